@@ -1,6 +1,6 @@
 /**
- * The rows of the house: a room imports only from rows below its own.
- * Neighbours in one row do not meet, with two exceptions: `models` may use `trace`, and the rooms of row 9 stand alone.
+ * The rows of the house: a room imports only from rows below its own. Neighbours in one row do not
+ * meet, with two exceptions: `models` may use `trace`, and the rooms of row 9 stand alone.
  */
 const rows = [
   ['text', 'platform'],
@@ -23,9 +23,17 @@ const forbidden = [
     comment: 'zod is linked into dist; typescript is a peer that only the readers of programs need',
     severity: 'error',
     from: { path: '^src' },
-    to: { dependencyTypes: ['npm-dev', 'npm-no-pkg', 'npm-unknown'], pathNot: '^node_modules/(zod|typescript)/' },
+    to: {
+      dependencyTypes: ['npm-dev', 'npm-no-pkg', 'npm-unknown'],
+      pathNot: '^node_modules/(zod|typescript)/',
+    },
   },
-  { name: 'not-to-test', severity: 'error', from: { path: '^src' }, to: { path: '^(test|bench|examples|scripts)' } },
+  {
+    name: 'not-to-test',
+    severity: 'error',
+    from: { path: '^src' },
+    to: { path: '^(test|bench|examples|scripts)' },
+  },
   {
     name: 'solver-knows-no-tensors',
     severity: 'error',
@@ -34,7 +42,9 @@ const forbidden = [
   },
   {
     name: 'node-through-the-platform',
-    comment: 'what runs in a page knows Node by src/platform alone; the hooks of its module loader are Node itself',
+    comment:
+      'what runs in a page knows Node by src/platform alone; the hooks of its module loader ' +
+      'are Node itself',
     severity: 'error',
     from: {
       path: '^src/',
@@ -79,8 +89,8 @@ rows.forEach((rooms, row) => {
 });
 
 /**
- * The rooms inside: sub-rooms (folders, or files at the root of the room) in rows, bottom first. A sub-room imports only from
- * rows below its own; neighbours in one row do not meet.
+ * The rooms inside: sub-rooms (folders, or files at the root of the room) in rows, bottom first. A
+ * sub-room imports only from rows below its own; neighbours in one row do not meet.
  */
 const inside = {
   solver: [
@@ -134,7 +144,13 @@ const inside = {
     ['capture'],
   ],
   cli: [['output', 'runtime'], ['input'], ['commands'], ['program'], ['main']],
-  mesh: [['layout', 'placements'], ['devices'], ['sharding'], ['views'], ['einshard', 'local-types']],
+  mesh: [
+    ['layout', 'placements'],
+    ['devices'],
+    ['sharding'],
+    ['views'],
+    ['einshard', 'local-types'],
+  ],
   cost: [
     ['collective-model', 'memory'],
     ['hardware', 'jumps', 'redistribution'],
@@ -153,7 +169,14 @@ const inside = {
     ['timeline'],
     ['call-order', 'overlap'],
   ],
-  zoo: [['recipes'], ['compare'], ['audit', 'sweep'], ['planning'], ['layout', 'pipeline'], ['validation']],
+  zoo: [
+    ['recipes'],
+    ['compare'],
+    ['audit', 'sweep'],
+    ['planning'],
+    ['layout', 'pipeline'],
+    ['validation'],
+  ],
   'zoo/sweep': [
     ['model'],
     ['rank'],
@@ -199,7 +222,13 @@ const inside = {
     ['composite', 'elementwise', 'movement', 'products', 'reductions', 'spmd'],
     ['table'],
   ],
-  'ops/kernels': [['elementwise', 'movement'], ['reductions', 'stablehlo'], ['products'], ['table'], ['evaluate']],
+  'ops/kernels': [
+    ['elementwise', 'movement'],
+    ['reductions', 'stablehlo'],
+    ['products'],
+    ['table'],
+    ['evaluate'],
+  ],
   'passes/autodiff': [
     ['kept-region', 'phases', 'retention', 'wanted'],
     ['activity'],
@@ -249,7 +278,13 @@ const inside = {
     ['targets'],
     ['export'],
   ],
-  models: [['read-config'], ['architecture', 'layers'], ['families'], ['registry', 'vocabulary'], ['build']],
+  models: [
+    ['read-config'],
+    ['architecture', 'layers'],
+    ['families'],
+    ['registry', 'vocabulary'],
+    ['build'],
+  ],
 };
 for (const [room, floors] of Object.entries(inside))
   floors.forEach((names, floor) => {

@@ -1,19 +1,41 @@
 import tseslint from 'typescript-eslint';
+
+import importSort from 'eslint-plugin-simple-import-sort';
 import { fileHead } from './scripts/lint/file-head.mjs';
 
 export default tseslint.config(
-  { ignores: ['dist/**', 'dist.*/**', 'coverage/**', 'site/dist/**', 'node_modules/**', '**/*.cjs'] },
+  {
+    ignores: ['dist/**', 'dist.*/**', 'coverage/**', 'site/dist/**', 'node_modules/**', '**/*.cjs'],
+  },
   {
     files: ['**/*.ts'],
     extends: [...tseslint.configs.recommendedTypeChecked],
-    languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname } },
+    languageOptions: {
+      parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname },
+    },
+    plugins: { 'import-sort': importSort },
     rules: {
+      'import-sort/imports': 'error',
+      // One style of private members in the whole project: `private`, which parameter properties need.
+      'no-restricted-syntax': [
+        'error',
+        { selector: 'PrivateIdentifier', message: 'write `private name`, as everywhere here' },
+      ],
       '@typescript-eslint/consistent-type-imports': 'error',
-      '@typescript-eslint/switch-exhaustiveness-check': ['error', { considerDefaultExhaustiveForUnions: true }],
+      '@typescript-eslint/switch-exhaustiveness-check': [
+        'error',
+        { considerDefaultExhaustiveForUnions: true },
+      ],
       '@typescript-eslint/no-unnecessary-condition': 'off',
       '@typescript-eslint/no-non-null-assertion': 'off',
-      '@typescript-eslint/restrict-template-expressions': ['error', { allowNumber: true, allowBoolean: true }],
-      '@typescript-eslint/no-unused-vars': ['error', { ignoreRestSiblings: true, argsIgnorePattern: '^_' }],
+      '@typescript-eslint/restrict-template-expressions': [
+        'error',
+        { allowNumber: true, allowBoolean: true },
+      ],
+      '@typescript-eslint/no-unused-vars': [
+        'error',
+        { ignoreRestSiblings: true, argsIgnorePattern: '^_' },
+      ],
       eqeqeq: ['error', 'always'],
       'no-eval': 'error',
       'no-console': 'error',

@@ -1,11 +1,14 @@
 import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
+
 import { defineConfig } from 'vitest/config';
+
 import { tuneRuntime } from './src/cli/runtime.ts';
 
-// The threads of the tests are young and allocate much: with V8's defaults its helper threads, which collect garbage and
-// optimise code, take as much processor time as half of the tests themselves. A young generation of 64 MiB instead of 16
-// is collected less often, and functions are optimised after as much work as the command line asks for (src/cli/runtime.ts).
+// The threads of the tests are young and allocate much: with V8's defaults its helper threads,
+// which collect garbage and optimise code, take as much processor time as half of the tests
+// themselves. A young generation of 64 MiB instead of 16 is collected less often, and functions are
+// optimised after as much work as the command line asks for (src/cli/runtime.ts).
 tuneRuntime();
 setFlagsFromString('--min-semi-space-size=64');
 setFlagsFromString('--max-semi-space-size=64');
@@ -22,7 +25,8 @@ export default defineConfig({
     hookTimeout: 120_000,
     pool: 'threads',
     maxWorkers: 2,
-    // Nothing in src keeps state between calls, so files may share the loaded modules: a third of the time is saved.
+    // Nothing in src keeps state between calls, so files may share the loaded modules: a third of
+    // the time is saved.
     isolate: false,
     reporters: ['default', './test/support/plain-line-reporter.ts'],
   },

@@ -1,7 +1,11 @@
 import { fileURLToPath } from 'node:url';
+
 import { defineConfig } from 'vitest/config';
 
-/** The checks against real PyTorch: `npm run test:engines`, which finds or installs the Python that they need. */
+/**
+ * The checks against real PyTorch: `npm run test:engines`, which finds or installs the Python that
+ * they need.
+ */
 export default defineConfig({
   resolve: { alias: { shardwright: fileURLToPath(new URL('./src/index.ts', import.meta.url)) } },
   test: {

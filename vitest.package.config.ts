@@ -1,6 +1,9 @@
 import { defineConfig } from 'vitest/config';
 
-/** The packed files, installed as a user installs them, on every Node that is supported: `npm run test:package`, after a build. */
+/**
+ * The packed files, installed as a user installs them, on every Node that is supported: `npm run
+ * test:package`, after a build.
+ */
 export default defineConfig({
   test: {
     include: ['test/package/**/*.test.ts'],

@@ -1,17 +1,20 @@
 /**
- * Both at once against one after the other: a step whose checkpointing is chosen with its placements (`--checkpoint auto`), and
- * one where it is chosen after them (`--checkpoint two-stage`), at falling budgets. The budgets are shares of the peak of the
- * plan of least seconds. Prints rows of the table in `bench/memory.md`; CPU seconds are of the solve.
+ * Both at once against one after the other: a step whose checkpointing is chosen with its
+ * placements (`--checkpoint auto`), and one where it is chosen after them (`--checkpoint
+ * two-stage`), at falling budgets. The budgets are shares of the peak of the plan of least seconds.
+ * Prints rows of the table in `bench/memory.md`; CPU seconds are of the solve.
  *
- *     npx tsx bench/checkpointing.ts MODEL MESH 0.9,0.8,0.7 [--gap 0.01] [--batch 8] [--seq 2048] [--layers 4] [--training]
+ *     npx tsx bench/checkpointing.ts MODEL MESH 0.9,0.8,0.7 [--gap 0.01] [--batch 8] [--seq 2048]
+ *     [--layers 4] [--training]
  */
 import { parseArgs } from 'node:util';
+
 import { loadModel } from '../src/cli/input/load.ts';
 import { ShardwrightError } from '../src/errors.ts';
 import { plannable } from '../src/passes/plannable/plannable.ts';
+import type { Plan } from '../src/plan/record/types.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../src/plan/request/request.ts';
 import { shard } from '../src/plan/shard.ts';
-import type { Plan } from '../src/plan/record/types.ts';
 import { bytesText, secondsText } from '../src/units.ts';
 
 const { values, positionals } = parseArgs({
@@ -45,7 +48,9 @@ const base: PlanRequest = {
   inputs,
   outputs,
   ...(gap === undefined ? {} : { gap: Number(gap) }),
-  ...(optimizer === undefined ? {} : { optimizer: optimizer as NonNullable<PlanRequest['optimizer']> }),
+  ...(optimizer === undefined
+    ? {}
+    : { optimizer: optimizer as NonNullable<PlanRequest['optimizer']> }),
 };
 
 interface Answer {
@@ -73,11 +78,20 @@ async function ask(more: Partial<PlanRequest>): Promise<Answer> {
   }
 }
 
-const free = await ask({ memoryBytes: Number.MAX_SAFE_INTEGER, gap: base.gap > 0 ? base.gap : 0.01 });
+const free = await ask({
+  memoryBytes: Number.MAX_SAFE_INTEGER,
+  gap: base.gap > 0 ? base.gap : 0.01,
+});
 const peakBytes = free.plan?.memory.timeline?.peakBytes;
 if (peakBytes === undefined) throw new Error(`no plan without a budget: ${free.text}`);
-console.log(`${graph.name} on ${mesh}: ${graph.nodes.length} nodes, ${free.text}, peak ${bytesText(peakBytes)} (${peakBytes} bytes) without a budget`); // prettier-ignore
-console.log('| share | budget, bytes | two stages | joint | joint better by | gap | CPU s two stages | CPU s joint | recomputed nodes |'); // prettier-ignore
+console.log(
+  `${graph.name} on ${mesh}: ${graph.nodes.length} nodes, ${free.text}, peak ` +
+    `${bytesText(peakBytes)} (${peakBytes} bytes) without a budget`,
+);
+console.log(
+  '| share | budget, bytes | two stages | joint | joint better by | gap | CPU s two stages | ' +
+    'CPU s joint | recomputed nodes |',
+);
 for (const share of shares.split(',').map(Number)) {
   const memoryBytes = Math.floor(peakBytes * share);
   const stages = await ask({ memoryBytes, checkpoint: 'two-stage' });
@@ -87,5 +101,9 @@ for (const share of shares.split(',').map(Number)) {
   const again = (answer: Answer): string =>
     `${answer.plan?.nodes.filter((n) => n.name.includes('_recomputed')).length ?? '-'}`;
   const gapText = joint.plan === undefined ? '' : `${(100 * joint.plan.proof.gap).toFixed(2)} %`;
-  console.log(`| ${[share, memoryBytes, stages.text, joint.text, better, gapText, stages.cpuSeconds.toFixed(1), joint.cpuSeconds.toFixed(1), `${again(stages)}, ${again(joint)}`].join(' | ')} |`); // prettier-ignore
+  console.log(
+    '| ' +
+      `${[share, memoryBytes, stages.text, joint.text, better, gapText, stages.cpuSeconds.toFixed(1), joint.cpuSeconds.toFixed(1), `${again(stages)}, ${again(joint)}`].join(' | ')} ` +
+      '|',
+  );
 }

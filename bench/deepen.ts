@@ -1,5 +1,9 @@
-/** Writes a graph of Llama layers with its middle layer repeated. Run: npx tsx bench/deepen.ts GRAPH COPIES FILE.swg */
+/**
+ * Writes a graph of Llama layers with its middle layer repeated. Run: npx tsx bench/deepen.ts GRAPH
+ * COPIES FILE.swg
+ */
 import { writeFileSync } from 'node:fs';
+
 import { loadModel } from '../src/cli/input/load.ts';
 import { printGraph } from '../src/graph/text/write.ts';
 import { repeatLayer } from './repeat.ts';

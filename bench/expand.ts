@@ -1,28 +1,32 @@
 /**
- * Expansion and choice of strategies beside PyTorch 2.13's own figures (`enumerate_us`, `choose_us` of the recorded timing:
- * one thread, milliseconds of Python). "expand" lists every candidate; "enumerate" and "priority" also price and choose, by
- * enumeration or best first. These are warm: the rules of the call are at hand, and shardings and prices that were asked
- * for before are known (DTensor's figures are of repeated calls too). "first" is the first call in a fresh space, where
- * nothing is known yet; most of it is the redistribution planner, and the compiler that has not seen these sizes.
- * Budget: listing at least 100 times faster than the recorded enumeration on mm, the search faster than our enumeration
- * from two mesh dims on. Run: npx tsx bench/expand.ts
+ * Expansion and choice of strategies beside PyTorch 2.13's own figures (`enumerate_us`, `choose_us`
+ * of the recorded timing: one thread, milliseconds of Python). "expand" lists every candidate;
+ * "enumerate" and "priority" also price and choose, by enumeration or best first. These are warm:
+ * the rules of the call are at hand, and shardings and prices that were asked for before are known
+ * (DTensor's figures are of repeated calls too). "first" is the first call in a fresh space, where
+ * nothing is known yet; most of it is the redistribution planner, and the compiler that has not
+ * seen these sizes. Budget: listing at least 100 times faster than the recorded enumeration on mm,
+ * the search faster than our enumeration from two mesh dims on. Run: npx tsx bench/expand.ts
  */
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
+
 import { dtensorModel } from '../src/cost/presets/dtensor.ts';
 import { Redistributor } from '../src/cost/redistribution/redistribute.ts';
 import { parseMesh } from '../src/mesh/devices/mesh.ts';
 import { ShardingSpace } from '../src/mesh/sharding/space.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
 import { bindText, parseCall } from '../src/ops/samples/call-text.ts';
-import { tableText } from '../src/units.ts';
 import { expandRows } from '../src/strategy/expand.ts';
 import { fillRules } from '../src/strategy/fill.ts';
 import { propagate } from '../src/strategy/propagate.ts';
+import { tableText } from '../src/units.ts';
 
 interface Recorded {
-  readonly strategies: Readonly<Record<string, Readonly<Record<string, { readonly mixed: { readonly enumerate_us: number } }>>>>;
-} // prettier-ignore
+  readonly strategies: Readonly<
+    Record<string, Readonly<Record<string, { readonly mixed: { readonly enumerate_us: number } }>>>
+  >;
+}
 
 /** PyTorch 2.13.0 on CPU, a fake process group of 8, median of 7; no text of PyTorch is in it. */
 const file = new URL('../test/fixtures/oracle/timing.json.gz', import.meta.url);
@@ -37,8 +41,9 @@ const CALLS: Readonly<Record<string, readonly [call: string, inputs: number]>> =
 const MESHES = ['1d(8)', '2d(2,4)', '3d(2,2,2)', '4d(2,2,2,2)'];
 
 /**
- * Microseconds of user CPU of a call: the least of five batches of 60 ms, after 200 ms of calls that let the compiler
- * settle. CPU time and not wall time, so that other work on the machine does not count.
+ * Microseconds of user CPU of a call: the least of five batches of 60 ms, after 200 ms of calls
+ * that let the compiler settle. CPU time and not wall time, so that other work on the machine does
+ * not count.
  */
 function microseconds(run: () => void): number {
   const until = process.hrtime.bigint() + 200_000_000n;
@@ -65,18 +70,31 @@ for (const [name, [text, inputs]] of Object.entries(CALLS))
     const sizes = meshText.slice(3, -1).split(',').map(Number);
     const mesh = parseMesh(sizes.map((n, i) => `m${i}=${n}`).join(','));
     const { record, ctx } = bindText(operators, parseCall(text));
-    const given = Array.from({ length: inputs }, (_, i) => sizes.map((__, m) => (i === 0 && m === 0 ? 'S(0)' : i > 0 && m === 0 ? 'P(sum)' : 'R')).join('')); // prettier-ignore
+    const given = Array.from({ length: inputs }, (_, i) =>
+      sizes
+        .map((__, m) => (i === 0 && m === 0 ? 'S(0)' : i > 0 && m === 0 ? 'P(sum)' : 'R'))
+        .join(''),
+    );
     const setup = () => {
       const space = new ShardingSpace(mesh);
-      return { space, ids: given.map((g) => space.parse(g)), prices: new Redistributor(space, dtensorModel(mesh), { merge: false }) };
-    }; // prettier-ignore
+      return {
+        space,
+        ids: given.map((g) => space.parse(g)),
+        prices: new Redistributor(space, dtensorModel(mesh), { merge: false }),
+      };
+    };
     const { space, ids, prices } = setup();
     const shardings = ids.map((id) => space.get(id));
     let count = 0;
     const list = (): void => {
-      const filled = fillRules(space, record.shard(ctx), ctx.inputs, ctx.outputs, shardings, { compat: true });
-      count = expandRows(space, filled.rules, filled.rows, ctx.inputs, ctx.outputs, { uneven: 'allow', unitDims: 'expand' }).count;
-    }; // prettier-ignore
+      const filled = fillRules(space, record.shard(ctx), ctx.inputs, ctx.outputs, shardings, {
+        compat: true,
+      });
+      count = expandRows(space, filled.rules, filled.rows, ctx.inputs, ctx.outputs, {
+        uneven: 'allow',
+        unitDims: 'expand',
+      }).count;
+    };
     const expand = microseconds(list);
     const best = (search: 'priority' | 'enumerate'): number =>
       microseconds(() => propagate(space, record, ctx, ids, prices, { compat: true, search }));

@@ -1,27 +1,36 @@
 import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+
 import { publicRuns } from '../scripts/validation-figures.ts';
 import { FITTED, type FittedConstants } from '../src/cost/kernels/fitted.ts';
 import { FAMILY_NAMES, familyOf } from '../src/cost/validation/families.ts';
-import { coordinateSearch } from '../src/zoo/validation/coordinate-search.ts';
 import { mean, median, SMALLEST_GROUP, spearman } from '../src/cost/validation/metrics.ts';
 import { parseRuns } from '../src/cost/validation/runs.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
-import { runsInParts, predictedSeconds, type RunInParts } from '../src/zoo/validation/runs-under.ts';
+import { coordinateSearch } from '../src/zoo/validation/coordinate-search.ts';
+import {
+  predictedSeconds,
+  type RunInParts,
+  runsInParts,
+} from '../src/zoo/validation/runs-under.ts';
 import { KeptSolver } from './kept-programs.ts';
 
 /**
- * What the deciding model says of every public measured run, as shipped and without its family: every family is left out once,
- * the constants are fitted again on the others from the same round values, and the family is predicted. Writes a table with one
- * row for each run (bench/predictions.csv), of vTrain's single node every sixth group; docs and data are made of it. The structure of the model and the settings of each
- * software were written with all rows in view, and this cannot undo that.
+ * What the deciding model says of every public measured run, as shipped and without its family:
+ * every family is left out once, the constants are fitted again on the others from the same round
+ * values, and the family is predicted. Writes a table with one row for each run
+ * (bench/predictions.csv), of vTrain's single node every sixth group; docs and data are made of it.
+ * The structure of the model and the settings of each software were written with all rows in view,
+ * and this cannot undo that.
  *
- * With a directory, priced programs and constants are kept there, and a run that is stopped goes on where it was: after its minutes
- * it ends with 3 and is to be started again. The directory belongs to one state of the source.
+ * With a directory, priced programs and constants are kept there, and a run that is stopped goes on
+ * where it was: after its minutes it ends with 3 and is to be started again. The directory belongs
+ * to one state of the source.
  *
  *   npx tsx bench/held-out.ts [predictions.csv] [passes] [directory] [minutes]
  */
-const [out = 'bench/predictions.csv', passesText = '2', kept, minutes = 'Infinity'] = process.argv.slice(2);
+const [out = 'bench/predictions.csv', passesText = '2', kept, minutes = 'Infinity'] =
+  process.argv.slice(2);
 /** Rows of a family that constants are fitted on, whole groups of it. */
 const FITTED_ROWS = 16;
 const startedAt = performance.now();
@@ -31,7 +40,10 @@ function stopIfLate(): void {
   process.exit(3);
 }
 
-/** Where the search starts: round values, none of them tuned. Two are compiled in or never bind, and stay. */
+/**
+ * Where the search starts: round values, none of them tuned. Two are compiled in or never bind, and
+ * stay.
+ */
 const START: FittedConstants = {
   ...FITTED,
   eagerHostSeconds: 30e-6,
@@ -45,9 +57,21 @@ const START: FittedConstants = {
   stepHostSeconds: 10e-3,
 };
 type Name = keyof FittedConstants;
-const FREE: readonly Name[] = ['eagerHostSeconds', 'kernelGapSeconds', 'hotMatmulTime', 'tailShare', 'tailMean', 'unfusedTraffic', 'pointwiseTraffic', 'stepHostSeconds']; // prettier-ignore
+const FREE: readonly Name[] = [
+  'eagerHostSeconds',
+  'kernelGapSeconds',
+  'hotMatmulTime',
+  'tailShare',
+  'tailMean',
+  'unfusedTraffic',
+  'pointwiseTraffic',
+  'stepHostSeconds',
+];
 
-/** What the search lowers: mean over families of the mean and the median error, and of half of the missing rank. */
+/**
+ * What the search lowers: mean over families of the mean and the median error, and of half of the
+ * missing rank.
+ */
 function loss(families: readonly (readonly RunInParts[])[], constants: FittedConstants): number {
   const each = families.map((rows) => {
     const said = rows.map((r) => predictedSeconds(r, constants));
@@ -58,13 +82,25 @@ function loss(families: readonly (readonly RunInParts[])[], constants: FittedCon
       groups.set(key, [...(groups.get(key) ?? []), i]);
     });
     const ranked = [...groups.values()].filter((g) => g.length >= SMALLEST_GROUP);
-    const rank = mean(ranked.map((g) => spearman(g.map((i) => said[i]), g.map((i) => rows[i].run.stepSeconds ?? NaN)) ?? 0)) ?? 1; // prettier-ignore
+    const rank =
+      mean(
+        ranked.map(
+          (g) =>
+            spearman(
+              g.map((i) => said[i]),
+              g.map((i) => rows[i].run.stepSeconds ?? NaN),
+            ) ?? 0,
+        ),
+      ) ?? 1;
     return Math.min(mean(errors) ?? 0, 1) + (median(errors) ?? 0) + (1 - rank) / 2;
   });
   return each.reduce((a, b) => a + b, 0) / each.length;
 }
 
-/** Coordinate search: each constant in turn by a factor up or down, the factor halved (in its logarithm) every pass. */
+/**
+ * Coordinate search: each constant in turn by a factor up or down, the factor halved (in its
+ * logarithm) every pass.
+ */
 function fit(families: readonly (readonly RunInParts[])[], passes: number): FittedConstants {
   return coordinateSearch<Name, FittedConstants>({
     start: START,
@@ -90,7 +126,11 @@ type SolvedRun = RunInParts & { readonly callSeconds: number };
 const solved: SolvedRun[] = [];
 const refused: string[] = [];
 const table = builtinOperators();
-const keeper = kept === undefined ? undefined : (q: ConstructorParameters<typeof KeptSolver>[1]): KeptSolver => new KeptSolver(kept, q, table); // prettier-ignore
+const keeper =
+  kept === undefined
+    ? undefined
+    : (q: ConstructorParameters<typeof KeptSolver>[1]): KeptSolver =>
+        new KeptSolver(kept, q, table);
 for await (const found of runsInParts(runs.filter(isThin), table, [{ priced: 'calls' }], keeper)) {
   const { run } = found;
   if ('reason' in found) {
@@ -102,9 +142,14 @@ for await (const found of runsInParts(runs.filter(isThin), table, [{ priced: 'ca
   const { sizes, kind, tuning } = asked.layout;
   // Call by call, nothing beside compute, as a plan is priced.
   const bare = parts.composer.under({ priced: 'calls', overlap: false });
-  const callSeconds = bare.compose(parts.cores[parts.cores.length - 1], parts.routed, sizes, kind, tuning)?.seconds ?? NaN; // prettier-ignore
+  const callSeconds =
+    bare.compose(parts.cores[parts.cores.length - 1], parts.routed, sizes, kind, tuning)?.seconds ??
+    NaN;
   solved.push({ ...found, callSeconds });
-  appendFileSync(log, `${JSON.stringify({ id: run.id, source: run.source, group: run.group, measured: run.stepSeconds, seconds, callSeconds, peakBytes, memory: run.memoryBytes, oom: run.outOfMemory, recompute, fits, again: predictedSeconds(found, FITTED) })}\n`); // prettier-ignore
+  appendFileSync(
+    log,
+    `${JSON.stringify({ id: run.id, source: run.source, group: run.group, measured: run.stepSeconds, seconds, callSeconds, peakBytes, memory: run.memoryBytes, oom: run.outOfMemory, recompute, fits, again: predictedSeconds(found, FITTED) })}\n`,
+  );
   stopIfLate();
 }
 
@@ -122,38 +167,62 @@ function sampleOf(rows: readonly SolvedRun[]): SolvedRun[] {
   const lists = [...groups.values()];
   const every = Math.max(1, Math.floor(rows.length / FITTED_ROWS));
   const taken: SolvedRun[] = [];
-  for (let i = 0; i < lists.length && taken.length < FITTED_ROWS; i += Math.max(1, Math.floor((every * lists.length) / rows.length))) {
+  for (
+    let i = 0;
+    i < lists.length && taken.length < FITTED_ROWS;
+    i += Math.max(1, Math.floor((every * lists.length) / rows.length))
+  ) {
     const list = lists[i];
     const step = Math.max(1, Math.ceil(list.length / (FITTED_ROWS / 2)));
     taken.push(...list.filter((_, k) => k % step === 0));
   }
   return taken;
-} // prettier-ignore
+}
 
 /** Constants fitted on the other families, or those that are kept. */
 function fittedWithout(name: string): FittedConstants {
-  const file = kept === undefined ? undefined : join(kept, `without-${name.replace(/\W+/g, '-')}.json`);
-  if (file !== undefined && existsSync(file)) return JSON.parse(readFileSync(file, 'utf8')) as FittedConstants;
+  const file =
+    kept === undefined ? undefined : join(kept, `without-${name.replace(/\W+/g, '-')}.json`);
+  if (file !== undefined && existsSync(file))
+    return JSON.parse(readFileSync(file, 'utf8')) as FittedConstants;
   stopIfLate();
-  const constants = fit(families.filter((f) => f.name !== name).map((f) => f.fitted), Number(passesText)); // prettier-ignore
+  const constants = fit(
+    families.filter((f) => f.name !== name).map((f) => f.fitted),
+    Number(passesText),
+  );
   if (file !== undefined) writeFileSync(file, JSON.stringify(constants));
   return constants;
 }
 
 for (const left of families) {
   const constants = fittedWithout(left.name);
-  // Compute put together from its points lies up to 2 % off (losses are fused in every framework): only the change is taken.
+  // Compute put together from its points lies up to 2 % off (losses are fused in every framework):
+  // only the change is taken.
   for (const row of left.rows)
-    heldOut.set(row.run.id, (row.seconds * predictedSeconds(row, constants)) / predictedSeconds(row, FITTED));
-  const text = Object.entries(constants).map(([k, v]) => `${k} ${Number((v as number).toPrecision(3))}`);
+    heldOut.set(
+      row.run.id,
+      (row.seconds * predictedSeconds(row, constants)) / predictedSeconds(row, FITTED),
+    );
+  const text = Object.entries(constants).map(
+    ([k, v]) => `${k} ${Number((v as number).toPrecision(3))}`,
+  );
   appendFileSync(log, `without ${left.name}: ${text.join(', ')}\n`);
 }
 
-const round = (x: number | undefined): string => (x === undefined || !Number.isFinite(x) ? '' : String(Number(x.toPrecision(4)))); // prettier-ignore
+const round = (x: number | undefined): string =>
+  x === undefined || !Number.isFinite(x) ? '' : String(Number(x.toPrecision(4)));
 function write(): void {
   const lines = solved
     .sort((a, b) => (a.run.id < b.run.id ? -1 : 1))
-    .map(({ run, seconds, callSeconds, peakBytes }) => [run.id, round(seconds), round(heldOut.get(run.id)), round(callSeconds), round(peakBytes)].join(',')); // prettier-ignore
+    .map(({ run, seconds, callSeconds, peakBytes }) =>
+      [
+        run.id,
+        round(seconds),
+        round(heldOut.get(run.id)),
+        round(callSeconds),
+        round(peakBytes),
+      ].join(','),
+    );
   writeFileSync(out, `id,seconds,held_out_seconds,call_seconds,peak_bytes\n${lines.join('\n')}\n`);
 }
 write();

@@ -1,9 +1,11 @@
-// Runs the public problems of the ASPLOS / EuroSys 2025 contest on intra-operator parallelism through the command line.
+// Runs the public problems of the ASPLOS / EuroSys 2025 contest on intra-operator parallelism
+// through the command line.
 //
 //   node bench/iopddl.mjs FOLDER [--limit SECONDS] [--threads N] [--seed N] [LETTER ...]
 //
-// FOLDER holds A.json.gz and so on (google/iopddl, renamed). Without --limit each file gets the contest's own limit.
-// Prints one row per file as Markdown. Every choice is evaluated here once more, with big integers, straight from the file.
+// FOLDER holds A.json.gz and so on (google/iopddl, renamed). Without --limit each file gets the
+// contest's own limit. Prints one row per file as Markdown. Every choice is evaluated here once
+// more, with big integers, straight from the file.
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,15 +14,23 @@ import { gunzipSync } from 'node:zlib';
 
 /** Contest limit in seconds, contest's best cost, best published cost and best published bound. */
 const FILES = {
-  A: [60, 6548641531, 6548641531, 6.51381e9], B: [60, 532843, 532843, 532843], C: [60, 84102445260, 84102445200, 8.25091e10],
-  G: [120, 217039, 217039, 216933], K: [180, 2274276676, 2242635780, 2.06562e9], M: [180, 49928460991, 49928157500, 4.94292e10],
-  N: [180, 202739586553, 199470115000, 1.7294e11], P: [240, 662197407330, 651833115436, 6.21337e11],
-  R: [240, 371899551572, 351826900528, 3.0452e11], S: [240, 1534613444, 1511377982, 1.51124e9], V: [300, 1632051, 1617084, 1617084],
-}; // prettier-ignore
+  A: [60, 6548641531, 6548641531, 6.51381e9],
+  B: [60, 532843, 532843, 532843],
+  C: [60, 84102445260, 84102445200, 8.25091e10],
+  G: [120, 217039, 217039, 216933],
+  K: [180, 2274276676, 2242635780, 2.06562e9],
+  M: [180, 49928460991, 49928157500, 4.94292e10],
+  N: [180, 202739586553, 199470115000, 1.7294e11],
+  P: [240, 662197407330, 651833115436, 6.21337e11],
+  R: [240, 371899551572, 351826900528, 3.0452e11],
+  S: [240, 1534613444, 1511377982, 1.51124e9],
+  V: [300, 1632051, 1617084, 1617084],
+};
 
 const root = join(fileURLToPath(new URL('.', import.meta.url)), '..');
 const [folder, ...rest] = process.argv.slice(2);
-if (folder === undefined) throw new Error('usage: node bench/iopddl.mjs FOLDER [--limit SECONDS] [LETTER ...]');
+if (folder === undefined)
+  throw new Error('usage: node bench/iopddl.mjs FOLDER [--limit SECONDS] [LETTER ...]');
 /** @type {Record<string, string>} */
 const flags = {};
 /** @type {string[]} */
@@ -31,7 +41,9 @@ for (let k = 0; k < rest.length; k++) {
 }
 const built = join(root, 'dist', 'cli', 'main.js');
 const command =
-  flags.source !== undefined || !existsSync(built) ? ['--import', 'tsx', join(root, 'src', 'cli', 'main.ts')] : [built];
+  flags.source !== undefined || !existsSync(built)
+    ? ['--import', 'tsx', join(root, 'src', 'cli', 'main.ts')]
+    : [built];
 
 /**
  * Cost and peak of a choice from the file alone.
@@ -39,13 +51,17 @@ const command =
  * @param {number[]} choice
  */
 function evaluate(path, choice) {
-  const { nodes, edges, usage_limit } = JSON.parse(gunzipSync(readFileSync(path)).toString()).problem;
+  const { nodes, edges, usage_limit } = JSON.parse(
+    gunzipSync(readFileSync(path)).toString(),
+  ).problem;
   let cost = 0n;
   const add = (/** @type {number} */ c) => {
     if (c >= 1e18) throw new Error('a forbidden strategy was chosen');
     cost += BigInt(c);
   };
-  nodes.costs.forEach((/** @type {number[]} */ costs, /** @type {number} */ i) => add(costs[choice[i]]));
+  nodes.costs.forEach((/** @type {number[]} */ costs, /** @type {number} */ i) =>
+    add(costs[choice[i]]),
+  );
   edges.nodes.forEach((/** @type {[number, number]} */ [i, j], /** @type {number} */ e) =>
     add(edges.costs[e][choice[i] * nodes.costs[j].length + choice[j]]),
   );
@@ -67,7 +83,8 @@ function evaluate(path, choice) {
 }
 
 console.log(
-  '| file | limit s | cost | bound | gap | seconds | status | contest best | / own | best published | published bound |',
+  '| file | limit s | cost | bound | gap | seconds | status | contest best | / own | best ' +
+    'published | published bound |',
 );
 console.log('|---|---|---|---|---|---|---|---|---|---|---|');
 for (const [letter, [contest, best, published, bound]] of Object.entries(FILES)) {
@@ -75,7 +92,16 @@ for (const [letter, [contest, best, published, bound]] of Object.entries(FILES))
   const path = join(folder, `${letter}.json.gz`);
   if (!existsSync(path)) continue;
   const limit = Number(flags.limit ?? contest);
-  const args = ['solve', path, '--json', '--quiet', '--time-limit', String(limit), '--threads', flags.threads ?? '2'];
+  const args = [
+    'solve',
+    path,
+    '--json',
+    '--quiet',
+    '--time-limit',
+    String(limit),
+    '--threads',
+    flags.threads ?? '2',
+  ];
   const run = spawnSync(process.execPath, [...command, ...args, '--seed', flags.seed ?? '0'], {
     maxBuffer: 2 ** 28,
     encoding: 'utf8',
@@ -86,6 +112,8 @@ for (const [letter, [contest, best, published, bound]] of Object.entries(FILES))
     throw new Error(`${letter}: reported ${answer.objective}, the file says ${cost}`);
   const gap = `${(100 * answer.gap).toFixed(3)} %`;
   console.log(
-    `| ${letter} | ${limit} | ${answer.objective} | ${answer.bound} | ${gap} | ${answer.seconds.toFixed(1)} | ${answer.status} | ${best} | ${(best / Number(cost)).toFixed(4)} | ${published} | ${bound} |`,
+    `| ${letter} | ${limit} | ${answer.objective} | ${answer.bound} | ${gap} | ` +
+      `${answer.seconds.toFixed(1)} | ${answer.status} | ${best} | ` +
+      `${(best / Number(cost)).toFixed(4)} | ${published} | ${bound} |`,
   );
 }

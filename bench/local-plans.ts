@@ -1,6 +1,7 @@
 /**
- * Plans of a captured model whose program of one device `bench/local-programs.py` times: the optimum and the recipes that are named,
- * each with the files of `export --target torch` and its plan folder beside them, under `plan/`.
+ * Plans of a captured model whose program of one device `bench/local-programs.py` times: the
+ * optimum and the recipes that are named, each with the files of `export --target torch` and its
+ * plan folder beside them, under `plan/`.
  *
  *   npx tsx bench/local-plans.ts MODEL.fx.txt MESH CLUSTER FOLDER [RECIPE ...]
  *
@@ -8,6 +9,7 @@
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+
 import { planFiles } from '../src/cli/input/plan-folder.ts';
 import { exportPlan } from '../src/export/export.ts';
 import { exportSource } from '../src/export/target.ts';
@@ -35,13 +37,22 @@ for (const recipe of meshRecipes(best.prepared.model)) {
   });
 }
 for (const { label, result } of found) {
-  const at = join(folder, label.toLowerCase().replaceAll(/[^a-z]+/g, '-').replaceAll(/^-|-$/g, '')); // prettier-ignore
+  const at = join(
+    folder,
+    label
+      .toLowerCase()
+      .replaceAll(/[^a-z]+/g, '-')
+      .replaceAll(/^-|-$/g, ''),
+  );
   mkdirSync(join(at, 'plan'), { recursive: true });
   const source = exportSource({ plan: result.plan, program: result.graph }, table);
-  for (const { name, text } of exportPlan(source, 'torch').files) writeFileSync(join(at, name), text);
-  for (const [name, content] of planFiles(result.plan, result.graph, result.certificate)) writeFileSync(join(at, 'plan', name), content); // prettier-ignore
+  for (const { name, text } of exportPlan(source, 'torch').files)
+    writeFileSync(join(at, name), text);
+  for (const [name, content] of planFiles(result.plan, result.graph, result.certificate))
+    writeFileSync(join(at, 'plan', name), content);
   const { computeSeconds, communicationSeconds } = result.plan.objective;
   console.log(
-    `${label}: compute ${(computeSeconds * 1e3).toFixed(2)} ms, communication ${(communicationSeconds * 1e3).toFixed(2)} ms`,
+    `${label}: compute ${(computeSeconds * 1e3).toFixed(2)} ms, communication ` +
+      `${(communicationSeconds * 1e3).toFixed(2)} ms`,
   );
 }

@@ -1,12 +1,14 @@
 /**
- * What `inspect` takes of long programs: a chain of calls, as many inputs as calls, and as many outputs, in three formats.
- * Usage: npm run build && npx tsx bench/long-programs.ts [NODES ...]; writes a table of CPU seconds, seconds a million nodes, MB.
+ * What `inspect` takes of long programs: a chain of calls, as many inputs as calls, and as many
+ * outputs, in three formats. Usage: npm run build && npx tsx bench/long-programs.ts [NODES ...];
+ * writes a table of CPU seconds, seconds a million nodes, MB.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
 import { LONG_PROGRAMS } from '../test/import/long-programs.ts';
 
 const sizes = process.argv.slice(2).map(Number);
@@ -28,7 +30,13 @@ for (const { name, file, write } of LONG_PROGRAMS)
       encoding: 'utf8',
       maxBuffer: 2 ** 30,
     });
-    const [seconds, megabytes] = JSON.parse(/\[[^[]*\]$/.exec(run.stderr)?.[0] ?? '[]') as [number, number];
-    process.stdout.write(`${name} | ${nodes} | ${seconds.toFixed(1)} | ${((seconds / nodes) * 1e6).toFixed(1)} | ${megabytes.toFixed(0)}\n`); // prettier-ignore
+    const [seconds, megabytes] = JSON.parse(/\[[^[]*\]$/.exec(run.stderr)?.[0] ?? '[]') as [
+      number,
+      number,
+    ];
+    process.stdout.write(
+      `${name} | ${nodes} | ${seconds.toFixed(1)} | ${((seconds / nodes) * 1e6).toFixed(1)} ` +
+        `| ${megabytes.toFixed(0)}\n`,
+    );
   }
 rmSync(folder, { recursive: true });

@@ -1,6 +1,7 @@
 /**
- * The overlapped step, case by case: what is simulated of the plan of least summed costs, of the best recipe and of the plan
- * that is looked for with overlap in view; the proven bound, the gap, and CPU seconds. Prints the rows of `bench/overlap.md`.
+ * The overlapped step, case by case: what is simulated of the plan of least summed costs, of the
+ * best recipe and of the plan that is looked for with overlap in view; the proven bound, the gap,
+ * and CPU seconds. Prints the rows of `bench/overlap.md`.
  *
  *     npx tsx bench/overlap.ts [part of a case's name]...
  */
@@ -39,7 +40,10 @@ const CASES: readonly (readonly [string, string, string, Partial<PlanRequest>?])
   [VIT, 'dp=8', 'dgx-h100'],
   [VIT, 'dp=4,tp=2', 'gb200'],
 ];
-const CLUSTERS: Readonly<Record<string, string>> = { 'dgx-a100': 'dgx-a100-80gb', gb200: 'gb200-nvl72' };
+const CLUSTERS: Readonly<Record<string, string>> = {
+  'dgx-a100': 'dgx-a100-80gb',
+  gb200: 'gb200-nvl72',
+};
 
 const cpuSeconds = (): number => {
   const { user, system } = process.cpuUsage();
@@ -56,15 +60,27 @@ async function row([path, mesh, cluster, more = {}]: (typeof CASES)[number]): Pr
   const starts = recipes.flatMap((r) => (r.status === 'priced' ? [r.choice] : []));
   const result = await shardPrepared(prepared, { starts });
   const served = cpuSeconds();
-  const name = `${path.replace(/^.*torch\/|\/joint.*$/g, '')} ${mesh} ${cluster}${more.cost === undefined ? '' : ` ${more.cost}`}`;
+  const name =
+    `${path.replace(/^.*torch\/|\/joint.*$/g, '')} ${mesh} ` +
+    `${cluster}${more.cost === undefined ? '' : ` ${more.cost}`}`;
   if (result.status === 'infeasible') return `| ${name} | infeasible: ${result.conflict.join()} |`;
   const played = recipes.flatMap((r) => {
     if (r.status !== 'priced' || r.peakBytes > prepared.budgetBytes) return [];
     const { model } =
-      r.choice.length === prepared.model.variables.length ? (prepared.withoutCeiling ?? prepared) : prepared;
-    return [{ name: r.name, seconds: simulatedSeconds({ ...prepared, model }, r.choice, decode(model, r.choice)) }];
+      r.choice.length === prepared.model.variables.length
+        ? (prepared.withoutCeiling ?? prepared)
+        : prepared;
+    return [
+      {
+        name: r.name,
+        seconds: simulatedSeconds({ ...prepared, model }, r.choice, decode(model, r.choice)),
+      },
+    ];
   });
-  const recipe = played.reduce((a, b) => (b.seconds < a.seconds ? b : a), { name: 'none', seconds: Infinity });
+  const recipe = played.reduce((a, b) => (b.seconds < a.seconds ? b : a), {
+    name: 'none',
+    seconds: Infinity,
+  });
   const before = cpuSeconds();
   const overlap = await overlapPlan(result, { starts });
   const after = cpuSeconds();
@@ -83,7 +99,8 @@ async function row([path, mesh, cluster, more = {}]: (typeof CASES)[number]): Pr
 
 const wanted = process.argv.slice(2);
 console.log(
-  '| case | summed costs, simulated | best recipe, simulated | overlapped | bound | gap | CPU s, plan | CPU s, overlap |',
+  '| case | summed costs, simulated | best recipe, simulated | overlapped | bound | gap | ' +
+    'CPU s, plan | CPU s, overlap |',
 );
 console.log('| --- | --- | --- | --- | --- | --- | --- | --- |');
 for (const one of CASES) {

@@ -1,6 +1,6 @@
 /**
- * Local-shape queries a second: what planning asks of placements most. Budget: a million a second for a sharding known by
- * id. Run: npx tsx bench/placements.ts
+ * Local-shape queries a second: what planning asks of placements most. Budget: a million a second
+ * for a sharding known by id. Run: npx tsx bench/placements.ts
  */
 import { parseMesh } from '../src/mesh/devices/mesh.ts';
 import { parseSharding } from '../src/mesh/sharding/parse.ts';
@@ -28,9 +28,19 @@ for (const text of ['dp=8,tp=8', 'pp=4,dp=8,cp=2,tp=8']) {
     space.localShape(plain[i % plain.length], SHAPES[i & 63]),
   );
   const rest = 'R'.repeat(mesh.rank - 2);
-  const special = ['S(0)[1]S(0)[0]', '_S(0, 4)S(1)', 'P(sum)S(2)'].map((t) => space.parse(`${t}${rest}`));
-  rate(`${text}: by id, ordered and strided`, (i) => space.localShape(special[i % 3], SHAPES[i & 63]));
-  const shardings = ['S(0)S(1)', 'S(0)[1]S(0)[0]', '_S(2, 4)S(2)'].map((t) => parseSharding(`${t}${rest}`, mesh));
-  rate(`${text}: of a sharding, largest rank`, (i) => localShape(shardings[i % 3], mesh, SHAPES[i & 63]));
-  rate(`${text}: of a sharding, one rank`, (i) => localShapeAt(shardings[i % 3], mesh, SHAPES[i & 63], i % mesh.size));
+  const special = ['S(0)[1]S(0)[0]', '_S(0, 4)S(1)', 'P(sum)S(2)'].map((t) =>
+    space.parse(`${t}${rest}`),
+  );
+  rate(`${text}: by id, ordered and strided`, (i) =>
+    space.localShape(special[i % 3], SHAPES[i & 63]),
+  );
+  const shardings = ['S(0)S(1)', 'S(0)[1]S(0)[0]', '_S(2, 4)S(2)'].map((t) =>
+    parseSharding(`${t}${rest}`, mesh),
+  );
+  rate(`${text}: of a sharding, largest rank`, (i) =>
+    localShape(shardings[i % 3], mesh, SHAPES[i & 63]),
+  );
+  rate(`${text}: of a sharding, one rank`, (i) =>
+    localShapeAt(shardings[i % 3], mesh, SHAPES[i & 63], i % mesh.size),
+  );
 }

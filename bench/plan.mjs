@@ -2,8 +2,9 @@
 //
 //   node bench/plan.mjs [--runs N] [--before CLI] [CASE ...]
 //
-// CLI is the dist/cli/main.js of another version; it runs in turn with this one. CASE is the number of a case (default: all).
-// Needs a built dist/ (npm run build) and the time program (Debian: apt-get install time). Prints one row per case as Markdown.
+// CLI is the dist/cli/main.js of another version; it runs in turn with this one. CASE is the number
+// of a case (default: all). Needs a built dist/ (npm run build) and the time program (Debian:
+// apt-get install time). Prints one row per case as Markdown.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -35,13 +36,29 @@ function deepened(source, layers, extra) {
   const file = join(tmpdir(), `shardwright-llama-${layers}l.swg`);
   if (existsSync(file)) return file;
   const script = fileURLToPath(new URL('deepen.ts', import.meta.url));
-  const made = spawnSync(process.execPath, ['--import', 'tsx', script, source, String(extra), file]);
+  const made = spawnSync(process.execPath, [
+    '--import',
+    'tsx',
+    script,
+    source,
+    String(extra),
+    file,
+  ]);
   if (made.status !== 0) throw new Error(made.stderr.toString());
   return file;
 }
 
 const serial = ['--no-recipes'];
-const states = ['--optimizer', 'none', '--activations', 'off', '--memory', '120MiB', '--cost', 'autoparallel'];
+const states = [
+  '--optimizer',
+  'none',
+  '--activations',
+  'off',
+  '--memory',
+  '120MiB',
+  '--cost',
+  'autoparallel',
+];
 /** @type {[string, () => string, string, ...string[]][]} */
 const cases = [
   ['2 layers, 8 x 8', () => two, 'dp=8,tp=8'],
@@ -49,13 +66,32 @@ const cases = [
   ['32 layers, 8 x 8', () => deep, 'dp=8,tp=8'],
   ['32 layers, 8 x 8, no recipes', () => deep, 'dp=8,tp=8', ...serial],
   ['126 layers, 8 x 8, 400 GiB', () => deepened(deep, 126, 94), 'dp=8,tp=8', '--memory', '400GiB'],
-  ['126 layers, the same, no recipes', () => deepened(deep, 126, 94), 'dp=8,tp=8', '--memory', '400GiB', ...serial],
+  [
+    '126 layers, the same, no recipes',
+    () => deepened(deep, 126, 94),
+    'dp=8,tp=8',
+    '--memory',
+    '400GiB',
+    ...serial,
+  ],
   ['2 layers, 2 x 4 x 8', () => two, 'pod=2,dp=4,tp=8'],
   ['32 layers, 2 x 4 x 8', () => deep, 'pod=2,dp=4,tp=8'],
   ['32 layers, 2 x 2 x 4 x 4, strides', () => deep, 'a=2,b=2,c=4,d=4', '--strided', 'rows'],
-  ['32 layers, 8 x 8, states within 75.7 GiB', () => deep, 'dp=8,tp=8', '--activations', 'report', ...serial],
-  ["8 layers, AutoParallel's prices, parameters within 120 MiB", () => deepened(fixture('llama3-8b-4l-b64'), 8, 4), 'dp=8,tp=8', ...states],
-]; // prettier-ignore
+  [
+    '32 layers, 8 x 8, states within 75.7 GiB',
+    () => deep,
+    'dp=8,tp=8',
+    '--activations',
+    'report',
+    ...serial,
+  ],
+  [
+    "8 layers, AutoParallel's prices, parameters within 120 MiB",
+    () => deepened(fixture('llama3-8b-4l-b64'), 8, 4),
+    'dp=8,tp=8',
+    ...states,
+  ],
+];
 
 /**
  * One run of a version.
@@ -63,8 +99,12 @@ const cases = [
  * @param {string[]} args
  */
 function run(cli, args) {
-  const child = spawnSync('/usr/bin/time', ['-f', '%U %S %M', process.execPath, cli, ...args], { maxBuffer: 2 ** 30 });
-  const [user, system, kilobytes] = (child.stderr.toString().trim().split('\n').at(-1) ?? '').split(' ').map(Number);
+  const child = spawnSync('/usr/bin/time', ['-f', '%U %S %M', process.execPath, cli, ...args], {
+    maxBuffer: 2 ** 30,
+  });
+  const [user, system, kilobytes] = (child.stderr.toString().trim().split('\n').at(-1) ?? '')
+    .split(' ')
+    .map(Number);
   return { seconds: user + system, megabytes: kilobytes / 1024, output: child.stdout.toString() };
 }
 
@@ -81,7 +121,17 @@ console.log(`|${head.map(() => '---').join('|')}|`);
 const asked = positionals.length === 0 ? cases.map((_, k) => k + 1) : positionals.map(Number);
 for (const number of asked) {
   const [name, model, mesh, ...more] = cases[number - 1];
-  const args = ['plan', model(), '--mesh', mesh, '--cluster', 'dgx-h100', '--json', '--quiet', ...more];
+  const args = [
+    'plan',
+    model(),
+    '--mesh',
+    mesh,
+    '--cluster',
+    'dgx-h100',
+    '--json',
+    '--quiet',
+    ...more,
+  ];
   /** @type {ReturnType<typeof run>[][]} */
   const all = versions.map(() => []);
   for (let k = 0; k < runs; k++) versions.forEach((cli, v) => all[v].push(run(cli, args)));

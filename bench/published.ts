@@ -1,22 +1,25 @@
 /**
- * Published layouts against our pick: for each public model, device count and batch that a source states, the layout is priced as
- * published, and our pick and all other layouts that fit under the same model of cost. `npx tsx bench/published.ts` writes
- * bench/published.md; with numbers behind it, only those layouts, counted from 1; with `--keep DIR` the programs that are priced
- * are kept in that folder, for a run that is stopped. Layouts: test/fixtures/published-layouts.json, with their sources. What was
- * priced is kept in bench/published.json; delete it to price all again.
+ * Published layouts against our pick: for each public model, device count and batch that a source
+ * states, the layout is priced as published, and our pick and all other layouts that fit under the
+ * same model of cost. `npx tsx bench/published.ts` writes bench/published.md; with numbers behind
+ * it, only those layouts, counted from 1; with `--keep DIR` the programs that are priced are kept
+ * in that folder, for a run that is stopped. Layouts: test/fixtures/published-layouts.json, with
+ * their sources. What was priced is kept in bench/published.json; delete it to price all again.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+
 import { format, resolveConfig } from 'prettier';
-import { builtinOperators } from '../src/ops/builtin.ts';
+
 import { modelEntry } from '../src/models/registry.ts';
+import { builtinOperators } from '../src/ops/builtin.ts';
 import { compareModel } from '../src/zoo/sweep/compare-model.ts';
 import {
   layoutOf,
   publishedCluster,
-  publishedRank,
   type PublishedLayout,
   type PublishedRank,
+  publishedRank,
 } from '../test/support/published-layouts.ts';
 
 const path = new URL('../test/fixtures/published-layouts.json', import.meta.url);
@@ -27,10 +30,18 @@ const { sources, layouts } = JSON.parse(readFileSync(path, 'utf8')) as {
 interface Row {
   readonly layout: PublishedLayout;
   readonly rank: PublishedRank;
-  readonly best: { readonly plan: string; readonly mesh: string; readonly seconds: number; readonly isPublished: boolean } | null; // prettier-ignore
+  readonly best: {
+    readonly plan: string;
+    readonly mesh: string;
+    readonly seconds: number;
+    readonly isPublished: boolean;
+  } | null;
 }
 
-/** What is behind the misses, as far as we know; checked by hand against the plans of the comparison. */
+/**
+ * What is behind the misses, as far as we know; checked by hand against the plans of the
+ * comparison.
+ */
 const WHY = `torchtitan's rows of 32,768 tokens a device fit only where results are recomputed: the logits of a vocabulary of 128,256 take most of
 the memory. The same eight devices can cut every sequence among all of them and take the sequences one after another: half the
 activations or less, so that little or nothing is recomputed. The source shows how long a sequence can be, not which layout is fastest.
@@ -50,7 +61,10 @@ kernel, as cuDNN and FlashAttention-3 have it: scores are not kept.`;
 
 const kept = new URL('published.json', import.meta.url);
 const rows: Row[] = existsSync(kept) ? (JSON.parse(readFileSync(kept, 'utf8')) as Row[]) : [];
-const isOf = (layout: PublishedLayout) => (row: Row): boolean => JSON.stringify(row.layout) === JSON.stringify(layout); // prettier-ignore
+const isOf =
+  (layout: PublishedLayout) =>
+  (row: Row): boolean =>
+    JSON.stringify(row.layout) === JSON.stringify(layout);
 
 const words = process.argv.slice(2);
 const at = words.indexOf('--keep');
@@ -72,15 +86,24 @@ for (const [i, layout] of layouts.entries()) {
     },
   );
   const { user, system } = process.cpuUsage(before);
-  process.stderr.write(`${i + 1} ${layout.model} ${layout.text}: ${((user + system) / 1e6).toFixed(0)} CPU seconds\n`);
+  process.stderr.write(
+    `${i + 1} ${layout.model} ${layout.text}: ${((user + system) / 1e6).toFixed(0)} CPU seconds\n`,
+  );
   const best = comparison.plans.find((p) => p.name === comparison.best);
   const rank = publishedRank(comparison, layout);
   const first = comparison.plans.find((p) => p.fits && p.origin === 'zoo');
-  const isPublished = rank.rank === 1 && best !== undefined && first?.layout !== undefined && sameMesh(layoutOf(best), layoutOf(first)); // prettier-ignore
+  const isPublished =
+    rank.rank === 1 &&
+    best !== undefined &&
+    first?.layout !== undefined &&
+    sameMesh(layoutOf(best), layoutOf(first));
   rows.push({
     layout,
     rank,
-    best: best === undefined ? null : { plan: best.plan, mesh: best.mesh, seconds: best.seconds, isPublished },
+    best:
+      best === undefined
+        ? null
+        : { plan: best.plan, mesh: best.mesh, seconds: best.seconds, isPublished },
   });
   rows.sort((a, b) => layouts.findIndex((l) => isOf(l)(a)) - layouts.findIndex((l) => isOf(l)(b)));
   writeFileSync(kept, `${JSON.stringify(rows, null, 1)}\n`);
@@ -103,9 +126,13 @@ function percent(share: number): string {
 
 async function write(): Promise<void> {
   const priced = rows.filter((r) => r.rank.rank !== undefined);
-  const ahead = priced.filter((r) => r.best !== null && r.best.seconds <= (r.rank.seconds ?? 0)).length;
+  const ahead = priced.filter(
+    (r) => r.best !== null && r.best.seconds <= (r.rank.seconds ?? 0),
+  ).length;
   const near = priced.filter((r) => (r.rank.share ?? 1) <= 0.1).length;
-  const plans = priced.filter(({ rank: { plan } }) => plan !== undefined && plan.rank <= 0.1 * plan.of).length;
+  const plans = priced.filter(
+    ({ rank: { plan } }) => plan !== undefined && plan.rank <= 0.1 * plan.of,
+  ).length;
   const cases = new Map<string, Row[]>();
   for (const row of rows) {
     const key = `${row.layout.model} on ${row.layout.devices}`;
@@ -118,16 +145,36 @@ async function write(): Promise<void> {
   }));
   const nearCases = best.filter(({ row }) => (row.rank.share ?? 1) <= 0.1).length;
   const byCase = best.map(({ name, ahead: first, row: { layout, rank } }) => {
-    const place = rank.rank === undefined ? rank.says : `${rank.rank} of ${rank.of} (${percent(rank.share ?? 0)})`;
-    return `| ${name} | ${first ? 'yes' : 'no'} | ${layout.text}, ${layout.globalBatch} x ${layout.sequence} | ${place} | ${(rank.share ?? 1) <= 0.1 ? 'yes' : 'no'} |`;
+    const place =
+      rank.rank === undefined
+        ? rank.says
+        : `${rank.rank} of ${rank.of} (${percent(rank.share ?? 0)})`;
+    return (
+      `| ${name} | ${first ? 'yes' : 'no'} | ${layout.text}, ${layout.globalBatch} x ` +
+      `${layout.sequence} | ${place} | ${(rank.share ?? 1) <= 0.1 ? 'yes' : 'no'} |`
+    );
   });
   const lines = rows.map(({ layout, rank, best }) => {
-    const place = rank.rank === undefined ? rank.says : `${rank.rank} of ${rank.of} (${percent(rank.share ?? 0)})`;
+    const place =
+      rank.rank === undefined
+        ? rank.says
+        : `${rank.rank} of ${rank.of} (${percent(rank.share ?? 0)})`;
     const single = rank.plan === undefined ? '-' : `${rank.plan.rank} of ${rank.plan.of}`;
     const pick = best === null ? '-' : `${best.plan} on ${best.mesh}`;
-    return `| ${layout.model} | ${layout.devices} x ${layout.cluster}${layout.device === undefined ? '' : `, ${layout.device.memoryBytes / 1e9} GB`} | ${layout.globalBatch} x ${layout.sequence} | ${layout.text} | ${text(rank.seconds)} | ${pick} | ${text(best?.seconds)} | ${place} | ${single} |`;
-  }); // prettier-ignore
-  const misses = priced.filter((r) => (r.rank.share ?? 1) > 0.1).map(({ layout, rank }) => `- ${layout.model} on ${layout.devices}, ${layout.globalBatch} x ${layout.sequence}, ${layout.text}: ${rank.says}.`); // prettier-ignore
+    return (
+      `| ${layout.model} | ${layout.devices} x ` +
+      `${layout.cluster}${layout.device === undefined ? '' : `, ${layout.device.memoryBytes / 1e9} GB`} ` +
+      `| ${layout.globalBatch} x ${layout.sequence} | ${layout.text} | ${text(rank.seconds)} | ` +
+      `${pick} | ${text(best?.seconds)} | ${place} | ${single} |`
+    );
+  });
+  const misses = priced
+    .filter((r) => (r.rank.share ?? 1) > 0.1)
+    .map(
+      ({ layout, rank }) =>
+        `- ${layout.model} on ${layout.devices}, ${layout.globalBatch} x ${layout.sequence}, ` +
+        `${layout.text}: ${rank.says}.`,
+    );
   const page = `# Published layouts under our model of cost
 
 ${sources}

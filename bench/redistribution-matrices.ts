@@ -1,6 +1,7 @@
 /**
- * CPU time of all redistribution cost matrices of a large model: 300 distinct tensor types, every sharding with P(sum) as
- * source and as target. Budget: 150 ms on two mesh dims, 1.5 s on three. Run: npx tsx bench/redistribution-matrices.ts
+ * CPU time of all redistribution cost matrices of a large model: 300 distinct tensor types, every
+ * sharding with P(sum) as source and as target. Budget: 150 ms on two mesh dims, 1.5 s on three.
+ * Run: npx tsx bench/redistribution-matrices.ts
  */
 import { alphaBeta } from '../src/cost/collectives/alpha-beta.ts';
 import { loadCluster } from '../src/cost/hardware/load-cluster.ts';
@@ -15,7 +16,8 @@ for (const text of ['dp=8,tp=8', 'dp=4,cp=4,tp=4']) {
   const space = new ShardingSpace(mesh);
   const planner = new Redistributor(space, alphaBeta(cluster, mesh));
   const ids = new Map<number, Int32Array>();
-  for (const rank of RANKS) ids.set(rank, Int32Array.from(space.enumerate(rank, { partialOps: ['sum'] })));
+  for (const rank of RANKS)
+    ids.set(rank, Int32Array.from(space.enumerate(rank, { partialOps: ['sum'] })));
   let seed = 1;
   const random = (n: number): number => (seed = (seed * 48271) % 2147483647) % n;
   const start = process.cpuUsage();
@@ -24,7 +26,10 @@ for (const text of ['dp=8,tp=8', 'dp=4,cp=4,tp=4']) {
     const rank = RANKS[i % RANKS.length];
     const own = ids.get(rank) ?? new Int32Array();
     // One dim in ten is uneven.
-    const shape = Array.from({ length: rank }, () => 64 * (1 + random(64)) + (random(10) === 0 ? 3 : 0));
+    const shape = Array.from(
+      { length: rank },
+      () => 64 * (1 + random(64)) + (random(10) === 0 ? 3 : 0),
+    );
     pairs += planner.matrix({ shape, itemBytes: 2 }, own, own).length;
   }
   const { user } = process.cpuUsage(start);

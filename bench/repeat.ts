@@ -1,12 +1,13 @@
 import { lintGraph } from '../src/graph/lint.ts';
-import { eachOperand, mapOperands } from '../src/graph/value.ts';
 import type { Graph, Node, Output } from '../src/graph/types.ts';
+import { eachOperand, mapOperands } from '../src/graph/value.ts';
 
 /**
- * A deeper model from a real one: the middle layer of a joint graph is repeated. The forward region is everything before
- * the first call that depends on a tangent, the backward region the rest. In each, a layer's block reaches from the first
- * use of the layer's parameters to the first use of the next layer's. A reference is moved by what it points to: the same
- * block, the block before or after, or the same layer's block in the other region.
+ * A deeper model from a real one: the middle layer of a joint graph is repeated. The forward region
+ * is everything before the first call that depends on a tangent, the backward region the rest. In
+ * each, a layer's block reaches from the first use of the layer's parameters to the first use of
+ * the next layer's. A reference is moved by what it points to: the same block, the block before or
+ * after, or the same layer's block in the other region.
  *
  * @param extra how many copies of the middle layer to insert
  * @throws E_GRAPH_LINT when the model is not as regular as that
@@ -14,7 +15,8 @@ import type { Graph, Node, Output } from '../src/graph/types.ts';
 export function repeatLayer(graph: Graph, extra: number): Graph {
   const layerOf = new Map<string, number>();
   for (const node of graph.nodes) {
-    const match = node.kind === 'placeholder' ? /layers\.(\d+)\./.exec(node.meta.roleName ?? '') : null;
+    const match =
+      node.kind === 'placeholder' ? /layers\.(\d+)\./.exec(node.meta.roleName ?? '') : null;
     if (match !== null) layerOf.set(node.name, Number(match[1]));
   }
   const layers = Math.max(...layerOf.values()) + 1;
@@ -24,7 +26,8 @@ export function repeatLayer(graph: Graph, extra: number): Graph {
   const forward = new Region(calls.slice(0, split), layerOf, m, 1);
   const direct = new Map(layerOf);
   for (const node of forward.nodes)
-    for (const name of operands(node)) if (layerOf.has(name)) direct.set(node.name, layerOf.get(name)!);
+    for (const name of operands(node))
+      if (layerOf.has(name)) direct.set(node.name, layerOf.get(name)!);
   const backward = new Region(calls.slice(split), direct, m, -1);
 
   const copy = (name: string, c: number): string => (c === 0 ? name : `${name}_x${c}`);
@@ -40,7 +43,8 @@ export function repeatLayer(graph: Graph, extra: number): Graph {
     }
     return name;
   };
-  const last = (name: string): string => (forward.place(name)?.layers === 0 ? copy(name, extra) : name);
+  const last = (name: string): string =>
+    forward.place(name)?.layers === 0 ? copy(name, extra) : name;
   const moved = (node: Node, c: number): Node =>
     mapOperands({ ...node, name: copy(node.name, c) }, (name) => rename(name, c));
   const repeated = (nodes: readonly Node[], copies: readonly number[]): Node[] =>
@@ -68,7 +72,9 @@ export function repeatLayer(graph: Graph, extra: number): Graph {
     ...repeated(backward.block, [...up].reverse()),
     ...backward.after,
   ];
-  const owned = new Set(graph.nodes.filter((n) => layerOf.get(n.name) === m).map((n) => n.meta.roleName));
+  const owned = new Set(
+    graph.nodes.filter((n) => layerOf.get(n.name) === m).map((n) => n.meta.roleName),
+  );
   const outputs = graph.outputs.flatMap((output): Output[] => {
     const { value, of } = output;
     if (value === null || of === undefined || !owned.has(of)) return [output];
@@ -109,7 +115,10 @@ class Region {
     this.after = nodes.slice(end);
   }
 
-  /** Layers between the block of a name and the middle one, and its counterpart there; undefined if farther than one. */
+  /**
+   * Layers between the block of a name and the middle one, and its counterpart there; undefined if
+   * farther than one.
+   */
   place(name: string): { readonly layers: number; readonly twin: string } | undefined {
     const i = this.index.get(name);
     if (i === undefined) return undefined;

@@ -1,17 +1,24 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import { format } from 'prettier';
+
 import { publicRuns } from '../scripts/validation-figures.ts';
 import { FITTED, type FittedConstants } from '../src/cost/kernels/fitted.ts';
 import { mean, median } from '../src/cost/validation/metrics.ts';
 import { parseRuns } from '../src/cost/validation/runs.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
-import { runsInParts, predictedSeconds, type RunInParts } from '../src/zoo/validation/runs-under.ts';
+import {
+  predictedSeconds,
+  type RunInParts,
+  runsInParts,
+} from '../src/zoo/validation/runs-under.ts';
 
 /**
- * What each fitted constant of a step does for the predictions of `compare` on the public runs: errors with it, and with the value at
- * which it does nothing. Writes the table of bench/compare.md. Compute is linear in products of constants, so that each program is
- * placed once and priced at five points.
+ * What each fitted constant of a step does for the predictions of `compare` on the public runs:
+ * errors with it, and with the value at which it does nothing. Writes the table of
+ * bench/compare.md. Compute is linear in products of constants, so that each program is placed once
+ * and priced at five points.
  *
  *   npx tsx bench/step-constants.ts [every]
  */
@@ -33,21 +40,34 @@ const WITHOUT: readonly (readonly [string, Partial<FittedConstants>])[] = [
 
 const { runs } = parseRuns(publicRuns());
 const groups = [...new Set(runs.filter((r) => /single-node/.test(r.source)).map((r) => r.group))];
-const taken = runs.filter((r) => r.stepSeconds !== undefined && (!/single-node/.test(r.source) || groups.indexOf(r.group) % every === 0)); // prettier-ignore
+const taken = runs.filter(
+  (r) =>
+    r.stepSeconds !== undefined &&
+    (!/single-node/.test(r.source) || groups.indexOf(r.group) % every === 0),
+);
 const rows: RunInParts[] = [];
-for await (const found of runsInParts(taken, builtinOperators())) if (!('reason' in found)) rows.push(found);
+for await (const found of runsInParts(taken, builtinOperators()))
+  if (!('reason' in found)) rows.push(found);
 const errorsOf = (constants: FittedConstants): number[] =>
   rows.map((row) => predictedSeconds(row, constants) / (row.run.stepSeconds ?? NaN) - 1);
-const percent = (x: number | undefined): string => `${(100 * (x ?? NaN)).toFixed(1).replace('-', '−')} %`;
+const percent = (x: number | undefined): string =>
+  `${(100 * (x ?? NaN)).toFixed(1).replace('-', '−')} %`;
 const figures = (errors: readonly number[], at: readonly number[]): string =>
-  `${percent(median(at.map((i) => errors[i])))}, ${percent(mean(at.map((i) => Math.abs(errors[i]))))}`;
+  `${percent(median(at.map((i) => errors[i])))}, ` +
+  `${percent(mean(at.map((i) => Math.abs(errors[i]))))}`;
 const shipped = errorsOf(FITTED);
 const all = rows.flatMap((_, i) => (Number.isFinite(shipped[i]) ? [i] : []));
 const lines = WITHOUT.map(([name, change]) => {
   const errors = errorsOf({ ...FITTED, ...change });
   const touched = all.filter((i) => Math.abs(errors[i] - shipped[i]) > 0.005);
-  const value = name.split(', ').map((n) => String(FITTED[n as keyof FittedConstants])).join(', '); // prettier-ignore
-  return `| \`${name}\` | ${value} | ${touched.length} | ${figures(shipped, touched)} | ${figures(errors, touched)} |`;
+  const value = name
+    .split(', ')
+    .map((n) => String(FITTED[n as keyof FittedConstants]))
+    .join(', ');
+  return (
+    `| \`${name}\` | ${value} | ${touched.length} | ${figures(shipped, touched)} | ` +
+    `${figures(errors, touched)} |`
+  );
 });
 const table = [
   '| constant | value | rows | with it: bias, MAPE | without it |',
@@ -59,7 +79,8 @@ const [before, rest] = text.split('<!-- constants -->');
 writeFileSync(
   FILE,
   await format(
-    `${before}<!-- constants -->\n\n${table}\n\n<!-- /constants -->${rest.split('<!-- /constants -->')[1]}`,
+    `${before}<!-- constants -->\n\n${table}\n\n<!-- /constants ` +
+      `-->${rest.split('<!-- /constants -->')[1]}`,
     {
       parser: 'markdown',
       printWidth: 120,

@@ -1,6 +1,7 @@
 /**
- * CPU seconds of typing the 32 layers of Llama-3 8B in strict mode, on dp=8,tp=8: the forward program with every cast that Megatron
- * has, and the same with its gradient. Tracing and importing are left out. The aim is below one second for the forward program.
+ * CPU seconds of typing the 32 layers of Llama-3 8B in strict mode, on dp=8,tp=8: the forward
+ * program with every cast that Megatron has, and the same with its gradient. Tracing and importing
+ * are left out. The aim is below one second for the forward program.
  *
  *     npx tsx bench/type-check.ts [layers]
  */
@@ -11,13 +12,13 @@ import {
   checkTypes,
   contract,
   convert,
+  type Graph,
   input,
   jointGraph,
   outPartial,
   parameter,
-  trace,
-  type Graph,
   type Tensor,
+  trace,
 } from '../src/index.ts';
 
 const layers = Number(process.argv[2] ?? 32);
@@ -57,10 +58,19 @@ type Layer = Record<keyof typeof shapes, Tensor>;
 
 function layer(x: Tensor, w: Layer, cos: Tensor, sin: Tensor): Tensor {
   const a = used(norm(x, w.before), 'tp');
-  const head = (m: Tensor, n: number): Tensor => contract('bsh,oh->bso', a, columns(m)).view(batch, sequence, n, width).transpose(1, 2); // prettier-ignore
-  const q = turned(head(w.wq, heads), cos, sin).view(batch, groups, heads / groups, sequence, width);
+  const head = (m: Tensor, n: number): Tensor =>
+    contract('bsh,oh->bso', a, columns(m)).view(batch, sequence, n, width).transpose(1, 2);
+  const q = turned(head(w.wq, heads), cos, sin).view(
+    batch,
+    groups,
+    heads / groups,
+    sequence,
+    width,
+  );
   const [k, v] = [turned(head(w.wk, groups), cos, sin), head(w.wv, groups)];
-  const scores = contract('bgnsd,bgtd->bgnst', q, k).mul(width ** -0.5).softmax(-1); // prettier-ignore
+  const scores = contract('bgnsd,bgtd->bgnst', q, k)
+    .mul(width ** -0.5)
+    .softmax(-1);
   const out = contract('bgnst,bgtd->bsgnd', scores, v).view(batch, sequence, heads * width);
   const y = x.add(complete(contract('bsi,hi->bsh', out, rows(w.wo))));
   const m = used(norm(y, w.between), 'tp');
@@ -70,7 +80,9 @@ function layer(x: Tensor, w: Layer, cos: Tensor, sin: Tensor): Tensor {
 }
 
 function llama(): Graph {
-  const one = Object.fromEntries(Object.entries(shapes).map(([name, shape]) => [name, parameter([...shape], 'bf16')]));
+  const one = Object.fromEntries(
+    Object.entries(shapes).map(([name, shape]) => [name, parameter([...shape], 'bf16')]),
+  );
   const inputs = {
     x: input([batch, sequence, hidden], 'bf16'),
     cos: input([sequence, width], 'bf16'),
@@ -81,7 +93,10 @@ function llama(): Graph {
     ({ x, cos, sin, layers }) => {
       const known = (t: Tensor): Tensor => used(used(assertType(t, 'P(None, None)'), 'dp'), 'tp');
       const [c, s] = [known(cos), known(sin)];
-      return (layers as Layer[]).reduce((now, w) => layer(now, w, c, s), assertType(x, 'P("dp", None, None)'));
+      return (layers as Layer[]).reduce(
+        (now, w) => layer(now, w, c, s),
+        assertType(x, 'P("dp", None, None)'),
+      );
     },
     inputs,
     { mesh: 'dp=8,tp=8' },
@@ -92,8 +107,12 @@ function timed(what: string, graph: Graph, types: Readonly<Record<string, string
   const before = process.cpuUsage();
   const { violations, types: typed } = checkTypes(graph, { mode: 'strict', types });
   const { user, system } = process.cpuUsage(before);
-  console.log(`${what}: ${((user + system) / 1e6).toFixed(2)} CPU-seconds for ${typed.size} values of ${layers} layers, ${violations.length} violations`); // prettier-ignore
-  if (violations.length > 0) console.log(`  the first: ${violations[0].message}; ${violations[0].fix}`);
+  console.log(
+    `${what}: ${((user + system) / 1e6).toFixed(2)} CPU-seconds for ${typed.size} values of ` +
+      `${layers} layers, ${violations.length} violations`,
+  );
+  if (violations.length > 0)
+    console.log(`  the first: ${violations[0].message}; ${violations[0].fix}`);
 }
 
 const graph = llama();

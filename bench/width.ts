@@ -1,17 +1,18 @@
 /**
- * How wide the choice problem of a real graph is, with and without shared redistributions: domain sizes, table sizes, and
- * the largest table that elimination makes when the search (not messages) proves the optimum.
- * Run: node --import tsx bench/width.ts MODEL mesh cluster
+ * How wide the choice problem of a real graph is, with and without shared redistributions: domain
+ * sizes, table sizes, and the largest table that elimination makes when the search (not messages)
+ * proves the optimum. Run: node --import tsx bench/width.ts MODEL mesh cluster
  */
 import { writeFileSync } from 'node:fs';
+
 import { loadModel } from '../src/cli/input/load.ts';
-import { DEFAULT_REQUEST } from '../src/plan/request/request.ts';
 import { prepare } from '../src/plan/prepare.ts';
-import { costFunction } from '../src/solver/problem/cost.ts';
+import { DEFAULT_REQUEST } from '../src/plan/request/request.ts';
 import { networkOf } from '../src/solver/network/from-problem.ts';
-import { Pool } from '../src/solver/store/pool.ts';
-import { makeWorkspace } from '../src/solver/search/workspace.ts';
+import { costFunction } from '../src/solver/problem/cost.ts';
 import { Search } from '../src/solver/search/branch-and-bound.ts';
+import { makeWorkspace } from '../src/solver/search/workspace.ts';
+import { Pool } from '../src/solver/store/pool.ts';
 import type { Problem } from '../src/solver/types.ts';
 
 const [path, mesh = 'dp=8,tp=8', cluster = 'dgx-h100', dump] = process.argv.slice(2);
@@ -42,15 +43,26 @@ for (const sharing of [true, false]) {
       unitsPerSecond: model.unitsPerSecond,
     }),
   );
-  if (dump !== undefined) writeFileSync(`${dump}${sharing ? '' : '-noshare'}.json`, JSON.stringify(problem, plain));
+  if (dump !== undefined)
+    writeFileSync(`${dump}${sharing ? '' : '-noshare'}.json`, JSON.stringify(problem, plain));
 }
 
 /** What the search eliminates on its way to the optimum (without the memory row). */
-function eliminated(problem: Problem): { computed: number; found: number; largestTable: number; cpu: number } {
+function eliminated(problem: Problem): {
+  computed: number;
+  found: number;
+  largestTable: number;
+  cpu: number;
+} {
   const from = cpu();
   const net = networkOf(problem, new Pool());
   const workspace = makeWorkspace(net);
-  const host = { evaluate: costFunction(problem), stopped: () => false, progress: () => undefined, gap: 0 };
+  const host = {
+    evaluate: costFunction(problem),
+    stopped: () => false,
+    progress: () => undefined,
+    gap: 0,
+  };
   new Search(host, workspace).solve(net);
   const { computed, found, largestTable } = workspace.eliminator.counts;
   return { computed, found, largestTable, cpu: cpu() - from };

@@ -1,21 +1,32 @@
 /**
- * Placements and checkpointing decided together, against placements first and checkpointing after: two layers of Llama-3 8B
- * with a batch of 16 x 8192 tokens on one host, within falling budgets. Placements chosen for speed alone leave less room for
- * activations, so more of the forward pass has to run twice; chosen together, some tensors are cut further instead.
- * Run: npx tsx examples/checkpointing.ts
+ * Placements and checkpointing decided together, against placements first and checkpointing after:
+ * two layers of Llama-3 8B with a batch of 16 x 8192 tokens on one host, within falling budgets.
+ * Placements chosen for speed alone leave less room for activations, so more of the forward pass
+ * has to run twice; chosen together, some tensors are cut further instead. Run: npx tsx
+ * examples/checkpointing.ts
  */
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
-import { builtinOperators, DEFAULT_REQUEST, importGraph, shard, type Plan } from 'shardwright';
 
-const text = gunzipSync(readFileSync(new URL('./llama3-8b-2l-b16.fx.txt.gz', import.meta.url))).toString('utf8');
+import { builtinOperators, DEFAULT_REQUEST, importGraph, type Plan, shard } from 'shardwright';
+
+const text = gunzipSync(
+  readFileSync(new URL('./llama3-8b-2l-b16.fx.txt.gz', import.meta.url)),
+).toString('utf8');
 const graph = importGraph(text, { name: 'llama3-8b-2l-b16' });
 const table = builtinOperators();
 const names = new Set(graph.nodes.map((n) => n.name));
 
 /** Runs in seconds on a laptop, so a gap of 1 % will do. */
 async function planned(memoryBytes: number, checkpoint: 'auto' | 'two-stage'): Promise<Plan> {
-  const request = { ...DEFAULT_REQUEST, mesh: 'd=8', cluster: 'dgx-h100', memoryBytes, checkpoint, gap: 0.01 };
+  const request = {
+    ...DEFAULT_REQUEST,
+    mesh: 'd=8',
+    cluster: 'dgx-h100',
+    memoryBytes,
+    checkpoint,
+    gap: 0.01,
+  };
   const result = await shard(graph, request, { table });
   if (result.status === 'infeasible') throw new Error(result.conflict.join(', '));
   return result.plan;
@@ -37,6 +48,10 @@ for (const budget of [35, 31]) {
     const again = plan.nodes.filter((n) => !names.has(n.name) && n.seconds > 0);
     const seconds = again.reduce((sum, n) => sum + n.seconds, 0);
     const { objective, memory } = plan;
-    console.log(`  ${name.padEnd(19)}  step ${ms(objective.seconds)}, peak ${gib(memory.peakBytes)}, communication ${ms(objective.communicationSeconds)}, ${again.length} kernels run twice in ${ms(seconds)}`); // prettier-ignore
+    console.log(
+      `  ${name.padEnd(19)}  step ${ms(objective.seconds)}, peak ${gib(memory.peakBytes)}, ` +
+        `communication ${ms(objective.communicationSeconds)}, ${again.length} kernels run ` +
+        `twice in ${ms(seconds)}`,
+    );
   }
 }

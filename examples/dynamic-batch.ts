@@ -1,12 +1,23 @@
 /**
- * A feed-forward layer whose batch is not fixed: one graph for all admissible sizes. It is planned at one size, and the plan
- * is compared with the best plan at both ends of the range.
- * Run: npx tsx examples/dynamic-batch.ts
+ * A feed-forward layer whose batch is not fixed: one graph for all admissible sizes. It is planned
+ * at one size, and the plan is compared with the best plan at both ends of the range. Run: npx tsx
+ * examples/dynamic-batch.ts
  */
 import { fileURLToPath } from 'node:url';
+
 import {
-  atSizes, builtinOperators, capture, DEFAULT_REQUEST, dim, MLP, planAtEnds, printGraph, shard, spec, type Tensor,
-} from 'shardwright'; // prettier-ignore
+  atSizes,
+  builtinOperators,
+  capture,
+  DEFAULT_REQUEST,
+  dim,
+  MLP,
+  planAtEnds,
+  printGraph,
+  shard,
+  spec,
+  type Tensor,
+} from 'shardwright';
 
 const net = new MLP('net', [4096, 16384, 4096]);
 
@@ -34,6 +45,9 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
       plan.parameters.map(({ name, placement }) => `${name} ${placement}`).join(', '),
     );
     for (const end of await planAtEnds(plan, graph, sizes, request, options))
-      console.log(`at batch ${end.sizes.batch} it could save at most ${((end.regret ?? 1) * 100).toFixed(1)} %`);
+      console.log(
+        `at batch ${end.sizes.batch} it could save at most ` +
+          `${((end.regret ?? 1) * 100).toFixed(1)} %`,
+      );
   }
 }

@@ -1,21 +1,22 @@
 /**
- * A classifier that runs its second half only where the first is not sure: the decision is a node of the graph. Then the same
- * as straight code, which computes both sides and selects.
- * Run: npx tsx examples/early-exit-cond.ts
+ * A classifier that runs its second half only where the first is not sure: the decision is a node
+ * of the graph. Then the same as straight code, which computes both sides and selects. Run: npx tsx
+ * examples/early-exit-cond.ts
  */
 import { fileURLToPath } from 'node:url';
+
 import {
   builtinOperators,
   cond,
   DEFAULT_REQUEST,
+  type Graph,
   input,
   parameter,
   predicate,
   printGraph,
   shard,
-  trace,
-  type Graph,
   type Tensor,
+  trace,
 } from 'shardwright';
 
 export const inputs = {
@@ -36,7 +37,10 @@ export function model({ x, w1, w2, head }: Record<keyof typeof inputs, Tensor>):
   );
 }
 
-/** Plans a graph on 8 devices so that its weights take the least memory, and prints their placements. */
+/**
+ * Plans a graph on 8 devices so that its weights take the least memory, and prints their
+ * placements.
+ */
 async function plan(what: string, graph: Graph): Promise<void> {
   const result = await shard(
     graph,
@@ -46,10 +50,13 @@ async function plan(what: string, graph: Graph): Promise<void> {
   console.log(`\n${what}, planned:`);
   if (result.status === 'infeasible') return console.log('no plan:', result.conflict.join(', '));
   const { parameters, nodes, proof, memory } = result.plan;
-  for (const { name, shape, placement } of parameters) console.log(`${name} [${shape.join(', ')}]: ${placement}`);
-  // The branches of a condition stand in line, and end in one placement; the predicate is whole on every device.
+  for (const { name, shape, placement } of parameters)
+    console.log(`${name} [${shape.join(', ')}]: ${placement}`);
+  // The branches of a condition stand in line, and end in one placement; the predicate is whole on
+  // every device.
   const meet = nodes.find(({ name }) => name === 'cond.out.0');
-  if (meet !== undefined) console.log(`predicate, branches -> result: ${meet.inputs.join(', ')} -> ${meet.outputs[0]}`);
+  if (meet !== undefined)
+    console.log(`predicate, branches -> result: ${meet.inputs.join(', ')} -> ${meet.outputs[0]}`);
   console.log(`${proof.status}, ${memory.parameterBytes} bytes of weights per device`);
 }
 
@@ -62,7 +69,9 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   console.log('As straight code:\n');
   console.log(printGraph(straight.graph, { source: false }));
   for (const { node, least, most } of straight.wasted)
-    console.log(`${node}: ${least.matrix} to ${most.matrix} matrix FLOPs that the program would not need`);
+    console.log(
+      `${node}: ${least.matrix} to ${most.matrix} matrix FLOPs that the program would not need`,
+    );
 
   await plan('The condition', graph);
   await plan('The straight code', straight.graph);

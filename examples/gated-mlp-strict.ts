@@ -1,11 +1,25 @@
 /**
- * A gated MLP on a mesh (dp, tp) as a global program in strict mode: every cast stands in the program, so its types can be stripped
- * and the collectives that are left are those that it names. The gradient of x is added up while it is still pending, and reduced
- * once.
- * Run: npx tsx examples/gated-mlp-strict.ts
+ * A gated MLP on a mesh (dp, tp) as a global program in strict mode: every cast stands in the
+ * program, so its types can be stripped and the collectives that are left are those that it names.
+ * The gradient of x is added up while it is still pending, and reduced once. Run: npx tsx
+ * examples/gated-mlp-strict.ts
  */
 import { fileURLToPath } from 'node:url';
-import { assertType, checkTypes, contract, convert, erase, input, jointGraph, outPartial, parameter, trace, type Graph, type Tensor } from 'shardwright'; // prettier-ignore
+
+import {
+  assertType,
+  checkTypes,
+  contract,
+  convert,
+  erase,
+  type Graph,
+  input,
+  jointGraph,
+  outPartial,
+  parameter,
+  type Tensor,
+  trace,
+} from 'shardwright';
 
 /** Options of tracing, for the command line too. */
 export const options = { mesh: 'dp=2,tp=2' };

@@ -1,14 +1,31 @@
 /**
- * A column- and a row-parallel linear in per-device code, as Megatron has them, with and without sequence parallelism. Types are
- * checked while tracing: a forgotten cast (f) or reduction (g) is an error at its line, not a wrong gradient. Both run on 4 virtual
- * devices against one.
- * Run: npx tsx examples/megatron-mlp.ts
+ * A column- and a row-parallel linear in per-device code, as Megatron has them, with and without
+ * sequence parallelism. Types are checked while tracing: a forgotten cast (f) or reduction (g) is
+ * an error at its line, not a wrong gradient. Both run on 4 virtual devices against one. Run: npx
+ * tsx examples/megatron-mlp.ts
  */
 import { fileURLToPath } from 'node:url';
+
 import {
-  allGather, allReduce, builtinOperators, checkTypes, convert, evaluateGraph, fromList, input, jointGraph, localMap, NDArray,
-  outPartial, parameter, reduceScatter, ShardwrightError, trace, type Graph, type Tensor,
-} from 'shardwright'; // prettier-ignore
+  allGather,
+  allReduce,
+  builtinOperators,
+  checkTypes,
+  convert,
+  evaluateGraph,
+  fromList,
+  type Graph,
+  input,
+  jointGraph,
+  localMap,
+  NDArray,
+  outPartial,
+  parameter,
+  reduceScatter,
+  ShardwrightError,
+  type Tensor,
+  trace,
+} from 'shardwright';
 
 /** Options of tracing, for the command line too. */
 export const options = { mesh: 'tp=4' };
@@ -33,14 +50,17 @@ const whole = 'P(None, None)';
 
 /** `enter` stands before the column-parallel linear, `leave` after the row-parallel one. */
 function parallel(enter: (x: Tensor) => Tensor, leave: (y: Tensor) => Tensor, between: string) {
-  const body = (x: Tensor, w1: Tensor, w2: Tensor): Tensor => leave(enter(x).matmul(w1).relu().matmul(w2));
+  const body = (x: Tensor, w1: Tensor, w2: Tensor): Tensor =>
+    leave(enter(x).matmul(w1).relu().matmul(w2));
   const specs = { inSpecs: [between, columns, rows], outSpecs: between, autoCast: false };
   return ({ x, w1, w2 }: Mlp): Tensor => localMap(body, specs)(x, w1, w2);
 }
 
 export const model = parallel(f, g, whole);
 
-/** Between the blocks each device has its rows of the sequence: f gathers them, g scatters the sum. */
+/**
+ * Between the blocks each device has its rows of the sequence: f gathers them, g scatters the sum.
+ */
 const sequenceParallel = parallel(
   (x) => allGather(x, 'tp', { src: 'S(0)', dst: 'R' }),
   (y) => reduceScatter(outPartial(y, 'tp'), 'tp', { dst: 'S(0)' }),
@@ -50,7 +70,9 @@ const sequenceParallel = parallel(
 /** Collectives of the regions in the order of the program: forward, then gradient. */
 function collectives(graph: Graph): string {
   const regions = Object.values(graph.subgraphs).map(({ nodes }) =>
-    nodes.flatMap(({ target }) => /^spmd_types\.((?:all|reduce)_\w+)/.exec(target)?.[1] ?? []).join(', '),
+    nodes
+      .flatMap(({ target }) => /^spmd_types\.((?:all|reduce)_\w+)/.exec(target)?.[1] ?? [])
+      .join(', '),
   );
   return `forward ${regions[0]}; gradient ${regions[1]}`;
 }
@@ -60,11 +82,19 @@ function difference(graph: Graph, reference: Graph): number {
   const values = reference.nodes.flatMap(({ kind, type }, seed) => {
     if (kind !== 'placeholder' || type.kind !== 'tensor') return [];
     const [n, m] = type.shape as readonly [number, number];
-    return [fromList([n, m], Array.from({ length: n * m }, (_, i) => Math.sin((i + 1) * (seed + 1.3))), 'f64')];
-  }); // prettier-ignore
+    return [
+      fromList(
+        [n, m],
+        Array.from({ length: n * m }, (_, i) => Math.sin((i + 1) * (seed + 1.3))),
+        'f64',
+      ),
+    ];
+  });
   const [a, b] = [graph, reference].map((of) =>
-    evaluateGraph(builtinOperators(), of, values).outputs.flatMap((out) => (out instanceof NDArray ? out.toArray() : [])),
-  ); // prettier-ignore
+    evaluateGraph(builtinOperators(), of, values).outputs.flatMap((out) =>
+      out instanceof NDArray ? out.toArray() : [],
+    ),
+  );
   return Math.max(...a.map((value, i) => Math.abs(value - b[i])));
 }
 
@@ -72,7 +102,8 @@ function refusal(program: (inputs: Mlp) => Tensor): string {
   try {
     trace(program, inputs, options);
   } catch (error) {
-    if (error instanceof ShardwrightError) return `  ${error.message}\n  hint: ${error.details.hint}`;
+    if (error instanceof ShardwrightError)
+      return `  ${error.message}\n  hint: ${error.details.hint}`;
     throw error;
   }
   return 'accepted';
@@ -81,7 +112,8 @@ function refusal(program: (inputs: Mlp) => Tensor): string {
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const graph = trace(model, inputs, options);
   console.log('What each device has:\n');
-  for (const [name, text] of checkTypes(graph).texts) if (name.includes('/')) console.log(`  ${name}: ${text}`);
+  for (const [name, text] of checkTypes(graph).texts)
+    if (name.includes('/')) console.log(`  ${name}: ${text}`);
 
   const reference = jointGraph(trace(plain, inputs), { wrt: Object.keys(inputs) });
   for (const [name, program] of Object.entries({ model, sequenceParallel })) {

@@ -3,9 +3,17 @@
  * Run: npx tsx examples/mlp.ts
  */
 import { fileURLToPath } from 'node:url';
+
 import {
-  annotatedProgram, builtinOperators, DEFAULT_REQUEST, input, parameter, shard, trace, type Tensor,
-} from 'shardwright'; // prettier-ignore
+  annotatedProgram,
+  builtinOperators,
+  DEFAULT_REQUEST,
+  input,
+  parameter,
+  shard,
+  type Tensor,
+  trace,
+} from 'shardwright';
 
 export const inputs = {
   x: input([8, 128]),
@@ -32,6 +40,8 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   else {
     const { plan } = result;
     console.log(annotatedProgram(result.graph, plan));
-    console.log(`\n${plan.proof.status}, ${plan.memory.parameterBytes} bytes of weights per device`);
+    console.log(
+      `\n${plan.proof.status}, ${plan.memory.parameterBytes} bytes of weights per device`,
+    );
   }
 }

@@ -1,9 +1,10 @@
 /**
- * A mixture of experts with dense dispatch, planned on a mesh of data and expert parallelism: the experts are cut over
- * devices, and tokens travel to their experts and back.
- * Run: npx tsx examples/moe.ts
+ * A mixture of experts with dense dispatch, planned on a mesh of data and expert parallelism: the
+ * experts are cut over devices, and tokens travel to their experts and back. Run: npx tsx
+ * examples/moe.ts
  */
 import { fileURLToPath } from 'node:url';
+
 import {
   builtinOperators,
   DEFAULT_REQUEST,
@@ -12,8 +13,8 @@ import {
   RMSNorm,
   shard,
   spec,
-  trace,
   type Tensor,
+  trace,
 } from 'shardwright';
 
 const norm = new RMSNorm('norm', 1024);
@@ -48,12 +49,14 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   else {
     const { plan } = result;
     console.log('On 8 devices, tokens by batch and weights by expert:\n');
-    for (const { name, placement } of plan.parameters) console.log(`${name.padEnd(18)} ${placement}`);
+    for (const { name, placement } of plan.parameters)
+      console.log(`${name.padEnd(18)} ${placement}`);
     for (const node of [...plan.nodes, ...plan.outputs])
       for (const { from, to, collectives } of node.redistributions)
         for (const { kind, bytes } of collectives)
           console.log(
-            `${kind} of ${bytes} bytes, ${from} -> ${to}, before ${'name' in node ? node.name : 'the output'}`,
+            `${kind} of ${bytes} bytes, ${from} -> ${to}, before ` +
+              `${'name' in node ? node.name : 'the output'}`,
           );
     console.log(plan.proof.status);
   }

@@ -1,14 +1,27 @@
 /**
- * Ring attention in per-device code: every device keeps its queries, and keys and values go round the ring, one device further in
- * each trip of a scan, while a softmax is kept up to date. Its types are checked, and it runs on 4 virtual devices, forward and
- * gradient, against plain attention on one.
- * Run: npx tsx examples/ring-attention.ts
+ * Ring attention in per-device code: every device keeps its queries, and keys and values go round
+ * the ring, one device further in each trip of a scan, while a softmax is kept up to date. Its
+ * types are checked, and it runs on 4 virtual devices, forward and gradient, against plain
+ * attention on one. Run: npx tsx examples/ring-attention.ts
  */
 import { fileURLToPath } from 'node:url';
+
 import {
-  axisSize, builtinOperators, checkTypes, evaluateGraph, fromList, input, jointGraph, localMap, NDArray, permute, scan, trace,
-  type Graph, type Tensor,
-} from 'shardwright'; // prettier-ignore
+  axisSize,
+  builtinOperators,
+  checkTypes,
+  evaluateGraph,
+  fromList,
+  type Graph,
+  input,
+  jointGraph,
+  localMap,
+  NDArray,
+  permute,
+  scan,
+  type Tensor,
+  trace,
+} from 'shardwright';
 
 /** Options of tracing, for the command line too. */
 export const options = { mesh: 'cp=4' };
@@ -31,8 +44,9 @@ function plain({ q, k, v }: Attended): Tensor {
 }
 
 /**
- * What one device does: `q`, `k` and `v` are its rows of the sequence. `top` is the largest score so far, `sum` the sum of the
- * exponentials below it and `out` the values weighed by them; a larger score scales both down.
+ * What one device does: `q`, `k` and `v` are its rows of the sequence. `top` is the largest score
+ * so far, `sum` the sum of the exponentials below it and `out` the values weighed by them; a larger
+ * score scales both down.
  */
 function ring(q: Tensor, k: Tensor, v: Tensor): Tensor {
   const next = Array.from({ length: axisSize('cp') }, (_, rank) => (rank + 1) % axisSize('cp'));
@@ -66,12 +80,19 @@ export function model({ q, k, v }: Attended): Tensor {
 /** Numbers of a fixed sequence. */
 function drawn(seed: number): NDArray {
   const size = heads * sequence * width;
-  return fromList([heads, sequence, width], Array.from({ length: size }, (_, i) => Math.sin((i + 1) * (seed + 1.3))), 'f64'); // prettier-ignore
+  return fromList(
+    [heads, sequence, width],
+    Array.from({ length: size }, (_, i) => Math.sin((i + 1) * (seed + 1.3))),
+    'f64',
+  );
 }
 
 /** Largest difference of the outputs and gradients of two programs of the same inputs. */
 function furthest(a: Graph, b: Graph): number[] {
-  const values = Array.from({ length: a.nodes.filter((n) => n.kind === 'placeholder').length }, (_, i) => drawn(i));
+  const values = Array.from(
+    { length: a.nodes.filter((n) => n.kind === 'placeholder').length },
+    (_, i) => drawn(i),
+  );
   const [x, y] = [a, b].map((graph) =>
     evaluateGraph(builtinOperators(), graph, values).outputs.map((out) =>
       out instanceof NDArray ? out.toArray() : [],
@@ -83,12 +104,15 @@ function furthest(a: Graph, b: Graph): number[] {
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const graph = trace(model, inputs, options);
   console.log('Types of what one device has:\n');
-  for (const [name, text] of checkTypes(graph).texts) if (name.includes('/')) console.log(`  ${name}: ${text}`);
+  for (const [name, text] of checkTypes(graph).texts)
+    if (name.includes('/')) console.log(`  ${name}: ${text}`);
 
   const wrt = Object.keys(inputs);
   const [ours, theirs] = [graph, trace(plain, inputs)].map((g) => jointGraph(g, { wrt }));
   const names = ['the result', ...wrt.map((name) => `the gradient of ${name}`)];
   const differences = furthest(ours, theirs);
   console.log('\nOn 4 virtual devices, against attention on one:\n');
-  names.forEach((name, i) => console.log(`  ${name} differs by less than 1e-12: ${differences[i] < 1e-12}`));
+  names.forEach((name, i) =>
+    console.log(`  ${name} differs by less than 1e-12: ${differences[i] < 1e-12}`),
+  );
 }

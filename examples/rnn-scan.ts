@@ -1,13 +1,25 @@
 /**
- * A recurrent network as a scan: the loop is one node of the graph, and so is its backward pass. Planned on 8 devices it gets
- * the layout of the same program with the loop written out, but the problem that is solved does not grow with the trips.
- * Run: npx tsx examples/rnn-scan.ts
+ * A recurrent network as a scan: the loop is one node of the graph, and so is its backward pass.
+ * Planned on 8 devices it gets the layout of the same program with the loop written out, but the
+ * problem that is solved does not grow with the trips. Run: npx tsx examples/rnn-scan.ts
  */
 import { fileURLToPath } from 'node:url';
+
 import {
-  builtinOperators, DEFAULT_REQUEST, input, jointGraph, parameter, prepare, printGraph, scan, shardPrepared, trace, unrollScan,
-  type Graph, type Tensor,
-} from 'shardwright'; // prettier-ignore
+  builtinOperators,
+  DEFAULT_REQUEST,
+  type Graph,
+  input,
+  jointGraph,
+  parameter,
+  prepare,
+  printGraph,
+  scan,
+  shardPrepared,
+  type Tensor,
+  trace,
+  unrollScan,
+} from 'shardwright';
 
 const [batch, width] = [64, 2048];
 
@@ -38,9 +50,12 @@ async function plan(what: string, graph: Graph): Promise<void> {
   const prepared = prepare(jointGraph(graph, { seed: 1 }), request, builtinOperators());
   const result = await shardPrepared(prepared);
   const { length } = prepared.problem.domains;
-  if (result.status === 'infeasible') console.log(`${what}: no plan: ${result.conflict.join(', ')}`);
+  if (result.status === 'infeasible')
+    console.log(`${what}: no plan: ${result.conflict.join(', ')}`);
   else {
-    const layout = result.plan.parameters.map(({ name, placement }) => `${name} ${placement}`).join(', ');
+    const layout = result.plan.parameters
+      .map(({ name, placement }) => `${name} ${placement}`)
+      .join(', ');
     console.log(`${what}: ${layout}; ${result.plan.proof.status}, ${length} choices`);
   }
 }

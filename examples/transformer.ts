@@ -1,11 +1,13 @@
 /**
- * One transformer block, written by the recipe of the einshard tutorial: each product is an einsum, the letters that a
- * product sums over are those that its weights are cut on last, norms and embeddings are replicated. The plan cuts q, k and v
- * by head, the feed-forward layer by column and then by row, and needs one all-reduce for each pair of products: after
- * attention, and after the feed-forward layer. It is printed in einshard notation: `d h k -> h8 d k` cuts h into 8.
- * Run: npx tsx examples/transformer.ts
+ * One transformer block, written by the recipe of the einshard tutorial: each product is an einsum,
+ * the letters that a product sums over are those that its weights are cut on last, norms and
+ * embeddings are replicated. The plan cuts q, k and v by head, the feed-forward layer by column and
+ * then by row, and needs one all-reduce for each pair of products: after attention, and after the
+ * feed-forward layer. It is printed in einshard notation: `d h k -> h8 d k` cuts h into 8. Run: npx
+ * tsx examples/transformer.ts
  */
 import { fileURLToPath } from 'node:url';
+
 import {
   builtinOperators,
   DEFAULT_REQUEST,
@@ -18,8 +20,8 @@ import {
   scope,
   shard,
   spec,
-  trace,
   type Tensor,
+  trace,
 } from 'shardwright';
 
 const [vocabulary, width, heads, headWidth, hidden] = [512, 256, 8, 32, 1024];
@@ -51,9 +53,16 @@ export function model({ tokens }: { tokens: Tensor }): Tensor {
 
 /** What the dims of the parameters are called in the einsums above. */
 const LETTERS = {
-  table: 'vd', 'attention.norm': 'd', 'attention.wq': 'dhk', 'attention.wk': 'dhk', 'attention.wv': 'dhk', 'attention.wo': 'hkd',
-  'mlp.norm': 'd', 'mlp.w1': 'df', 'mlp.w2': 'fd',
-}; // prettier-ignore
+  table: 'vd',
+  'attention.norm': 'd',
+  'attention.wq': 'dhk',
+  'attention.wk': 'dhk',
+  'attention.wv': 'dhk',
+  'attention.wo': 'hkd',
+  'mlp.norm': 'd',
+  'mlp.w1': 'df',
+  'mlp.w2': 'fd',
+};
 
 // Run as a program it prints and plans; `shardwright trace` only takes the exports above.
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
@@ -79,14 +88,17 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   else {
     const { plan } = result;
     console.log(
-      'On 8 devices, inputs and outputs whole, embedding and norms replicated, the least memory of weights:\n',
+      'On 8 devices, inputs and outputs whole, embedding and norms replicated, the least ' +
+        'memory of weights:\n',
     );
     for (const { name, expression, refused } of einshardParameters(plan, LETTERS))
       console.log(`${name.padEnd(16)} ${expression ?? refused}`);
     for (const node of [...plan.nodes, ...plan.outputs])
       for (const { collectives } of node.redistributions)
         for (const { kind, bytes } of collectives)
-          console.log(`${kind} of ${bytes} bytes before ${'name' in node ? node.name : 'the output'}`);
+          console.log(
+            `${kind} of ${bytes} bytes before ${'name' in node ? node.name : 'the output'}`,
+          );
     console.log(`${plan.proof.status}, ${plan.memory.parameterBytes} bytes of weights per device`);
   }
 }

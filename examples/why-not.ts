@@ -1,7 +1,7 @@
 /**
- * Why is this weight placed so, and what if not? The strategies of a node where it stands, then the plan solved again with
- * another placement, and what differs between the two plans.
- * Run: npx tsx examples/why-not.ts
+ * Why is this weight placed so, and what if not? The strategies of a node where it stands, then the
+ * plan solved again with another placement, and what differs between the two plans. Run: npx tsx
+ * examples/why-not.ts
  */
 import {
   builtinOperators,
@@ -22,7 +22,11 @@ const graph = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
   w2: parameter([16384, 4096]),
 });
 const table = builtinOperators();
-const result = await shard(graph, { ...DEFAULT_REQUEST, mesh: 'd=8', cluster: 'dgx-h100', inputs: 'R' }, { table });
+const result = await shard(
+  graph,
+  { ...DEFAULT_REQUEST, mesh: 'd=8', cluster: 'dgx-h100', inputs: 'R' },
+  { table },
+);
 if (result.status === 'infeasible') throw new Error(result.conflict.join(', '));
 
 const { plan, prepared } = result;
@@ -30,12 +34,18 @@ const opened = reopen(plan, prepared.program, plan.request, table);
 const found = explain(opened, 'w1');
 console.log(`w1 is ${found.chosen}`);
 for (const s of found.strategies)
-  console.log(`  ${s.spec.padEnd(5)} ${s.class.padEnd(11)} ${s.localSeconds === null ? '' : `${(s.localSeconds * 1e6).toFixed(1)} us more here`}`.trimEnd()); // prettier-ignore
+  console.log(
+    (
+      `  ${s.spec.padEnd(5)} ${s.class.padEnd(11)} ` +
+      `${s.localSeconds === null ? '' : `${(s.localSeconds * 1e6).toFixed(1)} us more here`}`
+    ).trimEnd(),
+  );
 
 const forced = await forceNode(opened, 'w1', 'S(1)');
 if ('status' in forced) throw new Error('no plan with w1 cut on dim 1');
 console.log(`\nw1 as S(1): ${(forced.globalSeconds * 1e6).toFixed(1)} us more in all, because of`);
-for (const term of forced.attribution) console.log(`  ${term.term}: ${(term.delta * 1e6).toFixed(1)} us`);
+for (const term of forced.attribution)
+  console.log(`  ${term.term}: ${(term.delta * 1e6).toFixed(1)} us`);
 
 console.log('\nwhat differs');
 for (const p of diffPlans(plan, forced.plan, new Set(['w1', 'w2'])).placements)

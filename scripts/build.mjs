@@ -1,6 +1,7 @@
-// Builds dist/ from src/: tsc writes every module, then what Node loads is linked into a few files, because a third of a short
-// command's time would go into finding and opening 400 modules; the modules themselves are left out. `npm ci` runs it through
-// "prepare", so a fresh clone has a working CLI. It is built beside the old dist/, which works until the new one takes its place.
+// Builds dist/ from src/: tsc writes every module, then what Node loads is linked into a few files,
+// because a third of a short command's time would go into finding and opening 400 modules; the
+// modules themselves are left out. `npm ci` runs it through "prepare", so a fresh clone has a
+// working CLI. It is built beside the old dist/, which works until the new one takes its place.
 import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
@@ -15,7 +16,9 @@ import {
 import { createRequire } from 'node:module';
 import { dirname, join, relative, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
 import { build } from 'esbuild';
+
 import { packageDataModule } from './package-data.mjs';
 import { SOURCES_HASH, sourcesHash } from './sources-hash.mjs';
 
@@ -29,24 +32,33 @@ const linked = join(next, 'linked');
 // Beside `linked`, so that paths lead from both to the same places.
 const compiled = join(next, 'compiled');
 
-/** @type {{ exports: Record<string, string | { types: string, default: string }>, bin: Record<string, string>, dependencies: Record<string, string> }} */
+/**
+ * @type {{ exports: Record<string, string | { types: string, default: string }>, bin:
+ *   Record<string, string>, dependencies: Record<string, string> }}
+ */
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-const exported = Object.values(manifest.exports).flatMap((entry) => (typeof entry === 'string' ? [] : [entry]));
+const exported = Object.values(manifest.exports).flatMap((entry) =>
+  typeof entry === 'string' ? [] : [entry],
+);
 /** @param {string} path `./dist/index.js` of package.json */
 const built = (path) => join(next, relative('dist', path));
 
-// Of the sources before they are compiled: a file that is edited meanwhile makes the build an old one.
+// Of the sources before they are compiled: a file that is edited meanwhile makes the build an old
+// one.
 const hash = sourcesHash(root);
 // A build that fails leaves the old dist/ and nothing else.
 process.on('exit', () => rmSync(next, { recursive: true, force: true }));
-execFileSync(process.execPath, [tsc, '-p', join(root, 'tsconfig.build.json'), '--outDir', next], { stdio: 'inherit' });
+execFileSync(process.execPath, [tsc, '-p', join(root, 'tsconfig.build.json'), '--outDir', next], {
+  stdio: 'inherit',
+});
 
 const files = readdirSync(next, { recursive: true, withFileTypes: true })
   .filter((entry) => entry.isFile())
   .map((entry) => join(entry.parentPath, entry.name));
 const workers = files.filter((path) => path.endsWith('.mjs'));
 
-// What Node is told to load by its path: the package's own entries, what worker threads import, the module-loading hook.
+// What Node is told to load by its path: the package's own entries, what worker threads import, the
+// module-loading hook.
 const entries = [
   ...exported.map((entry) => built(entry.default)),
   ...Object.values(manifest.bin).map(built),
@@ -78,14 +90,19 @@ const ownPlace = {
       if (!path.startsWith(next + sep)) return undefined;
       const text = readFileSync(path, 'utf8');
       const from = relative(linked, path).replaceAll('\\', '/');
-      return { contents: text.replaceAll('import.meta.url', `new URL(${JSON.stringify(from)}, import.meta.url).href`) };
+      return {
+        contents: text.replaceAll(
+          'import.meta.url',
+          `new URL(${JSON.stringify(from)}, import.meta.url).href`,
+        ),
+      };
     });
   },
 };
 
 /**
- * The platform is chosen by who loads the package (`imports` of package.json): Node, or what bundles it for a page, which cannot
- * read the folder `data`.
+ * The platform is chosen by who loads the package (`imports` of package.json): Node, or what
+ * bundles it for a page, which cannot read the folder `data`.
  *
  * @type {import('esbuild').Plugin}
  */
@@ -101,8 +118,8 @@ const platformByCondition = {
   },
 };
 
-// One link for all, so that a program traced by the CLI and the CLI itself share one library. Of the packages only zod, a
-// hundred small modules, is linked in; its licence goes with it.
+// One link for all, so that a program traced by the CLI and the CLI itself share one library. Of
+// the packages only zod, a hundred small modules, is linked in; its licence goes with it.
 const { metafile } = await build({
   entryPoints: [...new Set(entries)],
   outdir: linked,
@@ -116,18 +133,29 @@ const { metafile } = await build({
   sourcemap: 'linked',
   // Stacks name the lines of src; their texts, 7 MB, are in the repository.
   sourcesContent: false,
-  external: [...Object.keys(manifest.dependencies), 'typescript', 'eslint', 'typescript-eslint', 'vite'],
+  external: [
+    ...Object.keys(manifest.dependencies),
+    'typescript',
+    'eslint',
+    'typescript-eslint',
+    'vite',
+  ],
   plugins: [platformByCondition, ownPlace],
   metafile: true,
   logLevel: 'warning',
 });
-copyFileSync(join(dirname(require.resolve('zod/package.json')), 'LICENSE'), join(linked, 'zod.LICENSE'));
+copyFileSync(
+  join(dirname(require.resolve('zod/package.json')), 'LICENSE'),
+  join(linked, 'zod.LICENSE'),
+);
 
-// The command line once more, as one script with all that it loads (src/cli/thread/compiled-program.mjs says what for): a function
-// of what `import` gives a module.
+// The command line once more, as one script with all that it loads
+// (src/cli/thread/compiled-program.mjs says what for): a function of what `import` gives a module.
 await build({
   stdin: {
-    contents: `export { runCli } from './program.js';\nexport { serve } from './thread/command-thread-main.js';\n`,
+    contents:
+      `export { runCli } from './program.js';\nexport { serve } from ` +
+      `'./thread/command-thread-main.js';\n`,
     resolveDir: join(next, 'cli'),
   },
   outfile: join(compiled, 'program.js'),
@@ -145,13 +173,17 @@ await build({
   logLevel: 'warning',
 });
 
-// What is loaded does nothing until it is called (`sideEffects` of package.json), so that a bundle of one function is small: bare
-// links, which are of evaluation order alone, go, and a namespace as a value is made by a call that may be left out.
+// What is loaded does nothing until it is called (`sideEffects` of package.json), so that a bundle
+// of one function is small: bare links, which are of evaluation order alone, go, and a namespace as
+// a value is made by a call that may be left out.
 for (const output of Object.keys(metafile.outputs)) {
   if (!output.endsWith('.js')) continue;
   const text = readFileSync(output, 'utf8')
     .replaceAll(/^import "\.\/chunk-[^"]+";$/gm, '')
-    .replaceAll(/^var (\w+) = \{\};\n__export\(\1, \{$/gm, 'var $1 = /* @__PURE__ */\n__export({}, {')
+    .replaceAll(
+      /^var (\w+) = \{\};\n__export\(\1, \{$/gm,
+      'var $1 = /* @__PURE__ */\n__export({}, {',
+    )
     .replace(
       /^var __export = \(target, all\) => \{\n(.*\n.*\n)\};$/m,
       'var __export = (target, all) => {\n$1return target; };',
@@ -204,7 +236,9 @@ if (existsSync(dist)) renameSync(dist, old);
 renameSync(next, dist);
 rmSync(old, { recursive: true, force: true });
 // Of the script at its place.
-execFileSync(process.execPath, [join(root, 'scripts', 'compile-program.mjs'), dist], { stdio: 'inherit' });
+execFileSync(process.execPath, [join(root, 'scripts', 'compile-program.mjs'), dist], {
+  stdio: 'inherit',
+});
 
 /** @param {string} folder @returns {boolean} whether it is gone */
 function removeEmpty(folder) {

@@ -1,10 +1,12 @@
 /**
- * How this checkout's command is started, as arguments of Node: the built one where dist/ was built from the files that src/
- * has now, as after `npm ci`; else the sources through tsx, which takes a second and a half of processor time longer each time.
+ * How this checkout's command is started, as arguments of Node: the built one where dist/ was built
+ * from the files that src/ has now, as after `npm ci`; else the sources through tsx, which takes a
+ * second and a half of processor time longer each time.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
 import { SOURCES_HASH, sourcesHash } from './sources-hash.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));

@@ -1,6 +1,7 @@
-// Keeps the code that V8 makes of the command line's script (src/cli/thread/compiled-program.mjs), in: the folder of a build. It
-// plans the bundled model first, so that the functions of a plan are among what is kept. The build runs it in a process of its own,
-// because the code is good for the flags that a command sets.
+// Keeps the code that V8 makes of the command line's script (src/cli/thread/compiled-program.mjs),
+// in: the folder of a build. It plans the bundled model first, so that the functions of a plan are
+// among what is kept. The build runs it in a process of its own, because the code is good for the
+// flags that a command sets.
 import { writeFileSync } from 'node:fs';
 import { join, resolve, sep } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -14,7 +15,9 @@ const built = (...path) => pathToFileURL(join(dist, ...path)).href;
 const { tuneRuntime } = await import(built('cli', 'runtime.js'));
 tuneRuntime();
 /** @type {typeof import('../src/cli/thread/compiled-program.mjs')} */
-const { codeFile, loadProgram, placeOf } = await import(built('cli', 'thread', 'compiled-program.mjs'));
+const { codeFile, loadProgram, placeOf } = await import(
+  built('cli', 'thread', 'compiled-program.mjs')
+);
 const file = codeFile();
 // Else V8 forgets the code of what runs at the start alone.
 setFlagsFromString('--no-flush-bytecode');

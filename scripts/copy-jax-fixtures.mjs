@@ -1,6 +1,7 @@
 /**
- * Copies the JAX texts that the tests need into test/fixtures/jax, packed with gzip -9, with the answers of the index in
- * index.json.gz. Usage: node scripts/copy-jax-fixtures.mjs FOLDER (the one that has INDEX.json).
+ * Copies the JAX texts that the tests need into test/fixtures/jax, packed with gzip -9, with the
+ * answers of the index in index.json.gz. Usage: node scripts/copy-jax-fixtures.mjs FOLDER (the one
+ * that has INDEX.json).
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -23,7 +24,16 @@ for (const record of index.records) {
     const name = `${path.replace(/^jax\//, '').replace(/\.gz$/, '')}.gz`;
     mkdirSync(dirname(join(target, name)), { recursive: true });
     writeFileSync(join(target, name), gzipSync(text, { level: 9 }));
-    const { id, graph, dot_flops, dot_flops_with_scan_trips, in_shardings, out_shardings, mesh, note } = record;
+    const {
+      id,
+      graph,
+      dot_flops,
+      dot_flops_with_scan_trips,
+      in_shardings,
+      out_shardings,
+      mesh,
+      note,
+    } = record;
     const { by_op, eqns_top } = /** @type {{ by_op: unknown, eqns_top?: number }} */ (graph);
     answers.push({
       id,

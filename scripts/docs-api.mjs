@@ -1,5 +1,5 @@
-// Writes docs/api/: the reference of the package's entry points, from docstrings (typedoc.json). An export without a docstring, or a
-// link that leads nowhere, is an error, and nothing is written.
+// Writes docs/api/: the reference of the package's entry points, from docstrings (typedoc.json). An
+// export without a docstring, or a link that leads nowhere, is an error, and nothing is written.
 import { Application, ReflectionKind } from 'typedoc';
 
 const app = await Application.bootstrapWithPlugins();

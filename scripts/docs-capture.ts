@@ -1,21 +1,23 @@
 /**
- * Runs the blocks of a document and writes what they print below them: `npx tsx scripts/docs-capture.ts [docs/local-spmd.md]`,
- * docs/capture.md if none is named. Tests hold both documents to it.
+ * Runs the blocks of a document and writes what they print below them: `npx tsx
+ * scripts/docs-capture.ts [docs/local-spmd.md]`, docs/capture.md if none is named. Tests hold both
+ * documents to it.
  *
- *  - a `ts` block is a module of its own; `ts check` and `ts rewrite` ones go through the source-level front end in that mode.
- *    The `text` block after it is what it prints.
+ *  - a `ts` block is a module of its own; `ts check` and `ts rewrite` ones go through the
+ *    source-level front end in that mode. The `text` block after it is what it prints.
  *  - a `console` block holds commands (`$ shardwright ...`), each followed by what it prints.
- *  - in the table of refusals the first cell is an expression over traced x and y, the last one another that is accepted;
- *    the code between them is filled in.
+ *  - in the table of refusals the first cell is an expression over traced x and y, the last one
+ *    another that is accepted; the code between them is filled in.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { format } from 'node:util';
 import { fileURLToPath } from 'node:url';
+import { format } from 'node:util';
 import vm from 'node:vm';
+
 import * as library from '../src/index.ts';
-import { COMMAND } from './command.ts';
 import { stripTypes, wrapConditions } from '../src/trace/source/wrap-conditions.ts';
+import { COMMAND } from './command.ts';
 
 const root = fileURLToPath(new URL('../', import.meta.url));
 export const DOCUMENT = `${root}docs/capture.md`;
@@ -27,14 +29,16 @@ export async function printed(source: string, mode: Mode): Promise<string> {
   const name = 'net.model.ts';
   const text = mode === 'plain' ? stripTypes(source, name) : wrapConditions(source, name, { mode });
   const body = text
-    .replaceAll(/^import \{([^}]*)\} from ["']shardwright["'];/gm, (_, names: string) => `const {${names.replaceAll(/ as /g, ': ')}} = library;`)
+    .replaceAll(
+      /^import \{([^}]*)\} from ["']shardwright["'];/gm,
+      (_, names: string) => `const {${names.replaceAll(/ as /g, ': ')}} = library;`,
+    )
     .replaceAll(/^export /gm, '')
-    .replace(/\n\/\/# sourceMappingURL=.*$/, ''); // prettier-ignore
+    .replace(/\n\/\/# sourceMappingURL=.*$/, '');
   const lines: string[] = [];
-  const run = vm.runInThisContext(`(async (library, console) => {${body}\n})`, { filename: name }) as (
-    from: typeof library,
-    console: { log: (...values: unknown[]) => void },
-  ) => Promise<void>;
+  const run = vm.runInThisContext(`(async (library, console) => {${body}\n})`, {
+    filename: name,
+  }) as (from: typeof library, console: { log: (...values: unknown[]) => void }) => Promise<void>;
   await run(library, { log: (...values) => void lines.push(format(...values)) });
   return lines
     .join('\n')
@@ -44,7 +48,9 @@ export async function printed(source: string, mode: Mode): Promise<string> {
 
 /** What a command line prints; `shardwright` is the one of this checkout. */
 export function commandOutput(command: string): string {
-  const shell = `shardwright() { "$NODE" ${COMMAND.map((word) => `'${word}'`).join(' ')} "$@"; }; ${command}`;
+  const shell =
+    `shardwright() { "$NODE" ${COMMAND.map((word) => `'${word}'`).join(' ')} "$@"; }; ` +
+    `${command}`;
   const out = execFileSync('bash', ['-c', shell], {
     cwd: root,
     encoding: 'utf8',
@@ -84,7 +90,9 @@ export async function fillDocument(document: string): Promise<string> {
     }
     const mode = kind === 'ts' ? 'plain' : (kind.slice(3) as Mode);
     const out = await printed(body, mode);
-    parts.push(`\`\`\`${kind}\n${body}\`\`\`\n${out === '' ? '' : `\n\`\`\`text\n${out}\n\`\`\`\n`}`);
+    parts.push(
+      `\`\`\`${kind}\n${body}\`\`\`\n${out === '' ? '' : `\n\`\`\`text\n${out}\n\`\`\`\n`}`,
+    );
   }
   parts.push(document.slice(at));
   return fillRefusals(parts.join(''));

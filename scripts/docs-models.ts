@@ -1,10 +1,13 @@
 /**
- * Writes docs/models.md from data/models.json: every model that is known by name, with the counts of its published class and the
- * source of its config. A test compares the two. Run: npx tsx scripts/docs-models.ts
+ * Writes docs/models.md from data/models.json: every model that is known by name, with the counts
+ * of its published class and the source of its config. A test compares the two. Run: npx tsx
+ * scripts/docs-models.ts
  */
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import { format, resolveConfig } from 'prettier';
+
 import { readModelConfig } from '../src/models/families.ts';
 import { modelEntries, type ModelEntry } from '../src/models/registry.ts';
 import { countText } from '../src/units.ts';
@@ -76,7 +79,8 @@ ${sources(entries)}
 function table(members: readonly ModelEntry[]): string {
   const rows = members.map((entry) => {
     const { shape } = readModelConfig(entry.config).architecture;
-    const heads = shape.keyHeads === shape.heads ? `${shape.heads}` : `${shape.heads} on ${shape.keyHeads}`;
+    const heads =
+      shape.keyHeads === shape.heads ? `${shape.heads}` : `${shape.heads} on ${shape.keyHeads}`;
     const { total, active } = entry.parameters;
     return [
       `\`${entry.name}\``,
@@ -90,7 +94,17 @@ function table(members: readonly ModelEntry[]): string {
       entry.verbatim ? 'vendor' : 'shapes',
     ];
   });
-  const head = ['name', 'parameters', 'active', 'layers', 'width', 'heads', 'vocabulary', 'Hugging Face', 'config'];
+  const head = [
+    'name',
+    'parameters',
+    'active',
+    'layers',
+    'width',
+    'heads',
+    'vocabulary',
+    'Hugging Face',
+    'config',
+  ];
   const rule = ['---', '--:', '--:', '--:', '--:', '---', '--:', '---', '---'];
   return [head, rule, ...rows].map((row) => `| ${row.join(' | ')} |`).join('\n');
 }
@@ -106,4 +120,5 @@ function sources(entries: readonly ModelEntry[]): string {
   return [...bySource].map(([source, names]) => `- ${source}: ${names.join(', ')}`).join('\n');
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) writeFileSync(MODELS_PAGE, await modelsPage());
+if (process.argv[1] === fileURLToPath(import.meta.url))
+  writeFileSync(MODELS_PAGE, await modelsPage());

@@ -1,7 +1,8 @@
 /**
- * Fills docs/placements.md with what the tool prints. Every line `$ npx shardwright ...` in a ```console block is run, and
- * the lines after it, up to the next `$` or the end of the block, become what it printed; `$ cat FILE` shows a file. A
- * picture asked for with `--svg docs/pictures/NAME.svg` is written there.
+ * Fills docs/placements.md with what the tool prints. Every line `$ npx shardwright ...` in a
+ * ```console block is run, and the lines after it, up to the next `$` or the end of the block,
+ * become what it printed; `$ cat FILE` shows a file. A picture asked for with `--svg
+ * docs/pictures/NAME.svg` is written there.
  *
  * Usage: npx tsx scripts/docs-placements.ts
  */
@@ -9,6 +10,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
 import { runCli } from '../src/cli/program.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -40,7 +42,8 @@ export async function fillDocument(document: string): Promise<Filled> {
 async function show(command: string, pictures: Map<string, string>): Promise<string> {
   const words = splitWords(command);
   if (words[0] === 'cat' && words.length === 2) return readFileSync(join(root, words[1]), 'utf8');
-  if (words[0] !== 'npx' || words[1] !== 'shardwright') throw new Error(`not a command of this tool: ${command}`);
+  if (words[0] !== 'npx' || words[1] !== 'shardwright')
+    throw new Error(`not a command of this tool: ${command}`);
   const argv = words.slice(2).map((w) => (w.startsWith('examples/') ? join(root, w) : w));
   const at = argv.indexOf('--svg') + 1;
   const folder = mkdtempSync(join(tmpdir(), 'shardwright-docs-'));
@@ -55,7 +58,8 @@ async function show(command: string, pictures: Map<string, string>): Promise<str
       isTerminal: false,
     });
     if (code !== 0) throw new Error(`${command}\nexits with ${code}: ${errors}`);
-    if (picture !== undefined) pictures.set(picture, readFileSync(join(folder, 'picture.svg'), 'utf8'));
+    if (picture !== undefined)
+      pictures.set(picture, readFileSync(join(folder, 'picture.svg'), 'utf8'));
     return printed;
   } finally {
     rmSync(folder, { recursive: true, force: true });

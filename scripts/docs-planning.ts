@@ -1,10 +1,12 @@
 /**
- * Writes docs/planning.md: one story of a team that rents a cluster, with what the commands print. A test of `test:full` compares the
- * two. Run: npx tsx scripts/docs-planning.ts (minutes)
+ * Writes docs/planning.md: one story of a team that rents a cluster, with what the commands print.
+ * A test of `test:full` compares the two. Run: npx tsx scripts/docs-planning.ts (minutes)
  */
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import { format, resolveConfig } from 'prettier';
+
 import { runCli } from '../src/cli/program.ts';
 
 /** Path of the page. */
@@ -12,11 +14,16 @@ export const PLANNING_PAGE = fileURLToPath(new URL('../docs/planning.md', import
 
 /** Commands of the page, and how many of their lines it shows. */
 export const STORY = {
-  side: 'compare llama-3.1-70b --cluster dgx-h100:256 --cluster dgx-b200:128 --seq 8192 --global-batch 512 --tokens 15T --price 2.5USD --price 4.5USD',
+  side:
+    'compare llama-3.1-70b --cluster dgx-h100:256 --cluster dgx-b200:128 --seq 8192 ' +
+    '--global-batch 512 --tokens 15T --price 2.5USD --price 4.5USD',
   equal:
-    'compare llama-3.1-70b --cluster dgx-h100 --cluster dgx-b200 --devices 288 --equal cost --seq 8192 --global-batch 1440 --plans fsdp,hsdp,pp+fsdp,pp+hsdp,hsdp+tp+sp --tokens 15T --price 2.5USD --price 4.5USD',
+    'compare llama-3.1-70b --cluster dgx-h100 --cluster dgx-b200 --devices 288 --equal cost ' +
+    '--seq 8192 --global-batch 1440 --plans fsdp,hsdp,pp+fsdp,pp+hsdp,hsdp+tp+sp --tokens ' +
+    '15T --price 2.5USD --price 4.5USD',
   scaling:
-    'compare llama-3.1-70b --cluster dgx-b200 --devices 64,128,256,512 --seq 8192 --global-batch 512 --plans fsdp,hsdp,pp+fsdp,pp+hsdp,hsdp+tp+sp',
+    'compare llama-3.1-70b --cluster dgx-b200 --devices 64,128,256,512 --seq 8192 ' +
+    '--global-batch 512 --plans fsdp,hsdp,pp+fsdp,pp+hsdp,hsdp+tp+sp',
 } as const;
 
 /** A file of questions, as the page shows it. */
@@ -33,7 +40,11 @@ timeLimitSeconds: 300 # of each question
 
 async function printed(command: string): Promise<string> {
   let out = '';
-  const io = { stdout: (text: string) => void (out += text), stderr: () => undefined, isTerminal: false };
+  const io = {
+    stdout: (text: string) => void (out += text),
+    stderr: () => undefined,
+    isTerminal: false,
+  };
   await runCli([...command.split(' '), '--quiet'], io);
   return `\`\`\`\n$ npx shardwright ${command}\n${out.trimEnd()}\n\`\`\``;
 }
@@ -113,4 +124,5 @@ arguments of Megatron-LM, a configuration of torchtitan, one of MaxText. What a 
   return format(text, { ...(await resolveConfig(PLANNING_PAGE)), filepath: PLANNING_PAGE });
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) writeFileSync(PLANNING_PAGE, await planningPage());
+if (process.argv[1] === fileURLToPath(import.meta.url))
+  writeFileSync(PLANNING_PAGE, await planningPage());

@@ -1,7 +1,8 @@
 /**
- * Plans and verifies the captured graphs of test/fixtures/families, keeps what came out in results.json there, and writes
- * docs/families.md from both. Run: npx tsx scripts/families.ts [--plan-only] [--limit SECONDS] [--resume] [NAME ...].
- * Small graphs come first; without names all are run, with --resume those that were neither verified nor refused.
+ * Plans and verifies the captured graphs of test/fixtures/families, keeps what came out in
+ * results.json there, and writes docs/families.md from both. Run: npx tsx scripts/families.ts
+ * [--plan-only] [--limit SECONDS] [--resume] [NAME ...]. Small graphs come first; without names all
+ * are run, with --resume those that were neither verified nor refused.
  * `scripts/engines/capture_families.py` captures the graphs.
  */
 import { spawn } from 'node:child_process';
@@ -9,19 +10,21 @@ import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+
 import { format, resolveConfig } from 'prettier';
+
 import { ShardwrightError } from '../src/errors.ts';
 import type { Graph } from '../src/graph/types.ts';
 import { importGraph } from '../src/import/import.ts';
+import { parseMesh } from '../src/mesh/devices/mesh.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
 import { plannable } from '../src/passes/plannable/plannable.ts';
 import { prepare, type Prepared } from '../src/plan/prepare.ts';
+import { transferPlan } from '../src/plan/questions/transfer.ts';
 import { DEFAULT_REQUEST } from '../src/plan/request/request.ts';
 import { shardPrepared } from '../src/plan/shard.ts';
-import { transferPlan } from '../src/plan/questions/transfer.ts';
 import { constantsAsInputs, reduced, refuseUnevaluated } from '../src/simulate/reduced.ts';
 import { verify } from '../src/simulate/verify.ts';
-import { parseMesh } from '../src/mesh/devices/mesh.ts';
 
 const FOLDER = new URL('../test/fixtures/families/', import.meta.url);
 export const FAMILIES_PAGE = fileURLToPath(new URL('../docs/families.md', import.meta.url));
@@ -45,7 +48,10 @@ export interface FamilyResult {
   readonly compared?: number;
   readonly refused?: string;
   readonly verifyRefused?: string;
-  /** Seconds after which the run was ended: before there was a plan, or before everything was compared. */
+  /**
+   * Seconds after which the run was ended: before there was a plan, or before everything was
+   * compared.
+   */
   readonly endedAfterSeconds?: number;
 }
 
@@ -58,7 +64,10 @@ export function families(): Record<string, Family> {
 }
 
 export function results(): Record<string, FamilyResult> {
-  return JSON.parse(readFileSync(new URL('results.json', FOLDER), 'utf8')) as Record<string, FamilyResult>;
+  return JSON.parse(readFileSync(new URL('results.json', FOLDER), 'utf8')) as Record<
+    string,
+    FamilyResult
+  >;
 }
 
 export function familyGraph(family: Family): Graph {
@@ -67,7 +76,9 @@ export function familyGraph(family: Family): Graph {
 
 /** The program of a captured graph, prepared for planning on the mesh of the table. */
 export function preparedFamily(family: Family): Prepared {
-  const graph = importGraph(readFileSync(new URL(family.file ?? '', FOLDER)), { name: family.file ?? '' });
+  const graph = importGraph(readFileSync(new URL(family.file ?? '', FOLDER)), {
+    name: family.file ?? '',
+  });
   return prepare(
     constantsAsInputs(plannable(graph, table)),
     { ...DEFAULT_REQUEST, mesh: MESH, cluster: CLUSTER },
@@ -98,7 +109,10 @@ export async function resultOf(
       const plan = transferPlan(solved.plan, prepare(small.graph, request, table));
       const { mismatches, nodesCompared } = verify(small.graph, plan, table, {});
       if (mismatches.length > 0)
-        return { ...result, verifyRefused: `${mismatches.length} mismatches, first ${mismatches[0].where}` };
+        return {
+          ...result,
+          verifyRefused: `${mismatches.length} mismatches, first ${mismatches[0].where}`,
+        };
       return { ...result, compared: nodesCompared };
     } catch (error) {
       return { ...result, verifyRefused: lineOf(error) };
@@ -120,7 +134,10 @@ function captureText(error: string): string {
     : error;
 }
 
-function planText({ error }: Family, { refused, status, seconds, endedAfterSeconds }: FamilyResult): string {
+function planText(
+  { error }: Family,
+  { refused, status, seconds, endedAfterSeconds }: FamilyResult,
+): string {
   if (error !== undefined) return `not captured: ${captureText(error)}`;
   if (refused !== undefined) return refused;
   if (status !== undefined) return `${status}, ${(1e3 * (seconds ?? 0)).toFixed(3)} ms`;
@@ -141,15 +158,24 @@ export async function familiesPage(): Promise<string> {
   const rows = names.map((name) => {
     const { package: from, version, model } = all[name];
     const r = known[name] ?? {};
-    return [name, `${from} ${version}`, model, String(r.nodes ?? ''), planText(all[name], r), verifyText(r)].map((cell) => cell.replaceAll('|', '\\|')); // prettier-ignore
+    return [
+      name,
+      `${from} ${version}`,
+      model,
+      String(r.nodes ?? ''),
+      planText(all[name], r),
+      verifyText(r),
+    ].map((cell) => cell.replaceAll('|', '\\|'));
   });
   const captured = names.filter((name) => all[name].error === undefined);
-  const of = (test: (r: FamilyResult) => boolean): string[] => captured.filter((name) => test(known[name] ?? {}));
+  const of = (test: (r: FamilyResult) => boolean): string[] =>
+    captured.filter((name) => test(known[name] ?? {}));
   const proven = of((r) => r.status === 'optimal');
   const verified = of((r) => r.compared !== undefined);
   const late = of((r) => (r.compared ?? r.verifyRefused ?? r.refused) === undefined);
   const refused = of((r) => (r.refused ?? r.verifyRefused) !== undefined);
-  const listed = (some: readonly string[]): string => (some.length === 0 ? '' : ` (${some.join(', ')})`);
+  const listed = (some: readonly string[]): string =>
+    some.length === 0 ? '' : ` (${some.join(', ')})`;
   const text = `# Families of models
 
 <!-- Written by scripts/families.ts from test/fixtures/families; a test compares the two. -->
@@ -187,13 +213,22 @@ function keep(name: string, made: FamilyResult): void {
 }
 
 /**
- * Runs families in a process of its own, one after another; ends it where one takes longer than the limit.
+ * Runs families in a process of its own, one after another; ends it where one takes longer than the
+ * limit.
  *
  * @returns the families that are left, which a new process takes
  */
-async function runSome(names: readonly string[], planOnly: boolean, limitSeconds: number): Promise<string[]> {
+async function runSome(
+  names: readonly string[],
+  planOnly: boolean,
+  limitSeconds: number,
+): Promise<string[]> {
   const flags = planOnly ? ['--plan-only'] : [];
-  const child = spawn(process.execPath, [...process.execArgv, fileURLToPath(import.meta.url), '--child', ...flags, ...names], { stdio: ['ignore', 'pipe', 'inherit'] }); // prettier-ignore
+  const child = spawn(
+    process.execPath,
+    [...process.execArgv, fileURLToPath(import.meta.url), '--child', ...flags, ...names],
+    { stdio: ['ignore', 'pipe', 'inherit'] },
+  );
   const left = [...names];
   let known: FamilyResult = {};
   const late = (): void => {
@@ -216,26 +251,37 @@ async function runSome(names: readonly string[], planOnly: boolean, limitSeconds
     if (left.length > 0) timer = setTimeout(late, limitSeconds * 1000);
   }
   clearTimeout(timer);
-  if (left.length === names.length) throw new Error(`${names[0]}: its process ended before it had a result`);
+  if (left.length === names.length)
+    throw new Error(`${names[0]}: its process ended before it had a result`);
   return left;
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const flag = { type: 'boolean', default: false } as const;
-  const options = { 'plan-only': flag, resume: flag, child: flag, limit: { type: 'string', default: '60' } } as const;
+  const options = {
+    'plan-only': flag,
+    resume: flag,
+    child: flag,
+    limit: { type: 'string', default: '60' },
+  } as const;
   const { values, positionals } = parseArgs({ options, allowPositionals: true });
   const all = families();
   const planOnly = values['plan-only'];
   if (values.child) {
-    const say = (done: boolean, made: FamilyResult): void => void process.stdout.write(`${JSON.stringify({ done, made })}\n`); // prettier-ignore
+    const say = (done: boolean, made: FamilyResult): void =>
+      void process.stdout.write(`${JSON.stringify({ done, made })}\n`);
     for (const name of positionals)
-      say(true, await resultOf(all[name], planOnly, (made) => say(false, made))); // prettier-ignore
+      say(true, await resultOf(all[name], planOnly, (made) => say(false, made)));
   } else {
     const before = results();
     const size = (name: string): number => statSync(new URL(all[name].file ?? '', FOLDER)).size;
-    const settled = ({ compared, verifyRefused, refused }: FamilyResult): boolean => (compared ?? verifyRefused ?? refused) !== undefined; // prettier-ignore
+    const settled = ({ compared, verifyRefused, refused }: FamilyResult): boolean =>
+      (compared ?? verifyRefused ?? refused) !== undefined;
     let names = Object.keys(all)
-      .filter((name) => all[name].file !== undefined && (positionals.length === 0 || positionals.includes(name)))
+      .filter(
+        (name) =>
+          all[name].file !== undefined && (positionals.length === 0 || positionals.includes(name)),
+      )
       .filter((name) => !values.resume || !settled(before[name] ?? {}))
       .sort((a, b) => size(a) - size(b));
     while (names.length > 0) names = await runSome(names, planOnly, Number(values.limit));

@@ -1,12 +1,15 @@
 /**
- * Writes docs/gallery: reports of real plans, as the command line makes them. The pages are generated, never edited; a test makes
- * the small ones again and compares, and all of them with SHARDWRIGHT_FULL=1. Run: npx tsx scripts/gallery.ts [NAME ...]
+ * Writes docs/gallery: reports of real plans, as the command line makes them. The pages are
+ * generated, never edited; a test makes the small ones again and compares, and all of them with
+ * SHARDWRIGHT_FULL=1. Run: npx tsx scripts/gallery.ts [NAME ...]
  */
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
 import { format, resolveConfig } from 'prettier';
+
 import { runCli } from '../src/cli/program.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -17,7 +20,10 @@ export const GALLERY = join(root, 'docs/gallery');
 export interface GalleryPage {
   readonly name: string;
   readonly about: string;
-  /** Words after `shardwright`; paths are those of a checkout, the second may be the name of a model. */
+  /**
+   * Words after `shardwright`; paths are those of a checkout, the second may be the name of a
+   * model.
+   */
   readonly make: readonly string[];
   readonly report: readonly string[];
   /** Made again by every test run. */
@@ -30,14 +36,24 @@ export const PAGES: readonly GalleryPage[] = [
   {
     name: 'llama3-8b-2l',
     about:
-      '2 layers of Llama-3 8B, forward and backward as PyTorch wrote them, on 64 H100s; with the questions of `--what-if`',
-    make: ['plan', 'examples/llama3-8b-2l-b16.fx.txt.gz', '--mesh', 'dp=8,tp=8', '--cluster', 'dgx-h100'],
+      '2 layers of Llama-3 8B, forward and backward as PyTorch wrote them, on 64 H100s; with ' +
+      'the questions of `--what-if`',
+    make: [
+      'plan',
+      'examples/llama3-8b-2l-b16.fx.txt.gz',
+      '--mesh',
+      'dp=8,tp=8',
+      '--cluster',
+      'dgx-h100',
+    ],
     report: ['--what-if'],
     small: false,
   },
   {
     name: 'llama-tiny',
-    about: 'a Llama of two small layers with its backward pass, batch cut over the outer mesh dim, on 4 H100s',
+    about:
+      'a Llama of two small layers with its backward pass, batch cut over the outer mesh ' +
+      'dim, on 4 H100s',
     make: ['plan', TINY, '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100', '--inputs', 'S(0)R'],
     report: [],
     small: true,
@@ -45,14 +61,27 @@ export const PAGES: readonly GalleryPage[] = [
   {
     name: 'llama-pipeline',
     about:
-      'Llama 3.2 1B by name, in training, in 4 pipeline stages of 8 H100s each: the schedule drawn, seconds and memory of every stage',
-    make: ['plan', 'llama-3.2-1b', '--mesh', 'dp=4,tp=2', '--cluster', 'dgx-h100', '--pp', '4', '--batch', '64'],
+      'Llama 3.2 1B by name, in training, in 4 pipeline stages of 8 H100s each: the schedule ' +
+      'drawn, seconds and memory of every stage',
+    make: [
+      'plan',
+      'llama-3.2-1b',
+      '--mesh',
+      'dp=4,tp=2',
+      '--cluster',
+      'dgx-h100',
+      '--pp',
+      '4',
+      '--batch',
+      '64',
+    ],
     report: [],
     small: false,
   },
   {
     name: 'compare-llama-tiny',
-    about: 'the same model compared over all meshes of 4 devices, the free optimum beside the recipes',
+    about:
+      'the same model compared over all meshes of 4 devices, the free optimum beside the recipes',
     make: ['compare', TINY, '--devices', '4', '--cluster', 'dgx-h100', '--quiet', '--json'],
     report: [],
     small: true,
@@ -60,20 +89,65 @@ export const PAGES: readonly GalleryPage[] = [
   {
     name: 'compare-llama-70b',
     about:
-      'Llama 3.1 70B by name on 256 H100s: all recipes, meshes, schedules and recomputations, what a run of 15T tokens takes, a layout that somebody runs beside the best, and launch configurations',
-    make: ['compare', 'llama-3.1-70b', '--devices', '256', '--cluster', 'dgx-h100', '--seq', '8192', '--global-batch', '512', '--tokens', '15T', '--price', '2.5USD', '--layout', 'tp=8,pp=4,dp=8,mbs=1,zero=1,recompute=core', '--quiet', '--json'],
+      'Llama 3.1 70B by name on 256 H100s: all recipes, meshes, schedules and ' +
+      'recomputations, what a run of 15T tokens takes, a layout that somebody runs beside ' +
+      'the best, and launch configurations',
+    make: [
+      'compare',
+      'llama-3.1-70b',
+      '--devices',
+      '256',
+      '--cluster',
+      'dgx-h100',
+      '--seq',
+      '8192',
+      '--global-batch',
+      '512',
+      '--tokens',
+      '15T',
+      '--price',
+      '2.5USD',
+      '--layout',
+      'tp=8,pp=4,dp=8,mbs=1,zero=1,recompute=core',
+      '--quiet',
+      '--json',
+    ],
     report: [],
     small: false,
   },
   {
     name: 'planning-llama-70b',
     about:
-      'the same model on two clusters of 64 to 512 devices: each at its best plan, with time, money and energy, and curves of strong scaling',
-    make: ['compare', 'llama-3.1-70b', '--cluster', 'dgx-h100', '--cluster', 'dgx-b200', '--devices', '64,128,256,512', '--seq', '8192', '--global-batch', '512', '--plans', 'fsdp,hsdp,pp+fsdp,pp+hsdp,hsdp+tp+sp', '--tokens', '15T', '--price', '2.5USD', '--price', '4.5USD', '--quiet', '--json'],
+      'the same model on two clusters of 64 to 512 devices: each at its best plan, with ' +
+      'time, money and energy, and curves of strong scaling',
+    make: [
+      'compare',
+      'llama-3.1-70b',
+      '--cluster',
+      'dgx-h100',
+      '--cluster',
+      'dgx-b200',
+      '--devices',
+      '64,128,256,512',
+      '--seq',
+      '8192',
+      '--global-batch',
+      '512',
+      '--plans',
+      'fsdp,hsdp,pp+fsdp,pp+hsdp,hsdp+tp+sp',
+      '--tokens',
+      '15T',
+      '--price',
+      '2.5USD',
+      '--price',
+      '4.5USD',
+      '--quiet',
+      '--json',
+    ],
     report: [],
     small: false,
   },
-]; // prettier-ignore
+];
 
 /** The HTML of a page. @throws Error when a command fails */
 export async function galleryPage({ make, report }: GalleryPage): Promise<string> {
@@ -105,7 +179,9 @@ async function run(words: readonly string[]): Promise<string> {
 
 /** A page without its clock times: the drawing of the solver, and `run` of the data. */
 export function stillPage(html: string): string {
-  return html.replace(/<figure [^>]*data-run[^]*?<\/figure>/g, '').replace(/"run":\{[^{}]*\}/, '"run":{}');
+  return html
+    .replace(/<figure [^>]*data-run[^]*?<\/figure>/g, '')
+    .replace(/"run":\{[^{}]*\}/, '"run":{}');
 }
 
 /** The list of the pages, with the answer of each, from the pages themselves. */
@@ -114,9 +190,13 @@ export async function galleryList(pages: ReadonlyMap<string, string>): Promise<s
     const data = /<script type="application\/json" id="shardwright-report">([^]*?)<\/script>/.exec(
       pages.get(name) ?? '',
     );
-    const { answer } = JSON.parse(data?.[1] ?? '{"answer":[]}') as { answer: { label: string; text: string }[] };
+    const { answer } = JSON.parse(data?.[1] ?? '{"answer":[]}') as {
+      answer: { label: string; text: string }[];
+    };
     const subject = make[0] === 'plan' ? 'out' : 'comparison.json';
-    const first = `npx shardwright ${make.map((w) => (/[()]/.test(w) ? `'${w}'` : w)).join(' ')}${make[0] === 'plan' ? ` -o ${subject}` : ` > ${subject}`}`;
+    const first =
+      'npx shardwright ' +
+      `${make.map((w) => (/[()]/.test(w) ? `'${w}'` : w)).join(' ')}${make[0] === 'plan' ? ` -o ${subject}` : ` > ${subject}`}`;
     const second = `npx shardwright report ${[subject, ...report].join(' ')} -o report.html`;
     return `## [${name}.html](${name}.html)
 

@@ -1,11 +1,18 @@
 /**
- * Writes the tables of docs/costs.md that say how far prices are off the calls that `bench/calibrate.py` measured on an H100
- * (data/calibration/h100-sxm-80gb.json): as the node design has them, and with `--calibration`. Run: npx tsx scripts/kernel-errors.ts
+ * Writes the tables of docs/costs.md that say how far prices are off the calls that
+ * `bench/calibrate.py` measured on an H100 (data/calibration/h100-sxm-80gb.json): as the node
+ * design has them, and with `--calibration`. Run: npx tsx scripts/kernel-errors.ts
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import { format } from 'prettier';
-import { calibratedClusterText, parseCalibration, type MeasuredCall } from '../src/cost/collectives/calibration.ts';
+
+import {
+  calibratedClusterText,
+  type MeasuredCall,
+  parseCalibration,
+} from '../src/cost/collectives/calibration.ts';
 import type { Cluster } from '../src/cost/hardware/cluster.ts';
 import { loadCluster } from '../src/cost/hardware/load-cluster.ts';
 import { presetComputeCost } from '../src/cost/presets/presets.ts';
@@ -31,7 +38,10 @@ const KINDS: readonly (readonly [string, RegExp])[] = [
   ['its backward', /cudnn_attention_backward/],
   ['norms', /rms_norm|layer_norm\.default/],
   ['backward of a norm', /layer_norm_backward/],
-  ['pointwise: one dtype', /\.(add|mul|silu|silu_backward|gelu|gelu_backward|neg|pow|clone|cat|native_dropout)\./],
+  [
+    'pointwise: one dtype',
+    /\.(add|mul|silu|silu_backward|gelu|gelu_backward|neg|pow|clone|cat|native_dropout)\./,
+  ],
   ['casts to 32 bits', /_to_copy.*f32$/],
   ['casts to 16 bits', /_to_copy.*bf16$/],
   ['sums and means', /\.(sum|mean)\./],
@@ -69,7 +79,9 @@ function priced({ op, args, kwargs }: MeasuredCall, cluster: Cluster): number | 
     return { kind: 'value', name };
   };
   const given = args.map(argument);
-  const named = Object.fromEntries(Object.entries(kwargs).map(([key, value]) => [key, argument(value)]));
+  const named = Object.fromEntries(
+    Object.entries(kwargs).map(([key, value]) => [key, argument(value)]),
+  );
   if (op === 'aten._fused_adamw_.default') {
     // Reads weight, gradient and two moments, writes all but the gradient.
     const [weight] = metas.values();
@@ -79,25 +91,37 @@ function priced({ op, args, kwargs }: MeasuredCall, cluster: Cluster): number | 
   const record = table.get(op);
   if (record === undefined) return undefined;
   const call = bindCall(record, given, named, (name) => metas.get(name) as TensorMeta);
-  return presetComputeCost('nccl', record, withOutputs(call, record.infer(call)), cluster, { turned }).seconds;
+  return presetComputeCost('nccl', record, withOutputs(call, record.infer(call)), cluster, {
+    turned,
+  }).seconds;
 }
 
 /** Errors of both clusters by kind of call. */
 export function kernelErrors(): Row[] {
   const plain = loadCluster(NODE);
   const calibrated = loadCluster(calibratedClusterText(NODE, calibration));
-  const rows = KINDS.map(([kind]) => ({ kind, count: 0, plain: [] as number[], calibrated: [] as number[] }));
+  const rows = KINDS.map(([kind]) => ({
+    kind,
+    count: 0,
+    plain: [] as number[],
+    calibrated: [] as number[],
+  }));
   for (const call of calibration.kernels) {
-    const tensors = call.args.flatMap((a) => (a !== null && typeof a === 'object' && 'shape' in a ? [a] : []));
+    const tensors = call.args.flatMap((a) =>
+      a !== null && typeof a === 'object' && 'shape' in a ? [a] : [],
+    );
     const least = Math.min(
       ...tensors.slice(0, 2).flatMap(({ shape }) => shape.filter((n) => n === 1024 || n === 8192)),
     );
     const to = call.kwargs.dtype;
-    const text =
-      `${call.op} ${least} ${to !== null && typeof to === 'object' && 'name' in to ? to.name : ''}`.trimEnd();
+    const text = (
+      `${call.op} ${least} ` +
+      `${to !== null && typeof to === 'object' && 'name' in to ? to.name : ''}`
+    ).trimEnd();
     const at = KINDS.findIndex(([, pattern]) => pattern.test(`${text} `) || pattern.test(text));
     const seconds = [plain, calibrated].map((cluster) => priced(call, cluster));
-    if (at < 0 || seconds.some((s) => s === undefined)) throw new Error(`no row or no price for ${call.op}`);
+    if (at < 0 || seconds.some((s) => s === undefined))
+      throw new Error(`no row or no price for ${call.op}`);
     rows[at].count++;
     rows[at].plain.push((seconds[0] as number) / call.seconds - 1);
     rows[at].calibrated.push((seconds[1] as number) / call.seconds - 1);
@@ -109,9 +133,11 @@ export function kernelErrors(): Row[] {
 export function kernelErrorTable(): string {
   const percent = (x: number): string => `${x < 0 ? '−' : ''}${Math.abs(100 * x).toFixed(0)} %`;
   const cell = (errors: readonly number[]): string =>
-    `${percent(median(errors) ?? 0)} (${percent(Math.min(...errors))} to ${percent(Math.max(...errors))})`;
+    `${percent(median(errors) ?? 0)} (${percent(Math.min(...errors))} to ` +
+    `${percent(Math.max(...errors))})`;
   const rows = kernelErrors().map(
-    ({ kind, count, plain, calibrated }) => `| ${kind} | ${count} | ${cell(plain)} | ${cell(calibrated)} |`,
+    ({ kind, count, plain, calibrated }) =>
+      `| ${kind} | ${count} | ${cell(plain)} | ${cell(calibrated)} |`,
   );
   return [
     '| calls | number | as the node design has it | with `--calibration` |',

@@ -1,5 +1,6 @@
-// Packs the built page for the npm package: site/packed/ holds the files of site/dist/, each by Brotli, which `shardwright serve`
-// unpacks. HiGHS is left out: the package's own dependency has it.
+// Packs the built page for the npm package: site/packed/ holds the files of site/dist/, each by
+// Brotli, which `shardwright serve` unpacks. HiGHS is left out: the package's own dependency has
+// it.
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';

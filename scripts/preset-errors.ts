@@ -1,10 +1,13 @@
 /**
- * Writes the table of docs/costs.md that says how far each cost preset is off measured collectives (data/nccl_measured.json), by
- * machine and kind. Every point is left out of the curves of `nccl` before it is predicted. Run: npx tsx scripts/preset-errors.ts
+ * Writes the table of docs/costs.md that says how far each cost preset is off measured collectives
+ * (data/nccl_measured.json), by machine and kind. Every point is left out of the curves of `nccl`
+ * before it is predicted. Run: npx tsx scripts/preset-errors.ts
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import { format } from 'prettier';
+
 import { MeasuredCurve, measuredPoints } from '../src/cost/collectives/measured.ts';
 import { loadCluster } from '../src/cost/hardware/load-cluster.ts';
 import { collectiveModel } from '../src/cost/presets/presets.ts';
@@ -13,9 +16,22 @@ import { DeviceMesh } from '../src/mesh/devices/mesh.ts';
 
 const FILE = fileURLToPath(new URL('../docs/costs.md', import.meta.url));
 const [START, END] = ['<!-- preset-errors -->', '<!-- /preset-errors -->'];
-/** Measured machine and the node design that stands for it; host-staged L40S and the B300, which has no design, are left out. */
-const MACHINES = { 'A100-SXM4-80GB': 'dgx-a100-80gb', 'H100-SXM': 'dgx-h100', B200: 'dgx-b200', GB200: 'gb200-nvl72' };
-const KINDS = { all_gather: 'all_gather', reduce_scatter: 'reduce_scatter', all_reduce: 'all_reduce', alltoall: 'all_to_all' } as const; // prettier-ignore
+/**
+ * Measured machine and the node design that stands for it; host-staged L40S and the B300, which has
+ * no design, are left out.
+ */
+const MACHINES = {
+  'A100-SXM4-80GB': 'dgx-a100-80gb',
+  'H100-SXM': 'dgx-h100',
+  B200: 'dgx-b200',
+  GB200: 'gb200-nvl72',
+};
+const KINDS = {
+  all_gather: 'all_gather',
+  reduce_scatter: 'reduce_scatter',
+  all_reduce: 'all_reduce',
+  alltoall: 'all_to_all',
+} as const;
 const OTHERS = ['alpha-beta', 'autoparallel', 'dtensor'] as const;
 /** Below this, latency decides; noise of single measurements with it. */
 const LEAST_BYTES = 2 ** 20;
@@ -32,17 +48,25 @@ export function presetErrors(): Errors[] {
   const all = measuredPoints();
   return Object.entries(MACHINES).flatMap(([machine, node]) =>
     Object.entries(KINDS).map(([name, kind]): Errors => {
-      const byPreset: Record<string, number[]> = { nccl: [], ...Object.fromEntries(OTHERS.map((p) => [p, []])) };
+      const byPreset: Record<string, number[]> = {
+        nccl: [],
+        ...Object.fromEntries(OTHERS.map((p) => [p, []])),
+      };
       const cluster = loadCluster(node);
       for (const [size, points] of Object.entries(all[machine][name as keyof typeof KINDS])) {
         const mesh = new DeviceMesh([{ name: 'd', size: Number(size) }]);
-        const models = OTHERS.map((preset) => [preset, collectiveModel(preset, cluster, mesh)] as const);
+        const models = OTHERS.map(
+          (preset) => [preset, collectiveModel(preset, cluster, mesh)] as const,
+        );
         for (const [bytes, micros] of points) {
           if (bytes < LEAST_BYTES) continue;
-          const rest = points.filter(([b]) => b !== bytes).map(([b, us]) => [b, us * 1e-6] as const);
+          const rest = points
+            .filter(([b]) => b !== bytes)
+            .map(([b, us]) => [b, us * 1e-6] as const);
           const measured = micros * 1e-6;
           byPreset.nccl.push(new MeasuredCurve(rest).seconds(bytes) / measured - 1);
-          for (const [preset, model] of models) byPreset[preset].push(model.seconds(kind, bytes, [0]) / measured - 1);
+          for (const [preset, model] of models)
+            byPreset[preset].push(model.seconds(kind, bytes, [0]) / measured - 1);
         }
       }
       return { machine, kind, points: byPreset.nccl.length, byPreset };
@@ -57,17 +81,28 @@ export function presetErrorTable(): string {
   const rows = presetErrors().map(({ machine, kind, points, byPreset }) => {
     const cells = presets.map((preset) => {
       const sorted = byPreset[preset].map(Math.abs).sort((a, b) => a - b);
-      return `${percent(median(byPreset[preset]) ?? 0)} (${percent(sorted[Math.floor(0.95 * (sorted.length - 1))])})`;
+      return (
+        `${percent(median(byPreset[preset]) ?? 0)} ` +
+        `(${percent(sorted[Math.floor(0.95 * (sorted.length - 1))])})`
+      );
     });
     return `| ${[machine, kind, points, ...cells].join(' | ')} |`;
   });
   const head = ['machine', 'collective', 'points', ...presets.map((p) => `\`${p}\``)];
-  return [`| ${head.join(' | ')} |`, `| ${head.map(() => '---').join(' | ')} |`, ...rows].join('\n');
+  return [`| ${head.join(' | ')} |`, `| ${head.map(() => '---').join(' | ')} |`, ...rows].join(
+    '\n',
+  );
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const text = readFileSync(FILE, 'utf8');
   const [before, rest] = text.split(START);
   const after = rest.split(END)[1];
-  writeFileSync(FILE, await format(`${before}${START}\n\n${presetErrorTable()}\n\n${END}${after}`, { parser: 'markdown', printWidth: 120 })); // prettier-ignore
+  writeFileSync(
+    FILE,
+    await format(`${before}${START}\n\n${presetErrorTable()}\n\n${END}${after}`, {
+      parser: 'markdown',
+      printWidth: 120,
+    }),
+  );
 }

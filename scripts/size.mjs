@@ -1,6 +1,7 @@
 // Lines of TypeScript in each room of src/ (folders, and the files beside them as ".").
 // Usage: npm run size            prints them beside the recorded ones
-//        npm run size -- --write records them in scripts/size.json; test/size.test.ts holds a room to the record
+//        npm run size -- --write records them in scripts/size.json; test/size.test.ts holds a room
+//        to the record
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -29,17 +30,22 @@ export const recordedLines = () => JSON.parse(readFileSync(RECORD, 'utf8'));
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const rooms = roomSizes();
   if (process.argv.includes('--write')) {
-    const lines = Object.fromEntries(Object.entries(rooms).map(([room, size]) => [room, size.lines]));
+    const lines = Object.fromEntries(
+      Object.entries(rooms).map(([room, size]) => [room, size.lines]),
+    );
     writeFileSync(RECORD, `${JSON.stringify(lines, null, 2)}\n`);
   }
   const recorded = recordedLines();
   console.log('room           files    lines  recorded');
   for (const [room, { files, lines }] of Object.entries(rooms))
     console.log(
-      `${room.padEnd(12)} ${String(files).padStart(7)} ${String(lines).padStart(8)} ${String(recorded[room] ?? '-').padStart(9)}`,
+      `${room.padEnd(12)} ${String(files).padStart(7)} ${String(lines).padStart(8)} ` +
+        `${String(recorded[room] ?? '-').padStart(9)}`,
     );
   const sum = Object.values(rooms).reduce((total, { lines }) => total + lines, 0);
   console.log(
-    `${'all'.padEnd(12)} ${String(Object.values(rooms).reduce((n, { files }) => n + files, 0)).padStart(7)} ${String(sum).padStart(8)}`,
+    `${'all'.padEnd(12)} ` +
+      `${String(Object.values(rooms).reduce((n, { files }) => n + files, 0)).padStart(7)} ` +
+      `${String(sum).padStart(8)}`,
   );
 }

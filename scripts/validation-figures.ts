@@ -1,17 +1,33 @@
 /**
- * Writes data/validation.json: how far the model that decides is off on the public runs (test/fixtures/runs), as reports, plans
- * and comparisons quote it. The predictions are those of bench/predictions.csv, which bench/held-out.ts makes.
- * Run: npx tsx scripts/validation-figures.ts
+ * Writes data/validation.json: how far the model that decides is off on the public runs
+ * (test/fixtures/runs), as reports, plans and comparisons quote it. The predictions are those of
+ * bench/predictions.csv, which bench/held-out.ts makes. Run: npx tsx scripts/validation-figures.ts
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
+
 import { format } from 'prettier';
+
 import { parseCsv } from '../src/cost/validation/csv.ts';
 import { FAMILY_NAMES, familyOf } from '../src/cost/validation/families.ts';
-import { generationOf, type ErrorFigures, type ErrorPool, type Fidelity, type MeasuredErrors, type Quantiles } from '../src/cost/validation/fidelity.ts'; // prettier-ignore
-import { mean, median, regret, SMALLEST_GROUP, spearman, weightedQuantile } from '../src/cost/validation/metrics.ts';
-import { parseRuns, type MeasuredRun } from '../src/cost/validation/runs.ts';
+import {
+  type ErrorFigures,
+  type ErrorPool,
+  type Fidelity,
+  generationOf,
+  type MeasuredErrors,
+  type Quantiles,
+} from '../src/cost/validation/fidelity.ts';
+import {
+  mean,
+  median,
+  regret,
+  SMALLEST_GROUP,
+  spearman,
+  weightedQuantile,
+} from '../src/cost/validation/metrics.ts';
+import { type MeasuredRun, parseRuns } from '../src/cost/validation/runs.ts';
 
 const FILE = fileURLToPath(new URL('../data/validation.json', import.meta.url));
 /** Runs and families that a pool has at least. */
@@ -23,7 +39,9 @@ const MEMORY_QUANTILES = 40;
 /** The public runs of both fixtures as one table. */
 export function publicRuns(): string {
   const [first, second] = ['measured', 'others'].map((name) =>
-    gunzipSync(readFileSync(new URL(`../test/fixtures/runs/${name}.csv.gz`, import.meta.url))).toString(),
+    gunzipSync(
+      readFileSync(new URL(`../test/fixtures/runs/${name}.csv.gz`, import.meta.url)),
+    ).toString(),
   );
   return first + second.slice(second.indexOf('\n') + 1);
 }
@@ -37,7 +55,10 @@ export interface Prediction {
   readonly measured: number | undefined;
   /** As shipped. */
   readonly seconds: number;
-  /** By constants that were fitted without the family; absent where the constants were not fitted without the family yet. */
+  /**
+   * By constants that were fitted without the family; absent where the constants were not fitted
+   * without the family yet.
+   */
   readonly heldOut?: number;
   /** Call by call, one after another, as a plan is priced. */
   readonly calls: number;
@@ -49,9 +70,16 @@ export function publicPredictions(): Prediction[] {
   const { runs } = parseRuns(publicRuns());
   const byId = new Map(runs.map((run) => [run.id, run]));
   const table = readFileSync(new URL('../bench/predictions.csv', import.meta.url), 'utf8');
-  return parseCsv(table, ['id', 'seconds', 'held_out_seconds', 'call_seconds', 'peak_bytes']).rows.map(({ cells, line }) => {
+  return parseCsv(table, [
+    'id',
+    'seconds',
+    'held_out_seconds',
+    'call_seconds',
+    'peak_bytes',
+  ]).rows.map(({ cells, line }) => {
     const run = byId.get(cells.get('id') ?? '');
-    if (run === undefined) throw new Error(`bench/predictions.csv:${line}: no such run; npx tsx bench/held-out.ts`);
+    if (run === undefined)
+      throw new Error(`bench/predictions.csv:${line}: no such run; npx tsx bench/held-out.ts`);
     const number = (name: string): number => Number(cells.get(name));
     return {
       run,
@@ -64,17 +92,20 @@ export function publicPredictions(): Prediction[] {
       calls: number('call_seconds'),
       peakBytes: number('peak_bytes'),
     };
-  }); // prettier-ignore
+  });
 }
 
 type Timed = Prediction & { readonly measured: number };
 
 /** Each family counts the same in a pool, whatever its rows. */
-function weighted<T extends Prediction>(rows: readonly T[], value: (row: T) => number): { readonly value: number; readonly weight: number }[] {
+function weighted<T extends Prediction>(
+  rows: readonly T[],
+  value: (row: T) => number,
+): { readonly value: number; readonly weight: number }[] {
   const count = new Map<string, number>();
   for (const { family } of rows) count.set(family, (count.get(family) ?? 0) + 1);
   return rows.map((row) => ({ value: value(row), weight: 1 / (count.get(row.family) ?? 1) }));
-} // prettier-ignore
+}
 
 function quantilesOf(rows: readonly Timed[], said: (row: Timed) => number): Quantiles {
   const list = weighted(rows, (row) => row.measured / said(row));
@@ -84,7 +115,11 @@ function quantilesOf(rows: readonly Timed[], said: (row: Timed) => number): Quan
 
 /** Every pool with enough runs, the narrowest first. */
 function poolsOf(rows: readonly Timed[]): ErrorPool[] {
-  const keys = rows.map((r) => ({ accelerator: generationOf(r.run.system.cluster.accelerator), experts: r.experts, hosts: r.hosts })); // prettier-ignore
+  const keys = rows.map((r) => ({
+    accelerator: generationOf(r.run.system.cluster.accelerator),
+    experts: r.experts,
+    hosts: r.hosts,
+  }));
   const levels = [
     ['accelerator', 'experts', 'hosts'],
     ['accelerator', 'experts'],
@@ -93,18 +128,25 @@ function poolsOf(rows: readonly Timed[]): ErrorPool[] {
     [],
   ] as const;
   return levels.flatMap((level) => {
-    const masked = keys.map((k) => ({ accelerator: null, experts: null, hosts: null, ...Object.fromEntries(level.map((part) => [part, k[part]])) })); // prettier-ignore
+    const masked = keys.map((k) => ({
+      accelerator: null,
+      experts: null,
+      hosts: null,
+      ...Object.fromEntries(level.map((part) => [part, k[part]])),
+    }));
     return [...new Set(masked.map((m) => JSON.stringify(m)))].sort().flatMap((key): ErrorPool[] => {
       const own = rows.filter((_, i) => JSON.stringify(masked[i]) === key);
       const families = FAMILY_NAMES.filter((name) => own.some((r) => r.family === name));
       if (own.length < LEAST_RUNS || families.length < LEAST_FAMILIES) return [];
-      return [{
-        ...(JSON.parse(key) as Pick<ErrorPool, 'accelerator' | 'experts' | 'hosts'>),
-        runs: own.length,
-        families,
-        step: quantilesOf(own, without),
-        calls: quantilesOf(own, (r) => r.calls),
-      }]; // prettier-ignore
+      return [
+        {
+          ...(JSON.parse(key) as Pick<ErrorPool, 'accelerator' | 'experts' | 'hosts'>),
+          runs: own.length,
+          families,
+          step: quantilesOf(own, without),
+          calls: quantilesOf(own, (r) => r.calls),
+        },
+      ];
     });
   });
 }
@@ -120,7 +162,9 @@ function groupsOf(rows: readonly Timed[], least: number): Timed[][] {
 
 function errorFigures(rows: readonly Timed[], said: (row: Timed) => number): ErrorFigures {
   const errors = rows.map((r) => said(r) / r.measured - 1);
-  const ranked = groupsOf(rows, SMALLEST_GROUP).map((g) => [g.map(said), g.map((r) => r.measured)] as const);
+  const ranked = groupsOf(rows, SMALLEST_GROUP).map(
+    (g) => [g.map(said), g.map((r) => r.measured)] as const,
+  );
   return {
     bias: rounded(median(errors) ?? 0),
     mape: rounded(mean(errors.map(Math.abs)) ?? 0),
@@ -130,7 +174,10 @@ function errorFigures(rows: readonly Timed[], said: (row: Timed) => number): Err
   };
 }
 
-/** Nine of ten pairs of comparable runs that are predicted to differ by more than this do so in that order. */
+/**
+ * Nine of ten pairs of comparable runs that are predicted to differ by more than this do so in that
+ * order.
+ */
 function pairShare(groups: readonly (readonly Timed[])[], said: (row: Timed) => number): number {
   const list = groups.flatMap((group) => {
     const logs = group.map((r) => Math.log(r.measured / said(r)));
@@ -139,35 +186,59 @@ function pairShare(groups: readonly (readonly Timed[])[], said: (row: Timed) => 
     const own = groups.filter((g) => g[0].family === group[0].family).length;
     return pairs.map((value) => ({ value, weight: 1 / (own * pairs.length) }));
   });
-  // Differences are as likely in one direction as in the other: one of ten beyond it is two of ten of their sizes.
+  // Differences are as likely in one direction as in the other: one of ten beyond it is two of ten
+  // of their sizes.
   return rounded(Math.exp(weightedQuantile(list, 0.8)) - 1);
 }
 
 /** The figures that are bundled, with three digits. */
 export function validationFigures(predictions: readonly Prediction[]): Fidelity {
   const timed = predictions.filter((p): p is Timed => p.measured !== undefined);
-  const groups = groupsOf(timed, 2).filter((g) => new Set(g.map((r) => r.run.comparable)).size === 1);
+  const groups = groupsOf(timed, 2).filter(
+    (g) => new Set(g.map((r) => r.run.comparable)).size === 1,
+  );
   const heldOut = timed.filter((r) => r.heldOut !== undefined).length;
   const memory = predictions.filter(({ run }) => !run.outOfMemory && run.memoryBytes !== undefined);
   const ratios = weighted(memory, ({ run, peakBytes }) => (run.memoryBytes ?? 0) / peakBytes);
   return {
     about:
-      `Errors of the model that decides: the layouts of measured runs are priced as compare and plan price their own candidates. The structure of the model was written with all runs in view, and ${heldOut === timed.length ? 'its constants were fitted without the family of each run' : `so were its constants for ${timed.length - heldOut} of ${timed.length} runs; errors with constants fitted without the family: bench/compare.md`}.`,
-    source: `${timed.length} published training runs; method, sources and each family: docs/fidelity.md`,
+      'Errors of the model that decides: the layouts of measured runs are priced as compare ' +
+      'and plan price their own candidates. The structure of the model was written with all ' +
+      'runs in view, and ' +
+      `${heldOut === timed.length ? 'its constants were fitted without the family of each run' : `so were its constants for ${timed.length - heldOut} of ${timed.length} runs; errors with constants fitted without the family: bench/compare.md`}.`,
+    source:
+      `${timed.length} published training runs; method, sources and each family: ` +
+      'docs/fidelity.md',
     pools: poolsOf(timed),
     families: FAMILY_NAMES.flatMap((family) => {
       const own = timed.filter((r) => r.family === family);
       if (own.length === 0) return [];
-      return [{ family, runs: own.length, shipped: errorFigures(own, (r) => r.seconds), ...(own.every((r) => r.heldOut !== undefined) ? { heldOut: errorFigures(own, without) } : {}), calls: errorFigures(own, (r) => r.calls) }]; // prettier-ignore
+      return [
+        {
+          family,
+          runs: own.length,
+          shipped: errorFigures(own, (r) => r.seconds),
+          ...(own.every((r) => r.heldOut !== undefined)
+            ? { heldOut: errorFigures(own, without) }
+            : {}),
+          calls: errorFigures(own, (r) => r.calls),
+        },
+      ];
     }),
-    pairs: { groups: groups.length, step: pairShare(groups, without), calls: pairShare(groups, (r) => r.calls) },
+    pairs: {
+      groups: groups.length,
+      step: pairShare(groups, without),
+      calls: pairShare(groups, (r) => r.calls),
+    },
     memory: {
       readings: memory.length,
       families: FAMILY_NAMES.filter((name) => memory.some((r) => r.family === name)),
-      ratios: Array.from({ length: MEMORY_QUANTILES }, (_, k) => rounded(weightedQuantile(ratios, (k + 0.5) / MEMORY_QUANTILES))), // prettier-ignore
+      ratios: Array.from({ length: MEMORY_QUANTILES }, (_, k) =>
+        rounded(weightedQuantile(ratios, (k + 0.5) / MEMORY_QUANTILES)),
+      ),
     },
     rows: deviceRows(predictions),
-  }; // prettier-ignore
+  };
 }
 
 function deviceRows(predictions: readonly Prediction[]): MeasuredErrors[] {
@@ -177,8 +248,14 @@ function deviceRows(predictions: readonly Prediction[]): MeasuredErrors[] {
     groups.set(key, [...(groups.get(key) ?? []), p]);
   }
   const rows = [...groups.values()].map((list): MeasuredErrors => {
-    const seconds = list.flatMap(({ measured, seconds: said }) => (measured === undefined ? [] : [Math.abs(said / measured - 1)])); // prettier-ignore
-    const bytes = list.flatMap(({ run, peakBytes }) => run.outOfMemory || run.memoryBytes === undefined ? [] : [Math.abs(peakBytes / run.memoryBytes - 1)]); // prettier-ignore
+    const seconds = list.flatMap(({ measured, seconds: said }) =>
+      measured === undefined ? [] : [Math.abs(said / measured - 1)],
+    );
+    const bytes = list.flatMap(({ run, peakBytes }) =>
+      run.outOfMemory || run.memoryBytes === undefined
+        ? []
+        : [Math.abs(peakBytes / run.memoryBytes - 1)],
+    );
     return {
       accelerator: list[0].run.system.cluster.accelerator,
       experts: list[0].experts,

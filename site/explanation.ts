@@ -1,4 +1,7 @@
-/** What is said about a value: its strategies as text, and the placements that it can have. In: an explanation. Out: both. */
+/**
+ * What is said about a value: its strategies as text, and the placements that it can have. In: an
+ * explanation. Out: both.
+ */
 import type { NodeExplanation } from '../src/plan/questions/explain.ts';
 import { explanationText } from '../src/report/text/explain.ts';
 import type { Answers } from './protocol.ts';

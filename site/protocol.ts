@@ -1,4 +1,7 @@
-/** What the page and its worker say to each other: questions one way, progress and answers the other. Plain data. */
+/**
+ * What the page and its worker say to each other: questions one way, progress and answers the
+ * other. Plain data.
+ */
 
 /** What is asked: small enough to stand in the address bar. Texts are as a person typed them. */
 export interface Question {
@@ -23,10 +26,21 @@ export interface GivenFile {
 }
 
 export type Ask =
-  | { readonly kind: 'plan'; readonly question: Question; readonly file?: GivenFile; readonly program?: string; readonly stop: string } // prettier-ignore
+  | {
+      readonly kind: 'plan';
+      readonly question: Question;
+      readonly file?: GivenFile;
+      readonly program?: string;
+      readonly stop: string;
+    }
   | { readonly kind: 'compare'; readonly question: Question; readonly stop: string }
   | { readonly kind: 'explain'; readonly node: string }
-  | { readonly kind: 'force'; readonly node: string; readonly placement: string; readonly stop: string }
+  | {
+      readonly kind: 'force';
+      readonly node: string;
+      readonly placement: string;
+      readonly stop: string;
+    }
   | { readonly kind: 'folder' }
   | { readonly kind: 'export'; readonly target: string }
   | { readonly kind: 'draw'; readonly drawing: DrawingQuestion }
@@ -35,7 +49,8 @@ export type Ask =
 
 type Asked<K extends Kind> = Extract<Ask, { readonly kind: K }>;
 /** What is asked of a plan that is there. */
-export type PlanAsk = Asked<'explain'> | Omit<Asked<'force'>, 'stop'> | Asked<'folder'> | Asked<'export'>;
+export type PlanAsk =
+  Asked<'explain'> | Omit<Asked<'force'>, 'stop'> | Asked<'folder'> | Asked<'export'>;
 
 /** Whoever has the plan: the page's own worker, or the machine behind it. */
 export interface PlanSource {
@@ -87,17 +102,34 @@ export interface Lists {
 
 /** Answers by kind of question. */
 export interface Answers {
-  /** `html` is the report as a page of its own; the page takes its sections from it. `planSeconds`: how long the plan took to find. */
-  readonly plan: { readonly html: string; readonly nodes: readonly string[]; readonly planSeconds: number; readonly seconds: number; readonly bound: number; readonly gap: number };
+  /**
+   * `html` is the report as a page of its own; the page takes its sections from it. `planSeconds`:
+   * how long the plan took to find.
+   */
+  readonly plan: {
+    readonly html: string;
+    readonly nodes: readonly string[];
+    readonly planSeconds: number;
+    readonly seconds: number;
+    readonly bound: number;
+    readonly gap: number;
+  };
   readonly compare: { readonly html: string };
   readonly explain: { readonly text: string; readonly placements: readonly string[] };
   readonly force: { readonly text: string; readonly pin: string };
   readonly folder: { readonly files: Readonly<Record<string, Uint8Array>> };
-  readonly export: { readonly files: Readonly<Record<string, Uint8Array>>; readonly losses: readonly string[] };
+  readonly export: {
+    readonly files: Readonly<Record<string, Uint8Array>>;
+    readonly losses: readonly string[];
+  };
   readonly draw: { readonly svg: string; readonly text: string };
-  readonly program: { readonly findings: readonly Finding[]; readonly graph: string; readonly types: readonly string[] };
+  readonly program: {
+    readonly findings: readonly Finding[];
+    readonly graph: string;
+    readonly types: readonly string[];
+  };
   readonly lists: Lists;
-} // prettier-ignore
+}
 
 export type Kind = Ask['kind'];
 

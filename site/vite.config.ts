@@ -1,21 +1,28 @@
 /**
- * Builds the page into `site/dist`: static files, which ask no network while they run. The planner's platform is the browser's; the
- * report's own script becomes a module, so that no policy must allow inline scripts.
+ * Builds the page into `site/dist`: static files, which ask no network while they run. The
+ * planner's platform is the browser's; the report's own script becomes a module, so that no policy
+ * must allow inline scripts.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import { defineConfig, type Plugin } from 'vite';
+
 import { packageDataModule } from '../scripts/package-data.mjs';
 import { PAGE_SCRIPT } from '../src/report/html/script.ts';
 import { pageStyle } from '../src/report/html/style.ts';
 
 const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
-/** The planner asks `platform.ts`, which is Node's; a page has its own, with the texts of the folder `data`. */
+/**
+ * The planner asks `platform.ts`, which is Node's; a page has its own, with the texts of the folder
+ * `data`.
+ */
 const browserPlatform = (): Plugin => ({
   name: 'browser-platform',
   enforce: 'pre',
-  load: (id) => (id.endsWith('/src/platform/package-data.ts') ? packageDataModule(here('../data/')) : undefined),
+  load: (id) =>
+    id.endsWith('/src/platform/package-data.ts') ? packageDataModule(here('../data/')) : undefined,
   async resolveId(source, importer) {
     if (!source.endsWith('platform/platform.ts')) return undefined;
     return this.resolve(here('../src/platform/browser.ts'), importer, { skipSelf: true });
@@ -28,7 +35,8 @@ const MODULES: Readonly<Record<string, () => string>> = {
   'virtual:report-style': () => `export default ${JSON.stringify(pageStyle())}`,
   // The graph of the demo, in base64.
   'virtual:demo': () =>
-    `export default ${JSON.stringify(readFileSync(here('../examples/llama3-8b-2l-b16.fx.txt.gz')).toString('base64'))}`,
+    'export default ' +
+    `${JSON.stringify(readFileSync(here('../examples/llama3-8b-2l-b16.fx.txt.gz')).toString('base64'))}`,
   // For the editor: types of the library as the package has them, and those of the language.
   'virtual:types': () => `export default ${JSON.stringify(declarations())}`,
 };
@@ -42,7 +50,8 @@ const virtual = (): Plugin => ({
 /** Texts of declaration files by the path that TypeScript is given. */
 function declarations(): Record<string, string> {
   const dist = here('../dist/');
-  if (!existsSync(`${dist}index.d.ts`)) throw new Error('the page shows the types of dist/: npm run build comes first');
+  if (!existsSync(`${dist}index.d.ts`))
+    throw new Error('the page shows the types of dist/: npm run build comes first');
   const texts: Record<string, string> = {};
   for (const path of readdirSync(dist, { recursive: true, encoding: 'utf8' }))
     if (/\.d\.m?ts$/.test(path) && !/^(cli|entries\/page)/.test(path))

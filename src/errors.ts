@@ -1,6 +1,7 @@
 /**
- * The one error class of the library. Every refusal of bad input is a `ShardwrightError`: what is wrong, where,
- * what was expected and found, and the edit that fixes it. Faults of our own start with `internal:`.
+ * The one error class of the library. Every refusal of bad input is a `ShardwrightError`: what is
+ * wrong, where, what was expected and found, and the edit that fixes it. Faults of our own start
+ * with `internal:`.
  */
 
 /** A place in a text: 1-based line and column. */
@@ -38,13 +39,18 @@ export class ShardwrightError extends Error {
   /** `file:line:column: CODE message`, without excerpt and hint. */
   get headline(): string {
     const { file, position, node } = this.details;
-    const place = [file, position?.line, position?.column].filter((part) => part !== undefined).join(':');
+    const place = [file, position?.line, position?.column]
+      .filter((part) => part !== undefined)
+      .join(':');
     const where = place !== '' && !this.message.includes(place) ? `${place}: ` : '';
     const at = node !== undefined && !this.message.includes(node) ? ` (node ${node})` : '';
     return `${where}${this.code} ${this.message}${at}`;
   }
 
-  /** Same error, with details that only the caller knows (such as the file name) filled in where missing. */
+  /**
+   * Same error, with details that only the caller knows (such as the file name) filled in where
+   * missing.
+   */
   with(details: ErrorDetails): ShardwrightError {
     return new ShardwrightError(this.code, this.message, { ...details, ...this.details });
   }
@@ -59,15 +65,17 @@ export function internalError(message: string, details: ErrorDetails = {}): Shar
 }
 
 /**
- * The nearest names to a misspelt one: those that it is a whole part of, shortest first, then those at a Damerau-Levenshtein
- * distance of at most max(1, length / 3), at most three, nearest first, then alphabetical.
+ * The nearest names to a misspelt one: those that it is a whole part of, shortest first, then those
+ * at a Damerau-Levenshtein distance of at most max(1, length / 3), at most three, nearest first,
+ * then alphabetical.
  */
 export function didYouMean(name: string, known: Iterable<string>): string[] {
   const limit = Math.max(1, Math.floor(name.length / 3));
   const scored: { name: string; distance: number }[] = [];
   const part = `.${name}.`.toLowerCase().replace(/[-_/]/g, '.');
   for (const candidate of new Set(known)) {
-    // A whole part of a name is what people remember: `lm_head.weight` of `model.lm_head.weight`, `h100` of `dgx-h100`.
+    // A whole part of a name is what people remember: `lm_head.weight` of `model.lm_head.weight`,
+    // `h100` of `dgx-h100`.
     if (name.length > 1 && `.${candidate}.`.toLowerCase().replace(/[-_/]/g, '.').includes(part)) {
       scored.push({ name: candidate, distance: (candidate.length - name.length) / 1e6 });
       continue;
@@ -101,7 +109,8 @@ export function editDistance(a: string, b: string): number {
     for (let j = 1; j <= b.length; j++) {
       const same = a[i - 1] === b[j - 1] ? 0 : 1;
       let best = Math.min(previous[j] + 1, row[j - 1] + 1, previous[j - 1] + same);
-      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) best = Math.min(best, twoAgo[j - 2] + 1);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
+        best = Math.min(best, twoAgo[j - 2] + 1);
       row.push(best);
     }
     twoAgo = previous;
@@ -112,5 +121,8 @@ export function editDistance(a: string, b: string): number {
 
 /** A signal ended the work before there was anything to answer with. */
 export function interrupted(signal = 'a signal'): ShardwrightError {
-  return new ShardwrightError('E_INTERRUPTED', `${signal} came before there was anything to answer with`);
+  return new ShardwrightError(
+    'E_INTERRUPTED',
+    `${signal} came before there was anything to answer with`,
+  );
 }

@@ -1,12 +1,13 @@
 /**
- * The entry `shardwright`: a program goes in, a plan with its proof comes out, and what follows from a plan. Everything takes plain
- * records and returns plain records.
+ * The entry `shardwright`: a program goes in, a plan with its proof comes out, and what follows
+ * from a plan. Everything takes plain records and returns plain records.
  *
- * The road: `trace` or `importGraph` gives a graph, `shard` its plan, `lower` the program of a device, `verify` runs it with numbers,
- * `simulate` plays its timeline, `compare` prices the recipes beside it, `audit` says how far another plan is from it, `explain` why a
- * node is placed as it is, `exportPlan` writes it for an engine. The other exports are their parts, and the vocabulary of traced
- * programs. `shardwright/notations`, `shardwright/checkpointing` and `shardwright/solver` are parts of their own; this entry has
- * their exports too.
+ * The road: `trace` or `importGraph` gives a graph, `shard` its plan, `lower` the program of a
+ * device, `verify` runs it with numbers, `simulate` plays its timeline, `compare` prices the
+ * recipes beside it, `audit` says how far another plan is from it, `explain` why a node is placed
+ * as it is, `exportPlan` writes it for an engine. The other exports are their parts, and the
+ * vocabulary of traced programs. `shardwright/notations`, `shardwright/checkpointing` and
+ * `shardwright/solver` are parts of their own; this entry has their exports too.
  *
  * @module shardwright
  */
@@ -62,10 +63,20 @@ export { lintGraph } from './graph/lint.ts';
 export { printGraph } from './graph/text/write.ts';
 export { graphHash } from './graph/hash.ts';
 export { parseGraph } from './graph/text/parse.ts';
-export { readHlo, type HloCollective, type HloOptions, type HloSummary } from './import/hlo/collectives.ts';
+export {
+  readHlo,
+  type HloCollective,
+  type HloOptions,
+  type HloSummary,
+} from './import/hlo/collectives.ts';
 export { builtinOperators } from './ops/builtin.ts';
 export { defineOp, type OperatorRecord } from './ops/record/record.ts';
-export { decomposedOp, type Body, type Decompose, type DecomposedSpec } from './ops/vjp/composite/decomposed.ts';
+export {
+  decomposedOp,
+  type Body,
+  type Decompose,
+  type DecomposedSpec,
+} from './ops/vjp/composite/decomposed.ts';
 export { OperatorTable } from './ops/record/table.ts';
 export { OperatorRegistry } from './ops/registry.ts';
 export { P, R, rule, S } from './ops/record/rule.ts';
@@ -77,7 +88,14 @@ export { joinForwardBackward } from './passes/autodiff/from-parts.ts';
 export { savedValues, type SavedValue } from './passes/autodiff/saved.ts';
 export { forwardPart, withoutDeadCode } from './passes/dead-code.ts';
 export { trainStep, type TrainStepOptions } from './passes/training/train-step.ts';
-export { adam, adamw, sgd, type AdamOptions, type Optimizer, type SgdOptions } from './passes/training/optimizer.ts';
+export {
+  adam,
+  adamw,
+  sgd,
+  type AdamOptions,
+  type Optimizer,
+  type SgdOptions,
+} from './passes/training/optimizer.ts';
 export type { SpecWord, TypeWord } from './local-spmd/words.ts';
 export { admit, type Admission } from './strategy/admit.ts';
 export {
@@ -90,15 +108,29 @@ export {
   type Strategy,
 } from './strategy/operator-call.ts';
 export { checkRules, type RuleCheckOptions } from './simulate/rule-check/check-rules.ts';
-export type { Finding as RuleFinding, Validation as RuleCheck } from './simulate/rule-check/check.ts';
+export type {
+  Finding as RuleFinding,
+  Validation as RuleCheck,
+} from './simulate/rule-check/check.ts';
 export type { Cluster } from './cost/hardware/cluster.ts';
 export { loadCluster, clusterNames } from './cost/hardware/load-cluster.ts';
-export { parseCollectiveTable, tabledClusterText, type CollectiveRow } from './cost/hardware/collective-table.ts';
+export {
+  parseCollectiveTable,
+  tabledClusterText,
+  type CollectiveRow,
+} from './cost/hardware/collective-table.ts';
 export { collectiveModel } from './cost/presets/presets.ts';
 export { COST_PRESETS } from './cost/presets/names.ts';
 export type { CollectiveKind, CollectiveModel, CostRecord } from './cost/collective-model.ts';
 export { priceJumps, type PriceJump } from './cost/jumps.ts';
-export { dim, randomKey, spec, TensorSpec, type DimOptions, type DimSpec } from './trace/record/spec.ts';
+export {
+  dim,
+  randomKey,
+  spec,
+  TensorSpec,
+  type DimOptions,
+  type DimSpec,
+} from './trace/record/spec.ts';
 export { buffer, guardOn, isTraining, param, scope, withSharding } from './trace/tensor/state.ts';
 export { sizes, Sym, type Size } from './trace/sizes/sizes.ts';
 export { GraphCache, type CachedCapture, type GraphCacheOptions } from './trace/capture/cache.ts';
@@ -139,9 +171,19 @@ export { offOnDifference, type OffOnDifference } from './simulate/off-on.ts';
 export { replicaFaults, type ReplicaFault } from './simulate/ranks/replicas.ts';
 export { erase, why, type Cause, type EraseOptions } from './plan/lower/typed/erased.ts';
 export * as megatron from './trace/spmd/megatron.ts';
-export { check, eraseable, type CheckOptions, type CheckReport, type LocalNotGlobal } from './local-spmd/check.ts';
+export {
+  check,
+  eraseable,
+  type CheckOptions,
+  type CheckReport,
+  type LocalNotGlobal,
+} from './local-spmd/check.ts';
 export type { Advice } from './local-spmd/advice.ts';
-export { checkPlannedModes, type CheckedCollective, type PlanCheckReport } from './plan/questions/spmd-check.ts';
+export {
+  checkPlannedModes,
+  type CheckedCollective,
+  type PlanCheckReport,
+} from './plan/questions/spmd-check.ts';
 export { MODES, typeInMode, type Mode } from './local-spmd/modes.ts';
 export { typeCall } from './local-spmd/type-call.ts';
 export type { Meaning, OperandType } from './local-spmd/operator-types.ts';
@@ -150,7 +192,14 @@ export { checkpoint } from './trace/control/checkpoint.ts';
 export { recompute, save } from './trace/tensor/retain.ts';
 export { customVjp } from './trace/custom/custom-vjp.ts';
 export { cond, type BodyTree, type CondOptions } from './trace/control/cond.ts';
-export { foriLoop, map, scan, whileLoop, type ScanOptions, type WhileOptions } from './trace/control/loops.ts';
+export {
+  foriLoop,
+  map,
+  scan,
+  whileLoop,
+  type ScanOptions,
+  type WhileOptions,
+} from './trace/control/loops.ts';
 export type { Policy } from './trace/control/policy.ts';
 export { customOp, type CustomOp, type CustomOpSpec } from './trace/custom/custom-op.ts';
 export {
@@ -169,8 +218,16 @@ export { atSizes, openSizes, type OpenSize } from './passes/sizes/fix-sizes.ts';
 export { unrollScan, type UnrollOptions } from './passes/control/loops/unroll-scan.ts';
 export { hoistInvariants, type HoistOptions } from './passes/control/loops/hoist-invariants.ts';
 export { raiseLoops } from './passes/control/loops/raise-loops.ts';
-export { fusedComputeSeconds, fusedGroups, type FusedGroup, type FusedSeconds } from './passes/fusion/fusion.ts';
-export { boundedLoopsToScans, type BoundedLoopOptions } from './passes/control/loops/bounded-loops.ts';
+export {
+  fusedComputeSeconds,
+  fusedGroups,
+  type FusedGroup,
+  type FusedSeconds,
+} from './passes/fusion/fusion.ts';
+export {
+  boundedLoopsToScans,
+  type BoundedLoopOptions,
+} from './passes/control/loops/bounded-loops.ts';
 export {
   arange,
   cat,
@@ -214,7 +271,12 @@ export {
 export type { Plan } from './plan/record/types.ts';
 export type { PlanCertificate } from './plan/record/certificate.ts';
 export { checkPlan, type PlanCheck, type PlanDifference } from './plan/check-plan.ts';
-export { planTexts, readPlanFolder, type PlanFolder, type PlanTexts } from './plan/record/folder.ts';
+export {
+  planTexts,
+  readPlanFolder,
+  type PlanFolder,
+  type PlanTexts,
+} from './plan/record/folder.ts';
 export {
   programAtRank,
   type DeviceProgram,
@@ -226,18 +288,36 @@ export { randomPlan } from './plan/record/random-plan.ts';
 export { transferPlan } from './plan/questions/transfer.ts';
 export { shrinkGraph, type Shrunk, type ShrinkOptions } from './passes/sizes/shrink.ts';
 export { runDevices, type DeviceRun, type ExecutedCollective } from './simulate/ranks/devices.ts';
-export { evaluateGraph, type Evaluation, type EvaluateOptions, type Value } from './simulate/evaluate.ts';
+export {
+  evaluateGraph,
+  type Evaluation,
+  type EvaluateOptions,
+  type Value,
+} from './simulate/evaluate.ts';
 export { fromList, NDArray } from './ndarray/array.ts';
 export { drawInputs } from './simulate/inputs.ts';
-export { searchOverlap, type OverlapOptions, type OverlapSearch } from './simulate/overlap/search.ts';
+export {
+  searchOverlap,
+  type OverlapOptions,
+  type OverlapSearch,
+} from './simulate/overlap/search.ts';
 export type { OverlapCandidate } from './simulate/overlap/candidates.ts';
 export { bucketProgram } from './simulate/timeline/bucket-program.ts';
 export { overlapPlan, type OverlapPlan } from './simulate/overlap/plan.ts';
 export { play, type Timeline } from './simulate/timeline/play.ts';
 export { pipelineTrace, timelineTrace, type TraceFile } from './simulate/timeline/trace.ts';
 export { playPipeline, type PipelineRun, type PipelineTimes } from './simulate/pipeline/play.ts';
-export { PIPELINE_SCHEDULES, type PipelineSchedule, type PipelineShape } from './simulate/pipeline/schedules.ts';
-export { buildModel, countParameters, type BuildOptions, type ParameterCounts } from './models/build.ts';
+export {
+  PIPELINE_SCHEDULES,
+  type PipelineSchedule,
+  type PipelineShape,
+} from './simulate/pipeline/schedules.ts';
+export {
+  buildModel,
+  countParameters,
+  type BuildOptions,
+  type ParameterCounts,
+} from './models/build.ts';
 export { MODEL_TYPES, parseModelConfig, type ModelConfig } from './models/families.ts';
 export { knownModelConfig, modelEntries, modelEntry, type ModelEntry } from './models/registry.ts';
 export {
@@ -276,7 +356,11 @@ export { lint, lintPlan, type Finding, type LintInput } from './zoo/recipes/lint
 export { modelFacts, type ModelFacts } from './zoo/recipes/inputs/model-facts.ts';
 export { partitionStages, type Partition, type PipelineUnit } from './zoo/pipeline/partition.ts';
 export { layerUnits, unsharded, type LayerUnit } from './zoo/pipeline/units.ts';
-export { formatPipelineLayout, parsePipelineLayout, type PipelineLayout } from './zoo/pipeline/layout.ts';
+export {
+  formatPipelineLayout,
+  parsePipelineLayout,
+  type PipelineLayout,
+} from './zoo/pipeline/layout.ts';
 export { NAMED_RECIPES, namedRecipe, type NamedRecipe } from './zoo/recipes/registry.ts';
 export { einshardParameters, type EinshardParameter } from './report/text/einshard-plan.ts';
 export { annotatedProgram } from './report/analysis/program.ts';

@@ -68,7 +68,10 @@ export function shareOf(part: number, whole: number): number {
   return part === 0 ? 0 : part / whole;
 }
 
-/** How much more than `base` a number is, as a part of it; equal numbers, zeros too, differ by nothing. */
+/**
+ * How much more than `base` a number is, as a part of it; equal numbers, zeros too, differ by
+ * nothing.
+ */
 export function excessOver(base: number, value: number): number {
   return value === base ? 0 : value / base - 1;
 }
@@ -78,11 +81,18 @@ export function countedText(n: number, one: string, many = `${one}s`): string {
   return `${countText(n)} ${n === 1 ? one : many}`;
 }
 
-/** A table with aligned columns; `right` columns are right-aligned. A line break in a cell is shown as one, and breaks no row. */
-export function tableText(cells: readonly (readonly string[])[], right: readonly number[] = []): string {
+/**
+ * A table with aligned columns; `right` columns are right-aligned. A line break in a cell is shown
+ * as one, and breaks no row.
+ */
+export function tableText(
+  cells: readonly (readonly string[])[],
+  right: readonly number[] = [],
+): string {
   const rows = cells.map((row) => row.map((cell) => cell.replaceAll('\n', '\\u000a')));
   const widths: number[] = [];
-  for (const row of rows) row.forEach((cell, c) => (widths[c] = Math.max(widths[c] ?? 0, cell.length)));
+  for (const row of rows)
+    row.forEach((cell, c) => (widths[c] = Math.max(widths[c] ?? 0, cell.length)));
   return rows
     .map((row) =>
       row

@@ -1,4 +1,7 @@
-/** Takes bytes and gives their text: UTF-8 and nothing else; the error for another encoding names it. */
+/**
+ * Takes bytes and gives their text: UTF-8 and nothing else; the error for another encoding names
+ * it.
+ */
 
 import { ShardwrightError } from './errors.ts';
 
@@ -21,7 +24,10 @@ export function decodeUtf8(bytes: Uint8Array): string {
   }
 }
 
-/** Longest valid prefix by bisection: decoding a prefix as a stream fails exactly when it holds a wrong byte. */
+/**
+ * Longest valid prefix by bisection: decoding a prefix as a stream fails exactly when it holds a
+ * wrong byte.
+ */
 function firstInvalidByte(bytes: Uint8Array): number {
   const valid = (length: number): boolean => {
     try {
@@ -42,7 +48,8 @@ function firstInvalidByte(bytes: Uint8Array): number {
 }
 
 /**
- * Text of a Windows editor or shell (`> file` of PowerShell): two bytes a character, which no reader of ours takes.
+ * Text of a Windows editor or shell (`> file` of PowerShell): two bytes a character, which no
+ * reader of ours takes.
  *
  * @throws E_ENCODING for bytes with the mark of UTF-16 or UTF-32, or ASCII as UTF-16 without it
  */
@@ -50,7 +57,8 @@ export function refuseUtf16(bytes: Uint8Array): void {
   const little = bytes[0] === 0xff && bytes[1] === 0xfe;
   const big = bytes[0] === 0xfe && bytes[1] === 0xff;
   if (!little && !big && !looksUtf16(bytes)) return;
-  const name = little && bytes.length >= 4 && bytes[2] === 0 && bytes[3] === 0 ? 'UTF-32' : 'UTF-16';
+  const name =
+    little && bytes.length >= 4 && bytes[2] === 0 && bytes[3] === 0 ? 'UTF-32' : 'UTF-16';
   throw new ShardwrightError('E_ENCODING', `the text is ${name}, UTF-8 is needed`, {
     hint: `save it as UTF-8, such as with \`iconv -f ${name} -t UTF-8 FILE\``,
   });

@@ -1,11 +1,14 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import { describe, expect, it } from 'vitest';
+
 import { OwnProcess } from './support/own-process.ts';
 
 const folder = fileURLToPath(new URL('../examples/', import.meta.url));
-const printed = (file: string): string => readFileSync(`${folder}${file.replace(/\.ts$/, '.out.txt')}`, 'utf8');
+const printed = (file: string): string =>
+  readFileSync(`${folder}${file.replace(/\.ts$/, '.out.txt')}`, 'utf8');
 
 describe('examples print what is committed beside them', () => {
   const other = OwnProcess.shared();
@@ -20,6 +23,8 @@ describe('examples print what is committed beside them', () => {
 });
 
 it('an example is run as its first lines say, in a process of its own', () => {
-  const text = execFileSync(process.execPath, ['--import', 'tsx', `${folder}mlp.ts`], { encoding: 'utf8' });
+  const text = execFileSync(process.execPath, ['--import', 'tsx', `${folder}mlp.ts`], {
+    encoding: 'utf8',
+  });
   expect(text).toBe(printed('mlp.ts'));
 });

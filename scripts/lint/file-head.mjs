@@ -1,6 +1,7 @@
 /**
- * An ESLint rule: a file opens with a block comment of at least `words` words, before its first statement. The comment says
- * what goes into the file, what comes out, and its source where there is one.
+ * An ESLint rule: a file opens with a block comment of at least `words` words, before its first
+ * statement. The comment says what goes into the file, what comes out, and its source where there
+ * is one.
  *
  * @type {import('eslint').Rule.RuleModule}
  */
@@ -8,12 +9,20 @@ export const fileHead = {
   meta: {
     type: 'suggestion',
     docs: { description: 'a file opens with a paragraph that says what it is' },
-    schema: [{ type: 'object', properties: { words: { type: 'integer', minimum: 1 } }, additionalProperties: false }],
+    schema: [
+      {
+        type: 'object',
+        properties: { words: { type: 'integer', minimum: 1 } },
+        additionalProperties: false,
+      },
+    ],
     messages: {
       missing:
-        'Open the file with one paragraph /** ... */ before its imports: what goes in, what comes out, its source.',
+        'Open the file with one paragraph /** ... */ before its imports: what goes in, what ' +
+        'comes out, its source.',
       short:
-        'The paragraph that opens the file has {{found}} words, at least {{words}} are wanted: say what goes in and what comes out.',
+        'The paragraph that opens the file has {{found}} words, at least {{words}} are ' +
+        'wanted: say what goes in and what comes out.',
     },
   },
   create(context) {

@@ -1,13 +1,17 @@
 /**
- * Finds exported values of src/ that no product code uses: neither their own file nor another one. The texts of the files go in, by
- * path from the root; `path: name` of each comes out. Tests are not among the files, so what only they use is found. The texts are read
- * by their lines, as prettier writes them: `export const NAME`, `import { NAME } from './path.ts'`.
+ * Finds exported values of src/ that no product code uses: neither their own file nor another one.
+ * The texts of the files go in, by path from the root; `path: name` of each comes out. Tests are
+ * not among the files, so what only they use is found. The texts are read by their lines, as
+ * prettier writes them: `export const NAME`, `import { NAME } from './path.ts'`.
  */
 import { dirname, normalize } from 'node:path/posix';
 
 const EXPORT = /^export (?:async |abstract )*(?:const|let|function\*?|class|enum) (\w+)/gm;
 const LINK = /^(?:import|export) (?:type )?(\*[\w\s]*|\{[^}]*\}) from '(\.[^']+)'/gm;
-/** A module that is loaded when it is needed, or started as a thread: all of its exports count as used. */
+/**
+ * A module that is loaded when it is needed, or started as a thread: all of its exports count as
+ * used.
+ */
 const LOADED = /(?:import\(|file: |new URL\()\s*'(\.[^']+)'/g;
 const COMMENT = /^\s*(?:\/\*\*?|\*|\/\/).*$/gm;
 

@@ -1,7 +1,13 @@
-/** Gives files to the reader. In: bytes and a name. Out: a download; several files come as one zip. */
+/**
+ * Gives files to the reader. In: bytes and a name. Out: a download; several files come as one zip.
+ */
 import { zipSync } from 'fflate';
 
-export function download(name: string, content: Uint8Array | string, type = 'application/octet-stream'): void {
+export function download(
+  name: string,
+  content: Uint8Array | string,
+  type = 'application/octet-stream',
+): void {
   const address = URL.createObjectURL(new Blob([content as BlobPart], { type }));
   const link = document.createElement('a');
   link.href = address;

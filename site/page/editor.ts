@@ -1,10 +1,14 @@
-/** The editor of a traced program (CodeMirror 6). In: a text, who is told of changes. Out: its text; findings stand at their lines. */
+/**
+ * The editor of a traced program (CodeMirror 6). In: a text, who is told of changes. Out: its text;
+ * findings stand at their lines.
+ */
 import { javascript } from '@codemirror/lang-javascript';
 import { HighlightStyle, syntaxHighlighting } from '@codemirror/language';
-import { setDiagnostics, type Diagnostic } from '@codemirror/lint';
+import { type Diagnostic, setDiagnostics } from '@codemirror/lint';
 import { EditorView } from '@codemirror/view';
-import { basicSetup } from 'codemirror';
 import { tags } from '@lezer/highlight';
+import { basicSetup } from 'codemirror';
+
 import type { Finding } from '../protocol.ts';
 
 /** Colours of the report, so that contrast holds in light and dark. */
@@ -18,12 +22,22 @@ const COLOURS = HighlightStyle.define([
 
 const LOOK = EditorView.theme({
   '&': { color: 'var(--ink)', backgroundColor: 'var(--page)', maxHeight: '560px' },
-  '.cm-scroller': { fontFamily: "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" },
-  '.cm-gutters': { backgroundColor: 'var(--raised)', color: 'var(--soft)', borderRight: '1px solid var(--border)' },
+  '.cm-scroller': {
+    fontFamily: "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace",
+  },
+  '.cm-gutters': {
+    backgroundColor: 'var(--raised)',
+    color: 'var(--soft)',
+    borderRight: '1px solid var(--border)',
+  },
   '.cm-activeLine, .cm-activeLineGutter': { backgroundColor: 'transparent' },
   '.cm-content': { caretColor: 'var(--ink)' },
   '.cm-cursor': { borderLeftColor: 'var(--ink)' },
-  '.cm-tooltip': { backgroundColor: 'var(--raised)', color: 'var(--ink)', border: '1px solid var(--border)' },
+  '.cm-tooltip': {
+    backgroundColor: 'var(--raised)',
+    color: 'var(--ink)',
+    border: '1px solid var(--border)',
+  },
 });
 
 export interface Editor {

@@ -1,6 +1,7 @@
 /**
- * The planner of this machine behind the page (`shardwright serve`). In: a question and a file. Out: the report and a plan that can be
- * asked as the page's own. A page that was not given by that server has no token, and asks nobody.
+ * The planner of this machine behind the page (`shardwright serve`). In: a question and a file.
+ * Out: the report and a plan that can be asked as the page's own. A page that was not given by that
+ * server has no token, and asks nobody.
  */
 import type { NodeExplanation } from '../../src/plan/questions/explain.ts';
 import { explanationAnswer } from '../explanation.ts';
@@ -13,7 +14,12 @@ interface Made {
   readonly files: Readonly<Record<string, string>>;
 }
 
-type Line = { readonly step: string } | { readonly summary: string } | { readonly fault: Fault } | { readonly printed: string } | Made; // prettier-ignore
+type Line =
+  | { readonly step: string }
+  | { readonly summary: string }
+  | { readonly fault: Fault }
+  | { readonly printed: string }
+  | Made;
 
 function token(): string | undefined {
   return document.querySelector<HTMLMetaElement>('meta[name="shardwright-token"]')?.content;
@@ -26,43 +32,55 @@ export function hasLocalPlanner(): boolean {
 /** A plan that the machine keeps. */
 export class LocalPlan {
   readonly html: string;
-  readonly #plan: string;
-  readonly #files: Readonly<Record<string, Uint8Array>>;
+  private readonly plan: string;
+  private readonly files: Readonly<Record<string, Uint8Array>>;
 
   constructor({ plan, html, files }: Made) {
     this.html = html;
-    this.#plan = plan;
-    this.#files = Object.fromEntries(
-      Object.entries(files).map(([name, base64]) => [name, Uint8Array.from(atob(base64), (c) => c.charCodeAt(0))]),
+    this.plan = plan;
+    this.files = Object.fromEntries(
+      Object.entries(files).map(([name, base64]) => [
+        name,
+        Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)),
+      ]),
     );
   }
 
   get nodes(): readonly string[] {
-    const text = new TextDecoder().decode(this.#files['plan.json']);
-    return (JSON.parse(text) as { readonly nodes: readonly { readonly name: string }[] }).nodes.map(({ name }) => name);
+    const text = new TextDecoder().decode(this.files['plan.json']);
+    return (JSON.parse(text) as { readonly nodes: readonly { readonly name: string }[] }).nodes.map(
+      ({ name }) => name,
+    );
   }
 
   /** @throws Failed with what the planner says */
   async ask<K extends PlanAsk['kind']>(ask: PlanAsk & { readonly kind: K }): Promise<Answers[K]> {
-    return (await this.#answer(ask)) as Answers[K];
+    return (await this.answer(ask)) as Answers[K];
   }
 
-  async #answer(ask: PlanAsk): Promise<Answers[PlanAsk['kind']]> {
-    if (ask.kind === 'folder') return { files: this.#files };
-    const last = await linesOf('/ask', { ...ask, plan: this.#plan });
+  private async answer(ask: PlanAsk): Promise<Answers[PlanAsk['kind']]> {
+    if (ask.kind === 'folder') return { files: this.files };
+    const last = await linesOf('/ask', { ...ask, plan: this.plan });
     if (!('printed' in last)) throw failed('the local planner gave another answer');
     const { printed } = last;
     switch (ask.kind) {
       case 'explain':
         return explanationAnswer(JSON.parse(printed) as NodeExplanation);
       case 'force':
-        return { text: printed.slice(printed.indexOf('\nforce ') + 1), pin: `${ask.node}=${ask.placement}` };
+        return {
+          text: printed.slice(printed.indexOf('\nforce ') + 1),
+          pin: `${ask.node}=${ask.placement}`,
+        };
       case 'export': {
         const { files, losses } = JSON.parse(printed) as Exported;
-        const bytes = Object.entries(files).map(([name, text]) => [name, new TextEncoder().encode(text)] as const);
+        const bytes = Object.entries(files).map(
+          ([name, text]) => [name, new TextEncoder().encode(text)] as const,
+        );
         return {
           files: Object.fromEntries(bytes),
-          losses: losses.map(({ item, planned, instead }) => `${item}: planned ${planned}; ${instead}`),
+          losses: losses.map(
+            ({ item, planned, instead }) => `${item}: planned ${planned}; ${instead}`,
+          ),
         };
       }
     }
@@ -71,17 +89,30 @@ export class LocalPlan {
 
 interface Exported {
   readonly files: Readonly<Record<string, string>>;
-  readonly losses: readonly { readonly item: string; readonly planned: string; readonly instead: string }[];
+  readonly losses: readonly {
+    readonly item: string;
+    readonly planned: string;
+    readonly instead: string;
+  }[];
 }
 
 /** @throws Failed with what the planner says */
-export async function planLocally(question: Question, file: { readonly name: string; readonly bytes: Uint8Array }, hears: Hears, signal: AbortSignal): Promise<LocalPlan> {
+export async function planLocally(
+  question: Question,
+  file: { readonly name: string; readonly bytes: Uint8Array },
+  hears: Hears,
+  signal: AbortSignal,
+): Promise<LocalPlan> {
   const { mesh, cluster, memory, batch, sequence, layers, pins } = question;
   const asked = { name: file.name, mesh, cluster, memory, batch, sequence, layers, pins };
-  const last = await linesOf('/plan', asked, { body: file.bytes as BlobPart as Blob, hears, signal });
+  const last = await linesOf('/plan', asked, {
+    body: file.bytes as BlobPart as Blob,
+    hears,
+    signal,
+  });
   if (!('html' in last)) throw failed('the local planner gave another answer');
   return new LocalPlan(last);
-} // prettier-ignore
+}
 
 const failed = (message: string, code = 'E_IO'): Failed => new Failed({ code, message, hint: '' });
 
@@ -92,13 +123,21 @@ interface Sent {
 }
 
 /** Asks the server; tells of its steps, gives its last line. */
-async function linesOf(path: string, question: object, { body, hears = {}, signal }: Sent = {}): Promise<Exclude<Line, { readonly fault: Fault }>> {
-  const stopped = (error: unknown): unknown => (signal?.aborted === true ? failed('stopped', 'E_INTERRUPTED') : error);
+async function linesOf(
+  path: string,
+  question: object,
+  { body, hears = {}, signal }: Sent = {},
+): Promise<Exclude<Line, { readonly fault: Fault }>> {
+  const stopped = (error: unknown): unknown =>
+    signal?.aborted === true ? failed('stopped', 'E_INTERRUPTED') : error;
   let response: Response;
   try {
     response = await fetch(path, {
       method: 'POST',
-      headers: { 'x-shardwright-token': token() ?? '', 'x-question': encodeURIComponent(JSON.stringify(question)) },
+      headers: {
+        'x-shardwright-token': token() ?? '',
+        'x-question': encodeURIComponent(JSON.stringify(question)),
+      },
       ...(body === undefined ? {} : { body }),
       ...(signal === undefined ? {} : { signal }),
     });
@@ -123,4 +162,4 @@ async function linesOf(path: string, question: object, { body, hears = {}, signa
     throw stopped(error);
   }
   throw failed('the local planner ended without an answer');
-} // prettier-ignore
+}

@@ -1,21 +1,27 @@
-/** The page: a question is typed, dropped or read from the address; its plan appears as it is found, and can be asked about. */
+/**
+ * The page: a question is typed, dropped or read from the address; its plan appears as it is found,
+ * and can be asked about.
+ */
 import style from 'virtual:report-style';
-import own from '../style/page.css?raw';
+
 import type { GivenFile, PlanSource } from '../protocol.ts';
-import { hasLocalPlanner, planLocally, type LocalPlan } from './local.ts';
-import { byId, button, fill, input, select, settled } from './elements.ts';
+import own from '../style/page.css?raw';
 import { download, downloadFiles } from './downloads.ts';
+import { button, byId, fill, input, select, settled } from './elements.ts';
+import { hasLocalPlanner, type LocalPlan, planLocally } from './local.ts';
 import { startNotations } from './notations.ts';
 import { Failed, Planner } from './planner.ts';
 import { ProgramView } from './program-view.ts';
 import { ProgressView } from './progress.ts';
-import { addressOf, QuestionForm, readAddress, VIEWS, type View } from './question.ts';
+import { addressOf, QuestionForm, readAddress, type View, VIEWS } from './question.ts';
 import { enliven, showReport, valueAt } from './report.ts';
 import { WhatIf } from './what-if.ts';
 
 /** Largest file that is read into the page. */
 const MOST_BYTES = 256 * 2 ** 20;
-/** A file larger than this is given to the planner of this machine, where one is behind the page. */
+/**
+ * A file larger than this is given to the planner of this machine, where one is behind the page.
+ */
 const LARGE_BYTES = 4 * 2 ** 20;
 /** Milliseconds that a search without a plan gets to end by itself once it was told to stop. */
 const GRACE = 3000;
@@ -40,7 +46,10 @@ let html = '';
 let shownFor: View | undefined;
 /** Names of models, which can be compared. */
 let models: readonly string[] = [];
-/** What the planner of this machine is doing, and what it made last; the page's own has the plan otherwise. */
+/**
+ * What the planner of this machine is doing, and what it made last; the page's own has the plan
+ * otherwise.
+ */
 let away: AbortController | undefined;
 let local: LocalPlan | undefined;
 let names: ReadonlySet<string> = new Set();
@@ -98,7 +107,9 @@ async function run(mine: number): Promise<void> {
   try {
     if (asked === 'compare') {
       if (!models.includes(question.model)) {
-        progress.end('Choose a model by name: all of its plans are priced on all meshes of these devices.');
+        progress.end(
+          'Choose a model by name: all of its plans are priced on all meshes of these devices.',
+        );
         return;
       }
       const answer = await planner.ask({ kind: 'compare', question }, hears);
@@ -107,17 +118,28 @@ async function run(mine: number): Promise<void> {
       arrived(asked, answer.html, []);
     } else {
       local = undefined;
-      if (file !== undefined && asked === 'plan' && question.model === 'file' && input('q-local').checked) {
+      if (
+        file !== undefined &&
+        asked === 'plan' &&
+        question.model === 'file' &&
+        input('q-local').checked
+      ) {
         away = new AbortController();
         const made = await planLocally(question, file, hears, away.signal);
         if (mine !== latest) return;
         local = made;
         arrived(asked, made.html, made.nodes);
-        progress.end(`Done by the planner of this machine in ${((performance.now() - began) / 1000).toFixed(1)} s.`);
+        progress.end(
+          'Done by the planner of this machine in ' +
+            `${((performance.now() - began) / 1000).toFixed(1)} s.`,
+        );
         return;
       }
       const text = asked === 'program' ? { program: program.text } : {};
-      const answer = await planner.ask({ kind: 'plan', question, ...(file === undefined ? {} : { file }), ...text }, hears);
+      const answer = await planner.ask(
+        { kind: 'plan', question, ...(file === undefined ? {} : { file }), ...text },
+        hears,
+      );
       if (mine !== latest) return;
       document.documentElement.dataset.planSeconds = String(answer.planSeconds);
       progress.numbers(answer);
@@ -130,7 +152,7 @@ async function run(mine: number): Promise<void> {
     if (error.fault.code === 'E_INTERRUPTED') progress.end('Stopped.');
     else progress.fault(error.fault);
   }
-} // prettier-ignore
+}
 
 function arrived(asked: View, page: string, nodes: readonly string[]): void {
   html = page;
@@ -147,7 +169,11 @@ function arrived(asked: View, page: string, nodes: readonly string[]): void {
 async function take(given: File): Promise<void> {
   if (given.size > MOST_BYTES) {
     progress.begin();
-    progress.fault({ code: 'E_LIMIT', message: `${given.name} has ${given.size} bytes, more than ${MOST_BYTES}`, hint: 'give it to the command line: shardwright plan' }); // prettier-ignore
+    progress.fault({
+      code: 'E_LIMIT',
+      message: `${given.name} has ${given.size} bytes, more than ${MOST_BYTES}`,
+      hint: 'give it to the command line: shardwright plan',
+    });
     return;
   }
   file = { name: given.name, bytes: new Uint8Array(await given.arrayBuffer()) };
@@ -193,7 +219,8 @@ function listen(): void {
   button('q-stop').addEventListener('click', () => {
     away?.abort();
     planner.stop();
-    // A second press gives up; so does the first, a little later, where there is no plan to wait for.
+    // A second press gives up; so does the first, a little later, where there is no plan to wait
+    // for.
     if (stopped === latest) planner.end();
     stopped = latest;
     progress.step('Stopping with the best plan so far; press again to give it up.');
@@ -212,7 +239,13 @@ function listen(): void {
     if (event.key === 'Enter') point(event);
   });
   button('q-report').addEventListener('click', () => download('report.html', html, 'text/html'));
-  button('q-folder').addEventListener('click', () => void source().ask({ kind: 'folder' }).then(({ files }) => downloadFiles('plan', files))); // prettier-ignore
+  button('q-folder').addEventListener(
+    'click',
+    () =>
+      void source()
+        .ask({ kind: 'folder' })
+        .then(({ files }) => downloadFiles('plan', files)),
+  );
   button('q-export').addEventListener('click', () => void exportFiles());
   addEventListener('hashchange', () => {
     const asked = readAddress(location.hash);
@@ -228,13 +261,17 @@ async function exportFiles(): Promise<void> {
   const words = byId('q-losses', HTMLElement);
   try {
     const { files, losses } = await source().ask({ kind: 'export', target });
-    words.textContent = losses.length === 0 ? '' : `Lost: ${losses.slice(0, 3).join('; ')}${losses.length > 3 ? `, and ${losses.length - 3} more` : ''}`;
+    words.textContent =
+      losses.length === 0
+        ? ''
+        : 'Lost: ' +
+          `${losses.slice(0, 3).join('; ')}${losses.length > 3 ? `, and ${losses.length - 3} more` : ''}`;
     downloadFiles(target, files);
   } catch (error) {
     if (!(error instanceof Failed)) throw error;
     words.textContent = error.fault.message;
   }
-} // prettier-ignore
+}
 
 async function start(): Promise<void> {
   enliven();

@@ -1,7 +1,10 @@
-/** Draws notations while one types. In: the fields. Out: a figure of the report's kind, and what it says in words. */
+/**
+ * Draws notations while one types. In: the fields. Out: a figure of the report's kind, and what it
+ * says in words.
+ */
+import { byId, input, select, settled } from './elements.ts';
 import type { Planner } from './planner.ts';
 import { Failed } from './planner.ts';
-import { byId, input, select, settled } from './elements.ts';
 
 const START = {
   placement: { text: 'S(0)R', shape: '8,8', mesh: 'dp=2,tp=4' },
@@ -9,7 +12,8 @@ const START = {
 } as const;
 
 export function startNotations(planner: Planner): () => void {
-  const notation = (): 'placement' | 'layout' => (select('n-notation').value === 'layout' ? 'layout' : 'placement');
+  const notation = (): 'placement' | 'layout' =>
+    select('n-notation').value === 'layout' ? 'layout' : 'placement';
   let asked = 0;
   const draw = async (): Promise<void> => {
     const mine = ++asked;
@@ -34,7 +38,9 @@ export function startNotations(planner: Planner): () => void {
       if (!(error instanceof Failed)) throw error;
       if (mine !== asked) return;
       figure.replaceChildren();
-      words.textContent = [error.fault.message, error.fault.hint].filter((t) => t !== '').join('. ');
+      words.textContent = [error.fault.message, error.fault.hint]
+        .filter((t) => t !== '')
+        .join('. ');
     }
   };
   const fields = (): void => {

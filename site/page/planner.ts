@@ -1,6 +1,7 @@
 /**
- * The worker that plans, as functions that give promises. In: questions. Out: answers; progress is told on the way. A question that
- * replaces a running one ends its worker, as nothing else ends what computes; a stop lets it answer with what it has.
+ * The worker that plans, as functions that give promises. In: questions. Out: answers; progress is
+ * told on the way. A question that replaces a running one ends its worker, as nothing else ends
+ * what computes; a stop lets it answer with what it has.
  */
 import type { Answers, Ask, Fault, Kind, Moment, Reply } from '../protocol.ts';
 
@@ -26,63 +27,67 @@ interface Waiting {
 type Plain<A extends Ask = Ask> = A extends unknown ? Omit<A, 'stop'> : never;
 
 export class Planner {
-  #worker: Worker | undefined;
-  readonly #waiting = new Map<number, Waiting>();
-  #last = 0;
-  #stop: string | undefined;
+  private worker: Worker | undefined;
+  private readonly waiting = new Map<number, Waiting>();
+  private last = 0;
+  private stopRun: string | undefined;
 
   /** @param ask the kind decides what the answer is */
   ask<K extends Kind>(ask: Plain & { readonly kind: K }, hears: Hears = {}): Promise<Answers[K]> {
-    const worker = (this.#worker ??= this.#start());
-    const id = ++this.#last;
+    const worker = (this.worker ??= this.start());
+    const id = ++this.last;
     const stops = ask.kind === 'plan' || ask.kind === 'compare' || ask.kind === 'force';
-    if (stops) this.#stop = URL.createObjectURL(new Blob(['go']));
-    worker.postMessage({ id, ask: stops ? { ...ask, stop: this.#stop } : ask });
+    if (stops) this.stopRun = URL.createObjectURL(new Blob(['go']));
+    worker.postMessage({ id, ask: stops ? { ...ask, stop: this.stopRun } : ask });
     return new Promise((resolve, reject) => {
-      this.#waiting.set(id, { hears, resolve: (answer) => resolve(answer as Answers[K]), reject });
+      this.waiting.set(id, { hears, resolve: (answer) => resolve(answer as Answers[K]), reject });
     });
   }
 
   get isBusy(): boolean {
-    return this.#waiting.size > 0;
+    return this.waiting.size > 0;
   }
 
   /** Asks the search to end with the best that it has. */
   stop(): void {
-    if (this.#stop !== undefined) URL.revokeObjectURL(this.#stop);
-    this.#stop = undefined;
+    if (this.stopRun !== undefined) URL.revokeObjectURL(this.stopRun);
+    this.stopRun = undefined;
   }
 
   /** Ends the worker and forgets what it was asked; the next question starts another one. */
   end(): void {
     this.stop();
-    this.#worker?.terminate();
-    this.#worker = undefined;
+    this.worker?.terminate();
+    this.worker = undefined;
     const fault = { code: 'E_INTERRUPTED', message: 'stopped', hint: '' };
-    for (const { reject } of this.#waiting.values()) reject(new Failed(fault));
-    this.#waiting.clear();
+    for (const { reject } of this.waiting.values()) reject(new Failed(fault));
+    this.waiting.clear();
   }
 
-  #start(): Worker {
+  private start(): Worker {
     const worker = new Worker(new URL('../worker/main.ts', import.meta.url), { type: 'module' });
-    worker.addEventListener('message', ({ data }: MessageEvent<Reply>) => this.#hear(data));
+    worker.addEventListener('message', ({ data }: MessageEvent<Reply>) => this.hear(data));
     worker.addEventListener('error', (event) => {
-      const fault = { code: 'E_INTERNAL', message: event.message, hint: 'the page may have run out of memory' };
-      for (const { reject } of this.#waiting.values()) reject(new Failed(fault));
-      this.#waiting.clear();
+      const fault = {
+        code: 'E_INTERNAL',
+        message: event.message,
+        hint: 'the page may have run out of memory',
+      };
+      for (const { reject } of this.waiting.values()) reject(new Failed(fault));
+      this.waiting.clear();
       this.end();
     });
     return worker;
   }
 
-  #hear(reply: Reply): void {
-    const waiting = this.#waiting.get(reply.id);
+  private hear(reply: Reply): void {
+    const waiting = this.waiting.get(reply.id);
     if (waiting === undefined) return;
     if (reply.kind === 'moment') waiting.hears.moment?.(reply.moment);
     else if (reply.kind === 'step') waiting.hears.step?.(reply.text);
     else if (reply.kind === 'summary') waiting.hears.summary?.(reply.text);
     else {
-      this.#waiting.delete(reply.id);
+      this.waiting.delete(reply.id);
       if (reply.kind === 'answer') waiting.resolve(reply.answer);
       else waiting.reject(new Failed(reply.fault));
     }

@@ -1,10 +1,13 @@
-/** The view of a program: editor, findings at their lines, graph and types beside it. All of it is loaded when it is opened. */
+/**
+ * The view of a program: editor, findings at their lines, graph and types beside it. All of it is
+ * loaded when it is opened.
+ */
 import EXPERTS from '../programs/experts.ts?raw';
 import SPMD from '../programs/local-spmd.ts?raw';
 import SCAN from '../programs/scan.ts?raw';
 import SMALL from '../programs/small-mlp.ts?raw';
-import { byId, button, fill, select, settled } from './elements.ts';
 import type { Editor } from './editor.ts';
+import { button, byId, fill, select, settled } from './elements.ts';
 import { Failed, Planner } from './planner.ts';
 
 const EXAMPLES: Readonly<Record<string, string>> = {
@@ -16,46 +19,52 @@ const EXAMPLES: Readonly<Record<string, string>> = {
 
 export class ProgramView {
   /** Of its own, so that typing waits for no plan; the compiler is loaded there. */
-  readonly #planner = new Planner();
-  #editor: Editor | undefined;
-  #asked = 0;
+  private readonly planner = new Planner();
+  private editor: Editor | undefined;
+  private asked = 0;
 
   constructor(private readonly mesh: () => string) {
     fill(select('q-example'), Object.keys(EXAMPLES));
-    select('q-example').addEventListener('change', () => this.#choose());
+    select('q-example').addEventListener('change', () => this.choose());
   }
 
   get text(): string {
-    return this.#editor?.text ?? SMALL;
+    return this.editor?.text ?? SMALL;
   }
 
   async open(): Promise<void> {
-    if (this.#editor !== undefined) return;
+    if (this.editor !== undefined) return;
     const { openEditor } = await import('./editor.ts');
-    const soon = settled(300, () => void this.#check());
-    this.#editor ??= openEditor(byId('q-editor', HTMLElement), SMALL, soon);
-    await this.#check();
+    const soon = settled(300, () => void this.check());
+    this.editor ??= openEditor(byId('q-editor', HTMLElement), SMALL, soon);
+    await this.check();
   }
 
-  #choose(): void {
-    if (this.#editor !== undefined) this.#editor.text = EXAMPLES[select('q-example').value];
+  private choose(): void {
+    if (this.editor !== undefined) this.editor.text = EXAMPLES[select('q-example').value];
   }
 
-  async #check(): Promise<void> {
-    const mine = ++this.#asked;
+  private async check(): Promise<void> {
+    const mine = ++this.asked;
     const [graph, types] = [byId('q-graph', HTMLElement), byId('q-types', HTMLElement)];
     try {
-      const found = await this.#planner.ask({ kind: 'program', text: this.text, mesh: this.mesh() });
-      if (mine !== this.#asked) return;
-      this.#editor?.show(found.findings);
+      const found = await this.planner.ask({
+        kind: 'program',
+        text: this.text,
+        mesh: this.mesh(),
+      });
+      if (mine !== this.asked) return;
+      this.editor?.show(found.findings);
       if (found.graph !== '') graph.textContent = found.graph;
       types.hidden = found.types.length === 0;
       types.textContent = found.types.join('\n');
-      byId('q-findings', HTMLElement).textContent = found.findings.map((f) => `line ${f.line}: ${f.message}`).join('\n');
+      byId('q-findings', HTMLElement).textContent = found.findings
+        .map((f) => `line ${f.line}: ${f.message}`)
+        .join('\n');
       button('q-plan-program').disabled = found.graph === '';
     } catch (error) {
       if (!(error instanceof Failed)) throw error;
-      if (mine === this.#asked) byId('q-findings', HTMLElement).textContent = error.fault.message;
+      if (mine === this.asked) byId('q-findings', HTMLElement).textContent = error.fault.message;
     }
-  } // prettier-ignore
+  }
 }

@@ -1,4 +1,7 @@
-/** Shows a search while it runs. In: its moments. Out: the best plan, the bound and the gap as numbers and as the report's stairs. */
+/**
+ * Shows a search while it runs. In: its moments. Out: the best plan, the bound and the gap as
+ * numbers and as the report's stairs.
+ */
 import { incumbentsFigure } from '../../src/report/figures/incumbents.ts';
 import { percentText, secondsText } from '../../src/units.ts';
 import type { Fault, Moment } from '../protocol.ts';
@@ -8,11 +11,11 @@ import { byId } from './elements.ts';
 const MOST = 300;
 
 export class ProgressView {
-  #moments: Moment[] = [];
-  #drawn = false;
+  private moments: Moment[] = [];
+  private drawn = false;
 
   begin(): void {
-    this.#moments = [];
+    this.moments = [];
     byId('q-progress', HTMLElement).hidden = false;
     byId('q-stop', HTMLElement).hidden = false;
     for (const id of ['q-fault', 'q-numbers', 'q-chart']) byId(id, HTMLElement).hidden = true;
@@ -20,7 +23,7 @@ export class ProgressView {
 
   /** Whether there is a plan to stop with. */
   get hasPlan(): boolean {
-    return this.#moments.some(({ seconds }) => seconds !== null);
+    return this.moments.some(({ seconds }) => seconds !== null);
   }
 
   step(text: string): void {
@@ -28,23 +31,29 @@ export class ProgressView {
   }
 
   hear(moment: Moment): void {
-    this.#moments.push(moment);
-    if (this.#moments.length > MOST) this.#moments = this.#moments.filter((_, k) => k % 2 === 1);
+    this.moments.push(moment);
+    if (this.moments.length > MOST) this.moments = this.moments.filter((_, k) => k % 2 === 1);
     this.numbers(moment);
-    if (this.#drawn) return;
-    this.#drawn = true;
+    if (this.drawn) return;
+    this.drawn = true;
     requestAnimationFrame(() => {
-      this.#drawn = false;
-      this.#draw();
+      this.drawn = false;
+      this.draw();
     });
   }
 
   /** @param given.gap of a plan that is there, which says 0 where its proof does */
-  numbers({ seconds, bound, gap }: Pick<Moment, 'seconds' | 'bound'> & { readonly gap?: number }): void {
+  numbers({
+    seconds,
+    bound,
+    gap,
+  }: Pick<Moment, 'seconds' | 'bound'> & { readonly gap?: number }): void {
     byId('q-numbers', HTMLElement).hidden = false;
     byId('q-best', HTMLElement).textContent = seconds === null ? '–' : secondsText(seconds);
     byId('q-bound', HTMLElement).textContent = bound === null ? '–' : secondsText(bound);
-    const known = gap ?? (seconds === null || bound === null ? undefined : Math.max(0, (seconds - bound) / seconds));
+    const known =
+      gap ??
+      (seconds === null || bound === null ? undefined : Math.max(0, (seconds - bound) / seconds));
     byId('q-gap', HTMLElement).textContent = known === undefined ? '–' : percentText(known);
   }
 
@@ -61,10 +70,13 @@ export class ProgressView {
     place.textContent = `${message.includes(code) ? '' : `${code} `}${message}${hint === '' ? '' : `\n${hint}`}`;
   }
 
-  #draw(): void {
-    const shown = this.#moments.filter(({ seconds, bound }) => seconds !== null || bound !== null);
+  private draw(): void {
+    const shown = this.moments.filter(({ seconds, bound }) => seconds !== null || bound !== null);
     if (shown.length < 2) return;
-    const figure = incumbentsFigure(shown, shown.map((m) => m.clockSeconds)); // prettier-ignore
+    const figure = incumbentsFigure(
+      shown,
+      shown.map((m) => m.clockSeconds),
+    );
     const parsed = new DOMParser().parseFromString(figure.html, 'text/html');
     const drawing = parsed.querySelector('svg');
     // The report has a figure of that name, too.

@@ -1,4 +1,7 @@
-/** The question of the form, and of the address bar. In: what is typed, or the part of the address after `#`. Out: a `Question`. */
+/**
+ * The question of the form, and of the address bar. In: what is typed, or the part of the address
+ * after `#`. Out: a `Question`.
+ */
 import type { Question } from '../protocol.ts';
 import { byId, input, select, small } from './elements.ts';
 import { MeshView } from './mesh-view.ts';
@@ -21,49 +24,49 @@ export const DEFAULTS: Question = {
 const FIELDS = ['model', 'mesh', 'memory', 'batch', 'sequence', 'layers', 'devices'] as const;
 
 export class QuestionForm {
-  #pins: readonly string[] = [];
+  private pins: readonly string[] = [];
   /** Devices of a host, by cluster. */
   perHost: Readonly<Record<string, number>> = {};
-  readonly #mesh: MeshView;
+  private readonly mesh: MeshView;
 
   constructor(private readonly changed: () => void) {
     for (const name of FIELDS) input(`q-${name}`).addEventListener('input', changed);
-    const draw = (): void => this.#drawMesh();
+    const draw = (): void => this.drawMesh();
     select('q-cluster').addEventListener('change', () => (draw(), changed()));
     input('q-mesh').addEventListener('input', draw);
-    this.#mesh = new MeshView((text) => {
+    this.mesh = new MeshView((text) => {
       input('q-mesh').value = text;
       changed();
     });
   }
 
-  #drawMesh(): void {
-    this.#mesh.show(input('q-mesh').value, this.perHost[select('q-cluster').value] ?? 8);
+  private drawMesh(): void {
+    this.mesh.show(input('q-mesh').value, this.perHost[select('q-cluster').value] ?? 8);
   }
 
   get question(): Question {
     const texts = Object.fromEntries(FIELDS.map((name) => [name, input(`q-${name}`).value.trim()]));
-    return { ...DEFAULTS, ...texts, cluster: select('q-cluster').value, pins: this.#pins };
+    return { ...DEFAULTS, ...texts, cluster: select('q-cluster').value, pins: this.pins };
   }
 
   set question(question: Question) {
     for (const name of FIELDS) input(`q-${name}`).value = question[name];
     select('q-cluster').value = question.cluster;
-    this.#pins = question.pins;
-    this.#showPins();
-    this.#drawMesh();
+    this.pins = question.pins;
+    this.showPins();
+    this.drawMesh();
   }
 
   pin(text: string): void {
     const node = text.slice(0, text.indexOf('=') + 1);
-    this.#pins = [...this.#pins.filter((pin) => !pin.startsWith(node)), text];
-    this.#showPins();
+    this.pins = [...this.pins.filter((pin) => !pin.startsWith(node)), text];
+    this.showPins();
     this.changed();
   }
 
-  #showPins(): void {
+  private showPins(): void {
     byId('q-pins', HTMLElement).replaceChildren(
-      ...this.#pins.map((pin) => {
+      ...this.pins.map((pin) => {
         const shown = document.createElement('span');
         shown.className = 'pin';
         const code = document.createElement('code');
@@ -71,8 +74,8 @@ export class QuestionForm {
         shown.append(
           code,
           small('Unpin', `Unpin ${pin}`, () => {
-            this.#pins = this.#pins.filter((other) => other !== pin);
-            this.#showPins();
+            this.pins = this.pins.filter((other) => other !== pin);
+            this.showPins();
             this.changed();
           }),
         );
@@ -82,11 +85,17 @@ export class QuestionForm {
   }
 }
 
-/** The part of the address after `#` that holds a question: what differs from the defaults. A dropped file does not fit. */
+/**
+ * The part of the address after `#` that holds a question: what differs from the defaults. A
+ * dropped file does not fit.
+ */
 export function addressOf(view: View, question: Question): string {
   const parts = new URLSearchParams(view === 'plan' ? [] : [['view', view]]);
   for (const name of [...FIELDS, 'cluster'] as const)
-    if (question[name] !== DEFAULTS[name] && !(name === 'model' && ['file', 'program'].includes(question[name])))
+    if (
+      question[name] !== DEFAULTS[name] &&
+      !(name === 'model' && ['file', 'program'].includes(question[name]))
+    )
       parts.set(name, question[name]);
   for (const pin of question.pins) parts.append('pin', pin);
   return parts.toString();
@@ -94,9 +103,15 @@ export function addressOf(view: View, question: Question): string {
 
 export function readAddress(hash: string): { readonly view: View; readonly question: Question } {
   const parts = new URLSearchParams(hash.replace(/^#/, ''));
-  const given = [...FIELDS, 'cluster'].flatMap((name) => (parts.has(name) ? [[name, parts.get(name) ?? '']] : []));
+  const given = [...FIELDS, 'cluster'].flatMap((name) =>
+    parts.has(name) ? [[name, parts.get(name) ?? '']] : [],
+  );
   return {
     view: VIEWS.find((view) => view === parts.get('view')) ?? 'plan',
-    question: { ...DEFAULTS, ...(Object.fromEntries(given) as Partial<Question>), pins: parts.getAll('pin') },
+    question: {
+      ...DEFAULTS,
+      ...(Object.fromEntries(given) as Partial<Question>),
+      pins: parts.getAll('pin'),
+    },
   };
 }

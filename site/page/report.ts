@@ -1,8 +1,9 @@
 /**
- * Puts a report in place. In: the report as a page of its own. Out: its sections in this document, alive. What is parsed here runs
- * no script of it; names in it were made text by the report itself.
+ * Puts a report in place. In: the report as a page of its own. Out: its sections in this document,
+ * alive. What is parsed here runs no script of it; names in it were made text by the report itself.
  */
 import run from 'virtual:report-script';
+
 import { byId } from './elements.ts';
 
 export function showReport(html: string): void {
@@ -39,8 +40,16 @@ export function enliven(): void {
 }
 
 /** The name of the value in a line of the program, or behind a box of the graph. */
-export function valueAt(target: EventTarget | null, names: ReadonlySet<string>): string | undefined {
+export function valueAt(
+  target: EventTarget | null,
+  names: ReadonlySet<string>,
+): string | undefined {
   if (!(target instanceof Element)) return undefined;
-  const line = target.closest('#program-lines pre > span')?.textContent ?? target.closest('.node')?.textContent ?? '';
-  return /[\w.]+/g.exec(line) === null ? undefined : [...line.matchAll(/[A-Za-z_][\w.]*/g)].map(([name]) => name).find((name) => names.has(name)); // prettier-ignore
+  const line =
+    target.closest('#program-lines pre > span')?.textContent ??
+    target.closest('.node')?.textContent ??
+    '';
+  return /[\w.]+/g.exec(line) === null
+    ? undefined
+    : [...line.matchAll(/[A-Za-z_][\w.]*/g)].map(([name]) => name).find((name) => names.has(name));
 }

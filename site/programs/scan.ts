@@ -1,4 +1,6 @@
-/** A recurrent network as a scan: the loop is one node of the graph, however many trips it makes. */
+/**
+ * A recurrent network as a scan: the loop is one node of the graph, however many trips it makes.
+ */
 import { input, parameter, scan, type Tensor } from 'shardwright';
 
 const [batch, width, trips] = [64, 2048, 16];

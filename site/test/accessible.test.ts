@@ -1,8 +1,13 @@
-/** Whether everybody can use the page: what axe-core finds in each view, wide and narrow, light and dark; and the keyboard. */
+/**
+ * Whether everybody can use the page: what axe-core finds in each view, wide and narrow, light and
+ * dark; and the keyboard.
+ */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+
 import type axe from 'axe-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { answered, Site } from './browser.ts';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -27,32 +32,39 @@ const READY: Readonly<Record<string, string>> = {
 };
 
 describe.each(LOOKS)('%s', (_, look) => {
-  it.each(Object.keys(READY))('axe finds nothing in the view %s, and nothing is wider than the page', async (view) => {
-    // The checker is put into the page as a script, which the page's own policy would refuse.
-    const { page } = await site.open(`#view=${view}&${SMALL}`, { ...look, bypassCSP: true });
-    await page.waitForSelector(READY[view], { timeout: 110_000 });
-    if (view === 'plan') {
-      await answered(page);
-      await page.evaluate(() => document.querySelector<HTMLElement>('#program-lines pre > span')?.click());
-      await page.waitForSelector('#w-panel:not([hidden])');
-    }
-    await page.addScriptTag({ content: AXE });
-    const found = await page.evaluate(async () => {
-      const { run } = (globalThis as unknown as { readonly axe: typeof axe }).axe;
-      const { violations } = await run(document, {
-        runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'],
+  it.each(Object.keys(READY))(
+    'axe finds nothing in the view %s, and nothing is wider than the page',
+    async (view) => {
+      // The checker is put into the page as a script, which the page's own policy would refuse.
+      const { page } = await site.open(`#view=${view}&${SMALL}`, { ...look, bypassCSP: true });
+      await page.waitForSelector(READY[view], { timeout: 110_000 });
+      if (view === 'plan') {
+        await answered(page);
+        await page.evaluate(() =>
+          document.querySelector<HTMLElement>('#program-lines pre > span')?.click(),
+        );
+        await page.waitForSelector('#w-panel:not([hidden])');
+      }
+      await page.addScriptTag({ content: AXE });
+      const found = await page.evaluate(async () => {
+        const { run } = (globalThis as unknown as { readonly axe: typeof axe }).axe;
+        const { violations } = await run(document, {
+          runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'],
+        });
+        return violations.map(
+          ({ id, nodes }) =>
+            `${id}: ${nodes
+              .slice(0, 3)
+              .map(({ html }) => html.slice(0, 160))
+              .join(' | ')}`,
+        );
       });
-      return violations.map(
-        ({ id, nodes }) =>
-          `${id}: ${nodes
-            .slice(0, 3)
-            .map(({ html }) => html.slice(0, 160))
-            .join(' | ')}`,
+      expect(found).toEqual([]);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(
+        look.viewport.width,
       );
-    });
-    expect(found).toEqual([]);
-    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(look.viewport.width);
-  });
+    },
+  );
 });
 
 it('the question is reached, changed and stopped by keyboard alone', async () => {
@@ -61,9 +73,22 @@ it('the question is reached, changed and stopped by keyboard alone', async () =>
   const order: string[] = [];
   for (let k = 0; k < 12; k++) {
     await page.keyboard.press('Tab');
-    order.push(await page.evaluate(() => document.activeElement?.id || (document.activeElement?.textContent ?? '')));
+    order.push(
+      await page.evaluate(
+        () => document.activeElement?.id || (document.activeElement?.textContent ?? ''),
+      ),
+    );
   }
-  expect(order.slice(0, 8)).toEqual(['Skip to the question', 'Dark', 'Plan', 'Compare', 'Program', 'Notations', 'q-model', 'q-file']); // prettier-ignore
+  expect(order.slice(0, 8)).toEqual([
+    'Skip to the question',
+    'Dark',
+    'Plan',
+    'Compare',
+    'Program',
+    'Notations',
+    'q-model',
+    'q-file',
+  ]);
   expect(order).toContain('q-mesh');
   expect(strange).toEqual([]);
 });

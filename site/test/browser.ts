@@ -1,11 +1,15 @@
-/** A Chromium without a window on the built page, which a plain file server gives: nothing but files, on this machine only. */
+/**
+ * A Chromium without a window on the built page, which a plain file server gives: nothing but
+ * files, on this machine only.
+ */
 import { existsSync, readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { chromium, type Browser, type BrowserContextOptions, type Page } from 'playwright-core';
+
+import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 
 export const root = fileURLToPath(new URL('../../', import.meta.url));
 const dist = join(root, 'site/dist');
@@ -18,11 +22,16 @@ const TYPES: Readonly<Record<string, string>> = {
 
 /** Debian's Chromium, or the one that `CHROMIUM` names. */
 function executable(): string {
-  const found = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(
-    (path) => path !== undefined && existsSync(path),
-  );
+  const found = [
+    process.env.CHROMIUM,
+    '/usr/bin/chromium',
+    '/usr/bin/chromium-browser',
+    '/usr/bin/google-chrome',
+  ].find((path) => path !== undefined && existsSync(path));
   if (found === undefined)
-    throw new Error('these tests need a Chromium: apt-get install chromium, or CHROMIUM=/path/to/it');
+    throw new Error(
+      'these tests need a Chromium: apt-get install chromium, or CHROMIUM=/path/to/it',
+    );
   return found;
 }
 
@@ -45,20 +54,33 @@ export class Site {
       const path = normalize(new URL(request.url ?? '/', 'http://page').pathname);
       const file = join(folder, path === '/' ? 'index.html' : path);
       readFile(file).then(
-        (bytes) => response.writeHead(200, { 'content-type': TYPES[extname(file)] ?? 'text/plain' }).end(bytes),
+        (bytes) =>
+          response
+            .writeHead(200, { 'content-type': TYPES[extname(file)] ?? 'text/plain' })
+            .end(bytes),
         () => response.writeHead(404).end(),
       );
     });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    return new Site(server, await chromium.launch({ executablePath: executable(), args: ['--no-sandbox'] }));
+    return new Site(
+      server,
+      await chromium.launch({ executablePath: executable(), args: ['--no-sandbox'] }),
+    );
   }
 
   get address(): string {
     return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}/`;
   }
 
-  async open(hash = '', options: BrowserContextOptions = {}, address = this.address): Promise<Opened> {
-    const context = await this.browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  async open(
+    hash = '',
+    options: BrowserContextOptions = {},
+    address = this.address,
+  ): Promise<Opened> {
+    const context = await this.browser.newContext({
+      viewport: { width: 1280, height: 900 },
+      ...options,
+    });
     const page = await context.newPage();
     page.setDefaultTimeout(90_000);
     const strange: string[] = [];
@@ -78,7 +100,9 @@ export class Site {
     return { page, strange };
   }
 
-  /** Most resident bytes that a page of the browser, workers included, has had; Linux counts them. */
+  /**
+   * Most resident bytes that a page of the browser, workers included, has had; Linux counts them.
+   */
   async mostRendererBytes(): Promise<number> {
     const session = await this.browser.newBrowserCDPSession();
     const { processInfo } = await session.send('SystemInfo.getProcessInfo');
@@ -106,4 +130,5 @@ export async function answered(page: Page, milliseconds = 90_000): Promise<void>
   );
 }
 
-export const text = (page: Page, selector: string): Promise<string> => page.locator(selector).innerText();
+export const text = (page: Page, selector: string): Promise<string> =>
+  page.locator(selector).innerText();

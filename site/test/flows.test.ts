@@ -1,11 +1,16 @@
-/** Each flow of the page once, in a Chromium: planning, stopping, asking, downloading, comparing, writing a program, drawing. */
-import { unzipSync, strFromU8 } from 'fflate';
+/**
+ * Each flow of the page once, in a Chromium: planning, stopping, asking, downloading, comparing,
+ * writing a program, drawing.
+ */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
+import { strFromU8, unzipSync } from 'fflate';
 import type { Download, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { answered, root, Site, text } from './browser.ts';
 import { HOSTILE, SCRIPT } from './hostile.ts';
 
@@ -34,7 +39,18 @@ describe('a plan', () => {
     const folder = unzipSync(await bytesOf(await downloaded(page, '#q-folder')));
     const out = mkdtempSync(join(tmpdir(), 'site-'));
     try {
-      const cli = ['plan', join(root, 'examples/llama3-8b-2l-b16.fx.txt.gz'), '--mesh', 'dp=8,tp=8', '--cluster', 'dgx-h100', '--no-recipes', '--quiet', '-o', out]; // prettier-ignore
+      const cli = [
+        'plan',
+        join(root, 'examples/llama3-8b-2l-b16.fx.txt.gz'),
+        '--mesh',
+        'dp=8,tp=8',
+        '--cluster',
+        'dgx-h100',
+        '--no-recipes',
+        '--quiet',
+        '-o',
+        out,
+      ];
       execFileSync(process.execPath, [join(root, 'dist/cli/main.js'), ...cli]);
       for (const name of ['plan.json', 'graph.swg', 'request.json'])
         expect(strFromU8(folder[name]) === readFileSync(join(out, name), 'utf8'), name).toBe(true);
@@ -54,51 +70,77 @@ describe('a plan', () => {
     await answered(page);
     expect(await text(page, '#q-summary')).toContain('4 devices of dgx-h100: dp=2');
     await page.click('button[aria-label="×2: double tp"]');
-    await page.waitForFunction(() => document.getElementById('q-summary')?.textContent?.includes('8 devices') === true);
+    await page.waitForFunction(
+      () => document.getElementById('q-summary')?.textContent?.includes('8 devices') === true,
+    );
     expect(new URLSearchParams(new URL(page.url()).hash.slice(1)).get('mesh')).toBe('dp=2,tp=4');
     expect(strange).toEqual([]);
   });
 
-  it('is of the mesh that was drawn: dims named, sized, moved, added and removed, its devices in their hosts', async () => {
-    const { page, strange } = await site.open('#view=notations');
-    await page.waitForSelector('#n-figure svg');
-    await page.evaluate((hash) => (location.hash = hash), SMALL);
-    await answered(page);
-    const mesh = (): Promise<string> => page.inputValue('#q-mesh');
-    const words = (): Promise<string> => text(page, '#q-mesh-words');
-    expect(await words()).toMatch(/^4 devices in 1 host\. Devices of one colour exchange along tp/);
-    const framed = (): Promise<string[]> => page.locator('#q-devices-drawn .with-first').allInnerTexts();
-    expect(await framed()).toEqual(['0', '1']);
-    await page.check('[aria-label="Colour the groups of dp"]');
-    expect(await framed()).toEqual(['0', '2']);
-    await page.click('text=Add a mesh dim');
-    expect(await mesh()).toBe('dp=2,tp=2,pp=2');
-    await page.fill('[aria-label="Name of mesh dim 3"]', 'cp');
-    await page.fill('[aria-label="Size of mesh dim 3"]', '4');
-    expect(await mesh()).toBe('dp=2,tp=2,cp=4');
-    expect(await words()).toMatch(/^16 devices in 2 hosts/);
-    expect(await page.locator('.host').count()).toBe(2);
-    expect(await framed()).toEqual(['0', '8']);
-    // A button is drawn anew, and keeps its focus.
-    await page.click('[aria-label="Move tp outwards"]');
-    expect(await mesh()).toBe('tp=2,dp=2,cp=4');
-    await page.click('[aria-label="÷2: halve cp"]');
-    await page.keyboard.press('Enter');
-    expect(await mesh()).toBe('tp=2,dp=2,cp=1');
-    await page.click('[aria-label="Remove cp"]');
-    expect(await mesh()).toBe('tp=2,dp=2');
-    await page.waitForFunction(() => document.getElementById('q-summary')?.textContent?.match(/4 devices of dgx-h100: tp=2.*dp=2/) !== null, undefined, { timeout: 60_000 }); // prettier-ignore
-    await page.fill('#q-mesh', 'no mesh');
-    expect(await page.locator('#q-devices-drawn').isHidden()).toBe(true);
-    expect(strange).toEqual([]);
-  });
+  it(
+    'is of the mesh that was drawn: dims named, sized, moved, added and removed, its devices ' +
+      'in their hosts',
+    async () => {
+      const { page, strange } = await site.open('#view=notations');
+      await page.waitForSelector('#n-figure svg');
+      await page.evaluate((hash) => (location.hash = hash), SMALL);
+      await answered(page);
+      const mesh = (): Promise<string> => page.inputValue('#q-mesh');
+      const words = (): Promise<string> => text(page, '#q-mesh-words');
+      expect(await words()).toMatch(
+        /^4 devices in 1 host\. Devices of one colour exchange along tp/,
+      );
+      const framed = (): Promise<string[]> =>
+        page.locator('#q-devices-drawn .with-first').allInnerTexts();
+      expect(await framed()).toEqual(['0', '1']);
+      await page.check('[aria-label="Colour the groups of dp"]');
+      expect(await framed()).toEqual(['0', '2']);
+      await page.click('text=Add a mesh dim');
+      expect(await mesh()).toBe('dp=2,tp=2,pp=2');
+      await page.fill('[aria-label="Name of mesh dim 3"]', 'cp');
+      await page.fill('[aria-label="Size of mesh dim 3"]', '4');
+      expect(await mesh()).toBe('dp=2,tp=2,cp=4');
+      expect(await words()).toMatch(/^16 devices in 2 hosts/);
+      expect(await page.locator('.host').count()).toBe(2);
+      expect(await framed()).toEqual(['0', '8']);
+      // A button is drawn anew, and keeps its focus.
+      await page.click('[aria-label="Move tp outwards"]');
+      expect(await mesh()).toBe('tp=2,dp=2,cp=4');
+      await page.click('[aria-label="÷2: halve cp"]');
+      await page.keyboard.press('Enter');
+      expect(await mesh()).toBe('tp=2,dp=2,cp=1');
+      await page.click('[aria-label="Remove cp"]');
+      expect(await mesh()).toBe('tp=2,dp=2');
+      await page.waitForFunction(
+        () =>
+          document
+            .getElementById('q-summary')
+            ?.textContent?.match(/4 devices of dgx-h100: tp=2.*dp=2/) !== null,
+        undefined,
+        { timeout: 60_000 },
+      );
+      await page.fill('#q-mesh', 'no mesh');
+      expect(await page.locator('#q-devices-drawn').isHidden()).toBe(true);
+      expect(strange).toEqual([]);
+    },
+  );
 
   it('of a dropped file is made, and one that cannot be read is refused with its place', async () => {
     const { page } = await site.open(SMALL);
     await answered(page);
-    await page.setInputFiles('#q-file', { name: 'x.fx.txt', mimeType: 'text/plain', buffer: Buffer.from(HOSTILE.replaceAll(SCRIPT, 'model')) }); // prettier-ignore
-    await page.waitForFunction(() => document.getElementById('q-summary')?.textContent?.startsWith('model      x ') === true); // prettier-ignore
-    await page.setInputFiles('#q-file', { name: 'y.fx.txt', mimeType: 'text/plain', buffer: Buffer.from(HOSTILE.replace('mm.default(x, w)', 'mm.default(x, v)')) }); // prettier-ignore
+    await page.setInputFiles('#q-file', {
+      name: 'x.fx.txt',
+      mimeType: 'text/plain',
+      buffer: Buffer.from(HOSTILE.replaceAll(SCRIPT, 'model')),
+    });
+    await page.waitForFunction(
+      () => document.getElementById('q-summary')?.textContent?.startsWith('model      x ') === true,
+    );
+    await page.setInputFiles('#q-file', {
+      name: 'y.fx.txt',
+      mimeType: 'text/plain',
+      buffer: Buffer.from(HOSTILE.replace('mm.default(x, w)', 'mm.default(x, v)')),
+    });
     await page.waitForFunction(() => document.getElementById('q-fault')?.hidden === false);
     expect(await text(page, '#q-fault')).toMatch(/y\.fx\.txt:4:\d+: E_\w+ /);
   });
@@ -116,15 +158,20 @@ describe('a plan', () => {
     await answered(page);
     const line = page.locator('#program-lines pre > span', { hasText: '%mm' }).first();
     await line.evaluate((element) => {
-      for (let at: Element | null = element; at !== null; at = at.parentElement) if (at instanceof HTMLDetailsElement) at.open = true; // prettier-ignore
+      for (let at: Element | null = element; at !== null; at = at.parentElement)
+        if (at instanceof HTMLDetailsElement) at.open = true;
     });
     await line.click();
     expect(await page.inputValue('#w-node')).toMatch(/^mm/);
-    await page.waitForFunction(() => /strategies|CHOSEN/.test(document.getElementById('w-answer')?.textContent ?? ''));
+    await page.waitForFunction(() =>
+      /strategies|CHOSEN/.test(document.getElementById('w-answer')?.textContent ?? ''),
+    );
     await page.fill('#w-placement', 'RR');
     await page.click('#w-form button[type=submit]');
     await page.waitForSelector('#w-keep:not([hidden])', { timeout: 60_000 });
-    expect(await text(page, '#w-answer')).toMatch(/^force RR: global [+-]?\S+ .*\n[\s\S]*other nodes that change: \d+/);
+    expect(await text(page, '#w-answer')).toMatch(
+      /^force RR: global [+-]?\S+ .*\n[\s\S]*other nodes that change: \d+/,
+    );
     await page.click('#w-keep');
     await page.waitForURL(/pin=mm\w*%3DRR/);
     expect(await page.locator('#q-pins .pin').count()).toBe(1);
@@ -145,7 +192,9 @@ describe('a plan', () => {
 });
 
 it('compares all plans of a model in several workers', async () => {
-  const { page, strange } = await site.open('#view=compare&model=qwen3-0.6b&devices=4&sequence=512');
+  const { page, strange } = await site.open(
+    '#view=compare&model=qwen3-0.6b&devices=4&sequence=512',
+  );
   let most = 0;
   page.on('worker', () => (most = Math.max(most, page.workers().length)));
   await answered(page, 110_000);
@@ -157,14 +206,18 @@ it('compares all plans of a model in several workers', async () => {
 describe('the editor', () => {
   it('traces a program as it is typed, with errors of types and of tracing at their lines', async () => {
     const { page, strange } = await site.open('#view=program');
-    await page.waitForFunction(() => document.getElementById('q-graph')?.textContent?.includes('aten.mm') === true);
+    await page.waitForFunction(
+      () => document.getElementById('q-graph')?.textContent?.includes('aten.mm') === true,
+    );
     expect(await text(page, '#q-graph')).toContain('source="program.ts:11:12"');
     expect(await text(page, '#q-findings')).toBe('');
     await page.click('.cm-content');
     await page.keyboard.press('Control+End');
     await page.keyboard.type('const wrong: number = inputs;');
     await page.waitForFunction(() => document.getElementById('q-findings')?.textContent !== '');
-    expect(await text(page, '#q-findings')).toMatch(/^line 13: Type .* is not assignable to type 'number'/);
+    expect(await text(page, '#q-findings')).toMatch(
+      /^line 13: Type .* is not assignable to type 'number'/,
+    );
     expect(await page.locator('.cm-lintRange-error').count()).toBe(1);
     await page.selectOption('#q-example', { index: 1 });
     await page.waitForSelector('#q-types:not([hidden])');
@@ -182,8 +235,12 @@ describe('the editor', () => {
     await page.click('.cm-content');
     await page.keyboard.press('Control+End');
     await page.keyboard.type("\nthrow new Error('by hand');");
-    await page.waitForFunction(() => document.getElementById('q-findings')?.textContent?.includes('by hand') === true);
-    expect(await text(page, '#q-findings')).toContain('line 14: E_INPUT the program fails: Error: by hand');
+    await page.waitForFunction(
+      () => document.getElementById('q-findings')?.textContent?.includes('by hand') === true,
+    );
+    expect(await text(page, '#q-findings')).toContain(
+      'line 14: E_INPUT the program fails: Error: by hand',
+    );
   });
 });
 
@@ -191,16 +248,23 @@ it('draws notations while one types', async () => {
   const { page, strange } = await site.open('#view=notations');
   await page.waitForSelector('#n-figure svg');
   await page.fill('#n-text', 'P(sum)S(1)');
-  await page.waitForFunction(() => document.querySelector('#n-figure svg title')?.textContent?.includes('P(sum)S(1)') === true); // prettier-ignore
+  await page.waitForFunction(
+    () =>
+      document.querySelector('#n-figure svg title')?.textContent?.includes('P(sum)S(1)') === true,
+  );
   expect(await text(page, '#n-words')).toContain('a pending sum');
   await page.fill('#n-text', 'a b -> a2 b4');
   await page.fill('#n-mesh', '8');
-  await page.waitForFunction(() => document.querySelector('#n-figure svg title')?.textContent?.includes('a2 b4') === true); // prettier-ignore
+  await page.waitForFunction(
+    () => document.querySelector('#n-figure svg title')?.textContent?.includes('a2 b4') === true,
+  );
   await page.fill('#n-text', 'S(9)R');
   await page.waitForFunction(() => document.querySelector('#n-figure svg') === null);
   expect((await text(page, '#n-words')).length).toBeGreaterThan(10);
   await page.selectOption('#n-notation', 'layout');
-  await page.waitForFunction(() => document.querySelector('#n-figure svg title')?.textContent?.startsWith('Layout') === true); // prettier-ignore
+  await page.waitForFunction(
+    () => document.querySelector('#n-figure svg title')?.textContent?.startsWith('Layout') === true,
+  );
   expect(strange).toEqual([]);
 });
 
@@ -208,49 +272,86 @@ describe('a file of a stranger', () => {
   it('with scripts in its names does nothing', async () => {
     const { page, strange } = await site.open(SMALL);
     await answered(page);
-    await page.setInputFiles('#q-file', { name: `${SCRIPT.replaceAll('/', '')}.fx.txt`, mimeType: 'text/plain', buffer: Buffer.from(HOSTILE) }); // prettier-ignore
-    await page.waitForFunction(() => document.getElementById('q-summary')?.textContent?.includes('<img') === true);
+    await page.setInputFiles('#q-file', {
+      name: `${SCRIPT.replaceAll('/', '')}.fx.txt`,
+      mimeType: 'text/plain',
+      buffer: Buffer.from(HOSTILE),
+    });
+    await page.waitForFunction(
+      () => document.getElementById('q-summary')?.textContent?.includes('<img') === true,
+    );
     await answered(page);
-    expect(await page.locator('#q-document img, #q-document script:not([type="application/json"])').count()).toBe(0);
+    expect(
+      await page
+        .locator('#q-document img, #q-document script:not([type="application/json"])')
+        .count(),
+    ).toBe(0);
     expect(await text(page, '#q-document')).toContain('<img src=x onerror=alert(1)>');
     expect(strange).toEqual([]);
   });
 
   it('in the address does nothing', async () => {
-    const { page, strange } = await site.open(`#model=${encodeURIComponent(SCRIPT)}&pin=${encodeURIComponent(`${SCRIPT}=R`)}`);
+    const { page, strange } = await site.open(
+      `#model=${encodeURIComponent(SCRIPT)}&pin=${encodeURIComponent(`${SCRIPT}=R`)}`,
+    );
     await answered(page);
     expect(await page.locator('main img, main script').count()).toBe(0);
     expect(await text(page, '#q-fault')).toContain('<img');
     expect(strange).toEqual([]);
-  }); // prettier-ignore
+  });
 });
 
 /** With the peak of memory in view 64 devices take minutes. */
 const MESHES = ['dp=2,tp=4', ...(process.env.SHARDWRIGHT_FULL === undefined ? [] : ['dp=8,tp=8'])];
-it.each(MESHES)('a file of 32 layers is planned on %s, in less than 1.5 GB, and says how far it is', { timeout: 600_000 }, async (mesh) => {
-  const { page, strange } = await site.open('#view=notations');
-  await page.waitForSelector('#n-figure svg');
-  const { models } = JSON.parse(readFileSync(join(root, 'data/models.json'), 'utf8')) as { readonly models: readonly { readonly name: string; readonly config: object }[] };
-  const config = models.find(({ name }) => name === 'llama-3.1-8b')?.config;
-  expect(config).toMatchObject({ num_hidden_layers: 32 });
-  await page.click('#q-views [data-view=plan]');
-  await page.fill('#q-mesh', mesh);
-  await page.fill('#q-batch', '16');
-  await page.fill('#q-sequence', mesh === 'dp=8,tp=8' ? '4096' : '1024');
-  await page.evaluate(() => {
-    const [said, step] = [new Set<string>(), document.getElementById('q-step')];
-    Object.assign(globalThis, { said });
-    new MutationObserver(() => said.add(step?.textContent ?? '')).observe(step!, { childList: true });
-  });
-  await page.setInputFiles('#q-file', { name: 'config.json', mimeType: 'application/json', buffer: Buffer.from(JSON.stringify(config)) });
-  await page.waitForFunction(() => document.getElementById('q-summary')?.textContent?.includes('8,030,261,248') === true, undefined, { timeout: 500_000 });
-  expect(await text(page, '#q-summary')).toContain(`${mesh.slice(0, 4)} `);
-  expect(await text(page, '#q-summary')).toContain('proof      optimal (gap 0)');
-  await answered(page);
-  const said = await page.evaluate(() => [...(globalThis as unknown as { readonly said: ReadonlySet<string> }).said]);
-  expect(said).toEqual(expect.arrayContaining(['Reading the model', 'Writing down what every placement costs', 'Looking for the cheapest plan', 'Writing the report']));
-  const peak = await site.mostRendererBytes();
-  expect(peak).toBeGreaterThan(1e8);
-  expect(peak).toBeLessThan(1.5e9);
-  expect(strange).toEqual([]);
-}); // prettier-ignore
+it.each(MESHES)(
+  'a file of 32 layers is planned on %s, in less than 1.5 GB, and says how far it is',
+  { timeout: 600_000 },
+  async (mesh) => {
+    const { page, strange } = await site.open('#view=notations');
+    await page.waitForSelector('#n-figure svg');
+    const { models } = JSON.parse(readFileSync(join(root, 'data/models.json'), 'utf8')) as {
+      readonly models: readonly { readonly name: string; readonly config: object }[];
+    };
+    const config = models.find(({ name }) => name === 'llama-3.1-8b')?.config;
+    expect(config).toMatchObject({ num_hidden_layers: 32 });
+    await page.click('#q-views [data-view=plan]');
+    await page.fill('#q-mesh', mesh);
+    await page.fill('#q-batch', '16');
+    await page.fill('#q-sequence', mesh === 'dp=8,tp=8' ? '4096' : '1024');
+    await page.evaluate(() => {
+      const [said, step] = [new Set<string>(), document.getElementById('q-step')];
+      Object.assign(globalThis, { said });
+      new MutationObserver(() => said.add(step?.textContent ?? '')).observe(step!, {
+        childList: true,
+      });
+    });
+    await page.setInputFiles('#q-file', {
+      name: 'config.json',
+      mimeType: 'application/json',
+      buffer: Buffer.from(JSON.stringify(config)),
+    });
+    await page.waitForFunction(
+      () => document.getElementById('q-summary')?.textContent?.includes('8,030,261,248') === true,
+      undefined,
+      { timeout: 500_000 },
+    );
+    expect(await text(page, '#q-summary')).toContain(`${mesh.slice(0, 4)} `);
+    expect(await text(page, '#q-summary')).toContain('proof      optimal (gap 0)');
+    await answered(page);
+    const said = await page.evaluate(() => [
+      ...(globalThis as unknown as { readonly said: ReadonlySet<string> }).said,
+    ]);
+    expect(said).toEqual(
+      expect.arrayContaining([
+        'Reading the model',
+        'Writing down what every placement costs',
+        'Looking for the cheapest plan',
+        'Writing the report',
+      ]),
+    );
+    const peak = await site.mostRendererBytes();
+    expect(peak).toBeGreaterThan(1e8);
+    expect(peak).toBeLessThan(1.5e9);
+    expect(strange).toEqual([]);
+  },
+);

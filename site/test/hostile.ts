@@ -1,4 +1,7 @@
-/** A program whose names, sources and comments try to be markup or script. In: nothing. Out: its text, as an FX graph. */
+/**
+ * A program whose names, sources and comments try to be markup or script. In: nothing. Out: its
+ * text, as an FX graph.
+ */
 export const SCRIPT = '<img src=x onerror=alert(1)><script>alert(2)</script>';
 
 export const HOSTILE = `class GraphModule(torch.nn.Module):

@@ -1,7 +1,21 @@
-/** A program that uses the package as any page would. In: nothing. Out: a plan, its run with numbers and an export, as one text. */
+/**
+ * A program that uses the package as any page would. In: nothing. Out: a plan, its run with numbers
+ * and an export, as one text.
+ */
 import * as shardwright from 'shardwright';
 
-const { builtinOperators, DEFAULT_REQUEST, exportPlan, exportSource, input, modelEntries, parameter, shard, trace, verify } = shardwright; // prettier-ignore
+const {
+  builtinOperators,
+  DEFAULT_REQUEST,
+  exportPlan,
+  exportSource,
+  input,
+  modelEntries,
+  parameter,
+  shard,
+  trace,
+  verify,
+} = shardwright;
 
 /** @param {{ x: shardwright.Tensor, w1: shardwright.Tensor, w2: shardwright.Tensor }} inputs */
 const model = ({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2);
@@ -10,12 +24,22 @@ const model = ({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2);
 export async function answer() {
   const table = builtinOperators();
   const inputs = { x: input([8, 128]), w1: parameter([128, 256]), w2: parameter([256, 64]) };
-  const request = { ...DEFAULT_REQUEST, mesh: 'dp=2,tp=4', cluster: 'dgx-h100', inputs: 'RR', outputs: 'RR', objective: /** @type {const} */ ('parameter-memory') }; // prettier-ignore
+  const request = {
+    ...DEFAULT_REQUEST,
+    mesh: 'dp=2,tp=4',
+    cluster: 'dgx-h100',
+    inputs: 'RR',
+    outputs: 'RR',
+    objective: /** @type {const} */ ('parameter-memory'),
+  };
   const result = await shard(trace(model, inputs, { name: 'mlp' }), request, { table });
   if (result.status === 'infeasible') throw new Error(result.conflict.join(', '));
   const { plan, graph: program } = result;
   const { status, bound, gap } = plan.proof;
-  const { files } = exportPlan(exportSource({ plan, program }, table), 'shardy', { allowLossy: true, check: false });
+  const { files } = exportPlan(exportSource({ plan, program }, table), 'shardy', {
+    allowLossy: true,
+    check: false,
+  });
   // Numbers to run with come from sines, whose last bit engines choose.
   const { maxRelativeError, ...verified } = verify(program, plan, table);
   return JSON.stringify({

@@ -1,16 +1,23 @@
-/** `shardwright serve`: who may ask, what it gives, and that the planner of the machine plans what the page sends. */
-import { spawn, type ChildProcess } from 'node:child_process';
+/**
+ * `shardwright serve`: who may ask, what it gives, and that the planner of the machine plans what
+ * the page sends.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { request as ask } from 'node:http';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { answered, root, Site, text } from './browser.ts';
 
 let server: ChildProcess;
 let address: URL;
 let site: Site;
 beforeAll(async () => {
-  server = spawn(process.execPath, [join(root, 'dist/cli/main.js'), 'serve', '--port', '0'], { stdio: ['ignore', 'pipe', 'inherit'] }); // prettier-ignore
+  server = spawn(process.execPath, [join(root, 'dist/cli/main.js'), 'serve', '--port', '0'], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   address = new URL(
     await new Promise<string>((resolve) =>
       server.stdout?.once('data', (line: Buffer) => resolve(line.toString().trim())),
@@ -24,16 +31,24 @@ afterAll(async () => {
 });
 
 /** Status and text of an answer; the header Host may be that of a stranger. */
-const answer = (path: string, headers: Record<string, string> = {}, method = 'GET', body = ''): Promise<{ readonly status: number; readonly text: string }> =>
+const answer = (
+  path: string,
+  headers: Record<string, string> = {},
+  method = 'GET',
+  body = '',
+): Promise<{ readonly status: number; readonly text: string }> =>
   new Promise((resolve, reject) => {
-    const sent = ask({ host: '127.0.0.1', port: address.port, path, method, headers }, (response) => {
-      let content = '';
-      response.setEncoding('utf8').on('data', (piece: string) => (content += piece));
-      response.on('end', () => resolve({ status: response.statusCode ?? 0, text: content }));
-    });
+    const sent = ask(
+      { host: '127.0.0.1', port: address.port, path, method, headers },
+      (response) => {
+        let content = '';
+        response.setEncoding('utf8').on('data', (piece: string) => (content += piece));
+        response.on('end', () => resolve({ status: response.statusCode ?? 0, text: content }));
+      },
+    );
     sent.on('error', reject);
     sent.end(body);
-  }); // prettier-ignore
+  });
 
 describe('who asks', () => {
   it('hears on this machine alone, under its own names alone', async () => {
@@ -54,21 +69,37 @@ describe('who asks', () => {
       '/assets',
       '/none.js',
     ])
-      // prettier-ignore
       expect((await answer(path)).status, path).toBe(404);
     expect((await answer('/', {}, 'PUT')).status).toBe(405);
   });
 
   it('plans for its own page only, and no question that it cannot read', async () => {
     expect((await answer('/plan', {}, 'POST', 'x')).status).toBe(403);
-    expect((await answer('/plan', { 'x-shardwright-token': 'a guess' }, 'POST', 'x')).status).toBe(403);
-    const [, token = ''] = /name="shardwright-token" content="(\w{48})"/.exec((await answer('/')).text) ?? [];
+    expect((await answer('/plan', { 'x-shardwright-token': 'a guess' }, 'POST', 'x')).status).toBe(
+      403,
+    );
+    const [, token = ''] =
+      /name="shardwright-token" content="(\w{48})"/.exec((await answer('/')).text) ?? [];
     const own = { 'x-shardwright-token': token };
     expect((await answer('/plan', { ...own, 'x-question': '%7B' }, 'POST', 'x')).status).toBe(400);
-    const question = { name: '../x', mesh: '--help', cluster: '../../etc/passwd', memory: '', batch: '', sequence: '', layers: '', pins: [] }; // prettier-ignore
+    const question = {
+      name: '../x',
+      mesh: '--help',
+      cluster: '../../etc/passwd',
+      memory: '',
+      batch: '',
+      sequence: '',
+      layers: '',
+      pins: [],
+    };
     const asked = (q: object) => ({ ...own, 'x-question': encodeURIComponent(JSON.stringify(q)) });
     expect((await answer('/plan', asked(question), 'POST', 'x')).status).toBe(400);
-    const { text: said } = await answer('/plan', asked({ ...question, cluster: 'dgx-h100' }), 'POST', 'x');
+    const { text: said } = await answer(
+      '/plan',
+      asked({ ...question, cluster: 'dgx-h100' }),
+      'POST',
+      'x',
+    );
     expect((await answer('/ask', {}, 'POST')).status).toBe(403);
     const about = (q: object) => answer('/ask', asked(q), 'POST');
     expect((await about({ kind: 'run', plan: 'x' })).status).toBe(400);
@@ -84,15 +115,33 @@ it('the page gives a file to the planner of the machine, and shows its report', 
   await answered(page);
   await page.check('#q-local');
   const buffer = readFileSync(join(root, 'examples/llama3-8b-2l-b16.fx.txt.gz'));
-  await page.setInputFiles('#q-file', { name: 'llama.fx.txt.gz', mimeType: 'application/gzip', buffer });
-  await page.waitForFunction(() => document.getElementById('q-step')?.textContent?.startsWith('Done by the planner of this machine') === true, undefined, { timeout: 90_000 }); // prettier-ignore
+  await page.setInputFiles('#q-file', {
+    name: 'llama.fx.txt.gz',
+    mimeType: 'application/gzip',
+    buffer,
+  });
+  await page.waitForFunction(
+    () =>
+      document
+        .getElementById('q-step')
+        ?.textContent?.startsWith('Done by the planner of this machine') === true,
+    undefined,
+    { timeout: 90_000 },
+  );
   expect(await text(page, '#q-summary')).toContain('4 devices of dgx-h100');
   expect(await page.locator('#q-document #graph').count()).toBe(1);
   const [download] = await Promise.all([page.waitForEvent('download'), page.click('#q-folder')]);
   expect(download.suggestedFilename()).toBe('plan.zip');
   // What is asked of the plan goes to the machine, too.
-  await page.locator('#program-lines pre > span', { hasText: '%mm' }).first().evaluate((line: HTMLElement) => line.click()); // prettier-ignore
-  await page.waitForFunction(() => document.getElementById('w-answer')?.textContent?.includes('CHOSEN') === true, undefined, { timeout: 90_000 }); // prettier-ignore
+  await page
+    .locator('#program-lines pre > span', { hasText: '%mm' })
+    .first()
+    .evaluate((line: HTMLElement) => line.click());
+  await page.waitForFunction(
+    () => document.getElementById('w-answer')?.textContent?.includes('CHOSEN') === true,
+    undefined,
+    { timeout: 90_000 },
+  );
   await page.fill('#w-placement', 'RR');
   await page.click('#w-form button[type=submit]');
   await page.waitForSelector('#w-keep:not([hidden])', { timeout: 90_000 });
@@ -102,6 +151,10 @@ it('the page gives a file to the planner of the machine, and shows its report', 
   expect(files.suggestedFilename()).toBe('shardy.zip');
   await page.fill('#w-placement', '--json');
   await page.click('#w-form button[type=submit]');
-  await page.waitForFunction(() => /E_\w+ .*--json/.test(document.getElementById('w-answer')?.textContent ?? ''), undefined, { timeout: 90_000 }); // prettier-ignore
+  await page.waitForFunction(
+    () => /E_\w+ .*--json/.test(document.getElementById('w-answer')?.textContent ?? ''),
+    undefined,
+    { timeout: 90_000 },
+  );
   expect(strange).toEqual([]);
 });

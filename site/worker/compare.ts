@@ -1,4 +1,7 @@
-/** Compares all plans of a model on all meshes of some devices, in several workers. In: a question. Out: the report as a page. */
+/**
+ * Compares all plans of a model on all meshes of some devices, in several workers. In: a question.
+ * Out: the report as a page.
+ */
 import {
   compareModel,
   comparisonReport,
@@ -22,7 +25,11 @@ import { threadCount } from './threads.ts';
 
 const SEQUENCE = 4096;
 
-export async function compare(question: Question, signal: StopSignal, step: (text: string) => void): Promise<Answers['compare']> {
+export async function compare(
+  question: Question,
+  signal: StopSignal,
+  step: (text: string) => void,
+): Promise<Answers['compare']> {
   const entry = modelEntry(question.model);
   const config = JSON.stringify(entry.config);
   const devices = whole(question.devices, 'devices');
@@ -35,12 +42,20 @@ export async function compare(question: Question, signal: StopSignal, step: (tex
       config,
       devices,
       cluster: question.cluster,
-      sequence: question.sequence === '' ? Math.min(SEQUENCE, positions ?? SEQUENCE) : whole(question.sequence, 'sequence'),
+      sequence:
+        question.sequence === ''
+          ? Math.min(SEQUENCE, positions ?? SEQUENCE)
+          : whole(question.sequence, 'sequence'),
       globalBatch: question.batch === '' ? devices : whole(question.batch, 'batch'),
       cost: defaultCostPreset(loadCluster(question.cluster)),
       ...(question.memory === '' ? {} : { memoryBytes: parseBytes(question.memory, 'budget') }),
     },
-    { table: table(), deadline: new Deadline(undefined, { signal }), onProgress: step, threads: threadCount() },
+    {
+      table: table(),
+      deadline: new Deadline(undefined, { signal }),
+      onProgress: step,
+      threads: threadCount(),
+    },
   ).finally(() => clearInterval(looking));
   const report = comparisonReport(comparison, VERSION);
   const title = comparisonTitle(comparison);
@@ -55,7 +70,7 @@ export async function compare(question: Question, signal: StopSignal, step: (tex
       version: VERSION,
     }),
   };
-} // prettier-ignore
+}
 
 function whole(text: string, what: string): number {
   const value = Number(text);

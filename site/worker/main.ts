@@ -1,4 +1,6 @@
-/** The page's worker: takes questions one after another and answers them with the planner itself. */
+/**
+ * The page's worker: takes questions one after another and answers them with the planner itself.
+ */
 import {
   clusterNames,
   EXPORT_TARGETS,
@@ -11,7 +13,7 @@ import type { Answers, Ask, Fault, Kind, Reply } from '../protocol.ts';
 import { compare } from './compare.ts';
 import { draw } from './draw.ts';
 import { graphOf } from './model.ts';
-import { explain, exported, force, plan, planFolder, type Listener } from './plan.ts';
+import { explain, exported, force, type Listener, plan, planFolder } from './plan.ts';
 import { StopSignal } from './stop-signal.ts';
 import { runsAsThread, startThreadsAsWorkers } from './threads.ts';
 
@@ -22,15 +24,18 @@ let before: Promise<unknown> = Promise.resolve();
 
 if (!runsAsThread()) {
   startThreadsAsWorkers();
-  self.addEventListener('message', ({ data }: MessageEvent<{ readonly id: number; readonly ask: Ask }>) => {
-    const { id, ask } = data;
-    before = before.then(() =>
-      answer(id, ask).then(
-        (found) => say({ id, kind: 'answer', answer: found }),
-        (error: unknown) => say({ id, kind: 'fault', fault: faultOf(error) }),
-      ),
-    );
-  });
+  self.addEventListener(
+    'message',
+    ({ data }: MessageEvent<{ readonly id: number; readonly ask: Ask }>) => {
+      const { id, ask } = data;
+      before = before.then(() =>
+        answer(id, ask).then(
+          (found) => say({ id, kind: 'answer', answer: found }),
+          (error: unknown) => say({ id, kind: 'fault', fault: faultOf(error) }),
+        ),
+      );
+    },
+  );
 }
 
 async function answer(id: number, ask: Ask): Promise<Answers[Kind]> {
@@ -81,7 +86,11 @@ function hostOf(name: string): number {
 function faultOf(error: unknown): Fault {
   if (!(error instanceof ShardwrightError)) {
     const message = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-    return { code: 'E_INTERNAL', message, hint: 'This is a defect of Shardwright. Please report it with the model.' };
+    return {
+      code: 'E_INTERNAL',
+      message,
+      hint: 'This is a defect of Shardwright. Please report it with the model.',
+    };
   }
   const { hint = '', position } = error.details;
   return { code: error.code, message: error.headline, hint, ...(position ?? {}) };

@@ -1,17 +1,21 @@
-/** The graph that a question is about. In: a model by name, a dropped file or the demo. Out: its graph and the operators. */
+/**
+ * The graph that a question is about. In: a model by name, a dropped file or the demo. Out: its
+ * graph and the operators.
+ */
+import demo from 'virtual:demo';
+
 import {
   atSizes,
   buildModel,
   builtinOperators,
+  type Graph,
   importOnDemand,
   inferBy,
   modelEntry,
   parseModelConfig,
   readModelConfig,
   ShardwrightError,
-  type Graph,
 } from '../../src/entries/page.ts';
-import demo from 'virtual:demo';
 import type { GivenFile, Question } from '../protocol.ts';
 
 type Table = ReturnType<typeof builtinOperators>;
@@ -29,9 +33,16 @@ export async function graphOf(question: Question, file: GivenFile | undefined): 
   const { model } = question;
   if (model === DEMO) return imported({ name: 'llama3-8b-2l-b16.fx.txt.gz', bytes: demoBytes() });
   if (model === 'file') {
-    if (file === undefined) throw new ShardwrightError('E_USAGE', 'no file was given', { hint: 'drop one, or choose a model' }); // prettier-ignore
+    if (file === undefined)
+      throw new ShardwrightError('E_USAGE', 'no file was given', {
+        hint: 'drop one, or choose a model',
+      });
     return isConfig(file)
-      ? built(parseModelConfig(new TextDecoder().decode(file.bytes), file.name), file.name, question)
+      ? built(
+          parseModelConfig(new TextDecoder().decode(file.bytes), file.name),
+          file.name,
+          question,
+        )
       : imported(file);
   }
   const entry = modelEntry(model);
@@ -41,13 +52,19 @@ export async function graphOf(question: Question, file: GivenFile | undefined): 
 async function imported({ name, bytes }: GivenFile): Promise<Graph> {
   const { graph } = await importOnDemand(bytes, {
     file: name,
-    name: name.replace(/(\.(gz|txt|py|fx|readable|swg|mlir|jaxpr|pt2|onnx|json|model|graph|ep|log))+$/, '').replace(/[\r\n]+/g, ' '), // prettier-ignore
+    name: name
+      .replace(/(\.(gz|txt|py|fx|readable|swg|mlir|jaxpr|pt2|onnx|json|model|graph|ep|log))+$/, '')
+      .replace(/[\r\n]+/g, ' '),
     infer: inferBy(table()),
   });
   return atSizes(graph, new Map());
 }
 
-function built(config: ReturnType<typeof readModelConfig>, name: string, question: Question): Graph {
+function built(
+  config: ReturnType<typeof readModelConfig>,
+  name: string,
+  question: Question,
+): Graph {
   const graph = buildModel(config, {
     name,
     table: table(),
@@ -63,7 +80,9 @@ function count<K extends string>(name: K, text: string): Partial<Record<K, numbe
   if (text.trim() === '') return {};
   const value = Number(text);
   if (!Number.isSafeInteger(value) || value < 1)
-    throw new ShardwrightError('E_USAGE', `'${text}' is not a whole number of 1 or more`, { hint: `give another ${name}, or none` }); // prettier-ignore
+    throw new ShardwrightError('E_USAGE', `'${text}' is not a whole number of 1 or more`, {
+      hint: `give another ${name}, or none`,
+    });
   return { [name]: value } as Record<K, number>;
 }
 

@@ -1,8 +1,10 @@
 /**
- * Plans a question and keeps the plan for what is asked of it afterwards. In: a question, who is told of progress, a stop signal.
- * Out: the report as a page, what another placement would cost, and files.
+ * Plans a question and keeps the plan for what is asked of it afterwards. In: a question, who is
+ * told of progress, a stop signal. Out: the report as a page, what another placement would cost,
+ * and files.
  */
 import { gzipSync, strToU8 } from 'fflate';
+
 import {
   analyse,
   bytesText,
@@ -14,25 +16,25 @@ import {
   exportSource,
   forcedText,
   forceNode,
+  type Graph,
   htmlPage,
+  type Infeasible,
   loadCluster,
   parseBytes,
   parsePin,
+  type PlanFolder,
+  type PlanRequest,
   planSummary,
   planTexts,
   prepare,
+  type Progress,
   readPlanFolder,
+  type Reopened,
   reportOf,
   shardPrepared,
   ShardwrightError,
   SolverLog,
   VERSION,
-  type Graph,
-  type Infeasible,
-  type PlanFolder,
-  type PlanRequest,
-  type Progress,
-  type Reopened,
 } from '../../src/entries/page.ts';
 import { explanationAnswer, LINES } from '../explanation.ts';
 import type { Answers, Moment, Question } from '../protocol.ts';
@@ -63,7 +65,12 @@ export function requestOf({ mesh, cluster, memory, pins }: Question): PlanReques
   };
 }
 
-export async function plan(graph: Graph, question: Question, signal: AbortSignal, listener: Listener): Promise<Answers['plan']> {
+export async function plan(
+  graph: Graph,
+  question: Question,
+  signal: AbortSignal,
+  listener: Listener,
+): Promise<Answers['plan']> {
   planned = undefined;
   const began = performance.now();
   const deadline = new Deadline(undefined, { signal });
@@ -72,7 +79,10 @@ export async function plan(graph: Graph, question: Question, signal: AbortSignal
   listener.step('Looking for the cheapest plan');
   const log = new SolverLog(prepared);
   const hear = momentsOf(prepared, began, listener);
-  const result = await shardPrepared(prepared, { deadline, onProgress: (event) => (log.listen(event), hear(event)) });
+  const result = await shardPrepared(prepared, {
+    deadline,
+    onProgress: (event) => (log.listen(event), hear(event)),
+  });
   if (result.status === 'infeasible') throw infeasible(result);
   const planSeconds = (performance.now() - began) / 1000;
   listener.summary(planSummary(result.graph, result.plan, []));
@@ -89,7 +99,13 @@ export async function plan(graph: Graph, question: Question, signal: AbortSignal
   });
   const cluster = loadCluster(result.plan.request.cluster);
   const drawings = drawParameters(result.plan, []);
-  const report = reportOf({ plan: result.plan, cluster, analysis, version: VERSION, graph: result.graph });
+  const report = reportOf({
+    plan: result.plan,
+    cluster,
+    analysis,
+    version: VERSION,
+    graph: result.graph,
+  });
   planned = { folder, opened, texts };
   return {
     html: htmlPage(report, result.graph, drawings),
@@ -99,7 +115,7 @@ export async function plan(graph: Graph, question: Question, signal: AbortSignal
     bound: result.plan.proof.bound,
     gap: result.plan.proof.gap,
   };
-} // prettier-ignore
+}
 
 /** Moments of a search in seconds of a step: at most ten a second, and every better plan. */
 export function momentsOf(
@@ -108,18 +124,25 @@ export function momentsOf(
   listener: Pick<Listener, 'moment'>,
 ): (event: Progress) => void {
   let [last, best] = [-Infinity, Infinity];
-  const inSeconds = (units: number): number | null => (Number.isFinite(units) ? units / model.unitsPerSecond : null);
+  const inSeconds = (units: number): number | null =>
+    Number.isFinite(units) ? units / model.unitsPerSecond : null;
   return ({ phase, objective, bound }) => {
     const now = performance.now();
     if (now - last < 100 && objective >= best) return;
     [last, best] = [now, Math.min(best, objective)];
-    listener.moment({ phase, clockSeconds: (now - began) / 1000, seconds: inSeconds(objective), bound: inSeconds(bound) }); // prettier-ignore
+    listener.moment({
+      phase,
+      clockSeconds: (now - began) / 1000,
+      seconds: inSeconds(objective),
+      bound: inSeconds(bound),
+    });
   };
 }
 
 /** @throws E_USAGE where nothing is planned yet */
 function current(): Planned {
-  if (planned === undefined) throw new ShardwrightError('E_USAGE', 'there is no plan yet', { hint: 'wait for it' });
+  if (planned === undefined)
+    throw new ShardwrightError('E_USAGE', 'there is no plan yet', { hint: 'wait for it' });
   return planned;
 }
 
@@ -137,7 +160,10 @@ export async function force(
   const onProgress = momentsOf(opened.prepared, performance.now(), listener);
   const forced = await forceNode(opened, node, placement, { onProgress, signal });
   if ('status' in forced) throw infeasible(forced);
-  return { text: forcedText(forced, opened.plan.objective.seconds, LINES), pin: `${node}=${placement}` };
+  return {
+    text: forcedText(forced, opened.plan.objective.seconds, LINES),
+    pin: `${node}=${placement}`,
+  };
 }
 
 /** The plan folder as `plan -o` writes it. */
@@ -162,16 +188,31 @@ export function exported(target: string): Answers['export'] {
   const { files, losses } = exportPlan(source, target, { allowLossy: true, check: false });
   return {
     files: Object.fromEntries(files.map(({ name, text }) => [name, strToU8(text)])),
-    losses: losses.map(({ item, planned: said, instead }) => `${item}: planned ${said}; ${instead}`),
+    losses: losses.map(
+      ({ item, planned: said, instead }) => `${item}: planned ${said}; ${instead}`,
+    ),
   };
 }
 
-function infeasible({ conflict, smallestBudgetBytes: smallest, neededBytes: needed, enoughBytes: enough, budgetBytes }: Infeasible): ShardwrightError {
+function infeasible({
+  conflict,
+  smallestBudgetBytes: smallest,
+  neededBytes: needed,
+  enoughBytes: enough,
+  budgetBytes,
+}: Infeasible): ShardwrightError {
   const known = [
     ...(smallest === undefined ? [] : [`the smallest budget that works is ${bytesText(smallest)}`]),
     ...(needed === undefined ? [] : [`none needs less than ${bytesText(needed)}`]),
     ...(enough === undefined ? [] : [`a plan of ${bytesText(enough)} is known`]),
   ];
-  const hint = known.length === 0 ? 'change the pins, or the mesh' : `${known.join('; ')}; the budget was ${bytesText(budgetBytes)}`;
-  return new ShardwrightError('E_INFEASIBLE', `no plan exists; in the way: ${conflict.join(', ')}`, { hint });
-} // prettier-ignore
+  const hint =
+    known.length === 0
+      ? 'change the pins, or the mesh'
+      : `${known.join('; ')}; the budget was ${bytesText(budgetBytes)}`;
+  return new ShardwrightError(
+    'E_INFEASIBLE',
+    `no plan exists; in the way: ${conflict.join(', ')}`,
+    { hint },
+  );
+}

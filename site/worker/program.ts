@@ -1,17 +1,19 @@
 /**
- * The program of the editor. In: a module in TypeScript that exports `model` and `inputs`. Out: its graph, what is wrong with its
- * types and its trace at their lines, and the type of every value per mesh dim where it is local SPMD code. TypeScript's compiler,
- * three times as large as the planner, is loaded with this file.
+ * The program of the editor. In: a module in TypeScript that exports `model` and `inputs`. Out: its
+ * graph, what is wrong with its types and its trace at their lines, and the type of every value per
+ * mesh dim where it is local SPMD code. TypeScript's compiler, three times as large as the planner,
+ * is loaded with this file.
  */
 import ts from 'typescript';
 import types from 'virtual:types';
+
 import * as library from '../../src/index.ts';
-import { printGraph, ShardwrightError, type Graph, type TraceOptions } from '../../src/index.ts';
-import { captureAny } from '../../src/trace/trace.ts';
+import { type Graph, printGraph, ShardwrightError, type TraceOptions } from '../../src/index.ts';
 import { wrapConditions } from '../../src/trace/source/wrap-conditions.ts';
+import { captureAny } from '../../src/trace/trace.ts';
 import type { Answers, Finding } from '../protocol.ts';
 import { table } from './model.ts';
-import { placesOf, type Place } from './source-map.ts';
+import { type Place, placesOf } from './source-map.ts';
 
 const FILE = 'program.ts';
 
@@ -31,12 +33,21 @@ export async function traced(text: string, mesh: string): Promise<{ readonly gra
     const exports = (await import(/* @vite-ignore */ address)) as Exports;
     const model = exports.model ?? exports.default;
     if (typeof model !== 'function' || exports.inputs === undefined)
-      throw new ShardwrightError('E_INPUT', `the program exports no ${typeof model === 'function' ? 'inputs' : 'model'}`, {
-        hint: 'export const inputs = { ... }; export function model(inputs) { ... }',
-      }); // prettier-ignore
+      throw new ShardwrightError(
+        'E_INPUT',
+        `the program exports no ${typeof model === 'function' ? 'inputs' : 'model'}`,
+        {
+          hint: 'export const inputs = { ... }; export function model(inputs) { ... }',
+        },
+      );
     const options: TraceOptions = { ...exports.options };
     const on = mesh !== '' && options.mesh !== undefined ? { mesh } : {};
-    const { graph } = captureAny(model as (...args: unknown[]) => unknown, exports.inputs, { table: table(), name: 'program', ...options, ...on }); // prettier-ignore
+    const { graph } = captureAny(model as (...args: unknown[]) => unknown, exports.inputs, {
+      table: table(),
+      name: 'program',
+      ...options,
+      ...on,
+    });
     return { graph: placed(graph, address, place) };
   } catch (error) {
     throw atItsLine(error, address, place);
@@ -63,18 +74,27 @@ export async function checked(text: string, mesh: string): Promise<Answers['prog
 function localTypes(graph: Graph): string[] {
   if (graph.mesh === undefined) return [];
   const { texts, violations } = library.checkTypes(graph, { mode: 'strict', table: table() });
-  return [...[...texts].map(([name, type]) => `%${name}: ${type}`), ...violations.map(({ message, fix }) => `${message}; insert ${fix}`)]; // prettier-ignore
+  return [
+    ...[...texts].map(([name, type]) => `%${name}: ${type}`),
+    ...violations.map(({ message, fix }) => `${message}; insert ${fix}`),
+  ];
 }
 
 /** A module of its own, whose imports of the library lead to the copy that runs here. */
 function moduleOf(code: string): { readonly address: string; readonly release: () => void } {
   Object.assign(globalThis, { shardwrightOfPage: library });
   const names = Object.keys(library);
-  const shim = names.map((name) => `export const ${name} = globalThis.shardwrightOfPage[${JSON.stringify(name)}];`).join('\n'); // prettier-ignore
-  const blob = (text: string): string => URL.createObjectURL(new Blob([text], { type: 'text/javascript' }));
+  const shim = names
+    .map((name) => `export const ${name} = globalThis.shardwrightOfPage[${JSON.stringify(name)}];`)
+    .join('\n');
+  const blob = (text: string): string =>
+    URL.createObjectURL(new Blob([text], { type: 'text/javascript' }));
   const runtime = blob(shim);
-  // Same length of line, other columns: the map of the module is read at its own columns, and imports come first on a line.
-  const address = blob(code.replaceAll(/from (['"])shardwright(\/\w+)?\1/g, `from ${JSON.stringify(runtime)}`));
+  // Same length of line, other columns: the map of the module is read at its own columns, and
+  // imports come first on a line.
+  const address = blob(
+    code.replaceAll(/from (['"])shardwright(\/\w+)?\1/g, `from ${JSON.stringify(runtime)}`),
+  );
   return {
     address,
     release: () => {
@@ -94,13 +114,16 @@ function placed(graph: Graph, address: string, place: (at: Place) => Place): Gra
       const { line, column } = place(at);
       return { ...node, meta: { ...node.meta, source: `${FILE}:${line}:${column}` } };
     }),
-    subgraphs: Object.fromEntries(Object.entries(graph.subgraphs).map(([name, body]) => [name, placed(body, address, place)])), // prettier-ignore
+    subgraphs: Object.fromEntries(
+      Object.entries(graph.subgraphs).map(([name, body]) => [name, placed(body, address, place)]),
+    ),
   };
 }
 
 function placeIn(text: string, address: string): Place | undefined {
   const at = text.indexOf(address);
-  const [, line, column] = at < 0 ? [] : (/^:(\d+):(\d+)/.exec(text.slice(at + address.length)) ?? []);
+  const [, line, column] =
+    at < 0 ? [] : (/^:(\d+):(\d+)/.exec(text.slice(at + address.length)) ?? []);
   return line === undefined ? undefined : { line: Number(line), column: Number(column) };
 }
 
@@ -109,7 +132,11 @@ function atItsLine(error: unknown, address: string, place: (at: Place) => Place)
   if (error instanceof ShardwrightError) {
     const { position, file } = error.details;
     if (position === undefined || file === FILE) return error;
-    return new ShardwrightError(error.code, error.message, { ...error.details, position: place(position), file: FILE });
+    return new ShardwrightError(error.code, error.message, {
+      ...error.details,
+      position: place(position),
+      file: FILE,
+    });
   }
   const stack = error instanceof Error ? (error.stack ?? '') : '';
   const at = placeIn(stack, address);
@@ -130,7 +157,10 @@ const OPTIONS: ts.CompilerOptions = {
   skipLibCheck: true,
   types: [],
   baseUrl: '/',
-  paths: { shardwright: ['/shardwright/index.d.ts'], 'shardwright/*': ['/shardwright/entries/*.d.ts'] },
+  paths: {
+    shardwright: ['/shardwright/index.d.ts'],
+    'shardwright/*': ['/shardwright/entries/*.d.ts'],
+  },
   ignoreDeprecations: '6.0',
 };
 
@@ -163,8 +193,15 @@ function typeFaults(text: string): Finding[] {
   };
   const program = ts.createProgram([path], OPTIONS, host);
   const file = program.getSourceFile(path);
-  return [...program.getSyntacticDiagnostics(file), ...program.getSemanticDiagnostics(file)].map((d) => {
-    const at = file?.getLineAndCharacterOfPosition(d.start ?? 0) ?? { line: 0, character: 0 };
-    return { line: at.line + 1, column: at.character + 1, length: d.length ?? 1, message: ts.flattenDiagnosticMessageText(d.messageText, ' ') }; // prettier-ignore
-  });
+  return [...program.getSyntacticDiagnostics(file), ...program.getSemanticDiagnostics(file)].map(
+    (d) => {
+      const at = file?.getLineAndCharacterOfPosition(d.start ?? 0) ?? { line: 0, character: 0 };
+      return {
+        line: at.line + 1,
+        column: at.character + 1,
+        length: d.length ?? 1,
+        message: ts.flattenDiagnosticMessageText(d.messageText, ' '),
+      };
+    },
+  );
 }

@@ -1,6 +1,7 @@
 /**
- * Places of a transpiled module in the text as it was written. In: a module with an inline source map (version 3, base64 VLQ). Out:
- * a function from line and column, both from 1, to those of the text.
+ * Places of a transpiled module in the text as it was written. In: a module with an inline source
+ * map (version 3, base64 VLQ). Out: a function from line and column, both from 1, to those of the
+ * text.
  */
 const DIGITS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
 
@@ -20,10 +21,15 @@ export function placesOf(module: string): (place: Place) => Place {
   const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
   const { mappings } = JSON.parse(new TextDecoder().decode(bytes)) as { readonly mappings: string };
   const lines = decoded(mappings);
-  return ({ line, column }) => lines[line - 1]?.findLast(({ from }) => from <= column) ?? lines[line - 1]?.[0] ?? { line, column };
-} // prettier-ignore
+  return ({ line, column }) =>
+    lines[line - 1]?.findLast(({ from }) => from <= column) ??
+    lines[line - 1]?.[0] ?? { line, column };
+}
 
-/** Segments of each line of the module. Numbers are differences to the segment before; its column begins anew on each line. */
+/**
+ * Segments of each line of the module. Numbers are differences to the segment before; its column
+ * begins anew on each line.
+ */
 function decoded(mappings: string): Segment[][] {
   let [line, column] = [0, 0];
   return mappings.split(';').map((row) => {

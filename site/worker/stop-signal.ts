@@ -1,7 +1,8 @@
 /**
- * A signal that a computing worker can look at. In: the address of a blob that the page made. Out: an `AbortSignal` that is
- * aborted once the page has taken the blob away. A worker that computes hears no message, and memory shared with the page is
- * only there on cross-origin isolated pages; a synchronous request of a blob works on every page, and asks no network.
+ * A signal that a computing worker can look at. In: the address of a blob that the page made. Out:
+ * an `AbortSignal` that is aborted once the page has taken the blob away. A worker that computes
+ * hears no message, and memory shared with the page is only there on cross-origin isolated pages; a
+ * synchronous request of a blob works on every page, and asks no network.
  */
 import { ShardwrightError } from '../../src/entries/page.ts';
 
@@ -10,28 +11,30 @@ const EVERY = 100;
 
 export class StopSignal extends EventTarget implements AbortSignal {
   onabort: AbortSignal['onabort'] = null;
-  readonly #address: string;
-  #isAborted = false;
-  #looked = performance.now();
+  private readonly address: string;
+  private isAborted = false;
+  private looked = performance.now();
 
   constructor(address: string) {
     super();
-    this.#address = address;
+    this.address = address;
   }
 
   get aborted(): boolean {
     const now = performance.now();
-    if (this.#isAborted || now - this.#looked < EVERY) return this.#isAborted;
-    this.#looked = now;
-    if (isGone(this.#address)) {
-      this.#isAborted = true;
+    if (this.isAborted || now - this.looked < EVERY) return this.isAborted;
+    this.looked = now;
+    if (isGone(this.address)) {
+      this.isAborted = true;
       this.dispatchEvent(new Event('abort'));
     }
-    return this.#isAborted;
+    return this.isAborted;
   }
 
   get reason(): unknown {
-    return this.#isAborted ? new ShardwrightError('E_INTERRUPTED', 'stopped before there was a plan') : undefined;
+    return this.isAborted
+      ? new ShardwrightError('E_INTERRUPTED', 'stopped before there was a plan')
+      : undefined;
   }
 
   throwIfAborted(): void {

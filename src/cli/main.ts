@@ -1,16 +1,20 @@
 #!/usr/bin/env node
-/** The `shardwright` executable: runs the command line on this process's streams and sets its exit code. */
+/**
+ * The `shardwright` executable: runs the command line on this process's streams and sets its exit
+ * code.
+ */
 
-import { tuneRuntime } from './runtime.ts';
 import { ShardwrightError } from '../errors.ts';
 import { printer, reportError } from './output/io.ts';
+import { tuneRuntime } from './runtime.ts';
 import { compiledProgram } from './thread/compiled-program.mjs';
 import { needsThread, runInThread } from './thread/run-in-thread.ts';
 
 tuneRuntime();
 
-// A write that fails takes no other work away: files are still written, and what is lost is said at the end. A reader that stops
-// early, as `| head` does, is no fault of ours. Node throws where a file is written, and tells later where a pipe is.
+// A write that fails takes no other work away: files are still written, and what is lost is said at
+// the end. A reader that stops early, as `| head` does, is no fault of ours. Node throws where a
+// file is written, and tells later where a pipe is.
 let failed: NodeJS.ErrnoException | undefined;
 const remember = (error: NodeJS.ErrnoException): void => void (failed ??= error);
 process.stdout.on('error', remember);
@@ -40,10 +44,14 @@ const streams = {
 // What was written last may fail only after the command is done.
 process.on('exit', () => {
   if (failed === undefined || failed.code === 'EPIPE') return;
-  const error = new ShardwrightError('E_IO', `cannot write the answer to stdout: ${failed.message.split(', ')[0]}`, {
-    file: '<stdout>',
-    hint: 'give stdout a place with room.',
-  });
+  const error = new ShardwrightError(
+    'E_IO',
+    `cannot write the answer to stdout: ${failed.message.split(', ')[0]}`,
+    {
+      file: '<stdout>',
+      hint: 'give stdout a place with room.',
+    },
+  );
   process.exitCode = reportError(error, printer(streams), false);
 });
 

@@ -1,8 +1,17 @@
 /** Takes command-line arguments, runs the command that they name and resolves to the exit code. */
 
 import { Command, CommanderError } from 'commander';
-import { EXIT, printer, reportError, type CliStreams } from './output/io.ts';
-import { registerHardware, registerModels, registerRules, registerRecipes } from './commands/catalogue/register.ts';
+
+import { VERSION } from '../version.ts';
+import {
+  registerHardware,
+  registerModels,
+  registerRecipes,
+  registerRules,
+} from './commands/catalogue/register.ts';
+import type { AddCommand } from './commands/flags/add-command.ts';
+import { groupedHelp } from './commands/flags/help-groups.ts';
+import type { CliSession } from './commands/flags/session.ts';
 import {
   registerAudit,
   registerCompare,
@@ -11,6 +20,7 @@ import {
   registerVerify,
 } from './commands/planning/register.ts';
 import { registerCheck, registerInspect, registerTrace } from './commands/reading/register.ts';
+import { registerServe } from './commands/serve/register.ts';
 import {
   registerDraw,
   registerEinshard,
@@ -20,21 +30,17 @@ import {
   registerSolve,
   registerValidate,
 } from './commands/tools/register.ts';
-import { registerServe } from './commands/serve/register.ts';
 import {
   registerCheckPlan,
   registerDiff,
+  registerDoctor,
   registerExplain,
   registerExport,
   registerReport,
-  registerDoctor,
   registerSimulate,
 } from './commands/written-plan/register.ts';
-import type { AddCommand } from './commands/flags/add-command.ts';
-import { groupedHelp } from './commands/flags/help-groups.ts';
-import { unwatched, type RunControl } from './thread/run-control.ts';
-import type { CliSession } from './commands/flags/session.ts';
-import { VERSION } from '../version.ts';
+import { type CliStreams, EXIT, printer, reportError } from './output/io.ts';
+import { type RunControl, unwatched } from './thread/run-control.ts';
 
 /** The commands in the order of the help text, under its headings. */
 const COMMANDS: Readonly<Record<string, readonly AddCommand[]>> = {
@@ -49,11 +55,23 @@ const COMMANDS: Readonly<Record<string, readonly AddCommand[]>> = {
     registerExport,
   ],
   'Look at a program:': [registerInspect, registerTrace, registerCheck],
-  'Parts of the planner by themselves:': [registerRedistribute, registerEinsum, registerEinshard, registerDraw, registerLayout, registerSolve, registerRules, registerValidate], // prettier-ignore
+  'Parts of the planner by themselves:': [
+    registerRedistribute,
+    registerEinsum,
+    registerEinshard,
+    registerDraw,
+    registerLayout,
+    registerSolve,
+    registerRules,
+    registerValidate,
+  ],
   'What is built in:': [registerHardware, registerModels, registerRecipes, registerServe],
 };
 
-/** Runs the command line; resolves to the exit code. Solver and report code is loaded only by the commands that need it. */
+/**
+ * Runs the command line; resolves to the exit code. Solver and report code is loaded only by the
+ * commands that need it.
+ */
 export async function runCli(
   argv: readonly string[],
   streams: CliStreams,
@@ -64,7 +82,8 @@ export async function runCli(
   const json = argv.includes('--json');
   const program = groupedHelp(new Command('shardwright'))
     .description(
-      'Plans the sharding of every tensor of a training graph over a device mesh, at the least time, with proof.',
+      'Plans the sharding of every tensor of a training graph over a device mesh, at the ' +
+        'least time, with proof.',
     )
     .version(VERSION)
     .exitOverride()
@@ -72,7 +91,11 @@ export async function runCli(
     .configureOutput({ writeOut: io.stdout, writeErr: (text) => io.stderr(text) })
     .addHelpText(
       'after',
-      '\nExample:\n  $ shardwright demo\n  $ shardwright plan model.fx.txt --mesh dp=8,tp=8 --cluster dgx-h100\n\nExit codes: 0 ok, 1 a defect of Shardwright, 2 usage or bad input, 3 nothing fits, 4 stopped above the gap that was asked for, 5 findings: a plan that differs from its files, a proof that proves nothing, wrong rules, 130 and 143 a signal before the first answer\n',
+      '\nExample:\n  $ shardwright demo\n  $ shardwright plan model.fx.txt --mesh dp=8,tp=8 ' +
+        '--cluster dgx-h100\n\nExit codes: 0 ok, 1 a defect of Shardwright, 2 usage or bad ' +
+        'input, 3 nothing fits, 4 stopped above the gap that was asked for, 5 findings: a plan ' +
+        'that differs from its files, a proof that proves nothing, wrong rules, 130 and 143 a ' +
+        'signal before the first answer\n',
     );
 
   for (const [heading, commands] of Object.entries(COMMANDS)) {
@@ -100,7 +123,8 @@ export async function runCli(
 /** What to give where a flag is missing that a command cannot do without. */
 function hintFor({ code, message }: CommanderError): string | undefined {
   if (code !== 'commander.missingMandatoryOptionValue') return undefined;
-  if (message.includes('--cluster')) return 'give --cluster dgx-h100, another name of `shardwright hardware list`, or a JSON file.'; // prettier-ignore
+  if (message.includes('--cluster'))
+    return 'give --cluster dgx-h100, another name of `shardwright hardware list`, or a JSON file.';
   if (message.includes('--mesh')) return 'give the dims outermost first, such as --mesh dp=8,tp=8.';
   return undefined;
 }

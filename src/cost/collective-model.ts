@@ -1,6 +1,7 @@
 /**
- * Collectives and what they cost. Bytes of a collective: all_gather the gathered output, reduce_scatter the full input,
- * all_reduce the tensor, all_to_all and collective_permute the buffer of one rank.
+ * Collectives and what they cost. Bytes of a collective: all_gather the gathered output,
+ * reduce_scatter the full input, all_reduce the tensor, all_to_all and collective_permute the
+ * buffer of one rank.
  */
 
 import { groupLevels, hostLevel } from '../mesh/devices/levels.ts';
@@ -31,7 +32,9 @@ export interface CostRecord {
   readonly source: string;
 }
 
-/** What the price of a redistribution by a literal preset's formula depends on beside the shardings. */
+/**
+ * What the price of a redistribution by a literal preset's formula depends on beside the shardings.
+ */
 export interface LiteralMove {
   /** Bytes of the whole tensor. */
   readonly bytes: number;
@@ -43,29 +46,47 @@ export interface LiteralMove {
 export interface CollectiveModel {
   /** Name of the preset. */
   readonly preset: string;
-  /** One sentence for the plan where the preset takes its figures from elsewhere than the cluster. */
+  /**
+   * One sentence for the plan where the preset takes its figures from elsewhere than the cluster.
+   */
   readonly note?: string;
   readonly mesh: DeviceMesh;
-  /** `ceil`: local sizes are those of the largest shard. `fraction`: full bytes over the number of shards (DTensor). */
+  /**
+   * `ceil`: local sizes are those of the largest shard. `fraction`: full bytes over the number of
+   * shards (DTensor).
+   */
   readonly byteRule: 'ceil' | 'fraction';
   /** Whether collectives over mesh dims of size 1 cost anything (a literal preset may say so). */
   readonly chargesUnitDims: boolean;
-  /** Seconds of one collective over the flattened group of the mesh dims. Monotone in bytes; 0 for groups of one device. */
+  /**
+   * Seconds of one collective over the flattened group of the mesh dims. Monotone in bytes; 0 for
+   * groups of one device.
+   */
   seconds(kind: CollectiveKind, bytes: number, meshDims: readonly number[]): number;
   /** The same with its parts. */
   record(kind: CollectiveKind, bytes: number, meshDims: readonly number[]): CostRecord;
   /** Seconds to read and write local bytes, given the sum of both. */
   copySeconds(bytes: number): number;
-  /** Seconds of a local slice by the bytes that it writes, 0 of a view; absent: those to read and write them. */
+  /**
+   * Seconds of a local slice by the bytes that it writes, 0 of a view; absent: those to read and
+   * write them.
+   */
   sliceSeconds?(bytes: number): number;
   /**
-   * Seconds that the planning problem charges for a whole redistribution between shardings of S, R and P in mesh order, where
-   * the preset copies a planner whose price is not that of the steps that run. Absent: the steps' own price.
+   * Seconds that the planning problem charges for a whole redistribution between shardings of S, R
+   * and P in mesh order, where the preset copies a planner whose price is not that of the steps
+   * that run. Absent: the steps' own price.
    */
   redistributionSeconds?(from: Sharding, to: Sharding, move: LiteralMove): number;
-  /** `each-use`: the planner that the preset copies has every use pay its own redistribution. Absent: copies may be shared. */
+  /**
+   * `each-use`: the planner that the preset copies has every use pay its own redistribution.
+   * Absent: copies may be shared.
+   */
   readonly copies?: 'each-use';
-  /** `joined`: kernels in place of an operator's own one (`BodyTraffic`) run as one. Absent: one after another. */
+  /**
+   * `joined`: kernels in place of an operator's own one (`BodyTraffic`) run as one. Absent: one
+   * after another.
+   */
   readonly bodies?: 'joined';
 }
 
@@ -80,10 +101,15 @@ export interface GroupTopology {
 }
 
 /**
- * Topology of the flattened group of some mesh dims. Hosts hold consecutive device ids, so with the default table the
- * innermost mesh dim is inside the host first. Where groups differ (sizes that do not divide the host) the worst counts.
+ * Topology of the flattened group of some mesh dims. Hosts hold consecutive device ids, so with the
+ * default table the innermost mesh dim is inside the host first. Where groups differ (sizes that do
+ * not divide the host) the worst counts.
  */
-export function groupTopology(mesh: DeviceMesh, devicesPerHost: number, meshDims: readonly number[]): GroupTopology {
+export function groupTopology(
+  mesh: DeviceMesh,
+  devicesPerHost: number,
+  meshDims: readonly number[],
+): GroupTopology {
   const devices = mesh.sizeOf(meshDims);
   if (devices === 1) return { devices, hosts: 1, perHost: 1 };
   const even = evenMembers(mesh, devicesPerHost, meshDims);
@@ -93,10 +119,15 @@ export function groupTopology(mesh: DeviceMesh, devicesPerHost: number, meshDims
 }
 
 /**
- * Members of a group on each host where devices lie in order and each dim divides a host, fills whole ones, or both, so that all
- * groups lie alike; undefined elsewhere, where devices are looked at one by one.
+ * Members of a group on each host where devices lie in order and each dim divides a host, fills
+ * whole ones, or both, so that all groups lie alike; undefined elsewhere, where devices are looked
+ * at one by one.
  */
-function evenMembers({ sizes, strides, devices }: DeviceMesh, perHost: number, meshDims: readonly number[]): number | undefined {
+function evenMembers(
+  { sizes, strides, devices }: DeviceMesh,
+  perHost: number,
+  meshDims: readonly number[],
+): number | undefined {
   if (!devices.every((id, rank) => id === rank)) return undefined;
   let members = 1;
   for (let d = 0; d < sizes.length; d++) {
@@ -108,10 +139,14 @@ function evenMembers({ sizes, strides, devices }: DeviceMesh, perHost: number, m
     if (meshDims.includes(d)) members *= inside;
   }
   return members;
-} // prettier-ignore
+}
 
-/** Makes a value for each set of mesh dims once; the order in which a set is named does not matter. */
-export function byMeshDims<T>(make: (meshDims: readonly number[]) => T): (meshDims: readonly number[]) => T {
+/**
+ * Makes a value for each set of mesh dims once; the order in which a set is named does not matter.
+ */
+export function byMeshDims<T>(
+  make: (meshDims: readonly number[]) => T,
+): (meshDims: readonly number[]) => T {
   const made = new Map<number, T>();
   return (meshDims) => {
     const mask = dimsMask(meshDims);
@@ -123,7 +158,10 @@ export function byMeshDims<T>(make: (meshDims: readonly number[]) => T): (meshDi
   };
 }
 
-/** Seconds of one collective on a curve, split into those of an empty message and those of its bytes. */
+/**
+ * Seconds of one collective on a curve, split into those of an empty message and those of its
+ * bytes.
+ */
 export function recordOnCurve(
   kind: CollectiveKind,
   curve: { seconds(bytes: number): number },

@@ -1,6 +1,6 @@
 /**
- * Time of one operator on one device: a roofline over the largest shard, with an efficiency that grows with arithmetic
- * intensity.
+ * Time of one operator on one device: a roofline over the largest shard, with an efficiency that
+ * grows with arithmetic intensity.
  */
 
 import type { DType } from '../graph/types.ts';
@@ -21,8 +21,9 @@ import type { CostRecord } from './collective-model.ts';
 const FREE_CLASSES: ReadonlySet<string> = new Set(['view', 'control']);
 
 /**
- * What of a call reaches memory where a compiler joins calls into kernels: shares of its tensors at any sizes. An input of which half is
- * read elsewhere in the kernel has .5, one that is read twice 2.
+ * What of a call reaches memory where a compiler joins calls into kernels: shares of its tensors at
+ * any sizes. An input of which half is read elsewhere in the kernel has .5, one that is read twice
+ * 2.
  */
 export interface CallTraffic {
   /** By tensor input. */
@@ -39,36 +40,60 @@ export interface CallTraffic {
 export interface CallFacts {
   /** What the call moves in a compiled program; absent: the call is a kernel of its own. */
   readonly traffic?: CallTraffic | undefined;
-  /** By tensor input of a product: whether it lies column by column in memory; absent: not known. */
+  /**
+   * By tensor input of a product: whether it lies column by column in memory; absent: not known.
+   */
   readonly turned?: readonly boolean[] | undefined;
 }
 
 /** What a preset adds to the roofline. */
 export interface ComputeOptions extends CallFacts {
   /**
-   * Share of the matrix peak that a fused attention kernel reaches, where the cluster has no measured one. Absent: priced as a matmul of its intensity, which is
-   * far above what such kernels reach, because they read little.
+   * Share of the matrix peak that a fused attention kernel reaches, where the cluster has no
+   * measured one. Absent: priced as a matmul of its intensity, which is far above what such kernels
+   * reach, because they read little.
    */
   readonly attentionShare?: number;
   /** Kernels that run in place of the operator's own one. */
   readonly body?: BodyTraffic | undefined;
 }
 
-/** Dtype whose units do the work: the first float among inputs and results, else that of the first tensor. */
+/**
+ * Dtype whose units do the work: the first float among inputs and results, else that of the first
+ * tensor.
+ */
 function workDtype(ctx: TypedContext): DType {
   const metas = [...ctx.inputs, ...ctx.outputs.filter((o) => o !== null)];
   return metas.find((m) => FLOATS.has(m.dtype))?.dtype ?? metas[0]?.dtype ?? 'f32';
 }
-const FLOATS: ReadonlySet<DType> = new Set<DType>(['f64', 'f32', 'bf16', 'f16', 'f8e4m3fn', 'f8e5m2', 'c64', 'c128']);
+const FLOATS: ReadonlySet<DType> = new Set<DType>([
+  'f64',
+  'f32',
+  'bf16',
+  'f16',
+  'f8e4m3fn',
+  'f8e5m2',
+  'c64',
+  'c128',
+]);
 
-/** Bytes and kernels of a call: as it is, as what runs in its place, or as a part of a compiled kernel. */
-function workOf(record: OperatorRecord, ctx: TypedContext, { body, traffic }: ComputeOptions): BodyTraffic {
+/**
+ * Bytes and kernels of a call: as it is, as what runs in its place, or as a part of a compiled
+ * kernel.
+ */
+function workOf(
+  record: OperatorRecord,
+  ctx: TypedContext,
+  { body, traffic }: ComputeOptions,
+): BodyTraffic {
   if (traffic === undefined) return body ?? eagerWork(record, ctx);
   const { inputs, outputs, cut } = traffic;
   let { kernels } = traffic;
   let bytes = 0;
   ctx.inputs.forEach((meta, k) => (bytes += (inputs[k] ?? 0) * metaBytes(meta)));
-  ctx.outputs.forEach((meta, k) => (bytes += meta === null ? 0 : (outputs[k] ?? 0) * metaBytes(meta)));
+  ctx.outputs.forEach(
+    (meta, k) => (bytes += meta === null ? 0 : (outputs[k] ?? 0) * metaBytes(meta)),
+  );
   if (body !== undefined && cut !== undefined) {
     ctx.inputs.forEach((meta, k) => (bytes += (cut[k] ?? 0) * metaBytes(meta)));
     kernels++;
@@ -87,24 +112,36 @@ export function computeCost(
   cluster: Cluster,
   options: ComputeOptions = {},
 ): CostRecord {
-  if (FREE_CLASSES.has(record.cls)) return { seconds: 0, kind: record.cls, terms: {}, source: 'no kernel' };
+  if (FREE_CLASSES.has(record.cls))
+    return { seconds: 0, kind: record.cls, terms: {}, source: 'no kernel' };
   const { bytes, kernels } = workOf(record, ctx, options);
   const matrix = record.flops(ctx).matrix;
-  if (bytes <= 0 && matrix <= 0) return { seconds: 0, kind: record.cls, terms: {}, source: 'no work' };
+  if (bytes <= 0 && matrix <= 0)
+    return { seconds: 0, kind: record.cls, terms: {}, source: 'no work' };
   const memorySeconds = bytes / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);
   let flopSeconds = 0;
   let source = `roofline on ${cluster.id}`;
   if (matrix > 0) {
     const dtype = workDtype(ctx);
     const { flopsPerSecond, unit } = matrixPeak(cluster, dtype);
-    const rate = record.cls === 'attention' ? attentionRate(record, ctx, cluster, options.attentionShare) : undefined;
+    const rate =
+      record.cls === 'attention'
+        ? attentionRate(record, ctx, cluster, options.attentionShare)
+        : undefined;
     flopSeconds =
       rate === undefined
         ? matrixSeconds(matrix, Math.max(bytes, 1), flopsPerSecond, cluster, unit)
         : (matrix * rate.part) / (flopsPerSecond * Math.min(rate.share, cluster.matmulCap));
-    flopSeconds = Math.max(flopSeconds, unalignedSeconds(record, ctx, options.turned, matrix, cluster));
+    flopSeconds = Math.max(
+      flopSeconds,
+      unalignedSeconds(record, ctx, options.turned, matrix, cluster),
+    );
     source += `, ${dtype} on the ${unit} units`;
-    if (rate === undefined ? cluster.matmulCurves?.[unit] !== undefined : cluster.attentionShares !== undefined)
+    if (
+      rate === undefined
+        ? cluster.matmulCurves?.[unit] !== undefined
+        : cluster.attentionShares !== undefined
+    )
       source += ', calibrated';
   }
   const launch = kernels * (matrix > 0 ? cluster.matmulLaunchSeconds : cluster.launchSeconds);

@@ -1,6 +1,7 @@
 /**
- * The entry `shardwright/checkpointing`: which forward results a backward pass keeps and which it computes again. Graphs or chains of
- * stages go in with a budget in bytes; what is kept, the seconds and the peak in bytes come out.
+ * The entry `shardwright/checkpointing`: which forward results a backward pass keeps and which it
+ * computes again. Graphs or chains of stages go in with a budget in bytes; what is kept, the
+ * seconds and the peak in bytes come out.
  *
  * @module shardwright/checkpointing
  */
@@ -18,7 +19,12 @@ export {
   type RecomputeCurve,
 } from '../passes/checkpoint/recompute-curve.ts';
 export { chooseRegion, type RegionChoice, type RegionOp } from '../passes/checkpoint/per-op.ts';
-export { rotor, type ChainSchedule, type ChainStage, type ChainStep } from '../passes/checkpoint/rotor.ts';
+export {
+  rotor,
+  type ChainSchedule,
+  type ChainStage,
+  type ChainStep,
+} from '../passes/checkpoint/rotor.ts';
 export {
   checkmate,
   checkmateProgram,
@@ -35,4 +41,9 @@ export {
   type ProgramOrder,
   type RecomputeGraph,
 } from '../passes/checkpoint/evaluate.ts';
-export { bestKept, greedyKept, type KeepChoice, type KeepItem } from '../passes/checkpoint/knapsack.ts';
+export {
+  bestKept,
+  greedyKept,
+  type KeepChoice,
+  type KeepItem,
+} from '../passes/checkpoint/knapsack.ts';

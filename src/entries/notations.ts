@@ -1,10 +1,16 @@
 /**
- * The entry `shardwright/notations`: meshes, placements and shardings in every notation, local types, layouts, einshard and the
- * calculus of einsum. Texts go in, plain records come out; nothing here knows a graph, a price or a solver.
+ * The entry `shardwright/notations`: meshes, placements and shardings in every notation, local
+ * types, layouts, einshard and the calculus of einsum. Texts go in, plain records come out; nothing
+ * here knows a graph, a price or a solver.
  *
  * @module shardwright/notations
  */
-export { classify, parseEinsum, type EinsumEquation, type LetterClasses } from '../ops/rules/equation.ts';
+export {
+  classify,
+  parseEinsum,
+  type EinsumEquation,
+  type LetterClasses,
+} from '../ops/rules/equation.ts';
 export { rulesOf } from '../ops/rules/einsum.ts';
 export { einsumBackward, type EinsumGradient } from '../ops/einsum/gradient.ts';
 export type { EinsumSpec } from '../ops/einsum/placed.ts';
@@ -30,7 +36,12 @@ export { Ragged } from '../mesh/placements/shards/ragged.ts';
 export { Interleaved } from '../mesh/placements/shards/interleaved.ts';
 export { Partial, REDUCE_OPS } from '../mesh/placements/partials/partial.ts';
 export { NormPartial } from '../mesh/placements/partials/norm-partial.ts';
-export { lookupMask, maskedRows, MaskPartial, type LookupMask } from '../mesh/placements/partials/mask-partial.ts';
+export {
+  lookupMask,
+  maskedRows,
+  MaskPartial,
+  type LookupMask,
+} from '../mesh/placements/partials/mask-partial.ts';
 export { builtinKinds } from '../mesh/placements/builtin-kinds.ts';
 export { PlacementKinds, type PlacementKind } from '../mesh/placements/kinds.ts';
 export { sliceKind, type SliceKind, type SliceKindOptions } from '../mesh/placements/slice-kind.ts';
@@ -45,7 +56,11 @@ export {
   shardable,
   Sharding,
 } from '../mesh/sharding/sharding.ts';
-export { gradientChange, type GradientChange, type GradientOptions } from '../mesh/sharding/gradient.ts';
+export {
+  gradientChange,
+  type GradientChange,
+  type GradientOptions,
+} from '../mesh/sharding/gradient.ts';
 export { fromMeshView, toMeshView } from '../mesh/sharding/mesh-view.ts';
 export { fromDimView, toDimView } from '../mesh/views/dim-view.ts';
 export { parsePartitionSpec, PartitionSpec } from '../mesh/views/partition-spec.ts';
@@ -86,7 +101,13 @@ export {
   submesh,
   unflattenDim,
 } from '../mesh/devices/submesh.ts';
-export { areOrthogonal, checkOrthogonal, groupsMeet, meshAxis, type MeshAxis } from '../mesh/devices/orthogonal.ts';
+export {
+  areOrthogonal,
+  checkOrthogonal,
+  groupsMeet,
+  meshAxis,
+  type MeshAxis,
+} from '../mesh/devices/orthogonal.ts';
 export {
   groupLevels,
   hostLevel,
@@ -98,7 +119,12 @@ export {
 export type { IntTree, Order } from '../mesh/layout/int-tree.ts';
 export { compact, compatible, Layout } from '../mesh/layout/layout.ts';
 export { parseLayout } from '../mesh/layout/parse.ts';
-export { crd2idx, idx2crd, offsetAt, offsets as layoutOffsets } from '../mesh/layout/coordinates.ts';
+export {
+  crd2idx,
+  idx2crd,
+  offsetAt,
+  offsets as layoutOffsets,
+} from '../mesh/layout/coordinates.ts';
 export { coalesce, coalesceModes } from '../mesh/layout/coalesce.ts';
 export { composition } from '../mesh/layout/composition.ts';
 export { complement } from '../mesh/layout/complement.ts';
@@ -112,7 +138,12 @@ export {
   zippedProduct,
 } from '../mesh/layout/product.ts';
 export { leftInverse, rightInverse } from '../mesh/layout/inverse.ts';
-export { layoutGroups, meshLayout, stridedShardLayout, unflattenLayout } from '../mesh/devices/mesh-layout.ts';
+export {
+  layoutGroups,
+  meshLayout,
+  stridedShardLayout,
+  unflattenLayout,
+} from '../mesh/devices/mesh-layout.ts';
 export { formatEinshard, parseEinshard, type EinshardExpression } from '../mesh/einshard/syntax.ts';
 export { einshardLocalShape, resolveEinshard, type Einshard } from '../mesh/einshard/resolve.ts';
 export { einshardBlocks } from '../mesh/einshard/blocks.ts';

@@ -1,6 +1,7 @@
 /**
- * The entry of the page that runs the planner in a browser (`site/`): a model goes in by name, by file or as a program; its plan,
- * report and files come out, and the drawings of notations. It imports nothing of Node.
+ * The entry of the page that runs the planner in a browser (`site/`): a model goes in by name, by
+ * file or as a program; its plan, report and files come out, and the drawings of notations. It
+ * imports nothing of Node.
  */
 export { parseBytes } from '../cli/input/flags/read.ts';
 export { clusterNames, loadCluster } from '../cost/hardware/load-cluster.ts';
@@ -41,7 +42,12 @@ export { drawParameters } from '../report/html/drawings.ts';
 export { htmlFile, htmlPage } from '../report/html/page.ts';
 export { reportOf } from '../report/model/data.ts';
 export { analyse } from '../report/model/gather.ts';
-export { comparisonReport, comparisonSections, comparisonSubtitle, comparisonTitle } from '../report/sections/compared.ts'; // prettier-ignore
+export {
+  comparisonReport,
+  comparisonSections,
+  comparisonSubtitle,
+  comparisonTitle,
+} from '../report/sections/compared.ts';
 export { forcedText } from '../report/text/explain.ts';
 export { planSummary } from '../report/text/summary.ts';
 export { VERSION } from '../version.ts';

@@ -1,22 +1,32 @@
 /**
- * `--target einshard`: one einshard expression for each parameter. In: a plan. Out: `placements.einshard.json`. A dim that
- * neighbours of the mesh cut in mesh order counts as cut by one; any other order of devices is a loss, because the order of
- * devices is part of the meaning.
+ * `--target einshard`: one einshard expression for each parameter. In: a plan. Out:
+ * `placements.einshard.json`. A dim that neighbours of the mesh cut in mesh order counts as cut by
+ * one; any other order of devices is a loss, because the order of devices is part of the meaning.
  */
 import { ShardwrightError } from '../errors.ts';
+import { DeviceMesh } from '../mesh/devices/mesh.ts';
 import { fromPlacements, toPlacements } from '../mesh/einshard/placements.ts';
 import { resolveEinshard } from '../mesh/einshard/resolve.ts';
 import { formatEinshard, parseEinshard } from '../mesh/einshard/syntax.ts';
-import { DeviceMesh } from '../mesh/devices/mesh.ts';
-import { Shard } from '../mesh/placements/shards/shard.ts';
-import { REPLICATE } from '../mesh/placements/replicate.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
+import { REPLICATE } from '../mesh/placements/replicate.ts';
+import { Shard } from '../mesh/placements/shards/shard.ts';
 import { parseSharding } from '../mesh/sharding/parse.ts';
 import { Sharding } from '../mesh/sharding/sharding.ts';
-import type { ExportFile, ExportLoss, ExportResult, ExportSource, ExportTarget, ReadPlacements } from './target.ts';
+import type {
+  ExportFile,
+  ExportLoss,
+  ExportResult,
+  ExportSource,
+  ExportTarget,
+  ReadPlacements,
+} from './target.ts';
 
 /** The sharding on a mesh in which neighbours that cut one dim in mesh order are one. */
-function joined(sharding: Sharding, mesh: DeviceMesh): { readonly sharding: Sharding; readonly mesh: DeviceMesh } {
+function joined(
+  sharding: Sharding,
+  mesh: DeviceMesh,
+): { readonly sharding: Sharding; readonly mesh: DeviceMesh } {
   const dims: { name: string; size: number }[] = [];
   const placements: Placement[] = [];
   const order = (m: number, d: number): number => sharding.orderOf(d).indexOf(m);
@@ -24,7 +34,12 @@ function joined(sharding: Sharding, mesh: DeviceMesh): { readonly sharding: Shar
     if (mesh.sizes[m] === 1) return;
     const last = dims.at(-1);
     const before = placements.at(-1);
-    const neighbour = p instanceof Shard && before instanceof Shard && before.dim === p.dim && order(m, p.dim) > 0 && sharding.inMeshOrder;
+    const neighbour =
+      p instanceof Shard &&
+      before instanceof Shard &&
+      before.dim === p.dim &&
+      order(m, p.dim) > 0 &&
+      sharding.inMeshOrder;
     if (last !== undefined && neighbour) last.size *= mesh.sizes[m];
     else {
       dims.push({ name: mesh.names[m], size: mesh.sizes[m] });
@@ -32,7 +47,7 @@ function joined(sharding: Sharding, mesh: DeviceMesh): { readonly sharding: Shar
     }
   });
   return { sharding: new Sharding(placements), mesh: new DeviceMesh(dims, mesh.devices) };
-} // prettier-ignore
+}
 
 function write(source: ExportSource): ExportResult {
   const { mesh, plan, table, planHash } = source;
@@ -40,7 +55,8 @@ function write(source: ExportSource): ExportResult {
   const expressions: { name: string; shape: readonly number[]; einshard: string }[] = [];
   for (const { name, shape, placement } of plan.parameters) {
     const own = parseSharding(placement, mesh, { kinds: table.kinds });
-    const lost = (instead: string): void => void losses.push({ item: name, planned: placement, instead });
+    const lost = (instead: string): void =>
+      void losses.push({ item: name, planned: placement, instead });
     if (!own.inMeshOrder) {
       lost('no expression says that order of devices');
       continue;
@@ -57,10 +73,18 @@ function write(source: ExportSource): ExportResult {
 /** Each expression on a mesh of its own, put back on the mesh of the plan. */
 function readBack(files: readonly ExportFile[], mesh: DeviceMesh): ReadPlacements {
   const value: unknown = JSON.parse(files[0]?.text ?? 'null');
-  const list = typeof value === 'object' && value !== null && 'parameters' in value ? value.parameters : undefined;
-  if (!Array.isArray(list)) throw new ShardwrightError('E_SYNTAX', 'the file has no list of parameters');
+  const list =
+    typeof value === 'object' && value !== null && 'parameters' in value
+      ? value.parameters
+      : undefined;
+  if (!Array.isArray(list))
+    throw new ShardwrightError('E_SYNTAX', 'the file has no list of parameters');
   const parameters = new Map<string, string>();
-  for (const { name, shape, einshard } of list as { name: string; shape: number[]; einshard: string }[]) {
+  for (const { name, shape, einshard } of list as {
+    name: string;
+    shape: number[];
+    einshard: string;
+  }[]) {
     const resolved = resolveEinshard(parseEinshard(einshard), { shape, devices: mesh.size });
     const placements = mesh.sizes.map((): Placement => REPLICATE);
     let at = 0;

@@ -1,14 +1,17 @@
 /**
- * The door of the room: a plan as the files of one engine. In: a plan with its graph and the name of a target. Out: files by
- * name, and the losses that stand in them. Nothing that means something else than the plan is written unless it is asked for.
+ * The door of the room: a plan as the files of one engine. In: a plan with its graph and the name
+ * of a target. Out: files by name, and the losses that stand in them. Nothing that means something
+ * else than the plan is written unless it is asked for.
  */
 import { ShardwrightError } from '../errors.ts';
-import { refuseLosses, type ExportResult, type ExportSource, type OrderOptions } from './target.ts';
+import { type ExportResult, type ExportSource, type OrderOptions, refuseLosses } from './target.ts';
 import { exportTarget } from './targets.ts';
 
 /** How strictly a plan is exported. */
 export interface ExportOptions extends OrderOptions {
-  /** Write what the target can say although it cannot say all. Default false: losses are refused. */
+  /**
+   * Write what the target can say although it cannot say all. Default false: losses are refused.
+   */
   readonly allowLossy?: boolean;
   /** Write what holds the program against the uncut one at small sizes, too. Default false. */
   readonly check?: boolean;
@@ -18,15 +21,26 @@ export interface ExportOptions extends OrderOptions {
  * Writes a plan for a target; equal plans give equal bytes.
  *
  * @param source from `exportSource`
- * @throws E_USAGE for an unknown target, and for an order or buckets that a target does not take; E_EXPORT_LOSS listing what the target cannot say; E_UNSUPPORTED with the node
+ * @throws E_USAGE for an unknown target, and for an order or buckets that a target does not take;
+ *   E_EXPORT_LOSS listing what the target cannot say; E_UNSUPPORTED with the node
  */
-export function exportPlan(source: ExportSource, name: string, options: ExportOptions = {}): ExportResult {
+export function exportPlan(
+  source: ExportSource,
+  name: string,
+  options: ExportOptions = {},
+): ExportResult {
   const target = exportTarget(name);
   const { order, bucketBytes } = options;
   if (target.ordered !== true && (order !== undefined || bucketBytes !== undefined))
-    throw new ShardwrightError('E_USAGE', `--target ${name} takes no ${order === undefined ? '--bucket' : '--order'}`, {
-      hint: 'the order of calls and buckets of collectives are part of the program that --target torch writes.',
-    });
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--target ${name} takes no ${order === undefined ? '--bucket' : '--order'}`,
+      {
+        hint:
+          'the order of calls and buckets of collectives are part of the program that --target ' +
+          'torch writes.',
+      },
+    );
   const ordering: OrderOptions = {
     ...(order === undefined ? {} : { order }),
     ...(bucketBytes === undefined ? {} : { bucketBytes }),

@@ -1,8 +1,13 @@
-/** Losses as lines for the top of a file. In: losses, whose names are data. Out: one line each, without the sign of a comment. */
+/**
+ * Losses as lines for the top of a file. In: losses, whose names are data. Out: one line each,
+ * without the sign of a comment.
+ */
 import { pyComment } from './python-text.ts';
 import type { ExportLoss } from './target.ts';
 
 /** `LOSS item: planned ...; ...`, with nothing in it that ends the line. */
 export function lossLines(losses: readonly ExportLoss[]): string[] {
-  return losses.map(({ item, planned, instead }) => pyComment(`LOSS ${item}: planned ${planned}; ${instead}`));
+  return losses.map(({ item, planned, instead }) =>
+    pyComment(`LOSS ${item}: planned ${planned}; ${instead}`),
+  );
 }

@@ -1,6 +1,7 @@
 /**
- * Text of generated Python. In: names and numbers from graphs and plans, which are data. Out: literals, identifiers and
- * comments in which nothing of a name is ever code. Source: the lexical rules of the Python 3 language reference.
+ * Text of generated Python. In: names and numbers from graphs and plans, which are data. Out:
+ * literals, identifiers and comments in which nothing of a name is ever code. Source: the lexical
+ * rules of the Python 3 language reference.
  */
 import { VERSION } from '../version.ts';
 import type { ExportSource } from './target.ts';
@@ -51,7 +52,11 @@ export function pyComment(text: string): string {
 }
 
 const KEYWORDS = new Set(
-  'False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield match case type _ print'.split(' '), // prettier-ignore
+  (
+    'False None True and as assert async await break class continue def del elif else except ' +
+    'finally for from global if import in is lambda nonlocal not or pass raise return try ' +
+    'while with yield match case type _ print'
+  ).split(' '),
 );
 
 /** Identifiers for names of a program: each name gets one of its own, always the same. */
@@ -78,7 +83,10 @@ export class PyNames {
   }
 }
 
-/** What stands at the top of a file, line by line, without the sign of a comment. No date: equal plans give equal bytes. */
+/**
+ * What stands at the top of a file, line by line, without the sign of a comment. No date: equal
+ * plans give equal bytes.
+ */
 export function headLines({ plan, mesh, planHash }: ExportSource, target: string): string[] {
   return [
     `Written by shardwright ${VERSION}, export --target ${target}.`,

@@ -1,17 +1,21 @@
 /**
- * What an export target is. In: a plan with its graph. Out: files, and what of the plan they cannot say. A target is a
- * plain record, one file each below this folder; `targets.ts` lists them and `export.ts` is the door.
+ * What an export target is. In: a plan with its graph. Out: files, and what of the plan they cannot
+ * say. A target is a plain record, one file each below this folder; `targets.ts` lists them and
+ * `export.ts` is the door.
  */
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { DeviceMesh } from '../mesh/devices/mesh.ts';
+import { parseMesh } from '../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { lower } from '../plan/lower/lower.ts';
 import type { DeviceProgram } from '../plan/lower/program/program.ts';
-import { parseMesh } from '../mesh/devices/mesh.ts';
 import type { Plan } from '../plan/record/types.ts';
 
-/** What targets read of a plan; a plan without prices, drawn or written by hand, can be exported too. */
+/**
+ * What targets read of a plan; a plan without prices, drawn or written by hand, can be exported
+ * too.
+ */
 export type ExportedPlan = Pick<
   Plan,
   'model' | 'mesh' | 'cluster' | 'request' | 'nodes' | 'outputs' | 'parameters' | 'hashes'
@@ -27,7 +31,10 @@ export interface ExportSource {
   /** The nodes that the plan lists: the program with each body in line. */
   readonly graph: Graph;
   readonly table: OperatorTable;
-  /** `sha256:...` of the plan folder, or `unhashed` of a plan that was never written: stands in the head of files. */
+  /**
+   * `sha256:...` of the plan folder, or `unhashed` of a plan that was never written: stands in the
+   * head of files.
+   */
   readonly planHash: string;
   /** The per-device program, lowered at the first call. @throws what `lower` throws */
   readonly lowered: () => DeviceProgram;
@@ -63,17 +70,23 @@ export interface ExportResult {
 /** Placements as files state them: of parameters by fully qualified name, or of nodes by name. */
 export interface ReadPlacements {
   readonly parameters?: ReadonlyMap<string, string>;
-  readonly nodes?: ReadonlyMap<string, { readonly inputs?: readonly string[]; readonly outputs: readonly string[] }>;
+  readonly nodes?: ReadonlyMap<
+    string,
+    { readonly inputs?: readonly string[]; readonly outputs: readonly string[] }
+  >;
 }
 
 /** In which order a written program calls. */
 export interface OrderOptions {
   /**
-   * `program`: as the plan lists the calls, collectives one by one. `simulated`: as the faster simulated step has them, with its
-   * buckets. Default: what the simulation says is faster.
+   * `program`: as the plan lists the calls, collectives one by one. `simulated`: as the faster
+   * simulated step has them, with its buckets. Default: what the simulation says is faster.
    */
   readonly order?: 'program' | 'simulated';
-  /** Of the simulated order: most bytes of a bucket of collectives, as `SimulateOptions.bucketBytes`. Default `auto`. */
+  /**
+   * Of the simulated order: most bytes of a bucket of collectives, as
+   * `SimulateOptions.bucketBytes`. Default `auto`.
+   */
   readonly bucketBytes?: number | 'auto';
 }
 
@@ -93,7 +106,10 @@ export interface ExportTarget {
   readonly write: (source: ExportSource, options?: OrderOptions) => ExportResult;
   /** Whether it takes `OrderOptions`. */
   readonly ordered?: true;
-  /** Files that hold the written program against the uncut one at small sizes; present where a target writes programs. */
+  /**
+   * Files that hold the written program against the uncut one at small sizes; present where a
+   * target writes programs.
+   */
   readonly check?: (source: ExportSource, options?: OrderOptions) => readonly ExportFile[];
   /** Reads the placements that the files state; present where the target states shardings. */
   readonly readBack?: (files: readonly ExportFile[], mesh: DeviceMesh) => ReadPlacements;
@@ -101,7 +117,11 @@ export interface ExportTarget {
 
 /** A plan with its graph as targets take it. */
 export function exportSource(
-  { plan, program, graph }: { readonly plan: ExportedPlan; readonly program: Graph; readonly graph?: Graph },
+  {
+    plan,
+    program,
+    graph,
+  }: { readonly plan: ExportedPlan; readonly program: Graph; readonly graph?: Graph },
   table: OperatorTable,
 ): ExportSource {
   let lowered: DeviceProgram | undefined;
@@ -118,14 +138,18 @@ export function exportSource(
 
 /** @throws E_EXPORT_LOSS listing each loss */
 export function refuseLosses({ name }: ExportTarget, losses: readonly ExportLoss[]): never {
-  const shown = losses.slice(0, 20).map(({ item, planned, instead }) => `${item}: planned ${planned}; ${instead}`);
+  const shown = losses
+    .slice(0, 20)
+    .map(({ item, planned, instead }) => `${item}: planned ${planned}; ${instead}`);
   const rest = losses.length > shown.length ? [`and ${losses.length - shown.length} more`] : [];
   const what = losses.length === 1 ? 'one thing' : `${losses.length} things`;
   throw new ShardwrightError(
     'E_EXPORT_LOSS',
     [`${name} cannot say ${what} of this plan`, ...shown, ...rest].join('\n'),
     {
-      hint: 'give --allow-lossy to write the rest with these lines at the top, or export with --target torch.',
+      hint:
+        'give --allow-lossy to write the rest with these lines at the top, or export with ' +
+        '--target torch.',
     },
   );
 }

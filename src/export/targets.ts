@@ -1,17 +1,17 @@
 /** The targets of `shardwright export`, in the order in which they are listed. */
-import { suggestion, ShardwrightError } from '../errors.ts';
+import { ShardwrightError, suggestion } from '../errors.ts';
 import { autoparallelTarget } from './configs/autoparallel.ts';
 import { deepspeedTarget } from './configs/deepspeed.ts';
-import { einshardTarget } from './einshard.ts';
 import { hfTarget } from './configs/hf.ts';
 import { maxtextTarget } from './configs/maxtext.ts';
 import { megatronTarget } from './configs/megatron.ts';
-import { torchDtensorTarget } from './torch-dtensor.ts';
 import { torchtitanTarget } from './configs/torchtitan.ts';
-import { gspmdTarget, shardyTarget } from './shardy/target.ts';
+import { einshardTarget } from './einshard.ts';
 import { jaxTarget } from './jax/target.ts';
+import { gspmdTarget, shardyTarget } from './shardy/target.ts';
 import type { ExportTarget } from './target.ts';
 import { torchTarget } from './torch/target.ts';
+import { torchDtensorTarget } from './torch-dtensor.ts';
 
 /** Every export target, in the order in which `shardwright export` lists them. */
 export const EXPORT_TARGETS: readonly ExportTarget[] = [

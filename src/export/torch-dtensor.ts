@@ -1,18 +1,26 @@
 /**
- * `--target torch-dtensor`: calls of `parallelize_module` and `fully_shard`, where a plan is one of theirs. In: a plan. Out:
- * `parallelize.py` and `placements.json`. DTensor then chooses the collectives itself: measured, it ran other ones than the
- * plan and up to six times the bytes; `--target torch` runs the plan as it is.
+ * `--target torch-dtensor`: calls of `parallelize_module` and `fully_shard`, where a plan is one of
+ * theirs. In: a plan. Out: `parallelize.py` and `placements.json`. DTensor then chooses the
+ * collectives itself: measured, it ran other ones than the plan and up to six times the bytes;
+ * `--target torch` runs the plan as it is.
  */
-import { toMeshView } from '../mesh/sharding/mesh-view.ts';
-import { parseSharding } from '../mesh/sharding/parse.ts';
-import { planRoles } from './recipe/roles.ts';
-import { recipeLosses, tensorStyles, type Style } from './recipe/styles.ts';
-import { headLines, pyString, pyTuple } from './python-text.ts';
-import { lossLines } from './loss-lines.ts';
-import type { ExportLoss, ExportResult, ExportSource, ExportTarget, ReadPlacements, ExportFile } from './target.ts';
-import { fromMeshView } from '../mesh/sharding/mesh-view.ts';
-import type { DeviceMesh } from '../mesh/devices/mesh.ts';
 import { ShardwrightError } from '../errors.ts';
+import type { DeviceMesh } from '../mesh/devices/mesh.ts';
+import { toMeshView } from '../mesh/sharding/mesh-view.ts';
+import { fromMeshView } from '../mesh/sharding/mesh-view.ts';
+import { parseSharding } from '../mesh/sharding/parse.ts';
+import { lossLines } from './loss-lines.ts';
+import { headLines, pyString, pyTuple } from './python-text.ts';
+import { planRoles } from './recipe/roles.ts';
+import { recipeLosses, type Style, tensorStyles } from './recipe/styles.ts';
+import type {
+  ExportFile,
+  ExportLoss,
+  ExportResult,
+  ExportSource,
+  ExportTarget,
+  ReadPlacements,
+} from './target.ts';
 
 const CALLS: Readonly<Record<Style, string>> = {
   colwise: 'ColwiseParallel()',
@@ -26,15 +34,29 @@ function write(source: ExportSource): ExportResult {
   const roles = planRoles(source);
   const { modules, losses: styleLosses } = tensorStyles(roles, source);
   const losses: ExportLoss[] = [...recipeLosses(roles, source), ...styleLosses];
-  const of = (role: string): string[] => roles.roles.flatMap((own, m) => (own === role ? [mesh.names[m]] : []));
+  const of = (role: string): string[] =>
+    roles.roles.flatMap((own, m) => (own === role ? [mesh.names[m]] : []));
   const [tensor, fsdp, data] = [of('tensor'), of('fsdp'), of('data')];
   for (const role of ['context', 'expert'])
-    if (of(role).length > 0) losses.push({ item: `mesh dim ${of(role).join(', ')}`, planned: `${role} parallel`, instead: 'no call of this file does it: use --target torch' }); // prettier-ignore
-  if (tensor.length > 1) losses.push({ item: 'tensor parallelism', planned: `over ${tensor.join(', ')}`, instead: 'parallelize_module takes one mesh dim' }); // prettier-ignore
+    if (of(role).length > 0)
+      losses.push({
+        item: `mesh dim ${of(role).join(', ')}`,
+        planned: `${role} parallel`,
+        instead: 'no call of this file does it: use --target torch',
+      });
+  if (tensor.length > 1)
+    losses.push({
+      item: 'tensor parallelism',
+      planned: `over ${tensor.join(', ')}`,
+      instead: 'parallelize_module takes one mesh dim',
+    });
   const placements = plan.parameters.map(({ name, placement }) => {
     const view = toMeshView(parseSharding(placement, mesh, { kinds: table.kinds }), mesh);
     if ('refused' in view) losses.push({ item: name, planned: placement, instead: view.refused });
-    return [name, 'refused' in view ? placement : view.placements.map((p) => p.text).join('')] as const;
+    return [
+      name,
+      'refused' in view ? placement : view.placements.map((p) => p.text).join(''),
+    ] as const;
   });
   const lines = lossLines(losses);
   const plans = modules.map(({ path, style }) => `    ${pyString(path)}: ${CALLS[style]},`);
@@ -44,7 +66,8 @@ function write(source: ExportSource): ExportResult {
     'from torch.distributed.device_mesh import init_device_mesh',
     'from torch.distributed.fsdp import fully_shard',
     'from torch.distributed.tensor import Replicate',
-    'from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module',
+    'from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, ' +
+      'parallelize_module',
     '',
     `MESH_SHAPE = ${pyTuple(mesh.sizes.map(String))}`,
     `MESH_NAMES = ${pyTuple(mesh.names.map(pyString))}`,
@@ -55,9 +78,12 @@ function write(source: ExportSource): ExportResult {
     '',
     '',
     'def parallelize(model, device_type="cuda", blocks=()):',
-    '    """Cuts the modules of the plan, then shards the blocks and the rest of the model over the data-parallel dims."""',
+    '    """Cuts the modules of the plan, then shards the blocks and the rest of the model ' +
+      'over the data-parallel dims."""',
     '    mesh = init_device_mesh(device_type, MESH_SHAPE, mesh_dim_names=MESH_NAMES)',
-    ...(tensor.length > 0 ? [`    parallelize_module(model, mesh[${pyString(tensor[0])}], PLAN)`] : []),
+    ...(tensor.length > 0
+      ? [`    parallelize_module(model, mesh[${pyString(tensor[0])}], PLAN)`]
+      : []),
     ...(fsdp.length > 0
       ? [
           `    shards = mesh[${shards.length === 1 ? shards[0] : pyTuple(shards)}]`,
@@ -69,34 +95,54 @@ function write(source: ExportSource): ExportResult {
     '    return model',
     '',
   ].join('\n');
-  const notes = ['DTensor chooses the collectives: compare with --target torch, which runs those of the plan.'];
+  const notes = [
+    'DTensor chooses the collectives: compare with --target torch, which runs those of the plan.',
+  ];
   const known = propagatedPrice(source);
   return {
     files: [
       { name: 'parallelize.py', text },
-      { name: 'placements.json', text: `${JSON.stringify({ mesh: mesh.text, parameters: placements.map(([name, placement]) => ({ name, placement })) }, null, 1)}\n` },
+      {
+        name: 'placements.json',
+        text: `${JSON.stringify({ mesh: mesh.text, parameters: placements.map(([name, placement]) => ({ name, placement })) }, null, 1)}\n`,
+      },
     ],
     losses,
     notes: known === undefined ? notes : [...notes, known],
   };
-} // prettier-ignore
+}
 
 /** What node-by-node propagation would cost more, where the plan has that price. */
 function propagatedPrice({ plan }: ExportSource): string | undefined {
   const { greedySeconds, objective } = plan;
-  if (greedySeconds === null || greedySeconds === undefined || objective === undefined) return undefined;
+  if (greedySeconds === null || greedySeconds === undefined || objective === undefined)
+    return undefined;
   const more = (greedySeconds / objective.seconds - 1) * 100;
-  return `Node-by-node propagation, as DTensor does it, would take ${more.toFixed(1)} % more than the plan by its own prices.`;
+  return (
+    `Node-by-node propagation, as DTensor does it, would take ${more.toFixed(1)} % more than ` +
+    'the plan by its own prices.'
+  );
 }
 
 function readBack(files: readonly ExportFile[], mesh: DeviceMesh): ReadPlacements {
   const file = files.find(({ name }) => name === 'placements.json');
   const value: unknown = JSON.parse(file?.text ?? 'null');
-  const list = typeof value === 'object' && value !== null && 'parameters' in value ? value.parameters : undefined;
-  if (!Array.isArray(list)) throw new ShardwrightError('E_SYNTAX', 'there is no placements.json with parameters');
+  const list =
+    typeof value === 'object' && value !== null && 'parameters' in value
+      ? value.parameters
+      : undefined;
+  if (!Array.isArray(list))
+    throw new ShardwrightError('E_SYNTAX', 'there is no placements.json with parameters');
   const read = list as { name: string; placement: string }[];
-  return { parameters: new Map(read.map(({ name, placement }) => [name, fromMeshView(parseSharding(placement, mesh).placements, mesh).text])) };
-} // prettier-ignore
+  return {
+    parameters: new Map(
+      read.map(({ name, placement }) => [
+        name,
+        fromMeshView(parseSharding(placement, mesh).placements, mesh).text,
+      ]),
+    ),
+  };
+}
 
 export const torchDtensorTarget: ExportTarget = {
   name: 'torch-dtensor',

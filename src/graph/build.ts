@@ -14,8 +14,8 @@ interface CallOptions {
 }
 
 /**
- * Makes a graph node by node. Names are the base operator name, then `_1`, `_2` and so on; unique in the graph.
- * `build` lints, so that no wrong graph leaves it.
+ * Makes a graph node by node. Names are the base operator name, then `_1`, `_2` and so on; unique
+ * in the graph. `build` lints, so that no wrong graph leaves it.
  */
 export class GraphBuilder {
   private readonly nodes: Node[] = [];
@@ -31,7 +31,15 @@ export class GraphBuilder {
 
   placeholder(name: string, type: ValueType, meta: NodeMeta): ValueRef {
     const unique = this.names.near(name);
-    return this.add({ name: unique, kind: 'placeholder', target: unique, args: [], kwargs: NO_KWARGS, type, meta });
+    return this.add({
+      name: unique,
+      kind: 'placeholder',
+      target: unique,
+      args: [],
+      kwargs: NO_KWARGS,
+      type,
+      meta,
+    });
   }
 
   getAttr(target: string, type: ValueType, meta: NodeMeta = {}): ValueRef {
@@ -42,13 +50,20 @@ export class GraphBuilder {
   call(target: string, args: readonly Arg[], type: ValueType, options: CallOptions = {}): ValueRef {
     const name = this.names.near(options.name ?? baseName(target));
     return this.add({
-      name, kind: 'call', target, args, kwargs: options.kwargs ?? NO_KWARGS, type, meta: options.meta ?? {},
-    }); // prettier-ignore
+      name,
+      kind: 'call',
+      target,
+      args,
+      kwargs: options.kwargs ?? NO_KWARGS,
+      type,
+      meta: options.meta ?? {},
+    });
   }
 
   /** Adds a node of another graph under its own name. @throws E_GRAPH_LINT if the name is taken */
   keep(node: Node): ValueRef {
-    if (this.types.has(node.name)) throw lintError('single definition', node, 'the name is defined twice');
+    if (this.types.has(node.name))
+      throw lintError('single definition', node, 'the name is defined twice');
     return this.add(node);
   }
 
@@ -61,7 +76,11 @@ export class GraphBuilder {
     let unique = name;
     for (let i = 1; Object.hasOwn(this.subgraphs, unique); i++) unique = `${name}_${i}`;
     // A body that is called as it is referred to stays so.
-    setOwn(this.subgraphs, unique, unique !== name && graph.name === name ? { ...graph, name: unique } : graph);
+    setOwn(
+      this.subgraphs,
+      unique,
+      unique !== name && graph.name === name ? { ...graph, name: unique } : graph,
+    );
     return unique;
   }
 
@@ -81,7 +100,11 @@ export class GraphBuilder {
   typeOf(ref: ValueRef): ValueType {
     const type = this.types.get(ref.name);
     if (type === undefined)
-      throw lintError('references resolve', undefined, `'${ref.name}' is not defined in graph ${this.name}`);
+      throw lintError(
+        'references resolve',
+        undefined,
+        `'${ref.name}' is not defined in graph ${this.name}`,
+      );
     return type;
   }
 

@@ -1,22 +1,35 @@
 /**
- * In: a graph. Out: which placeholder each returned value belongs to. A gradient belongs to the tensor that it is of, a mutation
- * to the tensor that it replaces, a new state to the state that it replaces. States share the role name of their parameter
- * (`state "fc1.weight" "exp_avg"`), so a role name alone never finds a placeholder of a whole train step.
+ * In: a graph. Out: which placeholder each returned value belongs to. A gradient belongs to the
+ * tensor that it is of, a mutation to the tensor that it replaces, a new state to the state that it
+ * replaces. States share the role name of their parameter (`state "fc1.weight" "exp_avg"`), so a
+ * role name alone never finds a placeholder of a whole train step.
  */
 
 import type { Graph, Output } from './types.ts';
 
-/** Positions in `graph.nodes` of the placeholders that have a role name of their own: all but states, tangents and arguments. */
+/**
+ * Positions in `graph.nodes` of the placeholders that have a role name of their own: all but
+ * states, tangents and arguments.
+ */
 export function placeholdersByRoleName(graph: Graph): Map<string, number> {
   const found = new Map<string, number>();
   graph.nodes.forEach(({ kind, name, meta }, n) => {
-    if (kind !== 'placeholder' || meta.role === 'state' || meta.role === 'tangent' || meta.role === 'arg') return;
+    if (
+      kind !== 'placeholder' ||
+      meta.role === 'state' ||
+      meta.role === 'tangent' ||
+      meta.role === 'arg'
+    )
+      return;
     found.set(meta.roleName ?? name, n);
   });
   return found;
 }
 
-/** The position of the placeholder that an output belongs to; undefined for user outputs and for what is not there. */
+/**
+ * The position of the placeholder that an output belongs to; undefined for user outputs and for
+ * what is not there.
+ */
 export function ownersOfOutputs(graph: Graph): (output: Output) => number | undefined {
   const named = placeholdersByRoleName(graph);
   const states = new Map<string, Map<string, number>>();

@@ -2,11 +2,21 @@
 
 import { LOCAL_MAP, localMapCall, localType } from './local-map.ts';
 import type { Arg, Dim, Graph, Node, TensorType, ValueType } from './types.ts';
-import { NONE_TYPE, getOwn, isGraphRef, isList, isRef, sameType, tensorType, typeText } from './value.ts';
+import {
+  getOwn,
+  isGraphRef,
+  isList,
+  isRef,
+  NONE_TYPE,
+  sameType,
+  tensorType,
+  typeText,
+} from './value.ts';
 
 /**
- * Control-flow calls: which bodies a call runs, on which inputs, and what it returns. This is structure, not operator
- * knowledge: conventions of torch.ops.higher_order, which tracing follows too.
+ * Control-flow calls: which bodies a call runs, on which inputs, and what it returns. This is
+ * structure, not operator knowledge: conventions of torch.ops.higher_order, which tracing follows
+ * too.
  */
 interface ControlCall {
   readonly bodies: readonly {
@@ -20,9 +30,17 @@ interface ControlCall {
 
 /** Targets that this module understands. */
 export const CONTROL_TARGETS: readonly string[] = [
-  'call', 'cond', 'case', 'while_loop', 'scan', 'map', 'map_impl', 'wrap_with_set_grad_enabled', 'wrap_with_autocast',
+  'call',
+  'cond',
+  'case',
+  'while_loop',
+  'scan',
+  'map',
+  'map_impl',
+  'wrap_with_set_grad_enabled',
+  'wrap_with_autocast',
   LOCAL_MAP,
-]; // prettier-ignore
+];
 
 const CONTROL = new Set(CONTROL_TARGETS);
 
@@ -44,7 +62,11 @@ type TypeOf = (name: string) => ValueType;
  * @throws Error (plain, one sentence) when the call does not have the form that its target requires
  */
 export function controlCall(
-  node: { readonly target: string; readonly args: readonly Arg[]; readonly kwargs: Readonly<Record<string, Arg>> },
+  node: {
+    readonly target: string;
+    readonly args: readonly Arg[];
+    readonly kwargs: Readonly<Record<string, Arg>>;
+  },
   subgraphs: Readonly<Record<string, Graph>>,
   typeOf: TypeOf,
 ): ControlCall | undefined {
@@ -52,14 +74,16 @@ export function controlCall(
   if (!CONTROL.has(target)) return undefined;
   const body = (at: number): { name: string; graph: Graph } => {
     const arg: Arg | undefined = args[at];
-    if (arg === undefined || !isGraphRef(arg)) throw new Error(`argument ${at} of ${target} must be a subgraph`);
+    if (arg === undefined || !isGraphRef(arg))
+      throw new Error(`argument ${at} of ${target} must be a subgraph`);
     const graph = getOwn(subgraphs, arg.name);
     if (graph === undefined) throw new Error(`there is no subgraph @${arg.name}`);
     return { name: arg.name, graph };
   };
   const operands = (at: number): ValueType[] => {
     const arg: Arg | undefined = args[at];
-    if (arg === undefined || !isList(arg)) throw new Error(`argument ${at} of ${target} must be a list of values`);
+    if (arg === undefined || !isList(arg))
+      throw new Error(`argument ${at} of ${target} must be a list of values`);
     return arg.map((member) => operand(member, typeOf));
   };
   switch (target) {
@@ -77,7 +101,8 @@ export function controlCall(
       const inputs = operands(2);
       const branches = list.map((branch) => {
         const graph = isGraphRef(branch) ? getOwn(subgraphs, branch.name) : undefined;
-        if (!isGraphRef(branch) || graph === undefined) throw new Error('a branch of case is no subgraph');
+        if (!isGraphRef(branch) || graph === undefined)
+          throw new Error('a branch of case is no subgraph');
         return { name: branch.name, graph, inputs };
       });
       const [first, ...rest] = branches.map((branch) => bodyResult(branch.graph));
@@ -91,7 +116,9 @@ export function controlCall(
       const [t, f] = [body(1), body(2)];
       const [a, b] = [bodyResult(t.graph), bodyResult(f.graph)];
       if (a.length !== b.length)
-        throw new Error(`branches return ${a.length} and ${b.length} values; both must return equally many`);
+        throw new Error(
+          `branches return ${a.length} and ${b.length} values; both must return equally many`,
+        );
       return {
         bodies: [
           { ...t, inputs },
@@ -136,19 +163,27 @@ export function controlCall(
       const at = target === 'wrap_with_autocast' ? 4 : 1;
       const wrapped = body(at);
       const inputs = args.slice(at + 1).map((arg) => operand(arg, typeOf));
-      return { bodies: [{ ...wrapped, inputs }], result: { kind: 'tuple', items: bodyResult(wrapped.graph) } };
+      return {
+        bodies: [{ ...wrapped, inputs }],
+        result: { kind: 'tuple', items: bodyResult(wrapped.graph) },
+      };
     }
     case LOCAL_MAP: {
       const { body: name, operands: given, inSpecs, outSpecs, axes } = localMapCall(node);
       const graph = getOwn(subgraphs, name);
       if (graph === undefined) throw new Error(`there is no subgraph @${name}`);
-      const inputs = given.map((arg, i) => localType(operand(arg, typeOf), inSpecs[i], axes, 'cut', `operand ${i}`));
+      const inputs = given.map((arg, i) =>
+        localType(operand(arg, typeOf), inSpecs[i], axes, 'cut', `operand ${i}`),
+      );
       const items = bodyResult(graph);
       if (items.length !== outSpecs.length)
         throw new Error(`the body returns ${items.length} values for ${outSpecs.length} out_specs`);
       return {
         bodies: [{ name, graph, inputs }],
-        result: { kind: 'tuple', items: items.map((t, i) => localType(t, outSpecs[i], axes, 'join', `result ${i}`)) },
+        result: {
+          kind: 'tuple',
+          items: items.map((t, i) => localType(t, outSpecs[i], axes, 'join', `result ${i}`)),
+        },
       };
     }
     default:
@@ -157,16 +192,32 @@ export function controlCall(
 }
 
 /** How often the predicate of a `cond` is stated to be true, 0 to 1. */
-export function statedProbability({ kwargs }: { readonly kwargs: Readonly<Record<string, Arg>> }): number | undefined {
+export function statedProbability({
+  kwargs,
+}: {
+  readonly kwargs: Readonly<Record<string, Arg>>;
+}): number | undefined {
   const prob = getOwn(kwargs, 'prob');
-  return prob !== undefined && prob !== null && typeof prob === 'object' && !isList(prob) && prob.kind === 'float'
+  return prob !== undefined &&
+    prob !== null &&
+    typeof prob === 'object' &&
+    !isList(prob) &&
+    prob.kind === 'float'
     ? prob.value
     : undefined;
 }
 
-/** Trips of a `while_loop` for its costs: those that are known, else the most, else those that the program expects. */
-export function statedTrips({ kwargs }: { readonly kwargs: Readonly<Record<string, Arg>> }): number | undefined {
-  const stated = getOwn(kwargs, 'trips') ?? getOwn(kwargs, 'max_trips') ?? getOwn(kwargs, 'expected_trips');
+/**
+ * Trips of a `while_loop` for its costs: those that are known, else the most, else those that the
+ * program expects.
+ */
+export function statedTrips({
+  kwargs,
+}: {
+  readonly kwargs: Readonly<Record<string, Arg>>;
+}): number | undefined {
+  const stated =
+    getOwn(kwargs, 'trips') ?? getOwn(kwargs, 'max_trips') ?? getOwn(kwargs, 'expected_trips');
   return typeof stated === 'number' ? stated : undefined;
 }
 
@@ -174,7 +225,9 @@ export function statedTrips({ kwargs }: { readonly kwargs: Readonly<Record<strin
 export function bodyResult(graph: Graph): ValueType[] {
   const wanted = new Map<string, ValueType>();
   for (const node of graph.nodes) wanted.set(node.name, node.type);
-  return graph.outputs.map((o) => (o.value === null ? NONE_TYPE : (wanted.get(o.value) ?? NONE_TYPE)));
+  return graph.outputs.map((o) =>
+    o.value === null ? NONE_TYPE : (wanted.get(o.value) ?? NONE_TYPE),
+  );
 }
 
 /** Inputs of a graph, in order. */
@@ -189,7 +242,8 @@ function operand(arg: Arg, typeOf: TypeOf): ValueType {
   if (isRef(arg)) return typeOf(arg.name);
   // Integers and symbolic sizes may be carried as well.
   if (typeof arg === 'number' || typeof arg === 'bigint') return { kind: 'sym' };
-  if (arg !== null && typeof arg === 'object' && !isList(arg) && arg.kind === 'size') return { kind: 'sym' };
+  if (arg !== null && typeof arg === 'object' && !isList(arg) && arg.kind === 'size')
+    return { kind: 'sym' };
   return NONE_TYPE;
 }
 
@@ -202,7 +256,8 @@ function scanLength(kwargs: Readonly<Record<string, Arg>>, xs: readonly ValueTyp
 
 function sliceOf(type: ValueType, target: string): ValueType {
   if (type.kind !== 'tensor') return type;
-  if (type.shape.length === 0) throw new Error(`${target} cannot slice a scalar of type ${typeText(type)}`);
+  if (type.shape.length === 0)
+    throw new Error(`${target} cannot slice a scalar of type ${typeText(type)}`);
   return tensorType(type.dtype, type.shape.slice(1));
 }
 

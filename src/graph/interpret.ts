@@ -10,14 +10,20 @@ export interface Frame<V> {
   readonly graph: Graph;
   /** Value of a name that is defined before the node in hand. */
   value(name: string): V;
-  /** Runs a body of the node in hand on these inputs with the same visitor; returns one value per body output. */
+  /**
+   * Runs a body of the node in hand on these inputs with the same visitor; returns one value per
+   * body output.
+   */
   run(body: string, inputs: readonly V[]): (V | null)[];
 }
 
 export interface Visitor<V> {
   /** Value of the `index`-th placeholder; bodies get theirs from `Frame.run` and do not ask. */
   placeholder(node: Node, index: number): V;
-  /** Value of an attribute node; without it, an attribute node is visited as a call without operands. */
+  /**
+   * Value of an attribute node; without it, an attribute node is visited as a call without
+   * operands.
+   */
   getAttr?(node: Node, frame: Frame<V>): V;
   /** Value of a call. `operands`: the values it reads, in argument order, with repetition. */
   call(node: Node, operands: readonly V[], frame: Frame<V>): V;
@@ -31,13 +37,18 @@ interface Interpretation<V> {
 }
 
 /**
- * The one interpreter: walks the nodes in order and gives each a value. What is said of a value from the values it is made
- * of (phases, types, FLOPs, numbers) is a visitor, so that calls, bodies and returns mean the same to all of them. Passes, which write
- * a graph, and what goes from the end (liveness, dead code) read `indexGraph`.
+ * The one interpreter: walks the nodes in order and gives each a value. What is said of a value
+ * from the values it is made of (phases, types, FLOPs, numbers) is a visitor, so that calls, bodies
+ * and returns mean the same to all of them. Passes, which write a graph, and what goes from the end
+ * (liveness, dead code) read `indexGraph`.
  *
  * @param inputs values of the placeholders; without it the visitor is asked
  */
-export function interpret<V>(graph: Graph, visitor: Visitor<V>, inputs?: readonly V[]): Interpretation<V> {
+export function interpret<V>(
+  graph: Graph,
+  visitor: Visitor<V>,
+  inputs?: readonly V[],
+): Interpretation<V> {
   const { nodes } = graph;
   const { position, operandStart, operands } = indexGraph(graph);
   const values: V[] = [];
@@ -45,7 +56,8 @@ export function interpret<V>(graph: Graph, visitor: Visitor<V>, inputs?: readonl
     graph,
     value(name) {
       const at = position.get(name);
-      if (at === undefined || at >= values.length) throw internalError(`value ${name} is read before it is known`);
+      if (at === undefined || at >= values.length)
+        throw internalError(`value ${name} is read before it is known`);
       return values[at];
     },
     run(body, bodyInputs) {

@@ -4,8 +4,15 @@ import { ShardwrightError } from '../errors.ts';
 import { controlCall, placeholdersOf } from './control.ts';
 import { interpret } from './interpret.ts';
 import { lintError, topologicalOrder, undefinedOutput, undefinedValue } from './order.ts';
-import { DTYPE_BYTES, type Arg, type Graph, type Node, type Output, type ValueType } from './types.ts';
-import { NO_KWARGS, getOwn, isList, sameShape, sameType, typeText } from './value.ts';
+import {
+  type Arg,
+  DTYPE_BYTES,
+  type Graph,
+  type Node,
+  type Output,
+  type ValueType,
+} from './types.ts';
+import { getOwn, isList, NO_KWARGS, sameShape, sameType, typeText } from './value.ts';
 
 /** Type of a call by the operator's own rule; undefined where the operator is not known. */
 export type Retype = (node: Node, typeOf: (name: string) => ValueType) => ValueType | undefined;
@@ -13,14 +20,17 @@ export type Retype = (node: Node, typeOf: (name: string) => ValueType) => ValueT
 const MAX_BODY_DEPTH = 256;
 
 /**
- * Checks the rules of the graph record: names defined once and before use, references resolve, no cycles, bodies of the
- * right arity and types, literals only, no forward value made from a backward one, gradients like their targets, outputs
- * sound. With `retype`, every stated type is compared with the operator's own. Linear; run after every pass.
+ * Checks the rules of the graph record: names defined once and before use, references resolve, no
+ * cycles, bodies of the right arity and types, literals only, no forward value made from a backward
+ * one, gradients like their targets, outputs sound. With `retype`, every stated type is compared
+ * with the operator's own. Linear; run after every pass.
  *
- * The structure is walked here and not by the interpreter, which may read a graph only once these checks have passed: its
- * index wants every name defined once (and costs twice what the checks do, on graphs that nobody may read afterwards).
+ * The structure is walked here and not by the interpreter, which may read a graph only once these
+ * checks have passed: its index wants every name defined once (and costs twice what the checks do,
+ * on graphs that nobody may read afterwards).
  *
- * @throws E_GRAPH_LINT naming the check and the node; E_TYPE where a stated type differs from the operator's
+ * @throws E_GRAPH_LINT naming the check and the node; E_TYPE where a stated type differs from the
+ *   operator's
  */
 export function lintGraph(graph: Graph, retype?: Retype): void {
   lintBody(graph, retype, 0);
@@ -36,15 +46,29 @@ function lintBody(graph: Graph, retype: Retype | undefined, depth: number): void
   const useValue = (name: string): void => {
     const operand = defined.get(name);
     if (operand === undefined) throw unresolved(graph, name, current);
-    if (current.meta.phase === 'forward' && operand.meta.phase !== undefined && operand.meta.phase !== 'forward')
-      throw lintError('phases', current, `a forward node uses ${name}, which is of the ${operand.meta.phase} phase`);
+    if (
+      current.meta.phase === 'forward' &&
+      operand.meta.phase !== undefined &&
+      operand.meta.phase !== 'forward'
+    )
+      throw lintError(
+        'phases',
+        current,
+        `a forward node uses ${name}, which is of the ${operand.meta.phase} phase`,
+      );
   };
   for (const node of graph.nodes) {
     current = node;
-    if (defined.has(node.name)) throw lintError('single definition', node, 'the name is defined twice');
+    if (defined.has(node.name))
+      throw lintError('single definition', node, 'the name is defined twice');
     if (node.name === '') throw lintError('names', node, 'a node has an empty name');
     if (node.kind === 'placeholder') {
-      if (callsSeen) throw lintError('order', node, 'a placeholder stands after a call; placeholders come first');
+      if (callsSeen)
+        throw lintError(
+          'order',
+          node,
+          'a placeholder stands after a call; placeholders come first',
+        );
       checkRole(node, roleNames);
     } else {
       callsSeen = true;
@@ -52,7 +76,8 @@ function lintBody(graph: Graph, retype: Retype | undefined, depth: number): void
         throw lintError('targets', node, `'${node.target}' is no operator`);
       for (let i = 0; i < node.args.length; i++) checkArg(node.args[i], node, graph, useValue, 0);
       if (node.kwargs !== NO_KWARGS)
-        for (const key of Object.keys(node.kwargs)) checkArg(node.kwargs[key], node, graph, useValue, 0);
+        for (const key of Object.keys(node.kwargs))
+          checkArg(node.kwargs[key], node, graph, useValue, 0);
     }
     checkSizes(node.type, node);
     defined.set(node.name, node);
@@ -72,15 +97,27 @@ function lintBody(graph: Graph, retype: Retype | undefined, depth: number): void
   for (const group of graph.ties ?? []) {
     for (const name of group) {
       if (roleNames.get(name)?.meta.role !== 'parameter')
-        throw lintError('ties', undefined, `'${name}' is tied, but is no parameter of graph ${graph.name}`);
+        throw lintError(
+          'ties',
+          undefined,
+          `'${name}' is tied, but is no parameter of graph ${graph.name}`,
+        );
     }
   }
   for (const { value, output } of graph.given ?? []) {
-    const known = value !== undefined ? defined.has(value) : output !== undefined && output < graph.outputs.length;
+    const known =
+      value !== undefined
+        ? defined.has(value)
+        : output !== undefined && output < graph.outputs.length;
     if (!known)
-      throw lintError('given shardings', undefined, `one is of ${value ?? `output ${output}`}, which is not there`);
+      throw lintError(
+        'given shardings',
+        undefined,
+        `one is of ${value ?? `output ${output}`}, which is not there`,
+      );
   }
-  for (const name of Object.keys(graph.subgraphs)) lintBody(getOwn(graph.subgraphs, name)!, retype, depth + 1);
+  for (const name of Object.keys(graph.subgraphs))
+    lintBody(getOwn(graph.subgraphs, name)!, retype, depth + 1);
 }
 
 /** What a number would be written as that is no integer: no symbol has such a name. */
@@ -93,11 +130,21 @@ function checkSizes(type: ValueType, node: Node): void {
   let bytes = DTYPE_BYTES[type.dtype];
   for (const dim of type.shape) {
     if (typeof dim !== 'number' && NO_SIZE.test(dim.sym))
-      throw sizeError('E_TYPE', `'${dim.sym}' in ${typeText(type)} is no size`, node, 'a size is an integer of at least 0 or an expression in symbols'); // prettier-ignore
+      throw sizeError(
+        'E_TYPE',
+        `'${dim.sym}' in ${typeText(type)} is no size`,
+        node,
+        'a size is an integer of at least 0 or an expression in symbols',
+      );
     bytes *= typeof dim === 'number' ? dim : (dim.example ?? 1);
   }
   if (bytes > Number.MAX_SAFE_INTEGER)
-    throw sizeError('E_LIMIT', `a tensor of ${typeText(type)} has ${bytes.toPrecision(2)} bytes, more than 2^53`, node, 'no devices hold it; check its sizes'); // prettier-ignore
+    throw sizeError(
+      'E_LIMIT',
+      `a tensor of ${typeText(type)} has ${bytes.toPrecision(2)} bytes, more than 2^53`,
+      node,
+      'no devices hold it; check its sizes',
+    );
 }
 
 function sizeError(code: string, message: string, node: Node, hint: string): ShardwrightError {
@@ -122,7 +169,9 @@ function checkTypes(graph: Graph, retype: Retype): void {
   });
 }
 
-/** Equal, where a `none` inside a stated tuple stands for a result that the source does not type. */
+/**
+ * Equal, where a `none` inside a stated tuple stands for a result that the source does not type.
+ */
 function agrees(stated: ValueType, ours: ValueType): boolean {
   if (stated.kind === 'tuple' && ours.kind === 'tuple') {
     if (stated.items.length > ours.items.length) return false;
@@ -134,19 +183,25 @@ function agrees(stated: ValueType, ours: ValueType): boolean {
 /** Types are derived at the examples of symbolic sizes, so that is where they are compared. */
 function atExamples(type: ValueType): ValueType {
   if (type.kind !== 'tensor' || type.shape.every((dim) => typeof dim === 'number')) return type;
-  return { ...type, shape: type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? dim))) };
+  return {
+    ...type,
+    shape: type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? dim))),
+  };
 }
 
 /** The E_TYPE error for a stated type that differs from the operator's own. */
 function typeMismatch(node: Node, ours: ValueType): ShardwrightError {
   return new ShardwrightError(
     'E_TYPE',
-    `${node.name}: the file says ${typeText(node.type)}, but ${node.target} gives ${typeText(ours)}`,
+    `${node.name}: the file says ${typeText(node.type)}, but ${node.target} gives ` +
+      `${typeText(ours)}`,
     {
       node: node.name,
       ...(node.meta.line !== undefined ? { position: { line: node.meta.line, column: 1 } } : {}),
       ...(node.meta.path !== undefined ? { path: node.meta.path } : {}),
-      hint: `write ${typeText(ours)} in the annotation of ${node.name}, or correct the types of its operands`,
+      hint:
+        `write ${typeText(ours)} in the annotation of ${node.name}, or correct the types of ` +
+        'its operands',
     },
   );
 }
@@ -192,7 +247,13 @@ function checkRole(node: Node, roleNames: Map<string, Node>): void {
 }
 
 /** One walk: literals are literals, subgraphs exist, and `useValue` sees every value. */
-function checkArg(arg: Arg, node: Node, graph: Graph, useValue: (name: string) => void, depth: number): void {
+function checkArg(
+  arg: Arg,
+  node: Node,
+  graph: Graph,
+  useValue: (name: string) => void,
+  depth: number,
+): void {
   switch (typeof arg) {
     case 'string':
     case 'boolean':
@@ -242,7 +303,11 @@ function checkArg(arg: Arg, node: Node, graph: Graph, useValue: (name: string) =
     case 'size':
       return;
     default:
-      throw lintError('literals', node, `an argument is of unknown kind ${JSON.stringify(arg satisfies never)}`);
+      throw lintError(
+        'literals',
+        node,
+        `an argument is of unknown kind ${JSON.stringify(arg satisfies never)}`,
+      );
   }
 }
 
@@ -266,25 +331,34 @@ function checkControl(node: Node, graph: Graph, typeOf: (name: string) => ValueT
     wanted.forEach((placeholder, i) => {
       if (!sameType(placeholder.type, body.inputs[i]))
         throw lintError(
-          'bodies', node,
-          `input ${i} of @${body.name} is ${typeText(placeholder.type)}, the call gives ${typeText(body.inputs[i])}`,
-        ); // prettier-ignore
+          'bodies',
+          node,
+          `input ${i} of @${body.name} is ${typeText(placeholder.type)}, the call gives ` +
+            `${typeText(body.inputs[i])}`,
+        );
     });
   }
 }
 
-function checkOutputs(graph: Graph, defined: ReadonlyMap<string, Node>, roleNames: ReadonlyMap<string, Node>): void {
+function checkOutputs(
+  graph: Graph,
+  defined: ReadonlyMap<string, Node>,
+  roleNames: ReadonlyMap<string, Node>,
+): void {
   const states = new Map<string, Node>();
   for (const node of graph.nodes) {
     if (node.kind !== 'placeholder') break;
-    if (node.meta.role === 'state') states.set(`${node.meta.roleName} ${node.meta.stateName}`, node);
+    if (node.meta.role === 'state')
+      states.set(`${node.meta.roleName} ${node.meta.stateName}`, node);
   }
   const seen = new Set<string>();
   for (const output of graph.outputs) {
     const value = output.value === null ? undefined : defined.get(output.value);
-    if (output.value !== null && value === undefined) throw undefinedOutput(output.value, graph.name, defined);
+    if (output.value !== null && value === undefined)
+      throw undefinedOutput(output.value, graph.name, defined);
     const slot = slotName(output);
-    if (seen.has(slot)) throw lintError('outputs', value, `graph ${graph.name} returns '${slot}' twice`);
+    if (seen.has(slot))
+      throw lintError('outputs', value, `graph ${graph.name} returns '${slot}' twice`);
     seen.add(slot);
     if (output.role === 'output') {
       if (output.index === undefined)
@@ -292,26 +366,45 @@ function checkOutputs(graph: Graph, defined: ReadonlyMap<string, Node>, roleName
       continue;
     }
     const target =
-      output.role === 'newstate' ? states.get(`${output.of} ${output.stateName}`) : roleNames.get(output.of ?? '');
+      output.role === 'newstate'
+        ? states.get(`${output.of} ${output.stateName}`)
+        : roleNames.get(output.of ?? '');
     if (target === undefined)
-      throw lintError('outputs', value, `output '${slot}' of graph ${graph.name} belongs to no placeholder`);
-    if (value === undefined) continue;
-    if (!sameType(value.type, target.type) && !(output.role === 'grad' && isWidened(value.type, target.type)))
       throw lintError(
-        output.role === 'grad' ? 'gradients' : 'outputs', value,
-        `${slot} has type ${typeText(value.type)}, its placeholder ${target.name} has ${typeText(target.type)}`,
-        output.role === 'grad' ? 'shape and dtype must be equal, or the gradient is float32 of a narrower parameter' : 'shape and dtype must be equal',
-      ); // prettier-ignore
+        'outputs',
+        value,
+        `output '${slot}' of graph ${graph.name} belongs to no placeholder`,
+      );
+    if (value === undefined) continue;
+    if (
+      !sameType(value.type, target.type) &&
+      !(output.role === 'grad' && isWidened(value.type, target.type))
+    )
+      throw lintError(
+        output.role === 'grad' ? 'gradients' : 'outputs',
+        value,
+        `${slot} has type ${typeText(value.type)}, its placeholder ${target.name} has ` +
+          `${typeText(target.type)}`,
+        output.role === 'grad'
+          ? 'shape and dtype must be equal, or the gradient is float32 of a narrower parameter'
+          : 'shape and dtype must be equal',
+      );
   }
 }
 
 function slotName(output: Output): string {
   if (output.role === 'output') return `output ${output.index}`;
-  return output.role === 'newstate' ? `newstate ${output.of} ${output.stateName}` : `${output.role} ${output.of}`;
+  return output.role === 'newstate'
+    ? `newstate ${output.of} ${output.stateName}`
+    : `${output.role} ${output.of}`;
 }
 
 /** A gradient that is added up in float32 beside a parameter of 16 bits. */
 function isWidened(gradient: ValueType, parameter: ValueType): boolean {
-  if (gradient.kind !== 'tensor' || parameter.kind !== 'tensor' || gradient.dtype !== 'f32') return false;
-  return (parameter.dtype === 'bf16' || parameter.dtype === 'f16') && sameShape(gradient.shape, parameter.shape);
+  if (gradient.kind !== 'tensor' || parameter.kind !== 'tensor' || gradient.dtype !== 'f32')
+    return false;
+  return (
+    (parameter.dtype === 'bf16' || parameter.dtype === 'f16') &&
+    sameShape(gradient.shape, parameter.shape)
+  );
 }

@@ -1,6 +1,7 @@
 /**
- * Regions of per-device code. In: a `local_map` call. Out: its parts, and the types of one device's pieces: an axis that cuts a
- * dim divides it. Structure only; what the types mean is no matter of this room.
+ * Regions of per-device code. In: a `local_map` call. Out: its parts, and the types of one device's
+ * pieces: an axis that cuts a dim divides it. Structure only; what the types mean is no matter of
+ * this room.
  */
 import type { Arg, Node, ValueType } from './types.ts';
 import { getOwn, isGraphRef, isList, tensorType } from './value.ts';
@@ -8,7 +9,10 @@ import { getOwn, isGraphRef, isList, tensorType } from './value.ts';
 /** Target of a region of per-device code. */
 export const LOCAL_MAP = 'local_map';
 
-/** A region of per-device code: `local_map(@body, [x, w], axes=["dp=2", "tp=4"], in_specs=[["S(0)", "I"], ...], out_specs=[...])`. */
+/**
+ * A region of per-device code: `local_map(@body, [x, w], axes=["dp=2", "tp=4"], in_specs=[["S(0)",
+ * "I"], ...], out_specs=[...])`.
+ */
 export interface LocalMapCall {
   readonly body: string;
   readonly operands: readonly Arg[];
@@ -19,11 +23,15 @@ export interface LocalMapCall {
   readonly outSpecs: readonly (readonly string[])[];
 }
 
-/** The parts of a `local_map` call. @throws Error (plain, one sentence) when it does not have them */
+/**
+ * The parts of a `local_map` call. @throws Error (plain, one sentence) when it does not have them
+ */
 export function localMapCall({ args, kwargs }: Pick<Node, 'args' | 'kwargs'>): LocalMapCall {
   const [body, operands] = args;
-  if (body === undefined || !isGraphRef(body)) throw new Error('argument 0 of local_map must be a subgraph');
-  if (operands === undefined || !isList(operands)) throw new Error('argument 1 of local_map must be a list of values');
+  if (body === undefined || !isGraphRef(body))
+    throw new Error('argument 0 of local_map must be a subgraph');
+  if (operands === undefined || !isList(operands))
+    throw new Error('argument 1 of local_map must be a list of values');
   const words = (arg: Arg | undefined, what: string): string[] => {
     if (arg === undefined || !isList(arg) || !arg.every((word) => typeof word === 'string'))
       throw new Error(`${what} of local_map must be a list of texts`);
@@ -31,19 +39,22 @@ export function localMapCall({ args, kwargs }: Pick<Node, 'args' | 'kwargs'>): L
   };
   const axes = words(getOwn(kwargs, 'axes'), 'axes').map((text) => {
     const [, name, size] = /^([A-Za-z_][A-Za-z0-9_.-]*)=(\d{1,7})$/.exec(text) ?? [];
-    if (name === undefined || Number(size) < 1) throw new Error(`'${text}' names no axis; write tp=4`);
+    if (name === undefined || Number(size) < 1)
+      throw new Error(`'${text}' names no axis; write tp=4`);
     return { name, size: Number(size) };
   });
   const twice = axes.find(({ name }, i) => axes.findIndex((other) => other.name === name) !== i);
   if (twice !== undefined) throw new Error(`local_map lists the axis '${twice.name}' twice`);
   const specs = (key: string): string[][] => {
     const list = getOwn(kwargs, key);
-    if (list === undefined || !isList(list)) throw new Error(`${key} of local_map must be a list of lists`);
+    if (list === undefined || !isList(list))
+      throw new Error(`${key} of local_map must be a list of lists`);
     return list.map((member) => {
       const spec = words(member, `a member of ${key}`);
       if (spec.length !== axes.length || !spec.every((word) => /^(S\(\d{1,3}\)|R|I|P)$/.test(word)))
         throw new Error(
-          `[${spec.join(', ')}] in ${key} must have one of S(0), R, I, P for each of ${axes.length} axes`,
+          `[${spec.join(', ')}] in ${key} must have one of S(0), R, I, P for each of ` +
+            `${axes.length} axes`,
         );
       return spec;
     });
@@ -69,16 +80,19 @@ export function localType(
   const shape = type.shape.map((dim, d) => {
     const cuts = axes.filter((_, a) => spec[a] === `S(${d})`);
     if (cuts.length === 0) return dim;
-    if (typeof dim !== 'number') throw new Error(`${what} of local_map is cut on dim ${d}, whose size is open`);
+    if (typeof dim !== 'number')
+      throw new Error(`${what} of local_map is cut on dim ${d}, whose size is open`);
     const n = cuts.reduce((product, { size }) => product * size, 1);
     if (way === 'join') return dim * n;
     if (dim % n !== 0)
       throw new Error(
-        `dim ${d} of ${what} has ${dim} rows, which do not divide by ${cuts.map((c) => `${c.name}=${c.size}`).join(' and ')}`,
+        `dim ${d} of ${what} has ${dim} rows, which do not divide by ` +
+          `${cuts.map((c) => `${c.name}=${c.size}`).join(' and ')}`,
       );
     return dim / n;
   });
   const beyond = spec.find((word) => Number(/^S\((\d+)\)$/.exec(word)?.[1] ?? -1) >= shape.length);
-  if (beyond !== undefined) throw new Error(`${beyond} cuts a dim that ${what} of local_map does not have`);
+  if (beyond !== undefined)
+    throw new Error(`${beyond} cuts a dim that ${what} of local_map does not have`);
   return tensorType(type.dtype, shape);
 }

@@ -4,11 +4,16 @@ import { ShardwrightError, suggestion } from '../errors.ts';
 import type { Graph, Node } from './types.ts';
 import { eachOperand } from './value.ts';
 
-/** Positions, operands and users of a graph as flat arrays: what loops over thousands of nodes read. */
+/**
+ * Positions, operands and users of a graph as flat arrays: what loops over thousands of nodes read.
+ */
 export interface GraphIndex {
   /** Name to position in `graph.nodes`. */
   readonly position: ReadonlyMap<string, number>;
-  /** Operands of node `i` in argument order, with repetition: `operands[operandStart[i] .. operandStart[i + 1])`. */
+  /**
+   * Operands of node `i` in argument order, with repetition: `operands[operandStart[i] ..
+   * operandStart[i + 1])`.
+   */
   readonly operandStart: Int32Array;
   readonly operands: Int32Array;
   /** Distinct users of node `i` in execution order; the return statement is not among them. */
@@ -37,7 +42,10 @@ export function indexGraph(graph: Graph): GraphIndex {
   return index;
 }
 
-function returnedBy({ nodes, outputs, name }: Graph, position: ReadonlyMap<string, number>): Uint8Array {
+function returnedBy(
+  { nodes, outputs, name }: Graph,
+  position: ReadonlyMap<string, number>,
+): Uint8Array {
   const returned = new Uint8Array(nodes.length);
   for (const output of outputs) {
     if (output.value === null) continue;
@@ -52,7 +60,8 @@ function buildIndex(nodes: readonly Node[]): Omit<GraphIndex, 'returned'> {
   const n = nodes.length;
   const position = new Map<string, number>();
   for (let i = 0; i < n; i++) {
-    if (position.has(nodes[i].name)) throw lintError('single definition', nodes[i], 'the name is defined twice');
+    if (position.has(nodes[i].name))
+      throw lintError('single definition', nodes[i], 'the name is defined twice');
     position.set(nodes[i].name, i);
   }
   const operandStart = new Int32Array(n + 1);
@@ -102,8 +111,8 @@ function buildIndex(nodes: readonly Node[]): Omit<GraphIndex, 'returned'> {
 }
 
 /**
- * Position of the last use of each value: of the last node that reads it, `nodes.length` where the graph returns it,
- * its own position where nothing reads it.
+ * Position of the last use of each value: of the last node that reads it, `nodes.length` where the
+ * graph returns it, its own position where nothing reads it.
  */
 export function lastUses(graph: Graph): Int32Array {
   const { userStart, users, returned } = indexGraph(graph);
@@ -114,15 +123,16 @@ export function lastUses(graph: Graph): Int32Array {
 }
 
 /**
- * Execution order of nodes that may stand in any order: operands first, otherwise as given. An order that is legal
- * already comes back unchanged. Iterative, linear.
+ * Execution order of nodes that may stand in any order: operands first, otherwise as given. An
+ * order that is legal already comes back unchanged. Iterative, linear.
  *
  * @throws E_GRAPH_LINT for an undefined or repeated name, or a cycle (named in full)
  */
 export function topologicalOrder(nodes: readonly Node[]): Node[] {
   const position = new Map<string, number>();
   nodes.forEach((node, i) => {
-    if (position.has(node.name)) throw lintError('single definition', node, 'the name is defined twice');
+    if (position.has(node.name))
+      throw lintError('single definition', node, 'the name is defined twice');
     position.set(node.name, i);
   });
   const operandsOf = (i: number): number[] => {
@@ -169,8 +179,16 @@ export function topologicalOrder(nodes: readonly Node[]): Node[] {
   return order;
 }
 
-/** A failed check of the graph rules: names the check, the node and, where known, the place in its source. */
-export function lintError(check: string, node: Node | undefined, message: string, hint?: string): ShardwrightError {
+/**
+ * A failed check of the graph rules: names the check, the node and, where known, the place in its
+ * source.
+ */
+export function lintError(
+  check: string,
+  node: Node | undefined,
+  message: string,
+  hint?: string,
+): ShardwrightError {
   const where = node === undefined ? '' : ` at ${node.name}`;
   return new ShardwrightError('E_GRAPH_LINT', `${check}${where}: ${message}`, {
     ...(node !== undefined ? { node: node.name } : {}),
@@ -184,11 +202,24 @@ export function lintError(check: string, node: Node | undefined, message: string
   });
 }
 
-export function undefinedValue(name: string, user: Node, known: ReadonlyMap<string, unknown>): ShardwrightError {
-  return lintError('references resolve', user, `uses '${name}', which is not defined`, nearest(name, known));
+export function undefinedValue(
+  name: string,
+  user: Node,
+  known: ReadonlyMap<string, unknown>,
+): ShardwrightError {
+  return lintError(
+    'references resolve',
+    user,
+    `uses '${name}', which is not defined`,
+    nearest(name, known),
+  );
 }
 
-export function undefinedOutput(name: string, graph: string, known: ReadonlyMap<string, unknown>): ShardwrightError {
+export function undefinedOutput(
+  name: string,
+  graph: string,
+  known: ReadonlyMap<string, unknown>,
+): ShardwrightError {
   return lintError(
     'references resolve',
     undefined,

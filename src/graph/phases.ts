@@ -9,11 +9,16 @@ import { eachGraphRef, getOwn, setOwn, without } from './value.ts';
 interface Phases {
   /** 1 where the value depends on a tangent. */
   readonly backward: Uint8Array;
-  /** 1 for a forward call that no user output, mutation or new state needs; all 0 in a graph without backward part. */
+  /**
+   * 1 for a forward call that no user output, mutation or new state needs; all 0 in a graph without
+   * backward part.
+   */
   readonly savedOnly: Uint8Array;
 }
 
-/** A call is `backward` iff it depends on a tangent (AOTAutograd's rule), else `forward`. Linear. */
+/**
+ * A call is `backward` iff it depends on a tangent (AOTAutograd's rule), else `forward`. Linear.
+ */
 export function computePhases(graph: Graph): Phases {
   const { nodes } = graph;
   const { values } = interpret<boolean>(graph, {
@@ -41,8 +46,8 @@ export function computePhases(graph: Graph): Phases {
 }
 
 /**
- * Sets `meta.phase` and `meta.savedOnly` of calls and attributes in place. Only for a graph under construction, which
- * nobody else has seen yet; it spares the front end a copy of every node.
+ * Sets `meta.phase` and `meta.savedOnly` of calls and attributes in place. Only for a graph under
+ * construction, which nobody else has seen yet; it spares the front end a copy of every node.
  */
 export function stampPhases(graph: Graph): void {
   const { backward, savedOnly } = computePhases(graph);
@@ -71,15 +76,17 @@ function stampBody(graph: Graph, phase: Phase): void {
 }
 
 /**
- * The same graph with `meta.phase` and `meta.savedOnly` set on calls and attributes. A stated phase `optimizer` is kept.
- * Nodes of a body take the phase of the call that runs it (of the first, if several do).
+ * The same graph with `meta.phase` and `meta.savedOnly` set on calls and attributes. A stated phase
+ * `optimizer` is kept. Nodes of a body take the phase of the call that runs it (of the first, if
+ * several do).
  */
 export function withPhases(graph: Graph): Graph {
   const { backward, savedOnly } = computePhases(graph);
   const bodyPhase = new Map<string, Phase>();
   const nodes = graph.nodes.map((node, i) => {
     if (node.kind === 'placeholder') return node;
-    const phase = node.meta.phase === 'optimizer' ? 'optimizer' : backward[i] === 1 ? 'backward' : 'forward';
+    const phase =
+      node.meta.phase === 'optimizer' ? 'optimizer' : backward[i] === 1 ? 'backward' : 'forward';
     eachGraphRef(node, (name) => {
       if (!bodyPhase.has(name)) bodyPhase.set(name, phase);
     });
@@ -87,7 +94,11 @@ export function withPhases(graph: Graph): Graph {
   });
   const subgraphs: Record<string, Graph> = {};
   for (const name of Object.keys(graph.subgraphs)) {
-    setOwn(subgraphs, name, withBodyPhase(getOwn(graph.subgraphs, name)!, bodyPhase.get(name) ?? 'forward'));
+    setOwn(
+      subgraphs,
+      name,
+      withBodyPhase(getOwn(graph.subgraphs, name)!, bodyPhase.get(name) ?? 'forward'),
+    );
   }
   return { ...graph, nodes, subgraphs };
 }
@@ -97,7 +108,9 @@ function withBodyPhase(graph: Graph, phase: Phase): Graph {
   for (const name of Object.keys(graph.subgraphs)) {
     setOwn(subgraphs, name, withBodyPhase(getOwn(graph.subgraphs, name)!, phase));
   }
-  const nodes = graph.nodes.map((node) => (node.kind === 'placeholder' ? node : stamped(node, phase, false)));
+  const nodes = graph.nodes.map((node) =>
+    node.kind === 'placeholder' ? node : stamped(node, phase, false),
+  );
   return { ...graph, nodes, subgraphs };
 }
 

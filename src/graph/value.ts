@@ -1,10 +1,13 @@
-/** Small questions about arguments and types that every analysis asks. Nothing here allocates per call without need. */
+/**
+ * Small questions about arguments and types that every analysis asks. Nothing here allocates per
+ * call without need.
+ */
 
 import {
-  DTYPE_BYTES,
   type Arg,
-  type DType,
   type Dim,
+  type DType,
+  DTYPE_BYTES,
   type GraphRef,
   type Node,
   type Sym,
@@ -14,7 +17,9 @@ import {
 } from './types.ts';
 
 export const NONE_TYPE: ValueType = Object.freeze({ kind: 'none' });
-/** The keyword arguments of a call that has none; shared, so that thousands of calls cost nothing. */
+/**
+ * The keyword arguments of a call that has none; shared, so that thousands of calls cost nothing.
+ */
 export const NO_KWARGS: Readonly<Record<string, Arg>> = Object.freeze({});
 
 export function isList(arg: Arg): arg is readonly Arg[] {
@@ -29,10 +34,17 @@ export function isGraphRef(arg: Arg): arg is GraphRef {
   return typeof arg === 'object' && arg !== null && !isList(arg) && arg.kind === 'graph';
 }
 
-/** Sets an own property even for `__proto__`, which plain assignment would take for the prototype. */
+/**
+ * Sets an own property even for `__proto__`, which plain assignment would take for the prototype.
+ */
 export function setOwn<T>(record: Record<string, T>, key: string, value: T): void {
   if (key === '__proto__') {
-    Object.defineProperty(record, key, { value, writable: true, enumerable: true, configurable: true });
+    Object.defineProperty(record, key, {
+      value,
+      writable: true,
+      enumerable: true,
+      configurable: true,
+    });
   } else {
     record[key] = value;
   }
@@ -54,7 +66,8 @@ export function getOwn<T>(record: Readonly<Record<string, T>>, key: string): T |
 export function eachRef(arg: Arg, visit: (name: string) => void): void {
   if (typeof arg !== 'object' || arg === null) return;
   if (isList(arg)) {
-    // Indexed, here and below: these loops run for every argument of every node, several times per import.
+    // Indexed, here and below: these loops run for every argument of every node, several times per
+    // import.
     for (let i = 0; i < arg.length; i++) eachRef(arg[i], visit);
   } else if (arg.kind === 'value') {
     visit(arg.name);
@@ -65,7 +78,10 @@ export function eachRef(arg: Arg, visit: (name: string) => void): void {
   }
 }
 
-/** Calls `visit` for every value used by a call: positional arguments, then keywords in written order. */
+/**
+ * Calls `visit` for every value used by a call: positional arguments, then keywords in written
+ * order.
+ */
 export function eachOperand(
   node: { readonly args: readonly Arg[]; readonly kwargs: Readonly<Record<string, Arg>> },
   visit: (name: string) => void,
@@ -83,7 +99,8 @@ export function mapOperands(node: Node, rename: (name: string) => string): Node 
     if (typeof arg !== 'object' || arg === null) return arg;
     if (isList(arg)) return arg.map(map);
     if (arg.kind === 'value') return { kind: 'value', name: rename(arg.name) };
-    if (arg.kind === 'slice') return { ...arg, start: map(arg.start), stop: map(arg.stop), step: map(arg.step) };
+    if (arg.kind === 'slice')
+      return { ...arg, start: map(arg.start), stop: map(arg.stop), step: map(arg.step) };
     return arg;
   };
   const kwargs: Record<string, Arg> = {};
@@ -119,7 +136,8 @@ export function sameShape(a: readonly Dim[], b: readonly Dim[]): boolean {
 /** Equal kind, dtype and shape; strides and given shardings are not compared. */
 export function sameType(a: ValueType, b: ValueType): boolean {
   if (a === b) return true;
-  if (a.kind === 'tensor') return b.kind === 'tensor' && a.dtype === b.dtype && sameShape(a.shape, b.shape);
+  if (a.kind === 'tensor')
+    return b.kind === 'tensor' && a.dtype === b.dtype && sameShape(a.shape, b.shape);
   if (a.kind === 'tuple') {
     if (b.kind !== 'tuple' || a.items.length !== b.items.length) return false;
     for (let i = 0; i < a.items.length; i++) if (!sameType(a.items[i], b.items[i])) return false;
@@ -128,7 +146,10 @@ export function sameType(a: ValueType, b: ValueType): boolean {
   return a.kind === b.kind;
 }
 
-/** Strides of a row-major tensor in elements; null where they would need a product of symbolic sizes. */
+/**
+ * Strides of a row-major tensor in elements; null where they would need a product of symbolic
+ * sizes.
+ */
 export function contiguousStride(shape: readonly Dim[]): number[] | null {
   const stride: number[] = new Array<number>(shape.length);
   let step = 1;
@@ -154,8 +175,15 @@ export function isContiguousStride(shape: readonly Dim[], stride: readonly Dim[]
   return stride.length === shape.length;
 }
 
-/** A frozen tensor type. A row-major stride is left out, so that equal tensors have equal records. */
-export function tensorType(dtype: DType, shape: readonly Dim[], stride?: readonly Dim[], given?: string): TensorType {
+/**
+ * A frozen tensor type. A row-major stride is left out, so that equal tensors have equal records.
+ */
+export function tensorType(
+  dtype: DType,
+  shape: readonly Dim[],
+  stride?: readonly Dim[],
+  given?: string,
+): TensorType {
   const keepStride = stride !== undefined && !isContiguousStride(shape, stride);
   return Object.freeze({
     kind: 'tensor',

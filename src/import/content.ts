@@ -1,27 +1,29 @@
-/** Takes the bytes of a model file, finds the format and reads it with the reader of that format. */
+/**
+ * Takes the bytes of a model file, finds the format and reads it with the reader of that format.
+ */
 
 import { ShardwrightError, suggestion } from '../errors.ts';
 import type { Retype } from '../graph/lint.ts';
 import { parseGraph } from '../graph/text/parse.ts';
 import type { Arg, Graph, ValueType } from '../graph/types.ts';
 import { eachOperand, isList } from '../graph/value.ts';
+import { decodeUtf8 } from '../utf8.ts';
 import { complete } from './complete/complete.ts';
-import { detectFormat } from './detect.ts';
-import { FORMAT_NAMES, FORMATS, READABLE, isFormat, type Format } from './formats.ts';
-import { GraphMaker } from './fx/graph.ts';
-import { parseGraphText } from './fx/graph-text.ts';
-import { inLog, readTorchLog, readTorchTrace, selectGraph } from './fx/text/log.ts';
-import { parseFx } from './fx/parse.ts';
-import { exportedSignature, signatureStart } from './fx/exported.ts';
-import { reproInputs, reproParts, type ReproParts } from './fx/repro.ts';
-import { signatureOf } from './fx/signature.ts';
 import type { Infer } from './complete/infer.ts';
 import { applyRoles } from './complete/roles.ts';
 import { withStepRoles } from './complete/step-roles.ts';
-import { asTrainStep, trainStepNotes } from './complete/train-step.ts';
 import { lookEqualNotes } from './complete/tie-notes.ts';
-import { decodeUtf8 } from '../utf8.ts';
+import { asTrainStep, trainStepNotes } from './complete/train-step.ts';
+import { detectFormat } from './detect.ts';
 import { gunzip } from './file/unpack.ts';
+import { type Format, FORMAT_NAMES, FORMATS, isFormat, READABLE } from './formats.ts';
+import { exportedSignature, signatureStart } from './fx/exported.ts';
+import { GraphMaker } from './fx/graph.ts';
+import { parseGraphText } from './fx/graph-text.ts';
+import { parseFx } from './fx/parse.ts';
+import { reproInputs, type ReproParts, reproParts } from './fx/repro.ts';
+import { signatureOf } from './fx/signature.ts';
+import { inLog, readTorchLog, readTorchTrace, selectGraph } from './fx/text/log.ts';
 import type { ForeignReader, Imported, ImportOptions } from './types.ts';
 
 /** Formats with a reader of their own; the others are read here. */
@@ -72,7 +74,8 @@ function inFile<T>(options: ImportOptions, read: () => T): T {
   try {
     return read();
   } catch (error) {
-    if (error instanceof ShardwrightError && options.file !== undefined) throw error.with({ file: options.file });
+    if (error instanceof ShardwrightError && options.file !== undefined)
+      throw error.with({ file: options.file });
     throw error;
   }
 }
@@ -83,7 +86,9 @@ function refuseUnreadable(format: Format): void {
       'E_UNSUPPORTED',
       'this is HLO text, what a compiler made of a program for one device; it is no graph to plan',
       {
-        hint: 'import the program before compilation (StableHLO: jax.jit(f).lower(...).as_text()); `shardwright inspect FILE` and readHlo list what the compiler communicates',
+        hint:
+          'import the program before compilation (StableHLO: jax.jit(f).lower(...).as_text()); ' +
+          '`shardwright inspect FILE` and readHlo list what the compiler communicates',
       },
     );
   if (!READABLE.includes(format))
@@ -105,15 +110,22 @@ function readFormat(
   if (foreign?.kind === 'binary') return foreign.read(binary(bytes, format), options);
   const text = withoutMark(typeof bytes === 'string' ? bytes : decodeUtf8(bytes));
   if (foreign !== undefined) return foreign.read(text, options);
-  if (format === 'torch-log' || format === 'torch-trace') return { graph: readLog(text, format, options) };
-  return { graph: format === 'swgraph' ? readSwgraph(text, options) : readFx(text, format, options) };
+  if (format === 'torch-log' || format === 'torch-trace')
+    return { graph: readLog(text, format, options) };
+  return {
+    graph: format === 'swgraph' ? readSwgraph(text, options) : readFx(text, format, options),
+  };
 }
 
 function binary(bytes: Uint8Array | string, format: Format): Uint8Array {
   if (typeof bytes !== 'string') return bytes;
-  throw new ShardwrightError('E_ENCODING', `${FORMATS[format].title} is binary, but a text was given`, {
-    hint: 'give the bytes of the file',
-  });
+  throw new ShardwrightError(
+    'E_ENCODING',
+    `${FORMATS[format].title} is binary, but a text was given`,
+    {
+      hint: 'give the bytes of the file',
+    },
+  );
 }
 
 function chosenFormat(format: string | undefined): Format | undefined {
@@ -146,12 +158,17 @@ function sized(infer: Infer | undefined): Retype | undefined {
 function isOpen(type: ValueType): boolean {
   if (type.kind === 'tuple') return type.items.some(isOpen);
   if (type.kind === 'sym') return true;
-  return type.kind === 'tensor' && type.shape.some((dim) => typeof dim !== 'number' && dim.example === undefined);
+  return (
+    type.kind === 'tensor' &&
+    type.shape.some((dim) => typeof dim !== 'number' && dim.example === undefined)
+  );
 }
 
 function holdsOpenSize(arg: Arg): boolean {
   if (isList(arg)) return arg.some(holdsOpenSize);
-  return arg !== null && typeof arg === 'object' && arg.kind === 'size' && arg.size.example === undefined;
+  return (
+    arg !== null && typeof arg === 'object' && arg.kind === 'size' && arg.size.example === undefined
+  );
 }
 
 /** One graph of a log; errors and lines are those of the log. */
@@ -162,7 +179,9 @@ function readLog(text: string, format: 'torch-log' | 'torch-trace', options: Imp
     const inner = chosen.artifact === 'exported_program' ? 'exported-program' : 'fx';
     const graph = readFx(chosen.text, inner, options);
     const moved = withLines(graph, chosen.lines);
-    return content.notes.length === 0 ? moved : { ...moved, notes: [...(moved.notes ?? []), ...content.notes] };
+    return content.notes.length === 0
+      ? moved
+      : { ...moved, notes: [...(moved.notes ?? []), ...content.notes] };
   } catch (error) {
     throw error instanceof ShardwrightError ? inLog(error, chosen) : error;
   }
@@ -173,7 +192,9 @@ function withLines(graph: Graph, lines: readonly number[]): Graph {
     const line = node.meta.line === undefined ? undefined : lines[node.meta.line - 1];
     return line === undefined ? node : { ...node, meta: { ...node.meta, line } };
   });
-  const bodies = Object.entries(graph.subgraphs).map(([name, body]) => [name, withLines(body, lines)] as const);
+  const bodies = Object.entries(graph.subgraphs).map(
+    ([name, body]) => [name, withLines(body, lines)] as const,
+  );
   return { ...graph, nodes, subgraphs: Object.fromEntries(bodies) };
 }
 
@@ -181,7 +202,9 @@ function readFx(text: string, format: Format, options: ImportOptions): Graph {
   if (format === 'fx-graph') {
     const { root, scanner } = parseGraphText(text, options.file, options.inputs);
     const signature = signatureOf(root, scanner);
-    return complete(new GraphMaker(scanner, options.infer).make(root, options.name ?? root.name, signature));
+    return complete(
+      new GraphMaker(scanner, options.infer).make(root, options.name ?? root.name, signature),
+    );
   }
   const repro = format === 'fx' ? reproParts(text) : undefined;
   if (repro !== undefined) return readRepro(text, repro, options);
@@ -189,7 +212,11 @@ function readFx(text: string, format: Format, options: ImportOptions): Graph {
   const { root, scanner } = parseFx(text, options.file, end?.classEnd, end?.classStart);
   const stated = end === undefined ? undefined : exportedSignature(text, end, root, scanner);
   const signature = stated?.signature ?? signatureOf(root, scanner);
-  const made = new GraphMaker(scanner, options.infer).make(root, options.name ?? root.name, signature);
+  const made = new GraphMaker(scanner, options.infer).make(
+    root,
+    options.name ?? root.name,
+    signature,
+  );
   return complete(stated?.dims === undefined ? made : { ...made, dims: stated.dims });
 }
 
@@ -199,5 +226,7 @@ function readRepro(text: string, parts: ReproParts, options: ImportOptions): Gra
   const { root, notes } = reproInputs(parsed.root, parts, parsed.scanner);
   const maker = new GraphMaker(parsed.scanner, options.infer);
   const made = maker.make(root, options.name ?? root.name, signatureOf(root, parsed.scanner));
-  return complete(notes.length === 0 ? made : { ...made, notes: [...(made.notes ?? []), ...notes] });
+  return complete(
+    notes.length === 0 ? made : { ...made, notes: [...(made.notes ?? []), ...notes] },
+  );
 }

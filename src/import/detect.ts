@@ -1,15 +1,19 @@
-/** Tells the format of a model from its bytes: the first code line, the magic number, the JSON keys. */
+/**
+ * Tells the format of a model from its bytes: the first code line, the magic number, the JSON keys.
+ */
 
 import { ShardwrightError } from '../errors.ts';
 import { refuseUtf16 } from '../utf8.ts';
-import { FORMAT_NAMES, type Format } from './formats.ts';
+import { type Format, FORMAT_NAMES } from './formats.ts';
 
 /**
- * Format of a model by its content: the first code line of a text, the magic of an archive, the keys of a JSON object.
- * File names are never asked. Compiler dumps mention each other's syntax in comments, so comments do not count.
+ * Format of a model by its content: the first code line of a text, the magic of an archive, the
+ * keys of a JSON object. File names are never asked. Compiler dumps mention each other's syntax in
+ * comments, so comments do not count.
  *
  * @param content unpacked bytes or text
- * @throws E_FORMAT_UNKNOWN with the first 60 characters and the list of formats, E_ENCODING for text that is not UTF-8
+ * @throws E_FORMAT_UNKNOWN with the first 60 characters and the list of formats, E_ENCODING for
+ *   text that is not UTF-8
  */
 export function detectFormat(content: Uint8Array | string): Format {
   if (typeof content !== 'string') {
@@ -37,11 +41,16 @@ function detectBinary(bytes: Uint8Array): Format | undefined {
 
 /** A zip whose directory has `NAME/models/x.json`, or the member of the old format. */
 function isPt2(bytes: Uint8Array): boolean {
-  const names = new TextDecoder('latin1').decode(bytes.subarray(Math.max(0, bytes.length - (1 << 20))));
+  const names = new TextDecoder('latin1').decode(
+    bytes.subarray(Math.max(0, bytes.length - (1 << 20))),
+  );
   return /models\/[^/\0]{1,255}\.json|serialized_exported_program\.json/.test(names);
 }
 
-/** Protobuf whose field 1 is a small varint (IR version) and that has a field 7 (the graph) of bytes within the file. */
+/**
+ * Protobuf whose field 1 is a small varint (IR version) and that has a field 7 (the graph) of bytes
+ * within the file.
+ */
 function isOnnx(bytes: Uint8Array): boolean {
   if (bytes[0] !== 0x08 || bytes[1] === 0 || bytes[1] > 64) return false;
   let pos = 2;
@@ -84,17 +93,21 @@ function detectText(head: string, all: Uint8Array | string | undefined): Format 
   if (line.startsWith('ExportedProgram:')) return 'exported-program';
   if (line.startsWith('graph():')) return 'fx-graph';
   if (/^(\S+ )?class (\w+|<lambda>)\([\w.]*\):/.test(line)) return 'fx';
-  if (/^[VIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ /.test(line)) return /\] \{/.test(line) ? 'torch-trace' : 'torch-log';
+  if (/^[VIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ /.test(line))
+    return /\] \{/.test(line) ? 'torch-trace' : 'torch-log';
   if (line.startsWith('HloModule ')) return 'hlo';
   if (/^(module\b|"builtin\.module"|#loc|func\.func\b|sdy\.mesh\b)/.test(line)) return 'stablehlo';
   // Python files that define a graph class after their imports.
   if (/^(import|from) /.test(line) && /^class \w+\([\w.]*\):/m.test(text)) return 'fx';
   // Inductor's repro files may begin with the values of sizes and settings of the compiler.
-  if (/^\w+ = \d+$|^os\.environ|^torch\./.test(line) && /^class Repro\([\w.]*\):/m.test(text)) return 'fx';
+  if (/^\w+ = \d+$|^os\.environ|^torch\./.test(line) && /^class Repro\([\w.]*\):/m.test(text))
+    return 'fx';
   return undefined;
 }
 
-/** First line that is neither blank nor a comment of Python (`#`) or MLIR (`//`); `#loc` is code. */
+/**
+ * First line that is neither blank nor a comment of Python (`#`) or MLIR (`//`); `#loc` is code.
+ */
 function firstCodeLine(text: string): string {
   let pos = 0;
   for (;;) {
@@ -114,7 +127,8 @@ function detectJson(head: string, all: Uint8Array | string | undefined): Format 
     if (all === undefined) return false;
     return typeof all === 'string' ? all.includes(`"${key}"`) : indexOfBytes(all, `"${key}"`);
   };
-  if (head.includes('"shardwright"') || (head.includes('"version"') && has('mesh') && has('proof'))) return 'plan';
+  if (head.includes('"shardwright"') || (head.includes('"version"') && has('mesh') && has('proof')))
+    return 'plan';
   if (has('graph_module') && has('schema_version')) return 'pt2-json';
   if (/"(model_type|architectures)"/.test(head)) return 'hf-config';
   return undefined;

@@ -2,13 +2,13 @@
 
 import type { Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
-import { contentOf, importContent, isForeign, type ForeignFormat } from './content.ts';
-import type { ForeignReader, Imported, ImportOptions } from './types.ts';
-import { inferBy, type Infer } from './complete/infer.ts';
+import { type Infer, inferBy } from './complete/infer.ts';
+import { contentOf, type ForeignFormat, importContent, isForeign } from './content.ts';
 import { jaxprReader } from './jaxpr/foreign.ts';
 import { stablehloReader } from './mlir/foreign.ts';
 import { onnxReader } from './onnx/foreign.ts';
 import { archiveReader, programJsonReader } from './pt2/foreign.ts';
+import type { ForeignReader, Imported, ImportOptions } from './types.ts';
 
 export type { Infer } from './complete/infer.ts';
 export type { Imported, ImportOptions, ProgramCounts } from './types.ts';
@@ -16,18 +16,19 @@ export type { Imported, ImportOptions, ProgramCounts } from './types.ts';
 /** Options of `importGraph`. */
 export interface GraphImportOptions extends Omit<ImportOptions, 'infer'> {
   /**
-   * Operator rules: types of calls that the file leaves out, and the check of all that it states. Those of the built-in
-   * operators by default; false takes the file at its word.
+   * Operator rules: types of calls that the file leaves out, and the check of all that it states.
+   * Those of the built-in operators by default; false takes the file at its word.
    */
   readonly infer?: Infer | false;
 }
 
 /**
- * Reads a graph of any format we can read; packed or not. The result is complete, linted, has its types compared with the
- * operators' own and its phases set.
+ * Reads a graph of any format we can read; packed or not. The result is complete, linted, has its
+ * types compared with the operators' own and its phases set.
  *
- * @throws E_FORMAT_UNKNOWN, E_UNSUPPORTED, E_ENCODING, E_ARCHIVE, E_LIMIT, E_SYNTAX, E_REF, E_DUP, E_TYPE, E_UNKNOWN_OP,
- *   E_GRAPH_PARSE, E_GRAPH_LINT; each with place and remedy. Nothing half-done is returned.
+ * @throws E_FORMAT_UNKNOWN, E_UNSUPPORTED, E_ENCODING, E_ARCHIVE, E_LIMIT, E_SYNTAX, E_REF, E_DUP,
+ *   E_TYPE, E_UNKNOWN_OP, E_GRAPH_PARSE, E_GRAPH_LINT; each with place and remedy. Nothing
+ *   half-done is returned.
  */
 export function importGraph(input: Uint8Array | string, options: GraphImportOptions = {}): Graph {
   const { infer: given, ...rest } = options;

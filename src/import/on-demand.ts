@@ -1,6 +1,6 @@
 /** Imports a model and loads the code of its format only then. */
 
-import { contentOf, importContent, isForeign, type ForeignFormat } from './content.ts';
+import { contentOf, type ForeignFormat, importContent, isForeign } from './content.ts';
 import type { ForeignReader, Imported, ImportOptions } from './types.ts';
 
 /** Most files are FX text, and half of the code here reads something else. */
@@ -13,7 +13,15 @@ const LOADERS: Readonly<Record<ForeignFormat, () => Promise<ForeignReader>>> = {
 };
 
 /** `importModel` that loads the code of a format when a file has it. @throws as `importGraph` */
-export async function importOnDemand(input: Uint8Array | string, options: ImportOptions = {}): Promise<Imported> {
+export async function importOnDemand(
+  input: Uint8Array | string,
+  options: ImportOptions = {},
+): Promise<Imported> {
   const { content, format } = contentOf(input, options);
-  return importContent(content, format, options, isForeign(format) ? await LOADERS[format]() : undefined);
+  return importContent(
+    content,
+    format,
+    options,
+    isForeign(format) ? await LOADERS[format]() : undefined,
+  );
 }

@@ -1,18 +1,18 @@
 /**
- * Types of all values of a graph. In: a graph, a mesh, what a cut means. Out: a type for every value, as JAX prints it too, and
- * every law that is broken, none repaired.
+ * Types of all values of a graph. In: a graph, a mesh, what a cut means. Out: a type for every
+ * value, as JAX prints it too, and every law that is broken, none repaired.
  */
 import { ShardwrightError } from '../errors.ts';
 import { placeholdersOf } from '../graph/control.ts';
 import type { Graph } from '../graph/types.ts';
-import type { LocalType } from '../mesh/local-types/types.ts';
 import { parseMesh } from '../mesh/devices/mesh.ts';
+import type { LocalType } from '../mesh/local-types/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
-import type { Meaning } from './operator-types.ts';
-import { isTuple, typeIn, type Known, type Violation } from './typed.ts';
-import { typedAxes, typeGraph } from './type-graph.ts';
 import { statedInputs } from './check.ts';
+import type { Meaning } from './operator-types.ts';
+import { typedAxes, typeGraph } from './type-graph.ts';
+import { isTuple, type Known, typeIn, type Violation } from './typed.ts';
 import type { SpecWord } from './words.ts';
 
 /** On which mesh, with which input types and in which sense a program is typed. */
@@ -28,7 +28,10 @@ export interface CheckTypesOptions {
 
 /** The local type of every value of a program, and what violates the rules of types. */
 export interface TypedGraph {
-  /** By node name; values of bodies as `body/name`. Axes of size 1 and values with several results have none. */
+  /**
+   * By node name; values of bodies as `body/name`. Axes of size 1 and values with several results
+   * have none.
+   */
   readonly types: ReadonlyMap<string, LocalType>;
   /** `f32[4,8@dp,16]{U:tp}` by the same names. */
   readonly texts: ReadonlyMap<string, string>;
@@ -38,14 +41,19 @@ export interface TypedGraph {
 /**
  * Types a graph and everything in it. Inside of `local_map` a cut means pieces, whatever the mode.
  *
- * @throws E_MESH where there is no mesh; E_SPMD_TYPE for a type of an input that does not fit; E_REF for one of no input
+ * @throws E_MESH where there is no mesh; E_SPMD_TYPE for a type of an input that does not fit;
+ *   E_REF for one of no input
  */
 export function checkTypes(graph: Graph, options: CheckTypesOptions = {}): TypedGraph {
   const text = options.mesh ?? graph.mesh;
   if (text === undefined)
-    throw new ShardwrightError('E_MESH', `graph ${graph.name} names no mesh to type its values on`, {
-      hint: 'give one: --mesh dp=2,tp=4',
-    });
+    throw new ShardwrightError(
+      'E_MESH',
+      `graph ${graph.name} names no mesh to type its values on`,
+      {
+        hint: 'give one: --mesh dp=2,tp=4',
+      },
+    );
   const mesh = parseMesh(text);
   const meaning = options.mode ?? 'strict';
   const axes = typedAxes(mesh, () => meaning);

@@ -1,30 +1,33 @@
 /**
- * A program under a mode. In: a graph, a mesh, one of `auto`, `explicit`, `strict`, `manual`. Out: what the mode forbids, what it does
- * by itself, whether types can be stripped, and where one device's meaning differs from the whole one's.
+ * A program under a mode. In: a graph, a mesh, one of `auto`, `explicit`, `strict`, `manual`. Out:
+ * what the mode forbids, what it does by itself, whether types can be stripped, and where one
+ * device's meaning differs from the whole one's.
  */
 import { ShardwrightError } from '../errors.ts';
 import { placeholdersOf } from '../graph/control.ts';
 import { LOCAL_MAP, localMapCall } from '../graph/local-map.ts';
 import type { Graph } from '../graph/types.ts';
 import { getOwn, isRef } from '../graph/value.ts';
+import { type DeviceMesh, parseMesh } from '../mesh/devices/mesh.ts';
 import { readTypeSpec } from '../mesh/local-types/spec.ts';
 import type { AxisType } from '../mesh/local-types/types.ts';
-import { parseMesh, type DeviceMesh } from '../mesh/devices/mesh.ts';
 import { builtinOperators } from '../ops/builtin.ts';
-import { spmdName } from '../ops/spmd/operators.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
-import { adviceFor, type Advice } from './advice.ts';
-import { MODES, type Mode } from './modes.ts';
-import type { ImplicitMove, Known, Violation } from './typed.ts';
+import { spmdName } from '../ops/spmd/operators.ts';
+import { type Advice, adviceFor } from './advice.ts';
+import { type Mode, MODES } from './modes.ts';
 import { typedAxes, typeGraph } from './type-graph.ts';
-import { typeSpec, type SpecWord } from './words.ts';
+import type { ImplicitMove, Known, Violation } from './typed.ts';
+import { type SpecWord, typeSpec } from './words.ts';
 
 /** Under which mode, mesh and input types a program is checked. */
 export interface CheckOptions {
   readonly mode: Mode;
   /** `dp=2,tp=4`; default the mesh of the graph. */
   readonly mesh?: string;
-  /** Types of inputs by role name or node name. Others have what `assertType` says, else they are I. */
+  /**
+   * Types of inputs by role name or node name. Others have what `assertType` says, else they are I.
+   */
   readonly types?: Readonly<Record<string, SpecWord>>;
   readonly table?: OperatorTable;
 }
@@ -56,7 +59,8 @@ export interface CheckReport {
 /**
  * Checks a graph.
  *
- * @throws E_USAGE for no such mode; E_MESH where there is no mesh; E_SPMD_TYPE for a type of an input that does not fit
+ * @throws E_USAGE for no such mode; E_MESH where there is no mesh; E_SPMD_TYPE for a type of an
+ *   input that does not fit
  */
 export function check(graph: Graph, options: CheckOptions): CheckReport {
   const { mode } = options;
@@ -66,11 +70,19 @@ export function check(graph: Graph, options: CheckOptions): CheckReport {
     });
   const text = options.mesh ?? graph.mesh;
   if (text === undefined)
-    throw new ShardwrightError('E_MESH', `graph ${graph.name} names no mesh to check it on`, { hint: 'give one: --mesh dp=2,tp=4' }); // prettier-ignore
+    throw new ShardwrightError('E_MESH', `graph ${graph.name} names no mesh to check it on`, {
+      hint: 'give one: --mesh dp=2,tp=4',
+    });
   const mesh = parseMesh(text);
   const table = options.table ?? builtinOperators();
   const { inputs, assumed } = inputTypes(graph, mesh, options.types ?? {});
-  const run = (meaning: Mode | 'lint') => typeGraph(table, graph, typedAxes(mesh, () => meaning), inputs); // prettier-ignore
+  const run = (meaning: Mode | 'lint') =>
+    typeGraph(
+      table,
+      graph,
+      typedAxes(mesh, () => meaning),
+      inputs,
+    );
   const found = run(mode);
   const strict = mode === 'strict' ? found : run('strict');
   return {
@@ -84,12 +96,21 @@ export function check(graph: Graph, options: CheckOptions): CheckReport {
   };
 }
 
-/** Laws that strict mode finds broken: each node and axis with the cast that solves it; empty for a program that erases. */
-export function eraseable(graph: Graph, options: Omit<CheckOptions, 'mode'> = {}): readonly Violation[] {
+/**
+ * Laws that strict mode finds broken: each node and axis with the cast that solves it; empty for a
+ * program that erases.
+ */
+export function eraseable(
+  graph: Graph,
+  options: Omit<CheckOptions, 'mode'> = {},
+): readonly Violation[] {
   return check(graph, { ...options, mode: 'strict' }).violations;
 }
 
-/** Types of the inputs on the axes of more than one device. A region that reads an input says with its spec how it is held. */
+/**
+ * Types of the inputs on the axes of more than one device. A region that reads an input says with
+ * its spec how it is held.
+ */
 export function inputTypes(
   graph: Graph,
   mesh: DeviceMesh,
@@ -124,7 +145,8 @@ export function inputTypes(
  * Types that are stated of inputs, by node name and axis.
  *
  * @param pieces sizes are those of pieces, so that nothing need divide
- * @throws E_REF for a name of no input; E_SPMD_TYPE, with the input, for a type that does not fit it
+ * @throws E_REF for a name of no input; E_SPMD_TYPE, with the input, for a type that does not fit
+ *   it
  */
 export function statedInputs(
   graph: Graph,
@@ -139,18 +161,26 @@ export function statedInputs(
     throw new ShardwrightError('E_REF', `graph ${graph.name} has no input '${unknown}' to type`, {
       hint: `inputs are ${[...names].slice(0, 12).join(', ')}`,
     });
-  return new Map(placeholders.flatMap(({ name, meta, type }) => {
-    const spec = getOwn(stated, meta.roleName ?? name) ?? getOwn(stated, name);
-    if (spec === undefined || type.kind !== 'tensor') return [];
-    const shape = type.shape.map((size) => (pieces ? mesh.size : typeof size === 'number' ? size : size.example));
-    try {
-      return [[name, readTypeSpec(typeSpec(spec), mesh, mesh.names, shape)] as const];
-    } catch (error) {
-      if (!(error instanceof ShardwrightError)) throw error;
-      throw new ShardwrightError(error.code, `type of ${meta.roleName ?? name}: ${error.message}`, error.details);
-    }
-  }));
-} // prettier-ignore
+  return new Map(
+    placeholders.flatMap(({ name, meta, type }) => {
+      const spec = getOwn(stated, meta.roleName ?? name) ?? getOwn(stated, name);
+      if (spec === undefined || type.kind !== 'tensor') return [];
+      const shape = type.shape.map((size) =>
+        pieces ? mesh.size : typeof size === 'number' ? size : size.example,
+      );
+      try {
+        return [[name, readTypeSpec(typeSpec(spec), mesh, mesh.names, shape)] as const];
+      } catch (error) {
+        if (!(error instanceof ShardwrightError)) throw error;
+        throw new ShardwrightError(
+          error.code,
+          `type of ${meta.roleName ?? name}: ${error.message}`,
+          error.details,
+        );
+      }
+    }),
+  );
+}
 
 /** Types of values that regions read, by the spec of the first one, by axis. */
 function regionInputs(graph: Graph): Map<string, Map<string, AxisType>> {
@@ -160,7 +190,10 @@ function regionInputs(graph: Graph): Map<string, Map<string, AxisType>> {
     const call = localMapCall(node);
     call.operands.forEach((operand, i) => {
       if (isRef(operand) && !found.has(operand.name))
-        found.set(operand.name, new Map(call.axes.map(({ name }, a) => [name, call.inSpecs[i][a] as AxisType])));
+        found.set(
+          operand.name,
+          new Map(call.axes.map(({ name }, a) => [name, call.inSpecs[i][a] as AxisType])),
+        );
     });
   }
   return found;
@@ -168,7 +201,11 @@ function regionInputs(graph: Graph): Map<string, Map<string, AxisType>> {
 
 const WHOLE: readonly [RegExp, string, string][] = [
   [/^sum over S$/, 'one sum for each rank', 'the sum over all ranks: addends of it'],
-  [/^mean over /, 'one mean for each rank', 'the mean over all ranks, of which these are no addends'],
+  [
+    /^mean over /,
+    'one mean for each rank',
+    'the mean over all ranks, of which these are no addends',
+  ],
   [/not passed on$/, 'one result for each piece', 'one result over the whole dim'],
   [/^nonlinear\(P\)$/, 'the function of an addend', 'the function of the sum'],
   [/^P with P$/, 'the product of addends', 'the product of the sums'],
@@ -179,11 +216,16 @@ const WHOLE: readonly [RegExp, string, string][] = [
 function lintOf(violations: readonly Violation[]): LocalNotGlobal[] {
   return violations.flatMap(({ node, meshDim, rule, fix }): LocalNotGlobal[] => {
     const found = WHOLE.find(([pattern]) => pattern.test(rule));
-    return found === undefined || /^[IR] with/.test(rule) ? [] : [{ node, meshDim, local: found[1], global: found[2], fix }];
+    return found === undefined || /^[IR] with/.test(rule)
+      ? []
+      : [{ node, meshDim, local: found[1], global: found[2], fix }];
   });
-} // prettier-ignore
+}
 
-/** Regions whose pieces are known to be cuts: where their operators mean something else than on the whole. */
+/**
+ * Regions whose pieces are known to be cuts: where their operators mean something else than on the
+ * whole.
+ */
 function regionLint(table: OperatorTable, graph: Graph): LocalNotGlobal[] {
   return graph.nodes.flatMap((node): LocalNotGlobal[] => {
     if (node.target !== LOCAL_MAP) return [];
@@ -192,7 +234,9 @@ function regionLint(table: OperatorTable, graph: Graph): LocalNotGlobal[] {
     if (body === undefined) return [];
     const active = call.axes.flatMap((axis, a) => (axis.size > 1 ? [{ ...axis, a }] : []));
     const axes = active.map(({ name, size }) => ({ name, size, meaning: 'lint' as const }));
-    const inputs = call.inSpecs.map((spec) => active.map(({ a }): Known => (spec[a] === 'I' ? 'R' : (spec[a] as AxisType))));
+    const inputs = call.inSpecs.map((spec) =>
+      active.map(({ a }): Known => (spec[a] === 'I' ? 'R' : (spec[a] as AxisType))),
+    );
     return lintOf(typeGraph(table, body, axes, inputs).violations);
   });
-} // prettier-ignore
+}

@@ -1,13 +1,14 @@
 /**
- * Types through control flow. In: a call with bodies. Out: the types of its results: branches must agree, what decides must be
- * equal on all ranks, and a carry has one type on every trip. Source: JAX's rules for `scan` and `cond` under `shard_map`.
+ * Types through control flow. In: a call with bodies. Out: the types of its results: branches must
+ * agree, what decides must be equal on all ranks, and a carry has one type on every trip. Source:
+ * JAX's rules for `scan` and `cond` under `shard_map`.
  */
 import { CONTROL_TARGETS, scanPositions } from '../graph/control.ts';
 import type { Frame } from '../graph/interpret.ts';
 import { indexGraph } from '../graph/order.ts';
 import type { Arg, Graph, Node } from '../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../graph/value.ts';
-import { cutOf, type AxisType } from '../mesh/local-types/types.ts';
+import { type AxisType, cutOf } from '../mesh/local-types/types.ts';
 import { isTuple, type Known, type Typed, type Typing } from './typed.ts';
 
 const CONTROL = new Set(CONTROL_TARGETS);
@@ -25,18 +26,28 @@ export function controlTypes(typer: Typing, node: Node, frame: Frame<Typed>): Ty
   const body = (arg: Arg | undefined): Graph | undefined =>
     arg !== undefined && isGraphRef(arg) ? getOwn(frame.graph.subgraphs, arg.name) : undefined;
   const run = (graph: Graph | undefined, inputs: readonly Typed[]): Typed[] =>
-    graph === undefined ? [] : typer.run(graph, inputs).map((typed) => typed ?? typer.everywhere(undefined));
+    graph === undefined
+      ? []
+      : typer.run(graph, inputs).map((typed) => typed ?? typer.everywhere(undefined));
   switch (node.target) {
     case 'call':
       return { items: run(body(args[0]), operands(1)) };
     case 'cond':
       decided(typer, node, frame, args[0]);
-      return agreed(typer, node, frame, [run(body(args[1]), operands(3)), run(body(args[2]), operands(3))]);
+      return agreed(typer, node, frame, [
+        run(body(args[1]), operands(3)),
+        run(body(args[2]), operands(3)),
+      ]);
     case 'case': {
       decided(typer, node, frame, args[0]);
       const list: Arg | undefined = args[1];
       const branches = list !== undefined && isList(list) ? list : [];
-      return agreed(typer, node, frame, branches.map((branch) => run(body(branch), operands(2)))); // prettier-ignore
+      return agreed(
+        typer,
+        node,
+        frame,
+        branches.map((branch) => run(body(branch), operands(2))),
+      );
     }
     case 'while_loop': {
       const captured = operands(3);
@@ -55,15 +66,24 @@ export function controlTypes(typer: Typing, node: Node, frame: Frame<Typed>): Ty
       const captured = operands(at.captured);
       const init = at.init === undefined ? [] : operands(at.init);
       let last: Typed[] = [];
-      const carry = fixedCarry(typer, node, frame, init, at.init === undefined ? undefined : args[at.init], (now) => {
-        last = run(body(args[0]), [...now, ...rows, ...captured]);
-        return last;
-      });
+      const carry = fixedCarry(
+        typer,
+        node,
+        frame,
+        init,
+        at.init === undefined ? undefined : args[at.init],
+        (now) => {
+          last = run(body(args[0]), [...now, ...rows, ...captured]);
+          return last;
+        },
+      );
       return { items: [...carry, ...last.slice(carry.length).map(stacked)] };
     }
     default: {
       const at = node.target === 'wrap_with_autocast' ? 4 : 1;
-      const inputs = args.slice(at + 1).map((arg) => (isRef(arg) ? frame.value(arg.name) : typer.everywhere('number')));
+      const inputs = args
+        .slice(at + 1)
+        .map((arg) => (isRef(arg) ? frame.value(arg.name) : typer.everywhere('number')));
       return { items: run(body(args[at]), inputs) };
     }
   }
@@ -73,31 +93,46 @@ function decided(typer: Typing, node: Node, frame: Frame<Typed>, test: Arg): voi
   if (isRef(test)) decidedBy(typer, node, frame, frame.value(test.name), test.name);
 }
 
-function decidedBy(typer: Typing, node: Node, { graph }: Frame<Typed>, test: Typed, name?: string): void {
+function decidedBy(
+  typer: Typing,
+  node: Node,
+  { graph }: Frame<Typed>,
+  test: Typed,
+  name?: string,
+): void {
   if (isTuple(test)) return;
   test.forEach((type, a) => {
     if (type === undefined || type === 'number' || type === 'I' || type === 'R') return;
     typer.violate(graph, node, a, {
-      rule: 'predicate', operands: name === undefined ? [] : [name],
+      rule: 'predicate',
+      operands: name === undefined ? [] : [name],
       reason: `the predicate is ${type}, so ranks would go different ways`,
       fix: 'all_reduce what decides, so that it is I on every axis',
-    }); // prettier-ignore
+    });
   });
 }
 
 /** The types that all branches return. */
-function agreed(typer: Typing, node: Node, { graph }: Frame<Typed>, branches: readonly (readonly Typed[])[]): Typed {
+function agreed(
+  typer: Typing,
+  node: Node,
+  { graph }: Frame<Typed>,
+  branches: readonly (readonly Typed[])[],
+): Typed {
   const [first, ...rest] = branches;
   const merged = rest.reduce<readonly Typed[]>(
     (left, right) =>
-      left.map((typed, k) => joined(typed, right[k], (axis, a, b) => {
-        typer.violate(graph, node, axis, {
-          rule: 'branches', reason: `result ${k} is ${a} in one branch and ${b} in another`,
-          fix: `cast it in one of the branches: ${castText(a, b)}`,
-        });
-      })),
+      left.map((typed, k) =>
+        joined(typed, right[k], (axis, a, b) => {
+          typer.violate(graph, node, axis, {
+            rule: 'branches',
+            reason: `result ${k} is ${a} in one branch and ${b} in another`,
+            fix: `cast it in one of the branches: ${castText(a, b)}`,
+          });
+        }),
+      ),
     first ?? [],
-  ); // prettier-ignore
+  );
   return { items: [...merged] };
 }
 
@@ -124,8 +159,9 @@ function joined(
 }
 
 /**
- * Types of a carry that the body hands on as it got them; an initial number takes the type that the body gives it. Zeros may be
- * addends: sums of addends, as those of gradients over the trips of a loop, start with them.
+ * Types of a carry that the body hands on as it got them; an initial number takes the type that the
+ * body gives it. Zeros may be addends: sums of addends, as those of gradients over the trips of a
+ * loop, start with them.
  */
 function fixedCarry(
   typer: Typing,
@@ -142,7 +178,8 @@ function fixedCarry(
     const next = step(carry);
     const wider = carry.map((typed, k) => {
       const back = next[k];
-      if (isTuple(typed) || isTuple(back) || !isZero(graph, starts[k])) return joined(typed, back, () => undefined);
+      if (isTuple(typed) || isTuple(back) || !isZero(graph, starts[k]))
+        return joined(typed, back, () => undefined);
       return typed.map((type, a): Known => (type === 'number' ? (back[a] ?? 'P') : type));
     });
     if (wider.some((typed, k) => !sameTyped(typed, carry[k]))) {
@@ -155,11 +192,14 @@ function fixedCarry(
     carry.forEach((typed, k) =>
       joined(typed, next[k], (axis, a, b) => {
         typer.violate(graph, node, axis, {
-          rule: 'carry', reason: `carry ${k} goes into the body as ${a} and comes out as ${b}`,
-          fix: `cast what goes in or what comes out, so that it is ${a === 'V' || b === 'V' ? 'V' : b} both times`,
+          rule: 'carry',
+          reason: `carry ${k} goes into the body as ${a} and comes out as ${b}`,
+          fix:
+            'cast what goes in or what comes out, so that it is ' +
+            `${a === 'V' || b === 'V' ? 'V' : b} both times`,
         });
       }),
-    ); // prettier-ignore
+    );
     break;
   }
   return carry;
@@ -169,9 +209,13 @@ function fixedCarry(
 function isZero(graph: Graph, operand: Arg | undefined): boolean {
   if (operand === undefined || !isRef(operand)) return operand === 0;
   const made = graph.nodes[indexGraph(graph).position.get(operand.name) ?? -1];
-  if (made?.target === 'aten.zeros.default' || made?.target === 'aten.zeros_like.default') return true;
+  if (made?.target === 'aten.zeros.default' || made?.target === 'aten.zeros_like.default')
+    return true;
   const filled = made?.target === 'aten.full.default' ? made.args[1] : undefined;
-  return filled === 0 || (typeof filled === 'object' && filled !== null && 'value' in filled && filled.value === 0);
+  return (
+    filled === 0 ||
+    (typeof filled === 'object' && filled !== null && 'value' in filled && filled.value === 0)
+  );
 }
 
 function sameTyped(a: Typed, b: Typed): boolean {
@@ -186,9 +230,10 @@ function rowsOf(typer: Typing, node: Node, { graph }: Frame<Typed>, typed: Typed
     if (dim === undefined) return type;
     if (dim > 0) return `S(${dim - 1})`;
     typer.violate(graph, node, a, {
-      rule: 'scan over S', reason: 'the loop goes over the rows of a dim that the axis cuts',
+      rule: 'scan over S',
+      reason: 'the loop goes over the rows of a dim that the axis cuts',
       fix: 'gather it before the loop, or write the loop in a localMap',
-    }); // prettier-ignore
+    });
     return undefined;
   });
 }

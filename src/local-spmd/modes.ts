@@ -1,14 +1,16 @@
 /**
- * What an operator means under each mode, on one mesh axis. In: a call and the types of its operands. Out: the types of its results,
- * the redistributions that the mode makes by itself, and whether it is an error there. `auto` is DTensor: whatever the operands are,
- * the cheapest rule is taken and its redistributions are inserted. `explicit` is JAX with shardings in types: a slice or the
- * reduction of a result is made where only one thing can be meant. `strict` inserts nothing. `manual` acts on pieces.
+ * What an operator means under each mode, on one mesh axis. In: a call and the types of its
+ * operands. Out: the types of its results, the redistributions that the mode makes by itself, and
+ * whether it is an error there. `auto` is DTensor: whatever the operands are, the cheapest rule is
+ * taken and its redistributions are inserted. `explicit` is JAX with shardings in types: a slice or
+ * the reduction of a result is made where only one thing can be meant. `strict` inserts nothing.
+ * `manual` acts on pieces.
  */
-import { chunksOf, type AxisType } from '../mesh/local-types/types.ts';
+import { type AxisType, chunksOf } from '../mesh/local-types/types.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
 import { metaBytes } from '../ops/record/record.ts';
 import type { Rule, RuleSlot } from '../ops/record/rule.ts';
-import { plainRules, typeOperator, type Conflict, type OperandType } from './operator-types.ts';
+import { type Conflict, type OperandType, plainRules, typeOperator } from './operator-types.ts';
 
 /** How a program says where its values are: by itself (`auto`), in types, or device by device. */
 export type Mode = 'auto' | 'explicit' | 'strict' | 'manual';
@@ -19,7 +21,8 @@ export const MODES: readonly Mode[] = ['auto', 'explicit', 'strict', 'manual'];
 interface Implicit {
   /** Position of the operand; undefined of a result. */
   readonly operand?: number;
-  readonly kind: 'all_reduce' | 'all_gather' | 'reduce_scatter' | 'all_to_all' | 'slice' | 'to_partial';
+  readonly kind:
+    'all_reduce' | 'all_gather' | 'reduce_scatter' | 'all_to_all' | 'slice' | 'to_partial';
   readonly from: string;
   readonly to: string;
 }
@@ -45,7 +48,15 @@ export function typeInMode(
   const found = typeOperator(record, ctx, operands, mode);
   if (!('typing' in found)) return found;
   if (found.typing.pending === true)
-    return { conflict: { rule: 'sum over S', operands: operands.map((_, i) => i), reason: 'the sum over a cut dim is left to a later reduction, without saying so', casts: [], fix: 'say outPartial' } }; // prettier-ignore
+    return {
+      conflict: {
+        rule: 'sum over S',
+        operands: operands.map((_, i) => i),
+        reason: 'the sum over a cut dim is left to a later reduction, without saying so',
+        casts: [],
+        fix: 'say outPartial',
+      },
+    };
   return { results: found.typing.results, implicit: [] };
 }
 
@@ -63,23 +74,41 @@ const slotText = (slot: RuleSlot): string =>
         : `P(${slot.op})`
       : `S(${slot.dim})`;
 
-/** What it takes to bring an operand to a slot; undefined where it cannot be. Costs are bytes, of a slice a trifle; a pending sum is reduced whole, as DTensor does. */
-function moved(type: OperandType, slot: RuleSlot, bytes: number): { cost: number; kind?: Implicit['kind'] } | undefined {
+/**
+ * What it takes to bring an operand to a slot; undefined where it cannot be. Costs are bytes, of a
+ * slice a trifle; a pending sum is reduced whole, as DTensor does.
+ */
+function moved(
+  type: OperandType,
+  slot: RuleSlot,
+  bytes: number,
+): { cost: number; kind?: Implicit['kind'] } | undefined {
   const [from, to] = [data(type), slotText(slot)];
   const cut = from === 'number' ? undefined : chunksOf(from);
   if (from === 'number') return slot?.kind === 'partial' ? undefined : { cost: 0 };
   if (slot?.kind === 'shard' && (slot.inside?.dims.length ?? 0) > 0) return undefined;
   if (from === to) return { cost: 0 };
   if (slot === null) return { cost: 0 };
-  if (slot.kind === 'partial') return from === 'R' && slot.op !== 'product' ? { cost: bytes * 0.02, kind: 'to_partial' } : undefined;
-  if (slot.kind === 'replicate') return from === 'P' ? { cost: bytes * 1.9, kind: 'all_reduce' } : { cost: bytes, kind: 'all_gather' };
+  if (slot.kind === 'partial')
+    return from === 'R' && slot.op !== 'product'
+      ? { cost: bytes * 0.02, kind: 'to_partial' }
+      : undefined;
+  if (slot.kind === 'replicate')
+    return from === 'P'
+      ? { cost: bytes * 1.9, kind: 'all_reduce' }
+      : { cost: bytes, kind: 'all_gather' };
   if (from === 'R') return { cost: bytes * 0.01, kind: 'slice' };
   if (from === 'P') return { cost: bytes * 2.2, kind: 'reduce_scatter' };
   return cut === undefined ? undefined : { cost: bytes * 0.6, kind: 'all_to_all' };
-} // prettier-ignore
+}
 
 /** The cheapest rule, the redistributions of its operands made. */
-function auto(record: OperatorRecord, ctx: TypedContext, operands: readonly OperandType[], ranks: number): ModeTyping {
+function auto(
+  record: OperatorRecord,
+  ctx: TypedContext,
+  operands: readonly OperandType[],
+  ranks: number,
+): ModeTyping {
   const strict = typeOperator(record, ctx, operands.map(data), 'strict');
   if ('typing' in strict) return { results: strict.typing.results, implicit: [] };
   const whole: Rule = {
@@ -97,43 +126,81 @@ function auto(record: OperatorRecord, ctx: TypedContext, operands: readonly Oper
       if (step === undefined) return false;
       cost += step.cost;
       if (step.kind !== undefined)
-        implicit.push({ operand: i, kind: step.kind, from: String(data(operands[i])), to: slotText(slot) });
+        implicit.push({
+          operand: i,
+          kind: step.kind,
+          from: String(data(operands[i])),
+          to: slotText(slot),
+        });
       return true;
     });
-    if (fits && evenly(ctx, rule, ranks) && (best === undefined || cost < best.cost)) best = { cost, rule, implicit };
+    if (fits && evenly(ctx, rule, ranks) && (best === undefined || cost < best.cost))
+      best = { cost, rule, implicit };
   }
   const chosen = best ?? { rule: whole, implicit: [] };
   return {
-    // An average that is pending counts as a pending reduction; what it is divided by is no matter of types.
-    results: chosen.rule.outputs.map((slot): OperandType => (slot?.kind === 'partial' ? 'P' : (slotText(slot) as AxisType))),
+    // An average that is pending counts as a pending reduction; what it is divided by is no matter
+    // of types.
+    results: chosen.rule.outputs.map((slot): OperandType =>
+      slot?.kind === 'partial' ? 'P' : (slotText(slot) as AxisType),
+    ),
     implicit: chosen.implicit,
   };
-} // prettier-ignore
+}
 
-/** Whether the rule holds at these sizes: some want pieces of one size, and the only pending results are sums and averages. */
+/**
+ * Whether the rule holds at these sizes: some want pieces of one size, and the only pending results
+ * are sums and averages.
+ */
 function evenly(ctx: TypedContext, { inputs, outputs }: Rule, ranks: number): boolean {
-  const divides = inputs.every((slot, i) => slot?.kind !== 'shard' || !slot.even || ctx.inputs[i].shape[slot.dim] % ranks === 0); // prettier-ignore
-  return divides && outputs.every((slot) => slot?.kind !== 'partial' || slot.op === 'sum' || slot.op === 'avg');
+  const divides = inputs.every(
+    (slot, i) =>
+      slot?.kind !== 'shard' || !slot.even || ctx.inputs[i].shape[slot.dim] % ranks === 0,
+  );
+  return (
+    divides &&
+    outputs.every((slot) => slot?.kind !== 'partial' || slot.op === 'sum' || slot.op === 'avg')
+  );
 }
 
 const NORMALISED = /softmax/;
 
 /** As JAX types explicit shardings. */
-function explicit(record: OperatorRecord, ctx: TypedContext, operands: readonly OperandType[]): ModeTyping {
+function explicit(
+  record: OperatorRecord,
+  ctx: TypedContext,
+  operands: readonly OperandType[],
+): ModeTyping {
   const own = operands.map(data);
   const rules = plainRules(record, ctx);
-  const sliced = rules.find((rule) => rule.inputs.length === own.length && rule.inputs.every((slot, i) => {
-    const step = moved(own[i], slot, 1);
-    return step !== undefined && (step.kind === undefined || step.kind === 'slice');
-  }) && rule.inputs.some((slot, i) => slot?.kind === 'shard' && own[i] === slotText(slot))); // prettier-ignore
+  const sliced = rules.find(
+    (rule) =>
+      rule.inputs.length === own.length &&
+      rule.inputs.every((slot, i) => {
+        const step = moved(own[i], slot, 1);
+        return step !== undefined && (step.kind === undefined || step.kind === 'slice');
+      }) &&
+      rule.inputs.some((slot, i) => slot?.kind === 'shard' && own[i] === slotText(slot)),
+  );
   const strict = typeOperator(record, ctx, own, 'strict');
   const refuse = (rule: string, reason: string, fix: string): ModeTyping => ({
-    conflict: { rule, operands: own.flatMap((t, i) => (t === 'R' || t === 'number' ? [] : [i])), reason, casts: [], fix },
+    conflict: {
+      rule,
+      operands: own.flatMap((t, i) => (t === 'R' || t === 'number' ? [] : [i])),
+      reason,
+      casts: [],
+      fix,
+    },
   });
-  const reduces = (outputs: readonly RuleSlot[]): boolean => outputs.some((slot) => slot?.kind === 'partial');
+  const reduces = (outputs: readonly RuleSlot[]): boolean =>
+    outputs.some((slot) => slot?.kind === 'partial');
   if (own.includes('P')) {
     if ('typing' in strict) return { results: strict.typing.results, implicit: [] };
-    return refuse(strict.conflict.rule, 'implicit communication of an unreduced operand', 'reduce it first: reshard, or psum');
+    return refuse(
+      strict.conflict.rule,
+      'implicit communication of an unreduced operand',
+      'reduce it first: reshard, or psum',
+    );
   }
   if (sliced === undefined) {
     if ('typing' in strict) return { results: strict.typing.results, implicit: [] };
@@ -147,17 +214,37 @@ function explicit(record: OperatorRecord, ctx: TypedContext, operands: readonly 
           { kind: 'all_reduce', from: 'P', to: 'R' },
         ],
       };
-    return refuse(strict.conflict.rule, 'the shardings of the operands give the result none', 'state the sharding of the result, or reshard the operand');
+    return refuse(
+      strict.conflict.rule,
+      'the shardings of the operands give the result none',
+      'state the sharding of the result, or reshard the operand',
+    );
   }
   const implicit = sliced.inputs.flatMap((slot, i): Implicit[] =>
-    own[i] === 'R' && slot?.kind === 'shard' ? [{ operand: i, kind: 'slice', from: 'R', to: slotText(slot) }] : [],
+    own[i] === 'R' && slot?.kind === 'shard'
+      ? [{ operand: i, kind: 'slice', from: 'R', to: slotText(slot) }]
+      : [],
   );
   if (!reduces(sliced.outputs)) {
-    if (sliced.inputs.some((slot) => slot?.kind === 'shard' && (slot.inside?.dims.length ?? 0) > 0) || sliced.outputs.some((slot) => slot?.kind === 'shard' && (slot.inside?.dims.length ?? 0) > 0))
-      return refuse('reshape', 'the cut lies behind a dim that is merged', 'state the sharding of the result');
+    if (
+      sliced.inputs.some((slot) => slot?.kind === 'shard' && (slot.inside?.dims.length ?? 0) > 0) ||
+      sliced.outputs.some((slot) => slot?.kind === 'shard' && (slot.inside?.dims.length ?? 0) > 0)
+    )
+      return refuse(
+        'reshape',
+        'the cut lies behind a dim that is merged',
+        'state the sharding of the result',
+      );
     return { results: sliced.outputs.map((slot) => slotText(slot) as OperandType), implicit };
   }
   if (record.cls === 'matmul')
-    return refuse('ambiguous', 'the contraction over a cut dim is ambiguous: replicated or unreduced', 'state the sharding of the result: replicated costs 1 all_reduce, unreduced none');
-  return { results: ctx.outputs.map(() => 'R'), implicit: [...implicit, { kind: 'all_reduce', from: 'P', to: 'R' }] };
-} // prettier-ignore
+    return refuse(
+      'ambiguous',
+      'the contraction over a cut dim is ambiguous: replicated or unreduced',
+      'state the sharding of the result: replicated costs 1 all_reduce, unreduced none',
+    );
+  return {
+    results: ctx.outputs.map(() => 'R'),
+    implicit: [...implicit, { kind: 'all_reduce', from: 'P', to: 'R' }],
+  };
+}

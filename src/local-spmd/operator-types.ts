@@ -1,21 +1,26 @@
 /**
- * Types of ordinary operators on one mesh axis: what a call of an operator is, given what its operands are. In: a call bound
- * to its record, one type for each tensor operand. Out: one type for each result, or the conflict with the cast that solves it.
- * Linearity and cuts come from the sharding rules of the record; nothing here names an operator.
+ * Types of ordinary operators on one mesh axis: what a call of an operator is, given what its
+ * operands are. In: a call bound to its record, one type for each tensor operand. Out: one type for
+ * each result, or the conflict with the cast that solves it. Linearity and cuts come from the
+ * sharding rules of the record; nothing here names an operator.
  */
-import { chunksOf, type AxisType } from '../mesh/local-types/types.ts';
+import { type AxisType, chunksOf } from '../mesh/local-types/types.ts';
 import { isIntegral } from '../ops/record/dtypes.ts';
 import { functionalForm } from '../ops/record/in-place.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
 import type { Rule, RuleSlot, ShardSlot } from '../ops/record/rule.ts';
 
-/** Type of an operand: `number` is a tensor made of plain numbers, the same on every rank (`full`, `arange`). */
+/**
+ * Type of an operand: `number` is a tensor made of plain numbers, the same on every rank (`full`,
+ * `arange`).
+ */
 export type OperandType = AxisType | 'number';
 
 /**
- * What a dim that an axis cuts means to an operator. `manual`: nothing, operators act on the pieces (V). `strict`: operators act on
- * the whole value, and a cut must be one that the operator passes on. `auto` and `explicit`: as `strict`, with redistributions
- * that nobody wrote (`modes.ts`). `lint`: pieces of whose cut it is known, so that what differs from the whole shows.
+ * What a dim that an axis cuts means to an operator. `manual`: nothing, operators act on the pieces
+ * (V). `strict`: operators act on the whole value, and a cut must be one that the operator passes
+ * on. `auto` and `explicit`: as `strict`, with redistributions that nobody wrote (`modes.ts`).
+ * `lint`: pieces of whose cut it is known, so that what differs from the whole shows.
  */
 export type Meaning = 'manual' | 'strict' | 'auto' | 'explicit' | 'lint';
 
@@ -62,13 +67,21 @@ export function typeOperator(
   let calls = known.get(ctx);
   if (calls === undefined) known.set(ctx, (calls = new Map<string, TypedCall>()));
   let typed = calls.get(key);
-  if (typed === undefined) calls.set(key, (typed = inPlace(record, operands, lawOf(record, ctx, operands, meaning))));
+  if (typed === undefined)
+    calls.set(key, (typed = inPlace(record, operands, lawOf(record, ctx, operands, meaning))));
   return typed;
 }
 
-function lawOf(record: OperatorRecord, ctx: TypedContext, stated: readonly OperandType[], meaning: Meaning): TypedCall {
+function lawOf(
+  record: OperatorRecord,
+  ctx: TypedContext,
+  stated: readonly OperandType[],
+  meaning: Meaning,
+): TypedCall {
   const operands = withoutGradient(ctx, stated);
-  const everywhere = (type: OperandType): TypedCall => ({ typing: { results: ctx.outputs.map(() => type) } });
+  const everywhere = (type: OperandType): TypedCall => ({
+    typing: { results: ctx.outputs.map(() => type) },
+  });
   const at = (type: OperandType): number[] => operands.flatMap((t, i) => (t === type ? [i] : []));
   const kinds = new Set(operands);
   kinds.delete('number');
@@ -78,27 +91,43 @@ function lawOf(record: OperatorRecord, ctx: TypedContext, stated: readonly Opera
   const varying = operands.flatMap((t, i) => (t === 'V' || isCut(t) ? [i] : []));
   if (kinds.has('I')) return { conflict: invariantMixed(operands, at('I')) };
   const addends = at('P');
-  if (addends.length > 0 && varying.length > 0) return { conflict: addendsWithPieces(operands, addends, varying) };
-  if (varying.length > 0 && (meaning === 'manual' || operands.includes('V'))) return everywhere('V');
+  if (addends.length > 0 && varying.length > 0)
+    return { conflict: addendsWithPieces(operands, addends, varying) };
+  if (varying.length > 0 && (meaning === 'manual' || operands.includes('V')))
+    return everywhere('V');
   const found = ruleFor(ctx, plainRules(record, ctx), operands);
   if (found !== undefined) return found;
   if (addends.length > 0) return { conflict: refusedAddends(record, operands, addends) };
-  if (averages(ctx, plainRules(record, ctx), operands)) return { conflict: refusedMean(operands, varying) };
+  if (averages(ctx, plainRules(record, ctx), operands))
+    return { conflict: refusedMean(operands, varying) };
   return { conflict: refusedCut(operands, varying) };
 }
 
-/** I and R differ in their gradients: whole numbers and truth values have none, so they are what the others are. */
-function withoutGradient(ctx: TypedContext, operands: readonly OperandType[]): readonly OperandType[] {
+/**
+ * I and R differ in their gradients: whole numbers and truth values have none, so they are what the
+ * others are.
+ */
+function withoutGradient(
+  ctx: TypedContext,
+  operands: readonly OperandType[],
+): readonly OperandType[] {
   const kinds = new Set(operands);
-  if (!kinds.has('I') || [...kinds].every((type) => type === 'I' || type === 'number')) return operands;
-  const isFree = operands.map((type, i) => (type === 'I' || type === 'R') && isIntegral(ctx.inputs[i].dtype));
+  if (!kinds.has('I') || [...kinds].every((type) => type === 'I' || type === 'number'))
+    return operands;
+  const isFree = operands.map(
+    (type, i) => (type === 'I' || type === 'R') && isIntegral(ctx.inputs[i].dtype),
+  );
   const others = operands.filter((type, i) => !isFree[i] && type !== 'number');
   const now = others.length > 0 && others.every((type) => type === 'I') ? 'I' : 'R';
   return operands.map((type, i) => (isFree[i] ? now : type));
 }
 
 /** An operator that writes into its first operand leaves it of the type that it had. */
-function inPlace({ name }: OperatorRecord, operands: readonly OperandType[], found: TypedCall): TypedCall {
+function inPlace(
+  { name }: OperatorRecord,
+  operands: readonly OperandType[],
+  found: TypedCall,
+): TypedCall {
   if (functionalForm(name) === undefined || !('typing' in found)) return found;
   const [target] = operands;
   const [result] = found.typing.results;
@@ -131,28 +160,46 @@ function cutIn(type: OperandType): ReturnType<typeof chunksOf> {
 const UNSEEN: ReadonlySet<string> = new Set(['local-shape', 'groups', 'random-offset']);
 
 /**
- * Rules under which each device runs the call itself: none that hides a collective in it, masks rows, or counts those of others.
+ * Rules under which each device runs the call itself: none that hides a collective in it, masks
+ * rows, or counts those of others.
  */
 export function plainRules(record: OperatorRecord, ctx: TypedContext): readonly Rule[] {
   return record
     .shard(ctx)
-    .filter((r) => (r.collectives ?? []).length === 0 && (r.rewrite === undefined || UNSEEN.has(r.rewrite)));
+    .filter(
+      (r) =>
+        (r.collectives ?? []).length === 0 && (r.rewrite === undefined || UNSEEN.has(r.rewrite)),
+    );
 }
 
 /** Results by the first rule that takes the operands as they are. */
-function ruleFor(ctx: TypedContext, rules: readonly Rule[], operands: readonly OperandType[]): TypedCall | undefined {
+function ruleFor(
+  ctx: TypedContext,
+  rules: readonly Rule[],
+  operands: readonly OperandType[],
+): TypedCall | undefined {
   for (const { inputs, outputs } of rules) {
-    if (inputs.length !== operands.length || !inputs.every((slot, i) => takes(ctx, slot, operands[i]))) continue;
+    if (
+      inputs.length !== operands.length ||
+      !inputs.every((slot, i) => takes(ctx, slot, operands[i]))
+    )
+      continue;
     const results = outputs.map((slot) => givenBy(ctx, slot, inputs, operands));
     if (results.some((type) => type === undefined)) continue;
     const sums = results.includes('P') && !operands.includes('P');
-    return { typing: { results: results as OperandType[], ...(sums ? { pending: true as const } : {}) } };
+    return {
+      typing: { results: results as OperandType[], ...(sums ? { pending: true as const } : {}) },
+    };
   }
   return undefined;
 }
 
 /** Whether the operator would leave an average of the ranks' results pending. */
-function averages(ctx: TypedContext, rules: readonly Rule[], operands: readonly OperandType[]): boolean {
+function averages(
+  ctx: TypedContext,
+  rules: readonly Rule[],
+  operands: readonly OperandType[],
+): boolean {
   return rules.some(
     ({ inputs, outputs }) =>
       inputs.length === operands.length &&
@@ -178,7 +225,8 @@ function takes(ctx: TypedContext, slot: RuleSlot, type: OperandType): boolean {
   const cut = cutIn(type);
   if (cut === undefined) return type === 'number';
   if (cut.dim !== slot.dim) return false;
-  if (slot.inside !== null && slot.inside.dims.length > 0) return cut.chunks === insideOf(ctx, slot);
+  if (slot.inside !== null && slot.inside.dims.length > 0)
+    return cut.chunks === insideOf(ctx, slot);
   return cut.chunks === 1 || slot.slicing !== 'contiguous';
 }
 
@@ -186,11 +234,16 @@ function takes(ctx: TypedContext, slot: RuleSlot, type: OperandType): boolean {
 function insideOf(ctx: TypedContext, slot: ShardSlot): number {
   if (slot.inside === null) return 1;
   const { tensor, dims } = slot.inside;
-  const { shape } = (tensor < ctx.inputs.length ? ctx.inputs[tensor] : ctx.outputs[tensor - ctx.inputs.length]) ?? { shape: [] }; // prettier-ignore
+  const { shape } = (tensor < ctx.inputs.length
+    ? ctx.inputs[tensor]
+    : ctx.outputs[tensor - ctx.inputs.length]) ?? { shape: [] };
   return dims.reduce((n, d) => n * (shape[d] ?? 1), 1);
 }
 
-/** What a slot of a result is, a cut in as many chunks as the operands have beyond those of their own slots. */
+/**
+ * What a slot of a result is, a cut in as many chunks as the operands have beyond those of their
+ * own slots.
+ */
 function givenBy(
   ctx: TypedContext,
   slot: RuleSlot,
@@ -215,9 +268,11 @@ function invariantMixed(operands: readonly OperandType[], invariant: readonly nu
   return {
     rule: `I with ${type}`,
     operands: [invariant[0], other].sort((a, b) => a - b),
-    reason: 'an invariant value meets one that each rank uses in its own way, so its gradient would not be summed',
+    reason:
+      'an invariant value meets one that each rank uses in its own way, so its gradient ' +
+      'would not be summed',
     casts: invariant.map((operand) => ({ operand, op: 'convert', src: 'I', dst: 'R' })),
-  }; // prettier-ignore
+  };
 }
 
 function addendsWithPieces(
@@ -240,7 +295,9 @@ function refusedAddends(
 ): Conflict {
   const equal = operands.flatMap((t, i) => (t === 'R' ? [i] : []));
   const numbers = operands.flatMap((t, i) => (t === 'number' ? [i] : []));
-  const counted = `the ranks' results would be added up, and what is equal on all of them counted once for each`;
+  const counted =
+    `the ranks' results would be added up, and what is equal on all of them counted once for ` +
+    'each';
   if (equal.length > 0 && addends.length === 1 && operands.length === 2)
     return {
       rule: 'P with R',
@@ -281,12 +338,16 @@ function refusedCut(operands: readonly OperandType[], cut: readonly number[]): C
       operands: [whole[0], first].sort((a, b) => a - b),
       reason: 'the operand that every rank has whole would be sliced to match',
       casts: [],
-      fix: 'slice it with convert R→S(i) on the dim that matches, or gather the other with all_gather',
+      fix:
+        'slice it with convert R→S(i) on the dim that matches, or gather the other with ' +
+        'all_gather',
     };
   return {
     rule: `${type} not passed on`,
     operands: [first],
-    reason: 'Implicit redistribution occurred for an operand: the operator mixes rows of the dim that is cut',
+    reason:
+      'Implicit redistribution occurred for an operand: the operator mixes rows of the dim ' +
+      'that is cut',
     casts: [{ operand: first, op: 'all_gather', src: type, dst: 'R' }],
   };
 }

@@ -1,18 +1,29 @@
 /**
- * A region of per-device code while it is made. In: its body as the program wrote it, the types that its inputs have, what its
- * results are claimed to be. Out: the body with every cast written in, the types of all its values, and the claims as they
- * hold; or the error that says which cast is missing. Source: `shard_map` of JAX with `check_vma`.
+ * A region of per-device code while it is made. In: its body as the program wrote it, the types
+ * that its inputs have, what its results are claimed to be. Out: the body with every cast written
+ * in, the types of all its values, and the claims as they hold; or the error that says which cast
+ * is missing. Source: `shard_map` of JAX with `check_vma`.
  */
 import { ShardwrightError } from '../errors.ts';
 import type { Graph, Node, ValueRef } from '../graph/types.ts';
 import { isRef, mapOperands } from '../graph/value.ts';
-import { cutOf, type AxisType, type LocalType } from '../mesh/local-types/types.ts';
-import { sourceWords, spmdName, spmdTarget } from '../ops/spmd/operators.ts';
+import { type AxisType, cutOf, type LocalType } from '../mesh/local-types/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
-import { fixText, isTuple, typeIn, type InsertedCast, type Known, type TypedAxis } from './typed.ts';
+import { sourceWords, spmdName, spmdTarget } from '../ops/spmd/operators.ts';
+import {
+  fixText,
+  type InsertedCast,
+  isTuple,
+  type Known,
+  type TypedAxis,
+  typeIn,
+} from './typed.ts';
 import { Typer } from './typer.ts';
 
-/** What the spec of a result says on an axis; undefined where it says nothing, so that the value must be equal there. */
+/**
+ * What the spec of a result says on an axis; undefined where it says nothing, so that the value
+ * must be equal there.
+ */
 export type Claim = AxisType | undefined;
 
 export interface CheckedRegion {
@@ -37,13 +48,18 @@ interface RegionInput {
 /**
  * Types a region.
  *
- * @throws E_SPMD_TYPE with the first law that is broken, the cast to insert and the place in the source
+ * @throws E_SPMD_TYPE with the first law that is broken, the cast to insert and the place in the
+ *   source
  */
 export function checkRegion(table: OperatorTable, region: RegionInput): CheckedRegion {
   const { autoCast } = region;
-  const axes = region.axes.flatMap(({ name, size }): TypedAxis[] => (size > 1 ? [{ name, size, meaning: 'manual' }] : []));
+  const axes = region.axes.flatMap(({ name, size }): TypedAxis[] =>
+    size > 1 ? [{ name, size, meaning: 'manual' }] : [],
+  );
   const place = axes.map(({ name }) => region.axes.findIndex((axis) => axis.name === name));
-  const inputs = region.inSpecs.map((spec) => place.map((a): Known => (cutOf(spec[a]) === undefined ? spec[a] : 'V')));
+  const inputs = region.inSpecs.map((spec) =>
+    place.map((a): Known => (cutOf(spec[a]) === undefined ? spec[a] : 'V')),
+  );
   const typer = new Typer(table, axes, { autoCast });
   const found = typer.run(region.body, inputs);
   throwFirst(typer);
@@ -62,7 +78,7 @@ export function checkRegion(table: OperatorTable, region: RegionInput): CheckedR
   again.run(body, inputs);
   throwFirst(again);
   return { body, outSpecs, ...namesOf(again, body) };
-} // prettier-ignore
+}
 
 /** What results are when they leave, and the casts that make them so. */
 class Leaving {
@@ -80,21 +96,34 @@ class Leaving {
     const text = this.typer.textOf(this.body, name);
     const refuse = (message: string, fix: string): never => {
       const { source } = this.body.nodes.find((node) => node.name === name)?.meta ?? {};
-      throw new ShardwrightError('E_SPMD_TYPE', `result ${k} of the region, %${name}: ${text}: ${message}${source === undefined ? '' : ` at ${source}`}`, {
-        node: name, hint: fix, ...placeOf(source),
-      }); // prettier-ignore
+      throw new ShardwrightError(
+        'E_SPMD_TYPE',
+        `result ${k} of the region, %${name}: ${text}: ` +
+          `${message}${source === undefined ? '' : ` at ${source}`}`,
+        {
+          node: name,
+          hint: fix,
+          ...placeOf(source),
+        },
+      );
     };
     const cast = (src: AxisType, dst: AxisType): void => {
       const op = src === 'I' && dst === 'R' ? 'convert' : 'reinterpret';
       (this.casts[k] ??= []).push({ graph: this.body, node: '', value: name, axis, op, src, dst });
     };
-    if (type === undefined) return refuse(`its type on ${axis.name} is not known`, 'give its inputs types');
+    if (type === undefined)
+      return refuse(`its type on ${axis.name} is not known`, 'give its inputs types');
     if (claim === undefined) {
       if (type === 'I' || type === 'R') return type;
       if (type === 'number') return 'I';
       return refuse(
-        `replication over ${axis.name} is required by its out spec, which does not name that axis, but the value may vary over {${axis.name}}`,
-        type === 'P' ? `all_reduce(${name}, "${axis.name}", P→I)` : `name ${axis.name} in the out spec, add up addends with all_reduce(outPartial(${name}, "${axis.name}"), "${axis.name}", P→I), or join pieces with all_gather(${name}, "${axis.name}", V→I)`,
+        `replication over ${axis.name} is required by its out spec, which does not name that ` +
+          `axis, but the value may vary over {${axis.name}}`,
+        type === 'P'
+          ? `all_reduce(${name}, "${axis.name}", P→I)`
+          : `name ${axis.name} in the out spec, add up addends with ` +
+              `all_reduce(outPartial(${name}, "${axis.name}"), "${axis.name}", P→I), or join ` +
+              `pieces with all_gather(${name}, "${axis.name}", V→I)`,
       );
     }
     if (cutOf(claim) !== undefined) {
@@ -104,7 +133,12 @@ class Leaving {
         cast(type, 'V');
         return claim;
       }
-      return refuse(`its out spec says ${claim} on ${axis.name}, it is ${type}`, type === 'P' ? `reduce_scatter(${name}, "${axis.name}", P→${claim})` : `convert(${name}, "${axis.name}", ${type}→${claim})`);
+      return refuse(
+        `its out spec says ${claim} on ${axis.name}, it is ${type}`,
+        type === 'P'
+          ? `reduce_scatter(${name}, "${axis.name}", P→${claim})`
+          : `convert(${name}, "${axis.name}", ${type}→${claim})`,
+      );
     }
     if (type === claim || (type === 'number' && claim !== 'P')) return claim;
     if (type === 'I' && claim === 'R' && this.typer.autoCast) {
@@ -113,12 +147,16 @@ class Leaving {
     }
     const fix =
       claim === 'P'
-        ? type === 'V' ? `reinterpret(${name}, "${axis.name}", V→P)` : `convert(${name}, "${axis.name}", ${type}→P)`
-        : type === 'P' ? `all_reduce(${name}, "${axis.name}", P→${claim})`
-        : type === 'V' ? `all_gather(${name}, "${axis.name}", V→${claim})`
-        : `make it ${claim} where it is made: dst ${claim}`;
+        ? type === 'V'
+          ? `reinterpret(${name}, "${axis.name}", V→P)`
+          : `convert(${name}, "${axis.name}", ${type}→P)`
+        : type === 'P'
+          ? `all_reduce(${name}, "${axis.name}", P→${claim})`
+          : type === 'V'
+            ? `all_gather(${name}, "${axis.name}", V→${claim})`
+            : `make it ${claim} where it is made: dst ${claim}`;
     return refuse(`its out spec says ${claim} on ${axis.name}, it is ${type}`, fix);
-  } // prettier-ignore
+  }
 }
 
 function throwFirst(typer: Typer): void {
@@ -132,12 +170,19 @@ function throwFirst(typer: Typer): void {
 }
 
 /** `net.ts:2:54` as a file and a position. */
-function placeOf(source: string | undefined): Pick<ShardwrightError['details'], 'file' | 'position'> {
+function placeOf(
+  source: string | undefined,
+): Pick<ShardwrightError['details'], 'file' | 'position'> {
   const [, file, line, column] = /^(.*):(\d+):(\d+)$/.exec(source ?? '') ?? [];
-  return file === undefined ? {} : { file, position: { line: Number(line), column: Number(column) } };
+  return file === undefined
+    ? {}
+    : { file, position: { line: Number(line), column: Number(column) } };
 }
 
-/** The graph with casts before the uses that want them; uses of one value in one type share the cast. */
+/**
+ * The graph with casts before the uses that want them; uses of one value in one type share the
+ * cast.
+ */
 function withCasts(
   graph: Graph,
   casts: readonly InsertedCast[],
@@ -147,7 +192,8 @@ function withCasts(
     Object.entries(graph.subgraphs).map(([name, body]) => [name, withCasts(body, casts)]),
   );
   const own = casts.filter((cast) => cast.graph === graph);
-  if (own.length === 0 && results.every((list) => list === undefined || list.length === 0)) return { ...graph, subgraphs };
+  if (own.length === 0 && results.every((list) => list === undefined || list.length === 0))
+    return { ...graph, subgraphs };
   const nodes: Node[] = [];
   const taken = new Set(graph.nodes.map(({ name }) => name));
   const made = new Map<string, string>();
@@ -162,8 +208,16 @@ function withCasts(
       made.set(key, name);
       const ref: ValueRef = { kind: 'value', name: from };
       nodes.push({
-        name, kind: 'call', target: spmdTarget(op), args: [ref, axis.name, axis.size, src, dst], kwargs: {},
-        type: typeIn(graph, value), meta: { ...(meta.phase === undefined ? {} : { phase: meta.phase }), ...(meta.source === undefined ? {} : { source: meta.source }) },
+        name,
+        kind: 'call',
+        target: spmdTarget(op),
+        args: [ref, axis.name, axis.size, src, dst],
+        kwargs: {},
+        type: typeIn(graph, value),
+        meta: {
+          ...(meta.phase === undefined ? {} : { phase: meta.phase }),
+          ...(meta.source === undefined ? {} : { source: meta.source }),
+        },
       });
       return name;
     }, value);
@@ -175,25 +229,37 @@ function withCasts(
     }
     const names = new Map<string, string>();
     for (const value of new Set(wanted.map((cast) => cast.value)))
-      names.set(value, castTo(value, wanted.filter((cast) => cast.value === value), node.meta));
+      names.set(
+        value,
+        castTo(
+          value,
+          wanted.filter((cast) => cast.value === value),
+          node.meta,
+        ),
+      );
     nodes.push(mapOperands(node, (name) => names.get(name) ?? name));
   }
   const outputs = graph.outputs.map((output, k) => {
     const list = results[k];
-    return list === undefined || output.value === null ? output : { ...output, value: castTo(output.value, list, {}) };
+    return list === undefined || output.value === null
+      ? output
+      : { ...output, value: castTo(output.value, list, {}) };
   });
   return { ...graph, nodes, outputs, subgraphs };
-} // prettier-ignore
+}
 
 /**
- * The graph with every verb that takes several types written for the one that its operand has. A cast to what the operand is already
- * goes.
+ * The graph with every verb that takes several types written for the one that its operand has. A
+ * cast to what the operand is already goes.
  *
  * @param typed the same graph without casts, as it was typed
  */
 function settled(graph: Graph, typed: Graph, typer: Typer): Graph {
   const subgraphs = Object.fromEntries(
-    Object.entries(graph.subgraphs).map(([name, body]) => [name, settled(body, typed.subgraphs[name], typer)]),
+    Object.entries(graph.subgraphs).map(([name, body]) => [
+      name,
+      settled(body, typed.subgraphs[name], typer),
+    ]),
   );
   const own = typer.settled.get(typed);
   const renamed = new Map<string, string>();
@@ -210,9 +276,12 @@ function settled(graph: Graph, typed: Graph, typer: Typer): Graph {
     }
     return [{ ...now, args: [now.args[0], axis, size, src, dst] }];
   });
-  const outputs = graph.outputs.map((output) => ({ ...output, value: output.value === null ? null : (renamed.get(output.value) ?? output.value) }));
+  const outputs = graph.outputs.map((output) => ({
+    ...output,
+    value: output.value === null ? null : (renamed.get(output.value) ?? output.value),
+  }));
   return { ...graph, nodes, outputs, subgraphs };
-} // prettier-ignore
+}
 
 function namesOf(typer: Typer, body: Graph): Pick<CheckedRegion, 'types' | 'texts'> {
   const types = new Map<string, LocalType>();

@@ -1,17 +1,19 @@
 /**
- * Type of one call on one mesh axis, for tests and tools. In: a call with the types of its operands. Out: one type for each result.
+ * Type of one call on one mesh axis, for tests and tools. In: a call with the types of its
+ * operands. Out: one type for each result.
  */
 import { internalError, ShardwrightError } from '../errors.ts';
 import type { ValueType } from '../graph/types.ts';
 import { tensorInputs } from '../ops/record/context.ts';
 import { bind, type CallNode } from '../ops/record/infer.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
-import { typeOperator, type Meaning, type OperandType } from './operator-types.ts';
+import { type Meaning, type OperandType, typeOperator } from './operator-types.ts';
 
 /**
  * Types of the results of a call.
  *
- * @param typeOf dtype and shape of a named operand: of one device's piece in `manual`, of the whole value in `strict`
+ * @param typeOf dtype and shape of a named operand: of one device's piece in `manual`, of the whole
+ *   value in `strict`
  * @param spmd type of a named operand on the axis; `number` for a tensor of plain numbers
  * @throws E_SPMD_TYPE with both types and the cast to insert; E_UNKNOWN_OP
  */
@@ -32,7 +34,14 @@ export function typeCall(
   const { rule, reason, operands, casts, fix } = found.conflict;
   const shown = operands.map((i) => `operand ${i} (%${names[i] ?? ''}) is ${spmd(names[i] ?? '')}`);
   if (shown.length === 0) throw internalError(`${call.target}: a conflict without operands`);
-  throw new ShardwrightError('E_SPMD_TYPE', `${record.name}: ${rule}: ${shown.join(', ')}: ${reason}`, {
-    hint: fix ?? `insert ${casts.map((c) => `${c.op}(${names[c.operand] ?? ''}, ${c.src}→${c.dst})`).join(' and ')}`,
-  });
+  throw new ShardwrightError(
+    'E_SPMD_TYPE',
+    `${record.name}: ${rule}: ${shown.join(', ')}: ${reason}`,
+    {
+      hint:
+        fix ??
+        'insert ' +
+          `${casts.map((c) => `${c.op}(${names[c.operand] ?? ''}, ${c.src}→${c.dst})`).join(' and ')}`,
+    },
+  );
 }

@@ -1,12 +1,12 @@
 /**
- * Words of the typing of programs: what is known of a value on every axis, what may be wrong with it, and what the rules of verbs
- * and control flow see of the typer.
+ * Words of the typing of programs: what is known of a value on every axis, what may be wrong with
+ * it, and what the rules of verbs and control flow see of the typer.
  */
 import { internalError } from '../errors.ts';
 import { indexGraph } from '../graph/order.ts';
 import type { Arg, Graph, Node, ValueType } from '../graph/types.ts';
 import { isList } from '../graph/value.ts';
-import { isAxisType, type AxisType } from '../mesh/local-types/types.ts';
+import { type AxisType, isAxisType } from '../mesh/local-types/types.ts';
 import type { Meaning, OperandType } from './operator-types.ts';
 
 /** A mesh axis that values are typed on. Axes of size 1 are none. */
@@ -16,7 +16,10 @@ export interface TypedAxis {
   readonly meaning: Meaning;
 }
 
-/** Type on one axis; undefined where nothing is known: an input without a type, or what an error left. */
+/**
+ * Type on one axis; undefined where nothing is known: an input without a type, or what an error
+ * left.
+ */
 export type Known = OperandType | undefined;
 
 /** One type for each axis; of a value with several results, one such list each. */

@@ -1,32 +1,33 @@
 /**
- * Types of all values of a program, per mesh axis. In: a graph, the axes with what a cut means on each (pieces inside a
- * `local_map`, the whole value outside), and the types of the inputs. Out: a type for every value, and what breaks a law with
- * the cast that solves it. Where casts are inserted (an I next to a V becomes V), the places are listed, so that they can be
- * written into the program. Source: the typing rules of the package spmd_types and of JAX's `shard_map`.
+ * Types of all values of a program, per mesh axis. In: a graph, the axes with what a cut means on
+ * each (pieces inside a `local_map`, the whole value outside), and the types of the inputs. Out: a
+ * type for every value, and what breaks a law with the cast that solves it. Where casts are
+ * inserted (an I next to a V becomes V), the places are listed, so that they can be written into
+ * the program. Source: the typing rules of the package spmd_types and of JAX's `shard_map`.
  */
 import { internalError } from '../errors.ts';
+import { type Frame, interpret } from '../graph/interpret.ts';
 import { LOCAL_MAP, localMapCall } from '../graph/local-map.ts';
-import { interpret, type Frame } from '../graph/interpret.ts';
 import { indexGraph } from '../graph/order.ts';
 import type { Graph, Node, ValueType } from '../graph/types.ts';
 import { eachOperand, getOwn, isRef, sameType } from '../graph/value.ts';
-import { cutOf, typedText, type AxisType, type LocalType } from '../mesh/local-types/types.ts';
+import { type AxisType, cutOf, type LocalType, typedText } from '../mesh/local-types/types.ts';
 import { tensorInputs } from '../ops/record/context.ts';
 import { bind } from '../ops/record/infer.ts';
-import { spmdName } from '../ops/spmd/operators.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
+import { spmdName } from '../ops/spmd/operators.ts';
 import { controlTypes } from './control-types.ts';
 import { typeInMode } from './modes.ts';
-import { plainRules, typeOperator, type Conflict, type OperandType } from './operator-types.ts';
+import { type Conflict, type OperandType, plainRules, typeOperator } from './operator-types.ts';
 import {
-  isTuple,
-  typeIn,
   type ImplicitMove,
   type InsertedCast,
+  isTuple,
   type Known,
   type Typed,
   type TypedAxis,
+  typeIn,
   type Typing,
   type Violation,
 } from './typed.ts';
@@ -35,7 +36,10 @@ import { verbTypes } from './verb-types.ts';
 export interface TyperOptions {
   /** An I beside a V or an R takes its type by a cast. Default true. */
   readonly autoCast?: boolean;
-  /** Sums over a dim that a global axis cuts may stay pending without saying so, as plans leave them. Default false. */
+  /**
+   * Sums over a dim that a global axis cuts may stay pending without saying so, as plans leave
+   * them. Default false.
+   */
   readonly pending?: boolean;
 }
 
@@ -59,7 +63,8 @@ export class Typer implements Typing {
     const own = new Map<string, Typed>();
     this.types.set(graph, own);
     let at = 0;
-    for (const node of graph.nodes) if (node.kind === 'placeholder') own.set(node.name, inputs[at++]);
+    for (const node of graph.nodes)
+      if (node.kind === 'placeholder') own.set(node.name, inputs[at++]);
     const keep = (node: Node, typed: Typed): Typed => {
       own.set(node.name, typed);
       return typed;
@@ -107,19 +112,28 @@ export class Typer implements Typing {
   ): void {
     const { source, path } = node.meta;
     const types = (found.operands ?? []).map((name) => `%${name}: ${this.textOf(graph, name)}`);
-    const place = [source ?? '', path === undefined ? '' : `(${path})`].filter((part) => part !== '').join(' ');
+    const place = [source ?? '', path === undefined ? '' : `(${path})`]
+      .filter((part) => part !== '')
+      .join(' ');
     const meshDim = this.axes[axis].name;
     const subject = `${node.target} (%${node.name})`;
     const head = found.reason.startsWith('Implicit')
       ? `Implicit redistribution occurred for ${subject}`
       : `${subject}: ${found.rule} on ${meshDim}`;
     const rest = found.reason.replace(/^Implicit redistribution occurred for /, '');
-    const message = `${head}: ${rest}${types.length === 0 ? '' : `; ${types.join(', ')}`}${place === '' ? '' : ` at ${place}`}`;
+    const message =
+      `${head}: ` +
+      `${rest}${types.length === 0 ? '' : `; ${types.join(', ')}`}${place === '' ? '' : ` at ${place}`}`;
     if (this.violations.some((v) => v.message === message && v.meshDim === meshDim)) return;
     this.violations.push({
-      node: node.name, meshDim, rule: found.rule, types, fix: found.fix, message,
+      node: node.name,
+      meshDim,
+      rule: found.rule,
+      types,
+      fix: found.fix,
+      message,
       ...(source === undefined ? {} : { source }),
-    }); // prettier-ignore
+    });
   }
 
   textOf(graph: Graph, name: string): string {
@@ -167,10 +181,11 @@ export class Typer implements Typing {
     if (record === undefined || ctx === undefined) {
       this.axes.forEach((_, a) => {
         this.violate(graph, node, a, {
-          rule: 'unknown operator', reason: 'the operator has no record, so nothing is known of its types',
+          rule: 'unknown operator',
+          reason: 'the operator has no record, so nothing is known of its types',
           fix: 'give it a record with defineOp',
         });
-      }); // prettier-ignore
+      });
       return this.everywhere(undefined);
     }
     const names = tensorInputs(record, node.args, node.kwargs);
@@ -185,7 +200,11 @@ export class Typer implements Typing {
         if (meaning === 'auto' || meaning === 'explicit') {
           const made = typeInMode(meaning, record, ctx, given, this.axes[a].size);
           // What is completed by name is left pending.
-          if ('conflict' in made && made.conflict.rule === 'ambiguous' && this.isClaimed(graph, node, a))
+          if (
+            'conflict' in made &&
+            made.conflict.rule === 'ambiguous' &&
+            this.isClaimed(graph, node, a)
+          )
             return { results: ['P'] };
           if ('implicit' in made)
             this.implicit.push(
@@ -200,23 +219,34 @@ export class Typer implements Typing {
             );
           return made;
         }
-        const spread = meaning === 'strict' ? this.spread(graph, node, a, record, ctx, given) : undefined;
+        const spread =
+          meaning === 'strict' ? this.spread(graph, node, a, record, ctx, given) : undefined;
         if (spread !== undefined) return { results: [spread] };
         const found = typeOperator(record, ctx, given, meaning === 'manual' ? 'manual' : 'strict');
         if (!('typing' in found)) return found;
         const { results, pending } = found.typing;
         // In a gradient the sum is what the forward type owes: an operand that was R.
-        if (pending === true && this.options.pending !== true && node.meta.phase !== 'backward' && !this.isClaimed(graph, node, a))
+        if (
+          pending === true &&
+          this.options.pending !== true &&
+          node.meta.phase !== 'backward' &&
+          !this.isClaimed(graph, node, a)
+        )
           this.violate(graph, node, a, {
-            rule: 'sum over S', operands: names,
-            reason: 'the sum over a dim that the axis cuts is left to a later reduction, without saying so',
+            rule: 'sum over S',
+            operands: names,
+            reason:
+              'the sum over a dim that the axis cuts is left to a later reduction, without ' +
+              'saying so',
             fix: `write outPartial(${node.name}, "${this.axes[a].name}")`,
-          }); // prettier-ignore
+          });
         return { results };
       });
     });
     const results = ctx.outputs.map((_, k) => byAxis.map((types) => types[k]));
-    return record.results === 'tuple' ? { items: results } : (results[0] ?? this.everywhere(undefined));
+    return record.results === 'tuple'
+      ? { items: results }
+      : (results[0] ?? this.everywhere(undefined));
   }
 
   /** Types of the results on one axis; casts what may be cast first. */
@@ -226,11 +256,14 @@ export class Typer implements Typing {
     axis: number,
     names: readonly string[],
     operands: readonly OperandType[],
-    judge: (operands: readonly OperandType[]) => { results: readonly OperandType[] } | { conflict: Conflict },
+    judge: (
+      operands: readonly OperandType[],
+    ) => { results: readonly OperandType[] } | { conflict: Conflict },
   ): readonly Known[] {
     const manual = this.axes[axis].meaning === 'manual';
     const varies = operands.includes('V');
-    // An R beside a V is used by each rank in its own way; that this is so stands in the program, so that its gradient is P.
+    // An R beside a V is used by each rank in its own way; that this is so stands in the program,
+    // so that its gradient is P.
     const cast = operands.map((type): OperandType => {
       if (!manual || type === 'number' || operands.includes('P')) return type;
       if (type === 'R' && varies) return 'V';
@@ -249,14 +282,20 @@ export class Typer implements Typing {
       rule: conflict.rule,
       reason: conflict.reason,
       operands: conflict.operands.map((i) => names[i]),
-      fix: conflict.fix ?? conflict.casts.map((c) => `${c.op}(${names[c.operand]}, "${this.axes[axis].name}", ${c.src}→${c.dst})`).join(' and '),
-    }); // prettier-ignore
-    return this.table.get(node.target) === undefined ? [] : new Array<undefined>(results(node)).fill(undefined);
+      fix:
+        conflict.fix ??
+        conflict.casts
+          .map((c) => `${c.op}(${names[c.operand]}, "${this.axes[axis].name}", ${c.src}→${c.dst})`)
+          .join(' and '),
+    });
+    return this.table.get(node.target) === undefined
+      ? []
+      : new Array<undefined>(results(node)).fill(undefined);
   }
 
   /**
-   * The gradient of a sum over a cut dim: it is spread over that dim, of which each rank makes its own rows. What it is owed to
-   * is the operand of the forward call, and its cut is that operand's.
+   * The gradient of a sum over a cut dim: it is spread over that dim, of which each rank makes its
+   * own rows. What it is owed to is the operand of the forward call, and its cut is that operand's.
    */
   private spread(
     graph: Graph,
@@ -267,7 +306,12 @@ export class Typer implements Typing {
     operands: readonly OperandType[],
   ): OperandType | undefined {
     const { of, phase } = node.meta;
-    if (phase !== 'backward' || of === undefined || operands.some((type) => type !== 'R' && type !== 'number')) return undefined;
+    if (
+      phase !== 'backward' ||
+      of === undefined ||
+      operands.some((type) => type !== 'R' && type !== 'number')
+    )
+      return undefined;
     const { position } = indexGraph(graph);
     const forward = graph.nodes[position.get(of) ?? -1];
     const cuts = new Set<Known>();
@@ -275,25 +319,41 @@ export class Typer implements Typing {
       eachOperand(forward, (name) => {
         const typed = this.types.get(graph)?.get(name);
         const type = typed === undefined || isTuple(typed) ? undefined : typed[axis];
-        if (type !== undefined && type !== 'number' && cutOf(type) !== undefined && sameType(typeIn(graph, name), node.type)) cuts.add(type);
+        if (
+          type !== undefined &&
+          type !== 'number' &&
+          cutOf(type) !== undefined &&
+          sameType(typeIn(graph, name), node.type)
+        )
+          cuts.add(type);
       });
     const [owed] = cuts;
     if (owed === undefined) return undefined;
     const makes = plainRules(record, ctx).some(
       ({ inputs, outputs }) =>
-        inputs.every((slot) => slot?.kind === 'replicate') && outputs.length === 1 && outputs[0]?.kind === 'shard' && `S(${outputs[0].dim})` === owed,
+        inputs.every((slot) => slot?.kind === 'replicate') &&
+        outputs.length === 1 &&
+        outputs[0]?.kind === 'shard' &&
+        `S(${outputs[0].dim})` === owed,
     );
     return makes ? owed : undefined;
-  } // prettier-ignore
+  }
 
-  private untyped(graph: Graph, node: Node, axis: number, names: readonly string[], operands: readonly Known[]): void {
+  private untyped(
+    graph: Graph,
+    node: Node,
+    axis: number,
+    names: readonly string[],
+    operands: readonly Known[],
+  ): void {
     const at = operands.findIndex((type, i) => type === undefined && this.isInput(graph, names[i]));
     if (at < 0 || operands.every((type) => type === undefined || type === 'number')) return;
     this.violate(graph, node, axis, {
-      rule: 'untyped', operands: [names[at]],
+      rule: 'untyped',
+      operands: [names[at]],
       reason: 'a value without a type meets one that has one',
       fix: `state its type: assertType(${names[at]}, { ${this.axes[axis].name}: I })`,
-    }); // prettier-ignore
+    });
   }
 
   private isInput(graph: Graph, name: string): boolean {
@@ -316,7 +376,10 @@ export class Typer implements Typing {
     return true;
   }
 
-  /** A region of per-device code: its operands must be what its specs say, on its axes operators act on pieces. */
+  /**
+   * A region of per-device code: its operands must be what its specs say, on its axes operators act
+   * on pieces.
+   */
   private localMap(node: Node, frame: Frame<Typed>): Typed {
     const call = localMapCall(node);
     const { graph } = frame;
@@ -330,10 +393,13 @@ export class Typer implements Typing {
         if (wanted === undefined) return own;
         if (own !== undefined && own !== 'number' && own !== wanted)
           this.violate(graph, node, a, {
-            rule: `${own} where ${wanted} is wanted`, operands: isRef(operand) ? [operand.name] : [],
+            rule: `${own} where ${wanted} is wanted`,
+            operands: isRef(operand) ? [operand.name] : [],
             reason: `input ${i} of the region is ${own} on ${name}, its spec says ${wanted}`,
-            fix: `redistribute(${isRef(operand) ? operand.name : `input ${i}`}, "${name}", ${own}→${wanted}) before the region`,
-          }); // prettier-ignore
+            fix:
+              `redistribute(${isRef(operand) ? operand.name : `input ${i}`}, "${name}", ` +
+              `${own}→${wanted}) before the region`,
+          });
         return cutOf(wanted) === undefined ? wanted : 'V';
       });
     });
@@ -357,7 +423,9 @@ export class Typer implements Typing {
 
   /** The same axes, where those named are per device. */
   private inside(names: readonly string[]): Typer {
-    const axes = this.axes.map((axis) => (names.includes(axis.name) ? { ...axis, meaning: 'manual' as const } : axis));
+    const axes = this.axes.map((axis) =>
+      names.includes(axis.name) ? { ...axis, meaning: 'manual' as const } : axis,
+    );
     return new Typer(this.table, axes, this.options);
   }
 

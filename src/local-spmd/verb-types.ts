@@ -1,19 +1,21 @@
 /**
- * Types of the verbs of typed per-device code: collectives, casts and statements. In: a call of one of them and the type of its
- * operand. Out: the type of its result, or a violation. Source: `mesh/local-types/primitives.ts`.
+ * Types of the verbs of typed per-device code: collectives, casts and statements. In: a call of one
+ * of them and the type of its operand. Out: the type of its result, or a violation. Source:
+ * `mesh/local-types/primitives.ts`.
  */
 import { ShardwrightError } from '../errors.ts';
 import type { Frame } from '../graph/interpret.ts';
 import type { Graph, Node } from '../graph/types.ts';
 import { isRef } from '../graph/value.ts';
-import { primitive, redistribution, type PrimitiveName } from '../mesh/local-types/primitives.ts';
-import { cutOf, isAxisType, type AxisType } from '../mesh/local-types/types.ts';
+import { primitive, type PrimitiveName, redistribution } from '../mesh/local-types/primitives.ts';
+import { type AxisType, cutOf, isAxisType } from '../mesh/local-types/types.ts';
 import { sourceWords } from '../ops/spmd/operators.ts';
-import { isTuple, statedTypes, type Known, type Typed, type Typing } from './typed.ts';
+import { isTuple, type Known, statedTypes, type Typed, type Typing } from './typed.ts';
 
 /** Type of the result of a verb. */
 export function verbTypes(typer: Typing, node: Node, name: string, frame: Frame<Typed>): Typed {
-  if (name === 'axis_index') return typer.axes.map((axis) => (axis.name === node.args[0] ? 'V' : 'number'));
+  if (name === 'axis_index')
+    return typer.axes.map((axis) => (axis.name === node.args[0] ? 'V' : 'number'));
   const [operand, axisName] = node.args;
   if (!isRef(operand)) return typer.everywhere(undefined);
   const given = frame.value(operand.name);
@@ -38,18 +40,32 @@ export function verbTypes(typer: Typing, node: Node, name: string, frame: Frame<
       typer.cast(graph, node, operand.name, at, 'V');
       return become('V');
     }
-    return violate('permute', `permute sends pieces, the operand is ${now}`, `reinterpret(${operand.name}, "${axis.name}", ${now}→V)`); // prettier-ignore
+    return violate(
+      'permute',
+      `permute sends pieces, the operand is ${now}`,
+      `reinterpret(${operand.name}, "${axis.name}", ${now}→V)`,
+    );
   }
   const words = typeof node.args[3] === 'string' ? sourceWords(node.args[3]) : [];
   const [src, dst] = [words.length > 1 ? taken(words, now) : node.args[3], node.args[4]];
   if (words.length > 1 && src === undefined)
-    return violate(`takes ${words.join(', ')}`, `the operand must be ${words.join(' or ')}, got ${now}`, fitting(now, operand.name, axis.name)); // prettier-ignore
-  if (!isAxisType(src) || !isAxisType(dst)) return violate('verb', 'the call names no types', 'state src and dst');
+    return violate(
+      `takes ${words.join(', ')}`,
+      `the operand must be ${words.join(' or ')}, got ${now}`,
+      fitting(now, operand.name, axis.name),
+    );
+  if (!isAxisType(src) || !isAxisType(dst))
+    return violate('verb', 'the call names no types', 'state src and dst');
   if (words.length > 1) {
     settle(typer, graph, node, src);
     // What is equal on all ranks is read as what varies, as `shard_map` does.
     if (now === 'I' && src !== 'I') {
-      if (!typer.autoCast) return violate(`takes ${words[0]}`, `the operand must vary, got I`, fitting(now, operand.name, axis.name)); // prettier-ignore
+      if (!typer.autoCast)
+        return violate(
+          `takes ${words[0]}`,
+          `the operand must vary, got I`,
+          fitting(now, operand.name, axis.name),
+        );
       typer.cast(graph, node, operand.name, at, 'V');
       now = 'V';
     }
@@ -60,9 +76,13 @@ export function verbTypes(typer: Typing, node: Node, name: string, frame: Frame<
   if (global === (axis.meaning === 'manual'))
     return violate(
       'region',
-      global ? 'a redistribution of the whole value stands where the axis is per device' : 'a verb of per-device code stands where the axis is global',
-      global ? 'use the collective itself' : `write it in a localMap over "${axis.name}", or redistribute`,
-    ); // prettier-ignore
+      global
+        ? 'a redistribution of the whole value stands where the axis is per device'
+        : 'a verb of per-device code stands where the axis is global',
+      global
+        ? 'use the collective itself'
+        : `write it in a localMap over "${axis.name}", or redistribute`,
+    );
   try {
     if (global) redistribution(src, dst, { axis: axis.name, expert: true });
     else primitive(name as PrimitiveName, src, dst, { axis: axis.name, expert: true });
@@ -70,27 +90,39 @@ export function verbTypes(typer: Typing, node: Node, name: string, frame: Frame<
     if (!(error instanceof ShardwrightError)) throw error;
     return violate(name, error.message, error.details.hint ?? '');
   }
-  const fits = now === undefined || now === 'number' ? src !== 'P' && cutOf(src) === undefined : matches(now, src, global);
+  const fits =
+    now === undefined || now === 'number'
+      ? src !== 'P' && cutOf(src) === undefined
+      : matches(now, src, global);
   if (now !== undefined && !fits) {
     const hint = wrongSource(name as PrimitiveName, now, dst, operand.name, axis.name);
-    return violate(`src ${src}`, `src must be ${src === 'P' || now === 'number' ? src : `what the operand is`}, got ${now}`, hint);
+    return violate(
+      `src ${src}`,
+      `src must be ${src === 'P' || now === 'number' ? src : `what the operand is`}, got ${now}`,
+      hint,
+    );
   }
   if (global) {
     const blocked = laterCut(typer, own, at, cutOf(src) ?? cutOf(dst));
     if (blocked !== undefined)
       return violate(
         'last axis',
-        `${axis.name} is not the last axis that cuts dim ${cutOf(src) ?? cutOf(dst)}: ${blocked} cuts it further`,
+        `${axis.name} is not the last axis that cuts dim ${cutOf(src) ?? cutOf(dst)}: ` +
+          `${blocked} cuts it further`,
         `gather ${blocked} first, or plan the whole spec`,
       );
   }
   return become(cutOf(dst) !== undefined && !global ? 'V' : dst);
-} // prettier-ignore
+}
 
-/** Of the types that a verb takes, the one to take its operand as; undefined where it does not take it. */
+/**
+ * Of the types that a verb takes, the one to take its operand as; undefined where it does not take
+ * it.
+ */
 function taken(words: readonly string[], now: Known): string | undefined {
   const [plain] = words;
-  if (now === undefined || now === 'number' || now === 'V') return isVarying(plain) || now !== 'V' ? plain : undefined;
+  if (now === undefined || now === 'number' || now === 'V')
+    return isVarying(plain) || now !== 'V' ? plain : undefined;
   if (!words.includes(now)) return undefined;
   return now === 'I' && isVarying(plain) ? plain : now;
 }
@@ -114,8 +146,15 @@ function matches(now: AxisType | 'number', src: AxisType, global: boolean): bool
 }
 
 /** What to write when the operand is of another type than the verb says. */
-function wrongSource(op: PrimitiveName, now: AxisType | 'number', dst: AxisType, x: string, axis: string): string {
-  if ((op === 'all_reduce' || op === 'reduce_scatter') && now === 'V') return `reinterpret(${x}, "${axis}", V→P)`;
+function wrongSource(
+  op: PrimitiveName,
+  now: AxisType | 'number',
+  dst: AxisType,
+  x: string,
+  axis: string,
+): string {
+  if ((op === 'all_reduce' || op === 'reduce_scatter') && now === 'V')
+    return `reinterpret(${x}, "${axis}", V→P)`;
   if (now === 'number') return 'a plain number is the same everywhere: use it as it is';
   try {
     primitive(op, now, dst, { expert: true });
@@ -126,14 +165,28 @@ function wrongSource(op: PrimitiveName, now: AxisType | 'number', dst: AxisType,
 }
 
 /** An axis after this one in the mesh that cuts the same dim. */
-function laterCut(typer: Typing, own: readonly Known[], at: number, dim: number | undefined): string | undefined {
+function laterCut(
+  typer: Typing,
+  own: readonly Known[],
+  at: number,
+  dim: number | undefined,
+): string | undefined {
   if (dim === undefined) return undefined;
   const later = typer.axes.findIndex((_, a) => a > at && own[a] === `S(${dim})`);
   return later < 0 ? undefined : typer.axes[later].name;
 }
 
-/** A statement gives a type to what has none; to what has one it may only repeat it, or say how pieces assemble. */
-function asserted(typer: Typing, node: Node, operand: string, own: readonly Known[], { graph }: Frame<Typed>): Typed {
+/**
+ * A statement gives a type to what has none; to what has one it may only repeat it, or say how
+ * pieces assemble.
+ */
+function asserted(
+  typer: Typing,
+  node: Node,
+  operand: string,
+  own: readonly Known[],
+  { graph }: Frame<Typed>,
+): Typed {
   const stated = statedTypes(node.args[1]);
   return typer.axes.map(({ name }, a): Known => {
     const [now, wanted] = [own[a], stated.get(name)];
@@ -141,10 +194,11 @@ function asserted(typer: Typing, node: Node, operand: string, own: readonly Know
     if (now === undefined || now === 'number' || now === wanted) return wanted;
     if (now === 'V' && cutOf(wanted) !== undefined) return wanted;
     typer.violate(graph, node, a, {
-      rule: 'conflicting type', operands: [operand],
+      rule: 'conflicting type',
+      operands: [operand],
       reason: `the value is ${now}, the statement says ${wanted}`,
       fix: `state ${now}, or redistribute(${operand}, "${name}", ${now}→${wanted})`,
-    }); // prettier-ignore
+    });
     return wanted;
   });
 }

@@ -1,10 +1,10 @@
 /**
- * Types as programs write them. In: a word (`'S(0)'`), or the slot of a sharding rule (`S(0)`, `R`, `P`), so that one set of names
- * serves rules and types. Out: the type.
+ * Types as programs write them. In: a word (`'S(0)'`), or the slot of a sharding rule (`S(0)`, `R`,
+ * `P`), so that one set of names serves rules and types. Out: the type.
  */
 import { ShardwrightError } from '../errors.ts';
 import { type TypeSpec } from '../mesh/local-types/spec.ts';
-import { isAxisType, S as cut, type AxisType } from '../mesh/local-types/types.ts';
+import { type AxisType, isAxisType, S as cut } from '../mesh/local-types/types.ts';
 import { P, type RuleSlot } from '../ops/record/rule.ts';
 
 /** `R`, `P`, `S(0)` of the rules, `I` and `V`, or any of them as text. */
@@ -22,9 +22,13 @@ export function axisType(word: TypeWord): AxisType {
     if (word.kind === 'partial' && word.op === 'sum') return 'P';
     if (word.kind === 'shard' && word.inside === null) return cut(word.dim);
   }
-  throw new ShardwrightError('E_SPMD_TYPE', `'${typeof word === 'string' ? word : typeof word}' is no type`, {
-    hint: 'write V, R, I, P or S(0)',
-  });
+  throw new ShardwrightError(
+    'E_SPMD_TYPE',
+    `'${typeof word === 'string' ? word : typeof word}' is no type`,
+    {
+      hint: 'write V, R, I, P or S(0)',
+    },
+  );
 }
 
 export function typeSpec(spec: SpecWord): TypeSpec {

@@ -1,4 +1,6 @@
-/** What a family makes of a config: sizes for people, and a program for each batch, length and form. */
+/**
+ * What a family makes of a config: sizes for people, and a program for each batch, length and form.
+ */
 
 import type { DType } from '../graph/types.ts';
 import type { TensorSpec } from '../trace/record/spec.ts';
@@ -26,7 +28,10 @@ export interface RoutedExperts {
   readonly active: number;
   /** Width inside an expert. */
   readonly hidden: number;
-  /** Node-limited routing: experts are in `count` equal groups in their order, and a token meets experts of `kept` of them. */
+  /**
+   * Node-limited routing: experts are in `count` equal groups in their order, and a token meets
+   * experts of `kept` of them.
+   */
   readonly groups?: { readonly count: number; readonly kept: number };
 }
 
@@ -38,7 +43,9 @@ export interface ProgramOptions {
   /** With the loss instead of the logits, where the class has a loss. */
   readonly training: boolean;
   readonly layers: number;
-  /** Rows of the tables of the vocabulary, where they are padded; those of the config by default. */
+  /**
+   * Rows of the tables of the vocabulary, where they are padded; those of the config by default.
+   */
   readonly vocabulary?: number;
 }
 
@@ -52,7 +59,10 @@ export interface Architecture {
   readonly shape: ModelShape;
   readonly program: (options: ProgramOptions) => ModelProgram;
   readonly routed?: RoutedExperts;
-  /** Parameters of one row of the vocabulary, in all its tables; absent for a model without a vocabulary. */
+  /**
+   * Parameters of one row of the vocabulary, in all its tables; absent for a model without a
+   * vocabulary.
+   */
   readonly rowParameters?: number;
   /** Parameters that are stored and never trained. */
   readonly frozen?: readonly string[];
@@ -68,5 +78,9 @@ export interface Family {
   /** Beginnings of the class names in `architectures`, for configs without a `model_type`. */
   readonly classes: readonly string[];
   /** @throws E_SYNTAX, E_TYPE, E_UNSUPPORTED with the JSON path */
-  readonly read: (config: ConfigReader, type: string, className: string | undefined) => Architecture;
+  readonly read: (
+    config: ConfigReader,
+    type: string,
+    className: string | undefined,
+  ) => Architecture;
 }

@@ -1,13 +1,16 @@
-/** From a config to a graph: the forward program is traced; training adds the loss and the backward pass. */
+/**
+ * From a config to a graph: the forward program is traced; training adds the loss and the backward
+ * pass.
+ */
 
 import { ShardwrightError } from '../errors.ts';
-import { DTYPE_BYTES, type DType, type Graph } from '../graph/types.ts';
+import { type DType, DTYPE_BYTES, type Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { jointGraph } from '../passes/autodiff/joint.ts';
 import { trace } from '../trace/trace.ts';
 import type { ModelConfig } from './families.ts';
-import { paddingText, vocabularyPadding, type VocabularyPad } from './vocabulary.ts';
+import { paddingText, type VocabularyPad, vocabularyPadding } from './vocabulary.ts';
 
 /** Sizes and form of a model that is built from its config. */
 export interface BuildOptions {
@@ -21,7 +24,10 @@ export interface BuildOptions {
   readonly training?: boolean;
   /** Fewer or more layers than the config has. */
   readonly layers?: number;
-  /** Rows of the vocabulary padded to a multiple, as `vocabularyPadding` has them; by default exactly those of the config. */
+  /**
+   * Rows of the vocabulary padded to a multiple, as `vocabularyPadding` has them; by default
+   * exactly those of the config.
+   */
   readonly padVocabulary?: VocabularyPad;
   /** Name of the graph; the family by default. */
   readonly name?: string;
@@ -34,11 +40,18 @@ const DEFAULT_SEQUENCE = 2048;
 const LIMITS = { batch: 2 ** 20, seq: 2 ** 24, layers: 4096 } as const;
 
 const DTYPES = new Map<string, DType>([
-  ['float32', 'f32'], ['float', 'f32'], ['float16', 'f16'], ['half', 'f16'], ['bfloat16', 'bf16'], ['float64', 'f64'],
-]); // prettier-ignore
+  ['float32', 'f32'],
+  ['float', 'f32'],
+  ['float16', 'f16'],
+  ['half', 'f16'],
+  ['bfloat16', 'bf16'],
+  ['float64', 'f64'],
+]);
 const REAL_DTYPES: readonly DType[] = ['f64', 'f32', 'bf16', 'f16'];
 
-/** An element type as PyTorch or we write it. @throws E_UNSUPPORTED for one that weights cannot have */
+/**
+ * An element type as PyTorch or we write it. @throws E_UNSUPPORTED for one that weights cannot have
+ */
 export function dtypeNamed(text: string): DType {
   const plain = text.replace(/^torch\./, '');
   const found = DTYPES.get(plain) ?? REAL_DTYPES.find((dtype) => dtype === plain);
@@ -49,29 +62,42 @@ export function dtypeNamed(text: string): DType {
 }
 
 /**
- * The graph of a model: logits (or the last hidden state), or loss and gradients. Parameters carry the names of the
- * checkpoint; the sizes that were chosen and the defaults that were taken stand in the notes of the graph.
+ * The graph of a model: logits (or the last hidden state), or loss and gradients. Parameters carry
+ * the names of the checkpoint; the sizes that were chosen and the defaults that were taken stand in
+ * the notes of the graph.
  *
- * @throws E_LIMIT for sizes out of range, E_TYPE for a sequence that a table of positions does not hold, E_USAGE for a vocabulary
- *   that cannot be padded so
+ * @throws E_LIMIT for sizes out of range, E_TYPE for a sequence that a table of positions does not
+ *   hold, E_USAGE for a vocabulary that cannot be padded so
  */
 export function buildModel(config: ModelConfig, options: BuildOptions = {}): Graph {
   const { architecture } = config;
   const { shape } = architecture;
-  const dtype = options.dtype ?? (config.statedDtype === undefined ? 'bf16' : dtypeNamed(config.statedDtype));
+  const dtype =
+    options.dtype ?? (config.statedDtype === undefined ? 'bf16' : dtypeNamed(config.statedDtype));
   const training = options.training ?? false;
   const layers = within('layers', options.layers ?? shape.layers);
   const batch = within('batch', options.batch ?? DEFAULT_BATCH);
-  const seq = within('seq', options.seq ?? Math.min(DEFAULT_SEQUENCE, shape.positions ?? DEFAULT_SEQUENCE));
+  const seq = within(
+    'seq',
+    options.seq ?? Math.min(DEFAULT_SEQUENCE, shape.positions ?? DEFAULT_SEQUENCE),
+  );
   const beyond = shape.positions !== undefined && seq > shape.positions;
   if (beyond && architecture.learnedPositions === true)
-    throw new ShardwrightError('E_TYPE', `a sequence of ${seq} tokens, but the model has a table of ${shape.positions} positions`, { hint: `--seq ${shape.positions} is the longest.` }); // prettier-ignore
-  const padding = options.padVocabulary === undefined ? undefined : vocabularyPadding(config, options.padVocabulary);
+    throw new ShardwrightError(
+      'E_TYPE',
+      `a sequence of ${seq} tokens, but the model has a table of ${shape.positions} positions`,
+      { hint: `--seq ${shape.positions} is the longest.` },
+    );
+  const padding =
+    options.padVocabulary === undefined
+      ? undefined
+      : vocabularyPadding(config, options.padVocabulary);
   const rows = padding === undefined ? {} : { vocabulary: padding.rows };
   const { inputs, run } = architecture.program({ batch, seq, dtype, training, layers, ...rows });
   const table = options.table ?? builtinOperators();
-  // The programs here are our own and pure: the second trace and the guards on property traffic have nothing to find, and no
-  // call of them stands in a line of the user's, for which the whole stack of every call would be searched.
+  // The programs here are our own and pure: the second trace and the guards on property traffic
+  // have nothing to find, and no call of them stands in a line of the user's, for which the whole
+  // stack of every call would be searched.
   const traced = trace((given) => run(given), inputs, {
     name: options.name ?? config.type,
     table,
@@ -83,7 +109,9 @@ export function buildModel(config: ModelConfig, options: BuildOptions = {}): Gra
   const forward = withoutSource(traced);
   const graph = training ? jointGraph(forward, { table }) : forward;
   const notes = [
-    `built from a ${config.type} config: batch ${batch}, sequence ${seq}, ${dtype}, ${layers} layers, ${training ? 'training (forward and backward)' : 'inference (forward only)'}`,
+    `built from a ${config.type} config: batch ${batch}, sequence ${seq}, ${dtype}, ` +
+      `${layers} layers, ` +
+      `${training ? 'training (forward and backward)' : 'inference (forward only)'}`,
     ...(layers === shape.layers ? [] : [`the config has ${shape.layers} layers`]),
     ...(beyond ? [`the config states at most ${shape.positions} positions`] : []),
     ...(padding === undefined ? [] : [paddingText(padding)]),
@@ -95,23 +123,30 @@ export function buildModel(config: ModelConfig, options: BuildOptions = {}): Gra
 }
 
 /**
- * The graph without places in programs. The program is the library's own, so the first frame outside of it is whoever asked for the
- * model: it says nothing of a node, and would make the text of the graph depend on where the library lies.
+ * The graph without places in programs. The program is the library's own, so the first frame
+ * outside of it is whoever asked for the model: it says nothing of a node, and would make the text
+ * of the graph depend on where the library lies.
  */
 function withoutSource(graph: Graph): Graph {
   const nodes = graph.nodes.map((node) => {
     const { source: _, ...meta } = node.meta;
     return { ...node, meta };
   });
-  const subgraphs = Object.entries(graph.subgraphs).map(([name, body]) => [name, withoutSource(body)] as const);
+  const subgraphs = Object.entries(graph.subgraphs).map(
+    ([name, body]) => [name, withoutSource(body)] as const,
+  );
   return { ...graph, nodes, subgraphs: Object.fromEntries(subgraphs) };
 }
 
 function within(name: keyof typeof LIMITS, value: number): number {
   if (Number.isSafeInteger(value) && value >= 1 && value <= LIMITS[name]) return value;
-  throw new ShardwrightError('E_LIMIT', `${name} is ${value}, expected a whole number from 1 to ${LIMITS[name]}`, {
-    hint: `--${name} N`,
-  });
+  throw new ShardwrightError(
+    'E_LIMIT',
+    `${name} is ${value}, expected a whole number from 1 to ${LIMITS[name]}`,
+    {
+      hint: `--${name} N`,
+    },
+  );
 }
 
 /** Elements and bytes of the parameters of a model. */
@@ -120,7 +155,10 @@ export interface ParameterCounts {
   /** Without the parameters that are stored and never trained. */
   readonly trainable: number;
   readonly bytes: number;
-  /** Parameters of routed experts, and all parameters that one token meets; only for models that route. */
+  /**
+   * Parameters of routed experts, and all parameters that one token meets; only for models that
+   * route.
+   */
   readonly routed?: number;
   readonly active?: number;
 }
@@ -131,9 +169,17 @@ export function countParameters(graph: Graph, config: ModelConfig): ParameterCou
   const still = new Set(frozen);
   let [total, fixed, routed, bytes] = [0, 0, 0, 0];
   for (const node of graph.nodes) {
-    if (node.kind !== 'placeholder' || node.meta.role !== 'parameter' || node.type.kind !== 'tensor') continue;
+    if (
+      node.kind !== 'placeholder' ||
+      node.meta.role !== 'parameter' ||
+      node.type.kind !== 'tensor'
+    )
+      continue;
     const name = node.meta.roleName ?? node.name;
-    const size = node.type.shape.reduce<number>((n, d) => n * (typeof d === 'number' ? d : (d.example ?? 1)), 1);
+    const size = node.type.shape.reduce<number>(
+      (n, d) => n * (typeof d === 'number' ? d : (d.example ?? 1)),
+      1,
+    );
     total += size;
     bytes += size * DTYPE_BYTES[node.type.dtype];
     if (still.has(name)) fixed += size;

@@ -7,10 +7,10 @@ import { BLOOM } from './families/bloom.ts';
 import { DECODER_FAMILIES } from './families/decoder-families.ts';
 import { GPT2 } from './families/gpt2.ts';
 import { OPT } from './families/opt.ts';
-import { ConfigReader, isRecord, parseConfigText, type JsonRecord } from './read-config.ts';
 import { T5 } from './families/t5.ts';
 import { VIT } from './families/vit.ts';
 import { WHISPER } from './families/whisper.ts';
+import { ConfigReader, isRecord, type JsonRecord, parseConfigText } from './read-config.ts';
 
 const FAMILIES: readonly Family[] = [...DECODER_FAMILIES, GPT2, OPT, BLOOM, BERT, T5, VIT, WHISPER];
 
@@ -21,7 +21,13 @@ export const MODEL_TYPES: readonly string[] = FAMILIES.flatMap((family) => famil
 const TEXT_TOWERS = new Map([['gemma3', 'gemma3_text']]);
 
 /** Keys of every config that say nothing about the graph. */
-const BOOKKEEPING = ['model_type', 'architectures', 'transformers_version', '_name_or_path', 'use_cache'];
+const BOOKKEEPING = [
+  'model_type',
+  'architectures',
+  'transformers_version',
+  '_name_or_path',
+  'use_cache',
+];
 
 /** A config as it was understood. */
 export interface ModelConfig {
@@ -49,8 +55,8 @@ export function parseModelConfig(text: string, file?: string): ModelConfig {
 /**
  * The family and sizes of a Hugging Face config.
  *
- * @throws E_SYNTAX for a value of the wrong kind, E_TYPE for values that do not fit each other, E_UNSUPPORTED for a family
- * or a feature that we do not build; all with the JSON path
+ * @throws E_SYNTAX for a value of the wrong kind, E_TYPE for values that do not fit each other,
+ * E_UNSUPPORTED for a family or a feature that we do not build; all with the JSON path
  */
 export function readModelConfig(record: JsonRecord, file?: string): ModelConfig {
   const outer = new ConfigReader(record, '$', file);
@@ -66,7 +72,11 @@ export function readModelConfig(record: JsonRecord, file?: string): ModelConfig 
   const family = familyOf(tower ?? type, className, file);
   type = tower ?? type ?? family.types[0];
   config.known(...BOOKKEEPING);
-  const stated = config.text('torch_dtype') ?? config.text('dtype') ?? outer.text('torch_dtype') ?? outer.text('dtype');
+  const stated =
+    config.text('torch_dtype') ??
+    config.text('dtype') ??
+    outer.text('torch_dtype') ??
+    outer.text('dtype');
   const architecture = family.read(config, type, tower === undefined ? className : undefined);
   return {
     type,
@@ -84,7 +94,11 @@ export function looksLikeConfig(record: JsonRecord): boolean {
   return typeof record.model_type === 'string' || Array.isArray(record.architectures);
 }
 
-function familyOf(type: string | undefined, className: string | undefined, file: string | undefined): Family {
+function familyOf(
+  type: string | undefined,
+  className: string | undefined,
+  file: string | undefined,
+): Family {
   const place = file === undefined ? {} : { file };
   if (type === undefined && className === undefined)
     throw new ShardwrightError('E_SYNTAX', 'the config has neither model_type nor architectures', {
@@ -96,10 +110,13 @@ function familyOf(type: string | undefined, className: string | undefined, file:
   const found =
     byType ??
     (type === undefined
-      ? FAMILIES.find((family) => family.classes.some((start) => className?.startsWith(start) === true))
+      ? FAMILIES.find((family) =>
+          family.classes.some((start) => className?.startsWith(start) === true),
+        )
       : undefined);
   if (found !== undefined) return found;
-  const [name, path] = type !== undefined ? [type, '$.model_type'] : [className ?? '', '$.architectures[0]'];
+  const [name, path] =
+    type !== undefined ? [type, '$.model_type'] : [className ?? '', '$.architectures[0]'];
   throw new ShardwrightError('E_UNSUPPORTED', `${path} is '${name}', a family that is not built`, {
     ...place,
     path,

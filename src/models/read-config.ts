@@ -1,6 +1,7 @@
 /**
- * Reads a Hugging Face `config.json`: every value is checked for its kind and range, every default taken is noted, and what
- * nobody asked for is listed, or refused if its name says that it decides a shape.
+ * Reads a Hugging Face `config.json`: every value is checked for its kind and range, every default
+ * taken is noted, and what nobody asked for is listed, or refused if its name says that it decides
+ * a shape.
  */
 
 import { ShardwrightError } from '../errors.ts';
@@ -20,7 +21,8 @@ const DECIDES_A_SHAPE = /(_lora_rank|(^|_)head_dim|^(num|n)_\w*experts\w*)$/;
 /**
  * The object in a JSON text.
  *
- * @throws E_LIMIT for a text above `MAX_CONFIG_BYTES`, E_SYNTAX with line and column for one that is no JSON object
+ * @throws E_LIMIT for a text above `MAX_CONFIG_BYTES`, E_SYNTAX with line and column for one that
+ *   is no JSON object
  */
 export function parseConfigText(text: string, file?: string): JsonRecord {
   const place = file === undefined ? {} : { file };
@@ -50,13 +52,16 @@ export function parseConfigText(text: string, file?: string): JsonRecord {
 }
 
 /**
- * Where `JSON.parse` stopped. Engines state the offset, or quote the text around the unexpected character, which then stands
- * in the middle of the quote; without either it is the end.
+ * Where `JSON.parse` stopped. Engines state the offset, or quote the text around the unexpected
+ * character, which then stands in the middle of the quote; without either it is the end.
  */
 function faultOffset(text: string, message: string): number {
   const stated = /position (\d+)/.exec(message)?.[1];
   if (stated !== undefined) return Number(stated);
-  const quoted = /^Unexpected token '([\s\S]+?)', (\.\.\.)?"([\s\S]*?)"(\.\.\.)? is not valid JSON$/.exec(message);
+  const quoted =
+    /^Unexpected token '([\s\S]+?)', (\.\.\.)?"([\s\S]*?)"(\.\.\.)? is not valid JSON$/.exec(
+      message,
+    );
   if (quoted === null) return text.length;
   const [, token, , excerpt] = quoted;
   const start = text.indexOf(excerpt);
@@ -80,7 +85,10 @@ export class ConfigReader {
     private readonly file?: string,
   ) {}
 
-  /** The reader of a nested record, undefined where there is none. @throws E_SYNTAX for another kind of value */
+  /**
+   * The reader of a nested record, undefined where there is none. @throws E_SYNTAX for another kind
+   * of value
+   */
   record(name: string): ConfigReader | undefined {
     const value = this.value(name);
     if (value === undefined) return undefined;
@@ -88,7 +96,9 @@ export class ConfigReader {
     return new ConfigReader(value, `${this.path}.${name}`, this.file);
   }
 
-  /** A whole number from 1. The first of `names` that is present counts; without any, the fallback. */
+  /**
+   * A whole number from 1. The first of `names` that is present counts; without any, the fallback.
+   */
   size(names: string | readonly string[], fallback?: number): number {
     return this.whole(names, 1, MAX_SIZE, fallback);
   }
@@ -137,9 +147,11 @@ export class ConfigReader {
     if (value === undefined) return undefined;
     if (!Array.isArray(value)) throw this.wrong(name, 'a list', value);
     const items = value as readonly Json[];
-    if (items.length > MAX_COUNT) throw this.wrong(name, `a list of at most ${MAX_COUNT} entries`, items.length);
+    if (items.length > MAX_COUNT)
+      throw this.wrong(name, `a list of at most ${MAX_COUNT} entries`, items.length);
     items.forEach((item, i) => {
-      if (typeof item !== kind) throw this.wrong(`${name}[${i}]`, kind === 'string' ? 'a text' : 'a number', item);
+      if (typeof item !== kind)
+        throw this.wrong(`${name}[${i}]`, kind === 'string' ? 'a text' : 'a number', item);
     });
     return items;
   }
@@ -160,9 +172,14 @@ export class ConfigReader {
     this.defaults.push(`${name} = ${value}`);
   }
 
-  /** The keys that nobody read, sorted. @throws E_UNSUPPORTED for one whose name says that it decides a shape */
+  /**
+   * The keys that nobody read, sorted. @throws E_UNSUPPORTED for one whose name says that it
+   * decides a shape
+   */
   ignored(family: string): string[] {
-    const rest = Object.keys(this.values).filter((name) => !this.read.has(name) && this.values[name] !== null);
+    const rest = Object.keys(this.values).filter(
+      (name) => !this.read.has(name) && this.values[name] !== null,
+    );
     const deciding = rest.find((name) => DECIDES_A_SHAPE.test(name));
     if (deciding !== undefined)
       throw this.inconsistent(
@@ -185,7 +202,12 @@ export class ConfigReader {
     return value === null ? undefined : value;
   }
 
-  private whole(names: string | readonly string[], least: number, most: number, fallback?: number): number {
+  private whole(
+    names: string | readonly string[],
+    least: number,
+    most: number,
+    fallback?: number,
+  ): number {
     const all = typeof names === 'string' ? [names] : names;
     const found = all.filter((name) => this.has(name))[0];
     if (found === undefined) {

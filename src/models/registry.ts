@@ -1,9 +1,10 @@
 /** The models that the package knows by name (`data/models.json`). */
 
 import * as z from 'zod';
+
 import { internalError, ShardwrightError, suggestion } from '../errors.ts';
 import { packageData } from '../platform/platform.ts';
-import { readModelConfig, type ModelConfig } from './families.ts';
+import { type ModelConfig, readModelConfig } from './families.ts';
 import type { JsonRecord } from './read-config.ts';
 
 const entrySchema = z.object({
@@ -22,7 +23,11 @@ export interface ModelEntry {
   readonly hfId?: string | undefined;
   readonly source: string;
   readonly verbatim: boolean;
-  readonly parameters: { readonly total: number; readonly trainable: number; readonly active?: number | undefined };
+  readonly parameters: {
+    readonly total: number;
+    readonly trainable: number;
+    readonly active?: number | undefined;
+  };
   readonly config: JsonRecord;
 }
 

@@ -1,7 +1,8 @@
 /**
- * Vocabularies padded to a multiple that every tensor rank holds an equal, aligned part of, as Megatron-LM pads
- * (`--make-vocab-size-divisible-by`, `_vocab_size_with_padding`). Tables, output layer and logits have the padded rows; token ids
- * and labels stay below the real vocabulary. The padded classes take part in the softmax of the loss, as they do there.
+ * Vocabularies padded to a multiple that every tensor rank holds an equal, aligned part of, as
+ * Megatron-LM pads (`--make-vocab-size-divisible-by`, `_vocab_size_with_padding`). Tables, output
+ * layer and logits have the padded rows; token ids and labels stay below the real vocabulary. The
+ * padded classes take part in the softmax of the loss, as they do there.
  */
 
 import { ShardwrightError } from '../errors.ts';
@@ -34,18 +35,29 @@ const MOST = 2 ** 20;
 const MOST_ROWS = 2 ** 31 - 1;
 
 /**
- * Rows of a vocabulary table that every tensor rank can hold an equal, aligned part of: the next multiple of `multiple` * `tensor`.
+ * Rows of a vocabulary table that every tensor rank can hold an equal, aligned part of: the next
+ * multiple of `multiple` * `tensor`.
  *
  * @throws E_USAGE for sizes that are no whole numbers from 1, or too large
  */
 export function paddedVocabulary(rows: number, tensor: number, multiple = 128): number {
   const step = multiple * tensor;
-  const isSize = (size: number, most: number): boolean => Number.isSafeInteger(size) && size >= 1 && size <= most;
+  const isSize = (size: number, most: number): boolean =>
+    Number.isSafeInteger(size) && size >= 1 && size <= most;
   const padded = Math.ceil(rows / step) * step;
-  if (!isSize(rows, MOST_ROWS) || !isSize(tensor, MOST) || !isSize(multiple, MOST) || padded > MOST_ROWS)
-    throw new ShardwrightError('E_USAGE', `a vocabulary of ${rows} rows padded to ${multiple} x ${tensor}`, {
-      hint: 'multiples and ranks are whole numbers from 1, such as 128 x 8.',
-    });
+  if (
+    !isSize(rows, MOST_ROWS) ||
+    !isSize(tensor, MOST) ||
+    !isSize(multiple, MOST) ||
+    padded > MOST_ROWS
+  )
+    throw new ShardwrightError(
+      'E_USAGE',
+      `a vocabulary of ${rows} rows padded to ${multiple} x ${tensor}`,
+      {
+        hint: 'multiples and ranks are whole numbers from 1, such as 128 x 8.',
+      },
+    );
   return padded;
 }
 
@@ -70,22 +82,41 @@ export function vocabularyPadding(
 }
 
 /** The padding in a sentence, for notes of graphs and plans. */
-export function paddingText({ multiple, tensor, vocabulary, rows, parameters }: VocabularyPadding): string {
+export function paddingText({
+  multiple,
+  tensor,
+  vocabulary,
+  rows,
+  parameters,
+}: VocabularyPadding): string {
   const step = `${multiple} x ${tensor} tensor ${tensor === 1 ? 'rank' : 'ranks'}`;
   if (rows === vocabulary)
     return `the vocabulary of ${countText(vocabulary)} is a multiple of ${step}: nothing is padded`;
-  return `the vocabulary of ${countText(vocabulary)} is padded to ${countText(rows)}, a multiple of ${step}: ${countText(parameters)} parameters are padding, and the padded classes take part in the softmax, as in Megatron-LM`;
+  return (
+    `the vocabulary of ${countText(vocabulary)} is padded to ${countText(rows)}, a multiple of ` +
+    `${step}: ${countText(parameters)} parameters are padding, and the padded classes take ` +
+    'part in the softmax, as in Megatron-LM'
+  );
 }
 
-/** `, of them padding: 36,096`, empty where nothing is padded; what stands behind a count of parameters. */
+/**
+ * `, of them padding: 36,096`, empty where nothing is padded; what stands behind a count of
+ * parameters.
+ */
 export function ofThemPadding(parameters = 0): string {
   return parameters === 0 ? '' : `, of them padding: ${countText(parameters)}`;
 }
 
-/** Names that the mesh dim of tensor parallelism goes by: PyTorch and Megatron-LM, JAX, model parallelism of old. */
+/**
+ * Names that the mesh dim of tensor parallelism goes by: PyTorch and Megatron-LM, JAX, model
+ * parallelism of old.
+ */
 const TENSOR_NAMES = ['tp', 'tensor', 'model', 'mp'] as const;
 
-/** Size of the mesh dim of tensor parallelism: the first there is of `tp`, `tensor`, `model`, `mp`; 1 without any. */
+/**
+ * Size of the mesh dim of tensor parallelism: the first there is of `tp`, `tensor`, `model`, `mp`;
+ * 1 without any.
+ */
 export function tensorRanks(mesh: string): number {
   const { names, sizes } = parseMesh(mesh);
   const name = TENSOR_NAMES.find((known) => names.includes(known));

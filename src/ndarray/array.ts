@@ -1,17 +1,35 @@
 /**
- * Small strided arrays for verification. Every value is kept in float64 whatever the element type says: floating-point types
- * are never rounded, integers are exact up to 2^53, a bool is 0 or 1. The element type decides meaning (integer division,
- * logical negation, wrap-around of narrow integers) and nothing else. Arrays are values: no function here writes into one
- * that it was given, so views may share storage. A complex array is two real ones, its real part being the array itself;
- * only `complex.ts` makes and takes apart such arrays, and no other function here accepts one.
+ * Small strided arrays for verification. Every value is kept in float64 whatever the element type
+ * says: floating-point types are never rounded, integers are exact up to 2^53, a bool is 0 or 1.
+ * The element type decides meaning (integer division, logical negation, wrap-around of narrow
+ * integers) and nothing else. Arrays are values: no function here writes into one that it was
+ * given, so views may share storage. A complex array is two real ones, its real part being the
+ * array itself; only `complex.ts` makes and takes apart such arrays, and no other function here
+ * accepts one.
  */
 
-import { ShardwrightError, internalError } from '../errors.ts';
+import { internalError, ShardwrightError } from '../errors.ts';
 
 export const ELEMENT_TYPES = [
-  'f64', 'f32', 'bf16', 'f16', 'f8e4m3fn', 'f8e5m2', 'f8e8m0fnu',
-  'i64', 'i32', 'i16', 'i8', 'u64', 'u32', 'u16', 'u8', 'b8', 'c64', 'c128',
-] as const; // prettier-ignore
+  'f64',
+  'f32',
+  'bf16',
+  'f16',
+  'f8e4m3fn',
+  'f8e5m2',
+  'f8e8m0fnu',
+  'i64',
+  'i32',
+  'i16',
+  'i8',
+  'u64',
+  'u32',
+  'u16',
+  'u8',
+  'b8',
+  'c64',
+  'c128',
+] as const;
 export type ElementType = (typeof ELEMENT_TYPES)[number];
 
 type ElementKind = 'float' | 'integer' | 'bool' | 'complex';
@@ -30,7 +48,10 @@ export class NDArray {
   /** Number of elements. */
   readonly size: number;
 
-  /** Element `[i, j]` stands at `offset + i * strides[0] + j * strides[1]` of `storage`, which must not be written. */
+  /**
+   * Element `[i, j]` stands at `offset + i * strides[0] + j * strides[1]` of `storage`, which must
+   * not be written.
+   */
   constructor(
     readonly dtype: ElementType,
     readonly shape: readonly number[],
@@ -40,10 +61,14 @@ export class NDArray {
     /** Of a complex array, of the same shape. */
     readonly imaginary?: NDArray,
   ) {
-    // A function for real arrays that is handed a complex one ends here, instead of dropping the half of it.
+    // A function for real arrays that is handed a complex one ends here, instead of dropping the
+    // half of it.
     if ((kindOf(dtype) === 'complex') !== (imaginary !== undefined))
-      throw internalError(`an array of ${dtype} ${imaginary === undefined ? 'without' : 'with'} an imaginary part`);
-    if (strides.length !== shape.length) throw internalError(`${shape.length} sizes with ${strides.length} strides`);
+      throw internalError(
+        `an array of ${dtype} ${imaginary === undefined ? 'without' : 'with'} an imaginary part`,
+      );
+    if (strides.length !== shape.length)
+      throw internalError(`${shape.length} sizes with ${strides.length} strides`);
     this.size = sizeOf(shape);
   }
 
@@ -57,10 +82,12 @@ export class NDArray {
 
   /** The element at these indices, counted from 0. */
   at(...indices: readonly number[]): number {
-    if (indices.length !== this.rank) throw internalError(`${indices.length} indices for ${this.rank} dims`);
+    if (indices.length !== this.rank)
+      throw internalError(`${indices.length} indices for ${this.rank} dims`);
     let at = this.offset;
     indices.forEach((i, d) => {
-      if (i < 0 || i >= this.shape[d]) throw internalError(`index ${i} of a dim of ${this.shape[d]}`);
+      if (i < 0 || i >= this.shape[d])
+        throw internalError(`index ${i} of a dim of ${this.shape[d]}`);
       at += i * this.strides[d];
     });
     return this.storage[at];
@@ -69,7 +96,10 @@ export class NDArray {
   /** The one element of an array of size 1. @throws E_VALUE for any other size */
   item(): number {
     if (this.size !== 1)
-      throw new ShardwrightError('E_VALUE', `an array of shape [${this.shape.join(', ')}] has no single value`);
+      throw new ShardwrightError(
+        'E_VALUE',
+        `an array of shape [${this.shape.join(', ')}] has no single value`,
+      );
     return this.storage[this.offset];
   }
 
@@ -85,18 +115,28 @@ export class NDArray {
   }
 }
 
-/** Product of sizes. @throws E_VALUE for a negative or fractional size, or more than `MAX_ELEMENTS` elements */
+/**
+ * Product of sizes. @throws E_VALUE for a negative or fractional size, or more than `MAX_ELEMENTS`
+ * elements
+ */
 export function sizeOf(shape: readonly number[]): number {
   let n = 1;
   for (const size of shape) {
     if (!Number.isInteger(size) || size < 0)
-      throw new ShardwrightError('E_VALUE', `[${shape.join(', ')}] is no shape: ${size} is not a size`);
+      throw new ShardwrightError(
+        'E_VALUE',
+        `[${shape.join(', ')}] is no shape: ${size} is not a size`,
+      );
     n *= size;
   }
   if (n > MAX_ELEMENTS)
-    throw new ShardwrightError('E_VALUE', `an array of shape [${shape.join(', ')}] has more than ${MAX_ELEMENTS} elements`, {
-      hint: 'evaluate the graph at smaller sizes; evaluation is for checking, not for training',
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_VALUE',
+      `an array of shape [${shape.join(', ')}] has more than ${MAX_ELEMENTS} elements`,
+      {
+        hint: 'evaluate the graph at smaller sizes; evaluation is for checking, not for training',
+      },
+    );
   return n;
 }
 
@@ -112,19 +152,31 @@ export function stridesOf(shape: readonly number[]): number[] {
 }
 
 /** An array over these row-major values, which it keeps: do not write them afterwards. */
-export function fromFlat(shape: readonly number[], data: Float64Array, dtype: ElementType = 'f64'): NDArray {
+export function fromFlat(
+  shape: readonly number[],
+  data: Float64Array,
+  dtype: ElementType = 'f64',
+): NDArray {
   if (data.length !== sizeOf(shape))
     throw internalError(`${data.length} values for an array of shape [${shape.join(', ')}]`);
   return new NDArray(dtype, shape, stridesOf(shape), 0, data);
 }
 
 /** An array of this shape from its elements in row-major order. */
-export function fromList(shape: readonly number[], values: readonly number[], dtype: ElementType = 'f64'): NDArray {
+export function fromList(
+  shape: readonly number[],
+  values: readonly number[],
+  dtype: ElementType = 'f64',
+): NDArray {
   return fromFlat(shape, Float64Array.from(values), dtype);
 }
 
 /** Element by row-major position. */
-export function build(shape: readonly number[], value: (flat: number) => number, dtype: ElementType = 'f64'): NDArray {
+export function build(
+  shape: readonly number[],
+  value: (flat: number) => number,
+  dtype: ElementType = 'f64',
+): NDArray {
   const data = new Float64Array(sizeOf(shape));
   for (let i = 0; i < data.length; i++) data[i] = value(i);
   return fromFlat(shape, data, dtype);
@@ -132,7 +184,13 @@ export function build(shape: readonly number[], value: (flat: number) => number,
 
 /** One stored element, read everywhere: costs no memory at any shape. */
 export function full(shape: readonly number[], value: number, dtype: ElementType = 'f64'): NDArray {
-  return new NDArray(dtype, shape, shape.map(() => 0), 0, Float64Array.of(value)); // prettier-ignore
+  return new NDArray(
+    dtype,
+    shape,
+    shape.map(() => 0),
+    0,
+    Float64Array.of(value),
+  );
 }
 
 export function scalar(value: number, dtype: ElementType = 'f64'): NDArray {
@@ -153,13 +211,16 @@ export function flat(x: NDArray): Float64Array {
   if (x.imaginary !== undefined) throw internalError('a complex array is read as if it were real');
   if (x.size === 0) return new Float64Array(0);
   if (isContiguous(x))
-    return x.offset === 0 && x.size === x.storage.length ? x.storage : x.storage.subarray(x.offset, x.offset + x.size);
+    return x.offset === 0 && x.size === x.storage.length
+      ? x.storage
+      : x.storage.subarray(x.offset, x.offset + x.size);
   return copyFlat(x);
 }
 
 /** Elements in row-major order in storage of their own. */
 export function copyFlat(x: NDArray): Float64Array {
-  if (x.imaginary !== undefined) throw internalError('a complex array is copied as if it were real');
+  if (x.imaginary !== undefined)
+    throw internalError('a complex array is copied as if it were real');
   const out = new Float64Array(x.size);
   if (x.size === 0) return out;
   if (isContiguous(x)) {
@@ -202,10 +263,14 @@ function copyTransposed(
   for (let r = 0; r < height; r += TILE)
     for (let c = 0; c < width; c += TILE)
       for (let i = r; i < Math.min(r + TILE, height); i++)
-        for (let j = c; j < Math.min(c + TILE, width); j++) out[i * width + j] = source[offset + i + j * step];
+        for (let j = c; j < Math.min(c + TILE, width); j++)
+          out[i * width + j] = source[offset + i + j * step];
 }
 
-/** Sizes and strides with dims of size 1 left out and neighbours with one step joined; at least one dim. */
+/**
+ * Sizes and strides with dims of size 1 left out and neighbours with one step joined; at least one
+ * dim.
+ */
 function joined(x: NDArray): { shape: number[]; strides: number[] } {
   const shape: number[] = [];
   const strides: number[] = [];

@@ -1,7 +1,7 @@
 /** Complex arrays: made of a real and an imaginary part, and taken apart into them. */
 
 import { internalError } from '../errors.ts';
-import { flat, NDArray, type ElementType } from './array.ts';
+import { type ElementType, flat, NDArray } from './array.ts';
 
 export type ComplexType = 'c64' | 'c128';
 
@@ -16,8 +16,16 @@ export function isComplexType(dtype: string): dtype is ComplexType {
 
 /** An array of complex numbers over two real ones of one shape. */
 export function complexOf(real: NDArray, imaginary: NDArray, dtype: ComplexType): NDArray {
-  if (real.shape.join() !== imaginary.shape.join()) throw internalError('parts of a complex array differ in shape');
-  return new NDArray(dtype, real.shape, real.strides, real.offset, real.storage, imaginary.as(partType(dtype)));
+  if (real.shape.join() !== imaginary.shape.join())
+    throw internalError('parts of a complex array differ in shape');
+  return new NDArray(
+    dtype,
+    real.shape,
+    real.strides,
+    real.offset,
+    real.storage,
+    imaginary.as(partType(dtype)),
+  );
 }
 
 /** The real part; a real array is its own. */
@@ -36,8 +44,14 @@ export function ofParts(parts: readonly NDArray[], dtype: ElementType): NDArray 
   return isComplexType(dtype) ? complexOf(parts[0], parts[1], dtype) : parts[0].as(dtype);
 }
 
-/** A function of real arrays on the parts of complex ones, one after the other. Linear functions and moves work so. */
-export function byParts(arrays: readonly NDArray[], f: (parts: readonly NDArray[]) => NDArray): NDArray {
+/**
+ * A function of real arrays on the parts of complex ones, one after the other. Linear functions and
+ * moves work so.
+ */
+export function byParts(
+  arrays: readonly NDArray[],
+  f: (parts: readonly NDArray[]) => NDArray,
+): NDArray {
   if (arrays.every((x) => x.imaginary === undefined)) return f(arrays);
   const made = [0, 1].map((k) => f(arrays.map((x) => partsOf(x)[k] ?? x)));
   return ofParts(made, arrays.find((x) => x.imaginary !== undefined)?.dtype ?? 'c64');

@@ -5,9 +5,10 @@ import type { NDArray } from './array.ts';
 import { flat, fromFlat, sizeOf } from './array.ts';
 
 /**
- * Convolution as one incidence: a point of the small image meets points of the large one, `large = small * stride -
- * padding + tap * dilation`, through one tap of the kernel. Forward reads the large image and writes the small one, a
- * transposed convolution the other way round, and a weight gradient sums over both. One to three spatial dims.
+ * Convolution as one incidence: a point of the small image meets points of the large one, `large =
+ * small * stride - padding + tap * dilation`, through one tap of the kernel. Forward reads the
+ * large image and writes the small one, a transposed convolution the other way round, and a weight
+ * gradient sums over both. One to three spatial dims.
  */
 export interface Geometry {
   readonly stride: readonly number[];
@@ -44,10 +45,27 @@ function incidence(
   weight: readonly number[],
   g: Geometry,
 ): Incidence {
-  if (small[0] !== large[0] || weight[0] !== small[1] || weight[1] * g.groups !== large[1] || small[1] % g.groups !== 0)
-    throw new ShardwrightError('E_VALUE', `images [${small.join(', ')}] and [${large.join(', ')}] do not meet in weights [${weight.join(', ')}] of ${g.groups} groups`); // prettier-ignore
-  const [s, l, kernel] = [three(small.slice(2), 1), three(large.slice(2), 1), three(weight.slice(2), 1)];
-  const [stride, padding, dilation] = [three(g.stride, 1), three(g.padding, 0), three(g.dilation, 1)];
+  if (
+    small[0] !== large[0] ||
+    weight[0] !== small[1] ||
+    weight[1] * g.groups !== large[1] ||
+    small[1] % g.groups !== 0
+  )
+    throw new ShardwrightError(
+      'E_VALUE',
+      `images [${small.join(', ')}] and [${large.join(', ')}] do not meet in weights ` +
+        `[${weight.join(', ')}] of ${g.groups} groups`,
+    );
+  const [s, l, kernel] = [
+    three(small.slice(2), 1),
+    three(large.slice(2), 1),
+    three(weight.slice(2), 1),
+  ];
+  const [stride, padding, dilation] = [
+    three(g.stride, 1),
+    three(g.padding, 0),
+    three(g.dilation, 1),
+  ];
   /** By spatial dim and tap: pairs of small and large rows that meet. */
   const pairs = [0, 1, 2].map((d) =>
     Array.from({ length: kernel[d] }, (_, tap) => {
@@ -87,8 +105,14 @@ function incidence(
   };
 }
 
-/** Calls back for every pair of channels that a tap joins: starts of their images, place of the weight, and what meets. */
-function forTaps(shape: Incidence, visit: (small: number, large: number, weight: number, met: Meetings) => void): void {
+/**
+ * Calls back for every pair of channels that a tap joins: starts of their images, place of the
+ * weight, and what meets.
+ */
+function forTaps(
+  shape: Incidence,
+  visit: (small: number, large: number, weight: number, met: Meetings) => void,
+): void {
   const { batch, groups, smallChannels, largeChannels, smallImage, largeImage, taps } = shape;
   for (let n = 0; n < batch; n++)
     for (let g = 0; g < groups; g++)
@@ -103,8 +127,16 @@ function forTaps(shape: Incidence, visit: (small: number, large: number, weight:
       }
 }
 
-/** The small image: [batch, small channels, ..] from the large one and weights [small, large / groups, ..]. */
-export function toSmall(large: NDArray, weight: NDArray, spatial: readonly number[], g: Geometry): NDArray {
+/**
+ * The small image: [batch, small channels, ..] from the large one and weights [small, large /
+ * groups, ..].
+ */
+export function toSmall(
+  large: NDArray,
+  weight: NDArray,
+  spatial: readonly number[],
+  g: Geometry,
+): NDArray {
   const shape = [large.shape[0], weight.shape[0], ...spatial];
   const [x, w, out] = [flat(large), flat(weight), new Float64Array(sizeOf(shape))];
   forTaps(incidence(shape, large.shape, weight.shape, g), (s, l, k, met) => {
@@ -114,8 +146,16 @@ export function toSmall(large: NDArray, weight: NDArray, spatial: readonly numbe
   return fromFlat(shape, out, large.dtype);
 }
 
-/** The large image: [batch, large channels, ..] from the small one and weights [small, large / groups, ..]. */
-export function toLarge(small: NDArray, weight: NDArray, spatial: readonly number[], g: Geometry): NDArray {
+/**
+ * The large image: [batch, large channels, ..] from the small one and weights [small, large /
+ * groups, ..].
+ */
+export function toLarge(
+  small: NDArray,
+  weight: NDArray,
+  spatial: readonly number[],
+  g: Geometry,
+): NDArray {
   const shape = [small.shape[0], weight.shape[1] * g.groups, ...spatial];
   const [x, w, out] = [flat(small), flat(weight), new Float64Array(sizeOf(shape))];
   forTaps(incidence(small.shape, shape, weight.shape, g), (s, l, k, met) => {
@@ -126,7 +166,12 @@ export function toLarge(small: NDArray, weight: NDArray, spatial: readonly numbe
 }
 
 /** Sum over all meetings of a tap: the gradient of the weights, of shape `weight`. */
-export function toWeight(small: NDArray, large: NDArray, weight: readonly number[], g: Geometry): NDArray {
+export function toWeight(
+  small: NDArray,
+  large: NDArray,
+  weight: readonly number[],
+  g: Geometry,
+): NDArray {
   const [x, y, out] = [flat(small), flat(large), new Float64Array(sizeOf(weight))];
   forTaps(incidence(small.shape, large.shape, weight, g), (s, l, k, met) => {
     let total = 0;

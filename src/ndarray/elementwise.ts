@@ -1,8 +1,11 @@
-/** Elementwise functions of one, two and three arrays, which broadcast; and conversions of element types. */
+/**
+ * Elementwise functions of one, two and three arrays, which broadcast; and conversions of element
+ * types.
+ */
 
 import { ShardwrightError } from '../errors.ts';
 import type { NDArray } from './array.ts';
-import { flat, fromFlat, full, kindOf, type ElementType } from './array.ts';
+import { type ElementType, flat, fromFlat, full, kindOf } from './array.ts';
 import { broadcastShape, expand } from './views.ts';
 
 export function map(x: NDArray, f: (v: number) => number, dtype: ElementType = x.dtype): NDArray {
@@ -54,7 +57,14 @@ export const subtract = (a: NDArray, b: NDArray): NDArray => map2(a, b, (u, v) =
 export const multiply = (a: NDArray, b: NDArray): NDArray => map2(a, b, (u, v) => u * v);
 export const scale = (a: NDArray, by: number): NDArray => (by === 1 ? a : map(a, (u) => u * by));
 
-const BITS: Partial<Record<ElementType, number>> = { i8: 8, i16: 16, i32: 32, u8: 8, u16: 16, u32: 32 };
+const BITS: Partial<Record<ElementType, number>> = {
+  i8: 8,
+  i16: 16,
+  i32: 32,
+  u8: 8,
+  u16: 16,
+  u32: 32,
+};
 
 /** Bits of an integer element type. */
 export function bitsOf(dtype: ElementType): number {
@@ -71,8 +81,9 @@ export function wrapInteger(value: number, dtype: ElementType): number {
 }
 
 /**
- * The values as another element type: floats lose their fraction on the way to integers, everything but zero is true.
- * Floating-point types are not rounded. The logarithm of zero becomes the least integer, as positions that a mask drops later have it.
+ * The values as another element type: floats lose their fraction on the way to integers, everything
+ * but zero is true. Floating-point types are not rounded. The logarithm of zero becomes the least
+ * integer, as positions that a mask drops later have it.
  *
  * @throws E_VALUE where another float has no integer value that float64 holds exactly
  */
@@ -84,7 +95,8 @@ export function cast(x: NDArray, dtype: ElementType): NDArray {
     x,
     (v) => {
       // PyTorch and XLA agree on this one; on other values without a counterpart they do not.
-      if (v === -Infinity && (dtype === 'i64' || dtype === 'i32')) return dtype === 'i64' ? -(2 ** 63) : -(2 ** 31);
+      if (v === -Infinity && (dtype === 'i64' || dtype === 'i32'))
+        return dtype === 'i64' ? -(2 ** 63) : -(2 ** 31);
       const whole = Math.trunc(v);
       if (!(Math.abs(whole) <= Number.MAX_SAFE_INTEGER))
         throw new ShardwrightError('E_VALUE', `${v} does not convert to ${dtype} exactly`);

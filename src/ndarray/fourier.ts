@@ -1,14 +1,22 @@
 /** Discrete Fourier transforms by their definition, dim by dim: small sizes only. */
 
 import { ShardwrightError } from '../errors.ts';
-import { flat, fromFlat, sizeOf, type ElementType, type NDArray } from './array.ts';
+import { type ElementType, flat, fromFlat, type NDArray, sizeOf } from './array.ts';
 import { complexOf, isComplexType, partsOf, partType } from './complex.ts';
 
 /** Rows of `length` numbers in the last dim, transformed; `sign` of the exponent. */
-function rows(re: Float64Array, im: Float64Array, length: number, sign: number): [Float64Array, Float64Array] {
+function rows(
+  re: Float64Array,
+  im: Float64Array,
+  length: number,
+  sign: number,
+): [Float64Array, Float64Array] {
   const [outRe, outIm] = [new Float64Array(re.length), new Float64Array(re.length)];
   const cosines = Float64Array.from({ length }, (_, k) => Math.cos((2 * Math.PI * k) / length));
-  const sines = Float64Array.from({ length }, (_, k) => sign * Math.sin((2 * Math.PI * k) / length));
+  const sines = Float64Array.from(
+    { length },
+    (_, k) => sign * Math.sin((2 * Math.PI * k) / length),
+  );
   for (let start = 0; start < re.length; start += length)
     for (let k = 0; k < length; k++)
       for (let t = 0; t < length; t++) {
@@ -42,15 +50,23 @@ function along(
 }
 
 /**
- * The transform of the last dims: `FFT`, `IFFT` complex to complex, `RFFT` of real numbers (the last dim keeps
- * `length / 2 + 1` of them), `IRFFT` its inverse.
+ * The transform of the last dims: `FFT`, `IFFT` complex to complex, `RFFT` of real numbers (the
+ * last dim keeps `length / 2 + 1` of them), `IRFFT` its inverse.
  *
  * @param lengths sizes of the transformed dims in time
  */
-export function fourier(x: NDArray, kind: string, lengths: readonly number[], type: ElementType): NDArray {
+export function fourier(
+  x: NDArray,
+  kind: string,
+  lengths: readonly number[],
+  type: ElementType,
+): NDArray {
   const inverse = kind === 'IFFT' || kind === 'IRFFT';
   if (!['FFT', 'IFFT', 'RFFT', 'IRFFT'].includes(kind))
-    throw new ShardwrightError('E_VALUE', `'${kind}' is no Fourier transform; expected FFT, IFFT, RFFT or IRFFT`);
+    throw new ShardwrightError(
+      'E_VALUE',
+      `'${kind}' is no Fourier transform; expected FFT, IFFT, RFFT or IRFFT`,
+    );
   const shape = [...x.shape];
   const first = shape.length - lengths.length;
   const [real, imaginary] = partsOf(x);
@@ -86,7 +102,10 @@ function mirrored(
   full: readonly number[],
 ): [Float64Array, Float64Array] {
   const length = full[full.length - 1];
-  const out: [Float64Array, Float64Array] = [new Float64Array(sizeOf(full)), new Float64Array(sizeOf(full))];
+  const out: [Float64Array, Float64Array] = [
+    new Float64Array(sizeOf(full)),
+    new Float64Array(sizeOf(full)),
+  ];
   for (let row = 0; row < out[0].length / length; row++)
     for (let k = 0; k < length; k++) {
       const from = row * stored + (k < stored ? k : length - k);

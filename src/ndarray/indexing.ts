@@ -1,7 +1,7 @@
 /** Reading and writing by arrays of indices. Indices may be negative and must be within the dim. */
 
 import { ShardwrightError } from '../errors.ts';
-import { NDArray, copyFlat, flat, fromFlat, sizeOf, stridesOf } from './array.ts';
+import { copyFlat, flat, fromFlat, NDArray, sizeOf, stridesOf } from './array.ts';
 import { broadcastShape, dimOf, expand } from './views.ts';
 
 function within(index: number, size: number): number {
@@ -36,10 +36,17 @@ function positionsAlong(shape: readonly number[], dim: number, index: NDArray): 
 export function gather(x: NDArray, dim: number, index: NDArray): NDArray {
   const positions = positionsAlong(x.shape, dimOf(dim, x.rank), index);
   const data = flat(x);
-  return fromFlat(index.shape, positions.map((p) => data[p]), x.dtype); // prettier-ignore
+  return fromFlat(
+    index.shape,
+    positions.map((p) => data[p]),
+    x.dtype,
+  );
 }
 
-/** `x[i, index[i, j]] = combine(old, source[i, j])` for dim 1; `source` may be larger than the index. */
+/**
+ * `x[i, index[i, j]] = combine(old, source[i, j])` for dim 1; `source` may be larger than the
+ * index.
+ */
 export function scatter(
   x: NDArray,
   dim: number,
@@ -49,7 +56,13 @@ export function scatter(
 ): NDArray {
   const out = copyFlat(x);
   const positions = positionsAlong(x.shape, dimOf(dim, x.rank), index);
-  const part = new NDArray(source.dtype, index.shape, source.strides, source.offset, source.storage);
+  const part = new NDArray(
+    source.dtype,
+    index.shape,
+    source.strides,
+    source.offset,
+    source.storage,
+  );
   const values = flat(part);
   positions.forEach((p, i) => {
     out[p] = combine(out[p], values[i]);
@@ -57,17 +70,23 @@ export function scatter(
   return fromFlat(x.shape, out, x.dtype);
 }
 
-/** What `x[indices]` reads: the shape of the result and for each of its elements the position in `x`. */
+/**
+ * What `x[indices]` reads: the shape of the result and for each of its elements the position in
+ * `x`.
+ */
 interface IndexedBlock {
   readonly shape: readonly number[];
   readonly positions: Float64Array;
 }
 
 /**
- * Index arrays by dim of `x`, null where the dim is taken whole. They broadcast together; their dims stand where the
- * indexed dims were if those are neighbours, else in front.
+ * Index arrays by dim of `x`, null where the dim is taken whole. They broadcast together; their
+ * dims stand where the indexed dims were if those are neighbours, else in front.
  */
-export function indexedBlock(shape: readonly number[], indices: readonly (NDArray | null)[]): IndexedBlock {
+export function indexedBlock(
+  shape: readonly number[],
+  indices: readonly (NDArray | null)[],
+): IndexedBlock {
   const indexed = indices.flatMap((index, dim) => (index === null ? [] : [dim]));
   const block = broadcastShape(indices.flatMap((index) => (index === null ? [] : [index.shape])));
   const adjacent = indexed.every((dim, i) => i === 0 || dim === indexed[i - 1] + 1);
@@ -92,12 +111,17 @@ export function indexedBlock(shape: readonly number[], indices: readonly (NDArra
 }
 
 /** Positions of all index tuples over some dims, in row-major order. */
-function offsets(dims: readonly number[], shape: readonly number[], strides: readonly number[]): Float64Array {
+function offsets(
+  dims: readonly number[],
+  shape: readonly number[],
+  strides: readonly number[],
+): Float64Array {
   let list = Float64Array.of(0);
   for (const dim of dims) {
     const next = new Float64Array(list.length * shape[dim]);
     let k = 0;
-    for (const base of list) for (let i = 0; i < shape[dim]; i++) next[k++] = base + i * strides[dim];
+    for (const base of list)
+      for (let i = 0; i < shape[dim]; i++) next[k++] = base + i * strides[dim];
     list = next;
   }
   return list;
@@ -106,10 +130,17 @@ function offsets(dims: readonly number[], shape: readonly number[], strides: rea
 export function index(x: NDArray, indices: readonly (NDArray | null)[]): NDArray {
   const { shape, positions } = indexedBlock(x.shape, indices);
   const data = flat(x);
-  return fromFlat(shape, positions.map((p) => data[p]), x.dtype); // prettier-ignore
+  return fromFlat(
+    shape,
+    positions.map((p) => data[p]),
+    x.dtype,
+  );
 }
 
-/** A copy of `x` with `values` written or added where `indices` point; a later write to the same place wins. */
+/**
+ * A copy of `x` with `values` written or added where `indices` point; a later write to the same
+ * place wins.
+ */
 export function indexPut(
   x: NDArray,
   indices: readonly (NDArray | null)[],

@@ -1,6 +1,8 @@
 /** Small dense matrices, row-major: the textbook algorithms, for verification at small sizes. */
 
-/** L with L Lᵀ = A, from the lower triangle of A [n, n]; undefined when A is not positive definite. */
+/**
+ * L with L Lᵀ = A, from the lower triangle of A [n, n]; undefined when A is not positive definite.
+ */
 export function cholesky(a: Float64Array, n: number): Float64Array | undefined {
   const l = new Float64Array(n * n);
   for (let j = 0; j < n; j++) {
@@ -18,8 +20,16 @@ export function cholesky(a: Float64Array, n: number): Float64Array | undefined {
   return l;
 }
 
-/** Gaussian elimination with partial pivoting: the upper triangle, the sign of the row exchanges, and B [n, width] alongside. */
-function eliminate(a: Float64Array, n: number, b: Float64Array, width: number): { u: Float64Array; sign: number } {
+/**
+ * Gaussian elimination with partial pivoting: the upper triangle, the sign of the row exchanges,
+ * and B [n, width] alongside.
+ */
+function eliminate(
+  a: Float64Array,
+  n: number,
+  b: Float64Array,
+  width: number,
+): { u: Float64Array; sign: number } {
   const u = Float64Array.from(a);
   let sign = 1;
   for (let c = 0; c < n; c++) {
@@ -28,7 +38,8 @@ function eliminate(a: Float64Array, n: number, b: Float64Array, width: number): 
     if (p !== c) {
       sign = -sign;
       for (let k = 0; k < n; k++) [u[c * n + k], u[p * n + k]] = [u[p * n + k], u[c * n + k]];
-      for (let k = 0; k < width; k++) [b[c * width + k], b[p * width + k]] = [b[p * width + k], b[c * width + k]];
+      for (let k = 0; k < width; k++)
+        [b[c * width + k], b[p * width + k]] = [b[p * width + k], b[c * width + k]];
     }
     if (u[c * n + c] === 0) continue;
     for (let r = c + 1; r < n; r++) {
@@ -41,7 +52,12 @@ function eliminate(a: Float64Array, n: number, b: Float64Array, width: number): 
 }
 
 /** X with A X = B, A [n, n] and B [n, width]; undefined when a pivot is zero. */
-export function solve(a: Float64Array, b: Float64Array, n: number, width: number): Float64Array | undefined {
+export function solve(
+  a: Float64Array,
+  b: Float64Array,
+  n: number,
+  width: number,
+): Float64Array | undefined {
   const x = Float64Array.from(b);
   const { u } = eliminate(a, n, x, width);
   for (let r = n - 1; r >= 0; r--) {
@@ -62,7 +78,10 @@ export function determinant(a: Float64Array, n: number): number {
   return d;
 }
 
-/** Q [m, k] and R [k, n] with k = min(m, n), by Householder reflections as LAPACK's geqrf signs them. */
+/**
+ * Q [m, k] and R [k, n] with k = min(m, n), by Householder reflections as LAPACK's geqrf signs
+ * them.
+ */
 export function qr(a: Float64Array, m: number, n: number): [q: Float64Array, r: Float64Array] {
   const k = Math.min(m, n);
   const r = Float64Array.from(a);
@@ -85,11 +104,21 @@ export function qr(a: Float64Array, m: number, n: number): [q: Float64Array, r: 
   const q = new Float64Array(m * k);
   for (let i = 0; i < k; i++) q[i * k + i] = 1;
   for (let c = k - 1; c >= 0; c--) reflect(q, k, vectors[c].v, vectors[c].tau, c, m);
-  return [q, Float64Array.from({ length: k * n }, (_, at) => (at % n >= Math.floor(at / n) ? r[at] : 0))];
+  return [
+    q,
+    Float64Array.from({ length: k * n }, (_, at) => (at % n >= Math.floor(at / n) ? r[at] : 0)),
+  ];
 }
 
 /** x -= tau v (vᵀ x) on rows from `first`. */
-function reflect(x: Float64Array, width: number, v: Float64Array, tau: number, first: number, rows: number): void {
+function reflect(
+  x: Float64Array,
+  width: number,
+  v: Float64Array,
+  tau: number,
+  first: number,
+  rows: number,
+): void {
   for (let j = 0; j < width; j++) {
     let s = 0;
     for (let i = first; i < rows; i++) s += v[i] * x[i * width + j];
@@ -97,8 +126,14 @@ function reflect(x: Float64Array, width: number, v: Float64Array, tau: number, f
   }
 }
 
-/** Eigenvalues in rising order and eigenvectors in columns of a symmetric matrix [n, n], by cyclic Jacobi rotations. */
-export function symmetricEigen(a: Float64Array, n: number): [values: Float64Array, vectors: Float64Array] {
+/**
+ * Eigenvalues in rising order and eigenvectors in columns of a symmetric matrix [n, n], by cyclic
+ * Jacobi rotations.
+ */
+export function symmetricEigen(
+  a: Float64Array,
+  n: number,
+): [values: Float64Array, vectors: Float64Array] {
   const s = Float64Array.from(a);
   const v = Float64Array.from({ length: n * n }, (_, i) => (i % (n + 1) === 0 ? 1 : 0));
   for (let sweep = 0; sweep < 60; sweep++) {
@@ -107,7 +142,9 @@ export function symmetricEigen(a: Float64Array, n: number): [values: Float64Arra
     if (off < 1e-300) break;
     for (let p = 0; p < n; p++) for (let q = p + 1; q < n; q++) rotate(s, v, n, p, q);
   }
-  const order = Array.from({ length: n }, (_, i) => i).sort((i, j) => s[i * n + i] - s[j * n + j] || i - j);
+  const order = Array.from({ length: n }, (_, i) => i).sort(
+    (i, j) => s[i * n + i] - s[j * n + j] || i - j,
+  );
   return [
     Float64Array.from(order, (i) => s[i * n + i]),
     Float64Array.from({ length: n * n }, (_, at) => v[Math.floor(at / n) * n + order[at % n]]),
@@ -131,15 +168,23 @@ function rotate(s: Float64Array, v: Float64Array, n: number, p: number, q: numbe
   for (let k = 0; k < n; k++) turn(v, k * n + p, k * n + q);
 }
 
-/** LU with partial pivoting of a matrix [m, n]: both factors in one matrix, and the row exchanged with each pivot row. */
-export function luFactor(a: Float64Array, m: number, n: number): [lu: Float64Array, pivots: number[]] {
+/**
+ * LU with partial pivoting of a matrix [m, n]: both factors in one matrix, and the row exchanged
+ * with each pivot row.
+ */
+export function luFactor(
+  a: Float64Array,
+  m: number,
+  n: number,
+): [lu: Float64Array, pivots: number[]] {
   const lu = Float64Array.from(a);
   const pivots: number[] = [];
   for (let c = 0; c < Math.min(m, n); c++) {
     let p = c;
     for (let r = c + 1; r < m; r++) if (Math.abs(lu[r * n + c]) > Math.abs(lu[p * n + c])) p = r;
     pivots.push(p);
-    if (p !== c) for (let k = 0; k < n; k++) [lu[c * n + k], lu[p * n + k]] = [lu[p * n + k], lu[c * n + k]];
+    if (p !== c)
+      for (let k = 0; k < n; k++) [lu[c * n + k], lu[p * n + k]] = [lu[p * n + k], lu[c * n + k]];
     if (lu[c * n + c] === 0) continue;
     for (let r = c + 1; r < m; r++) {
       const f = (lu[r * n + c] /= lu[c * n + c]);
@@ -149,7 +194,10 @@ export function luFactor(a: Float64Array, m: number, n: number): [lu: Float64Arr
   return [lu, pivots];
 }
 
-/** Permutation [m, m], unit lower [m, k] and upper [k, n] with P L U = A, from what `luFactor` gives. */
+/**
+ * Permutation [m, m], unit lower [m, k] and upper [k, n] with P L U = A, from what `luFactor`
+ * gives.
+ */
 export function luParts(
   lu: Float64Array,
   pivots: readonly number[],
@@ -166,11 +214,16 @@ export function luParts(
     const [i, j] = [Math.floor(x / k), x % k];
     return i === j ? 1 : i > j ? at(i, j) : 0;
   });
-  const u = Float64Array.from({ length: k * n }, (_, x) => (x % n >= Math.floor(x / n) ? at(Math.floor(x / n), x % n) : 0));
+  const u = Float64Array.from({ length: k * n }, (_, x) =>
+    x % n >= Math.floor(x / n) ? at(Math.floor(x / n), x % n) : 0,
+  );
   return [p, l, u];
-} // prettier-ignore
+}
 
-/** X with T X = B for a triangle of T [n, n] and B [n, width]; a diagonal of ones where `unit` says so. */
+/**
+ * X with T X = B for a triangle of T [n, n] and B [n, width]; a diagonal of ones where `unit` says
+ * so.
+ */
 export function solveTriangle(
   t: Float64Array,
   b: Float64Array,
@@ -184,7 +237,8 @@ export function solveTriangle(
     const r = upper ? n - 1 - step : step;
     for (let k = 0; k < width; k++) {
       let s = x[r * width + k];
-      for (let c = upper ? r + 1 : 0; c < (upper ? n : r); c++) s -= t[r * n + c] * x[c * width + k];
+      for (let c = upper ? r + 1 : 0; c < (upper ? n : r); c++)
+        s -= t[r * n + c] * x[c * width + k];
       x[r * width + k] = unit ? s : s / t[r * n + r];
     }
   }
@@ -192,8 +246,8 @@ export function solveTriangle(
 }
 
 /**
- * U [m, k], falling singular values [k] and Vᵀ [k, n] with k = min(m, n), by Jacobi rotations of columns until they are
- * orthogonal (Hestenes). `full` fills U and Vᵀ up to square matrices.
+ * U [m, k], falling singular values [k] and Vᵀ [k, n] with k = min(m, n), by Jacobi rotations of
+ * columns until they are orthogonal (Hestenes). `full` fills U and Vᵀ up to square matrices.
  */
 export function singularValues(
   a: Float64Array,
@@ -210,16 +264,22 @@ export function singularValues(
   const v = Float64Array.from({ length: n * n }, (_, i) => (i % (n + 1) === 0 ? 1 : 0));
   for (let sweep = 0; sweep < 60; sweep++) {
     let turned = false;
-    for (let p = 0; p < n; p++) for (let q = p + 1; q < n; q++) turned = orthogonalised(w, v, m, n, p, q) || turned;
+    for (let p = 0; p < n; p++)
+      for (let q = p + 1; q < n; q++) turned = orthogonalised(w, v, m, n, p, q) || turned;
     if (!turned) break;
   }
-  const norms = Array.from({ length: n }, (_, j) => Math.hypot(...Array.from({ length: m }, (_i, i) => w[i * n + j])));
+  const norms = Array.from({ length: n }, (_, j) =>
+    Math.hypot(...Array.from({ length: m }, (_i, i) => w[i * n + j])),
+  );
   const order = norms.map((_, j) => j).sort((i, j) => norms[j] - norms[i] || i - j);
   const least = (norms[order[0]] ?? 0) * 1e-14;
   const columns: number[][] = [];
-  // A column of norm zero has no direction of its own: any that is orthogonal to the others will do.
+  // A column of norm zero has no direction of its own: any that is orthogonal to the others will
+  // do.
   for (const j of order)
-    columns.push(norms[j] > least ? Array.from({ length: m }, (_, i) => w[i * n + j] / norms[j]) : []);
+    columns.push(
+      norms[j] > least ? Array.from({ length: m }, (_, i) => w[i * n + j] / norms[j]) : [],
+    );
   const width = full ? m : n;
   while (columns.length < width) columns.push([]);
   completed(columns, m);
@@ -230,8 +290,17 @@ export function singularValues(
   ];
 }
 
-/** Rotates columns p and q of W [m, n] (and of V) to be orthogonal; false where they are already. */
-function orthogonalised(w: Float64Array, v: Float64Array, m: number, n: number, p: number, q: number): boolean {
+/**
+ * Rotates columns p and q of W [m, n] (and of V) to be orthogonal; false where they are already.
+ */
+function orthogonalised(
+  w: Float64Array,
+  v: Float64Array,
+  m: number,
+  n: number,
+  p: number,
+  q: number,
+): boolean {
   let [pp, qq, pq] = [0, 0, 0];
   for (let i = 0; i < m; i++) {
     const [x, y] = [w[i * n + p], w[i * n + q]];
@@ -243,14 +312,17 @@ function orthogonalised(w: Float64Array, v: Float64Array, m: number, n: number, 
   const zeta = (qq - pp) / (2 * pq);
   const t = (zeta < 0 ? -1 : 1) / (Math.abs(zeta) + Math.sqrt(1 + zeta * zeta));
   const c = 1 / Math.sqrt(1 + t * t);
-  for (const [x, rows] of [[w, m], [v, n]] as const)
+  for (const [x, rows] of [
+    [w, m],
+    [v, n],
+  ] as const)
     for (let i = 0; i < rows; i++) {
       const [a, b] = [x[i * n + p], x[i * n + q]];
       x[i * n + p] = c * (a - t * b);
       x[i * n + q] = c * (t * a + b);
     }
   return true;
-} // prettier-ignore
+}
 
 /** Fills empty columns with unit vectors orthogonal to all others. */
 function completed(columns: number[][], m: number): void {

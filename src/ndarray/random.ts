@@ -1,14 +1,21 @@
 /**
- * Random numbers by counter: the value at a position depends on seed, stream and position alone, so a part of a random
- * array is drawn without the rest, and any cut of it gives the same numbers. The generator is Philox 4x32 with ten rounds
- * (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+ * Random numbers by counter: the value at a position depends on seed, stream and position alone, so
+ * a part of a random array is drawn without the rest, and any cut of it gives the same numbers. The
+ * generator is Philox 4x32 with ten rounds (Salmon et al., "Parallel random numbers: as easy as 1,
+ * 2, 3", 2011).
  */
 export interface RandomStream {
   /** Non-negative integer below 2^53. */
   readonly seed: number;
-  /** Tells the draws of one program apart: a non-negative integer below 2^32, such as the hash of a node's name. */
+  /**
+   * Tells the draws of one program apart: a non-negative integer below 2^32, such as the hash of a
+   * node's name.
+   */
   readonly stream: number;
-  /** Position in the whole array of the element at a position of the part in hand; without it they are the same. */
+  /**
+   * Position in the whole array of the element at a position of the part in hand; without it they
+   * are the same.
+   */
   readonly position?: (flat: number) => number;
 }
 
@@ -51,7 +58,10 @@ export function philox(
   return [c0, c1, c2, c3];
 }
 
-/** Two independent numbers in [0, 1) with 53 random bits each, for the element at a position of the part in hand. */
+/**
+ * Two independent numbers in [0, 1) with 53 random bits each, for the element at a position of the
+ * part in hand.
+ */
 function uniformPair(stream: RandomStream, flat: number): [number, number] {
   const at = stream.position?.(flat) ?? flat;
   const words = philox(

@@ -2,7 +2,7 @@
 
 import { ShardwrightError } from '../errors.ts';
 import type { NDArray } from './array.ts';
-import { copyFlat, flat, fromFlat, sizeOf, type ElementType } from './array.ts';
+import { copyFlat, type ElementType, flat, fromFlat, sizeOf } from './array.ts';
 import { dimOf, moveDim, permute } from './views.ts';
 
 /** Reduces a run of values, `data[start]` to `data[end - 1]`. */
@@ -11,7 +11,9 @@ export type RowReduction = (data: Float64Array, start: number, end: number) => n
 /** Dims of a reduction, counted from the front; none given means all. */
 export function reducedDims(dims: readonly number[] | undefined, rank: number): number[] {
   if (dims === undefined || dims.length === 0) return Array.from({ length: rank }, (_, d) => d);
-  return [...new Set(dims.map((d) => dimOf(d, rank)))].filter((d) => d < rank).sort((a, b) => a - b);
+  return [...new Set(dims.map((d) => dimOf(d, rank)))]
+    .filter((d) => d < rank)
+    .sort((a, b) => a - b);
 }
 
 /** Each result is the reduction of one run over the named dims. */
@@ -26,7 +28,9 @@ export function reduce(
   const kept = x.shape.flatMap((_, d) => (gone.has(d) ? [] : [d]));
   const data = flat(permute(x, [...kept, ...dims]));
   const length = sizeOf(dims.map((d) => x.shape[d]));
-  const shape = keepdim ? x.shape.map((n, d) => (gone.has(d) ? 1 : n)) : kept.map((d) => x.shape[d]);
+  const shape = keepdim
+    ? x.shape.map((n, d) => (gone.has(d) ? 1 : n))
+    : kept.map((d) => x.shape[d]);
   const out = new Float64Array(sizeOf(shape));
   for (let i = 0; i < out.length; i++) out[i] = reduction(data, i * length, (i + 1) * length);
   return fromFlat(shape, out, dtype);
@@ -44,14 +48,24 @@ export const productOf: RowReduction = (data, start, end) => {
   return total;
 };
 /** NaN wins. @throws E_VALUE for no values */
-export const maximumOf: RowReduction = (data, start, end) => data[argmaxOf(data, start, end) + start];
-export const minimumOf: RowReduction = (data, start, end) => data[argminOf(data, start, end) + start];
+export const maximumOf: RowReduction = (data, start, end) =>
+  data[argmaxOf(data, start, end) + start];
+export const minimumOf: RowReduction = (data, start, end) =>
+  data[argminOf(data, start, end) + start];
 /** Position of the first largest value, or of the first NaN. */
-export const argmaxOf: RowReduction = (data, start, end) => bestOf(data, start, end, (v, best) => v > best);
-export const argminOf: RowReduction = (data, start, end) => bestOf(data, start, end, (v, best) => v < best);
+export const argmaxOf: RowReduction = (data, start, end) =>
+  bestOf(data, start, end, (v, best) => v > best);
+export const argminOf: RowReduction = (data, start, end) =>
+  bestOf(data, start, end, (v, best) => v < best);
 
-function bestOf(data: Float64Array, start: number, end: number, better: (v: number, best: number) => boolean): number {
-  if (start === end) throw new ShardwrightError('E_VALUE', 'the largest or smallest of no values does not exist');
+function bestOf(
+  data: Float64Array,
+  start: number,
+  end: number,
+  better: (v: number, best: number) => boolean,
+): number {
+  if (start === end)
+    throw new ShardwrightError('E_VALUE', 'the largest or smallest of no values does not exist');
   let best = start;
   for (let i = start; i < end; i++) {
     if (Number.isNaN(data[i])) return i - start;
@@ -102,7 +116,9 @@ export const normOf =
     return p === 0 || p === 1 ? total : p === 2 ? Math.sqrt(total) : Math.pow(total, 1 / p);
   };
 
-/** Fills one run of each result from one run of the input: `input[start]` on, `results[k][out]` on. */
+/**
+ * Fills one run of each result from one run of the input: `input[start]` on, `results[k][out]` on.
+ */
 type RowFunction = (
   input: Float64Array,
   start: number,
@@ -112,8 +128,8 @@ type RowFunction = (
 ) => void;
 
 /**
- * Runs along one dim turned into runs of `resultLength`, in the place of that dim; one array per element type given. A
- * scalar is one run of one value.
+ * Runs along one dim turned into runs of `resultLength`, in the place of that dim; one array per
+ * element type given. A scalar is one run of one value.
  */
 export function along(
   x: NDArray,
@@ -140,9 +156,17 @@ export function along(
 export function alongOne(
   x: NDArray,
   dim: number,
-  f: (input: Float64Array, start: number, length: number, result: Float64Array, out: number) => void,
+  f: (
+    input: Float64Array,
+    start: number,
+    length: number,
+    result: Float64Array,
+    out: number,
+  ) => void,
 ): NDArray {
-  return along(x, dim, [x.dtype], (input, start, length, [result], out) => f(input, start, length, result, out))[0];
+  return along(x, dim, [x.dtype], (input, start, length, [result], out) =>
+    f(input, start, length, result, out),
+  )[0];
 }
 
 export function sum(x: NDArray, dims: readonly number[], keepdim = false): NDArray {
@@ -153,7 +177,9 @@ export function sum(x: NDArray, dims: readonly number[], keepdim = false): NDArr
 export function sumTo(x: NDArray, shape: readonly number[]): NDArray {
   const extra = x.rank - shape.length;
   const leading = Array.from({ length: extra }, (_, d) => d);
-  const repeated = shape.flatMap((size, d) => (size === 1 && x.shape[d + extra] !== 1 ? [d + extra] : []));
+  const repeated = shape.flatMap((size, d) =>
+    size === 1 && x.shape[d + extra] !== 1 ? [d + extra] : [],
+  );
   const summed = repeated.length > 0 ? sum(x, repeated, true) : x;
   return leading.length > 0 ? sum(summed, leading) : summed;
 }

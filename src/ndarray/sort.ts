@@ -14,7 +14,11 @@ function before(a: number, b: number): number {
 /** Positions of a run in ascending or descending order of values. */
 function ordered(data: Float64Array, start: number, length: number, descending: boolean): number[] {
   const order = Array.from({ length }, (_, i) => i);
-  return order.sort((i, j) => (descending ? before(data[start + j], data[start + i]) : before(data[start + i], data[start + j]))); // prettier-ignore
+  return order.sort((i, j) =>
+    descending
+      ? before(data[start + j], data[start + i])
+      : before(data[start + i], data[start + j]),
+  );
 }
 
 /** Sorted values and where they stood, the first `count` of them. */
@@ -39,7 +43,8 @@ export function sort(x: NDArray, dim: number, descending: boolean, count?: numbe
 export function medianAt(data: Float64Array, start: number, length: number): number {
   const order = ordered(data, start, length, false);
   const last = order[length - 1];
-  if (Number.isNaN(data[start + last])) return order.find((i) => Number.isNaN(data[start + i])) ?? last;
+  if (Number.isNaN(data[start + last]))
+    return order.find((i) => Number.isNaN(data[start + i])) ?? last;
   return order[(length - 1) >> 1];
 }
 

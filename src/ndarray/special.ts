@@ -1,4 +1,6 @@
-/** Special functions in double precision, from their series, continued fractions and recurrences. */
+/**
+ * Special functions in double precision, from their series, continued fractions and recurrences.
+ */
 
 const TWO_OVER_SQRT_PI = 2 / Math.sqrt(Math.PI);
 
@@ -18,7 +20,10 @@ export function erf(x: number): number {
   return x < 0 ? -value : value === 0 ? x : value;
 }
 
-/** The inverse of `erf` on (-1, 1), infinite at its ends: a start by Winitzki's formula, then Newton's steps. */
+/**
+ * The inverse of `erf` on (-1, 1), infinite at its ends: a start by Winitzki's formula, then
+ * Newton's steps.
+ */
 export function erfinv(y: number): number {
   if (!(Math.abs(y) < 1)) return Math.abs(y) === 1 ? y * Infinity : NaN;
   const l = Math.log1p(-y * y);
@@ -26,7 +31,8 @@ export function erfinv(y: number): number {
   let x = Math.sign(y) * Math.sqrt(Math.max(0, Math.sqrt(t * t - l / 0.147) - t));
   for (let step = 0; step < 6; step++) {
     // Far out the difference of two numbers near 1 would be lost.
-    const off = Math.abs(y) > 0.5 ? Math.sign(y) * (1 - Math.abs(y) - erfc(Math.abs(x))) : erf(x) - y;
+    const off =
+      Math.abs(y) > 0.5 ? Math.sign(y) * (1 - Math.abs(y) - erfc(Math.abs(x))) : erf(x) - y;
     x -= off * (Math.sqrt(Math.PI) / 2) * Math.exp(x * x);
   }
   return x;
@@ -42,7 +48,10 @@ export function erfcx(x: number): number {
   return 1 / (Math.sqrt(Math.PI) * (x + tail));
 }
 
-/** Trapezoids over [0, pi]: of a smooth periodic function they converge faster than any power of the step. */
+/**
+ * Trapezoids over [0, pi]: of a smooth periodic function they converge faster than any power of the
+ * step.
+ */
 function meanOverHalfTurn(f: (t: number) => number): number {
   const STEPS = 256;
   let total = (f(0) + f(Math.PI)) / 2;
@@ -50,15 +59,18 @@ function meanOverHalfTurn(f: (t: number) => number): number {
   return total / STEPS;
 }
 
-/** Modified Bessel function of the first kind, order 0 or 1: the mean of exp(x cos t) cos(n t). As in PyTorch, NaN at infinity. */
+/**
+ * Modified Bessel function of the first kind, order 0 or 1: the mean of exp(x cos t) cos(n t). As
+ * in PyTorch, NaN at infinity.
+ */
 export function besselI(order: 0 | 1, x: number): number {
   if (!Number.isFinite(x)) return NaN;
   return meanOverHalfTurn((t) => Math.exp(x * Math.cos(t)) * Math.cos(order * t));
 }
 
 /**
- * Modified Bessel function of the second kind, order 0 or 1, times exp(x): the integral of exp(-x (cosh t - 1)) cosh(n t)
- * over t > 0, by trapezoids. Infinite at 0, NaN below.
+ * Modified Bessel function of the second kind, order 0 or 1, times exp(x): the integral of exp(-x
+ * (cosh t - 1)) cosh(n t) over t > 0, by trapezoids. Infinite at 0, NaN below.
  */
 export function besselKScaled(order: 0 | 1, x: number): number {
   if (Number.isNaN(x) || x < 0) return NaN;
@@ -85,7 +97,16 @@ export function erfc(x: number): number {
 }
 
 /** Coefficients of Stirling's series of log gamma: B(2n) / (2n (2n - 1)). */
-const STIRLING = [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400];
+const STIRLING = [
+  1 / 12,
+  -1 / 360,
+  1 / 1260,
+  -1 / 1680,
+  1 / 1188,
+  -691 / 360360,
+  1 / 156,
+  -3617 / 122400,
+];
 
 /** log |gamma(x)|: shifted up to where Stirling's series is exact, reflected for negative x. */
 export function lgamma(x: number): number {
@@ -102,7 +123,9 @@ export function lgamma(x: number): number {
   const inverse = 1 / y;
   let series = 0;
   for (let n = STIRLING.length - 1; n >= 0; n--) series = series * inverse * inverse + STIRLING[n];
-  return (y - 0.5) * Math.log(y) - y + 0.5 * Math.log(2 * Math.PI) + series * inverse - Math.log(shift);
+  return (
+    (y - 0.5) * Math.log(y) - y + 0.5 * Math.log(2 * Math.PI) + series * inverse - Math.log(shift)
+  );
 }
 
 /** B(2n) / 2n of the asymptotic series of digamma. */

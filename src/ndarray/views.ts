@@ -1,7 +1,7 @@
 /** Views: other sizes and strides over the same storage. Dims may be counted from the end. */
 
-import { ShardwrightError, internalError } from '../errors.ts';
-import { NDArray, copyFlat, fromFlat, isContiguous, sizeOf, stridesOf } from './array.ts';
+import { internalError, ShardwrightError } from '../errors.ts';
+import { copyFlat, fromFlat, isContiguous, NDArray, sizeOf, stridesOf } from './array.ts';
 
 /** A dim counted from the front; a scalar has a dim 0. */
 export function dimOf(dim: number, rank: number): number {
@@ -56,7 +56,13 @@ export function rows(x: NDArray, dim: number, start: number, count: number, step
 }
 
 /** Python's `x[start:end:step]` on a dim: ends may be negative or past the end. */
-export function slice(x: NDArray, dim: number, start: number | undefined, end: number | undefined, step = 1): NDArray {
+export function slice(
+  x: NDArray,
+  dim: number,
+  start: number | undefined,
+  end: number | undefined,
+  step = 1,
+): NDArray {
   const size = x.shape[dimOf(dim, x.rank)];
   const bound = (v: number): number => Math.max(0, Math.min(size, v < 0 ? v + size : v));
   const first = bound(start ?? 0);
@@ -82,7 +88,11 @@ export function select(x: NDArray, dim: number, index: number): NDArray {
 /** A new dim of size 1. */
 export function unsqueeze(x: NDArray, dim: number): NDArray {
   const d = dimOf(dim, x.rank + 1);
-  const insert = <T>(list: readonly T[], value: T): T[] => [...list.slice(0, d), value, ...list.slice(d)];
+  const insert = <T>(list: readonly T[], value: T): T[] => [
+    ...list.slice(0, d),
+    value,
+    ...list.slice(d),
+  ];
   return new NDArray(x.dtype, insert(x.shape, 1), insert(x.strides, 0), x.offset, x.storage);
 }
 
@@ -94,27 +104,42 @@ export function squeeze(x: NDArray, dims: readonly number[] = x.shape.map((_, d)
   return new NDArray(x.dtype, x.shape.filter(keep), x.strides.filter(keep), x.offset, x.storage);
 }
 
-/** Sizes of 1, and leading dims that are missing, read repeatedly. @throws E_VALUE when a size does not fit */
+/**
+ * Sizes of 1, and leading dims that are missing, read repeatedly. @throws E_VALUE when a size does
+ * not fit
+ */
 export function expand(x: NDArray, shape: readonly number[]): NDArray {
   const extra = shape.length - x.rank;
   const strides = shape.map((size, d) => {
     const own = d - extra;
     if (own < 0 || (x.shape[own] === 1 && size !== 1)) return 0;
     if (x.shape[own] === size) return x.strides[own];
-    throw new ShardwrightError('E_VALUE', `shape [${x.shape.join(', ')}] does not expand to [${shape.join(', ')}]`);
+    throw new ShardwrightError(
+      'E_VALUE',
+      `shape [${x.shape.join(', ')}] does not expand to [${shape.join(', ')}]`,
+    );
   });
   if (extra < 0)
-    throw new ShardwrightError('E_VALUE', `shape [${x.shape.join(', ')}] does not expand to [${shape.join(', ')}]`);
+    throw new ShardwrightError(
+      'E_VALUE',
+      `shape [${x.shape.join(', ')}] does not expand to [${shape.join(', ')}]`,
+    );
   return new NDArray(x.dtype, shape, strides, x.offset, x.storage);
 }
 
-/** Same elements in row-major order under another shape; copies only where the strides force it. One size may be -1. */
+/**
+ * Same elements in row-major order under another shape; copies only where the strides force it. One
+ * size may be -1.
+ */
 export function reshape(x: NDArray, shape: readonly number[]): NDArray {
   let known = 1;
   for (const size of shape) if (size !== -1) known *= size;
   const target = shape.map((size) => (size === -1 ? x.size / known : size));
   if (sizeOf(target) !== x.size)
-    throw new ShardwrightError('E_VALUE', `shape [${x.shape.join(', ')}] does not become [${shape.join(', ')}]`);
+    throw new ShardwrightError(
+      'E_VALUE',
+      `shape [${x.shape.join(', ')}] does not become [${shape.join(', ')}]`,
+    );
   if (x.size === 0 || !isContiguous(x)) return fromFlat(target, copyFlat(x), x.dtype);
   return new NDArray(x.dtype, target, stridesOf(target), x.offset, x.storage);
 }
@@ -122,8 +147,12 @@ export function reshape(x: NDArray, shape: readonly number[]): NDArray {
 /** The diagonal of two dims as a new last dim; `offset` > 0 is above the main one. */
 export function diagonal(x: NDArray, offset = 0, dim1 = 0, dim2 = 1): NDArray {
   const [a, b] = [dimOf(dim1, x.rank), dimOf(dim2, x.rank)];
-  const length = Math.max(0, Math.min(x.shape[a] + Math.min(offset, 0), x.shape[b] - Math.max(offset, 0)));
-  const start = length === 0 ? 0 : Math.max(-offset, 0) * x.strides[a] + Math.max(offset, 0) * x.strides[b];
+  const length = Math.max(
+    0,
+    Math.min(x.shape[a] + Math.min(offset, 0), x.shape[b] - Math.max(offset, 0)),
+  );
+  const start =
+    length === 0 ? 0 : Math.max(-offset, 0) * x.strides[a] + Math.max(offset, 0) * x.strides[b];
   const keep = (_: unknown, d: number): boolean => d !== a && d !== b;
   return new NDArray(
     x.dtype,
@@ -185,7 +214,10 @@ export function concat(parts: readonly NDArray[], dim: number): NDArray {
   return fromFlat(shape, data, first.dtype);
 }
 
-/** A copy of `x` with `part` written over the rows that `window` names (a view of an array of x's shape). */
+/**
+ * A copy of `x` with `part` written over the rows that `window` names (a view of an array of x's
+ * shape).
+ */
 export function overwrite(x: NDArray, window: (whole: NDArray) => NDArray, part: NDArray): NDArray {
   const data = copyFlat(x);
   const positions = window(fromFlat(x.shape, Float64Array.from(data.keys()), 'i64'));

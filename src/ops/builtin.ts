@@ -1,42 +1,45 @@
 /** Builds the table of the operators that come with Shardwright. */
 
+import { decomposedOps } from './aten/decomposed.ts';
 import { activationBackwardOps } from './aten/elementwise/activation-backward.ts';
-import { attentionOps } from './aten/products/attention.ts';
-import { batchNormOps } from './aten/reductions/batch-norm.ts';
 import { binaryOps } from './aten/elementwise/binary.ts';
 import { castOps } from './aten/elementwise/cast.ts';
+import { comparisonOps } from './aten/elementwise/comparison.ts';
 import { complexOps } from './aten/elementwise/complex.ts';
-import { convolutionOps } from './aten/products/convolution.ts';
-import { decomposedOps } from './aten/decomposed.ts';
-import { einsumOps } from './aten/products/einsum.ts';
+import { unaryOps } from './aten/elementwise/unary.ts';
 import { embeddingOps } from './aten/movement/embedding.ts';
 import { embeddingBagOps } from './aten/movement/embedding-bag.ts';
 import { factoryOps } from './aten/movement/factory.ts';
+import { gridOps } from './aten/movement/grid.ts';
 import { indexingOps } from './aten/movement/indexing.ts';
-import { linalgOps } from './aten/products/linalg.ts';
-import { lossOps } from './aten/reductions/loss.ts';
 import { manipulateOps } from './aten/movement/manipulate.ts';
+import { randomOps } from './aten/movement/random.ts';
+import { scatterReduceOps } from './aten/movement/scatter-reduce.ts';
+import { upsampleOps } from './aten/movement/upsample.ts';
+import { viewOps } from './aten/movement/views.ts';
+import { attentionOps } from './aten/products/attention.ts';
+import { convolutionOps } from './aten/products/convolution.ts';
+import { einsumOps } from './aten/products/einsum.ts';
+import { factorisationOps } from './aten/products/factorisation.ts';
+import { fusedOps } from './aten/products/fused.ts';
+import { linalgOps } from './aten/products/linalg.ts';
 import { matmulOps } from './aten/products/matmul.ts';
+import { scaledMmOps } from './aten/products/scaled-mm.ts';
+import { batchNormOps } from './aten/reductions/batch-norm.ts';
+import { lossOps } from './aten/reductions/loss.ts';
 import { normOps } from './aten/reductions/norm.ts';
 import { poolOps } from './aten/reductions/pool.ts';
-import { randomOps } from './aten/movement/random.ts';
 import { reduceOps } from './aten/reductions/reduce.ts';
 import { searchOps } from './aten/reductions/search.ts';
 import { softmaxOps } from './aten/reductions/softmax.ts';
-import { unaryOps } from './aten/elementwise/unary.ts';
-import { upsampleOps } from './aten/movement/upsample.ts';
-import { viewOps } from './aten/movement/views.ts';
-import { comparisonOps } from './aten/elementwise/comparison.ts';
-import { factorisationOps } from './aten/products/factorisation.ts';
-import { fusedOps } from './aten/products/fused.ts';
-import { gridOps } from './aten/movement/grid.ts';
-import { scaledMmOps } from './aten/products/scaled-mm.ts';
-import { scatterReduceOps } from './aten/movement/scatter-reduce.ts';
+import { OperatorTable } from './record/table.ts';
 import { spmdOps } from './spmd/operators.ts';
 import { stablehloOps } from './stablehlo/operators.ts';
-import { OperatorTable } from './record/table.ts';
 
-/** The operators that come with Shardwright: ATen, prims, StableHLO, typed collectives. A new table each time; nothing is registered globally. */
+/**
+ * The operators that come with Shardwright: ATen, prims, StableHLO, typed collectives. A new table
+ * each time; nothing is registered globally.
+ */
 export function builtinOperators(): OperatorTable {
   const direct = new OperatorTable([
     ...matmulOps,

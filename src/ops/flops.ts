@@ -1,12 +1,15 @@
 /** Counts the matrix FLOPs of a graph by phase. */
 
-import type { Graph, ValueType } from '../graph/types.ts';
 import { ShardwrightError } from '../errors.ts';
+import type { Graph, ValueType } from '../graph/types.ts';
 import { bind } from './record/infer.ts';
 import type { TypedContext } from './record/record.ts';
 import type { OperatorTable } from './record/table.ts';
 
-/** Matrix FLOPs of a graph, 2 per multiply-add; products, convolutions and attention, nothing elementwise. */
+/**
+ * Matrix FLOPs of a graph, 2 per multiply-add; products, convolutions and attention, nothing
+ * elementwise.
+ */
 interface GraphFlops {
   readonly forward: number;
   readonly backward: number;
@@ -17,8 +20,9 @@ interface GraphFlops {
 }
 
 /**
- * Counts the top level of a graph by `meta.phase`; a node without a phase counts as forward. Operators that the table does
- * not know count nothing, as do bodies of control flow (the convention of the framework counters we compare with).
+ * Counts the top level of a graph by `meta.phase`; a node without a phase counts as forward.
+ * Operators that the table does not know count nothing, as do bodies of control flow (the
+ * convention of the framework counters we compare with).
  *
  * @throws E_TYPE when a call does not fit its operator
  */
@@ -26,7 +30,8 @@ export function graphFlops(graph: Graph, table: OperatorTable): GraphFlops {
   const types = new Map<string, ValueType>(graph.nodes.map((n) => [n.name, n.type]));
   const typeOf = (name: string): ValueType => {
     const type = types.get(name);
-    if (type === undefined) throw new ShardwrightError('E_REF', `value '${name}' is not defined in the graph`);
+    if (type === undefined)
+      throw new ShardwrightError('E_REF', `value '${name}' is not defined in the graph`);
     return type;
   };
   const sums = new Map<string, number>();

@@ -8,8 +8,9 @@ import type { ArgSchema } from './record/schema.ts';
 import type { OperatorTable } from './record/table.ts';
 
 /**
- * Operators over lists of tensors (`_foreach_add.List`, `_foreach_mul_.Scalar`) as one call of the element operator for
- * each place of the lists. Each element is then placed on its own; the lists are only how the program writes them.
+ * Operators over lists of tensors (`_foreach_add.List`, `_foreach_mul_.Scalar`) as one call of the
+ * element operator for each place of the lists. Each element is then placed on its own; the lists
+ * are only how the program writes them.
  */
 export interface ElementCall {
   /** Name by which the record is called; an alias keeps its own (`aten.index_add_.default`). */
@@ -17,7 +18,10 @@ export interface ElementCall {
   readonly record: OperatorRecord;
   readonly args: readonly Arg[];
   readonly kwargs: Readonly<Record<string, Arg>>;
-  /** Results that are written back to an argument, where the list operator works in place and its element operator does not. */
+  /**
+   * Results that are written back to an argument, where the list operator works in place and its
+   * element operator does not.
+   */
   readonly writes?: readonly { readonly result: number; readonly to: Arg }[];
 }
 
@@ -28,7 +32,8 @@ export function isListOperator(target: string): boolean {
 
 /**
  * @returns one call for each element, in order
- * @throws E_TYPE for lists of unequal length, E_UNKNOWN_OP when no element operator takes such arguments
+ * @throws E_TYPE for lists of unequal length, E_UNKNOWN_OP when no element operator takes such
+ *   arguments
  */
 export function elementCalls(
   table: OperatorTable,
@@ -49,16 +54,24 @@ export function elementCalls(
   const found =
     elementOperator(table, name, overload, args, kwargs) ??
     // In place by the functional operator, whose result is written back.
-    (name.endsWith('_') ? elementOperator(table, name.slice(0, -1), overload, args, kwargs) : undefined);
+    (name.endsWith('_')
+      ? elementOperator(table, name.slice(0, -1), overload, args, kwargs)
+      : undefined);
   if (found === undefined)
-    throw new ShardwrightError('E_UNKNOWN_OP', `${target}: no operator aten.${name} takes its elements`, {
-      hint: 'register the element operator with registerOp',
-    });
+    throw new ShardwrightError(
+      'E_UNKNOWN_OP',
+      `${target}: no operator aten.${name} takes its elements`,
+      {
+        hint: 'register the element operator with registerOp',
+      },
+    );
   const { record, keyword } = found;
   const writes = name.endsWith('_') && !/_\.\w+$/.test(found.target);
   return Array.from({ length }, (_, i) => {
     const own = args.map((arg) => element(arg, i));
-    const named = Object.fromEntries(Object.entries(kwargs).map(([key, arg]) => [key, element(arg, i)]));
+    const named = Object.fromEntries(
+      Object.entries(kwargs).map(([key, arg]) => [key, element(arg, i)]),
+    );
     return {
       target: found.target,
       record,
@@ -73,11 +86,18 @@ export function elementCalls(
 function commonLength(target: string, lists: readonly (readonly Arg[])[]): number {
   const lengths = new Set(lists.map((l) => l.length));
   if (lengths.size !== 1)
-    throw new ShardwrightError('E_TYPE', `${target}: its lists have ${[...lengths].sort((a, b) => a - b).join(' and ')} elements; they must be as long as each other`); // prettier-ignore
+    throw new ShardwrightError(
+      'E_TYPE',
+      `${target}: its lists have ${[...lengths].sort((a, b) => a - b).join(' and ')} ` +
+        'elements; they must be as long as each other',
+    );
   return lists[0].length;
 }
 
-/** Lists that a fused step writes: parameters, moments, largest second moments; gradients only where it unscales them. */
+/**
+ * Lists that a fused step writes: parameters, moments, largest second moments; gradients only where
+ * it unscales them.
+ */
 const FUSED_WRITES = [0, 2, 3, 4];
 
 /** Steps of an optimizer: the same operator with lists of one member. */
@@ -90,9 +110,13 @@ function fusedCalls(
 ): readonly ElementCall[] {
   const functional = `aten._fused_${name}.${overload}`;
   const record = table.get(functional);
-  if (record === undefined) throw new ShardwrightError('E_UNKNOWN_OP', `${target}: there is no operator ${functional}`);
+  if (record === undefined)
+    throw new ShardwrightError('E_UNKNOWN_OP', `${target}: there is no operator ${functional}`);
   const lists = args.filter(isList);
-  const length = commonLength(target, lists.filter((l) => l.length > 0)); // prettier-ignore
+  const length = commonLength(
+    target,
+    lists.filter((l) => l.length > 0),
+  );
   return Array.from({ length }, (_, i) => {
     const own = args.map((arg) => (isList(arg) ? arg.slice(i, i + 1) : arg));
     const written = FUSED_WRITES.filter((k) => (lists[k]?.length ?? 0) > 0);
@@ -106,7 +130,10 @@ function fusedCalls(
   });
 }
 
-/** Overloads of element operators by that of the list operator, in the order in which they are tried. */
+/**
+ * Overloads of element operators by that of the list operator, in the order in which they are
+ * tried.
+ */
 const OVERLOADS: Readonly<Record<string, readonly string[]>> = {
   List: ['Tensor', 'default'],
   Tensor: ['Tensor', 'default'],
@@ -117,7 +144,10 @@ const OVERLOADS: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Operators whose element operator has another name where the second argument is a number. */
-const BESIDE_NUMBER: Readonly<Record<string, string>> = { maximum: 'clamp_min', minimum: 'clamp_max' };
+const BESIDE_NUMBER: Readonly<Record<string, string>> = {
+  maximum: 'clamp_min',
+  minimum: 'clamp_max',
+};
 
 interface Element {
   readonly target: string;
@@ -127,8 +157,9 @@ interface Element {
 }
 
 /**
- * The operator whose arguments fit position by position: a tensor for a tensor or a list, a scalar for a scalar. A number at
- * the end may be a keyword there: `_foreach_addcmul(.., .., .., 2)` is `addcmul(.., .., .., value=2)`.
+ * The operator whose arguments fit position by position: a tensor for a tensor or a list, a scalar
+ * for a scalar. A number at the end may be a keyword there: `_foreach_addcmul(.., .., .., 2)` is
+ * `addcmul(.., .., .., value=2)`.
  */
 function elementOperator(
   table: OperatorTable,
@@ -139,7 +170,10 @@ function elementOperator(
 ): Element | undefined {
   const tried = Object.hasOwn(OVERLOADS, overload) ? OVERLOADS[overload] : ['default'];
   const [, bare, inPlace] = /^(\w*?)(_?)$/.exec(name) ?? [name, name, ''];
-  const other = overload.startsWith('Scalar') && Object.hasOwn(BESIDE_NUMBER, bare) ? [BESIDE_NUMBER[bare] + inPlace] : []; // prettier-ignore
+  const other =
+    overload.startsWith('Scalar') && Object.hasOwn(BESIDE_NUMBER, bare)
+      ? [BESIDE_NUMBER[bare] + inPlace]
+      : [];
   for (const target of [name, ...other].flatMap((n) => tried.map((o) => `aten.${n}.${o}`))) {
     const record = table.get(target);
     if (record === undefined) continue;
@@ -157,12 +191,22 @@ function isTensor(arg: Arg | undefined): boolean {
   return typeof first === 'object' && first !== null && 'kind' in first && first.kind === 'value';
 }
 
-function fits(schema: readonly ArgSchema[], args: readonly Arg[], kwargs: Readonly<Record<string, Arg>>): boolean {
+function fits(
+  schema: readonly ArgSchema[],
+  args: readonly Arg[],
+  kwargs: Readonly<Record<string, Arg>>,
+): boolean {
   const positional = schema.filter((s) => !s.kwargOnly);
-  if (args.length > positional.length || Object.keys(kwargs).some((key) => !schema.some((s) => s.name === key))) return false; // prettier-ignore
+  if (
+    args.length > positional.length ||
+    Object.keys(kwargs).some((key) => !schema.some((s) => s.name === key))
+  )
+    return false;
   return positional.every((s, i) => {
     const arg = args[i];
     if (arg === undefined) return !s.required || Object.hasOwn(kwargs, s.name);
-    return isTensor(arg) ? s.type.startsWith('Tensor') : !s.type.startsWith('Tensor') || s.type === 'TensorOrScalar';
+    return isTensor(arg)
+      ? s.type.startsWith('Tensor')
+      : !s.type.startsWith('Tensor') || s.type === 'TensorOrScalar';
   });
 }

@@ -1,15 +1,15 @@
 /** Counts the matrix FLOPs of a program with its bodies and loop trips. */
 
 import { scanPositions, statedProbability, statedTrips } from '../graph/control.ts';
-import { interpret, type Frame } from '../graph/interpret.ts';
+import { type Frame, interpret } from '../graph/interpret.ts';
 import type { Arg, Graph, Node, Phase, ValueType } from '../graph/types.ts';
 import { eachOperand, getOwn, isGraphRef, isList } from '../graph/value.ts';
 import { bind } from './record/infer.ts';
 import type { OperatorTable } from './record/table.ts';
 
 /**
- * Matrix FLOPs of a program with its bodies: calls at every use, loops by their trips, of a condition the most expensive branch or,
- * where its probability is stated, what is to be expected.
+ * Matrix FLOPs of a program with its bodies: calls at every use, loops by their trips, of a
+ * condition the most expensive branch or, where its probability is stated, what is to be expected.
  */
 interface ProgramFlops {
   readonly forward: number;
@@ -39,8 +39,8 @@ export function programFlops(graph: Graph, table: OperatorTable): ProgramFlops {
 }
 
 /**
- * Hands every call to `visit`, with the types that the graph states of the values before it. Bodies are not entered: what a
- * body costs is asked once, however many calls run it.
+ * Hands every call to `visit`, with the types that the graph states of the values before it. Bodies
+ * are not entered: what a body costs is asked once, however many calls run it.
  */
 function walk(graph: Graph, visit: (node: Node, frame: Frame<ValueType>) => void): void {
   interpret<ValueType>(graph, {
@@ -91,7 +91,11 @@ class Counter {
     const xs = node.target === 'while_loop' ? undefined : node.args[scanPositions(node.target).xs];
     const first = xs !== undefined && isList(xs) ? xs[0] : undefined;
     const type =
-      first !== undefined && first !== null && typeof first === 'object' && 'kind' in first && first.kind === 'value'
+      first !== undefined &&
+      first !== null &&
+      typeof first === 'object' &&
+      'kind' in first &&
+      first.kind === 'value'
         ? frame.value(first.name)
         : undefined;
     const length = type?.kind === 'tensor' ? type.shape[0] : undefined;
@@ -128,11 +132,15 @@ function direct(node: Node, table: OperatorTable, frame: Frame<ValueType>): numb
   return record === undefined || context === undefined ? 0 : record.flops(context).matrix;
 }
 
-/** Subgraphs among the arguments of a control-flow call; keyword bodies (reducers) hold no matrix work. */
+/**
+ * Subgraphs among the arguments of a control-flow call; keyword bodies (reducers) hold no matrix
+ * work.
+ */
 function bodiesOf(args: readonly Arg[], graph: Graph): Graph[] {
   const out: Graph[] = [];
   for (const arg of args) {
-    if (isList(arg)) out.push(...arg.flatMap((member) => (isGraphRef(member) ? bodiesOf([member], graph) : [])));
+    if (isList(arg))
+      out.push(...arg.flatMap((member) => (isGraphRef(member) ? bodiesOf([member], graph) : [])));
     else if (isGraphRef(arg)) {
       const body = getOwn(graph.subgraphs, arg.name);
       if (body !== undefined) out.push(body);

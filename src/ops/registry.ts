@@ -1,13 +1,14 @@
 /**
- * Operators and rules of the user on top of a table. Registering a name twice is an error that names both places;
- * `replace` is the only way round, and every replacement is listed. Nothing is global: a registry makes a new table.
+ * Operators and rules of the user on top of a table. Registering a name twice is an error that
+ * names both places; `replace` is the only way round, and every replacement is listed. Nothing is
+ * global: a registry makes a new table.
  */
 
 import { ShardwrightError } from '../errors.ts';
 import type { OperatorRecord, TypedContext } from './record/record.ts';
 import type { Rule } from './record/rule.ts';
-import { parseRulesFile, ruleRecord, rulesOf } from './rules/rules-file.ts';
 import { OperatorTable } from './record/table.ts';
+import { parseRulesFile, ruleRecord, rulesOf } from './rules/rules-file.ts';
 
 interface RegisterOptions {
   /** Take the place of what is registered under these names already. */
@@ -16,7 +17,9 @@ interface RegisterOptions {
   readonly site?: string;
 }
 
-/** A rule function of the user: rules beyond those of the record, without the all-replicate rule. */
+/**
+ * A rule function of the user: rules beyond those of the record, without the all-replicate rule.
+ */
 type RuleFunction = (ctx: TypedContext) => readonly Rule[];
 
 interface Replacement {
@@ -80,19 +83,24 @@ export class OperatorRegistry {
     const before = this.plain.get(record.name) ?? record;
     this.plain.set(record.name, before);
     this.sites.set(key, site);
-    this.records.set(record.name, { ...before, shard: (ctx) => [...before.shard(ctx), ...rules(ctx)] });
+    this.records.set(record.name, {
+      ...before,
+      shard: (ctx) => [...before.shard(ctx), ...rules(ctx)],
+    });
   }
 
   /**
    * Registers the operators and rules of a rules file (`parseRulesFile` says what it holds).
    *
-   * @throws E_RULES with the JSON path for a malformed file; what `registerOp` and `registerRule` throw
+   * @throws E_RULES with the JSON path for a malformed file; what `registerOp` and `registerRule`
+   *   throw
    */
   registerRulesFile(text: string, options: RegisterOptions = {}): void {
     const site = options.site ?? callSite();
     for (const entry of parseRulesFile(text)) {
       const own = { ...options, site: `${site}, ${entry.path}` };
-      if (entry.schema === undefined) this.registerRule(entry.name, (ctx) => rulesOf(entry, ctx), own);
+      if (entry.schema === undefined)
+        this.registerRule(entry.name, (ctx) => rulesOf(entry, ctx), own);
       else this.registerOp(ruleRecord(entry, entry.schema), own);
     }
   }
@@ -110,9 +118,13 @@ export class OperatorRegistry {
     if (before === undefined) return;
     const shown = name.replace(/^rule /, '');
     if (!replace)
-      throw new ShardwrightError('E_DUP', `${what} '${shown}' is registered twice: ${before}, and ${site}`, {
-        hint: 'take one of them away, or register the second with { replace: true }',
-      });
+      throw new ShardwrightError(
+        'E_DUP',
+        `${what} '${shown}' is registered twice: ${before}, and ${site}`,
+        {
+          hint: 'take one of them away, or register the second with { replace: true }',
+        },
+      );
     this.replaced.push({ name: shown, before, after: site });
   }
 
@@ -122,8 +134,13 @@ export class OperatorRegistry {
     if (record === undefined) return;
     if (owner === name) {
       this.records.delete(owner);
-      for (const alias of record.aliases) if (this.owner.get(alias) === owner) this.owner.delete(alias);
-    } else this.records.set(owner, { ...record, aliases: record.aliases.filter((alias) => alias !== name) });
+      for (const alias of record.aliases)
+        if (this.owner.get(alias) === owner) this.owner.delete(alias);
+    } else
+      this.records.set(owner, {
+        ...record,
+        aliases: record.aliases.filter((alias) => alias !== name),
+      });
   }
 }
 

@@ -1,4 +1,7 @@
-/** Calls of a graph as operator records see them, at whole (unsharded) sizes; symbolic sizes by their example. */
+/**
+ * Calls of a graph as operator records see them, at whole (unsharded) sizes; symbolic sizes by
+ * their example.
+ */
 
 import type { Graph, Node, ValueType } from '../graph/types.ts';
 import { bindCall, tensorInputs, withOutputs } from '../ops/record/context.ts';
@@ -6,7 +9,10 @@ import type { OperatorRecord, TensorMeta, TypedContext } from '../ops/record/rec
 
 export function tensorMeta(type: ValueType): TensorMeta | undefined {
   if (type.kind !== 'tensor') return undefined;
-  return { dtype: type.dtype, shape: type.shape.map((d) => (typeof d === 'number' ? d : (d.example ?? 1))) };
+  return {
+    dtype: type.dtype,
+    shape: type.shape.map((d) => (typeof d === 'number' ? d : (d.example ?? 1))),
+  };
 }
 
 /** Of all nodes whose value is a tensor, by name. */
@@ -19,15 +25,21 @@ export function tensorMetas(graph: Graph): Map<string, TensorMeta> {
   return metas;
 }
 
-/** The typed call of a node; undefined when one of its tensor inputs is a tuple or no value of the graph. */
+/**
+ * The typed call of a node; undefined when one of its tensor inputs is a tuple or no value of the
+ * graph.
+ */
 export function callContext(
   node: Node,
   record: OperatorRecord,
   metas: ReadonlyMap<string, TensorMeta>,
 ): TypedContext | undefined {
-  if (tensorInputs(record, node.args, node.kwargs).some((name) => !metas.has(name))) return undefined;
+  if (tensorInputs(record, node.args, node.kwargs).some((name) => !metas.has(name)))
+    return undefined;
   const ctx = bindCall(record, node.args, node.kwargs, (name) => metas.get(name) as TensorMeta);
   const outputs =
-    node.type.kind === 'tuple' ? node.type.items.map((t) => tensorMeta(t) ?? null) : [tensorMeta(node.type) ?? null];
+    node.type.kind === 'tuple'
+      ? node.type.items.map((t) => tensorMeta(t) ?? null)
+      : [tensorMeta(node.type) ?? null];
   return withOutputs(ctx, outputs);
 }

@@ -1,16 +1,20 @@
 /** Removes calls, attributes and bodies that no output needs. */
 
-import { indexGraph } from '../graph/order.ts';
 import { lintGraph } from '../graph/lint.ts';
+import { indexGraph } from '../graph/order.ts';
 import type { Graph, Output } from '../graph/types.ts';
 import { eachGraphRef, getOwn, setOwn, without } from '../graph/value.ts';
 
-/** The graph without calls and attributes that nothing returned depends on, and without bodies that nothing calls. Linear. */
+/**
+ * The graph without calls and attributes that nothing returned depends on, and without bodies that
+ * nothing calls. Linear.
+ */
 export function withoutDeadCode(graph: Graph): Graph {
   const { operandStart, operands, returned } = indexGraph(graph);
   const needed = Uint8Array.from(returned);
   for (let i = graph.nodes.length - 1; i >= 0; i--)
-    if (needed[i] === 1) for (let k = operandStart[i]; k < operandStart[i + 1]; k++) needed[operands[k]] = 1;
+    if (needed[i] === 1)
+      for (let k = operandStart[i]; k < operandStart[i + 1]; k++) needed[operands[k]] = 1;
   const nodes = graph.nodes.filter((node, i) => needed[i] === 1 || node.kind === 'placeholder');
   const used = new Set<string>();
   for (const node of nodes) {
@@ -29,15 +33,17 @@ export function withoutDeadCode(graph: Graph): Graph {
 }
 
 /**
- * The forward part of a graph that returns gradients: its user outputs, mutations and new states, and what they need.
- * Tangents go; the other placeholders stay, needed or not, as do their roles.
+ * The forward part of a graph that returns gradients: its user outputs, mutations and new states,
+ * and what they need. Tangents go; the other placeholders stay, needed or not, as do their roles.
  */
 export function forwardPart(graph: Graph): Graph {
   const outputs = graph.outputs.filter((output: Output) => output.role !== 'grad');
   const forward = withoutDeadCode({ ...graph, outputs });
   const nodes = forward.nodes
     .filter((node) => node.meta.role !== 'tangent')
-    .map((node) => (node.meta.savedOnly === true ? { ...node, meta: without(node.meta, 'savedOnly') } : node));
+    .map((node) =>
+      node.meta.savedOnly === true ? { ...node, meta: without(node.meta, 'savedOnly') } : node,
+    );
   const result = { ...forward, nodes };
   lintGraph(result);
   return result;

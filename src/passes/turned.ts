@@ -1,4 +1,7 @@
-/** Takes a graph and gives which operands of its products lie column by column in memory: transposed views of what lies row by row. */
+/**
+ * Takes a graph and gives which operands of its products lie column by column in memory: transposed
+ * views of what lies row by row.
+ */
 
 import { isLaidOut } from '../cost/kernels/alignment.ts';
 import { DTYPE_BYTES, type Graph, type Node } from '../graph/types.ts';
@@ -8,10 +11,14 @@ import type { OperatorTable } from '../ops/record/table.ts';
 import { tensorMeta } from './call-context.ts';
 
 /**
- * By the name of a product, which of its tensor inputs are turned. Only products of 16-bit tensors of which some piece over so many
- * devices may have rows of an odd number of elements are in it.
+ * By the name of a product, which of its tensor inputs are turned. Only products of 16-bit tensors
+ * of which some piece over so many devices may have rows of an odd number of elements are in it.
  */
-export function turnedOperands(graph: Graph, table: OperatorTable, devices: number): Map<string, readonly boolean[]> {
+export function turnedOperands(
+  graph: Graph,
+  table: OperatorTable,
+  devices: number,
+): Map<string, readonly boolean[]> {
   const turned = new Set<string>();
   const found = new Map<string, readonly boolean[]>();
   const typeOf = new Map(graph.nodes.map((node) => [node.name, tensorMeta(node.type)]));
@@ -26,7 +33,11 @@ export function turnedOperands(graph: Graph, table: OperatorTable, devices: numb
       if (type === undefined || DTYPE_BYTES[type.dtype] !== 2) return false;
       return type.shape.slice(-2).some((n) => n % (2 * devices) !== 0);
     });
-    if (mayBeOdd) found.set(node.name, inputs.map((name) => turned.has(name))); // prettier-ignore
+    if (mayBeOdd)
+      found.set(
+        node.name,
+        inputs.map((name) => turned.has(name)),
+      );
   }
   return found;
 
@@ -36,8 +47,10 @@ export function turnedOperands(graph: Graph, table: OperatorTable, devices: numb
     if (source === undefined || !isRef(source)) return false;
     const before = turned.has(source.name);
     const rank = tensorMeta(type)?.shape.length ?? 0;
-    if (/^aten\.(t|transpose|permute)\./.test(target)) return swapsLast(target, args.slice(1), rank) !== before;
-    // What keeps both dims keeps their order in memory; other views are of tensors that lie row by row.
+    if (/^aten\.(t|transpose|permute)\./.test(target))
+      return swapsLast(target, args.slice(1), rank) !== before;
+    // What keeps both dims keeps their order in memory; other views are of tensors that lie row by
+    // row.
     return before && /^aten\.(detach|alias|unsqueeze|expand|squeeze)/.test(target);
   }
 }
@@ -46,6 +59,10 @@ export function turnedOperands(graph: Graph, table: OperatorTable, devices: numb
 function swapsLast(target: string, args: readonly unknown[], rank: number): boolean {
   if (rank < 2) return false;
   if (target.startsWith('aten.t.')) return true;
-  const dims = (args.length === 1 && Array.isArray(args[0]) ? args[0] : args).map((d) => (Number(d) + rank) % rank);
-  return target.startsWith('aten.permute') ? dims.at(-1) === rank - 2 : dims.includes(rank - 1) && dims.includes(rank - 2); // prettier-ignore
+  const dims = (args.length === 1 && Array.isArray(args[0]) ? args[0] : args).map(
+    (d) => (Number(d) + rank) % rank,
+  );
+  return target.startsWith('aten.permute')
+    ? dims.at(-1) === rank - 2
+    : dims.includes(rank - 1) && dims.includes(rank - 2);
 }

@@ -1,7 +1,8 @@
 /**
- * Whether a written plan is what it says: every field is compared with what follows from its graph and its request, the plan is
- * re-costed from its placements, and the certificate is replayed. Nothing is solved. What no one can derive, the solver's name
- * and the words of other engines, stands under the hash of the plan alone.
+ * Whether a written plan is what it says: every field is compared with what follows from its graph
+ * and its request, the plan is re-costed from its placements, and the certificate is replayed.
+ * Nothing is solved. What no one can derive, the solver's name and the words of other engines,
+ * stands under the hash of the plan alone.
  */
 import { ShardwrightError } from '../errors.ts';
 import { parseGraph } from '../graph/text/parse.ts';
@@ -11,23 +12,26 @@ import type { OperatorTable } from '../ops/record/table.ts';
 import { recomputeInBackward } from '../passes/checkpoint/recompute.ts';
 import { plannable } from '../passes/plannable/plannable.ts';
 import { evaluate, hashProblem, NO_CHOICE, verifyCertificate } from '../solver/check/verify.ts';
-import type { Certificate, Problem } from '../solver/types.ts';
-import { withMemoryBound, type PlanCertificate } from './record/certificate.ts';
-import type { PlanFolder } from './record/folder.ts';
-import { memoryOf } from './memory/least-memory.ts';
-import { planMemoryTimeline } from './record/memory-timeline.ts';
-import { prepare, type Prepared } from './prepare.ts';
-import { activationsOf, type PlanRequest } from './request/request.ts';
 import { isLeast, openGap } from '../solver/problem/cost.ts';
 import { rowAsCost } from '../solver/problem/recost.ts';
-import { TIE_BREAK } from './search/tie-break.ts';
-import { choiceOfPlan } from './questions/transfer.ts';
-import type { Plan } from './record/types.ts';
+import type { Certificate, Problem } from '../solver/types.ts';
+import { memoryOf } from './memory/least-memory.ts';
 import { PeakProblems } from './memory/peak-problems.ts';
+import { prepare, type Prepared } from './prepare.ts';
+import { choiceOfPlan } from './questions/transfer.ts';
+import { type PlanCertificate, withMemoryBound } from './record/certificate.ts';
+import type { PlanFolder } from './record/folder.ts';
+import { planMemoryTimeline } from './record/memory-timeline.ts';
+import type { Plan } from './record/types.ts';
 import { PRODUCER, writePlan } from './record/write.ts';
+import { activationsOf, type PlanRequest } from './request/request.ts';
+import { TIE_BREAK } from './search/tie-break.ts';
 import { KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST } from './search/under-budget.ts';
 
-/** The stages that follow from a plan, given what its folder says of them; it throws where they cannot be cut so. */
+/**
+ * The stages that follow from a plan, given what its folder says of them; it throws where they
+ * cannot be cut so.
+ */
 export type StagesAgain = (prepared: Prepared, choice: Int32Array, said: unknown) => unknown;
 
 /** A field that is not what follows. */
@@ -51,24 +55,35 @@ export interface PlanCheck {
   readonly recheckedSeconds: number;
   /** What the certificate proves: no plan of the request takes less. */
   readonly boundSeconds: number;
-  /** Numbers of the certificates that were replayed; 0 where only the sum of all least prices is a bound. */
+  /**
+   * Numbers of the certificates that were replayed; 0 where only the sum of all least prices is a
+   * bound.
+   */
   readonly certificateNumbers: number;
   /** The plan made ready for questions, as `reopen` makes it. */
   readonly prepared: Prepared;
   readonly choice: Int32Array;
 }
 
-/** Relative difference of two numbers that are called equal: libraries of other machines round otherwise. */
+/**
+ * Relative difference of two numbers that are called equal: libraries of other machines round
+ * otherwise.
+ */
 const ROUNDING = 1e-9;
 
 /**
  * Checks a plan against its graph, its request and its certificate.
  *
- * @param stagesAgain cuts the stages of `pipeline.json` again; without it that file is held to its hash alone
- * @throws E_PLAN, with the JSON path, for a plan that does not hang together; what `prepare` throws for a request
+ * @param stagesAgain cuts the stages of `pipeline.json` again; without it that file is held to its
+ *   hash alone
+ * @throws E_PLAN, with the JSON path, for a plan that does not hang together; what `prepare` throws
+ *   for a request
  */
 export function checkPlan(
-  folder: Pick<PlanFolder, 'plan' | 'certificate' | 'pipeline' | 'isAsWritten'> & { readonly program: Graph; readonly request: PlanRequest }, // prettier-ignore
+  folder: Pick<PlanFolder, 'plan' | 'certificate' | 'pipeline' | 'isAsWritten'> & {
+    readonly program: Graph;
+    readonly request: PlanRequest;
+  },
   table: OperatorTable,
   stagesAgain?: StagesAgain,
 ): PlanCheck {
@@ -79,14 +94,22 @@ export function checkPlan(
   const { cost, violations } = evaluate(problem, choice);
   const compared = new Comparison();
   const [broken] = violations;
-  if (broken !== undefined) compared.differs('$.nodes', `a plan that breaks ${broken.code === 'row' ? broken.row : 'a restriction of its request'}`, 'a plan of its request'); // prettier-ignore
+  if (broken !== undefined)
+    compared.differs(
+      '$.nodes',
+      `a plan that breaks ${broken.code === 'row' ? broken.row : 'a restriction of its request'}`,
+      'a plan of its request',
+    );
   const proven = provenBound(prepared, certificate, table);
   const used = memoryOf(problem, choice);
   if (used > proven.leastBytes) compared.differs('$.memory.peakBytes', used, proven.leastBytes);
   for (const fault of proven.faults) compared.differs('$.proof', plan.proof.status, fault);
   const objective = Number(cost);
   const bound = Math.min(objective, proven.bound);
-  const memory = activationsOf(request) === 'off' ? undefined : planMemoryTimeline(model, choice, prepared.table);
+  const memory =
+    activationsOf(request) === 'off'
+      ? undefined
+      : planMemoryTimeline(model, choice, prepared.table);
   const follows = writePlan(
     prepared,
     {
@@ -108,16 +131,29 @@ export function checkPlan(
   compareProof(compared, plan, derived);
   // What the search says of its answer, beside what follows from the request alone.
   const extra = new Set([KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST, TIE_BREAK]);
-  compared.value('$.assumptions', assumptions.filter((a) => !extra.has(a)), notes); // prettier-ignore
+  compared.value(
+    '$.assumptions',
+    assumptions.filter((a) => !extra.has(a)),
+    notes,
+  );
   if (folder.pipeline !== undefined) {
     const { said, isAsWritten } = folder.pipeline;
     const before = compared.differences.length;
-    if (stagesAgain !== undefined) compareStages(compared, said, () => stagesAgain(prepared, choice, said));
+    if (stagesAgain !== undefined)
+      compareStages(compared, said, () => stagesAgain(prepared, choice, said));
     if (!isAsWritten && compared.differences.length === before)
-      compared.differs('$.hashes.pipeline', plan.hashes?.pipeline, 'the SHA-256 of another content: pipeline.json was changed after it was written'); // prettier-ignore
+      compared.differs(
+        '$.hashes.pipeline',
+        plan.hashes?.pipeline,
+        'the SHA-256 of another content: pipeline.json was changed after it was written',
+      );
   }
   if (folder.isAsWritten === false && compared.differences.length === 0)
-    compared.differs('$.hashes.plan', plan.hashes?.plan, 'the SHA-256 of another content: the plan was changed after it was written'); // prettier-ignore
+    compared.differs(
+      '$.hashes.plan',
+      plan.hashes?.plan,
+      'the SHA-256 of another content: the plan was changed after it was written',
+    );
   return {
     differences: compared.differences,
     fields: compared.fields,
@@ -141,15 +177,22 @@ function compareStages(compared: Comparison, said: unknown, follows: () => unkno
 }
 
 /** A plan may claim less than is proven, never more. */
-function compareProof(compared: Comparison, { proof, objective }: Plan, derived: Plan['proof']): void {
+function compareProof(
+  compared: Comparison,
+  { proof, objective }: Plan,
+  derived: Plan['proof'],
+): void {
   const { bound, status, gap, recheckedSeconds, roundingSeconds } = proof;
   compared.value('$.proof.recheckedSeconds', recheckedSeconds, derived.recheckedSeconds);
   compared.value('$.proof.roundingSeconds', roundingSeconds, derived.roundingSeconds);
   compared.fields += 3;
-  if (bound > derived.bound * (1 + ROUNDING)) compared.differs('$.proof.bound', bound, derived.bound);
-  if (status !== 'feasible' && status !== derived.status) compared.differs('$.proof.status', status, derived.status);
+  if (bound > derived.bound * (1 + ROUNDING))
+    compared.differs('$.proof.bound', bound, derived.bound);
+  if (status !== 'feasible' && status !== derived.status)
+    compared.differs('$.proof.status', status, derived.status);
   const open = (objective.seconds - bound) / objective.seconds;
-  if (objective.seconds > 0 && gap < open - ROUNDING) compared.differs('$.proof.gap', gap, Math.max(0, open));
+  if (objective.seconds > 0 && gap < open - ROUNDING)
+    compared.differs('$.proof.gap', gap, Math.max(0, open));
 }
 
 interface Proven {
@@ -162,11 +205,19 @@ interface Proven {
 }
 
 /** What the certificates prove, each replayed on its own problem, which is made anew. */
-function provenBound(prepared: Prepared, certificate: PlanCertificate | undefined, table: OperatorTable): Proven {
+function provenBound(
+  prepared: Prepared,
+  certificate: PlanCertificate | undefined,
+  table: OperatorTable,
+): Proven {
   const faults: string[] = [];
   let numbers = 0;
   const replay = (problem: Problem, proof: Certificate, what: string): number => {
-    const verdict = verifyCertificate(problem, { choice: [], objective: Infinity, certificate: proof });
+    const verdict = verifyCertificate(problem, {
+      choice: [],
+      objective: Infinity,
+      certificate: proof,
+    });
     if (!verdict.accepted) {
       faults.push(`the certificate of ${what} is refused: ${verdict.reason ?? ''}`);
       return -Infinity;
@@ -175,7 +226,13 @@ function provenBound(prepared: Prepared, certificate: PlanCertificate | undefine
     return verdict.bound === NO_CHOICE ? Infinity : Number(verdict.bound);
   };
   const first = firstRuns(prepared, certificate?.program, table);
-  if (first === undefined) return { bound: -Infinity, numbers, leastBytes: Infinity, faults: ['the program is not that of the certificate with recomputed nodes'] }; // prettier-ignore
+  if (first === undefined)
+    return {
+      bound: -Infinity,
+      numbers,
+      leastBytes: Infinity,
+      faults: ['the program is not that of the certificate with recomputed nodes'],
+    };
   const { request } = prepared;
   let { problem } = first.compact;
   let leastBytes = Infinity;
@@ -183,12 +240,19 @@ function provenBound(prepared: Prepared, certificate: PlanCertificate | undefine
   const none: Certificate = { version: 2, problem: '', rows: [], steps: [], lists: [] };
   if (request.objective === 'parameter-memory' && certificate?.leastBytes !== undefined) {
     const [row] = problem.rows ?? [];
-    const least = row === undefined ? 0 : replay(rowAsCost(problem, row), certificate.leastBytes, 'the least memory');
+    const least =
+      row === undefined
+        ? 0
+        : replay(rowAsCost(problem, row), certificate.leastBytes, 'the least memory');
     if (Number.isFinite(least)) problem = withMemoryBound(problem, (leastBytes = least));
   }
   const given = certificate?.free;
   let bound = given === undefined ? -Infinity : replay(problem, given, 'the bound');
-  const trivial = replay(problem, { ...none, problem: hashProblem(problem) }, 'the sum of all least prices');
+  const trivial = replay(
+    problem,
+    { ...none, problem: hashProblem(problem) },
+    'the sum of all least prices',
+  );
   bound = Math.max(bound, trivial);
   const within = certificate?.within;
   if (within !== undefined) {
@@ -211,7 +275,11 @@ function provenBound(prepared: Prepared, certificate: PlanCertificate | undefine
 }
 
 /** The request on the program without recomputed nodes; undefined where that is another program. */
-function firstRuns(prepared: Prepared, text: string | undefined, table: OperatorTable): Prepared | undefined {
+function firstRuns(
+  prepared: Prepared,
+  text: string | undefined,
+  table: OperatorTable,
+): Prepared | undefined {
   if (text === undefined) return prepared;
   const first = prepare(parseGraph(text, 'certificate.json.gz'), prepared.request, table);
   const known = new Set(first.program.nodes.map((node) => node.name));
@@ -233,7 +301,8 @@ class Comparison {
 
   value(path: string, stated: unknown, follows: unknown): void {
     if (Array.isArray(stated) && Array.isArray(follows)) {
-      if (stated.length !== follows.length) this.differs(path, `${stated.length} entries`, `${follows.length} entries`);
+      if (stated.length !== follows.length)
+        this.differs(path, `${stated.length} entries`, `${follows.length} entries`);
       else stated.forEach((item, k) => this.value(`${path}[${k}]`, item, follows[k]));
     } else if (isRecord(stated) && isRecord(follows)) {
       for (const key of new Set([...Object.keys(follows), ...Object.keys(stated)]))
@@ -258,9 +327,13 @@ function same(a: unknown, b: unknown): boolean {
 /**
  * Lets a plan pass that is what it says.
  *
- * @throws E_DIFFERS, with the JSON path of the first field that is not what follows from graph and request
+ * @throws E_DIFFERS, with the JSON path of the first field that is not what follows from graph and
+ *   request
  */
-export function refuseDifferences({ differences, producer, checkedBy }: PlanCheck, file: string): void {
+export function refuseDifferences(
+  { differences, producer, checkedBy }: PlanCheck,
+  file: string,
+): void {
   const [first, ...more] = differences;
   if (first === undefined) return;
   const rest = more.length === 0 ? '' : `, and ${more.length} more`;
@@ -270,7 +343,8 @@ export function refuseDifferences({ differences, producer, checkedBy }: PlanChec
     hint:
       producer === checkedBy
         ? 'shardwright check-plan lists every difference; make the plan again, or restore the file.'
-        : `the plan has the prices of ${producer ?? 'an earlier version'}, this is ${checkedBy}: make the plan again.`,
+        : `the plan has the prices of ${producer ?? 'an earlier version'}, this is ` +
+          `${checkedBy}: make the plan again.`,
   });
 }
 
@@ -280,5 +354,8 @@ export function differenceText({ path, stated, follows }: PlanDifference): strin
     const json = JSON.stringify(value);
     return json.length > 120 ? `${json.slice(0, 117)}...` : json;
   };
-  return `${path}: the plan says ${text(stated)}, from its graph, request and certificate follows ${text(follows)}`;
+  return (
+    `${path}: the plan says ${text(stated)}, from its graph, request and certificate follows ` +
+    `${text(follows)}`
+  );
 }

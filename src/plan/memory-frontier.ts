@@ -1,27 +1,28 @@
 /**
- * The frontier of seconds and peak memory. In: a graph and a request. Out: the plans that no other plan found beats in
- * both.
+ * The frontier of seconds and peak memory. In: a graph and a request. Out: the plans that no other
+ * plan found beats in both.
  */
-import { excessOver } from '../units.ts';
+import { usableMemoryBytes } from '../cost/hardware/cluster.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
-import { kneeOf } from '../passes/checkpoint/knee.ts';
-import { usableMemoryBytes } from '../cost/hardware/cluster.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
+import { kneeOf } from '../passes/checkpoint/knee.ts';
 import type { Progress } from '../solver/types.ts';
-import { Deadline, type Clock } from './request/deadline.ts';
+import { excessOver } from '../units.ts';
 import { prepare } from './prepare.ts';
+import { type Clock, Deadline } from './request/deadline.ts';
 import type { PlanRequest } from './request/request.ts';
-import { shard, type ShardOptions } from './shard.ts';
 import type { ShardResult } from './search/result.ts';
+import { shard, type ShardOptions } from './shard.ts';
 
 /**
- * Time against memory: the plans that no other plan found beats in both seconds and peak bytes. Each is the answer to a budget
- * of its own, with placements and recomputation chosen together, evaluated at every program point and priced again as every plan is.
+ * Time against memory: the plans that no other plan found beats in both seconds and peak bytes.
+ * Each is the answer to a budget of its own, with placements and recomputation chosen together,
+ * evaluated at every program point and priced again as every plan is.
  *
- * Budgets are asked where least is known: in the middle of the widest range of bytes between two plans, or between the lowest
- * plan and the highest budget that admits none. A plan is an answer to all larger budgets too, and a bound on the seconds
- * of a budget is one for all smaller budgets.
+ * Budgets are asked where least is known: in the middle of the widest range of bytes between two
+ * plans, or between the lowest plan and the highest budget that admits none. A plan is an answer to
+ * all larger budgets too, and a bound on the seconds of a budget is one for all smaller budgets.
  */
 
 type Planned = Extract<ShardResult, { status: 'planned' }>;
@@ -72,7 +73,10 @@ export interface FrontierOptions {
   readonly table: OperatorTable;
   /** Points wanted, at least 2; fewer when the program has no more. Default 8. */
   readonly points?: number;
-  /** The clock that the request's time limit goes by; the limit is that of all budgets together. Default the real one. */
+  /**
+   * The clock that the request's time limit goes by; the limit is that of all budgets together.
+   * Default the real one.
+   */
   readonly clock?: Clock;
   readonly signal?: AbortSignal;
   /** Instead of the request's time limit, the clock and the signal. */
@@ -109,26 +113,42 @@ interface Range {
 }
 
 /**
- * The frontier of a program on a mesh, from the request's budget (or what the device has) downwards.
+ * The frontier of a program on a mesh, from the request's budget (or what the device has)
+ * downwards.
  *
- * @param request `activations: 'off'` or `'report'`: states alone are traded. Else peak memory is the constraint, and `checkpoint` absent means `auto`
+ * @param request `activations: 'off'` or `'report'`: states alone are traded. Else peak memory is
+ *   the constraint, and `checkpoint` absent means `auto`
  * @throws E_USAGE for fewer than two points, or the solver `propagate`; else what `shard` throws
  */
-export async function memoryFrontier(graph: Graph, request: PlanRequest, options: FrontierOptions): Promise<Frontier> {
+export async function memoryFrontier(
+  graph: Graph,
+  request: PlanRequest,
+  options: FrontierOptions,
+): Promise<Frontier> {
   const wanted = options.points ?? FRONTIER_POINTS;
   if (!Number.isSafeInteger(wanted) || wanted < 2)
-    throw new ShardwrightError('E_USAGE', `a frontier of ${wanted} points`, { hint: 'ask for at least 2.' });
-  if (request.solver === 'propagate')
-    throw new ShardwrightError('E_USAGE', 'propagation has no peak memory budget, so it has no frontier', {
-      hint: 'drop --solver propagate.',
+    throw new ShardwrightError('E_USAGE', `a frontier of ${wanted} points`, {
+      hint: 'ask for at least 2.',
     });
+  if (request.solver === 'propagate')
+    throw new ShardwrightError(
+      'E_USAGE',
+      'propagation has no peak memory budget, so it has no frontier',
+      {
+        hint: 'drop --solver propagate.',
+      },
+    );
   // States alone are one row of the problem, which nothing that runs twice would make smaller.
   const base: PlanRequest =
     request.activations === 'off' || request.activations === 'report'
       ? request
       : { ...request, activations: 'constraint', checkpoint: request.checkpoint ?? 'auto' };
   const deadline =
-    options.deadline ?? new Deadline(request.timeLimitSeconds, { ...(options.clock === undefined ? {} : { clock: options.clock }), signal: options.signal }); // prettier-ignore
+    options.deadline ??
+    new Deadline(request.timeLimitSeconds, {
+      ...(options.clock === undefined ? {} : { clock: options.clock }),
+      signal: options.signal,
+    });
   const plain = prepare(graph, { ...base, checkpoint: 'none' }, options.table, deadline);
   options.onPrepared?.();
   const names = new Set(plain.model.graph.nodes.map((n) => n.name));
@@ -152,7 +172,10 @@ export async function memoryFrontier(graph: Graph, request: PlanRequest, options
       else misses.push({ budgetBytes, status: 'infeasible', conflict: result.conflict });
       // Pins that contradict each other say nothing of memory.
       if (result !== undefined && plain.contradictions.length === 0)
-        needed = Math.max(needed, result.neededBytes ?? result.smallestBudgetBytes ?? budgetBytes + 1);
+        needed = Math.max(
+          needed,
+          result.neededBytes ?? result.smallestBudgetBytes ?? budgetBytes + 1,
+        );
     }
     options.onBudget?.({
       asked,
@@ -166,17 +189,30 @@ export async function memoryFrontier(graph: Graph, request: PlanRequest, options
 
   const top = await ask(topBytes);
   const ranges: Range[] = top === undefined ? [] : [{ from: 0, to: top.peakBytes }];
-  while (undominated(found).length < wanted && asked < wanted * ASKED_PER_POINT && !deadline.isOver) {
+  while (
+    undominated(found).length < wanted &&
+    asked < wanted * ASKED_PER_POINT &&
+    !deadline.isOver
+  ) {
     const widest = ranges
       .map(({ from, to }) => ({ from: Math.max(from, needed - 1), to }))
-      .reduce<Range | undefined>((a, b) => (a === undefined || b.to - b.from > a.to - a.from ? b : a), undefined);
-    if (top === undefined || widest === undefined || widest.to - widest.from < top.peakBytes * NARROW) break;
+      .reduce<Range | undefined>(
+        (a, b) => (a === undefined || b.to - b.from > a.to - a.from ? b : a),
+        undefined,
+      );
+    if (
+      top === undefined ||
+      widest === undefined ||
+      widest.to - widest.from < top.peakBytes * NARROW
+    )
+      break;
     const middle = Math.floor((widest.from + widest.to) / 2);
     const point = await ask(middle);
     const at = ranges.findIndex((r) => r.to === widest.to);
     // Above the budget asked nothing is known yet; below it, what lies under the plan found.
     ranges.splice(at, 1, { from: middle, to: widest.to });
-    if (point !== undefined && point.peakBytes > widest.from) ranges.push({ from: widest.from, to: point.peakBytes });
+    if (point !== undefined && point.peakBytes > widest.from)
+      ranges.push({ from: widest.from, to: point.peakBytes });
   }
 
   const points = undominated(found).map((p) => {
@@ -207,7 +243,8 @@ async function answer(
   { table, onProgress }: FrontierOptions,
   deadline: Deadline,
 ): Promise<ShardResult | undefined> {
-  // The request stays the one that was asked: what is left of its time is no part of what a plan was made for.
+  // The request stays the one that was asked: what is left of its time is no part of what a plan
+  // was made for.
   const asked: ShardOptions & { readonly deadline: Deadline } = {
     table,
     deadline,
@@ -222,11 +259,16 @@ async function answer(
   }
 }
 
-function pointOf(result: Planned, budgetBytes: number, firstRuns: ReadonlySet<string>): FrontierPoint {
+function pointOf(
+  result: Planned,
+  budgetBytes: number,
+  firstRuns: ReadonlySet<string>,
+): FrontierPoint {
   const { plan } = result;
   const { seconds } = plan.objective;
   const again = plan.nodes.filter((n) => !firstRuns.has(n.name) && n.seconds > 0);
-  const boundSeconds = plan.proof.status === 'optimal' ? seconds : Math.min(plan.proof.bound, seconds);
+  const boundSeconds =
+    plan.proof.status === 'optimal' ? seconds : Math.min(plan.proof.bound, seconds);
   return {
     seconds,
     peakBytes: plan.memory.peakBytes,

@@ -1,9 +1,12 @@
-/** The platform (`types.ts`) as a page gives it: one thread unless it gives a way to start others, no files of the user. */
+/**
+ * The platform (`types.ts`) as a page gives it: one thread unless it gives a way to start others,
+ * no files of the user.
+ */
 import { internalError, ShardwrightError } from '../errors.ts';
 import { localThread } from './local-thread.ts';
 import { PACKAGE_DATA } from './package-data.ts';
-import { unpackGzip } from './unpack-gzip.ts';
 import type { Thread, ThreadCode } from './types.ts';
+import { unpackGzip } from './unpack-gzip.ts';
 
 export { crc32, md5, sha256 } from './hash.ts';
 
@@ -13,7 +16,10 @@ export function packageData(name: string): string {
   return text;
 }
 
-/** The lanes of a search run one after another: without shared memory threads would each need a copy of the problem. */
+/**
+ * The lanes of a search run one after another: without shared memory threads would each need a copy
+ * of the problem.
+ */
 export function threadsAtMost(): number {
   return 1;
 }
@@ -25,14 +31,19 @@ export function defaultThreads(): number {
 type StartTask = (task: string, data: unknown) => Thread;
 let startTask: StartTask | undefined;
 
-/** Gives a way to start a thread that does a task of its own. Without it every task runs in the thread that asks. */
+/**
+ * Gives a way to start a thread that does a task of its own. Without it every task runs in the
+ * thread that asks.
+ */
 export function provideThreads(start: StartTask): void {
   startTask = start;
 }
 
 export function startThread(code: ThreadCode, data?: unknown): Thread {
   const { task } = code;
-  return task === undefined || startTask === undefined ? localThread(code, data) : startTask(task, data);
+  return task === undefined || startTask === undefined
+    ? localThread(code, data)
+    : startTask(task, data);
 }
 
 /** Pages that are not cross-origin isolated have no shared memory, and one thread needs none. */
@@ -57,7 +68,8 @@ const AT_ONCE = 8192;
 
 export function latin1(bytes: Uint8Array): string {
   let text = '';
-  for (let at = 0; at < bytes.length; at += AT_ONCE) text += String.fromCharCode(...bytes.subarray(at, at + AT_ONCE));
+  for (let at = 0; at < bytes.length; at += AT_ONCE)
+    text += String.fromCharCode(...bytes.subarray(at, at + AT_ONCE));
   return text;
 }
 
@@ -74,7 +86,9 @@ export function truncateFile(path: string): never {
 }
 
 function noFiles(path: string): ShardwrightError {
-  return new ShardwrightError('E_IO', `a page has no file ${path}`, { hint: 'use the command line' });
+  return new ShardwrightError('E_IO', `a page has no file ${path}`, {
+    hint: 'use the command line',
+  });
 }
 
 /** Where the page's scripts lie: a stack frame elsewhere is the user's. */

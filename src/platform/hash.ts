@@ -1,16 +1,22 @@
 /**
- * SHA-256, MD5 and CRC-32 in plain JavaScript, for a page: its own hashes give promises, and the planner's callers wait for none.
- * In: text in UTF-8, or bytes. Out: hexadecimal digits, or a number. Source: FIPS 180-4, RFC 1321, RFC 1952 §8.
+ * SHA-256, MD5 and CRC-32 in plain JavaScript, for a page: its own hashes give promises, and the
+ * planner's callers wait for none. In: text in UTF-8, or bytes. Out: hexadecimal digits, or a
+ * number. Source: FIPS 180-4, RFC 1321, RFC 1952 §8.
  */
 
-/** The first 32 bits of the fraction of the `power`-th root of the first `count` primes: the constants of SHA-256. */
+/**
+ * The first 32 bits of the fraction of the `power`-th root of the first `count` primes: the
+ * constants of SHA-256.
+ */
 function rootsOfPrimes(count: number, power: number): Uint32Array {
   const primes: number[] = [];
   for (let n = 2; primes.length < count; n++) if (primes.every((p) => n % p !== 0)) primes.push(n);
   return Uint32Array.from(primes, (p) => fraction(p, power));
 }
 
-/** floor(frac(p^(1/power)) * 2^32), in integers so that no rounding of the machine's roots can show. */
+/**
+ * floor(frac(p^(1/power)) * 2^32), in integers so that no rounding of the machine's roots can show.
+ */
 function fraction(p: number, power: number): number {
   const target = BigInt(p) << BigInt(32 * power);
   let [low, high] = [0n, BigInt(p) << 32n];
@@ -52,8 +58,15 @@ export function sha256(text: string): string {
     }
     let [a, b, c, d, e, f, g, h] = state;
     for (let t = 0; t < 64; t++) {
-      const one = (h + (turned(e, 6) ^ turned(e, 11) ^ turned(e, 25)) + ((e & f) ^ (~e & g)) + ROUNDS[t] + w[t]) | 0;
-      const two = ((turned(a, 2) ^ turned(a, 13) ^ turned(a, 22)) + ((a & b) ^ (a & c) ^ (b & c))) | 0;
+      const one =
+        (h +
+          (turned(e, 6) ^ turned(e, 11) ^ turned(e, 25)) +
+          ((e & f) ^ (~e & g)) +
+          ROUNDS[t] +
+          w[t]) |
+        0;
+      const two =
+        ((turned(a, 2) ^ turned(a, 13) ^ turned(a, 22)) + ((a & b) ^ (a & c) ^ (b & c))) | 0;
       [h, g, f, e, d, c, b, a] = [g, f, e, (d + one) | 0, c, b, a, (one + two) | 0];
     }
     [a, b, c, d, e, f, g, h].forEach((value, k) => (state[k] += value));
@@ -72,7 +85,12 @@ export function md5(text: string): string {
       const round = t >> 4;
       const mix = [(b & c) | (~b & d), (d & b) | (~d & c), b ^ c ^ d, c ^ (b | ~d)][round];
       const word = [t, 5 * t + 1, 3 * t + 5, 7 * t][round] % 16;
-      const sum = (a + mix + Math.floor(Math.abs(Math.sin(t + 1)) * 2 ** 32) + view.getUint32(at + 4 * word, true)) | 0;
+      const sum =
+        (a +
+          mix +
+          Math.floor(Math.abs(Math.sin(t + 1)) * 2 ** 32) +
+          view.getUint32(at + 4 * word, true)) |
+        0;
       const n = TURNS[4 * round + (t % 4)];
       [a, d, c, b] = [d, c, b, (b + ((sum << n) | (sum >>> (32 - n)))) | 0];
     }
@@ -80,7 +98,9 @@ export function md5(text: string): string {
   }
   const out = new DataView(new ArrayBuffer(16));
   state.forEach((word, k) => out.setUint32(4 * k, word, true));
-  return Array.from(new Uint8Array(out.buffer), (byte) => byte.toString(16).padStart(2, '0')).join('');
+  return Array.from(new Uint8Array(out.buffer), (byte) => byte.toString(16).padStart(2, '0')).join(
+    '',
+  );
 }
 
 const CRC = Uint32Array.from({ length: 256 }, (_, n) => {

@@ -1,6 +1,7 @@
 /**
- * A thread that is none: its code runs in the thread that asks, one turn of the event loop later. Messages are copied as between
- * threads, so that neither side sees what the other changes. What it computes cannot be ended from outside.
+ * A thread that is none: its code runs in the thread that asks, one turn of the event loop later.
+ * Messages are copied as between threads, so that neither side sees what the other changes. What it
+ * computes cannot be ended from outside.
  */
 import { internalError } from '../errors.ts';
 import type { Thread, ThreadCode, ThreadPort } from './types.ts';
@@ -12,7 +13,8 @@ export function localThread({ body }: ThreadCode, data: unknown): Thread {
   const inside = new Listeners();
   let isOver = false;
   const failed = (fault: unknown): void => {
-    if (!isOver) void outside.tell('error', fault instanceof Error ? fault : new Error(String(fault)));
+    if (!isOver)
+      void outside.tell('error', fault instanceof Error ? fault : new Error(String(fault)));
   };
   const port: ThreadPort = {
     postMessage: (message) => {
@@ -43,22 +45,22 @@ export function localThread({ body }: ThreadCode, data: unknown): Thread {
 }
 
 class Listeners {
-  readonly #by = new Map<string, Set<Listener>>();
+  private readonly by = new Map<string, Set<Listener>>();
 
   add(event: string, listen: Listener): void {
-    this.#by.set(event, (this.#by.get(event) ?? new Set()).add(listen));
+    this.by.set(event, (this.by.get(event) ?? new Set()).add(listen));
   }
 
   delete(event: string, listen: Listener): void {
-    this.#by.get(event)?.delete(listen);
+    this.by.get(event)?.delete(listen);
   }
 
   clear(): void {
-    this.#by.clear();
+    this.by.clear();
   }
 
   /** Resolves when all listeners are done. */
   async tell(event: string, value: unknown): Promise<void> {
-    for (const listen of [...(this.#by.get(event) ?? [])]) await listen(value as never);
+    for (const listen of [...(this.by.get(event) ?? [])]) await listen(value as never);
   }
 }

@@ -7,6 +7,7 @@ import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { constants, crc32 as zlibCrc32, gunzipSync } from 'node:zlib';
+
 import { readFileText } from './read-file.ts';
 import type { Thread, ThreadCode } from './types.ts';
 
@@ -49,9 +50,13 @@ export function crc32(bytes: Uint8Array): number {
 
 export function gunzip(bytes: Uint8Array, maxBytes: number): Uint8Array | undefined {
   try {
-    return gunzipSync(bytes, { maxOutputLength: Math.max(1, maxBytes), finishFlush: constants.Z_FINISH });
+    return gunzipSync(bytes, {
+      maxOutputLength: Math.max(1, maxBytes),
+      finishFlush: constants.Z_FINISH,
+    });
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ERR_BUFFER_TOO_LARGE') return undefined;
+    if (error instanceof Error && 'code' in error && error.code === 'ERR_BUFFER_TOO_LARGE')
+      return undefined;
     throw error;
   }
 }
@@ -87,5 +92,7 @@ export function localPath(file: string): string {
 }
 
 export function relativePath(path: string): string {
-  return path.startsWith('/') || /^[A-Za-z]:/.test(path) ? relative(process.cwd(), path).replaceAll('\\', '/') : path;
+  return path.startsWith('/') || /^[A-Za-z]:/.test(path)
+    ? relative(process.cwd(), path).replaceAll('\\', '/')
+    : path;
 }

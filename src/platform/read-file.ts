@@ -1,12 +1,17 @@
-/** Reads a file up to a limit of bytes: takes a path, gives its bytes or an error that names the file. */
+/**
+ * Reads a file up to a limit of bytes: takes a path, gives its bytes or an error that names the
+ * file.
+ */
 
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+
 import { ShardwrightError } from '../errors.ts';
 import { decodeUtf8 } from '../utf8.ts';
 
 /**
- * The one way in for files of users: a path, or `-` for stdin, goes in; bytes or text come out. Reading stops at a stated size,
- * whatever the file says of itself: a device or a pipe has no size, and a file can grow while it is read.
+ * The one way in for files of users: a path, or `-` for stdin, goes in; bytes or text come out.
+ * Reading stops at a stated size, whatever the file says of itself: a device or a pipe has no size,
+ * and a file can grow while it is read.
  */
 
 /** Most bytes of a file, where nothing else is said. */
@@ -64,10 +69,14 @@ function readAll(handle: number, path: string, options: ReadOptions): Buffer {
   const { maxBytes = MOST_FILE_BYTES } = options;
   const stat = fstatSync(handle);
   if (stat.isDirectory())
-    throw new ShardwrightError(options.code ?? 'E_IO', `${path} is a folder, ${aFile(options)} is needed`, {
-      file: path,
-      hint: options.hint ?? 'name the file inside it',
-    });
+    throw new ShardwrightError(
+      options.code ?? 'E_IO',
+      `${path} is a folder, ${aFile(options)} is needed`,
+      {
+        file: path,
+        hint: options.hint ?? 'name the file inside it',
+      },
+    );
   if (stat.size > maxBytes) throw tooLarge(path, `${stat.size} bytes, more than ${maxBytes}`);
   // One byte more than is known or allowed, to see that there is no more.
   let buffer = Buffer.allocUnsafe(Math.min(maxBytes, stat.size > 0 ? stat.size : FIRST_BYTES) + 1);
@@ -108,7 +117,11 @@ function aFile({ what = 'file' }: ReadOptions): string {
   return /^[aeiou]/.test(what) ? `an ${what}` : `a ${what}`;
 }
 
-function unreadable(path: string, error: unknown, { what, code = 'E_IO', hint }: ReadOptions): ShardwrightError {
+function unreadable(
+  path: string,
+  error: unknown,
+  { what, code = 'E_IO', hint }: ReadOptions,
+): ShardwrightError {
   const reason = codeOf(error);
   const denied = reason === 'EACCES' || reason === 'EPERM';
   const why =

@@ -1,11 +1,15 @@
 /**
- * What the planner asks of the machine that it runs on: files, threads, hashes, gzip and a clock. `node.ts` and `browser.ts` each
- * give all of it, `platform.ts` is the one that is imported; a bundle for a page takes `browser.ts` in the place of `node.ts`.
+ * What the planner asks of the machine that it runs on: files, threads, hashes, gzip and a clock.
+ * `node.ts` and `browser.ts` each give all of it, `platform.ts` is the one that is imported; a
+ * bundle for a page takes `browser.ts` in the place of `node.ts`.
  */
 
 /** A thread, as far as the planner uses one. */
 export interface Thread {
-  /** `message` with what the thread posts, `error` with its fault, `exit` with its code; the caller knows the types. */
+  /**
+   * `message` with what the thread posts, `error` with its fault, `exit` with its code; the caller
+   * knows the types.
+   */
   on<T>(event: 'message' | 'error' | 'exit', listen: (value: T) => void): unknown;
   off<T>(event: 'message' | 'error' | 'exit', listen: (value: T) => void): unknown;
   removeAllListeners(): unknown;
@@ -19,7 +23,10 @@ export interface Thread {
 /** The thread's side of the talk. */
 export interface ThreadPort {
   postMessage(message: unknown): void;
-  /** Where this thread runs in the one that asks, a listener may be waited for: its fault is the thread's. */
+  /**
+   * Where this thread runs in the one that asks, a listener may be waited for: its fault is the
+   * thread's.
+   */
   on<T>(event: 'message', listen: (message: T) => void | Promise<void>): unknown;
 }
 
@@ -29,14 +36,23 @@ export interface ThreadCode {
   readonly from: string;
   /** File of the thread, relative to `from`. */
   readonly file: string;
-  /** What that file does, for a platform that runs it in the thread that asks; absent where only several threads are worth it. */
+  /**
+   * What that file does, for a platform that runs it in the thread that asks; absent where only
+   * several threads are worth it.
+   */
   readonly body?: () => Promise<(port: ThreadPort, data: never) => void | Promise<void>>;
-  /** What that file does, by name, for a platform whose threads all load one file; absent: it needs shared memory, or is short. */
+  /**
+   * What that file does, by name, for a platform whose threads all load one file; absent: it needs
+   * shared memory, or is short.
+   */
   readonly task?: string;
 }
 
 export interface Platform {
-  /** Threads that work at the same time here; 1: none besides this one, and `startThread` runs its code in this one. */
+  /**
+   * Threads that work at the same time here; 1: none besides this one, and `startThread` runs its
+   * code in this one.
+   */
   readonly threadsAtMost: () => number;
   /** Threads that a search takes where the caller does not say. */
   readonly defaultThreads: () => number;
@@ -52,7 +68,10 @@ export interface Platform {
   readonly sha256: (text: string) => string;
   readonly md5: (text: string) => string;
   readonly crc32: (bytes: Uint8Array) => number;
-  /** Unpacked gzip, undefined where it is longer than `maxBytes`. Throws what is wrong with damaged data. */
+  /**
+   * Unpacked gzip, undefined where it is longer than `maxBytes`. Throws what is wrong with damaged
+   * data.
+   */
   readonly gunzip: (bytes: Uint8Array, maxBytes: number) => Uint8Array | undefined;
   /** A character of U+0000 to U+00FF for each byte. */
   readonly latin1: (bytes: Uint8Array) => string;

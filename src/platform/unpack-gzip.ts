@@ -1,8 +1,10 @@
 /**
- * Gzip in plain JavaScript, for a page. In: packed bytes and a limit. Out: unpacked bytes, or undefined past the limit; the
- * checksum and length of every member are held to what its trailer says (RFC 1952).
+ * Gzip in plain JavaScript, for a page. In: packed bytes and a limit. Out: unpacked bytes, or
+ * undefined past the limit; the checksum and length of every member are held to what its trailer
+ * says (RFC 1952).
  */
 import { Gunzip } from 'fflate';
+
 import { crc32 } from './hash.ts';
 
 const PIECE = 1 << 16;
@@ -23,7 +25,8 @@ export function unpackGzip(bytes: Uint8Array, maxBytes: number): Uint8Array | un
   const ended = (end: number): void => {
     const trailer = new DataView(bytes.buffer, bytes.byteOffset + end - TRAILER, TRAILER);
     if (trailer.getUint32(0, true) !== crc) throw new Error('incorrect data check');
-    if (trailer.getUint32(4, true) !== memberLength >>> 0) throw new Error('incorrect length check');
+    if (trailer.getUint32(4, true) !== memberLength >>> 0)
+      throw new Error('incorrect length check');
     [memberLength, crc] = [0, 0];
   };
   stream.onmember = (offset) => {

@@ -1,22 +1,23 @@
 /**
- * Runs a graph on one device. In: a graph and one value for each placeholder. Out: what it returns. Regions of per-device code run
- * on virtual devices of their own.
+ * Runs a graph on one device. In: a graph and one value for each placeholder. Out: what it returns.
+ * Regions of per-device code run on virtual devices of their own.
  */
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
-import { evaluateWith, type EvaluateOptions, type Evaluation } from './interpreter/evaluator.ts';
-import { localMapValues } from './ranks/local-map.ts';
+import { type EvaluateOptions, evaluateWith, type Evaluation } from './interpreter/evaluator.ts';
 import type { Value } from './interpreter/values.ts';
+import { localMapValues } from './ranks/local-map.ts';
 
 export type { EvaluateOptions, Evaluation } from './interpreter/evaluator.ts';
 export type { Value } from './interpreter/values.ts';
 
 /**
- * Runs a graph on arrays in float64 and returns what it returns: the reference that programs on simulated devices are
- * compared with.
+ * Runs a graph on arrays in float64 and returns what it returns: the reference that programs on
+ * simulated devices are compared with.
  *
  * @param inputs one value for each placeholder, in order
- * @throws E_INPUT when the inputs do not fit the placeholders; what `evaluateCall` throws, with the node
+ * @throws E_INPUT when the inputs do not fit the placeholders; what `evaluateCall` throws, with the
+ *   node
  */
 export function evaluateGraph(
   table: OperatorTable,
@@ -24,5 +25,11 @@ export function evaluateGraph(
   inputs: readonly Value[],
   options: EvaluateOptions = {},
 ): Evaluation {
-  return evaluateWith((...region) => localMapValues(...region).values, table, graph, inputs, options);
+  return evaluateWith(
+    (...region) => localMapValues(...region).values,
+    table,
+    graph,
+    inputs,
+    options,
+  );
 }

@@ -6,15 +6,17 @@ import type { Arg, Graph, Node } from '../graph/types.ts';
 import { isGraphRef, isList, isRef } from '../graph/value.ts';
 import { build, kindOf, type NDArray } from '../ndarray/array.ts';
 import { ofParts, partType } from '../ndarray/complex.ts';
-import { normal, streamOf, uniform, type RandomStream } from '../ndarray/random.ts';
+import { normal, type RandomStream, streamOf, uniform } from '../ndarray/random.ts';
 import { bindCall } from '../ops/record/context.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 
 /**
- * Values for the inputs of a graph, drawn from a seed. Floats are of the size that networks have at their start, so that
- * nothing overflows; integers stay inside of what they index, found from the calls that they reach.
+ * Values for the inputs of a graph, drawn from a seed. Floats are of the size that networks have at
+ * their start, so that nothing overflows; integers stay inside of what they index, found from the
+ * calls that they reach.
  *
- * @param vocabulary of a padded one: integers that index `rows` rows are token ids, and stay below `stated`
+ * @param vocabulary of a padded one: integers that index `rows` rows are token ids, and stay below
+ *   `stated`
  */
 export function drawInputs(
   table: OperatorTable,
@@ -29,8 +31,12 @@ export function drawInputs(
     .filter((node) => node.kind === 'placeholder')
     .map((node) => {
       if (node.type.kind !== 'tensor')
-        throw new ShardwrightError('E_UNSUPPORTED', `input ${node.name} is no tensor`, { node: node.name });
-      const shape = node.type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1)));
+        throw new ShardwrightError('E_UNSUPPORTED', `input ${node.name} is no tensor`, {
+          node: node.name,
+        });
+      const shape = node.type.shape.map((dim) =>
+        typeof dim === 'number' ? dim : (dim.example ?? 1),
+      );
       const { dtype } = node.type;
       const stream: RandomStream = { seed, stream: streamOf(`input ${node.name}`) };
       switch (kindOf(dtype)) {
@@ -38,7 +44,8 @@ export function drawInputs(
           return build(shape, (i) => (uniform(stream, i) < 0.6 ? 1 : 0), dtype);
         case 'integer': {
           const last = ends.get(node.name);
-          if (last !== undefined) return build(shape, (i) => Math.floor(((i + 1) * last) / shape[0]), dtype);
+          if (last !== undefined)
+            return build(shape, (i) => Math.floor(((i + 1) * last) / shape[0]), dtype);
           const rows = bounds.get(node.name) ?? 10;
           const bound = rows === vocabulary?.rows ? vocabulary.stated : rows;
           return build(shape, (i) => Math.floor(uniform(stream, i) * bound), dtype);
@@ -55,7 +62,9 @@ export function drawInputs(
 }
 
 /** Arguments that are row numbers, with the argument and dim whose size bounds them. */
-const INDEXERS: Readonly<Record<string, readonly [index: string, table: string, dim: (dim: number) => number]>> = {
+const INDEXERS: Readonly<
+  Record<string, readonly [index: string, table: string, dim: (dim: number) => number]>
+> = {
   'aten.embedding.default': ['indices', 'weight', () => 0],
   'aten.nll_loss_forward.default': ['target', 'self', () => 1],
   'aten.nll_loss2d_forward.default': ['target', 'self', () => 1],
@@ -72,7 +81,10 @@ const INDEXERS: Readonly<Record<string, readonly [index: string, table: string, 
   'aten.index_fill.int_Scalar': ['index', 'self', (d) => d],
 };
 
-/** For each input that becomes row numbers, the least size that it indexes. Views, copies and bodies are followed. */
+/**
+ * For each input that becomes row numbers, the least size that it indexes. Views, copies and bodies
+ * are followed.
+ */
 function indexBounds(table: OperatorTable, graph: Graph): Map<string, number> {
   const bounds = new Map<string, number>();
   const source = new Map<string, string>();
@@ -81,7 +93,10 @@ function indexBounds(table: OperatorTable, graph: Graph): Map<string, number> {
   return bounds;
 }
 
-/** @param source inputs of the program that values of the graph are made of by views and casts; filled */
+/**
+ * @param source inputs of the program that values of the graph are made of by views and casts;
+ *   filled
+ */
 function noteBounds(
   table: OperatorTable,
   graph: Graph,
@@ -102,7 +117,11 @@ function noteBounds(
         node.type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1))),
       );
     if (node.kind === 'placeholder') continue;
-    const control = controlCall(node, graph.subgraphs, (name) => types.get(name) ?? { kind: 'none' });
+    const control = controlCall(
+      node,
+      graph.subgraphs,
+      (name) => types.get(name) ?? { kind: 'none' },
+    );
     const operands = control === undefined ? [] : bodyOperands(node);
     for (const { graph: body } of control?.bodies ?? []) {
       const inner = new Map<string, string>();
@@ -129,29 +148,44 @@ function noteBounds(
       const [, indices, rows] = node.args;
       if (indices !== undefined && isRef(indices)) limit(indices.name, Number(rows));
     }
-    if (record.name === 'aten.one_hot.default' && isRef(first)) limit(first.name, Number(node.args[1]));
+    if (record.name === 'aten.one_hot.default' && isRef(first))
+      limit(first.name, Number(node.args[1]));
     const known = Object.hasOwn(INDEXERS, record.name) ? INDEXERS[record.name] : undefined;
     if (known === undefined) continue;
     const [index, rows, dimOf] = known;
-    const named = namedTensors(node, record.schema.map((s) => s.name)); // prettier-ignore
+    const named = namedTensors(
+      node,
+      record.schema.map((s) => s.name),
+    );
     const [indexName, tableName] = [named.get(index), named.get(rows)];
     if (indexName === undefined || tableName === undefined) continue;
     const shape = shapes.get(tableName) ?? [];
-    const ctx = bindCall(record, node.args, node.kwargs, (name) => ({ dtype: 'f32', shape: shapes.get(name) ?? [] }));
+    const ctx = bindCall(record, node.args, node.kwargs, (name) => ({
+      dtype: 'f32',
+      shape: shapes.get(name) ?? [],
+    }));
     const written = record.schema.some((s) => s.name === 'dim') ? ctx.int('dim') : 0;
     const dim = dimOf(written < 0 ? written + shape.length : written);
     limit(indexName, shape[Math.min(dim, shape.length - 1)]);
   }
 }
 
-/** What a call hands to its bodies, in the order of their inputs: its lists of values, one after another. */
+/**
+ * What a call hands to its bodies, in the order of their inputs: its lists of values, one after
+ * another.
+ */
 function bodyOperands(node: Node): readonly Arg[] {
   const body = node.args.findIndex((arg) => isGraphRef(arg));
   if (node.target.startsWith('wrap_')) return node.args.slice(body + 1);
-  return node.args.flatMap((arg) => (isList(arg) && !arg.some((member) => isGraphRef(member)) ? arg : []));
+  return node.args.flatMap((arg) =>
+    isList(arg) && !arg.some((member) => isGraphRef(member)) ? arg : [],
+  );
 }
 
-/** The input whose values a call hands on: those of its first argument, or of the one of several that comes from an input. */
+/**
+ * The input whose values a call hands on: those of its first argument, or of the one of several
+ * that comes from an input.
+ */
 function passedOn(
   node: Node,
   cls: string,
@@ -173,7 +207,12 @@ const MIXES = /^aten\.(cat|stack|where)\.|^stablehlo\.(concatenate|select|clamp)
 
 /** Inputs that are ends of groups of rows, which rise to at most the number of rows. */
 function groupEnds(graph: Graph): Map<string, number> {
-  const shapes = new Map(graph.nodes.map(({ name, type }) => [name, type.kind === 'tensor' ? type.shape.map(Number) : []]));
+  const shapes = new Map(
+    graph.nodes.map(({ name, type }) => [
+      name,
+      type.kind === 'tensor' ? type.shape.map(Number) : [],
+    ]),
+  );
   const out = new Map<string, number>();
   for (const { target, args } of graph.nodes) {
     if (target !== 'aten._grouped_mm.default') continue;
@@ -183,7 +222,7 @@ function groupEnds(graph: Graph): Map<string, number> {
     if (rows !== undefined) out.set(ends, Math.min(rows, out.get(ends) ?? rows));
   }
   return out;
-} // prettier-ignore
+}
 
 /** Inputs that are variances: batch norms take their roots. */
 function positiveInputs(table: OperatorTable, graph: Graph): Set<string> {
@@ -191,7 +230,10 @@ function positiveInputs(table: OperatorTable, graph: Graph): Set<string> {
   for (const node of graph.nodes) {
     const record = node.kind === 'call' ? table.get(node.target) : undefined;
     if (record === undefined || record.cls !== 'norm') continue;
-    const variance = namedTensors(node, record.schema.map((s) => s.name)).get('running_var'); // prettier-ignore
+    const variance = namedTensors(
+      node,
+      record.schema.map((s) => s.name),
+    ).get('running_var');
     if (variance !== undefined) out.add(variance);
   }
   return out;

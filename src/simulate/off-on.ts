@@ -1,7 +1,8 @@
 /**
- * The off/on run of per-device code. In: one program traced on axes of size 1 and on larger ones, and the whole inputs of both. Out:
- * the first value that differs: pieces that join to the whole one on no dim, addends that do not add up to it, replicas that are not
- * it. It finds what types do not claim, such as a sum over a rank's own rows that was meant to be over all.
+ * The off/on run of per-device code. In: one program traced on axes of size 1 and on larger ones,
+ * and the whole inputs of both. Out: the first value that differs: pieces that join to the whole
+ * one on no dim, addends that do not add up to it, replicas that are not it. It finds what types do
+ * not claim, such as a sum over a rank's own rows that was meant to be over all.
  */
 import { internalError } from '../errors.ts';
 import { LOCAL_MAP, localMapCall } from '../graph/local-map.ts';
@@ -11,8 +12,8 @@ import { checkTypes } from '../local-spmd/check-types.ts';
 import type { LocalType } from '../mesh/local-types/types.ts';
 import { flat, fromFlat, type NDArray } from '../ndarray/array.ts';
 import { concat, unsqueeze } from '../ndarray/views.ts';
-import { spmdName } from '../ops/spmd/operators.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
+import { spmdName } from '../ops/spmd/operators.ts';
 import { evaluateGraph, type Value } from './evaluate.ts';
 import { localMapValues } from './ranks/local-map.ts';
 
@@ -46,18 +47,34 @@ export function offOnDifference(
   const [whole, pieces] = [off, on].map((graph) => regionRuns(table, graph, inputs));
   for (const [name, run] of pieces) {
     const reference = whole.get(name);
-    if (reference === undefined) throw internalError(`the program has no region ${name} where its axes have size 1`);
+    if (reference === undefined)
+      throw internalError(`the program has no region ${name} where its axes have size 1`);
     for (const [value, byRank] of run.values) {
       const expected = reference.values.get(value)?.[0];
       const node = run.body.nodes.find((n) => n.name === value);
       if (expected === undefined || node === undefined || node.kind !== 'call') continue;
       const type: LocalType = types.get(`${run.bodyName}/${value}`) ?? new Map();
-      const joins = assembled(byRank, run.axes, new Map([...type].map(([axis, t]) => [axis, t === 'V' && becomesAddends(run.body, value, axis) ? 'V or P' : t]))).some((x) => isClose(x, expected)); // prettier-ignore
-      if (!joins) return { node: value, region: name, type, ...(node.meta.source === undefined ? {} : { source: node.meta.source }) };
+      const joins = assembled(
+        byRank,
+        run.axes,
+        new Map(
+          [...type].map(([axis, t]) => [
+            axis,
+            t === 'V' && becomesAddends(run.body, value, axis) ? 'V or P' : t,
+          ]),
+        ),
+      ).some((x) => isClose(x, expected));
+      if (!joins)
+        return {
+          node: value,
+          region: name,
+          type,
+          ...(node.meta.source === undefined ? {} : { source: node.meta.source }),
+        };
     }
   }
   return undefined;
-} // prettier-ignore
+}
 
 interface RegionRun {
   readonly body: Graph;
@@ -68,21 +85,38 @@ interface RegionRun {
 }
 
 /** The values inside of every region of the top level. */
-function regionRuns(table: OperatorTable, graph: Graph, inputs: readonly Value[]): Map<string, RegionRun> {
+function regionRuns(
+  table: OperatorTable,
+  graph: Graph,
+  inputs: readonly Value[],
+): Map<string, RegionRun> {
   const known = new Map<string, Value>();
-  evaluateGraph(table, graph, inputs, { onValue: (_run, node, value) => void known.set(node.name, value) });
-  return new Map(graph.nodes.flatMap((node) => {
-    if (node.target !== LOCAL_MAP) return [];
-    const { body: bodyName, axes } = localMapCall(node);
-    const body = getOwn(graph.subgraphs, bodyName);
-    if (body === undefined) throw internalError(`${node.name} has no body`);
-    const values = new Map<string, readonly NDArray[]>();
-    localMapValues(table, node, body, (name) => known.get(name) ?? null, 0, (name, byRank) => void values.set(name, [...byRank]));
-    return [[node.name, { body, bodyName, axes, values }] as const];
-  }));
-} // prettier-ignore
+  evaluateGraph(table, graph, inputs, {
+    onValue: (_run, node, value) => void known.set(node.name, value),
+  });
+  return new Map(
+    graph.nodes.flatMap((node) => {
+      if (node.target !== LOCAL_MAP) return [];
+      const { body: bodyName, axes } = localMapCall(node);
+      const body = getOwn(graph.subgraphs, bodyName);
+      if (body === undefined) throw internalError(`${node.name} has no body`);
+      const values = new Map<string, readonly NDArray[]>();
+      localMapValues(
+        table,
+        node,
+        body,
+        (name) => known.get(name) ?? null,
+        0,
+        (name, byRank) => void values.set(name, [...byRank]),
+      );
+      return [[node.name, { body, bodyName, axes, values }] as const];
+    }),
+  );
+}
 
-/** Whether all that is made of a value is read as addends in the end, so that it may be one already. */
+/**
+ * Whether all that is made of a value is read as addends in the end, so that it may be one already.
+ */
 function becomesAddends(body: Graph, name: string, axis: string): boolean {
   if (body.outputs.some(({ value }) => value === name)) return false;
   const users = body.nodes.filter((node) => {
@@ -90,34 +124,63 @@ function becomesAddends(body: Graph, name: string, axis: string): boolean {
     eachOperand(node, (operand) => (reads ||= operand === name));
     return reads;
   });
-  const isRead = ({ target, args }: Node): boolean => spmdName(target) === 'reinterpret' && args[1] === axis && args[4] === 'P'; // prettier-ignore
-  return users.length > 0 && users.every((user) => isRead(user) || becomesAddends(body, user.name, axis));
+  const isRead = ({ target, args }: Node): boolean =>
+    spmdName(target) === 'reinterpret' && args[1] === axis && args[4] === 'P';
+  return (
+    users.length > 0 && users.every((user) => isRead(user) || becomesAddends(body, user.name, axis))
+  );
 }
 
-/** What the values of all ranks may be together, by what they are on each axis: pieces have no stated dim, so each is tried. */
-function assembled(byRank: readonly NDArray[], axes: RegionRun['axes'], type: ReadonlyMap<string, string>): NDArray[] {
+/**
+ * What the values of all ranks may be together, by what they are on each axis: pieces have no
+ * stated dim, so each is tried.
+ */
+function assembled(
+  byRank: readonly NDArray[],
+  axes: RegionRun['axes'],
+  type: ReadonlyMap<string, string>,
+): NDArray[] {
   const last = axes.at(-1);
   if (last === undefined) return [byRank[0]];
-  const groups = Array.from({ length: byRank.length / last.size }, (_, g) => byRank.slice(g * last.size, (g + 1) * last.size)); // prettier-ignore
-  const joined = groups.map((group) => together(group, last.size === 1 ? 'I' : (type.get(last.name) ?? 'I')));
+  const groups = Array.from({ length: byRank.length / last.size }, (_, g) =>
+    byRank.slice(g * last.size, (g + 1) * last.size),
+  );
+  const joined = groups.map((group) =>
+    together(group, last.size === 1 ? 'I' : (type.get(last.name) ?? 'I')),
+  );
   const count = Math.min(...joined.map((list) => list.length));
   return Array.from({ length: count }, (_, way) => way).flatMap((way) =>
-    assembled(joined.map((list) => list[way]), axes.slice(0, -1), type),
+    assembled(
+      joined.map((list) => list[way]),
+      axes.slice(0, -1),
+      type,
+    ),
   );
-} // prettier-ignore
+}
 
 function together(group: readonly NDArray[], type: string): NDArray[] {
   const [first] = group;
   if (type === 'I' || type === 'R') return group.every((x) => isClose(x, first)) ? [first] : [];
   if (type === 'P') return [sumOf(group)];
-  const stacked = concat(group.map((x) => unsqueeze(x, 0)), 0); // prettier-ignore
-  return [...first.shape.map((_, d) => concat(group, d)), stacked, ...(type === 'V or P' ? [sumOf(group)] : [])];
+  const stacked = concat(
+    group.map((x) => unsqueeze(x, 0)),
+    0,
+  );
+  return [
+    ...first.shape.map((_, d) => concat(group, d)),
+    stacked,
+    ...(type === 'V or P' ? [sumOf(group)] : []),
+  ];
 }
 
 function sumOf(group: readonly NDArray[]): NDArray {
   const [first] = group;
   const lists = group.map((x) => flat(x));
-  return fromFlat(first.shape, Float64Array.from(lists[0], (_, i) => lists.reduce((sum, list) => sum + list[i], 0)), first.dtype); // prettier-ignore
+  return fromFlat(
+    first.shape,
+    Float64Array.from(lists[0], (_, i) => lists.reduce((sum, list) => sum + list[i], 0)),
+    first.dtype,
+  );
 }
 
 function isClose(a: NDArray, b: NDArray): boolean {

@@ -1,14 +1,15 @@
 /**
- * A program made ready to be run with numbers. In go a graph, out comes one whose every operator can be evaluated, whose
- * constants without values are inputs, and, where it is reduced, whose row numbers fit the reduced sizes.
+ * A program made ready to be run with numbers. In go a graph, out comes one whose every operator
+ * can be evaluated, whose constants without values are inputs, and, where it is reduced, whose row
+ * numbers fit the reduced sizes.
  */
 
 import { ShardwrightError } from '../errors.ts';
 import type { Graph, Node } from '../graph/types.ts';
 import { getOwn } from '../graph/value.ts';
 import { hasKernel } from '../ops/kernels/evaluate.ts';
-import { spmdName } from '../ops/spmd/operators.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
+import { spmdName } from '../ops/spmd/operators.ts';
 import { programNodes } from '../passes/sizes/dims.ts';
 import { shrinkGraph, type ShrinkOptions, type Shrunk } from '../passes/sizes/shrink.ts';
 import { evaluateGraph } from './evaluate.ts';
@@ -21,7 +22,8 @@ const SHOWN = 5;
 /**
  * Refuses a program with operators that cannot be evaluated, before any work.
  *
- * @param unknown what the plan does with operators without a record; for those that run whole a stand-in is run
+ * @param unknown what the plan does with operators without a record; for those that run whole a
+ *   stand-in is run
  * @throws E_NO_KERNEL that names each of them, with how often and where it stands first
  */
 export function refuseUnevaluated(
@@ -31,31 +33,51 @@ export function refuseUnevaluated(
 ): void {
   const missing = new Map<string, { why: string; nodes: string[] }>();
   for (const { node } of programNodes(graph)) {
-    if (node.kind !== 'call' || node.target === 'operator.getitem' || isControl(node.target)) continue;
+    if (node.kind !== 'call' || node.target === 'operator.getitem' || isControl(node.target))
+      continue;
     const record = table.get(node.target);
     if (record === undefined && unknown === 'replicate') continue;
     // Verbs of per-device code run as the collectives that they are.
-    if (record !== undefined && (hasKernel(record) || spmdName(node.target) !== undefined)) continue;
-    const known = missing.get(node.target) ?? { why: record === undefined ? 'no record' : 'no kernel', nodes: [] };
+    if (record !== undefined && (hasKernel(record) || spmdName(node.target) !== undefined))
+      continue;
+    const known = missing.get(node.target) ?? {
+      why: record === undefined ? 'no record' : 'no kernel',
+      nodes: [],
+    };
     known.nodes.push(node.name);
     missing.set(node.target, known);
   }
   if (missing.size === 0) return;
-  const named = [...missing].map(([target, { why, nodes }]) => `${target} (${why}; ${nodes.length === 1 ? '' : `${nodes.length} calls, first `}${nodes[0]})`); // prettier-ignore
+  const named = [...missing].map(
+    ([target, { why, nodes }]) =>
+      `${target} (${why}; ${nodes.length === 1 ? '' : `${nodes.length} calls, first `}${nodes[0]})`,
+  );
   const more = named.length > SHOWN ? ` and ${named.length - SHOWN} more` : '';
-  throw new ShardwrightError('E_NO_KERNEL', `the program cannot be run with numbers: ${named.slice(0, SHOWN).join(', ')}${more}`, {
-    node: [...missing.values()][0].nodes[0],
-    hint: 'give the operator a record with a kernel (--ops FILE); `plan` works without one',
-  }); // prettier-ignore
+  throw new ShardwrightError(
+    'E_NO_KERNEL',
+    `the program cannot be run with numbers: ${named.slice(0, SHOWN).join(', ')}${more}`,
+    {
+      node: [...missing.values()][0].nodes[0],
+      hint: 'give the operator a record with a kernel (--ops FILE); `plan` works without one',
+    },
+  );
 }
 
 /** Constants whose values the program does not state, as inputs after the others. */
 export function constantsAsInputs(graph: Graph): Graph {
-  const isTensor = (node: Node): boolean => node.kind === 'get_attr' && node.type.kind === 'tensor' && getOwn(graph.subgraphs, node.target) === undefined; // prettier-ignore
+  const isTensor = (node: Node): boolean =>
+    node.kind === 'get_attr' &&
+    node.type.kind === 'tensor' &&
+    getOwn(graph.subgraphs, node.target) === undefined;
   if (!graph.nodes.some(isTensor)) return graph;
   const inputs = graph.nodes.filter((node) => node.kind === 'placeholder');
   const constants = graph.nodes.filter(isTensor).map((node, i): Node => {
-    const meta = { ...node.meta, role: 'constant', roleName: node.target, roleIndex: inputs.length + i } as const;
+    const meta = {
+      ...node.meta,
+      role: 'constant',
+      roleName: node.target,
+      roleIndex: inputs.length + i,
+    } as const;
     return { ...node, kind: 'placeholder', meta };
   });
   const calls = graph.nodes.filter((node) => node.kind !== 'placeholder' && !isTensor(node));
@@ -71,8 +93,9 @@ interface ReduceOptions extends ShrinkOptions {
 const MAX_KEPT = 32;
 
 /**
- * The program at reduced sizes, run once to see that it can be. Where numbers that the program makes itself do not fit a
- * reduced size (a class that is a literal, rows counted in fractions), the call that meets them keeps its sizes.
+ * The program at reduced sizes, run once to see that it can be. Where numbers that the program
+ * makes itself do not fit a reduced size (a class that is a literal, rows counted in fractions),
+ * the call that meets them keeps its sizes.
  *
  * @throws what `shrinkGraph` and `evaluateGraph` throw
  */
@@ -83,10 +106,17 @@ export function reduced(graph: Graph, table: OperatorTable, options: ReduceOptio
   for (;;) {
     const shrunk = shrinkGraph(graph, table, { ...options, keep: whole });
     try {
-      evaluateGraph(table, shrunk.graph, drawInputs(table, shrunk.graph, seed), { seed, standIns, unused: true });
+      evaluateGraph(table, shrunk.graph, drawInputs(table, shrunk.graph, seed), {
+        seed,
+        standIns,
+        unused: true,
+      });
       return shrunk;
     } catch (error) {
-      const node = error instanceof ShardwrightError && error.code === 'E_VALUE' ? error.details.node : undefined;
+      const node =
+        error instanceof ShardwrightError && error.code === 'E_VALUE'
+          ? error.details.node
+          : undefined;
       if (node === undefined || whole.has(node) || whole.size === MAX_KEPT) throw error;
       whole.set(node, (error as ShardwrightError).message);
     }

@@ -1,23 +1,28 @@
-/** Runs the per-device program of a plan on virtual devices in float64 and compares every tensor with the unsharded run. */
+/**
+ * Runs the per-device program of a plan on virtual devices in float64 and compares every tensor
+ * with the unsharded run.
+ */
 
-import { ShardwrightError } from '../errors.ts';
 import type { CollectiveKind } from '../cost/collective-model.ts';
+import { ShardwrightError } from '../errors.ts';
 import type { Graph, Node } from '../graph/types.ts';
 import { eachOperand } from '../graph/value.ts';
 import { NDArray } from '../ndarray/array.ts';
 import { numbersOf } from '../ndarray/complex.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
-import { lower, plannedProgram, type LowerablePlan } from '../plan/lower/lower.ts';
+import { lower, type LowerablePlan, plannedProgram } from '../plan/lower/lower.ts';
 import type { DeviceProgram, ProgramValue } from '../plan/lower/program/program.ts';
-import { promisedCollectives, type PromisedCollective } from '../plan/lower/promised.ts';
-import { isControl } from './interpreter/control.ts';
-import { runDevices, type DeviceRun, type ExecutedCollective } from './ranks/devices.ts';
+import { type PromisedCollective, promisedCollectives } from '../plan/lower/promised.ts';
 import { evaluateGraph, type Value } from './evaluate.ts';
 import { drawInputs } from './inputs.ts';
-import { difference, layOut, putTogether } from './ranks/laid-out.ts';
+import { isControl } from './interpreter/control.ts';
 import { isValues } from './interpreter/values.ts';
+import { type DeviceRun, type ExecutedCollective, runDevices } from './ranks/devices.ts';
+import { difference, layOut, putTogether } from './ranks/laid-out.ts';
 
-/** A tensor that the devices get wrong, or a collective that differs from what the plan promises. */
+/**
+ * A tensor that the devices get wrong, or a collective that differs from what the plan promises.
+ */
 export interface Mismatch {
   /** Node of the unsharded program, output, or `collectives`. */
   readonly where: string;
@@ -28,26 +33,38 @@ export interface Mismatch {
   readonly message: string;
 }
 
-/** What a run on virtual devices says of a plan: the largest relative error, mismatches, and the collectives that ran. */
+/**
+ * What a run on virtual devices says of a plan: the largest relative error, mismatches, and the
+ * collectives that ran.
+ */
 export interface Verification {
   /** Devices of the mesh. */
   readonly devices: number;
-  /** Tensors of the unsharded run that the devices' tensors were compared with: every one that a node makes. */
+  /**
+   * Tensors of the unsharded run that the devices' tensors were compared with: every one that a
+   * node makes.
+   */
   readonly nodesCompared: number;
   readonly outputsCompared: number;
   /**
-   * Largest error of any tensor: its largest difference over the largest value of it and of the floating-point tensors that
-   * its call reads (at least 1e-5). Operands count because a sum of large terms that cancel is only as exact as they are:
-   * the gradient of a bias before a batch norm is zero but for rounding.
+   * Largest error of any tensor: its largest difference over the largest value of it and of the
+   * floating-point tensors that its call reads (at least 1e-5). Operands count because a sum of
+   * large terms that cancel is only as exact as they are: the gradient of a bias before a batch
+   * norm is zero but for rounding.
    */
   readonly maxRelativeError: number;
-  /** In program order, so that the first one is nearest to the fault. Empty when the plan is right. */
+  /**
+   * In program order, so that the first one is nearest to the fault. Empty when the plan is right.
+   */
   readonly mismatches: readonly Mismatch[];
   /** Collectives that ran, by kind. */
   readonly collectives: Readonly<Record<string, number>>;
   /** Collectives that the plan promises, by kind. */
   readonly promised: Readonly<Record<string, number>>;
-  /** Operators that nobody knows, which ran whole on every device as a function that mixes all that they are given. */
+  /**
+   * Operators that nobody knows, which ran whole on every device as a function that mixes all that
+   * they are given.
+   */
   readonly standIns: readonly string[];
 }
 
@@ -57,15 +74,21 @@ export interface VerifyOptions {
   readonly seed?: number;
   /** Relative error above which a tensor is wrong. Default 1e-9. */
   readonly tolerance?: number;
-  /** What the plan was asked to do with operators without a record; `verify` reads it from the plan. */
+  /**
+   * What the plan was asked to do with operators without a record; `verify` reads it from the plan.
+   */
   readonly unknown?: 'refuse' | 'replicate';
-  /** Of a padded vocabulary: tables have `rows`, and token ids are drawn below `stated`. Absent: below the rows of the tables. */
+  /**
+   * Of a padded vocabulary: tables have `rows`, and token ids are drawn below `stated`. Absent:
+   * below the rows of the tables.
+   */
   readonly vocabulary?: { readonly rows: number; readonly stated: number };
 }
 
 /**
- * Runs a plan with numbers: the program of every device on virtual devices, in float64, against the unsharded graph on
- * the same inputs. Every tensor, output and gradient is compared, and the collectives with those of the plan.
+ * Runs a plan with numbers: the program of every device on virtual devices, in float64, against the
+ * unsharded graph on the same inputs. Every tensor, output and gradient is compared, and the
+ * collectives with those of the plan.
  *
  * @throws what `lower` throws; E_NO_KERNEL, E_VALUE when a call cannot be evaluated
  */
@@ -97,7 +120,10 @@ export function verifyProgram(
 
 /** Values below this count as zero but for rounding. */
 const SMALL = 1e-5;
-/** Numbers of all values on all devices together; what is alive at once is about a quarter of them (2 layers of Llama on 8 devices: 0.5 GB). */
+/**
+ * Numbers of all values on all devices together; what is alive at once is about a quarter of them
+ * (2 layers of Llama on 8 devices: 0.5 GB).
+ */
 const MAX_ELEMENTS = 2 ** 28;
 
 class Comparison {
@@ -132,15 +158,18 @@ class Comparison {
     if (total * program.mesh.size > MAX_ELEMENTS)
       throw new ShardwrightError(
         'E_LIMIT',
-        `${program.mesh.size} devices would hold up to ${total * program.mesh.size} numbers, at most ${MAX_ELEMENTS} are simulated`,
+        `${program.mesh.size} devices would hold up to ${total * program.mesh.size} numbers, ` +
+          `at most ${MAX_ELEMENTS} are simulated`,
         { hint: 'verify a smaller model (shrink does that) or a smaller mesh' },
       );
     const inputs = drawInputs(table, graph, seed, this.options.vocabulary);
-    // Devices run every call of the program, those without readers too: recomputation leaves some first ones without.
+    // Devices run every call of the program, those without readers too: recomputation leaves some
+    // first ones without.
     const onValue = (run: string, node: Node, value: Value): void => this.measure(run, node, value);
     evaluateGraph(table, graph, inputs, { seed, standIns, unused: true, onValue });
     const byLocal = new Map<string, ProgramValue[]>();
-    for (const value of program.values) byLocal.set(value.local, [...(byLocal.get(value.local) ?? []), value]);
+    for (const value of program.values)
+      byLocal.set(value.local, [...(byLocal.get(value.local) ?? []), value]);
     const placeholders = graph.nodes.filter((node) => node.kind === 'placeholder');
     const laid = placeholders.map((node, i) => {
       const value = program.values.find((v) => v.name === node.name && !v.inBody);
@@ -187,8 +216,8 @@ class Comparison {
   }
 
   /**
-   * Keeps a value of the unsharded run, and notes its scale: the largest finite value of it and of the floating-point
-   * tensors that its call reads; of a call with bodies, of everything in them.
+   * Keeps a value of the unsharded run, and notes its scale: the largest finite value of it and of
+   * the floating-point tensors that its call reads; of a call with bodies, of everything in them.
    */
   private measure(run: string, node: Node, value: Value): void {
     const key = `${run}${node.name}`;
@@ -201,9 +230,13 @@ class Comparison {
       if (x.kind === 'float' || x.kind === 'complex') own = Math.max(own, largestFinite(x));
     }
     if (this.kept > MAX_ELEMENTS)
-      throw new ShardwrightError('E_LIMIT', `the unsharded run makes more than ${MAX_ELEMENTS} numbers`, {
-        hint: 'verify a smaller model (shrink does that), or loops of fewer trips',
-      });
+      throw new ShardwrightError(
+        'E_LIMIT',
+        `the unsharded run makes more than ${MAX_ELEMENTS} numbers`,
+        {
+          hint: 'verify a smaller model (shrink does that), or loops of fewer trips',
+        },
+      );
     own = Math.max(own, this.within.get(key) ?? 0);
     this.largest.set(key, own);
     let scale = Math.max(SMALL, own);
@@ -237,7 +270,11 @@ class Comparison {
   ): void {
     const { space } = this.program;
     const target = this.targets.get(node);
-    const about = { where, ...(target === undefined ? {} : { target }), sharding: space.text(sharding) };
+    const about = {
+      where,
+      ...(target === undefined ? {} : { target }),
+      sharding: space.text(sharding),
+    };
     if (want === undefined) {
       this.mismatches.push({ ...about, message: 'the unsharded run has no such tensor' });
       return;
@@ -248,15 +285,28 @@ class Comparison {
     const relativeError = off / (this.scales.get(key) ?? 1);
     this.maxRelativeError = Math.max(this.maxRelativeError, relativeError);
     if (relativeError <= (this.options.tolerance ?? 1e-9)) return;
-    const why = disagreement === off ? 'ranks that should hold the same differ' : 'differs from the unsharded run';
+    const why =
+      disagreement === off
+        ? 'ranks that should hold the same differ'
+        : 'differs from the unsharded run';
     this.mismatches.push({ ...about, relativeError, message: `${why} by ${off}` });
   }
 
   /** One by one by kind, group and bytes; the order in which independent ones run is free. */
-  private compareCollectives(executed: readonly ExecutedCollective[], promised: readonly PromisedCollective[]): void {
+  private compareCollectives(
+    executed: readonly ExecutedCollective[],
+    promised: readonly PromisedCollective[],
+  ): void {
     const { names } = this.program.mesh;
-    const key = (c: { kind: CollectiveKind; meshDims: readonly number[]; bytes: number | null }): string =>
-      `${c.kind} over ${[...c.meshDims].sort((a, b) => a - b).map((m) => names[m]).join(',')}`; // prettier-ignore
+    const key = (c: {
+      kind: CollectiveKind;
+      meshDims: readonly number[];
+      bytes: number | null;
+    }): string =>
+      `${c.kind} over ${[...c.meshDims]
+        .sort((a, b) => a - b)
+        .map((m) => names[m])
+        .join(',')}`;
     const open = new Map<string, { bytes: number | null }[]>();
     for (const c of promised) open.set(key(c), [...(open.get(key(c)) ?? []), c]);
     for (const c of executed) {
@@ -272,20 +322,26 @@ class Comparison {
     }
     for (const [what, list] of open)
       for (const { bytes } of list)
-        this.mismatches.push({ where: 'collectives', message: `the plan lists an ${what} of ${bytes ?? 'some'} bytes that did not run` }); // prettier-ignore
+        this.mismatches.push({
+          where: 'collectives',
+          message: `the plan lists an ${what} of ${bytes ?? 'some'} bytes that did not run`,
+        });
   }
 }
 
 /** Operators by node, those of bodies included; the first where bodies use a name again. */
 function targetsOf(graph: Graph, into = new Map<string, string>()): Map<string, string> {
-  for (const { name, kind, target } of graph.nodes) if (kind === 'call' && !into.has(name)) into.set(name, target);
+  for (const { name, kind, target } of graph.nodes)
+    if (kind === 'call' && !into.has(name)) into.set(name, target);
   for (const body of Object.values(graph.subgraphs)) targetsOf(body, into);
   return into;
 }
 
 function memberOf(value: Value | undefined, k: number): NDArray | undefined {
   if (value instanceof NDArray) return k === 0 ? value : undefined;
-  const member: Value | undefined = Array.isArray(value) ? (value as readonly Value[])[k] : undefined;
+  const member: Value | undefined = Array.isArray(value)
+    ? (value as readonly Value[])[k]
+    : undefined;
   return member instanceof NDArray ? member : undefined;
 }
 

@@ -1,19 +1,23 @@
 /**
- * Ties by preference: among all choices of least cost, the one that further costs prefer, level by level. Messages whose
- * bound is near the optimum leave few values that any optimum can take; over those the levels are minimised exactly.
- * In: a problem of small domains, an optimum, levels. Out: a choice of the same cost, or nothing where too many are left.
+ * Ties by preference: among all choices of least cost, the one that further costs prefer, level by
+ * level. Messages whose bound is near the optimum leave few values that any optimum can take; over
+ * those the levels are minimised exactly. In: a problem of small domains, an optimum, levels. Out:
+ * a choice of the same cost, or nothing where too many are left.
  */
 import { ascend } from './dual/ascent.ts';
-import { ASCENT } from './search/limits.ts';
-import { Trws } from './dual/trws.ts';
-import { PreparedProblem } from './search/prepared.ts';
-import { ProblemBuilder } from './problem/builder.ts';
-import { Reducer } from './reduce/presolve.ts';
-import { solveNow } from './prove.ts';
-import type { LinearRow, Problem } from './types.ts';
 import { type Shifts, shiftsOf } from './dual/lift.ts';
+import { Trws } from './dual/trws.ts';
+import { ProblemBuilder } from './problem/builder.ts';
+import { solveNow } from './prove.ts';
+import { Reducer } from './reduce/presolve.ts';
+import { ASCENT } from './search/limits.ts';
+import { PreparedProblem } from './search/prepared.ts';
+import type { LinearRow, Problem } from './types.ts';
 
-/** Further costs on the variables and edges of a problem: non-negative integers. An earlier level outweighs all later ones. */
+/**
+ * Further costs on the variables and edges of a problem: non-negative integers. An earlier level
+ * outweighs all later ones.
+ */
 export interface Preference {
   readonly value?: (variable: number, value: number) => number;
   readonly pair?: (edge: number, first: number, second: number) => number;
@@ -31,7 +35,8 @@ const LARGEST = 2 ** 51;
 /**
  * The preferred choice among those that cost no more than the optimum.
  *
- * @returns undefined where the choices near the optimum are too many to be compared, or messages do not tell them apart
+ * @returns undefined where the choices near the optimum are too many to be compared, or messages do
+ *   not tell them apart
  */
 export function preferredOptimum(
   problem: Problem,
@@ -49,13 +54,17 @@ export function preferredOptimum(
   if (ties === undefined) return undefined;
   const start = Int32Array.from(free, (i) => left.values[i].indexOf(optimum[i]));
   const found = solveNow(ties, { certify: false, workLimit: WORK, starts: [start] });
-  if (found.status === 'infeasible') throw new Error('internal: an optimum is none of the choices that cost no more');
+  if (found.status === 'infeasible')
+    throw new Error('internal: an optimum is none of the choices that cost no more');
   const choice = optimum.slice();
   free.forEach((i, k) => (choice[i] = left.values[i][found.choice[k]]));
   return choice;
 }
 
-/** Messages by edge (those of edges between the same two variables stand with the first), and the bound that they prove. */
+/**
+ * Messages by edge (those of edges between the same two variables stand with the first), and the
+ * bound that they prove.
+ */
 function messagesOf(
   problem: Problem,
   objective: number,
@@ -74,14 +83,18 @@ function messagesOf(
   return { shifts: shiftsOf(net, messages, Infinity), bound };
 }
 
-/** Edges between the same two variables, taken as one: the first of them has the messages of all. */
+/**
+ * Edges between the same two variables, taken as one: the first of them has the messages of all.
+ */
 interface Joint {
   readonly variables: readonly [number, number];
   readonly edges: number[];
   readonly shifts: Shifts | undefined;
 }
 
-/** The values that an optimum can take, with what the messages leave of their cost above the least. */
+/**
+ * The values that an optimum can take, with what the messages leave of their cost above the least.
+ */
 interface Left {
   readonly values: readonly Int32Array[];
   readonly costs: readonly Float64Array[];
@@ -127,10 +140,14 @@ function leftBy(problem: Problem, slack: number, shifts: readonly (Shifts | unde
 }
 
 /**
- * Forbids the values that some edge leaves no partner (arc consistency). The bound of the messages knows them; the shifts do
- * not, where a value has no partner but one that another edge forbids.
+ * Forbids the values that some edge leaves no partner (arc consistency). The bound of the messages
+ * knows them; the shifts do not, where a value has no partner but one that another edge forbids.
  */
-function forbidUnsupported(problem: Problem, costs: readonly Float64Array[], joints: readonly Joint[]): void {
+function forbidUnsupported(
+  problem: Problem,
+  costs: readonly Float64Array[],
+  joints: readonly Joint[],
+): void {
   const cell = cellOf(problem);
   const { first } = problem.edges;
   for (let changed = true; changed;) {
@@ -141,7 +158,10 @@ function forbidUnsupported(problem: Problem, costs: readonly Float64Array[], joi
         const allows = (e: number, a: number, b: number): boolean =>
           (first[e] === variables[side] ? cell(e, a, b) : cell(e, b, a)) < Infinity;
         for (let a = 0; a < own.length; a++) {
-          if (own[a] === Infinity || other.some((c, b) => c < Infinity && edges.every((e) => allows(e, a, b))))
+          if (
+            own[a] === Infinity ||
+            other.some((c, b) => c < Infinity && edges.every((e) => allows(e, a, b)))
+          )
             continue;
           own[a] = Infinity;
           changed = true;
@@ -176,23 +196,42 @@ function tieProblem(
     };
     // The least of the edge is at most `slack` below what the optimum leaves of it.
     const least = rest(optimum[i], optimum[j]) - slack;
-    const at = (level: Preference) => (a: number, b: number): number =>
-      edges.reduce(
-        (sum, e) => sum + (level.pair === undefined ? 0 : problem.edges.first[e] === i ? level.pair(e, a, b) : level.pair(e, b, a)),
-        0,
-      ); // prettier-ignore
-    pairs.push({ variables, level: -1, costs: grid(values[i], values[j], (a, b) => within(rest(a, b) - least, 2 * slack)) }); // prettier-ignore
+    const at =
+      (level: Preference) =>
+      (a: number, b: number): number =>
+        edges.reduce(
+          (sum, e) =>
+            sum +
+            (level.pair === undefined
+              ? 0
+              : problem.edges.first[e] === i
+                ? level.pair(e, a, b)
+                : level.pair(e, b, a)),
+          0,
+        );
+    pairs.push({
+      variables,
+      level: -1,
+      costs: grid(values[i], values[j], (a, b) => within(rest(a, b) - least, 2 * slack)),
+    });
     levels.forEach((level, l) => {
-      if (level.pair !== undefined) pairs.push({ variables, level: l, costs: grid(values[i], values[j], at(level)) });
+      if (level.pair !== undefined)
+        pairs.push({ variables, level: l, costs: grid(values[i], values[j], at(level)) });
     });
   }
   levels.forEach((level, l) => {
     for (const [i, j] of level.equal ?? [])
       if (name[i] >= 0 || name[j] >= 0)
-        pairs.push({ variables: [i, j], level: l, costs: grid(values[i], values[j], (a, b) => (a === b ? 0 : 1)) });
+        pairs.push({
+          variables: [i, j],
+          level: l,
+          costs: grid(values[i], values[j], (a, b) => (a === b ? 0 : 1)),
+        });
   });
   const own = (i: number, l: number): Float64Array =>
-    Float64Array.from(values[i], (a) => (l < 0 ? within(costs[i][a], slack) : (levels[l].value?.(i, a) ?? 0)));
+    Float64Array.from(values[i], (a) =>
+      l < 0 ? within(costs[i][a], slack) : (levels[l].value?.(i, a) ?? 0),
+    );
   const weights = weightsOf(levels.length, (l) => {
     let most = 0;
     for (const i of free) most += largest(own(i, l));
@@ -202,10 +241,15 @@ function tieProblem(
   if (weights === undefined) return undefined;
   const unary = free.map((i) => {
     const sum = new Float64Array(values[i].length);
-    for (let l = -1; l < levels.length; l++) if (weights[l + 1] > 0) own(i, l).forEach((c, a) => (sum[a] += c * weights[l + 1])); // prettier-ignore
+    for (let l = -1; l < levels.length; l++)
+      if (weights[l + 1] > 0) own(i, l).forEach((c, a) => (sum[a] += c * weights[l + 1]));
     return sum;
   });
-  const tables: { readonly first: number; readonly second: number; readonly costs: Float64Array }[] = [];
+  const tables: {
+    readonly first: number;
+    readonly second: number;
+    readonly costs: Float64Array;
+  }[] = [];
   for (const { variables, level, costs: part } of pairs) {
     const weight = weights[level + 1];
     if (weight === 0) continue;
@@ -229,7 +273,11 @@ interface Pair {
   readonly costs: Float64Array;
 }
 
-function grid(rows: Int32Array, columns: Int32Array, at: (a: number, b: number) => number): Float64Array {
+function grid(
+  rows: Int32Array,
+  columns: Int32Array,
+  at: (a: number, b: number) => number,
+): Float64Array {
   const out = new Float64Array(rows.length * columns.length);
   let p = 0;
   for (const a of rows) for (const b of columns) out[p++] = at(a, b);
@@ -247,10 +295,14 @@ function largest(costs: Float64Array): number {
 }
 
 /**
- * Weight of the cost (first) and of each level, so that one unit of a level outweighs all of the later ones. The last levels
- * have none where exact sums have no room for them; undefined where not even the first has one.
+ * Weight of the cost (first) and of each level, so that one unit of a level outweighs all of the
+ * later ones. The last levels have none where exact sums have no room for them; undefined where not
+ * even the first has one.
  */
-function weightsOf(levels: number, mostOf: (level: number) => number): readonly number[] | undefined {
+function weightsOf(
+  levels: number,
+  mostOf: (level: number) => number,
+): readonly number[] | undefined {
   const most = Array.from({ length: levels + 1 }, (_, k) => mostOf(k - 1));
   for (let used = levels; used > 0; used--) {
     const weights = new Array<number>(levels + 1).fill(0);
@@ -277,7 +329,8 @@ function addRow(
   let most = 0;
   variables.forEach((i, k) => {
     if (names[i] < 0) fixed += amounts[k][optimum[i]];
-    else own.push({ variable: names[i], amounts: Float64Array.from(values[i], (a) => amounts[k][a]) });
+    else
+      own.push({ variable: names[i], amounts: Float64Array.from(values[i], (a) => amounts[k][a]) });
   });
   for (const { amounts: list } of own) most += largest(list);
   if (fixed + most <= bound) return;
@@ -290,7 +343,11 @@ function addRow(
 }
 
 /** Cost of an edge for the values of its two variables. */
-function cellOf({ edges, maps, tables }: Problem): (edge: number, first: number, second: number) => number {
+function cellOf({
+  edges,
+  maps,
+  tables,
+}: Problem): (edge: number, first: number, second: number) => number {
   return (e, a, b) => {
     const { columns, costs } = tables[edges.table[e]];
     const row = edges.firstMap[e] < 0 ? a : maps[edges.firstMap[e]][a];

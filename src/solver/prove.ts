@@ -1,20 +1,21 @@
 /**
- * Mode `prove`: the exact engine, from a problem to a solution.
- * In: a problem, limits, starts. Out: a choice that the checker evaluated, a lower bound with its certificate, or why there is no
- * choice. Whether the relaxation is tight is asked first; else branch and bound searches with the rows.
+ * Mode `prove`: the exact engine, from a problem to a solution. In: a problem, limits, starts. Out:
+ * a choice that the checker evaluated, a lower bound with its certificate, or why there is no
+ * choice. Whether the relaxation is tight is asked first; else branch and bound searches with the
+ * rows.
  */
-import { tiedChoice, solveTightRelaxation } from './search/tight-relaxation.ts';
-import { prove } from './search/answer/certify.ts';
 import { evaluate } from './check/verify.ts';
-import { PreparedProblem } from './search/prepared.ts';
-import { anyChoice, explain } from './search/answer/conflicts.ts';
-import { gapOf, isLeast, openGap } from './problem/cost.ts';
 import { installRows, type PlainRow, plainRows } from './network/rows.ts';
-import type { StepState } from './search/steps.ts';
-import { makeWorkspace, type Workspace } from './search/workspace.ts';
-import { Search } from './search/branch-and-bound.ts';
-import type { SearchHost } from './search/search-host.ts';
+import { gapOf, isLeast, openGap } from './problem/cost.ts';
+import { prove } from './search/answer/certify.ts';
+import { anyChoice, explain } from './search/answer/conflicts.ts';
 import { smallestOptimum } from './search/answer/lexicographic.ts';
+import { Search } from './search/branch-and-bound.ts';
+import { PreparedProblem } from './search/prepared.ts';
+import type { SearchHost } from './search/search-host.ts';
+import type { StepState } from './search/steps.ts';
+import { solveTightRelaxation, tiedChoice } from './search/tight-relaxation.ts';
+import { makeWorkspace, type Workspace } from './search/workspace.ts';
 import type { Problem, Solution, SolveOptions } from './types.ts';
 
 /** `solve` in mode `prove`, synchronously, with our own engine only. */
@@ -23,15 +24,24 @@ export function solveNow(problem: Problem, options: SolveOptions = {}): Solution
 }
 
 function run(asked: Problem, options: SolveOptions, variant: boolean): Solution {
-  // Among choices of equal cost the smallest is only found where costs are told apart to the last unit.
+  // Among choices of equal cost the smallest is only found where costs are told apart to the last
+  // unit.
   const problem = options.ties === 'lexicographic' ? { ...asked, tolerance: 0 } : asked;
   const prepared =
     options.prepared instanceof PreparedProblem && options.prepared.isOf(problem)
       ? options.prepared
       : new PreparedProblem(problem);
   const workspace = makeWorkspace(prepared, options.onStep);
-  const outcome = ({ status, objective, bound }: Solution): StepState => ({ outcome: `${status}; ${sizesOf(problem)}`, cost: objective, bound }); // prettier-ignore
-  return workspace.steps.run('solve', () => answer(problem, options, variant, prepared, workspace), outcome);
+  const outcome = ({ status, objective, bound }: Solution): StepState => ({
+    outcome: `${status}; ${sizesOf(problem)}`,
+    cost: objective,
+    bound,
+  });
+  return workspace.steps.run(
+    'solve',
+    () => answer(problem, options, variant, prepared, workspace),
+    outcome,
+  );
 }
 
 function answer(
@@ -42,7 +52,8 @@ function answer(
   workspace: Workspace,
 ): Solution {
   const started = performance.now();
-  const deadline = options.timeLimitSeconds === undefined ? Infinity : started + options.timeLimitSeconds * 1000;
+  const deadline =
+    options.timeLimitSeconds === undefined ? Infinity : started + options.timeLimitSeconds * 1000;
   const elapsed = (): number => (performance.now() - started) / 1000;
   const rows = plainRows(problem);
   const { pool } = prepared;
@@ -53,10 +64,20 @@ function answer(
   const workLeft = (): number => (options.workLimit ?? Infinity) - workspace.meter.total;
   const host: SearchHost = {
     evaluate: cheap,
-    stopped: () => options.signal?.aborted === true || performance.now() > deadline || workLeft() < 0 || isFull(),
+    stopped: () =>
+      options.signal?.aborted === true ||
+      performance.now() > deadline ||
+      workLeft() < 0 ||
+      isFull(),
     workLeft,
     progress: (phase, objective, bound) =>
-      options.onProgress?.({ phase, seconds: elapsed(), objective, bound, gap: gapOf(objective, bound) }),
+      options.onProgress?.({
+        phase,
+        seconds: elapsed(),
+        objective,
+        bound,
+        gap: gapOf(objective, bound),
+      }),
     gap: options.gap ?? 0,
     ...(options.enough === undefined ? {} : { enough: options.enough }),
     certifies: options.certify !== false,
@@ -65,7 +86,8 @@ function answer(
     expensiveStart: once(() => tiedChoice(prepared, workspace, host.stopped)),
   };
   const search = new Search(host, workspace);
-  for (const start of options.starts ?? []) if (start.length === problem.domains.length) search.propose(start);
+  for (const start of options.starts ?? [])
+    if (start.length === problem.domains.length) search.propose(start);
   const certified = options.certify !== false;
   const relaxed =
     options.ties === 'lexicographic'
@@ -73,11 +95,20 @@ function answer(
       : steps.runWhole(
           'relaxation',
           () =>
-            solveTightRelaxation(prepared, workspace, (choice) => cheap(choice, true), host.stopped, {
-              certify: certified,
-              hasRows: rows.length > 0,
-            }),
-          (found) => ({ outcome: relaxationWords(found), ...(found && { cost: cheap(found.choice, true) }) }),
+            solveTightRelaxation(
+              prepared,
+              workspace,
+              (choice) => cheap(choice, true),
+              host.stopped,
+              {
+                certify: certified,
+                hasRows: rows.length > 0,
+              },
+            ),
+          (found) => ({
+            outcome: relaxationWords(found),
+            ...(found && { cost: cheap(found.choice, true) }),
+          }),
         );
   if (relaxed !== undefined) search.propose(relaxed.choice);
   if (relaxed?.tight === true && (relaxed.proven !== undefined || !certified)) {
@@ -85,7 +116,10 @@ function answer(
     const objective = cheap(choice, true);
     assertFeasible(problem, choice, objective);
     // Of a folded problem without a certificate only the short network's bound is known.
-    const bound = proven === undefined && relaxed.folded ? -Infinity : Math.min(proven?.bound ?? objective, objective);
+    const bound =
+      proven === undefined && relaxed.folded
+        ? -Infinity
+        : Math.min(proven?.bound ?? objective, objective);
     return {
       status: certified ? 'optimal' : 'feasible',
       choice,
@@ -109,11 +143,12 @@ function answer(
   }
   const net = prepared.net.clone();
   installRows(net, rows);
-  // Where the cheapest choice without rows breaks one, the bound without rows is of little use; and in a repeated network
-  // the search for a price starts at price 0 anyway.
+  // Where the cheapest choice without rows breaks one, the bound without rows is of little use; and
+  // in a repeated network the search for a price starts at price 0 anyway.
   const priceFirst = relaxed?.breaksRows === true || prepared.fold !== undefined;
   // No choice lies between two multiples of the quantum.
-  const proven = Math.ceil(search.solve(net, priceFirst, prepared.presolved) / net.quantum) * net.quantum;
+  const proven =
+    Math.ceil(search.solve(net, priceFirst, prepared.presolved) / net.quantum) * net.quantum;
   const { counts } = workspace.eliminator;
   const statistics = {
     variables: problem.domains.length,
@@ -125,7 +160,8 @@ function answer(
     labelWork: workspace.meter.labels,
     nodes: search.nodes,
   };
-  const found = search.best ?? (proven === Infinity ? undefined : lateChoice(problem, variant, cheap, options));
+  const found =
+    search.best ?? (proven === Infinity ? undefined : lateChoice(problem, variant, cheap, options));
   const stopped = host.stopped();
   // The bound of the engine is uncertified: what counts is what the checker has replayed.
   const checkStarted = performance.now();
@@ -143,7 +179,10 @@ function answer(
             search.proof,
             claimed,
           ),
-        ({ bound, refused }) => ({ outcome: refused === undefined ? 'accepted' : `refused: ${refused}`, bound }),
+        ({ bound, refused }) => ({
+          outcome: refused === undefined ? 'accepted' : `refused: ${refused}`,
+          bound,
+        }),
       )
     : undefined;
   const common = {
@@ -156,7 +195,9 @@ function answer(
     ties: 'engine' as const,
     ...(proof === undefined ? {} : { certificate: proof.certificate }),
     ...evidenceOf([
-      proof?.refused === undefined ? undefined : `the proof of the bound ${proven} was refused: ${proof.refused}`,
+      proof?.refused === undefined
+        ? undefined
+        : `the proof of the bound ${proven} was refused: ${proof.refused}`,
       isFull() && proven < (found?.objective ?? Infinity)
         ? `the search ended at its limit of ${options.cellLimit ?? MOST_CELLS} stored numbers`
         : undefined,
@@ -180,8 +221,15 @@ function answer(
   const status = certified && isLeast(problem, objective, bound) ? 'optimal' : 'feasible';
   let { choice } = found;
   let ties: Solution['ties'] = 'engine';
-  if (options.ties === 'lexicographic' && status === 'optimal' && problem.domains.length <= MOST_LEXICOGRAPHIC) {
-    const left = deadline === Infinity ? {} : { timeLimitSeconds: Math.max(0, (deadline - performance.now()) / 1000) };
+  if (
+    options.ties === 'lexicographic' &&
+    status === 'optimal' &&
+    problem.domains.length <= MOST_LEXICOGRAPHIC
+  ) {
+    const left =
+      deadline === Infinity
+        ? {}
+        : { timeLimitSeconds: Math.max(0, (deadline - performance.now()) / 1000) };
     const smallest = smallestOptimum(problem, choice, objective, solveVariant, left);
     if (smallest !== undefined) {
       choice = smallest;
@@ -205,7 +253,8 @@ function answer(
 function sizesOf({ domains, edges, rows = [], usage }: Problem): string {
   const names = rows.map(({ name }) => name);
   if (usage !== undefined) names.push('usage over time');
-  const limits = names.length === 0 ? 'no rows' : `${names.length === 1 ? 'row' : 'rows'} ${names.join(', ')}`;
+  const limits =
+    names.length === 0 ? 'no rows' : `${names.length === 1 ? 'row' : 'rows'} ${names.join(', ')}`;
   return `${domains.length} variables, ${edges.first.length} edges, ${limits}`;
 }
 
@@ -216,7 +265,10 @@ function relaxationWords(found: ReturnType<typeof solveTightRelaxation>): string
   return found.proven === undefined ? 'tight' : 'tight and proven';
 }
 
-/** Numbers that a search may keep: beyond, branches of a wide network would take the memory of the machine. */
+/**
+ * Numbers that a search may keep: beyond, branches of a wide network would take the memory of the
+ * machine.
+ */
 const MOST_CELLS = 2 ** 27;
 
 function evidenceOf(words: readonly (string | undefined)[]): Pick<Solution, 'evidence'> {
@@ -228,29 +280,47 @@ function evidenceOf(words: readonly (string | undefined)[]): Pick<Solution, 'evi
 function assertFeasible(problem: Problem, choice: Int32Array, objective: number): void {
   const checked = evaluate(problem, choice);
   if (checked.violations.length > 0 || Number(checked.cost) !== objective)
-    throw new Error(`internal: the checker rejects the solver's choice (${checked.violations[0]?.code ?? 'cost'})`);
+    throw new Error(
+      `internal: the checker rejects the solver's choice ` +
+        `(${checked.violations[0]?.code ?? 'cost'})`,
+    );
 }
 
 /** Largest problem whose ties are broken lexicographically on request. */
 const MOST_LEXICOGRAPHIC = 2000;
 
-/** Seconds for the question whether several rows admit any choice, once the time for the real question is over. */
+/**
+ * Seconds for the question whether several rows admit any choice, once the time for the real
+ * question is over.
+ */
 const FEASIBILITY_SECONDS = 10;
 
-/** The clock ran out before any choice was found, and so did the time to find out whether there is one. */
+/**
+ * The clock ran out before any choice was found, and so did the time to find out whether there is
+ * one.
+ */
 export class NoChoiceInTime extends Error {
   constructor() {
-    super('no choice that keeps all rows was found in time, and it is not known whether there is one; allow more time');
+    super(
+      'no choice that keeps all rows was found in time, and it is not known whether there is ' +
+        'one; allow more time',
+    );
     this.name = 'NoChoiceInTime';
   }
 }
 
-/** Answers a question that this room asks about a variant of a problem: no explanation, no second search. */
+/**
+ * Answers a question that this room asks about a variant of a problem: no explanation, no second
+ * search.
+ */
 function solveVariant(problem: Problem, options: SolveOptions): Solution {
   return run(problem, options, true);
 }
 
-/** A choice after the clock ran out without one; undefined when there is none at all. Throws `NoChoiceInTime`. */
+/**
+ * A choice after the clock ran out without one; undefined when there is none at all. Throws
+ * `NoChoiceInTime`.
+ */
 function lateChoice(
   problem: Problem,
   variant: boolean,
@@ -262,12 +332,17 @@ function lateChoice(
   const byWork = workLimit !== undefined && timeLimitSeconds === undefined;
   const choice = byWork
     ? anyChoice(problem, Infinity, (p, options) => solveVariant(p, { ...options, workLimit }))
-    : anyChoice(problem, FEASIBILITY_SECONDS, (p, asked) => solveVariant(p, signal === undefined ? asked : { ...asked, signal })); // prettier-ignore
+    : anyChoice(problem, FEASIBILITY_SECONDS, (p, asked) =>
+        solveVariant(p, signal === undefined ? asked : { ...asked, signal }),
+      );
   if (choice === 'open') throw new NoChoiceInTime();
   return choice === undefined ? undefined : { choice, objective: cost(choice, true) };
 }
 
-/** Why there is no choice. Where the time is over, no more is asked than the clock or the signal allows: the rows are then named together. */
+/**
+ * Why there is no choice. Where the time is over, no more is asked than the clock or the signal
+ * allows: the rows are then named together.
+ */
 function explained(
   problem: Problem,
   rows: readonly PlainRow[],
@@ -292,7 +367,10 @@ function once<T>(make: () => T): () => T {
   return () => (made ??= { value: make() }).value;
 }
 
-/** A fast exact evaluation of full choices (sums stay below 2^53); the BigInt checker decides in the end. */
+/**
+ * A fast exact evaluation of full choices (sums stay below 2^53); the BigInt checker decides in the
+ * end.
+ */
 function evaluator(
   costOf: PreparedProblem['cost'],
   rows: readonly PlainRow[],

@@ -1,7 +1,7 @@
 /**
- * The door of the solver: `solve(problem, options)`.
- * In: a problem (MAP inference in a pairwise Markov random field with linear rows and usage over time), limits, starts. Out: a choice
- * that the checker evaluated, a lower bound, and the certificate of that bound.
+ * The door of the solver: `solve(problem, options)`. In: a problem (MAP inference in a pairwise
+ * Markov random field with linear rows and usage over time), limits, starts. Out: a choice that the
+ * checker evaluated, a lower bound, and the certificate of that bound.
  */
 import { solveWithLibrary, withSecondOpinion } from './milp/dispatch.ts';
 import { solveNow } from './prove.ts';
@@ -10,9 +10,9 @@ import type { Problem, Solution, SolveOptions } from './types.ts';
 export { NoChoiceInTime, solveNow } from './prove.ts';
 
 /**
- * Solves a problem exactly, or returns the best choice and bound within the limits. Never throws on infeasible problems; throws
- * `NoChoiceInTime` when time ran out before it is known whether there is any choice, and the library engines
- * throw `TooLargeForLibrary` beyond their size guard.
+ * Solves a problem exactly, or returns the best choice and bound within the limits. Never throws on
+ * infeasible problems; throws `NoChoiceInTime` when time ran out before it is known whether there
+ * is any choice, and the library engines throw `TooLargeForLibrary` beyond their size guard.
  */
 export async function solve(problem: Problem, options: SolveOptions = {}): Promise<Solution> {
   const { mode = 'prove', engine = 'auto' } = options;

@@ -1,23 +1,25 @@
 /**
- * The problem of the solver is MAP inference in a pairwise Markov random field, also called a weighted constraint
- * satisfaction problem (a binary cost function network), with linear side rows.
- * In: nothing but numbers; the room imports nothing, so that it can be tested on other people's problems. Out: the types of
- * problems, options, solutions and certificates. Source: M. C. Cooper et al., "Soft arc consistency revisited", AI 2010.
+ * The problem of the solver is MAP inference in a pairwise Markov random field, also called a
+ * weighted constraint satisfaction problem (a binary cost function network), with linear side rows.
+ * In: nothing but numbers; the room imports nothing, so that it can be tested on other people's
+ * problems. Out: the types of problems, options, solutions and certificates. Source: M. C. Cooper
+ * et al., "Soft arc consistency revisited", AI 2010.
  *
  * Variables i = 0..n-1 have domains {0..k_i-1}; choose x_i to
  *
- *   minimise   constant + sum_i unary_i(x_i) + sum_e table_e(x_first(e), x_second(e))
- *   subject to sum of the pieces that live at t <= limit                          (time rows: usage at every time)
+ *   minimise constant + sum_i unary_i(x_i) + sum_e table_e(x_first(e), x_second(e)) subject to sum
+ *   of the pieces that live at t <= limit (time rows: usage at every time)
  *              sum_i amount_ri(x_i) <= bound_r                                    (linear rows)
  *
- * Costs are integers below 2^53 (the caller scales once); Infinity is the only token for "forbidden". Doors decide what it is:
- * `ProblemBuilder` refuses other numbers, the reader of the contest's files turns their 10^18 into it.
+ * Costs are integers below 2^53 (the caller scales once); Infinity is the only token for
+ * "forbidden". Doors decide what it is: `ProblemBuilder` refuses other numbers, the reader of the
+ * contest's files turns their 10^18 into it.
  */
 
 /**
- * MAP inference in a pairwise Markov random field, a weighted constraint satisfaction problem (cost function network), with
- * linear side rows. Tables are shared by content: equal tables have one id, which is what lets repeated layers
- * share work.
+ * MAP inference in a pairwise Markov random field, a weighted constraint satisfaction problem (cost
+ * function network), with linear side rows. Tables are shared by content: equal tables have one id,
+ * which is what lets repeated layers share work.
  */
 export interface Problem {
   readonly name?: string;
@@ -27,11 +29,12 @@ export interface Problem {
   readonly unary: Int32Array;
   readonly vectors: readonly Float64Array[];
   /**
-   * Endpoints and table id of each edge. A table is row-major over (row, column), where the row of value a of the first
-   * endpoint is maps[firstMap][a] and the column of value b of the second is maps[secondMap][b]; map id -1 is the identity.
-   * A strategy matters to its neighbour only through one tensor's placement, so tables are far smaller than
-   * domain x domain (a 512-strategy node on a 3-D mesh has some 40 placements per tensor): solvers must work on the
-   * compressed table and never expand it. Parallel edges add up.
+   * Endpoints and table id of each edge. A table is row-major over (row, column), where the row of
+   * value a of the first endpoint is maps[firstMap][a] and the column of value b of the second is
+   * maps[secondMap][b]; map id -1 is the identity. A strategy matters to its neighbour only through
+   * one tensor's placement, so tables are far smaller than domain x domain (a 512-strategy node on
+   * a 3-D mesh has some 40 placements per tensor): solvers must work on the compressed table and
+   * never expand it. Parallel edges add up.
    */
   readonly edges: {
     readonly first: Int32Array;
@@ -42,20 +45,30 @@ export interface Problem {
   };
   /** Maps from the values of a variable to the rows (or columns) of a table, shared by content. */
   readonly maps: readonly Int32Array[];
-  readonly tables: readonly { readonly rows: number; readonly columns: number; readonly costs: Float64Array }[];
+  readonly tables: readonly {
+    readonly rows: number;
+    readonly columns: number;
+    readonly costs: Float64Array;
+  }[];
   /**
-   * A hint for speed (min-decomposition): every value of the variable is a pair of alternatives (an owned placement and a
-   * copy), and every table takes the lesser of the two. Two maps per variable (-1: none) name the alternatives of each value.
-   * The solver tests the hint table by table and ignores it where it does not hold or its length is not the domain's.
+   * A hint for speed (min-decomposition): every value of the variable is a pair of alternatives (an
+   * owned placement and a copy), and every table takes the lesser of the two. Two maps per variable
+   * (-1: none) name the alternatives of each value. The solver tests the hint table by table and
+   * ignores it where it does not hold or its length is not the domain's.
    */
   readonly minPairs?: { readonly first: Int32Array; readonly second: Int32Array };
   /** Added to every objective. */
   readonly constant?: number;
-  /** Units that a bound may stay below a choice which then counts as optimal: what scaling to integers blurs anyway. Default 0. */
+  /**
+   * Units that a bound may stay below a choice which then counts as optimal: what scaling to
+   * integers blurs anyway. Default 0.
+   */
   readonly tolerance?: number;
   /** Linear rows: e.g. static memory of parameters, gradients and optimizer state. */
   readonly rows?: readonly LinearRow[];
-  /** Usage at every time: half-open intervals [lo, hi) with an amount per value, under one limit. */
+  /**
+   * Usage at every time: half-open intervals [lo, hi) with an amount per value, under one limit.
+   */
   readonly usage?: {
     readonly pieces: readonly UsagePiece[];
     readonly limit: number;
@@ -82,33 +95,43 @@ export interface UsagePiece {
 /** Engine, limits and known choices of a solve. */
 export interface SolveOptions {
   /**
-   * `prove` (default) closes the gap or says how far it got; `anytime` is for large problems with usage over time: it searches with
-   * threads while a dual bound rises, and proves where the reduced problem is small.
+   * `prove` (default) closes the gap or says how far it got; `anytime` is for large problems with
+   * usage over time: it searches with threads while a dual bound rises, and proves where the
+   * reduced problem is small.
    */
   readonly mode?: 'prove' | 'anytime';
-  /** `auto` and `exact` are our own engine; the other two are library backends; what they report is evidence, not proof. */
+  /**
+   * `auto` and `exact` are our own engine; the other two are library backends; what they report is
+   * evidence, not proof.
+   */
   readonly engine?: 'auto' | 'exact' | 'highs' | 'javascript-lp-solver';
   readonly timeLimitSeconds?: number;
   /**
-   * Stop after so much work of our own engine: combinations of Pareto labels, of which a message step counts as 100. Like a
-   * time limit, but the same on every machine. Default: none.
+   * Stop after so much work of our own engine: combinations of Pareto labels, of which a message
+   * step counts as 100. Like a time limit, but the same on every machine. Default: none.
    */
   readonly workLimit?: number;
   /**
-   * Stop once our own engine keeps so many numbers more than at the start: cells of tables, entries of vectors and maps. What a
-   * time limit does, but the same on every machine. Default 2^27, of which a process has about 3 GB.
+   * Stop once our own engine keeps so many numbers more than at the start: cells of tables, entries
+   * of vectors and maps. What a time limit does, but the same on every machine. Default 2^27, of
+   * which a process has about 3 GB.
    */
   readonly cellLimit?: number;
-  /** Stop once (objective - bound) / max(1, |objective|) is at most this. Default 0: prove optimality. */
+  /**
+   * Stop once (objective - bound) / max(1, |objective|) is at most this. Default 0: prove
+   * optimality.
+   */
   readonly gap?: number;
   /**
-   * A gap with which the caller could live: at most this far from the bound, nothing is begun that costs more than sweeps and
-   * prices. What is cheap goes on to `gap`. Default: `gap`, so that no step is left out.
+   * A gap with which the caller could live: at most this far from the bound, nothing is begun that
+   * costs more than sweeps and prices. What is cheap goes on to `gap`. Default: `gap`, so that no
+   * step is left out.
    */
   readonly enough?: number;
   /**
-   * Of `prove` under rows: whether a gap that is too wide for exact elimination is searched as a whole, with a few labels a cell. Takes
-   * much of a work limit, and is for problems whose best choice is known to be poor. Default false.
+   * Of `prove` under rows: whether a gap that is too wide for exact elimination is searched as a
+   * whole, with a few labels a cell. Takes much of a work limit, and is for problems whose best
+   * choice is known to be poor. Default false.
    */
   readonly searchesWide?: boolean;
   readonly seed?: number;
@@ -117,39 +140,57 @@ export interface SolveOptions {
   /** Is told what every step came to, when it ends. */
   readonly onStep?: (step: SolverStep) => void;
   /**
-   * Whether a certificate is built and replayed; default true. Without it the answer is at most `feasible` and its bound is
-   * uncertified.
+   * Whether a certificate is built and replayed; default true. Without it the answer is at most
+   * `feasible` and its bound is uncertified.
    */
   readonly certify?: boolean;
-  /** A `PreparedProblem` of this very problem but for its rows, shared by several solves; that of another problem is ignored. */
+  /**
+   * A `PreparedProblem` of this very problem but for its rows, shared by several solves; that of
+   * another problem is ignored.
+   */
   readonly prepared?: { readonly problem: Problem };
-  /** Choices known beforehand (recipes, an earlier plan), in both modes; infeasible ones are ignored. */
+  /**
+   * Choices known beforehand (recipes, an earlier plan), in both modes; infeasible ones are
+   * ignored.
+   */
   readonly starts?: readonly Int32Array[];
   /**
-   * Of `anytime`: a bound known beforehand. The search ends once its best choice is within the gap of it, too; the bound of the
-   * answer does not rest on it.
+   * Of `anytime`: a bound known beforehand. The search ends once its best choice is within the gap
+   * of it, too; the bound of the answer does not rest on it.
    */
   readonly lowerBound?: number;
   /**
-   * `engine` (default): the engine's deterministic choice among those of least cost. `lexicographic`: the smallest choice
-   * vector, up to 2,000 variables. It takes up to one more solve per variable that is not at its first value, hence it
-   * is no default; beyond 2,000 variables or out of time the answer says `ties: 'engine'`.
+   * `engine` (default): the engine's deterministic choice among those of least cost.
+   * `lexicographic`: the smallest choice vector, up to 2,000 variables. It takes up to one more
+   * solve per variable that is not at its first value, hence it is no default; beyond 2,000
+   * variables or out of time the answer says `ties: 'engine'`.
    */
   readonly ties?: 'lexicographic' | 'engine';
-  /** Of `anytime`: worker threads; 1 works in the calling thread. The answer does not depend on it. Default 2. */
+  /**
+   * Of `anytime`: worker threads; 1 works in the calling thread. The answer does not depend on it.
+   * Default 2.
+   */
   readonly threads?: number;
-  /** Of `anytime`: lines of search that meet after every round. The answer depends on it. Default 2. */
+  /**
+   * Of `anytime`: lines of search that meet after every round. The answer depends on it. Default 2.
+   */
   readonly members?: number;
-  /** Of `anytime`: most rounds of search, the deterministic limit. Default: none when there is a time limit, else 400. */
+  /**
+   * Of `anytime`: most rounds of search, the deterministic limit. Default: none when there is a
+   * time limit, else 400.
+   */
   readonly rounds?: number;
   /**
-   * Of `anytime`: whether the exact engine may close small models (at most a minute without a time limit), and the bound of
-   * others be raised by parts. Default true.
+   * Of `anytime`: whether the exact engine may close small models (at most a minute without a time
+   * limit), and the bound of others be raised by parts. Default true.
    */
   readonly close?: boolean;
 }
 
-/** Objective falls and bound rises; the bound of an event is not yet certified, the one of the solution is. */
+/**
+ * Objective falls and bound rises; the bound of an event is not yet certified, the one of the
+ * solution is.
+ */
 export interface Progress {
   readonly phase: string;
   readonly seconds: number;
@@ -161,7 +202,8 @@ export interface Progress {
 /** The steps of a solve, and what each is. */
 export const STEP_ABOUT = {
   solve: 'one problem, from its network to its certificate',
-  relaxation: 'messages on the folded or reduced network alone: where they are tight, they prove the optimum',
+  relaxation:
+    'messages on the folded or reduced network alone: where they are tight, they prove the optimum',
   presolve: 'dominance, merging, elimination of what leaves small tables',
   'without rows': 'the problem without its rows',
   fold: 'first messages from the short network that stands for repeated blocks',
@@ -197,7 +239,10 @@ export interface SolverStep {
   readonly about: string;
   /** What it came to. */
   readonly outcome: string;
-  /** Work of it and its parts, in the unit of `SolveOptions.workLimit`: sweeps and labels count, reductions do not; absent in `anytime`. */
+  /**
+   * Work of it and its parts, in the unit of `SolveOptions.workLimit`: sweeps and labels count,
+   * reductions do not; absent in `anytime`.
+   */
   readonly work?: number;
   readonly seconds: number;
   /** Values of all variables and cells of all tables that it left. */
@@ -213,8 +258,8 @@ export interface SolverStep {
 export type CertificateRow = { readonly row: number } | { readonly time: number };
 
 /**
- * Proof of a lower bound, replayed by `verifyCertificate` against the problem alone: reductions, eliminations, branches, prices and
- * messages. Both modes write it. Plain data: it survives JSON.
+ * Proof of a lower bound, replayed by `verifyCertificate` against the problem alone: reductions,
+ * eliminations, branches, prices and messages. Both modes write it. Plain data: it survives JSON.
  */
 export interface Certificate {
   readonly version: 2;
@@ -229,42 +274,63 @@ export interface Certificate {
 
 type SolveStatus = 'optimal' | 'feasible' | 'infeasible';
 
-/** A choice with its objective, a proven lower bound and the certificate of it; or what contradicts. */
+/**
+ * A choice with its objective, a proven lower bound and the certificate of it; or what contradicts.
+ */
 export interface Solution {
-  /** `optimal` only when our own integer elimination or branch and bound closed the gap and the checker replayed it. */
+  /**
+   * `optimal` only when our own integer elimination or branch and bound closed the gap and the
+   * checker replayed it.
+   */
   readonly status: SolveStatus;
   /** One value per variable; empty when infeasible. */
   readonly choice: Int32Array;
   /** Re-evaluated by the checker from the problem alone. Infinity when infeasible. */
   readonly objective: number;
-  /** Proven lower bound on every choice (uncertified without a certificate; -Infinity where there is none). */
+  /**
+   * Proven lower bound on every choice (uncertified without a certificate; -Infinity where there is
+   * none).
+   */
   readonly bound: number;
   /** (objective - bound) / max(1, |objective|). */
   readonly gap: number;
   /**
-   * Engine that produced the choice: `message-passing`, `elimination`, `branch-and-bound`, `neighbourhood-search`, `highs`,
-   * `javascript-lp-solver`.
+   * Engine that produced the choice: `message-passing`, `elimination`, `branch-and-bound`,
+   * `neighbourhood-search`, `highs`, `javascript-lp-solver`.
    */
   readonly solver: string;
   /** What other engines report, such as HiGHS' own "Optimal": evidence, never proof. */
   readonly evidence?: readonly string[];
   /**
-   * What javascript-lp-solver reports on a small problem that our own engine has closed. The clock ends it, so that it may be
-   * missing: it is for the reader, and no part of a record that equal requests must make equal.
+   * What javascript-lp-solver reports on a small problem that our own engine has closed. The clock
+   * ends it, so that it may be missing: it is for the reader, and no part of a record that equal
+   * requests must make equal.
    */
   readonly secondOpinion?: string;
   readonly seconds: number;
   /** What the engine did: eliminations computed and found, largest table, branch nodes. */
   readonly statistics: Readonly<Record<string, number>>;
-  /** `infeasible` only: names of an irreducible set of conflicting rows, or variables with empty domains. */
+  /**
+   * `infeasible` only: names of an irreducible set of conflicting rows, or variables with empty
+   * domains.
+   */
   readonly conflict?: readonly string[];
-  /** `infeasible` only: the variable that no value is left of whatever the rows; `conflict` then names it. */
+  /**
+   * `infeasible` only: the variable that no value is left of whatever the rows; `conflict` then
+   * names it.
+   */
   readonly emptyVariable?: number;
   /** `infeasible` by one row or the usage limit: the smallest bound that admits a choice. */
   readonly smallestBudget?: number;
-  /** Proof of `bound`; absent where none could be written within reason (then the status is not `optimal`). */
+  /**
+   * Proof of `bound`; absent where none could be written within reason (then the status is not
+   * `optimal`).
+   */
   readonly certificate?: Certificate;
-  /** How ties were broken: `lexicographic` (smallest choice vector) or `engine` (deterministic, not canonical). */
+  /**
+   * How ties were broken: `lexicographic` (smallest choice vector) or `engine` (deterministic, not
+   * canonical).
+   */
   readonly ties: 'lexicographic' | 'engine';
 }
 

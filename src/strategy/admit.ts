@@ -1,4 +1,7 @@
-/** Asks the rules of one call whether given input shardings may stay as they are, and gives the output shardings. */
+/**
+ * Asks the rules of one call whether given input shardings may stay as they are, and gives the
+ * output shardings.
+ */
 
 import type { DeviceMesh } from '../mesh/devices/mesh.ts';
 import { MaskPartial } from '../mesh/placements/partials/mask-partial.ts';
@@ -19,12 +22,14 @@ import { inOnePiece, R, type Rule, type RuleSlot, type ShardSlot } from '../ops/
 import { takesAnyCut } from './row.ts';
 
 /**
- * Asks the rules of one call whether given input shardings may stand as they are, and what comes out. Nothing is moved:
- * this is the strict reading, for eager checks and for kinds of placement that the planner does not enumerate. A rule takes
- * any slicing kind; what it demands of it is one of three things:
+ * Asks the rules of one call whether given input shardings may stand as they are, and what comes
+ * out. Nothing is moved: this is the strict reading, for eager checks and for kinds of placement
+ * that the planner does not enumerate. A rule takes any slicing kind; what it demands of it is one
+ * of three things:
  *
  *  - any: the index only passes through, and the same cut stands on the output dim;
- *  - same: tensors that share the index have equal placements, cut by the mesh dims in the same order;
+ *  - same: tensors that share the index have equal placements, cut by the mesh dims in the same
+ *    order;
  *  - even: every rank holds equally many rows.
  */
 interface Admitted {
@@ -46,13 +51,15 @@ interface Call {
 }
 
 /**
- * Which strategies of a call take operands that are placed so, as they are. `given` has one sharding for each tensor input.
+ * Which strategies of a call take operands that are placed so, as they are. `given` has one
+ * sharding for each tensor input.
  *
  * @param rules rules of the call without the all-replicate rule
  * @param inputs global metas of the tensor inputs, in schema order
  * @param outputs global metas of the results, null where masked off
  * @param given the sharding of each input
- * @returns every way in which the rules take them, all-replicate rule first, or the reason why none does
+ * @returns every way in which the rules take them, all-replicate rule first, or the reason why none
+ *   does
  */
 export function admit(
   mesh: DeviceMesh,
@@ -66,18 +73,26 @@ export function admit(
     for (const dim of sharding.orders.keys()) {
       const size = inputs[t].shape[dim];
       if (size === undefined)
-        return { refused: `input ${t} is ${sharding.text}, but has ${inputs[t].shape.length} dims` };
+        return {
+          refused: `input ${t} is ${sharding.text}, but has ${inputs[t].shape.length} dims`,
+        };
       const reason = refusedCut(sharding, mesh, dim, size);
       if (reason !== undefined) return { refused: `input ${t}, ${reason}` };
     }
   }
-  const replicate: Rule = { inputs: inputs.map(() => R), outputs: outputs.map((o) => o && R), origin: 'base' };
-  // What a view makes of a later dim is strides, which the strict reading does not make: the dim is to be whole.
+  const replicate: Rule = {
+    inputs: inputs.map(() => R),
+    outputs: outputs.map((o) => o && R),
+    origin: 'base',
+  };
+  // What a view makes of a later dim is strides, which the strict reading does not make: the dim is
+  // to be whole.
   const list = [replicate, ...rules.flatMap((r) => inOnePiece(r) ?? [])];
   const candidates: Rule[][] = [];
   for (let m = 0; m < mesh.rank; m++) {
     // One device holds everything, whatever the placement is called.
-    const fitting = mesh.sizes[m] === 1 ? [replicate] : list.filter((r) => mismatch(call, r, m) === undefined);
+    const fitting =
+      mesh.sizes[m] === 1 ? [replicate] : list.filter((r) => mismatch(call, r, m) === undefined);
     if (fitting.length === 0) return { refused: whyNone(call, list, m) };
     candidates.push(fitting);
   }
@@ -97,21 +112,32 @@ export function admit(
   return accepted.length > 0 ? { accepted } : { refused: first ?? 'no rule takes these inputs' };
 }
 
-/** Why a rule does not take the inputs on one mesh dim; undefined when it does. `near` marks a rule that wants these dims. */
-function mismatch(call: Call, r: Rule, m: number): { readonly near: boolean; readonly reason: string } | undefined {
+/**
+ * Why a rule does not take the inputs on one mesh dim; undefined when it does. `near` marks a rule
+ * that wants these dims.
+ */
+function mismatch(
+  call: Call,
+  r: Rule,
+  m: number,
+): { readonly near: boolean; readonly reason: string } | undefined {
   let fault: string | undefined;
   const groups = new Map<string, { readonly t: number; readonly p: Placement }>();
   for (const [t, slot] of r.inputs.entries()) {
     const p = call.given[t].placements[m];
     if (slot === null) continue;
     if (slot.kind !== 'shard') {
-      const fits = slot.kind === 'replicate' ? p.kind === 'replicate' : p instanceof Partial && p.op === slot.op;
+      const fits =
+        slot.kind === 'replicate'
+          ? p.kind === 'replicate'
+          : p instanceof Partial && p.op === slot.op;
       if (!fits) return { near: false, reason: '' };
       continue;
     }
     if (p.dim !== slot.dim) return { near: false, reason: '' };
     const mate = groups.get(slot.tie);
-    if (!takesAnyCut(slot) && !(p instanceof Shard)) fault ??= `input ${t} is cut ${p.text}, but ${plainOnly(slot)}`;
+    if (!takesAnyCut(slot) && !(p instanceof Shard))
+      fault ??= `input ${t} is cut ${p.text}, but ${plainOnly(slot)}`;
     else if (mate === undefined) groups.set(slot.tie, { t, p });
     else if (!mate.p.withDim(p.dim).equals(p))
       fault ??= `input ${mate.t} is cut ${mate.p.text} and input ${t} ${p.text}, but the two dims are one index: both must be cut the same way`;
@@ -122,7 +148,9 @@ function mismatch(call: Call, r: Rule, m: number): { readonly near: boolean; rea
 function plainOnly(slot: ShardSlot): string {
   const wants = 'this operator wants contiguous chunks (a plain Shard)';
   if (slot.slicing === 'contiguous') return `${wants}: it computes offsets from the rank`;
-  return slot.unit > 1 ? `${wants} of whole groups of ${slot.unit} rows` : `${wants}: it reshapes the dim`;
+  return slot.unit > 1
+    ? `${wants} of whole groups of ${slot.unit} rows`
+    : `${wants}: it reshapes the dim`;
 }
 
 function whyNone(call: Call, list: readonly Rule[], m: number): string {
@@ -150,12 +178,20 @@ function combine(call: Call, chosen: readonly Rule[]): Admitted | { readonly ref
       }
       const size = inputs[mate.t].shape[mate.slot.dim];
       if (!slot.scaled && !mate.slot.scaled && size !== inputs[t].shape[slot.dim])
-        return { refused: `dims ${mate.slot.dim} of input ${mate.t} and ${slot.dim} of input ${t} differ in size` };
+        return {
+          refused:
+            `dims ${mate.slot.dim} of input ${mate.t} and ${slot.dim} of input ${t} differ in ` +
+            'size',
+        };
       const a = cutsOf(given[mate.t], mate.slot.dim);
       const b = cutsOf(given[t], slot.dim);
       if (!isSameCut(a, b))
         return {
-          refused: `input ${mate.t} is ${given[mate.t].orderedText} and input ${t} ${given[t].orderedText}, but dim ${mate.slot.dim} of the one is dim ${slot.dim} of the other: mesh dims must cut both in the same way and order (${namesOf(mesh, a)} against ${namesOf(mesh, b)})`,
+          refused:
+            `input ${mate.t} is ${given[mate.t].orderedText} and input ${t} ` +
+            `${given[t].orderedText}, but dim ${mate.slot.dim} of the one is dim ${slot.dim} ` +
+            'of the other: mesh dims must cut both in the same way and order ' +
+            `(${namesOf(mesh, a)} against ${namesOf(mesh, b)})`,
         };
     }
   }
@@ -169,7 +205,11 @@ function combine(call: Call, chosen: readonly Rule[]): Admitted | { readonly ref
     const pending = placements.filter(isPending);
     const odd = pending.find((p) => !pendingTogether(pending[0], p));
     if (odd !== undefined)
-      return { refused: `the result would wait for ${pending[0].text} and ${odd.text}, which cannot stand together` };
+      return {
+        refused:
+          `the result would wait for ${pending[0].text} and ${odd.text}, which cannot stand ` +
+          'together',
+      };
     results.push(new Sharding(placements, resultOrders(call, chosen, k, placements)));
   }
   return { rules: chosen, outputs: results };
@@ -180,14 +220,20 @@ interface OneCut {
   readonly placement: Placement;
 }
 
-/** Cuts of one dim in order; the placements are named for dim 0, so that those of different dims compare. */
+/**
+ * Cuts of one dim in order; the placements are named for dim 0, so that those of different dims
+ * compare.
+ */
 function cutsOf(sharding: Sharding, dim: number): OneCut[] {
-  return sharding.orderOf(dim).map((meshDim) => ({ meshDim, placement: sharding.placements[meshDim].withDim(0) }));
+  return sharding
+    .orderOf(dim)
+    .map((meshDim) => ({ meshDim, placement: sharding.placements[meshDim].withDim(0) }));
 }
 
 function isSameCut(a: readonly OneCut[], b: readonly OneCut[]): boolean {
   return (
-    a.length === b.length && a.every((cut, i) => cut.meshDim === b[i].meshDim && cut.placement.equals(b[i].placement))
+    a.length === b.length &&
+    a.every((cut, i) => cut.meshDim === b[i].meshDim && cut.placement.equals(b[i].placement))
   );
 }
 
@@ -200,7 +246,10 @@ function unevenness(call: Call, t: number, slot: ShardSlot): string | undefined 
   const { mesh, inputs, given } = call;
   const size = inputs[t].shape[slot.dim];
   if (slot.filled && !fillsAllRanks(given[t], mesh, slot.dim, size))
-    return `input ${t} is ${given[t].text}, which leaves ranks without a row of dim ${slot.dim} (${size}), and this operator needs one`;
+    return (
+      `input ${t} is ${given[t].text}, which leaves ranks without a row of dim ${slot.dim} ` +
+      `(${size}), and this operator needs one`
+    );
   if (!slot.even && !slot.scaled && slot.unit === 1) return undefined;
   const only = new Sharding(
     given[t].placements.map((p) => (p.dim === slot.dim ? p.withDim(0) : REPLICATE)),
@@ -208,7 +257,10 @@ function unevenness(call: Call, t: number, slot: ShardSlot): string | undefined 
   );
   if (evenlyShardable(only, mesh, [size / slot.unit])) return undefined;
   const units = slot.unit > 1 ? ` in groups of ${slot.unit}` : '';
-  return `input ${t} is ${given[t].text}, but this operator needs equally many rows of dim ${slot.dim} (${size}${units}) on every rank`;
+  return (
+    `input ${t} is ${given[t].text}, but this operator needs equally many rows of dim ` +
+    `${slot.dim} (${size}${units}) on every rank`
+  );
 }
 
 /** Placement of a result on one mesh dim. */
@@ -218,7 +270,8 @@ function resultPlacement(call: Call, r: Rule, slot: RuleSlot, m: number): Placem
     // A lookup in a table cut by rows leaves rows to be masked: pending, but bound to its own mask.
     const table = r.rewrite === 'mask' ? r.inputs.findIndex((s) => s?.kind === 'shard') : -1;
     const cut = table < 0 ? null : r.inputs[table];
-    if (slot.op === 'sum' && cut?.kind === 'shard') return new MaskPartial(call.inputs[table].shape, cut.dim);
+    if (slot.op === 'sum' && cut?.kind === 'shard')
+      return new MaskPartial(call.inputs[table].shape, cut.dim);
     return Partial.of(slot.op);
   }
   const source = sourceOf(r, slot);

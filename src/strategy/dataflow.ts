@@ -1,17 +1,18 @@
 /**
- * Who makes which tensor and who uses it, by number. A value is one tensor result of one node. Two kinds of node make no
- * value of their own but are another name of one that exists: `getitem`, so that a placement cannot change between a tuple
- * and its member; and, with `mergeViews`, a view that repeats an earlier view of the same value in the same pass, so that
- * one redistribution serves the users of both (PyTorch views the input of q, k and v once for each).
+ * Who makes which tensor and who uses it, by number. A value is one tensor result of one node. Two
+ * kinds of node make no value of their own but are another name of one that exists: `getitem`, so
+ * that a placement cannot change between a tuple and its member; and, with `mergeViews`, a view
+ * that repeats an earlier view of the same value in the same pass, so that one redistribution
+ * serves the users of both (PyTorch views the input of q, k and v once for each).
  */
 
-import { ShardwrightError, internalError } from '../errors.ts';
+import { internalError, ShardwrightError } from '../errors.ts';
 import type { Arg, Graph, Node, Output, TensorType, ValueType } from '../graph/types.ts';
 import { tensorInputs } from '../ops/record/context.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
 import type { Loops } from '../passes/plannable/loops.ts';
 import { backwardStart } from '../passes/plannable/weight-views.ts';
-import type { OperatorTable } from '../ops/record/table.ts';
 
 interface Value {
   /** Index of the producing node in `graph.nodes`. */
@@ -21,7 +22,10 @@ interface Value {
   /** Shared by content: equal types are one object, and carry one id. */
   readonly meta: TensorMeta;
   readonly type: number;
-  /** Whether the graph has it row by row in memory; strides that are not stated are those of such a tensor. */
+  /**
+   * Whether the graph has it row by row in memory; strides that are not stated are those of such a
+   * tensor.
+   */
   readonly contiguous: boolean;
 }
 
@@ -38,8 +42,8 @@ export interface Dataflow {
   /** Per node: the value that it is another name of, -1 for a node that decides for itself. */
   readonly alias: Int32Array;
   /**
-   * Per node: the pass in which it runs. By place in the program, not by what it depends on: a value that only the
-   * backward pass needs and that is made there counts to it.
+   * Per node: the pass in which it runs. By place in the program, not by what it depends on: a
+   * value that only the backward pass needs and that is made there counts to it.
    */
   readonly phases: readonly ('forward' | 'backward')[];
   /** Index of the node of that name. */
@@ -51,7 +55,8 @@ export interface Dataflow {
 /**
  * @param mergeViews whether a view that repeats an earlier one is another name of it
  * @param loops of an opened graph: views of different bodies are not merged, and marks are no views
- * @throws E_UNSUPPORTED for symbolic sizes without an example, and for calls whose tensors sit in places that no schema names
+ * @throws E_UNSUPPORTED for symbolic sizes without an example, and for calls whose tensors sit in
+ *   places that no schema names
  */
 export function dataflow(
   graph: Graph,
@@ -90,7 +95,9 @@ export function dataflow(
   const valueOf = (name: string): number => {
     const id = names.get(name);
     if (id === undefined)
-      throw new ShardwrightError('E_TYPE', `'${name}' is used as a tensor but is none`, { node: name });
+      throw new ShardwrightError('E_TYPE', `'${name}' is used as a tensor but is none`, {
+        node: name,
+      });
     return id;
   };
 
@@ -106,7 +113,8 @@ export function dataflow(
     }
     if (node.kind === 'call') {
       const record = table.get(node.target);
-      const used = record !== undefined ? tensorInputs(record, node.args, node.kwargs) : everyValue(node);
+      const used =
+        record !== undefined ? tensorInputs(record, node.args, node.kwargs) : everyValue(node);
       const ids = Int32Array.from(used, valueOf);
       const view = mergeViews && record?.cls === 'view' && loops?.isMark(node.name) !== true;
       if (view && ids.length === 1 && node.type.kind === 'tensor') {
@@ -130,7 +138,13 @@ export function dataflow(
       if (type === null) return;
       ids[result] = values.length;
       const id = typeId(type, node);
-      values.push({ node: index, result, meta: types[id], type: id, contiguous: isContiguous(type, types[id]) });
+      values.push({
+        node: index,
+        result,
+        meta: types[id],
+        type: id,
+        contiguous: isContiguous(type, types[id]),
+      });
     });
     results.push(ids);
     if (node.type.kind === 'tensor') names.set(node.name, ids[0]);
@@ -143,7 +157,10 @@ export function dataflow(
     results,
     alias,
     phases: graph.nodes.map((_, i) => (i < split ? 'forward' : 'backward')),
-    outputs: graph.outputs.map((output) => ({ output, value: output.value === null ? -1 : valueOf(output.value) })),
+    outputs: graph.outputs.map((output) => ({
+      output,
+      value: output.value === null ? -1 : valueOf(output.value),
+    })),
     byName,
     valueOf,
   };
@@ -154,12 +171,18 @@ function tupleMember(node: Node, tuples: ReadonlyMap<string, Int32Array>): numbe
   const name = isValue(source) ? source.name : undefined;
   const ids = name === undefined ? undefined : tuples.get(name);
   if (ids === undefined || typeof index !== 'number')
-    throw new ShardwrightError('E_UNSUPPORTED', 'getitem of something that is no tuple of tensors', {
-      node: node.name,
-    });
+    throw new ShardwrightError(
+      'E_UNSUPPORTED',
+      'getitem of something that is no tuple of tensors',
+      {
+        node: node.name,
+      },
+    );
   const id = ids[index < 0 ? ids.length + index : index];
   if (id === undefined)
-    throw new ShardwrightError('E_TYPE', `getitem ${index} of a tuple of ${ids.length}`, { node: node.name });
+    throw new ShardwrightError('E_TYPE', `getitem ${index} of a tuple of ${ids.length}`, {
+      node: node.name,
+    });
   return id;
 }
 
@@ -171,11 +194,15 @@ function isValue(arg: Arg | undefined): arg is { kind: 'value'; name: string } {
 function literalKey(args: readonly Arg[]): string {
   return JSON.stringify(args, (_key, value: unknown) => {
     if (typeof value === 'bigint') return `${value}n`;
-    return typeof value === 'object' && value !== null && 'kind' in value && value.kind === 'value' ? '%' : value;
+    return typeof value === 'object' && value !== null && 'kind' in value && value.kind === 'value'
+      ? '%'
+      : value;
   });
 }
 
-/** Tensor uses of a call whose operator has no record: every value among its arguments, in order. */
+/**
+ * Tensor uses of a call whose operator has no record: every value among its arguments, in order.
+ */
 function everyValue(node: Node): string[] {
   const names: string[] = [];
   const take = (arg: Arg): void => {
@@ -218,7 +245,9 @@ function concreteMeta(type: TensorType, node: Node): TensorMeta {
     if (dim.example === undefined)
       throw new ShardwrightError('E_UNSUPPORTED', `size '${dim.sym}' has no example value`, {
         node: node.name,
-        hint: `plan needs numbers: give --size NAME=VALUE for each name in '${dim.sym}', or export with the sizes you will run.`,
+        hint:
+          `plan needs numbers: give --size NAME=VALUE for each name in '${dim.sym}', or export ` +
+          'with the sizes you will run.',
       });
     return dim.example;
   });

@@ -1,26 +1,36 @@
 /**
- * Single-dim rules expanded to the whole mesh. A strategy takes one rule per mesh dim; it fixes the sharding of every
- * input and output tensor. Candidates are the cartesian product of the rules over the mesh dims (mesh dim 0 slowest,
- * rule order kept, the all-replicate rule first), filtered in this order:
+ * Single-dim rules expanded to the whole mesh. A strategy takes one rule per mesh dim; it fixes the
+ * sharding of every input and output tensor. Candidates are the cartesian product of the rules over
+ * the mesh dims (mesh dim 0 slowest, rule order kept, the all-replicate rule first), filtered in
+ * this order:
  *
  *  1. partial mixing: a tensor may not hold two kinds of pending reduction, except sum with avg;
- *  2. sizes: every sharded dim needs at least one row per piece (and divides evenly, under the `even` policy);
- *  3. ties: slots of one tie group name dims of equal size, or, when scaled, dims that all divide evenly;
+ *  2. sizes: every sharded dim needs at least one row per piece (and divides evenly, under the
+ *     `even` policy);
+ *  3. ties: slots of one tie group name dims of equal size, or, when scaled, dims that all divide
+ *     evenly;
  *  4. duplicates: of strategies with equal shardings the first stays.
  *
- * On a mesh dim of size 1 only the all-replicate rule is taken. Several mesh dims on one tensor dim cut it in mesh order.
+ * On a mesh dim of size 1 only the all-replicate rule is taken. Several mesh dims on one tensor dim
+ * cut it in mesh order.
  *
- * Rules speak of plain shards. Further cuts (strided, ragged, kinds of the user) are offered with `cuts`: a rule then also
- * stands with such a cut in the place of its shards, wherever it asks of them only to be equal (`cutRows`).
+ * Rules speak of plain shards. Further cuts (strided, ragged, kinds of the user) are offered with
+ * `cuts`: a rule then also stands with such a cut in the place of its shards, wherever it asks of
+ * them only to be equal (`cutRows`).
  */
 
 import type { Placement, ReduceOp } from '../mesh/placements/placement.ts';
-import { partialCode, REPLICATE_CODE, shardCode, type ShardingSpace } from '../mesh/sharding/space.ts';
+import {
+  partialCode,
+  REPLICATE_CODE,
+  shardCode,
+  type ShardingSpace,
+} from '../mesh/sharding/space.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import { isStrided, R, type Rule, type RuleSlot } from '../ops/record/rule.ts';
 import { hasCut } from './patterns.ts';
+import { type Row, shardsOf, takesAnyCut } from './row.ts';
 import { type ProductOptions, RowProduct } from './row-product.ts';
-import { shardsOf, takesAnyCut, type Row } from './row.ts';
 
 export interface StrategySet {
   readonly count: number;
@@ -71,7 +81,8 @@ export function expandRules(
   ];
   const rows = list.map((r, rule) => plainRow(r, rule));
   const plain = rows.length;
-  if (options.cuts !== undefined && options.cuts.length > 0) rows.push(...cutRows(space, rows, options.cuts));
+  if (options.cuts !== undefined && options.cuts.length > 0)
+    rows.push(...cutRows(space, rows, options.cuts));
   const { patterns } = options;
   if (patterns !== undefined && patterns !== 'any' && patterns.cuts.length > 0) {
     const fits = (cut: Placement, t: number, dim: number): boolean => hasCut(patterns, t, dim, cut);
@@ -81,10 +92,20 @@ export function expandRules(
 }
 
 /** The rule that every call has. */
-export function allReplicate(inputs: readonly TensorMeta[], outputs: readonly (TensorMeta | null)[]): Rule {
-  if (outputs.includes(null)) return replicated(inputs.length, outputs.map((o) => o && R)); // prettier-ignore
+export function allReplicate(
+  inputs: readonly TensorMeta[],
+  outputs: readonly (TensorMeta | null)[],
+): Rule {
+  if (outputs.includes(null))
+    return replicated(
+      inputs.length,
+      outputs.map((o) => o && R),
+    );
   const byResults = (wholes[inputs.length] ??= []);
-  return (byResults[outputs.length] ??= replicated(inputs.length, outputs.map(() => R))); // prettier-ignore
+  return (byResults[outputs.length] ??= replicated(
+    inputs.length,
+    outputs.map(() => R),
+  ));
 }
 
 function replicated(inputs: number, outputs: readonly RuleSlot[]): Rule {
@@ -108,10 +129,18 @@ function shapeOf(r: Rule): Omit<Row, 'rule'> {
   const slots = [...r.inputs, ...r.outputs];
   const codes = new Int32Array(slots.length);
   for (let t = 0; t < slots.length; t++) codes[t] = slotCode(slots[t]);
-  return { slots, codes, shards: shardsOf(slots), strided: slots.some((s) => s?.kind === 'shard' && isStrided(s)) };
+  return {
+    slots,
+    codes,
+    shards: shardsOf(slots),
+    strided: slots.some((s) => s?.kind === 'shard' && isStrided(s)),
+  };
 }
 
-/** All combinations of rows over the mesh dims that pass the filters, in order. @param list what `Row.rule` counts */
+/**
+ * All combinations of rows over the mesh dims that pass the filters, in order. @param list what
+ * `Row.rule` counts
+ */
 export function expandRows(
   space: ShardingSpace,
   list: readonly Rule[],
@@ -120,7 +149,14 @@ export function expandRows(
   outputs: readonly (TensorMeta | null)[],
   options: Pick<
     ExpandOptions,
-    'uneven' | 'cuts' | 'patterns' | 'stridesInside' | 'unitDims' | 'evenStrides' | 'mostRuns' | 'checkTime'
+    | 'uneven'
+    | 'cuts'
+    | 'patterns'
+    | 'stridesInside'
+    | 'unitDims'
+    | 'evenStrides'
+    | 'mostRuns'
+    | 'checkTime'
   >,
 ): StrategySet {
   const { sizes } = space.mesh;
@@ -175,8 +211,15 @@ export function expandRows(
   };
 }
 
-/** Which rows may stand on each mesh dim; undefined where no rule names mesh dims. A mesh dim of one device takes any. */
-function rowsByAxis(space: ShardingSpace, list: readonly Rule[], rows: readonly Row[]): boolean[][] | undefined {
+/**
+ * Which rows may stand on each mesh dim; undefined where no rule names mesh dims. A mesh dim of one
+ * device takes any.
+ */
+function rowsByAxis(
+  space: ShardingSpace,
+  list: readonly Rule[],
+  rows: readonly Row[],
+): boolean[][] | undefined {
   if (list.every(({ axes }) => axes === undefined)) return undefined;
   return space.mesh.dims.map(({ name, size }) => {
     const named = list.some(({ axes }) => axes?.includes(name) === true);
@@ -188,12 +231,12 @@ function rowsByAxis(space: ShardingSpace, list: readonly Rule[], rows: readonly 
 }
 
 /**
- * The rules with further cuts in the place of plain shards: for every tie group of a rule, all its slots the same way. A group
- * takes part only if none of its slots counts rows (`contiguous`: offsets are computed from the rank), cuts in units, or
- * ties dims of different sizes.
+ * The rules with further cuts in the place of plain shards: for every tie group of a rule, all its
+ * slots the same way. A group takes part only if none of its slots counts rows (`contiguous`:
+ * offsets are computed from the rank), cuts in units, or ties dims of different sizes.
  *
- * @param fits whether a tensor of the call can have a cut on a dim: where given, a group is taken with those cuts only
- * that one of its tensors can have
+ * @param fits whether a tensor of the call can have a cut on a dim: where given, a group is taken
+ * with those cuts only that one of its tensors can have
  */
 export function cutRows(
   space: ShardingSpace,
@@ -206,7 +249,8 @@ export function cutRows(
   for (const { rule, slots, codes, shards, strided } of rows) {
     const open = new Map<string, boolean>();
     for (const slot of slots)
-      if (slot?.kind === 'shard') open.set(slot.tie, (open.get(slot.tie) ?? true) && takesAnyCut(slot));
+      if (slot?.kind === 'shard')
+        open.set(slot.tie, (open.get(slot.tie) ?? true) && takesAnyCut(slot));
     let variants: Int32Array[] = [codes];
     for (const [tie, takes] of open) {
       if (!takes) continue;
@@ -216,25 +260,37 @@ export function cutRows(
           .map((cut) =>
             base.map((code, t) => {
               const slot = slots[t];
-              return slot?.kind === 'shard' && slot.tie === tie ? space.codeOf(cut.withDim(slot.dim)) : code;
+              return slot?.kind === 'shard' && slot.tie === tie
+                ? space.codeOf(cut.withDim(slot.dim))
+                : code;
             }),
           ),
       );
       variants = [...variants, ...more];
     }
-    for (const variant of variants) if (variant !== codes) out.push({ rule, slots, codes: variant, shards, strided });
+    for (const variant of variants)
+      if (variant !== codes) out.push({ rule, slots, codes: variant, shards, strided });
   }
   return out;
 }
 
 /**
- * Whether a rule can be of use. A rule that only hands pending reductions on needs one input that its producer can leave
- * pending (the others may be made Partial for free). A rule that cuts an input, such as a product over cut rows with a
- * pending bias, or one with no Partial input, always is.
+ * Whether a rule can be of use. A rule that only hands pending reductions on needs one input that
+ * its producer can leave pending (the others may be made Partial for free). A rule that cuts an
+ * input, such as a product over cut rows with a pending bias, or one with no Partial input, always
+ * is.
  */
-function usable(r: Rule, inputs: number, outputs: number, reachable: readonly number[] | undefined): boolean {
+function usable(
+  r: Rule,
+  inputs: number,
+  outputs: number,
+  reachable: readonly number[] | undefined,
+): boolean {
   if (r.inputs.length !== inputs || r.outputs.length !== outputs)
-    throw new Error(`internal: rule has ${r.inputs.length}+${r.outputs.length} slots, the call ${inputs}+${outputs}`);
+    throw new Error(
+      `internal: rule has ${r.inputs.length}+${r.outputs.length} slots, the call ` +
+        `${inputs}+${outputs}`,
+    );
   if (reachable === undefined) return true;
   let wants = false;
   for (let i = 0; i < inputs; i++) {

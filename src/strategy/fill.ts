@@ -1,22 +1,23 @@
 /** Fills the shard slots of a call's rules with the cuts that its inputs have. */
 
-import { toMeshView } from '../mesh/sharding/mesh-view.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
 import { Shard } from '../mesh/placements/shards/shard.ts';
+import { StridedShard } from '../mesh/placements/shards/strided.ts';
+import { toMeshView } from '../mesh/sharding/mesh-view.ts';
 import type { Sharding } from '../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
-import { StridedShard } from '../mesh/placements/shards/strided.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import type { Rule } from '../ops/record/rule.ts';
 import { allReplicate, cutRows, plainRow } from './expand.ts';
 import type { Row } from './row.ts';
 
 /**
- * Discovery: the rules of one call with their shard slots filled by the cuts that its inputs really have. A rule with shard
- * slots stands once for every kind of cut that occurs, plain shards first, then strided ones by ascending split factor,
- * then others by their text; without any cut among the inputs it is left out. Rules without shard slots stay as they are,
- * so that pending reductions are at hand even when all inputs are replicated. A dim that is cut by several mesh dims in
- * another order than theirs counts as its mesh view, which writes the order with strided cuts.
+ * Discovery: the rules of one call with their shard slots filled by the cuts that its inputs really
+ * have. A rule with shard slots stands once for every kind of cut that occurs, plain shards first,
+ * then strided ones by ascending split factor, then others by their text; without any cut among the
+ * inputs it is left out. Rules without shard slots stay as they are, so that pending reductions are
+ * at hand even when all inputs are replicated. A dim that is cut by several mesh dims in another
+ * order than theirs counts as its mesh view, which writes the order with strided cuts.
  */
 export interface FillOptions {
   /** `found` (default): the cuts that occur; `all`: plain shards as well. */
@@ -31,19 +32,26 @@ export interface FilledRules {
   readonly rows: readonly Row[];
 }
 
-/** The kinds of cuts among placements in mesh order, named for dim 0, each once, in the order in which rules are filled. */
+/**
+ * The kinds of cuts among placements in mesh order, named for dim 0, each once, in the order in
+ * which rules are filled.
+ */
 export function cutsAmong(given: readonly (readonly Placement[])[]): Placement[] {
   const found = new Map<string, Placement>();
   for (const placements of given)
     for (const p of placements) if (p.dim !== undefined) found.set(p.withDim(0).text, p.withDim(0));
-  const rank = (p: Placement): number => (p instanceof Shard ? 0 : p instanceof StridedShard ? p.factor : Infinity);
+  const rank = (p: Placement): number =>
+    p instanceof Shard ? 0 : p instanceof StridedShard ? p.factor : Infinity;
   return [...found.values()].sort((a, b) => {
     const [x, y] = [rank(a), rank(b)];
     return x === y ? (a.text < b.text ? -1 : a.text > b.text ? 1 : 0) : x - y;
   });
 }
 
-/** The placements that, applied in mesh order, cut like the sharding; its own where a cut of another kind has no such form. */
+/**
+ * The placements that, applied in mesh order, cut like the sharding; its own where a cut of another
+ * kind has no such form.
+ */
 function inMeshOrder(sharding: Sharding, space: ShardingSpace): readonly Placement[] {
   if (sharding.inMeshOrder) return sharding.placements;
   const view = toMeshView(sharding, space.mesh);

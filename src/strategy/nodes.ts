@@ -1,7 +1,7 @@
 /**
- * Strategies of every node of a graph on a mesh. Nodes of equal content (operator, literal arguments, input types, pending
- * reductions that can reach them) share one record, so that a deep model is expanded once per kind of call and not once
- * per layer.
+ * Strategies of every node of a graph on a mesh. Nodes of equal content (operator, literal
+ * arguments, input types, pending reductions that can reach them) share one record, so that a deep
+ * model is expanded once per kind of call and not once per layer.
  */
 
 import type { CallFacts } from '../cost/compute.ts';
@@ -13,11 +13,18 @@ import { evenlyShardable, shardable, strideEvenly } from '../mesh/sharding/shard
 import { isPartialCode, type ShardingSpace } from '../mesh/sharding/space.ts';
 import { bindCall, withOutputs } from '../ops/record/context.ts';
 import type { OperatorRecord, TensorMeta, TypedContext } from '../ops/record/record.ts';
-import { rulesTemplate } from '../ops/rules/rules-template.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
+import { rulesTemplate } from '../ops/rules/rules-template.ts';
 import type { Dataflow } from './dataflow.ts';
 import { expandRules, type StrategySet } from './expand.ts';
-import { fewFactors, gathered, offered, patternsOf, type CutPattern, type StridedCuts } from './patterns.ts';
+import {
+  type CutPattern,
+  fewFactors,
+  gathered,
+  offered,
+  patternsOf,
+  type StridedCuts,
+} from './patterns.ts';
 import { runsOf } from './runs.ts';
 
 export interface NodeStrategies {
@@ -44,7 +51,10 @@ interface StrategyOptions {
 }
 
 export interface StrategyTable {
-  /** Per node of the graph; null for a node that is another name of a value and has no decision of its own. */
+  /**
+   * Per node of the graph; null for a node that is another name of a value and has no decision of
+   * its own.
+   */
   readonly nodes: readonly (NodeStrategies | null)[];
   /** Operators that were planned replicated because they have no record, with their node counts. */
   readonly replicatedUnknown: readonly { readonly target: string; readonly count: number }[];
@@ -54,7 +64,10 @@ export interface StrategyTable {
   readonly options: StrategyOptions;
 }
 
-/** The strategies of a program that says more of some calls: nodes of which it says other things have other contents. */
+/**
+ * The strategies of a program that says more of some calls: nodes of which it says other things
+ * have other contents.
+ */
 export function withFacts(
   strategies: StrategyTable,
   graph: Graph,
@@ -74,7 +87,8 @@ export function withFacts(
 
 /**
  * @param checkTime asked while there is more to do; what it throws ends the work
- * @throws E_UNKNOWN_OP naming every operator without a record, its first line and its count (option `unknown: 'refuse'`)
+ * @throws E_UNKNOWN_OP naming every operator without a record, its first line and its count (option
+ *   `unknown: 'refuse'`)
  */
 export function nodeStrategies(
   graph: Graph,
@@ -105,7 +119,8 @@ export function nodeStrategies(
       shared.set(key, found);
     }
     const { strategies, left } = found;
-    // What a program is given is cut in one piece; its orders of mesh dims are no strides to be handed on.
+    // What a program is given is cut in one piece; its orders of mesh dims are no strides to be
+    // handed on.
     const strides = node.kind === 'call' && (options.strided ?? 'off') !== 'off';
     flow.results[index].forEach((value, k) => {
       if (value < 0) return;
@@ -160,7 +175,9 @@ function expandNode(
   options: StrategyOptions,
   checkTime?: () => void,
 ): Omit<NodeStrategies, 'content'> {
-  const outputs = Array.from(flow.results[index], (id): TensorMeta | null => (id < 0 ? null : flow.values[id].meta));
+  const outputs = Array.from(flow.results[index], (id): TensorMeta | null =>
+    id < 0 ? null : flow.values[id].meta,
+  );
   if (node.kind !== 'call') return { set: placements(outputs[0] ?? null, node, space, options) };
   const inputs = Array.from(flow.inputs[index], (id) => flow.values[id].meta);
   const record = table.get(node.target);
@@ -187,9 +204,10 @@ function expandNode(
 }
 
 /**
- * Strategies of a placeholder: every sharding without a pending reduction. Parameters and buffers also get the shardings
- * that cut one dim by several mesh dims in another order, because a parameter stored for FSDP on top of tensor parallelism
- * is undone by one all-gather only in that order.
+ * Strategies of a placeholder: every sharding without a pending reduction. Parameters and buffers
+ * also get the shardings that cut one dim by several mesh dims in another order, because a
+ * parameter stored for FSDP on top of tensor parallelism is undone by one all-gather only in that
+ * order.
  */
 function placements(
   meta: TensorMeta | null,
@@ -197,12 +215,15 @@ function placements(
   space: ShardingSpace,
   { uneven, cuts = [], mostRuns = Infinity }: StrategyOptions,
 ): StrategySet {
-  if (meta === null) throw new ShardwrightError('E_UNSUPPORTED', 'input is no tensor', { node: node.name });
+  if (meta === null)
+    throw new ShardwrightError('E_UNSUPPORTED', 'input is no tensor', { node: node.name });
   const orders = node.meta.role === 'parameter' || node.meta.role === 'state';
   const specs = space
     .enumerate(meta.shape.length, { orders, cuts })
     .filter((id) => runsOf(space, id) <= mostRuns)
-    .filter((id) => (uneven === 'allow' ? shardable : evenlyShardable)(space.get(id), space.mesh, meta.shape))
+    .filter((id) =>
+      (uneven === 'allow' ? shardable : evenlyShardable)(space.get(id), space.mesh, meta.shape),
+    )
     .filter((id) => strideEvenly(space.get(id), space.mesh, meta.shape));
   const dims = space.meshRank;
   return {
@@ -215,7 +236,9 @@ function placements(
   };
 }
 
-/** Ids of the shardings that strategies leave of a result, with repeats; -1 where it is masked off. */
+/**
+ * Ids of the shardings that strategies leave of a result, with repeats; -1 where it is masked off.
+ */
 function* shardingsOf(set: StrategySet, result: number): Generator<number> {
   const width = set.inputCount + set.outputCount;
   for (let s = 0; s < set.count; s++) yield set.specs[s * width + set.inputCount + result];
@@ -242,7 +265,10 @@ function contentKey(
   reachable: Int32Array,
   cuts: readonly (readonly CutPattern[])[],
 ): string {
-  const first = node.kind === 'call' ? node.target : `placeholder ${node.meta.role ?? ''} ${typeKey(node, flow)}`;
+  const first =
+    node.kind === 'call'
+      ? node.target
+      : `placeholder ${node.meta.role ?? ''} ${typeKey(node, flow)}`;
   let key = first;
   for (const id of inputs) {
     key += `|${flow.values[id].type},${reachable[id]}`;
@@ -251,7 +277,8 @@ function contentKey(
   if (node.kind === 'call') {
     key += '(';
     for (const arg of node.args) key += `${argKey(arg)},`;
-    for (const name of Object.keys(node.kwargs).sort()) key += `${name}=${argKey(node.kwargs[name])},`;
+    for (const name of Object.keys(node.kwargs).sort())
+      key += `${name}=${argKey(node.kwargs[name])},`;
   }
   return key;
 }
@@ -261,9 +288,12 @@ function typeKey(node: Node, flow: Dataflow): string {
   return String(id);
 }
 
-/** Literal arguments as text; values are only marked, because their types stand in the key already. */
+/**
+ * Literal arguments as text; values are only marked, because their types stand in the key already.
+ */
 function argKey(arg: Arg): string {
-  if (arg === null || typeof arg !== 'object') return typeof arg === 'string' ? JSON.stringify(arg) : String(arg);
+  if (arg === null || typeof arg !== 'object')
+    return typeof arg === 'string' ? JSON.stringify(arg) : String(arg);
   if (!('kind' in arg)) return `[${arg.map((a) => argKey(a)).join()}]`;
   switch (arg.kind) {
     case 'value':
@@ -293,7 +323,12 @@ interface Unknown {
 function unknownOperators(graph: Graph, table: OperatorTable): Unknown[] {
   const found = new Map<string, Unknown>();
   for (const node of graph.nodes) {
-    if (node.kind !== 'call' || node.target === 'operator.getitem' || table.get(node.target) !== undefined) continue;
+    if (
+      node.kind !== 'call' ||
+      node.target === 'operator.getitem' ||
+      table.get(node.target) !== undefined
+    )
+      continue;
     const entry = found.get(node.target);
     if (entry === undefined) found.set(node.target, { target: node.target, count: 1, node });
     else entry.count++;
@@ -309,19 +344,29 @@ function refuseBodies(unknown: readonly Unknown[]): void {
     const what = isManual ? 'a manual region (shard_map)' : `${target}, a call with a body`;
     throw new ShardwrightError('E_UNSUPPORTED', `%${node.name} is ${what}, which is not planned`, {
       node: node.name,
-      hint: isManual ? 'plan the program without shard_map, as it is for one device.' : 'export it with the body in line.',
-    }); // prettier-ignore
+      hint: isManual
+        ? 'plan the program without shard_map, as it is for one device.'
+        : 'export it with the body in line.',
+    });
   }
 }
 
-/** A program of nothing but operators that run whole at no price has no plan. @throws E_UNKNOWN_OP */
+/**
+ * A program of nothing but operators that run whole at no price has no plan. @throws E_UNKNOWN_OP
+ */
 function refuseNothing(graph: Graph, unknown: readonly Unknown[]): void {
-  const calls = graph.nodes.filter(({ kind, target }) => kind === 'call' && target !== 'operator.getitem');
+  const calls = graph.nodes.filter(
+    ({ kind, target }) => kind === 'call' && target !== 'operator.getitem',
+  );
   if (unknown.length === 0 || calls.length > unknown.reduce((n, u) => n + u.count, 0)) return;
-  throw new ShardwrightError('E_UNKNOWN_OP', `no operator of ${graph.name} has rules, so there is nothing to plan`, {
-    node: unknown[0].node.name,
-    hint: hintOf(unknown, graph, 'give them rules: '),
-  });
+  throw new ShardwrightError(
+    'E_UNKNOWN_OP',
+    `no operator of ${graph.name} has rules, so there is nothing to plan`,
+    {
+      node: unknown[0].node.name,
+      hint: hintOf(unknown, graph, 'give them rules: '),
+    },
+  );
 }
 
 function unknownError(unknown: readonly Unknown[], graph: Graph): ShardwrightError {
@@ -333,13 +378,24 @@ function unknownError(unknown: readonly Unknown[], graph: Graph): ShardwrightErr
   return new ShardwrightError('E_UNKNOWN_OP', `no sharding rules for ${list.join(', ')}`, {
     node: node.name,
     ...(node.meta.line !== undefined ? { position: { line: node.meta.line, column: 1 } } : {}),
-    hint: hintOf(unknown, graph, 'plan them replicated with --unknown replicate, or give them rules: '),
+    hint: hintOf(
+      unknown,
+      graph,
+      'plan them replicated with --unknown replicate, or give them rules: ',
+    ),
   });
 }
 
 /** What to do, with the text of a rules file that would do. */
 function hintOf(unknown: readonly Unknown[], graph: Graph, words: string): string {
-  const typeOf = (name: string): ValueType => graph.nodes.find((node) => node.name === name)?.type ?? { kind: 'none' };
-  const text = rulesTemplate(unknown.map(({ node }) => node), typeOf); // prettier-ignore
-  return `${words}registerOp in a program, or --ops rules.json with this in it and rules such as "S(0) -> S(0)" added: ${text}`;
+  const typeOf = (name: string): ValueType =>
+    graph.nodes.find((node) => node.name === name)?.type ?? { kind: 'none' };
+  const text = rulesTemplate(
+    unknown.map(({ node }) => node),
+    typeOf,
+  );
+  return (
+    `${words}registerOp in a program, or --ops rules.json with this in it and rules such as ` +
+    `"S(0) -> S(0)" added: ${text}`
+  );
 }

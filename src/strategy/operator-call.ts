@@ -1,26 +1,27 @@
 /**
- * One call of an operator, asked from outside. In: the call as text, a mesh, shardings as text. Out: its rules, the strategies
- * that they make of the mesh, and the cheapest one from given placements of its inputs.
+ * One call of an operator, asked from outside. In: the call as text, a mesh, shardings as text.
+ * Out: its rules, the strategies that they make of the mesh, and the cheapest one from given
+ * placements of its inputs.
  */
 
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
 import { collectiveModel, defaultCostPreset } from '../cost/presets/presets.ts';
-import { Redistributor } from '../cost/redistribution/redistribute.ts';
 import type { RedistributionPlan } from '../cost/redistribution/plan.ts';
+import { Redistributor } from '../cost/redistribution/redistribute.ts';
 import { internalError, ShardwrightError, suggestion } from '../errors.ts';
 import { DTYPE_BYTES } from '../graph/types.ts';
+import { type DeviceMesh, parseMesh } from '../mesh/devices/mesh.ts';
 import type { PlacementKinds } from '../mesh/placements/kinds.ts';
-import { parseMesh, type DeviceMesh } from '../mesh/devices/mesh.ts';
-import { parseSharding } from '../mesh/sharding/parse.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
+import { parseSharding } from '../mesh/sharding/parse.ts';
 import type { Sharding } from '../mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../mesh/sharding/space.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import type { OperatorRecord, TensorMeta, TypedContext } from '../ops/record/record.ts';
 import type { Rule } from '../ops/record/rule.ts';
-import { bindText, callOf } from '../ops/samples/call-text.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
-import { expandRules, type ExpandOptions } from './expand.ts';
+import { bindText, callOf } from '../ops/samples/call-text.ts';
+import { type ExpandOptions, expandRules } from './expand.ts';
 import { propagate } from './propagate.ts';
 
 /** A call of an operator on types; its `rules`, `inputs` and `outputs` are what `admit` takes. */
@@ -68,29 +69,46 @@ export interface PropagateCallOptions {
 }
 
 /**
- * Reads a call such as `aten.mm.default(f32[64,32], f32[32,16])` or `sum.dim_IntList(bf16[8,16], [-1], True)`. A name without
- * namespace is ATen, one without overload is `default`; literals are Python's.
+ * Reads a call such as `aten.mm.default(f32[64,32], f32[32,16])` or `sum.dim_IntList(bf16[8,16],
+ * [-1], True)`. A name without namespace is ATen, one without overload is `default`; literals are
+ * Python's.
  *
- * @throws E_UNKNOWN_OP for a name that the table does not have, E_SAMPLE for arguments that cannot be read, E_TYPE for ones
- *   that do not fit
+ * @throws E_UNKNOWN_OP for a name that the table does not have, E_SAMPLE for arguments that cannot
+ *   be read, E_TYPE for ones that do not fit
  */
-export function operatorCall(text: string, table: OperatorTable = builtinOperators()): OperatorCall {
+export function operatorCall(
+  text: string,
+  table: OperatorTable = builtinOperators(),
+): OperatorCall {
   const [, name, args] = /^\s*([^\s(]+)\s*\((.*)\)\s*$/s.exec(text) ?? [];
   if (name === undefined)
     throw new ShardwrightError('E_SAMPLE', `'${text}' is no call of an operator`, {
       hint: "write for example 'aten.mm.default(f32[64,32], f32[32,16])'.",
     });
-  const record = table.get(name) ?? table.get(`aten.${name}`) ?? table.get(`aten.${name}.default`) ?? table.get(`${name}.default`);
+  const record =
+    table.get(name) ??
+    table.get(`aten.${name}`) ??
+    table.get(`aten.${name}.default`) ??
+    table.get(`${name}.default`);
   if (record === undefined)
     throw new ShardwrightError('E_UNKNOWN_OP', `there is no operator '${name}'`, {
       hint: suggestion(name, table.names(), 'operators'),
     });
   const { ctx } = bindText(table, callOf(record.name, args));
-  return { target: record.name, text, inputs: ctx.inputs, outputs: ctx.outputs, rules: record.shard(ctx), record, context: ctx };
-} // prettier-ignore
+  return {
+    target: record.name,
+    text,
+    inputs: ctx.inputs,
+    outputs: ctx.outputs,
+    rules: record.shard(ctx),
+    record,
+    context: ctx,
+  };
+}
 
 /**
- * Every way to run the call on a mesh: its rules combined over the mesh dims, without those that cut what cannot be cut.
+ * Every way to run the call on a mesh: its rules combined over the mesh dims, without those that
+ * cut what cannot be cut.
  *
  * @param mesh a mesh, or its text: `dp=2,tp=4`
  * @param options `cuts`: further cuts that rules may be taken with, those of user-made kinds too
@@ -102,21 +120,29 @@ export function expandCall(
 ): readonly Strategy[] {
   const space = new ShardingSpace(meshOf(mesh));
   const { uneven = 'allow', cuts } = options;
-  const set = expandRules(space, call.rules, call.inputs, call.outputs, { uneven, ...(cuts === undefined ? {} : { cuts }) });
+  const set = expandRules(space, call.rules, call.inputs, call.outputs, {
+    uneven,
+    ...(cuts === undefined ? {} : { cuts }),
+  });
   const width = set.inputCount + set.outputCount;
   return Array.from({ length: set.count }, (_, s) => {
     const ids = set.specs.subarray(s * width, (s + 1) * width);
     const rules = set.choice.subarray(s * space.meshRank, (s + 1) * space.meshRank);
-    return { ...strategyOf(space, ids, set.inputCount), rules: Array.from(rules, (r) => set.rules[r]) };
+    return {
+      ...strategyOf(space, ids, set.inputCount),
+      rules: Array.from(rules, (r) => set.rules[r]),
+    };
   });
-} // prettier-ignore
+}
 
 /**
- * The strategy that is cheapest to reach from given placements of the inputs, what a step of eager propagation takes: one
- * that moves nothing if there is one, else the least seconds of redistribution. The call's own time is not counted.
+ * The strategy that is cheapest to reach from given placements of the inputs, what a step of eager
+ * propagation takes: one that moves nothing if there is one, else the least seconds of
+ * redistribution. The call's own time is not counted.
  *
  * @param given the sharding of each input, `S(0)R`
- * @throws E_PLACEMENT for other numbers of inputs or placements, or where no strategy can be reached
+ * @throws E_PLACEMENT for other numbers of inputs or placements, or where no strategy can be
+ *   reached
  */
 export function propagateCall(
   call: OperatorCall,
@@ -129,16 +155,29 @@ export function propagateCall(
   const on = meshOf(mesh);
   const space = new ShardingSpace(on);
   const read = (text: string, i: number): Sharding =>
-    parseSharding(text, on, { rank: call.inputs[i]?.shape.length ?? 0, ...(kinds === undefined ? {} : { kinds }) });
-  const from = given.map((sharding, i) => space.intern(typeof sharding === 'string' ? read(sharding, i) : sharding));
-  const prices = new Redistributor(space, collectiveModel(options.cost ?? defaultCostPreset(cluster), cluster, on));
+    parseSharding(text, on, {
+      rank: call.inputs[i]?.shape.length ?? 0,
+      ...(kinds === undefined ? {} : { kinds }),
+    });
+  const from = given.map((sharding, i) =>
+    space.intern(typeof sharding === 'string' ? read(sharding, i) : sharding),
+  );
+  const prices = new Redistributor(
+    space,
+    collectiveModel(options.cost ?? defaultCostPreset(cluster), cluster, on),
+  );
   const found = propagate(space, call.record, call.context, from, prices, { fill: 'all', uneven });
   const moves = call.inputs.map(({ shape, dtype }, i) => {
     const move = prices.plan({ shape, itemBytes: DTYPE_BYTES[dtype] }, from[i], found.inputs[i]);
     return move ?? raise(internalError(`input ${i} of ${call.target} has a price and no way`));
   });
   const ids = [...found.inputs, ...found.outputs];
-  return { ...strategyOf(space, ids, found.inputs.length), rules: found.rules, seconds: found.cost, moves };
+  return {
+    ...strategyOf(space, ids, found.inputs.length),
+    rules: found.rules,
+    seconds: found.cost,
+    moves,
+  };
 }
 
 function raise(error: Error): never {
@@ -149,7 +188,11 @@ function meshOf(mesh: DeviceMesh | string): DeviceMesh {
   return typeof mesh === 'string' ? parseMesh(mesh) : mesh;
 }
 
-function strategyOf(space: ShardingSpace, ids: ArrayLike<number>, inputs: number): Omit<Strategy, 'rules'> {
+function strategyOf(
+  space: ShardingSpace,
+  ids: ArrayLike<number>,
+  inputs: number,
+): Omit<Strategy, 'rules'> {
   const shardings = Array.from(ids, (id) => (id < 0 ? null : space.get(id)));
   return { inputs: shardings.slice(0, inputs) as Sharding[], outputs: shardings.slice(inputs) };
 }

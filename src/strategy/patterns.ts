@@ -1,16 +1,17 @@
 /** Finds the strided cuts that the values of a program can have. */
 
-import { toMeshView } from '../mesh/sharding/mesh-view.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
-import { FIRST_OTHER_CODE, type ShardingSpace } from '../mesh/sharding/space.ts';
 import { StridedShard } from '../mesh/placements/shards/strided.ts';
+import { toMeshView } from '../mesh/sharding/mesh-view.ts';
+import { FIRST_OTHER_CODE, type ShardingSpace } from '../mesh/sharding/space.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import { isStrided, type Rule } from '../ops/record/rule.ts';
 
 /**
- * Strided cuts that values of a program can have. They come from views that merge dims (a cut of the sequence becomes a
- * strided one of batch x sequence) and pass through whatever hands an index on. A call is offered those that one of its
- * inputs can have and no others: all strides on all dims would be a multiple of the strategies, and none of them comes free.
+ * Strided cuts that values of a program can have. They come from views that merge dims (a cut of
+ * the sequence becomes a strided one of batch x sequence) and pass through whatever hands an index
+ * on. A call is offered those that one of its inputs can have and no others: all strides on all
+ * dims would be a multiple of the strategies, and none of them comes free.
  */
 export interface Patterns {
   /** By input: what its producer can leave, see `patternsOf`. */
@@ -29,12 +30,18 @@ export interface CutPattern {
   readonly strides: readonly StridedShard[];
 }
 
-/** The cuts of one tensor dim as text, one word a mesh dim, whatever the dim's number: `-,_S(0, 4),S(0)`. */
+/**
+ * The cuts of one tensor dim as text, one word a mesh dim, whatever the dim's number: `-,_S(0,
+ * 4),S(0)`.
+ */
 export function patternOf(placements: readonly Placement[], dim: number): string {
   return placements.map((p) => (p.dim === dim ? p.withDim(0).text : '-')).join();
 }
 
-/** Strided cuts among shardings, each pattern once. @param ids of the shardings that strategies leave of one result */
+/**
+ * Strided cuts among shardings, each pattern once. @param ids of the shardings that strategies
+ * leave of one result
+ */
 export function patternsOf(ids: Iterable<number>, space: ShardingSpace): CutPattern[] {
   const found = new Map<string, CutPattern>();
   const seen = new Set<number>();
@@ -46,7 +53,9 @@ export function patternsOf(ids: Iterable<number>, space: ShardingSpace): CutPatt
     const sharding = space.get(id);
     const view = toMeshView(sharding, space.mesh);
     if ('refused' in view) continue;
-    const dims = new Set(view.placements.flatMap((p) => (p instanceof StridedShard ? [p.dim] : [])));
+    const dims = new Set(
+      view.placements.flatMap((p) => (p instanceof StridedShard ? [p.dim] : [])),
+    );
     for (const dim of dims) {
       const text = patternOf(view.placements, dim);
       const strides = view.placements.flatMap((p) =>
@@ -58,7 +67,10 @@ export function patternsOf(ids: Iterable<number>, space: ShardingSpace): CutPatt
   return [...found.values()];
 }
 
-/** Whether a sharding has a cut of another kind than plain shards, or an order that is one in the mesh view. */
+/**
+ * Whether a sharding has a cut of another kind than plain shards, or an order that is one in the
+ * mesh view.
+ */
 function mayStride(space: ShardingSpace, id: number): boolean {
   for (let m = 0; m < space.meshRank; m++) if (space.kindAt(id, m) >= FIRST_OTHER_CODE) return true;
   return !space.get(id).inMeshOrder;
@@ -67,7 +79,9 @@ function mayStride(space: ShardingSpace, id: number): boolean {
 /** @param byInput patterns of each input's producer */
 export function gathered(byInput: readonly (readonly CutPattern[])[]): Patterns {
   const all = byInput.flat();
-  const cuts = new Map(all.flatMap(({ strides }) => strides.map((cut) => [cut.text, cut] as const)));
+  const cuts = new Map(
+    all.flatMap(({ strides }) => strides.map((cut) => [cut.text, cut] as const)),
+  );
   return {
     byInput,
     all: new Set(all.map(({ text }) => text)),
@@ -78,16 +92,23 @@ export function gathered(byInput: readonly (readonly CutPattern[])[]): Patterns 
 /** Whether the producer of input `t` can leave it with a strided cut on a dim. */
 export function hasCut(patterns: Patterns, t: number, dim: number, cut: Placement): boolean {
   const text = cut.withDim(0).text;
-  return patterns.byInput[t]?.some((p) => p.dim === dim && p.strides.some((s) => s.text === text)) ?? false;
+  return (
+    patterns.byInput[t]?.some((p) => p.dim === dim && p.strides.some((s) => s.text === text)) ??
+    false
+  );
 }
 
 /**
- * Which dims that views merge may be cut in strides: none; `rows`, the leading ones, which are batch and sequence in every
- * program of a model; or all, heads with what is in a head too, which have more placements than use.
+ * Which dims that views merge may be cut in strides: none; `rows`, the leading ones, which are
+ * batch and sequence in every program of a model; or all, heads with what is in a head too, which
+ * have more placements than use.
  */
 export type StridedCuts = 'off' | 'rows' | 'all';
 
-/** The rules of a call without those that cut in strides where these are not wanted. @param tensors inputs, then results */
+/**
+ * The rules of a call without those that cut in strides where these are not wanted. @param tensors
+ * inputs, then results
+ */
 export function offered(
   rules: readonly Rule[],
   tensors: readonly (TensorMeta | null)[],
@@ -98,7 +119,10 @@ export function offered(
     [...r.inputs, ...r.outputs].every((slot) => {
       if (slot?.kind !== 'shard' || !isStrided(slot) || slot.inside === null) return true;
       const { tensor, dims } = slot.inside;
-      return strided === 'rows' && (tensors[tensor]?.shape ?? []).slice(0, dims[0]).every((size) => size <= 1);
+      return (
+        strided === 'rows' &&
+        (tensors[tensor]?.shape ?? []).slice(0, dims[0]).every((size) => size <= 1)
+      );
     });
   return rules.every(wanted) ? rules : rules.filter(wanted);
 }
@@ -110,10 +134,16 @@ export const MOST_FACTORS = 8;
 export function fewFactors(patterns: readonly CutPattern[]): readonly CutPattern[] {
   const byDim = new Map<number, Set<number>>();
   for (const { dim, strides } of patterns)
-    for (const { factor } of strides) byDim.set(dim, (byDim.get(dim) ?? new Set<number>()).add(factor));
+    for (const { factor } of strides)
+      byDim.set(dim, (byDim.get(dim) ?? new Set<number>()).add(factor));
   if ([...byDim.values()].every((factors) => factors.size <= MOST_FACTORS)) return patterns;
   const kept = new Map(
-    [...byDim].map(([dim, factors]) => [dim, new Set([...factors].sort((a, b) => a - b).slice(0, MOST_FACTORS))]),
+    [...byDim].map(([dim, factors]) => [
+      dim,
+      new Set([...factors].sort((a, b) => a - b).slice(0, MOST_FACTORS)),
+    ]),
   );
-  return patterns.filter(({ dim, strides }) => strides.every(({ factor }) => kept.get(dim)?.has(factor)));
+  return patterns.filter(({ dim, strides }) =>
+    strides.every(({ factor }) => kept.get(dim)?.has(factor)),
+  );
 }

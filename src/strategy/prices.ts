@@ -1,7 +1,10 @@
-/** Prices changes of sharding for the propagation of one call, by the redistribution planner or by DTensor's greedy one. */
+/**
+ * Prices changes of sharding for the propagation of one call, by the redistribution planner or by
+ * DTensor's greedy one.
+ */
 
-import { DTYPE_BYTES } from '../graph/types.ts';
 import type { MovedType } from '../cost/redistribution/pricing.ts';
+import { DTYPE_BYTES } from '../graph/types.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 
 /** Who prices a change of sharding: the redistribution planner, or the greedy one of DTensor. */
@@ -27,7 +30,8 @@ export class MovePrices {
 
   seconds(to: number): number {
     let cost = this.known.get(to);
-    if (cost === undefined) this.known.set(to, (cost = this.prices.seconds(this.type, this.from, to)));
+    if (cost === undefined)
+      this.known.set(to, (cost = this.prices.seconds(this.type, this.from, to)));
     return cost;
   }
 

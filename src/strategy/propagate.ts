@@ -1,4 +1,7 @@
-/** Takes a call and the shardings of its inputs and gives the cheapest strategy with the redistributions that it needs. */
+/**
+ * Takes a call and the shardings of its inputs and gives the cheapest strategy with the
+ * redistributions that it needs.
+ */
 
 import { internalError, ShardwrightError } from '../errors.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
@@ -6,13 +9,14 @@ import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
 import type { Rule } from '../ops/record/rule.ts';
 import { expandRows } from './expand.ts';
-import { fillRules, type FillOptions } from './fill.ts';
+import { type FillOptions, fillRules } from './fill.ts';
 import { MovePrices, type Prices } from './prices.ts';
 import { cheapest } from './search.ts';
 
 /**
- * Propagation of one call: given the shardings of its inputs, the strategy to take and what the inputs cost to bring there.
- * This is the eager reading of the rules, for a baseline that never looks ahead and for checks against DTensor.
+ * Propagation of one call: given the shardings of its inputs, the strategy to take and what the
+ * inputs cost to bring there. This is the eager reading of the rules, for a baseline that never
+ * looks ahead and for checks against DTensor.
  */
 export interface PropagateOptions extends FillOptions {
   /** `priority` (default) searches best first; `enumerate` prices every candidate. */
@@ -49,7 +53,8 @@ interface Propagation {
 /**
  * @param call the call at global sizes
  * @param given sharding id of each tensor input, in schema order
- * @throws E_PLACEMENT when no strategy is feasible, or an in-place operator would have to move what it writes
+ * @throws E_PLACEMENT when no strategy is feasible, or an in-place operator would have to move what
+ *   it writes
  */
 export function propagate(
   space: ShardingSpace,
@@ -61,11 +66,18 @@ export function propagate(
 ): Propagation {
   const { inputs, outputs } = call;
   if (given.length !== inputs.length)
-    throw new ShardwrightError('E_PLACEMENT', `${record.name} has ${inputs.length} tensor inputs, got ${given.length} placements`); // prettier-ignore
+    throw new ShardwrightError(
+      'E_PLACEMENT',
+      `${record.name} has ${inputs.length} tensor inputs, got ${given.length} placements`,
+    );
   const shardings = given.map((id) => space.get(id));
   const filled = fillRules(space, record.shard(call), inputs, outputs, shardings, options);
   const moves = inputs.map((meta, i) => new MovePrices(prices, meta, given[i]));
-  const expansion = { uneven: options.uneven ?? 'allow', unitDims: 'expand', patterns: 'any' } as const;
+  const expansion = {
+    uneven: options.uneven ?? 'allow',
+    unitDims: 'expand',
+    patterns: 'any',
+  } as const;
   const keeps = isInPlace(record.name) ? given[0] : undefined;
   if (options.search !== 'enumerate') {
     const found = cheapest(space, filled, inputs, outputs, given, moves, expansion, keeps);
@@ -90,7 +102,10 @@ export function propagate(
   }
   const best = choose(list, idsAt, given, moves);
   if (best === undefined)
-    throw new ShardwrightError('E_PLACEMENT', `${record.name}: no feasible strategy for ${shardings.map((s) => s.orderedText).join(', ')}`); // prettier-ignore
+    throw new ShardwrightError(
+      'E_PLACEMENT',
+      `${record.name}: no feasible strategy for ${shardings.map((s) => s.orderedText).join(', ')}`,
+    );
   const ids = idsAt(best);
   const taken = Array.from(ids.subarray(0, set.inputCount));
   const meshRank = space.meshRank;
@@ -98,7 +113,10 @@ export function propagate(
     inputs: taken,
     outputs: Array.from(ids.subarray(set.inputCount)),
     ...costsOf(moves, taken),
-    rules: Array.from(set.choice.subarray(best * meshRank, (best + 1) * meshRank), (r) => filled.rules[r]),
+    rules: Array.from(
+      set.choice.subarray(best * meshRank, (best + 1) * meshRank),
+      (r) => filled.rules[r],
+    ),
     changes: changesOf(space, given, taken),
     how: 'enumerate',
     candidates: list.length,
@@ -108,7 +126,9 @@ export function propagate(
 /** Costs within this relative distance are equal; the order of the list decides. */
 const SAME_COST = 1e-12;
 
-/** The one that moves nothing, else the first that costs nothing, else the first of the cheapest. */
+/**
+ * The one that moves nothing, else the first that costs nothing, else the first of the cheapest.
+ */
 function choose(
   list: readonly number[],
   idsAt: (s: number) => Int32Array,
@@ -123,17 +143,25 @@ function choose(
     const ids = idsAt(s);
     let cost = 0;
     for (let i = 0; i < moves.length; i++) cost += moves[i].seconds(ids[i]);
-    if (cost < Infinity && (least === Infinity || cost < least * (1 - SAME_COST))) [best, least] = [s, cost];
+    if (cost < Infinity && (least === Infinity || cost < least * (1 - SAME_COST)))
+      [best, least] = [s, cost];
   }
   return best;
 }
 
-function costsOf(moves: readonly MovePrices[], ids: readonly number[]): { costs: number[]; cost: number } {
+function costsOf(
+  moves: readonly MovePrices[],
+  ids: readonly number[],
+): { costs: number[]; cost: number } {
   const costs = moves.map((move, i) => (move.from === ids[i] ? 0 : move.seconds(ids[i])));
   return { costs, cost: costs.reduce((a, b) => a + b, 0) };
 }
 
-function changesOf(space: ShardingSpace, given: readonly number[], taken: readonly number[]): Change[] {
+function changesOf(
+  space: ShardingSpace,
+  given: readonly number[],
+  taken: readonly number[],
+): Change[] {
   return taken.flatMap((id, input) => {
     const [before, after] = [space.get(given[input]).placements, space.get(id).placements];
     return before.flatMap((from, meshDim) =>
@@ -142,7 +170,10 @@ function changesOf(space: ShardingSpace, given: readonly number[], taken: readon
   });
 }
 
-/** In-place operators write into their first argument, which must stay where it is: `add_`, `__iand__`. */
+/**
+ * In-place operators write into their first argument, which must stay where it is: `add_`,
+ * `__iand__`.
+ */
 function isInPlace(name: string): boolean {
   const base = name.split('.')[1];
   if (base === undefined) throw internalError(`operator name '${name}' has no namespace`);
@@ -152,7 +183,8 @@ function isInPlace(name: string): boolean {
 function inPlaceError(name: string, placement: string): ShardwrightError {
   return new ShardwrightError(
     'E_PLACEMENT',
-    `${name}: in-place operations that require placement changes are not supported. The input has placement ${placement}, but no valid strategy preserves this placement.`,
+    `${name}: in-place operations that require placement changes are not supported. The ` +
+      `input has placement ${placement}, but no valid strategy preserves this placement.`,
     { hint: 'use the form that returns a new tensor' },
   );
 }

@@ -1,12 +1,20 @@
 /**
- * The product of single-dim rules over the mesh dims, one mesh dim at a time: what the rules taken so far make of every
- * tensor is kept for each number of mesh dims, so that a combination which cannot pass is left where it first fails and
- * going on from a prefix costs one step.
+ * The product of single-dim rules over the mesh dims, one mesh dim at a time: what the rules taken
+ * so far make of every tensor is kept for each number of mesh dims, so that a combination which
+ * cannot pass is left where it first fails and going on from a prefix costs one step.
  */
 
 import { checkPlannedDims } from '../mesh/devices/mesh.ts';
+import type { Placement } from '../mesh/placements/placement.ts';
+import { StridedShard } from '../mesh/placements/shards/strided.ts';
 import { fromMeshView } from '../mesh/sharding/mesh-view.ts';
-import { evenlyShardable, fillsAllRanks, shardable, Sharding, strideEvenly } from '../mesh/sharding/sharding.ts';
+import {
+  evenlyShardable,
+  fillsAllRanks,
+  shardable,
+  Sharding,
+  strideEvenly,
+} from '../mesh/sharding/sharding.ts';
 import {
   FIRST_OTHER_CODE,
   FIRST_SHARD_CODE,
@@ -14,30 +22,39 @@ import {
   REPLICATE_CODE,
   type ShardingSpace,
 } from '../mesh/sharding/space.ts';
-import type { Placement } from '../mesh/placements/placement.ts';
-import { StridedShard } from '../mesh/placements/shards/strided.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import type { RuleSlot } from '../ops/record/rule.ts';
 import { patternOf, type Patterns } from './patterns.ts';
-import { needsOf, someLookEqual, takesAnyCut, type Row, type RowNeeds } from './row.ts';
+import { needsOf, type Row, type RowNeeds, someLookEqual, takesAnyCut } from './row.ts';
 
 export interface ProductOptions {
-  /** `allow`: a dim may leave trailing ranks short; `forbid`: every sharded dim must divide evenly. */
+  /**
+   * `allow`: a dim may leave trailing ranks short; `forbid`: every sharded dim must divide evenly.
+   */
   readonly uneven: 'allow' | 'forbid';
   /** Cuts other than plain shards that rules may be taken with, on any tensor dim; default none. */
   readonly cuts?: readonly Placement[];
   /**
-   * Strided cuts that inputs can have, see `Patterns`; rules are taken with these as well, and with no others but those of
-   * views. `any`: those that rules speak of.
+   * Strided cuts that inputs can have, see `Patterns`; rules are taken with these as well, and with
+   * no others but those of views. `any`: those that rules speak of.
    */
   readonly patterns?: Patterns | 'any';
-  /** Whether a merged dim is cut in order only: its first part by outer mesh dims, in strides by the inner ones. */
+  /**
+   * Whether a merged dim is cut in order only: its first part by outer mesh dims, in strides by the
+   * inner ones.
+   */
   readonly stridesInside?: boolean;
-  /** Mesh dims of one device: `replicate` (default) takes the all-replicate rule there, `expand` every rule. */
+  /**
+   * Mesh dims of one device: `replicate` (default) takes the all-replicate rule there, `expand`
+   * every rule.
+   */
   readonly unitDims?: 'replicate' | 'expand';
   /** Whether strided cuts must divide their dim, see `strideEvenly`; default that they need not. */
   readonly evenStrides?: boolean;
-  /** Most stretches of neighbouring mesh dims (those of one device apart) that take different rows, see `mostRuns`; default any number. */
+  /**
+   * Most stretches of neighbouring mesh dims (those of one device apart) that take different rows,
+   * see `mostRuns`; default any number.
+   */
   readonly mostRuns?: number;
 }
 
@@ -70,12 +87,16 @@ export class RowProduct {
   /** First of the tensor's dims among the dims of all tensors. */
   private readonly firstDim: readonly number[];
   private readonly dimSizes: readonly number[];
-  // By number of mesh dims taken: keys of tensors, pending kinds (-1 none, -2 sum or avg, else the code), pieces of dims.
+  // By number of mesh dims taken: keys of tensors, pending kinds (-1 none, -2 sum or avg, else the
+  // code), pieces of dims.
   private readonly keys: number[][];
   private readonly pending: number[][];
   private readonly pieces: number[][];
   private readonly special: number[];
-  /** By number of mesh dims taken: the row of the last one of several devices (-1 none), and the stretches so far. */
+  /**
+   * By number of mesh dims taken: the row of the last one of several devices (-1 none), and the
+   * stretches so far.
+   */
   private readonly lastRow: number[];
   private readonly runs: number[];
   private readonly mostRuns: number;
@@ -115,7 +136,8 @@ export class RowProduct {
     this.runs = zeros(sizes.length + 1);
     this.mostRuns = options.mostRuns ?? Infinity;
     this.needs = rows.map((row) => needsOf(row, tensors));
-    this.mayRepeat = (options.cuts?.length ?? 0) > 0 || rows.some((row) => row.strided) || someLookEqual(rows);
+    this.mayRepeat =
+      (options.cuts?.length ?? 0) > 0 || rows.some((row) => row.strided) || someLookEqual(rows);
     this.free = new Set((options.cuts ?? []).map((cut) => cut.withDim(0).text));
     let ids = idsOf.get(space);
     if (ids === undefined) idsOf.set(space, (ids = new Map<number, number>()));
@@ -132,8 +154,9 @@ export class RowProduct {
   }
 
   /**
-   * Takes a row on mesh dim `m`, after the rows of the mesh dims before it; those after it are open again. False when no
-   * completion can pass: a tensor with two kinds of pending reduction, or a dim with fewer rows than pieces.
+   * Takes a row on mesh dim `m`, after the rows of the mesh dims before it; those after it are open
+   * again. False when no completion can pass: a tensor with two kinds of pending reduction, or a
+   * dim with fewer rows than pieces.
    */
   take(m: number, r: number): boolean {
     const needs = this.needs[r];
@@ -151,7 +174,13 @@ export class RowProduct {
     let special = this.special[m];
     for (let t = 0; t < this.width; t++) {
       const code = strided ? this.codeOf(m, slots[t], codes[t]) : codes[t];
-      if (code < 0 || (special === 1 && this.options.stridesInside === true && this.cutsAfterStride(keys[t], slots[t], code))) return false; // prettier-ignore
+      if (
+        code < 0 ||
+        (special === 1 &&
+          this.options.stridesInside === true &&
+          this.cutsAfterStride(keys[t], slots[t], code))
+      )
+        return false;
       nextKeys[t] = keys[t] * BASE + code;
       let kind = pending[t];
       if (code === REPLICATE_CODE || this.tensors[t] === null) {
@@ -169,7 +198,10 @@ export class RowProduct {
         const at = this.firstDim[t] + dim;
         const count = (nextPieces[at] *= n);
         if (code >= FIRST_OTHER_CODE) special = 1;
-        else if (this.dimSizes[at] < count || (this.options.uneven === 'forbid' && this.dimSizes[at] % count !== 0))
+        else if (
+          this.dimSizes[at] < count ||
+          (this.options.uneven === 'forbid' && this.dimSizes[at] % count !== 0)
+        )
           return false;
       }
       nextPending[t] = kind;
@@ -180,8 +212,8 @@ export class RowProduct {
   }
 
   /**
-   * Code of a slot on mesh dim `m`: a cut inside other dims has as many chunks as these have indices on a rank by then.
-   * -1 where they are cut unevenly, or the space has no number left.
+   * Code of a slot on mesh dim `m`: a cut inside other dims has as many chunks as these have
+   * indices on a rank by then. -1 where they are cut unevenly, or the space has no number left.
    */
   private codeOf(m: number, slot: RuleSlot, code: number): number {
     if (slot?.kind !== 'shard' || slot.inside === null) return code;
@@ -194,13 +226,18 @@ export class RowProduct {
     return Number.isInteger(factor) ? this.space.codeIfAny(new StridedShard(slot.dim, factor)) : -1;
   }
 
-  /** Whether a view would cut the first part of a merged dim after a mesh dim before has cut it in strides. */
+  /**
+   * Whether a view would cut the first part of a merged dim after a mesh dim before has cut it in
+   * strides.
+   */
   private cutsAfterStride(key: number, slot: RuleSlot, code: number): boolean {
     if (slot?.kind !== 'shard' || slot.inside === null || code >= FIRST_OTHER_CODE) return false;
     return this.hasSpecial(key, slot.dim);
   }
 
-  /** Counts the stretches of equal rows with row `r` on mesh dim `m`; false when there are too many. */
+  /**
+   * Counts the stretches of equal rows with row `r` on mesh dim `m`; false when there are too many.
+   */
   private run(m: number, r: number): boolean {
     const real = this.sizes[m] > 1;
     const runs = this.runs[m] + (real && r !== this.lastRow[m] ? 1 : 0);
@@ -210,7 +247,10 @@ export class RowProduct {
     return true;
   }
 
-  /** Whether the rows taken on all mesh dims pass what needs all of them: units, evenness and ties; other cuts' own sizes. */
+  /**
+   * Whether the rows taken on all mesh dims pass what needs all of them: units, evenness and ties;
+   * other cuts' own sizes.
+   */
   complete(): boolean {
     const last = this.sizes.length;
     const keys = this.keys[last];
@@ -225,18 +265,29 @@ export class RowProduct {
         const count = pieces[this.firstDim[t] + slot.dim];
         const units = meta.shape[slot.dim] / slot.unit;
         if ((slot.even || slot.scaled || slot.unit > 1) && units % count !== 0) return false;
-        if (slot.filled && !fillsAllRanks(this.sharding(keys[t]), this.space.mesh, slot.dim, meta.shape[slot.dim])) return false;
+        if (
+          slot.filled &&
+          !fillsAllRanks(this.sharding(keys[t]), this.space.mesh, slot.dim, meta.shape[slot.dim])
+        )
+          return false;
         // Another mesh dim may have brought a special cut to the same dim.
-        if (special && slot.inside === null && this.hasSpecial(keys[t], slot.dim) && (!takesAnyCut(slot) || (slot.even && !this.even(meta, keys[t])))) return false;
+        if (
+          special &&
+          slot.inside === null &&
+          this.hasSpecial(keys[t], slot.dim) &&
+          (!takesAnyCut(slot) || (slot.even && !this.even(meta, keys[t])))
+        )
+          return false;
       }
       for (const { t, dim, u, mate } of needs.pairs) {
-        // The mesh dims that cut the two dims must be the same ones: a rule on one mesh dim speaks for its own cut only.
+        // The mesh dims that cut the two dims must be the same ones: a rule on one mesh dim speaks
+        // for its own cut only.
         if (pieces[this.firstDim[t] + dim] !== pieces[this.firstDim[u] + mate]) return false;
         if (special && !this.sameCuts(keys[t], dim, keys[u], mate)) return false;
       }
     }
     return true;
-  } // prettier-ignore
+  }
 
   /** Sharding of a tensor under the rows taken; -1 for a masked-off result. */
   id(t: number): number {
@@ -244,7 +295,10 @@ export class RowProduct {
     return this.idOfKey(this.keys[this.sizes.length][t], this.tensors[t]?.shape ?? []);
   }
 
-  /** Whether a tensor can have these kinds on the mesh dims: a row for each piece, one kind of pending reduction. */
+  /**
+   * Whether a tensor can have these kinds on the mesh dims: a row for each piece, one kind of
+   * pending reduction.
+   */
   stands(codes: readonly number[], meta: TensorMeta): boolean {
     let pending = -1;
     for (let m = 0; m < codes.length; m++) {
@@ -277,7 +331,8 @@ export class RowProduct {
     if (known !== undefined) return known;
     const digits = this.digits(key);
     if (digits.some((code) => code >= FIRST_OTHER_CODE)) {
-      // Strides that are an order of mesh dims have one form only, the order; where the pieces are the same.
+      // Strides that are an order of mesh dims have one form only, the order; where the pieces are
+      // the same.
       const sharding = this.sharding(key);
       const { mesh } = this.space;
       const even = evenlyShardable(sharding, mesh, shape);
@@ -289,8 +344,8 @@ export class RowProduct {
   }
 
   /**
-   * Whether every strided cut is one that an input can have, or that a view makes here. What it is on one mesh dim follows
-   * from the others, so that only whole patterns say anything.
+   * Whether every strided cut is one that an input can have, or that a view makes here. What it is
+   * on one mesh dim follows from the others, so that only whole patterns say anything.
    */
   private knownPatterns(): boolean {
     const { patterns } = this.options;
@@ -313,11 +368,15 @@ export class RowProduct {
     return true;
   }
 
-  /** Whether a rule taken here makes the cuts of a result's dim: a view that merges dims into it. */
+  /**
+   * Whether a rule taken here makes the cuts of a result's dim: a view that merges dims into it.
+   */
   private isMade(t: number, dim: number): boolean {
     return this.picked.some((r) => {
       const slot = this.rows[r].slots[t];
-      return slot?.kind === 'shard' && slot.dim === dim && slot.inside !== null && slot.inside.tensor < t;
+      return (
+        slot?.kind === 'shard' && slot.dim === dim && slot.inside !== null && slot.inside.tensor < t
+      );
     });
   }
 
@@ -330,14 +389,17 @@ export class RowProduct {
       if (meta === null || !this.digits(keys[t]).some((code) => code >= FIRST_OTHER_CODE)) continue;
       const sharding = this.sharding(keys[t]);
       if (!fits(sharding, this.space.mesh, meta.shape)) return false;
-      if (this.options.evenStrides === true && !strideEvenly(sharding, this.space.mesh, meta.shape)) return false;
+      if (this.options.evenStrides === true && !strideEvenly(sharding, this.space.mesh, meta.shape))
+        return false;
     }
     return true;
   }
 
   /** Whether a dim is cut otherwise than in ceil chunks. */
   private hasSpecial(key: number, dim: number): boolean {
-    return this.digits(key).some((code) => code >= FIRST_OTHER_CODE && this.space.dimOfCode(code) === dim);
+    return this.digits(key).some(
+      (code) => code >= FIRST_OTHER_CODE && this.space.dimOfCode(code) === dim,
+    );
   }
 
   /** Whether all ranks hold equally many rows of every dim. */

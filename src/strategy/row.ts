@@ -1,16 +1,23 @@
-/** A rule on one mesh dim as the product of rules sees it, and what it asks of the tensors of its call. */
+/**
+ * A rule on one mesh dim as the product of rules sees it, and what it asks of the tensors of its
+ * call.
+ */
 
 import type { TensorMeta } from '../ops/record/record.ts';
 import type { RuleSlot, ShardSlot } from '../ops/record/rule.ts';
 
-/** A rule on one mesh dim: its slots for inputs and outputs, and the kind codes that they stand for. */
+/**
+ * A rule on one mesh dim: its slots for inputs and outputs, and the kind codes that they stand for.
+ */
 export interface Row {
   readonly rule: number;
   readonly slots: readonly RuleSlot[];
   readonly codes: Int32Array;
   /** The slots that cut, see `shardsOf`. */
   readonly shards: readonly ShardPlace[];
-  /** Whether a slot cuts inside the indices of other dims: its code depends on the mesh dims before. */
+  /**
+   * Whether a slot cuts inside the indices of other dims: its code depends on the mesh dims before.
+   */
   readonly strided: boolean;
 }
 
@@ -31,15 +38,25 @@ export function shardsOf(slots: readonly RuleSlot[]): ShardPlace[] {
   }));
 }
 
-/** Whether a slot asks nothing of a cut but to be the same, or even, where its tie group needs it. */
+/**
+ * Whether a slot asks nothing of a cut but to be the same, or even, where its tie group needs it.
+ */
 export function takesAnyCut(slot: ShardSlot): boolean {
   return slot.slicing !== 'contiguous' && !slot.scaled && slot.unit === 1;
 }
 
-/** What a row asks beyond equal cuts: its slots with needs of their own, and the pairs that are tied. */
+/**
+ * What a row asks beyond equal cuts: its slots with needs of their own, and the pairs that are
+ * tied.
+ */
 export interface RowNeeds {
   readonly singles: readonly { readonly t: number; readonly slot: ShardSlot }[];
-  readonly pairs: readonly { readonly t: number; readonly dim: number; readonly u: number; readonly mate: number }[];
+  readonly pairs: readonly {
+    readonly t: number;
+    readonly dim: number;
+    readonly u: number;
+    readonly mate: number;
+  }[];
   /** Tied dims of unequal size that are not scaled: the row is never right. */
   readonly dead: boolean;
 }
@@ -70,13 +87,15 @@ export function needsOf(row: Row, tensors: readonly (TensorMeta | null)[]): RowN
       dead = true;
       continue;
     }
-    if (slot.even || slot.scaled || slot.unit > 1 || slot.filled || slot.slicing === 'contiguous') singles.push(place);
+    if (slot.even || slot.scaled || slot.unit > 1 || slot.filled || slot.slicing === 'contiguous')
+      singles.push(place);
     for (const mate of mates) {
       // A view's rule says where in the merged dim it cuts, whatever other mesh dims do.
       if (slot.inside !== null || mate.slot.inside !== null) continue;
       const other = tensors[mate.t];
       const scaled = slot.scaled || mate.slot.scaled;
-      if (other === null || (!scaled && meta.shape[slot.dim] !== other.shape[mate.slot.dim])) dead = true;
+      if (other === null || (!scaled && meta.shape[slot.dim] !== other.shape[mate.slot.dim]))
+        dead = true;
       else pairs.push({ t, dim: slot.dim, u: mate.t, mate: mate.slot.dim });
     }
   }

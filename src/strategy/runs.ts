@@ -3,15 +3,16 @@
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
 
 /**
- * On meshes of many dims most placements set every mesh dim to something else, and no plan that people run does. What is
- * kept there is all that some mesh of fewer dims could say: neighbouring mesh dims that do the same count as one stretch,
- * and a sharding or a strategy has at most so many stretches. Which neighbours act as one is free for every call.
+ * On meshes of many dims most placements set every mesh dim to something else, and no plan that
+ * people run does. What is kept there is all that some mesh of fewer dims could say: neighbouring
+ * mesh dims that do the same count as one stretch, and a sharding or a strategy has at most so many
+ * stretches. Which neighbours act as one is free for every call.
  */
 export const MOST_RUNS = 3;
 
 /**
- * Stretches of neighbouring mesh dims, those of one device apart, that have one placement; where they cut one tensor dim,
- * one after another in its order.
+ * Stretches of neighbouring mesh dims, those of one device apart, that have one placement; where
+ * they cut one tensor dim, one after another in its order.
  */
 export function runsOf(space: ShardingSpace, id: number): number {
   const { sizes } = space.mesh;

@@ -5,14 +5,15 @@ import { FIRST_OTHER_CODE } from '../mesh/sharding/space.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import type { FilledRules } from './fill.ts';
 import type { MovePrices } from './prices.ts';
-import { RowProduct, type ProductOptions } from './row-product.ts';
 import { type Row } from './row.ts';
+import { type ProductOptions, RowProduct } from './row-product.ts';
 
 /**
- * Best-first search for the strategy whose inputs are cheapest to bring about, without pricing every candidate. An entry of
- * the heap has rows for the first mesh dims; its bound is, for each input, the least price of any sharding that begins
- * with these placements. The bound never exceeds the price of a completion and equals it when all mesh dims have rows, so
- * the first complete entry is an optimum of the enumeration, priced by the same planner; entries of equal bound leave the
+ * Best-first search for the strategy whose inputs are cheapest to bring about, without pricing
+ * every candidate. An entry of the heap has rows for the first mesh dims; its bound is, for each
+ * input, the least price of any sharding that begins with these placements. The bound never exceeds
+ * the price of a completion and equals it when all mesh dims have rows, so the first complete entry
+ * is an optimum of the enumeration, priced by the same planner; entries of equal bound leave the
  * heap in list order, so it is the same optimum.
  */
 interface Found {
@@ -30,7 +31,10 @@ const MOST_SHARDINGS = 1 << 16;
 /** Costs within this relative distance are equal. */
 const SAME_COST = 1e-12;
 
-/** @returns the cheapest strategy, or undefined where the enumeration must decide: special cuts, too many placements, none */
+/**
+ * @returns the cheapest strategy, or undefined where the enumeration must decide: special cuts, too
+ *   many placements, none
+ */
 export function cheapest(
   space: ShardingSpace,
   filled: FilledRules,
@@ -56,11 +60,18 @@ export function cheapestFew(
   options: ProductOptions,
   keeps?: number,
 ): readonly Found[] | undefined {
-  const plain = rows.every((row) => !row.strided && row.codes.every((code) => code < FIRST_OTHER_CODE));
-  const ordered = given.every((id) => space.get(id).inMeshOrder && space.get(id).placements.every((p) => space.codeOf(p) < FIRST_OTHER_CODE)); // prettier-ignore
+  const plain = rows.every(
+    (row) => !row.strided && row.codes.every((code) => code < FIRST_OTHER_CODE),
+  );
+  const ordered = given.every(
+    (id) =>
+      space.get(id).inMeshOrder &&
+      space.get(id).placements.every((p) => space.codeOf(p) < FIRST_OTHER_CODE),
+  );
   if (!plain || !ordered || inputs.length === 0) return undefined;
   const product = new RowProduct(space, rows, [...inputs, ...outputs], options);
-  const ids = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, k) => product.id(from + k));
+  const ids = (from: number, to: number): number[] =>
+    Array.from({ length: to - from }, (_, k) => product.id(from + k));
   const read = (picked: readonly number[], pops: number, cost: number): Found => ({
     inputs: ids(0, inputs.length),
     outputs: ids(inputs.length, inputs.length + outputs.length),
@@ -85,7 +96,8 @@ export function cheapestFew(
     const entry = heap.pop();
     if (entry === undefined) return found;
     const done = found.length >= count;
-    if (done && entry.bound > found[found.length - 1].cost * (1 + SAME_COST)) return found.slice(0, count);
+    if (done && entry.bound > found[found.length - 1].cost * (1 + SAME_COST))
+      return found.slice(0, count);
     pops++;
     const { picked } = entry;
     let ok = true;
@@ -106,12 +118,15 @@ export function cheapestFew(
       if (!product.take(m, r)) continue;
       let bound = 0;
       for (let i = 0; i < bounds.length; i++) bound += bounds[i].least(m + 1, i, product);
-      if (bound < Infinity) heap.push({ bound, order: entry.order + r * step, picked: [...picked, r] });
+      if (bound < Infinity)
+        heap.push({ bound, order: entry.order + r * step, picked: [...picked, r] });
     }
   }
 }
 
-/** First rows, in list order, that take the inputs as they are; they are then taken in the product. */
+/**
+ * First rows, in list order, that take the inputs as they are; they are then taken in the product.
+ */
 function unmoved(
   space: ShardingSpace,
   product: RowProduct,
@@ -137,7 +152,10 @@ function unmoved(
   return undefined;
 }
 
-/** Prices of every sharding that the rows can give one input, and the least of them for each beginning. */
+/**
+ * Prices of every sharding that the rows can give one input, and the least of them for each
+ * beginning.
+ */
 class PriceTable {
   private constructor(
     /** Number of a kind code among those that occur. */
@@ -186,7 +204,8 @@ class PriceTable {
   /** Least price of an input over all ways to go on from the first `m` rows of the product. */
   least(m: number, input: number, product: RowProduct): number {
     let at = 0;
-    for (let d = 0; d < m; d++) at = at * this.codes + this.number[this.rows[product.picked[d]].codes[input]];
+    for (let d = 0; d < m; d++)
+      at = at * this.codes + this.number[this.rows[product.picked[d]].codes[input]];
     return this.least_[m][at];
   }
 }
@@ -197,10 +216,18 @@ interface Targets {
   readonly places: readonly number[];
 }
 
-/** Shardings that a tensor can have under some kinds: a pure function of space, kinds and shape, kept for speed. */
+/**
+ * Shardings that a tensor can have under some kinds: a pure function of space, kinds and shape,
+ * kept for speed.
+ */
 const targetsBySpace = new WeakMap<ShardingSpace, Map<string, Targets>>();
 
-function targetsOf(space: ShardingSpace, product: RowProduct, codes: readonly number[], meta: TensorMeta): Targets {
+function targetsOf(
+  space: ShardingSpace,
+  product: RowProduct,
+  codes: readonly number[],
+  meta: TensorMeta,
+): Targets {
   let known = targetsBySpace.get(space);
   if (known === undefined) targetsBySpace.set(space, (known = new Map<string, Targets>()));
   const key = `${codes.join()}|${meta.shape.join()}|${product.uneven}`;

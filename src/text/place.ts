@@ -1,4 +1,7 @@
-/** Places in a text, for errors: an offset goes in; its line and column and the line around it come out. And the limits of all readers. */
+/**
+ * Places in a text, for errors: an offset goes in; its line and column and the line around it come
+ * out. And the limits of all readers.
+ */
 
 import type { ErrorDetails, SourcePosition } from '../errors.ts';
 
@@ -9,7 +12,9 @@ export const MAX_DEPTH = 256;
 /** Characters of a line that an error shows. */
 const MAX_EXCERPT = 240;
 
-/** 1-based line and column of an offset. It counts lines from the beginning: only errors need it. */
+/**
+ * 1-based line and column of an offset. It counts lines from the beginning: only errors need it.
+ */
 function positionAt(text: string, offset: number): SourcePosition {
   const at = Math.min(offset, text.length);
   let line = 1;

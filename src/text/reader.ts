@@ -1,7 +1,7 @@
 /**
- * What the readers of compiler texts (MLIR, jaxpr, HLO) share: a position, tokens read by character codes where one is asked
- * for, errors with line and column, and the limits. Blanks and comments count nowhere but inside strings. Nesting is counted
- * here, so that no text can exhaust the stack.
+ * What the readers of compiler texts (MLIR, jaxpr, HLO) share: a position, tokens read by character
+ * codes where one is asked for, errors with line and column, and the limits. Blanks and comments
+ * count nowhere but inside strings. Nesting is counted here, so that no text can exhaust the stack.
  */
 
 import { ShardwrightError } from '../errors.ts';
@@ -36,7 +36,13 @@ export abstract class TextReader {
   /** Whether the character belongs to names. */
   protected abstract isWordCode(c: number): boolean;
 
-  error(code: string, message: string, at: number, hint = this.advice, node?: string): ShardwrightError {
+  error(
+    code: string,
+    message: string,
+    at: number,
+    hint = this.advice,
+    node?: string,
+  ): ShardwrightError {
     return new ShardwrightError(code, message, {
       ...placeAt(this.text, at, this.file),
       ...(node !== undefined ? { node } : {}),
@@ -55,14 +61,21 @@ export abstract class TextReader {
 
   private found(): string {
     if (this.pos >= this.end) return 'the end of the text';
-    const word = /^[%@#^!]?[\w$.-]+|^./.exec(this.text.slice(this.pos, Math.min(this.end, this.pos + 40)));
+    const word = /^[%@#^!]?[\w$.-]+|^./.exec(
+      this.text.slice(this.pos, Math.min(this.end, this.pos + 40)),
+    );
     return `'${word?.[0] ?? this.text[this.pos]}'`;
   }
 
   /** Runs `read` one level deeper. @throws E_LIMIT at depth 256 */
   nested<T>(read: () => T): T {
     if (++this.depth > MAX_DEPTH)
-      this.fail(`brackets and regions nest deeper than ${MAX_DEPTH}`, this.pos, 'E_LIMIT', 'no program needs this');
+      this.fail(
+        `brackets and regions nest deeper than ${MAX_DEPTH}`,
+        this.pos,
+        'E_LIMIT',
+        'no program needs this',
+      );
     try {
       return read();
     } finally {
@@ -124,7 +137,9 @@ export abstract class TextReader {
     if (!this.acceptWord(word)) this.expected(`'${word}'`);
   }
 
-  /** End of the name whose first character stands at `from`. @throws E_LIMIT beyond 4,096 characters */
+  /**
+   * End of the name whose first character stands at `from`. @throws E_LIMIT beyond 4,096 characters
+   */
   protected wordEnd(from: number): number {
     let at = from;
     while (at < this.end && this.isWordCode(this.text.charCodeAt(at))) at++;
@@ -134,7 +149,11 @@ export abstract class TextReader {
 
   protected checkLength(from: number, to: number): void {
     if (to - from > MAX_NAME)
-      this.fail(`a name of ${to - from} characters; at most ${MAX_NAME} are allowed`, from, 'E_LIMIT');
+      this.fail(
+        `a name of ${to - from} characters; at most ${MAX_NAME} are allowed`,
+        from,
+        'E_LIMIT',
+      );
   }
 
   /** Takes the last open bracket off; told at that bracket where another one should close first. */
@@ -142,8 +161,13 @@ export abstract class TextReader {
     const last = open.pop();
     if (last === undefined) this.fail(`'${mark}' closes no bracket`);
     else if (CLOSING[last.mark] !== mark)
-      this.fail(`the bracket '${last.mark}' is not closed before '${mark}'`, last.at, 'E_SYNTAX', `'${CLOSING[last.mark]}' closes it`);
-  } // prettier-ignore
+      this.fail(
+        `the bracket '${last.mark}' is not closed before '${mark}'`,
+        last.at,
+        'E_SYNTAX',
+        `'${CLOSING[last.mark]}' closes it`,
+      );
+  }
 
   /** Members between brackets, separated by commas. */
   list<T>(open: string, close: string, member: () => T): T[] {

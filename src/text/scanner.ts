@@ -1,9 +1,10 @@
 /**
- * What the readers of short notations share (placements, layouts, einshard, einsum steps, pipeline layouts): a text and a place in it,
- * words and patterns that are taken from left to right, and a limit on the length. Errors are those of each notation, at that place.
+ * What the readers of short notations share (placements, layouts, einshard, einsum steps, pipeline
+ * layouts): a text and a place in it, words and patterns that are taken from left to right, and a
+ * limit on the length. Errors are those of each notation, at that place.
  */
 
-import { ShardwrightError, type ErrorDetails } from '../errors.ts';
+import { type ErrorDetails, ShardwrightError } from '../errors.ts';
 import { placeAt } from './place.ts';
 
 export abstract class NotationScanner {
@@ -20,10 +21,16 @@ export abstract class NotationScanner {
     what: string,
   ) {
     if (text.length > most)
-      throw new ShardwrightError('E_LIMIT', `${what} has ${text.length} characters, more than ${most}`);
+      throw new ShardwrightError(
+        'E_LIMIT',
+        `${what} has ${text.length} characters, more than ${most}`,
+      );
   }
 
-  /** What separates words and counts nowhere. A notation in which blanks have meaning leaves `lead` empty. */
+  /**
+   * What separates words and counts nowhere. A notation in which blanks have meaning leaves `lead`
+   * empty.
+   */
   protected isBlank(char: string): boolean {
     return /\s/.test(char);
   }

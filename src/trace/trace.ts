@@ -1,7 +1,8 @@
 /**
- * Tracing: a TypeScript function over tensors is run on stand-ins that record every operation as an `aten.*` node. Shapes
- * and dtypes are checked as the program is recorded; host control flow runs as it stands, and what it rested on becomes a
- * guard. Nothing passes in silence: see `tensor/core.ts`, `source/wrap-conditions.ts`, `lint/` and `record/check-twice.ts`.
+ * Tracing: a TypeScript function over tensors is run on stand-ins that record every operation as an
+ * `aten.*` node. Shapes and dtypes are checked as the program is recorded; host control flow runs
+ * as it stands, and what it rested on becomes a guard. Nothing passes in silence: see
+ * `tensor/core.ts`, `source/wrap-conditions.ts`, `lint/` and `record/check-twice.ts`.
  */
 
 import { ShardwrightError } from '../errors.ts';
@@ -11,35 +12,47 @@ import type { Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { predicate } from '../passes/control/predicate.ts';
+import { controlOf, controlSites, type Policy, policyOf } from './control/policy.ts';
+import { refusal } from './errors/refusal.ts';
 import { checkStable, otherSizes } from './record/check-twice.ts';
 import type { ControlDecision, ControlFlow } from './record/control-interface.ts';
-import { controlOf, controlSites, policyOf, type Policy } from './control/policy.ts';
-import { guardsOf, type Guard } from './record/guards.ts';
+import { type Guard, guardsOf } from './record/guards.ts';
 import { recordInto, Trace } from './record/recorder.ts';
-import { refusal } from './errors/refusal.ts';
-import { SizeExpression } from './sizes/size-expression.ts';
-import { sizeOf, Sym, type Size } from './sizes/sizes.ts';
 import { DimSpec, TensorSpec } from './record/spec.ts';
+import { type HostValue, mapTree, type Tree, treeOf, valueOfTree } from './record/tree.ts';
+import { SizeExpression } from './sizes/size-expression.ts';
+import { type Size, sizeOf, Sym } from './sizes/sizes.ts';
 import { tracedValue } from './tensor/core.ts';
-import { tensorOf, type Tensor } from './tensor/tensor.ts';
-import { mapTree, treeOf, valueOfTree, type HostValue, type Tree } from './record/tree.ts';
+import { type Tensor, tensorOf } from './tensor/tensor.ts';
 
 export { input, parameter } from './record/spec.ts';
 export { Tensor } from './tensor/tensor.ts';
 
-/** Inputs of a traced function: descriptions of tensors and host constants, nested in lists and records. */
-export type InputTree = TensorSpec | HostValue | readonly InputTree[] | { readonly [key: string]: InputTree };
+/**
+ * Inputs of a traced function: descriptions of tensors and host constants, nested in lists and
+ * records.
+ */
+export type InputTree =
+  TensorSpec | HostValue | readonly InputTree[] | { readonly [key: string]: InputTree };
 
 /** What the function gets for its inputs: a tensor for each description. */
-type Traced<T> = T extends TensorSpec ? Tensor : T extends HostValue ? T : { readonly [K in keyof T]: Traced<T[K]> };
+type Traced<T> = T extends TensorSpec
+  ? Tensor
+  : T extends HostValue
+    ? T
+    : { readonly [K in keyof T]: Traced<T[K]> };
 
 /** A list of inputs is spread over the arguments; anything else is the one argument. */
 export type TracedArguments<T> = T extends readonly unknown[]
   ? { -readonly [K in keyof T]: Traced<T[K]> }
   : [Traced<T>];
 
-/** What a traced function may return: tensors, sizes and host constants, nested in lists and records. */
-export type OutputTree = Tensor | Sym | HostValue | readonly OutputTree[] | { readonly [key: string]: OutputTree };
+/**
+ * What a traced function may return: tensors, sizes and host constants, nested in lists and
+ * records.
+ */
+export type OutputTree =
+  Tensor | Sym | HostValue | readonly OutputTree[] | { readonly [key: string]: OutputTree };
 
 /** Operators, policy of control flow and checks of a trace. */
 export interface TraceOptions {
@@ -48,7 +61,10 @@ export interface TraceOptions {
   readonly table?: OperatorTable;
   /** What `isTraining()` says, true by default. */
   readonly training?: boolean;
-  /** Traces again, dynamic dims at another size, and compares: catches random numbers, clocks, counters. Default true. */
+  /**
+   * Traces again, dynamic dims at another size, and compares: catches random numbers, clocks,
+   * counters. Default true.
+   */
   readonly checkTwice?: boolean;
   /** Guards property traffic on tensors with a Proxy. Default true. */
   readonly proxy?: boolean;
@@ -56,9 +72,15 @@ export interface TraceOptions {
   readonly positions?: boolean;
   /** Who records control flow that the source-level front end meets. */
   readonly control?: ControlFlow;
-  /** What becomes of conditions; without it, one on a tensor is `E_TRACE_CONTROL_FLOW`. `control` wins over it. */
+  /**
+   * What becomes of conditions; without it, one on a tensor is `E_TRACE_CONTROL_FLOW`. `control`
+   * wins over it.
+   */
   readonly policy?: Policy;
-  /** `capture`: conditions on tensors become operators where the source went through the front end, as with policy `auto`. Default `check`. */
+  /**
+   * `capture`: conditions on tensors become operators where the source went through the front end,
+   * as with policy `auto`. Default `check`.
+   */
   readonly controlFlow?: 'check' | 'capture';
   /** Mesh that `withSharding` speaks of, `dp=2,tp=4`. */
   readonly mesh?: string;
@@ -90,8 +112,9 @@ export interface Capture {
  *
  * @param fn run once for every trace; must not be async
  * @param inputs a record is handed on as one argument, a list as several
- * @throws E_TRACE_INPUT, E_SHAPE and E_DTYPE (a call that does not fit), E_TRACE_COERCE (a traced value used as a
- * JavaScript value), E_TRACE_LEAK, E_TRACE_ASYNC, E_TRACE_UNSTABLE, E_TRACE_HOST_READ, E_TRACE_IMPURE
+ * @throws E_TRACE_INPUT, E_SHAPE and E_DTYPE (a call that does not fit), E_TRACE_COERCE (a traced
+ * value used as a JavaScript value), E_TRACE_LEAK, E_TRACE_ASYNC, E_TRACE_UNSTABLE,
+ * E_TRACE_HOST_READ, E_TRACE_IMPURE
  */
 export function trace<const I>(
   fn: (...args: TracedArguments<I>) => OutputTree,
@@ -101,7 +124,10 @@ export function trace<const I>(
   return captureAny(fn as unknown as AnyFunction, inputs, options).graph;
 }
 
-/** As `trace`, with the trees of inputs and outputs, the guards, and a report of what was decided on the way. */
+/**
+ * As `trace`, with the trees of inputs and outputs, the guards, and a report of what was decided on
+ * the way.
+ */
 export function capture<const I>(
   fn: (...args: TracedArguments<I>) => OutputTree,
   inputs: I & InputTree,
@@ -128,11 +154,16 @@ export function captureAny(fn: AnyFunction, inputs: unknown, options: TraceOptio
     outputTree,
     guards,
     report: {
-      dims: [...dims.ranges.values()].map((r) => `${r.name} in [${r.min}, ${r.max}], traced at ${r.example}`),
+      dims: [...dims.ranges.values()].map(
+        (r) => `${r.name} in [${r.min}, ${r.max}], traced at ${r.example}`,
+      ),
       guards: guards.map((guard) => guard.text),
       specialised: dims.guards
         .filter((guard) => guard.specialised)
-        .map((guard) => `specialised ${guard.text.replace('==', '=')} at ${guard.source ?? 'an unknown place'}`),
+        .map(
+          (guard) =>
+            `specialised ${guard.text.replace('==', '=')} at ${guard.source ?? 'an unknown place'}`,
+        ),
       controlFlow: controlSites(first.trace),
     },
   };
@@ -161,9 +192,13 @@ function run(
     mesh: options.mesh,
   });
   const inputTree = inputTreeOf(inputs);
-  const given = valueOfTree(mapTree(inputTree, (leaf, path) => placeholder(trace, leaf, path, sizes)));
+  const given = valueOfTree(
+    mapTree(inputTree, (leaf, path) => placeholder(trace, leaf, path, sizes)),
+  );
   try {
-    const returned = uncaught(trace, () => fn(...(Array.isArray(inputs) ? (given as unknown[]) : [given])));
+    const returned = uncaught(trace, () =>
+      fn(...(Array.isArray(inputs) ? (given as unknown[]) : [given])),
+    );
     const outputTree = outputs(trace, returned);
     const recorded = withPhases(trace.root.finish());
     const { table } = trace.settings;
@@ -178,15 +213,19 @@ function run(
 }
 
 /**
- * Runs the program; what stopped it stops the trace, though the program caught it: with values it would not have been
- * thrown, so what followed is not the program.
+ * Runs the program; what stopped it stops the trace, though the program caught it: with values it
+ * would not have been thrown, so what followed is not the program.
  */
 function uncaught<T>(trace: Trace, body: () => T): T {
   const caught = (): Error | undefined => {
     const { stopped } = trace.dims;
     if (!(stopped instanceof ShardwrightError)) return stopped;
     const { code, message, details } = stopped;
-    return new ShardwrightError(code, `${message}; the traced function caught this error and went on`, details);
+    return new ShardwrightError(
+      code,
+      `${message}; the traced function caught this error and went on`,
+      details,
+    );
   };
   let result: T;
   try {
@@ -199,15 +238,27 @@ function uncaught<T>(trace: Trace, body: () => T): T {
   return result;
 }
 
-/** The tree of described inputs; members of a top-level list are the arguments `arg0`, `arg1` and so on. */
+/**
+ * The tree of described inputs; members of a top-level list are the arguments `arg0`, `arg1` and so
+ * on.
+ */
 export function inputTreeOf(inputs: unknown): Tree<TensorSpec> {
-  const leafOf = (value: unknown): TensorSpec | undefined => (value instanceof TensorSpec ? value : undefined);
+  const leafOf = (value: unknown): TensorSpec | undefined =>
+    value instanceof TensorSpec ? value : undefined;
   if (Array.isArray(inputs))
-    return { kind: 'list', items: inputs.map((item: unknown, i) => treeOf(item, leafOf, 'input', `arg${i}`)) };
+    return {
+      kind: 'list',
+      items: inputs.map((item: unknown, i) => treeOf(item, leafOf, 'input', `arg${i}`)),
+    };
   return treeOf(inputs, leafOf, 'input', inputs instanceof TensorSpec ? 'arg0' : '');
 }
 
-function placeholder(trace: Trace, spec: TensorSpec, path: string, sizes: ReadonlyMap<string, number>): Tensor {
+function placeholder(
+  trace: Trace,
+  spec: TensorSpec,
+  path: string,
+  sizes: ReadonlyMap<string, number>,
+): Tensor {
   const shape = spec.shape.map((size): Size => {
     if (!(size instanceof DimSpec)) return size;
     const { range } = size;
@@ -215,7 +266,13 @@ function placeholder(trace: Trace, spec: TensorSpec, path: string, sizes: Readon
     trace.dims.declare({ ...range, example: sizes.get(range.name) ?? range.example });
     return sizeOf(SizeExpression.dim(range.name), trace.dims);
   });
-  const value = trace.root.placeholder(path, spec.dtype, shape, { role: spec.role, roleName: path }, spec.grad);
+  const value = trace.root.placeholder(
+    path,
+    spec.dtype,
+    shape,
+    { role: spec.role, roleName: path },
+    spec.grad,
+  );
   if (spec.role === 'parameter' || spec.role === 'buffer')
     trace.declared.set(path, { value, role: spec.role, text: `${spec.role} ${spec.dtype}` });
   return tensorOf(value);
@@ -225,9 +282,14 @@ function outputs(trace: Trace, returned: unknown): Tree<OutputLeaf> {
   if (isThenable(returned)) {
     // The function has failed or will; nobody else waits for it.
     Promise.resolve(returned).catch(() => undefined);
-    throw refusal('E_TRACE_ASYNC', 'the traced function returned a promise', {}, {
-      hint: 'a traced function is synchronous: load data before tracing, and drop async.',
-    }); // prettier-ignore
+    throw refusal(
+      'E_TRACE_ASYNC',
+      'the traced function returned a promise',
+      {},
+      {
+        hint: 'a traced function is synchronous: load data before tracing, and drop async.',
+      },
+    );
   }
   let count = 0;
   const tree = treeOf(
@@ -244,9 +306,14 @@ function outputs(trace: Trace, returned: unknown): Tree<OutputLeaf> {
     'output',
   );
   if (count === 0)
-    throw refusal('E_TRACE_INPUT', 'the traced function returned no tensor', {}, {
-      hint: 'return a traced tensor, or a list or record of them.',
-    }); // prettier-ignore
+    throw refusal(
+      'E_TRACE_INPUT',
+      'the traced function returned no tensor',
+      {},
+      {
+        hint: 'return a traced tensor, or a list or record of them.',
+      },
+    );
   return tree;
 }
 
@@ -257,7 +324,11 @@ function isThenable(value: unknown): value is PromiseLike<unknown> {
 
 function withGiven(graph: Graph, { given, settings }: Trace): Graph {
   if (settings.mesh === undefined) return graph;
-  const stated: Graph = { ...graph, mesh: settings.mesh, ...(given.length > 0 ? { given: [...given] } : {}) };
+  const stated: Graph = {
+    ...graph,
+    mesh: settings.mesh,
+    ...(given.length > 0 ? { given: [...given] } : {}),
+  };
   lintGraph(stated);
   return stated;
 }

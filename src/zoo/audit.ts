@@ -1,20 +1,22 @@
 /**
- * Takes a planning problem and a choice and gives the gap to the optimum, with the edits of one placement that close most
- * of it.
+ * Takes a planning problem and a choice and gives the gap to the optimum, with the edits of one
+ * placement that close most of it.
  */
 
-import { excessOver } from '../units.ts';
 import type { Model } from '../plan/model/model.ts';
-import { Restriction } from '../plan/restrict/restriction.ts';
-import { Deadline } from '../plan/request/deadline.ts';
 import type { Prepared } from '../plan/prepare.ts';
-import { shardPrepared } from '../plan/shard.ts';
+import { Deadline } from '../plan/request/deadline.ts';
 import { holdsPeak } from '../plan/request/request.ts';
-import { evaluate } from '../solver/check/verify.ts';
-import { budgetedBytes, solveRestricted, type Priced } from './compare/price.ts';
+import { Restriction } from '../plan/restrict/restriction.ts';
 import type { Infeasible } from '../plan/search/result.ts';
+import { shardPrepared } from '../plan/shard.ts';
+import { evaluate } from '../solver/check/verify.ts';
+import { excessOver } from '../units.ts';
+import { budgetedBytes, type Priced, solveRestricted } from './compare/price.ts';
 
-/** One edit of a plan: a parameter (the same one of every layer), or the inputs, placed otherwise. */
+/**
+ * One edit of a plan: a parameter (the same one of every layer), or the inputs, placed otherwise.
+ */
 export interface Edit {
   readonly node: string;
   readonly from: string;
@@ -66,7 +68,9 @@ export interface AuditOptions {
 const OPTIMUM_SHARE = 3 / 4;
 
 const METHOD =
-  'greedy edits: each step releases one parameter (in all layers at once), or the inputs, whose placement differs from the optimum; two at once where one saves nothing. The other placements stay, and activations are planned again. Every candidate is solved exactly';
+  'greedy edits: each step releases one parameter (in all layers at once), or the inputs, ' +
+  'whose placement differs from the optimum; two at once where one saves nothing. The other ' +
+  'placements stay, and activations are planned again. Every candidate is solved exactly';
 
 /** Name of the edit that leaves parameters and inputs alone. */
 const ACTIVATIONS = '(activations)';
@@ -83,11 +87,13 @@ export async function audit(
   options: AuditOptions,
 ): Promise<Audit | Infeasible> {
   const { model, budgetBytes } = prepared;
-  const seconds = Number(evaluate({ ...model.problem, rows: [] }, choice).cost) / model.unitsPerSecond;
+  const seconds =
+    Number(evaluate({ ...model.problem, rows: [] }, choice).cost) / model.unitsPerSecond;
   const peakBytes = budgetedBytes(prepared, choice);
   options.onPlan?.();
   options.onProgress?.('solving the optimum');
-  const deadline = options.deadline ?? new Deadline(prepared.request.timeLimitSeconds, { signal: options.signal });
+  const deadline =
+    options.deadline ?? new Deadline(prepared.request.timeLimitSeconds, { signal: options.signal });
   const best = await shardPrepared(prepared, {
     starts: [choice],
     deadline: options.edits > 0 ? deadline.part(OPTIMUM_SHARE) : deadline,
@@ -95,7 +101,8 @@ export async function audit(
   if (best.status === 'infeasible') return best;
   const { objective, proof, memory } = best.plan;
   const given: Priced = { seconds, peakBytes, fits: peakBytes <= budgetBytes, choice };
-  // A plan whose peak binds may be a choice of a model prepared anew (`Model.ceilingSeconds`), whose strategies are others.
+  // A plan whose peak binds may be a choice of a model prepared anew (`Model.ceilingSeconds`),
+  // whose strategies are others.
   const isSame = best.choice.length === choice.length && best.prepared.model === prepared.model;
   const path = isSame
     ? await new EditPath(prepared, best.choice, options, deadline).walk(given)
@@ -115,7 +122,9 @@ export async function audit(
     edits: path.edits,
     editedSeconds: path.end.seconds,
     editedPeakBytes: path.end.peakBytes,
-    method: isSame ? METHOD : 'no edits: the optimum under the peak is one of another set of placements',
+    method: isSame
+      ? METHOD
+      : 'no edits: the optimum under the peak is one of another set of placements',
     ...(deadline.isOver ? { stopped: deadline.cause } : {}),
   };
 }
@@ -163,25 +172,43 @@ class EditPath {
         this.candidates(at).map((g) => [g]),
       );
       const better = (found: { readonly next: Priced } | undefined): boolean =>
-        found !== undefined && (at.fits ? found.next.seconds < at.seconds : found.next.peakBytes < at.peakBytes);
+        found !== undefined &&
+        (at.fits ? found.next.seconds < at.seconds : found.next.peakBytes < at.peakBytes);
       if (single !== undefined && better(single)) {
         const [group] = single.groups;
-        take(group.name, this.text(group, at.choice), this.text(group, single.next.choice), single.next);
+        take(
+          group.name,
+          this.text(group, at.choice),
+          this.text(group, single.next.choice),
+          single.next,
+        );
         continue;
       }
       if (edits.length + 2 > this.options.edits) break;
       const pair = await this.best(at, pairs(this.candidates(at)));
       if (pair === undefined || !better(pair)) break;
       const [first, second] = pair.groups;
-      const between = await this.solve(at, [], new Map(first.variables.map((v) => [v, pair.next.choice[v]])));
+      const between = await this.solve(
+        at,
+        [],
+        new Map(first.variables.map((v) => [v, pair.next.choice[v]])),
+      );
       // Half of a pair may be no plan at all; then the two are one edit.
       if (between === undefined) {
-        const both = { name: `${first.name} and ${second.name}`, variables: [...first.variables, ...second.variables] };
+        const both = {
+          name: `${first.name} and ${second.name}`,
+          variables: [...first.variables, ...second.variables],
+        };
         take(both.name, this.text(both, at.choice), this.text(both, pair.next.choice), pair.next);
         continue;
       }
       take(first.name, this.text(first, at.choice), this.text(first, pair.next.choice), between);
-      take(second.name, this.text(second, at.choice), this.text(second, pair.next.choice), pair.next);
+      take(
+        second.name,
+        this.text(second, at.choice),
+        this.text(second, pair.next.choice),
+        pair.next,
+      );
     }
     return { edits, end: at };
   }
@@ -216,7 +243,9 @@ class EditPath {
     return at.fits ? bySeconds || byBytes : byBytes || bySeconds;
   }
 
-  /** The cheapest plan with parameters and inputs as they are, but those that are released or moved. */
+  /**
+   * The cheapest plan with parameters and inputs as they are, but those that are released or moved.
+   */
   private async solve(
     at: Priced,
     released: readonly number[],
@@ -250,17 +279,22 @@ function pairs(groups: readonly Group[]): Group[][] {
   return groups.flatMap((a, i) => groups.slice(i + 1).map((b) => [a, b]));
 }
 
-/** Parameters by name with layer numbers as `*` and by shape, tied ones together; all inputs are one group. */
+/**
+ * Parameters by name with layer numbers as `*` and by shape, tied ones together; all inputs are one
+ * group.
+ */
 function groupsOf({ graph, flow, nodeVariable }: Model): Group[] {
   const owner = new Map<string, string>();
-  for (const [first, ...others] of graph.ties ?? []) for (const name of others) owner.set(name, first);
+  for (const [first, ...others] of graph.ties ?? [])
+    for (const name of others) owner.set(name, first);
   const groups = new Map<string, { name: string; variables: number[] }>();
   graph.nodes.forEach((node, n) => {
     if (node.kind !== 'placeholder' || nodeVariable[n] < 0) return;
     const { role } = node.meta;
     if (role !== 'parameter' && role !== 'input') return;
     const own = node.meta.roleName ?? node.name;
-    const name = role === 'input' ? '(inputs)' : (owner.get(own) ?? own).replace(/(^|\.)\d+(?=\.)/g, '$1*');
+    const name =
+      role === 'input' ? '(inputs)' : (owner.get(own) ?? own).replace(/(^|\.)\d+(?=\.)/g, '$1*');
     const shape = role === 'input' ? '' : flow.values[flow.results[n][0]].meta.shape.join();
     const key = `${name}:${shape}`;
     const group = groups.get(key);

@@ -1,16 +1,21 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { refusal } from '../support/thrown.ts';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
-import { parseGraph } from '../../src/graph/text/parse.ts';
 import { lintGraph } from '../../src/graph/lint.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { load, request, TABLE } from '../plan/support.ts';
+import { refusal } from '../support/thrown.ts';
 import { cli, fixture } from './support.ts';
 
-/** What no plan can be made of is refused before work begins, with a code and the edit that fixes it. */
+/**
+ * What no plan can be made of is refused before work begins, with a code and the edit that fixes
+ * it.
+ */
 
 let root = '';
 beforeAll(() => void (root = mkdtempSync(join(tmpdir(), 'shardwright-'))));
@@ -33,29 +38,68 @@ const WHOLE = {
 };
 
 describe('a mesh of more than six dims', () => {
-  it.each(['plan', 'verify', 'audit'])('is refused by %s, before the model is read', async (command) => {
-    const run = await cli(command, '/nowhere.txt', '--mesh', SEVEN, '--cluster', 'dgx-h100', ...(command === 'audit' ? ['--plan', 'given'] : [])); // prettier-ignore
-    expect([run.code, run.out]).toEqual([2, '']);
-    expect(run.err).toMatch(/^E_MESH the mesh a=2,.* has 7 dims, plans have at most 6\n {2}hint: make one dim of two/);
-  });
+  it.each(['plan', 'verify', 'audit'])(
+    'is refused by %s, before the model is read',
+    async (command) => {
+      const run = await cli(
+        command,
+        '/nowhere.txt',
+        '--mesh',
+        SEVEN,
+        '--cluster',
+        'dgx-h100',
+        ...(command === 'audit' ? ['--plan', 'given'] : []),
+      );
+      expect([run.code, run.out]).toEqual([2, '']);
+      expect(run.err).toMatch(
+        /^E_MESH the mesh a=2,.* has 7 dims, plans have at most 6\n {2}hint: make one dim of two/,
+      );
+    },
+  );
 
   it('is refused by the library, also where all its dims are of one device', () => {
-    const error = refusal(() => prepare(load('torch/mlp/joint.expanded'), request('a=1,b=1,c=1,d=1,e=1,f=1,g=1'), TABLE)); // prettier-ignore
+    const error = refusal(() =>
+      prepare(load('torch/mlp/joint.expanded'), request('a=1,b=1,c=1,d=1,e=1,f=1,g=1'), TABLE),
+    );
     expect([error.code, error.message]).toEqual(['E_MESH', expect.stringContaining('has 7 dims')]);
   });
 });
 
 describe('prices of a cluster that no plan can be made with', () => {
   it.each<[string, object, RegExp]>([
-    ['a peak of 1e-300', { peakFlopsPerSecond: { bf16: 1e-300, fp32: 1e-300 } }, />=1[^]*peakFlopsPerSecond\.bf16/],
-    ['a peak of 1e300', { peakFlopsPerSecond: { fp32: 1e300 } }, /<=1e\+24[^]*peakFlopsPerSecond\.fp32/],
-    ['a link of 1e-9 bytes a second', { intra: { bytesPerSecond: 1e-9, latencySeconds: 0 } }, /intra\.bytesPerSecond/],
-    ['a latency of 1e300 s', { inter: { bytesPerSecond: 1e9, latencySeconds: 1e300 } }, /inter\.latencySeconds/],
+    [
+      'a peak of 1e-300',
+      { peakFlopsPerSecond: { bf16: 1e-300, fp32: 1e-300 } },
+      />=1[^]*peakFlopsPerSecond\.bf16/,
+    ],
+    [
+      'a peak of 1e300',
+      { peakFlopsPerSecond: { fp32: 1e300 } },
+      /<=1e\+24[^]*peakFlopsPerSecond\.fp32/,
+    ],
+    [
+      'a link of 1e-9 bytes a second',
+      { intra: { bytesPerSecond: 1e-9, latencySeconds: 0 } },
+      /intra\.bytesPerSecond/,
+    ],
+    [
+      'a latency of 1e300 s',
+      { inter: { bytesPerSecond: 1e9, latencySeconds: 1e300 } },
+      /inter\.latencySeconds/,
+    ],
     ['a share of 1e-300', { matmulCap: 1e-300 }, /matmulCap/],
     ['memory beyond exact integers', { memoryBytes: 1e300 }, /memoryBytes/],
     ['hosts of 2^53 devices', { devicesPerHost: 2 ** 53 - 1 }, /devicesPerHost/],
-    ['1e18 bytes reserved', { reservedBytes: 1e18 }, /909495 TiB of a device are reserved and its memory is 22\.4 GiB/],
-    ['all of it reserved', { reservedBytes: 24e9 }, /22\.4 GiB of a device are reserved and its memory is 22\.4 GiB/],
+    [
+      '1e18 bytes reserved',
+      { reservedBytes: 1e18 },
+      /909495 TiB of a device are reserved and its memory is 22\.4 GiB/,
+    ],
+    [
+      'all of it reserved',
+      { reservedBytes: 24e9 },
+      /22\.4 GiB of a device are reserved and its memory is 22\.4 GiB/,
+    ],
   ])('%s', (_, changed, says) => {
     for (const cluster of [
       { ...WHOLE, ...changed },
@@ -69,9 +113,14 @@ describe('prices of a cluster that no plan can be made with', () => {
   });
 
   it('and the limits themselves are taken', () => {
-    const { memoryBytes, reservedBytes } = loadCluster(JSON.stringify({ ...WHOLE, reservedBytes: 24e9 - 1 }));
+    const { memoryBytes, reservedBytes } = loadCluster(
+      JSON.stringify({ ...WHOLE, reservedBytes: 24e9 - 1 }),
+    );
     expect(memoryBytes - reservedBytes).toBe(1);
-    expect(loadCluster(JSON.stringify({ ...WHOLE, peakFlopsPerSecond: { bf16: 1 } })).peakFlopsPerSecond.bf16).toBe(1);
+    expect(
+      loadCluster(JSON.stringify({ ...WHOLE, peakFlopsPerSecond: { bf16: 1 } })).peakFlopsPerSecond
+        .bf16,
+    ).toBe(1);
   });
 });
 
@@ -85,27 +134,39 @@ describe('sizes of tensors', () => {
       const run = await cli('inspect', file('m.fx.txt', fx(`f32[${size}, 8]`)));
       expect(run.code).toBe(2);
       expect(run.err).toMatch(/^\S*m\.fx\.txt:2:\d+: E_TYPE '.*' (in f32\[.*\] )?is no size/);
-      expect(run.err).toContain('hint: a size is an integer of at least 0 or an expression in symbols');
+      expect(run.err).toContain(
+        'hint: a size is an integer of at least 0 or an expression in symbols',
+      );
     },
   );
 
   it('names that only begin like a number are symbols', async () => {
     for (const name of ['nans', 'info', 's0', 'e4'])
-      expect((await cli('inspect', file('m.fx.txt', fx(`f32[${name}, 8]`)))).err).not.toContain('is no size');
+      expect((await cli('inspect', file('m.fx.txt', fx(`f32[${name}, 8]`)))).err).not.toContain(
+        'is no size',
+      );
   });
 
   it('a tensor whose bytes are no exact integer is refused, one of 2^53 - 8 is not', async () => {
     // 4 * (2^51 - 2) = 2^53 - 8.
     expect((await cli('inspect', file('m.fx.txt', fx('f32[2251799813685246]')))).code).toBe(0);
-    const run = await cli('inspect', file('m.fx.txt', fx('f32[9007199254740991, 9007199254740991]')));
+    const run = await cli(
+      'inspect',
+      file('m.fx.txt', fx('f32[9007199254740991, 9007199254740991]')),
+    );
     expect([run.code, run.out]).toEqual([2, '']);
     expect(run.err).toMatch(/E_LIMIT a tensor of f32\[.*\] has 3\.2e\+32 bytes, more than 2\^53/);
   });
 
   it('so are parameters whose bytes sum to more', () => {
     // 8 of 2^50 bytes each are 2^53.
-    const lines = Array.from({ length: 8 }, (_, k) => `  in %p${k}: f32[281474976710656] parameter "p${k}"`);
-    const graph = parseGraph(`swgraph 1\ngraph @big {\n${lines.join('\n')}\n  out %p0 output 0\n}\n`);
+    const lines = Array.from(
+      { length: 8 },
+      (_, k) => `  in %p${k}: f32[281474976710656] parameter "p${k}"`,
+    );
+    const graph = parseGraph(
+      `swgraph 1\ngraph @big {\n${lines.join('\n')}\n  out %p0 output 0\n}\n`,
+    );
     lintGraph(graph);
     const error = refusal(() => prepare(graph, request('d=1'), TABLE));
     expect([error.code, error.message]).toEqual([
@@ -117,9 +178,20 @@ describe('sizes of tensors', () => {
 
 describe('--time-limit', () => {
   it('counts from the first byte: one that is over when the model is read ends there, exit 4', async () => {
-    const run = await cli('plan', MLP, '--mesh', 'd=2', '--cluster', 'dgx-h100', '--time-limit', '1e-9');
+    const run = await cli(
+      'plan',
+      MLP,
+      '--mesh',
+      'd=2',
+      '--cluster',
+      'dgx-h100',
+      '--time-limit',
+      '1e-9',
+    );
     expect([run.code, run.out]).toEqual([4, '']);
-    expect(run.err).toMatch(/^E_TIME_LIMIT the time limit of .* came while the program was read, before the solver began\n {2}hint: raise --time-limit/); // prettier-ignore
+    expect(run.err).toMatch(
+      /^E_TIME_LIMIT the time limit of .* came while the program was read, before the solver began\n {2}hint: raise --time-limit/,
+    );
   });
 });
 
@@ -132,20 +204,35 @@ describe('text that is not UTF-8', () => {
     ['UTF-16, big end first', Buffer.concat([Buffer.of(0xfe, 0xff), big]), 'UTF-16'],
     ['UTF-16 without a mark', little, 'UTF-16'],
     ['UTF-16 without a mark, big end first', big, 'UTF-16'],
-    ['UTF-32', Buffer.concat([Buffer.of(0xff, 0xfe, 0, 0), Buffer.from([...TEXT].flatMap((c) => [c.charCodeAt(0), 0, 0, 0]))]), 'UTF-32'],
+    [
+      'UTF-32',
+      Buffer.concat([
+        Buffer.of(0xff, 0xfe, 0, 0),
+        Buffer.from([...TEXT].flatMap((c) => [c.charCodeAt(0), 0, 0, 0])),
+      ]),
+      'UTF-32',
+    ],
   ])('%s says what it is, as a model, a problem and a cluster', async (_, bytes, name) => {
     const path = file('t.json', bytes);
-    for (const argv of [['inspect', path], ['inspect', path, '--format', 'fx'], ['solve', path], ['plan', MLP, '--mesh', 'd=2', '--cluster', path]]) {
+    for (const argv of [
+      ['inspect', path],
+      ['inspect', path, '--format', 'fx'],
+      ['solve', path],
+      ['plan', MLP, '--mesh', 'd=2', '--cluster', path],
+    ]) {
       const run = await cli(...argv);
       expect([run.code, run.out]).toEqual([2, '']);
-      expect(run.err).toContain(`t.json: E_ENCODING the text is ${name}, UTF-8 is needed\n  hint: save it as UTF-8`);
+      expect(run.err).toContain(
+        `t.json: E_ENCODING the text is ${name}, UTF-8 is needed\n  hint: save it as UTF-8`,
+      );
     }
-  }); // prettier-ignore
+  });
 });
 
 describe('nesting of a hundred thousand levels', () => {
   const LEVELS = 100_000;
-  const deep = (open: string, close: string, inner = ''): string => open.repeat(LEVELS) + inner + close.repeat(LEVELS);
+  const deep = (open: string, close: string, inner = ''): string =>
+    open.repeat(LEVELS) + inner + close.repeat(LEVELS);
   const lists = deep('[', ']');
   const objects = deep('{"a":', '}', '1');
   const fx = (arg: string): string =>
@@ -154,22 +241,54 @@ describe('nesting of a hundred thousand levels', () => {
   it.each<[string, string, (path: string) => string[]]>([
     ['JSON as a model', objects, (p) => ['inspect', p]],
     ['a list as a problem', lists, (p) => ['solve', p]],
-    ['a list in a problem', `{"problem":{"name":"x","nodes":{"intervals":[],"costs":${lists}}}}`, (p) => ['solve', p]],
-    ['a cluster', `{"base":"dgx-h100","sources":${objects}}`, (p) => ['plan', MLP, '--mesh', 'd=2', '--cluster', p]],
+    [
+      'a list in a problem',
+      `{"problem":{"name":"x","nodes":{"intervals":[],"costs":${lists}}}}`,
+      (p) => ['solve', p],
+    ],
+    [
+      'a cluster',
+      `{"base":"dgx-h100","sources":${objects}}`,
+      (p) => ['plan', MLP, '--mesh', 'd=2', '--cluster', p],
+    ],
     ['a plan', `{"version":1,"model":"x","objective":${lists},"proof":1}`, (p) => ['report', p]],
     ['a comparison', `{"devices":1,"pareto":${lists}}`, (p) => ['compare', '--merge', p]],
     ['rules', `{"operators":${lists}}`, (p) => ['plan', MLP, ...on, '--ops', p]],
-    ['a calibration', `{"version":1,"device":${lists}}`, (p) => ['plan', MLP, ...on, '--calibration', p]],
-    ['an einshard program', `{"devices":2,"tensors":${lists}}`, (p) => ['einshard', '--program', p]],
+    [
+      'a calibration',
+      `{"version":1,"device":${lists}}`,
+      (p) => ['plan', MLP, ...on, '--calibration', p],
+    ],
+    [
+      'an einshard program',
+      `{"devices":2,"tensors":${lists}}`,
+      (p) => ['einshard', '--program', p],
+    ],
     ['arguments in FX text', fx(deep('[', ']', '8')), (p) => ['inspect', p]],
-    ['types in MLIR', `module {\n func.func @main(%a: ${deep('tuple<', '>', 'f32')}) {\n }\n}\n`, (p) => ['inspect', p]],
-    ['calls in a jaxpr', `{ lambda ; a:f32[8]. let b:f32[8] = ${deep('pjit[jaxpr={ lambda ; c:f32[8]. let d:f32[8] = ', '] }')} a in (b,) }`, (p) => ['inspect', p]],
-    ['tuples in HLO', `HloModule m\n\nENTRY %main (a: f32[4]) -> f32[4] {\n  %a = ${deep('(', ')', 'f32[4]')} parameter(0)\n}\n`, (p) => ['inspect', p]],
-    ['tuples in graph text', `swgraph 1\ngraph @g {\n  in %p: ${deep('(', ')', 'f32[8]')} parameter "p"\n  out %p output 0\n}\n`, (p) => ['inspect', p]],
+    [
+      'types in MLIR',
+      `module {\n func.func @main(%a: ${deep('tuple<', '>', 'f32')}) {\n }\n}\n`,
+      (p) => ['inspect', p],
+    ],
+    [
+      'calls in a jaxpr',
+      `{ lambda ; a:f32[8]. let b:f32[8] = ${deep('pjit[jaxpr={ lambda ; c:f32[8]. let d:f32[8] = ', '] }')} a in (b,) }`,
+      (p) => ['inspect', p],
+    ],
+    [
+      'tuples in HLO',
+      `HloModule m\n\nENTRY %main (a: f32[4]) -> f32[4] {\n  %a = ${deep('(', ')', 'f32[4]')} parameter(0)\n}\n`,
+      (p) => ['inspect', p],
+    ],
+    [
+      'tuples in graph text',
+      `swgraph 1\ngraph @g {\n  in %p: ${deep('(', ')', 'f32[8]')} parameter "p"\n  out %p output 0\n}\n`,
+      (p) => ['inspect', p],
+    ],
   ])('%s', async (_, text, argv) => {
     const run = await cli(...argv(file('deep.json', text)), '--json');
     expect([run.code, run.err]).toEqual([2, '']);
     const { error } = JSON.parse(run.out) as { error: { code: string } };
     expect(error.code).toMatch(/^E_(?!INTERNAL)[A-Z_]+$/);
-  }); // prettier-ignore
+  });
 });

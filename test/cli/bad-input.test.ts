@@ -1,10 +1,12 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import { readFileSync } from 'node:fs';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { cli, fixture, type CliRun } from './support.ts';
+
+import { cli, type CliRun, fixture } from './support.ts';
 
 const MLP = gunzipSync(readFileSync(fixture('mlp'))).toString('utf8');
 let folder = '';
@@ -77,12 +79,29 @@ describe('bad input is refused with place and fix', () => {
   });
 
   it('a cycle: a value used before it is made', async () => {
-    const path = file('cycle.txt', MLP.replace('aten.relu.default(addmm)', 'aten.relu.default(mm)'));
-    refused(await cli('inspect', path), 2, "cycle.txt:17:70: E_REF 'mm' is used 5 lines above its definition", 'hint');
+    const path = file(
+      'cycle.txt',
+      MLP.replace('aten.relu.default(addmm)', 'aten.relu.default(mm)'),
+    );
+    refused(
+      await cli('inspect', path),
+      2,
+      "cycle.txt:17:70: E_REF 'mm' is used 5 lines above its definition",
+      'hint',
+    );
   });
 
   it('a mesh larger than the dim that a pin cuts', async () => {
-    const run = await cli('plan', fixture('mlp'), '--mesh', 'x=16', '--cluster', 'dgx-h100', '--pin', 'primals_5=S(0)');
+    const run = await cli(
+      'plan',
+      fixture('mlp'),
+      '--mesh',
+      'x=16',
+      '--cluster',
+      'dgx-h100',
+      '--pin',
+      'primals_5=S(0)',
+    );
     refused(
       run,
       2,
@@ -92,7 +111,16 @@ describe('bad input is refused with place and fix', () => {
   });
 
   it('a mesh larger than the dim that --inputs cuts, and outputs that cannot be: the flag, and what would do', async () => {
-    const inputs = await cli('plan', fixture('mlp'), '--mesh', 'x=16', '--cluster', 'dgx-h100', '--inputs', 'S(0)');
+    const inputs = await cli(
+      'plan',
+      fixture('mlp'),
+      '--mesh',
+      'x=16',
+      '--cluster',
+      'dgx-h100',
+      '--inputs',
+      'S(0)',
+    );
     refused(
       inputs,
       3,
@@ -114,26 +142,64 @@ describe('bad input is refused with place and fix', () => {
   });
 
   it('a mesh of more devices than there can be: the product that is too large', async () => {
-    const run = await cli('plan', fixture('mlp'), '--mesh', 'dp=8192,tp=8192', '--cluster', 'dgx-h100');
-    refused(run, 2, 'E_MESH the mesh has 67108864 devices', '(8192 x 8192) may be 16777216 at most');
+    const run = await cli(
+      'plan',
+      fixture('mlp'),
+      '--mesh',
+      'dp=8192,tp=8192',
+      '--cluster',
+      'dgx-h100',
+    );
+    refused(
+      run,
+      2,
+      'E_MESH the mesh has 67108864 devices',
+      '(8192 x 8192) may be 16777216 at most',
+    );
   });
 
   it('a role or a tie that is wrong, by its flag', async () => {
     const gpt2 = [fixture('gpt2-2l'), '--mesh', 'x=2', '--cluster', 'dgx-h100'];
-    refused(await cli('plan', ...gpt2, '--role', 'primals_1'), 2, "--role 'primals_1' is not NAME=parameter", 'write --role NAME=parameter'); // prettier-ignore
-    refused(await cli('plan', ...gpt2, '--role', 'nothing=parameter'), 2, 'E_REF --role nothing=parameter: there is no input'); // prettier-ignore
-    refused(await cli('plan', ...gpt2, '--tie', 'model.lm_head.weight=nothing'), 2, 'E_REF --tie model.lm_head.weight=nothing: there is no input'); // prettier-ignore
+    refused(
+      await cli('plan', ...gpt2, '--role', 'primals_1'),
+      2,
+      "--role 'primals_1' is not NAME=parameter",
+      'write --role NAME=parameter',
+    );
+    refused(
+      await cli('plan', ...gpt2, '--role', 'nothing=parameter'),
+      2,
+      'E_REF --role nothing=parameter: there is no input',
+    );
+    refused(
+      await cli('plan', ...gpt2, '--tie', 'model.lm_head.weight=nothing'),
+      2,
+      'E_REF --tie model.lm_head.weight=nothing: there is no input',
+    );
   });
 
   it('a tie that was given is not asked for again', async () => {
     const asks = '--tie A=B counts it once';
     expect((await cli('inspect', fixture('gpt2-2l'))).out).toContain(asks);
-    const tied = await cli('inspect', fixture('gpt2-2l'), '--tie', 'model.transformer.wte.weight=model.lm_head.weight');
+    const tied = await cli(
+      'inspect',
+      fixture('gpt2-2l'),
+      '--tie',
+      'model.transformer.wte.weight=model.lm_head.weight',
+    );
     expect([tied.code, tied.out.includes(asks)]).toEqual([0, false]);
   });
 
   it('pins that contradict each other: infeasible, both named, exit 3', async () => {
-    const run = await cli('plan', fixture('mlp'), ...PLAN, '--pin', 'fc1.weight=S(0)', '--pin', 'fc1.weight=R');
+    const run = await cli(
+      'plan',
+      fixture('mlp'),
+      ...PLAN,
+      '--pin',
+      'fc1.weight=S(0)',
+      '--pin',
+      'fc1.weight=R',
+    );
     refused(run, 3, 'fc1.weight=S(0)', 'fc1.weight=R');
   });
 
@@ -144,20 +210,64 @@ describe('bad input is refused with place and fix', () => {
 
   it('a memory budget that nothing fits: exit 3, what is needed and a budget that works; of states alone the smallest', async () => {
     const run = await cli('plan', fixture('mlp'), ...PLAN, '--memory', '10KiB');
-    refused(run, 3, 'E_INFEASIBLE', '10.0 KiB', 'none needs less than 96.6 KiB, activations included');
+    refused(
+      run,
+      3,
+      'E_INFEASIBLE',
+      '10.0 KiB',
+      'none needs less than 96.6 KiB, activations included',
+    );
     const enough = /give --memory (\d+KiB) or more/.exec(run.err)![1];
     expect((await cli('plan', fixture('mlp'), ...PLAN, '--memory', enough)).code).toBe(0);
-    const states = await cli('plan', fixture('mlp'), ...PLAN, '--memory', '10KiB', '--activations', 'report');
-    refused(states, 3, 'E_INFEASIBLE', '10.0 KiB', 'smallest budget', 'give --memory 97KiB or more');
-    expect((await cli('plan', fixture('mlp'), ...PLAN, '--memory', '97KiB', '--activations', 'report')).code).toBe(0);
+    const states = await cli(
+      'plan',
+      fixture('mlp'),
+      ...PLAN,
+      '--memory',
+      '10KiB',
+      '--activations',
+      'report',
+    );
+    refused(
+      states,
+      3,
+      'E_INFEASIBLE',
+      '10.0 KiB',
+      'smallest budget',
+      'give --memory 97KiB or more',
+    );
+    expect(
+      (await cli('plan', fixture('mlp'), ...PLAN, '--memory', '97KiB', '--activations', 'report'))
+        .code,
+    ).toBe(0);
     const bytes = Number(/\((\d+) bytes\)/.exec(states.err)?.[1]);
     // 16 bytes a parameter in float32 Adam; every parameter of the MLP can be cut 8 ways.
     expect(bytes).toBe((49472 * 16) / 8);
-    expect((await cli('plan', fixture('mlp'), ...PLAN, '--memory', `${bytes}B`, '--activations', 'report')).code).toBe(
-      0,
-    );
     expect(
-      (await cli('plan', fixture('mlp'), ...PLAN, '--memory', `${bytes - 1}B`, '--activations', 'report')).code,
+      (
+        await cli(
+          'plan',
+          fixture('mlp'),
+          ...PLAN,
+          '--memory',
+          `${bytes}B`,
+          '--activations',
+          'report',
+        )
+      ).code,
+    ).toBe(0);
+    expect(
+      (
+        await cli(
+          'plan',
+          fixture('mlp'),
+          ...PLAN,
+          '--memory',
+          `${bytes - 1}B`,
+          '--activations',
+          'report',
+        )
+      ).code,
     ).toBe(3);
   });
 
@@ -168,8 +278,18 @@ describe('bad input is refused with place and fix', () => {
   it('a file that is missing, empty, not text, or of another format', async () => {
     refused(await cli('inspect', join(folder, 'nothing.txt')), 2, 'nothing.txt');
     refused(await cli('inspect', file('empty.txt', '')), 2, 'empty.txt');
-    refused(await cli('inspect', file('bytes.txt', Buffer.from([0x63, 0xff, 0xfe, 0x00]))), 2, 'bytes.txt');
-    refused(await cli('inspect', file('x.mlir', 'module @jit_f {\n}\n')), 2, 'x.mlir:1:1', 'E_REF', 'no function');
+    refused(
+      await cli('inspect', file('bytes.txt', Buffer.from([0x63, 0xff, 0xfe, 0x00]))),
+      2,
+      'bytes.txt',
+    );
+    refused(
+      await cli('inspect', file('x.mlir', 'module @jit_f {\n}\n')),
+      2,
+      'x.mlir:1:1',
+      'E_REF',
+      'no function',
+    );
     refused(await cli('inspect', file('x.hlo', 'HloModule f\n')), 2, 'hlo');
   });
 

@@ -1,7 +1,9 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, describe, expect, test } from 'vitest';
+
 import { cli, fixture } from './support.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'check-'));
@@ -12,7 +14,13 @@ afterAll(() => {
 interface Report {
   readonly mode: string;
   readonly eraseable: boolean;
-  readonly violations: readonly { node: string; meshDim: string; rule: string; types: string[]; fix: string }[];
+  readonly violations: readonly {
+    node: string;
+    meshDim: string;
+    rule: string;
+    types: string[];
+    fix: string;
+  }[];
   readonly localNotGlobal: readonly unknown[];
   readonly implicit: readonly unknown[];
   readonly collectives?: readonly { kind: string }[];
@@ -26,21 +34,43 @@ describe('check', () => {
       return JSON.parse(out) as Report;
     };
     const whole = await run('--mode', 'strict');
-    expect(whole).toMatchObject({ mode: 'strict', eraseable: true, violations: [], localNotGlobal: [] });
+    expect(whole).toMatchObject({
+      mode: 'strict',
+      eraseable: true,
+      violations: [],
+      localNotGlobal: [],
+    });
     const cut = await run('--mode', 'strict', '--type', 'fc1.weight=P("dp",None)');
     expect(cut.eraseable).toBe(false);
-    expect(Object.keys(cut.violations[0])).toEqual(expect.arrayContaining(['node', 'meshDim', 'rule', 'types', 'fix']));
-    expect((await run('--mode', 'auto', '--type', 'fc1.weight=P("dp",None)')).violations).toEqual([]);
+    expect(Object.keys(cut.violations[0])).toEqual(
+      expect.arrayContaining(['node', 'meshDim', 'rule', 'types', 'fix']),
+    );
+    expect((await run('--mode', 'auto', '--type', 'fc1.weight=P("dp",None)')).violations).toEqual(
+      [],
+    );
   });
 
   test('a plan: every collective that its report counts', async () => {
-    const planned = await cli('plan', fixture('mlp'), '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100', '-o', join(folder, 'p'), '--json'); // prettier-ignore
+    const planned = await cli(
+      'plan',
+      fixture('mlp'),
+      '--mesh',
+      'dp=2,tp=2',
+      '--cluster',
+      'dgx-h100',
+      '-o',
+      join(folder, 'p'),
+      '--json',
+    );
     expect(planned.code).toBe(0);
     const plan = JSON.parse(readFileSync(join(folder, 'p', 'plan.json'), 'utf8')) as {
       nodes: { redistributions: { copy?: string; collectives: unknown[] }[] }[];
       outputs: { redistributions: { copy?: string; collectives: unknown[] }[] }[];
     };
-    const count = [...plan.nodes, ...plan.outputs].flatMap((n) => n.redistributions).filter((r) => r.copy !== 'reused').flatMap((r) => r.collectives).length; // prettier-ignore
+    const count = [...plan.nodes, ...plan.outputs]
+      .flatMap((n) => n.redistributions)
+      .filter((r) => r.copy !== 'reused')
+      .flatMap((r) => r.collectives).length;
     const { code, out } = await cli('check', join(folder, 'p'), '--mode', 'strict', '--json');
     expect(code).toBe(0);
     const report = JSON.parse(out) as Report;
@@ -51,6 +81,9 @@ describe('check', () => {
   test('bad input exits 2', async () => {
     expect((await cli('check', fixture('mlp'), '--mode', 'strikt', '--mesh', 'dp=2')).code).toBe(2);
     expect((await cli('check', fixture('mlp'), '--mode', 'strict')).code).toBe(2);
-    expect((await cli('check', fixture('mlp'), '--mode', 'strict', '--mesh', 'dp=2', '--type', 'x')).code).toBe(2);
+    expect(
+      (await cli('check', fixture('mlp'), '--mode', 'strict', '--mesh', 'dp=2', '--type', 'x'))
+        .code,
+    ).toBe(2);
   });
 });

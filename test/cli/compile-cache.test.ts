@@ -3,7 +3,9 @@ import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import module from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, describe, expect, it } from 'vitest';
+
 import { COMMAND } from '../../scripts/command.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'kept-code-'));

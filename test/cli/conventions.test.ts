@@ -1,11 +1,16 @@
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { readPlan } from '../../src/plan/record/schema.ts';
 import { cli, fixture } from './support.ts';
 
-/** What every command holds to: did-you-mean, one JSON value whatever happens, exit codes, nothing but text in pipes. */
+/**
+ * What every command holds to: did-you-mean, one JSON value whatever happens, exit codes, nothing
+ * but text in pipes.
+ */
 let root = '';
 let locked = '';
 beforeAll(() => {
@@ -22,31 +27,70 @@ const ON = ['--mesh', 'dp=4', '--cluster', 'dgx-h100'];
 describe('ZO-37 a slip is exit 2, says the right word, and is one JSON value with --json', () => {
   it.each<[string, () => readonly string[], readonly string[]]>([
     ['comapre', () => ['comapre', MLP], ['Did you mean compare?']],
-    ['--cluster dgx-h1000', () => ['plan', MLP, '--mesh', 'dp=4', '--cluster', 'dgx-h1000'], ["did you mean 'dgx-h100' or 'dgx-h200'"]], // prettier-ignore
-    ['--cluster dgx-h1000 of compare', () => ['compare', MLP, '--devices', '8', '--cluster', 'dgx-h1000'], ["did you mean 'dgx-h100' or 'dgx-h200'"]], // prettier-ignore
-    ['--plans fspd', () => ['compare', MLP, '--devices', '8', '--cluster', 'dgx-h100', '--plans', 'fspd'], ["did you mean 'fsdp'?"]], // prettier-ignore
-    ['--plans fspd of a model by name', () => ['compare', 'llama-3.2-1b', '--devices', '8', '--cluster', 'dgx-h100', '--plans', 'fspd', '--quiet'], ["did you mean 'fsdp'"]], // prettier-ignore
+    [
+      '--cluster dgx-h1000',
+      () => ['plan', MLP, '--mesh', 'dp=4', '--cluster', 'dgx-h1000'],
+      ["did you mean 'dgx-h100' or 'dgx-h200'"],
+    ],
+    [
+      '--cluster dgx-h1000 of compare',
+      () => ['compare', MLP, '--devices', '8', '--cluster', 'dgx-h1000'],
+      ["did you mean 'dgx-h100' or 'dgx-h200'"],
+    ],
+    [
+      '--plans fspd',
+      () => ['compare', MLP, '--devices', '8', '--cluster', 'dgx-h100', '--plans', 'fspd'],
+      ["did you mean 'fsdp'?"],
+    ],
+    [
+      '--plans fspd of a model by name',
+      () => [
+        'compare',
+        'llama-3.2-1b',
+        '--devices',
+        '8',
+        '--cluster',
+        'dgx-h100',
+        '--plans',
+        'fspd',
+        '--quiet',
+      ],
+      ["did you mean 'fsdp'"],
+    ],
     ['--memory 60', () => ['plan', MLP, ...ON, '--memory', '60'], ['--memory', '60GiB', '60GB']],
-    ['a file that is not there', () => ['plan', join(root, 'absent.fx.txt'), ...ON], [join(root, 'absent.fx.txt')]],
+    [
+      'a file that is not there',
+      () => ['plan', join(root, 'absent.fx.txt'), ...ON],
+      [join(root, 'absent.fx.txt')],
+    ],
     ['a folder for a file', () => ['plan', root, ...ON], [root]],
-    ['a merge of nothing', () => ['compare', '--merge', join(root, 'absent.json')], [join(root, 'absent.json')]],
+    [
+      'a merge of nothing',
+      () => ['compare', '--merge', join(root, 'absent.json')],
+      [join(root, 'absent.json')],
+    ],
   ])('%s', async (_, words, says) => {
     const [plain, json] = [await cli(...words()), await cli(...words(), '--json')];
     expect([plain.code, json.code]).toEqual([2, 2]);
     expect(plain.out).toBe('');
     for (const text of says) expect(plain.err).toContain(text);
-    const { error } = JSON.parse(json.out) as { error: { code: string; message: string; hint?: string } };
+    const { error } = JSON.parse(json.out) as {
+      error: { code: string; message: string; hint?: string };
+    };
     expect(error.code).toMatch(/^E_[A-Z_]+$/);
     // Nothing that a person is told is kept from a program.
     const told = JSON.stringify(error);
     for (const text of says) expect(told).toContain(JSON.stringify(text).slice(1, -1));
   });
 
-  it.skipIf(process.getuid?.() === 0)('a file that may not be read (skipped for root, who may)', async () => {
-    const run = await cli('plan', locked, ...ON);
-    expect([run.code, run.out]).toEqual([2, '']);
-    expect(run.err).toContain(locked);
-  });
+  it.skipIf(process.getuid?.() === 0)(
+    'a file that may not be read (skipped for root, who may)',
+    async () => {
+      const run = await cli('plan', locked, ...ON);
+      expect([run.code, run.out]).toEqual([2, '']);
+      expect(run.err).toContain(locked);
+    },
+  );
 });
 
 describe('ZO-38 exit codes, each by a command of the documentation', () => {
@@ -65,7 +109,9 @@ describe('ZO-38 exit codes, each by a command of the documentation', () => {
     const fits = await cli(...plan, '--memory', `${bytes}B`, '--json');
     expect([0, 4]).toContain(fits.code);
     expect(readPlan(fits.out).memory.peakBytes).toBeLessThanOrEqual(Number(bytes));
-    expect((await cli(...plan, '--memory', needed.replace(' ', ''), '--time-limit', '5')).code).not.toBe(0);
+    expect(
+      (await cli(...plan, '--memory', needed.replace(' ', ''), '--time-limit', '5')).code,
+    ).not.toBe(0);
   });
 
   it('2: bad input; 3: infeasible, with the smallest budget of states, which is one; 0: the plan of that budget', async () => {

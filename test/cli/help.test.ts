@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import { cli } from './support.ts';
 
 /** Help texts are lists that a person can read: short, or in groups. */
@@ -20,7 +21,9 @@ async function lists(...words: readonly string[]): Promise<ReadonlyMap<string, r
 describe('help', () => {
   it('of the program lists its commands in groups', async () => {
     const groups = await lists();
-    expect([...groups.keys()]).toEqual(expect.arrayContaining(['Plan a model:', 'Use a plan:', 'Look at a program:']));
+    expect([...groups.keys()]).toEqual(
+      expect.arrayContaining(['Plan a model:', 'Use a plan:', 'Look at a program:']),
+    );
     for (const [heading, items] of groups) expect(items.length, heading).toBeLessThanOrEqual(8);
   });
 
@@ -28,8 +31,13 @@ describe('help', () => {
     'of %s has its flags in groups of at most 12, each flag in one',
     async (command) => {
       const groups = await lists(...command.split(' '));
-      expect(groups.get('Options:') ?? [], 'without a heading in src/cli/commands/flags/help-groups.ts').toEqual([]);
-      const flags = [...groups].flatMap(([heading, items]) => (heading.startsWith('Example') ? [] : items));
+      expect(
+        groups.get('Options:') ?? [],
+        'without a heading in src/cli/commands/flags/help-groups.ts',
+      ).toEqual([]);
+      const flags = [...groups].flatMap(([heading, items]) =>
+        heading.startsWith('Example') ? [] : items,
+      );
       expect(flags.length).toBeGreaterThan(12);
       expect(new Set(flags).size).toBe(flags.length);
       for (const [heading, items] of groups) expect(items.length, heading).toBeLessThanOrEqual(12);
@@ -38,7 +46,10 @@ describe('help', () => {
 
   it('of plan begins with the devices and ends with what is written; a command to copy stays on its line', async () => {
     const groups = [...(await lists('plan'))].filter(([heading]) => !heading.startsWith('Example'));
-    expect(groups[0]).toEqual(['Devices and their prices:', ['--mesh', '--cluster', '--cost', '--compiled', '--calibration', '--collectives']]); // prettier-ignore
+    expect(groups[0]).toEqual([
+      'Devices and their prices:',
+      ['--mesh', '--cluster', '--cost', '--compiled', '--calibration', '--collectives'],
+    ]);
     expect(groups.at(-1)![0]).toBe('Output:');
     const { out } = await cli('plan', '--help');
     expect(out).toMatch(/^ {2}\$ shardwright plan .* --collectives nccl-table\.txt$/m);

@@ -1,7 +1,9 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import type { ExplainResult } from '../../src/cli/commands/written-plan/explain.ts';
 import { printGraph } from '../../src/graph/text/write.ts';
 import type { Graph } from '../../src/graph/types.ts';
@@ -11,7 +13,7 @@ import type { Plan } from '../../src/plan/record/types.ts';
 import type { Report } from '../../src/report/model/data.ts';
 import { cond } from '../../src/trace/control/cond.ts';
 import { scan, whileLoop } from '../../src/trace/control/loops.ts';
-import { input, parameter, trace, type Tensor } from '../../src/trace/trace.ts';
+import { input, parameter, type Tensor, trace } from '../../src/trace/trace.ts';
 import { cli } from './support.ts';
 
 /** Plan folders of programs with control flow keep the program, bodies and trips included. */
@@ -96,7 +98,9 @@ describe.each(Object.keys(PROGRAMS))('the plan folder of %s', (name) => {
   });
 
   it('explain prices what stands in a body by its trips', async () => {
-    const inBody = planOf(folderOf(name)).nodes.filter((n) => n.target === 'aten.mm.default' && n.times === length);
+    const inBody = planOf(folderOf(name)).nodes.filter(
+      (n) => n.target === 'aten.mm.default' && n.times === length,
+    );
     expect(inBody.length).toBeGreaterThan(0);
     for (const node of inBody) {
       const run = await cli('explain', folderOf(name), node.name, '--json');
@@ -118,18 +122,34 @@ describe.each(Object.keys(PROGRAMS))('the plan folder of %s', (name) => {
     const total = report.terms.reduce((n, term) => n + term.seconds, 0);
     expect(total).toBeCloseTo(report.plan.objective.seconds, 12);
     const html = await cli('report', folderOf(name), '--no-recipes');
-    for (const node of planOf(folderOf(name)).nodes.filter((n) => n.times === length)) expect(html.out).toContain(node.name);
+    for (const node of planOf(folderOf(name)).nodes.filter((n) => n.times === length))
+      expect(html.out).toContain(node.name);
     const csv = await cli('report', folderOf(name), '--format', 'csv');
     expect(csv.out.trim().split('\n').length).toBeGreaterThan(planOf(folderOf(name)).nodes.length);
-  }); // prettier-ignore
+  });
 });
 
 describe('questions about a loop', () => {
   it('explain --force solves the loop again', async () => {
-    const node = planOf(folderOf('scan')).nodes.find((n) => n.target === 'aten.mm.default' && n.times === length)!;
-    const run = await cli('explain', folderOf('scan'), node.name, '--force', 'R', '--json', '--quiet');
+    const node = planOf(folderOf('scan')).nodes.find(
+      (n) => n.target === 'aten.mm.default' && n.times === length,
+    )!;
+    const run = await cli(
+      'explain',
+      folderOf('scan'),
+      node.name,
+      '--force',
+      'R',
+      '--json',
+      '--quiet',
+    );
     const { forced, attribution } = JSON.parse(run.out) as ExplainResult;
-    const direct = await plan(join(root, 'models/scan.swg'), join(root, 'pinned'), '--pin', `${node.name}=R`);
+    const direct = await plan(
+      join(root, 'models/scan.swg'),
+      join(root, 'pinned'),
+      '--pin',
+      `${node.name}=R`,
+    );
     expect(forced?.seconds).toBeCloseTo(direct.objective.seconds, 12);
     expect(forced?.globalSeconds).toBeGreaterThan(0);
     const sum = attribution.reduce((total, term) => total + term.delta, 0);
@@ -142,10 +162,11 @@ describe('questions about a loop', () => {
   it('a folder of another program is refused', async () => {
     const mixed = join(root, 'mixed');
     mkdirSync(mixed);
-    for (const file of ['plan.json', 'request.json']) writeFileSync(join(mixed, file), readFileSync(join(folderOf('scan'), file)));
+    for (const file of ['plan.json', 'request.json'])
+      writeFileSync(join(mixed, file), readFileSync(join(folderOf('scan'), file)));
     writeFileSync(join(mixed, 'graph.swg'), readFileSync(join(folderOf('while'), 'graph.swg')));
     const run = await cli('explain', mixed, 'wh');
     expect(run.code).toBe(2);
     expect(run.err).toContain('graph.swg is not the file the plan was made with');
-  }); // prettier-ignore
+  });
 });

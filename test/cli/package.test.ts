@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
 import { describe, expect, it } from 'vitest';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
@@ -13,7 +14,9 @@ const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as
 };
 
 /** Texts of the programs in some folders, by path. */
-function sources(...folders: readonly string[]): readonly (readonly [path: string, text: string])[] {
+function sources(
+  ...folders: readonly string[]
+): readonly (readonly [path: string, text: string])[] {
   return folders.flatMap((folder) =>
     readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
       .filter((name) => /\.m?[jt]s$/.test(name))
@@ -27,14 +30,20 @@ describe('the package', () => {
     expect(new Set(manifest.keywords).size).toBe(manifest.keywords.length);
     // dist/ is made by the build, site/packed by `npm run site`.
     for (const name of manifest.files)
-      if (!/^(dist|site\/packed)$|[!*]/.test(name)) expect(existsSync(join(root, name)), name).toBe(true);
+      if (!/^(dist|site\/packed)$|[!*]/.test(name))
+        expect(existsSync(join(root, name)), name).toBe(true);
   });
 
   it('depends at run time on what src imports and the build does not link in, all of it and nothing else', () => {
     const imported = new Set<string>();
     for (const [, text] of sources('src'))
-      for (const [, name] of text.matchAll(/^(?:import|export) (?!type\b)[^;]*? ?from '([^.'][^']*)'|^import '([^.'][^']*)'/gms)) if (name !== undefined && !name.startsWith('node:')) imported.add(name); // prettier-ignore
-    for (const [, text] of sources('src')) for (const [, name] of text.matchAll(/\bimport\('([a-z@][^':]*)'\)(?!\.)/g)) imported.add(name); // prettier-ignore
+      for (const [, name] of text.matchAll(
+        /^(?:import|export) (?!type\b)[^;]*? ?from '([^.'][^']*)'|^import '([^.'][^']*)'/gms,
+      ))
+        if (name !== undefined && !name.startsWith('node:')) imported.add(name);
+    for (const [, text] of sources('src'))
+      for (const [, name] of text.matchAll(/\bimport\('([a-z@][^':]*)'\)(?!\.)/g))
+        imported.add(name);
     const packages = [...imported].map((name) =>
       name
         .split('/')
@@ -43,7 +52,9 @@ describe('the package', () => {
     );
     // zod is linked into dist/; TypeScript is for who traces programs.
     const elsewhere = ['shardwright', 'zod', ...Object.keys(manifest.peerDependencies)];
-    expect([...new Set(packages)].filter((name) => !elsewhere.includes(name)).sort()).toEqual(Object.keys(manifest.dependencies).sort()); // prettier-ignore
+    expect([...new Set(packages)].filter((name) => !elsewhere.includes(name)).sort()).toEqual(
+      Object.keys(manifest.dependencies).sort(),
+    );
   });
 
   it('reads nothing outside its folder: what programs and benches need is in it', () => {

@@ -1,7 +1,9 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { readRequest } from '../../src/plan/record/folder.ts';
 import { readPlan } from '../../src/plan/record/schema.ts';
 import type { Comparison } from '../../src/zoo/compare/comparison.ts';
@@ -41,19 +43,35 @@ describe('--pad-vocab', () => {
     const plain = await json<{ parameters: number }>('inspect', model);
     expect(plain).toMatchObject({ paddedParameters: 0 });
     const padded = await json<object>('inspect', model, '--pad-vocab', '8');
-    expect(padded).toMatchObject({ parameters: plain.parameters + 6 * 64, paddedParameters: 6 * 64 });
-    expect((await cli('inspect', model, '--pad-vocab', '8')).out).toContain(', of them padding: 384');
+    expect(padded).toMatchObject({
+      parameters: plain.parameters + 6 * 64,
+      paddedParameters: 6 * 64,
+    });
+    expect((await cli('inspect', model, '--pad-vocab', '8')).out).toContain(
+      ', of them padding: 384',
+    );
     expect(await json('inspect', model, '--pad-vocab', '1')).toEqual(plain);
   });
 
   it('ZO-15 a plan folder says what was padded, for the tensor ranks of its mesh', async () => {
     const out = join(folder, 'plan');
-    const flags = ['--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100', '--quiet', '--pad-vocab', '8', ...SIZES] as const;
+    const flags = [
+      '--mesh',
+      'dp=2,tp=2',
+      '--cluster',
+      'dgx-h100',
+      '--quiet',
+      '--pad-vocab',
+      '8',
+      ...SIZES,
+    ] as const;
     const run = await cli('plan', model, ...flags, '--no-recipes', '-o', out);
     expect(run.code, run.err).toBe(0);
     expect(run.out).toContain(', of them padding: 896');
     const padding = { multiple: 8, tensor: 2, vocabulary: 50, rows: 64, parameters: 14 * 64 };
-    expect(readRequest(readFileSync(join(out, 'request.json'), 'utf8')).padVocabulary).toEqual(padding);
+    expect(readRequest(readFileSync(join(out, 'request.json'), 'utf8')).padVocabulary).toEqual(
+      padding,
+    );
     const plan = readPlan(readFileSync(join(out, 'plan.json'), 'utf8'));
     expect(plan.paddedParameters).toBe(14 * 64);
     expect(plan.parameters[0]).toMatchObject({ name: 'transformer.wte.weight', shape: [64, 64] });
@@ -76,22 +94,46 @@ describe('--pad-vocab', () => {
 
   it('ZO-15 verify of a model pads it for its mesh', async () => {
     const flags = ['--mesh', 'tp=2', '--quiet', '--pad-vocab', '8', ...SIZES] as const;
-    expect(await json('verify', model, ...flags, '--no-shrink')).toMatchObject({ devices: 2, mismatches: [] });
-    const reduced = await json<{ sizes: { from: number }[]; mismatches: unknown[] }>('verify', model, ...flags);
+    expect(await json('verify', model, ...flags, '--no-shrink')).toMatchObject({
+      devices: 2,
+      mismatches: [],
+    });
+    const reduced = await json<{ sizes: { from: number }[]; mismatches: unknown[] }>(
+      'verify',
+      model,
+      ...flags,
+    );
     expect(reduced.mismatches).toEqual([]);
     // 64 rows and 64 channels are one size here; 50 is none.
     expect(reduced.sizes.map((s) => s.from)).not.toContain(50);
   });
 
   it('ZO-15 compare of one graph pads it for the most tensor ranks, and says so', async () => {
-    const argv = ['compare', model, '--devices', '4', '--cluster', 'dgx-h100', '--quiet', '--pad-vocab', '8', ...SIZES];
+    const argv = [
+      'compare',
+      model,
+      '--devices',
+      '4',
+      '--cluster',
+      'dgx-h100',
+      '--quiet',
+      '--pad-vocab',
+      '8',
+      ...SIZES,
+    ];
     const compared = await json<Comparison>(...argv, '--plans', 'dp,tp,dp+tp');
-    const padding = { multiple: 8, vocabulary: 50, byTensor: [{ tensor: 4, rows: 64, parameters: 14 * 64 }] };
+    const padding = {
+      multiple: 8,
+      vocabulary: 50,
+      byTensor: [{ tensor: 4, rows: 64, parameters: 14 * 64 }],
+    };
     expect(compared.padding).toEqual(padding);
     const data = await json<Comparison>(...argv, '--plans', 'dp');
     expect(data.padding?.byTensor).toEqual([{ tensor: 1, rows: 56, parameters: 6 * 64 }]);
     const text = await cli(...argv, '--plans', 'dp,tp,dp+tp');
-    expect(text.out).toContain('so that one graph serves all of them: 64 at tp 4 (of the parameters padding: 896)');
+    expect(text.out).toContain(
+      'so that one graph serves all of them: 64 at tp 4 (of the parameters padding: 896)',
+    );
   });
 
   it('ZO-15 recipes lint has nothing to say of a vocabulary that is padded for its plan', async () => {
@@ -116,7 +158,10 @@ describe('--pad-vocab', () => {
 
   it('graph files and models without a vocabulary refuse it', async () => {
     const file = await cli('inspect', fixture('mlp'), '--pad-vocab', '128');
-    expect([file.code, file.err]).toEqual([2, expect.stringContaining('--pad-vocab is for model names and configs')]);
+    expect([file.code, file.err]).toEqual([
+      2,
+      expect.stringContaining('--pad-vocab is for model names and configs'),
+    ]);
     const sights = await cli('inspect', 'vit-base-patch16-224', '--pad-vocab', '128');
     expect([sights.code, sights.err]).toEqual([2, expect.stringContaining('no vocabulary to pad')]);
   });

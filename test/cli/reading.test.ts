@@ -1,14 +1,26 @@
 import { spawn, spawnSync } from 'node:child_process';
-import { appendFileSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { COMMAND } from '../../scripts/command.ts';
 import { readFileBytes } from '../../src/platform/read-file.ts';
 import { cli, fixture } from './support.ts';
 
-/** Files of users: reading stops at a stated size whatever the file says of itself, and `-` is stdin. */
+/**
+ * Files of users: reading stops at a stated size whatever the file says of itself, and `-` is
+ * stdin.
+ */
 
 let root = '';
 beforeAll(() => void (root = mkdtempSync(join(tmpdir(), 'shardwright-'))));
@@ -46,24 +58,29 @@ describe('a file of a user', () => {
     },
   );
 
-  it.runIf(process.platform === 'linux')('of a pipe or of the kernel, whose size is 0, is read to its end', () => {
-    const text = readFileBytes('/proc/self/status').toString();
-    expect(text).toMatch(/^Name:[^]*nonvoluntary_ctxt_switches:\s+\d+\n$/);
-    const pipe = join(root, 'pipe');
-    expect(spawnSync('mkfifo', [pipe]).status).toBe(0);
-    // Three times the buffer of a pipe: the writer waits for the reader.
-    const bytes = 200_000;
-    const piped = (maxBytes: number): unknown => {
-      const writer = spawnWriter(pipe, bytes);
-      try {
-        return readFileBytes(pipe, { maxBytes }).length;
-      } finally {
-        writer();
-      }
-    };
-    expect(piped(bytes)).toBe(bytes);
-    expect(refusal(() => piped(bytes - 1))).toMatch(/^E_LIMIT .*pipe has more than 199999 bytes$/);
-  });
+  it.runIf(process.platform === 'linux')(
+    'of a pipe or of the kernel, whose size is 0, is read to its end',
+    () => {
+      const text = readFileBytes('/proc/self/status').toString();
+      expect(text).toMatch(/^Name:[^]*nonvoluntary_ctxt_switches:\s+\d+\n$/);
+      const pipe = join(root, 'pipe');
+      expect(spawnSync('mkfifo', [pipe]).status).toBe(0);
+      // Three times the buffer of a pipe: the writer waits for the reader.
+      const bytes = 200_000;
+      const piped = (maxBytes: number): unknown => {
+        const writer = spawnWriter(pipe, bytes);
+        try {
+          return readFileBytes(pipe, { maxBytes }).length;
+        } finally {
+          writer();
+        }
+      };
+      expect(piped(bytes)).toBe(bytes);
+      expect(refusal(() => piped(bytes - 1))).toMatch(
+        /^E_LIMIT .*pipe has more than 199999 bytes$/,
+      );
+    },
+  );
 });
 
 describe('every command that reads a file refuses what is too large before it is read', () => {
@@ -116,26 +133,60 @@ describe('- is stdin', () => {
     for (const bytes of [packed, gunzipSync(packed)]) {
       const run = piped(bytes, 'inspect', '-', '--json');
       expect(run.stderr).toBe('');
-      expect({ ...JSON.parse(run.stdout), name: '' }).toEqual({ ...JSON.parse(file.out), name: '' });
+      expect({ ...JSON.parse(run.stdout), name: '' }).toEqual({
+        ...JSON.parse(file.out),
+        name: '',
+      });
     }
   });
 
   it('for a compiled program, which is looked at before it is read', () => {
-    const run = piped('HloModule m\n\nENTRY %main (a: f32[4]) -> f32[4] {\n  %a = f32[4]{0} parameter(0)\n  ROOT %r = f32[4]{0} add(%a, %a)\n}\n', 'inspect', '-', '--json'); // prettier-ignore
+    const run = piped(
+      'HloModule m\n\nENTRY %main (a: f32[4]) -> f32[4] {\n  %a = f32[4]{0} parameter(0)\n  ROOT %r = f32[4]{0} add(%a, %a)\n}\n',
+      'inspect',
+      '-',
+      '--json',
+    );
     expect(JSON.parse(run.stdout)).toMatchObject({ format: 'hlo', nodes: 2 });
   });
 
   it('for solve, and a fault is told of stdin', () => {
-    const problem = { problem: { name: 'two', nodes: { intervals: [[0, 1], [0, 1]], costs: [[3, 1], [2, 5]], usages: [[1, 1], [1, 1]] }, edges: { nodes: [[0, 1]], costs: [[0, 9, 9, 0]] }, usage_limit: 2 } }; // prettier-ignore
+    const problem = {
+      problem: {
+        name: 'two',
+        nodes: {
+          intervals: [
+            [0, 1],
+            [0, 1],
+          ],
+          costs: [
+            [3, 1],
+            [2, 5],
+          ],
+          usages: [
+            [1, 1],
+            [1, 1],
+          ],
+        },
+        edges: { nodes: [[0, 1]], costs: [[0, 9, 9, 0]] },
+        usage_limit: 2,
+      },
+    };
     // (0,0): 3+2+0, (0,1): 3+5+9, (1,0): 1+2+9, (1,1): 1+5+0.
     const run = piped(JSON.stringify(problem), 'solve', '-', '--json', '--quiet');
-    expect(JSON.parse(run.stdout)).toMatchObject({ status: 'optimal', objective: '5', choice: [0, 0] });
+    expect(JSON.parse(run.stdout)).toMatchObject({
+      status: 'optimal',
+      objective: '5',
+      choice: [0, 0],
+    });
     expect(piped('{', 'solve', '-').stderr).toContain('<stdin>: E_SYNTAX not JSON');
   });
 });
 
 /** Writes so many bytes into a pipe from another process; the answer ends it. */
 function spawnWriter(pipe: string, bytes: number): () => void {
-  const child = spawn('sh', ['-c', `head -c ${bytes} /dev/zero > "$1"`, 'sh', pipe], { stdio: 'ignore' });
+  const child = spawn('sh', ['-c', `head -c ${bytes} /dev/zero > "$1"`, 'sh', pipe], {
+    stdio: 'ignore',
+  });
   return () => void child.kill();
 }

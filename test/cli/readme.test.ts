@@ -1,10 +1,15 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import { describe, expect, it } from 'vitest';
+
 import { cli } from './support.ts';
 
-/** What README.md shows is what the program prints: line by line, with `...` for what is left out. */
-const file = (path: string): string => readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), 'utf8');
+/**
+ * What README.md shows is what the program prints: line by line, with `...` for what is left out.
+ */
+const file = (path: string): string =>
+  readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), 'utf8');
 const README = file('README.md');
 
 /** The first fenced block without a language that holds a text. */
@@ -17,8 +22,15 @@ function shown(part: string): readonly string[] {
     .filter((line) => line !== '...');
 }
 
-/** The words of a line: columns are as wide as their longest entry, and the solver's seconds differ from run to run. */
-const words = (line: string): string => line.replace(/(by [a-z-]+), [^;]*;/, '$1;').replace(/ +/g, ' ').trim(); // prettier-ignore
+/**
+ * The words of a line: columns are as wide as their longest entry, and the solver's seconds differ
+ * from run to run.
+ */
+const words = (line: string): string =>
+  line
+    .replace(/(by [a-z-]+), [^;]*;/, '$1;')
+    .replace(/ +/g, ' ')
+    .trim();
 
 describe('README.md', () => {
   it('shows what `shardwright demo` prints, in its order', async () => {
@@ -28,7 +40,10 @@ describe('README.md', () => {
     let from = 0;
     for (const line of shown('step time')) {
       const at = printed.indexOf(words(line), from);
-      expect(at, `not printed${from > 0 ? ` below "${printed[from - 1]}"` : ''}: ${line}`).toBeGreaterThanOrEqual(0);
+      expect(
+        at,
+        `not printed${from > 0 ? ` below "${printed[from - 1]}"` : ''}: ${line}`,
+      ).toBeGreaterThanOrEqual(0);
       from = at + (line === '' ? 0 : 1);
     }
   });
@@ -52,8 +67,12 @@ describe('README.md', () => {
 
   it('names commands and flags that exist', async () => {
     const commands = new Set(
-      [...README.matchAll(/(?:npx shardwright |`)([a-z][a-z-]+) (?:[A-Z]{4}\b|[a-z./0-9-]+ --|plan\/|--[a-z])([^`\n]*)/g)].map((m) => m[1]),
-    ); // prettier-ignore
+      [
+        ...README.matchAll(
+          /(?:npx shardwright |`)([a-z][a-z-]+) (?:[A-Z]{4}\b|[a-z./0-9-]+ --|plan\/|--[a-z])([^`\n]*)/g,
+        ),
+      ].map((m) => m[1]),
+    );
     expect([...commands]).toEqual(
       expect.arrayContaining(['plan', 'verify', 'report', 'simulate', 'audit', 'rules', 'solve']),
     );
@@ -63,7 +82,9 @@ describe('README.md', () => {
       expect(code, command).toBe(0);
       help.set(command, out);
     }
-    for (const [, command, rest] of README.matchAll(/(?:npx shardwright |`)([a-z][a-z-]+) ([^`\n#]*)/g))
+    for (const [, command, rest] of README.matchAll(
+      /(?:npx shardwright |`)([a-z][a-z-]+) ([^`\n#]*)/g,
+    ))
       for (const [flag] of rest.matchAll(/(?<![\w-])--[a-z][a-z-]*/g))
         if (help.has(command)) expect(help.get(command), `${command} ${flag}`).toContain(flag);
   });

@@ -1,14 +1,19 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { COMMAND } from '../../scripts/command.ts';
 import { scriptError } from '../../src/cli/input/script-error.ts';
 import { ShardwrightError } from '../../src/errors.ts';
 import { OwnProcess } from '../support/own-process.ts';
 
-/** CA-17: what is wrong in a program of the user is said in one line with its place, exit 2; it is no defect of ours. */
+/**
+ * CA-17: what is wrong in a program of the user is said in one line with its place, exit 2; it is
+ * no defect of ours.
+ */
 
 const root = join(import.meta.dirname, '../..');
 let folder = '';
@@ -22,7 +27,10 @@ afterAll(() => {
 
 function file(name: string, body: string): string {
   const path = join(folder, name);
-  writeFileSync(path, `import { spec } from 'shardwright';\nexport const inputs = { x: spec([2]) };\n${body}\n`);
+  writeFileSync(
+    path,
+    `import { spec } from 'shardwright';\nexport const inputs = { x: spec([2]) };\n${body}\n`,
+  );
   return path;
 }
 
@@ -43,7 +51,10 @@ function alone(...args: readonly string[]): Run {
 
 describe('CA-17 faults of a program', () => {
   it('CA-17 a syntax error has line and column', () => {
-    const run = alone('trace', file('syntax.ts', 'export function model({ x }) {\n  return x.relu(;\n}'));
+    const run = alone(
+      'trace',
+      file('syntax.ts', 'export function model({ x }) {\n  return x.relu(;\n}'),
+    );
     expect([run.code, run.out]).toEqual([2, '']);
     expect(run.lines).toHaveLength(2);
     expect(run.lines[0]).toMatch(/syntax\.ts:4:17: E_SYNTAX '\)' expected\./);
@@ -59,22 +70,29 @@ describe('CA-17 faults of a program', () => {
     expect(JSON.parse(run.out)).toMatchObject({
       error: {
         code: 'E_INPUT',
-        message: "the program fails: TypeError: Cannot read properties of undefined (reading 'foo')",
+        message:
+          "the program fails: TypeError: Cannot read properties of undefined (reading 'foo')",
         where: { line: 5, column: 12 },
       },
     });
   });
 
   it("CA-6 CA-40 options { controlFlow: 'capture' } make operators of the file's own conditions", async () => {
-    const body = 'export default ({ x }) => {\n  if (x.sum().gt(0)) return x.sin();\n  else return x.cos();\n};';
+    const body =
+      'export default ({ x }) => {\n  if (x.sum().gt(0)) return x.sin();\n  else return x.cos();\n};';
     const path = file('capture.ts', `export const options = { controlFlow: 'capture' };\n${body}`);
     const run = await other.cli('trace', path, '--json');
     expect(run.code).toBe(0);
     expect(JSON.parse(run.out)).toMatchObject({
       ops: { 'aten.sum.default': 1, 'aten.gt.Scalar': 1, cond: 1 },
-      subgraphs: { true_0: { ops: { 'aten.sin.default': 1 } }, false_0: { ops: { 'aten.cos.default': 1 } } },
+      subgraphs: {
+        true_0: { ops: { 'aten.sin.default': 1 } },
+        false_0: { ops: { 'aten.cos.default': 1 } },
+      },
     });
-    expect((await other.cli('trace', path)).out).toMatch(/%cond = cond\(.*source=".*capture\.ts:5:7"/);
+    expect((await other.cli('trace', path)).out).toMatch(
+      /%cond = cond\(.*source=".*capture\.ts:5:7"/,
+    );
   });
 
   it('CA-17 the other faults, without a process of their own', async () => {
@@ -87,13 +105,27 @@ describe('CA-17 faults of a program', () => {
     const path = join(folder, 'other.ts');
     expect(await thrown('text', '')).toEqual(['E_INPUT', 'the program fails: text', undefined]);
     // A name that an import does not provide: the place is the first line of the stack.
-    expect((await thrown(withStack(`file://${path}:1\nimport { specc } from 'shardwright';`), ''))[2]).toEqual({ line: 1, column: 1 });
-    expect((await thrown(withStack(`Error: boom\n    at model (${path}:3:9)`), ''))[2]).toEqual({ line: 3, column: 9 });
+    expect(
+      (await thrown(withStack(`file://${path}:1\nimport { specc } from 'shardwright';`), ''))[2],
+    ).toEqual({ line: 1, column: 1 });
+    expect((await thrown(withStack(`Error: boom\n    at model (${path}:3:9)`), ''))[2]).toEqual({
+      line: 3,
+      column: 9,
+    });
     // The first frame is ours: a defect of the library stays one.
     const inside = join(root, 'src/errors.ts');
-    expect(await thrown(withStack(`Error: boom\n    at f (${inside}:3:9)\n    at model (${path}:3:9)`), '')).toEqual(['passed on']);
+    expect(
+      await thrown(
+        withStack(`Error: boom\n    at f (${inside}:3:9)\n    at model (${path}:3:9)`),
+        '',
+      ),
+    ).toEqual(['passed on']);
     // A promise has no place of its own: that of the model is told.
     const promise = new ShardwrightError('E_TRACE_ASYNC', 'the traced function returned a promise');
-    expect(await thrown(promise, '\nexport async function model() {}')).toEqual(['E_TRACE_ASYNC', promise.message, { line: 4, column: 1 }]);
-  }); // prettier-ignore
+    expect(await thrown(promise, '\nexport async function model() {}')).toEqual([
+      'E_TRACE_ASYNC',
+      promise.message,
+      { line: 4, column: 1 },
+    ]);
+  });
 });

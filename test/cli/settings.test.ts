@@ -1,7 +1,11 @@
 import { describe, expect, it } from 'vitest';
+
 import { cli, fixture } from './support.ts';
 
-/** DESIGN, section 6: what a plan was made with is printed with it, and which of it nobody asked for. */
+/**
+ * DESIGN, section 6: what a plan was made with is printed with it, and which of it nobody asked
+ * for.
+ */
 
 const ON = ['--mesh', 'x=8', '--cluster', 'dgx-h100', '--no-recipes'] as const;
 
@@ -31,17 +35,41 @@ describe('the settings of a plan', () => {
   });
 
   it('what was asked stands apart from what was not, a gap of 0 too', async () => {
-    const lines = await settings(fixture('mlp'), ...ON, '--gap', '0', '--optimizer', 'sgd', '--memory', '1GiB', '--cost', 'alpha-beta', '--time-limit', '60'); // prettier-ignore
+    const lines = await settings(
+      fixture('mlp'),
+      ...ON,
+      '--gap',
+      '0',
+      '--optimizer',
+      'sgd',
+      '--memory',
+      '1GiB',
+      '--cost',
+      'alpha-beta',
+      '--time-limit',
+      '60',
+    );
     expect(lines).toEqual([
       'asked      gap 0; optimizer sgd, 12 bytes a parameter in f32; budget 1.00 GiB per device for peak memory; cost alpha-beta; time limit 60.0 s',
       'defaults   solver auto',
     ]);
-    expect(await settings(fixture('mlp'), ...ON, '--solver', 'propagate')).toContain('asked      solver propagate');
+    expect(await settings(fixture('mlp'), ...ON, '--solver', 'propagate')).toContain(
+      'asked      solver propagate',
+    );
   });
 
   it('the headroom is asked for, and states alone are by name', async () => {
-    const [asked] = await settings(fixture('mlp'), ...ON, '--headroom', '10%', '--activations', 'report');
-    expect(asked).toBe('asked      budget 71.7 GiB for states alone, the 79.6 GiB of a device less 10.0 % headroom; activations report'); // prettier-ignore
+    const [asked] = await settings(
+      fixture('mlp'),
+      ...ON,
+      '--headroom',
+      '10%',
+      '--activations',
+      'report',
+    );
+    expect(asked).toBe(
+      'asked      budget 71.7 GiB for states alone, the 79.6 GiB of a device less 10.0 % headroom; activations report',
+    );
   });
 
   it('the gap that is good enough under a budget on peak memory is another default', async () => {

@@ -2,7 +2,9 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import type { Inspection } from '../../src/cli/commands/reading/inspect.ts';
 import { printGraph } from '../../src/graph/text/write.ts';
 import type { RangeEnd } from '../../src/plan/questions/size-range.ts';
@@ -12,11 +14,17 @@ import { dim, spec } from '../../src/trace/record/spec.ts';
 import { trace } from '../../src/trace/trace.ts';
 import { cli, fixture } from './support.ts';
 
-/** Programs that leave sizes open: planned at sizes that are given, and judged over the range that they state. */
+/**
+ * Programs that leave sizes open: planned at sizes that are given, and judged over the range that
+ * they state.
+ */
 
-const dynamic = (form: string): string => fixture('mlp-dynamic', 'export.readable').replace('readable.txt', form);
+const dynamic = (form: string): string =>
+  fixture('mlp-dynamic', 'export.readable').replace('readable.txt', form);
 const MESH = ['--mesh', 'd=8', '--cluster', 'dgx-h100', '--no-recipes', '--quiet'];
-const log = fileURLToPath(new URL('../fixtures/torch/logs/mlp-recompile-dynamic.log.gz', import.meta.url));
+const log = fileURLToPath(
+  new URL('../fixtures/torch/logs/mlp-recompile-dynamic.log.gz', import.meta.url),
+);
 
 async function json<T>(...argv: string[]): Promise<T> {
   const run = await cli(...argv, '--json');
@@ -25,13 +33,19 @@ async function json<T>(...argv: string[]): Promise<T> {
 }
 
 describe('--size', () => {
-  it.each(['readable.txt', 'pt2'])('the FLOPs of an export with an open batch, %s: linear in it', async (form) => {
-    for (const [size, flops] of [[8, 786_432], [64, 8 * 786_432]]) {
-      const found = await json<Inspection>('inspect', dynamic(form), '--size', `s77=${size}`);
-      expect(found.flops.forward).toBe(flops);
-      expect(found.notes.join()).toContain(`s77 = ${size}`);
-    }
-  }); // prettier-ignore
+  it.each(['readable.txt', 'pt2'])(
+    'the FLOPs of an export with an open batch, %s: linear in it',
+    async (form) => {
+      for (const [size, flops] of [
+        [8, 786_432],
+        [64, 8 * 786_432],
+      ]) {
+        const found = await json<Inspection>('inspect', dynamic(form), '--size', `s77=${size}`);
+        expect(found.flops.forward).toBe(flops);
+        expect(found.notes.join()).toContain(`s77 = ${size}`);
+      }
+    },
+  );
 
   it('planned at batch 8 it is the plan of the export with batch 8', async () => {
     const open = await json<Plan>('plan', dynamic('readable.txt'), ...MESH, '--size', 's77=8');
@@ -53,14 +67,20 @@ describe('--size', () => {
   it('refuses what the program does not admit, and says what is missing', async () => {
     const ask = (...argv: string[]) => cli('plan', dynamic('pt2'), ...MESH, ...argv);
     const outside = await ask('--size', 's77=1000');
-    expect([outside.code, outside.err]).toEqual([2, expect.stringContaining('E_RANGE s77 = 1000: the program admits 2 to 512')]);
+    expect([outside.code, outside.err]).toEqual([
+      2,
+      expect.stringContaining('E_RANGE s77 = 1000: the program admits 2 to 512'),
+    ]);
     const unknown = await ask('--size', 'batch=8');
-    expect([unknown.code, unknown.err]).toEqual([2, expect.stringContaining("leaves no size 'batch' open")]);
+    expect([unknown.code, unknown.err]).toEqual([
+      2,
+      expect.stringContaining("leaves no size 'batch' open"),
+    ]);
     const text = await ask('--size', 's77=many');
     expect([text.code, text.err]).toEqual([2, expect.stringContaining('not a whole number')]);
     const missing = await cli('plan', dynamic('readable.txt'), ...MESH);
     expect([missing.code, missing.err]).toEqual([2, expect.stringContaining('--size NAME=VALUE')]);
-  }); // prettier-ignore
+  });
 });
 
 describe("dim('batch') planned for a stated range", () => {
@@ -69,10 +89,12 @@ describe("dim('batch') planned for a stated range", () => {
   beforeAll(() => {
     root = mkdtempSync(join(tmpdir(), 'shardwright-sizes-'));
     const net = new MLP('net', [4096, 16_384, 4096]);
-    const graph = trace(({ x }) => net.forward(x), { x: spec([dim('batch', { min: 8, max: 65_536, multiple: 8 }), 4096]) });
+    const graph = trace(({ x }) => net.forward(x), {
+      x: spec([dim('batch', { min: 8, max: 65_536, multiple: 8 }), 4096]),
+    });
     model = join(root, 'mlp.swg');
     writeFileSync(model, printGraph(graph));
-  }); // prettier-ignore
+  });
   afterAll(() => rmSync(root, { recursive: true, force: true }));
 
   type Ranged = Plan & { readonly ends: readonly RangeEnd[] };
@@ -84,17 +106,35 @@ describe("dim('batch') planned for a stated range", () => {
 
   it('--range: the plan at both ends, beside the best plan of each end', async () => {
     for (const size of [8, 65_536]) {
-      const { ends, ...plan } = await json<Ranged>('plan', model, ...MESH, '--size', `batch=${size}`, '--range');
+      const { ends, ...plan } = await json<Ranged>(
+        'plan',
+        model,
+        ...MESH,
+        '--size',
+        `batch=${size}`,
+        '--range',
+      );
       expect(ends.map((end) => end.sizes)).toEqual([{ batch: 8 }, { batch: 65_536 }]);
       const own = ends.find((end) => end.sizes.batch === size);
       // At its own size it is the best, and costs there what the plan says.
-      expect(own).toMatchObject({ seconds: plan.objective.seconds, bestSeconds: plan.objective.seconds, regret: 0 });
+      expect(own).toMatchObject({
+        seconds: plan.objective.seconds,
+        bestSeconds: plan.objective.seconds,
+        regret: 0,
+      });
       for (const end of ends) {
-        const direct = await json<Plan>('plan', model, ...MESH, '--size', `batch=${end.sizes.batch}`);
+        const direct = await json<Plan>(
+          'plan',
+          model,
+          ...MESH,
+          '--size',
+          `batch=${end.sizes.batch}`,
+        );
         expect(end.bestSeconds).toBe(direct.objective.seconds);
         expect(end.regret).toBeCloseTo(1 - direct.objective.seconds / (end.seconds ?? NaN), 12);
       }
-      // A few rows are worth cutting the weights for, many rows are cut themselves: neither plan is best at both ends.
+      // A few rows are worth cutting the weights for, many rows are cut themselves: neither plan is
+      // best at both ends.
       expect(Math.max(...ends.map((end) => end.regret ?? 0))).toBeGreaterThan(0.2);
     }
     const text = await cli('plan', model, ...MESH, '--range');
@@ -102,7 +142,9 @@ describe("dim('batch') planned for a stated range", () => {
   });
 
   it('an end that the plan cannot stand at is said', async () => {
-    const graph = trace(({ x }) => x.relu(), { x: spec([dim('n', { min: 2, max: 4096, example: 4096 }), 4096]) });
+    const graph = trace(({ x }) => x.relu(), {
+      x: spec([dim('n', { min: 2, max: 4096, example: 4096 }), 4096]),
+    });
     const model = join(root, 'small.swg');
     writeFileSync(model, printGraph(graph));
     const ask = async (...argv: string[]) =>
@@ -128,7 +170,9 @@ describe("dim('batch') planned for a stated range", () => {
   it('the plan folder keeps the sizes that were planned', async () => {
     const folder = join(root, 'plan');
     expect((await cli('plan', model, ...MESH, '--size', 'batch=64', '-o', folder)).code).toBe(0);
-    expect(readFileSync(join(folder, 'graph.swg'), 'utf8')).toContain('in %x: f32[64, 4096] input "x"');
+    expect(readFileSync(join(folder, 'graph.swg'), 'utf8')).toContain(
+      'in %x: f32[64, 4096] input "x"',
+    );
     expect((await cli('explain', folder, 'net.fc1.weight')).code).toBe(0);
   });
 });

@@ -2,7 +2,9 @@ import { spawnSync } from 'node:child_process';
 import { closeSync, mkdtempSync, openSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, describe, expect, it } from 'vitest';
+
 import { COMMAND } from '../../scripts/command.ts';
 import { cli, fixture } from './support.ts';
 
@@ -10,7 +12,19 @@ import { cli, fixture } from './support.ts';
 const root = mkdtempSync(join(tmpdir(), 'stdout-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
-const plan = (folder: string): string[] => [...COMMAND, 'plan', fixture('mlp-loss'), '--mesh', 'dp=2', '--cluster', 'dgx-h100', '--no-recipes', '--quiet', '-o', folder]; // prettier-ignore
+const plan = (folder: string): string[] => [
+  ...COMMAND,
+  'plan',
+  fixture('mlp-loss'),
+  '--mesh',
+  'dp=2',
+  '--cluster',
+  'dgx-h100',
+  '--no-recipes',
+  '--quiet',
+  '-o',
+  folder,
+];
 const FILES = ['certificate.json.gz', 'graph.swg', 'plan.json', 'progress.json', 'request.json'];
 
 describe('stdout on a full disk', () => {
@@ -18,7 +32,10 @@ describe('stdout on a full disk', () => {
   function full(args: readonly string[], stderr: 'pipe' | number = 'pipe') {
     const device = openSync('/dev/full', 'w');
     try {
-      return spawnSync(process.execPath, args, { stdio: ['ignore', device, stderr], encoding: 'utf8' });
+      return spawnSync(process.execPath, args, {
+        stdio: ['ignore', device, stderr],
+        encoding: 'utf8',
+      });
     } finally {
       closeSync(device);
     }
@@ -27,7 +44,9 @@ describe('stdout on a full disk', () => {
   it.each([[[]], [['--json']]])('is E_IO, and the files of the plan are whole %j', async (json) => {
     const folder = join(root, `full${json.join('')}`);
     const run = full([...plan(folder), ...json]);
-    expect(run.stderr).toMatch(/^<stdout>: E_IO cannot write the answer to stdout: ENOSPC.*\n {2}hint: .*\n$/);
+    expect(run.stderr).toMatch(
+      /^<stdout>: E_IO cannot write the answer to stdout: ENOSPC.*\n {2}hint: .*\n$/,
+    );
     expect(run.status).toBe(2);
     expect(readdirSync(folder).sort()).toEqual(FILES);
     expect((await cli('check-plan', folder)).code).toBe(0);
@@ -53,7 +72,11 @@ describe('stdout on a full disk', () => {
 describe('a reader that stops early', () => {
   it('costs no file, and is no error', async () => {
     const folder = join(root, 'early');
-    const run = spawnSync('bash', ['-c', '"$@" | true; echo ${PIPESTATUS[0]}', 'bash', process.execPath, ...plan(folder)], { encoding: 'utf8' }); // prettier-ignore
+    const run = spawnSync(
+      'bash',
+      ['-c', '"$@" | true; echo ${PIPESTATUS[0]}', 'bash', process.execPath, ...plan(folder)],
+      { encoding: 'utf8' },
+    );
     expect([run.stdout, run.stderr]).toEqual(['0\n', '']);
     expect(readdirSync(folder).sort()).toEqual(FILES);
     expect((await cli('check-plan', folder)).code).toBe(0);

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
+
 import { runCli } from '../../src/cli/program.ts';
 
 export interface CliRun {
@@ -28,11 +29,22 @@ export function fixture(model: string, text = 'joint.expanded'): string {
 
 /** Answer key that PyTorch gave for a graph. */
 export function answerKey<T>(model: string, graph = 'joint'): T {
-  const path = fileURLToPath(new URL(`../fixtures/torch/${model}/${graph}.key.json.gz`, import.meta.url));
+  const path = fileURLToPath(
+    new URL(`../fixtures/torch/${model}/${graph}.key.json.gz`, import.meta.url),
+  );
   return JSON.parse(gunzipSync(readFileSync(path)).toString('utf8')) as T;
 }
 
 export const JOINT_MODELS = [
-  'mlp', 'mlp-loss', 'llama-tiny', 'llama3-8b-2l', 'llama3-8b-32l', 'llama3-8b-2l-b16', 'llama3-8b-4l-b64',
-  'llama3-8b-32l-b16', 'gpt2-2l', 'gpt2-12l', 'bert-base',
-] as const; // prettier-ignore
+  'mlp',
+  'mlp-loss',
+  'llama-tiny',
+  'llama3-8b-2l',
+  'llama3-8b-32l',
+  'llama3-8b-2l-b16',
+  'llama3-8b-4l-b64',
+  'llama3-8b-32l-b16',
+  'gpt2-2l',
+  'gpt2-12l',
+  'bert-base',
+] as const;

@@ -1,13 +1,18 @@
 import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import manifest from '../../package.json' with { type: 'json' };
 import { runCli } from '../../src/cli/program.ts';
 import { VERSION } from '../../src/version.ts';
-import manifest from '../../package.json' with { type: 'json' };
 import { cli, fixture } from './support.ts';
 
-/** What comes from outside cannot steer the terminal: titles, colours, erased lines, text that reads backwards. */
+/**
+ * What comes from outside cannot steer the terminal: titles, colours, erased lines, text that reads
+ * backwards.
+ */
 
 const EVIL = '\u001b[2K\u001b]0;title\u0007\u009b31m\r\u202eproof';
 const SHOWN = '\\u001b[2K\\u001b]0;title\\u0007\\u009b31m\\u000d\\u202eproof';
@@ -25,18 +30,44 @@ describe('control characters are shown, not obeyed', () => {
     writeFileSync(path, text);
     return path;
   };
-  const cluster = (): string => file('cluster.json', JSON.stringify({ base: 'dgx-h100', id: EVIL.replace('\r', ''), name: EVIL.replace('\r', '') })); // prettier-ignore
+  const cluster = (): string =>
+    file(
+      'cluster.json',
+      JSON.stringify({
+        base: 'dgx-h100',
+        id: EVIL.replace('\r', ''),
+        name: EVIL.replace('\r', ''),
+      }),
+    );
   it.each<[string, () => readonly string[]]>([
     ['a file that is not there', () => ['inspect', join(folder, `${EVIL}.fx.txt`)]],
     ['a command', () => [EVIL]],
     ['a flag', () => ['plan', MLP, `--${EVIL}`]],
     ['a value of a flag', () => ['plan', MLP, '--mesh', EVIL, '--cluster', 'dgx-h100']],
     ['a pin', () => ['plan', MLP, '--mesh', 'dp=4', '--cluster', 'dgx-h100', '--pin', `${EVIL}=R`]],
-    ['the content of a file', () => ['inspect', file('evil.fx.txt', `def forward(self, x: "f32[4]"):\n    ${EVIL}\n`)]],
-    ['a name in a cluster file', () => ['plan', MLP, '--mesh', 'dp=4', '--cluster', cluster(), '--no-recipes']],
+    [
+      'the content of a file',
+      () => ['inspect', file('evil.fx.txt', `def forward(self, x: "f32[4]"):\n    ${EVIL}\n`)],
+    ],
+    [
+      'a name in a cluster file',
+      () => ['plan', MLP, '--mesh', 'dp=4', '--cluster', cluster(), '--no-recipes'],
+    ],
     ['a name in a cluster file, shown', () => ['hardware', 'show', cluster()]],
-    ['an operator of a rules file', () => ['inspect', MLP, '--ops', file('evil.json', JSON.stringify({ [EVIL]: EVIL }))]],
-    ['what a program throws', () => ['trace', file('evil.ts', `export const inputs = {};\nexport const model = () => { throw new Error(${JSON.stringify(EVIL)}); };`)]],
+    [
+      'an operator of a rules file',
+      () => ['inspect', MLP, '--ops', file('evil.json', JSON.stringify({ [EVIL]: EVIL }))],
+    ],
+    [
+      'what a program throws',
+      () => [
+        'trace',
+        file(
+          'evil.ts',
+          `export const inputs = {};\nexport const model = () => { throw new Error(${JSON.stringify(EVIL)}); };`,
+        ),
+      ],
+    ],
   ])('%s', async (_, words) => {
     for (const argv of [words(), [...words(), '--json']]) {
       const { out, err } = await cli(...argv);
@@ -44,12 +75,14 @@ describe('control characters are shown, not obeyed', () => {
       expect(out + err).not.toMatch(OBEYED);
       if (out.startsWith('{')) expect(() => JSON.parse(out) as unknown).not.toThrow();
     }
-  }); // prettier-ignore
+  });
 
   it('each as its code, and in JSON as the same text', async () => {
     const argv = ['inspect', join(folder, `${EVIL}.fx.txt`)];
     expect((await cli(...argv)).err).toContain(SHOWN);
-    const { error } = JSON.parse((await cli(...argv, '--json')).out) as { error: { message: string } };
+    const { error } = JSON.parse((await cli(...argv, '--json')).out) as {
+      error: { message: string };
+    };
     expect(error.message).toContain(EVIL);
   });
 
@@ -76,7 +109,20 @@ describe('progress on a terminal', () => {
   it('is one line, which is gone before the answer', async () => {
     let all = '';
     const write = (text: string): void => void (all += text);
-    const argv = ['compare', 'llama-3.2-1b', '--devices', '2', '--cluster', 'dgx-h100', '--plans', 'dp', '--seq', '128', '--threads', '1']; // prettier-ignore
+    const argv = [
+      'compare',
+      'llama-3.2-1b',
+      '--devices',
+      '2',
+      '--cluster',
+      'dgx-h100',
+      '--plans',
+      'dp',
+      '--seq',
+      '128',
+      '--threads',
+      '1',
+    ];
     await runCli(argv, { stdout: write, stderr: write, isTerminal: true });
     const lines = all.split('\r\u001b[K');
     expect(lines.length).toBeGreaterThan(2);

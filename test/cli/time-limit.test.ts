@@ -2,20 +2,28 @@ import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, expect, it } from 'vitest';
+
 import { COMMAND } from '../../scripts/command.ts';
 import { runCli } from '../../src/cli/program.ts';
 import type { RunControl } from '../../src/cli/thread/run-control.ts';
 import { readPlan } from '../../src/plan/record/schema.ts';
 import { Deadline } from '../../src/plan/request/deadline.ts';
 import { percentText, secondsText } from '../../src/units.ts';
-import { cli, fixture, type CliRun } from './support.ts';
+import { cli, type CliRun, fixture } from './support.ts';
 
-/** `--time-limit` as a user meets it: an answer with its bound, or a line that says where the time went. */
+/**
+ * `--time-limit` as a user meets it: an answer with its bound, or a line that says where the time
+ * went.
+ */
 const root = mkdtempSync(join(tmpdir(), 'time-limit-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
-/** The clock stands until the command has an answer, and then counts what this process computes: a busy machine changes nothing. */
+/**
+ * The clock stands until the command has an answer, and then counts what this process computes: a
+ * busy machine changes nothing.
+ */
 function fromTheFirstAnswerOn(): RunControl {
   let began: NodeJS.CpuUsage | undefined;
   const now = (): number => {
@@ -33,7 +41,11 @@ async function underControl(control: RunControl, argv: readonly string[]): Promi
   let [out, err] = ['', ''];
   const code = await runCli(
     argv,
-    { stdout: (text) => void (out += text), stderr: (text) => void (err += text), isTerminal: false },
+    {
+      stdout: (text) => void (out += text),
+      stderr: (text) => void (err += text),
+      isTerminal: false,
+    },
     control,
   );
   return { code, out, err };
@@ -42,7 +54,19 @@ async function underControl(control: RunControl, argv: readonly string[]): Promi
 it('4: a limit in the middle of a hard search gives the bound, the gap and a plan folder that can be used', async () => {
   // A budget that binds: the proof takes minutes.
   const out = join(root, 'late');
-  const hard = ['plan', fixture('llama-tiny'), '--mesh', 'a=2,b=2', '--cluster', 'dgx-h100', '--memory', '1.06MiB', '--activations', 'report', '--no-recipes']; // prettier-ignore
+  const hard = [
+    'plan',
+    fixture('llama-tiny'),
+    '--mesh',
+    'a=2,b=2',
+    '--cluster',
+    'dgx-h100',
+    '--memory',
+    '1.06MiB',
+    '--activations',
+    'report',
+    '--no-recipes',
+  ];
   const run = await underControl(fromTheFirstAnswerOn(), [...hard, '--time-limit', '1', '-o', out]);
   expect(run.code, run.err).toBe(4);
   const plan = readPlan(readFileSync(join(out, 'plan.json'), 'utf8'));
@@ -50,7 +74,9 @@ it('4: a limit in the middle of a hard search gives the bound, the gap and a pla
   expect(plan.proof.bound).toBeGreaterThan(0);
   expect(plan.proof.bound).toBeLessThan(plan.objective.seconds);
   expect(plan.proof.gap).toBeGreaterThan(0);
-  expect(run.out).toContain(`no plan is below ${secondsText(plan.proof.bound)} (gap ${percentText(plan.proof.gap)})`);
+  expect(run.out).toContain(
+    `no plan is below ${secondsText(plan.proof.bound)} (gap ${percentText(plan.proof.gap)})`,
+  );
   expect(run.err).toContain(`stopped at gap ${percentText(plan.proof.gap)}`);
   expect(plan.memory.peakBytes).toBeLessThanOrEqual(1.06 * 2 ** 20);
   expect((await cli('check-plan', out)).code).toBe(0);
@@ -62,20 +88,42 @@ it('4: a limit in the middle of a hard search gives the bound, the gap and a pla
 it('one matmul on six dims of two, the most placements that a call can have, ends near its limit', async () => {
   const model = join(root, 'matmul.fx.txt');
   const type = '"f32[4096, 4096]"';
-  writeFileSync(model, `class G(torch.nn.Module):\n    def forward(self, a, b):\n        a: ${type}\n        b: ${type}\n        mm: ${type} = torch.ops.aten.mm.default(a, b)\n        return (mm,)\n`); // prettier-ignore
+  writeFileSync(
+    model,
+    `class G(torch.nn.Module):\n    def forward(self, a, b):\n        a: ${type}\n        b: ${type}\n        mm: ${type} = torch.ops.aten.mm.default(a, b)\n        return (mm,)\n`,
+  );
   const mesh = 'a=2,b=2,c=2,d=2,e=2,f=2';
   const limitSeconds = 3;
-  const child = spawn(process.execPath, [...COMMAND, 'plan', model, '--mesh', mesh, '--cluster', 'dgx-h100', '--time-limit', `${limitSeconds}`]); // prettier-ignore
+  const child = spawn(process.execPath, [
+    ...COMMAND,
+    'plan',
+    model,
+    '--mesh',
+    mesh,
+    '--cluster',
+    'dgx-h100',
+    '--time-limit',
+    `${limitSeconds}`,
+  ]);
   const began = performance.now();
   let [out, err] = ['', ''];
   child.stdout.setEncoding('utf8').on('data', (text: string) => void (out += text));
   child.stderr.setEncoding('utf8').on('data', (text: string) => void (err += text));
   const code = await new Promise((resolve) => child.on('close', resolve));
-  // With a plan it says how far that may be from the best; without one, that there is none, and what to do.
+  // With a plan it says how far that may be from the best; without one, that there is none, and
+  // what to do.
   if (out === '')
-    expect([code, err]).toEqual([4, expect.stringMatching(/^E_TIME_LIMIT .*\n {2}hint: raise --time-limit/m)]);
+    expect([code, err]).toEqual([
+      4,
+      expect.stringMatching(/^E_TIME_LIMIT .*\n {2}hint: raise --time-limit/m),
+    ]);
   else if (code === 0) expect(out).toMatch(/^proof +optimal/m);
-  else expect([code, out]).toEqual([4, expect.stringMatching(/^proof +feasible: no plan is below .* \(gap /m)]);
-  // Without the limit it takes minutes; loading the sources alone takes some seconds on a busy machine.
+  else
+    expect([code, out]).toEqual([
+      4,
+      expect.stringMatching(/^proof +feasible: no plan is below .* \(gap /m),
+    ]);
+  // Without the limit it takes minutes; loading the sources alone takes some seconds on a busy
+  // machine.
   expect((performance.now() - began) / 1e3).toBeLessThan(limitSeconds + 30);
 }, 120_000);

@@ -2,10 +2,12 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
+
 import { afterAll, describe, expect, it, test } from 'vitest';
+
 import type { Node } from '../../src/graph/types.ts';
 import { tensorType } from '../../src/graph/value.ts';
-import { fromFlat, flat, NDArray } from '../../src/ndarray/array.ts';
+import { flat, fromFlat, NDArray } from '../../src/ndarray/array.ts';
 import { standIn } from '../../src/simulate/interpreter/stand-in.ts';
 import { cli } from './support.ts';
 
@@ -20,7 +22,10 @@ const file = (name: string, text: string): string => {
 const ON = ['--cluster', 'dgx-h100', '--quiet'] as const;
 const MESH = ['--mesh', 'dp=2,tp=2', ...ON] as const;
 
-/** Two unknown calls: one with a list, a number and a keyword, whose result is like no operand; one in the middle of a chain. */
+/**
+ * Two unknown calls: one with a list, a number and a keyword, whose result is like no operand; one
+ * in the middle of a chain.
+ */
 const model = file(
   'odd.fx.txt',
   `class <lambda>(torch.nn.Module):
@@ -41,20 +46,41 @@ describe('--unknown replicate', () => {
     const out = join(folder, 'plan');
     const planned = await cli('plan', model, ...MESH, ...flag, '--pin', 'mm=S(0)S(1)', '-o', out);
     expect(planned.code, planned.err).toBe(0);
-    for (const given of [[out], [model, ...MESH, ...flag, '--pin', 'mm=S(0)S(1)'], [out, '--no-shrink']]) {
+    for (const given of [
+      [out],
+      [model, ...MESH, ...flag, '--pin', 'mm=S(0)S(1)'],
+      [out, '--no-shrink'],
+    ]) {
       const run = await cli('verify', ...given, '--json');
       expect(run.code, run.err).toBe(0);
-      const report = JSON.parse(run.out) as { mismatches: unknown[]; standIns: string[]; collectives: Record<string, number> };
+      const report = JSON.parse(run.out) as {
+        mismatches: unknown[];
+        standIns: string[];
+        collectives: Record<string, number>;
+      };
       expect(report.mismatches).toEqual([]);
       expect(report.standIns).toEqual(['mine.half.default', 'mine.odd.default']);
       // What is cut before an unknown call is put together for it.
       expect(report.collectives.all_gather).toBeGreaterThan(0);
     }
-    for (const argv of [['simulate', out], ['report', out, '--format', 'md'], ['explain', out, 'odd']])
+    for (const argv of [
+      ['simulate', out],
+      ['report', out, '--format', 'md'],
+      ['explain', out, 'odd'],
+    ])
       expect((await cli(...argv)).code, argv[0]).toBe(0);
-    const audit = await cli('audit', model, '--plan', 'recipe:fsdp', '--mesh', 'd=4', ...ON, ...flag);
+    const audit = await cli(
+      'audit',
+      model,
+      '--plan',
+      'recipe:fsdp',
+      '--mesh',
+      'd=4',
+      ...ON,
+      ...flag,
+    );
     expect(audit.code, audit.err).toBe(0);
-  }); // prettier-ignore
+  });
 
   it('is a flag of compare too, as its own error says', async () => {
     const refused = await cli('compare', model, '--devices', '4', ...ON);
@@ -76,18 +102,30 @@ describe('--unknown replicate', () => {
     );
     const run = await cli('plan', only, ...MESH, ...flag);
     expect(run.code).toBe(2);
-    expect(run.err).toContain('E_UNKNOWN_OP no operator of only has rules, so there is nothing to plan');
+    expect(run.err).toContain(
+      'E_UNKNOWN_OP no operator of only has rules, so there is nothing to plan',
+    );
   });
 
-  test.each(['jaxpr.txt', 'shardy.mlir'])('does not count a manual region (%s) as nothing', async (name) => {
-    const fixture = join(import.meta.dirname, '..', 'fixtures', 'jax', 'shard-map-mlp', `${name}.gz`);
-    const text = file(`region-${name}`, gunzipSync(readFileSync(fixture)).toString());
-    for (const more of [[], flag]) {
-      const run = await cli('plan', text, '--mesh', 'p=2,q=4', ...ON, ...more);
-      expect(run.code).toBe(2);
-      expect(run.err).toContain('is a manual region (shard_map), which is not planned');
-    }
-  });
+  test.each(['jaxpr.txt', 'shardy.mlir'])(
+    'does not count a manual region (%s) as nothing',
+    async (name) => {
+      const fixture = join(
+        import.meta.dirname,
+        '..',
+        'fixtures',
+        'jax',
+        'shard-map-mlp',
+        `${name}.gz`,
+      );
+      const text = file(`region-${name}`, gunzipSync(readFileSync(fixture)).toString());
+      for (const more of [[], flag]) {
+        const run = await cli('plan', text, '--mesh', 'p=2,q=4', ...ON, ...more);
+        expect(run.code).toBe(2);
+        expect(run.err).toContain('is a manual region (shard_map), which is not planned');
+      }
+    },
+  );
 });
 
 it('the error of an unknown operator shows a rules file that does, as it stands', async () => {
@@ -97,7 +135,10 @@ it('the error of an unknown operator shows a rules file that does, as it stands'
   const rules = file('rules.json', text ?? '');
   const planned = await cli('plan', model, ...MESH, '--ops', rules, '--json');
   expect(planned.code, planned.err).toBe(0);
-  const plan = JSON.parse(planned.out) as { proof: { status: string }; nodes: { name: string; outputs: string[] }[] };
+  const plan = JSON.parse(planned.out) as {
+    proof: { status: string };
+    nodes: { name: string; outputs: string[] }[];
+  };
   expect(plan.proof.status).toBe('optimal');
   expect(plan.nodes.find((n) => n.name === 'odd')?.outputs).toEqual(['RR']);
   // A rule that is added takes effect.
@@ -108,11 +149,19 @@ it('the error of an unknown operator shows a rules file that does, as it stands'
 
 it('a stand-in hangs on every element of every operand', () => {
   const node: Node = {
-    name: 'y', kind: 'call', target: 'mine.odd.default', kwargs: { z: { kind: 'value', name: 'b' } },
-    args: [{ kind: 'value', name: 'a' }, [{ kind: 'value', name: 'b' }], 3], type: tensorType('f32', [2, 2]), meta: {},
-  }; // prettier-ignore
+    name: 'y',
+    kind: 'call',
+    target: 'mine.odd.default',
+    kwargs: { z: { kind: 'value', name: 'b' } },
+    args: [{ kind: 'value', name: 'a' }, [{ kind: 'value', name: 'b' }], 3],
+    type: tensorType('f32', [2, 2]),
+    meta: {},
+  };
   const run = (a: readonly number[], b: readonly number[]): number[] => {
-    const values: Record<string, NDArray> = { a: fromFlat([a.length], Float64Array.from(a)), b: fromFlat([b.length], Float64Array.from(b)) }; // prettier-ignore
+    const values: Record<string, NDArray> = {
+      a: fromFlat([a.length], Float64Array.from(a)),
+      b: fromFlat([b.length], Float64Array.from(b)),
+    };
     const made = standIn(node, (name) => values[name]);
     return made instanceof NDArray ? [...flat(made)] : [];
   };
@@ -123,12 +172,23 @@ it('a stand-in hangs on every element of every operand', () => {
   const whole = run(a, b);
   expect(new Set(whole).size).toBe(4);
   const changed = [
-    ...a.map((_, i) => run(a.map((x, k) => (k === i ? x + 0.1 : x)), b)),
-    ...b.map((_, i) => run(a, b.map((x, k) => (k === i ? x + 0.1 : x)))),
+    ...a.map((_, i) =>
+      run(
+        a.map((x, k) => (k === i ? x + 0.1 : x)),
+        b,
+      ),
+    ),
+    ...b.map((_, i) =>
+      run(
+        a,
+        b.map((x, k) => (k === i ? x + 0.1 : x)),
+      ),
+    ),
     run(a.slice(0, 2), b),
     run([0.2, 0.1, 0.3], b),
-  ]; // prettier-ignore
-  for (const other of changed) other.forEach((x, i) => expect(Math.abs(x - whole[i])).toBeGreaterThan(1e-6));
+  ];
+  for (const other of changed)
+    other.forEach((x, i) => expect(Math.abs(x - whole[i])).toBeGreaterThan(1e-6));
   for (const x of whole) expect(x > 0 && x < 1).toBe(true);
 });
 
@@ -155,7 +215,9 @@ describe('a program that takes no time', () => {
       await cli('audit', views, '--plan', out, '--quiet'),
       await cli('simulate', out),
       await cli('diff', out, out),
-      ...(await Promise.all(['html', 'md', 'csv', 'json'].map((format) => cli('report', out, '--format', format)))),
+      ...(await Promise.all(
+        ['html', 'md', 'csv', 'json'].map((format) => cli('report', out, '--format', format)),
+      )),
       await cli('report', compared),
     ];
     for (const run of runs) {
@@ -163,7 +225,9 @@ describe('a program that takes no time', () => {
       expect(/.{0,60}NaN.{0,20}/.exec(run.out + run.err)?.[0]).toBeUndefined();
     }
     // In JSON such a number is null.
-    const audit = JSON.parse((await cli('audit', views, '--plan', out, '--quiet', '--json')).out) as object;
+    const audit = JSON.parse(
+      (await cli('audit', views, '--plan', out, '--quiet', '--json')).out,
+    ) as object;
     expect(audit).toMatchObject({ seconds: 0, optimumSeconds: 0, regret: 0, provenRegret: 0 });
   });
 });

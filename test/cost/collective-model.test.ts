@@ -1,11 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+
+import { COLLECTIVE_KINDS, groupTopology } from '../../src/cost/collective-model.ts';
 import { alphaBeta } from '../../src/cost/collectives/alpha-beta.ts';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
-import { COLLECTIVE_KINDS, groupTopology } from '../../src/cost/collective-model.ts';
-import { groupLevels, hostLevel } from '../../src/mesh/devices/levels.ts';
 import { COST_PRESETS } from '../../src/cost/presets/names.ts';
 import { collectiveModel } from '../../src/cost/presets/presets.ts';
+import { groupLevels, hostLevel } from '../../src/mesh/devices/levels.ts';
 import { DeviceMesh, parseMesh } from '../../src/mesh/devices/mesh.ts';
 
 const mesh = (...sizes: number[]) => parseMesh(sizes.map((n, i) => `m${i}=${n}`).join(','));
@@ -64,7 +65,10 @@ describe('alpha-beta', () => {
   test('a ring over hosts is limited by the network cards of the group on one host', () => {
     const model = alphaBeta(cluster, mesh(4, 8));
     // Dim 0: one device a host, one network card each.
-    expect(model.seconds('all_gather', 1e9, [0])).toBeCloseTo(6.6e-6 + 3 * 2.7e-6 + (1e9 * 3) / 4 / inter, 9);
+    expect(model.seconds('all_gather', 1e9, [0])).toBeCloseTo(
+      6.6e-6 + 3 * 2.7e-6 + (1e9 * 3) / 4 / inter,
+      9,
+    );
     // Both dims: eight cards, faster than the link inside.
     const flat = 6.6e-6 + 3 * 2.7e-6 + 28 * 0.6e-6 + (1e9 * 31) / 32 / Math.min(intra, 8 * inter);
     expect(model.seconds('all_gather', 1e9, [0, 1])).toBeCloseTo(flat, 9);
@@ -85,7 +89,9 @@ describe('alpha-beta', () => {
         fc.integer({ min: 0, max: 2 ** 32 }),
         fc.integer({ min: 0, max: 2 ** 20 }),
         (kind, dims, bytes, more) => {
-          expect(model.seconds(kind, bytes + more, dims)).toBeGreaterThanOrEqual(model.seconds(kind, bytes, dims));
+          expect(model.seconds(kind, bytes + more, dims)).toBeGreaterThanOrEqual(
+            model.seconds(kind, bytes, dims),
+          );
         },
       ),
     );
@@ -96,7 +102,8 @@ describe('presets', () => {
   test('by name; an unknown one is a clear error', () => {
     const cluster = loadCluster('dgx-h100');
     expect(COST_PRESETS).toEqual(['alpha-beta', 'autoparallel', 'dtensor', 'nccl']);
-    for (const name of COST_PRESETS) expect(collectiveModel(name, cluster, mesh(2, 2)).preset).toBe(name);
+    for (const name of COST_PRESETS)
+      expect(collectiveModel(name, cluster, mesh(2, 2)).preset).toBe(name);
     expect(() => collectiveModel('alpa', cluster, mesh(2))).toThrow(/no cost preset 'alpa'/);
     expect(() => collectiveModel('toString', cluster, mesh(2))).toThrow(/no cost preset/);
   });
@@ -106,7 +113,9 @@ describe('presets', () => {
     const before = collectiveModel('dtensor', cluster, mesh(8)).seconds('all_gather', 2 ** 22, [0]);
     collectiveModel('alpha-beta', cluster, mesh(8)).seconds('all_gather', 2 ** 22, [0]);
     collectiveModel('dtensor', cluster, mesh(2, 8)).seconds('all_gather', 2 ** 22, [0]);
-    expect(collectiveModel('dtensor', cluster, mesh(8)).seconds('all_gather', 2 ** 22, [0])).toBe(before);
+    expect(collectiveModel('dtensor', cluster, mesh(8)).seconds('all_gather', 2 ** 22, [0])).toBe(
+      before,
+    );
     expect(before * 1e6).toBeCloseTo(49.7734, 4);
   });
 });
@@ -129,7 +138,10 @@ test('groups that lie alike have the topology that looking at every device finds
         const chosen = [...sizes.keys()].filter((d) => (mask >> d) & 1);
         const { devices, spans } = groupLevels(dims, chosen, hostLevel(perHost));
         const [{ units: hosts, members }] = spans;
-        expect(groupTopology(dims, perHost, chosen), `${sizes.join()} on ${perHost}, ${chosen.join()}`).toEqual({ devices, hosts, perHost: devices === 1 ? 1 : members }); // prettier-ignore
+        expect(
+          groupTopology(dims, perHost, chosen),
+          `${sizes.join()} on ${perHost}, ${chosen.join()}`,
+        ).toEqual({ devices, hosts, perHost: devices === 1 ? 1 : members });
         shapes++;
       }
     }

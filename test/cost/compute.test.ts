@@ -1,12 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+
+import { computeCost, matrixPeak } from '../../src/cost/compute.ts';
 import type { Cluster } from '../../src/cost/hardware/cluster.ts';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
-import { computeCost, matrixPeak } from '../../src/cost/compute.ts';
 import { matmulEfficiency, matrixSeconds } from '../../src/cost/kernels/matmul.ts';
 import type { DType } from '../../src/graph/types.ts';
 import { bindCall, withOutputs } from '../../src/ops/record/context.ts';
-import { defineOp, type TypedContext, type OperatorRecord } from '../../src/ops/record/record.ts';
+import { defineOp, type OperatorRecord, type TypedContext } from '../../src/ops/record/record.ts';
 
 /** Seconds of one call at the sizes of the context; see `computeCost`. */
 function computeSeconds(record: OperatorRecord, ctx: TypedContext, cluster: Cluster): number {
@@ -16,16 +17,29 @@ function computeSeconds(record: OperatorRecord, ctx: TypedContext, cluster: Clus
 const mm = defineOp('test.mm', {
   schema: 'Tensor self, Tensor mat2',
   cls: 'matmul',
-  infer: (ctx) => [{ dtype: ctx.inputs[0].dtype, shape: [ctx.inputs[0].shape[0], ctx.inputs[1].shape[1]] }],
+  infer: (ctx) => [
+    { dtype: ctx.inputs[0].dtype, shape: [ctx.inputs[0].shape[0], ctx.inputs[1].shape[1]] },
+  ],
   flops: (ctx) => ({
     matrix: 2 * ctx.inputs[0].shape[0] * ctx.inputs[0].shape[1] * ctx.inputs[1].shape[1],
     vector: 0,
   }),
 });
-const view = defineOp('test.view', { schema: 'Tensor self', cls: 'view', infer: (ctx) => [ctx.inputs[0]] });
-const relu = defineOp('test.relu', { schema: 'Tensor self', cls: 'pointwise', infer: (ctx) => [ctx.inputs[0]] });
+const view = defineOp('test.view', {
+  schema: 'Tensor self',
+  cls: 'view',
+  infer: (ctx) => [ctx.inputs[0]],
+});
+const relu = defineOp('test.relu', {
+  schema: 'Tensor self',
+  cls: 'pointwise',
+  infer: (ctx) => [ctx.inputs[0]],
+});
 
-function call(record: typeof mm, ...inputs: { dtype: DType; shape: readonly number[] }[]): TypedContext {
+function call(
+  record: typeof mm,
+  ...inputs: { dtype: DType; shape: readonly number[] }[]
+): TypedContext {
   const args = inputs.map((_, i) => ({ kind: 'value' as const, name: `x${i}` }));
   const ctx = bindCall(record, args, {}, (name) => inputs[Number(name.slice(1))]);
   return withOutputs(ctx, record.infer(ctx));
@@ -66,7 +80,8 @@ describe('CM-2 matmul efficiency', () => {
       const { flopsPerSecond, unit } = matrixPeak(c, dtype);
       for (let k = 30; k <= 60; k++)
         for (const bytes of [1, 2 ** (k - 8), 2 ** (k - 4)]) {
-          const share = 2 ** k / matrixSeconds(2 ** k, bytes, flopsPerSecond, c, unit) / flopsPerSecond;
+          const share =
+            2 ** k / matrixSeconds(2 ** k, bytes, flopsPerSecond, c, unit) / flopsPerSecond;
           expect(share).toBeLessThanOrEqual(c.matmulCap * (1 + 1e-12));
         }
     }
@@ -75,7 +90,9 @@ describe('CM-2 matmul efficiency', () => {
 
 describe('computeSeconds', () => {
   test('views are free, small kernels cost a launch, large pointwise ones the memory', () => {
-    expect(computeSeconds(view, call(view, { dtype: 'f32', shape: [1024, 1024] }), cluster)).toBe(0);
+    expect(computeSeconds(view, call(view, { dtype: 'f32', shape: [1024, 1024] }), cluster)).toBe(
+      0,
+    );
     expect(computeSeconds(relu, call(relu, { dtype: 'f32', shape: [8] }), cluster)).toBe(4e-6);
     const big = computeSeconds(relu, call(relu, { dtype: 'bf16', shape: [8192, 8192] }), cluster);
     expect(big).toBeCloseTo((2 * 8192 * 8192 * 2) / (3350e9 * 0.8), 9);
@@ -91,7 +108,9 @@ describe('computeSeconds', () => {
   test('float32 runs on the TF32 units and says so', () => {
     const cost = computeCost(mm, product(4096, 4096, 4096, 'f32'), cluster);
     expect(cost.source).toContain('f32 on the tf32 units');
-    expect(cost.seconds).toBeGreaterThan(1.8 * computeSeconds(mm, product(4096, 4096, 4096), cluster));
+    expect(cost.seconds).toBeGreaterThan(
+      1.8 * computeSeconds(mm, product(4096, 4096, 4096), cluster),
+    );
   });
 
   test('monotone: more local work never costs less', () => {
@@ -108,7 +127,9 @@ describe('computeSeconds', () => {
           const more: [number, number, number] = [m, k, n];
           more[grow] = Math.ceil(more[grow] * by);
           const less = computeSeconds(mm, product(...dims), cluster);
-          expect(computeSeconds(mm, product(...more), cluster)).toBeGreaterThanOrEqual(less * (1 - 1e-12));
+          expect(computeSeconds(mm, product(...more), cluster)).toBeGreaterThanOrEqual(
+            less * (1 - 1e-12),
+          );
         },
       ),
       { numRuns: 500 },

@@ -1,11 +1,20 @@
 import { describe, expect, it } from 'vitest';
+
 import { allocationOf } from '../../src/cost/hardware/topology.ts';
 import { checkpointIntervalSeconds, goodput, runCost } from '../../src/cost/training/run-cost.ts';
 
 /** Plays a job with failures at random: seconds until `work` seconds of it have lasted. */
-function play(work: number, every: number, between: number, write: number, restart: number, seed: number): number {
+function play(
+  work: number,
+  every: number,
+  between: number,
+  write: number,
+  restart: number,
+  seed: number,
+): number {
   let state = seed;
-  const random = (): number => ((state = (Math.imul(state, 1664525) + 1013904223) >>> 0) + 1) / 2 ** 32;
+  const random = (): number =>
+    ((state = (Math.imul(state, 1664525) + 1013904223) >>> 0) + 1) / 2 ** 32;
   const life = (): number => -between * Math.log(random());
   let [now, done] = [0, 0];
   let fails = life();
@@ -29,23 +38,37 @@ function play(work: number, every: number, between: number, write: number, resta
 
 describe('what a run takes', () => {
   it('the share of work that lasts is that of a job that is played with failures', () => {
-    for (const [between, write, restart] of [[10_000, 60, 600], [3000, 120, 300], [1500, 20, 900], [50_000, 300, 1200]]) {
+    for (const [between, write, restart] of [
+      [10_000, 60, 600],
+      [3000, 120, 300],
+      [1500, 20, 900],
+      [50_000, 300, 1200],
+    ]) {
       const every = checkpointIntervalSeconds(between, write);
       const work = 2000 * between;
       const share = work / play(work, every, between, write, restart, 12345);
       expect(Math.abs(share / goodput(every, between, write, restart) - 1)).toBeLessThan(0.01);
     }
-  }); // prettier-ignore
+  });
 
   it('no other interval wastes a thousandth less', () => {
-    for (const [between, write] of [[10_000, 60], [3000, 120], [900, 100], [200_000, 30]] as const) {
+    for (const [between, write] of [
+      [10_000, 60],
+      [3000, 120],
+      [900, 100],
+      [200_000, 30],
+    ] as const) {
       const own = goodput(checkpointIntervalSeconds(between, write), between, write, 300);
-      const best = Math.max(...Array.from({ length: 4000 }, (_, i) => goodput(((i + 1) * between) / 1000, between, write, 300)));
+      const best = Math.max(
+        ...Array.from({ length: 4000 }, (_, i) =>
+          goodput(((i + 1) * between) / 1000, between, write, 300),
+        ),
+      );
       expect(own).toBeGreaterThan(0.999 * best);
     }
     // Young's rule, where failures are rare.
     expect(checkpointIntervalSeconds(1e9, 10) / Math.sqrt(2 * 10 * 1e9)).toBeCloseTo(1, 3);
-  }); // prettier-ignore
+  });
 
   const operation = {
     pricePerDeviceHour: { amount: 2.5, currency: 'USD' },

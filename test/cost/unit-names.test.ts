@@ -1,15 +1,22 @@
-import { readFileSync, readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+
 import ts from 'typescript';
 import { describe, expect, test } from 'vitest';
 
-/** Numbers that leave the rooms of costs, memory and time say their unit in their name, or are one of the things that have none. */
+/**
+ * Numbers that leave the rooms of costs, memory and time say their unit in their name, or are one
+ * of the things that have none.
+ */
 const SOURCE = join(import.meta.dirname, '..', '..', 'src');
 const ROOMS = ['cost', 'passes/checkpoint', 'simulate/timeline', 'simulate/pipeline'];
 const UNIT =
   /(Seconds|Micros|Bytes|GBps|PerSecond|PerSecondPerDevice|PerToken|Flops|seconds|bytes|flops|Watts|Hours|HoursBetweenFailures|_SECONDS|_BYTES)$/;
 
-/** Counts, sizes in elements or devices, degrees, positions, ids, shares and other ratios: no unit to name. */
+/**
+ * Counts, sizes in elements or devices, degrees, positions, ids, shares and other ratios: no unit
+ * to name.
+ */
 const WITHOUT_UNIT = new Set(
   `a b activationFactor activeMatmulParameters atRank before canonical channels chunks code collectives context coordinate count
   cuts dataParallel denseLayers devices devicesPerHost dim dimsMask distance divisor efficiency end start step expert falseAlarms
@@ -30,14 +37,26 @@ const WITHOUT_UNIT = new Set(
   part share processorsOf stateOf patience`.split(/\s+/),
 );
 
-/** Fields of the trace-event format, in microseconds (`timeline/trace.ts`), and of `data/hardware.json`, whose units stand inside. */
-const FORMAT = new Set(['ts', 'dur', 'mem_GB', 'mem_usable_MiB', 'tdp_W', 'system_W', 'scaleout_GBps_unidir_per_gpu']);
+/**
+ * Fields of the trace-event format, in microseconds (`timeline/trace.ts`), and of
+ * `data/hardware.json`, whose units stand inside.
+ */
+const FORMAT = new Set([
+  'ts',
+  'dur',
+  'mem_GB',
+  'mem_usable_MiB',
+  'tdp_W',
+  'system_W',
+  'scaleout_GBps_unidir_per_gpu',
+]);
 
 /** What speaks of time, memory, work or rate. */
 const SPEAKS = /second|latency|duration|byte|bandwidth|flop|cost|price/i;
 
 /**
- * Names of the other rooms that speak of such a thing and do not end in a unit, each with what it is.
+ * Names of the other rooms that speak of such a thing and do not end in a unit, each with what it
+ * is.
  */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   cost: 'units of a choice problem; of an operator table, relative to an add',
@@ -58,16 +77,30 @@ interface Found {
   readonly name: string;
 }
 
-/** Exported functions that return a number, exported numeric constants, and numeric members of exported interfaces. */
+/**
+ * Exported functions that return a number, exported numeric constants, and numeric members of
+ * exported interfaces.
+ */
 function exportedNumbers(path: string): Found[] {
-  const source = ts.createSourceFile(path, readFileSync(path, 'utf8'), ts.ScriptTarget.Latest, true);
+  const source = ts.createSourceFile(
+    path,
+    readFileSync(path, 'utf8'),
+    ts.ScriptTarget.Latest,
+    true,
+  );
   const isNumber = (type: ts.TypeNode | undefined): boolean =>
-    type !== undefined && (type.kind === ts.SyntaxKind.NumberKeyword || (ts.isUnionTypeNode(type) && type.types.some(isNumber))); // prettier-ignore
+    type !== undefined &&
+    (type.kind === ts.SyntaxKind.NumberKeyword ||
+      (ts.isUnionTypeNode(type) && type.types.some(isNumber)));
   const found: Found[] = [];
   source.forEachChild((node) => {
-    if (!ts.canHaveModifiers(node) || !ts.getModifiers(node)?.some((m) => m.kind === ts.SyntaxKind.ExportKeyword))
+    if (
+      !ts.canHaveModifiers(node) ||
+      !ts.getModifiers(node)?.some((m) => m.kind === ts.SyntaxKind.ExportKeyword)
+    )
       return;
-    if (ts.isFunctionDeclaration(node) && isNumber(node.type)) found.push({ where: path, name: node.name?.text ?? '' });
+    if (ts.isFunctionDeclaration(node) && isNumber(node.type))
+      found.push({ where: path, name: node.name?.text ?? '' });
     if (ts.isVariableStatement(node))
       for (const { name, initializer } of node.declarationList.declarations)
         if (ts.isIdentifier(name) && initializer !== undefined && ts.isNumericLiteral(initializer))
@@ -89,7 +122,9 @@ function exportedNumbers(path: string): Found[] {
 
 function numbersOf(room: string): Found[] {
   const folder = join(SOURCE, room);
-  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((f) => f.endsWith('.ts'));
+  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((f) =>
+    f.endsWith('.ts'),
+  );
   return files.flatMap((f) => exportedNumbers(join(folder, f)));
 }
 
@@ -99,7 +134,11 @@ describe('CM-5 names of numbers', () => {
   test.each(ROOMS)('every exported number of src/%s ends in its unit, or has none', (room) => {
     const numbers = numbersOf(room);
     expect(numbers.length).toBeGreaterThan(10);
-    expect(numbers.filter(({ name }) => !UNIT.test(name) && !WITHOUT_UNIT.has(name) && !FORMAT.has(name)).map(told)).toEqual([]); // prettier-ignore
+    expect(
+      numbers
+        .filter(({ name }) => !UNIT.test(name) && !WITHOUT_UNIT.has(name) && !FORMAT.has(name))
+        .map(told),
+    ).toEqual([]);
   });
 
   test('nothing that speaks of time, memory, work or rate is among those without a unit', () => {
@@ -112,6 +151,8 @@ describe('CM-5 names of numbers', () => {
     const bare = numbers.filter(({ name }) => SPEAKS.test(name) && !UNIT.test(name));
     expect(bare.filter(({ name }) => !(name in ELSEWHERE)).map(told)).toEqual([]);
     // The list holds no name that is gone.
-    expect(Object.keys(ELSEWHERE).filter((name) => !bare.some((found) => found.name === name))).toEqual([]);
+    expect(
+      Object.keys(ELSEWHERE).filter((name) => !bare.some((found) => found.name === name)),
+    ).toEqual([]);
   });
 });

@@ -1,6 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import { describe, expect, test } from 'vitest';
+
 import { DOCUMENT, fillDocument, printed, verdict } from '../../scripts/docs-capture.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
@@ -13,14 +15,20 @@ describe('docs/capture.md', () => {
 
   test('every block is run', () => {
     const kinds = document.match(/^```.+$/gm) ?? [];
-    expect(new Set(kinds)).toEqual(new Set(['```ts', '```ts check', '```ts rewrite', '```text', '```console']));
+    expect(new Set(kinds)).toEqual(
+      new Set(['```ts', '```ts check', '```ts rewrite', '```text', '```console']),
+    );
     // What is printed follows what prints it.
-    expect(document.match(/^```text$/gm)?.length).toBe(document.match(/^```ts( check| rewrite)?$/gm)?.length);
-    for (const [, block] of document.matchAll(/^```console\n([^]*?)^```$/gm)) expect(block).toMatch(/^\$ shardwright /);
+    expect(document.match(/^```text$/gm)?.length).toBe(
+      document.match(/^```ts( check| rewrite)?$/gm)?.length,
+    );
+    for (const [, block] of document.matchAll(/^```console\n([^]*?)^```$/gm))
+      expect(block).toMatch(/^\$ shardwright /);
   });
 
   test('a block that prints something else, fails or is not refused would be seen', async () => {
-    const shown = (text: string): string => `\`\`\`ts\nconsole.log(1);\n\`\`\`\n\n\`\`\`text\n${text}\n\`\`\`\n`;
+    const shown = (text: string): string =>
+      `\`\`\`ts\nconsole.log(1);\n\`\`\`\n\n\`\`\`text\n${text}\n\`\`\`\n`;
     expect(await fillDocument(shown('2'))).toBe(shown('1'));
     await expect(printed('throw new Error("no");', 'plain')).rejects.toThrow('no');
     expect(await verdict('x.add(y)')).toBe('accepted');

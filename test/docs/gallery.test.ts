@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+
 import { describe, expect, it } from 'vitest';
+
 import { GALLERY, galleryList, galleryPage, PAGES, stillPage } from '../../scripts/gallery.ts';
 import { checkHtml } from '../report/html-reader.ts';
 
@@ -10,7 +12,9 @@ describe('docs/gallery is current (otherwise: npx tsx scripts/gallery.ts)', () =
   for (const page of PAGES) {
     const skip = !page.small && process.env.SHARDWRIGHT_FULL !== '1';
     it.skipIf(skip)(`${page.name}.html${page.small ? '' : ' (SHARDWRIGHT_FULL=1)'}`, async () => {
-      expect(stillPage(committed(`${page.name}.html`)) === stillPage(await galleryPage(page))).toBe(true);
+      expect(stillPage(committed(`${page.name}.html`)) === stillPage(await galleryPage(page))).toBe(
+        true,
+      );
     });
   }
 

@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { existsSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
 import { expect, test } from 'vitest';
+
 import { DOCUMENT, fillDocument } from '../../scripts/docs-how-it-works.ts';
 
 const document = readFileSync(DOCUMENT, 'utf8');

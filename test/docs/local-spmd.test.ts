@@ -1,9 +1,16 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import { describe, expect, test } from 'vitest';
+
 import { fillDocument } from '../../scripts/docs-capture.ts';
+import {
+  primitive,
+  type PrimitiveName,
+  primitiveText,
+  transposeOf,
+} from '../../src/mesh/local-types/primitives.ts';
 import { gradientType, isAxisType } from '../../src/mesh/local-types/types.ts';
-import { primitive, primitiveText, transposeOf, type PrimitiveName } from '../../src/mesh/local-types/primitives.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const document = readFileSync(`${root}docs/local-spmd.md`, 'utf8');
@@ -13,7 +20,12 @@ function rows(head: string): string[][] {
   const lines = document.split('\n');
   const start = lines.findIndex((line) => line.startsWith(`| ${head}`));
   const end = lines.findIndex((line, i) => i > start && !line.startsWith('|'));
-  return lines.slice(start + 2, end).map((line) => line.split('|').slice(1, -1).map((cell) => cell.trim())); // prettier-ignore
+  return lines.slice(start + 2, end).map((line) =>
+    line
+      .split('|')
+      .slice(1, -1)
+      .map((cell) => cell.trim()),
+  );
 }
 
 describe('docs/local-spmd.md', () => {
@@ -21,17 +33,27 @@ describe('docs/local-spmd.md', () => {
     expect(await fillDocument(document)).toBe(document);
     const kinds = document.match(/^```.+$/gm) ?? [];
     expect(new Set(kinds)).toEqual(new Set(['```ts', '```text', '```console']));
-    expect(kinds.filter((k) => k === '```ts').length).toBe(kinds.filter((k) => k === '```text').length);
+    expect(kinds.filter((k) => k === '```ts').length).toBe(
+      kinds.filter((k) => k === '```text').length,
+    );
   });
 
   test('the table of types has their gradients', () => {
-    const types = rows('type').map(([type, , gradient]) => [type, gradient].map((t) => t.replaceAll('`', '').replace('(d)', '(1)'))); // prettier-ignore
+    const types = rows('type').map(([type, , gradient]) =>
+      [type, gradient].map((t) => t.replaceAll('`', '').replace('(d)', '(1)')),
+    );
     expect(types).toHaveLength(5);
-    for (const [type, gradient] of types) expect(isAxisType(type) && gradientType(type)).toBe(gradient);
+    for (const [type, gradient] of types)
+      expect(isAxisType(type) && gradientType(type)).toBe(gradient);
   });
 
   test('the table of verbs has their gradients', () => {
-    const verb = (cell: string): string => cell.replace(/,.*/, '').replaceAll('(d)', '(2)').replaceAll('(i)', '(2)').replaceAll('(j)', '(3)'); // prettier-ignore
+    const verb = (cell: string): string =>
+      cell
+        .replace(/,.*/, '')
+        .replaceAll('(d)', '(2)')
+        .replaceAll('(i)', '(2)')
+        .replaceAll('(j)', '(3)');
     const table = rows('forward').map(([forward, gradient]) => [verb(forward), verb(gradient)]);
     expect(table).toHaveLength(9);
     for (const [forward, gradient] of table) {
@@ -43,7 +65,9 @@ describe('docs/local-spmd.md', () => {
   });
 
   test('files and documents that it names are there', () => {
-    for (const [, path] of document.matchAll(/`((?:examples|test)\/[\w./-]+)`/g)) expect(existsSync(root + path), path).toBe(true); // prettier-ignore
-    for (const [, path] of document.matchAll(/\]\(((?!http)[^)#]+)\)/g)) expect(existsSync(`${root}docs/${path}`), path).toBe(true); // prettier-ignore
+    for (const [, path] of document.matchAll(/`((?:examples|test)\/[\w./-]+)`/g))
+      expect(existsSync(root + path), path).toBe(true);
+    for (const [, path] of document.matchAll(/\]\(((?!http)[^)#]+)\)/g))
+      expect(existsSync(`${root}docs/${path}`), path).toBe(true);
   });
 });

@@ -1,5 +1,7 @@
 import { readFileSync } from 'node:fs';
+
 import { expect, test } from 'vitest';
+
 import { MODELS_PAGE, modelsPage } from '../../scripts/docs-models.ts';
 import { modelEntries } from '../../src/models/registry.ts';
 

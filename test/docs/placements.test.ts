@@ -1,11 +1,18 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import { describe, expect, test } from 'vitest';
+
 import { fillDocument, splitWords } from '../../scripts/docs-placements.ts';
-import { toDimView } from '../../src/mesh/views/dim-view.ts';
-import { STATES, gradientState, stateName, type Vocabulary } from '../../src/mesh/views/four-states.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { parseSharding } from '../../src/mesh/sharding/parse.ts';
+import { toDimView } from '../../src/mesh/views/dim-view.ts';
+import {
+  gradientState,
+  stateName,
+  STATES,
+  type Vocabulary,
+} from '../../src/mesh/views/four-states.ts';
 import { ShardedType } from '../../src/mesh/views/sharded-type.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
@@ -36,14 +43,20 @@ describe('docs/placements.md', () => {
     const filled = await fillDocument(document);
     expect(filled.document).toBe(document);
     expect(filled.pictures.size).toBeGreaterThan(0);
-    for (const [path, svg] of filled.pictures) expect(readFileSync(root + path, 'utf8'), path).toBe(svg);
+    for (const [path, svg] of filled.pictures)
+      expect(readFileSync(root + path, 'utf8'), path).toBe(svg);
   });
 
   test('every block is run or shown, and every picture is there', () => {
     expect(document.match(/^```.+$/gm)?.every((fence) => fence === '```console')).toBe(true);
-    for (const [, block] of document.matchAll(/^```console\n([^]*?)^```$/gm)) expect(block).toMatch(/^\$ /);
-    const shown = [...document.matchAll(/!\[[^\]]+\]\(([^)]+)\)/g)].map(([, path]) => `docs/${path}`);
-    const drawn = [...document.matchAll(/--svg (\S+)/g)].map(([, path]) => path).filter((path) => path !== 'FILE`');
+    for (const [, block] of document.matchAll(/^```console\n([^]*?)^```$/gm))
+      expect(block).toMatch(/^\$ /);
+    const shown = [...document.matchAll(/!\[[^\]]+\]\(([^)]+)\)/g)].map(
+      ([, path]) => `docs/${path}`,
+    );
+    const drawn = [...document.matchAll(/--svg (\S+)/g)]
+      .map(([, path]) => path)
+      .filter((path) => path !== 'FILE`');
     expect(shown.sort()).toEqual(drawn.sort());
     for (const path of shown) expect(existsSync(root + path), path).toBe(true);
   });
@@ -68,7 +81,9 @@ describe('docs/placements.md', () => {
       columns.forEach((vocabulary, c) => {
         const name = stateName(state, vocabulary, { axis: 'x', dim: 0, size: 8 });
         const cell = rows[i][c + 1].replace('Shard(d)', 'Shard(0)');
-        expect(cell).toContain(name === undefined ? 'none' : name === '' ? 'unmarked' : `\`${name}\``);
+        expect(cell).toContain(
+          name === undefined ? 'none' : name === '' ? 'unmarked' : `\`${name}\``,
+        );
       });
       expect(code(rows[i][5])[0]).toBe(gradientState(state));
     });
@@ -77,7 +92,13 @@ describe('docs/placements.md', () => {
 
 describe('the script', () => {
   test('splits words as a shell does', () => {
-    expect(splitWords(`draw --placement 'S(0) R' "a 'b'" c`)).toEqual(['draw', '--placement', 'S(0) R', "a 'b'", 'c']);
+    expect(splitWords(`draw --placement 'S(0) R' "a 'b'" c`)).toEqual([
+      'draw',
+      '--placement',
+      'S(0) R',
+      "a 'b'",
+      'c',
+    ]);
   });
   test('replaces what stands below a command, and nothing else', async () => {
     const block = (printed: string): string =>
@@ -85,7 +106,11 @@ describe('the script', () => {
     expect((await fillDocument(block('stale\nlines'))).document).toBe(block('0  1'));
   });
   test('a command that fails is not written down', async () => {
-    await expect(fillDocument('```console\n$ npx shardwright draw --shape x\n```')).rejects.toThrow(/exits with 2/);
-    await expect(fillDocument('```console\n$ rm -rf /\n```')).rejects.toThrow(/not a command of this tool/);
+    await expect(fillDocument('```console\n$ npx shardwright draw --shape x\n```')).rejects.toThrow(
+      /exits with 2/,
+    );
+    await expect(fillDocument('```console\n$ rm -rf /\n```')).rejects.toThrow(
+      /not a command of this tool/,
+    );
   });
 });

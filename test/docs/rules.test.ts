@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import { expect, test } from 'vitest';
+
 import { rulesDocument } from '../../scripts/docs-rules.ts';
 import { featuresDocument } from '../../scripts/features.ts';
 

@@ -1,8 +1,12 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import { expect, test } from 'vitest';
 
-/** The ids that tests name in their titles have a text in docs/spec, and its README lists those that no title names. */
+/**
+ * The ids that tests name in their titles have a text in docs/spec, and its README lists those that
+ * no title names.
+ */
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const ID = /\b(?:CA|CM|FM|LS|OP|PL|SO|ZO)-\d+\b/g;
 const filesOf = (folder: string, end: string): readonly string[] =>
@@ -25,7 +29,8 @@ test('every id in a test title has a text in docs/spec', () => {
 });
 
 test('docs/spec/README.md lists the ids that no test title names', () => {
-  const order = (a: string, b: string): number => a.slice(0, 2).localeCompare(b.slice(0, 2)) || Number(a.slice(3)) - Number(b.slice(3)); // prettier-ignore
+  const order = (a: string, b: string): number =>
+    a.slice(0, 2).localeCompare(b.slice(0, 2)) || Number(a.slice(3)) - Number(b.slice(3));
   const rest = [...stated].filter((id) => !named.has(id)).sort(order);
   const readme = readFileSync(`${root}docs/spec/README.md`, 'utf8');
   const list = readme.slice(readme.indexOf('## Ids that no test title names'));

@@ -2,12 +2,17 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, expect, it } from 'vitest';
+
 import { readPlan } from '../../src/plan/record/schema.ts';
 import { dtensorText } from '../../src/report/text/dtensor-text.ts';
 import { cli, fixture } from '../cli/support.ts';
 
-/** The Python of a report, run by real PyTorch on four processes: parameters as in the plan, the numbers of one device. */
+/**
+ * The Python of a report, run by real PyTorch on four processes: parameters as in the plan, the
+ * numbers of one device.
+ */
 
 let folder = '';
 beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'shardwright-dtensor-'))));
@@ -65,13 +70,31 @@ if __name__ == "__main__":
 
 it('the parameters of a plan run under DTensor, unplaced tensors taken as replicas', async () => {
   const out = join(folder, 'plan');
-  const pins = ['m.fc1.weight=S(0)R', 'm.fc1.bias=S(0)R', 'm.fc2.weight=RS(1)'].flatMap((pin) => ['--pin', pin]);
-  const run = await cli('plan', fixture('mlp-loss'), '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100', '--no-recipes', '--json', '-o', out, ...pins); // prettier-ignore
+  const pins = ['m.fc1.weight=S(0)R', 'm.fc1.bias=S(0)R', 'm.fc2.weight=RS(1)'].flatMap((pin) => [
+    '--pin',
+    pin,
+  ]);
+  const run = await cli(
+    'plan',
+    fixture('mlp-loss'),
+    '--mesh',
+    'dp=2,tp=2',
+    '--cluster',
+    'dgx-h100',
+    '--no-recipes',
+    '--json',
+    '-o',
+    out,
+    ...pins,
+  );
   expect(run.code, run.err).toBe(0);
   writeFileSync(join(folder, 'placed.py'), dtensorText(readPlan(run.out)));
   writeFileSync(join(folder, 'run.py'), RUN);
   const python = process.env.SHARDWRIGHT_PYTHON ?? 'python3';
-  const printed = execFileSync(python, [join(folder, 'run.py')], { encoding: 'utf8', env: { ...process.env, PLACED: folder, PORT: String(20000 + (process.pid % 20000)) } }); // prettier-ignore
+  const printed = execFileSync(python, [join(folder, 'run.py')], {
+    encoding: 'utf8',
+    env: { ...process.env, PLACED: folder, PORT: String(20000 + (process.pid % 20000)) },
+  });
   expect(printed).toContain(
     "'m.fc1.weight': ['S(0)', 'R'], 'm.fc1.bias': ['S(0)', 'R'], 'm.fc2.weight': ['R', 'S(1)']",
   );

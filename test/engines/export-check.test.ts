@@ -2,11 +2,16 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+
 import { afterAll, expect, test } from 'vitest';
+
 import { torchTarget } from '../../src/export/torch/target.ts';
 import { runningPlans } from '../export/running-plans.ts';
 
-/** `check.py` of `export --target torch --check`: four processes at small sizes beside one, and a program that is wrong on purpose. */
+/**
+ * `check.py` of `export --target torch --check`: four processes at small sizes beside one, and a
+ * program that is wrong on purpose.
+ */
 const python = process.env.SHARDWRIGHT_PYTHON ?? 'python3';
 const folder = mkdtempSync(join(tmpdir(), 'shardwright-check-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -18,7 +23,20 @@ interface Answer {
 }
 
 function check(): { readonly status: number | null; readonly answer: Answer } {
-  const { status, stdout, stderr } = spawnSync(python, ['-m', 'torch.distributed.run', '--log-dir', folder, '--standalone', '--nproc-per-node', '4', join(folder, 'check.py')], { encoding: 'utf8', env: { ...process.env, OMP_NUM_THREADS: '1' } }); // prettier-ignore
+  const { status, stdout, stderr } = spawnSync(
+    python,
+    [
+      '-m',
+      'torch.distributed.run',
+      '--log-dir',
+      folder,
+      '--standalone',
+      '--nproc-per-node',
+      '4',
+      join(folder, 'check.py'),
+    ],
+    { encoding: 'utf8', env: { ...process.env, OMP_NUM_THREADS: '1' } },
+  );
   const line = stdout.split('\n').find((text) => text.startsWith('{'));
   if (line === undefined) throw new Error(stderr);
   return { status, answer: JSON.parse(line) as Answer };
@@ -35,7 +53,9 @@ async function write(model: string): Promise<void> {
 test('a while loop and a map are what they are before they are cut', async () => {
   await write('iterated');
   const program = readFileSync(join(folder, 'check/program.py'), 'utf8');
-  expect(program).toMatch(/ = while_loop\(here, while_cond\w+, while_body\w+, first_while_loop, \[/);
+  expect(program).toMatch(
+    / = while_loop\(here, while_cond\w+, while_body\w+, first_while_loop, \[/,
+  );
   expect(program).toMatch(/ = scan\(here, map_body\w+, \[\], \[\w+\], \[/);
   const { status, answer } = check();
   expect(answer).toMatchObject({ compared: 1, failed: [] });
@@ -45,7 +65,9 @@ test('a while loop and a map are what they are before they are cut', async () =>
 
 test('the check of a Llama passes, and fails where one sum is left out', async () => {
   await write('llama-sdpa');
-  const sizes = JSON.parse(readFileSync(join(folder, 'check/placements.json'), 'utf8')) as { primals: { shape: number[] }[] }; // prettier-ignore
+  const sizes = JSON.parse(readFileSync(join(folder, 'check/placements.json'), 'utf8')) as {
+    primals: { shape: number[] }[];
+  };
   expect(Math.max(...sizes.primals.flatMap(({ shape }) => shape))).toBeLessThan(512 / 4);
   const right = check();
   expect(right.answer.failed).toEqual([]);
@@ -54,7 +76,9 @@ test('the check of a Llama passes, and fails where one sum is left out', async (
   expect(right.answer.worst).toBeLessThan(1e-9);
   const program = readFileSync(join(folder, 'check/program.py'), 'utf8');
   const at = program.lastIndexOf(' = all_reduce(here, ');
-  const wrong = program.slice(0, at) + program.slice(at).replace(/all_reduce\(here, (\w+), "sum", "[\w,]+"\)/, '$1.clone()'); // prettier-ignore
+  const wrong =
+    program.slice(0, at) +
+    program.slice(at).replace(/all_reduce\(here, (\w+), "sum", "[\w,]+"\)/, '$1.clone()');
   expect(wrong).not.toBe(program);
   writeFileSync(join(folder, 'check/program.py'), wrong);
   const broken = check();

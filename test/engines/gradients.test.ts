@@ -1,17 +1,32 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import { describe, expect, test } from 'vitest';
-import type { KeptGradients } from '../passes/gradient-record.ts';
+
+import { tensorInputs } from '../../src/ops/record/context.ts';
 import { encode } from '../ops/support/kernel-record.ts';
-import { kept, readGradients, writeGradients, wrongAgainst, type TorchGradients } from '../passes/gradient-record.ts';
-import { gradientSamples, graphOf, table, tangentsOf, type GradientSample } from '../passes/vjp-samples.ts';
+import type { KeptGradients } from '../passes/gradient-record.ts';
+import {
+  kept,
+  readGradients,
+  type TorchGradients,
+  writeGradients,
+  wrongAgainst,
+} from '../passes/gradient-record.ts';
+import {
+  type GradientSample,
+  gradientSamples,
+  graphOf,
+  table,
+  tangentsOf,
+} from '../passes/vjp-samples.ts';
 import { askTorch } from './support/torch.ts';
 import { wireCall } from './support/wire-call.ts';
-import { tensorInputs } from '../../src/ops/record/context.ts';
 
 /**
- * Every gradient against PyTorch's autograd in float64, on the sample calls. What PyTorch answers is also kept in a file for
- * `npm test`; `SHARDWRIGHT_RECORD=1` writes that file, else it is compared with the answer.
+ * Every gradient against PyTorch's autograd in float64, on the sample calls. What PyTorch answers
+ * is also kept in a file for `npm test`; `SHARDWRIGHT_RECORD=1` writes that file, else it is
+ * compared with the answer.
  */
 const FILE = fileURLToPath(new URL('../fixtures/kernels/gradients.json.gz', import.meta.url));
 
@@ -31,9 +46,10 @@ function wire(s: GradientSample): unknown {
 /** Numbers may differ in the last digits from processor to processor. */
 function same(a: KeptGradients, b: KeptGradients): boolean {
   if (a === 'refused' || b === 'refused') return a === b;
-  const near = (x: number, y: number | undefined): boolean => y !== undefined && Math.abs(x - y) <= 1e-7 * (1 + Math.abs(x));
+  const near = (x: number, y: number | undefined): boolean =>
+    y !== undefined && Math.abs(x - y) <= 1e-7 * (1 + Math.abs(x));
   return a.every((g, k) => (g === null ? b[k] === null : g.every((v, i) => near(v, b[k]?.[i]))));
-} // prettier-ignore
+}
 
 const answer = askTorch<{ readonly calls: readonly TorchGradients[] }>('run_gradients.py', {
   calls: gradientSamples.map(wire),
@@ -54,7 +70,9 @@ describe('gradients against PyTorch', () => {
     const file = readGradients(readFileSync(FILE));
     expect(file.torch).toBe(answer.torch);
     expect(Object.keys(file.calls)).toEqual(Object.keys(recording.calls));
-    const changed = gradientSamples.filter((s) => !same(file.calls[s.text], recording.calls[s.text]));
+    const changed = gradientSamples.filter(
+      (s) => !same(file.calls[s.text], recording.calls[s.text]),
+    );
     expect(changed.map((s) => s.text)).toEqual([]);
   });
 });

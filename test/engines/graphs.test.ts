@@ -1,13 +1,23 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import { describe, expect, test } from 'vitest';
+
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';
-import { drawnInputs, graphOf, graphText, GRAPHS, inputSpecs, table, wrongNumbers } from '../simulate/graph-inputs.ts';
+import {
+  drawnInputs,
+  graphOf,
+  GRAPHS,
+  graphText,
+  inputSpecs,
+  table,
+  wrongNumbers,
+} from '../simulate/graph-inputs.ts';
 import { askTorch } from './support/torch.ts';
 
 /**
- * Whole traced graphs against PyTorch in float64. The numbers are also kept for `npm test`; `SHARDWRIGHT_RECORD=1` writes
- * them, else they are compared with the answer.
+ * Whole traced graphs against PyTorch in float64. The numbers are also kept for `npm test`;
+ * `SHARDWRIGHT_RECORD=1` writes them, else they are compared with the answer.
  */
 const FILE = fileURLToPath(new URL('../fixtures/kernels/graphs.json', import.meta.url));
 
@@ -21,7 +31,8 @@ const recording = {
   torch: answer.torch,
   graphs: Object.fromEntries(GRAPHS.map((id, i) => [id, answer.graphs[i]])),
 };
-if (process.env['SHARDWRIGHT_RECORD'] === '1') writeFileSync(FILE, `${JSON.stringify(recording, null, 1)}\n`);
+if (process.env['SHARDWRIGHT_RECORD'] === '1')
+  writeFileSync(FILE, `${JSON.stringify(recording, null, 1)}\n`);
 
 describe('whole graphs against PyTorch', () => {
   test.each(GRAPHS.map((id, i) => [id, i] as const))('%s', (id, i) => {

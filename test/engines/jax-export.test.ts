@@ -1,7 +1,9 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
 import { jaxTypeName } from '../../src/export/jax/expressions.ts';
 import { jaxTarget } from '../../src/export/jax/target.ts';
 import type { ExportFile } from '../../src/export/target.ts';
@@ -9,15 +11,27 @@ import type { NDArray } from '../../src/ndarray/array.ts';
 import { numbersOf } from '../../src/ndarray/complex.ts';
 import { evaluateGraph, type Value } from '../../src/simulate/evaluate.ts';
 import { drawInputs } from '../../src/simulate/inputs.ts';
-import { JAX_CASES } from '../export/jax-cases.ts';
-import { askedCollectives, hashOf, JAX_RECORD, keptGraph, keptPlan, readJaxRecord, recordedSource, writeJaxRecord, type JaxAnswer, type RecordedCase } from '../export/jax-record.ts'; // prettier-ignore
 import { distinctCollectives } from '../export/distinct.ts';
+import { JAX_CASES } from '../export/jax-cases.ts';
+import {
+  askedCollectives,
+  hashOf,
+  JAX_RECORD,
+  type JaxAnswer,
+  keptGraph,
+  keptPlan,
+  readJaxRecord,
+  type RecordedCase,
+  recordedSource,
+  writeJaxRecord,
+} from '../export/jax-record.ts';
 import { TABLE } from '../plan/support.ts';
 import { runPython } from './support/torch.ts';
 
 /**
- * Exported programs on eight CPU devices of JAX: their numbers beside the float64 evaluation of the graph, and the
- * collectives that they ask for and that XLA compiles. The answers are kept for `npm test`; `SHARDWRIGHT_RECORD=1` writes them.
+ * Exported programs on eight CPU devices of JAX: their numbers beside the float64 evaluation of the
+ * graph, and the collectives that they ask for and that XLA compiles. The answers are kept for `npm
+ * test`; `SHARDWRIGHT_RECORD=1` writes them.
  */
 interface Raw {
   readonly error?: string;
@@ -40,7 +54,10 @@ function difference(want: readonly (Value | null)[], got: Raw['whole']): number 
   want.forEach((value, k) => {
     if (value === null) return;
     const numbers = numbersOf(value as NDArray);
-    const scale = numbers.reduce((m, v) => (Number.isFinite(v) ? Math.max(m, Math.abs(v)) : m), 1e-9);
+    const scale = numbers.reduce(
+      (m, v) => (Number.isFinite(v) ? Math.max(m, Math.abs(v)) : m),
+      1e-9,
+    );
     numbers.forEach((v, i) => {
       const own = Number(got[k]?.[i]);
       const off = Object.is(own, v) || own === v ? 0 : Math.abs(own - v) / scale;
@@ -87,10 +104,17 @@ beforeAll(async () => {
   for (const { name } of JAX_CASES) {
     const raw = answer.cases[name];
     if (raw.error !== undefined) throw new Error(`${name}: ${raw.error}`);
-    const [sharded, whole] = [raw.sharded, raw.whole].map((got) => difference(wanted.get(name) ?? [], got));
+    const [sharded, whole] = [raw.sharded, raw.whole].map((got) =>
+      difference(wanted.get(name) ?? [], got),
+    );
     const sorted = (of: Record<string, number>): Record<string, number> =>
       Object.fromEntries(Object.entries(of).sort());
-    const result: JaxAnswer = { sharded, whole, written: sorted(raw.written), compiled: sorted(raw.compiled) };
+    const result: JaxAnswer = {
+      sharded,
+      whole,
+      written: sorted(raw.written),
+      compiled: sorted(raw.compiled),
+    };
     kept[name] = { ...plans.get(name)!, files: hashOf(files.get(name) ?? []), answer: result };
   }
   if (recording) {
@@ -100,15 +124,20 @@ beforeAll(async () => {
 }, 600_000);
 
 describe('programs exported to JAX', () => {
-  test.each(JAX_CASES.map(({ name }) => name))('%s: the numbers of the graph, the collectives of the plan', (name) => {
-    const { sharded, whole, written, compiled } = kept[name].answer;
-    expect(sharded).toBeLessThan(1e-7);
-    expect(whole).toBeLessThan(1e-7);
-    expect(written).toEqual(askedCollectives(files.get(name) ?? []));
-    // XLA makes one of equal ones, and adds none.
-    for (const [kind, count] of Object.entries(compiled)) expect(count).toBeLessThanOrEqual(written[kind] ?? 0);
-    if (name.endsWith('the optimum')) expect(compiled).toEqual(distinctCollectives(recordedSource(kept[name])));
-  });
+  test.each(JAX_CASES.map(({ name }) => name))(
+    '%s: the numbers of the graph, the collectives of the plan',
+    (name) => {
+      const { sharded, whole, written, compiled } = kept[name].answer;
+      expect(sharded).toBeLessThan(1e-7);
+      expect(whole).toBeLessThan(1e-7);
+      expect(written).toEqual(askedCollectives(files.get(name) ?? []));
+      // XLA makes one of equal ones, and adds none.
+      for (const [kind, count] of Object.entries(compiled))
+        expect(count).toBeLessThanOrEqual(written[kind] ?? 0);
+      if (name.endsWith('the optimum'))
+        expect(compiled).toEqual(distinctCollectives(recordedSource(kept[name])));
+    },
+  );
 
   test('the recorded answers are those of this JAX', () => {
     const record = readJaxRecord(readFileSync(JAX_RECORD));

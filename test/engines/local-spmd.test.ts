@@ -2,16 +2,25 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { isRefusal, readAnswers, writeAnswers, type SpmdAnswers } from '../local-spmd/support/recorded.ts';
+
+import {
+  isRefusal,
+  readAnswers,
+  type SpmdAnswers,
+  writeAnswers,
+} from '../local-spmd/support/recorded.ts';
 import { questions } from '../local-spmd/support/spmd-questions.ts';
 import { askTorch, runPython } from './support/torch.ts';
 
 /**
- * What spmd_types on PyTorch and shard_map of JAX say of typed per-device programs. The answers are kept in files, which
- * `npm test` holds this library to; `SHARDWRIGHT_RECORD=1` writes them, else they are compared with what the packages say now.
+ * What spmd_types on PyTorch and shard_map of JAX say of typed per-device programs. The answers are
+ * kept in files, which `npm test` holds this library to; `SHARDWRIGHT_RECORD=1` writes them, else
+ * they are compared with what the packages say now.
  */
-const file = (name: string): string => fileURLToPath(new URL(`../fixtures/local-spmd/${name}`, import.meta.url));
+const file = (name: string): string =>
+  fileURLToPath(new URL(`../fixtures/local-spmd/${name}`, import.meta.url));
 const RECORD = process.env['SHARDWRIGHT_RECORD'] === '1';
 
 let folder = '';
@@ -33,7 +42,9 @@ describe('typed per-device programs', () => {
 
   test('processes that really talk (gloo, 2 to 4 of them) hold what the simulated ranks hold', () => {
     process.env['GLOO_OUT'] = folder;
-    const real = JSON.parse(runPython('run_spmd_types.py', ['gloo'], JSON.stringify(questions))) as Pick<SpmdAnswers, 'cells'>; // prettier-ignore
+    const real = JSON.parse(
+      runPython('run_spmd_types.py', ['gloo'], JSON.stringify(questions)),
+    ) as Pick<SpmdAnswers, 'cells'>;
     const kept = readAnswers<SpmdAnswers>(readFileSync(file('spmd-types.json.gz')));
     const different = questions.cells.filter((_, i) => {
       const [a, b] = [kept.cells[i], real.cells[i]];

@@ -1,12 +1,17 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
 import { afterAll, beforeAll, expect, test } from 'vitest';
+
 import { COMMAND } from '../../scripts/command.ts';
 
-/** `python -m shardwright.sweep` on a Ray cluster of this machine, beside `compare --sweep` in one process. */
+/**
+ * `python -m shardwright.sweep` on a Ray cluster of this machine, beside `compare --sweep` in one
+ * process.
+ */
 const python = process.env['SHARDWRIGHT_PYTHON'] ?? 'python3';
 const PACKAGE = fileURLToPath(new URL('../../python', import.meta.url));
 const QUESTIONS = `
@@ -28,8 +33,14 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** The sweep with a command that does what `first` says where it is called by a Ray worker for the first time. */
-function swept(out: string, first: string): { readonly status: number | null; readonly stderr: string; readonly calls: number } {
+/**
+ * The sweep with a command that does what `first` says where it is called by a Ray worker for the
+ * first time.
+ */
+function swept(
+  out: string,
+  first: string,
+): { readonly status: number | null; readonly stderr: string; readonly calls: number } {
   const calls = join(folder, `${out}-calls`);
   writeFileSync(
     join(folder, 'command.py'),
@@ -51,34 +62,71 @@ try:
 except CommandError as error:
     sys.exit(str(error))
 `;
-  const run = spawnSync(python, ['-c', program, join(folder, 'questions.yaml'), join(folder, out), join(folder, 'command.py')], {
-    encoding: 'utf8', env: { ...process.env, PYTHONPATH: PACKAGE }, timeout: 240_000,
-  });
-  return { status: run.status, stderr: run.stderr, calls: readFileSync(calls, 'utf8').split('\n').filter((line) => line.includes('--slice')).length };
-} // prettier-ignore
+  const run = spawnSync(
+    python,
+    ['-c', program, join(folder, 'questions.yaml'), join(folder, out), join(folder, 'command.py')],
+    {
+      encoding: 'utf8',
+      env: { ...process.env, PYTHONPATH: PACKAGE },
+      timeout: 240_000,
+    },
+  );
+  return {
+    status: run.status,
+    stderr: run.stderr,
+    calls: readFileSync(calls, 'utf8')
+      .split('\n')
+      .filter((line) => line.includes('--slice')).length,
+  };
+}
 
 function answers(out: string): Record<string, string> {
   const at = join(folder, out);
-  return Object.fromEntries(readdirSync(at).map((name) => [name, readFileSync(join(at, name), 'utf8')]));
+  return Object.fromEntries(
+    readdirSync(at).map((name) => [name, readFileSync(join(at, name), 'utf8')]),
+  );
 }
 
-test.skipIf(!hasRay)(`a worker that is killed: its question is asked again, and the folder is that of one machine, byte for byte${why}`, () => {
-  const alone = spawnSync(process.execPath, [...COMMAND, 'compare', '--sweep', join(folder, 'questions.yaml'), '-o', join(folder, 'alone'), '--quiet'], { encoding: 'utf8' });
-  expect(alone.status, alone.stderr).toBe(0);
-  const run = swept('ray', 'os.kill(os.getppid(), signal.SIGKILL)');
-  expect(run.status, run.stderr).toBe(0);
-  expect(run.calls).toBe(3);
-  expect(answers('ray')).toEqual(answers('alone'));
-  // Answers that are there are not asked again.
-  rmSync(join(folder, 'ray', 'gpt2--own--8--512--16.json'));
-  const again = swept('ray', 'pass');
-  expect([again.status, again.calls]).toEqual([0, 4]);
-  expect(answers('ray')).toEqual(answers('alone'));
-}, 300_000); // prettier-ignore
+test.skipIf(!hasRay)(
+  `a worker that is killed: its question is asked again, and the folder is that of one machine, byte for byte${why}`,
+  () => {
+    const alone = spawnSync(
+      process.execPath,
+      [
+        ...COMMAND,
+        'compare',
+        '--sweep',
+        join(folder, 'questions.yaml'),
+        '-o',
+        join(folder, 'alone'),
+        '--quiet',
+      ],
+      { encoding: 'utf8' },
+    );
+    expect(alone.status, alone.stderr).toBe(0);
+    const run = swept('ray', 'os.kill(os.getppid(), signal.SIGKILL)');
+    expect(run.status, run.stderr).toBe(0);
+    expect(run.calls).toBe(3);
+    expect(answers('ray')).toEqual(answers('alone'));
+    // Answers that are there are not asked again.
+    rmSync(join(folder, 'ray', 'gpt2--own--8--512--16.json'));
+    const again = swept('ray', 'pass');
+    expect([again.status, again.calls]).toEqual([0, 4]);
+    expect(answers('ray')).toEqual(answers('alone'));
+  },
+  300_000,
+);
 
-test.skipIf(!hasRay)(`what the command refuses on a worker is refused here, with its hint${why}`, () => {
-  const run = swept('refused', `print('{"error": {"code": "E_CLUSTER", "message": "no such rack", "hint": "name another."}}'); sys.exit(2)`);
-  expect(run.status).toBe(1);
-  expect(run.stderr).toContain('E_CLUSTER no such rack');
-  expect(run.stderr).toContain('hint: name another.');
-}, 300_000); // prettier-ignore
+test.skipIf(!hasRay)(
+  `what the command refuses on a worker is refused here, with its hint${why}`,
+  () => {
+    const run = swept(
+      'refused',
+      `print('{"error": {"code": "E_CLUSTER", "message": "no such rack", "hint": "name another."}}'); sys.exit(2)`,
+    );
+    expect(run.status).toBe(1);
+    expect(run.stderr).toContain('E_CLUSTER no such rack');
+    expect(run.stderr).toContain('hint: name another.');
+  },
+  300_000,
+);

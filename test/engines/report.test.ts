@@ -3,11 +3,16 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { planInto } from '../cli/plan-folders.ts';
 import { cli } from '../cli/support.ts';
 
-/** The report in a real browser: headless Chromium opens the file from disk, and a probe clicks and measures. */
+/**
+ * The report in a real browser: headless Chromium opens the file from disk, and a probe clicks and
+ * measures.
+ */
 const browser = [process.env.CHROMIUM ?? '', 'chromium', 'chromium-browser', 'google-chrome'].find(
   (name) => name !== '' && spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0,
 );
@@ -21,7 +26,9 @@ interface Probe {
   readonly opened: readonly number[];
   readonly requests: number;
   readonly focusable: number;
-  /** Strategies shown for the node that is clicked, and the name shown after an arrow key and Enter. */
+  /**
+   * Strategies shown for the node that is clicked, and the name shown after an arrow key and Enter.
+   */
   readonly strategies: number;
   readonly chosen: readonly string[];
   /** Right edge of the placements of the parameters. */
@@ -78,8 +85,14 @@ describe.skipIf(browser === undefined)(
       ['light', 1280],
       ['dark', 1280],
     ] as const)('%s, %i px: fits, sorts, folds, switches', (scheme, width) => {
-      // prettier-ignore
-      const flags = ['--headless', '--no-sandbox', '--disable-gpu', '--virtual-time-budget=3000', `--window-size=${width},900`, '--dump-dom'];
+      const flags = [
+        '--headless',
+        '--no-sandbox',
+        '--disable-gpu',
+        '--virtual-time-budget=3000',
+        `--window-size=${width},900`,
+        '--dump-dom',
+      ];
       if (scheme === 'dark') flags.push('--blink-settings=preferredColorScheme=0');
       // A window is never narrower than 500 px; a frame in it is.
       const file = width < 500 ? join(root, 'frame.html') : page;
@@ -94,12 +107,16 @@ describe.skipIf(browser === undefined)(
         maxBuffer: 2 ** 26,
       });
       const [, text] = /<pre id="probe">([^<]*)<\/pre>/.exec(dom) ?? [];
-      const probe = JSON.parse((text ?? '').replaceAll('&gt;', '>').replaceAll('&lt;', '<').replaceAll('&amp;', '&')) as Probe; // prettier-ignore
+      const probe = JSON.parse(
+        (text ?? '').replaceAll('&gt;', '>').replaceAll('&lt;', '<').replaceAll('&amp;', '&'),
+      ) as Probe;
       expect(probe.overflow).toBe(0);
       expect(probe.placement).toBeLessThanOrEqual(probe.width);
       expect(probe.outside).toEqual([]);
       expect(probe.themes).toEqual(
-        scheme === 'light' ? ['rgb(255, 255, 255)', 'rgb(20, 22, 26)'] : ['rgb(20, 22, 26)', 'rgb(255, 255, 255)'],
+        scheme === 'light'
+          ? ['rgb(255, 255, 255)', 'rgb(20, 22, 26)']
+          : ['rgb(20, 22, 26)', 'rgb(255, 255, 255)'],
       );
       const counts = probe.sorted.map((n) => Number(n.replaceAll(',', '')));
       expect(counts).toEqual([...counts].sort((a, b) => b - a));
@@ -115,7 +132,10 @@ describe.skipIf(browser === undefined)(
   },
 );
 
-/** What lies over what: texts of one drawing, blocks of the page, cells and their text; `data-paper`: everything unfolded. */
+/**
+ * What lies over what: texts of one drawing, blocks of the page, cells and their text;
+ * `data-paper`: everything unfolded.
+ */
 const MEASURE = `<script>
 if (document.documentElement.dataset.paper !== undefined) for (const box of document.querySelectorAll('details')) box.open = true;
 const covers = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3;
@@ -155,27 +175,82 @@ describe.skipIf(browser === undefined)(
     beforeAll(async () => {
       root = mkdtempSync(join(tmpdir(), 'shardwright-browser-'));
       const config = join(root, 'llama.json');
-      writeFileSync(config, JSON.stringify({ model_type: 'llama', hidden_size: 256, intermediate_size: 512, num_attention_heads: 4, num_hidden_layers: 4, vocab_size: 1024 })); // prettier-ignore
+      writeFileSync(
+        config,
+        JSON.stringify({
+          model_type: 'llama',
+          hidden_size: 256,
+          intermediate_size: 512,
+          num_attention_heads: 4,
+          num_hidden_layers: 4,
+          vocab_size: 1024,
+        }),
+      );
       const staged = join(root, 'staged');
-      const plan = await cli('plan', config, '--mesh', 'tp=2', '--cluster', 'dgx-h100', '--seq', '128', '--pp', '2', '--no-recipes', '-o', staged); // prettier-ignore
+      const plan = await cli(
+        'plan',
+        config,
+        '--mesh',
+        'tp=2',
+        '--cluster',
+        'dgx-h100',
+        '--seq',
+        '128',
+        '--pp',
+        '2',
+        '--no-recipes',
+        '-o',
+        staged,
+      );
       expect(plan.code, plan.err).toBe(0);
       const whole = await planInto(root, 'plan', '--inputs', 'S(0)R');
       const compared = join(root, 'comparison.json');
-      const comparison = await cli('compare', config, '--devices', '8', '--cluster', 'dgx-h100', '--seq', '128', '--plans', 'pp+fsdp+tp+sp,pp+hsdp,hsdp+tp,fsdp', '--threads', '1', '--quiet', '--json'); // prettier-ignore
+      const comparison = await cli(
+        'compare',
+        config,
+        '--devices',
+        '8',
+        '--cluster',
+        'dgx-h100',
+        '--seq',
+        '128',
+        '--plans',
+        'pp+fsdp+tp+sp,pp+hsdp,hsdp+tp,fsdp',
+        '--threads',
+        '1',
+        '--quiet',
+        '--json',
+      );
       expect(comparison.code, comparison.err).toBe(0);
       writeFileSync(compared, comparison.out);
       const made = async (path: string): Promise<string> => (await cli('report', path)).out;
-      pages = { plan: await made(whole), stages: await made(staged), comparison: await made(compared) };
+      pages = {
+        plan: await made(whole),
+        stages: await made(staged),
+        comparison: await made(compared),
+      };
     });
     afterAll(() => rmSync(root, { recursive: true, force: true }));
 
     const cases = ['plan', 'stages', 'comparison'].flatMap((name) =>
-    ([['light', 390], ['dark', 390], ['light', 1280], ['dark', 1280], ['paper', A4]] as const).map(([scheme, width]) => [name, scheme, width] as const)); // prettier-ignore
+      (
+        [
+          ['light', 390],
+          ['dark', 390],
+          ['light', 1280],
+          ['dark', 1280],
+          ['paper', A4],
+        ] as const
+      ).map(([scheme, width]) => [name, scheme, width] as const),
+    );
     it.each(cases)('%s, %s, %i px', (name, scheme, width) => {
       const html = pages[name].replace('</body>', `${MEASURE}</body>`);
       const paper = scheme === 'paper';
-      // The rules for paper for every medium, and everything unfolded, as the page does before it is printed.
-      const shown = paper ? html.replace('@media print', '@media all').replace('<html', '<html data-paper=""') : html;
+      // The rules for paper for every medium, and everything unfolded, as the page does before it
+      // is printed.
+      const shown = paper
+        ? html.replace('@media print', '@media all').replace('<html', '<html data-paper=""')
+        : html;
       writeFileSync(join(root, 'report.html'), shown);
       // A window is never narrower than 500 px; a frame in it is.
       const file = join(root, width < 1000 ? 'frame.html' : 'report.html');
@@ -184,19 +259,48 @@ describe.skipIf(browser === undefined)(
           file,
           `<pre id="probe"></pre><script>addEventListener('message', (e) => { document.getElementById('probe').textContent = e.data; });</script><iframe src="report.html" style="width:${width}px;height:900px;border:0"></iframe>`,
         );
-      const flags = ['--headless', '--no-sandbox', '--disable-gpu', '--virtual-time-budget=3000', `--window-size=${Math.max(800, width)},900`, '--dump-dom']; // prettier-ignore
+      const flags = [
+        '--headless',
+        '--no-sandbox',
+        '--disable-gpu',
+        '--virtual-time-budget=3000',
+        `--window-size=${Math.max(800, width)},900`,
+        '--dump-dom',
+      ];
       if (scheme === 'dark') flags.push('--blink-settings=preferredColorScheme=0');
-      const dom = execFileSync(browser ?? '', [...flags, pathToFileURL(file).href], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'], maxBuffer: 2 ** 26 }); // prettier-ignore
+      const dom = execFileSync(browser ?? '', [...flags, pathToFileURL(file).href], {
+        encoding: 'utf8',
+        stdio: ['ignore', 'pipe', 'ignore'],
+        maxBuffer: 2 ** 26,
+      });
       const [, text] = /<pre id="probe">([^<]*)<\/pre>/.exec(dom) ?? [];
-      const probe = JSON.parse((text ?? '').replaceAll('&gt;', '>').replaceAll('&lt;', '<').replaceAll('&amp;', '&')) as Record<string, unknown>; // prettier-ignore
-      expect(probe).toMatchObject({ overflow: 0, outside: [], overlaps: [], spilled: [], requests: 0 });
+      const probe = JSON.parse(
+        (text ?? '').replaceAll('&gt;', '>').replaceAll('&lt;', '<').replaceAll('&amp;', '&'),
+      ) as Record<string, unknown>;
+      expect(probe).toMatchObject({
+        overflow: 0,
+        outside: [],
+        overlaps: [],
+        spilled: [],
+        requests: 0,
+      });
       expect(probe.blocks).toBeGreaterThan(40);
     });
 
     it('prints: every section that begins a sheet has one', () => {
       writeFileSync(join(root, 'report.html'), pages.plan);
       const pdf = join(root, 'report.pdf');
-      execFileSync(browser ?? '', ['--headless', '--no-sandbox', '--disable-gpu', `--print-to-pdf=${pdf}`, pathToFileURL(join(root, 'report.html')).href], { stdio: 'ignore' }); // prettier-ignore
+      execFileSync(
+        browser ?? '',
+        [
+          '--headless',
+          '--no-sandbox',
+          '--disable-gpu',
+          `--print-to-pdf=${pdf}`,
+          pathToFileURL(join(root, 'report.html')).href,
+        ],
+        { stdio: 'ignore' },
+      );
       const sheets = [...readFileSync(pdf, 'latin1').matchAll(/\/Type \/Page\b/g)].length;
       expect(sheets).toBeGreaterThan([...pages.plan.matchAll(/class="sheet"/g)].length);
     });

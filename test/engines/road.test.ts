@@ -3,9 +3,12 @@ import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
 import { afterAll, expect, test } from 'vitest';
 
-/** The road of README.md, as a newcomer walks it: install the package, start four processes, train. */
+/**
+ * The road of README.md, as a newcomer walks it: install the package, start four processes, train.
+ */
 const python = process.env.SHARDWRIGHT_PYTHON ?? 'python3';
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), 'shardwright-road-'));
@@ -28,23 +31,67 @@ for step in range(5):
     print(step, loss.item())
 `;
 
-const losses = (text: string): number[] => [...text.matchAll(/^\d (\S+)$/gm)].map(([, loss]) => Number(loss));
+const losses = (text: string): number[] =>
+  [...text.matchAll(/^\d (\S+)$/gm)].map(([, loss]) => Number(loss));
 
 test('pip install, torchrun of four processes, five steps: the losses of one process', () => {
   execFileSync(python, ['-m', 'venv', join(folder, 'venv')]);
   const own = join(bin, 'python');
-  execFileSync(own, ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--no-deps', join(root, 'python')], { stdio: ['ignore', 'ignore', 'inherit'] }); // prettier-ignore
+  execFileSync(
+    own,
+    [
+      '-m',
+      'pip',
+      'install',
+      '--quiet',
+      '--disable-pip-version-check',
+      '--no-deps',
+      join(root, 'python'),
+    ],
+    { stdio: ['ignore', 'ignore', 'inherit'] },
+  );
   // PyTorch and what it needs are those at hand: they are large.
-  const paths = execFileSync(python, ['-c', "import sys; print(*(p for p in sys.path if 'packages' in p), sep='\\n')"], { encoding: 'utf8' }); // prettier-ignore
+  const paths = execFileSync(
+    python,
+    ['-c', "import sys; print(*(p for p in sys.path if 'packages' in p), sep='\\n')"],
+    { encoding: 'utf8' },
+  );
   const [packages] = readdirSync(join(folder, 'venv', 'lib'));
-  writeFileSync(join(folder, 'venv', 'lib', packages, 'site-packages', 'torch.pth'), paths); // prettier-ignore
+  writeFileSync(join(folder, 'venv', 'lib', packages, 'site-packages', 'torch.pth'), paths);
   // The command of this checkout, from its sources.
   const loader = join(root, 'node_modules/tsx/dist/loader.mjs');
-  writeFileSync(join(bin, 'shardwright'), `#!/bin/sh\nexec '${process.execPath}' --import '${loader}' '${join(root, 'src/cli/main.ts')}' "$@"\n`); // prettier-ignore
+  writeFileSync(
+    join(bin, 'shardwright'),
+    `#!/bin/sh\nexec '${process.execPath}' --import '${loader}' '${join(root, 'src/cli/main.ts')}' "$@"\n`,
+  );
   chmodSync(join(bin, 'shardwright'), 0o755);
-  const env = { ...process.env, PYTHONPATH: '', PATH: `${bin}:${process.env.PATH ?? ''}`, OMP_NUM_THREADS: '1' };
-  expect(execFileSync(own, ['-c', 'import shardwright; print(shardwright.__file__)'], { env, cwd: folder, encoding: 'utf8' })).toContain(join(folder, 'venv')); // prettier-ignore
-  const run = spawnSync(own, ['-m', 'torch.distributed.run', '--log-dir', folder, '--standalone', '--nproc-per-node', '4', join(root, 'examples/train_mlp.py')], { env, cwd: folder, encoding: 'utf8' }); // prettier-ignore
+  const env = {
+    ...process.env,
+    PYTHONPATH: '',
+    PATH: `${bin}:${process.env.PATH ?? ''}`,
+    OMP_NUM_THREADS: '1',
+  };
+  expect(
+    execFileSync(own, ['-c', 'import shardwright; print(shardwright.__file__)'], {
+      env,
+      cwd: folder,
+      encoding: 'utf8',
+    }),
+  ).toContain(join(folder, 'venv'));
+  const run = spawnSync(
+    own,
+    [
+      '-m',
+      'torch.distributed.run',
+      '--log-dir',
+      folder,
+      '--standalone',
+      '--nproc-per-node',
+      '4',
+      join(root, 'examples/train_mlp.py'),
+    ],
+    { env, cwd: folder, encoding: 'utf8' },
+  );
   expect(run.status, run.stderr.slice(0, 6000)).toBe(0);
   const found = losses(run.stdout);
   const single = losses(execFileSync(python, ['-c', SINGLE], { encoding: 'utf8' }));
@@ -52,6 +99,8 @@ test('pip install, torchrun of four processes, five steps: the losses of one pro
   expect(single[4]).toBeLessThan(single[0]);
   // Float32: sums of 1,024 products are taken in another order.
   found.forEach((loss, step) => expect(Math.abs(loss / single[step] - 1)).toBeLessThan(1e-6));
-  const { collectives } = JSON.parse(readFileSync(join(folder, 'plan/torch/collectives.json'), 'utf8')) as { collectives: unknown[] }; // prettier-ignore
+  const { collectives } = JSON.parse(
+    readFileSync(join(folder, 'plan/torch/collectives.json'), 'utf8'),
+  ) as { collectives: unknown[] };
   expect(collectives.length).toBeGreaterThan(0);
 }, 600_000);

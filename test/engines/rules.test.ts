@@ -1,19 +1,22 @@
 import { describe, expect, test } from 'vitest';
-import { ruleText, rule, R, S, P, type Rule, type RuleSlot } from '../../src/ops/record/rule.ts';
+
+import { P, R, type Rule, rule, type RuleSlot, ruleText, S } from '../../src/ops/record/rule.ts';
+import { bindText, type CallText, parseCall } from '../../src/ops/samples/call-text.ts';
+import { isTorch } from '../../src/ops/samples/table.ts';
 import { admitted } from '../ops/support/ranks.ts';
 import { operators, samples } from './samples/all.ts';
-import { bindText, parseCall, type CallText } from '../../src/ops/samples/call-text.ts';
-import { isTorch } from '../../src/ops/samples/table.ts';
-import { wireCall } from './support/wire-call.ts';
-import { askTorch } from './support/torch.ts';
 import { KERNEL_LIMITS, NOT_ADMITTED, NOT_RUN, REFUSED } from './support/not-run.ts';
+import { askTorch } from './support/torch.ts';
+import { wireCall } from './support/wire-call.ts';
 
 /**
- * Every rule that a device runs as the unchanged call (but for a stated size) is run by PyTorch on 2 and 3 ranks, with two draws of
- * float64 values, and compared with the unsharded run. Rules that rewrite the call belong to the lowering and are counted.
+ * Every rule that a device runs as the unchanged call (but for a stated size) is run by PyTorch on
+ * 2 and 3 ranks, with two draws of float64 values, and compared with the unsharded run. Rules that
+ * rewrite the call belong to the lowering and are counted.
  */
 
-type Verdict = { readonly refused: string } | { readonly verdicts: readonly (readonly (string | null)[])[] };
+type Verdict =
+  { readonly refused: string } | { readonly verdicts: readonly (readonly (string | null)[])[] };
 
 interface Job {
   readonly call: CallText;
@@ -23,7 +26,10 @@ interface Job {
 const RANKS = [2, 3] as const;
 /** For dims that only these divide. */
 const MORE_RANKS = [5, 7] as const;
-/** Operators that state the size of their result, and in which argument: a `local-shape` rule gives each rank its own. */
+/**
+ * Operators that state the size of their result, and in which argument: a `local-shape` rule gives
+ * each rank its own.
+ */
 const SIZE_ARGUMENT: Readonly<Record<string, number>> = {
   view: 1,
   _unsafe_view: 1,
@@ -65,12 +71,16 @@ const jobs: Job[] = samples.map((call) => {
   const rules: { rule: Rule; ranks: readonly number[] }[] = [];
   for (const r of record.shard(ctx)) {
     count.rules++;
-    if ((r.rewrite !== undefined && sizeArgument(call.target, r) === undefined) || r.collectives !== undefined) {
+    if (
+      (r.rewrite !== undefined && sizeArgument(call.target, r) === undefined) ||
+      r.collectives !== undefined
+    ) {
       const how = r.rewrite ?? 'collective';
       count.rewritten.set(how, (count.rewritten.get(how) ?? 0) + 1);
       continue;
     }
-    // PyTorch does not add numbers of 8 bits, and rounds their products to float32: the validator runs these in float64.
+    // PyTorch does not add numbers of 8 bits, and rounds their products to float32: the validator
+    // runs these in float64.
     const pending = [...r.inputs, ...r.outputs].some((slot) => slot?.kind === 'partial');
     if (pending && ctx.inputs.some((x) => x.dtype.startsWith('f8'))) {
       count.rewritten.set('8 bits', (count.rewritten.get('8 bits') ?? 0) + 1);
@@ -83,13 +93,17 @@ const jobs: Job[] = samples.map((call) => {
   }
   return { call, rules };
 });
-const controls: Job[] = WRONG.map(([text, r]) => ({ call: parseCall(text), rules: [{ rule: r, ranks: RANKS }] }));
+const controls: Job[] = WRONG.map(([text, r]) => ({
+  call: parseCall(text),
+  rules: [{ rule: r, ranks: RANKS }],
+}));
 
 /** A slot, and of a shard the number of equal chunks of which each rank has a piece. */
 function wireSlot(slot: RuleSlot, call: CallText): object | null {
   if (slot?.kind !== 'shard') return slot;
   const { ctx } = bindText(operators, call);
-  const shape = slot.inside === null ? [] : ([...ctx.inputs, ...ctx.outputs][slot.inside.tensor]?.shape ?? []);
+  const shape =
+    slot.inside === null ? [] : ([...ctx.inputs, ...ctx.outputs][slot.inside.tensor]?.shape ?? []);
   return { ...slot, chunks: (slot.inside?.dims ?? []).reduce((n, dim) => n * shape[dim], 1) };
 }
 
@@ -127,13 +141,19 @@ describe('rules of the operators against PyTorch', () => {
         reached.add(bindText(operators, call).record.name);
         row.forEach((why, n) => {
           count.runs++;
-          if (why?.startsWith('kernel:') === true) limits.add(`${call.target}: ${ruleText(rules[k].rule)}: ${why}`);
+          if (why?.startsWith('kernel:') === true)
+            limits.add(`${call.target}: ${ruleText(rules[k].rule)}: ${why}`);
           else if (why !== null)
-            wrong.push(`${call.text}: ${ruleText(rules[k].rule)} on ${rules[k].ranks[n]} ranks: ${why}`);
+            wrong.push(
+              `${call.text}: ${ruleText(rules[k].rule)} on ${rules[k].ranks[n]} ranks: ${why}`,
+            );
         });
       });
     });
-    const rewritten = [...count.rewritten].sort().map(([how, n]) => `${how} ${n}`).join(', '); // prettier-ignore
+    const rewritten = [...count.rewritten]
+      .sort()
+      .map(([how, n]) => `${how} ${n}`)
+      .join(', ');
     process.stdout.write(
       `${reached.size} of ${operators.records.length} operators, ${count.run} operator x rule pairs in ${count.runs} runs; ` +
         `of ${count.rules} rules in all, rewritten and left to the lowering: ${rewritten}; not admitted at these sizes: ${count.notAdmitted}\n`,
@@ -148,7 +168,10 @@ describe('rules of the operators against PyTorch', () => {
     controls.forEach(({ call, rules }, i) => {
       const verdict = answer.calls[jobs.length + i];
       const whys = 'verdicts' in verdict ? verdict.verdicts.flat() : [null];
-      expect(whys.some((why) => why !== null), `${call.text}: ${ruleText(rules[0].rule)}`).toBe(true); // prettier-ignore
+      expect(
+        whys.some((why) => why !== null),
+        `${call.text}: ${ruleText(rules[0].rule)}`,
+      ).toBe(true);
     });
   });
 
@@ -161,7 +184,9 @@ describe('rules of the operators against PyTorch', () => {
 function notRun(): Record<string, string[]> {
   const reasons: Record<string, string[]> = {};
   for (const record of operators.records.filter((r) => isTorch(r.name))) {
-    const own = jobs.map((job, i) => ({ ...job, verdict: answer.calls[i] })).filter(({ call }) => operators.get(call.target) === record); // prettier-ignore
+    const own = jobs
+      .map((job, i) => ({ ...job, verdict: answer.calls[i] }))
+      .filter(({ call }) => operators.get(call.target) === record);
     if (own.some(({ verdict }) => 'verdicts' in verdict && verdict.verdicts.length > 0)) continue;
     const rules = own.flatMap(({ call }) => record.shard(bindText(operators, call).ctx));
     const reason =

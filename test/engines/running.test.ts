@@ -3,13 +3,16 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
 import { afterAll, describe, expect, test } from 'vitest';
-import { caseName, expectAsOneProcess, RUNNING, type Outcome } from '../export/running-matrix.ts';
+
+import { caseName, expectAsOneProcess, type Outcome, RUNNING } from '../export/running-matrix.ts';
 import { captureRecord, LATE, runningPlans } from '../export/running-plans.ts';
 
 /**
- * Every plan of the matrix on real processes, beside one process. `SHARDWRIGHT_RECORD=1` writes what `npm test` reads;
- * `SHARDWRIGHT_RECORD=changed` runs for it only plans whose program or memory is not the recorded one.
+ * Every plan of the matrix on real processes, beside one process. `SHARDWRIGHT_RECORD=1` writes
+ * what `npm test` reads; `SHARDWRIGHT_RECORD=changed` runs for it only plans whose program or
+ * memory is not the recorded one.
  */
 const python = process.env.SHARDWRIGHT_PYTHON ?? 'python3';
 const scripts = fileURLToPath(new URL('./running/', import.meta.url));
@@ -26,15 +29,18 @@ const DAILY = new Set(['mlp', 'llama-sdpa']);
 const isChanged = process.env.SHARDWRIGHT_RECORD === 'changed';
 const isRecording = isChanged || process.env.SHARDWRIGHT_RECORD === '1';
 const isFull = process.env.SHARDWRIGHT_FULL === '1' || isRecording;
-const recorded: Partial<Record<string, { program: string } & Outcome>> = isRecording && existsSync(results) ? (JSON.parse(readFileSync(results, 'utf8')) as typeof recorded) : {}; // prettier-ignore
+const recorded: Partial<Record<string, { program: string } & Outcome>> =
+  isRecording && existsSync(results)
+    ? (JSON.parse(readFileSync(results, 'utf8')) as typeof recorded)
+    : {};
 
 /** How PyTorch tells that a process was ended by a fault of native code. */
 const CRASHED = /terminated with signal SIG(SEGV|ABRT)/;
 
 /**
- * gloo corrupts its heap once in a hundred or more runs with many collectives in flight (PyTorch 2.13: `malloc(): unaligned tcache
- * chunk detected` in `pt_gloo_runloop`), which no Python program can cause. Such a run is told and done once more; wrong numbers and
- * exceptions are not.
+ * gloo corrupts its heap once in a hundred or more runs with many collectives in flight (PyTorch
+ * 2.13: `malloc(): unaligned tcache chunk detected` in `pt_gloo_runloop`), which no Python program
+ * can cause. Such a run is told and done once more; wrong numbers and exceptions are not.
  */
 function run(world: number, jobs: readonly string[], steps: number): Outcome[] {
   const once = (): string =>
@@ -51,86 +57,147 @@ function run(world: number, jobs: readonly string[], steps: number): Outcome[] {
     process.stderr.write(`a process of gloo crashed; its ${jobs.length} plans run again\n`);
     out = once();
   }
-  return out.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line) as Outcome); // prettier-ignore
+  return out
+    .split('\n')
+    .filter((line) => line.startsWith('{'))
+    .map((line) => JSON.parse(line) as Outcome);
 }
 
 describe.each(WORLDS)('%i processes', (world) => {
-  const size = (mesh: string): number => mesh.split(',').reduce((n, dim) => n * Number(dim.split('=')[1]), 1);
+  const size = (mesh: string): number =>
+    mesh.split(',').reduce((n, dim) => n * Number(dim.split('=')[1]), 1);
   const cases = RUNNING.filter(({ mesh }) => size(mesh) === world);
-  const models = [...new Set(cases.map(({ model }) => model))].filter((model) => isFull || DAILY.has(model));
+  const models = [...new Set(cases.map(({ model }) => model))].filter(
+    (model) => isFull || DAILY.has(model),
+  );
 
-  test.each(models)('%s: loss, gradients and AdamW steps equal one process, and the collectives are the plan’s', async (model) => {
-    const jobs: { job: string; name: string; program: string; plannedBytes: number }[] = [];
-    for (const one of cases.filter((each) => each.model === model))
-      for (const { name, files, program, plannedBytes } of await runningPlans(model, one.mesh, one.known, one.request, one.order)) {
-        const then = recorded[caseName(name, one)];
-        if (isChanged && then?.program === program && (then.refused !== undefined || then.plannedBytes === plannedBytes)) continue;
-        const at = join(folder, `${world}-${model}-${jobs.length}`);
-        mkdirSync(at);
-        for (const file of files) writeFileSync(join(at, file.name), file.text);
-        const record = captureRecord(model);
-        if (record !== undefined) writeFileSync(join(at, 'capture.json'), record);
-        jobs.push({ job: `${model}=${at}`, name: caseName(name, one), program, plannedBytes });
-      }
-    const outcomes: Outcome[] = [];
-    // Every job makes process groups of its own, which hold files open.
-    for (let k = 0; k < jobs.length; k += JOBS) outcomes.push(...run(world, jobs.slice(k, k + JOBS).map(({ job }) => job), 20)); // prettier-ignore
-    expect(outcomes.length).toBe(jobs.length);
-    const compared = outcomes.map((outcome, k): Outcome => (outcome.refused === undefined ? { ...outcome, plannedBytes: jobs[k].plannedBytes } : outcome));
-    compared.forEach(({ plan: _, ...outcome }, k) => (recorded[jobs[k].name] = { program: jobs[k].program, ...outcome }));
-    if (isRecording) writeFileSync(results, `${JSON.stringify(sorted(recorded), null, 1)}\n`);
-    compared.forEach((outcome, k) => expectAsOneProcess(jobs[k].name, model, outcome));
-  }, 1_200_000); // prettier-ignore
+  test.each(models)(
+    '%s: loss, gradients and AdamW steps equal one process, and the collectives are the plan’s',
+    async (model) => {
+      const jobs: { job: string; name: string; program: string; plannedBytes: number }[] = [];
+      for (const one of cases.filter((each) => each.model === model))
+        for (const { name, files, program, plannedBytes } of await runningPlans(
+          model,
+          one.mesh,
+          one.known,
+          one.request,
+          one.order,
+        )) {
+          const then = recorded[caseName(name, one)];
+          if (
+            isChanged &&
+            then?.program === program &&
+            (then.refused !== undefined || then.plannedBytes === plannedBytes)
+          )
+            continue;
+          const at = join(folder, `${world}-${model}-${jobs.length}`);
+          mkdirSync(at);
+          for (const file of files) writeFileSync(join(at, file.name), file.text);
+          const record = captureRecord(model);
+          if (record !== undefined) writeFileSync(join(at, 'capture.json'), record);
+          jobs.push({ job: `${model}=${at}`, name: caseName(name, one), program, plannedBytes });
+        }
+      const outcomes: Outcome[] = [];
+      // Every job makes process groups of its own, which hold files open.
+      for (let k = 0; k < jobs.length; k += JOBS)
+        outcomes.push(
+          ...run(
+            world,
+            jobs.slice(k, k + JOBS).map(({ job }) => job),
+            20,
+          ),
+        );
+      expect(outcomes.length).toBe(jobs.length);
+      const compared = outcomes.map((outcome, k): Outcome =>
+        outcome.refused === undefined
+          ? { ...outcome, plannedBytes: jobs[k].plannedBytes }
+          : outcome,
+      );
+      compared.forEach(
+        ({ plan: _, ...outcome }, k) =>
+          (recorded[jobs[k].name] = { program: jobs[k].program, ...outcome }),
+      );
+      if (isRecording) writeFileSync(results, `${JSON.stringify(sorted(recorded), null, 1)}\n`);
+      compared.forEach((outcome, k) => expectAsOneProcess(jobs[k].name, model, outcome));
+    },
+    1_200_000,
+  );
 });
 
 function sorted(of: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(of).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-test.each(['looped', 'recurrent', ...(isFull ? ['controlled'] : [])])('compile=True: Inductor takes the trips of %s, or what it cannot take is named', async (model) => {
-  const [{ files }] = await runningPlans(model, 'dp=2,tp=2', []);
-  const at = mkdtempSync(join(folder, 'compiled-'));
-  for (const file of files) writeFileSync(join(at, file.name), file.text);
-  const record = captureRecord(model);
-  if (record !== undefined) writeFileSync(join(at, 'capture.json'), record);
-  const [outcome] = run(4, [`${model}:compiled=${at}`], 0);
-  const refused: Record<string, string> = { recurrent: 'scan.cond (cond), scan_1.cond_1 (cond)', controlled: 'cond (cond), cond_1 (cond)' };
-  if (model in refused) expect(outcome.refused).toContain(`E_COMPILE values decide what ${refused[model]} run`);
-  else for (const error of [outcome.loss, outcome.gradient]) expect(error).toBeLessThan(1e-9);
-}, 600_000); // prettier-ignore
+test.each(['looped', 'recurrent', ...(isFull ? ['controlled'] : [])])(
+  'compile=True: Inductor takes the trips of %s, or what it cannot take is named',
+  async (model) => {
+    const [{ files }] = await runningPlans(model, 'dp=2,tp=2', []);
+    const at = mkdtempSync(join(folder, 'compiled-'));
+    for (const file of files) writeFileSync(join(at, file.name), file.text);
+    const record = captureRecord(model);
+    if (record !== undefined) writeFileSync(join(at, 'capture.json'), record);
+    const [outcome] = run(4, [`${model}:compiled=${at}`], 0);
+    const refused: Record<string, string> = {
+      recurrent: 'scan.cond (cond), scan_1.cond_1 (cond)',
+      controlled: 'cond (cond), cond_1 (cond)',
+    };
+    if (model in refused)
+      expect(outcome.refused).toContain(`E_COMPILE values decide what ${refused[model]} run`);
+    else for (const error of [outcome.loss, outcome.gradient]) expect(error).toBeLessThan(1e-9);
+  },
+  600_000,
+);
 
 /**
- * The optimum, and a plan that computes again in the backward pass. Inductor takes sine, exponential and logarithm of float32, which a
- * Llama has in its rotary embedding and its loss, by functions of its own.
+ * The optimum, and a plan that computes again in the backward pass. Inductor takes sine,
+ * exponential and logarithm of float32, which a Llama has in its rotary embedding and its loss, by
+ * functions of its own.
  */
-const JOINT = [['joint', {}, 1e-9], ['joint', { checkpoint: 'full' }, 1e-9], ...(isFull ? [['joint-inductor', {}, 1e-6] as const] : [])] as const; // prettier-ignore
-test.each(JOINT)('%s %o: AOTAutograd partitions the plan’s program of a Llama, and its collectives stay', async (how, request, bound) => {
-  const [{ files }] = await runningPlans('llama-sdpa', 'dp=2,tp=2', [], request);
-  const at = mkdtempSync(join(folder, 'joint-'));
-  for (const file of files) writeFileSync(join(at, file.name), file.text);
-  writeFileSync(join(at, 'capture.json'), captureRecord('llama-sdpa') ?? '');
-  const [outcome] = run(4, [`llama-sdpa:${how}=${at}`], 0);
-  for (const error of [outcome.loss, outcome.gradient]) expect(error).toBeLessThan(bound);
-  expect(outcome.collectives).toBeGreaterThan(0);
-  expect(outcome.asPlanned).toBe(true);
-}, 600_000); // prettier-ignore
+const JOINT = [
+  ['joint', {}, 1e-9],
+  ['joint', { checkpoint: 'full' }, 1e-9],
+  ...(isFull ? [['joint-inductor', {}, 1e-6] as const] : []),
+] as const;
+test.each(JOINT)(
+  '%s %o: AOTAutograd partitions the plan’s program of a Llama, and its collectives stay',
+  async (how, request, bound) => {
+    const [{ files }] = await runningPlans('llama-sdpa', 'dp=2,tp=2', [], request);
+    const at = mkdtempSync(join(folder, 'joint-'));
+    for (const file of files) writeFileSync(join(at, file.name), file.text);
+    writeFileSync(join(at, 'capture.json'), captureRecord('llama-sdpa') ?? '');
+    const [outcome] = run(4, [`llama-sdpa:${how}=${at}`], 0);
+    for (const error of [outcome.loss, outcome.gradient]) expect(error).toBeLessThan(bound);
+    expect(outcome.collectives).toBeGreaterThan(0);
+    expect(outcome.asPlanned).toBe(true);
+  },
+  600_000,
+);
 
 test('compile=True and compile_joint: Inductor takes buckets', async () => {
-  const [, { files }] = await runningPlans('mlp', 'dp=2,tp=2', ['FSDP (dp) + Megatron (tp)'], { cluster: LATE });
+  const [, { files }] = await runningPlans('mlp', 'dp=2,tp=2', ['FSDP (dp) + Megatron (tp)'], {
+    cluster: LATE,
+  });
   const at = mkdtempSync(join(folder, 'compiled-'));
   for (const file of files) writeFileSync(join(at, file.name), file.text);
   writeFileSync(join(at, 'capture.json'), captureRecord('mlp') ?? '');
   const program = files.find(({ name }) => name === 'program.py')?.text ?? '';
-  for (const kind of ['all_gather', 'reduce_scatter']) expect(program).toContain(`) = ${kind}_coalesced(here, [`);
+  for (const kind of ['all_gather', 'reduce_scatter'])
+    expect(program).toContain(`) = ${kind}_coalesced(here, [`);
   const outcomes = run(4, [`mlp:compiled=${at}`, `mlp:joint-inductor=${at}`], 0);
-  for (const { loss, gradient } of outcomes) for (const error of [loss, gradient]) expect(error).toBeLessThan(1e-9);
+  for (const { loss, gradient } of outcomes)
+    for (const error of [loss, gradient]) expect(error).toBeLessThan(1e-9);
   expect(outcomes[1].asPlanned).toBe(true);
 }, 300_000);
 
 test('PyTorch captures the committed graphs again', () => {
-  execFileSync(python, [join(scripts, 'capture.py'), folder, 'mlp', 'dropout'], { env, stdio: 'ignore' });
+  execFileSync(python, [join(scripts, 'capture.py'), folder, 'mlp', 'dropout'], {
+    env,
+    stdio: 'ignore',
+  });
   for (const model of ['mlp', 'dropout']) {
-    const fresh = JSON.parse(readFileSync(join(folder, `${model}.fx.txt.json`), 'utf8')) as { torch: string };
+    const fresh = JSON.parse(readFileSync(join(folder, `${model}.fx.txt.json`), 'utf8')) as {
+      torch: string;
+    };
     const committed = JSON.parse(captureRecord(model) ?? '') as { torch: string };
     expect({ ...fresh, torch: '' }).toEqual({ ...committed, torch: '' });
   }

@@ -1,20 +1,30 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
+
 import { describe, expect, test } from 'vitest';
+
 import type { DType, ValueType } from '../../src/graph/types.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
 import type { ArgSchema } from '../../src/ops/record/schema.ts';
-import { operators, samples } from './samples/all.ts';
-import { fixtureCall, type FixtureCall } from './support/fixture-calls.ts';
-import { parseCall, typeOf, type CallText, type TensorSpec } from '../../src/ops/samples/call-text.ts';
+import {
+  type CallText,
+  parseCall,
+  type TensorSpec,
+  typeOf,
+} from '../../src/ops/samples/call-text.ts';
 import { isTorch } from '../../src/ops/samples/table.ts';
-import { wireCall } from './support/wire-call.ts';
+import { operators, samples } from './samples/all.ts';
+import { type FixtureCall, fixtureCall } from './support/fixture-calls.ts';
 import { ABSENT, OTHER_SCHEMA, VALUES_FIRST } from './support/not-run.ts';
 import { askTorch } from './support/torch.ts';
+import { wireCall } from './support/wire-call.ts';
 
 /** Result types and schemas of every record against PyTorch on fake tensors. */
 
-/** The same call with its free tensors (those written by a word for values) in other dtypes, in turn. */
+/**
+ * The same call with its free tensors (those written by a word for values) in other dtypes, in
+ * turn.
+ */
 function retyped(call: CallText, dtypes: readonly DType[]): CallText {
   let next = 0;
   const tensors = new Map<string, TensorSpec>();
@@ -38,27 +48,84 @@ const GPU_CALLS = [
   '_scaled_dot_product_cudnn_attention_backward(bf16[2,4,6,8], bf16[2,4,6,8], bf16[2,4,10,8], bf16[2,4,10,8], bf16[2,4,6,8], f32[2,4,6], i64[], i64[], None, None, None, 6, 10, 0.0, False)',
 ];
 
-/** Every sample as it stands and in other dtypes; where several tensors meet, in all pairs of dtypes. */
+/**
+ * Every sample as it stands and in other dtypes; where several tensors meet, in all pairs of
+ * dtypes.
+ */
 function variants(call: CallText): CallText[] {
   const free = [...call.tensors.values()].filter((t) => t.free).length;
   if (free === 0) return [call];
   const record = operators.get(call.target);
   const promotes = record?.cls === 'pointwise' && free >= 2 && !/_backward\b/.test(call.target);
   const mixes = promotes ? PROMOTED.flatMap((a) => PROMOTED.map((b) => [a, b])) : [];
-  // Gradients and losses of integers are no programs; a kernel may even divide by a constant that it cut to zero.
+  // Gradients and losses of integers are no programs; a kernel may even divide by a constant that
+  // it cut to zero.
   const dtypes = /_backward|_loss|norm\b/.test(call.target) ? FLOATS : DTYPES;
-  return [call, ...dtypes.map((dtype) => retyped(call, [dtype])), ...mixes.map((pair) => retyped(call, pair))];
+  return [
+    call,
+    ...dtypes.map((dtype) => retyped(call, [dtype])),
+    ...mixes.map((pair) => retyped(call, pair)),
+  ];
 }
 
 /** Zero-dim tensors and numbers, which promote in their own way. */
-const PROMOTION = ['add.Tensor', 'mul.Tensor', 'div.Tensor', 'sub.Tensor', 'floor_divide', 'maximum', 'remainder.Tensor', 'pow.Tensor_Tensor', 'eq.Tensor', 'atan2', 'fmod.Tensor']
-  .flatMap((op) => ['x[4,5], x[]', 'x[], x[4,5]', 'x[], x[]', 'x[1,5], x[4,1]', 'x[0,5], x[5]'].map((args) => `${op}(${args})`)); // prettier-ignore
-const NUMBERS = ['add.Tensor', 'sub.Tensor', 'mul.Tensor', 'div.Tensor', 'add.Scalar', 'sub.Scalar', 'rsub.Scalar', 'mul.Scalar', 'div.Scalar', 'pow.Tensor_Scalar', 'remainder.Scalar', 'fmod.Scalar', 'eq.Scalar', 'lt.Scalar', 'clamp_min', 'clamp_max', 'clamp', 'add_.Tensor', 'mul_.Scalar', 'full_like', 'fill.Scalar', 'masked_fill.Scalar', 'hardtanh', 'leaky_relu', 'where.ScalarOther', 'where.ScalarSelf']
-  .flatMap((op) => ['2', '1.5', 'True'].flatMap((n) => ['4,5', ''].map((shape) =>
-    op === 'masked_fill.Scalar' ? `${op}(x[${shape}], b8[], ${n})`
-      : op === 'where.ScalarOther' ? `${op}(b8[${shape}], x[${shape}], ${n})`
-        : op === 'where.ScalarSelf' ? `${op}(b8[${shape}], ${n}, x[${shape}])`
-          : `${op}(x[${shape}], ${n})`))); // prettier-ignore
+const PROMOTION = [
+  'add.Tensor',
+  'mul.Tensor',
+  'div.Tensor',
+  'sub.Tensor',
+  'floor_divide',
+  'maximum',
+  'remainder.Tensor',
+  'pow.Tensor_Tensor',
+  'eq.Tensor',
+  'atan2',
+  'fmod.Tensor',
+].flatMap((op) =>
+  ['x[4,5], x[]', 'x[], x[4,5]', 'x[], x[]', 'x[1,5], x[4,1]', 'x[0,5], x[5]'].map(
+    (args) => `${op}(${args})`,
+  ),
+);
+const NUMBERS = [
+  'add.Tensor',
+  'sub.Tensor',
+  'mul.Tensor',
+  'div.Tensor',
+  'add.Scalar',
+  'sub.Scalar',
+  'rsub.Scalar',
+  'mul.Scalar',
+  'div.Scalar',
+  'pow.Tensor_Scalar',
+  'remainder.Scalar',
+  'fmod.Scalar',
+  'eq.Scalar',
+  'lt.Scalar',
+  'clamp_min',
+  'clamp_max',
+  'clamp',
+  'add_.Tensor',
+  'mul_.Scalar',
+  'full_like',
+  'fill.Scalar',
+  'masked_fill.Scalar',
+  'hardtanh',
+  'leaky_relu',
+  'where.ScalarOther',
+  'where.ScalarSelf',
+].flatMap((op) =>
+  ['2', '1.5', 'True'].flatMap((n) =>
+    ['4,5', ''].map((shape) =>
+      op === 'masked_fill.Scalar'
+        ? `${op}(x[${shape}], b8[], ${n})`
+        : op === 'where.ScalarOther'
+          ? `${op}(b8[${shape}], x[${shape}], ${n})`
+          : op === 'where.ScalarSelf'
+            ? `${op}(b8[${shape}], ${n}, x[${shape}])`
+            : `${op}(x[${shape}], ${n})`,
+    ),
+  ),
+);
 
 const fixture = JSON.parse(
   gunzipSync(readFileSync(new URL('../fixtures/ops/calls.json.gz', import.meta.url))).toString(),
@@ -66,8 +133,13 @@ const fixture = JSON.parse(
 
 /** Small calls run for real; those of real models, and of GPU kernels, on fake tensors. */
 const calls: readonly { readonly call: CallText; readonly run: boolean }[] = [
-  ...[...samples, ...[...PROMOTION, ...NUMBERS].map(parseCall)].flatMap(variants).map((call) => ({ call, run: true })),
-  ...[...GPU_CALLS.map(parseCall), ...fixture.calls.map(fixtureCall)].map((call) => ({ call, run: false })),
+  ...[...samples, ...[...PROMOTION, ...NUMBERS].map(parseCall)]
+    .flatMap(variants)
+    .map((call) => ({ call, run: true })),
+  ...[...GPU_CALLS.map(parseCall), ...fixture.calls.map(fixtureCall)].map((call) => ({
+    call,
+    run: false,
+  })),
 ];
 
 type SchemaRow = readonly [name: string, type: string, kwargOnly: boolean, fallback: string | null];
@@ -78,14 +150,17 @@ const known = calls.flatMap(({ call, run }) => {
   const record = operators.get(call.target);
   return record === undefined ? [] : [{ call, wire: { ...wireCall(record, call), run } }];
 });
-const answer = askTorch<{ types: readonly Types[]; schemas: Readonly<Record<string, readonly SchemaRow[] | null>> }>(
-  'infer_types.py',
-  { calls: known.map(({ wire }) => wire), targets: torchRecords.map((r) => r.name) },
-);
+const answer = askTorch<{
+  types: readonly Types[];
+  schemas: Readonly<Record<string, readonly SchemaRow[] | null>>;
+}>('infer_types.py', {
+  calls: known.map(({ wire }) => wire),
+  targets: torchRecords.map((r) => r.name),
+});
 
 /**
- * Saved statistics of 16-bit layer and batch norms are f32 on a GPU, for which we plan, and 16-bit on the CPU that these calls
- * ran on: of those calls only the first result is compared.
+ * Saved statistics of 16-bit layer and batch norms are f32 on a GPU, for which we plan, and 16-bit
+ * on the CPU that these calls ran on: of those calls only the first result is compared.
  */
 const STATISTICS =
   /^aten\.(native_layer_norm|(_?native_)?batch_norm\w*|_native_batch_norm\w*|_batch_norm_with_update\w*)\./;
@@ -121,8 +196,10 @@ describe('types of calls against PyTorch', () => {
       compared++;
       reached.add(operators.get(call.target)?.name ?? '');
       const got = ours(call);
-      const show = (types: Types): string => ('error' in types ? types.error : types.map(String).join(' '));
-      const same = !('error' in got) && got.length === want.length && got.every((t, k) => t === want[k]);
+      const show = (types: Types): string =>
+        'error' in types ? types.error : types.map(String).join(' ');
+      const same =
+        !('error' in got) && got.length === want.length && got.every((t, k) => t === want[k]);
       const statistics = on16Bits(call) && STATISTICS.test(call.target);
       const isEqual = statistics ? !('error' in got) && got[0] === want[0] : same;
       if (!isEqual) wrong.push(`${call.text}: ${show(got)}, PyTorch ${show(want)}`);
@@ -137,7 +214,8 @@ describe('types of calls against PyTorch', () => {
 });
 
 describe('schemas against PyTorch', () => {
-  const plain = (type: string): string => type.replace(/List\[(.*)\]/, '$1[]').replace(/Optional\[(.*)\]/, '$1?');
+  const plain = (type: string): string =>
+    type.replace(/List\[(.*)\]/, '$1[]').replace(/Optional\[(.*)\]/, '$1?');
 
   test('arguments have the names, order and defaults of PyTorch', () => {
     const wrong: string[] = [];
@@ -151,20 +229,28 @@ describe('schemas against PyTorch', () => {
   });
 
   test('records that PyTorch has no overload for are listed', () => {
-    expect(Object.keys(answer.schemas).filter((name) => answer.schemas[name] === null)).toEqual(ABSENT);
+    expect(Object.keys(answer.schemas).filter((name) => answer.schemas[name] === null)).toEqual(
+      ABSENT,
+    );
   });
 
-  /** Our schema may leave out a tail of keywords that mean nothing to a plan; what it has must be PyTorch's. */
+  /**
+   * Our schema may leave out a tail of keywords that mean nothing to a plan; what it has must be
+   * PyTorch's.
+   */
   function compare(own: readonly ArgSchema[], rows: readonly SchemaRow[]): string | undefined {
     for (const [k, s] of own.entries()) {
       const row = rows.find(([name]) => name === s.name);
       if (row === undefined) return `PyTorch has no argument '${s.name}'`;
-      if (!s.kwargOnly && rows.indexOf(row) !== k) return `'${s.name}' is argument ${rows.indexOf(row)} in PyTorch, ${k} here`; // prettier-ignore
+      if (!s.kwargOnly && rows.indexOf(row) !== k)
+        return `'${s.name}' is argument ${rows.indexOf(row)} in PyTorch, ${k} here`;
       if (s.kwargOnly && !row[2]) return `'${s.name}' is positional in PyTorch`;
       if (s.required && row[3] !== null) return `'${s.name}' has the default ${row[3]} in PyTorch`;
       if (!s.required && row[3] === null) return `'${s.name}' is required in PyTorch`;
-      if (s.type.startsWith('Tensor') !== plain(row[1]).startsWith('Tensor')) return `'${s.name}' is a ${row[1]} in PyTorch`; // prettier-ignore
-      if (!s.required && row[3] !== null && !sameDefault(s, row[3])) return `'${s.name}' is ${row[3]} by default in PyTorch, ${JSON.stringify(s.default)} here`; // prettier-ignore
+      if (s.type.startsWith('Tensor') !== plain(row[1]).startsWith('Tensor'))
+        return `'${s.name}' is a ${row[1]} in PyTorch`;
+      if (!s.required && row[3] !== null && !sameDefault(s, row[3]))
+        return `'${s.name}' is ${row[3]} by default in PyTorch, ${JSON.stringify(s.default)} here`;
     }
     return undefined;
   }
@@ -173,7 +259,8 @@ describe('schemas against PyTorch', () => {
     const { default: mine } = s;
     // One number stands for as many equal ones as there are dims.
     const numbers = /^\[(-?\d+)(, \1)*\]$/.exec(theirs)?.[1];
-    if (Array.isArray(mine) && mine.length === 1 && numbers !== undefined) return Number(numbers) === mine[0];
+    if (Array.isArray(mine) && mine.length === 1 && numbers !== undefined)
+      return Number(numbers) === mine[0];
     if (mine === null || mine === undefined) return theirs === 'None';
     if (typeof mine === 'boolean') return theirs === (mine ? 'True' : 'False');
     if (typeof mine === 'number') return Number(theirs) === mine;

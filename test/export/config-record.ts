@@ -1,15 +1,23 @@
 import { fileURLToPath } from 'node:url';
+
 import { deepspeedTarget } from '../../src/export/configs/deepspeed.ts';
 import { hfTarget } from '../../src/export/configs/hf.ts';
 import { megatronTarget } from '../../src/export/configs/megatron.ts';
-import { megatronSource, vocabularySource } from './recipe-plans.ts';
-import type { ExportFile, ExportSource, ExportTarget } from '../../src/export/target.ts';
 import { torchtitanTarget } from '../../src/export/configs/torchtitan.ts';
+import type { ExportFile, ExportSource, ExportTarget } from '../../src/export/target.ts';
+import { megatronSource, vocabularySource } from './recipe-plans.ts';
 
 /** Targets whose files are read by a package. */
-export const CONFIG_TARGETS: readonly ExportTarget[] = [torchtitanTarget, megatronTarget, deepspeedTarget, hfTarget];
+export const CONFIG_TARGETS: readonly ExportTarget[] = [
+  torchtitanTarget,
+  megatronTarget,
+  deepspeedTarget,
+  hfTarget,
+];
 
-export const CONFIG_RECORD = fileURLToPath(new URL('../fixtures/export/configs.json', import.meta.url));
+export const CONFIG_RECORD = fileURLToPath(
+  new URL('../fixtures/export/configs.json', import.meta.url),
+);
 
 export interface ConfigRecord {
   /** SHA-256 of the files that the packages read. */
@@ -24,7 +32,9 @@ export function configFiles(source: ExportSource): ExportFile[] {
   );
 }
 
-export const RUN_RECORD = fileURLToPath(new URL('../fixtures/export/recipe-runs.json', import.meta.url));
+export const RUN_RECORD = fileURLToPath(
+  new URL('../fixtures/export/recipe-runs.json', import.meta.url),
+);
 
 /** What trainers made of the files of `runFiles` when they ran. */
 export interface RunRecord {
@@ -32,15 +42,28 @@ export interface RunRecord {
   readonly files: string;
   readonly transformers: {
     readonly version: string;
-    /** For each file the devices that each parameter is cut over; `error` is what logits and gradients differ by from one process. */
-    readonly made: readonly { readonly error?: number; readonly parts: Readonly<Record<string, number>> }[];
+    /**
+     * For each file the devices that each parameter is cut over; `error` is what logits and
+     * gradients differ by from one process.
+     */
+    readonly made: readonly {
+      readonly error?: number;
+      readonly parts: Readonly<Record<string, number>>;
+    }[];
   };
-  readonly torchtitan: { readonly version: string; readonly steps: number; readonly gradients: number };
+  readonly torchtitan: {
+    readonly version: string;
+    readonly steps: number;
+    readonly gradients: number;
+  };
 }
 
 const FILES = ['distributed_config.json', 'torchtitan_config.py'];
 
-/** What transformers and torchtitan read of the two tensor-parallel plans, each in a folder of its own. */
+/**
+ * What transformers and torchtitan read of the two tensor-parallel plans, each in a folder of its
+ * own.
+ */
 export async function runFiles(): Promise<ExportFile[]> {
   const sources = { megatron: await megatronSource(), vocabulary: await vocabularySource() };
   return Object.entries(sources).flatMap(([plan, source]) =>

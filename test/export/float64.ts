@@ -1,7 +1,12 @@
 import type { Arg, DType, Graph, Node, ValueType } from '../../src/graph/types.ts';
 import { isList } from '../../src/graph/value.ts';
 
-const WIDE: Readonly<Partial<Record<DType, DType>>> = { f32: 'f64', bf16: 'f64', f16: 'f64', c64: 'c128' };
+const WIDE: Readonly<Partial<Record<DType, DType>>> = {
+  f32: 'f64',
+  bf16: 'f64',
+  f16: 'f64',
+  c64: 'c128',
+};
 
 const widened = (dtype: DType): DType => WIDE[dtype] ?? dtype;
 
@@ -12,7 +17,8 @@ function typeOf(type: ValueType): ValueType {
 
 function argOf(arg: Arg): Arg {
   if (isList(arg)) return arg.map(argOf);
-  if (arg !== null && typeof arg === 'object' && arg.kind === 'dtype') return { ...arg, dtype: widened(arg.dtype) };
+  if (arg !== null && typeof arg === 'object' && arg.kind === 'dtype')
+    return { ...arg, dtype: widened(arg.dtype) };
   return arg;
 }
 
@@ -24,6 +30,8 @@ export function inFloat64(graph: Graph): Graph {
     kwargs: Object.fromEntries(Object.entries(node.kwargs).map(([key, arg]) => [key, argOf(arg)])),
     type: typeOf(node.type),
   }));
-  const bodies = Object.entries(graph.subgraphs).map(([name, body]) => [name, inFloat64(body)] as const);
+  const bodies = Object.entries(graph.subgraphs).map(
+    ([name, body]) => [name, inFloat64(body)] as const,
+  );
   return { ...graph, nodes, subgraphs: Object.fromEntries(bodies) };
 }

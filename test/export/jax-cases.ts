@@ -1,14 +1,15 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import type { Graph } from '../../src/graph/types.ts';
+
+import * as branch from '../../examples/early-exit-cond.ts';
+import * as rnn from '../../examples/rnn-scan.ts';
+import * as transformer from '../../examples/transformer.ts';
 import type { ExportSource } from '../../src/export/target.ts';
+import type { Graph } from '../../src/graph/types.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { captureAny } from '../../src/trace/trace.ts';
-import * as branch from '../../examples/early-exit-cond.ts';
-import * as rnn from '../../examples/rnn-scan.ts';
-import * as transformer from '../../examples/transformer.ts';
 import { load, TABLE } from '../plan/support.ts';
 import { randomSource, small, solvedSource } from './programs.ts';
 
@@ -25,7 +26,10 @@ interface Example {
   readonly model: (...args: never[]) => unknown;
 }
 
-const infer = { infer: (node: Parameters<typeof inferCall>[1], typeOf: Parameters<typeof inferCall>[2]) => inferCall(TABLE, node, typeOf) }; // prettier-ignore
+const infer = {
+  infer: (node: Parameters<typeof inferCall>[1], typeOf: Parameters<typeof inferCall>[2]) =>
+    inferCall(TABLE, node, typeOf),
+};
 
 /** A StableHLO program that JAX wrote. */
 export function stablehlo(name: string, file = 'stablehlo'): Graph {
@@ -36,7 +40,8 @@ export function stablehloPath(name: string, file = 'stablehlo'): string {
   return fileURLToPath(new URL(`../fixtures/jax/${name}/${file}.mlir.gz`, import.meta.url));
 }
 
-const traced = (example: Example): Graph => captureAny(example.model as never, example.inputs, {}).graph;
+const traced = (example: Example): Graph =>
+  captureAny(example.model as never, example.inputs, {}).graph;
 const withGradients = (example: Example): Graph => jointGraph(traced(example));
 
 /** Graphs by name: traced here, captured by PyTorch, written by JAX. */

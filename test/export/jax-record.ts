@@ -1,16 +1,21 @@
 import { createHash } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
+
 import { gzipSync, strToU8 } from 'fflate';
+
+import type { ExportFile, ExportSource } from '../../src/export/target.ts';
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import { printGraph } from '../../src/graph/text/write.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
-import type { ExportFile, ExportSource } from '../../src/export/target.ts';
 import { sourceOf } from './programs.ts';
 
 /** What JAX made of an exported program. */
 export interface JaxAnswer {
-  /** Largest difference from the float64 evaluation of the graph, relative to the largest number of each output. */
+  /**
+   * Largest difference from the float64 evaluation of the graph, relative to the largest number of
+   * each output.
+   */
   readonly sharded: number;
   /** The same of `reference.py`. */
   readonly whole: number;
@@ -53,9 +58,12 @@ export function keptGraph({ program }: ExportSource): string {
   return printGraph(program);
 }
 
-export function recordedSource({ graph, plan }: Pick<RecordedCase, 'graph' | 'plan'>): ExportSource {
+export function recordedSource({
+  graph,
+  plan,
+}: Pick<RecordedCase, 'graph' | 'plan'>): ExportSource {
   return sourceOf(parseGraph(graph), { model: 'recorded', mesh: [], cluster: 'test', ...plan });
-} // prettier-ignore
+}
 
 export function hashOf(files: readonly ExportFile[]): string {
   const hash = createHash('sha256');
@@ -63,7 +71,9 @@ export function hashOf(files: readonly ExportFile[]): string {
   return hash.digest('hex');
 }
 
-/** Collectives of a `collectives.json` that the program asks for, by the name that HLO has for them. */
+/**
+ * Collectives of a `collectives.json` that the program asks for, by the name that HLO has for them.
+ */
 export function askedCollectives(files: readonly ExportFile[]): Record<string, number> {
   const file = files.find(({ name }) => name === 'collectives.json');
   const { collectives } = JSON.parse(file?.text ?? '{"collectives":[]}') as {

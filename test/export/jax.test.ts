@@ -1,12 +1,20 @@
 import { readFileSync } from 'node:fs';
+
 import { describe, expect, test } from 'vitest';
+
 import { jaxTarget } from '../../src/export/jax/target.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { plannedProgram } from '../../src/plan/lower/lower.ts';
 import { promisedCollectives } from '../../src/plan/lower/promised.ts';
-import { distinctCollectives } from './distinct.ts';
 import { TABLE } from '../plan/support.ts';
-import { askedCollectives, hashOf, JAX_RECORD, readJaxRecord, recordedSource } from './jax-record.ts';
+import { distinctCollectives } from './distinct.ts';
+import {
+  askedCollectives,
+  hashOf,
+  JAX_RECORD,
+  readJaxRecord,
+  recordedSource,
+} from './jax-record.ts';
 
 /** The programs that real JAX ran (`npm run test:engines`), exported again from the kept plans. */
 const record = readJaxRecord(readFileSync(JAX_RECORD));
@@ -21,23 +29,33 @@ describe('programs exported to JAX', () => {
     expect(hashOf(files), hint).toBe(kept.files);
     expect(kept.answer.sharded).toBeLessThan(1e-7);
     expect(kept.answer.written).toEqual(askedCollectives(files));
-    if (name.endsWith('the optimum')) expect(kept.answer.compiled).toEqual(distinctCollectives(source));
+    if (name.endsWith('the optimum'))
+      expect(kept.answer.compiled).toEqual(distinctCollectives(source));
   });
 
-  test.each(Object.keys(record.cases))('%s: its collectives are those that the plan promises', (name) => {
-    const source = recordedSource(record.cases[name]);
-    const planned = plannedProgram(source.program, source.plan, TABLE);
-    const promised = promisedCollectives(planned, source.plan, TABLE).map(({ kind }) => kind).sort(); // prettier-ignore
-    const file = jaxTarget.write(source).files.find((f) => f.name === 'collectives.json');
-    const { collectives } = JSON.parse(file?.text ?? '') as { collectives: { kind: string }[] };
-    expect(collectives.map(({ kind }) => kind).sort()).toEqual(promised);
-  });
+  test.each(Object.keys(record.cases))(
+    '%s: its collectives are those that the plan promises',
+    (name) => {
+      const source = recordedSource(record.cases[name]);
+      const planned = plannedProgram(source.program, source.plan, TABLE);
+      const promised = promisedCollectives(planned, source.plan, TABLE)
+        .map(({ kind }) => kind)
+        .sort();
+      const file = jaxTarget.write(source).files.find((f) => f.name === 'collectives.json');
+      const { collectives } = JSON.parse(file?.text ?? '') as { collectives: { kind: string }[] };
+      expect(collectives.map(({ kind }) => kind).sort()).toEqual(promised);
+    },
+  );
 
-  test.each(Object.keys(record.cases))('FM-80 %s: the placements read back are those of the plan', (name) => {
-    const source = recordedSource(record.cases[name]);
-    const mesh = parseMesh(source.plan.request.mesh);
-    const read = jaxTarget.readBack?.(jaxTarget.write(source).files, mesh);
-    for (const { name: parameter, placement, tiedTo } of source.plan.parameters)
-      if (tiedTo === undefined) expect(read?.parameters?.get(parameter), parameter).toBe(placement);
-  });
+  test.each(Object.keys(record.cases))(
+    'FM-80 %s: the placements read back are those of the plan',
+    (name) => {
+      const source = recordedSource(record.cases[name]);
+      const mesh = parseMesh(source.plan.request.mesh);
+      const read = jaxTarget.readBack?.(jaxTarget.write(source).files, mesh);
+      for (const { name: parameter, placement, tiedTo } of source.plan.parameters)
+        if (tiedTo === undefined)
+          expect(read?.parameters?.get(parameter), parameter).toBe(placement);
+    },
+  );
 });

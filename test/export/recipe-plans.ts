@@ -1,33 +1,54 @@
-import type { Graph } from '../../src/graph/types.ts';
 import type { ExportSource } from '../../src/export/target.ts';
+import type { Graph } from '../../src/graph/types.ts';
 import { adamw } from '../../src/passes/training/optimizer.ts';
 import { trainStep } from '../../src/passes/training/train-step.ts';
 import { load, planFor } from '../plan/support.ts';
 import { sourceOf } from './programs.ts';
 
-/** Plans of a two-layer Llama that are what recipes make: pinned parameter by parameter and product by product. */
+/**
+ * Plans of a two-layer Llama that are what recipes make: pinned parameter by parameter and product
+ * by product.
+ */
 const llama = (): Graph => load('torch/llama-tiny/joint.expanded');
 
 const COLUMN = /(q|k|v|gate|up)_proj\.weight$/;
 const ROW = /(o|down)_proj\.weight$/;
 
-async function pinned(mesh: string, spec: (name: string) => string, product: (name: string) => string, rows: string, graph = llama(), looked = rows): Promise<ExportSource> {
+async function pinned(
+  mesh: string,
+  spec: (name: string) => string,
+  product: (name: string) => string,
+  rows: string,
+  graph = llama(),
+  looked = rows,
+): Promise<ExportSource> {
   const names = new Map(graph.nodes.map((node) => [node.name, node]));
   const pins = graph.nodes.flatMap((node): { node: string; spec: string }[] => {
     const { role, roleName = '' } = node.meta;
-    if (role === 'state') return node.type.kind === 'tensor' && node.type.shape.length > 0 ? [{ node: node.name, spec: rows }] : [];
+    if (role === 'state')
+      return node.type.kind === 'tensor' && node.type.shape.length > 0
+        ? [{ node: node.name, spec: rows }]
+        : [];
     if (role === 'parameter') return [{ node: node.name, spec: spec(roleName) }];
     if (node.kind === 'placeholder' && role === 'input') return [{ node: node.name, spec: rows }];
     if (node.target === 'aten.embedding.default') return [{ node: node.name, spec: looked }];
     const [, turned] = node.args;
     if (node.target !== 'aten.mm.default' || node.meta.phase === 'backward') return [];
-    const view = turned !== null && typeof turned === 'object' && 'name' in turned ? names.get(turned.name) : undefined;
+    const view =
+      turned !== null && typeof turned === 'object' && 'name' in turned
+        ? names.get(turned.name)
+        : undefined;
     const [from] = view?.target === 'aten.t.default' ? view.args : [];
-    const weight = from !== undefined && from !== null && typeof from === 'object' && 'name' in from ? names.get(from.name) : undefined;
-    return weight?.meta.role === 'parameter' ? [{ node: node.name, spec: product(weight.meta.roleName ?? '') }] : [];
+    const weight =
+      from !== undefined && from !== null && typeof from === 'object' && 'name' in from
+        ? names.get(from.name)
+        : undefined;
+    return weight?.meta.role === 'parameter'
+      ? [{ node: node.name, spec: product(weight.meta.roleName ?? '') }]
+      : [];
   });
   return sourceOf(graph, await planFor(graph, mesh, { pins }));
-} // prettier-ignore
+}
 
 /** Data parallel over dp, Megatron's columns and rows over tp. */
 export const megatronSource = (): Promise<ExportSource> =>
@@ -44,7 +65,8 @@ export const vocabularySource = (): Promise<ExportSource> => {
   return pinned(
     'dp=2,tp=2',
     (name) => (COLUMN.test(name) || isTable(name) ? 'RS(0)' : ROW.test(name) ? 'RS(1)' : 'RR'),
-    (name) => (COLUMN.test(name) || isTable(name) ? 'S(0)S(1)' : ROW.test(name) ? 'S(0)P(sum)' : 'S(0)R'),
+    (name) =>
+      COLUMN.test(name) || isTable(name) ? 'S(0)S(1)' : ROW.test(name) ? 'S(0)P(sum)' : 'S(0)R',
     'S(0)R',
     llama(),
     'S(0)P(sum)',
@@ -52,8 +74,20 @@ export const vocabularySource = (): Promise<ExportSource> => {
 };
 
 /** Every parameter cut along its first dim, gathered where it is used. */
-export const fsdpSource = (): Promise<ExportSource> => pinned('dp=2', () => 'S(0)', () => 'S(0)', 'S(0)'); // prettier-ignore
+export const fsdpSource = (): Promise<ExportSource> =>
+  pinned(
+    'dp=2',
+    () => 'S(0)',
+    () => 'S(0)',
+    'S(0)',
+  );
 
 /** Every parameter whole, its optimizer states cut along their first dim. */
 export const zeroSource = (): Promise<ExportSource> =>
-  pinned('dp=2', () => 'R', () => 'S(0)', 'S(0)', trainStep(llama(), adamw({ lr: 1e-3 }))); // prettier-ignore
+  pinned(
+    'dp=2',
+    () => 'R',
+    () => 'S(0)',
+    'S(0)',
+    trainStep(llama(), adamw({ lr: 1e-3 })),
+  );

@@ -1,23 +1,25 @@
 import { readFileSync } from 'node:fs';
+
 import { beforeAll, describe, expect, test } from 'vitest';
+
 import { autoparallelTarget } from '../../src/export/configs/autoparallel.ts';
 import { deepspeedTarget } from '../../src/export/configs/deepspeed.ts';
-import { einshardTarget } from '../../src/export/einshard.ts';
-import { exportPlan } from '../../src/export/export.ts';
 import { hfTarget } from '../../src/export/configs/hf.ts';
 import { maxtextTarget } from '../../src/export/configs/maxtext.ts';
 import { megatronTarget } from '../../src/export/configs/megatron.ts';
+import { torchtitanTarget } from '../../src/export/configs/torchtitan.ts';
+import { einshardTarget } from '../../src/export/einshard.ts';
+import { exportPlan } from '../../src/export/export.ts';
 import { planRoles } from '../../src/export/recipe/roles.ts';
 import type { ExportSource } from '../../src/export/target.ts';
 import { EXPORT_TARGETS } from '../../src/export/targets.ts';
 import { torchDtensorTarget } from '../../src/export/torch-dtensor.ts';
-import { torchtitanTarget } from '../../src/export/configs/torchtitan.ts';
 import {
   CONFIG_RECORD,
   configFiles,
+  type ConfigRecord,
   RUN_RECORD,
   runFiles,
-  type ConfigRecord,
   type RunRecord,
 } from './config-record.ts';
 import { hashOf } from './jax-record.ts';
@@ -30,7 +32,13 @@ beforeAll(async () => {
   fsdp = await fsdpSource();
 });
 
-const COLUMNS = ['self_attn.q_proj', 'self_attn.k_proj', 'self_attn.v_proj', 'mlp.gate_proj', 'mlp.up_proj'];
+const COLUMNS = [
+  'self_attn.q_proj',
+  'self_attn.k_proj',
+  'self_attn.v_proj',
+  'mlp.gate_proj',
+  'mlp.up_proj',
+];
 const ROWS = ['self_attn.o_proj', 'mlp.down_proj'];
 const text = (target: typeof megatronTarget, source: ExportSource, name: string): string =>
   target.write(source).files.find((file) => file.name === name)?.text ?? '';
@@ -44,14 +52,21 @@ describe('FM-74: column and row parallel over tp, data parallel over dp', () => 
 
   test('torch-dtensor: styles folded over both layers', () => {
     const python = text(torchDtensorTarget, tp, 'parallelize.py');
-    for (const module of COLUMNS) expect(python).toContain(`"model.model.layers.*.${module}": ColwiseParallel(),`);
-    for (const module of ROWS) expect(python).toContain(`"model.model.layers.*.${module}": RowwiseParallel(),`);
+    for (const module of COLUMNS)
+      expect(python).toContain(`"model.model.layers.*.${module}": ColwiseParallel(),`);
+    for (const module of ROWS)
+      expect(python).toContain(`"model.model.layers.*.${module}": RowwiseParallel(),`);
   });
 
   test('hf: the same keys without the wrapper', () => {
     const plan = JSON.parse(text(hfTarget, tp, 'tp_plan.json')) as Record<string, string>;
-    const wanted = Object.fromEntries([...COLUMNS.map((m) => [m, 'colwise']), ...ROWS.map((m) => [m, 'rowwise'])].map(([m, style]) => [`model.layers.*.${m}`, style])); // prettier-ignore
-    // transformers keeps the rules of its own plan that it is told nothing about, here those of the tables.
+    const wanted = Object.fromEntries(
+      [...COLUMNS.map((m) => [m, 'colwise']), ...ROWS.map((m) => [m, 'rowwise'])].map(
+        ([m, style]) => [`model.layers.*.${m}`, style],
+      ),
+    );
+    // transformers keeps the rules of its own plan that it is told nothing about, here those of the
+    // tables.
     const whole = { 'model.embed_tokens': 'replicate', lm_head: 'replicate' };
     expect(plan).toEqual({ ...wanted, ...whole });
     const config = { tp_size: 2, fsdp_size: 1, dp_replicate_size: 2, tp_plan: plan };
@@ -60,20 +75,33 @@ describe('FM-74: column and row parallel over tp, data parallel over dp', () => 
 
   test('deepspeed: two partitions', () => {
     const config = JSON.parse(text(deepspeedTarget, tp, 'ds_config.json')) as {
-      tensor_parallel: { autotp_size: number; partition_config: { layer_specs: { patterns: string[]; partition_type: string }[] } };
+      tensor_parallel: {
+        autotp_size: number;
+        partition_config: { layer_specs: { patterns: string[]; partition_type: string }[] };
+      };
     };
     const { autotp_size, partition_config } = config.tensor_parallel;
     expect(autotp_size).toBe(2);
     const typeOf = (name: string): string[] =>
-      partition_config.layer_specs.flatMap((s) => (s.patterns.some((p) => new RegExp(p).test(name)) ? [s.partition_type] : []));
+      partition_config.layer_specs.flatMap((s) =>
+        s.patterns.some((p) => new RegExp(p).test(name)) ? [s.partition_type] : [],
+      );
     expect(typeOf('model.model.layers.1.mlp.up_proj.weight')).toEqual(['column']);
     expect(typeOf('model.model.layers.1.mlp.down_proj.weight')).toEqual(['row']);
     expect(typeOf('model.model.layers.1.mlpxup_proj.weight')).toEqual([]);
-  }); // prettier-ignore
+  });
 
   test('megatron, torchtitan, maxtext: degrees', () => {
     const args = text(megatronTarget, tp, 'megatron.args').split('\n');
-    for (const arg of ['--tensor-model-parallel-size 2', '--num-layers 2', '--hidden-size 64', '--num-query-groups 2', '--global-batch-size 2', '--micro-batch-size 1']) expect(args).toContain(arg); // prettier-ignore
+    for (const arg of [
+      '--tensor-model-parallel-size 2',
+      '--num-layers 2',
+      '--hidden-size 64',
+      '--num-query-groups 2',
+      '--global-batch-size 2',
+      '--micro-batch-size 1',
+    ])
+      expect(args).toContain(arg);
     const toml = text(torchtitanTarget, tp, 'torchtitan.toml');
     expect(toml).toContain(
       'data_parallel_replicate_degree = 2\ndata_parallel_shard_degree = 1\ntensor_parallel_degree = 2\n',
@@ -99,19 +127,30 @@ describe('FM-74: column and row parallel over tp, data parallel over dp', () => 
 describe('the real packages', () => {
   test('read these very files: torchtitan 0.3, megatron-core 0.16, DeepSpeed 0.19, Accelerate 1.15', () => {
     const record = JSON.parse(readFileSync(CONFIG_RECORD, 'utf8')) as ConfigRecord;
-    const hint = 'run SHARDWRIGHT_RECORD=1 npm run test:engines -- test/engines/export-configs.test.ts';
+    const hint =
+      'run SHARDWRIGHT_RECORD=1 npm run test:engines -- test/engines/export-configs.test.ts';
     expect(hashOf(configFiles(tp)), hint).toBe(record.files);
     expect(record.answers).toMatchObject({
       torchtitan: { made: { tp: 2, dp_replicate: 2, dp_shard: 1, world: 4 } },
-      'megatron-core': { made: { tp: 2, layers: 2, groups: [[0, 1], [2, 3]] } },
+      'megatron-core': {
+        made: {
+          tp: 2,
+          layers: 2,
+          groups: [
+            [0, 1],
+            [2, 3],
+          ],
+        },
+      },
       deepspeed: { made: { batch: 1, stage: 0, autotp: 2 } },
       accelerate: { made: { processes: 4 } },
-    }); // prettier-ignore
+    });
   });
 
   test('transformers and torchtitan ran these very plans on four processes, transformers with the parameters cut as planned', async () => {
     const record = JSON.parse(readFileSync(RUN_RECORD, 'utf8')) as RunRecord;
-    const hint = 'run SHARDWRIGHT_RECORD=1 npm run test:engines -- test/engines/recipe-runs.test.ts';
+    const hint =
+      'run SHARDWRIGHT_RECORD=1 npm run test:engines -- test/engines/recipe-runs.test.ts';
     expect(hashOf(await runFiles()), hint).toBe(record.files);
     expect(record.torchtitan).toEqual({ version: '0.3.0', steps: 2, gradients: 45 });
     const sources = [tp, await vocabularySource()];
@@ -126,8 +165,13 @@ describe('the real packages', () => {
 describe('FM-79: names are data', () => {
   const evil = 'a"]);\nimport os #';
   const named = (): ExportSource => {
-    const rename = (name: string | undefined): string | undefined => (name?.endsWith('norm.weight') === true ? `${evil}${name}` : name);
-    const nodes = tp.program.nodes.map((n) => (n.meta.roleName === undefined ? n : { ...n, meta: { ...n.meta, roleName: rename(n.meta.roleName) ?? '' } }));
+    const rename = (name: string | undefined): string | undefined =>
+      name?.endsWith('norm.weight') === true ? `${evil}${name}` : name;
+    const nodes = tp.program.nodes.map((n) =>
+      n.meta.roleName === undefined
+        ? n
+        : { ...n, meta: { ...n.meta, roleName: rename(n.meta.roleName) ?? '' } },
+    );
     const parameters = tp.plan.parameters.map((p) => ({ ...p, name: rename(p.name) ?? '' }));
     return { ...tp, plan: { ...tp.plan, parameters }, program: { ...tp.program, nodes } };
   };
@@ -136,11 +180,13 @@ describe('FM-79: names are data', () => {
     for (const { name, text: written } of target.write(named()).files) {
       // Quotes and line ends of the name are escaped wherever it stands.
       expect(written).not.toContain(evil);
-      expect(written.split('\n').filter((line) => line.trim().startsWith('import os #'))).toEqual([]);
+      expect(written.split('\n').filter((line) => line.trim().startsWith('import os #'))).toEqual(
+        [],
+      );
       if (name.endsWith('.json')) expect(() => JSON.parse(written) as unknown).not.toThrow();
     }
   });
-}); // prettier-ignore
+});
 
 describe('FSDP', () => {
   test('parameters that are gathered before they are used are fully sharded', () => {
@@ -151,8 +197,12 @@ describe('FSDP', () => {
     expect(JSON.parse(text(deepspeedTarget, fsdp, 'ds_config.json'))).toMatchObject({
       zero_optimization: { stage: 3 },
     });
-    expect(text(torchDtensorTarget, fsdp, 'parallelize.py')).toContain('fully_shard(model, mesh=shards)');
-    expect(text(torchtitanTarget, fsdp, 'torchtitan.toml')).toContain('data_parallel_shard_degree = 2');
+    expect(text(torchDtensorTarget, fsdp, 'parallelize.py')).toContain(
+      'fully_shard(model, mesh=shards)',
+    );
+    expect(text(torchtitanTarget, fsdp, 'torchtitan.toml')).toContain(
+      'data_parallel_shard_degree = 2',
+    );
   });
 });
 
@@ -160,8 +210,15 @@ describe('losses', () => {
   /** Row parallel where Megatron cuts columns. */
   const turned = (): ExportSource => ({
     ...tp,
-    program: { ...tp.program, nodes: tp.program.nodes.map((n) => (n.meta.roleName?.endsWith('layers.1.mlp.up_proj.weight') === true ? { ...n, meta: { ...n.meta, roleName: 'model.model.layers.1.mlp.other.weight' } } : n)) },
-  }); // prettier-ignore
+    program: {
+      ...tp.program,
+      nodes: tp.program.nodes.map((n) =>
+        n.meta.roleName?.endsWith('layers.1.mlp.up_proj.weight') === true
+          ? { ...n, meta: { ...n.meta, roleName: 'model.model.layers.1.mlp.other.weight' } }
+          : n,
+      ),
+    },
+  });
 
   test('FM-78: a layer that Megatron does not know is refused, and written with the loss at the top when allowed', () => {
     expect(() => exportPlan(turned(), 'megatron')).toThrow(/E_EXPORT_LOSS|model\.model\.layers/);
@@ -220,7 +277,9 @@ describe('optimizer states that are cut where parameters are whole', () => {
   test('are a stage of ZeRO where a target has one, and a loss by name where it has not', async () => {
     const zero = await zeroSource();
     expect(planRoles(zero).roles).toEqual(['data']);
-    const config = JSON.parse(text(deepspeedTarget, zero, 'ds_config.json')) as { zero_optimization: { stage: number } }; // prettier-ignore
+    const config = JSON.parse(text(deepspeedTarget, zero, 'ds_config.json')) as {
+      zero_optimization: { stage: number };
+    };
     expect([1, 2]).toContain(config.zero_optimization.stage);
     expect(text(megatronTarget, zero, 'megatron.args')).toContain('--use-distributed-optimizer');
     for (const target of [torchtitanTarget, hfTarget, maxtextTarget])
@@ -229,6 +288,8 @@ describe('optimizer states that are cut where parameters are whole', () => {
         target.name,
       ).toContain('optimizer states');
     for (const plain of [tp, fsdp])
-      expect(deepspeedTarget.write(plain).losses.map((l) => l.item)).not.toContain('optimizer states');
+      expect(deepspeedTarget.write(plain).losses.map((l) => l.item)).not.toContain(
+        'optimizer states',
+      );
   });
 });

@@ -1,5 +1,6 @@
 /** What is run on real PyTorch: models, meshes and recipes beside the optimum. */
 import { expect } from 'vitest';
+
 import type { PlanRequest } from '../../src/index.ts';
 import { gatheredWeights, LATE } from './running-plans.ts';
 
@@ -16,7 +17,10 @@ export interface RunningCase {
 
 const FSDP = ['FSDP (dp)', 'FSDP (dp) + Megatron (tp)'];
 const late = { cluster: LATE };
-/** Parameters in an order of cuts that is not the mesh's: parts of gathered and scattered tensors change places. */
+/**
+ * Parameters in an order of cuts that is not the mesh's: parts of gathered and scattered tensors
+ * change places.
+ */
 const CROSSWISE = gatheredWeights('S(0)[1]S(0)[0]', 'S(0)S(0)');
 const SEQUENCE = ['data parallel (dp) + context parallel (tp)', 'FSDP (dp+tp) + Ulysses (tp)'];
 
@@ -51,7 +55,13 @@ export const RUNNING: readonly RunningCase[] = [
   { model: 'mlp', mesh: 'dp=2', known: FSDP, request: late },
   { model: 'mlp', mesh: 'dp=4', known: FSDP, request: late },
   { model: 'mlp', mesh: 'dp=2,tp=2', known: FSDP, request: late },
-  { model: 'mlp', mesh: 'dp=2,tp=2', known: [], request: { ...late, pins: CROSSWISE }, name: 'crosswise' },
+  {
+    model: 'mlp',
+    mesh: 'dp=2,tp=2',
+    known: [],
+    request: { ...late, pins: CROSSWISE },
+    name: 'crosswise',
+  },
   { model: 'mlp', mesh: 'dp=2,tp=4', known: FSDP, request: late },
   { model: 'llama-sdpa', mesh: 'dp=2,tp=2', known: [...FSDP, ...SEQUENCE], request: late },
   { model: 'llama-sdpa', mesh: 'dp=2,tp=4', known: [...FSDP, ...SEQUENCE], request: late },
@@ -62,15 +72,17 @@ export const RUNNING: readonly RunningCase[] = [
 /** Name of a plan with what was asked beside the mesh. */
 export function caseName(plan: string, { request, name, order }: RunningCase): string {
   const { cluster, pins: _, ...others } = request ?? {};
-  const links = cluster === undefined ? [] : [`on ${(JSON.parse(cluster) as { id: string }).id} links`];
+  const links =
+    cluster === undefined ? [] : [`on ${(JSON.parse(cluster) as { id: string }).id} links`];
   const rest = Object.keys(others).length === 0 ? [] : [JSON.stringify(others)];
   const ordered = order === undefined ? [] : [`in the order of the ${order}`];
   return [plan, ...links, ...(name === undefined ? [] : [name]), ...rest, ...ordered].join(' ');
 }
 
 /**
- * What `compare.py` prints of a plan that ran beside one process; errors are relative to the largest value of a tensor, those of
- * models in less than float64 are norms of differences to the same weights in float64, over the norm of the exact tensor.
+ * What `compare.py` prints of a plan that ran beside one process; errors are relative to the
+ * largest value of a tensor, those of models in less than float64 are norms of differences to the
+ * same weights in float64, over the norm of the exact tensor.
  */
 export interface Outcome {
   readonly plan?: string;
@@ -83,7 +95,10 @@ export interface Outcome {
   /** Most bytes of tensors alive in one of the processes, and what the plan says. */
   readonly peakBytes?: number;
   readonly plannedBytes?: number;
-  /** Gradients that are zero but for rounding, in one process and under the plan; absent where there are none. */
+  /**
+   * Gradients that are zero but for rounding, in one process and under the plan; absent where there
+   * are none.
+   */
   readonly zeros?: readonly string[];
   readonly buffer?: number;
   readonly steps?: number;
@@ -92,15 +107,19 @@ export interface Outcome {
   readonly refused?: string;
 }
 
-/** Gradients that are zero in theory: a bias of keys adds the same to all scores of a query, which the softmax takes away. */
+/**
+ * Gradients that are zero in theory: a bias of keys adds the same to all scores of a query, which
+ * the softmax takes away.
+ */
 const ZEROS: Readonly<Record<string, readonly string[]>> = {
   bert: [0, 1].map((layer) => `bert.encoder.layer.${layer}.attention.self.key.bias`),
   vit: [0, 1].map((layer) => `vit.layers.${layer}.attention.k_proj.bias`),
 };
 
 /**
- * Plans with a placement that DTensor has no words for, and what the refusal says. Thirteen rows go first over tp in chunks of 7 and 6,
- * then over dp in chunks of 4, 3, 3, 3: `_StridedShard` cuts a dim in equal blocks only, and `Shard` twice cuts over dp first.
+ * Plans with a placement that DTensor has no words for, and what the refusal says. Thirteen rows go
+ * first over tp in chunks of 7 and 6, then over dp in chunks of 4, 3, 3, 3: `_StridedShard` cuts a
+ * dim in equal blocks only, and `Shard` twice cuts over dp first.
  */
 const REFUSED: Readonly<Record<string, string>> = {
   'uneven dp=2,tp=2 FSDP (dp) + Megatron (tp)':
@@ -108,7 +127,11 @@ const REFUSED: Readonly<Record<string, string>> = {
 };
 
 /** Plans that hold more than they say: why, by which part of the planned peak, and which. */
-const MORE_MEMORY: readonly { readonly why: string; readonly upTo: number; readonly of: readonly string[] }[] = [
+const MORE_MEMORY: readonly {
+  readonly why: string;
+  readonly upTo: number;
+  readonly of: readonly string[];
+}[] = [
   {
     why: 'a softmax of bfloat16 whose classes are cut takes its exponentials in float32, in calls whose results are tensors of their own',
     upTo: 0.2,
@@ -123,27 +146,39 @@ const MORE_MEMORY: readonly { readonly why: string; readonly upTo: number; reado
 
 /** A bfloat16 value is rounded to 8 bits. */
 const ROUNDOFF = 2 ** -8;
-/** A plan rounds parts of sums before they are added up: no gradient is farther than twice from the exact one than one process has it. */
+/**
+ * A plan rounds parts of sums before they are added up: no gradient is farther than twice from the
+ * exact one than one process has it.
+ */
 const ROUNDINGS = 2;
 /** Of the planned peak memory. */
 const MEMORY = 0.05;
 
 /**
- * Equal to one process in float64, or as near to float64 as one process in the dtype of the model; with the collectives and the
- * peak memory of the plan; or refused as listed here, and for nothing else.
+ * Equal to one process in float64, or as near to float64 as one process in the dtype of the model;
+ * with the collectives and the peak memory of the plan; or refused as listed here, and for nothing
+ * else.
  */
-export function expectAsOneProcess(name: string, model: string, { refused, asPlanned, zeros, ...run }: Outcome): void {
+export function expectAsOneProcess(
+  name: string,
+  model: string,
+  { refused, asPlanned, zeros, ...run }: Outcome,
+): void {
   if (name in REFUSED || refused !== undefined) {
     expect(refused, name).toContain(REFUSED[name] ?? 'no refusal is expected');
     return;
   }
   expect(asPlanned, name).toBe(true);
-  expect(Math.abs((run.peakBytes ?? NaN) / (run.plannedBytes ?? NaN) - 1), `${name}: ${run.peakBytes} bytes, ${run.plannedBytes} planned`).toBeLessThan(MORE_MEMORY.find(({ of }) => of.includes(name))?.upTo ?? MEMORY); // prettier-ignore
+  expect(
+    Math.abs((run.peakBytes ?? NaN) / (run.plannedBytes ?? NaN) - 1),
+    `${name}: ${run.peakBytes} bytes, ${run.plannedBytes} planned`,
+  ).toBeLessThan(MORE_MEMORY.find(({ of }) => of.includes(name))?.upTo ?? MEMORY);
   if (run.dtype !== undefined) {
     expect(run.loss, name).toBeLessThan(ROUNDOFF);
     expect(run.ratio, name).toBeLessThan(ROUNDINGS);
     return;
   }
   expect(zeros, name).toEqual(ZEROS[model]);
-  for (const error of [run.loss, run.gradient, run.buffer, run.steps]) expect(error, name).toBeLessThan(1e-9);
+  for (const error of [run.loss, run.gradient, run.buffer, run.steps])
+    expect(error, name).toBeLessThan(1e-9);
 }

@@ -1,27 +1,33 @@
 /**
- * Plans that are run on real PyTorch. In: a captured model of `test/fixtures/running`, a mesh, recipes by name. Out: the optimum
- * and those plans, each as what `export --target torch` writes.
+ * Plans that are run on real PyTorch. In: a captured model of `test/fixtures/running`, a mesh,
+ * recipes by name. Out: the optimum and those plans, each as what `export --target torch` writes.
  */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
+
 import { exportPlan } from '../../src/export/export.ts';
-import { exportSource, type ExportFile, type ExportSource, type OrderOptions } from '../../src/export/target.ts';
+import {
+  type ExportFile,
+  type ExportSource,
+  exportSource,
+  type OrderOptions,
+} from '../../src/export/target.ts';
 import { applyRoles } from '../../src/import/complete/roles.ts';
 import {
   builtinOperators,
   DEFAULT_REQUEST,
-  importGraph,
-  shard,
   type Graph,
+  importGraph,
   type Plan,
   type PlanRequest,
+  shard,
 } from '../../src/index.ts';
+import type { Pin } from '../../src/plan/request/request.ts';
+import { planOfChoice } from '../../src/plan/search/result.ts';
 import { priceRestriction } from '../../src/zoo/compare/price.ts';
 import { applyRecipe, meshRecipes, type Recipe } from '../../src/zoo/recipes/recipes.ts';
 import { NAMED_RECIPES } from '../../src/zoo/recipes/registry.ts';
-import type { Pin } from '../../src/plan/request/request.ts';
-import { planOfChoice } from '../../src/plan/search/result.ts';
 import { TRACED } from './traced-models.ts';
 
 /** Slow devices beside fast links: tiny models get plans that cut. */
@@ -41,8 +47,15 @@ export const PAPER = JSON.stringify({
   matmulLaunchSeconds: 0,
 });
 
-/** Links on which a collective takes milliseconds before its first byte: sums and gathers travel in buckets. */
-export const LATE = JSON.stringify({ ...(JSON.parse(PAPER) as object), id: 'late', baseLatencySeconds: 3e-3 });
+/**
+ * Links on which a collective takes milliseconds before its first byte: sums and gathers travel in
+ * buckets.
+ */
+export const LATE = JSON.stringify({
+  ...(JSON.parse(PAPER) as object),
+  id: 'late',
+  baseLatencySeconds: 3e-3,
+});
 
 export interface RunningPlan {
   /** `mlp dp=2,tp=2 optimum`. */
@@ -53,20 +66,34 @@ export interface RunningPlan {
   readonly files: readonly ExportFile[];
   /** SHA-256 of what `program.py` does, see `programHash`. */
   readonly program: string;
-  /** Peak memory of the exported order, less the optimizer's state: what a forward and a backward call hold. */
+  /**
+   * Peak memory of the exported order, less the optimizer's state: what a forward and a backward
+   * call hold.
+   */
   readonly plannedBytes: number;
 }
 
-/** Pins of the small MLP with which every device has a part of the batch, and gathers parameters that are cut as said. */
+/**
+ * Pins of the small MLP with which every device has a part of the batch, and gathers parameters
+ * that are cut as said.
+ */
 export function gatheredWeights(parameters: string, batch: string): readonly Pin[] {
-  const weights = ['fc1.weight', 'fc1.bias', 'fc2.weight', 'fc2.bias'].map((node) => ({ node, spec: parameters }));
-  const rows = ['x', 'target_0', 'addmm', 'addmm_1', 'mse_loss_backward', 'threshold_backward'].map((node) => ({ node, spec: batch })); // prettier-ignore
+  const weights = ['fc1.weight', 'fc1.bias', 'fc2.weight', 'fc2.bias'].map((node) => ({
+    node,
+    spec: parameters,
+  }));
+  const rows = ['x', 'target_0', 'addmm', 'addmm_1', 'mse_loss_backward', 'threshold_backward'].map(
+    (node) => ({ node, spec: batch }),
+  );
   return [...weights, ...rows];
 }
 
 const fixture = (name: string): URL => new URL(`../fixtures/running/${name}`, import.meta.url);
 
-/** Record of a captured model, as `capture` of the Python package wrote it; undefined of one that is traced here. */
+/**
+ * Record of a captured model, as `capture` of the Python package wrote it; undefined of one that is
+ * traced here.
+ */
 export function captureRecord(model: string): string | undefined {
   return model in TRACED ? undefined : readFileSync(fixture(`${model}.fx.txt.json`), 'utf8');
 }
@@ -74,11 +101,16 @@ export function captureRecord(model: string): string | undefined {
 function captured(model: string): Graph {
   const { ties } = JSON.parse(captureRecord(model) ?? '') as { ties: string[][] };
   const read = importGraph(gunzipSync(readFileSync(fixture(`${model}.fx.txt.gz`))));
-  const pairs = ties.flatMap(([owner, ...others]) => others.map((name): [string, string] => [owner, name]));
+  const pairs = ties.flatMap(([owner, ...others]) =>
+    others.map((name): [string, string] => [owner, name]),
+  );
   return pairs.length === 0 ? read : applyRoles(read, { ties: pairs });
 }
 
-/** SHA-256 of a program without its comments, its values numbered in the order of their lines: names may change, calls may not. */
+/**
+ * SHA-256 of a program without its comments, its values numbered in the order of their lines: names
+ * may change, calls may not.
+ */
 export function programHash(text: string): string {
   const [, ...parts] = text.split('"""\n\n');
   const code = parts.join('').replace(/ *#.*$/gm, '');
@@ -104,26 +136,48 @@ export async function runningPlans(
 ): Promise<RunningPlan[]> {
   const table = builtinOperators();
   const graph = TRACED[model]?.() ?? captured(model);
-  const result = await shard(graph, { ...DEFAULT_REQUEST, mesh, cluster: PAPER, ...request }, { table });
+  const result = await shard(
+    graph,
+    { ...DEFAULT_REQUEST, mesh, cluster: PAPER, ...request },
+    { table },
+  );
   if (result.status !== 'planned') throw new Error(`${model} on ${mesh} has no plan`);
   const found: { label: string; result: typeof result }[] = [{ label: 'optimum', result }];
   const axes = mesh.split(',').map((dim) => dim.split('=')[0]);
-  const named = NAMED_RECIPES.flatMap((r): Recipe[] => (r.parts !== undefined && r.axes.join() === axes.join() ? [{ name: r.name, parts: r.parts }] : [])); // prettier-ignore
+  const named = NAMED_RECIPES.flatMap((r): Recipe[] =>
+    r.parts !== undefined && r.axes.join() === axes.join()
+      ? [{ name: r.name, parts: r.parts }]
+      : [],
+  );
   for (const recipe of [...meshRecipes(result.prepared.model), ...named]) {
     if (!known.includes(recipe.name)) continue;
     const applied = applyRecipe(result.prepared.model, recipe);
     if ('refused' in applied) continue;
     const priced = await priceRestriction(result.prepared, applied.restriction);
     if ('refused' in priced) continue;
-    found.push({ label: recipe.name, result: planOfChoice(result.prepared, priced.choice, result.plan, result.certificate, []) }); // prettier-ignore
+    found.push({
+      label: recipe.name,
+      result: planOfChoice(result.prepared, priced.choice, result.plan, result.certificate, []),
+    });
   }
   return found.map(({ label, result: { plan, graph: program } }) => {
     // A graph with its bodies in line is what was placed, and no program.
-    const source = exportSource({ plan, program: Object.keys(graph.subgraphs).length > 0 ? graph : program }, table);
+    const source = exportSource(
+      { plan, program: Object.keys(graph.subgraphs).length > 0 ? graph : program },
+      table,
+    );
     const { files } = exportPlan(source, 'torch', order === undefined ? {} : { order });
     const textOf = (file: string): string => files.find((one) => one.name === file)?.text ?? '';
     const text = textOf('program.py');
     const { peakBytes } = JSON.parse(textOf('collectives.json')) as { peakBytes: number };
-    return { name: `${model} ${mesh} ${label}`, model, plan, source, files, program: programHash(text), plannedBytes: peakBytes - plan.memory.optimizerBytes }; // prettier-ignore
+    return {
+      name: `${model} ${mesh} ${label}`,
+      model,
+      plan,
+      source,
+      files,
+      program: programHash(text),
+      plannedBytes: peakBytes - plan.memory.optimizerBytes,
+    };
   });
 }

@@ -1,5 +1,7 @@
 import { readFileSync } from 'node:fs';
+
 import { describe, expect, test } from 'vitest';
+
 import { gspmdText, shardyText } from '../../src/export/shardy/shardings.ts';
 import { gspmdTarget, shardyTarget } from '../../src/export/shardy/target.ts';
 import type { ExportSource } from '../../src/export/target.ts';
@@ -30,32 +32,46 @@ describe('texts of shardings', () => {
   });
 });
 
-/** Placements of the inputs as the importer reads them from the text; what is not stated is replicated. */
+/**
+ * Placements of the inputs as the importer reads them from the text; what is not stated is
+ * replicated.
+ */
 function stated(source: ExportSource, text: string): string[] {
   const graph = importGraph(text);
   const given = new Map(graph.given?.map((g) => [g.value ?? '', g.sharding]));
   const whole = source.mesh.sizes.map(() => 'R').join('');
-  return graph.nodes.flatMap((node) => (node.kind === 'placeholder' ? [given.get(node.name) ?? whole] : []));
+  return graph.nodes.flatMap((node) =>
+    node.kind === 'placeholder' ? [given.get(node.name) ?? whole] : [],
+  );
 }
 
 describe('StableHLO with shardings', () => {
-  test.each(NAMES)('FM-80 %s: the importer reads the planned placements from the Shardy text', (name) => {
-    const source = recordedSource(record.cases[name]);
-    const [{ text }] = shardyTarget.write(source).files;
-    const planned = new Map(source.plan.nodes.map((node) => [node.name, node.outputs[0]]));
-    const wanted = source.program.nodes.flatMap((n) => (n.kind === 'placeholder' ? [planned.get(n.name)] : []));
-    expect(stated(source, text)).toEqual(wanted);
-  });
+  test.each(NAMES)(
+    'FM-80 %s: the importer reads the planned placements from the Shardy text',
+    (name) => {
+      const source = recordedSource(record.cases[name]);
+      const [{ text }] = shardyTarget.write(source).files;
+      const planned = new Map(source.plan.nodes.map((node) => [node.name, node.outputs[0]]));
+      const wanted = source.program.nodes.flatMap((n) =>
+        n.kind === 'placeholder' ? [planned.get(n.name)] : [],
+      );
+      expect(stated(source, text)).toEqual(wanted);
+    },
+  );
 
   test.each(NAMES)('%s: the GSPMD text reads as a program of the same size', (name) => {
     const source = recordedSource(record.cases[name]);
-    const count = (text: string): number => importGraph(text, { ignoreShardings: true }).nodes.filter((n) => n.kind === 'placeholder').length; // prettier-ignore
+    const count = (text: string): number =>
+      importGraph(text, { ignoreShardings: true }).nodes.filter((n) => n.kind === 'placeholder')
+        .length;
     const texts = [gspmdTarget, shardyTarget].map((target) => target.write(source).files[0].text);
     expect(count(texts[0])).toBe(count(texts[1]));
   });
 
   test('XLA kept the numbers of every recorded plan', () => {
-    const { cases } = JSON.parse(readFileSync(SHARDY_RECORD, 'utf8')) as { cases: Record<string, ShardyAnswer> };
+    const { cases } = JSON.parse(readFileSync(SHARDY_RECORD, 'utf8')) as {
+      cases: Record<string, ShardyAnswer>;
+    };
     expect(Object.keys(cases).length).toBeGreaterThan(10);
     for (const [name, { worst }] of Object.entries(cases)) expect(worst, name).toBeLessThan(1e-9);
   });

@@ -1,9 +1,17 @@
 import { readFileSync } from 'node:fs';
+
 import { describe, expect, test } from 'vitest';
+
 import { exportPlan } from '../../src/export/export.ts';
-import { exportSource, type ExportSource } from '../../src/export/target.ts';
+import { type ExportSource, exportSource } from '../../src/export/target.ts';
 import { torchTarget } from '../../src/export/torch/target.ts';
-import { DEFAULT_REQUEST, builtinOperators, importGraph, shard, type Plan } from '../../src/index.ts';
+import {
+  builtinOperators,
+  DEFAULT_REQUEST,
+  importGraph,
+  type Plan,
+  shard,
+} from '../../src/index.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { gatheredWeights } from './running-plans.ts';
 import { TRACED } from './traced-models.ts';
@@ -41,7 +49,11 @@ function membersOf(row: Row): Row[] {
 
 const made = new Map<string, ReturnType<typeof planAndExport>>();
 /** Each plan is made once. */
-function exported(name: string, mesh: string, latencySeconds = 1e-7): ReturnType<typeof planAndExport> {
+function exported(
+  name: string,
+  mesh: string,
+  latencySeconds = 1e-7,
+): ReturnType<typeof planAndExport> {
   const key = `${name} ${mesh} ${latencySeconds}`;
   const known = made.get(key) ?? planAndExport(name, mesh, latencySeconds);
   made.set(key, known);
@@ -52,24 +64,54 @@ async function planAndExport(
   name: string,
   mesh: string,
   latencySeconds = 1e-7,
-): Promise<{ readonly plan: Plan; readonly source: ExportSource; readonly files: Map<string, string> }> {
-  const graph = importGraph(readFileSync(new URL(`../fixtures/running/${name}.fx.txt.gz`, import.meta.url)));
-  const cluster = JSON.stringify({ ...(JSON.parse(PAPER) as object), baseLatencySeconds: latencySeconds });
-  // Parameters are cut beside the batch, so that they are gathered and their gradients are scattered.
-  const pins = latencySeconds < 1e-4 ? [] : gatheredWeights(mesh.includes(',') ? 'S(0)[1]S(0)[0]' : 'S(0)', mesh.includes(',') ? 'S(0)S(0)' : 'S(0)'); // prettier-ignore
+): Promise<{
+  readonly plan: Plan;
+  readonly source: ExportSource;
+  readonly files: Map<string, string>;
+}> {
+  const graph = importGraph(
+    readFileSync(new URL(`../fixtures/running/${name}.fx.txt.gz`, import.meta.url)),
+  );
+  const cluster = JSON.stringify({
+    ...(JSON.parse(PAPER) as object),
+    baseLatencySeconds: latencySeconds,
+  });
+  // Parameters are cut beside the batch, so that they are gathered and their gradients are
+  // scattered.
+  const pins =
+    latencySeconds < 1e-4
+      ? []
+      : gatheredWeights(
+          mesh.includes(',') ? 'S(0)[1]S(0)[0]' : 'S(0)',
+          mesh.includes(',') ? 'S(0)S(0)' : 'S(0)',
+        );
   const result = await shard(graph, { ...DEFAULT_REQUEST, mesh, cluster, pins }, { table });
   if (result.status !== 'planned') throw new Error('there is no plan');
   const source = exportSource({ plan: result.plan, program: result.graph }, table);
   const { files, losses } = exportPlan(source, 'torch');
   expect(losses).toEqual([]);
-  return { plan: result.plan, source, files: new Map(files.map(({ name: file, text }) => [file, text])) };
+  return {
+    plan: result.plan,
+    source,
+    files: new Map(files.map(({ name: file, text }) => [file, text])),
+  };
 }
 
 /** Names that a function reads before they are there, or after they were dropped. */
 function unbound(program: string, name: string): string[] {
   const start = program.indexOf(`\ndef ${name}(`) + 1;
   const [head, ...lines] = program.slice(start).split('\n');
-  const live = new Set(['here', 'torch', 'aten', 'primals', 'saved', 'tangents', ...program.matchAll(/^def (\w+)\(/gm)].map((m) => (typeof m === 'string' ? m : m[1]))); // prettier-ignore
+  const live = new Set(
+    [
+      'here',
+      'torch',
+      'aten',
+      'primals',
+      'saved',
+      'tangents',
+      ...program.matchAll(/^def (\w+)\(/gm),
+    ].map((m) => (typeof m === 'string' ? m : m[1])),
+  );
   const faults: string[] = [];
   expect(head).toContain(name);
   for (const line of lines) {
@@ -79,9 +121,11 @@ function unbound(program: string, name: string): string[] {
     if (unpacked !== null) live.add(unpacked[1]);
     const [, target, value, dropped] = /^ {4}(\w+) = (.*?)(?:; del (.*))?$/.exec(code) ?? [];
     const read = value ?? /^ {4}return (.*)$/.exec(code)?.[1] ?? '';
-    for (const [word] of read.matchAll(/(?<![\w.])[a-z]\w*(?!\w*=)/g)) if (!live.has(word) && word !== 'float') faults.push(word); // prettier-ignore
+    for (const [word] of read.matchAll(/(?<![\w.])[a-z]\w*(?!\w*=)/g))
+      if (!live.has(word) && word !== 'float') faults.push(word);
     if (target !== undefined) live.add(target);
-    for (const word of dropped?.split(', ') ?? []) if (!live.delete(word)) faults.push(`del ${word}`);
+    for (const word of dropped?.split(', ') ?? [])
+      if (!live.delete(word)) faults.push(`del ${word}`);
   }
   return faults;
 }
@@ -133,17 +177,24 @@ test('placements read back from the files are those of the plan', async () => {
   const { plan, files } = await exported('llama-sdpa', 'dp=2,tp=4');
   const list = [...files].map(([name, text]) => ({ name, text }));
   const { parameters } = torchTarget.readBack?.(list, parseMesh('dp=2,tp=4')) ?? {};
-  expect([...(parameters ?? [])]).toEqual(plan.parameters.map(({ name, placement }) => [name, placement]));
+  expect([...(parameters ?? [])]).toEqual(
+    plan.parameters.map(({ name, placement }) => [name, placement]),
+  );
   expect(plan.parameters.some(({ placement }) => placement.includes('S('))).toBe(true);
 });
 
-/** Names of collectives, in the order in which `program.py` calls them; those of a bucket after it. */
+/**
+ * Names of collectives, in the order in which `program.py` calls them; those of a bucket after it.
+ */
 function called(program: string): string[] {
   const names: string[] = [];
   let list: string[] = [];
   for (const line of program.slice(program.indexOf('\ndef forward(')).split('\n')) {
     const unpacked = /^ {8}(\w+), {2}#/.exec(line);
-    const own = /^ {4}(\w+) = (?:reordered\()?(?:all_reduce|all_gather|reduce_scatter|all_to_all|permute)\(/.exec(line);
+    const own =
+      /^ {4}(\w+) = (?:reordered\()?(?:all_reduce|all_gather|reduce_scatter|all_to_all|permute)\(/.exec(
+        line,
+      );
     if (line === '    (') list = [];
     if (unpacked !== null) list.push(unpacked[1]);
     if (own !== null) names.push(own[1]);
@@ -153,8 +204,14 @@ function called(program: string): string[] {
 }
 
 describe('the order of the simulated step', () => {
-  const json = (files: Map<string, string> | readonly { name: string; text: string }[]): { order: string; seconds: number; peakBytes: number; collectives: Row[] } =>
-    JSON.parse(new Map(files instanceof Map ? files : files.map(({ name, text }) => [name, text])).get('collectives.json') ?? '') as ReturnType<typeof json>; // prettier-ignore
+  const json = (
+    files: Map<string, string> | readonly { name: string; text: string }[],
+  ): { order: string; seconds: number; peakBytes: number; collectives: Row[] } =>
+    JSON.parse(
+      new Map(files instanceof Map ? files : files.map(({ name, text }) => [name, text])).get(
+        'collectives.json',
+      ) ?? '',
+    ) as ReturnType<typeof json>;
 
   test('slow starts: gathers and sums travel in buckets, which both files state', async () => {
     const { source, files } = await exported('mlp', 'dp=4', 3e-3);
@@ -164,45 +221,70 @@ describe('the order of the simulated step', () => {
     expect(seconds).toBeLessThan(0.65 * listed.seconds);
     expect(listed.collectives.every(({ members }) => members === undefined)).toBe(true);
     expect([collectives.length, listed.collectives.length]).toEqual([6, 10]);
-    const text = ({ node, kind, meshDims, bytes }: Row): string => `${node} ${kind} ${meshDims.join()} ${bytes}`;
-    expect(collectives.flatMap(membersOf).map(text).sort()).toEqual(listed.collectives.map(text).sort());
+    const text = ({ node, kind, meshDims, bytes }: Row): string =>
+      `${node} ${kind} ${meshDims.join()} ${bytes}`;
+    expect(collectives.flatMap(membersOf).map(text).sort()).toEqual(
+      listed.collectives.map(text).sort(),
+    );
     const buckets = collectives.filter(({ members }) => members !== undefined);
-    expect(buckets.map(({ kind, members }) => `${kind} of ${members?.length}`)).toEqual(['all_gather of 4', 'reduce_scatter of 2']);
-    for (const { bytes, members = [] } of buckets) expect(bytes).toBe(members.reduce((sum, one) => sum + one.bytes, 0));
+    expect(buckets.map(({ kind, members }) => `${kind} of ${members?.length}`)).toEqual([
+      'all_gather of 4',
+      'reduce_scatter of 2',
+    ]);
+    for (const { bytes, members = [] } of buckets)
+      expect(bytes).toBe(members.reduce((sum, one) => sum + one.bytes, 0));
     const program = files.get('program.py') ?? '';
     expect(program).toContain('order  simulated, ');
     expect(program).toMatch(/10 collectives are 6 calls: 6 of them, [\d.]+ KiB, are in 2 buckets/);
-    expect(program).toMatch(/\) = reduce_scatter_coalesced\(here, \[\w+, \w+\], "sum", 4, "dp"\); del .* {2}# a bucket of 2, [\d.]+ KiB/);
+    expect(program).toMatch(
+      /\) = reduce_scatter_coalesced\(here, \[\w+, \w+\], "sum", 4, "dp"\); del .* {2}# a bucket of 2, [\d.]+ KiB/,
+    );
     expect(called(program)).toEqual(collectives.flatMap(membersOf).map(({ node }) => node));
     for (const name of ['forward', 'backward']) expect(unbound(program, name)).toEqual([]);
-  }); // prettier-ignore
+  });
 
   test('a bucket over two mesh dims in an order that PyTorch has not: the parts of each member change places', async () => {
     const { files } = await exported('mlp', 'dp=2,tp=2', 3e-3);
     const program = files.get('program.py') ?? '';
-    expect(program).toMatch(/\) = all_gather_coalesced\(here, \[\w+, \w+, \w+, \w+\], 4, "dp,tp"\)/);
-    expect(program).toMatch(/\) = reduce_scatter_coalesced\(here, \[(?:reordered\(\w+, \(0, 2, 1, 3,\)\),? ?){2}\], "sum", 4, "dp,tp"\)/);
-    expect([...program.matchAll(/ = reordered\((?:\w+|wait\(\w+\)), \(0, 2, 1, 3,\)\)/g)].length).toBe(5);
+    expect(program).toMatch(
+      /\) = all_gather_coalesced\(here, \[\w+, \w+, \w+, \w+\], 4, "dp,tp"\)/,
+    );
+    expect(program).toMatch(
+      /\) = reduce_scatter_coalesced\(here, \[(?:reordered\(\w+, \(0, 2, 1, 3,\)\),? ?){2}\], "sum", 4, "dp,tp"\)/,
+    );
+    expect(
+      [...program.matchAll(/ = reordered\((?:\w+|wait\(\w+\)), \(0, 2, 1, 3,\)\)/g)].length,
+    ).toBe(5);
     for (const name of ['forward', 'backward']) expect(unbound(program, name)).toEqual([]);
-  }); // prettier-ignore
+  });
 
   test('buckets of no bytes are none, and the order of the program has none', async () => {
     const { source } = await exported('mlp', 'dp=4', 3e-3);
-    const { order, collectives } = json(exportPlan(source, 'torch', { order: 'simulated', bucketBytes: 0 }).files);
+    const { order, collectives } = json(
+      exportPlan(source, 'torch', { order: 'simulated', bucketBytes: 0 }).files,
+    );
     expect(order).toBe('simulated');
     expect(collectives.every(({ members }) => members === undefined)).toBe(true);
-    expect(() => exportPlan(source, 'torch', { order: 'program', bucketBytes: 1e6 })).toThrow(/calls collectives one by one, and --bucket is given/); // prettier-ignore
+    expect(() => exportPlan(source, 'torch', { order: 'program', bucketBytes: 1e6 })).toThrow(
+      /calls collectives one by one, and --bucket is given/,
+    );
   });
 
   test('other targets, and plans of which nothing is simulated', async () => {
     const { source } = await exported('mlp', 'dp=4', 3e-3);
     for (const target of ['jax', 'torch-dtensor', 'einshard']) {
-      expect(() => exportPlan(source, target, { order: 'program' })).toThrow(`--target ${target} takes no --order`);
-      expect(() => exportPlan(source, target, { bucketBytes: 0 })).toThrow(`--target ${target} takes no --bucket`);
+      expect(() => exportPlan(source, target, { order: 'program' })).toThrow(
+        `--target ${target} takes no --order`,
+      );
+      expect(() => exportPlan(source, target, { bucketBytes: 0 })).toThrow(
+        `--target ${target} takes no --bucket`,
+      );
     }
     const { memory: _, ...plan } = source.plan;
     const bare = exportSource({ plan, program: source.program }, table);
-    expect(() => exportPlan(bare, 'torch', { order: 'simulated' })).toThrow(/the plan states no memory/);
+    expect(() => exportPlan(bare, 'torch', { order: 'simulated' })).toThrow(
+      /the plan states no memory/,
+    );
     const { files, notes } = exportPlan(bare, 'torch');
     expect(notes).toEqual(['order  program: the plan states no memory, so nothing is simulated']);
     expect(json(files).order).toBe('program');
@@ -210,12 +292,20 @@ describe('the order of the simulated step', () => {
 
   test('a program with loops keeps its order, and says why', async () => {
     const graph = TRACED.looped();
-    const planned = await shard(graph, { ...DEFAULT_REQUEST, mesh: 'dp=2,tp=2', cluster: PAPER }, { table });
+    const planned = await shard(
+      graph,
+      { ...DEFAULT_REQUEST, mesh: 'dp=2,tp=2', cluster: PAPER },
+      { table },
+    );
     if (planned.status !== 'planned') throw new Error('there is no plan');
     const looped = exportSource({ plan: planned.plan, program: graph }, table);
     const { files, notes } = exportPlan(looped, 'torch');
     expect(json(files).order).toBe('program');
-    expect(notes?.[0]).toMatch(/order {2}program, .*it has loops or branches, whose runs are simulated as one/);
-    expect(() => exportPlan(looped, 'torch', { order: 'simulated' })).toThrow(/it has loops or branches/);
+    expect(notes?.[0]).toMatch(
+      /order {2}program, .*it has loops or branches, whose runs are simulated as one/,
+    );
+    expect(() => exportPlan(looped, 'torch', { order: 'simulated' })).toThrow(
+      /it has loops or branches/,
+    );
   });
 });

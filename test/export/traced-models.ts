@@ -1,5 +1,19 @@
-/** Models that are traced here and whose PyTorch twins stand in `test/engines/running/models.py`: loops and branches with gradients. */
-import { cond, input, jointGraph, map, parameter, scan, trace, whileLoop, type Graph, type Tensor } from '../../src/index.ts'; // prettier-ignore
+/**
+ * Models that are traced here and whose PyTorch twins stand in `test/engines/running/models.py`:
+ * loops and branches with gradients.
+ */
+import {
+  cond,
+  type Graph,
+  input,
+  jointGraph,
+  map,
+  parameter,
+  scan,
+  type Tensor,
+  trace,
+  whileLoop,
+} from '../../src/index.ts';
 
 const [TRIPS, BATCH, WIDTH] = [6, 8, 16];
 
@@ -28,7 +42,10 @@ function recurrent({ xs, wx, wh, gate }: Record<keyof typeof inputs, Tensor>): T
   return last.mul(last).mean().add(ys.mul(ys).mean());
 }
 
-/** A recurrence whose trips do all the same, and a map over its rows: loops with a known number of trips. */
+/**
+ * A recurrence whose trips do all the same, and a map over its rows: loops with a known number of
+ * trips.
+ */
 function looped({ xs, wx, wh, gate }: Record<keyof typeof inputs, Tensor>): Tensor {
   const [last, ys] = scan(
     (h, x) => {

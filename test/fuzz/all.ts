@@ -7,4 +7,13 @@ import { PINS } from './pins.ts';
 import type { Fuzzer } from './runner.ts';
 import { ANYTIME, SOLVER } from './solver.ts';
 
-export const FUZZERS: readonly Fuzzer[] = [SOLVER, ANYTIME, CERTIFICATES, ILP, PLAN_ILP, PINS, FOLDERS, ...INPUTS];
+export const FUZZERS: readonly Fuzzer[] = [
+  SOLVER,
+  ANYTIME,
+  CERTIFICATES,
+  ILP,
+  PLAN_ILP,
+  PINS,
+  FOLDERS,
+  ...INPUTS,
+];

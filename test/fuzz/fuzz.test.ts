@@ -1,17 +1,25 @@
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+
 import { FUZZERS } from './all.ts';
 import { fuzzer } from './runner.ts';
-import fc from 'fast-check';
 
-/** The first half of the first turn of `npm run fuzz`, with the same examples in every run; 10,000 of each with SHARDWRIGHT_FULL=1. */
+/**
+ * The first half of the first turn of `npm run fuzz`, with the same examples in every run; 10,000
+ * of each with SHARDWRIGHT_FULL=1.
+ */
 const SEED = 20_260_101;
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
 
 describe('the adversary finds nothing', () => {
-  test.each(FUZZERS.map((f) => [f.name, f] as const))('%s', async (_, f) => {
-    expect(await f.run(SEED, FULL ? 10_000 : Math.ceil(f.sample / 2))).toBeUndefined();
-    expect(f.outcomes.size, [...f.outcomes].join('; ')).toBeGreaterThan(1);
-  }, 3_600_000); // prettier-ignore
+  test.each(FUZZERS.map((f) => [f.name, f] as const))(
+    '%s',
+    async (_, f) => {
+      expect(await f.run(SEED, FULL ? 10_000 : Math.ceil(f.sample / 2))).toBeUndefined();
+      expect(f.outcomes.size, [...f.outcomes].join('; ')).toBeGreaterThan(1);
+    },
+    3_600_000,
+  );
 });
 
 describe('the runner', () => {

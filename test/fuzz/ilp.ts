@@ -1,6 +1,10 @@
-/** The integer program as `--emit-ilp` writes it: HiGHS reads the text and ends at the optimum of brute force, or of the plan. */
+/**
+ * The integer program as `--emit-ilp` writes it: HiGHS reads the text and ends at the optimum of
+ * brute force, or of the plan.
+ */
 import loadHighs from 'highs';
 import { expect } from 'vitest';
+
 import { prepare } from '../../src/plan/prepare.ts';
 import { encode, lpText, programSize } from '../../src/solver/milp/encode.ts';
 import { TABLE } from '../simulate/random/builder.ts';
@@ -12,7 +16,9 @@ import { fuzzer } from './runner.ts';
 type Highs = Awaited<ReturnType<typeof loadHighs>>;
 let loaded: Promise<Highs> | undefined;
 
-async function solved(text: string): Promise<{ readonly Status: string; readonly ObjectiveValue: number }> {
+async function solved(
+  text: string,
+): Promise<{ readonly Status: string; readonly ObjectiveValue: number }> {
   return (await (loaded ??= loadHighs())).solve(text, { mip_rel_gap: 0, mip_abs_gap: 0 });
 }
 
@@ -33,13 +39,18 @@ export const PLAN_ILP = fuzzer(
   8,
   pinnedRequests(3),
   async ({ asked: { graph, request }, random, picks }) => {
-    const asked = { graph, request: { ...request, pins: randomPins({ graph, request }, random, picks).pins } };
+    const asked = {
+      graph,
+      request: { ...request, pins: randomPins({ graph, request }, random, picks).pins },
+    };
     const { problem, model } = prepare(asked.graph, asked.request, TABLE);
     if (programSize(problem).binaries > MOST_BINARIES) return 'too large';
     const { Status, ObjectiveValue } = await solved(lpText(encode(problem)));
     const { seconds, communicationSeconds } = (await planOf(asked)).objective;
     expect(Status).toBe('Optimal');
-    expect(Math.abs(ObjectiveValue / model.unitsPerSecond - seconds)).toBeLessThanOrEqual(1e-6 * seconds);
+    expect(Math.abs(ObjectiveValue / model.unitsPerSecond - seconds)).toBeLessThanOrEqual(
+      1e-6 * seconds,
+    );
     return communicationSeconds > 0 ? 'communicates' : 'does not';
   },
 );

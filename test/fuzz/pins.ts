@@ -1,22 +1,32 @@
 /**
- * Random programs with random pins, taken from a random plan. Every pinned plan obeys its pins, is accepted by the re-costing, is
- * no cheaper than the free one and no more expensive than the random plan, which obeys them too.
+ * Random programs with random pins, taken from a random plan. Every pinned plan obeys its pins, is
+ * accepted by the re-costing, is no cheaper than the free one and no more expensive than the random
+ * plan, which obeys them too.
  */
 import { expect } from 'vitest';
+
 import type { Plan } from '../../src/plan/record/types.ts';
-import { pinnedRequests, planOf, randomPins, type Asked } from './programs.ts';
+import { type Asked, pinnedRequests, planOf, randomPins } from './programs.ts';
 import { fuzzer } from './runner.ts';
 
-/** Seconds that a plan states node by node: compute, collectives inside of rules, and moves that are not of a copy made before. */
+/**
+ * Seconds that a plan states node by node: compute, collectives inside of rules, and moves that are
+ * not of a copy made before.
+ */
 function sumOf({ nodes, outputs }: Pick<Plan, 'nodes' | 'outputs'>): number {
   let seconds = 0;
-  for (const node of nodes) seconds += (node.times ?? 1) * (node.seconds + (node.internalSeconds ?? 0));
+  for (const node of nodes)
+    seconds += (node.times ?? 1) * (node.seconds + (node.internalSeconds ?? 0));
   for (const { redistributions } of [...nodes, ...outputs])
-    for (const move of redistributions) if (move.copy !== 'reused') seconds += (move.times ?? 1) * move.seconds;
+    for (const move of redistributions)
+      if (move.copy !== 'reused') seconds += (move.times ?? 1) * move.seconds;
   return seconds;
 }
 
-/** Doubles of other orders of sums: where a plan is called optimal, the rounding that it states may be this share of its step. */
+/**
+ * Doubles of other orders of sums: where a plan is called optimal, the rounding that it states may
+ * be this share of its step.
+ */
 const close = (a: number): number => a * 1e-9;
 
 /** The plan of an optimum, which costs what its nodes state and what the re-costing finds. */
@@ -36,9 +46,12 @@ export const PINS = fuzzer('pins', 25, pinnedRequests(6), async ({ asked, random
   const { drawn, pins } = randomPins(asked, random, picks);
   const free = await checked(asked);
   const pinned = await checked({ ...asked, request: { ...asked.request, pins } });
-  for (const pin of pins) expect(pinned.nodes.find(({ name }) => name === pin.node)?.outputs).toEqual([pin.spec]);
+  for (const pin of pins)
+    expect(pinned.nodes.find(({ name }) => name === pin.node)?.outputs).toEqual([pin.spec]);
   const { seconds } = pinned.objective;
   expect(free.objective.seconds, 'free').toBeLessThanOrEqual(seconds + close(seconds));
   expect(seconds, 'random').toBeLessThanOrEqual(sumOf(drawn) + close(seconds));
-  return free.objective.seconds < seconds - close(seconds) ? 'more expensive than the free plan' : 'as cheap';
+  return free.objective.seconds < seconds - close(seconds)
+    ? 'more expensive than the free plan'
+    : 'as cheap';
 });

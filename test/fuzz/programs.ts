@@ -1,12 +1,13 @@
 /** Small random programs and requests for them. Comes out: the prepared request, and its plan. */
 import fc from 'fast-check';
+
 import type { Graph } from '../../src/graph/types.ts';
-import { DEFAULT_REQUEST, type Pin, type PlanRequest } from '../../src/plan/request/request.ts';
-import { decode, type Decoded } from '../../src/plan/record/decode.ts';
 import { prepare } from '../../src/plan/prepare.ts';
+import { decode, type Decoded } from '../../src/plan/record/decode.ts';
 import { randomChoice } from '../../src/plan/record/random-plan.ts';
-import { shard } from '../../src/plan/shard.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
+import { DEFAULT_REQUEST, type Pin, type PlanRequest } from '../../src/plan/request/request.ts';
+import { shard } from '../../src/plan/shard.ts';
 import { drawOf, ProgramBuilder, TABLE } from '../simulate/random/builder.ts';
 import { grow } from '../simulate/random/control.ts';
 import { withBackward } from '../simulate/random/program.ts';
@@ -25,7 +26,8 @@ export interface Asked {
 }
 
 /**
- * Programs of 1 to `calls` calls, half of them with their backward pass. A smaller one is the beginning of a larger one.
+ * Programs of 1 to `calls` calls, half of them with their backward pass. A smaller one is the
+ * beginning of a larger one.
  */
 export function requests(calls: number): fc.Arbitrary<Asked> {
   return fc
@@ -42,9 +44,13 @@ export function requests(calls: number): fc.Arbitrary<Asked> {
       grow(builder, most);
       const forward = builder.build('random');
       const graph = backward ? (withBackward(forward) ?? forward) : forward;
-      return { graph, request: { ...DEFAULT_REQUEST, ...asked }, [fc.toStringMethod]: () => JSON.stringify({ seed, calls: most, backward, ...asked }) };
+      return {
+        graph,
+        request: { ...DEFAULT_REQUEST, ...asked },
+        [fc.toStringMethod]: () => JSON.stringify({ seed, calls: most, backward, ...asked }),
+      };
     });
-} // prettier-ignore
+}
 
 /** The plan of a request that must have one. */
 export async function planOf({ graph, request }: Asked): Promise<Plan> {
@@ -54,16 +60,29 @@ export async function planOf({ graph, request }: Asked): Promise<Plan> {
 }
 
 /** A random plan of a request, and pins that it obeys: those of the calls and inputs at `picks`. */
-export function randomPins({ graph, request }: Asked, random: number, picks: readonly number[]): { readonly drawn: Decoded; readonly pins: readonly Pin[] } {
+export function randomPins(
+  { graph, request }: Asked,
+  random: number,
+  picks: readonly number[],
+): { readonly drawn: Decoded; readonly pins: readonly Pin[] } {
   const { model } = prepare(graph, request, TABLE);
   const drawn = decode(model, randomChoice(model, random));
-  const tensors = new Set(model.graph.nodes.filter(({ type }) => type.kind === 'tensor').map(({ name }) => name));
+  const tensors = new Set(
+    model.graph.nodes.filter(({ type }) => type.kind === 'tensor').map(({ name }) => name),
+  );
   const single = drawn.nodes.filter(({ name, outputs }) => tensors.has(name) && outputs[0] !== '-');
-  return { drawn, pins: picks.map((at) => single[at % single.length]).map(({ name, outputs }) => ({ node: name, spec: outputs[0] })) };
-} // prettier-ignore
+  return {
+    drawn,
+    pins: picks
+      .map((at) => single[at % single.length])
+      .map(({ name, outputs }) => ({ node: name, spec: outputs[0] })),
+  };
+}
 
 /** Requests with the seed of a random plan, and places of pins in it. */
-export const pinnedRequests = (calls: number): fc.Arbitrary<{ asked: Asked; random: number; picks: number[] }> =>
+export const pinnedRequests = (
+  calls: number,
+): fc.Arbitrary<{ asked: Asked; random: number; picks: number[] }> =>
   fc.record({
     asked: requests(calls),
     random: fc.noShrink(fc.nat(1_000_000)),

@@ -1,13 +1,18 @@
 /**
- * What all fuzzers share: a fuzzer is a kind of random example and what must hold of it. Goes in: a seed, and how many examples
- * or how long. Comes out: nothing, or a report with the seed and the example, shrunk.
+ * What all fuzzers share: a fuzzer is a kind of random example and what must hold of it. Goes in: a
+ * seed, and how many examples or how long. Comes out: nothing, or a report with the seed and the
+ * example, shrunk.
  */
-import fc from 'fast-check';
 import vm from 'node:vm';
+
+import fc from 'fast-check';
 
 export interface Fuzzer {
   readonly name: string;
-  /** Examples of one turn: what `npm run fuzz` runs between two looks at the clock, and `npm test` half of. */
+  /**
+   * Examples of one turn: what `npm run fuzz` runs between two looks at the clock, and `npm test`
+   * half of.
+   */
   readonly sample: number;
   /** How often each outcome was seen: where there is one only, nothing was tried. */
   readonly outcomes: Map<string, number>;
@@ -57,7 +62,10 @@ const SCRIPT = new vm.Script('run()');
 /** Runs synchronous code; throws where it does not come to an end. */
 export function ending<T>(milliseconds: number, run: () => T): T {
   let result: { readonly value: T } | undefined;
-  SCRIPT.runInNewContext({ run: () => void (result = { value: run() }) }, { timeout: milliseconds });
+  SCRIPT.runInNewContext(
+    { run: () => void (result = { value: run() }) },
+    { timeout: milliseconds },
+  );
   if (result === undefined) throw new Error('did not run');
   return result.value;
 }

@@ -1,14 +1,34 @@
-/** Random choice problems: what the engines answer and prove is what looking at every choice finds. */
+/**
+ * Random choice problems: what the engines answer and prove is what looking at every choice finds.
+ */
 import fc from 'fast-check';
 import { expect } from 'vitest';
+
 import { NO_CHOICE, verifyCertificate } from '../../src/solver/check/verify.ts';
 import { NoChoiceInTime, solve, solveNow } from '../../src/solver/solve.ts';
-import { build, costOf, exhaust, peakOf, rowsHold, type Exhausted, type PlainProblem } from '../solver/support.ts';
+import {
+  build,
+  costOf,
+  exhaust,
+  type Exhausted,
+  peakOf,
+  type PlainProblem,
+  rowsHold,
+} from '../solver/support.ts';
 import { problems } from './problems.ts';
 import { fuzzer } from './runner.ts';
 
-/** A choice is allowed and costs what is said, no less than the optimum; no bound is above the optimum. */
-function isTrue(plain: PlainProblem, truth: Exhausted, choice: Int32Array, objective: number, bound: number): void {
+/**
+ * A choice is allowed and costs what is said, no less than the optimum; no bound is above the
+ * optimum.
+ */
+function isTrue(
+  plain: PlainProblem,
+  truth: Exhausted,
+  choice: Int32Array,
+  objective: number,
+  bound: number,
+): void {
   const x = [...choice];
   expect(costOf(plain, x), 'cost of the choice').toBe(objective);
   expect(rowsHold(plain, x), 'rows').toBe(true);
@@ -35,7 +55,8 @@ export const SOLVER = fuzzer('problems', 150, examples, ({ plain, compress, ties
     } else {
       isTrue(plain, truth, answer.choice, answer.objective, answer.bound);
       if (answer.status === 'optimal') expect(answer.objective).toBe(truth.objective);
-      if (end === undefined && ties === 'lexicographic') expect([...answer.choice]).toEqual(truth.choices[0]);
+      if (end === undefined && ties === 'lexicographic')
+        expect([...answer.choice]).toEqual(truth.choices[0]);
     }
     if (end !== undefined) return answer.status;
     expect(answer.status).toBe(truth.objective === Infinity ? 'infeasible' : 'optimal');

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+
 import { GraphBuilder } from '../../src/graph/build.ts';
 import { interpret } from '../../src/graph/interpret.ts';
 import { lintGraph } from '../../src/graph/lint.ts';
@@ -9,8 +10,8 @@ import { computePhases, withPhases } from '../../src/graph/phases.ts';
 import type { Arg, Graph, Node, ValueRef, ValueType } from '../../src/graph/types.ts';
 import { isGraphRef, tensorType } from '../../src/graph/value.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { inferCall } from '../../src/ops/record/infer.ts';
 import { programFlops } from '../../src/ops/program-flops.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
 
 /** Distinct users of each node as FX counts them: calls, plus one for the return statement. */
 function userCounts(graph: Graph): Int32Array {
@@ -21,30 +22,53 @@ function userCounts(graph: Graph): Int32Array {
 const F = tensorType('f32', [4]);
 
 /** A random straight-line graph: each call reads earlier values by index. */
-function randomGraph(reads: readonly (readonly number[])[], placeholders: number, returned: readonly number[]): Graph {
+function randomGraph(
+  reads: readonly (readonly number[])[],
+  placeholders: number,
+  returned: readonly number[],
+): Graph {
   const b = new GraphBuilder('g');
   const refs: ValueRef[] = [];
   for (let i = 0; i < placeholders; i++) {
     const tangent = i % 3 === 2;
     refs.push(
-      b.placeholder(`p${i}`, F, tangent ? { role: 'tangent', roleIndex: i } : { role: 'input', roleName: `p${i}` }),
+      b.placeholder(
+        `p${i}`,
+        F,
+        tangent ? { role: 'tangent', roleIndex: i } : { role: 'input', roleName: `p${i}` },
+      ),
     );
   }
   for (const list of reads) {
     const args = list.map((r): Arg => refs[r % refs.length]);
-    refs.push(b.call('aten.op.default', [args.slice(1)], F, args.length > 0 ? { kwargs: { first: args[0] } } : {}));
+    refs.push(
+      b.call(
+        'aten.op.default',
+        [args.slice(1)],
+        F,
+        args.length > 0 ? { kwargs: { first: args[0] } } : {},
+      ),
+    );
   }
-  returned.forEach((r, index) => b.output({ value: refs[r % refs.length].name, role: 'output', index }));
+  returned.forEach((r, index) =>
+    b.output({ value: refs[r % refs.length].name, role: 'output', index }),
+  );
   return b.build();
 }
 
 const graphs = fc
-  .tuple(fc.array(fc.array(fc.nat(99), { maxLength: 4 }), { maxLength: 30 }), fc.integer({ min: 1, max: 6 }), fc.array(fc.nat(99), { maxLength: 4 }))
-  .map(([reads, placeholders, returned]) => randomGraph(reads, placeholders, returned)); // prettier-ignore
+  .tuple(
+    fc.array(fc.array(fc.nat(99), { maxLength: 4 }), { maxLength: 30 }),
+    fc.integer({ min: 1, max: 6 }),
+    fc.array(fc.nat(99), { maxLength: 4 }),
+  )
+  .map(([reads, placeholders, returned]) => randomGraph(reads, placeholders, returned));
 
 /** Names that a node reads, found without the code under test. */
 function readsOf(node: Node): string[] {
-  return [...JSON.stringify([node.args, node.kwargs]).matchAll(/"kind":"value","name":"(\w+)"/g)].map((m) => m[1]);
+  return [
+    ...JSON.stringify([node.args, node.kwargs]).matchAll(/"kind":"value","name":"(\w+)"/g),
+  ].map((m) => m[1]);
 }
 
 describe('order, users, liveness', () => {
@@ -55,7 +79,9 @@ describe('order, users, liveness', () => {
         const users = userCounts(graph);
         const last = lastUses(graph);
         nodes.forEach((node, i) => {
-          const using = nodes.flatMap((other, j) => (readsOf(other).includes(node.name) ? [j] : []));
+          const using = nodes.flatMap((other, j) =>
+            readsOf(other).includes(node.name) ? [j] : [],
+          );
           const returned = outputs.some((o) => o.value === node.name);
           expect(users[i]).toBe(using.length + (returned ? 1 : 0));
           expect(last[i]).toBe(returned ? nodes.length : (using.at(-1) ?? i));
@@ -95,11 +121,24 @@ describe('order, users, liveness', () => {
     const nodes: Node[] = [];
     for (let i = 0; i < 100_000; i++) {
       const args: Arg[] = i === 0 ? [] : [{ kind: 'value', name: `n${i - 1}` }];
-      nodes.push({ name: `n${i}`, kind: 'call', target: 'aten.neg.default', args, kwargs: {}, type: F, meta: {} });
+      nodes.push({
+        name: `n${i}`,
+        kind: 'call',
+        target: 'aten.neg.default',
+        args,
+        kwargs: {},
+        type: F,
+        meta: {},
+      });
     }
-    expect(topologicalOrder([...nodes].reverse()).map((n) => n.name)).toEqual(nodes.map((n) => n.name));
+    expect(topologicalOrder([...nodes].reverse()).map((n) => n.name)).toEqual(
+      nodes.map((n) => n.name),
+    );
     expect(() =>
-      topologicalOrder([{ ...nodes[0], args: [{ kind: 'value', name: 'n99999' }] }, ...nodes.slice(1)]),
+      topologicalOrder([
+        { ...nodes[0], args: [{ kind: 'value', name: 'n99999' }] },
+        ...nodes.slice(1),
+      ]),
     ).toThrow(/no cycles/);
   });
 });
@@ -132,9 +171,19 @@ describe('interpret', () => {
       },
     });
     expect(result.outputs).toEqual([[16], null]);
-    expect(() => interpret<number>(graph, { placeholder: () => 0, call: (_n, _o, frame) => frame.value('later') })).toThrow(/internal/);
-    expect(() => interpret<number>(graph, { placeholder: () => 0, call: (_n, _o, frame) => frame.run('step', [1])[0]! })).toThrow(/wants more/);
-  }); // prettier-ignore
+    expect(() =>
+      interpret<number>(graph, {
+        placeholder: () => 0,
+        call: (_n, _o, frame) => frame.value('later'),
+      }),
+    ).toThrow(/internal/);
+    expect(() =>
+      interpret<number>(graph, {
+        placeholder: () => 0,
+        call: (_n, _o, frame) => frame.run('step', [1])[0]!,
+      }),
+    ).toThrow(/wants more/);
+  });
 });
 
 describe('phases', () => {
@@ -160,17 +209,22 @@ describe('phases', () => {
           const above = reaches(node.name);
           const backward = tangents.some((t) => above.has(t));
           expect(phases.backward[i] === 1).toBe(backward);
-          const saved = tangents.length > 0 && node.kind === 'call' && !backward && !needed.has(node.name);
+          const saved =
+            tangents.length > 0 && node.kind === 'call' && !backward && !needed.has(node.name);
           expect(phases.savedOnly[i] === 1).toBe(saved);
         });
         for (const node of withPhases(graph).nodes)
           expect(node.meta.phase).toBe(
-            node.kind === 'placeholder' ? undefined : phases.backward[graph.nodes.findIndex((n) => n.name === node.name)] === 1 ? 'backward' : 'forward',
+            node.kind === 'placeholder'
+              ? undefined
+              : phases.backward[graph.nodes.findIndex((n) => n.name === node.name)] === 1
+                ? 'backward'
+                : 'forward',
           );
       }),
       { seed: 5 },
     );
-  }); // prettier-ignore
+  });
 
   test('a stated optimizer phase is kept, an outdated savedOnly is not', () => {
     const b = new GraphBuilder('g');
@@ -193,7 +247,14 @@ test('parameters: tied names are one tensor, owned by the first', () => {
     b.placeholder(name, tensorType('bf16', [8, 2]), { role: 'parameter', roleName: `m.${name}` });
   b.placeholder('x', F, { role: 'input', roleName: 'x' });
   b.tie(['m.a', 'm.c']);
-  expect(parametersOf(b.build()).map((p) => [p.name, p.elements, p.bytes, p.placeholders.map((n) => n.name)])).toEqual([
+  expect(
+    parametersOf(b.build()).map((p) => [
+      p.name,
+      p.elements,
+      p.bytes,
+      p.placeholders.map((n) => n.name),
+    ]),
+  ).toEqual([
     ['m.a', 16, 32, ['a', 'c']],
     ['m.b', 16, 32, ['b']],
   ]);
@@ -210,19 +271,38 @@ describe('FLOPs and types are read through the interpreter', () => {
     b.output({ value: y.name, role: 'output', index: 0 });
     return b.build();
   };
-  const swapped = (graph: Graph): Graph => ({ ...graph, nodes: [graph.nodes[0], graph.nodes[2], graph.nodes[1]] });
-  const without = (graph: Graph): Graph => ({ ...graph, nodes: graph.nodes.filter((node) => node.name !== 'w') });
+  const swapped = (graph: Graph): Graph => ({
+    ...graph,
+    nodes: [graph.nodes[0], graph.nodes[2], graph.nodes[1]],
+  });
+  const without = (graph: Graph): Graph => ({
+    ...graph,
+    nodes: graph.nodes.filter((node) => node.name !== 'w'),
+  });
 
   test('2 m k n of a product; an unsound graph is refused, not counted as less', () => {
-    expect(programFlops(product(3, 5, 7), table)).toMatchObject({ forward: 2 * 3 * 5 * 7, backward: 0, unsizedCalls: 0 });
-    expect(() => programFlops(without(product(3, 5, 7)), table)).toThrow(/uses 'w', which is not defined/);
-    expect(() => programFlops(swapped(product(3, 5, 7)), table)).toThrow(/w is read before it is known/);
+    expect(programFlops(product(3, 5, 7), table)).toMatchObject({
+      forward: 2 * 3 * 5 * 7,
+      backward: 0,
+      unsizedCalls: 0,
+    });
+    expect(() => programFlops(without(product(3, 5, 7)), table)).toThrow(
+      /uses 'w', which is not defined/,
+    );
+    expect(() => programFlops(swapped(product(3, 5, 7)), table)).toThrow(
+      /w is read before it is known/,
+    );
   });
 
-  test('a stated type that is not the operator\'s own; the structure is checked before', () => {
-    const retype = (node: Node, typeOf: (name: string) => ValueType): ValueType | undefined => inferCall(table, node, typeOf);
+  test("a stated type that is not the operator's own; the structure is checked before", () => {
+    const retype = (node: Node, typeOf: (name: string) => ValueType): ValueType | undefined =>
+      inferCall(table, node, typeOf);
     expect(() => lintGraph(product(3, 5, 7), retype)).not.toThrow();
-    expect(() => lintGraph(product(3, 5, 7, tensorType('f32', [3, 8])), retype)).toThrow(/the file says f32\[3, 8\], but aten\.mm\.default gives f32\[3, 7\]/);
-    expect(() => lintGraph(swapped(product(3, 5, 7)), retype)).toThrow(/a placeholder stands after a call|defined only later/);
+    expect(() => lintGraph(product(3, 5, 7, tensorType('f32', [3, 8])), retype)).toThrow(
+      /the file says f32\[3, 8\], but aten\.mm\.default gives f32\[3, 7\]/,
+    );
+    expect(() => lintGraph(swapped(product(3, 5, 7)), retype)).toThrow(
+      /a placeholder stands after a call|defined only later/,
+    );
   });
-}); // prettier-ignore
+});

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
+
 import { ShardwrightError } from '../../src/errors.ts';
-import { GraphBuilder, baseName } from '../../src/graph/build.ts';
+import { baseName, GraphBuilder } from '../../src/graph/build.ts';
 import { lintGraph } from '../../src/graph/lint.ts';
 import type { Arg, Graph, Node, ValueRef, ValueType } from '../../src/graph/types.ts';
 import { tensorType } from '../../src/graph/value.ts';
@@ -80,30 +81,119 @@ describe('lintGraph: one broken graph for each check', () => {
   const outputs = (...list: Graph['outputs']): Graph => ({ ...graph, outputs: list });
 
   test.each<[check: string, broken: Graph, message: string]>([
-    ['single definition', edit('t', { name: 'mm' }), 'single definition at mm: the name is defined twice'],
-    ['undefined', args('mm', ref('X'), ref('w')), `references resolve at mm: uses 'X', which is not defined`],
-    ['definition before use', { ...graph, nodes: [...graph.nodes.slice(0, 3), graph.nodes[5], graph.nodes[3], graph.nodes[4]] }, 'definition before use at mm_1: uses t, which is defined only later'],
-    ['cycle', { ...graph, nodes: [...graph.nodes.slice(0, 3), { ...graph.nodes[3], args: [ref('t')] }, { ...graph.nodes[4], args: [ref('mm')] }], outputs: [] }, 'no cycles at mm: the values need each other: mm -> t -> mm'],
+    [
+      'single definition',
+      edit('t', { name: 'mm' }),
+      'single definition at mm: the name is defined twice',
+    ],
+    [
+      'undefined',
+      args('mm', ref('X'), ref('w')),
+      `references resolve at mm: uses 'X', which is not defined`,
+    ],
+    [
+      'definition before use',
+      {
+        ...graph,
+        nodes: [...graph.nodes.slice(0, 3), graph.nodes[5], graph.nodes[3], graph.nodes[4]],
+      },
+      'definition before use at mm_1: uses t, which is defined only later',
+    ],
+    [
+      'cycle',
+      {
+        ...graph,
+        nodes: [
+          ...graph.nodes.slice(0, 3),
+          { ...graph.nodes[3], args: [ref('t')] },
+          { ...graph.nodes[4], args: [ref('mm')] },
+        ],
+        outputs: [],
+      },
+      'no cycles at mm: the values need each other: mm -> t -> mm',
+    ],
     ['self use', args('mm', ref('mm')), 'no cycles at mm: the values need each other: mm -> mm'],
-    ['placeholders first', { ...graph, nodes: [graph.nodes[0], graph.nodes[1], graph.nodes[4], graph.nodes[2], graph.nodes[3], graph.nodes[5]] }, 'order at g: a placeholder stands after a call; placeholders come first'],
-    ['subgraph', args('mm', { kind: 'graph', name: 'toString' }), 'references resolve at mm: uses subgraph @toString, which graph joint does not have'],
+    [
+      'placeholders first',
+      {
+        ...graph,
+        nodes: [
+          graph.nodes[0],
+          graph.nodes[1],
+          graph.nodes[4],
+          graph.nodes[2],
+          graph.nodes[3],
+          graph.nodes[5],
+        ],
+      },
+      'order at g: a placeholder stands after a call; placeholders come first',
+    ],
+    [
+      'subgraph',
+      args('mm', { kind: 'graph', name: 'toString' }),
+      'references resolve at mm: uses subgraph @toString, which graph joint does not have',
+    ],
     ['float as number', args('mm', 0.5), 'literals at mm: the number 0.5 is no exact integer'],
-    ['huge number', args('mm', [2 ** 60]), 'literals at mm: the number 1152921504606847000 is no exact integer'],
-    ['phases', edit('mm_1', { meta: { phase: 'forward' }, args: [ref('late'), ref('g')] }), `references resolve at mm_1: uses 'late', which is not defined`],
+    [
+      'huge number',
+      args('mm', [2 ** 60]),
+      'literals at mm: the number 1152921504606847000 is no exact integer',
+    ],
+    [
+      'phases',
+      edit('mm_1', { meta: { phase: 'forward' }, args: [ref('late'), ref('g')] }),
+      `references resolve at mm_1: uses 'late', which is not defined`,
+    ],
     ['role', edit('x', { meta: {} }), 'roles at x: a placeholder has no role'],
-    ['role name', edit('x', { meta: { role: 'input' } }), 'roles at x: a placeholder of role input has no role name'],
-    ['tangent index', edit('g', { meta: { role: 'tangent' } }), 'roles at g: a placeholder of role tangent has no index'],
-    ['role name twice', edit('x', { meta: { role: 'input', roleName: 'fc.weight' } }), `roles at x: is called 'fc.weight', as w is already`],
-    ['output undefined', outputs({ value: 'mn', role: 'output', index: 0 }), `references resolve: graph joint returns 'mn', which is not defined`],
-    ['output twice', outputs({ value: 'mm', role: 'output', index: 0 }, { value: 't', role: 'output', index: 0 }), `outputs at t: graph joint returns 'output 0' twice`],
-    ['output index', outputs({ value: 'mm', role: 'output' }), 'outputs at mm: an output of graph joint has no index'],
-    ['gradient of nothing', outputs({ value: 'mm_1', role: 'grad', of: 'fc.bias' }), `outputs at mm_1: output 'grad fc.bias' of graph joint belongs to no placeholder`],
-    ['gradient type', edit('mm_1', { type: tensorType('bf16', [4, 4]) }), 'gradients at mm_1: grad fc.weight has type bf16[4, 4], its placeholder w has f32[4, 4]'],
-    ['tie', { ...graph, ties: [['fc.weight', 'x']] }, `ties: 'x' is tied, but is no parameter of graph joint`],
+    [
+      'role name',
+      edit('x', { meta: { role: 'input' } }),
+      'roles at x: a placeholder of role input has no role name',
+    ],
+    [
+      'tangent index',
+      edit('g', { meta: { role: 'tangent' } }),
+      'roles at g: a placeholder of role tangent has no index',
+    ],
+    [
+      'role name twice',
+      edit('x', { meta: { role: 'input', roleName: 'fc.weight' } }),
+      `roles at x: is called 'fc.weight', as w is already`,
+    ],
+    [
+      'output undefined',
+      outputs({ value: 'mn', role: 'output', index: 0 }),
+      `references resolve: graph joint returns 'mn', which is not defined`,
+    ],
+    [
+      'output twice',
+      outputs({ value: 'mm', role: 'output', index: 0 }, { value: 't', role: 'output', index: 0 }),
+      `outputs at t: graph joint returns 'output 0' twice`,
+    ],
+    [
+      'output index',
+      outputs({ value: 'mm', role: 'output' }),
+      'outputs at mm: an output of graph joint has no index',
+    ],
+    [
+      'gradient of nothing',
+      outputs({ value: 'mm_1', role: 'grad', of: 'fc.bias' }),
+      `outputs at mm_1: output 'grad fc.bias' of graph joint belongs to no placeholder`,
+    ],
+    [
+      'gradient type',
+      edit('mm_1', { type: tensorType('bf16', [4, 4]) }),
+      'gradients at mm_1: grad fc.weight has type bf16[4, 4], its placeholder w has f32[4, 4]',
+    ],
+    [
+      'tie',
+      { ...graph, ties: [['fc.weight', 'x']] },
+      `ties: 'x' is tied, but is no parameter of graph joint`,
+    ],
     ['target', edit('mm', { target: '' }), `targets at mm: '' is no operator`],
   ])('%s', (_check, broken, message) => {
     expect(failure(() => lintGraph(broken))).toBe(`E_GRAPH_LINT ${message}`);
-  }); // prettier-ignore
+  });
 
   test('no forward node uses a backward value', () => {
     const wrong = edit('mm_1', { meta: { phase: 'forward' } });
@@ -115,7 +205,9 @@ describe('lintGraph: one broken graph for each check', () => {
       meta: { phase: 'forward', source: 'm.py:3' },
     };
     const error = failure(() => lintGraph({ ...graph, nodes: [...graph.nodes, late] }));
-    expect(error).toBe('E_GRAPH_LINT phases at late: a forward node uses mm_1, which is of the backward phase');
+    expect(error).toBe(
+      'E_GRAPH_LINT phases at late: a forward node uses mm_1, which is of the backward phase',
+    );
   });
 
   test('retype: a stated type that differs from the rule is E_TYPE with both', () => {
@@ -154,7 +246,9 @@ describe('bodies', () => {
     expect(failure(() => cond(body([B], 1), body([F], 1)))).toContain(
       'input 0 of @branch is b8[], the call gives f32[4, 4]',
     );
-    expect(failure(() => cond(body([F], 1), body([F], 2)))).toContain('branches return 1 and 2 values');
+    expect(failure(() => cond(body([F], 1), body([F], 2)))).toContain(
+      'branches return 1 and 2 values',
+    );
   });
 
   test('a scan slices its xs and carries its init', () => {
@@ -162,9 +256,14 @@ describe('bodies', () => {
     const xs = b.placeholder('xs', tensorType('f32', [6, 4, 4]), { role: 'arg', roleIndex: 0 });
     const h = b.placeholder('h', F, { role: 'arg', roleIndex: 1 });
     const step: Arg = { kind: 'graph', name: b.subgraph('step', body([F, F], 2)) };
-    b.call('scan', [step, [h], [xs], []], { kind: 'tuple', items: [F, tensorType('f32', [6, 4, 4])] });
+    b.call('scan', [step, [h], [xs], []], {
+      kind: 'tuple',
+      items: [F, tensorType('f32', [6, 4, 4])],
+    });
     expect(b.build().nodes).toHaveLength(3);
     b.call('scan', [step, [xs], [xs], []], F);
-    expect(failure(() => b.build())).toContain('input 0 of @step is f32[4, 4], the call gives f32[6, 4, 4]');
+    expect(failure(() => b.build())).toContain(
+      'input 0 of @step is f32[4, 4], the call gives f32[6, 4, 4]',
+    );
   });
 });

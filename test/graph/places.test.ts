@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { ShardwrightError } from '../../src/errors.ts';
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
@@ -39,19 +40,74 @@ describe('CA-15 malformed graph text is refused with exact line and column', () 
   });
 
   test.each<[what: string, from: string, to: string, message: string]>([
-    ['an unknown value', '(%x, %w)', '(%x, %v)', `g.swg:5:29: E_GRAPH_LINT references resolve at mm: uses 'v', which is not defined`],
-    ['a duplicate name', '%r =', '%mm =', 'g.swg:6:3: E_GRAPH_LINT single definition at mm: the name is defined twice'],
-    ['a missing parenthesis', '(%mm):', '(%mm:', `g.swg:6:29: E_GRAPH_PARSE expected ',' or ')', found ':'`],
-    ['another type', '(%mm): f32[4, 2]', '(%mm): f32[4, 3]', 'g.swg:6:32: E_TYPE r: the file says f32[4, 3], but aten.relu.default gives f32[4, 2]'],
-    ['an unknown role', 'parameter "w"', 'paramter "w"', `g.swg:4:20: E_GRAPH_PARSE expected a role (parameter, buffer, constant, input, tangent, state, key, arg), found 'paramter'`],
-    ['a use before the definition', '  %mm =', '  %q = aten.neg.default(%mm): f32[4, 2] ; forward\n  %mm =', 'g.swg:5:25: E_GRAPH_LINT definition before use at q: uses mm, which is defined only later'],
-    ['values that need each other', '(%x, %w)', '(%x, %r)', 'g.swg:5:29: E_GRAPH_LINT no cycles at mm: the values need each other: mm -> r -> mm'],
-    ['an output of nothing', 'out %r', 'out %q', `g.swg:7:7: E_GRAPH_LINT references resolve: graph main returns 'q', which is not defined`],
-    ['an unknown value in a body', 'neg.default(%a)', 'neg.default(%r)', `g.swg:10:27: E_GRAPH_LINT references resolve at n: uses 'r', which is not defined`],
-    ['another type in a body', '(%a): f32[4, 2]', '(%a): f32[2, 4]', 'g.swg:10:32: E_TYPE n: the file says f32[2, 4], but aten.neg.default gives f32[4, 2]'],
-    ['two inputs of one role name', 'parameter "w"', 'input "x"', `g.swg:4:6: E_GRAPH_LINT roles at w: is called 'x', as x is already`],
+    [
+      'an unknown value',
+      '(%x, %w)',
+      '(%x, %v)',
+      `g.swg:5:29: E_GRAPH_LINT references resolve at mm: uses 'v', which is not defined`,
+    ],
+    [
+      'a duplicate name',
+      '%r =',
+      '%mm =',
+      'g.swg:6:3: E_GRAPH_LINT single definition at mm: the name is defined twice',
+    ],
+    [
+      'a missing parenthesis',
+      '(%mm):',
+      '(%mm:',
+      `g.swg:6:29: E_GRAPH_PARSE expected ',' or ')', found ':'`,
+    ],
+    [
+      'another type',
+      '(%mm): f32[4, 2]',
+      '(%mm): f32[4, 3]',
+      'g.swg:6:32: E_TYPE r: the file says f32[4, 3], but aten.relu.default gives f32[4, 2]',
+    ],
+    [
+      'an unknown role',
+      'parameter "w"',
+      'paramter "w"',
+      `g.swg:4:20: E_GRAPH_PARSE expected a role (parameter, buffer, constant, input, tangent, state, key, arg), found 'paramter'`,
+    ],
+    [
+      'a use before the definition',
+      '  %mm =',
+      '  %q = aten.neg.default(%mm): f32[4, 2] ; forward\n  %mm =',
+      'g.swg:5:25: E_GRAPH_LINT definition before use at q: uses mm, which is defined only later',
+    ],
+    [
+      'values that need each other',
+      '(%x, %w)',
+      '(%x, %r)',
+      'g.swg:5:29: E_GRAPH_LINT no cycles at mm: the values need each other: mm -> r -> mm',
+    ],
+    [
+      'an output of nothing',
+      'out %r',
+      'out %q',
+      `g.swg:7:7: E_GRAPH_LINT references resolve: graph main returns 'q', which is not defined`,
+    ],
+    [
+      'an unknown value in a body',
+      'neg.default(%a)',
+      'neg.default(%r)',
+      `g.swg:10:27: E_GRAPH_LINT references resolve at n: uses 'r', which is not defined`,
+    ],
+    [
+      'another type in a body',
+      '(%a): f32[4, 2]',
+      '(%a): f32[2, 4]',
+      'g.swg:10:32: E_TYPE n: the file says f32[2, 4], but aten.neg.default gives f32[4, 2]',
+    ],
+    [
+      'two inputs of one role name',
+      'parameter "w"',
+      'input "x"',
+      `g.swg:4:6: E_GRAPH_LINT roles at w: is called 'x', as x is already`,
+    ],
   ])('%s', (_, from, to, message) => {
     expect(TEXT).toContain(from);
     expect(told(TEXT.replace(from, to))).toBe(message);
   });
-}); // prettier-ignore
+});

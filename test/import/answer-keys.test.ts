@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { parametersOf } from '../../src/graph/parameters.ts';
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import { printGraph } from '../../src/graph/text/write.ts';
@@ -6,9 +7,20 @@ import type { Graph } from '../../src/graph/types.ts';
 import { contiguousStride } from '../../src/graph/value.ts';
 import { applyRoles } from '../../src/import/complete/roles.ts';
 import { importGraph } from '../../src/import/import.ts';
-import { KEY_DTYPES, answerKey, counts, packed, withoutLines, type AnswerKey, type KeyType } from './fixtures.ts';
+import {
+  type AnswerKey,
+  answerKey,
+  counts,
+  KEY_DTYPES,
+  type KeyType,
+  packed,
+  withoutLines,
+} from './fixtures.ts';
 
-/** Every typed value of the graph against the key that the framework wrote; returns how many were compared. */
+/**
+ * Every typed value of the graph against the key that the framework wrote; returns how many were
+ * compared.
+ */
 function compareTypes(graph: Graph, key: AnswerKey, strides: boolean): number {
   let compared = 0;
   for (const node of graph.nodes) {
@@ -38,7 +50,11 @@ function expectCounts(graph: Graph, key: AnswerKey): void {
 }
 
 // Nodes as the specification lists them; ties: the second names of tied weights.
-const JOINT: readonly [model: string, nodes: number, ties?: readonly (readonly [string, string])[]][] = [
+const JOINT: readonly [
+  model: string,
+  nodes: number,
+  ties?: readonly (readonly [string, string])[],
+][] = [
   ['mlp', 29],
   ['mlp-loss', 32],
   ['convnet', 59],
@@ -74,12 +90,19 @@ describe('FM-2 FM-3 FM-6 joint texts against the answer keys', () => {
       expect(compareTypes(graph, key, true)).toBeGreaterThan(nodes / 2);
       expect(graph.outputs.filter((o) => o.role !== 'grad')).toHaveLength(key.forwardOutputs ?? -1);
     }
-    // Roles by gradient slots leave out a tied weight's second name; stated roles count it until it is tied.
+    // Roles by gradient slots leave out a tied weight's second name; stated roles count it until it
+    // is tied.
     const bySlots = parametersOf(readable);
-    expect([bySlots.length, bySlots.reduce((n, p) => n + p.elements, 0)]).toEqual([key.params.count, key.params.numel]);
+    expect([bySlots.length, bySlots.reduce((n, p) => n + p.elements, 0)]).toEqual([
+      key.params.count,
+      key.params.numel,
+    ]);
     expect(parametersOf(expanded)).toHaveLength(key.params.count + ties.length);
     const tied = parametersOf(ties.length === 0 ? expanded : applyRoles(expanded, { ties }));
-    expect([tied.length, tied.reduce((n, p) => n + p.elements, 0)]).toEqual([key.params.count, key.params.numel]);
+    expect([tied.length, tied.reduce((n, p) => n + p.elements, 0)]).toEqual([
+      key.params.count,
+      key.params.numel,
+    ]);
 
     expect(expanded.nodes.map((n) => [n.name, n.target, n.args, n.kwargs, n.type])).toEqual(
       readable.nodes.map((n) => [n.name, n.target, n.args, n.kwargs, n.type]),
@@ -117,16 +140,19 @@ describe('other producers', () => {
     (id) => {
       const key = answerKey(id);
       const found = parametersOf(importGraph(packed(`${id}.readable.txt.gz`)));
-      expect([found.length, found.reduce((n, p) => n + p.elements, 0)]).toEqual([key.params.count, key.params.numel]);
+      expect([found.length, found.reduce((n, p) => n + p.elements, 0)]).toEqual([
+        key.params.count,
+        key.params.numel,
+      ]);
     },
   );
 
   test('FM-7 str(ExportedProgram): full names, ranges, buffer mutations first', () => {
     const dynamic = importGraph(packed('mlp-dynamic/export.ep.txt.gz'));
     expect(dynamic.dims).toEqual({ s77: { min: 2, max: 512 } });
-    expect(dynamic.nodes.filter((n) => n.meta.role === 'parameter').map((n) => n.meta.roleName)).toEqual([
-      'fc1.weight', 'fc1.bias', 'fc2.weight', 'fc2.bias',
-    ]); // prettier-ignore
+    expect(
+      dynamic.nodes.filter((n) => n.meta.role === 'parameter').map((n) => n.meta.roleName),
+    ).toEqual(['fc1.weight', 'fc1.bias', 'fc2.weight', 'fc2.bias']);
     const core = importGraph(packed('convnet/export_core.ep.txt.gz'));
     expect(core.outputs).toEqual([
       { value: 'getitem_3', role: 'mutation', of: 'b1.running_mean' },
@@ -150,9 +176,15 @@ describe('roles, phases and sources of joint graphs', () => {
     const named = (role: string): (string | undefined)[] =>
       graph.nodes.filter((n) => n.meta.role === role).map((n) => n.meta.roleName);
     expect(named('parameter').slice(0, 3)).toEqual(['c1.weight', 'c1.bias', 'b1.weight']);
-    expect(named('buffer')).toEqual(['b1.running_mean', 'b1.running_var', 'b1.num_batches_tracked']);
+    expect(named('buffer')).toEqual([
+      'b1.running_mean',
+      'b1.running_var',
+      'b1.num_batches_tracked',
+    ]);
     expect(named('input')).toEqual(['primals_12']);
-    expect(graph.nodes.filter((n) => n.meta.role === 'tangent').map((n) => n.meta.roleIndex)).toEqual([0]);
+    expect(
+      graph.nodes.filter((n) => n.meta.role === 'tangent').map((n) => n.meta.roleIndex),
+    ).toEqual([0]);
     expect(graph.nodes.some((n) => n.meta.inferred === true)).toBe(false);
     expect(graph.outputs.slice(0, 5)).toEqual([
       { value: 'getitem_3', role: 'mutation', of: 'b1.running_mean' },
@@ -197,12 +229,23 @@ describe('roles, phases and sources of joint graphs', () => {
     expect(scan?.meta.phase).toBe('backward');
     expect(joint.subgraphs.scan_combine_graph_1.nodes.at(-1)?.meta.phase).toBe('backward');
     // One carry of three is never read; its type comes from the body.
-    expect(scan?.type.kind === 'tuple' && scan.type.items.map((t) => (t.kind === 'tensor' ? t.shape : t.kind))).toEqual([
-      [4, 16], [16, 16], [16, 16], [6, 4, 16],
-    ]); // prettier-ignore
+    expect(
+      scan?.type.kind === 'tuple' &&
+        scan.type.items.map((t) => (t.kind === 'tensor' ? t.shape : t.kind)),
+    ).toEqual([
+      [4, 16],
+      [16, 16],
+      [16, 16],
+      [6, 4, 16],
+    ]);
     const loop = importGraph(packed('hop-while/export.readable.txt.gz'));
-    expect(Object.keys(loop.subgraphs)).toEqual(['while_loop_cond_graph_0', 'while_loop_body_graph_0']);
-    expect(loop.subgraphs.while_loop_cond_graph_0.outputs).toEqual([{ value: 'lt', role: 'output', index: 0 }]);
+    expect(Object.keys(loop.subgraphs)).toEqual([
+      'while_loop_cond_graph_0',
+      'while_loop_body_graph_0',
+    ]);
+    expect(loop.subgraphs.while_loop_cond_graph_0.outputs).toEqual([
+      { value: 'lt', role: 'output', index: 0 },
+    ]);
   });
 
   test('equal annotations share one frozen type object', () => {

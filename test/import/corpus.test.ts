@@ -1,14 +1,24 @@
 import { gzipSync } from 'node:zlib';
+
 import { describe, expect, test } from 'vitest';
+
 import type { ValueType } from '../../src/graph/types.ts';
 import { contiguousStride } from '../../src/graph/value.ts';
 import { detectFormat } from '../../src/import/detect.ts';
-import { importGraph } from '../../src/import/import.ts';
 import { gunzip } from '../../src/import/file/unpack.ts';
+import { importGraph } from '../../src/import/import.ts';
 import { graphFlops } from '../../src/ops/flops.ts';
 import { programFlops } from '../../src/ops/program-flops.ts';
-import { corpus, corpusFile, corpusText, fileOf, graphFiles, shapesOf, type CorpusRecord } from './corpus.ts';
-import { KEY_DTYPES, type AnswerKey, type KeyType } from './fixtures.ts';
+import {
+  corpus,
+  corpusFile,
+  type CorpusRecord,
+  corpusText,
+  fileOf,
+  graphFiles,
+  shapesOf,
+} from './corpus.ts';
+import { type AnswerKey, KEY_DTYPES, type KeyType } from './fixtures.ts';
 import { content, infer, inputTypes, table } from './twins.ts';
 
 /** Every file of the corpus against the index and the answer keys of the frameworks. */
@@ -27,16 +37,23 @@ const FORMATS: readonly (readonly [name: RegExp, format: string])[] = [
 ];
 
 /** Records with a readable text and its answer key. */
-const READABLE = corpus.flatMap((record): { record: CorpusRecord; path: string; shapes: AnswerKey['shapes'] }[] => {
-  const path = fileOf(record, '.readable.txt');
-  const shapes = path === undefined ? undefined : shapesOf(record);
-  return path === undefined || shapes === undefined ? [] : [{ record, path, shapes }];
-});
+const READABLE = corpus.flatMap(
+  (record): { record: CorpusRecord; path: string; shapes: AnswerKey['shapes'] }[] => {
+    const path = fileOf(record, '.readable.txt');
+    const shapes = path === undefined ? undefined : shapesOf(record);
+    return path === undefined || shapes === undefined ? [] : [{ record, path, shapes }];
+  },
+);
 type TensorValue = Extract<ValueType, { kind: 'tensor' }>;
 /** Joint graphs that were added to the index after the specification was written. */
-const ADDED = new Set(['llama3-8b-2l-b16/joint', 'llama3-8b-4l-b64/joint', 'llama3-8b-32l-b16/joint']);
+const ADDED = new Set([
+  'llama3-8b-2l-b16/joint',
+  'llama3-8b-4l-b64/joint',
+  'llama3-8b-32l-b16/joint',
+]);
 
-const shapeOf = (type: TensorValue): unknown[] => type.shape.map((d) => (typeof d === 'number' ? d : d.sym));
+const shapeOf = (type: TensorValue): unknown[] =>
+  type.shape.map((d) => (typeof d === 'number' ? d : d.sym));
 
 describe('the corpus', () => {
   test('FM-1 content alone gives the format of every file, packed or not', () => {
@@ -51,8 +68,15 @@ describe('the corpus', () => {
       }
     }
     expect(seen.size).toBe(10);
-    expect([seen.get('fx-graph'), seen.get('pt2'), seen.get('pt2-json'), seen.get('stablehlo'), seen.get('jaxpr'), seen.get('onnx')]).toEqual([75, 10, 11, 33, 14, 8]);
-  }, 60_000); // prettier-ignore
+    expect([
+      seen.get('fx-graph'),
+      seen.get('pt2'),
+      seen.get('pt2-json'),
+      seen.get('stablehlo'),
+      seen.get('jaxpr'),
+      seen.get('onnx'),
+    ]).toEqual([75, 10, 11, 33, 14, 8]);
+  }, 60_000);
 
   test('FM-3 the 41,444 top-level annotations are those of the answer keys', () => {
     let compared = 0;
@@ -69,7 +93,14 @@ describe('the corpus', () => {
           const [dtype, shape, stride] = key as KeyType;
           // Texts of torch.export print no strides.
           const printed = /export/.test(path) ? null : stride;
-          found.push(JSON.stringify([name, type.dtype, shapeOf(type), printed && (type.stride ?? contiguousStride(type.shape))]));
+          found.push(
+            JSON.stringify([
+              name,
+              type.dtype,
+              shapeOf(type),
+              printed && (type.stride ?? contiguousStride(type.shape)),
+            ]),
+          );
           wanted.push(JSON.stringify([name, KEY_DTYPES[dtype], shape, printed]));
         }
         compared++;
@@ -78,7 +109,7 @@ describe('the corpus', () => {
       expect(found, path).toEqual(wanted);
     }
     expect([READABLE.length, compared - added, compared]).toEqual([78, 41_444, 50_848]);
-  }, 60_000); // prettier-ignore
+  }, 60_000);
 
   test('FM-4 with all annotations of calls erased, dtype, shape and stride are inferred again', () => {
     let compared = 0;
@@ -88,14 +119,22 @@ describe('the corpus', () => {
       for (const { name, target, type } of importGraph(erased, { infer }).nodes) {
         if (type.kind !== 'tensor') continue;
         const [dtype, shape, stride] = shapes[name] as KeyType;
-        found.push(JSON.stringify([name, target, type.dtype, shapeOf(type), type.stride ?? contiguousStride(type.shape)]));
+        found.push(
+          JSON.stringify([
+            name,
+            target,
+            type.dtype,
+            shapeOf(type),
+            type.stride ?? contiguousStride(type.shape),
+          ]),
+        );
         wanted.push(JSON.stringify([name, target, KEY_DTYPES[dtype], shape, stride]));
         compared++;
       }
       expect(found, path).toEqual(wanted);
     }
     expect(compared).toBe(50_848);
-  }, 60_000); // prettier-ignore
+  }, 60_000);
 
   test('FM-5 all 75 str(graph) texts give the graph of the readable twin', () => {
     let compared = 0;
@@ -122,7 +161,9 @@ describe('FM-8 work', () => {
       const found: Record<string, number> = {};
       // The texts of mlp-dynamic do not say how large the batch was; the archive does.
       const sized = record.model === 'mlp-dynamic' ? fileOf(record, '.pt2') : path;
-      for (const [target, flops] of Object.entries(graphFlops(importGraph(corpusFile(sized ?? path), { infer }), table).byTarget)) {
+      for (const [target, flops] of Object.entries(
+        graphFlops(importGraph(corpusFile(sized ?? path), { infer }), table).byTarget,
+      )) {
         const name = target.replace(/\.\w+$/, '');
         found[name] = (found[name] ?? 0) + flops;
       }
@@ -130,7 +171,7 @@ describe('FM-8 work', () => {
       compared++;
     }
     expect(compared).toBe(78);
-  }, 60_000); // prettier-ignore
+  }, 60_000);
 
   test('by phase: what the framework counted while the model ran', () => {
     let compared = 0;
@@ -152,8 +193,18 @@ describe('FM-8 work', () => {
   });
 });
 
-/** Forward and backward calls, forward calls that an output needs, gradient slots and how many of them are none. */
-const PHASES: readonly (readonly [model: string, forward: number, backward: number, needed: number, slots: number, none: number])[] = [
+/**
+ * Forward and backward calls, forward calls that an output needs, gradient slots and how many of
+ * them are none.
+ */
+const PHASES: readonly (readonly [
+  model: string,
+  forward: number,
+  backward: number,
+  needed: number,
+  slots: number,
+  none: number,
+])[] = [
   ['mlp', 8, 14, 5, 5, 1],
   ['mlp-loss', 9, 15, 6, 6, 2],
   ['convnet', 21, 24, 15, 12, 4],
@@ -165,21 +216,24 @@ const PHASES: readonly (readonly [model: string, forward: number, backward: numb
   ['vit-tiny', 586, 707, 448, 154, 2],
   ['bert-base', 752, 983, 587, 208, 6],
   ['llama3-8b-32l', 3445, 4060, 2796, 295, 4],
-]; // prettier-ignore
+];
 
 describe('CA-52 phases of imported joint graphs', () => {
-  test.each(PHASES)('%s: %i forward, %i backward; %i needed; %i slots, %i none', (model, ...wanted) => {
-    const found = READABLE.find(({ record }) => record.id === `${model}/joint`);
-    const { nodes, outputs } = importGraph(corpusFile(found?.path ?? ''));
-    const calls = nodes.filter((n) => n.kind === 'call');
-    const forward = calls.filter((n) => n.meta.phase === 'forward');
-    const slots = outputs.filter((o) => o.role === 'grad');
-    expect([
-      forward.length,
-      calls.filter((n) => n.meta.phase === 'backward').length,
-      forward.filter((n) => n.meta.savedOnly !== true).length,
-      slots.length,
-      slots.filter((o) => o.value === null).length,
-    ]).toEqual(wanted);
-  });
+  test.each(PHASES)(
+    '%s: %i forward, %i backward; %i needed; %i slots, %i none',
+    (model, ...wanted) => {
+      const found = READABLE.find(({ record }) => record.id === `${model}/joint`);
+      const { nodes, outputs } = importGraph(corpusFile(found?.path ?? ''));
+      const calls = nodes.filter((n) => n.kind === 'call');
+      const forward = calls.filter((n) => n.meta.phase === 'forward');
+      const slots = outputs.filter((o) => o.role === 'grad');
+      expect([
+        forward.length,
+        calls.filter((n) => n.meta.phase === 'backward').length,
+        forward.filter((n) => n.meta.savedOnly !== true).length,
+        slots.length,
+        slots.filter((o) => o.value === null).length,
+      ]).toEqual(wanted);
+    },
+  );
 });

@@ -1,9 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
+
 import type { AnswerKey, KeyCounts } from './fixtures.ts';
 
-/** All graphs that the frameworks wrote, with the index that says what they hold; copies under `test/fixtures`. */
+/**
+ * All graphs that the frameworks wrote, with the index that says what they hold; copies under
+ * `test/fixtures`.
+ */
 
 const ROOT = join(import.meta.dirname, '..', 'fixtures');
 
@@ -27,7 +31,11 @@ export interface CorpusRecord {
   readonly model: string;
   /** `path` as the index has it; packed files end in `.gz`. */
   readonly files: readonly { readonly path: string; readonly format: string }[];
-  readonly params: { readonly count?: number; readonly initializers?: number; readonly numel: number };
+  readonly params: {
+    readonly count?: number;
+    readonly initializers?: number;
+    readonly numel: number;
+  };
   readonly graph?: KeyCounts;
   readonly graph_flops?: WorkByClass;
   /** Counted by the framework while the model ran. */
@@ -47,7 +55,9 @@ export interface CorpusRecord {
   };
 }
 
-export const corpus = (JSON.parse(unpacked('index.json.gz')) as { readonly records: readonly CorpusRecord[] }).records;
+export const corpus = (
+  JSON.parse(unpacked('index.json.gz')) as { readonly records: readonly CorpusRecord[] }
+).records;
 
 function unpacked(path: string): string {
   return gunzipSync(readFileSync(join(ROOT, path))).toString('utf8');
@@ -71,7 +81,9 @@ export function corpusText(path: string): string {
 
 /** Files that hold a graph: all but answer keys and printouts for people. */
 export function graphFiles(record: CorpusRecord): string[] {
-  return record.files.map((file) => file.path).filter((path) => !/\.shapes\.json|^onnx\/.*\.txt$/.test(path));
+  return record.files
+    .map((file) => file.path)
+    .filter((path) => !/\.shapes\.json|^onnx\/.*\.txt$/.test(path));
 }
 
 /** The file of a record whose name has this part. */
@@ -83,6 +95,9 @@ export function fileOf(record: CorpusRecord, part: string): string | undefined {
 export function shapesOf(record: CorpusRecord): AnswerKey['shapes'] | undefined {
   const path = fileOf(record, '.shapes.json');
   if (path === undefined) return undefined;
-  const key = path.replace(/\.gz$/, '').replace('/model.shapes.', '.shapes.').replace('.shapes.json', '.key.json.gz');
+  const key = path
+    .replace(/\.gz$/, '')
+    .replace('/model.shapes.', '.shapes.')
+    .replace('.shapes.json', '.key.json.gz');
   return (JSON.parse(unpacked(key)) as AnswerKey).shapes;
 }

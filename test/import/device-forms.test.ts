@@ -1,11 +1,15 @@
 import { describe, expect, test } from 'vitest';
+
 import { importGraph } from '../../src/import/import.ts';
 import { NDArray } from '../../src/ndarray/array.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';
 import { drawInputs } from '../../src/simulate/inputs.ts';
 
-/** PyTorch types some results by the device: statistics of 16-bit norms are of 16 bits on a CPU, of 32 on a GPU. */
+/**
+ * PyTorch types some results by the device: statistics of 16-bit norms are of 16 bits on a CPU, of
+ * 32 on a GPU.
+ */
 
 const table = builtinOperators();
 
@@ -33,16 +37,27 @@ const BATCH_NORM = `class GraphModule(torch.nn.Module):
 `;
 
 describe('forms of results by device', () => {
-  test.each(['bf16', 'f32'])('a layer norm in bf16 with statistics in %s is read and evaluated', (type) => {
-    const graph = importGraph(layerNorm(type));
-    const outputs = evaluateGraph(table, graph, drawInputs(table, graph)).outputs;
-    expect(outputs.map((x) => (x instanceof NDArray ? x.dtype : x))).toEqual(['bf16', type, type]);
-  });
+  test.each(['bf16', 'f32'])(
+    'a layer norm in bf16 with statistics in %s is read and evaluated',
+    (type) => {
+      const graph = importGraph(layerNorm(type));
+      const outputs = evaluateGraph(table, graph, drawInputs(table, graph)).outputs;
+      expect(outputs.map((x) => (x instanceof NDArray ? x.dtype : x))).toEqual([
+        'bf16',
+        type,
+        type,
+      ]);
+    },
+  );
 
   test('batch norms on a CPU save in 16 bits and keep running statistics in 32', () => {
     const graph = importGraph(BATCH_NORM);
     const outputs = evaluateGraph(table, graph, drawInputs(table, graph)).outputs;
-    expect(outputs.map((x) => (x instanceof NDArray ? x.dtype : x))).toEqual(['bf16', 'bf16', 'f32']);
+    expect(outputs.map((x) => (x instanceof NDArray ? x.dtype : x))).toEqual([
+      'bf16',
+      'bf16',
+      'f32',
+    ]);
   });
 
   test('a type that no device gives is refused', () => {

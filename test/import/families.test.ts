@@ -1,16 +1,18 @@
 import { readFileSync } from 'node:fs';
+
 import { describe, expect, test } from 'vitest';
+
 import {
-  FAMILIES_PAGE,
   families,
+  FAMILIES_PAGE,
   familiesPage,
   familyGraph,
   preparedFamily,
   resultOf,
   results,
 } from '../../scripts/families.ts';
-import { builtinOperators } from '../../src/ops/builtin.ts';
 import { flat, NDArray } from '../../src/ndarray/array.ts';
+import { builtinOperators } from '../../src/ops/builtin.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { evaluateGraph, type Value } from '../../src/simulate/evaluate.ts';
 import { drawInputs } from '../../src/simulate/inputs.ts';
@@ -24,7 +26,8 @@ test('docs/families.md is current (otherwise: npx tsx scripts/families.ts)', asy
 });
 
 describe('captured families', () => {
-  // Complex rotary embeddings, sums over windows of images, masks filled by values, weight norms, experts.
+  // Complex rotary embeddings, sums over windows of images, masks filled by values, weight norms,
+  // experts.
   test.each(['llama4', 'hubert', ...(FULL ? ['swin', 'deepseek-v3'] : [])])(
     '%s is planned to the recorded optimum',
     async (name) => {
@@ -38,12 +41,16 @@ describe('captured families', () => {
     },
   );
 
-  // Windows of jaxpr and one view taken twice, complex numbers in StableHLO and in ATen, a constant that is no input.
-  test.runIf(FULL).each(['flax-fnet', 'flax-cnn-jaxpr', 'falcon', 'llama4'])('%s is verified', async (name) => {
-    const { compared, verifyRefused } = await resultOf(families()[name], false, () => undefined);
-    expect(verifyRefused).toBeUndefined();
-    expect(compared).toBe(results()[name].compared);
-  });
+  // Windows of jaxpr and one view taken twice, complex numbers in StableHLO and in ATen, a constant
+  // that is no input.
+  test.runIf(FULL).each(['flax-fnet', 'flax-cnn-jaxpr', 'falcon', 'llama4'])(
+    '%s is verified',
+    async (name) => {
+      const { compared, verifyRefused } = await resultOf(families()[name], false, () => undefined);
+      expect(verifyRefused).toBeUndefined();
+      expect(compared).toBe(results()[name].compared);
+    },
+  );
 });
 
 function numbers(value: Value): Float64Array {
@@ -51,7 +58,8 @@ function numbers(value: Value): Float64Array {
   return flat(value);
 }
 
-// JAX wrote both texts of one program: they give the same numbers, up to the digits of printed float32 constants.
+// JAX wrote both texts of one program: they give the same numbers, up to the digits of printed
+// float32 constants.
 test.each([
   ['flax-cnn', 'flax-cnn-jaxpr'],
   ['flax-fnet', 'flax-fnet-jaxpr'],

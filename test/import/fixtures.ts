@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
+
 import type { DType, Graph } from '../../src/graph/types.ts';
 
 const ROOT = join(import.meta.dirname, '..', 'fixtures', 'torch');
@@ -55,8 +56,15 @@ export function counts(graph: Graph): {
 }
 
 export const KEY_DTYPES: Readonly<Record<string, DType>> = {
-  float32: 'f32', bfloat16: 'bf16', float16: 'f16', float64: 'f64', int64: 'i64', int32: 'i32', bool: 'b8', uint8: 'u8',
-}; // prettier-ignore
+  float32: 'f32',
+  bfloat16: 'bf16',
+  float16: 'f16',
+  float64: 'f64',
+  int64: 'i64',
+  int32: 'i32',
+  bool: 'b8',
+  uint8: 'u8',
+};
 
 /** The same graph without `meta.line`, which graph text does not carry. */
 export function withoutLines(graph: Graph): Graph {
@@ -66,6 +74,8 @@ export function withoutLines(graph: Graph): Graph {
       ...node,
       meta: Object.fromEntries(Object.entries(node.meta).filter(([key]) => key !== 'line')),
     })),
-    subgraphs: Object.fromEntries(Object.entries(graph.subgraphs).map(([name, body]) => [name, withoutLines(body)])),
+    subgraphs: Object.fromEntries(
+      Object.entries(graph.subgraphs).map(([name, body]) => [name, withoutLines(body)]),
+    ),
   };
 }

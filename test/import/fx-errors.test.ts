@@ -1,6 +1,8 @@
-import fc from 'fast-check';
 import { gzipSync } from 'node:zlib';
+
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+
 import { ShardwrightError } from '../../src/errors.ts';
 import { lintGraph } from '../../src/graph/lint.ts';
 import { importGraph, type ImportOptions } from '../../src/import/import.ts';
@@ -8,7 +10,8 @@ import { text } from './fixtures.ts';
 
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
 
-const HEAD = 'class GraphModule(torch.nn.Module):\n    def forward(self, x: "f32[4, 16]", w: "f32[16, 16]"):\n';
+const HEAD =
+  'class GraphModule(torch.nn.Module):\n    def forward(self, x: "f32[4, 16]", w: "f32[16, 16]"):\n';
 const TAIL = '        return (mm,)\n';
 const MM = '        mm: "f32[4, 16]" = torch.ops.aten.mm.default(x, w)\n';
 
@@ -32,46 +35,152 @@ function told(input: string, options: ImportOptions = {}): string {
 describe('bad FX text is refused with place and remedy', () => {
   test.each<[what: string, body: string, message: string]>([
     ['an undefined name', MM.replace('(x, w)', '(x, q)') + TAIL, `E_REF 3:57 'q' is not defined`],
-    ['a value used before its definition', '        a: "f32[4]" = torch.ops.aten.neg.default(b)\n        b: "f32[4]" = torch.ops.aten.neg.default(a)\n' + TAIL, `E_REF 3:50 'b' is used 1 line above its definition`],
-    ['a value that needs itself', '        mm: "f32[4]" = torch.ops.aten.neg.default(mm)\n' + TAIL, `E_REF 3:51 'mm' is used in its own definition`],
-    ['a cycle of two values', '        a: "f32[4]" = torch.ops.aten.neg.default(b)\n        c: "f32[4]" = torch.ops.aten.neg.default(x)\n        b: "f32[4]" = torch.ops.aten.neg.default(a)\n' + TAIL, `E_REF 3:50 'b' is used 2 lines above its definition`],
-    ['a name that only another function defines', '        a: "f32[4]" = torch.ops.aten.neg.default(b)\n        return (a,)\n    class g(torch.nn.Module):\n        def forward(self, y: "f32[4]"):\n            b: "f32[4]" = torch.ops.aten.neg.default(y)\n            return (b,)\n', `E_REF 3:50 'b' is not defined`],
-    ['a call that is cut behind its operator', '        mm: "f32[4, 16]" = torch.ops.aten.m', `E_SYNTAX 3:44 expected '(' behind the operator torch.ops.aten.m, found the end of the text`],
+    [
+      'a value used before its definition',
+      '        a: "f32[4]" = torch.ops.aten.neg.default(b)\n        b: "f32[4]" = torch.ops.aten.neg.default(a)\n' +
+        TAIL,
+      `E_REF 3:50 'b' is used 1 line above its definition`,
+    ],
+    [
+      'a value that needs itself',
+      '        mm: "f32[4]" = torch.ops.aten.neg.default(mm)\n' + TAIL,
+      `E_REF 3:51 'mm' is used in its own definition`,
+    ],
+    [
+      'a cycle of two values',
+      '        a: "f32[4]" = torch.ops.aten.neg.default(b)\n        c: "f32[4]" = torch.ops.aten.neg.default(x)\n        b: "f32[4]" = torch.ops.aten.neg.default(a)\n' +
+        TAIL,
+      `E_REF 3:50 'b' is used 2 lines above its definition`,
+    ],
+    [
+      'a name that only another function defines',
+      '        a: "f32[4]" = torch.ops.aten.neg.default(b)\n        return (a,)\n    class g(torch.nn.Module):\n        def forward(self, y: "f32[4]"):\n            b: "f32[4]" = torch.ops.aten.neg.default(y)\n            return (b,)\n',
+      `E_REF 3:50 'b' is not defined`,
+    ],
+    [
+      'a call that is cut behind its operator',
+      '        mm: "f32[4, 16]" = torch.ops.aten.m',
+      `E_SYNTAX 3:44 expected '(' behind the operator torch.ops.aten.m, found the end of the text`,
+    ],
     ['a name defined twice', MM + MM + TAIL, `E_DUP 4:9 'mm' is defined twice`],
-    ['a name of an input defined again', MM.replace('mm:', 'x:') + TAIL, `E_DUP 3:9 'x' is defined twice`],
+    [
+      'a name of an input defined again',
+      MM.replace('mm:', 'x:') + TAIL,
+      `E_DUP 3:9 'x' is defined twice`,
+    ],
     ['an unknown dtype', MM.replace('f32[', 'f33[') + TAIL, `E_TYPE 3:14 'f33' is no dtype`],
     ['a negative size', MM.replace('[4, 16]', '[4, -16]') + TAIL, `E_TYPE 3:21 '-16' is no size`],
-    ['a type without sizes', MM.replace('f32[4, 16]', 'f32') + TAIL, `E_SYNTAX 3:14 expected a type such as f32[4, 16], found 'f32'`],
-    ['a type cut short', MM.replace('f32[4, 16]', 'f32[4, 16') + TAIL, `E_SYNTAX 3:21 '16' is no size`],
-    ['a wrong stride count', MM.replace('f32[4, 16]', 'f32[4, 16][16]') + TAIL, `E_TYPE 3:24 2 sizes but 1 strides in 'f32[4, 16][16]'`],
-    ['a bad device', MM.replace('f32[4, 16]', 'f32[4, 16]cpu(') + TAIL, `E_SYNTAX 3:27 expected a device, found 'cpu('`],
-    ['two operators in a statement', MM.replace('(x, w)', '(x, w.t())') + TAIL, 'E_UNSUPPORTED 3:57 more than one operator in a statement'],
-    ['a module call', '        y = self.fc1(x)\n' + TAIL, 'E_UNSUPPORTED 3:13 the module self.fc1 is called'],
+    [
+      'a type without sizes',
+      MM.replace('f32[4, 16]', 'f32') + TAIL,
+      `E_SYNTAX 3:14 expected a type such as f32[4, 16], found 'f32'`,
+    ],
+    [
+      'a type cut short',
+      MM.replace('f32[4, 16]', 'f32[4, 16') + TAIL,
+      `E_SYNTAX 3:21 '16' is no size`,
+    ],
+    [
+      'a wrong stride count',
+      MM.replace('f32[4, 16]', 'f32[4, 16][16]') + TAIL,
+      `E_TYPE 3:24 2 sizes but 1 strides in 'f32[4, 16][16]'`,
+    ],
+    [
+      'a bad device',
+      MM.replace('f32[4, 16]', 'f32[4, 16]cpu(') + TAIL,
+      `E_SYNTAX 3:27 expected a device, found 'cpu('`,
+    ],
+    [
+      'two operators in a statement',
+      MM.replace('(x, w)', '(x, w.t())') + TAIL,
+      'E_UNSUPPORTED 3:57 more than one operator in a statement',
+    ],
+    [
+      'a module call',
+      '        y = self.fc1(x)\n' + TAIL,
+      'E_UNSUPPORTED 3:13 the module self.fc1 is called',
+    ],
     ['a change in place', '        x[0] = w\n' + TAIL, `E_UNSUPPORTED 3:9 'x' is changed in place`],
-    ['an in-place operator', '        x += w\n' + TAIL, `E_UNSUPPORTED 3:9 'x' is changed in place`],
-    ['a dictionary argument', MM.replace('(x, w)', '({1: x})') + TAIL, 'E_UNSUPPORTED 3:54 a dictionary is passed as an argument'],
-    ['an unknown torch constant', MM.replace('(x, w)', '(x, torch.qint8)') + TAIL, `E_UNSUPPORTED 3:57 'torch.qint8' is neither a dtype nor a memory format that graphs hold`],
-    ['an open string', MM.replace('"f32[4, 16]"', '"f32[4, 16]') + TAIL, 'E_SYNTAX 3:13 the string has no closing quote'],
-    ['a bracket too many', MM.replace('(x, w)', '(x, w))') + TAIL, `E_SYNTAX 3:59 ')' closes no bracket`],
-    ['a missing comma', MM.replace('(x, w)', '(x w)') + TAIL, `E_SYNTAX 3:56 expected ',' or ')', found 'w'`],
-    ['a keyword twice', MM.replace('(x, w)', '(x, a = 1, a = 2)') + TAIL, `E_SYNTAX 3:64 argument 'a' is given twice`],
-    ['a positional argument behind a keyword', MM.replace('(x, w)', '(a = x, w)') + TAIL, 'E_SYNTAX 3:61 a positional argument stands after a keyword'],
-    ['a foreign character', MM.replace('(x, w)', '(x, ?)') + TAIL, `E_SYNTAX 3:57 expected a statement, found '?'`],
+    [
+      'an in-place operator',
+      '        x += w\n' + TAIL,
+      `E_UNSUPPORTED 3:9 'x' is changed in place`,
+    ],
+    [
+      'a dictionary argument',
+      MM.replace('(x, w)', '({1: x})') + TAIL,
+      'E_UNSUPPORTED 3:54 a dictionary is passed as an argument',
+    ],
+    [
+      'an unknown torch constant',
+      MM.replace('(x, w)', '(x, torch.qint8)') + TAIL,
+      `E_UNSUPPORTED 3:57 'torch.qint8' is neither a dtype nor a memory format that graphs hold`,
+    ],
+    [
+      'an open string',
+      MM.replace('"f32[4, 16]"', '"f32[4, 16]') + TAIL,
+      'E_SYNTAX 3:13 the string has no closing quote',
+    ],
+    [
+      'a bracket too many',
+      MM.replace('(x, w)', '(x, w))') + TAIL,
+      `E_SYNTAX 3:59 ')' closes no bracket`,
+    ],
+    [
+      'a missing comma',
+      MM.replace('(x, w)', '(x w)') + TAIL,
+      `E_SYNTAX 3:56 expected ',' or ')', found 'w'`,
+    ],
+    [
+      'a keyword twice',
+      MM.replace('(x, w)', '(x, a = 1, a = 2)') + TAIL,
+      `E_SYNTAX 3:64 argument 'a' is given twice`,
+    ],
+    [
+      'a positional argument behind a keyword',
+      MM.replace('(x, w)', '(a = x, w)') + TAIL,
+      'E_SYNTAX 3:61 a positional argument stands after a keyword',
+    ],
+    [
+      'a foreign character',
+      MM.replace('(x, w)', '(x, ?)') + TAIL,
+      `E_SYNTAX 3:57 expected a statement, found '?'`,
+    ],
     ['no return', MM, 'E_SYNTAX 4:1 expected a return statement, found the end of the text'],
-    ['a statement behind the return', MM + TAIL + MM, `E_SYNTAX 5:9 expected the end of 'forward' after its return, found 'mm'`],
+    [
+      'a statement behind the return',
+      MM + TAIL + MM,
+      `E_SYNTAX 5:9 expected the end of 'forward' after its return, found 'mm'`,
+    ],
     ['an undefined return', TAIL, `E_REF 3:17 'mm' is not defined`],
-    ['a nested return', MM + '        return ((mm,),)\n', 'E_UNSUPPORTED 4:17 a nested structure is returned'],
-    ['an attribute without class or type', '        g = self.g\n        c = torch.ops.higher_order.cond(x, g, g, (w,))\n        return (c,)\n', `E_REF 3:9 'self.g' is neither a nested class nor typed`],
-    ['a tuple read past its end', '        g = self.g\n        c = torch.ops.higher_order.cond(x, g, g, (w,))\n        r: "f32[16, 16]" = c[1]\n        return (r,)\n\n    class g(torch.nn.Module):\n        def forward(self, a: "f32[16, 16]"):\n            return (a,)\n', 'E_TYPE 5:9 r reads result 1 of c, which has 1'],
+    [
+      'a nested return',
+      MM + '        return ((mm,),)\n',
+      'E_UNSUPPORTED 4:17 a nested structure is returned',
+    ],
+    [
+      'an attribute without class or type',
+      '        g = self.g\n        c = torch.ops.higher_order.cond(x, g, g, (w,))\n        return (c,)\n',
+      `E_REF 3:9 'self.g' is neither a nested class nor typed`,
+    ],
+    [
+      'a tuple read past its end',
+      '        g = self.g\n        c = torch.ops.higher_order.cond(x, g, g, (w,))\n        r: "f32[16, 16]" = c[1]\n        return (r,)\n\n    class g(torch.nn.Module):\n        def forward(self, a: "f32[16, 16]"):\n            return (a,)\n',
+      'E_TYPE 5:9 r reads result 1 of c, which has 1',
+    ],
   ])('FM-55 %s', (_what, body, message) => {
     expect(told(HEAD + body)).toBe(message);
-  }); // prettier-ignore
+  });
 
   test('the message shows file, line, column, the wrong line and near names', () => {
-    const error = refusal(HEAD + MM.replace('(x, w)', '(x, mn)').replace('mm:', 'nm:') + TAIL, { file: 'a.fx.txt' });
+    const error = refusal(HEAD + MM.replace('(x, w)', '(x, mn)').replace('mm:', 'nm:') + TAIL, {
+      file: 'a.fx.txt',
+    });
     expect(error.headline).toBe(`a.fx.txt:3:57: E_REF 'mn' is not defined`);
     expect(error.details.excerpt).toContain('aten.mm.default(x, mn)');
-    expect(refusal(HEAD + MM.replace('(x, w)', '(x, W)') + TAIL).details.hint).toBe(`did you mean 'w' or 'x'?`);
+    expect(refusal(HEAD + MM.replace('(x, w)', '(x, W)') + TAIL).details.hint).toBe(
+      `did you mean 'w' or 'x'?`,
+    );
   });
 
   test('an input without a type', () => {
@@ -85,30 +194,50 @@ describe('bad FX text is refused with place and remedy', () => {
       'false_graph_0, (p_a_bias,',
     );
     const error = refusal(wrong);
-    expect(error.headline).toContain('E_GRAPH_LINT bodies at cond: @true_graph_0 takes 4 inputs, the call gives 3');
+    expect(error.headline).toContain(
+      'E_GRAPH_LINT bodies at cond: @true_graph_0 takes 4 inputs, the call gives 3',
+    );
     expect(error.details.position?.line).toBe(10);
   });
 
   test('a gradient unlike its parameter, and a gradient in a foreign slot', () => {
     const joint = text('mlp-loss/joint.expanded.txt.gz');
-    const swapped = joint.replace("            view_1,  # GradAOTOutput(grad_of=ParamAOTInput(target='m.fc1.bias'))", "            view,  # GradAOTOutput(grad_of=ParamAOTInput(target='m.fc1.bias'))");
-    expect(refusal(swapped).message).toContain(`grad m.fc1.bias has type f32[1024], its placeholder primals_2 has f32[4096]`);
-    const foreign = joint.replace("t_8,  # GradAOTOutput(grad_of=ParamAOTInput(target='m.fc1.weight'))", "t_8,  # GradAOTOutput(grad_of=ParamAOTInput(target='m.fc2.weight'))");
-    expect(told(foreign)).toBe(`E_REF 46:13 the gradient of 'm.fc2.weight' stands in the slot of 'm.fc1.weight'`);
-  }); // prettier-ignore
+    const swapped = joint.replace(
+      "            view_1,  # GradAOTOutput(grad_of=ParamAOTInput(target='m.fc1.bias'))",
+      "            view,  # GradAOTOutput(grad_of=ParamAOTInput(target='m.fc1.bias'))",
+    );
+    expect(refusal(swapped).message).toContain(
+      `grad m.fc1.bias has type f32[1024], its placeholder primals_2 has f32[4096]`,
+    );
+    const foreign = joint.replace(
+      "t_8,  # GradAOTOutput(grad_of=ParamAOTInput(target='m.fc1.weight'))",
+      "t_8,  # GradAOTOutput(grad_of=ParamAOTInput(target='m.fc2.weight'))",
+    );
+    expect(told(foreign)).toBe(
+      `E_REF 46:13 the gradient of 'm.fc2.weight' stands in the slot of 'm.fc1.weight'`,
+    );
+  });
 });
 
 describe('limits', () => {
   test('FM-57 100,000 nested brackets', () => {
-    const error = refusal(HEAD + `        y = torch.ops.aten.view.default(x, ${'['.repeat(100_000)}\n`);
+    const error = refusal(
+      HEAD + `        y = torch.ops.aten.view.default(x, ${'['.repeat(100_000)}\n`,
+    );
     expect(error.headline).toBe('3:299: E_LIMIT brackets nest deeper than 256');
   });
   test('FM-57 a name of 1 MiB', () => {
-    const error = refusal(`${HEAD}        ${'a'.repeat(2 ** 20)} = torch.ops.aten.neg.default(x)\n`);
-    expect(error.headline).toBe('3:9: E_LIMIT a name of 1048576 characters; at most 4096 are allowed');
+    const error = refusal(
+      `${HEAD}        ${'a'.repeat(2 ** 20)} = torch.ops.aten.neg.default(x)\n`,
+    );
+    expect(error.headline).toBe(
+      '3:9: E_LIMIT a name of 1048576 characters; at most 4096 are allowed',
+    );
   });
   test('FM-57 a rank of 1,000', () => {
-    const error = refusal(HEAD + MM.replace('f32[4, 16]', `f32[${Array<number>(1000).fill(1).join(', ')}]`) + TAIL);
+    const error = refusal(
+      HEAD + MM.replace('f32[4, 16]', `f32[${Array<number>(1000).fill(1).join(', ')}]`) + TAIL,
+    );
     expect(error.headline).toBe('3:17: E_LIMIT more than 64 dims');
   });
   test('FM-57 300 nested classes', () => {
@@ -121,7 +250,10 @@ describe('limits', () => {
   });
   test('FM-57 a gzip that unpacks 1,000 times, and a text above the limit', () => {
     const bomb = refusal(gzipSync(Buffer.alloc(2 ** 24, 32)));
-    expect([bomb.code, bomb.message]).toEqual(['E_LIMIT', expect.stringContaining('200 times as many')]);
+    expect([bomb.code, bomb.message]).toEqual([
+      'E_LIMIT',
+      expect.stringContaining('200 times as many'),
+    ]);
     expect(refusal(gzipSync(HEAD + MM + TAIL), { maxBytes: 100 }).headline).toBe(
       'E_LIMIT the text unpacks to more than 100 bytes',
     );
@@ -143,8 +275,12 @@ describe('limits', () => {
 describe('hostile names', () => {
   test('FM-56 prototype keys are ordinary names', () => {
     const names = ['__proto__', 'constructor', 'hasOwnProperty', 'toString'];
-    const lines = names.map((name) => `        ${name}: "f32[4, 16]" = torch.ops.aten.add.Tensor(x, x, ${name} = 1)\n`);
-    const graph = importGraph(`${HEAD + lines.join('')}        return (${names.join(', ')})\n`, { infer: false });
+    const lines = names.map(
+      (name) => `        ${name}: "f32[4, 16]" = torch.ops.aten.add.Tensor(x, x, ${name} = 1)\n`,
+    );
+    const graph = importGraph(`${HEAD + lines.join('')}        return (${names.join(', ')})\n`, {
+      infer: false,
+    });
     expect(graph.nodes.slice(2).map((n) => n.name)).toEqual(names);
     for (const [i, name] of names.entries()) {
       const { kwargs } = graph.nodes[i + 2];
@@ -152,9 +288,11 @@ describe('hostile names', () => {
       expect(Object.getPrototypeOf(kwargs)).toBe(Object.prototype);
     }
     expect(Object.hasOwn(Object.prototype, 'kind')).toBe(false);
-    expect(told(`${HEAD}        y: "f32[4, 16]" = torch.ops.aten.neg.default(__proto__)\n        return (y,)\n`)).toBe(
-      `E_REF 3:54 '__proto__' is not defined`,
-    );
+    expect(
+      told(
+        `${HEAD}        y: "f32[4, 16]" = torch.ops.aten.neg.default(__proto__)\n        return (y,)\n`,
+      ),
+    ).toBe(`E_REF 3:54 '__proto__' is not defined`);
   });
   test('FM-56 classes may be called like prototype keys', () => {
     const graph = importGraph(
@@ -192,14 +330,19 @@ describe('damaged texts', () => {
   });
 
   test('FM-56 any small damage gives a linted graph or a coded error', () => {
-    const damage = fc.tuple(fc.nat(small.length - 1), fc.constantFrom('delete', 'swap', 'put'), fc.string({ minLength: 1, maxLength: 3, unit: 'binary' })); // prettier-ignore
+    const damage = fc.tuple(
+      fc.nat(small.length - 1),
+      fc.constantFrom('delete', 'swap', 'put'),
+      fc.string({ minLength: 1, maxLength: 3, unit: 'binary' }),
+    );
     fc.assert(
       fc.property(fc.array(damage, { minLength: 1, maxLength: 4 }), (steps) => {
         let broken = small;
         for (const [at, how, put] of steps) {
           const [head, tail] = [broken.slice(0, at), broken.slice(at)];
           if (how === 'delete') broken = head + tail.slice(1);
-          else if (how === 'swap') broken = head + tail.slice(1, 2) + tail.slice(0, 1) + tail.slice(2);
+          else if (how === 'swap')
+            broken = head + tail.slice(1, 2) + tail.slice(0, 1) + tail.slice(2);
           else broken = head + put + tail;
         }
         try {

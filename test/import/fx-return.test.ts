@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+
 import { printGraph } from '../../src/graph/text/write.ts';
 import { importGraph } from '../../src/import/import.ts';
 
@@ -11,13 +12,17 @@ const text = (annotation: string): string => `class <lambda>(torch.nn.Module):
 `;
 const read = (annotation: string): string => printGraph(importGraph(text(annotation)));
 
-test.each(['"f32[16, 8]"', 'torch.Tensor', 'Tuple[torch.Tensor, ...]', "List['Tensor']", 'None', '("f32[16, 8]",)'])(
-  'a return annotation %s',
-  (annotation) => {
-    expect(read(` -> ${annotation}`)).toBe(read(''));
-    expect(read(`->${annotation} `)).toBe(read(''));
-  },
-);
+test.each([
+  '"f32[16, 8]"',
+  'torch.Tensor',
+  'Tuple[torch.Tensor, ...]',
+  "List['Tensor']",
+  'None',
+  '("f32[16, 8]",)',
+])('a return annotation %s', (annotation) => {
+  expect(read(` -> ${annotation}`)).toBe(read(''));
+  expect(read(`->${annotation} `)).toBe(read(''));
+});
 
 test.each([
   [' -> ', "expected a type, found ':'"],

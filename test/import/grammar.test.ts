@@ -1,16 +1,23 @@
 import { describe, expect, test } from 'vitest';
-import { printGraph, nodeText } from '../../src/graph/text/write.ts';
+
+import { nodeText, printGraph } from '../../src/graph/text/write.ts';
 import type { Node } from '../../src/graph/types.ts';
 import { importGraph } from '../../src/import/import.ts';
 
 /** Graph text lines of the calls that a body of statements makes. */
 function lines(body: string, inputs = 'x: "f32[4, 16]", y: "f32[4, 16]", n: "Sym(s0)"'): string[] {
-  const indented = body.trim().split('\n').map((line) => `        ${line.trim()}\n`).join(''); // prettier-ignore
+  const indented = body
+    .trim()
+    .split('\n')
+    .map((line) => `        ${line.trim()}\n`)
+    .join('');
   const graph = importGraph(
     `class G(torch.nn.Module):\n    def forward(self, ${inputs}):\n${indented}        return (x,)\n`,
     { infer: false }, // the calls are made up
   );
-  return graph.nodes.filter((node) => node.kind !== 'placeholder').map((node: Node) => nodeText(node));
+  return graph.nodes
+    .filter((node) => node.kind !== 'placeholder')
+    .map((node: Node) => nodeText(node));
 }
 
 describe('the grammar of FX text, statement by statement', () => {
@@ -33,7 +40,11 @@ describe('the grammar of FX text, statement by statement', () => {
     const graph = importGraph(
       'class G(torch.nn.Module):\n    def forward(self, x: "f32[4]"):\n        a: "f32[4]" = torch.ops.aten.op.default(x, 9007199254740993, 1, 1.0)\n        return (a,)\n',
     );
-    expect(graph.nodes[1].args.slice(1)).toEqual([9007199254740993n, 1, { kind: 'float', value: 1 }]);
+    expect(graph.nodes[1].args.slice(1)).toEqual([
+      9007199254740993n,
+      1,
+      { kind: 'float', value: 1 },
+    ]);
   });
 
   test('getitem by number, by name, by slices; infix; prefix; methods and attributes', () => {
@@ -78,9 +89,14 @@ describe('the grammar of FX text, statement by statement', () => {
 
   test('annotations: strides, devices, scalars, symbols, DTensor as a given sharding, wrappers', () => {
     const inputs = [
-      'a: "bf16[2, 512][512, 1]cuda:0"', 'b: "f32[4, 16][1, 4]cpu"', 'c: "f32[][]cpu"', `d: "f32[2*((s77//2)), Max(1, u0)]"`,
-      'e: "DTensor(f32[8, 16], S(0)R)"', 'f: "MyTensor(i64[3])"', 'x: "f8e4m3fn[0]"',
-    ]; // prettier-ignore
+      'a: "bf16[2, 512][512, 1]cuda:0"',
+      'b: "f32[4, 16][1, 4]cpu"',
+      'c: "f32[][]cpu"',
+      `d: "f32[2*((s77//2)), Max(1, u0)]"`,
+      'e: "DTensor(f32[8, 16], S(0)R)"',
+      'f: "MyTensor(i64[3])"',
+      'x: "f8e4m3fn[0]"',
+    ];
     const graph = importGraph(
       `class G(torch.nn.Module):\n    def forward(self, ${inputs.join(', ')}):\n        return (x,)\n`,
     );

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { ShardwrightError } from '../../src/errors.ts';
 import type { TensorType, ValueType } from '../../src/graph/types.ts';
 import { isRef, tensorType } from '../../src/graph/value.ts';
@@ -9,12 +10,14 @@ import { text } from './fixtures.ts';
 const infer: Infer = (call, typeOf) => {
   const tensor = (at: number): TensorType => {
     const arg = call.args[at];
-    const type: ValueType | undefined = arg !== undefined && isRef(arg) ? typeOf(arg.name) : undefined;
+    const type: ValueType | undefined =
+      arg !== undefined && isRef(arg) ? typeOf(arg.name) : undefined;
     if (type?.kind !== 'tensor')
       throw new ShardwrightError('E_TYPE', `${call.target}: argument ${at} must be a tensor`);
     return type;
   };
-  const make = (at: number, shape: TensorType['shape']): TensorType => tensorType(tensor(at).dtype, shape);
+  const make = (at: number, shape: TensorType['shape']): TensorType =>
+    tensorType(tensor(at).dtype, shape);
   switch (call.target) {
     case 'aten.t.default':
       return make(0, [...tensor(0).shape].reverse());
@@ -70,7 +73,9 @@ describe('operator rules at import', () => {
     expect(error.details.node).toBe('addmm');
     expect(error.details.hint).toContain('write f32[8, 256]');
     // The public call compares without being asked.
-    expect(() => importGraph(wrong)).toThrow('the file says f32[8, 255], but aten.addmm.default gives f32[8, 256]');
+    expect(() => importGraph(wrong)).toThrow(
+      'the file says f32[8, 255], but aten.addmm.default gives f32[8, 256]',
+    );
   });
 
   test('an operand that does not fit is refused at its call', () => {
@@ -102,7 +107,9 @@ describe('operator rules at import', () => {
 
   test('FM-58 unknown operators with types are legal', () => {
     const graph = importGraph(joint.replaceAll('aten.relu.default', 'foo.bar.default'), { infer });
-    expect(graph.nodes.find((n) => n.target === 'foo.bar.default')?.type).toEqual(tensorType('f32', [8, 256]));
+    expect(graph.nodes.find((n) => n.target === 'foo.bar.default')?.type).toEqual(
+      tensorType('f32', [8, 256]),
+    );
   });
 
   test('a tuple is rebuilt from the lines that read it, and the gap is noted', () => {

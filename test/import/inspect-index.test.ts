@@ -1,25 +1,41 @@
 import { describe, expect, test } from 'vitest';
+
 import { inspectGraph, type Inspection } from '../../src/cli/commands/reading/inspect.ts';
 import { importModel } from '../../src/import/import.ts';
-import { corpus, corpusFile, graphFiles, shapesOf, type CorpusRecord } from './corpus.ts';
+import { corpus, corpusFile, type CorpusRecord, graphFiles, shapesOf } from './corpus.ts';
 import { infer, inputTypes, table } from './twins.ts';
 
-/** What `inspect` says of every file that PyTorch's tools wrote, against the index of the corpus. */
+/**
+ * What `inspect` says of every file that PyTorch's tools wrote, against the index of the corpus.
+ */
 
 // Exceptions, each with the place that names it.
 
 /** Specification 1.2: work enters bodies, the index counts the top level only. */
 const WITH_BODIES: { readonly [id: string]: number } = {
-  'hop-cond/export': 2048, 'hop-scan/export': 24_576, 'hop-while/export': 10_240, 'hop-map/export': 12_288,
-  'hop-cond-joint/joint': 6144, 'hop-cond-joint/forward': 2048, 'hop-cond-joint/backward': 4096,
-  'hop-scan-joint/joint': 61_440, 'hop-scan-joint/forward': 24_576, 'hop-scan-joint/backward': 36_864,
-  'hop-map-joint/joint': 36_864, 'hop-map-joint/forward': 12_288, 'hop-map-joint/backward': 24_576,
-}; // prettier-ignore
+  'hop-cond/export': 2048,
+  'hop-scan/export': 24_576,
+  'hop-while/export': 10_240,
+  'hop-map/export': 12_288,
+  'hop-cond-joint/joint': 6144,
+  'hop-cond-joint/forward': 2048,
+  'hop-cond-joint/backward': 4096,
+  'hop-scan-joint/joint': 61_440,
+  'hop-scan-joint/forward': 24_576,
+  'hop-scan-joint/backward': 36_864,
+  'hop-map-joint/joint': 36_864,
+  'hop-map-joint/forward': 12_288,
+  'hop-map-joint/backward': 24_576,
+};
 
 /** Specification 1.2: the rotary product inside `wrap_with_set_grad_enabled` of the exports. */
 const ROTARY: { readonly [model: string]: number } = {
-  'llama-tiny': 512, 'mixtral-tiny': 512, 'mixtral-tiny-grouped': 512, 'llama3-8b-2l': 524_288, 'llama3-8b-32l': 524_288,
-}; // prettier-ignore
+  'llama-tiny': 512,
+  'mixtral-tiny': 512,
+  'mixtral-tiny-grouped': 512,
+  'llama3-8b-2l': 524_288,
+  'llama3-8b-32l': 524_288,
+};
 
 /** README of the fixtures: expanded joint texts list a tied weight once per name. */
 const TIED: { readonly [id: string]: readonly [count: number, elements: number] } = {
@@ -50,7 +66,10 @@ function parametersOf(record: CorpusRecord, path: string): readonly [number, num
 
 function inspected(record: CorpusRecord, path: string): Inspection {
   const shapes = path.includes('.graph.txt') ? shapesOf(record) : undefined;
-  const { graph, format, counts } = importModel(corpusFile(path), { infer, inputs: inputTypes(shapes ?? {}) });
+  const { graph, format, counts } = importModel(corpusFile(path), {
+    infer,
+    inputs: inputTypes(shapes ?? {}),
+  });
   return inspectGraph(graph, table, format, counts);
 }
 

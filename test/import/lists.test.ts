@@ -1,30 +1,36 @@
 import { readFileSync } from 'node:fs';
+
 import { describe, expect, test } from 'vitest';
-import { importGraph } from '../../src/import/import.ts';
+
 import type { Graph } from '../../src/graph/types.ts';
+import { importGraph } from '../../src/import/import.ts';
 import { fromList, NDArray } from '../../src/ndarray/array.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { randomPlan } from '../../src/plan/record/random-plan.ts';
+import { evaluateGraph, type Value } from '../../src/simulate/evaluate.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { request } from '../plan/support.ts';
-import { evaluateGraph, type Value } from '../../src/simulate/evaluate.ts';
 
 /**
- * Graphs with operators over lists of tensors, printed by PyTorch 2.13 (`scripts/engines/list_graphs.py`), whose elements get
- * calls of their own. The numbers beside them are PyTorch's, in float32.
+ * Graphs with operators over lists of tensors, printed by PyTorch 2.13
+ * (`scripts/engines/list_graphs.py`), whose elements get calls of their own. The numbers beside
+ * them are PyTorch's, in float32.
  */
 const folder = new URL('../fixtures/lists/', import.meta.url);
 const text = (name: string): string => readFileSync(new URL(`${name}.txt`, folder), 'utf8');
 const values = JSON.parse(readFileSync(new URL('values.json', folder), 'utf8')) as {
   readonly torch: string;
-  readonly graphs: Readonly<Record<string, { readonly inputs: readonly number[][]; readonly results: readonly number[][] }>>;
-}; // prettier-ignore
+  readonly graphs: Readonly<
+    Record<string, { readonly inputs: readonly number[][]; readonly results: readonly number[][] }>
+  >;
+};
 const table = builtinOperators();
 
 const calls = (graph: Graph): Record<string, number> => {
   const count: Record<string, number> = {};
-  for (const { kind, target } of graph.nodes) if (kind === 'call') count[target] = (count[target] ?? 0) + 1;
+  for (const { kind, target } of graph.nodes)
+    if (kind === 'call') count[target] = (count[target] ?? 0) + 1;
   return count;
 };
 
@@ -42,7 +48,10 @@ describe('OP-6 lists of tensors in an imported graph are taken apart', () => {
         'aten.add.Tensor': 1,
       },
     ],
-    ['fused-adamw', { 'aten._fused_adamw.default': 2, 'operator.getitem': 6, 'aten.copy_.default': 6 }],
+    [
+      'fused-adamw',
+      { 'aten._fused_adamw.default': 2, 'operator.getitem': 6, 'aten.copy_.default': 6 },
+    ],
     ['fused-adam-functional', { 'aten._fused_adam.default': 2, 'operator.getitem': 8 }],
   ])('%s: its calls, and the values of PyTorch', (name, expected) => {
     const graph = importGraph(text(name));
@@ -62,7 +71,9 @@ describe('OP-6 lists of tensors in an imported graph are taken apart', () => {
       if (!(got instanceof NDArray)) throw new Error(`result ${k} is no array`);
       const numbers = got.toArray();
       expect(numbers).toHaveLength(want.length);
-      want.forEach((v, i) => expect(Math.abs(numbers[i] - v)).toBeLessThanOrEqual(2e-6 * (1 + Math.abs(v))));
+      want.forEach((v, i) =>
+        expect(Math.abs(numbers[i] - v)).toBeLessThanOrEqual(2e-6 * (1 + Math.abs(v))),
+      );
     });
   });
 
@@ -74,7 +85,8 @@ describe('OP-6 lists of tensors in an imported graph are taken apart', () => {
       const cut = new Set<string>();
       for (const seed of [1, 2, 3, 4]) {
         const plan = randomPlan(prepared, seed);
-        for (const { outputs } of plan.nodes) for (const placement of outputs) cut.add(String(placement));
+        for (const { outputs } of plan.nodes)
+          for (const placement of outputs) cut.add(String(placement));
         const found = verify(graph, plan, table, { seed });
         expect(found.mismatches).toEqual([]);
         expect(found.nodesCompared).toBeGreaterThan(5);
@@ -103,8 +115,14 @@ describe('OP-6 lists of tensors in an imported graph are taken apart', () => {
       }
       return 'imported';
     };
-    expect(code(text('foreach').replace('[g0_1, g1_1], 0.1', '[g0_1], 0.1'))).toMatch(/^E_TYPE: .*1 and 2 elements/);
-    expect(code(text('foreach').replace('return (getitem_4,', 'return (_foreach_mul,'))).toMatch(/^E_UNSUPPORTED: .*as a whole/);
-    expect(code(text('foreach-in-place').replaceAll('_foreach_mul_', '_foreach_quite_other_'))).toMatch(/^E_UNKNOWN_OP: .*_foreach_quite_other_/);
-  }); // prettier-ignore
+    expect(code(text('foreach').replace('[g0_1, g1_1], 0.1', '[g0_1], 0.1'))).toMatch(
+      /^E_TYPE: .*1 and 2 elements/,
+    );
+    expect(code(text('foreach').replace('return (getitem_4,', 'return (_foreach_mul,'))).toMatch(
+      /^E_UNSUPPORTED: .*as a whole/,
+    );
+    expect(
+      code(text('foreach-in-place').replaceAll('_foreach_mul_', '_foreach_quite_other_')),
+    ).toMatch(/^E_UNKNOWN_OP: .*_foreach_quite_other_/);
+  });
 });

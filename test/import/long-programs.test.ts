@@ -1,12 +1,14 @@
 import { describe, expect, it } from 'vitest';
+
 import { lintGraph } from '../../src/graph/lint.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { LONG_PROGRAMS } from './long-programs.ts';
 import { infer } from './twins.ts';
 
 /**
- * FM-55: what a program takes grows with its length and no faster. Seconds of this process are compared with each other and not
- * with a clock; `bench/long-programs.ts` has them for a million nodes.
+ * FM-55: what a program takes grows with its length and no faster. Seconds of this process are
+ * compared with each other and not with a clock; `bench/long-programs.ts` has them for a million
+ * nodes.
  */
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
 
@@ -27,10 +29,14 @@ describe.each(LONG_PROGRAMS)('$name', ({ write }) => {
     expect(long).toBeLessThan(24 * short + 0.5);
   });
 
-  it.skipIf(!FULL)('takes at most twice as long a node when it is ten times as long', () => {
-    secondsOf(write(20_000));
-    const [short, long] = [secondsOf(write(40_000)), secondsOf(write(400_000))];
-    // The least of the short one is what a call of the clock and the first compilation take.
-    expect(long).toBeLessThan(20 * short + 1);
-  }, 600_000); // prettier-ignore
+  it.skipIf(!FULL)(
+    'takes at most twice as long a node when it is ten times as long',
+    () => {
+      secondsOf(write(20_000));
+      const [short, long] = [secondsOf(write(40_000)), secondsOf(write(400_000))];
+      // The least of the short one is what a call of the clock and the first compilation take.
+      expect(long).toBeLessThan(20 * short + 1);
+    },
+    600_000,
+  );
 });

@@ -1,10 +1,14 @@
 import { expect, test } from 'vitest';
+
 import { importGraph } from '../../src/import/import.ts';
 import { fromList, type NDArray } from '../../src/ndarray/array.ts';
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';
 import { infer, table } from './support-jax.ts';
 
-/** nn.LSTMCell as PyTorch 2.13 traces it: its gates are parts of `unsafe_split`, each changed in place; values of that run. */
+/**
+ * nn.LSTMCell as PyTorch 2.13 traces it: its gates are parts of `unsafe_split`, each changed in
+ * place; values of that run.
+ */
 const TEXT = `
 class GraphModule(torch.nn.Module):
     def forward(self, wi_1: "f64[8, 3]", wh_1: "f64[8, 2]", bi_1: "f64[8]", bh_1: "f64[8]", x_1: "f64[2, 3]", h_1: "f64[2, 2]", c_1: "f64[2, 2]"):
@@ -32,10 +36,13 @@ class GraphModule(torch.nn.Module):
 const SHAPES = [[8, 3], [8, 2], [8], [8], [2, 3], [2, 2], [2, 2]];
 const INPUTS: readonly (readonly number[])[] = [
   [
-    -1.5, -0.6875, 0.5, -0.9375, -0.0625, 0.5625, -0.0, -1.1875, -0.5625, 2.8125, 0.875, 0.9375, -1.0625, 1.0, -0.0625,
-    0.875, -0.25, 0.875, 1.5, -0.0, -0.75, 1.3125, 0.0625, -1.0,
+    -1.5, -0.6875, 0.5, -0.9375, -0.0625, 0.5625, -0.0, -1.1875, -0.5625, 2.8125, 0.875, 0.9375,
+    -1.0625, 1.0, -0.0625, 0.875, -0.25, 0.875, 1.5, -0.0, -0.75, 1.3125, 0.0625, -1.0,
   ],
-  [0.1875, 0.9375, -1.75, 1.0, 0.125, -1.375, -0.125, 0.3125, 0.4375, 1.5625, 0.0625, 1.5, 1.0, 0.875, 0.125, 0.6875],
+  [
+    0.1875, 0.9375, -1.75, 1.0, 0.125, -1.375, -0.125, 0.3125, 0.4375, 1.5625, 0.0625, 1.5, 1.0,
+    0.875, 0.125, 0.6875,
+  ],
   [-1.0, 0.6875, -0.75, -0.625, -0.625, -0.1875, -1.75, 0.875],
   [0.25, -0.125, -0.1875, -0.625, 0.25, 0.5625, -0.6875, -1.1875],
   [1.375, 2.375, -0.5625, -1.125, -2.5, 0.875],

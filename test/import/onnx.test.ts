@@ -1,17 +1,31 @@
-import { describe, expect, test } from 'vitest';
-import { gunzipSync } from 'node:zlib';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+
+import { describe, expect, test } from 'vitest';
+
+import { inspectGraph } from '../../src/cli/commands/reading/inspect.ts';
 import { lintGraph } from '../../src/graph/lint.ts';
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import { printGraph } from '../../src/graph/text/write.ts';
 import { tensorType } from '../../src/graph/value.ts';
-import { inspectGraph } from '../../src/cli/commands/reading/inspect.ts';
 import { importGraph, importModel } from '../../src/import/import.ts';
 import { readModel } from '../../src/import/onnx/file/model.ts';
 import { programFlops } from '../../src/ops/program-flops.ts';
+import {
+  bytes,
+  field,
+  float,
+  joined,
+  message,
+  node,
+  onnx,
+  tensor,
+  text,
+  value,
+  varint,
+} from './protobuf.ts';
 import { fixture, infer, refusal, table } from './twins.ts';
-import { bytes, field, float, joined, message, node, onnx, tensor, text, value, varint } from './protobuf.ts';
 
 interface OnnxKey {
   graph: { nodes: number; by_op: Record<string, number> };
@@ -20,15 +34,30 @@ interface OnnxKey {
   shapes: Record<string, [string, (number | string)[]]>;
 }
 
-const DTYPES: Record<string, string> = { float: 'f32', int64: 'i64', bool: 'b8', int32: 'i32', double: 'f64' };
+const DTYPES: Record<string, string> = {
+  float: 'f32',
+  int64: 'i64',
+  bool: 'b8',
+  int32: 'i32',
+  double: 'f64',
+};
 
 function key(model: string): OnnxKey {
-  const packed = readFileSync(join(import.meta.dirname, '..', 'fixtures', 'onnx', `${model}.key.json.gz`));
+  const packed = readFileSync(
+    join(import.meta.dirname, '..', 'fixtures', 'onnx', `${model}.key.json.gz`),
+  );
   return JSON.parse(gunzipSync(packed).toString('utf8')) as OnnxKey;
 }
 
-// Nodes, initializers and their elements, matmul FLOPs with bodies entered (index and specification).
-const MODELS: readonly [model: string, nodes: number, initializers: number, elements: number, flops: number][] = [
+// Nodes, initializers and their elements, matmul FLOPs with bodies entered (index and
+// specification).
+const MODELS: readonly [
+  model: string,
+  nodes: number,
+  initializers: number,
+  elements: number,
+  flops: number,
+][] = [
   ['convnet', 8, 8, 702, 1280 + 1_032_192],
   ['gpt2-tiny', 93, 31, 71_110, 4_657_152],
   ['hop-cond', 3, 4, 529, 2048],
@@ -44,7 +73,13 @@ function withoutValueInfo(model: Uint8Array): Uint8Array {
   const out: Uint8Array[] = [];
   for (const part of fields(model)) {
     if (part.number !== 7) out.push(part.bytes);
-    else out.push(message(7, ...fields(part.value).flatMap((inner) => (inner.number === 13 ? [] : [inner.bytes]))));
+    else
+      out.push(
+        message(
+          7,
+          ...fields(part.value).flatMap((inner) => (inner.number === 13 ? [] : [inner.bytes])),
+        ),
+      );
   }
   return joined(...out);
 }
@@ -69,7 +104,11 @@ function fields(data: Uint8Array): { number: number; bytes: Uint8Array; value: U
       from = pos;
       pos += length;
     } else pos += head % 8 === 1 ? 8 : 4;
-    found.push({ number: Math.floor(head / 8), bytes: data.subarray(start, pos), value: data.subarray(from, pos) });
+    found.push({
+      number: Math.floor(head / 8),
+      bytes: data.subarray(start, pos),
+      value: data.subarray(from, pos),
+    });
   }
   return found;
 }
@@ -83,7 +122,11 @@ describe('FM-45 FM-46 the models of the index', () => {
       const { graph, format, counts } = importModel(file, { infer });
       if (name !== 'mlp-dynamic') lintGraph(graph, infer); // rules compute with numbers
       const found = inspectGraph(graph, table, format, counts);
-      expect([found.nodes, found.parameterCount, found.parameters]).toEqual([nodes, initializers, elements]);
+      expect([found.nodes, found.parameterCount, found.parameters]).toEqual([
+        nodes,
+        initializers,
+        elements,
+      ]);
       expect([found.nodes, found.ops]).toEqual([wanted.graph.nodes, wanted.graph.by_op]);
       expect([initializers, elements]).toEqual([wanted.params.initializers, wanted.params.numel]);
       expect(found.flops.total).toBe(flops);
@@ -93,28 +136,33 @@ describe('FM-45 FM-46 the models of the index', () => {
     },
   );
 
-  test.each(MODELS.map(([name]) => name))('%s: types equal the answer key, also without value_info', (name) => {
-    const { shapes } = key(name);
-    const file = fixture(`onnx/${name}.onnx.gz`);
-    const bare = withoutValueInfo(file);
-    expect(readModel(bare).graph.values).toEqual([]);
-    for (const model of [file, bare]) {
-      const graph = importGraph(model, { infer });
-      let compared = 0;
-      for (const { name: own, kind, type, meta } of graph.nodes) {
-        const wanted = shapes[kind === 'placeholder' ? (meta.roleName ?? own) : own];
-        if (wanted === undefined || type.kind !== 'tensor') continue;
-        const shape = type.shape.map((dim) => (typeof dim === 'number' ? dim : dim.sym));
-        expect([type.dtype, shape], own).toEqual([DTYPES[wanted[0]], wanted[1]]);
-        compared++;
+  test.each(MODELS.map(([name]) => name))(
+    '%s: types equal the answer key, also without value_info',
+    (name) => {
+      const { shapes } = key(name);
+      const file = fixture(`onnx/${name}.onnx.gz`);
+      const bare = withoutValueInfo(file);
+      expect(readModel(bare).graph.values).toEqual([]);
+      for (const model of [file, bare]) {
+        const graph = importGraph(model, { infer });
+        let compared = 0;
+        for (const { name: own, kind, type, meta } of graph.nodes) {
+          const wanted = shapes[kind === 'placeholder' ? (meta.roleName ?? own) : own];
+          if (wanted === undefined || type.kind !== 'tensor') continue;
+          const shape = type.shape.map((dim) => (typeof dim === 'number' ? dim : dim.sym));
+          expect([type.dtype, shape], own).toEqual([DTYPES[wanted[0]], wanted[1]]);
+          compared++;
+        }
+        expect(compared).toBeGreaterThanOrEqual(3);
       }
-      expect(compared).toBeGreaterThanOrEqual(3);
-    }
-  });
+    },
+  );
 
   test('roles, originals, paths and sources', () => {
     const graph = importGraph(fixture('onnx/mlp.onnx.gz'));
-    expect(graph.nodes.map((n) => [n.name, n.target, n.meta.original, n.meta.roleName, n.meta.path])).toEqual([
+    expect(
+      graph.nodes.map((n) => [n.name, n.target, n.meta.original, n.meta.roleName, n.meta.path]),
+    ).toEqual([
       ['x', 'x', undefined, 'x', undefined],
       ['fc1_weight', 'fc1_weight', undefined, 'fc1.weight', undefined],
       ['fc1_bias', 'fc1_bias', undefined, 'fc1.bias', undefined],
@@ -131,8 +179,12 @@ describe('FM-45 FM-46 the models of the index', () => {
     const cond = importGraph(fixture('onnx/hop-cond.onnx.gz'), { infer });
     expect(Object.keys(cond.subgraphs)).toEqual(['true_graph_0', 'false_graph_0']);
     const call = cond.nodes.find((n) => n.target === 'cond');
-    expect(call?.args[3]).toEqual(['x', 'a_weight', 'a_bias', 'b_weight'].map((name) => ({ kind: 'value', name })));
-    const loop = importGraph(fixture('onnx/hop-while.onnx.gz'), { infer }).nodes.find((n) => n.target === 'while_loop');
+    expect(call?.args[3]).toEqual(
+      ['x', 'a_weight', 'a_bias', 'b_weight'].map((name) => ({ kind: 'value', name })),
+    );
+    const loop = importGraph(fixture('onnx/hop-while.onnx.gz'), { infer }).nodes.find(
+      (n) => n.target === 'while_loop',
+    );
     expect(loop?.kwargs).toEqual({ trips: 5 });
     const scan = importGraph(fixture('onnx/hop-scan.onnx.gz'), { infer });
     expect(scan.outputs.map((o) => scan.nodes.find((n) => n.name === o.value)?.type)).toEqual([
@@ -150,7 +202,12 @@ describe('FM-45 FM-46 the models of the index', () => {
 
 /** A model of one graph: x f32[2, 3] -> y. */
 function small(nodes: Uint8Array[], more: Uint8Array[] = [], outputs = ['y']): Uint8Array {
-  return onnx(20, [...nodes, value(11, 'x', 1, [2, 3]), ...outputs.map((name) => value(12, name)), ...more]);
+  return onnx(20, [
+    ...nodes,
+    value(11, 'x', 1, [2, 3]),
+    ...outputs.map((name) => value(12, name)),
+    ...more,
+  ]);
 }
 
 describe('opset differences and shape arithmetic', () => {
@@ -159,13 +216,24 @@ describe('opset differences and shape arithmetic', () => {
     const y = graph.nodes.find((n) => n.name === graph.outputs[0].value)?.type;
     return y?.kind === 'tensor' ? [y.dtype, ...y.shape] : y?.kind;
   };
-  const i64 = (name: string, ...items: number[]): Uint8Array => tensor(5, name, 7, [items.length], items);
+  const i64 = (name: string, ...items: number[]): Uint8Array =>
+    tensor(5, name, 7, [items.length], items);
 
   test('axes as an attribute (old opsets) or as an input', () => {
     const attribute = message(5, text(1, 'axes'), field(8, varint(1)), field(20, varint(7)));
     expect(typeOf(small([node('ReduceMean', ['x'], ['y'], attribute)]))).toEqual(['f32', 2, 1]);
-    expect(typeOf(small([node('ReduceMean', ['x', 'a'], ['y'])], [i64('a', 0)]))).toEqual(['f32', 1, 3]);
-    expect(typeOf(small([node('Unsqueeze', ['x', 'a'], ['y'])], [i64('a', 0, -1)]))).toEqual(['f32', 1, 2, 3, 1]);
+    expect(typeOf(small([node('ReduceMean', ['x', 'a'], ['y'])], [i64('a', 0)]))).toEqual([
+      'f32',
+      1,
+      3,
+    ]);
+    expect(typeOf(small([node('Unsqueeze', ['x', 'a'], ['y'])], [i64('a', 0, -1)]))).toEqual([
+      'f32',
+      1,
+      2,
+      3,
+      1,
+    ]);
   });
 
   test('Shape, Gather, Concat and Reshape fold; 0 and -1 of Reshape', () => {
@@ -173,48 +241,115 @@ describe('opset differences and shape arithmetic', () => {
       node('Shape', ['x'], ['s']),
       node('Gather', ['s', 'zero'], ['n']),
       node('Unsqueeze', ['n', 'axis'], ['n1']),
-      node('Concat', ['n1', 'minus'], ['to'], message(5, text(1, 'axis'), field(3, varint(0)), field(20, varint(2)))),
+      node(
+        'Concat',
+        ['n1', 'minus'],
+        ['to'],
+        message(5, text(1, 'axis'), field(3, varint(0)), field(20, varint(2))),
+      ),
       node('Reshape', ['x', 'to'], ['y']),
     ];
     const constants = [tensor(5, 'zero', 7, [], [0]), i64('axis', 0), i64('minus', -1)];
     const graph = importGraph(small(nodes, constants), { infer });
     expect(graph.nodes.map((n) => n.target)).toEqual(['x', 'aten.reshape.default']);
     expect(graph.nodes[1].args[1]).toEqual([2, -1]);
-    expect(typeOf(small([node('Reshape', ['x', 'to'], ['y'])], [i64('to', 0, -1, 1)]))).toEqual(['f32', 2, 3, 1]);
+    expect(typeOf(small([node('Reshape', ['x', 'to'], ['y'])], [i64('to', 0, -1, 1)]))).toEqual([
+      'f32',
+      2,
+      3,
+      1,
+    ]);
   });
 
   test('Slice to the end, Split into parts, Expand both ways, Gather by axis, Clip, Pad', () => {
     const ends = [i64('b', 1), i64('e', 9_007_199_254_740_991), i64('a', 1)];
-    expect(typeOf(small([node('Slice', ['x', 'b', 'e', 'a'], ['y'])], ends))).toEqual(['f32', 2, 2]);
+    expect(typeOf(small([node('Slice', ['x', 'b', 'e', 'a'], ['y'])], ends))).toEqual([
+      'f32',
+      2,
+      2,
+    ]);
     const axis = message(5, text(1, 'axis'), field(3, varint(1)), field(20, varint(2)));
     const split = small([node('Split', ['x'], ['y', 'z'], axis)], [], ['y', 'z']);
     expect(importGraph(split, { infer }).nodes.at(-1)?.type).toEqual(tensorType('f32', [2, 1]));
-    expect(typeOf(small([node('Expand', ['x', 's'], ['y'])], [i64('s', 4, 1, 3)]))).toEqual(['f32', 4, 2, 3]);
-    expect(typeOf(small([node('Gather', ['x', 'i'], ['y'], axis)], [tensor(5, 'i', 7, [2, 2], [0, 1, 2, 0])]))).toEqual(['f32', 2, 2, 2]);
-    expect(typeOf(small([node('Clip', ['x', '', 'hi'], ['y'])], [tensor(5, 'hi', 1, [], [6])]))).toEqual(['f32', 2, 3]);
-    expect(typeOf(small([node('Pad', ['x', 'p'], ['y'])], [i64('p', 1, 0, 0, 2)]))).toEqual(['f32', 3, 5]);
-  }); // prettier-ignore
+    expect(typeOf(small([node('Expand', ['x', 's'], ['y'])], [i64('s', 4, 1, 3)]))).toEqual([
+      'f32',
+      4,
+      2,
+      3,
+    ]);
+    expect(
+      typeOf(
+        small([node('Gather', ['x', 'i'], ['y'], axis)], [tensor(5, 'i', 7, [2, 2], [0, 1, 2, 0])]),
+      ),
+    ).toEqual(['f32', 2, 2, 2]);
+    expect(
+      typeOf(small([node('Clip', ['x', '', 'hi'], ['y'])], [tensor(5, 'hi', 1, [], [6])])),
+    ).toEqual(['f32', 2, 3]);
+    expect(typeOf(small([node('Pad', ['x', 'p'], ['y'])], [i64('p', 1, 0, 0, 2)]))).toEqual([
+      'f32',
+      3,
+      5,
+    ]);
+  });
 
   test('Gemm with transposed operands and factors; a counted Loop is a scan of its count', () => {
     const attribute = (name: string, of: Uint8Array, type: number): Uint8Array =>
       message(5, text(1, name), of, field(20, varint(type)));
-    const gemm = node('Gemm', ['x', 'x'], ['y'], joined(attribute('transA', field(3, varint(1)), 2), attribute('alpha', float(2, 0.5), 1)));
+    const gemm = node(
+      'Gemm',
+      ['x', 'x'],
+      ['y'],
+      joined(attribute('transA', field(3, varint(1)), 2), attribute('alpha', float(2, 0.5), 1)),
+    );
     expect(typeOf(small([gemm]))).toEqual(['f32', 3, 3]);
     const body = joined(
-      node('Relu', ['v'], ['w']), text(2, 'body'), value(11, 'i', 7, []), value(11, 'c', 9, []), value(11, 'v', 1, [2, 3]), value(12, 'c'), value(12, 'w'), value(12, 'w2'),
+      node('Relu', ['v'], ['w']),
+      text(2, 'body'),
+      value(11, 'i', 7, []),
+      value(11, 'c', 9, []),
+      value(11, 'v', 1, [2, 3]),
+      value(12, 'c'),
+      value(12, 'w'),
+      value(12, 'w2'),
       node('Tanh', ['w'], ['w2']),
     );
-    const loop = node('Loop', ['m', '', 'x'], ['last', 'y'], attribute('body', message(6, body), 5));
+    const loop = node(
+      'Loop',
+      ['m', '', 'x'],
+      ['last', 'y'],
+      attribute('body', message(6, body), 5),
+    );
     const graph = importGraph(small([loop], [tensor(5, 'm', 7, [], [7])]), { infer });
     expect(graph.nodes.find((n) => n.target === 'scan')?.kwargs).toEqual({ length: 7 });
-    expect(graph.nodes.find((n) => n.name === graph.outputs[0].value)?.type).toEqual(tensorType('f32', [7, 2, 3]));
-  }); // prettier-ignore
+    expect(graph.nodes.find((n) => n.name === graph.outputs[0].value)?.type).toEqual(
+      tensorType('f32', [7, 2, 3]),
+    );
+  });
 });
 
 describe('bodies and their constants', () => {
   test('sibling branches use one name for two tensors; a value of the main graph that both read is passed once', () => {
     const branch = (attribute: string, dims: number[]): Uint8Array => {
-      const constant = node('Constant', [], ['c'], message(5, text(1, 'value'), tensor(5, '', 1, dims, [1, 2, 3, 4, 5, 6].slice(0, dims.reduce((a, b) => a * b))), field(20, varint(4)))); // prettier-ignore
+      const constant = node(
+        'Constant',
+        [],
+        ['c'],
+        message(
+          5,
+          text(1, 'value'),
+          tensor(
+            5,
+            '',
+            1,
+            dims,
+            [1, 2, 3, 4, 5, 6].slice(
+              0,
+              dims.reduce((a, b) => a * b),
+            ),
+          ),
+          field(20, varint(4)),
+        ),
+      );
       const graph = joined(
         constant,
         node('Add', ['x', 'c'], [`${attribute}_r`]),
@@ -223,8 +358,16 @@ describe('bodies and their constants', () => {
       );
       return message(5, text(1, attribute), message(6, graph), field(20, varint(5)));
     };
-    const test = [node('ReduceSum', ['x'], ['s'], message(5, text(1, 'keepdims'), field(3, varint(0)))), node('Greater', ['s', 'zero'], ['p'])]; // prettier-ignore
-    const choice = node('If', ['p'], ['y'], joined(branch('then_branch', [2, 3]), branch('else_branch', [1, 3])));
+    const test = [
+      node('ReduceSum', ['x'], ['s'], message(5, text(1, 'keepdims'), field(3, varint(0)))),
+      node('Greater', ['s', 'zero'], ['p']),
+    ];
+    const choice = node(
+      'If',
+      ['p'],
+      ['y'],
+      joined(branch('then_branch', [2, 3]), branch('else_branch', [1, 3])),
+    );
     const graph = importGraph(small([...test, choice], [tensor(5, 'zero', 1, [], [0])]), { infer });
     const constants = graph.nodes.filter((n) => n.meta.role === 'parameter');
     expect(constants.map((n) => [n.meta.roleName, n.type])).toEqual([
@@ -248,68 +391,166 @@ describe('bodies and their constants', () => {
 
 describe('FM-47 FM-23 broken and unknown', () => {
   const told = (model: Uint8Array, format?: 'onnx'): string => {
-    const { code, message: said, details } = refusal(() => importGraph(model, { infer, ...(format === undefined ? {} : { format }) }));
+    const {
+      code,
+      message: said,
+      details,
+    } = refusal(() => importGraph(model, { infer, ...(format === undefined ? {} : { format }) }));
     expect(details.hint ?? '').not.toBe('');
     return `${code} ${said}`;
-  }; // prettier-ignore
+  };
   const relu = node('Relu', ['x'], ['y']);
 
   test('the wire: numbers and lengths past the end, groups, field 0', () => {
-    expect(told(bytes(8, 10, 58, 255), 'onnx')).toBe('E_SYNTAX a number runs past the end, at byte 3');
-    expect(told(bytes(8, 10, 58, 20, 1), 'onnx')).toBe('E_SYNTAX field 7 ends at byte 24, behind its message (byte 5), at byte 2');
-    expect(told(bytes(8, 10, 59), 'onnx')).toBe('E_SYNTAX wire type 3 is not used by ONNX, at byte 2');
+    expect(told(bytes(8, 10, 58, 255), 'onnx')).toBe(
+      'E_SYNTAX a number runs past the end, at byte 3',
+    );
+    expect(told(bytes(8, 10, 58, 20, 1), 'onnx')).toBe(
+      'E_SYNTAX field 7 ends at byte 24, behind its message (byte 5), at byte 2',
+    );
+    expect(told(bytes(8, 10, 59), 'onnx')).toBe(
+      'E_SYNTAX wire type 3 is not used by ONNX, at byte 2',
+    );
     expect(told(bytes(0, 10), 'onnx')).toBe('E_SYNTAX field number 0 does not exist, at byte 0');
     expect(told(bytes(8, 10), 'onnx')).toBe('E_SYNTAX the model has no graph, at byte 0');
-    expect(told(joined(field(1, varint(10)), message(7, message(1, text(4, 'Relu'), bytes(10, 2, 0xff, 0xfe)))), 'onnx')).toMatch(/^E_ENCODING the text at byte \d+ is not UTF-8/);
-  }); // prettier-ignore
+    expect(
+      told(
+        joined(
+          field(1, varint(10)),
+          message(7, message(1, text(4, 'Relu'), bytes(10, 2, 0xff, 0xfe))),
+        ),
+        'onnx',
+      ),
+    ).toMatch(/^E_ENCODING the text at byte \d+ is not UTF-8/);
+  });
 
   test('versions out of range', () => {
-    expect(told(onnx(12, [relu]))).toBe('E_VERSION the model has opset 12, this reader knows 13 to 24');
-    expect(told(onnx(20, [relu], 3))).toBe('E_VERSION the model has IR version 3, this reader knows 7 to 14');
+    expect(told(onnx(12, [relu]))).toBe(
+      'E_VERSION the model has opset 12, this reader knows 13 to 24',
+    );
+    expect(told(onnx(20, [relu], 3))).toBe(
+      'E_VERSION the model has IR version 3, this reader knows 7 to 14',
+    );
   });
 
   test('an unknown operator: refused without a type, kept as it is with one', () => {
     const custom = node('Bar', ['x'], ['h'], text(7, 'foo'));
     const after = node('Relu', ['h'], ['y']);
     const model = small([relu, custom, custom, after].slice(1));
-    expect(told(small([custom, after]))).toBe('E_UNKNOWN_OP 1 unknown operator without a type for the results: foo.Bar (1 node, first node 0)');
+    expect(told(small([custom, after]))).toBe(
+      'E_UNKNOWN_OP 1 unknown operator without a type for the results: foo.Bar (1 node, first node 0)',
+    );
     expect(model.length).toBeGreaterThan(0);
     const typed = importModel(small([custom, after], [value(13, 'h', 1, [5, 3])]), { infer });
-    expect(inspectGraph(typed.graph, table, 'onnx', typed.counts).unknownOps).toEqual(['onnx.foo.Bar']);
+    expect(inspectGraph(typed.graph, table, 'onnx', typed.counts).unknownOps).toEqual([
+      'onnx.foo.Bar',
+    ]);
     expect(typed.graph.nodes.at(-1)?.type).toEqual(tensorType('f32', [5, 3]));
-  }); // prettier-ignore
+  });
 
   test('external data need not be there', () => {
-    const external = message(5, field(1, varint(3)), field(1, varint(4)), field(2, varint(1)), text(8, 'w'), field(14, varint(1)));
+    const external = message(
+      5,
+      field(1, varint(3)),
+      field(1, varint(4)),
+      field(2, varint(1)),
+      text(8, 'w'),
+      field(14, varint(1)),
+    );
     const graph = importGraph(small([node('MatMul', ['x', 'w'], ['y'])], [external]), { infer });
-    expect(graph.nodes.map((n) => [n.name, n.meta.role])).toEqual([['x', 'input'], ['w', 'parameter'], ['y', undefined]]);
-  }); // prettier-ignore
+    expect(graph.nodes.map((n) => [n.name, n.meta.role])).toEqual([
+      ['x', 'input'],
+      ['w', 'parameter'],
+      ['y', undefined],
+    ]);
+  });
 
   test.each<[string, Uint8Array, string]>([
-    ['an initializer unlike its use', small([node('MatMul', ['x', 'w'], ['y'])], [tensor(5, 'w', 1, [4, 4], new Array<number>(16).fill(0))]), `E_TYPE node 0 (MatMul 'y'): aten.mm.default: `],
-    ['a stated type that is wrong', small([relu], [value(13, 'y', 1, [2, 4])]), `E_TYPE node 0 (Relu 'y'): the file says that 'y' is f32[2, 4], but it is f32[2, 3]`],
-    ['an undefined value', small([node('Relu', ['q'], ['y'])]), `E_REF node 0 (Relu 'y'): 'q' is not defined`],
+    [
+      'an initializer unlike its use',
+      small(
+        [node('MatMul', ['x', 'w'], ['y'])],
+        [tensor(5, 'w', 1, [4, 4], new Array<number>(16).fill(0))],
+      ),
+      `E_TYPE node 0 (MatMul 'y'): aten.mm.default: `,
+    ],
+    [
+      'a stated type that is wrong',
+      small([relu], [value(13, 'y', 1, [2, 4])]),
+      `E_TYPE node 0 (Relu 'y'): the file says that 'y' is f32[2, 4], but it is f32[2, 3]`,
+    ],
+    [
+      'an undefined value',
+      small([node('Relu', ['q'], ['y'])]),
+      `E_REF node 0 (Relu 'y'): 'q' is not defined`,
+    ],
     ['a value twice', small([relu, relu]), `E_DUP node 1 (Relu 'y'): 'y' is defined twice`],
-    ['a missing input', small([node('MatMul', ['x'], ['y'])]), `E_TYPE node 0 (MatMul 'y'): input 1 is missing`],
+    [
+      'a missing input',
+      small([node('MatMul', ['x'], ['y'])]),
+      `E_TYPE node 0 (MatMul 'y'): input 1 is missing`,
+    ],
     ['an undefined result', small([relu], [], ['z']), `E_REF graph '': 'z' is not defined`],
-    ['a shape computed at run time', small([node('Reshape', ['x', 'x'], ['y'])]), `E_UNSUPPORTED node 0 (Reshape 'y'): input 1 ('x') is computed at run time, but decides the shape`],
-    ['an input without a type', onnx(20, [relu, value(11, 'x'), value(12, 'y')]), `E_TYPE graph '': input 'x' has no type`],
-    ['strings', onnx(20, [relu, value(11, 'x', 8, [2]), value(12, 'y')]), 'E_UNSUPPORTED a value has the ONNX type number 8 (string)'],
+    [
+      'a shape computed at run time',
+      small([node('Reshape', ['x', 'x'], ['y'])]),
+      `E_UNSUPPORTED node 0 (Reshape 'y'): input 1 ('x') is computed at run time, but decides the shape`,
+    ],
+    [
+      'an input without a type',
+      onnx(20, [relu, value(11, 'x'), value(12, 'y')]),
+      `E_TYPE graph '': input 'x' has no type`,
+    ],
+    [
+      'strings',
+      onnx(20, [relu, value(11, 'x', 8, [2]), value(12, 'y')]),
+      'E_UNSUPPORTED a value has the ONNX type number 8 (string)',
+    ],
     ['a sparse initializer', onnx(20, [relu, message(15)]), 'E_UNSUPPORTED a sparse initializer'],
-    ['an axis that does not exist', small([node('Softmax', ['x'], ['y'], message(5, text(1, 'axis'), field(3, varint(7)), field(20, varint(2))))]), `E_TYPE node 0 (Softmax 'y'): `],
-    ['a rank of 65', onnx(20, [relu, value(11, 'x', 1, new Array<number>(65).fill(1)), value(12, 'y')]), 'E_SYNTAX more than 64 dims'],
-    ['a name of 5,000 characters', small([node('Relu', ['x'], ['y'.repeat(5000)])]), 'E_LIMIT a text of 5000 bytes'],
+    [
+      'an axis that does not exist',
+      small([
+        node(
+          'Softmax',
+          ['x'],
+          ['y'],
+          message(5, text(1, 'axis'), field(3, varint(7)), field(20, varint(2))),
+        ),
+      ]),
+      `E_TYPE node 0 (Softmax 'y'): `,
+    ],
+    [
+      'a rank of 65',
+      onnx(20, [relu, value(11, 'x', 1, new Array<number>(65).fill(1)), value(12, 'y')]),
+      'E_SYNTAX more than 64 dims',
+    ],
+    [
+      'a name of 5,000 characters',
+      small([node('Relu', ['x'], ['y'.repeat(5000)])]),
+      'E_LIMIT a text of 5000 bytes',
+    ],
   ])('%s', (_what, model, wanted) => {
     expect(told(model)).toContain(wanted);
-  }); // prettier-ignore
+  });
 
   test('graphs in graphs, 300 deep; hostile names', () => {
     let body = joined(text(2, 'g'));
     for (let i = 0; i < 300; i++)
-      body = joined(text(2, 'g'), node('If', [], ['y'], message(5, text(1, 'then_branch'), message(6, body))));
-    expect(told(joined(field(1, varint(10)), field(8, bytes(0)).subarray(0, 0), message(7, body)), 'onnx')).toMatch(/^E_LIMIT messages nest deeper than 256/);
+      body = joined(
+        text(2, 'g'),
+        node('If', [], ['y'], message(5, text(1, 'then_branch'), message(6, body))),
+      );
+    expect(
+      told(
+        joined(field(1, varint(10)), field(8, bytes(0)).subarray(0, 0), message(7, body)),
+        'onnx',
+      ),
+    ).toMatch(/^E_LIMIT messages nest deeper than 256/);
     for (const name of ['__proto__', 'constructor', 'a.b/c:d'])
-      expect(importGraph(small([node('Relu', ['x'], [name]), node('Tanh', [name], ['y'])]), { infer }).nodes).toHaveLength(3);
+      expect(
+        importGraph(small([node('Relu', ['x'], [name]), node('Tanh', [name], ['y'])]), { infer })
+          .nodes,
+      ).toHaveLength(3);
     expect(Object.prototype).not.toHaveProperty('kind');
-  }); // prettier-ignore
+  });
 });

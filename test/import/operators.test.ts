@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest';
+
 import { lintGraph } from '../../src/graph/lint.ts';
 import { importGraph, type Infer } from '../../src/import/import.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
-import { KEY_DTYPES, answerKey, packed, text, type KeyType } from './fixtures.ts';
+import { answerKey, KEY_DTYPES, type KeyType, packed, text } from './fixtures.ts';
 
 const table = builtinOperators();
 const infer: Infer = (call, typeOf) => inferCall(table, call, typeOf);
@@ -27,20 +28,26 @@ describe('import with the built-in operators', () => {
     expect(graph.nodes.length + 1).toBe(answerKey(`${model}/joint`).graph.nodes);
   });
 
-  test.each(MODELS)('FM-4 %s: dtypes and shapes inferred from the placeholders alone equal the answer key', (model) => {
-    const erased = text(`${model}/joint.readable.txt.gz`).replaceAll(/^( *\w+): "[^"]*" =/gm, '$1 =');
-    const { shapes } = answerKey(`${model}/joint`);
-    const graph = importGraph(erased, { infer });
-    let compared = 0;
-    for (const node of graph.nodes) {
-      const wanted = shapes[node.name];
-      if (wanted === undefined || node.type.kind !== 'tensor') continue;
-      const [dtype, shape] = wanted as KeyType;
-      expect([node.type.dtype, node.type.shape], node.name).toEqual([KEY_DTYPES[dtype], shape]);
-      compared++;
-    }
-    expect(compared).toBeGreaterThan(graph.nodes.length * 0.9);
-  });
+  test.each(MODELS)(
+    'FM-4 %s: dtypes and shapes inferred from the placeholders alone equal the answer key',
+    (model) => {
+      const erased = text(`${model}/joint.readable.txt.gz`).replaceAll(
+        /^( *\w+): "[^"]*" =/gm,
+        '$1 =',
+      );
+      const { shapes } = answerKey(`${model}/joint`);
+      const graph = importGraph(erased, { infer });
+      let compared = 0;
+      for (const node of graph.nodes) {
+        const wanted = shapes[node.name];
+        if (wanted === undefined || node.type.kind !== 'tensor') continue;
+        const [dtype, shape] = wanted as KeyType;
+        expect([node.type.dtype, node.type.shape], node.name).toEqual([KEY_DTYPES[dtype], shape]);
+        compared++;
+      }
+      expect(compared).toBeGreaterThan(graph.nodes.length * 0.9);
+    },
+  );
 
   test('symbolic sizes are taken as stated, and the note says so', () => {
     const graph = importGraph(packed('mlp-dynamic/export.readable.txt.gz'), { infer });

@@ -47,19 +47,42 @@ export function text(number: number, value: string): Uint8Array {
 }
 
 /** A NodeProto in field 1 of a graph. */
-export function node(op: string, inputs: string[], outputs: string[], more: Uint8Array = bytes()): Uint8Array {
-  return message(1, ...inputs.map((name) => text(1, name)), ...outputs.map((name) => text(2, name)), text(4, op), more);
+export function node(
+  op: string,
+  inputs: string[],
+  outputs: string[],
+  more: Uint8Array = bytes(),
+): Uint8Array {
+  return message(
+    1,
+    ...inputs.map((name) => text(1, name)),
+    ...outputs.map((name) => text(2, name)),
+    text(4, op),
+    more,
+  );
 }
 
 /** A TensorProto with raw data of int64 (7) or float (1). */
-export function tensor(number: number, name: string, type: 1 | 7, dims: number[], values: number[]): Uint8Array {
+export function tensor(
+  number: number,
+  name: string,
+  type: 1 | 7,
+  dims: number[],
+  values: number[],
+): Uint8Array {
   const raw = new DataView(new ArrayBuffer(values.length * (type === 7 ? 8 : 4)));
   values.forEach((value, i) => {
     if (type === 7) raw.setBigInt64(8 * i, BigInt(value), true);
     else raw.setFloat32(4 * i, value, true);
   });
   const sizes = dims.map((dim) => field(1, varint(dim)));
-  return message(number, ...sizes, field(2, varint(type)), text(8, name), message(9, new Uint8Array(raw.buffer)));
+  return message(
+    number,
+    ...sizes,
+    field(2, varint(type)),
+    text(8, name),
+    message(9, new Uint8Array(raw.buffer)),
+  );
 }
 
 /** A ValueInfoProto: without a type, or with one. */
@@ -71,5 +94,9 @@ export function value(number: number, name: string, type?: number, dims?: number
 
 /** A ModelProto. */
 export function onnx(opset: number, graph: readonly Uint8Array[], irVersion = 10): Uint8Array {
-  return joined(field(1, varint(irVersion)), message(7, ...graph), message(8, field(2, varint(opset))));
+  return joined(
+    field(1, varint(irVersion)),
+    message(7, ...graph),
+    message(8, field(2, varint(opset))),
+  );
 }

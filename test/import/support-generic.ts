@@ -9,7 +9,10 @@ import type {
 } from '../../src/import/mlir/syntax/syntax.ts';
 import { typeName } from '../../src/import/mlir/syntax/types.ts';
 
-/** Prints MLIR text in the generic form, as `--mlir-print-op-generic` does, so that both forms can be compared. */
+/**
+ * Prints MLIR text in the generic form, as `--mlir-print-op-generic` does, so that both forms can
+ * be compared.
+ */
 export function genericText(text: string): string {
   const { module } = parseModule(text);
   let fresh = 0;
@@ -19,11 +22,15 @@ export function genericText(text: string): string {
       case 'int':
         return `${value.value} : i64`;
       case 'float':
-        return value.bits !== undefined ? `${value.bits} : f32` : `${value.value.toExponential(9)} : f32`;
+        return value.bits !== undefined
+          ? `${value.bits} : f32`
+          : `${value.value.toExponential(9)} : f32`;
       case 'bool':
         return String(value.value);
       case 'string':
-        return ENUMS[name] === undefined ? JSON.stringify(value.value) : `#stablehlo<${ENUMS[name]} ${value.value}>`;
+        return ENUMS[name] === undefined
+          ? JSON.stringify(value.value)
+          : `#stablehlo<${ENUMS[name]} ${value.value}>`;
       case 'symbol':
         return `@${value.name}`;
       case 'list':
@@ -52,7 +59,10 @@ export function genericText(text: string): string {
   };
   const dictionary = (attributes: Attributes): string =>
     [...attributes]
-      .map(([name, value]) => `${/^[\w.]+$/.test(name) ? name : JSON.stringify(name)} = ${attribute(value, name)}`)
+      .map(
+        ([name, value]) =>
+          `${/^[\w.]+$/.test(name) ? name : JSON.stringify(name)} = ${attribute(value, name)}`,
+      )
       .join(', ');
 
   const region = (r: Region, ids: ReadonlyMap<string, string>, indent: string): string => {
@@ -75,9 +85,16 @@ export function genericText(text: string): string {
     name: (id: string) => string,
     indent: string,
   ): string => {
-    const results = op.results.map(({ id, count }) => `%${name(id)}${count === 1 ? '' : `:${count}`}`).join(', ');
-    const uses = op.operands.map((use) => `%${name(use.id)}${use.result === 0 ? '' : `#${use.result}`}`).join(', ');
-    const regions = op.regions.length === 0 ? '' : ` (${op.regions.map((r) => region(r, ids, indent)).join(', ')})`;
+    const results = op.results
+      .map(({ id, count }) => `%${name(id)}${count === 1 ? '' : `:${count}`}`)
+      .join(', ');
+    const uses = op.operands
+      .map((use) => `%${name(use.id)}${use.result === 0 ? '' : `#${use.result}`}`)
+      .join(', ');
+    const regions =
+      op.regions.length === 0
+        ? ''
+        : ` (${op.regions.map((r) => region(r, ids, indent)).join(', ')})`;
     const props = op.attributes.size === 0 ? '' : ` <{${dictionary(op.attributes)}}>`;
     const types = `(${op.operandTypes.map(typeName).join(', ')}) -> (${op.resultTypes.map(typeName).join(', ')})`;
     return `${indent}${results === '' ? '' : `${results} = `}"${op.name}"(${uses})${props}${regions} : ${types}`;

@@ -1,9 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
+
+import type { Infer } from '../../src/import/import.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
-import type { Infer } from '../../src/import/import.ts';
 
 const ROOT = join(import.meta.dirname, '..', 'fixtures', 'jax');
 
@@ -48,7 +49,9 @@ export function placementsOf(spec: string, axes: readonly string[]): string {
       const dim = entries.findIndex((names) => names.includes(axis));
       if (dim < 0) return 'R';
       const names = entries[dim];
-      const ordered = names.every((n, i) => i === 0 || axes.indexOf(names[i - 1]) < axes.indexOf(n));
+      const ordered = names.every(
+        (n, i) => i === 0 || axes.indexOf(names[i - 1]) < axes.indexOf(n),
+      );
       return `S(${dim})${ordered ? '' : `[${names.indexOf(axis)}]`}`;
     })
     .join('');

@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
+
 import { describe, expect, test } from 'vitest';
-import { parseGraph } from '../../src/graph/text/parse.ts';
+
 import { parametersOf } from '../../src/graph/parameters.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { importGraph, type ImportOptions } from '../../src/import/import.ts';
 import { flat, type NDArray } from '../../src/ndarray/array.ts';
@@ -9,8 +11,8 @@ import { inferCall } from '../../src/ops/record/infer.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { sgd } from '../../src/passes/training/optimizer.ts';
 import { trainStep } from '../../src/passes/training/train-step.ts';
-import { decode, type Decoded } from '../../src/plan/record/decode.ts';
 import { prepare } from '../../src/plan/prepare.ts';
+import { decode, type Decoded } from '../../src/plan/record/decode.ts';
 import { randomChoice, randomPlan } from '../../src/plan/record/random-plan.ts';
 import { recost } from '../../src/plan/record/recost.ts';
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';
@@ -22,7 +24,10 @@ import { runTwoSteps } from '../simulate/steps/run-steps.ts';
 
 function read(name: string, options: ImportOptions = {}): Graph {
   const path = new URL(`../fixtures/steps/${name}.gz`, import.meta.url);
-  return importGraph(readFileSync(path), { ...options, infer: (node, typeOf) => inferCall(TABLE, node, typeOf) });
+  return importGraph(readFileSync(path), {
+    ...options,
+    infer: (node, typeOf) => inferCall(TABLE, node, typeOf),
+  });
 }
 
 const NAMES = ['wte.weight', 'head.weight'] as const;
@@ -36,8 +41,13 @@ describe('tied weights', () => {
     expect(graph.notes).toEqual([
       'wte.weight is never used, and head.weight alone has its type: they count as one tied weight; --role wte.weight=constant corrects this.',
     ]);
-    expect(parametersOf(graph).map(({ name, bytes }) => [name, bytes])).toEqual([['wte.weight', BYTES]]);
-    const plan = await planFor(graph, 'd=4', { inputs: 'R', pins: [{ node: 'head.weight', spec: 'S(1)' }] });
+    expect(parametersOf(graph).map(({ name, bytes }) => [name, bytes])).toEqual([
+      ['wte.weight', BYTES],
+    ]);
+    const plan = await planFor(graph, 'd=4', {
+      inputs: 'R',
+      pins: [{ node: 'head.weight', spec: 'S(1)' }],
+    });
     expect(plan.parameters).toEqual([
       { name: 'wte.weight', shape: [48, 16], placement: 'S(1)' },
       { name: 'head.weight', shape: [48, 16], placement: 'S(1)', tiedTo: 'wte.weight' },
@@ -49,7 +59,8 @@ describe('tied weights', () => {
   });
 
   test('two weights that look like one get a note, and a tie answers it', () => {
-    const asks = (graph: Graph): string[] => (graph.notes ?? []).filter((note) => note.includes('--tie'));
+    const asks = (graph: Graph): string[] =>
+      (graph.notes ?? []).filter((note) => note.includes('--tie'));
     expect(asks(read('tied.joint.txt'))).toEqual([
       'wte.weight (a table of rows) and head.weight (the weight of a product) are both f32[48, 16]: if they are one tied weight, --tie wte.weight=head.weight gives them one placement and one gradient.',
     ]);
@@ -62,7 +73,9 @@ describe('tied weights', () => {
     inputs[1] = inputs[0];
     const slots = (graph: Graph): (number[] | null)[] => {
       const { outputs } = evaluateGraph(TABLE, graph, inputs);
-      return graph.outputs.flatMap(({ role, value }, k) => role === 'grad' ? [value === null ? null : [...flat(outputs[k] as NDArray)]] : []);
+      return graph.outputs.flatMap(({ role, value }, k) =>
+        role === 'grad' ? [value === null ? null : [...flat(outputs[k] as NDArray)]] : [],
+      );
     };
     const [table, head] = slots(apart);
     const [sum, none] = slots(tied);
@@ -70,40 +83,62 @@ describe('tied weights', () => {
     expect(sum!.length).toBe(48 * 16);
     sum!.forEach((v, i) => expect(v).toBeCloseTo(table![i] + head![i], 12));
     expect(head!.some((v) => Math.abs(v) > 0.1)).toBe(true);
-  }); // prettier-ignore
+  });
 
   test('CM-44: parameter, gradient and optimizer of a tied weight are counted once', async () => {
     const plan = await planFor(read('tied.joint.txt', TIE), 'd=1', { inputs: 'R', outputs: 'R' });
-    expect(plan.memory).toMatchObject({ parameterBytes: BYTES, gradientBytes: BYTES, optimizerBytes: 2 * BYTES });
+    expect(plan.memory).toMatchObject({
+      parameterBytes: BYTES,
+      gradientBytes: BYTES,
+      optimizerBytes: 2 * BYTES,
+    });
   });
 
-  test.each(['d=4', 'a=2,b=2', 'd=3'])('on (%s): placed the same way, and two steps keep them one tensor', (mesh) => {
-    const joint = read('tied.joint.txt', TIE);
-    const step = trainStep(jointGraph(withLoss(read('tied.ep.txt')), { table: TABLE, seed: 1 }), sgd({ lr: 0.1, momentum: 0.9 }), { table: TABLE });
-    for (const graph of [joint, step]) {
-      const prepared = prepare(graph, request(mesh), TABLE);
-      for (let seed = 0; seed < 5; seed++) {
-        const plan = randomPlan(prepared, seed);
-        const [a, b] = plan.parameters;
-        expect([a.placement, b.tiedTo]).toEqual([b.placement, a.name]);
-        const { faults, carried } = runTwoSteps(graph, plan, seed);
-        expect(faults, `${graph.name} ${seed}`).toEqual([]);
-        expect(carried).toBe(graph === joint ? 2 : 3);
+  test.each(['d=4', 'a=2,b=2', 'd=3'])(
+    'on (%s): placed the same way, and two steps keep them one tensor',
+    (mesh) => {
+      const joint = read('tied.joint.txt', TIE);
+      const step = trainStep(
+        jointGraph(withLoss(read('tied.ep.txt')), { table: TABLE, seed: 1 }),
+        sgd({ lr: 0.1, momentum: 0.9 }),
+        { table: TABLE },
+      );
+      for (const graph of [joint, step]) {
+        const prepared = prepare(graph, request(mesh), TABLE);
+        for (let seed = 0; seed < 5; seed++) {
+          const plan = randomPlan(prepared, seed);
+          const [a, b] = plan.parameters;
+          expect([a.placement, b.tiedTo]).toEqual([b.placement, a.name]);
+          const { faults, carried } = runTwoSteps(graph, plan, seed);
+          expect(faults, `${graph.name} ${seed}`).toEqual([]);
+          expect(carried).toBe(graph === joint ? 2 : 3);
+        }
       }
-    }
-  }); // prettier-ignore
+    },
+  );
 
   test('the re-cost finds names of one tensor that are placed apart', () => {
     // Nobody reads the first name, so nothing else is wrong with a plan that moves it.
     const { model } = prepare(read('tied.ep.txt'), request('d=4'), TABLE);
     const plan = decode(model, randomChoice(model, 1));
     const again = (decoded: Decoded): number =>
-      recost(decoded, model.graph, model.flow, TABLE, model.space, model.cluster, model.redistributor.model, model.charges);
+      recost(
+        decoded,
+        model.graph,
+        model.flow,
+        TABLE,
+        model.space,
+        model.cluster,
+        model.redistributor.model,
+        model.charges,
+      );
     expect(again(plan)).toBeGreaterThan(0);
     const other = plan.nodes[0].outputs[0] === 'R' ? 'S(0)' : 'R';
     const nodes = plan.nodes.map((node, n) => (n === 0 ? { ...node, outputs: [other] } : node));
-    expect(() => again({ ...plan, nodes })).toThrow(/wte.weight and head.weight, which are one tensor/);
-  }); // prettier-ignore
+    expect(() => again({ ...plan, nodes })).toThrow(
+      /wte.weight and head.weight, which are one tensor/,
+    );
+  });
 
   test('a step that updates both names is not of one weight', () => {
     const text = `swgraph 1
@@ -137,7 +172,19 @@ graph @main {
   const added = parseGraph(text).nodes.filter(({ kind }) => kind === 'call');
   const nodes = added.map((node) => ({
     ...node,
-    args: node.args.map((arg) => (typeof arg === 'object' && arg !== null && 'kind' in arg && arg.kind === 'value' && arg.name === 'y' ? { ...arg, name: rename.y } : arg)),
+    args: node.args.map((arg) =>
+      typeof arg === 'object' &&
+      arg !== null &&
+      'kind' in arg &&
+      arg.kind === 'value' &&
+      arg.name === 'y'
+        ? { ...arg, name: rename.y }
+        : arg,
+    ),
   }));
-  return { ...graph, nodes: [...graph.nodes, ...nodes], outputs: [{ role: 'output', index: 0, value: 'loss' }] };
-} // prettier-ignore
+  return {
+    ...graph,
+    nodes: [...graph.nodes, ...nodes],
+    outputs: [{ role: 'output', index: 0, value: 'loss' }],
+  };
+}

@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
+
 import type { Graph } from '../../src/graph/types.ts';
 import type { Infer } from '../../src/import/import.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
-import { KEY_DTYPES, type AnswerKey } from './fixtures.ts';
+import { type AnswerKey, KEY_DTYPES } from './fixtures.ts';
 
 export const table = builtinOperators();
 export const infer: Infer = (call, typeOf) => inferCall(table, call, typeOf);
@@ -18,7 +19,10 @@ export function fixture(path: string): Uint8Array {
   return new Uint8Array(path.endsWith('.gz') ? gunzipSync(packed) : packed);
 }
 
-/** What two formats of one program must agree on; uses of bodies carry the body's name, so its attribute node may differ. */
+/**
+ * What two formats of one program must agree on; uses of bodies carry the body's name, so its
+ * attribute node may differ.
+ */
 export function content(graph: Graph): unknown {
   return {
     nodes: graph.nodes.map((node) => [
@@ -27,11 +31,13 @@ export function content(graph: Graph): unknown {
       node.target,
       node.args,
       node.kwargs,
-      node.type.kind === 'tensor' ? [node.type.dtype, node.type.shape.map((d) => (typeof d === 'number' ? d : d.sym))] : node.type.kind,
+      node.type.kind === 'tensor'
+        ? [node.type.dtype, node.type.shape.map((d) => (typeof d === 'number' ? d : d.sym))]
+        : node.type.kind,
     ]),
     outputs: graph.outputs.map((output) => output.value),
     bodies: Object.entries(graph.subgraphs).map(([name, body]) => [name, content(body)]),
-  }; // prettier-ignore
+  };
 }
 
 /** Types of placeholders from an answer key, as the option `inputs` takes them. */

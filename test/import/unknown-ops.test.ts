@@ -1,11 +1,13 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+import { importGraph } from '../../src/import/import.ts';
 import { cli } from '../cli/support.ts';
 import { text } from './fixtures.ts';
-import { refusal, infer } from './twins.ts';
-import { importGraph } from '../../src/import/import.ts';
+import { infer, refusal } from './twins.ts';
 
 /** The joint graph of the small Llama (579 nodes) with three operators that nobody knows. */
 const typed = text('llama-tiny/joint.readable.txt.gz')
@@ -27,11 +29,15 @@ describe('FM-58 three unknown operators in a large graph', () => {
   test('without types: one error with the three names, their counts and first lines', () => {
     const { code, message, details } = refusal(() => importGraph(erased, { infer }));
     expect(code).toBe('E_UNKNOWN_OP');
-    for (const [name, count] of [['foo.one.default', '2 calls'], ['foo.two.default', '5 calls'], ['foo.three.default', '1 call']])
+    for (const [name, count] of [
+      ['foo.one.default', '2 calls'],
+      ['foo.two.default', '5 calls'],
+      ['foo.three.default', '1 call'],
+    ])
       expect(message).toContain(`${name} (${count}, first in line ${lineOf(`torch.ops.${name}`)})`);
     expect(message).toMatch(/^3 unknown operators whose results have no type: /);
     expect(details.position?.line).toBe(lineOf('torch.ops.foo.three.default'));
-  }); // prettier-ignore
+  });
 
   test('with types: imported and listed; plan refuses all three and names the way out', async () => {
     const file = join(folder, 'typed.txt');

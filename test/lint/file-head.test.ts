@@ -2,6 +2,7 @@
 
 import { Linter } from 'eslint';
 import { expect, test } from 'vitest';
+
 import { fileHead } from '../../scripts/lint/file-head.mjs';
 
 const found = (text: string): readonly string[] =>
@@ -16,7 +17,9 @@ const found = (text: string): readonly string[] =>
 
 test('a file opens with a paragraph before its imports', () => {
   expect(found('/** Takes a mesh and gives its devices. */\nimport "x";\n')).toEqual([]);
-  expect(found('#!/usr/bin/env node\n/** Takes a mesh and gives its devices. */\nimport "x";\n')).toEqual([]);
+  expect(
+    found('#!/usr/bin/env node\n/** Takes a mesh and gives its devices. */\nimport "x";\n'),
+  ).toEqual([]);
   expect(found('/** Takes a mesh and gives its devices. */\n')).toEqual([]);
 });
 

@@ -1,9 +1,16 @@
 import { describe, expect, test } from 'vitest';
+
 import { check, eraseable } from '../../src/local-spmd/check.ts';
-import { localMap } from '../../src/trace/spmd/local-map.ts';
 import { checkTypes } from '../../src/local-spmd/check-types.ts';
-import { allReduce, assertType, contract, convert, outPartial } from '../../src/trace/spmd/verbs.ts';
-import { input, trace, type Tensor } from '../../src/trace/trace.ts';
+import { localMap } from '../../src/trace/spmd/local-map.ts';
+import {
+  allReduce,
+  assertType,
+  contract,
+  convert,
+  outPartial,
+} from '../../src/trace/spmd/verbs.ts';
+import { input, type Tensor, trace } from '../../src/trace/trace.ts';
 
 const X = input([8, 8], 'f32');
 const mesh = 'dp=2';
@@ -15,10 +22,16 @@ describe('check', () => {
     const { violations, eraseable: erases } = check(graph, { mode: 'strict', types });
     expect(erases).toBe(false);
     expect(violations).toHaveLength(1);
-    expect(violations[0].message).toMatch(/^Implicit redistribution occurred for aten\.mm\.default/);
-    expect(violations[0]).toMatchObject({ node: 'mm', meshDim: 'dp', types: ['%arg0: f32[8@dp,8]', '%arg1: f32[8,8@dp]'] });
+    expect(violations[0].message).toMatch(
+      /^Implicit redistribution occurred for aten\.mm\.default/,
+    );
+    expect(violations[0]).toMatchObject({
+      node: 'mm',
+      meshDim: 'dp',
+      types: ['%arg0: f32[8@dp,8]', '%arg1: f32[8,8@dp]'],
+    });
     expect(check(graph, { mode: 'auto', types }).implicit.map(({ kind }) => kind)).toHaveLength(1);
-  }); // prettier-ignore
+  });
 
   test('LS-55 a free slice is an error in strict', () => {
     const graph = trace((x, y) => x.matmul(y), [X, X], { mesh });
@@ -28,7 +41,11 @@ describe('check', () => {
 
   test('LS-57 an I weight beside a cut batch: not erasable, and the cast is printed', () => {
     const linear = (cast: boolean) =>
-      trace((x, w) => contract('bh,ho->bo', x, cast ? convert(w, 'dp', { src: 'I', dst: 'R' }) : w), [X, X], { mesh });
+      trace(
+        (x, w) => contract('bh,ho->bo', x, cast ? convert(w, 'dp', { src: 'I', dst: 'R' }) : w),
+        [X, X],
+        { mesh },
+      );
     const types = { arg0: 'P("dp")' };
     const [violation] = eraseable(linear(false), { types });
     expect(violation.fix).toBe('convert(arg1, "dp", I→R)');
@@ -54,24 +71,32 @@ describe('check', () => {
       expect(check(product, { mode, types })).toMatchObject({ violations: [], implicit: [] });
     const broadcast = trace((x, y) => x.mul(y), [X, input([8], 'f32')], { mesh });
     const cut = { types: { arg0: 'P("dp")' } };
-    expect(check(broadcast, { mode: 'auto', ...cut })).toMatchObject({ violations: [], implicit: [] });
+    expect(check(broadcast, { mode: 'auto', ...cut })).toMatchObject({
+      violations: [],
+      implicit: [],
+    });
     expect(eraseable(broadcast, cut).map(({ rule, fix }) => [rule, fix])).toEqual([
       ['I with S(0)', 'convert(arg1, "dp", I→R)'],
     ]);
     // What is no addend of the right result: auto reduces first and says so, strict refuses.
     const addends = { types: { arg0: { dp: 'P' }, arg1: { dp: 'P' } } } as const;
-    expect(check(product, { mode: 'auto', ...addends }).implicit.map(({ kind }) => kind)).toEqual(['all_reduce']);
-    expect(eraseable(product, addends).map(({ rule }) => rule)).toEqual(['P with P']);
-    const relu = trace((x) => x.relu(), [X], { mesh });
-    expect(check(relu, { mode: 'auto', types: { arg0: { dp: 'P' } } }).implicit.map(({ kind }) => kind)).toEqual([
+    expect(check(product, { mode: 'auto', ...addends }).implicit.map(({ kind }) => kind)).toEqual([
       'all_reduce',
     ]);
+    expect(eraseable(product, addends).map(({ rule }) => rule)).toEqual(['P with P']);
+    const relu = trace((x) => x.relu(), [X], { mesh });
+    expect(
+      check(relu, { mode: 'auto', types: { arg0: { dp: 'P' } } }).implicit.map(({ kind }) => kind),
+    ).toEqual(['all_reduce']);
     expect(eraseable(relu, { types: { arg0: { dp: 'P' } } })[0].rule).toBe('nonlinear(P)');
-    expect(check(relu, { mode: 'explicit', types: { arg0: { dp: 'P' } } }).violations[0].rule).toBe('nonlinear(P)');
+    expect(check(relu, { mode: 'explicit', types: { arg0: { dp: 'P' } } }).violations[0].rule).toBe(
+      'nonlinear(P)',
+    );
   });
 
   test('LS-44 LS-54 LS-73 a contraction over two cuts says what becomes of its sum', () => {
-    const contraction = (end: (y: Tensor) => Tensor) => trace((x, y) => end(x.matmul(y)), [X, X], { mesh });
+    const contraction = (end: (y: Tensor) => Tensor) =>
+      trace((x, y) => end(x.matmul(y)), [X, X], { mesh });
     const types = { arg0: 'P(None,"dp")', arg1: 'P("dp")' };
     const [refused] = check(
       contraction((y) => y),
@@ -91,26 +116,37 @@ describe('check', () => {
         [pending, 'f32[8,8]{U:dp}', 0],
         [whole, 'f32[8,8]', 1],
       ] as const) {
-        expect(check(graph, { mode, types })).toMatchObject({ violations: [], implicit: [], eraseable: true });
+        expect(check(graph, { mode, types })).toMatchObject({
+          violations: [],
+          implicit: [],
+          eraseable: true,
+        });
         const { texts } = checkTypes(graph, { mode, types });
         expect(texts.get(graph.outputs[0].value ?? '')).toBe(type);
-        expect(graph.nodes.filter(({ target }) => target.includes('redistribute')).length).toBe(reductions);
+        expect(graph.nodes.filter(({ target }) => target.includes('redistribute')).length).toBe(
+          reductions,
+        );
       }
   });
 
   test('LS-33 a product of addends is refused, in a region as outside', () => {
     const square = (x: Tensor): Tensor => x.mul(x);
     expect(
-      check(trace(square, [X], { mesh }), { mode: 'strict', types: { arg0: { dp: 'P' } } }).violations[0].rule,
+      check(trace(square, [X], { mesh }), { mode: 'strict', types: { arg0: { dp: 'P' } } })
+        .violations[0].rule,
     ).toBe('P with P');
     expect(() =>
-      trace((x) => localMap(square, { inSpecs: [{ dp: 'P' }], outSpecs: { dp: 'P' } })(x), [X], { mesh }),
+      trace((x) => localMap(square, { inSpecs: [{ dp: 'P' }], outSpecs: { dp: 'P' } })(x), [X], {
+        mesh,
+      }),
     ).toThrow(/P with P on dp/);
   });
 
   test('LS-52 a loss without its reduction shows in its type', () => {
     const step = (done: boolean) =>
-      trace((x) => assertType(done ? outPartial(x.sum(), 'dp') : x.sum(), { dp: 'I' }), [X], { mesh });
+      trace((x) => assertType(done ? outPartial(x.sum(), 'dp') : x.sum(), { dp: 'I' }), [X], {
+        mesh,
+      });
     const types = { arg0: 'P("dp")' };
     expect(eraseable(step(true), { types })[0].rule).toBe('conflicting type');
     expect(eraseable(step(false), { types }).map(({ rule }) => rule)).toContain('sum over S');
@@ -118,10 +154,14 @@ describe('check', () => {
 
   test('a region whose sum is over its own rows only is named, with both meanings', () => {
     const graph = trace(
-      (x) => localMap((x: Tensor) => x.div(x.sum([1], true)).softmax(0), { inSpecs: ['P("dp")'], outSpecs: 'P("dp")' })(x),
+      (x) =>
+        localMap((x: Tensor) => x.div(x.sum([1], true)).softmax(0), {
+          inSpecs: ['P("dp")'],
+          outSpecs: 'P("dp")',
+        })(x),
       [X],
       { mesh },
-    ); // prettier-ignore
+    );
     const { localNotGlobal } = check(graph, { mode: 'strict', types: { arg0: 'P("dp")' } });
     expect(localNotGlobal).toHaveLength(1);
     expect(localNotGlobal[0]).toMatchObject({ meshDim: 'dp', local: 'one result for each piece' });
@@ -131,6 +171,8 @@ describe('check', () => {
     const graph = trace((x) => x.relu(), [X]);
     expect(() => check(graph, { mode: 'strikt' as 'strict', mesh })).toThrow(/no mode 'strikt'/);
     expect(() => check(graph, { mode: 'strict' })).toThrow(/no mesh/);
-    expect(() => check(graph, { mode: 'strict', mesh, types: { y: 'P("dp")' } })).toThrow(/no input 'y'/);
+    expect(() => check(graph, { mode: 'strict', mesh, types: { y: 'P("dp")' } })).toThrow(
+      /no input 'y'/,
+    );
   });
 });

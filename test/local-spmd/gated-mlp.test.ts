@@ -1,18 +1,26 @@
 import { describe, expect, test } from 'vitest';
-import { check } from '../../src/local-spmd/check.ts';
-import { checkTypes } from '../../src/local-spmd/check-types.ts';
+
 import { placeholdersOf } from '../../src/graph/control.ts';
 import type { Graph } from '../../src/graph/types.ts';
+import { check } from '../../src/local-spmd/check.ts';
+import { checkTypes } from '../../src/local-spmd/check-types.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import type { DeviceProgram } from '../../src/plan/lower/program/program.ts';
 import { eraseTypes } from '../../src/plan/lower/typed/erase.ts';
-import { allGather, allReduce, assertType, contract, convert, outPartial } from '../../src/trace/spmd/verbs.ts';
-import { input, trace, type Tensor } from '../../src/trace/trace.ts';
 import { bucketProgram } from '../../src/simulate/timeline/bucket-program.ts';
+import {
+  allGather,
+  allReduce,
+  assertType,
+  contract,
+  convert,
+  outPartial,
+} from '../../src/trace/spmd/verbs.ts';
+import { input, type Tensor, trace } from '../../src/trace/trace.ts';
+import { runErased } from './support/erased.ts';
 import { hloOf } from './support/hlo.ts';
 import { table, textOf } from './support/simulated.ts';
-import { runErased } from './support/erased.ts';
 
 const MESH = 'dp=2,tp=2';
 const R = { src: 'I', dst: 'R' } as const;
@@ -54,7 +62,10 @@ describe('the gated MLP, strict', () => {
   });
 
   test('LS-60 h1, h3 and h', () => {
-    expect(typesOf('aten.einsum.default').slice(0, 2)).toEqual(['f32[4,8@dp,32@tp]', 'f32[4,8@dp,32@tp]']);
+    expect(typesOf('aten.einsum.default').slice(0, 2)).toEqual([
+      'f32[4,8@dp,32@tp]',
+      'f32[4,8@dp,32@tp]',
+    ]);
     expect(typesOf('aten.mul.Tensor')[0]).toBe('f32[4,8@dp,32@tp]');
   });
   test('LS-61 out is unreduced on tp', () => {
@@ -67,7 +78,8 @@ describe('the gated MLP, strict', () => {
     );
     expect(texts.get(made.name)).toBe('f32[4,8@dp,32@tp]');
   });
-  const gradient = (of: string): string => joint.outputs.find((o) => o.role === 'grad' && o.of === of)?.value ?? '';
+  const gradient = (of: string): string =>
+    joint.outputs.find((o) => o.role === 'grad' && o.of === of)?.value ?? '';
   /** The value before the redistributions that end a gradient. */
   const owed = (of: string): string => {
     const node = joint.nodes.find((n) => n.name === gradient(of));
@@ -79,7 +91,9 @@ describe('the gated MLP, strict', () => {
     expect(texts.get(gradient('arg2'))).toBe('f32[32@tp,16]');
   });
   test('LS-64 gradients of the gate are cut as h', () => {
-    const names = joint.nodes.filter((n) => n.meta.phase === 'backward' && /mul|silu_backward/.test(n.target));
+    const names = joint.nodes.filter(
+      (n) => n.meta.phase === 'backward' && /mul|silu_backward/.test(n.target),
+    );
     expect(names.length).toBe(4 - 1);
     for (const { name } of names) expect(texts.get(name)).toBe('f32[4,8@dp,32@tp]');
   });
@@ -92,7 +106,13 @@ describe('the gated MLP, strict', () => {
     expect(sum.map((n) => texts.get(n.name))).toEqual(['f32[4,8@dp,16]{U:tp}']);
   });
 
-  const program = (graph: Graph) => eraseTypes({ graph, mesh: parseMesh(MESH), table, inputs: placeholdersOf(graph).map(() => []) }); // prettier-ignore
+  const program = (graph: Graph) =>
+    eraseTypes({
+      graph,
+      mesh: parseMesh(MESH),
+      table,
+      inputs: placeholdersOf(graph).map(() => []),
+    });
 
   test('LS-67 no collective forward; one AR on dp for each weight and one on tp in the gradient', () => {
     const axes = ['dp', 'tp'];
@@ -103,25 +123,41 @@ describe('the gated MLP, strict', () => {
 
   test('LS-67 in buckets one all_reduce carries the three weight gradients, over the groups of dp', () => {
     const groups = (of: DeviceProgram): string[] =>
-      hloOf(of).map(([kind, groups, shapes]) => `${kind} ${JSON.stringify(groups)} ${shapes.join()}`).sort();
+      hloOf(of)
+        .map(([kind, groups, shapes]) => `${kind} ${JSON.stringify(groups)} ${shapes.join()}`)
+        .sort();
     const [dp, tp] = ['[[0,2],[1,3]]', '[[0,1],[2,3]]'];
-    const weights = [`all-reduce ${dp} f32[16,16]`, `all-reduce ${dp} f32[16,16]`, `all-reduce ${dp} f32[16,16]`];
+    const weights = [
+      `all-reduce ${dp} f32[16,16]`,
+      `all-reduce ${dp} f32[16,16]`,
+      `all-reduce ${dp} f32[16,16]`,
+    ];
     expect(groups(program(joint))).toEqual([`all-reduce ${tp} f32[4,4,16]`, ...weights].sort());
     const packed = bucketProgram(program(joint), 25 * 2 ** 20);
-    expect(groups(packed)).toEqual([`all-reduce ${tp} f32[4,4,16]`, `all-reduce ${dp} f32[${3 * 16 * 16}]`].sort());
+    expect(groups(packed)).toEqual(
+      [`all-reduce ${tp} f32[4,4,16]`, `all-reduce ${dp} f32[${3 * 16 * 16}]`].sort(),
+    );
     for (const error of runErased(packed, joint).compare) expect(error).toBeLessThan(1e-9);
-  }); // prettier-ignore
+  });
 
   test('LS-68 a cast in each branch costs a second AR on tp', () => {
     const apart = jointGraph(gated(false), { wrt: WRT });
     expect(checkTypes(apart).violations).toEqual([]);
     const made = runErased(program(apart)).collectives.map((c) => textOf(c, ['dp', 'tp']));
     expect([...made].sort()).toEqual(['AR dp', 'AR dp', 'AR dp', 'AR tp', 'AR tp']);
-    const casts = gated(false).nodes.filter(({ args }) => args[1] === 'tp' && args[4] === 'R').map(({ name }) => name);
+    const casts = gated(false)
+      .nodes.filter(({ args }) => args[1] === 'tp' && args[4] === 'R')
+      .map(({ name }) => name);
     const advised = check(gated(false), { mode: 'strict' }).advice;
-    expect(advised).toEqual([{ nodes: casts, meshDim: 'tp', advice: expect.stringContaining('runs 1 all_reduce in the gradient instead of 2') as string }]);
+    expect(advised).toEqual([
+      {
+        nodes: casts,
+        meshDim: 'tp',
+        advice: expect.stringContaining('runs 1 all_reduce in the gradient instead of 2') as string,
+      },
+    ]);
     expect(check(gated(true), { mode: 'strict' }).advice).toEqual([]);
-  }); // prettier-ignore
+  });
 
   test('LS-59 LS-78 the erased program gives the outputs and gradients of one device', () => {
     for (const graph of [forward, joint, jointGraph(gated(false), { wrt: WRT })]) {
@@ -133,7 +169,15 @@ describe('the gated MLP, strict', () => {
 
   test('LS-82 an axis of size 1 gives the same program without collectives', () => {
     const single = jointGraph(gated(true, 'dp=1,tp=1'), { wrt: WRT });
-    const run = runErased(eraseTypes({ graph: single, mesh: parseMesh('dp=1,tp=1'), table, inputs: placeholdersOf(single).map(() => []) }), single); // prettier-ignore
+    const run = runErased(
+      eraseTypes({
+        graph: single,
+        mesh: parseMesh('dp=1,tp=1'),
+        table,
+        inputs: placeholdersOf(single).map(() => []),
+      }),
+      single,
+    );
     expect(run.collectives).toEqual([]);
     for (const error of run.compare) expect(error).toBeLessThan(1e-12);
   });
@@ -142,7 +186,10 @@ describe('the gated MLP, strict', () => {
     const graph = trace(
       (x, w) =>
         allReduce(
-          outPartial(contract('bi,io->bo', assertType(x, 'P(None,"tp")'), assertType(w, 'P("tp")')), 'tp'),
+          outPartial(
+            contract('bi,io->bo', assertType(x, 'P(None,"tp")'), assertType(w, 'P("tp")')),
+            'tp',
+          ),
           'tp',
           { dst: 'I' },
         ),
@@ -158,7 +205,11 @@ describe('the gated MLP, strict', () => {
 describe('a dim that two axes cut', () => {
   const gathers = (axes: readonly string[]): Graph =>
     trace(
-      (x) => axes.reduce((y, axis) => allGather(y, axis, { src: 'S(0)', dst: 'R' }), assertType(x, 'P(("dp","tp"))')),
+      (x) =>
+        axes.reduce(
+          (y, axis) => allGather(y, axis, { src: 'S(0)', dst: 'R' }),
+          assertType(x, 'P(("dp","tp"))'),
+        ),
       [input([8], 'f32')],
       { mesh: MESH },
     );

@@ -1,29 +1,30 @@
 import { describe, expect, test } from 'vitest';
-import { check } from '../../src/local-spmd/check.ts';
-import { typeCall } from '../../src/local-spmd/type-call.ts';
-import type { OperandType } from '../../src/local-spmd/operator-types.ts';
+
 import { ShardwrightError } from '../../src/errors.ts';
 import type { Arg, Graph } from '../../src/graph/types.ts';
+import { apply, cat } from '../../src/index.ts';
+import { check } from '../../src/local-spmd/check.ts';
+import type { OperandType } from '../../src/local-spmd/operator-types.ts';
+import { typeCall } from '../../src/local-spmd/type-call.ts';
 import { flat, fromFlat, type NDArray } from '../../src/ndarray/array.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { erase } from '../../src/plan/lower/typed/erased.ts';
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';
+import { offOnDifference } from '../../src/simulate/off-on.ts';
+import { replicaFaults } from '../../src/simulate/ranks/replicas.ts';
 import { cond } from '../../src/trace/control/cond.ts';
 import { scan, whileLoop } from '../../src/trace/control/loops.ts';
 import { localMap } from '../../src/trace/spmd/local-map.ts';
-import { apply, cat } from '../../src/index.ts';
 import {
+  allReduce,
   assertType,
   axisIndex,
-  reinterpret,
   contract,
   convert,
   outPartial,
-  allReduce,
+  reinterpret,
 } from '../../src/trace/spmd/verbs.ts';
-import { input, trace, type Tensor } from '../../src/trace/trace.ts';
-import { offOnDifference } from '../../src/simulate/off-on.ts';
-import { replicaFaults } from '../../src/simulate/ranks/replicas.ts';
+import { input, type Tensor, trace } from '../../src/trace/trace.ts';
 import { runErased } from './support/erased.ts';
 import { collectivesOf, expectSame, inputsOf, table, textOf } from './support/simulated.ts';
 
@@ -31,81 +32,146 @@ const v = (name: string): Arg => ({ kind: 'value', name });
 const f = (value: number): Arg => ({ kind: 'float', value });
 
 describe('operators', () => {
-  const typed = (target: string, args: readonly Arg[], types: Record<string, OperandType>): string => {
+  const typed = (
+    target: string,
+    args: readonly Arg[],
+    types: Record<string, OperandType>,
+  ): string => {
     try {
-      return typeCall(table, { target, args, kwargs: {} }, () => ({ kind: 'tensor', dtype: 'f32', shape: [4, 4] }), (name) => types[name], 'manual').join();
+      return typeCall(
+        table,
+        { target, args, kwargs: {} },
+        () => ({ kind: 'tensor', dtype: 'f32', shape: [4, 4] }),
+        (name) => types[name],
+        'manual',
+      ).join();
     } catch (error) {
       if (error instanceof ShardwrightError && error.code === 'E_SPMD_TYPE') return 'error';
       throw error;
     }
-  }; // prettier-ignore
-  const pair = (target: string, a: OperandType, b: OperandType): string => typed(target, [v('a'), v('b')], { a, b });
+  };
+  const pair = (target: string, a: OperandType, b: OperandType): string =>
+    typed(target, [v('a'), v('b')], { a, b });
 
   test('LS-32 pairs of types', () => {
     const add = (a: OperandType, b: OperandType): string => pair('aten.add.Tensor', a, b);
     const mul = (a: OperandType, b: OperandType): string => pair('aten.mul.Tensor', a, b);
     const all = ['R', 'I', 'V', 'P'] as const;
-    const grid = (op: typeof add): string[] => all.map((a) => all.map((b) => op(a, b).replace('error', '-')).join(' '));
+    const grid = (op: typeof add): string[] =>
+      all.map((a) => all.map((b) => op(a, b).replace('error', '-')).join(' '));
     //                          R I V P
     expect(grid(add)).toEqual(['R - V -', '- I - -', 'V - V -', '- - - P']);
     expect(grid(mul)).toEqual(['R - V P', '- I - -', 'V - V -', 'P - - -']);
-    expect(grid((a, b) => pair('aten.div.Tensor', a, b))).toEqual(['R - V -', '- I - -', 'V - V -', 'P - - -']);
+    expect(grid((a, b) => pair('aten.div.Tensor', a, b))).toEqual([
+      'R - V -',
+      '- I - -',
+      'V - V -',
+      'P - - -',
+    ]);
     expect(grid((a, b) => pair('aten.sub.Tensor', a, b))).toEqual(grid(add));
     expect(grid((a, b) => pair('aten.mm.default', a, b))).toEqual(grid(mul));
   });
 
   test('LS-32 one operand, numbers, three operands, in place', () => {
-    const one = (target: string, ...rest: Arg[]): string[] => (['R', 'I', 'V', 'P'] as const).map((x) => typed(target, [v('x'), ...rest], { x })); // prettier-ignore
+    const one = (target: string, ...rest: Arg[]): string[] =>
+      (['R', 'I', 'V', 'P'] as const).map((x) => typed(target, [v('x'), ...rest], { x }));
     expect(one('aten.neg.default')).toEqual(['R', 'I', 'V', 'P']);
     expect(one('aten.relu.default')).toEqual(['R', 'I', 'V', 'error']);
     expect(one('aten.mul.Scalar', f(2))).toEqual(['R', 'I', 'V', 'P']);
     expect(one('aten.add.Scalar', f(2))).toEqual(['R', 'I', 'V', 'error']);
-    for (const [target, ...rest] of [['aten.sum.dim_IntList', [1]], ['aten.mean.dim', [1]], ['aten.t.default'], ['aten.view.default', [16]], ['aten.clone.default']] as [string, ...Arg[]][])
+    for (const [target, ...rest] of [
+      ['aten.sum.dim_IntList', [1]],
+      ['aten.mean.dim', [1]],
+      ['aten.t.default'],
+      ['aten.view.default', [16]],
+      ['aten.clone.default'],
+    ] as [string, ...Arg[]][])
       expect([target, ...one(target, ...rest)]).toEqual([target, 'R', 'I', 'V', 'P']);
-    const addmm = (bias: OperandType, a: OperandType, b: OperandType): string => typed('aten.addmm.default', [v('bias'), v('a'), v('b')], { bias, a, b });
+    const addmm = (bias: OperandType, a: OperandType, b: OperandType): string =>
+      typed('aten.addmm.default', [v('bias'), v('a'), v('b')], { bias, a, b });
     expect(addmm('P', 'P', 'R')).toBe('P');
     expect(addmm('P', 'R', 'P')).toBe('P');
     expect(addmm('R', 'R', 'R')).toBe('R');
     expect(addmm('R', 'V', 'R')).toBe('V');
-    for (const [bias, a, b] of ['PRR', 'RPR', 'RRP', 'RPP']) expect(addmm(bias as 'P', a as 'P', b as 'P')).toBe('error');
+    for (const [bias, a, b] of ['PRR', 'RPR', 'RRP', 'RPP'])
+      expect(addmm(bias as 'P', a as 'P', b as 'P')).toBe('error');
     const inPlace = (a: OperandType, b: OperandType): string => pair('aten.add_.Tensor', a, b);
     expect([inPlace('V', 'R'), inPlace('P', 'P'), inPlace('R', 'V')]).toEqual(['V', 'P', 'error']);
-  }); // prettier-ignore
+  });
 
   test('LS-32 LS-78 every accepted pair has the gradient of one device', () => {
     const specs = { R: { tp: 'R' }, I: { tp: 'I' }, V: 'P("tp")', P: { tp: 'P' } } as const;
-    const ops = { add: (a: Tensor, b: Tensor) => a.add(b), sub: (a: Tensor, b: Tensor) => a.sub(b), mul: (a: Tensor, b: Tensor) => a.mul(b) };
-    const accepted: Record<string, string[]> = { add: ['RR', 'RV', 'VR', 'VV', 'II', 'PP'], sub: ['RR', 'VR', 'RV', 'VV', 'PP'], mul: ['RR', 'RV', 'VR', 'VV', 'II', 'PR', 'RP'] };
+    const ops = {
+      add: (a: Tensor, b: Tensor) => a.add(b),
+      sub: (a: Tensor, b: Tensor) => a.sub(b),
+      mul: (a: Tensor, b: Tensor) => a.mul(b),
+    };
+    const accepted: Record<string, string[]> = {
+      add: ['RR', 'RV', 'VR', 'VV', 'II', 'PP'],
+      sub: ['RR', 'VR', 'RV', 'VV', 'PP'],
+      mul: ['RR', 'RV', 'VR', 'VV', 'II', 'PR', 'RP'],
+    };
     for (const [name, fn] of Object.entries(ops))
       for (const pair of accepted[name]) {
         const [a, b] = [...pair] as (keyof typeof specs)[];
         const out = pair.includes('V') ? 'V' : pair.includes('P') ? 'P' : a;
         // Pieces of four rows; what is equal everywhere has four rows on each of two ranks.
         const shape = (of: string): number[] => (of === 'V' ? [8, 3] : [4, 3]);
-        const local = trace((x, y) => localMap((x: Tensor, y: Tensor) => fn(x, y), { inSpecs: [specs[a], specs[b]], outSpecs: specs[out] })(x, y), [input(shape(a), 'f64'), input(shape(b), 'f64')], { mesh: 'tp=2' });
-        const whole = trace((x, y) => {
-          const twice = (z: Tensor, of: string): Tensor => (out === 'V' && of !== 'V' ? z.repeat(2, 1) : z);
-          return fn(twice(x, a), twice(y, b));
-        }, [input(shape(a), 'f64'), input(shape(b), 'f64')]);
-        expectSame(jointGraph(local, { wrt: ['arg0', 'arg1'] }), jointGraph(whole, { wrt: ['arg0', 'arg1'] }));
+        const local = trace(
+          (x, y) =>
+            localMap((x: Tensor, y: Tensor) => fn(x, y), {
+              inSpecs: [specs[a], specs[b]],
+              outSpecs: specs[out],
+            })(x, y),
+          [input(shape(a), 'f64'), input(shape(b), 'f64')],
+          { mesh: 'tp=2' },
+        );
+        const whole = trace(
+          (x, y) => {
+            const twice = (z: Tensor, of: string): Tensor =>
+              out === 'V' && of !== 'V' ? z.repeat(2, 1) : z;
+            return fn(twice(x, a), twice(y, b));
+          },
+          [input(shape(a), 'f64'), input(shape(b), 'f64')],
+        );
+        expectSame(
+          jointGraph(local, { wrt: ['arg0', 'arg1'] }),
+          jointGraph(whole, { wrt: ['arg0', 'arg1'] }),
+        );
       }
-  }); // prettier-ignore
+  });
 });
 
 describe('the gradient of every accepted operator', () => {
   const specs = { R: { tp: 'R' }, I: { tp: 'I' }, V: 'P("tp")', P: { tp: 'P' } } as const;
   type Held = keyof typeof specs;
-  /** The operator on pieces of [4, 4], in a region over two ranks, and on the whole; both with all gradients. */
+  /**
+   * The operator on pieces of [4, 4], in a region over two ranks, and on the whole; both with all
+   * gradients.
+   */
   const agrees = (fn: (...x: Tensor[]) => Tensor, held: string): void => {
     const types = [...held] as Held[];
     const out = held.includes('V') ? 'V' : held.includes('P') ? 'P' : types[0];
     const inputs = types.map((type) => input(type === 'V' ? [8, 4] : [4, 4], 'f64'));
     const wrt = types.map((_, i) => `arg${i}`);
-    const local = trace((...x: Tensor[]) => localMap((...own: Tensor[]) => fn(...own), { inSpecs: types.map((type) => specs[type]), outSpecs: specs[out] })(...x), inputs, { mesh: 'tp=2' });
+    const local = trace(
+      (...x: Tensor[]) =>
+        localMap((...own: Tensor[]) => fn(...own), {
+          inSpecs: types.map((type) => specs[type]),
+          outSpecs: specs[out],
+        })(...x),
+      inputs,
+      { mesh: 'tp=2' },
+    );
     // On the whole: for each rank its own piece, and what is equal on all ranks.
     const whole = trace((...x: Tensor[]) => {
       if (out !== 'V') return fn(...x);
-      return cat([0, 1].map((rank) => fn(...x.map((value, i) => (types[i] === 'V' ? value.narrow(0, 4 * rank, 4) : value)))), 0);
+      return cat(
+        [0, 1].map((rank) =>
+          fn(...x.map((value, i) => (types[i] === 'V' ? value.narrow(0, 4 * rank, 4) : value))),
+        ),
+        0,
+      );
     }, inputs);
     expectSame(jointGraph(local, { wrt }), jointGraph(whole, { wrt }));
   };
@@ -124,19 +190,32 @@ describe('the gradient of every accepted operator', () => {
     ['div', (x, y) => x.div(y), ['RR', 'RV', 'VR', 'VV', 'II', 'PR']],
     ['mm', (x, y) => x.matmul(y), PRODUCT],
     ['cat', (x, y) => cat([x, y], 1), ['RR', 'RV', 'VV', 'II', 'PP']],
-    ['addmm', (x, y, z) => apply('aten.addmm.default', [x, y, z]), ['PPR', 'PRP', 'RRR', 'III', 'RVR', 'VRR', 'RRV', 'VVV']],
+    [
+      'addmm',
+      (x, y, z) => apply('aten.addmm.default', [x, y, z]),
+      ['PPR', 'PRP', 'RRR', 'III', 'RVR', 'VRR', 'RRV', 'VVV'],
+    ],
   ];
   test.each(accepted)('LS-32 LS-78 %s is that of one device', (_name, fn, held) => {
     for (const types of held) agrees(fn, types);
   });
   test('LS-32 a number that differs per rank has a type', () => {
     const region = (body: (x: Tensor, n: Tensor) => Tensor, held: Held, out: Held): Graph =>
-      trace((x) => localMap((own: Tensor) => body(own, axisIndex('tp')), { inSpecs: [specs[held]], outSpecs: specs[out], autoCast: false })(x), [input([4, 4], 'f64')], { mesh: 'tp=2' });
+      trace(
+        (x) =>
+          localMap((own: Tensor) => body(own, axisIndex('tp')), {
+            inSpecs: [specs[held]],
+            outSpecs: specs[out],
+            autoCast: false,
+          })(x),
+        [input([4, 4], 'f64')],
+        { mesh: 'tp=2' },
+      );
     expect(() => region((x, n) => x.add(n), 'R', 'V')).not.toThrow();
     expect(() => region((x, n) => x.add(n), 'I', 'V')).toThrow(/I with V on tp/);
     expect(() => region((x, n) => x.mul(n), 'P', 'P')).toThrow(/P with V on tp/);
   });
-}); // prettier-ignore
+});
 
 describe('loops and branches', () => {
   /** m microbatches through one weight: cast before the loop, or in it. */
@@ -147,7 +226,11 @@ describe('loops and branches', () => {
           (x: Tensor, w: Tensor) => {
             const own = hoisted ? convert(w, 'dp', { src: 'I', dst: 'R' }) : w;
             const step = (sum: Tensor, row: Tensor): readonly [Tensor, Tensor] => {
-              const y = contract('bi,io->bo', row, hoisted ? own : convert(w, 'dp', { src: 'I', dst: 'R' })).tanh();
+              const y = contract(
+                'bi,io->bo',
+                row,
+                hoisted ? own : convert(w, 'dp', { src: 'I', dst: 'R' }),
+              ).tanh();
               return [sum.add(y.sum()), y];
             };
             const start = x.sum().mul(0);
@@ -157,7 +240,7 @@ describe('loops and branches', () => {
         )(x, w),
       [input([3, 4, 5], 'f64'), input([5, 6], 'f64')],
       { mesh: 'dp=2' },
-    ); // prettier-ignore
+    );
 
   test('LS-69 LS-81 a weight that is R reduces its gradient once, whatever the number of microbatches', () => {
     const [forward, backward] = collectivesOf(jointGraph(micro(true), { wrt: ['arg1'] }));
@@ -171,21 +254,37 @@ describe('loops and branches', () => {
       (x, w) =>
         localMap(
           (x: Tensor, w: Tensor) => {
-            const losses = [0, 1, 2].map((i) => contract('bi,io->bo', x.select(0, i), convert(w, 'dp', { src: 'I', dst: 'R' })).tanh().sum());
-            return outPartial(losses.reduce((a, b) => a.add(b)), 'dp');
+            const losses = [0, 1, 2].map((i) =>
+              contract('bi,io->bo', x.select(0, i), convert(w, 'dp', { src: 'I', dst: 'R' }))
+                .tanh()
+                .sum(),
+            );
+            return outPartial(
+              losses.reduce((a, b) => a.add(b)),
+              'dp',
+            );
           },
           { inSpecs: ['P(None,"dp")', 'P(None)'], outSpecs: { dp: 'P' } },
         )(x, w),
       [input([3, 4, 5], 'f64'), input([5, 6], 'f64')],
       { mesh: 'dp=2' },
-    ); // prettier-ignore
+    );
 
   test('LS-69 a weight that is I is reduced in each microbatch, and check says to share its cast', () => {
-    expect(collectivesOf(jointGraph(writtenOut(), { wrt: ['arg1'] }))).toEqual([[], ['AR dp', 'AR dp', 'AR dp']]);
-    const [{ advice }] = check(writtenOut(), { mode: 'strict', types: { arg0: 'P(None,"dp")' } }).advice;
+    expect(collectivesOf(jointGraph(writtenOut(), { wrt: ['arg1'] }))).toEqual([
+      [],
+      ['AR dp', 'AR dp', 'AR dp'],
+    ]);
+    const [{ advice }] = check(writtenOut(), {
+      mode: 'strict',
+      types: { arg0: 'P(None,"dp")' },
+    }).advice;
     expect(advice).toContain('runs 1 all_reduce in the gradient instead of 3');
     // In a scan too: a cast stands where the program has it, and there its gradient is reduced.
-    expect(collectivesOf(jointGraph(micro(false), { wrt: ['arg1'] }))).toEqual([[], ['AR dp', 'AR dp', 'AR dp']]);
+    expect(collectivesOf(jointGraph(micro(false), { wrt: ['arg1'] }))).toEqual([
+      [],
+      ['AR dp', 'AR dp', 'AR dp'],
+    ]);
     const inLoop = check(micro(false), { mode: 'strict' }).advice;
     expect(inLoop.map(({ nodes, advice }) => [nodes, advice])).toEqual([
       [
@@ -202,10 +301,18 @@ describe('loops and branches', () => {
   test('LS-81 the predicate of a branch is equal on all ranks, and branches agree', () => {
     const branch = (assumed: 'R' | 'P("dp")') =>
       trace(
-        (x, y) => cond(assertType(x, assumed === 'R' ? { dp: 'R' } : assumed).sum().gt(0), (a: Tensor) => a.mul(2), (a: Tensor) => a, [assertType(y, { dp: 'R' })]),
+        (x, y) =>
+          cond(
+            assertType(x, assumed === 'R' ? { dp: 'R' } : assumed)
+              .sum()
+              .gt(0),
+            (a: Tensor) => a.mul(2),
+            (a: Tensor) => a,
+            [assertType(y, { dp: 'R' })],
+          ),
         [input([4], 'f64'), input([4], 'f64')],
         { mesh: 'dp=2' },
-      ); // prettier-ignore
+      );
     expect(check(branch('R'), { mode: 'strict' }).violations).toEqual([]);
     expect(check(branch('P("dp")'), { mode: 'strict' }).violations.length).toBeGreaterThan(0);
   });
@@ -213,14 +320,36 @@ describe('loops and branches', () => {
 
 test('LS-81 branches of a condition in a region end in the same types, and a loop ends by what is equal on all ranks', () => {
   const region = (body: (x: Tensor, t: Tensor) => Tensor): Graph =>
-    trace((x, t) => localMap((x: Tensor, t: Tensor) => body(x, t), { inSpecs: ['P("dp")', 'P(None)'], outSpecs: 'P("dp")', autoCast: false })(x, t), [input([4], 'f64'), input([2], 'f64')], { mesh: 'dp=2' });
+    trace(
+      (x, t) =>
+        localMap((x: Tensor, t: Tensor) => body(x, t), {
+          inSpecs: ['P("dp")', 'P(None)'],
+          outSpecs: 'P("dp")',
+          autoCast: false,
+        })(x, t),
+      [input([4], 'f64'), input([2], 'f64')],
+      { mesh: 'dp=2' },
+    );
   const own = (t: Tensor): Tensor => reinterpret(t, 'dp', { src: 'I', dst: 'V' });
-  expect(() => region((_, t) => cond(t.sum().gt(0), own, (a: Tensor) => own(a).neg(), [t]))).not.toThrow();
-  expect(() => region((_, t) => cond(t.sum().gt(0), own, (a: Tensor) => a.neg(), [t]))).toThrow(/branches on dp: result 0 is V in one branch and I in another/);
-  const loop = (test: (x: Tensor, t: Tensor) => Tensor) => region((x, t) => whileLoop((a: Tensor) => test(a, t).gt(1), (a: Tensor) => a.mul(0.5), x));
+  expect(() =>
+    region((_, t) => cond(t.sum().gt(0), own, (a: Tensor) => own(a).neg(), [t])),
+  ).not.toThrow();
+  expect(() => region((_, t) => cond(t.sum().gt(0), own, (a: Tensor) => a.neg(), [t]))).toThrow(
+    /branches on dp: result 0 is V in one branch and I in another/,
+  );
+  const loop = (test: (x: Tensor, t: Tensor) => Tensor) =>
+    region((x, t) =>
+      whileLoop(
+        (a: Tensor) => test(a, t).gt(1),
+        (a: Tensor) => a.mul(0.5),
+        x,
+      ),
+    );
   expect(() => loop((_, t) => t.sum())).not.toThrow();
-  expect(() => loop((a) => a.sum())).toThrow(/predicate on dp: the predicate is V, so ranks would go different ways/);
-}); // prettier-ignore
+  expect(() => loop((a) => a.sum())).toThrow(
+    /predicate on dp: the predicate is V, so ranks would go different ways/,
+  );
+});
 
 describe('off and on', () => {
   test('LS-51 LS-82 a local sum that was meant for all ranks shows when the axis has one rank and several', () => {
@@ -237,35 +366,50 @@ describe('off and on', () => {
           )(x),
         [input([4, 3], 'f64')],
         { mesh },
-      ); // prettier-ignore
+      );
     const run = (graph: Graph): number[] => [
       ...flat(evaluateGraph(table, graph, inputsOf(graph)).outputs[0] as NDArray),
     ];
-    const near = (a: number[], b: number[]): boolean => a.every((x, i) => Math.abs(x - b[i]) < 1e-9);
+    const near = (a: number[], b: number[]): boolean =>
+      a.every((x, i) => Math.abs(x - b[i]) < 1e-9);
     expect(near(run(program('dp=1', true)), run(program('dp=2', true)))).toBe(true);
     expect(near(run(program('dp=1', false)), run(program('dp=2', false)))).toBe(false);
     const inputs = inputsOf(program('dp=1', false));
-    expect(offOnDifference(table, program('dp=1', true), program('dp=2', true), inputs)).toBeUndefined();
+    expect(
+      offOnDifference(table, program('dp=1', true), program('dp=2', true), inputs),
+    ).toBeUndefined();
     // The sum that is over its own rows only is the first value that differs.
-    expect(offOnDifference(table, program('dp=1', false), program('dp=2', false), inputs)).toMatchObject({
+    expect(
+      offOnDifference(table, program('dp=1', false), program('dp=2', false), inputs),
+    ).toMatchObject({
       node: 'sum',
       region: 'local_map',
     });
     // Without running numbers the lint says so, and where.
-    const [found] = check(program('dp=2', false), { mode: 'strict', types: { arg0: 'P("dp")' } }).localNotGlobal;
+    const [found] = check(program('dp=2', false), {
+      mode: 'strict',
+      types: { arg0: 'P("dp")' },
+    }).localNotGlobal;
     expect(found).toMatchObject({ node: 'sum', meshDim: 'dp' });
   });
 });
 
 test('LS-53 a value claimed I whose replicas differ on one rank is named with axis and rank', () => {
   const graph = trace(
-    (x, w) => contract('bi,io->bo', assertType(x, 'P("dp")'), convert(assertType(w, {}), 'dp', { src: 'I', dst: 'R' })),
+    (x, w) =>
+      contract(
+        'bi,io->bo',
+        assertType(x, 'P("dp")'),
+        convert(assertType(w, {}), 'dp', { src: 'I', dst: 'R' }),
+      ),
     [input([8, 4], 'f64'), input([4, 4], 'f64')],
     { mesh: 'dp=4' },
   );
   const program = erase(graph);
   const [x, w] = inputsOf(graph);
-  const rows = Array.from({ length: 4 }, (_, r) => fromFlat([2, 4], flat(x).slice(8 * r, 8 * r + 8), 'f64'));
+  const rows = Array.from({ length: 4 }, (_, r) =>
+    fromFlat([2, 4], flat(x).slice(8 * r, 8 * r + 8), 'f64'),
+  );
   const replicas = (bad: boolean): NDArray[] =>
     Array.from({ length: 4 }, (_, r) =>
       fromFlat(
@@ -275,27 +419,43 @@ test('LS-53 a value claimed I whose replicas differ on one rank is named with ax
       ),
     );
   expect(replicaFaults(table, program, [rows, replicas(false)])).toEqual([]);
-  expect(replicaFaults(table, program, [rows, replicas(true)])[0]).toEqual({ value: 'arg1', axis: 'dp', rank: 2 });
+  expect(replicaFaults(table, program, [rows, replicas(true)])[0]).toEqual({
+    value: 'arg1',
+    axis: 'dp',
+    rank: 2,
+  });
 });
 
 test('LS-80 the collectives of the erased program are those that the simulator runs, in their order', () => {
   const graph = trace(
     (x, w1, w2) => {
       const own = convert(assertType(x, 'P("dp")'), 'tp', { src: 'I', dst: 'R' });
-      const weight = (w: Tensor, spec: string): Tensor => convert(assertType(w, spec), 'dp', { src: 'I', dst: 'R' });
+      const weight = (w: Tensor, spec: string): Tensor =>
+        convert(assertType(w, spec), 'dp', { src: 'I', dst: 'R' });
       const h = contract('bi,io->bo', own, weight(w1, 'P(None,"tp")')).silu();
-      return allReduce(outPartial(contract('bo,oi->bi', h, weight(w2, 'P("tp")')), 'tp'), 'tp', { dst: 'I' });
+      return allReduce(outPartial(contract('bo,oi->bi', h, weight(w2, 'P("tp")')), 'tp'), 'tp', {
+        dst: 'I',
+      });
     },
     [input([4, 8], 'f32'), input([8, 8], 'f32'), input([8, 8], 'f32')],
     { mesh: 'dp=2,tp=2' },
   );
   const joint = jointGraph(graph, { wrt: ['arg0', 'arg1', 'arg2'] });
   const program = erase(joint);
-  const written = program.graph.nodes.filter(({ target }) => target.startsWith('_c10d_functional.')).map(({ name }) => name);
+  const written = program.graph.nodes
+    .filter(({ target }) => target.startsWith('_c10d_functional.'))
+    .map(({ name }) => name);
   const run = runErased(program, joint);
   expect(run.collectives.map(({ node }) => node)).toEqual(written);
-  expect(run.collectives.map((c) => textOf(c, ['dp', 'tp'])).sort()).toEqual(['AR dp', 'AR dp', 'AR tp', 'AR tp']);
-  const stated = joint.nodes.filter(({ target, args }) => target.includes('redistribute') && args[3] === 'P');
+  expect(run.collectives.map((c) => textOf(c, ['dp', 'tp'])).sort()).toEqual([
+    'AR dp',
+    'AR dp',
+    'AR tp',
+    'AR tp',
+  ]);
+  const stated = joint.nodes.filter(
+    ({ target, args }) => target.includes('redistribute') && args[3] === 'P',
+  );
   expect(stated.length).toBe(written.length);
   for (const error of run.compare) expect(error).toBeLessThan(1e-9);
-}); // prettier-ignore
+});

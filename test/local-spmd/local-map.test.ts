@@ -1,21 +1,23 @@
 import { describe, expect, test } from 'vitest';
+
 import { ShardwrightError } from '../../src/errors.ts';
-import { checkTypes } from '../../src/local-spmd/check-types.ts';
 import { LOCAL_MAP } from '../../src/graph/local-map.ts';
 import { printGraph } from '../../src/graph/text/write.ts';
-import { input, trace } from '../../src/trace/trace.ts';
+import { checkTypes } from '../../src/local-spmd/check-types.ts';
 import { scan } from '../../src/trace/control/loops.ts';
-import { einsum } from '../../src/trace/tensor/einsum.ts';
+import { pvary } from '../../src/trace/spmd/jax-names.ts';
 import { localMap, type LocalMapOptions } from '../../src/trace/spmd/local-map.ts';
 import { allReduce, contract, convert, outPartial } from '../../src/trace/spmd/verbs.ts';
-import { pvary } from '../../src/trace/spmd/jax-names.ts';
+import { einsum } from '../../src/trace/tensor/einsum.ts';
 import type { Tensor } from '../../src/trace/trace.ts';
+import { input, trace } from '../../src/trace/trace.ts';
 
 function refusedBy(run: () => unknown): { message: string; hint: string } {
   try {
     run();
   } catch (error) {
-    if (error instanceof ShardwrightError) return { message: error.message, hint: error.details.hint ?? '' };
+    if (error instanceof ShardwrightError)
+      return { message: error.message, hint: error.details.hint ?? '' };
     throw error;
   }
   return { message: 'accepted', hint: '' };
@@ -31,16 +33,21 @@ const IO = input([8, 16], 'f32');
 function column(options: Partial<LocalMapOptions>, cast = true, mesh = 'tp=2') {
   return trace(
     (x, w) =>
-      localMap((x: Tensor, w: Tensor) => contract('sbi,io->sbo', cast ? pvary(x, 'tp') : x, w), { ...COLUMN, ...options })(x, w),
+      localMap((x: Tensor, w: Tensor) => contract('sbi,io->sbo', cast ? pvary(x, 'tp') : x, w), {
+        ...COLUMN,
+        ...options,
+      })(x, w),
     [SBI, IO],
     { mesh },
-  ); // prettier-ignore
+  );
 }
 
 describe('regions of per-device code', () => {
   test('LS-35 types of a column-parallel linear print as in JAX', () => {
     const { texts } = checkTypes(column({}));
-    const found = [...texts].filter(([name]) => name.includes('/')).map(([name, text]) => [name.split('/')[1], text]);
+    const found = [...texts]
+      .filter(([name]) => name.includes('/'))
+      .map(([name, text]) => [name.split('/')[1], text]);
     expect(found[0][1]).toBe('f32[4,2,8]');
     expect(found[1][1]).toBe('f32[8,8]{V:tp}');
     expect(found.find(([name]) => name === 'reinterpret')?.[1]).toBe('f32[4,2,8]{V:tp}');
@@ -50,7 +57,11 @@ describe('regions of per-device code', () => {
   test('LS-35 the region is one node with a body, and the whole result joins', () => {
     const graph = column({});
     const node = graph.nodes.find(({ target }) => target === LOCAL_MAP);
-    expect(node?.kwargs).toMatchObject({ axes: ['tp=2'], in_specs: [['I'], ['S(1)']], out_specs: [['S(2)']] });
+    expect(node?.kwargs).toMatchObject({
+      axes: ['tp=2'],
+      in_specs: [['I'], ['S(1)']],
+      out_specs: [['S(2)']],
+    });
     expect(node?.type).toMatchObject({ items: [{ shape: [4, 2, 16] }] });
     expect(printGraph(graph)).toContain('local_map');
   });
@@ -80,12 +91,17 @@ describe('regions of per-device code', () => {
         (x, y) =>
           localMap(
             (x: Tensor, y: Tensor) =>
-              scan(([a, b]: readonly [Tensor, Tensor]) => [[b, a] as const, a] as const, [x, cast ? pvary(y, 'tp') : y] as const, [], { length: 3 })[0][0],
+              scan(
+                ([a, b]: readonly [Tensor, Tensor]) => [[b, a] as const, a] as const,
+                [x, cast ? pvary(y, 'tp') : y] as const,
+                [],
+                { length: 3 },
+              )[0][0],
             { inSpecs: ['P("tp")', 'P(None)'], outSpecs: 'P("tp")' },
           )(x, y),
         [input([8], 'f32'), input([4], 'f32')],
         { mesh: 'tp=2' },
-      ); // prettier-ignore
+      );
     const { message, hint } = refusedBy(() => swapped(false));
     expect(message).toContain('carry');
     expect(hint).toContain('V both times');
@@ -98,7 +114,11 @@ describe('regions of per-device code', () => {
         (x, w1, w2) =>
           localMap(
             (x: Tensor, w1: Tensor, w2: Tensor) => {
-              const h = einsum('bi,io->bo', f ? convert(x, 'tp', { src: 'I', dst: 'R' }) : x, w1).relu();
+              const h = einsum(
+                'bi,io->bo',
+                f ? convert(x, 'tp', { src: 'I', dst: 'R' }) : x,
+                w1,
+              ).relu();
               const y = einsum('bo,oi->bi', h, w2);
               if (g === 'none') return y;
               const p = outPartial(y, 'tp');
@@ -106,7 +126,11 @@ describe('regions of per-device code', () => {
               const r = allReduce(p, 'tp', { dst: out });
               return g === 'twice' ? allReduce(r, 'tp', { dst: 'I' }) : r;
             },
-            { inSpecs: ['P(None)', 'P(None,"tp")', 'P("tp")'], outSpecs: { tp: 'I' }, autoCast: false },
+            {
+              inSpecs: ['P(None)', 'P(None,"tp")', 'P("tp")'],
+              outSpecs: { tp: 'I' },
+              autoCast: false,
+            },
           )(x, w1, w2),
         [input([4, 8], 'f32'), input([8, 16], 'f32'), input([16, 8], 'f32')],
         { mesh: 'tp=2' },
@@ -118,7 +142,9 @@ describe('regions of per-device code', () => {
     const nonlinear = refusedBy(() => mlp(true, 'reinterpret'));
     expect(nonlinear.message).toContain('nonlinear(P)');
     expect(nonlinear.hint).toContain('all_reduce');
-    expect(refusedBy(() => mlp(true, 'none')).message).toContain('its out spec says I on tp, it is V');
+    expect(refusedBy(() => mlp(true, 'none')).message).toContain(
+      'its out spec says I on tp, it is V',
+    );
     expect(refusedBy(() => mlp(true, 'twice')).message).toContain('src must be P, got I');
     expect(refusedBy(() => mlp(true, 'whole', 'R')).message).toContain('says I on tp, it is R');
   });

@@ -1,24 +1,25 @@
 import { describe, expect, test } from 'vitest';
+
+import type { Graph } from '../../src/graph/types.ts';
 import { check } from '../../src/local-spmd/check.ts';
 import { checkTypes } from '../../src/local-spmd/check-types.ts';
-import type { Graph } from '../../src/graph/types.ts';
 import { flat, fromFlat, type NDArray } from '../../src/ndarray/array.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { erase, why } from '../../src/plan/lower/typed/erased.ts';
+import { evaluateGraph } from '../../src/simulate/evaluate.ts';
 import { localMap, type LocalMapOptions } from '../../src/trace/spmd/local-map.ts';
 import * as megatron from '../../src/trace/spmd/megatron.ts';
 import {
   allGather,
+  allReduce,
   assertType,
   axisIndex,
   contract,
   convert,
   outPartial,
-  allReduce,
 } from '../../src/trace/spmd/verbs.ts';
-import { input, trace, type Tensor } from '../../src/trace/trace.ts';
-import { evaluateGraph } from '../../src/simulate/evaluate.ts';
 import { crossEntropy } from '../../src/trace/tensor/functional.ts';
+import { input, type Tensor, trace } from '../../src/trace/trace.ts';
 import { runErased } from './support/erased.ts';
 import { hloOf, regionsOf } from './support/hlo.ts';
 import { collectivesOf, drawn, expectSame, table, textOf } from './support/simulated.ts';
@@ -33,46 +34,140 @@ const S1 = 'P(None,"tp")';
 
 /** Forward collectives, gradient collectives of one function in a region. */
 function both(fn: (x: Tensor) => Tensor, specs: Specs): [string, string] {
-  const graph = trace((x) => localMap((x: Tensor) => fn(x), { ...specs, autoCast: false })(x), [X], { mesh: 'tp=2' });
+  const graph = trace(
+    (x) => localMap((x: Tensor) => fn(x), { ...specs, autoCast: false })(x),
+    [X],
+    { mesh: 'tp=2' },
+  );
   const [forward, backward] = collectivesOf(jointGraph(graph, { wrt: ['arg0'] }));
   return [forward.join(), backward.join()];
 }
 
 describe('the functions of Megatron', () => {
   test.each([
-    ['copyTo', megatron.copyToTensorModelParallelRegion, { inSpecs: [I], outSpecs: R }, '', 'AR tp'],
-    ['reduceFrom', megatron.reduceFromTensorModelParallelRegion, { inSpecs: [P], outSpecs: I }, 'AR tp', ''],
-    ['scatterTo', megatron.scatterToTensorModelParallelRegion, { inSpecs: [I], outSpecs: S1 }, '', 'AG tp'],
-    ['gatherFrom', megatron.gatherFromTensorModelParallelRegion, { inSpecs: [S1], outSpecs: I }, 'AG tp', ''],
-    ['scatterToSequence', megatron.scatterToSequenceParallelRegion, { inSpecs: [I], outSpecs: S0 }, '', 'AG tp'],
-    ['gatherFromSequence', (x: Tensor) => megatron.gatherFromSequenceParallelRegion(x), { inSpecs: [S0], outSpecs: R }, 'AG tp', 'RS tp'],
-    ['gatherFromSequence, duplicated', (x: Tensor) => megatron.gatherFromSequenceParallelRegion(x, 'tp', { tensorParallelOutputGrad: false }), { inSpecs: [S0], outSpecs: I }, 'AG tp', ''],
-    ['reduceScatterToSequence', megatron.reduceScatterToSequenceParallelRegion, { inSpecs: [P], outSpecs: S0 }, 'RS tp', 'AG tp'],
-    ['allGatherLastDim', megatron.allGatherLastDimFromTensorParallelRegion, { inSpecs: [S1], outSpecs: R }, 'AG tp', 'RS tp'],
-    ['reduceScatterLastDim', megatron.reduceScatterLastDimToTensorParallelRegion, { inSpecs: [P], outSpecs: S1 }, 'RS tp', 'AG tp'],
-  ] as [string, (x: Tensor) => Tensor, Specs, string, string][])('LS-70 %s and its gradient', (_name, fn, specs, forward, backward) => {
-    expect(both((x) => fn(x), specs)).toEqual([forward, backward]);
-  }); // prettier-ignore
+    [
+      'copyTo',
+      megatron.copyToTensorModelParallelRegion,
+      { inSpecs: [I], outSpecs: R },
+      '',
+      'AR tp',
+    ],
+    [
+      'reduceFrom',
+      megatron.reduceFromTensorModelParallelRegion,
+      { inSpecs: [P], outSpecs: I },
+      'AR tp',
+      '',
+    ],
+    [
+      'scatterTo',
+      megatron.scatterToTensorModelParallelRegion,
+      { inSpecs: [I], outSpecs: S1 },
+      '',
+      'AG tp',
+    ],
+    [
+      'gatherFrom',
+      megatron.gatherFromTensorModelParallelRegion,
+      { inSpecs: [S1], outSpecs: I },
+      'AG tp',
+      '',
+    ],
+    [
+      'scatterToSequence',
+      megatron.scatterToSequenceParallelRegion,
+      { inSpecs: [I], outSpecs: S0 },
+      '',
+      'AG tp',
+    ],
+    [
+      'gatherFromSequence',
+      (x: Tensor) => megatron.gatherFromSequenceParallelRegion(x),
+      { inSpecs: [S0], outSpecs: R },
+      'AG tp',
+      'RS tp',
+    ],
+    [
+      'gatherFromSequence, duplicated',
+      (x: Tensor) =>
+        megatron.gatherFromSequenceParallelRegion(x, 'tp', { tensorParallelOutputGrad: false }),
+      { inSpecs: [S0], outSpecs: I },
+      'AG tp',
+      '',
+    ],
+    [
+      'reduceScatterToSequence',
+      megatron.reduceScatterToSequenceParallelRegion,
+      { inSpecs: [P], outSpecs: S0 },
+      'RS tp',
+      'AG tp',
+    ],
+    [
+      'allGatherLastDim',
+      megatron.allGatherLastDimFromTensorParallelRegion,
+      { inSpecs: [S1], outSpecs: R },
+      'AG tp',
+      'RS tp',
+    ],
+    [
+      'reduceScatterLastDim',
+      megatron.reduceScatterLastDimToTensorParallelRegion,
+      { inSpecs: [P], outSpecs: S1 },
+      'RS tp',
+      'AG tp',
+    ],
+  ] as [string, (x: Tensor) => Tensor, Specs, string, string][])(
+    'LS-70 %s and its gradient',
+    (_name, fn, specs, forward, backward) => {
+      expect(both((x) => fn(x), specs)).toEqual([forward, backward]);
+    },
+  );
 
   const W = [X, input([8, 16], 'f64'), input([16, 8], 'f64')] as const;
   const WRT = ['arg0', 'arg1', 'arg2'];
-  const block = (x: Tensor, w1: Tensor, w2: Tensor, f: (x: Tensor) => Tensor, g: (x: Tensor) => Tensor): Tensor =>
-    x.add(g(contract('bo,oi->bi', contract('bi,io->bo', f(x), w1).silu(), w2)));
-  const whole = trace((x, w1, w2) => block(block(x, w1, w2, (a) => a, (a) => a), w1, w2, (a) => a, (a) => a), W); // prettier-ignore
+  const block = (
+    x: Tensor,
+    w1: Tensor,
+    w2: Tensor,
+    f: (x: Tensor) => Tensor,
+    g: (x: Tensor) => Tensor,
+  ): Tensor => x.add(g(contract('bo,oi->bi', contract('bi,io->bo', f(x), w1).silu(), w2)));
+  const whole = trace(
+    (x, w1, w2) =>
+      block(
+        block(
+          x,
+          w1,
+          w2,
+          (a) => a,
+          (a) => a,
+        ),
+        w1,
+        w2,
+        (a) => a,
+        (a) => a,
+      ),
+    W,
+  );
   const halves = (sp: boolean) =>
     trace(
       (x, w1, w2) =>
         localMap(
           (x: Tensor, w1: Tensor, w2: Tensor) => {
-            const f = sp ? (a: Tensor) => megatron.gatherFromSequenceParallelRegion(a) : (a: Tensor) => megatron.copyToTensorModelParallelRegion(a);
-            const g = (a: Tensor): Tensor => sp ? megatron.reduceScatterToSequenceParallelRegion(outPartial(a, 'tp')) : megatron.reduceFromTensorModelParallelRegion(outPartial(a, 'tp'));
+            const f = sp
+              ? (a: Tensor) => megatron.gatherFromSequenceParallelRegion(a)
+              : (a: Tensor) => megatron.copyToTensorModelParallelRegion(a);
+            const g = (a: Tensor): Tensor =>
+              sp
+                ? megatron.reduceScatterToSequenceParallelRegion(outPartial(a, 'tp'))
+                : megatron.reduceFromTensorModelParallelRegion(outPartial(a, 'tp'));
             return block(block(x, w1, w2, f, g), w1, w2, f, g);
           },
           { inSpecs: [sp ? S0 : I, S1, S0], outSpecs: sp ? S0 : I, autoCast: false },
         )(x, w1, w2),
       W,
       { mesh: 'tp=4' },
-    ); // prettier-ignore
+    );
 
   test('LS-70 LS-71 LS-76 one block of two halves: 2 + 2 AR, or 2 AG + 2 RS each way, and the numbers of one device', () => {
     const reference = jointGraph(whole, { wrt: WRT });
@@ -92,20 +187,33 @@ describe('the functions of Megatron', () => {
 
   test('LS-71 a sum that ends R instead of I costs one more reduction in the gradient', () => {
     const ends = (dst: 'I' | 'R') =>
-      both((x) => allReduce(outPartial(convert(x, 'tp', { src: 'I', dst: 'R' }).mul(axisIndex('tp')), 'tp'), 'tp', { dst }), { inSpecs: [I], outSpecs: { tp: dst } });
+      both(
+        (x) =>
+          allReduce(
+            outPartial(convert(x, 'tp', { src: 'I', dst: 'R' }).mul(axisIndex('tp')), 'tp'),
+            'tp',
+            { dst },
+          ),
+        { inSpecs: [I], outSpecs: { tp: dst } },
+      );
     expect(ends('I')).toEqual(['AR tp', 'AR tp']);
     expect(ends('R')).toEqual(['AR tp', 'AR tp,AR tp']);
-  }); // prettier-ignore
+  });
 
   describe('the loss over a cut vocabulary', () => {
     const logits = input([6, 12], 'f64');
     const targets = input([6], 'i64');
     const loss = (fn: (z: Tensor, t: Tensor) => Tensor): Graph =>
       trace(
-        (z, t) => localMap((z: Tensor, t: Tensor) => fn(z, t), { inSpecs: [S1, I], outSpecs: I, autoCast: false })(z, t),
+        (z, t) =>
+          localMap((z: Tensor, t: Tensor) => fn(z, t), {
+            inSpecs: [S1, I],
+            outSpecs: I,
+            autoCast: false,
+          })(z, t),
         [logits, targets],
         { mesh: 'tp=4' },
-      ); // prettier-ignore
+      );
     const cut = loss((z, t) => megatron.vocabParallelCrossEntropy(z, t));
     const gathered = loss((z, t) =>
       crossEntropy(megatron.gatherFromTensorModelParallelRegion(z), t, { reduction: 'none' }),
@@ -113,17 +221,29 @@ describe('the functions of Megatron', () => {
     const plain = trace((z, t) => crossEntropy(z, t, { reduction: 'none' }), [logits, targets]);
 
     test('has the value, the type and the gradient of gathering first, and of one device', () => {
-      const numbers = [drawn([6, 12], 1), fromFlat([6], Float64Array.from([0, 3, 11, 5, 6, 2]), 'i64'), drawn([6], 4)];
+      const numbers = [
+        drawn([6, 12], 1),
+        fromFlat([6], Float64Array.from([0, 3, 11, 5, 6, 2]), 'i64'),
+        drawn([6], 4),
+      ];
       const run = (graph: Graph): number[][] =>
-        evaluateGraph(table, jointGraph(graph, { wrt: ['arg0'] }), numbers).outputs.flatMap((out) => (out === null ? [] : [[...flat(out as NDArray)]]));
+        evaluateGraph(table, jointGraph(graph, { wrt: ['arg0'] }), numbers).outputs.flatMap(
+          (out) => (out === null ? [] : [[...flat(out as NDArray)]]),
+        );
       const [ours, whole, one] = [cut, gathered, plain].map(run);
       expect(one[0].every((value) => value > 0)).toBe(true);
       for (const found of [ours, whole])
-        found.forEach((list, k) => list.forEach((value, i) => expect(Math.abs(value - one[k][i])).toBeLessThan(1e-12)));
-      const [text, same] = [cut, gathered].map((graph) => checkTypes(graph).texts.get(`local_map_0/${graph.subgraphs['local_map_0'].outputs[0].value}`));
+        found.forEach((list, k) =>
+          list.forEach((value, i) => expect(Math.abs(value - one[k][i])).toBeLessThan(1e-12)),
+        );
+      const [text, same] = [cut, gathered].map((graph) =>
+        checkTypes(graph).texts.get(
+          `local_map_0/${graph.subgraphs['local_map_0'].outputs[0].value}`,
+        ),
+      );
       expect(text).toBe('f64[6]');
       expect(text).toBe(same);
-    }); // prettier-ignore
+    });
 
     test('reduces numbers of rows, and nothing in the gradient', () => {
       const [forward, backward] = regionsOf(jointGraph(cut, { wrt: ['arg0'] })).map(hloOf);
@@ -141,14 +261,25 @@ describe('the functions of Megatron', () => {
       (x, w1, w2) => {
         const rows = assertType(x, 'P("dp","cp")');
         const weight = (w: Tensor, spec: string): Tensor =>
-          ['dp', 'cp'].reduce((now, axis) => convert(now, axis, { src: 'I', dst: 'R' }), assertType(w, spec));
-        const h = contract('bsi,io->bso', convert(rows, 'tp', { src: 'I', dst: 'R' }), weight(w1, 'P(None,"tp")')).silu();
-        const y = allReduce(outPartial(contract('bso,oi->bsi', h, weight(w2, 'P("tp")')), 'tp'), 'tp', { dst: 'I' });
+          ['dp', 'cp'].reduce(
+            (now, axis) => convert(now, axis, { src: 'I', dst: 'R' }),
+            assertType(w, spec),
+          );
+        const h = contract(
+          'bsi,io->bso',
+          convert(rows, 'tp', { src: 'I', dst: 'R' }),
+          weight(w1, 'P(None,"tp")'),
+        ).silu();
+        const y = allReduce(
+          outPartial(contract('bso,oi->bsi', h, weight(w2, 'P("tp")')), 'tp'),
+          'tp',
+          { dst: 'I' },
+        );
         return outPartial(y.mul(y).sum(), ['dp', 'cp']);
       },
       [input([4, 4, 8], 'f32'), input([8, 16], 'f32'), input([16, 8], 'f32')],
       { mesh: 'dp=2,cp=2,tp=2' },
-    ); // prettier-ignore
+    );
     const joint = jointGraph(graph, { wrt: WRT });
     const { violations } = check(joint, { mode: 'strict' });
     expect(violations.map((v) => v.message)).toEqual([]);
@@ -159,7 +290,8 @@ describe('the functions of Megatron', () => {
     for (const error of run.compare) expect(error).toBeLessThan(1e-9);
     const made = run.collectives.map((c) => textOf(c, ['dp', 'cp', 'tp'])).sort();
     expect(made).toEqual(['AR cp', 'AR cp', 'AR dp', 'AR dp', 'AR tp', 'AR tp']);
-    // The gradient of the loss is 1, whole where the loss is addends; those of parameters end as the parameters are held.
+    // The gradient of the loss is 1, whole where the loss is addends; those of parameters end as
+    // the parameters are held.
     const { texts } = checkTypes(joint);
     expect(texts.get('tangents_1')).toBe('f32[]{R:(dp,cp)}');
     const ends = joint.outputs.flatMap(({ role, of, value }) =>
@@ -187,22 +319,33 @@ describe('the functions of Megatron', () => {
     expect(violations).toEqual([]);
     const [grad] = joint.outputs.filter(({ role, of }) => role === 'grad' && of === 'arg1');
     expect(texts.get(grad.value ?? '')).toBe('f32[8@dp,16]');
-    expect(runErased(erase(joint)).collectives.map((c) => textOf(c, ['dp']))).toEqual(['AG dp', 'RS dp']);
+    expect(runErased(erase(joint)).collectives.map((c) => textOf(c, ['dp']))).toEqual([
+      'AG dp',
+      'RS dp',
+    ]);
   });
 
   test('why names the chain from a collective to what made it necessary', () => {
     const graph = trace(
       (x, w) => {
-        const own = contract('bi,io->bo', assertType(x, 'P("dp")'), convert(assertType(w, {}), 'dp', { src: 'I', dst: 'R' }));
+        const own = contract(
+          'bi,io->bo',
+          assertType(x, 'P("dp")'),
+          convert(assertType(w, {}), 'dp', { src: 'I', dst: 'R' }),
+        );
         return own.silu();
       },
       [X, input([8, 8], 'f64')],
       { mesh: 'dp=2' },
-    ); // prettier-ignore
+    );
     const joint = jointGraph(graph, { wrt: ['arg1'] });
-    const [reduce] = joint.nodes.filter((n) => n.target.includes('redistribute') && n.meta.phase === 'backward');
+    const [reduce] = joint.nodes.filter(
+      (n) => n.target.includes('redistribute') && n.meta.phase === 'backward',
+    );
     const causes = why(joint, reduce.name);
     expect(causes[0].because).toBe('P→I on dp, the gradient of %redistribute');
-    expect(causes.at(-1)?.because).toMatch(/^makes P of %assert_type: f64\[8@dp,8\], %silu_backward: f64\[8@dp,8\]$/);
+    expect(causes.at(-1)?.because).toMatch(
+      /^makes P of %assert_type: f64\[8@dp,8\], %silu_backward: f64\[8@dp,8\]$/,
+    );
   });
 });

@@ -1,23 +1,24 @@
 import { describe, expect, test } from 'vitest';
+
 import { ShardwrightError } from '../../src/errors.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
-import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/request.ts';
+import { lower } from '../../src/plan/lower/lower.ts';
+import { explainNode, reopen } from '../../src/plan/questions/explain.ts';
+import { checkPlannedModes } from '../../src/plan/questions/spmd-check.ts';
+import { plannedProgram } from '../../src/plan/record/planned.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
+import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/request.ts';
 import { shard } from '../../src/plan/shard.ts';
+import { annotatedProgram } from '../../src/report/analysis/program.ts';
+import { explanationText } from '../../src/report/text/explain.ts';
+import { simulate } from '../../src/simulate/timeline/simulate.ts';
 import { verify } from '../../src/simulate/verify.ts';
-import { localMap } from '../../src/trace/spmd/local-map.ts';
 import { cond } from '../../src/trace/control/cond.ts';
 import { scan } from '../../src/trace/control/loops.ts';
+import { localMap } from '../../src/trace/spmd/local-map.ts';
 import { allReduce, contract, convert, outPartial } from '../../src/trace/spmd/verbs.ts';
-import { annotatedProgram } from '../../src/report/analysis/program.ts';
-import { explainNode, reopen } from '../../src/plan/questions/explain.ts';
-import { explanationText } from '../../src/report/text/explain.ts';
-import { checkPlannedModes } from '../../src/plan/questions/spmd-check.ts';
-import { lower } from '../../src/plan/lower/lower.ts';
-import { plannedProgram } from '../../src/plan/record/planned.ts';
-import { simulate } from '../../src/simulate/timeline/simulate.ts';
-import { input, trace, type Tensor } from '../../src/trace/trace.ts';
+import { input, type Tensor, trace } from '../../src/trace/trace.ts';
 import { runErased } from './support/erased.ts';
 import { table } from './support/simulated.ts';
 
@@ -34,7 +35,7 @@ const program = (rows = 16): Graph =>
       )(x.relu(), w1, w2).mul(2),
     [input([rows, 8], 'f32'), input([8, 12], 'f32'), input([12, 8], 'f32')],
     { mesh: 'dp=2,tp=2' },
-  ); // prettier-ignore
+  );
 
 const request = (more: Partial<PlanRequest> = {}): PlanRequest => ({
   ...DEFAULT_REQUEST,
@@ -52,11 +53,18 @@ async function planned(graph: Graph, wanted: PlanRequest): Promise<Plan> {
 
 describe('a region of per-device code in a planned program', () => {
   test('LS-80 its specs are pins on its axes, its collectives are priced, run and counted', async () => {
-    for (const [graph, reductions] of [[program(), 1], [jointGraph(program(), { wrt: ['arg0', 'arg1', 'arg2'] }), 2]] as const) {
+    for (const [graph, reductions] of [
+      [program(), 1],
+      [jointGraph(program(), { wrt: ['arg0', 'arg1', 'arg2'] }), 2],
+    ] as const) {
       const plan = await planned(graph, request());
       const regions = plan.nodes.filter(({ target }) => target.startsWith('local_map'));
       expect(regions.length).toBe(reductions);
-      expect(regions[0].inputs.map((spec) => /(R|S\(\d\))$/.exec(spec)?.[1])).toEqual(['R', 'S(1)', 'S(0)']);
+      expect(regions[0].inputs.map((spec) => /(R|S\(\d\))$/.exec(spec)?.[1])).toEqual([
+        'R',
+        'S(1)',
+        'S(0)',
+      ]);
       for (const { internalSeconds } of regions) expect(internalSeconds).toBeGreaterThan(0);
       const found = verify(graph, plan, table);
       expect(found.mismatches).toEqual([]);
@@ -64,7 +72,7 @@ describe('a region of per-device code in a planned program', () => {
       expect(found.collectives.all_reduce).toBeGreaterThanOrEqual(reductions);
       expect(found.collectives).toEqual(found.promised);
     }
-  }); // prettier-ignore
+  });
 
   test('the other axes stay free: rows are cut on dp through the region', async () => {
     const plan = await planned(program(), request({ pins: [{ node: 'arg0', spec: 'S(0)R' }] }));
@@ -80,26 +88,43 @@ describe('a region of per-device code in a planned program', () => {
     ['forward', program, {}],
     ['forward, rows on dp', program, { pins: rowsOnDp }],
     ['with its gradient', () => jointGraph(program(), { wrt: WRT }), {}],
-    ['with its gradient, rows on dp', () => jointGraph(program(), { wrt: WRT }), { pins: rowsOnDp }],
-    ['solved by propagation', () => jointGraph(program(), { wrt: WRT }), { pins: rowsOnDp, solver: 'propagate' }],
+    [
+      'with its gradient, rows on dp',
+      () => jointGraph(program(), { wrt: WRT }),
+      { pins: rowsOnDp },
+    ],
+    [
+      'solved by propagation',
+      () => jointGraph(program(), { wrt: WRT }),
+      { pins: rowsOnDp, solver: 'propagate' },
+    ],
   ];
-  test.each(cases)('LS-80 check lists what runs, in its order, with its bytes: %s', async (_name, made, more) => {
-    const graph = made();
-    const plan = await planned(graph, request(more));
-    const listed = checkPlannedModes(graph, plan, table, 'auto').collectives;
-    const { collectives: run } = runErased(lower(graph, plan, table));
-    expect(run.length).toBeGreaterThan(0);
-    expect(listed.map(({ kind, meshDims, bytes }) => [kind, meshDims.join(), bytes])).toEqual(
-      run.map(({ kind, meshDims, bytes }) => [kind, meshDims.map((m) => ['dp', 'tp'][m]).join(), bytes]),
-    );
-    for (const { why, seconds, from, to } of listed) {
-      expect(why).not.toBe('');
-      expect(seconds).toBeGreaterThan(0);
-      expect([from, to].every((text) => text !== '')).toBe(true);
-    }
-    const told = plan.nodes.flatMap(({ inside = [], internalSeconds = 0 }) => [inside.reduce((sum, c) => sum + c.seconds, 0) - internalSeconds]); // prettier-ignore
-    for (const difference of told) expect(Math.abs(difference)).toBeLessThan(1e-15);
-  });
+  test.each(cases)(
+    'LS-80 check lists what runs, in its order, with its bytes: %s',
+    async (_name, made, more) => {
+      const graph = made();
+      const plan = await planned(graph, request(more));
+      const listed = checkPlannedModes(graph, plan, table, 'auto').collectives;
+      const { collectives: run } = runErased(lower(graph, plan, table));
+      expect(run.length).toBeGreaterThan(0);
+      expect(listed.map(({ kind, meshDims, bytes }) => [kind, meshDims.join(), bytes])).toEqual(
+        run.map(({ kind, meshDims, bytes }) => [
+          kind,
+          meshDims.map((m) => ['dp', 'tp'][m]).join(),
+          bytes,
+        ]),
+      );
+      for (const { why, seconds, from, to } of listed) {
+        expect(why).not.toBe('');
+        expect(seconds).toBeGreaterThan(0);
+        expect([from, to].every((text) => text !== '')).toBe(true);
+      }
+      const told = plan.nodes.flatMap(({ inside = [], internalSeconds = 0 }) => [
+        inside.reduce((sum, c) => sum + c.seconds, 0) - internalSeconds,
+      ]);
+      for (const difference of told) expect(Math.abs(difference)).toBeLessThan(1e-15);
+    },
+  );
 
   test('a gradient whose rows are cut on dp leaves the region pending, and is reduced once for each weight', async () => {
     const graph = jointGraph(program(2 ** 20), { wrt: WRT });
@@ -107,8 +132,13 @@ describe('a region of per-device code in a planned program', () => {
     const backward = plan.nodes.filter(({ target }) => target.startsWith('local_map')).at(-1);
     expect(backward?.outputs).toEqual(['S(0)R', 'P(sum)S(1)', 'P(sum)S(0)']);
     const { collectives } = checkPlannedModes(graph, plan, table, 'auto');
-    expect(collectives.map(({ kind, meshDims }) => `${kind} ${meshDims.join()}`).sort()).toEqual(['all_reduce dp', 'all_reduce dp', 'all_reduce tp', 'all_reduce tp']);
-  }); // prettier-ignore
+    expect(collectives.map(({ kind, meshDims }) => `${kind} ${meshDims.join()}`).sort()).toEqual([
+      'all_reduce dp',
+      'all_reduce dp',
+      'all_reduce tp',
+      'all_reduce tp',
+    ]);
+  });
 
   test('a cut on an axis of the program makes the work and the collectives of the region smaller', async () => {
     const graph = program(2 ** 20);
@@ -127,15 +157,32 @@ describe('a region of per-device code in a planned program', () => {
     const plan = await planned(graph, request());
     const { listed } = plannedProgram(graph, plan, table);
     const [inside] = plan.nodes.flatMap((node) => node.inside ?? []);
-    expect(inside).toMatchObject({ node: 'all_reduce', kind: 'all_reduce', meshDims: ['tp'], from: 'P', to: 'I', type: 'f32[16,8]' });
-    expect(annotatedProgram(listed, plan)).toMatch(/# inside %all_reduce: P -> I {2}all_reduce\(tp\) \d+ B [\d.]+ µs {2}f32\[16,8\]/);
-    const explained = explanationText(explainNode(reopen(plan, graph, plan.request, table), 'local_map'), 5);
-    expect(explained).toMatch(/%all_reduce +all_reduce\(tp\) +P -> I +f32\[16,8\] +\d+ B +[\d.]+ µs/);
+    expect(inside).toMatchObject({
+      node: 'all_reduce',
+      kind: 'all_reduce',
+      meshDims: ['tp'],
+      from: 'P',
+      to: 'I',
+      type: 'f32[16,8]',
+    });
+    expect(annotatedProgram(listed, plan)).toMatch(
+      /# inside %all_reduce: P -> I {2}all_reduce\(tp\) \d+ B [\d.]+ µs {2}f32\[16,8\]/,
+    );
+    const explained = explanationText(
+      explainNode(reopen(plan, graph, plan.request, table), 'local_map'),
+      5,
+    );
+    expect(explained).toMatch(
+      /%all_reduce +all_reduce\(tp\) +P -> I +f32\[16,8\] +\d+ B +[\d.]+ µs/,
+    );
     const { timeline } = simulate(graph, plan, table);
     expect(timeline.communicationSeconds).toBeGreaterThanOrEqual(inside.seconds);
-  }); // prettier-ignore
+  });
 
-  /** A reduction in one branch and one of another size in the other; `heavy`: whether the branch with the product is taken. */
+  /**
+   * A reduction in one branch and one of another size in the other; `heavy`: whether the branch
+   * with the product is taken.
+   */
   const branching = (heavy: boolean, mesh = 'dp=2,tp=2', prob?: number): Graph =>
     trace(
       (x, t, w) =>
@@ -158,7 +205,10 @@ describe('a region of per-device code in a planned program', () => {
       [true, 8 * 8 * 4],
       [false, 8 * 4],
     ] as const)
-      for (const graph of [branching(heavy), jointGraph(branching(heavy), { wrt: ['arg0', 'arg2'] })]) {
+      for (const graph of [
+        branching(heavy),
+        jointGraph(branching(heavy), { wrt: ['arg0', 'arg2'] }),
+      ]) {
         const plan = await planned(graph, request());
         const { collectives } = checkPlannedModes(graph, plan, table, 'auto');
         const listed = collectives.filter(({ node }) => node.startsWith('local_map/'));
@@ -166,20 +216,34 @@ describe('a region of per-device code in a planned program', () => {
           ['all_reduce', 8 * 8 * 4, 1],
           ['all_reduce', 8 * 4, 0.001],
         ]);
-        expect(listed[0].why).toBe('as written in the region, in one branch of a condition (its price weighs 1)');
+        expect(listed[0].why).toBe(
+          'as written in the region, in one branch of a condition (its price weighs 1)',
+        );
         const [region] = plan.nodes.filter(({ inside }) => inside !== undefined);
-        expect(region.internalSeconds).toBeCloseTo(listed[0].seconds + listed[1].seconds / 1000, 15);
+        expect(region.internalSeconds).toBeCloseTo(
+          listed[0].seconds + listed[1].seconds / 1000,
+          15,
+        );
         const found = verify(graph, plan, table);
         expect(found.mismatches).toEqual([]);
         expect(found.collectives).toEqual(found.promised);
-        const ran = runErased(lower(graph, plan, table)).collectives.filter(({ meshDims }) => meshDims.includes(1));
+        const ran = runErased(lower(graph, plan, table)).collectives.filter(({ meshDims }) =>
+          meshDims.includes(1),
+        );
         expect(ran.map((c) => c.bytes)).toEqual([bytes]);
       }
     const stated = await planned(branching(true, 'dp=2,tp=2', 0.25), request());
-    expect(stated.nodes.flatMap(({ inside = [] }) => inside.map(({ times }) => times))).toEqual([0.25, 0.75]);
+    expect(stated.nodes.flatMap(({ inside = [] }) => inside.map(({ times }) => times))).toEqual([
+      0.25, 0.75,
+    ]);
     const single = branching(true, 'dp=1,tp=1');
     expect(
-      checkPlannedModes(single, await planned(single, request({ mesh: 'dp=1,tp=1' })), table, 'auto').collectives,
+      checkPlannedModes(
+        single,
+        await planned(single, request({ mesh: 'dp=1,tp=1' })),
+        table,
+        'auto',
+      ).collectives,
     ).toEqual([]);
   });
 
@@ -189,7 +253,8 @@ describe('a region of per-device code in a planned program', () => {
         (x) =>
           localMap(
             (x: Tensor) => {
-              const total = (a: Tensor): Tensor => allReduce(outPartial(a, 'tp'), 'tp', { dst: 'I' });
+              const total = (a: Tensor): Tensor =>
+                allReduce(outPartial(a, 'tp'), 'tp', { dst: 'I' });
               return scan(
                 (sum: Tensor, row: Tensor) => [sum.add(total(row)), row] as const,
                 total(x.select(0, 0)),

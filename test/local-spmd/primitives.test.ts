@@ -1,14 +1,15 @@
 import { describe, expect, test } from 'vitest';
+
 import { ShardwrightError } from '../../src/errors.ts';
 import {
-  PRIMITIVES,
   primitive,
+  type PrimitiveName,
+  PRIMITIVES,
   primitiveText,
   redistribution,
   transposeOf,
-  type PrimitiveName,
 } from '../../src/mesh/local-types/primitives.ts';
-import { gradientType, typedText, type AxisType } from '../../src/mesh/local-types/types.ts';
+import { type AxisType, gradientType, typedText } from '../../src/mesh/local-types/types.ts';
 
 /** `reinterpret V→P` as its parts. */
 function cell(text: string): [PrimitiveName, AxisType, AxisType] {
@@ -30,7 +31,13 @@ describe('the table of verbs', () => {
   test('LS-79 the type of a gradient is an involution', () => {
     for (const type of ['V', 'R', 'I', 'P', 'S(0)', 'S(3)'] as const)
       expect(gradientType(gradientType(type))).toBe(type);
-    expect((['V', 'R', 'I', 'P', 'S(1)'] as const).map(gradientType)).toEqual(['V', 'P', 'I', 'R', 'S(1)']);
+    expect((['V', 'R', 'I', 'P', 'S(1)'] as const).map(gradientType)).toEqual([
+      'V',
+      'P',
+      'I',
+      'R',
+      'S(1)',
+    ]);
   });
 
   test('LS-24 a gradient goes from the type of the result’s gradient to that of the operand’s', () => {
@@ -45,14 +52,18 @@ describe('the table of verbs', () => {
   test('LS-24 the transpose of the transpose is the verb, compositions apart', () => {
     for (const p of PRIMITIVES) {
       const [first, ...more] = transposeOf(p);
-      // `reinterpret I→V` is convert I→R and then reinterpret R→V; two names for one verb are listed under one of them.
+      // `reinterpret I→V` is convert I→R and then reinterpret R→V; two names for one verb are
+      // listed under one of them.
       if (more.length > 0 || /reinterpret.(I→R|R→I)/.test(primitiveText(p))) continue;
       expect(transposeOf(first).map(primitiveText)).toEqual([primitiveText(p)]);
     }
   });
 
   test('LS-24 cuts keep their dims, and change places in all_to_all', () => {
-    const text = (of: string): string => transposeOf({ op: cell(of)[0], src: cell(of)[1], dst: cell(of)[2] }).map(primitiveText).join(' '); // prettier-ignore
+    const text = (of: string): string =>
+      transposeOf({ op: cell(of)[0], src: cell(of)[1], dst: cell(of)[2] })
+        .map(primitiveText)
+        .join(' ');
     expect(text('all_gather S(1)→R')).toBe('reduce_scatter(P→S(1))');
     expect(text('convert I→S(0)')).toBe('all_gather(S(0)→I)');
     expect(text('reduce_scatter P→S(2)')).toBe('all_gather(S(2)→R)');
@@ -112,7 +123,16 @@ describe('the table of verbs', () => {
 
   test('types print as in JAX', () => {
     expect(typedText('f32', [4, 2, 8], new Map([['tp', 'V']]))).toBe('f32[4,2,8]{V:tp}');
-    expect(typedText('f32', [4, 8, 16], new Map([['dp', 'S(1)'], ['tp', 'P']] as const))).toBe('f32[4,8@dp,16]{U:tp}'); // prettier-ignore
+    expect(
+      typedText(
+        'f32',
+        [4, 8, 16],
+        new Map([
+          ['dp', 'S(1)'],
+          ['tp', 'P'],
+        ] as const),
+      ),
+    ).toBe('f32[4,8@dp,16]{U:tp}');
     expect(typedText('f32', [4, 2], new Map([['tp', 'I']]))).toBe('f32[4,2]');
   });
 });

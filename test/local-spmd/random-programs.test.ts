@@ -1,19 +1,21 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { localMapCall, LOCAL_MAP } from '../../src/graph/local-map.ts';
+
+import { LOCAL_MAP, localMapCall } from '../../src/graph/local-map.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { collectiveOf, type PrimitiveName } from '../../src/mesh/local-types/primitives.ts';
-import { gradientType, type AxisType } from '../../src/mesh/local-types/types.ts';
+import { type AxisType, gradientType } from '../../src/mesh/local-types/types.ts';
 import { spmdName } from '../../src/ops/spmd/operators.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { localMap } from '../../src/trace/spmd/local-map.ts';
 import { allGather, allReduce, convert, reduceScatter } from '../../src/trace/spmd/verbs.ts';
-import { input, trace, type Tensor } from '../../src/trace/trace.ts';
+import { input, type Tensor, trace } from '../../src/trace/trace.ts';
 import { collectivesOf, expectSame } from './support/simulated.ts';
 
 /**
- * Random per-device programs whose verbs keep what a value means: of rows, V are those of the own rank. Whatever they are, they
- * type-check, so do their gradients, and one rank, two and four of them give the same numbers.
+ * Random per-device programs whose verbs keep what a value means: of rows, V are those of the own
+ * rank. Whatever they are, they type-check, so do their gradients, and one rank, two and four of
+ * them give the same numbers.
  */
 type Held = 'I' | 'R' | 'V' | 'P';
 interface Step {
@@ -22,7 +24,10 @@ interface Step {
   readonly to?: Held;
   readonly run: (x: Tensor, w: Tensor, held: Held) => Tensor;
 }
-const cast = (src: AxisType, dst: AxisType) => (x: Tensor): Tensor => convert(x, 'tp', { src, dst, expert: true }); // prettier-ignore
+const cast =
+  (src: AxisType, dst: AxisType) =>
+  (x: Tensor): Tensor =>
+    convert(x, 'tp', { src, dst, expert: true });
 
 const STEPS: readonly Step[] = [
   { from: ['I'], to: 'R', run: cast('I', 'R') },
@@ -45,7 +50,9 @@ const STEPS: readonly Step[] = [
 ];
 const SPECS = { I: { tp: 'I' }, R: { tp: 'R' }, V: { tp: 'S(0)' }, P: { tp: 'P' } } as const;
 
-/** The steps that a list of numbers picks, each among those that the value of the moment may take. */
+/**
+ * The steps that a list of numbers picks, each among those that the value of the moment may take.
+ */
 function program(start: Held, picks: readonly number[], mesh: string): Graph {
   let held = start;
   const steps = picks.map((pick): [Step, Held] => {
@@ -55,33 +62,48 @@ function program(start: Held, picks: readonly number[], mesh: string): Graph {
     held = step.to ?? held;
     return taken;
   });
-  const body = (x: Tensor, w: Tensor): Tensor => steps.reduce((now, [step, type]) => step.run(now, w, type), x);
+  const body = (x: Tensor, w: Tensor): Tensor =>
+    steps.reduce((now, [step, type]) => step.run(now, w, type), x);
   const options = { inSpecs: [SPECS[start], SPECS.I], outSpecs: SPECS[held], autoCast: false };
-  return trace((x, w) => localMap(body, options)(x, w), [input([8, 4], 'f64'), input([4, 4], 'f64')], { mesh });
+  return trace(
+    (x, w) => localMap(body, options)(x, w),
+    [input([8, 4], 'f64'), input([4, 4], 'f64')],
+    { mesh },
+  );
 }
 
 /** Collectives that the bodies of a program name. */
 const named = (graph: Graph): number =>
-  Object.values(graph.subgraphs).reduce((sum, { nodes }) => sum + nodes.filter(({ target }) => collectiveOf(spmdName(target) as PrimitiveName) !== undefined).length, 0); // prettier-ignore
+  Object.values(graph.subgraphs).reduce(
+    (sum, { nodes }) =>
+      sum +
+      nodes.filter(({ target }) => collectiveOf(spmdName(target) as PrimitiveName) !== undefined)
+        .length,
+    0,
+  );
 
 test('LS-79 LS-80 LS-82 they and their gradients type-check, run what they name, and mean the same on any number of ranks', () => {
   const start = fc.constantFrom<Held>('I', 'R', 'V', 'P');
   const picks = fc.array(fc.nat(1000), { minLength: 1, maxLength: 8 });
   fc.assert(
     fc.property(start, picks, (held, list) => {
-      const joint = (mesh: string): Graph => jointGraph(program(held, list, mesh), { wrt: ['arg0', 'arg1'] });
+      const joint = (mesh: string): Graph =>
+        jointGraph(program(held, list, mesh), { wrt: ['arg0', 'arg1'] });
       const single = joint('tp=1');
       expect(collectivesOf(single).flat()).toEqual([]);
       for (const mesh of ['tp=2', 'tp=4']) {
         const graph = joint(mesh);
         expectSame(graph, single);
         expect(collectivesOf(graph).flat().length).toBe(named(graph));
-        const [forward, backward] = graph.nodes.filter(({ target }) => target === LOCAL_MAP).map(localMapCall);
+        const [forward, backward] = graph.nodes
+          .filter(({ target }) => target === LOCAL_MAP)
+          .map(localMapCall);
         // Gradients of inputs leave as the duals of what the inputs are.
         const dual = forward.inSpecs.map(([type]) => [gradientType(type as AxisType)]);
-        for (const [k, spec] of backward.outSpecs.entries()) expect(dual[backward.outSpecs.length === 1 ? 0 : k]).toEqual(spec);
+        for (const [k, spec] of backward.outSpecs.entries())
+          expect(dual[backward.outSpecs.length === 1 ? 0 : k]).toEqual(spec);
       }
     }),
     { numRuns: process.env['SHARDWRIGHT_FULL'] === undefined ? 8 : 200, seed: 24 },
   );
-}); // prettier-ignore
+});

@@ -1,44 +1,53 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import { describe, expect, test } from 'vitest';
+
 import {
   allGather,
   allGatherInvariant,
   allReduce,
   axisIndex,
+  type AxisType,
   cat,
   checkTypes,
   contract,
+  type Graph,
   input,
   jaxAllGather,
   jaxAllToAll,
   jointGraph,
   localMap,
+  type Node,
   pcast,
   ppermute,
+  type PrimitiveName,
   psum,
   psumScatter,
   pvary,
   reduceScatter,
   scan,
   ShardwrightError,
+  type Tensor,
   trace,
   transposeOf,
-  type AxisType,
-  type Graph,
-  type Node,
-  type PrimitiveName,
-  type Tensor,
 } from '../../src/index.ts';
 import { collectiveOf } from '../../src/mesh/local-types/primitives.ts';
 import { bucketProgram } from '../../src/simulate/timeline/bucket-program.ts';
 import { hloOf, members, regionsOf } from './support/hlo.ts';
+import {
+  isRefusal,
+  type JaxAnswers,
+  type JaxCollective,
+  type JaxState,
+  readAnswers,
+} from './support/recorded.ts';
 import { collectivesOf } from './support/simulated.ts';
-import { isRefusal, readAnswers, type JaxAnswers, type JaxCollective, type JaxState } from './support/recorded.ts';
 
 /**
- * Per-device programs against `shard_map(check_vma=True)` of JAX 0.10.2 on CPU devices, as recorded: types of every primitive on
- * every state, types of operators, whole programs. Every difference is listed with its reason.
+ * Per-device programs against `shard_map(check_vma=True)` of JAX 0.10.2 on CPU devices, as
+ * recorded: types of every primitive on every state, types of operators, whole programs. Every
+ * difference is listed with its reason.
  */
 const jax = readAnswers<JaxAnswers>(
   readFileSync(fileURLToPath(new URL('../fixtures/local-spmd/shard-map.json.gz', import.meta.url))),
@@ -59,7 +68,11 @@ const PRIMITIVES: Readonly<Record<string, (x: Tensor) => Tensor>> = {
   unreduced_psum: (x) => allReduce(x, 'tp', { dst: 'I' }),
   unreduced_psum_scatter: (x) => reduceScatter(x, 'tp', { dst: 'S(0)' }),
   all_to_all: (x) => jaxAllToAll(x, 'tp', 0, 1),
-  ppermute: (x) => ppermute(x, 'tp', [[0, 1], [1, 0]]), // prettier-ignore
+  ppermute: (x) =>
+    ppermute(x, 'tp', [
+      [0, 1],
+      [1, 0],
+    ]),
   axis_index: () => axisIndex('tp').reshape([1]),
 };
 
@@ -80,8 +93,16 @@ function gradientCollectives({ target, args }: Node): string[] {
   const op = /^spmd_types\.(\w+)\.default$/.exec(target)?.[1];
   if (op === undefined || op === 'axis_index') return [];
   if (op === 'permute') return ['permute'];
-  const [, , , src, dst] = args as unknown as readonly [unknown, unknown, unknown, AxisType, AxisType];
-  return transposeOf({ op: op as PrimitiveName, src, dst }).flatMap((p) => collectiveOf(p.op) ?? []);
+  const [, , , src, dst] = args as unknown as readonly [
+    unknown,
+    unknown,
+    unknown,
+    AxisType,
+    AxisType,
+  ];
+  return transposeOf({ op: op as PrimitiveName, src, dst }).flatMap(
+    (p) => collectiveOf(p.op) ?? [],
+  );
 }
 
 /** Specs of a whole tensor whose pieces are of a state. */
@@ -104,14 +125,20 @@ function stateOf(
   for (const state of ['I', 'R', 'U', 'V'] as const)
     try {
       const options = { inSpecs, outSpecs: SPECS[state], autoCast };
-      return { state, graph: trace((...x: Tensor[]) => localMap(body, options)(...x), inputs, { mesh: 'tp=2' }) };
+      return {
+        state,
+        graph: trace((...x: Tensor[]) => localMap(body, options)(...x), inputs, { mesh: 'tp=2' }),
+      };
     } catch (error) {
       if (!(error instanceof ShardwrightError) || error.code !== 'E_SPMD_TYPE') throw error;
     }
   return undefined;
 }
 
-/** What this library says of one primitive on one state: the state of the result and the collectives of its gradient. */
+/**
+ * What this library says of one primitive on one state: the state of the result and the collectives
+ * of its gradient.
+ */
 function ours(name: string, held: JaxState, autoCast: boolean): string {
   const found = stateOf(PRIMITIVES[name], [held], autoCast);
   if (found === undefined) return 'refused';
@@ -130,47 +157,130 @@ describe('primitives of shard_map', () => {
     // JAX gathers what is equal already, unasked.
     ['without casts', false, { 'all_gather_invariant of I': 'refused here, I all_reduce there' }],
     ['with the casts that are inserted', true, {}],
-  ] as const)('each on each state, %s: the same type or the same refusal, and the same collectives in the gradient', (_, autoCast, expected) => {
-    const different: Record<string, string> = {};
-    for (const name of Object.keys(jax.primitives))
-      for (const held of STATES) {
-        const [a, b] = [ours(name, held, autoCast), theirs(name, held, autoCast)];
-        if (a !== b) different[`${name} of ${held}`] = `${a} here, ${b} there`;
-      }
-    expect(different).toEqual(expected);
-  }); // prettier-ignore
+  ] as const)(
+    'each on each state, %s: the same type or the same refusal, and the same collectives in the gradient',
+    (_, autoCast, expected) => {
+      const different: Record<string, string> = {};
+      for (const name of Object.keys(jax.primitives))
+        for (const held of STATES) {
+          const [a, b] = [ours(name, held, autoCast), theirs(name, held, autoCast)];
+          if (a !== b) different[`${name} of ${held}`] = `${a} here, ${b} there`;
+        }
+      expect(different).toEqual(expected);
+    },
+  );
 });
 
 describe('verbs that take what their operand is', () => {
-  const made = (body: (x: Tensor, y: Tensor) => Tensor, mesh = 'tp=2', outSpecs = 'P(None)'): Graph =>
-    trace((x, y) => localMap((x: Tensor, y: Tensor) => body(x, y), { axes: ['tp'], inSpecs: ['P("tp")', 'P(None)'], outSpecs })(x, y), [input([8], 'f32'), input([8], 'f32')], { mesh });
-  const verbs = ({ nodes }: Graph): string[] => nodes.flatMap(({ target, args }) => (target.startsWith('spmd_types.') ? [`${target.slice(11, -8)} ${args.slice(3).map(String).join('→')}`] : []));
-  const bodies = (graph: Graph): string[] => Object.values(graph.subgraphs).flatMap((body) => [...verbs(body), ...bodies(body)]);
+  const made = (
+    body: (x: Tensor, y: Tensor) => Tensor,
+    mesh = 'tp=2',
+    outSpecs = 'P(None)',
+  ): Graph =>
+    trace(
+      (x, y) =>
+        localMap((x: Tensor, y: Tensor) => body(x, y), {
+          axes: ['tp'],
+          inSpecs: ['P("tp")', 'P(None)'],
+          outSpecs,
+        })(x, y),
+      [input([8], 'f32'), input([8], 'f32')],
+      { mesh },
+    );
+  const verbs = ({ nodes }: Graph): string[] =>
+    nodes.flatMap(({ target, args }) =>
+      target.startsWith('spmd_types.')
+        ? [`${target.slice(11, -8)} ${args.slice(3).map(String).join('→')}`]
+        : [],
+    );
+  const bodies = (graph: Graph): string[] =>
+    Object.values(graph.subgraphs).flatMap((body) => [...verbs(body), ...bodies(body)]);
 
   test('a sum reads pieces as addends, takes addends as they are, and reads what is equal as pieces', () => {
     expect(bodies(made((x) => psum(x, 'tp')))).toEqual(['reinterpret V→P', 'all_reduce P→I']);
-    expect(bodies(made((x) => psum(pcast(x, 'tp', { to: 'unreduced' }), 'tp')))).toEqual(['reinterpret V→P', 'all_reduce P→I']);
-    expect(bodies(made((_, y) => psum(y, 'tp')))).toEqual(['reinterpret I→V', 'reinterpret V→P', 'all_reduce P→I']);
-    expect(bodies(made((_, y) => pcast(pcast(y, 'tp', { to: 'reduced' }), 'tp', { to: 'varying' }), 'tp=2', 'P("tp")'))).toEqual(['convert I→R', 'reinterpret R→V']);
+    expect(bodies(made((x) => psum(pcast(x, 'tp', { to: 'unreduced' }), 'tp')))).toEqual([
+      'reinterpret V→P',
+      'all_reduce P→I',
+    ]);
+    expect(bodies(made((_, y) => psum(y, 'tp')))).toEqual([
+      'reinterpret I→V',
+      'reinterpret V→P',
+      'all_reduce P→I',
+    ]);
+    expect(
+      bodies(
+        made(
+          (_, y) => pcast(pcast(y, 'tp', { to: 'reduced' }), 'tp', { to: 'varying' }),
+          'tp=2',
+          'P("tp")',
+        ),
+      ),
+    ).toEqual(['convert I→R', 'reinterpret R→V']);
   });
   test('in the body of a loop, in a region inside a region, and on an axis of one rank', () => {
-    const looped = made((x, y) => psum(scan((sum: Tensor, _: Tensor) => [pvary(psum(pcast(sum, 'tp', { to: 'unreduced' }), 'tp'), 'tp'), sum] as const, x, y)[0], 'tp'));
-    expect(bodies(looped)).toEqual(['reinterpret V→P', 'all_reduce P→I', 'reinterpret V→P', 'all_reduce P→I', 'reinterpret I→V']);
-    const inner = made((x) => localMap((z: Tensor) => psum(psum(z, 'tp'), 'dp'), { axes: ['dp'], inSpecs: ['P("dp")'], outSpecs: 'P(None)' })(x), 'dp=2,tp=2');
+    const looped = made((x, y) =>
+      psum(
+        scan(
+          (sum: Tensor, _: Tensor) =>
+            [pvary(psum(pcast(sum, 'tp', { to: 'unreduced' }), 'tp'), 'tp'), sum] as const,
+          x,
+          y,
+        )[0],
+        'tp',
+      ),
+    );
+    expect(bodies(looped)).toEqual([
+      'reinterpret V→P',
+      'all_reduce P→I',
+      'reinterpret V→P',
+      'all_reduce P→I',
+      'reinterpret I→V',
+    ]);
+    const inner = made(
+      (x) =>
+        localMap((z: Tensor) => psum(psum(z, 'tp'), 'dp'), {
+          axes: ['dp'],
+          inSpecs: ['P("dp")'],
+          outSpecs: 'P(None)',
+        })(x),
+      'dp=2,tp=2',
+    );
     expect(bodies(inner).join()).not.toContain('|');
     expect(bodies(made((x) => psum(x, 'tp'), 'tp=1')).join()).not.toContain('|');
-    expect(bodies(jointGraph(made((x) => psum(x, 'tp'), 'tp=1'), { wrt: ['arg0'] })).join()).not.toContain('|');
+    expect(
+      bodies(
+        jointGraph(
+          made((x) => psum(x, 'tp'), 'tp=1'),
+          { wrt: ['arg0'] },
+        ),
+      ).join(),
+    ).not.toContain('|');
   });
   test.each([
-    ['a sum of R', (_: Tensor, y: Tensor) => psum(pcast(y, 'tp', { to: 'reduced' }), 'tp'), 'the operand must be V or P or I, got R', 'reinterpret(convert, "tp", R→V)'],
-    ['a cast of V', (x: Tensor) => pcast(x, 'tp', { to: 'varying' }), 'the operand must be I or R, got V', 'varies already'],
-    ['a gather of addends', (x: Tensor) => jaxAllGather(pcast(x, 'tp', { to: 'unreduced' }), 'tp', { tiled: true }), 'the operand must be S(0) or I, got P', 'all_reduce(reinterpret, "tp", P→I)'],
+    [
+      'a sum of R',
+      (_: Tensor, y: Tensor) => psum(pcast(y, 'tp', { to: 'reduced' }), 'tp'),
+      'the operand must be V or P or I, got R',
+      'reinterpret(convert, "tp", R→V)',
+    ],
+    [
+      'a cast of V',
+      (x: Tensor) => pcast(x, 'tp', { to: 'varying' }),
+      'the operand must be I or R, got V',
+      'varies already',
+    ],
+    [
+      'a gather of addends',
+      (x: Tensor) => jaxAllGather(pcast(x, 'tp', { to: 'unreduced' }), 'tp', { tiled: true }),
+      'the operand must be S(0) or I, got P',
+      'all_reduce(reinterpret, "tp", P→I)',
+    ],
   ] as const)('%s is refused with what to write', (_, body, found, fix) => {
     const error = refusedWith(() => made(body));
     expect(error.message).toContain(found);
     expect(error.details.hint).toContain(fix);
   });
-}); // prettier-ignore
+});
 
 /** The operators of run_shard_map.py. */
 const OPERATORS: Readonly<Record<string, (x: Tensor, y: Tensor) => Tensor>> = {
@@ -191,13 +301,22 @@ const OPERATORS: Readonly<Record<string, (x: Tensor, y: Tensor) => Tensor>> = {
 };
 
 /** Where JAX says something else than the laws of per-device values, and why. */
-function operatorDifference(name: string, held: string, b: string, implicit: boolean): string | undefined {
-  if (b === 'refused' && !implicit && ['VR', 'RV'].includes(held)) return 'without casts JAX keeps R and V apart';
+function operatorDifference(
+  name: string,
+  held: string,
+  b: string,
+  implicit: boolean,
+): string | undefined {
+  if (b === 'refused' && !implicit && ['VR', 'RV'].includes(held))
+    return 'without casts JAX keeps R and V apart';
   if (b === 'refused' && ['neg', 'sub'].includes(name))
     return 'JAX has no rule yet for addends in it, which are linear';
-  if (b === 'refused' && /^(UR|U|RU)$/.test(held) && ['div', 'dot', 'matmul'].includes(name)) return 'JAX has no rule yet for addends in it, which are linear'; // prettier-ignore
-  if (['reduce_max', 'dot', 'concatenate'].includes(name) && b !== 'refused') return 'JAX drops or mixes the marks R and U in it'; // prettier-ignore
-  if (b === 'refused' && name === 'concatenate') return 'JAX has no rule yet for addends in it, which are linear';
+  if (b === 'refused' && /^(UR|U|RU)$/.test(held) && ['div', 'dot', 'matmul'].includes(name))
+    return 'JAX has no rule yet for addends in it, which are linear';
+  if (['reduce_max', 'dot', 'concatenate'].includes(name) && b !== 'refused')
+    return 'JAX drops or mixes the marks R and U in it';
+  if (b === 'refused' && name === 'concatenate')
+    return 'JAX has no rule yet for addends in it, which are linear';
   return undefined;
 }
 
@@ -228,7 +347,9 @@ describe('operators of shard_map', () => {
     const table = implicit ? jax.implicit_operators : jax.operators;
     for (const [name, answers] of Object.entries(table))
       for (const [held, answer] of Object.entries(answers)) {
-        const a = stateOf((x, y) => OPERATORS[name](x, y), [...held] as JaxState[], implicit)?.state ?? 'refused';
+        const a =
+          stateOf((x, y) => OPERATORS[name](x, y), [...held] as JaxState[], implicit)?.state ??
+          'refused';
         const b = isRefusal(answer) ? 'refused' : answer.type;
         const reason = a === b ? 'same' : operatorDifference(name, held, b, implicit);
         if (reason === undefined) wrong.push(`${name}(${held}): ${a} here, ${b} there`);
@@ -244,7 +365,8 @@ const IO = input([8, 16], 'f32');
 
 /** The column-parallel linear of run_shard_map.py. */
 function column(cast: boolean, outSpecs = 'P(None,None,"tp")'): Graph {
-  const body = (x: Tensor, w: Tensor): Tensor => contract('sbi,io->sbo', cast ? pvary(x, 'tp') : x, w);
+  const body = (x: Tensor, w: Tensor): Tensor =>
+    contract('sbi,io->sbo', cast ? pvary(x, 'tp') : x, w);
   const options = { inSpecs: ['P(None,None,None)', 'P(None,"tp")'], outSpecs, autoCast: false };
   return trace((x, w) => localMap(body, options)(x, w), [SBI, IO], { mesh: 'tp=2' });
 }
@@ -271,12 +393,18 @@ const refused = (run: () => unknown): boolean => {
 
 describe('programs of shard_map', () => {
   test('LS-35 the types that both print in a column-parallel linear', () => {
-    const inside = [...checkTypes(column(true)).texts].filter(([name]) => name.includes('/')).map(([, text]) => text);
+    const inside = [...checkTypes(column(true)).texts]
+      .filter(([name]) => name.includes('/'))
+      .map(([, text]) => text);
     const { input: x, weight, cast, output } = jax.programs.column;
     expect(inside).toEqual([x, weight, cast, output]);
   });
   test('LS-36 LS-37 LS-38 both refuse the same programs', () => {
-    const { column_no_cast: noCast, column_out_replicated: replicated, scan_swap: swap } = jax.programs;
+    const {
+      column_no_cast: noCast,
+      column_out_replicated: replicated,
+      scan_swap: swap,
+    } = jax.programs;
     expect([noCast, replicated, swap].every(isRefusal)).toBe(true);
     expect(refused(() => column(false))).toBe(true);
     expect(refused(() => column(true, 'P(None)'))).toBe(true);
@@ -286,7 +414,11 @@ describe('programs of shard_map', () => {
         return scan(step, [x, cast ? pvary(y, 'tp') : y] as const, [], { length: 3 })[0][0];
       };
       const options = { inSpecs: ['P("tp")', 'P(None)'], outSpecs: 'P("tp")', autoCast: false };
-      return trace((x, y) => localMap(body, options)(x, y), [input([4], 'f32'), input([2], 'f32')], { mesh: 'tp=2' });
+      return trace(
+        (x, y) => localMap(body, options)(x, y),
+        [input([4], 'f32'), input([2], 'f32')],
+        { mesh: 'tp=2' },
+      );
     };
     expect(refused(() => swapped(false))).toBe(true);
     expect(refused(() => swapped(true))).toBe(false);
@@ -294,7 +426,10 @@ describe('programs of shard_map', () => {
   });
 });
 
-/** Column, relu and row with a sum over tp, on dp=2,tp=2, as run_shard_map.py has it; `cut`: the rows of x lie on dp. */
+/**
+ * Column, relu and row with a sum over tp, on dp=2,tp=2, as run_shard_map.py has it; `cut`: the
+ * rows of x lie on dp.
+ */
 function mlp(cut: boolean): Graph {
   const rows = cut ? 'P("dp", None)' : 'P(None, None)';
   const body = (x: Tensor, w1: Tensor, w2: Tensor): Tensor => {
@@ -306,7 +441,10 @@ function mlp(cut: boolean): Graph {
   return trace((x, w1, w2) => localMap(body, options)(x, w1, w2), inputs, { mesh: 'dp=2,tp=2' });
 }
 
-/** Two half blocks with residuals, as run_shard_map.py has them; `sequence`: the rows between them lie on tp. */
+/**
+ * Two half blocks with residuals, as run_shard_map.py has them; `sequence`: the rows between them
+ * lie on tp.
+ */
 function block(sequence: boolean): Graph {
   const half = (x: Tensor, w1: Tensor, w2: Tensor): Tensor => {
     if (!sequence) return x.add(psum(pvary(x, 'tp').matmul(w1).tanh().matmul(w2), 'tp'));
@@ -317,9 +455,15 @@ function block(sequence: boolean): Graph {
   const between = sequence ? 'P("tp", None)' : 'P(None, None)';
   const weights = ['P(None, "tp")', 'P("tp", None)', 'P(None, "tp")', 'P("tp", None)'];
   const options = { inSpecs: [between, ...weights], outSpecs: between };
-  const inputs = [[8, 16], [16, 32], [32, 16], [16, 32], [32, 16]].map((shape) => input(shape, 'f32'));
+  const inputs = [
+    [8, 16],
+    [16, 32],
+    [32, 16],
+    [16, 32],
+    [32, 16],
+  ].map((shape) => input(shape, 'f32'));
   return trace((...x: Tensor[]) => localMap(body, options)(...x), inputs, { mesh: 'tp=2' });
-} // prettier-ignore
+}
 
 describe('collectives of the compiled programs of shard_map', () => {
   const hlo = (graph: Graph): JaxCollective[][] => regionsOf(graph).map(hloOf);
@@ -338,47 +482,92 @@ describe('collectives of the compiled programs of shard_map', () => {
   });
 
   test('LS-40 in buckets there are as many all_reduces as XLA has, of as many numbers', () => {
-    const elements = (shapes: readonly string[]): number => shapes.reduce((sum, text) => sum + (/\[(.*)\]/.exec(text)?.[1] ?? '').split(',').reduce((n, d) => n * Number(d), 1), 0); // prettier-ignore
-    const counted = (list: readonly JaxCollective[]): string[] => list.map(([kind, groups, shapes]) => `${kind} ${JSON.stringify(groups)} ${elements(shapes)}`).sort(); // prettier-ignore
-    for (const [wrt, answer] of [[ALL, jax.programs.mlp_cut.gradient_all], [['arg1', 'arg2'], jax.programs.mlp_cut.gradient_weights]] as const) {
+    const elements = (shapes: readonly string[]): number =>
+      shapes.reduce(
+        (sum, text) =>
+          sum + (/\[(.*)\]/.exec(text)?.[1] ?? '').split(',').reduce((n, d) => n * Number(d), 1),
+        0,
+      );
+    const counted = (list: readonly JaxCollective[]): string[] =>
+      list
+        .map(([kind, groups, shapes]) => `${kind} ${JSON.stringify(groups)} ${elements(shapes)}`)
+        .sort();
+    for (const [wrt, answer] of [
+      [ALL, jax.programs.mlp_cut.gradient_all],
+      [['arg1', 'arg2'], jax.programs.mlp_cut.gradient_weights],
+    ] as const) {
       const [, backward] = regionsOf(jointGraph(mlp(true), { wrt }));
       expect(counted(hloOf(bucketProgram(backward, 25 * 2 ** 20)))).toEqual(counted(answer));
     }
-  }); // prettier-ignore
+  });
 
   test.each([
     ['without', false, jax.programs.block],
     ['with', true, jax.programs.block_sequence],
-  ] as const)('LS-70 a block %s sequence parallelism: the collectives of XLA, forward and with the gradient', (_name, sequence, answer) => {
-    expect(hlo(block(sequence))).toEqual([answer.forward]);
-    const both = hlo(jointGraph(block(sequence), { wrt: [...ALL, 'arg3', 'arg4'] })).flat();
-    expect(members(both)).toEqual(members(answer.both));
-  }); // prettier-ignore
+  ] as const)(
+    'LS-70 a block %s sequence parallelism: the collectives of XLA, forward and with the gradient',
+    (_name, sequence, answer) => {
+      expect(hlo(block(sequence))).toEqual([answer.forward]);
+      const both = hlo(jointGraph(block(sequence), { wrt: [...ALL, 'arg3', 'arg4'] })).flat();
+      expect(members(both)).toEqual(members(answer.both));
+    },
+  );
 
   test('LS-69 a weight that a scan uses is reduced once if it is cast before the loop, else in each trip, as in JAX', () => {
     const loss = (cast: 'before' | 'inside' | 'auto'): Graph => {
       const body = (x: Tensor, w: Tensor): Tensor => {
         const own = cast === 'before' ? pvary(w, 'dp') : w;
-        const step = (total: Tensor, row: Tensor) => [total.add(row.matmul(cast === 'inside' ? pvary(own, 'dp') : own).tanh().sum()), row] as const;
+        const step = (total: Tensor, row: Tensor) =>
+          [
+            total.add(
+              row
+                .matmul(cast === 'inside' ? pvary(own, 'dp') : own)
+                .tanh()
+                .sum(),
+            ),
+            row,
+          ] as const;
         return scan(step, x.sum().mul(0), x)[0].reshape([1]);
       };
-      return trace((x, w) => localMap(body, { inSpecs: ['P(None, "dp")', 'P(None)'], outSpecs: 'P("dp")' })(x, w), [input([3, 4, 5], 'f64'), input([5, 6], 'f64')], { mesh: 'dp=2' });
+      return trace(
+        (x, w) =>
+          localMap(body, { inSpecs: ['P(None, "dp")', 'P(None)'], outSpecs: 'P("dp")' })(x, w),
+        [input([3, 4, 5], 'f64'), input([5, 6], 'f64')],
+        { mesh: 'dp=2' },
+      );
     };
-    const reduced = (cast: 'before' | 'inside' | 'auto'): number => collectivesOf(jointGraph(loss(cast), { wrt: ['arg1'] }))[1].length;
-    expect({ before: reduced('before'), inside: reduced('inside'), auto: reduced('auto') }).toEqual(jax.programs.microbatches);
-  }); // prettier-ignore
+    const reduced = (cast: 'before' | 'inside' | 'auto'): number =>
+      collectivesOf(jointGraph(loss(cast), { wrt: ['arg1'] }))[1].length;
+    expect({ before: reduced('before'), inside: reduced('inside'), auto: reduced('auto') }).toEqual(
+      jax.programs.microbatches,
+    );
+  });
 
   test('LS-70 both move the same bytes', () => {
-    // Of a ring of n: a reduction moves 2 (n - 1) / n of the tensor, a gather and a scatter (n - 1) / n each.
-    const share: Readonly<Record<string, number>> = { 'all-reduce': 2, 'all-gather': 1, 'reduce-scatter': 2 };
+    // Of a ring of n: a reduction moves 2 (n - 1) / n of the tensor, a gather and a scatter (n - 1)
+    // / n each.
+    const share: Readonly<Record<string, number>> = {
+      'all-reduce': 2,
+      'all-gather': 1,
+      'reduce-scatter': 2,
+    };
     const moved = (graph: Graph): number[] =>
       hlo(jointGraph(graph, { wrt: [...ALL, 'arg3', 'arg4'] })).map((list) =>
         list.reduce((sum, [kind, [group], [shape]]) => {
-          const rows = (/\[(.*)\]/.exec(shape)?.[1] ?? '').split(',').reduce((n, d) => n * Number(d), 1);
+          const rows = (/\[(.*)\]/.exec(shape)?.[1] ?? '')
+            .split(',')
+            .reduce((n, d) => n * Number(d), 1);
           // A scatter's result is one part of its operand.
-          return sum + (share[kind] * rows * (kind === 'reduce-scatter' ? group.length / 2 : 1) * (group.length - 1)) / group.length;
+          return (
+            sum +
+            (share[kind] *
+              rows *
+              (kind === 'reduce-scatter' ? group.length / 2 : 1) *
+              (group.length - 1)) /
+              group.length
+          );
         }, 0),
-      ); // prettier-ignore
+      );
     expect(moved(block(true))).toEqual(moved(block(false)));
   });
 });

@@ -1,15 +1,22 @@
 import { describe, expect, it } from 'vitest';
-import { refusal } from '../support/thrown.ts';
+
 import { buildModel, dtypeNamed } from '../../src/models/build.ts';
 import { parseModelConfig, readModelConfig } from '../../src/models/families.ts';
-import { MAX_CONFIG_BYTES, type JsonRecord } from '../../src/models/read-config.ts';
+import { type JsonRecord, MAX_CONFIG_BYTES } from '../../src/models/read-config.ts';
 import { modelEntry } from '../../src/models/registry.ts';
+import { refusal } from '../support/thrown.ts';
 import { TINY } from './tiny.ts';
 
 /** What a config may say, and how a wrong one is refused. */
 
-const llama = (change: JsonRecord): JsonRecord => ({ ...modelEntry('llama-3.1-8b').config, ...change });
-const tiny = (name: string, change: JsonRecord): JsonRecord => ({ ...(TINY[name] as JsonRecord), ...change });
+const llama = (change: JsonRecord): JsonRecord => ({
+  ...modelEntry('llama-3.1-8b').config,
+  ...change,
+});
+const tiny = (name: string, change: JsonRecord): JsonRecord => ({
+  ...(TINY[name] as JsonRecord),
+  ...change,
+});
 
 describe('refusals', () => {
   it.each([
@@ -35,22 +42,26 @@ describe('refusals', () => {
     expect(error.code).toBe('E_UNSUPPORTED');
     expect(error.message).toContain("'lama'");
     expect(error.details.hint).toContain("did you mean 'llama'");
-    expect(refusal(() => readModelConfig({ architectures: ['MambaForCausalLM'] })).message).toContain(
-      'MambaForCausalLM',
-    );
+    expect(
+      refusal(() => readModelConfig({ architectures: ['MambaForCausalLM'] })).message,
+    ).toContain('MambaForCausalLM');
     expect(refusal(() => readModelConfig({ vocab_size: 3 })).details.path).toBe('$.model_type');
     expect(refusal(() => readModelConfig({ model_type: '__proto__' })).code).toBe('E_UNSUPPORTED');
   });
 
   it('ZO-21 more dense layers than layers: both numbers', () => {
-    const error = refusal(() => readModelConfig({ ...modelEntry('deepseek-v3').config, first_k_dense_replace: 62 }));
+    const error = refusal(() =>
+      readModelConfig({ ...modelEntry('deepseek-v3').config, first_k_dense_replace: 62 }),
+    );
     expect(error.code).toBe('E_TYPE');
     expect(error.message).toContain('62');
     expect(error.message).toContain('61');
   });
 
   it('FM-51 text that is no JSON: line and column; a list; too long', () => {
-    const broken = refusal(() => parseModelConfig('{\n "model_type": "llama",\n "x": }\n', 'config.json'));
+    const broken = refusal(() =>
+      parseModelConfig('{\n "model_type": "llama",\n "x": }\n', 'config.json'),
+    );
     expect(broken.code).toBe('E_SYNTAX');
     expect(broken.details.position?.line).toBe(3);
     expect(refusal(() => parseModelConfig('[1]')).code).toBe('E_SYNTAX');
@@ -77,19 +88,37 @@ describe('refusals', () => {
 
 describe('what a config may say', () => {
   it('FM-51 old and new spellings give one graph', () => {
-    const old = readModelConfig(tiny('llama', { torch_dtype: 'float32', rope_theta: 10000, rope_scaling: null }));
-    const fresh = readModelConfig(tiny('llama', { dtype: 'float32', rope_parameters: { rope_theta: 10000, rope_type: 'default' } })); // prettier-ignore
+    const old = readModelConfig(
+      tiny('llama', { torch_dtype: 'float32', rope_theta: 10000, rope_scaling: null }),
+    );
+    const fresh = readModelConfig(
+      tiny('llama', {
+        dtype: 'float32',
+        rope_parameters: { rope_theta: 10000, rope_type: 'default' },
+      }),
+    );
     const [a, b] = [buildModel(old, { batch: 1, seq: 8 }), buildModel(fresh, { batch: 1, seq: 8 })];
-    expect(b.nodes.map((n) => [n.name, n.target, n.type])).toEqual(a.nodes.map((n) => [n.name, n.target, n.type]));
-    expect(a.nodes.find((n) => n.meta.roleName === 'lm_head.weight')?.type).toMatchObject({ dtype: 'f32' });
+    expect(b.nodes.map((n) => [n.name, n.target, n.type])).toEqual(
+      a.nodes.map((n) => [n.name, n.target, n.type]),
+    );
+    expect(a.nodes.find((n) => n.meta.roleName === 'lm_head.weight')?.type).toMatchObject({
+      dtype: 'f32',
+    });
   });
 
   it('ZO-21 a multimodal config gives its text tower, and says so', () => {
     const { model_type: _, ...text } = TINY.gemma3_text;
-    const config = readModelConfig({ model_type: 'gemma3', text_config: text as JsonRecord, vision_config: {} });
+    const config = readModelConfig({
+      model_type: 'gemma3',
+      text_config: text as JsonRecord,
+      vision_config: {},
+    });
     expect(config.type).toBe('gemma3_text');
     expect(config.notes.join()).toContain('text tower');
-    const plain = buildModel(readModelConfig(TINY.gemma3_text as JsonRecord), { batch: 1, seq: 16 });
+    const plain = buildModel(readModelConfig(TINY.gemma3_text as JsonRecord), {
+      batch: 1,
+      seq: 16,
+    });
     expect(buildModel(config, { batch: 1, seq: 16 }).nodes.map((n) => n.target)).toEqual(
       plain.nodes.map((n) => n.target),
     );
@@ -107,12 +136,16 @@ describe('what a config may say', () => {
 
   it('FM-51 the family by the class, where there is no model_type', () => {
     const { model_type: _, ...rest } = TINY.qwen3_moe as JsonRecord;
-    expect(readModelConfig({ ...rest, architectures: ['Qwen3MoeForCausalLM'] }).type).toBe('qwen3_moe');
+    expect(readModelConfig({ ...rest, architectures: ['Qwen3MoeForCausalLM'] }).type).toBe(
+      'qwen3_moe',
+    );
   });
 
   it('a sliding window makes a mask only where a sequence leaves it', () => {
     const masked = (seq: number): number =>
-      buildModel(readModelConfig(TINY.mistral as JsonRecord), { batch: 1, seq }).nodes.filter((n) => n.target === 'aten.lt.Tensor' || n.target === 'aten.lt.Scalar').length; // prettier-ignore
+      buildModel(readModelConfig(TINY.mistral as JsonRecord), { batch: 1, seq }).nodes.filter(
+        (n) => n.target === 'aten.lt.Tensor' || n.target === 'aten.lt.Scalar',
+      ).length;
     expect(masked(8)).toBe(0);
     expect(masked(16)).toBe(1);
   });

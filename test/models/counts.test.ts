@@ -1,19 +1,25 @@
 import { describe, expect, it } from 'vitest';
+
 import { buildModel, countParameters } from '../../src/models/build.ts';
 import { MODEL_TYPES, readModelConfig } from '../../src/models/families.ts';
-import { knownModelConfig, modelEntries } from '../../src/models/registry.ts';
 import type { JsonRecord } from '../../src/models/read-config.ts';
+import { knownModelConfig, modelEntries } from '../../src/models/registry.ts';
 import { TINY } from './tiny.ts';
 
 /** Parameter counts against the published classes and the closed forms of the families. */
 
 function counted(config: JsonRecord, layers?: number): ReturnType<typeof countParameters> {
   const model = readModelConfig(config);
-  const graph = buildModel(model, { batch: 1, seq: 8, ...(layers === undefined ? {} : { layers }) });
+  const graph = buildModel(model, {
+    batch: 1,
+    seq: 8,
+    ...(layers === undefined ? {} : { layers }),
+  });
   return countParameters(graph, model);
 }
 
-const known = (name: string): JsonRecord => modelEntries().find((entry) => entry.name === name)?.config ?? {};
+const known = (name: string): JsonRecord =>
+  modelEntries().find((entry) => entry.name === name)?.config ?? {};
 
 /** The deep ones take seconds each, and their layers are those of smaller siblings. */
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
@@ -39,7 +45,8 @@ describe('parameters of known models', () => {
   );
 
   it('ZO-17 the data file has the figures of the specification', () => {
-    const total = (name: string): number | undefined => modelEntries().find((e) => e.name === name)?.parameters.total;
+    const total = (name: string): number | undefined =>
+      modelEntries().find((e) => e.name === name)?.parameters.total;
     expect(modelEntries()).toHaveLength(40);
     expect(total('gpt2')).toBe(124439808);
     expect(total('llama-3.1-405b')).toBe(405853388800);
@@ -64,7 +71,8 @@ describe('parameters of known models', () => {
     // Without the two norms: what multiplies.
     expect(step('llama-3.1-8b', 1) - 2 * 4096).toBe(218103808);
     expect(step('gpt2', 1)).toBe(7087872);
-    // Attention 187,107,328 and two norms with a dense layer of 396,361,728, or with the routed part.
+    // Attention 187,107,328 and two norms with a dense layer of 396,361,728, or with the routed
+    // part.
     const norms = 2 * 7168;
     expect(step('deepseek-v3', 1)).toBe(187107328 + 396361728 + norms);
     expect(step('deepseek-v3', 3)).toBe(187107328 + 11320164352 + norms);
@@ -82,7 +90,9 @@ describe('parameters of known models', () => {
       tie_word_embeddings: true,
     };
     const [V, h, L, a, k, d, f] = [128256, 4096, 3, 24, 8, 128, 14336];
-    expect(counted(config).total).toBe(V * h + L * (2 * h * a * d + 2 * h * k * d + 3 * h * f + 2 * h) + h);
+    expect(counted(config).total).toBe(
+      V * h + L * (2 * h * a * d + 2 * h * k * d + 3 * h * f + 2 * h) + h,
+    );
   });
 
   it('ZO-17 families without a row in the data: OPT-125M, OPT-350M, BLOOM-560M, Gemma 2B, Qwen1.5-MoE-A2.7B', () => {
@@ -106,7 +116,13 @@ describe('parameters of known models', () => {
       do_layer_norm_before: false,
     };
     expect(counted(narrow).total).toBe(331196416);
-    const bloom = { model_type: 'bloom', vocab_size: 250880, hidden_size: 1024, n_layer: 24, n_head: 16 };
+    const bloom = {
+      model_type: 'bloom',
+      vocab_size: 250880,
+      hidden_size: 1024,
+      n_layer: 24,
+      n_head: 16,
+    };
     expect(counted(bloom).total).toBe(559214592);
     const gemma = {
       model_type: 'gemma',
@@ -153,7 +169,9 @@ describe('parameters of known models', () => {
       expect(shapes(joint), model.type).toEqual(shapes(forward));
       // Every trainable parameter has a gradient.
       const frozen = new Set(model.architecture.frozen ?? []);
-      const without = joint.outputs.flatMap((o) => (o.role === 'grad' && o.value === null ? [o.of ?? ''] : []));
+      const without = joint.outputs.flatMap((o) =>
+        o.role === 'grad' && o.value === null ? [o.of ?? ''] : [],
+      );
       const roles = new Map(joint.nodes.map((n) => [n.name, n.meta]));
       const missing = without.filter(
         (of) => roles.get(of)?.role === 'parameter' && !frozen.has(roles.get(of)?.roleName ?? ''),

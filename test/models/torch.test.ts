@@ -1,17 +1,22 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
+
 import { describe, expect, it } from 'vitest';
+
+import type { DType, Graph } from '../../src/graph/types.ts';
 import { importModel } from '../../src/import/import.ts';
 import { buildModel } from '../../src/models/build.ts';
 import { readModelConfig } from '../../src/models/families.ts';
-import { modelEntries } from '../../src/models/registry.ts';
-import { programFlops } from '../../src/ops/program-flops.ts';
-import { builtinOperators } from '../../src/ops/builtin.ts';
-import type { DType, Graph } from '../../src/graph/types.ts';
 import type { JsonRecord } from '../../src/models/read-config.ts';
+import { modelEntries } from '../../src/models/registry.ts';
+import { builtinOperators } from '../../src/ops/builtin.ts';
+import { programFlops } from '../../src/ops/program-flops.ts';
 
-/** Graphs built from a config against what PyTorch exported for the same config: names, shapes, FLOPs of both passes. */
+/**
+ * Graphs built from a config against what PyTorch exported for the same config: names, shapes,
+ * FLOPs of both passes.
+ */
 
 interface Key {
   readonly flops?: {
@@ -27,9 +32,26 @@ const path = (model: string, file: string): string =>
 const key = (model: string): Key =>
   JSON.parse(gunzipSync(readFileSync(path(model, 'joint.key.json.gz'))).toString('utf8')) as Key;
 
-const LLAMA_8B = { model_type: 'llama', vocab_size: 128256, hidden_size: 4096, intermediate_size: 14336, num_attention_heads: 32, num_key_value_heads: 8, max_position_embeddings: 8192, tie_word_embeddings: false }; // prettier-ignore
+const LLAMA_8B = {
+  model_type: 'llama',
+  vocab_size: 128256,
+  hidden_size: 4096,
+  intermediate_size: 14336,
+  num_attention_heads: 32,
+  num_key_value_heads: 8,
+  max_position_embeddings: 8192,
+  tie_word_embeddings: false,
+};
 const GPT2 = { model_type: 'gpt2', vocab_size: 50257, n_positions: 1024, n_embd: 768, n_head: 12 };
-const TINY = { vocab_size: 512, hidden_size: 64, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 256, tie_word_embeddings: false }; // prettier-ignore
+const TINY = {
+  vocab_size: 512,
+  hidden_size: 64,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  max_position_embeddings: 256,
+  tie_word_embeddings: false,
+};
 
 interface Case {
   readonly config: JsonRecord;
@@ -39,10 +61,30 @@ interface Case {
 }
 
 const CASES: Readonly<Record<string, Case>> = {
-  'llama-tiny': { config: { model_type: 'llama', ...TINY, intermediate_size: 128 }, batch: 2, seq: 32, dtype: 'f32' },
-  'llama3-8b-2l': { config: { ...LLAMA_8B, num_hidden_layers: 2 }, batch: 4, seq: 4096, dtype: 'bf16' },
-  'llama3-8b-2l-b16': { config: { ...LLAMA_8B, num_hidden_layers: 2 }, batch: 16, seq: 8192, dtype: 'bf16' },
-  'llama3-8b-32l': { config: { ...LLAMA_8B, num_hidden_layers: 32 }, batch: 4, seq: 4096, dtype: 'bf16' },
+  'llama-tiny': {
+    config: { model_type: 'llama', ...TINY, intermediate_size: 128 },
+    batch: 2,
+    seq: 32,
+    dtype: 'f32',
+  },
+  'llama3-8b-2l': {
+    config: { ...LLAMA_8B, num_hidden_layers: 2 },
+    batch: 4,
+    seq: 4096,
+    dtype: 'bf16',
+  },
+  'llama3-8b-2l-b16': {
+    config: { ...LLAMA_8B, num_hidden_layers: 2 },
+    batch: 16,
+    seq: 8192,
+    dtype: 'bf16',
+  },
+  'llama3-8b-32l': {
+    config: { ...LLAMA_8B, num_hidden_layers: 32 },
+    batch: 4,
+    seq: 4096,
+    dtype: 'bf16',
+  },
   'gpt2-2l': { config: { ...GPT2, n_layer: 2 }, batch: 8, seq: 1024, dtype: 'f32' },
   'gpt2-12l': { config: { ...GPT2, n_layer: 12 }, batch: 8, seq: 1024, dtype: 'f32' },
   'bert-base': {
@@ -57,18 +99,31 @@ const CASES: Readonly<Record<string, Case>> = {
 };
 
 /** FLOPs that PyTorch's counter gives for the joint graphs of the fixtures with routed experts. */
-const ROUTED = { config: { model_type: 'mixtral', ...TINY, intermediate_size: 96, num_local_experts: 4, num_experts_per_tok: 2 }, batch: 2, seq: 32 }; // prettier-ignore
+const ROUTED = {
+  config: {
+    model_type: 'mixtral',
+    ...TINY,
+    intermediate_size: 96,
+    num_local_experts: 4,
+    num_experts_per_tok: 2,
+  },
+  batch: 2,
+  seq: 32,
+};
 
 const built = ({ config, ...sizes }: Case, training: boolean): Graph =>
   buildModel(readModelConfig(config), { ...sizes, training });
-const flops = (graph: Graph): ReturnType<typeof programFlops> => programFlops(graph, builtinOperators());
+const flops = (graph: Graph): ReturnType<typeof programFlops> =>
+  programFlops(graph, builtinOperators());
 
 /** Checkpoint name and shape of every parameter. */
 function parameters(graph: Graph, name: (roleName: string) => string = (n) => n): string[] {
   return graph.nodes
     .flatMap((node) =>
       node.meta.role === 'parameter' && node.type.kind === 'tensor'
-        ? [`${name(node.meta.roleName ?? node.name)} ${node.type.dtype}[${node.type.shape.map(Number).join(', ')}]`]
+        ? [
+            `${name(node.meta.roleName ?? node.name)} ${node.type.dtype}[${node.type.shape.map(Number).join(', ')}]`,
+          ]
         : [],
     )
     .sort();

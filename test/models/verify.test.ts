@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { builtinOperators } from '../../src/ops/builtin.ts';
+
 import { buildModel } from '../../src/models/build.ts';
 import { readModelConfig } from '../../src/models/families.ts';
 import type { JsonRecord } from '../../src/models/read-config.ts';
+import { builtinOperators } from '../../src/ops/builtin.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
@@ -12,17 +13,38 @@ import { TINY } from './tiny.ts';
 // The long runs belong to `npm run test:full`.
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
 
-/** Training graphs of the families run with numbers on virtual devices, against the run on one device. */
+/**
+ * Training graphs of the families run with numbers on virtual devices, against the run on one
+ * device.
+ */
 
 const table = builtinOperators();
 
 describe('sharded runs', () => {
-  it.each(['llama', 'gemma2', 'mixtral', 'deepseek_v3', 'bloom', ...(FULL ? ['gpt_oss', 't5'] : [])])(
+  it.each([
+    'llama',
+    'gemma2',
+    'mixtral',
+    'deepseek_v3',
+    'bloom',
+    ...(FULL ? ['gpt_oss', 't5'] : []),
+  ])(
     '%s: a plan of the training graph on 4 devices gives the numbers of one device',
     async (name) => {
       const model = readModelConfig(TINY[name] as JsonRecord);
-      const graph = buildModel(model, { batch: 4, seq: 12, layers: 1, training: true, dtype: 'f32' });
-      const request = { ...DEFAULT_REQUEST, mesh: 'dp=2,tp=2', cluster: 'dgx-h100', inputs: 'S(0)R' };
+      const graph = buildModel(model, {
+        batch: 4,
+        seq: 12,
+        layers: 1,
+        training: true,
+        dtype: 'f32',
+      });
+      const request = {
+        ...DEFAULT_REQUEST,
+        mesh: 'dp=2,tp=2',
+        cluster: 'dgx-h100',
+        inputs: 'S(0)R',
+      };
       const prepared = prepare(graph, request, table);
       const result = await shardPrepared(prepared, {});
       if (result.status === 'infeasible') throw new Error(`${name} does not fit`);

@@ -1,13 +1,14 @@
 import { describe, expect, test } from 'vitest';
+
 import { build, flat, fromList, type NDArray } from '../../src/ndarray/array.ts';
-import { toLarge, toSmall, toWeight, type Geometry } from '../../src/ndarray/convolution.ts';
+import { type Geometry, toLarge, toSmall, toWeight } from '../../src/ndarray/convolution.ts';
 import { cast, map2, wrapInteger } from '../../src/ndarray/elementwise.ts';
 import { gather, index, indexPut, scatter } from '../../src/ndarray/indexing.ts';
 import { einsum, matmul } from '../../src/ndarray/matmul.ts';
+import { uniform } from '../../src/ndarray/random.ts';
 import { along, logSumExpOf, maximumOf, normOf, reduce, sumTo } from '../../src/ndarray/reduce.ts';
 import { sort } from '../../src/ndarray/sort.ts';
 import { digamma, erf, erfc, lgamma, nextAfter, roundHalfEven } from '../../src/ndarray/special.ts';
-import { uniform } from '../../src/ndarray/random.ts';
 import { permute, transpose } from '../../src/ndarray/views.ts';
 
 const draw = (seed: number, ...shape: number[]): NDArray =>
@@ -57,10 +58,12 @@ describe('products', () => {
       [0, 3, 2],
       [33, 67, 1],
     ])
-      // prettier-ignore
       close(matmul(draw(1, m, k), draw(2, k, n)), naive('mk,kn->mn', draw(1, m, k), draw(2, k, n)));
     const t = transpose(draw(3, 6, 70), 0, 1);
-    close(matmul(draw(1, 5, 6), transpose(t, 0, 1)), naive('mk,kn->mn', draw(1, 5, 6), draw(3, 6, 70)));
+    close(
+      matmul(draw(1, 5, 6), transpose(t, 0, 1)),
+      naive('mk,kn->mn', draw(1, 5, 6), draw(3, 6, 70)),
+    );
   });
 
   test.each([
@@ -72,15 +75,30 @@ describe('products', () => {
     ['ab,ab->', [2, 3], [2, 3]],
     ['ab,abz->ba', [2, 3], [2, 3, 4]],
   ])('einsum %s', (equation, a, b) => {
-    close(einsum(equation, draw(1, ...a), draw(2, ...b)), naive(equation, draw(1, ...a), draw(2, ...b)));
+    close(
+      einsum(equation, draw(1, ...a), draw(2, ...b)),
+      naive(equation, draw(1, ...a), draw(2, ...b)),
+    );
   });
 });
 
 describe('convolution', () => {
   const cases: readonly (readonly [string, Geometry, number[], number[], number[]])[] = [
     ['one dim', { stride: [2], padding: [1], dilation: [1], groups: 1 }, [2, 3, 8], [4, 3, 3], [4]],
-    ['groups and dilation', { stride: [1, 2], padding: [1, 0], dilation: [2, 1], groups: 2 }, [2, 4, 6, 7], [6, 2, 2, 3], [6, 3]], // prettier-ignore
-    ['three dims', { stride: [1, 1, 2], padding: [0, 1, 0], dilation: [1, 1, 1], groups: 1 }, [1, 2, 3, 4, 5], [2, 2, 2, 3, 2], [2, 4, 2]], // prettier-ignore
+    [
+      'groups and dilation',
+      { stride: [1, 2], padding: [1, 0], dilation: [2, 1], groups: 2 },
+      [2, 4, 6, 7],
+      [6, 2, 2, 3],
+      [6, 3],
+    ],
+    [
+      'three dims',
+      { stride: [1, 1, 2], padding: [0, 1, 0], dilation: [1, 1, 1], groups: 1 },
+      [1, 2, 3, 4, 5],
+      [2, 2, 2, 3, 2],
+      [2, 4, 2],
+    ],
   ];
 
   test.each(cases)('%s: the small image by its definition', (_, g, large, kernel, spatial) => {
@@ -111,14 +129,18 @@ describe('convolution', () => {
     close(toSmall(x, w, spatial, g), fromList(want.shape, [...data]));
   });
 
-  test.each(cases)('%s: the large image and the weights are its adjoints', (_, g, large, kernel, spatial) => {
-    const [x, w] = [draw(1, ...large), draw(2, ...kernel)];
-    const y = draw(3, large[0], kernel[0], ...spatial);
-    const dot = (a: NDArray, b: NDArray): number => flat(map2(a, b, (u, v) => u * v)).reduce((s, v) => s + v, 0);
-    const value = dot(toSmall(x, w, spatial, g), y);
-    expect(dot(toLarge(y, w, large.slice(2), g), x)).toBeCloseTo(value, 10);
-    expect(dot(toWeight(y, x, kernel, g), w)).toBeCloseTo(value, 10);
-  });
+  test.each(cases)(
+    '%s: the large image and the weights are its adjoints',
+    (_, g, large, kernel, spatial) => {
+      const [x, w] = [draw(1, ...large), draw(2, ...kernel)];
+      const y = draw(3, large[0], kernel[0], ...spatial);
+      const dot = (a: NDArray, b: NDArray): number =>
+        flat(map2(a, b, (u, v) => u * v)).reduce((s, v) => s + v, 0);
+      const value = dot(toSmall(x, w, spatial, g), y);
+      expect(dot(toLarge(y, w, large.slice(2), g), x)).toBeCloseTo(value, 10);
+      expect(dot(toWeight(y, x, kernel, g), w)).toBeCloseTo(value, 10);
+    },
+  );
 });
 
 describe('reductions and order', () => {
@@ -126,13 +148,26 @@ describe('reductions and order', () => {
     const x = build([2, 3, 4], (i) => i);
     expect(reduce(x, [1], false, maximumOf).toArray()).toEqual([8, 9, 10, 11, 20, 21, 22, 23]);
     expect(reduce(x, [0, 2], true, maximumOf).shape).toEqual([1, 3, 1]);
-    expect(reduce(permute(x, [2, 1, 0]), [0], false, maximumOf).toArray()).toEqual([3, 15, 7, 19, 11, 23]);
-    expect(sumTo(build([2, 3], (i) => i), [3]).toArray()).toEqual([3, 5, 7]); // prettier-ignore
-    expect(sumTo(build([2, 3], (i) => i), [2, 1]).toArray()).toEqual([3, 12]); // prettier-ignore
+    expect(reduce(permute(x, [2, 1, 0]), [0], false, maximumOf).toArray()).toEqual([
+      3, 15, 7, 19, 11, 23,
+    ]);
+    expect(
+      sumTo(
+        build([2, 3], (i) => i),
+        [3],
+      ).toArray(),
+    ).toEqual([3, 5, 7]);
+    expect(
+      sumTo(
+        build([2, 3], (i) => i),
+        [2, 1],
+      ).toArray(),
+    ).toEqual([3, 12]);
   });
 
   test('logsumexp neither overflows nor loses infinities', () => {
-    const of = (...values: number[]): number => logSumExpOf(Float64Array.from(values), 0, values.length);
+    const of = (...values: number[]): number =>
+      logSumExpOf(Float64Array.from(values), 0, values.length);
     expect(of(1000, 1000)).toBeCloseTo(1000 + Math.LN2, 10);
     expect(of(-Infinity, -Infinity)).toBe(-Infinity);
     expect(of(Infinity, 0)).toBe(Infinity);
@@ -141,20 +176,34 @@ describe('reductions and order', () => {
 
   test('norms of all orders', () => {
     const v = Float64Array.of(3, -4, 0);
-    expect([0, 1, 2, Infinity, -Infinity, 3].map((p) => normOf(p)(v, 0, 3))).toEqual([2, 7, 5, 4, 0, 91 ** (1 / 3)]);
+    expect([0, 1, 2, Infinity, -Infinity, 3].map((p) => normOf(p)(v, 0, 3))).toEqual([
+      2,
+      7,
+      5,
+      4,
+      0,
+      91 ** (1 / 3),
+    ]);
   });
 
   test('sort keeps the order of equal values and puts NaN last', () => {
     const [values, order] = sort(fromList([6], [2, NaN, 1, 2, -Infinity, 1]), 0, false);
     expect(values.toArray()).toEqual([-Infinity, 1, 1, 2, 2, NaN]);
     expect(order.toArray()).toEqual([4, 2, 5, 0, 3, 1]);
-    expect(sort(fromList([6], [2, NaN, 1, 2, -Infinity, 1]), 0, true)[1].toArray()).toEqual([1, 0, 3, 2, 5, 4]);
+    expect(sort(fromList([6], [2, NaN, 1, 2, -Infinity, 1]), 0, true)[1].toArray()).toEqual([
+      1, 0, 3, 2, 5, 4,
+    ]);
   });
 
   test('along puts runs back where they were', () => {
-    const [doubled] = along(build([2, 3], (i) => i), 0, ['f64'], (input, start, length, [out], at) => {
-      for (let i = 0; i < length; i++) out[at + i] = 2 * input[start + i];
-    }); // prettier-ignore
+    const [doubled] = along(
+      build([2, 3], (i) => i),
+      0,
+      ['f64'],
+      (input, start, length, [out], at) => {
+        for (let i = 0; i < length; i++) out[at + i] = 2 * input[start + i];
+      },
+    );
     expect(doubled.toArray()).toEqual([0, 2, 4, 6, 8, 10]);
   });
 });
@@ -165,9 +214,17 @@ describe('indices', () => {
     const at = fromList([2, 2], [0, -1, 2, 1], 'i64');
     expect(gather(x, 1, at).toArray()).toEqual([0, 3, 6, 5]);
     expect(gather(x, 0, at).toArray()).toEqual([0, 9, 8, 5]);
-    const added = scatter(x, 0, fromList([2, 2], [1, 1, 1, 1], 'i64'), fromList([2, 3], [10, 20, 0, 30, 40, 0]), (a, b) => a + b); // prettier-ignore
+    const added = scatter(
+      x,
+      0,
+      fromList([2, 2], [1, 1, 1, 1], 'i64'),
+      fromList([2, 3], [10, 20, 0, 30, 40, 0]),
+      (a, b) => a + b,
+    );
     expect(added.toArray()).toEqual([0, 1, 2, 3, 44, 65, 6, 7, 8, 9, 10, 11]);
-    expect(() => gather(x, 1, fromList([1, 1], [4], 'i64'))).toThrow(/index 4 is outside of a dim of 4/);
+    expect(() => gather(x, 1, fromList([1, 1], [4], 'i64'))).toThrow(
+      /index 4 is outside of a dim of 4/,
+    );
   });
 
   test('the block of indices stands where the indexed dims were, or in front', () => {
@@ -181,8 +238,12 @@ describe('indices', () => {
 
   test('the last of several writes to a place wins, sums add up', () => {
     const at = fromList([3], [1, 1, 1], 'i64');
-    expect(indexPut(fromList([2], [0, 5]), [at], fromList([3], [7, 8, 9]), false).toArray()).toEqual([0, 9]);
-    expect(indexPut(fromList([2], [0, 5]), [at], fromList([3], [7, 8, 9]), true).toArray()).toEqual([0, 29]);
+    expect(
+      indexPut(fromList([2], [0, 5]), [at], fromList([3], [7, 8, 9]), false).toArray(),
+    ).toEqual([0, 9]);
+    expect(indexPut(fromList([2], [0, 5]), [at], fromList([3], [7, 8, 9]), true).toArray()).toEqual(
+      [0, 29],
+    );
   });
 });
 
@@ -206,13 +267,23 @@ describe('special functions and integers', () => {
       [digamma(10), 2.25175258906672110764745245371],
       [digamma(-0.5), 0.0364899739785765205590236670165],
     ];
-    for (const [got, want] of table) expect(Math.abs(got - want) / Math.abs(want)).toBeLessThan(2e-14);
-    expect([erf(0), erf(Infinity), erfc(40), lgamma(1), lgamma(2), lgamma(0)]).toEqual([0, 1, 0, 0, 0, Infinity]);
+    for (const [got, want] of table)
+      expect(Math.abs(got - want) / Math.abs(want)).toBeLessThan(2e-14);
+    expect([erf(0), erf(Infinity), erfc(40), lgamma(1), lgamma(2), lgamma(0)]).toEqual([
+      0,
+      1,
+      0,
+      0,
+      0,
+      Infinity,
+    ]);
     expect(digamma(-2)).toBeNaN();
   });
 
   test('halves round to even, and the next number is one step away', () => {
-    expect([0.5, 1.5, 2.5, -0.5, -1.5, 2.4, -2.6, 7].map(roundHalfEven)).toEqual([0, 2, 2, -0, -2, 2, -3, 7]);
+    expect([0.5, 1.5, 2.5, -0.5, -1.5, 2.4, -2.6, 7].map(roundHalfEven)).toEqual([
+      0, 2, 2, -0, -2, 2, -3, 7,
+    ]);
     expect(nextAfter(1, 2)).toBe(1 + 2 ** -52);
     expect(nextAfter(1, 0)).toBe(1 - 2 ** -53);
     expect(nextAfter(0, -1)).toBe(-Number.MIN_VALUE);
@@ -220,7 +291,9 @@ describe('special functions and integers', () => {
   });
 
   test('narrow integers wrap around as two-complement numbers do', () => {
-    expect([200, -200, 127, 128].map((v) => wrapInteger(v, 'i8'))).toEqual([...Int8Array.of(200, -200, 127, 128)]);
+    expect([200, -200, 127, 128].map((v) => wrapInteger(v, 'i8'))).toEqual([
+      ...Int8Array.of(200, -200, 127, 128),
+    ]);
     expect([-1, 70000].map((v) => wrapInteger(v, 'u16'))).toEqual([...Uint16Array.of(-1, 70000)]);
     expect(wrapInteger(2 ** 31, 'i32')).toBe(-(2 ** 31));
     expect(cast(fromList([3], [-1.9, 2.9, 300], 'f64'), 'u8').toArray()).toEqual([255, 2, 44]);

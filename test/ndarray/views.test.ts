@@ -1,15 +1,44 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+
 import { ShardwrightError } from '../../src/errors.ts';
-import { build, contiguous, copyFlat, flat, fromList, full, isContiguous, MAX_ELEMENTS, scalar, type NDArray } from '../../src/ndarray/array.ts'; // prettier-ignore
 import {
-  broadcastShape, concat, diagonal, dimOf, expand, flip, moveDim, overwrite, permute, reshape, rows, select, slice, squeeze,
-  transpose, unsqueeze,
-} from '../../src/ndarray/views.ts'; // prettier-ignore
+  build,
+  contiguous,
+  copyFlat,
+  flat,
+  fromList,
+  full,
+  isContiguous,
+  MAX_ELEMENTS,
+  type NDArray,
+  scalar,
+} from '../../src/ndarray/array.ts';
+import {
+  broadcastShape,
+  concat,
+  diagonal,
+  dimOf,
+  expand,
+  flip,
+  moveDim,
+  overwrite,
+  permute,
+  reshape,
+  rows,
+  select,
+  slice,
+  squeeze,
+  transpose,
+  unsqueeze,
+} from '../../src/ndarray/views.ts';
 
 /** All index tuples of a shape. */
 function indices(shape: readonly number[]): number[][] {
-  return shape.reduce<number[][]>((list, n) => list.flatMap((at) => Array.from({ length: n }, (_, i) => [...at, i])), [[]]); // prettier-ignore
+  return shape.reduce<number[][]>(
+    (list, n) => list.flatMap((at) => Array.from({ length: n }, (_, i) => [...at, i])),
+    [[]],
+  );
 }
 const iota = (...shape: number[]): NDArray => build(shape, (i) => i, 'i64');
 
@@ -39,14 +68,20 @@ describe('views', () => {
     shows(diagonal(x, 1, 1, 2), x, ([a, i]) => [a, i, i + 1]);
     shows(diagonal(x, -1, 0, 1), x, ([c, i]) => [i + 1, i, c]);
     shows(flip(x, [0, 2]), x, ([a, b, c]) => [2 - a, b, 4 - c]);
-    shows(reshape(x, [6, -1]), x, ([a, b]) => [Math.floor((a * 10 + b) / 20), Math.floor((a * 10 + b) / 5) % 4, (a * 10 + b) % 5]); // prettier-ignore
+    shows(reshape(x, [6, -1]), x, ([a, b]) => [
+      Math.floor((a * 10 + b) / 20),
+      Math.floor((a * 10 + b) / 5) % 4,
+      (a * 10 + b) % 5,
+    ]);
   });
 
   test('any chain of permutations, flips and reshapes keeps the elements that indices name', () => {
     fc.assert(
       fc.property(shapes, fc.integer({ min: 0, max: 1e6 }), (shape, seed) => {
         const x = iota(...shape);
-        const order = shape.map((_, d) => d).sort((a, b) => ((a * 7 + seed) % 5) - ((b * 7 + seed) % 5));
+        const order = shape
+          .map((_, d) => d)
+          .sort((a, b) => ((a * 7 + seed) % 5) - ((b * 7 + seed) % 5));
         const turned = flip(permute(x, order), [seed % shape.length]);
         const d = seed % shape.length;
         const want = indices(turned.shape).map((at) => {

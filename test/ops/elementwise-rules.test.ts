@@ -1,13 +1,15 @@
 import { describe, expect, test } from 'vitest';
-import { P, R, rule, ruleText, type Rule } from '../../src/ops/record/rule.ts';
+
+import { P, R, type Rule, rule, ruleText } from '../../src/ops/record/rule.ts';
 import { build, getBroadcast, type NDArray } from './support/arrays.ts';
 import { bound, judgeCall } from './support/judge-call.ts';
 import type { OracleArg } from './support/oracle.ts';
 import type { Kernel, LocalCall } from './support/ranks.ts';
 
 /**
- * Every rule of elementwise operators, reductions, softmax and losses is executed on 2 and 3 simulated ranks, with even and
- * uneven shards, and compared with the unsharded run. The kernels below are written from the definitions.
+ * Every rule of elementwise operators, reductions, softmax and losses is executed on 2 and 3
+ * simulated ranks, with even and uneven shards, and compared with the unsharded run. The kernels
+ * below are written from the definitions.
  */
 
 const elementwise =
@@ -38,7 +40,9 @@ type Case = [
   f: (...v: number[]) => number,
   expected: string[],
 ];
-/** Operator, arguments, definition, and rules with pending values that must be among those judged. */
+/**
+ * Operator, arguments, definition, and rules with pending values that must be among those judged.
+ */
 const CASES: Case[] = [
   [
     'aten.add.Tensor',
@@ -47,7 +51,13 @@ const CASES: Case[] = [
     (a, b) => a + b,
     ['P(sum), P(sum) -> P(sum)', 'P(max), R -> P(max)', 'R, P(min) -> P(min)'],
   ],
-  ['aten.add.Tensor', [X, ROW], { alpha: -2 }, (a, b) => a - 2 * b, ['R, P(max) -> P(min)', 'S(1), S(0) -> S(1)']],
+  [
+    'aten.add.Tensor',
+    [X, ROW],
+    { alpha: -2 },
+    (a, b) => a - 2 * b,
+    ['R, P(max) -> P(min)', 'S(1), S(0) -> S(1)'],
+  ],
   ['aten.add.Tensor', [X, 3], {}, (a) => a + 3, ['P(avg) -> P(avg)', 'P(max) -> P(max)']],
   ['aten.add.Tensor', [X, 0], {}, (a) => a, ['P(sum) -> P(sum)']],
   [
@@ -67,9 +77,21 @@ const CASES: Case[] = [
   ['aten.neg.default', [X], {}, (a) => -a, ['P(sum) -> P(sum)', 'P(max) -> P(min)']],
   ['aten.relu.default', [X], {}, relu, ['P(max) -> P(max)']],
   ['aten.erfc.default', [X], {}, (a) => Math.exp(-a), ['P(max) -> P(min)']],
-  ['aten.rad2deg.default', [X], {}, (a) => (a * 180) / Math.PI, ['P(sum) -> P(sum)', 'P(max) -> P(max)']],
+  [
+    'aten.rad2deg.default',
+    [X],
+    {},
+    (a) => (a * 180) / Math.PI,
+    ['P(sum) -> P(sum)', 'P(max) -> P(max)'],
+  ],
   ['aten.abs.default', [X], {}, Math.abs, []],
-  ['aten.clamp.default', [X, -0.5, 0.5], {}, (a) => Math.min(Math.max(a, -0.5), 0.5), ['P(min) -> P(min)']],
+  [
+    'aten.clamp.default',
+    [X, -0.5, 0.5],
+    {},
+    (a) => Math.min(Math.max(a, -0.5), 0.5),
+    ['P(min) -> P(min)'],
+  ],
   ['aten.leaky_relu.default', [X, 0.1], {}, (a) => (a > 0 ? a : 0.1 * a), ['P(max) -> P(max)']],
   ['aten.leaky_relu.default', [X, -0.1], {}, (a) => (a > 0 ? a : -0.1 * a), []],
   ['aten.threshold.default', [X, 0.5, 0.25], {}, (a) => (a > 0.5 ? a : 0.25), ['P(max) -> P(max)']],
@@ -78,20 +100,62 @@ const CASES: Case[] = [
   ['aten.pow.Tensor_Scalar', [X, 3], {}, (a) => a ** 3, ['P(max) -> P(max)']],
   ['aten.pow.Tensor_Scalar', [X, 1], {}, (a) => a, ['P(sum) -> P(sum)']],
   ['aten.pow.Scalar', [2, X], {}, (a) => 2 ** a, ['P(max) -> P(max)']],
-  ['aten.maximum.default', [X, ROW], {}, Math.max, ['P(max), P(max) -> P(max)', 'P(min), R -> P(min)']],
-  ['aten.minimum.default', [X, X], {}, Math.min, ['P(min), P(min) -> P(min)', 'R, P(max) -> P(max)']],
+  [
+    'aten.maximum.default',
+    [X, ROW],
+    {},
+    Math.max,
+    ['P(max), P(max) -> P(max)', 'P(min), R -> P(min)'],
+  ],
+  [
+    'aten.minimum.default',
+    [X, X],
+    {},
+    Math.min,
+    ['P(min), P(min) -> P(min)', 'R, P(max) -> P(max)'],
+  ],
   ['aten.clamp_min.Tensor', [X, X], {}, Math.max, ['P(max), P(max) -> P(max)']],
-  ['aten.logaddexp.default', [X, X], {}, (a, b) => Math.log(Math.exp(a) + Math.exp(b)), ['P(max), R -> P(max)']],
+  [
+    'aten.logaddexp.default',
+    [X, X],
+    {},
+    (a, b) => Math.log(Math.exp(a) + Math.exp(b)),
+    ['P(max), R -> P(max)'],
+  ],
   ['aten.xlogy.Tensor', [X, Y], {}, (a, b) => a * Math.log(b), ['P(sum), R -> P(sum)']],
-  ['aten.lt.Tensor', [INTS, INTS], {}, (a, b) => bit(a < b), ['R, P(max) -> P(bor)', 'P(max), R -> P(band)']],
-  ['aten.ge.Tensor', [INTS, INTS], {}, (a, b) => bit(a >= b), ['P(max), R -> P(bor)', 'R, P(max) -> P(band)']],
+  [
+    'aten.lt.Tensor',
+    [INTS, INTS],
+    {},
+    (a, b) => bit(a < b),
+    ['R, P(max) -> P(bor)', 'P(max), R -> P(band)'],
+  ],
+  [
+    'aten.ge.Tensor',
+    [INTS, INTS],
+    {},
+    (a, b) => bit(a >= b),
+    ['P(max), R -> P(bor)', 'R, P(max) -> P(band)'],
+  ],
   ['aten.gt.Scalar', [INTS, 0], {}, (a) => bit(a > 0), ['P(max) -> P(bor)', 'P(min) -> P(band)']],
   ['aten.le.Scalar', [INTS, 0], {}, (a) => bit(a <= 0), ['P(max) -> P(band)', 'P(min) -> P(bor)']],
   ['aten.eq.Tensor', [INTS, INTS], {}, (a, b) => bit(a === b), []],
   ['aten.logical_not.default', [B], {}, (a) => 1 - a, ['P(bor) -> P(band)', 'P(band) -> P(bor)']],
   ['aten.logical_not.default', [INTS], {}, (a) => bit(a === 0), []],
-  ['aten.bitwise_and.Tensor', [B, B], {}, (a, b) => a * b, ['P(band), P(band) -> P(band)', 'R, P(bor) -> P(bor)']],
-  ['aten.logical_or.default', [B, B], {}, Math.max, ['P(bor), P(bor) -> P(bor)', 'P(band), R -> P(band)']],
+  [
+    'aten.bitwise_and.Tensor',
+    [B, B],
+    {},
+    (a, b) => a * b,
+    ['P(band), P(band) -> P(band)', 'R, P(bor) -> P(bor)'],
+  ],
+  [
+    'aten.logical_or.default',
+    [B, B],
+    {},
+    Math.max,
+    ['P(bor), P(bor) -> P(bor)', 'P(band), R -> P(band)'],
+  ],
   [
     'aten.where.self',
     [B, X, X],
@@ -102,7 +166,13 @@ const CASES: Case[] = [
   ['aten.where.self', [B, X, 7], {}, (c, a) => (c === 1 ? a : 7), ['R, P(avg) -> P(avg)']],
   ['aten.where.self', [B, 0, X], {}, (c, b) => (c === 1 ? 0 : b), ['R, P(sum) -> P(sum)']],
   ['aten.masked_fill.Scalar', [X, B, 0], {}, (a, m) => (m === 1 ? 0 : a), ['P(sum), R -> P(sum)']],
-  ['aten.masked_fill.Scalar', [X, B, -9], {}, (a, m) => (m === 1 ? -9 : a), ['P(max), R -> P(max)']],
+  [
+    'aten.masked_fill.Scalar',
+    [X, B, -9],
+    {},
+    (a, m) => (m === 1 ? -9 : a),
+    ['P(max), R -> P(max)'],
+  ],
   [
     'aten.lerp.Tensor',
     [X, X, Y],
@@ -110,9 +180,21 @@ const CASES: Case[] = [
     (a, b, w) => a + w * (b - a),
     ['P(sum), P(sum), R -> P(sum)', 'R, R, P(avg) -> P(avg)'],
   ],
-  ['aten.addcmul.default', [X, X, Y], { value: 0.5 }, (a, b, c) => a + 0.5 * b * c, ['P(sum), R, P(sum) -> P(sum)']],
+  [
+    'aten.addcmul.default',
+    [X, X, Y],
+    { value: 0.5 },
+    (a, b, c) => a + 0.5 * b * c,
+    ['P(sum), R, P(sum) -> P(sum)'],
+  ],
   ['aten.addcdiv.default', [X, X, Y], {}, (a, b, c) => a + b / c, ['P(avg), P(avg), R -> P(avg)']],
-  ['aten.threshold_backward.default', [X, X, 0], {}, (g, x) => g * step(x), ['P(sum), R -> P(sum)']],
+  [
+    'aten.threshold_backward.default',
+    [X, X, 0],
+    {},
+    (g, x) => g * step(x),
+    ['P(sum), R -> P(sum)'],
+  ],
   ['aten.sigmoid_backward.default', [X, Y], {}, (g, y) => g * y * (1 - y), ['P(avg), R -> P(avg)']],
   ['aten.clone.default', [X], {}, (a) => a, ['P(sum) -> P(sum)', 'P(min) -> P(min)']],
   ['aten.detach.default', [B], {}, (a) => a, ['P(bor) -> P(bor)']],
@@ -148,7 +230,10 @@ describe('elementwise rules by execution', () => {
         .rules.filter((r) => r.origin === 'base')
         .map(ruleText);
     expect(base('aten.abs.default', [{ t: [4, 8] }])).toEqual(['S(0) -> S(0)', 'S(1) -> S(1)']);
-    expect(base('aten.neg.default', [{ t: [4, 8] }]).slice(2, 4)).toEqual(['P(sum) -> P(sum)', 'P(avg) -> P(avg)']);
+    expect(base('aten.neg.default', [{ t: [4, 8] }]).slice(2, 4)).toEqual([
+      'P(sum) -> P(sum)',
+      'P(avg) -> P(avg)',
+    ]);
     expect(base('aten.add.Tensor', [{ t: [4, 8] }, { t: [8] }]).slice(0, 2)).toEqual([
       'S(0), R -> S(0)',
       'S(1), S(0) -> S(1)',
@@ -163,7 +248,9 @@ describe('elementwise rules by execution', () => {
       'P(min), R -> P(min)',
       'R, P(avg) -> P(avg)',
     ]);
-    expect(bound('aten.mul.Tensor', [{ t: [4, 8] }, 2]).rules.every((r) => r.inputs.length === 1)).toBe(true);
+    expect(
+      bound('aten.mul.Tensor', [{ t: [4, 8] }, 2]).rules.every((r) => r.inputs.length === 1),
+    ).toBe(true);
   });
 
   test('casts: truncation commutes with extremes, not with sums; a bool target takes nothing pending', () => {
@@ -171,18 +258,26 @@ describe('elementwise rules by execution', () => {
       const { rules } = bound('aten._to_copy.default', [{ t: [6, 5], dt: from }], { dtype: to });
       return rules.map(ruleText).filter((t) => t.includes('P('));
     };
-    expect(cast('f32', 'bf16')).toEqual(['sum', 'avg', 'max', 'min'].map((k) => `P(${k}) -> P(${k})`));
+    expect(cast('f32', 'bf16')).toEqual(
+      ['sum', 'avg', 'max', 'min'].map((k) => `P(${k}) -> P(${k})`),
+    );
     expect(cast('f32', 'i64')).toEqual(['P(max) -> P(max)', 'P(min) -> P(min)']);
     expect(cast('f32', 'b8')).toEqual([]);
     expect(cast('bool', 'f32')).toEqual(['P(bor) -> P(max)', 'P(band) -> P(min)']);
   });
 });
 
-// ---- reductions --------------------------------------------------------------------------------------------------------
+// ---- reductions
+// -----------------------------------------------------------------------------
 
 /** Folds dim 1 (or every dim) of the local input. */
 const folded =
-  (all: boolean, start: number, f: (a: number, b: number) => number, finish = (v: number): number => v): Kernel =>
+  (
+    all: boolean,
+    start: number,
+    f: (a: number, b: number) => number,
+    finish = (v: number): number => v,
+  ): Kernel =>
   ({ inputs: [x] }) => {
     const shape = all ? [] : x.shape.filter((_, d) => d !== 1);
     return [
@@ -203,21 +298,46 @@ const plus = (a: number, b: number): number => a + b;
 
 describe('reductions by execution', () => {
   test.each([
-    ['aten.sum.dim_IntList', [T, [1]], folded(false, 0, plus), ['S(1) -> P(sum)', 'S(2) -> S(1)', 'P(avg) -> P(avg)']],
+    [
+      'aten.sum.dim_IntList',
+      [T, [1]],
+      folded(false, 0, plus),
+      ['S(1) -> P(sum)', 'S(2) -> S(1)', 'P(avg) -> P(avg)'],
+    ],
     ['aten.sum.default', [T], folded(true, 0, plus), ['S(1) -> P(sum)']],
     ['aten.sum.dim_IntList', [T, []], folded(true, 0, plus), ['S(2) -> P(sum)']],
-    ['aten.amax.default', [T, [-2]], folded(false, -Infinity, Math.max), ['S(1) -> P(max)', 'P(max) -> P(max)']],
+    [
+      'aten.amax.default',
+      [T, [-2]],
+      folded(false, -Infinity, Math.max),
+      ['S(1) -> P(max)', 'P(max) -> P(max)'],
+    ],
     ['aten.amin.default', [T, [1]], folded(false, Infinity, Math.min), ['S(1) -> P(min)']],
     ['aten.any.dim', [TB, 1], folded(false, 0, Math.max), ['S(1) -> P(bor)', 'P(bor) -> P(bor)']],
-    ['aten.all.dim', [TB, 1], folded(false, 1, Math.min), ['S(1) -> P(band)', 'P(band) -> P(band)']],
+    [
+      'aten.all.dim',
+      [TB, 1],
+      folded(false, 1, Math.min),
+      ['S(1) -> P(band)', 'P(band) -> P(band)'],
+    ],
     [
       'aten.linalg_vector_norm.default',
       [T, 'inf', [1]],
       folded(false, 0, (a, b) => Math.max(a, Math.abs(b))),
       ['S(1) -> P(max)'],
     ],
-    ['aten.linalg_vector_norm.default', [T, 1, [1]], folded(false, 0, (a, b) => a + Math.abs(b)), ['S(1) -> P(sum)']],
-    ['aten.linalg_vector_norm.default', [T, 2, [1]], folded(false, 0, (a, b) => a + b * b, Math.sqrt), []],
+    [
+      'aten.linalg_vector_norm.default',
+      [T, 1, [1]],
+      folded(false, 0, (a, b) => a + Math.abs(b)),
+      ['S(1) -> P(sum)'],
+    ],
+    [
+      'aten.linalg_vector_norm.default',
+      [T, 2, [1]],
+      folded(false, 0, (a, b) => a + b * b, Math.sqrt),
+      [],
+    ],
   ] as [string, OracleArg[], Kernel, string[]][])('%s %j', (name, args, kernel, expected) => {
     const { failed, judged } = judgeCall(name, args, {}, () => kernel);
     expect(failed).toEqual([]);
@@ -230,7 +350,8 @@ describe('reductions by execution', () => {
     const kernel =
       (r: Rule): Kernel =>
       (call) => {
-        const count = r.rewrite === 'global-count' ? call.global.inputs[0].shape[1] : call.inputs[0].shape[1];
+        const count =
+          r.rewrite === 'global-count' ? call.global.inputs[0].shape[1] : call.inputs[0].shape[1];
         return folded(false, 0, plus, (v) => v / count)(call);
       };
     const { failed, judged, rules } = judgeCall('aten.mean.dim', [T, [1]], {}, kernel);
@@ -244,14 +365,19 @@ describe('reductions by execution', () => {
   });
 });
 
-// ---- softmax and losses: bodies that take statistics of all ranks ----------------------------------------------------------
+// ---- softmax and losses: bodies that take statistics of all ranks
+// -----------------------------------------------------------------------------
 
 const C: OracleArg = { t: [5, 6] };
 
-/** Largest value and sum of exponentials of each row of the global input: what the all-reduces inside provide. */
+/**
+ * Largest value and sum of exponentials of each row of the global input: what the all-reduces
+ * inside provide.
+ */
 function rowStatistics(x: NDArray): { max: number[]; sum: number[] } {
   const [rows, columns] = x.shape;
-  const row = (i: number): number[] => Array.from({ length: columns }, (_, j) => x.data[i * columns + j]);
+  const row = (i: number): number[] =>
+    Array.from({ length: columns }, (_, j) => x.data[i * columns + j]);
   const max = Array.from({ length: rows }, (_, i) => Math.max(...row(i)));
   return { max, sum: max.map((m, i) => row(i).reduce((s, v) => s + Math.exp(v - m), 0)) };
 }
@@ -290,9 +416,14 @@ describe('softmax by execution', () => {
       const [rows, columns] = grad.shape;
       const own = (i: number): number =>
         Array.from({ length: columns }, (_, j) => grad.data[i * columns + j]).reduce(plus, 0);
-      const all = (i: number): number => Array.from({ length: 6 }, (_, j) => g.data[i * 6 + j]).reduce(plus, 0);
-      const total = Array.from({ length: rows }, (_, i) => (r.collectives === undefined ? own(i) : all(i)));
-      return [build(grad.shape, (at, flat) => grad.data[flat] - Math.exp(out.data[flat]) * total[at[0]])];
+      const all = (i: number): number =>
+        Array.from({ length: 6 }, (_, j) => g.data[i * 6 + j]).reduce(plus, 0);
+      const total = Array.from({ length: rows }, (_, i) =>
+        r.collectives === undefined ? own(i) : all(i),
+      );
+      return [
+        build(grad.shape, (at, flat) => grad.data[flat] - Math.exp(out.data[flat]) * total[at[0]]),
+      ];
     });
     expect(failed).toEqual([]);
     expect(judged.map(ruleText)).toEqual([
@@ -308,8 +439,15 @@ const IGNORED = 2;
 const TARGET: OracleArg = { t: [5], dt: 'i64', init: 'int', hi: 4 };
 const WEIGHT: OracleArg = { t: [6], init: 'pos' };
 
-/** nll_loss on local rows and classes, divided by `divisor` (the total weight) where the reduction is a mean. */
-function nll(call: LocalCall, mean: boolean, divisor: (own: number) => number): { loss: number; weight: number } {
+/**
+ * nll_loss on local rows and classes, divided by `divisor` (the total weight) where the reduction
+ * is a mean.
+ */
+function nll(
+  call: LocalCall,
+  mean: boolean,
+  divisor: (own: number) => number,
+): { loss: number; weight: number } {
   const [self, target, weight] = call.inputs;
   const firstClass = call.inputStarts[0][1];
   let loss = 0;
@@ -318,7 +456,8 @@ function nll(call: LocalCall, mean: boolean, divisor: (own: number) => number): 
     if (t === IGNORED) return;
     total += weight.data[t];
     const column = t - firstClass;
-    if (column >= 0 && column < self.shape[1]) loss -= weight.data[t] * self.data[i * self.shape[1] + column];
+    if (column >= 0 && column < self.shape[1])
+      loss -= weight.data[t] * self.data[i * self.shape[1] + column];
   });
   return { loss: mean ? loss / divisor(total) : loss, weight: total };
 }
@@ -328,15 +467,25 @@ describe('losses by execution', () => {
 
   test('OP-56 a weighted mean with ignored targets divides by the total weight of all ranks', () => {
     const op = 'aten.nll_loss_forward.default';
-    const { failed, judged } = judgeCall(op, [C, TARGET, WEIGHT, 1, IGNORED], {}, (r, [, target, weight]) => {
-      // The form that all-reduces loss and weight is replicated by construction.
-      if (r.rewrite === 'all-reduce-loss') return undefined;
-      const everywhere = [...target.data].reduce((s, t) => s + (t === IGNORED ? 0 : weight.data[t]), 0);
-      return (call) => {
-        const { loss, weight: own } = nll(call, true, (mine) => (r.rewrite === 'global-count' ? everywhere : mine));
-        return [scalar(loss), scalar(r.rewrite === 'global-count' ? everywhere : own)];
-      };
-    });
+    const { failed, judged } = judgeCall(
+      op,
+      [C, TARGET, WEIGHT, 1, IGNORED],
+      {},
+      (r, [, target, weight]) => {
+        // The form that all-reduces loss and weight is replicated by construction.
+        if (r.rewrite === 'all-reduce-loss') return undefined;
+        const everywhere = [...target.data].reduce(
+          (s, t) => s + (t === IGNORED ? 0 : weight.data[t]),
+          0,
+        );
+        return (call) => {
+          const { loss, weight: own } = nll(call, true, (mine) =>
+            r.rewrite === 'global-count' ? everywhere : mine,
+          );
+          return [scalar(loss), scalar(r.rewrite === 'global-count' ? everywhere : own)];
+        };
+      },
+    );
     expect(failed).toEqual([]);
     expect(judged.map(ruleText)).toEqual([
       'S(0), S(0), R -> P(sum), R',
@@ -369,16 +518,23 @@ describe('losses by execution', () => {
   test('the backward writes its own rows or its own classes', () => {
     const op = 'aten.nll_loss_backward.default';
     const TOTAL: OracleArg = { t: [], init: 'pos' };
-    const { failed, judged } = judgeCall(op, [TOTAL, C, TARGET, WEIGHT, 1, IGNORED, TOTAL], {}, () => (call) => {
-      const [grad, self, target, weight, total] = call.inputs;
-      const [, [, firstClass]] = call.inputStarts;
-      return [
-        build(self.shape, ([i, j]) => {
-          const t = target.data[i];
-          return t === IGNORED || t !== j + firstClass ? 0 : (-weight.data[t] * grad.data[0]) / total.data[0];
-        }),
-      ];
-    });
+    const { failed, judged } = judgeCall(
+      op,
+      [TOTAL, C, TARGET, WEIGHT, 1, IGNORED, TOTAL],
+      {},
+      () => (call) => {
+        const [grad, self, target, weight, total] = call.inputs;
+        const [, [, firstClass]] = call.inputStarts;
+        return [
+          build(self.shape, ([i, j]) => {
+            const t = target.data[i];
+            return t === IGNORED || t !== j + firstClass
+              ? 0
+              : (-weight.data[t] * grad.data[0]) / total.data[0];
+          }),
+        ];
+      },
+    );
     expect(failed).toEqual([]);
     expect(judged.map(ruleText)).toEqual(
       expect.arrayContaining([
@@ -391,7 +547,8 @@ describe('losses by execution', () => {
   });
 
   test('OP-56 mse: the mean and its backward divide by the global count, even where shards are uneven', () => {
-    const square = (a: NDArray, b: NDArray): number => a.data.reduce((s, v, i) => s + (v - b.data[i]) ** 2, 0);
+    const square = (a: NDArray, b: NDArray): number =>
+      a.data.reduce((s, v, i) => s + (v - b.data[i]) ** 2, 0);
     const forward = judgeCall('aten.mse_loss.default', [C, C, 1], {}, (r) => (call) => {
       const [a, b] = call.inputs;
       return [scalar(square(a, b) / (r.rewrite === 'global-count' ? 30 : a.data.length))];
@@ -403,11 +560,18 @@ describe('losses by execution', () => {
       'S(0), S(0) -> P(sum)',
       'S(1), S(1) -> P(sum)',
     ]);
-    const backward = judgeCall('aten.mse_loss_backward.default', [{ t: [] }, C, C, 1], {}, (r) => (call) => {
-      const [grad, a, b] = call.inputs;
-      const count = r.rewrite === 'global-count' ? 30 : a.data.length;
-      return [build(a.shape, (_, flat) => (2 / count) * grad.data[0] * (a.data[flat] - b.data[flat]))];
-    });
+    const backward = judgeCall(
+      'aten.mse_loss_backward.default',
+      [{ t: [] }, C, C, 1],
+      {},
+      (r) => (call) => {
+        const [grad, a, b] = call.inputs;
+        const count = r.rewrite === 'global-count' ? 30 : a.data.length;
+        return [
+          build(a.shape, (_, flat) => (2 / count) * grad.data[0] * (a.data[flat] - b.data[flat])),
+        ];
+      },
+    );
     expect(backward.failed).toEqual([]);
     expect(backward.judged.map(ruleText)).toContain('R, S(0), S(0) -> S(0)');
     expect(backward.judged.map(ruleText)).toContain('P(sum), R, R -> P(sum)');

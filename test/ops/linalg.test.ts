@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { fromFlat, type NDArray } from '../../src/ndarray/array.ts';
 import { matmul } from '../../src/ndarray/matmul.ts';
 import { transpose } from '../../src/ndarray/views.ts';
@@ -7,7 +8,10 @@ import { evaluateCall, type EvaluatedArg } from '../../src/ops/kernels/evaluate.
 import { drawValues } from '../../src/ops/samples/values.ts';
 import { operatorNamed } from '../../src/simulate/rule-check/check.ts';
 
-/** What decompositions must satisfy, whatever their signs; values beside PyTorch are compared in `kernels.test.ts`. */
+/**
+ * What decompositions must satisfy, whatever their signs; values beside PyTorch are compared in
+ * `kernels.test.ts`.
+ */
 const table = builtinOperators();
 
 function drawn(shape: readonly number[]): NDArray {
@@ -32,13 +36,17 @@ const identity = (n: number): NDArray =>
   );
 
 describe('decompositions of matrices', () => {
-  test.each([[[5, 3]], [[3, 5]], [[4, 4]]])('QR of %j: orthonormal columns, an upper triangle, and their product', (shape) => {
-    const a = drawn(shape);
-    const [q, r] = run('linalg_qr', a);
-    expectClose(matmul(transpose(q, 0, 1), q), identity(Math.min(...shape)));
-    expectClose(matmul(q, r), a);
-    for (let i = 0; i < r.shape[0]; i++) for (let j = 0; j < Math.min(i, r.shape[1]); j++) expect(r.at(i, j)).toBe(0);
-  }); // prettier-ignore
+  test.each([[[5, 3]], [[3, 5]], [[4, 4]]])(
+    'QR of %j: orthonormal columns, an upper triangle, and their product',
+    (shape) => {
+      const a = drawn(shape);
+      const [q, r] = run('linalg_qr', a);
+      expectClose(matmul(transpose(q, 0, 1), q), identity(Math.min(...shape)));
+      expectClose(matmul(q, r), a);
+      for (let i = 0; i < r.shape[0]; i++)
+        for (let j = 0; j < Math.min(i, r.shape[1]); j++) expect(r.at(i, j)).toBe(0);
+    },
+  );
 
   test('eigenvalues rise, and eigenvectors are orthonormal and scaled by them', () => {
     const half = drawn([4, 4]);
@@ -99,7 +107,15 @@ describe('decompositions of matrices', () => {
 
   test('a step of Adam over two parameters is that of each', () => {
     const float = (value: number): EvaluatedArg => ({ kind: 'float', value });
-    const numbers = { lr: float(0.1), beta1: float(0.9), beta2: float(0.99), weight_decay: float(0.1), eps: float(1e-8), amsgrad: false, maximize: false }; // prettier-ignore
+    const numbers = {
+      lr: float(0.1),
+      beta1: float(0.9),
+      beta2: float(0.99),
+      weight_decay: float(0.1),
+      eps: float(1e-8),
+      amsgrad: false,
+      maximize: false,
+    };
     const step = (value: number): NDArray => fromFlat([], Float64Array.of(value), 'f32');
     const one = [drawn([3]), drawn([2, 2])];
     const squares = one.map((x) =>
@@ -108,11 +124,29 @@ describe('decompositions of matrices', () => {
         Float64Array.from(x.toArray(), (v) => v * v),
       ),
     );
-    const both = evaluateCall(table, 'aten._fused_adam.default', [one, one, one, squares, [], [step(2), step(3)]], numbers) as NDArray[]; // prettier-ignore
-    const each = [0, 1].map((i) => evaluateCall(table, 'aten._fused_adam.default', [[one[i]], [one[i]], [one[i]], [squares[i]], [], [step(2 + i)]], numbers) as NDArray[]); // prettier-ignore
+    const both = evaluateCall(
+      table,
+      'aten._fused_adam.default',
+      [one, one, one, squares, [], [step(2), step(3)]],
+      numbers,
+    ) as NDArray[];
+    const each = [0, 1].map(
+      (i) =>
+        evaluateCall(
+          table,
+          'aten._fused_adam.default',
+          [[one[i]], [one[i]], [one[i]], [squares[i]], [], [step(2 + i)]],
+          numbers,
+        ) as NDArray[],
+    );
     both.forEach((got, k) => expectClose(got, each[k % 2][Math.floor(k / 2)]));
     // A gradient that is not finite changes nothing.
-    const stopped = evaluateCall(table, 'aten._fused_adam.default', [one, one, one, squares, [], [step(2), step(3)]], { ...numbers, found_inf: step(1) }) as NDArray[]; // prettier-ignore
+    const stopped = evaluateCall(
+      table,
+      'aten._fused_adam.default',
+      [one, one, one, squares, [], [step(2), step(3)]],
+      { ...numbers, found_inf: step(1) },
+    ) as NDArray[];
     stopped.slice(0, 2).forEach((got, i) => expectClose(got, one[i]));
   });
 
@@ -161,7 +195,10 @@ const NAMED =
   'native_group_norm convolution_backward embedding_dense_backward index_add scatter_add roll flip tril triu diagonal';
 
 test('operators of the rules tables have records (a part of them: complex transforms have none)', () => {
-  const missing = NAMED.split(' ').filter((name) => table.get(`aten.${name}`) === undefined && table.get(`aten.${name}.default`) === undefined); // prettier-ignore
+  const missing = NAMED.split(' ').filter(
+    (name) =>
+      table.get(`aten.${name}`) === undefined && table.get(`aten.${name}.default`) === undefined,
+  );
   expect(missing).toEqual([]);
 });
 

@@ -1,11 +1,15 @@
 import { describe, expect, test } from 'vitest';
+
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { randomPlan } from '../../src/plan/record/random-plan.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { request, TABLE } from '../plan/support.ts';
 
-/** Small programs around operators whose rules rewrite the call, under plans drawn at random, on simulated devices. */
+/**
+ * Small programs around operators whose rules rewrite the call, under plans drawn at random, on
+ * simulated devices.
+ */
 const PROGRAMS: Readonly<Record<string, string>> = {
   'a unit matrix is counted from the first row and column of the rank': `
   in %x: f32[6, 8] input "x"

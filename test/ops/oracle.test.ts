@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { ruleText } from '../../src/ops/record/rule.ts';
 import { bindCase, missing, oracleCases, unsound, verdicts } from './support/oracle.ts';
@@ -7,22 +8,45 @@ const operators = builtinOperators();
 const cases = Object.values(oracleCases);
 
 /**
- * Valid combinations that we do not offer, with the reason. Anything else that the validator found valid is a rule or a
- * free conversion away.
+ * Valid combinations that we do not offer, with the reason. Anything else that the validator found
+ * valid is a rule or a free conversion away.
  */
 const WAIVED: Readonly<Record<string, readonly [reason: string, entries: readonly string[]]>> = {
   log: ['domain: other ranks may hold values outside it', ['Pmin -> Pmin']],
   log1p: ['domain', ['Pmin -> Pmin']],
   rsqrt: ['domain', ['Pmin -> Pmax']],
-  logical_not: ['accident of random floats that are never zero', ['Pmax -> Pmax|Psum', 'Pmin -> Pmax|Psum']],
-  eq: ['accident of random floats that never tie', ['R,Pmax -> Pmax|Psum', 'R,Pmin -> Pmax|Psum', 'Pmax,R -> Pmax|Psum', 'Pmin,R -> Pmax|Psum']], // prettier-ignore
-  ne: ['the same accident', ['R,Pmax -> Pmin|Pproduct', 'R,Pmin -> Pmin|Pproduct', 'Pmax,R -> Pmin|Pproduct', 'Pmin,R -> Pmin|Pproduct']], // prettier-ignore
+  logical_not: [
+    'accident of random floats that are never zero',
+    ['Pmax -> Pmax|Psum', 'Pmin -> Pmax|Psum'],
+  ],
+  eq: [
+    'accident of random floats that never tie',
+    ['R,Pmax -> Pmax|Psum', 'R,Pmin -> Pmax|Psum', 'Pmax,R -> Pmax|Psum', 'Pmin,R -> Pmax|Psum'],
+  ],
+  ne: [
+    'the same accident',
+    [
+      'R,Pmax -> Pmin|Pproduct',
+      'R,Pmin -> Pmin|Pproduct',
+      'Pmax,R -> Pmin|Pproduct',
+      'Pmin,R -> Pmin|Pproduct',
+    ],
+  ],
   vector_norm2: ['no pending p-norm in the placement vocabulary', ['S0 -> PN2', 'S1 -> PN2']],
   nansum: ['a NaN in one part is no NaN of the sum; none was drawn', ['Psum -> Psum']],
-  nll_loss: ['averages of means are wrong with ignored targets; offered as a global count', ['S0,S0 -> Pavg,Psum']],
+  nll_loss: [
+    'averages of means are wrong with ignored targets; offered as a global count',
+    ['S0,S0 -> Pavg,Psum'],
+  ],
   layer_norm_bw: [
     'a bias that is pending is never a parameter; its values are not read',
-    ['R,R,R,R,R,Psum -> R,R,R', 'R,R,R,R,Psum,Psum -> Psum,R,R', 'S0,S0,S0,S0,R,Psum -> S0,Psum,Psum', 'S1,S1,S1,S1,R,Psum -> S1,Psum,Psum', 'Psum,R,R,R,R,Psum -> Psum,Psum,Psum'], // prettier-ignore
+    [
+      'R,R,R,R,R,Psum -> R,R,R',
+      'R,R,R,R,Psum,Psum -> Psum,R,R',
+      'S0,S0,S0,S0,R,Psum -> S0,Psum,Psum',
+      'S1,S1,S1,S1,R,Psum -> S1,Psum,Psum',
+      'Psum,R,R,R,R,Psum -> Psum,Psum,Psum',
+    ],
   ],
   sdpa_efficient: ['the kernel pads its log-sum-exp to multiples of 32 rows', ['S2,R,R -> S2,S2']],
 };
@@ -32,7 +56,9 @@ describe('rules against the brute-force validator', () => {
     const without = cases.filter((c) => operators.get(c.op) === undefined).map((c) => c.op);
     // Upsampling and the fused optimizer (a list operator) are not in the table yet.
     expect(
-      without.filter((op) => !['aten.upsample_nearest2d.default', 'aten._fused_adamw_.default'].includes(op)),
+      without.filter(
+        (op) => !['aten.upsample_nearest2d.default', 'aten._fused_adamw_.default'].includes(op),
+      ),
     ).toEqual([]);
   });
 
@@ -79,7 +105,8 @@ describe('rules against the brute-force validator', () => {
       if (ctx === undefined || c.single_dim_rules === null) continue;
       const ours = (operators.get(c.op)?.shard(ctx) ?? []).map((r) => dtensorText(ruleText(r)));
       for (const [inputs, outputs] of c.single_dim_rules) {
-        if (!ours.includes(`${inputs} -> ${outputs}`)) absent.push(`${c.name}: ${inputs} -> ${outputs}`);
+        if (!ours.includes(`${inputs} -> ${outputs}`))
+          absent.push(`${c.name}: ${inputs} -> ${outputs}`);
       }
     }
     expect(absent).toEqual(['embedding: S0,PM -> PM', 'index_select: Pproduct,R -> Pproduct']);

@@ -1,15 +1,20 @@
 import { describe, expect, test } from 'vitest';
+
 import { ruleText } from '../../src/ops/record/rule.ts';
 import { build, get, type NDArray } from './support/arrays.ts';
 import { bound, judgeCall } from './support/judge-call.ts';
 import type { OracleArg } from './support/oracle.ts';
 import type { Kernel, LocalCall } from './support/ranks.ts';
 
-/** Rules of grouped products, convolutions and factories by execution; kernels written from the definitions. */
+/**
+ * Rules of grouped products, convolutions and factories by execution; kernels written from the
+ * definitions.
+ */
 
 const texts = (rules: Parameters<typeof ruleText>[0][]): string[] => rules.map(ruleText);
 
-// ---- grouped products ------------------------------------------------------------------------------------------------------
+// ---- grouped products
+// -----------------------------------------------------------------------------
 
 /** Ends of the token groups: experts of 0, 3, 1 and 2 tokens. */
 const ENDS = [0, 3, 4, 6];
@@ -52,7 +57,12 @@ describe('grouped products by execution', () => {
   });
 
   test('weight gradients: tokens are contracted, group by group', () => {
-    const kernel: Kernel = ({ ctx, inputs: [a, b], inputStarts: [[, first]], outputStarts: [[own]] }) => [
+    const kernel: Kernel = ({
+      ctx,
+      inputs: [a, b],
+      inputStarts: [[, first]],
+      outputStarts: [[own]],
+    }) => [
       build([ctx.outputs[0]?.shape[0] ?? 0, a.shape[0], b.shape[1]], ([g, m, n]) => {
         let sum = 0;
         for (let t = 0; t < a.shape[1]; t++)
@@ -85,8 +95,13 @@ describe('grouped products by execution', () => {
       () =>
         ({ inputs: [x, w] }) => [build([x.shape[0], w.shape[2]], () => 0)],
     );
-    // 24 columns are 3 units of 8, so on 3 ranks only; 16 inner rows are 2 units, so on 2 ranks only.
-    const { rules } = bound('aten._grouped_mm.default', [{ t: [6, 16] }, { t: [4, 16, 24] }, GROUPS]);
+    // 24 columns are 3 units of 8, so on 3 ranks only; 16 inner rows are 2 units, so on 2 ranks
+    // only.
+    const { rules } = bound('aten._grouped_mm.default', [
+      { t: [6, 16] },
+      { t: [4, 16, 24] },
+      GROUPS,
+    ]);
     expect(
       rules
         .slice(0, 2)
@@ -98,7 +113,8 @@ describe('grouped products by execution', () => {
   });
 });
 
-// ---- convolution ----------------------------------------------------------------------------------------------------------
+// ---- convolution
+// -----------------------------------------------------------------------------
 
 /** Stride 1, padding 1, 3x3 kernel: walks over every (batch, out, in, y, x, ky, kx) that meets. */
 function walk(
@@ -129,11 +145,23 @@ function walk(
                 const iy = y + ky - 1;
                 const ix = xx + kx - 1;
                 if (iy < 0 || ix < 0 || iy >= x[2] || ix >= x[3]) continue;
-                visit({ n, o, c: Math.floor(o / perGroupOut) * w[1] + ci, ci, y, x: xx, ky, kx, iy, ix });
+                visit({
+                  n,
+                  o,
+                  c: Math.floor(o / perGroupOut) * w[1] + ci,
+                  ci,
+                  y,
+                  x: xx,
+                  ky,
+                  kx,
+                  iy,
+                  ix,
+                });
               }
 }
 
-const index = (shape: readonly number[], ...at: number[]): number => at.reduce((flat, i, d) => flat * shape[d] + i, 0);
+const index = (shape: readonly number[], ...at: number[]): number =>
+  at.reduce((flat, i, d) => flat * shape[d] + i, 0);
 const empty = (shape: readonly number[]): NDArray => build(shape, () => 0);
 /** Groups of the local call: the local weight says how many channels a group has. */
 const localGroups = (x: NDArray, w: NDArray): number => x.shape[1] / w.shape[1];
@@ -153,8 +181,10 @@ const convolutionBackward: Kernel = ({ inputs: [g, x, w] }: LocalCall) => {
   const gb = empty([g.shape[1]]);
   walk(x.shape, w.shape, localGroups(x, w), (p) => {
     const grad = g.data[index(g.shape, p.n, p.o, p.y, p.x)];
-    gx.data[index(x.shape, p.n, p.c, p.iy, p.ix)] += grad * w.data[index(w.shape, p.o, p.ci, p.ky, p.kx)];
-    gw.data[index(w.shape, p.o, p.ci, p.ky, p.kx)] += grad * x.data[index(x.shape, p.n, p.c, p.iy, p.ix)];
+    gx.data[index(x.shape, p.n, p.c, p.iy, p.ix)] +=
+      grad * w.data[index(w.shape, p.o, p.ci, p.ky, p.kx)];
+    gw.data[index(w.shape, p.o, p.ci, p.ky, p.kx)] +=
+      grad * x.data[index(x.shape, p.n, p.c, p.iy, p.ix)];
   });
   g.data.forEach((v, flat) => {
     gb.data[Math.floor(flat / (g.shape[2] * g.shape[3])) % g.shape[1]] += v;
@@ -169,7 +199,12 @@ describe('convolutions by execution', () => {
     [1, ['S(0), R, R -> S(0)', 'R, S(0), S(0) -> S(1)', 'S(1), S(1), P(sum) -> P(sum)']],
     [6, ['S(0), R, R -> S(0)', 'S(1), S(0), S(0) -> S(1)']],
   ])('forward with %i groups', (groups, expected) => {
-    const args: OracleArg[] = [{ t: [5, 6, 3, 4] }, { t: [12, 6 / groups, 3, 3] }, { t: [12] }, ...TAIL(groups)];
+    const args: OracleArg[] = [
+      { t: [5, 6, 3, 4] },
+      { t: [12, 6 / groups, 3, 3] },
+      { t: [12] },
+      ...TAIL(groups),
+    ];
     const { failed, judged } = judgeCall('aten.convolution.default', args, {}, () => convolution);
     expect(failed).toEqual([]);
     expect(texts(judged)).toEqual([
@@ -200,10 +235,19 @@ describe('convolutions by execution', () => {
       ...TAIL(groups),
       [true, true, true],
     ];
-    const { failed, judged } = judgeCall('aten.convolution_backward.default', args, {}, () => convolutionBackward);
+    const { failed, judged } = judgeCall(
+      'aten.convolution_backward.default',
+      args,
+      {},
+      () => convolutionBackward,
+    );
     expect(failed).toEqual([]);
     expect(texts(judged)).toEqual(
-      expect.arrayContaining([...expected, 'P(sum), R, R -> P(sum), P(sum), P(sum)', 'R, P(avg), R -> R, P(avg), R']),
+      expect.arrayContaining([
+        ...expected,
+        'P(sum), R, R -> P(sum), P(sum), P(sum)',
+        'R, P(avg), R -> R, P(avg), R',
+      ]),
     );
   });
 
@@ -222,14 +266,20 @@ describe('convolutions by execution', () => {
   });
 });
 
-// ---- factories --------------------------------------------------------------------------------------------------------------
+// ---- factories
+// -----------------------------------------------------------------------------
 
 describe('factories by execution', () => {
   test('a range starts at the offset of its shard, which must be contiguous', () => {
     const kernel: Kernel = ({ ctx, outputStarts: [[first]] }) => [
       build(ctx.outputs[0]?.shape ?? [], ([i]) => 3 + 2 * (i + first)),
     ];
-    const { failed, judged, rules } = judgeCall('aten.arange.start_step', [3, 17, 2], {}, () => kernel);
+    const { failed, judged, rules } = judgeCall(
+      'aten.arange.start_step',
+      [3, 17, 2],
+      {},
+      () => kernel,
+    );
     expect(failed).toEqual([]);
     expect(texts(judged)).toEqual([' -> S(0)']);
     expect(rules[0].outputs[0]).toMatchObject({ kind: 'shard', slicing: 'contiguous' });
@@ -237,10 +287,21 @@ describe('factories by execution', () => {
 
   test('a constant takes any placement of the tensor whose dtype it copies', () => {
     const kernel: Kernel = ({ ctx }) => [build(ctx.outputs[0]?.shape ?? [], () => 7)];
-    const { failed, judged } = judgeCall('aten.new_full.default', [{ t: [6, 5] }, [3, 4], 7], {}, () => kernel);
+    const { failed, judged } = judgeCall(
+      'aten.new_full.default',
+      [{ t: [6, 5] }, [3, 4], 7],
+      {},
+      () => kernel,
+    );
     expect(failed).toEqual([]);
     expect(texts(judged)).toEqual(
-      expect.arrayContaining(['R -> S(0)', 'S(1) -> R', 'S(0) -> S(1)', 'P(sum) -> R', 'P(max) -> S(0)']),
+      expect.arrayContaining([
+        'R -> S(0)',
+        'S(1) -> R',
+        'S(0) -> S(1)',
+        'P(sum) -> R',
+        'P(max) -> S(0)',
+      ]),
     );
     const like = judgeCall('aten.zeros_like.default', [{ t: [6, 5] }], {}, () => kernel);
     expect(like.failed).toEqual([]);

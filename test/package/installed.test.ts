@@ -1,10 +1,15 @@
-import { build } from 'esbuild';
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
+
+import { build } from 'esbuild';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { Installed, root } from './installed.ts';
 
-/** The packed files: what is in them, what they weigh, and that they run on every Node that is supported. */
+/**
+ * The packed files: what is in them, what they weigh, and that they run on every Node that is
+ * supported.
+ */
 
 const MAJORS = [20, 22, 24] as const;
 
@@ -18,11 +23,22 @@ beforeAll(() => {
 afterAll(() => installed.remove());
 
 const paths = (): readonly string[] => installed.packed.files.map(({ path }) => path);
-const MODEL = ["import { spec, type Tensor } from 'shardwright';", 'export const inputs = { x: spec([4, 4]) };', 'export const model = ({ x }: { x: Tensor }): Tensor => (x.shape.length > 1 ? x.relu() : x);']; // prettier-ignore
+const MODEL = [
+  "import { spec, type Tensor } from 'shardwright';",
+  'export const inputs = { x: spec([4, 4]) };',
+  'export const model = ({ x }: { x: Tensor }): Tensor => (x.shape.length > 1 ? x.relu() : x);',
+];
 
 describe('the tarball', () => {
   it('holds linked code with its source maps, types, data and docs; no module that nobody loads, no gallery', () => {
-    for (const wanted of ['README.md', 'LICENSE', 'CHANGELOG.md', 'docs/how-it-works.md', 'data/hardware.json', 'dist/index.d.ts'])
+    for (const wanted of [
+      'README.md',
+      'LICENSE',
+      'CHANGELOG.md',
+      'docs/how-it-works.md',
+      'data/hardware.json',
+      'dist/index.d.ts',
+    ])
       expect(paths()).toContain(wanted);
     expect(paths().filter((path) => path.includes('gallery'))).toEqual([]);
     // Code outside dist/linked is workers and lines that lead there.
@@ -30,7 +46,7 @@ describe('the tarball', () => {
     for (const path of code)
       if (path.startsWith('dist/linked/')) expect(paths(), path).toContain(`${path}.map`);
       else expect(readFileSync(join(root, path), 'utf8').length, path).toBeLessThan(200);
-  }); // prettier-ignore
+  });
 
   it('has no dead link in a page that it holds', () => {
     const dead = paths()
@@ -45,7 +61,8 @@ describe('the tarball', () => {
   });
 
   it('installs what runs and nothing else: neither zod nor typescript, under 30 MB in all', () => {
-    for (const name of ['zod', 'typescript']) expect(existsSync(join(installed.folder, 'node_modules', name)), name).toBe(false); // prettier-ignore
+    for (const name of ['zod', 'typescript'])
+      expect(existsSync(join(installed.folder, 'node_modules', name)), name).toBe(false);
     expect(installed.bytes()).toBeLessThan(30e6);
   });
 
@@ -53,30 +70,79 @@ describe('the tarball', () => {
     ['publint', ['publint', '--strict']],
     ['attw', ['attw', '--profile', 'node16', '--ignore-rules', 'cjs-resolves-to-esm', '--']],
   ])('passes %s', (_, [name, ...flags]) => {
-    const run = installed.run(process.execPath, join(root, 'node_modules/.bin', name), ...flags, installed.tarball);
+    const run = installed.run(
+      process.execPath,
+      join(root, 'node_modules/.bin', name),
+      ...flags,
+      installed.tarball,
+    );
     expect(run.code, run.out + run.err).toBe(0);
   });
 
-  it.each(['shardwright', 'shardwright/notations'])('is small in a bundle of one function of %s', async (entry) => {
-    installed.write('one.mjs', `import { parseLayout } from '${entry}';`, "console.log(String(parseLayout('(4,2):(2,1)')));"); // prettier-ignore
-    const outfile = join(installed.folder, 'one.out.mjs');
-    const { warnings } = await build({ entryPoints: [join(installed.folder, 'one.mjs')], outfile, bundle: true, minify: true, format: 'esm', platform: 'node', logLevel: 'silent' }); // prettier-ignore
-    expect(warnings).toEqual([]);
-    expect(readFileSync(outfile).length).toBeLessThan(10e3);
-    expect(installed.run(process.execPath, outfile)).toEqual({ code: 0, out: '(4,2):(2,1)\n', err: '' });
-  });
+  it.each(['shardwright', 'shardwright/notations'])(
+    'is small in a bundle of one function of %s',
+    async (entry) => {
+      installed.write(
+        'one.mjs',
+        `import { parseLayout } from '${entry}';`,
+        "console.log(String(parseLayout('(4,2):(2,1)')));",
+      );
+      const outfile = join(installed.folder, 'one.out.mjs');
+      const { warnings } = await build({
+        entryPoints: [join(installed.folder, 'one.mjs')],
+        outfile,
+        bundle: true,
+        minify: true,
+        format: 'esm',
+        platform: 'node',
+        logLevel: 'silent',
+      });
+      expect(warnings).toEqual([]);
+      expect(readFileSync(outfile).length).toBeLessThan(10e3);
+      expect(installed.run(process.execPath, outfile)).toEqual({
+        code: 0,
+        out: '(4,2):(2,1)\n',
+        err: '',
+      });
+    },
+  );
 
   it('has types that a strict program compiles with, libraries checked', () => {
-    installed.write('use.ts', "import { shard, type Plan } from 'shardwright';", 'export const seconds = (plan: Plan): number => plan.objective.seconds;', 'export const all = [shard];', '// @ts-expect-error a plan is not a number', 'export const wrong: number = seconds as unknown as Plan;'); // prettier-ignore
-    installed.write('tsconfig.json', JSON.stringify({ compilerOptions: { strict: true, module: 'nodenext', target: 'es2023', skipLibCheck: false, noEmit: true, types: ['node'], typeRoots: [join(root, 'node_modules/@types')] }, include: ['use.ts'] })); // prettier-ignore
-    expect(installed.run(process.execPath, join(root, 'node_modules/typescript/bin/tsc'), '-p', '.')).toEqual({ code: 0, out: '', err: '' }); // prettier-ignore
+    installed.write(
+      'use.ts',
+      "import { shard, type Plan } from 'shardwright';",
+      'export const seconds = (plan: Plan): number => plan.objective.seconds;',
+      'export const all = [shard];',
+      '// @ts-expect-error a plan is not a number',
+      'export const wrong: number = seconds as unknown as Plan;',
+    );
+    installed.write(
+      'tsconfig.json',
+      JSON.stringify({
+        compilerOptions: {
+          strict: true,
+          module: 'nodenext',
+          target: 'es2023',
+          skipLibCheck: false,
+          noEmit: true,
+          types: ['node'],
+          typeRoots: [join(root, 'node_modules/@types')],
+        },
+        include: ['use.ts'],
+      }),
+    );
+    expect(
+      installed.run(process.execPath, join(root, 'node_modules/typescript/bin/tsc'), '-p', '.'),
+    ).toEqual({ code: 0, out: '', err: '' });
   });
 
   it('says what to install where TypeScript is missing', () => {
     const file = installed.write('small.model.ts', ...MODEL);
     const run = installed.cli(process.execPath, 'trace', file);
     expect([run.code, run.out]).toEqual([2, '']);
-    expect(run.err).toBe('E_DEPENDENCY programs are read with TypeScript, which is not installed\n  hint: npm install --save-dev typescript\n'); // prettier-ignore
+    expect(run.err).toBe(
+      'E_DEPENDENCY programs are read with TypeScript, which is not installed\n  hint: npm install --save-dev typescript\n',
+    );
   });
 });
 
@@ -89,16 +155,47 @@ describe.each(MAJORS)('on Node %i', (major) => {
 
   it('plans, on worker threads too, and prints nothing that is not its own', () => {
     const model = join(installed.own, 'examples/llama3-8b-2l-b16.fx.txt.gz');
-    const plan = installed.cli(node(), 'plan', model, '--mesh', 'dp=8,tp=8', '--cluster', 'dgx-h100', '--no-recipes', '--quiet'); // prettier-ignore
+    const plan = installed.cli(
+      node(),
+      'plan',
+      model,
+      '--mesh',
+      'dp=8,tp=8',
+      '--cluster',
+      'dgx-h100',
+      '--no-recipes',
+      '--quiet',
+    );
     expect([plan.code, plan.err]).toEqual([0, '']);
     expect(plan.out).toContain('proof      optimal (gap 0)');
-    const text = installed.write('small.fx.txt', 'class GraphModule(torch.nn.Module):', '    def forward(self, x: "f32[4, 4]"):', '        relu: "f32[4, 4]" = torch.ops.aten.relu.default(x)', '        return relu'); // prettier-ignore
-    const highs = installed.cli(node(), 'plan', text, '--mesh', 'x=2', '--cluster', 'dgx-h100', '--solver', 'highs', '--quiet'); // prettier-ignore
+    const text = installed.write(
+      'small.fx.txt',
+      'class GraphModule(torch.nn.Module):',
+      '    def forward(self, x: "f32[4, 4]"):',
+      '        relu: "f32[4, 4]" = torch.ops.aten.relu.default(x)',
+      '        return relu',
+    );
+    const highs = installed.cli(
+      node(),
+      'plan',
+      text,
+      '--mesh',
+      'x=2',
+      '--cluster',
+      'dgx-h100',
+      '--solver',
+      'highs',
+      '--quiet',
+    );
     expect([highs.code, highs.err]).toEqual([0, '']);
     expect(highs.out).toContain('optimal (gap 0) by highs');
   });
 
-  const USE = ["const graph = trace(({ x, w }) => x.matmul(w), { x: input([8, 16]), w: parameter([16, 8]) });", "const request = { ...DEFAULT_REQUEST, mesh: 'a=2', cluster: 'dgx-h100' };", "shard(graph, request, { table: builtinOperators() }).then(({ status, plan }) => console.log(status, plan.proof.status));"]; // prettier-ignore
+  const USE = [
+    'const graph = trace(({ x, w }) => x.matmul(w), { x: input([8, 16]), w: parameter([16, 8]) });',
+    "const request = { ...DEFAULT_REQUEST, mesh: 'a=2', cluster: 'dgx-h100' };",
+    'shard(graph, request, { table: builtinOperators() }).then(({ status, plan }) => console.log(status, plan.proof.status));',
+  ];
   const NAMES = '{ shard, trace, builtinOperators, DEFAULT_REQUEST, input, parameter }';
   it.each([
     ['imported', 'use.mjs', `import ${NAMES} from 'shardwright';`],
@@ -110,13 +207,31 @@ describe.each(MAJORS)('on Node %i', (major) => {
   });
 
   it('has its parts as entries of their own, which are the same parts', () => {
-    const use = installed.write('parts.mjs', "import * as all from 'shardwright';", "import * as notations from 'shardwright/notations';", "import * as checkpointing from 'shardwright/checkpointing';", "import * as solver from 'shardwright/solver';", "for (const part of [notations, checkpointing, solver]) console.log(Object.keys(part).length > 5, Object.entries(part).every(([name, value]) => all[name] === value));", "console.log(['trace', 'importGraph', 'shard', 'lower', 'verify', 'simulate', 'compare', 'audit', 'explain', 'exportPlan'].every((name) => typeof all[name] === 'function'));"); // prettier-ignore
-    expect(installed.run(node(), use)).toEqual({ code: 0, out: 'true true\ntrue true\ntrue true\ntrue\n', err: '' });
+    const use = installed.write(
+      'parts.mjs',
+      "import * as all from 'shardwright';",
+      "import * as notations from 'shardwright/notations';",
+      "import * as checkpointing from 'shardwright/checkpointing';",
+      "import * as solver from 'shardwright/solver';",
+      'for (const part of [notations, checkpointing, solver]) console.log(Object.keys(part).length > 5, Object.entries(part).every(([name, value]) => all[name] === value));',
+      "console.log(['trace', 'importGraph', 'shard', 'lower', 'verify', 'simulate', 'compare', 'audit', 'explain', 'exportPlan'].every((name) => typeof all[name] === 'function'));",
+    );
+    expect(installed.run(node(), use)).toEqual({
+      code: 0,
+      out: 'true true\ntrue true\ntrue true\ntrue\n',
+      err: '',
+    });
   });
 
   it('shows its sources in a stack', () => {
-    const wrong = installed.write('wrong.mjs', "import { parseLayout } from 'shardwright';", "try { parseLayout('(('); } catch (error) { console.log(error.stack); }"); // prettier-ignore
-    expect(installed.run(node(), '--enable-source-maps', wrong).out).toMatch(/src\/mesh\/layout\/\w+\.ts:\d+/);
+    const wrong = installed.write(
+      'wrong.mjs',
+      "import { parseLayout } from 'shardwright';",
+      "try { parseLayout('(('); } catch (error) { console.log(error.stack); }",
+    );
+    expect(installed.run(node(), '--enable-source-maps', wrong).out).toMatch(
+      /src\/mesh\/layout\/\w+\.ts:\d+/,
+    );
   });
 });
 
@@ -128,7 +243,13 @@ describe('with TypeScript beside it', () => {
     const traced = installed.cli(node, 'trace', installed.write('small.model.ts', ...MODEL));
     expect([traced.code, traced.err]).toEqual([0, '']);
     expect(traced.out).toContain('aten.relu.default');
-    const use = installed.write('side.mjs', "import eslint, { models } from 'shardwright/eslint';", "import { wrapConditionsPlugin } from 'shardwright/vite';", "import { registerTraceHook } from 'shardwright/register';", 'console.log(eslint.models === models, typeof wrapConditionsPlugin, typeof registerTraceHook);'); // prettier-ignore
+    const use = installed.write(
+      'side.mjs',
+      "import eslint, { models } from 'shardwright/eslint';",
+      "import { wrapConditionsPlugin } from 'shardwright/vite';",
+      "import { registerTraceHook } from 'shardwright/register';",
+      'console.log(eslint.models === models, typeof wrapConditionsPlugin, typeof registerTraceHook);',
+    );
     expect(installed.run(node, use).out.trim()).toBe('true function function');
   });
 });

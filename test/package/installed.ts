@@ -4,7 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** The package as a user gets it: packed, and installed by npm in a folder of its own, beside the Nodes that it is for. */
+/**
+ * The package as a user gets it: packed, and installed by npm in a folder of its own, beside the
+ * Nodes that it is for.
+ */
 export const root = fileURLToPath(new URL('../../', import.meta.url));
 
 /** What one program printed. */
@@ -30,8 +33,12 @@ export class Installed {
 
   constructor() {
     const [packed] = JSON.parse(
-      execFileSync('npm', ['pack', '--ignore-scripts', '--json', '--pack-destination', this.folder], { cwd: root, encoding: 'utf8' }),
-    ) as readonly Packed[]; // prettier-ignore
+      execFileSync(
+        'npm',
+        ['pack', '--ignore-scripts', '--json', '--pack-destination', this.folder],
+        { cwd: root, encoding: 'utf8' },
+      ),
+    ) as readonly Packed[];
     this.packed = packed;
     this.tarball = join(this.folder, packed.filename);
     writeFileSync(join(this.folder, 'package.json'), '{}');
@@ -40,7 +47,10 @@ export class Installed {
 
   /** Packages from the registry, or a tarball. */
   install(...names: readonly string[]): void {
-    execFileSync('npm', ['install', '--no-audit', '--no-fund', '--ignore-scripts', ...names], { cwd: this.folder, stdio: 'ignore' }); // prettier-ignore
+    execFileSync('npm', ['install', '--no-audit', '--no-fund', '--ignore-scripts', ...names], {
+      cwd: this.folder,
+      stdio: 'ignore',
+    });
   }
 
   /** Programs of Node releases, by major version: npm has the binaries. */
@@ -50,8 +60,13 @@ export class Installed {
     mkdirSync(folder);
     writeFileSync(join(folder, 'package.json'), '{}');
     const names = majors.map((major) => `node${major}@npm:${platform}@${major}`);
-    execFileSync('npm', ['install', '--no-audit', '--no-fund', '--ignore-scripts', ...names], { cwd: folder, stdio: 'ignore' }); // prettier-ignore
-    return new Map(majors.map((major) => [major, join(folder, 'node_modules', `node${major}`, 'bin', 'node')]));
+    execFileSync('npm', ['install', '--no-audit', '--no-fund', '--ignore-scripts', ...names], {
+      cwd: folder,
+      stdio: 'ignore',
+    });
+    return new Map(
+      majors.map((major) => [major, join(folder, 'node_modules', `node${major}`, 'bin', 'node')]),
+    );
   }
 
   write(name: string, ...lines: readonly string[]): string {
@@ -60,7 +75,10 @@ export class Installed {
   }
 
   run(node: string, ...argv: readonly string[]): Run {
-    const { status, stdout, stderr } = spawnSync(node, argv, { cwd: this.folder, encoding: 'utf8' });
+    const { status, stdout, stderr } = spawnSync(node, argv, {
+      cwd: this.folder,
+      encoding: 'utf8',
+    });
     return { code: status, out: stdout, err: stderr };
   }
 
@@ -72,7 +90,9 @@ export class Installed {
   bytes(folder = join(this.folder, 'node_modules')): number {
     return readdirSync(folder, { withFileTypes: true }).reduce((sum, entry) => {
       const path = join(folder, entry.name);
-      return sum + (entry.isDirectory() ? this.bytes(path) : entry.isFile() ? statSync(path).size : 0);
+      return (
+        sum + (entry.isDirectory() ? this.bytes(path) : entry.isFile() ? statSync(path).size : 0)
+      );
     }, 0);
   }
 

@@ -1,4 +1,5 @@
 import { expect } from 'vitest';
+
 import { CONTROL_TARGETS } from '../../src/graph/control.ts';
 import { lintGraph } from '../../src/graph/lint.ts';
 import { parseGraph } from '../../src/graph/text/parse.ts';
@@ -15,7 +16,8 @@ export const table = builtinOperators();
 /** Values by the name of an input: numbers in row-major order. */
 export type Values = Readonly<Record<string, readonly number[]>>;
 
-export const placeholders = (graph: Graph): Node[] => graph.nodes.filter((node) => node.kind === 'placeholder');
+export const placeholders = (graph: Graph): Node[] =>
+  graph.nodes.filter((node) => node.kind === 'placeholder');
 
 function arrays(graph: Graph, values: Values): NDArray[] {
   return placeholders(graph).map(({ type, meta, name }) => {
@@ -33,13 +35,18 @@ export function run(graph: Graph, values: Values): (number[] | null)[] {
 }
 
 /** Gradients of the one scalar output by input name; undefined for none. */
-export function gradients(graph: Graph, values: Values, wrt: readonly string[]): Record<string, number[] | undefined> {
+export function gradients(
+  graph: Graph,
+  values: Values,
+  wrt: readonly string[],
+): Record<string, number[] | undefined> {
   const joint = jointGraph(graph, { wrt, seed: 1 });
   expect(printGraph(parseGraph(printGraph(joint)))).toBe(printGraph(joint));
   const results = run(joint, values);
   const found: Record<string, number[] | undefined> = {};
   joint.outputs.forEach((output, i) => {
-    if (output.role === 'grad' && wrt.includes(output.of ?? '')) found[output.of ?? ''] = results[i] ?? undefined;
+    if (output.role === 'grad' && wrt.includes(output.of ?? ''))
+      found[output.of ?? ''] = results[i] ?? undefined;
   });
   return found;
 }
@@ -56,7 +63,10 @@ export function differences(
     return run(graph, { ...values, [name]: moved })[0]?.[0] ?? NaN;
   };
   return Object.fromEntries(
-    wrt.map((name) => [name, values[name].map((_, i) => (at(name, i, step) - at(name, i, -step)) / (2 * step))]),
+    wrt.map((name) => [
+      name,
+      values[name].map((_, i) => (at(name, i, step) - at(name, i, -step)) / (2 * step)),
+    ]),
   );
 }
 
@@ -67,12 +77,20 @@ export function expectGradients(graph: Graph, values: Values, wrt: readonly stri
   for (const name of wrt) expectClose(ours[name] ?? [], truth[name], 1e-6, name);
 }
 
-export function expectClose(got: readonly number[], wanted: readonly number[], tolerance: number, what = ''): void {
+export function expectClose(
+  got: readonly number[],
+  wanted: readonly number[],
+  tolerance: number,
+  what = '',
+): void {
   expect(got.length, what).toBe(wanted.length);
   const scale = Math.max(1, ...wanted.map(Math.abs));
   got.forEach((value, i) => {
     expect(Number.isFinite(value), `${what}[${i}] is ${value}`).toBe(true);
-    expect(Math.abs(value - wanted[i]) / scale, `${what}[${i}]: ${value}, not ${wanted[i]}`).toBeLessThan(tolerance);
+    expect(
+      Math.abs(value - wanted[i]) / scale,
+      `${what}[${i}]: ${value}, not ${wanted[i]}`,
+    ).toBeLessThan(tolerance);
   });
 }
 
@@ -80,7 +98,9 @@ const CONTROL = new Set(CONTROL_TARGETS);
 
 /** Names of control-flow calls, bodies included. */
 export function controlCalls(graph: Graph): string[] {
-  const own = graph.nodes.filter((n) => n.kind === 'call' && CONTROL.has(n.target)).map((n) => n.target);
+  const own = graph.nodes
+    .filter((n) => n.kind === 'call' && CONTROL.has(n.target))
+    .map((n) => n.target);
   return [...own, ...Object.values(graph.subgraphs).flatMap(controlCalls)];
 }
 

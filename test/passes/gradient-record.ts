@@ -1,14 +1,17 @@
 import { gunzipSync, gzipSync, strFromU8, strToU8 } from 'fflate';
+
 import { flat, type NDArray } from '../../src/ndarray/array.ts';
 import { decode, type RecordedArray } from '../ops/support/kernel-record.ts';
-import { gradientsOf, type GradientSample } from './vjp-samples.ts';
+import { type GradientSample, gradientsOf } from './vjp-samples.ts';
 
 /** What PyTorch answers: gradients in full. */
-export type TorchGradients = { readonly refused: string } | { readonly gradients: readonly (RecordedArray | null)[] };
+export type TorchGradients =
+  { readonly refused: string } | { readonly gradients: readonly (RecordedArray | null)[] };
 
 /**
- * What is kept of it: of each gradient three numbers that a wrong element would change (sum, sum of squares, sum weighted by
- * the cosine of the position); null for no gradient, `refused` where PyTorch has no answer.
+ * What is kept of it: of each gradient three numbers that a wrong element would change (sum, sum of
+ * squares, sum weighted by the cosine of the position); null for no gradient, `refused` where
+ * PyTorch has no answer.
  */
 export type KeptGradients = 'refused' | readonly (readonly [number, number, number] | null)[];
 
@@ -26,7 +29,10 @@ export function writeGradients(recording: GradientRecording): Uint8Array {
   return gzipSync(strToU8(JSON.stringify(recording)), { level: 9, mtime: 0 });
 }
 
-/** Calls that PyTorch on a CPU does not run or does not differentiate: central differences alone judge those. */
+/**
+ * Calls that PyTorch on a CPU does not run or does not differentiate: central differences alone
+ * judge those.
+ */
 const NOT_IN_TORCH: readonly (readonly [RegExp, string])[] = [
   [/^(asinh|acosh|atanh)_\./, 'no derivative of the in-place form'],
   [/^leaky_relu_\..*-0\.5\)$/, 'the in-place form overwrites what its derivative needs'],
@@ -34,25 +40,34 @@ const NOT_IN_TORCH: readonly (readonly [RegExp, string])[] = [
   [/^(float|double|half|bfloat16)\.default/, 'a method of tensors, no operator'],
   [/^copy\.default/, 'no derivative'],
   [/^_grouped_mm\(/, 'no float64'],
-  [/^scatter\.src\(x\[9\]|^scatter\.src\(x\[5,9\], 1, index9\[5,1\], x\[5,3\]|^scatter_add\(x\[9,5\]/, 'no source larger than the index'],
+  [
+    /^scatter\.src\(x\[9\]|^scatter\.src\(x\[5,9\], 1, index9\[5,1\], x\[5,3\]|^scatter_add\(x\[9,5\]/,
+    'no source larger than the index',
+  ],
   [/^_scaled_dot_product_(flash|efficient|cudnn)_attention\(/, 'kernels of GPUs'],
-]; // prettier-ignore
+];
 
 export function notInTorch(s: GradientSample): boolean {
   return NOT_IN_TORCH.some(([pattern]) => pattern.test(s.text));
 }
 
 /** PyTorch multiplies by a sixth that it rounded to float32. */
-const tolerance = (s: GradientSample): number => (s.target === 'aten.hardsigmoid.default' ? 1e-7 : 1e-9);
+const tolerance = (s: GradientSample): number =>
+  s.target === 'aten.hardsigmoid.default' ? 1e-7 : 1e-9;
 
 /** Differences from what PyTorch gave. No gradient, on either side, is zero. */
 export function wrongAgainst(s: GradientSample, answer: TorchGradients): string[] {
-  if ('refused' in answer) return notInTorch(s) ? [] : [`${s.text}: PyTorch refuses: ${answer.refused}`];
+  if ('refused' in answer)
+    return notInTorch(s) ? [] : [`${s.text}: PyTorch refuses: ${answer.refused}`];
   const ours = gradientsOf(s);
   return s.wanted.flatMap((name, k) => {
     const want = answer.gradients[k] ?? null;
-    const [a, b] = [valuesOf(s, name, ours[k]), valuesOf(s, name, want === null ? null : decode(want))];
-    if (a.length !== b.length) return [`${s.text}: d ${name} has ${a.length} elements, PyTorch has ${b.length}`];
+    const [a, b] = [
+      valuesOf(s, name, ours[k]),
+      valuesOf(s, name, want === null ? null : decode(want)),
+    ];
+    if (a.length !== b.length)
+      return [`${s.text}: d ${name} has ${a.length} elements, PyTorch has ${b.length}`];
     for (let i = 0; i < a.length; i++)
       if (!(Math.abs(a[i] - b[i]) <= tolerance(s) * (1 + Math.abs(b[i]))))
         return [`${s.text}: d ${name}[${i}] is ${a[i]}, PyTorch has ${b[i]}`];
@@ -77,7 +92,9 @@ function summary(values: Float64Array): [number, number, number] {
 /** What is kept of an answer. */
 export function kept(answer: TorchGradients): KeptGradients {
   if ('refused' in answer) return 'refused';
-  return answer.gradients.map((g) => (g === null ? null : summary(Float64Array.from(flat(decode(g))))));
+  return answer.gradients.map((g) =>
+    g === null ? null : summary(Float64Array.from(flat(decode(g)))),
+  );
 }
 
 /** Differences from what was kept; a sum of many values is measured against the values. */
@@ -91,7 +108,9 @@ export function wrongAgainstKept(s: GradientSample, recorded: KeptGradients | un
     const scale = Math.sqrt(want[1] * values.length) + 1;
     return summary(values).flatMap((v, i) => {
       const allowed = 10 * tolerance(s) * (i === 1 ? want[1] + 1 : scale);
-      return Math.abs(v - want[i]) <= allowed ? [] : [`${s.text}: number ${i} of d ${name} is ${v}, PyTorch has ${want[i]}`];
+      return Math.abs(v - want[i]) <= allowed
+        ? []
+        : [`${s.text}: number ${i} of d ${name} is ${v}, PyTorch has ${want[i]}`];
     });
   });
-} // prettier-ignore
+}

@@ -1,14 +1,18 @@
-import type { RematGraph } from '../../src/passes/checkpoint/checkmate.ts';
 import { ShardwrightError } from '../../src/errors.ts';
+import type { RematGraph } from '../../src/passes/checkpoint/checkmate.ts';
 
-/** Judges of rematerialisation: an exact search over what is in memory, for graphs of few nodes, and the graph of the spec's table. */
+/**
+ * Judges of rematerialisation: an exact search over what is in memory, for graphs of few nodes, and
+ * the graph of the spec's table.
+ */
 
 /** Most nodes of the search: one bit each. */
 const SEARCH_NODES = 24;
 
 /**
- * Least total time of evaluations that end in the last node, when a node's result and everything it needs must be in memory
- * while it runs and memory never holds more than the limit. Undefined when no order fits.
+ * Least total time of evaluations that end in the last node, when a node's result and everything it
+ * needs must be in memory while it runs and memory never holds more than the limit. Undefined when
+ * no order fits.
  *
  * @throws E_LIMIT for more than 24 nodes
  */
@@ -16,7 +20,10 @@ export function leastEvaluations(graph: RematGraph, limitBytes: number): number 
   const { nodes } = graph;
   const n = nodes.length;
   if (n > SEARCH_NODES)
-    throw new ShardwrightError('E_LIMIT', `the search takes ${SEARCH_NODES} nodes at most, not ${n}`);
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `the search takes ${SEARCH_NODES} nodes at most, not ${n}`,
+    );
   const needs = nodes.map((v) => v.needs.reduce((mask, i) => mask | (1 << i), 0));
   const bytes = new Float64Array(1 << n);
   for (let mask = 1; mask < 1 << n; mask++) {
@@ -61,7 +68,10 @@ export function leastEvaluations(graph: RematGraph, limitBytes: number): number 
   }
 }
 
-/** The chain with a mirrored backward pass: node k needs k - 1, node 2n - i needs node i for i < n. Unit bytes and seconds. */
+/**
+ * The chain with a mirrored backward pass: node k needs k - 1, node 2n - i needs node i for i < n.
+ * Unit bytes and seconds.
+ */
 export function mirroredChain(n: number): RematGraph {
   const nodes = Array.from({ length: 2 * n + 1 }, (_, k) => ({
     bytes: 1,

@@ -4,18 +4,21 @@ import { flat, fromFlat, type NDArray } from '../../src/ndarray/array.ts';
 import { streamOf } from '../../src/ndarray/random.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { isFloating } from '../../src/ops/record/dtypes.ts';
+import { functionalForm } from '../../src/ops/record/in-place.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
 import { gpuAttention } from '../../src/ops/samples/attention.ts';
-import { parseCall, type CallText } from '../../src/ops/samples/call-text.ts';
+import { type CallText, parseCall } from '../../src/ops/samples/call-text.ts';
 import { torchSamples } from '../../src/ops/samples/table.ts';
 import { drawValues } from '../../src/ops/samples/values.ts';
 import { compositeOf } from '../../src/ops/vjp/composite/composite.ts';
-import { functionalForm } from '../../src/ops/record/in-place.ts';
 import { vjpOf } from '../../src/ops/vjp/table.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';
 
-/** Sample calls of differentiable operators, with values: what vjps are tried with, here and against PyTorch. */
+/**
+ * Sample calls of differentiable operators, with values: what vjps are tried with, here and against
+ * PyTorch.
+ */
 export const table = builtinOperators();
 
 export interface GradientSample {
@@ -30,28 +33,96 @@ export interface GradientSample {
   readonly results: readonly number[];
 }
 
-/** Broadcasting, sizes of 1, no dims: five shapes or pairs of shapes for every elementwise operator (CA-53). */
+/**
+ * Broadcasting, sizes of 1, no dims: five shapes or pairs of shapes for every elementwise operator
+ * (CA-53).
+ */
 const SHAPES = ['7', '', '2,1,3', '1,4', '3,5'] as const;
-const PAIRS = [['2,3', '3'], ['1,4', '3,1'], ['', '5'], ['2,1,3', '4,1'], ['3,1', '3,1']] as const; // prettier-ignore
+const PAIRS = [
+  ['2,3', '3'],
+  ['1,4', '3,1'],
+  ['', '5'],
+  ['2,1,3', '4,1'],
+  ['3,1', '3,1'],
+] as const;
 const UNARY: Readonly<Record<string, string>> = {
-  neg: 'x', abs: 'x', square: 'x', sqrt: 'pos', rsqrt: 'pos', reciprocal: 'pos', exp: 'x', exp2: 'x', expm1: 'x', log: 'pos', log2: 'pos',
-  log10: 'pos', log1p: 'pos', sin: 'x', cos: 'x', tan: 'unit', asin: 'unit', acos: 'unit', atan: 'x', sinh: 'x', cosh: 'x', asinh: 'x',
-  acosh: 'above', atanh: 'unit', erf: 'x', erfc: 'x', lgamma: 'pos', sinc: 'pos', relu: 'x', sigmoid: 'x', tanh: 'x', silu: 'x', mish: 'x',
-  hardsigmoid: 'x', hardswish: 'x', log_sigmoid: 'x', gelu: 'x', relu6: 'x', elu: 'x', celu: 'x', selu: 'x', softplus: 'x',
-}; // prettier-ignore
+  neg: 'x',
+  abs: 'x',
+  square: 'x',
+  sqrt: 'pos',
+  rsqrt: 'pos',
+  reciprocal: 'pos',
+  exp: 'x',
+  exp2: 'x',
+  expm1: 'x',
+  log: 'pos',
+  log2: 'pos',
+  log10: 'pos',
+  log1p: 'pos',
+  sin: 'x',
+  cos: 'x',
+  tan: 'unit',
+  asin: 'unit',
+  acos: 'unit',
+  atan: 'x',
+  sinh: 'x',
+  cosh: 'x',
+  asinh: 'x',
+  acosh: 'above',
+  atanh: 'unit',
+  erf: 'x',
+  erfc: 'x',
+  lgamma: 'pos',
+  sinc: 'pos',
+  relu: 'x',
+  sigmoid: 'x',
+  tanh: 'x',
+  silu: 'x',
+  mish: 'x',
+  hardsigmoid: 'x',
+  hardswish: 'x',
+  log_sigmoid: 'x',
+  gelu: 'x',
+  relu6: 'x',
+  elu: 'x',
+  celu: 'x',
+  selu: 'x',
+  softplus: 'x',
+};
 const BINARY: Readonly<Record<string, string>> = {
-  'add.Tensor': 'x', 'sub.Tensor': 'x', 'rsub.Tensor': 'x', 'mul.Tensor': 'x', 'div.Tensor': 'pos', 'pow.Tensor_Tensor': 'pos',
-  maximum: 'x', minimum: 'x', fmax: 'x', fmin: 'x', atan2: 'pos', hypot: 'pos', logaddexp: 'x', logaddexp2: 'x', 'xlogy.Tensor': 'pos',
-  special_xlog1py: 'pos', 'clamp_min.Tensor': 'x', 'clamp_max.Tensor': 'x', 'remainder.Tensor': 'pos', 'fmod.Tensor': 'pos',
-  'lerp.Scalar': 'x', 'copysign.Tensor': 'x',
-}; // prettier-ignore
+  'add.Tensor': 'x',
+  'sub.Tensor': 'x',
+  'rsub.Tensor': 'x',
+  'mul.Tensor': 'x',
+  'div.Tensor': 'pos',
+  'pow.Tensor_Tensor': 'pos',
+  maximum: 'x',
+  minimum: 'x',
+  fmax: 'x',
+  fmin: 'x',
+  atan2: 'pos',
+  hypot: 'pos',
+  logaddexp: 'x',
+  logaddexp2: 'x',
+  'xlogy.Tensor': 'pos',
+  special_xlog1py: 'pos',
+  'clamp_min.Tensor': 'x',
+  'clamp_max.Tensor': 'x',
+  'remainder.Tensor': 'pos',
+  'fmod.Tensor': 'pos',
+  'lerp.Scalar': 'x',
+  'copysign.Tensor': 'x',
+};
 
 const broadcastCalls: readonly string[] = [
   ...Object.entries(UNARY).flatMap(([name, word]) => SHAPES.map((s) => `${name}(${word}[${s}])`)),
   ...Object.entries(BINARY).flatMap(([name, word]) =>
     PAIRS.flatMap(([a, b]) => {
       const more = name === 'lerp.Scalar' ? ', 0.3' : '';
-      return [`${name}(${word}[${a}], ${word}[${b}]${more})`, `${name}(${word}[${b}], ${word}[${a}]${more})`];
+      return [
+        `${name}(${word}[${a}], ${word}[${b}]${more})`,
+        `${name}(${word}[${b}], ${word}[${a}]${more})`,
+      ];
     }),
   ),
 ];
@@ -116,11 +187,17 @@ const more: readonly string[] = [
   'sort.stable(shuffled[5,6], stable=True)',
 ];
 
-/** Kinks at the drawn values, where a derivative is one-sided: numbers with ties and zeros in operators that break there. */
+/**
+ * Kinks at the drawn values, where a derivative is one-sided: numbers with ties and zeros in
+ * operators that break there.
+ */
 const KINKED =
   /^aten\.(maximum|minimum|fmax|fmin|clamp.*|sort|cummax|cummin|amax|amin|max|min|median|mode|topk|heaviside|abs)\./;
 
-/** Inputs without a derivative: statistics that run along, weights of losses, masks of the fused kernel. */
+/**
+ * Inputs without a derivative: statistics that run along, weights of losses, masks of the fused
+ * kernel.
+ */
 const CONSTANT: Readonly<Record<string, readonly string[]>> = {
   running: ['running_mean', 'running_var'],
   'aten._scaled_dot_product_flash_attention_for_cpu.default': ['attn_mask'],
@@ -150,8 +227,11 @@ function sampleOf(text: CallText): GradientSample[] {
   const specs = [...text.tensors];
   if (KINKED.test(functional) && specs.some(([, s]) => s.init === 'few')) return [];
   const arrays = new Map(
-    specs.map(([name, spec], i) => [name, drawValues({ ...spec, dtype: wide(spec.dtype) }, streamOf(`${text.text} ${i}`))]),
-  ); // prettier-ignore
+    specs.map(([name, spec], i) => [
+      name,
+      drawValues({ ...spec, dtype: wide(spec.dtype) }, streamOf(`${text.text} ${i}`)),
+    ]),
+  );
   const constant = new Set<string>([
     ...(CONSTANT['running'] ?? []),
     ...(CONSTANT[record.name] ?? []),
@@ -159,12 +239,15 @@ function sampleOf(text: CallText): GradientSample[] {
   ]);
   const wanted = record.schema.flatMap((s, i) => {
     const at = record.schema.slice(0, i).filter((other) => !other.kwargOnly).length;
-    const arg: Arg | undefined = s.kwargOnly ? call.kwargs[s.name] : (call.args[at] ?? call.kwargs[s.name]);
+    const arg: Arg | undefined = s.kwargOnly
+      ? call.kwargs[s.name]
+      : (call.args[at] ?? call.kwargs[s.name]);
     return constant.has(s.name) || arg === undefined ? [] : namesIn(arg);
   });
   const real = [...new Set(wanted)].filter((name) => isFloating(arrays.get(name)?.dtype ?? 'i64'));
   const type = inferCall(table, call, (name) => typeOf(arrays, name));
-  const items: readonly ValueType[] = type?.kind === 'tuple' ? type.items : type === undefined ? [] : [type];
+  const items: readonly ValueType[] =
+    type?.kind === 'tuple' ? type.items : type === undefined ? [] : [type];
   const allowed = entry?.results ?? [0];
   const results = items.flatMap((item, i) => {
     const differentiable = allowed === 'all' || allowed.includes(i);
@@ -176,7 +259,9 @@ function sampleOf(text: CallText): GradientSample[] {
 
 function namesIn(arg: Arg): string[] {
   if (Array.isArray(arg)) return (arg as readonly Arg[]).flatMap(namesIn);
-  return arg !== null && typeof arg === 'object' && 'kind' in arg && arg.kind === 'value' ? [arg.name] : [];
+  return arg !== null && typeof arg === 'object' && 'kind' in arg && arg.kind === 'value'
+    ? [arg.name]
+    : [];
 }
 
 function typeOf(arrays: ReadonlyMap<string, NDArray>, name: string): ValueType {
@@ -197,7 +282,11 @@ export const gradientSamples: readonly GradientSample[] = [
 export function graphOf(s: GradientSample): Graph {
   const b = new GraphBuilder('sample');
   for (const [name, array] of s.arrays)
-    b.placeholder(name, typeOf(s.arrays, name), { role: 'input', roleName: name, ...(array.rank < 0 ? { inferred: true } : {}) }); // prettier-ignore
+    b.placeholder(name, typeOf(s.arrays, name), {
+      role: 'input',
+      roleName: name,
+      ...(array.rank < 0 ? { inferred: true } : {}),
+    });
   const type = inferCall(table, s.call, (name) => b.typeOf({ kind: 'value', name }));
   if (type === undefined) throw new Error(`no operator ${s.call.target}`);
   const call = b.call(s.call.target, s.call.args, type, { kwargs: s.call.kwargs });
@@ -218,7 +307,12 @@ export function tangentsOf(s: GradientSample, graph: Graph): NDArray[] {
   return graph.outputs.map((output, k) => {
     const type = graph.nodes.find((node) => node.name === output.value)?.type;
     if (type?.kind !== 'tensor') throw new Error('an output is no tensor');
-    const spec = { dtype: type.dtype, shape: type.shape.map(Number), init: 'any', free: true } as const;
+    const spec = {
+      dtype: type.dtype,
+      shape: type.shape.map(Number),
+      init: 'any',
+      free: true,
+    } as const;
     return drawValues(spec, streamOf(`${s.text} tangent ${k}`));
   });
 }
@@ -228,22 +322,31 @@ export function gradientsOf(s: GradientSample): (NDArray | null)[] {
   const graph = graphOf(s);
   const joint = jointGraph(graph, { table, wrt: s.wanted });
   const tangents = tangentsOf(s, graph);
-  const used = joint.nodes.filter((node) => node.meta.role === 'tangent').map((node) => tangents[node.meta.roleIndex ?? 0]);
+  const used = joint.nodes
+    .filter((node) => node.meta.role === 'tangent')
+    .map((node) => tangents[node.meta.roleIndex ?? 0]);
   const values = evaluateGraph(table, joint, [...inputsOf(s), ...used]).outputs;
   return s.wanted.map((name) => {
     const at = joint.outputs.findIndex((output) => output.role === 'grad' && output.of === name);
     return (values[at] as NDArray | null | undefined) ?? null;
   });
-} // prettier-ignore
+}
 
-/** The results weighted with their tangents, as one number: what the gradients are the derivative of. */
-export function lossOf(graph: Graph, inputs: readonly NDArray[], tangents: readonly NDArray[]): number {
+/**
+ * The results weighted with their tangents, as one number: what the gradients are the derivative
+ * of.
+ */
+export function lossOf(
+  graph: Graph,
+  inputs: readonly NDArray[],
+  tangents: readonly NDArray[],
+): number {
   const { outputs } = evaluateGraph(table, graph, inputs);
   return outputs.reduce<number>((total, value, k) => {
     const [y, g] = [flat(value as NDArray), flat(tangents[k])];
     return total + y.reduce((sum, v, i) => sum + v * g[i], 0);
   }, 0);
-} // prettier-ignore
+}
 
 /** Element positions that are tried: all of a small tensor, else spread over it. */
 export function positions(size: number, most = 12): number[] {

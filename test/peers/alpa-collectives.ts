@@ -1,4 +1,4 @@
-import { ALL, bytesOf, type AlpaCosts, type Move } from './alpa-costs.ts';
+import { ALL, type AlpaCosts, bytesOf, type Move } from './alpa-costs.ts';
 import type { Split } from './alpa-scatter.ts';
 import type { Value } from './alpa-values.ts';
 import type { Hlo, Instruction } from './hlo.ts';
@@ -23,8 +23,15 @@ export interface Collective {
 
 type Own = Pick<Collective, 'kind' | 'axis' | 'dim'>;
 
-/** The collectives of a program under a plan; `split` tells what the reduce-scatter pass made of it. */
-export function collectivesOf(hlo: Hlo, values: readonly Value[], costs: AlpaCosts, split?: Split): Collective[] {
+/**
+ * The collectives of a program under a plan; `split` tells what the reduce-scatter pass made of it.
+ */
+export function collectivesOf(
+  hlo: Hlo,
+  values: readonly Value[],
+  costs: AlpaCosts,
+  split?: Split,
+): Collective[] {
   /** What an instruction does to its own value, last first. */
   const ownOf = (ins: Instruction): Own[] => {
     const { gathered, scattered } = split?.made.get(ins.id) ?? {};
@@ -33,41 +40,61 @@ export function collectivesOf(hlo: Hlo, values: readonly Value[], costs: AlpaCos
     return [
       ...(gathered ?? []).map((g) => ({ kind: 'all-gather' as const, ...g })),
       ...(scattered === undefined ? [] : [{ kind: 'reduce-scatter' as const, ...scattered }]),
-      ...sums.filter((a) => costs.size(a) > 1).map((axis) => ({ kind: 'all-reduce' as const, axis, dim: 0 })),
+      ...sums
+        .filter((a) => costs.size(a) > 1)
+        .map((axis) => ({ kind: 'all-reduce' as const, axis, dim: 0 })),
     ];
   };
-  /** What a reader needs of an operand. Between values that the pass has cut the same way it needs nothing. */
+  /**
+   * What a reader needs of an operand. Between values that the pass has cut the same way it needs
+   * nothing.
+   */
   const movesOf = (reader: Instruction, position: number): Move[] => {
     const operand = reader.operands[position];
     const cut = split?.cut.has(reader.id) === true || split?.cut.has(operand.id) === true;
     if (cut || reader.op.kind === 'tuple') return [];
-    return costs.moves(operand.shape, values[operand.id].spec, values[reader.id].operands[position]);
+    return costs.moves(
+      operand.shape,
+      values[operand.id].spec,
+      values[reader.id].operands[position],
+    );
   };
 
   const ahead: number[] = [];
   const own = hlo.instructions.map(ownOf);
   for (const ins of hlo.instructions) {
     const given = ins.operands.map((o, p) => ahead[o.id] + movesOf(ins, p).length);
-    if (ins.op.kind === 'elementwise' && ins.op.waitsFor !== undefined) given.push(ahead[ins.op.waitsFor.id]);
+    if (ins.op.kind === 'elementwise' && ins.op.waitsFor !== undefined)
+      given.push(ahead[ins.op.waitsFor.id]);
     ahead.push(Math.max(0, ...given) + own[ins.id].length);
   }
   const found: Collective[] = [];
   const behind = hlo.instructions.map(() => 0);
   const wait = (id: number, chain: number): void => void (behind[id] = Math.max(behind[id], chain));
   /** Moves that readers ask for: one serves all that ask for the same spec. */
-  const asked = hlo.instructions.map(() => new Map<string, { readonly moves: readonly Move[]; before: number }>());
+  const asked = hlo.instructions.map(
+    () => new Map<string, { readonly moves: readonly Move[]; before: number }>(),
+  );
   for (const ins of [...hlo.instructions].reverse()) {
     const of = { bytes: bytesOf(ins.shape), of: ins };
     for (const { moves, before } of asked[ins.id].values()) {
       moves.forEach(({ kind, axis, dim }, i) => {
-        found.push({ kind, axis, dim, ...of, before: before + moves.length - 1 - i, first: ahead[ins.id] + i === 0 });
+        found.push({
+          kind,
+          axis,
+          dim,
+          ...of,
+          before: before + moves.length - 1 - i,
+          first: ahead[ins.id] + i === 0,
+        });
       });
       wait(ins.id, before + moves.length);
     }
     own[ins.id].forEach((c, i) => {
       found.push({ ...c, ...of, before: behind[ins.id]++, first: ahead[ins.id] - 1 - i === 0 });
     });
-    if (ins.op.kind === 'elementwise' && ins.op.waitsFor !== undefined) wait(ins.op.waitsFor.id, behind[ins.id]);
+    if (ins.op.kind === 'elementwise' && ins.op.waitsFor !== undefined)
+      wait(ins.op.waitsFor.id, behind[ins.id]);
     ins.operands.forEach((operand, p) => {
       const moves = movesOf(ins, p);
       if (moves.length === 0) {
@@ -82,7 +109,10 @@ export function collectivesOf(hlo: Hlo, values: readonly Value[], costs: AlpaCos
   return found;
 }
 
-/** A product planned with an all-reduce whose operands turn out whole is computed everywhere instead. */
+/**
+ * A product planned with an all-reduce whose operands turn out whole is computed everywhere
+ * instead.
+ */
 export function twofold(ins: Instruction, values: readonly Value[]): boolean {
   if (ins.op.kind !== 'dot' && ins.op.kind !== 'conv') return false;
   const pair = ins.op.kind === 'dot' ? ins.op.contract[0] : ins.op.contract;
@@ -90,19 +120,28 @@ export function twofold(ins: Instruction, values: readonly Value[]): boolean {
 }
 
 /**
- * Numbers of collectives after those of one kind, axis and dim have become one where none has to wait for another, up to
- * `threshold` bytes each. Each is put as late as it may be; one that waits for none joins an earlier one. All-to-alls
- * stay as they are; collectives of scalars are left out.
+ * Numbers of collectives after those of one kind, axis and dim have become one where none has to
+ * wait for another, up to `threshold` bytes each. Each is put as late as it may be; one that waits
+ * for none joins an earlier one. All-to-alls stay as they are; collectives of scalars are left out.
  */
-export function countsOf(collectives: readonly Collective[], threshold = Infinity): Record<Kind, number> {
-  const counts: Record<Kind, number> = { 'all-reduce': 0, 'reduce-scatter': 0, 'all-gather': 0, 'all-to-all': 0 };
+export function countsOf(
+  collectives: readonly Collective[],
+  threshold = Infinity,
+): Record<Kind, number> {
+  const counts: Record<Kind, number> = {
+    'all-reduce': 0,
+    'reduce-scatter': 0,
+    'all-gather': 0,
+    'all-to-all': 0,
+  };
   const open = new Map<string, { before: number; bytes: number }>();
   const earliest = [...collectives].sort((a, b) => b.before - a.before);
   for (const { kind, axis, dim, bytes, before, first, of } of earliest) {
     if (of.shape.length === 0) continue;
     const key = [kind, axis === ALL ? 'all' : axis, kind === 'all-reduce' ? '' : dim].join();
     const group = open.get(key);
-    const joins = group !== undefined && (group.before === before || first) && group.bytes + bytes <= threshold;
+    const joins =
+      group !== undefined && (group.before === before || first) && group.bytes + bytes <= threshold;
     if (joins && kind !== 'all-to-all') group.bytes += bytes;
     else {
       open.set(key, { before, bytes });

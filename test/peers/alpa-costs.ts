@@ -1,9 +1,12 @@
 /**
- * Alpa's communication costs on a mesh of two axes, with the constants that it adds to break ties. Units are those of its
- * alpha and beta; bytes are of the full tensor in float32.
+ * Alpa's communication costs on a mesh of two axes, with the constants that it adds to break ties.
+ * Units are those of its alpha and beta; bytes are of the full tensor in float32.
  */
 
-/** Mesh axis that cuts each dim of a tensor, -1 for none, `ALL` for both axes as one. An axis cuts at most one dim. */
+/**
+ * Mesh axis that cuts each dim of a tensor, -1 for none, `ALL` for both axes as one. An axis cuts
+ * at most one dim.
+ */
 export type Spec = readonly number[];
 
 export const ALL = 2;
@@ -14,17 +17,26 @@ export interface AlpaMesh {
   readonly beta: readonly [number, number];
   /** Price of an all-gather where the test forces one. */
   readonly allGather?: number;
-  /** Price of a parameter that is kept whole: 2, or (end to end) an all-reduce of one byte over every axis. */
+  /**
+   * Price of a parameter that is kept whole: 2, or (end to end) an all-reduce of one byte over
+   * every axis.
+   */
   readonly replicated?: 'two' | 'all-reduce';
   /** Rules of the compiler pass instead of those of the Python solver. */
   readonly compiler?: true;
-  /** Axis on which the compiler pass bars everything but all-reduces, as data parallelism is forced on it. */
+  /**
+   * Axis on which the compiler pass bars everything but all-reduces, as data parallelism is forced
+   * on it.
+   */
   readonly forced?: number;
   /** The compiler pass may take all devices as one axis next to the two. */
   readonly mixed?: true;
 }
 
-/** One axis of all devices, as data parallelism is forced: the more expensive start-up, the faster link. */
+/**
+ * One axis of all devices, as data parallelism is forced: the more expensive start-up, the faster
+ * link.
+ */
 export function flattened(mesh: AlpaMesh): AlpaMesh {
   const { sizes, alpha, beta } = mesh;
   const [a, b] = [Math.max(...alpha), Math.min(...beta)];
@@ -56,18 +68,24 @@ export class AlpaCosts {
 
   /** The compiler pass's all-to-all, with its factor n/2 for what was measured on V100. */
   allToAll(bytes: number, axis: number): number {
-    return this.mesh.forced === axis ? Infinity : this.trunc(bytes, axis, (n) => ((n - 1) / n / n) * (n / 2)) + 0.001;
+    return this.mesh.forced === axis
+      ? Infinity
+      : this.trunc(bytes, axis, (n) => ((n - 1) / n / n) * (n / 2)) + 0.001;
   }
   /** All-reduce over an axis, or over both in turn. */
   allReduceOver(bytes: number, axis: number): number {
-    return axis === ALL ? this.allReduce(bytes, 0) + this.allReduce(bytes, 1) : this.allReduce(bytes, axis);
+    return axis === ALL
+      ? this.allReduce(bytes, 0) + this.allReduce(bytes, 1)
+      : this.allReduce(bytes, axis);
   }
   size(axis: number): number {
     return axis === ALL ? this.mesh.sizes[0] * this.mesh.sizes[1] : this.mesh.sizes[axis];
   }
 
   get replicatedParameter(): number {
-    return this.mesh.replicated === 'all-reduce' ? Math.trunc(this.allReduce(1, 0) + this.allReduce(1, 1)) : 2;
+    return this.mesh.replicated === 'all-reduce'
+      ? Math.trunc(this.allReduce(1, 0) + this.allReduce(1, 1))
+      : 2;
   }
 
   /** Number of tiles of a spec. */
@@ -75,17 +93,25 @@ export class AlpaCosts {
     return spec.reduce((n, axis) => n * (axis < 0 ? 1 : this.size(axis)), 1);
   }
 
-  /** All-gathers of what the target does not shard the same way; slicing is free. An axis of one device cuts nothing. */
+  /**
+   * All-gathers of what the target does not shard the same way; slicing is free. An axis of one
+   * device cuts nothing.
+   */
   reshard(shape: readonly number[], from: Spec, to: Spec): number {
-    if (this.mesh.compiler === true) return this.moves(shape, from, to).reduce((sum, move) => sum + move.cost, 0);
+    if (this.mesh.compiler === true)
+      return this.moves(shape, from, to).reduce((sum, move) => sum + move.cost, 0);
     let sum = 0;
     from.forEach((axis, dim) => {
-      if (axis >= 0 && this.mesh.sizes[axis] > 1 && to[dim] !== axis) sum += this.allGather(bytesOf(shape), axis);
+      if (axis >= 0 && this.mesh.sizes[axis] > 1 && to[dim] !== axis)
+        sum += this.allGather(bytesOf(shape), axis);
     });
     return sum;
   }
 
-  /** The compiler pass's steps from one spec to another; one step at infinite cost where it has no way. */
+  /**
+   * The compiler pass's steps from one spec to another; one step at infinite cost where it has no
+   * way.
+   */
   moves(shape: readonly number[], from: Spec, to: Spec): Move[] {
     const bytes = bytesOf(shape);
     const differ = from.map((_, d) => d).filter((d) => from[d] !== to[d]);
@@ -100,7 +126,14 @@ export class AlpaCosts {
     if (sliced > 1 && gathered.length > 1) return [NO_WAY];
     if (sliced === 1 && gathered.length === 1) {
       if (this.mesh.sizes[0] > 1 && this.mesh.sizes[1] > 1) return [NO_WAY];
-      return [{ kind: 'all-to-all', dim: gathered[0], axis: from[gathered[0]], cost: this.allToAll(bytes, from[gathered[0]]) }]; // prettier-ignore
+      return [
+        {
+          kind: 'all-to-all',
+          dim: gathered[0],
+          axis: from[gathered[0]],
+          cost: this.allToAll(bytes, from[gathered[0]]),
+        },
+      ];
     }
     let part = bytes / this.tiles(from);
     return gathered.map((dim) => {
@@ -111,7 +144,10 @@ export class AlpaCosts {
     });
   }
 
-  /** Between specs on two axes and on all devices as one: a free cut, one all-to-all, or the way back. */
+  /**
+   * Between specs on two axes and on all devices as one: a free cut, one all-to-all, or the way
+   * back.
+   */
   private mixedMoves(bytes: number, from: Spec, to: Spec): Move[] {
     const forth = to.includes(ALL);
     const [grid, line] = forth ? [from, to] : [to, from];
@@ -119,14 +155,20 @@ export class AlpaCosts {
     const moves: Move[] = [];
     for (const [dim, axis] of grid.entries()) {
       const flat = line[dim] === ALL;
-      if (axis === 1 && !flat) moves.push({ kind: 'all-to-all', dim, axis: 1, cost: this.allToAll(part, 1) });
+      if (axis === 1 && !flat)
+        moves.push({ kind: 'all-to-all', dim, axis: 1, cost: this.allToAll(part, 1) });
       else if (axis < 0 && flat && !forth)
         moves.push({ kind: 'all-gather', dim, axis: 0, cost: this.allGather(part, 0) });
       else if (axis >= 0 && (axis === 0) !== flat) return [NO_WAY];
     }
     const sliced = grid.some((axis, dim) => axis < 0 && line[dim] === ALL);
     if (moves.length === 0 && !sliced && !forth)
-      moves.push({ kind: 'all-gather', dim: line.indexOf(ALL), axis: 1, cost: this.allGather(part, 1) });
+      moves.push({
+        kind: 'all-gather',
+        dim: line.indexOf(ALL),
+        axis: 1,
+        cost: this.allGather(part, 1),
+      });
     return moves.length > 1 ? [NO_WAY] : moves;
   }
 

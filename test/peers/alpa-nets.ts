@@ -2,8 +2,9 @@ import { gradients } from './autodiff.ts';
 import { Hlo, type Instruction } from './hlo.ts';
 
 /**
- * The networks of Alpa's end-to-end tests, forward written from their description, backward derived, with an optimizer
- * step. Left out, as they cost nothing and decide nothing: dropout's random masks, means' divisions, the loss itself.
+ * The networks of Alpa's end-to-end tests, forward written from their description, backward
+ * derived, with an optimizer step. Left out, as they cost nothing and decide nothing: dropout's
+ * random masks, means' divisions, the loss itself.
  */
 export type Optimizer = 'adam' | 'momentum' | 'sgd' | 'adafactor';
 
@@ -38,7 +39,9 @@ export class Net {
     const flat = rows.length === 1 ? x : h.reshape(x, product(rows), inner);
     const out = h.dot(flat, this.weight(name, inner, width));
     const shaped = rows.length === 1 ? out : h.reshape(out, ...rows, width);
-    return bias ? h.add(shaped, this.along(this.weight(`${name}.bias`, width), shaped.shape)) : shaped;
+    return bias
+      ? h.add(shaped, this.along(this.weight(`${name}.bias`, width), shaped.shape))
+      : shaped;
   }
   /** A vector along the last dim. */
   along(v: Instruction, shape: readonly number[]): Instruction {
@@ -53,7 +56,10 @@ export class Net {
     const centred = h.add(x, h.broadcast(mean, x.shape, rows));
     const scaled = h.multiply(centred, h.broadcast(h.elementwise(variance), x.shape, rows));
     const { shape } = x;
-    return h.add(h.multiply(scaled, this.along(this.weight(`${name}.scale`, shape[last]), shape)), this.along(this.weight(`${name}.bias`, shape[last]), shape)); // prettier-ignore
+    return h.add(
+      h.multiply(scaled, this.along(this.weight(`${name}.scale`, shape[last]), shape)),
+      this.along(this.weight(`${name}.bias`, shape[last]), shape),
+    );
   }
   /** Exponentials over the last dim divided by their sum. */
   softmax(x: Instruction): Instruction {
@@ -65,7 +71,10 @@ export class Net {
     const exp = h.elementwise(h.add(x, most));
     return h.multiply(exp, h.broadcast(h.elementwise(h.reduce(exp, last)), x.shape, rows));
   }
-  /** Gradients of the squared distance from a target, and one step of the optimizer. @returns gradients */
+  /**
+   * Gradients of the squared distance from a target, and one step of the optimizer. @returns
+   * gradients
+   */
   train(out: Instruction, optimizer: Optimizer): Instruction[] {
     const h = this.hlo;
     const target = this.input(...out.shape);
@@ -87,7 +96,11 @@ export class Net {
         h.alias(old, next);
         return next;
       });
-      const next = h.elementwise(parameter, ...(moments.length > 0 ? moments : [found[i]]), h.broadcast(counter, parameter.shape)); // prettier-ignore
+      const next = h.elementwise(
+        parameter,
+        ...(moments.length > 0 ? moments : [found[i]]),
+        h.broadcast(counter, parameter.shape),
+      );
       h.alias(parameter, next);
       return [...moments, next];
     });
@@ -95,8 +108,8 @@ export class Net {
   }
 
   /**
-   * Adafactor: second moments of rows and columns instead of all entries, an update scaled by its own and the parameter's
-   * mean square. @returns new state and parameter
+   * Adafactor: second moments of rows and columns instead of all entries, an update scaled by its
+   * own and the parameter's mean square. @returns new state and parameter
    */
   private factored(parameter: Instruction, g: Instruction): Instruction[] {
     const h = this.hlo;
@@ -114,7 +127,8 @@ export class Net {
     });
     const spread = made.map((m, k) => (shape.length === 1 ? m : h.broadcast(m, shape, [k])));
     const scaled = h.elementwise(g, ...spread);
-    const size = (x: Instruction): Instruction => h.broadcast(h.reduce(h.multiply(x, x), ...all), shape);
+    const size = (x: Instruction): Instruction =>
+      h.broadcast(h.reduce(h.multiply(x, x), ...all), shape);
     const next = h.elementwise(parameter, h.elementwise(scaled, size(scaled)), size(parameter));
     h.alias(parameter, next);
     return [...made, next];
@@ -126,7 +140,12 @@ export function product(sizes: readonly number[]): number {
 }
 
 /** Linear layers of one width with bias, a nonlinearity between them. */
-export function trainedMlp(layers: number, batch: number, width: number, optimizer: Optimizer = 'adam'): Net {
+export function trainedMlp(
+  layers: number,
+  batch: number,
+  width: number,
+  optimizer: Optimizer = 'adam',
+): Net {
   const net = new Net();
   let x = net.input(batch, width);
   for (let i = 0; i < layers; i++) {
@@ -138,14 +157,23 @@ export function trainedMlp(layers: number, batch: number, width: number, optimiz
 }
 
 /** One attention block: queries, values and keys in one matrix, heads outermost in its columns. */
-export function attentionBlock(net: Net, name: string, x: Instruction, mask: Instruction, heads: number): Instruction {
+export function attentionBlock(
+  net: Net,
+  name: string,
+  x: Instruction,
+  mask: Instruction,
+  heads: number,
+): Instruction {
   const h = net.hlo;
   const [b, s, width] = x.shape;
   const d = width / heads;
   const qvk = h.reshape(net.dense(`${name}.qvk`, x, 3 * width), b, s, width, 3);
   const part = (): Instruction => h.reshape(h.window(qvk, b, s, width, 1), b, s, heads, d);
   const [q, v, k] = [part(), part(), part()];
-  const pairs = [[0, 0], [1, 1]] as const; // prettier-ignore
+  const pairs = [
+    [0, 0],
+    [1, 1],
+  ] as const;
   const scores = h.dot(h.transpose(q, 0, 2, 1, 3), h.transpose(k, 0, 2, 3, 1), [[3, 2]], pairs);
   const masked = h.add(scores, h.broadcast(h.compare(mask, mask), scores.shape, [0, 3]));
   const mixed = h.dot(h.transpose(v, 0, 2, 3, 1), net.softmax(masked), [[3, 3]], pairs);
@@ -153,7 +181,13 @@ export function attentionBlock(net: Net, name: string, x: Instruction, mask: Ins
   return net.norm(`${name}.norm`, h.add(net.dense(`${name}.out`, joined, width), x));
 }
 
-export function bertLayer(net: Net, name: string, x: Instruction, mask: Instruction, heads: number): Instruction {
+export function bertLayer(
+  net: Net,
+  name: string,
+  x: Instruction,
+  mask: Instruction,
+  heads: number,
+): Instruction {
   const h = net.hlo;
   const attended = attentionBlock(net, name, x, mask, heads);
   const width = x.shape[2];
@@ -162,7 +196,14 @@ export function bertLayer(net: Net, name: string, x: Instruction, mask: Instruct
 }
 
 /** Bert layers with Adam; with `remat` every layer is computed anew for its backward pass. */
-export function bert(layers: number, b: number, s: number, width: number, heads: number, remat = false): Net {
+export function bert(
+  layers: number,
+  b: number,
+  s: number,
+  width: number,
+  heads: number,
+  remat = false,
+): Net {
   const net = new Net();
   const h = net.hlo;
   const x = net.input(b, s, width);
@@ -178,7 +219,9 @@ export function bert(layers: number, b: number, s: number, width: number, heads:
   let g = h.multiply(h.add(out, target), net.constant(...out.shape));
   const found = new Map<Instruction, Instruction>();
   for (let i = layers - 1; i >= 0; i--) {
-    const own = net.parameters.filter((p) => [...net.named].some(([name, w]) => w === p && name.startsWith(`${i}.`)));
+    const own = net.parameters.filter((p) =>
+      [...net.named].some(([name, w]) => w === p && name.startsWith(`${i}.`)),
+    );
     const input = h.barrier(inputs[i], g);
     const again = bertLayer(net, `${i}`, input, mask, heads);
     const asked = i > 0 ? [...own, input] : own;
@@ -186,6 +229,9 @@ export function bert(layers: number, b: number, s: number, width: number, heads:
     own.forEach((p, k) => found.set(p, made[k]));
     g = made[own.length] ?? g;
   }
-  net.update(net.parameters.map((p) => found.get(p) ?? g), 'adam'); // prettier-ignore
+  net.update(
+    net.parameters.map((p) => found.get(p) ?? g),
+    'adam',
+  );
   return net;
 }

@@ -12,7 +12,10 @@ export interface AlpaProblem {
   readonly problem: Problem;
   readonly free: number;
   readonly edges: number;
-  /** Binaries of Alpa's integer program: one for each value of a free variable, one for each cell of an edge. */
+  /**
+   * Binaries of Alpa's integer program: one for each value of a free variable, one for each cell of
+   * an edge.
+   */
   readonly binaries: number;
   /** Value of every instruction under a choice. */
   readonly valuesOf: (choice: Int32Array) => Value[];
@@ -26,7 +29,9 @@ interface Node {
 }
 
 export interface AlpaOptions {
-  /** Dots whose result has dim 0 of the first parameter keep the values that cut it on this axis. */
+  /**
+   * Dots whose result has dim 0 of the first parameter keep the values that cut it on this axis.
+   */
   readonly batchAxis?: number;
   /** Further inputs whose dim 0 is the batch. */
   readonly batched?: readonly Instruction[];
@@ -34,20 +39,36 @@ export interface AlpaOptions {
   readonly recompute?: true;
 }
 
-/** The choice problem that Alpa solves for a program on a mesh: followers merged into the instructions that they follow. */
+/**
+ * The choice problem that Alpa solves for a program on a mesh: followers merged into the
+ * instructions that they follow.
+ */
 export function alpaProblem(hlo: Hlo, mesh: AlpaMesh, options: AlpaOptions = {}): AlpaProblem {
   const costs = new AlpaCosts(mesh);
   const { batchAxis } = options;
   const { compiler } = mesh;
   const labels = batchDimsOf(hlo, options.batched ?? []);
-  // In the Python solver an axis of one device cuts nothing; in the compiler pass it keeps the batch whole.
-  const batchDims = batchAxis === undefined || (compiler !== true && mesh.sizes[batchAxis] === 1) ? [] : labels;
-  const kept = compiler === true && batchAxis !== undefined && mesh.sizes[batchAxis] === 1 ? -1 : batchAxis;
-  const around: Surroundings = { costs, users: usersOf(hlo), batchDims: labels, recompute: options.recompute === true };
-  const sources = new Map(hlo.aliases.map(([parameter, replacement]) => [replacement.id, parameter.id]));
+  // In the Python solver an axis of one device cuts nothing; in the compiler pass it keeps the
+  // batch whole.
+  const batchDims =
+    batchAxis === undefined || (compiler !== true && mesh.sizes[batchAxis] === 1) ? [] : labels;
+  const kept =
+    compiler === true && batchAxis !== undefined && mesh.sizes[batchAxis] === 1 ? -1 : batchAxis;
+  const around: Surroundings = {
+    costs,
+    users: usersOf(hlo),
+    batchDims: labels,
+    recompute: options.recompute === true,
+  };
+  const sources = new Map(
+    hlo.aliases.map(([parameter, replacement]) => [replacement.id, parameter.id]),
+  );
   const nodes: Node[] = [];
   const unary = new Map<number, number[]>();
-  const pairs = new Map<string, { readonly i: number; readonly j: number; readonly table: number[] }>();
+  const pairs = new Map<
+    string,
+    { readonly i: number; readonly j: number; readonly table: number[] }
+  >();
   const specOf = (n: number, v: number): Spec => nodes[n].values[nodes[n].taken[v]].spec;
 
   /** Adds a cost that depends on the values of two variables, or of one where they are the same. */
@@ -62,27 +83,38 @@ export function alpaProblem(hlo: Hlo, mesh: AlpaMesh, options: AlpaOptions = {})
     const key = `${i},${j}`;
     const pair = pairs.get(key) ?? { i, j, table: new Array<number>(k * l).fill(0) };
     pairs.set(key, pair);
-    for (let a = 0; a < k; a++) for (let b = 0; b < l; b++) pair.table[a * l + b] += x < y ? price(a, b) : price(b, a);
+    for (let a = 0; a < k; a++)
+      for (let b = 0; b < l; b++) pair.table[a * l + b] += x < y ? price(a, b) : price(b, a);
   };
   const chargeOperand = (ins: Instruction, position: number): void => {
     const operand = ins.operands[position];
     const from = nodes[operand.id].leader;
     const { leader, values, taken } = nodes[ins.id];
-    charge(from, leader, (a, b) => costs.reshard(operand.shape, specOf(operand.id, a), values[taken[b]].operands[position])); // prettier-ignore
+    charge(from, leader, (a, b) =>
+      costs.reshard(operand.shape, specOf(operand.id, a), values[taken[b]].operands[position]),
+    );
   };
 
   const mostTiles = (x: Instruction): number =>
     nodes[nodes[x.id].leader].values.reduce((most, v) => Math.max(most, costs.tiles(v.spec)), 0);
   const depths = depthsOf(hlo);
-  /** Position of the operand to follow, and the value made of each of the values of its leader; none where none can. */
-  const followedBy = (ins: Instruction): { readonly at: number; readonly made: (Value | undefined)[] } | undefined => {
+  /**
+   * Position of the operand to follow, and the value made of each of the values of its leader; none
+   * where none can.
+   */
+  const followedBy = (
+    ins: Instruction,
+  ): { readonly at: number; readonly made: (Value | undefined)[] } | undefined => {
     let at = followed(ins);
     if (at === undefined) return undefined;
     if (compiler === true) {
-      if (ins.op.kind === 'elementwise') at = firstChoice(ins, mostTiles, depths, sources.get(ins.id));
+      if (ins.op.kind === 'elementwise')
+        at = firstChoice(ins, mostTiles, depths, sources.get(ins.id));
       if (ins.op.kind === 'reshape' && !mayFollow(ins, around)) return undefined;
     }
-    const made = nodes[ins.operands[at].id].values.map((value) => following(ins, at, value.spec, costs));
+    const made = nodes[ins.operands[at].id].values.map((value) =>
+      following(ins, at, value.spec, costs),
+    );
     return made.every((v) => v === undefined) ? undefined : { at, made };
   };
 
@@ -90,11 +122,16 @@ export function alpaProblem(hlo: Hlo, mesh: AlpaMesh, options: AlpaOptions = {})
     const follow = followedBy(ins);
     if (follow === undefined) {
       let values = compiler === true ? compilerValues(ins, around) : ownValues(ins, costs);
-      const decides = ins.op.kind === 'dot' || (compiler === true && ['conv', 'parameter'].includes(ins.op.kind));
+      const decides =
+        ins.op.kind === 'dot' || (compiler === true && ['conv', 'parameter'].includes(ins.op.kind));
       const dim = decides ? batchDims[ins.id] : undefined;
-      if (dim !== undefined) values = values.filter((v) => v.spec[dim] === kept || (kept === 0 && v.spec[dim] === ALL));
+      if (dim !== undefined)
+        values = values.filter((v) => v.spec[dim] === kept || (kept === 0 && v.spec[dim] === ALL));
       nodes.push({ values, leader: ins.id, taken: values.map((_, v) => v) });
-      unary.set(ins.id, values.map((v) => v.cost)); // prettier-ignore
+      unary.set(
+        ins.id,
+        values.map((v) => v.cost),
+      );
       if (ins.op.kind !== 'tuple') ins.operands.forEach((_, p) => chargeOperand(ins, p));
       continue;
     }
@@ -102,20 +139,28 @@ export function alpaProblem(hlo: Hlo, mesh: AlpaMesh, options: AlpaOptions = {})
     const source = ins.operands[at];
     const { leader, values: sourceValues, taken: takenThere } = nodes[source.id];
     const values = made.filter((v) => v !== undefined);
-    // The value that is cheapest to reach from each value of the leader, whatever it costs itself; of equals the last.
+    // The value that is cheapest to reach from each value of the leader, whatever it costs itself;
+    // of equals the last.
     const taken = sourceValues.map((_, v) => {
       if (ins.op.kind === 'elementwise') return v;
       // The compiler pass follows to the letter: what cannot be kept is barred.
       if (compiler === true && made[v] === undefined) return values.length - 1;
       if (compiler === true) return made.slice(0, v).filter((m) => m !== undefined).length;
-      const price = values.map((mine) => costs.reshard(source.shape, sourceValues[v].spec, mine.operands[0]));
+      const price = values.map((mine) =>
+        costs.reshard(source.shape, sourceValues[v].spec, mine.operands[0]),
+      );
       return price.lastIndexOf(Math.min(...price));
     });
     nodes.push({ values, leader, taken: takenThere.map((v) => taken[v]) });
     const own = unary.get(leader) ?? [];
     takenThere.forEach((v, a) => {
       const mine = values[taken[v]];
-      const way = compiler === true ? (made[v] === undefined ? Infinity : 0) : costs.reshard(source.shape, sourceValues[v].spec, mine.operands[at]); // prettier-ignore
+      const way =
+        compiler === true
+          ? made[v] === undefined
+            ? Infinity
+            : 0
+          : costs.reshard(source.shape, sourceValues[v].spec, mine.operands[at]);
       own[a] += mine.cost + way;
     });
     ins.operands.forEach((_, p) => {
@@ -126,7 +171,9 @@ export function alpaProblem(hlo: Hlo, mesh: AlpaMesh, options: AlpaOptions = {})
   for (const [x, y] of compiler === true ? summedProducts(hlo) : []) {
     const { values } = nodes[x.id];
     if (x.id === y.id || values.length !== nodes[y.id].values.length) continue;
-    charge(x.id, y.id, (a, b) => (a === b && values[a].reduced !== undefined ? -values[a].cost : 0));
+    charge(x.id, y.id, (a, b) =>
+      a === b && values[a].reduced !== undefined ? -values[a].cost : 0,
+    );
   }
   for (const [parameter, replacement] of hlo.aliases)
     charge(nodes[parameter.id].leader, nodes[replacement.id].leader, (a, b) =>
@@ -136,7 +183,8 @@ export function alpaProblem(hlo: Hlo, mesh: AlpaMesh, options: AlpaOptions = {})
   const variables = [...unary.keys()];
   return {
     ...made,
-    valuesOf: (choice) => nodes.map(({ leader, values, taken }) => values[taken[choice[variables.indexOf(leader)]]]),
+    valuesOf: (choice) =>
+      nodes.map(({ leader, values, taken }) => values[taken[choice[variables.indexOf(leader)]]]),
   };
 }
 
@@ -145,7 +193,8 @@ function assemble(
   pairs: readonly { readonly i: number; readonly j: number; readonly table: readonly number[] }[],
 ): Omit<AlpaProblem, 'valuesOf'> {
   const builder = new ProblemBuilder();
-  const scaled = (list: readonly number[]): Float64Array => Float64Array.from(list, (c) => Math.round(c * UNITS));
+  const scaled = (list: readonly number[]): Float64Array =>
+    Float64Array.from(list, (c) => Math.round(c * UNITS));
   const variable = new Map<number, number>();
   let binaries = 0;
   let free = 0;
@@ -166,17 +215,25 @@ function assemble(
   return { problem: builder.build(), free, edges, binaries };
 }
 
-/** Where dim 0 of the first parameter, and of further batched inputs, is in every instruction that has it. */
+/**
+ * Where dim 0 of the first parameter, and of further batched inputs, is in every instruction that
+ * has it.
+ */
 function batchDimsOf(hlo: Hlo, batched: readonly Instruction[]): (number | undefined)[] {
   const out: (number | undefined)[] = [];
   for (const ins of hlo.instructions) {
     const of = ins.operands.map((o) => out[o.id]);
-    out.push((batched.length === 0 ? ins.id === 0 : batched.includes(ins)) ? 0 : batchDimOf(ins, of));
+    out.push(
+      (batched.length === 0 ? ins.id === 0 : batched.includes(ins)) ? 0 : batchDimOf(ins, of),
+    );
   }
   return out;
 }
 
-function batchDimOf({ op, operands }: Instruction, of: readonly (number | undefined)[]): number | undefined {
+function batchDimOf(
+  { op, operands }: Instruction,
+  of: readonly (number | undefined)[],
+): number | undefined {
   const [first] = of;
   if (op.kind === 'elementwise') return of.find((d) => d !== undefined);
   if (op.kind === 'conv') return op.left[0] === first ? op.left[1] : undefined;
@@ -208,7 +265,10 @@ export function usersOf(hlo: Hlo): Instruction[][] {
   return users;
 }
 
-/** The compiler pass's choice: most tiles, then depth where it differs clearly; a parameter that is replaced, at once. */
+/**
+ * The compiler pass's choice: most tiles, then depth where it differs clearly; a parameter that is
+ * replaced, at once.
+ */
 function firstChoice(
   ins: Instruction,
   tiles: (x: Instruction) => number,
@@ -227,27 +287,40 @@ function firstChoice(
 }
 
 /**
- * The compiler pass's depth: products weigh much, reductions start anew and broadcasts are set back, so that what is
- * elementwise follows neither of the last two.
+ * The compiler pass's depth: products weigh much, reductions start anew and broadcasts are set
+ * back, so that what is elementwise follows neither of the last two.
  */
 function depthsOf(hlo: Hlo): number[] {
   const depths: number[] = [];
   for (const { op, operands } of hlo.instructions) {
     const step =
-      op.kind === 'dot' || op.kind === 'conv' ? 1000 : op.kind === 'broadcast' ? -5 : op.kind === 'reshape' ? 0 : 1;
+      op.kind === 'dot' || op.kind === 'conv'
+        ? 1000
+        : op.kind === 'broadcast'
+          ? -5
+          : op.kind === 'reshape'
+            ? 0
+            : 1;
     const deepest = operands.reduce((most, o) => Math.max(most, depths[o.id]), -Infinity);
     depths.push(operands.length === 0 || op.kind === 'reduce' ? 0 : deepest + step);
   }
   return depths;
 }
 
-/** A reshape with several users, or between the dims of a batched product and a transpose, decides itself. */
+/**
+ * A reshape with several users, or between the dims of a batched product and a transpose, decides
+ * itself.
+ */
 function mayFollow(ins: Instruction, { users, costs }: Surroundings): boolean {
   const { sizes, mixed } = costs.mesh;
   const [operand] = ins.operands;
   const switches =
-    operand.op.kind === 'dot' && operand.op.batch.length > 0 && users[ins.id][0]?.op.kind === 'transpose';
-  return (users[ins.id].length === 1 && !switches) || (sizes[0] > 1 && sizes[1] > 1 && mixed !== true);
+    operand.op.kind === 'dot' &&
+    operand.op.batch.length > 0 &&
+    users[ins.id][0]?.op.kind === 'transpose';
+  return (
+    (users[ins.id].length === 1 && !switches) || (sizes[0] > 1 && sizes[1] > 1 && mixed !== true)
+  );
 }
 
 function summedProducts(hlo: Hlo): (readonly [Instruction, Instruction])[] {

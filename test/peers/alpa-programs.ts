@@ -35,8 +35,15 @@ export function mlp(layers: number, batch: number, width: number, bias = false):
   return h;
 }
 
-/** A chain of square layers with bias, squared loss and one step of Adam: weight and bias with two moments each, a counter. */
-export function mlpWithAdam(layers: number, batch: number, width: number): Hlo & { readonly weights: readonly Instruction[] } {
+/**
+ * A chain of square layers with bias, squared loss and one step of Adam: weight and bias with two
+ * moments each, a counter.
+ */
+export function mlpWithAdam(
+  layers: number,
+  batch: number,
+  width: number,
+): Hlo & { readonly weights: readonly Instruction[] } {
   const h = new Hlo();
   const x = h.parameter(batch, width);
   const y = h.parameter(batch, width);
@@ -47,7 +54,10 @@ export function mlpWithAdam(layers: number, batch: number, width: number): Hlo &
   weights.forEach((w, i) => {
     inputs.push(h.elementwise(h.dot(inputs[i], w), h.broadcast(biases[i], [batch, width], [1])));
   });
-  let gradient = h.elementwise(h.elementwise(inputs[layers], y), h.broadcast(h.constant(), [batch, width]));
+  let gradient = h.elementwise(
+    h.elementwise(inputs[layers], y),
+    h.broadcast(h.constant(), [batch, width]),
+  );
   const made: Instruction[] = [];
   const step = (parameter: Instruction, grad: Instruction): void => {
     const moments = [0, 1].map(() => {
@@ -67,7 +77,7 @@ export function mlpWithAdam(layers: number, batch: number, width: number): Hlo &
   }
   h.tuple(...made);
   return Object.assign(h, { weights });
-} // prettier-ignore
+}
 
 /** Self-attention forward with a mask; `free` leaves the output where it falls. */
 export function attention(b: number, s: number, width: number, heads: number, free = false): Hlo {
@@ -87,7 +97,10 @@ export function attention(b: number, s: number, width: number, heads: number, fr
   const scaled = h.elementwise(projected(), h.broadcast(h.constant(), [b, s, heads, d]));
   const q = h.transpose(scaled, 0, 2, 1, 3);
   const k = h.transpose(projected(), 0, 2, 3, 1);
-  const pairs = [[0, 0], [1, 1]] as const; // prettier-ignore
+  const pairs = [
+    [0, 0],
+    [1, 1],
+  ] as const;
   const scores = h.dot(q, k, [[3, 2]], pairs);
   const filled = (): Instruction => h.broadcast(h.constant(), [b, s]);
   const chosen = h.elementwise(h.elementwise(mask, filled()), filled(), filled());
@@ -109,13 +122,20 @@ export function attention(b: number, s: number, width: number, heads: number, fr
 const [M, K, N] = [128, 2048, 128];
 type Operands = readonly [Instruction, Instruction];
 
-/** A product of (128, 2048) and (2048, 128) whose result every device must have whole, with `dress` around it. */
-export function dressedDot(given: readonly (readonly number[])[], before: (h: Hlo, given: Operands) => Operands, after: (h: Hlo, out: Instruction) => Instruction): Hlo {
+/**
+ * A product of (128, 2048) and (2048, 128) whose result every device must have whole, with `dress`
+ * around it.
+ */
+export function dressedDot(
+  given: readonly (readonly number[])[],
+  before: (h: Hlo, given: Operands) => Operands,
+  after: (h: Hlo, out: Instruction) => Instruction,
+): Hlo {
   const h = new Hlo();
   const [x, y] = before(h, [h.parameter(...given[0]), h.parameter(...given[1])]);
   h.tuple(h.forceReplicated(after(h, h.dot(x, y))));
   return h;
-} // prettier-ignore
+}
 
 function thrice(h: Hlo, x: Instruction): Instruction {
   return h.transpose(h.transpose(h.transpose(x, 1, 0), 1, 0), 1, 0);
@@ -124,26 +144,50 @@ function thrice(h: Hlo, x: Instruction): Instruction {
 /** The dressings of A17 to A20: transposes and reshapes that change nothing. */
 export const DRESSED: readonly (() => Hlo)[] = [
   () =>
-    dressedDot([[K, M], [N, K]], (h, [x, y]) => [h.transpose(x, 1, 0), h.transpose(y, 1, 0)], (h, out) => h.transpose(out, 1, 0)),
+    dressedDot(
+      [
+        [K, M],
+        [N, K],
+      ],
+      (h, [x, y]) => [h.transpose(x, 1, 0), h.transpose(y, 1, 0)],
+      (h, out) => h.transpose(out, 1, 0),
+    ),
   () =>
     dressedDot(
-      [[K, M], [N, K]],
+      [
+        [K, M],
+        [N, K],
+      ],
       (h, given) => [thrice(h, given[0]), thrice(h, given[1])],
       (h, out) => h.transpose(h.transpose(out, 1, 0), 1, 0),
     ),
-  () => dressedDot([[M, K / 2, 2], [K / 2, 2, N]], (h, [x, y]) => [h.reshape(x, M, K), h.reshape(y, K, N)], (_, out) => out),
   () =>
     dressedDot(
-      [[M, K / 2, 2], [K / 2, 2, N]],
+      [
+        [M, K / 2, 2],
+        [K / 2, 2, N],
+      ],
+      (h, [x, y]) => [h.reshape(x, M, K), h.reshape(y, K, N)],
+      (_, out) => out,
+    ),
+  () =>
+    dressedDot(
+      [
+        [M, K / 2, 2],
+        [K / 2, 2, N],
+      ],
       (h, [x, y]) => [
         h.reshape(h.reshape(h.reshape(x, M, K), M / 4, 4, K), M, K),
         h.reshape(h.reshape(h.reshape(y, K, N), K / 4, 4, N), K, N),
       ],
       (h, out) => h.reshape(out, M, 2, N / 2),
     ),
-]; // prettier-ignore
+];
 
-/** Several products of the same operands added up, on top of `z` if there is one, then six exponentials. */
+/**
+ * Several products of the same operands added up, on top of `z` if there is one, then six
+ * exponentials.
+ */
 export function summedDots(count: number, withStart: boolean): Hlo {
   const h = new Hlo();
   const x = h.parameter(M, K);

@@ -1,15 +1,23 @@
 import { expect } from 'vitest';
+
 import { verifyCertificate } from '../../src/solver/check/verify.ts';
 import { solve } from '../../src/solver/solve.ts';
-import { collectivesOf, countsOf, type Collective, type Kind } from './alpa-collectives.ts';
+import { type Collective, collectivesOf, countsOf, type Kind } from './alpa-collectives.ts';
 import { ALL, AlpaCosts, type AlpaMesh } from './alpa-costs.ts';
 import type { Net } from './alpa-nets.ts';
-import { alpaProblem, UNITS, type AlpaOptions } from './alpa-problem.ts';
+import { type AlpaOptions, alpaProblem, UNITS } from './alpa-problem.ts';
 import { scattered } from './alpa-scatter.ts';
 
 /** A mesh under the rules of Alpa's compiler pass. */
 export function compilerMesh(a: number, b: number, more: Partial<AlpaMesh> = {}): AlpaMesh {
-  return { sizes: [a, b], alpha: [1, 1], beta: [1, 1], replicated: 'all-reduce', compiler: true, ...more };
+  return {
+    sizes: [a, b],
+    alpha: [1, 1],
+    beta: [1, 1],
+    replicated: 'all-reduce',
+    compiler: true,
+    ...more,
+  };
 }
 export const LINES = [compilerMesh(4, 1), compilerMesh(1, 4)];
 /** On two axes Alpa forces the batch to the first, and bars all but all-reduces there. */
@@ -63,16 +71,25 @@ export async function trained(net: Net, on: AlpaMesh, options: AlpaOptions = {})
     stage3: (threshold) => countsOf(split(true), threshold),
     wholeInStage3: () => {
       const { cut } = scattered(net.hlo, values, costs, true);
-      return [...net.parameters, ...net.state].filter((p) => p.shape.length > 1 && !cut.has(p.id)).length;
+      return [...net.parameters, ...net.state].filter((p) => p.shape.length > 1 && !cut.has(p.id))
+        .length;
     },
   };
 }
 
-/** The tolerance of the tests that state these costs: they leave out scalars and small replicated parameters. */
+/**
+ * The tolerance of the tests that state these costs: they leave out scalars and small replicated
+ * parameters.
+ */
 export function near(cost: number, stated: number, tolerance = 0.01): void {
   expect(Math.abs(cost - stated) / stated).toBeLessThanOrEqual(tolerance);
 }
 
 export function counts(allReduce: number, reduceScatter = 0, allGather = 0, allToAll = 0): Counts {
-  return { 'all-reduce': allReduce, 'reduce-scatter': reduceScatter, 'all-gather': allGather, 'all-to-all': allToAll };
+  return {
+    'all-reduce': allReduce,
+    'reduce-scatter': reduceScatter,
+    'all-gather': allGather,
+    'all-to-all': allToAll,
+  };
 }

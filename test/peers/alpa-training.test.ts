@@ -1,14 +1,18 @@
 import { describe, expect, it } from 'vitest';
+
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { verifyCertificate } from '../../src/solver/check/verify.ts';
 import { solve } from '../../src/solver/solve.ts';
-import { AlpaCosts, flattened, type AlpaMesh } from './alpa-costs.ts';
-import { alpaProblem, UNITS, type AlpaOptions } from './alpa-problem.ts';
+import { AlpaCosts, type AlpaMesh, flattened } from './alpa-costs.ts';
+import { type AlpaOptions, alpaProblem, UNITS } from './alpa-problem.ts';
 import { mlpWithAdam } from './alpa-programs.ts';
 import { Hlo } from './hlo.ts';
 
-/** SO-24 by the rules of the Python solver; alpa-zero and alpa-models have those of the compiler pass and what comes after it. */
+/**
+ * SO-24 by the rules of the Python solver; alpa-zero and alpa-models have those of the compiler
+ * pass and what comes after it.
+ */
 const mesh = (a: number, b: number, beta: readonly [number, number] = [1, 1]): AlpaMesh => ({
   sizes: [a, b],
   alpha: [1, 1],
@@ -25,7 +29,12 @@ interface Planned {
   readonly ofActivations: readonly number[];
 }
 
-async function planned(batch: number, width: number, on: AlpaMesh, options: AlpaOptions = {}): Promise<Planned> {
+async function planned(
+  batch: number,
+  width: number,
+  on: AlpaMesh,
+  options: AlpaOptions = {},
+): Promise<Planned> {
   const program = mlpWithAdam(6, batch, width);
   const { problem, valuesOf } = alpaProblem(program, on, options);
   const solution = await solve(problem);
@@ -34,7 +43,8 @@ async function planned(batch: number, width: number, on: AlpaMesh, options: Alpa
   expect(accepted).toBe(true);
   expect(bound).toBe(BigInt(solution.objective));
   const values = valuesOf(solution.choice);
-  const spec = (axes: readonly number[]): string => axes.map((a) => (a < 0 ? 'R' : `S${a}`)).join('');
+  const spec = (axes: readonly number[]): string =>
+    axes.map((a) => (a < 0 ? 'R' : `S${a}`)).join('');
   const ofGradients: number[] = [];
   const ofActivations: number[] = [];
   for (const ins of program.instructions) {
@@ -51,7 +61,10 @@ async function planned(batch: number, width: number, on: AlpaMesh, options: Alpa
 }
 
 const alternate = (a: string, b: string): string[] => [a, b, a, b, a, b];
-/** The tolerance of the tests that state these costs: they leave out scalars and small replicated parameters. */
+/**
+ * The tolerance of the tests that state these costs: they leave out scalars and small replicated
+ * parameters.
+ */
 const near = (cost: number, stated: number): void => {
   expect(Math.abs(cost - stated) / stated).toBeLessThanOrEqual(0.01);
 };
@@ -73,7 +86,8 @@ describe('SO-24 a training step of six layers with Adam under the costs of Alpa'
       const axis = on.sizes[0] === 4 ? 0 : 1;
       const { cost, weights, ofGradients, ofActivations } = await planned(32, 256, on);
       near(cost, 245765.05);
-      // What is stated, and 3 for each of: the biases of row layers and their moments, the counter, input and target.
+      // What is stated, and 3 for each of: the biases of row layers and their moments, the counter,
+      // input and target.
       expect(cost).toBe(245765.05 + 3 * (3 * 3 + 3));
       expect(weights).toEqual(alternate(`RS${axis}`, `S${axis}R`));
       expect([ofGradients.length, ofActivations.length]).toEqual([0, 5]);
@@ -81,7 +95,11 @@ describe('SO-24 a training step of six layers with Adam under the costs of Alpa'
   });
 
   it('both on 2x2: gradients over the first axis, activations over the second', async () => {
-    const { cost, weights, ofGradients, ofActivations } = await planned(256, 32, mesh(2, 2, [1, 0.1]));
+    const { cost, weights, ofGradients, ofActivations } = await planned(
+      256,
+      32,
+      mesh(2, 2, [1, 0.1]),
+    );
     near(cost, 21265.17);
     expect(weights).toEqual(alternate('RS1', 'S1R'));
     expect(new Set(ofGradients)).toEqual(new Set([0]));
@@ -90,7 +108,9 @@ describe('SO-24 a training step of six layers with Adam under the costs of Alpa'
 
   it('data parallelism forced: all-gathers barred, the mesh flattened', async () => {
     for (const on of [mesh(4, 1), flattened(mesh(2, 2))])
-      expect((await planned(32, 256, { ...on, allGather: 1e10 }, { batchAxis: 0 })).cost).toBe(2368635.12);
+      expect((await planned(32, 256, { ...on, allGather: 1e10 }, { batchAxis: 0 })).cost).toBe(
+        2368635.12,
+      );
   });
 
   it('the batch forced to an axis of one device forces nothing', async () => {
@@ -108,7 +128,9 @@ describe('SO-24 single calls', () => {
     const solution = await solve(problem);
     expect(verifyCertificate(problem, solution).accepted).toBe(true);
     const { spec } = valuesOf(solution.choice)[w.id];
-    expect(w.shape.map((size, d) => (spec[d] < 0 ? size : size / on.sizes[spec[d]]))).toEqual([128, 64]);
+    expect(w.shape.map((size, d) => (spec[d] < 0 ? size : size / on.sizes[spec[d]]))).toEqual([
+      128, 64,
+    ]);
   });
 
   it('a reduction over dim 0 keeps dim 1 cut and costs nothing', async () => {

@@ -1,4 +1,4 @@
-import { ALL, bytesOf, type AlpaCosts, type Spec } from './alpa-costs.ts';
+import { ALL, type AlpaCosts, bytesOf, type Spec } from './alpa-costs.ts';
 import type { Instruction } from './hlo.ts';
 
 /** One choice of an instruction: its own spec, what it asks of its operands, and what it costs. */
@@ -24,7 +24,11 @@ export function ownValues(ins: Instruction, costs: AlpaCosts): Value[] {
       for (const axis of [0, 1]) {
         const n = costs.mesh.sizes[axis];
         if (n > 1 && size >= n)
-          values.push({ spec: replicated.map((_, d) => (d === dim ? axis : -1)), operands: [], cost: 0 });
+          values.push({
+            spec: replicated.map((_, d) => (d === dim ? axis : -1)),
+            operands: [],
+            cost: 0,
+          });
       }
     });
     return [...values, { spec: replicated, operands: [], cost: costs.replicatedParameter }];
@@ -42,7 +46,9 @@ function dotValues(ins: Instruction, costs: AlpaCosts): Value[] {
   // Of several dims that are free or contracted, the first may be cut.
   const contract = op.contract[0];
   const free = (rank: number, side: 0 | 1): number[] =>
-    Array.from({ length: rank }, (_, d) => d).filter((d) => ![...op.contract, ...batch].some((p) => p[side] === d));
+    Array.from({ length: rank }, (_, d) => d).filter(
+      (d) => ![...op.contract, ...batch].some((p) => p[side] === d),
+    );
   const lefts = free(a.shape.length, 0);
   const [left] = lefts;
   const [right] = free(b.shape.length, 1);
@@ -61,18 +67,39 @@ function dotValues(ins: Instruction, costs: AlpaCosts): Value[] {
   });
   const [la, lb, lo] = [a.shape.length, b.shape.length, shape.length];
   const values: Value[] = [];
-  const axes = [[0, 1], [1, 0]] as const; // prettier-ignore
-  for (const [x, y] of axes) values.push(make(on(lo, [base, x], [second, y]), on(la, [left, x]), on(lb, [right, y])));
+  const axes = [
+    [0, 1],
+    [1, 0],
+  ] as const;
   for (const [x, y] of axes)
-    if (sizes[y] > 1) values.push(make(on(lo, [base, x]), on(la, [left, x], [contract[0], y]), on(lb, [contract[1], y]), y)); // prettier-ignore
+    values.push(make(on(lo, [base, x], [second, y]), on(la, [left, x]), on(lb, [right, y])));
+  for (const [x, y] of axes)
+    if (sizes[y] > 1)
+      values.push(
+        make(on(lo, [base, x]), on(la, [left, x], [contract[0], y]), on(lb, [contract[1], y]), y),
+      );
   for (const [x, y] of axes)
     if (sizes[0] > 1 && sizes[1] > 1)
-      values.push(make(on(lo, [second, x]), on(la, [contract[0], y]), on(lb, [right, x], [contract[1], y]), y));
+      values.push(
+        make(
+          on(lo, [second, x]),
+          on(la, [contract[0], y]),
+          on(lb, [right, x], [contract[1], y]),
+          y,
+        ),
+      );
   if (batch.length === 2 && sizes[0] > 1 && sizes[1] > 1)
-    return [make(on(lo, [0, 0], [1, 1]), on(la, [batch[0][0], 0], [batch[1][0], 1]), on(lb, [batch[0][1], 0], [batch[1][1], 1]))]; // prettier-ignore
+    return [
+      make(
+        on(lo, [0, 0], [1, 1]),
+        on(la, [batch[0][0], 0], [batch[1][0], 1]),
+        on(lb, [batch[0][1], 0], [batch[1][1], 1]),
+      ),
+    ];
   batch.forEach(([p, q], k) => {
     for (const axis of [0, 1])
-      if (sizes[axis] > 1) values.push(make(on(lo, [k, axis]), on(la, [p, axis]), on(lb, [q, axis])));
+      if (sizes[axis] > 1)
+        values.push(make(on(lo, [k, axis]), on(la, [p, axis]), on(lb, [q, axis])));
   });
   return values;
 }
@@ -95,8 +122,16 @@ export function followed(ins: Instruction): number | undefined {
   }
 }
 
-/** Value that a follower makes of a spec of the operand that it follows; undefined where a sharded dim cannot be kept. */
-export function following(ins: Instruction, at: number, from: Spec, costs: AlpaCosts): Value | undefined {
+/**
+ * Value that a follower makes of a spec of the operand that it follows; undefined where a sharded
+ * dim cannot be kept.
+ */
+export function following(
+  ins: Instruction,
+  at: number,
+  from: Spec,
+  costs: AlpaCosts,
+): Value | undefined {
   const { op, shape, operands } = ins;
   const source = operands[at];
   const spec = new Array<number>(shape.length).fill(-1);
@@ -126,7 +161,8 @@ export function following(ins: Instruction, at: number, from: Spec, costs: AlpaC
       kept.forEach((d, i) => (spec[i] = from[d]));
       // The compiler pass prices a sum over all devices as one axis like one over the first axis.
       const sums = op.dims.map((d) => from[d]).filter((axis) => axis >= 0);
-      for (const axis of sums) cost += costs.allReduce(bytesOf(shape) / costs.tiles(spec), axis === ALL ? 0 : axis);
+      for (const axis of sums)
+        cost += costs.allReduce(bytesOf(shape) / costs.tiles(spec), axis === ALL ? 0 : axis);
       return { spec, operands: [from], cost, sums };
     }
     case 'window':

@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest';
+
+import { solve } from '../../src/solver/solve.ts';
 import { countsOf } from './alpa-collectives.ts';
 import { ALL, AlpaCosts, type AlpaMesh, type Spec } from './alpa-costs.ts';
 import { trainedMlp } from './alpa-nets.ts';
@@ -6,17 +8,24 @@ import { accumulatedMlp, dotChain, dropout, sandwich } from './alpa-nets-more.ts
 import { alpaProblem } from './alpa-problem.ts';
 import { compilerMesh, counts, GRID, LINES, near, trained } from './alpa-run.ts';
 import { Hlo } from './hlo.ts';
-import { solve } from '../../src/solver/solve.ts';
 
 describe('SO-24 six linear layers under the compiler pass', () => {
   it('data parallel, ZeRO 2 and ZeRO 3: one all-reduce; scatter and gather; gathers before forward and backward', async () => {
     const net = trainedMlp(6, 256, 32);
-    const { cost, specs, counts: plain, stage2, stage3, wholeInStage3 } = await trained(net, LINES[0]);
+    const {
+      cost,
+      specs,
+      counts: plain,
+      stage2,
+      stage3,
+      wholeInStage3,
+    } = await trained(net, LINES[0]);
     expect(cost).toBe(38139.12);
     expect(new Set(specs)).toEqual(new Set(['RR', 'R']));
     expect(plain).toEqual(counts(1));
     expect(stage2()).toEqual(counts(0, 1, 1));
-    // The threshold of Alpa's test: all parameters at once, so that the two rounds of gathers stay two.
+    // The threshold of Alpa's test: all parameters at once, so that the two rounds of gathers stay
+    // two.
     expect(stage3(6 * (32 * 32 + 32) * 4)).toEqual(counts(0, 1, 2));
     expect(wholeInStage3()).toBe(0);
   });
@@ -35,7 +44,14 @@ describe('SO-24 six linear layers under the compiler pass', () => {
     const { cost, counts: plain, stage2, spec } = await trained(trainedMlp(6, 32, 256), LINES[1]);
     near(cost, 245765.05);
     expect(plain).toEqual(counts(5));
-    expect(['0', '1', '2', '3', '4', '5'].map(spec)).toEqual(['RS1', 'S1R', 'RS1', 'S1R', 'RS1', 'S1R']);
+    expect(['0', '1', '2', '3', '4', '5'].map(spec)).toEqual([
+      'RS1',
+      'S1R',
+      'RS1',
+      'S1R',
+      'RS1',
+      'S1R',
+    ]);
     const made = stage2();
     expect(made['all-reduce'] + made['reduce-scatter']).toBe(5);
     expect(made['reduce-scatter']).toBe(made['all-gather']);
@@ -43,10 +59,15 @@ describe('SO-24 six linear layers under the compiler pass', () => {
 
   it('on 2x2: six all-reduces; preferring reduce-scatters, one scatter for each dim that is cut', async () => {
     const on = compilerMesh(2, 2, { beta: [1, 0.1], forced: GRID.forced });
-    const { cost, counts: plain, stage2 } = await trained(trainedMlp(6, 256, 32), on, { batchAxis: GRID.batchAxis });
+    const {
+      cost,
+      counts: plain,
+      stage2,
+    } = await trained(trainedMlp(6, 256, 32), on, { batchAxis: GRID.batchAxis });
     near(cost, 21265.17);
-    // Stated with whole biases and without rounding: three are cut (64 less each), the five products round down by 0.4,
-    // and three biases with their moments and the counter are kept whole for 3 each.
+    // Stated with whole biases and without rounding: three are cut (64 less each), the five
+    // products round down by 0.4, and three biases with their moments and the counter are kept
+    // whole for 3 each.
     expect(cost).toBeCloseTo(21265.17 - 3 * 64 - 2 + 3 * (3 * 3 + 1), 6);
     expect(plain).toEqual(counts(6));
     expect(stage2()).toEqual(counts(5, 2, 2));
@@ -73,12 +94,16 @@ describe('SO-24 costs of the compiler pass', () => {
     expect(move(compilerMesh(2, 2), [0, -1], [-1, 0])).toEqual([['all-gather', 0, Infinity]]);
     expect(move(compilerMesh(2, 2), [-1, -1], [0, 1])).toEqual([]);
     // The second gather starts from what the first has made.
-    expect(move(compilerMesh(2, 2), [0, 1], [-1, -1])).toEqual([['all-gather', 0, 8193.1], ['all-gather', 1, 16385.1]]); // prettier-ignore
+    expect(move(compilerMesh(2, 2), [0, 1], [-1, -1])).toEqual([
+      ['all-gather', 0, 8193.1],
+      ['all-gather', 1, 16385.1],
+    ]);
   });
 
   it('between two axes and all devices as one', () => {
     const on = compilerMesh(2, 2, { mixed: true });
-    // An all-to-all of a device's part: 1 + 1/4 * 8192 * 2/2; a cut that is free; what cannot be done.
+    // An all-to-all of a device's part: 1 + 1/4 * 8192 * 2/2; a cut that is free; what cannot be
+    // done.
     expect(move(on, [0, 1], [ALL, -1])).toEqual([['all-to-all', 1, 2049.001]]);
     expect(move(on, [0, -1], [ALL, -1])).toEqual([]);
     expect(move(on, [ALL, -1], [0, -1])).toEqual([['all-gather', 1, 4097.1]]);
@@ -88,7 +113,12 @@ describe('SO-24 costs of the compiler pass', () => {
 
 describe('SO-24 small programs under the compiler pass', () => {
   it('a chain of products over parts, mixed on 2x2 without all-gathers: only all-reduces and all-to-alls', async () => {
-    const on = compilerMesh(2, 2, { beta: [1, 0.1], mixed: true, allGather: 1e10, forced: GRID.forced });
+    const on = compilerMesh(2, 2, {
+      beta: [1, 0.1],
+      mixed: true,
+      allGather: 1e10,
+      forced: GRID.forced,
+    });
     const made = (await trained(dotChain(256, 4, 16), on, { batchAxis: GRID.batchAxis })).counts;
     expect(made['all-to-all']).toBeGreaterThan(0);
     expect(made['all-reduce']).toBeGreaterThan(0);

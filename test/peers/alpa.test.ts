@@ -1,21 +1,31 @@
 import { describe, expect, it } from 'vitest';
+
 import { verifyCertificate } from '../../src/solver/check/verify.ts';
 import { ProblemBuilder } from '../../src/solver/problem/builder.ts';
 import { solve } from '../../src/solver/solve.ts';
 import type { Problem } from '../../src/solver/types.ts';
-import { AlpaCosts, bytesOf, type AlpaMesh } from './alpa-costs.ts';
-import { alpaProblem, UNITS, type AlpaOptions } from './alpa-problem.ts';
+import { AlpaCosts, type AlpaMesh, bytesOf } from './alpa-costs.ts';
+import { type AlpaOptions, alpaProblem, UNITS } from './alpa-problem.ts';
 import { attention, DRESSED, mlp, summedDots } from './alpa-programs.ts';
 import type { Hlo } from './hlo.ts';
 
-const mesh = (a: number, b: number, beta: readonly [number, number] = [1, 1], allGather?: number): AlpaMesh => ({
+const mesh = (
+  a: number,
+  b: number,
+  beta: readonly [number, number] = [1, 1],
+  allGather?: number,
+): AlpaMesh => ({
   sizes: [a, b],
   alpha: [1, 1],
   beta,
   ...(allGather === undefined ? {} : { allGather }),
 });
 const LINE = [mesh(4, 1), mesh(1, 4)];
-const GRIDS = [[4, 8], [8, 4], [3, 4]].map(([a, b]) => mesh(a, b, [1, 0.01])); // prettier-ignore
+const GRIDS = [
+  [4, 8],
+  [8, 4],
+  [3, 4],
+].map(([a, b]) => mesh(a, b, [1, 0.01]));
 
 interface Case {
   readonly id: string;
@@ -29,24 +39,118 @@ interface Case {
 }
 
 const CASES: readonly Case[] = [
-  { id: 'A1', program: () => mlp(2, 1024, 128), meshes: LINE, optimum: [196614.02], counts: [16, 9, 13, 144] },
-  { id: 'A2', program: () => mlp(2, 128, 1024), meshes: LINE, optimum: [786437.01], counts: [16, 9, 13, 144] },
-  { id: 'A3', program: () => mlp(12, 1024, 128), meshes: LINE, optimum: [1179684.12], counts: [66, 49, 83, 894] },
-  { id: 'A4', program: () => mlp(12, 128, 1024), meshes: LINE, optimum: [8650767.11], counts: [66, 49, 83, 894] },
-  { id: 'A5-A7', program: () => mlp(2, 1024, 128), meshes: GRIDS, optimum: [26872.03, 58330.03, 46314.03], counts: [16, 9, 13, 470] },
-  { id: 'A8-A10', program: () => mlp(12, 1024, 128), meshes: GRIDS, optimum: [172702.23, 354900.23, 290994.23], counts: [66, 49, 83, 3040] },
-  { id: 'A11', program: () => mlp(2, 1024, 128, true), meshes: LINE, optimum: [198156.04], counts: [26, 11, 16, 166] },
-  { id: 'A12', program: () => mlp(2, 128, 1024, true), meshes: LINE, optimum: [786439.01], counts: [26, 11, 16, 166] },
-  { id: 'A13-A15', program: () => mlp(2, 1024, 128, true), meshes: GRIDS, optimum: [27740.05, 59454.05, 47170.05], counts: [undefined, undefined, undefined, 530] },
-  { id: 'A16', program: () => mlp(2, 128, 1024), meshes: [mesh(4, 1, [1, 1], 1e10)], options: { batchAxis: 0 }, optimum: [12582918.02], counts: [16, 6, 3, 45] },
-  ...DRESSED.map((program, i) => ({ id: `A${17 + i}`, program, meshes: [i % 2 === 0 ? mesh(1, 4, [1, 1], 1e8) : mesh(4, 1, [1, 1], 1e8)], optimum: [98305.01], counts: [undefined, undefined, undefined, 27] })),
-  { id: 'A21', program: () => summedDots(2, false), meshes: [mesh(1, 4, [1, 1], 1e8)], optimum: [196610.02], counts: [undefined, undefined, undefined, 57] },
-  { id: 'A22', program: () => summedDots(3, true), meshes: [mesh(1, 4, [1, 1], 1e8)], optimum: [294917.03], counts: [undefined, undefined, undefined, 103] },
-  { id: 'A23', program: () => attention(4, 128, 512, 16), meshes: [mesh(4, 1, [1, 1], 1e8), mesh(1, 4, [1, 1], 1e8)], optimum: [1572871.01], counts: [60, 16, 16, 258] },
-  { id: 'A24', program: () => attention(4, 128, 2048, 16, true), meshes: [mesh(4, 4, [1, 1], 1e8)], optimum: [1572869.01], counts: [59, 14, 11, 484] },
-]; // prettier-ignore
+  {
+    id: 'A1',
+    program: () => mlp(2, 1024, 128),
+    meshes: LINE,
+    optimum: [196614.02],
+    counts: [16, 9, 13, 144],
+  },
+  {
+    id: 'A2',
+    program: () => mlp(2, 128, 1024),
+    meshes: LINE,
+    optimum: [786437.01],
+    counts: [16, 9, 13, 144],
+  },
+  {
+    id: 'A3',
+    program: () => mlp(12, 1024, 128),
+    meshes: LINE,
+    optimum: [1179684.12],
+    counts: [66, 49, 83, 894],
+  },
+  {
+    id: 'A4',
+    program: () => mlp(12, 128, 1024),
+    meshes: LINE,
+    optimum: [8650767.11],
+    counts: [66, 49, 83, 894],
+  },
+  {
+    id: 'A5-A7',
+    program: () => mlp(2, 1024, 128),
+    meshes: GRIDS,
+    optimum: [26872.03, 58330.03, 46314.03],
+    counts: [16, 9, 13, 470],
+  },
+  {
+    id: 'A8-A10',
+    program: () => mlp(12, 1024, 128),
+    meshes: GRIDS,
+    optimum: [172702.23, 354900.23, 290994.23],
+    counts: [66, 49, 83, 3040],
+  },
+  {
+    id: 'A11',
+    program: () => mlp(2, 1024, 128, true),
+    meshes: LINE,
+    optimum: [198156.04],
+    counts: [26, 11, 16, 166],
+  },
+  {
+    id: 'A12',
+    program: () => mlp(2, 128, 1024, true),
+    meshes: LINE,
+    optimum: [786439.01],
+    counts: [26, 11, 16, 166],
+  },
+  {
+    id: 'A13-A15',
+    program: () => mlp(2, 1024, 128, true),
+    meshes: GRIDS,
+    optimum: [27740.05, 59454.05, 47170.05],
+    counts: [undefined, undefined, undefined, 530],
+  },
+  {
+    id: 'A16',
+    program: () => mlp(2, 128, 1024),
+    meshes: [mesh(4, 1, [1, 1], 1e10)],
+    options: { batchAxis: 0 },
+    optimum: [12582918.02],
+    counts: [16, 6, 3, 45],
+  },
+  ...DRESSED.map((program, i) => ({
+    id: `A${17 + i}`,
+    program,
+    meshes: [i % 2 === 0 ? mesh(1, 4, [1, 1], 1e8) : mesh(4, 1, [1, 1], 1e8)],
+    optimum: [98305.01],
+    counts: [undefined, undefined, undefined, 27],
+  })),
+  {
+    id: 'A21',
+    program: () => summedDots(2, false),
+    meshes: [mesh(1, 4, [1, 1], 1e8)],
+    optimum: [196610.02],
+    counts: [undefined, undefined, undefined, 57],
+  },
+  {
+    id: 'A22',
+    program: () => summedDots(3, true),
+    meshes: [mesh(1, 4, [1, 1], 1e8)],
+    optimum: [294917.03],
+    counts: [undefined, undefined, undefined, 103],
+  },
+  {
+    id: 'A23',
+    program: () => attention(4, 128, 512, 16),
+    meshes: [mesh(4, 1, [1, 1], 1e8), mesh(1, 4, [1, 1], 1e8)],
+    optimum: [1572871.01],
+    counts: [60, 16, 16, 258],
+  },
+  {
+    id: 'A24',
+    program: () => attention(4, 128, 2048, 16, true),
+    meshes: [mesh(4, 4, [1, 1], 1e8)],
+    optimum: [1572869.01],
+    counts: [59, 14, 11, 484],
+  },
+];
 
-/** Solves with proof; the checker replays the proof and evaluates the choice. @returns cost in Alpa's units */
+/**
+ * Solves with proof; the checker replays the proof and evaluates the choice. @returns cost in
+ * Alpa's units
+ */
 async function proven(problem: Problem): Promise<number> {
   const solution = await solve(problem);
   expect(solution.status).toBe('optimal');
@@ -80,7 +184,11 @@ describe('SO-21 programs of Alpa with its literal costs', () => {
     // The result is asked for whole: gathered, or reduced.
     const sum = b.addVariable(Float64Array.of(gather, gather, reduce));
     for (const i of inputs)
-      b.addEdge(i, sum, Float64Array.of(0, gather, Infinity, gather, 0, Infinity, reduce, reduce, 0));
+      b.addEdge(
+        i,
+        sum,
+        Float64Array.of(0, gather, Infinity, gather, 0, Infinity, reduce, reduce, 0),
+      );
     expect(await proven(b.build())).toBe(98305.01);
   });
 });

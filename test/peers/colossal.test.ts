@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
@@ -6,8 +7,9 @@ import { bindText, parseCall } from '../../src/ops/samples/call-text.ts';
 import { expandRules } from '../../src/strategy/expand.ts';
 
 /**
- * Colossal-Auto writes a strategy as `out = lhs x rhs`, each a sharding per tensor dim: `S0`, `S1`, `S01` name the mesh axes
- * that cut it. A sum over a cut contraction is all-reduced inside its strategies, pending in ours.
+ * Colossal-Auto writes a strategy as `out = lhs x rhs`, each a sharding per tensor dim: `S0`, `S1`,
+ * `S01` name the mesh axes that cut it. A sum over a cut contraction is all-reduced inside its
+ * strategies, pending in ours.
  */
 const operators = builtinOperators();
 
@@ -18,12 +20,20 @@ function tokens(text: string): number[][] {
 
 /** Dims by letter: `Sb0Si1` over `bij` is [[0], [1], []]. */
 function letters(text: string, dims: string): number[][] {
-  const cut = new Map([...text.matchAll(/S([a-z])(\d+)/g)].map(([, dim, axes]) => [dim, [...axes].map(Number)]));
+  const cut = new Map(
+    [...text.matchAll(/S([a-z])(\d+)/g)].map(([, dim, axes]) => [dim, [...axes].map(Number)]),
+  );
   return [...dims].map((dim) => cut.get(dim) ?? []);
 }
 
-/** `S(0)R` of a list of axes per tensor dim. `order`: the dim of ours that each dim of theirs is. */
-function placements(dims: readonly (readonly number[])[], axes: number, order = dims.map((_, d) => d)): string {
+/**
+ * `S(0)R` of a list of axes per tensor dim. `order`: the dim of ours that each dim of theirs is.
+ */
+function placements(
+  dims: readonly (readonly number[])[],
+  axes: number,
+  order = dims.map((_, d) => d),
+): string {
   return Array.from({ length: axes }, (_, axis) => {
     const d = dims.findIndex((cut) => cut.includes(axis));
     return d < 0 ? 'R' : `S(${order[d]})`;
@@ -46,11 +56,15 @@ function ours(call: string, mesh: string, inputs: readonly number[]): Set<string
 }
 
 /** `space.text` shortens an all-replicated sharding. */
-const whole = (texts: readonly string[]): string => texts.map((t) => (t === 'R' ? 'RR' : t)).join(' ');
+const whole = (texts: readonly string[]): string =>
+  texts.map((t) => (t === 'R' ? 'RR' : t)).join(' ');
 
-const LINEAR = 'S0S1=S0R×RS1, S1S0=S1R×RS0, S0R=S0S1×S1R, S1R=S1S0×S0R, RS0=RS1×S1S0, RS1=RS0×S0S1, RR=RS0×S0R, RR=RS1×S1R, RS0=RR×RS0, RS1=RR×RS1, S01R=S01R×RR, RR=RS01×S01R, RS01=RR×RS01, RR=RR×RR'; // prettier-ignore
-const BMM = 'Sb01=Sb01×Sb01, Sb0Si1=Sb0Si1×Sb0, Sb1Si0=Sb1Si0×Sb1, Sb0Sj1=Sb0R×Sb0Sj1, Sb1Sj0=Sb1R×Sb1Sj0, Sb0R=Sb0Sk1×Sb0Sk1, Sb1R=Sb1Sk0×Sb1Sk0'; // prettier-ignore
-const EMBEDDING = 'RR=R×RR, S0R=S0×RR, S1R=S1×RR, S0S1=S0×RS1, S1S0=S1×RS0, RS0=R×RS0, RS1=R×RS1, S01R=S01×RR, RS01=R×RS01'; // prettier-ignore
+const LINEAR =
+  'S0S1=S0R×RS1, S1S0=S1R×RS0, S0R=S0S1×S1R, S1R=S1S0×S0R, RS0=RS1×S1S0, RS1=RS0×S0S1, RR=RS0×S0R, RR=RS1×S1R, RS0=RR×RS0, RS1=RR×RS1, S01R=S01R×RR, RR=RS01×S01R, RS01=RR×RS01, RR=RR×RR';
+const BMM =
+  'Sb01=Sb01×Sb01, Sb0Si1=Sb0Si1×Sb0, Sb1Si0=Sb1Si0×Sb1, Sb0Sj1=Sb0R×Sb0Sj1, Sb1Sj0=Sb1R×Sb1Sj0, Sb0R=Sb0Sk1×Sb0Sk1, Sb1R=Sb1Sk0×Sb1Sk0';
+const EMBEDDING =
+  'RR=R×RR, S0R=S0×RR, S1R=S1×RR, S0S1=S0×RS1, S1S0=S1×RS0, RS0=R×RS0, RS1=R×RS1, S01R=S01×RR, RS01=R×RS01';
 const NORM = 'S0R, S1R, S01R, RR';
 
 interface Generator {
@@ -76,21 +90,30 @@ const GENERATORS: readonly Generator[] = [
     call: 'convolution(x[8,16,12,12], x[32,16,3,3], None, [1,1], [0,0], [1,1], False, [0,0], 1)',
     strategies: `${LINEAR}, S0R=S0R×RR, S1R=S1R×RR`,
     // Their weight has input channels first, ours output channels.
-    read: (out, [a, b]) => whole([placements(tokens(out), 2), placements(tokens(a), 2), placements(tokens(b), 2, [1, 0])]), // prettier-ignore
+    read: (out, [a, b]) =>
+      whole([
+        placements(tokens(out), 2),
+        placements(tokens(a), 2),
+        placements(tokens(b), 2, [1, 0]),
+      ]),
     inputs: [0, 1],
   },
   {
     name: 'bmm',
     call: 'bmm(x[8,16,32], x[8,32,64])',
     strategies: BMM,
-    read: (out, [a, b]) => whole([letters(out, 'bij'), letters(a, 'bik'), letters(b, 'bkj')].map((d) => placements(d, 2))), // prettier-ignore
+    read: (out, [a, b]) =>
+      whole(
+        [letters(out, 'bij'), letters(a, 'bik'), letters(b, 'bkj')].map((d) => placements(d, 2)),
+      ),
     inputs: [0, 1],
   },
   {
     name: 'embedding',
     call: 'embedding(x[32,16], index32[8])',
     strategies: EMBEDDING,
-    read: (out, [indices, table]) => whole([out, table, indices].map((t) => placements(tokens(t), 2))),
+    read: (out, [indices, table]) =>
+      whole([out, table, indices].map((t) => placements(tokens(t), 2))),
     inputs: [0, 1],
   },
   {
@@ -103,22 +126,27 @@ const GENERATORS: readonly Generator[] = [
 ];
 
 describe('SO-26 the generators of Colossal-Auto on 2x2', () => {
-  it.each(GENERATORS)('$name: each of its strategies is one of ours', ({ call, strategies, read, inputs }) => {
-    const found = ours(call, 'a=2,b=2', inputs);
-    for (const text of strategies.split(', ')) {
-      const [out, operands = ''] = text.split('=');
-      expect(found, text).toContain(read(out, operands.split('×')));
-      // With the axes of the result alone exchanged it is no strategy of theirs, nor of ours.
-      const exchanged = out.replaceAll(/\d/g, (axis) => (axis === '0' ? '1' : '0'));
-      if (
-        operands !== '' &&
-        [...exchanged].sort().join() === [...out].sort().join() &&
-        exchanged !== out &&
-        !out.includes('01')
-      )
-        expect(found, `${exchanged}=${operands}`).not.toContain(read(exchanged, operands.split('×')));
-    }
-  });
+  it.each(GENERATORS)(
+    '$name: each of its strategies is one of ours',
+    ({ call, strategies, read, inputs }) => {
+      const found = ours(call, 'a=2,b=2', inputs);
+      for (const text of strategies.split(', ')) {
+        const [out, operands = ''] = text.split('=');
+        expect(found, text).toContain(read(out, operands.split('×')));
+        // With the axes of the result alone exchanged it is no strategy of theirs, nor of ours.
+        const exchanged = out.replaceAll(/\d/g, (axis) => (axis === '0' ? '1' : '0'));
+        if (
+          operands !== '' &&
+          [...exchanged].sort().join() === [...out].sort().join() &&
+          exchanged !== out &&
+          !out.includes('01')
+        )
+          expect(found, `${exchanged}=${operands}`).not.toContain(
+            read(exchanged, operands.split('×')),
+          );
+      }
+    },
+  );
 
   it('bmm on 1x4: the batch is cut by the axis of four devices', () => {
     expect(ours('bmm(x[8,16,32], x[8,32,64])', 'a=1,b=4', [0, 1])).toContain('RS(0) RS(0) RS(0)');

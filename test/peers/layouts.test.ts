@@ -1,30 +1,44 @@
 import { describe, expect, it } from 'vitest';
+
 import { parseGspmd, tileDevices } from '../../src/import/mlir/sharding/gspmd.ts';
 import { offsets } from '../../src/mesh/layout/coordinates.ts';
 import { compact, concat, flatModes, fromModes } from '../../src/mesh/layout/layout.ts';
 
-/** XLA's tile assignment: tiles along each tensor dim (then the replicated rest), devices in tile order. */
+/**
+ * XLA's tile assignment: tiles along each tensor dim (then the replicated rest), devices in tile
+ * order.
+ */
 interface Tiling {
   readonly tiles: readonly number[];
   readonly devices: readonly number[];
 }
 
 /**
- * The tiling of a tensor whose dims[i] is cut by mesh axis axes[i]: the mesh as a layout, its modes in the order of the
- * tensor's dims, the axes that cut nothing last. Undefined where no axis of several devices cuts.
+ * The tiling of a tensor whose dims[i] is cut by mesh axis axes[i]: the mesh as a layout, its modes
+ * in the order of the tensor's dims, the axes that cut nothing last. Undefined where no axis of
+ * several devices cuts.
  */
-function tilingOf(mesh: readonly number[], rank: number, dims: readonly number[], axes: readonly number[]): Tiling | undefined {
+function tilingOf(
+  mesh: readonly number[],
+  rank: number,
+  dims: readonly number[],
+  axes: readonly number[],
+): Tiling | undefined {
   const modes = flatModes(compact(mesh, 'lex'));
   const used = axes.filter((a) => mesh[a] > 1);
   if (used.length === 0) return undefined;
   const tiles = new Array<number>(rank).fill(1);
   dims.forEach((d, i) => (tiles[d] *= mesh[axes[i]]));
-  const ordered = dims.map((d, i) => [d, axes[i]] as const).sort((a, b) => a[0] - b[0]).map(([, a]) => modes[a]);
+  const ordered = dims
+    .map((d, i) => [d, axes[i]] as const)
+    .sort((a, b) => a[0] - b[0])
+    .map(([, a]) => modes[a]);
   const rest = modes.filter((_, a) => !axes.includes(a));
   const spare = rest.reduce((n, mode) => n * mode.size, 1);
-  const layout = rest.length === 0 ? fromModes(ordered) : concat(fromModes(ordered), fromModes(rest));
+  const layout =
+    rest.length === 0 ? fromModes(ordered) : concat(fromModes(ordered), fromModes(rest));
   return { tiles: spare > 1 ? [...tiles, spare] : tiles, devices: offsets(layout, 'lex') };
-} // prettier-ignore
+}
 
 const text = ({ tiles, devices }: Tiling): string => `[${tiles.join()}]${devices.join()}`;
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import { verifyCertificate } from '../../src/solver/check/verify.ts';
 import { solve } from '../../src/solver/solve.ts';
 import type { AlpaMesh, Spec } from './alpa-costs.ts';
@@ -31,14 +32,29 @@ describe('SO-25 the specs of XLA on a 2x2 mesh with one cheap axis', () => {
     const [p1, p2] = [h.parameter(64, 64), h.parameter(64, 128)];
     const dot4 = h.dot(p1, p2);
     h.dot(dot4, h.parameter(128, 64));
-    // Parameters 1 and 2, the first product, parameter 3, the second product. Parameter 3 as XLA's own test has it: its rows
-    // are cut as the columns of the first product are, so that nothing moves.
-    expect(await specs(h)).toEqual(['[2,1,2]0,2,1,3', '[1,2,2]0,1,2,3', '[2,2]0,2,1,3', '[2,1,2]0,1,2,3', '[2,1,2]0,2,1,3']);
-  }); // prettier-ignore
+    // Parameters 1 and 2, the first product, parameter 3, the second product. Parameter 3 as XLA's
+    // own test has it: its rows are cut as the columns of the first product are, so that nothing
+    // moves.
+    expect(await specs(h)).toEqual([
+      '[2,1,2]0,2,1,3',
+      '[1,2,2]0,1,2,3',
+      '[2,2]0,2,1,3',
+      '[2,1,2]0,1,2,3',
+      '[2,1,2]0,2,1,3',
+    ]);
+  });
 
   it.each([
     ['two free dims', [4, 256, 64], [64, 32], [[2, 0]]],
-    ['two contracted dims', [64, 4, 256], [4, 256, 32], [[1, 0], [2, 1]]],
+    [
+      'two contracted dims',
+      [64, 4, 256],
+      [4, 256, 32],
+      [
+        [1, 0],
+        [2, 1],
+      ],
+    ],
   ] as const)('a product with %s uses both axes', async (_, a, b, contract) => {
     const h = new Hlo();
     h.dot(h.parameter(...a), h.parameter(...b), contract);
@@ -46,5 +62,5 @@ describe('SO-25 the specs of XLA on a 2x2 mesh with one cheap axis', () => {
     const tiles = out.slice(1, out.indexOf(']')).split(',');
     expect(tiles.filter((n) => n === '2')).toHaveLength(2);
     expect(tiles.every((n) => n === '1' || n === '2')).toBe(true);
-  }); // prettier-ignore
+  });
 });

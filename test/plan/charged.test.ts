@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { collectiveModel } from '../../src/cost/presets/presets.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
@@ -7,11 +8,15 @@ import { verify } from '../../src/simulate/verify.ts';
 import { load, planFor, TABLE } from './support.ts';
 
 /**
- * Plans of the preset that charges redistributions by a formula which is not the price of what runs. The formula is written
- * here once more, over placement texts, as section 4.2 of the cost specification has it.
+ * Plans of the preset that charges redistributions by a formula which is not the price of what
+ * runs. The formula is written here once more, over placement texts, as section 4.2 of the cost
+ * specification has it.
  */
 const MESH = 'x=32,y=8';
-const [SIZES, MODEL] = [[32, 8], collectiveModel('autoparallel', loadCluster('dgx-h100'), parseMesh(MESH))] as const;
+const [SIZES, MODEL] = [
+  [32, 8],
+  collectiveModel('autoparallel', loadCluster('dgx-h100'), parseMesh(MESH)),
+] as const;
 const copy = (bytes: number): number => Math.max(bytes / (3.35 * 2 ** 40) / 0.7, 7e-6);
 
 function formula(r: PlannedRedistribution, fullBytes: number): number {
@@ -25,7 +30,8 @@ function formula(r: PlannedRedistribution, fullBytes: number): number {
     const [a, b] = [from[m], to[m]];
     if (a === b) continue;
     if (cut(a) && cut(b))
-      seconds += MODEL.seconds('all_to_all', bytes, [m]) + [a, b].filter(strided).length * copy(2 * bytes); // prettier-ignore
+      seconds +=
+        MODEL.seconds('all_to_all', bytes, [m]) + [a, b].filter(strided).length * copy(2 * bytes);
     else if (cut(a)) {
       bytes *= SIZES[m];
       seconds += MODEL.seconds('all_gather', bytes, [m]) + (strided(a) ? copy(2 * bytes) : 0);
@@ -44,20 +50,23 @@ const ONE_SHARE = {
   outputs: 'S(0)R',
   memoryBytes: (2 * 1024 * 4096 * 16) / 256,
 } as const;
-const planned = (cost: string): Promise<Plan> => planFor(load('peers/ffn-65536'), MESH, { ...ONE_SHARE, cost });
-const moves = (plan: Plan): PlannedRedistribution[] => [...plan.nodes, ...plan.outputs].flatMap((at) => at.redistributions); // prettier-ignore
+const planned = (cost: string): Promise<Plan> =>
+  planFor(load('peers/ffn-65536'), MESH, { ...ONE_SHARE, cost });
+const moves = (plan: Plan): PlannedRedistribution[] =>
+  [...plan.nodes, ...plan.outputs].flatMap((at) => at.redistributions);
 
 describe('a plan at AutoParallel prices', () => {
   test('CM-20, SO-27 says of every redistribution what is charged and what runs', async () => {
     const plan = await planned('autoparallel');
-    const lines =
-      [...plan.nodes.map(({ name, redistributions }) => ({ name, redistributions })), ...plan.outputs.map(({ value, redistributions }) => ({ name: value, redistributions }))] // prettier-ignore
-        .flatMap(({ name, redistributions }) =>
-          redistributions.map((r) => {
-            const run = r.collectives.map((c) => `${c.kind}(${c.meshDims.join(',')})`).join(' ');
-            return `${name} ${r.from} -> ${r.to}: ${(r.seconds * 1e6).toFixed(2)} charged, ${run} ${((r.executedSeconds ?? NaN) * 1e6).toFixed(2)}`;
-          }),
-        );
+    const lines = [
+      ...plan.nodes.map(({ name, redistributions }) => ({ name, redistributions })),
+      ...plan.outputs.map(({ value, redistributions }) => ({ name: value, redistributions })),
+    ].flatMap(({ name, redistributions }) =>
+      redistributions.map((r) => {
+        const run = r.collectives.map((c) => `${c.kind}(${c.meshDims.join(',')})`).join(' ');
+        return `${name} ${r.from} -> ${r.to}: ${(r.seconds * 1e6).toFixed(2)} charged, ${run} ${((r.executedSeconds ?? NaN) * 1e6).toFixed(2)}`;
+      }),
+    );
     expect(lines).toMatchInlineSnapshot(`
       [
         "t S(0)S(0) -> RS(0): 260.99 charged, all_gather(y) all_gather(x) all_to_all(y) 354.84",
@@ -73,10 +82,19 @@ describe('a plan at AutoParallel prices', () => {
   test('CM-20 the charges are those of the formula, and the objective is their sum', async () => {
     const plan = await planned('autoparallel');
     const weight = 1024 * 4096 * 4;
-    const sizeOf: Record<string, number> = { t: weight, t_1: weight, t_1_recomputed: weight, t_3: weight, t_7: weight };
+    const sizeOf: Record<string, number> = {
+      t: weight,
+      t_1: weight,
+      t_1_recomputed: weight,
+      t_3: weight,
+      t_7: weight,
+    };
     let communication = 0;
     let executed = 0;
-    for (const { name, redistributions } of [...plan.nodes, ...plan.outputs.map((o) => ({ ...o, name: o.value }))])
+    for (const { name, redistributions } of [
+      ...plan.nodes,
+      ...plan.outputs.map((o) => ({ ...o, name: o.value })),
+    ])
       for (const r of redistributions) {
         expect(r.seconds, name).toBeCloseTo(formula(r, sizeOf[name] ?? 65536 * 1024 * 4), 12);
         communication += r.seconds;
@@ -94,22 +112,32 @@ describe('a plan at AutoParallel prices', () => {
     const plan = await planned('autoparallel');
     expect(plan.request.sharing).toBe(false);
     expect(moves(plan).filter((r) => r.copy !== undefined)).toEqual([]);
-    expect(plan.assumptions.join(' ')).toMatch(/by AutoParallel's formula, one mesh dim after another, at each use/);
+    expect(plan.assumptions.join(' ')).toMatch(
+      /by AutoParallel's formula, one mesh dim after another, at each use/,
+    );
   });
 
   test('the program runs the listed collectives and computes what the unsharded one does', async () => {
     const graph = load('torch/mlp/joint.expanded');
-    const plan = await planFor(graph, 'x=2,y=2', { cost: 'autoparallel', objective: 'parameter-memory' });
-    expect(moves(plan).some((r) => r.executedSeconds !== r.seconds && r.collectives.length > 0)).toBe(true);
+    const plan = await planFor(graph, 'x=2,y=2', {
+      cost: 'autoparallel',
+      objective: 'parameter-memory',
+    });
+    expect(
+      moves(plan).some((r) => r.executedSeconds !== r.seconds && r.collectives.length > 0),
+    ).toBe(true);
     const { mismatches, collectives } = verify(graph, plan, TABLE);
     expect(mismatches).toEqual([]);
     expect(Object.values(collectives).reduce((a, b) => a + b, 0)).toBeGreaterThan(0);
   });
 });
 
-test.each(['alpha-beta', 'nccl', 'dtensor'])('%s has one figure for a redistribution', async (cost) => {
-  const plan = await planned(cost);
-  expect(plan.objective).not.toHaveProperty('executedCommunicationSeconds');
-  for (const r of moves(plan)) expect(r).not.toHaveProperty('executedSeconds');
-  expect(plan.request.sharing).toBe(true);
-});
+test.each(['alpha-beta', 'nccl', 'dtensor'])(
+  '%s has one figure for a redistribution',
+  async (cost) => {
+    const plan = await planned(cost);
+    expect(plan.objective).not.toHaveProperty('executedCommunicationSeconds');
+    for (const r of moves(plan)) expect(r).not.toHaveProperty('executedSeconds');
+    expect(plan.request.sharing).toBe(true);
+  },
+);

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { prepare } from '../../src/plan/prepare.ts';
@@ -73,8 +74,8 @@ const node = (plan: Plan, name: string): Plan['nodes'][number] => {
 };
 
 describe('a scan is planned like its unrolled twin', () => {
-  // The twin pays for copying the stacked result, which the scan writes in place; and it may place its first and last
-  // steps otherwise, which one carry for all trips cannot.
+  // The twin pays for copying the stacked result, which the scan writes in place; and it may place
+  // its first and last steps otherwise, which one carry for all trips cannot.
   const gapOf = (loop: Plan, twin: Plan): number =>
     loop.objective.seconds / (twin.objective.seconds - node(twin, 'ys').seconds) - 1;
 
@@ -91,7 +92,10 @@ describe('a scan is planned like its unrolled twin', () => {
   });
 
   it('as cheap on x=2,y=4, up to the ends', async () => {
-    const [loop, twin] = [await planFor(scanned(6), 'x=2,y=4'), await planFor(unrolled(6), 'x=2,y=4')];
+    const [loop, twin] = [
+      await planFor(scanned(6), 'x=2,y=4'),
+      await planFor(unrolled(6), 'x=2,y=4'),
+    ];
     expect(gapOf(loop, twin)).toBeGreaterThan(-1e-9);
     expect(gapOf(loop, twin)).toBeLessThan(0.05);
   });
@@ -140,7 +144,9 @@ graph @turning {
     const plan = await planFor(turning, 'x=4', { pins });
     const [carry] = plan.outputs.filter((o) => o.role === 'carry');
     expect(carry).toMatchObject({ value: 'scan.t', of: 'scan.carry.0', placement: 'S(0)' });
-    expect(carry.redistributions.map((r) => [r.from, r.to, r.times])).toEqual([['S(1)', 'S(0)', 9]]);
+    expect(carry.redistributions.map((r) => [r.from, r.to, r.times])).toEqual([
+      ['S(1)', 'S(0)', 9],
+    ]);
     const each = carry.redistributions[0].seconds;
     expect(plan.objective.communicationSeconds).toBeGreaterThanOrEqual(9 * each);
   });
@@ -161,7 +167,9 @@ describe('branches', () => {
     expect(meet.inputs[0]).toBe('R');
     expect(meet.inputs[1]).toBe(meet.inputs[2]);
     expect(meet.times).toBe(0);
-    const flops = plan.nodes.filter((n) => n.name.startsWith('cond.') && n.times !== undefined).map((n) => n.times);
+    const flops = plan.nodes
+      .filter((n) => n.name.startsWith('cond.') && n.times !== undefined)
+      .map((n) => n.times);
     expect(new Set(flops)).toEqual(new Set([0, 0.001]));
     expect(plan.assumptions.join()).toContain('the one with the most FLOPs counts whole');
   });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import { repeatLayer } from '../../bench/repeat.ts';
 import { lintGraph } from '../../src/graph/lint.ts';
 import { graphFlops } from '../../src/ops/flops.ts';
@@ -20,14 +21,17 @@ describe('32 layers of Llama-3 8B', () => {
       expect(plan.proof.status).toBe('optimal');
       expect(plan.proof.gap).toBe(0);
       const { recheckedSeconds, roundingSeconds } = plan.proof;
-      // 15,000 prices, each rounded to half a unit; what the bound stays below the step is open, too.
+      // 15,000 prices, each rounded to half a unit; what the bound stays below the step is open,
+      // too.
       const open = plan.objective.seconds - plan.proof.bound;
       expect(open).toBeGreaterThanOrEqual(0);
       expect(roundingSeconds! + open).toBeLessThan(1e-9 * plan.objective.seconds);
       expect(Math.abs(recheckedSeconds - plan.objective.seconds)).toBeLessThan(roundingSeconds!);
       expect(Math.abs(recheckedSeconds / plan.objective.seconds - 1)).toBeLessThan(1e-9);
       expect(plan.memory.peakBytes).toBeLessThanOrEqual(plan.memory.budgetBytes);
-      const recipes = await priceRecipes(prepare(graph, request('dp=8,tp=8', { activations: 'report' }), TABLE));
+      const recipes = await priceRecipes(
+        prepare(graph, request('dp=8,tp=8', { activations: 'report' }), TABLE),
+      );
       const priced = recipes.flatMap((r) => (r.status === 'priced' ? [r.seconds] : []));
       expect(priced.length).toBeGreaterThanOrEqual(4);
       for (const seconds of priced) expect(seconds).toBeGreaterThanOrEqual(plan.objective.seconds);
@@ -36,18 +40,21 @@ describe('32 layers of Llama-3 8B', () => {
     },
   );
 
-  it.runIf(FULL)('8 x 8 without flags: peak memory is inside the device memory, within a gap of 1 %', async () => {
-    const graph = load(DEEP);
-    const plan = await planFor(graph, 'dp=8,tp=8');
-    expect(plan.memory.peakBytes).toBe(plan.memory.timeline?.peakBytes);
-    expect(plan.memory.peakBytes).toBeLessThanOrEqual(plan.memory.budgetBytes);
-    // A stated headroom of 5 % of what the driver reports.
-    expect(plan.memory.budgetBytes).toBe(Math.round(0.95 * 81_559 * 2 ** 20));
-    expect(plan.proof.gap).toBeLessThanOrEqual(0.01);
-    const states = await planFor(graph, 'dp=8,tp=8', { activations: 'report' });
-    expect(states.memory.timeline!.peakBytes).toBeGreaterThan(plan.memory.budgetBytes);
-    expect(plan.objective.seconds).toBeGreaterThan(states.objective.seconds);
-  });
+  it.runIf(FULL)(
+    '8 x 8 without flags: peak memory is inside the device memory, within a gap of 1 %',
+    async () => {
+      const graph = load(DEEP);
+      const plan = await planFor(graph, 'dp=8,tp=8');
+      expect(plan.memory.peakBytes).toBe(plan.memory.timeline?.peakBytes);
+      expect(plan.memory.peakBytes).toBeLessThanOrEqual(plan.memory.budgetBytes);
+      // A stated headroom of 5 % of what the driver reports.
+      expect(plan.memory.budgetBytes).toBe(Math.round(0.95 * 81_559 * 2 ** 20));
+      expect(plan.proof.gap).toBeLessThanOrEqual(0.01);
+      const states = await planFor(graph, 'dp=8,tp=8', { activations: 'report' });
+      expect(states.memory.timeline!.peakBytes).toBeGreaterThan(plan.memory.budgetBytes);
+      expect(plan.objective.seconds).toBeGreaterThan(states.objective.seconds);
+    },
+  );
 
   it('the middle layer repeated: a graph that lints, types, and has the work of its layers', () => {
     const graph = load(DEEP);
@@ -62,13 +69,16 @@ describe('32 layers of Llama-3 8B', () => {
 });
 
 describe('3-D meshes', () => {
-  it.runIf(FULL)('2 layers on 2 x 4 x 8: proven optimal, and no more expensive than without sharing', async () => {
-    const graph = load('torch/llama3-8b-2l-b16/joint.expanded');
-    const plan = await planFor(graph, 'pod=2,dp=4,tp=8');
-    expect(plan.proof.status).toBe('optimal');
-    const each = await planFor(graph, 'pod=2,dp=4,tp=8', { sharing: false });
-    expect(plan.objective.seconds).toBeLessThanOrEqual(each.objective.seconds);
-  });
+  it.runIf(FULL)(
+    '2 layers on 2 x 4 x 8: proven optimal, and no more expensive than without sharing',
+    async () => {
+      const graph = load('torch/llama3-8b-2l-b16/joint.expanded');
+      const plan = await planFor(graph, 'pod=2,dp=4,tp=8');
+      expect(plan.proof.status).toBe('optimal');
+      const each = await planFor(graph, 'pod=2,dp=4,tp=8', { sharing: false });
+      expect(plan.objective.seconds).toBeLessThanOrEqual(each.objective.seconds);
+    },
+  );
 
   if (FULL) {
     it('32 layers on 8 x 8 without cuts of the sequence: memory does not bind, and the plan is far more expensive', async () => {
@@ -85,7 +95,9 @@ describe('3-D meshes', () => {
     });
 
     it('126 layers on 8 x 8: proven optimal', async () => {
-      const plan = await planFor(repeatLayer(load(DEEP), 94), 'dp=8,tp=8', { memoryBytes: 400 * 2 ** 30 });
+      const plan = await planFor(repeatLayer(load(DEEP), 94), 'dp=8,tp=8', {
+        memoryBytes: 400 * 2 ** 30,
+      });
       expect(plan.proof.status).toBe('optimal');
     });
   }

@@ -1,15 +1,20 @@
 import type { Graph } from '../../src/graph/types.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
-import { crossEntropy, embedding, scaledDotProductAttention } from '../../src/trace/tensor/functional.ts';
-import type { Tensor } from '../../src/trace/tensor/tensor.ts';
 import { input, parameter, type TensorSpec } from '../../src/trace/record/spec.ts';
+import {
+  crossEntropy,
+  embedding,
+  scaledDotProductAttention,
+} from '../../src/trace/tensor/functional.ts';
+import type { Tensor } from '../../src/trace/tensor/tensor.ts';
 import { trace } from '../../src/trace/trace.ts';
 
 /**
- * The programs of the end-to-end oracle (`fixtures/oracle/e2e.json.gz`), as its notes describe them: forward and backward
- * of an MLP 16-32-16 with gelu, of attention 16 wide with 4 heads, both with the sum of squares as loss, and of a Llama of
- * 2 layers with vocabulary 32, width 16 and ffn 32; batch 8, 8 tokens. The rows of the MLP are not noted: 64 are enough for
- * the weights to be what is gathered when both are cut (with 8, gathering the rows is cheaper), as in the recording.
+ * The programs of the end-to-end oracle (`fixtures/oracle/e2e.json.gz`), as its notes describe
+ * them: forward and backward of an MLP 16-32-16 with gelu, of attention 16 wide with 4 heads, both
+ * with the sum of squares as loss, and of a Llama of 2 layers with vocabulary 32, width 16 and ffn
+ * 32; batch 8, 8 tokens. The rows of the MLP are not noted: 64 are enough for the weights to be
+ * what is gathered when both are cut (with 8, gathering the rows is cheaper), as in the recording.
  */
 const BATCH = 8;
 const ROWS = 64;
@@ -42,15 +47,22 @@ function mlp(bias: boolean): Graph {
     specs['w1.bias'] = parameter([HIDDEN]);
     specs['w2.bias'] = parameter([WIDTH]);
   }
-  return training((w) => squares(w.x.linear(w['w1.weight'], w['w1.bias']).gelu().linear(w['w2.weight'], w['w2.bias'])), specs);
-} // prettier-ignore
+  return training(
+    (w) =>
+      squares(w.x.linear(w['w1.weight'], w['w1.bias']).gelu().linear(w['w2.weight'], w['w2.bias'])),
+    specs,
+  );
+}
 
 function attend(w: Weights, prefix: string, x: Tensor, causal: boolean): Tensor {
   const heads = (name: string): Tensor =>
-    x.linear(w[`${prefix}${name}.weight`]).view(BATCH, TOKENS, HEADS, WIDTH / HEADS).transpose(1, 2);
+    x
+      .linear(w[`${prefix}${name}.weight`])
+      .view(BATCH, TOKENS, HEADS, WIDTH / HEADS)
+      .transpose(1, 2);
   const made = scaledDotProductAttention(heads('wq'), heads('wk'), heads('wv'), { causal });
   return made.transpose(1, 2).reshape(BATCH, TOKENS, WIDTH).linear(w[`${prefix}wo.weight`]);
-} // prettier-ignore
+}
 
 const square = parameter([WIDTH, WIDTH]);
 const attentionWeights = (prefix: string): Specs =>
@@ -87,13 +99,14 @@ function llama(): Graph {
     for (let i = 0; i < LAYERS; i++) {
       h = h.add(attend(w, `layers.${i}.attn.`, norm(h, w[`layers.${i}.n1.weight`]), true));
       const x = norm(h, w[`layers.${i}.n2.weight`]);
-      const ffn = (name: string, of: Tensor): Tensor => of.linear(w[`layers.${i}.ffn.${name}.weight`]);
+      const ffn = (name: string, of: Tensor): Tensor =>
+        of.linear(w[`layers.${i}.ffn.${name}.weight`]);
       h = h.add(ffn('w2', ffn('w1', x).silu().mul(ffn('w3', x))));
     }
     const scores = norm(h, w['norm.weight']).linear(w['out.weight']);
     return crossEntropy(scores.view(BATCH * TOKENS, VOCABULARY), w.targets.view(BATCH * TOKENS));
   }, specs);
-} // prettier-ignore
+}
 
 const PROGRAMS: Readonly<Record<string, () => Graph>> = {
   mlp: () => mlp(false),

@@ -1,30 +1,41 @@
 import { describe, expect, it } from 'vitest';
+
 import * as earlyExit from '../../examples/early-exit-cond.ts';
 import * as rnn from '../../examples/rnn-scan.ts';
 import * as transformer from '../../examples/transformer.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { unrollScan } from '../../src/passes/control/loops/unroll-scan.ts';
-import { evaluateEinshardProgram } from '../../src/strategy/einshard/program.ts';
-import { readEinshardProgram } from '../../src/strategy/einshard/steps.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { einshardParameters } from '../../src/report/text/einshard-plan.ts';
+import { evaluateEinshardProgram } from '../../src/strategy/einshard/program.ts';
+import { readEinshardProgram } from '../../src/strategy/einshard/steps.ts';
 import { input, trace } from '../../src/trace/trace.ts';
 import { placed, planFor, request, TABLE } from './support.ts';
 
 /** What the head of each example claims. `test/examples.test.ts` holds what they print. */
 
 const collectivesOf = (plan: Plan): { kind: string; bytes: number }[] =>
-  [...plan.nodes, ...plan.outputs].flatMap((n) => n.redistributions.flatMap((r) => [...r.collectives]));
+  [...plan.nodes, ...plan.outputs].flatMap((n) =>
+    n.redistributions.flatMap((r) => [...r.collectives]),
+  );
 
 describe('transformer.ts under 1-D tensor parallelism', async () => {
   const graph = trace(transformer.model, transformer.inputs, { name: 'transformer' });
   const pins = ['table', 'attention.norm', 'mlp.norm'].map((node) => ({ node, spec: 'R' }));
-  const plan = await planFor(graph, 'd=8', { inputs: 'R', outputs: 'R', pins, objective: 'parameter-memory' });
+  const plan = await planFor(graph, 'd=8', {
+    inputs: 'R',
+    outputs: 'R',
+    pins,
+    objective: 'parameter-memory',
+  });
   const expressions = new Map(
-    einshardParameters(plan, { 'attention.wq': 'dhk', 'attention.wo': 'hkd', 'mlp.w1': 'df', 'mlp.w2': 'fd' }).map(
-      ({ name, expression }) => [name, expression],
-    ),
+    einshardParameters(plan, {
+      'attention.wq': 'dhk',
+      'attention.wo': 'hkd',
+      'mlp.w1': 'df',
+      'mlp.w2': 'fd',
+    }).map(({ name, expression }) => [name, expression]),
   );
 
   it("is the einshard tutorial's recipe: q, k, v by head, MLP column then row, embedding and norms whole", () => {
@@ -48,8 +59,15 @@ describe('transformer.ts under 1-D tensor parallelism', async () => {
 
   it('asks for one all-reduce a pair of products, as the expressions do when einshard propagates them', () => {
     const hidden = { kind: 'all_reduce', bytes: 4 * 128 * 256 * 4 };
-    expect(collectivesOf(plan).map(({ kind, bytes }) => ({ kind, bytes }))).toEqual([hidden, hidden]);
-    const weight = (name: string, shape: number[]) => ({ name, shape, expression: expressions.get(name) });
+    expect(collectivesOf(plan).map(({ kind, bytes }) => ({ kind, bytes }))).toEqual([
+      hidden,
+      hidden,
+    ]);
+    const weight = (name: string, shape: number[]) => ({
+      name,
+      shape,
+      expression: expressions.get(name),
+    });
     const x = { name: 'X', shape: [4, 128, 256], expression: 'b s d -> 8 b s d' };
     const query = 'd h k -> h8 d k';
     const attention = evaluateEinshardProgram(
@@ -104,7 +122,9 @@ describe('rnn-scan.ts', () => {
     expect(placed(loop, 'wx')).not.toBe('R');
     // The products of the forward body are placed as those of every step of the twin.
     const products = (plan: Plan, phase: RegExp) =>
-      plan.nodes.filter((n) => n.target === 'aten.mm.default' && phase.test(n.name)).map((n) => n.outputs[0]);
+      plan.nodes
+        .filter((n) => n.target === 'aten.mm.default' && phase.test(n.name))
+        .map((n) => n.outputs[0]);
     expect(products(loop, /^scan\./)).toEqual(['S(1)', 'S(1)']);
     expect(new Set(products(twin, /^mm(_[1-7])?$/))).toEqual(new Set(['S(1)']));
   });
@@ -115,19 +135,26 @@ describe('rnn-scan.ts', () => {
       return [problem.domains.length, problem.edges.first.length];
     };
     expect(size(step(4000))).toEqual(size(step(4)));
-    const twin = (trips: number) => jointGraph(unrollScan(trace(rnn.model, { ...rnn.inputs, xs: input([trips, 64, 2048]) })), { seed: 1 });
+    const twin = (trips: number) =>
+      jointGraph(unrollScan(trace(rnn.model, { ...rnn.inputs, xs: input([trips, 64, 2048]) })), {
+        seed: 1,
+      });
     expect(size(twin(8))[0]).toBeGreaterThan(1.7 * size(twin(4))[0]);
-  }); // prettier-ignore
+  });
 });
 
 describe('early-exit-cond.ts', () => {
   it('both branches end in one placement and the predicate is whole', async () => {
-    const plan = await planFor(trace(earlyExit.model, earlyExit.inputs), 'd=8', { objective: 'parameter-memory' });
+    const plan = await planFor(trace(earlyExit.model, earlyExit.inputs), 'd=8', {
+      objective: 'parameter-memory',
+    });
     const meet = plan.nodes.find((n) => n.name === 'cond.out.0');
     expect(meet?.inputs[0]).toBe('R');
     expect(new Set([...(meet?.inputs.slice(1) ?? []), ...(meet?.outputs ?? [])]).size).toBe(1);
     const { nodes } = plan;
     // The expensive branch counts whole, the cheap one has nothing to compute.
-    expect(nodes.filter((n) => n.name.startsWith('cond.1.')).map((n) => n.target)).toContain('aten.mm.default');
+    expect(nodes.filter((n) => n.name.startsWith('cond.1.')).map((n) => n.target)).toContain(
+      'aten.mm.default',
+    );
   });
 });

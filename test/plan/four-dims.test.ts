@@ -1,11 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { runsOf } from '../../src/strategy/runs.ts';
+
 import { prepare } from '../../src/plan/prepare.ts';
+import { runsOf } from '../../src/strategy/runs.ts';
 import { load, planFor, request, TABLE } from './support.ts';
 
 const MLP = load('torch/mlp/joint.expanded');
 const FOUR = 'a=2,b=2,c=2,d=2';
-const limited = (assumptions: readonly string[]): boolean => assumptions.some((a) => a.startsWith('Mesh of 4 dims:'));
+const limited = (assumptions: readonly string[]): boolean =>
+  assumptions.some((a) => a.startsWith('Mesh of 4 dims:'));
 
 describe('meshes of four dims', () => {
   it('every strategy and copy keeps to the limit that the plan states', () => {
@@ -14,10 +16,12 @@ describe('meshes of four dims', () => {
     const { space, strategies, copies, variables } = model;
     for (const entry of strategies.nodes) {
       if (entry === null) continue;
-      for (const id of entry.set.specs) if (id >= 0) expect(runsOf(space, id)).toBeLessThanOrEqual(3);
+      for (const id of entry.set.specs)
+        if (id >= 0) expect(runsOf(space, id)).toBeLessThanOrEqual(3);
     }
     for (const v of variables)
-      if (v.kind === 'output') for (const id of v.specs) expect(runsOf(space, id)).toBeLessThanOrEqual(3);
+      if (v.kind === 'output')
+        for (const id of v.specs) expect(runsOf(space, id)).toBeLessThanOrEqual(3);
     expect(copies.length).toBeGreaterThan(0);
     for (const { owned, copy } of copies)
       copy.forEach((q, z) => {
@@ -40,7 +44,11 @@ describe('meshes of four dims', () => {
   }, 60_000);
 
   it('a pin beyond the limit lifts it, and every limited strategy is among the free ones', () => {
-    const free = prepare(MLP, request(FOUR, { pins: [{ node: 'primals_1', spec: 'S(0)RS(0)R' }] }), TABLE);
+    const free = prepare(
+      MLP,
+      request(FOUR, { pins: [{ node: 'primals_1', spec: 'S(0)RS(0)R' }] }),
+      TABLE,
+    );
     expect(limited(free.assumptions)).toBe(false);
     expect(free.contradictions).toEqual([]);
     const few = prepare(MLP, request(FOUR), TABLE);
@@ -50,9 +58,11 @@ describe('meshes of four dims', () => {
       if (set === undefined) return out;
       const width = set.inputCount + set.outputCount;
       for (let s = 0; s < set.count; s++)
-        out.add(Array.from(set.specs.subarray(s * width, (s + 1) * width), (id) =>
+        out.add(
+          Array.from(set.specs.subarray(s * width, (s + 1) * width), (id) =>
             id < 0 ? '-' : model.space.get(id).orderedText,
-          ).join(' ')); // prettier-ignore
+          ).join(' '),
+        );
       return out;
     };
     for (let n = 0; n < few.model.graph.nodes.length; n++) {

@@ -1,14 +1,18 @@
 import { describe, expect, test } from 'vitest';
+
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { gradientsIn } from '../../src/passes/training/gradient-dtype.ts';
 import { prepare } from '../../src/plan/prepare.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
+import { shardPrepared } from '../../src/plan/shard.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { request, TABLE } from './support.ts';
 
-/** `--gradients`: gradients are cast where they are made, so that what data ranks sum has the bytes of that dtype. */
+/**
+ * `--gradients`: gradients are cast where they are made, so that what data ranks sum has the bytes
+ * of that dtype.
+ */
 
 const N = 256;
 const ROWS = 64;
@@ -22,23 +26,35 @@ graph @main {
   out %loss output 0
 }
 `;
-const joint = (dtype: string): ReturnType<typeof jointGraph> => jointGraph(parseGraph(layer(dtype)), { table: TABLE, seed: 1 }); // prettier-ignore
+const joint = (dtype: string): ReturnType<typeof jointGraph> =>
+  jointGraph(parseGraph(layer(dtype)), { table: TABLE, seed: 1 });
 
 async function planned(dtype: string, gradients?: 'fp32' | 'bf16'): Promise<Plan> {
-  const pins = [{ node: 'x', spec: 'S(0)' }, { node: 'w', spec: 'R' }];
+  const pins = [
+    { node: 'x', spec: 'S(0)' },
+    { node: 'w', spec: 'R' },
+  ];
   const graph = joint(dtype);
-  const sum = graph.nodes.find((n) => n.target === 'aten.mm.default' && n.meta.phase === 'backward');
+  const sum = graph.nodes.find(
+    (n) => n.target === 'aten.mm.default' && n.meta.phase === 'backward',
+  );
   if (sum !== undefined) pins.push({ node: sum.name, spec: 'P(sum)' });
-  const prepared = prepare(graph, request('d=4', { pins, ...(gradients === undefined ? {} : { gradients }) }), TABLE);
+  const prepared = prepare(
+    graph,
+    request('d=4', { pins, ...(gradients === undefined ? {} : { gradients }) }),
+    TABLE,
+  );
   const result = await shardPrepared(prepared);
   if (result.status !== 'planned') throw new Error(result.status);
   expect(verify(prepared.program, result.plan, TABLE).mismatches).toEqual([]);
   return result.plan;
-} // prettier-ignore
+}
 
 /** Bytes of the collectives that sum the gradient. */
 function summedBytes({ nodes, outputs }: Plan): number[] {
-  const moves = [...nodes, ...outputs].flatMap((n) => n.redistributions.flatMap((r) => r.collectives));
+  const moves = [...nodes, ...outputs].flatMap((n) =>
+    n.redistributions.flatMap((r) => r.collectives),
+  );
   return moves.filter((c) => /reduce/.test(c.kind) && c.bytes >= N * N).map((c) => c.bytes);
 }
 
@@ -50,13 +66,18 @@ describe('the dtype of sums of gradients', () => {
     ['f32', undefined, 4],
     // Narrower sums are not priced: gradients of float32 stay as they are, and the plan says so.
     ['f32', 'bf16', 4],
-  ] as const)('parameters in %s, gradients in %s: %i bytes an element', async (dtype, gradients, bytes) => {
-    expect(summedBytes(await planned(dtype, gradients))).toEqual([bytes * N * N]);
-  });
+  ] as const)(
+    'parameters in %s, gradients in %s: %i bytes an element',
+    async (dtype, gradients, bytes) => {
+      expect(summedBytes(await planned(dtype, gradients))).toEqual([bytes * N * N]);
+    },
+  );
 
   test('is priced: twice the bytes take longer, and a cast is a kernel', async () => {
     const [half, full] = [await planned('bf16'), await planned('bf16', 'fp32')];
-    expect(full.objective.communicationSeconds).toBeGreaterThan(half.objective.communicationSeconds);
+    expect(full.objective.communicationSeconds).toBeGreaterThan(
+      half.objective.communicationSeconds,
+    );
     expect(full.objective.computeSeconds).toBeGreaterThan(half.objective.computeSeconds);
     expect(full.outputs.find((o) => o.role === 'grad')?.placement).toBe('R');
     expect(full.memory.gradientBytes).toBe(4 * N * N);

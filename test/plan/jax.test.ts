@@ -1,34 +1,51 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+
 import { describe, expect, test } from 'vitest';
+
 import { lintGraph } from '../../src/graph/lint.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { importGraph, type Infer } from '../../src/import/import.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { inferCall } from '../../src/ops/record/infer.ts';
 import { programFlops } from '../../src/ops/program-flops.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
 import { inlineCalls } from '../../src/passes/control/inline-calls.ts';
-import { givenPins } from '../../src/plan/request/source-pins.ts';
-import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
-import { shard } from '../../src/plan/shard.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
+import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
+import { givenPins } from '../../src/plan/request/source-pins.ts';
+import { shard } from '../../src/plan/shard.ts';
 
 const table = builtinOperators();
 const infer: Infer = (call, typeOf) => inferCall(table, call, typeOf);
 const read = (file: string): Graph =>
-  importGraph(readFileSync(join(import.meta.dirname, '..', 'fixtures', 'jax', `${file}.gz`)), { infer });
+  importGraph(readFileSync(join(import.meta.dirname, '..', 'fixtures', 'jax', `${file}.gz`)), {
+    infer,
+  });
 
-async function plan(graph: Graph, mesh: string, pins: readonly { node: string; spec: string }[] = []): Promise<Plan> {
-  const request = { ...DEFAULT_REQUEST, mesh, cluster: 'dgx-h100', optimizer: 'none' as const, pins };
+async function plan(
+  graph: Graph,
+  mesh: string,
+  pins: readonly { node: string; spec: string }[] = [],
+): Promise<Plan> {
+  const request = {
+    ...DEFAULT_REQUEST,
+    mesh,
+    cluster: 'dgx-h100',
+    optimizer: 'none' as const,
+    pins,
+  };
   const result = await shard(graph, request, { table });
   if (result.status !== 'planned') throw new Error(`not planned: ${JSON.stringify(result)}`);
   return result.plan;
 }
 const collectives = (p: Plan): string[] =>
   p.nodes.flatMap((n) =>
-    n.redistributions.flatMap((r) => r.collectives.map((c) => `${n.name} ${c.kind} ${c.meshDims.join()}`)),
+    n.redistributions.flatMap((r) =>
+      r.collectives.map((c) => `${n.name} ${c.kind} ${c.meshDims.join()}`),
+    ),
   );
-const placed = (p: Plan): Record<string, string> => Object.fromEntries(p.nodes.map((n) => [n.name, n.outputs.join()]));
+const placed = (p: Plan): Record<string, string> =>
+  Object.fromEntries(p.nodes.map((n) => [n.name, n.outputs.join()]));
 
 describe('programs of JAX are planned', () => {
   test('calls are written out, with equal work', () => {
@@ -56,12 +73,13 @@ describe('programs of JAX are planned', () => {
     ]);
     expect(skipped).toEqual([]);
     const found = await plan(graph, 'd=8', [...pins, { node: '_2', spec: 'P(sum)' }]);
-    // Column, then row: no communication up to the pending sum; reading it as a result takes the one all-reduce.
+    // Column, then row: no communication up to the pending sum; reading it as a result takes the
+    // one all-reduce.
     expect(collectives(found)).toEqual([]);
     expect(placed(found)).toMatchObject({ _0: 'S(1)', _1__1: 'S(1)', _2: 'P(sum)' });
-    expect(found.outputs[0].redistributions.flatMap((r) => r.collectives.map((c) => c.kind))).toEqual(
-      found.outputs[0].placement === 'R' ? ['all_reduce'] : ['reduce_scatter'],
-    );
+    expect(
+      found.outputs[0].redistributions.flatMap((r) => r.collectives.map((c) => c.kind)),
+    ).toEqual(found.outputs[0].placement === 'R' ? ['all_reduce'] : ['reduce_scatter']);
     expect(found.proof).toMatchObject({ status: 'optimal', gap: 0 });
   });
 

@@ -1,16 +1,21 @@
 import { describe, expect, test } from 'vitest';
+
 import type { Graph } from '../../src/graph/types.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
-import { memoryFrontier, type Frontier, type FrontierStep } from '../../src/plan/memory-frontier.ts';
-import { play } from '../../src/simulate/timeline/play.ts';
+import { recomputeInBackward } from '../../src/passes/checkpoint/recompute.ts';
+import {
+  type Frontier,
+  type FrontierStep,
+  memoryFrontier,
+} from '../../src/plan/memory-frontier.ts';
+import { prepare } from '../../src/plan/prepare.ts';
+import type { PlanRequest } from '../../src/plan/request/request.ts';
 import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';
-import { serial } from '../support/serial-schedule.ts';
+import { play } from '../../src/simulate/timeline/play.ts';
 import { input, parameter } from '../../src/trace/record/spec.ts';
 import type { Tensor } from '../../src/trace/tensor/tensor.ts';
 import { trace } from '../../src/trace/trace.ts';
-import { recomputeInBackward } from '../../src/passes/checkpoint/recompute.ts';
-import { prepare } from '../../src/plan/prepare.ts';
-import type { PlanRequest } from '../../src/plan/request/request.ts';
+import { serial } from '../support/serial-schedule.ts';
 import { memoryFront } from '../zoo/memory-front.ts';
 import { paretoByWalking, undominated } from './pareto.ts';
 import { load, planFor, request, TABLE } from './support.ts';
@@ -34,7 +39,10 @@ function deep(): Graph {
   return jointGraph(trace(f, specs), { seed: 1 });
 }
 
-/** What must hold of every frontier, worked out from the plans by other code than the one that chose them. */
+/**
+ * What must hold of every frontier, worked out from the plans by other code than the one that chose
+ * them.
+ */
 function check(frontier: Frontier): void {
   const { points, knee, neededBytes, misses } = frontier;
   points.forEach((p, i) => {
@@ -69,13 +77,17 @@ describe('CM-58 the frontier of seconds against peak bytes', () => {
     const steps: FrontierStep[] = [];
     const graph = deep();
     const asked = request('d=2', { optimizer: 'none', gap: 0.05 });
-    const frontier = await memoryFrontier(graph, asked, { table: TABLE, onBudget: (e) => void steps.push(e) });
+    const frontier = await memoryFrontier(graph, asked, {
+      table: TABLE,
+      onBudget: (e) => void steps.push(e),
+    });
     check(frontier);
     const { points } = frontier;
     expect(points.length).toBeGreaterThanOrEqual(8);
     expect(steps.length).toBe(frontier.asked);
     expect(steps.at(-1)?.points).toBe(points.length);
-    // The first is the plan of least seconds; every further one runs more of the forward pass again.
+    // The first is the plan of least seconds; every further one runs more of the forward pass
+    // again.
     const free = await planFor(graph, 'd=2', { optimizer: 'none' });
     expect(points[0].seconds).toBe(free.objective.seconds);
     expect(points[0].recomputedNodes).toBe(0);
@@ -89,7 +101,10 @@ describe('CM-58 the frontier of seconds against peak bytes', () => {
   test('without recomputation only placements trade: fewer points, none invented', async () => {
     const graph = load('peers/ffn-65536');
     const more = { inputs: 'S(0)R', outputs: 'S(0)R', gap: 0.02, checkpoint: 'none' } as const;
-    const frontier = await memoryFrontier(graph, request('x=32,y=8', more), { table: TABLE, points: 3 });
+    const frontier = await memoryFrontier(graph, request('x=32,y=8', more), {
+      table: TABLE,
+      points: 3,
+    });
     check(frontier);
     expect(frontier.points.length).toBeGreaterThanOrEqual(2);
     for (const p of frontier.points) expect(p.recomputedNodes).toBe(0);
@@ -108,33 +123,51 @@ describe('CM-58 the frontier of seconds against peak bytes', () => {
       ? ([['nothing pinned, any recomputation', [], subsets, {}]] as const)
       : []),
   ];
-  test.each(walked)('an FFN on 8 devices, %s: all trades that walking through every placement finds, and no other', async (_, pinned, again, more) => {
-    const asked = request('d=8', {
-      inputs: 'S(0)',
-      outputs: 'S(0)',
-      sharing: false,
-      gap: 0.01,
-      pins: pinned.map((node) => ({ node, spec: 'R' })),
-      ...more,
-    });
-    const graph = load('peers/ffn-65536');
-    const plain = prepare(graph, asked, TABLE);
-    const found: [number, number][] = [];
-    const fixed = new Map(pinned.map((node) => [node, 'R']));
-    for (const names of again) {
-      const { graph: twice, originalOf } = recomputeInBackward(plain.model.graph, new Set(names));
-      found.push(...paretoByWalking(names.length === 0 ? plain : prepare(twice, asked, TABLE), originalOf, fixed));
-    }
-    const all = undominated(found);
-    const { points } = await memoryFrontier(graph, asked, { table: TABLE });
-    expect(points.map((p) => p.peakBytes)).toEqual(all.map(([, bytes]) => bytes));
-    points.forEach((p, i) => expect(Math.abs(p.seconds / all[i][0] - 1)).toBeLessThan(1e-6));
-    expect(points.length).toBeGreaterThan(1);
-  }, 600_000); // prettier-ignore
+  test.each(walked)(
+    'an FFN on 8 devices, %s: all trades that walking through every placement finds, and no other',
+    async (_, pinned, again, more) => {
+      const asked = request('d=8', {
+        inputs: 'S(0)',
+        outputs: 'S(0)',
+        sharing: false,
+        gap: 0.01,
+        pins: pinned.map((node) => ({ node, spec: 'R' })),
+        ...more,
+      });
+      const graph = load('peers/ffn-65536');
+      const plain = prepare(graph, asked, TABLE);
+      const found: [number, number][] = [];
+      const fixed = new Map(pinned.map((node) => [node, 'R']));
+      for (const names of again) {
+        const { graph: twice, originalOf } = recomputeInBackward(plain.model.graph, new Set(names));
+        found.push(
+          ...paretoByWalking(
+            names.length === 0 ? plain : prepare(twice, asked, TABLE),
+            originalOf,
+            fixed,
+          ),
+        );
+      }
+      const all = undominated(found);
+      const { points } = await memoryFrontier(graph, asked, { table: TABLE });
+      expect(points.map((p) => p.peakBytes)).toEqual(all.map(([, bytes]) => bytes));
+      points.forEach((p, i) => expect(Math.abs(p.seconds / all[i][0] - 1)).toBeLessThan(1e-6));
+      expect(points.length).toBeGreaterThan(1);
+    },
+    600_000,
+  );
 
   test('a budget that nothing keeps has no points and says what is needed', async () => {
-    const frontier = await memoryFrontier(load('torch/mlp/joint.expanded'), request('dp=2,tp=2', { memoryBytes: 4096 }), { table: TABLE }); // prettier-ignore
-    expect(frontier).toMatchObject({ points: [], asked: 1, misses: [{ budgetBytes: 4096, status: 'infeasible' }] });
+    const frontier = await memoryFrontier(
+      load('torch/mlp/joint.expanded'),
+      request('dp=2,tp=2', { memoryBytes: 4096 }),
+      { table: TABLE },
+    );
+    expect(frontier).toMatchObject({
+      points: [],
+      asked: 1,
+      misses: [{ budgetBytes: 4096, status: 'infeasible' }],
+    });
     expect(frontier.knee).toBeUndefined();
     expect(frontier.neededBytes).toBeGreaterThan(4096);
   });
@@ -144,7 +177,11 @@ describe('CM-58 the frontier of seconds against peak bytes', () => {
       { node: 'fc1.weight', spec: 'S(0)' },
       { node: 'fc1.weight', spec: 'S(1)' },
     ];
-    const frontier = await memoryFrontier(load('torch/mlp/joint.expanded'), request('d=2', { pins }), { table: TABLE });
+    const frontier = await memoryFrontier(
+      load('torch/mlp/joint.expanded'),
+      request('d=2', { pins }),
+      { table: TABLE },
+    );
     expect(frontier.points).toEqual([]);
     expect(frontier.neededBytes).toBeUndefined();
     expect(frontier.misses[0].conflict?.length).toBeGreaterThan(0);
@@ -172,10 +209,12 @@ describe('CM-58 the frontier of seconds against peak bytes', () => {
 
   test('one point, and propagation, are refused', async () => {
     const graph = load('torch/mlp/joint.expanded');
-    await expect(memoryFrontier(graph, request('d=2'), { table: TABLE, points: 1 })).rejects.toThrow(
-      /frontier of 1 points/,
-    );
+    await expect(
+      memoryFrontier(graph, request('d=2'), { table: TABLE, points: 1 }),
+    ).rejects.toThrow(/frontier of 1 points/);
     const propagate = request('d=2', { solver: 'propagate' });
-    await expect(memoryFrontier(graph, propagate, { table: TABLE })).rejects.toThrow(/has no peak memory budget/);
+    await expect(memoryFrontier(graph, propagate, { table: TABLE })).rejects.toThrow(
+      /has no peak memory budget/,
+    );
   });
 });

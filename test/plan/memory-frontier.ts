@@ -2,9 +2,10 @@ import { DTYPE_BYTES } from '../../src/graph/types.ts';
 import type { Prepared } from '../../src/plan/prepare.ts';
 
 /**
- * An exact planner that shares nothing with the solver or the choice problem: it walks the program once and keeps, for
- * every combination of placements of the tensors that are still needed, the cheapest way to get there. Exhaustive over all
- * strategies; only fit for small programs, and for models without shared copies.
+ * An exact planner that shares nothing with the solver or the choice problem: it walks the program
+ * once and keeps, for every combination of placements of the tensors that are still needed, the
+ * cheapest way to get there. Exhaustive over all strategies; only fit for small programs, and for
+ * models without shared copies.
  */
 export function cheapestByFrontier(prepared: Prepared, budgetBytes = Infinity): number {
   const { model } = prepared;
@@ -23,7 +24,8 @@ export function cheapestByFrontier(prepared: Prepared, budgetBytes = Infinity): 
   });
   const demands = flow.outputs.flatMap(({ output, value }, k) => {
     if (value < 0) return [];
-    const partner = output.role === 'output' ? tangents.get(output.index ?? k) : parameterOf.get(output.of ?? '');
+    const partner =
+      output.role === 'output' ? tangents.get(output.index ?? k) : parameterOf.get(output.of ?? '');
     lastUse[value] = end;
     if (partner !== undefined) lastUse[partner] = end;
     return [{ value, partner }];
@@ -34,14 +36,19 @@ export function cheapestByFrontier(prepared: Prepared, budgetBytes = Infinity): 
     let price = prices.get(key);
     if (price === undefined) {
       const { meta } = flow.values[v];
-      price = redistributor.seconds({ shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] }, from, to);
+      price = redistributor.seconds(
+        { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] },
+        from,
+        to,
+      );
       prices.set(key, price);
     }
     return price;
   };
 
-  // Seconds of the cheapest way to every combination of placements of the live values and, under a budget, of the bytes of
-  // the parameters placed so far: one number each, the last axis the fastest.
+  // Seconds of the cheapest way to every combination of placements of the live values and, under a
+  // budget, of the bytes of the parameters placed so far: one number each, the last axis the
+  // fastest.
   let live: { readonly v: number; readonly specs: readonly number[] }[] = [];
   let totals = [0];
   let cheapest = new Float64Array([0]);
@@ -51,7 +58,10 @@ export function cheapestByFrontier(prepared: Prepared, budgetBytes = Infinity): 
     const { set } = entry;
     const width = set.inputCount + set.outputCount;
     const cost = nodeSeconds.get(entry.content)!;
-    const own = Float64Array.from({ length: set.count }, (_, a) => cost.compute[a] + cost.internal[a]);
+    const own = Float64Array.from(
+      { length: set.count },
+      (_, a) => cost.compute[a] + cost.internal[a],
+    );
     const state = model.stateBytes.get(n);
     const added = Array.from({ length: set.count }, (_, a) =>
       state === undefined || budgetBytes === Infinity
@@ -64,7 +74,12 @@ export function cheapestByFrontier(prepared: Prepared, budgetBytes = Infinity): 
     // The axes after this node: live values that are needed later, then its results.
     const kept = [
       ...live.map(({ v, specs }, at) => ({ v, specs, at, result: -1 })),
-      ...Array.from(flow.results[n], (v, k) => ({ v, specs: [...new Set(resultSpecs(k))], at: -1, result: k })),
+      ...Array.from(flow.results[n], (v, k) => ({
+        v,
+        specs: [...new Set(resultSpecs(k))],
+        at: -1,
+        result: k,
+      })),
     ].filter(({ v }) => v >= 0 && lastUse[v] > n);
     const sums = new Set(totals.flatMap((total) => added.map((bytes) => total + bytes)));
     const nextTotals = [...sums].filter((total) => total <= budgetBytes);
@@ -80,7 +95,9 @@ export function cheapestByFrontier(prepared: Prepared, budgetBytes = Infinity): 
     const sources = Array.from(flow.inputs[n], (v, i) => {
       const at = live.findIndex((axis) => axis.v === v);
       const waits = live[at].specs.map((from) =>
-        Float64Array.from({ length: set.count }, (_, a) => priceOf(v, from, set.specs[a * width + i])),
+        Float64Array.from({ length: set.count }, (_, a) =>
+          priceOf(v, from, set.specs[a * width + i]),
+        ),
       );
       return { at, waits };
     });
@@ -121,7 +138,9 @@ export function cheapestByFrontier(prepared: Prepared, budgetBytes = Infinity): 
 
   let best = Infinity;
   const states = cheapest.length / totals.length;
-  const stride = live.map((_, at) => live.slice(at + 1).reduce((size, { specs }) => size * specs.length, 1));
+  const stride = live.map((_, at) =>
+    live.slice(at + 1).reduce((size, { specs }) => size * specs.length, 1),
+  );
   cheapest.forEach((before, s) => {
     const placed = (v: number): number => {
       const at = live.findIndex((axis) => axis.v === v);

@@ -1,8 +1,22 @@
 import { describe, expect, test } from 'vitest';
-import { builtinOperators, cond, DEFAULT_REQUEST, input, jointGraph, parameter, scan, shard, trace, whileLoop, type Graph, type Plan } from '../../src/index.ts'; // prettier-ignore
+
+import {
+  builtinOperators,
+  cond,
+  DEFAULT_REQUEST,
+  type Graph,
+  input,
+  jointGraph,
+  parameter,
+  type Plan,
+  scan,
+  shard,
+  trace,
+  whileLoop,
+} from '../../src/index.ts';
+import { openBodies } from '../../src/passes/plannable/open-bodies.ts';
 import { regionLives } from '../../src/plan/model/region-lives.ts';
 import { PAPER } from '../export/running-plans.ts';
-import { openBodies } from '../../src/passes/plannable/open-bodies.ts';
 
 /** What a device holds while loops run: bodies stand once in line, and run trip after trip. */
 const table = builtinOperators();
@@ -11,7 +25,11 @@ const [BATCH, WIDTH] = [8, 16];
 const ROW = BATCH * WIDTH * 8;
 
 async function planned(graph: Graph): Promise<Plan> {
-  const result = await shard(graph, { ...DEFAULT_REQUEST, mesh: 'dp=1', cluster: 'dgx-h100', optimizer: 'none' }, { table }); // prettier-ignore
+  const result = await shard(
+    graph,
+    { ...DEFAULT_REQUEST, mesh: 'dp=1', cluster: 'dgx-h100', optimizer: 'none' },
+    { table },
+  );
   if (result.status === 'infeasible') throw new Error(result.conflict.join());
   return result.plan;
 }
@@ -37,13 +55,18 @@ describe('peak memory of a scan', () => {
     const trained = (trips: number): Graph =>
       jointGraph(
         trace(({ xs, w }) => {
-          const [last] = scan((h, x) => [h.matmul(w).add(x).tanh(), null], xs.select(0, 0).mul(0), xs);
+          const [last] = scan(
+            (h, x) => [h.matmul(w).add(x).tanh(), null],
+            xs.select(0, 0).mul(0),
+            xs,
+          );
           return last.mean();
         }, inputs(trips)),
         { seed: 1 },
       );
     const [four, nine] = [await planned(trained(4)), await planned(trained(9))];
-    // The rows of xs, and two stacks that the forward pass hands over: the state before each trip and after it.
+    // The rows of xs, and two stacks that the forward pass hands over: the state before each trip
+    // and after it.
     expect(nine.memory.peakBytes - four.memory.peakBytes).toBe(5 * 3 * ROW);
   });
 });
@@ -68,7 +91,9 @@ test('under a budget a looped program recomputes nothing, and its trips keep the
     found++;
     expect(asked.plan.objective.seconds).toBeGreaterThanOrEqual(free.plan.objective.seconds);
     expect(asked.plan.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);
-    expect(asked.plan.nodes.map(({ name }) => name)).toEqual(free.plan.nodes.map(({ name }) => name));
+    expect(asked.plan.nodes.map(({ name }) => name)).toEqual(
+      free.plan.nodes.map(({ name }) => name),
+    );
     expect(asked.plan.assumptions.join('\n')).toContain('--checkpoint auto recomputes nothing');
   }
   expect(found).toBeGreaterThan(0);
@@ -79,8 +104,19 @@ describe('how long control flow holds values', () => {
     trace(({ xs, w }) => {
       const [last] = scan(
         (h, x) => {
-          const [inner] = whileLoop(([v]) => v.mean().gt(1), ([v]) => [v.matmul(w).add(x)], [h] as const); // prettier-ignore
-          return [cond(inner.mean().gt(0), () => inner.tanh(), () => inner.add(w.sum())), inner]; // prettier-ignore
+          const [inner] = whileLoop(
+            ([v]) => v.mean().gt(1),
+            ([v]) => [v.matmul(w).add(x)],
+            [h] as const,
+          );
+          return [
+            cond(
+              inner.mean().gt(0),
+              () => inner.tanh(),
+              () => inner.add(w.sum()),
+            ),
+            inner,
+          ];
         },
         xs.select(0, 0),
         xs,
@@ -96,7 +132,10 @@ describe('how long control flow holds values', () => {
     regions.find((r) => r.kind === kind)!,
   );
   const at = (name: string): number => graph.nodes.findIndex((node) => node.name === name);
-  const readers = (of: string): number[] => graph.nodes.flatMap(({ args }, n) => (JSON.stringify(args).includes(`"name":"${of}"`) ? [n] : [])); // prettier-ignore
+  const readers = (of: string): number[] =>
+    graph.nodes.flatMap(({ args }, n) =>
+      JSON.stringify(args).includes(`"name":"${of}"`) ? [n] : [],
+    );
 
   test('what all trips read is there until the outermost loop ends', () => {
     for (const reader of readers('w')) expect(lives.heldUntil(at('w'), reader)).toBe(loop.end - 1);
@@ -126,6 +165,7 @@ describe('how long control flow holds values', () => {
 
   test('a branching holds its operands until it returns', () => {
     for (let n = branch.start; n < branch.end; n++)
-      for (let p = 0; p < branch.start; p++) expect(lives.heldUntil(p, n)).toBeGreaterThanOrEqual(branch.end - 1);
+      for (let p = 0; p < branch.start; p++)
+        expect(lives.heldUntil(p, n)).toBeGreaterThanOrEqual(branch.end - 1);
   });
 });

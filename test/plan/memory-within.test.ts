@@ -1,26 +1,34 @@
 import { describe, expect, test } from 'vitest';
+
 import { peakOf } from '../../src/cost/memory/peak.ts';
 import { ShardwrightError } from '../../src/errors.ts';
 import type { Graph } from '../../src/graph/types.ts';
-import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
+import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { livenessOf } from '../../src/plan/memory/liveness.ts';
 import { liveBytesAt } from '../../src/plan/memory/peak-rows.ts';
 import { sharedStorages } from '../../src/plan/memory/shared-storages.ts';
 import { prepare } from '../../src/plan/prepare.ts';
+import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
 import { randomChoice } from '../../src/plan/record/random-plan.ts';
-import { askedGap, type PlanRequest } from '../../src/plan/request/request.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
-import { play } from '../../src/simulate/timeline/play.ts';
+import { askedGap, type PlanRequest } from '../../src/plan/request/request.ts';
 import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';
-import { serial } from '../support/serial-schedule.ts';
-import { jointGraph } from '../../src/passes/autodiff/joint.ts';
+import { play } from '../../src/simulate/timeline/play.ts';
 import { input, parameter } from '../../src/trace/record/spec.ts';
 import type { Tensor } from '../../src/trace/tensor/tensor.ts';
 import { trace } from '../../src/trace/trace.ts';
+import { serial } from '../support/serial-schedule.ts';
 import { load, placed, planFor, request, solveFor, TABLE } from './support.ts';
 
-/** The plan of a request and the peak of its schedule, which is worked out by other code from plan and graph. */
-async function checked(graph: Graph, mesh: string, more: Partial<PlanRequest>): Promise<Plan | undefined> {
+/**
+ * The plan of a request and the peak of its schedule, which is worked out by other code from plan
+ * and graph.
+ */
+async function checked(
+  graph: Graph,
+  mesh: string,
+  more: Partial<PlanRequest>,
+): Promise<Plan | undefined> {
   const result = await solveFor(graph, mesh, more);
   if (result.status === 'infeasible') return undefined;
   const { memory } = play(serial(planSchedule(result.graph, result.plan, TABLE)));
@@ -42,14 +50,19 @@ describe('the memory timeline of a plan', () => {
     expect({ ...states, activationBytes: null }).toEqual(off.memory);
     expect(activationBytes).toBe(timeline?.activationBytes);
     expect(reported.objective).toEqual(off.objective);
-    expect(timeline?.curve.reduce((most, p) => Math.max(most, p.bytes), 0)).toBe(timeline?.peakBytes);
+    expect(timeline?.curve.reduce((most, p) => Math.max(most, p.bytes), 0)).toBe(
+      timeline?.peakBytes,
+    );
     expect(reported.nodes.map((n) => n.name)).toContain(timeline?.node);
   });
 
   test('a budget that does not bind gives the plan of least seconds, proven', async () => {
     const graph = load('torch/mlp/joint.expanded');
     const free = await planFor(graph, 'dp=2,tp=2');
-    const held = await planFor(graph, 'dp=2,tp=2', { activations: 'constraint', checkpoint: 'auto' });
+    const held = await planFor(graph, 'dp=2,tp=2', {
+      activations: 'constraint',
+      checkpoint: 'auto',
+    });
     expect(held.objective).toEqual(free.objective);
     expect(held.proof.status).toBe('optimal');
     expect(held.memory.peakBytes).toBe(free.memory.timeline?.peakBytes);
@@ -67,17 +80,27 @@ describe('the memory timeline of a plan', () => {
           model.graph.nodes.forEach((node, n) => {
             const at = memory.pointOfNode[n];
             if (at < 0 || node.kind !== 'call') return;
-            const alive = memory.intervals.reduce((sum, i) => (i.start <= at && at <= i.end ? sum + i.bytes : sum), 0);
-            const counted = liveBytesAt(model, live, n).reduce((sum, a) => sum + a.save[choice[a.variable]], 0);
+            const alive = memory.intervals.reduce(
+              (sum, i) => (i.start <= at && at <= i.end ? sum + i.bytes : sum),
+              0,
+            );
+            const counted = liveBytesAt(model, live, n).reduce(
+              (sum, a) => sum + a.save[choice[a.variable]],
+              0,
+            );
             expect(counted, `${name} ${mesh} ${seed} ${node.name}`).toBeLessThanOrEqual(alive);
-            // A storage of several tensors holds the largest of them: no less than the one that the row counts, no more than is alive.
+            // A storage of several tensors holds the largest of them: no less than the one that the
+            // row counts, no more than is alive.
             const shared = sharedStorages(model, live, n);
             let together = liveBytesAt(model, live, n, undefined, undefined, shared).reduce(
               (sum, a) => sum + a.save[choice[a.variable]],
               0,
             );
             for (const tensors of shared.values())
-              together += tensors.reduce((most, t) => Math.max(most, t.bytes[choice[t.variable]]), 0);
+              together += tensors.reduce(
+                (most, t) => Math.max(most, t.bytes[choice[t.variable]]),
+                0,
+              );
             expect(together, `${name} ${mesh} ${seed} ${node.name}`).toBeLessThanOrEqual(alive);
             expect(together).toBeGreaterThanOrEqual(counted);
             raised += Number(together > counted);
@@ -89,7 +112,10 @@ describe('the memory timeline of a plan', () => {
   });
 });
 
-/** The transformer block takes half a minute at each gap, and with checkpointing as long: with `SHARDWRIGHT_FULL=1`. */
+/**
+ * The transformer block takes half a minute at each gap, and with checkpointing as long: with
+ * `SHARDWRIGHT_FULL=1`.
+ */
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const block = (): Graph => load('peers/block-2048');
 
@@ -105,7 +131,12 @@ describe('CM-46 memory rows bind', () => {
       // At 5 % every other budget will do to see that it binds.
       for (const share of gap === 0.05 ? [0.6, 0.3] : [1, 0.6, 0.4, 0.3]) {
         const memoryBytes = Math.floor(peak * share);
-        const plan = await checked(graph, 'x=32,y=8', { ...ON_2D, memoryBytes, activations: 'constraint', gap });
+        const plan = await checked(graph, 'x=32,y=8', {
+          ...ON_2D,
+          memoryBytes,
+          activations: 'constraint',
+          gap,
+        });
         expect(plan, `${share}`).toBeDefined();
         expect(plan!.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);
         expect(plan!.proof.bound).toBeLessThanOrEqual(plan!.objective.seconds);
@@ -114,10 +145,14 @@ describe('CM-46 memory rows bind', () => {
         bound.push(plan!.proof.bound);
       }
       // What is proven rises, too, up to the gap that each was asked for.
-      for (let i = 1; i < bound.length; i++) expect(bound[i]).toBeGreaterThan(bound[i - 1] * (1 - gap));
+      for (let i = 1; i < bound.length; i++)
+        expect(bound[i]).toBeGreaterThan(bound[i - 1] * (1 - gap));
       // Inputs, outputs and their gradients alone are more.
       const held = { ...ON_2D, activations: 'constraint' } as const;
-      const none = await solveFor(graph, 'x=32,y=8', { ...held, memoryBytes: Math.floor(peak * 0.15) });
+      const none = await solveFor(graph, 'x=32,y=8', {
+        ...held,
+        memoryBytes: Math.floor(peak * 0.15),
+      });
       if (none.status !== 'infeasible') throw new Error('a plan below what must be alive');
       const needed = none.neededBytes ?? none.smallestBudgetBytes ?? 0;
       expect(needed).toBeGreaterThan(peak * 0.15);
@@ -132,9 +167,18 @@ describe('CM-46 memory rows bind', () => {
     let before = 0;
     for (const share of [1, 0.9, 0.8, 0.3]) {
       const memoryBytes = Math.floor(peak * share);
-      const plan = await checked(ffn(), 'x=32,y=8', { ...ON_2D, memoryBytes, activations: 'constraint', gap: 0.01 });
+      const plan = await checked(ffn(), 'x=32,y=8', {
+        ...ON_2D,
+        memoryBytes,
+        activations: 'constraint',
+        gap: 0.01,
+      });
       if (plan === undefined) {
-        const result = await solveFor(ffn(), 'x=32,y=8', { ...ON_2D, memoryBytes, activations: 'constraint' });
+        const result = await solveFor(ffn(), 'x=32,y=8', {
+          ...ON_2D,
+          memoryBytes,
+          activations: 'constraint',
+        });
         if (result.status !== 'infeasible') throw new Error('infeasible a point ago');
         expect(result.neededBytes ?? result.smallestBudgetBytes).toBeGreaterThan(memoryBytes);
         continue;
@@ -155,12 +199,15 @@ test('CM-47 an embedding counts by its bytes: under a tight budget the large tab
   const size = (name: string): number =>
     free.parameters.find((p) => p.name === name)?.shape.reduce((a, b) => a * b, 1) ?? NaN;
   const norms = free.parameters.filter((p) => p.shape.length === 1).map((p) => p.name);
-  const pins = free.parameters.filter((p) => p.name !== table && p.shape.length > 1).map((p) => ({ node: p.name, spec: 'R' })); // prettier-ignore
+  const pins = free.parameters
+    .filter((p) => p.name !== table && p.shape.length > 1)
+    .map((p) => ({ node: p.name, spec: 'R' }));
   const whole = await planFor(graph, 'dp=4', {
     ...states,
     pins: [...pins, ...[table, ...norms].map((node) => ({ node, spec: 'R' }))],
   });
-  // A count of parameters would see one table among nine; by bytes all norms together are a hundredth of it.
+  // A count of parameters would see one table among nine; by bytes all norms together are a
+  // hundredth of it.
   expect(norms.reduce((sum, name) => sum + size(name), 0)).toBeLessThan(size(table) / 50);
   const statesPerElement = 16;
   const memoryBytes = Math.ceil(whole.memory.peakBytes - 0.7 * size(table) * statesPerElement);
@@ -171,7 +218,11 @@ test('CM-47 an embedding counts by its bytes: under a tight budget the large tab
   // Free to choose, the planner cuts that one table and nothing else.
   const first = await planFor(graph, 'dp=4', { ...states, memoryBytes });
   expect(first.parameters.filter((p) => p.placement !== 'R').map((p) => p.name)).toEqual([table]);
-  const kept = await solveFor(graph, 'dp=4', { ...states, pins: [...pins, { node: table, spec: 'R' }], memoryBytes });
+  const kept = await solveFor(graph, 'dp=4', {
+    ...states,
+    pins: [...pins, { node: table, spec: 'R' }],
+    memoryBytes,
+  });
   expect(kept.status).toBe('infeasible');
 });
 
@@ -180,7 +231,12 @@ describe('CM-58 checkpointing chosen with the placements', () => {
     const free = await planFor(ffn(), 'x=32,y=8', ON_2D);
     const peak = free.memory.timeline?.peakBytes ?? NaN;
     const memoryBytes = Math.floor(peak / 2);
-    const none = await solveFor(ffn(), 'x=32,y=8', { ...ON_2D, memoryBytes, checkpoint: 'auto', gap: 0.01 });
+    const none = await solveFor(ffn(), 'x=32,y=8', {
+      ...ON_2D,
+      memoryBytes,
+      checkpoint: 'auto',
+      gap: 0.01,
+    });
     if (none.status !== 'infeasible') throw new Error('a plan below what must be alive');
     expect(none.neededBytes).toBeGreaterThan(memoryBytes);
     expect(none.neededBytes).toBeLessThan(0.8 * peak);
@@ -189,7 +245,13 @@ describe('CM-58 checkpointing chosen with the placements', () => {
   const cases: readonly (readonly [string, string, number, number])[] = [
     ['FFN', 'peers/ffn-65536', 0.9, 0.01],
     ['FFN', 'peers/ffn-65536', 0.8, 0.01],
-    ...(FULL ? ([['block', 'peers/block-2048', 0.5, 0.05], ['block', 'peers/block-2048', 0.5, 0.01], ['block', 'peers/block-2048', 0.3, 0.01]] as const) : []), // prettier-ignore
+    ...(FULL
+      ? ([
+          ['block', 'peers/block-2048', 0.5, 0.05],
+          ['block', 'peers/block-2048', 0.5, 0.01],
+          ['block', 'peers/block-2048', 0.3, 0.01],
+        ] as const)
+      : []),
   ];
   test.each(cases)(
     '%s, %s at %f of its peak, gap %f: not worse than sharding first, where that finds a plan',
@@ -197,7 +259,12 @@ describe('CM-58 checkpointing chosen with the placements', () => {
       const graph = load(name);
       const free = await planFor(graph, 'x=32,y=8', ON_2D);
       const memoryBytes = Math.floor((free.memory.timeline?.peakBytes ?? NaN) * share);
-      const joint = await checked(graph, 'x=32,y=8', { ...ON_2D, memoryBytes, checkpoint: 'auto', gap });
+      const joint = await checked(graph, 'x=32,y=8', {
+        ...ON_2D,
+        memoryBytes,
+        checkpoint: 'auto',
+        gap,
+      });
       // Sharding first may leave no room for any checkpointing, and says so.
       const stages = await checked(graph, 'x=32,y=8', {
         ...ON_2D,
@@ -210,23 +277,32 @@ describe('CM-58 checkpointing chosen with the placements', () => {
       });
       expect(joint).toBeDefined();
       expect(joint?.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);
-      if (stages !== undefined) expect(joint?.objective.seconds).toBeLessThanOrEqual(stages.objective.seconds);
+      if (stages !== undefined)
+        expect(joint?.objective.seconds).toBeLessThanOrEqual(stages.objective.seconds);
       expect(joint?.proof.bound).toBeLessThanOrEqual(joint?.objective.seconds ?? 0);
     },
   );
 
   const quicker: readonly (readonly [string, string, string, number])[] = [
     ['an MLP', 'torch/mlp/joint.expanded', 'dp=2,tp=2', 0.7],
-    ...(FULL ? ([['a Llama of 2 layers', 'torch/llama-tiny/joint.expanded', 'd=4', 0.9], ['two layers of Llama-3 8B', 'torch/llama3-8b-2l-b16/joint.expanded', 'd=8', 0.7]] as const) : []), // prettier-ignore
+    ...(FULL
+      ? ([
+          ['a Llama of 2 layers', 'torch/llama-tiny/joint.expanded', 'd=4', 0.9],
+          ['two layers of Llama-3 8B', 'torch/llama3-8b-2l-b16/joint.expanded', 'd=8', 0.7],
+        ] as const)
+      : []),
   ];
-  test.each(quicker)('%s (%s on %s) at %f of its peak: both at once are more than 3 % quicker than one after the other', async (_, name, mesh, share) => {
-    const graph = load(name);
-    const peak = (await planFor(graph, mesh)).memory.timeline?.peakBytes ?? NaN;
-    const memoryBytes = Math.floor(peak * share);
-    const joint = await checked(graph, mesh, { memoryBytes, checkpoint: 'auto' });
-    const stages = await checked(graph, mesh, { memoryBytes, checkpoint: 'two-stage' });
-    expect(1 - joint!.objective.seconds / stages!.objective.seconds).toBeGreaterThan(0.03);
-  }); // prettier-ignore
+  test.each(quicker)(
+    '%s (%s on %s) at %f of its peak: both at once are more than 3 % quicker than one after the other',
+    async (_, name, mesh, share) => {
+      const graph = load(name);
+      const peak = (await planFor(graph, mesh)).memory.timeline?.peakBytes ?? NaN;
+      const memoryBytes = Math.floor(peak * share);
+      const joint = await checked(graph, mesh, { memoryBytes, checkpoint: 'auto' });
+      const stages = await checked(graph, mesh, { memoryBytes, checkpoint: 'two-stage' });
+      expect(1 - joint!.objective.seconds / stages!.objective.seconds).toBeGreaterThan(0.03);
+    },
+  );
 
   // Widths and rows at which weights, activations and what is moved weigh differently.
   const shapes: readonly (readonly [number, number, number, readonly number[]])[] = [
@@ -234,46 +310,63 @@ describe('CM-58 checkpointing chosen with the placements', () => {
     [256, 512, 2048, [0.9]],
     [16384, 64, 64, [0.9, 0.8]],
   ];
-  test.each(shapes)('joint is never worse than sharding first, on %i rows of %i and %i columns', async (rows, width, hidden, shares) => {
-    const specs = { x: input([rows, width]), w: parameter([hidden, width]), v: parameter([width, hidden]) };
-    const f = (t: Record<string, Tensor>): Tensor => {
-      const y = t.x.add(t.x.linear(t.w).gelu().linear(t.v));
-      return y.mul(y).sum();
-    };
-    const graph = jointGraph(trace(f, specs), { seed: 1 });
-    const peak = (await planFor(graph, 'd=4')).memory.timeline?.peakBytes ?? NaN;
-    const found: number[] = [];
-    for (const share of shares) {
-      const memoryBytes = Math.floor(peak * share);
-      const orNone = (error: unknown): undefined => {
-        if (error instanceof ShardwrightError && error.code === 'E_LIMIT') return undefined;
-        throw error;
+  test.each(shapes)(
+    'joint is never worse than sharding first, on %i rows of %i and %i columns',
+    async (rows, width, hidden, shares) => {
+      const specs = {
+        x: input([rows, width]),
+        w: parameter([hidden, width]),
+        v: parameter([width, hidden]),
       };
-      const stages = await checked(graph, 'd=4', { memoryBytes, checkpoint: 'two-stage' }).catch(orNone);
-      const joint = await checked(graph, 'd=4', { memoryBytes, checkpoint: 'auto' }).catch(orNone);
-      if (stages === undefined) continue;
-      expect(joint?.objective.seconds, `${share}`).toBeLessThanOrEqual(stages.objective.seconds);
-      expect(joint?.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);
-      found.push(share);
-    }
-    expect(found.length).toBeGreaterThan(0);
-  }); // prettier-ignore
+      const f = (t: Record<string, Tensor>): Tensor => {
+        const y = t.x.add(t.x.linear(t.w).gelu().linear(t.v));
+        return y.mul(y).sum();
+      };
+      const graph = jointGraph(trace(f, specs), { seed: 1 });
+      const peak = (await planFor(graph, 'd=4')).memory.timeline?.peakBytes ?? NaN;
+      const found: number[] = [];
+      for (const share of shares) {
+        const memoryBytes = Math.floor(peak * share);
+        const orNone = (error: unknown): undefined => {
+          if (error instanceof ShardwrightError && error.code === 'E_LIMIT') return undefined;
+          throw error;
+        };
+        const stages = await checked(graph, 'd=4', { memoryBytes, checkpoint: 'two-stage' }).catch(
+          orNone,
+        );
+        const joint = await checked(graph, 'd=4', { memoryBytes, checkpoint: 'auto' }).catch(
+          orNone,
+        );
+        if (stages === undefined) continue;
+        expect(joint?.objective.seconds, `${share}`).toBeLessThanOrEqual(stages.objective.seconds);
+        expect(joint?.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);
+        found.push(share);
+      }
+      expect(found.length).toBeGreaterThan(0);
+    },
+  );
 
   const gaps: readonly (readonly [string, string, number, Partial<PlanRequest>, number])[] = [
     ['the default', 'torch/mlp/joint.expanded', 0.7, {}, 0.01],
     ['one given', 'torch/mlp/joint.expanded', 0.7, { gap: 0.05 }, 0.05],
-    // Its states bind, too: proof of the least seconds with states alone within the budget would take minutes.
-    ...(FULL ? ([['the default', 'torch/llama-tiny/joint.expanded', 0.77, {}, 0.01]] as const) : []),
+    // Its states bind, too: proof of the least seconds with states alone within the budget would
+    // take minutes.
+    ...(FULL
+      ? ([['the default', 'torch/llama-tiny/joint.expanded', 0.77, {}, 0.01]] as const)
+      : []),
   ];
-  test.each(gaps)('a gap of %s is reached on %s at %f of its peak, and the plan says which', async (_, name, share, more, gap) => {
-    const graph = load(name);
-    const peak = (await planFor(graph, 'dp=2,tp=2')).memory.timeline?.peakBytes ?? NaN;
-    const asked = { ...more, memoryBytes: Math.floor(peak * share), checkpoint: 'auto' } as const;
-    const plan = await checked(graph, 'dp=2,tp=2', asked);
-    expect(plan?.proof.gap).toBeLessThanOrEqual(gap);
-    expect(askedGap(request('dp=2,tp=2', asked))).toBe(gap);
-    expect(plan?.proof.evidence.join()).toContain(`a gap of ${gap * 100}`);
-  }); // prettier-ignore
+  test.each(gaps)(
+    'a gap of %s is reached on %s at %f of its peak, and the plan says which',
+    async (_, name, share, more, gap) => {
+      const graph = load(name);
+      const peak = (await planFor(graph, 'dp=2,tp=2')).memory.timeline?.peakBytes ?? NaN;
+      const asked = { ...more, memoryBytes: Math.floor(peak * share), checkpoint: 'auto' } as const;
+      const plan = await checked(graph, 'dp=2,tp=2', asked);
+      expect(plan?.proof.gap).toBeLessThanOrEqual(gap);
+      expect(askedGap(request('dp=2,tp=2', asked))).toBe(gap);
+      expect(plan?.proof.evidence.join()).toContain(`a gap of ${gap * 100}`);
+    },
+  );
 
   test('a gap of 0 is the default where the budget holds states alone, and can be asked for where it holds the peak', () => {
     expect(askedGap(request('d=2', {}))).toBe(0);
@@ -288,7 +381,12 @@ describe('CM-58 checkpointing chosen with the placements', () => {
     let bound = 0;
     for (const share of [1, 0.9, 0.8]) {
       const memoryBytes = Math.floor(peak * share);
-      const plan = await checked(ffn(), 'x=32,y=8', { ...ON_2D, memoryBytes, checkpoint: 'auto', gap: 0.01 });
+      const plan = await checked(ffn(), 'x=32,y=8', {
+        ...ON_2D,
+        memoryBytes,
+        checkpoint: 'auto',
+        gap: 0.01,
+      });
       expect(plan?.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);
       expect(plan?.objective.seconds).toBeGreaterThanOrEqual(bound);
       bound = plan?.proof.bound ?? NaN;
@@ -303,8 +401,10 @@ describe('CM-58 checkpointing chosen with the placements', () => {
       const memoryBytes = Math.floor((free.memory.timeline?.peakBytes ?? NaN) * 0.7);
       const asked = { memoryBytes, timeLimitSeconds, gap: 0.02, checkpoint: 'auto' } as const;
       const plan = await checked(graph, 'dp=2,tp=2', asked).catch((error: unknown) => {
-        // Any other error is a fault; infeasible would be a claim that nobody had the time to prove.
-        if (error instanceof ShardwrightError && ['E_LIMIT', 'E_TIME_LIMIT'].includes(error.code)) return error.code;
+        // Any other error is a fault; infeasible would be a claim that nobody had the time to
+        // prove.
+        if (error instanceof ShardwrightError && ['E_LIMIT', 'E_TIME_LIMIT'].includes(error.code))
+          return error.code;
         throw error;
       });
       expect(plan).toBeDefined();
@@ -323,7 +423,9 @@ describe('CM-58 checkpointing chosen with the placements', () => {
     expect(again.filter((n) => n.target === 'aten.mm.default').length).toBeGreaterThan(0);
     const seconds = (plan: Plan): number => plan.nodes.reduce((sum, n) => sum + n.seconds, 0);
     expect(seconds(full)).toBeCloseTo(full.objective.computeSeconds, 12);
-    expect(seconds(full) - again.reduce((sum, n) => sum + n.seconds, 0)).toBeLessThan(seconds(plain) * 1.05);
+    expect(seconds(full) - again.reduce((sum, n) => sum + n.seconds, 0)).toBeLessThan(
+      seconds(plain) * 1.05,
+    );
     expect(full.objective.seconds).toBeGreaterThan(plain.objective.seconds);
   });
 });

@@ -1,9 +1,11 @@
 import { describe, expect, it } from 'vitest';
+
 import { prepare } from '../../src/plan/prepare.ts';
 import { cheapestByFrontier } from './memory-frontier.ts';
 import { load, planFor, request, solveFor, TABLE } from './support.ts';
 
-// A slow cluster makes the small program's communication and compute weigh the same, so that placements matter.
+// A slow cluster makes the small program's communication and compute weigh the same, so that
+// placements matter.
 const SLOW = JSON.stringify({
   base: 'dgx-a100-80gb',
   launchSeconds: 1e-9,
@@ -36,7 +38,11 @@ describe('the MLP is planned and equals exhaustive search', () => {
     const budget = Math.floor(free.memory.peakBytes * 0.6);
     const ask = request('x=4', { cluster: SLOW, sharing: false, memoryBytes: budget });
     const best = cheapestByFrontier(prepare(graph, ask, TABLE), budget);
-    const plan = await planFor(graph, 'x=4', { cluster: SLOW, sharing: false, memoryBytes: budget });
+    const plan = await planFor(graph, 'x=4', {
+      cluster: SLOW,
+      sharing: false,
+      memoryBytes: budget,
+    });
     expect(plan.memory.peakBytes).toBeLessThanOrEqual(budget);
     expect(plan.proof.status).toBe('optimal');
     expect(Math.abs(plan.objective.seconds / best - 1)).toBeLessThan(1e-6);
@@ -55,18 +61,24 @@ describe('the MLP is planned and equals exhaustive search', () => {
   it('a pin is kept, and dropping it restores the earlier plan byte for byte', async () => {
     const graph = load('torch/mlp/joint.expanded');
     const free = await planFor(graph, 'x=4', { cluster: SLOW });
-    const pinned = await planFor(graph, 'x=4', { cluster: SLOW, pins: [{ node: 'fc1.weight', spec: 'S(1)' }] });
+    const pinned = await planFor(graph, 'x=4', {
+      cluster: SLOW,
+      pins: [{ node: 'fc1.weight', spec: 'S(1)' }],
+    });
     expect(pinned.parameters.find((p) => p.name === 'fc1.weight')?.placement).toBe('S(1)');
     expect(pinned.objective.seconds).toBeGreaterThanOrEqual(free.objective.seconds);
     const again = await planFor(graph, 'x=4', { cluster: SLOW });
-    const still = (p: typeof free): string => JSON.stringify({ ...p, proof: { ...p.proof, solveSeconds: null } });
+    const still = (p: typeof free): string =>
+      JSON.stringify({ ...p, proof: { ...p.proof, solveSeconds: null } });
     expect(still(again)).toBe(still(free));
   });
 
   it('gradients are placed like their parameters, and the loss is whole', async () => {
     const plan = await planFor(load('torch/mlp-loss/joint.expanded'), 'x=2,y=2', { cluster: SLOW });
     for (const p of plan.parameters)
-      expect(plan.outputs.find((o) => o.role === 'grad' && o.of === p.name)?.placement).toBe(p.placement);
+      expect(plan.outputs.find((o) => o.role === 'grad' && o.of === p.name)?.placement).toBe(
+        p.placement,
+      );
     expect(plan.outputs.find((o) => o.role === 'output')?.placement).toBe('RR');
   });
 
@@ -76,7 +88,11 @@ describe('the MLP is planned and equals exhaustive search', () => {
     const result = await solveFor(graph, 'x=4', { ...states, memoryBytes: 1000 });
     if (result.status !== 'infeasible') throw new Error('expected infeasible');
     const smallest = result.smallestBudgetBytes!;
-    expect((await solveFor(graph, 'x=4', { ...states, memoryBytes: smallest })).status).toBe('planned');
-    expect((await solveFor(graph, 'x=4', { ...states, memoryBytes: smallest - 1 })).status).toBe('infeasible');
+    expect((await solveFor(graph, 'x=4', { ...states, memoryBytes: smallest })).status).toBe(
+      'planned',
+    );
+    expect((await solveFor(graph, 'x=4', { ...states, memoryBytes: smallest - 1 })).status).toBe(
+      'infeasible',
+    );
   });
 });

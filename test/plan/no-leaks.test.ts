@@ -1,7 +1,11 @@
 import { expect, test, vi } from 'vitest';
+
 import type { Plan } from '../../src/plan/record/types.ts';
 
-/** One share of an eighth of the states: weights are cut and gathered, so that collectives and copies are in the objective. */
+/**
+ * One share of an eighth of the states: weights are cut and gathered, so that collectives and
+ * copies are in the objective.
+ */
 const MEMORY_BYTES = (2 * 1024 * 4096 * 16) / 8;
 const CASES = [
   ['x=8', 'nccl'],

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import { fromFlat } from '../../src/ndarray/array.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { one } from '../../src/ops/record/kernel.ts';
@@ -6,17 +7,20 @@ import { elements } from '../../src/ops/record/record.ts';
 import { S } from '../../src/ops/record/rule.ts';
 import { prepare, type Prepared } from '../../src/plan/prepare.ts';
 import { randomPlan } from '../../src/plan/record/random-plan.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
-import type { PlanRequest } from '../../src/plan/request/request.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
+import type { PlanRequest } from '../../src/plan/request/request.ts';
+import { shardPrepared } from '../../src/plan/shard.ts';
 import { verify } from '../../src/simulate/verify.ts';
-import { customOp, type CustomOp, type CustomOpSpec } from '../../src/trace/custom/custom-op.ts';
+import { type CustomOp, customOp, type CustomOpSpec } from '../../src/trace/custom/custom-op.ts';
 import { spec } from '../../src/trace/record/spec.ts';
 import { param } from '../../src/trace/tensor/state.ts';
-import { trace, type Tensor } from '../../src/trace/trace.ts';
+import { type Tensor, trace } from '../../src/trace/trace.ts';
 import { request } from './support.ts';
 
-/** Each row of x in ascending order, negative values masked to zero: rows stay whole, their number may be cut. */
+/**
+ * Each row of x in ascending order, negative values masked to zero: rows stay whole, their number
+ * may be cut.
+ */
 const sortAndMask = (extra: Partial<CustomOpSpec> = {}): CustomOp =>
   customOp({
     name: 'mine.sort_and_mask.default',
@@ -27,19 +31,28 @@ const sortAndMask = (extra: Partial<CustomOpSpec> = {}): CustomOp =>
       const [rows, width] = x.shape;
       const values = x.toArray();
       const out = Array.from({ length: rows }, (_, r) =>
-        values.slice(r * width, (r + 1) * width).sort((a, b) => a - b).map((v) => Math.max(v, 0)),
+        values
+          .slice(r * width, (r + 1) * width)
+          .sort((a, b) => a - b)
+          .map((v) => Math.max(v, 0)),
       );
       return fromFlat(x.shape, Float64Array.from(out.flat()));
     }),
     ...extra,
-  }); // prettier-ignore
+  });
 const byRow: CustomOpSpec['sharding'] = () => [{ inputs: [S(0)], outputs: [S(0)], origin: 'base' }];
 
 /** A program whose rows are tokens: two products around the opaque routine. */
-function prepared(op: CustomOp, rows: number, width: number, pins: PlanRequest['pins'] = []): Prepared {
+function prepared(
+  op: CustomOp,
+  rows: number,
+  width: number,
+  pins: PlanRequest['pins'] = [],
+): Prepared {
   const table = builtinOperators().with([op.record]);
   const graph = trace(
-    ({ x }: { x: Tensor }) => op.call(x.matmul(param('w1', [width, width]))).matmul(param('w2', [width, width])),
+    ({ x }: { x: Tensor }) =>
+      op.call(x.matmul(param('w1', [width, width]))).matmul(param('w2', [width, width])),
     { x: spec([rows, width]) },
     { table },
   );
@@ -71,10 +84,14 @@ describe('CA-35 an opaque operator is planned and simulated like any other', () 
   });
 
   it('CA-35 the cost is the declared one', async () => {
-    const bytes = (factor: number) => sortAndMask({ bytes: (ctx) => factor * 8 * elements(ctx.inputs[0].shape) });
-    const [once, thrice] = [await planOf(prepared(bytes(1), 65_536, 4096)), await planOf(prepared(bytes(3), 65_536, 4096))];
+    const bytes = (factor: number) =>
+      sortAndMask({ bytes: (ctx) => factor * 8 * elements(ctx.inputs[0].shape) });
+    const [once, thrice] = [
+      await planOf(prepared(bytes(1), 65_536, 4096)),
+      await planOf(prepared(bytes(3), 65_536, 4096)),
+    ];
     expect(opaque(thrice).seconds / opaque(once).seconds).toBeCloseTo(3, 9);
-  }); // prettier-ignore
+  });
 
   it('CA-35 random feasible plans compute what one device does, with the promised collectives', () => {
     const ready = prepared(sortAndMask({ sharding: byRow }), 64, 32);
@@ -82,7 +99,11 @@ describe('CA-35 an opaque operator is planned and simulated like any other', () 
     for (let seed = 0; seed < 20; seed++) {
       const plan = randomPlan(ready, seed);
       seen.add(opaque(plan).outputs.join());
-      const { mismatches, maxRelativeError, collectives, promised } = verify(ready.model.graph, plan, ready.table);
+      const { mismatches, maxRelativeError, collectives, promised } = verify(
+        ready.model.graph,
+        plan,
+        ready.table,
+      );
       expect(mismatches).toEqual([]);
       expect(maxRelativeError).toBeLessThan(1e-12);
       expect(collectives).toEqual(promised);
@@ -91,17 +112,26 @@ describe('CA-35 an opaque operator is planned and simulated like any other', () 
   });
 
   it('CA-35 a rule that is wrong is found out: cutting the sorted dim gives other numbers', () => {
-    const ready = prepared(sortAndMask({ sharding: () => [{ inputs: [S(1)], outputs: [S(1)], origin: 'base' }] }), 64, 32);
+    const ready = prepared(
+      sortAndMask({ sharding: () => [{ inputs: [S(1)], outputs: [S(1)], origin: 'base' }] }),
+      64,
+      32,
+    );
     const plans = Array.from({ length: 20 }, (_, seed) => randomPlan(ready, seed));
     const cut = plans.find((plan) => opaque(plan).outputs[0] === 'S(1)');
-    expect(cut && verify(ready.model.graph, cut, ready.table).mismatches[0]?.where).toBe('sort_and_mask');
-  }); // prettier-ignore
+    expect(cut && verify(ready.model.graph, cut, ready.table).mismatches[0]?.where).toBe(
+      'sort_and_mask',
+    );
+  });
 
   it('CA-35 without rules it runs replicated', async () => {
     const ready = prepared(sortAndMask(), 65_536, 4096);
     const plan = await planOf(ready);
     expect([opaque(plan).inputs, opaque(plan).outputs]).toEqual([['R'], ['R']]);
-    // The rows of the first product are cut; gathering them for the routine is cheaper than not cutting them.
-    expect(opaque(plan).redistributions.flatMap((r) => r.collectives.map((c) => c.kind))).toEqual(['all_gather']);
+    // The rows of the first product are cut; gathering them for the routine is cheaper than not
+    // cutting them.
+    expect(opaque(plan).redistributions.flatMap((r) => r.collectives.map((c) => c.kind))).toEqual([
+      'all_gather',
+    ]);
   });
 });

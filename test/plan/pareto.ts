@@ -1,11 +1,12 @@
 import { DTYPE_BYTES } from '../../src/graph/types.ts';
 import { elements } from '../../src/ops/record/record.ts';
-import type { Prepared } from '../../src/plan/prepare.ts';
 import { moved } from '../../src/plan/model/tables.ts';
+import type { Prepared } from '../../src/plan/prepare.ts';
 
 /**
- * Every trade of seconds against peak memory that placements allow, by walking the program once with all states: an
- * exact planner that shares nothing with the solver, the rows or the search. Only fit for small programs without shared copies.
+ * Every trade of seconds against peak memory that placements allow, by walking the program once
+ * with all states: an exact planner that shares nothing with the solver, the rows or the search.
+ * Only fit for small programs without shared copies.
  */
 
 /** What is known of one way to get to a point of the program. */
@@ -36,7 +37,9 @@ export function paretoByWalking(
   const { graph, flow, strategies, redistributor, nodeSeconds, space } = model;
   if (model.copies.length > 0) throw new Error('shared copies are not walked');
   const lastUse = new Int32Array(flow.values.length).fill(-1);
-  graph.nodes.forEach((_, n) => flow.alias[n] < 0 && flow.inputs[n].forEach((v) => (lastUse[v] = n)));
+  graph.nodes.forEach(
+    (_, n) => flow.alias[n] < 0 && flow.inputs[n].forEach((v) => (lastUse[v] = n)),
+  );
   const parameterOf = new Map<string, number>();
   const tangents = new Map<number, number>();
   graph.nodes.forEach((node, n) => {
@@ -48,7 +51,8 @@ export function paretoByWalking(
   const outputs = new Map<number, { partner: number | undefined; specs: readonly number[] }[]>();
   flow.outputs.forEach(({ output, value }, k) => {
     if (value < 0) return;
-    const partner = output.role === 'output' ? tangents.get(output.index ?? k) : parameterOf.get(output.of ?? '');
+    const partner =
+      output.role === 'output' ? tangents.get(output.index ?? k) : parameterOf.get(output.of ?? '');
     const use = model.uses.find((u) => u.at.kind === 'output' && u.at.output === k);
     outputs.set(value, [
       ...(outputs.get(value) ?? []),
@@ -57,16 +61,24 @@ export function paretoByWalking(
   });
   const again = new Set(originalOf.values());
   const local = (v: number, spec: number): number =>
-    elements(spec < 0 ? flow.values[v].meta.shape : space.localShape(spec, flow.values[v].meta.shape)) *
-    DTYPE_BYTES[flow.values[v].meta.dtype];
+    elements(
+      spec < 0 ? flow.values[v].meta.shape : space.localShape(spec, flow.values[v].meta.shape),
+    ) * DTYPE_BYTES[flow.values[v].meta.dtype];
   let fresh = 0;
   /** Bytes of the storage that only this value needs. */
-  const freedBy = (v: number, storage: ReadonlyMap<number, number>, bytes: ReadonlyMap<number, number>): number => {
+  const freedBy = (
+    v: number,
+    storage: ReadonlyMap<number, number>,
+    bytes: ReadonlyMap<number, number>,
+  ): number => {
     const own = storage.get(v)!;
     return [...storage].some(([u, b]) => u !== v && b === own) ? 0 : (bytes.get(own) ?? 0);
   };
 
-  /** Takes a value to a placement: seconds, the peak on the way, and the bytes of what is there in the end beside the value. */
+  /**
+   * Takes a value to a placement: seconds, the peak on the way, and the bytes of what is there in
+   * the end beside the value.
+   */
   const carry = (
     v: number,
     from: number,
@@ -82,7 +94,8 @@ export function paretoByWalking(
     let [peak, made] = [0, 0];
     for (const step of steps) {
       const next = local(v, step.to);
-      // The first step holds the value itself; from then on it is free where nothing needs it later.
+      // The first step holds the value itself; from then on it is free where nothing needs it
+      // later.
       peak = Math.max(peak, made === 0 ? live + next : live - freed + made + next);
       made = next;
     }
@@ -90,7 +103,15 @@ export function paretoByWalking(
   };
 
   let states: State[] = [
-    { specs: new Map(), storage: new Map(), bytes: new Map(), base: 0, placed: new Map(), seconds: 0, peak: 0 },
+    {
+      specs: new Map(),
+      storage: new Map(),
+      bytes: new Map(),
+      base: 0,
+      placed: new Map(),
+      seconds: 0,
+      peak: 0,
+    },
   ];
   graph.nodes.forEach((node, n) => {
     const entry = strategies.nodes[n];
@@ -126,7 +147,10 @@ export function paretoByWalking(
         if (node.kind === 'placeholder') {
           const [v] = flow.results[n];
           const state = model.stateBytes.get(n);
-          base += state === undefined ? local(v, row[0]) : state.localElements[a] * (state.parameter + state.optimizer);
+          base +=
+            state === undefined
+              ? local(v, row[0])
+              : state.localElements[a] * (state.parameter + state.optimizer);
           specs.set(v, row[0]);
           storage.set(v, ++fresh);
         } else {
@@ -138,14 +162,16 @@ export function paretoByWalking(
           inputs.forEach((v, i) => {
             const from = specs.get(v)!;
             const own = storage.get(v)!;
-            const free = lastUse[v] > n || inputs.indexOf(v, i + 1) >= 0 ? 0 : freedBy(v, storage, bytes);
+            const free =
+              lastUse[v] > n || inputs.indexOf(v, i + 1) >= 0 ? 0 : freedBy(v, storage, bytes);
             const { seconds: price, peak: way, made } = carry(v, from, row[i], sum() + held, free);
             seconds += price;
             peak = Math.max(peak, way);
             viewed = own;
             viewedBytes = made;
             held += made;
-            // A value that was brought elsewhere is free when nobody reads it later, neither here nor after.
+            // A value that was brought elsewhere is free when nobody reads it later, neither here
+            // nor after.
             if (made > 0 && free > 0) forget((u) => u !== v);
           });
           if (!Number.isFinite(seconds)) continue;
@@ -158,11 +184,14 @@ export function paretoByWalking(
             specs.set(v, spec);
             const b = isView && viewedBytes === 0 ? viewed : ++fresh;
             storage.set(v, b);
-            if (isView ? viewedBytes > 0 : local(v, spec) > 0) bytes.set(b, isView ? viewedBytes : local(v, spec));
+            if (isView ? viewedBytes > 0 : local(v, spec) > 0)
+              bytes.set(b, isView ? viewedBytes : local(v, spec));
           }
           forget((u) => lastUse[u] > n || results.some(({ v }) => v === u));
         }
-        const placed = again.has(node.name) ? new Map(s.placed).set(node.name, row.join()) : s.placed;
+        const placed = again.has(node.name)
+          ? new Map(s.placed).set(node.name, row.join())
+          : s.placed;
         // Outputs are brought to where they are wanted as soon as they are made, and stay.
         let ends: State[] = [{ specs, storage, bytes, base, placed, seconds, peak }];
         for (const v of flow.results[n])
@@ -171,7 +200,11 @@ export function paretoByWalking(
               (partner === undefined ? free : [e.specs.get(partner)!]).flatMap((to) => {
                 const live = e.base + [...e.bytes.values()].reduce((x, y) => x + y, 0);
                 const free = lastUse[v] > n ? 0 : freedBy(v, e.storage, e.bytes);
-                const { seconds: price, peak: way, made } = carry(v, e.specs.get(v)!, to, live, free);
+                const {
+                  seconds: price,
+                  peak: way,
+                  made,
+                } = carry(v, e.specs.get(v)!, to, live, free);
                 if (!Number.isFinite(price)) return [];
                 const kept = new Map(e.bytes);
                 const own = e.storage.get(v)!;
@@ -181,12 +214,22 @@ export function paretoByWalking(
                   kept.delete(own);
                 }
                 return [
-                  { ...e, bytes: kept, base: e.base + more, seconds: e.seconds + price, peak: Math.max(e.peak, way) },
+                  {
+                    ...e,
+                    bytes: kept,
+                    base: e.base + more,
+                    seconds: e.seconds + price,
+                    peak: Math.max(e.peak, way),
+                  },
                 ];
               }),
             );
         for (const e of ends) {
-          const left = { specs: new Map(e.specs), storage: new Map(e.storage), bytes: new Map(e.bytes) };
+          const left = {
+            specs: new Map(e.specs),
+            storage: new Map(e.storage),
+            bytes: new Map(e.bytes),
+          };
           for (const v of [...left.specs.keys()])
             if (lastUse[v] <= n && !always.has(v)) {
               left.specs.delete(v);

@@ -1,20 +1,21 @@
 /**
- * The budget holds peak memory where nobody says otherwise. The judge of a peak is the schedule that `simulate` plays, which is
- * worked out from plan and graph by other code than the planner's.
+ * The budget holds peak memory where nobody says otherwise. The judge of a peak is the schedule
+ * that `simulate` plays, which is worked out from plan and graph by other code than the planner's.
  */
 import { describe, expect, test } from 'vitest';
+
 import { usableMemoryBytes } from '../../src/cost/hardware/cluster.ts';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
-import { askedGap } from '../../src/plan/request/request.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { planTexts, readPlanFolder } from '../../src/plan/record/folder.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
+import { askedGap } from '../../src/plan/request/request.ts';
 import type { ShardResult } from '../../src/plan/search/result.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';
 import { play } from '../../src/simulate/timeline/play.ts';
-import { serial } from '../support/serial-schedule.ts';
 import { priceRecipes } from '../../src/zoo/compare/compare.ts';
+import { serial } from '../support/serial-schedule.ts';
 import { load, planFor, request, solveFor, TABLE } from './support.ts';
 
 const MESH = 'dp=2,tp=2';
@@ -24,7 +25,15 @@ const playedPeak = (result: Extract<ShardResult, { status: 'planned' }>): number
 
 /** Everything of a plan but what the budget holds and the clock. */
 function chosen({ nodes, outputs, parameters, objective, proof }: Plan): unknown {
-  return { nodes, outputs, parameters, objective, status: proof.status, bound: proof.bound, gap: proof.gap };
+  return {
+    nodes,
+    outputs,
+    parameters,
+    objective,
+    status: proof.status,
+    bound: proof.bound,
+    gap: proof.gap,
+  };
 }
 
 describe('a budget without a word on activations', () => {
@@ -97,16 +106,22 @@ describe('the memory of a device', () => {
   });
 
   test("a user's cluster states its own", () => {
-    const own = loadCluster(JSON.stringify({ base: 'dgx-h100', memoryBytes: 24e9, reservedBytes: 1e9 }));
+    const own = loadCluster(
+      JSON.stringify({ base: 'dgx-h100', memoryBytes: 24e9, reservedBytes: 1e9 }),
+    );
     expect(usableMemoryBytes(own)).toBe(23e9);
-    expect(usableMemoryBytes(loadCluster(JSON.stringify({ base: 'dgx-h100', memoryBytes: 24e9 })))).toBe(22.8e9);
+    expect(
+      usableMemoryBytes(loadCluster(JSON.stringify({ base: 'dgx-h100', memoryBytes: 24e9 }))),
+    ).toBe(22.8e9);
   });
 });
 
 describe('a plan folder that does not say what its budget holds', () => {
   const reread = (plan: Plan): ReturnType<typeof readPlanFolder> => {
     const { activations: _, ...silent } = plan.request;
-    const { certificate: __, ...texts } = planTexts({ ...plan, request: silent }, MLP, { domains: [] } as never);
+    const { certificate: __, ...texts } = planTexts({ ...plan, request: silent }, MLP, {
+      domains: [],
+    } as never);
     return readPlanFolder(texts, 'plan.json');
   };
 
@@ -116,10 +131,14 @@ describe('a plan folder that does not say what its budget holds', () => {
       planFor(MLP, MESH, { activations: 'report' }),
       planFor(MLP, MESH, { activations: 'off' }),
     ]);
-    for (const [plan, said] of [[peak, undefined], [states, 'report'], [off, 'off']] as const) {
+    for (const [plan, said] of [
+      [peak, undefined],
+      [states, 'report'],
+      [off, 'off'],
+    ] as const) {
       const folder = reread(plan);
       expect([folder.request?.activations, folder.plan.request.activations]).toEqual([said, said]);
     }
     expect(reread(states).isAsWritten).toBe(true);
-  }); // prettier-ignore
+  });
 });

@@ -1,12 +1,14 @@
 import { describe, expect, it } from 'vitest';
+
 import type { Graph } from '../../src/graph/types.ts';
-import type { PlanRequest } from '../../src/plan/request/request.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
+import type { PlanRequest } from '../../src/plan/request/request.ts';
 import { load, placed, planFor as planAt, solveFor } from './support.ts';
 
 /**
- * The test models of PyTorch's AutoParallel, with the placements that its optimizer is known to choose, planned at our
- * alpha-beta prices of the same cluster and at AutoParallel's own, where every listed placement is the optimum. A matrix product's placements are named as in the
+ * The test models of PyTorch's AutoParallel, with the placements that its optimizer is known to
+ * choose, planned at our alpha-beta prices of the same cluster and at AutoParallel's own, where
+ * every listed placement is the optimum. A matrix product's placements are named as in the
  * specification. Its memory limits are of states alone.
  */
 const M = {
@@ -36,7 +38,10 @@ describe.each(['alpha-beta', 'autoparallel'] as const)(
       planAt(graph, mesh, { cost, activations: 'report', ...more });
 
     it('SO-27 FFN on 256 devices with memory for one share: fully sharded data parallel', async () => {
-      const plan = await planFor(load('peers/ffn-524288'), 'x=256', { ...ON_1D, memoryBytes: FFN_STATE / 256 });
+      const plan = await planFor(load('peers/ffn-524288'), 'x=256', {
+        ...ON_1D,
+        memoryBytes: FFN_STATE / 256,
+      });
       expect(plan.proof.status).toBe('optimal');
       for (const p of plan.parameters) expect(p.placement).toBe('S(0)');
       const forward = 'S(0) , R -> S(0)';
@@ -65,11 +70,13 @@ describe.each(['alpha-beta', 'autoparallel'] as const)(
       expect(products(listed)).toEqual(products(ours));
       expect(ours.objective.computeSeconds).toBe(listed.objective.computeSeconds);
       if (cost === 'autoparallel') {
-        // Its formula undoes the outer cut by one gather over it, so the listed storage is the cheapest.
+        // Its formula undoes the outer cut by one gather over it, so the listed storage is the
+        // cheapest.
         expect(placed(ours, 'linear1.weight')).toBe('S(0)S(0)');
         expect(ours.objective.seconds).toBe(listed.objective.seconds);
       }
-      // What runs needs both mesh dims gathered to undo the outer one; ours cuts the tensor dim first.
+      // What runs needs both mesh dims gathered to undo the outer one; ours cuts the tensor dim
+      // first.
       else expect(ours.objective.seconds).toBeLessThan(listed.objective.seconds);
     });
 
@@ -78,8 +85,29 @@ describe.each(['alpha-beta', 'autoparallel'] as const)(
       const limit = { ...ON_2D, memoryBytes: BLOCK_STATE / 256 };
       const ours = await planFor(graph, 'x=32,y=8', limit);
       const { m1, m2, m3, m4 } = M;
-      expect(products(ours)).toEqual([m1, m1, m1, m2, m1, m2, m3, m1, m4, m2, m3, m1, m4, m2, m4, m2, m4, m2]);
-      const attention = ours.nodes.find((n) => n.target.includes('flash_attention_for_cpu.default'));
+      expect(products(ours)).toEqual([
+        m1,
+        m1,
+        m1,
+        m2,
+        m1,
+        m2,
+        m3,
+        m1,
+        m4,
+        m2,
+        m3,
+        m1,
+        m4,
+        m2,
+        m4,
+        m2,
+        m4,
+        m2,
+      ]);
+      const attention = ours.nodes.find((n) =>
+        n.target.includes('flash_attention_for_cpu.default'),
+      );
       expect(attention?.inputs).toEqual(['S(0)S(1)', 'S(0)S(1)', 'S(0)S(1)']);
       for (const w of ['wo', 'w2']) expect(placed(ours, `${w}.weight`)).toBe('S(0)S(1)');
       const listed = await planFor(graph, 'x=32,y=8', {
@@ -122,7 +150,10 @@ describe.each(['alpha-beta', 'autoparallel'] as const)(
     it('SO-27 pin the first weight whole, then unpin: S(0) is back', async () => {
       const graph = load('peers/ffn-524288');
       const most = { ...ON_1D, memoryBytes: Math.floor(FFN_STATE * 0.51) };
-      const pinned = await planFor(graph, 'x=256', { ...most, pins: [{ node: 'linear1.weight', spec: 'R' }] });
+      const pinned = await planFor(graph, 'x=256', {
+        ...most,
+        pins: [{ node: 'linear1.weight', spec: 'R' }],
+      });
       expect(placed(pinned, 'linear1.weight')).toBe('R');
       const least = { ...ON_1D, memoryBytes: FFN_STATE / 256 };
       const again = await planFor(graph, 'x=256', least);

@@ -1,37 +1,45 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+
 import { describe, expect, it } from 'vitest';
-import { prepare } from '../../src/plan/prepare.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
-import { withPins } from '../../src/plan/questions/what-if.ts';
-import { solveNow } from '../../src/solver/solve.ts';
-import { TableBuilder } from '../../src/plan/model/tables.ts';
+
 import type { RedistributionCharges } from '../../src/cost/redistribution/charges.ts';
+import { TableBuilder } from '../../src/plan/model/tables.ts';
+import { prepare } from '../../src/plan/prepare.ts';
+import { withPins } from '../../src/plan/questions/what-if.ts';
+import { shardPrepared } from '../../src/plan/shard.ts';
 import { recipeTable } from '../../src/report/text/summary.ts';
+import { solveNow } from '../../src/solver/solve.ts';
 import { priceRecipes } from '../../src/zoo/compare/compare.ts';
 import { cli, fixture } from '../cli/support.ts';
-import { load, planFor, request, TABLE } from './support.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
+import { load, planFor, request, TABLE } from './support.ts';
 
 const LLAMA = 'torch/llama3-8b-2l-b16/joint.expanded';
 
 /** dgx-h100 whose links between hosts start so many seconds late. */
-const far = (latencySeconds: number): string => JSON.stringify({ base: 'dgx-h100', inter: { latencySeconds } });
+const far = (latencySeconds: number): string =>
+  JSON.stringify({ base: 'dgx-h100', inter: { latencySeconds } });
 
 describe('prices that are far apart', () => {
   it.each([
     ['torch/mlp-loss/joint.expanded', 1e6],
     ['torch/mlp-loss/joint.expanded', 1e15],
     [LLAMA, 1e12],
-  ])('%s: links of %d s are never used, the plan is the one of links of 1,000 s', async (name, seconds) => {
-    const graph = load(name);
-    const near = await planFor(graph, 'dp=8,tp=8', { cluster: far(1e3) });
-    const plan = await planFor(graph, 'dp=8,tp=8', { cluster: far(seconds) });
-    expect(plan.proof).toMatchObject({ status: 'optimal', gap: 0 });
-    expect(plan.proof.roundingSeconds).toBeLessThanOrEqual(1e-9 * plan.objective.seconds);
-    expect(plan.objective.seconds / near.objective.seconds - 1).toBeCloseTo(0, 7);
-    expect(plan.assumptions.join('\n')).toMatch(/Prices above .* are left out: a recipe costs no more/);
-  });
+  ])(
+    '%s: links of %d s are never used, the plan is the one of links of 1,000 s',
+    async (name, seconds) => {
+      const graph = load(name);
+      const near = await planFor(graph, 'dp=8,tp=8', { cluster: far(1e3) });
+      const plan = await planFor(graph, 'dp=8,tp=8', { cluster: far(seconds) });
+      expect(plan.proof).toMatchObject({ status: 'optimal', gap: 0 });
+      expect(plan.proof.roundingSeconds).toBeLessThanOrEqual(1e-9 * plan.objective.seconds);
+      expect(plan.objective.seconds / near.objective.seconds - 1).toBeCloseTo(0, 7);
+      expect(plan.assumptions.join('\n')).toMatch(
+        /Prices above .* are left out: a recipe costs no more/,
+      );
+    },
+  );
 
   it('no recipe is cheaper than the plan, and one that needs the far links is priced with them', async () => {
     const asked = request('dp=8,tp=8', { cluster: far(1e12) });
@@ -52,20 +60,27 @@ describe('prices that are far apart', () => {
     const graph = load('torch/mlp-loss/joint.expanded');
     const prepared = prepare(graph, request('dp=8,tp=8', { cluster: far(1e12) }), TABLE);
     expect(prepared.model.ceilingSeconds).toBeLessThan(1e12);
-    const [{ name }] = graph.nodes.filter(({ kind, meta }) => kind === 'placeholder' && meta.role === 'parameter');
-    const pinned = withPins(prepared, { ...prepared.request, pins: [{ node: name, spec: 'S(0)R' }] });
+    const [{ name }] = graph.nodes.filter(
+      ({ kind, meta }) => kind === 'placeholder' && meta.role === 'parameter',
+    );
+    const pinned = withPins(prepared, {
+      ...prepared.request,
+      pins: [{ node: name, spec: 'S(0)R' }],
+    });
     const { status, objective } = solveNow(pinned.compact.problem);
     expect(status).toBe('optimal');
     expect(objective / pinned.model.unitsPerSecond / 1e12).toBeCloseTo(1, 9);
   });
 
   it('where no plan is known to be cheaper, rounding is part of the gap: the step is re-costed, nothing is optimal', async () => {
-    // Under a budget on peak memory the cheapest plan may not fit, so that no price can be left out.
+    // Under a budget on peak memory the cheapest plan may not fit, so that no price can be left
+    // out.
     const held = { cluster: far(1e12), activations: 'constraint' } as const;
     const { proof, objective } = await planFor(load('torch/mlp/joint.expanded'), 'dp=8,tp=8', held);
     expect(proof.status).toBe('feasible');
     expect(proof.roundingSeconds).toBeGreaterThan(1e-9 * objective.seconds);
-    // What the plan of usual links costs that uses none between hosts: launches of its kernels, as re-costed.
+    // What the plan of usual links costs that uses none between hosts: launches of its kernels, as
+    // re-costed.
     expect(objective.seconds).toBe(proof.recheckedSeconds);
     expect(objective.seconds).toBeGreaterThan(1e-5);
     expect(proof).toMatchObject({ bound: 0, gap: 1 });
@@ -108,7 +123,9 @@ describe('units', () => {
   it('a price above the ceiling is forbidden before the unit is chosen', () => {
     const { problem, unitsPerSecond, roundingSeconds } = one(1e-3, 1e12).finish(1);
     expect(problem.vectors[0][1]).toBe(Infinity);
-    expect(Math.abs(problem.vectors[0][0] / unitsPerSecond - 1e-3)).toBeLessThanOrEqual(roundingSeconds);
+    expect(Math.abs(problem.vectors[0][0] / unitsPerSecond - 1e-3)).toBeLessThanOrEqual(
+      roundingSeconds,
+    );
     expect(roundingSeconds).toBeLessThan(1e-15);
   });
 

@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+
 import { cli, fixture } from '../cli/support.ts';
 import { load, solveFor } from './support.ts';
 

@@ -1,12 +1,13 @@
 import { describe, expect, it } from 'vitest';
+
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
-import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { StridedShard } from '../../src/mesh/placements/shards/strided.ts';
+import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
+import { bindText, parseCall } from '../../src/ops/samples/call-text.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { randomPlan } from '../../src/plan/record/random-plan.ts';
 import { verify } from '../../src/simulate/verify.ts';
-import { bindText, parseCall } from '../../src/ops/samples/call-text.ts';
 import { expandRules } from '../../src/strategy/expand.ts';
 import { fewFactors, MOST_FACTORS, patternsOf } from '../../src/strategy/patterns.ts';
 import { input, parameter } from '../../src/trace/record/spec.ts';
@@ -54,7 +55,9 @@ describe('a sequence cut goes on through products of rows', () => {
   ])('on %s, %s, without communication', async (mesh, x, whole, rows) => {
     const plan = await planFor(forward, mesh, { pins: pins(x, whole), outputs: x });
     const products = plan.nodes.filter((n) => n.target === 'aten.mm.default');
-    expect(products.map((n) => [n.inputs, n.outputs])).toEqual(Array(2).fill([[rows, whole], [rows]]));
+    expect(products.map((n) => [n.inputs, n.outputs])).toEqual(
+      Array(2).fill([[rows, whole], [rows]]),
+    );
     expect(plan.objective.communicationSeconds).toBe(0);
     expect(plan.proof.status).toBe('optimal');
     const verified = verify(forward, plan, TABLE);
@@ -64,16 +67,25 @@ describe('a sequence cut goes on through products of rows', () => {
 
   it('without strides the rows are gathered, which is more expensive', async () => {
     const asked = { pins: pins('S(1)', 'R'), outputs: 'S(1)' };
-    const [with_, without] = await Promise.all([planFor(forward, 'cp=4', asked), planFor(forward, 'cp=4', { ...asked, strided: 'off' })]); // prettier-ignore
-    expect(without.nodes.some((n) => [...n.inputs, ...n.outputs].some((s) => s.includes('_S(')))).toBe(false);
+    const [with_, without] = await Promise.all([
+      planFor(forward, 'cp=4', asked),
+      planFor(forward, 'cp=4', { ...asked, strided: 'off' }),
+    ]);
+    expect(
+      without.nodes.some((n) => [...n.inputs, ...n.outputs].some((s) => s.includes('_S('))),
+    ).toBe(false);
     expect(without.objective.communicationSeconds).toBeGreaterThan(0);
     expect(without.objective.seconds).toBeGreaterThan(with_.objective.seconds);
   });
 
   it('in training the weights are summed over the pieces of the sequence', async () => {
     const rows = ['mm', 'gelu', 'mm_1'].map((node) => ({ node, spec: 'S(0)_S(0, 2)' }));
-    const plan = await planFor(training, 'dp=2,cp=4', { pins: [...pins('S(0)S(1)', 'RR'), ...rows] });
-    const gradients = plan.nodes.filter((n) => n.target === 'aten.mm.default' && n.inputs.join() === 'S(1)_S(1, 2),S(0)_S(0, 2)'); // prettier-ignore
+    const plan = await planFor(training, 'dp=2,cp=4', {
+      pins: [...pins('S(0)S(1)', 'RR'), ...rows],
+    });
+    const gradients = plan.nodes.filter(
+      (n) => n.target === 'aten.mm.default' && n.inputs.join() === 'S(1)_S(1, 2),S(0)_S(0, 2)',
+    );
     expect(gradients.map((n) => n.outputs)).toEqual([['P(sum)P(sum)'], ['P(sum)P(sum)']]);
     const verified = verify(training, plan, TABLE);
     expect(verified.mismatches).toEqual([]);
@@ -101,7 +113,9 @@ describe('a sequence cut goes on through products of rows', () => {
   });
 
   it('heads merged with what is in a head are cut in strides when all is asked for', async () => {
-    const graph = trace(({ x }: Record<'x', Tensor>) => x.view([2, 8, 16]).gelu(), { x: input([2, 8, 4, 4]) });
+    const graph = trace(({ x }: Record<'x', Tensor>) => x.view([2, 8, 16]).gelu(), {
+      x: input([2, 8, 4, 4]),
+    });
     const asked = { inputs: 'S(3)', outputs: 'free', pins: [{ node: 'gelu', spec: '_S(2, 4)' }] };
     const plan = await planFor(graph, 'tp=2', { ...asked, strided: 'all' });
     expect(plan.nodes.flatMap((n) => n.redistributions)).toEqual([]);
@@ -119,7 +133,9 @@ describe('random plans of a model that flattens batch and sequence compute what 
     for (const [seed, graph] of [training, training, training, ...models].entries()) {
       const prepared = prepare(graph, request(mesh, { strided: 'all' }), TABLE);
       const plan = randomPlan(prepared, seed);
-      strided += plan.nodes.filter((n) => [...n.inputs, ...n.outputs].some((s) => s.includes('_S('))).length;
+      strided += plan.nodes.filter((n) =>
+        [...n.inputs, ...n.outputs].some((s) => s.includes('_S(')),
+      ).length;
       if (graph !== llama) expect(verify(graph, plan, TABLE, { seed }).mismatches).toEqual([]);
     }
     expect(strided).toBeGreaterThan(0);

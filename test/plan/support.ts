@@ -1,33 +1,47 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import type { Graph } from '../../src/graph/types.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
-import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/request.ts';
-import { shard } from '../../src/plan/shard.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
+import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/request.ts';
 import type { ShardResult } from '../../src/plan/search/result.ts';
+import { shard } from '../../src/plan/shard.ts';
 
 export const TABLE = builtinOperators();
 
 /** A graph text of the fixtures, such as `torch/mlp/joint.expanded` or `peers/ffn-65536`. */
 export function load(name: string): Graph {
   const path = fileURLToPath(new URL(`../fixtures/${name}.txt.gz`, import.meta.url));
-  return importGraph(readFileSync(path), { infer: (node, typeOf) => inferCall(TABLE, node, typeOf) });
+  return importGraph(readFileSync(path), {
+    infer: (node, typeOf) => inferCall(TABLE, node, typeOf),
+  });
 }
 
-/** Prices by formulas, which tests can do by hand: what measured times say is a matter of the tests of `nccl`. */
+/**
+ * Prices by formulas, which tests can do by hand: what measured times say is a matter of the tests
+ * of `nccl`.
+ */
 export function request(mesh: string, more: Partial<PlanRequest> = {}): PlanRequest {
   return { ...DEFAULT_REQUEST, cost: 'alpha-beta', mesh, cluster: 'dgx-h100', ...more };
 }
 
-export function solveFor(graph: Graph, mesh: string, more: Partial<PlanRequest> = {}): Promise<ShardResult> {
+export function solveFor(
+  graph: Graph,
+  mesh: string,
+  more: Partial<PlanRequest> = {},
+): Promise<ShardResult> {
   return shard(graph, request(mesh, more), { table: TABLE });
 }
 
 /** The plan of a request that has one. */
-export async function planFor(graph: Graph, mesh: string, more: Partial<PlanRequest> = {}): Promise<Plan> {
+export async function planFor(
+  graph: Graph,
+  mesh: string,
+  more: Partial<PlanRequest> = {},
+): Promise<Plan> {
   const result = await solveFor(graph, mesh, more);
   if (result.status !== 'planned') throw new Error(`infeasible: ${result.conflict.join(', ')}`);
   return result.plan;

@@ -1,11 +1,15 @@
 import { describe, expect, it } from 'vitest';
-import { Deadline, type Clock } from '../../src/plan/request/deadline.ts';
-import { prepare } from '../../src/plan/prepare.ts';
-import { shard } from '../../src/plan/shard.ts';
+
 import { ShardwrightError } from '../../src/errors.ts';
+import { prepare } from '../../src/plan/prepare.ts';
+import { type Clock, Deadline } from '../../src/plan/request/deadline.ts';
+import { shard } from '../../src/plan/shard.ts';
 import { load, request, TABLE } from './support.ts';
 
-/** The time limit holds from the first byte: what comes before the solver asks it too, and says which step used the time. */
+/**
+ * The time limit holds from the first byte: what comes before the solver asks it too, and says
+ * which step used the time.
+ */
 
 /** A clock that goes one second at every look: work is counted, whatever the machine. */
 function counting(): Clock & { looks: number } {
@@ -35,7 +39,11 @@ describe('a limit that comes before the solver', () => {
     const steps = new Set<string>();
     // The first look only starts the clock.
     // Every third look, every one with SHARDWRIGHT_FULL.
-    for (let looks = 1; looks < clock.looks; looks += process.env.SHARDWRIGHT_FULL === '1' ? 1 : 3) {
+    for (
+      let looks = 1;
+      looks < clock.looks;
+      looks += process.env.SHARDWRIGHT_FULL === '1' ? 1 : 3
+    ) {
       const error = refusal(looks);
       expect(error?.code, `${looks} of ${clock.looks}`).toBe('E_TIME_LIMIT');
       expect(error?.details.hint).toContain('raise --time-limit');
@@ -65,7 +73,9 @@ describe('a limit that comes before the solver', () => {
 
   it('is that of the whole call: preparing takes of what the solver gets', async () => {
     const deadline = new Deadline(5.5, { clock: counting() });
-    await expect(shard(GRAPH, request('a=2,b=2'), { table: TABLE, deadline })).rejects.toMatchObject({
+    await expect(
+      shard(GRAPH, request('a=2,b=2'), { table: TABLE, deadline }),
+    ).rejects.toMatchObject({
       code: 'E_TIME_LIMIT',
     });
   });

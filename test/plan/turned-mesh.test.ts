@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+
 import { prepare } from '../../src/plan/prepare.ts';
 import { load, request, TABLE } from './support.ts';
 
@@ -6,7 +7,9 @@ const GRAPH = load('torch/mlp/joint.expanded');
 
 /** What a plan on the mesh says of the same devices in another order of mesh dims. */
 const note = (mesh: string): string | undefined =>
-  prepare(GRAPH, request(mesh), TABLE).assumptions.find((line) => line.startsWith('Nothing is cheaper among'));
+  prepare(GRAPH, request(mesh), TABLE).assumptions.find((line) =>
+    line.startsWith('Nothing is cheaper among'),
+  );
 
 it('a plan says among what nothing is cheaper where mesh dims of different sizes share links, and names the turned mesh', () => {
   expect(note('tp=2,dp=4')).toContain('--mesh dp=4,tp=2 is another question');
@@ -16,7 +19,10 @@ it('a plan says among what nothing is cheaper where mesh dims of different sizes
 
 it.each([
   ['equal sizes: the turned mesh is the same one', 'dp=2,tp=2'],
-  ['dims that do not share links: which one is inside the host is a question of the cluster', 'dp=4,tp=8'],
+  [
+    'dims that do not share links: which one is inside the host is a question of the cluster',
+    'dp=4,tp=8',
+  ],
   ['one dim', 'dp=8'],
   ['a dim of one device', 'dp=8,tp=1'],
 ])('nothing is said for %s', (_, mesh) => {

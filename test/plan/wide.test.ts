@@ -1,7 +1,8 @@
 /** Networks that do not repeat, on meshes of three dims. */
 import { expect, test } from 'vitest';
-import { compare } from '../../src/zoo/compare/compare-graph.ts';
+
 import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
+import { compare } from '../../src/zoo/compare/compare-graph.ts';
 import { load, planFor, TABLE } from './support.ts';
 
 // The long runs belong to `npm run test:full`.
@@ -23,7 +24,9 @@ if (FULL) {
     const request = { ...DEFAULT_REQUEST, cluster: 'dgx-h100' };
     const comparison = await compare(graph, { table: TABLE, devices: 4, request });
     const optima = comparison.plans.filter(({ plan }) => plan === 'optimum');
-    expect(optima).toHaveLength(comparison.meshes.filter(({ status }) => status === 'solved').length);
+    expect(optima).toHaveLength(
+      comparison.meshes.filter(({ status }) => status === 'solved').length,
+    );
     expect(comparison.meshes.map(({ status }) => status)).not.toContain('refused');
     for (const { seconds, proof } of optima) {
       expect(proof!.bound).toBeLessThanOrEqual(seconds);
@@ -42,6 +45,7 @@ if (FULL) {
     const graph = load('torch/lstm16/joint.expanded');
     const request = { ...DEFAULT_REQUEST, cluster: 'dgx-h100' };
     const comparison = await compare(graph, { table: TABLE, devices: 64, request });
-    for (const { plan, proof } of comparison.plans) if (plan === 'optimum') expect(proof!.gap).toBeLessThan(0.01);
+    for (const { plan, proof } of comparison.plans)
+      if (plan === 'optimum') expect(proof!.gap).toBeLessThan(0.01);
   }, 600_000);
 }

@@ -1,16 +1,20 @@
 import { describe, expect, test } from 'vitest';
+
 import { zeroStateBytes } from '../../src/cost/memory/state-bytes.ts';
-import { eachOperand } from '../../src/graph/value.ts';
 import { parseGraph } from '../../src/graph/text/parse.ts';
+import { eachOperand } from '../../src/graph/value.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { adamw } from '../../src/passes/training/optimizer.ts';
 import { trainStep } from '../../src/passes/training/train-step.ts';
-import { shard } from '../../src/plan/shard.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
+import { shard } from '../../src/plan/shard.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { planFor, request, TABLE } from './support.ts';
 
-/** ZeRO-1 and ZeRO-2 as choices beside placements: a step that updates its parameters gives states and gradients their own. */
+/**
+ * ZeRO-1 and ZeRO-2 as choices beside placements: a step that updates its parameters gives states
+ * and gradients their own.
+ */
 
 const N = 1024;
 const ROWS = 4 * N;
@@ -25,14 +29,22 @@ graph @main {
   out %loss output 0
 }
 `;
-const GRAPH = trainStep(jointGraph(parseGraph(LAYER), { table: TABLE, seed: 1 }), adamw({ lr: 1e-3, weightDecay: 0.1 }), { table: TABLE }); // prettier-ignore
+const GRAPH = trainStep(
+  jointGraph(parseGraph(LAYER), { table: TABLE, seed: 1 }),
+  adamw({ lr: 1e-3, weightDecay: 0.1 }),
+  { table: TABLE },
+);
 const STATES = ['w_master', 'w_exp_avg', 'w_exp_avg_sq'];
 const SPECS = ['R', 'S(0)', 'S(1)'];
 const BATCH = { node: 'x', spec: 'S(0)' };
 
 type Pin = { readonly node: string; readonly spec: string };
 const asked = (pins: readonly Pin[], memoryBytes?: number): ReturnType<typeof request> =>
-  request('d=4', { pins: [BATCH, ...pins], activations: 'report', ...(memoryBytes === undefined ? {} : { memoryBytes }) }); // prettier-ignore
+  request('d=4', {
+    pins: [BATCH, ...pins],
+    activations: 'report',
+    ...(memoryBytes === undefined ? {} : { memoryBytes }),
+  });
 async function planned(pins: readonly Pin[], memoryBytes?: number): Promise<Plan | undefined> {
   const result = await shard(GRAPH, asked(pins, memoryBytes), { table: TABLE });
   return 'plan' in result ? result.plan : undefined;
@@ -52,10 +64,14 @@ describe('states of a parameter that is whole', () => {
     expect(all.length).toBe(3 ** 4);
     const elements = N * N;
     const state = { parameter: 2, gradient: 0, optimizer: 12 };
-    const stages = ([0, 1, 3] as const).map((stage) => zeroStateBytes(state, elements, stage, 4) + 4);
+    const stages = ([0, 1, 3] as const).map(
+      (stage) => zeroStateBytes(state, elements, stage, 4) + 4,
+    );
     const chosen: string[] = [];
     for (const bytes of [...stages, stages[1] - 1, stages[0] - 1, 2 * stages[0]]) {
-      const best = all.filter((p) => p.memory.peakBytes <= bytes).reduce((a, b) => (b.objective.seconds < a.objective.seconds ? b : a)); // prettier-ignore
+      const best = all
+        .filter((p) => p.memory.peakBytes <= bytes)
+        .reduce((a, b) => (b.objective.seconds < a.objective.seconds ? b : a));
       const plan = await planned([], bytes);
       expect(plan?.objective.seconds, `${bytes}`).toBe(best.objective.seconds);
       expect(plan?.proof.status).toBe('optimal');
@@ -70,8 +86,13 @@ describe('states of a parameter that is whole', () => {
   });
 
   test('gradient and parameter move once: scattered as it is summed, gathered in the parameter’s own dtype', async () => {
-    const plan = await planned([{ node: 'w', spec: 'R' }, ...STATES.map((node) => ({ node, spec: 'S(0)' }))]);
-    const moves = [...plan!.nodes, ...plan!.outputs].flatMap((n) => n.redistributions.flatMap((r) => r.collectives));
+    const plan = await planned([
+      { node: 'w', spec: 'R' },
+      ...STATES.map((node) => ({ node, spec: 'S(0)' })),
+    ]);
+    const moves = [...plan!.nodes, ...plan!.outputs].flatMap((n) =>
+      n.redistributions.flatMap((r) => r.collectives),
+    );
     const large = moves.filter((c) => c.bytes > 1024).map((c) => [c.kind, c.bytes]);
     expect(large).toEqual([
       ['reduce_scatter', N * N * 2],
@@ -99,7 +120,11 @@ describe('gradients before the update', () => {
     '}',
     '',
   ].join('\n');
-  const graph = trainStep(jointGraph(parseGraph(text), { table: TABLE, seed: 1 }), adamw({ lr: 1e-3 }), { table: TABLE }); // prettier-ignore
+  const graph = trainStep(
+    jointGraph(parseGraph(text), { table: TABLE, seed: 1 }),
+    adamw({ lr: 1e-3 }),
+    { table: TABLE },
+  );
   const aliases = graph.nodes.filter((n) => n.target === 'aten.alias.default');
   const gradients = aliases.map((n) => n.name);
   const sums: string[] = [];
@@ -108,7 +133,9 @@ describe('gradients before the update', () => {
   test('may be cut where they are made, which the peak over time sees: ZeRO-2 beside ZeRO-1', async () => {
     expect(gradients).toHaveLength(LAYERS);
     const whole = names.map((node) => ({ node, spec: 'R' }));
-    const states = names.flatMap((w) => STATES.map((s) => ({ node: s.replace('w', w), spec: 'S(0)' })));
+    const states = names.flatMap((w) =>
+      STATES.map((s) => ({ node: s.replace('w', w), spec: 'S(0)' })),
+    );
     const plans = await Promise.all(
       ['P(sum)', 'S(0)'].map(async (spec) => {
         const pins = [
@@ -131,7 +158,12 @@ describe('gradients before the update', () => {
     // A budget between the two leaves the choice to the plan.
     const memoryBytes = early + gone;
     const free = await planFor(graph, 'd=4', {
-      pins: [{ node: 'h0', spec: 'S(0)' }, ...whole, ...states, ...sums.map((node) => ({ node, spec: 'P(sum)' }))],
+      pins: [
+        { node: 'h0', spec: 'S(0)' },
+        ...whole,
+        ...states,
+        ...sums.map((node) => ({ node, spec: 'P(sum)' })),
+      ],
       memoryBytes,
     });
     expect(free.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);

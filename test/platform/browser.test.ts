@@ -1,8 +1,13 @@
-/** The browser's platform gives what Node's gives: hashes, checksums, gzip and its faults, and a thread that runs here. */
-import fc from 'fast-check';
+/**
+ * The browser's platform gives what Node's gives: hashes, checksums, gzip and its faults, and a
+ * thread that runs here.
+ */
 import { readFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
+
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+
 import * as browser from '../../src/platform/browser.ts';
 import * as node from '../../src/platform/node.ts';
 import type { Platform, ThreadPort } from '../../src/platform/types.ts';
@@ -13,13 +18,18 @@ describe('both platforms', () => {
   it('give every function that the planner asks for', () => {
     const names = Object.keys(platforms.node).sort();
     expect(names.length).toBeGreaterThan(15);
-    expect(Object.keys(platforms.browser).filter((name) => name !== 'provideThreads').sort()).toEqual(names);
-  }); // prettier-ignore
+    expect(
+      Object.keys(platforms.browser)
+        .filter((name) => name !== 'provideThreads')
+        .sort(),
+    ).toEqual(names);
+  });
 
   it('hash any text alike', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme', maxLength: 200 }), (text) => {
-        for (const hash of ['sha256', 'md5'] as const) expect(browser[hash](text)).toBe(node[hash](text));
+        for (const hash of ['sha256', 'md5'] as const)
+          expect(browser[hash](text)).toBe(node[hash](text));
       }),
     );
     // Around the ends of blocks, where the length no longer fits behind the text.
@@ -29,7 +39,9 @@ describe('both platforms', () => {
   });
 
   it('know the published digests', () => {
-    expect(browser.sha256('abc')).toBe('ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad');
+    expect(browser.sha256('abc')).toBe(
+      'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
+    );
     expect(browser.md5('abc')).toBe('900150983cd24fb0d6963f7d28e17f72');
     expect(browser.crc32(new TextEncoder().encode('123456789'))).toBe(0xcbf43926);
   });
@@ -59,8 +71,12 @@ describe('gzip on a page', () => {
   });
 
   it('stops at the limit', () => {
-    expect([browser.gunzip(packed, text.length), node.gunzip(packed, text.length)].map((b) => b?.length)).toEqual([text.length, text.length]); // prettier-ignore
-    expect([browser.gunzip(packed, text.length - 1), node.gunzip(packed, text.length - 1)]).toEqual([undefined, undefined]); // prettier-ignore
+    expect(
+      [browser.gunzip(packed, text.length), node.gunzip(packed, text.length)].map((b) => b?.length),
+    ).toEqual([text.length, text.length]);
+    expect([browser.gunzip(packed, text.length - 1), node.gunzip(packed, text.length - 1)]).toEqual(
+      [undefined, undefined],
+    );
     expect(browser.gunzip(gzipSync(Buffer.alloc(1e7)), 1000)).toBeUndefined();
   });
 
@@ -77,8 +93,14 @@ describe('gzip on a page', () => {
 });
 
 describe('a thread that runs here', () => {
-  const thread = (body: (port: ThreadPort, data: { readonly list: number[] }) => void, data: unknown) =>
-    browser.startThread({ from: import.meta.url, file: './none.mjs', body: () => Promise.resolve(body) }, data);
+  const thread = (
+    body: (port: ThreadPort, data: { readonly list: number[] }) => void,
+    data: unknown,
+  ) =>
+    browser.startThread(
+      { from: import.meta.url, file: './none.mjs', body: () => Promise.resolve(body) },
+      data,
+    );
 
   it('answers messages in a later turn, with copies of what was sent', async () => {
     const sent = { list: [1] };
@@ -93,13 +115,18 @@ describe('a thread that runs here', () => {
   });
 
   it('tells of a fault at the start and of one on a message', async () => {
-    for (const body of [() => { throw new Error('fault'); }, (port: ThreadPort) => void port.on('message', () => Promise.reject(new Error('fault')))]) {
+    for (const body of [
+      () => {
+        throw new Error('fault');
+      },
+      (port: ThreadPort) => void port.on('message', () => Promise.reject(new Error('fault'))),
+    ]) {
       const worker = thread(body, {});
       const fault = new Promise((resolve) => worker.on('error', resolve));
       worker.postMessage(1);
       expect(await fault).toEqual(new Error('fault'));
-    } // prettier-ignore
-  }); // prettier-ignore
+    }
+  });
 
   it('is silent once it is ended', async () => {
     const worker = thread((port) => port.postMessage(1), {});

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { parseSharding } from '../../src/mesh/sharding/parse.ts';
 import { matrixOfMatrices } from '../../src/report/draw/matrix.ts';
@@ -8,7 +9,11 @@ import { placementDrawing, valuesDrawing } from '../../src/report/draw/views.ts'
 
 function placed(spec: string, mesh: string, shape: readonly number[]): string {
   const on = parseMesh(mesh);
-  const { drawing, holders } = placementDrawing(parseSharding(spec, on, { rank: shape.length }), on, shape);
+  const { drawing, holders } = placementDrawing(
+    parseSharding(spec, on, { rank: shape.length }),
+    on,
+    shape,
+  );
   return drawSvg(drawing, { title: `${spec} on ${mesh}`, caption: 'Who holds what.', holders });
 }
 
@@ -36,7 +41,9 @@ function elements(xml: string): { name: string; attributes: Map<string, string>;
     const [whole, closing, name, rest, empty] = found;
     if (closing !== '') expect(open.pop()?.name).toBe(name);
     else {
-      const pairs = [...rest.matchAll(/([a-zA-Z0-9:-]+)="([^"]*)"/g)].map(([, k, v]) => [k, v] as const);
+      const pairs = [...rest.matchAll(/([a-zA-Z0-9:-]+)="([^"]*)"/g)].map(
+        ([, k, v]) => [k, v] as const,
+      );
       expect(new Set(pairs.map(([k]) => k)).size).toBe(pairs.length);
       const element = { name, attributes: new Map(pairs), text: '' };
       out.push(element);
@@ -68,7 +75,8 @@ function linear(hex: string): [number, number, number] {
 
 /** CIE L*a*b* (D65) of linear RGB. */
 function lab([r, g, b]: readonly number[]): [number, number, number] {
-  const f = (t: number): number => (t > (6 / 29) ** 3 ? Math.cbrt(t) : t / (3 * (6 / 29) ** 2) + 4 / 29);
+  const f = (t: number): number =>
+    t > (6 / 29) ** 3 ? Math.cbrt(t) : t / (3 * (6 / 29) ** 2) + 4 / 29;
   const x = f((0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.9505);
   const y = f(0.2126 * r + 0.7152 * g + 0.0722 * b);
   const z = f((0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.089);
@@ -77,11 +85,27 @@ function lab([r, g, b]: readonly number[]): [number, number, number] {
 
 // Severity 1.0 of G. Machado, M. Oliveira, L. Fernandes (2009), on linear RGB.
 const SIGHT: Readonly<Record<string, readonly (readonly number[])[]>> = {
-  full: [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
-  protanopia: [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-  deuteranopia: [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
-  tritanopia: [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
-}; // prettier-ignore
+  full: [
+    [1, 0, 0],
+    [0, 1, 0],
+    [0, 0, 1],
+  ],
+  protanopia: [
+    [0.152286, 1.052583, -0.204868],
+    [0.114503, 0.786281, 0.099216],
+    [-0.003882, -0.048116, 1.051998],
+  ],
+  deuteranopia: [
+    [0.367322, 0.860646, -0.227968],
+    [0.280085, 0.672501, 0.047413],
+    [-0.01182, 0.04294, 0.968881],
+  ],
+  tritanopia: [
+    [1.255528, -0.076749, -0.178779],
+    [-0.078411, 0.930809, 0.147602],
+    [0.004733, 0.691367, 0.3039],
+  ],
+};
 
 describe('what the picture says', () => {
   const svg = placed('S(0)S(1)', 'dp=2,tp=2', [4, 4]);
@@ -92,7 +116,24 @@ describe('what the picture says', () => {
     const cells = of('rect').filter((p) => p.attributes.get('class')?.startsWith('held'));
     expect(cells).toHaveLength(16);
     const labels = of('text').filter((p) => p.attributes.get('class')?.startsWith('label'));
-    expect(labels.map((p) => p.text)).toEqual(['0', '0', '1', '1', '0', '0', '1', '1', '2', '2', '3', '3', '2', '2', '3', '3']); // prettier-ignore
+    expect(labels.map((p) => p.text)).toEqual([
+      '0',
+      '0',
+      '1',
+      '1',
+      '0',
+      '0',
+      '1',
+      '1',
+      '2',
+      '2',
+      '3',
+      '3',
+      '2',
+      '2',
+      '3',
+      '3',
+    ]);
     const colours = new Map<string, Set<string>>();
     cells.forEach((cell, i) => {
       const seen = colours.get(labels[i].text) ?? new Set();
@@ -132,7 +173,10 @@ describe('what the picture says', () => {
 
   test('everything lies inside the picture', () => {
     const number = (a: Map<string, string>, key: string): number => Number(a.get(key));
-    for (const text of [placed('S(0)S(1)S(4)', 'a=2,b=2,c=2', [2, 2, 2, 2, 2]), placed('R', 'x=70', [2, 3])]) {
+    for (const text of [
+      placed('S(0)S(1)S(4)', 'a=2,b=2,c=2', [2, 2, 2, 2, 2]),
+      placed('R', 'x=70', [2, 3]),
+    ]) {
       const all = elements(text);
       const [, , width, height] = (all[0].attributes.get('viewBox') ?? '').split(' ').map(Number);
       const [dx, dy] = /translate\((\S+) (\S+)\)/.exec(text)?.slice(1).map(Number) ?? [NaN, NaN];
@@ -145,7 +189,8 @@ describe('what the picture says', () => {
           for (const key of ['x1', 'x2']) expect(number(a, key) + dx).toBeLessThanOrEqual(width);
           for (const key of ['y1', 'y2']) expect(number(a, key) + dy).toBeLessThanOrEqual(height);
         }
-        if (name === 'text' && !(a.get('class') ?? '').startsWith('label')) expect(number(a, 'y')).toBeLessThan(height);
+        if (name === 'text' && !(a.get('class') ?? '').startsWith('label'))
+          expect(number(a, 'y')).toBeLessThan(height);
       }
     }
   });
@@ -163,13 +208,19 @@ describe('strange input', () => {
     const svg = drawSvg(drawing, { title: '</title><script>alert("x")</script>' });
     const parts = elements(svg);
     expect(parts.map((p) => p.name)).not.toContain('script');
-    expect(parts.find((p) => p.attributes.get('class') === 'label')?.text).toBe('&lt;b&gt;&amp;&quot;\ufffd');
+    expect(parts.find((p) => p.attributes.get('class') === 'label')?.text).toBe(
+      '&lt;b&gt;&amp;&quot;\ufffd',
+    );
   });
 
   test('long device lists are broken into lines', () => {
-    const labels = elements(placed('R', 'x=40', [1])).filter((p) => p.attributes.get('class') === 'label on');
+    const labels = elements(placed('R', 'x=40', [1])).filter(
+      (p) => p.attributes.get('class') === 'label on',
+    );
     expect(labels.length).toBeGreaterThan(3);
-    expect(labels.map((p) => p.text).join('')).toBe(Array.from({ length: 40 }, (_, i) => i).join(','));
+    expect(labels.map((p) => p.text).join('')).toBe(
+      Array.from({ length: 40 }, (_, i) => i).join(','),
+    );
     for (const { text } of labels) expect(text.length).toBeLessThanOrEqual(17);
   });
 
@@ -179,10 +230,13 @@ describe('strange input', () => {
     let fill = '';
     for (const { name, attributes } of parts) {
       if (name !== 'rect') continue;
-      if (attributes.get('class')?.startsWith('held')) looks.add((fill = attributes.get('class') ?? ''));
+      if (attributes.get('class')?.startsWith('held'))
+        looks.add((fill = attributes.get('class') ?? ''));
       const overlay = attributes.get('fill');
       if (overlay?.startsWith('url(#') && fill !== '') {
-        expect(parts.some((p) => p.name === 'pattern' && `url(#${p.attributes.get('id')})` === overlay)).toBe(true);
+        expect(
+          parts.some((p) => p.name === 'pattern' && `url(#${p.attributes.get('id')})` === overlay),
+        ).toBe(true);
         looks.add(`${fill} ${overlay}`);
       }
     }
@@ -190,8 +244,12 @@ describe('strange input', () => {
   });
 
   test('a scalar, and a picture that is too large', () => {
-    expect(elements(drawSvg(valuesDrawing([]), { title: 'Scalar' })).filter((p) => p.name === 'line')).toEqual([]);
-    expect(() => drawSvg(valuesDrawing([129, 128]), { title: 'x' })).toThrow(/16512 cells is more than 16384/);
+    expect(
+      elements(drawSvg(valuesDrawing([]), { title: 'Scalar' })).filter((p) => p.name === 'line'),
+    ).toEqual([]);
+    expect(() => drawSvg(valuesDrawing([129, 128]), { title: 'x' })).toThrow(
+      /16512 cells is more than 16384/,
+    );
   });
 });
 

@@ -1,14 +1,16 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { parseLayout } from '../../src/mesh/layout/parse.ts';
+
 import { DeviceMesh, parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { parseLayout } from '../../src/mesh/layout/parse.ts';
 import { parseSharding } from '../../src/mesh/sharding/parse.ts';
 import { drawBlocks } from '../../src/report/draw/blocks.ts';
-import { matrixOfMatrices, type Cuts } from '../../src/report/draw/matrix.ts';
+import { type Cuts, matrixOfMatrices } from '../../src/report/draw/matrix.ts';
 import { drawText } from '../../src/report/draw/text.ts';
 import { offsetsDrawing, placementDrawing, valuesDrawing } from '../../src/report/draw/views.ts';
 
-const arange = (shape: readonly number[], cuts?: Cuts): string => drawText(matrixOfMatrices(shape, String, cuts));
+const arange = (shape: readonly number[], cuts?: Cuts): string =>
+  drawText(matrixOfMatrices(shape, String, cuts));
 const all = (...dims: readonly number[]): Cuts => new Map(dims.map((d) => [d, 'all']));
 
 describe('values', () => {
@@ -23,7 +25,11 @@ describe('values', () => {
       [2, 2, 2, 2, 2],
       ' 0  1    4  5  :  16 17   20 21\n 2  3    6  7  :  18 19   22 23\n               :\n 8  9   12 13  :  24 25   28 29\n10 11   14 15  :  26 27   30 31',
     ],
-    ['PL-134', [2, 3, 4], '0  1  2  3   12 13 14 15\n4  5  6  7   16 17 18 19\n8  9 10 11   20 21 22 23'],
+    [
+      'PL-134',
+      [2, 3, 4],
+      '0  1  2  3   12 13 14 15\n4  5  6  7   16 17 18 19\n8  9 10 11   20 21 22 23',
+    ],
   ])('%s arange of %j', (_, shape, expected) => {
     expect(arange(shape)).toBe(expected);
   });
@@ -38,16 +44,36 @@ describe('values', () => {
 
 describe('cuts', () => {
   test.each<[string, number[], number[], string]>([
-    ['PL-135', [2, 2, 2, 2], [0], '  0  1    4  5\n  2  3    6  7\n---------------\n  8  9   12 13\n 10 11   14 15'],
-    ['PL-136', [2, 2, 2, 2], [1], ' 0  1 |  4  5\n 2  3 |  6  7\n      |\n 8  9 | 12 13\n10 11 | 14 15'],
+    [
+      'PL-135',
+      [2, 2, 2, 2],
+      [0],
+      '  0  1    4  5\n  2  3    6  7\n---------------\n  8  9   12 13\n 10 11   14 15',
+    ],
+    [
+      'PL-136',
+      [2, 2, 2, 2],
+      [1],
+      ' 0  1 |  4  5\n 2  3 |  6  7\n      |\n 8  9 | 12 13\n10 11 | 14 15',
+    ],
     [
       'PL-137',
       [2, 2, 2, 2],
       [2],
       '  0  1    4  5\n------- -------\n  2  3    6  7\n\n  8  9   12 13\n------- -------\n 10 11   14 15',
     ],
-    ['PL-138', [2, 2, 2, 2], [3], ' 0 |  1    4 |  5\n 2 |  3    6 |  7\n\n 8 |  9   12 | 13\n10 | 11   14 | 15'],
-    ['PL-139', [2, 2, 2, 2], [0, 1], '  0  1 |  4  5\n  2  3 |  6  7\n-------+-------\n  8  9 | 12 13\n 10 11 | 14 15'],
+    [
+      'PL-138',
+      [2, 2, 2, 2],
+      [3],
+      ' 0 |  1    4 |  5\n 2 |  3    6 |  7\n\n 8 |  9   12 | 13\n10 | 11   14 | 15',
+    ],
+    [
+      'PL-139',
+      [2, 2, 2, 2],
+      [0, 1],
+      '  0  1 |  4  5\n  2  3 |  6  7\n-------+-------\n  8  9 | 12 13\n 10 11 | 14 15',
+    ],
     [
       'PL-140',
       [2, 2, 2, 2],
@@ -72,20 +98,37 @@ describe('cuts', () => {
 });
 
 test('PL-148 one cell for each block', () => {
-  const blocks = Array.from({ length: 8 }, (_, i) => ({ index: [i >> 1, i & 1], devices: [i + 8, i] }));
+  const blocks = Array.from({ length: 8 }, (_, i) => ({
+    index: [i >> 1, i & 1],
+    devices: [i + 8, i],
+  }));
   expect(drawBlocks(blocks, [4, 2])).toBe(
     '  0,8 |  1,9\n------+------\n 2,10 | 3,11\n------+------\n 4,12 | 5,13\n------+------\n 6,14 | 7,15',
   );
 });
 
 describe('placements', () => {
-  const devices = (spec: string, mesh: string, shape: readonly number[], borders = true): string => {
+  const devices = (
+    spec: string,
+    mesh: string,
+    shape: readonly number[],
+    borders = true,
+  ): string => {
     const on = parseMesh(mesh);
-    return drawText(placementDrawing(parseSharding(spec, on, { rank: shape.length }), on, shape, { borders }).drawing);
+    return drawText(
+      placementDrawing(parseSharding(spec, on, { rank: shape.length }), on, shape, { borders })
+        .drawing,
+    );
   };
   test.each<[string, string, number[], boolean, string]>([
     ['PL-144', '_S(0, 2)S(0)', [8, 1], false, '0\n0\n2\n2\n1\n1\n3\n3'],
-    ['PL-145', '_S(0, 2)S(0)', [8, 1], true, '  0\n  0\n----\n  2\n  2\n----\n  1\n  1\n----\n  3\n  3'],
+    [
+      'PL-145',
+      '_S(0, 2)S(0)',
+      [8, 1],
+      true,
+      '  0\n  0\n----\n  2\n  2\n----\n  1\n  1\n----\n  3\n  3',
+    ],
     ['PL-146', 'R S(0)', [4, 2], true, ' 0,2 0,2\n 0,2 0,2\n---------\n 1,3 1,3\n 1,3 1,3'],
     [
       'PL-147',
@@ -100,9 +143,16 @@ describe('placements', () => {
 
   test('a pending reduction is told from copies: addends are joined, copies are listed', () => {
     const cell = (placement: string, mesh = 'dp=2,tp=2'): string => devices(placement, mesh, []);
-    expect(['RR', 'P(sum)R', 'RP(sum)', 'P(sum)P(sum)', 'P(avg)R', 'RP(max)'].map((p) => cell(p))).toEqual([
-      '0,1,2,3', '0+2,1+3', '0+1,2+3', '0+1+2+3', 'avg(0,2),avg(1,3)', 'max(0,1),max(2,3)',
-    ]); // prettier-ignore
+    expect(
+      ['RR', 'P(sum)R', 'RP(sum)', 'P(sum)P(sum)', 'P(avg)R', 'RP(max)'].map((p) => cell(p)),
+    ).toEqual([
+      '0,1,2,3',
+      '0+2,1+3',
+      '0+1,2+3',
+      '0+1+2+3',
+      'avg(0,2),avg(1,3)',
+      'max(0,1),max(2,3)',
+    ]);
     // Of one device there is nothing to add.
     expect(cell('P(sum)R', 'dp=1,tp=2')).toBe('0,1');
   });
@@ -114,7 +164,10 @@ describe('placements', () => {
   });
 
   test('device ids come from the table of the mesh, ascending', () => {
-    const dims = [{ name: 'x', size: 2 }, { name: 'y', size: 2 }]; // prettier-ignore
+    const dims = [
+      { name: 'x', size: 2 },
+      { name: 'y', size: 2 },
+    ];
     const mesh = new DeviceMesh(dims, [9, 4, 7, 12]);
     const { drawing, holders } = placementDrawing(parseSharding('R S(0)', mesh), mesh, [2]);
     expect(drawText(drawing)).toBe('7,9 | 4,12');
@@ -123,14 +176,18 @@ describe('placements', () => {
 
   test('further cuts are drawn beside the borders', () => {
     const mesh = parseMesh('x=2');
-    const { drawing } = placementDrawing(parseSharding('S(0)', mesh), mesh, [4], { cuts: new Map([[0, [1]]]) });
+    const { drawing } = placementDrawing(parseSharding('S(0)', mesh), mesh, [4], {
+      cuts: new Map([[0, [1]]]),
+    });
     expect(drawText(drawing)).toBe('0 |  0 |  1    1');
   });
 });
 
 describe('layouts', () => {
   const rows = (text: string, order: 'lex' | 'colex', shape?: readonly number[]): string[][] =>
-    offsetsDrawing(parseLayout(text, order), order, shape).cells.map((row) => row.map((cell) => cell.text));
+    offsetsDrawing(parseLayout(text, order), order, shape).cells.map((row) =>
+      row.map((cell) => cell.text),
+    );
   const lines = (text: string): string[][] => text.split(' ').map((row) => row.split(','));
 
   test('PL-65 the four rows in both orders', () => {
@@ -148,7 +205,9 @@ describe('layouts', () => {
     expect(rows('((2,2),2):((4,1),2)', 'colex')).toEqual(lines('0,2 4,6 1,3 5,7'));
   });
   test('a shape of another size is refused', () => {
-    expect(() => rows('(2,2):(2,1)', 'lex', [8])).toThrow(/4 coordinates, but shape \(8\) has 8 elements/);
+    expect(() => rows('(2,2):(2,1)', 'lex', [8])).toThrow(
+      /4 coordinates, but shape \(8\) has 8 elements/,
+    );
   });
 });
 
@@ -162,7 +221,8 @@ describe('the page', () => {
         const down: number[] = [];
         const right: number[] = [];
         for (let d = 0; d < n; d++) ((n - d) % 2 === 0 ? down : right).push(d);
-        // Walk the permuted tensor in row-major order and read off where each element lies in memory.
+        // Walk the permuted tensor in row-major order and read off where each element lies in
+        // memory.
         const expected: string[][] = [];
         const count = (dims: readonly number[]): number => dims.reduce((k, d) => k * shape[d], 1);
         for (let r = 0; r < count(down); r++) {
@@ -188,7 +248,12 @@ describe('the page', () => {
         expect([drawing.rows, drawing.columns]).toEqual([expected.length, expected[0].length]);
         // Every value stands in the text once, and no line ends in a blank.
         const text = drawText(drawing);
-        expect(text.match(/\d+/g)?.map(Number).sort((a, b) => a - b)).toEqual(Array.from({ length: count([...down, ...right]) }, (_, i) => i)); // prettier-ignore
+        expect(
+          text
+            .match(/\d+/g)
+            ?.map(Number)
+            .sort((a, b) => a - b),
+        ).toEqual(Array.from({ length: count([...down, ...right]) }, (_, i) => i));
         expect(text).not.toMatch(/ $/m);
       }),
       { numRuns: 200 },
@@ -215,11 +280,13 @@ describe('the page', () => {
     [3, '0,2,4,6,8,10,12,14 1,3,5,7,9,11,13,15'],
   ])('a cut of dim %i of (2,2,2,2) parts the values as torch.split does', (dim, expected) => {
     const { cells, rowGaps, columnGaps } = valuesDrawing([2, 2, 2, 2], all(dim));
-    // Crossing a cut changes sides; crossing an uncut gap of a lower level does not, of a higher level goes back.
+    // Crossing a cut changes sides; crossing an uncut gap of a lower level does not, of a higher
+    // level goes back.
     const sides: number[][] = [[], []];
     const walk = (gaps: readonly { cut: boolean; level: number }[], i: number): number =>
       gaps.slice(0, i).reduce((s, g) => (g.cut ? 1 - s : g.level > cutLevel(gaps) ? 0 : s), 0);
-    const cutLevel = (gaps: readonly { cut: boolean; level: number }[]): number => gaps.find((g) => g.cut)?.level ?? 99;
+    const cutLevel = (gaps: readonly { cut: boolean; level: number }[]): number =>
+      gaps.find((g) => g.cut)?.level ?? 99;
     cells.forEach((row, r) =>
       row.forEach((cell, c) => sides[walk(rowGaps, r) + walk(columnGaps, c)].push(cell.element)),
     );
@@ -254,18 +321,36 @@ describe('refusals', () => {
     [/cannot cut dim 0 of size 2 at 2/, () => valuesDrawing([2], new Map([[0, [2]]]))],
     [/1 blocks are given for a grid of 2/, () => drawBlocks([{ index: [0], devices: [0] }], [2])],
     [/outside the grid/, () => drawBlocks([{ index: [2], devices: [0] }], [2])],
-    [/given twice/, () => drawBlocks([{ index: [0], devices: [0] }, { index: [0], devices: [1] }], [2])], // prettier-ignore
+    [
+      /given twice/,
+      () =>
+        drawBlocks(
+          [
+            { index: [0], devices: [0] },
+            { index: [0], devices: [1] },
+          ],
+          [2],
+        ),
+    ],
     [/more than 4194304/, () => drawText(matrixOfMatrices([256, 256], () => 'x'.repeat(100)))],
   ])('%s', (message, draw) => {
     expect(draw).toThrow(message);
   });
   test('placements', () => {
     const big = parseMesh('x=1025');
-    expect(() => placementDrawing(parseSharding('R', big), big, [2])).toThrow(/1025 devices, more than the 1024/);
+    expect(() => placementDrawing(parseSharding('R', big), big, [2])).toThrow(
+      /1025 devices, more than the 1024/,
+    );
     const many = parseMesh('x=1024');
-    expect(() => placementDrawing(parseSharding('R', many), many, [2048])).toThrow(/2097152 device ids/);
-    expect(() => placementDrawing(parseSharding('S(0)', many), many, [16384])).toThrow(/16384 rows on 1024 devices/);
+    expect(() => placementDrawing(parseSharding('R', many), many, [2048])).toThrow(
+      /2097152 device ids/,
+    );
+    expect(() => placementDrawing(parseSharding('S(0)', many), many, [16384])).toThrow(
+      /16384 rows on 1024 devices/,
+    );
     const two = parseMesh('x=2');
-    expect(() => placementDrawing(parseSharding('S(1)', two), two, [2])).toThrow(/cuts dim 1 of a 1-D tensor/);
+    expect(() => placementDrawing(parseSharding('S(1)', two), two, [2])).toThrow(
+      /cuts dim 1 of a 1-D tensor/,
+    );
   });
 });

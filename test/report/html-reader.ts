@@ -1,9 +1,18 @@
 const VOID = new Set(['meta', 'br', 'hr', 'img', 'input', 'col', 'wbr', '!doctype']);
 const RAW = /<(script|style)([^>]*)>[^]*?<\/\1>/g;
 const TAG = /<(\/?)([a-zA-Z!][\w-]*)((?:\s+[\w:-]+(?:="[^"<]*")?)*)\s*(\/?)>/y;
-const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', '#39': "'" };
+const ENTITIES: Readonly<Record<string, string>> = {
+  amp: '&',
+  lt: '<',
+  gt: '>',
+  quot: '"',
+  '#39': "'",
+};
 
-/** What is wrong with an HTML text: tags that are not closed in order, stray `<` or `&`, ids given twice. */
+/**
+ * What is wrong with an HTML text: tags that are not closed in order, stray `<` or `&`, ids given
+ * twice.
+ */
 export function checkHtml(html: string): string[] {
   const wrong: string[] = [];
   const open: string[] = [];
@@ -12,7 +21,8 @@ export function checkHtml(html: string): string[] {
   for (let at = 0; at < text.length;) {
     const next = text.indexOf('<', at);
     const between = text.slice(at, next < 0 ? undefined : next);
-    for (const [entity] of between.matchAll(/&(?!(?:amp|lt|gt|quot|#39);).{0,8}/g)) wrong.push(`stray ${entity}`);
+    for (const [entity] of between.matchAll(/&(?!(?:amp|lt|gt|quot|#39);).{0,8}/g))
+      wrong.push(`stray ${entity}`);
     if (next < 0) break;
     TAG.lastIndex = next;
     const tag = TAG.exec(text);

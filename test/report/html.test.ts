@@ -2,9 +2,11 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Report } from '../../src/report/model/data.ts';
+
 import { readPlan } from '../../src/plan/record/schema.ts';
+import type { Report } from '../../src/report/model/data.ts';
 import { bytesText, secondsText } from '../../src/units.ts';
 import { planInto, planModelInto } from '../cli/plan-folders.ts';
 import { cli } from '../cli/support.ts';
@@ -17,7 +19,8 @@ let csv = '';
 let report: Report;
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'shardwright-report-'));
-  // Inputs cut over dp, so that gradients are reduced: left free, so small a model is best replicated.
+  // Inputs cut over dp, so that gradients are reduced: left free, so small a model is best
+  // replicated.
   folder = await planInto(root, 'plan', '--inputs', 'S(0)R');
   html = await made('html');
   csv = await made('csv');
@@ -41,11 +44,14 @@ describe('ZO-34 the report of a 2-layer Llama plan', () => {
     const markup = html.replace(/<script type="application\/json"[^]*?<\/script>/, '');
     for (const [, value] of markup.matchAll(/(?:src|href|action|data|poster|srcset)="([^"]*)"/g))
       expect(value).toMatch(/^#/);
-    expect(markup).not.toMatch(/@import|\bfetch\(|XMLHttpRequest|import\(|url\((?!#)|<link|<iframe|<img|<object|<base/);
+    expect(markup).not.toMatch(
+      /@import|\bfetch\(|XMLHttpRequest|import\(|url\((?!#)|<link|<iframe|<img|<object|<base/,
+    );
   });
 
   it('holds the same JSON as --format json', () => {
-    const [, block] = /<script type="application\/json" id="shardwright-report">([^]*?)<\/script>/.exec(html)!;
+    const [, block] =
+      /<script type="application\/json" id="shardwright-report">([^]*?)<\/script>/.exec(html)!;
     expect(block).not.toContain('<');
     expect(JSON.parse(block)).toEqual(report);
   });
@@ -60,9 +66,15 @@ describe('ZO-34 the report of a 2-layer Llama plan', () => {
     }
     const plan = readPlan(readFileSync(join(folder, 'plan.json'), 'utf8'));
     const said = report.answer.map((a) => a.text).join('\n');
-    for (const s of [plan.objective.seconds, plan.objective.computeSeconds, plan.objective.communicationSeconds])
+    for (const s of [
+      plan.objective.seconds,
+      plan.objective.computeSeconds,
+      plan.objective.communicationSeconds,
+    ])
       expect(said).toContain(secondsText(s));
-    expect(said).toContain(`${bytesText(plan.memory.peakBytes)} of ${bytesText(plan.memory.budgetBytes)}`);
+    expect(said).toContain(
+      `${bytesText(plan.memory.peakBytes)} of ${bytesText(plan.memory.budgetBytes)}`,
+    );
     expect(said).toContain('optimal');
     expect(said).toMatch(/best recipe .* \([+-]/);
   });
@@ -93,12 +105,19 @@ describe('ZO-34 the report of a 2-layer Llama plan', () => {
   });
 
   it('every text has a contrast of at least 4.5:1 in both themes', () => {
-    const themes = [...html.matchAll(/--page:(#\w+);--ink:(#\w+);--soft:(#\w+)[^}]*?--raised:(#\w+);--accent:(#\w+)[^}]*?--communication:(#\w+)/g)]; // prettier-ignore
+    const themes = [
+      ...html.matchAll(
+        /--page:(#\w+);--ink:(#\w+);--soft:(#\w+)[^}]*?--raised:(#\w+);--accent:(#\w+)[^}]*?--communication:(#\w+)/g,
+      ),
+    ];
     expect(new Set(themes.map((t) => t[1])).size).toBe(2);
     for (const [, page, ink, soft, raised, accent] of themes)
       for (const ground of [page, raised])
-        for (const text of [ink, soft, accent]) expect(contrast(text, ground)).toBeGreaterThanOrEqual(4.5);
-    const inPrograms = themes.map(([, , , , raised, , communication]) => contrast(communication, raised));
+        for (const text of [ink, soft, accent])
+          expect(contrast(text, ground)).toBeGreaterThanOrEqual(4.5);
+    const inPrograms = themes.map(([, , , , raised, , communication]) =>
+      contrast(communication, raised),
+    );
     for (const ratio of inPrograms) expect(ratio).toBeGreaterThanOrEqual(4.5);
   });
 
@@ -107,7 +126,9 @@ describe('ZO-34 the report of a 2-layer Llama plan', () => {
     const [first] = readPlan(readFileSync(join(folder, 'plan.json'), 'utf8')).parameters;
     const program = readFileSync(join(folder, 'graph.swg'), 'utf8')
       .replaceAll(JSON.stringify(first.name), JSON.stringify(evil))
-      .replace(/^graph @.*$/m, (line) => line.replace(/@\S+/, `@${JSON.stringify(`<img src=x onerror=alert(1)> "'&`)}`))
+      .replace(/^graph @.*$/m, (line) =>
+        line.replace(/@\S+/, `@${JSON.stringify(`<img src=x onerror=alert(1)> "'&`)}`),
+      )
       .replace(/^( *)(note|in) /m, '$1note "<i>note</i> \\u202e"\n$1$2 ');
     const model = join(root, 'evil.swg');
     writeFileSync(model, program);
@@ -127,12 +148,15 @@ describe('ZO-34 the report of a 2-layer Llama plan', () => {
 
 describe('ZO-35 one folder', () => {
   it('two runs give the same bytes, in every format', async () => {
-    // Markdown and text print the blocks of the page, so that the page stands for them; that the JSON of another run is that
-    // of the page is said above.
+    // Markdown and text print the blocks of the page, so that the page stands for them; that the
+    // JSON of another run is that of the page is said above.
     expect(await made('html')).toBe(html);
     expect(await made('csv')).toBe(csv);
     // The clock times of the folder's own progress.json.
-    expect(report.run).toEqual({ solveSeconds: null, incumbentSeconds: expect.any(Array) as unknown });
+    expect(report.run).toEqual({
+      solveSeconds: null,
+      incumbentSeconds: expect.any(Array) as unknown,
+    });
   });
 
   it('the objective is recomputed from the JSON alone', () => {
@@ -144,15 +168,28 @@ describe('ZO-35 one folder', () => {
     }
     for (const output of plan.outputs) for (const r of output.redistributions) seconds += r.seconds;
     expect(secondsText(seconds)).toBe(secondsText(plan.objective.seconds));
-    expect(Math.abs(terms.reduce((n, t) => n + t.seconds, 0) - plan.objective.seconds)).toBeLessThan(1e-12);
+    expect(
+      Math.abs(terms.reduce((n, t) => n + t.seconds, 0) - plan.objective.seconds),
+    ).toBeLessThan(1e-12);
   });
 
   it('the command makes the same plan again', async () => {
     // Read by a shell, as a person would paste it.
-    const words = execFileSync('sh', ['-c', `printf '%s\\n' ${report.command}`], { encoding: 'utf8' }).trimEnd().split('\n'); // prettier-ignore
+    const words = execFileSync('sh', ['-c', `printf '%s\\n' ${report.command}`], {
+      encoding: 'utf8',
+    })
+      .trimEnd()
+      .split('\n');
     expect(words.slice(0, 3)).toEqual(['shardwright', 'plan', 'graph.swg']);
     const again = join(root, 'again');
-    const run = await cli('plan', join(folder, 'graph.swg'), ...words.slice(3), '--no-recipes', '-o', again);
+    const run = await cli(
+      'plan',
+      join(folder, 'graph.swg'),
+      ...words.slice(3),
+      '--no-recipes',
+      '-o',
+      again,
+    );
     expect(run.code, run.err).toBe(0);
     const [a, b] = [folder, again].map((f) => readPlan(readFileSync(join(f, 'plan.json'), 'utf8')));
     expect(b.objective).toEqual(a.objective);

@@ -1,7 +1,9 @@
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import type { Report } from '../../src/report/model/data.ts';
 import { playPipeline } from '../../src/simulate/pipeline/play.ts';
 import { bytesText, percentText, secondsText } from '../../src/units.ts';
@@ -20,7 +22,10 @@ const LLAMA = {
 };
 const [MICROBATCHES, SEQUENCE] = [8, 256];
 
-/** The pipeline section of a report, against the folder's own figures, closed forms and a replay from the JSON alone. */
+/**
+ * The pipeline section of a report, against the folder's own figures, closed forms and a replay
+ * from the JSON alone.
+ */
 let root = '';
 let config = '';
 let folder = '';
@@ -40,7 +45,22 @@ afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 async function planInto(name: string, ...flags: string[]): Promise<string> {
   const out = join(root, name);
-  const run = await cli('plan', config, '--cluster', 'dgx-h100', '--batch', '16', '--microbatches', String(MICROBATCHES), '--seq', String(SEQUENCE), '--no-recipes', '-o', out, ...flags); // prettier-ignore
+  const run = await cli(
+    'plan',
+    config,
+    '--cluster',
+    'dgx-h100',
+    '--batch',
+    '16',
+    '--microbatches',
+    String(MICROBATCHES),
+    '--seq',
+    String(SEQUENCE),
+    '--no-recipes',
+    '-o',
+    out,
+    ...flags,
+  );
   expect(run.code, run.err).toBe(0);
   return out;
 }
@@ -57,39 +77,66 @@ const sum = (numbers: readonly number[]): number => numbers.reduce((n, x) => n +
 describe('11.1 pipeline', () => {
   it('the stages are those of the plan, split into passes and into what fills the memory', () => {
     const { stages, seconds, bubbleSeconds, devices } = report.pipeline!;
-    expect({ seconds, bubbleSeconds, devices }).toEqual({ seconds: said.seconds, bubbleSeconds: said.bubbleSeconds, devices: 3 }); // prettier-ignore
+    expect({ seconds, bubbleSeconds, devices }).toEqual({
+      seconds: said.seconds,
+      bubbleSeconds: said.bubbleSeconds,
+      devices: 3,
+    });
     expect(stages).toHaveLength(said.stages.length);
     stages.forEach((stage, k) => {
       expect(stage).toMatchObject(said.stages[k]);
-      const passes = stage.forwardSeconds + stage.backwardInputSeconds + stage.backwardWeightSeconds;
+      const passes =
+        stage.forwardSeconds + stage.backwardInputSeconds + stage.backwardWeightSeconds;
       expect(passes / stage.seconds).toBeCloseTo(1, 12);
       const bytes = stage.stateBytes + stage.activationBytes + stage.temporaryBytes;
       expect(Math.abs(bytes - stage.peakBytes)).toBeLessThanOrEqual(1);
       // Weights and their gradients are two products for one of the forward pass.
-      expect(stage.backwardInputSeconds + stage.backwardWeightSeconds).toBeGreaterThan(stage.forwardSeconds);
+      expect(stage.backwardInputSeconds + stage.backwardWeightSeconds).toBeGreaterThan(
+        stage.forwardSeconds,
+      );
     });
-    // States by hand: 16 bytes for each parameter (bf16, mixed precision), on one device a stage holds them whole.
+    // States by hand: 16 bytes for each parameter (bf16, mixed precision), on one device a stage
+    // holds them whole.
     const [h, f, v] = [LLAMA.hidden_size, LLAMA.intermediate_size, LLAMA.vocab_size];
     const layer = 4 * h * h + 3 * h * f + 2 * h;
-    const elements = stages.map((s) => (s.embedding ? v * h : 0) + (s.head ? v * h + h : 0) + (s.layers === null ? 0 : s.layers[1] - s.layers[0] + 1) * layer); // prettier-ignore
+    const elements = stages.map(
+      (s) =>
+        (s.embedding ? v * h : 0) +
+        (s.head ? v * h + h : 0) +
+        (s.layers === null ? 0 : s.layers[1] - s.layers[0] + 1) * layer,
+    );
     // Frequencies of the rotary embedding are a buffer of the first stage: half a head in float32.
     const buffer = (4 * h) / LLAMA.num_attention_heads / 2;
-    expect(stages.map((s) => s.stateBytes)).toEqual(elements.map((n, k) => 16 * n + (k === 0 ? buffer : 0)));
+    expect(stages.map((s) => s.stateBytes)).toEqual(
+      elements.map((n, k) => 16 * n + (k === 0 ? buffer : 0)),
+    );
   });
 
   it('ZO-11 (report) a message between stages is b x s x h elements, sent each way for every microbatch', () => {
     const bytes = (16 / MICROBATCHES) * SEQUENCE * LLAMA.hidden_size * 2;
     const { boundaries } = report.pipeline!;
-    expect(boundaries.map((b) => [b.from, b.to, b.bytes, b.stepBytes])).toEqual([[0, 1, bytes, 2 * MICROBATCHES * bytes], [1, 2, bytes, 2 * MICROBATCHES * bytes]]); // prettier-ignore
+    expect(boundaries.map((b) => [b.from, b.to, b.bytes, b.stepBytes])).toEqual([
+      [0, 1, bytes, 2 * MICROBATCHES * bytes],
+      [1, 2, bytes, 2 * MICROBATCHES * bytes],
+    ]);
     for (const b of boundaries) expect(b.seconds).toBeGreaterThan(0);
   });
 
   it('ZO-35 for stages: the step and its bubble are played again from the JSON alone', () => {
-    const { schedule, devices, microbatches, stages, boundaries, afterSeconds, seconds } = report.pipeline!;
-    const run = playPipeline(schedule, { devices, microbatches }, {
-      stages: stages.map((s) => ({ forward: s.forwardSeconds, backwardInput: s.backwardInputSeconds, backwardWeight: s.backwardWeightSeconds })),
-      hopSeconds: boundaries.map((b) => b.seconds),
-    }); // prettier-ignore
+    const { schedule, devices, microbatches, stages, boundaries, afterSeconds, seconds } =
+      report.pipeline!;
+    const run = playPipeline(
+      schedule,
+      { devices, microbatches },
+      {
+        stages: stages.map((s) => ({
+          forward: s.forwardSeconds,
+          backwardInput: s.backwardInputSeconds,
+          backwardWeight: s.backwardWeightSeconds,
+        })),
+        hopSeconds: boundaries.map((b) => b.seconds),
+      },
+    );
     const ends = run.devices.map((d, i) => d.spans.at(-1)!.end + afterSeconds[i]);
     expect(Math.max(...ends) / seconds).toBeCloseTo(1, 9);
   });
@@ -98,10 +145,13 @@ describe('11.1 pipeline', () => {
     const [page, text] = [textOf(html), await made(folder, 'text')];
     const markdown = (await made(folder, 'md')).replace(/\\([\\`*_{}[\]|#~!])/g, '$1');
     for (const out of [page, text, markdown]) {
-      expect(out).toContain(`${secondsText(said.seconds)} for ${MICROBATCHES} microbatches by 1f1b`);
+      expect(out).toContain(
+        `${secondsText(said.seconds)} for ${MICROBATCHES} microbatches by 1f1b`,
+      );
       expect(out).toContain(percentText(said.bubbleSeconds / said.seconds));
       for (const s of said.stages) expect(out).toContain(bytesText(s.peakBytes));
-      for (const { label, text: line } of report.answer) expect(out).toContain(out === text ? line : label);
+      for (const { label, text: line } of report.answer)
+        expect(out).toContain(out === text ? line : label);
       expect(out).toContain('This section is about one microbatch');
     }
     expect(checkHtml(html)).toEqual([]);
@@ -114,19 +164,32 @@ describe('11.1 pipeline', () => {
   it('the drawing has every pass once, in its device’s lane, and ends where the step ends', () => {
     const [, drawing] = /<svg[^>]*aria-labelledby="schedule-title[^>]*>([^]*?)<\/svg>/.exec(html)!;
     // The first box of a kind is its key.
-    for (const kind of ['f', 'b']) expect([...drawing.matchAll(new RegExp(`class="pass ${kind}"`, 'g'))]).toHaveLength(3 * MICROBATCHES + 1); // prettier-ignore
+    for (const kind of ['f', 'b'])
+      expect([...drawing.matchAll(new RegExp(`class="pass ${kind}"`, 'g'))]).toHaveLength(
+        3 * MICROBATCHES + 1,
+      );
     const lanes = new Map<string, number>();
-    for (const [, x, y, width] of drawing.matchAll(/<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"[^>]*class="pass [fb]"><title>/g)) {
+    for (const [, x, y, width] of drawing.matchAll(
+      /<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"[^>]*class="pass [fb]"><title>/g,
+    )) {
       // Passes of one device stand one after another.
       expect(Number(x)).toBeGreaterThanOrEqual((lanes.get(y) ?? 0) - 0.11);
       lanes.set(y, Number(x) + Number(width));
-    } // prettier-ignore
+    }
     expect(lanes.size).toBe(3);
     expect(Math.max(...lanes.values())).toBeGreaterThan(840);
   });
 
   it('chunks: an interleaved plan has its stages on their devices, and what a device keeps is counted once', async () => {
-    const chunked = await planInto('chunked', '--mesh', 'tp=1', '--pp', '2', '--schedule', 'interleaved');
+    const chunked = await planInto(
+      'chunked',
+      '--mesh',
+      'tp=1',
+      '--pp',
+      '2',
+      '--schedule',
+      'interleaved',
+    );
     const { pipeline } = JSON.parse(await made(chunked, 'json')) as Report;
     expect(pipeline!.stages.map((s) => s.device)).toEqual([0, 1, 0, 1]);
     expect(pipeline!.boundaries).toHaveLength(3);
@@ -143,8 +206,14 @@ describe('11.1 pipeline', () => {
     const [first, ...rest] = said.stages;
     const forged: readonly (readonly [string, object])[] = [
       ['$.seconds', { seconds: said.seconds * 0.9 }],
-      ['$.stages[0].seconds', { stages: [{ ...first, seconds: first.seconds * (1 - 1e-6) }, ...rest] }],
-      ['$.stages[0].peakBytes', { stages: [{ ...first, peakBytes: first.peakBytes - 1e6 }, ...rest] }],
+      [
+        '$.stages[0].seconds',
+        { stages: [{ ...first, seconds: first.seconds * (1 - 1e-6) }, ...rest] },
+      ],
+      [
+        '$.stages[0].peakBytes',
+        { stages: [{ ...first, peakBytes: first.peakBytes - 1e6 }, ...rest] },
+      ],
       ['$.budgetBytes', { budgetBytes: said.budgetBytes * 2 }],
       ['$.stages', { stages: rest, microbatches: 8 }],
       ['$.fits', { fits: false }],
@@ -156,7 +225,11 @@ describe('11.1 pipeline', () => {
     for (const [path, change] of forged) {
       writeFileSync(file, JSON.stringify({ ...said, ...change }, null, 1));
       for (const command of ['check-plan', 'report']) {
-        const run = await cli(command, other, ...(command === 'report' ? ['--no-recipes', '--json'] : []));
+        const run = await cli(
+          command,
+          other,
+          ...(command === 'report' ? ['--no-recipes', '--json'] : []),
+        );
         expect([path, run.code]).toEqual([path, 5]);
         expect(run.out + run.err).toContain(`pipeline.json ${path}`);
       }
@@ -164,10 +237,16 @@ describe('11.1 pipeline', () => {
     // Numbers that are equal, in other bytes.
     writeFileSync(file, JSON.stringify(said));
     const respelled = await cli('check-plan', other);
-    expect([respelled.code, respelled.out]).toEqual([5, expect.stringContaining('$.hashes.pipeline')]);
+    expect([respelled.code, respelled.out]).toEqual([
+      5,
+      expect.stringContaining('$.hashes.pipeline'),
+    ]);
     rmSync(file);
     const missing = await cli('check-plan', other);
-    expect([missing.code, missing.err]).toEqual([2, expect.stringContaining('pipeline.json is not beside the plan')]);
+    expect([missing.code, missing.err]).toEqual([
+      2,
+      expect.stringContaining('pipeline.json is not beside the plan'),
+    ]);
     writeFileSync(file, JSON.stringify({ ...said, stages: [{ layers: 3 }] }));
     const broken = await cli('report', other, '--no-recipes');
     expect(broken.code).toBe(2);

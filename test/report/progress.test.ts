@@ -1,17 +1,30 @@
 import { createHash } from 'node:crypto';
-import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { thinned, type Incumbents } from '../../src/report/analysis/incumbents.ts';
-import type { Report } from '../../src/report/model/data.ts';
-import { readPlan } from '../../src/plan/record/schema.ts';
-import { secondsText } from '../../src/units.ts';
+
 import { stillPage } from '../../scripts/gallery.ts';
+import { readPlan } from '../../src/plan/record/schema.ts';
+import { type Incumbents, thinned } from '../../src/report/analysis/incumbents.ts';
+import type { Report } from '../../src/report/model/data.ts';
+import { secondsText } from '../../src/units.ts';
 import { cli, fixture } from '../cli/support.ts';
 import { textOf } from './html-reader.ts';
 
-/** The solver's steps: written beside the plan, because they have clock times, and read by its report. */
+/**
+ * The solver's steps: written beside the plan, because they have clock times, and read by its
+ * report.
+ */
 interface Progress {
   readonly version: number;
   readonly plan: string;
@@ -34,13 +47,26 @@ afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 async function planInto(name: string, ...flags: string[]): Promise<string> {
   const out = join(root, name);
-  const run = await cli('plan', fixture('mlp-loss'), '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100', '--inputs', 'S(0)R', '-o', out, ...flags); // prettier-ignore
+  const run = await cli(
+    'plan',
+    fixture('mlp-loss'),
+    '--mesh',
+    'dp=2,tp=2',
+    '--cluster',
+    'dgx-h100',
+    '--inputs',
+    'S(0)R',
+    '-o',
+    out,
+    ...flags,
+  );
   expect(run.code, run.err).toBe(0);
   return out;
 }
 
 const text = (folder: string, name: string): string => readFileSync(join(folder, name), 'utf8');
-const progressOf = (folder: string): Progress => JSON.parse(text(folder, 'progress.json')) as Progress;
+const progressOf = (folder: string): Progress =>
+  JSON.parse(text(folder, 'progress.json')) as Progress;
 async function made(folder: string, format: string): Promise<string> {
   const run = await cli('report', folder, '--format', format);
   expect(run.code, run.err).toBe(0);
@@ -50,10 +76,17 @@ async function made(folder: string, format: string): Promise<string> {
 describe('ZO-35 two runs, from the request on', () => {
   it('plan.json, graph.swg and request.json have the same bytes, the steps differ by their clock alone', () => {
     const [a, b] = folders;
-    expect(readdirSync(a)).toEqual(['certificate.json.gz', 'graph.swg', 'plan.json', 'progress.json', 'request.json']);
+    expect(readdirSync(a)).toEqual([
+      'certificate.json.gz',
+      'graph.swg',
+      'plan.json',
+      'progress.json',
+      'request.json',
+    ]);
     const files = ['plan.json', 'graph.swg', 'request.json', 'certificate.json.gz'];
     for (const name of files) expect(text(a, name)).toBe(text(b, name));
-    const still = (folder: string): unknown => progressOf(folder).steps.map(({ clockSeconds: _, ...step }) => step);
+    const still = (folder: string): unknown =>
+      progressOf(folder).steps.map(({ clockSeconds: _, ...step }) => step);
     expect(still(a)).toEqual(still(b));
   });
 
@@ -72,7 +105,9 @@ describe('ZO-35 two runs, from the request on', () => {
 
   it('from report.json alone: the objective, summed over the nodes and over the terms, to the printed digits', async () => {
     const { plan, terms, answer } = JSON.parse(await made(folders[0], 'json')) as Report;
-    const moves = [...plan.nodes, ...plan.outputs].flatMap((n) => n.redistributions.map((r) => r.seconds));
+    const moves = [...plan.nodes, ...plan.outputs].flatMap((n) =>
+      n.redistributions.map((r) => r.seconds),
+    );
     const nodes = plan.nodes.flatMap((n) => [n.seconds, n.internalSeconds ?? 0]);
     const sum = (list: readonly number[]): number => list.reduce((total, s) => total + s, 0);
     for (const seconds of [sum([...nodes, ...moves]), sum(terms.map((t) => t.seconds))]) {
@@ -94,7 +129,8 @@ describe('progress.json', () => {
     steps.slice(1).forEach((step, k) => {
       expect(step.clockSeconds).toBeGreaterThanOrEqual(steps[k].clockSeconds);
       if (steps[k].seconds !== null) expect(step.seconds!).toBeLessThanOrEqual(steps[k].seconds);
-      if (steps[k].boundSeconds !== null) expect(step.boundSeconds!).toBeGreaterThanOrEqual(steps[k].boundSeconds);
+      if (steps[k].boundSeconds !== null)
+        expect(step.boundSeconds!).toBeGreaterThanOrEqual(steps[k].boundSeconds);
     });
   });
 
@@ -118,12 +154,18 @@ describe('progress.json', () => {
     cpSync(folders[0], other, { recursive: true });
     const file = join(other, 'progress.json');
     const said = progressOf(other);
-    writeFileSync(file, JSON.stringify({ ...said, plan: said.plan.replace(/^./, (c) => (c === '0' ? '1' : '0')) }));
+    writeFileSync(
+      file,
+      JSON.stringify({ ...said, plan: said.plan.replace(/^./, (c) => (c === '0' ? '1' : '0')) }),
+    );
     const run = await cli('report', other, '--no-recipes', '--json');
     expect(run.code).toBe(0);
     expect(run.err).toContain('progress.json is not that of the plan beside it');
     const report = JSON.parse(run.out) as Report;
-    expect([report.solverTrace?.incumbents, report.solverTrace?.incumbentsFrom]).toEqual([null, null]);
+    expect([report.solverTrace?.incumbents, report.solverTrace?.incumbentsFrom]).toEqual([
+      null,
+      null,
+    ]);
     expect(report.missing.join()).toContain('progress.json is not that of the plan beside it');
     writeFileSync(file, JSON.stringify({ ...said, steps: [{ phase: 3 }] }));
     const broken = await cli('report', other, '--no-recipes');
@@ -143,7 +185,8 @@ describe('progress.json', () => {
 
   it('long logs keep every better plan and the last step, and thin out what raises the bound alone', () => {
     const steps: Incumbents['steps'][number][] = [];
-    for (let k = 0; k < 5000; k++) steps.push({ phase: 'x', seconds: 100 - Math.floor(k / 500), bound: k / 100 });
+    for (let k = 0; k < 5000; k++)
+      steps.push({ phase: 'x', seconds: 100 - Math.floor(k / 500), bound: k / 100 });
     const { steps: kept, seconds } = thinned({ steps, seconds: steps.map((_, k) => k) });
     expect(kept.length).toBeLessThanOrEqual(420);
     expect(seconds).toHaveLength(kept.length);

@@ -1,19 +1,27 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Node } from '../../src/graph/types.ts';
 import { priceSteps } from '../../src/report/analysis/alternatives/what-if.ts';
-import type { Report } from '../../src/report/model/data.ts';
 import { paretoFigure } from '../../src/report/figures/pareto.ts';
 import { render } from '../../src/report/markup.ts';
+import type { Report } from '../../src/report/model/data.ts';
 import { cli, fixture } from '../cli/support.ts';
 
-/** What a reader takes from a report is so: words, labels and drawings, on a tiny model, a real one, and published figures. */
+/**
+ * What a reader takes from a report is so: words, labels and drawings, on a tiny model, a real one,
+ * and published figures.
+ */
 
 let root = '';
-const reports = new Map<string, { readonly report: Report; readonly nodes: ReadonlyMap<string, Node>; readonly html: string }>(); // prettier-ignore
+const reports = new Map<
+  string,
+  { readonly report: Report; readonly nodes: ReadonlyMap<string, Node>; readonly html: string }
+>();
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'shardwright-reading-'));
   for (const [model, mesh] of [
@@ -21,17 +29,32 @@ beforeAll(async () => {
     ['gpt2-2l', 'dp=4,tp=2'],
   ]) {
     const folder = join(root, model);
-    const plan = await cli('plan', fixture(model), '--mesh', mesh, '--cluster', 'dgx-h100', '--cost', 'alpha-beta', '--no-recipes', '-o', folder); // prettier-ignore
+    const plan = await cli(
+      'plan',
+      fixture(model),
+      '--mesh',
+      mesh,
+      '--cluster',
+      'dgx-h100',
+      '--cost',
+      'alpha-beta',
+      '--no-recipes',
+      '-o',
+      folder,
+    );
     expect(plan.code, plan.err).toBe(0);
     const graph = parseGraph(readFileSync(join(folder, 'graph.swg'), 'utf8'));
-    const report = JSON.parse((await cli('report', folder, '--json', '--no-recipes')).out) as Report;
+    const report = JSON.parse(
+      (await cli('report', folder, '--json', '--no-recipes')).out,
+    ) as Report;
     const html = (await cli('report', folder, '--no-recipes')).out;
     reports.set(model, { report, html, nodes: new Map(graph.nodes.map((n) => [n.name, n])) });
   }
 }, 240_000);
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
-const stepTime = (model: string): string => reports.get(model)!.report.answer.find((a) => a.label === 'Step time')!.text; // prettier-ignore
+const stepTime = (model: string): string =>
+  reports.get(model)!.report.answer.find((a) => a.label === 'Step time')!.text;
 /** Seconds of a text such as `1.35 ms`. */
 function secondsOf(text: string): number {
   const [amount, unit] = text.split(' ');
@@ -42,9 +65,16 @@ describe('the answer', () => {
   it('names what the step waits for, kernel by kernel: a tiny model waits for the start of kernels, not for compute', () => {
     const { report } = reports.get('llama-tiny')!;
     expect(report.streams!.mfu).toBeLessThan(0.01);
-    expect(stepTime('llama-tiny')).toMatch(/bound by the start of kernels \([\d.]+ % of the step\)/);
+    expect(stepTime('llama-tiny')).toMatch(
+      /bound by the start of kernels \([\d.]+ % of the step\)/,
+    );
     for (const { report: r } of reports.values()) {
-      const sums = { compute: 0, 'memory bandwidth': 0, 'the start of kernels': 0, communication: r.plan.objective.communicationSeconds }; // prettier-ignore
+      const sums = {
+        compute: 0,
+        'memory bandwidth': 0,
+        'the start of kernels': 0,
+        communication: r.plan.objective.communicationSeconds,
+      };
       for (const g of r.roofline!.groups) {
         sums.compute += g.matrixSeconds;
         sums['memory bandwidth'] += g.memorySeconds;
@@ -55,10 +85,16 @@ describe('the answer', () => {
     }
   });
 
-  it.each(['llama-tiny', 'gpt2-2l'])('%s: with overlap is not longer than one after another', (model) => {
-    const [, serial, overlapped] = /kernel starts ([\d.]+ \S+) one after another, ([\d.]+ \S+) with overlap/.exec(stepTime(model))!; // prettier-ignore
-    expect(secondsOf(overlapped)).toBeLessThanOrEqual(secondsOf(serial));
-  });
+  it.each(['llama-tiny', 'gpt2-2l'])(
+    '%s: with overlap is not longer than one after another',
+    (model) => {
+      const [, serial, overlapped] =
+        /kernel starts ([\d.]+ \S+) one after another, ([\d.]+ \S+) with overlap/.exec(
+          stepTime(model),
+        )!;
+      expect(secondsOf(overlapped)).toBeLessThanOrEqual(secondsOf(serial));
+    },
+  );
 
   it('the Python for DTensor says that it is of the parameters alone', () => {
     const { html } = reports.get('gpt2-2l')!;
@@ -68,7 +104,8 @@ describe('the answer', () => {
 });
 
 describe('the drawing of the program', () => {
-  const VIEW = /^aten\.(view|_unsafe_view|reshape|t|transpose|permute|expand|unsqueeze|squeeze|select|slice|split|detach|alias|unbind|chunk)\b|getitem/; // prettier-ignore
+  const VIEW =
+    /^aten\.(view|_unsafe_view|reshape|t|transpose|permute|expand|unsqueeze|squeeze|select|slice|split|detach|alias|unbind|chunk)\b|getitem/;
 
   it('has a change of placement on the edge of the value that changes', () => {
     const { report, nodes } = reports.get('gpt2-2l')!;
@@ -83,16 +120,31 @@ describe('the drawing of the program', () => {
     // A view that moves what it views may be drawn itself.
     const drawn = new Set(graph!.nodes.map(({ node }) => plan.nodes[node].name));
     const makersOf = (name: string): string[] =>
-      VIEW.test(nodes.get(name)!.target) ? [...(drawn.has(name) ? [name] : []), ...makersOf(argsOf(name)[0])] : [name];
+      VIEW.test(nodes.get(name)!.target)
+        ? [...(drawn.has(name) ? [name] : []), ...makersOf(argsOf(name)[0])]
+        : [name];
     const changes = graph!.edges.filter((e) => e.change !== undefined);
     expect(changes.length).toBeGreaterThan(10);
     for (const { from, to, change } of changes) {
-      const [source, reader] = [plan.nodes[graph!.nodes[from].node], plan.nodes[graph!.nodes[to].node]];
+      const [source, reader] = [
+        plan.nodes[graph!.nodes[from].node],
+        plan.nodes[graph!.nodes[to].node],
+      ];
       const [was] = change!.split(' -> ');
-      // Equal layers are drawn once: the maker is of the same operator, and the first of them may read another than the rest.
-      const likes = plan.nodes.filter(({ target, redistributions: [move] }) => target === reader.target && move?.from === was); // prettier-ignore
-      const makers = likes.flatMap(({ name }) => argsOf(name).filter((arg) => outputs.get(arg)!.includes(was)).flatMap(makersOf)); // prettier-ignore
-      expect(makers.map((name) => nodes.get(name)!.target), `${source.name} to ${reader.name}: ${change}`).toContain(nodes.get(source.name)!.target); // prettier-ignore
+      // Equal layers are drawn once: the maker is of the same operator, and the first of them may
+      // read another than the rest.
+      const likes = plan.nodes.filter(
+        ({ target, redistributions: [move] }) => target === reader.target && move?.from === was,
+      );
+      const makers = likes.flatMap(({ name }) =>
+        argsOf(name)
+          .filter((arg) => outputs.get(arg)!.includes(was))
+          .flatMap(makersOf),
+      );
+      expect(
+        makers.map((name) => nodes.get(name)!.target),
+        `${source.name} to ${reader.name}: ${change}`,
+      ).toContain(nodes.get(source.name)!.target);
     }
   });
 });
@@ -108,17 +160,44 @@ describe('plans beside each other', () => {
       { name: 'd', seconds: 0.0424, peakBytes: 7782 * MIB },
     ];
     expect(priceSteps(front as never)).toEqual([
-      { fromBytes: 7782 * MIB, toBytes: 2836 * MIB, deltaSeconds: expect.closeTo(0.011, 9) as number },
-      { fromBytes: 2836 * MIB, toBytes: 355 * MIB + 8192, deltaSeconds: expect.closeTo(0.0053, 9) as number },
+      {
+        fromBytes: 7782 * MIB,
+        toBytes: 2836 * MIB,
+        deltaSeconds: expect.closeTo(0.011, 9) as number,
+      },
+      {
+        fromBytes: 2836 * MIB,
+        toBytes: 355 * MIB + 8192,
+        deltaSeconds: expect.closeTo(0.0053, 9) as number,
+      },
     ]);
   });
 
   it('one slow plan and a far budget do not press the others into a corner', () => {
     // The plans of README.md: step time in ms, states in MiB.
-    const points = [[42.4, 7782], [1690, 22733], [238, 2836], [53.4, 2836], [58.7, 355], [53.2, 22733], [60, 355], [53.1, 22733], [59.9, 355]]
-      .map(([ms, mib], k) => ({ name: `p${k}`, seconds: ms / 1e3, bytes: mib * MIB, fits: true, chosen: k === 0, front: k === 0 })); // prettier-ignore
+    const points = [
+      [42.4, 7782],
+      [1690, 22733],
+      [238, 2836],
+      [53.4, 2836],
+      [58.7, 355],
+      [53.2, 22733],
+      [60, 355],
+      [53.1, 22733],
+      [59.9, 355],
+    ].map(([ms, mib], k) => ({
+      name: `p${k}`,
+      seconds: ms / 1e3,
+      bytes: mib * MIB,
+      fits: true,
+      chosen: k === 0,
+      front: k === 0,
+    }));
     const text = render(paretoFigure(points, 70.5 * 2 ** 30, 'states per device'));
-    const dots = [...text.matchAll(/<circle cx="([\d.]+)" cy="([\d.]+)"/g)].map(([, x, y]) => ({ x: Number(x), y: Number(y) })); // prettier-ignore
+    const dots = [...text.matchAll(/<circle cx="([\d.]+)" cy="([\d.]+)"/g)].map(([, x, y]) => ({
+      x: Number(x),
+      y: Number(y),
+    }));
     expect(dots).toHaveLength(points.length);
     const span = (of: readonly number[]): number => Math.max(...of) - Math.min(...of);
     expect(span(dots.map((d) => d.x))).toBeGreaterThan(0.5 * 640);
@@ -132,7 +211,9 @@ describe('plans beside each other', () => {
 
   it('tables have what is sought beside its name, and show that they go on', () => {
     const { html } = reports.get('gpt2-2l')!;
-    expect(html).toMatch(/<th scope="col" class="name">Parameter<\/th><th scope="col" class="keep">Placement/);
+    expect(html).toMatch(
+      /<th scope="col" class="name">Parameter<\/th><th scope="col" class="keep">Placement/,
+    );
     expect(html).toMatch(/\.scroll\{[^}]*background-attachment:local,local,scroll,scroll/);
   });
 });

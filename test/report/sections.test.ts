@@ -1,13 +1,15 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import { stillPage } from '../../scripts/gallery.ts';
 import { wholePlan } from '../../src/cli/input/plan-folder.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { incumbentsOf, ofOneProblem } from '../../src/report/analysis/incumbents.ts';
-import type { Report } from '../../src/report/model/data.ts';
 import { htmlPage } from '../../src/report/html/page.ts';
-import { stillPage } from '../../scripts/gallery.ts';
+import type { Report } from '../../src/report/model/data.ts';
 import { planInto } from '../cli/plan-folders.ts';
 import { cli } from '../cli/support.ts';
 
@@ -17,7 +19,8 @@ let folder = '';
 let report: Report;
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'shardwright-sections-'));
-  // By formulas: the measured times of collectives as small as these do not change with the rate of the links.
+  // By formulas: the measured times of collectives as small as these do not change with the rate of
+  // the links.
   folder = await planInto(root, 'plan', '--inputs', 'S(0)R', '--cost', 'alpha-beta');
   const run = await cli('report', folder, '--json', '--what-if');
   expect(run.code, run.err).toBe(0);
@@ -36,7 +39,9 @@ describe('11.1 time', () => {
     for (const g of groups) {
       expect(g.matrixSeconds + g.memorySeconds + g.launchSeconds).toBeCloseTo(g.computeSeconds, 12);
       // No group is faster than either roof.
-      expect(g.flops).toBeLessThanOrEqual(report.roofline!.flopsPerSecond * g.computeSeconds * (1 + 1e-9));
+      expect(g.flops).toBeLessThanOrEqual(
+        report.roofline!.flopsPerSecond * g.computeSeconds * (1 + 1e-9),
+      );
     }
     expect(groups.some((g) => g.name.endsWith('layers.*.mlp.down_proj'))).toBe(true);
   });
@@ -50,7 +55,9 @@ describe('11.1 time', () => {
     expect(streams.exposedCommunicationSeconds).toBe(said.exposedCommunicationSeconds);
     expect(streams.mfu).toBe(said.mfu);
     for (const s of streams.streams)
-      expect(Math.abs(sum(s.busy) / s.busy.length - s.busySeconds / streams.seconds)).toBeLessThan(1e-3);
+      expect(Math.abs(sum(s.busy) / s.busy.length - s.busySeconds / streams.seconds)).toBeLessThan(
+        1e-3,
+      );
     // By brute force over all pairs of the trace, collectives over the same mesh dims together.
     const { traceEvents } = JSON.parse(readFileSync(trace, 'utf8')) as { traceEvents: Event[] };
     const work = traceEvents.filter((e) => e.ph === 'X');
@@ -58,7 +65,11 @@ describe('11.1 time', () => {
     const beside = new Map<string, number>();
     for (const c of work.filter((e) => e.cat === 'collective')) {
       const axes = c.args.axes.split('+').sort().join(',');
-      const over = sum(kernels.map((k) => Math.max(0, Math.min(k.ts + k.dur, c.ts + c.dur) - Math.max(k.ts, c.ts))));
+      const over = sum(
+        kernels.map((k) =>
+          Math.max(0, Math.min(k.ts + k.dur, c.ts + c.dur) - Math.max(k.ts, c.ts)),
+        ),
+      );
       beside.set(axes, (beside.get(axes) ?? 0) + over / 1e6);
     }
     expect(beside.size).toBeGreaterThan(0);
@@ -73,7 +84,10 @@ describe('11.1 time', () => {
     const rings = report.collectives.filter((c) => c.kind !== 'collective_permute');
     expect(rings.length).toBeGreaterThan(0);
     for (const { kind, bytes, groupSize, sentBytes } of rings)
-      expect(sentBytes).toBeCloseTo(((kind === 'all_reduce' ? 2 : 1) * bytes * (groupSize - 1)) / groupSize, 6);
+      expect(sentBytes).toBeCloseTo(
+        ((kind === 'all_reduce' ? 2 : 1) * bytes * (groupSize - 1)) / groupSize,
+        6,
+      );
   });
 });
 
@@ -88,7 +102,9 @@ describe('11.1 memory timeline', () => {
       most[memory!.kinds.indexOf(kind as NonNullable<typeof memory>['kinds'][number])];
     expect(of('optimizer')).toBe(timeline.byKind.optimizer);
     expect(of('activations') + of('copies in flight')).toBe(timeline.activationBytes);
-    expect(memory!.largest.slice(0, 8).map((t) => t.bytes)).toEqual(timeline.largest.map((t) => t.bytes));
+    expect(memory!.largest.slice(0, 8).map((t) => t.bytes)).toEqual(
+      timeline.largest.map((t) => t.bytes),
+    );
     expect(memory!.largest).toHaveLength(10);
     for (const t of memory!.largest) {
       expect(t.from).toBeLessThanOrEqual(memory!.peakMoment);
@@ -113,7 +129,10 @@ describe('11.1 against the recipes', () => {
       expect(p.seconds).toBeLessThan(front[k].seconds);
     });
     for (const r of priced.filter((x) => x.dominatedBy !== undefined)) {
-      const others = [...priced.map((x) => ({ name: x.name, s: x.seconds!, b: x.peakBytes! })), { name: 'this plan', s: report.plan.objective.seconds, b: report.plan.memory.peakBytes }]; // prettier-ignore
+      const others = [
+        ...priced.map((x) => ({ name: x.name, s: x.seconds!, b: x.peakBytes! })),
+        { name: 'this plan', s: report.plan.objective.seconds, b: report.plan.memory.peakBytes },
+      ];
       const by = others.find((x) => x.name === r.dominatedBy)!;
       expect(by.s).toBeLessThanOrEqual(r.seconds!);
       expect(by.b).toBeLessThanOrEqual(r.peakBytes!);
@@ -123,12 +142,15 @@ describe('11.1 against the recipes', () => {
   it('the nearest change of a node costs what explain says', async () => {
     const near = report.nextBest!.find((n) => n.kind === 'one node')!;
     const run = await cli('explain', folder, near.name, '--json');
-    const { strategies } = JSON.parse(run.out) as { strategies: { spec: string; localSeconds: number }[] };
+    const { strategies } = JSON.parse(run.out) as {
+      strategies: { spec: string; localSeconds: number }[];
+    };
     expect(strategies.find((s) => s.spec === near.spec)?.localSeconds).toBe(near.deltaSeconds);
   });
 
   it('slower links never gain, and cost at least twice what faster ones gain: the step is concave in time per byte', () => {
-    const at = (what: string): number => report.sensitivity!.find((s) => s.what === what)!.deltaSeconds;
+    const at = (what: string): number =>
+      report.sensitivity!.find((s) => s.what === what)!.deltaSeconds;
     const twice = at('links inside a host twice as fast');
     const half = at('links inside a host half as fast');
     expect(twice).toBeLessThan(0);
@@ -142,7 +164,16 @@ describe('11.1 against the recipes', () => {
     const slow = report.sensitivity!.find((s) => s.what === 'links inside a host half as fast')!;
     const cluster = join(root, 'slow.json');
     writeFileSync(cluster, JSON.stringify({ base: 'dgx-h100', intra: { bytesPerSecond: 225e9 } }));
-    const other = await planInto(root, 'slow', '--inputs', 'S(0)R', '--cost', 'alpha-beta', '--cluster', cluster);
+    const other = await planInto(
+      root,
+      'slow',
+      '--inputs',
+      'S(0)R',
+      '--cost',
+      'alpha-beta',
+      '--cluster',
+      cluster,
+    );
     const plan = JSON.parse(readFileSync(join(other, 'plan.json'), 'utf8')) as Report['plan'];
     expect(slow.bestSeconds).toBe(plan.objective.seconds);
     expect(slow.bestSeconds!).toBeLessThanOrEqual(slow.seconds * (1 + 1e-6));
@@ -151,7 +182,20 @@ describe('11.1 against the recipes', () => {
   it('--what-if: without a budget nothing is slower, and the smallest budget is the one that plan names', async () => {
     const { unlimited, smallestBudgetBytes } = report.memoryBounds!;
     expect(unlimited!.seconds).toBeLessThanOrEqual(report.plan.objective.seconds * (1 + 1e-12));
-    const run = await cli('plan', join(folder, 'graph.swg'), '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100', '--inputs', 'S(0)R', '--no-recipes', '--memory', '1B', '--json'); // prettier-ignore
+    const run = await cli(
+      'plan',
+      join(folder, 'graph.swg'),
+      '--mesh',
+      'dp=2,tp=2',
+      '--cluster',
+      'dgx-h100',
+      '--inputs',
+      'S(0)R',
+      '--no-recipes',
+      '--memory',
+      '1B',
+      '--json',
+    );
     expect(run.code).toBe(3);
     expect(run.out).toContain(String(smallestBudgetBytes));
     for (const s of report.priceOfMemory!) expect(s.deltaSeconds).toBeGreaterThan(0);
@@ -191,19 +235,38 @@ describe('11.1 graph, solver, warnings', () => {
     steps.slice(1).forEach((step, k) => {
       expect(step.seconds!).toBeLessThanOrEqual(steps[k].seconds!);
       if (steps[k].bound !== null) expect(step.bound!).toBeGreaterThanOrEqual(steps[k].bound);
-      expect(report.run.incumbentSeconds![k + 1]).toBeGreaterThanOrEqual(report.run.incumbentSeconds![k]);
+      expect(report.run.incumbentSeconds![k + 1]).toBeGreaterThanOrEqual(
+        report.run.incumbentSeconds![k],
+      );
     });
     const { plan, program } = wholePlan(folder);
     expect((await incumbentsOf(plan, program, builtinOperators()))?.steps).toEqual(steps);
   });
 
   it('plans of an easier problem are no incumbents of this one, their bound holds', () => {
-    const event = (seconds: number | null, bound: number | null, at: number) => ({ phase: 'x', seconds, bound, at });
-    // The first three are without the memory limit: 46 is below what is proven for the problem itself.
+    const event = (seconds: number | null, bound: number | null, at: number) => ({
+      phase: 'x',
+      seconds,
+      bound,
+      at,
+    });
+    // The first three are without the memory limit: 46 is below what is proven for the problem
+    // itself.
     const { steps, seconds } = ofOneProblem([
-      event(114, null, 1), event(46, null, 2), event(46, 45, 3), event(62, null, 4), event(62, null, 5), event(47, 44, 6), event(46.5, 46.5, 7),
-    ]); // prettier-ignore
-    expect(steps.map((s) => [s.seconds, s.bound])).toEqual([[null, 45], [62, 45], [47, 45], [46.5, 46.5]]); // prettier-ignore
+      event(114, null, 1),
+      event(46, null, 2),
+      event(46, 45, 3),
+      event(62, null, 4),
+      event(62, null, 5),
+      event(47, 44, 6),
+      event(46.5, 46.5, 7),
+    ]);
+    expect(steps.map((s) => [s.seconds, s.bound])).toEqual([
+      [null, 45],
+      [62, 45],
+      [47, 45],
+      [46.5, 46.5],
+    ]);
     expect(seconds).toEqual([3, 4, 6, 7]);
   });
 
@@ -214,7 +277,15 @@ describe('11.1 graph, solver, warnings', () => {
       { phase: 'c', seconds: 2e-3, bound: 2e-3 },
     ];
     const page = (seconds: number[]): string =>
-      htmlPage({ ...report, solverTrace: { ...report.solverTrace!, incumbents: steps }, run: { solveSeconds: null, incumbentSeconds: seconds } }, undefined, { figures: [], left: [], style: '' }); // prettier-ignore
+      htmlPage(
+        {
+          ...report,
+          solverTrace: { ...report.solverTrace!, incumbents: steps },
+          run: { solveSeconds: null, incumbentSeconds: seconds },
+        },
+        undefined,
+        { figures: [], left: [], style: '' },
+      );
     const [a, b] = [page([0.1, 0.2, 0.9]), page([0.3, 0.7, 1.1])];
     expect(a).not.toBe(b);
     expect(stillPage(a)).toBe(stillPage(b));
@@ -232,9 +303,19 @@ describe('11.1 graph, solver, warnings', () => {
   it('a plan whose states fit and whose activations do not says so', async () => {
     const { parameterBytes, gradientBytes, optimizerBytes } = report.plan.memory;
     const budget = Math.round(
-      (parameterBytes + gradientBytes + optimizerBytes + report.plan.memory.timeline!.peakBytes) / 2,
+      (parameterBytes + gradientBytes + optimizerBytes + report.plan.memory.timeline!.peakBytes) /
+        2,
     );
-    const tight = await planInto(root, 'tight', '--inputs', 'S(0)R', '--memory', `${budget}B`, '--activations', 'report'); // prettier-ignore
+    const tight = await planInto(
+      root,
+      'tight',
+      '--inputs',
+      'S(0)R',
+      '--memory',
+      `${budget}B`,
+      '--activations',
+      'report',
+    );
     const said = JSON.parse((await cli('report', tight, '--json', '--no-recipes')).out) as Report;
     expect(said.plan.memory.timeline!.peakBytes).toBeGreaterThan(budget);
     expect(said.warnings.join()).toContain('With activations the plan takes');

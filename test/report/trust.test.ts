@@ -1,6 +1,8 @@
-import { describe, expect, it } from 'vitest';
-import { fidelityPicture, fidelityTables, layoutErrors } from '../../scripts/docs-fidelity.ts';
 import { readFileSync } from 'node:fs';
+
+import { describe, expect, it } from 'vitest';
+
+import { fidelityPicture, fidelityTables, layoutErrors } from '../../scripts/docs-fidelity.ts';
 import { publicPredictions, validationFigures } from '../../scripts/validation-figures.ts';
 import { fidelity } from '../../src/cost/validation/fidelity.ts';
 import { trustOf } from '../../src/report/analysis/measured.ts';
@@ -31,18 +33,29 @@ describe('11.1 how far to trust: the bundled errors of the model that decides', 
       const families = [...new Set(timed.map((p) => p.family))];
       const of = (family: string): number => {
         const own = timed.filter((p) => p.family === family);
-        return own.filter((p) => inside(p.measured! / (p.heldOut ?? p.seconds))).length / own.length;
+        return (
+          own.filter((p) => inside(p.measured! / (p.heldOut ?? p.seconds))).length / own.length
+        );
       };
       return families.reduce((sum, family) => sum + of(family), 0) / families.length;
     };
-    expect(Math.abs(share((ratio) => ratio >= all.step.p10 && ratio <= all.step.p90) - 0.8)).toBeLessThan(0.05);
+    expect(
+      Math.abs(share((ratio) => ratio >= all.step.p10 && ratio <= all.step.p90) - 0.8),
+    ).toBeLessThan(0.05);
   });
 
   it('docs/fidelity.md and its picture say the same (otherwise: npx tsx scripts/docs-fidelity.ts)', () => {
-    const page = readFileSync(new URL('../../docs/fidelity.md', import.meta.url), 'utf8').replace(/ +/g, ' ');
+    const page = readFileSync(new URL('../../docs/fidelity.md', import.meta.url), 'utf8').replace(
+      / +/g,
+      ' ',
+    );
     for (const table of [...Object.values(fidelityTables(fidelity())), layoutErrors()])
-      for (const line of table.split('\n')) if (!line.startsWith('| ---')) expect(page).toContain(line.replace(/ +/g, ' ').slice(0, 70)); // prettier-ignore
-    expect(fidelityPicture()).toBe(readFileSync(new URL('../../docs/pictures/fidelity.svg', import.meta.url), 'utf8'));
+      for (const line of table.split('\n'))
+        if (!line.startsWith('| ---'))
+          expect(page).toContain(line.replace(/ +/g, ' ').slice(0, 70));
+    expect(fidelityPicture()).toBe(
+      readFileSync(new URL('../../docs/pictures/fidelity.svg', import.meta.url), 'utf8'),
+    );
   });
 
   it('the nearest rows are those of the accelerator, its own kind of model first', () => {
@@ -52,7 +65,9 @@ describe('11.1 how far to trust: the bundled errors of the model that decides', 
     expect(mixture.nearest[0]).toMatchObject({ accelerator: 'H100-SXM5-80GB', experts: true });
     expect(dense.nearest.length + dense.others.length).toBe(fidelity().rows.length);
     // Another size of the same generation is near, another generation is not.
-    expect(near('A100-SXM4-40GB', false).nearest.every((r) => r.accelerator.startsWith('A100'))).toBe(true);
+    expect(
+      near('A100-SXM4-40GB', false).nearest.every((r) => r.accelerator.startsWith('A100')),
+    ).toBe(true);
     expect(near('A100-SXM4-40GB', false).nearest.length).toBeGreaterThan(0);
     expect(near('TPU-v5p', false).nearest.map((r) => r.accelerator)).toEqual(['TPU-v5p']);
     expect(near('MI300X-192GB', false).nearest).toEqual([]);
@@ -64,8 +79,14 @@ describe('11.1 how far to trust: the bundled errors of the model that decides', 
       experts: false,
       hosts: 'several',
     });
-    expect(near('A100-SXM4-80GB', false, 1).pool).toMatchObject({ accelerator: 'A100', experts: false });
+    expect(near('A100-SXM4-80GB', false, 1).pool).toMatchObject({
+      accelerator: 'A100',
+      experts: false,
+    });
     // No run of an MI300X: dense models anywhere.
-    expect(near('MI300X-192GB', false, 2).pool).toMatchObject({ accelerator: null, experts: false });
+    expect(near('MI300X-192GB', false, 2).pool).toMatchObject({
+      accelerator: null,
+      experts: false,
+    });
   });
 });

@@ -1,11 +1,16 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { planInto, planModelInto } from '../cli/plan-folders.ts';
 import { cli, fixture } from '../cli/support.ts';
 
-/** What a new user gets wrong in the first minutes: exit 2, one line that says what and where, and a hint. */
+/**
+ * What a new user gets wrong in the first minutes: exit 2, one line that says what and where, and a
+ * hint.
+ */
 let root = '';
 let plan = '';
 let other = '';
@@ -23,19 +28,67 @@ const ON = ['--mesh', 'dp=4', '--cluster', 'dgx-h100'];
 
 describe('ZO-37 in part: a slip is answered by what, where and the nearest right word', () => {
   it.each<[string, () => string[], RegExp]>([
-    ['letters of a model', () => ['plan', 'llama3', ...ON], /no file and no model 'llama3'\n {2}hint: did you mean 'llama-3\.1-8b'/], // prettier-ignore
-    ['a mesh', () => ['plan', MODEL, '--mesh', 'dp8', '--cluster', 'dgx-h100'], /^E_USAGE --mesh 'dp8': expected NAME=SIZE.*\n {2}hint: did you mean 'dp=8'\?\n$/], // prettier-ignore
+    [
+      'letters of a model',
+      () => ['plan', 'llama3', ...ON],
+      /no file and no model 'llama3'\n {2}hint: did you mean 'llama-3\.1-8b'/,
+    ],
+    [
+      'a mesh',
+      () => ['plan', MODEL, '--mesh', 'dp8', '--cluster', 'dgx-h100'],
+      /^E_USAGE --mesh 'dp8': expected NAME=SIZE.*\n {2}hint: did you mean 'dp=8'\?\n$/,
+    ],
     ['a mesh of verify', () => ['verify', MODEL, '--mesh', '8'], /^E_USAGE --mesh '8'/],
-    ['part of a cluster', () => ['plan', MODEL, '--mesh', 'dp=4', '--cluster', 'h200'], /did you mean 'dgx-h200'/],
-    ['no cluster', () => ['plan', MODEL, '--mesh', 'dp=4'], /'--cluster <name>' not specified\n {2}hint: give --cluster dgx-h100/], // prettier-ignore
-    ['a choice', () => ['plan', MODEL, ...ON, '--solver', 'exat'], /--solver 'exat' is not one of .*\n {2}hint: did you mean 'exact'\?/], // prettier-ignore
-    ['a choice far from all', () => ['plan', MODEL, ...ON, '--solver', 'gurobi'], /--solver 'gurobi' is not one of auto, exact, .*\n$/], // prettier-ignore
-    ['a share', () => ['plan', MODEL, ...ON, '--gap', '5'], /--gap '5' is not a fraction between 0 and 1/],
-    ['the end of a name', () => ['explain', plan, 'lm_head.weight'], /hint: did you mean '\S*\.lm_head\.weight'/],
-    ['a forced placement', () => ['explain', plan, 'mm', '--force', 'RX'], /^E_SYNTAX --force RX: /],
-    ['a report of text', () => ['report', join(root, 'text.md')], /text\.md: E_PLAN this is no plan: not JSON\n {2}hint: give a plan folder/], // prettier-ignore
-    ['a report of other JSON', () => ['report', join(root, 'package.json')], /E_PLAN this is no plan\n {2}hint: /],
-    ['a folder without a plan', () => ['report', root], /there is no file \S*plan\.json\n {2}hint: give a plan folder/],
+    [
+      'part of a cluster',
+      () => ['plan', MODEL, '--mesh', 'dp=4', '--cluster', 'h200'],
+      /did you mean 'dgx-h200'/,
+    ],
+    [
+      'no cluster',
+      () => ['plan', MODEL, '--mesh', 'dp=4'],
+      /'--cluster <name>' not specified\n {2}hint: give --cluster dgx-h100/,
+    ],
+    [
+      'a choice',
+      () => ['plan', MODEL, ...ON, '--solver', 'exat'],
+      /--solver 'exat' is not one of .*\n {2}hint: did you mean 'exact'\?/,
+    ],
+    [
+      'a choice far from all',
+      () => ['plan', MODEL, ...ON, '--solver', 'gurobi'],
+      /--solver 'gurobi' is not one of auto, exact, .*\n$/,
+    ],
+    [
+      'a share',
+      () => ['plan', MODEL, ...ON, '--gap', '5'],
+      /--gap '5' is not a fraction between 0 and 1/,
+    ],
+    [
+      'the end of a name',
+      () => ['explain', plan, 'lm_head.weight'],
+      /hint: did you mean '\S*\.lm_head\.weight'/,
+    ],
+    [
+      'a forced placement',
+      () => ['explain', plan, 'mm', '--force', 'RX'],
+      /^E_SYNTAX --force RX: /,
+    ],
+    [
+      'a report of text',
+      () => ['report', join(root, 'text.md')],
+      /text\.md: E_PLAN this is no plan: not JSON\n {2}hint: give a plan folder/,
+    ],
+    [
+      'a report of other JSON',
+      () => ['report', join(root, 'package.json')],
+      /E_PLAN this is no plan\n {2}hint: /,
+    ],
+    [
+      'a folder without a plan',
+      () => ['report', root],
+      /there is no file \S*plan\.json\n {2}hint: give a plan folder/,
+    ],
     [
       'plans of two models',
       () => ['diff', plan, other],
@@ -58,8 +111,34 @@ describe('ZO-37 in part: a slip is answered by what, where and the nearest right
 
   it('nothing to price says why, by how many meshes each reason stops', async () => {
     const config = join(root, 'llama.json');
-    writeFileSync(config, JSON.stringify({ model_type: 'llama', hidden_size: 64, intermediate_size: 128, num_attention_heads: 4, num_hidden_layers: 2, vocab_size: 256 })); // prettier-ignore
-    const run = await cli('compare', config, '--devices', '4', '--cluster', 'dgx-h100', '--global-batch', '3', '--seq', '64', '--plans', 'fsdp', '--quiet', '--threads', '1'); // prettier-ignore
+    writeFileSync(
+      config,
+      JSON.stringify({
+        model_type: 'llama',
+        hidden_size: 64,
+        intermediate_size: 128,
+        num_attention_heads: 4,
+        num_hidden_layers: 2,
+        vocab_size: 256,
+      }),
+    );
+    const run = await cli(
+      'compare',
+      config,
+      '--devices',
+      '4',
+      '--cluster',
+      'dgx-h100',
+      '--global-batch',
+      '3',
+      '--seq',
+      '64',
+      '--plans',
+      'fsdp',
+      '--quiet',
+      '--threads',
+      '1',
+    );
     expect(run.out).toContain('no plan could be priced');
     expect(run.out).toMatch(/^ +\d+ +ZL02 global batch 3 mod/m);
     expect(run.out).not.toContain('no other plan is better');

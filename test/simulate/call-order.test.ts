@@ -1,25 +1,31 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+
 import type { Graph } from '../../src/graph/types.ts';
 import { flat } from '../../src/ndarray/array.ts';
 import { lower } from '../../src/plan/lower/lower.ts';
-import type { DeviceProgram } from '../../src/plan/lower/program/program.ts';
 import { collectiveKind, readCollective } from '../../src/plan/lower/program/collectives.ts';
+import type { DeviceProgram } from '../../src/plan/lower/program/program.ts';
+import { COMPUTE } from '../../src/plan/overlap/streams.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { decode, stateMemory } from '../../src/plan/record/decode.ts';
 import { randomChoice } from '../../src/plan/record/random-plan.ts';
 import { issueOrder, playCalls } from '../../src/simulate/call-order/issue-order.ts';
-import { callOrder, callsByTask, inOrder, type CallOrder } from '../../src/simulate/call-order/order-calls.ts';
+import {
+  type CallOrder,
+  callOrder,
+  callsByTask,
+  inOrder,
+} from '../../src/simulate/call-order/order-calls.ts';
 import { drawInputs } from '../../src/simulate/inputs.ts';
 import { runDevices } from '../../src/simulate/ranks/devices.ts';
 import { layOut } from '../../src/simulate/ranks/laid-out.ts';
 import { bucket } from '../../src/simulate/timeline/bucket.ts';
 import { planSchedule, type SimulatedPlan } from '../../src/simulate/timeline/from-plan.ts';
 import { serialPeakBytes } from '../../src/simulate/timeline/headroom.ts';
+import { sumsOf } from '../../src/simulate/timeline/needs.ts';
 import { play } from '../../src/simulate/timeline/play.ts';
 import { prefetch } from '../../src/simulate/timeline/prefetch.ts';
-import { COMPUTE } from '../../src/plan/overlap/streams.ts';
-import { sumsOf } from '../../src/simulate/timeline/needs.ts';
 import { checkSchedule, type Schedule } from '../../src/simulate/timeline/schedule.ts';
 import { simulate } from '../../src/simulate/timeline/simulate.ts';
 import { ListWork } from '../../src/simulate/timeline/urgent-first.ts';
@@ -28,16 +34,32 @@ import { load, request, TABLE } from '../plan/support.ts';
 import { gatheredLayers, programs } from './random-schedules.ts';
 
 /** By stream: names of its tasks in order. */
-const queues = ({ tasks, streams }: Schedule): string[][] => streams.map((_, s) => tasks.filter(({ stream }) => stream === s).map(({ name }) => name)); // prettier-ignore
+const queues = ({ tasks, streams }: Schedule): string[][] =>
+  streams.map((_, s) => tasks.filter(({ stream }) => stream === s).map(({ name }) => name));
 
 describe('the order in which a host calls', () => {
   it('a gather that ran beside a kernel is called before it', () => {
     const layers = gatheredLayers(3, 8, 10);
     const names = issueOrder(layers, play(layers)).tasks.map(({ name }) => name);
-    // The second gather runs from 8 to 16, beside the first kernel (8 to 18); so does the start of the third.
-    expect(names).toEqual(['gather 0', 'gather 1', 'gather 2', 'compute 0', 'compute 1', 'compute 2']);
+    // The second gather runs from 8 to 16, beside the first kernel (8 to 18); so does the start of
+    // the third.
+    expect(names).toEqual([
+      'gather 0',
+      'gather 1',
+      'gather 2',
+      'compute 0',
+      'compute 1',
+      'compute 2',
+    ]);
     const onDemand = prefetch(layers, { distance: 0 });
-    expect(issueOrder(onDemand, play(onDemand)).tasks.map(({ name }) => name)).toEqual(['gather 0', 'compute 0', 'gather 1', 'compute 1', 'gather 2', 'compute 2']); // prettier-ignore
+    expect(issueOrder(onDemand, play(onDemand)).tasks.map(({ name }) => name)).toEqual([
+      'gather 0',
+      'compute 0',
+      'gather 1',
+      'compute 1',
+      'gather 2',
+      'compute 2',
+    ]);
     // As the program lists them, each gather waits for the kernel before it.
     expect(play(layers).seconds).toBe(38);
     expect(playCalls(layers, layers.tasks.length).seconds).toBe(54);
@@ -50,18 +72,36 @@ describe('the order in which a host calls', () => {
   it('no collective starts later than in the step that was simulated, streams keep their order, and no more is alive', () => {
     const seconds = (_kind: string, bytes: number): number => 1 + bytes;
     fc.assert(
-      fc.property(programs, fc.constantFrom('none', 'bucket', 'prefetch', 'urgent', 'long'), (schedule, pass) => {
-        const passed = pass === 'bucket' ? bucket(schedule, { bucketBytes: 60, seconds, sums: sumsOf(schedule) })
-          : pass === 'prefetch' ? prefetch(schedule, { distance: 1 })
-          : pass === 'long' ? new ListWork(schedule, { bucketBytes: 60, seconds }).ordered({ patience: 4, sumsFirst: 'long' })
-          : pass === 'urgent' ? new ListWork(schedule, { bucketBytes: 60, seconds }).ordered({ patience: 1, sumsFirst: 'made' }) : schedule; // prettier-ignore
-        const timeline = play(passed);
-        const called = issueOrder(passed, timeline);
-        checkSchedule(called);
-        expect(playCalls(called, called.tasks.length).seconds).toBeLessThanOrEqual(timeline.seconds + 1e-9);
-        expect(serialPeakBytes(called)).toBeLessThanOrEqual(timeline.memory.peakBytes);
-        expect(queues(called)[COMPUTE]).toEqual(queues(passed)[COMPUTE]);
-      }),
+      fc.property(
+        programs,
+        fc.constantFrom('none', 'bucket', 'prefetch', 'urgent', 'long'),
+        (schedule, pass) => {
+          const passed =
+            pass === 'bucket'
+              ? bucket(schedule, { bucketBytes: 60, seconds, sums: sumsOf(schedule) })
+              : pass === 'prefetch'
+                ? prefetch(schedule, { distance: 1 })
+                : pass === 'long'
+                  ? new ListWork(schedule, { bucketBytes: 60, seconds }).ordered({
+                      patience: 4,
+                      sumsFirst: 'long',
+                    })
+                  : pass === 'urgent'
+                    ? new ListWork(schedule, { bucketBytes: 60, seconds }).ordered({
+                        patience: 1,
+                        sumsFirst: 'made',
+                      })
+                    : schedule;
+          const timeline = play(passed);
+          const called = issueOrder(passed, timeline);
+          checkSchedule(called);
+          expect(playCalls(called, called.tasks.length).seconds).toBeLessThanOrEqual(
+            timeline.seconds + 1e-9,
+          );
+          expect(serialPeakBytes(called)).toBeLessThanOrEqual(timeline.memory.peakBytes);
+          expect(queues(called)[COMPUTE]).toEqual(queues(passed)[COMPUTE]);
+        },
+      ),
       { numRuns: 500, seed: 1 },
     );
   });
@@ -74,12 +114,20 @@ function outputs(graph: Graph, program: DeviceProgram): string {
     const value = program.values.find((v) => v.name === node.name);
     return layOut(program.space, value?.sharding ?? program.space.replicated, inputs[i]);
   });
-  return JSON.stringify(runDevices(TABLE, program, laid, { seed: 0 }).outputs.map((arrays) => arrays?.map((array) => [...flat(array)]))); // prettier-ignore
+  return JSON.stringify(
+    runDevices(TABLE, program, laid, { seed: 0 }).outputs.map((arrays) =>
+      arrays?.map((array) => [...flat(array)]),
+    ),
+  );
 }
 
 /** Kind and group of every collective, in order. */
 const collectives = ({ graph, mesh }: DeviceProgram): string[] =>
-  graph.nodes.flatMap(({ target, args, name }) => (collectiveKind(target) === undefined ? [] : [`${name} ${readCollective(mesh, target, args).meshDims.join()}`])); // prettier-ignore
+  graph.nodes.flatMap(({ target, args, name }) =>
+    collectiveKind(target) === undefined
+      ? []
+      : [`${name} ${readCollective(mesh, target, args).meshDims.join()}`],
+  );
 
 /** A plan drawn at random: it communicates more than an optimum. */
 function drawn(graph: Graph, mesh: string, seed: number): SimulatedPlan {
@@ -95,27 +143,46 @@ describe('the program in a simulated order', () => {
     ['torch/mlp-loss/joint.expanded', 'd=4', [0, 1, 2, 3]],
     ['torch/mlp/joint.expanded', 'a=2,b=2', [0, 1, 2, 3]],
     ['torch/llama-tiny/joint.expanded', 'a=2,b=2', [0]],
-  ])('%s on %s: the same numbers, the collectives in the order of the simulation', (name, mesh, seeds) => {
-    const graph = small(load(name), mesh);
-    for (const plan of seeds.map((seed) => drawn(graph, mesh, seed))) {
-      const program = lower(graph, plan, TABLE);
-      const written = planSchedule(graph, plan, TABLE);
-      const wanted = outputs(graph, program);
-      for (const options of [{}, { bucketBytes: 2 ** 20 }, { prefetch: 1, order: 'program' as const }]) {
-        const { schedule, timeline } = simulate(graph, plan, TABLE, options);
-        const order = callOrder(callsByTask(program, written), issueOrder(schedule, timeline).tasks);
-        const ordered = inOrder(program, order);
-        expect(outputs(graph, ordered)).toBe(wanted);
-        expect(new Set(ordered.graph.nodes)).toEqual(new Set(program.graph.nodes));
-        const isCollective = new Map(program.graph.nodes.map((node) => [node.name, collectiveKind(node.target) !== undefined])); // prettier-ignore
-        expect(collectives(ordered).map((text) => text.split(' ')[0])).toEqual(order.calls.filter((call) => isCollective.get(call))); // prettier-ignore
-        for (const members of order.buckets) {
-          const at = ordered.graph.nodes.findIndex((node) => node.name === members[0]);
-          expect(ordered.graph.nodes.slice(at, at + members.length).map((node) => node.name)).toEqual(members);
+  ])(
+    '%s on %s: the same numbers, the collectives in the order of the simulation',
+    (name, mesh, seeds) => {
+      const graph = small(load(name), mesh);
+      for (const plan of seeds.map((seed) => drawn(graph, mesh, seed))) {
+        const program = lower(graph, plan, TABLE);
+        const written = planSchedule(graph, plan, TABLE);
+        const wanted = outputs(graph, program);
+        for (const options of [
+          {},
+          { bucketBytes: 2 ** 20 },
+          { prefetch: 1, order: 'program' as const },
+        ]) {
+          const { schedule, timeline } = simulate(graph, plan, TABLE, options);
+          const order = callOrder(
+            callsByTask(program, written),
+            issueOrder(schedule, timeline).tasks,
+          );
+          const ordered = inOrder(program, order);
+          expect(outputs(graph, ordered)).toBe(wanted);
+          expect(new Set(ordered.graph.nodes)).toEqual(new Set(program.graph.nodes));
+          const isCollective = new Map(
+            program.graph.nodes.map((node) => [
+              node.name,
+              collectiveKind(node.target) !== undefined,
+            ]),
+          );
+          expect(collectives(ordered).map((text) => text.split(' ')[0])).toEqual(
+            order.calls.filter((call) => isCollective.get(call)),
+          );
+          for (const members of order.buckets) {
+            const at = ordered.graph.nodes.findIndex((node) => node.name === members[0]);
+            expect(
+              ordered.graph.nodes.slice(at, at + members.length).map((node) => node.name),
+            ).toEqual(members);
+          }
         }
       }
-    }
-  });
+    },
+  );
 
   it('a call that needs a collective of later is refused', () => {
     const graph = small(load('torch/mlp-loss/joint.expanded'), 'd=4');
@@ -125,6 +192,8 @@ describe('the program in a simulated order', () => {
     const order = callOrder(callsByTask(program, written), written.tasks);
     expect(inOrder(program, order).graph.nodes.length).toBe(program.graph.nodes.length);
     const latestFirst: CallOrder = { calls: [...order.calls].reverse(), buckets: [] };
-    expect(() => inOrder(program, latestFirst)).toThrow(/needs \S+, which the simulation has later/);
+    expect(() => inOrder(program, latestFirst)).toThrow(
+      /needs \S+, which the simulation has later/,
+    );
   });
 });

@@ -1,14 +1,16 @@
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+
 import { afterAll, describe, expect, it } from 'vitest';
-import { runCli } from '../../src/cli/program.ts';
+
 import type { RulesReport } from '../../src/cli/commands/catalogue/rules.ts';
+import { runCli } from '../../src/cli/program.ts';
 import { ShardwrightError } from '../../src/errors.ts';
 import { fromList } from '../../src/ndarray/array.ts';
 import type { Kernel } from '../../src/ops/record/kernel.ts';
 import { defineOp, type OperatorRecord } from '../../src/ops/record/record.ts';
-import { P, R, rule, S, type Rule } from '../../src/ops/record/rule.ts';
+import { P, R, type Rule, rule, S } from '../../src/ops/record/rule.ts';
 import { checkRules } from '../../src/simulate/rule-check/check-rules.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
@@ -26,10 +28,16 @@ const scale: Kernel = ({ inputs: [x, w] }) => {
 const RIGHT: readonly Rule[] = [
   rule([S(0), R], [S(0)]),
   rule([S(1), S(0)], [S(1)]),
-  ...(['sum', 'avg'] as const).flatMap((op) => [rule([P(op), R], [P(op)]), rule([R, P(op)], [P(op)])]),
+  ...(['sum', 'avg'] as const).flatMap((op) => [
+    rule([P(op), R], [P(op)]),
+    rule([R, P(op)], [P(op)]),
+  ]),
 ];
 
-function scaled(rules: readonly Rule[], more: Partial<Parameters<typeof defineOp>[1]> = {}): OperatorRecord {
+function scaled(
+  rules: readonly Rule[],
+  more: Partial<Parameters<typeof defineOp>[1]> = {},
+): OperatorRecord {
   return defineOp('my.scale.default', {
     schema: 'Tensor x, Tensor w',
     cls: 'other',
@@ -61,17 +69,25 @@ describe('checkRules on a record of the user', () => {
   });
 
   it('finds each wrong rule, with why, and no right one', () => {
-    const wrong = [rule([P('sum'), P('sum')], [P('sum')]), rule([S(0), S(0)], [S(0)]), rule([S(1), R], [S(1)]), rule([S(1), S(0)], [P('sum')])];
+    const wrong = [
+      rule([P('sum'), P('sum')], [P('sum')]),
+      rule([S(0), S(0)], [S(0)]),
+      rule([S(1), R], [S(1)]),
+      rule([S(1), S(0)], [P('sum')]),
+    ];
     const { unsound } = checkRules(scaled([...RIGHT, ...wrong]));
     expect([...new Set(unsound.map((f) => f.rule))].sort()).toEqual([
-      'P(sum), P(sum) -> P(sum)', 'S(0), S(0) -> S(0)', 'S(1), R -> S(1)', 'S(1), S(0) -> P(sum)',
+      'P(sum), P(sum) -> P(sum)',
+      'S(0), S(0) -> S(0)',
+      'S(1), R -> S(1)',
+      'S(1), S(0) -> P(sum)',
     ]);
     for (const { operator, why, ranks } of unsound) {
       expect(operator).toBe('my.scale.default');
       expect(why).toBeTruthy();
       expect(ranks.length).toBeGreaterThan(0);
     }
-  }); // prettier-ignore
+  });
 
   it('finds each rule that is left out', () => {
     const { missing, unsound } = checkRules(scaled(RIGHT.slice(1)));
@@ -101,9 +117,18 @@ describe('checkRules on a record of the user', () => {
       schema: 'Tensor x',
       cls: 'pointwise',
       infer: (ctx) => [ctx.inputs[0]],
-      shard: (ctx) => [...ctx.inputs[0].shape.map((_, d) => rule([S(d)], [S(d)])), rule([P('product')], [P('product')])],
-      kernel: ({ inputs: [x] }) => [fromList(x.shape, x.toArray().map((v) => 2 * v), x.dtype)],
-    }); // prettier-ignore
+      shard: (ctx) => [
+        ...ctx.inputs[0].shape.map((_, d) => rule([S(d)], [S(d)])),
+        rule([P('product')], [P('product')]),
+      ],
+      kernel: ({ inputs: [x] }) => [
+        fromList(
+          x.shape,
+          x.toArray().map((v) => 2 * v),
+          x.dtype,
+        ),
+      ],
+    });
     const { unsound, missing } = checkRules(record);
     expect([...new Set(unsound.map((f) => f.rule))]).toEqual(['P(product) -> P(product)']);
     expect([...new Set(missing.map((f) => f.rule))].sort()).toEqual(
@@ -112,7 +137,11 @@ describe('checkRules on a record of the user', () => {
   });
 
   it('says what is not there: values, calls to try, or a call that fits', () => {
-    const bare = defineOp('my.bare.default', { schema: 'Tensor x', cls: 'other', infer: (ctx) => [ctx.inputs[0]] });
+    const bare = defineOp('my.bare.default', {
+      schema: 'Tensor x',
+      cls: 'other',
+      infer: (ctx) => [ctx.inputs[0]],
+    });
     expect(codeOf(() => checkRules(bare))).toBe('E_NO_KERNEL');
     expect(codeOf(() => checkRules({ ...scaled(RIGHT), samples: [] }))).toBe('E_SAMPLE');
     expect(codeOf(() => checkRules(scaled(RIGHT), { samples: ['tensor[6,4]'] }))).toBe('E_SAMPLE');
@@ -124,13 +153,19 @@ describe('shardwright rules --ops FILE --check', () => {
   const run = async (...argv: string[]): Promise<{ code: number; out: string; err: string }> => {
     let out = '';
     let err = '';
-    const code = await runCli(argv, { stdout: (text) => (out += text), stderr: (text) => (err += text), isTerminal: false });
+    const code = await runCli(argv, {
+      stdout: (text) => (out += text),
+      stderr: (text) => (err += text),
+      isTerminal: false,
+    });
     return { code, out, err };
-  }; // prettier-ignore
+  };
   /** In a process of its own: the program of the user is loaded by Node. */
   const spawned = (...argv: string[]): { code: number | null; out: string } => {
     const main = ['--import', 'tsx', resolve('src/cli/main.ts')];
-    const { status, stdout } = spawnSync(process.execPath, [...main, ...argv], { encoding: 'utf8' });
+    const { status, stdout } = spawnSync(process.execPath, [...main, ...argv], {
+      encoding: 'utf8',
+    });
     return { code: status, out: stdout };
   };
   const folder = temporaryFolder(afterAll);
@@ -165,20 +200,38 @@ export const operators = [defineOp('my.negate.default', {
   });
 
   it('tries rules that a rules file adds to a built-in operator', async () => {
-    const text = JSON.stringify({ format: 'shardwright-rules/1', operators: [{ name: 'aten.mm.default', rules: ['S(0), R -> S(1)'] }] });
-    const { code, out } = await run('rules', '--ops', file('wrong.json', text), '--check', '--json');
+    const text = JSON.stringify({
+      format: 'shardwright-rules/1',
+      operators: [{ name: 'aten.mm.default', rules: ['S(0), R -> S(1)'] }],
+    });
+    const { code, out } = await run(
+      'rules',
+      '--ops',
+      file('wrong.json', text),
+      '--check',
+      '--json',
+    );
     const report = JSON.parse(out) as RulesReport;
     expect(code).toBe(5);
-    expect([...new Set(report.unsound.map((f) => `${f.operator} ${f.rule}`))]).toEqual(['aten.mm.default S(0), R -> S(1)']);
-  }); // prettier-ignore
+    expect([...new Set(report.unsound.map((f) => `${f.operator} ${f.rule}`))]).toEqual([
+      'aten.mm.default S(0), R -> S(1)',
+    ]);
+  });
 
   it('says which operators nothing runs', async () => {
-    const entry = { name: 'my.op.default', schema: 'Tensor x', outputs: ['x'], rules: ['S(0) -> S(0)'] };
+    const entry = {
+      name: 'my.op.default',
+      schema: 'Tensor x',
+      outputs: ['x'],
+      rules: ['S(0) -> S(0)'],
+    };
     const text = JSON.stringify({ format: 'shardwright-rules/1', operators: [entry] });
     const { code, out } = await run('rules', '--ops', file('new.json', text), '--check');
     expect(code).toBe(0);
     expect(out).toContain('0 operators, 0 sample calls');
     expect(out).toContain('no kernel: my.op.default');
-    expect((await run('rules', '--ops', join(folder, 'none.ts'), '--check')).err).toContain('there is no such file');
+    expect((await run('rules', '--ops', join(folder, 'none.ts'), '--check')).err).toContain(
+      'there is no such file',
+    );
   });
 });

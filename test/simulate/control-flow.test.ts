@@ -1,16 +1,17 @@
 import { describe, expect, test } from 'vitest';
+
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import { printGraph } from '../../src/graph/text/write.ts';
 import type { Graph } from '../../src/graph/types.ts';
-import { lower, plannedProgram, type LowerablePlan } from '../../src/plan/lower/lower.ts';
+import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
+import { lower, type LowerablePlan, plannedProgram } from '../../src/plan/lower/lower.ts';
 import { programAtRank } from '../../src/plan/lower/program/program.ts';
 import { promisedCollectives } from '../../src/plan/lower/promised.ts';
 import { prepare } from '../../src/plan/prepare.ts';
+import { transferPlan } from '../../src/plan/questions/transfer.ts';
 import { randomPlan } from '../../src/plan/record/random-plan.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
-import { verify, verifyProgram, type Verification } from '../../src/simulate/verify.ts';
-import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
-import { transferPlan } from '../../src/plan/questions/transfer.ts';
+import { type Verification, verify, verifyProgram } from '../../src/simulate/verify.ts';
 import { load, planFor, request, TABLE } from '../plan/support.ts';
 
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
@@ -100,7 +101,12 @@ describe('OP-60: control flow on virtual devices equals the unsharded run', () =
   });
 
   test('a carry that its body leaves cut by columns is so at entry, in the body and at exit', async () => {
-    const plan = await planFor(scanned, 'd=4', { pins: [{ node: 'scan.next', spec: 'S(1)' }, { node: 'w', spec: 'S(1)' }] });
+    const plan = await planFor(scanned, 'd=4', {
+      pins: [
+        { node: 'scan.next', spec: 'S(1)' },
+        { node: 'w', spec: 'S(1)' },
+      ],
+    });
     expect(placement(plan, 'scan.carry.0')).toEqual(['S(1)']);
     const [carry] = plan.outputs.filter((o) => o.role === 'carry');
     expect(carry).toMatchObject({ placement: 'S(1)', redistributions: [] });
@@ -123,17 +129,25 @@ describe('OP-60: control flow on virtual devices equals the unsharded run', () =
     expectRight(v);
     // Every trip is compared: three calls in each of five, the inputs and the two results.
     expect(v.nodesCompared).toBe(3 * 5 + 3 + 2);
-  }); // prettier-ignore
+  });
 
   test('collectives of a body run in every trip, those of what it does not change once', async () => {
-    const pins = [{ node: 'w', spec: 'S(0)' }, { node: 'scan.a', spec: 'S(1)' }, { node: 'scan.next', spec: 'S(0)' }]; // prettier-ignore
+    const pins = [
+      { node: 'w', spec: 'S(0)' },
+      { node: 'scan.a', spec: 'S(1)' },
+      { node: 'scan.next', spec: 'S(0)' },
+    ];
     const plan = await planFor(scanned, 'd=4', { pins });
-    const listed = plan.nodes.flatMap((n) => n.redistributions.flatMap((r) => r.collectives.map(() => r.times ?? 1)));
+    const listed = plan.nodes.flatMap((n) =>
+      n.redistributions.flatMap((r) => r.collectives.map(() => r.times ?? 1)),
+    );
     expect(new Set(listed)).toEqual(new Set([1, 5]));
     const v = verify(scanned, plan, TABLE);
     expectRight(v);
     const once = listed.filter((times) => times === 1).length;
-    expect(Object.values(v.collectives).reduce((a, b) => a + b, 0)).toBe(once + 5 * (listed.length - once));
+    expect(Object.values(v.collectives).reduce((a, b) => a + b, 0)).toBe(
+      once + 5 * (listed.length - once),
+    );
   });
 
   const mapped = parseGraph(`swgraph 1
@@ -158,7 +172,10 @@ graph @mapped {
 `);
 
   test('a map whose leading dim is cut keeps that cut: each device runs the whole body for its own rows', async () => {
-    const plan = await planFor(mapped, 'd=4', { maps: 'rows', pins: [{ node: 'xs', spec: 'S(0)' }] });
+    const plan = await planFor(mapped, 'd=4', {
+      maps: 'rows',
+      pins: [{ node: 'xs', spec: 'S(0)' }],
+    });
     const whole = await planFor(mapped, 'd=1', { maps: 'rows' });
     expect(placement(plan, 'map')).toEqual(['S(0)', 'S(0)']);
     expect(plan.outputs.map((o) => [o.placement, o.redistributions])).toEqual([
@@ -189,21 +206,29 @@ graph @mapped {
   });
 
   const fixtures = [
-    'hop-cond/export.readable', 'hop-map/export.readable', 'hop-scan/export.readable', 'hop-while/export.readable',
-    'hop-cond-joint/joint.expanded', 'hop-map-joint/joint.expanded', 'hop-scan-joint/joint.expanded',
-  ]; // prettier-ignore
+    'hop-cond/export.readable',
+    'hop-map/export.readable',
+    'hop-scan/export.readable',
+    'hop-while/export.readable',
+    'hop-cond-joint/joint.expanded',
+    'hop-map-joint/joint.expanded',
+    'hop-scan-joint/joint.expanded',
+  ];
   const meshes = FULL ? ['d=4', 'a=2,b=2', 'a=2,b=2,c=2', 'd=3'] : ['a=2,b=2', 'd=3'];
-  test.each(fixtures.flatMap((name) => meshes.map((mesh) => [name, mesh])))('%s of PyTorch on (%s)', (name, mesh) => {
-    const graph = load(`torch/${name}`);
-    const prepared = prepare(graph, request(mesh), TABLE);
-    let communicated = 0;
-    for (let seed = 0; seed < (FULL ? 40 : 2); seed++) {
-      const v = verify(graph, randomPlan(prepared, seed), TABLE, { seed });
-      expectRight(v);
-      communicated += Object.values(v.collectives).reduce((a, b) => a + b, 0);
-    }
-    expect(communicated).toBeGreaterThan(0);
-  });
+  test.each(fixtures.flatMap((name) => meshes.map((mesh) => [name, mesh])))(
+    '%s of PyTorch on (%s)',
+    (name, mesh) => {
+      const graph = load(`torch/${name}`);
+      const prepared = prepare(graph, request(mesh), TABLE);
+      let communicated = 0;
+      for (let seed = 0; seed < (FULL ? 40 : 2); seed++) {
+        const v = verify(graph, randomPlan(prepared, seed), TABLE, { seed });
+        expectRight(v);
+        communicated += Object.values(v.collectives).reduce((a, b) => a + b, 0);
+      }
+      expect(communicated).toBeGreaterThan(0);
+    },
+  );
 });
 
 describe('what a body is', () => {
@@ -212,7 +237,10 @@ describe('what a body is', () => {
     const prepared = prepare(graph, request('d=3'), TABLE);
     const uneven = [...Array(30).keys()]
       .map((seed) => lower(graph, randomPlan(prepared, seed), TABLE))
-      .find((program) => program.symbols.size > 0 && /rows\(/.test(JSON.stringify(program.graph.subgraphs)));
+      .find(
+        (program) =>
+          program.symbols.size > 0 && /rows\(/.test(JSON.stringify(program.graph.subgraphs)),
+      );
     if (uneven === undefined) throw new Error('no plan cuts a body unevenly');
     for (const rank of [0, 1, 2])
       expect(printGraph(programAtRank(uneven, rank), { source: false })).not.toMatch(/rows\(/);
@@ -240,7 +268,10 @@ graph @twice {
     const prepared = prepare(graph, request('d=2'), TABLE);
     for (let seed = 0; seed < 6; seed++) {
       const plan = randomPlan(prepared, seed);
-      expect(Object.keys(lower(graph, plan, TABLE).graph.subgraphs)).toEqual(['double', 'double_1']);
+      expect(Object.keys(lower(graph, plan, TABLE).graph.subgraphs)).toEqual([
+        'double',
+        'double_1',
+      ]);
       expectRight(verify(graph, plan, TABLE, { seed }));
     }
   });
@@ -248,10 +279,13 @@ graph @twice {
   test('faults in a body are found: a wrong reduction, and a collective too many', () => {
     const graph = load('torch/hop-scan/export.readable');
     const prepared = prepare(graph, request('a=2,b=2'), TABLE);
-    const reduces = (g: Graph): boolean => g.nodes.some((n) => /all_reduce|reduce_scatter/.test(n.target));
+    const reduces = (g: Graph): boolean =>
+      g.nodes.some((n) => /all_reduce|reduce_scatter/.test(n.target));
     const plan = [...Array(60).keys()]
       .map((seed) => randomPlan(prepared, seed))
-      .find((p) => Object.values(lower(graph, p, TABLE).graph.subgraphs).some(reduces)) as LowerablePlan;
+      .find((p) =>
+        Object.values(lower(graph, p, TABLE).graph.subgraphs).some(reduces),
+      ) as LowerablePlan;
     const program = lower(graph, plan, TABLE);
     const promised = promisedCollectives(plannedProgram(graph, plan, TABLE), plan, TABLE);
     expectRight(verifyProgram(graph, program, promised, TABLE));
@@ -280,7 +314,9 @@ graph @twice {
   test('the graph with its bodies in line is no program, and is not taken for one', () => {
     const prepared = prepare(scanned, request('d=2'), TABLE);
     const plan = randomPlan(prepared, 0);
-    expect(() => lower(prepared.model.graph, plan, TABLE)).toThrow(expect.objectContaining({ code: 'E_PLAN' }));
+    expect(() => lower(prepared.model.graph, plan, TABLE)).toThrow(
+      expect.objectContaining({ code: 'E_PLAN' }),
+    );
     expectRight(verify(plannedProgram(scanned, plan, TABLE).program, plan, TABLE));
   });
 
@@ -309,7 +345,10 @@ graph @counted {
 `);
     const prepared = prepare(graph, request('d=2'), TABLE);
     expect(() => lower(graph, randomPlan(prepared, 1), TABLE)).toThrow(
-      expect.objectContaining({ code: 'E_UNSUPPORTED', message: expect.stringContaining('while_loop') as string }),
+      expect.objectContaining({
+        code: 'E_UNSUPPORTED',
+        message: expect.stringContaining('while_loop') as string,
+      }),
     );
   });
 });
@@ -317,12 +356,18 @@ graph @counted {
 /** Programs that random ones showed to be wrong once, each at its smallest. */
 describe('regression', () => {
   const reuses = (plan: Pick<Plan, 'nodes' | 'outputs'>, of: (name: string) => boolean): boolean =>
-    [...plan.nodes.filter((n) => of(n.name)), ...plan.outputs.filter((o) => o.role === 'carry')].some((n) =>
-      n.redistributions.some((r) => r.copy === 'reused'),
-    );
+    [
+      ...plan.nodes.filter((n) => of(n.name)),
+      ...plan.outputs.filter((o) => o.role === 'carry'),
+    ].some((n) => n.redistributions.some((r) => r.copy === 'reused'));
 
   /** In `npm test` a quarter of the seeds. */
-  function allRight(graph: Graph, mesh: string, most: number, seen?: (plan: Pick<Plan, 'nodes' | 'outputs'>) => boolean): void {
+  function allRight(
+    graph: Graph,
+    mesh: string,
+    most: number,
+    seen?: (plan: Pick<Plan, 'nodes' | 'outputs'>) => boolean,
+  ): void {
     const prepared = prepare(graph, request(mesh), TABLE);
     const seeds = FULL ? most : most / 4;
     let found = 0;
@@ -335,7 +380,7 @@ describe('regression', () => {
       expectRight(verify(graph, plan, TABLE, { seed }));
     }
     if (seen !== undefined) expect(found).toBeGreaterThan(0);
-  } // prettier-ignore
+  }
 
   test('branches that use and return one value from around them share its copies', () => {
     const graph = parseGraph(`swgraph 1
@@ -420,7 +465,8 @@ graph @g {
 }
 `);
     const prepared = prepare(graph, { ...request('d=3'), maps: 'rows' }, TABLE);
-    for (let seed = 0; seed < 6; seed++) expectRight(verify(graph, randomPlan(prepared, seed), TABLE, { seed }));
+    for (let seed = 0; seed < 6; seed++)
+      expectRight(verify(graph, randomPlan(prepared, seed), TABLE, { seed }));
   });
 
   test('a copy that the program returns may be made for a loop that hands the value on', () => {

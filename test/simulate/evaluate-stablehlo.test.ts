@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
+
 import { describe, expect, test } from 'vitest';
+
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import type { NDArray } from '../../src/ndarray/array.ts';
@@ -17,7 +19,11 @@ function graphOf(name: string): Graph {
 }
 
 const wave = (shape: readonly number[], k: number, dtype: NDArray['dtype'] = 'f32'): NDArray =>
-  build(shape, (i) => 0.3 * Math.sin(0.7 * i + 1.3 * k + 0.3) + (shape.length < 2 ? 0.6 : 0), dtype);
+  build(
+    shape,
+    (i) => 0.3 * Math.sin(0.7 * i + 1.3 * k + 0.3) + (shape.length < 2 ? 0.6 : 0),
+    dtype,
+  );
 
 function dot(a: NDArray, b: NDArray): number {
   const [p, q] = [flat(a), flat(b)];
@@ -29,7 +35,9 @@ describe('StableHLO programs', () => {
     const graph = graphOf('flax-encoder');
     const specs = inputSpecs(graph);
     const inputs = specs.map(({ dtype, shape }, k) =>
-      dtype.startsWith('f') ? wave(shape, k) : build(shape, (i) => (7 * i + 3 * k) % 10, dtype as 'i32'),
+      dtype.startsWith('f')
+        ? wave(shape, k)
+        : build(shape, (i) => (7 * i + 3 * k) % 10, dtype as 'i32'),
     );
     const { outputs } = evaluateGraph(table, graph, inputs);
     // The loss, then a gradient for each parameter in the order of the inputs.
@@ -43,7 +51,11 @@ describe('StableHLO programs', () => {
       const moved = inputs.map((x, i) => {
         if (i >= grads.length) return x;
         const by = flat(directions[i]);
-        return fromFlat(x.shape, flat(x).map((v, j) => v + step * by[j]), x.dtype); // prettier-ignore
+        return fromFlat(
+          x.shape,
+          flat(x).map((v, j) => v + step * by[j]),
+          x.dtype,
+        );
       });
       return (evaluateGraph(table, graph, moved, { outputs: [0] }).outputs[0] as NDArray).item();
     };
@@ -55,21 +67,35 @@ describe('StableHLO programs', () => {
   test('a training step of two layers in a row is that of a loop over stacked layers', () => {
     const [unrolled, looped] = [graphOf('lm2-unrolled'), graphOf('lm2-scan')];
     // In both: embedding, head, the parameters of a layer (twice, or stacked), last norm.
-    const shapes = inputSpecs(unrolled).slice(0, 21).map((s) => s.shape); // prettier-ignore
+    const shapes = inputSpecs(unrolled)
+      .slice(0, 21)
+      .map((s) => s.shape);
     const stack = (list: readonly NDArray[]): NDArray[] => [
       ...list.slice(0, 2),
-      ...list.slice(2, 11).map((first, i) => concat([unsqueeze(first, 0), unsqueeze(list[11 + i], 0)], 0)),
+      ...list
+        .slice(2, 11)
+        .map((first, i) => concat([unsqueeze(first, 0), unsqueeze(list[11 + i], 0)], 0)),
       list[20],
     ];
     const parameters = shapes.map((shape, k) => wave(shape, k));
     const first = shapes.map((shape, k) => wave(shape, 50 + k));
     // Second moments are squares.
-    const second = shapes.map((shape, k) => build(shape, (i) => 0.1 + 0.05 * Math.sin(i + k), 'f32'));
+    const second = shapes.map((shape, k) =>
+      build(shape, (i) => 0.1 + 0.05 * Math.sin(i + k), 'f32'),
+    );
     const step = build([], () => 3, 'i32');
-    const data = inputSpecs(unrolled).slice(64).map(({ dtype, shape }, k) => build(shape, (i) => (7 * i + 3 * k) % 500, dtype as 'i32')); // prettier-ignore
+    const data = inputSpecs(unrolled)
+      .slice(64)
+      .map(({ dtype, shape }, k) => build(shape, (i) => (7 * i + 3 * k) % 500, dtype as 'i32'));
     const one = evaluateGraph(table, unrolled, [...parameters, step, ...first, ...second, ...data])
       .outputs as NDArray[];
-    const two = evaluateGraph(table, looped, [...stack(parameters), step, ...stack(first), ...stack(second), ...data]).outputs as NDArray[]; // prettier-ignore
+    const two = evaluateGraph(table, looped, [
+      ...stack(parameters),
+      step,
+      ...stack(first),
+      ...stack(second),
+      ...data,
+    ]).outputs as NDArray[];
     // New parameters, step, new moments, loss: 3 * 21 + 2 against 3 * 12 + 2.
     expect([one.length, two.length]).toEqual([65, 38]);
     const want = [

@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+
 import { describe, expect, test } from 'vitest';
+
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { build, flat, fromFlat, fromList, full, NDArray, scalar } from '../../src/ndarray/array.ts';
@@ -13,7 +15,8 @@ const recorded = JSON.parse(
 
 const run = (text: string, inputs: readonly Value[], options = {}) =>
   evaluateGraph(table, parseGraph(`swgraph 1\n${text}`), inputs, options);
-const list = (value: Value | undefined): number[] => (value instanceof NDArray ? value.toArray() : []);
+const list = (value: Value | undefined): number[] =>
+  value instanceof NDArray ? value.toArray() : [];
 
 interface Evaluated {
   readonly graph: Graph;
@@ -56,7 +59,9 @@ describe('evaluation of whole graphs', () => {
       const tangents = placeholders.flatMap((n, i) => (n.meta.role === 'tangent' ? [i] : []));
       expect(tangents.length).toBeGreaterThan(0);
       // What is differentiated stands last among the outputs, after updated statistics.
-      const forward = graph.outputs.flatMap((o, i) => (o.role === 'output' ? [i] : [])).slice(-tangents.length);
+      const forward = graph.outputs
+        .flatMap((o, i) => (o.role === 'output' ? [i] : []))
+        .slice(-tangents.length);
       // Gradients stand after the outputs, one for each input that is no tangent, in their order.
       const directions = new Map<number, Float64Array>();
       let exact = 0;
@@ -71,10 +76,19 @@ describe('evaluation of whole graphs', () => {
       const at = (step: number): number => {
         const moved = inputs.map((x, i) => {
           const by = directions.get(i);
-          return by === undefined ? x : fromFlat(x.shape, flat(x).map((v, k) => v + step * by[k]), x.dtype); // prettier-ignore
+          return by === undefined
+            ? x
+            : fromFlat(
+                x.shape,
+                flat(x).map((v, k) => v + step * by[k]),
+                x.dtype,
+              );
         });
         const { outputs } = evaluateGraph(table, graph, moved, { outputs: forward });
-        return forward.reduce((s, o, k) => s + dot(outputs[o] as NDArray, flat(inputs[tangents[k]])), 0);
+        return forward.reduce(
+          (s, o, k) => s + dot(outputs[o] as NDArray, flat(inputs[tangents[k]])),
+          0,
+        );
       };
       const step = 1e-6;
       const numeric = (at(step) - at(-step)) / (2 * step);
@@ -98,7 +112,10 @@ describe('evaluation of whole graphs', () => {
 describe('memory', () => {
   test('a long chain holds a few values only, and does not overflow the stack', () => {
     const n = 10_000;
-    const lines = Array.from({ length: n }, (_, i) => `  %v${i + 1} = aten.add.Tensor(%v${i}, 1): f64[100]`);
+    const lines = Array.from(
+      { length: n },
+      (_, i) => `  %v${i + 1} = aten.add.Tensor(%v${i}, 1): f64[100]`,
+    );
     const { outputs, peakElements } = run(
       `graph @chain {\n  in %v0: f64[100] input "x"\n${lines.join('\n')}\n  out %v${n} output 0\n}\n`,
       [build([100], (i) => i)],
@@ -131,15 +148,28 @@ describe('control flow', () => {
       body('f', '%r = aten.cos.default(%x): f64[2]', 'out %r output 0') +
       '}\n';
     expect(list(run(text, [fromList([2], [1, 2])]).outputs[0])).toEqual([Math.sin(1), Math.sin(2)]);
-    expect(list(run(text, [fromList([2], [-1, -2])]).outputs[0])).toEqual([Math.cos(-1), Math.cos(-2)]);
+    expect(list(run(text, [fromList([2], [-1, -2])]).outputs[0])).toEqual([
+      Math.cos(-1),
+      Math.cos(-2),
+    ]);
   });
 
   const loop =
     'graph @main {\n  in %i: i64[] input "i"\n  in %x: f64[] input "x"\n  %w = while_loop(@c, @b, [%i, %x], []): (i64[], f64[])\n' +
     '  %y = operator.getitem(%w, 1): f64[]\n  out %y output 0\n' +
-    body('c', '%r = aten.lt.Scalar(%i, 5): b8[]', 'out %r output 0', 'in %i: i64[] arg 0\n    in %x: f64[] arg 1') +
-    body('b', '%j = aten.add.Tensor(%i, 1): i64[]\n    %r = aten.mul.Tensor(%x, 2): f64[]', 'out %j output 0\n    out %r output 1', 'in %i: i64[] arg 0\n    in %x: f64[] arg 1') +
-    '}\n'; // prettier-ignore
+    body(
+      'c',
+      '%r = aten.lt.Scalar(%i, 5): b8[]',
+      'out %r output 0',
+      'in %i: i64[] arg 0\n    in %x: f64[] arg 1',
+    ) +
+    body(
+      'b',
+      '%j = aten.add.Tensor(%i, 1): i64[]\n    %r = aten.mul.Tensor(%x, 2): f64[]',
+      'out %j output 0\n    out %r output 1',
+      'in %i: i64[] arg 0\n    in %x: f64[] arg 1',
+    ) +
+    '}\n';
 
   test('CA-24: a while loop doubles five times', () => {
     expect(list(run(loop, [scalar(0, 'i64'), scalar(1)]).outputs[0])).toEqual([32]);
@@ -147,14 +177,21 @@ describe('control flow', () => {
   });
 
   test('an endless loop ends with an error', () => {
-    expect(() => run(loop, [scalar(-100, 'i64'), scalar(1)], { maxTrips: 20 })).toThrow(/more than 20 trips/);
+    expect(() => run(loop, [scalar(-100, 'i64'), scalar(1)], { maxTrips: 20 })).toThrow(
+      /more than 20 trips/,
+    );
   });
 
   const scanned = (kwargs: string): string =>
     `graph @main {\n  in %h: f64[] input "h"\n  in %xs: f64[3] input "xs"\n  %s = scan(@b, [%h], [%xs], []${kwargs}): (f64[], f64[3])\n` +
     '  %c = operator.getitem(%s, 0): f64[]\n  %ys = operator.getitem(%s, 1): f64[3]\n  out %c output 0\n  out %ys output 1\n' +
-    body('b', '%r = aten.mul.Tensor(%h, %x): f64[]', 'out %r output 0\n    out %r output 1', 'in %h: f64[] arg 0\n    in %x: f64[] arg 1') +
-    '}\n'; // prettier-ignore
+    body(
+      'b',
+      '%r = aten.mul.Tensor(%h, %x): f64[]',
+      'out %r output 0\n    out %r output 1',
+      'in %h: f64[] arg 0\n    in %x: f64[] arg 1',
+    ) +
+    '}\n';
 
   test('CA-27: a scan carries and stacks, forwards and backwards', () => {
     const inputs = [scalar(1), fromList([3], [2, 3, 4])];
@@ -169,8 +206,14 @@ describe('control flow', () => {
       body('a', '%r = aten.neg.default(%x): f64[2]', 'out %r output 0') +
       body('b', '%r = aten.mul.Scalar(%x, 3): f64[2]', 'out %r output 0') +
       '}\n';
-    const at = (i: number): number[] => list(run(text, [scalar(i, 'i32'), fromList([2], [1, 2])]).outputs[0]);
-    expect([0, 1, 7, -1].map(at)).toEqual([[1, 2], [-3, -6], [-3, -6], [-3, -6]]); // prettier-ignore
+    const at = (i: number): number[] =>
+      list(run(text, [scalar(i, 'i32'), fromList([2], [1, 2])]).outputs[0]);
+    expect([0, 1, 7, -1].map(at)).toEqual([
+      [1, 2],
+      [-3, -6],
+      [-3, -6],
+      [-3, -6],
+    ]);
   });
 
   test('random calls differ between nodes and trips, and repeat for the same seed', () => {
@@ -178,7 +221,12 @@ describe('control flow', () => {
       'graph @main {\n  in %x: f64[4, 50] input "x"\n  %m = map_impl(@b, [%x], []): (f64[4, 50])\n  %y = operator.getitem(%m, 0): f64[4, 50]\n' +
       '  %d = aten.dropout.default(%x, 0.5, true): f64[4, 50]\n  %e = aten.dropout.default(%x, 0.5, true): f64[4, 50]\n' +
       '  out %y output 0\n  out %d output 1\n  out %e output 2\n' +
-      body('b', '%r = aten.dropout.default(%x, 0.5, true): f64[50]', 'out %r output 0', 'in %x: f64[50] arg 0') +
+      body(
+        'b',
+        '%r = aten.dropout.default(%x, 0.5, true): f64[50]',
+        'out %r output 0',
+        'in %x: f64[50] arg 0',
+      ) +
       '}\n';
     const x = full([4, 50], 1);
     const first = run(text, [x], { seed: 3 }).outputs.map(list);
@@ -191,7 +239,8 @@ describe('control flow', () => {
 });
 
 describe('what cannot be evaluated', () => {
-  const one = 'graph @g {\n  in %x: f64[2] input "x"\n  %y = aten.neg.default(%x): f64[2]\n  out %y output 0\n}\n';
+  const one =
+    'graph @g {\n  in %x: f64[2] input "x"\n  %y = aten.neg.default(%x): f64[2]\n  out %y output 0\n}\n';
 
   test('inputs that do not fit are refused with their placeholder', () => {
     expect(() => run(one, [])).toThrow(/takes 1 inputs, got 0/);
@@ -203,7 +252,11 @@ describe('what cannot be evaluated', () => {
   test('an unknown operator is an error that names it and its node', () => {
     const text = one.replace('aten.neg.default', 'custom.op.default');
     expect(() => run(text, [full([2], 0)])).toThrow(
-      expect.objectContaining({ code: 'E_NO_KERNEL', message: expect.stringContaining('custom.op.default') as string, details: expect.objectContaining({ node: 'y' }) as object }), // prettier-ignore
+      expect.objectContaining({
+        code: 'E_NO_KERNEL',
+        message: expect.stringContaining('custom.op.default') as string,
+        details: expect.objectContaining({ node: 'y' }) as object,
+      }),
     );
   });
 
@@ -211,7 +264,10 @@ describe('what cannot be evaluated', () => {
     const text =
       'graph @g {\n  in %x: f64[2, 3] input "x"\n  in %i: i64[1] input "i"\n  %y = aten.embedding.default(%x, %i): f64[1, 3]\n  out %y output 0\n}\n';
     expect(() => run(text, [full([2, 3], 0), fromList([1], [7], 'i64')])).toThrow(
-      expect.objectContaining({ code: 'E_VALUE', details: expect.objectContaining({ node: 'y' }) as object }),
+      expect.objectContaining({
+        code: 'E_VALUE',
+        details: expect.objectContaining({ node: 'y' }) as object,
+      }),
     );
   });
 });

@@ -1,6 +1,8 @@
 import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
 import { describe, expect, test } from 'vitest';
+
 import { loadModel } from '../../src/cli/input/load.ts';
 import { plannable } from '../../src/passes/plannable/plannable.ts';
 import { prepare } from '../../src/plan/prepare.ts';
@@ -10,13 +12,16 @@ import { verify } from '../../src/simulate/verify.ts';
 import { request } from '../plan/support.ts';
 
 /**
- * Every graph of the fixtures under a plan drawn at random, reduced and run with numbers: all of them in `test:full`, a sample
- * of them here. A graph that cannot be run is listed with the reason.
+ * Every graph of the fixtures under a plan drawn at random, reduced and run with numbers: all of
+ * them in `test:full`, a sample of them here. A graph that cannot be run is listed with the reason.
  */
 
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const ROOT = fileURLToPath(new URL('../fixtures/', import.meta.url));
-/** One text of each graph: PyTorch's joint and exported graphs, their halves, StableHLO, jaxpr, ONNX. */
+/**
+ * One text of each graph: PyTorch's joint and exported graphs, their halves, StableHLO, jaxpr,
+ * ONNX.
+ */
 const GRAPHS =
   /^(torch|joint|jax|onnx)\/.*(joint|joint_inductor|export|forward|backward|joint\.readable|export\.readable|stablehlo|jaxpr|shardy|gspmd)\.(txt|mlir)\.gz$|^onnx\/.*\.onnx\.gz$/;
 /** Graphs of 12 and 32 layers: the same as those of 2, for minutes. */
@@ -29,12 +34,17 @@ const REFUSED: Readonly<Record<string, RegExp>> = {
 
 function files(folder = ''): string[] {
   return readdirSync(`${ROOT}${folder}`, { withFileTypes: true })
-    .flatMap((entry) => (entry.isDirectory() ? files(`${folder}${entry.name}/`) : [`${folder}${entry.name}`]))
+    .flatMap((entry) =>
+      entry.isDirectory() ? files(`${folder}${entry.name}/`) : [`${folder}${entry.name}`],
+    )
     .sort();
 }
 
 const all = files().filter((file) => GRAPHS.test(file) && !DEEP.test(file));
-/** Each of these was refused once: a padded label, an empty slice, a class that is a literal, a constant. */
+/**
+ * Each of these was refused once: a padded label, an empty slice, a class that is a literal, a
+ * constant.
+ */
 const sample = [
   'joint/llama-lm-loss/joint.txt.gz',
   'joint/phi3-lm/joint.txt.gz',

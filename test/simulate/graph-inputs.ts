@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
+
 import type { Graph } from '../../src/graph/types.ts';
 import { importGraph } from '../../src/import/import.ts';
-import { build, flat, kindOf, NDArray, type ElementType } from '../../src/ndarray/array.ts';
-import { inferCall } from '../../src/ops/record/infer.ts';
+import { build, type ElementType, flat, kindOf, NDArray } from '../../src/ndarray/array.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
 import type { Value } from '../../src/simulate/evaluate.ts';
 
 export const table = builtinOperators();
@@ -37,7 +38,10 @@ export interface InputSpec {
 
 function specOf(node: Graph['nodes'][number]): InputSpec {
   if (node.type.kind !== 'tensor') throw new Error(`${node.name} is no tensor`);
-  return { dtype: node.type.dtype, shape: node.type.shape.map((d) => (typeof d === 'number' ? d : (d.example ?? 1))) };
+  return {
+    dtype: node.type.dtype,
+    shape: node.type.shape.map((d) => (typeof d === 'number' ? d : (d.example ?? 1))),
+  };
 }
 
 export function inputSpecs(graph: Graph): InputSpec[] {
@@ -50,10 +54,14 @@ export function drawnInputs(graph: Graph): NDArray[] {
     const type = dtype as ElementType;
     if (kindOf(type) !== 'float') return build(shape, (i) => (7 * i + 3 * k) % 10, type);
     const width = Math.sqrt(shape.at(-1) ?? 1);
-    return build(shape, (i) => {
-      const wave = Math.sin(0.7 * i + 1.3 * k + 0.3);
-      return shape.length >= 2 ? wave / width : 0.4 * wave + 0.6;
-    }, type); // prettier-ignore
+    return build(
+      shape,
+      (i) => {
+        const wave = Math.sin(0.7 * i + 1.3 * k + 0.3);
+        return shape.length >= 2 ? wave / width : 0.4 * wave + 0.6;
+      },
+      type,
+    );
   });
 }
 
@@ -69,7 +77,10 @@ export function numbersOf(value: Value): [number, number, number] | null {
   return out;
 }
 
-/** Texts of wrong numbers. A sum of many values loses digits, so it is measured against the values, not itself. */
+/**
+ * Texts of wrong numbers. A sum of many values loses digits, so it is measured against the values,
+ * not itself.
+ */
 export function wrongNumbers(
   id: string,
   outputs: readonly Value[],
@@ -77,14 +88,17 @@ export function wrongNumbers(
 ): string[] {
   return outputs.flatMap((value, i) => {
     const [got, expected] = [numbersOf(value), want[i] ?? null];
-    if (got === null || expected === null) return got === expected ? [] : [`${id} output ${i}: one is absent`];
+    if (got === null || expected === null)
+      return got === expected ? [] : [`${id} output ${i}: one is absent`];
     const size = value instanceof NDArray ? value.size : 1;
     // A gradient that is zero but for rounding, as that of a bias before a batch norm.
     const noise = 1e-12;
     const scale = Math.sqrt(expected[1] * size);
     return got.flatMap((v, k) => {
       const allowed = 1e-9 * (k === 1 ? expected[1] : scale) + noise;
-      return Math.abs(v - expected[k]) <= allowed ? [] : [`${id} output ${i}: number ${k} is ${v}, PyTorch has ${expected[k]}`];
+      return Math.abs(v - expected[k]) <= allowed
+        ? []
+        : [`${id} output ${i}: number ${k} is ${v}, PyTorch has ${expected[k]}`];
     });
-  }); // prettier-ignore
+  });
 }

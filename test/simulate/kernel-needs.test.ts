@@ -1,10 +1,15 @@
 import { describe, expect, it } from 'vitest';
+
 import { kernelNeeds } from '../../src/plan/overlap/kernel-needs.ts';
 
 describe('what kernels need', () => {
   it('is carried through steps that are no kernels, and ends at results that none reads', () => {
-    // Value 0 is given. Kernel 0 makes 1, a move makes 2 of it, another 3 of 2; kernel 1 reads 3; a sum makes 4 of 1; a gather makes 5 of 0 for kernel 2.
-    const steps: readonly { readonly reads: readonly number[]; readonly writes: readonly number[] }[] = [
+    // Value 0 is given. Kernel 0 makes 1, a move makes 2 of it, another 3 of 2; kernel 1 reads 3; a
+    // sum makes 4 of 1; a gather makes 5 of 0 for kernel 2.
+    const steps: readonly {
+      readonly reads: readonly number[];
+      readonly writes: readonly number[];
+    }[] = [
       { reads: [0], writes: [1] },
       { reads: [1], writes: [2] },
       { reads: [2], writes: [3] },

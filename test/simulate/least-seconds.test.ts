@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest';
+
 import { longestPath } from '../../src/plan/overlap/longest-path.ts';
 import { StepWork } from '../../src/plan/overlap/step-work.ts';
-import { Deadline } from '../../src/plan/request/deadline.ts';
 import { prepare, type Prepared } from '../../src/plan/prepare.ts';
 import { decode, stateMemory } from '../../src/plan/record/decode.ts';
 import { randomChoice } from '../../src/plan/record/random-plan.ts';
+import { Deadline } from '../../src/plan/request/deadline.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { CandidatePool } from '../../src/simulate/overlap/candidates.ts';
 import { overlappedStep } from '../../src/simulate/overlap/known-plan.ts';
@@ -21,11 +22,20 @@ const WAYS: readonly SimulateOptions[] = [
   { bucketBytes: 25 * 2 ** 20, overlapSlowdown: 1.2 },
 ];
 
-function played({ model, program, request: asked, budgetBytes }: Prepared, choice: Int32Array, options: SimulateOptions): number {
+function played(
+  { model, program, request: asked, budgetBytes }: Prepared,
+  choice: Int32Array,
+  options: SimulateOptions,
+): number {
   const { nodes, outputs } = decode(model, choice);
-  const plan = { request: asked, nodes, outputs, memory: { ...stateMemory(model, choice), budgetBytes } };
+  const plan = {
+    request: asked,
+    nodes,
+    outputs,
+    memory: { ...stateMemory(model, choice), budgetBytes },
+  };
   return simulate(program, plan, TABLE, options).timeline.seconds;
-} // prettier-ignore
+}
 
 describe('the least seconds of a step', () => {
   it.each([
@@ -33,17 +43,27 @@ describe('the least seconds of a step', () => {
     ['mlp-loss', 'x=2,y=8', 'nccl', 6],
     ['gpt2-2l', 'x=8', 'nccl', 2],
     ['hop-scan-joint', 'x=2', 'nccl', 6],
-  ] as const)('of %s on %s under %s: no random plan is played faster in any order', (name, mesh, cost, plans) => {
-    const prepared = prepare(load(`torch/${name}/joint.expanded`), request(mesh, { cost }), TABLE);
-    const works = (['share', 'added'] as const).map((bucketPrice) => new StepWork(prepared.model, { ...COSTS, bucketPrice })); // prettier-ignore
-    for (let seed = 0; seed < plans; seed++) {
-      const choice = randomChoice(prepared.model, seed);
-      const bounds = works.map((work) => longestPath(work, choice).seconds);
-      const bound = Math.max(...bounds);
-      expect(Math.min(...bounds)).toBeGreaterThan(0);
-      for (const options of WAYS) expect(bound).toBeLessThanOrEqual(played(prepared, choice, options));
-    }
-  });
+  ] as const)(
+    'of %s on %s under %s: no random plan is played faster in any order',
+    (name, mesh, cost, plans) => {
+      const prepared = prepare(
+        load(`torch/${name}/joint.expanded`),
+        request(mesh, { cost }),
+        TABLE,
+      );
+      const works = (['share', 'added'] as const).map(
+        (bucketPrice) => new StepWork(prepared.model, { ...COSTS, bucketPrice }),
+      );
+      for (let seed = 0; seed < plans; seed++) {
+        const choice = randomChoice(prepared.model, seed);
+        const bounds = works.map((work) => longestPath(work, choice).seconds);
+        const bound = Math.max(...bounds);
+        expect(Math.min(...bounds)).toBeGreaterThan(0);
+        for (const options of WAYS)
+          expect(bound).toBeLessThanOrEqual(played(prepared, choice, options));
+      }
+    },
+  );
 
   it.each([
     ['gpt2-2l', 'dp=8', 'nccl'],
@@ -51,9 +71,15 @@ describe('the least seconds of a step', () => {
   ] as const)(
     '%s on %s under %s: the plan that is taken is that of simulating all recipes, and the bound is below all',
     async (name, mesh, cost) => {
-      const prepared = prepare(load(`torch/${name}/joint.expanded`), request(mesh, { cost }), TABLE);
+      const prepared = prepare(
+        load(`torch/${name}/joint.expanded`),
+        request(mesh, { cost }),
+        TABLE,
+      );
       const recipes = await priceRecipes(prepared);
-      const known = recipes.flatMap((r) => (r.status === 'priced' ? [{ name: r.name, choice: r.choice }] : []));
+      const known = recipes.flatMap((r) =>
+        r.status === 'priced' ? [{ name: r.name, choice: r.choice }] : [],
+      );
       const result = await shardPrepared(prepared, { starts: known.map((r) => r.choice) });
       if (result.status !== 'planned') throw new Error('no plan');
       const all = new CandidatePool(result.prepared, {}, result.choice);
@@ -76,23 +102,29 @@ describe('the least seconds of a step', () => {
     },
   );
 
-  it.each(['gpt2-2l', 'mlp-loss'])('a copy of %s is made for the use that a kernel waits for first', (name) => {
-    const { model } = prepare(load(`torch/${name}/joint.expanded`), request('x=2,y=4'), TABLE);
-    const work = new StepWork(model, COSTS);
-    model.copies.forEach((_, c) => {
-      const uses = model.uses.flatMap((use, k) => (use.copy === c ? [k] : []));
-      const least = Math.min(...uses.map((k) => work.useSites[k].before));
-      expect(work.useSites[work.firstUse[c]].before).toBe(least);
-    });
-  });
+  it.each(['gpt2-2l', 'mlp-loss'])(
+    'a copy of %s is made for the use that a kernel waits for first',
+    (name) => {
+      const { model } = prepare(load(`torch/${name}/joint.expanded`), request('x=2,y=4'), TABLE);
+      const work = new StepWork(model, COSTS);
+      model.copies.forEach((_, c) => {
+        const uses = model.uses.flatMap((use, k) => (use.copy === c ? [k] : []));
+        const least = Math.min(...uses.map((k) => work.useSites[k].before));
+        expect(work.useSites[work.firstUse[c]].before).toBe(least);
+      });
+    },
+  );
 
   it('counts what a kernel waits for at once, though something that can wait is written first', () => {
-    // The attention's result is kept for the backward pass before the next layer reads it: both uses share one copy.
+    // The attention's result is kept for the backward pass before the next layer reads it: both
+    // uses share one copy.
     const { model } = prepare(load('torch/gpt2-2l/joint.expanded'), request('x=2,y=4'), TABLE);
     const work = new StepWork(model, COSTS);
     const later = model.copies.flatMap((_, c) => {
       const first = model.uses.findIndex((use) => use.copy === c);
-      return work.firstUse[c] === first ? [] : [work.useSites[work.firstUse[c]].before - work.useSites[first].before];
+      return work.firstUse[c] === first
+        ? []
+        : [work.useSites[work.firstUse[c]].before - work.useSites[first].before];
     });
     expect(later.length).toBeGreaterThan(0);
     for (const kernels of later) expect(kernels).toBeLessThan(0);

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { collectiveModel } from '../../src/cost/presets/presets.ts';
 import { Redistributor } from '../../src/cost/redistribution/redistribute.ts';
@@ -9,9 +10,9 @@ import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { build } from '../../src/ndarray/array.ts';
 import { lower, type LowerablePlan } from '../../src/plan/lower/lower.ts';
+import { type DeviceProgram, programAtRank } from '../../src/plan/lower/program/program.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { decode } from '../../src/plan/record/decode.ts';
-import { programAtRank, type DeviceProgram } from '../../src/plan/lower/program/program.ts';
 import { runDevices } from '../../src/simulate/ranks/devices.ts';
 import { layOut, putTogether } from '../../src/simulate/ranks/laid-out.ts';
 import { verify } from '../../src/simulate/verify.ts';
@@ -20,7 +21,12 @@ import { request, TABLE } from '../plan/support.ts';
 const graphOf = (body: string): Graph => parseGraph(`swgraph 1\ngraph @g {\n${body}\n}\n`);
 
 /** A plan that places every node as said: `name: inputs -> outputs`; redistributions follow. */
-function placed(graph: Graph, mesh: string, spec: Readonly<Record<string, string>>, outputs: readonly string[]): LowerablePlan {
+function placed(
+  graph: Graph,
+  mesh: string,
+  spec: Readonly<Record<string, string>>,
+  outputs: readonly string[],
+): LowerablePlan {
   const prepared = prepare(graph, request(mesh), TABLE);
   const { model } = prepared;
   const { space, nodeVariable, strategies } = model;
@@ -30,7 +36,9 @@ function placed(graph: Graph, mesh: string, spec: Readonly<Record<string, string
     const want = spec[node.name];
     if (set === undefined || want === undefined) return;
     const [left, right] = want.includes('->') ? want.split('->') : ['', want];
-    const ids = [...left.split(' '), ...right.split(' ')].filter((t) => t !== '').map((t) => space.parse(t));
+    const ids = [...left.split(' '), ...right.split(' ')]
+      .filter((t) => t !== '')
+      .map((t) => space.parse(t));
     for (let s = 0; s < set.count; s++)
       if (ids.every((id, t) => set.specs[s * ids.length + t] === id)) choice[nodeVariable[n]] = s;
     if (choice[nodeVariable[n]] < 0) throw new Error(`no strategy ${want} of ${node.name}`);
@@ -41,13 +49,16 @@ function placed(graph: Graph, mesh: string, spec: Readonly<Record<string, string
       const { value, owned, copy } = model.copies[v.copy];
       const { node, result } = model.flow.values[value];
       const set = strategies.nodes[node]!.set;
-      const own = set.specs[choice[nodeVariable[node]] * (set.inputCount + set.outputCount) + set.inputCount + result];
+      const own =
+        set.specs[
+          choice[nodeVariable[node]] * (set.inputCount + set.outputCount) + set.inputCount + result
+        ];
       owned.forEach((id, z) => void (id === own && copy[z] < 0 && (choice[variable] = z)));
     }
   });
   const { nodes, outputs: out } = decode(model, choice);
   return { request: prepared.request, nodes, outputs: out };
-} // prettier-ignore
+}
 
 const callsOf = (program: DeviceProgram): string[] =>
   printGraph(program.graph, { source: false })
@@ -66,7 +77,14 @@ describe('programs of one device', () => {
     const plan = placed(
       mlp,
       'tp=4',
-      { x: 'R', w1: 'S(1)', w2: 'S(0)', h: 'R S(1)->S(1)', a: 'S(1)->S(1)', y: 'S(1) S(0)->P(sum)' },
+      {
+        x: 'R',
+        w1: 'S(1)',
+        w2: 'S(0)',
+        h: 'R S(1)->S(1)',
+        a: 'S(1)->S(1)',
+        y: 'S(1) S(0)->P(sum)',
+      },
       ['R'],
     );
     const program = lower(mlp, plan, TABLE);
@@ -79,14 +97,24 @@ describe('programs of one device', () => {
       ]
     `);
     expect(program.symbols.size).toBe(0);
-    expect(verify(mlp, plan, TABLE)).toMatchObject({ mismatches: [], collectives: { all_reduce: 1 } });
+    expect(verify(mlp, plan, TABLE)).toMatchObject({
+      mismatches: [],
+      collectives: { all_reduce: 1 },
+    });
   });
 
   test('gathers on another dim than the first bring it to the front, and a reduce-scatter leaves a cut', () => {
     const plan = placed(
       mlp,
       'tp=4',
-      { x: 'S(1)', w1: 'S(1)', w2: 'S(0)', h: 'R S(1)->S(1)', a: 'S(1)->S(1)', y: 'S(1) S(0)->P(sum)' },
+      {
+        x: 'S(1)',
+        w1: 'S(1)',
+        w2: 'S(0)',
+        h: 'R S(1)->S(1)',
+        a: 'S(1)->S(1)',
+        y: 'S(1) S(0)->P(sum)',
+      },
       ['S(1)'],
     );
     expect(callsOf(lower(mlp, plan, TABLE))).toMatchInlineSnapshot(`
@@ -102,11 +130,16 @@ describe('programs of one device', () => {
         "%transpose_3 = aten.transpose.int(%transpose_2_reduce_scatter, 0, 1): f32[8, 3] ; forward",
       ]
     `);
-    expect(verify(mlp, plan, TABLE)).toMatchObject({ mismatches: [], collectives: { all_gather: 1, reduce_scatter: 1 } }); // prettier-ignore
+    expect(verify(mlp, plan, TABLE)).toMatchObject({
+      mismatches: [],
+      collectives: { all_gather: 1, reduce_scatter: 1 },
+    });
   });
 
   test('uneven cuts are padded before a collective and cut to size after', () => {
-    const graph = graphOf('  in %x: f32[5] input "x"\n  %y = aten.neg.default(%x): f32[5]\n  out %y output 0');
+    const graph = graphOf(
+      '  in %x: f32[5] input "x"\n  %y = aten.neg.default(%x): f32[5]\n  out %y output 0',
+    );
     const plan = placed(graph, 'd=3', { x: 'S(0)', y: 'S(0)->S(0)' }, ['R']);
     const program = lower(graph, plan, TABLE);
     expect(callsOf(program)).toMatchInlineSnapshot(`
@@ -138,7 +171,8 @@ describe('programs of one device', () => {
       ]
     `);
     // No rank has a symbol left in its own program.
-    for (const rank of [0, 1, 2]) expect(printGraph(programAtRank(program, rank), { source: false })).not.toMatch(/rows\(/); // prettier-ignore
+    for (const rank of [0, 1, 2])
+      expect(printGraph(programAtRank(program, rank), { source: false })).not.toMatch(/rows\(/);
     expect(verify(graph, plan, TABLE).mismatches).toEqual([]);
   });
 
@@ -168,11 +202,16 @@ describe('programs of one device', () => {
       '  in %x: f32[2, 5] input "x"\n  %s = aten._log_softmax.default(%x, 1, false): f32[2, 5]\n  out %s output 0',
     );
     const plan = placed(graph, 'd=4', { x: 'S(1)', s: 'S(1)->S(1)' }, ['R']);
-    expect(verify(graph, plan, TABLE)).toMatchObject({ mismatches: [], collectives: { all_gather: 1, all_reduce: 2 } });
+    expect(verify(graph, plan, TABLE)).toMatchObject({
+      mismatches: [],
+      collectives: { all_gather: 1, all_reduce: 2 },
+    });
   });
 
   test('a program text is read back as it was', () => {
-    const graph = graphOf('  in %x: f32[7, 4] input "x"\n  %y = aten.tril.default(%x): f32[7, 4]\n  out %y output 0');
+    const graph = graphOf(
+      '  in %x: f32[7, 4] input "x"\n  %y = aten.tril.default(%x): f32[7, 4]\n  out %y output 0',
+    );
     const plan = placed(graph, 'a=2,b=2', { x: 'S(0)S(1)', y: 'S(0)S(1)->S(0)S(1)' }, ['S(1)S(0)']);
     const { graph: program } = lower(graph, plan, TABLE);
     const text = printGraph(program);
@@ -182,43 +221,79 @@ describe('programs of one device', () => {
 
 describe('every redistribution, lowered and run', () => {
   const cases = [
-    ['d=3', [5, 4]], ['d=4', [8, 5]], ['a=2,b=2', [4, 6]], ['a=2,b=3', [7, 6]], ['a=2,b=2', [5, 9]],
-  ] as const; // prettier-ignore
-  test.each(cases)('CM-20: mesh (%s), shape %j: the tensor is what it was, the collectives are the priced ones', (mesh, shape) => {
-    const space = new ShardingSpace(parseMesh(mesh));
-    const redistributor = new Redistributor(space, collectiveModel('alpha-beta', loadCluster('dgx-h100'), space.mesh));
-    const graph = graphOf(`  in %x: f32[${shape.join(', ')}] input "x"\n  out %x output 0`);
-    const x = build(shape, (i) => Math.sin(i), 'f32');
-    const fits = (id: number): boolean =>
-      [...space.get(id).orders.keys()].every((d) => space.pieces(id, d) <= shape[d]);
-    const sources = space.enumerate(2, { orders: true }).filter(fits);
-    const targets = space.enumerate(2, { orders: true, partialOps: ['sum', 'max', 'avg'] }).filter(fits);
-    let moved = 0;
-    for (const from of sources)
-      for (const to of targets) {
-        const plan = redistributor.plan({ shape, itemBytes: 4 }, from, to);
-        if (plan === undefined) continue;
-        const [a, b] = [space.text(from), space.text(to)];
-        const lowerable: LowerablePlan = {
-          request: { ...request(mesh), cost: 'alpha-beta' },
-          nodes: [{ name: 'x', target: 'placeholder', inputs: [], outputs: [a], seconds: 0, redistributions: [] }],
-          outputs: [
-            {
-              value: 'x', role: 'output', placement: b,
-              redistributions: from === to ? [] : [{ input: 0, from: a, to: b, collectives: [], seconds: plan.seconds }],
-            },
-          ],
-        };
-        const program = lower(graph, lowerable, TABLE);
-        const run = runDevices(TABLE, program, [layOut(program.space, program.space.parse(a), x)]);
-        const [out] = run.outputs;
-        const together = putTogether(program.space, program.space.parse(b), shape, out ?? []);
-        expect(together.disagreement, `${a} -> ${b}`).toBe(0);
-        together.data.forEach((v, i) => expect(Math.abs(v - Math.sin(i)), `${a} -> ${b}`).toBeLessThan(1e-12));
-        const priced = plan.steps.filter((s) => !['slice', 'to_partial', 'relabel'].includes(s.kind) && s.groupSize > 1);
-        expect(run.collectives.map((c) => [c.kind, c.meshDims, c.bytes]), `${a} -> ${b}`).toEqual(priced.map((s) => [s.kind, s.meshDims, s.bytes])); // prettier-ignore
-        if (priced.length > 0) moved++;
-      }
-    expect(moved).toBeGreaterThan(3);
-  }, 60_000);
-}); // prettier-ignore
+    ['d=3', [5, 4]],
+    ['d=4', [8, 5]],
+    ['a=2,b=2', [4, 6]],
+    ['a=2,b=3', [7, 6]],
+    ['a=2,b=2', [5, 9]],
+  ] as const;
+  test.each(cases)(
+    'CM-20: mesh (%s), shape %j: the tensor is what it was, the collectives are the priced ones',
+    (mesh, shape) => {
+      const space = new ShardingSpace(parseMesh(mesh));
+      const redistributor = new Redistributor(
+        space,
+        collectiveModel('alpha-beta', loadCluster('dgx-h100'), space.mesh),
+      );
+      const graph = graphOf(`  in %x: f32[${shape.join(', ')}] input "x"\n  out %x output 0`);
+      const x = build(shape, (i) => Math.sin(i), 'f32');
+      const fits = (id: number): boolean =>
+        [...space.get(id).orders.keys()].every((d) => space.pieces(id, d) <= shape[d]);
+      const sources = space.enumerate(2, { orders: true }).filter(fits);
+      const targets = space
+        .enumerate(2, { orders: true, partialOps: ['sum', 'max', 'avg'] })
+        .filter(fits);
+      let moved = 0;
+      for (const from of sources)
+        for (const to of targets) {
+          const plan = redistributor.plan({ shape, itemBytes: 4 }, from, to);
+          if (plan === undefined) continue;
+          const [a, b] = [space.text(from), space.text(to)];
+          const lowerable: LowerablePlan = {
+            request: { ...request(mesh), cost: 'alpha-beta' },
+            nodes: [
+              {
+                name: 'x',
+                target: 'placeholder',
+                inputs: [],
+                outputs: [a],
+                seconds: 0,
+                redistributions: [],
+              },
+            ],
+            outputs: [
+              {
+                value: 'x',
+                role: 'output',
+                placement: b,
+                redistributions:
+                  from === to
+                    ? []
+                    : [{ input: 0, from: a, to: b, collectives: [], seconds: plan.seconds }],
+              },
+            ],
+          };
+          const program = lower(graph, lowerable, TABLE);
+          const run = runDevices(TABLE, program, [
+            layOut(program.space, program.space.parse(a), x),
+          ]);
+          const [out] = run.outputs;
+          const together = putTogether(program.space, program.space.parse(b), shape, out ?? []);
+          expect(together.disagreement, `${a} -> ${b}`).toBe(0);
+          together.data.forEach((v, i) =>
+            expect(Math.abs(v - Math.sin(i)), `${a} -> ${b}`).toBeLessThan(1e-12),
+          );
+          const priced = plan.steps.filter(
+            (s) => !['slice', 'to_partial', 'relabel'].includes(s.kind) && s.groupSize > 1,
+          );
+          expect(
+            run.collectives.map((c) => [c.kind, c.meshDims, c.bytes]),
+            `${a} -> ${b}`,
+          ).toEqual(priced.map((s) => [s.kind, s.meshDims, s.bytes]));
+          if (priced.length > 0) moved++;
+        }
+      expect(moved).toBeGreaterThan(3);
+    },
+    60_000,
+  );
+});

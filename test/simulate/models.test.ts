@@ -1,16 +1,20 @@
 import { describe, expect, test } from 'vitest';
+
 import type { Graph } from '../../src/graph/types.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
 import { prepare } from '../../src/plan/prepare.ts';
+import { transferPlan } from '../../src/plan/questions/transfer.ts';
 import { randomPlan } from '../../src/plan/record/random-plan.ts';
 import type { PlanRequest } from '../../src/plan/request/request.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
-import { transferPlan } from '../../src/plan/questions/transfer.ts';
-import { verify, type Verification } from '../../src/simulate/verify.ts';
+import { type Verification, verify } from '../../src/simulate/verify.ts';
 import { load, request, TABLE } from '../plan/support.ts';
 
-/** Training graphs of real models on virtual devices, at reduced sizes; the whole table in `test:full`, a row here. */
+/**
+ * Training graphs of real models on virtual devices, at reduced sizes; the whole table in
+ * `test:full`, a row here.
+ */
 
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const MESHES = ['d=4', 'a=2,b=2', 'a=2,b=2,c=2', 'd=3'] as const;
@@ -26,7 +30,9 @@ const MODELS = {
 } as const;
 type Model = keyof typeof MODELS;
 
-const all = (Object.keys(MODELS) as Model[]).flatMap((model) => MESHES.map((mesh) => [model, mesh] as const));
+const all = (Object.keys(MODELS) as Model[]).flatMap((model) =>
+  MESHES.map((mesh) => [model, mesh] as const),
+);
 
 function reduced(graph: Graph, mesh: string): Graph {
   return shrinkGraph(graph, TABLE, { meshSizes: [...parseMesh(mesh).sizes] }).graph;
@@ -53,15 +59,19 @@ describe('random feasible plans', () => {
       const prepared = prepare(graph, request(mesh), TABLE);
       const v = verify(graph, randomPlan(prepared, 1), TABLE, { seed: 1 });
       expectRight(v);
-      expect(v.nodesCompared).toBeGreaterThan(0.8 * graph.nodes.filter((n) => n.target !== 'operator.getitem').length);
+      expect(v.nodesCompared).toBeGreaterThan(
+        0.8 * graph.nodes.filter((n) => n.target !== 'operator.getitem').length,
+      );
     },
     300_000,
   );
 });
 
 describe('plans of the solver at full size', () => {
-  // Small models are fastest whole; with least parameter memory first, their plans are cut and communicate.
-  const cut = (mesh: string): PlanRequest => request(mesh, { objective: 'parameter-memory', timeLimitSeconds: 10 });
+  // Small models are fastest whole; with least parameter memory first, their plans are cut and
+  // communicate.
+  const cut = (mesh: string): PlanRequest =>
+    request(mesh, { objective: 'parameter-memory', timeLimitSeconds: 10 });
   const sample: readonly (readonly [Model, string])[] = [['mlp', 'a=2,b=2']];
   test.each(FULL ? all : sample)(
     '%s on (%s), run at reduced sizes',

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import type { Graph } from '../../src/graph/types.ts';
 import { longestPath } from '../../src/plan/overlap/longest-path.ts';
 import type { Packing } from '../../src/plan/overlap/packing.ts';
@@ -9,13 +10,13 @@ import { StreamCosts } from '../../src/plan/overlap/stream-costs.ts';
 import { prepare, type Prepared } from '../../src/plan/prepare.ts';
 import { decode, stateMemory } from '../../src/plan/record/decode.ts';
 import { randomChoice } from '../../src/plan/record/random-plan.ts';
-import { bestMixture } from '../../src/solver/dual/best-mixture.ts';
-import { evaluate } from '../../src/solver/check/verify.ts';
 import { searchOverlap } from '../../src/simulate/overlap/search.ts';
 import { simulate, type SimulateOptions } from '../../src/simulate/timeline/simulate.ts';
-import { priceRecipes } from '../../src/zoo/compare/compare.ts';
+import { evaluate } from '../../src/solver/check/verify.ts';
+import { bestMixture } from '../../src/solver/dual/best-mixture.ts';
 import { input, parameter } from '../../src/trace/record/spec.ts';
 import { trace } from '../../src/trace/trace.ts';
+import { priceRecipes } from '../../src/zoo/compare/compare.ts';
 import { load, request, solveFor, TABLE } from '../plan/support.ts';
 
 const FFN_STATE = 2 * 1024 * 4096 * 16;
@@ -61,11 +62,17 @@ function randomPacking(costs: StreamCosts, next: () => number): Packing {
 function played(prepared: Prepared, choice: Int32Array, options: SimulateOptions = {}): number {
   const { model, request: asked, budgetBytes } = prepared;
   const { nodes, outputs } = decode(model, choice);
-  const plan = { request: asked, nodes, outputs, memory: { ...stateMemory(model, choice), budgetBytes } };
+  const plan = {
+    request: asked,
+    nodes,
+    outputs,
+    memory: { ...stateMemory(model, choice), budgetBytes },
+  };
   return simulate(prepared.program, plan, TABLE, options).timeline.seconds;
 }
 
-const of = (graph: Graph, mesh: string, more = {}): Prepared => prepare(graph, request(mesh, more), TABLE);
+const of = (graph: Graph, mesh: string, more = {}): Prepared =>
+  prepare(graph, request(mesh, more), TABLE);
 
 describe('the bound on an overlapped step', () => {
   it.each([
@@ -73,65 +80,82 @@ describe('the bound on an overlapped step', () => {
     ['torch/mlp-loss/joint.expanded', 'x=2,y=8'],
     ...(FULL ? [['torch/llama-tiny/joint.expanded', 'x=2,y=2']] : []),
     ['torch/gpt2-2l/joint.expanded', 'x=2,y=8'],
-  ])('CM-33 of %s on %s: whatever is given to which stream, no random plan is played faster', (name, mesh) => {
-    const prepared = of(load(name), mesh);
-    const next = random(7);
-    for (let seed = 0; seed < 2; seed++) {
-      const work = new StepWork(prepared.model, { ...COSTS, bucketPrice: seed === 0 ? 'share' : 'added' });
-      const choice = randomChoice(prepared.model, seed);
-      const plain = played(prepared, choice, { memoryBytes: 'none', bucketBytes: 0 });
-      const ways = Math.min(plain, played(prepared, choice, { memoryBytes: 'none' }));
-      const path = longestPath(work, choice);
-      expect(path.seconds).toBeLessThanOrEqual(ways);
-      const costs = new StreamCosts(work, 8, seed === 0 ? [] : [path]);
-      for (let k = 0; k < 6; k++) {
-        const packing = randomPacking(costs, next);
-        const { constant, slopes } = costs.cut(choice, packing);
-        const bound = slopes.reduce((sum, slope, i) => sum + slope * packing.shares[i], constant);
-        expect(bound).toBeLessThanOrEqual(ways * (1 + 1e-9));
-        // The problem prices the same choice the same: rounded down by less than a quantum for each of its terms.
-        const { model } = prepared;
-        const terms = model.variables.length + model.uses.length;
-        const priced = Number(evaluate({ ...costs.problem(packing), rows: [] }, choice).cost) / model.unitsPerSecond;
-        expect(priced).toBeLessThanOrEqual(bound * (1 + 1e-12));
-        expect(priced).toBeGreaterThanOrEqual(bound - (terms * model.quantum) / model.unitsPerSecond - 1e-15);
+  ])(
+    'CM-33 of %s on %s: whatever is given to which stream, no random plan is played faster',
+    (name, mesh) => {
+      const prepared = of(load(name), mesh);
+      const next = random(7);
+      for (let seed = 0; seed < 2; seed++) {
+        const work = new StepWork(prepared.model, {
+          ...COSTS,
+          bucketPrice: seed === 0 ? 'share' : 'added',
+        });
+        const choice = randomChoice(prepared.model, seed);
+        const plain = played(prepared, choice, { memoryBytes: 'none', bucketBytes: 0 });
+        const ways = Math.min(plain, played(prepared, choice, { memoryBytes: 'none' }));
+        const path = longestPath(work, choice);
+        expect(path.seconds).toBeLessThanOrEqual(ways);
+        const costs = new StreamCosts(work, 8, seed === 0 ? [] : [path]);
+        for (let k = 0; k < 6; k++) {
+          const packing = randomPacking(costs, next);
+          const { constant, slopes } = costs.cut(choice, packing);
+          const bound = slopes.reduce((sum, slope, i) => sum + slope * packing.shares[i], constant);
+          expect(bound).toBeLessThanOrEqual(ways * (1 + 1e-9));
+          // The problem prices the same choice the same: rounded down by less than a quantum for
+          // each of its terms.
+          const { model } = prepared;
+          const terms = model.variables.length + model.uses.length;
+          const priced =
+            Number(evaluate({ ...costs.problem(packing), rows: [] }, choice).cost) /
+            model.unitsPerSecond;
+          expect(priced).toBeLessThanOrEqual(bound * (1 + 1e-12));
+          expect(priced).toBeGreaterThanOrEqual(
+            bound - (terms * model.quantum) / model.unitsPerSecond - 1e-15,
+          );
+        }
       }
-    }
-  });
+    },
+  );
 
   it.each([
     ['torch/mlp-loss/joint.expanded', 'x=2,y=8', 6],
     ['torch/mlp-loss/joint.expanded', 'x=2,y=4,z=2', 3],
     ['torch/gpt2-2l/joint.expanded', 'x=2,y=8', 2],
-  ])('CM-33 of %s on %s, on links of two kinds: no mixture of paths is worth more than any plan is played in', (name, mesh, plans) => {
-    const prepared = of(load(name), mesh);
-    const { model } = prepared;
-    const next = random(11);
-    for (const bucketPrice of ['share', 'added'] as const) {
-      const work = new StepWork(model, { ...COSTS, bucketPrice });
-      expect(work.streams).toEqual([0, 1, 2]);
-      const game = new PathGame(work);
-      const choices = Array.from({ length: plans }, (_, seed) => randomChoice(model, seed));
-      for (const choice of choices) game.add(planLoads(work, choice));
-      const { shares, value } = game.best();
-      const drawn = shares.map(() => next());
-      const sum = drawn.reduce((a, b) => a + b, 0);
-      const costs = new StreamCosts(work, 1);
-      choices.forEach((choice) => {
-        const ways = Math.min(...WAYS.map((options) => played(prepared, choice, options)));
-        expect(value).toBeLessThanOrEqual(longestPath(work, choice).seconds * (1 + 1e-8));
-        for (const mixture of [shares, drawn.map((share) => share / sum)]) {
-          const problem = costs.problem(game.mixture(mixture));
-          const priced = Number(evaluate({ ...problem, rows: [] }, choice).cost) / model.unitsPerSecond;
-          expect(priced).toBeGreaterThan(0);
-          expect(priced).toBeLessThanOrEqual(ways * (1 + 1e-9));
-          if (mixture !== shares) continue;
-          const terms = model.variables.length + model.uses.length;
-          expect(priced).toBeGreaterThanOrEqual(value * (1 - 1e-9) - (terms * model.quantum) / model.unitsPerSecond);
-        }
-      });
-    }
-  }); // prettier-ignore
+  ])(
+    'CM-33 of %s on %s, on links of two kinds: no mixture of paths is worth more than any plan is played in',
+    (name, mesh, plans) => {
+      const prepared = of(load(name), mesh);
+      const { model } = prepared;
+      const next = random(11);
+      for (const bucketPrice of ['share', 'added'] as const) {
+        const work = new StepWork(model, { ...COSTS, bucketPrice });
+        expect(work.streams).toEqual([0, 1, 2]);
+        const game = new PathGame(work);
+        const choices = Array.from({ length: plans }, (_, seed) => randomChoice(model, seed));
+        for (const choice of choices) game.add(planLoads(work, choice));
+        const { shares, value } = game.best();
+        const drawn = shares.map(() => next());
+        const sum = drawn.reduce((a, b) => a + b, 0);
+        const costs = new StreamCosts(work, 1);
+        choices.forEach((choice) => {
+          const ways = Math.min(...WAYS.map((options) => played(prepared, choice, options)));
+          expect(value).toBeLessThanOrEqual(longestPath(work, choice).seconds * (1 + 1e-8));
+          for (const mixture of [shares, drawn.map((share) => share / sum)]) {
+            const problem = costs.problem(game.mixture(mixture));
+            const priced =
+              Number(evaluate({ ...problem, rows: [] }, choice).cost) / model.unitsPerSecond;
+            expect(priced).toBeGreaterThan(0);
+            expect(priced).toBeLessThanOrEqual(ways * (1 + 1e-9));
+            if (mixture !== shares) continue;
+            const terms = model.variables.length + model.uses.length;
+            expect(priced).toBeGreaterThanOrEqual(
+              value * (1 - 1e-9) - (terms * model.quantum) / model.unitsPerSecond,
+            );
+          }
+        });
+      }
+    },
+  );
 
   it('CM-33 two moves between the same two kernels may run beside each other, on two streams', () => {
     const graph = trace(
@@ -188,7 +212,9 @@ describe('the bound on an overlapped step', () => {
     expect(finite).toBeGreaterThan(500);
     const planned = await solveFor(graph, 'x=4', { sharing: false });
     if (planned.status !== 'planned') throw new Error('no plan');
-    const { best, boundSeconds, gap } = await searchOverlap(planned.prepared, planned.choice, { memoryBytes: 'none' });
+    const { best, boundSeconds, gap } = await searchOverlap(planned.prepared, planned.choice, {
+      memoryBytes: 'none',
+    });
     expect(boundSeconds).toBeLessThanOrEqual(fastest);
     expect(best.simulatedSeconds).toBeGreaterThanOrEqual(fastest * (1 - 1e-12));
     expect(gap).toBeCloseTo(1 - boundSeconds / best.simulatedSeconds, 8);
@@ -197,15 +223,19 @@ describe('the bound on an overlapped step', () => {
 
 describe('the best mixture', () => {
   it('is that of a small linear program worked out by hand', () => {
-    // Two answers and two shares over one place: 4 - 2a + b and 2 + 2a - b meet where 4a - 2b = 2; a + b <= 1 leaves 3.
+    // Two answers and two shares over one place: 4 - 2a + b and 2 + 2a - b meet where 4a - 2b = 2;
+    // a + b <= 1 leaves 3.
     const { shares, value } = bestMixture(
       [
         { constant: 4, slopes: [-2, 1] },
         { constant: 2, slopes: [2, -1] },
       ],
-      [{ from: 0, to: 0 }, { from: 0, to: 0 }],
+      [
+        { from: 0, to: 0 },
+        { from: 0, to: 0 },
+      ],
       1,
-    ); // prettier-ignore
+    );
     expect(value).toBeCloseTo(3, 9);
     expect(4 * shares[0] - 2 * shares[1]).toBeCloseTo(2, 6);
     expect(shares[0] + shares[1]).toBeLessThanOrEqual(1 + 1e-9);
@@ -229,13 +259,18 @@ describe('plans for the overlapped step', () => {
           activations: 'report',
         });
         if (planned.status !== 'planned') throw new Error('no plan');
-        const { base, best, candidates, boundSeconds, gap } = await searchOverlap(planned.prepared, planned.choice);
+        const { base, best, candidates, boundSeconds, gap } = await searchOverlap(
+          planned.prepared,
+          planned.choice,
+        );
         expect(base.serialSeconds).toBeCloseTo(planned.plan.proof.recheckedSeconds, 12);
         expect(best.simulatedSeconds).toBeLessThanOrEqual(base.simulatedSeconds);
         for (const { plan, simulatedSeconds, serialSeconds } of candidates) {
           expect(simulatedSeconds).toBeGreaterThanOrEqual(boundSeconds * (1 - 1e-9));
           expect(serialSeconds).toBeGreaterThanOrEqual(base.serialSeconds * (1 - 1e-9));
-          expect(simulate(planned.prepared.program, plan, TABLE).timeline.seconds).toBe(simulatedSeconds);
+          expect(simulate(planned.prepared.program, plan, TABLE).timeline.seconds).toBe(
+            simulatedSeconds,
+          );
         }
         expect(gap).toBeLessThan(0.25);
       });
@@ -243,14 +278,23 @@ describe('plans for the overlapped step', () => {
   it.runIf(FULL)(
     'CM-34 BERT on 8 devices: 20 % faster overlapped than the plan of summed costs, faster than every recipe, its gap at most 8 %',
     async () => {
-      const planned = await solveFor(load('torch/bert-base/joint.expanded'), 'dp=8', { activations: 'report' });
+      const planned = await solveFor(load('torch/bert-base/joint.expanded'), 'dp=8', {
+        activations: 'report',
+      });
       if (planned.status !== 'planned') throw new Error('no plan');
       const { prepared, choice } = planned;
-      const starts = (await priceRecipes(prepared)).flatMap((r) => (r.status === 'priced' ? [r.choice] : []));
-      const { base, best, gap } = await searchOverlap(prepared, choice, { memoryBytes: 'none', starts });
+      const starts = (await priceRecipes(prepared)).flatMap((r) =>
+        r.status === 'priced' ? [r.choice] : [],
+      );
+      const { base, best, gap } = await searchOverlap(prepared, choice, {
+        memoryBytes: 'none',
+        starts,
+      });
       expect(best.simulatedSeconds).toBeLessThan(0.8 * base.simulatedSeconds);
       for (const start of starts)
-        expect(best.simulatedSeconds).toBeLessThanOrEqual(played(prepared, start, { memoryBytes: 'none' }));
+        expect(best.simulatedSeconds).toBeLessThanOrEqual(
+          played(prepared, start, { memoryBytes: 'none' }),
+        );
       expect(gap).toBeLessThan(0.08);
     },
   );

@@ -1,16 +1,21 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { interleavingFactor } from '../support/activation-memory.ts';
-import { pipelineTrace } from '../../src/simulate/timeline/trace.ts';
+
 import { keptByChunk, keptMicrobatches } from '../../src/simulate/pipeline/closed-forms.ts';
-import { playPipeline, type PipelineRun, type StageSeconds } from '../../src/simulate/pipeline/play.ts';
+import {
+  type PipelineRun,
+  playPipeline,
+  type StageSeconds,
+} from '../../src/simulate/pipeline/play.ts';
 import {
   parsePipelineSchedule,
   passOrder,
   PIPELINE_SCHEDULES,
-  splitsBackward,
   type PipelineSchedule,
+  splitsBackward,
 } from '../../src/simulate/pipeline/schedules.ts';
+import { pipelineTrace } from '../../src/simulate/timeline/trace.ts';
+import { interleavingFactor } from '../support/activation-memory.ts';
 import { bubbleSeconds, pipelineSeconds } from '../support/pipeline-closed-forms.ts';
 
 const THIRD: StageSeconds = { forward: 1, backwardInput: 1, backwardWeight: 1 };
@@ -75,7 +80,11 @@ describe('pipeline schedules by events', () => {
     expect(run('interleaved', 4, 8, THIRD, 2).seconds).toBe(28.5);
     expect(pipelineSeconds([3, 3, 3, 3], 8)).toBe(33);
     expect(pipelineSeconds([3, 3, 6, 3], 8)).toBe(57);
-    const sizes = fc.record({ p: fc.integer({ min: 1, max: 6 }), rounds: fc.integer({ min: 2, max: 4 }), v: fc.integer({ min: 1, max: 3 }) }); // prettier-ignore
+    const sizes = fc.record({
+      p: fc.integer({ min: 1, max: 6 }),
+      rounds: fc.integer({ min: 2, max: 4 }),
+      v: fc.integer({ min: 1, max: 3 }),
+    });
     const seconds = fc.integer({ min: 1, max: 6 });
     fc.assert(
       fc.property(sizes, seconds, seconds, ({ p, rounds, v }, f, b) => {
@@ -94,7 +103,11 @@ describe('pipeline schedules by events', () => {
   });
 
   it('interleaved: what is kept of each chunk at the worst moment is that of the order of passes', () => {
-    const shapes = fc.record({ p: fc.integer({ min: 1, max: 6 }), rounds: fc.integer({ min: 1, max: 4 }), v: fc.integer({ min: 1, max: 4 }) }); // prettier-ignore
+    const shapes = fc.record({
+      p: fc.integer({ min: 1, max: 6 }),
+      rounds: fc.integer({ min: 1, max: 4 }),
+      v: fc.integer({ min: 1, max: 4 }),
+    });
     fc.assert(
       fc.property(
         shapes,
@@ -107,7 +120,9 @@ describe('pipeline schedules by events', () => {
               now += kind === 'F' ? bytes[chunk] : kind === 'B' ? -bytes[chunk] : 0;
               most = Math.max(most, now);
             }
-            const said = keptByChunk(shape, i).map((mix) => mix.reduce((sum, n, c) => sum + n * bytes[c], 0));
+            const said = keptByChunk(shape, i).map((mix) =>
+              mix.reduce((sum, n, c) => sum + n * bytes[c], 0),
+            );
             expect(Math.max(...said)).toBe(most);
           });
         },
@@ -121,7 +136,12 @@ describe('pipeline schedules by events', () => {
         for (const schedule of ['zb-h1', 'zb-h2'] as const) {
           const shape = { devices: p, microbatches: m };
           const r = run(schedule, p, m);
-          expect([schedule, p, m, r.bubbleSeconds]).toEqual([schedule, p, m, bubbleSeconds(schedule, shape, THIRD)]);
+          expect([schedule, p, m, r.bubbleSeconds]).toEqual([
+            schedule,
+            p,
+            m,
+            bubbleSeconds(schedule, shape, THIRD),
+          ]);
           expect(Math.max(...kept(r))).toBe(keptMicrobatches(schedule, shape, 0));
         }
   });
@@ -134,11 +154,14 @@ describe('pipeline schedules by events', () => {
     expect(pipelineSeconds([2, 2, 2, 6], 8)).toBe(54);
     expect(simulated([2, 2, 2, 6])).toBeCloseTo(54, 9);
     fc.assert(
-      fc.property(fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 4, maxLength: 4 }), (stages) => {
-        const seconds = simulated(stages);
-        expect(seconds).toBeLessThanOrEqual(pipelineSeconds(stages, 8) + 1e-9);
-        expect(seconds).toBeGreaterThanOrEqual(8 * Math.max(...stages) - 1e-9);
-      }),
+      fc.property(
+        fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 4, maxLength: 4 }),
+        (stages) => {
+          const seconds = simulated(stages);
+          expect(seconds).toBeLessThanOrEqual(pipelineSeconds(stages, 8) + 1e-9);
+          expect(seconds).toBeGreaterThanOrEqual(8 * Math.max(...stages) - 1e-9);
+        },
+      ),
     );
   });
 
@@ -151,7 +174,11 @@ describe('pipeline schedules by events', () => {
         backwardInput: 1,
         backwardWeight: 2,
       }));
-      const r = playPipeline(schedule, { devices: p, microbatches: m, chunks: v }, { stages: times, hopSeconds: hop });
+      const r = playPipeline(
+        schedule,
+        { devices: p, microbatches: m, chunks: v },
+        { stages: times, hopSeconds: hop },
+      );
       const end = new Map<string, number>();
       r.devices.forEach((d, i) => {
         let free = 0;
@@ -165,7 +192,8 @@ describe('pipeline schedules by events', () => {
       r.devices.forEach((d, i) => {
         for (const s of d.spans) {
           const at = s.chunk * p + i;
-          const need = (key: string, gap: number): void => expect(s.start).toBeGreaterThanOrEqual(end.get(key)! + gap);
+          const need = (key: string, gap: number): void =>
+            expect(s.start).toBeGreaterThanOrEqual(end.get(key)! + gap);
           if (s.kind === 'F' && at > 0) need(`F ${at - 1} ${s.microbatch}`, hop);
           if (s.kind === 'B' && at + 1 < p * v) need(`B ${at + 1} ${s.microbatch}`, hop);
           if (s.kind === 'B') need(`F ${at} ${s.microbatch}`, 0);
@@ -176,20 +204,28 @@ describe('pipeline schedules by events', () => {
   });
 
   it('refuses what is no pipeline, by name', () => {
-    expect(() => passOrder('interleaved', { devices: 4, microbatches: 6, chunks: 2 })).toThrow(/6 microbatches mod 4/);
-    expect(() => passOrder('1f1b', { devices: 4, microbatches: 8, chunks: 2 })).toThrow(/one chunk a device/);
+    expect(() => passOrder('interleaved', { devices: 4, microbatches: 6, chunks: 2 })).toThrow(
+      /6 microbatches mod 4/,
+    );
+    expect(() => passOrder('1f1b', { devices: 4, microbatches: 8, chunks: 2 })).toThrow(
+      /one chunk a device/,
+    );
     expect(() => passOrder('gpipe', { devices: 0, microbatches: 8 })).toThrow(/0 devices/);
     expect(() => passOrder('gpipe', { devices: 1e6, microbatches: 1e6 })).toThrow(/more than/);
-    expect(() => playPipeline('1f1b', { devices: 2, microbatches: 2 }, { stages: [THIRD] })).toThrow(
-      /1 times for 2 stages/,
-    );
+    expect(() =>
+      playPipeline('1f1b', { devices: 2, microbatches: 2 }, { stages: [THIRD] }),
+    ).toThrow(/1 times for 2 stages/);
     expect(() => run('1f1b', 2, 2, { ...THIRD, forward: -1 })).toThrow(/-1 seconds/);
     expect(parsePipelineSchedule('Schedule1F1B')).toBe('1f1b');
     expect(() => parsePipelineSchedule('1f1f')).toThrow(/unknown pipeline schedule/);
   });
 
   it('ZO-36 a pipeline trace: stages as processes, no overlap, arrows from inside a pass to the start of the next', () => {
-    const r = playPipeline('1f1b', { devices: 4, microbatches: 8 }, { stages: THIRD, hopSeconds: 0.5 });
+    const r = playPipeline(
+      '1f1b',
+      { devices: 4, microbatches: 8 },
+      { stages: THIRD, hopSeconds: 0.5 },
+    );
     const { traceEvents } = pipelineTrace(r);
     expect(new Set(traceEvents.map((e) => e.ph))).toEqual(new Set(['M', 'X', 's', 'f']));
     const slices = traceEvents.filter((e) => e.ph === 'X');
@@ -197,9 +233,14 @@ describe('pipeline schedules by events', () => {
     expect(Math.max(...slices.map((e) => e.ts! + e.dur!))).toBeCloseTo(r.seconds * 1e6, 6);
     for (let pid = 0; pid < 4; pid++) {
       const own = slices.filter((e) => e.pid === pid);
-      own.slice(1).forEach((e, i) => expect(e.ts!).toBeGreaterThanOrEqual(own[i].ts! + own[i].dur! - 1e-6));
+      own
+        .slice(1)
+        .forEach((e, i) => expect(e.ts!).toBeGreaterThanOrEqual(own[i].ts! + own[i].dur! - 1e-6));
     }
-    const flows = new Map<string, { from?: (typeof traceEvents)[number]; to?: (typeof traceEvents)[number] }>();
+    const flows = new Map<
+      string,
+      { from?: (typeof traceEvents)[number]; to?: (typeof traceEvents)[number] }
+    >();
     for (const e of traceEvents) {
       if (e.ph === 's') flows.set(e.id!, { ...flows.get(e.id!), from: e });
       if (e.ph === 'f') flows.set(e.id!, { ...flows.get(e.id!), to: e });
@@ -209,7 +250,9 @@ describe('pipeline schedules by events', () => {
     for (const { from, to } of flows.values()) {
       expect(Math.abs(from!.pid - to!.pid)).toBe(1);
       expect(to!.ts!).toBeGreaterThan(from!.ts!);
-      const inside = slices.some((e) => e.pid === from!.pid && e.ts! <= from!.ts! && from!.ts! <= e.ts! + e.dur!);
+      const inside = slices.some(
+        (e) => e.pid === from!.pid && e.ts! <= from!.ts! && from!.ts! <= e.ts! + e.dur!,
+      );
       const begins = slices.some((e) => e.pid === to!.pid && e.ts === to!.ts);
       expect([inside, begins]).toEqual([true, true]);
     }

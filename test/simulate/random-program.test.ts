@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest';
+
+import { CONTROL_TARGETS } from '../../src/graph/control.ts';
+import { printGraph } from '../../src/graph/text/write.ts';
 import { kernelOf } from '../../src/ops/kernels/table.ts';
 import { LOCAL_FORMS } from '../../src/plan/lower/rewrites/table.ts';
-import { printGraph } from '../../src/graph/text/write.ts';
-import { CONTROL_TARGETS } from '../../src/graph/control.ts';
-import { randomProgram, runRandom, runSolved, type Kind } from './random/program.ts';
 import { TABLE } from './random/builder.ts';
+import { type Kind, randomProgram, runRandom, runSolved } from './random/program.ts';
 
 const PROGRAMS = process.env.SHARDWRIGHT_FULL === '1' ? 10_000 : 150;
 /** Programs per test, so that a failure names a small range. */
@@ -35,15 +36,19 @@ describe('random programs with loops, branches and backward passes', () => {
     120_000,
   );
 
-  test.each(['control', 'joint'] as const)('%s: plans of the solver, too', async (kind) => {
-    const faults: string[] = [];
-    const count = process.env.SHARDWRIGHT_FULL === '1' ? 500 : 3;
-    for (let seed = 50_000; seed < 50_000 + count; seed++) {
-      const { fault, mesh } = await runSolved(seed, kind);
-      if (fault !== undefined) faults.push(`seed ${seed} on (${mesh}): ${fault}`);
-    }
-    expect(faults).toEqual([]);
-  }, 600_000); // prettier-ignore
+  test.each(['control', 'joint'] as const)(
+    '%s: plans of the solver, too',
+    async (kind) => {
+      const faults: string[] = [];
+      const count = process.env.SHARDWRIGHT_FULL === '1' ? 500 : 3;
+      for (let seed = 50_000; seed < 50_000 + count; seed++) {
+        const { fault, mesh } = await runSolved(seed, kind);
+        if (fault !== undefined) faults.push(`seed ${seed} on (${mesh}): ${fault}`);
+      }
+      expect(faults).toEqual([]);
+    },
+    600_000,
+  );
 
   test('they have all kinds of bodies, bodies in bodies, and gradients through them', () => {
     const counts: Record<string, number> = {};
@@ -51,14 +56,26 @@ describe('random programs with loops, branches and backward passes', () => {
     for (let seed = 0; seed < 40; seed++)
       for (const kind of ['control', 'joint'] as const) {
         const graph = randomProgram(seed, kind);
-        for (const node of graph.nodes) if (CONTROL_TARGETS.includes(node.target)) count(node.target);
-        if (Object.values(graph.subgraphs).some((body) => Object.keys(body.subgraphs).length > 0)) count('nested');
+        for (const node of graph.nodes)
+          if (CONTROL_TARGETS.includes(node.target)) count(node.target);
+        if (Object.values(graph.subgraphs).some((body) => Object.keys(body.subgraphs).length > 0))
+          count('nested');
         if (graph.outputs.some((o) => o.role === 'grad' && o.value !== null)) {
           count('gradients');
-          if (graph.nodes.some((n) => CONTROL_TARGETS.includes(n.target))) count('gradients around bodies');
+          if (graph.nodes.some((n) => CONTROL_TARGETS.includes(n.target)))
+            count('gradients around bodies');
         }
       }
-    for (const kind of ['cond', 'case', 'scan', 'map', 'while_loop', 'nested', 'gradients', 'gradients around bodies'])
+    for (const kind of [
+      'cond',
+      'case',
+      'scan',
+      'map',
+      'while_loop',
+      'nested',
+      'gradients',
+      'gradients around bodies',
+    ])
       expect(counts[kind], kind).toBeGreaterThan(2);
   });
 });
@@ -102,8 +119,11 @@ describe('random programs, random meshes, random feasible placements', () => {
 
   test('the programs reach most operators, and rules with a local form of their own', () => {
     const targets = new Set<string>();
-    for (let seed = 0; seed < 600; seed++) for (const node of randomProgram(seed).nodes) targets.add(node.target);
-    const reached = TABLE.records.filter((r) => targets.has(r.name) && kernelOf(r.name) !== undefined);
+    for (let seed = 0; seed < 600; seed++)
+      for (const node of randomProgram(seed).nodes) targets.add(node.target);
+    const reached = TABLE.records.filter(
+      (r) => targets.has(r.name) && kernelOf(r.name) !== undefined,
+    );
     expect(reached.length).toBeGreaterThan(130);
     expect(reached.filter((r) => LOCAL_FORMS.has(r.name)).length).toBeGreaterThan(45);
   });

@@ -1,22 +1,23 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+
 import { alphaBeta } from '../../src/cost/collectives/alpha-beta.ts';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { dtensorModel } from '../../src/cost/presets/dtensor.ts';
 import { GreedyPlanner } from '../../src/cost/redistribution/greedy.ts';
-import { Redistributor } from '../../src/cost/redistribution/redistribute.ts';
 import type { RedistributionPlan } from '../../src/cost/redistribution/plan.ts';
-import { Cut } from '../../src/mesh/placements/shards/cut.ts';
-import { MaskPartial } from '../../src/mesh/placements/partials/mask-partial.ts';
+import { Redistributor } from '../../src/cost/redistribution/redistribute.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { MaskPartial } from '../../src/mesh/placements/partials/mask-partial.ts';
 import { Pending } from '../../src/mesh/placements/partials/pending.ts';
 import { REPLICATE } from '../../src/mesh/placements/replicate.ts';
+import { Cut } from '../../src/mesh/placements/shards/cut.ts';
 import { Shard } from '../../src/mesh/placements/shards/shard.ts';
 import { Sharding } from '../../src/mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
+import { random, scatter, type Tile, type VirtualTensor } from '../../src/simulate/ranks/shards.ts';
 import { executePlan } from '../support/execute-redistribution.ts';
 import { gather } from '../support/gather-shards.ts';
-import { random, scatter, type Tile, type VirtualTensor } from '../../src/simulate/ranks/shards.ts';
 
 const FULL = process.env['SHARDWRIGHT_FULL'] === '1';
 const cluster = loadCluster('dgx-h100');
@@ -35,20 +36,32 @@ function setup(sizes: readonly number[]) {
 }
 type World = ReturnType<typeof setup>;
 
-/** Whole numbers of at least 1, so that every reduction of every kind is exact (norms but for rounding). */
+/**
+ * Whole numbers of at least 1, so that every reduction of every kind is exact (norms but for
+ * rounding).
+ */
 function values(shape: readonly number[]): Float64Array {
   const next = random(7);
-  return Float64Array.from({ length: shape.reduce((n, d) => n * d, 1) }, () => 1 + Math.floor(next() * 1000));
+  return Float64Array.from(
+    { length: shape.reduce((n, d) => n * d, 1) },
+    () => 1 + Math.floor(next() * 1000),
+  );
 }
 
 const equal = (a: Float64Array, b: Float64Array, tolerance: number): boolean =>
   a.length === b.length && a.every((x, i) => Math.abs(x - b[i]) <= tolerance * Math.abs(b[i]));
 
 /**
- * Runs a plan on real operands: after every step the shards must stand for the same global tensor, at the end they must be
- * what the target sharding says, and the collectives must be those that were priced, with the bytes that were priced.
+ * Runs a plan on real operands: after every step the shards must stand for the same global tensor,
+ * at the end they must be what the target sharding says, and the collectives must be those that
+ * were priced, with the bytes that were priced.
  */
-function check(world: World, plan: RedistributionPlan, shape: readonly number[], exactBytes: boolean): void {
+function check(
+  world: World,
+  plan: RedistributionPlan,
+  shape: readonly number[],
+  exactBytes: boolean,
+): void {
   const { space } = world;
   const data = values(shape);
   // Roots and thirds are rounded, everything else is exact.
@@ -65,15 +78,20 @@ function check(world: World, plan: RedistributionPlan, shape: readonly number[],
     shards.tiles.forEach((tile, rank) => {
       const sameShape = tile.shape.join() === wanted[rank].shape.join();
       if (!sameShape || !equal(tile.data, wanted[rank].data, tolerance))
-        throw new Error(`${plan.text}: rank ${rank} holds ${tile.data.join()}, not ${wanted[rank].data.join()}`);
+        throw new Error(
+          `${plan.text}: rank ${rank} holds ${tile.data.join()}, not ${wanted[rank].data.join()}`,
+        );
     });
   }
-  const priced = plan.steps.filter((s) => !['slice', 'to_partial', 'relabel'].includes(s.kind) && s.groupSize > 1);
+  const priced = plan.steps.filter(
+    (s) => !['slice', 'to_partial', 'relabel'].includes(s.kind) && s.groupSize > 1,
+  );
   expect(collectives.length).toBe(plan.collectives);
   expect(collectives.map((c) => [c.kind, c.meshDims, c.groupSize])).toEqual(
     priced.map((s) => [s.kind, s.meshDims, s.groupSize]),
   );
-  if (exactBytes) expect(collectives.map((c) => c.elements * 4)).toEqual(priced.map((s) => s.bytes));
+  if (exactBytes)
+    expect(collectives.map((c) => c.elements * 4)).toEqual(priced.map((s) => s.bytes));
 }
 
 const MESHES = [[4], [2, 4], [2, 2, 2]];
@@ -124,13 +142,37 @@ describe('PL-62 plans executed on virtual shards', () => {
 
   test('every kind of pending reduction, alone and on top of cuts', () => {
     const world = setup([2, 3]);
-    const kinds = ['P(sum)', 'P(avg)', 'P(max)', 'P(min)', 'P(product)', 'P(band)', 'P(bor)', 'P(bxor)'];
-    const norms = ['_NormP(2)', '_NormP(3)', '_NormP(1)', '_NormP(inf)', '_NormP(-inf)', '_NormP(0)'];
+    const kinds = [
+      'P(sum)',
+      'P(avg)',
+      'P(max)',
+      'P(min)',
+      'P(product)',
+      'P(band)',
+      'P(bor)',
+      'P(bxor)',
+    ];
+    const norms = [
+      '_NormP(2)',
+      '_NormP(3)',
+      '_NormP(1)',
+      '_NormP(inf)',
+      '_NormP(-inf)',
+      '_NormP(0)',
+    ];
     const shape = [7, 6];
     let refused = 0;
     for (const kind of [...kinds, ...norms]) {
       const sources = [`${kind}R`, `R${kind}`, `${kind}${kind}`, `S(0)${kind}`, `${kind}S(1)`];
-      const targets = ['RR', 'S(0)S(1)', 'S(0)S(0)', `R${kind}`, `${kind}R`, `${kind}S(0)`, 'S(1)R'];
+      const targets = [
+        'RR',
+        'S(0)S(1)',
+        'S(0)S(0)',
+        `R${kind}`,
+        `${kind}R`,
+        `${kind}S(0)`,
+        'S(1)R',
+      ];
       if (kind === 'P(sum)') sources.push('P(sum)P(avg)', 'P(avg)P(sum)');
       for (const a of sources)
         for (const b of targets) {
@@ -178,14 +220,22 @@ describe('PL-62 plans executed on virtual shards', () => {
           if (plan === undefined) expect(planner.refusal(from, to)).toContain('-> R, then R ->');
           else check(world, plan, shape, true);
         }
-    const swap = world.merged.plan({ shape, itemBytes: 4 }, space.parse('_S(0, 3)R'), space.parse('R_S(0, 3)'));
+    const swap = world.merged.plan(
+      { shape, itemBytes: 4 },
+      space.parse('_S(0, 3)R'),
+      space.parse('R_S(0, 3)'),
+    );
     expect(swap?.steps.map((s) => s.kind)).toEqual(['collective_permute']);
-    const far = world.single.plan({ shape, itemBytes: 4 }, space.parse('_S(0, 3)R'), space.parse('RS(0)'));
+    const far = world.single.plan(
+      { shape, itemBytes: 4 },
+      space.parse('_S(0, 3)R'),
+      space.parse('RS(0)'),
+    );
     expect(far?.text).toBe('_S(0, 3)R->RR->RS(0)');
     const units = space.parse('Ragged(0, [2, 1], 4)R');
-    expect(() => world.merged.plan({ shape: [13, 8], itemBytes: 4 }, units, space.replicated)).toThrow(
-      /does not fit \[13, 8\]: mesh dim 'm0': .*12 rows in all, the dim has 13/,
-    );
+    expect(() =>
+      world.merged.plan({ shape: [13, 8], itemBytes: 4 }, units, space.replicated),
+    ).toThrow(/does not fit \[13, 8\]: mesh dim 'm0': .*12 rows in all, the dim has 13/);
   });
 
   test('kinds that somebody adds: cuts by way of R, reductions as they say', () => {
@@ -240,7 +290,9 @@ describe('PL-62 plans executed on virtual shards', () => {
     expect(ran).toBeGreaterThan(100);
     const both = world.merged.plan({ shape: [7, 5], itemBytes: 4 }, ids[4], world.space.replicated);
     expect(both?.steps.map((s) => [s.kind, s.meshDims])).toEqual([['all_reduce', [0, 1]]]);
-    expect(world.single.plan({ shape: [7, 5], itemBytes: 4 }, ids[0], ids[1])?.text).toBe('Dealt(0)R->RR->RDealt(0)');
+    expect(world.single.plan({ shape: [7, 5], itemBytes: 4 }, ids[0], ids[1])?.text).toBe(
+      'Dealt(0)R->RR->RDealt(0)',
+    );
   });
 
   test('PL-61, PL-161 mesh dims of one device carry nothing', () => {
@@ -269,8 +321,15 @@ describe('PL-62 plans executed on virtual shards', () => {
         fc.nat(),
         (w, shape, a, b) => {
           const world = worlds[w];
-          const ids = world.space.enumerate(shape.length, { partialOps: ['sum', 'avg'], orders: true });
-          const plan = world.merged.plan({ shape, itemBytes: 4 }, ids[a % ids.length], ids[b % ids.length]);
+          const ids = world.space.enumerate(shape.length, {
+            partialOps: ['sum', 'avg'],
+            orders: true,
+          });
+          const plan = world.merged.plan(
+            { shape, itemBytes: 4 },
+            ids[a % ids.length],
+            ids[b % ids.length],
+          );
           if (plan !== undefined) check(world, plan, shape, true);
         },
       ),
@@ -306,7 +365,9 @@ describe('PL-16 a masked lookup', () => {
       return { shape: [5, 8], data, masked: rows };
     });
     const rows: VirtualTensor = { space, sharding: lookup, shape: [5, 8], tiles };
-    const wanted = Float64Array.from([...indices].flatMap((i) => [...table.subarray(i * 8, i * 8 + 8)]));
+    const wanted = Float64Array.from(
+      [...indices].flatMap((i) => [...table.subarray(i * 8, i * 8 + 8)]),
+    );
     for (const to of ['R', 'R', 'S(0)', 'S(1)']) {
       const reduce = merged.plan({ shape: [5, 8], itemBytes: 4 }, lookup, space.parse(to));
       if (reduce === undefined) throw new Error(`a lookup reduces to ${to}`);
@@ -323,9 +384,15 @@ describe('PL-16 a masked lookup', () => {
       expect(merged.seconds(type, space.parse(from), space.parse(to))).toBe(Infinity);
       return merged.refusal(space.parse(from), space.parse(to)) ?? '';
     };
-    expect(refused('P(sum)R', 'RMaskP(sum, [16, 8], 0)')).toContain('only indices that nothing is pending on');
-    expect(refused('RR', 'MaskP(sum, [16, 8], 0)MaskP(sum, [16, 8], 0)')).toContain('beside another masked lookup');
-    expect(refused('S(0)R', 'MaskP(sum, [16, 8], 0)R')).toContain('S(0) -> R, then R -> MaskP(sum, [16, 8], 0)');
+    expect(refused('P(sum)R', 'RMaskP(sum, [16, 8], 0)')).toContain(
+      'only indices that nothing is pending on',
+    );
+    expect(refused('RR', 'MaskP(sum, [16, 8], 0)MaskP(sum, [16, 8], 0)')).toContain(
+      'beside another masked lookup',
+    );
+    expect(refused('S(0)R', 'MaskP(sum, [16, 8], 0)R')).toContain(
+      'S(0) -> R, then R -> MaskP(sum, [16, 8], 0)',
+    );
     expect(refused('RR', 'P(product)R')).toContain('equal values are no operands of it');
   });
 });
@@ -351,8 +418,12 @@ describe('scattering and gathering', () => {
       return { ...good, tiles };
     };
     expect(() => gather(broken((t) => (t[1].data[3] += 1)))).toThrow(/ranks disagree on element 3/);
-    expect(() => gather(broken((t) => (t[2] = { shape: [4, 2], data: t[2].data })))).toThrow(/rank 2 holds \[4, 2\]/);
-    expect(() => scatter(space, space.parse('S(2)R'), [4, 4], data)).toThrow(/cuts dim 2 of a 2-D tensor/);
+    expect(() => gather(broken((t) => (t[2] = { shape: [4, 2], data: t[2].data })))).toThrow(
+      /rank 2 holds \[4, 2\]/,
+    );
+    expect(() => scatter(space, space.parse('S(2)R'), [4, 4], data)).toThrow(
+      /cuts dim 2 of a 2-D tensor/,
+    );
     expect(() => scatter(space, 0, [4, 5], data)).toThrow(/20 elements, the data 16/);
   });
 
@@ -360,6 +431,8 @@ describe('scattering and gathering', () => {
     const { space, merged } = setup([2]);
     const plan = merged.plan({ shape: [4], itemBytes: 4 }, space.parse('S(0)'), space.replicated);
     if (plan === undefined) throw new Error('no plan');
-    expect(() => executePlan(plan, scatter(space, space.replicated, [4], values([4])))).toThrow(/starts from S\(0\)/);
+    expect(() => executePlan(plan, scatter(space, space.replicated, [4], values([4])))).toThrow(
+      /starts from S\(0\)/,
+    );
   });
 });

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { plannable } from '../../src/passes/plannable/plannable.ts';
@@ -8,7 +9,10 @@ import { randomPlan } from '../../src/plan/record/random-plan.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { request, TABLE } from '../plan/support.ts';
 
-/** StableHLO programs under plans drawn at random: local forms of calls with cut operands, and bodies of calls in bodies. */
+/**
+ * StableHLO programs under plans drawn at random: local forms of calls with cut operands, and
+ * bodies of calls in bodies.
+ */
 const PROGRAMS: Readonly<Record<string, string>> = {
   'shapes are written out, counters go on from the first row of the rank, constants are cut': `
   in %x: f32[6, 8] input "x"
@@ -80,7 +84,10 @@ describe('StableHLO on simulated devices', () => {
   test.each(Object.entries(PROGRAMS))('%s', (_, body) => check(body), 120_000);
 });
 
-/** What JAX 0.10 prints for `jnp.sort` of the carry of a `fori_loop`: a call in a loop body, with a comparator of its own. */
+/**
+ * What JAX 0.10 prints for `jnp.sort` of the carry of a `fori_loop`: a call in a loop body, with a
+ * comparator of its own.
+ */
 const SORT_IN_LOOP = `module @jit__lambda attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
   func.func public @main(%arg0: tensor<64x32xf32>) -> (tensor<64x32xf32> {jax.result_info = "result"}) {
     %c = stablehlo.constant dense<0> : tensor<i32>

@@ -1,14 +1,15 @@
 import { describe, expect, it } from 'vitest';
+
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { flat, type NDArray } from '../../src/ndarray/array.ts';
-import { decode } from '../../src/plan/record/decode.ts';
-import type { DeviceProgram } from '../../src/plan/lower/program/program.ts';
 import { lower } from '../../src/plan/lower/lower.ts';
+import type { DeviceProgram } from '../../src/plan/lower/program/program.ts';
 import { prepare } from '../../src/plan/prepare.ts';
+import { decode } from '../../src/plan/record/decode.ts';
 import { randomChoice } from '../../src/plan/record/random-plan.ts';
-import { runDevices, type DeviceRun } from '../../src/simulate/ranks/devices.ts';
 import { drawInputs } from '../../src/simulate/inputs.ts';
+import { type DeviceRun, runDevices } from '../../src/simulate/ranks/devices.ts';
 import { layOut } from '../../src/simulate/ranks/laid-out.ts';
 import { bucketProgram } from '../../src/simulate/timeline/bucket-program.ts';
 import { load, planFor, request, TABLE } from '../plan/support.ts';
@@ -26,7 +27,11 @@ function run(graph: Graph, program: DeviceProgram): DeviceRun {
 /** Equal to the last bit. */
 function same(a: NDArray, b: NDArray): boolean {
   const [x, y] = [flat(a), flat(b)];
-  return a.shape.join() === b.shape.join() && x.length === y.length && x.every((v, i) => Object.is(v, y[i]));
+  return (
+    a.shape.join() === b.shape.join() &&
+    x.length === y.length &&
+    x.every((v, i) => Object.is(v, y[i]))
+  );
 }
 
 /** Runs both programs, and gives the collectives of each. */
@@ -47,13 +52,21 @@ function compare(
   return [a.collectives, b.collectives];
 }
 
-/** Three products (or relus) of different sizes, whose results all have to be brought to another placement. */
+/**
+ * Three products (or relus) of different sizes, whose results all have to be brought to another
+ * placement.
+ */
 const three = (call: (i: number) => string, weights: boolean): Graph =>
   parseGraph(
     `swgraph 1\ngraph @g {\n${[1, 2, 3]
-      .map((i) => `  in %x${i}: f32[8, ${12 * i}] input "x${i}"\n${weights ? `  in %w${i}: f32[${12 * i}, 16] input "w${i}"\n` : ''}`)
-      .join('')}${[1, 2, 3].map(call).join('')}${[1, 2, 3].map((i) => `  out %y${i} output ${i - 1}\n`).join('')}}\n`,
-  ); // prettier-ignore
+      .map(
+        (i) =>
+          `  in %x${i}: f32[8, ${12 * i}] input "x${i}"\n${weights ? `  in %w${i}: f32[${12 * i}, 16] input "w${i}"\n` : ''}`,
+      )
+      .join(
+        '',
+      )}${[1, 2, 3].map(call).join('')}${[1, 2, 3].map((i) => `  out %y${i} output ${i - 1}\n`).join('')}}\n`,
+  );
 const relus = three((i) => `  %y${i} = aten.relu.default(%x${i}): f32[8, ${12 * i}]\n`, false);
 const products = three((i) => `  %y${i} = aten.mm.default(%x${i}, %w${i}): f32[8, 16]\n`, true);
 
@@ -101,7 +114,11 @@ describe('buckets in the program', () => {
   it('buckets of no bytes change nothing', () => {
     const prepared = prepare(relus, request('d=2', { optimizer: 'none' }), TABLE);
     const { nodes, outputs } = decode(prepared.model, randomChoice(prepared.model, 1));
-    const program = lower(prepared.model.graph, { request: prepared.request, nodes, outputs }, TABLE);
+    const program = lower(
+      prepared.model.graph,
+      { request: prepared.request, nodes, outputs },
+      TABLE,
+    );
     expect(bucketProgram(program, 0)).toBe(program);
   });
 });

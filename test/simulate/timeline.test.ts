@@ -1,28 +1,38 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+
 import { peakOf } from '../../src/cost/memory/peak.ts';
 import type { Graph } from '../../src/graph/types.ts';
-import { decode, stateMemory } from '../../src/plan/record/decode.ts';
 import { lower, plannedProgram } from '../../src/plan/lower/lower.ts';
 import { collectiveKind, readCollective } from '../../src/plan/lower/program/collectives.ts';
 import { promisedCollectives } from '../../src/plan/lower/promised.ts';
-import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
+import { COMPUTE } from '../../src/plan/overlap/streams.ts';
 import { prepare } from '../../src/plan/prepare.ts';
+import { decode, stateMemory } from '../../src/plan/record/decode.ts';
+import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
 import { randomChoice } from '../../src/plan/record/random-plan.ts';
 import { asyncTensor } from '../../src/simulate/timeline/async-tensor.ts';
 import { bucket } from '../../src/simulate/timeline/bucket.ts';
-import { planSchedule, type PlanSchedule, type SimulatedPlan } from '../../src/simulate/timeline/from-plan.ts';
+import {
+  type PlanSchedule,
+  planSchedule,
+  type SimulatedPlan,
+} from '../../src/simulate/timeline/from-plan.ts';
+import { sumsOf } from '../../src/simulate/timeline/needs.ts';
 import { play, type Timeline } from '../../src/simulate/timeline/play.ts';
 import { prefetch } from '../../src/simulate/timeline/prefetch.ts';
-import { COMPUTE } from '../../src/plan/overlap/streams.ts';
-import { sumsOf } from '../../src/simulate/timeline/needs.ts';
-import { checkSchedule, taskSeconds, type Buffer, type Schedule } from '../../src/simulate/timeline/schedule.ts';
-import { serial } from '../support/serial-schedule.ts';
+import {
+  type Buffer,
+  checkSchedule,
+  type Schedule,
+  taskSeconds,
+} from '../../src/simulate/timeline/schedule.ts';
 import { simulate } from '../../src/simulate/timeline/simulate.ts';
 import { timelineTrace, type TraceEvent } from '../../src/simulate/timeline/trace.ts';
 import { priceRestriction } from '../../src/zoo/compare/price.ts';
 import { applyRecipe } from '../../src/zoo/recipes/recipes.ts';
 import { load, planFor, request, TABLE } from '../plan/support.ts';
+import { serial } from '../support/serial-schedule.ts';
 import { gatheredLayers, judge, programs } from './random-schedules.ts';
 
 /** Largest busy time of one stream. */
@@ -40,7 +50,11 @@ describe('two streams', () => {
     ] as const;
     for (const [compute, totals, exposed] of cases) {
       const layers = gatheredLayers(3, 8, compute);
-      const runs = [layers, prefetch(layers, { distance: 1 }), prefetch(layers, { distance: 0 })].map((s) => {
+      const runs = [
+        layers,
+        prefetch(layers, { distance: 1 }),
+        prefetch(layers, { distance: 0 }),
+      ].map((s) => {
         checkSchedule(s);
         const timeline = play(s);
         judge(s, timeline);
@@ -61,7 +75,8 @@ describe('two streams', () => {
       play(prefetch(gatheredLayers(12, 1, 10), options)).memory.peakBytes;
     for (let distance = 1; distance < 9; distance++) expect(peak({ distance })).toBe(distance + 1);
     // The gathers that wait, and the one that is being read.
-    for (let limitBytes = 1; limitBytes < 9; limitBytes++) expect(peak({ distance: Infinity, limitBytes })).toBe(limitBytes + 1); // prettier-ignore
+    for (let limitBytes = 1; limitBytes < 9; limitBytes++)
+      expect(peak({ distance: Infinity, limitBytes })).toBe(limitBytes + 1);
     expect(() => prefetch(gatheredLayers(1, 1, 1), { distance: -1 })).toThrow(/distance of -1/);
     expect(() => prefetch(gatheredLayers(1, 1, 1), { distance: 0.5 })).toThrow(/distance of 0.5/);
   });
@@ -86,31 +101,45 @@ describe('two streams', () => {
   it('CM-32 prefetch and buckets keep every result, and data in order; buckets are never more expensive', () => {
     const seconds = (_: string, bytes: number): number => (bytes > 60 ? 100 : 4 + bytes / 20);
     fc.assert(
-      fc.property(programs, fc.integer({ min: 0, max: 4 }), fc.integer({ min: 0, max: 100 }), (given, distance, bucketBytes) => {
-        // Prices must be those of the model that the buckets ask.
-        const tasks = given.tasks.map((t) => (t.collective === undefined ? t : { ...t, kernels: 1, seconds: seconds('', t.collective.bytes) })); // prettier-ignore
-        const schedule = { ...given, tasks };
-        const written = (s: Schedule): number[] => s.tasks.flatMap((t) => [...t.writes]).sort((a, b) => a - b);
-        const communication = (s: Schedule): number => s.tasks.reduce((n, t) => (t.collective === undefined ? n : n + t.seconds), 0); // prettier-ignore
-        const bytes = (s: Schedule): number => s.tasks.reduce((n, t) => n + (t.collective?.bytes ?? 0), 0);
-        const ahead = prefetch(schedule, { distance });
-        expect(ahead.tasks.map((t) => t.id).sort((a, b) => a - b)).toEqual(schedule.tasks.map((t) => t.id));
-        const packed = bucket(schedule, { bucketBytes, seconds, sums: sumsOf(schedule) });
-        const both = prefetch(packed, { distance });
-        for (const s of [ahead, packed, both]) {
-          checkSchedule(s);
-          judge(s, play(s));
-          expect(written(s)).toEqual(written(schedule));
-          expect(bytes(s)).toBe(bytes(schedule));
-        }
-        expect(communication(packed)).toBeLessThanOrEqual(communication(schedule) + 1e-9);
-        for (const t of packed.tasks) {
-          const merged = t.collective !== undefined && t.writes.length > 1;
-          if (merged) expect(t.collective.bytes).toBeLessThanOrEqual(bucketBytes);
-        }
-      }),
+      fc.property(
+        programs,
+        fc.integer({ min: 0, max: 4 }),
+        fc.integer({ min: 0, max: 100 }),
+        (given, distance, bucketBytes) => {
+          // Prices must be those of the model that the buckets ask.
+          const tasks = given.tasks.map((t) =>
+            t.collective === undefined
+              ? t
+              : { ...t, kernels: 1, seconds: seconds('', t.collective.bytes) },
+          );
+          const schedule = { ...given, tasks };
+          const written = (s: Schedule): number[] =>
+            s.tasks.flatMap((t) => [...t.writes]).sort((a, b) => a - b);
+          const communication = (s: Schedule): number =>
+            s.tasks.reduce((n, t) => (t.collective === undefined ? n : n + t.seconds), 0);
+          const bytes = (s: Schedule): number =>
+            s.tasks.reduce((n, t) => n + (t.collective?.bytes ?? 0), 0);
+          const ahead = prefetch(schedule, { distance });
+          expect(ahead.tasks.map((t) => t.id).sort((a, b) => a - b)).toEqual(
+            schedule.tasks.map((t) => t.id),
+          );
+          const packed = bucket(schedule, { bucketBytes, seconds, sums: sumsOf(schedule) });
+          const both = prefetch(packed, { distance });
+          for (const s of [ahead, packed, both]) {
+            checkSchedule(s);
+            judge(s, play(s));
+            expect(written(s)).toEqual(written(schedule));
+            expect(bytes(s)).toBe(bytes(schedule));
+          }
+          expect(communication(packed)).toBeLessThanOrEqual(communication(schedule) + 1e-9);
+          for (const t of packed.tasks) {
+            const merged = t.collective !== undefined && t.writes.length > 1;
+            if (merged) expect(t.collective.bytes).toBeLessThanOrEqual(bucketBytes);
+          }
+        },
+      ),
       { numRuns: 300 },
-    ); // prettier-ignore
+    );
   });
 
   it('CM-32 chunks of asynchronous tensor parallelism keep every result and all communication', () => {
@@ -121,7 +150,10 @@ describe('two streams', () => {
         checkSchedule(apart);
         judge(apart, play(apart));
         const sum = (s: Schedule, collective: boolean): number =>
-          s.tasks.reduce((total, t) => ((t.collective !== undefined) === collective ? total + t.seconds : total), 0);
+          s.tasks.reduce(
+            (total, t) => ((t.collective !== undefined) === collective ? total + t.seconds : total),
+            0,
+          );
         expect(sum(apart, true)).toBeCloseTo(sum(schedule, true), 9);
         expect(sum(apart, false)).toBeCloseTo(sum(schedule, false), 9);
         const made = new Set(apart.tasks.flatMap((t) => [...t.writes]));
@@ -135,32 +167,81 @@ describe('two streams', () => {
 
   it('a chunk is multiplied while the next one travels', () => {
     const collective = { kind: 'all_gather', meshDims: [0], bytes: 4, key: 'f32' } as const;
-    const buffer = (name: string, given = false): Buffer => ({ name, bytes: 1, kind: 'activation', given, kept: false, weight: false }); // prettier-ignore
+    const buffer = (name: string, given = false): Buffer => ({
+      name,
+      bytes: 1,
+      kind: 'activation',
+      given,
+      kept: false,
+      weight: false,
+    });
     const schedule: Schedule = {
       tasks: [
-        { id: 0, name: 'gather', kind: 'collective', stream: 1, seconds: 6, kernels: 1, reads: [0], writes: [1], phase: 'forward', collective },
-        { id: 1, name: 'mm', target: 'aten.mm.default', kind: 'compute', stream: 0, seconds: 8, kernels: 1, reads: [1], writes: [2], phase: 'forward' },
-        { id: 2, name: 'relu', kind: 'compute', stream: 0, seconds: 1, kernels: 1, reads: [2], writes: [3], phase: 'forward' },
+        {
+          id: 0,
+          name: 'gather',
+          kind: 'collective',
+          stream: 1,
+          seconds: 6,
+          kernels: 1,
+          reads: [0],
+          writes: [1],
+          phase: 'forward',
+          collective,
+        },
+        {
+          id: 1,
+          name: 'mm',
+          target: 'aten.mm.default',
+          kind: 'compute',
+          stream: 0,
+          seconds: 8,
+          kernels: 1,
+          reads: [1],
+          writes: [2],
+          phase: 'forward',
+        },
+        {
+          id: 2,
+          name: 'relu',
+          kind: 'compute',
+          stream: 0,
+          seconds: 1,
+          kernels: 1,
+          reads: [2],
+          writes: [3],
+          phase: 'forward',
+        },
       ],
       buffers: [buffer('x', true), buffer('gathered'), buffer('y'), buffer('z')],
       streams: ['compute', 'links'],
       launchSeconds: 0,
-    }; // prettier-ignore
+    };
     expect(play(schedule).seconds).toBe(15);
     // Four chunks of 2 s, three messages of 2 s: the first chunk is at hand.
-    expect(play(asyncTensor(schedule, { matmulLaunchSeconds: 0, groupSize: () => 4 })).seconds).toBe(9);
+    expect(
+      play(asyncTensor(schedule, { matmulLaunchSeconds: 0, groupSize: () => 4 })).seconds,
+    ).toBe(9);
   });
 
   it('compute beside communication takes longer by the stated factor', () => {
     const layers = gatheredLayers(2, 8, 10);
-    // The second gather, from 8 to 16, lies beside the first layer: 8 s of it do 8 / 1.25 s of work.
-    expect(play(layers, { overlapSlowdown: 1.25 }).seconds).toBeCloseTo(16 + (10 - 8 / 1.25) + 10, 12);
+    // The second gather, from 8 to 16, lies beside the first layer: 8 s of it do 8 / 1.25 s of
+    // work.
+    expect(play(layers, { overlapSlowdown: 1.25 }).seconds).toBeCloseTo(
+      16 + (10 - 8 / 1.25) + 10,
+      12,
+    );
     expect(() => play(layers, { overlapSlowdown: 0.5 })).toThrow(/expected 1 or more/);
   });
 });
 
 /** A plan with a random strategy for every node. */
-function randomSimulated(graph: Graph, mesh: string, seed: number): { plan: SimulatedPlan; seconds: number; peakBytes: number } {
+function randomSimulated(
+  graph: Graph,
+  mesh: string,
+  seed: number,
+): { plan: SimulatedPlan; seconds: number; peakBytes: number } {
   const prepared = prepare(graph, request(mesh), TABLE);
   const { model } = prepared;
   const choice = randomChoice(model, seed);
@@ -171,13 +252,17 @@ function randomSimulated(graph: Graph, mesh: string, seed: number): { plan: Simu
     seconds: computeSeconds + communicationSeconds,
     peakBytes: peakOf(planMemoryTimeline(model, choice, TABLE).intervals).peakBytes,
   };
-} // prettier-ignore
+}
 
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const kernels = (s: Schedule): number => s.tasks.reduce((n, t) => n + t.kernels, 0);
 
 describe('schedules of plans', () => {
-  const graphs = ['torch/mlp/joint.expanded', 'torch/mlp-loss/joint.expanded', 'torch/llama-tiny/joint.expanded'];
+  const graphs = [
+    'torch/mlp/joint.expanded',
+    'torch/mlp-loss/joint.expanded',
+    'torch/llama-tiny/joint.expanded',
+  ];
 
   it('CM-32 without overlap a plan takes its objective and the launches, whatever the placements', () => {
     for (const name of graphs) {
@@ -203,7 +288,9 @@ describe('schedules of plans', () => {
       for (const mesh of ['d=4', 'dp=2,tp=2'])
         for (let seed = 0; seed < 2; seed++) {
           const { plan, peakBytes } = randomSimulated(graph, mesh, seed);
-          const { memory } = play(serial(planSchedule(graph, plan, TABLE, { launchSeconds: 1e-6 })));
+          const { memory } = play(
+            serial(planSchedule(graph, plan, TABLE, { launchSeconds: 1e-6 })),
+          );
           expect([name, mesh, seed, memory.peakBytes]).toEqual([name, mesh, seed, peakBytes]);
         }
     }
@@ -215,8 +302,11 @@ describe('schedules of plans', () => {
       for (let seed = 0; seed < 2; seed++) {
         const { plan } = randomSimulated(graph, 'dp=2,tp=2', seed);
         const schedule = planSchedule(graph, plan, TABLE);
-        const text = (kind: string, dims: readonly number[]): string => `${kind} ${[...dims].sort().join()}`;
-        const ours = schedule.tasks.flatMap((t) => (t.collective === undefined ? [] : [text(t.collective.kind, t.collective.meshDims)])); // prettier-ignore
+        const text = (kind: string, dims: readonly number[]): string =>
+          `${kind} ${[...dims].sort().join()}`;
+        const ours = schedule.tasks.flatMap((t) =>
+          t.collective === undefined ? [] : [text(t.collective.kind, t.collective.meshDims)],
+        );
         const program = lower(graph, plan, TABLE);
         const lowered = program.graph.nodes.flatMap((node) => {
           if (collectiveKind(node.target) === undefined) return [];
@@ -225,9 +315,14 @@ describe('schedules of plans', () => {
         });
         expect(ours.sort()).toEqual(lowered.sort());
         const promised = promisedCollectives(plannedProgram(graph, plan, TABLE), plan, TABLE);
-        const bytes = (list: readonly { readonly bytes: number | null }[]): number => list.reduce((n, c) => n + (c.bytes ?? 0), 0); // prettier-ignore
-        const inRules = schedule.tasks.filter((t) => t.collective?.key === 'inside').map((t) => t.collective!);
-        const all = schedule.tasks.flatMap((t) => (t.collective === undefined ? [] : [t.collective]));
+        const bytes = (list: readonly { readonly bytes: number | null }[]): number =>
+          list.reduce((n, c) => n + (c.bytes ?? 0), 0);
+        const inRules = schedule.tasks
+          .filter((t) => t.collective?.key === 'inside')
+          .map((t) => t.collective!);
+        const all = schedule.tasks.flatMap((t) =>
+          t.collective === undefined ? [] : [t.collective],
+        );
         expect(bytes(all) - bytes(inRules)).toBe(bytes(promised));
       }
     }
@@ -241,7 +336,10 @@ describe('schedules of plans', () => {
     const priced = await priceRestriction(prepared, applied.restriction);
     if ('refused' in priced) throw new Error(priced.refused);
     const { nodes, outputs } = decode(prepared.model, priced.choice);
-    const memory = { ...stateMemory(prepared.model, priced.choice), budgetBytes: prepared.budgetBytes };
+    const memory = {
+      ...stateMemory(prepared.model, priced.choice),
+      budgetBytes: prepared.budgetBytes,
+    };
     const plan: SimulatedPlan = { request: prepared.request, nodes, outputs, memory };
     const best = simulate(graph, plan, TABLE, { bucketBytes: 0 });
     judge(best.schedule, best.timeline);
@@ -279,7 +377,9 @@ describe('traces', () => {
 });
 
 function checkTrace(schedule: PlanSchedule, timeline: Timeline): void {
-  const { displayTimeUnit, traceEvents } = JSON.parse(JSON.stringify(timelineTrace(schedule, timeline))) as {
+  const { displayTimeUnit, traceEvents } = JSON.parse(
+    JSON.stringify(timelineTrace(schedule, timeline)),
+  ) as {
     displayTimeUnit: string;
     traceEvents: TraceEvent[];
   };
@@ -296,7 +396,8 @@ function checkTrace(schedule: PlanSchedule, timeline: Timeline): void {
     expect(e.tid === 0).toBe(e.cat === 'compute');
     if (e.tid === 0) compute += e.dur!;
   }
-  const near = (a: number, b: number): void => expect(Math.abs(a - b)).toBeLessThanOrEqual(1e-9 * b);
+  const near = (a: number, b: number): void =>
+    expect(Math.abs(a - b)).toBeLessThanOrEqual(1e-9 * b);
   near(last, timeline.seconds * 1e6);
   near(compute, timeline.computeSeconds * 1e6);
   const counters = traceEvents.filter((e) => e.ph === 'C').map((e) => Number(e.args?.MiB));

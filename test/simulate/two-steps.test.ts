@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { ShardwrightError } from '../../src/errors.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
@@ -12,13 +13,16 @@ import { PROGRAMS } from './steps/programs.ts';
 import { runTwoSteps } from './steps/run-steps.ts';
 
 /**
- * A plan is run twice, the second time on what the first left on each device: nothing that the planner says about its outputs
- * is believed. A sample here, all programs on all meshes in `test:full`.
+ * A plan is run twice, the second time on what the first left on each device: nothing that the
+ * planner says about its outputs is believed. A sample here, all programs on all meshes in
+ * `test:full`.
  */
 
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const MESHES = ['d=4', 'a=2,b=2', 'd=3', 'a=2,b=2,c=2'] as const;
-const ALL = [...PROGRAMS.keys()].flatMap((name, i) => MESHES.map((mesh, k) => ({ name, mesh, turn: i + k })));
+const ALL = [...PROGRAMS.keys()].flatMap((name, i) =>
+  MESHES.map((mesh, k) => ({ name, mesh, turn: i + k })),
+);
 /** Of every program one mesh, of every mesh a quarter of the programs. */
 const QUARTER = ALL.filter(({ turn }) => turn % MESHES.length === 0);
 const RANDOM: readonly { name: string; mesh: string }[] = [
@@ -53,15 +57,18 @@ describe('two steps of training on virtual devices', () => {
     },
   );
 
-  test.each(FULL ? QUARTER : SOLVED)('$name on ($mesh): the optimum with least memory', async ({ name, mesh }) => {
-    const asked = request(mesh, { objective: 'parameter-memory', timeLimitSeconds: 20 });
-    const graph = small(name, mesh);
-    const solved = await shardPrepared(prepare(graph, asked, TABLE));
-    if (solved.status !== 'planned') throw new Error('infeasible');
-    const { faults, carried } = runTwoSteps(graph, solved.plan);
-    expect(faults).toEqual([]);
-    expect(carried).toBeGreaterThan(0);
-  });
+  test.each(FULL ? QUARTER : SOLVED)(
+    '$name on ($mesh): the optimum with least memory',
+    async ({ name, mesh }) => {
+      const asked = request(mesh, { objective: 'parameter-memory', timeLimitSeconds: 20 });
+      const graph = small(name, mesh);
+      const solved = await shardPrepared(prepare(graph, asked, TABLE));
+      if (solved.status !== 'planned') throw new Error('infeasible');
+      const { faults, carried } = runTwoSteps(graph, solved.plan);
+      expect(faults).toEqual([]);
+      expect(carried).toBeGreaterThan(0);
+    },
+  );
 
   test('random programs with their backward passes, random plans and meshes', () => {
     const faults: string[] = [];
@@ -86,7 +93,13 @@ describe('two steps of training on virtual devices', () => {
 
 /** Inputs with a gradient are the parameters, which a step of SGD changes. */
 function trained(graph: Graph): Graph {
-  const wanted = new Set(graph.outputs.flatMap(({ role, of, value }) => (role === 'grad' && value !== null ? [of] : [])));
-  const nodes = graph.nodes.map((node) => node.kind === 'placeholder' && wanted.has(node.meta.roleName) ? { ...node, meta: { ...node.meta, role: 'parameter' as const } } : node);
+  const wanted = new Set(
+    graph.outputs.flatMap(({ role, of, value }) => (role === 'grad' && value !== null ? [of] : [])),
+  );
+  const nodes = graph.nodes.map((node) =>
+    node.kind === 'placeholder' && wanted.has(node.meta.roleName)
+      ? { ...node, meta: { ...node.meta, role: 'parameter' as const } }
+      : node,
+  );
   return { ...graph, nodes };
-} // prettier-ignore
+}

@@ -1,25 +1,31 @@
 import { describe, expect, test } from 'vitest';
+
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { EXPLAINED } from '../../src/ops/rules/explained.ts';
 import type { OperatorRecord } from '../../src/ops/record/record.ts';
-import { P, R, rule, ruleText, S, type Rule } from '../../src/ops/record/rule.ts';
+import { P, R, type Rule, rule, ruleText, S } from '../../src/ops/record/rule.ts';
+import { OperatorTable } from '../../src/ops/record/table.ts';
+import { EXPLAINED } from '../../src/ops/rules/explained.ts';
 import { parseCall } from '../../src/ops/samples/call-text.ts';
 import { sampleCalls } from '../../src/ops/samples/table.ts';
-import { OperatorTable } from '../../src/ops/record/table.ts';
+import { validateRules } from '../../src/simulate/rule-check/check.ts';
 import { explain } from '../../src/simulate/rule-check/explain.ts';
 import { refute, trialsOf } from '../../src/simulate/rule-check/judge.ts';
 import { offeredRules } from '../../src/simulate/rule-check/offered-rules.ts';
 import { SampleCall } from '../../src/simulate/rule-check/sample-call.ts';
-import { validateRules } from '../../src/simulate/rule-check/check.ts';
 
 const FULL = process.env['SHARDWRIGHT_FULL'] === '1';
 const operators = builtinOperators();
-/** Without SHARDWRIGHT_FULL: the rules of one operator in eight, and missing rules of one in sixty. */
+/**
+ * Without SHARDWRIGHT_FULL: the rules of one operator in eight, and missing rules of one in sixty.
+ */
 const names = operators.records.map((r) => r.name);
 const judgedOperators = names.filter((_, i) => FULL || i % 8 === 1);
 const searched = names.filter((_, i) => FULL || i % 60 === 3);
 
-/** Operators without samples: complex numbers, calls that need a body, collectives of a manual program, device numbers. */
+/**
+ * Operators without samples: complex numbers, calls that need a body, collectives of a manual
+ * program, device numbers.
+ */
 const UNTESTED: readonly string[] = [
   'chlo.constant_like',
   'chlo.bessel_i1e',
@@ -50,14 +56,17 @@ describe('rules run on simulated ranks', () => {
       complete: false,
       ...(FULL ? {} : { draws: 3 }),
     });
-    expect(found.unsound.map((f) => `${f.call}: ${f.rule} on ${f.ranks.join()}: ${f.why ?? ''}`)).toEqual([]);
+    expect(
+      found.unsound.map((f) => `${f.call}: ${f.rule} on ${f.ranks.join()}: ${f.why ?? ''}`),
+    ).toEqual([]);
     expect(found.operators).toBeGreaterThan(FULL ? 590 : 70);
     expect(found.rulesChecked).toBeGreaterThan(FULL ? 19_000 : 2_000);
   }, 1_800_000);
 
   test('every operator with a kernel has samples', () => {
     const tried = new Set(sampleCalls(operators).map((c) => operators.get(c.target)?.name));
-    // What typed collectives of per-device code mean is executed in test/local-spmd: they have no single-dim rules.
+    // What typed collectives of per-device code mean is executed in test/local-spmd: they have no
+    // single-dim rules.
     const ruled = names.filter((name) => !name.startsWith('spmd_types.'));
     expect(ruled.filter((name) => !tried.has(name)).sort()).toEqual([...UNTESTED].sort());
   });
@@ -69,8 +78,10 @@ describe('rules run on simulated ranks', () => {
     expect(found.combinations).toBeGreaterThan(1_000);
     if (!FULL) return;
     expect(EXPLAINED.filter((e) => !used.has(e)).map((e) => e.reason)).toEqual([]);
-    // Seven tensors: 80,000 combinations and more. The same calls without a mask, and with fewer moments, are tried.
-    const wide = /^_scaled_dot_product_flash_attention_for_cpu_backward\(.*attn_mask|^_fused_adamw?\.tensor_lr/;
+    // Seven tensors: 80,000 combinations and more. The same calls without a mask, and with fewer
+    // moments, are tried.
+    const wide =
+      /^_scaled_dot_product_flash_attention_for_cpu_backward\(.*attn_mask|^_fused_adamw?\.tensor_lr/;
     expect(found.untried.filter((text) => !wide.test(text))).toEqual([]);
   }, 1_800_000);
 });
@@ -113,14 +124,19 @@ describe('wrong rules are found', () => {
     ['masked_fill.Scalar(x[6,5], bits[6,5], -9)', rule([P(), R], [P()])],
     ['native_dropout(x[6,5], 0.5, True)', rule([S(0)], [S(0), S(0)])],
   ];
-  test.each(wrong.map(([call, r]) => [`OP-54 ${call}: ${ruleText(r)}`, call, r] as const))('%s', (_, call, r) => {
-    expect([2, 3, 4].some((ranks) => judged(call, r, ranks) !== undefined)).toBe(true);
-    const offered = [2, 3, 4].flatMap((ranks) => {
-      const sample = new SampleCall(operators, parseCall(call));
-      return offeredRules(sample, sample.record.shard(sample.ctx), ranks).filter((o) => o.rewrite === undefined);
-    });
-    expect(offered.map(ruleText)).not.toContain(ruleText(r));
-  });
+  test.each(wrong.map(([call, r]) => [`OP-54 ${call}: ${ruleText(r)}`, call, r] as const))(
+    '%s',
+    (_, call, r) => {
+      expect([2, 3, 4].some((ranks) => judged(call, r, ranks) !== undefined)).toBe(true);
+      const offered = [2, 3, 4].flatMap((ranks) => {
+        const sample = new SampleCall(operators, parseCall(call));
+        return offeredRules(sample, sample.record.shard(sample.ctx), ranks).filter(
+          (o) => o.rewrite === undefined,
+        );
+      });
+      expect(offered.map(ruleText)).not.toContain(ruleText(r));
+    },
+  );
 
   test('OP-54 nansum would lose a NaN: the rule is not offered', () => {
     const { record, ctx } = new SampleCall(operators, parseCall('nansum(x[6,5], [1])'));
@@ -144,7 +160,8 @@ describe('wrong rules are found', () => {
   });
 
   test('an attention without row sums leaves empty ones, cut like the heads', () => {
-    const call = '_scaled_dot_product_efficient_attention(x[5,6,7,4], x[5,6,9,4], x[5,6,9,3], None, False)';
+    const call =
+      '_scaled_dot_product_efficient_attention(x[5,6,7,4], x[5,6,9,4], x[5,6,9,3], None, False)';
     expect(judged(call, rule([S(1), S(1), S(1)], [S(1), R, R, R]))).toMatch(/result 1/);
     expect(judged(call, rule([S(1), S(1), S(1)], [S(1), S(1), R, R]))).toBeUndefined();
   });
@@ -167,22 +184,33 @@ describe('missing rules are found', () => {
     return new OperatorTable(
       operators.records.map((r): OperatorRecord => {
         if (r.name !== name) return r;
-        return { ...r, shard: (ctx) => r.shard(ctx).filter((one) => !texts.includes(ruleText(one))) };
+        return {
+          ...r,
+          shard: (ctx) => r.shard(ctx).filter((one) => !texts.includes(ruleText(one))),
+        };
       }),
     );
   }
   test.each(must)('OP-55 %s without %s', (name, ...texts) => {
-    const found = validateRules(without(name, texts), { operators: [name], ranks: [2], budget: 300 });
+    const found = validateRules(without(name, texts), {
+      operators: [name],
+      ranks: [2],
+      budget: 300,
+    });
     const { open } = explain(found.missing, 'missing', EXPLAINED);
     expect(open.map((f) => f.rule)).toEqual(expect.arrayContaining(texts));
   });
 
   test('OP-55 expand to a new dim may be cut for nothing', () => {
     const { record, ctx } = new SampleCall(operators, parseCall('expand(x[6,5], [4, 6, 5])'));
-    expect(record.shard(ctx).map((r) => `${ruleText(r)} ${r.rewrite ?? ''}`)).toContain('R -> S(0) local-shape');
+    expect(record.shard(ctx).map((r) => `${ruleText(r)} ${r.rewrite ?? ''}`)).toContain(
+      'R -> S(0) local-shape',
+    );
   });
 });
 
 test('a name that no operator has is refused', () => {
-  expect(() => validateRules(operators, { operators: ['aten.nothing'] })).toThrow(/there is no operator/);
+  expect(() => validateRules(operators, { operators: ['aten.nothing'] })).toThrow(
+    /there is no operator/,
+  );
 });

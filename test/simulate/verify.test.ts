@@ -1,14 +1,15 @@
 import { describe, expect, test } from 'vitest';
+
 import type { Arg, Graph } from '../../src/graph/types.ts';
 import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
 import { lower, type LowerablePlan } from '../../src/plan/lower/lower.ts';
 import type { DeviceProgram } from '../../src/plan/lower/program/program.ts';
 import { promisedCollectives } from '../../src/plan/lower/promised.ts';
 import { prepare } from '../../src/plan/prepare.ts';
+import { transferPlan } from '../../src/plan/questions/transfer.ts';
 import { randomPlan } from '../../src/plan/record/random-plan.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
-import { transferPlan } from '../../src/plan/questions/transfer.ts';
-import { verify, verifyProgram, type Verification } from '../../src/simulate/verify.ts';
+import { type Verification, verify, verifyProgram } from '../../src/simulate/verify.ts';
 import { load, request, TABLE } from '../plan/support.ts';
 
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
@@ -19,7 +20,8 @@ function sizesOf(mesh: string): number[] {
 }
 
 function reduced(model: string, mesh: string): Graph {
-  return shrinkGraph(load(`torch/${model}/joint.readable`), TABLE, { meshSizes: sizesOf(mesh) }).graph;
+  return shrinkGraph(load(`torch/${model}/joint.readable`), TABLE, { meshSizes: sizesOf(mesh) })
+    .graph;
 }
 
 function expectRight(v: Verification): void {
@@ -58,7 +60,9 @@ describe('plans of the solver at full size, run at reduced sizes', () => {
     ['gpt2-2l', 'd=3'],
     ['bert-base', 'd=4'],
     ['llama3-8b-2l', 'a=2,b=2'],
-    ...(FULL ? MESHES.flatMap((mesh) => ['gpt2-2l', 'bert-base', 'llama-tiny'].map((m) => [m, mesh])) : []), // prettier-ignore
+    ...(FULL
+      ? MESHES.flatMap((mesh) => ['gpt2-2l', 'bert-base', 'llama-tiny'].map((m) => [m, mesh]))
+      : []),
   ];
   test.each(cases)(
     '%s on (%s)',
@@ -90,16 +94,24 @@ describe('faults are found', () => {
   const plan = [...Array(40).keys()]
     .map((seed) => randomPlan(prepared, seed))
     .find(
-      (p) => new Set(promisedCollectives({ program: planned, listed: planned }, p, TABLE).map((c) => c.kind)).size >= 4,
+      (p) =>
+        new Set(
+          promisedCollectives({ program: planned, listed: planned }, p, TABLE).map((c) => c.kind),
+        ).size >= 4,
     ) as LowerablePlan;
   const program = lower(planned, plan, TABLE);
   const promised = promisedCollectives({ program: planned, listed: planned }, plan, TABLE);
 
   /** The program with the arguments of one node changed. */
-  function changed(pick: (target: string) => boolean, change: (args: readonly Arg[]) => readonly Arg[]): DeviceProgram {
+  function changed(
+    pick: (target: string) => boolean,
+    change: (args: readonly Arg[]) => readonly Arg[],
+  ): DeviceProgram {
     const at = program.graph.nodes.findIndex((n) => pick(n.target));
     expect(at).toBeGreaterThanOrEqual(0);
-    const nodes = program.graph.nodes.map((n, i) => (i === at ? { ...n, args: change(n.args) } : n));
+    const nodes = program.graph.nodes.map((n, i) =>
+      i === at ? { ...n, args: change(n.args) } : n,
+    );
     return { ...program, graph: { ...program.graph, nodes } };
   }
   const run = (p: DeviceProgram): Verification => verifyProgram(planned, p, promised, TABLE);
@@ -107,17 +119,26 @@ describe('faults are found', () => {
   test('the program as lowered is right', () => expectRight(run(program)));
 
   test('a sum that is a maximum', () => {
-    const wrong = changed((t) => /all_reduce|reduce_scatter/.test(t), ([x, , ...rest]) => [x, 'max', ...rest]); // prettier-ignore
+    const wrong = changed(
+      (t) => /all_reduce|reduce_scatter/.test(t),
+      ([x, , ...rest]) => [x, 'max', ...rest],
+    );
     expect(run(wrong).mismatches.length).toBeGreaterThan(0);
   });
 
   test('a group over the other mesh dim', () => {
-    const wrong = changed((t) => t.includes('all_gather'), (args) => [...args.slice(0, -1), args.at(-1) === 'a' ? 'b' : 'a']); // prettier-ignore
+    const wrong = changed(
+      (t) => t.includes('all_gather'),
+      (args) => [...args.slice(0, -1), args.at(-1) === 'a' ? 'b' : 'a'],
+    );
     expect(run(wrong).mismatches.length).toBeGreaterThan(0);
   });
 
-  test('rows of a slice that are another rank\'s', () => {
-    const wrong = changed((t) => t === 'aten.slice.Tensor', ([x, dim, , end]) => [x, dim, 0, end]);
+  test("rows of a slice that are another rank's", () => {
+    const wrong = changed(
+      (t) => t === 'aten.slice.Tensor',
+      ([x, dim, , end]) => [x, dim, 0, end],
+    );
     // Either the shape or the values betray it.
     let found = 0;
     try {
@@ -127,7 +148,7 @@ describe('faults are found', () => {
       found = 1;
     }
     expect(found).toBeGreaterThan(0);
-  }); // prettier-ignore
+  });
 
   test('a collective that the plan does not list', () => {
     const [first, ...rest] = promised;
@@ -143,26 +164,39 @@ describe('faults are found', () => {
 });
 
 describe('checkpointed plans', () => {
-  // Once: recomputed nodes right before the backward pass were renamed when the program was prepared again, and first runs that
-  // only they had read were missing in the unsharded run.
-  test.each(['full', 'selective', 0.5] as const)('recomputed nodes (%s) are lowered and agree with the unsharded run', async (checkpoint) => {
-    const full = prepare(load('torch/mlp/joint.readable'), request('a=2,b=2', { checkpoint, objective: 'parameter-memory' }), TABLE);
-    expect(full.program.nodes.some((n) => n.name.endsWith('_recomputed'))).toBe(true);
-    const solved = await shardPrepared(full);
-    if (solved.status !== 'planned') throw new Error('infeasible');
-    const graph = shrinkGraph(full.program, TABLE, { meshSizes: [2, 2] }).graph;
-    const v = verify(graph, transferPlan(solved.plan, prepare(graph, full.request, TABLE)), TABLE);
-    expectRight(v);
-    expect(v.nodesCompared).toBeGreaterThan(20);
-  });
-}); // prettier-ignore
+  // Once: recomputed nodes right before the backward pass were renamed when the program was
+  // prepared again, and first runs that only they had read were missing in the unsharded run.
+  test.each(['full', 'selective', 0.5] as const)(
+    'recomputed nodes (%s) are lowered and agree with the unsharded run',
+    async (checkpoint) => {
+      const full = prepare(
+        load('torch/mlp/joint.readable'),
+        request('a=2,b=2', { checkpoint, objective: 'parameter-memory' }),
+        TABLE,
+      );
+      expect(full.program.nodes.some((n) => n.name.endsWith('_recomputed'))).toBe(true);
+      const solved = await shardPrepared(full);
+      if (solved.status !== 'planned') throw new Error('infeasible');
+      const graph = shrinkGraph(full.program, TABLE, { meshSizes: [2, 2] }).graph;
+      const v = verify(
+        graph,
+        transferPlan(solved.plan, prepare(graph, full.request, TABLE)),
+        TABLE,
+      );
+      expectRight(v);
+      expect(v.nodesCompared).toBeGreaterThan(20);
+    },
+  );
+});
 
 test('grouped products: the plan says that it assumes balanced routing', () => {
   const of = (model: string): string =>
-    prepare(reducedJoint(model), request('d=4'), TABLE).assumptions.filter((a) => a.includes('balanced')).join();
+    prepare(reducedJoint(model), request('d=4'), TABLE)
+      .assumptions.filter((a) => a.includes('balanced'))
+      .join();
   expect(of('joint/mixtral-tiny-grouped/joint')).toMatch(/assumes balanced routing.*\(\d+ nodes\)/);
   expect(of('torch/mlp/joint.readable')).toBe('');
-}); // prettier-ignore
+});
 
 function reducedJoint(model: string): Graph {
   return shrinkGraph(load(model), TABLE, { meshSizes: [4] }).graph;

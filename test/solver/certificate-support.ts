@@ -13,18 +13,27 @@ export function stepsOf({ steps }: Certificate): Step[] {
 }
 
 /** The certificate with every step replaced by what `change` makes of it. */
-export function withSteps(certificate: Certificate, change: (step: Step, at: number) => Step): Certificate {
+export function withSteps(
+  certificate: Certificate,
+  change: (step: Step, at: number) => Step,
+): Certificate {
   return { ...certificate, steps: stepsOf(certificate).flatMap(change) };
 }
 
 /** The certificate with one list changed. */
-export function withList(certificate: Certificate, list: number, change: (list: readonly number[]) => readonly number[]): Certificate {
+export function withList(
+  certificate: Certificate,
+  list: number,
+  change: (list: readonly number[]) => readonly number[],
+): Certificate {
   return { ...certificate, lists: certificate.lists.map((l, i) => (i === list ? change(l) : l)) };
-} // prettier-ignore
+}
 
 /** Places of the steps of a kind. */
 export function placesOf(certificate: Certificate, code: keyof typeof STEP): number[] {
-  return [...stepsOf(certificate).entries()].flatMap(([at, step]) => (step[0] === STEP[code] ? [at] : []));
+  return [...stepsOf(certificate).entries()].flatMap(([at, step]) =>
+    step[0] === STEP[code] ? [at] : [],
+  );
 }
 
 /** Every number of every list left out, and changed by a sign, by one, and by 1e9 units. */
@@ -37,10 +46,16 @@ export function* changedLists(certificate: Certificate): Generator<Certificate> 
     }
 }
 
-/** Every step left out, said twice, at the end again or before its neighbour; pairs of deletions left out; every code and argument changed. */
+/**
+ * Every step left out, said twice, at the end again or before its neighbour; pairs of deletions
+ * left out; every code and argument changed.
+ */
 export function* changedSteps(certificate: Certificate): Generator<Certificate> {
   const all = stepsOf(certificate);
-  const written = (steps: readonly Step[]): Certificate => ({ ...certificate, steps: steps.flat() });
+  const written = (steps: readonly Step[]): Certificate => ({
+    ...certificate,
+    steps: steps.flat(),
+  });
   for (const [at, step] of all.entries()) {
     yield written(all.toSpliced(at, 1));
     yield written(all.toSpliced(at, 0, step));

@@ -1,6 +1,6 @@
 /**
- * Random choice problems and a brute force for the checker's tests. The brute force reads the `Problem` record itself and
- * shares nothing with the room under test.
+ * Random choice problems and a brute force for the checker's tests. The brute force reads the
+ * `Problem` record itself and shares nothing with the room under test.
  */
 import { ProblemBuilder } from '../../src/solver/problem/builder.ts';
 import type { Problem } from '../../src/solver/types.ts';
@@ -16,7 +16,10 @@ export interface Flavour {
   readonly rows: number;
   /** Whether pieces of usage over time under one limit are added. */
   readonly usage?: boolean;
-  /** How tight rows and limit are: 0 only the least amounts fit, 1 everything does; below 0 nothing fits. */
+  /**
+   * How tight rows and limit are: 0 only the least amounts fit, 1 everything does; below 0 nothing
+   * fits.
+   */
   readonly tightness?: number;
   /** Repeats the same costs and edges along a chain of this many blocks. */
   readonly layers?: number;
@@ -33,7 +36,10 @@ export function dice(seed: number): (n: number) => number {
   };
 }
 
-/** A random problem: general edges, bijections, class maps, parallel and reversed edges, self loops, rows, usage. */
+/**
+ * A random problem: general edges, bijections, class maps, parallel and reversed edges, self loops,
+ * rows, usage.
+ */
 export function randomChoice(seed: number, flavour: Flavour): Problem {
   const roll = dice(seed);
   const b = new ProblemBuilder();
@@ -42,10 +48,14 @@ export function randomChoice(seed: number, flavour: Flavour): Problem {
   const chance = (p: number): boolean => roll(1000) < p * 1000;
   const sizes = Array.from({ length: n }, () => 1 + roll(values));
   const unary = sizes.map((k) =>
-    Float64Array.from({ length: k }, () => (k > 1 && chance(flavour.forbidden / 3) ? Infinity : roll(60))),
+    Float64Array.from({ length: k }, () =>
+      k > 1 && chance(flavour.forbidden / 3) ? Infinity : roll(60),
+    ),
   );
   const table = (rows: number, columns: number): Float64Array =>
-    Float64Array.from({ length: rows * columns }, () => (chance(flavour.forbidden) ? Infinity : roll(60)));
+    Float64Array.from({ length: rows * columns }, () =>
+      chance(flavour.forbidden) ? Infinity : roll(60),
+    );
   interface Edge {
     readonly i: number;
     readonly j: number;
@@ -68,7 +78,9 @@ export function randomChoice(seed: number, flavour: Flavour): Problem {
       return { i, j, add: (u, v) => void b.addEdge(u, v, cells, first, second) };
     }
     const cells =
-      kind === 2 ? Float64Array.from({ length: k * l }, (_, p) => ((p / l) | 0) * 4 + (p % l) * 7) : table(k, l);
+      kind === 2
+        ? Float64Array.from({ length: k * l }, (_, p) => ((p / l) | 0) * 4 + (p % l) * 7)
+        : table(k, l);
     return { i, j, add: (u, v) => void b.addEdge(u, v, cells) };
   };
   const edges: Edge[] = [];
@@ -119,7 +131,10 @@ export interface Truth {
   /** Infinity when there is no choice. */
   readonly objective: number;
   readonly choice: readonly number[];
-  /** Least amount of each row, and least peak of the usage, over all choices that no forbidden entry rules out. */
+  /**
+   * Least amount of each row, and least peak of the usage, over all choices that no forbidden entry
+   * rules out.
+   */
   readonly leastRows: readonly number[];
   readonly leastPeak: number;
 }

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import { verifyCertificate } from '../../src/solver/check/verify.ts';
 import { solveNow } from '../../src/solver/solve.ts';
 import type { LinearRow, Problem, UsagePiece } from '../../src/solver/types.ts';
@@ -19,7 +20,10 @@ interface Truth {
   readonly count: number;
 }
 
-/** Cost of a choice, Infinity when it is forbidden or breaks a row: written from the definition, shares no code. */
+/**
+ * Cost of a choice, Infinity when it is forbidden or breaks a row: written from the definition,
+ * shares no code.
+ */
 function costOf(p: Problem, x: readonly number[]): number {
   let sum = p.constant ?? 0;
   x.forEach((a, i) => (sum += p.vectors[p.unary[i]][a]));
@@ -39,7 +43,8 @@ function costOf(p: Problem, x: readonly number[]): number {
   if (p.usage !== undefined) {
     for (const at of p.usage.pieces) {
       let amount = 0;
-      for (const q of p.usage.pieces) if (q.lo <= at.lo && at.lo < q.hi) amount += q.amounts[x[q.variable]];
+      for (const q of p.usage.pieces)
+        if (q.lo <= at.lo && at.lo < q.hi) amount += q.amounts[x[q.variable]];
       if (amount > p.usage.limit) return Infinity;
     }
   }
@@ -137,7 +142,9 @@ class Builder {
 function randomRows(b: Builder, count: number): LinearRow[] {
   return Array.from({ length: count }, (_, r) => {
     const variables = b.domains.map((_k, i) => i).filter(() => b.int(3) > 0);
-    const amounts = variables.map((v) => Float64Array.from({ length: b.domains[v] }, () => b.int(20)));
+    const amounts = variables.map((v) =>
+      Float64Array.from({ length: b.domains[v] }, () => b.int(20)),
+    );
     const low = amounts.reduce((s, a) => s + Math.min(...a), 0);
     const high = amounts.reduce((s, a) => s + Math.max(...a), 0);
     const bound = low + Math.floor(((high - low) * (10 + b.int(60))) / 100);
@@ -171,7 +178,12 @@ function randomProblem(seed: number, rows: number): Problem {
   if (rows > 0 && seed % 5 === 0) {
     const pieces: UsagePiece[] = b.domains.map((k, i) => {
       const lo = int(6);
-      return { variable: i, lo, hi: lo + int(4), amounts: Float64Array.from({ length: k }, () => int(30)) };
+      return {
+        variable: i,
+        lo,
+        hi: lo + int(4),
+        amounts: Float64Array.from({ length: k }, () => int(30)),
+      };
     });
     usage = { pieces, limit: 25 + int(60) };
   }
@@ -222,10 +234,12 @@ describe('SO-29 exact engine against exhaustive search', () => {
     for (let seed = 1; seed <= 300; seed++) check(randomProblem(seed, 0), `seed ${seed}`);
   });
   it('SO-29 problems with one row', () => {
-    for (let seed = 1; seed <= 200; seed++) check(randomProblem(1000 + seed, 1), `seed ${1000 + seed}`);
+    for (let seed = 1; seed <= 200; seed++)
+      check(randomProblem(1000 + seed, 1), `seed ${1000 + seed}`);
   });
   it('SO-29 problems with two rows', () => {
-    for (let seed = 1; seed <= 100; seed++) check(randomProblem(2000 + seed, 2), `seed ${2000 + seed}`);
+    for (let seed = 1; seed <= 100; seed++)
+      check(randomProblem(2000 + seed, 2), `seed ${2000 + seed}`);
   });
   it('SO-29 with a tolerance: optimal is what costs no more than it above the least, and so says the certificate', () => {
     let loose = 0;

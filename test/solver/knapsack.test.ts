@@ -1,10 +1,21 @@
 import { describe, expect, it } from 'vitest';
+
 import { verifyCertificate } from '../../src/solver/check/verify.ts';
 import { solve } from '../../src/solver/solve.ts';
 import { build } from './support.ts';
 
-/** Which activations to keep: memory and runtime of each item, the capacity, the runtime saved, the items kept. */
-const CASES: readonly (readonly [string, readonly number[], readonly number[], number, number, readonly number[]])[] = [
+/**
+ * Which activations to keep: memory and runtime of each item, the capacity, the runtime saved, the
+ * items kept.
+ */
+const CASES: readonly (readonly [
+  string,
+  readonly number[],
+  readonly number[],
+  number,
+  number,
+  readonly number[],
+])[] = [
   ['K1', [2, 3, 2, 4, 1], [1, 2, 1, 3, 2], 5, 5, [3, 4]],
   ['K2', [1, 1, 1], [1, 2, 3], 3, 6, [0, 1, 2]],
   ['K3', [10, 20, 30], [1, 2, 3], 5, 0, []],
@@ -22,7 +33,8 @@ const CASES: readonly (readonly [string, readonly number[], readonly number[], n
 
 describe('SO-30 the knapsack as a choice problem', () => {
   it.each(CASES)('%s', async (_, memory, runtime, capacity, saved, kept) => {
-    // Value 0 is to keep, so that ties go to the items of lowest index; what saves nothing has dropping first.
+    // Value 0 is to keep, so that ties go to the items of lowest index; what saves nothing has
+    // dropping first.
     const keep = runtime.map((t) => (t > 0 ? 0 : 1));
     const problem = build({
       unary: runtime.map((t, i) => (keep[i] === 0 ? [0, t] : [t, 0])),

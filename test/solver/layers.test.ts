@@ -1,5 +1,6 @@
 /** SO-34: equal layers share work and never decisions. */
 import { describe, expect, it } from 'vitest';
+
 import { ProblemBuilder } from '../../src/solver/problem/builder.ts';
 import { solve } from '../../src/solver/solve.ts';
 import type { Problem, Solution } from '../../src/solver/types.ts';
@@ -8,7 +9,10 @@ import { build, costOf, mulberry32, type PlainProblem } from './support.ts';
 
 /** A solution without what a clock measured. */
 function withoutClocks({ seconds: _seconds, statistics, ...rest }: Solution): unknown {
-  return { ...rest, statistics: Object.entries(statistics).filter(([key]) => !/seconds$/i.test(key)) };
+  return {
+    ...rest,
+    statistics: Object.entries(statistics).filter(([key]) => !/seconds$/i.test(key)),
+  };
 }
 
 describe('SO-34: layers', () => {
@@ -50,7 +54,10 @@ describe('SO-34: layers', () => {
 
     const n = plain.unary.length;
     const next = mulberry32(5);
-    const order = plain.unary.map((_, i) => ({ i, key: next() })).sort((a, b) => a.key - b.key).map((o) => o.i); // prettier-ignore
+    const order = plain.unary
+      .map((_, i) => ({ i, key: next() }))
+      .sort((a, b) => a.key - b.key)
+      .map((o) => o.i);
     const place = new Int32Array(n);
     order.forEach((old, now) => (place[old] = now));
     const shuffled: PlainProblem = {
@@ -61,7 +68,12 @@ describe('SO-34: layers', () => {
     };
     const other = await solve(build(shuffled));
     expect(other.objective).toBe(one.objective);
-    expect(costOf(plain, [...place].map((p) => other.choice[p]))).toBe(one.objective); // prettier-ignore
+    expect(
+      costOf(
+        plain,
+        [...place].map((p) => other.choice[p]),
+      ),
+    ).toBe(one.objective);
   });
 
   it('tying the layers to one decision costs at least as much, and sometimes more', async () => {

@@ -1,6 +1,9 @@
-/** Proofs by messages alone: the checker's bound against brute force, and long layered problems against dynamic programming
- * (that real layers are proven this way: test/plan/deep.test.ts). */
+/**
+ * Proofs by messages alone: the checker's bound against brute force, and long layered problems
+ * against dynamic programming (that real layers are proven this way: test/plan/deep.test.ts).
+ */
 import { describe, expect, it } from 'vitest';
+
 import { STEP } from '../../src/solver/check/certificate-format.ts';
 import { hashProblem, verifyCertificate } from '../../src/solver/check/verify.ts';
 import { ProblemBuilder } from '../../src/solver/problem/builder.ts';
@@ -23,7 +26,8 @@ function randomMessages(problem: Problem, seed: number): Certificate {
     if (leader === undefined) leaders.set(pair, e);
     else steps.push(STEP.add, leader, e);
     if (leader !== undefined || roll(5) === 0) continue;
-    const list = (v: number): number => lists.push(Array.from({ length: problem.domains[v] }, () => roll(61) - 30)) - 1;
+    const list = (v: number): number =>
+      lists.push(Array.from({ length: problem.domains[v] }, () => roll(61) - 30)) - 1;
     triples.push(e, list(first[e]), list(second[e]));
   }
   steps.push(STEP.messages, 0, 0, lists.push(triples) - 1);
@@ -36,14 +40,21 @@ describe('the checker on messages', () => {
   it('never proves more than the optimum, whatever the messages', () => {
     let tight = 0;
     for (let seed = 1; seed <= 300; seed++) {
-      const problem = randomChoice(seed, { variables: 5, values: 4, edges: 0.6, forbidden: 0.15, rows: 0 });
+      const problem = randomChoice(seed, {
+        variables: 5,
+        values: 4,
+        edges: 0.6,
+        forbidden: 0.15,
+        rows: 0,
+      });
       const { accepted, bound, reason } = verifyCertificate(problem, {
         ...none,
         certificate: randomMessages(problem, seed),
       });
       expect(accepted, `seed ${seed}: ${reason}`).toBe(true);
       const { objective } = bruteForce(problem);
-      if (objective < Infinity) expect(Number(bound), `seed ${seed}`).toBeLessThanOrEqual(objective);
+      if (objective < Infinity)
+        expect(Number(bound), `seed ${seed}`).toBeLessThanOrEqual(objective);
       if (Number(bound) === objective) tight++;
     }
     // Some of these problems have no real choice left, so that any messages are tight.
@@ -69,30 +80,52 @@ describe('the checker on messages', () => {
     verifyCertificate(problem, { ...none, certificate: certificate(over) });
 
   it('sums the rest of the edges and the least cost of the variables, parallel edges as one', () => {
-    // x and y together: 6 3 / 0 3 less 3 1 in rows, less 1 0 in columns: 2 0 / -2 2; y-z keeps its least 0.
-    // x: 3 11, y: 1 0, z: 4 0.
+    // x and y together: 6 3 / 0 3 less 3 1 in rows, less 1 0 in columns: 2 0 / -2 2; y-z keeps its
+    // least 0. x: 3 11, y: 1 0, z: 4 0.
     expect(verify({})).toMatchObject({ accepted: true, bound: -2n + 0n + 3n + 0n + 0n });
   });
 
   it.each([
     ['that are no triples', { lists: [[], [0, 2], [3, 1], [1, 0]] }, 'not in triples'],
     ['without their lists', { steps: [STEP.add, 0, 2, STEP.messages, 0, 0] }, 'holds undefined'],
-    ['followed by an elimination', { steps: [STEP.add, 0, 2, STEP.messages, 0, 0, 1, STEP.eliminate, 0] }, 'follows messages'],
-    ['with a list that is not there', { lists: [[], [0, 9, 3], [3, 1], [1, 0]] }, 'there is no list 9'],
-    ['with a list of another length', { lists: [[], [0, 2, 3], [3, 1, 0], [1, 0]] }, '3 entries for 2 values'],
+    [
+      'followed by an elimination',
+      { steps: [STEP.add, 0, 2, STEP.messages, 0, 0, 1, STEP.eliminate, 0] },
+      'follows messages',
+    ],
+    [
+      'with a list that is not there',
+      { lists: [[], [0, 9, 3], [3, 1], [1, 0]] },
+      'there is no list 9',
+    ],
+    [
+      'with a list of another length',
+      { lists: [[], [0, 2, 3], [3, 1, 0], [1, 0]] },
+      '3 entries for 2 values',
+    ],
     ['with fractions', { lists: [[], [0, 2, 3], [3, 0.5], [1, 0]] }, 'no integer'],
-    ['with more than can be summed', { lists: [[], [0, 2, 3], [3, 2 ** 51], [1, 0]] }, 'more than integers'],
-    ['for an edge that is part of another', { lists: [[], [0, 2, 3, 2, 2, 3], [3, 1], [1, 0]] }, 'factor 2 is not there'],
+    [
+      'with more than can be summed',
+      { lists: [[], [0, 2, 3], [3, 2 ** 51], [1, 0]] },
+      'more than integers',
+    ],
+    [
+      'for an edge that is part of another',
+      { lists: [[], [0, 2, 3, 2, 2, 3], [3, 1], [1, 0]] },
+      'factor 2 is not there',
+    ],
     ['twice for an edge', { lists: [[], [0, 2, 3, 0, 2, 3], [3, 1], [1, 0]] }, 'messages twice'],
     ['with a price of no row', { lists: [[1], [0, 2, 3], [3, 1], [1, 0]] }, '1 prices for 0 rows'],
   ])('refuses messages %s', (_, over, reason) => {
     const verdict = verify(over);
     expect(verdict.accepted).toBe(false);
     expect(verdict.reason).toContain(reason);
-  }); // prettier-ignore
+  });
 
   it('refuses format 1, which is not read any more', () => {
-    expect(verify({ version: 1 } as unknown as Partial<Certificate>).reason).toContain('solve again');
+    expect(verify({ version: 1 } as unknown as Partial<Certificate>).reason).toContain(
+      'solve again',
+    );
   });
 
   it('rounds a bound up to what all costs are multiples of', () => {
@@ -113,7 +146,8 @@ describe('the checker on messages', () => {
 /** A chain of equal layers (a, b, c in a row, c to the next a), all of whose b read one hub. */
 function withHub(seed: number, layers: number): { problem: Problem; optimum: number } {
   const roll = dice(seed);
-  const costs = (n: number): Float64Array => Float64Array.from({ length: n }, () => 4096 * roll(50));
+  const costs = (n: number): Float64Array =>
+    Float64Array.from({ length: n }, () => 4096 * roll(50));
   // The first value is expensive once and free for every reader.
   const hubCosts = costs(3);
   hubCosts[0] += 4096 * 500;
@@ -137,7 +171,9 @@ function withHub(seed: number, layers: number): { problem: Problem; optimum: num
   for (let h = 0; h < 3; h++) {
     let least = new Float64Array(3);
     for (let l = 0; l < layers; l++) {
-      const enter = own[0].map((c, i) => c + (l === 0 ? 0 : Math.min(...least.map((t, k) => t + across[k * 3 + i]))));
+      const enter = own[0].map(
+        (c, i) => c + (l === 0 ? 0 : Math.min(...least.map((t, k) => t + across[k * 3 + i]))),
+      );
       const middle = own[1].map(
         (c, j) => c + read[h * 4 + j] + Math.min(...enter.map((t, i) => t + inside[0][i * 4 + j])),
       );
@@ -153,7 +189,12 @@ describe('long layered problems', () => {
     for (let seed = 1; seed <= 4; seed++) {
       const { problem, optimum } = withHub(seed, 520);
       const solution = solveNow(problem);
-      expect(solution, `seed ${seed}`).toMatchObject({ status: 'optimal', objective: optimum, bound: optimum, gap: 0 });
+      expect(solution, `seed ${seed}`).toMatchObject({
+        status: 'optimal',
+        objective: optimum,
+        bound: optimum,
+        gap: 0,
+      });
       expect(verifyCertificate(problem, solution).accepted).toBe(true);
     }
   });

@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest';
+
 import { encode } from '../../src/solver/milp/encode.ts';
 import { networkOf } from '../../src/solver/network/from-problem.ts';
-import { Pool } from '../../src/solver/store/pool.ts';
 import { ProblemBuilder } from '../../src/solver/problem/builder.ts';
 import { Reducer } from '../../src/solver/reduce/presolve.ts';
 import { solve } from '../../src/solver/solve.ts';
+import { Pool } from '../../src/solver/store/pool.ts';
 import type { Problem } from '../../src/solver/types.ts';
 import { build } from './support.ts';
 
@@ -17,7 +18,11 @@ describe('SO-32: a redistribution that several consumers share is paid once', ()
     // Rows: producer S0, R; columns: wants R, wants S0. A replicated tensor is sliced for free.
     const edges = consumers.map((c): [number, number, number[]] => [0, c, [60, 0, 0, 0]]);
     const solution = await solve(build({ unary, edges }));
-    expect([solution.status, solution.objective, [...solution.choice]]).toEqual(['optimal', 100, [1, 0, 0, 0]]);
+    expect([solution.status, solution.objective, [...solution.choice]]).toEqual([
+      'optimal',
+      100,
+      [1, 0, 0, 0],
+    ]);
   });
 
   it('with one auxiliary variable per wanted placement it is 60', async () => {
@@ -29,20 +34,30 @@ describe('SO-32: a redistribution that several consumers share is paid once', ()
     ];
     for (const compress of [false, true]) {
       const solution = await solve(build({ unary: [...unary, [0, 60, 0]], edges }, compress));
-      expect([solution.status, solution.objective, [...solution.choice]]).toEqual(['optimal', 60, [0, 0, 0, 0, 1]]);
+      expect([solution.status, solution.objective, [...solution.choice]]).toEqual([
+        'optimal',
+        60,
+        [0, 0, 0, 0, 1],
+      ]);
     }
   });
 });
 
 describe('SO-33: pairing', () => {
-  /** Parameter {S0, R} and gradient {S0, P}: only S0 pairs. A pin makes every other value infinite. */
+  /**
+   * Parameter {S0, R} and gradient {S0, P}: only S0 pairs. A pin makes every other value infinite.
+   */
   const pairing = (parameter: number[], gradient: number[]): Problem =>
     build({ unary: [parameter, gradient], edges: [[0, 1, [0, Infinity, Infinity, Infinity]]] });
 
   it('deletes the value without a partner on both sides', async () => {
     const problem = pairing([7, 0], [3, 0]);
     const solution = await solve(problem);
-    expect([solution.status, solution.objective, [...solution.choice]]).toEqual(['optimal', 10, [0, 0]]);
+    expect([solution.status, solution.objective, [...solution.choice]]).toEqual([
+      'optimal',
+      10,
+      [0, 0],
+    ]);
     expect(encode(problem).columns).toBe(2);
     const net = networkOf(problem, new Pool());
     expect(new Reducer().reduce(net)).toBe(true);
@@ -54,7 +69,11 @@ describe('SO-33: pairing', () => {
     for (const problem of [pairing([Infinity, 0], [3, 0]), pairing([7, 0], [Infinity, 0])]) {
       for (const engine of ['exact', 'highs', 'javascript-lp-solver'] as const) {
         const solution = await solve(problem, { engine });
-        expect([solution.status, solution.objective, solution.choice.length]).toEqual(['infeasible', Infinity, 0]);
+        expect([solution.status, solution.objective, solution.choice.length]).toEqual([
+          'infeasible',
+          Infinity,
+          0,
+        ]);
       }
     }
   });

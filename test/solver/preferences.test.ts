@@ -1,6 +1,7 @@
 /** Ties by preference against all choices of small random problems. */
 import { expect, test } from 'vitest';
-import { preferredOptimum, type Preference } from '../../src/solver/preferences.ts';
+
+import { type Preference, preferredOptimum } from '../../src/solver/preferences.ts';
 import { ProblemBuilder } from '../../src/solver/problem/builder.ts';
 import type { Problem } from '../../src/solver/types.ts';
 import { mulberry32 } from './support.ts';
@@ -42,7 +43,13 @@ function* allChoices(): Generator<Int32Array> {
 function costOf({ vectors, unary, edges, tables, rows = [] }: Problem, choice: Int32Array): number {
   let sum = 0;
   choice.forEach((a, i) => (sum += vectors[unary[i]][a]));
-  edges.first.forEach((i, e) => (sum += tables[edges.table[e]].costs[choice[i] * tables[edges.table[e]].columns + choice[edges.second[e]]])); // prettier-ignore
+  edges.first.forEach(
+    (i, e) =>
+      (sum +=
+        tables[edges.table[e]].costs[
+          choice[i] * tables[edges.table[e]].columns + choice[edges.second[e]]
+        ]),
+  );
   for (const { variables, amounts, bound } of rows) {
     let used = 0;
     variables.forEach((v, k) => (used += amounts[k][choice[v]]));
@@ -58,7 +65,13 @@ test('the preferred choice is the least one, level by level, among all choices o
     const problem = randomProblem(random);
     const weights = Array.from({ length: 40 }, () => Math.floor(random() * 3));
     const levels: Preference[] = [
-      { equal: [[0, 2], [2, 4], [1, 3]] }, // prettier-ignore
+      {
+        equal: [
+          [0, 2],
+          [2, 4],
+          [1, 3],
+        ],
+      },
       { pair: (edge, a, b) => weights[(7 * edge + 3 * a + b) % 40] },
       { value: (variable, a) => weights[(5 * variable + a) % 40] },
     ];
@@ -67,7 +80,8 @@ test('the preferred choice is the least one, level by level, among all choices o
         let sum = equal.filter(([i, j]) => choice[i] !== choice[j]).length;
         if (value !== undefined) choice.forEach((a, i) => (sum += value(i, a)));
         const { first, second } = problem.edges;
-        if (pair !== undefined) first.forEach((i, e) => (sum += pair(e, choice[i], choice[second[e]])));
+        if (pair !== undefined)
+          first.forEach((i, e) => (sum += pair(e, choice[i], choice[second[e]])));
         return sum;
       });
     const least = Math.min(...Array.from(allChoices(), (choice) => costOf(problem, choice)));
@@ -95,7 +109,9 @@ test.each([
     const least = Math.min(...choices.map((choice) => costOf(problem, choice)));
     if (least === Infinity) continue;
     const optimum = choices.find((choice) => costOf(problem, choice) === least)!;
-    const found = preferredOptimum(problem, optimum, least, [{ value: (variable, a) => (variable + a) % 3 }]);
+    const found = preferredOptimum(problem, optimum, least, [
+      { value: (variable, a) => (variable + a) % 3 },
+    ]);
     if (found === undefined) continue;
     decided++;
     expect(costOf(problem, found), `round ${round}`).toBe(least);

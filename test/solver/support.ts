@@ -1,21 +1,35 @@
 /**
- * Choice problems for the solver's tests in their plainest form (one full table per edge, nothing shared or compressed),
- * a reference solver that only enumerates, and the generators of the acceptance cases.
+ * Choice problems for the solver's tests in their plainest form (one full table per edge, nothing
+ * shared or compressed), a reference solver that only enumerates, and the generators of the
+ * acceptance cases.
  */
-import { ProblemBuilder, type End } from '../../src/solver/problem/builder.ts';
+import { type End, ProblemBuilder } from '../../src/solver/problem/builder.ts';
 import type { Problem } from '../../src/solver/types.ts';
 
 export interface PlainProblem {
   readonly unary: readonly (readonly number[])[];
   /** [i, j, table row-major over the values of i and j] */
   readonly edges: readonly (readonly [number, number, readonly number[]])[];
-  readonly pieces?: readonly { readonly variable: number; readonly lo: number; readonly hi: number; readonly amounts: readonly number[] }[];
+  readonly pieces?: readonly {
+    readonly variable: number;
+    readonly lo: number;
+    readonly hi: number;
+    readonly amounts: readonly number[];
+  }[];
   readonly limit?: number;
-  readonly rows?: readonly { readonly name: string; readonly variables: readonly number[]; readonly amounts: readonly (readonly number[])[]; readonly bound: number }[];
+  readonly rows?: readonly {
+    readonly name: string;
+    readonly variables: readonly number[];
+    readonly amounts: readonly (readonly number[])[];
+    readonly bound: number;
+  }[];
   readonly constant?: number;
-} // prettier-ignore
+}
 
-/** The same problem as the solver's record. With `compress` equal rows and columns of tables become classes. */
+/**
+ * The same problem as the solver's record. With `compress` equal rows and columns of tables become
+ * classes.
+ */
 export function build(plain: PlainProblem, compress = false): Problem {
   const b = new ProblemBuilder();
   b.constant = plain.constant ?? 0;
@@ -30,13 +44,19 @@ export function build(plain: PlainProblem, compress = false): Problem {
     const columns = classes(l, (c) => Array.from({ length: k }, (_, a) => table[a * l + c]).join());
     const small = new Float64Array(rows.classes * columns.classes);
     for (let a = 0; a < k; a++) {
-      for (let c = 0; c < l; c++) small[rows.of[a] * columns.classes + columns.of[c]] = table[a * l + c];
+      for (let c = 0; c < l; c++)
+        small[rows.of[a] * columns.classes + columns.of[c]] = table[a * l + c];
     }
     b.addEdge(i, j, small, rows, columns);
   }
   for (const row of plain.rows ?? []) {
     const amounts = row.amounts.map((a) => Float64Array.from(a));
-    b.addRow({ name: row.name, variables: Int32Array.from(row.variables), amounts, bound: row.bound });
+    b.addRow({
+      name: row.name,
+      variables: Int32Array.from(row.variables),
+      amounts,
+      bound: row.bound,
+    });
   }
   if (plain.limit !== undefined) {
     b.setLimit(plain.limit);
@@ -56,7 +76,10 @@ function classes(count: number, key: (value: number) => string): End {
   return { classes: ids.size, of };
 }
 
-/** Cost of a choice straight from the definition; Infinity where it is forbidden. Memory is not looked at. */
+/**
+ * Cost of a choice straight from the definition; Infinity where it is forbidden. Memory is not
+ * looked at.
+ */
 export function costOf(plain: PlainProblem, x: readonly number[]): number {
   let sum = plain.constant ?? 0;
   plain.unary.forEach((u, i) => (sum += u[x[i]]));
@@ -121,8 +144,9 @@ export function exhaust(plain: PlainProblem): Exhausted {
 }
 
 /**
- * The optimum by depth-first enumeration that drops a prefix only when its finished terms alone (all non-negative) already
- * cost as much as the best, exceed a row, or are forbidden. Reaches 12 variables where `exhaust` cannot.
+ * The optimum by depth-first enumeration that drops a prefix only when its finished terms alone
+ * (all non-negative) already cost as much as the best, exceed a row, or are forbidden. Reaches 12
+ * variables where `exhaust` cannot.
  */
 export function enumerate(plain: PlainProblem): number {
   const n = plain.unary.length;
@@ -130,12 +154,20 @@ export function enumerate(plain: PlainProblem): number {
   const closing = plain.unary.map((_, i) => plain.edges.filter(([a, b]) => Math.max(a, b) === i));
   let best = Infinity;
   const times = (plain.pieces ?? []).filter((p) => p.lo < p.hi).map((p) => p.lo);
-  const bounds = [...times.map(() => plain.limit ?? Infinity), ...(plain.rows ?? []).map((r) => r.bound)];
+  const bounds = [
+    ...times.map(() => plain.limit ?? Infinity),
+    ...(plain.rows ?? []).map((r) => r.bound),
+  ];
   const use = (i: number, a: number): number[] => [
     ...times.map((t) =>
-      (plain.pieces ?? []).reduce((s, p) => (p.variable === i && p.lo <= t && t < p.hi ? s + p.amounts[a] : s), 0),
+      (plain.pieces ?? []).reduce(
+        (s, p) => (p.variable === i && p.lo <= t && t < p.hi ? s + p.amounts[a] : s),
+        0,
+      ),
     ),
-    ...(plain.rows ?? []).map((r) => r.variables.reduce((s, v, k) => (v === i ? s + r.amounts[k][a] : s), 0)),
+    ...(plain.rows ?? []).map((r) =>
+      r.variables.reduce((s, v, k) => (v === i ? s + r.amounts[k][a] : s), 0),
+    ),
   ];
   const uses = plain.unary.map((u, i) => u.map((_, a) => use(i, a)));
   const step = (i: number, cost: number, levels: readonly number[]): void => {
@@ -153,9 +185,13 @@ export function enumerate(plain: PlainProblem): number {
       step(i + 1, more, next);
     }
   };
-  step(0, plain.constant ?? 0, bounds.map(() => 0));
+  step(
+    0,
+    plain.constant ?? 0,
+    bounds.map(() => 0),
+  );
   return best;
-} // prettier-ignore
+}
 
 /** mulberry32, as the acceptance cases define it. */
 export function mulberry32(seed: number): () => number {
@@ -198,7 +234,9 @@ export function so28(seed: number): PlainProblem {
   }
   const peak = (pick: (amounts: number[]) => number): number =>
     Math.max(
-      ...pieces.map(({ lo }) => pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + pick(p.amounts) : s), 0)),
+      ...pieces.map(({ lo }) =>
+        pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + pick(p.amounts) : s), 0),
+      ),
     );
   const most = peak((u) => Math.max(...u));
   const least = peak((u) => Math.min(...u));
@@ -211,14 +249,18 @@ export interface RandomOptions {
   readonly values: number;
   readonly row?: boolean;
   readonly usage?: boolean;
-  /** Amounts of a few units beside amounts of gigabytes in one row; otherwise a problem has one scale. */
+  /**
+   * Amounts of a few units beside amounts of gigabytes in one row; otherwise a problem has one
+   * scale.
+   */
   readonly mixed?: boolean;
 }
 
 /**
- * Problems with everything that files and planners hand over: duplicate and reversed edges, self loops, isolated variables,
- * forbidden values and cells, partial bijections, separable and zero tables, repeated rows and columns, several usage
- * pieces of one variable, empty intervals, tight and slack rows, ties, single values, a constant.
+ * Problems with everything that files and planners hand over: duplicate and reversed edges, self
+ * loops, isolated variables, forbidden values and cells, partial bijections, separable and zero
+ * tables, repeated rows and columns, several usage pieces of one variable, empty intervals, tight
+ * and slack rows, ties, single values, a constant.
  */
 export function randomProblem(seed: number, options: RandomOptions): PlainProblem {
   const next = mulberry32(seed);
@@ -244,7 +286,8 @@ export function randomProblem(seed: number, options: RandomOptions): PlainProble
     const scale = options.mixed === true ? (next() < 0.2 ? 2 ** 30 : 1) : oneScale;
     return Array.from({ length: k }, () => int(50) * scale);
   };
-  const slack = (least: number, most: number): number => least + Math.floor((next() * 0.9 - 0.05) * (most - least));
+  const slack = (least: number, most: number): number =>
+    least + Math.floor((next() * 0.9 - 0.05) * (most - least));
   const rows: { name: string; variables: number[]; amounts: number[][]; bound: number }[] = [];
   if (options.row === true) {
     for (let r = 0; r < 1 + int(2); r++) {
@@ -265,19 +308,36 @@ export function randomProblem(seed: number, options: RandomOptions): PlainProble
   const peak = (pick: (u: number[]) => number): number =>
     Math.max(
       0,
-      ...pieces.map(({ lo }) => pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + pick(p.amounts) : s), 0)),
+      ...pieces.map(({ lo }) =>
+        pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + pick(p.amounts) : s), 0),
+      ),
     );
-  const limit = Math.max(0, slack(peak((u) => Math.min(...u)), peak((u) => Math.max(...u)))); // prettier-ignore
+  const limit = Math.max(
+    0,
+    slack(
+      peak((u) => Math.min(...u)),
+      peak((u) => Math.max(...u)),
+    ),
+  );
   return { unary, edges, rows, pieces, limit, constant: int(2) * 17 };
 }
 
-function randomTable(k: number, l: number, range: number, next: () => number, int: (n: number) => number): number[] {
+function randomTable(
+  k: number,
+  l: number,
+  range: number,
+  next: () => number,
+  int: (n: number) => number,
+): number[] {
   const kind = next();
   const cells = (f: (a: number, b: number) => number): number[] =>
     Array.from({ length: k * l }, (_, c) => f(Math.floor(c / l), c % l));
   if (kind < 0.05) return cells(() => 0);
   if (kind < 0.15) {
-    const [r, c] = [Array.from({ length: k }, () => int(range)), Array.from({ length: l }, () => int(range))];
+    const [r, c] = [
+      Array.from({ length: k }, () => int(range)),
+      Array.from({ length: l }, () => int(range)),
+    ];
     return cells((a, b) => r[a] + c[b]);
   }
   if (kind < 0.25) {
@@ -285,7 +345,10 @@ function randomTable(k: number, l: number, range: number, next: () => number, in
     return cells((a, b) => ((a + shift) % Math.max(k, l) === b ? int(2) * int(range) : Infinity));
   }
   if (kind < 0.4) {
-    const [r, c] = [Array.from({ length: k }, () => int(2)), Array.from({ length: l }, () => int(2))];
+    const [r, c] = [
+      Array.from({ length: k }, () => int(2)),
+      Array.from({ length: l }, () => int(2)),
+    ];
     const small = Array.from({ length: 4 }, () => (next() < 0.1 ? Infinity : int(range)));
     return cells((a, b) => small[r[a] * 2 + c[b]]);
   }
@@ -293,26 +356,37 @@ function randomTable(k: number, l: number, range: number, next: () => number, in
 }
 
 /**
- * A problem of many variables in a ring with chords, usage pieces that overlap, and a tight limit: too large to be closed at
- * once. Domains have `values` to `values + 2` values; the limit is `room` times the least peak.
+ * A problem of many variables in a ring with chords, usage pieces that overlap, and a tight limit:
+ * too large to be closed at once. Domains have `values` to `values + 2` values; the limit is `room`
+ * times the least peak.
  */
 export function ring(seed: number, n: number, values: number, room: number): PlainProblem {
   const next = mulberry32(seed);
   const int = (k: number): number => Math.floor(next() * k);
-  const unary = Array.from({ length: n }, () => Array.from({ length: values + int(3) }, () => int(1000)));
+  const unary = Array.from({ length: n }, () =>
+    Array.from({ length: values + int(3) }, () => int(1000)),
+  );
   const edges: [number, number, number[]][] = [];
   for (let i = 0; i < n; i++) {
     for (const step of [1, 2 + int(9)]) {
       const j = (i + step) % n;
       const [a, b] = i < j ? [i, j] : [j, i];
-      if (a !== b) edges.push([a, b, Array.from({ length: unary[a].length * unary[b].length }, () => int(500))]);
+      if (a !== b)
+        edges.push([
+          a,
+          b,
+          Array.from({ length: unary[a].length * unary[b].length }, () => int(500)),
+        ]);
     }
   }
   const pieces = unary.map((u, variable) => {
     const lo = int(n);
     return { variable, lo, hi: lo + 1 + int(12), amounts: u.map(() => 1 + int(100)) };
   });
-  const least = ({ amounts }: { readonly amounts: readonly number[] }): number => Math.min(...amounts);
-  const peaks = pieces.map(({ lo }) => pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + least(p) : s), 0));
+  const least = ({ amounts }: { readonly amounts: readonly number[] }): number =>
+    Math.min(...amounts);
+  const peaks = pieces.map(({ lo }) =>
+    pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + least(p) : s), 0),
+  );
   return { unary, edges, pieces, limit: Math.floor(room * Math.max(...peaks)) };
 }

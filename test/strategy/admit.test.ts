@@ -1,26 +1,27 @@
 import { describe, expect, test } from 'vitest';
+
 import { alphaBeta } from '../../src/cost/collectives/alpha-beta.ts';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { Redistributor } from '../../src/cost/redistribution/redistribute.ts';
+import type { Arg, TensorType } from '../../src/graph/types.ts';
+import { type DeviceMesh, parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { builtinKinds } from '../../src/mesh/placements/builtin-kinds.ts';
-import { parseMesh, type DeviceMesh } from '../../src/mesh/devices/mesh.ts';
-import { parseSharding } from '../../src/mesh/sharding/parse.ts';
 import { Ragged } from '../../src/mesh/placements/shards/ragged.ts';
-import { heldRows } from '../../src/mesh/sharding/sharding.ts';
-import { sliceKind } from '../../src/mesh/placements/slice-kind.ts';
-import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { StridedShard } from '../../src/mesh/placements/shards/strided.ts';
+import { sliceKind } from '../../src/mesh/placements/slice-kind.ts';
+import { parseSharding } from '../../src/mesh/sharding/parse.ts';
+import { heldRows } from '../../src/mesh/sharding/sharding.ts';
+import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { bindCall, withOutputs } from '../../src/ops/record/context.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
-import type { Arg, TensorType } from '../../src/graph/types.ts';
 import type { TensorMeta } from '../../src/ops/record/record.ts';
-import { S, rule, type Rule } from '../../src/ops/record/rule.ts';
-import { admit, type Admission } from '../../src/strategy/admit.ts';
+import { type Rule, rule, S } from '../../src/ops/record/rule.ts';
+import { type Admission, admit } from '../../src/strategy/admit.ts';
 import { dataflow } from '../../src/strategy/dataflow.ts';
+import { expandRules } from '../../src/strategy/expand.ts';
 import { nodeStrategies } from '../../src/strategy/nodes.ts';
 import { input, parameter, trace } from '../../src/trace/trace.ts';
-import { expandRules } from '../../src/strategy/expand.ts';
 
 const TABLE = builtinOperators();
 
@@ -29,8 +30,11 @@ const INTERLEAVED2 = sliceKind({
   kind: 'interleaved2',
   word: 'Interleaved2',
   split: (size, n) =>
-    Array.from({ length: n }, (_, r) => Array.from({ length: size }, (__, i) => i).filter((i) => i % n === r)),
-  join: (parts, size) => Array.from({ length: size }, (_, i) => parts[i % parts.length][Math.floor(i / parts.length)]),
+    Array.from({ length: n }, (_, r) =>
+      Array.from({ length: size }, (__, i) => i).filter((i) => i % n === r),
+    ),
+  join: (parts, size) =>
+    Array.from({ length: size }, (_, i) => parts[i % parts.length][Math.floor(i / parts.length)]),
 });
 const KINDS = builtinKinds().register(INTERLEAVED2);
 
@@ -52,7 +56,10 @@ function call(target: string, ...args: (readonly number[] | { readonly arg: Arg 
     return { kind: 'value', name: `x${i}` };
   });
   const typeOf = (name: string): TensorType => types.get(name)!;
-  const meta = (type: TensorType): TensorMeta => ({ dtype: type.dtype, shape: type.shape as number[] });
+  const meta = (type: TensorType): TensorMeta => ({
+    dtype: type.dtype,
+    shape: type.shape as number[],
+  });
   const out = inferCall(TABLE, { target, args: plain, kwargs: {} }, typeOf);
   if (out?.kind !== 'tensor') throw new Error(`${target} has no tensor result`);
   const outputs = [meta(out)];
@@ -88,7 +95,9 @@ describe('PL-13 a user kind under the rules of a batched product', () => {
     expect(outcome(x2, BMM, 'Interleaved2(2)', 'S(1)')).toBe(
       "mesh dim 'x': input 0 is cut Interleaved2(2) and input 1 S(1), but the two dims are one index: both must be cut the same way",
     );
-    expect(outcome(x2, BMM, 'Interleaved2(0)', 'S(0)')).toMatch(/Interleaved2\(0\) and input 1 S\(0\)/);
+    expect(outcome(x2, BMM, 'Interleaved2(0)', 'S(0)')).toMatch(
+      /Interleaved2\(0\) and input 1 S\(0\)/,
+    );
   });
 
   test('on the contracted dim against itself the result is a pending sum', () => {
@@ -116,7 +125,9 @@ describe('PL-13 a user kind under the rules of a batched product', () => {
       ),
     ).toEqual(whole);
     const addends = p.split(inner, n).map((ks) => product(all(batch), ks));
-    expect(whole.map((row, b) => row.map((_, at) => addends.reduce((sum, t) => sum + t[b][at], 0)))).toEqual(whole);
+    expect(
+      whole.map((row, b) => row.map((_, at) => addends.reduce((sum, t) => sum + t[b][at], 0))),
+    ).toEqual(whole);
   });
 
   test('the expansion offers it as any other cut', () => {
@@ -134,7 +145,9 @@ describe('PL-13 a user kind under the rules of a batched product', () => {
       'R Interleaved2(2) Interleaved2(2)',
     ]);
     // Plain strategies are as without it, and come first.
-    const plain = expandRules(new ShardingSpace(x2), BMM.rules, BMM.inputs, BMM.outputs, { uneven: 'allow' });
+    const plain = expandRules(new ShardingSpace(x2), BMM.rules, BMM.inputs, BMM.outputs, {
+      uneven: 'allow',
+    });
     expect(found.slice(0, plain.count).some((text) => text.includes('Interleaved2'))).toBe(false);
     expect(set.count).toBe(plain.count + 4);
   });
@@ -188,12 +201,16 @@ describe('strided cuts under the rules of a product', () => {
     const bound = MM(96, 8, 4);
     const space = new ShardingSpace(xy);
     const cuts = [new StridedShard(0, 4), new StridedShard(0, 8)];
-    const set = expandRules(space, bound.rules, bound.inputs, bound.outputs, { uneven: 'forbid', cuts });
+    const set = expandRules(space, bound.rules, bound.inputs, bound.outputs, {
+      uneven: 'forbid',
+      cuts,
+    });
     const found = Array.from({ length: set.count }, (_, s) =>
       [0, 1, 2].map((t) => space.text(set.specs[s * 3 + t])).join(' '),
     );
     expect(found).toContain('_S(0, 4)_S(0, 8) RR _S(0, 4)_S(0, 8)');
-    // Every strategy moves nothing: the rows of the result are the rows of the first operand, on every rank.
+    // Every strategy moves nothing: the rows of the result are the rows of the first operand, on
+    // every rank.
     for (let s = 0; s < set.count; s++) {
       const [a, b, out] = [0, 1, 2].map((t) => space.get(set.specs[s * 3 + t]));
       expect(heldRows(out, xy, 0, 96)).toEqual(heldRows(a, xy, 0, 96));
@@ -215,7 +232,8 @@ describe('strided cuts under the rules of a product', () => {
       cuts: [new StridedShard(0, 2)],
     });
     const [left, right] = [space.parse('S(1)S(1)'), space.parse('_S(0, 2)S(0)')];
-    for (let s = 0; s < set.count; s++) expect(set.specs[s * 3] === left && set.specs[s * 3 + 1] === right).toBe(false);
+    for (let s = 0; s < set.count; s++)
+      expect(set.specs[s * 3] === left && set.specs[s * 3 + 1] === right).toBe(false);
     // To bring the operand into the order of the other costs communication.
     const planner = new Redistributor(space, alphaBeta(loadCluster('dgx-h100'), xy));
     const plan = planner.plan({ shape: [8, 8], itemBytes: 4 }, right, space.parse('S(0)S(0)'));
@@ -245,13 +263,19 @@ describe('what rules demand of a cut', () => {
   });
 
   test('any: transposes and pointwise functions carry every kind on', () => {
-    expect(outcome(x2, call('aten.t.default', [8, 6]), 'Ragged(0, [1, 3], 2)')).toEqual(['Ragged(1, [1, 3], 2)']);
-    expect(outcome(x2, call('aten.relu.default', [8, 6]), 'Interleaved2(1)')).toEqual(['Interleaved2(1)']);
+    expect(outcome(x2, call('aten.t.default', [8, 6]), 'Ragged(0, [1, 3], 2)')).toEqual([
+      'Ragged(1, [1, 3], 2)',
+    ]);
+    expect(outcome(x2, call('aten.relu.default', [8, 6]), 'Interleaved2(1)')).toEqual([
+      'Interleaved2(1)',
+    ]);
   });
 
   test('same: a sum of tensors wants equal cuts', () => {
     const bound = call('aten.add.Tensor', [8, 6], [8, 6]);
-    expect(outcome(x2, bound, 'Ragged(0, [1, 3], 2)', 'Ragged(0, [1, 3], 2)')).toEqual(['Ragged(0, [1, 3], 2)']);
+    expect(outcome(x2, bound, 'Ragged(0, [1, 3], 2)', 'Ragged(0, [1, 3], 2)')).toEqual([
+      'Ragged(0, [1, 3], 2)',
+    ]);
     expect(outcome(x2, bound, 'Ragged(0, [1, 3], 2)', 'Ragged(0, [3, 1], 2)')).toMatch(
       /Ragged\(0, \[1, 3\], 2\) and input 1 Ragged\(0, \[3, 1\], 2\)/,
     );
@@ -264,10 +288,15 @@ describe('what rules demand of a cut', () => {
       outputs: [{ dtype: 'f32', shape: [8] }],
     };
     expect(outcome(x2, bound, 'Ragged(0, [2, 2], 2)')).toEqual(['Ragged(0, [2, 2], 2)']);
-    expect(outcome(x2, bound, 'Ragged(0, [1, 3], 2)')).toMatch(/needs equally many rows of dim 0 \(8\)/);
+    expect(outcome(x2, bound, 'Ragged(0, [1, 3], 2)')).toMatch(
+      /needs equally many rows of dim 0 \(8\)/,
+    );
     const space = new ShardingSpace(x2);
     const cuts = [new Ragged(0, [2, 2], 2), new Ragged(0, [1, 3], 2)];
-    const set = expandRules(space, bound.rules, bound.inputs, bound.outputs, { uneven: 'allow', cuts });
+    const set = expandRules(space, bound.rules, bound.inputs, bound.outputs, {
+      uneven: 'allow',
+      cuts,
+    });
     expect(Array.from(set.specs, (id) => space.text(id))).toEqual([
       ...['R', 'R', 'S(0)', 'S(0)'],
       ...['Ragged(0, [2, 2], 2)', 'Ragged(0, [2, 2], 2)'],
@@ -293,7 +322,9 @@ describe('what rules demand of a cut', () => {
     expect(outcome(x2, bound, 'P(max)', 'R')).toBe("mesh dim 'x': no rule takes P(max), R");
     expect(outcome(x2, bound, 'S(0)', 'S(1)')).toBe("mesh dim 'x': no rule takes S(0), S(1)");
     expect(outcome(parseMesh('x=1'), bound, 'S(0)', 'S(1)')).toEqual(['R']);
-    expect(outcome(xy, call('aten.mul.Tensor', [8], [8]), 'P(sum)P(avg)', 'RR')).toEqual(['P(sum)P(avg)']);
+    expect(outcome(xy, call('aten.mul.Tensor', [8], [8]), 'P(sum)P(avg)', 'RR')).toEqual([
+      'P(sum)P(avg)',
+    ]);
   });
 });
 

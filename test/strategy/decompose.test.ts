@@ -1,47 +1,60 @@
 import { describe, expect, test } from 'vitest';
+
+import { dtensorModel } from '../../src/cost/presets/dtensor.ts';
+import { Redistributor } from '../../src/cost/redistribution/redistribute.ts';
 import { GraphBuilder } from '../../src/graph/build.ts';
 import type { Arg, Graph, ValueRef, ValueType } from '../../src/graph/types.ts';
 import { tensorType } from '../../src/graph/value.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
+import { elementCalls } from '../../src/ops/list-operators.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
-import { P, rule, ruleText, S, type Rule } from '../../src/ops/record/rule.ts';
+import { P, type Rule, rule, ruleText, S } from '../../src/ops/record/rule.ts';
+import type { OperatorTable } from '../../src/ops/record/table.ts';
+import { OperatorRegistry } from '../../src/ops/registry.ts';
+import { derivations } from '../../src/ops/rules/decompose.ts';
 import { bindText, parseCall } from '../../src/ops/samples/call-text.ts';
+import { decomposedOp, isDecomposed } from '../../src/ops/vjp/composite/decomposed.ts';
+import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { refute, trialsOf } from '../../src/simulate/rule-check/judge.ts';
 import { offeredRules } from '../../src/simulate/rule-check/offered-rules.ts';
 import { SampleCall } from '../../src/simulate/rule-check/sample-call.ts';
-import { dtensorModel } from '../../src/cost/presets/dtensor.ts';
-import { Redistributor } from '../../src/cost/redistribution/redistribute.ts';
-import { derivations } from '../../src/ops/rules/decompose.ts';
-import { decomposedOp, isDecomposed } from '../../src/ops/vjp/composite/decomposed.ts';
-import { OperatorRegistry } from '../../src/ops/registry.ts';
-import type { OperatorTable } from '../../src/ops/record/table.ts';
-import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { verify } from '../../src/simulate/verify.ts';
+import { expandRules } from '../../src/strategy/expand.ts';
 import { propagate } from '../../src/strategy/propagate.ts';
 import { input, parameter } from '../../src/trace/record/spec.ts';
 import { apply, type Tensor } from '../../src/trace/tensor/tensor.ts';
 import { trace } from '../../src/trace/trace.ts';
 import { planFor } from '../plan/support.ts';
 import { setup } from './support.ts';
-import { expandRules } from '../../src/strategy/expand.ts';
-import { elementCalls } from '../../src/ops/list-operators.ts';
 
 const operators = builtinOperators();
 
 /** A body written as calls; results are typed by the operators. */
-function body(shapes: readonly (readonly number[])[], make: (call: (target: string, ...args: Arg[]) => ValueRef, ...inputs: ValueRef[]) => readonly ValueRef[]): Graph {
+function body(
+  shapes: readonly (readonly number[])[],
+  make: (
+    call: (target: string, ...args: Arg[]) => ValueRef,
+    ...inputs: ValueRef[]
+  ) => readonly ValueRef[],
+): Graph {
   const b = new GraphBuilder('body');
-  const inputs = shapes.map((shape, i) => b.placeholder(`x${i}`, tensorType('f32', shape), { role: 'arg', roleIndex: i }));
+  const inputs = shapes.map((shape, i) =>
+    b.placeholder(`x${i}`, tensorType('f32', shape), { role: 'arg', roleIndex: i }),
+  );
   const call = (target: string, ...args: Arg[]): ValueRef => {
-    const type: ValueType | undefined = inferCall(operators, { target, args, kwargs: {} }, (name) => b.typeOf({ kind: 'value', name }));
+    const type: ValueType | undefined = inferCall(operators, { target, args, kwargs: {} }, (name) =>
+      b.typeOf({ kind: 'value', name }),
+    );
     if (type === undefined) throw new Error(`no ${target}`);
     return b.call(target, args, type);
   };
-  make(call, ...inputs).forEach((ref, index) => b.output({ value: ref.name, role: 'output', index }));
+  make(call, ...inputs).forEach((ref, index) =>
+    b.output({ value: ref.name, role: 'output', index }),
+  );
   return b.build();
-} // prettier-ignore
+}
 const decomposedRules = (graph: Graph, table: OperatorTable): readonly Rule[] =>
   derivations(graph, table).map(({ rule }) => rule);
 const texts = (graph: Graph): string[] => decomposedRules(graph, operators).map(ruleText);
@@ -52,17 +65,27 @@ const direct = (call: string): string[] => {
 
 describe('rules from decompositions', () => {
   test('OP-50 aminmax is amin and amax of one input', () => {
-    const aminmax = body([[8, 8]], (call, x) => [call('aten.amin.default', x, [0]), call('aten.amax.default', x, [0])]);
+    const aminmax = body([[8, 8]], (call, x) => [
+      call('aten.amin.default', x, [0]),
+      call('aten.amax.default', x, [0]),
+    ]);
     expect(texts(aminmax)).toEqual(['S(0) -> P(min), P(max)', 'S(1) -> S(0), S(0)']);
     const [first] = decomposedRules(aminmax, operators);
     expect(first.inputs[0]).toMatchObject({ kind: 'shard', filled: true });
   });
 
   test('OP-50 an operator of operators, and the second time from memory', () => {
-    const graph = body([[8, 8], [8, 8]], (call, x, w) => [call('aten.mm.default', call('aten.neg.default', x), w)]); // prettier-ignore
+    const graph = body(
+      [
+        [8, 8],
+        [8, 8],
+      ],
+      (call, x, w) => [call('aten.mm.default', call('aten.neg.default', x), w)],
+    );
     const rules = decomposedRules(graph, operators);
     expect(derivations(graph, operators)).toBe(derivations(graph, operators));
-    // A negation turns extremes round, which the product does not take: what is left are the rules of the product.
+    // A negation turns extremes round, which the product does not take: what is left are the rules
+    // of the product.
     expect([...texts(graph)].sort()).toEqual([...direct('mm(f32[8,8], f32[8,8])')].sort());
     const space = new ShardingSpace(parseMesh('a=2,b=2'));
     const meta = { dtype: 'f32', shape: [8, 8] } as const;
@@ -71,52 +94,91 @@ describe('rules from decompositions', () => {
   });
 
   test.each([
-    ['smooth_l1_loss(f32[6,5], f32[6,5], 2)', [[6, 5], [6, 5]]],
+    [
+      'smooth_l1_loss(f32[6,5], f32[6,5], 2)',
+      [
+        [6, 5],
+        [6, 5],
+      ],
+    ],
     ['softmax.int(f32[6,5], 1)', [[6, 5]]],
     ['silu(f32[6,5])', [[6, 5]]],
     ['addmm(f32[7], f32[6,5], f32[5,7])', [[7], [6, 5], [5, 7]]],
-  ] as [string, number[][]][])('what is derived for %s is among its own rules, or true', (text, shapes) => {
-    const bodies: Readonly<Record<string, Parameters<typeof body>[1]>> = {
-      smooth_l1_loss: (call, x, y) => {
-        const d = call('aten.abs.default', call('aten.sub.Tensor', x, y));
-        const near = call('aten.mul.Scalar', call('aten.square.default', d), { kind: 'float', value: 0.5 });
-        const far = call('aten.sub.Scalar', d, { kind: 'float', value: 0.5 });
-        return [call('aten.sum.default', call('aten.where.self', call('aten.lt.Scalar', d, 1), near, far))];
-      },
-      softmax: (call, x) => {
-        const e = call('aten.exp.default', call('aten.sub.Tensor', x, call('aten.amax.default', x, [1], true)));
-        return [call('aten.div.Tensor', e, call('aten.sum.dim_IntList', e, [1], true))];
-      },
-      silu: (call, x) => [call('aten.mul.Tensor', x, call('aten.sigmoid.default', x))],
-      addmm: (call, b, x, w) => [call('aten.add.Tensor', call('aten.mm.default', x, w), b)],
-    };
-    const name = text.split(/[.(]/)[0];
-    const rules = decomposedRules(body(shapes, bodies[name]), operators);
-    expect(rules.length).toBeGreaterThan(0);
-    // What the operator does not list itself, execution must confirm.
-    const sample = new SampleCall(operators, parseCall(text));
-    const more = rules.filter((r) => !direct(text).includes(ruleText(r)));
-    for (const ranks of [2, 3])
-      for (const r of offeredRules(sample, more, ranks))
-        expect(refute(sample, trialsOf(sample), { inputs: r.inputs, outputs: r.outputs, origin: r.origin }, ranks), ruleText(r)).toBeUndefined();
-    expect(more.length).toBeLessThan(rules.length);
-  }); // prettier-ignore
+  ] as [string, number[][]][])(
+    'what is derived for %s is among its own rules, or true',
+    (text, shapes) => {
+      const bodies: Readonly<Record<string, Parameters<typeof body>[1]>> = {
+        smooth_l1_loss: (call, x, y) => {
+          const d = call('aten.abs.default', call('aten.sub.Tensor', x, y));
+          const near = call('aten.mul.Scalar', call('aten.square.default', d), {
+            kind: 'float',
+            value: 0.5,
+          });
+          const far = call('aten.sub.Scalar', d, { kind: 'float', value: 0.5 });
+          return [
+            call(
+              'aten.sum.default',
+              call('aten.where.self', call('aten.lt.Scalar', d, 1), near, far),
+            ),
+          ];
+        },
+        softmax: (call, x) => {
+          const e = call(
+            'aten.exp.default',
+            call('aten.sub.Tensor', x, call('aten.amax.default', x, [1], true)),
+          );
+          return [call('aten.div.Tensor', e, call('aten.sum.dim_IntList', e, [1], true))];
+        },
+        silu: (call, x) => [call('aten.mul.Tensor', x, call('aten.sigmoid.default', x))],
+        addmm: (call, b, x, w) => [call('aten.add.Tensor', call('aten.mm.default', x, w), b)],
+      };
+      const name = text.split(/[.(]/)[0];
+      const rules = decomposedRules(body(shapes, bodies[name]), operators);
+      expect(rules.length).toBeGreaterThan(0);
+      // What the operator does not list itself, execution must confirm.
+      const sample = new SampleCall(operators, parseCall(text));
+      const more = rules.filter((r) => !direct(text).includes(ruleText(r)));
+      for (const ranks of [2, 3])
+        for (const r of offeredRules(sample, more, ranks))
+          expect(
+            refute(
+              sample,
+              trialsOf(sample),
+              { inputs: r.inputs, outputs: r.outputs, origin: r.origin },
+              ranks,
+            ),
+            ruleText(r),
+          ).toBeUndefined();
+      expect(more.length).toBeLessThan(rules.length);
+    },
+  );
 
   test('a view inside asks for evenness of its own dim, in whole units of the outer one', () => {
-    const graph = body([[12, 5]], (call, x) => [call('aten.sum.dim_IntList', call('aten.view.default', x, [4, 3, 5]), [1])]); // prettier-ignore
+    const graph = body([[12, 5]], (call, x) => [
+      call('aten.sum.dim_IntList', call('aten.view.default', x, [4, 3, 5]), [1]),
+    ]);
     const rules = decomposedRules(graph, operators);
     const rows = rules.find((r) => ruleText(r) === 'S(0) -> S(0)');
     expect(rows?.inputs[0]).toMatchObject({ even: true, scaled: true, unit: 3 });
     expect(rows?.rewrite).toBe('decomposed');
     const space = (n: number) => new ShardingSpace(parseMesh(`a=${n}`));
     const count = (n: number): number =>
-      expandRules(space(n), rules, [{ dtype: 'f32', shape: [12, 5] }], [{ dtype: 'f32', shape: [4, 5] }], { uneven: 'allow' }).specs.length; // prettier-ignore
-    // Four groups of three rows: two ranks hold whole groups, three do not, though three divides twelve.
+      expandRules(
+        space(n),
+        rules,
+        [{ dtype: 'f32', shape: [12, 5] }],
+        [{ dtype: 'f32', shape: [4, 5] }],
+        { uneven: 'allow' },
+      ).specs.length;
+    // Four groups of three rows: two ranks hold whole groups, three do not, though three divides
+    // twelve.
     expect(count(2)).toBeGreaterThan(count(3));
   });
 
   test('no redistribution inside: what one call leaves and the next does not take is no rule', () => {
-    const graph = body([[8, 8]], (call, x) => [call('aten.relu.default', call('aten.sum.dim_IntList', x, [0]))]);
+    const graph = body([[8, 8]], (call, x) => [
+      call('aten.relu.default', call('aten.sum.dim_IntList', x, [0])),
+    ]);
     expect(texts(graph)).not.toContain('S(0) -> P(sum)');
     expect(texts(graph)).toContain('S(1) -> S(0)');
   });
@@ -125,7 +187,15 @@ describe('rules from decompositions', () => {
 describe('operators over lists', () => {
   const ref = (name: string): ValueRef => ({ kind: 'value', name });
   test('OP-6 each place of the lists is a call of the element operator', () => {
-    const calls = elementCalls(operators, 'aten._foreach_add.List', [[ref('a'), ref('b')], [ref('c'), ref('d')]], { alpha: 2 }); // prettier-ignore
+    const calls = elementCalls(
+      operators,
+      'aten._foreach_add.List',
+      [
+        [ref('a'), ref('b')],
+        [ref('c'), ref('d')],
+      ],
+      { alpha: 2 },
+    );
     expect(calls.map((c) => [c.record.name, c.args, c.kwargs])).toEqual([
       ['aten.add.Tensor', [ref('a'), ref('c')], { alpha: 2 }],
       ['aten.add.Tensor', [ref('b'), ref('d')], { alpha: 2 }],
@@ -145,11 +215,15 @@ describe('operators over lists', () => {
   });
 
   test('unequal lengths and unknown elements are refused', () => {
-    expect(() => elementCalls(operators, 'aten._foreach_add.List', [[ref('a'), ref('b')], [ref('c')]])).toThrow(/1 and 2 elements/); // prettier-ignore
+    expect(() =>
+      elementCalls(operators, 'aten._foreach_add.List', [[ref('a'), ref('b')], [ref('c')]]),
+    ).toThrow(/1 and 2 elements/);
     expect(() => elementCalls(operators, 'aten._foreach_nothing.List', [[ref('a')]])).toThrow(
       /no operator aten.nothing/,
     );
-    expect(() => elementCalls(operators, 'aten.add.Tensor', [ref('a')])).toThrow(/no operator over lists/);
+    expect(() => elementCalls(operators, 'aten.add.Tensor', [ref('a')])).toThrow(
+      /no operator over lists/,
+    );
   });
 });
 
@@ -180,7 +254,9 @@ describe('operators that are described by what they are made of', () => {
   test('OP-50 aminmax from shards and a pending minimum', () => {
     const one = setup([4], 'aminmax(f32[8,8])').run(['S0'], { search: 'enumerate' });
     expect([one.text, one.cost]).toEqual(['S(0)->P(min),P(max)', 0]);
-    const two = setup([2, 2], 'aminmax(f32[8,8])', 'least').run(['S1Pmin'], { search: 'enumerate' });
+    const two = setup([2, 2], 'aminmax(f32[8,8])', 'least').run(['S1Pmin'], {
+      search: 'enumerate',
+    });
     expect(two.text).toBe('S(1)S(0)->P(min)P(min),P(max)P(max)');
   });
 
@@ -189,18 +265,32 @@ describe('operators that are described by what they are made of', () => {
     const space = new ShardingSpace(parseMesh('a=2,b=2'));
     const mesh = space.mesh;
     const given = ['S(0)S(1)', 'RS(0)'].map((s) => space.parse(s));
-    const found = propagate(space, record, ctx, given, new Redistributor(space, dtensorModel(mesh), { merge: false }));
+    const found = propagate(
+      space,
+      record,
+      ctx,
+      given,
+      new Redistributor(space, dtensorModel(mesh), { merge: false }),
+    );
     expect([found.outputs.map((id) => space.text(id)), found.cost]).toEqual([['S(0)P(sum)'], 0]);
   });
 
   test('a number that comes from a size is another one on the device: no rule where that dim is cut', () => {
-    expect(text(first, 'my_row_mean(f32[6,5])')).toEqual(['S(1) -> S(0)', 'P(sum) -> P(sum)', 'P(avg) -> P(avg)']);
+    expect(text(first, 'my_row_mean(f32[6,5])')).toEqual([
+      'S(1) -> S(0)',
+      'P(sum) -> P(sum)',
+      'P(avg) -> P(avg)',
+    ]);
   });
 
   test('a direct rule wins: records with rules of their own are not derived', () => {
     const derived = operators.records.filter(isDecomposed).map((r) => r.name);
     expect(derived).toContain('aten.pixel_shuffle.default');
-    expect(derived.filter((name) => /layer_norm|softmax|stack|embedding|empty_like|full_like/.test(name))).toEqual([]);
+    expect(
+      derived.filter((name) =>
+        /layer_norm|softmax|stack|embedding|empty_like|full_like/.test(name),
+      ),
+    ).toEqual([]);
   });
 
   test('what is derived is added to by rules of the user, and replaced by name', () => {
@@ -214,19 +304,25 @@ describe('operators that are described by what they are made of', () => {
   test('planned, differentiated and run: outputs and gradients are those of one device', async () => {
     const forward = trace(
       ({ x, w }: Record<'x' | 'w', Tensor>) => {
-        const [y] = [apply('aten.pixel_shuffle.default', [x.conv2d(w, undefined, { padding: 1 }), 2])];
+        const [y] = [
+          apply('aten.pixel_shuffle.default', [x.conv2d(w, undefined, { padding: 1 }), 2]),
+        ];
         return apply('aten.glu.default', [y, 1]).square().sum();
       },
       { x: input([8, 3, 4, 4]), w: parameter([8, 3, 3, 3]) },
     );
     const graph = jointGraph(forward, { seed: 1 });
     for (const mesh of ['a=4', 'a=2,b=2']) {
-      const plan = await planFor(graph, mesh, { pins: [{ node: 'x', spec: mesh === 'a=4' ? 'S(0)' : 'S(0)R' }] });
+      const plan = await planFor(graph, mesh, {
+        pins: [{ node: 'x', spec: mesh === 'a=4' ? 'S(0)' : 'S(0)R' }],
+      });
       expect(verify(graph, plan, operators).mismatches).toEqual([]);
     }
     const pins = ['x', 'pixel_shuffle'].map((node) => ({ node, spec: 'S(0)' }));
     const plan = await planFor(forward, 'a=4', { pins });
-    expect(plan.nodes.find((n) => n.target === 'aten.pixel_shuffle.default')?.outputs).toEqual(['S(0)']);
+    expect(plan.nodes.find((n) => n.target === 'aten.pixel_shuffle.default')?.outputs).toEqual([
+      'S(0)',
+    ]);
     expect(verify(forward, plan, operators).mismatches).toEqual([]);
   });
 });

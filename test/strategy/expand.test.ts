@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest';
+
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { heldRows } from '../../src/mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
-import { einsumRules } from '../../src/ops/rules/einsum.ts';
 import type { TensorMeta } from '../../src/ops/record/record.ts';
-import { P, R, rule, S, type Rule } from '../../src/ops/record/rule.ts';
+import { P, R, type Rule, rule, S } from '../../src/ops/record/rule.ts';
+import { einsumRules } from '../../src/ops/rules/einsum.ts';
 import { viewRules } from '../../src/ops/rules/viewgroups.ts';
 import { expandRules, type StrategySet } from '../../src/strategy/expand.ts';
 
@@ -21,7 +22,12 @@ function texts(set: StrategySet, s: ShardingSpace): string[] {
 
 describe('expansion to the mesh', () => {
   it('OP-2 counts of the einsum generator without linearity: mm 4 and 16, bmm 5 and 25', () => {
-    const count = (equation: string, mesh: string, inputs: TensorMeta[], out: TensorMeta): number => {
+    const count = (
+      equation: string,
+      mesh: string,
+      inputs: TensorMeta[],
+      out: TensorMeta,
+    ): number => {
       const rules = einsumRules(equation, { linear: false });
       return expandRules(space(mesh), rules, inputs, [out], ALLOW).count;
     };
@@ -46,7 +52,11 @@ describe('expansion to the mesh', () => {
 
   it('filter 1: drops mixed pending reductions, but lets sum stand with avg', () => {
     const s = space('a=2,b=2');
-    const rules = [rule([P('sum')], [P('sum')]), rule([P('avg')], [P('avg')]), rule([P('max')], [P('max')])];
+    const rules = [
+      rule([P('sum')], [P('sum')]),
+      rule([P('avg')], [P('avg')]),
+      rule([P('max')], [P('max')]),
+    ];
     const found = texts(expandRules(s, rules, [f32(8)], [f32(8)], ALLOW), s);
     expect(found).toContain('P(sum)P(avg) P(sum)P(avg)');
     expect(found).not.toContain('P(sum)P(max) P(sum)P(max)');
@@ -96,14 +106,16 @@ describe('expansion to the mesh', () => {
 });
 
 describe('a view on several mesh dims moves no element', () => {
-  // The truth is element ownership: a view is local iff every rank holds the same elements, in the same order, before
-  // and after.
+  // The truth is element ownership: a view is local iff every rank holds the same elements, in the
+  // same order, before and after.
   const held = (s: ShardingSpace, id: number, shape: readonly number[]): number[][] => {
     const sharding = s.get(id);
     const rows = shape.map((size, dim) => heldRows(sharding, s.mesh, dim, size));
     return Array.from({ length: s.mesh.size }, (_, rank) => {
       let cells = [0];
-      shape.forEach((size, dim) => (cells = cells.flatMap((c) => rows[dim][rank].map((r) => c * size + r))));
+      shape.forEach(
+        (size, dim) => (cells = cells.flatMap((c) => rows[dim][rank].map((r) => c * size + r))),
+      );
       return cells;
     });
   };
@@ -159,7 +171,9 @@ describe('a view on several mesh dims moves no element', () => {
         for (let a = 0; a < set.count; a++) {
           const before = s.get(set.specs[2 * a]);
           if (before.placements.some((p) => p.kind === 'partial')) continue;
-          expect(held(s, set.specs[2 * a + 1], to), `${before.text}`).toEqual(held(s, set.specs[2 * a], from));
+          expect(held(s, set.specs[2 * a + 1], to), `${before.text}`).toEqual(
+            held(s, set.specs[2 * a], from),
+          );
         }
         expect(set.count).toBeGreaterThan(1);
       });

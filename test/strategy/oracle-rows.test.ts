@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
+
 import { describe, expect, test } from 'vitest';
+
 import { dtensorModel } from '../../src/cost/presets/dtensor.ts';
 import { GreedyPlanner } from '../../src/cost/redistribution/greedy.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
@@ -11,22 +13,28 @@ import { propagate } from '../../src/strategy/propagate.ts';
 import { bindCase, type OracleCase } from '../ops/support/oracle.ts';
 
 /**
- * Every recorded propagation of DTensor on a mesh of 4: with all shards to choose from, ours costs no more, under DTensor's
- * own prices. That the rules taken are right is judged by execution elsewhere.
+ * Every recorded propagation of DTensor on a mesh of 4: with all shards to choose from, ours costs
+ * no more, under DTensor's own prices. That the rules taken are right is judged by execution
+ * elsewhere.
  */
-type Row = readonly [inputs: string, target: string | null, outputs: string, cost: number] | readonly [string, number];
+type Row =
+  | readonly [inputs: string, target: string | null, outputs: string, cost: number]
+  | readonly [string, number];
 interface RecordedCase extends OracleCase {
   readonly rows: readonly Row[];
 }
 const { cases } = JSON.parse(
-  gunzipSync(readFileSync(fileURLToPath(new URL('../fixtures/oracle/rules.json.gz', import.meta.url)))).toString(),
+  gunzipSync(
+    readFileSync(fileURLToPath(new URL('../fixtures/oracle/rules.json.gz', import.meta.url))),
+  ).toString(),
 ) as { readonly cases: Readonly<Record<string, RecordedCase>> };
 
 const operators = builtinOperators();
 const mesh = parseMesh('a=4');
 const space = new ShardingSpace(mesh);
 const prices = new GreedyPlanner(space, dtensorModel(mesh));
-const spec = (word: string): string => word.replace(/^S(\d)$/, 'S($1)').replace(/^P(\w+)$/, 'P($1)');
+const spec = (word: string): string =>
+  word.replace(/^S(\d)$/, 'S($1)').replace(/^P(\w+)$/, 'P($1)');
 /** Masked sums, norms and strides are DTensor's own; bools have no sum here. */
 const known = (word: string): boolean => /^(R|S\d|P(sum|avg|max|min))$/.test(word);
 
@@ -53,12 +61,21 @@ function compare(c: RecordedCase): { compared: number; worse: string[] } {
     if (row.length === 2) continue;
     const [text, , , cost] = row;
     const words = text === '' ? [] : text.split(',');
-    if (words.length !== ctx.inputs.length || !words.every(known) || typeof cost !== 'number') continue;
+    if (words.length !== ctx.inputs.length || !words.every(known) || typeof cost !== 'number')
+      continue;
     const bool = words.some((w, i) => ctx.inputs[i].dtype === 'b8' && w.startsWith('P'));
     if (bool) continue;
     compared++;
-    const found = propagate(space, record, ctx, words.map((w) => space.parse(spec(w))), prices, { fill: 'all' }); // prettier-ignore
-    if (found.cost * 1e6 > cost + 1e-3) worse.push(`${c.name} ${text}: ${(found.cost * 1e6).toFixed(3)} for ${cost}`);
+    const found = propagate(
+      space,
+      record,
+      ctx,
+      words.map((w) => space.parse(spec(w))),
+      prices,
+      { fill: 'all' },
+    );
+    if (found.cost * 1e6 > cost + 1e-3)
+      worse.push(`${c.name} ${text}: ${(found.cost * 1e6).toFixed(3)} for ${cost}`);
   }
   return { compared, worse };
 }

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { expandRows } from '../../src/strategy/expand.ts';
 import { cutsAmong, fillRules } from '../../src/strategy/fill.ts';
 import { MovePrices } from '../../src/strategy/prices.ts';
@@ -21,7 +22,11 @@ describe('filling', () => {
 
   test('OP-10 from plain shards, from strided ones, from both: plain first, then by split factor', () => {
     const mm = setup([4], MM);
-    expect(mm.filled(['S0', 'S1']).slice(1, 4)).toEqual(['[P(sum), S(1), S(0)]', '[S(0), S(0), R]', '[S(1), R, S(1)]']);
+    expect(mm.filled(['S0', 'S1']).slice(1, 4)).toEqual([
+      '[P(sum), S(1), S(0)]',
+      '[S(0), S(0), R]',
+      '[S(1), R, S(1)]',
+    ]);
     const strided = mm.filled(['SS(0,4)', 'SS(0,2)']);
     expect(strided).toHaveLength(11);
     expect(strided.filter((row) => row.includes('_S(')).slice(0, 2)).toEqual([
@@ -65,7 +70,9 @@ describe('counts of candidates', () => {
     const add = setup([2, 2, 2], 'add.Tensor(f32[8,8,8], f32[8,8,8])');
     expect(add.count(['S0RR', 'RRR'])).toBe(634);
     expect(add.count(['RRR', 'RRR'])).toBe(139);
-    expect(setup([2, 2, 2], 'add_.Tensor(f32[8,8,8], f32[8,8,8])').run(['S0RR', 'S0RR']).candidates).toBe(1);
+    expect(
+      setup([2, 2, 2], 'add_.Tensor(f32[8,8,8], f32[8,8,8])').run(['S0RR', 'S0RR']).candidates,
+    ).toBe(1);
   });
 
   test('OP-7 cat: dims that are too short drop out; the length of the list does not matter', () => {
@@ -99,46 +106,75 @@ describe('counts of candidates', () => {
 
 describe('choices and their costs are those of DTensor', () => {
   const table: [string, number[], string, string[], string, number][] = [
-    ...(['S0', 'S1', 'R', 'Ps'] as const).map((rhs, i): [string, number[], string, string[], string, number] => [
-      'OP-18',
-      [4],
-      'mm(f32[64,32], f32[32,64])',
-      ['S0', rhs],
-      ['S0,R->S0', 'S0,R->S0', 'S0,R->S0', 'R,Ps->Ps'][i],
-      [8.4652, 8.4652, 0, 8.4652][i],
-    ]),
-    ...(['S0', 'S1', 'R', 'Ps'] as const).map((rhs, i): [string, number[], string, string[], string, number] => [
-      'OP-19',
-      [4],
-      'mm(f32[64,32], f32[32,64])',
-      ['S1', rhs],
-      ['S1,S0->Ps', 'R,S1->S1', 'S1,S0->Ps', 'S1,S0->Ps'][i],
-      [0, 8.4652, 0, 8.4652][i],
-    ]),
-    ...(['S0', 'S1', 'R', 'Ps'] as const).map((rhs, i): [string, number[], string, string[], string, number] => [
-      'OP-20',
-      [4],
-      'mm(f32[64,32], f32[32,64])',
-      ['R', rhs],
-      ['S1,S0->Ps', 'R,S1->S1', 'R,R->R', 'R,Ps->Ps'][i],
-      0,
-    ]),
-    ...(['S0', 'S1', 'R', 'Ps'] as const).map((rhs, i): [string, number[], string, string[], string, number] => [
-      'OP-21',
-      [4],
-      'mm(f32[64,32], f32[32,64])',
-      ['Ps', rhs],
-      ['S1,S0->Ps', 'Ps,R->Ps', 'Ps,R->Ps', 'Ps,R->Ps'][i],
-      [8.4652, 8.4652, 0, 10.3305][i],
-    ]),
+    ...(['S0', 'S1', 'R', 'Ps'] as const).map(
+      (rhs, i): [string, number[], string, string[], string, number] => [
+        'OP-18',
+        [4],
+        'mm(f32[64,32], f32[32,64])',
+        ['S0', rhs],
+        ['S0,R->S0', 'S0,R->S0', 'S0,R->S0', 'R,Ps->Ps'][i],
+        [8.4652, 8.4652, 0, 8.4652][i],
+      ],
+    ),
+    ...(['S0', 'S1', 'R', 'Ps'] as const).map(
+      (rhs, i): [string, number[], string, string[], string, number] => [
+        'OP-19',
+        [4],
+        'mm(f32[64,32], f32[32,64])',
+        ['S1', rhs],
+        ['S1,S0->Ps', 'R,S1->S1', 'S1,S0->Ps', 'S1,S0->Ps'][i],
+        [0, 8.4652, 0, 8.4652][i],
+      ],
+    ),
+    ...(['S0', 'S1', 'R', 'Ps'] as const).map(
+      (rhs, i): [string, number[], string, string[], string, number] => [
+        'OP-20',
+        [4],
+        'mm(f32[64,32], f32[32,64])',
+        ['R', rhs],
+        ['S1,S0->Ps', 'R,S1->S1', 'R,R->R', 'R,Ps->Ps'][i],
+        0,
+      ],
+    ),
+    ...(['S0', 'S1', 'R', 'Ps'] as const).map(
+      (rhs, i): [string, number[], string, string[], string, number] => [
+        'OP-21',
+        [4],
+        'mm(f32[64,32], f32[32,64])',
+        ['Ps', rhs],
+        ['S1,S0->Ps', 'Ps,R->Ps', 'Ps,R->Ps', 'Ps,R->Ps'][i],
+        [8.4652, 8.4652, 0, 10.3305][i],
+      ],
+    ),
     ['OP-22', [8], 'mm(f32[4096,4096], f32[4096,11008])', ['S0', 'S0'], 'S1,S0->Ps', 89.7468],
     ['OP-22', [8], 'mm(f32[4096,4096], f32[4096,11008])', ['Ps', 'Ps'], 'R,Ps->Ps', 1262.149],
     ['OP-23', [2, 4], 'mm(f32[4096,4096], f32[4096,11008])', ['S0R', 'RS1'], 'S0R,RS1->S0S1', 0],
     ['OP-23', [2, 4], 'mm(f32[4096,4096], f32[4096,11008])', ['S0S1', 'RS0'], 'S0S1,RS0->S0Ps', 0],
-    ['OP-23', [2, 4], 'mm(f32[4096,4096], f32[4096,11008])', ['S0R', 'S0R'], 'S1R,S0R->PsR', 186.364],
-    ['OP-23', [2, 4], 'mm(f32[4096,4096], f32[4096,11008])', ['S0S0', 'RS1'], 'S0R,RS1->S0S1', 275.646],
+    [
+      'OP-23',
+      [2, 4],
+      'mm(f32[4096,4096], f32[4096,11008])',
+      ['S0R', 'S0R'],
+      'S1R,S0R->PsR',
+      186.364,
+    ],
+    [
+      'OP-23',
+      [2, 4],
+      'mm(f32[4096,4096], f32[4096,11008])',
+      ['S0S0', 'RS1'],
+      'S0R,RS1->S0S1',
+      275.646,
+    ],
     ['OP-23', [2, 4], 'mm(f32[4096,4096], f32[4096,11008])', ['PsR', 'RPs'], 'PsR,RPs->PsPs', 0],
-    ['OP-24', [4], 'addmm(f32[8], f32[50,6], f32[6,8])', ['S0', 'Ps', 'S1'], 'S0,R,S1->S1', 10.2191],
+    [
+      'OP-24',
+      [4],
+      'addmm(f32[8], f32[50,6], f32[6,8])',
+      ['S0', 'Ps', 'S1'],
+      'S0,R,S1->S1',
+      10.2191,
+    ],
   ];
   test.each(table)('%s on %j %s from %j: %s', (_, mesh, call, given, text, micro) => {
     for (const search of ['enumerate', 'priority'] as const) {
@@ -160,8 +196,12 @@ describe('choices and their costs are those of DTensor', () => {
 describe('refusals', () => {
   test('OP-14 an in-place operator keeps its argument where it is', () => {
     const clamp = setup([4], 'clamp_(f32[8,8], 0)');
-    expect(() => clamp.run(['Ps'])).toThrow(/clamp_.*in-place operations that require placement changes are not supported.*P\(sum\)/); // prettier-ignore
-    expect(() => clamp.run(['Ps'], { ...COMPAT, search: 'priority' })).toThrow(/in-place operations/);
+    expect(() => clamp.run(['Ps'])).toThrow(
+      /clamp_.*in-place operations that require placement changes are not supported.*P\(sum\)/,
+    );
+    expect(() => clamp.run(['Ps'], { ...COMPAT, search: 'priority' })).toThrow(
+      /in-place operations/,
+    );
     expect(clamp.run(['S0']).text).toBe('S(0)->S(0)');
   });
 
@@ -174,11 +214,16 @@ describe('refusals', () => {
 
 describe('the search', () => {
   test('OP-25 nothing to do takes no step; one local cut is one change', () => {
-    const three = setup([2, 2, 2], 'mm(f32[64,32], f32[32,64])', 'least').run(['S0RR', 'RRR'], COMPAT);
+    const three = setup([2, 2, 2], 'mm(f32[64,32], f32[32,64])', 'least').run(
+      ['S0RR', 'RRR'],
+      COMPAT,
+    );
     expect([three.pops, three.changes.length, three.cost]).toEqual([0, 0, 0]);
     const two = setup([2, 2], 'mm(f32[64,32], f32[32,64])', 'least').run(['S0R', 'RS0'], COMPAT);
     expect(two.text).toBe(spec('S0S1,RS0->S0Ps'));
-    expect(two.changes.map((c) => [c.input, c.meshDim, c.from.text, c.to.text])).toEqual([[0, 1, 'R', 'S(1)']]);
+    expect(two.changes.map((c) => [c.input, c.meshDim, c.from.text, c.to.text])).toEqual([
+      [0, 1, 'R', 'S(1)'],
+    ]);
     expect(two.cost).toBe(0);
     const both = setup([2, 2], 'mm(f32[64,32], f32[32,64])', 'least').run(['PsPs', 'PsPs'], COMPAT);
     expect(both.micro).toBeCloseTo(15.774, 3);
@@ -192,32 +237,59 @@ describe('the search', () => {
   const words = ['S0', 'S1', 'R', 'Ps'];
   const tuples = (n: number): string[] =>
     n === 0 ? [''] : tuples(n - 1).flatMap((rest) => words.map((w) => `${rest}${w}`));
-  test.each([[[4]], [[2, 4]], [[2, 2, 2]]])('OP-26 on %j the cost is the least of the enumeration, and the choice the same', (sizes) => {
-    const mm = setup(sizes, 'mm(f32[64,32], f32[32,64])', 'least');
-    const all = tuples(sizes.length);
-    // All pairs on one and two mesh dims; on three every seventh.
-    const step = sizes.length < 3 ? 1 : 7;
-    let tried = 0;
-    for (let k = 0; k < all.length * all.length; k += step) {
-      const given = [all[Math.floor(k / all.length)], all[k % all.length]];
-      const one = mm.run(given, { ...COMPAT, search: 'priority' });
-      const other = mm.run(given, { ...COMPAT, search: 'enumerate' });
-      expect(one.how).toBe('priority');
-      expect(Math.abs(one.micro - other.micro), given.join()).toBeLessThan(1e-9);
-      expect(one.text, given.join()).toBe(other.text);
-      one.costs.forEach((cost, i) => expect(cost).toBeGreaterThanOrEqual(mm.prices.seconds({ shape: mm.ctx.inputs[i].shape, itemBytes: 4 }, mm.ids(given)[i], one.inputs[i]) - 1e-15));
-      tried++;
-    }
-    expect(tried).toBeGreaterThanOrEqual(16);
-  }); // prettier-ignore
+  test.each([[[4]], [[2, 4]], [[2, 2, 2]]])(
+    'OP-26 on %j the cost is the least of the enumeration, and the choice the same',
+    (sizes) => {
+      const mm = setup(sizes, 'mm(f32[64,32], f32[32,64])', 'least');
+      const all = tuples(sizes.length);
+      // All pairs on one and two mesh dims; on three every seventh.
+      const step = sizes.length < 3 ? 1 : 7;
+      let tried = 0;
+      for (let k = 0; k < all.length * all.length; k += step) {
+        const given = [all[Math.floor(k / all.length)], all[k % all.length]];
+        const one = mm.run(given, { ...COMPAT, search: 'priority' });
+        const other = mm.run(given, { ...COMPAT, search: 'enumerate' });
+        expect(one.how).toBe('priority');
+        expect(Math.abs(one.micro - other.micro), given.join()).toBeLessThan(1e-9);
+        expect(one.text, given.join()).toBe(other.text);
+        one.costs.forEach((cost, i) =>
+          expect(cost).toBeGreaterThanOrEqual(
+            mm.prices.seconds(
+              { shape: mm.ctx.inputs[i].shape, itemBytes: 4 },
+              mm.ids(given)[i],
+              one.inputs[i],
+            ) - 1e-15,
+          ),
+        );
+        tried++;
+      }
+      expect(tried).toBeGreaterThanOrEqual(16);
+    },
+  );
 
   test('OP-26 asked for all, it gives every candidate of the enumeration that can be reached, cheapest first', () => {
-    const { space, record, ctx, ids, prices } = setup([2, 2], 'mm(f32[64,32], f32[32,64])', 'least');
+    const { space, record, ctx, ids, prices } = setup(
+      [2, 2],
+      'mm(f32[64,32], f32[32,64])',
+      'least',
+    );
     const given = ids(['S0R', 'RS1']);
-    const filled = fillRules(space, record.shard(ctx), ctx.inputs, ctx.outputs, given.map((id) => space.get(id)), COMPAT); // prettier-ignore
+    const filled = fillRules(
+      space,
+      record.shard(ctx),
+      ctx.inputs,
+      ctx.outputs,
+      given.map((id) => space.get(id)),
+      COMPAT,
+    );
     const moves = ctx.inputs.map((meta, i) => new MovePrices(prices, meta, given[i]));
-    const found = cheapestFew(1000, space, filled, ctx.inputs, ctx.outputs, given, moves, { uneven: 'allow' }) ?? [];
-    const set = expandRows(space, filled.rules, filled.rows, ctx.inputs, ctx.outputs, { uneven: 'allow' });
+    const found =
+      cheapestFew(1000, space, filled, ctx.inputs, ctx.outputs, given, moves, {
+        uneven: 'allow',
+      }) ?? [];
+    const set = expandRows(space, filled.rules, filled.rows, ctx.inputs, ctx.outputs, {
+      uneven: 'allow',
+    });
     const reachable = new Set<string>();
     for (let s = 0; s < set.count; s++) {
       const row = Array.from(set.specs.subarray(3 * s, 3 * s + 3));

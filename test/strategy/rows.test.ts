@@ -1,19 +1,23 @@
 import { describe, expect, test } from 'vitest';
+
 import type { Redistributor } from '../../src/cost/redistribution/redistribute.ts';
-import { MaskPartial } from '../../src/mesh/placements/partials/mask-partial.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
-import { parseSharding } from '../../src/mesh/sharding/parse.ts';
+import { MaskPartial } from '../../src/mesh/placements/partials/mask-partial.ts';
 import { Partial } from '../../src/mesh/placements/partials/partial.ts';
 import { Shard } from '../../src/mesh/placements/shards/shard.ts';
+import { StridedShard } from '../../src/mesh/placements/shards/strided.ts';
+import { parseSharding } from '../../src/mesh/sharding/parse.ts';
 import { heldRows, pendingTogether } from '../../src/mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
-import { StridedShard } from '../../src/mesh/placements/shards/strided.ts';
-import { P, rule, type Rule } from '../../src/ops/record/rule.ts';
+import { P, type Rule, rule } from '../../src/ops/record/rule.ts';
 import { expandRules } from '../../src/strategy/expand.ts';
 import type { PropagateOptions } from '../../src/strategy/propagate.ts';
 import { COMPAT, setup, spec } from './support.ts';
 
-/** Rows of the spec's table, from DTensor 2.13: what comes out of given placements on two mesh dims, and at what price. */
+/**
+ * Rows of the spec's table, from DTensor 2.13: what comes out of given placements on two mesh dims,
+ * and at what price.
+ */
 
 describe('OP-13 pending reductions of two mesh dims', () => {
   const meta = { dtype: 'f32', shape: [8, 8] } as const;
@@ -31,7 +35,9 @@ describe('OP-13 pending reductions of two mesh dims', () => {
   });
 
   test('sum and avg do', () => {
-    expect(inputs(['sum', 'avg'])).toEqual(expect.arrayContaining(['PsPa', 'PaPs', 'PsPs', 'PaPa'].map(spec)));
+    expect(inputs(['sum', 'avg'])).toEqual(
+      expect.arrayContaining(['PsPa', 'PaPs', 'PsPs', 'PaPa'].map(spec)),
+    );
     expect(inputs(['sum', 'avg'])).toHaveLength(9);
   });
 
@@ -40,8 +46,10 @@ describe('OP-13 pending reductions of two mesh dims', () => {
     expect(pendingTogether(lookup, Partial.of('sum'))).toBe(false);
     expect(pendingTogether(Partial.of('sum'), lookup)).toBe(false);
     expect(pendingTogether(lookup, new MaskPartial([32, 8], 0))).toBe(false);
-    expect(() => parseSharding('MaskP(sum, [16, 8], 0)P(sum)', parseMesh('a=2,b=2'))).toThrow(/cannot stand on one tensor/);
-  }); // prettier-ignore
+    expect(() => parseSharding('MaskP(sum, [16, 8], 0)P(sum)', parseMesh('a=2,b=2'))).toThrow(
+      /cannot stand on one tensor/,
+    );
+  });
 });
 
 describe('which rows a rank holds', () => {
@@ -85,7 +93,8 @@ const OURS: PropagateOptions = { search: 'enumerate', fill: 'all' };
 const LAYER_NORM = 'native_layer_norm(f32[4,8,16], [16], f32[16], f32[16], 1e-5)';
 const LAYER_NORM_BACKWARD =
   'native_layer_norm_backward(f32[4,8,16], f32[4,8,16], [16], f32[4,8,1], f32[4,8,1], f32[16], f32[16], [True,True,True])';
-const FLASH = '_scaled_dot_product_flash_attention_for_cpu(f32[4,8,16,8], f32[4,8,16,8], f32[4,8,16,8])';
+const FLASH =
+  '_scaled_dot_product_flash_attention_for_cpu(f32[4,8,16,8], f32[4,8,16,8], f32[4,8,16,8])';
 
 describe('rows on (2,2) with the rules of DTensor', () => {
   test.each([
@@ -93,8 +102,20 @@ describe('rows on (2,2) with the rules of DTensor', () => {
     ['OP-45', 'sum.dim_IntList(f32[8,8], [0])', ['S0S0'], 'S0S0->PsPs', 0],
     ['OP-45', LAYER_NORM, ['S0S1', 'RR', 'RR'], 'S0S1,RR,RR->S0S1,S0S1,S0S1', 0],
     ['OP-45', LAYER_NORM, ['S0S2', 'RR', 'RR'], 'S0R,RR,RR->S0R,S0R,S0R', 7.2054],
-    ['OP-45', LAYER_NORM_BACKWARD, ['S0S1', 'S0S1', 'S0S1', 'S0S1', 'RR', 'RR'], 'S0S1,S0S1,S0S1,S0S1,RR,RR->S0S1,PsPs,PsPs', 0],
-    ['OP-46', 'embedding_dense_backward(f32[4,8,8], i64[4,8], 16, -1, False)', ['S0R', 'S0R'], 'S0R,S0R->PsR', 0],
+    [
+      'OP-45',
+      LAYER_NORM_BACKWARD,
+      ['S0S1', 'S0S1', 'S0S1', 'S0S1', 'RR', 'RR'],
+      'S0S1,S0S1,S0S1,S0S1,RR,RR->S0S1,PsPs,PsPs',
+      0,
+    ],
+    [
+      'OP-46',
+      'embedding_dense_backward(f32[4,8,8], i64[4,8], 16, -1, False)',
+      ['S0R', 'S0R'],
+      'S0R,S0R->PsR',
+      0,
+    ],
     ['OP-46', FLASH, ['S0S1', 'S0S1', 'S0S1'], 'S0S1,S0S1,S0S1->S0S1,S0S1', 0],
     ['OP-46', FLASH, ['S0S2', 'S0S2', 'S0S2'], 'S0R,S0R,S0R->S0R,S0R', 21.7305],
     ['OP-46', 'dropout(f32[8,8], 0.5, True)', ['S0Ps'], 'S0S0->S0S0', 7.2007],
@@ -103,24 +124,31 @@ describe('rows on (2,2) with the rules of DTensor', () => {
     ['OP-52', 'sum.dim_IntList(f32[8,8,8], [0,1])', ['S2S2'], 'S2S2->S0S0', 0],
     ['OP-52', 'sum.dim_IntList(f32[8,8,8], [0,1])', ['S0S2'], 'S0S2->PsS0', 0],
     ['OP-52', 'mean.dim(f32[8,8,8], [0,1])', ['S0S1'], 'S0S1->PaPa', 0],
-  ] as [string, string, string[], string, number][])('%s %s from %j: %s', (_, call, given, text, micro) => {
-    const found = setup([2, 2], call).run(given, ENUMERATE);
-    expect(found.text).toBe(spec(text));
-    expect(Math.abs(found.micro - micro)).toBeLessThan(1e-3);
-  }); // prettier-ignore
+  ] as [string, string, string[], string, number][])(
+    '%s %s from %j: %s',
+    (_, call, given, text, micro) => {
+      const found = setup([2, 2], call).run(given, ENUMERATE);
+      expect(found.text).toBe(spec(text));
+      expect(Math.abs(found.micro - micro)).toBeLessThan(1e-3);
+    },
+  );
 
-  // Where our rules go beyond those of DTensor: sound by execution (`rules --check`), and no more expensive.
+  // Where our rules go beyond those of DTensor: sound by execution (`rules --check`), and no more
+  // expensive.
   test.each([
     ['embedding(f32[16,8], i64[4,8])', ['RS0', 'S0R'], 'RS0,S0R->S0Ps', 0],
     [FLASH, ['S0S2', 'S0S2', 'S0S2'], 'S0S2,S0R,S0R->S0S2,S0S2', 14.487],
     ['nll_loss_forward(f32[8,8], i64[8], None, 1, -100)', ['S0R', 'S0R'], 'S0R,S0R->PsR,RR', 0],
     ['dropout(f32[8,8], 0.5, True)', ['S0Ps'], 'S0Ps->S0Ps', 0],
     ['new_zeros(f32[8,8], [4,6])', ['S0S1'], 'S0S1->RR', 0],
-  ] as [string, string[], string, number][])('OP-46 with our own rules %s from %j: %s', (call, given, text, micro) => {
-    const found = setup([2, 2], call).run(given, OURS);
-    expect(found.text).toBe(spec(text));
-    expect(Math.abs(found.micro - micro)).toBeLessThan(1e-3);
-  });
+  ] as [string, string[], string, number][])(
+    'OP-46 with our own rules %s from %j: %s',
+    (call, given, text, micro) => {
+      const found = setup([2, 2], call).run(given, OURS);
+      expect(found.text).toBe(spec(text));
+      expect(Math.abs(found.micro - micro)).toBeLessThan(1e-3);
+    },
+  );
 });
 
 describe('OP-48 products of what is pending on every mesh dim', () => {
@@ -139,9 +167,13 @@ describe('OP-48 products of what is pending on every mesh dim', () => {
     expect(mm.space.text(found.outputs[0])).toBe(spec(all));
     const prices = mm.prices as Redistributor;
     const [from] = mm.ids([all]);
-    const steps = found.inputs.flatMap((to) => prices.plan({ shape: [64, 64], itemBytes: 4 }, from, to)?.steps ?? []);
+    const steps = found.inputs.flatMap(
+      (to) => prices.plan({ shape: [64, 64], itemBytes: 4 }, from, to)?.steps ?? [],
+    );
     const real = steps.filter((step) => step.groupSize > 1);
-    expect(real.map((step) => step.kind)).toEqual(sizes.filter((n) => n > 1).map(() => 'all_reduce'));
+    expect(real.map((step) => step.kind)).toEqual(
+      sizes.filter((n) => n > 1).map(() => 'all_reduce'),
+    );
   });
 
   test('pending on different mesh dims: nothing is reduced', () => {
@@ -154,9 +186,15 @@ describe('OP-48 products of what is pending on every mesh dim', () => {
 
 describe('OP-49 grouped products', () => {
   test('columns of the first weight, rows of the second: one pending sum and no communication', () => {
-    const first = setup([4], '_grouped_mm(bf16[32,64], bf16[4,64,32], i32[4])').run(['R', 'S2', 'R'], ENUMERATE);
+    const first = setup([4], '_grouped_mm(bf16[32,64], bf16[4,64,32], i32[4])').run(
+      ['R', 'S2', 'R'],
+      ENUMERATE,
+    );
     expect([first.text, first.cost]).toEqual([spec('R,S2,R->S1'), 0]);
-    const second = setup([4], '_grouped_mm(bf16[32,32], bf16[4,32,64], i32[4])').run(['S1', 'S1', 'R'], ENUMERATE);
+    const second = setup([4], '_grouped_mm(bf16[32,32], bf16[4,32,64], i32[4])').run(
+      ['S1', 'S1', 'R'],
+      ENUMERATE,
+    );
     expect([second.text, second.cost]).toEqual([spec('S1,S1,R->Ps'), 0]);
   });
 
@@ -165,7 +203,8 @@ describe('OP-49 grouped products', () => {
     const first = setup([4], call).run(['R', 'S2'], ENUMERATE);
     const second = setup([4], call).run(['R', 'S1'], ENUMERATE);
     expect([first.text, second.text]).toEqual(['R,R->R', 'R,R->R']);
-    for (const found of [first, second]) expect(found.costs.map((c) => c > 0)).toEqual([false, true]);
+    for (const found of [first, second])
+      expect(found.costs.map((c) => c > 0)).toEqual([false, true]);
   });
 });
 
@@ -175,18 +214,24 @@ describe('OP-50 what DTensor derives from decompositions, by rules of our own', 
     ['unsafe_chunk(f32[8,8,8], 2, 2)', [4], ['S2'], 'R->R,R', 8.4163],
     ['index_add(f32[8,8], 0, i64[4], f32[4,8])', [4], ['S1', 'R', 'S1'], 'S1,R,S1->S1', 0],
     ['roll(f32[8,8], [1])', [4], ['S0'], 'R->R', 8.402],
-  ] as [string, number[], string[], string, number][])('%s on %j from %j: %s', (call, mesh, given, text, micro) => {
-    const found = setup(mesh, call, 'least').run(given, ENUMERATE);
-    expect(found.text).toBe(spec(text));
-    expect(Math.abs(found.micro - micro)).toBeLessThan(1e-3);
-  });
+  ] as [string, number[], string[], string, number][])(
+    '%s on %j from %j: %s',
+    (call, mesh, given, text, micro) => {
+      const found = setup(mesh, call, 'least').run(given, ENUMERATE);
+      expect(found.text).toBe(spec(text));
+      expect(Math.abs(found.micro - micro)).toBeLessThan(1e-3);
+    },
+  );
 
-  test.each([[[8, 8], 'SS(0,2)S0'], [[16, 8], 'SS(0,4)S0']] as [number[], string][])(
+  test.each([
+    [[8, 8], 'SS(0,2)S0'],
+    [[16, 8], 'SS(0,4)S0'],
+  ] as [number[], string][])(
     'the mean of smooth_l1 over %j cut %s stays pending: an order of mesh dims is filled like any cut',
     (shape, given) => {
       const text = `smooth_l1_loss(f32[${shape.join()}], f32[${shape.join()}], 1)`;
       const found = setup([2, 2], text, 'least').run([given, given], ENUMERATE);
       expect([found.text.split('->')[1], found.cost]).toEqual([spec('PaPa'), 0]);
     },
-  ); // prettier-ignore
+  );
 });

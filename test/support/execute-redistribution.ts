@@ -1,15 +1,16 @@
-import { internalError, ShardwrightError } from '../../src/errors.ts';
 import type { CollectiveKind } from '../../src/cost/collective-model.ts';
 import type { RedistributionPlan, RedistributionStep } from '../../src/cost/redistribution/plan.ts';
-import { lookupMask, MaskPartial } from '../../src/mesh/placements/partials/mask-partial.ts';
+import { internalError, ShardwrightError } from '../../src/errors.ts';
 import type { DeviceMesh } from '../../src/mesh/devices/mesh.ts';
+import { lookupMask, MaskPartial } from '../../src/mesh/placements/partials/mask-partial.ts';
 import { Shard } from '../../src/mesh/placements/shards/shard.ts';
 import { isPending, type Sharding } from '../../src/mesh/sharding/sharding.ts';
 import { reduceAll, type Tile, type VirtualTensor } from '../../src/simulate/ranks/shards.ts';
 
 /**
- * Runs redistribution plans on virtual devices. Every step sees only what the ranks of its group hold: the pieces that a
- * collective moves are found from the cut of the mesh dims that it runs over, never from the global tensor.
+ * Runs redistribution plans on virtual devices. Every step sees only what the ranks of its group
+ * hold: the pieces that a collective moves are found from the cut of the mesh dims that it runs
+ * over, never from the global tensor.
  */
 
 /** A collective that ran. */
@@ -18,8 +19,9 @@ export interface ExecutedCollective {
   readonly meshDims: readonly number[];
   readonly groupSize: number;
   /**
-   * Elements of the buffer by the convention of the kind, padded to the largest piece: all_gather the gathered output,
-   * reduce_scatter the full input, all_reduce the tensor, all_to_all and collective_permute the buffer of one rank.
+   * Elements of the buffer by the convention of the kind, padded to the largest piece: all_gather
+   * the gathered output, reduce_scatter the full input, all_reduce the tensor, all_to_all and
+   * collective_permute the buffer of one rank.
    */
   readonly elements: number;
 }
@@ -50,8 +52,18 @@ export function executePlan(
   let now = shards;
   for (const step of plan.steps) {
     const { tiles, elements } = new StepRun(now, step).run();
-    if (step.kind !== 'slice' && step.kind !== 'to_partial' && step.kind !== 'relabel' && step.groupSize > 1)
-      collectives.push({ kind: step.kind, meshDims: step.meshDims, groupSize: step.groupSize, elements });
+    if (
+      step.kind !== 'slice' &&
+      step.kind !== 'to_partial' &&
+      step.kind !== 'relabel' &&
+      step.groupSize > 1
+    )
+      collectives.push({
+        kind: step.kind,
+        meshDims: step.meshDims,
+        groupSize: step.groupSize,
+        elements,
+      });
     now = { ...now, sharding: step.to, tiles };
     onStep?.(step, now);
   }
@@ -132,12 +144,15 @@ class StepRun {
     for (const m of step.meshDims) base -= this.coordinate(rank, m) * mesh.strides[m];
     let out = [base];
     for (const m of step.meshDims)
-      out = out.flatMap((r) => Array.from({ length: mesh.sizes[m] }, (_, c) => r + c * mesh.strides[m]));
+      out = out.flatMap((r) =>
+        Array.from({ length: mesh.sizes[m] }, (_, c) => r + c * mesh.strides[m]),
+      );
     return out;
   }
 
   /**
-   * Rows of a dim of `size` rows that a rank gets when the step's mesh dims cut it, one after the other.
+   * Rows of a dim of `size` rows that a rank gets when the step's mesh dims cut it, one after the
+   * other.
    *
    * @param spec the sharding in which they cut it
    */
@@ -145,7 +160,9 @@ class StepRun {
     let rows = Array.from({ length: size }, (_, i) => i);
     for (const m of spec.orderOf(dim)) {
       if (!this.step.meshDims.includes(m)) continue;
-      const mine = spec.placements[m].split(rows.length, this.mesh.sizes[m])[this.coordinate(rank, m)];
+      const mine = spec.placements[m].split(rows.length, this.mesh.sizes[m])[
+        this.coordinate(rank, m)
+      ];
       rows = mine.map((i) => rows[i]);
     }
     return rows;
@@ -154,7 +171,8 @@ class StepRun {
   /** Tensor dim that the step's mesh dims cut in a sharding. */
   private dimOf(spec: Sharding): number {
     const { dim } = spec.placements[this.step.meshDims[0]];
-    if (dim === undefined) throw internalError(`${this.step.kind} over mesh dims that cut nothing in ${spec.text}`);
+    if (dim === undefined)
+      throw internalError(`${this.step.kind} over mesh dims that cut nothing in ${spec.text}`);
     return dim;
   }
 
@@ -178,31 +196,42 @@ class StepRun {
     group.forEach((r, i) => {
       const rows = this.rowsOf(this.before, dim, size, r);
       if (rows.length !== parts[i].shape[dim])
-        throw internalError(`rank ${r} sends ${parts[i].shape[dim]} rows, its cut has ${rows.length}`);
+        throw internalError(
+          `rank ${r} sends ${parts[i].shape[dim]} rows, its cut has ${rows.length}`,
+        );
       place(out, parts[i], dim, rows);
     });
     return out;
   }
 
-  /** Element by element the reduction over the rank's group; mesh dims that stay pending keep their operands apart. */
+  /**
+   * Element by element the reduction over the rank's group; mesh dims that stay pending keep their
+   * operands apart.
+   */
   private reduced(rank: number): Tile {
     const { before, mesh, step } = this;
     const tiles = this.group(rank).map((r) => this.tiles[r]);
     const kinds = step.meshDims.map((m) => before.placements[m]);
     const sizes = step.meshDims.map((m) => mesh.sizes[m]);
     const lookup = tiles.every((t) => t.masked !== undefined);
-    const stays = before.placements.some((p, m) => isPending(p) && mesh.sizes[m] > 1 && !step.meshDims.includes(m));
+    const stays = before.placements.some(
+      (p, m) => isPending(p) && mesh.sizes[m] > 1 && !step.meshDims.includes(m),
+    );
     const out = empty(tiles[0].shape, lookup && stays);
     const operands = new Array<number>(tiles.length);
     for (let e = 0; e < out.data.length; e++) {
-      for (let i = 0; i < tiles.length; i++) operands[i] = tiles[i].masked?.[e] === 1 ? 0 : tiles[i].data[e];
-      out.data[e] = mesh.sizeOf(step.meshDims) === 1 ? operands[0] : reduceAll(kinds, sizes, operands);
+      for (let i = 0; i < tiles.length; i++)
+        operands[i] = tiles[i].masked?.[e] === 1 ? 0 : tiles[i].data[e];
+      out.data[e] =
+        mesh.sizeOf(step.meshDims) === 1 ? operands[0] : reduceAll(kinds, sizes, operands);
       if (out.masked !== undefined) out.masked[e] = tiles.every((t) => t.masked?.[e] === 1) ? 1 : 0;
     }
     return out;
   }
 
-  /** A rank's operand for a value that its whole group holds; of an index tensor its masked lookup. */
+  /**
+   * A rank's operand for a value that its whole group holds; of an index tensor its masked lookup.
+   */
   private operand(tile: Tile, rank: number): Tile {
     const [m] = this.step.meshDims;
     const p = this.after.placements[m];
@@ -212,7 +241,11 @@ class StepRun {
     if (p instanceof MaskPartial) {
       const rows = p.offsetShape[p.offsetDim];
       const part = Shard.of(p.offsetDim);
-      const mask = lookupMask([...tile.data], part.offset(rows, n, at), part.localSize(rows, n, at));
+      const mask = lookupMask(
+        [...tile.data],
+        part.offset(rows, n, at),
+        part.localSize(rows, n, at),
+      );
       return { shape: tile.shape, data: Float64Array.from(mask.local), masked: mask.masked };
     }
     if (!isPending(p)) throw internalError(`to_partial to ${p.text}`);
@@ -221,7 +254,11 @@ class StepRun {
       if (operand === undefined) throw internalError(`${p.text} is not made of equal values`);
       return operand;
     });
-    return { shape: tile.shape, data, ...(tile.masked !== undefined && { masked: tile.masked.slice() }) };
+    return {
+      shape: tile.shape,
+      data,
+      ...(tile.masked !== undefined && { masked: tile.masked.slice() }),
+    };
   }
 }
 
@@ -232,7 +269,11 @@ function largest(tiles: readonly Tile[]): number {
 }
 
 function copy(tile: Tile): Tile {
-  return { ...tile, data: tile.data.slice(), ...(tile.masked !== undefined && { masked: tile.masked.slice() }) };
+  return {
+    ...tile,
+    data: tile.data.slice(),
+    ...(tile.masked !== undefined && { masked: tile.masked.slice() }),
+  };
 }
 
 function empty(shape: readonly number[], masked: boolean): Tile {

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 
 /**
- * Random tests draw the same examples in every run: the same commit gives the same result. `FAST_CHECK_SEED` draws others (a
- * 32-bit whole number, as fast-check prints it); a test that states its own seed keeps it.
+ * Random tests draw the same examples in every run: the same commit gives the same result.
+ * `FAST_CHECK_SEED` draws others (a 32-bit whole number, as fast-check prints it); a test that
+ * states its own seed keeps it.
  */
 const FIXED_SEED = 20260101;
 

@@ -1,4 +1,7 @@
-/** A program goes in; its matrix FLOPs come out with every body counted once, as a count over the text of the program gives. */
+/**
+ * A program goes in; its matrix FLOPs come out with every body counted once, as a count over the
+ * text of the program gives.
+ */
 
 import { interpret } from '../../src/graph/interpret.ts';
 import type { Graph, ValueType } from '../../src/graph/types.ts';

@@ -1,4 +1,7 @@
-/** The inverse of `scatter`: shards of virtual devices go in, the global tensor that they stand for comes out. */
+/**
+ * The inverse of `scatter`: shards of virtual devices go in, the global tensor that they stand for
+ * comes out.
+ */
 
 import { ShardwrightError } from '../../src/errors.ts';
 import {
@@ -28,11 +31,16 @@ export function gather(tensor: VirtualTensor): Float64Array {
         'E_VERIFY',
         `rank ${rank} holds [${tile.shape.join(', ')}], ${spec.text} says [${local.join(', ')}]`,
       );
-    const operand = (held[operandNumber(rank, pending, space)] ??= new Float64Array(size).fill(NaN));
+    const operand = (held[operandNumber(rank, pending, space)] ??= new Float64Array(size).fill(
+      NaN,
+    ));
     elements.forEach((e, i) => {
       const value = tile.masked?.[i] === 1 ? 0 : tile.data[i];
       if (!Number.isNaN(operand[e]) && operand[e] !== value)
-        throw new ShardwrightError('E_VERIFY', `ranks disagree on element ${e}: ${operand[e]} and ${value} on ${rank}`);
+        throw new ShardwrightError(
+          'E_VERIFY',
+          `ranks disagree on element ${e}: ${operand[e]} and ${value} on ${rank}`,
+        );
       operand[e] = value;
     });
   });
@@ -42,7 +50,8 @@ export function gather(tensor: VirtualTensor): Float64Array {
   for (let e = 0; e < size; e++) {
     for (let i = 0; i < count; i++) {
       const value = held[i]?.[e] ?? NaN;
-      if (Number.isNaN(value)) throw new ShardwrightError('E_VERIFY', `no rank holds element ${e} of operand ${i}`);
+      if (Number.isNaN(value))
+        throw new ShardwrightError('E_VERIFY', `no rank holds element ${e} of operand ${i}`);
       operands[i] = value;
     }
     out[e] =

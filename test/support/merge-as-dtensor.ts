@@ -1,5 +1,5 @@
 /** DTensor's own merging of greedy steps, which plans of other software are compared with. */
-import { stepKind, type GreedyStep } from '../../src/cost/redistribution/greedy.ts';
+import { type GreedyStep, stepKind } from '../../src/cost/redistribution/greedy.ts';
 import type { DeviceMesh } from '../../src/mesh/devices/mesh.ts';
 import type { Placement } from '../../src/mesh/placements/placement.ts';
 
@@ -13,11 +13,12 @@ interface MergedStep {
 }
 
 /**
- * DTensor's own merging, for comparison reports: neighbouring greedy steps of equal change become one collective over a
- * sub-mesh that was flattened beforehand; gathers with descending mesh dims, scatters with ascending ones, both only
- * where the tensor dim divides evenly; exchanges never.
+ * DTensor's own merging, for comparison reports: neighbouring greedy steps of equal change become
+ * one collective over a sub-mesh that was flattened beforehand; gathers with descending mesh dims,
+ * scatters with ascending ones, both only where the tensor dim divides evenly; exchanges never.
  *
- * @param flattened whether the sub-mesh of these mesh dims was flattened beforehand; default all are
+ * @param flattened whether the sub-mesh of these mesh dims was flattened beforehand; default all
+ *   are
  */
 export function mergeAsDTensor(
   steps: readonly GreedyStep[],
@@ -25,7 +26,8 @@ export function mergeAsDTensor(
   shape: readonly number[],
   flattened: (meshDims: readonly number[]) => boolean = () => true,
 ): MergedStep[] {
-  const merged: { kind: MergedStep['kind']; meshDims: number[]; from: Placement; to: Placement }[] = [];
+  const merged: { kind: MergedStep['kind']; meshDims: number[]; from: Placement; to: Placement }[] =
+    [];
   for (const { meshDim, from, to } of steps) {
     const kind = stepKind(from, to);
     const last = merged.at(-1);
@@ -37,7 +39,8 @@ export function mergeAsDTensor(
         kind === 'all_reduce' ||
         (kind === 'all_gather' && meshDim < previous) ||
         (kind === 'reduce_scatter' && meshDim > previous);
-      const even = kind === 'all_reduce' || (dim !== undefined && shape[dim] % mesh.sizeOf(dims) === 0);
+      const even =
+        kind === 'all_reduce' || (dim !== undefined && shape[dim] % mesh.sizeOf(dims) === 0);
       if (ordered && even && flattened(dims)) {
         last.meshDims.push(meshDim);
         continue;

@@ -1,9 +1,12 @@
 import { pathToFileURL } from 'node:url';
-import { tuneRuntime } from '../../src/cli/runtime.ts';
+
 import { runCli } from '../../src/cli/program.ts';
+import { tuneRuntime } from '../../src/cli/runtime.ts';
 import type { Answer, Ask, CliRun } from './own-process.ts';
 
-/** The other side of `OwnProcess`: answers each message with what its command line or program gave. */
+/**
+ * The other side of `OwnProcess`: answers each message with what its command line or program gave.
+ */
 
 tuneRuntime();
 
@@ -40,8 +43,11 @@ process.on('message', (message) => {
   const run = ask.kind === 'cli' ? runLine(ask.argv) : runProgram(ask.file);
   run.then(
     (answer: Answer) => process.send?.(answer),
-    (error: unknown) => process.send?.({ fault: error instanceof Error ? (error.stack ?? error.message) : String(error) }),
-  ); // prettier-ignore
+    (error: unknown) =>
+      process.send?.({
+        fault: error instanceof Error ? (error.stack ?? error.message) : String(error),
+      }),
+  );
 });
 
 process.on('disconnect', () => process.exit());

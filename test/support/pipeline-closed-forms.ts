@@ -1,16 +1,21 @@
 /**
- * Pipeline steps in closed form, for equal stages and free messages: what the event simulation is held to. Sources:
- * arXiv:2104.04473 section 2.2 (1F1B, interleaved), arXiv:2401.10241 section 2.3 (zero bubble).
+ * Pipeline steps in closed form, for equal stages and free messages: what the event simulation is
+ * held to. Sources: arXiv:2104.04473 section 2.2 (1F1B, interleaved), arXiv:2401.10241 section 2.3
+ * (zero bubble).
  */
 import { ShardwrightError } from '../../src/errors.ts';
 import type { StageSeconds } from '../../src/simulate/pipeline/play.ts';
 import type { PipelineSchedule, PipelineShape } from '../../src/simulate/pipeline/schedules.ts';
 
 /**
- * Seconds that a device waits in a step. Zero-bubble forms hold from as many microbatches on as the schedule needs to fill
- * (twice the devices), and are 0 where they would be negative.
+ * Seconds that a device waits in a step. Zero-bubble forms hold from as many microbatches on as the
+ * schedule needs to fill (twice the devices), and are 0 where they would be negative.
  */
-export function bubbleSeconds(schedule: PipelineSchedule, shape: PipelineShape, stage: StageSeconds): number {
+export function bubbleSeconds(
+  schedule: PipelineSchedule,
+  shape: PipelineShape,
+  stage: StageSeconds,
+): number {
   const { devices: p, chunks: v = 1 } = shape;
   const { forward: f, backwardInput: b, backwardWeight: w } = stage;
   switch (schedule) {
@@ -27,13 +32,16 @@ export function bubbleSeconds(schedule: PipelineSchedule, shape: PipelineShape, 
 }
 
 /**
- * Seconds of a step over stages of any length: every stage once, and the longest for every further microbatch. Exact for equal
- * stages, an upper bound otherwise.
+ * Seconds of a step over stages of any length: every stage once, and the longest for every further
+ * microbatch. Exact for equal stages, an upper bound otherwise.
  *
  * @param stages seconds of one microbatch, forward and backward, by stage
  */
 export function pipelineSeconds(stages: readonly number[], microbatches: number): number {
   if (stages.length === 0 || !(microbatches >= 1))
-    throw new ShardwrightError('E_USAGE', `a pipeline of ${stages.length} stages and ${microbatches} microbatches`);
+    throw new ShardwrightError(
+      'E_USAGE',
+      `a pipeline of ${stages.length} stages and ${microbatches} microbatches`,
+    );
   return stages.reduce((sum, s) => sum + s, 0) + (microbatches - 1) * Math.max(...stages);
 }

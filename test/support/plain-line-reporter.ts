@@ -14,6 +14,8 @@ export default class PlainLineReporter implements Reporter {
         else count.skipped++;
       }
     }
-    process.stdout.write(`${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped\n`);
+    process.stdout.write(
+      `${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped\n`,
+    );
   }
 }

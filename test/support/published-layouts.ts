@@ -35,7 +35,10 @@ export interface PublishedRank {
   readonly of: number;
   /** rank / of. */
   readonly share?: number;
-  /** The same among single plans, where every state sharding and every use of a dim counts for itself. */
+  /**
+   * The same among single plans, where every state sharding and every use of a dim counts for
+   * itself.
+   */
   readonly plan?: { readonly rank: number; readonly of: number };
   /** Why it has no rank, or is not among the first tenth. */
   readonly says: string;
@@ -45,9 +48,10 @@ export interface PublishedRank {
 const FIRST = 0.1;
 
 /**
- * What a layout is: a mesh, what its dims are for, and whether parameters are sharded over data ranks. Sources say that much and
- * leave the rest open (ZeRO stage, sequence parallelism, gathered or passed keys and values, schedule, checkpointing, sequences
- * of a microbatch), so that the best of it counts: for the published layout and, to compare like with like, for all others.
+ * What a layout is: a mesh, what its dims are for, and whether parameters are sharded over data
+ * ranks. Sources say that much and leave the rest open (ZeRO stage, sequence parallelism, gathered
+ * or passed keys and values, schedule, checkpointing, sequences of a microbatch), so that the best
+ * of it counts: for the published layout and, to compare like with like, for all others.
  */
 export function layoutOf({ plan, layout }: ComparedPlan): string | undefined {
   if (layout === undefined) return undefined;
@@ -74,13 +78,24 @@ function layoutText({ pp, dp, cp, tp, ep, context, isSharded }: LayoutKey): stri
   return `pp=${pp},dp=${dp},${context}=${cp},tp=${tp} ep=${ep}${states}`;
 }
 
-/** Finds the layout in a comparison: its fastest fitting plan, and the layouts whose fastest one is faster. */
+/**
+ * Finds the layout in a comparison: its fastest fitting plan, and the layouts whose fastest one is
+ * faster.
+ */
 export function publishedRank(
   comparison: Pick<Comparison, 'plans' | 'meshes'>,
   published: PublishedLayout,
 ): PublishedRank {
   const { pp, cp, tp, ep, sharded: isSharded, devices } = published;
-  const own = layoutText({ pp, dp: devices / (pp * cp * tp), cp, tp, ep, context: 'cp', isSharded });
+  const own = layoutText({
+    pp,
+    dp: devices / (pp * cp * tp),
+    cp,
+    tp,
+    ep,
+    context: 'cp',
+    isSharded,
+  });
   const fitting = comparison.plans.filter((p) => p.fits && p.origin === 'zoo');
   const layouts = [...new Set(fitting.map((p) => layoutOf(p) ?? p.name))];
   const at = layouts.indexOf(own);
@@ -99,9 +114,25 @@ export function publishedRank(
   }
   const over = comparison.plans.find((p) => !p.fits && layoutOf(p) === own);
   if (over !== undefined)
-    return { seconds: over.seconds, of, says: `does not fit: ${bytesText(over.overBytes ?? 0)} over` };
-  const dims: readonly (readonly [string, number])[] = [['pp', pp], ['dp', devices / (pp * cp * tp)], ['cp', cp], ['tp', tp]]; // prettier-ignore
-  const text = dims.filter(([, n]) => n > 1).map(([name, n]) => `${name}=${n}`).join(','); // prettier-ignore
+    return {
+      seconds: over.seconds,
+      of,
+      says: `does not fit: ${bytesText(over.overBytes ?? 0)} over`,
+    };
+  const dims: readonly (readonly [string, number])[] = [
+    ['pp', pp],
+    ['dp', devices / (pp * cp * tp)],
+    ['cp', cp],
+    ['tp', tp],
+  ];
+  const text = dims
+    .filter(([, n]) => n > 1)
+    .map(([name, n]) => `${name}=${n}`)
+    .join(',');
   const mesh = comparison.meshes.find((m) => m.mesh === text);
-  return { of, says: mesh === undefined ? 'not among the meshes' : `${mesh.status} ${mesh.reason ?? ''}`.trim() };
+  return {
+    of,
+    says:
+      mesh === undefined ? 'not among the meshes' : `${mesh.status} ${mesh.reason ?? ''}`.trim(),
+  };
 }

@@ -1,4 +1,7 @@
-/** What a call throws: the product's error, its line of text, or its hint. A call that throws nothing fails the test. */
+/**
+ * What a call throws: the product's error, its line of text, or its hint. A call that throws
+ * nothing fails the test.
+ */
 
 import { ShardwrightError } from '../../src/errors.ts';
 

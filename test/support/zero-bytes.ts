@@ -1,8 +1,8 @@
 import type { StateBytes } from '../../src/cost/memory/state-bytes.ts';
 
 /**
- * Peak state bytes of a device under ZeRO with what stage 3 holds beside its shards: the gathered unit.
- * arXiv:1910.02054, figure 1 and section 3.
+ * Peak state bytes of a device under ZeRO with what stage 3 holds beside its shards: the gathered
+ * unit. arXiv:1910.02054, figure 1 and section 3.
  */
 export interface ZeroPlan {
   readonly stage: 0 | 1 | 2 | 3;
@@ -29,7 +29,8 @@ export interface ZeroBytes {
  */
 export function zeroBytes(state: StateBytes, elements: number, plan: ZeroPlan): ZeroBytes {
   const { stage, dataParallel, largestUnitElements = 0, gatheredUnits = 1 } = plan;
-  const cut = (from: number): number => (stage >= from ? Math.ceil(elements / dataParallel) : elements);
+  const cut = (from: number): number =>
+    stage >= from ? Math.ceil(elements / dataParallel) : elements;
   const parameterBytes = state.parameter * cut(3);
   const gradientBytes = state.gradient * cut(2);
   const optimizerBytes = state.optimizer * cut(1);

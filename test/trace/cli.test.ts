@@ -2,11 +2,16 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { COMMAND } from '../../scripts/command.ts';
-import { OwnProcess, type CliRun } from '../support/own-process.ts';
 
-/** The command and the hook in processes of their own: module hooks do not run inside the test runner. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import { COMMAND } from '../../scripts/command.ts';
+import { type CliRun, OwnProcess } from '../support/own-process.ts';
+
+/**
+ * The command and the hook in processes of their own: module hooks do not run inside the test
+ * runner.
+ */
 
 const root = join(import.meta.dirname, '../..');
 let folder = '';
@@ -83,17 +88,22 @@ describe('CA-17 shardwright trace', () => {
     );
     const run = await cli('trace', path);
     expect(run.code).toBe(2);
-    expect(run.err).toContain('symbolically traced variables cannot be used as inputs to control flow');
+    expect(run.err).toContain(
+      'symbolically traced variables cannot be used as inputs to control flow',
+    );
     expect(run.err).toMatch(/branch\.ts:5:7\n/);
   });
 
   it('inspect and plan read a program', async () => {
     const path = file('planned.model.ts', MODEL);
     expect(JSON.parse((await cli('inspect', path, '--json')).out)).toMatchObject({
-      format: 'trace', parameters: 49_472, flops: { forward: 786_432 },
-    }); // prettier-ignore
+      format: 'trace',
+      parameters: 49_472,
+      flops: { forward: 786_432 },
+    });
     const plan = JSON.parse(
-      (await cli('plan', path, '--mesh', 'x=8', '--cluster', 'dgx-h100', '--no-recipes', '--json')).out,
+      (await cli('plan', path, '--mesh', 'x=8', '--cluster', 'dgx-h100', '--no-recipes', '--json'))
+        .out,
     ) as { proof: { status: string }; parameters: unknown[] };
     expect(plan.proof.status).toBe('optimal');
     expect(plan.parameters).toHaveLength(4);
@@ -117,8 +127,17 @@ try {
       'net.model.ts',
       `import type { Tensor } from 'shardwright';\n\nexport const model = ({ x }: { x: Tensor }): Tensor =>\n  (x.sum() ? x : x.neg());\n`,
     );
-    file('helper.ts', `export function helper(): string { const t: unknown = {}; return t ? 'host' : 'none'; }\n`);
-    return node('--import', 'tsx', '--import', join(root, 'src/trace/source/register-main.ts'), file('app.ts', app));
+    file(
+      'helper.ts',
+      `export function helper(): string { const t: unknown = {}; return t ? 'host' : 'none'; }\n`,
+    );
+    return node(
+      '--import',
+      'tsx',
+      '--import',
+      join(root, 'src/trace/source/register-main.ts'),
+      file('app.ts', app),
+    );
   };
 
   it('CA-4 model files are watched, their imports share the tracer, other TypeScript only loses its types', () => {

@@ -1,12 +1,15 @@
 import assert from 'node:assert';
-import { inspect, format, isDeepStrictEqual } from 'node:util';
+import { format, inspect, isDeepStrictEqual } from 'node:util';
+
 import { describe, expect, it } from 'vitest';
+
 import { Tensor } from '../../src/trace/trace.ts';
 import { errorOf, withTensor } from './support.ts';
 
 /**
- * The table of what JavaScript lets us trap. Every construct is a row: those that run a hook must throw, those that run
- * none are pinned down as silent, so that the defences of lint and source cannot be thought superfluous or complete.
+ * The table of what JavaScript lets us trap. Every construct is a row: those that run a hook must
+ * throw, those that run none are pinned down as silent, so that the defences of lint and source
+ * cannot be thought superfluous or complete.
  */
 
 /* eslint-disable @typescript-eslint/no-unsafe-argument, @typescript-eslint/no-unsafe-return, @typescript-eslint/no-unsafe-assignment, @typescript-eslint/no-unsafe-member-access, @typescript-eslint/no-unsafe-call, @typescript-eslint/await-thenable, eqeqeq */
@@ -37,7 +40,13 @@ const NUMBER: Row[] = [
   ['t <= u', (t, u) => t <= u],
   ['3 > t', (t) => 3 > t],
   ['t >= null', (t) => t >= (null as Untyped)],
-  ['for (i = 0; i < t; i++)', (t) => { for (let i = 0; i < t; i++) return i; return 0; }],
+  [
+    'for (i = 0; i < t; i++)',
+    (t) => {
+      for (let i = 0; i < t; i++) return i;
+      return 0;
+    },
+  ],
   ['Number(t)', (t) => Number(t)],
   ['BigInt(t)', (t) => BigInt(t)],
   ['isNaN(t)', (t) => isNaN(t)],
@@ -55,7 +64,7 @@ const NUMBER: Row[] = [
   ['(3).toFixed(t)', (t) => (3).toFixed(t)],
   ['new Intl.NumberFormat().format(t)', (t) => new Intl.NumberFormat().format(t)],
   ['format("%d", t)', (t) => format('%d', t)],
-]; // prettier-ignore
+];
 
 const DEFAULT: Row[] = [
   ['t + 1', (t) => t + 1],
@@ -91,15 +100,34 @@ const TEXT: Row[] = [
 const ITERATED: Row[] = [
   ['[...t]', (t) => [...t]],
   ['f(...t)', (t) => Math.max(...t)],
-  ['for of', (t) => { for (const x of t) return x; return 0; }],
-  ['const [a] = t', (t) => { const [a] = t; return a; }],
+  [
+    'for of',
+    (t) => {
+      for (const x of t) return x;
+      return 0;
+    },
+  ],
+  [
+    'const [a] = t',
+    (t) => {
+      const [a] = t;
+      return a;
+    },
+  ],
   ['Array.from(t)', (t) => Array.from(t)],
   ['new Set(t)', (t) => new Set(t)],
   ['new Map(t)', (t) => new Map(t)],
   ['new Float32Array(t)', (t) => new Float32Array(t)],
-  ['yield* t', (t) => [...(function* () { yield* t; })()]],
+  [
+    'yield* t',
+    (t) => [
+      ...(function* () {
+        yield* t;
+      })(),
+    ],
+  ],
   ['Object.fromEntries(t)', (t) => Object.fromEntries(t)],
-]; // prettier-ignore
+];
 
 const SERIALISED: Row[] = [
   ['JSON.stringify(t)', (t) => JSON.stringify(t)],
@@ -111,30 +139,79 @@ const PROPERTIES: Row[] = [
   ['t[-1]', (t) => t[-1]],
   ['t.unknown', (t) => t.unknown],
   ['t.length', (t) => t.length],
-  ['({ unknown } = t)', (t) => { const { unknown } = t; return unknown; }],
+  [
+    '({ unknown } = t)',
+    (t) => {
+      const { unknown } = t;
+      return unknown;
+    },
+  ],
   ['t.x = 1', (t) => (t.x = 1)],
   ['t[0] = 1', (t) => (t[0] = 1)],
   ['t.shape = []', (t) => (t.shape = [])],
   ['delete t.shape', (t) => delete t.shape],
   ['{ ...t }', (t) => ({ ...t })],
-  ['const { shape, ...rest } = t', (t) => { const { shape, ...rest } = t; return [shape, rest]; }],
+  [
+    'const { shape, ...rest } = t',
+    (t) => {
+      const { shape, ...rest } = t;
+      return [shape, rest];
+    },
+  ],
   ['Object.keys(t)', (t) => Object.keys(t)],
   ['Object.entries(t)', (t) => Object.entries(t)],
   ['Object.assign({}, t)', (t) => Object.assign({}, t)],
-  ['for in', (t) => { for (const k in t) return k; return 0; }],
+  [
+    'for in',
+    (t) => {
+      for (const k in t) return k;
+      return 0;
+    },
+  ],
   ['"x" in t', (t) => 'x' in t],
   ['Object.hasOwn(t, "x")', (t) => Object.hasOwn(t, 'x')],
   ['Object.defineProperty(t, "x", {})', (t) => Object.defineProperty(t, 'x', {})],
   ['Object.setPrototypeOf(t, null)', (t) => Object.setPrototypeOf(t, null)],
   ['deep equality', (t, u) => isDeepStrictEqual(t, u)],
-]; // prettier-ignore
+];
 
 /** Silent without the source-level front end. The second value is what the program sees. */
 const SILENT: (readonly [name: string, body: Row[1], result: unknown])[] = [
-  ['if (t)', (t) => { if (t) return 'yes'; return 'no'; }, 'yes'],
-  ['while (t)', (t) => { while (t) return 'yes'; return 'no'; }, 'yes'],
-  ['do while (t)', (t) => { let n = 0; do { if (n++ > 2) break; } while (t); return n; }, 4],
-  ['for (; t;)', (t) => { for (; t; ) return 'yes'; return 'no'; }, 'yes'],
+  [
+    'if (t)',
+    (t) => {
+      if (t) return 'yes';
+      return 'no';
+    },
+    'yes',
+  ],
+  [
+    'while (t)',
+    (t) => {
+      while (t) return 'yes';
+      return 'no';
+    },
+    'yes',
+  ],
+  [
+    'do while (t)',
+    (t) => {
+      let n = 0;
+      do {
+        if (n++ > 2) break;
+      } while (t);
+      return n;
+    },
+    4,
+  ],
+  [
+    'for (; t;)',
+    (t) => {
+      for (; t;) return 'yes';
+      return 'no';
+    },
+    'yes',
+  ],
   ['t ? a : b', (t) => (t ? 'a' : 'b'), 'a'],
   ['!t', (t) => !t, false],
   ['!!t', (t) => !!t, true],
@@ -154,8 +231,30 @@ const SILENT: (readonly [name: string, body: Row[1], result: unknown])[] = [
   ['t === u', (t, u) => t === u, false],
   ['t !== u', (t, u) => t !== u, true],
   ['t == u', (t, u) => t == u, false],
-  ['switch (t)', (t) => { switch (t) { case 1: return 'one'; default: return 'default'; } }, 'default'],
-  ['case t', (t) => { switch (1 as Untyped) { case t: return 'tensor'; default: return 'default'; } }, 'default'],
+  [
+    'switch (t)',
+    (t) => {
+      switch (t) {
+        case 1:
+          return 'one';
+        default:
+          return 'default';
+      }
+    },
+    'default',
+  ],
+  [
+    'case t',
+    (t) => {
+      switch (1 as Untyped) {
+        case t:
+          return 'tensor';
+        default:
+          return 'default';
+      }
+    },
+    'default',
+  ],
   ['Object.is(t, u)', (t, u) => Object.is(t, u), false],
   ['[t].includes(u)', (t, u) => [t].includes(u), false],
   ['[t].indexOf(u)', (t, u) => [t].indexOf(u), -1],
@@ -166,28 +265,61 @@ const SILENT: (readonly [name: string, body: Row[1], result: unknown])[] = [
   ['Number.isInteger(t)', (t) => Number.isInteger(t), false],
   ['Array.isArray(t)', (t) => Array.isArray(t), false],
   ['new Array(t).length', (t) => new Array(t).length, 1],
-]; // prettier-ignore
+];
 
 const HARMLESS: (readonly [name: string, body: Row[1], result: unknown])[] = [
   ['typeof t', (t) => typeof t, 'object'],
   ['t instanceof Tensor', (t) => t instanceof Tensor, true],
   ['(t ?? 1) === t', (t) => (t ?? 1) === t, true],
   ['t?.shape', (t) => t?.shape, [4, 8]],
-  ['(t ??= 1) === t', (t) => { const before = t; t ??= 1; return before === t; }, true],
+  [
+    '(t ??= 1) === t',
+    (t) => {
+      const before = t;
+      t ??= 1;
+      return before === t;
+    },
+    true,
+  ],
   ['default parameter', (t) => ((x: unknown = 1) => x)(t) === t, true],
   ['t == null', (t) => t == null, false],
   ['t === undefined', (t) => t === undefined, false],
   ['void t', (t) => void t, undefined],
-  ['throw t', (t) => { try { throw t; } catch (e) { return e === t; } }, true],
-  ['array element', (t) => { const a = []; a[0] = t; return a[0] === t; }, true],
+  [
+    'throw t',
+    (t) => {
+      try {
+        throw t;
+      } catch (e) {
+        return e === t;
+      }
+    },
+    true,
+  ],
+  [
+    'array element',
+    (t) => {
+      const a = [];
+      a[0] = t;
+      return a[0] === t;
+    },
+    true,
+  ],
   ['[t].flat()', (t) => [t].flat()[0] === t, true],
   ['[].concat(t)', (t) => ([] as unknown[]).concat(t)[0] === t, true],
   ['Map value', (t) => new Map([[1, t]]).get(1) === t, true],
   ['reading', (t) => [t.rank, t.dtype, t.name, t.requiresGrad], [2, 'f32', 't', false]],
-]; // prettier-ignore
+];
 
 describe('CA-1 what throws', () => {
-  for (const [group, rows] of Object.entries({ NUMBER, DEFAULT, TEXT, ITERATED, SERIALISED, PROPERTIES }))
+  for (const [group, rows] of Object.entries({
+    NUMBER,
+    DEFAULT,
+    TEXT,
+    ITERATED,
+    SERIALISED,
+    PROPERTIES,
+  }))
     for (const [name, body] of rows)
       it(`CA-1 ${group.toLowerCase()}: ${name}`, () => {
         const error = errorOf(() => withTensor(body));
@@ -217,7 +349,8 @@ describe('CA-1 what throws', () => {
 });
 
 describe('CA-1 what nothing can trap at run time', () => {
-  for (const [name, body, result] of SILENT) it(`CA-1 silent: ${name}`, () => expect(withTensor(body)).toEqual(result));
+  for (const [name, body, result] of SILENT)
+    it(`CA-1 silent: ${name}`, () => expect(withTensor(body)).toEqual(result));
 });
 
 describe('CA-1 what is meant and works', () => {
@@ -252,8 +385,12 @@ describe('CA-2 property traffic with and without the guard', () => {
   });
 
   it('CA-2 by default both throw, with the method to use', () => {
-    expect(errorOf(() => withTensor((t: Untyped) => t[3])).details.hint).toContain('t.select(0, 3)');
+    expect(errorOf(() => withTensor((t: Untyped) => t[3])).details.hint).toContain(
+      't.select(0, 3)',
+    );
     expect(errorOf(() => withTensor((t: Untyped) => ({ ...t }))).code).toBe('E_TRACE_COERCE');
-    expect(errorOf(() => withTensor((t: Untyped) => t.matmull)).details.hint).toBe("did you mean 'matmul'?");
+    expect(errorOf(() => withTensor((t: Untyped) => t.matmull)).details.hint).toBe(
+      "did you mean 'matmul'?",
+    );
   });
 });

@@ -1,8 +1,10 @@
-import { Linter } from 'eslint';
 import { join } from 'node:path';
+
+import { Linter } from 'eslint';
 import ts from 'typescript';
 import tseslint from 'typescript-eslint';
 import { describe, expect, it } from 'vitest';
+
 import { models, plugin } from '../../src/trace/lint/eslint.ts';
 
 /** The preset over one construct a function, with what each rule reports. */
@@ -145,7 +147,8 @@ describe('CA-3 the lint preset', () => {
         .sort()
         .join('');
       const wanted = [...reports].sort().join('');
-      // One construct may hold several conditions that one rule reports; which rules do is what counts for the stock ones.
+      // One construct may hold several conditions that one rule reports; which rules do is what
+      // counts for the stock ones.
       const unique = (text: string): string => [...new Set(text)].join('');
       expect(unique(found), here.map((m) => m.message).join('\n')).toBe(unique(wanted));
       const own = here.filter((m) => m.ruleId === 'shardwright/no-tensor-coercion');
@@ -156,7 +159,10 @@ describe('CA-3 the lint preset', () => {
   it('CA-3 the own rule without type information says what to set up', () => {
     expect(() =>
       new Linter().verify('export const a = 1;', [
-        { plugins: { shardwright: plugin } as never, rules: { 'shardwright/no-tensor-coercion': 'error' } },
+        {
+          plugins: { shardwright: plugin } as never,
+          rules: { 'shardwright/no-tensor-coercion': 'error' },
+        },
       ]),
     ).toThrow(/needs type information/);
   });

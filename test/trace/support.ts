@@ -1,5 +1,5 @@
 import { spec } from '../../src/trace/record/spec.ts';
-import { trace, type Tensor } from '../../src/trace/trace.ts';
+import { type Tensor, trace } from '../../src/trace/trace.ts';
 
 /** Runs `body` on a traced f32[4, 8] and an integer tensor. */
 export function withTensor<T>(body: (t: Tensor, u: Tensor) => T, proxy = true): T {

@@ -1,14 +1,15 @@
-import { peakOf } from '../../src/cost/memory/peak.ts';
-import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
 import { describe, expect, it } from 'vitest';
-import { stateMemory } from '../../src/plan/record/decode.ts';
+
+import { peakOf } from '../../src/cost/memory/peak.ts';
 import { prepare, type Prepared } from '../../src/plan/prepare.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { changeRequest, withPins } from '../../src/plan/questions/what-if.ts';
-import { audit, type Audit } from '../../src/zoo/audit.ts';
+import { stateMemory } from '../../src/plan/record/decode.ts';
+import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
+import { shardPrepared } from '../../src/plan/shard.ts';
+import { type Audit, audit } from '../../src/zoo/audit.ts';
 import { priceRestriction } from '../../src/zoo/compare/price.ts';
 import { applyRecipe } from '../../src/zoo/recipes/recipes.ts';
-import { recipeOf, namedRecipe } from '../../src/zoo/recipes/registry.ts';
+import { namedRecipe, recipeOf } from '../../src/zoo/recipes/registry.ts';
 import { load, request, TABLE } from '../plan/support.ts';
 
 async function recipeChoice(prepared: Prepared, name: string): Promise<Int32Array> {
@@ -63,7 +64,11 @@ describe('audit', () => {
     const best = await shardPrepared(prepared);
     if (best.status !== 'planned') throw new Error('infeasible');
     const pins = graph.nodes.flatMap((node, n) => {
-      if (node.kind !== 'placeholder' || (node.meta.role !== 'parameter' && node.meta.role !== 'input')) return [];
+      if (
+        node.kind !== 'placeholder' ||
+        (node.meta.role !== 'parameter' && node.meta.role !== 'input')
+      )
+        return [];
       const { set } = strategies.nodes[n]!;
       const v = nodeVariable[n];
       return [
@@ -86,20 +91,27 @@ describe('audit', () => {
     expect(result.seconds - activations.secondsSaved).toBeCloseTo(await solveWith(pins), 12);
     let least = Infinity;
     for (const pin of pins)
-      if (!pin.input && pin.moved) least = Math.min(least, await solveWith(pins.filter((p) => p !== pin)));
+      if (!pin.input && pin.moved)
+        least = Math.min(least, await solveWith(pins.filter((p) => p !== pin)));
     least = Math.min(least, await solveWith(pins.filter((p) => !p.input)));
     const after = result.seconds - activations.secondsSaved - edit.secondsSaved;
     expect(after).toBeCloseTo(least, 12);
   }, 30_000);
 
   it('a plan over the budget is first made to fit', async () => {
-    const small = prepare(load('torch/mlp-loss/joint.expanded'), request('dp=8', { memoryBytes: 64 * 2 ** 20 }), TABLE);
+    const small = prepare(
+      load('torch/mlp-loss/joint.expanded'),
+      request('dp=8', { memoryBytes: 64 * 2 ** 20 }),
+      TABLE,
+    );
     const choice = await recipeChoice(small, 'dp');
     const result = await audited(small, choice, 6);
     expect(result.fits).toBe(false);
     const { intervals } = planMemoryTimeline(small.model, choice, TABLE);
     expect(result.overBytes).toBe(peakOf(intervals).peakBytes - 64 * 2 ** 20);
-    expect(result.overBytes).toBeGreaterThan(stateMemory(small.model, choice).peakBytes - 64 * 2 ** 20);
+    expect(result.overBytes).toBeGreaterThan(
+      stateMemory(small.model, choice).peakBytes - 64 * 2 ** 20,
+    );
     expect(result.edits.some((e) => e.bytesFreed > 0)).toBe(true);
     expect(result.editedPeakBytes).toBeLessThanOrEqual(64 * 2 ** 20);
   });

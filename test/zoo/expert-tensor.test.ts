@@ -1,31 +1,43 @@
 import { describe, expect, it } from 'vitest';
+
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
+import { parseModelConfig } from '../../src/models/families.ts';
 import { modelEntry } from '../../src/models/registry.ts';
-import { decode } from '../../src/plan/record/decode.ts';
 import { prepare } from '../../src/plan/prepare.ts';
+import { decode } from '../../src/plan/record/decode.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { evaluate } from '../../src/solver/check/verify.ts';
-import { expertBytes, expertTensorBytes } from '../support/parallelism-bytes.ts';
-import { lint, lintPlan } from '../../src/zoo/recipes/lint.ts';
-import { expertFold } from '../../src/zoo/recipes/expert-mesh.ts';
 import { priceRestriction } from '../../src/zoo/compare/price.ts';
+import { expertFold } from '../../src/zoo/recipes/expert-mesh.ts';
+import { lint, lintPlan } from '../../src/zoo/recipes/lint.ts';
 import { applyRecipe } from '../../src/zoo/recipes/recipes.ts';
-import { recipeOf, namedRecipe } from '../../src/zoo/recipes/registry.ts';
-import { parseModelConfig } from '../../src/models/families.ts';
-import { meshRows } from '../../src/zoo/sweep/step/layouts.ts';
-import { parsePlans } from '../../src/zoo/sweep/plan-names.ts';
+import { namedRecipe, recipeOf } from '../../src/zoo/recipes/registry.ts';
 import { compareModel } from '../../src/zoo/sweep/compare-model.ts';
-import { Composer } from '../../src/zoo/sweep/step/compose.ts';
-import { CoreSolver } from '../../src/zoo/sweep/rank/rank-price.ts';
-import { GroupMaker } from '../../src/zoo/sweep/rank/data-groups.ts';
-import { tokenExchange } from '../../src/zoo/sweep/step/units/token-exchange.ts';
 import { coreRequest, type LayoutSizes } from '../../src/zoo/sweep/model/layout.ts';
 import type { SweepQuestion } from '../../src/zoo/sweep/model/question.ts';
-import { routedUnits } from '../../src/zoo/sweep/rank/moe.ts';
 import { parameterCost } from '../../src/zoo/sweep/model/states.ts';
+import { parsePlans } from '../../src/zoo/sweep/plan-names.ts';
+import { GroupMaker } from '../../src/zoo/sweep/rank/data-groups.ts';
+import { routedUnits } from '../../src/zoo/sweep/rank/moe.ts';
+import { CoreSolver } from '../../src/zoo/sweep/rank/rank-price.ts';
+import { Composer } from '../../src/zoo/sweep/step/compose.ts';
+import { meshRows } from '../../src/zoo/sweep/step/layouts.ts';
+import { tokenExchange } from '../../src/zoo/sweep/step/units/token-exchange.ts';
 import { load, request, TABLE } from '../plan/support.ts';
+import { expertBytes, expertTensorBytes } from '../support/parallelism-bytes.ts';
 
-const MIXTRAL = { model_type: 'mixtral', hidden_size: 512, intermediate_size: 1536, num_attention_heads: 8, num_key_value_heads: 8, num_hidden_layers: 2, vocab_size: 4096, num_local_experts: 8, num_experts_per_tok: 2, torch_dtype: 'bfloat16' }; // prettier-ignore
+const MIXTRAL = {
+  model_type: 'mixtral',
+  hidden_size: 512,
+  intermediate_size: 1536,
+  num_attention_heads: 8,
+  num_key_value_heads: 8,
+  num_hidden_layers: 2,
+  vocab_size: 4096,
+  num_local_experts: 8,
+  num_experts_per_tok: 2,
+  torch_dtype: 'bfloat16',
+};
 
 const ask = (more: Partial<SweepQuestion> = {}): SweepQuestion => ({
   model: 'small',
@@ -38,7 +50,8 @@ const ask = (more: Partial<SweepQuestion> = {}): SweepQuestion => ({
   ...more,
 });
 
-const maker = (devices = 'dgx-h100'): GroupMaker => new GroupMaker('alpha-beta', loadCluster(devices));
+const maker = (devices = 'dgx-h100'): GroupMaker =>
+  new GroupMaker('alpha-beta', loadCluster(devices));
 const one: LayoutSizes = { pp: 1, dp_replicate: 1, dp_shard: 1, cp: 1, tp: 1, ep: 1 };
 
 describe('experts that several devices cut between them: groups, rules, states', () => {
@@ -59,12 +72,19 @@ describe('experts that several devices cut between them: groups, rules, states',
   });
 
   it('ZL08 says which number does not divide: the width of an expert, the devices, the fold at fixed tp', () => {
-    const found = (sizes: Parameters<typeof lint>[0]['sizes'], ep: number, etp: number, expertWidth = 1408): string[] =>
-      lint({ sizes, ep, etp, facts: { experts: 64, expertWidth }, devicesPerHost: 8 }).flatMap((f) =>
-        f.code === 'ZL08' ? [`${f.message} (${f.nearest.join()})`] : [],
+    const found = (
+      sizes: Parameters<typeof lint>[0]['sizes'],
+      ep: number,
+      etp: number,
+      expertWidth = 1408,
+    ): string[] =>
+      lint({ sizes, ep, etp, facts: { experts: 64, expertWidth }, devicesPerHost: 8 }).flatMap(
+        (f) => (f.code === 'ZL08' ? [`${f.message} (${f.nearest.join()})`] : []),
       );
     expect(found({ dp_shard: 8, tp: 8 }, 8, 8)).toEqual([]);
-    expect(found({ dp_shard: 8, tp: 8 }, 8, 8, 1020)).toEqual(['expert width 1020 mod etp 8 is 4 (6,10)']);
+    expect(found({ dp_shard: 8, tp: 8 }, 8, 8, 1020)).toEqual([
+      'expert width 1020 mod etp 8 is 4 (6,10)',
+    ]);
     expect(found({ dp_shard: 2, tp: 4 }, 4, 4)[0]).toMatch(
       /^expert groups of ep 4 with etp 4 do not fold: dp_shard 2 x cp 1 x tp 4 = 8, and 8 mod 16 \(ep x etp\) is 8/,
     );
@@ -74,20 +94,34 @@ describe('experts that several devices cut between them: groups, rules, states',
       );
     expect(ofZoo(1408)).toEqual([]);
     expect(ofZoo(1410)).toEqual(['ZL08']);
-    expect(found({ dp_shard: 8, cp: 4, tp: 2 }, 2, 2)[0]).toMatch(/with etp = tp, ep 2 mod cp 4 is 2/);
+    expect(found({ dp_shard: 8, cp: 4, tp: 2 }, 2, 2)[0]).toMatch(
+      /with etp = tp, ep 2 mod cp 4 is 2/,
+    );
     // Valid values are values that fold: ep 8 divides 8 devices, but not with etp 4.
     expect(found({ dp_shard: 2, tp: 4 }, 4, 4)[0]).toMatch(/; valid values of ep: 1, 2 \(2\)$/);
     // Where no ep folds, the nearest etp: 6 does not divide 16 devices.
     expect(found({ dp_shard: 4, tp: 4 }, 2, 6, 1536)[0]).toMatch(
       /; no ep fits, valid values of etp: 1, 2, 4, 8, 16 \(4,8\)$/,
     );
-    expect(found({ dp_shard: 4, tp: 4 }, 0, 2)).toEqual([`'ep' has size 0, expected an integer of at least 1 (1)`]);
+    expect(found({ dp_shard: 4, tp: 4 }, 0, 2)).toEqual([
+      `'ep' has size 0, expected an integer of at least 1 (1)`,
+    ]);
     // Ranks of Ulysses are devices of the fold, as those of cp are.
-    const ulysses = { sizes: { dp_shard: 2, tp: 2 }, ulysses: 2, ep: 8, facts: { experts: 64 }, devicesPerHost: 8 };
+    const ulysses = {
+      sizes: { dp_shard: 2, tp: 2 },
+      ulysses: 2,
+      ep: 8,
+      facts: { experts: 64 },
+      devicesPerHost: 8,
+    };
     expect(lint(ulysses).flatMap((f) => (f.code === 'ZL08' ? [f.message] : []))).toEqual([]);
     expect(lint({ ...ulysses, ep: 16 })[0].message).toContain('8 mod 16');
-    // A group is as long as its devices and those that cut their experts: 4 x 4 of them are on two hosts.
-    const hosts = (etp: number): string[] => lint({ sizes: { dp_shard: 4, tp: 4 }, ep: 4, etp, facts: {}, devicesPerHost: 8 }).map((f) => f.code); // prettier-ignore
+    // A group is as long as its devices and those that cut their experts: 4 x 4 of them are on two
+    // hosts.
+    const hosts = (etp: number): string[] =>
+      lint({ sizes: { dp_shard: 4, tp: 4 }, ep: 4, etp, facts: {}, devicesPerHost: 8 }).map(
+        (f) => f.code,
+      );
     expect([1, 2, 4].map(hosts)).toEqual([[], [], ['ZL16']]);
   });
 
@@ -114,7 +148,11 @@ describe('what they move and compute', () => {
     const [tokens, copies, row] = [4096, 8, 7168 * 2];
     const routed = { experts: 256, active: copies };
     const exchange = (sizes: Partial<LayoutSizes>): ReturnType<typeof tokenExchange> =>
-      tokenExchange(maker().groups({ ...one, tp: 2, ...sizes }, 'cp'), tokens * copies * row, routed);
+      tokenExchange(
+        maker().groups({ ...one, tp: 2, ...sizes }, 'cp'),
+        tokens * copies * row,
+        routed,
+      );
     // In a host: gathered before they are copied for their experts, and sent by both devices.
     const early = exchange({ dp_shard: 4, ep: 4, etp: 2 });
     expect(early.moves.map((m) => [m.kind, m.axes, m.count, m.sentBytes])).toEqual([
@@ -126,13 +164,15 @@ describe('what they move and compute', () => {
       early.moves.reduce((sum, m) => sum + m.seconds, 0),
       12,
     );
-    // Over hosts what is sent is expensive: each device sends its own, and rows are gathered when they have arrived.
+    // Over hosts what is sent is expensive: each device sends its own, and rows are gathered when
+    // they have arrived.
     const late = exchange({ dp_shard: 32, ep: 32, etp: 2 });
     expect(late.moves.slice(1).map((m) => [m.kind, m.sentBytes])).toEqual([
       ['all_gather', expertTensorBytes(2, tokens, copies, row)],
       ['reduce_scatter', expertTensorBytes(2, tokens, copies, row)],
     ]);
-    // Without expert groups nothing is sent but what the devices that cut the experts need: one copy of each token.
+    // Without expert groups nothing is sent but what the devices that cut the experts need: one
+    // copy of each token.
     expect(exchange({ dp_shard: 4, etp: 2 }).moves.map((m) => [m.kind, m.sentBytes])).toEqual([
       ['all_gather', expertTensorBytes(2, tokens, 1, row)],
       ['reduce_scatter', expertTensorBytes(2, tokens, 1, row)],
@@ -144,8 +184,15 @@ describe('what they move and compute', () => {
     const products = (config: object, sequence: number, etp: number): number[] => {
       const solver = new CoreSolver(ask({ config: JSON.stringify(config), sequence }), TABLE);
       const costs = solver.routed(1, 1, [4], etp === 1 ? [] : [etp])!;
-      const { forwardSeconds, recomputeSeconds, inputSeconds, weightSeconds } = routedUnits(costs, { ep: 4, etp })![1];
-      return [forwardSeconds - recomputeSeconds.selective, recomputeSeconds.selective, inputSeconds + weightSeconds];
+      const { forwardSeconds, recomputeSeconds, inputSeconds, weightSeconds } = routedUnits(costs, {
+        ep: 4,
+        etp,
+      })![1];
+      return [
+        forwardSeconds - recomputeSeconds.selective,
+        recomputeSeconds.selective,
+        inputSeconds + weightSeconds,
+      ];
     };
     const [cut, whole] = [products(MIXTRAL, 1024, 2), products(MIXTRAL, 1024, 1)];
     const [half] = products({ ...MIXTRAL, intermediate_size: 768 }, 2048, 1);
@@ -159,7 +206,13 @@ describe('what they move and compute', () => {
     const solver = new CoreSolver(question, TABLE);
     const composer = new Composer(question, solver.kinds);
     const kind = { mode: 'fsdp', context: 'cp', sequenceParallel: true } as const;
-    const tuning = { microbatch: 1, schedule: '1f1b', chunks: 1, checkpoint: 'none', once: false } as const;
+    const tuning = {
+      microbatch: 1,
+      schedule: '1f1b',
+      chunks: 1,
+      checkpoint: 'none',
+      once: false,
+    } as const;
     const costs = solver.routed(1, 2, [2], [2])!;
     const kept: number[] = [];
     for (const etp of [1, 2]) {
@@ -168,7 +221,8 @@ describe('what they move and compute', () => {
       if (core.status === 'refused') throw new Error(core.reason);
       const figures = composer.compose(core.core, costs, sizes, kind, tuning)!;
       const traffic = composer.traffic(core.core, costs, { sizes, kind }, tuning, figures);
-      const sent = (what: string): number => traffic.find((t) => `${t.kind} ${t.axes}` === what)?.sentBytes ?? 0;
+      const sent = (what: string): number =>
+        traffic.find((t) => `${t.kind} ${t.axes}` === what)?.sentBytes ?? 0;
       // 2 layers, 2 microbatches, both passes; 128 tokens of 512 elements on a device.
       const each = 2 * 2 * 2 * expertTensorBytes(etp, 128, 2, 1024);
       expect([sent('all_gather etp'), sent('reduce_scatter etp')]).toEqual([each, each]);
@@ -183,7 +237,12 @@ describe('among the plans', () => {
   it('they are priced where they are named, alone or with others', async () => {
     const plans = ['fsdp+tp+sp+ep+etp', 'fsdp+tp+sp+ep'];
     const small = ask({ config: JSON.stringify(MIXTRAL), devices: 4, globalBatch: 4 });
-    const { plans: found } = await compareModel(small, { table: TABLE, threads: 1, whatIf: false, plans });
+    const { plans: found } = await compareModel(small, {
+      table: TABLE,
+      threads: 1,
+      whatIf: false,
+      plans,
+    });
     const names = found.map((p) => `${p.plan} ${p.mesh}`);
     expect(names).toContain('fsdp+tp+sp+ep+etp dp=2,tp=2 ep=2,etp=2');
     expect(names).toContain('fsdp+tp+sp+ep dp=2,tp=2 ep=2');
@@ -192,29 +251,56 @@ describe('among the plans', () => {
   it('every divisor of tp is among the folds of a mesh, by default; `etp` alone asks for all that are cut', () => {
     const rows = (plans?: readonly string[]): string[] => {
       const wants = parsePlans(plans);
-      const meshes = meshRows(parseModelConfig(JSON.stringify(MIXTRAL)), ask({ devices: 16, globalBatch: 16 }), { devicesPerHost: 8 }, false, wants); // prettier-ignore
+      const meshes = meshRows(
+        parseModelConfig(JSON.stringify(MIXTRAL)),
+        ask({ devices: 16, globalBatch: 16 }),
+        { devicesPerHost: 8 },
+        false,
+        wants,
+      );
       return meshes.flatMap((m) => m.rows.filter(wants.row).map((r) => `${r.name} ${r.mesh}`));
     };
     const folds = (mesh: string): string[] =>
-      rows().flatMap((row) => (row.startsWith('fsdp+') && row.includes(` ${mesh}`) ? [row.split(mesh)[1].trim()] : []));
+      rows().flatMap((row) =>
+        row.startsWith('fsdp+') && row.includes(` ${mesh}`) ? [row.split(mesh)[1].trim()] : [],
+      );
     expect(folds('dp=4,tp=4')).toEqual([
       ...['', 'ep=2', 'ep=4', 'ep=8'],
       ...['etp=2', 'ep=2,etp=2', 'ep=4,etp=2', 'ep=8,etp=2'],
       ...['etp=4', 'ep=2,etp=4', 'ep=4,etp=4'],
     ]);
     // With etp = tp a group lies across cp at fixed tp, so that ep is a multiple of cp.
-    const both = rows().flatMap((row) => (row.startsWith('fsdp+cp+') ? [row.split(' dp=2,cp=4,tp=2')[1]] : []));
-    expect(both.flatMap((fold) => (fold?.includes('etp') === true ? [fold.trim()] : []))).toEqual(['etp=2', 'ep=4,etp=2', 'ep=8,etp=2']); // prettier-ignore
+    const both = rows().flatMap((row) =>
+      row.startsWith('fsdp+cp+') ? [row.split(' dp=2,cp=4,tp=2')[1]] : [],
+    );
+    expect(both.flatMap((fold) => (fold?.includes('etp') === true ? [fold.trim()] : []))).toEqual([
+      'etp=2',
+      'ep=4,etp=2',
+      'ep=8,etp=2',
+    ]);
     expect(rows(['etp']).length).toBeGreaterThan(50);
     expect(rows(['etp'])).toEqual(rows().filter((name) => name.includes('etp=')));
-    expect(rows(['fsdp+tp+sp+ep4+etp2', 'dp'])).toEqual(['fsdp+tp+sp+ep+etp dp=2,tp=8 ep=4,etp=2', 'fsdp+tp+sp+ep+etp dp=4,tp=4 ep=4,etp=2', 'dp dp=16', 'fsdp+tp+sp+ep+etp dp=8,tp=2 ep=4,etp=2'].sort((a, b) => rows().indexOf(a) - rows().indexOf(b))); // prettier-ignore
+    expect(rows(['fsdp+tp+sp+ep4+etp2', 'dp'])).toEqual(
+      [
+        'fsdp+tp+sp+ep+etp dp=2,tp=8 ep=4,etp=2',
+        'fsdp+tp+sp+ep+etp dp=4,tp=4 ep=4,etp=2',
+        'dp dp=16',
+        'fsdp+tp+sp+ep+etp dp=8,tp=2 ep=4,etp=2',
+      ].sort((a, b) => rows().indexOf(a) - rows().indexOf(b)),
+    );
     expect(() => parsePlans(['fsdp+tp4+etp2'])).toThrow(/no recipe 'fsdp\+tp4\+etp2'/);
   });
 
   it('ZL08 of a fold that is named by its sizes says which equation fails, on the meshes that cannot fold it', () => {
     const refusals = (plan: string, mesh: string): string[] => {
       const asked = parsePlans([plan]);
-      const rows = meshRows(parseModelConfig(JSON.stringify(MIXTRAL)), ask({ devices: 16, globalBatch: 16 }), { devicesPerHost: 8 }, false, asked); // prettier-ignore
+      const rows = meshRows(
+        parseModelConfig(JSON.stringify(MIXTRAL)),
+        ask({ devices: 16, globalBatch: 16 }),
+        { devicesPerHost: 8 },
+        false,
+        asked,
+      );
       return rows.flatMap(({ refused }) =>
         refused.flatMap((r) =>
           r.mesh.startsWith(`${mesh} `) && r.finding.code === 'ZL08'
@@ -225,19 +311,26 @@ describe('among the plans', () => {
     };
     expect(refusals('fsdp+tp+sp+ep8+etp4', 'dp=4,tp=4')).toEqual([
       'fsdp+tp+sp+ep+etp: expert groups of ep 8 with etp 4 do not fold: dp_shard 4 x cp 1 x tp 4 = 16, and 16 mod 32 (ep x etp) is 16; with etp = tp, ep / cp = 8 does not divide dp_shard 4; valid values of ep: 1, 2, 4 (4)',
-    ]); // prettier-ignore
-    expect(refusals('fsdp+tp+sp+ep3+etp2', 'dp=4,tp=4')[0]).toMatch(/experts 8 mod ep 3 is 2 \(2,4\)$/);
+    ]);
+    expect(refusals('fsdp+tp+sp+ep3+etp2', 'dp=4,tp=4')[0]).toMatch(
+      /experts 8 mod ep 3 is 2 \(2,4\)$/,
+    );
     expect(refusals('fsdp+tp+sp+ep4+etp2', 'dp=4,tp=4')).toEqual([]);
   });
 
   it('ZO-25 on one graph: experts stored and used cut on both dims, a choice of the problem, the optimum not more expensive', async () => {
-    const prepared = prepare(load('torch/mixtral-tiny/export.readable'), request('ep=2,tp=2'), TABLE);
+    const prepared = prepare(
+      load('torch/mixtral-tiny/export.readable'),
+      request('ep=2,tp=2'),
+      TABLE,
+    );
     const applied = applyRecipe(prepared.model, recipeOf(namedRecipe('tp+ep+etp'))!);
     if ('refused' in applied) throw new Error(applied.refused);
     const priced = await priceRestriction(prepared, applied.restriction);
     if ('refused' in priced) throw new Error(priced.refused);
     const { parameters } = decode(prepared.model, priced.choice);
-    const placed = (end: RegExp): string[] => parameters.filter((p) => end.test(p.name)).map((p) => p.placement);
+    const placed = (end: RegExp): string[] =>
+      parameters.filter((p) => end.test(p.name)).map((p) => p.placement);
     expect(placed(/experts.gate_up_proj$/)).toEqual(['S(0)S(1)', 'S(0)S(1)']);
     expect(placed(/experts.down_proj$/)).toEqual(['S(0)S(2)', 'S(0)S(2)']);
     expect(placed(/q_proj.weight$/)).toEqual(['RS(0)', 'RS(0)']);

@@ -1,35 +1,38 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
+
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { modelFlops } from '../../src/cost/training/shape.ts';
+
 import type { TransformerShape } from '../../src/cost/training/shape.ts';
+import { modelFlops } from '../../src/cost/training/shape.ts';
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { DeviceMesh, parseMesh } from '../../src/mesh/devices/mesh.ts';
-import { inferCall } from '../../src/ops/record/infer.ts';
-import { shard } from '../../src/plan/shard.ts';
-import { encode } from '../../src/solver/milp/encode.ts';
-import { solveNow } from '../../src/solver/solve.ts';
-import { askLibrary } from '../../src/solver/milp/library.ts';
-import { verify } from '../../src/simulate/verify.ts';
-import { foldedStateBytes } from '../support/parallelism-bytes.ts';
-import { denseMesh, DERIVED_AXES, expertFold } from '../../src/zoo/recipes/expert-mesh.ts';
 import { buildModel } from '../../src/models/build.ts';
 import { knownModelConfig } from '../../src/models/registry.ts';
 import { paddedVocabulary } from '../../src/models/vocabulary.ts';
-import { megatronMeshes } from '../../src/zoo/pipeline/megatron-order.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
+import { shard } from '../../src/plan/shard.ts';
 import { priceSteps } from '../../src/report/analysis/alternatives/what-if.ts';
+import { verify } from '../../src/simulate/verify.ts';
+import { encode } from '../../src/solver/milp/encode.ts';
+import { askLibrary } from '../../src/solver/milp/library.ts';
+import { solveNow } from '../../src/solver/solve.ts';
 import { nextBest, rankedChoices } from '../../src/zoo/compare/next-best.ts';
 import { ringBytes } from '../../src/zoo/compare/price.ts';
-import { build, costOf, type PlainProblem } from '../solver/support.ts';
+import { megatronMeshes } from '../../src/zoo/pipeline/megatron-order.ts';
+import { denseMesh, DERIVED_AXES, expertFold } from '../../src/zoo/recipes/expert-mesh.ts';
 import { request, TABLE } from '../plan/support.ts';
+import { build, costOf, type PlainProblem } from '../solver/support.ts';
+import { foldedStateBytes } from '../support/parallelism-bytes.ts';
 import { memoryFront } from './memory-front.ts';
 
 const GIB = 2 ** 30;
-const text = (groups: readonly (readonly number[])[]): string => groups.map((g) => `{${g.join()}}`).join('');
+const text = (groups: readonly (readonly number[])[]): string =>
+  groups.map((g) => `{${g.join()}}`).join('');
 /** `{0..3}` is written out by hand nowhere: ids from, to, step. */
 const run = (from: number, count: number, step: number): number[] =>
   Array.from({ length: count }, (_, i) => from + i * step);
@@ -53,7 +56,8 @@ describe('process groups', () => {
   it('ZO-2 sizes (2,3,4): the groups of device 17 = (1,1,1); hsdp on (2,4)', () => {
     const mesh = parseMesh('a=2,b=3,c=4');
     expect(mesh.coordinates(17)).toEqual([1, 1, 1]);
-    const of17 = (dims: number[]): readonly number[] | undefined => mesh.groups(dims).find((g) => g.includes(17));
+    const of17 = (dims: number[]): readonly number[] | undefined =>
+      mesh.groups(dims).find((g) => g.includes(17));
     expect(of17([0])).toEqual([5, 17]);
     expect(of17([1])).toEqual([13, 17, 21]);
     expect(of17([2])).toEqual([16, 17, 18, 19]);
@@ -65,8 +69,10 @@ describe('process groups', () => {
 
   it('ZO-5 the same dense mesh with whole experts: ep 8, ep 4, and ep 4 with expert-tp 2', () => {
     const dense = { dp_shard: 4, cp: 2, tp: 2 };
-    const of0 = (fold: ReturnType<typeof expertFold>, axis: string): readonly number[] | undefined =>
-      fold.expert.groups([axis]).find((g) => g.includes(0));
+    const of0 = (
+      fold: ReturnType<typeof expertFold>,
+      axis: string,
+    ): readonly number[] | undefined => fold.expert.groups([axis]).find((g) => g.includes(0));
     const eight = expertFold(16, { ...dense, ep: 8 });
     expect([eight.inEp, eight.modEp]).toEqual([2, 2]);
     expect(text(eight.expert.groups(['ep']))).toBe('{0,1,2,3,4,5,6,7}{8,9,10,11,12,13,14,15}');
@@ -75,12 +81,17 @@ describe('process groups', () => {
     expect(four.expert.groups(['ep'])[0]).toEqual([0, 1, 2, 3]);
     expect(of0(four, 'efsdp')).toEqual([0, 4, 8, 12]);
     const both = expertFold(16, { ...dense, ep: 4, etp: 2 });
-    expect([of0(both, 'ep'), of0(both, 'etp'), of0(both, 'efsdp')]).toEqual([[0, 2, 4, 6], [0, 1], [0, 8]]);
+    expect([of0(both, 'ep'), of0(both, 'etp'), of0(both, 'efsdp')]).toEqual([
+      [0, 2, 4, 6],
+      [0, 1],
+      [0, 8],
+    ]);
     expect(() => expertFold(16, { ...dense, ep: 3 })).toThrow(/16 mod 3/);
-  }); // prettier-ignore
+  });
 
   it('ZO-3 pipeline groups of the orders', () => {
-    const dims = (...names: string[]): DeviceMesh => new DeviceMesh(names.map((name) => ({ name, size: 2 })));
+    const dims = (...names: string[]): DeviceMesh =>
+      new DeviceMesh(names.map((name) => ({ name, size: 2 })));
     expect(text(dims('pp', 'dp', 'tp').groups(['pp']))).toBe('{0,4}{1,5}{2,6}{3,7}');
     expect(text(dims('dp', 'pp', 'tp').groups(['pp']))).toBe('{0,2}{1,3}{4,6}{5,7}');
     const sizes = { tp: 2, pp: 4, dp: 2 };
@@ -96,7 +107,8 @@ describe('process groups', () => {
   it('ZO-4 dp_shard 4, cp 2, tp 2 with ep 4 and expert-tp = tp', () => {
     const fold = expertFold(16, { dp_shard: 4, cp: 2, tp: 2, ep: 4, etp: 2 });
     expect([fold.modEp, fold.inEp]).toEqual([2, 2]);
-    const of0 = (groups: readonly (readonly number[])[]): readonly number[] => groups.find((g) => g.includes(0)) ?? [];
+    const of0 = (groups: readonly (readonly number[])[]): readonly number[] =>
+      groups.find((g) => g.includes(0)) ?? [];
     expect(of0(fold.expert.groups(['ep']))).toEqual([0, 2, 4, 6]);
     expect(of0(fold.expert.groups(['efsdp']))).toEqual([0, 8]);
     expect(of0(fold.dense.groups(['dp_shard']))).toEqual([0, 4, 8, 12]);
@@ -177,8 +189,10 @@ describe('states and sizes', () => {
       vocab: 128256,
       sequence: 8192,
     };
-    const flopsPerToken = (causal: boolean): number => modelFlops(shape, 1, causal) / shape.sequence;
-    const percent = (causal: boolean): string => ((100 * 5762 * flopsPerToken(causal)) / 989.4e12).toFixed(2);
+    const flopsPerToken = (causal: boolean): number =>
+      modelFlops(shape, 1, causal) / shape.sequence;
+    const percent = (causal: boolean): string =>
+      ((100 * 5762 * flopsPerToken(causal)) / 989.4e12).toFixed(2);
     expect(percent(true)).toBe('29.97');
     expect(percent(false)).toBe('33.73');
     // Three times the forward matmuls of ZO-19 and attention.
@@ -186,25 +200,37 @@ describe('states and sizes', () => {
   });
 
   it('ZO-6 -1 fills an axis', () => {
-    expect(denseMesh(32, { dp_replicate: 2, dp_shard: -1, cp: 2, tp: 2 }).sizes).toEqual([1, 2, 4, 2, 2]);
+    expect(denseMesh(32, { dp_replicate: 2, dp_shard: -1, cp: 2, tp: 2 }).sizes).toEqual([
+      1, 2, 4, 2, 2,
+    ]);
   });
 
   it('ZO-6 flattened names: groups of the batch, of fsdp and of the loss', () => {
     const mesh = denseMesh(32, { dp_replicate: 2, dp_shard: 4, cp: 2, tp: 2 });
     const size = (axes: readonly string[]): number => mesh.sizeOf(mesh.resolve([...axes]));
-    expect([size(DERIVED_AXES.batch), size(DERIVED_AXES.fsdp), size(DERIVED_AXES.loss)]).toEqual([8, 8, 16]);
+    expect([size(DERIVED_AXES.batch), size(DERIVED_AXES.fsdp), size(DERIVED_AXES.loss)]).toEqual([
+      8, 8, 16,
+    ]);
     expect(() => denseMesh(32, { dp_replicate: 2, dp_shard: -1, cp: 2, tp: 3 })).toThrow(/32/);
   });
 });
 
 /** Three nodes in a chain, values as (cost, memory). */
 const TOY: Omit<PlainProblem, 'rows'> & { readonly memory: readonly (readonly number[])[] } = {
-  unary: [[10, 14], [16, 18, 22], [5, 9]], // prettier-ignore
+  unary: [
+    [10, 14],
+    [16, 18, 22],
+    [5, 9],
+  ],
   edges: [
     [0, 1, [0, 4, 6, 8, 0, 6]],
     [1, 2, [0, 7, 6, 0, 2, 1]],
   ],
-  memory: [[40, 20], [60, 30, 20], [30, 10]], // prettier-ignore
+  memory: [
+    [40, 20],
+    [60, 30, 20],
+    [30, 10],
+  ],
 };
 const toy = (limit: number): PlainProblem => ({
   ...TOY,
@@ -243,9 +269,11 @@ describe('the toy problem of comparisons', () => {
       [50, 52, '121'],
     ]);
     for (const p of points) expect([p.bound, p.gap]).toEqual([p.cost, 0]);
-    // By brute force over the 12 choices: the cheapest within each limit, of equal ones the leanest.
+    // By brute force over the 12 choices: the cheapest within each limit, of equal ones the
+    // leanest.
     const all = [0, 1].flatMap((a) => [0, 1, 2].flatMap((b) => [0, 1].map((c) => [a, b, c])));
-    const amount = (x: readonly number[]): number => x.reduce((sum, value, i) => sum + TOY.memory[i][value], 0);
+    const amount = (x: readonly number[]): number =>
+      x.reduce((sum, value, i) => sum + TOY.memory[i][value], 0);
     for (let limit = 50; limit <= 140; limit++) {
       const [best] = all
         .filter((x) => amount(x) <= limit)
@@ -253,14 +281,17 @@ describe('the toy problem of comparisons', () => {
       const point = points.find((p) => p.amount <= limit)!;
       expect([point.cost, point.choice.join('')]).toEqual([costOf(TOY, best), best.join('')]);
     }
-    const steps = priceSteps(points.map((p) => ({ name: p.choice.join(''), seconds: p.cost, peakBytes: p.amount })));
+    const steps = priceSteps(
+      points.map((p) => ({ name: p.choice.join(''), seconds: p.cost, peakBytes: p.amount })),
+    );
     expect(steps.map((s) => s.deltaSeconds / (s.fromBytes - s.toBytes))).toEqual([1 / 7, 1.1]);
   });
 
   it('ZO-23 bound and price of the relaxation at limit 100', async () => {
     const bound = await relaxed(100);
     expect(bound).toBeCloseTo(247 / 7, 9);
-    // The relaxed optimum is piecewise linear in the limit, so that its slope is the dual of the row.
+    // The relaxed optimum is piecewise linear in the limit, so that its slope is the dual of the
+    // row.
     expect(bound - (await relaxed(101))).toBeCloseTo(1 / 7, 9);
     expect((await relaxed(99)) - bound).toBeCloseTo(1 / 7, 9);
     const { objective } = solveNow(build(toy(100)));
@@ -280,17 +311,23 @@ describe('the toy problem of comparisons', () => {
     const next = nextBest(build(toy(limit)));
     expect([next?.cost, next?.choices.map((c) => c.join(''))]).toEqual([48, ['021']]);
     const base = [1, 1, 1];
-    const memory = (x: readonly number[]): number => x.reduce((sum, value, i) => sum + TOY.memory[i][value], 0);
+    const memory = (x: readonly number[]): number =>
+      x.reduce((sum, value, i) => sum + TOY.memory[i][value], 0);
     /** Terms of a choice: A, B, C, A to B, B to C. */
     const terms = (x: readonly number[]): number[] => [
       ...TOY.unary.map((u, i) => u[x[i]]),
       ...TOY.edges.map(([i, j, table]) => table[x[i] * TOY.unary[j].length + x[j]]),
     ];
-    /** Neighbours fixed: seconds more, memory over the limit. Solved again: seconds more, and the terms that changed. */
+    /**
+     * Neighbours fixed: seconds more, memory over the limit. Solved again: seconds more, and the
+     * terms that changed.
+     */
     const force = (variable: number, value: number): unknown[] => {
       const here = base.with(variable, value);
       const local = [costOf(TOY, here) - 41, Math.max(0, memory(here) - limit)];
-      const unary = TOY.unary.map((u, i) => (i === variable ? u.map((c, v) => (v === value ? c : Infinity)) : u));
+      const unary = TOY.unary.map((u, i) =>
+        i === variable ? u.map((c, v) => (v === value ? c : Infinity)) : u,
+      );
       const again = solveNow(build({ ...toy(limit), unary }));
       if (again.status === 'infeasible') return [...local, 'needs', again.smallestBudget];
       const changed = terms([...again.choice]).map((t, i) => t - terms(base)[i]);
@@ -308,12 +345,28 @@ describe('the toy problem of comparisons', () => {
     const table = (k: number, l: number): fc.Arbitrary<number[]> =>
       fc.array(fc.integer({ min: 0, max: 9 }), { minLength: k * l, maxLength: k * l });
     const vector = (k: number): fc.Arbitrary<number[]> => table(k, 1);
-    const problem = fc.tuple(vector(2), vector(3), vector(2), table(2, 3), table(3, 2), table(2, 2));
+    const problem = fc.tuple(
+      vector(2),
+      vector(3),
+      vector(2),
+      table(2, 3),
+      table(3, 2),
+      table(2, 2),
+    );
     fc.assert(
       fc.property(problem, ([a, b, c, ab, bc, ac]) => {
-        const plain: PlainProblem = { unary: [a, b, c], edges: [[0, 1, ab], [1, 2, bc], [0, 2, ac]] }; // prettier-ignore
+        const plain: PlainProblem = {
+          unary: [a, b, c],
+          edges: [
+            [0, 1, ab],
+            [1, 2, bc],
+            [0, 2, ac],
+          ],
+        };
         const all: number[] = [];
-        for (let x = 0; x < 2; x++) for (let y = 0; y < 3; y++) for (let z = 0; z < 2; z++) all.push(costOf(plain, [x, y, z])); // prettier-ignore
+        for (let x = 0; x < 2; x++)
+          for (let y = 0; y < 3; y++)
+            for (let z = 0; z < 2; z++) all.push(costOf(plain, [x, y, z]));
         const ranked = [...rankedChoices(build(plain))];
         expect(ranked.map((r) => r.cost)).toEqual(all.sort((p, q) => p - q));
         expect(new Set(ranked.map((r) => r.choice.join())).size).toBe(12);
@@ -335,8 +388,16 @@ describe('a two-layer perceptron of JAX', () => {
       '  %a = aten.relu.default(%h): f32[8, 256]\n  %y = aten.mm.default(%a, %arg1): f32[8, 64]\n  out %y output 0\n}\n',
   );
 
-  /** Collectives of the plan with these placements: kind, bytes of the tensor, bytes that each device sends, groups. */
-  async function planned(graph: Graph, mesh: string, pins: Readonly<Record<string, string>>, outputs: string): Promise<string[]> {
+  /**
+   * Collectives of the plan with these placements: kind, bytes of the tensor, bytes that each
+   * device sends, groups.
+   */
+  async function planned(
+    graph: Graph,
+    mesh: string,
+    pins: Readonly<Record<string, string>>,
+    outputs: string,
+  ): Promise<string[]> {
     const asked = request(mesh, {
       optimizer: 'none',
       // The file states the shardings of one of the three variants.
@@ -359,25 +420,33 @@ describe('a two-layer perceptron of JAX', () => {
         const dims = m.resolve([...meshDims]);
         return `${kind} ${bytes} sent ${ringBytes(kind, bytes, m.sizeOf(dims))} ${text(m.groups(dims))}`;
       });
-  } // prettier-ignore
+  }
 
   /** What XLA made of the same placements: shapes of its all-reduces. */
   const xla = (variant: string): string[] => {
-    const hlo = gunzipSync(fixture(`einshard-mlp-${variant}/shardy.partitioned.hlo`)).toString('utf8');
+    const hlo = gunzipSync(fixture(`einshard-mlp-${variant}/shardy.partitioned.hlo`)).toString(
+      'utf8',
+    );
     expect(hlo).not.toMatch(/ (all-gather|reduce-scatter|all-to-all|collective-permute)\(/);
     return [...hlo.matchAll(/ = (\S+)\{[\d,]*\} all-reduce\(/g)].map((m) => m[1]);
   };
 
   it('ZO-27 collectives of dp, of tp, and of both', async () => {
     for (const graph of [fromJax, ours]) {
-      expect(await planned(graph, 'dp=8', { arg0: 'R', arg1: 'R', arg2: 'S(0)' }, 'S(0)')).toEqual([]);
+      expect(await planned(graph, 'dp=8', { arg0: 'R', arg1: 'R', arg2: 'S(0)' }, 'S(0)')).toEqual(
+        [],
+      );
       expect(await planned(graph, 'tp=8', { arg0: 'S(1)', arg1: 'S(0)', arg2: 'R' }, 'R')).toEqual([
         'all_reduce 2048 sent 3584 {0,1,2,3,4,5,6,7}',
       ]);
-      expect(await planned(graph, 'dp=2,tp=4', { arg0: 'RS(1)', arg1: 'RS(0)', arg2: 'S(0)R' }, 'S(0)R')).toEqual([
-        'all_reduce 1024 sent 1536 {0,1,2,3}{4,5,6,7}',
-      ]);
+      expect(
+        await planned(graph, 'dp=2,tp=4', { arg0: 'RS(1)', arg1: 'RS(0)', arg2: 'S(0)R' }, 'S(0)R'),
+      ).toEqual(['all_reduce 1024 sent 1536 {0,1,2,3}{4,5,6,7}']);
     }
-    expect(['batch', 'tutorial-y', 'batch2-y4'].map(xla)).toEqual([[], ['f32[8,64]'], ['f32[4,64]']]);
+    expect(['batch', 'tutorial-y', 'batch2-y4'].map(xla)).toEqual([
+      [],
+      ['f32[8,64]'],
+      ['f32[4,64]'],
+    ]);
   });
 });

@@ -1,12 +1,21 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
-import { knownModelConfig } from '../../src/models/registry.ts';
 import { buildModel } from '../../src/models/build.ts';
+import { knownModelConfig } from '../../src/models/registry.ts';
 import { keptMicrobatches } from '../../src/simulate/pipeline/closed-forms.ts';
 import { playPipeline } from '../../src/simulate/pipeline/play.ts';
-import { formatPipelineLayout, parsePipelineLayout, type LayoutPart } from '../../src/zoo/pipeline/layout.ts';
-import { partitionStages, type Partition, type PipelineUnit } from '../../src/zoo/pipeline/partition.ts';
+import {
+  formatPipelineLayout,
+  type LayoutPart,
+  parsePipelineLayout,
+} from '../../src/zoo/pipeline/layout.ts';
+import {
+  type Partition,
+  partitionStages,
+  type PipelineUnit,
+} from '../../src/zoo/pipeline/partition.ts';
 import { layerUnits, unsharded } from '../../src/zoo/pipeline/units.ts';
 import { load, TABLE } from '../plan/support.ts';
 import { pipelineSeconds } from '../support/pipeline-closed-forms.ts';
@@ -29,7 +38,8 @@ function found(partition: Partition): Extract<Partition, { status: 'found' }> {
 function* allCuts(n: number, p: number, first = 1): Generator<number[]> {
   if (p === 1) yield [];
   else
-    for (let cut = first; cut <= n - p + 1; cut++) for (const rest of allCuts(n, p - 1, cut + 1)) yield [cut, ...rest];
+    for (let cut = first; cut <= n - p + 1; cut++)
+      for (const rest of allCuts(n, p - 1, cut + 1)) yield [cut, ...rest];
 }
 
 describe('stage partition', () => {
@@ -55,37 +65,61 @@ describe('stage partition', () => {
       }),
       { minLength: 5, maxLength: 9 },
     );
-    const schedule = fc.constantFrom('gpipe' as const, '1f1b' as const, 'zb-h1' as const, 'zb-h2' as const);
+    const schedule = fc.constantFrom(
+      'gpipe' as const,
+      '1f1b' as const,
+      'zb-h1' as const,
+      'zb-h2' as const,
+    );
     fc.assert(
-      fc.property(units, schedule, fc.integer({ min: 1, max: 5 }), fc.integer({ min: 1, max: 6 }), fc.integer({ min: 1, max: 60 }), (list, schedule, stages, microbatches, limitBytes) => {
-        let best: readonly number[] | undefined;
-        let least = Infinity;
-        let smallest = Infinity;
-        for (const cuts of allCuts(list.length, stages)) {
-          const bounds = [0, ...cuts, list.length];
-          const parts = cuts.concat(list.length).map((end, s) => list.slice(bounds[s], end));
-          const sum = (part: typeof list, key: 'seconds' | 'stateBytes' | 'activationBytes'): number =>
-            part.reduce((n, u) => n + u[key], 0);
-          const bytes = parts.map(
-            (part, s) => sum(part, 'stateBytes') + keptMicrobatches(schedule, { devices: stages, microbatches }, s) * sum(part, 'activationBytes'),
+      fc.property(
+        units,
+        schedule,
+        fc.integer({ min: 1, max: 5 }),
+        fc.integer({ min: 1, max: 6 }),
+        fc.integer({ min: 1, max: 60 }),
+        (list, schedule, stages, microbatches, limitBytes) => {
+          let best: readonly number[] | undefined;
+          let least = Infinity;
+          let smallest = Infinity;
+          for (const cuts of allCuts(list.length, stages)) {
+            const bounds = [0, ...cuts, list.length];
+            const parts = cuts.concat(list.length).map((end, s) => list.slice(bounds[s], end));
+            const sum = (
+              part: typeof list,
+              key: 'seconds' | 'stateBytes' | 'activationBytes',
+            ): number => part.reduce((n, u) => n + u[key], 0);
+            const bytes = parts.map(
+              (part, s) =>
+                sum(part, 'stateBytes') +
+                keptMicrobatches(schedule, { devices: stages, microbatches }, s) *
+                  sum(part, 'activationBytes'),
+            );
+            smallest = Math.min(smallest, Math.max(...bytes));
+            if (Math.max(...bytes) > limitBytes) continue;
+            const times = parts.map((part) => sum(part, 'seconds'));
+            const hops = cuts.reduce((n, end) => n + list[end - 1].hopSeconds, 0);
+            const total =
+              times.reduce((a, b) => a + b, 0) + hops + (microbatches - 1) * Math.max(...times);
+            if (total < least) [least, best] = [total, cuts];
+          }
+          const answer = partitionStages(
+            list.map((u) => ({ name: 'u', ...u })),
+            { stages, microbatches, schedule, limitBytes },
           );
-          smallest = Math.min(smallest, Math.max(...bytes));
-          if (Math.max(...bytes) > limitBytes) continue;
-          const times = parts.map((part) => sum(part, 'seconds'));
-          const hops = cuts.reduce((n, end) => n + list[end - 1].hopSeconds, 0);
-          const total = times.reduce((a, b) => a + b, 0) + hops + (microbatches - 1) * Math.max(...times);
-          if (total < least) [least, best] = [total, cuts];
-        }
-        const answer = partitionStages(list.map((u) => ({ name: 'u', ...u })), { stages, microbatches, schedule, limitBytes });
-        if (best === undefined) expect(answer).toMatchObject({ status: 'infeasible', smallestLimitBytes: smallest });
-        else expect(answer).toMatchObject({ status: 'found', seconds: least, cuts: best });
-      }),
+          if (best === undefined)
+            expect(answer).toMatchObject({ status: 'infeasible', smallestLimitBytes: smallest });
+          else expect(answer).toMatchObject({ status: 'found', seconds: least, cuts: best });
+        },
+      ),
       { numRuns: 300 },
-    ); // prettier-ignore
+    );
   });
 
   it('refuses more stages than layers', () => {
-    expect(() => partitionStages([unit(1)], { stages: 2, microbatches: 1 })).toThrow(/1 layers cannot fill 2/);
+    expect(() => partitionStages([unit(1)], { stages: 2, microbatches: 1 })).toThrow(
+      /1 layers cannot fill 2/,
+    );
     expect(() => partitionStages([unit(1)], { stages: 0, microbatches: 1 })).toThrow(/0 stages/);
   });
 });
@@ -102,7 +136,9 @@ describe('stages of a model', () => {
       'head',
     ]);
     const bounds = [0, 21, 41, 61, 82];
-    const stages = bounds.slice(1).map((end, s) => units.slice(bounds[s], end).reduce((n, u) => n + u.parameters, 0));
+    const stages = bounds
+      .slice(1)
+      .map((end, s) => units.slice(bounds[s], end).reduce((n, u) => n + u.parameters, 0));
     expect(stages).toEqual([18_163_761_152, 17_113_088_000, 17_113_088_000, 18_163_769_344]);
     expect(stages.reduce((a, b) => a + b, 0)).toBe(70_553_706_496);
   });
@@ -112,7 +148,8 @@ describe('stages of a model', () => {
   });
 
   it('ZO-32 a limit that fits 19 layers on the last stage moves the cut, and the reason is told', () => {
-    // A layer takes one unit of time, embedding and head none: free of limits every stage has 20 layers.
+    // A layer takes one unit of time, embedding and head none: free of limits every stage has 20
+    // layers.
     const list = units.map((u, i) =>
       unit(i === 0 || i === 81 ? 0 : 1, { name: u.name, stateBytes: 16 * u.parameters }),
     );
@@ -128,7 +165,9 @@ describe('stages of a model', () => {
     expect(tight.stages[3].end - tight.stages[3].first).toBe(20);
     expect(tight.seconds).toBe(free.seconds + 7);
     expect(tight.moved).toHaveLength(2);
-    expect(tight.moved[0]).toMatch(/^stage 3 with 21 units \(model\.layers\.60 to head\) would need 270\.66 GiB/);
+    expect(tight.moved[0]).toMatch(
+      /^stage 3 with 21 units \(model\.layers\.60 to head\) would need 270\.66 GiB/,
+    );
     expect(tight.moved[1]).toMatch(/cut before stage 3 from 61 to 62/);
     const none = partitionStages(list, { ...request, limitBytes: limitBytes / 2 });
     expect(none).toMatchObject({ status: 'infeasible' });
@@ -138,7 +177,9 @@ describe('stages of a model', () => {
     const list = units.map((u) => unit(3 * u.forwardSeconds, { name: u.name }));
     const { stages, seconds } = found(partitionStages(list, { stages: 4, microbatches: 16 }));
     const bounds = [0, 21, 41, 61, 82];
-    const equal = bounds.slice(1).map((end, s) => list.slice(bounds[s], end).reduce((n, u) => n + u.seconds, 0));
+    const equal = bounds
+      .slice(1)
+      .map((end, s) => list.slice(bounds[s], end).reduce((n, u) => n + u.seconds, 0));
     expect(seconds).toBeLessThanOrEqual(pipelineSeconds(equal, 16) * (1 + 1e-12));
     expect(seconds).toBeCloseTo(
       pipelineSeconds(
@@ -147,7 +188,11 @@ describe('stages of a model', () => {
       ),
       12,
     );
-    const times = stages.map((s) => ({ forward: s.seconds / 3, backwardInput: s.seconds / 3, backwardWeight: s.seconds / 3 })); // prettier-ignore
+    const times = stages.map((s) => ({
+      forward: s.seconds / 3,
+      backwardInput: s.seconds / 3,
+      backwardWeight: s.seconds / 3,
+    }));
     const run = playPipeline('1f1b', { devices: 4, microbatches: 16 }, { stages: times });
     expect(run.seconds).toBeLessThanOrEqual(seconds * (1 + 1e-9));
     expect(run.seconds).toBeGreaterThan(0.9 * seconds);
@@ -175,9 +220,9 @@ describe('stages of a model', () => {
 
   it('refuses a graph without layers', () => {
     const mlp = load('torch/mlp/joint.expanded');
-    expect(() => layerUnits(mlp, TABLE, unsharded(mlp, TABLE, loadCluster('dgx-h100'), 'nccl'))).toThrow(
-      /named after a layer/,
-    );
+    expect(() =>
+      layerUnits(mlp, TABLE, unsharded(mlp, TABLE, loadCluster('dgx-h100'), 'nccl')),
+    ).toThrow(/named after a layer/);
   });
 });
 
@@ -212,7 +257,10 @@ describe('layout strings', () => {
       try {
         parsePipelineLayout(text);
       } catch (error) {
-        return (error as { details: { position?: unknown } }).details.position ?? (error as Error).message;
+        return (
+          (error as { details: { position?: unknown } }).details.position ??
+          (error as Error).message
+        );
       }
       return 'nothing';
     };

@@ -1,10 +1,16 @@
 import { describe, expect, it } from 'vitest';
+
 import { planningSections } from '../../src/report/sections/planning.ts';
 import { planningText } from '../../src/report/text/planning.ts';
 import { planningOf, type PlanningPoint } from '../../src/zoo/planning/planning.ts';
 
 /** A point whose step takes so long. */
-function point(devices: number, seconds: number, plan: string, more: Partial<PlanningPoint> = {}): PlanningPoint {
+function point(
+  devices: number,
+  seconds: number,
+  plan: string,
+  more: Partial<PlanningPoint> = {},
+): PlanningPoint {
   const { globalBatch = 256, sequence = 4096 } = more;
   const tokensPerSecond = (globalBatch * sequence) / seconds;
   return {
@@ -14,14 +20,29 @@ function point(devices: number, seconds: number, plan: string, more: Partial<Pla
     sequence,
     globalBatch,
     budgetBytes: 1e9,
-    best: { plan, mesh: `dp=${devices}`, seconds, peakBytes: 1e8, tokensPerSecond, tokensPerSecondPerDevice: tokensPerSecond / devices, mfu: 0.4, microbatch: 1, microbatches: 1, checkpoint: 'none' },
+    best: {
+      plan,
+      mesh: `dp=${devices}`,
+      seconds,
+      peakBytes: 1e8,
+      tokensPerSecond,
+      tokensPerSecondPerDevice: tokensPerSecond / devices,
+      mfu: 0.4,
+      microbatch: 1,
+      microbatches: 1,
+      checkpoint: 'none',
+    },
     ...more,
-  }; // prettier-ignore
+  };
 }
 
 describe('curves through points', () => {
   it('strong scaling: the batch stays; efficiency is what a device does of what it did at first', () => {
-    const { curves } = planningOf([point(16, 5, 'fsdp'), point(8, 8, 'fsdp'), point(32, 4, 'hsdp')]);
+    const { curves } = planningOf([
+      point(16, 5, 'fsdp'),
+      point(8, 8, 'fsdp'),
+      point(32, 4, 'hsdp'),
+    ]);
     expect(curves).toEqual([
       {
         of: 'm, c, sequences of 4096, 256 sequences a step',
@@ -35,16 +56,31 @@ describe('curves through points', () => {
   });
 
   it('weak scaling: the batch grows with the devices', () => {
-    const grown = (devices: number, seconds: number): PlanningPoint => point(devices, seconds, 'fsdp', { globalBatch: devices });
+    const grown = (devices: number, seconds: number): PlanningPoint =>
+      point(devices, seconds, 'fsdp', { globalBatch: devices });
     const { curves } = planningOf([grown(8, 1), grown(64, 1.25)]);
-    expect(curves[0]).toMatchObject({ scaling: 'weak', of: 'm, c, sequences of 4096, 1 sequence a device', efficiency: [1, 0.8], changes: [] });
-  }); // prettier-ignore
+    expect(curves[0]).toMatchObject({
+      scaling: 'weak',
+      of: 'm, c, sequences of 4096, 1 sequence a device',
+      efficiency: [1, 0.8],
+      changes: [],
+    });
+  });
 
   it('a curve for each cluster; points without a plan are no part of the efficiency', () => {
     const other = { cluster: 'd' };
     const none = { ...point(8, 1, 'x'), best: null };
-    const { curves } = planningOf([none, point(16, 2, 'fsdp'), point(32, 1, 'fsdp'), point(8, 3, 'tp', other), point(16, 2, 'tp', other)]); // prettier-ignore
-    expect(curves.map((c) => c.efficiency)).toEqual([[null, 1, 1], [1, 0.75]]); // prettier-ignore
+    const { curves } = planningOf([
+      none,
+      point(16, 2, 'fsdp'),
+      point(32, 1, 'fsdp'),
+      point(8, 3, 'tp', other),
+      point(16, 2, 'tp', other),
+    ]);
+    expect(curves.map((c) => c.efficiency)).toEqual([
+      [null, 1, 1],
+      [1, 0.75],
+    ]);
     expect(curves[0].changes).toEqual([{ at: 1, from: 'no plan fits', to: 'fsdp' }]);
     expect(planningOf([point(8, 1, 'a'), point(8, 1, 'b', other)]).curves).toEqual([]);
   });

@@ -1,12 +1,13 @@
 import { describe, expect, it } from 'vitest';
+
+import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { FITTED } from '../../src/cost/kernels/fitted.ts';
 import { DEFAULT_SOFTWARE, type StepSoftware } from '../../src/cost/kernels/software.ts';
-import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
-import { dataflow } from '../../src/strategy/dataflow.ts';
 import { DTYPE_BYTES } from '../../src/graph/types.ts';
 import { elementCount } from '../../src/graph/value.ts';
-import { bind } from '../../src/ops/record/infer.ts';
 import { parseModelConfig } from '../../src/models/families.ts';
+import { bind } from '../../src/ops/record/infer.ts';
+import { dataflow } from '../../src/strategy/dataflow.ts';
 import { lossProgram, withBackward } from '../../src/zoo/sweep/model/representative-layers.ts';
 import { graphUnits } from '../../src/zoo/sweep/model/units.ts';
 import { programKernels } from '../../src/zoo/sweep/rank/program-kernels.ts';
@@ -15,10 +16,20 @@ import { TABLE } from '../plan/support.ts';
 const [batch, sequence, hidden, ffn] = [2, 512, 1024, 4096];
 const tokens = batch * sequence;
 const config = JSON.stringify({
-  model_type: 'llama', num_hidden_layers: 3, hidden_size: hidden, num_attention_heads: 16, num_key_value_heads: 16,
-  intermediate_size: ffn, vocab_size: 2048, max_position_embeddings: sequence, torch_dtype: 'bfloat16',
-}); // prettier-ignore
-const graph = withBackward(lossProgram(parseModelConfig(config), { batch, sequence }, 3, TABLE), TABLE);
+  model_type: 'llama',
+  num_hidden_layers: 3,
+  hidden_size: hidden,
+  num_attention_heads: 16,
+  num_key_value_heads: 16,
+  intermediate_size: ffn,
+  vocab_size: 2048,
+  max_position_embeddings: sequence,
+  torch_dtype: 'bfloat16',
+});
+const graph = withBackward(
+  lossProgram(parseModelConfig(config), { batch, sequence }, 3, TABLE),
+  TABLE,
+);
 const { phases } = dataflow(graph, TABLE, true);
 const units = graphUnits(graph, phases, 3, TABLE);
 const cluster = loadCluster('dgx-a100-80gb');
@@ -28,7 +39,12 @@ function priced(software: Partial<StepSoftware>): ReturnType<typeof programKerne
   const bytesOf = (i: number): number => {
     const { type } = graph.nodes[i];
     const items = type.kind === 'tuple' ? type.items : [type];
-    return Math.max(0, ...items.map((t) => (t.kind === 'tensor' ? (elementCount(t) ?? 0) * DTYPE_BYTES[t.dtype] : 0)));
+    return Math.max(
+      0,
+      ...items.map((t) =>
+        t.kind === 'tensor' ? (elementCount(t) ?? 0) * DTYPE_BYTES[t.dtype] : 0,
+      ),
+    );
   };
   const contextOf = (i: number): ReturnType<typeof bind> =>
     graph.nodes[i].kind === 'call' && TABLE.get(graph.nodes[i].target) !== undefined
@@ -44,8 +60,14 @@ const bytesOfSeconds = (seconds: number, kernels: number): number =>
 
 describe('calls of a program as kernels', () => {
   const of = (path: string, pass: string): number[] =>
-    [...graph.nodes.keys()].filter((i) => (graph.nodes[i].meta.path ?? '').endsWith(path) && units.pass[i] === pass && phases[i] === 'forward'); // prettier-ignore
-  const total = (list: readonly number[], values: Float64Array): number => list.reduce((sum, i) => sum + values[i], 0);
+    [...graph.nodes.keys()].filter(
+      (i) =>
+        (graph.nodes[i].meta.path ?? '').endsWith(path) &&
+        units.pass[i] === pass &&
+        phases[i] === 'forward',
+    );
+  const total = (list: readonly number[], values: Float64Array): number =>
+    list.reduce((sum, i) => sum + values[i], 0);
 
   it.each([
     ['fused', {}],
@@ -65,7 +87,10 @@ describe('calls of a program as kernels', () => {
     const activation = of('layers.1.mlp', 'forward');
     const fused = priced({});
     expect(total(activation, fused.kernels)).toBe(1);
-    expect(bytesOfSeconds(total(activation, fused.seconds), 1)).toBeCloseTo(3 * 2 * tokens * ffn, -2);
+    expect(bytesOfSeconds(total(activation, fused.seconds), 1)).toBeCloseTo(
+      3 * 2 * tokens * ffn,
+      -2,
+    );
     const eager = priced({ fusedPointwise: false });
     expect(total(activation, eager.kernels)).toBe(2);
     expect(bytesOfSeconds(total(activation, eager.seconds), 2) / FITTED.unfusedTraffic).toBeCloseTo(

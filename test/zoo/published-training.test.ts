@@ -1,11 +1,15 @@
 import { describe, expect, it } from 'vitest';
+
 import { modelEntry } from '../../src/models/registry.ts';
 import { compareModel } from '../../src/zoo/sweep/compare-model.ts';
 import { softwareInFp8, type SweepQuestion } from '../../src/zoo/sweep/model/question.ts';
 import { TABLE } from '../plan/support.ts';
 import { publishedRank } from '../support/published-layouts.ts';
 
-/** What DeepSeek trained (arXiv:2412.19437, sections 3.1 and 4.2): 2,048 H800s, sequences of 4,096, 15,360 of them a step, in fp8. */
+/**
+ * What DeepSeek trained (arXiv:2412.19437, sections 3.1 and 4.2): 2,048 H800s, sequences of 4,096,
+ * 15,360 of them a step, in fp8.
+ */
 const TRAINED = {
   model: 'deepseek-v3',
   devices: 2048,
@@ -25,8 +29,18 @@ describe.skipIf(process.env.SHARDWRIGHT_FULL !== '1')(
       };
       const question = { ...plain, software: softwareInFp8(plain, 'deepseek', '') };
       const found = await compareModel(question, { table: TABLE, whatIf: false });
-      const share = (sizes: { readonly pp: number; readonly tp: number; readonly ep: number }): number => {
-        const { plan } = publishedRank(found, { ...TRAINED, ...sizes, cp: 1, sharded: false, text: '' });
+      const share = (sizes: {
+        readonly pp: number;
+        readonly tp: number;
+        readonly ep: number;
+      }): number => {
+        const { plan } = publishedRank(found, {
+          ...TRAINED,
+          ...sizes,
+          cp: 1,
+          sharded: false,
+          text: '',
+        });
         return plan === undefined ? 1 : plan.rank / plan.of;
       };
       // The report; Megatron-Core's and Megatron-Bridge's recipes.

@@ -1,9 +1,16 @@
 import { describe, expect, it } from 'vitest';
+
 import { DEFAULT_SOFTWARE } from '../../src/cost/kernels/software.ts';
-import { moduleSet, RECOMPUTE_MODULES, type Checkpoint, type RecomputeModule } from '../../src/zoo/recipes/checkpoints.ts'; // prettier-ignore
-import { recomputeText } from '../../src/zoo/recipes/recompute-text.ts';
 import { parseLayout } from '../../src/zoo/layout/parse-layout.ts';
 import { LayoutPricer } from '../../src/zoo/layout/price-layout.ts';
+import {
+  type Checkpoint,
+  moduleSet,
+  RECOMPUTE_MODULES,
+  type RecomputeModule,
+} from '../../src/zoo/recipes/checkpoints.ts';
+import { recomputeText } from '../../src/zoo/recipes/recompute-text.ts';
+import { compareModel } from '../../src/zoo/sweep/compare-model.ts';
 import type { LayoutKind, LayoutSizes } from '../../src/zoo/sweep/model/layout.ts';
 import { coreRequest } from '../../src/zoo/sweep/model/layout.ts';
 import type { SweepQuestion } from '../../src/zoo/sweep/model/question.ts';
@@ -11,42 +18,93 @@ import type { CoreCost, CoreUnit } from '../../src/zoo/sweep/model/types.ts';
 import { CoreSolver } from '../../src/zoo/sweep/rank/rank-price.ts';
 import { Composer, type Figures } from '../../src/zoo/sweep/step/compose.ts';
 import { TriedCheckpoints } from '../../src/zoo/sweep/step/tried-checkpoints.ts';
-import { compareModel } from '../../src/zoo/sweep/compare-model.ts';
 import { TABLE } from '../plan/support.ts';
 
 const [s, h, f, heads] = [1024, 2048, 8192, 16];
 const one: LayoutSizes = { pp: 1, dp_replicate: 1, dp_shard: 1, cp: 1, tp: 1, ep: 1 };
 const cut: LayoutKind = { mode: 'dp', context: 'ring', sequenceParallel: true };
 const question = (config: object, more: Partial<SweepQuestion> = {}): SweepQuestion => ({
-  model: 'small', config: JSON.stringify({ torch_dtype: 'bfloat16', ...config }), devices: 4, cluster: 'dgx-h100',
-  sequence: s, globalBatch: 16, cost: 'nccl', software: { ...DEFAULT_SOFTWARE, fusedPointwise: true }, ...more,
-}); // prettier-ignore
-const PLAIN = { model_type: 'gpt2', n_embd: h, n_inner: f, n_head: heads, n_layer: 4, vocab_size: 4096, n_positions: s }; // prettier-ignore
-const GATED = { model_type: 'llama', hidden_size: h, intermediate_size: f, num_attention_heads: heads, num_key_value_heads: heads, num_hidden_layers: 4, vocab_size: 4096 }; // prettier-ignore
+  model: 'small',
+  config: JSON.stringify({ torch_dtype: 'bfloat16', ...config }),
+  devices: 4,
+  cluster: 'dgx-h100',
+  sequence: s,
+  globalBatch: 16,
+  cost: 'nccl',
+  software: { ...DEFAULT_SOFTWARE, fusedPointwise: true },
+  ...more,
+});
+const PLAIN = {
+  model_type: 'gpt2',
+  n_embd: h,
+  n_inner: f,
+  n_head: heads,
+  n_layer: 4,
+  vocab_size: 4096,
+  n_positions: s,
+};
+const GATED = {
+  model_type: 'llama',
+  hidden_size: h,
+  intermediate_size: f,
+  num_attention_heads: heads,
+  num_key_value_heads: heads,
+  num_hidden_layers: 4,
+  vocab_size: 4096,
+};
 const LATENT = {
-  model_type: 'deepseek_v3', hidden_size: 512, intermediate_size: 1024, moe_intermediate_size: 256, num_hidden_layers: 8,
-  num_attention_heads: 8, num_key_value_heads: 8, q_lora_rank: 128, kv_lora_rank: 64, qk_nope_head_dim: 64, qk_rope_head_dim: 32,
-  v_head_dim: 64, n_routed_experts: 32, num_experts_per_tok: 8, n_shared_experts: 1, n_group: 8, topk_group: 4,
-  first_k_dense_replace: 1, vocab_size: 4096, topk_method: 'noaux_tc', scoring_func: 'sigmoid',
-}; // prettier-ignore
+  model_type: 'deepseek_v3',
+  hidden_size: 512,
+  intermediate_size: 1024,
+  moe_intermediate_size: 256,
+  num_hidden_layers: 8,
+  num_attention_heads: 8,
+  num_key_value_heads: 8,
+  q_lora_rank: 128,
+  kv_lora_rank: 64,
+  qk_nope_head_dim: 64,
+  qk_rope_head_dim: 32,
+  v_head_dim: 64,
+  n_routed_experts: 32,
+  num_experts_per_tok: 8,
+  n_shared_experts: 1,
+  n_group: 8,
+  topk_group: 4,
+  first_k_dense_replace: 1,
+  vocab_size: 4096,
+  topk_method: 'noaux_tc',
+  scoring_func: 'sigmoid',
+};
 
 async function core(
   asked: SweepQuestion,
   sizes: LayoutSizes,
   more: { readonly recompute?: Checkpoint } = {},
 ): Promise<CoreCost> {
-  // prettier-ignore
-  const priced = await new CoreSolver(asked, TABLE).price({ ...coreRequest(sizes, cut, 1), ...more });
+  const priced = await new CoreSolver(asked, TABLE).price({
+    ...coreRequest(sizes, cut, 1),
+    ...more,
+  });
   if (priced.status === 'refused') throw new Error(priced.reason);
   return priced.core;
 }
-const saved = (unit: CoreUnit, what: Checkpoint): number => unit.keptBytes.none - unit.keptBytes[what];
+const saved = (unit: CoreUnit, what: Checkpoint): number =>
+  unit.keptBytes.none - unit.keptBytes[what];
 
 describe('bytes that a module saves, by the terms of arXiv:2205.05198, section 4 (without dropout)', () => {
   it('GPT 22B over 8 devices: norms 4 sbh, the activation 8 sbh, the feed-forward layer 16 sbh of 32 sbh in all', async () => {
     const [rows, width, count, ways] = [2048, 6144, 64, 8];
-    const config = { model_type: 'gpt2', n_embd: width, n_head: count, n_layer: 48, n_positions: rows, vocab_size: 51_200 }; // prettier-ignore
-    const layer = (await core(question(config, { sequence: rows, devices: 8 }), { ...one, tp: ways })).units[2];
+    const config = {
+      model_type: 'gpt2',
+      n_embd: width,
+      n_head: count,
+      n_layer: 48,
+      n_positions: rows,
+      vocab_size: 51_200,
+    };
+    const layer = (
+      await core(question(config, { sequence: rows, devices: 8 }), { ...one, tp: ways })
+    ).units[2];
     const sbh = (rows * width) / ways;
     // Means and deviations of two norms, and the sums of the rows of attention, 4 bytes each.
     const sums = 2 * 2 * 4 * (rows / ways);
@@ -69,13 +127,17 @@ describe('bytes that a module saves, by the terms of arXiv:2205.05198, section 4
     // The sums of squares go with the norms.
     expect(saved(layer, 'layernorm') - 2 * 2 * s * h).toBeLessThanOrEqual(2 * 4 * s);
     // Seconds: of the two wide products alone a third each of the feed-forward layer's.
-    expect(layer.again.mlp.products / layer.forward.products).toBeCloseTo((2 * h * f) / (4 * h * h + 3 * h * f), 1);
+    expect(layer.again.mlp.products / layer.forward.products).toBeCloseTo(
+      (2 * h * f) / (4 * h * h + 3 * h * f),
+      1,
+    );
     expect(layer.again.act.products).toBe(0);
   });
 
   it('multi-head latent attention: queries, keys and values with their rotations', async () => {
     const layer = (await core(question(LATENT), one)).units[3];
-    // Eight heads of 96 for queries and keys; values are shown in what came up from the latent, 64 of 128 a head.
+    // Eight heads of 96 for queries and keys; values are shown in what came up from the latent, 64
+    // of 128 a head.
     expect(saved(layer, 'mla_up_proj')).toBe(2 * s * 8 * (96 + 96 + 128));
     expect(layer.again.mla_up_proj.products).toBeGreaterThan(0);
     expect(layer.again.mla_up_proj.products).toBeLessThan(layer.again.full.products);
@@ -83,48 +145,88 @@ describe('bytes that a module saves, by the terms of arXiv:2205.05198, section 4
 });
 
 describe('what a search tries', () => {
-  /** Least seconds again to save so many bytes of `layers` equal layers: one choice in as many of them as it takes. */
+  /**
+   * Least seconds again to save so many bytes of `layers` equal layers: one choice in as many of
+   * them as it takes.
+   */
   const least = (
     list: readonly { readonly seconds: number; readonly saved: number }[],
     bytes: number,
     layers: number,
   ): number =>
-    // prettier-ignore
-    Math.min(...list.map((p) => (p.saved * layers < bytes ? Infinity : Math.ceil(bytes / p.saved) * p.seconds)));
+    Math.min(
+      ...list.map((p) =>
+        p.saved * layers < bytes ? Infinity : Math.ceil(bytes / p.saved) * p.seconds,
+      ),
+    );
 
   it.each([
     ['plain', PLAIN],
     ['gated', GATED],
-  ])('is as good as all sets of modules, within a 20th of the range of bytes (%s)', async (_, config) => {
-    const asked = question(config);
-    const names: RecomputeModule[] = ['core_attn', 'layernorm', 'act', 'mlp'];
-    const sets = new Set(Array.from({ length: 2 ** names.length }, (_, i) => moduleSet(names.filter((_, k) => (i >> k) & 1)))); // prettier-ignore
-    const price = async (checkpoint: Checkpoint): Promise<{ seconds: number; saved: number }> => {
-      const { again, keptBytes } = (await core(asked, one, { recompute: checkpoint })).units[2];
-      return { seconds: again[checkpoint].compute + again[checkpoint].communication, saved: keptBytes.none - keptBytes[checkpoint] }; // prettier-ignore
-    };
-    const all = await Promise.all([...sets, 'selective' as const, 'full' as const].map(price));
-    const kinds = new CoreSolver(asked, TABLE).kinds;
-    const tried = new TriedCheckpoints({ standsFor: kinds.standsFor }).of(await core(asked, one), undefined, one);
-    expect(tried[0]).toBe('none');
-    expect(tried.at(-1)).toBe('full');
-    expect(tried.length).toBeLessThanOrEqual(7);
-    const few = await Promise.all(tried.map(price));
-    const layers = 64;
-    const most = layers * Math.max(...all.map((p) => p.saved));
-    for (let k = 1; k <= 20; k++) {
-      const bytes = (k / 20) * most;
-      expect(least(few, bytes, layers), `${k}`).toBeLessThanOrEqual(least(all, Math.min(most, bytes + 0.05 * most), layers) * (1 + 1e-9)); // prettier-ignore
-    }
-  });
+  ])(
+    'is as good as all sets of modules, within a 20th of the range of bytes (%s)',
+    async (_, config) => {
+      const asked = question(config);
+      const names: RecomputeModule[] = ['core_attn', 'layernorm', 'act', 'mlp'];
+      const sets = new Set(
+        Array.from({ length: 2 ** names.length }, (_, i) =>
+          moduleSet(names.filter((_, k) => (i >> k) & 1)),
+        ),
+      );
+      const price = async (checkpoint: Checkpoint): Promise<{ seconds: number; saved: number }> => {
+        const { again, keptBytes } = (await core(asked, one, { recompute: checkpoint })).units[2];
+        return {
+          seconds: again[checkpoint].compute + again[checkpoint].communication,
+          saved: keptBytes.none - keptBytes[checkpoint],
+        };
+      };
+      const all = await Promise.all([...sets, 'selective' as const, 'full' as const].map(price));
+      const kinds = new CoreSolver(asked, TABLE).kinds;
+      const tried = new TriedCheckpoints({ standsFor: kinds.standsFor }).of(
+        await core(asked, one),
+        undefined,
+        one,
+      );
+      expect(tried[0]).toBe('none');
+      expect(tried.at(-1)).toBe('full');
+      expect(tried.length).toBeLessThanOrEqual(7);
+      const few = await Promise.all(tried.map(price));
+      const layers = 64;
+      const most = layers * Math.max(...all.map((p) => p.saved));
+      for (let k = 1; k <= 20; k++) {
+        const bytes = (k / 20) * most;
+        expect(least(few, bytes, layers), `${k}`).toBeLessThanOrEqual(
+          least(all, Math.min(most, bytes + 0.05 * most), layers) * (1 + 1e-9),
+        );
+      }
+    },
+  );
 
   it('finds a layout that is faster than selective and full recomputation, and says what is recomputed', async () => {
     const open = question(GATED, { devices: 1, globalBatch: 1, sequence: 8192 });
     const solver = new CoreSolver(open, TABLE);
     const priced = await core(open, one);
-    const figures = (asked: SweepQuestion, checkpoint: Checkpoint, asStated: boolean): Figures | undefined => {
-      const tuning = { microbatch: 1, schedule: '1f1b', chunks: 1, checkpoint, once: false, ...(asStated ? { asStated } : {}) } as const; // prettier-ignore
-      const found = new Composer(asked, solver.kinds).compose(priced, undefined, one, cut, tuning, asStated ? {} : { fitting: true }); // prettier-ignore
+    const figures = (
+      asked: SweepQuestion,
+      checkpoint: Checkpoint,
+      asStated: boolean,
+    ): Figures | undefined => {
+      const tuning = {
+        microbatch: 1,
+        schedule: '1f1b',
+        chunks: 1,
+        checkpoint,
+        once: false,
+        ...(asStated ? { asStated } : {}),
+      } as const;
+      const found = new Composer(asked, solver.kinds).compose(
+        priced,
+        undefined,
+        one,
+        cut,
+        tuning,
+        asStated ? {} : { fitting: true },
+      );
       return found?.seconds === undefined ? undefined : found;
     };
     // Just what every layer takes without norms and activation functions.
@@ -134,7 +236,9 @@ describe('what a search tries', () => {
     const plan = plans.find((p) => p.name === best);
     expect(plan?.layout?.recomputes).toEqual(['layernorm', 'act']);
     expect(plan?.layout?.checkpoint).toBe('layernorm+act');
-    const seconds = (['none', 'selective', 'full'] as const).map((policy) => figures(asked, policy, false)?.seconds);
+    const seconds = (['none', 'selective', 'full'] as const).map(
+      (policy) => figures(asked, policy, false)?.seconds,
+    );
     expect(seconds[0]).toBeUndefined();
     expect(plan?.seconds).toBeLessThan(Math.min(...seconds.map((t) => t ?? Infinity)));
   });
@@ -145,7 +249,8 @@ describe('modules of a stated layout', () => {
     new LayoutPricer(TABLE).price(question(config), parseLayout(text, 4));
 
   it('are read in any order, and what another covers is left out', () => {
-    const read = (text: string): Checkpoint => parseLayout(`dp=4,recompute=${text}`, 4).tuning.checkpoint;
+    const read = (text: string): Checkpoint =>
+      parseLayout(`dp=4,recompute=${text}`, 4).tuning.checkpoint;
     expect(read('moe_act+layernorm')).toBe('layernorm+moe_act');
     expect(read('core')).toBe('core_attn');
     expect(read('moe+moe_act+shared_experts+mla_up_proj')).toBe('mla_up_proj+moe');
@@ -154,7 +259,11 @@ describe('modules of a stated layout', () => {
   });
 
   it('cost seconds and save bytes, and one that a model does not have is refused', async () => {
-    const [none, light, both] = await Promise.all(['none', 'layernorm+moe_act', 'layernorm+moe'].map((m) => price(`dp=4,ep=4,recompute=${m}`, LATENT))); // prettier-ignore
+    const [none, light, both] = await Promise.all(
+      ['none', 'layernorm+moe_act', 'layernorm+moe'].map((m) =>
+        price(`dp=4,ep=4,recompute=${m}`, LATENT),
+      ),
+    );
     expect(light.memory.activationBytes).toBeLessThan(none.memory.activationBytes);
     expect(both.memory.activationBytes).toBeLessThan(light.memory.activationBytes);
     expect(light.seconds).toBeGreaterThan(none.seconds);
@@ -166,6 +275,8 @@ describe('modules of a stated layout', () => {
   });
 
   it('are named in the answer', () => {
-    expect(recomputeText({ checkpoint: 'layernorm+act', unitsAgain: 28 }, 126)).toBe('recomputation of layernorm and act in 28 of 128 units (layers, embedding, head)'); // prettier-ignore
+    expect(recomputeText({ checkpoint: 'layernorm+act', unitsAgain: 28 }, 126)).toBe(
+      'recomputation of layernorm and act in 28 of 128 units (layers, embedding, head)',
+    );
   });
 });

@@ -1,6 +1,7 @@
 /** Takes `--cluster`, `--calibration` and `--collectives` and gives the text of the cluster. */
 
 import { basename } from 'node:path';
+
 import { calibratedClusterText, parseCalibration } from '../../cost/collectives/calibration.ts';
 import { parseCollectiveTable, tabledClusterText } from '../../cost/hardware/collective-table.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
@@ -16,17 +17,22 @@ interface MeasuredFiles {
 }
 
 /**
- * What `--cluster` names: the text of a JSON file, or the name of a node design as it is; with `--calibration` and
- * `--collectives` the cluster file of that cluster as it was measured.
+ * What `--cluster` names: the text of a JSON file, or the name of a node design as it is; with
+ * `--calibration` and `--collectives` the cluster file of that cluster as it was measured.
  *
- * @throws E_IO for a file that cannot be read, E_CLUSTER, E_CALIBRATION and E_COLLECTIVES for one that is no cluster, no
- *   calibration of this cluster or no table of collectives, with its name
+ * @throws E_IO for a file that cannot be read, E_CLUSTER, E_CALIBRATION and E_COLLECTIVES for one
+ *   that is no cluster, no calibration of this cluster or no table of collectives, with its name
  */
-export function clusterText(nameOrFile: string, { calibration, collectives }: MeasuredFiles = {}): string {
+export function clusterText(
+  nameOrFile: string,
+  { calibration, collectives }: MeasuredFiles = {},
+): string {
   let text = nameOrFile.endsWith('.json') ? clusterFile(nameOrFile) : nameOrFile;
   if (calibration !== undefined) {
     const measured = read(calibration, 'calibration file', 'write one with bench/calibrate.py.');
-    text = named(calibration, 'E_CALIBRATION', () => calibratedClusterText(text, parseCalibration(measured)));
+    text = named(calibration, 'E_CALIBRATION', () =>
+      calibratedClusterText(text, parseCalibration(measured)),
+    );
   }
   if (collectives !== undefined) {
     const table = read(collectives, 'table of collectives', 'its form: docs/costs.md.');
@@ -48,7 +54,11 @@ function named<T>(file: string, code: string, work: () => T): T {
 }
 
 function clusterFile(path: string): string {
-  const text = read(path, 'cluster file', 'give the path of a JSON file, or a node design such as dgx-h100.');
+  const text = read(
+    path,
+    'cluster file',
+    'give the path of a JSON file, or a node design such as dgx-h100.',
+  );
   try {
     loadCluster(text);
   } catch (error) {

@@ -2,13 +2,14 @@
 
 import { existsSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
-import { ShardwrightError, didYouMean } from '../../errors.ts';
+
+import { didYouMean, ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { detectFormat } from '../../import/detect.ts';
 import { gunzip } from '../../import/file/unpack.ts';
 import type { ModelConfig } from '../../models/families.ts';
 import { MAX_CONFIG_BYTES } from '../../models/read-config.ts';
-import { vocabularyPadding, type VocabularyPadding } from '../../models/vocabulary.ts';
+import { type VocabularyPadding, vocabularyPadding } from '../../models/vocabulary.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { shownPath } from '../../platform/read-file.ts';
 import { decodeUtf8 } from '../../utf8.ts';
@@ -17,7 +18,10 @@ import type { SizeOptions } from './flags/model-flags.ts';
 
 /** Sizes of what is built from a config. */
 export interface BuildOptions extends SizeOptions {
-  /** Ranks that cut the vocabulary, which is padded for them; no flag, but the mesh dim of tensor parallelism. 1 by default. */
+  /**
+   * Ranks that cut the vocabulary, which is padded for them; no flag, but the mesh dim of tensor
+   * parallelism. 1 by default.
+   */
   readonly tensor?: number;
 }
 
@@ -28,7 +32,10 @@ export interface BuiltModel {
   readonly padding?: VocabularyPadding;
 }
 
-/** The graph of a model known by name, undefined where a file of that name exists or no model has it. */
+/**
+ * The graph of a model known by name, undefined where a file of that name exists or no model has
+ * it.
+ */
 export async function namedModel(
   name: string,
   flags: BuildOptions,
@@ -36,7 +43,8 @@ export async function namedModel(
 ): Promise<BuiltModel | undefined> {
   if (name === '-' || existsSync(name)) return undefined;
   // The families are a third of all code: a command on a file does without them.
-  const { isModelName, knownModelConfig, modelEntries, modelEntry } = await import('../../models/registry.ts');
+  const { isModelName, knownModelConfig, modelEntries, modelEntry } =
+    await import('../../models/registry.ts');
   if (isModelName(name)) return built(knownModelConfig(name), modelEntry(name).name, flags, table);
   const names = modelEntries().map((entry) => entry.name);
   const found = didYouMean(name, names);
@@ -67,7 +75,12 @@ export async function configModel(
   const { parseModelConfig } = await import('../../models/families.ts');
   const folder = basename(dirname(resolve(path)));
   const plain = path === '-' ? 'stdin' : basename(path).replace(/(\.(gz|json))+$/, '');
-  return built(parseModelConfig(text, shownPath(path)), plain === 'config' ? folder : plain, flags, table);
+  return built(
+    parseModelConfig(text, shownPath(path)),
+    plain === 'config' ? folder : plain,
+    flags,
+    table,
+  );
 }
 
 /** @throws E_USAGE for a flag that only configs take */
@@ -76,9 +89,13 @@ export function refuseSizes(path: string, flags: BuildOptions): void {
   const given = names.find((name) => flags[name] !== undefined);
   if (given === undefined) return;
   const flag = longName(given);
-  throw new ShardwrightError('E_USAGE', `${flag} is for model names and configs; ${path} states its own sizes`, {
-    hint: `leave out ${flag}, or name a model (shardwright models list).`,
-  });
+  throw new ShardwrightError(
+    'E_USAGE',
+    `${flag} is for model names and configs; ${path} states its own sizes`,
+    {
+      hint: `leave out ${flag}, or name a model (shardwright models list).`,
+    },
+  );
 }
 
 function configText(bytes: Uint8Array, format: string | undefined): string | undefined {
@@ -86,7 +103,9 @@ function configText(bytes: Uint8Array, format: string | undefined): string | und
   if (bytes.byteLength > MAX_CONFIG_BYTES) return undefined;
   try {
     const content = gunzip(bytes, { maxBytes: MAX_CONFIG_BYTES });
-    return format !== undefined || detectFormat(content) === 'hf-config' ? decodeUtf8(content) : undefined;
+    return format !== undefined || detectFormat(content) === 'hf-config'
+      ? decodeUtf8(content)
+      : undefined;
   } catch {
     // What is wrong with another kind of file is the business of the importer, which reads it next.
     return undefined;

@@ -3,25 +3,33 @@
 import { existsSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
+
 import { ShardwrightError } from '../../errors.ts';
 import { LOCAL_MAP } from '../../graph/local-map.ts';
 import type { Graph } from '../../graph/types.ts';
-import { spmdName } from '../../ops/spmd/operators.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { spmdName } from '../../ops/spmd/operators.ts';
 import { registerTraceHook } from '../../trace/source/register.ts';
-import { scriptError } from './script-error.ts';
 import { captureAny, type TraceOptions } from '../../trace/trace.ts';
+import { scriptError } from './script-error.ts';
 
 /**
- * Runs a model file and traces what it exports: `model` (or the default export), a function; `inputs`, what it takes;
- * optionally `options` of `trace`. The source-level front end watches the file's conditions.
+ * Runs a model file and traces what it exports: `model` (or the default export), a function;
+ * `inputs`, what it takes; optionally `options` of `trace`. The source-level front end watches the
+ * file's conditions.
  *
- * @param mesh what per-device code is traced on, in place of the mesh that the file names; programs without it name no mesh more
+ * @param mesh what per-device code is traced on, in place of the mesh that the file names; programs
+ *   without it name no mesh more
  * @throws E_INPUT for a file that lacks an export or throws; E_SYNTAX; what `trace` throws
  */
-export async function traceScript(path: string, table: OperatorTable, mesh?: string): Promise<Graph> {
+export async function traceScript(
+  path: string,
+  table: OperatorTable,
+  mesh?: string,
+): Promise<Graph> {
   const file = resolve(path);
-  if (!existsSync(file)) throw new ShardwrightError('E_INPUT', `${path}: there is no such file`, { file: path });
+  if (!existsSync(file))
+    throw new ShardwrightError('E_INPUT', `${path}: there is no such file`, { file: path });
   registerTraceHook({ files: [file] });
   const module = await guarded(file, () => import(pathToFileURL(file).href) as Promise<Exports>);
   const model = module.model ?? module.default;
@@ -33,18 +41,28 @@ export async function traceScript(path: string, table: OperatorTable, mesh?: str
   };
   if (model === undefined) return missing('model', 'function model({ x }) { ... }');
   if (typeof model !== 'function')
-    throw new ShardwrightError('E_INPUT', `the model that ${path} exports is a ${typeof model}, not a function`, {
-      file: path,
-      hint: 'export function model({ x }) { ... }',
-    });
-  if (module.inputs === undefined) return missing('inputs', 'const inputs = { x: spec([8, 128]) };');
+    throw new ShardwrightError(
+      'E_INPUT',
+      `the model that ${path} exports is a ${typeof model}, not a function`,
+      {
+        file: path,
+        hint: 'export function model({ x }) { ... }',
+      },
+    );
+  if (module.inputs === undefined)
+    return missing('inputs', 'const inputs = { x: spec([8, 128]) };');
   const options = (module.options ?? {}) as TraceOptions;
   const name = options.name ?? basename(path).replace(/(\.model)?\.m?[jt]s$/, '');
   const traced = (on: Pick<TraceOptions, 'mesh'>): Promise<Graph> =>
     guarded(
       file,
       () =>
-        captureAny(model as (...args: unknown[]) => unknown, module.inputs, { table, ...options, ...on, name }).graph,
+        captureAny(model as (...args: unknown[]) => unknown, module.inputs, {
+          table,
+          ...options,
+          ...on,
+          name,
+        }).graph,
     );
   if (mesh === undefined || mesh === options.mesh) return traced({});
   if (options.mesh === undefined) {

@@ -1,21 +1,31 @@
-/** Takes a model argument (file, stdin, script, config, name) and gives its graph with the corrections made on the way. */
+/**
+ * Takes a model argument (file, stdin, script, config, name) and gives its graph with the
+ * corrections made on the way.
+ */
 
 import { basename } from 'node:path';
+
 import { ShardwrightError } from '../../errors.ts';
 import type { SizeValues } from '../../graph/text/size-value.ts';
 import type { Graph } from '../../graph/types.ts';
 import { inferBy } from '../../import/complete/infer.ts';
-import type { ProgramCounts } from '../../import/types.ts';
 import { importOnDemand } from '../../import/on-demand.ts';
-import { readModelFile } from './read-model-file.ts';
+import type { ProgramCounts } from '../../import/types.ts';
 import type { VocabularyPadding } from '../../models/vocabulary.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { atSizes } from '../../passes/sizes/fix-sizes.ts';
 import { shownPath } from '../../platform/read-file.ts';
-import { configModel, namedModel, refuseSizes, type BuildOptions, type BuiltModel } from './load-config.ts';
-import { operatorsWith } from './load-operators.ts';
 import type { Given } from './flags/flag.ts';
 import type { MODEL_FLAGS } from './flags/model-flags.ts';
+import {
+  type BuildOptions,
+  type BuiltModel,
+  configModel,
+  namedModel,
+  refuseSizes,
+} from './load-config.ts';
+import { operatorsWith } from './load-operators.ts';
+import { readModelFile } from './read-model-file.ts';
 import { isScript } from './script-name.ts';
 
 /** What corrects a file, and what is built where there is none. */
@@ -36,28 +46,58 @@ interface LoadedModel {
   readonly padding?: VocabularyPadding;
 }
 
-/** Reads, imports and corrects a model file (`-`: stdin); a program is run and traced, a config or the name of a model is built. */
+/**
+ * Reads, imports and corrects a model file (`-`: stdin); a program is run and traced, a config or
+ * the name of a model is built.
+ */
 export async function loadModel(path: string, options: LoadOptions): Promise<LoadedModel> {
   const read = await withOptimizerStep(await readModel(path, options), path, options);
   const sizes = new Map(options.size);
-  return { ...read, graph: sizes.size === 0 ? read.graph : atSizes(read.graph, sizes), open: read.graph, sizes };
+  return {
+    ...read,
+    graph: sizes.size === 0 ? read.graph : atSizes(read.graph, sizes),
+    open: read.graph,
+    sizes,
+  };
 }
 
-/** The program with the update of its parameters, where that is asked for. @throws E_USAGE where it returns no gradient */
-async function withOptimizerStep(read: ReadModel, path: string, { optimizerStep }: LoadOptions): Promise<ReadModel> {
+/**
+ * The program with the update of its parameters, where that is asked for. @throws E_USAGE where it
+ * returns no gradient
+ */
+async function withOptimizerStep(
+  read: ReadModel,
+  path: string,
+  { optimizerStep }: LoadOptions,
+): Promise<ReadModel> {
   if (optimizerStep === undefined) return read;
   const { graph, table } = read;
   if (!graph.outputs.some(({ role }) => role === 'grad'))
-    throw new ShardwrightError('E_USAGE', `--optimizer-step ${optimizerStep}: ${shownPath(path)} returns no gradient of a parameter`, {
-      hint: read.format === 'hf-config' ? 'add --training.' : 'give a joint graph: forward and backward pass in one.',
-    });
-  const [{ trainStep }, optimizers] = await Promise.all([import('../../passes/training/train-step.ts'), import('../../passes/training/optimizer.ts')]);
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--optimizer-step ${optimizerStep}: ${shownPath(path)} returns no gradient of a parameter`,
+      {
+        hint:
+          read.format === 'hf-config'
+            ? 'add --training.'
+            : 'give a joint graph: forward and backward pass in one.',
+      },
+    );
+  const [{ trainStep }, optimizers] = await Promise.all([
+    import('../../passes/training/train-step.ts'),
+    import('../../passes/training/optimizer.ts'),
+  ]);
   // Placements do not depend on these numbers.
-  const optimizer = optimizerStep === 'sgd' ? optimizers.sgd({ lr: 1e-3, momentum: 0.9 }) : optimizers[optimizerStep]({ lr: 1e-3, weightDecay: 0.1 });
+  const optimizer =
+    optimizerStep === 'sgd'
+      ? optimizers.sgd({ lr: 1e-3, momentum: 0.9 })
+      : optimizers[optimizerStep]({ lr: 1e-3, weightDecay: 0.1 });
   const stepped = trainStep(graph, optimizer, { table });
-  const note = `The update of ${optimizerStep} is part of the program, call by call in float32: states and gradients have placements of their own.`;
+  const note =
+    `The update of ${optimizerStep} is part of the program, call by call in float32: states ` +
+    'and gradients have placements of their own.';
   return { ...read, graph: { ...stepped, notes: [...(stepped.notes ?? []), note] } };
-} // prettier-ignore
+}
 
 type ReadModel = Omit<LoadedModel, 'open' | 'sizes'>;
 
@@ -87,12 +127,22 @@ async function readModel(path: string, options: LoadOptions): Promise<ReadModel>
 }
 
 /** A config decides roles, ties and inputs, so corrections from outside are refused. */
-function ofConfig(path: string, built: BuiltModel, table: OperatorTable, options: LoadOptions): ReadModel {
+function ofConfig(
+  path: string,
+  built: BuiltModel,
+  table: OperatorTable,
+  options: LoadOptions,
+): ReadModel {
   const { role = [], tie = [], input = [], select, trainStep = false } = options;
   if (role.length > 0 || tie.length > 0 || input.length > 0 || select !== undefined || trainStep)
-    throw new ShardwrightError('E_USAGE', `${path} is built from a config: --role, --tie, --train-step, --input and --select are for graph files`, {
-      hint: '--batch, --seq, --dtype, --layers, --training and --pad-vocab choose what is built.',
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_USAGE',
+      `${path} is built from a config: --role, --tie, --train-step, --input and --select are ` +
+        'for graph files',
+      {
+        hint: '--batch, --seq, --dtype, --layers, --training and --pad-vocab choose what is built.',
+      },
+    );
   return { ...built, table, format: 'hf-config' };
 }
 

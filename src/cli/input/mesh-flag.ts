@@ -4,9 +4,11 @@ import { ShardwrightError } from '../../errors.ts';
 import { checkPlannedDims, parseMesh } from '../../mesh/devices/mesh.ts';
 
 /**
- * Reads `--mesh` before anything else is read, so that a slip in it is one of the flag and not of the model.
+ * Reads `--mesh` before anything else is read, so that a slip in it is one of the flag and not of
+ * the model.
  *
- * @throws E_USAGE with the place in the flag, E_MESH as `parseMesh` and for more dims than are planned on
+ * @throws E_USAGE with the place in the flag, E_MESH as `parseMesh` and for more dims than are
+ *   planned on
  */
 export function checkMeshFlag(text: string): void {
   try {

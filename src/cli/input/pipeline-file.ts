@@ -1,6 +1,10 @@
-/** `pipeline.json` of a plan folder: takes what it says, gives it as stages, and the stages that follow from the plan. */
+/**
+ * `pipeline.json` of a plan folder: takes what it says, gives it as stages, and the stages that
+ * follow from the plan.
+ */
 
 import * as z from 'zod';
+
 import { ShardwrightError } from '../../errors.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { StagesAgain } from '../../plan/check-plan.ts';
@@ -35,17 +39,29 @@ const pipelineSchema = z.strictObject({
   moved: z.array(z.string()),
 });
 
-/** The stages beside a plan; undefined where it has none. @throws E_TYPE with the path of what does not fit */
+/**
+ * The stages beside a plan; undefined where it has none. @throws E_TYPE with the path of what does
+ * not fit
+ */
 export function pipelineOf({ pipeline }: PlanFolder): PlanPipeline | undefined {
   if (pipeline === undefined) return undefined;
   const parsed = pipelineSchema.safeParse(pipeline.said);
   if (parsed.success && parsed.data.stages.length % parsed.data.virtual === 0) return parsed.data;
   const [issue] = parsed.error?.issues ?? [];
-  const why = issue === undefined ? '$.stages: not a multiple of $.virtual' : `$.${issue.path.join('.')}: ${issue.message}`; // prettier-ignore
-  throw new ShardwrightError('E_TYPE', why, { file: PIPELINE_FILE, hint: 'make the plan again with --pp.' });
+  const why =
+    issue === undefined
+      ? '$.stages: not a multiple of $.virtual'
+      : `$.${issue.path.join('.')}: ${issue.message}`;
+  throw new ShardwrightError('E_TYPE', why, {
+    file: PIPELINE_FILE,
+    hint: 'make the plan again with --pp.',
+  });
 }
 
-/** Cuts the stages of a plan again, as its request has them: all stages together have so many times the budget of one. */
+/**
+ * Cuts the stages of a plan again, as its request has them: all stages together have so many times
+ * the budget of one.
+ */
 export function stagesAgain(table: OperatorTable): StagesAgain {
   return (prepared, choice, said) => {
     const { schedule, microbatches, virtual, stages, budgetBytes } = said as PlanPipeline;

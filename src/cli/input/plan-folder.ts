@@ -4,17 +4,19 @@ import { createHash } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
+
 import { gzipSync, strToU8 } from 'fflate';
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { checkPlan, type PlanCheck, refuseDifferences } from '../../plan/check-plan.ts';
 import type { PlanCertificate } from '../../plan/record/certificate.ts';
-import { checkPlan, refuseDifferences, type PlanCheck } from '../../plan/check-plan.ts';
-import { planTexts, readPlanFolder, type PlanFolder } from '../../plan/record/folder.ts';
+import { type PlanFolder, planTexts, readPlanFolder } from '../../plan/record/folder.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { readFileBytes, readFileText } from '../../platform/read-file.ts';
-import type { CliIo } from '../output/io.ts';
 import type { PlanPipeline } from '../../zoo/pipeline/plan.ts';
+import type { CliIo } from '../output/io.ts';
 import { NEXT } from '../output/write-file.ts';
 import { PIPELINE_FILE, pipelineOf, stagesAgain } from './pipeline-file.ts';
 
@@ -37,7 +39,13 @@ export function planFiles(
   stages?: PlanPipeline,
 ): readonly (readonly [string, string | Uint8Array])[] {
   const staged = stages === undefined ? undefined : `${JSON.stringify(stages, null, 1)}\n`;
-  const { plan: text, graph, request, certificate, pipeline } = planTexts(plan, program, proof, staged);
+  const {
+    plan: text,
+    graph,
+    request,
+    certificate,
+    pipeline,
+  } = planTexts(plan, program, proof, staged);
   return [
     ['plan.json', text],
     [GRAPH, graph],
@@ -47,7 +55,10 @@ export function planFiles(
   ];
 }
 
-/** A `<plan>` argument: a plan folder, or a plan file; what lies beside `plan.json` is read with it. @throws E_IO ... */
+/**
+ * A `<plan>` argument: a plan folder, or a plan file; what lies beside `plan.json` is read with it.
+ * @throws E_IO ...
+ */
 export function loadPlan(path: string): PlanFolder {
   const isFolder = existsSync(path) && statSync(path).isDirectory();
   const file = isFolder ? join(path, 'plan.json') : path;
@@ -55,10 +66,16 @@ export function loadPlan(path: string): PlanFolder {
   // A plan file without hashes was never part of a folder: what lies beside it is another's.
   const folder = isFolder || /"hashes"\s*:/.test(plan.slice(-600)) ? dirname(file) : undefined;
   const beside = (name: string): string | undefined => {
-    const found = [name, name + NEXT].map((n) => join(folder ?? '', n)).filter((p) => folder !== undefined && existsSync(p)); // prettier-ignore
+    const found = [name, name + NEXT]
+      .map((n) => join(folder ?? '', n))
+      .filter((p) => folder !== undefined && existsSync(p));
     const texts = found.map((p) => (name === CERTIFICATE ? unpacked(p) : readText(p)));
-    // A write that was cut short after `plan.json` was in its place: the file of this plan is still under its next name.
-    return texts.find((text) => plan.includes(createHash('sha256').update(text).digest('hex'))) ?? texts[0];
+    // A write that was cut short after `plan.json` was in its place: the file of this plan is still
+    // under its next name.
+    return (
+      texts.find((text) => plan.includes(createHash('sha256').update(text).digest('hex'))) ??
+      texts[0]
+    );
   };
   const graph = beside(GRAPH);
   const request = beside(REQUEST);
@@ -90,21 +107,32 @@ function unpacked(path: string): string {
       maxOutputLength: MOST_CERTIFICATE_BYTES,
     }).toString('utf8');
   } catch (error) {
-    throw new ShardwrightError('E_SYNTAX', `not a gzipped certificate: ${error instanceof Error ? error.message : String(error)}`, { file: path, hint: 'make the plan again.' }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_SYNTAX',
+      `not a gzipped certificate: ${error instanceof Error ? error.message : String(error)}`,
+      { file: path, hint: 'make the plan again.' },
+    );
   }
 }
 
 /** A plan with its program and its request. */
 type WholePlan = PlanFolder & Required<Pick<PlanFolder, 'program' | 'graph' | 'request'>>;
 
-/** The same, for what needs the graph and the request of the plan. @throws E_PLAN where one is missing */
+/**
+ * The same, for what needs the graph and the request of the plan. @throws E_PLAN where one is
+ * missing
+ */
 export function wholePlan(path: string): WholePlan {
   const folder = loadPlan(path);
   if (isWhole(folder)) return folder;
-  throw new ShardwrightError('E_PLAN', `${folder.program === undefined ? GRAPH : REQUEST} is not beside the plan`, {
-    file: path,
-    hint: 'give a plan folder, as `shardwright plan ... -o DIR` writes it.',
-  });
+  throw new ShardwrightError(
+    'E_PLAN',
+    `${folder.program === undefined ? GRAPH : REQUEST} is not beside the plan`,
+    {
+      file: path,
+      hint: 'give a plan folder, as `shardwright plan ... -o DIR` writes it.',
+    },
+  );
 }
 
 function isWhole(folder: PlanFolder): folder is WholePlan {
@@ -112,27 +140,49 @@ function isWhole(folder: PlanFolder): folder is WholePlan {
 }
 
 /**
- * Checks a plan against its graph, its request and its certificate, before a command answers anything about it.
+ * Checks a plan against its graph, its request and its certificate, before a command answers
+ * anything about it.
  *
  * @returns undefined, with a line on stderr, where there is nothing beside the plan to hold it to
  * @throws E_DIFFERS with the field; E_PLAN for a damaged plan
  */
-export function checked(folder: PlanFolder, path: string, table: OperatorTable, io: CliIo): PlanCheck | undefined {
+export function checked(
+  folder: PlanFolder,
+  path: string,
+  table: OperatorTable,
+  io: CliIo,
+): PlanCheck | undefined {
   if (isWhole(folder)) {
     const check = checkedAnew(folder, path, table, io);
     if (check !== undefined) refuseDifferences(check, path);
     return check;
   }
   if (folder.pipeline?.isAsWritten === false)
-    throw new ShardwrightError('E_DIFFERS', '$.hashes.pipeline: pipeline.json was changed after it was written', { file: path, path: '$.hashes.pipeline' }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_DIFFERS',
+      '$.hashes.pipeline: pipeline.json was changed after it was written',
+      { file: path, path: '$.hashes.pipeline' },
+    );
   if (folder.isAsWritten === false)
-    throw new ShardwrightError('E_DIFFERS', '$.hashes.plan: the plan was changed after it was written', { file: path, path: '$.hashes.plan' }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_DIFFERS',
+      '$.hashes.plan: the plan was changed after it was written',
+      { file: path, path: '$.hashes.plan' },
+    );
   io.stderr(`not checked: ${path} stands alone, so its seconds and its proof are its own word\n`);
   return undefined;
 }
 
-/** A request that cannot be read anew, say because of operators of the user's own, leaves a plan that can still be read. */
-function checkedAnew(folder: WholePlan, path: string, table: OperatorTable, io: CliIo): PlanCheck | undefined {
+/**
+ * A request that cannot be read anew, say because of operators of the user's own, leaves a plan
+ * that can still be read.
+ */
+function checkedAnew(
+  folder: WholePlan,
+  path: string,
+  table: OperatorTable,
+  io: CliIo,
+): PlanCheck | undefined {
   try {
     return checkPlan(folder, table, stagesAgain(table));
   } catch (error) {
@@ -144,7 +194,8 @@ function checkedAnew(folder: WholePlan, path: string, table: OperatorTable, io: 
   }
 }
 
-const WHAT_IS_READ = 'give a plan folder, as `shardwright plan ... -o DIR` writes it, or its plan.json.';
+const WHAT_IS_READ =
+  'give a plan folder, as `shardwright plan ... -o DIR` writes it, or its plan.json.';
 
 /** What does not even look like a plan is said to be none, instead of a plan with faults. */
 function refuseOthers(text: string, file: string): void {
@@ -152,12 +203,18 @@ function refuseOthers(text: string, file: string): void {
   try {
     value = JSON.parse(text);
   } catch {
-    // Whatever is wrong with its syntax is said by the reader of plans; what is no JSON at all is said here.
+    // Whatever is wrong with its syntax is said by the reader of plans; what is no JSON at all is
+    // said here.
     if (/^\s*[[{]/.test(text)) return;
     throw new ShardwrightError('E_PLAN', 'this is no plan: not JSON', { file, hint: WHAT_IS_READ });
   }
-  const isPlan = typeof value === 'object' && value !== null && 'version' in value && ('model' in value || 'objective' in value); // prettier-ignore
-  if (!isPlan) throw new ShardwrightError('E_PLAN', 'this is no plan', { file, hint: WHAT_IS_READ });
+  const isPlan =
+    typeof value === 'object' &&
+    value !== null &&
+    'version' in value &&
+    ('model' in value || 'objective' in value);
+  if (!isPlan)
+    throw new ShardwrightError('E_PLAN', 'this is no plan', { file, hint: WHAT_IS_READ });
 }
 
 function readText(path: string): string {

@@ -1,6 +1,10 @@
-/** Reads a table of measured runs for a command: takes a path, plain or packed, gives its text; errors of the table name the file. */
+/**
+ * Reads a table of measured runs for a command: takes a path, plain or packed, gives its text;
+ * errors of the table name the file.
+ */
 
 import { gunzipSync } from 'node:zlib';
+
 import { ShardwrightError } from '../../errors.ts';
 import { fileText, readFileBytes } from '../../platform/read-file.ts';
 
@@ -8,12 +12,17 @@ import { fileText, readFileBytes } from '../../platform/read-file.ts';
 const UNPACKED_LIMIT = 64 * 2 ** 20;
 
 /** What `use` makes of the table. @throws E_IO; E_CSV of `use` with the file */
-export async function withRunsTable<T>(path: string, use: (text: string) => Promise<T>): Promise<T> {
+export async function withRunsTable<T>(
+  path: string,
+  use: (text: string) => Promise<T>,
+): Promise<T> {
   const text = readTable(path);
   try {
     return await use(text);
   } catch (error) {
-    throw error instanceof ShardwrightError && /^E_(CSV|INPUT)$/.test(error.code) ? error.with({ file: path }) : error;
+    throw error instanceof ShardwrightError && /^E_(CSV|INPUT)$/.test(error.code)
+      ? error.with({ file: path })
+      : error;
   }
 }
 
@@ -27,6 +36,9 @@ function readTable(path: string): string {
   try {
     return gunzipSync(bytes, { maxOutputLength: UNPACKED_LIMIT }).toString('utf8');
   } catch (error) {
-    throw new ShardwrightError('E_IO', `cannot unpack '${path}': ${error instanceof Error ? error.message : ''}`);
+    throw new ShardwrightError(
+      'E_IO',
+      `cannot unpack '${path}': ${error instanceof Error ? error.message : ''}`,
+    );
   }
 }

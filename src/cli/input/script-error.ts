@@ -1,8 +1,12 @@
-/** What goes wrong in a program of the user is the user's to mend: one line with the place, and no word of a defect here. */
+/**
+ * What goes wrong in a program of the user is the user's to mend: one line with the place, and no
+ * word of a defect here.
+ */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
 import { ShardwrightError } from '../../errors.ts';
 import { shownFile } from '../../trace/errors/position.ts';
 
@@ -10,29 +14,39 @@ import { shownFile } from '../../trace/errors/position.ts';
 const LIBRARY = dirname(dirname(dirname(fileURLToPath(import.meta.url)))) + sep;
 
 /**
- * The error to show for what a program of the user threw while it was loaded or run. Errors of the library stay what they
- * are, and so does one whose first frame stands in the library: that is a defect of ours.
+ * The error to show for what a program of the user threw while it was loaded or run. Errors of the
+ * library stay what they are, and so does one whose first frame stands in the library: that is a
+ * defect of ours.
  *
  * @param file absolute path of the program
  */
 export async function scriptError(error: unknown, file: string): Promise<unknown> {
-  if (error instanceof ShardwrightError) return error.details.file === undefined ? error.with(declared(file)) : error;
+  if (error instanceof ShardwrightError)
+    return error.details.file === undefined ? error.with(declared(file)) : error;
   const syntax = await syntaxFault(file);
   if (syntax !== undefined) return syntax;
   const place = error instanceof Error ? placeOf(error.stack ?? '') : undefined;
   if (place?.file.startsWith(LIBRARY) === true) return error;
   const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
   const at = place ?? { file };
-  return new ShardwrightError('E_INPUT', `the program fails: ${text.replaceAll(/\s*\n\s*/g, ' ')}`, {
-    file: shownFile(at.file),
-    ...('line' in at ? { position: { line: at.line, column: at.column } } : {}),
-    hint: 'run it by itself with `node --import shardwright/register FILE`.',
-  });
+  return new ShardwrightError(
+    'E_INPUT',
+    `the program fails: ${text.replaceAll(/\s*\n\s*/g, ' ')}`,
+    {
+      file: shownFile(at.file),
+      ...('line' in at ? { position: { line: at.line, column: at.column } } : {}),
+      hint: 'run it by itself with `node --import shardwright/register FILE`.',
+    },
+  );
 }
 
-/** The hook that transforms the source runs in a thread of its own, and what it throws loses its details on the way. */
+/**
+ * The hook that transforms the source runs in a thread of its own, and what it throws loses its
+ * details on the way.
+ */
 async function syntaxFault(file: string): Promise<ShardwrightError | undefined> {
-  // TypeScript, its parser, is there: the hook has asked for it. Who loads no program does without it.
+  // TypeScript, its parser, is there: the hook has asked for it. Who loads no program does without
+  // it.
   const { wrapConditions } = await import('../../trace/source/wrap-conditions.ts');
   try {
     wrapConditions(readFileSync(file, 'utf8'), file);
@@ -48,14 +62,19 @@ interface StackPlace {
   readonly column: number;
 }
 
-/** The innermost place of a stack that is a file; a fault of linking names only file and line, at the top. */
+/**
+ * The innermost place of a stack that is a file; a fault of linking names only file and line, at
+ * the top.
+ */
 function placeOf(stack: string): StackPlace | undefined {
   for (const line of stack.split('\n')) {
     const [, found, row, column] =
-      /(?:^|\(|\s)((?:file:\/\/)?(?:\/|[A-Za-z]:[\\/])[^()\s]*?):(\d+)(?::(\d+))?\)?$/.exec(line) ?? [];
+      /(?:^|\(|\s)((?:file:\/\/)?(?:\/|[A-Za-z]:[\\/])[^()\s]*?):(\d+)(?::(\d+))?\)?$/.exec(line) ??
+      [];
     if (found === undefined) continue;
     const file = found.startsWith('file://') ? fileURLToPath(found) : found;
-    if (existsSync(file)) return { file, line: Number(row), column: column === undefined ? 1 : Number(column) };
+    if (existsSync(file))
+      return { file, line: Number(row), column: column === undefined ? 1 : Number(column) };
   }
   return undefined;
 }
@@ -65,5 +84,7 @@ function declared(file: string): { file: string; position?: { line: number; colu
   const lines = readFileSync(file, 'utf8').split('\n');
   const pattern = /^export\s+(?:default\b|(?:async\s+)?(?:function|const|let|var)\s*\*?\s*model\b)/;
   const row = lines.findIndex((line) => pattern.test(line));
-  return row < 0 ? { file: shownFile(file) } : { file: shownFile(file), position: { line: row + 1, column: 1 } };
+  return row < 0
+    ? { file: shownFile(file) }
+    : { file: shownFile(file), position: { line: row + 1, column: 1 } };
 }

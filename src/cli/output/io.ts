@@ -1,4 +1,7 @@
-/** Prints to stdout and stderr with control characters escaped, and turns errors into messages and exit codes. */
+/**
+ * Prints to stdout and stderr with control characters escaped, and turns errors into messages and
+ * exit codes.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 
@@ -16,8 +19,9 @@ export interface CliIo extends CliStreams {
 }
 
 /**
- * The one place that prints: names of files, flags and models come from anywhere, and what a terminal would obey is shown as
- * `\u001b` instead. In JSON that is the same text. Line breaks and tabs are ours.
+ * The one place that prints: names of files, flags and models come from anywhere, and what a
+ * terminal would obey is shown as `\u001b` instead. In JSON that is the same text. Line breaks and
+ * tabs are ours.
  */
 export function printer({ stdout, stderr, isTerminal }: CliStreams): CliIo {
   let passing = false;
@@ -38,7 +42,10 @@ export function printer({ stdout, stderr, isTerminal }: CliStreams): CliIo {
   };
 }
 
-/** C0 but for line breaks and tabs (CSV ends its lines with both), DEL and C1, line separators, what turns the reading direction. */
+/**
+ * C0 but for line breaks and tabs (CSV ends its lines with both), DEL and C1, line separators, what
+ * turns the reading direction.
+ */
 const OBEYED = /\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]/g;
 
 function visible(text: string): string {
@@ -72,7 +79,10 @@ export function answer<T>(
 /** Characters of a piece of JSON; the last value goes over it. */
 const PIECE = 2 ** 20;
 
-/** The text of `JSON.stringify` in pieces: of an object with long lists the whole is never in memory at once. */
+/**
+ * The text of `JSON.stringify` in pieces: of an object with long lists the whole is never in memory
+ * at once.
+ */
 export function* jsonPieces(value: unknown): Generator<string> {
   if (typeof value !== 'object' || value === null || Array.isArray(value) || 'toJSON' in value) {
     yield JSON.stringify(value);
@@ -90,7 +100,8 @@ export function* jsonPieces(value: unknown): Generator<string> {
       piece += `${head}[`;
       for (let i = 0; i < inner.length; i++) {
         // As JSON has it: a list has no holes.
-        piece += (i === 0 ? '' : ',') + ((JSON.stringify(inner[i]) as string | undefined) ?? 'null');
+        piece +=
+          (i === 0 ? '' : ',') + ((JSON.stringify(inner[i]) as string | undefined) ?? 'null');
         if (piece.length < PIECE) continue;
         yield piece;
         piece = '';
@@ -102,31 +113,54 @@ export function* jsonPieces(value: unknown): Generator<string> {
   yield `${piece}}`;
 }
 
-export const EXIT = { ok: 0, internal: 1, usage: 2, infeasible: 3, gap: 4, findings: 5, interrupted: 130 } as const;
+export const EXIT = {
+  ok: 0,
+  internal: 1,
+  usage: 2,
+  infeasible: 3,
+  gap: 4,
+  findings: 5,
+  interrupted: 130,
+} as const;
 
 /** Prints an error for people, or as one JSON value, and returns the exit code that it means. */
 export function reportError(error: unknown, io: CliIo, json: boolean): number {
   const known = error instanceof ShardwrightError ? error : undefined;
   const code = exitOf(known?.code);
-  const message = known?.headline ?? `E_INTERNAL internal: ${error instanceof Error ? error.message : String(error)}`;
+  const message =
+    known?.headline ??
+    `E_INTERNAL internal: ${error instanceof Error ? error.message : String(error)}`;
   const hint = known?.details.hint ?? (code === EXIT.internal ? INTERNAL_HINT : undefined);
   if (json) {
     const { file, position, node, path } = known?.details ?? {};
     const where = { file, line: position?.line, column: position?.column, node, path };
-    const body = { code: known?.code ?? 'E_INTERNAL', message: known?.message ?? message, where, hint };
+    const body = {
+      code: known?.code ?? 'E_INTERNAL',
+      message: known?.message ?? message,
+      where,
+      hint,
+    };
     io.stdout(`${JSON.stringify({ error: body })}\n`);
     return code;
   }
-  // Lines after the first are indented: a name with a line break in it cannot pass for a line of its own.
+  // Lines after the first are indented: a name with a line break in it cannot pass for a line of
+  // its own.
   io.stderr(`${message.replaceAll('\n', '\n  ')}\n`);
   const { excerpt, position } = known?.details ?? {};
   if (excerpt !== undefined) {
     io.stderr(`  ${oneLine(excerpt)}\n`);
     if (position !== undefined && position.column <= excerpt.length + 1)
-      io.stderr(`  ${' '.repeat(oneLine(excerpt.slice(0, Math.max(0, position.column - 1))).length)}^\n`);
+      io.stderr(
+        `  ${' '.repeat(oneLine(excerpt.slice(0, Math.max(0, position.column - 1))).length)}^\n`,
+      );
   }
   if (hint !== undefined) io.stderr(`  hint: ${hint.replaceAll('\n', '\n  ')}\n`);
-  if (code === EXIT.internal && error instanceof Error && error.stack !== undefined && known === undefined)
+  if (
+    code === EXIT.internal &&
+    error instanceof Error &&
+    error.stack !== undefined &&
+    known === undefined
+  )
     io.stderr(`${error.stack}\n`);
   return code;
 }
@@ -138,4 +172,5 @@ function exitOf(code: string | undefined): number {
   return code === 'E_TIME_LIMIT' ? EXIT.gap : EXIT.usage;
 }
 
-const INTERNAL_HINT = 'This is a defect of Shardwright. Please report it with the command and the model file.';
+const INTERNAL_HINT =
+  'This is a defect of Shardwright. Please report it with the command and the model file.';

@@ -1,12 +1,14 @@
 /**
- * `progress.json` in a plan folder: the solver's steps on the way to the plan. It stands beside `plan.json` because it has clock
- * times, and equal requests give equal plan files.
+ * `progress.json` in a plan folder: the solver's steps on the way to the plan. It stands beside
+ * `plan.json` because it has clock times, and equal requests give equal plan files.
  */
 
 import { createHash } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+
 import * as z from 'zod';
+
 import { ShardwrightError } from '../../errors.ts';
 import { readFileText } from '../../platform/read-file.ts';
 import type { Incumbents, WrittenProgress } from '../../report/analysis/incumbents.ts';
@@ -35,12 +37,20 @@ const progressSchema = z.strictObject({
 });
 
 /** The file of the steps on the way to the plan of this text; undefined where there are none. */
-export function progressText(plan: string | Uint8Array, found: Incumbents | undefined): string | undefined {
+export function progressText(
+  plan: string | Uint8Array,
+  found: Incumbents | undefined,
+): string | undefined {
   if (found === undefined) return undefined;
   const record: z.infer<typeof progressSchema> = {
     version: 1,
     plan: sha(plan),
-    steps: found.steps.map(({ phase, seconds, bound }, k) => ({ phase, seconds, boundSeconds: bound, clockSeconds: Number(found.seconds[k].toPrecision(6)) })), // prettier-ignore
+    steps: found.steps.map(({ phase, seconds, bound }, k) => ({
+      phase,
+      seconds,
+      boundSeconds: bound,
+      clockSeconds: Number(found.seconds[k].toPrecision(6)),
+    })),
   };
   return `${JSON.stringify(record, null, 1)}\n`;
 }
@@ -66,13 +76,20 @@ export function readProgress(path: string): WrittenProgress | undefined {
   const parsed = progressSchema.safeParse(value);
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
-    throw new ShardwrightError('E_TYPE', `$.${issue.path.join('.')}: ${issue.message}`, { file, hint: REMOVE });
+    throw new ShardwrightError('E_TYPE', `$.${issue.path.join('.')}: ${issue.message}`, {
+      file,
+      hint: REMOVE,
+    });
   }
   const plan = folder === path ? join(folder, 'plan.json') : path;
   const { steps } = parsed.data;
   return {
     isOfPlan: parsed.data.plan === sha(readFileText(plan)),
-    steps: steps.map(({ phase, seconds, boundSeconds }) => ({ phase, seconds, bound: boundSeconds })),
+    steps: steps.map(({ phase, seconds, boundSeconds }) => ({
+      phase,
+      seconds,
+      bound: boundSeconds,
+    })),
     seconds: steps.map((s) => s.clockSeconds),
   };
 }

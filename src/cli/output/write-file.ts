@@ -1,6 +1,7 @@
 /**
- * Every file that a command writes. A file is written beside its place and renamed, so that a full disk or a kill leaves the old
- * one whole. Only regular files are replaced: links, devices and pipes are left alone. What cannot be written is `E_IO` with its path.
+ * Every file that a command writes. A file is written beside its place and renamed, so that a full
+ * disk or a kill leaves the old one whole. Only regular files are replaced: links, devices and
+ * pipes are left alone. What cannot be written is `E_IO` with its path.
  */
 import {
   accessSync,
@@ -15,17 +16,21 @@ import {
   renameSync,
   rmdirSync,
   rmSync,
+  type Stats,
   statSync,
   writeFileSync,
-  type Stats,
 } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+
 import { ShardwrightError } from '../../errors.ts';
 
 /** Name of a file that is written and not yet in its place. */
 export const NEXT = '.new';
 
-/** Writes a text that a command was asked for; `what` names it where it cannot be written. Throws `E_IO`. */
+/**
+ * Writes a text that a command was asked for; `what` names it where it cannot be written. Throws
+ * `E_IO`.
+ */
 export function writeText(path: string, text: string | Uint8Array, what: string): void {
   orRefuse(path, what, () => {
     stage(path, text);
@@ -41,7 +46,9 @@ export function tryFile(path: string, what: string): void {
   });
 }
 
-/** The same for files of a folder, which may have to be made; nothing is left behind. Throws `E_IO`. */
+/**
+ * The same for files of a folder, which may have to be made; nothing is left behind. Throws `E_IO`.
+ */
 export function tryFolder(folder: string, names: readonly string[], what: string): void {
   orRefuse(folder, what, () => {
     const made = makeFolder(folder);
@@ -51,8 +58,9 @@ export function tryFolder(folder: string, names: readonly string[], what: string
 }
 
 /**
- * Writes the files of a folder that belong together. All of them are on the disk before the first is put in its place, and
- * the first one decides: it has the hashes of the others, and a reader takes one that is still under its next name.
+ * Writes the files of a folder that belong together. All of them are on the disk before the first
+ * is put in its place, and the first one decides: it has the hashes of the others, and a reader
+ * takes one that is still under its next name.
  *
  * @param files by name; without content: removed
  */
@@ -63,19 +71,26 @@ export function writeFolder(
 ): void {
   orRefuse(folder, what, () => {
     makeFolder(folder);
-    const written = files.filter(([, content]) => content !== undefined).map(([name]) => join(folder, name));
+    const written = files
+      .filter(([, content]) => content !== undefined)
+      .map(([name]) => join(folder, name));
     try {
-      for (const [name, content] of files) if (content !== undefined) stage(join(folder, name), content);
+      for (const [name, content] of files)
+        if (content !== undefined) stage(join(folder, name), content);
     } catch (error) {
       for (const path of written) rmSync(path + NEXT, { force: true });
       throw error;
     }
     for (const path of written) renameSync(path + NEXT, path);
-    for (const [name, content] of files) if (content === undefined) rmSync(join(folder, name), { force: true });
+    for (const [name, content] of files)
+      if (content === undefined) rmSync(join(folder, name), { force: true });
   });
 }
 
-/** Makes a folder with those it stands in, outermost first; gives those that were not there. Node's own way does not end under /proc. */
+/**
+ * Makes a folder with those it stands in, outermost first; gives those that were not there. Node's
+ * own way does not end under /proc.
+ */
 function makeFolder(folder: string): string[] {
   if (folder === '') throw new Error('the path is empty');
   const missing: string[] = [];
@@ -123,10 +138,14 @@ function orRefuse(path: string, what: string, write: () => void): void {
     if (error instanceof ShardwrightError) throw error;
     // Node's own text ends with its call and the path under which the file was being written.
     const why = error instanceof Error ? error.message.split(', ')[0] : String(error);
-    throw new ShardwrightError('E_IO', `cannot write the ${what} to ${path === '' ? "''" : path}: ${why}`, {
-      file: path,
-      path,
-      hint: 'name a file in a folder that exists and that you may write, on a disk with room.',
-    });
+    throw new ShardwrightError(
+      'E_IO',
+      `cannot write the ${what} to ${path === '' ? "''" : path}: ${why}`,
+      {
+        file: path,
+        path,
+        hint: 'name a file in a folder that exists and that you may write, on a disk with room.',
+      },
+    );
   }
 }

@@ -1,5 +1,9 @@
-/** The side of a command's thread: goes in what `run-in-thread.ts` starts it with; what it prints and its exit code go back as messages. */
+/**
+ * The side of a command's thread: goes in what `run-in-thread.ts` starts it with; what it prints
+ * and its exit code go back as messages.
+ */
 import type { MessagePort } from 'node:worker_threads';
+
 import { runCli } from '../program.ts';
 import { SharedSignal, watched } from './run-control.ts';
 
@@ -8,7 +12,10 @@ export interface ThreadStart {
   readonly argv: readonly string[];
   readonly isTerminal: boolean;
   readonly words: Int32Array;
-  /** Milliseconds that the process had run at `at`, a time of the monotonic clock that all threads share (nanoseconds). */
+  /**
+   * Milliseconds that the process had run at `at`, a time of the monotonic clock that all threads
+   * share (nanoseconds).
+   */
   readonly ranMilliseconds: number;
   readonly at: bigint;
 }
@@ -21,14 +28,19 @@ export type ThreadMessage =
   | { readonly kind: 'end'; readonly code: number };
 
 /** Runs the command; resolves when all is said. */
-export async function serve(port: MessagePort, { argv, isTerminal, words, ranMilliseconds, at }: ThreadStart): Promise<void> {
+export async function serve(
+  port: MessagePort,
+  { argv, isTerminal, words, ranMilliseconds, at }: ThreadStart,
+): Promise<void> {
   const say = (message: ThreadMessage): void => port.postMessage(message);
   const signal = new SharedSignal(words);
   port.on('message', () => signal.tell());
   // Who only waits for a signal is done.
   port.unref();
   const ran = ranMilliseconds + Number(process.hrtime.bigint() - at) / 1e6;
-  const control = watched(words, signal, performance.now() - ran, (leftSeconds) => say({ kind: 'limit', leftSeconds }));
+  const control = watched(words, signal, performance.now() - ran, (leftSeconds) =>
+    say({ kind: 'limit', leftSeconds }),
+  );
   const code = await runCli(
     argv,
     {
@@ -39,4 +51,4 @@ export async function serve(port: MessagePort, { argv, isTerminal, words, ranMil
     control,
   );
   say({ kind: 'end', code });
-} // prettier-ignore
+}

@@ -1,9 +1,10 @@
 /**
- * What may end a command before it is done: a signal, and its time limit. Goes in: when the process began, and two words shared
- * with the thread that hears signals (`run-in-thread.ts`). Comes out: a `Deadline`, which everything asks that takes long.
+ * What may end a command before it is done: a signal, and its time limit. Goes in: when the process
+ * began, and two words shared with the thread that hears signals (`run-in-thread.ts`). Comes out: a
+ * `Deadline`, which everything asks that takes long.
  *
- * Source: Node gives signals to the main thread's event loop only, and a planner that computes lets no event through: hence the
- * words in shared memory.
+ * Source: Node gives signals to the main thread's event loop only, and a planner that computes lets
+ * no event through: hence the words in shared memory.
  */
 import { interrupted } from '../../errors.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
@@ -18,7 +19,10 @@ const WORD = {
 
 /** One run of a command, as it is watched. */
 export interface RunControl {
-  /** The deadline of the command; its limit counts from the start of the process. Without a limit signals alone end it. */
+  /**
+   * The deadline of the command; its limit counts from the start of the process. Without a limit
+   * signals alone end it.
+   */
   readonly deadline: (limitSeconds: number | undefined) => Deadline;
   /** From here on the command ends itself with what it has; before, it is ended with nothing. */
   readonly answers: () => void;
@@ -27,7 +31,10 @@ export interface RunControl {
 /** Of a run that nobody watches, such as one inside another program: its limit counts from now. */
 export function unwatched(): RunControl {
   const since = performance.now();
-  return { deadline: (limitSeconds) => new Deadline(limitSeconds, { since }), answers: () => undefined };
+  return {
+    deadline: (limitSeconds) => new Deadline(limitSeconds, { since }),
+    answers: () => undefined,
+  };
 }
 
 /**
@@ -52,7 +59,10 @@ export function watched(
   };
 }
 
-/** An `AbortSignal` that is aborted as soon as the word says so, whether or not this thread has come to its events. */
+/**
+ * An `AbortSignal` that is aborted as soon as the word says so, whether or not this thread has come
+ * to its events.
+ */
 export class SharedSignal extends EventTarget implements AbortSignal {
   onabort: AbortSignal['onabort'] = null;
 

@@ -1,19 +1,23 @@
 /**
- * Runs commands that search in a thread of their own, while this one hears SIGINT and SIGTERM. Goes in: the command line. Comes
- * out: its exit code. A signal makes the command end with the best it has; one that comes before there is anything, or again,
- * ends the process, as does a time limit that is over before there is anything.
+ * Runs commands that search in a thread of their own, while this one hears SIGINT and SIGTERM. Goes
+ * in: the command line. Comes out: its exit code. A signal makes the command end with the best it
+ * has; one that comes before there is anything, or again, ends the process, as does a time limit
+ * that is over before there is anything.
  *
  * Source: exit codes 130 and 143 are 128 plus the number of the signal, as shells have it.
  */
 import { Worker } from 'node:worker_threads';
+
 import { interrupted, ShardwrightError } from '../../errors.ts';
-import { EXIT, printer, reportError, type CliStreams } from '../output/io.ts';
+import { type CliStreams, EXIT, printer, reportError } from '../output/io.ts';
 import type { ThreadMessage, ThreadStart } from './command-thread-main.ts';
 
 const SIGNALS = { SIGINT: 2, SIGTERM: 15 } as const;
 type SignalName = keyof typeof SIGNALS;
 
-/** Places of the shared words; `run-control.ts` reads them in the thread, and is not loaded here. */
+/**
+ * Places of the shared words; `run-control.ts` reads them in the thread, and is not loaded here.
+ */
 const [SIGNAL, ANSWERS] = [0, 1];
 
 /** Commands that have something to give before they are done. */
@@ -21,19 +25,26 @@ const SEARCHES: ReadonlySet<string> = new Set(['plan', 'compare', 'audit', 'solv
 /** Commands that have a time limit and nothing to give before they are done. */
 const LIMITED: ReadonlySet<string> = new Set(['verify']);
 
-/** How long after its limit a command is ended that had nothing to answer with: its own words say where the time went. */
+/**
+ * How long after its limit a command is ended that had nothing to answer with: its own words say
+ * where the time went.
+ */
 const GRACE_SECONDS = 0.5;
 
 /**
- * Room for what lives briefly. Comparisons make tens of thousands of short lists; in the 48 MB that Node gives, a quarter of their time
- * goes to moving what is still in use. Plans take no less time with more than half of that room.
+ * Room for what lives briefly. Comparisons make tens of thousands of short lists; in the 48 MB that
+ * Node gives, a quarter of their time goes to moving what is still in use. Plans take no less time
+ * with more than half of that room.
  */
 const YOUNG_MEGABYTES = { compare: 192, other: 96 } as const;
 
 /** Whether a command needs a thread, which costs some hundredths of a second. */
 export function needsThread([command = '', ...rest]: readonly string[]): boolean {
   if (rest.some((word) => word === '--help' || word === '-h')) return false;
-  return SEARCHES.has(command) || (LIMITED.has(command) && rest.some((word) => /^--time-limit(=|$)/.test(word)));
+  return (
+    SEARCHES.has(command) ||
+    (LIMITED.has(command) && rest.some((word) => /^--time-limit(=|$)/.test(word)))
+  );
 }
 
 /** Runs the command; resolves to the exit code, or ends the process. */
@@ -50,7 +61,8 @@ export function runInThread(argv: readonly string[], streams: CliStreams): Promi
     workerData: start,
     execArgv: [],
     resourceLimits: {
-      maxYoungGenerationSizeMb: argv[0] === 'compare' ? YOUNG_MEGABYTES.compare : YOUNG_MEGABYTES.other,
+      maxYoungGenerationSizeMb:
+        argv[0] === 'compare' ? YOUNG_MEGABYTES.compare : YOUNG_MEGABYTES.other,
     },
   });
   const io = printer(streams);
@@ -76,7 +88,13 @@ export function runInThread(argv: readonly string[], streams: CliStreams): Promi
       () => {
         if (hasAnswer()) return;
         const hint = 'raise --time-limit.';
-        report(new ShardwrightError('E_TIME_LIMIT', 'the time limit came before there was anything to answer with', { hint })); // prettier-ignore
+        report(
+          new ShardwrightError(
+            'E_TIME_LIMIT',
+            'the time limit came before there was anything to answer with',
+            { hint },
+          ),
+        );
         process.exit(EXIT.gap);
       },
       1e3 * (seconds + GRACE_SECONDS),
@@ -88,7 +106,11 @@ export function runInThread(argv: readonly string[], streams: CliStreams): Promi
     worker.on('message', (message: ThreadMessage) => {
       if (message.kind === 'limit') limit(message.leftSeconds);
       else if (message.kind === 'end')
-        resolve(message.code === EXIT.interrupted && came !== undefined ? 128 + SIGNALS[came] : message.code); // prettier-ignore
+        resolve(
+          message.code === EXIT.interrupted && came !== undefined
+            ? 128 + SIGNALS[came]
+            : message.code,
+        );
       else streams[message.kind](message.text);
     });
     worker.on('error', (error) => resolve(report(outOfMemory(error))));
@@ -103,7 +125,13 @@ export function runInThread(argv: readonly string[], streams: CliStreams): Promi
 /** A heap that is full ends the thread, not the process. */
 function outOfMemory(error: Error & { readonly code?: string }): Error {
   if (error.code !== 'ERR_WORKER_OUT_OF_MEMORY') return error;
-  return new ShardwrightError('E_LIMIT', "the command needs more memory than Node's heap may have", {
-    hint: 'give more with NODE_OPTIONS=--max-old-space-size=8192 (MiB), or plan fewer layers or a smaller mesh.',
-  });
+  return new ShardwrightError(
+    'E_LIMIT',
+    "the command needs more memory than Node's heap may have",
+    {
+      hint:
+        'give more with NODE_OPTIONS=--max-old-space-size=8192 (MiB), or plan fewer layers or ' +
+        'a smaller mesh.',
+    },
+  );
 }

@@ -1,21 +1,24 @@
 /**
- * Takes a cluster and a mesh and gives the collective model `alpha-beta`: ring collectives with a latency per hop (alpha)
- * and the bandwidth of the slowest link (beta).
+ * Takes a cluster and a mesh and gives the collective model `alpha-beta`: ring collectives with a
+ * latency per hop (alpha) and the bandwidth of the slowest link (beta).
  */
 
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import type { Cluster } from '../hardware/cluster.ts';
-import { clusterOfGroup, clusterTopology } from '../hardware/topology.ts';
 import {
-  COLLECTIVE_KINDS,
   byMeshDims,
+  COLLECTIVE_KINDS,
   type CollectiveKind,
   type CollectiveModel,
   type CostRecord,
   type GroupTopology,
 } from '../collective-model.ts';
+import type { Cluster } from '../hardware/cluster.ts';
+import { clusterOfGroup, clusterTopology } from '../hardware/topology.ts';
 
-/** Latency and inverse rate of one kind of collective over one group: seconds = latency + bytes * secondsPerByte. */
+/**
+ * Latency and inverse rate of one kind of collective over one group: seconds = latency + bytes *
+ * secondsPerByte.
+ */
 interface Line {
   readonly latency: number;
   readonly perByte: number;
@@ -24,10 +27,13 @@ interface Line {
 /**
  * The preset `alpha-beta`: ring collectives with the cluster's own numbers.
  *
- * - all_gather, reduce_scatter: base + hops + bytes (n-1)/n / bandwidth; all_reduce: twice the hops and the bytes.
- * - A ring over several hosts makes one inter-host hop per host and intra-host hops else; its rate is the smaller of the
- *   link inside a host and the network cards of all the group's devices on one host together.
- * - all_to_all: what goes to other hosts passes the device's own network card; the slower of both parts counts.
+ * - all_gather, reduce_scatter: base + hops + bytes (n-1)/n / bandwidth; all_reduce: twice the hops
+ *   and the bytes.
+ * - A ring over several hosts makes one inter-host hop per host and intra-host hops else; its rate
+ *   is the smaller of the link inside a host and the network cards of all the group's devices on
+ *   one host together.
+ * - all_to_all: what goes to other hosts passes the device's own network card; the slower of both
+ *   parts counts.
  * - collective_permute: one message; it passes the network if the group reaches over hosts.
  *
  * Groups of one device cost 0. Latencies are NCCL's ring constants; form of the formulas: PyTorch's
@@ -38,7 +44,10 @@ export function alphaBeta(cluster: Cluster, mesh: DeviceMesh): CollectiveModel {
     const topology = clusterTopology(cluster, mesh, meshDims);
     const lineOf = (kind: CollectiveKind): Line =>
       groupLines(clusterOfGroup(cluster, mesh, meshDims, kind), topology)[kind];
-    return Object.fromEntries(COLLECTIVE_KINDS.map((kind) => [kind, lineOf(kind)])) as Record<CollectiveKind, Line>;
+    return Object.fromEntries(COLLECTIVE_KINDS.map((kind) => [kind, lineOf(kind)])) as Record<
+      CollectiveKind,
+      Line
+    >;
   });
   const copyPerByte = 1 / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);
   return {
@@ -66,16 +75,27 @@ export function alphaBeta(cluster: Cluster, mesh: DeviceMesh): CollectiveModel {
 
 const FREE: Line = { latency: 0, perByte: 0 };
 
-function groupLines(cluster: Cluster, topology: GroupTopology): Readonly<Record<CollectiveKind, Line>> {
+function groupLines(
+  cluster: Cluster,
+  topology: GroupTopology,
+): Readonly<Record<CollectiveKind, Line>> {
   const { devices: n, hosts, perHost } = topology;
   if (n === 1)
-    return { all_gather: FREE, reduce_scatter: FREE, all_reduce: FREE, all_to_all: FREE, collective_permute: FREE };
+    return {
+      all_gather: FREE,
+      reduce_scatter: FREE,
+      all_reduce: FREE,
+      all_to_all: FREE,
+      collective_permute: FREE,
+    };
   const base = cluster.baseLatencySeconds;
   const intraRate = cluster.intra.bytesPerSecond * cluster.intra.efficiency;
   const interRate = cluster.inter.bytesPerSecond * cluster.inter.efficiency;
   const netHops = hosts === 1 ? 0 : hosts - 1;
-  const hops = (n - 1 - netHops) * cluster.intra.latencySeconds + netHops * cluster.inter.latencySeconds;
-  const rate = hosts === 1 ? intraRate : Math.min(perHost === 1 ? Infinity : intraRate, interRate * perHost);
+  const hops =
+    (n - 1 - netHops) * cluster.intra.latencySeconds + netHops * cluster.inter.latencySeconds;
+  const rate =
+    hosts === 1 ? intraRate : Math.min(perHost === 1 ? Infinity : intraRate, interRate * perHost);
   const share = (n - 1) / n;
   const gather: Line = { latency: base + hops, perByte: share / rate };
   const inside = (perHost - 1) / n / intraRate;

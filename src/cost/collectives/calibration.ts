@@ -1,10 +1,12 @@
 /**
- * Measured kernels of one device, as `bench/calibrate.py` writes them, and what they change in a cluster: efficiency curves
- * of matmuls by unit, the shares of the peak that attention reaches forward and backward, the share of the memory bandwidth
- * that copies reach, and the least time of a kernel.
+ * Measured kernels of one device, as `bench/calibrate.py` writes them, and what they change in a
+ * cluster: efficiency curves of matmuls by unit, the shares of the peak that attention reaches
+ * forward and backward, the share of the memory bandwidth that copies reach, and the least time of
+ * a kernel.
  */
 
 import * as z from 'zod';
+
 import { ShardwrightError } from '../../errors.ts';
 import type { AttentionShares, Cluster, MatmulCurve } from '../hardware/cluster.ts';
 import { loadCluster } from '../hardware/load-cluster.ts';
@@ -14,12 +16,16 @@ const size = z.int().positive().max(1e9);
 
 /** An argument of a measured call: a tensor, a dtype, a scalar, or a list. */
 const plain = z.union([
-  z.strictObject({ dtype: z.string().max(10), shape: z.array(z.int().nonnegative().max(1e12)).max(16), turned: z.boolean().default(false) }),
+  z.strictObject({
+    dtype: z.string().max(10),
+    shape: z.array(z.int().nonnegative().max(1e12)).max(16),
+    turned: z.boolean().default(false),
+  }),
   z.strictObject({ name: z.string().max(10) }),
   z.number(),
   z.boolean(),
   z.null(),
-]); // prettier-ignore
+]);
 const argument = z.union([plain, z.array(plain).max(1000)]);
 
 const calibrationSchema = z.strictObject({
@@ -33,11 +39,22 @@ const calibrationSchema = z.strictObject({
     .record(
       z.string(),
       z
-        .array(z.strictObject({ m: size, k: size, n: size, itemBytes: z.number().positive().max(16), seconds }))
+        .array(
+          z.strictObject({
+            m: size,
+            k: size,
+            n: size,
+            itemBytes: z.number().positive().max(16),
+            seconds,
+          }),
+        )
         .max(10_000),
     )
     .default({}),
-  /** Fused attention of [batch, heads, rows, channels] on itself, every score computed; the backward is timed alone. */
+  /**
+   * Fused attention of [batch, heads, rows, channels] on itself, every score computed; the backward
+   * is timed alone.
+   */
   attention: z
     .array(
       z.strictObject({
@@ -57,7 +74,10 @@ const calibrationSchema = z.strictObject({
     .array(z.strictObject({ bytes: z.int().positive().max(1e12), seconds }))
     .max(10_000)
     .default([]),
-  /** Calls of models as they are, with their arguments: what prices are compared with (`scripts/kernel-errors.ts`), never fitted. */
+  /**
+   * Calls of models as they are, with their arguments: what prices are compared with
+   * (`scripts/kernel-errors.ts`), never fitted.
+   */
   kernels: z
     .array(
       z.strictObject({
@@ -100,15 +120,21 @@ export function parseCalibration(text: string): Calibration {
   }
   const parsed = calibrationSchema.safeParse(json);
   if (!parsed.success)
-    throw new ShardwrightError('E_CALIBRATION', `the calibration does not fit: ${z.prettifyError(parsed.error)}`, {
-      hint: 'write it with bench/calibrate.py or `shardwright doctor PLAN --run trace.json --calibration FILE`.',
-    });
+    throw new ShardwrightError(
+      'E_CALIBRATION',
+      `the calibration does not fit: ${z.prettifyError(parsed.error)}`,
+      {
+        hint:
+          'write it with bench/calibrate.py or `shardwright doctor PLAN --run trace.json ' +
+          '--calibration FILE`.',
+      },
+    );
   return parsed.data;
 }
 
 /**
- * Curve through measured matmuls: plateau and half-intensity of the least squared error of the logarithm of the time, over
- * a fixed grid, so that the same points give the same curve.
+ * Curve through measured matmuls: plateau and half-intensity of the least squared error of the
+ * logarithm of the time, over a fixed grid, so that the same points give the same curve.
  *
  * @param peakFlopsPerSecond of the unit
  * @throws E_CALIBRATION for fewer than three points, or points above the peak
@@ -131,7 +157,9 @@ export function fitMatmulCurve(
         'E_CALIBRATION',
         `${m}x${k}x${n} at ${(share * 100).toFixed(0)} % of the ${unit} peak`,
         {
-          hint: 'the cluster is not the device that was measured, or the timer did not wait for the kernel',
+          hint:
+            'the cluster is not the device that was measured, or the timer did not wait for ' +
+            'the kernel',
         },
       );
     return { intensity: flops / (itemBytes * (m * k + k * n + m * n)), share };
@@ -139,9 +167,11 @@ export function fitMatmulCurve(
   let best: MatmulCurve = { plateau: 1, halfIntensity: 0 };
   let least = Infinity;
   for (let half = 0; half <= 2000; half += half < 100 ? 1 : 10) {
-    // With the half-intensity fixed the best plateau is the geometric mean of what the points ask for.
+    // With the half-intensity fixed the best plateau is the geometric mean of what the points ask
+    // for.
     let log = 0;
-    for (const { intensity, share } of measured) log += Math.log((share * (intensity + half)) / intensity);
+    for (const { intensity, share } of measured)
+      log += Math.log((share * (intensity + half)) / intensity);
     const plateau = Math.min(1, Math.exp(log / measured.length));
     let error = 0;
     for (const { intensity, share } of measured)
@@ -155,8 +185,9 @@ export function fitMatmulCurve(
 }
 
 /**
- * Cluster file of a calibrated cluster: `clusterText` (a node design or JSON) with what was measured in place of what was
- * assumed. The result is JSON that `loadCluster` reads, so that a plan can be made again from its request.
+ * Cluster file of a calibrated cluster: `clusterText` (a node design or JSON) with what was
+ * measured in place of what was assumed. The result is JSON that `loadCluster` reads, so that a
+ * plan can be made again from its request.
  *
  * @throws E_CALIBRATION for a unit that the cluster has no peak for; E_CLUSTER as `loadCluster`
  */
@@ -200,12 +231,15 @@ export function calibratedClusterText(clusterText: string, calibration: Calibrat
 }
 
 /**
- * Shares of the peak that large attention kernels reach, with the FLOPs that the operators count: two products forward, five
- * backward. Undefined without points of both.
+ * Shares of the peak that large attention kernels reach, with the FLOPs that the operators count:
+ * two products forward, five backward. Undefined without points of both.
  *
  * @throws E_CALIBRATION for a unit that the cluster has no peak for, or points above the peak
  */
-function attentionShares(points: Calibration['attention'], cluster: Cluster): AttentionShares | undefined {
+function attentionShares(
+  points: Calibration['attention'],
+  cluster: Cluster,
+): AttentionShares | undefined {
   const of = (backward: boolean): number | undefined => {
     const shares = points
       .filter((p) => p.backward === backward)
@@ -217,7 +251,11 @@ function attentionShares(points: Calibration['attention'], cluster: Cluster): At
           throw new ShardwrightError(
             'E_CALIBRATION',
             `attention of ${rows} rows at ${(share * 100).toFixed(0)} % of the ${unit} peak`,
-            { hint: 'time kernels that compute every score: causal ones do half of the work that is counted here' },
+            {
+              hint:
+                'time kernels that compute every score: causal ones do half of the work that ' +
+                'is counted here',
+            },
           );
         return { flops, share: Math.min(1, share) };
       })
@@ -228,11 +266,15 @@ function attentionShares(points: Calibration['attention'], cluster: Cluster): At
     return shares[shares.length >> 1];
   };
   const [forwardShare, backwardShare] = [of(false), of(true)];
-  return forwardShare === undefined || backwardShare === undefined ? undefined : { forwardShare, backwardShare };
+  return forwardShare === undefined || backwardShare === undefined
+    ? undefined
+    : { forwardShare, backwardShare };
 }
 
 function unitPeak(cluster: Cluster, unit: string): number {
-  const peak = Object.hasOwn(cluster.peakFlopsPerSecond, unit) ? cluster.peakFlopsPerSecond[unit] : undefined;
+  const peak = Object.hasOwn(cluster.peakFlopsPerSecond, unit)
+    ? cluster.peakFlopsPerSecond[unit]
+    : undefined;
   if (peak !== undefined) return peak;
   throw new ShardwrightError('E_CALIBRATION', `${cluster.name} has no ${unit} units`, {
     hint: `it has ${Object.keys(cluster.peakFlopsPerSecond).join(', ')}`,
@@ -240,8 +282,9 @@ function unitPeak(cluster: Cluster, unit: string): number {
 }
 
 /**
- * Share of the bandwidth that large copies reach: what more bytes cost more time, between neighbours of the upper half of
- * the sizes, so that the launch is no part of it. Undefined for fewer than three sizes.
+ * Share of the bandwidth that large copies reach: what more bytes cost more time, between
+ * neighbours of the upper half of the sizes, so that the launch is no part of it. Undefined for
+ * fewer than three sizes.
  */
 function copyShare(copies: Calibration['memory'], bytesPerSecond: number): number | undefined {
   const sorted = [...copies].sort((a, b) => a.bytes - b.bytes);
@@ -259,5 +302,7 @@ function copyShare(copies: Calibration['memory'], bytesPerSecond: number): numbe
 /** The text as a cluster file that more fields can be added to. */
 function fileOf(text: string, cluster: Cluster): Record<string, unknown> {
   const trimmed = text.trim();
-  return trimmed.startsWith('{') ? (JSON.parse(trimmed) as Record<string, unknown>) : { base: cluster.id };
+  return trimmed.startsWith('{')
+    ? (JSON.parse(trimmed) as Record<string, unknown>)
+    : { base: cluster.id };
 }

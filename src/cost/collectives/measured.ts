@@ -1,10 +1,12 @@
 /**
- * Measured collectives of one scale-up domain (`data/nccl_measured.json`, nccl-tests): times by accelerator, collective,
- * group size and bytes. Between sizes the logarithms are interpolated; below the smallest its time holds, above the largest
- * its rate. Single measurements carry spikes, so times are made to rise with bytes first.
+ * Measured collectives of one scale-up domain (`data/nccl_measured.json`, nccl-tests): times by
+ * accelerator, collective, group size and bytes. Between sizes the logarithms are interpolated;
+ * below the smallest its time holds, above the largest its rate. Single measurements carry spikes,
+ * so times are made to rise with bytes first.
  */
 
 import * as z from 'zod';
+
 import { internalError } from '../../errors.ts';
 import { packageData } from '../../platform/platform.ts';
 import type { CollectiveKind } from '../collective-model.ts';
@@ -14,7 +16,12 @@ const byGroup = z.record(z.string(), points);
 const schema = z.looseObject({
   points: z.record(
     z.string(),
-    z.object({ all_gather: byGroup, all_reduce: byGroup, alltoall: byGroup, reduce_scatter: byGroup }),
+    z.object({
+      all_gather: byGroup,
+      all_reduce: byGroup,
+      alltoall: byGroup,
+      reduce_scatter: byGroup,
+    }),
   ),
 });
 
@@ -51,19 +58,25 @@ export class MeasuredCurve {
 }
 
 /**
- * The sequence made rising. A single point far above or below the line through its neighbours is moved onto that line
- * (spikes of single measurements); then pools of falling values take their median.
+ * The sequence made rising. A single point far above or below the line through its neighbours is
+ * moved onto that line (spikes of single measurements); then pools of falling values take their
+ * median.
  */
 function rising(x: readonly number[], values: readonly number[]): number[] {
   const calm = values.map((v, i) => {
     if (i === 0 || i === values.length - 1) return v;
-    const line = values[i - 1] + ((values[i + 1] - values[i - 1]) * (x[i] - x[i - 1])) / (x[i + 1] - x[i - 1]);
+    const line =
+      values[i - 1] + ((values[i + 1] - values[i - 1]) * (x[i] - x[i - 1])) / (x[i + 1] - x[i - 1]);
     return v - line > SPIKE || (v < values[i - 1] && line - v > SPIKE) ? line : v;
   });
   const pools: number[][] = [];
   for (const v of calm) {
     let pool = [v];
-    for (let before = pools.at(-1); before !== undefined && median(before) > median(pool); before = pools.at(-1)) {
+    for (
+      let before = pools.at(-1);
+      before !== undefined && median(before) > median(pool);
+      before = pools.at(-1)
+    ) {
       pool = [...before, ...pool];
       pools.pop();
     }
@@ -116,21 +129,26 @@ let loaded: z.infer<typeof schema>['points'] | undefined;
 export function measuredPoints(): z.infer<typeof schema>['points'] {
   if (loaded !== undefined) return loaded;
   const parsed = schema.safeParse(JSON.parse(packageData('nccl_measured.json')));
-  if (!parsed.success) throw internalError(`data/nccl_measured.json: ${z.prettifyError(parsed.error)}`);
+  if (!parsed.success)
+    throw internalError(`data/nccl_measured.json: ${z.prettifyError(parsed.error)}`);
   return (loaded = parsed.data.points);
 }
 
 /**
- * Measured collectives of an accelerator (`H100-SXM5-80GB`), undefined where none of its links were measured.
+ * Measured collectives of an accelerator (`H100-SXM5-80GB`), undefined where none of its links were
+ * measured.
  *
- * Between measured group sizes times are linear in the number of devices. Beyond the largest the latency grows as between
- * the last two sizes and the transfer by the ring's share (n-1)/n.
+ * Between measured group sizes times are linear in the number of devices. Beyond the largest the
+ * latency grows as between the last two sizes and the transfer by the ring's share (n-1)/n.
  */
 export function measuredCollectives(accelerator: string): MeasuredCollectives | undefined {
   const name = SAME_LINKS.find(([prefix]) => accelerator.startsWith(prefix))?.[1];
   const table = name === undefined ? undefined : measuredPoints()[name];
   if (name === undefined || table === undefined) return undefined;
-  const curves = new Map<MeasuredKind, readonly (readonly [devices: number, curve: MeasuredCurve])[]>();
+  const curves = new Map<
+    MeasuredKind,
+    readonly (readonly [devices: number, curve: MeasuredCurve])[]
+  >();
   let pairSeconds = Infinity;
   for (const kind of Object.keys(FILE_KIND) as MeasuredKind[]) {
     const sizes = Object.entries(table[FILE_KIND[kind]]).map(([n, list]) => {
@@ -157,7 +175,11 @@ export function measuredCollectives(accelerator: string): MeasuredCollectives | 
         const [before, smaller] = list[last - 1];
         const perDevice = Math.max(0, (curve.seconds(1) - smaller.seconds(1)) / (n - before));
         const share = (devices - 1) / devices / ((n - 1) / n);
-        return curve.seconds(1) + perDevice * (devices - n) + (curve.seconds(bytes) - curve.seconds(1)) * share;
+        return (
+          curve.seconds(1) +
+          perDevice * (devices - n) +
+          (curve.seconds(bytes) - curve.seconds(1)) * share
+        );
       }
       const i = list.findIndex(([n]) => n >= devices);
       const [high, above] = list[i];

@@ -1,11 +1,19 @@
 /**
- * Bandwidth and latency of NCCL's algorithms and protocols, the form of NCCL's tuning model (src/graph/tuning.cc) with the
- * constants of `data/nccl.json`. GB/s of 1e9 bytes and microseconds; `bytes` by the convention of `CollectiveKind`.
+ * Bandwidth and latency of NCCL's algorithms and protocols, the form of NCCL's tuning model
+ * (src/graph/tuning.cc) with the constants of `data/nccl.json`. GB/s of 1e9 bytes and microseconds;
+ * `bytes` by the convention of `CollectiveKind`.
  */
 
 import { ncclConstants, type NcclFamily } from './nccl-constants.ts';
 
-export const ALGORITHMS = ['ring', 'tree', 'nvls', 'nvlsTree', 'collnetDirect', 'collnetChain'] as const;
+export const ALGORITHMS = [
+  'ring',
+  'tree',
+  'nvls',
+  'nvlsTree',
+  'collnetDirect',
+  'collnetChain',
+] as const;
 export type Algorithm = (typeof ALGORITHMS)[number];
 export type ReductionKind = 'all_gather' | 'reduce_scatter' | 'all_reduce';
 
@@ -21,8 +29,9 @@ export interface NcclLinks {
   /** In-network reduction; no cluster of the data files has it. */
   readonly collnet: boolean;
   /**
-   * `literal`: groups over two nodes run at the speed inside a node, and only switched nodes share their network cards.
-   * `shared`: every group over nodes is limited by the cards of its devices on a node.
+   * `literal`: groups over two nodes run at the speed inside a node, and only switched nodes share
+   * their network cards. `shared`: every group over nodes is limited by the cards of its devices on
+   * a node.
    */
   readonly crossing: 'literal' | 'shared';
 }
@@ -40,7 +49,12 @@ function nodeBucket(nodes: number): 0 | 1 | 2 {
 }
 
 /** Whether the algorithm serves the collective on these links. */
-export function eligible(algorithm: Algorithm, kind: ReductionKind, links: NcclLinks, group: NcclGroup): boolean {
+export function eligible(
+  algorithm: Algorithm,
+  kind: ReductionKind,
+  links: NcclLinks,
+  group: NcclGroup,
+): boolean {
   const switched = links.nvSwitch && ncclConstants().nvlsEfficiency[links.family] > 0;
   switch (algorithm) {
     case 'ring':
@@ -52,7 +66,10 @@ export function eligible(algorithm: Algorithm, kind: ReductionKind, links: NcclL
     case 'nvlsTree':
       // One device a node has no switch to reduce in.
       return (
-        switched && kind === 'all_reduce' && group.nodes > 1 && (links.crossing === 'literal' || group.perNode > 1)
+        switched &&
+        kind === 'all_reduce' &&
+        group.nodes > 1 &&
+        (links.crossing === 'literal' || group.perNode > 1)
       );
     case 'collnetDirect':
       return links.collnet;
@@ -93,19 +110,26 @@ export function algorithmGBps(
     case 'ring': {
       const bus = ch * channel;
       if (protocol === 0) return Math.min(caps.llTotal[family][bucket], 0.5 * bus) * perStep;
-      if (protocol === 1) return Math.min(0.92 * bus, ch * caps.ring128PerChannel[family]) * perStep;
+      if (protocol === 1)
+        return Math.min(0.92 * bus, ch * caps.ring128PerChannel[family]) * perStep;
       return bus * perStep;
     }
     case 'tree': {
       const bus = Math.min(0.92 * ch * channel, ch * caps.treePerChannel[family][bucket]);
       if (protocol === 0) return Math.min(bus / 3.8, caps.llTotal[family][bucket]) / 2;
       if (protocol === 1)
-        return Math.min(bus * (nodes === 1 ? 7 / 9 : 120 / 128), ch * caps.tree128PerChannel[family][bucket]) / 2;
+        return (
+          Math.min(
+            bus * (nodes === 1 ? 7 / 9 : 120 / 128),
+            ch * caps.tree128PerChannel[family][bucket],
+          ) / 2
+        );
       return bus / 2;
     }
     case 'nvls': {
       const v = nvlsChannel * (kind === 'all_reduce' ? 2 : (perNode - 1) / perNode);
-      const bus = ch * (nodes > 1 ? Math.min(v, links.crossing === 'shared' ? inter * perNode : inter) : v);
+      const bus =
+        ch * (nodes > 1 ? Math.min(v, links.crossing === 'shared' ? inter * perNode : inter) : v);
       return kind === 'all_reduce' ? bus * perStep : bus;
     }
     case 'nvlsTree': {
@@ -147,7 +171,8 @@ export function algorithmMicros(
         (ringSteps(kind, n) - hops) * intra +
         hops * netOf(latency.net.ring[protocol]) +
         (nodes > 1 && links.crossing === 'literal' ? 4.7 * nodes * deep : 0);
-      const slow = kind === 'all_reduce' && protocol === 2 && nodes > 1 && bytes / (links.channels * n) >= 64;
+      const slow =
+        kind === 'all_reduce' && protocol === 2 && nodes > 1 && bytes / (links.channels * n) >= 64;
       return slow ? 1.4 * sum : sum;
     }
     case 'tree':
@@ -160,7 +185,9 @@ export function algorithmMicros(
     case 'nvls':
       return latency.nvlink.nvls + (nodes > 1 ? netOf(latency.net.nvls) : 0);
     case 'nvlsTree':
-      return latency.nvlink.nvlsTree + 2 * Math.floor(Math.log2(nodes)) * netOf(latency.net.nvlsTree);
+      return (
+        latency.nvlink.nvlsTree + 2 * Math.floor(Math.log2(nodes)) * netOf(latency.net.nvlsTree)
+      );
     case 'collnetDirect':
       return (
         2 * (Math.min(1, perNode - 1) * latency.nvlink.collnetDirect + (perNode - 1) * 0.4) +
@@ -185,7 +212,10 @@ export function rampAt(ramp: readonly number[], position: number): number {
   return ramp[i] + (ramp[i + 1] - ramp[i]) * (position - i);
 }
 
-/** The ring's ramp for deep networks: dents deepen with the number of nodes, and no entry is over twice the one before. */
+/**
+ * The ring's ramp for deep networks: dents deepen with the number of nodes, and no entry is over
+ * twice the one before.
+ */
 export function deepRamp(ramp: readonly number[], nodes: number): readonly number[] {
   if (nodes <= 4) return ramp;
   const power = 1 + 0.2 * (Math.floor(Math.log2(nodes)) - 2);

@@ -1,11 +1,16 @@
-/** Constants of the NCCL-like collective model that ship with the package (`data/nccl.json`); microseconds and GB/s. */
+/**
+ * Constants of the NCCL-like collective model that ship with the package (`data/nccl.json`);
+ * microseconds and GB/s.
+ */
 
 import * as z from 'zod';
+
 import { internalError } from '../../errors.ts';
 import { packageData } from '../../platform/platform.ts';
 
 const three = z.tuple([z.number(), z.number(), z.number()]);
-const perFamily = <T extends z.ZodType>(entry: T) => z.object({ ampere: entry, hopper: entry, blackwell: entry });
+const perFamily = <T extends z.ZodType>(entry: T) =>
+  z.object({ ampere: entry, hopper: entry, blackwell: entry });
 const byAlgorithm = z.object({
   tree: three,
   ring: three,
@@ -53,7 +58,11 @@ const schema = z.object({
     devices: three,
     gather: z.object({ GBps: three, latency_us: three }),
     allReduce: z.object({ GBps: three, latency_us: three }),
-    allToAll: z.object({ latency_us: z.number(), hopperGBps: z.number(), blackwellGBps: z.number() }),
+    allToAll: z.object({
+      latency_us: z.number(),
+      hopperGBps: z.number(),
+      blackwellGBps: z.number(),
+    }),
   }),
   allToAllNodes: z.object({
     nodes: z.array(z.number()),
@@ -86,7 +95,10 @@ export function ncclConstants(): NcclConstants {
   return (loaded = parsed.data);
 }
 
-/** Generation of an accelerator by its architecture name (`hopper sm90`), undefined for other vendors and older ones. */
+/**
+ * Generation of an accelerator by its architecture name (`hopper sm90`), undefined for other
+ * vendors and older ones.
+ */
 export function ncclFamily(arch: string): NcclFamily | undefined {
   return (['ampere', 'hopper', 'blackwell'] as const).find((family) => arch.startsWith(family));
 }

@@ -1,21 +1,22 @@
 /**
- * The NCCL-like times of AutoParallel, literally, with the faults that they have (cost spec, section 10): two-node groups
- * at the speed inside a node, all_reduce below all_gather on flat groups, equal prices of different sizes beyond 32 nodes.
- * Switched nodes use measured lines inside a node and measured rows across nodes; everything else the formulas.
+ * The NCCL-like times of AutoParallel, literally, with the faults that they have (cost spec,
+ * section 10): two-node groups at the speed inside a node, all_reduce below all_gather on flat
+ * groups, equal prices of different sizes beyond 32 nodes. Switched nodes use measured lines inside
+ * a node and measured rows across nodes; everything else the formulas.
  */
 
 import {
+  type Algorithm,
   algorithmGBps,
   algorithmMicros,
   ALGORITHMS,
   deepRamp,
   eligible,
+  type NcclGroup,
+  type NcclLinks,
   protocolsOf,
   rampAt,
   rampPosition,
-  type Algorithm,
-  type NcclGroup,
-  type NcclLinks,
   type ReductionKind,
 } from './nccl-algorithms.ts';
 import { ncclConstants, type NcclFamily, type NcclRow } from './nccl-constants.ts';
@@ -49,13 +50,18 @@ export function literalMicros(
   if (kind === 'all_to_all') return allToAllMicros(bytes, links, group, newer);
   if (newer && group.nodes === 1) return oneNodeMicros(kind, bytes, links, group.n);
   const row = newer
-    ? ncclConstants().measuredRows.find((r) => r.nodes === group.nodes && r.perNode === group.perNode)
+    ? ncclConstants().measuredRows.find(
+        (r) => r.nodes === group.nodes && r.perNode === group.perNode,
+      )
     : undefined;
   if (row !== undefined) return rowMicros(kind, bytes, links, group, row);
   return formulaMicros(kind, bytes, links, group, ALGORITHMS);
 }
 
-/** The least time over the given algorithms and their protocols, by the formulas and the size corrections. */
+/**
+ * The least time over the given algorithms and their protocols, by the formulas and the size
+ * corrections.
+ */
 export function formulaMicros(
   kind: ReductionKind,
   bytes: number,
@@ -74,10 +80,17 @@ export function formulaMicros(
         const k = Math.floor(rampPosition(bytes));
         if (k < 24) rate *= ramps.tree[2][k];
       }
-      // Neither NCCL's own model nor the measured rows of rings over 2 to 32 nodes have these dents.
+      // Neither NCCL's own model nor the measured rows of rings over 2 to 32 nodes have these
+      // dents.
       if (algorithm === 'ring' && group.nodes > 1 && links.crossing === 'literal')
-        rate *= rampAt(deepRamp(ramps.ring, group.nodes), rampPosition(Math.floor(bytes / group.n)));
-      best = Math.min(best, algorithmMicros(algorithm, protocol, kind, bytes, links, group) + bytes / (1000 * rate));
+        rate *= rampAt(
+          deepRamp(ramps.ring, group.nodes),
+          rampPosition(Math.floor(bytes / group.n)),
+        );
+      best = Math.min(
+        best,
+        algorithmMicros(algorithm, protocol, kind, bytes, links, group) + bytes / (1000 * rate),
+      );
     }
   }
   return best;
@@ -95,14 +108,23 @@ function oneNodeMicros(kind: ReductionKind, bytes: number, links: NcclLinks, n: 
   return between(oneNode.devices, line.latency_us, n) + bytes / (1000 * rate);
 }
 
-function rowMicros(kind: ReductionKind, bytes: number, links: NcclLinks, group: NcclGroup, row: NcclRow): number {
+function rowMicros(
+  kind: ReductionKind,
+  bytes: number,
+  links: NcclLinks,
+  group: NcclGroup,
+  row: NcclRow,
+): number {
   const { ramps, clusters } = ncclConstants();
   const double = links.family === 'blackwell' ? 2 : 1;
   const position = rampPosition(Math.floor(bytes / group.n));
   if (kind !== 'all_reduce') {
-    const full = group.perNode === clusters[links.family].devicesPerNode && Math.floor(position) < 24;
+    const full =
+      group.perNode === clusters[links.family].devicesPerNode && Math.floor(position) < 24;
     const share = full ? rampAt(ramps.full, position) : 1;
-    return Math.min(...row.gather.map(([latency, rate]) => latency + bytes / (1000 * rate * double * share)));
+    return Math.min(
+      ...row.gather.map(([latency, rate]) => latency + bytes / (1000 * rate * double * share)),
+    );
   }
   let best = formulaMicros(kind, bytes, links, group, ['ring']);
   row.tree.forEach(([latency, rate], p) => {
@@ -129,7 +151,10 @@ function allToAllMicros(bytes: number, links: NcclLinks, group: NcclGroup, newer
     const depth = Math.floor(Math.log2(nodes));
     if (depth > 1 && share < 1) share = 1 - (1 - share) / depth;
     const rate = links.interGBps * (1 - allToAllNodes.networkLoss / nodes) * share;
-    return between(allToAllNodes.nodes, allToAllNodes.latency_us, nodes) + (bytes * (n - perNode)) / n / (1000 * rate);
+    return (
+      between(allToAllNodes.nodes, allToAllNodes.latency_us, nodes) +
+      (bytes * (n - perNode)) / n / (1000 * rate)
+    );
   }
   const channel = (nodes <= 2 ? links.intraGBps : links.interGBps) / links.channels;
   const hops = nodes > 1 ? nodes - 1 : 0;
@@ -146,6 +171,7 @@ function allToAllMicros(bytes: number, links: NcclLinks, group: NcclGroup, newer
 function between(xs: readonly number[], ys: readonly number[], x: number): number {
   if (x <= xs[0]) return ys[0];
   for (let i = 1; i < xs.length; i++)
-    if (x <= xs[i]) return ys[i - 1] + ((ys[i] - ys[i - 1]) * (x - xs[i - 1])) / (xs[i] - xs[i - 1]);
+    if (x <= xs[i])
+      return ys[i - 1] + ((ys[i] - ys[i - 1]) * (x - xs[i - 1])) / (xs[i] - xs[i - 1]);
   return ys[ys.length - 1];
 }

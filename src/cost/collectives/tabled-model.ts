@@ -1,9 +1,9 @@
-/** Takes a collective model and the measured table of a cluster and gives a model that prefers the table's times. */
+/**
+ * Takes a collective model and the measured table of a cluster and gives a model that prefers the
+ * table's times.
+ */
 
 import { countedText } from '../../units.ts';
-import type { Cluster } from '../hardware/cluster.ts';
-import { clusterTopology } from '../hardware/topology.ts';
-import { collectiveRowKey, type CollectiveRow } from '../hardware/collective-table.ts';
 import {
   byMeshDims,
   COLLECTIVE_KINDS,
@@ -11,8 +11,14 @@ import {
   type CollectiveModel,
   recordOnCurve,
 } from '../collective-model.ts';
+import type { Cluster } from '../hardware/cluster.ts';
+import { type CollectiveRow, collectiveRowKey } from '../hardware/collective-table.ts';
+import { clusterTopology } from '../hardware/topology.ts';
 
-/** One row as a price: the first time below the first size, linear between, at the rate of the last above it. */
+/**
+ * One row as a price: the first time below the first size, linear between, at the rate of the last
+ * above it.
+ */
 class TableLine {
   /** Times, each at least the one before: prices rise with bytes. */
   private readonly rising: readonly number[];
@@ -40,8 +46,9 @@ class TableLine {
 }
 
 /**
- * A collective model with the times of the cluster's table where it has a row for the group, its number of devices and the
- * collective, and the model's own everywhere else; the note says which rows the mesh uses and which it does not.
+ * A collective model with the times of the cluster's table where it has a row for the group, its
+ * number of devices and the collective, and the model's own everywhere else; the note says which
+ * rows the mesh uses and which it does not.
  */
 export function withCollectiveTable(model: CollectiveModel, cluster: Cluster): CollectiveModel {
   const rows = cluster.collectiveTable ?? [];
@@ -51,10 +58,18 @@ export function withCollectiveTable(model: CollectiveModel, cluster: Cluster): C
     const devices = mesh.sizeOf(meshDims);
     if (devices === 1) return undefined;
     const sorted = [...meshDims].sort((a, b) => a - b);
-    const own = collectiveRowKey({ group: sorted.map((d) => mesh.names[d]).join(','), devices, collective: kind });
+    const own = collectiveRowKey({
+      group: sorted.map((d) => mesh.names[d]).join(','),
+      devices,
+      collective: kind,
+    });
     if (lines.has(own)) return own;
     const { hosts } = clusterTopology(cluster, mesh, meshDims);
-    const level = collectiveRowKey({ group: hosts === 1 ? 'intra' : 'inter', devices, collective: kind });
+    const level = collectiveRowKey({
+      group: hosts === 1 ? 'intra' : 'inter',
+      devices,
+      collective: kind,
+    });
     return lines.has(level) ? level : undefined;
   };
   const linesOf = byMeshDims((meshDims) => {
@@ -65,11 +80,16 @@ export function withCollectiveTable(model: CollectiveModel, cluster: Cluster): C
     }
     return group;
   });
-  const lineFor = (kind: CollectiveKind, meshDims: readonly number[]): TableLine | undefined => linesOf(meshDims)[kind];
+  const lineFor = (kind: CollectiveKind, meshDims: readonly number[]): TableLine | undefined =>
+    linesOf(meshDims)[kind];
   return {
     ...model,
-    note: [...(model.note === undefined ? [] : [model.note]), tableNote(rows, lines, mesh.rank, keyFor)].join(' '),
-    seconds: (kind, bytes, meshDims) => lineFor(kind, meshDims)?.seconds(bytes) ?? model.seconds(kind, bytes, meshDims),
+    note: [
+      ...(model.note === undefined ? [] : [model.note]),
+      tableNote(rows, lines, mesh.rank, keyFor),
+    ].join(' '),
+    seconds: (kind, bytes, meshDims) =>
+      lineFor(kind, meshDims)?.seconds(bytes) ?? model.seconds(kind, bytes, meshDims),
     record(kind, bytes, meshDims) {
       const line = lineFor(kind, meshDims);
       if (line === undefined) return model.record(kind, bytes, meshDims);
@@ -99,10 +119,16 @@ function tableNote(
   const raised = [...used].reduce((sum, key) => sum + (lines.get(key)?.raised ?? 0), 0);
   const named = idle.slice(0, 3).join(', ');
   return [
-    `Collectives of the mesh that the table has take its times: ${used.size} of its ${countedText(rows.length, 'row')}; all others are the preset's.`,
-    ...(idle.length > 0 ? [`No group of the mesh has the rows ${named}${idle.length > 3 ? ' ...' : ''}.`] : []),
+    `Collectives of the mesh that the table has take its times: ${used.size} of its ` +
+      `${countedText(rows.length, 'row')}; all others are the preset's.`,
+    ...(idle.length > 0
+      ? [`No group of the mesh has the rows ${named}${idle.length > 3 ? ' ...' : ''}.`]
+      : []),
     ...(raised > 0
-      ? [`${countedText(raised, 'time')} below one of fewer bytes ${raised === 1 ? 'was' : 'were'} raised to it.`]
+      ? [
+          `${countedText(raised, 'time')} below one of fewer bytes ` +
+            `${raised === 1 ? 'was' : 'were'} raised to it.`,
+        ]
       : []),
   ].join(' ');
 }

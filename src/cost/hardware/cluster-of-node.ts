@@ -1,10 +1,16 @@
 /**
- * A node design of `data/hardware.json` goes in; its cluster comes out, with the source of each figure and what is assumed where
- * nobody measured.
+ * A node design of `data/hardware.json` goes in; its cluster comes out, with the source of each
+ * figure and what is assumed where nobody measured.
  */
 
 import { ShardwrightError } from '../../errors.ts';
-import { HEADROOM, HEADROOM_ASSUMED, headroomOf, type Cluster, type TorusLinks } from './cluster.ts';
+import {
+  type Cluster,
+  HEADROOM,
+  HEADROOM_ASSUMED,
+  headroomOf,
+  type TorusLinks,
+} from './cluster.ts';
 import {
   DEFAULT_MATMUL_CAP,
   INTER_EFFICIENCY,
@@ -22,15 +28,20 @@ const MICRO = 1e-6;
 export function clusterOfNode(node: NodeFacts, facts: Hardware): Cluster {
   const accelerator = facts.accelerators.find((a) => a.name === node.accelerator);
   const torus = accelerator === undefined ? undefined : torusOf(accelerator);
-  // Collectives inside a host or slice: the switch's or mesh's rate, or both directions of one axis of the torus.
+  // Collectives inside a host or slice: the switch's or mesh's rate, or both directions of one axis
+  // of the torus.
   const linkGBps =
     accelerator?.scaleup?.GBps_unidir_per_gpu ??
     (torus === undefined ? undefined : (2 * torus.linkBytesPerSecond) / GB);
   if (accelerator === undefined || linkGBps === undefined)
-    throw new ShardwrightError('E_CLUSTER', `node design '${node.id}' names no accelerator with links that we know`);
+    throw new ShardwrightError(
+      'E_CLUSTER',
+      `node design '${node.id}' names no accelerator with links that we know`,
+    );
   const assumptions: string[] = [];
   const sources: Record<string, string> = {};
-  const cite = (codes: readonly string[]): string => codes.map((c) => facts._about.sources[c] ?? c).join('; ');
+  const cite = (codes: readonly string[]): string =>
+    codes.map((c) => facts._about.sources[c] ?? c).join('; ');
   const ofAccelerator = cite(accelerator.sources);
   const ofNode = cite(node.sources);
 
@@ -52,13 +63,21 @@ export function clusterOfNode(node: NodeFacts, facts: Hardware): Cluster {
     sources.matmulCap = facts.achievable_matmul._about;
   } else {
     sources.matmulCap = 'assumed: the H100 figure, 794.5 of 989 TFLOPS';
-    assumptions.push(`no measured matmul peak for ${accelerator.name}: the H100 share of ${pct(matmulCap)} is used`);
+    assumptions.push(
+      `no measured matmul peak for ${accelerator.name}: the H100 share of ${pct(matmulCap)} ` +
+        'is used',
+    );
   }
 
   const measured = facts.measured_scaleup[accelerator.id];
   let efficiency = INTRA_EFFICIENCY;
-  // A figure above the data-sheet link (L40S over switches) or a collapsed one would be no share of it.
-  if (typeof measured === 'object' && accelerator.vendor === 'nvidia' && accelerator.id !== 'l40s-48gb') {
+  // A figure above the data-sheet link (L40S over switches) or a collapsed one would be no share of
+  // it.
+  if (
+    typeof measured === 'object' &&
+    accelerator.vendor === 'nvidia' &&
+    accelerator.id !== 'l40s-48gb'
+  ) {
     efficiency = measured.all_gather_busbw_GBps / linkGBps;
     sources['intra.efficiency'] = facts.measured_scaleup._about;
   } else if (torus !== undefined) {
@@ -67,7 +86,8 @@ export function clusterOfNode(node: NodeFacts, facts: Hardware): Cluster {
   } else {
     sources['intra.efficiency'] = `assumed: ${pct(efficiency)}`;
     assumptions.push(
-      `no measured collectives for ${accelerator.name}: alpha-beta and nccl take ${pct(efficiency)} of the link rate`,
+      `no measured collectives for ${accelerator.name}: alpha-beta and nccl take ` +
+        `${pct(efficiency)} of the link rate`,
     );
   }
   sources['intra.bytesPerSecond'] = `one way, one device: ${ofAccelerator}`;
@@ -76,17 +96,22 @@ export function clusterOfNode(node: NodeFacts, facts: Hardware): Cluster {
   const nccl = facts.latency_models.nccl_us;
   const latencySource = `NCCL ring, LL protocol: ${facts._about.sources.nccl}`;
   sources.baseLatencySeconds = latencySource;
-  sources['intra.latencySeconds'] = torus === undefined ? latencySource : `one hop between chips: ${ofAccelerator}`;
+  sources['intra.latencySeconds'] =
+    torus === undefined ? latencySource : `one hop between chips: ${ofAccelerator}`;
   sources['inter.latencySeconds'] = latencySource;
   sources.devicesPerHost =
-    node.nvlink_domain !== undefined ? `NVLink domain of the rack: ${ofNode}` : `devices of the node: ${ofNode}`;
+    node.nvlink_domain !== undefined
+      ? `NVLink domain of the rack: ${ofNode}`
+      : `devices of the node: ${ofNode}`;
   const devicesPerHost = node.nvlink_domain ?? node.accelerators;
   const devicesPerTray =
-    node.accelerators_per_tray ?? (torus === undefined ? node.accelerators : accelerator.chips_per_host);
+    node.accelerators_per_tray ??
+    (torus === undefined ? node.accelerators : accelerator.chips_per_host);
   sources.devicesPerTray = `devices of a tray or instance: ${ofNode}`;
   sources.operation = `rated power of a device: ${ofAccelerator}`;
   if (node.system_W !== undefined)
-    sources['operation.hostWatts'] = `${node.system_W} W of the whole system: ${cite(node.system_W_sources ?? [])}`;
+    sources['operation.hostWatts'] =
+      `${node.system_W} W of the whole system: ${cite(node.system_W_sources ?? [])}`;
   sources.launchSeconds = LAUNCH_SOURCE;
   sources.matmulLaunchSeconds = MATMUL_LAUNCH_SOURCE;
   sources.memoryEfficiency = `empirical memory bandwidth: ${facts._about.sources.aic}`;

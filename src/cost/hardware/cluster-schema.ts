@@ -1,10 +1,11 @@
 /**
- * The form of a user's cluster file: JSON with what a device can do, the links by level, and what running it takes. In: parsed
- * JSON. Out: the fields, checked; a list of levels is read into hosts, trays and the links between them. Times in seconds, rates
- * in bytes or FLOPs per second.
+ * The form of a user's cluster file: JSON with what a device can do, the links by level, and what
+ * running it takes. In: parsed JSON. Out: the fields, checked; a list of levels is read into hosts,
+ * trays and the links between them. Times in seconds, rates in bytes or FLOPs per second.
  */
 
 import * as z from 'zod';
+
 import { collectiveTableSchema } from './collective-table.ts';
 import { operationSchema } from './operation.ts';
 
@@ -50,7 +51,8 @@ const torusSchema = z.strictObject({
 });
 
 /**
- * Form of a user's cluster file; what `hardware show --json` prints is one. Times in seconds, rates in bytes or FLOPs per second.
+ * Form of a user's cluster file; what `hardware show --json` prints is one. Times in seconds, rates
+ * in bytes or FLOPs per second.
  *
  * @internal
  */
@@ -77,7 +79,10 @@ export const clusterFileSchema = z.strictObject({
   launchSeconds: seconds.default(LAUNCH_SECONDS),
   matmulLaunchSeconds: seconds.default(MATMUL_LAUNCH_SECONDS),
   matmulCurves: z
-    .record(z.string(), z.strictObject({ plateau: share, halfIntensity: z.number().nonnegative().max(1e18) }))
+    .record(
+      z.string(),
+      z.strictObject({ plateau: share, halfIntensity: z.number().nonnegative().max(1e18) }),
+    )
     .optional(),
   attentionShares: z.strictObject({ forwardShare: share, backwardShare: share }).optional(),
   collectiveTable: collectiveTableSchema.optional(),
@@ -92,8 +97,9 @@ export const derivedFileSchema = clusterFileSchema
   .extend({ base: z.string() });
 
 /**
- * The same record without a list of levels from the tray outward: levels that say `scaleUp` are those inside a host, the largest of
- * them the host and the smallest its trays; the others are the network.
+ * The same record without a list of levels from the tray outward: levels that say `scaleUp` are
+ * those inside a host, the largest of them the host and the smallest its trays; the others are the
+ * network.
  */
 export function withoutScaleUp(json: unknown): unknown {
   if (typeof json !== 'object' || json === null) return json;
@@ -101,11 +107,19 @@ export function withoutScaleUp(json: unknown): unknown {
   if (!Array.isArray(levels)) return json;
   const all = levels as readonly Readonly<Record<string, unknown>>[];
   const isInside = (level: unknown): boolean =>
-    typeof level === 'object' && level !== null && (level as Readonly<Record<string, unknown>>).scaleUp === true;
+    typeof level === 'object' &&
+    level !== null &&
+    (level as Readonly<Record<string, unknown>>).scaleUp === true;
   const inside = all.filter(isInside).map(({ scaleUp: _, ...level }) => level);
   const network = all.filter((level) => !isInside(level));
   if (inside.length === 0) return json;
-  const link = ({ name: _, devices: __, oversubscription: ___, rails: ____, ...own }: Readonly<Record<string, unknown>>): object => own;
+  const link = ({
+    name: _,
+    devices: __,
+    oversubscription: ___,
+    rails: ____,
+    ...own
+  }: Readonly<Record<string, unknown>>): object => own;
   const [tray, host] = [inside[0], inside[inside.length - 1]];
   return {
     devicesPerHost: host.devices,
@@ -114,4 +128,4 @@ export function withoutScaleUp(json: unknown): unknown {
     ...(network.length === 0 ? {} : { inter: link(network[0]), levels: network }),
     ...rest,
   };
-} // prettier-ignore
+}

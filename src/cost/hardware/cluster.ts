@@ -1,14 +1,14 @@
 /**
- * What a cluster is: the `Cluster` record that all prices are computed from, and the memory that a plan may fill on its devices.
- * Memory in bytes, rates in bytes or FLOP per second.
+ * What a cluster is: the `Cluster` record that all prices are computed from, and the memory that a
+ * plan may fill on its devices. Memory in bytes, rates in bytes or FLOP per second.
  */
 
 import type { CollectiveRow } from './collective-table.ts';
 import type { Operation } from './operation.ts';
 
 /**
- * A cluster: what one device can do and what the links between devices carry. How many hosts there are follows from the
- * mesh, innermost mesh dim inside the host first.
+ * A cluster: what one device can do and what the links between devices carry. How many hosts there
+ * are follows from the mesh, innermost mesh dim inside the host first.
  */
 export interface Cluster {
   /** Node design, or the name that the user's file gives. */
@@ -31,16 +31,28 @@ export interface Cluster {
   readonly operation?: Operation;
   /** Devices of one scale-up domain (NVLink, xGMI): a host, or a rack. */
   readonly devicesPerHost: number;
-  /** Devices of a tray or instance, where a scale-up domain is made of several: parts of it are used in whole ones. */
+  /**
+   * Devices of a tray or instance, where a scale-up domain is made of several: parts of it are used
+   * in whole ones.
+   */
   readonly devicesPerTray?: number;
-  /** Devices of each host that are used, where it is stated; else they follow from the mesh (`packing.ts`). */
+  /**
+   * Devices of each host that are used, where it is stated; else they follow from the mesh
+   * (`packing.ts`).
+   */
   readonly usedPerHost?: number;
   readonly intra: LinkLevel;
   /** Between hosts. */
   readonly inter: LinkLevel;
-  /** Levels above the host (rack, pod, site), the smallest first, where the links between hosts are not the same everywhere. */
+  /**
+   * Levels above the host (rack, pod, site), the smallest first, where the links between hosts are
+   * not the same everywhere.
+   */
   readonly levels?: readonly NetworkLevel[];
-  /** Of chips that are linked to their neighbours in a torus; absent where a switch or a full mesh links them. */
+  /**
+   * Of chips that are linked to their neighbours in a torus; absent where a switch or a full mesh
+   * links them.
+   */
   readonly torus?: TorusLinks;
   /** Start of any collective. */
   readonly baseLatencySeconds: number;
@@ -50,9 +62,15 @@ export interface Cluster {
   readonly matmulLaunchSeconds: number;
   /** Measured efficiency of matmuls by unit, where the cluster was calibrated. */
   readonly matmulCurves?: Readonly<Record<string, MatmulCurve>>;
-  /** Measured share of the peak of attention kernels, all scores counted, where the cluster was calibrated. */
+  /**
+   * Measured share of the peak of attention kernels, all scores counted, where the cluster was
+   * calibrated.
+   */
   readonly attentionShares?: AttentionShares;
-  /** Measured collectives of the user's own cluster; presets that price the cluster's links take them first. */
+  /**
+   * Measured collectives of the user's own cluster; presets that price the cluster's links take
+   * them first.
+   */
   readonly collectiveTable?: readonly CollectiveRow[];
   /** Where each constant comes from, by field name. */
   readonly sources: Readonly<Record<string, string>>;
@@ -66,7 +84,10 @@ export interface AttentionShares {
   readonly backwardShare: number;
 }
 
-/** Share of the peak that matmuls reach: plateau * intensity / (intensity + half), intensity in FLOPs per byte. */
+/**
+ * Share of the peak that matmuls reach: plateau * intensity / (intensity + half), intensity in
+ * FLOPs per byte.
+ */
 export interface MatmulCurve {
   readonly plateau: number;
   readonly halfIntensity: number;
@@ -93,12 +114,18 @@ export interface LinkLevel {
   readonly latencySeconds: number;
 }
 
-/** A level of the network: its links join the hosts, or the units of the level below it, inside one of its own units. */
+/**
+ * A level of the network: its links join the hosts, or the units of the level below it, inside one
+ * of its own units.
+ */
 export interface NetworkLevel extends LinkLevel {
   readonly name: string;
   /** Devices of one unit, of whole hosts. */
   readonly devices: number;
-  /** Rate of the devices of a unit below, all together, over that of the links on which it is joined to others. */
+  /**
+   * Rate of the devices of a unit below, all together, over that of the links on which it is joined
+   * to others.
+   */
   readonly oversubscription: number;
   /** Whether devices at the same place of their hosts have switches of their own. */
   readonly rails: boolean;
@@ -107,16 +134,28 @@ export interface NetworkLevel extends LinkLevel {
 /** Share of a device's memory that is held back where nobody says how much. */
 export const HEADROOM = 0.05;
 
-/** What limits the bytes of a device: a budget, or a share of its memory that is held back instead of the cluster's. */
+/**
+ * What limits the bytes of a device: a budget, or a share of its memory that is held back instead
+ * of the cluster's.
+ */
 interface MemoryLimits {
   readonly memoryBytes?: number;
   readonly headroom?: number;
 }
 
-/** Memory that a plan may fill on one device, in bytes: the budget that is asked for, or the device's memory less its headroom. */
-export function usableMemoryBytes(cluster: Cluster, { memoryBytes, headroom }: MemoryLimits = {}): number {
+/**
+ * Memory that a plan may fill on one device, in bytes: the budget that is asked for, or the
+ * device's memory less its headroom.
+ */
+export function usableMemoryBytes(
+  cluster: Cluster,
+  { memoryBytes, headroom }: MemoryLimits = {},
+): number {
   if (memoryBytes !== undefined) return memoryBytes;
-  return cluster.memoryBytes - (headroom === undefined ? cluster.reservedBytes : headroomOf(cluster.memoryBytes, headroom)); // prettier-ignore
+  return (
+    cluster.memoryBytes -
+    (headroom === undefined ? cluster.reservedBytes : headroomOf(cluster.memoryBytes, headroom))
+  );
 }
 
 /** Bytes of a device that are held back of its memory. */

@@ -1,13 +1,16 @@
 /**
- * Measured collectives of a user's own cluster, as a table of text: a header `Group Size Collective 1MB 2MB ... 2048MB`, a
- * line of dashes, and a row for each group, number of devices and collective, its times in milliseconds. Sizes are the
- * *input* of one rank: of an all_gather its own piece, not what comes out.
+ * Measured collectives of a user's own cluster, as a table of text: a header `Group Size Collective
+ * 1MB 2MB ... 2048MB`, a line of dashes, and a row for each group, number of devices and
+ * collective, its times in milliseconds. Sizes are the *input* of one rank: of an all_gather its
+ * own piece, not what comes out.
  *
- * A group is a mesh dim by its name, some of them in mesh order (`dp,tp`), or `intra` and `inter`: groups inside one host,
- * and over several. A row with a name counts before one of `intra` or `inter`.
+ * A group is a mesh dim by its name, some of them in mesh order (`dp,tp`), or `intra` and `inter`:
+ * groups inside one host, and over several. A row with a name counts before one of `intra` or
+ * `inter`.
  */
 
 import * as z from 'zod';
+
 import { ShardwrightError } from '../../errors.ts';
 import { COLLECTIVE_KINDS, type CollectiveKind } from '../collective-model.ts';
 
@@ -24,7 +27,8 @@ const collectiveRow = z
   .refine((row) => row.bytes.every((b, i) => i === 0 || b > row.bytes[i - 1]), 'bytes rise');
 
 /**
- * The field `collectiveTable` of a cluster file: rows, each of another group, number of devices or collective.
+ * The field `collectiveTable` of a cluster file: rows, each of another group, number of devices or
+ * collective.
  *
  * @internal
  */
@@ -58,8 +62,14 @@ export function collectiveRowKey({
 /** Characters of a table that are read at most. */
 const TEXT_LIMIT = 4 * 2 ** 20;
 const UNIT_BYTES: Readonly<Record<string, number>> = {
-  B: 1, KB: 1e3, MB: 1e6, GB: 1e9, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30,
-}; // prettier-ignore
+  B: 1,
+  KB: 1e3,
+  MB: 1e6,
+  GB: 1e9,
+  KiB: 2 ** 10,
+  MiB: 2 ** 20,
+  GiB: 2 ** 30,
+};
 const MILLI = 1e-3;
 const SPELLED = new Map(COLLECTIVE_KINDS.map((kind) => [kind.replaceAll('_', ''), kind]));
 
@@ -87,7 +97,10 @@ export function parseCollectiveTable(text: string): CollectiveRow[] {
       ...(hint === undefined ? {} : { hint }),
     });
   const filled = lines.flatMap((content, line) => {
-    const words = [...content.matchAll(/\S+/g)].map((m): Word => ({ text: m[0], column: m.index + 1 }));
+    const words = [...content.matchAll(/\S+/g)].map((m): Word => ({
+      text: m[0],
+      column: m.index + 1,
+    }));
     return words.length === 0 ? [] : [{ line, words }];
   });
   if (filled.length === 0) throw fail(0, 1, 'the table is empty', FORM);
@@ -98,13 +111,19 @@ export function parseCollectiveTable(text: string): CollectiveRow[] {
       throw fail(head.line, word?.column ?? 1, `column ${i + 1} is not ${title}`, FORM);
   });
   const sizes = head.words.slice(3);
-  if (sizes.length === 0) throw fail(head.line, head.words[2].column, 'no sizes behind the column Collective', FORM);
+  if (sizes.length === 0)
+    throw fail(head.line, head.words[2].column, 'no sizes behind the column Collective', FORM);
   const bytes: number[] = [];
   for (const { text: size, column } of sizes) {
     const match = /^(\d{1,12}(?:\.\d{1,6})?)([KMG]i?B|B)$/.exec(size);
     const value = match === null ? NaN : Number(match[1]) * UNIT_BYTES[match[2]];
     if (!(value > 0))
-      throw fail(head.line, column, `'${size}' is not a size`, 'write 1MB (10^6 bytes) or 1MiB (2^20).');
+      throw fail(
+        head.line,
+        column,
+        `'${size}' is not a size`,
+        'write 1MB (10^6 bytes) or 1MiB (2^20).',
+      );
     if (bytes.length > 0 && value <= bytes[bytes.length - 1])
       throw fail(head.line, column, `size ${size} is not above the one before`);
     bytes.push(value);
@@ -125,7 +144,12 @@ export function parseCollectiveTable(text: string): CollectiveRow[] {
       throw fail(line, size.column, `size '${size.text}' is not a number of devices from 2 on`);
     const collective = SPELLED.get(name.text.toLowerCase().replace(/[-_]/g, ''));
     if (collective === undefined)
-      throw fail(line, name.column, `no collective '${name.text}'`, `collectives: ${COLLECTIVE_KINDS.join(', ')}.`);
+      throw fail(
+        line,
+        name.column,
+        `no collective '${name.text}'`,
+        `collectives: ${COLLECTIVE_KINDS.join(', ')}.`,
+      );
     const key = collectiveRowKey({ group: group.text, devices, collective });
     const before = seen.get(key);
     if (before !== undefined) throw fail(line, 1, `${key} stands on line ${before + 1} too`);
@@ -139,18 +163,30 @@ export function parseCollectiveTable(text: string): CollectiveRow[] {
     return { group: group.text, devices, collective, bytes, seconds };
   });
 }
-const FORM = 'a header `Group Size Collective 1MB 2MB ...`, a line of dashes, and rows of times in milliseconds.';
+const FORM =
+  'a header `Group Size Collective 1MB 2MB ...`, a line of dashes, and rows of times in ' +
+  'milliseconds.';
 
 /**
- * Cluster file of a cluster with a table of collectives: JSON that `loadCluster` reads, so that a plan can be made again
- * from its request.
+ * Cluster file of a cluster with a table of collectives: JSON that `loadCluster` reads, so that a
+ * plan can be made again from its request.
  *
  * @param clusterText a node design or JSON
  * @param name of the table, for the plan
  */
-export function tabledClusterText(clusterText: string, rows: readonly CollectiveRow[], name: string): string {
+export function tabledClusterText(
+  clusterText: string,
+  rows: readonly CollectiveRow[],
+  name: string,
+): string {
   const trimmed = clusterText.trim();
-  const file = trimmed.startsWith('{') ? (JSON.parse(trimmed) as Record<string, unknown>) : { base: trimmed };
+  const file = trimmed.startsWith('{')
+    ? (JSON.parse(trimmed) as Record<string, unknown>)
+    : { base: trimmed };
   const sources = typeof file.sources === 'object' ? file.sources : {};
-  return JSON.stringify({ ...file, collectiveTable: rows, sources: { ...sources, collectiveTable: name } });
+  return JSON.stringify({
+    ...file,
+    collectiveTable: rows,
+    sources: { ...sources, collectiveTable: name },
+  });
 }

@@ -1,6 +1,7 @@
 /**
- * What `data/hardware.json` says of one accelerator and of one node design. Interfaces, not types inferred from the schema: the
- * package's public types lead here, and zod is linked into it and not installed beside it.
+ * What `data/hardware.json` says of one accelerator and of one node design. Interfaces, not types
+ * inferred from the schema: the package's public types lead here, and zod is linked into it and not
+ * installed beside it.
  */
 
 /** An accelerator: memory, rates and links, with the codes of their sources. */

@@ -1,9 +1,11 @@
 /**
- * The hardware facts that ship with the package (`data/hardware.json`): accelerators, node designs, latency constants,
- * each with the codes of its sources. Units are in the field names; GB, TB and GBps are powers of ten.
+ * The hardware facts that ship with the package (`data/hardware.json`): accelerators, node designs,
+ * latency constants, each with the codes of its sources. Units are in the field names; GB, TB and
+ * GBps are powers of ten.
  */
 
 import * as z from 'zod';
+
 import { internalError } from '../../errors.ts';
 import { packageData } from '../../platform/platform.ts';
 import type { AcceleratorFacts } from './facts.ts';
@@ -71,7 +73,9 @@ const hardwareSchema = z.object({
   }),
   achievable_matmul: z
     .object({ _about: z.string() })
-    .catchall(z.object({ measured_TFLOPS: z.number().positive(), peak_TFLOPS: z.number().positive() })),
+    .catchall(
+      z.object({ measured_TFLOPS: z.number().positive(), peak_TFLOPS: z.number().positive() }),
+    ),
   measured_scaleup: z.object({ _about: z.string() }).catchall(
     z.object({
       devices: z.int().positive(),
@@ -84,8 +88,9 @@ const hardwareSchema = z.object({
 export type Hardware = z.infer<typeof hardwareSchema>;
 
 /**
- * Memory of an accelerator in bytes, as the driver's tool reports it (`mem_usable_MiB`): data sheets say GB where the device has about
- * as many GiB. Where no report is known the data sheet's figure counts as decimal GB.
+ * Memory of an accelerator in bytes, as the driver's tool reports it (`mem_usable_MiB`): data
+ * sheets say GB where the device has about as many GiB. Where no report is known the data sheet's
+ * figure counts as decimal GB.
  */
 export function deviceMemoryBytes({ mem_usable_MiB, mem_GB }: AcceleratorFacts): number {
   return mem_usable_MiB === undefined ? mem_GB * 1e9 : mem_usable_MiB * 2 ** 20;

@@ -1,11 +1,20 @@
 /**
- * The name of a node design, or the JSON text of a user's file, goes in; the `Cluster` comes out. A text that does not fit is refused.
+ * The name of a node design, or the JSON text of a user's file, goes in; the `Cluster` comes out. A
+ * text that does not fit is refused.
  */
 
 import * as z from 'zod';
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { bytesText } from '../../units.ts';
-import { HEADROOM, HEADROOM_ASSUMED, headroomOf, type Cluster, type LinkLevel, type NetworkLevel } from './cluster.ts';
+import {
+  type Cluster,
+  HEADROOM,
+  HEADROOM_ASSUMED,
+  headroomOf,
+  type LinkLevel,
+  type NetworkLevel,
+} from './cluster.ts';
 import { clusterOfNode } from './cluster-of-node.ts';
 import {
   clusterFileSchema,
@@ -24,8 +33,8 @@ export function clusterNames(): string[] {
 }
 
 /**
- * The cluster of a node design (`dgx-h100`), or of a JSON text: all fields of `clusterFileSchema`, or `base` with the name
- * of a node design and the fields that differ.
+ * The cluster of a node design (`dgx-h100`), or of a JSON text: all fields of `clusterFileSchema`,
+ * or `base` with the name of a node design and the fields that differ.
  *
  * @throws E_CLUSTER for an unknown name (with the nearest ones) or a file that does not fit
  */
@@ -38,12 +47,17 @@ export function loadCluster(nameOrJson: string): Cluster {
   const accelerator = facts.accelerators.find((a) => a.id === text);
   if (accelerator !== undefined) {
     const nodes = facts.nodes.filter((n) => n.accelerator === accelerator.name).map((n) => n.id);
-    throw new ShardwrightError('E_CLUSTER', `'${text}' is an accelerator; a cluster is a node design`, {
-      hint:
-        nodes.length > 0
-          ? `use one of ${nodes.join(', ')}`
-          : 'no node design is known for it: pass a JSON file with its links (`shardwright hardware show dgx-h100` prints one)',
-    });
+    throw new ShardwrightError(
+      'E_CLUSTER',
+      `'${text}' is an accelerator; a cluster is a node design`,
+      {
+        hint:
+          nodes.length > 0
+            ? `use one of ${nodes.join(', ')}`
+            : 'no node design is known for it: pass a JSON file with its links (`shardwright ' +
+              'hardware show dgx-h100` prints one)',
+      },
+    );
   }
   throw new ShardwrightError('E_CLUSTER', `unknown cluster '${text}'`, {
     hint: `${suggestion(text, clusterNames(), 'clusters')}; or give a JSON file`,
@@ -67,7 +81,9 @@ function clusterFromJson(text: string): Cluster {
     const file = check(derivedFileSchema, json);
     const base = loadCluster(file.base);
     // Defaults of the schema must not cover what the base says: only fields of the text count.
-    const own = Object.fromEntries(Object.entries(file).filter(([key]) => key in given && key !== 'base'));
+    const own = Object.fromEntries(
+      Object.entries(file).filter(([key]) => key in given && key !== 'base'),
+    );
     const keys = Object.keys(own).sort();
     const reserved =
       file.memoryBytes !== undefined && file.reservedBytes === undefined
@@ -81,12 +97,31 @@ function clusterFromJson(text: string): Cluster {
       intra: { ...base.intra, ...picked(given, 'intra', file.intra) },
       inter: { ...base.inter, ...picked(given, 'inter', file.inter) },
       ...(file.levels === undefined ? {} : { levels: networkLevels(file.levels) }),
-      ...(file.operation === undefined ? {} : { operation: { ...base.operation, ...file.operation } }),
-      sources: { ...base.sources, ...Object.fromEntries(keys.map((k) => [k, "user's file"])), ...file.sources },
+      ...(file.operation === undefined
+        ? {}
+        : { operation: { ...base.operation, ...file.operation } }),
+      sources: {
+        ...base.sources,
+        ...Object.fromEntries(keys.map((k) => [k, "user's file"])),
+        ...file.sources,
+      },
       assumptions: [...base.assumptions, `fields changed by the user's file: ${keys.join(', ')}`],
     });
   }
-  const { matmulCurves, attentionShares, collectiveTable, torus, powerShare, devicesPerTray, usedPerHost, levels, operation, intra, inter, ...file } = check(clusterFileSchema, json); // prettier-ignore
+  const {
+    matmulCurves,
+    attentionShares,
+    collectiveTable,
+    torus,
+    powerShare,
+    devicesPerTray,
+    usedPerHost,
+    levels,
+    operation,
+    intra,
+    inter,
+    ...file
+  } = check(clusterFileSchema, json);
   const assumptions = [...(file.assumptions ?? [])];
   if (file.reservedBytes === undefined) assumptions.push(HEADROOM_ASSUMED);
   for (const [what, links, share] of [
@@ -95,7 +130,8 @@ function clusterFromJson(text: string): Cluster {
   ] as const)
     if (links.some((link) => link.efficiency === undefined))
       assumptions.push(
-        `the file states no efficiency of a link ${what}: ${(share * 100).toFixed(1)} % of its rate is taken`,
+        `the file states no efficiency of a link ${what}: ${(share * 100).toFixed(1)} % of ` +
+          'its rate is taken',
       );
   return withMemory({
     ...file,
@@ -113,28 +149,48 @@ function clusterFromJson(text: string): Cluster {
     name: file.name ?? file.id,
     reservedBytes: file.reservedBytes ?? headroomOf(file.memoryBytes),
     // A record that says what it assumes is whole, as we print it: its sources are its own.
-    sources: file.assumptions === undefined ? { '*': "user's file", ...file.sources } : (file.sources ?? {}),
+    sources:
+      file.assumptions === undefined
+        ? { '*': "user's file", ...file.sources }
+        : (file.sources ?? {}),
     assumptions,
   });
 }
 
-function networkLevels(levels: readonly (Omit<NetworkLevel, 'efficiency'> & { readonly efficiency?: number | undefined })[]): NetworkLevel[] {
+function networkLevels(
+  levels: readonly (Omit<NetworkLevel, 'efficiency'> & {
+    readonly efficiency?: number | undefined;
+  })[],
+): NetworkLevel[] {
   return levels.map((level) => ({ ...level, efficiency: level.efficiency ?? INTER_EFFICIENCY }));
-} // prettier-ignore
+}
 
 /** Refuses a cluster whose units do not hold whole ones of the level below. */
 function nested(cluster: Cluster): Cluster {
   const { devicesPerHost, devicesPerTray = 1, usedPerHost, levels = [] } = cluster;
   const units: readonly (readonly [string, number, number])[] = [
     ['devicesPerTray', devicesPerHost, devicesPerTray],
-    ...levels.map(({ name, devices }, k) => [`levels: ${name}`, devices, levels[k - 1]?.devices ?? devicesPerHost] as const),
-  ]; // prettier-ignore
+    ...levels.map(
+      ({ name, devices }, k) =>
+        [`levels: ${name}`, devices, levels[k - 1]?.devices ?? devicesPerHost] as const,
+    ),
+  ];
   const torn = units.find(([, outer, inner]) => outer % inner !== 0);
   const hint = 'levels go from the smallest to the largest, each of whole units of the one before.';
   if (torn !== undefined)
-    throw new ShardwrightError('E_CLUSTER', `the cluster file does not fit: ${torn[0]}: ${torn[1]} devices are no whole units of ${torn[2]}`, { path: torn[0], hint }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_CLUSTER',
+      `the cluster file does not fit: ${torn[0]}: ${torn[1]} devices are no whole units of ` +
+        `${torn[2]}`,
+      { path: torn[0], hint },
+    );
   if (usedPerHost !== undefined && usedPerHost > devicesPerHost)
-    throw new ShardwrightError('E_CLUSTER', `the cluster file does not fit: usedPerHost is ${usedPerHost}, and a host has ${devicesPerHost} devices`, { path: 'usedPerHost', hint: `give 1 to ${devicesPerHost}.` }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_CLUSTER',
+      `the cluster file does not fit: usedPerHost is ${usedPerHost}, and a host has ` +
+        `${devicesPerHost} devices`,
+      { path: 'usedPerHost', hint: `give 1 to ${devicesPerHost}.` },
+    );
   return cluster;
 }
 
@@ -145,15 +201,22 @@ function withMemory(cluster: Cluster): Cluster {
   if (reservedBytes < memoryBytes) return cluster;
   throw new ShardwrightError(
     'E_CLUSTER',
-    `the cluster file does not fit: ${bytesText(reservedBytes)} of a device are reserved and its memory is ${bytesText(memoryBytes)}`,
+    `the cluster file does not fit: ${bytesText(reservedBytes)} of a device are reserved and ` +
+      `its memory is ${bytesText(memoryBytes)}`,
     {
       path: 'reservedBytes',
-      hint: `give reservedBytes below memoryBytes (default: ${100 * HEADROOM} % of it), both in bytes.`,
+      hint:
+        `give reservedBytes below memoryBytes (default: ${100 * HEADROOM} % of it), both in ` +
+        'bytes.',
     },
   );
 }
 
-function picked(given: Record<string, unknown>, key: string, link: object | undefined): Partial<LinkLevel> {
+function picked(
+  given: Record<string, unknown>,
+  key: string,
+  link: object | undefined,
+): Partial<LinkLevel> {
   const raw = given[key];
   if (link === undefined || typeof raw !== 'object' || raw === null) return {};
   return Object.fromEntries(Object.entries(link).filter(([field]) => field in raw));
@@ -162,7 +225,13 @@ function picked(given: Record<string, unknown>, key: string, link: object | unde
 function check<T>(schema: z.ZodType<T>, json: unknown): T {
   const parsed = schema.safeParse(json);
   if (parsed.success) return parsed.data;
-  throw new ShardwrightError('E_CLUSTER', `the cluster file does not fit: ${z.prettifyError(parsed.error)}`, {
-    hint: 'give every field, or {"base": "dgx-h100", ...} with the fields that differ; units are seconds, bytes, and bytes or FLOPs a second',
-  });
+  throw new ShardwrightError(
+    'E_CLUSTER',
+    `the cluster file does not fit: ${z.prettifyError(parsed.error)}`,
+    {
+      hint:
+        'give every field, or {"base": "dgx-h100", ...} with the fields that differ; units are ' +
+        'seconds, bytes, and bytes or FLOPs a second',
+    },
+  );
 }

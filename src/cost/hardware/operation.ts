@@ -1,9 +1,11 @@
 /**
- * What running a cluster takes besides time: the price of a device-hour, watts, failures. In: the field `operation` of a cluster
- * file, or a node design. Out: the figures that are stated; nothing is assumed here.
+ * What running a cluster takes besides time: the price of a device-hour, watts, failures. In: the
+ * field `operation` of a cluster file, or a node design. Out: the figures that are stated; nothing
+ * is assumed here.
  */
 
 import * as z from 'zod';
+
 import type { AcceleratorFacts, NodeFacts } from './facts.ts';
 
 /** An amount of money with its currency, such as 2.5 USD. */
@@ -35,12 +37,17 @@ const PRICE = /^(\d{1,9}(?:\.\d{1,6})?)\s?([A-Z]{3})$/;
 /** A price as people write it, such as 2.5USD; undefined for a text that is none. */
 export function parsePrice(text: string): Price | undefined {
   const match = PRICE.exec(text.trim());
-  return match === null || Number(match[1]) === 0 ? undefined : { amount: Number(match[1]), currency: match[2] };
+  return match === null || Number(match[1]) === 0
+    ? undefined
+    : { amount: Number(match[1]), currency: match[2] };
 }
 
 const priceSchema = z.union(
   [
-    z.strictObject({ amount: z.number().positive().max(1e9), currency: z.string().regex(/^[A-Z]{3}$/) }),
+    z.strictObject({
+      amount: z.number().positive().max(1e9),
+      currency: z.string().regex(/^[A-Z]{3}$/),
+    }),
     z.string().transform((text, context): Price => {
       const price = parsePrice(text);
       if (price !== undefined) return price;
@@ -50,7 +57,8 @@ const priceSchema = z.union(
   ],
   {
     error: ({ input }) =>
-      `found ${JSON.stringify(input)}, wanted an amount with its currency, of one device for one hour: write "2.5USD"`,
+      `found ${JSON.stringify(input)}, wanted an amount with its currency, of one device for ` +
+      'one hour: write "2.5USD"',
   },
 );
 
@@ -67,13 +75,18 @@ export const operationSchema = z.strictObject({
   restartSeconds: z.number().nonnegative().max(1e7).optional(),
 });
 
-/** What a node design states: rated power of the board, and what the rated power of the system leaves for the rest of the host. */
+/**
+ * What a node design states: rated power of the board, and what the rated power of the system
+ * leaves for the rest of the host.
+ */
 export function operationOfNode(node: NodeFacts, accelerator: AcceleratorFacts): Operation {
   const { tdp_W: deviceWatts } = accelerator;
   const { system_W: systemWatts } = node;
   const boards = (deviceWatts ?? 0) * (node.nvlink_domain ?? node.accelerators);
   return {
     ...(deviceWatts === undefined ? {} : { deviceWatts }),
-    ...(systemWatts === undefined || deviceWatts === undefined || systemWatts <= boards ? {} : { hostWatts: systemWatts - boards }),
+    ...(systemWatts === undefined || deviceWatts === undefined || systemWatts <= boards
+      ? {}
+      : { hostWatts: systemWatts - boards }),
   };
-} // prettier-ignore
+}

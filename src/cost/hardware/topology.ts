@@ -1,27 +1,33 @@
 /**
- * How the devices of a mesh lie on the hosts of a cluster. In: a cluster and the sizes of a mesh. Out: how many devices of each
- * host (or rack) the mesh uses, what stays idle, and the hosts that its groups touch. A rack of 72 that is asked for 256 devices
- * lends 64 of each of four racks, so that no group of a mesh dim is torn.
+ * How the devices of a mesh lie on the hosts of a cluster. In: a cluster and the sizes of a mesh.
+ * Out: how many devices of each host (or rack) the mesh uses, what stays idle, and the hosts that
+ * its groups touch. A rack of 72 that is asked for 256 devices lends 64 of each of four racks, so
+ * that no group of a mesh dim is torn.
  */
 
 import { groupLevels, hostLevel } from '../../mesh/devices/levels.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { countedText } from '../../units.ts';
-import { groupTopology, type CollectiveKind, type GroupTopology } from '../collective-model.ts';
+import { type CollectiveKind, type GroupTopology, groupTopology } from '../collective-model.ts';
 import type { Cluster } from './cluster.ts';
 
 /** What packing asks of a cluster. */
 export type Hosts = Pick<Cluster, 'devicesPerHost' | 'devicesPerTray' | 'usedPerHost'>;
 
 /**
- * Devices of each host that a mesh uses: the most whose hosts its groups fit. The devices of the inner dims together must divide
- * them or fill whole hosts of them. All of a host, unless the devices asked for leave a part of it over: then no more hosts are
- * taken than they need, or, where a rack is made of trays, whole trays of it.
+ * Devices of each host that a mesh uses: the most whose hosts its groups fit. The devices of the
+ * inner dims together must divide them or fill whole hosts of them. All of a host, unless the
+ * devices asked for leave a part of it over: then no more hosts are taken than they need, or, where
+ * a rack is made of trays, whole trays of it.
  *
- * @param inners for each mesh over the devices: products of its inner sizes; the largest is the number of devices
+ * @param inners for each mesh over the devices: products of its inner sizes; the largest is the
+ *   number of devices
  * @returns undefined where no part of the hosts fits the mesh
  */
-export function usedPerHost({ devicesPerHost, devicesPerTray, usedPerHost: given }: Hosts, inners: readonly number[]): number | undefined {
+export function usedPerHost(
+  { devicesPerHost, devicesPerTray, usedPerHost: given }: Hosts,
+  inners: readonly number[],
+): number | undefined {
   const devices = Math.max(...inners);
   const fits = (used: number): boolean => inners.every((n) => used % n === 0 || n % used === 0);
   if (given !== undefined) return fits(given) || devices <= given ? given : undefined;
@@ -29,24 +35,31 @@ export function usedPerHost({ devicesPerHost, devicesPerTray, usedPerHost: given
   const least = Math.ceil(devices / devicesPerHost);
   for (let used = devicesPerHost; used >= 1; used--) {
     if (devices % used !== 0) continue;
-    const taken = devices / used === least || (devicesPerTray !== undefined && used % devicesPerTray === 0);
+    const taken =
+      devices / used === least || (devicesPerTray !== undefined && used % devicesPerTray === 0);
     if (taken && fits(used)) return used;
   }
   return undefined;
-} // prettier-ignore
+}
 
 /** Products of the innermost sizes of a mesh: of all dims, of all but the outermost, and so on. */
 export function innerProducts(sizes: readonly number[]): number[] {
   return sizes.map((_, d) => sizes.slice(d).reduce((a, b) => a * b, 1));
 }
 
-/** Devices of each host that a mesh uses; all of them where no part fits, and its groups are torn. */
+/**
+ * Devices of each host that a mesh uses; all of them where no part fits, and its groups are torn.
+ */
 export function hostSize(cluster: Hosts, mesh: DeviceMesh): number {
   return usedPerHost(cluster, innerProducts(mesh.sizes)) ?? cluster.devicesPerHost;
 }
 
 /** Hosts that the flattened group of some mesh dims touches on a cluster. */
-export function clusterTopology(cluster: Hosts, mesh: DeviceMesh, meshDims: readonly number[]): GroupTopology {
+export function clusterTopology(
+  cluster: Hosts,
+  mesh: DeviceMesh,
+  meshDims: readonly number[],
+): GroupTopology {
   return groupTopology(mesh, hostSize(cluster, mesh), meshDims);
 }
 
@@ -68,7 +81,11 @@ export interface Allocation {
 }
 
 /** Hosts and idle devices of so many devices, `used` of each host. */
-export function allocationOf(cluster: Hosts, devices: number, used = cluster.devicesPerHost): Allocation {
+export function allocationOf(
+  cluster: Hosts,
+  devices: number,
+  used = cluster.devicesPerHost,
+): Allocation {
   const { devicesPerHost, devicesPerTray = devicesPerHost } = cluster;
   const inOne = Math.min(devices, used);
   const hosts = Math.ceil(devices / inOne);
@@ -94,17 +111,26 @@ export function allocationText({
 }
 
 /**
- * The cluster as a collective over one group of mesh dims sees it: the links between hosts carry what the narrowest level that the
- * group crosses leaves it. A unit is joined to others of its level by links of all its devices over the oversubscription, and every
- * group that leaves the unit sends at the same time: a ring passes a link for each of its members on a host, a message one, an
- * exchange those of all members outside. Groups with one member in each host, all at the same place, do not pass the shared part of
- * a network that is wired in rails.
+ * The cluster as a collective over one group of mesh dims sees it: the links between hosts carry
+ * what the narrowest level that the group crosses leaves it. A unit is joined to others of its
+ * level by links of all its devices over the oversubscription, and every group that leaves the unit
+ * sends at the same time: a ring passes a link for each of its members on a host, a message one, an
+ * exchange those of all members outside. Groups with one member in each host, all at the same
+ * place, do not pass the shared part of a network that is wired in rails.
  */
-export function clusterOfGroup(cluster: Cluster, mesh: DeviceMesh, meshDims: readonly number[], kind: CollectiveKind): Cluster {
+export function clusterOfGroup(
+  cluster: Cluster,
+  mesh: DeviceMesh,
+  meshDims: readonly number[],
+  kind: CollectiveKind,
+): Cluster {
   const { levels = [], inter } = cluster;
   if (levels.length === 0) return cluster;
   const used = hostSize(cluster, mesh);
-  const scaled = levels.map(({ name, devices }) => ({ name, devices: (devices / cluster.devicesPerHost) * used }));
+  const scaled = levels.map(({ name, devices }) => ({
+    name,
+    devices: (devices / cluster.devicesPerHost) * used,
+  }));
   const { devices, spans, rail } = groupLevels(mesh, meshDims, [...hostLevel(used), ...scaled]);
   const [host] = spans;
   let { latencySeconds } = inter;
@@ -114,14 +140,22 @@ export function clusterOfGroup(cluster: Cluster, mesh: DeviceMesh, meshDims: rea
     const below = spans[k];
     if (below.units === 1) return;
     const { oversubscription, rails } = level;
-    const share = rails && rail ? 1 : Math.min(1, crossing(kind, devices, host.members, below.members) / oversubscription);
+    const share =
+      rails && rail
+        ? 1
+        : Math.min(1, crossing(kind, devices, host.members, below.members) / oversubscription);
     rate = Math.min(rate, level.bytesPerSecond * level.efficiency * share);
     latencySeconds = Math.max(latencySeconds, level.latencySeconds);
   });
-  return { ...cluster, inter: { ...inter, bytesPerSecond: rate / inter.efficiency, latencySeconds } };
-} // prettier-ignore
+  return {
+    ...cluster,
+    inter: { ...inter, bytesPerSecond: rate / inter.efficiency, latencySeconds },
+  };
+}
 
-/** Links of a unit for each link on which a group leaves it, where every device of the unit has one. */
+/**
+ * Links of a unit for each link on which a group leaves it, where every device of the unit has one.
+ */
 function crossing(kind: CollectiveKind, devices: number, inHost: number, inUnit: number): number {
   if (kind === 'collective_permute') return inUnit;
   return kind === 'all_to_all' ? (devices - inHost) / (devices - inUnit) : inUnit / inHost;

@@ -1,14 +1,19 @@
-/** Prices collectives over axes of a TPU torus: takes bytes and the links of the axes, gives seconds. */
+/**
+ * Prices collectives over axes of a TPU torus: takes bytes and the links of the axes, gives
+ * seconds.
+ */
 
 import type { CollectiveKind } from '../collective-model.ts';
 import type { TorusLinks } from './cluster.ts';
 
 /**
- * Collectives over axes of a torus of chips (TPU slices). A ring on one axis runs both ways where the axis closes, so it
- * gets two links; an open axis gets one. Groups over several axes use the links of all of them at once.
+ * Collectives over axes of a torus of chips (TPU slices). A ring on one axis runs both ways where
+ * the axis closes, so it gets two links; an open axis gets one. Groups over several axes use the
+ * links of all of them at once.
  *
- * Form: the bidirectional ring model of "How to Scale Your Model" (jax-ml/scaling-book, sharding chapter): all_gather is
- * bytes over the rate of the axis, all_reduce twice that, all_to_all a quarter; short messages pay a hop each.
+ * Form: the bidirectional ring model of "How to Scale Your Model" (jax-ml/scaling-book, sharding
+ * chapter): all_gather is bytes over the rate of the axis, all_reduce twice that, all_to_all a
+ * quarter; short messages pay a hop each.
  */
 export function torusSeconds(
   kind: CollectiveKind,
@@ -37,9 +42,12 @@ export function torusSeconds(
     case 'all_reduce':
       return 2 * gather;
     case 'all_to_all': {
-      // Half of what one half of the axis holds passes the cut in its middle: two links where the axis closes, else one.
+      // Half of what one half of the axis holds passes the cut in its middle: two links where the
+      // axis closes, else one.
       const longest = Math.max(...axes);
-      return (bytes * longest) / 4 / (closes(longest, torus) ? 2 * link : link) + hops * torus.hopSeconds;
+      return (
+        (bytes * longest) / 4 / (closes(longest, torus) ? 2 * link : link) + hops * torus.hopSeconds
+      );
     }
     case 'collective_permute':
       return bytes / link + hops * torus.hopSeconds;
@@ -52,8 +60,8 @@ function closes(axis: number, torus: TorusLinks): boolean {
 }
 
 /**
- * Sizes of the torus axes that a group takes: one for each mesh dim, and more where one axis is not long enough. Split as
- * evenly as the factors of the group allow, longest first.
+ * Sizes of the torus axes that a group takes: one for each mesh dim, and more where one axis is not
+ * long enough. Split as evenly as the factors of the group allow, longest first.
  */
 function groupAxes(devices: number, meshDims: number, torus: TorusLinks): number[] {
   const most = torus.longestAxes.length;

@@ -1,14 +1,21 @@
-/** Takes a call of fused attention and gives the part of its scores that the kernel computes, and the share of the matrix peak that it reaches. */
+/**
+ * Takes a call of fused attention and gives the part of its scores that the kernel computes, and
+ * the share of the matrix peak that it reaches.
+ */
 
 import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
 import type { AttentionShares, Cluster } from '../hardware/cluster.ts';
 
-/** Attention kernels made for the device reach a good half of the dense peak (FlashAttention-3 and vendors' kernels). */
+/**
+ * Attention kernels made for the device reach a good half of the dense peak (FlashAttention-3 and
+ * vendors' kernels).
+ */
 export const ATTENTION_SHARE = 0.55;
 
 /**
- * Kernels that skip scores above the diagonal, by the operator that names them, with what they reach on those that they compute: the mean
- * of two calls of 32 and 64 heads in `data/calibration/h100-sxm-80gb.json` (forward .56 and .53, backward .49 and .44). Shorter rows
+ * Kernels that skip scores above the diagonal, by the operator that names them, with what they
+ * reach on those that they compute: the mean of two calls of 32 and 64 heads in
+ * `data/calibration/h100-sxm-80gb.json` (forward .56 and .53, backward .49 and .44). Shorter rows
  * reach less. Other operators name no kernel: their shares count every score.
  */
 const SKIPPING: readonly (readonly [RegExp, AttentionShares])[] = [
@@ -21,7 +28,9 @@ export interface AttentionRate {
   readonly share: number;
 }
 
-/** Undefined where the preset prices attention as products and the cluster has no measured share. */
+/**
+ * Undefined where the preset prices attention as products and the cluster has no measured share.
+ */
 export function attentionRate(
   record: OperatorRecord,
   ctx: TypedContext,
@@ -36,8 +45,9 @@ export function attentionRate(
 }
 
 /**
- * Part of the scores that lies on the diagonal and below it. Where rows are cut over devices, a device has fewer of them than keys: a mask
- * then says where its diagonal is, and every score is computed.
+ * Part of the scores that lies on the diagonal and below it. Where rows are cut over devices, a
+ * device has fewer of them than keys: a mask then says where its diagonal is, and every score is
+ * computed.
  */
 function causalPart(ctx: TypedContext): number {
   const [rows, keys] = ['query', 'key'].map((name) => ctx.tensor(name)?.shape.at(-2) ?? 1);

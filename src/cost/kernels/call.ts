@@ -1,6 +1,7 @@
 /**
- * Seconds of one call of a traced program on a device in a training step: takes the operator's record and the call at the sizes
- * of a device, gives seconds and kernels that are launched. What of a pointwise call reaches memory is the caller's to say.
+ * Seconds of one call of a traced program on a device in a training step: takes the operator's
+ * record and the call at the sizes of a device, gives seconds and kernels that are launched. What
+ * of a pointwise call reaches memory is the caller's to say.
  */
 
 import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
@@ -9,7 +10,7 @@ import type { Cluster } from '../hardware/cluster.ts';
 import { clocksOf, clockTime } from './clocks.ts';
 import type { FittedConstants } from './fitted.ts';
 import { matrixPeak } from './peak-flops.ts';
-import { attentionSeconds, productSeconds, trafficSeconds, type Product } from './seconds.ts';
+import { attentionSeconds, type Product, productSeconds, trafficSeconds } from './seconds.ts';
 import type { StepSoftware } from './software.ts';
 
 /** A machine, the software on it, and the constants of the model. */
@@ -25,19 +26,32 @@ export interface CallTime {
   readonly kernels: number;
 }
 
-/** Kernels of attention whose scores are stored: two products forward, four backward, and scaling, mask, softmax, dropout. */
+/**
+ * Kernels of attention whose scores are stored: two products forward, four backward, and scaling,
+ * mask, softmax, dropout.
+ */
 const STORED_KERNELS = { forward: 10, backward: 11 };
 
-/** Seconds of kernels that only read and write `bytes`, with the gaps before them; frameworks without fused ones move more. */
-export function memoryCall(bytes: number, kernels: number, { cluster, software, constants }: StepSystem): CallTime {
-  const traffic = constants.pointwiseTraffic * (software.fusedPointwise ? 1 : constants.unfusedTraffic);
+/**
+ * Seconds of kernels that only read and write `bytes`, with the gaps before them; frameworks
+ * without fused ones move more.
+ */
+export function memoryCall(
+  bytes: number,
+  kernels: number,
+  { cluster, software, constants }: StepSystem,
+): CallTime {
+  const traffic =
+    constants.pointwiseTraffic * (software.fusedPointwise ? 1 : constants.unfusedTraffic);
   const seconds = trafficSeconds(traffic * bytes, cluster) + kernels * constants.kernelGapSeconds;
   return { seconds, kernels };
 }
 
 /** What a product is in its program. */
 export interface ProductRole {
-  /** Runs on the narrow unit where the software has one: products with weights inside the layers. */
+  /**
+   * Runs on the narrow unit where the software has one: products with weights inside the layers.
+   */
   readonly narrow?: boolean;
   /** The right operand is a weight, whose cast may be kept. */
   readonly weight?: boolean;
@@ -63,15 +77,23 @@ export function matrixCall(
   if (product === undefined) return undefined;
   const { rows, columns, count, flops } = product;
   const kernels = record.name.includes('_grouped_mm') && !software.groupedExperts ? count : 1;
-  // Projections in one kernel: the sizes of all decide on its tiles and its efficiency, and each pays its share.
+  // Projections in one kernel: the sizes of all decide on its tiles and its efficiency, and each
+  // pays its share.
   const all = { rows: role.rows ?? rows, columns: role.columns ?? columns };
   const share = (rows * columns) / (all.rows * all.columns);
-  const wide = { ...all, count: count / kernels, flops: flops / share, bytes: product.bytes / share };
+  const wide = {
+    ...all,
+    count: count / kernels,
+    flops: flops / share,
+    bytes: product.bytes / share,
+  };
   const narrow = role.narrow === true ? software.narrowUnit : undefined;
   const narrowPeak = narrow === undefined ? undefined : cluster.peakFlopsPerSecond[narrow];
   const unit16 = narrowPeak === undefined ? matrix : { ...matrix, peak: narrowPeak, unit: narrow };
   const seconds =
-    share * (productSeconds(wide, unit16 as typeof matrix, constants) + kernels * constants.kernelGapSeconds);
+    share *
+    (productSeconds(wide, unit16 as typeof matrix, constants) +
+      kernels * constants.kernelGapSeconds);
   if (narrowPeak === undefined) return { seconds, kernels: share * kernels };
   const inner = flops / (2 * rows * columns * count);
   const kept = role.weight === true && software.castWeightsKept;
@@ -82,7 +104,12 @@ export function matrixCall(
 
 type Unit = Parameters<typeof productSeconds>[1];
 
-function attentionCall(record: OperatorRecord, ctx: TypedContext, system: StepSystem, unit: Unit): CallTime {
+function attentionCall(
+  record: OperatorRecord,
+  ctx: TypedContext,
+  system: StepSystem,
+  unit: Unit,
+): CallTime {
   const { cluster, software, constants } = system;
   const backward = record.name.includes('backward');
   const flops = record.flops(ctx).matrix;
@@ -116,16 +143,31 @@ function attentionCall(record: OperatorRecord, ctx: TypedContext, system: StepSy
       constants,
     );
   const pair = product(queries, width, keys) + product(queries, keys, value[3]);
-  const scores = count * queries * keys * (2 * item + (software.dropout ? 2 * item + 1 : 0)) * (backward ? 1.5 : 1);
-  const { seconds } = memoryCall(scores + bytes, STORED_KERNELS[backward ? 'backward' : 'forward'], system);
-  return { seconds: (backward ? 2 : 1) * pair + seconds, kernels: STORED_KERNELS[backward ? 'backward' : 'forward'] };
+  const scores =
+    count *
+    queries *
+    keys *
+    (2 * item + (software.dropout ? 2 * item + 1 : 0)) *
+    (backward ? 1.5 : 1);
+  const { seconds } = memoryCall(
+    scores + bytes,
+    STORED_KERNELS[backward ? 'backward' : 'forward'],
+    system,
+  );
+  return {
+    seconds: (backward ? 2 : 1) * pair + seconds,
+    kernels: STORED_KERNELS[backward ? 'backward' : 'forward'],
+  };
 }
 
 /**
- * Bytes that attention keeps for the backward pass where it stores its scores: the softmax of 16 bits, and under dropout the mask and
- * what is left (arXiv:2205.05198, section 4.1: 5 a s^2 b).
+ * Bytes that attention keeps for the backward pass where it stores its scores: the softmax of 16
+ * bits, and under dropout the mask and what is left (arXiv:2205.05198, section 4.1: 5 a s^2 b).
  */
-export function keptScoreBytes(ctx: TypedContext, { flashAttention, dropout }: StepSoftware): number {
+export function keptScoreBytes(
+  ctx: TypedContext,
+  { flashAttention, dropout }: StepSoftware,
+): number {
   const query = ctx.tensor('query')?.shape;
   const key = ctx.tensor('key')?.shape;
   if (flashAttention || query?.length !== 4 || key === undefined) return 0;
@@ -144,7 +186,8 @@ function productOf(record: OperatorRecord, ctx: TypedContext): Product | undefin
   const columns = out.shape[out.shape.length - 1];
   const total = elements(out.shape) / columns;
   const operands = ctx.inputs.filter((meta) => meta.shape.length >= 2);
-  // A stack of matrices on both sides is a batch of products; a stack on one side, rows of one product.
+  // A stack of matrices on both sides is a batch of products; a stack on one side, rows of one
+  // product.
   const stacked = operands.length >= 2 && operands.slice(-2).every((meta) => meta.shape.length > 2);
   const grouped = record.name.includes('_grouped_mm');
   const groups = grouped ? (ctx.tensor('offs')?.shape[0] ?? 1) : 1;

@@ -1,22 +1,34 @@
 /**
- * Takes a call that runs alone, as PyTorch runs a program call by call, and gives what its kernels move and how many they are, where
- * that is more than every tensor once. The forms are those of PyTorch's CUDA sources (2.11: `SoftMax.cu`, `layer_norm_kernel.cu`,
- * `Embedding.cu`, `EmbeddingBackwardKernel.cu`).
+ * Takes a call that runs alone, as PyTorch runs a program call by call, and gives what its kernels
+ * move and how many they are, where that is more than every tensor once. The forms are those of
+ * PyTorch's CUDA sources (2.11: `SoftMax.cu`, `layer_norm_kernel.cu`, `Embedding.cu`,
+ * `EmbeddingBackwardKernel.cu`).
  */
 
 import { DTYPE_BYTES } from '../../graph/types.ts';
-import { elements, metaBytes, type OperatorRecord, type TypedContext } from '../../ops/record/record.ts';
+import {
+  elements,
+  metaBytes,
+  type OperatorRecord,
+  type TypedContext,
+} from '../../ops/record/record.ts';
 import type { BodyTraffic } from '../../ops/record/rule.ts';
 
-/** Shared memory of a block on NVIDIA devices without asking for more: rows that fit are read once by softmax. */
+/**
+ * Shared memory of a block on NVIDIA devices without asking for more: rows that fit are read once
+ * by softmax.
+ */
 const SHARED_BYTES = 48 * 1024;
-/** Indices up to which the gradient of a table is one kernel behind its zeros; above, indices are sorted first. */
+/**
+ * Indices up to which the gradient of a table is one kernel behind its zeros; above, indices are
+ * sorted first.
+ */
 const UNSORTED_INDICES = 3072;
 /** Kernels of the gradient of a table with sorted indices, as traces of PyTorch 2.11 have them. */
 const SORTED_KERNELS = 31;
 /**
- * Time of a cast from 16 to 32 bits over that of other kernels of as many bytes: loads of a cast are as narrow as what it reads. The
- * mean of four calls in `data/calibration/h100-sxm-80gb.json`.
+ * Time of a cast from 16 to 32 bits over that of other kernels of as many bytes: loads of a cast
+ * are as narrow as what it reads. The mean of four calls in `data/calibration/h100-sxm-80gb.json`.
  */
 const WIDENING = 1.36;
 
@@ -34,11 +46,17 @@ export function eagerWork(record: OperatorRecord, ctx: TypedContext): BodyTraffi
   if (NORM_BACKWARD.test(name)) return normBackward(ctx, bytes);
   if (CAST.test(name) && isWidening(ctx)) return { bytes: WIDENING * bytes, kernels: 1 };
   if (name === 'aten.embedding_dense_backward.default')
-    return { bytes, kernels: elements(ctx.inputs[1].shape) > UNSORTED_INDICES ? SORTED_KERNELS : 2 };
+    return {
+      bytes,
+      kernels: elements(ctx.inputs[1].shape) > UNSORTED_INDICES ? SORTED_KERNELS : 2,
+    };
   return { bytes, kernels: 1 };
 }
 
-/** Whether a softmax reads its rows from memory in every pass; along an inner dim columns stay in caches. */
+/**
+ * Whether a softmax reads its rows from memory in every pass; along an inner dim columns stay in
+ * caches.
+ */
 function hasLongRows(ctx: TypedContext): boolean {
   const { dtype, shape } = ctx.inputs[0];
   if (shape.length === 0) return false;
@@ -52,8 +70,8 @@ function softmaxAgain(ctx: TypedContext): number {
 }
 
 /**
- * A softmax multiplies gradient and result in a kernel before, whose product stands in for the gradient; what is summed over long rows is
- * read again for the result.
+ * A softmax multiplies gradient and result in a kernel before, whose product stands in for the
+ * gradient; what is summed over long rows is read again for the result.
  */
 function softmaxBackward(ctx: TypedContext, bytes: number, isLog: boolean): BodyTraffic {
   const gradient = metaBytes(ctx.inputs[0]);
@@ -62,9 +80,13 @@ function softmaxBackward(ctx: TypedContext, bytes: number, isLog: boolean): Body
   return { bytes: bytes + again + 2 * gradient + metaBytes(ctx.inputs[1]), kernels: 2 };
 }
 
-/** Gradients of weights are sums across rows in a kernel of its own, which reads gradient and input again. */
+/**
+ * Gradients of weights are sums across rows in a kernel of its own, which reads gradient and input
+ * again.
+ */
 function normBackward(ctx: TypedContext, bytes: number): BodyTraffic {
-  if (ctx.outputs[0] === null || ctx.outputs.slice(1).every((meta) => meta === null)) return { bytes, kernels: 1 };
+  if (ctx.outputs[0] === null || ctx.outputs.slice(1).every((meta) => meta === null))
+    return { bytes, kernels: 1 };
   return { bytes: bytes + metaBytes(ctx.inputs[0]) + metaBytes(ctx.inputs[1]), kernels: 3 };
 }
 

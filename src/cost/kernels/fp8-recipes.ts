@@ -1,29 +1,46 @@
 /**
- * Recipes of training in fp8. In: a recipe and the device. Out: what its casts move, what they leave in memory, which of its numbers
- * devices agree on, and what states stay. Products with weights inside the layers take fp8 operands; attention, norms, routers,
- * embedding, head and loss stay in 16 bits, weights have 16 bits and a float32 master copy. Sources: Transformer Engine 2
- * (`common/recipe`, `quantization.py`), OCP Microscaling Formats 1.0, DeepSeek-V3 (arXiv:2412.19437, section 3.3).
+ * Recipes of training in fp8. In: a recipe and the device. Out: what its casts move, what they
+ * leave in memory, which of its numbers devices agree on, and what states stay. Products with
+ * weights inside the layers take fp8 operands; attention, norms, routers, embedding, head and loss
+ * stay in 16 bits, weights have 16 bits and a float32 master copy. Sources: Transformer Engine 2
+ * (`common/recipe`, `quantization.py`), OCP Microscaling Formats 1.0, DeepSeek-V3
+ * (arXiv:2412.19437, section 3.3).
  */
 
 import type { StateBytes } from '../memory/state-bytes.ts';
 import type { Fp8Recipe, StepSoftware } from './software.ts';
 
 /** Bytes of scales for one element. */
-const SCALES: Readonly<Record<Fp8Recipe, number>> = { delayed: 0, current: 0, rowwise: 0, blockwise: 4 / 128, mxfp8: 1 / 32, deepseek: 4 / 128 }; // prettier-ignore
+const SCALES: Readonly<Record<Fp8Recipe, number>> = {
+  delayed: 0,
+  current: 0,
+  rowwise: 0,
+  blockwise: 4 / 128,
+  mxfp8: 1 / 32,
+  deepseek: 4 / 128,
+};
 
 /**
- * Of the four operands of a plain layer three come from a norm or an activation function, whose kernel in vendors' libraries reads and
- * casts at once (`LayerNormLinear`, `LayerNormMLP`); attention's result is cast by a kernel of its own.
+ * Of the four operands of a plain layer three come from a norm or an activation function, whose
+ * kernel in vendors' libraries reads and casts at once (`LayerNormLinear`, `LayerNormMLP`);
+ * attention's result is cast by a kernel of its own.
  */
 const FUSED_CASTS = 3 / 4;
 
 /** Software that runs its products by a recipe. */
-export function inFp8(software: StepSoftware, recipe: Fp8Recipe, accelerator: string): StepSoftware {
+export function inFp8(
+  software: StepSoftware,
+  recipe: Fp8Recipe,
+  accelerator: string,
+): StepSoftware {
   const cast = 1 + SCALES[recipe];
-  // Scales along the other dim are other scales; and Hopper's products in fp8 read operands along one dim only.
+  // Scales along the other dim are other scales; and Hopper's products in fp8 read operands along
+  // one dim only.
   const twice = SCALES[recipe] > 0 || recipe === 'rowwise' || /^H\d/.test(accelerator);
   const copies = twice ? 2 : 1;
-  const reads = (recipe === 'current' || recipe === 'rowwise' ? 2 : 1) - (software.castWeightsKept ? FUSED_CASTS : 0);
+  const reads =
+    (recipe === 'current' || recipe === 'rowwise' ? 2 : 1) -
+    (software.castWeightsKept ? FUSED_CASTS : 0);
   // Of software that was by another recipe nothing stays.
   const { fp8Recipe: _, largest: _l, sentBytes: _s, gatheredBytes: _g, ...plain } = software;
   const state: Partial<StateBytes> | undefined =
@@ -36,13 +53,20 @@ export function inFp8(software: StepSoftware, recipe: Fp8Recipe, accelerator: st
     savedOperandBytes: cast,
     ...(recipe === 'rowwise' ? {} : { gatheredBytes: cast }),
     keptWeightBytes: software.castWeightsKept ? copies * cast : 0,
-    ...(recipe === 'delayed' ? { largest: 'step' } : recipe === 'current' ? { largest: 'tensor' } : {}),
+    ...(recipe === 'delayed'
+      ? { largest: 'step' }
+      : recipe === 'current'
+        ? { largest: 'tensor' }
+        : {}),
     ...(recipe === 'deepseek' ? { sentBytes: cast } : {}),
     ...(state === undefined ? {} : { state }),
   };
 }
 
-/** What trainers take where nothing is named: scales of small blocks where products read them, else of a tensor's present values. */
+/**
+ * What trainers take where nothing is named: scales of small blocks where products read them, else
+ * of a tensor's present values.
+ */
 export function defaultRecipe(accelerator: string): Fp8Recipe {
   return /^(B|GB)\d/.test(accelerator) ? 'mxfp8' : 'current';
 }
@@ -50,12 +74,29 @@ export function defaultRecipe(accelerator: string): Fp8Recipe {
 /** What software in fp8 is taken to do, one sentence; undefined where it runs nothing in fp8. */
 export function fp8Text(software: StepSoftware | undefined): string | undefined {
   if (software?.fp8Recipe === undefined) return undefined;
-  const { fp8Recipe, narrowCastBytes, savedOperandBytes = 2, keptWeightBytes = 0, gatheredBytes, largest, sentBytes, state } = software; // prettier-ignore
+  const {
+    fp8Recipe,
+    narrowCastBytes,
+    savedOperandBytes = 2,
+    keptWeightBytes = 0,
+    gatheredBytes,
+    largest,
+    sentBytes,
+    state,
+  } = software;
   const bytes = (n: number): string => `${Number(n.toFixed(2))} B`;
-  const agreed = { step: 'once a step', tensor: 'at every cast over tp', none: 'nowhere' }[largest ?? 'none'];
+  const agreed = { step: 'once a step', tensor: 'at every cast over tp', none: 'nowhere' }[
+    largest ?? 'none'
+  ];
   return [
-    `Products with weights in the layers run in fp8 (${fp8Recipe}): a cast moves ${bytes(narrowCastBytes)} an element, ${bytes(savedOperandBytes)} are kept for the backward pass, cast weights take ${bytes(keptWeightBytes)} besides`,
-    `tensor-parallel ranks gather their operands in ${gatheredBytes === undefined ? '16 bits' : 'fp8'}, tokens go to experts in ${sentBytes === undefined ? '16 bits' : 'fp8'}, devices agree on largest values ${agreed}`,
-    `all else stays in 16 bits, master copies in float32, moments ${state?.optimizer === 8 ? 'in bf16' : 'as the optimizer has them'}.`,
+    `Products with weights in the layers run in fp8 (${fp8Recipe}): a cast moves ` +
+      `${bytes(narrowCastBytes)} an element, ${bytes(savedOperandBytes)} are kept for the ` +
+      `backward pass, cast weights take ${bytes(keptWeightBytes)} besides`,
+    'tensor-parallel ranks gather their operands in ' +
+      `${gatheredBytes === undefined ? '16 bits' : 'fp8'}, tokens go to experts in ` +
+      `${sentBytes === undefined ? '16 bits' : 'fp8'}, devices agree on largest values ` +
+      `${agreed}`,
+    'all else stays in 16 bits, master copies in float32, moments ' +
+      `${state?.optimizer === 8 ? 'in bf16' : 'as the optimizer has them'}.`,
   ].join('; ');
 }

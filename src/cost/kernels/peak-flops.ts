@@ -20,18 +20,25 @@ const PEAK_UNITS: Readonly<Partial<Record<DType, readonly string[]>>> = {
 const OTHER_UNITS: readonly string[] = ['fp32', 'tf32', 'fp16', 'bf16'];
 
 /**
- * Matrix peak for a dtype in FLOP/s and the unit that it belongs to. Float32 runs on the TF32 units where the device has
- * them. A unit that is not the dtype's own is named in the source of the cost.
+ * Matrix peak for a dtype in FLOP/s and the unit that it belongs to. Float32 runs on the TF32 units
+ * where the device has them. A unit that is not the dtype's own is named in the source of the cost.
  *
  * @throws E_CLUSTER when the device has no peak that could serve
  */
-export function matrixPeak(cluster: Cluster, dtype: DType): { flopsPerSecond: number; unit: string } {
+export function matrixPeak(
+  cluster: Cluster,
+  dtype: DType,
+): { flopsPerSecond: number; unit: string } {
   for (const unit of PEAK_UNITS[dtype] ?? OTHER_UNITS) {
     const peak = cluster.peakFlopsPerSecond[unit];
     if (peak !== undefined) return { flopsPerSecond: peak, unit };
   }
   const known = Object.keys(cluster.peakFlopsPerSecond).sort().join(', ');
-  throw new ShardwrightError('E_CLUSTER', `${cluster.name} has no peak for ${dtype}; it has ${known}`, {
-    hint: `add peakFlopsPerSecond.${(PEAK_UNITS[dtype] ?? OTHER_UNITS)[0]} to the cluster file`,
-  });
+  throw new ShardwrightError(
+    'E_CLUSTER',
+    `${cluster.name} has no peak for ${dtype}; it has ${known}`,
+    {
+      hint: `add peakFlopsPerSecond.${(PEAK_UNITS[dtype] ?? OTHER_UNITS)[0]} to the cluster file`,
+    },
+  );
 }

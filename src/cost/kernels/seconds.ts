@@ -1,7 +1,8 @@
 /**
- * Seconds of kernels on a device: products of matrices by efficiency, waves of tiles and clocks under load; fused attention by
- * the share of the peak that its kernels reach; everything else by memory traffic. In: FLOPs, bytes, sizes, the machine. Out:
- * seconds on the device, without gaps and host time. Everything that prices a training step adds these up.
+ * Seconds of kernels on a device: products of matrices by efficiency, waves of tiles and clocks
+ * under load; fused attention by the share of the peak that its kernels reach; everything else by
+ * memory traffic. In: FLOPs, bytes, sizes, the machine. Out: seconds on the device, without gaps
+ * and host time. Everything that prices a training step adds these up.
  */
 
 import type { Cluster } from '../hardware/cluster.ts';
@@ -31,7 +32,10 @@ interface MatrixUnit {
   readonly unit?: string;
 }
 
-/** Seconds of products in one kernel: the roofline with its efficiency, on whole waves of tiles, at the clocks of a long step. */
+/**
+ * Seconds of products in one kernel: the roofline with its efficiency, on whole waves of tiles, at
+ * the clocks of a long step.
+ */
 export function productSeconds(
   { rows, columns, count, flops, bytes }: Product,
   { cluster, peak, clockTime: hot, unit }: MatrixUnit,
@@ -39,11 +43,19 @@ export function productSeconds(
 ): number {
   const waves = tailFactor(rows, columns, count, cluster.accelerator);
   const tail = (1 + tailShare * (waves - 1)) / tailMean;
-  return Math.max(matrixSeconds(flops, bytes, peak, cluster, unit) * hot * tail, trafficSeconds(bytes, cluster));
+  return Math.max(
+    matrixSeconds(flops, bytes, peak, cluster, unit) * hot * tail,
+    trafficSeconds(bytes, cluster),
+  );
 }
 
 /** Seconds of fused attention at a rate in FLOP/s, of which masked scores are none. */
-export function attentionSeconds(flops: number, bytes: number, cluster: Cluster, rate: number): number {
+export function attentionSeconds(
+  flops: number,
+  bytes: number,
+  cluster: Cluster,
+  rate: number,
+): number {
   return Math.max(flops / rate, trafficSeconds(bytes, cluster));
 }
 

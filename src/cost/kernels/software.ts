@@ -1,21 +1,35 @@
-/** What the software that runs a training step does, as far as prices depend on it. Plain data: it travels between threads. */
+/**
+ * What the software that runs a training step does, as far as prices depend on it. Plain data: it
+ * travels between threads.
+ */
 
 import type { StateBytes } from '../memory/state-bytes.ts';
 
 /**
- * `delayed`: one scale for a tensor, from the largest values of earlier steps; `current`: from the present ones; `rowwise`: one for a
- * row, so that what is gathered is cast behind the gather (torchao); `blockwise`: one for
- * 128 values in a row of activations, and for 128 x 128 of weights; `mxfp8`: one of 8 bits for 32 values; `deepseek`: blockwise, with
- * moments of 16 bits and tokens that go to their experts in fp8.
+ * `delayed`: one scale for a tensor, from the largest values of earlier steps; `current`: from the
+ * present ones; `rowwise`: one for a row, so that what is gathered is cast behind the gather
+ * (torchao); `blockwise`: one for 128 values in a row of activations, and for 128 x 128 of weights;
+ * `mxfp8`: one of 8 bits for 32 values; `deepseek`: blockwise, with moments of 16 bits and tokens
+ * that go to their experts in fp8.
  */
-export const FP8_RECIPES = ['delayed', 'current', 'rowwise', 'blockwise', 'mxfp8', 'deepseek'] as const;
+export const FP8_RECIPES = [
+  'delayed',
+  'current',
+  'rowwise',
+  'blockwise',
+  'mxfp8',
+  'deepseek',
+] as const;
 export type Fp8Recipe = (typeof FP8_RECIPES)[number];
 
 /** Software of a step. */
 export interface StepSoftware {
   /** Attention in one kernel, causal half only, scores never stored. */
   readonly flashAttention: boolean;
-  /** Share of the matrix peak that the attention kernel reaches; kernels older than the device reach little. */
+  /**
+   * Share of the matrix peak that the attention kernel reaches; kernels older than the device reach
+   * little.
+   */
   readonly attentionShare: number;
   /** Bias, activation, dropout and residual in few kernels (Megatron's, or a compiler's). */
   readonly fusedPointwise: boolean;
@@ -28,53 +42,79 @@ export interface StepSoftware {
   /** Gradient and parameter collectives run beside the compute. */
   readonly overlap: boolean;
   /**
-   * Share of the tensor-parallel gathers and scatters that run in parts beside the product that they adjoin (async TP,
-   * userbuffers); 0 where none do.
+   * Share of the tensor-parallel gathers and scatters that run in parts beside the product that
+   * they adjoin (async TP, userbuffers); 0 where none do.
    */
   readonly tensorOverlap: number;
-  /** One product for projections that read the same tensor (queries, keys and values; gate and up). */
+  /**
+   * One product for projections that read the same tensor (queries, keys and values; gate and up).
+   */
   readonly fusedProjections: boolean;
-  /** A recomputed layer runs to its end, not only to the last value that the backward pass misses. */
+  /**
+   * A recomputed layer runs to its end, not only to the last value that the backward pass misses.
+   */
   readonly recomputesWhole: boolean;
   /** How products are cast for fp8 (`fp8-recipes.ts`). */
   readonly fp8Recipe?: Fp8Recipe;
   /** Unit of products with weights where it is narrower than their dtype. */
   readonly narrowUnit?: 'fp8' | 'fp4';
   /**
-   * Bytes moved per operand element to cast it for a narrow unit: two reads of 16 bits and a write of 8 where the scale is that
-   * of the present values, one read where it is that of earlier ones.
+   * Bytes moved per operand element to cast it for a narrow unit: two reads of 16 bits and a write
+   * of 8 where the scale is that of the present values, one read where it is that of earlier ones.
    */
   readonly narrowCastBytes: number;
-  /** Bytes per element of what products keep for the backward pass where it is the cast operand; absent: of the value itself. */
+  /**
+   * Bytes per element of what products keep for the backward pass where it is the cast operand;
+   * absent: of the value itself.
+   */
   readonly savedOperandBytes?: number;
-  /** Bytes of cast weights (and of the same turned around) that stay beside each element of a weight; absent: none. */
+  /**
+   * Bytes of cast weights (and of the same turned around) that stay beside each element of a
+   * weight; absent: none.
+   */
   readonly keptWeightBytes?: number;
-  /** When devices agree on the largest value of a tensor that they have in parts: once a step for all, or at every cast. */
+  /**
+   * When devices agree on the largest value of a tensor that they have in parts: once a step for
+   * all, or at every cast.
+   */
   readonly largest?: 'step' | 'tensor';
-  /** Bytes per element of what tensor-parallel ranks gather for products on a narrow unit; absent: those of the activations. */
+  /**
+   * Bytes per element of what tensor-parallel ranks gather for products on a narrow unit; absent:
+   * those of the activations.
+   */
   readonly gatheredBytes?: number;
   /** Bytes per element of tokens on their way to experts; absent: those of the activations. */
   readonly sentBytes?: number;
   /** Weights are cast once a step and kept for all microbatches. */
   readonly castWeightsKept: boolean;
   /**
-   * Products of all experts of a device run as one kernel, which takes rows as they lie; else one after the other, each with its
-   * casts, on rows that are laid out for them.
+   * Products of all experts of a device run as one kernel, which takes rows as they lie; else one
+   * after the other, each with its casts, on rows that are laid out for them.
    */
   readonly groupedExperts: boolean;
-  /** A token crosses to a device once for all of its experts there (DeepEP, HybridEP), not once for each. */
+  /**
+   * A token crosses to a device once for all of its experts there (DeepEP, HybridEP), not once for
+   * each.
+   */
   readonly expertTokensOnce: boolean;
   /** Bytes per element of gradients as data ranks sum them. */
   readonly gradientBytes: number;
-  /** Elements that data ranks sum or gather in one collective, at least, and for each rank; absent: those of a layer. */
+  /**
+   * Elements that data ranks sum or gather in one collective, at least, and for each rank; absent:
+   * those of a layer.
+   */
   readonly bucket?: { readonly elements: number; readonly perRank: number };
-  /** Bytes per parameter element that a device keeps, where they differ from those of optimizer and dtype. */
+  /**
+   * Bytes per parameter element that a device keeps, where they differ from those of optimizer and
+   * dtype.
+   */
   readonly state?: Partial<StateBytes>;
 }
 
 /**
- * Software where nothing is stated: today's trainers with kernels made for the device (FlashAttention-3, fused norms and
- * activations), launched by an eager host, states moved beside compute.
+ * Software where nothing is stated: today's trainers with kernels made for the device
+ * (FlashAttention-3, fused norms and activations), launched by an eager host, states moved beside
+ * compute.
  */
 export const DEFAULT_SOFTWARE: StepSoftware = {
   flashAttention: true,

@@ -1,6 +1,12 @@
-/** Takes the sizes of a matrix product and gives what the empty places in its last wave of tiles cost. */
+/**
+ * Takes the sizes of a matrix product and gives what the empty places in its last wave of tiles
+ * cost.
+ */
 
-/** Multiprocessors by accelerator (vendors' architecture papers); none for devices whose matrix units work otherwise. */
+/**
+ * Multiprocessors by accelerator (vendors' architecture papers); none for devices whose matrix
+ * units work otherwise.
+ */
 const PROCESSORS: readonly (readonly [RegExp, number])[] = [
   [/^V100/, 80],
   [/^A100/, 108],
@@ -21,8 +27,9 @@ export function processorsOf(accelerator: string): number | undefined {
 }
 
 /**
- * Time of a matmul on whole waves of tiles over the time without the empty places of the last wave, at least 1. A
- * multiprocessor works on one tile at a time, so 112 tiles on 108 multiprocessors take as long as 216.
+ * Time of a matmul on whole waves of tiles over the time without the empty places of the last wave,
+ * at least 1. A multiprocessor works on one tile at a time, so 112 tiles on 108 multiprocessors
+ * take as long as 216.
  */
 export function tailFactor(m: number, n: number, count: number, accelerator: string): number {
   const processors = processorsOf(accelerator);

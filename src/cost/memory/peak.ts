@@ -1,6 +1,6 @@
 /**
- * Memory over program time. A buffer is alive from the step that makes it to the step that reads it last, both included;
- * the curve of live bytes changes at those steps only.
+ * Memory over program time. A buffer is alive from the step that makes it to the step that reads it
+ * last, both included; the curve of live bytes changes at those steps only.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -45,8 +45,8 @@ interface MemoryPeak {
 }
 
 /**
- * The curve of live bytes, one span between changes, ascending; spans of no bytes are left out. Sums are exact for whole
- * bytes below 2^53.
+ * The curve of live bytes, one span between changes, ascending; spans of no bytes are left out.
+ * Sums are exact for whole bytes below 2^53.
  *
  * @throws E_USAGE for an interval that ends before it starts, or with negative bytes
  */
@@ -73,7 +73,8 @@ function changes(intervals: readonly LiveInterval[]): Map<number, number> {
     if (!(end >= start) || !(bytes >= 0) || !Number.isInteger(start) || !Number.isInteger(end))
       throw new ShardwrightError(
         'E_USAGE',
-        `${name ?? 'a buffer'} lives from step ${start} to ${end} with ${bytes} bytes; steps rise and bytes are not negative`,
+        `${name ?? 'a buffer'} lives from step ${start} to ${end} with ${bytes} bytes; steps ` +
+          'rise and bytes are not negative',
       );
     events.set(start, (events.get(start) ?? 0) + bytes);
     events.set(end + 1, (events.get(end + 1) ?? 0) - bytes);

@@ -1,6 +1,6 @@
 /** Bytes that one parameter element keeps alive for the whole step. */
 
-import { DTYPE_BYTES, type DType } from '../../graph/types.ts';
+import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 
 export const OPTIMIZERS = ['none', 'sgd', 'adam', 'adamw-mixed'] as const;
 export type Optimizer = (typeof OPTIMIZERS)[number];
@@ -33,16 +33,23 @@ const TRAINABLE: ReadonlySet<DType> = new Set<DType>([
 ]);
 
 /**
- * Bytes per parameter element by optimizer: `sgd` keeps one momentum, `adam` two moments, all in the parameter's dtype;
- * `adamw-mixed` keeps a float32 master copy and two float32 moments beside narrower weights (for weights of four bytes and
- * more the weights are the master). Elements that cannot have a gradient (integers) carry none.
- * Table: ZeRO (arXiv:1910.02054) section 3, Megatron-LM distributed optimizer.
+ * Bytes per parameter element by optimizer: `sgd` keeps one momentum, `adam` two moments, all in
+ * the parameter's dtype; `adamw-mixed` keeps a float32 master copy and two float32 moments beside
+ * narrower weights (for weights of four bytes and more the weights are the master). Elements that
+ * cannot have a gradient (integers) carry none. Table: ZeRO (arXiv:1910.02054) section 3,
+ * Megatron-LM distributed optimizer.
  *
- * @param gradientDtype dtype in which gradients are kept, default the parameter's (Megatron keeps float32)
+ * @param gradientDtype dtype in which gradients are kept, default the parameter's (Megatron keeps
+ *   float32)
  */
-export function stateBytes(optimizer: Optimizer, dtype: DType, gradientDtype: DType = dtype): StateBytes {
+export function stateBytes(
+  optimizer: Optimizer,
+  dtype: DType,
+  gradientDtype: DType = dtype,
+): StateBytes {
   const parameter = DTYPE_BYTES[dtype];
-  if (optimizer === 'none' || !TRAINABLE.has(dtype)) return { parameter, gradient: 0, optimizer: 0 };
+  if (optimizer === 'none' || !TRAINABLE.has(dtype))
+    return { parameter, gradient: 0, optimizer: 0 };
   const gradient = DTYPE_BYTES[gradientDtype];
   switch (optimizer) {
     case 'sgd':
@@ -54,14 +61,18 @@ export function stateBytes(optimizer: Optimizer, dtype: DType, gradientDtype: DT
   }
 }
 
-/** Default optimizer of a model by the dtype of its weights: mixed precision for narrow weights, plain Adam else. */
+/**
+ * Default optimizer of a model by the dtype of its weights: mixed precision for narrow weights,
+ * plain Adam else.
+ */
 export function defaultOptimizer(dtype: DType): Optimizer {
   return DTYPE_BYTES[dtype] < 4 ? 'adamw-mixed' : 'adam';
 }
 
 /**
- * State bytes of one device under ZeRO: stage 1 cuts the optimizer over the data-parallel devices, stage 2 the gradients
- * too, stage 3 the parameters too (the gathered unit of stage 3 is not in here). arXiv:1910.02054, figure 1.
+ * State bytes of one device under ZeRO: stage 1 cuts the optimizer over the data-parallel devices,
+ * stage 2 the gradients too, stage 3 the parameters too (the gathered unit of stage 3 is not in
+ * here). arXiv:1910.02054, figure 1.
  *
  * @param elements parameter elements of the device before data-parallel sharding
  * @param dataParallel number of data-parallel devices

@@ -4,17 +4,19 @@
  */
 
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import { hardware } from '../hardware/hardware.ts';
 import type { CollectiveKind, CollectiveModel } from '../collective-model.ts';
+import { hardware } from '../hardware/hardware.ts';
 
 const GIB = 2 ** 30;
 
 /**
- * The preset `dtensor`: PyTorch 2.13's own figures, literally (torch/distributed/tensor/_collective_utils.py), so that its
- * choices can be reproduced: GiB over GB/s, 6.6 us also on mesh dims of size 1, all_to_all as a gather of the local
- * buffer plus 1 us, fractional local bytes. Redistributions take our steps at these figures; what PyTorch itself charges, its
- * greedy plan, is the price of `GreedyPlanner` and never less. A group is inter-host if the product of mesh sizes from its outermost dim
- * rightwards exceeds the devices of a host. Local copies are free.
+ * The preset `dtensor`: PyTorch 2.13's own figures, literally
+ * (torch/distributed/tensor/_collective_utils.py), so that its choices can be reproduced: GiB over
+ * GB/s, 6.6 us also on mesh dims of size 1, all_to_all as a gather of the local buffer plus 1 us,
+ * fractional local bytes. Redistributions take our steps at these figures; what PyTorch itself
+ * charges, its greedy plan, is the price of `GreedyPlanner` and never less. A group is inter-host
+ * if the product of mesh sizes from its outermost dim rightwards exceeds the devices of a host.
+ * Local copies are free.
  *
  * @param devicesPerHost of the reference host, 8 unless stated
  */
@@ -47,7 +49,11 @@ export function dtensorModel(mesh: DeviceMesh, devicesPerHost = 8): CollectiveMo
   const MICRO = 1e-6;
   return {
     preset: 'dtensor',
-    note: `Collectives at PyTorch's own figures, whatever the cluster has: ${facts.intra_host.GBps} GB/s inside a host, ${facts.inter_host.GBps} GB/s between hosts, local copies free. A redistribution is charged as it runs, by our steps at these figures; PyTorch charges its greedy plan, which is never cheaper.`,
+    note:
+      `Collectives at PyTorch's own figures, whatever the cluster has: ` +
+      `${facts.intra_host.GBps} GB/s inside a host, ${facts.inter_host.GBps} GB/s between ` +
+      'hosts, local copies free. A redistribution is charged as it runs, by our steps at these ' +
+      'figures; PyTorch charges its greedy plan, which is never cheaper.',
     mesh,
     byteRule: 'fraction',
     chargesUnitDims: true,

@@ -3,16 +3,16 @@
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
-import { alphaBeta } from '../collectives/alpha-beta.ts';
-import { autoparallelCompute, autoparallelModel } from './autoparallel.ts';
-import type { Cluster } from '../hardware/cluster.ts';
 import type { CollectiveModel, CostRecord } from '../collective-model.ts';
-import { ATTENTION_SHARE, computeCost, type CallFacts, type ComputeOptions } from '../compute.ts';
-import { dtensorModel } from './dtensor.ts';
-import { hostSize } from '../hardware/topology.ts';
-import { COST_PRESETS, type CostPreset } from './names.ts';
+import { alphaBeta } from '../collectives/alpha-beta.ts';
 import { hasNcclConstants, ncclModel } from '../collectives/nccl.ts';
 import { withCollectiveTable } from '../collectives/tabled-model.ts';
+import { ATTENTION_SHARE, type CallFacts, computeCost, type ComputeOptions } from '../compute.ts';
+import type { Cluster } from '../hardware/cluster.ts';
+import { hostSize } from '../hardware/topology.ts';
+import { autoparallelCompute, autoparallelModel } from './autoparallel.ts';
+import { dtensorModel } from './dtensor.ts';
+import { COST_PRESETS, type CostPreset } from './names.ts';
 
 type MakeModel = (cluster: Cluster, mesh: DeviceMesh) => CollectiveModel;
 
@@ -24,7 +24,10 @@ const PRESETS: Readonly<Record<CostPreset, MakeModel>> = {
   nccl: ncclModel,
 };
 
-/** The preset of a request that names none: the most accurate one that the cluster has constants for. */
+/**
+ * The preset of a request that names none: the most accurate one that the cluster has constants
+ * for.
+ */
 export function defaultCostPreset(cluster: Cluster): CostPreset {
   return hasNcclConstants(cluster) ? 'nccl' : 'alpha-beta';
 }
@@ -34,25 +37,34 @@ export function defaultCostPreset(cluster: Cluster): CostPreset {
  *
  * @throws E_USAGE for a preset that is unknown
  */
-export function collectiveModel(preset: string, cluster: Cluster, mesh: DeviceMesh): CollectiveModel {
+export function collectiveModel(
+  preset: string,
+  cluster: Cluster,
+  mesh: DeviceMesh,
+): CollectiveModel {
   const name = COST_PRESETS.find((known) => known === preset);
   if (name === undefined)
     throw new ShardwrightError('E_USAGE', `no cost preset '${preset}' in this version`, {
-      hint: `--cost takes ${COST_PRESETS.join(' or ')}; ${suggestion(preset, COST_PRESETS, 'presets')}`,
+      hint:
+        `--cost takes ${COST_PRESETS.join(' or ')}; ` +
+        `${suggestion(preset, COST_PRESETS, 'presets')}`,
     });
   const model = PRESETS[name](cluster, mesh);
   if (cluster.collectiveTable === undefined) return model;
   if (ON_THE_CLUSTER.has(preset)) return withCollectiveTable(model, cluster);
   // A literal preset reproduces another system's figures: times of this cluster are none of them.
-  return { ...model, note: `${model.note ?? ''} The table of collectives is not looked at.`.trimStart() };
+  return {
+    ...model,
+    note: `${model.note ?? ''} The table of collectives is not looked at.`.trimStart(),
+  };
 }
 
 /** Presets that price the cluster's own links. */
 const ON_THE_CLUSTER: ReadonlySet<string> = new Set(['alpha-beta', 'nccl']);
 
 /**
- * Price of one call under a preset: AutoParallel's own roofline under `autoparallel`; ours under every other one, with
- * attention at what its kernels reach under `nccl`.
+ * Price of one call under a preset: AutoParallel's own roofline under `autoparallel`; ours under
+ * every other one, with attention at what its kernels reach under `nccl`.
  *
  * @param ctx the call at the sizes of the largest shard
  * @param runs what runs in place of the operator's own kernel, or as a part of a compiled one
@@ -65,5 +77,10 @@ export function presetComputeCost(
   runs: Pick<ComputeOptions, 'body' | keyof CallFacts> = {},
 ): CostRecord {
   if (preset === 'autoparallel') return autoparallelCompute(record, ctx, cluster);
-  return computeCost(record, ctx, cluster, preset === 'nccl' ? { attentionShare: ATTENTION_SHARE, ...runs } : runs);
+  return computeCost(
+    record,
+    ctx,
+    cluster,
+    preset === 'nccl' ? { attentionShare: ATTENTION_SHARE, ...runs } : runs,
+  );
 }

@@ -1,6 +1,7 @@
 /**
- * Chooses among the shortest paths over placement states: the one with the fewest collectives, then the fewest steps, then the
- * smallest step list, so that a plan does not depend on the order of the edges. Reads a state back as a sharding.
+ * Chooses among the shortest paths over placement states: the one with the fewest collectives, then
+ * the fewest steps, then the smallest step list, so that a plan does not depend on the order of the
+ * edges. Reads a state back as a sharding.
  */
 
 import { internalError } from '../../errors.ts';
@@ -21,12 +22,19 @@ interface PathSite {
   readonly active: readonly number[];
 }
 
-/** Fewest collectives, fewest steps, smallest step list among the paths of least price: the edges in order. */
+/**
+ * Fewest collectives, fewest steps, smallest step list among the paths of least price: the edges in
+ * order.
+ */
 export function bestPath(
   site: PathSite,
   prices: Float64Array,
   dist: Float64Array,
-  { source, target, from }: { readonly source: number; readonly target: number; readonly from: number },
+  {
+    source,
+    target,
+    from,
+  }: { readonly source: number; readonly target: number; readonly from: number },
 ): number[] {
   const { graph } = site;
   const { edgeStart, edgeTarget, edgeSlot } = graph;
@@ -45,7 +53,13 @@ export function bestPath(
     for (let e = edgeStart[s]; e < edgeStart[s + 1]; e++) {
       const v = edgeTarget[e];
       const reach = dist[s] + prices[edgeSlot[e]];
-      if (v === s || v === source || !(reach <= dist[v] * (1 + TIE)) || dist[v] > dist[target] * (1 + TIE)) continue;
+      if (
+        v === s ||
+        v === source ||
+        !(reach <= dist[v] * (1 + TIE)) ||
+        dist[v] > dist[target] * (1 + TIE)
+      )
+        continue;
       const rest = tail(v);
       if (rest === undefined) continue;
       const next: Tail = {
@@ -60,17 +74,23 @@ export function bestPath(
     return best;
   };
   const found = tail(source);
-  if (found === undefined) throw internalError(`no path among the shortest ones from ${site.space.text(from)}`);
+  if (found === undefined)
+    throw internalError(`no path among the shortest ones from ${site.space.text(from)}`);
   return [...found.edges];
 }
 
 /** The state as a sharding; mesh dims that take no part keep what `like` has there. */
-export function shardingOfState({ space, active, graph }: PathSite, state: number, like: number): Sharding {
+export function shardingOfState(
+  { space, active, graph }: PathSite,
+  state: number,
+  like: number,
+): Sharding {
   const old = space.get(like);
   const placements: Placement[] = [...old.placements];
   const orders = new Map<number, number[]>();
   old.placements.forEach((p, m) => {
-    if (p.dim !== undefined && !active.includes(m)) orders.set(p.dim, [...(orders.get(p.dim) ?? []), m]);
+    if (p.dim !== undefined && !active.includes(m))
+      orders.set(p.dim, [...(orders.get(p.dim) ?? []), m]);
   });
   const cut: { dim: number; position: number; m: number }[] = [];
   active.forEach((m, a) => {
@@ -78,14 +98,17 @@ export function shardingOfState({ space, active, graph }: PathSite, state: numbe
     placements[m] = p;
     if (p.dim !== undefined) cut.push({ dim: p.dim, position: graph.positionAt(state, a), m });
   });
-  // A reduction on a mesh dim of one device is done already: it gives way to one that is really pending.
+  // A reduction on a mesh dim of one device is done already: it gives way to one that is really
+  // pending.
   const pending = active.map((m) => placements[m]).find(isPending);
   placements.forEach((p, m) => {
-    if (pending !== undefined && isPending(p) && !pendingTogether(p, pending)) placements[m] = REPLICATE;
+    if (pending !== undefined && isPending(p) && !pendingTogether(p, pending))
+      placements[m] = REPLICATE;
   });
   cut.sort((x, y) => x.position - y.position);
   for (const { dim, m } of cut) orders.set(dim, [...(orders.get(dim) ?? []), m]);
-  // Mesh dims of one device carry no data: where they sit in an order means nothing, so mesh order is kept if it can be.
+  // Mesh dims of one device carry no data: where they sit in an order means nothing, so mesh order
+  // is kept if it can be.
   for (const [dim, order] of orders) {
     const real = order.filter((m) => active.includes(m));
     if (real.every((m, i) => i === 0 || real[i - 1] < m))

@@ -1,9 +1,9 @@
 /**
- * Prices the redistributions of a planning problem: takes a tensor type and two shardings, gives the cost that a preset
- * adds to the objective.
+ * Prices the redistributions of a planning problem: takes a tensor type and two shardings, gives
+ * the cost that a preset adds to the objective.
  */
 
-import { DTYPE_BYTES, type DType } from '../../graph/types.ts';
+import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
 import { Shard } from '../../mesh/placements/shards/shard.ts';
 import { isPending } from '../../mesh/sharding/sharding.ts';
@@ -25,10 +25,11 @@ interface Moved {
 }
 
 /**
- * What a redistribution adds to the objective. Under most presets that is what its steps cost, so charges and the
- * `Redistributor` agree. A preset that copies another planner literally charges by that planner's formula
- * (`CollectiveModel.redistributionSeconds`) whatever steps then run; placements that the other planner does not have are
- * charged as they run, and what cannot run is refused under every preset.
+ * What a redistribution adds to the objective. Under most presets that is what its steps cost, so
+ * charges and the `Redistributor` agree. A preset that copies another planner literally charges by
+ * that planner's formula (`CollectiveModel.redistributionSeconds`) whatever steps then run;
+ * placements that the other planner does not have are charged as they run, and what cannot run is
+ * refused under every preset.
  */
 export class RedistributionCharges {
   /** By bytes and layout of the tensor, then by the pair of shardings. */
@@ -82,7 +83,9 @@ export class RedistributionCharges {
     const pair = from * 2 ** 24 + to;
     let seconds = pairs.get(pair);
     if (seconds === undefined) {
-      seconds = quantizedSeconds(model.redistributionSeconds(space.get(from), space.get(to), { bytes, contiguous }));
+      seconds = quantizedSeconds(
+        model.redistributionSeconds(space.get(from), space.get(to), { bytes, contiguous }),
+      );
       pairs.set(pair, seconds);
     }
     return seconds;

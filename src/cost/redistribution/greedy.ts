@@ -1,6 +1,7 @@
 /**
- * The plans that PyTorch DTensor 2.13 makes unless asked for better ones (torch/distributed/tensor/_redistribute.py): mesh
- * dim by mesh dim, no search. Kept to compare with and to read DTensor's own figures; our plans come from `Redistributor`.
+ * The plans that PyTorch DTensor 2.13 makes unless asked for better ones
+ * (torch/distributed/tensor/_redistribute.py): mesh dim by mesh dim, no search. Kept to compare
+ * with and to read DTensor's own figures; our plans come from `Redistributor`.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -12,8 +13,8 @@ import { Shard } from '../../mesh/placements/shards/shard.ts';
 import { Sharding } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { CollectiveKind, CollectiveModel } from '../collective-model.ts';
-import { cutsOfSharding, localTensorBytes, SlotPricing, type MovedType } from './pricing.ts';
 import type { RedistributionPlan, RedistributionStep } from './plan.ts';
+import { cutsOfSharding, localTensorBytes, type MovedType, SlotPricing } from './pricing.ts';
 import type { PriceSlot } from './slots.ts';
 
 /** One mesh dim changes its placement. */
@@ -24,11 +25,13 @@ export interface GreedyStep {
 }
 
 /**
- * The steps that DTensor takes. On one mesh dim: one step. On several, if the source cuts any dim: inner mesh dims first,
- * by way of R where the target's outer cuts of the same tensor dim are not in place; then outer mesh dims first for what
- * is left. Steps may be ones that DTensor refuses to run (S to P): `GreedyPlanner` says so.
+ * The steps that DTensor takes. On one mesh dim: one step. On several, if the source cuts any dim:
+ * inner mesh dims first, by way of R where the target's outer cuts of the same tensor dim are not
+ * in place; then outer mesh dims first for what is left. Steps may be ones that DTensor refuses to
+ * run (S to P): `GreedyPlanner` says so.
  *
- * @throws E_PLACEMENT for orders other than mesh order and for kinds other than S, R and P: DTensor plans these otherwise
+ * @throws E_PLACEMENT for orders other than mesh order and for kinds other than S, R and P: DTensor
+ *   plans these otherwise
  */
 export function greedySteps(from: Sharding, to: Sharding, mesh: DeviceMesh): GreedyStep[] {
   for (const sharding of [from, to]) checkPlain(sharding);
@@ -54,7 +57,9 @@ export function greedySteps(from: Sharding, to: Sharding, mesh: DeviceMesh): Gre
 }
 
 function checkPlain(sharding: Sharding): void {
-  const other = sharding.placements.find((p) => !(p instanceof Shard || p instanceof Partial || p === REPLICATE));
+  const other = sharding.placements.find(
+    (p) => !(p instanceof Shard || p instanceof Partial || p === REPLICATE),
+  );
   if (other !== undefined || !sharding.inMeshOrder)
     throw new ShardwrightError(
       'E_PLACEMENT',
@@ -64,7 +69,10 @@ function checkPlain(sharding: Sharding): void {
 }
 
 /** What a change of one mesh dim is called; undefined for changes that DTensor refuses. */
-export function stepKind(from: Placement, to: Placement): CollectiveKind | 'slice' | 'to_partial' | undefined {
+export function stepKind(
+  from: Placement,
+  to: Placement,
+): CollectiveKind | 'slice' | 'to_partial' | undefined {
   const pending = from instanceof Partial;
   if (from.dim !== undefined) {
     if (to instanceof Partial) return undefined;
@@ -75,7 +83,10 @@ export function stepKind(from: Placement, to: Placement): CollectiveKind | 'slic
   return 'to_partial';
 }
 
-/** Prices of greedy plans under any collective model; under the preset `dtensor` they are DTensor's own figures. */
+/**
+ * Prices of greedy plans under any collective model; under the preset `dtensor` they are DTensor's
+ * own figures.
+ */
 export class GreedyPlanner {
   private readonly pricing: SlotPricing;
 
@@ -91,7 +102,10 @@ export class GreedyPlanner {
     return this.plan(type, from, to)?.seconds ?? Infinity;
   }
 
-  /** The greedy plan; undefined where DTensor refuses it (S to P, P(a) to P(b)). @throws E_PLACEMENT as `greedySteps` */
+  /**
+   * The greedy plan; undefined where DTensor refuses it (S to P, P(a) to P(b)). @throws E_PLACEMENT
+   * as `greedySteps`
+   */
   plan(type: MovedType, from: number, to: number): RedistributionPlan | undefined {
     const { space } = this;
     const { mesh } = space;
@@ -135,7 +149,11 @@ export class GreedyPlanner {
     const n = mesh.sizes[m];
     const old = before.placements[m].dim;
     const next = after.placements[m].dim;
-    let cuts = cutsOfSharding(this.space, kind === 'all_gather' || kind === 'all_reduce' ? before : after, rank);
+    let cuts = cutsOfSharding(
+      this.space,
+      kind === 'all_gather' || kind === 'all_reduce' ? before : after,
+      rank,
+    );
     if (kind === 'all_to_all' && old !== undefined) {
       const pieces = [...cuts.pieces];
       pieces[old] *= n;

@@ -1,7 +1,10 @@
-/** What steps between placement states may do: which axes together, which tensor dims, which reductions from R. */
+/**
+ * What steps between placement states may do: which axes together, which tensor dims, which
+ * reductions from R.
+ */
 
-import { isPending } from '../../mesh/sharding/sharding.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
+import { isPending } from '../../mesh/sharding/sharding.ts';
 import { partialCode } from '../../mesh/sharding/space.ts';
 
 /** Non-empty subsets of at most `most` members, ascending inside. */
@@ -15,8 +18,9 @@ export function subsets(list: readonly number[], most: number): number[][] {
 }
 
 /**
- * Tensor dims that steps may cut. All of them on up to three mesh dims; beyond, those that a source or target cuts and
- * one more, because a detour needs only one spare dim and the states grow as rank ^ mesh dims.
+ * Tensor dims that steps may cut. All of them on up to three mesh dims; beyond, those that a source
+ * or target cuts and one more, because a detour needs only one spare dim and the states grow as
+ * rank ^ mesh dims.
  */
 export function reachedDims(rank: number, axes: number, cut: ReadonlySet<number>): number[] {
   const all = Array.from({ length: rank }, (_, d) => d);
@@ -26,8 +30,8 @@ export function reachedDims(rank: number, axes: number, cut: ReadonlySet<number>
 }
 
 /**
- * Whether a tensor that every rank holds can be read as operands of the reduction without communication: a value is taken
- * apart as its kind says, an index tensor becomes a masked lookup.
+ * Whether a tensor that every rank holds can be read as operands of the reduction without
+ * communication: a value is taken apart as its kind says, an index tensor becomes a masked lookup.
  */
 export function madeFromReplicate(p: Placement, n: number): boolean {
   return isLookup(p) || (isPending(p) && p.operand(1, 0, n) !== undefined);
@@ -40,7 +44,10 @@ export function isLookup(p: Placement): boolean {
 
 const SUM = partialCode('sum');
 const AVG = partialCode('avg');
-/** Whether two pending mesh dims may be reduced in one collective, by their kind codes: one kind, or sum and avg. */
+/**
+ * Whether two pending mesh dims may be reduced in one collective, by their kind codes: one kind, or
+ * sum and avg.
+ */
 export function reduceTogether(a: number, b: number): boolean {
   return a === b || ((a === SUM || a === AVG) && (b === SUM || b === AVG));
 }

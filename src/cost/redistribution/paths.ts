@@ -1,4 +1,7 @@
-/** Shortest paths from one state of a compressed graph whose prices stand behind slots. Typed arrays only. */
+/**
+ * Shortest paths from one state of a compressed graph whose prices stand behind slots. Typed arrays
+ * only.
+ */
 export class PathFinder {
   private readonly heap: Int32Array;
   /** Place of a state in the heap; -1 not in it. */
@@ -73,15 +76,20 @@ export class PathFinder {
 }
 
 /**
- * What the paths of least price are made of: for every state the least sum of each part along any of them. Where several
- * paths cost the same each part is that of the path that has least of it, so that the parts together never exceed a path.
+ * What the paths of least price are made of: for every state the least sum of each part along any
+ * of them. Where several paths cost the same each part is that of the path that has least of it, so
+ * that the parts together never exceed a path.
  *
  * @param source where the paths begin; others may be as near as it, by steps without a price
  * @param dist prices as `PathFinder.from` gives them
  * @param parts of the prices of the slots
  */
 export function partsAlong(
-  graph: { readonly edgeStart: Int32Array; readonly edgeTarget: Int32Array; readonly edgeSlot: Int32Array },
+  graph: {
+    readonly edgeStart: Int32Array;
+    readonly edgeTarget: Int32Array;
+    readonly edgeSlot: Int32Array;
+  },
   source: number,
   dist: Float64Array,
   prices: Float64Array,
@@ -122,9 +130,9 @@ export const TIE = 1e-9;
 const QUANTUM = 2 ** -52;
 
 /**
- * Seconds rounded to a multiple of 2^-52 s (0.2 fs). Sums of such numbers are exact below two seconds, so that the price of
- * a path does not depend on the order of adding, equal plans have equal prices, and the triangle inequality holds to the
- * last bit.
+ * Seconds rounded to a multiple of 2^-52 s (0.2 fs). Sums of such numbers are exact below two
+ * seconds, so that the price of a path does not depend on the order of adding, equal plans have
+ * equal prices, and the triangle inequality holds to the last bit.
  */
 export function quantizedSeconds(seconds: number): number {
   return seconds < 1 ? Math.round(seconds / QUANTUM) * QUANTUM : seconds;

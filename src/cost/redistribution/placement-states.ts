@@ -1,6 +1,6 @@
 /**
- * Numbers the placement states of a tensor: takes the shardings that need a state, gives the states that redistributions
- * may pass through.
+ * Numbers the placement states of a tensor: takes the shardings that need a state, gives the states
+ * that redistributions may pass through.
  */
 
 import { internalError } from '../../errors.ts';
@@ -14,11 +14,12 @@ import {
   type ShardingSpace,
 } from '../../mesh/sharding/space.ts';
 import { reachedDims } from './moves.ts';
-import { SlotTable, type CutSignature, type SpecialCut } from './slots.ts';
+import { type CutSignature, SlotTable, type SpecialCut } from './slots.ts';
 
 /**
- * Placement states by number (placements spec, section 5.2): a state is a kind for each mesh dim and an order of mesh dims
- * on each tensor dim. Which kinds and tensor dims there are follows from the shardings that must have a state.
+ * Placement states by number (placements spec, section 5.2): a state is a kind for each mesh dim
+ * and an order of mesh dims on each tensor dim. Which kinds and tensor dims there are follows from
+ * the shardings that must have a state.
  */
 export class PlacementStates {
   readonly cuts: readonly CutSignature[];
@@ -35,7 +36,10 @@ export class PlacementStates {
   protected readonly sizes: readonly number[];
   protected readonly pendingCodes: readonly number[];
   protected readonly specialCodes: readonly number[];
-  /** Number of each kind code among those there are, and the weight of each axis in the number of a state. */
+  /**
+   * Number of each kind code among those there are, and the weight of each axis in the number of a
+   * state.
+   */
   protected readonly digits = new Map<number, number>();
   protected readonly weights: readonly number[];
   /** Whether numbers of states are exact; else texts are used. */
@@ -73,7 +77,12 @@ export class PlacementStates {
     this.pendingCodes = [...pending].sort(ascending);
     this.specialCodes = [...special].sort(ascending);
     this.dims = reachedDims(rank, k, cutDims);
-    for (const code of [REPLICATE_CODE, ...this.pendingCodes, ...this.specialCodes, ...this.dims.map(shardCode)])
+    for (const code of [
+      REPLICATE_CODE,
+      ...this.pendingCodes,
+      ...this.specialCodes,
+      ...this.dims.map(shardCode),
+    ])
       this.digits.set(code, this.digits.size);
     const radix = this.digits.size * Math.max(k, 1);
     this.weights = active.map((_, a) => Math.pow(radix, a));
@@ -100,7 +109,9 @@ export class PlacementStates {
     let state = this.stateById[id];
     if (state === undefined) {
       const [codes, positions] = this.read(id);
-      state = codes.every((c) => this.digits.has(c)) ? (this.index.get(this.key(codes, positions)) ?? -1) : -1;
+      state = codes.every((c) => this.digits.has(c))
+        ? (this.index.get(this.key(codes, positions)) ?? -1)
+        : -1;
       this.stateById[id] = state;
     }
     return state;
@@ -124,7 +135,9 @@ export class PlacementStates {
     return this.specialCodes.length > 0;
   }
 
-  /** State that each state becomes when tensor dim d is renamed `to[d]` (a permutation of `dims`). */
+  /**
+   * State that each state becomes when tensor dim d is renamed `to[d]` (a permutation of `dims`).
+   */
   relabelled(to: readonly number[]): Int32Array {
     const k = this.active.length;
     const out = new Int32Array(this.stateCount);
@@ -134,13 +147,17 @@ export class PlacementStates {
         return dim < 0 ? code : shardCode(to[dim]);
       });
       const target = this.index.get(this.key(codes, this.positions.slice(s * k, s * k + k)));
-      if (target === undefined) throw internalError('the placement states are not closed under a renaming of dims');
+      if (target === undefined)
+        throw internalError('the placement states are not closed under a renaming of dims');
       out[s] = target;
     }
     return out;
   }
 
-  /** State that each state becomes when two axes are exchanged; undefined when some state has no such mirror. */
+  /**
+   * State that each state becomes when two axes are exchanged; undefined when some state has no
+   * such mirror.
+   */
   swapped(a: number, b: number): Int32Array | undefined {
     const k = this.active.length;
     const out = new Int32Array(this.stateCount);
@@ -174,12 +191,16 @@ export class PlacementStates {
   }
 
   protected isPendingCode(code: number): boolean {
-    return isPartialCode(code) || (code >= FIRST_OTHER_CODE && isPending(this.space.placementOf(code)));
+    return (
+      isPartialCode(code) || (code >= FIRST_OTHER_CODE && isPending(this.space.placementOf(code)))
+    );
   }
 
   protected dimOfCode(code: number): number {
     if (code < FIRST_SHARD_CODE) return -1;
-    return code < FIRST_OTHER_CODE ? code - FIRST_SHARD_CODE : (this.space.placementOf(code).dim ?? -1);
+    return code < FIRST_OTHER_CODE
+      ? code - FIRST_SHARD_CODE
+      : (this.space.placementOf(code).dim ?? -1);
   }
 
   /** Number of a state: exact arithmetic, or a text on meshes of very many dims. */
@@ -187,12 +208,17 @@ export class PlacementStates {
     const k = codes.length;
     if (!this.exact) return `${codes.join(',')}|${positions.join(',')}`;
     let out = 0;
-    for (let a = 0; a < k; a++) out += ((this.digits.get(codes[a]) ?? 0) * k + positions[a]) * this.weights[a];
+    for (let a = 0; a < k; a++)
+      out += ((this.digits.get(codes[a]) ?? 0) * k + positions[a]) * this.weights[a];
     return out;
   }
 
   /** Number of a state; a new one where it has none. `k` is its key. */
-  protected add(codes: readonly number[], positions: readonly number[], k = this.key(codes, positions)): number {
+  protected add(
+    codes: readonly number[],
+    positions: readonly number[],
+    k = this.key(codes, positions),
+  ): number {
     const known = this.index.get(k);
     if (known !== undefined) return known;
     const s = this.stateCount;
@@ -223,7 +249,8 @@ export class PlacementStates {
       if (i > 0 && found[i - 1].dim !== dim) last = -1;
       let before = 1;
       for (let b = 0; b < codes.length; b++)
-        if (this.dimOfCode(codes[b]) === dim && positions[b] > last && positions[b] < position) before *= this.sizes[b];
+        if (this.dimOfCode(codes[b]) === dim && positions[b] > last && positions[b] < position)
+          before *= this.sizes[b];
       last = position;
       return { dim, code: codes[axis], n: this.sizes[axis], before };
     });

@@ -1,26 +1,40 @@
-/** What the redistribution planner answers: the steps from one sharding of a tensor to another, with their bytes and seconds. */
+/**
+ * What the redistribution planner answers: the steps from one sharding of a tensor to another, with
+ * their bytes and seconds.
+ */
 
 import type { CollectiveKind } from '../collective-model.ts';
 import type { SourceTarget } from './permutation.ts';
 
 /** One step on the way. */
 export interface RedistributionStep {
-  /** A collective, or a local step: `slice` (R to S), `to_partial` (R to P), `relabel` (mesh dims of one device). */
+  /**
+   * A collective, or a local step: `slice` (R to S), `to_partial` (R to P), `relabel` (mesh dims of
+   * one device).
+   */
   readonly kind: CollectiveKind | 'slice' | 'to_partial' | 'relabel';
   /** Mesh dims of the group; their order is the gather or scatter order. */
   readonly meshDims: readonly number[];
   /** Devices of the group. */
   readonly groupSize: number;
-  /** Bytes of the collective (the convention of its kind); of a local step the bytes written, 0 for views. */
+  /**
+   * Bytes of the collective (the convention of its kind); of a local step the bytes written, 0 for
+   * views.
+   */
   readonly bytes: number;
   readonly seconds: number;
   /** Sharding after the step. */
   readonly to: number;
-  /** Of a permutation: who sends to whom, by source; ranks that keep their tile send to themselves. */
+  /**
+   * Of a permutation: who sends to whom, by source; ranks that keep their tile send to themselves.
+   */
   readonly pairs?: readonly SourceTarget[];
 }
 
-/** Whether a step does nothing on the devices: it has another name, a group of one, or shows a part of what is there. */
+/**
+ * Whether a step does nothing on the devices: it has another name, a group of one, or shows a part
+ * of what is there.
+ */
 export function isFree({ kind, groupSize, bytes }: RedistributionStep): boolean {
   return kind === 'relabel' || groupSize === 1 || (kind === 'slice' && bytes === 0);
 }
@@ -46,7 +60,10 @@ export interface Rank {
   readonly text: string;
 }
 
-/** Whether a way comes before another of equal price: fewer collectives, fewer steps, then by its text. */
+/**
+ * Whether a way comes before another of equal price: fewer collectives, fewer steps, then by its
+ * text.
+ */
 export function before(a: Rank, b: Rank): boolean {
   if (a.collectives !== b.collectives) return a.collectives < b.collectives;
   if (a.steps !== b.steps) return a.steps < b.steps;

@@ -1,4 +1,7 @@
-/** What the steps of redistribution plans cost for one tensor type: exact byte counts, collectives, local copies. */
+/**
+ * What the steps of redistribution plans cost for one tensor type: exact byte counts, collectives,
+ * local copies.
+ */
 
 import { internalError } from '../../errors.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
@@ -19,7 +22,8 @@ export interface MovedType {
 }
 
 /**
- * Types with equal keys have equal prices: beside the total only sizes that the mesh may cut unevenly matter.
+ * Types with equal keys have equal prices: beside the total only sizes that the mesh may cut
+ * unevenly matter.
  *
  * @param product devices that may cut one dim: product of the mesh dims that take part
  */
@@ -29,14 +33,21 @@ export function sizeKey(type: MovedType, product: number): string {
   return `${total}|${type.shape.map((size) => sizeToken(size, product)).join(',')}`;
 }
 
-/** Size of a tensor dim as far as it matters: `E` divides evenly in whatever way the mesh cuts it. */
+/**
+ * Size of a tensor dim as far as it matters: `E` divides evenly in whatever way the mesh cuts it.
+ */
 function sizeToken(size: number, product: number): string {
   return size > 0 && product > 1 && size % product === 0 ? 'E' : String(size);
 }
 
-/** Class of each tensor dim: dims of one class cost the same (same size as far as it matters, both or neither contiguous). */
+/**
+ * Class of each tensor dim: dims of one class cost the same (same size as far as it matters, both
+ * or neither contiguous).
+ */
 export function dimClasses(type: MovedType, product: number): string[] {
-  return type.shape.map((size, d) => `${sizeToken(size, product)}${leads(type.shape, d) ? '!' : ''}`);
+  return type.shape.map(
+    (size, d) => `${sizeToken(size, product)}${leads(type.shape, d) ? '!' : ''}`,
+  );
 }
 
 /** Whether pieces along a dim are contiguous in memory: every dim before it has size 1. */
@@ -45,7 +56,10 @@ function leads(shape: readonly number[], dim: number): boolean {
   return true;
 }
 
-/** Bytes of the largest local tensor of a sharding. @throws E_PLACEMENT when a dim is cut that the shape lacks */
+/**
+ * Bytes of the largest local tensor of a sharding. @throws E_PLACEMENT when a dim is cut that the
+ * shape lacks
+ */
 export function localTensorBytes(space: ShardingSpace, id: number, type: MovedType): number {
   let n = type.itemBytes;
   for (const size of space.localShape(id, type.shape)) n *= size;
@@ -53,7 +67,11 @@ export function localTensorBytes(space: ShardingSpace, id: number, type: MovedTy
 }
 
 /** The local cuts of a sharding of a tensor of this rank. */
-export function cutsOfSharding(space: ShardingSpace, sharding: Sharding, rank: number): CutSignature {
+export function cutsOfSharding(
+  space: ShardingSpace,
+  sharding: Sharding,
+  rank: number,
+): CutSignature {
   const pieces = new Array<number>(rank).fill(1);
   const special: SpecialCut[] = [];
   for (const [dim, order] of sharding.orders) {
@@ -85,16 +103,20 @@ export class SlotPricing {
     const prices = new Float64Array(graph.slots.length);
     const local = Float64Array.from(graph.cuts, (cuts) => this.localBytes(cuts, type));
     graph.slots.forEach((slot, i) => {
-      const seconds = quantizedSeconds(this.seconds(slot, graph.cuts[slot.cuts], local[slot.cuts], type));
-      if (!(seconds >= 0)) throw internalError(`preset ${this.model.preset} gives ${seconds} s for ${slot.kind}`);
+      const seconds = quantizedSeconds(
+        this.seconds(slot, graph.cuts[slot.cuts], local[slot.cuts], type),
+      );
+      if (!(seconds >= 0))
+        throw internalError(`preset ${this.model.preset} gives ${seconds} s for ${slot.kind}`);
       prices[i] = seconds;
     });
     return prices;
   }
 
   /**
-   * Seconds of one step: a collective or a slice, and a read and a write of its bytes for every dim along which pieces are
-   * not contiguous. A slice that is a view costs nothing. Rounded as `quantizedSeconds` says.
+   * Seconds of one step: a collective or a slice, and a read and a write of its bytes for every dim
+   * along which pieces are not contiguous. A slice that is a view costs nothing. Rounded as
+   * `quantizedSeconds` says.
    */
   price(slot: PriceSlot, cuts: CutSignature, type: MovedType): number {
     return quantizedSeconds(this.seconds(slot, cuts, this.localBytes(cuts, type), type));
@@ -115,8 +137,11 @@ export class SlotPricing {
       return slot.devices === 1 ? 0 : (model.sliceSeconds?.(bytes) ?? model.copySeconds(2 * bytes));
     for (const d of slot.evenDims) if (!this.divides(cuts, d, type.shape[d])) return Infinity;
     let copied = 0;
-    if (slot.devices > 1) for (const d of slot.copyDims) if (this.copies(cuts, d, type)) copied += 2 * bytes;
-    return model.seconds(slot.kind, bytes, slot.meshDims) + (copied > 0 ? model.copySeconds(copied) : 0);
+    if (slot.devices > 1)
+      for (const d of slot.copyDims) if (this.copies(cuts, d, type)) copied += 2 * bytes;
+    return (
+      model.seconds(slot.kind, bytes, slot.meshDims) + (copied > 0 ? model.copySeconds(copied) : 0)
+    );
   }
 
   private slotBytes(slot: PriceSlot, cuts: CutSignature, local: number, type: MovedType): number {
@@ -126,8 +151,9 @@ export class SlotPricing {
   }
 
   /**
-   * Whether what the last cut of a dim takes apart is not one run in memory: pieces of an inner dim, and pieces of the
-   * leading dim that take rows here and there (`_S(0, 2)`). Putting such pieces together copies as well.
+   * Whether what the last cut of a dim takes apart is not one run in memory: pieces of an inner
+   * dim, and pieces of the leading dim that take rows here and there (`_S(0, 2)`). Putting such
+   * pieces together copies as well.
    */
   private copies(cuts: CutSignature, dim: number, type: MovedType): boolean {
     if (!leads(type.shape, dim)) return true;
@@ -141,10 +167,15 @@ export class SlotPricing {
   /** Whether every piece of a dim is equally large. */
   private divides(cuts: CutSignature, dim: number, size: number): boolean {
     if (size % cuts.pieces[dim] !== 0) return false;
-    return cuts.special.every((c) => c.dim !== dim || this.space.placementOf(c.code).isEven(size, c.n));
+    return cuts.special.every(
+      (c) => c.dim !== dim || this.space.placementOf(c.code).isEven(size, c.n),
+    );
   }
 
-  /** Bytes of the largest local tensor under some cuts; Infinity where a kind refuses to cut the dim. */
+  /**
+   * Bytes of the largest local tensor under some cuts; Infinity where a kind refuses to cut the
+   * dim.
+   */
   private localBytes(cuts: CutSignature, type: MovedType): number {
     let bytes = type.itemBytes;
     if (this.model.byteRule === 'fraction') {
@@ -158,11 +189,16 @@ export class SlotPricing {
     }
     for (let d = 0; d < type.shape.length; d++)
       bytes *=
-        cuts.special.length === 0 ? Math.ceil(type.shape[d] / cuts.pieces[d]) : this.cutSize(cuts, d, type.shape[d]);
+        cuts.special.length === 0
+          ? Math.ceil(type.shape[d] / cuts.pieces[d])
+          : this.cutSize(cuts, d, type.shape[d]);
     return bytes;
   }
 
-  /** Rows of a dim that the largest rank holds, cut by cut; Infinity where a kind refuses a size that some rank has. */
+  /**
+   * Rows of a dim that the largest rank holds, cut by cut; Infinity where a kind refuses a size
+   * that some rank has.
+   */
   private cutSize(cuts: CutSignature, dim: number, size: number): number {
     let sizes: readonly number[] = [size];
     let pieces = cuts.pieces[dim];

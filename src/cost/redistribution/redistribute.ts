@@ -1,28 +1,31 @@
 /**
- * Plans redistributions: takes a tensor type and two shardings and gives the cheapest chain of collectives between them,
- * by a shortest path over placement states.
+ * Plans redistributions: takes a tensor type and two shardings and gives the cheapest chain of
+ * collectives between them, by a shortest path over placement states.
  */
 
-import { bestPath, shardingOfState } from './best-path.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { refusedCut } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { CollectiveModel } from '../collective-model.ts';
+import { bestPath, shardingOfState } from './best-path.ts';
 import { partsAlong, PathFinder } from './paths.ts';
 import { permutationPairs } from './permutation.ts';
-import { dimClasses, localTensorBytes, sizeKey, SlotPricing, type MovedType } from './pricing.ts';
+import { type RedistributionPlan, type RedistributionStep } from './plan.ts';
+import { dimClasses, localTensorBytes, type MovedType, sizeKey, SlotPricing } from './pricing.ts';
 import { Refusals } from './refusals.ts';
 import { communicates, type PriceSlot } from './slots.ts';
-import { AxisExchanges, DimSymmetry } from './symmetry.ts';
-import { type RedistributionPlan, type RedistributionStep } from './plan.ts';
 import { StateGraph } from './states.ts';
+import { AxisExchanges, DimSymmetry } from './symmetry.ts';
 
 export interface RedistributorOptions {
   /** Steps over several mesh dims at once and permutations; default true. */
   readonly merge?: boolean;
   /** S -> P and P(a) -> P(b) on one mesh dim, by way of R; default false: refused as in DTensor. */
   readonly viaReplicate?: boolean;
-  /** Asked while prices are found, which takes long on meshes of many dims; what it throws ends the work. */
+  /**
+   * Asked while prices are found, which takes long on meshes of many dims; what it throws ends the
+   * work.
+   */
   readonly checkTime?: () => void;
 }
 
@@ -52,8 +55,14 @@ interface TypePrices {
   readonly rows: (Float64Array | undefined)[];
   known: number;
   /** By split: the parts of each slot; by source state those of the best plans from there. */
-  parts: WeakMap<StepSplit, { readonly ofSlot: readonly Float64Array[]; readonly from: Map<number, readonly Float64Array[]> }>;
-} // prettier-ignore
+  parts: WeakMap<
+    StepSplit,
+    {
+      readonly ofSlot: readonly Float64Array[];
+      readonly from: Map<number, readonly Float64Array[]>;
+    }
+  >;
+}
 
 /** How the seconds of a step are taken apart. */
 export interface StepSplit {
@@ -72,9 +81,10 @@ export interface PartsOfRoutes {
 }
 
 /**
- * The redistribution planner: one answer to "how does a tensor get from this sharding to that one, and what does it cost",
- * used for prices, reports, simulation and the device program. Plans are shortest paths over placement states
- * (placements spec, section 5.2), so cost(A, C) <= cost(A, B) + cost(B, C) wherever all three are allowed.
+ * The redistribution planner: one answer to "how does a tensor get from this sharding to that one,
+ * and what does it cost", used for prices, reports, simulation and the device program. Plans are
+ * shortest paths over placement states (placements spec, section 5.2), so cost(A, C) <= cost(A, B)
+ * + cost(B, C) wherever all three are allowed.
  */
 export class Redistributor {
   private readonly pricing: SlotPricing;
@@ -117,14 +127,15 @@ export class Redistributor {
   }
 
   /**
-   * Seconds from each source to each target, row by source. Equal types, and types that differ only in what does not
-   * matter, share all work.
+   * Seconds from each source to each target, row by source. Equal types, and types that differ only
+   * in what does not matter, share all work.
    */
   matrix(type: MovedType, fromIds: ArrayLike<number>, toIds: ArrayLike<number>): Float64Array {
     const width = toIds.length;
     const out = new Float64Array(fromIds.length * width);
     const ids: number[] = [];
-    // Sources repeat where a producer's placement stands beside each copy of it: their rows are found once.
+    // Sources repeat where a producer's placement stands beside each copy of it: their rows are
+    // found once.
     const rowOf = new Map<number, number>();
     for (let i = 0; i < fromIds.length; i++) {
       if (rowOf.has(fromIds[i])) continue;
@@ -156,12 +167,17 @@ export class Redistributor {
       for (let j = 0; j < width; j++)
         // Only what is pending in the target, on mesh dims that the source uses, can be refused.
         out[i * width + j] =
-          (busy & pending[j]) !== 0 && refusals.refused(from, toIds[j]) ? Infinity : row[states[toStates[j]]];
+          (busy & pending[j]) !== 0 && refusals.refused(from, toIds[j])
+            ? Infinity
+            : row[states[toStates[j]]];
     }
     return out;
   }
 
-  /** What of the seconds between some shardings falls to each part. Sums of one split are kept, so that it is asked once for each step. */
+  /**
+   * What of the seconds between some shardings falls to each part. Sums of one split are kept, so
+   * that it is asked once for each step.
+   */
   parts(type: MovedType, ids: readonly number[], split: StepSplit): PartsOfRoutes {
     const prices = this.pricesOf(type, ids);
     const stateOf = (id: number): number => prices.graph.stateOf(id);
@@ -169,11 +185,19 @@ export class Redistributor {
   }
 
   /** By part and state: the parts of the best plans from one state. */
-  private partsFrom(prices: TypePrices, type: MovedType, source: number, split: StepSplit): readonly Float64Array[] {
+  private partsFrom(
+    prices: TypePrices,
+    type: MovedType,
+    source: number,
+    split: StepSplit,
+  ): readonly Float64Array[] {
     const { graph, symmetry } = prices;
     let known = prices.parts.get(split);
     if (known === undefined) {
-      const ofSlot = Array.from({ length: split.count }, () => new Float64Array(graph.slots.length));
+      const ofSlot = Array.from(
+        { length: split.count },
+        () => new Float64Array(graph.slots.length),
+      );
       graph.slots.forEach((slot, i) => {
         const seconds = prices.prices[i];
         if (seconds === Infinity) return;
@@ -201,9 +225,10 @@ export class Redistributor {
   }
 
   /**
-   * The best plan; ties within 1e-9 go to fewer collectives, then fewer steps, then the smaller list of steps written
-   * as `mesh dims:sharding after` (so outer mesh dims move first). Undefined when the change is refused: `refusal` says why.
-   * Plans are kept: the same question has the same object for an answer.
+   * The best plan; ties within 1e-9 go to fewer collectives, then fewer steps, then the smaller
+   * list of steps written as `mesh dims:sharding after` (so outer mesh dims move first). Undefined
+   * when the change is refused: `refusal` says why. Plans are kept: the same question has the same
+   * object for an answer.
    *
    * @throws E_PLACEMENT when a sharding does not fit the shape
    */
@@ -222,7 +247,12 @@ export class Redistributor {
     return plan;
   }
 
-  private search(prices: TypePrices, type: MovedType, from: number, to: number): RedistributionPlan | undefined {
+  private search(
+    prices: TypePrices,
+    type: MovedType,
+    from: number,
+    to: number,
+  ): RedistributionPlan | undefined {
     const { space } = this;
     const { graph } = prices;
     const source = graph.stateOf(from);
@@ -232,7 +262,8 @@ export class Redistributor {
     const dist = Float64Array.from(orbit.states, (s) => canonical[s]);
     if (dist[target] === Infinity) return undefined;
     const site = { graph, space, active: this.active };
-    const edges = source === target ? [] : bestPath(site, prices.prices, dist, { source, target, from });
+    const edges =
+      source === target ? [] : bestPath(site, prices.prices, dist, { source, target, from });
     const steps: RedistributionStep[] = [];
     let before = space.get(from);
     let text = before.orderedText;
@@ -355,9 +386,19 @@ export class Redistributor {
       const swaps = entry.exchanges.withEqualPrices(slotPrices);
       const classKey = `${classes.join(' ')}|${swaps.map(({ a, b }) => `${a}=${b}`).join()}`;
       let symmetry = symmetries.get(classKey);
-      if (symmetry === undefined) symmetries.set(classKey, (symmetry = new DimSymmetry(graph, classes, swaps)));
+      if (symmetry === undefined)
+        symmetries.set(classKey, (symmetry = new DimSymmetry(graph, classes, swaps)));
       const rows = new Array<Float64Array | undefined>(graph.stateCount).fill(undefined);
-      prices = { key: typeKey, graph, finder, symmetry, prices: slotPrices, rows, known: 0, parts: new WeakMap() };
+      prices = {
+        key: typeKey,
+        graph,
+        finder,
+        symmetry,
+        prices: slotPrices,
+        rows,
+        known: 0,
+        parts: new WeakMap(),
+      };
       this.types.set(typeKey, prices);
     }
     return prices;

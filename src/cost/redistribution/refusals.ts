@@ -1,4 +1,7 @@
-/** Decides which changes of sharding no redistribution can do (placements spec, section 5.1), and words the reason. */
+/**
+ * Decides which changes of sharding no redistribution can do (placements spec, section 5.1), and
+ * words the reason.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 import { isPending } from '../../mesh/sharding/sharding.ts';
@@ -6,9 +9,10 @@ import { REPLICATE_CODE, shardDimOfCode, type ShardingSpace } from '../../mesh/s
 import { isLookup, madeFromReplicate } from './moves.ts';
 
 /**
- * Which changes nobody may ask for (placements spec, section 5.1): pending operands are not made of pieces or of other
- * operands, unless asked for by way of R, and of some reductions not of equal values either. Answers come from bit masks
- * over mesh dims, made once for each sharding: the cost matrices of large models ask millions of times.
+ * Which changes nobody may ask for (placements spec, section 5.1): pending operands are not made of
+ * pieces or of other operands, unless asked for by way of R, and of some reductions not of equal
+ * values either. Answers come from bit masks over mesh dims, made once for each sharding: the cost
+ * matrices of large models ask millions of times.
  */
 export class Refusals {
   /** By sharding id: mesh dims that cut or are pending, with more than one device. */
@@ -42,7 +46,8 @@ export class Refusals {
     // Only a mesh dim that is cut or pending before and pending after can be at fault.
     let suspects = this.busy[from] & this.pending[to];
     for (let m = 0; suspects !== 0; m++, suspects >>>= 1)
-      if ((suspects & 1) !== 0 && this.space.kindAt(from, m) !== this.space.kindAt(to, m)) return true;
+      if ((suspects & 1) !== 0 && this.space.kindAt(from, m) !== this.space.kindAt(to, m))
+        return true;
     return false;
   }
 
@@ -57,17 +62,25 @@ export class Refusals {
       const a = source[m];
       const b = target[m];
       if (!isPending(b)) continue;
-      const start = `${space.text(from)} -> ${space.text(to)} is refused: on mesh dim '${names[m]}' ${a.text} does not become ${b.text}`;
+      const start =
+        `${space.text(from)} -> ${space.text(to)} is refused: on mesh dim '${names[m]}' ` +
+        `${a.text} does not become ${b.text}`;
       if (!madeFromReplicate(b, sizes[m]))
         return `${start}: equal values are no operands of it; reduce it to R or S where it is made`;
       if (isLookup(b)) {
         if (source.some((p, x) => isPending(p) && sizes[x] > 1))
-          return `${start}: only indices that nothing is pending on become a masked lookup; go to R first, and look up from there`;
+          return (
+            `${start}: only indices that nothing is pending on become a masked lookup; go to R ` +
+            'first, and look up from there'
+          );
         if (target.some((p, x) => x !== m && isLookup(p) && sizes[x] > 1))
           return `${start} beside another masked lookup; mask on one mesh dim only`;
       }
       if (a.kind !== 'replicate' && !this.viaReplicate)
-        return `${start}; go to R first, and from there ask for ${b.text}: ${a.text} -> R, then R -> ${b.text}`;
+        return (
+          `${start}; go to R first, and from there ask for ${b.text}: ${a.text} -> R, then R ` +
+          `-> ${b.text}`
+        );
     }
     return undefined;
   }
@@ -107,7 +120,10 @@ export class Refusals {
     let bit = this.kindBits.indexOf(code);
     if (bit < 0) bit = this.kindBits.push(code) - 1;
     if (bit > 30)
-      throw new ShardwrightError('E_PLACEMENT', 'more than 31 kinds of pending or special placements at once');
+      throw new ShardwrightError(
+        'E_PLACEMENT',
+        'more than 31 kinds of pending or special placements at once',
+      );
     return bit;
   }
 }

@@ -1,4 +1,7 @@
-/** What the steps of a state graph cost, apart from the tensor: equal steps share a slot, and a type prices each slot once. */
+/**
+ * What the steps of a state graph cost, apart from the tensor: equal steps share a slot, and a type
+ * prices each slot once.
+ */
 
 import type { CollectiveKind } from '../collective-model.ts';
 
@@ -20,7 +23,10 @@ export interface SpecialCut {
   readonly code: number;
   /** Size of the mesh dim. */
   readonly n: number;
-  /** Plain pieces that the dim is cut into between the special cut before this one (or the whole dim) and this one. */
+  /**
+   * Plain pieces that the dim is cut into between the special cut before this one (or the whole
+   * dim) and this one.
+   */
   readonly before: number;
 }
 
@@ -42,9 +48,14 @@ export interface PriceSlot {
   /** Index of the local cuts whose size the step moves; bytes = local bytes x `times`. */
   readonly cuts: number;
   readonly times: number;
-  /** Tensor dims along which pieces are put together or taken apart, for local copies; of `cuts` the last cut of the dim. */
+  /**
+   * Tensor dims along which pieces are put together or taken apart, for local copies; of `cuts` the
+   * last cut of the dim.
+   */
   readonly copyDims: readonly number[];
-  /** Tensor dims that must divide evenly by the pieces of the cuts (merged steps and permutations). */
+  /**
+   * Tensor dims that must divide evenly by the pieces of the cuts (merged steps and permutations).
+   */
   readonly evenDims: readonly number[];
 }
 
@@ -53,7 +64,10 @@ export function communicates(slot: PriceSlot): boolean {
   return slot.kind !== 'slice' && slot.kind !== 'to_partial' && slot.devices > 1;
 }
 
-/** Slots and local cuts of one graph, each once. Keys are numbers where these are exact: building a graph is hot. */
+/**
+ * Slots and local cuts of one graph, each once. Keys are numbers where these are exact: building a
+ * graph is hot.
+ */
 export class SlotTable {
   readonly slots: PriceSlot[] = [];
   readonly cuts: CutSignature[] = [];
@@ -84,8 +98,10 @@ export class SlotTable {
   cutsOf(pieces: readonly number[], special: readonly SpecialCut[]): number {
     let key: number | string = 0;
     if (this.exact && special.length === 0) {
-      for (let d = 0; d < pieces.length; d++) key = key * this.products.size + (this.products.get(pieces[d]) ?? 0);
-    } else key = `${pieces.join(',')}|${special.map((c) => `${c.dim}:${c.before}:${c.code}:${c.n}`).join(',')}`;
+      for (let d = 0; d < pieces.length; d++)
+        key = key * this.products.size + (this.products.get(pieces[d]) ?? 0);
+    } else
+      key = `${pieces.join(',')}|${special.map((c) => `${c.dim}:${c.before}:${c.code}:${c.n}`).join(',')}`;
     let i = this.cutIndex.get(key);
     if (i === undefined) {
       i = this.cuts.length;
@@ -96,10 +112,12 @@ export class SlotTable {
   }
 
   /**
-   * Slot of a step; tensor dims are -1 where there is none. Called for every edge, so the parts are not an object.
+   * Slot of a step; tensor dims are -1 where there is none. Called for every edge, so the parts are
+   * not an object.
    *
    * @param mask active mesh dims of the group, one bit each
-   * @param even whether dims must divide evenly: those of the step, or (permutations) all that are cut
+   * @param even whether dims must divide evenly: those of the step, or (permutations) all that are
+   *   cut
    */
   slotOf(
     kind: StepKind,
@@ -122,7 +140,9 @@ export class SlotTable {
     const copyDims = [gathered, scattered].filter((d) => d >= 0);
     const cutDims = (): number[] => {
       const { pieces, special } = this.cuts[cuts];
-      return pieces.map((_, d) => d).filter((d) => pieces[d] > 1 || special.some((c) => c.dim === d));
+      return pieces
+        .map((_, d) => d)
+        .filter((d) => pieces[d] > 1 || special.some((c) => c.dim === d));
     };
     this.slots.push({
       kind,
@@ -135,12 +155,16 @@ export class SlotTable {
     });
     return i;
   }
-  /** Slot of the same step with two axes of equal size exchanged, for each slot; undefined when one has none. */
+  /**
+   * Slot of the same step with two axes of equal size exchanged, for each slot; undefined when one
+   * has none.
+   */
   swapped(a: number, b: number): Int32Array | undefined {
     const out = new Int32Array(this.slots.length);
     for (let i = 0; i < out.length; i++) {
       const key = this.slotKeys[i];
-      // The mesh dims of the group are the lowest digits of the key; local cuts do not say which mesh dims made them.
+      // The mesh dims of the group are the lowest digits of the key; local cuts do not say which
+      // mesh dims made them.
       const mask = key % this.masks;
       const bits = ((mask >> a) ^ (mask >> b)) & 1;
       const mirror = this.slotIndex.get(key - mask + (mask ^ ((bits << a) | (bits << b))));

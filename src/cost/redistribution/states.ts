@@ -1,6 +1,6 @@
 /**
- * Builds the graph of placement states for one mesh and tensor rank: each edge is one collective or one local step, with
- * the slot that prices it.
+ * Builds the graph of placement states for one mesh and tensor rank: each edge is one collective or
+ * one local step, with the slot that prices it.
  */
 
 import { pendingTogether } from '../../mesh/sharding/sharding.ts';
@@ -17,8 +17,9 @@ import { PlacementStates } from './placement-states.ts';
 import type { PriceSlot, StepKind } from './slots.ts';
 
 /**
- * The graph of placement states that redistribution plans walk on: an edge is one collective or one free local step. The
- * graph knows no sizes of tensors: what an edge costs is its slot's business, priced once for each tensor type.
+ * The graph of placement states that redistribution plans walk on: an edge is one collective or one
+ * free local step. The graph knows no sizes of tensors: what an edge costs is its slot's business,
+ * priced once for each tensor type.
  */
 export class StateGraph extends PlacementStates {
   readonly slots: readonly PriceSlot[];
@@ -26,7 +27,10 @@ export class StateGraph extends PlacementStates {
   readonly edgeStart: Int32Array;
   readonly edgeTarget: Int32Array;
   readonly edgeSlot: Int32Array;
-  /** Mesh dims of each edge in the order of the step (suffix or target order), as an index into `dimLists`. */
+  /**
+   * Mesh dims of each edge in the order of the step (suffix or target order), as an index into
+   * `dimLists`.
+   */
   readonly edgeDims: Int32Array;
   readonly dimLists: (readonly number[])[] = [];
 
@@ -36,10 +40,17 @@ export class StateGraph extends PlacementStates {
 
   /**
    * @param active mesh dims that matter, ascending
-   * @param seeds ids of shardings that must have a state; their kinds decide which kinds the graph has
+   * @param seeds ids of shardings that must have a state; their kinds decide which kinds the graph
+   *   has
    * @param merge also steps over several mesh dims at once, and permutations
    */
-  constructor(space: ShardingSpace, active: readonly number[], rank: number, seeds: Iterable<number>, merge: boolean) {
+  constructor(
+    space: ShardingSpace,
+    active: readonly number[],
+    rank: number,
+    seeds: Iterable<number>,
+    merge: boolean,
+  ) {
     super(space, active, rank, seeds);
     this.slots = this.table.slots;
     // The list grows while it is walked: every state that a step reaches is a state.
@@ -71,7 +82,10 @@ export class StateGraph extends PlacementStates {
     this.edges.length = 0;
   }
 
-  /** Slot that each slot becomes when two axes are exchanged; undefined when some slot has no mirror. */
+  /**
+   * Slot that each slot becomes when two axes are exchanged; undefined when some slot has no
+   * mirror.
+   */
   swappedSlots(a: number, b: number): Int32Array | undefined {
     return this.table.swapped(a, b);
   }
@@ -128,7 +142,10 @@ export class StateGraph extends PlacementStates {
     const length = (dim: number): number => orders.get(dim)?.length ?? 0;
     const group = (axes: readonly number[]): number => axes.reduce((n, a) => n * this.sizes[a], 1);
     const own = this.exact ? Number(this.key(codes, positions)) : 0;
-    /** The state with some axes given a new code, appended to the end of their dim in the order listed. */
+    /**
+     * The state with some axes given a new code, appended to the end of their dim in the order
+     * listed.
+     */
     const moved = (axes: readonly number[], code: number): number => {
       const dim = this.dimOfCode(code);
       const first = dim < 0 ? 0 : length(dim);
@@ -158,15 +175,36 @@ export class StateGraph extends PlacementStates {
         const plain = suffix.every((a) => codes[a] < FIRST_OTHER_CODE);
         if (take > 1 && !plain) break;
         const n = group(suffix);
-        this.link(s, moved(suffix, REPLICATE_CODE), 'all_gather', suffix, here, n, dim, -1, take > 1);
+        this.link(
+          s,
+          moved(suffix, REPLICATE_CODE),
+          'all_gather',
+          suffix,
+          here,
+          n,
+          dim,
+          -1,
+          take > 1,
+        );
         if (!plain) continue;
         for (const other of this.dims) {
           if (other === dim) continue;
-          // The buffer of one rank, padded where the new cut is uneven: n tiles at the finer cut of both dims.
+          // The buffer of one rank, padded where the new cut is uneven: n tiles at the finer cut of
+          // both dims.
           fine[other] *= n;
           const cuts = this.table.cutsOf(fine, special);
           fine[other] = pieces[other];
-          this.link(s, moved(suffix, shardCode(other)), 'all_to_all', suffix, cuts, n, dim, other, take > 1);
+          this.link(
+            s,
+            moved(suffix, shardCode(other)),
+            'all_to_all',
+            suffix,
+            cuts,
+            n,
+            dim,
+            other,
+            take > 1,
+          );
         }
       }
     }
@@ -178,7 +216,17 @@ export class StateGraph extends PlacementStates {
       for (const dim of this.dims) {
         for (const order of listings) {
           const to = moved(order, shardCode(dim));
-          this.link(s, to, 'reduce_scatter', order, this.stateCuts[to], n, -1, dim, order.length > 1);
+          this.link(
+            s,
+            to,
+            'reduce_scatter',
+            order,
+            this.stateCuts[to],
+            n,
+            -1,
+            dim,
+            order.length > 1,
+          );
         }
       }
     }
@@ -199,8 +247,16 @@ export class StateGraph extends PlacementStates {
     }
   }
 
-  /** Whether a replicated axis may be read as operands of a pending reduction. One device holds the only operand. */
-  private mayBecome(axis: number, code: number, codes: readonly number[], pendingAxes: readonly number[]): boolean {
+  /**
+   * Whether a replicated axis may be read as operands of a pending reduction. One device holds the
+   * only operand.
+   */
+  private mayBecome(
+    axis: number,
+    code: number,
+    codes: readonly number[],
+    pendingAxes: readonly number[],
+  ): boolean {
     const p = this.space.placementOf(code);
     if (this.sizes[axis] > 1 && !madeFromReplicate(p, this.sizes[axis])) return false;
     if (isLookup(p) && pendingAxes.some((b) => this.sizes[b] > 1)) return false;
@@ -208,8 +264,9 @@ export class StateGraph extends PlacementStates {
   }
 
   /**
-   * Permutations: between states with the same pending mesh dims whose dims are cut in equally many pieces. Cuts other
-   * than ceil chunks take part where they are the only cut of their dim: then the tiles are the same.
+   * Permutations: between states with the same pending mesh dims whose dims are cut in equally many
+   * pieces. Cuts other than ceil chunks take part where they are the only cut of their dim: then
+   * the tiles are the same.
    */
   private permute(): void {
     const k = this.active.length;
@@ -217,7 +274,11 @@ export class StateGraph extends PlacementStates {
     for (let s = 0; s < this.stateCount; s++) {
       const cuts = this.stateCuts[s];
       const { pieces, special } = this.cuts[cuts];
-      if (special.some((c, i) => pieces[c.dim] > 1 || special.some((other, j) => i !== j && other.dim === c.dim)))
+      if (
+        special.some(
+          (c, i) => pieces[c.dim] > 1 || special.some((other, j) => i !== j && other.dim === c.dim),
+        )
+      )
         continue;
       let name = String(cuts);
       for (let a = 0; a < k; a++) {
@@ -243,13 +304,17 @@ export class StateGraph extends PlacementStates {
     }
   }
 
-  /** What an axis decides of the tile number: its kind and the step of its coordinate. Equal digits stay put. */
+  /**
+   * What an axis decides of the tile number: its kind and the step of its coordinate. Equal digits
+   * stay put.
+   */
   private digit(s: number, axis: number): number {
     const code = this.codeAt(s, axis);
     if (code < FIRST_SHARD_CODE) return code;
     let step = 1;
     for (let b = 0; b < this.active.length; b++)
-      if (this.codeAt(s, b) === code && this.positionAt(s, b) > this.positionAt(s, axis)) step *= this.sizes[b];
+      if (this.codeAt(s, b) === code && this.positionAt(s, b) > this.positionAt(s, axis))
+        step *= this.sizes[b];
     return step * 256 + code;
   }
 }

@@ -1,14 +1,14 @@
 /**
- * Finds mesh dims and tensor dims that are interchangeable, so that the planner searches from one source of each symmetry
- * class.
+ * Finds mesh dims and tensor dims that are interchangeable, so that the planner searches from one
+ * source of each symmetry class.
  */
 
 import type { StateGraph } from './states.ts';
 
 /**
- * Tensor dims that cost the same may be exchanged, and so may mesh dims of equal size and equal links: the price from one
- * state to another stays the same when both are relabelled. So only one source of each orbit is searched; the others read
- * its row through a permutation of states.
+ * Tensor dims that cost the same may be exchanged, and so may mesh dims of equal size and equal
+ * links: the price from one state to another stays the same when both are relabelled. So only one
+ * source of each orbit is searched; the others read its row through a permutation of states.
  */
 interface Relabelling {
   /** The state that stands for the orbit of the source. */
@@ -27,7 +27,10 @@ interface AxisExchange {
   readonly slots: Int32Array;
 }
 
-/** Exchanges of two mesh dims of equal size that map the state graph onto itself; which of them keep prices, prices say. */
+/**
+ * Exchanges of two mesh dims of equal size that map the state graph onto itself; which of them keep
+ * prices, prices say.
+ */
 export class AxisExchanges {
   private readonly all: readonly AxisExchange[];
 
@@ -46,7 +49,9 @@ export class AxisExchanges {
 
   /** The exchanges under which every step keeps its price. @param prices seconds of each slot */
   withEqualPrices(prices: Float64Array): readonly AxisExchange[] {
-    return this.all.filter(({ slots }) => slots.every((mirror, slot) => prices[mirror] === prices[slot]));
+    return this.all.filter(({ slots }) =>
+      slots.every((mirror, slot) => prices[mirror] === prices[slot]),
+    );
   }
 }
 
@@ -76,7 +81,9 @@ export class DimSymmetry {
     return (this.found[state] ??= this.best(state));
   }
 
-  /** The smallest of the states that stand for the images of a state under exchanges of mesh dims. */
+  /**
+   * The smallest of the states that stand for the images of a state under exchanges of mesh dims.
+   */
   private best(state: number): Relabelling {
     if (this.group.length === 1) return this.find(state).relabelling;
     let least = this.find(state);
@@ -98,7 +105,10 @@ export class DimSymmetry {
     return { canonical: relabelling.canonical, states };
   }
 
-  /** Relabels the cut dims of a class to its first dims, in the order in which the mesh dims meet them. */
+  /**
+   * Relabels the cut dims of a class to its first dims, in the order in which the mesh dims meet
+   * them.
+   */
   private find(state: number): { readonly relabelling: Relabelling; readonly name: string } {
     const { graph, classes } = this;
     const same = { relabelling: { canonical: state, states: this.identity }, name: '' };
@@ -111,7 +121,10 @@ export class DimSymmetry {
     const to = classes.map((_, d) => d);
     for (const c of new Set(classes)) {
       const members = graph.dims.filter((d) => classes[d] === c);
-      const order = [...met.filter((d) => classes[d] === c), ...members.filter((d) => !met.includes(d))];
+      const order = [
+        ...met.filter((d) => classes[d] === c),
+        ...members.filter((d) => !met.includes(d)),
+      ];
       order.forEach((d, i) => (to[d] = members[i]));
     }
     if (to.every((t, d) => t === d)) return same;

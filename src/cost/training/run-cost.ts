@@ -1,15 +1,17 @@
 /**
- * What a training run takes. In: the seconds of a step, the hosts that it holds, what the cluster states of its operation, and the
- * tokens of the whole run. Out: wall time with failures, device-hours, money, energy, and tokens for each of them.
+ * What a training run takes. In: the seconds of a step, the hosts that it holds, what the cluster
+ * states of its operation, and the tokens of the whole run. Out: wall time with failures,
+ * device-hours, money, energy, and tokens for each of them.
  *
- * Failures come at random, as often as there are devices. A job that writes a checkpoint every `t` seconds of work needs, for each of
- * them, `M e^(R/M) (e^((t + w)/M) - 1)` seconds (J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart
- * dumps", FGCS 22, 2006, equation 13): `M` seconds between failures, `w` to write, `R` to restart. The interval is Daly's estimate of
- * the best, which is Young's `sqrt(2 w M)` to first order.
+ * Failures come at random, as often as there are devices. A job that writes a checkpoint every `t`
+ * seconds of work needs, for each of them, `M e^(R/M) (e^((t + w)/M) - 1)` seconds (J. T. Daly, "A
+ * higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22, 2006,
+ * equation 13): `M` seconds between failures, `w` to write, `R` to restart. The interval is Daly's
+ * estimate of the best, which is Young's `sqrt(2 w M)` to first order.
  */
 
-import type { Allocation } from '../hardware/topology.ts';
 import type { Operation, Price } from '../hardware/operation.ts';
+import type { Allocation } from '../hardware/topology.ts';
 
 /** A run as it is asked about. */
 export interface RunQuestion {
@@ -49,14 +51,20 @@ export interface RunCost {
   readonly assumptions: readonly string[];
 }
 
-/** Of one device: 419 unexpected interruptions in 54 days on 16,384 H100s (arXiv:2407.21783, section 3.3.4). */
+/**
+ * Of one device: 419 unexpected interruptions in 54 days on 16,384 H100s (arXiv:2407.21783, section
+ * 3.3.4).
+ */
 const HOURS_BETWEEN_FAILURES = (16_384 * 54 * 24) / 419;
 const CHECKPOINT_WRITE_SECONDS = 60;
 const RESTART_SECONDS = 600;
 const HOUR = 3600;
 
 /** Work between two checkpoints that wastes least, by Daly's estimate. */
-export function checkpointIntervalSeconds(betweenFailuresSeconds: number, writeSeconds: number): number {
+export function checkpointIntervalSeconds(
+  betweenFailuresSeconds: number,
+  writeSeconds: number,
+): number {
   const share = writeSeconds / (2 * betweenFailuresSeconds);
   if (share >= 1) return betweenFailuresSeconds;
   const first = Math.sqrt(2 * writeSeconds * betweenFailuresSeconds);
@@ -64,13 +72,28 @@ export function checkpointIntervalSeconds(betweenFailuresSeconds: number, writeS
 }
 
 /** Share of the wall time that is work which lasts, 0..1. */
-export function goodput(everySeconds: number, betweenFailuresSeconds: number, writeSeconds: number, restartSeconds: number): number {
+export function goodput(
+  everySeconds: number,
+  betweenFailuresSeconds: number,
+  writeSeconds: number,
+  restartSeconds: number,
+): number {
   const m = betweenFailuresSeconds;
-  return everySeconds / (m * Math.exp(restartSeconds / m) * Math.expm1((everySeconds + writeSeconds) / m));
-} // prettier-ignore
+  return (
+    everySeconds /
+    (m * Math.exp(restartSeconds / m) * Math.expm1((everySeconds + writeSeconds) / m))
+  );
+}
 
 /** What a run of so many tokens takes. */
-export function runCost({ devices, stepSeconds, tokensPerStep, tokens, allocation, operation }: RunQuestion): RunCost {
+export function runCost({
+  devices,
+  stepSeconds,
+  tokensPerStep,
+  tokens,
+  allocation,
+  operation,
+}: RunQuestion): RunCost {
   const assumptions: string[] = [];
   const assumed = (value: number | undefined, other: number, text: string): number => {
     if (value === undefined) assumptions.push(text);
@@ -79,13 +102,30 @@ export function runCost({ devices, stepSeconds, tokensPerStep, tokens, allocatio
   const hours = assumed(
     operation.deviceHoursBetweenFailures,
     HOURS_BETWEEN_FAILURES,
-    `a device fails every ${Math.round(HOURS_BETWEEN_FAILURES)} hours, as in the training of Llama 3 (arXiv:2407.21783)`,
+    `a device fails every ${Math.round(HOURS_BETWEEN_FAILURES)} hours, as in the training of ` +
+      'Llama 3 (arXiv:2407.21783)',
   );
-  const checkpointWriteSeconds = assumed(operation.checkpointWriteSeconds, CHECKPOINT_WRITE_SECONDS, `a checkpoint stops the job for ${CHECKPOINT_WRITE_SECONDS} s`); // prettier-ignore
-  const restartSeconds = assumed(operation.restartSeconds, RESTART_SECONDS, `a restart takes ${RESTART_SECONDS} s`);
+  const checkpointWriteSeconds = assumed(
+    operation.checkpointWriteSeconds,
+    CHECKPOINT_WRITE_SECONDS,
+    `a checkpoint stops the job for ${CHECKPOINT_WRITE_SECONDS} s`,
+  );
+  const restartSeconds = assumed(
+    operation.restartSeconds,
+    RESTART_SECONDS,
+    `a restart takes ${RESTART_SECONDS} s`,
+  );
   const betweenFailuresSeconds = (hours * HOUR) / devices;
-  const checkpointEverySeconds = checkpointIntervalSeconds(betweenFailuresSeconds, checkpointWriteSeconds);
-  const share = goodput(checkpointEverySeconds, betweenFailuresSeconds, checkpointWriteSeconds, restartSeconds);
+  const checkpointEverySeconds = checkpointIntervalSeconds(
+    betweenFailuresSeconds,
+    checkpointWriteSeconds,
+  );
+  const share = goodput(
+    checkpointEverySeconds,
+    betweenFailuresSeconds,
+    checkpointWriteSeconds,
+    restartSeconds,
+  );
   const steps = Math.ceil(tokens / tokensPerStep);
   const stepsSeconds = steps * stepSeconds;
   const wallSeconds = stepsSeconds / share;
@@ -100,7 +140,9 @@ export function runCost({ devices, stepSeconds, tokensPerStep, tokens, allocatio
     wallSeconds,
     goodput: share,
     deviceHours,
-    ...(each === undefined || amount === undefined ? {} : { price: { amount, currency: each.currency }, tokensPerCurrency: tokens / amount }),
+    ...(each === undefined || amount === undefined
+      ? {}
+      : { price: { amount, currency: each.currency }, tokensPerCurrency: tokens / amount }),
     ...(watts === undefined ? {} : { energyMegawattHours: (watts * wallSeconds) / HOUR / 1e6 }),
     tokensPerSecond: tokens / wallSeconds,
     betweenFailuresSeconds,
@@ -109,16 +151,24 @@ export function runCost({ devices, stepSeconds, tokensPerStep, tokens, allocatio
     restartSeconds,
     assumptions,
   };
-} // prettier-ignore
+}
 
 /** Watts of the trays and hosts that are held, with their part of the host. */
-function allocatedWatts(allocation: Allocation, { deviceWatts, hostWatts, pue }: Operation, assumptions: string[]): number | undefined {
+function allocatedWatts(
+  allocation: Allocation,
+  { deviceWatts, hostWatts, pue }: Operation,
+  assumptions: string[],
+): number | undefined {
   if (deviceWatts === undefined) return undefined;
   const boards = allocation.heldDevices * deviceWatts;
   const besides = (allocation.heldDevices / allocation.devicesPerHost) * (hostWatts ?? 0);
   const parts = [`energy is that of boards at their rated ${deviceWatts} W`];
-  parts.push(hostWatts === undefined ? 'hosts besides them are not counted' : `${Math.round(hostWatts)} W a host besides`);
+  parts.push(
+    hostWatts === undefined
+      ? 'hosts besides them are not counted'
+      : `${Math.round(hostWatts)} W a host besides`,
+  );
   if (pue === undefined) parts.push('nothing for the site (operation.pue)');
   assumptions.push(parts.join(', '));
   return (boards + besides) * (pue ?? 1);
-} // prettier-ignore
+}

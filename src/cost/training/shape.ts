@@ -1,10 +1,10 @@
 /**
- * A training run as tables have it: the dimensions of a transformer, the degrees of a parallel plan, the machine and its
- * software, and the model FLOPs of a step.
+ * A training run as tables have it: the dimensions of a transformer, the degrees of a parallel
+ * plan, the machine and its software, and the model FLOPs of a step.
  */
 
-import type { Fp8Recipe } from '../kernels/software.ts';
 import type { Cluster } from '../hardware/cluster.ts';
+import type { Fp8Recipe } from '../kernels/software.ts';
 import type { StepSoftware } from '../kernels/software.ts';
 import type { StateBytes } from '../memory/state-bytes.ts';
 
@@ -22,13 +22,22 @@ export interface TransformerShape {
   readonly vocab: number;
   readonly sequence: number;
   readonly experts?: ExpertShape;
-  /** Latent attention (multi-head latent attention); `headDim` is then that of values and of the unrotated part of keys. */
+  /**
+   * Latent attention (multi-head latent attention); `headDim` is then that of values and of the
+   * unrotated part of keys.
+   */
   readonly latent?: LatentShape;
-  /** Layers behind the last that predict further tokens (multi-token prediction), each with a pass of the output head. */
+  /**
+   * Layers behind the last that predict further tokens (multi-token prediction), each with a pass
+   * of the output head.
+   */
   readonly furtherTokens?: number;
 }
 
-/** Widths of latent attention (DeepSeek-V2, arXiv:2405.04434): all heads share what queries, and keys with values, come from. */
+/**
+ * Widths of latent attention (DeepSeek-V2, arXiv:2405.04434): all heads share what queries, and
+ * keys with values, come from.
+ */
 interface LatentShape {
   readonly query: number;
   readonly keyValue: number;
@@ -47,8 +56,9 @@ interface ExpertShape {
 }
 
 /**
- * What is recomputed in the backward pass: nothing, the cheap modules (norms, activation functions, products up from a
- * latent), the attention core, all but the products with weights, every second operator's worth, everything.
+ * What is recomputed in the backward pass: nothing, the cheap modules (norms, activation functions,
+ * products up from a latent), the attention core, all but the products with weights, every second
+ * operator's worth, everything.
  */
 export type RecomputeMode = 'none' | 'modules' | 'core' | 'products' | 'selective' | 'full';
 
@@ -79,15 +89,19 @@ export interface TrainingSystem {
   /** Unit of the matrix work: `bf16`, `fp16`, `fp8`, `fp4`. */
   readonly matmulUnit: string;
   /**
-   * Bytes moved per operand element to cast it for a matrix unit of 8 bits or less: two reads of 16 bits and a write of 8
-   * where the scale is that of the present values, one read where it is that of earlier ones.
+   * Bytes moved per operand element to cast it for a matrix unit of 8 bits or less: two reads of 16
+   * bits and a write of 8 where the scale is that of the present values, one read where it is that
+   * of earlier ones.
    */
   readonly narrowCastBytes: number;
   /** Weights are cast once a step and kept for all microbatches. */
   readonly castWeightsKept: boolean;
   /** Attention in one kernel, causal half only, scores never stored. */
   readonly flashAttention: boolean;
-  /** Share of the matrix peak that the attention kernel reaches; kernels older than the device reach little. */
+  /**
+   * Share of the matrix peak that the attention kernel reaches; kernels older than the device reach
+   * little.
+   */
   readonly attentionShare: number;
   /** Bias, activation, dropout and residual in few kernels (Megatron's, or a compiler's). */
   readonly fusedPointwise: boolean;
@@ -103,21 +117,33 @@ export interface TrainingSystem {
   /** Gradient and parameter collectives run beside the compute. */
   readonly overlap: boolean;
   /**
-   * Share of the tensor-parallel gathers and scatters that run in parts beside the product that they adjoin (async TP,
-   * userbuffers); 0 where none do.
+   * Share of the tensor-parallel gathers and scatters that run in parts beside the product that
+   * they adjoin (async TP, userbuffers); 0 where none do.
    */
   readonly tensorOverlap: number;
-  /** Bytes per element of what a matmul saves for the backward pass: 2, or those of the narrow operand where that is kept. */
+  /**
+   * Bytes per element of what a matmul saves for the backward pass: 2, or those of the narrow
+   * operand where that is kept.
+   */
   readonly savedOperandBytes: number;
-  /** Products of all experts of a device run as one kernel; else one after the other, each with its casts. */
+  /**
+   * Products of all experts of a device run as one kernel; else one after the other, each with its
+   * casts.
+   */
   readonly groupedExperts: boolean;
-  /** Experts' tokens cross to a host once for all experts there (DeepEP, HybridEP), not once for each expert. */
+  /**
+   * Experts' tokens cross to a host once for all experts there (DeepEP, HybridEP), not once for
+   * each expert.
+   */
   readonly expertTokensOnce: boolean;
   /** Exchange of experts' tokens runs beside the compute of another microbatch. */
   readonly expertOverlap: boolean;
   /** State of the optimizer lives in the host's memory. */
   readonly offloadedOptimizer: boolean;
-  /** Activations beyond the device's memory wait in the host's, behind links fast enough to hide it (Grace). */
+  /**
+   * Activations beyond the device's memory wait in the host's, behind links fast enough to hide it
+   * (Grace).
+   */
   readonly offloadedActivations: boolean;
   /** Dropout masks are kept. */
   readonly dropout: boolean;
@@ -156,8 +182,14 @@ export function layerParameters(shape: TransformerShape, layer: number): LayerPa
   };
 }
 
-/** Inner and outer width of the products of attention, in order; those of the heads are split by tensor parallelism. */
-export function attentionProducts(shape: TransformerShape, tensor = 1): readonly (readonly [number, number])[] {
+/**
+ * Inner and outer width of the products of attention, in order; those of the heads are split by
+ * tensor parallelism.
+ */
+export function attentionProducts(
+  shape: TransformerShape,
+  tensor = 1,
+): readonly (readonly [number, number])[] {
   const { hidden: h, heads, kvHeads, headDim, latent } = shape;
   const out = [(heads * headDim) / tensor, h] as const;
   if (latent === undefined) return [[h, ((heads + 2 * kvHeads) * headDim) / tensor], out];
@@ -175,7 +207,10 @@ export function pairWidth({ headDim, latent }: TransformerShape): number {
   return headDim + (latent?.rotary ?? 0) / 2;
 }
 
-/** Parameters that every token is multiplied with in all layers and the output head (no input embedding). */
+/**
+ * Parameters that every token is multiplied with in all layers and the output head (no input
+ * embedding).
+ */
 export function activeMatmulParameters(shape: TransformerShape): number {
   let sum = shape.hidden * shape.vocab;
   for (let l = 0; l < shape.layers; l++) {
@@ -187,11 +222,13 @@ export function activeMatmulParameters(shape: TransformerShape): number {
 }
 
 /**
- * Model FLOPs of a step: 6 for each active matmul parameter and token, and attention, causal or not.
+ * Model FLOPs of a step: 6 for each active matmul parameter and token, and attention, causal or
+ * not.
  *
  * @param causal counts half of the attention scores (6 L h s a token instead of 12)
  */
 export function modelFlops(shape: TransformerShape, sequences: number, causal: boolean): number {
-  const attention = (causal ? 6 : 12) * shape.layers * shape.heads * pairWidth(shape) * shape.sequence;
+  const attention =
+    (causal ? 6 : 12) * shape.layers * shape.heads * pairWidth(shape) * shape.sequence;
   return (6 * activeMatmulParameters(shape) + attention) * sequences * shape.sequence;
 }

@@ -1,15 +1,19 @@
-/** Predictions that ours must beat: a constant utilisation, the same with the pipeline's bubble, and a layer model untuned. */
+/**
+ * Predictions that ours must beat: a constant utilisation, the same with the pipeline's bubble, and
+ * a layer model untuned.
+ */
 
+import { activeMatmulParameters, microbatches } from '../training/shape.ts';
 import { median } from './metrics.ts';
 import type { MeasuredRun } from './runs.ts';
-import { activeMatmulParameters, microbatches } from '../training/shape.ts';
 
 /** Peak that the constant-utilisation baselines divide by; it cancels in the fitted factor. */
 const NOMINAL_PEAK = 312e12;
 
 function constantWork(run: MeasuredRun): number {
   const { shape, plan } = run;
-  const perToken = 6 * activeMatmulParameters(shape) + 12 * shape.layers * shape.hidden * shape.sequence;
+  const perToken =
+    6 * activeMatmulParameters(shape) + 12 * shape.layers * shape.hidden * shape.sequence;
   const again = plan.recompute === 'full' ? 4 / 3 : 1;
   return (perToken * plan.globalBatch * shape.sequence * again) / (run.devices * NOMINAL_PEAK);
 }
@@ -19,7 +23,10 @@ function bubble(run: MeasuredRun): number {
   return 1 + (plan.pipeline - 1) / (plan.chunks * microbatches(plan));
 }
 
-/** Seconds of every run: model FLOPs over one utilisation, the median of the same runs, optionally times the bubble. */
+/**
+ * Seconds of every run: model FLOPs over one utilisation, the median of the same runs, optionally
+ * times the bubble.
+ */
 export function fittedUtilisation(runs: readonly MeasuredRun[], withBubble: boolean): number[] {
   const work = runs.map((r) => constantWork(r) * (withBubble ? bubble(r) : 1));
   const factor = median(runs.map((r, i) => (r.stepSeconds ?? 0) / work[i])) ?? 1;
@@ -27,8 +34,9 @@ export function fittedUtilisation(runs: readonly MeasuredRun[], withBubble: bool
 }
 
 /**
- * A layer model in the manner of Calculon with the constants of its A100 file, untouched: efficiencies in steps of the
- * operation's size, collectives by rate and latency, full overlap of nothing. Undefined on devices that the file is not for.
+ * A layer model in the manner of Calculon with the constants of its A100 file, untouched:
+ * efficiencies in steps of the operation's size, collectives by rate and latency, full overlap of
+ * nothing. Undefined on devices that the file is not for.
  */
 export function calculonSeconds(run: MeasuredRun): number | undefined {
   const { shape, plan, system } = run;
@@ -56,8 +64,11 @@ export function calculonSeconds(run: MeasuredRun): number | undefined {
   const up = gated ? 2 : 1;
   const local = (b * heads) / t;
   const matmuls =
-    mm(T, h, qkv / t) + mm(T, (heads * headDim) / t, h) + mm(T, h, (up * ffn) / t) + mm(T, ffn / t, h) +
-    mm(sequence, headDim, sequence, local) * 2; // prettier-ignore
+    mm(T, h, qkv / t) +
+    mm(T, (heads * headDim) / t, h) +
+    mm(T, h, (up * ffn) / t) +
+    mm(T, ffn / t, h) +
+    mm(sequence, headDim, sequence, local) * 2;
   const spread = plan.sequenceParallel ? t : 1;
   const pointwise =
     touch((4 * T * h) / spread) * 2 +
@@ -70,7 +81,8 @@ export function calculonSeconds(run: MeasuredRun): number | undefined {
   const perStage = Math.ceil(shape.layers / plan.pipeline);
   const head = 3 * mm(T, h, vocab / t);
   const message = (2 * T * h) / (plan.sequenceParallel ? t : 1);
-  const hop = plan.pipeline === 1 ? 0 : run.devices <= 8 ? inside(message, 2, 1, 0) : outside(message, 1);
+  const hop =
+    plan.pipeline === 1 ? 0 : run.devices <= 8 ? inside(message, 2, 1, 0) : outside(message, 1);
   const stage = perStage * layer + 2 * hop * plan.chunks;
   const m = microbatches(plan);
   const parameters = (activeMatmulParameters(shape) + vocab * h) / (t * plan.pipeline);

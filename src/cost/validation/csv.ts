@@ -1,4 +1,6 @@
-/** Reads CSV text (RFC 4180) with a header and gives its rows, with the line that each starts on. */
+/**
+ * Reads CSV text (RFC 4180) with a header and gives its rows, with the line that each starts on.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 
@@ -19,31 +21,46 @@ const TEXT_LIMIT = 64 * 2 ** 20;
 const ROW_LIMIT = 200_000;
 
 /**
- * Reads comma-separated text with a header (RFC 4180: quotes may hold commas, line breaks and doubled quotes).
+ * Reads comma-separated text with a header (RFC 4180: quotes may hold commas, line breaks and
+ * doubled quotes).
  *
- * @throws E_CSV with the line for an unclosed quote, a row of another length, a repeated or missing column
+ * @throws E_CSV with the line for an unclosed quote, a row of another length, a repeated or missing
+ *   column
  */
 export function parseCsv(text: string, required: readonly string[]): CsvTable {
   if (text.length > TEXT_LIMIT)
-    throw new ShardwrightError('E_CSV', `the table has ${text.length} characters; at most ${TEXT_LIMIT} are read`);
+    throw new ShardwrightError(
+      'E_CSV',
+      `the table has ${text.length} characters; at most ${TEXT_LIMIT} are read`,
+    );
   const records = splitRecords(text.startsWith('\uFEFF') ? text.slice(1) : text);
   const header = records.shift();
   if (header === undefined) throw new ShardwrightError('E_CSV', 'the table is empty');
   const columns = header.cells;
   const repeated = columns.find((c, i) => columns.indexOf(c) !== i);
   if (repeated !== undefined)
-    throw new ShardwrightError('E_CSV', `column '${repeated}' appears twice`, { position: { line: 1, column: 1 } });
+    throw new ShardwrightError('E_CSV', `column '${repeated}' appears twice`, {
+      position: { line: 1, column: 1 },
+    });
   const missing = required.filter((c) => !columns.includes(c));
   if (missing.length > 0)
-    throw new ShardwrightError('E_CSV', `the table has no column ${missing.map((c) => `'${c}'`).join(', ')}`, {
-      position: { line: 1, column: 1 },
-      hint: `columns that are read: ${required.join(', ')}`,
-    });
+    throw new ShardwrightError(
+      'E_CSV',
+      `the table has no column ${missing.map((c) => `'${c}'`).join(', ')}`,
+      {
+        position: { line: 1, column: 1 },
+        hint: `columns that are read: ${required.join(', ')}`,
+      },
+    );
   const rows = records.map(({ line, cells }): CsvRow => {
     if (cells.length !== columns.length)
-      throw new ShardwrightError('E_CSV', `row with ${cells.length} cells; the header has ${columns.length}`, {
-        position: { line, column: 1 },
-      });
+      throw new ShardwrightError(
+        'E_CSV',
+        `row with ${cells.length} cells; the header has ${columns.length}`,
+        {
+          position: { line, column: 1 },
+        },
+      );
     return { line, cells: new Map(columns.map((c, i) => [c, cells[i]])) };
   });
   return { columns, rows };
@@ -66,7 +83,9 @@ function splitRecords(text: string): CsvRecord[] {
     cells.push(cell);
     if (cells.length > 1 || cell !== '') records.push({ line: start, cells });
     if (records.length > ROW_LIMIT)
-      throw new ShardwrightError('E_CSV', `more than ${ROW_LIMIT} rows`, { position: { line, column: 1 } });
+      throw new ShardwrightError('E_CSV', `more than ${ROW_LIMIT} rows`, {
+        position: { line, column: 1 },
+      });
     cells = [];
     cell = '';
   };
@@ -89,7 +108,9 @@ function splitRecords(text: string): CsvRecord[] {
     } else if (c !== '\r') cell += c;
   }
   if (quoted)
-    throw new ShardwrightError('E_CSV', 'a quoted cell is never closed', { position: { line: opened, column: 1 } });
+    throw new ShardwrightError('E_CSV', 'a quoted cell is never closed', {
+      position: { line: opened, column: 1 },
+    });
   if (cell !== '' || cells.length > 0) endRecord();
   return records;
 }

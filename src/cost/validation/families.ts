@@ -1,6 +1,7 @@
 /**
- * Families of public measured runs: sources that share a laboratory, a trainer and machines, so that an error of one row says
- * something of the next. In: the name of a source. Out: its family. Only errors are put together by it; no price reads it.
+ * Families of public measured runs: sources that share a laboratory, a trainer and machines, so
+ * that an error of one row says something of the next. In: the name of a source. Out: its family.
+ * Only errors are put together by it; no price reads it.
  */
 
 const FAMILIES: readonly (readonly [string, RegExp])[] = [

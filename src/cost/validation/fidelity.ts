@@ -1,11 +1,13 @@
 /**
- * How far the model that decides is off, as a band around a prediction. In: `data/validation.json`, which
- * scripts/validation-figures.ts makes of bench/predictions.csv. Out: for a machine and a kind of model the range in which eight of
- * ten measured steps lie, the probability that a predicted peak fits, and the difference below which two plans of one model
- * cannot be told apart. `about` says which runs were predicted by constants that were fitted without their family.
+ * How far the model that decides is off, as a band around a prediction. In: `data/validation.json`,
+ * which scripts/validation-figures.ts makes of bench/predictions.csv. Out: for a machine and a kind
+ * of model the range in which eight of ten measured steps lie, the probability that a predicted
+ * peak fits, and the difference below which two plans of one model cannot be told apart. `about`
+ * says which runs were predicted by constants that were fitted without their family.
  */
 
 import * as z from 'zod';
+
 import { packageData } from '../../platform/platform.ts';
 
 /** Of measured over predicted: below `p10` lies one of ten, below `p90` nine of ten. */
@@ -15,7 +17,10 @@ export interface Quantiles {
   readonly p90: number;
 }
 
-/** What prices a step: `step` puts it together as `compare MODEL` does, `calls` adds up calls as `plan` does. */
+/**
+ * What prices a step: `step` puts it together as `compare MODEL` does, `calls` adds up calls as
+ * `plan` does.
+ */
 export type PricedBy = 'step' | 'calls';
 
 /** Measured runs that are alike in what errors depend on. A part that is null is any. */
@@ -56,9 +61,15 @@ export interface Fidelity {
   /** The narrowest first; the last is of all runs. */
   readonly pools: readonly ErrorPool[];
   readonly families: readonly FamilyErrors[];
-  /** Pairs of comparable runs: nine of ten times the plan that is predicted to be slower by more than this is slower. */
+  /**
+   * Pairs of comparable runs: nine of ten times the plan that is predicted to be slower by more
+   * than this is slower.
+   */
   readonly pairs: { readonly groups: number; readonly step: number; readonly calls: number };
-  /** Measured over predicted peak, ascending: evenly spread quantiles in which each family counts the same. */
+  /**
+   * Measured over predicted peak, ascending: evenly spread quantiles in which each family counts
+   * the same.
+   */
   readonly memory: {
     readonly readings: number;
     readonly families: readonly string[];
@@ -67,7 +78,10 @@ export interface Fidelity {
   readonly rows: readonly MeasuredErrors[];
 }
 
-/** How far predictions are off on the runs of one kind of device. Shares of the measured value, 0.1 is 10 %. */
+/**
+ * How far predictions are off on the runs of one kind of device. Shares of the measured value, 0.1
+ * is 10 %.
+ */
 export interface MeasuredErrors {
   readonly accelerator: string;
   readonly experts: boolean;
@@ -113,7 +127,11 @@ const schema = z.strictObject({
     }),
   ),
   pairs: z.strictObject({ groups: z.int(), step: z.number(), calls: z.number() }),
-  memory: z.strictObject({ readings: z.int(), families: z.array(z.string()), ratios: z.array(z.number()) }),
+  memory: z.strictObject({
+    readings: z.int(),
+    families: z.array(z.string()),
+    ratios: z.array(z.number()),
+  }),
   rows: z.array(
     z.strictObject({
       accelerator: z.string(),
@@ -144,7 +162,11 @@ export interface Circumstances {
 
 /** The narrowest pool that the circumstances are in. */
 export function nearestPool({ accelerator, experts, hosts }: Circumstances): ErrorPool {
-  const own = { accelerator: generationOf(accelerator), experts, hosts: hosts > 1 ? 'several' : 'one' } as const;
+  const own = {
+    accelerator: generationOf(accelerator),
+    experts,
+    hosts: hosts > 1 ? 'several' : 'one',
+  } as const;
   const found = fidelity().pools.find(
     (p) =>
       (p.accelerator ?? own.accelerator) === own.accelerator &&
@@ -174,8 +196,8 @@ export function generationOf(accelerator: string): string {
 }
 
 /**
- * The probability that a predicted peak stays within a limit, by the readings of measured runs. Never 0 or 1: as many readings as
- * there are say no more than that.
+ * The probability that a predicted peak stays within a limit, by the readings of measured runs.
+ * Never 0 or 1: as many readings as there are say no more than that.
  */
 export function fitProbability(peakBytes: number, limitBytes: number): number {
   const { ratios, readings } = fidelity().memory;

@@ -1,6 +1,7 @@
 /**
- * What the trainers of published runs do by default: in goes the `framework` of a row (or, where the table has none, the facts
- * of the row that give it away), out comes a profile. Which features there are follows the frameworks' documentation.
+ * What the trainers of published runs do by default: in goes the `framework` of a row (or, where
+ * the table has none, the facts of the row that give it away), out comes a profile. Which features
+ * there are follows the frameworks' documentation.
  */
 import type { StepSoftware } from '../kernels/software.ts';
 import type { StateBytes } from '../memory/state-bytes.ts';
@@ -8,7 +9,10 @@ import type { RecomputeMode } from '../training/shape.ts';
 
 /** Defaults of one trainer; columns of a row go before them. */
 export interface Framework {
-  /** Transformer Engine or the vendor's own kernels: delayed scaling, cast weights kept, attention made for the device. */
+  /**
+   * Transformer Engine or the vendor's own kernels: delayed scaling, cast weights kept, attention
+   * made for the device.
+   */
   readonly vendorKernels: boolean;
   /** One attention kernel that never stores the scores. */
   readonly flashAttention: boolean;
@@ -18,24 +22,36 @@ export interface Framework {
   readonly compiled: boolean;
   /** One product for queries, keys and values, and for gate and up. */
   readonly fusedProjections: boolean;
-  /** Checkpoints run a layer again to its end (reentrant); others stop at the last value that is missing. */
+  /**
+   * Checkpoints run a layer again to its end (reentrant); others stop at the last value that is
+   * missing.
+   */
   readonly recomputesWhole: boolean;
   /** Gradient and parameter collectives beside the compute. */
   readonly overlap: boolean;
   readonly dropout: boolean;
   /** Narrow operands are saved for the backward pass as they were cast. */
   readonly savesNarrow: boolean;
-  /** Share of tensor-parallel collectives beside products where the row says nothing; none of 4-bit products in TE. */
+  /**
+   * Share of tensor-parallel collectives beside products where the row says nothing; none of 4-bit
+   * products in TE.
+   */
   readonly tensorOverlap: number;
   /** Bytes per element of gradients as data ranks sum them. */
   readonly gradientBytes: number;
-  /** Elements that data ranks sum in one collective; absent: those of a layer, as FSDP moves them. */
+  /**
+   * Elements that data ranks sum in one collective; absent: those of a layer, as FSDP moves them.
+   */
   readonly bucket?: NonNullable<StepSoftware['bucket']>;
-  /** No gradients are added up over microbatches: a step is one pass, and a batch is stated by device. */
+  /**
+   * No gradients are added up over microbatches: a step is one pass, and a batch is stated by
+   * device.
+   */
   readonly onePass?: boolean;
   /**
-   * Releases of these years cut a batch into as many microbatches as there are stages where nothing is stated
-   * (torchtitan's `pipeline_parallel_microbatches`, which `pipeline_parallel_microbatch_size` of 1 followed in 2025).
+   * Releases of these years cut a batch into as many microbatches as there are stages where nothing
+   * is stated (torchtitan's `pipeline_parallel_microbatches`, which
+   * `pipeline_parallel_microbatch_size` of 1 followed in 2025).
    */
   readonly microbatchOfEachStage?: { readonly until: number };
   /** Bytes per parameter element. */
@@ -60,7 +76,10 @@ const EAGER: Framework = {
   state: { parameter: 4, gradient: 4, optimizer: 8 },
   silentRecompute: ['none', 'selective', 'full'],
 };
-/** Weights in 16 bits beside a float32 master copy; gradients are added up in float32 (`--accumulate-allreduce-grads-in-fp32`). */
+/**
+ * Weights in 16 bits beside a float32 master copy; gradients are added up in float32
+ * (`--accumulate-allreduce-grads-in-fp32`).
+ */
 const MASTER: StateBytes = { parameter: 2, gradient: 4, optimizer: 12 };
 /** DistributedDataParallelConfig of Megatron-Core: max(40e6, 1e6 x ranks) elements. */
 const MEGATRON_BUCKET = { elements: 40e6, perRank: 1e6 };
@@ -93,8 +112,16 @@ const NEMO: Framework = { ...MEGATRON_CORE, tensorOverlap: 1 };
 
 export const FRAMEWORKS = {
   torchtitan: { ...EAGER, microbatchOfEachStage: { until: 2025 } },
-  /** Stage 3 keeps 16-bit weights beside the master copy, and scatters gradients in 16 bits (`communication_data_type`). */
-  deepspeed: { ...EAGER, recomputesWhole: true, gradientBytes: 2, state: { ...MASTER, gradient: 2 } },
+  /**
+   * Stage 3 keeps 16-bit weights beside the master copy, and scatters gradients in 16 bits
+   * (`communication_data_type`).
+   */
+  deepspeed: {
+    ...EAGER,
+    recomputesWhole: true,
+    gradientBytes: 2,
+    state: { ...MASTER, gradient: 2 },
+  },
   alpa: { ...EAGER, fusedProjections: true },
   /** Its loss is fused. */
   'llm-foundry': { ...EAGER, fusedProjections: true, gradientBytes: 2 },
@@ -110,11 +137,14 @@ export const FRAMEWORKS = {
   },
   'megatron-core': MEGATRON_CORE,
   nemo: NEMO,
-  /** Its recipes load weights in 16 bits and run Adam on them, moments in 16 bits too; FSDP2 scatters gradients in float32. */
+  /**
+   * Its recipes load weights in 16 bits and run Adam on them, moments in 16 bits too; FSDP2
+   * scatters gradients in float32.
+   */
   'nemo-automodel': { ...NEMO, state: { parameter: 2, gradient: 2, optimizer: 4 } },
   /**
-   * All of its performance recipes sum gradients in 16 bits (`grad_reduce_in_fp32 = False`); none for the measured models
-   * recomputes layers: cheap modules, or nothing (published_runs.json).
+   * All of its performance recipes sum gradients in 16 bits (`grad_reduce_in_fp32 = False`); none
+   * for the measured models recomputes layers: cheap modules, or nothing (published_runs.json).
    */
   'megatron-bridge': {
     ...NEMO,
@@ -124,14 +154,18 @@ export const FRAMEWORKS = {
   },
   /** The trainer of the Llama 3 report (arXiv:2407.21783, section 3.3). */
   'llama3-herd': { ...EAGER, vendorKernels: true, fusedPointwise: true },
-  /** Its launch scripts fuse collectives into products (xla_tpu_enable_async_collective_fusion, overlap_compute_collective_tc). */
+  /**
+   * Its launch scripts fuse collectives into products (xla_tpu_enable_async_collective_fusion,
+   * overlap_compute_collective_tc).
+   */
   maxtext: {
     ...EAGER,
     vendorKernels: true,
     fusedPointwise: true,
     compiled: true,
     tensorOverlap: 1,
-    // `per_device_batch_size` at the commit of its table, and no accumulation of gradients: a tensor group has the batch of its devices.
+    // `per_device_batch_size` at the commit of its table, and no accumulation of gradients: a
+    // tensor group has the batch of its devices.
     onePass: true,
     // The gradient of a cast weight is scattered before it is widened.
     gradientBytes: 2,
@@ -149,13 +183,24 @@ interface FrameworkFacts {
   readonly accelerator: string;
 }
 
-/** The trainer of a row that does not name it, by its layout and its software; PyTorch's FSDP2 as TorchTitan runs it else. */
-export function frameworkOf({ zero, extras, recompute, dtype, accelerator }: FrameworkFacts): FrameworkName {
-  if (/Megatron-DeepSpeed/i.test(extras) || /fp32 grad accumulation/.test(dtype)) return 'megatron-deepspeed';
+/**
+ * The trainer of a row that does not name it, by its layout and its software; PyTorch's FSDP2 as
+ * TorchTitan runs it else.
+ */
+export function frameworkOf({
+  zero,
+  extras,
+  recompute,
+  dtype,
+  accelerator,
+}: FrameworkFacts): FrameworkName {
+  if (/Megatron-DeepSpeed/i.test(extras) || /fp32 grad accumulation/.test(dtype))
+    return 'megatron-deepspeed';
   if (/DeepSpeed/i.test(extras)) return 'deepspeed';
   if (/TPU/.test(accelerator)) return 'maxtext';
   if (/DeepEP|\bTE\b/.test(extras) && /FSDP2/.test(zero)) return 'nemo-automodel';
-  if (/FULL_SHARD|SHARD_GRAD_OP/.test(zero) || /mixed_precision=/.test(extras)) return 'llm-foundry';
+  if (/FULL_SHARD|SHARD_GRAD_OP/.test(zero) || /mixed_precision=/.test(extras))
+    return 'llm-foundry';
   if (/no reshard/.test(zero)) return 'llama3-herd';
   if (/distributed optimizer|Megatron-FSDP/i.test(zero))
     return /per recipe/.test(recompute) ? 'megatron-bridge' : 'megatron-core';

@@ -1,4 +1,7 @@
-/** Measures of a prediction: rank correlation, regret, errors. Lists are parallel; all values positive. */
+/**
+ * Measures of a prediction: rank correlation, regret, errors. Lists are parallel; all values
+ * positive.
+ */
 
 /** Groups of fewer runs are not ranked. */
 export const SMALLEST_GROUP = 5;
@@ -17,7 +20,10 @@ export function ranks(values: readonly number[]): number[] {
 }
 
 /** Spearman's rank correlation; undefined where one side is constant or there is one value only. */
-export function spearman(predicted: readonly number[], measured: readonly number[]): number | undefined {
+export function spearman(
+  predicted: readonly number[],
+  measured: readonly number[],
+): number | undefined {
   const a = ranks(predicted);
   const b = ranks(measured);
   const mean = (a.length + 1) / 2;
@@ -32,7 +38,10 @@ export function spearman(predicted: readonly number[], measured: readonly number
   return aa === 0 || bb === 0 ? undefined : ab / Math.sqrt(aa * bb);
 }
 
-/** Measured time of the pick over the best measured time, minus 1; several picks of equal prediction are averaged. */
+/**
+ * Measured time of the pick over the best measured time, minus 1; several picks of equal prediction
+ * are averaged.
+ */
 export function regret(predicted: readonly number[], measured: readonly number[]): number {
   const least = Math.min(...predicted);
   const picks = measured.filter((_, i) => predicted[i] === least);
@@ -40,7 +49,10 @@ export function regret(predicted: readonly number[], measured: readonly number[]
 }
 
 /** Absolute relative errors. */
-export function relativeErrors(predicted: readonly number[], measured: readonly number[]): number[] {
+export function relativeErrors(
+  predicted: readonly number[],
+  measured: readonly number[],
+): number[] {
   return predicted.map((p, i) => Math.abs(p / measured[i] - 1));
 }
 
@@ -56,7 +68,8 @@ export function median(values: readonly number[]): number | undefined {
 }
 
 /**
- * The value below which a share of the weight lies, linear between the middles of the values' weights.
+ * The value below which a share of the weight lies, linear between the middles of the values'
+ * weights.
  *
  * @param values with weights above 0; at least one
  */

@@ -1,6 +1,6 @@
 /**
- * Reads a table of published training runs and gives each as dimensions, plan, machine and measured values, or the reason
- * why it cannot be predicted.
+ * Reads a table of published training runs and gives each as dimensions, plan, machine and measured
+ * values, or the reason why it cannot be predicted.
  */
 
 import { editDistance, ShardwrightError } from '../../errors.ts';
@@ -11,9 +11,15 @@ import {
   type TrainingSystem,
   type TransformerShape,
 } from '../training/shape.ts';
-import { parseCsv, type CsvRow } from './csv.ts';
-import { FRAMEWORKS, type Framework, type FrameworkName } from './frameworks.ts';
-import { recomputeModes, SOFTWARE_COLUMNS, softwareOf, statedFramework, zeroStage } from './software.ts';
+import { type CsvRow, parseCsv } from './csv.ts';
+import { type Framework, type FrameworkName, FRAMEWORKS } from './frameworks.ts';
+import {
+  recomputeModes,
+  SOFTWARE_COLUMNS,
+  softwareOf,
+  statedFramework,
+  zeroStage,
+} from './software.ts';
 import { runMachine } from './systems.ts';
 
 /** One measured training run: dimensions, plan, machine, and what was measured. */
@@ -37,7 +43,10 @@ export interface MeasuredRun {
   readonly outOfMemory: boolean;
   /** Recompute mode as the table has it; where it does not say, what may be, least first. */
   readonly recomputeModes: readonly RecomputeMode[];
-  /** Sizes of a microbatch above that of the plan, the smallest first, where the row states none: the largest that fits is taken. */
+  /**
+   * Sizes of a microbatch above that of the plan, the smallest first, where the row states none:
+   * the largest that fits is taken.
+   */
   readonly largerMicrobatches: readonly number[];
   readonly assumptions: readonly string[];
 }
@@ -51,11 +60,46 @@ export interface SkippedRun {
 }
 
 const RUN_COLUMNS = [
-  'id', 'group', 'source', 'model', 'layers', 'hidden', 'heads', 'kv_heads', 'ffn', 'ffn_type', 'vocab', 'n_experts', 'top_k',
-  'moe_ffn', 'seq', 'gbs', 'mbs', 'gpus', 'gpu_type', 'dp', 'fsdp', 'zero_stage', 'tp', 'sp', 'pp', 'vp', 'cp', 'ep',
-  'ac_mode', 'dtype', 'extras', 'tokens_s_gpu', 'step_time_s', 'tflops_gpu', 'tflops_convention', 'mfu_pct', 'mem',
-  'mem_unit', 'status',
-] as const; // prettier-ignore
+  'id',
+  'group',
+  'source',
+  'model',
+  'layers',
+  'hidden',
+  'heads',
+  'kv_heads',
+  'ffn',
+  'ffn_type',
+  'vocab',
+  'n_experts',
+  'top_k',
+  'moe_ffn',
+  'seq',
+  'gbs',
+  'mbs',
+  'gpus',
+  'gpu_type',
+  'dp',
+  'fsdp',
+  'zero_stage',
+  'tp',
+  'sp',
+  'pp',
+  'vp',
+  'cp',
+  'ep',
+  'ac_mode',
+  'dtype',
+  'extras',
+  'tokens_s_gpu',
+  'step_time_s',
+  'tflops_gpu',
+  'tflops_convention',
+  'mfu_pct',
+  'mem',
+  'mem_unit',
+  'status',
+] as const;
 type Column = (typeof RUN_COLUMNS)[number] | (typeof SOFTWARE_COLUMNS)[number];
 
 /**
@@ -79,7 +123,10 @@ export function parseRuns(text: string): {
   return { runs, skipped };
 }
 
-/** Columns of notes are not read; one that is a slip away from a column that is missing would be left out in silence. @throws E_CSV */
+/**
+ * Columns of notes are not read; one that is a slip away from a column that is missing would be
+ * left out in silence. @throws E_CSV
+ */
 function checkColumns(columns: readonly string[]): void {
   const missing = SOFTWARE_COLUMNS.filter((name) => !columns.includes(name));
   for (const [i, column] of columns.entries()) {
@@ -136,11 +183,28 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
   const sequence = number('seq', 0);
   const globalBatch = number('gbs', 0);
   const devices = number('gpus', 0);
-  const missing = [['layers', layers], ['hidden', hidden], ['heads', heads], ['seq', sequence], ['gbs', globalBatch], ['gpus', devices]].filter(([, v]) => v === 0).map(([k]) => k); // prettier-ignore
+  const missing = [
+    ['layers', layers],
+    ['hidden', hidden],
+    ['heads', heads],
+    ['seq', sequence],
+    ['gbs', globalBatch],
+    ['gpus', devices],
+  ]
+    .filter(([, v]) => v === 0)
+    .map(([k]) => k);
   if (missing.length > 0) return skip(`no ${missing.join(', ')}`);
-  const degrees = { replicas: number('dp', 1), shards: number('fsdp', 1), tensor: number('tp', 1), pipeline: number('pp', 1), context: number('cp', 1) }; // prettier-ignore
-  const product = degrees.replicas * degrees.shards * degrees.tensor * degrees.pipeline * degrees.context;
-  if (product !== devices) return skip(`the degrees multiply to ${product}, not to ${devices} devices`);
+  const degrees = {
+    replicas: number('dp', 1),
+    shards: number('fsdp', 1),
+    tensor: number('tp', 1),
+    pipeline: number('pp', 1),
+    context: number('cp', 1),
+  };
+  const product =
+    degrees.replicas * degrees.shards * degrees.tensor * degrees.pipeline * degrees.context;
+  if (product !== devices)
+    return skip(`the degrees multiply to ${product}, not to ${devices} devices`);
 
   const latent = cell('kv_heads') === 'MLA';
   const kvHeads = latent ? heads : number('kv_heads', heads);
@@ -186,7 +250,8 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
     'grad_accum',
     onePass ? 1 : ofStages && perReplica % degrees.pipeline === 0 ? degrees.pipeline : 0,
   );
-  const microbatch = published && !onePass ? Number(cell('mbs')) : passes > 0 ? perReplica / passes : 1;
+  const microbatch =
+    published && !onePass ? Number(cell('mbs')) : passes > 0 ? perReplica / passes : 1;
   const modes = recomputeModes(framework.name, cell('ac_mode'));
   if (modes.length > 1) assumptions.push('recomputation not in the table: the least that fits');
   let chunks = Math.max(1, number('vp', 1));
@@ -196,8 +261,10 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
   }
   const plan: ParallelPlan = {
     ...degrees,
-    // MaxText cuts activations between layers over the tensor axis, too (`activation_embed` in its base.yml).
-    sequenceParallel: (cell('sp').startsWith('yes') || framework.name === 'maxtext') && degrees.tensor > 1,
+    // MaxText cuts activations between layers over the tensor axis, too (`activation_embed` in its
+    // base.yml).
+    sequenceParallel:
+      (cell('sp').startsWith('yes') || framework.name === 'maxtext') && degrees.tensor > 1,
     chunks,
     // A DeepEP row without a degree: all devices of FSDP, as in every row that states it.
     expert: Math.max(1, number('ep', /DeepEP/.test(cell('extras')) ? degrees.shards : 1)),
@@ -209,11 +276,15 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
   const software = softwareOf(text, framework, plan);
   const system: TrainingSystem = { cluster: machine.cluster, ...software };
   if (!published && ofStages)
-    assumptions.push(`microbatches not published: as many as stages, as ${framework.name} did before ${until}`);
+    assumptions.push(
+      `microbatches not published: as many as stages, as ${framework.name} did before ${until}`,
+    );
   const larger: number[] = [];
   if (!published && microbatch === 1) {
-    // Splitting a batch frees memory and fills pipelines; without a pipeline it costs only, so that the largest is taken that fits.
-    if (degrees.pipeline === 1) for (let next = 2; perReplica % next === 0; next *= 2) larger.push(next);
+    // Splitting a batch frees memory and fills pipelines; without a pipeline it costs only, so that
+    // the largest is taken that fits.
+    if (degrees.pipeline === 1)
+      for (let next = 2; perReplica % next === 0; next *= 2) larger.push(next);
     assumptions.push('microbatch not published: 1 in a pipeline, else the largest that fits');
   }
   const unit = cell('mem_unit') === 'GB' ? 1e9 : 2 ** 30;
@@ -229,7 +300,16 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
     clusterText: machine.text,
     framework: framework.name,
     devices,
-    comparable: [layers, hidden, heads, sequence, globalBatch, devices, cell('gpu_type'), cell('dtype')].join('|'),
+    comparable: [
+      layers,
+      hidden,
+      heads,
+      sequence,
+      globalBatch,
+      devices,
+      cell('gpu_type'),
+      cell('dtype'),
+    ].join('|'),
     outOfMemory: cell('status') === 'OOM',
     recomputeModes: modes,
     largerMicrobatches: larger,
@@ -237,11 +317,15 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
     ...(memory > 0 && { memoryBytes: memory * unit }),
   };
   const seconds = measuredSeconds(run, cell, number);
-  if (seconds === undefined && !run.outOfMemory) return skip('no step time, tokens/s, TFLOPS or MFU');
+  if (seconds === undefined && !run.outOfMemory)
+    return skip('no step time, tokens/s, TFLOPS or MFU');
   return run.outOfMemory || seconds === undefined ? run : { ...run, stepSeconds: seconds };
 }
 
-/** Step time from what the row states, in this order: time, tokens per second, TFLOPS or MFU by their convention. */
+/**
+ * Step time from what the row states, in this order: time, tokens per second, TFLOPS or MFU by
+ * their convention.
+ */
 function measuredSeconds(
   run: MeasuredRun,
   cell: (name: Column) => string,

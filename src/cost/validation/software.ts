@@ -1,19 +1,30 @@
 /**
- * The software of a measured run: in go the columns of its row, out comes what its trainer does on its machine. A column of the
- * row decides; where it is empty, the defaults of the row's framework do (`frameworks.ts`). The name of the source is never read.
+ * The software of a measured run: in go the columns of its row, out comes what its trainer does on
+ * its machine. A column of the row decides; where it is empty, the defaults of the row's framework
+ * do (`frameworks.ts`). The name of the source is never read.
  */
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Cluster } from '../hardware/cluster.ts';
 import { inFp8 } from '../kernels/fp8-recipes.ts';
 import type { Fp8Recipe, StepSoftware } from '../kernels/software.ts';
 import type { ParallelPlan, RecomputeMode, TrainingSystem } from '../training/shape.ts';
-import { FRAMEWORK_NAMES, frameworkOf, FRAMEWORKS, type FrameworkName } from './frameworks.ts';
+import { FRAMEWORK_NAMES, type FrameworkName, frameworkOf, FRAMEWORKS } from './frameworks.ts';
 
-/** Columns of software that a table may have; an empty cell, or no column, is the framework's default. */
+/**
+ * Columns of software that a table may have; an empty cell, or no column, is the framework's
+ * default.
+ */
 export const SOFTWARE_COLUMNS = [
-  'framework', 'framework_version', 'head_dim', 'grad_accum', 'mtp', 'dispatcher', 'gradient_bytes', 'optimizer_bytes',
+  'framework',
+  'framework_version',
+  'head_dim',
+  'grad_accum',
+  'mtp',
+  'dispatcher',
+  'gradient_bytes',
+  'optimizer_bytes',
   'blocking_launches',
-] as const; // prettier-ignore
+] as const;
 type SoftwareColumn = (typeof SOFTWARE_COLUMNS)[number];
 
 /** Cells of a row that tell its software, and where it runs. */
@@ -54,7 +65,11 @@ export function statedFramework(row: SoftwareText): StatedFramework {
     return { name, version };
   }
   const name = frameworkOf({ ...row, accelerator: row.gpuType });
-  return { name, version, assumption: `framework not in the table: ${name}, by layout and software of the row` };
+  return {
+    name,
+    version,
+    assumption: `framework not in the table: ${name}, by layout and software of the row`,
+  };
 }
 
 export function softwareOf(
@@ -66,11 +81,18 @@ export function softwareOf(
   const framework = FRAMEWORKS[stated.name];
   const { accelerator } = cluster;
   const bridge = stated.name === 'megatron-bridge';
-  // Megatron-Bridge 26.06 records whole steps of its Blackwell recipes as one graph, experts in one kernel (releases 0.5, 0.5.1).
+  // Megatron-Bridge 26.06 records whole steps of its Blackwell recipes as one graph, experts in one
+  // kernel (releases 0.5, 0.5.1).
   const graphs = bridge && stated.version >= 26.06 && /^(GB|B)/.test(accelerator);
   // Vendors' trainers are eager Python with few large kernels, unless a graph holds the whole step.
   const compiled = graphs || framework.compiled || /torch\.compile/.test(extras);
-  const narrow = /fp4/i.test(dtype) ? 'fp4' : /fp8|float8/i.test(dtype) ? 'fp8' : /fp16/.test(dtype) ? 'fp16' : 'bf16';
+  const narrow = /fp4/i.test(dtype)
+    ? 'fp4'
+    : /fp8|float8/i.test(dtype)
+      ? 'fp8'
+      : /fp16/.test(dtype)
+        ? 'fp16'
+        : 'bf16';
   return {
     matmulUnit: narrow,
     ...(narrow === 'fp8' ? { fp8Recipe: recipeOf(dtype, stated.name) } : {}),
@@ -90,11 +112,14 @@ export function softwareOf(
     savedOperandBytes: framework.savesNarrow ? savedOperandBytes(narrow) : 2,
     groupedExperts: graphs,
     expertTokensOnce: expertTokensOnce(row, stated),
-    // `moe_a2a_overlap` stands in Bridge's recipes with whole graphs (with `cutedsl_fused_grouped_mlp`), without stages too, and in
-    // those of interleaved pipelines whose experts span hosts: the other microbatch is there.
+    // `moe_a2a_overlap` stands in Bridge's recipes with whole graphs (with
+    // `cutedsl_fused_grouped_mlp`), without stages too, and in those of interleaved pipelines whose
+    // experts span hosts: the other microbatch is there.
     expertOverlap:
       bridge &&
-      (graphs ? plan.pipeline === 1 || plan.chunks > 1 : plan.chunks > 1 && plan.expert > cluster.devicesPerHost),
+      (graphs
+        ? plan.pipeline === 1 || plan.chunks > 1
+        : plan.chunks > 1 && plan.expert > cluster.devicesPerHost),
     offloadedOptimizer: /CPU AdamW offload/.test(row.zero),
     offloadedActivations: bridge && accelerator.startsWith('GB'),
     dropout: framework.dropout,
@@ -111,11 +136,40 @@ export function softwareOf(
 /** What prices of a step depend on in the software of a run. */
 export function stepSoftware(system: TrainingSystem): StepSoftware {
   const { matmulUnit, overlap, gradientBytes, bucket, state } = system;
-  const { flashAttention, attentionShare, fusedPointwise, compiled, fusedProjections, recomputesWhole } = system;
-  const { dropout, tensorOverlap, narrowCastBytes, castWeightsKept, groupedExperts, expertTokensOnce } = system;
+  const {
+    flashAttention,
+    attentionShare,
+    fusedPointwise,
+    compiled,
+    fusedProjections,
+    recomputesWhole,
+  } = system;
+  const {
+    dropout,
+    tensorOverlap,
+    narrowCastBytes,
+    castWeightsKept,
+    groupedExperts,
+    expertTokensOnce,
+  } = system;
   const software: StepSoftware = {
-    ...{ flashAttention, attentionShare, fusedPointwise, compiled, fusedProjections, recomputesWhole },
-    ...{ dropout, overlap, tensorOverlap, narrowCastBytes, castWeightsKept, groupedExperts, expertTokensOnce },
+    ...{
+      flashAttention,
+      attentionShare,
+      fusedPointwise,
+      compiled,
+      fusedProjections,
+      recomputesWhole,
+    },
+    ...{
+      dropout,
+      overlap,
+      tensorOverlap,
+      narrowCastBytes,
+      castWeightsKept,
+      groupedExperts,
+      expertTokensOnce,
+    },
     ...(matmulUnit === 'fp8' || matmulUnit === 'fp4' ? { narrowUnit: matmulUnit } : {}),
     ...(system.savedOperandBytes < 2 ? { savedOperandBytes: system.savedOperandBytes } : {}),
     gradientBytes: overlap ? gradientBytes : 2,
@@ -124,11 +178,20 @@ export function stepSoftware(system: TrainingSystem): StepSoftware {
     state,
   };
   if (system.fp8Recipe === undefined) return software;
-  const { savedOperandBytes, ...narrow } = inFp8(software, system.fp8Recipe, system.cluster.accelerator);
-  return system.savedOperandBytes === 2 || savedOperandBytes === undefined ? narrow : { ...narrow, savedOperandBytes };
+  const { savedOperandBytes, ...narrow } = inFp8(
+    software,
+    system.fp8Recipe,
+    system.cluster.accelerator,
+  );
+  return system.savedOperandBytes === 2 || savedOperandBytes === undefined
+    ? narrow
+    : { ...narrow, savedOperandBytes };
 }
 
-/** The recipe of a row: as its dtype says, or the default of its software then. NeMo's and Composer's came before scales of present values. */
+/**
+ * The recipe of a row: as its dtype says, or the default of its software then. NeMo's and
+ * Composer's came before scales of present values.
+ */
 function recipeOf(dtype: string, framework: FrameworkName): Fp8Recipe {
   if (/mx/i.test(dtype)) return 'mxfp8';
   if (/rowwise/.test(dtype)) return 'rowwise';
@@ -137,11 +200,27 @@ function recipeOf(dtype: string, framework: FrameworkName): Fp8Recipe {
 }
 
 /** Software of a trainer as it comes, on a cluster; `compiled`: under a compiler. */
-export function frameworkSoftware(name: FrameworkName, cluster: Cluster, compiled = false): StepSoftware {
-  const none = { line: 0, model: '', extras: compiled ? 'torch.compile' : '', dtype: 'bf16', zero: '', recompute: '', gpuType: '' };
-  const system = softwareOf({ ...none, cluster, column: () => '' }, { name, version: 0 }, { chunks: 1, expert: 1, pipeline: 1 });
+export function frameworkSoftware(
+  name: FrameworkName,
+  cluster: Cluster,
+  compiled = false,
+): StepSoftware {
+  const none = {
+    line: 0,
+    model: '',
+    extras: compiled ? 'torch.compile' : '',
+    dtype: 'bf16',
+    zero: '',
+    recompute: '',
+    gpuType: '',
+  };
+  const system = softwareOf(
+    { ...none, cluster, column: () => '' },
+    { name, version: 0 },
+    { chunks: 1, expert: 1, pipeline: 1 },
+  );
   return stepSoftware({ ...system, cluster });
-} // prettier-ignore
+}
 
 type Profile = (typeof FRAMEWORKS)[FrameworkName];
 
@@ -173,22 +252,30 @@ function blockingLaunches(row: SoftwareText): boolean {
   );
 }
 
-/** Transformer Engine saves the cast operand for the backward pass; 4-bit ones have a scale of 8 bits for 16 elements. */
+/**
+ * Transformer Engine saves the cast operand for the backward pass; 4-bit ones have a scale of 8
+ * bits for 16 elements.
+ */
 function savedOperandBytes(unit: string): number {
   return unit === 'fp8' ? 1 : unit === 'fp4' ? 9 / 16 : 2;
 }
 
-function tensorOverlap({ tensorOverlap: byDefault, savesNarrow }: Profile, extras: string, unit: string): number {
+function tensorOverlap(
+  { tensorOverlap: byDefault, savesNarrow }: Profile,
+  extras: string,
+  unit: string,
+): number {
   // Bridge turns it off for 4-bit products (`tp_comm_overlap = False if precision == "nvfp4"`).
   if (byDefault > 0) return savesNarrow && unit === 'fp4' ? 0 : byDefault;
   if (/tp-comm-overlap/.test(extras)) return 1;
-  // Async TP leaves out the scatter after the backward pass of separate projections, whose results are added before it.
+  // Async TP leaves out the scatter after the backward pass of separate projections, whose results
+  // are added before it.
   return /async TP/.test(extras) ? 0.75 : 0;
 }
 
 /**
- * Whether tokens cross to a host once for all its experts (DeepEP, HybridEP). By default: HybridEP in Bridge since 26.02, and
- * what the row's extras say elsewhere.
+ * Whether tokens cross to a host once for all its experts (DeepEP, HybridEP). By default: HybridEP
+ * in Bridge since 26.02, and what the row's extras say elsewhere.
  */
 function expertTokensOnce(row: SoftwareText, { name, version }: StatedFramework): boolean {
   const stated = row.column('dispatcher').toLowerCase();
@@ -196,7 +283,9 @@ function expertTokensOnce(row: SoftwareText, { name, version }: StatedFramework)
   return /DeepEP/.test(row.extras) || (name === 'megatron-bridge' && version >= 26);
 }
 
-/** Attention kernels by generation: made for the device (vendor's, FA3, FA4), or for the one before. */
+/**
+ * Attention kernels by generation: made for the device (vendor's, FA3, FA4), or for the one before.
+ */
 function attentionShare(extras: string, vendor: boolean, accelerator: string): number {
   if (vendor || /FA3|FA4/.test(extras)) return 0.55;
   return /^(A100|V100|TPU)/.test(accelerator) ? 0.4 : 0.25;
@@ -204,7 +293,8 @@ function attentionShare(extras: string, vendor: boolean, accelerator: string): n
 
 /** The mode that a row states, or those it may have had, least first. */
 export function recomputeModes(framework: FrameworkName, text: string): readonly RecomputeMode[] {
-  if (/per recipe|not stated/.test(text) || text === '') return FRAMEWORKS[framework].silentRecompute;
+  if (/per recipe|not stated/.test(text) || text === '')
+    return FRAMEWORKS[framework].silentRecompute;
   // MaxText's `minimal` keeps every product with weights (checkpoint_dots_with_no_batch_dims).
   if (/minimal/.test(text)) return ['products'];
   if (/full/.test(text)) return ['full'];

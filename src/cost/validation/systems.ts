@@ -1,12 +1,15 @@
-/** Takes the `gpu_type` of a measured run and gives its cluster, with a list of what had to be assumed. */
+/**
+ * Takes the `gpu_type` of a measured run and gives its cluster, with a list of what had to be
+ * assumed.
+ */
 
 import type { Cluster } from '../hardware/cluster.ts';
-import { loadCluster } from '../hardware/load-cluster.ts';
 import { acceleratorOf, deviceMemoryBytes } from '../hardware/hardware.ts';
+import { loadCluster } from '../hardware/load-cluster.ts';
 
 /**
- * Machines of published runs: the device text of a row as a cluster. Links and memory by the text where it says them, the
- * node design else; what had to be assumed is written down and printed.
+ * Machines of published runs: the device text of a row as a cluster. Links and memory by the text
+ * where it says them, the node design else; what had to be assumed is written down and printed.
  */
 interface RunMachine {
   readonly cluster: Cluster;
@@ -33,23 +36,34 @@ const inter = (bytesPerSecond: number, efficiency?: number): Record<string, unkn
 
 /** First match wins. */
 const RULES: readonly MachineRule[] = [
-  { text: /V100-16GB/, base: 'dgx-v100', change: { memoryBytes: 16 * GB, devicesPerHost: 8, ...inter(3.125 * GB) } },
+  {
+    text: /V100-16GB/,
+    base: 'dgx-v100',
+    change: { memoryBytes: 16 * GB, devicesPerHost: 8, ...inter(3.125 * GB) },
+  },
   { text: /V100-32GB \(DGX-2\)/, base: 'dgx-v100', change: { devicesPerHost: 16 } },
   {
     text: /A100.*Omni-Path/,
     base: 'dgx-a100-80gb',
-    // A pair over nodes reaches 8.1 of 12.5 GB/s (two devices share a card), and 8 devices of a node 154 GB/s on the bus.
+    // A pair over nodes reaches 8.1 of 12.5 GB/s (two devices share a card), and 8 devices of a
+    // node 154 GB/s on the bus.
     change: { ...inter(6.25 * GB, 0.65), intra: { efficiency: 154 / 300 } },
-    // bigscience-workshop/bigscience, train/tr11-176B-ml/tr11-176B-ml.slurm sets CUDA_LAUNCH_BLOCKING=1: without it jobs hang there.
+    // bigscience-workshop/bigscience, train/tr11-176B-ml/tr11-176B-ml.slurm sets
+    // CUDA_LAUNCH_BLOCKING=1: without it jobs hang there.
     blockingLaunches: true,
     assumption:
-      "Omni-Path: 65 % of the cards' rate, as a measured pair of devices reaches; NVLink: 154 GB/s on the bus, as measured on such nodes; launches block, since jobs hang there otherwise",
+      "Omni-Path: 65 % of the cards' rate, as a measured pair of devices reaches; NVLink: " +
+      '154 GB/s on the bus, as measured on such nodes; launches block, since jobs hang there ' +
+      'otherwise',
   },
   { text: /A100.*4x200Gb/, base: 'dgx-a100-80gb', change: inter(12.5 * GB) },
   {
     text: /A100-40GB/,
     base: 'dgx-a100-80gb',
-    change: { memoryBytes: deviceMemoryBytes(acceleratorOf('a100-sxm4-40gb')), memoryBytesPerSecond: 1555 * GB },
+    change: {
+      memoryBytes: deviceMemoryBytes(acceleratorOf('a100-sxm4-40gb')),
+      memoryBytesPerSecond: 1555 * GB,
+    },
   },
   { text: /A100-80GB/, base: 'dgx-a100-80gb' },
   {
@@ -92,7 +106,10 @@ const known = new Map<string, RunMachine | undefined>();
 export function runMachine(gpuType: string): RunMachine | undefined {
   if (known.has(gpuType)) return known.get(gpuType);
   const rule = RULES.find((r) => r.text.test(gpuType));
-  const text = rule?.change === undefined ? (rule?.base ?? '') : JSON.stringify({ base: rule.base, ...rule.change });
+  const text =
+    rule?.change === undefined
+      ? (rule?.base ?? '')
+      : JSON.stringify({ base: rule.base, ...rule.change });
   const machine =
     rule === undefined
       ? undefined

@@ -1,14 +1,21 @@
 /**
- * `--target deepspeed`: a DeepSpeed configuration. In: a plan. Out: `ds_config.json`. Source: the configuration of DeepSpeed
- * 0.19: ZeRO stages, AutoTP with a partition of its own (`column` cuts dim 0 of a linear weight, `row` dim 1).
+ * `--target deepspeed`: a DeepSpeed configuration. In: a plan. Out: `ds_config.json`. Source: the
+ * configuration of DeepSpeed 0.19: ZeRO stages, AutoTP with a partition of its own (`column` cuts
+ * dim 0 of a linear weight, `row` dim 1).
  */
+import { lossLines } from '../loss-lines.ts';
+import { headLines } from '../python-text.ts';
 import { modelShape } from '../recipe/model-shape.ts';
 import { planRoles } from '../recipe/roles.ts';
+import { recipeLosses, type StyledModule, tensorStyles } from '../recipe/styles.ts';
 import { zeroStage } from '../recipe/zero-stage.ts';
-import { recipeLosses, tensorStyles, type StyledModule } from '../recipe/styles.ts';
-import { headLines } from '../python-text.ts';
-import { lossLines } from '../loss-lines.ts';
-import type { ExportFile, ExportLoss, ExportResult, ExportSource, ExportTarget } from '../target.ts';
+import type {
+  ExportFile,
+  ExportLoss,
+  ExportResult,
+  ExportSource,
+  ExportTarget,
+} from '../target.ts';
 
 /** `^model\.layers\.\d+\.mlp\.up_proj\.weight$` for `model.layers.*.mlp.up_proj`. */
 function pattern(path: string): string {
@@ -22,12 +29,17 @@ function write(source: ExportSource): ExportResult {
   const { modules, losses: styleLosses } = tensorStyles(roles, source);
   const losses: ExportLoss[] = [...recipeLosses(roles, source, 2), ...styleLosses];
   if (degree('context') > 1)
-    losses.push({ item: 'context parallelism', planned: `${degree('context')} ways`, instead: 'the configuration of DeepSpeed has no word for it' }); // prettier-ignore
+    losses.push({
+      item: 'context parallelism',
+      planned: `${degree('context')} ways`,
+      instead: 'the configuration of DeepSpeed has no word for it',
+    });
   for (const { path, style } of modules)
     if (style.startsWith('embedding'))
       losses.push({ item: path, planned: style, instead: 'AutoTP cuts linear layers only' });
   const data = degree('data') * degree('fsdp');
-  const perDevice = roles.batch === undefined ? 1 : Math.max(1, Math.floor(roles.batch.sequences / data));
+  const perDevice =
+    roles.batch === undefined ? 1 : Math.max(1, Math.floor(roles.batch.sequences / data));
   const linear = modules.filter(({ style }) => !style.startsWith('embedding'));
   const specs = (style: StyledModule['style'], type: string): object[] => {
     const patterns = linear.filter((m) => m.style === style).map((m) => pattern(m.path));
@@ -42,7 +54,9 @@ function write(source: ExportSource): ExportResult {
       stage: degree('fsdp') > 1 ? 3 : zeroStage(roles, source).stage,
       overlap_comm: true,
       contiguous_gradients: true,
-      ...(degree('fsdp') > 1 && degree('data') > 1 ? { zero_hpz_partition_size: degree('fsdp') } : {}),
+      ...(degree('fsdp') > 1 && degree('data') > 1
+        ? { zero_hpz_partition_size: degree('fsdp') }
+        : {}),
     },
     ...(degree('tensor') === 1
       ? {}
@@ -55,15 +69,22 @@ function write(source: ExportSource): ExportResult {
             },
           },
         }),
-    ...(degree('expert') === 1 ? {} : { expert_parallel: { enabled: true, autoep_size: degree('expert') } }),
+    ...(degree('expert') === 1
+      ? {}
+      : { expert_parallel: { enabled: true, autoep_size: degree('expert') } }),
     ...(source.plan.request.checkpoint === 'full'
       ? { activation_checkpointing: { partition_activations: false } }
       : {}),
   };
   const lines = lossLines(losses);
-  const files: ExportFile[] = [{ name: 'ds_config.json', text: `${JSON.stringify(config, null, 2)}\n` }];
+  const files: ExportFile[] = [
+    { name: 'ds_config.json', text: `${JSON.stringify(config, null, 2)}\n` },
+  ];
   // JSON has no comments.
-  files.push({ name: 'ds_config.txt', text: [...headLines(source, 'deepspeed'), ...lines, ''].join('\n') });
+  files.push({
+    name: 'ds_config.txt',
+    text: [...headLines(source, 'deepspeed'), ...lines, ''].join('\n'),
+  });
   return { files, losses };
 }
 

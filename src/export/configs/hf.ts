@@ -1,13 +1,14 @@
 /**
- * `--target hf`: a tensor-parallel plan for transformers and a configuration of Accelerate. In: a plan. Out: `tp_plan.json`
- * (styles by module), `distributed_config.json` (the same with the degrees, for `DistributedConfig.from_dict`) and
- * `accelerate.yaml`. Source: transformers 5 (`distributed/`), Accelerate 1.15.
+ * `--target hf`: a tensor-parallel plan for transformers and a configuration of Accelerate. In: a
+ * plan. Out: `tp_plan.json` (styles by module), `distributed_config.json` (the same with the
+ * degrees, for `DistributedConfig.from_dict`) and `accelerate.yaml`. Source: transformers 5
+ * (`distributed/`), Accelerate 1.15.
  */
+import { lossLines } from '../loss-lines.ts';
+import { headLines } from '../python-text.ts';
 import { modelShape } from '../recipe/model-shape.ts';
 import { planRoles } from '../recipe/roles.ts';
-import { recipeLosses, tensorStyles, type Style } from '../recipe/styles.ts';
-import { headLines } from '../python-text.ts';
-import { lossLines } from '../loss-lines.ts';
+import { recipeLosses, type Style, tensorStyles } from '../recipe/styles.ts';
 import type { ExportLoss, ExportResult, ExportSource, ExportTarget } from '../target.ts';
 
 const STYLES: Readonly<Record<Style, string | undefined>> = {
@@ -24,20 +25,44 @@ function write(source: ExportSource): ExportResult {
   const losses: ExportLoss[] = [...recipeLosses(roles, source), ...styleLosses];
   const plan: Record<string, string> = {};
   // A wrapper that was captured with the model is no part of its names.
-  const isWrapped = roles.parameters.some(({ name }) => name.startsWith('model.model.')) && roles.parameters.every(({ name }) => name.startsWith('model.'));
+  const isWrapped =
+    roles.parameters.some(({ name }) => name.startsWith('model.model.')) &&
+    roles.parameters.every(({ name }) => name.startsWith('model.'));
   const put = (path: string, word: string): void =>
-    void Object.defineProperty(plan, path, { value: word, enumerable: true, configurable: true, writable: true });
+    void Object.defineProperty(plan, path, {
+      value: word,
+      enumerable: true,
+      configurable: true,
+      writable: true,
+    });
   const named = (path: string): string => (isWrapped ? path.slice('model.'.length) : path);
   for (const { path: stated, style } of modules) {
     const path = named(stated);
-    const word = path === 'lm_head' && style === 'colwise' ? 'colwise_gather_output' : STYLES[style];
-    if (word === undefined) losses.push({ item: path, planned: style, instead: 'transformers has no style that cuts a table by columns' });
+    const word =
+      path === 'lm_head' && style === 'colwise' ? 'colwise_gather_output' : STYLES[style];
+    if (word === undefined)
+      losses.push({
+        item: path,
+        planned: style,
+        instead: 'transformers has no style that cuts a table by columns',
+      });
     else put(path, word);
   }
-  // A plan that is given replaces rules of the model's own plan one by one: what is whole must be said.
+  // A plan that is given replaces rules of the model's own plan one by one: what is whole must be
+  // said.
   if (degree('tensor') > 1) for (const path of whole) put(named(path), 'replicate');
-  if (degree('expert') > 1) losses.push({ item: 'experts', planned: `cut over ${degree('expert')} devices`, instead: 'the files have no ep_plan' });
-  const distributed = { tp_size: degree('tensor'), fsdp_size: degree('fsdp'), dp_replicate_size: degree('data'), tp_plan: plan };
+  if (degree('expert') > 1)
+    losses.push({
+      item: 'experts',
+      planned: `cut over ${degree('expert')} devices`,
+      instead: 'the files have no ep_plan',
+    });
+  const distributed = {
+    tp_size: degree('tensor'),
+    fsdp_size: degree('fsdp'),
+    dp_replicate_size: degree('data'),
+    tp_plan: plan,
+  };
   const { is16Bit } = modelShape(source, roles);
   const yaml = [
     ...[...headLines(source, 'hf'), ...lossLines(losses)].map((line) => `# ${line}`),
@@ -70,11 +95,21 @@ function write(source: ExportSource): ExportResult {
     ],
     losses,
     notes: [
-      ...(degree('fsdp') > 1 ? ['Name the class of the layers in fsdp_transformer_layer_cls_to_wrap; the graph does not tell it.'] : []),
-      ...(degree('context') > 1 ? ['Context parallelism is in accelerate.yaml alone; distributed_config.json has no such size.'] : []),
+      ...(degree('fsdp') > 1
+        ? [
+            'Name the class of the layers in fsdp_transformer_layer_cls_to_wrap; the graph ' +
+              'does not tell it.',
+          ]
+        : []),
+      ...(degree('context') > 1
+        ? [
+            'Context parallelism is in accelerate.yaml alone; distributed_config.json has no ' +
+              'such size.',
+          ]
+        : []),
     ],
   };
-} // prettier-ignore
+}
 
 export const hfTarget: ExportTarget = {
   name: 'hf',

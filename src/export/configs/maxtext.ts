@@ -1,12 +1,13 @@
 /**
- * `--target maxtext`: a configuration of MaxText. In: a plan. Out: `maxtext.yml`. Source: `base.yml` of MaxText: a mesh dim is
- * ici within a host and dcn between hosts; the other dims are 1.
+ * `--target maxtext`: a configuration of MaxText. In: a plan. Out: `maxtext.yml`. Source:
+ * `base.yml` of MaxText: a mesh dim is ici within a host and dcn between hosts; the other dims are
+ * 1.
  */
-import { planRoles, type MeshRole } from '../recipe/roles.ts';
-import { recipeLosses, tensorStyles } from '../recipe/styles.ts';
-import { layoutLosses } from '../recipe/megatron-layout.ts';
-import { headLines } from '../python-text.ts';
 import { lossLines } from '../loss-lines.ts';
+import { headLines } from '../python-text.ts';
+import { layoutLosses } from '../recipe/megatron-layout.ts';
+import { type MeshRole, planRoles } from '../recipe/roles.ts';
+import { recipeLosses, tensorStyles } from '../recipe/styles.ts';
 import type { ExportLoss, ExportResult, ExportSource, ExportTarget } from '../target.ts';
 
 const AXES: readonly (readonly [axis: string, role: MeshRole])[] = [
@@ -18,12 +19,21 @@ const AXES: readonly (readonly [axis: string, role: MeshRole])[] = [
 ];
 
 const RULES =
-  "[['activation_batch', ['data', 'fsdp', 'expert']], ['mlp', ['tensor']], ['embed', ['fsdp']], ['heads', ['tensor']], ['vocab', ['tensor']], ['exp', 'expert'], ['layers', 'stage']]";
+  "[['activation_batch', ['data', 'fsdp', 'expert']], ['mlp', ['tensor']], ['embed', " +
+  "['fsdp']], ['heads', ['tensor']], ['vocab', ['tensor']], ['exp', 'expert'], ['layers', " +
+  "'stage']]";
 
 function write(source: ExportSource): ExportResult {
   const roles = planRoles(source);
   const { modules, losses: styleLosses } = tensorStyles(roles, source);
-  const losses: ExportLoss[] = [...recipeLosses(roles, source), ...styleLosses, ...layoutLosses(modules, roles.degree('tensor')).map((l) => ({ ...l, instead: l.instead.replace('Megatron', 'MaxText') }))]; // prettier-ignore
+  const losses: ExportLoss[] = [
+    ...recipeLosses(roles, source),
+    ...styleLosses,
+    ...layoutLosses(modules, roles.degree('tensor')).map((l) => ({
+      ...l,
+      instead: l.instead.replace('Megatron', 'MaxText'),
+    })),
+  ];
   const lines: string[] = [];
   for (const [axis, role] of AXES) {
     let [ici, dcn] = [1, 1];
@@ -44,7 +54,13 @@ function write(source: ExportSource): ExportResult {
     ...lines,
     'shard_mode: auto',
     `remat_policy: ${source.plan.request.checkpoint === 'full' ? 'full' : 'minimal'}`,
-    ...(batch === undefined ? [] : [`per_device_batch_size: ${batch.sequences / data / roles.degree('tensor') / roles.degree('context')}`, `max_target_length: ${batch.tokens}`]), // prettier-ignore
+    ...(batch === undefined
+      ? []
+      : [
+          'per_device_batch_size: ' +
+            `${batch.sequences / data / roles.degree('tensor') / roles.degree('context')}`,
+          `max_target_length: ${batch.tokens}`,
+        ]),
     `logical_axis_rules: ${RULES}`,
     '',
   ].join('\n');

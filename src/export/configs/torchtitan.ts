@@ -1,15 +1,18 @@
 /**
- * `--target torchtitan`: degrees of parallelism for torchtitan. In: a plan. Out: `torchtitan.toml` (up to 0.2) and
- * `torchtitan_config.py` (0.3). Source: `torchtitan.config`, ParallelismConfig.
+ * `--target torchtitan`: degrees of parallelism for torchtitan. In: a plan. Out: `torchtitan.toml`
+ * (up to 0.2) and `torchtitan_config.py` (0.3). Source: `torchtitan.config`, ParallelismConfig.
  */
-import { planRoles, type PlanRoles } from '../recipe/roles.ts';
-import { recipeLosses, tensorStyles } from '../recipe/styles.ts';
-import { layoutLosses } from '../recipe/megatron-layout.ts';
-import { headLines } from '../python-text.ts';
 import { lossLines } from '../loss-lines.ts';
+import { headLines } from '../python-text.ts';
+import { layoutLosses } from '../recipe/megatron-layout.ts';
+import { type PlanRoles, planRoles } from '../recipe/roles.ts';
+import { recipeLosses, tensorStyles } from '../recipe/styles.ts';
 import type { ExportLoss, ExportResult, ExportSource, ExportTarget } from '../target.ts';
 
-/** World = dp_replicate · dp_shard · cp · tp; expert parallelism takes its devices from dp_shard · cp · tp. */
+/**
+ * World = dp_replicate · dp_shard · cp · tp; expert parallelism takes its devices from dp_shard ·
+ * cp · tp.
+ */
 function degrees({ degree }: PlanRoles): Readonly<Record<string, number>> {
   return {
     data_parallel_replicate_degree: degree('data'),
@@ -24,24 +27,41 @@ function degrees({ degree }: PlanRoles): Readonly<Record<string, number>> {
 function write(source: ExportSource): ExportResult {
   const roles = planRoles(source);
   const { modules, losses: styleLosses } = tensorStyles(roles, source);
-  const losses: ExportLoss[] = [...recipeLosses(roles, source), ...styleLosses, ...layoutLosses(modules, roles.degree('tensor')).map((l) => ({ ...l, instead: l.instead.replace('Megatron', 'torchtitan') }))]; // prettier-ignore
+  const losses: ExportLoss[] = [
+    ...recipeLosses(roles, source),
+    ...styleLosses,
+    ...layoutLosses(modules, roles.degree('tensor')).map((l) => ({
+      ...l,
+      instead: l.instead.replace('Megatron', 'torchtitan'),
+    })),
+  ];
   const own = degrees(roles);
   const recompute = source.plan.request.checkpoint === 'full';
   const data = roles.degree('data') * roles.degree('fsdp');
   const { batch } = roles;
   const local = batch === undefined ? undefined : Math.max(1, Math.floor(batch.sequences / data));
-  const head = [...headLines(source, 'torchtitan'), ...lossLines(losses)].map((line) => `# ${line}`); // prettier-ignore
+  const head = [...headLines(source, 'torchtitan'), ...lossLines(losses)].map(
+    (line) => `# ${line}`,
+  );
   const toml = [
     ...head,
     '[parallelism]',
     ...Object.entries(own).map(([name, value]) => `${name} = ${value}`),
     'fsdp_reshard_after_forward = "always"',
-    ...(batch === undefined ? [] : ['', '[training]', `local_batch_size = ${local}`, `global_batch_size = ${batch.sequences}`, `seq_len = ${batch.tokens}`]),
+    ...(batch === undefined
+      ? []
+      : [
+          '',
+          '[training]',
+          `local_batch_size = ${local}`,
+          `global_batch_size = ${batch.sequences}`,
+          `seq_len = ${batch.tokens}`,
+        ]),
     '',
     '[activation_checkpoint]',
     `mode = "${recompute ? 'full' : 'none'}"`,
     '',
-  ].join('\n'); // prettier-ignore
+  ].join('\n');
   const python = [
     ...head,
     'from torchtitan.config import ParallelismConfig',
@@ -76,9 +96,12 @@ function write(source: ExportSource): ExportResult {
       { name: 'torchtitan.toml', text: toml },
     ],
     losses,
-    notes: ['With FSDP of PyTorch 2.13 set parallelism.spmd_backend = "partial_dtensor"; the default of torchtitan 0.3.0 needs a later one.'],
+    notes: [
+      'With FSDP of PyTorch 2.13 set parallelism.spmd_backend = "partial_dtensor"; the ' +
+        'default of torchtitan 0.3.0 needs a later one.',
+    ],
   };
-} // prettier-ignore
+}
 
 export const torchtitanTarget: ExportTarget = {
   name: 'torchtitan',

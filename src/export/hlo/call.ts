@@ -1,13 +1,13 @@
 /**
- * One ATen call while it is written in HLO. In: the call bound to its schema, and the values of its tensors. Out: helpers
- * that lowerings share (operands by name, type promotion, numbers that differ from device to device). Types of results are
- * those that the operator's own record infers.
+ * One ATen call while it is written in HLO. In: the call bound to its schema, and the values of its
+ * tensors. Out: helpers that lowerings share (operands by name, type promotion, numbers that differ
+ * from device to device). Types of results are those that the operator's own record infers.
  */
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Arg, DType, Node } from '../../graph/types.ts';
+import { getOwn, isList } from '../../graph/value.ts';
 import type { TensorMeta, TypedContext } from '../../ops/record/call.ts';
 import type { OperatorRecord } from '../../ops/record/record.ts';
-import { getOwn, isList } from '../../graph/value.ts';
 import type { HloCode, Val } from './code.ts';
 
 /** Writes a call: one value for each result, null for one that is masked off. */
@@ -17,7 +17,15 @@ export type Lowerings = Readonly<Record<string, Lowering>>;
 /** Value on each rank of the integers that differ between ranks, by symbol. */
 export type RankTable = ReadonlyMap<string, readonly number[]>;
 
-const FLOATS: ReadonlySet<DType> = new Set<DType>(['f64', 'f32', 'bf16', 'f16', 'f8e4m3fn', 'f8e5m2', 'f8e8m0fnu']);
+const FLOATS: ReadonlySet<DType> = new Set<DType>([
+  'f64',
+  'f32',
+  'bf16',
+  'f16',
+  'f8e4m3fn',
+  'f8e5m2',
+  'f8e8m0fnu',
+]);
 
 export function isFloat(dtype: DType): boolean {
   return FLOATS.has(dtype);
@@ -45,7 +53,9 @@ export class HloCall {
 
   /** Members of a tensor list; null where a place is empty. */
   tensors(name: string): (Val | null)[] {
-    return this.ctx.list(name).map((member) => (member === null ? null : this.values[member.index]));
+    return this.ctx
+      .list(name)
+      .map((member) => (member === null ? null : this.values[member.index]));
   }
 
   /** A tensor of the call by its place among all of them. */
@@ -57,7 +67,12 @@ export class HloCall {
   rankVaries(): boolean {
     const varies = (arg: Arg): boolean => {
       if (isList(arg)) return arg.some(varies);
-      return arg !== null && typeof arg === 'object' && arg.kind === 'size' && this.symbols.has(arg.size.sym);
+      return (
+        arg !== null &&
+        typeof arg === 'object' &&
+        arg.kind === 'size' &&
+        this.symbols.has(arg.size.sym)
+      );
     };
     return this.node.args.some(varies) || Object.values(this.node.kwargs).some(varies);
   }
@@ -107,13 +122,22 @@ export class HloCall {
   /** The argument as the graph has it. */
   raw(name: string): Arg | undefined {
     const at = this.record.schema.filter((s) => !s.kwargOnly).findIndex((s) => s.name === name);
-    return at >= 0 && at < this.node.args.length ? this.node.args[at] : getOwn(this.node.kwargs, name);
+    return at >= 0 && at < this.node.args.length
+      ? this.node.args[at]
+      : getOwn(this.node.kwargs, name);
   }
 
   /** What an integer argument is on each rank, where it differs between them. */
   byRank(name: string): readonly number[] | undefined {
     const arg = this.raw(name);
-    if (arg === undefined || arg === null || typeof arg !== 'object' || isList(arg) || arg.kind !== 'size') return undefined; // prettier-ignore
+    if (
+      arg === undefined ||
+      arg === null ||
+      typeof arg !== 'object' ||
+      isList(arg) ||
+      arg.kind !== 'size'
+    )
+      return undefined;
     return this.symbols.get(arg.size.sym);
   }
 
@@ -128,7 +152,8 @@ export class HloCall {
   /** A number in every element of a shape. */
   filled(name: string, dtype: DType, shape: readonly number[]): Val {
     const ranks = this.byRank(name);
-    if (ranks !== undefined) return this.hlo.broadcastInDim(this.hlo.rankValue(ranks, dtype), shape, []);
+    if (ranks !== undefined)
+      return this.hlo.broadcastInDim(this.hlo.rankValue(ranks, dtype), shape, []);
     const scalar = this.ctx.scalar(name) ?? this.missing(name);
     return this.hlo.constant(dtype === 'b8' ? scalar.value !== 0 : scalar.value, dtype, shape);
   }
@@ -136,7 +161,9 @@ export class HloCall {
   /** A tensor or number argument in the type and shape in which the call computes. */
   operand(name: string, dtype: DType, shape: readonly number[]): Val {
     const x = this.optional(name);
-    return x === undefined ? this.filled(name, dtype, shape) : this.hlo.broadcast(this.hlo.convert(x, dtype), shape);
+    return x === undefined
+      ? this.filled(name, dtype, shape)
+      : this.hlo.broadcast(this.hlo.convert(x, dtype), shape);
   }
 
   /** Two operands in one type: that of the result unless that is bool. */
@@ -146,7 +173,10 @@ export class HloCall {
     return [this.operand(left, dtype, shape), this.operand(right, dtype, shape)];
   }
 
-  /** The type in which two operands meet, as PyTorch promotes: dims before numbers, floats before integers before bools. */
+  /**
+   * The type in which two operands meet, as PyTorch promotes: dims before numbers, floats before
+   * integers before bools.
+   */
   common(left: string, right: string): DType {
     const names = [left, right];
     const tensors = names.flatMap((name) => {
@@ -157,14 +187,16 @@ export class HloCall {
     const without = tensors.filter((x) => x.shape.length === 0);
     let dtype = promoteAll(withDims.map((x) => x.dtype));
     const lift = (other: DType): void => {
-      if (dtype === undefined || rankOf(other) > rankOf(dtype)) dtype = dtype === undefined ? other : promote(dtype, other);
-    }; // prettier-ignore
+      if (dtype === undefined || rankOf(other) > rankOf(dtype))
+        dtype = dtype === undefined ? other : promote(dtype, other);
+    };
     const scalars = promoteAll(without.map((x) => x.dtype));
     if (scalars !== undefined) lift(scalars);
     for (const name of names) {
       if (this.ctx.indexOf(name) >= 0) continue;
       const scalar = this.ctx.scalar(name);
-      if (scalar !== undefined) lift(scalar.kind === 'float' ? 'f32' : scalar.kind === 'int' ? 'i64' : 'b8');
+      if (scalar !== undefined)
+        lift(scalar.kind === 'float' ? 'f32' : scalar.kind === 'int' ? 'i64' : 'b8');
     }
     return dtype ?? 'f32';
   }

@@ -1,7 +1,8 @@
 /**
- * Programs as lists of HLO instructions. In: calls of the methods of `HloCode`, one an instruction. Out: plain records with
- * static shapes that a printer turns into JAX or into StableHLO text. Names and meaning of the operations are those of the
- * StableHLO specification; `rank_value` and the collectives are the only ones that ask which device runs them.
+ * Programs as lists of HLO instructions. In: calls of the methods of `HloCode`, one an instruction.
+ * Out: plain records with static shapes that a printer turns into JAX or into StableHLO text. Names
+ * and meaning of the operations are those of the StableHLO specification; `rank_value` and the
+ * collectives are the only ones that ask which device runs them.
  */
 import { internalError } from '../../errors.ts';
 import type { DType } from '../../graph/types.ts';
@@ -14,7 +15,13 @@ export interface Val {
 }
 
 export type AttributeValue =
-  number | bigint | boolean | string | readonly number[] | readonly bigint[] | readonly (readonly number[])[];
+  | number
+  | bigint
+  | boolean
+  | string
+  | readonly number[]
+  | readonly bigint[]
+  | readonly (readonly number[])[];
 
 /** One operation; its attributes have StableHLO's names. */
 export interface Instruction {
@@ -76,7 +83,10 @@ export class HloCode {
   }
 
   /** A region: what `write` adds, apart from the code around it. */
-  body(types: readonly Pick<Val, 'dtype' | 'shape'>[], write: (inputs: Val[]) => readonly Val[]): HloBody {
+  body(
+    types: readonly Pick<Val, 'dtype' | 'shape'>[],
+    write: (inputs: Val[]) => readonly Val[],
+  ): HloBody {
     const [around, splats] = [this.instructions, this.splats];
     this.instructions = [];
     this.splats = new Map();
@@ -98,13 +108,15 @@ export class HloCode {
     return this.emit(op, inputs, [{ dtype, shape }], attributes, bodies)[0];
   }
 
-  // ---- constants ------------------------------------------------------------------------------------------------------
+  // ---- constants
+  // ---------------------------------------------------------------------------
 
   /** One number everywhere; equal constants of one region are one value. */
   constant(value: Number_, dtype: DType, shape: readonly number[] = []): Val {
     const key = `${dtype}[${shape.join()}] ${typeof value} ${Object.is(value, -0) ? '-0' : String(value)}`;
     let made = this.splats.get(key);
-    if (made === undefined) this.splats.set(key, (made = this.one('constant', [], dtype, shape, { value })));
+    if (made === undefined)
+      this.splats.set(key, (made = this.one('constant', [], dtype, shape, { value })));
     return made;
   }
 
@@ -122,7 +134,8 @@ export class HloCode {
   rankValue(values: readonly number[], dtype: DType): Val {
     const key = `rank ${dtype} ${values.join()}`;
     let made = this.splats.get(key);
-    if (made === undefined) this.splats.set(key, (made = this.one('rank_value', [], dtype, [], { values })));
+    if (made === undefined)
+      this.splats.set(key, (made = this.one('rank_value', [], dtype, [], { values })));
     return made;
   }
 
@@ -130,16 +143,24 @@ export class HloCode {
     return this.one('iota', [], dtype, shape, { iota_dimension: dimension });
   }
 
-  // ---- elementwise ------------------------------------------------------------------------------------------------------
+  // ---- elementwise
+  // ---------------------------------------------------------------------------
 
-  unary(op: string, x: Val, dtype: DType = x.dtype, attributes: Instruction['attributes'] = {}): Val {
+  unary(
+    op: string,
+    x: Val,
+    dtype: DType = x.dtype,
+    attributes: Instruction['attributes'] = {},
+  ): Val {
     return this.one(op, [x], dtype, x.shape, attributes);
   }
 
   /** @throws E_INTERNAL where the operands differ in type */
   binary(op: string, x: Val, y: Val, dtype: DType = x.dtype): Val {
     if (x.dtype !== y.dtype || x.shape.join() !== y.shape.join())
-      throw internalError(`${op} of ${x.dtype}[${x.shape.join()}] and ${y.dtype}[${y.shape.join()}]`);
+      throw internalError(
+        `${op} of ${x.dtype}[${x.shape.join()}] and ${y.dtype}[${y.shape.join()}]`,
+      );
     return this.one(op, [x, y], dtype, x.shape);
   }
 
@@ -157,7 +178,9 @@ export class HloCode {
 
   compare(direction: Direction, x: Val, y: Val): Val {
     if (x.dtype !== y.dtype || x.shape.join() !== y.shape.join())
-      throw internalError(`compare of ${x.dtype}[${x.shape.join()}] and ${y.dtype}[${y.shape.join()}]`);
+      throw internalError(
+        `compare of ${x.dtype}[${x.shape.join()}] and ${y.dtype}[${y.shape.join()}]`,
+      );
     return this.one('compare', [x, y], 'b8', x.shape, { comparison_direction: direction });
   }
 
@@ -168,10 +191,13 @@ export class HloCode {
   /** Numbers to bool: whether they are not zero. */
   convert(x: Val, dtype: DType): Val {
     if (x.dtype === dtype) return x;
-    return dtype === 'b8' ? this.compare('NE', x, this.like(x, 0)) : this.one('convert', [x], dtype, x.shape);
+    return dtype === 'b8'
+      ? this.compare('NE', x, this.like(x, 0))
+      : this.one('convert', [x], dtype, x.shape);
   }
 
-  // ---- shapes -----------------------------------------------------------------------------------------------------------
+  // ---- shapes
+  // ---------------------------------------------------------------------------
 
   /** Operand dim i becomes result dim `dims[i]`. */
   broadcastInDim(x: Val, shape: readonly number[], dims: readonly number[]): Val {
@@ -182,7 +208,11 @@ export class HloCode {
   /** As numpy broadcasts: dims are matched from the last on. */
   broadcast(x: Val, shape: readonly number[]): Val {
     const from = shape.length - x.shape.length;
-    return this.broadcastInDim(x, shape, x.shape.map((_, d) => d + from)); // prettier-ignore
+    return this.broadcastInDim(
+      x,
+      shape,
+      x.shape.map((_, d) => d + from),
+    );
   }
 
   reshape(x: Val, shape: readonly number[]): Val {
@@ -191,7 +221,13 @@ export class HloCode {
 
   transpose(x: Val, permutation: readonly number[]): Val {
     if (permutation.every((d, i) => d === i)) return x;
-    return this.one('transpose', [x], x.dtype, permutation.map((d) => x.shape[d]), { permutation }); // prettier-ignore
+    return this.one(
+      'transpose',
+      [x],
+      x.dtype,
+      permutation.map((d) => x.shape[d]),
+      { permutation },
+    );
   }
 
   /** The last two dims change places. */
@@ -207,10 +243,18 @@ export class HloCode {
     limit: readonly number[],
     strides: readonly number[] = x.shape.map(() => 1),
   ): Val {
-    // prettier-ignore
-    if (start.every((s) => s === 0) && limit.every((l, d) => l === x.shape[d]) && strides.every((s) => s === 1)) return x; // prettier-ignore
+    if (
+      start.every((s) => s === 0) &&
+      limit.every((l, d) => l === x.shape[d]) &&
+      strides.every((s) => s === 1)
+    )
+      return x;
     const shape = start.map((s, d) => Math.max(0, Math.ceil((limit[d] - s) / strides[d])));
-    return this.one('slice', [x], x.dtype, shape, { start_indices: start, limit_indices: limit, strides });
+    return this.one('slice', [x], x.dtype, shape, {
+      start_indices: start,
+      limit_indices: limit,
+      strides,
+    });
   }
 
   /** Rows `start` to `limit` of one dim. */
@@ -226,7 +270,11 @@ export class HloCode {
 
   /** The first rows of every dim. */
   sliceTo(x: Val, shape: readonly number[]): Val {
-    return this.slice(x, shape.map(() => 0), shape); // prettier-ignore
+    return this.slice(
+      x,
+      shape.map(() => 0),
+      shape,
+    );
   }
 
   pad(
@@ -236,7 +284,6 @@ export class HloCode {
     high: readonly number[],
     interior: readonly number[] = low.map(() => 0),
   ): Val {
-    // prettier-ignore
     if ([...low, ...high, ...interior].every((n) => n === 0)) return x;
     const shape = x.shape.map((n, d) => low[d] + n + Math.max(0, n - 1) * interior[d] + high[d]);
     return this.one('pad', [x, value], x.dtype, shape, {
@@ -267,7 +314,8 @@ export class HloCode {
     return this.one('dynamic_update_slice', [x, update, ...starts], x.dtype, x.shape);
   }
 
-  // ---- products and reductions ------------------------------------------------------------------------------------------
+  // ---- products and reductions
+  // ---------------------------------------------------------------------------
 
   dot(x: Val, y: Val, { batch, contract }: DotDims, dtype: DType = x.dtype): Val {
     const own = (v: Val, k: 0 | 1): number[] =>
@@ -288,7 +336,12 @@ export class HloCode {
     return this.dot(x, y, { batch: [batch, batch], contract: [[rank - 1], [rank - 2]] });
   }
 
-  reduce(x: Val, reducer: Reducer, dimensions: readonly number[], init: Val = this.unit(reducer, x.dtype)): Val {
+  reduce(
+    x: Val,
+    reducer: Reducer,
+    dimensions: readonly number[],
+    init: Val = this.unit(reducer, x.dtype),
+  ): Val {
     if (dimensions.length === 0) return x;
     const shape = x.shape.filter((_, d) => !dimensions.includes(d));
     return this.one('reduce', [x, init], x.dtype, shape, { dimensions, reducer });

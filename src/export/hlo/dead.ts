@@ -1,4 +1,7 @@
-/** Instructions that something reads. In: instructions and what is returned. Out: those that lead to it, in their order. */
+/**
+ * Instructions that something reads. In: instructions and what is returned. Out: those that lead to
+ * it, in their order.
+ */
 import type { HloBody, Instruction, Val } from './code.ts';
 
 interface Living {
@@ -7,7 +10,10 @@ interface Living {
   readonly unread: ReadonlySet<string>;
 }
 
-export function withoutDead(code: readonly Instruction[], outputs: readonly (Val | null)[]): Living {
+export function withoutDead(
+  code: readonly Instruction[],
+  outputs: readonly (Val | null)[],
+): Living {
   const read = new Set<number>();
   for (const value of outputs) if (value !== null) read.add(value.id);
   const unread = new Set<string>();
@@ -15,7 +21,11 @@ export function withoutDead(code: readonly Instruction[], outputs: readonly (Val
 }
 
 /** @param read ids that are read by what follows; grows by what the living instructions read */
-function living(code: readonly Instruction[], read: Set<number>, unread: Set<string>): Instruction[] {
+function living(
+  code: readonly Instruction[],
+  read: Set<number>,
+  unread: Set<string>,
+): Instruction[] {
   const kept: Instruction[] = [];
   for (const instruction of [...code].reverse()) {
     if (!instruction.outputs.some(({ id }) => read.has(id))) {

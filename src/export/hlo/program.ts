@@ -1,10 +1,11 @@
 /**
- * A graph as HLO. In: a graph of ATen or StableHLO calls with fixed sizes, the whole program or the part of one device. Out:
- * its instructions, inputs and outputs. Control flow becomes the control flow of HLO; calls of functions are written in line.
+ * A graph as HLO. In: a graph of ATen or StableHLO calls with fixed sizes, the whole program or the
+ * part of one device. Out: its instructions, inputs and outputs. Control flow becomes the control
+ * flow of HLO; calls of functions are written in line.
  */
-import { scanPositions } from '../../graph/control.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
-import type { Arg, DType, Dim, Graph, Node, ValueType } from '../../graph/types.ts';
+import { scanPositions } from '../../graph/control.ts';
+import type { Arg, Dim, DType, Graph, Node, ValueType } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { bindCall, tensorInputs, withOutputs } from '../../ops/record/context.ts';
@@ -12,7 +13,7 @@ import type { TensorMeta } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { collectiveKind, readCollective } from '../../plan/lower/program/collectives.ts';
 import { HloCall, type RankTable } from './call.ts';
-import { HloCode, type HloBody, type Instruction, type Val } from './code.ts';
+import { type HloBody, HloCode, type Instruction, type Val } from './code.ts';
 import { withoutDead } from './dead.ts';
 import { writeStablehlo } from './stablehlo.ts';
 import { loweringOf } from './table.ts';
@@ -29,7 +30,10 @@ export interface HloProgram {
   readonly outputs: readonly (Val | null)[];
   /** Node whose result a value is, by id of the value. */
   readonly names: ReadonlyMap<number, string>;
-  /** Collectives of the program whose result nothing reads: they are left out, with all else that nothing reads. */
+  /**
+   * Collectives of the program whose result nothing reads: they are left out, with all else that
+   * nothing reads.
+   */
   readonly unread: ReadonlySet<string>;
 }
 
@@ -52,7 +56,11 @@ type HloResult = Val | readonly (Val | null)[];
 type Scope = Map<string, HloResult>;
 
 /** @throws E_UNSUPPORTED, with the node, for what has no text in HLO */
-export function hloProgram(graph: Graph, table: OperatorTable, options: HloOptions = {}): HloProgram {
+export function hloProgram(
+  graph: Graph,
+  table: OperatorTable,
+  options: HloOptions = {},
+): HloProgram {
   return new Writer(table, options).run(graph);
 }
 
@@ -101,7 +109,8 @@ class Writer {
 
   private node(graph: Graph, node: Node, scope: Scope, outermost: boolean): HloResult {
     try {
-      if (node.kind === 'get_attr') return this.refuse(node, 'a constant of the module has no values in the graph');
+      if (node.kind === 'get_attr')
+        return this.refuse(node, 'a constant of the module has no values in the graph');
       if (node.target === 'operator.getitem') return this.member(node, scope);
       if (collectiveKind(node.target) !== undefined) return this.collective(node, scope);
       if (CONTROL.has(node.target)) return this.control(graph, node, scope);
@@ -109,16 +118,20 @@ class Writer {
       const { made } = this.options;
       if (!outermost || made === undefined) return result;
       const change = (value: Val, k: number): Val => made(this.hlo, node, k, value);
-      return isValue(result) ? change(result, 0) : result.map((v, k) => (v === null ? null : change(v, k)));
+      return isValue(result)
+        ? change(result, 0)
+        : result.map((v, k) => (v === null ? null : change(v, k)));
     } catch (error) {
-      if (error instanceof ShardwrightError && error.details.node === undefined) throw error.with({ node: node.name });
+      if (error instanceof ShardwrightError && error.details.node === undefined)
+        throw error.with({ node: node.name });
       throw error;
     }
   }
 
   private call(graph: Graph, node: Node, scope: Scope, outermost: boolean): HloResult {
     const record = this.table.get(node.target);
-    if (record === undefined) return this.refuse(node, `${node.target} has no record, so it has no text in HLO`);
+    if (record === undefined)
+      return this.refuse(node, `${node.target} has no record, so it has no text in HLO`);
     const ctx = bindCall(record, node.args, node.kwargs, (name) => metaOf(this.value(scope, name)));
     const values = tensorInputs(record, node.args, node.kwargs).map((name, i) => {
       const value = this.value(scope, name);
@@ -139,14 +152,19 @@ class Writer {
   }
 
   private tensorType(type: ValueType, node: Node): TensorMeta {
-    if (type.kind !== 'tensor') return this.refuse(node, `${node.name} is a ${type.kind} value and no tensor`);
+    if (type.kind !== 'tensor')
+      return this.refuse(node, `${node.name} is a ${type.kind} value and no tensor`);
     return { dtype: type.dtype, shape: type.shape.map((dim) => this.size(dim, node)) };
   }
 
   private size(dim: Dim, node: Node): number {
     if (typeof dim === 'number') return dim;
     if (this.symbols.has(dim.sym))
-      throw new ShardwrightError('E_EXPORT_UNEVEN', `${node.name} has a dim of ${[...new Set(this.symbols.get(dim.sym))].join(' and ')} rows`, { node: node.name }); // prettier-ignore
+      throw new ShardwrightError(
+        'E_EXPORT_UNEVEN',
+        `${node.name} has a dim of ${[...new Set(this.symbols.get(dim.sym))].join(' and ')} rows`,
+        { node: node.name },
+      );
     return dim.example ?? this.refuse(node, `the size ${dim.sym} is not known`);
   }
 
@@ -171,19 +189,26 @@ class Writer {
   private collective(node: Node, scope: Scope): Val {
     const { mesh } = this.options;
     const [input] = node.args;
-    if (mesh === undefined || !isRef(input)) throw internalError('a collective outside of a device program');
+    if (mesh === undefined || !isRef(input))
+      throw internalError('a collective outside of a device program');
     const { kind, meshDims, op, targets } = readCollective(mesh, node.target, node.args);
-    const [out] = this.hlo.emit('collective', [this.value(scope, input.name)], [this.tensorType(node.type, node)], {
-      kind,
-      axes: meshDims.map((m) => mesh.names[m]).join(','),
-      members: mesh.sizeOf(meshDims),
-      ...(op === undefined ? {} : { reduce: op }),
-      ...(targets === undefined ? {} : { targets }),
-    });
+    const [out] = this.hlo.emit(
+      'collective',
+      [this.value(scope, input.name)],
+      [this.tensorType(node.type, node)],
+      {
+        kind,
+        axes: meshDims.map((m) => mesh.names[m]).join(','),
+        members: mesh.sizeOf(meshDims),
+        ...(op === undefined ? {} : { reduce: op }),
+        ...(targets === undefined ? {} : { targets }),
+      },
+    );
     return out;
   }
 
-  // ---- control flow -----------------------------------------------------------------------------------------------------
+  // ---- control flow
+  // ---------------------------------------------------------------------------
 
   private control(graph: Graph, node: Node, scope: Scope): HloResult {
     const { target, args } = node;
@@ -207,18 +232,32 @@ class Writer {
         const list = args[1];
         if (!isList(list)) throw internalError('a case without branches');
         const inputs = operands(2);
-        const bodies = list.map((branch) => this.branch(this.bodyGraph(graph, node, branch), inputs));
+        const bodies = list.map((branch) =>
+          this.branch(this.bodyGraph(graph, node, branch), inputs),
+        );
         const [which] = this.operands(node, [args[0]], scope);
         return this.emitControl('case', [this.branchNumber(which, bodies.length)], bodies);
       }
       case 'while_loop':
-        return this.whileLoop(node, body(0), body(1), operands(2), args.length > 3 ? operands(3) : []);
+        return this.whileLoop(
+          node,
+          body(0),
+          body(1),
+          operands(2),
+          args.length > 3 ? operands(3) : [],
+        );
       case 'scan':
       case 'map':
       case 'map_impl': {
         const at = scanPositions(target);
         const captured = args.length > at.captured ? operands(at.captured) : [];
-        return this.scan(node, body(0), at.init === undefined ? [] : operands(at.init), operands(at.xs), captured);
+        return this.scan(
+          node,
+          body(0),
+          at.init === undefined ? [] : operands(at.init),
+          operands(at.xs),
+          captured,
+        );
       }
       default:
         return this.refuse(node, `control flow by ${target} has no text in HLO`);
@@ -230,22 +269,34 @@ class Writer {
     const { hlo } = this;
     const index = hlo.convert(which, 'i32');
     const last = hlo.like(index, branches - 1);
-    const outside = hlo.binary('or', hlo.compare('LT', index, hlo.like(index, 0)), hlo.compare('GT', index, last));
+    const outside = hlo.binary(
+      'or',
+      hlo.compare('LT', index, hlo.like(index, 0)),
+      hlo.compare('GT', index, last),
+    );
     return hlo.select(outside, last, index);
   }
 
-  private emitControl(op: string, inputs: readonly Val[], bodies: readonly HloBody[]): readonly Val[] {
+  private emitControl(
+    op: string,
+    inputs: readonly Val[],
+    bodies: readonly HloBody[],
+  ): readonly Val[] {
     return this.hlo.emit(op, inputs, bodies[0].returns, {}, bodies);
   }
 
   private bodyGraph(graph: Graph, node: Node, arg: Arg | undefined): Graph {
-    const body = arg !== undefined && arg !== null && isGraphRef(arg) ? getOwn(graph.subgraphs, arg.name) : undefined;
+    const body =
+      arg !== undefined && arg !== null && isGraphRef(arg)
+        ? getOwn(graph.subgraphs, arg.name)
+        : undefined;
     if (body === undefined) throw internalError(`${node.target} names no body`);
     return body;
   }
 
   private operands(node: Node, arg: Arg | undefined, scope: Scope): Val[] {
-    if (arg === undefined || !isList(arg)) throw internalError(`${node.target} has no list of values`);
+    if (arg === undefined || !isList(arg))
+      throw internalError(`${node.target} has no list of values`);
     return arg.map((member) => {
       if (isRef(member)) return this.value(scope, member.name);
       if (typeof member === 'number') return this.hlo.constant(member, 'i64');
@@ -259,7 +310,8 @@ class Writer {
     const scope: Scope = new Map();
     const given = [...inputs, ...captured];
     let next = 0;
-    for (const node of body.nodes) if (node.kind === 'placeholder') scope.set(node.name, given[next++]);
+    for (const node of body.nodes)
+      if (node.kind === 'placeholder') scope.set(node.name, given[next++]);
     const { note } = this.hlo;
     this.calls(body, scope, false);
     this.hlo.note = note;
@@ -280,11 +332,19 @@ class Writer {
   /** A region of single numbers: a reducer, a comparator. */
   private region(graph: Graph, node: Node, name: string): HloBody {
     const body = this.bodyGraph(graph, node, { kind: 'graph', name });
-    const types = body.nodes.flatMap((n) => (n.kind === 'placeholder' ? [this.tensorType(n.type, n)] : []));
+    const types = body.nodes.flatMap((n) =>
+      n.kind === 'placeholder' ? [this.tensorType(n.type, n)] : [],
+    );
     return this.hlo.body(types, (inputs) => this.returnsOf(body, inputs, []));
   }
 
-  private whileLoop(node: Node, test: Graph, step: Graph, init: readonly Val[], captured: readonly Val[]): HloResult {
+  private whileLoop(
+    node: Node,
+    test: Graph,
+    step: Graph,
+    init: readonly Val[],
+    captured: readonly Val[],
+  ): HloResult {
     const { hlo } = this;
     const bound = getOwn(node.kwargs, 'max_trips');
     const counts = typeof bound === 'number';
@@ -305,16 +365,26 @@ class Writer {
     return hlo.emit('while', carried, carried, {}, [testing, stepping]).slice(0, init.length);
   }
 
-  private scan(node: Node, step: Graph, init: readonly Val[], xs: readonly Val[], captured: readonly Val[]): HloResult {
+  private scan(
+    node: Node,
+    step: Graph,
+    init: readonly Val[],
+    xs: readonly Val[],
+    captured: readonly Val[],
+  ): HloResult {
     const stated = getOwn(node.kwargs, 'length');
     const length = xs[0]?.shape[0] ?? stated;
-    if (typeof length !== 'number') return this.refuse(node, 'a scan without scanned values needs a length');
+    if (typeof length !== 'number')
+      return this.refuse(node, 'a scan without scanned values needs a length');
     const reverse = getOwn(node.kwargs, 'reverse') === true;
     const rows = xs.map(({ dtype, shape }) => ({ dtype, shape: shape.slice(1) }));
-    if (this.options.loops === 'while') return this.scanAsLoop(node, step, init, xs, captured, length, reverse);
+    if (this.options.loops === 'while')
+      return this.scanAsLoop(node, step, init, xs, captured, length, reverse);
     const { hlo } = this;
     const body = hlo.body([...init, ...rows], (own) => this.returnsOf(step, own, captured));
-    const stacked = body.returns.slice(init.length).map(({ dtype, shape }) => ({ dtype, shape: [length, ...shape] }));
+    const stacked = body.returns
+      .slice(init.length)
+      .map(({ dtype, shape }) => ({ dtype, shape: [length, ...shape] }));
     const attributes = { length, reverse, carries: init.length };
     return hlo.emit('scan', [...init, ...xs], [...init, ...stacked], attributes, [body]);
   }
@@ -330,12 +400,16 @@ class Writer {
     reverse: boolean,
   ): HloResult {
     const { hlo } = this;
-    const stacks = this.results(node).slice(init.length).map((meta) => {
-      if (meta === null) throw internalError('a scan stacks nothing');
-      return hlo.constant(meta.dtype === 'b8' ? false : 0, meta.dtype, meta.shape);
-    }); // prettier-ignore
+    const stacks = this.results(node)
+      .slice(init.length)
+      .map((meta) => {
+        if (meta === null) throw internalError('a scan stacks nothing');
+        return hlo.constant(meta.dtype === 'b8' ? false : 0, meta.dtype, meta.shape);
+      });
     const carried: readonly Val[] = [hlo.constant(0, 'i32'), ...init, ...stacks];
-    const testing = hlo.body(carried, ([trip]) => [hlo.compare('LT', trip, hlo.like(trip, length))]);
+    const testing = hlo.body(carried, ([trip]) => [
+      hlo.compare('LT', trip, hlo.like(trip, length)),
+    ]);
     const stepping = hlo.body(carried, ([trip, ...own]) => {
       const row = reverse ? hlo.subtract(hlo.like(trip, length - 1), trip) : trip;
       const at = (x: Val): Val[] => x.shape.map((_, d) => (d === 0 ? row : hlo.constant(0, 'i32')));
@@ -355,8 +429,16 @@ class Writer {
 }
 
 const CONTROL = new Set([
-  'call', 'cond', 'case', 'while_loop', 'scan', 'map', 'map_impl', 'wrap_with_set_grad_enabled', 'wrap_with_autocast',
-]); // prettier-ignore
+  'call',
+  'cond',
+  'case',
+  'while_loop',
+  'scan',
+  'map',
+  'map_impl',
+  'wrap_with_set_grad_enabled',
+  'wrap_with_autocast',
+]);
 
 function isValue(result: HloResult): result is Val {
   return 'id' in result;

@@ -1,26 +1,42 @@
 /**
- * Calls of the StableHLO vocabulary as HLO instructions. In: a call whose arguments have the names of the records of
- * `src/ops/stablehlo`. Out: the instruction of the same name. One line an operation: the attributes that it has.
+ * Calls of the StableHLO vocabulary as HLO instructions. In: a call whose arguments have the names
+ * of the records of `src/ops/stablehlo`. Out: the instruction of the same name. One line an
+ * operation: the attributes that it has.
  */
+import { internalError } from '../../errors.ts';
 import type { Arg, DType } from '../../graph/types.ts';
 import { isGraphRef, isList } from '../../graph/value.ts';
-import { internalError } from '../../errors.ts';
 import type { TensorMeta } from '../../ops/record/call.ts';
-import { isFloat, type HloCall } from './call.ts';
+import { type HloCall, isFloat } from './call.ts';
 import type { AttributeValue, Direction, HloBody, Instruction, Number_, Val } from './code.ts';
 
 type Kind = 'int' | 'ints' | 'bool' | 'text';
 
-const WINDOW = { window_dimensions: 'ints', window_strides: 'ints', base_dilations: 'ints', window_dilations: 'ints', padding: 'ints' } as const; // prettier-ignore
+const WINDOW = {
+  window_dimensions: 'ints',
+  window_strides: 'ints',
+  base_dilations: 'ints',
+  window_dilations: 'ints',
+  padding: 'ints',
+} as const;
 
 const ATTRIBUTES: Readonly<Record<string, Readonly<Record<string, Kind>>>> = {
   dot_general: {
-    lhs_batching_dimensions: 'ints', rhs_batching_dimensions: 'ints',
-    lhs_contracting_dimensions: 'ints', rhs_contracting_dimensions: 'ints',
+    lhs_batching_dimensions: 'ints',
+    rhs_batching_dimensions: 'ints',
+    lhs_contracting_dimensions: 'ints',
+    rhs_contracting_dimensions: 'ints',
   },
   convolution: {
-    input_dimensions: 'ints', kernel_dimensions: 'ints', output_dimensions: 'ints', window_strides: 'ints', padding: 'ints',
-    lhs_dilation: 'ints', rhs_dilation: 'ints', feature_group_count: 'int', batch_group_count: 'int',
+    input_dimensions: 'ints',
+    kernel_dimensions: 'ints',
+    output_dimensions: 'ints',
+    window_strides: 'ints',
+    padding: 'ints',
+    lhs_dilation: 'ints',
+    rhs_dilation: 'ints',
+    feature_group_count: 'int',
+    batch_group_count: 'int',
   },
   iota: { iota_dimension: 'int' },
   broadcast_in_dim: { broadcast_dimensions: 'ints' },
@@ -35,24 +51,38 @@ const ATTRIBUTES: Readonly<Record<string, Readonly<Record<string, Kind>>>> = {
   reduce_window: WINDOW,
   sort: { dimension: 'int', is_stable: 'bool', num_keys: 'int' },
   gather: {
-    offset_dims: 'ints', collapsed_slice_dims: 'ints', operand_batching_dims: 'ints', start_indices_batching_dims: 'ints',
-    start_index_map: 'ints', index_vector_dim: 'int', slice_sizes: 'ints',
+    offset_dims: 'ints',
+    collapsed_slice_dims: 'ints',
+    operand_batching_dims: 'ints',
+    start_indices_batching_dims: 'ints',
+    start_index_map: 'ints',
+    index_vector_dim: 'int',
+    slice_sizes: 'ints',
   },
   scatter: {
-    update_window_dims: 'ints', inserted_window_dims: 'ints', input_batching_dims: 'ints',
-    scatter_indices_batching_dims: 'ints', scatter_dims_to_operand_dims: 'ints', index_vector_dim: 'int',
+    update_window_dims: 'ints',
+    inserted_window_dims: 'ints',
+    input_batching_dims: 'ints',
+    scatter_indices_batching_dims: 'ints',
+    scatter_dims_to_operand_dims: 'ints',
+    index_vector_dim: 'int',
   },
   'chlo.top_k': { k: 'int' },
-}; // prettier-ignore
+};
 
 /** Operations that have operands and nothing else. */
 const PLAIN = new Set(
   (
-    'add subtract multiply divide maximum minimum power remainder atan2 and or xor shift_left shift_right_arithmetic ' +
-    'shift_right_logical negate exponential exponential_minus_one log log_plus_one logistic tanh sqrt rsqrt cbrt abs sign ' +
-    'sine cosine tan floor ceil round_nearest_even round_nearest_afz not is_finite popcnt count_leading_zeros real imag ' +
-    'complex select clamp reshape convert bitcast_convert dynamic_update_slice optimization_barrier chlo.erf chlo.erfc ' +
-    'chlo.erf_inv chlo.square chlo.lgamma chlo.digamma chlo.asin chlo.acos chlo.atan chlo.sinh chlo.cosh chlo.asinh ' +
+    'add subtract multiply divide maximum minimum power remainder atan2 and or xor ' +
+    'shift_left shift_right_arithmetic ' +
+    'shift_right_logical negate exponential exponential_minus_one log log_plus_one logistic ' +
+    'tanh sqrt rsqrt cbrt abs sign ' +
+    'sine cosine tan floor ceil round_nearest_even round_nearest_afz not is_finite popcnt ' +
+    'count_leading_zeros real imag ' +
+    'complex select clamp reshape convert bitcast_convert dynamic_update_slice ' +
+    'optimization_barrier chlo.erf chlo.erfc ' +
+    'chlo.erf_inv chlo.square chlo.lgamma chlo.digamma chlo.asin chlo.acos chlo.atan ' +
+    'chlo.sinh chlo.cosh chlo.asinh ' +
     'chlo.acosh chlo.atanh chlo.is_inf chlo.next_after chlo.conj'
   ).split(' '),
 );
@@ -74,13 +104,16 @@ export function writeStablehlo(call: HloCall, bodyOf: BodyWriter): Val | readonl
   if (op === 'constant') return constant(call);
   if (op === 'iota') return hlo.iota(types[0].dtype, types[0].shape, ctx.int('iota_dimension'));
   if (op === 'convert') return hlo.convert(inputs[0], types[0].dtype);
-  if (op === 'compare') return hlo.compare(ctx.text('comparison_direction') as Direction, inputs[0], inputs[1]);
+  if (op === 'compare')
+    return hlo.compare(ctx.text('comparison_direction') as Direction, inputs[0], inputs[1]);
   if (op === 'select') return selected(call, inputs);
-  if (op === 'get_dimension_size') return hlo.constant(ctx.inputs[0].shape[ctx.int('dimension')], 'i32');
+  if (op === 'get_dimension_size')
+    return hlo.constant(ctx.inputs[0].shape[ctx.int('dimension')], 'i32');
   const known = ATTRIBUTES[op];
   if (known === undefined && !PLAIN.has(op)) return call.unsupported('has no text in HLO');
   const attributes: Record<string, AttributeValue> = {};
-  for (const [name, kind] of Object.entries(known ?? {})) attributes[name] = attribute(call, name, kind);
+  for (const [name, kind] of Object.entries(known ?? {}))
+    attributes[name] = attribute(call, name, kind);
   const bodies: HloBody[] = [];
   for (const name of ['body', 'comparator']) {
     if (!call.takes(name)) continue;
@@ -89,7 +122,8 @@ export function writeStablehlo(call: HloCall, bodyOf: BodyWriter): Val | readonl
   }
   if (call.takes('reducer') && ctx.has('reducer')) attributes['reducer'] = ctx.text('reducer');
   if (call.rankVaries()) return call.unsupported('has a size that differs from device to device');
-  if (op === 'dynamic_slice' || op === 'dynamic_update_slice') sameStarts(call, inputs, op === 'dynamic_slice' ? 1 : 2);
+  if (op === 'dynamic_slice' || op === 'dynamic_update_slice')
+    sameStarts(call, inputs, op === 'dynamic_slice' ? 1 : 2);
   const filled = defaults(op, attributes, ctx.inputs[0]?.shape.length ?? 0);
   const outputs = hlo.emit(op, inputs, types, filled, bodies);
   return tuple ? outputs.map((v, k) => (ctx.outputs[k] === null ? null : v)) : outputs[0];
@@ -122,7 +156,11 @@ function sameStarts({ hlo }: HloCall, inputs: Val[], first: number): void {
 }
 
 /** Lists that were left out stand for ones, or zeros for padding. */
-function defaults(op: string, attributes: Record<string, AttributeValue>, rank: number): Instruction['attributes'] {
+function defaults(
+  op: string,
+  attributes: Record<string, AttributeValue>,
+  rank: number,
+): Instruction['attributes'] {
   const fill = (name: string, length: number, value: number): void => {
     const given = attributes[name];
     if (given !== undefined && Array.isArray(given) && given.length === 0 && length > 0)
@@ -130,7 +168,8 @@ function defaults(op: string, attributes: Record<string, AttributeValue>, rank: 
   };
   if (op === 'slice') fill('strides', rank, 1);
   if (op === 'reduce_window') {
-    for (const name of ['window_strides', 'base_dilations', 'window_dilations']) fill(name, rank, 1);
+    for (const name of ['window_strides', 'base_dilations', 'window_dilations'])
+      fill(name, rank, 1);
     fill('padding', 2 * rank, 0);
   }
   if (op === 'convolution') {
@@ -145,13 +184,17 @@ function constant(call: HloCall): Val {
   const { hlo } = call;
   const { dtype, shape } = call.out();
   const value = call.node.args[0] ?? call.raw('value') ?? null;
-  if (typeof value === 'string') return hlo.emit('constant_text', [], [{ dtype, shape }], { payload: value })[0];
+  if (typeof value === 'string')
+    return hlo.emit('constant_text', [], [{ dtype, shape }], { payload: value })[0];
   if (isList(value)) {
     const members = value.map((member) => literal(member, dtype));
     const exact = members.some((m) => typeof m === 'bigint');
-    return exact ? hlo.list(members.map(BigInt), dtype, shape) : hlo.list(members.map(Number), dtype, shape);
+    return exact
+      ? hlo.list(members.map(BigInt), dtype, shape)
+      : hlo.list(members.map(Number), dtype, shape);
   }
-  if (value !== null && typeof value === 'object' && value.kind === 'size') return call.filled('value', dtype, shape);
+  if (value !== null && typeof value === 'object' && value.kind === 'size')
+    return call.filled('value', dtype, shape);
   return hlo.constant(literal(value, dtype), dtype, shape);
 }
 
@@ -160,6 +203,7 @@ function literal(value: Arg, dtype: DType): Number_ {
   if (typeof value === 'boolean') return dtype === 'b8' ? value : Number(value);
   if (typeof value === 'number') return dtype === 'b8' ? value !== 0 : value;
   if (typeof value === 'bigint') return isFloat(dtype) ? Number(value) : value;
-  if (value !== null && typeof value === 'object' && !isList(value) && value.kind === 'float') return value.value;
+  if (value !== null && typeof value === 'object' && !isList(value) && value.kind === 'float')
+    return value.value;
   throw internalError(`a constant of ${dtype} without a number`);
 }

@@ -1,4 +1,7 @@
-/** The text of `check.py`, which runs `program.py` and `reference.py` on the same numbers. In: nothing. Out: Python. */
+/**
+ * The text of `check.py`, which runs `program.py` and `reference.py` on the same numbers. In:
+ * nothing. Out: Python.
+ */
 export const CHECK = `"""Runs the sharded program beside the one that was not cut, on the same random numbers.
 
     python check.py [largest integer input, default 2]

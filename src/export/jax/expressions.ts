@@ -1,6 +1,7 @@
 /**
- * HLO instructions as expressions of `jax.lax`. In: one instruction and the texts of its operands. Out: a Python expression.
- * Source: the reference of jax.lax in JAX 0.10. Constants stand in the expressions that read them.
+ * HLO instructions as expressions of `jax.lax`. In: one instruction and the texts of its operands.
+ * Out: a Python expression. Source: the reference of jax.lax in JAX 0.10. Constants stand in the
+ * expressions that read them.
  */
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { DType } from '../../graph/types.ts';
@@ -19,11 +20,25 @@ export interface Texts {
 }
 
 export const JAX_TYPES: Readonly<Record<DType, string>> = {
-  f64: 'jnp.float64', f32: 'jnp.float32', bf16: 'jnp.bfloat16', f16: 'jnp.float16', f8e4m3fn: 'jnp.float8_e4m3fn',
-  f8e5m2: 'jnp.float8_e5m2', f8e8m0fnu: 'jnp.float8_e8m0fnu', i64: 'jnp.int64', i32: 'jnp.int32', i16: 'jnp.int16',
-  i8: 'jnp.int8', u64: 'jnp.uint64', u32: 'jnp.uint32', u16: 'jnp.uint16', u8: 'jnp.uint8', b8: 'jnp.bool_',
-  c64: 'jnp.complex64', c128: 'jnp.complex128',
-}; // prettier-ignore
+  f64: 'jnp.float64',
+  f32: 'jnp.float32',
+  bf16: 'jnp.bfloat16',
+  f16: 'jnp.float16',
+  f8e4m3fn: 'jnp.float8_e4m3fn',
+  f8e5m2: 'jnp.float8_e5m2',
+  f8e8m0fnu: 'jnp.float8_e8m0fnu',
+  i64: 'jnp.int64',
+  i32: 'jnp.int32',
+  i16: 'jnp.int16',
+  i8: 'jnp.int8',
+  u64: 'jnp.uint64',
+  u32: 'jnp.uint32',
+  u16: 'jnp.uint16',
+  u8: 'jnp.uint8',
+  b8: 'jnp.bool_',
+  c64: 'jnp.complex64',
+  c128: 'jnp.complex128',
+};
 
 /** The name that JAX prints for a type. */
 export function jaxTypeName(dtype: DType): string {
@@ -31,29 +46,82 @@ export function jaxTypeName(dtype: DType): string {
 }
 
 const UNARY: Readonly<Record<string, string>> = {
-  exponential: 'lax.exp', exponential_minus_one: 'lax.expm1', log: 'lax.log', log_plus_one: 'lax.log1p',
-  logistic: 'lax.logistic', tanh: 'lax.tanh', sqrt: 'lax.sqrt', rsqrt: 'lax.rsqrt', cbrt: 'lax.cbrt', abs: 'lax.abs',
-  sign: 'lax.sign', sine: 'lax.sin', cosine: 'lax.cos', tan: 'lax.tan', floor: 'lax.floor', ceil: 'lax.ceil',
-  is_finite: 'lax.is_finite', popcnt: 'lax.population_count', count_leading_zeros: 'lax.clz', real: 'lax.real',
-  imag: 'lax.imag', 'chlo.erf': 'lax.erf', 'chlo.erfc': 'lax.erfc', 'chlo.erf_inv': 'lax.erf_inv',
-  'chlo.square': 'lax.square', 'chlo.lgamma': 'lax.lgamma', 'chlo.digamma': 'lax.digamma', 'chlo.asin': 'lax.asin',
-  'chlo.acos': 'lax.acos', 'chlo.atan': 'lax.atan', 'chlo.sinh': 'lax.sinh', 'chlo.cosh': 'lax.cosh',
-  'chlo.asinh': 'lax.asinh', 'chlo.acosh': 'lax.acosh', 'chlo.atanh': 'lax.atanh', 'chlo.conj': 'lax.conj',
+  exponential: 'lax.exp',
+  exponential_minus_one: 'lax.expm1',
+  log: 'lax.log',
+  log_plus_one: 'lax.log1p',
+  logistic: 'lax.logistic',
+  tanh: 'lax.tanh',
+  sqrt: 'lax.sqrt',
+  rsqrt: 'lax.rsqrt',
+  cbrt: 'lax.cbrt',
+  abs: 'lax.abs',
+  sign: 'lax.sign',
+  sine: 'lax.sin',
+  cosine: 'lax.cos',
+  tan: 'lax.tan',
+  floor: 'lax.floor',
+  ceil: 'lax.ceil',
+  is_finite: 'lax.is_finite',
+  popcnt: 'lax.population_count',
+  count_leading_zeros: 'lax.clz',
+  real: 'lax.real',
+  imag: 'lax.imag',
+  'chlo.erf': 'lax.erf',
+  'chlo.erfc': 'lax.erfc',
+  'chlo.erf_inv': 'lax.erf_inv',
+  'chlo.square': 'lax.square',
+  'chlo.lgamma': 'lax.lgamma',
+  'chlo.digamma': 'lax.digamma',
+  'chlo.asin': 'lax.asin',
+  'chlo.acos': 'lax.acos',
+  'chlo.atan': 'lax.atan',
+  'chlo.sinh': 'lax.sinh',
+  'chlo.cosh': 'lax.cosh',
+  'chlo.asinh': 'lax.asinh',
+  'chlo.acosh': 'lax.acosh',
+  'chlo.atanh': 'lax.atanh',
+  'chlo.conj': 'lax.conj',
   'chlo.is_inf': 'jnp.isinf',
-}; // prettier-ignore
+};
 
 const CALLED: Readonly<Record<string, string>> = {
-  power: 'lax.pow', remainder: 'lax.rem', atan2: 'lax.atan2', shift_left: 'lax.shift_left', complex: 'lax.complex',
-  shift_right_arithmetic: 'lax.shift_right_arithmetic', shift_right_logical: 'lax.shift_right_logical',
-  'chlo.next_after': 'lax.nextafter', clamp: 'lax.clamp',
-}; // prettier-ignore
+  power: 'lax.pow',
+  remainder: 'lax.rem',
+  atan2: 'lax.atan2',
+  shift_left: 'lax.shift_left',
+  complex: 'lax.complex',
+  shift_right_arithmetic: 'lax.shift_right_arithmetic',
+  shift_right_logical: 'lax.shift_right_logical',
+  'chlo.next_after': 'lax.nextafter',
+  clamp: 'lax.clamp',
+};
 
-const INFIX: Readonly<Record<string, string>> = { add: '+', subtract: '-', multiply: '*', and: '&', or: '|', xor: '^' };
-const COMPARED: Readonly<Record<string, string>> = { EQ: '==', NE: '!=', GE: '>=', GT: '>', LE: '<=', LT: '<' };
+const INFIX: Readonly<Record<string, string>> = {
+  add: '+',
+  subtract: '-',
+  multiply: '*',
+  and: '&',
+  or: '|',
+  xor: '^',
+};
+const COMPARED: Readonly<Record<string, string>> = {
+  EQ: '==',
+  NE: '!=',
+  GE: '>=',
+  GT: '>',
+  LE: '<=',
+  LT: '<',
+};
 const REDUCERS: Readonly<Record<string, string>> = {
-  add: 'lax.add', multiply: 'lax.mul', maximum: 'lax.max', minimum: 'lax.min', and: 'lax.bitwise_and',
-  or: 'lax.bitwise_or', xor: 'lax.bitwise_xor',
-}; // prettier-ignore
+  add: 'lax.add',
+  multiply: 'lax.mul',
+  maximum: 'lax.max',
+  minimum: 'lax.min',
+  and: 'lax.bitwise_and',
+  or: 'lax.bitwise_or',
+  xor: 'lax.bitwise_xor',
+};
 
 /** A number as Python writes it. */
 export function pyNumber(value: number | bigint | boolean, dtype: DType): string {
@@ -61,7 +129,8 @@ export function pyNumber(value: number | bigint | boolean, dtype: DType): string
   if (dtype === 'b8') return pyBool(Boolean(value));
   if (typeof value === 'bigint') return String(value);
   const isWhole = /^[iu]/.test(dtype);
-  if (isWhole) return Number.isInteger(value) ? String(BigInt(value)) : internal(`${value} as ${dtype}`);
+  if (isWhole)
+    return Number.isInteger(value) ? String(BigInt(value)) : internal(`${value} as ${dtype}`);
   if (value === Infinity) return 'jnp.inf';
   if (value === -Infinity) return '-jnp.inf';
   return Number.isNaN(value) ? 'jnp.nan' : pyFloat(value);
@@ -72,9 +141,10 @@ function internal(message: string): never {
 }
 
 function ints(value: AttributeValue | undefined): readonly number[] {
-  if (!Array.isArray(value) || value.some((v) => typeof v !== 'number')) throw internalError('a list of sizes was expected');
+  if (!Array.isArray(value) || value.some((v) => typeof v !== 'number'))
+    throw internalError('a list of sizes was expected');
   return value as readonly number[];
-} // prettier-ignore
+}
 
 /** `(1, 2)`. */
 export function tuple(values: AttributeValue | undefined): string {
@@ -115,9 +185,15 @@ export function expression(instruction: Instruction, texts: Texts): string | und
     case 'bitcast_convert':
       return `lax.bitcast_convert_type(${t(x)}, ${JAX_TYPES[out.dtype]})`;
     case 'reduce_precision':
-      return `lax.reduce_precision(${t(x)}, ${String(a['exponent_bits'])}, ${String(a['mantissa_bits'])})`;
+      return (
+        `lax.reduce_precision(${t(x)}, ${String(a['exponent_bits'])}, ` +
+        `${String(a['mantissa_bits'])})`
+      );
     case 'iota':
-      return `lax.broadcasted_iota(${JAX_TYPES[out.dtype]}, ${tuple(out.shape)}, ${String(a['iota_dimension'])})`;
+      return (
+        `lax.broadcasted_iota(${JAX_TYPES[out.dtype]}, ${tuple(out.shape)}, ` +
+        `${String(a['iota_dimension'])})`
+      );
     case 'constant_list':
       return listText(a['values'], out);
     case 'constant_text':
@@ -135,7 +211,9 @@ export function expression(instruction: Instruction, texts: Texts): string | und
       return `lax.slice(${t(x)}, ${dims('start_indices')}, ${dims('limit_indices')}${steps})`;
     }
     case 'pad': {
-      const [low, high, inner] = ['edge_padding_low', 'edge_padding_high', 'interior_padding'].map((n) => ints(a[n]));
+      const [low, high, inner] = ['edge_padding_low', 'edge_padding_high', 'interior_padding'].map(
+        (n) => ints(a[n]),
+      );
       const rows = low.map((n, d) => pyTuple([n, high[d], inner[d]].map(String)));
       return `lax.pad(${t(x)}, ${t(y)}, ${pyTuple(rows)})`;
     }
@@ -155,8 +233,16 @@ export function expression(instruction: Instruction, texts: Texts): string | und
       return reduction(instruction, texts);
     case 'reduce_window': {
       const pairs = ints(a['padding']);
-      const padding = pairs.flatMap((n, i) => (i % 2 === 0 ? [pyTuple([n, pairs[i + 1]].map(String))] : []));
-      const rest = [dims('window_dimensions'), dims('window_strides'), pyTuple(padding), dims('base_dilations'), dims('window_dilations')]; // prettier-ignore
+      const padding = pairs.flatMap((n, i) =>
+        i % 2 === 0 ? [pyTuple([n, pairs[i + 1]].map(String))] : [],
+      );
+      const rest = [
+        dims('window_dimensions'),
+        dims('window_strides'),
+        pyTuple(padding),
+        dims('base_dilations'),
+        dims('window_dilations'),
+      ];
       return `lax.reduce_window(${t(x)}, ${t(y)}, ${reducerOf(instruction)}, ${rest.join(', ')})`;
     }
     case 'gather':
@@ -164,8 +250,11 @@ export function expression(instruction: Instruction, texts: Texts): string | und
     case 'scatter':
       return scattered(instruction, texts);
     case 'sort': {
-      if (instruction.bodies.length > 0) return none(instruction, 'sorts by a comparator of its own');
-      const key = `dimension=${String(a['dimension'])}, is_stable=${pyBool(a['is_stable'] === true)}, num_keys=${String(a['num_keys'])}`;
+      if (instruction.bodies.length > 0)
+        return none(instruction, 'sorts by a comparator of its own');
+      const key =
+        `dimension=${String(a['dimension'])}, is_stable=${pyBool(a['is_stable'] === true)}, ` +
+        `num_keys=${String(a['num_keys'])}`;
       return `lax.sort(${pyTuple(inputs.map(t))}, ${key})`;
     }
     case 'chlo.top_k':
@@ -184,7 +273,10 @@ export function expression(instruction: Instruction, texts: Texts): string | und
       const carries = Number(a['carries']);
       const xs = inputs.length > carries ? pyTuple(inputs.slice(carries).map(t)) : 'None';
       const options = `length=${String(a['length'])}${a['reverse'] === true ? ', reverse=True' : ''}`;
-      return `lax.scan(${texts.body(0)}, ${pyTuple(inputs.slice(0, carries).map(t))}, ${xs}, ${options})`;
+      return (
+        `lax.scan(${texts.body(0)}, ${pyTuple(inputs.slice(0, carries).map(t))}, ${xs}, ` +
+        `${options})`
+      );
     }
     default:
       return none(instruction, `(${op}) has no text in JAX`);
@@ -192,7 +284,11 @@ export function expression(instruction: Instruction, texts: Texts): string | und
 }
 
 function none({ op, note }: Instruction, why: string): never {
-  throw new ShardwrightError('E_UNSUPPORTED', `${note ?? op} ${why}`, note === undefined ? {} : { node: note });
+  throw new ShardwrightError(
+    'E_UNSUPPORTED',
+    `${note ?? op} ${why}`,
+    note === undefined ? {} : { node: note },
+  );
 }
 
 /** One of two operands may be a number; of two numbers the first is made an array. */
@@ -208,24 +304,54 @@ function infixed({ op, inputs: [x, y] }: Instruction, sign: string, texts: Texts
   return `${left} ${sign} ${texts.orNumber(y)}`;
 }
 
-function product({ inputs: [x, y], attributes: a, outputs: [out] }: Instruction, texts: Texts): string {
-  const [lb, rb, lc, rc] = ['lhs_batching', 'rhs_batching', 'lhs_contracting', 'rhs_contracting'].map((n) => ints(a[`${n}_dimensions`])); // prettier-ignore
+function product(
+  { inputs: [x, y], attributes: a, outputs: [out] }: Instruction,
+  texts: Texts,
+): string {
+  const [lb, rb, lc, rc] = [
+    'lhs_batching',
+    'rhs_batching',
+    'lhs_contracting',
+    'rhs_contracting',
+  ].map((n) => ints(a[`${n}_dimensions`]));
   const [left, right] = [texts.of(x), texts.of(y)];
-  const matrices = x.shape.length === 2 && y.shape.length === 2 && lb.length === 0 && lc.join() === '1' && rc.join() === '0'; // prettier-ignore
+  const matrices =
+    x.shape.length === 2 &&
+    y.shape.length === 2 &&
+    lb.length === 0 &&
+    lc.join() === '1' &&
+    rc.join() === '0';
   if (matrices && x.dtype === out.dtype && y.dtype === out.dtype) return `${left} @ ${right}`;
   const numbers = `((${tuple(lc)}, ${tuple(rc)}), (${tuple(lb)}, ${tuple(rb)}))`;
-  return `lax.dot_general(${left}, ${right}, ${numbers}, preferred_element_type=${JAX_TYPES[out.dtype]})`;
+  return (
+    `lax.dot_general(${left}, ${right}, ${numbers}, ` +
+    `preferred_element_type=${JAX_TYPES[out.dtype]})`
+  );
 }
 
 function convolution({ inputs: [x, w], attributes: a }: Instruction, texts: Texts): string {
   const pairs = ints(a['padding']);
-  const padding = pairs.flatMap((n, i) => (i % 2 === 0 ? [pyTuple([n, pairs[i + 1]].map(String))] : []));
+  const padding = pairs.flatMap((n, i) =>
+    i % 2 === 0 ? [pyTuple([n, pairs[i + 1]].map(String))] : [],
+  );
   const [input, feature, ...spatial] = ints(a['kernel_dimensions']);
   // JAX names the output features of a kernel first.
-  const numbers = `lax.ConvDimensionNumbers(${tuple(a['input_dimensions'])}, ${tuple([feature, input, ...spatial])}, ${tuple(a['output_dimensions'])})`; // prettier-ignore
-  const dilation = ['lhs_dilation', 'rhs_dilation'].flatMap((n) => (a[n] === undefined ? [] : [`${n}=${tuple(a[n])}`]));
-  const counts = ['feature_group_count', 'batch_group_count'].flatMap((n) => (a[n] === undefined ? [] : [`${n}=${String(a[n])}`])); // prettier-ignore
-  const rest = [tuple(a['window_strides']), pyTuple(padding), ...dilation, `dimension_numbers=${numbers}`, ...counts];
+  const numbers =
+    `lax.ConvDimensionNumbers(${tuple(a['input_dimensions'])}, ` +
+    `${tuple([feature, input, ...spatial])}, ${tuple(a['output_dimensions'])})`;
+  const dilation = ['lhs_dilation', 'rhs_dilation'].flatMap((n) =>
+    a[n] === undefined ? [] : [`${n}=${tuple(a[n])}`],
+  );
+  const counts = ['feature_group_count', 'batch_group_count'].flatMap((n) =>
+    a[n] === undefined ? [] : [`${n}=${String(a[n])}`],
+  );
+  const rest = [
+    tuple(a['window_strides']),
+    pyTuple(padding),
+    ...dilation,
+    `dimension_numbers=${numbers}`,
+    ...counts,
+  ];
   return `lax.conv_general_dilated(${texts.of(x)}, ${texts.of(w)}, ${rest.join(', ')})`;
 }
 
@@ -239,8 +365,13 @@ function reduction(instruction: Instruction, texts: Texts): string {
   const half = inputs.length / 2;
   const dims = tuple(attributes['dimensions']);
   if (bodies.length === 0)
-    return `lax.reduce(${texts.of(inputs[0])}, ${texts.of(inputs[1])}, ${reducerOf(instruction)}, ${dims})`;
-  const [values, inits] = [inputs.slice(0, half), inputs.slice(half)].map((list) => pyTuple(list.map(texts.of)));
+    return (
+      `lax.reduce(${texts.of(inputs[0])}, ${texts.of(inputs[1])}, ${reducerOf(instruction)}, ` +
+      `${dims})`
+    );
+  const [values, inits] = [inputs.slice(0, half), inputs.slice(half)].map((list) =>
+    pyTuple(list.map(texts.of)),
+  );
   return `lax.reduce(${values}, ${inits}, lambda a, b: ${texts.body(0)}(*a, *b), ${dims})`;
 }
 
@@ -253,25 +384,52 @@ function vectors(indices: Val, dim: number, texts: Texts): string {
 }
 
 function gathered({ inputs: [x, indices], attributes: a }: Instruction, texts: Texts): string {
-  const names = ['offset_dims', 'collapsed_slice_dims', 'start_index_map', 'operand_batching_dims', 'start_indices_batching_dims'] as const; // prettier-ignore
-  const given = names.filter((n, i) => i < 3 || ints(a[n]).length > 0).map((n) => `${n}=${tuple(a[n])}`);
+  const names = [
+    'offset_dims',
+    'collapsed_slice_dims',
+    'start_index_map',
+    'operand_batching_dims',
+    'start_indices_batching_dims',
+  ] as const;
+  const given = names
+    .filter((n, i) => i < 3 || ints(a[n]).length > 0)
+    .map((n) => `${n}=${tuple(a[n])}`);
   const at = vectors(indices, Number(a['index_vector_dim']), texts);
-  return `lax.gather(${texts.of(x)}, ${at}, lax.GatherDimensionNumbers(${given.join(', ')}), ${tuple(a['slice_sizes'])}, mode="clip")`; // prettier-ignore
+  return (
+    `lax.gather(${texts.of(x)}, ${at}, lax.GatherDimensionNumbers(${given.join(', ')}), ` +
+    `${tuple(a['slice_sizes'])}, mode="clip")`
+  );
 }
 
 const SCATTERS: Readonly<Record<string, string>> = {
-  add: 'scatter_add', second: 'scatter', maximum: 'scatter_max', minimum: 'scatter_min', multiply: 'scatter_mul',
-}; // prettier-ignore
+  add: 'scatter_add',
+  second: 'scatter',
+  maximum: 'scatter_max',
+  minimum: 'scatter_min',
+  multiply: 'scatter_mul',
+};
 
 function scattered(instruction: Instruction, texts: Texts): string {
   const { inputs, attributes: a } = instruction;
   const [x, indices, updates] = inputs;
   const name = SCATTERS[String(a['reducer'])];
-  if (name === undefined || inputs.length !== 3) return none(instruction, 'scatters by a body that has no name');
-  const names = { update_window_dims: 'update_window_dims', inserted_window_dims: 'inserted_window_dims', scatter_dims_to_operand_dims: 'scatter_dims_to_operand_dims', input_batching_dims: 'operand_batching_dims', scatter_indices_batching_dims: 'scatter_indices_batching_dims' }; // prettier-ignore
-  const given = Object.entries(names).filter(([n], i) => i < 3 || ints(a[n]).length > 0).map(([n, own]) => `${own}=${tuple(a[n])}`); // prettier-ignore
+  if (name === undefined || inputs.length !== 3)
+    return none(instruction, 'scatters by a body that has no name');
+  const names = {
+    update_window_dims: 'update_window_dims',
+    inserted_window_dims: 'inserted_window_dims',
+    scatter_dims_to_operand_dims: 'scatter_dims_to_operand_dims',
+    input_batching_dims: 'operand_batching_dims',
+    scatter_indices_batching_dims: 'scatter_indices_batching_dims',
+  };
+  const given = Object.entries(names)
+    .filter(([n], i) => i < 3 || ints(a[n]).length > 0)
+    .map(([n, own]) => `${own}=${tuple(a[n])}`);
   const at = vectors(indices, Number(a['index_vector_dim']), texts);
-  return `lax.${name}(${texts.of(x)}, ${at}, ${texts.of(updates)}, lax.ScatterDimensionNumbers(${given.join(', ')}), mode="drop")`; // prettier-ignore
+  return (
+    `lax.${name}(${texts.of(x)}, ${at}, ${texts.of(updates)}, ` +
+    `lax.ScatterDimensionNumbers(${given.join(', ')}), mode="drop")`
+  );
 }
 
 function collective(instruction: Instruction, texts: Texts): string {
@@ -292,21 +450,38 @@ function collective(instruction: Instruction, texts: Texts): string {
     case 'reduce_scatter': {
       const scattered = `lax.psum_scatter(${x}, ${axes}, scatter_dimension=0, tiled=True)`;
       if (op === 'sum') return scattered;
-      return op === 'avg' ? `${scattered} / ${String(a['members'])}` : scatteredExtreme(instruction, x, axes, op);
+      return op === 'avg'
+        ? `${scattered} / ${String(a['members'])}`
+        : scatteredExtreme(instruction, x, axes, op);
     }
     default:
       return allReduce(instruction, x, axes, op);
   }
-} // prettier-ignore
+}
 
-/** JAX scatters sums only: of other reductions each member is sent its part by all, and reduces them. */
-function scatteredExtreme(instruction: Instruction, x: string, axes: string, op: string | undefined): string {
-  const { attributes, outputs: [out] } = instruction;
+/**
+ * JAX scatters sums only: of other reductions each member is sent its part by all, and reduces
+ * them.
+ */
+function scatteredExtreme(
+  instruction: Instruction,
+  x: string,
+  axes: string,
+  op: string | undefined,
+): string {
+  const {
+    attributes,
+    outputs: [out],
+  } = instruction;
   const reducer = { max: 'max', min: 'min', product: 'prod', bor: 'any', band: 'all' }[op ?? ''];
-  if (reducer === undefined || (reducer.startsWith('a') && out.dtype !== 'b8')) return none(instruction, `scatters a ${op ?? ''} reduction`);
+  if (reducer === undefined || (reducer.startsWith('a') && out.dtype !== 'b8'))
+    return none(instruction, `scatters a ${op ?? ''} reduction`);
   const parts = `lax.all_to_all(${x}, ${axes}, split_axis=0, concat_axis=0, tiled=True)`;
-  return `jnp.${reducer}(lax.reshape(${parts}, ${tuple([Number(attributes['members']), ...out.shape])}), axis=0)`;
-} // prettier-ignore
+  return (
+    `jnp.${reducer}(lax.reshape(${parts}, ` +
+    `${tuple([Number(attributes['members']), ...out.shape])}), axis=0)`
+  );
+}
 
 /** Whether a collective is written as another kind, of which JAX has one. */
 export function writtenKind(kind: string, reduce: string | undefined): string {
@@ -314,7 +489,12 @@ export function writtenKind(kind: string, reduce: string | undefined): string {
   return kind === 'all_reduce' && reduce === 'product' ? 'all_gather' : kind;
 }
 
-function allReduce(instruction: Instruction, x: string, axes: string, op: string | undefined): string {
+function allReduce(
+  instruction: Instruction,
+  x: string,
+  axes: string,
+  op: string | undefined,
+): string {
   const { dtype } = instruction.outputs[0];
   switch (op) {
     case 'sum':
@@ -327,7 +507,10 @@ function allReduce(instruction: Instruction, x: string, axes: string, op: string
     case 'bor':
     case 'band':
       if (dtype !== 'b8') return none(instruction, `reduces bits (${op})`);
-      return `lax.p${op === 'bor' ? 'max' : 'min'}(${x}.astype(jnp.int32), ${axes}).astype(jnp.bool_)`;
+      return (
+        `lax.p${op === 'bor' ? 'max' : 'min'}(${x}.astype(jnp.int32), ` +
+        `${axes}).astype(jnp.bool_)`
+      );
     case 'product':
       return `jnp.prod(lax.all_gather(${x}, ${axes}), axis=0)`;
     default:
@@ -335,7 +518,8 @@ function allReduce(instruction: Instruction, x: string, axes: string, op: string
   }
 }
 
-// ---- constants --------------------------------------------------------------------------------------------------------
+// ---- constants
+// -----------------------------------------------------------------------------
 
 function listOf(values: AttributeValue | undefined, dtype: DType): string {
   if (!Array.isArray(values)) throw internalError('a list constant without a list');
@@ -351,7 +535,10 @@ function listText(values: AttributeValue | undefined, { dtype, shape }: Val): st
 function payload(text: string, { dtype, shape }: Val): string {
   const plain = text.trim().replace(/^"|"$/g, '');
   if (/^0x[0-9a-fA-F]*$/.test(plain))
-    return `jnp.array(np.frombuffer(bytes.fromhex(${pyString(plain.slice(2))}), ${JAX_TYPES[dtype]}).reshape(${tuple(shape)}))`; // prettier-ignore
+    return (
+      `jnp.array(np.frombuffer(bytes.fromhex(${pyString(plain.slice(2))}), ` +
+      `${JAX_TYPES[dtype]}).reshape(${tuple(shape)}))`
+    );
   const words = plain
     .replace(/[[\],]/g, ' ')
     .trim()
@@ -360,7 +547,11 @@ function payload(text: string, { dtype, shape }: Val): string {
     if (word === 'true' || word === 'false') return word === 'true' ? 'True' : 'False';
     if (/^[+-]?\d+$/.test(word)) return String(BigInt(word));
     const value = Number(word);
-    if (!/^[+-]?[\d.]+([eE][+-]?\d+)?$/.test(word) || Number.isNaN(value)) throw new ShardwrightError('E_UNSUPPORTED', `a constant with the element '${word.slice(0, 20)}' has no text in JAX`); // prettier-ignore
+    if (!/^[+-]?[\d.]+([eE][+-]?\d+)?$/.test(word) || Number.isNaN(value))
+      throw new ShardwrightError(
+        'E_UNSUPPORTED',
+        `a constant with the element '${word.slice(0, 20)}' has no text in JAX`,
+      );
     return pyFloat(value);
   });
   return `lax.reshape(jnp.array([${numbers.join(', ')}], ${JAX_TYPES[dtype]}), ${tuple(shape)})`;

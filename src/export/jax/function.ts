@@ -1,11 +1,12 @@
 /**
- * HLO as a Python function of JAX. In: instructions, inputs and outputs. Out: the lines of one function. Every value has the
- * name of its node where it has one; constants are written where they are read.
+ * HLO as a Python function of JAX. In: instructions, inputs and outputs. Out: the lines of one
+ * function. Every value has the name of its node where it has one; constants are written where they
+ * are read.
  */
 import type { HloBody, Instruction, Val } from '../hlo/code.ts';
 import type { HloProgram } from '../hlo/program.ts';
 import { PyNames, pyTuple } from '../python-text.ts';
-import { expression, JAX_TYPES, pyNumber, tuple, type Texts } from './expressions.ts';
+import { expression, JAX_TYPES, pyNumber, type Texts, tuple } from './expressions.ts';
 
 interface FunctionText {
   readonly lines: readonly string[];
@@ -14,7 +15,12 @@ interface FunctionText {
 }
 
 /** @throws E_UNSUPPORTED, with the node, for what JAX has no text for */
-export function jaxFunction(name: string, doc: string, program: HloProgram, rankAxes: string): FunctionText {
+export function jaxFunction(
+  name: string,
+  doc: string,
+  program: HloProgram,
+  rankAxes: string,
+): FunctionText {
   const text = new FunctionWriter(program);
   const params = program.inputs.map(({ value, node }) => text.define(value, node.name));
   text.block(program.code, 1);
@@ -22,7 +28,8 @@ export function jaxFunction(name: string, doc: string, program: HloProgram, rank
   const rank = text.readsRank ? [`    rank = lax.axis_index(${rankAxes})`] : [];
   return {
     lines: [
-      `def ${name}(${params.length > 4 ? `\n    ${params.join(',\n    ')},\n` : params.join(', ')}):`,
+      'def ' +
+        `${name}(${params.length > 4 ? `\n    ${params.join(',\n    ')},\n` : params.join(', ')}):`,
       `    """${doc}"""`,
       ...rank,
       ...text.lines,
@@ -65,7 +72,9 @@ class FunctionWriter {
     if (constant === undefined) throw new Error(`value ${value.id} is read before it is made`);
     const number = this.number(constant);
     const type = JAX_TYPES[value.dtype];
-    return value.shape.length === 0 ? `${type}(${number})` : `jnp.full(${tuple(value.shape)}, ${number}, ${type})`;
+    return value.shape.length === 0
+      ? `${type}(${number})`
+      : `jnp.full(${tuple(value.shape)}, ${number}, ${type})`;
   }
 
   private number({ attributes, outputs }: Instruction): string {
@@ -107,14 +116,18 @@ class FunctionWriter {
       const carries = Number(attributes['carries']);
       return `${pyTuple(names.slice(0, carries))}, ${pyTuple(names.slice(carries))}`;
     }
-    const isTuple = outputs.length > 1 || ['if', 'case', 'while', 'chlo.top_k', 'sort', 'optimization_barrier'].includes(op); // prettier-ignore
+    const isTuple =
+      outputs.length > 1 ||
+      ['if', 'case', 'while', 'chlo.top_k', 'sort', 'optimization_barrier'].includes(op);
     if (!isTuple) return names[0];
     return `${names.join(', ')}${names.length === 1 ? ',' : ''}`;
   }
 
   /** A region as a function in the function. */
   private body({ op, attributes }: Instruction, body: HloBody, k: number, depth: number): string {
-    const name = this.names.of(`${op === 'while' && k === 0 ? 'goes_on' : 'body'} ${this.bodies++}`);
+    const name = this.names.of(
+      `${op === 'while' && k === 0 ? 'goes_on' : 'body'} ${this.bodies++}`,
+    );
     const params = body.inputs.map((value) => this.define(value, undefined));
     const carries = Number(attributes['carries'] ?? 0);
     if (op === 'scan') {
@@ -128,7 +141,10 @@ class FunctionWriter {
     this.block(body.code, depth + 1);
     const returns = body.returns.map((value) => this.of(value));
     if (op === 'scan')
-      this.line(depth + 1, `return ${pyTuple(returns.slice(0, carries))}, ${pyTuple(returns.slice(carries))}`);
+      this.line(
+        depth + 1,
+        `return ${pyTuple(returns.slice(0, carries))}, ${pyTuple(returns.slice(carries))}`,
+      );
     else if (op === 'while' && k === 0) this.line(depth + 1, `return ${returns[0]}`);
     else this.line(depth + 1, `return ${pyTuple(returns)}`);
     return name;

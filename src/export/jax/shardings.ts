@@ -1,14 +1,15 @@
 /**
- * Placements of inputs and outputs as PartitionSpecs. In: a plan. Out: one spec for each input and output, or the loss where
- * there is none. Source: `jax.sharding.PartitionSpec`: mesh dims of each tensor dim, major first.
+ * Placements of inputs and outputs as PartitionSpecs. In: a plan. Out: one spec for each input and
+ * output, or the loss where there is none. Source: `jax.sharding.PartitionSpec`: mesh dims of each
+ * tensor dim, major first.
  */
 import { ShardwrightError } from '../../errors.ts';
 import type { Node } from '../../graph/types.ts';
-import { fromDimView, toDimView } from '../../mesh/views/dim-view.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import { parsePartitionSpec, PartitionSpec } from '../../mesh/views/partition-spec.ts';
 import { parseSharding } from '../../mesh/sharding/parse.ts';
 import { evenlyShardable, isPending, type Sharding } from '../../mesh/sharding/sharding.ts';
+import { fromDimView, toDimView } from '../../mesh/views/dim-view.ts';
+import { parsePartitionSpec, PartitionSpec } from '../../mesh/views/partition-spec.ts';
 import type { ExportFile, ExportLoss, ExportSource, ReadPlacements } from '../target.ts';
 
 export interface SpecOf {
@@ -36,10 +37,15 @@ export function inputShardings(source: ExportSource): SpecOf[] {
     if (node.kind !== 'placeholder') return [];
     const placement = planned.get(node.name)?.outputs[0];
     if (placement === undefined)
-      throw new ShardwrightError('E_PLAN', `the plan has no node ${node.name}`, { node: node.name });
+      throw new ShardwrightError('E_PLAN', `the plan has no node ${node.name}`, {
+        node: node.name,
+      });
     const name = node.meta.roleName ?? node.name;
     return [
-      specOf({ name, node: node.name, role: node.meta.role ?? 'input', shape: sizesOf(node), placement }, source),
+      specOf(
+        { name, node: node.name, role: node.meta.role ?? 'input', shape: sizesOf(node), placement },
+        source,
+      ),
     ];
   });
 }
@@ -51,15 +57,17 @@ export function outputShardings(source: ExportSource): SpecOf[] {
   // The plan lists what is returned, in order, before the carries of loops.
   let next = 0;
   return program.outputs.map((output, k) => {
-    const name = output.of === undefined ? `output ${output.index ?? k}` : `${output.role} ${output.of}`;
+    const name =
+      output.of === undefined ? `output ${output.index ?? k}` : `${output.role} ${output.of}`;
     if (output.value === null)
       return { name, node: '', role: output.role, shape: [], spec: 'None', placement: '' };
     const placement = plan.outputs.at(next++)?.placement;
-    if (placement === undefined) throw new ShardwrightError('E_PLAN', `the plan has no output ${output.value}`);
+    if (placement === undefined)
+      throw new ShardwrightError('E_PLAN', `the plan has no output ${output.value}`);
     const shape = shapes.get(output.value) ?? [];
     return specOf({ name, node: output.value, role: output.role, shape, placement }, source);
   });
-} // prettier-ignore
+}
 
 function specOf(of: Omit<SpecOf, 'spec' | 'loss'>, { mesh, table }: ExportSource): SpecOf {
   const sharding = parseSharding(of.placement, mesh, { kinds: table.kinds });
@@ -68,20 +76,28 @@ function specOf(of: Omit<SpecOf, 'spec' | 'loss'>, { mesh, table }: ExportSource
     spec: 'P()',
     loss: { item: of.name, planned: `${of.placement} of [${of.shape.join(', ')}]`, instead },
   });
-  if (sharding.placements.some(isPending)) return lost('a pending reduction is not returned by shard_map: it stays inside');
+  if (sharding.placements.some(isPending))
+    return lost('a pending reduction is not returned by shard_map: it stays inside');
   const uneven = unevenDim(sharding, mesh, of.shape);
   if (uneven !== undefined) return lost(uneven);
   const view = toDimView(sharding, mesh, of.shape);
   return 'refused' in view ? lost(view.refused) : { ...of, spec: pySpec(view.spec) };
-} // prettier-ignore
+}
 
 /** Why JAX cannot cut a tensor so; undefined where it can. */
-function unevenDim(sharding: Sharding, mesh: DeviceMesh, shape: readonly number[]): string | undefined {
+function unevenDim(
+  sharding: Sharding,
+  mesh: DeviceMesh,
+  shape: readonly number[],
+): string | undefined {
   if (evenlyShardable(sharding, mesh, shape)) return undefined;
   for (const [dim, order] of sharding.orders) {
     const size = mesh.sizeOf(order);
     if (shape[dim] % size !== 0)
-      return `dim ${dim} of size ${shape[dim]} is not divisible by ${size} (${order.map((m) => mesh.names[m]).join(', ')})`;
+      return (
+        `dim ${dim} of size ${shape[dim]} is not divisible by ${size} ` +
+        `(${order.map((m) => mesh.names[m]).join(', ')})`
+      );
   }
   return `${sharding.text} does not cut [${shape.join(', ')}] evenly`;
 }
@@ -92,9 +108,14 @@ function pySpec({ dims }: PartitionSpec): string {
   return new PartitionSpec(dims.slice(0, last + 1)).text;
 }
 
-// ---- files ------------------------------------------------------------------------------------------------------------
+// ---- files
+// -----------------------------------------------------------------------------
 
-export function shardingsJson(mesh: DeviceMesh, inputs: readonly SpecOf[], outputs: readonly SpecOf[]): string {
+export function shardingsJson(
+  mesh: DeviceMesh,
+  inputs: readonly SpecOf[],
+  outputs: readonly SpecOf[],
+): string {
   const records = (list: readonly SpecOf[]): object[] =>
     list.map(({ name, node, role, shape, spec }) => ({ name, node, role, shape, spec }));
   return `${JSON.stringify({ mesh: mesh.text, inputs: records(inputs), outputs: records(outputs) }, null, 1)}\n`;
@@ -115,7 +136,9 @@ export function readJaxShardings(files: readonly ExportFile[], mesh: DeviceMesh)
 }
 
 function inputsOf(value: unknown): { name: string; node: string; role: string; spec: string }[] {
-  const list = typeof value === 'object' && value !== null && 'inputs' in value ? value.inputs : undefined;
-  if (!Array.isArray(list)) throw new ShardwrightError('E_SYNTAX', 'there is no shardings.json with a list of inputs');
+  const list =
+    typeof value === 'object' && value !== null && 'inputs' in value ? value.inputs : undefined;
+  if (!Array.isArray(list))
+    throw new ShardwrightError('E_SYNTAX', 'there is no shardings.json with a list of inputs');
   return list as { name: string; node: string; role: string; spec: string }[];
 }

@@ -1,42 +1,66 @@
 /**
- * `--target jax`: the per-device program of a plan for `jax.shard_map`. In: a plan. Out: `program.py` (what each device runs,
- * and the shardings of inputs and outputs), `reference.py` (the program before it was cut), `shardings.json`,
- * `collectives.json` and `check.py`, which runs the two beside each other. Source: JAX 0.10, `jax.shard_map`, `jax.lax`.
+ * `--target jax`: the per-device program of a plan for `jax.shard_map`. In: a plan. Out:
+ * `program.py` (what each device runs, and the shardings of inputs and outputs), `reference.py`
+ * (the program before it was cut), `shardings.json`, `collectives.json` and `check.py`, which runs
+ * the two beside each other. Source: JAX 0.10, `jax.shard_map`, `jax.lax`.
  */
 import { ShardwrightError } from '../../errors.ts';
 import type { DType } from '../../graph/types.ts';
 import { collectiveKind, readCollective } from '../../plan/lower/program/collectives.ts';
 import type { DeviceProgram } from '../../plan/lower/program/program.ts';
-import { hloProgram, type HloProgram } from '../hlo/program.ts';
-import { headLines, pyList, pyString, pyTuple } from '../python-text.ts';
+import { type HloProgram, hloProgram } from '../hlo/program.ts';
 import { lossLines } from '../loss-lines.ts';
-import type { ExportFile, ExportLoss, ExportResult, ExportSource, ExportTarget } from '../target.ts';
+import { headLines, pyList, pyString, pyTuple } from '../python-text.ts';
+import type {
+  ExportFile,
+  ExportLoss,
+  ExportResult,
+  ExportSource,
+  ExportTarget,
+} from '../target.ts';
 import { CHECK } from './check.ts';
 import { jaxTypeName, writtenKind } from './expressions.ts';
 import { jaxFunction } from './function.ts';
-import { inputShardings, outputShardings, readJaxShardings, shardingsJson, type SpecOf } from './shardings.ts';
 import { rules } from './rules.ts';
+import {
+  inputShardings,
+  outputShardings,
+  readJaxShardings,
+  shardingsJson,
+  type SpecOf,
+} from './shardings.ts';
 
-const IMPORTS = ['import jax', 'import jax.numpy as jnp', 'import numpy as np', 'from jax import lax'];
+const IMPORTS = [
+  'import jax',
+  'import jax.numpy as jnp',
+  'import numpy as np',
+  'from jax import lax',
+];
 
 function write(source: ExportSource): ExportResult {
   const { mesh } = source;
   const inputs = inputShardings(source);
   const outputs = outputShardings(source);
-  const losses: ExportLoss[] = [...inputs, ...outputs].flatMap(({ loss }) => (loss === undefined ? [] : [loss]));
+  const losses: ExportLoss[] = [...inputs, ...outputs].flatMap(({ loss }) =>
+    loss === undefined ? [] : [loss],
+  );
   const program = devicePart(source, losses);
   const head = [...headLines(source, 'jax'), ...lossLines(losses)].map((line) => `# ${line}`);
   const files: ExportFile[] = [];
-  if (program !== undefined) files.push({ name: 'program.py', text: programText(source, program, inputs, outputs, head) });
+  if (program !== undefined)
+    files.push({ name: 'program.py', text: programText(source, program, inputs, outputs, head) });
   const reference = hloProgram(source.program, source.table);
   files.push(
     { name: 'reference.py', text: referenceText(reference, head) },
     { name: 'shardings.json', text: shardingsJson(mesh, inputs, outputs) },
   );
   if (program !== undefined)
-    files.push({ name: 'collectives.json', text: collectivesJson(source.lowered(), program.unread) }, { name: 'check.py', text: CHECK });
+    files.push(
+      { name: 'collectives.json', text: collectivesJson(source.lowered(), program.unread) },
+      { name: 'check.py', text: CHECK },
+    );
   return { files, losses };
-} // prettier-ignore
+}
 
 /** The lowered program; undefined, with a loss, where ranks hold different numbers of rows. */
 function devicePart(source: ExportSource, losses: ExportLoss[]): HloProgram | undefined {
@@ -58,14 +82,21 @@ function devicePart(source: ExportSource, losses: ExportLoss[]): HloProgram | un
 function isWide(program: HloProgram): boolean {
   const wide = new Set<DType>(['f64', 'i64', 'u64', 'c128']);
   const found = (code: HloProgram['code']): boolean =>
-    code.some((i) => [...i.inputs, ...i.outputs].some((v) => wide.has(v.dtype)) || i.bodies.some((b) => found(b.code)));
+    code.some(
+      (i) =>
+        [...i.inputs, ...i.outputs].some((v) => wide.has(v.dtype)) ||
+        i.bodies.some((b) => found(b.code)),
+    );
   return program.inputs.some(({ value }) => wide.has(value.dtype)) || found(program.code);
 }
 
 function inputLines(program: HloProgram): string[] {
   return program.inputs.map(({ node, value }) => {
     const shape = pyTuple(value.shape.map(String));
-    return `    (${pyString(node.meta.roleName ?? node.name)}, ${shape}, ${pyString(jaxTypeName(value.dtype))}),`;
+    return (
+      `    (${pyString(node.meta.roleName ?? node.name)}, ${shape}, ` +
+      `${pyString(jaxTypeName(value.dtype))}),`
+    );
   });
 }
 
@@ -79,10 +110,19 @@ function programText(
   const { mesh } = source;
   const names = mesh.names.map(pyString);
   const axes = names.length === 1 ? names[0] : pyTuple(names);
-  const body = jaxFunction('device_program', 'What each device runs: its own part of every input in, its own part of every output out.', program, axes); // prettier-ignore
+  const body = jaxFunction(
+    'device_program',
+    'What each device runs: its own part of every input in, its own part of every output out.',
+    program,
+    axes,
+  );
   const reference = hloProgram(source.program, source.table);
-  const order = mesh.devices.every((id, rank) => id === rank) ? '' : `[${pyList(mesh.devices.map(String))}]`;
-  const ruleLines = rules(inputs).map(({ pattern, spec }) => `    (${pyString(pattern)}, ${spec}),`);
+  const order = mesh.devices.every((id, rank) => id === rank)
+    ? ''
+    : `[${pyList(mesh.devices.map(String))}]`;
+  const ruleLines = rules(inputs).map(
+    ({ pattern, spec }) => `    (${pyString(pattern)}, ${spec}),`,
+  );
   return [
     ...head,
     ...IMPORTS,
@@ -116,8 +156,10 @@ function programText(
     '    """The mesh of the plan over the first devices, in their order."""',
     `    devices = np.array(jax.devices() if devices is None else devices)[: ${mesh.size}]${order}`,
     '    if devices.size != np.prod(MESH_SHAPE):',
-    '        raise ValueError(f"the plan is for {np.prod(MESH_SHAPE)} devices, there are {devices.size}")',
-    '    return Mesh(devices.reshape(MESH_SHAPE), MESH_NAMES, axis_types=(AxisType.Auto,) * len(MESH_NAMES))',
+    '        raise ValueError(f"the plan is for {np.prod(MESH_SHAPE)} devices, there are ' +
+      '{devices.size}")',
+    '    return Mesh(devices.reshape(MESH_SHAPE), MESH_NAMES, axis_types=(AxisType.Auto,) * ' +
+      'len(MESH_NAMES))',
     '',
     '',
     'def sharded(mesh=None):',
@@ -125,14 +167,20 @@ function programText(
     '    mesh = make_mesh() if mesh is None else mesh',
     '    # None is returned where the plan returns nothing.',
     '    specs = tuple(P() if spec is None else spec for spec in OUT_SPECS)',
-    '    body = jax.shard_map(device_program, mesh=mesh, in_specs=IN_SPECS, out_specs=specs, check_vma=False)',
+    '    body = jax.shard_map(device_program, mesh=mesh, in_specs=IN_SPECS, out_specs=specs, ' +
+      'check_vma=False)',
     '    return jax.jit(body, in_shardings=tuple(NamedSharding(mesh, spec) for spec in IN_SPECS))',
     '',
   ].join('\n');
 }
 
 function referenceText(program: HloProgram, head: readonly string[]): string {
-  const body = jaxFunction('reference', 'The program before it was cut: global arrays in, global arrays out.', program, '()'); // prettier-ignore
+  const body = jaxFunction(
+    'reference',
+    'The program before it was cut: global arrays in, global arrays out.',
+    program,
+    '()',
+  );
   return [
     ...head,
     ...IMPORTS,

@@ -1,7 +1,8 @@
 /**
- * What the mesh dims of a plan are to a training recipe. In: a plan with its graph. Out: for each mesh dim whether it is data,
- * FSDP, tensor, context or expert parallel, and for each parameter how a recipe would call its cut. A parameter that is
- * gathered before it is used is fully sharded; one that is used in pieces is tensor parallel.
+ * What the mesh dims of a plan are to a training recipe. In: a plan with its graph. Out: for each
+ * mesh dim whether it is data, FSDP, tensor, context or expert parallel, and for each parameter how
+ * a recipe would call its cut. A parameter that is gathered before it is used is fully sharded; one
+ * that is used in pieces is tensor parallel.
  */
 import type { Arg, Node } from '../../graph/types.ts';
 import { isList, isRef } from '../../graph/value.ts';
@@ -15,9 +16,15 @@ export interface ParameterUse {
   readonly name: string;
   readonly shape: readonly number[];
   readonly stored: Sharding;
-  /** By mesh dim: the dim of the stored tensor that its readers have in pieces; -1 where they read it whole. */
+  /**
+   * By mesh dim: the dim of the stored tensor that its readers have in pieces; -1 where they read
+   * it whole.
+   */
   readonly used: readonly number[];
-  /** Whether a product reads it turned around, as a linear layer does: its first dim is that of the outputs. */
+  /**
+   * Whether a product reads it turned around, as a linear layer does: its first dim is that of the
+   * outputs.
+   */
   readonly outFirst: boolean;
   readonly isTable: boolean;
 }
@@ -60,7 +67,14 @@ export function planRoles(source: ExportSource): PlanRoles {
       if (from === undefined) return;
       const dims = VIEWS.test(node.target) ? viewDims(node, from.dims) : undefined;
       if (dims !== undefined) {
-        if (!origin.has(node.name)) origin.set(node.name, { ...from, dims, turned: from.turned !== (node.target.startsWith('aten.t.') || node.target.startsWith('aten.transpose')) });
+        if (!origin.has(node.name))
+          origin.set(node.name, {
+            ...from,
+            dims,
+            turned:
+              from.turned !==
+              (node.target.startsWith('aten.t.') || node.target.startsWith('aten.transpose')),
+          });
         return;
       }
       const use = uses.get(from.name);
@@ -69,7 +83,8 @@ export function planRoles(source: ExportSource): PlanRoles {
       sharding(spec).placements.forEach((p, m) => {
         if (p.dim !== undefined && mesh.sizes[m] > 1) use.used[m] = from.dims[p.dim] ?? -1;
       });
-      if (PRODUCTS.test(node.target)) use.outFirst ||= from.turned || node.target.startsWith('aten.linear');
+      if (PRODUCTS.test(node.target))
+        use.outFirst ||= from.turned || node.target.startsWith('aten.linear');
       if (node.target.startsWith('aten.embedding')) use.isTable = true;
     });
   }
@@ -77,27 +92,43 @@ export function planRoles(source: ExportSource): PlanRoles {
     if (node.kind !== 'placeholder' || node.meta.role !== 'parameter') return [];
     const name = node.meta.roleName ?? node.name;
     const use = uses.get(name);
-    const stored = sharding(planned.get(node.name)?.outputs[0] ?? mesh.sizes.map(() => 'R').join(''));
+    const stored = sharding(
+      planned.get(node.name)?.outputs[0] ?? mesh.sizes.map(() => 'R').join(''),
+    );
     return use === undefined ? [] : [{ name, shape: sizes(node), stored, ...use }];
   });
-  const roles = mesh.sizes.map((size, m): MeshRole => (size === 1 ? 'none' : roleOf(source, parameters, sharding, m)));
+  const roles = mesh.sizes.map((size, m): MeshRole =>
+    size === 1 ? 'none' : roleOf(source, parameters, sharding, m),
+  );
   const tensor = roles.flatMap((role, m) => (role === 'tensor' ? [m] : []));
   return {
     roles,
     parameters,
     degree: (role) => mesh.sizeOf(roles.flatMap((r, m) => (r === role ? [m] : []))),
-    sequenceParallel: tensor.length > 0 && plan.nodes.some((node) => isCutAlong(node.target, node.outputs[0], tensor, sharding)),
+    sequenceParallel:
+      tensor.length > 0 &&
+      plan.nodes.some((node) => isCutAlong(node.target, node.outputs[0], tensor, sharding)),
     batch: batchOf(program.nodes),
   };
-} // prettier-ignore
+}
 
-function isCutAlong(target: string, spec: string | undefined, dims: readonly number[], sharding: (text: string) => Sharding): boolean {
+function isCutAlong(
+  target: string,
+  spec: string | undefined,
+  dims: readonly number[],
+  sharding: (text: string) => Sharding,
+): boolean {
   if (spec === undefined || spec === '-' || !/norm|aten\.rsqrt/.test(target)) return false;
   const { placements } = sharding(spec);
   return dims.every((m) => placements[m].dim === 1);
-} // prettier-ignore
+}
 
-function roleOf(source: ExportSource, parameters: readonly ParameterUse[], sharding: (text: string) => Sharding, m: number): MeshRole {
+function roleOf(
+  source: ExportSource,
+  parameters: readonly ParameterUse[],
+  sharding: (text: string) => Sharding,
+  m: number,
+): MeshRole {
   const inPieces = parameters.filter(({ used }) => used[m] >= 0);
   const experts = inPieces.filter(({ shape, used }) => shape.length === 3 && used[m] === 0);
   if (inPieces.length > 0) return experts.length === inPieces.length ? 'expert' : 'tensor';
@@ -111,11 +142,13 @@ function roleOf(source: ExportSource, parameters: readonly ParameterUse[], shard
     if (dim === 1) return 'context';
   }
   // What is computed from inputs that all devices hold may be cut all the same.
-  const rows = source.plan.nodes.map((node) => node.outputs[0]).filter((spec) => spec !== undefined && spec !== '-');
+  const rows = source.plan.nodes
+    .map((node) => node.outputs[0])
+    .filter((spec) => spec !== undefined && spec !== '-');
   const cuts = rows.map((spec) => sharding(spec).placements[m].dim);
   if (cuts.filter((d) => d === 0).length > cuts.length / 3) return 'data';
   return cuts.filter((d) => d === 1).length > cuts.length / 3 ? 'context' : 'none';
-} // prettier-ignore
+}
 
 export function sizes(node: Node): number[] {
   if (node.type.kind !== 'tensor') return [];
@@ -132,27 +165,41 @@ function operands(node: Node): string[] {
   return names;
 }
 
-/** Dims of the parameter that the dims of a view are; undefined where the view splits or joins them. */
+/**
+ * Dims of the parameter that the dims of a view are; undefined where the view splits or joins them.
+ */
 function viewDims(node: Node, dims: readonly number[]): readonly number[] | undefined {
   const { target, args } = node;
   const rank = dims.length;
-  const at = (arg: Arg | undefined): number => (typeof arg === 'number' ? (arg < 0 ? arg + rank : arg) : 0);
+  const at = (arg: Arg | undefined): number =>
+    typeof arg === 'number' ? (arg < 0 ? arg + rank : arg) : 0;
   if (target.startsWith('aten.t.')) return [...dims].reverse();
   if (target.startsWith('aten.transpose')) {
     const out = [...dims];
     [out[at(args[1])], out[at(args[2])]] = [dims[at(args[2])], dims[at(args[1])]];
     return out;
   }
-  if (target.startsWith('aten.permute')) return isList(args[1] ?? 0) ? (args[1] as readonly Arg[]).map((d) => dims[at(d)]) : undefined;
+  if (target.startsWith('aten.permute'))
+    return isList(args[1] ?? 0) ? (args[1] as readonly Arg[]).map((d) => dims[at(d)]) : undefined;
   const shape = sizes(node);
-  return /view|reshape|expand|unsqueeze/.test(target) ? (shape.length === rank ? dims : undefined) : dims;
-} // prettier-ignore
+  return /view|reshape|expand|unsqueeze/.test(target)
+    ? shape.length === rank
+      ? dims
+      : undefined
+    : dims;
+}
 
 function batchOf(nodes: readonly Node[]): PlanRoles['batch'] {
   for (const node of nodes) {
-    if (node.kind !== 'placeholder' || node.meta.role === 'parameter' || node.type.kind !== 'tensor') continue;
+    if (
+      node.kind !== 'placeholder' ||
+      node.meta.role === 'parameter' ||
+      node.type.kind !== 'tensor'
+    )
+      continue;
     const shape = sizes(node);
-    if (shape.length === 2 && node.type.dtype === 'i64') return { sequences: shape[0], tokens: shape[1] };
+    if (shape.length === 2 && node.type.dtype === 'i64')
+      return { sequences: shape[0], tokens: shape[1] };
   }
   return undefined;
 }

@@ -1,10 +1,11 @@
 /**
- * How tensor-parallel recipes call the cut of a layer. In: the roles of a plan. Out: a style for each module that has one,
- * repeated layers folded with `*`, and what no style says. Source: torch.distributed.tensor.parallel; transformers' tp_plan.
+ * How tensor-parallel recipes call the cut of a layer. In: the roles of a plan. Out: a style for
+ * each module that has one, repeated layers folded with `*`, and what no style says. Source:
+ * torch.distributed.tensor.parallel; transformers' tp_plan.
  */
-import { zeroStage, type ZeroStage } from './zero-stage.ts';
 import type { ExportLoss, ExportSource } from '../target.ts';
 import type { ParameterUse, PlanRoles } from './roles.ts';
+import { type ZeroStage, zeroStage } from './zero-stage.ts';
 
 export type Style = 'colwise' | 'rowwise' | 'embedding_rowwise' | 'embedding_colwise';
 
@@ -16,7 +17,9 @@ export interface StyledModule {
 
 interface Styles {
   readonly modules: readonly StyledModule[];
-  /** Paths of modules with a table or matrix that no tensor-parallel dim cuts, folded like those. */
+  /**
+   * Paths of modules with a table or matrix that no tensor-parallel dim cuts, folded like those.
+   */
   readonly whole: readonly string[];
   readonly losses: readonly ExportLoss[];
 }
@@ -24,7 +27,9 @@ interface Styles {
 /** The module of a parameter, and what the parameter is to it. */
 function moduleOf(name: string): { readonly module: string; readonly kind: string } {
   const at = name.lastIndexOf('.');
-  return at < 0 ? { module: name, kind: 'weight' } : { module: name.slice(0, at), kind: name.slice(at + 1) };
+  return at < 0
+    ? { module: name, kind: 'weight' }
+    : { module: name.slice(0, at), kind: name.slice(at + 1) };
 }
 
 export function tensorStyles({ roles, parameters }: PlanRoles, { mesh }: ExportSource): Styles {
@@ -35,14 +40,18 @@ export function tensorStyles({ roles, parameters }: PlanRoles, { mesh }: ExportS
     const { name, stored, used } = parameter;
     const cut = tensor.map((m) => used[m]);
     const inPieces = cut.filter((d) => d >= 0);
-    const lost = (instead: string): void => void losses.push({ item: name, planned: stored.text, instead });
+    const lost = (instead: string): void =>
+      void losses.push({ item: name, planned: stored.text, instead });
     if (inPieces.length === 0) {
       const { module } = moduleOf(name);
       if (parameter.shape.length > 1 && !byModule.has(module)) byModule.set(module, 'whole');
       continue;
     }
     if (inPieces.length < cut.length || new Set(inPieces).size > 1) {
-      lost(`it is cut by some of the tensor-parallel mesh dims (${tensor.map((m) => mesh.names[m]).join(', ')}) only; a style cuts by all of them`);
+      lost(
+        'it is cut by some of the tensor-parallel mesh dims ' +
+          `(${tensor.map((m) => mesh.names[m]).join(', ')}) only; a style cuts by all of them`,
+      );
       continue;
     }
     const { module, kind } = moduleOf(name);
@@ -56,9 +65,13 @@ export function tensorStyles({ roles, parameters }: PlanRoles, { mesh }: ExportS
     whole: all.flatMap(({ path, style }) => (style === 'whole' ? [path] : [])),
     losses,
   };
-} // prettier-ignore
+}
 
-function styleOf({ shape, outFirst, isTable }: ParameterUse, dim: number, kind: string): Style | undefined {
+function styleOf(
+  { shape, outFirst, isTable }: ParameterUse,
+  dim: number,
+  kind: string,
+): Style | undefined {
   if (isTable) return dim === 0 ? 'embedding_rowwise' : 'embedding_colwise';
   if (shape.length === 1) return kind === 'bias' ? 'colwise' : undefined;
   if (shape.length !== 2) return undefined;
@@ -67,7 +80,10 @@ function styleOf({ shape, outFirst, isTable }: ParameterUse, dim: number, kind: 
 }
 
 /** A number in a path becomes `*` where every number that occurs there has the same style. */
-function folded<S>(styles: ReadonlyMap<string, S>, parameters: readonly ParameterUse[]): { path: string; style: S }[] {
+function folded<S>(
+  styles: ReadonlyMap<string, S>,
+  parameters: readonly ParameterUse[],
+): { path: string; style: S }[] {
   const all = new Set(parameters.map(({ name }) => moduleOf(name).module));
   const star = (path: string): string => path.replace(/(^|\.)\d+(?=\.|$)/g, '$1*');
   const groups = new Map<string, string[]>();
@@ -89,7 +105,11 @@ function folded<S>(styles: ReadonlyMap<string, S>, parameters: readonly Paramete
 }
 
 /** What a recipe of data, FSDP, tensor and context parallelism does not say of a plan. */
-export function recipeLosses(roles: PlanRoles, source: ExportSource, zero: ZeroStage['stage'] = 0): ExportLoss[] {
+export function recipeLosses(
+  roles: PlanRoles,
+  source: ExportSource,
+  zero: ZeroStage['stage'] = 0,
+): ExportLoss[] {
   const { mesh, plan } = source;
   const losses: ExportLoss[] = [];
   roles.roles.forEach((role, m) => {
@@ -102,17 +122,35 @@ export function recipeLosses(roles: PlanRoles, source: ExportSource, zero: ZeroS
     if (role === 'fsdp')
       for (const { name, stored, shape } of roles.parameters)
         if (stored.placements[m].dim === undefined && shape.length > 0)
-          losses.push({ item: name, planned: `${stored.text}, whole on ${mesh.names[m]}`, instead: 'FSDP cuts every parameter over its dim' }); // prettier-ignore
+          losses.push({
+            item: name,
+            planned: `${stored.text}, whole on ${mesh.names[m]}`,
+            instead: 'FSDP cuts every parameter over its dim',
+          });
         else if (stored.placements[m].dim !== undefined && stored.placements[m].dim !== 0)
           losses.push({ item: name, planned: stored.text, instead: 'FSDP cuts dim 0' });
   });
   const { stage, trained, cut } = zeroStage(roles, source);
   if (stage > zero)
-    losses.push({ item: 'optimizer states', planned: `ZeRO-${stage}: of ${cut} of ${trained} parameters cut over devices that have them whole`, instead: zero === 0 ? 'states lie as their parameters' : `ZeRO-${zero}` });
+    losses.push({
+      item: 'optimizer states',
+      planned:
+        `ZeRO-${stage}: of ${cut} of ${trained} parameters cut over devices that have them ` +
+        'whole',
+      instead: zero === 0 ? 'states lie as their parameters' : `ZeRO-${zero}`,
+    });
   else if (stage > 0 && cut < trained)
-    losses.push({ item: 'optimizer states', planned: `of ${trained - cut} of ${trained} parameters whole`, instead: 'all are cut' });
+    losses.push({
+      item: 'optimizer states',
+      planned: `of ${trained - cut} of ${trained} parameters whole`,
+      instead: 'all are cut',
+    });
   const other = plan.request.checkpoint;
   if (other !== undefined && other !== 'none' && other !== 'full')
-    losses.push({ item: 'recomputation', planned: String(other), instead: 'the recipe recomputes whole layers or nothing' });
+    losses.push({
+      item: 'recomputation',
+      planned: String(other),
+      instead: 'the recipe recomputes whole layers or nothing',
+    });
   return losses;
-} // prettier-ignore
+}

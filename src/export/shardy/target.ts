@@ -1,7 +1,7 @@
 /**
- * `--target shardy` and `--target gspmd`: the whole program as StableHLO, with the placements of the plan as shardings of
- * inputs and results and as constraints where a value is redistributed; XLA's partitioner puts the collectives. In: a plan.
- * Out: `program.mlir` and `shardings.json`.
+ * `--target shardy` and `--target gspmd`: the whole program as StableHLO, with the placements of
+ * the plan as shardings of inputs and results and as constraints where a value is redistributed;
+ * XLA's partitioner puts the collectives. In: a plan. Out: `program.mlir` and `shardings.json`.
  */
 import { ShardwrightError } from '../../errors.ts';
 import type { Node } from '../../graph/types.ts';
@@ -10,11 +10,17 @@ import { parseSharding } from '../../mesh/sharding/parse.ts';
 import type { PlannedNode } from '../../plan/record/types.ts';
 import type { HloCode, Val } from '../hlo/code.ts';
 import { hloProgram } from '../hlo/program.ts';
-import { inputShardings, outputShardings, readJaxShardings, shardingsJson, type SpecOf } from '../jax/shardings.ts';
-import { headLines } from '../python-text.ts';
+import {
+  inputShardings,
+  outputShardings,
+  readJaxShardings,
+  shardingsJson,
+  type SpecOf,
+} from '../jax/shardings.ts';
 import { lossLines } from '../loss-lines.ts';
+import { headLines } from '../python-text.ts';
 import type { ExportLoss, ExportResult, ExportSource, ExportTarget } from '../target.ts';
-import { gspmdText, shardyText, type ShardingText } from './shardings.ts';
+import { gspmdText, type ShardingText, shardyText } from './shardings.ts';
 import { mlirString, moduleText } from './text.ts';
 
 interface Notation {
@@ -29,10 +35,14 @@ interface Notation {
 const NOTATIONS: readonly Notation[] = [
   {
     name: 'shardy',
-    header: (mesh) => [`  sdy.mesh @mesh = <[${mesh.names.map((n, m) => `${mlirString(n)}=${mesh.sizes[m]}`).join(', ')}]${order(mesh)}>`],
+    header: (mesh) => [
+      '  sdy.mesh @mesh = ' +
+        `<[${mesh.names.map((n, m) => `${mlirString(n)}=${mesh.sizes[m]}`).join(', ')}]${order(mesh)}>`,
+    ],
     text: shardyText,
     attribute: (sharding) => `sdy.sharding = #sdy.sharding${sharding}`,
-    constraint: (operand, sharding, type) => `sdy.sharding_constraint ${operand} ${sharding} : ${type}`,
+    constraint: (operand, sharding, type) =>
+      `sdy.sharding_constraint ${operand} ${sharding} : ${type}`,
   },
   {
     name: 'gspmd',
@@ -40,9 +50,10 @@ const NOTATIONS: readonly Notation[] = [
     text: gspmdText,
     attribute: (sharding) => `mhlo.sharding = ${mlirString(sharding)}`,
     constraint: (operand, sharding, type) =>
-      `stablehlo.custom_call @Sharding(${operand}) {backend_config = "", mhlo.sharding = ${mlirString(sharding)}} : (${type}) -> ${type}`,
+      `stablehlo.custom_call @Sharding(${operand}) {backend_config = "", mhlo.sharding = ` +
+      `${mlirString(sharding)}} : (${type}) -> ${type}`,
   },
-]; // prettier-ignore
+];
 
 function order({ devices }: DeviceMesh): string {
   return devices.every((id, rank) => id === rank) ? '' : `, device_ids=[${devices.join(', ')}]`;
@@ -52,7 +63,9 @@ function write(notation: Notation, source: ExportSource): ExportResult {
   const { mesh, table, plan } = source;
   const inputs = inputShardings(source);
   const outputs = outputShardings(source);
-  const losses: ExportLoss[] = [...inputs, ...outputs].flatMap(({ loss }) => (loss === undefined ? [] : [loss]));
+  const losses: ExportLoss[] = [...inputs, ...outputs].flatMap(({ loss }) =>
+    loss === undefined ? [] : [loss],
+  );
   const planned = new Map(plan.nodes.map((node) => [node.name, node]));
   let left = 0;
   const textOf = (placement: string, shape: readonly number[]): ShardingText =>
@@ -82,16 +95,20 @@ function write(notation: Notation, source: ExportSource): ExportResult {
     constraint: notation.constraint,
   });
   const head = [...headLines(source, notation.name), ...lossLines(losses)];
-  const notes = left === 0 ? [] : [`${left} uses of pending sums carry no constraint: XLA chooses there.`];
+  const notes =
+    left === 0 ? [] : [`${left} uses of pending sums carry no constraint: XLA chooses there.`];
   return {
     files: [
-      { name: 'program.mlir', text: [...head, ...notes].map((line) => `// ${line}\n`).join('') + text },
+      {
+        name: 'program.mlir',
+        text: [...head, ...notes].map((line) => `// ${line}\n`).join('') + text,
+      },
       { name: 'shardings.json', text: shardingsJson(mesh, inputs, outputs) },
     ],
     losses,
     notes: [...notes, 'XLA puts the collectives: it may choose others than those of the plan.'],
   };
-} // prettier-ignore
+}
 
 /** Where the redistributions of an input end; undefined where it is read as it is. */
 function destination(node: PlannedNode | undefined, input: number): string | undefined {
@@ -102,7 +119,9 @@ function targetOf(notation: Notation): ExportTarget {
   const what = notation.name === 'shardy' ? 'sdy.sharding' : 'mhlo.sharding';
   return {
     name: notation.name,
-    summary: `StableHLO with ${what} on inputs, results and redistributed values; XLA puts the collectives`,
+    summary:
+      `StableHLO with ${what} on inputs, results and redistributed values; XLA puts the ` +
+      'collectives',
     triedWith: ['jax 0.10.2'],
     write: (source) => write(notation, source),
     readBack: readJaxShardings,
@@ -111,7 +130,8 @@ function targetOf(notation: Notation): ExportTarget {
 
 function named(name: Notation['name']): Notation {
   const found = NOTATIONS.find((notation) => notation.name === name);
-  if (found === undefined) throw new ShardwrightError('E_INTERNAL', `internal: no notation ${name}`);
+  if (found === undefined)
+    throw new ShardwrightError('E_INTERNAL', `internal: no notation ${name}`);
   return found;
 }
 

@@ -1,17 +1,39 @@
 /**
- * HLO instructions as StableHLO text. In: instructions, and what stands beside inputs and results. Out: one module with the
- * function `main`. Source: the StableHLO specification, in the forms that JAX 0.10 prints and reads.
+ * HLO instructions as StableHLO text. In: instructions, and what stands beside inputs and results.
+ * Out: one module with the function `main`. Source: the StableHLO specification, in the forms that
+ * JAX 0.10 prints and reads.
  */
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { DType } from '../../graph/types.ts';
-import { HloCode, type AttributeValue, type HloBody, type Instruction, type Val } from '../hlo/code.ts';
+import {
+  type AttributeValue,
+  type HloBody,
+  HloCode,
+  type Instruction,
+  type Val,
+} from '../hlo/code.ts';
 import type { HloProgram } from '../hlo/program.ts';
 
 const ELEMENTS: Readonly<Record<DType, string>> = {
-  f64: 'f64', f32: 'f32', bf16: 'bf16', f16: 'f16', f8e4m3fn: 'f8E4M3FN', f8e5m2: 'f8E5M2', f8e8m0fnu: 'f8E8M0FNU',
-  i64: 'i64', i32: 'i32', i16: 'i16', i8: 'i8', u64: 'ui64', u32: 'ui32', u16: 'ui16', u8: 'ui8', b8: 'i1',
-  c64: 'complex<f32>', c128: 'complex<f64>',
-}; // prettier-ignore
+  f64: 'f64',
+  f32: 'f32',
+  bf16: 'bf16',
+  f16: 'f16',
+  f8e4m3fn: 'f8E4M3FN',
+  f8e5m2: 'f8E5M2',
+  f8e8m0fnu: 'f8E8M0FNU',
+  i64: 'i64',
+  i32: 'i32',
+  i16: 'i16',
+  i8: 'i8',
+  u64: 'ui64',
+  u32: 'ui32',
+  u16: 'ui16',
+  u8: 'ui8',
+  b8: 'i1',
+  c64: 'complex<f32>',
+  c128: 'complex<f64>',
+};
 
 function typeText({ dtype, shape }: Pick<Val, 'dtype' | 'shape'>): string {
   return `tensor<${shape.map((n) => `${n}x`).join('')}${ELEMENTS[dtype]}>`;
@@ -37,12 +59,17 @@ export function moduleText(program: HloProgram, text: ModuleText): string {
     return `%arg${i}: ${typeText(value)}${dict} loc(${mlirString(node.meta.roleName ?? node.name)})`;
   });
   writer.block(program.code, 2);
-  const returned = program.outputs.flatMap((value, k) => (value === null ? [] : [{ value, dict: text.outputs[k] }]));
-  const results = returned.map(({ value, dict }) => `${typeText(value)}${dict === '' ? '' : ` {${dict}}`}`);
+  const returned = program.outputs.flatMap((value, k) =>
+    value === null ? [] : [{ value, dict: text.outputs[k] }],
+  );
+  const results = returned.map(
+    ({ value, dict }) => `${typeText(value)}${dict === '' ? '' : ` {${dict}}`}`,
+  );
   const values = returned.map(({ value }) => writer.of(value));
   const types = returned.map(({ value }) => typeText(value));
   return [
-    `module @${identifier(text.name)} attributes {mhlo.num_partitions = ${text.partitions} : i32, mhlo.num_replicas = 1 : i32} {`,
+    `module @${identifier(text.name)} attributes {mhlo.num_partitions = ${text.partitions} : ` +
+      'i32, mhlo.num_replicas = 1 : i32} {',
     ...text.header,
     `  func.func public @main(${params.join(', ')}) -> (${results.join(', ')}) {`,
     ...writer.lines,
@@ -63,7 +90,9 @@ export function mlirString(text: string): string {
   let out = '';
   for (const byte of new TextEncoder().encode(text)) {
     const plain = byte >= 0x20 && byte < 0x7f && byte !== 0x22 && byte !== 0x5c;
-    out += plain ? String.fromCharCode(byte) : `\\${byte.toString(16).toUpperCase().padStart(2, '0')}`;
+    out += plain
+      ? String.fromCharCode(byte)
+      : `\\${byte.toString(16).toUpperCase().padStart(2, '0')}`;
   }
   return `"${out}"`;
 }
@@ -113,8 +142,11 @@ class ModuleWriter {
       this.block(body.code, depth + 2);
       const lines = this.lines.splice(from);
       const values = body.returns.map((value) => this.of(value)).join(', ');
-      const end = `${'  '.repeat(depth + 2)}${TERMINATOR} ${values} : ${body.returns.map(typeText).join(', ')}`;
-      const label = params.length === 0 ? [] : [`${'  '.repeat(depth + 1)}^bb0(${params.join(', ')}):`];
+      const end =
+        `${'  '.repeat(depth + 2)}${TERMINATOR} ${values} : ` +
+        `${body.returns.map(typeText).join(', ')}`;
+      const label =
+        params.length === 0 ? [] : [`${'  '.repeat(depth + 1)}^bb0(${params.join(', ')}):`];
       return ['{', ...label, ...lines, end, `${'  '.repeat(depth)}}`].join('\n');
     });
     return ` (${texts.join(', ')})`;
@@ -144,7 +176,10 @@ class ModuleWriter {
       case 'iota':
         return `stablehlo.iota dim = ${String(a['iota_dimension'])} : ${out}`;
       case 'compare':
-        return `stablehlo.compare ${String(a['comparison_direction'])}, ${names.join(', ')}, ${comparison(inputs[0].dtype)} : (${types.join(', ')}) -> ${out}`;
+        return (
+          `stablehlo.compare ${String(a['comparison_direction'])}, ${names.join(', ')}, ` +
+          `${comparison(inputs[0].dtype)} : (${types.join(', ')}) -> ${out}`
+        );
       case 'select':
         return `stablehlo.select ${names.join(', ')} : ${types[0]}, ${out}`;
       case 'convert':
@@ -154,26 +189,47 @@ class ModuleWriter {
       case 'transpose':
         return `stablehlo.transpose ${names[0]}, dims = ${list(a['permutation'])} : ${arrow}`;
       case 'broadcast_in_dim':
-        return `stablehlo.broadcast_in_dim ${names[0]}, dims = ${list(a['broadcast_dimensions'])} : ${arrow}`;
+        return (
+          `stablehlo.broadcast_in_dim ${names[0]}, dims = ${list(a['broadcast_dimensions'])} : ` +
+          `${arrow}`
+        );
       case 'slice': {
-        const [start, limit, step] = ['start_indices', 'limit_indices', 'strides'].map((n) => ints(a[n]));
+        const [start, limit, step] = ['start_indices', 'limit_indices', 'strides'].map((n) =>
+          ints(a[n]),
+        );
         const rows = start.map((s, d) => `${s}:${limit[d]}${step[d] === 1 ? '' : `:${step[d]}`}`);
         return `stablehlo.slice ${names[0]} [${rows.join(', ')}] : ${arrow}`;
       }
       case 'pad': {
-        const [low, high, inner] = ['edge_padding_low', 'edge_padding_high', 'interior_padding'].map((n) => list(a[n]));
-        return `stablehlo.pad ${names.join(', ')}, low = ${low}, high = ${high}, interior = ${inner} : ${arrow}`;
+        const [low, high, inner] = [
+          'edge_padding_low',
+          'edge_padding_high',
+          'interior_padding',
+        ].map((n) => list(a[n]));
+        return (
+          `stablehlo.pad ${names.join(', ')}, low = ${low}, high = ${high}, interior = ` +
+          `${inner} : ${arrow}`
+        );
       }
       case 'concatenate':
-        return `stablehlo.concatenate ${names.join(', ')}, dim = ${String(a['dimension'])} : ${arrow}`;
+        return (
+          `stablehlo.concatenate ${names.join(', ')}, dim = ${String(a['dimension'])} : ` +
+          `${arrow}`
+        );
       case 'reverse':
         return `stablehlo.reverse ${names[0]}, dims = ${list(a['dimensions'])} : ${out}`;
       case 'dynamic_slice':
-        return `stablehlo.dynamic_slice ${names.join(', ')}, sizes = ${list(a['slice_sizes'])} : ${arrow}`;
+        return (
+          `stablehlo.dynamic_slice ${names.join(', ')}, sizes = ${list(a['slice_sizes'])} : ` +
+          `${arrow}`
+        );
       case 'dynamic_update_slice':
         return `stablehlo.dynamic_update_slice ${names.join(', ')} : ${arrow}`;
       case 'reduce_precision':
-        return generic([`exponent_bits = ${String(a['exponent_bits'])} : i32`, `mantissa_bits = ${String(a['mantissa_bits'])} : i32`]);
+        return generic([
+          `exponent_bits = ${String(a['exponent_bits'])} : i32`,
+          `mantissa_bits = ${String(a['mantissa_bits'])} : i32`,
+        ]);
       case 'dot_general':
         return product(instruction, names, arrow);
       case 'convolution':
@@ -187,9 +243,15 @@ class ModuleWriter {
       case 'scatter':
         return generic(scatterProperties(a));
       case 'sort':
-        return generic([`dimension = ${String(a['dimension'])} : i64`, `is_stable = ${String(a['is_stable'])}`]);
+        return generic([
+          `dimension = ${String(a['dimension'])} : i64`,
+          `is_stable = ${String(a['is_stable'])}`,
+        ]);
       case 'chlo.top_k':
-        return `chlo.top_k(${names[0]}, k = ${String(a['k'])}) : ${types[0]} -> (${results.join(', ')})`;
+        return (
+          `chlo.top_k(${names[0]}, k = ${String(a['k'])}) : ${types[0]} -> ` +
+          `(${results.join(', ')})`
+        );
       case 'optimization_barrier':
         return `stablehlo.optimization_barrier ${names.join(', ')} : ${types.join(', ')}`;
       case 'if':
@@ -198,11 +260,13 @@ class ModuleWriter {
       case 'clamp':
         return generic([]);
       default:
-        if (op === 'collective' || op === 'rank_value' || op === 'scan') throw internalError(`${op} in a program of all devices`);
-        if (op.startsWith('chlo.')) return `${op} ${names.join(', ')} : ${types.join(', ')} -> ${out}`;
+        if (op === 'collective' || op === 'rank_value' || op === 'scan')
+          throw internalError(`${op} in a program of all devices`);
+        if (op.startsWith('chlo.'))
+          return `${op} ${names.join(', ')} : ${types.join(', ')} -> ${out}`;
         return `stablehlo.${op} ${names.join(', ')} : ${types.every((t) => t === out) ? out : arrow}`;
     }
-  } // prettier-ignore
+  }
 }
 
 function missing({ id }: Val): never {
@@ -215,18 +279,26 @@ function bodiesOf(instruction: Instruction): readonly HloBody[] {
   if (bodies.length > 0) return bodies;
   if (op === 'sort') {
     const code = new HloCode();
-    const scalars = inputs.flatMap(({ dtype }) => [{ dtype, shape: [] }, { dtype, shape: [] }]);
-    return [code.body(scalars, (own) => [code.compare('LT', own[0], own[1])].map((v) => v))].map(renumbered);
+    const scalars = inputs.flatMap(({ dtype }) => [
+      { dtype, shape: [] },
+      { dtype, shape: [] },
+    ]);
+    return [code.body(scalars, (own) => [code.compare('LT', own[0], own[1])].map((v) => v))].map(
+      renumbered,
+    );
   }
   const reducer = attributes['reducer'];
   if (reducer === undefined || !['reduce', 'reduce_window', 'scatter'].includes(op)) return [];
   const name = String(reducer);
   const code = new HloCode();
   const scalar = { dtype: inputs[0].dtype, shape: [] };
-  if (inputs.length > 3) throw new ShardwrightError('E_UNSUPPORTED', `${op} of several tensors by ${name}`);
-  const body = code.body([scalar, scalar], ([x, y]) => [name === 'second' ? y : name === 'first' ? x : code.binary(name, x, y)]);
+  if (inputs.length > 3)
+    throw new ShardwrightError('E_UNSUPPORTED', `${op} of several tensors by ${name}`);
+  const body = code.body([scalar, scalar], ([x, y]) => [
+    name === 'second' ? y : name === 'first' ? x : code.binary(name, x, y),
+  ]);
   return [renumbered(body)];
-} // prettier-ignore
+}
 
 let next = -1;
 /** Ids of a region that was made apart are its own. */
@@ -238,11 +310,16 @@ function renumbered(body: HloBody): HloBody {
     return found;
   };
   const inputs = body.inputs.map(own);
-  const code = body.code.map((i) => ({ ...i, inputs: i.inputs.map(own), outputs: i.outputs.map(own) }));
+  const code = body.code.map((i) => ({
+    ...i,
+    inputs: i.inputs.map(own),
+    outputs: i.outputs.map(own),
+  }));
   return { inputs, code, returns: body.returns.map(own) };
 }
 
-// ---- attributes -------------------------------------------------------------------------------------------------------
+// ---- attributes
+// -----------------------------------------------------------------------------
 
 function ints(value: AttributeValue | undefined): readonly number[] {
   if (!Array.isArray(value)) throw internalError('a list of sizes was expected');
@@ -264,12 +341,21 @@ function comparison(dtype: DType): string {
 }
 
 function product({ attributes: a }: Instruction, names: readonly string[], arrow: string): string {
-  const pair = (name: string): string => `${list(a[`lhs_${name}_dimensions`])} x ${list(a[`rhs_${name}_dimensions`])}`;
-  const batch = ints(a['lhs_batching_dimensions']).length > 0 ? `, batching_dims = ${pair('batching')}` : '';
-  return `stablehlo.dot_general ${names.join(', ')}${batch}, contracting_dims = ${pair('contracting')} : ${arrow}`;
+  const pair = (name: string): string =>
+    `${list(a[`lhs_${name}_dimensions`])} x ${list(a[`rhs_${name}_dimensions`])}`;
+  const batch =
+    ints(a['lhs_batching_dimensions']).length > 0 ? `, batching_dims = ${pair('batching')}` : '';
+  return (
+    `stablehlo.dot_general ${names.join(', ')}${batch}, contracting_dims = ` +
+    `${pair('contracting')} : ${arrow}`
+  );
 }
 
-function convolution({ attributes: a, inputs }: Instruction, names: readonly string[], arrow: string): string {
+function convolution(
+  { attributes: a, inputs }: Instruction,
+  names: readonly string[],
+  arrow: string,
+): string {
   const order = (name: string, letters: readonly [string, string]): string => {
     const dims = ints(a[name]);
     const out = dims.map(() => '');
@@ -284,9 +370,16 @@ function convolution({ attributes: a, inputs }: Instruction, names: readonly str
   };
   const pairs = ints(a['padding']);
   const padding = pairs.flatMap((n, i) => (i % 2 === 0 ? [`[${n}, ${pairs[i + 1]}]`] : []));
-  const window = `stride = [${each('window_strides').join(', ')}], pad = [${padding.join(', ')}], lhs_dilate = [${each('lhs_dilation').join(', ')}], rhs_dilate = [${each('rhs_dilation').join(', ')}]`;
-  return `stablehlo.convolution(${names.join(', ')}) dim_numbers = ${numbers}, window = {${window}} {batch_group_count = ${String(a['batch_group_count'])} : i64, feature_group_count = ${String(a['feature_group_count'])} : i64} : ${arrow}`;
-} // prettier-ignore
+  const window =
+    `stride = [${each('window_strides').join(', ')}], pad = [${padding.join(', ')}], ` +
+    `lhs_dilate = [${each('lhs_dilation').join(', ')}], rhs_dilate = ` +
+    `[${each('rhs_dilation').join(', ')}]`;
+  return (
+    `stablehlo.convolution(${names.join(', ')}) dim_numbers = ${numbers}, window = {${window}} ` +
+    `{batch_group_count = ${String(a['batch_group_count'])} : i64, feature_group_count = ` +
+    `${String(a['feature_group_count'])} : i64} : ${arrow}`
+  );
+}
 
 function windowProperties(a: Instruction['attributes']): string[] {
   const pairs = ints(a['padding']);
@@ -297,7 +390,13 @@ function windowProperties(a: Instruction['attributes']): string[] {
 }
 
 function gatherProperties(a: Instruction['attributes']): string[] {
-  const names = ['offset_dims', 'collapsed_slice_dims', 'operand_batching_dims', 'start_indices_batching_dims', 'start_index_map']; // prettier-ignore
+  const names = [
+    'offset_dims',
+    'collapsed_slice_dims',
+    'operand_batching_dims',
+    'start_indices_batching_dims',
+    'start_index_map',
+  ];
   const given = names.filter((n) => ints(a[n]).length > 0).map((n) => `${n} = ${list(a[n])}`);
   const numbers = [...given, `index_vector_dim = ${String(a['index_vector_dim'])}`].join(', ');
   return [
@@ -308,7 +407,13 @@ function gatherProperties(a: Instruction['attributes']): string[] {
 }
 
 function scatterProperties(a: Instruction['attributes']): string[] {
-  const names = ['update_window_dims', 'inserted_window_dims', 'input_batching_dims', 'scatter_indices_batching_dims', 'scatter_dims_to_operand_dims']; // prettier-ignore
+  const names = [
+    'update_window_dims',
+    'inserted_window_dims',
+    'input_batching_dims',
+    'scatter_indices_batching_dims',
+    'scatter_dims_to_operand_dims',
+  ];
   const given = names.filter((n) => ints(a[n]).length > 0).map((n) => `${n} = ${list(a[n])}`);
   const numbers = [...given, `index_vector_dim = ${String(a['index_vector_dim'])}`].join(', ');
   return [
@@ -318,9 +423,12 @@ function scatterProperties(a: Instruction['attributes']): string[] {
   ];
 }
 
-// ---- numbers ----------------------------------------------------------------------------------------------------------
+// ---- numbers
+// -----------------------------------------------------------------------------
 
-const BITS: Readonly<Partial<Record<DType, readonly [inf: string, negative: string, nan: string]>>> = {
+const BITS: Readonly<
+  Partial<Record<DType, readonly [inf: string, negative: string, nan: string]>>
+> = {
   f64: ['0x7FF0000000000000', '0xFFF0000000000000', '0x7FF8000000000000'],
   f32: ['0x7F800000', '0xFF800000', '0x7FC00000'],
   bf16: ['0x7F80', '0xFF80', '0x7FC0'],
@@ -335,7 +443,8 @@ function element(value: AttributeValue | undefined, dtype: DType): string {
   if (/^[iu]/.test(dtype)) return String(BigInt(number));
   if (!Number.isFinite(number)) {
     const bits = BITS[dtype];
-    if (bits === undefined) throw new ShardwrightError('E_UNSUPPORTED', `${number} has no text as ${dtype}`);
+    if (bits === undefined)
+      throw new ShardwrightError('E_UNSUPPORTED', `${number} has no text as ${dtype}`);
     return bits[Number.isNaN(number) ? 2 : number > 0 ? 0 : 1];
   }
   if (dtype.startsWith('c')) return `(${float(number)}, 0.0)`;
@@ -355,7 +464,8 @@ function nested(values: AttributeValue | undefined, { dtype, shape }: Val): stri
   for (let d = shape.length - 1; d >= 0; d--) {
     const size = shape[d];
     const rows: string[] = [];
-    for (let i = 0; i < parts.length; i += Math.max(1, size)) rows.push(`[${parts.slice(i, i + size).join(', ')}]`);
+    for (let i = 0; i < parts.length; i += Math.max(1, size))
+      rows.push(`[${parts.slice(i, i + size).join(', ')}]`);
     parts = rows;
   }
   return parts[0] ?? '';

@@ -1,4 +1,7 @@
-/** The text of `check.py`, which runs the plan's program on real processes beside the uncut one. In: nothing. Out: Python. */
+/**
+ * The text of `check.py`, which runs the plan's program on real processes beside the uncut one. In:
+ * nothing. Out: Python.
+ */
 export const CHECK = `"""Runs the plan at small sizes on real processes, and the program before it was cut in each of them, on the same numbers.
 
     torchrun --standalone --nproc-per-node DEVICES check.py [largest integer input, default 2]

@@ -1,12 +1,13 @@
 /**
- * Files that hold the exported program against one process. In: a plan with its graph. Out: `check.py`, and below `check/` the plan's
- * program at small sizes beside the program before it was cut. Placements are those of the plan; only sizes are smaller.
+ * Files that hold the exported program against one process. In: a plan with its graph. Out:
+ * `check.py`, and below `check/` the plan's program at small sizes beside the program before it was
+ * cut. Placements are those of the plan; only sizes are smaller.
  */
 import { prepare } from '../../plan/prepare.ts';
 import { transferPlan } from '../../plan/questions/transfer.ts';
 import { reduced } from '../../simulate/reduced.ts';
 import { headLines } from '../python-text.ts';
-import { exportSource, type ExportFile, type ExportSource } from '../target.ts';
+import { type ExportFile, type ExportSource, exportSource } from '../target.ts';
 import { CHECK } from './check-text.ts';
 import { programText } from './program/program-text.ts';
 import { splitProgram } from './program/split.ts';
@@ -15,13 +16,23 @@ import { splitProgram } from './program/split.ts';
  * @param write the files of the program itself
  * @throws what `reduced` and `transferPlan` throw, where sizes cannot be made small
  */
-export function checkFiles(source: ExportSource, write: (source: ExportSource) => readonly ExportFile[]): ExportFile[] {
+export function checkFiles(
+  source: ExportSource,
+  write: (source: ExportSource) => readonly ExportFile[],
+): ExportFile[] {
   const { plan, mesh, program, table } = source;
   const { request } = plan;
-  const { graph } = reduced(program, table, { meshSizes: mesh.sizes, seed: request.seed, unknown: request.unknown });
+  const { graph } = reduced(program, table, {
+    meshSizes: mesh.sizes,
+    seed: request.seed,
+    unknown: request.unknown,
+  });
   const small = transferPlan(plan, prepare(graph, request, table));
   const smallSource: ExportSource = {
-    ...exportSource({ plan: { ...plan, nodes: small.nodes, outputs: small.outputs }, program: graph }, table),
+    ...exportSource(
+      { plan: { ...plan, nodes: small.nodes, outputs: small.outputs }, program: graph },
+      table,
+    ),
     planHash: source.planHash,
   };
   const uncut = { ...smallSource.lowered(), graph, symbols: new Map(), random: new Map() };

@@ -1,6 +1,7 @@
 /**
- * In which order the exported program calls. In: a plan with its graph, and what was asked. Out: the calls of both functions in the
- * order of the plan or in that of the faster simulated step, with the collectives that are one call, and what that is worth.
+ * In which order the exported program calls. In: a plan with its graph, and what was asked. Out:
+ * the calls of both functions in the order of the plan or in that of the faster simulated step,
+ * with the collectives that are one call, and what that is worth.
  */
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { ShardwrightError } from '../../errors.ts';
@@ -8,22 +9,30 @@ import type { Node } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
 import { readCollective } from '../../plan/lower/program/collectives.ts';
 import type { DeviceProgram } from '../../plan/lower/program/program.ts';
-import { issueOrder, playCalls, type CalledStep } from '../../simulate/call-order/issue-order.ts';
-import { callOrder, callsByTask, inOrder, type CallOrder } from '../../simulate/call-order/order-calls.ts';
-import { planSchedule, type PlanSchedule } from '../../simulate/timeline/from-plan.ts';
+import { type CalledStep, issueOrder, playCalls } from '../../simulate/call-order/issue-order.ts';
+import {
+  type CallOrder,
+  callOrder,
+  callsByTask,
+  inOrder,
+} from '../../simulate/call-order/order-calls.ts';
+import { type PlanSchedule, planSchedule } from '../../simulate/timeline/from-plan.ts';
 import { checkSchedule, type Schedule, type Task } from '../../simulate/timeline/schedule.ts';
 import { simulate } from '../../simulate/timeline/simulate.ts';
 import { bytesText, secondsText } from '../../units.ts';
 import type { ExportSource, OrderOptions } from '../target.ts';
 import { withPads } from './padded.ts';
-import { splitProgram, type SplitProgram } from './program/split.ts';
+import { type SplitProgram, splitProgram } from './program/split.ts';
 
 /** The order of a program. */
 export interface ProgramOrder {
   readonly name: 'program' | 'simulated';
   /** Absent: as the plan lists the calls, one by one. */
   readonly order?: CallOrder;
-  /** A step of calls in this order, and the most bytes of its tensors, each collective's operands beside its results; absent where nothing was simulated. */
+  /**
+   * A step of calls in this order, and the most bytes of its tensors, each collective's operands
+   * beside its results; absent where nothing was simulated.
+   */
   readonly seconds?: number;
   readonly peakBytes?: number;
   /** Why it is this one, for people. */
@@ -31,51 +40,105 @@ export interface ProgramOrder {
 }
 
 /** Kinds that PyTorch has a coalesced form of. */
-const COALESCED: ReadonlySet<CollectiveKind> = new Set<CollectiveKind>(['all_reduce', 'all_gather', 'reduce_scatter']);
+const COALESCED: ReadonlySet<CollectiveKind> = new Set<CollectiveKind>([
+  'all_reduce',
+  'all_gather',
+  'reduce_scatter',
+]);
 
 /**
- * Simulates both orders and takes the faster one, or the one that is asked for. Both are priced as a host calls them: a collective
- * starts after the kernels that are called before it.
+ * Simulates both orders and takes the faster one, or the one that is asked for. Both are priced as
+ * a host calls them: a collective starts after the kernels that are called before it.
  *
- * @throws E_USAGE where the simulated order is asked for and the plan states no memory, or buckets are asked of the other; E_UNSUPPORTED
- *   where the simulated order is asked for and the program cannot have it
+ * @throws E_USAGE where the simulated order is asked for and the plan states no memory, or buckets
+ *   are asked of the other; E_UNSUPPORTED where the simulated order is asked for and the program
+ *   cannot have it
  */
-export function chooseOrder(source: ExportSource, { order: asked, bucketBytes }: OrderOptions = {}): ProgramOrder {
+export function chooseOrder(
+  source: ExportSource,
+  { order: asked, bucketBytes }: OrderOptions = {},
+): ProgramOrder {
   if (asked === 'program' && bucketBytes !== undefined && bucketBytes !== 0)
-    throw new ShardwrightError('E_USAGE', '--order program calls collectives one by one, and --bucket is given', {
-      hint: 'buckets are those of the simulation: give --order simulated.',
-    });
+    throw new ShardwrightError(
+      'E_USAGE',
+      '--order program calls collectives one by one, and --bucket is given',
+      {
+        hint: 'buckets are those of the simulation: give --order simulated.',
+      },
+    );
   const { program, plan, table } = source;
   const { memory } = plan;
   if (memory === undefined) {
     if (asked === 'simulated')
-      throw new ShardwrightError('E_USAGE', 'the plan states no memory, so there is no simulated order', {
-        hint: 'give --order program, or make the plan again.',
-      });
-    return { name: 'program', note: 'order  program: the plan states no memory, so nothing is simulated' };
+      throw new ShardwrightError(
+        'E_USAGE',
+        'the plan states no memory, so there is no simulated order',
+        {
+          hint: 'give --order program, or make the plan again.',
+        },
+      );
+    return {
+      name: 'program',
+      note: 'order  program: the plan states no memory, so nothing is simulated',
+    };
   }
   const whole = { ...plan, memory };
   const written = planSchedule(program, whole, table);
   // The plan's own peak knows what loops hold.
   const listed = { ...playCalls(written, written.tasks.length), peakBytes: memory.peakBytes };
-  if (asked === 'program') return { name: 'program', ...listed, note: `order  program, ${priceText(listed)}` };
+  if (asked === 'program')
+    return { name: 'program', ...listed, note: `order  program, ${priceText(listed)}` };
   try {
-    const { schedule, timeline } = simulate(program, whole, table, { bucketBytes: bucketBytes ?? 'auto' });
-    const { order, ...simulated } = inFunctions(source.lowered(), written, issueOrder(schedule, timeline));
+    const { schedule, timeline } = simulate(program, whole, table, {
+      bucketBytes: bucketBytes ?? 'auto',
+    });
+    const { order, ...simulated } = inFunctions(
+      source.lowered(),
+      written,
+      issueOrder(schedule, timeline),
+    );
     if (asked === undefined && simulated.seconds >= listed.seconds)
-      return { name: 'program', ...listed, note: `order  program, ${priceText(listed)}; no simulated order is faster` };
-    return { name: 'simulated', order, ...simulated, note: `order  simulated, ${priceText(simulated)}; as the plan lists the calls ${priceText(listed)}` }; // prettier-ignore
+      return {
+        name: 'program',
+        ...listed,
+        note: `order  program, ${priceText(listed)}; no simulated order is faster`,
+      };
+    return {
+      name: 'simulated',
+      order,
+      ...simulated,
+      note:
+        `order  simulated, ${priceText(simulated)}; as the plan lists the calls ` +
+        `${priceText(listed)}`,
+    };
   } catch (error) {
-    if (asked === 'simulated' || !(error instanceof ShardwrightError && error.code === 'E_UNSUPPORTED')) throw error;
-    return { name: 'program', ...listed, note: `order  program, ${priceText(listed)}; ${error.message}` };
+    if (
+      asked === 'simulated' ||
+      !(error instanceof ShardwrightError && error.code === 'E_UNSUPPORTED')
+    )
+      throw error;
+    return {
+      name: 'program',
+      ...listed,
+      note: `order  program, ${priceText(listed)}; ${error.message}`,
+    };
   }
 }
 
-/** The order of both functions, and what their calls take: what only outputs need is called before the backward function. */
-function inFunctions(program: DeviceProgram, written: PlanSchedule, called: Schedule): CalledStep & { readonly order: CallOrder } {
+/**
+ * The order of both functions, and what their calls take: what only outputs need is called before
+ * the backward function.
+ */
+function inFunctions(
+  program: DeviceProgram,
+  written: PlanSchedule,
+  called: Schedule,
+): CalledStep & { readonly order: CallOrder } {
   const callsOf = callsByTask(program, written);
   const order = callOrder(callsOf, called.tasks);
-  const forward = new Set(splitProgram(inOrder(program, order).graph, true).forward.map(({ name }) => name));
+  const forward = new Set(
+    splitProgram(inOrder(program, order).graph, true).forward.map(({ name }) => name),
+  );
   const isForward = ({ id, members, phase }: Task): boolean => {
     const names = (members ?? [id]).flatMap((member) => callsOf.get(member) ?? []);
     return names.length === 0 ? phase === 'forward' : names.some((name) => forward.has(name));
@@ -84,14 +147,20 @@ function inFunctions(program: DeviceProgram, written: PlanSchedule, called: Sche
   const tasks = [...first, ...called.tasks.filter((task) => !isForward(task))];
   checkSchedule({ ...called, tasks });
   const ordered = { ...called, tasks };
-  return { order, ...playCalls(ordered, first.length, withPads(program, callsOf, written.tasks, ordered)) };
-} // prettier-ignore
+  return {
+    order,
+    ...playCalls(ordered, first.length, withPads(program, callsOf, written.tasks, ordered)),
+  };
+}
 
 function priceText({ seconds, peakBytes }: CalledStep): string {
   return `${secondsText(seconds)} a step and ${bytesText(peakBytes)} at most`;
 }
 
-/** The program as two functions, each in the order; of small sizes too, whose calls have the same names. */
+/**
+ * The program as two functions, each in the order; of small sizes too, whose calls have the same
+ * names.
+ */
 export function splitInOrder(program: DeviceProgram, order: CallOrder | undefined): SplitProgram {
   if (order === undefined) return splitProgram(program.graph);
   const split = splitProgram(inOrder(program, order).graph, true);
@@ -104,7 +173,8 @@ export function splitInOrder(program: DeviceProgram, order: CallOrder | undefine
         names.flatMap((name) => byName.get(name) ?? []),
       ))
         for (const { name } of members) buckets.set(name, members);
-    // The members of a simulated bucket stand side by side; of several kinds, those of each kind do then.
+    // The members of a simulated bucket stand side by side; of several kinds, those of each kind do
+    // then.
     const isWritten = new Set<string>();
     return nodes.flatMap((node) => {
       if (isWritten.has(node.name)) return [];
@@ -113,10 +183,18 @@ export function splitInOrder(program: DeviceProgram, order: CallOrder | undefine
       return members;
     });
   };
-  return { ...split, forward: arranged(split.forward), backward: arranged(split.backward), buckets };
+  return {
+    ...split,
+    forward: arranged(split.forward),
+    backward: arranged(split.backward),
+    buckets,
+  };
 }
 
-/** Collectives of a simulated bucket that one call can do: equal in kind, reduction, group and dtype; groups of two at least. */
+/**
+ * Collectives of a simulated bucket that one call can do: equal in kind, reduction, group and
+ * dtype; groups of two at least.
+ */
 function alike({ graph, mesh }: DeviceProgram, nodes: readonly Node[]): (readonly Node[])[] {
   const types = new Map(graph.nodes.map(({ name, type }) => [name, type]));
   const groups = new Map<string, Node[]>();

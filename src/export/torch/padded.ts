@@ -1,12 +1,13 @@
 /**
- * What collectives allocate where parts are uneven. In: tasks in their order, and the calls that they are. Out: the same tasks, with the
- * padded parts that are sent as tensors of their own, and what comes back as large as it comes.
+ * What collectives allocate where parts are uneven. In: tasks in their order, and the calls that
+ * they are. Out: the same tasks, with the padded parts that are sent as tensors of their own, and
+ * what comes back as large as it comes.
  */
 import { isRef } from '../../graph/value.ts';
 import { collectiveKind } from '../../plan/lower/program/collectives.ts';
 import type { DeviceProgram } from '../../plan/lower/program/program.ts';
-import type { TaskCalls } from '../../simulate/call-order/order-calls.ts';
 import { COMPUTE } from '../../plan/overlap/streams.ts';
+import type { TaskCalls } from '../../simulate/call-order/order-calls.ts';
 import type { Buffer, Schedule, Task } from '../../simulate/timeline/schedule.ts';
 import { largestBytes } from './program/collective-list.ts';
 
@@ -30,18 +31,40 @@ export function withPads(
     for (const member of task.members ?? [task.id]) {
       const node = (callsOf.get(member) ?? []).flatMap((name) => nodes.get(name) ?? [])[0];
       const own = byId.get(member);
-      if (node === undefined || own === undefined || collectiveKind(node.target) === undefined) continue;
+      if (node === undefined || own === undefined || collectiveKind(node.target) === undefined)
+        continue;
       const [sent] = node.args;
       const input = isRef(sent) ? nodes.get(sent.name) : undefined;
-      if (input?.target !== PAD || input.type.kind !== 'tensor' || node.type.kind !== 'tensor') continue;
+      if (input?.target !== PAD || input.type.kind !== 'tensor' || node.type.kind !== 'tensor')
+        continue;
       const [result] = own.writes;
       const bytes = Math.max(buffers[result].bytes, largestBytes(program, node.type));
       buffers[result] = { ...buffers[result], bytes };
-      const pad = buffers.push({ name: input.name, bytes: largestBytes(program, input.type), kind: 'communication', given: false, kept: false, weight: false }) - 1; // prettier-ignore
-      pads.push({ id: ++id, name: input.name, kind: 'copy', stream: COMPUTE, seconds: 0, kernels: 0, reads: own.reads, writes: [pad], phase: task.phase }); // prettier-ignore
+      const pad =
+        buffers.push({
+          name: input.name,
+          bytes: largestBytes(program, input.type),
+          kind: 'communication',
+          given: false,
+          kept: false,
+          weight: false,
+        }) - 1;
+      pads.push({
+        id: ++id,
+        name: input.name,
+        kind: 'copy',
+        stream: COMPUTE,
+        seconds: 0,
+        kernels: 0,
+        reads: own.reads,
+        writes: [pad],
+        phase: task.phase,
+      });
       for (const b of own.reads) replaced.set(b, pad);
     }
-    return pads.length === 0 ? [task] : [...pads, { ...task, reads: task.reads.map((b) => replaced.get(b) ?? b) }];
+    return pads.length === 0
+      ? [task]
+      : [...pads, { ...task, reads: task.reads.map((b) => replaced.get(b) ?? b) }];
   });
   return { ...schedule, buffers, tasks };
 }

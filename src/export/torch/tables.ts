@@ -1,10 +1,11 @@
 /**
- * What lies beside `program.py`: placements of all that goes in and comes out. In: the lowered program. Out: a JSON record that
- * holds in every JSON reader. Source of DTensor's words: `torch.distributed.tensor.placement_types`.
+ * What lies beside `program.py`: placements of all that goes in and comes out. In: the lowered
+ * program. Out: a JSON record that holds in every JSON reader. Source of DTensor's words:
+ * `torch.distributed.tensor.placement_types`.
  */
-import { ShardwrightError } from '../../errors.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { hostSize } from '../../cost/hardware/topology.ts';
+import { ShardwrightError } from '../../errors.ts';
 import type { Node, Output, TensorType } from '../../graph/types.ts';
 import { toMeshView } from '../../mesh/sharding/mesh-view.ts';
 import type { DeviceProgram } from '../../plan/lower/program/program.ts';
@@ -18,7 +19,10 @@ interface PlacedTensor {
   /** Name in the program. */
   readonly name: string;
   readonly role: string;
-  /** Fully qualified name of a parameter or buffer, name of an input; of a gradient, what it is the gradient of. */
+  /**
+   * Fully qualified name of a parameter or buffer, name of an input; of a gradient, what it is the
+   * gradient of.
+   */
   readonly of?: string;
   /** Position among the user's inputs or outputs. */
   readonly index?: number;
@@ -29,7 +33,10 @@ interface PlacedTensor {
   readonly stride?: readonly number[];
   /** As the plan writes it, `S(0)R`. */
   readonly placement: string;
-  /** One word for each mesh dim as DTensor has them: `R`, `S(0)`, `_S(0, 2)`, `P(sum)`; null where it has none. */
+  /**
+   * One word for each mesh dim as DTensor has them: `R`, `S(0)`, `_S(0, 2)`, `P(sum)`; null where
+   * it has none.
+   */
   readonly dtensor: readonly string[] | null;
   /** Sizes on the first device, or, where they differ, those of each device. */
   readonly local: readonly number[] | readonly (readonly number[])[];
@@ -48,7 +55,10 @@ export interface PlacementTable {
   readonly devicesPerHost: number;
   readonly primals: readonly PlacedTensor[];
   readonly tangents: readonly PlacedTensor[];
-  /** User outputs, then new values of buffers, in the order in which `forward` returns them; null for none. */
+  /**
+   * User outputs, then new values of buffers, in the order in which `forward` returns them; null
+   * for none.
+   */
   readonly outputs: readonly (PlacedTensor | null)[];
   readonly gradients: readonly PlacedTensor[];
 }
@@ -61,8 +71,12 @@ export function placementTable(
   planHash: string,
 ): PlacementTable {
   const { mesh, graph } = program;
-  const shardings = new Map(program.values.filter(({ inBody }) => !inBody).map((value) => [value.local, value]));
-  const tied = new Map(plan.parameters.flatMap(({ name, tiedTo }) => (tiedTo === undefined ? [] : [[name, tiedTo]])));
+  const shardings = new Map(
+    program.values.filter(({ inBody }) => !inBody).map((value) => [value.local, value]),
+  );
+  const tied = new Map(
+    plan.parameters.flatMap(({ name, tiedTo }) => (tiedTo === undefined ? [] : [[name, tiedTo]])),
+  );
   const typeOf = new Map(graph.nodes.map((node) => [node.name, node.type]));
   const placed = (
     name: string,
@@ -71,7 +85,8 @@ export function placementTable(
     rest: Partial<PlacedTensor>,
   ): PlacedTensor => {
     const type = typeOf.get(name);
-    if (type?.kind !== 'tensor') throw new ShardwrightError('E_UNSUPPORTED', `${name} is no tensor`, { node: name });
+    if (type?.kind !== 'tensor')
+      throw new ShardwrightError('E_UNSUPPORTED', `${name} is no tensor`, { node: name });
     const spec = program.space.get(sharding);
     const view = toMeshView(spec, mesh, shape);
     const { of, index, tiedTo, stride } = rest;
@@ -91,7 +106,10 @@ export function placementTable(
   };
   const input = (node: Node): PlacedTensor => {
     const value = shardings.get(node.name);
-    if (value === undefined) throw new ShardwrightError('E_UNSUPPORTED', `input ${node.name} is no tensor`, { node: node.name }); // prettier-ignore
+    if (value === undefined)
+      throw new ShardwrightError('E_UNSUPPORTED', `input ${node.name} is no tensor`, {
+        node: node.name,
+      });
     const { role = 'input', roleName, roleIndex } = node.meta;
     const tiedTo = roleName === undefined ? undefined : tied.get(roleName);
     return placed(node.name, value.sharding, value.shape, {
@@ -131,7 +149,9 @@ export function placementTable(
 }
 
 function localShape(program: DeviceProgram, type: TensorType): PlacedTensor['local'] {
-  const byRank = program.mesh.devices.map((_, rank) => type.shape.map((dim) => sizeAt(program, dim, rank)));
+  const byRank = program.mesh.devices.map((_, rank) =>
+    type.shape.map((dim) => sizeAt(program, dim, rank)),
+  );
   return byRank.every((shape) => shape.join() === byRank[0].join()) ? byRank[0] : byRank;
 }
 
@@ -139,7 +159,8 @@ function localShape(program: DeviceProgram, type: TensorType): PlacedTensor['loc
 function globalOf(program: DeviceProgram, name: string, sharding: number): number[] {
   const { mesh, space, graph } = program;
   const type = graph.nodes.find((node) => node.name === name)?.type;
-  if (type?.kind !== 'tensor') throw new ShardwrightError('E_UNSUPPORTED', `${name} is no tensor`, { node: name });
+  if (type?.kind !== 'tensor')
+    throw new ShardwrightError('E_UNSUPPORTED', `${name} is no tensor`, { node: name });
   const spec = space.get(sharding);
   return type.shape.map((dim, d) => {
     const cutBy = new Set(spec.orderOf(d));

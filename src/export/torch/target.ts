@@ -1,21 +1,30 @@
 /**
- * `--target torch`: the plan as a program that PyTorch runs. In: a plan with its graph. Out: `program.py`, the placements of all
- * that goes in and comes out, and the communication. Nothing is lost: what is written is the lowered program.
+ * `--target torch`: the plan as a program that PyTorch runs. In: a plan with its graph. Out:
+ * `program.py`, the placements of all that goes in and comes out, and the communication. Nothing is
+ * lost: what is written is the lowered program.
  */
 import { ShardwrightError } from '../../errors.ts';
 import { headLines, pyComment } from '../python-text.ts';
-import type { ExportFile, ExportResult, ExportSource, ExportTarget, OrderOptions, ReadPlacements } from '../target.ts';
+import type {
+  ExportFile,
+  ExportResult,
+  ExportSource,
+  ExportTarget,
+  OrderOptions,
+  ReadPlacements,
+} from '../target.ts';
 import { checkFiles } from './check.ts';
-import { programText } from './program/program-text.ts';
+import { chooseOrder, type ProgramOrder, splitInOrder } from './order.ts';
 import { bucketNotes, collectiveList } from './program/collective-list.ts';
-import { chooseOrder, splitInOrder, type ProgramOrder } from './order.ts';
+import { programText } from './program/program-text.ts';
 import type { SplitProgram } from './program/split.ts';
-import { placementTable, type PlacementTable } from './tables.ts';
+import { type PlacementTable, placementTable } from './tables.ts';
 
 export const torchTarget: ExportTarget = {
   name: 'torch',
   summary:
-    'the per-device program in PyTorch: forward and backward with functional collectives; what parallelize() runs',
+    'the per-device program in PyTorch: forward and backward with functional collectives; ' +
+    'what parallelize() runs',
   triedWith: ['torch 2.13'],
   write,
   ordered: true,
@@ -36,7 +45,10 @@ function write(source: ExportSource, options?: OrderOptions): ExportResult {
   };
 }
 
-/** @param chosen absent of a program at small sizes, which has the order of the whole one and prices of its own */
+/**
+ * @param chosen absent of a program at small sizes, which has the order of the whole one and prices
+ *   of its own
+ */
 function filesOf(source: ExportSource, split: SplitProgram, chosen?: ProgramOrder): ExportFile[] {
   const program = source.lowered();
   const table = placementTable(program, split, source.plan, source.planHash);
@@ -57,5 +69,11 @@ function readBack(files: readonly ExportFile[]): ReadPlacements {
   const file = files.find(({ name }) => name === 'placements.json');
   if (file === undefined) throw new ShardwrightError('E_SYNTAX', 'there is no placements.json');
   const { primals } = JSON.parse(file.text) as PlacementTable;
-  return { parameters: new Map(primals.flatMap(({ role, of, placement }) => (role === 'parameter' && of !== undefined ? [[of, placement]] : []))) };
-} // prettier-ignore
+  return {
+    parameters: new Map(
+      primals.flatMap(({ role, of, placement }) =>
+        role === 'parameter' && of !== undefined ? [[of, placement]] : [],
+      ),
+    ),
+  };
+}

@@ -1,17 +1,21 @@
 /** Remembers where names stand in a graph text, for errors that appear after parsing. */
 
 import { ShardwrightError } from '../../errors.ts';
-import type { GraphReader } from './token.ts';
 import type { Graph } from '../types.ts';
+import type { GraphReader } from './token.ts';
 
 /**
- * Where the names of one graph text stand, so that a rule that is broken (checked after reading, on the record) is told at
- * its line and column: an undefined value where it is read, a second definition where it stands, a wrong type at the type.
+ * Where the names of one graph text stand, so that a rule that is broken (checked after reading, on
+ * the record) is told at its line and column: an undefined value where it is read, a second
+ * definition where it stands, a wrong type at the type.
  */
 export class Places {
   private readonly defined = new Map<string, { readonly at: number; readonly typeAt: number }>();
   private uses: { readonly name: string; readonly at: number }[] = [];
-  /** The first name that is defined again or read before it is defined; `node` is the reader, none for an output. */
+  /**
+   * The first name that is defined again or read before it is defined; `node` is the reader, none
+   * for an output.
+   */
   private broken: { readonly node: string | undefined; readonly at: number } | undefined;
 
   constructor(private readonly reader: GraphReader) {}
@@ -41,17 +45,24 @@ export class Places {
     const { node, position } = error.details;
     if (position !== undefined) return error;
     const known = node === undefined ? undefined : this.defined.get(node);
-    const resolves = error.code !== 'E_TYPE' && this.broken !== undefined && this.broken.node === node;
+    const resolves =
+      error.code !== 'E_TYPE' && this.broken !== undefined && this.broken.node === node;
     const at = resolves ? this.broken?.at : error.code === 'E_TYPE' ? known?.typeAt : known?.at;
     if (at === undefined) return error;
-    return error.with({ ...this.reader.place(at), hint: 'correct the call, or the types of what it reads' });
+    return error.with({
+      ...this.reader.place(at),
+      hint: 'correct the call, or the types of what it reads',
+    });
   }
 }
 
 /** A graph and its bodies with the places of their names, inner ones first. */
 export type PlacedGraphs = (readonly [graph: Graph, places: Places])[];
 
-/** Runs a check of the whole graph; its error is told at the place in the innermost graph that fails alone. */
+/**
+ * Runs a check of the whole graph; its error is told at the place in the innermost graph that fails
+ * alone.
+ */
 export function checkedAt(placed: PlacedGraphs, check: (graph: Graph) => void): void {
   const [whole] = placed[placed.length - 1];
   try {

@@ -1,10 +1,10 @@
 /** Parses the types and arguments of graph text. */
 
 import { suggestion } from '../../errors.ts';
-import { impliedSize } from './sizes.ts';
-import { exactInteger, isNameCode, type GraphReader } from './token.ts';
-import { DTYPES, type Arg, type DType, type Dim, type Sym, type ValueType } from '../types.ts';
+import { type Arg, type Dim, type DType, DTYPES, type Sym, type ValueType } from '../types.ts';
 import { NONE_TYPE, tensorType } from '../value.ts';
+import { impliedSize } from './sizes.ts';
+import { exactInteger, type GraphReader, isNameCode } from './token.ts';
 
 /** How deep lists, tuples and graphs may nest. */
 export const MAX_NESTING = 256;
@@ -32,7 +32,8 @@ export function readType(reader: GraphReader, depth: number): ValueType {
   reader.blanks();
   const start = reader.pos;
   const dtype = reader.name('a type');
-  if (!isDType(dtype)) reader.fail(`'${dtype}' is no dtype`, start, suggestion(dtype, DTYPES, 'dtypes'));
+  if (!isDType(dtype))
+    reader.fail(`'${dtype}' is no dtype`, start, suggestion(dtype, DTYPES, 'dtypes'));
   reader.expect('[');
   const shape: Dim[] = [];
   while (!reader.peek(']')) {
@@ -63,7 +64,10 @@ function readDim(reader: GraphReader): Dim {
   return readSize(reader, ',]');
 }
 
-/** A size expression up to one of the closing characters at bracket depth 0, with `=INT` or `=none` for an example that does not follow from the dims. */
+/**
+ * A size expression up to one of the closing characters at bracket depth 0, with `=INT` or `=none`
+ * for an example that does not follow from the dims.
+ */
 function readSize(reader: GraphReader, closing: string): Sym {
   reader.blanks();
   const start = reader.pos;
@@ -75,7 +79,8 @@ function readSize(reader: GraphReader, closing: string): Sym {
     if (depth === 0 && (closing.includes(c) || c === '=')) break;
     if (c === '(') depth++;
     else if (c === ')') depth--;
-    else if (!/[A-Za-z0-9_.+\-*/%, <>!]/.test(c)) reader.fail(`'${c}' cannot stand in a size expression`, at);
+    else if (!/[A-Za-z0-9_.+\-*/%, <>!]/.test(c))
+      reader.fail(`'${c}' cannot stand in a size expression`, at);
     if (depth > MAX_NESTING) reader.fail(`brackets nest deeper than ${MAX_NESTING}`, at);
   }
   const sym = reader.text.slice(start, at).trim();
@@ -134,7 +139,8 @@ export function readArg(reader: GraphReader, depth: number): Arg {
     const start = reader.pos;
     reader.pos += 6;
     const dtype = reader.name('a dtype');
-    if (!isDType(dtype)) reader.fail(`'${dtype}' is no dtype`, start, suggestion(dtype, DTYPES, 'dtypes'));
+    if (!isDType(dtype))
+      reader.fail(`'${dtype}' is no dtype`, start, suggestion(dtype, DTYPES, 'dtypes'));
     return { kind: 'dtype', dtype };
   }
   if (text.startsWith('device:', reader.pos) || text.startsWith('layout:', reader.pos)) {
@@ -159,7 +165,11 @@ function readWord(reader: GraphReader): string {
   if (reader.text[reader.pos] === '"') return reader.string('a word');
   const start = reader.pos;
   let end = start;
-  for (let c = reader.text.charCodeAt(end); isNameCode(c) || c === 58 || c === 45; c = reader.text.charCodeAt(++end));
+  for (
+    let c = reader.text.charCodeAt(end);
+    isNameCode(c) || c === 58 || c === 45;
+    c = reader.text.charCodeAt(++end)
+  );
   if (end === start) reader.expected('a word');
   reader.pos = end;
   return reader.text.slice(start, end);

@@ -2,20 +2,30 @@
 
 import { suggestion } from '../../errors.ts';
 import { lintGraph, type Retype } from '../lint.ts';
-import { checkedAt, Places, type PlacedGraphs } from './parse-places.ts';
-import { MAX_NESTING, readArg, readType, readValueName, readValueUse } from './parse-values.ts';
-import { usualSize, type SizeRange } from './size-value.ts';
-import { GraphReader, isNameCode } from './token.ts';
 import type { Arg, Dim, GivenSharding, Graph, Node, Output, Role, ValueType } from '../types.ts';
-import { NO_KWARGS, isList, setOwn, tensorType } from '../value.ts';
+import { isList, NO_KWARGS, setOwn, tensorType } from '../value.ts';
+import { checkedAt, type PlacedGraphs, Places } from './parse-places.ts';
+import { MAX_NESTING, readArg, readType, readValueName, readValueUse } from './parse-values.ts';
+import { type SizeRange, usualSize } from './size-value.ts';
+import { GraphReader, isNameCode } from './token.ts';
 
-const ROLES: readonly Role[] = ['parameter', 'buffer', 'constant', 'input', 'tangent', 'state', 'key', 'arg'];
+const ROLES: readonly Role[] = [
+  'parameter',
+  'buffer',
+  'constant',
+  'input',
+  'tangent',
+  'state',
+  'key',
+  'arg',
+];
 
 /**
- * Reads `swgraph 1` text. The result is linted; with `retype`, every stated type is compared with the operator's own.
+ * Reads `swgraph 1` text. The result is linted; with `retype`, every stated type is compared with
+ * the operator's own.
  *
- * @throws E_GRAPH_PARSE with expected and found; E_GRAPH_LINT when the graph breaks a rule; E_TYPE where a type differs; each
- *   with line and column
+ * @throws E_GRAPH_PARSE with expected and found; E_GRAPH_LINT when the graph breaks a rule; E_TYPE
+ *   where a type differs; each with line and column
  */
 export function parseGraph(text: string, file?: string, retype?: Retype): Graph {
   const reader = new GraphReader(text, file);
@@ -70,10 +80,16 @@ function readExample(reader: GraphReader, name: string, range: SizeRange): void 
   if (!reader.word('example')) {
     const usual = usualSize(range);
     if (usual !== undefined) reader.examples.set(name, usual);
-  } else if (!reader.word('none')) reader.examples.set(name, reader.safeInteger('the example size'));
+  } else if (!reader.word('none'))
+    reader.examples.set(name, reader.safeInteger('the example size'));
 }
 
-function readGraph(reader: GraphReader, depth: number, placed: PlacedGraphs, outerDims?: Dims): Graph {
+function readGraph(
+  reader: GraphReader,
+  depth: number,
+  placed: PlacedGraphs,
+  outerDims?: Dims,
+): Graph {
   if (depth > MAX_NESTING) reader.fail(`graphs nest deeper than ${MAX_NESTING}`);
   if (!reader.word('graph')) reader.expected(`'graph'`);
   reader.expect('@');
@@ -105,7 +121,8 @@ function readGraph(reader: GraphReader, depth: number, placed: PlacedGraphs, out
       if (callsSeen) reader.fail('an input stands after a node; inputs come first', start);
       nodes.push(readInput(reader, places));
     } else if (reader.peek('%')) {
-      if (outputs.length > 0) reader.fail('a node stands after an output; outputs come last', start);
+      if (outputs.length > 0)
+        reader.fail('a node stands after an output; outputs come last', start);
       callsSeen = true;
       nodes.push(readNode(reader, places));
     } else if (reader.word('out')) outputs.push(readOutput(reader));
@@ -174,7 +191,15 @@ function readInput(reader: GraphReader, places: Places): Node {
   else meta.roleName = reader.string('a name in quotes');
   if (role === 'state') meta.stateName = reader.string('the name of the state');
   const typed = readTags(reader, type, meta);
-  return { name, kind: 'placeholder', target: name, args: [], kwargs: NO_KWARGS, type: typed, meta: meta };
+  return {
+    name,
+    kind: 'placeholder',
+    target: name,
+    args: [],
+    kwargs: NO_KWARGS,
+    type: typed,
+    meta: meta,
+  };
 }
 
 function readNode(reader: GraphReader, places: Places): Node {
@@ -237,7 +262,8 @@ function keywordAt(reader: GraphReader): string | undefined {
 
 function readOutput(reader: GraphReader): Output {
   const value = reader.word('none') ? null : readValueUse(reader);
-  if (reader.word('output')) return { value, role: 'output', index: reader.safeInteger('an index') };
+  if (reader.word('output'))
+    return { value, role: 'output', index: reader.safeInteger('an index') };
   for (const role of ['grad', 'mutation', 'newstate'] as const) {
     if (!reader.word(role)) continue;
     const of = reader.string('the role name of a placeholder');
@@ -292,7 +318,10 @@ function readTags(reader: GraphReader, type: ValueType, meta: Record<string, unk
       case 'placement': {
         reader.expect('=');
         const value = readArg(reader, 0);
-        typed = tag === 'stride' ? withStride(reader, typed, value, start) : withGiven(reader, typed, value, start);
+        typed =
+          tag === 'stride'
+            ? withStride(reader, typed, value, start)
+            : withGiven(reader, typed, value, start);
         break;
       }
       default:
@@ -301,10 +330,26 @@ function readTags(reader: GraphReader, type: ValueType, meta: Record<string, unk
           start,
           suggestion(
             tag,
-            ['forward', 'backward', 'optimizer', 'savedOnly', 'inferred', 'save', 'path', 'of', 'repeats', 'original', 'source', 'name', 'index', 'stride', 'placement'],
+            [
+              'forward',
+              'backward',
+              'optimizer',
+              'savedOnly',
+              'inferred',
+              'save',
+              'path',
+              'of',
+              'repeats',
+              'original',
+              'source',
+              'name',
+              'index',
+              'stride',
+              'placement',
+            ],
             'tags',
           ),
-        ); // prettier-ignore
+        );
     }
   }
 }
@@ -312,13 +357,18 @@ function readTags(reader: GraphReader, type: ValueType, meta: Record<string, unk
 function withStride(reader: GraphReader, type: ValueType, value: Arg, at: number): ValueType {
   if (value === null) return type;
   if (!isList(value)) return reader.fail('a stride is a list of integers', at);
-  if (type.kind === 'tuple') return { kind: 'tuple', items: mapItems(reader, type.items, value, at, withStride) };
+  if (type.kind === 'tuple')
+    return { kind: 'tuple', items: mapItems(reader, type.items, value, at, withStride) };
   if (type.kind !== 'tensor') return reader.fail('only a tensor has a stride', at);
   if (value.length !== type.shape.length)
-    reader.fail(`a stride of ${value.length} numbers for a tensor of ${type.shape.length} dims`, at);
+    reader.fail(
+      `a stride of ${value.length} numbers for a tensor of ${type.shape.length} dims`,
+      at,
+    );
   const stride = value.map((dim): Dim => {
     if (typeof dim === 'number') return dim;
-    if (dim !== null && typeof dim === 'object' && !isList(dim) && dim.kind === 'size') return dim.size;
+    if (dim !== null && typeof dim === 'object' && !isList(dim) && dim.kind === 'size')
+      return dim.size;
     return reader.fail('a stride is a list of integers', at);
   });
   return tensorType(type.dtype, type.shape, stride, type.given);
@@ -340,6 +390,7 @@ function mapItems(
   at: number,
   change: (reader: GraphReader, type: ValueType, value: Arg, at: number) => ValueType,
 ): ValueType[] {
-  if (items.length !== values.length) reader.fail(`a list of ${values.length} for a tuple of ${items.length}`, at);
+  if (items.length !== values.length)
+    reader.fail(`a list of ${values.length} for a tuple of ${items.length}`, at);
   return items.map((item, i) => change(reader, item, values[i], at));
 }

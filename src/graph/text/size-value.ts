@@ -1,6 +1,6 @@
 /**
- * The value of a size expression: `2*s0 + 1`, `(s0 + 1)//2`, `Max(1, u0)`. The notations of our own graphs, of sympy as
- * PyTorch prints it, and of jaxprs are read the same way.
+ * The value of a size expression: `2*s0 + 1`, `(s0 + 1)//2`, `Max(1, u0)`. The notations of our own
+ * graphs, of sympy as PyTorch prints it, and of jaxprs are read the same way.
  */
 
 /** Values of named sizes. */
@@ -14,8 +14,13 @@ const FUNCTIONS: ReadonlyMap<string, (a: number, b: number) => number> = new Map
 ]);
 /** The same functions as sympy and PyTorch call them. */
 const NAMES: ReadonlyMap<string, string> = new Map([
-  ['Min', 'min'], ['Max', 'max'], ['FloorDiv', 'floordiv'], ['CleanDiv', 'floordiv'], ['Mod', 'mod'], ['PythonMod', 'mod'],
-]); // prettier-ignore
+  ['Min', 'min'],
+  ['Max', 'max'],
+  ['FloorDiv', 'floordiv'],
+  ['CleanDiv', 'floordiv'],
+  ['Mod', 'mod'],
+  ['PythonMod', 'mod'],
+]);
 
 const MAX_DEPTH = 100;
 const TOKEN = /\s*(?:(\d+)|([A-Za-z_]\w*)|(\*\*|\/\/|[-+*/%(),]))/y;
@@ -27,7 +32,10 @@ export interface SizeRange {
   readonly multiple?: number;
 }
 
-/** The size that a dim stands at where none is stated: the least admissible one of at least 8, else the least; undefined for none. */
+/**
+ * The size that a dim stands at where none is stated: the least admissible one of at least 8, else
+ * the least; undefined for none.
+ */
 export function usualSize({ min, max, multiple = 1 }: SizeRange): number | undefined {
   const first = Math.ceil(min / multiple) * multiple;
   const usual = Math.max(first, Math.ceil(8 / multiple) * multiple);
@@ -37,13 +45,14 @@ export function usualSize({ min, max, multiple = 1 }: SizeRange): number | undef
 /** Names that an expression reads, in order of first use. */
 export function sizeNames(text: string): string[] {
   const found = new Set<string>();
-  for (const [, name] of text.matchAll(/([A-Za-z_]\w*)(?!\w*\s*\()/g)) if (!isFunction(name)) found.add(name);
+  for (const [, name] of text.matchAll(/([A-Za-z_]\w*)(?!\w*\s*\()/g))
+    if (!isFunction(name)) found.add(name);
   return [...found];
 }
 
 /**
- * The value of a size expression; undefined where it reads a name without a value, is written in another notation, or is no
- * whole number from 0.
+ * The value of a size expression; undefined where it reads a name without a value, is written in
+ * another notation, or is no whole number from 0.
  */
 export function sizeValue(text: string, values: SizeValues): number | undefined {
   const value = new Reader(text, values).whole();
@@ -55,7 +64,9 @@ function isFunction(name: string): boolean {
   return FUNCTIONS.has(NAMES.get(name) ?? name);
 }
 
-/** Recursive descent over sums, products and factors; undefined as soon as something is not known. */
+/**
+ * Recursive descent over sums, products and factors; undefined as soon as something is not known.
+ */
 class Reader {
   private at = 0;
   private token = '';
@@ -102,7 +113,8 @@ class Reader {
       if (!['*', '/', '//', '%'].includes(token)) return value;
       this.next();
       const right = this.power(depth);
-      value = value === undefined || right === undefined ? undefined : combined(token, value, right);
+      value =
+        value === undefined || right === undefined ? undefined : combined(token, value, right);
     }
   }
 
@@ -132,7 +144,10 @@ class Reader {
     let value = this.sum(depth + 1);
     while (this.accept(',')) {
       const right = this.sum(depth + 1);
-      value = value === undefined || right === undefined || apply === undefined ? undefined : apply(value, right);
+      value =
+        value === undefined || right === undefined || apply === undefined
+          ? undefined
+          : apply(value, right);
     }
     return this.accept(')') && apply !== undefined ? value : undefined;
   }

@@ -1,12 +1,13 @@
 /** Finds the examples of symbolic sizes that graph text states once. */
 
-import { sizeNames, sizeValue, usualSize } from './size-value.ts';
 import type { Arg, Dim, Graph, Sym, ValueType } from '../types.ts';
 import { getOwn, isList, symText } from '../value.ts';
+import { sizeNames, sizeValue, usualSize } from './size-value.ts';
 
 /**
- * Examples of symbolic sizes in graph text. A type says `f32[s0, 128]`; the size that `s0` had stands once, on its `dim`
- * line (`example 8`), or nowhere where it is the usual one. A size whose example does not follow from these says so: `s0=5`.
+ * Examples of symbolic sizes in graph text. A type says `f32[s0, 128]`; the size that `s0` had
+ * stands once, on its `dim` line (`example 8`), or nowhere where it is the usual one. A size whose
+ * example does not follow from these says so: `s0=5`.
  */
 export interface ExampleSizes {
   /** Example by name of a dim. */
@@ -25,7 +26,8 @@ export function exampleSizes(graph: Graph): ExampleSizes {
   const found = new Map<string, number | undefined>();
   const mentioned = new Set<string>();
   eachSize(graph, ({ sym, example }) => {
-    if (Object.hasOwn(dims, sym)) found.set(sym, found.has(sym) && found.get(sym) !== example ? undefined : example);
+    if (Object.hasOwn(dims, sym))
+      found.set(sym, found.has(sym) && found.get(sym) !== example ? undefined : example);
     else for (const name of sizeNames(sym)) mentioned.add(name);
   });
   for (const name of names) {

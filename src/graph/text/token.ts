@@ -1,6 +1,6 @@
 /** Tokenizer of graph text: by character codes, positions for every error, no look-behind. */
 
-import { ShardwrightError, type ErrorDetails } from '../../errors.ts';
+import { type ErrorDetails, ShardwrightError } from '../../errors.ts';
 import { MAX_NAME, placeAt } from '../../text/place.ts';
 
 export class GraphReader {
@@ -18,7 +18,9 @@ export class GraphReader {
   fail(message: string, at = this.pos, hint?: string): never {
     throw new ShardwrightError('E_GRAPH_PARSE', message, {
       ...this.place(at),
-      hint: hint ?? 'the grammar of graph text is in the documentation, "Graph text"; `printGraph` writes it',
+      hint:
+        hint ??
+        'the grammar of graph text is in the documentation, "Graph text"; `printGraph` writes it',
     });
   }
 
@@ -125,7 +127,11 @@ export class GraphReader {
     try {
       return JSON.parse(this.text.slice(start, end + 1)) as string;
     } catch {
-      return this.fail('the string is not a JSON string', start, 'escape quotes, backslashes and control characters');
+      return this.fail(
+        'the string is not a JSON string',
+        start,
+        'escape quotes, backslashes and control characters',
+      );
     }
   }
 
@@ -163,5 +169,7 @@ export function exactInteger(digits: string): number | bigint {
 
 /** Letter, digit, `_` or `.`. */
 export function isNameCode(c: number): boolean {
-  return (c >= 97 && c <= 122) || (c >= 65 && c <= 90) || (c >= 48 && c <= 57) || c === 95 || c === 46;
+  return (
+    (c >= 97 && c <= 122) || (c >= 65 && c <= 90) || (c >= 48 && c <= 57) || c === 95 || c === 46
+  );
 }

@@ -1,11 +1,25 @@
 /** Prints a graph as canonical `swgraph 1` text. */
 
-import type { Arg, Dim, GivenSharding, Graph, Node, NodeMeta, Output, Sym, TensorType, ValueType } from '../types.ts';
-import { exampleSizes, impliedText, type ExampleSizes } from './sizes.ts';
+import type {
+  Arg,
+  Dim,
+  GivenSharding,
+  Graph,
+  Node,
+  NodeMeta,
+  Output,
+  Sym,
+  TensorType,
+  ValueType,
+} from '../types.ts';
 import { getOwn, isContiguousStride, isList, symText, typeText } from '../value.ts';
+import { type ExampleSizes, exampleSizes, impliedText } from './sizes.ts';
 
 interface PrintOptions {
-  /** False leaves out `source=` tags and notes, which say nothing of the program; the graph hash does so. */
+  /**
+   * False leaves out `source=` tags and notes, which say nothing of the program; the graph hash
+   * does so.
+   */
   readonly source?: boolean;
 }
 
@@ -17,14 +31,21 @@ interface Print extends Required<PrintOptions> {
 type SizeText = (sym: Sym) => string;
 
 /**
- * The canonical `swgraph 1` text of a graph. `parseGraph(printGraph(g))` equals `g` in every field but `meta.line`.
- * A row-major stride is not printed, as it is not kept in a type either (see `tensorType`).
+ * The canonical `swgraph 1` text of a graph. `parseGraph(printGraph(g))` equals `g` in every field
+ * but `meta.line`. A row-major stride is not printed, as it is not kept in a type either (see
+ * `tensorType`).
  */
 export function printGraph(graph: Graph, options: PrintOptions = {}): string {
   const lines: string[] = ['swgraph 1'];
   const sizes = exampleSizes(graph);
   printDims(graph, '', lines, sizes);
-  printBody(graph, '', { source: options.source ?? true, size: (sym) => impliedText(sym, sizes) }, lines, true);
+  printBody(
+    graph,
+    '',
+    { source: options.source ?? true, size: (sym) => impliedText(sym, sizes) },
+    lines,
+    true,
+  );
   lines.push('');
   return lines.join('\n');
 }
@@ -35,15 +56,25 @@ function printDims(graph: Graph, indent: string, lines: string[], sizes?: Exampl
     const { min, max, multiple } = getOwn(graph.dims ?? {}, name)!;
     const tail = multiple === undefined ? '' : ` multiple ${multiple}`;
     const example = sizes?.stated.get(name) ?? '';
-    lines.push(`${indent}dim ${nameText(name)} in [${min}, ${max === Infinity ? 'inf' : max}]${tail}${example}`);
+    lines.push(
+      `${indent}dim ${nameText(name)} in [${min}, ` +
+        `${max === Infinity ? 'inf' : max}]${tail}${example}`,
+    );
   }
 }
 
-function printBody(graph: Graph, indent: string, options: Print, lines: string[], top: boolean): void {
+function printBody(
+  graph: Graph,
+  indent: string,
+  options: Print,
+  lines: string[],
+  top: boolean,
+): void {
   const inner = `${indent}  `;
   lines.push(`${indent}graph @${nameText(graph.name)} {`);
   if (!top) printDims(graph, inner, lines);
-  if (options.source) for (const note of graph.notes ?? []) lines.push(`${inner}note ${JSON.stringify(note)}`);
+  if (options.source)
+    for (const note of graph.notes ?? []) lines.push(`${inner}note ${JSON.stringify(note)}`);
   for (const group of graph.ties ?? [])
     lines.push(`${inner}tie ${group.map((name) => JSON.stringify(name)).join(' ')}`);
   if (graph.mesh !== undefined) lines.push(`${inner}mesh ${JSON.stringify(graph.mesh)}`);
@@ -63,16 +94,24 @@ function printBody(graph: Graph, indent: string, options: Print, lines: string[]
 export function nodeText(node: Node, options: PrintOptions = {}, size: SizeText = symText): string {
   const tags = tagText(node, options.source ?? true, size);
   const type = typeText(node.type, size);
-  if (node.kind === 'placeholder') return `in %${nameText(node.name)}: ${type} ${roleText(node.meta)}${tags}`;
-  const args = node.kind === 'get_attr' ? [JSON.stringify(node.target)] : node.args.map((arg) => argText(arg, size));
-  for (const key of Object.keys(node.kwargs)) args.push(`${nameText(key)}=${argText(node.kwargs[key], size)}`);
+  if (node.kind === 'placeholder')
+    return `in %${nameText(node.name)}: ${type} ${roleText(node.meta)}${tags}`;
+  const args =
+    node.kind === 'get_attr'
+      ? [JSON.stringify(node.target)]
+      : node.args.map((arg) => argText(arg, size));
+  for (const key of Object.keys(node.kwargs))
+    args.push(`${nameText(key)}=${argText(node.kwargs[key], size)}`);
   const target = node.kind === 'get_attr' ? 'get_attr' : nameText(node.target);
   return `%${nameText(node.name)} = ${target}(${args.join(', ')}): ${type}${tags}`;
 }
 
 function givenText({ value, output, sharding, strength, priority }: GivenSharding): string {
   const on = value !== undefined ? `%${nameText(value)}` : `output ${output ?? 0}`;
-  return `given ${on} ${JSON.stringify(sharding)} ${strength}${priority === undefined ? '' : ` priority ${priority}`}`;
+  return (
+    `given ${on} ${JSON.stringify(sharding)} ` +
+    `${strength}${priority === undefined ? '' : ` priority ${priority}`}`
+  );
 }
 
 function outputText(output: Output): string {
@@ -97,7 +136,10 @@ function tagText(node: Node, source: boolean, size: SizeText): string {
   if (meta.inferred === true) text += ' inferred';
   if (meta.save !== undefined) text += ` save=${meta.save}`;
   // A tangent may carry the name of its output, and an arg its name.
-  if (meta.roleName !== undefined && (meta.role === 'tangent' || meta.role === 'arg' || meta.role === undefined))
+  if (
+    meta.roleName !== undefined &&
+    (meta.role === 'tangent' || meta.role === 'arg' || meta.role === undefined)
+  )
     text += ` name=${JSON.stringify(meta.roleName)}`;
   if (meta.roleIndex !== undefined && meta.role !== 'tangent' && meta.role !== 'arg')
     text += ` index=${meta.roleIndex}`;
@@ -107,13 +149,18 @@ function tagText(node: Node, source: boolean, size: SizeText): string {
   if (meta.original !== undefined) text += ` original=${JSON.stringify(meta.original)}`;
   const stride = nested(node.type, (type) => strideText(type, size));
   if (stride !== null) text += ` stride=${stride}`;
-  const given = nested(node.type, (type) => (type.given === undefined ? null : JSON.stringify(type.given)));
+  const given = nested(node.type, (type) =>
+    type.given === undefined ? null : JSON.stringify(type.given),
+  );
   if (given !== null) text += ` placement=${given}`;
   if (source && meta.source !== undefined) text += ` source=${JSON.stringify(meta.source)}`;
   return text === '' ? '' : ` ;${text}`;
 }
 
-/** A property of tensor types as text, nested like the tuple they stand in; null where no tensor has it. */
+/**
+ * A property of tensor types as text, nested like the tuple they stand in; null where no tensor has
+ * it.
+ */
 function nested(type: ValueType, text: (tensor: TensorType) => string | null): string | null {
   if (type.kind === 'tensor') return text(type);
   if (type.kind !== 'tuple') return null;
@@ -160,7 +207,9 @@ function argText(arg: Arg, size: SizeText = symText): string {
   }
 }
 
-/** Shortest decimal that reads back to the same double, with `.` or `e` so that it is no integer. */
+/**
+ * Shortest decimal that reads back to the same double, with `.` or `e` so that it is no integer.
+ */
 function floatText(value: number): string {
   if (Number.isNaN(value)) return 'nan';
   if (value === Infinity) return 'inf';

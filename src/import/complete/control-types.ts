@@ -4,9 +4,16 @@ import { controlCall, placeholdersOf } from '../../graph/control.ts';
 import type { Arg, Graph, TensorType, ValueType } from '../../graph/types.ts';
 import { sameType, typeText } from '../../graph/value.ts';
 
-/** What is wrong with the types at the boundary of a control-flow call, as a sentence; undefined where nothing is. */
+/**
+ * What is wrong with the types at the boundary of a control-flow call, as a sentence; undefined
+ * where nothing is.
+ */
 export function controlMismatch(
-  call: { readonly target: string; readonly args: readonly Arg[]; readonly kwargs: Readonly<Record<string, Arg>> },
+  call: {
+    readonly target: string;
+    readonly args: readonly Arg[];
+    readonly kwargs: Readonly<Record<string, Arg>>;
+  },
   subgraphs: Readonly<Record<string, Graph>>,
   typeOf: (name: string) => ValueType,
   stated: readonly TensorType[],
@@ -20,12 +27,17 @@ export function controlMismatch(
   if (control === undefined) return undefined;
   for (const { graph, inputs } of control.bodies) {
     const wanted = placeholdersOf(graph);
-    if (wanted.length !== inputs.length) return `a body takes ${wanted.length} inputs, and gets ${inputs.length}`;
+    if (wanted.length !== inputs.length)
+      return `a body takes ${wanted.length} inputs, and gets ${inputs.length}`;
     const i = wanted.findIndex((input, k) => !sameType(input.type, inputs[k]));
-    if (i >= 0) return `input ${i} of a body is ${typeText(wanted[i].type)}, and gets ${typeText(inputs[i])}`;
+    if (i >= 0)
+      return `input ${i} of a body is ${typeText(wanted[i].type)}, and gets ${typeText(inputs[i])}`;
   }
   const items = control.result.kind === 'tuple' ? control.result.items : [control.result];
-  if (items.length !== stated.length) return `the body returns ${items.length} values, the text says ${stated.length}`;
+  if (items.length !== stated.length)
+    return `the body returns ${items.length} values, the text says ${stated.length}`;
   const i = items.findIndex((item, k) => !sameType(item, stated[k]));
-  return i < 0 ? undefined : `result ${i} of the body is ${typeText(items[i])}, the text says ${typeText(stated[i])}`;
+  return i < 0
+    ? undefined
+    : `result ${i} of the body is ${typeText(items[i])}, the text says ${typeText(stated[i])}`;
 }

@@ -5,11 +5,13 @@ import type { Graph, Node, Output } from '../../graph/types.ts';
 import { eachOperand, getOwn, isRef, mapOperands, setOwn } from '../../graph/value.ts';
 
 /**
- * Graphs of torch.export's training IR change values in place: `relu_ = aten.relu_.default(x)`. A graph here is a list of
- * values, so every later use of `x` is made a use of `relu_`, and a changed input is returned as a mutation. The call keeps
- * its name; its record means the functional operator.
+ * Graphs of torch.export's training IR change values in place: `relu_ = aten.relu_.default(x)`. A
+ * graph here is a list of values, so every later use of `x` is made a use of `relu_`, and a changed
+ * input is returned as a mutation. The call keeps its name; its record means the functional
+ * operator.
  *
- * @throws E_UNSUPPORTED where another view of the changed memory is read later, which a list of values cannot say
+ * @throws E_UNSUPPORTED where another view of the changed memory is read later, which a list of
+ *   values cannot say
  */
 export function withoutMutation(graph: Graph): Graph {
   const bodies: Record<string, Graph> = {};
@@ -64,7 +66,12 @@ class Mutations {
     const returned = new Set(outputs.filter((o) => o.role === 'mutation').map((o) => o.of));
     const updates = this.graph.nodes.flatMap((node): Output[] => {
       const { role, roleName } = node.meta;
-      if (node.kind !== 'placeholder' || !this.isChanged(node.name) || roleName === undefined || role === 'arg')
+      if (
+        node.kind !== 'placeholder' ||
+        !this.isChanged(node.name) ||
+        roleName === undefined ||
+        role === 'arg'
+      )
         return [];
       const value = this.use(node.name, undefined);
       return returned.has(roleName) ? [] : [{ value, role: 'mutation', of: roleName }];
@@ -83,8 +90,10 @@ class Mutations {
     const source = isRef(first) ? first.name : undefined;
     if (VIEW.test(node.target)) this.views.add(node.name);
     // Pieces of a split share its memory; the results of any other call are memory of their own.
-    const piece = node.target === 'operator.getitem' && source !== undefined && this.views.has(source);
-    if (source !== undefined && (isMutation(node) || this.views.has(node.name) || piece)) this.share(node.name, source);
+    const piece =
+      node.target === 'operator.getitem' && source !== undefined && this.views.has(source);
+    if (source !== undefined && (isMutation(node) || this.views.has(node.name) || piece))
+      this.share(node.name, source);
     else this.share(node.name, node.name);
     if (source !== undefined && isMutation(node)) this.change(source, node);
     return renamed;
@@ -98,7 +107,10 @@ class Mutations {
     else live.push(name);
   }
 
-  /** All older names of the changed value mean its result; other views of its memory may not be read any more. */
+  /**
+   * All older names of the changed value mean its result; other views of its memory may not be read
+   * any more.
+   */
   private change(source: string, node: Node): void {
     const version: Version = this.byCurrent.get(source) ?? { current: source };
     this.byCurrent.delete(source);
@@ -109,7 +121,8 @@ class Mutations {
     for (const other of this.live.get(root) ?? []) {
       if (typeof other !== 'string') {
         if (other !== version) other.staleBy = node.name;
-      } else if (other !== node.name && this.now.get(other) !== version) this.stale.set(other, node.name);
+      } else if (other !== node.name && this.now.get(other) !== version)
+        this.stale.set(other, node.name);
     }
     this.live.set(root, [version]);
   }
@@ -119,16 +132,24 @@ class Mutations {
   }
 
   private isChanged(name: string): boolean {
-    return this.now.has(name) || this.stale.has(name) || this.versionOf(name)?.staleBy !== undefined;
+    return (
+      this.now.has(name) || this.stale.has(name) || this.versionOf(name)?.staleBy !== undefined
+    );
   }
 
   private use(name: string, user: Node | undefined): string {
     const by = this.stale.get(name) ?? this.versionOf(name)?.staleBy;
     if (by === undefined) return this.now.get(name)?.current ?? name;
-    throw new ShardwrightError('E_UNSUPPORTED', `'${name}' shares memory with a value that ${by} changed in place`, {
-      node: user?.name ?? name,
-      ...(user?.meta.line !== undefined ? { position: { line: user.meta.line, column: 1 } } : {}),
-      hint: 'functionalize the graph first: ExportedProgram.run_decompositions() does, and so does AOTAutograd',
-    });
+    throw new ShardwrightError(
+      'E_UNSUPPORTED',
+      `'${name}' shares memory with a value that ${by} changed in place`,
+      {
+        node: user?.name ?? name,
+        ...(user?.meta.line !== undefined ? { position: { line: user.meta.line, column: 1 } } : {}),
+        hint:
+          'functionalize the graph first: ExportedProgram.run_decompositions() does, and so ' +
+          'does AOTAutograd',
+      },
+    );
   }
 }

@@ -8,7 +8,12 @@ import { withOneGradient } from './tie-gradients.ts';
 import { notesOfTied } from './tie-notes.ts';
 
 /** Roles that a user may give to an input. */
-export const GIVABLE_ROLES = ['parameter', 'buffer', 'constant', 'input'] as const satisfies readonly Role[];
+export const GIVABLE_ROLES = [
+  'parameter',
+  'buffer',
+  'constant',
+  'input',
+] as const satisfies readonly Role[];
 type GivableRole = (typeof GIVABLE_ROLES)[number];
 
 export interface RoleCorrections {
@@ -19,15 +24,18 @@ export interface RoleCorrections {
 }
 
 /**
- * Corrects the roles of inputs and ties parameters. Tied parameters count once and are to be placed the same way
- * (`Graph.ties`); pairs that share a name become one group.
+ * Corrects the roles of inputs and ties parameters. Tied parameters count once and are to be placed
+ * the same way (`Graph.ties`); pairs that share a name become one group.
  *
- * @throws E_REF for an unknown name, E_TYPE for a tie of unequal tensors or of no parameter; each names the correction as a flag
+ * @throws E_REF for an unknown name, E_TYPE for a tie of unequal tensors or of no parameter; each
+ *   names the correction as a flag
  */
 export function applyRoles(graph: Graph, corrections: RoleCorrections): Graph {
   const inputs = graph.nodes.filter((node) => node.kind === 'placeholder');
   const find = (name: string, flag: string): Node => {
-    const found = inputs.find((node) => node.meta.roleName === name) ?? inputs.find((node) => node.name === name);
+    const found =
+      inputs.find((node) => node.meta.roleName === name) ??
+      inputs.find((node) => node.name === name);
     if (found !== undefined) return found;
     const known = inputs.flatMap((node) => [
       node.name,
@@ -43,23 +51,35 @@ export function applyRoles(graph: Graph, corrections: RoleCorrections): Graph {
     const flag = `--role ${name}=${role}`;
     const node = find(name, flag);
     if (node.meta.role === 'tangent')
-      throw new ShardwrightError('E_TYPE', `${flag}: '${name}' is the gradient of an output and keeps that role`, {
-        node: node.name,
-        hint: 'leave it out',
-      });
+      throw new ShardwrightError(
+        'E_TYPE',
+        `${flag}: '${name}' is the gradient of an output and keeps that role`,
+        {
+          node: node.name,
+          hint: 'leave it out',
+        },
+      );
     if (node.type.kind !== 'tensor')
-      throw new ShardwrightError('E_TYPE', `${flag}: '${name}' is ${typeText(node.type)}, which can be no ${role}`, {
-        node: node.name,
-        hint: 'name a tensor',
-      });
+      throw new ShardwrightError(
+        'E_TYPE',
+        `${flag}: '${name}' is ${typeText(node.type)}, which can be no ${role}`,
+        {
+          node: node.name,
+          hint: 'name a tensor',
+        },
+      );
     roles.set(node.name, role);
   }
   const nodes = graph.nodes.map((node) => {
     const role = roles.get(node.name);
-    return role === undefined || role === node.meta.role ? node : { ...node, meta: stated(node.meta, role) };
+    return role === undefined || role === node.meta.role
+      ? node
+      : { ...node, meta: stated(node.meta, role) };
   });
   const typed = new Map(nodes.map((node) => [node.name, node]));
-  const parameters = new Set(nodes.flatMap(({ meta }) => (meta.role === 'parameter' ? [meta.roleName] : [])));
+  const parameters = new Set(
+    nodes.flatMap(({ meta }) => (meta.role === 'parameter' ? [meta.roleName] : [])),
+  );
   const groups = (graph.ties ?? []).map((group) => group.filter((name) => parameters.has(name)));
   for (const [a, b] of corrections.ties ?? []) {
     const flag = `--tie ${a}=${b}`;
@@ -74,8 +94,13 @@ export function applyRoles(graph: Graph, corrections: RoleCorrections): Graph {
     groups.filter((group) => group.length > 1),
     nodes,
   );
-  const tied = withOneGradient({ ...without(graph, 'ties'), nodes, ...(ties.length > 0 ? { ties } : {}) });
-  const result: Graph = graph.notes === undefined ? tied : { ...tied, notes: notesOfTied(graph, tied) };
+  const tied = withOneGradient({
+    ...without(graph, 'ties'),
+    nodes,
+    ...(ties.length > 0 ? { ties } : {}),
+  });
+  const result: Graph =
+    graph.notes === undefined ? tied : { ...tied, notes: notesOfTied(graph, tied) };
   lintGraph(result);
   return result;
 }
@@ -88,7 +113,8 @@ function parameter(node: Node, flag: string): Node {
   if (node.meta.role !== 'parameter')
     throw new ShardwrightError(
       'E_TYPE',
-      `${flag}: '${node.meta.roleName}' is no parameter but ${node.meta.role}; only parameters can be tied`,
+      `${flag}: '${node.meta.roleName}' is no parameter but ${node.meta.role}; only ` +
+        'parameters can be tied',
       {
         node: node.name,
         hint: `--role ${node.meta.roleName}=parameter makes it one`,
@@ -101,7 +127,8 @@ function join(groups: string[][], a: Node, b: Node, flag: string): void {
   if (!sameType(a.type, b.type))
     throw new ShardwrightError(
       'E_TYPE',
-      `${flag}: '${a.meta.roleName}' is ${typeText(a.type)}, '${b.meta.roleName}' is ${typeText(b.type)}; tied parameters have one type`,
+      `${flag}: '${a.meta.roleName}' is ${typeText(a.type)}, '${b.meta.roleName}' is ` +
+        `${typeText(b.type)}; tied parameters have one type`,
       { node: b.name, hint: 'tie parameters of equal shape and dtype' },
     );
   const names = [a.meta.roleName!, b.meta.roleName!];
@@ -116,14 +143,19 @@ function join(groups: string[][], a: Node, b: Node, flag: string): void {
 function ordered(groups: readonly string[][], nodes: readonly Node[]): string[][] {
   const position = new Map<string, number>();
   nodes.forEach((node, i) => {
-    if (node.kind === 'placeholder' && node.meta.roleName !== undefined) position.set(node.meta.roleName, i);
+    if (node.kind === 'placeholder' && node.meta.roleName !== undefined)
+      position.set(node.meta.roleName, i);
   });
   const at = (name: string): number => position.get(name) ?? -1;
   const sorted = groups.map((group) => [...group].sort((a, b) => at(a) - at(b)));
   return sorted.sort((a, b) => at(a[0]) - at(b[0]));
 }
 
-/** The gradient that the graph returns for a placeholder; undefined where it has no slot, null where the slot is empty. */
+/**
+ * The gradient that the graph returns for a placeholder; undefined where it has no slot, null where
+ * the slot is empty.
+ */
 export function gradientOf(graph: Graph, roleName: string): string | null | undefined {
-  return graph.outputs.find((output: Output) => output.role === 'grad' && output.of === roleName)?.value;
+  return graph.outputs.find((output: Output) => output.role === 'grad' && output.of === roleName)
+    ?.value;
 }

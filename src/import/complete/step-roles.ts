@@ -7,14 +7,17 @@ import { isFloating } from '../../ops/record/dtypes.ts';
 import { countedText } from '../../units.ts';
 
 /**
- * In: an imported graph that updates some of its inputs. Out: the same, with what an optimizer keeps told from what the model
- * has. A file states at most "parameter" and "buffer"; the program itself says the rest:
+ * In: an imported graph that updates some of its inputs. Out: the same, with what an optimizer
+ * keeps told from what the model has. A file states at most "parameter" and "buffer"; the program
+ * itself says the rest:
  *
- *  - a state is an updated input that reaches the new value of a parameter and no result of the program;
- *  - where inputs have no stated role, an updated input that reaches a result is a parameter if its new value is made with
- *    such a state.
+ *  - a state is an updated input that reaches the new value of a parameter and no result of the
+ *    program;
+ *  - where inputs have no stated role, an updated input that reaches a result is a parameter if its
+ *    new value is made with such a state.
  *
- * Statistics of a batch norm reach results, or nothing, and are made without states: they stay what they are.
+ * Statistics of a batch norm reach results, or nothing, and are made without states: they stay what
+ * they are.
  *
  * @param given names to which the user gave a role: they keep it
  */
@@ -37,31 +40,55 @@ export function withStepRoles(graph: Graph, given: ReadonlySet<string>): Graph {
   const states = new Map<string, NodeMeta>();
   for (const node of graph.nodes) {
     const { role, roleName = node.name } = node.meta;
-    if (!carried.has(node.name) || results.has(node.name) || (role !== 'buffer' && !isOpen(node.meta))) continue;
+    if (
+      !carried.has(node.name) ||
+      results.has(node.name) ||
+      (role !== 'buffer' && !isOpen(node.meta))
+    )
+      continue;
     if (given.has(roleName) || given.has(node.name)) continue;
     const owners = ownersOf.get(node.name);
     if (owners === undefined) continue;
     const owner = owners.length === 1 ? (owners[0].meta.roleName ?? owners[0].name) : 'optimizer';
-    states.set(node.name, { ...node.meta, role: 'state', roleName: owner, stateName: roleName, inferred: true });
+    states.set(node.name, {
+      ...node.meta,
+      role: 'state',
+      roleName: owner,
+      stateName: roleName,
+      inferred: true,
+    });
   }
   if (states.size === 0) return graph;
   const trained = new Set(parameters.map(({ name }) => name));
   const nodes = graph.nodes.map((node) => {
-    const meta = states.get(node.name) ?? (trained.has(node.name) ? { ...node.meta, role: 'parameter' as const } : node.meta);
+    const meta =
+      states.get(node.name) ??
+      (trained.has(node.name) ? { ...node.meta, role: 'parameter' as const } : node.meta);
     return meta === node.meta ? node : { ...node, meta };
-  }); // prettier-ignore
+  });
   const ownerOf = ownersOfOutputs(graph);
   const outputs = graph.outputs.map((output): Output => {
     const at = ownerOf(output);
-    const state = at === undefined || output.role !== 'mutation' ? undefined : states.get(graph.nodes[at].name);
+    const state =
+      at === undefined || output.role !== 'mutation' ? undefined : states.get(graph.nodes[at].name);
     if (state === undefined) return output;
-    return { value: output.value, role: 'newstate', of: state.roleName!, stateName: state.stateName! };
+    return {
+      value: output.value,
+      role: 'newstate',
+      of: state.roleName!,
+      stateName: state.stateName!,
+    };
   });
   const [first] = states.values();
   const others = parameters.filter(({ meta }) => meta.role !== 'parameter').length;
   const promoted =
-    others === 0 ? '' : `, ${countedText(others, 'other')} as ${others === 1 ? 'a parameter' : 'parameters'}`;
-  const note = `${countedText(states.size, 'updated input')} (${first.stateName}${states.size > 1 ? ', ..' : ''}) that only new parameters are made of count as optimizer state${promoted}; --role NAME=buffer corrects this.`;
+    others === 0
+      ? ''
+      : `, ${countedText(others, 'other')} as ${others === 1 ? 'a parameter' : 'parameters'}`;
+  const note =
+    `${countedText(states.size, 'updated input')} ` +
+    `(${first.stateName}${states.size > 1 ? ', ..' : ''}) that only new parameters are made of ` +
+    `count as optimizer state${promoted}; --role NAME=buffer corrects this.`;
   return { ...graph, nodes, outputs, notes: [...(graph.notes ?? []), note] };
 }
 
@@ -77,30 +104,44 @@ function isNumber({ type }: Node): boolean {
 /** Names of the placeholders that the program replaces. */
 function carriedInputs(graph: Graph, given: ReadonlySet<string>): ReadonlySet<string> {
   const ownerOf = ownersOfOutputs(graph);
-  const owners = graph.outputs.flatMap((output) => (output.role === 'mutation' && output.value !== null ? [ownerOf(output)] : []));
-  return new Set(owners.flatMap((n) => (n === undefined || given.has(graph.nodes[n].name) ? [] : [graph.nodes[n].name])));
-} // prettier-ignore
+  const owners = graph.outputs.flatMap((output) =>
+    output.role === 'mutation' && output.value !== null ? [ownerOf(output)] : [],
+  );
+  return new Set(
+    owners.flatMap((n) =>
+      n === undefined || given.has(graph.nodes[n].name) ? [] : [graph.nodes[n].name],
+    ),
+  );
+}
 
 /** A new value that is made of more states than this is that of no parameter. */
 const MOST_STATES = 1024;
 
 /**
- * The carried inputs that some result depends on, and the other ones that each new value depends on, by the input it replaces.
- * Only those other ones are carried along: all weights reach nearly all values.
+ * The carried inputs that some result depends on, and the other ones that each new value depends
+ * on, by the input it replaces. Only those other ones are carried along: all weights reach nearly
+ * all values.
  */
 function reachOf(
   graph: Graph,
   carried: ReadonlySet<string>,
 ): { results: ReadonlySet<string>; updates: ReadonlyMap<string, ReadonlySet<string>> } {
   const { nodes } = graph;
-  const read = new Set(graph.outputs.flatMap(({ role, value }) => (role === 'output' && value !== null ? [value] : [])));
+  const read = new Set(
+    graph.outputs.flatMap(({ role, value }) =>
+      role === 'output' && value !== null ? [value] : [],
+    ),
+  );
   for (let i = nodes.length - 1; i >= 0; i--)
     if (read.has(nodes[i].name)) eachOperand(nodes[i], (name) => read.add(name));
   const results = new Set([...carried].filter((name) => read.has(name)));
   const none: ReadonlySet<string> = new Set();
   const reach = new Map<string, ReadonlySet<string>>();
   for (const node of nodes) {
-    let own = node.kind === 'placeholder' && carried.has(node.name) && !results.has(node.name) ? new Set([node.name]) : none;
+    let own =
+      node.kind === 'placeholder' && carried.has(node.name) && !results.has(node.name)
+        ? new Set([node.name])
+        : none;
     if (node.kind !== 'placeholder')
       eachOperand(node, (name) => {
         const more = reach.get(name);
@@ -117,7 +158,7 @@ function reachOf(
     updates.set(nodes[owner].name, reach.get(output.value) ?? none);
   }
   return { results, updates };
-} // prettier-ignore
+}
 
 function isWithin(part: ReadonlySet<string>, whole: ReadonlySet<string>): boolean {
   if (part.size > whole.size) return false;

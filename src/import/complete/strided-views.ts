@@ -1,14 +1,25 @@
-/** Rewrites `as_strided` and `as_strided_scatter` into views of values, where the strides allow it. */
+/**
+ * Rewrites `as_strided` and `as_strided_scatter` into views of values, where the strides allow it.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
-import type { Arg, Graph, Node, TensorType, ValueRef } from '../../graph/types.ts';
-import { contiguousStride, getOwn, isList, isRef, NO_KWARGS, setOwn, tensorType } from '../../graph/value.ts';
 import { FreeNames } from '../../graph/names.ts';
+import type { Arg, Graph, Node, TensorType, ValueRef } from '../../graph/types.ts';
+import {
+  contiguousStride,
+  getOwn,
+  isList,
+  isRef,
+  NO_KWARGS,
+  setOwn,
+  tensorType,
+} from '../../graph/value.ts';
 
 /**
- * `as_strided` and `as_strided_scatter` speak of memory; a graph here speaks of values. Where the strides are those of a view
- * (an order of dims, other sizes, rows of a dim), the call is written as that view: permute, view, slice, expand, and the
- * scatter as slices that are overwritten. The result keeps its name; in front of it stand the steps.
+ * `as_strided` and `as_strided_scatter` speak of memory; a graph here speaks of values. Where the
+ * strides are those of a view (an order of dims, other sizes, rows of a dim), the call is written
+ * as that view: permute, view, slice, expand, and the scatter as slices that are overwritten. The
+ * result keeps its name; in front of it stand the steps.
  *
  * @throws E_UNSUPPORTED where elements overlap or skip in a way that no view has
  */
@@ -21,11 +32,17 @@ export function withoutStrides(graph: Graph): Graph {
     changed ||= made !== body;
     setOwn(bodies, name, made);
   }
-  if (!graph.nodes.some((node) => TARGETS.has(node.target))) return changed ? { ...graph, subgraphs: bodies } : graph;
+  if (!graph.nodes.some((node) => TARGETS.has(node.target)))
+    return changed ? { ...graph, subgraphs: bodies } : graph;
   return { ...graph, nodes: new Rewriter(graph).run(), subgraphs: bodies };
 }
 
-const TARGETS = new Set(['aten.as_strided.default', 'aten.as_strided_.default', 'aten.as_strided_copy.default', 'aten.as_strided_scatter.default']); // prettier-ignore
+const TARGETS = new Set([
+  'aten.as_strided.default',
+  'aten.as_strided_.default',
+  'aten.as_strided_copy.default',
+  'aten.as_strided_scatter.default',
+]);
 
 /** Sizes, strides and first element of a value in some memory. */
 interface Layout {
@@ -34,7 +51,10 @@ interface Layout {
   readonly offset: number;
 }
 
-/** The memory as an array of values: its sizes, slowest first, and what the wanted elements are in it. */
+/**
+ * The memory as an array of values: its sizes, slowest first, and what the wanted elements are in
+ * it.
+ */
 interface Box {
   readonly sizes: readonly number[];
   /** By dim of `sizes`: first row and number of rows. */
@@ -50,7 +70,8 @@ class Rewriter {
 
   constructor(private readonly graph: Graph) {
     this.names = new FreeNames(new Map(graph.nodes.map((node) => [node.name, node.type])));
-    for (const { name, type } of graph.nodes) if (type.kind === 'tensor') this.types.set(name, type);
+    for (const { name, type } of graph.nodes)
+      if (type.kind === 'tensor') this.types.set(name, type);
   }
 
   run(): Node[] {
@@ -66,7 +87,13 @@ class Rewriter {
     const { memory, box, wanted } = this.read(node, 1);
     let value = this.reshaped(node, memory, box.sizes);
     box.rows.forEach(([start, count], d) => {
-      if (count < box.sizes[d]) value = this.call(node, 'slice.Tensor', [value, d, start, start + count], this.sizes(value).with(d, count)); // prettier-ignore
+      if (count < box.sizes[d])
+        value = this.call(
+          node,
+          'slice.Tensor',
+          [value, d, start, start + count],
+          this.sizes(value).with(d, count),
+        );
     });
     // Dims in the order that is asked for, those of one row left out, then put in again.
     const order = box.dims.flatMap((dim) => (typeof dim === 'number' ? [dim] : []));
@@ -79,20 +106,40 @@ class Rewriter {
     this.named(node, value);
   }
 
-  /** The memory with the elements of `src` written over those of the view; seen as the first argument again. */
+  /**
+   * The memory with the elements of `src` written over those of the view; seen as the first
+   * argument again.
+   */
   private scatter(node: Node): void {
     const { self, memory, box, wanted, order } = this.read(node, 2);
     const [, src] = node.args;
-    if (src === undefined || !isRef(src) || box.dims.includes('repeated')) throw this.unsupported(node, 'writes an element twice'); // prettier-ignore
+    if (src === undefined || !isRef(src) || box.dims.includes('repeated'))
+      throw this.unsupported(node, 'writes an element twice');
     const places = wanted.shape.flatMap((_, d) => (typeof box.dims[d] === 'number' ? [d] : []));
     const kept = places.map((d) => wanted.shape[d]);
     let part = this.reshaped(node, src, kept);
     const target = places.map((d) => box.dims[d] as number);
-    part = this.permuted(node, part, target.map((_, k) => k).sort((a, b) => target[a] - target[b])); // prettier-ignore
-    part = this.reshaped(node, part, box.rows.map(([, count]) => count)); // prettier-ignore
+    part = this.permuted(
+      node,
+      part,
+      target.map((_, k) => k).sort((a, b) => target[a] - target[b]),
+    );
+    part = this.reshaped(
+      node,
+      part,
+      box.rows.map(([, count]) => count),
+    );
     let value = this.overwritten(node, this.reshaped(node, memory, box.sizes), part, box, 0);
-    value = this.reshaped(node, value, order.map((d) => this.sizes(self)[d])); // prettier-ignore
-    value = this.permuted(node, value, order.map((_, k) => order.indexOf(k))); // prettier-ignore
+    value = this.reshaped(
+      node,
+      value,
+      order.map((d) => this.sizes(self)[d]),
+    );
+    value = this.permuted(
+      node,
+      value,
+      order.map((_, k) => order.indexOf(k)),
+    );
     this.named(node, value);
   }
 
@@ -102,12 +149,25 @@ class Rewriter {
     if (at < 0) return part;
     const [start, count] = box.rows[at];
     const sizes = this.sizes(whole);
-    const inner = this.call(node, 'slice.Tensor', [whole, at, start, start + count], sizes.with(at, count));
+    const inner = this.call(
+      node,
+      'slice.Tensor',
+      [whole, at, start, start + count],
+      sizes.with(at, count),
+    );
     const written = this.overwritten(node, inner, part, box, at + 1);
-    return this.call(node, 'slice_scatter.default', [whole, written, at, start, start + count], sizes);
+    return this.call(
+      node,
+      'slice_scatter.default',
+      [whole, written, at, start, start + count],
+      sizes,
+    );
   }
 
-  /** The memory of the first argument in its own order, and the box that size, stride and offset from argument `at` on name. */
+  /**
+   * The memory of the first argument in its own order, and the box that size, stride and offset
+   * from argument `at` on name.
+   */
   private read(
     node: Node,
     at: number,
@@ -127,10 +187,18 @@ class Rewriter {
     const dense = order.every(
       (d, k) => shape[d] === 1 || steps[d] === order.slice(k + 1).reduce((n, e) => n * shape[e], 1),
     );
-    if (!dense) throw this.unsupported(node, `reads ${self.name}, whose elements do not fill their memory`);
+    if (!dense)
+      throw this.unsupported(node, `reads ${self.name}, whose elements do not fill their memory`);
     const wanted = { shape: size, stride, offset };
-    const box = boxOf(wanted, shape.reduce((n, d) => n * d, 1)); // prettier-ignore
-    if (box === undefined) throw this.unsupported(node, `has sizes [${size.join(', ')}] and strides [${stride.join(', ')}], which no view has`); // prettier-ignore
+    const box = boxOf(
+      wanted,
+      shape.reduce((n, d) => n * d, 1),
+    );
+    if (box === undefined)
+      throw this.unsupported(
+        node,
+        `has sizes [${size.join(', ')}] and strides [${stride.join(', ')}], which no view has`,
+      );
     return { self, memory: this.permuted(node, self, order), box, wanted, order };
   }
 
@@ -141,7 +209,12 @@ class Rewriter {
   private permuted(node: Node, value: ValueRef, order: readonly number[]): ValueRef {
     if (order.every((d, k) => d === k)) return value;
     const sizes = this.sizes(value);
-    return this.call(node, 'permute.default', [value, [...order]], order.map((d) => sizes[d])); // prettier-ignore
+    return this.call(
+      node,
+      'permute.default',
+      [value, [...order]],
+      order.map((d) => sizes[d]),
+    );
   }
 
   private reshaped(node: Node, value: ValueRef, shape: readonly number[]): ValueRef {
@@ -149,7 +222,12 @@ class Rewriter {
     return this.call(node, 'reshape.default', [value, [...shape]], shape);
   }
 
-  private call(node: Node, target: string, args: readonly Arg[], shape: readonly number[]): ValueRef {
+  private call(
+    node: Node,
+    target: string,
+    args: readonly Arg[],
+    shape: readonly number[],
+  ): ValueRef {
     const type = tensorType(this.types.get(node.name)?.dtype ?? 'f32', shape);
     const name = this.names.near(node.name);
     this.types.set(name, type);
@@ -172,7 +250,9 @@ class Rewriter {
     return new ShardwrightError('E_UNSUPPORTED', `${node.name}: ${node.target} ${why}`, {
       node: node.name,
       ...(node.meta.line === undefined ? {} : { position: { line: node.meta.line, column: 1 } }),
-      hint: 'write the view of the values in the model (permute, reshape, slice, unfold) instead of its memory',
+      hint:
+        'write the view of the values in the model (permute, reshape, slice, unfold) instead ' +
+        'of its memory',
     });
   }
 }
@@ -183,13 +263,18 @@ function numbers(list: unknown): number[] | undefined {
   return values.every((n) => typeof n === 'number') ? [...values] : undefined;
 }
 
-/** The memory of `count` elements cut into dims such that the wanted elements are rows of each; undefined where they are not. */
+/**
+ * The memory of `count` elements cut into dims such that the wanted elements are rows of each;
+ * undefined where they are not.
+ */
 function boxOf({ shape, stride, offset }: Layout, count: number): Box | undefined {
   const real = shape.map((_, d) => d).filter((d) => shape[d] > 1 && stride[d] > 0);
   real.sort((a, b) => stride[b] - stride[a]);
   const sizes: number[] = [];
   const rows: (readonly [number, number])[] = [];
-  const dims: (number | 'one' | 'repeated')[] = shape.map((n, d) => (n > 1 && stride[d] === 0 ? 'repeated' : 'one'));
+  const dims: (number | 'one' | 'repeated')[] = shape.map((n, d) =>
+    n > 1 && stride[d] === 0 ? 'repeated' : 'one',
+  );
   let span = count;
   let rest = offset;
   for (const d of real) {

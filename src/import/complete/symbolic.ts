@@ -1,7 +1,7 @@
 /**
- * Types of calls with symbolic sizes. Operator rules compute with numbers, so a call is typed twice, with two large values
- * for every symbol; a size that is the same both times is a number, and one that grows with a size of an operand is that
- * size, a multiple of it, or a product of two.
+ * Types of calls with symbolic sizes. Operator rules compute with numbers, so a call is typed
+ * twice, with two large values for every symbol; a size that is the same both times is a number,
+ * and one that grows with a size of an operand is that size, a multiple of it, or a product of two.
  */
 
 import type { Arg, Dim, Sym, TensorType, ValueType } from '../../graph/types.ts';
@@ -38,11 +38,13 @@ export function inferSymbolic(
     const type = typeOf(name);
     if (type.kind === 'tensor') type.shape.forEach(learn);
     if (type.kind === 'sym' && type.expr !== undefined) learn({ sym: type.expr });
-    if (type.kind === 'tuple') for (const item of type.items) if (item.kind === 'tensor') item.shape.forEach(learn);
+    if (type.kind === 'tuple')
+      for (const item of type.items) if (item.kind === 'tensor') item.shape.forEach(learn);
   });
   if (symbols.size > FIRST.length) return undefined;
   const run = (which: 0 | 1): ValueType | undefined => {
-    const number = (dim: Dim): number => (typeof dim === 'number' ? dim : (sizes.get(dim.sym)?.values[which] ?? 0));
+    const number = (dim: Dim): number =>
+      typeof dim === 'number' ? dim : (sizes.get(dim.sym)?.values[which] ?? 0);
     const concrete = (type: ValueType): ValueType =>
       type.kind === 'tensor'
         ? tensorType(type.dtype, type.shape.map(number))
@@ -55,8 +57,12 @@ export function inferSymbolic(
       const type = typeOf(arg.name);
       return type.kind === 'sym' && type.expr !== undefined ? number({ sym: type.expr }) : arg;
     };
-    const kwargs = Object.fromEntries(Object.entries(call.kwargs).map(([key, arg]) => [key, replace(arg)]));
-    return infer({ ...call, args: call.args.map(replace), kwargs }, (name) => concrete(typeOf(name)));
+    const kwargs = Object.fromEntries(
+      Object.entries(call.kwargs).map(([key, arg]) => [key, replace(arg)]),
+    );
+    return infer({ ...call, args: call.args.map(replace), kwargs }, (name) =>
+      concrete(typeOf(name)),
+    );
   };
   const first = run(0);
   const second = run(1);
@@ -73,7 +79,11 @@ function merge(a: ValueType, b: ValueType, sizes: readonly Sized[]): ValueType |
   return mergeShapes(a, b, sizes);
 }
 
-function mergeShapes(a: TensorType, b: TensorType, sizes: readonly Sized[]): TensorType | undefined {
+function mergeShapes(
+  a: TensorType,
+  b: TensorType,
+  sizes: readonly Sized[],
+): TensorType | undefined {
   if (a.shape.length !== b.shape.length) return undefined;
   const shape: Dim[] = [];
   for (let i = 0; i < a.shape.length; i++) {
@@ -90,17 +100,22 @@ function sizeFor(x: number, y: number, sizes: readonly Sized[]): Dim | undefined
   for (const { dim, values } of sizes) if (x === values[0] && y === values[1]) return dim;
   for (const { dim, values } of sizes) {
     const factor = x / values[0];
-    if (Number.isInteger(factor) && factor > 1 && y === factor * values[1]) return scaled(dim, factor);
+    if (Number.isInteger(factor) && factor > 1 && y === factor * values[1])
+      return scaled(dim, factor);
     if (x - values[0] === y - values[1]) return shifted(dim, x - values[0]);
   }
   for (const a of sizes)
     for (const b of sizes)
-      if (x === a.values[0] * b.values[0] && y === a.values[1] * b.values[1]) return product(a.dim, b.dim);
+      if (x === a.values[0] * b.values[0] && y === a.values[1] * b.values[1])
+        return product(a.dim, b.dim);
   return undefined;
 }
 
 function scaled({ sym, example }: Sym, factor: number): Sym {
-  return { sym: `${factor}*${atom(sym)}`, ...(example !== undefined ? { example: factor * example } : {}) };
+  return {
+    sym: `${factor}*${atom(sym)}`,
+    ...(example !== undefined ? { example: factor * example } : {}),
+  };
 }
 
 function shifted({ sym, example }: Sym, by: number): Sym {
@@ -109,7 +124,8 @@ function shifted({ sym, example }: Sym, by: number): Sym {
 }
 
 function product(a: Sym, b: Sym): Sym {
-  const example = a.example !== undefined && b.example !== undefined ? a.example * b.example : undefined;
+  const example =
+    a.example !== undefined && b.example !== undefined ? a.example * b.example : undefined;
   return { sym: `${atom(a.sym)}*${atom(b.sym)}`, ...(example !== undefined ? { example } : {}) };
 }
 
@@ -117,7 +133,10 @@ function atom(sym: string): string {
   return /^[A-Za-z_]\w*$/.test(sym) ? sym : `(${sym})`;
 }
 
-/** Value of `s77`, `2*s77` or `s77 + 1` with a prime for the symbol; any other expression is a symbol of its own. */
+/**
+ * Value of `s77`, `2*s77` or `s77 + 1` with a prime for the symbol; any other expression is a
+ * symbol of its own.
+ */
 function valueOf(text: string, symbols: Map<string, number>, primes: readonly number[]): number {
   const simple = /^(?:(\d{1,9})\*)?([A-Za-z_]\w{0,63})(?: ([+-]) (\d{1,9}))?$/.exec(text);
   const name = simple?.[2] ?? text;

@@ -5,9 +5,9 @@ import type { Graph, Node, Output, ValueRef } from '../../graph/types.ts';
 import { NO_KWARGS } from '../../graph/value.ts';
 
 /**
- * In: a graph whose ties are stated. Out: the same with one gradient for each tied weight: a text that lists the names of one
- * tensor apart returns a gradient for each, and their sum is the gradient of the tensor. It stands in the slot of the first
- * name; the others are empty.
+ * In: a graph whose ties are stated. Out: the same with one gradient for each tied weight: a text
+ * that lists the names of one tensor apart returns a gradient for each, and their sum is the
+ * gradient of the tensor. It stands in the slot of the first name; the others are empty.
  *
  * @throws E_TYPE where the program updates a weight under two of its names
  */
@@ -20,9 +20,14 @@ export function withOneGradient(graph: Graph): Graph {
       outputs.filter((o) => o.role === role && o.value !== null && group.includes(o.of ?? ''));
     const updates = of('mutation');
     if (updates.length > 1)
-      throw new ShardwrightError('E_TYPE', `${updates.map((o) => `'${o.of}'`).join(' and ')} are tied, but the program updates each of them`, {
-        hint: 'leave the tie out, or export a step that updates the weight once',
-      }); // prettier-ignore
+      throw new ShardwrightError(
+        'E_TYPE',
+        `${updates.map((o) => `'${o.of}'`).join(' and ')} are tied, but the program updates ` +
+          'each of them',
+        {
+          hint: 'leave the tie out, or export a step that updates the weight once',
+        },
+      );
     const gradients = of('grad').flatMap(({ value }) => (value === null ? [] : [value]));
     if (gradients.length < 2) continue;
     let [sum] = gradients;
@@ -31,7 +36,11 @@ export function withOneGradient(graph: Graph): Graph {
       nodes.push(node);
       sum = node.name;
     }
-    outputs = outputs.map((o) => o.role !== 'grad' || !group.includes(o.of ?? '') ? o : { ...o, value: o.of === group[0] ? sum : null }); // prettier-ignore
+    outputs = outputs.map((o) =>
+      o.role !== 'grad' || !group.includes(o.of ?? '')
+        ? o
+        : { ...o, value: o.of === group[0] ? sum : null },
+    );
   }
   return outputs === graph.outputs ? graph : { ...graph, nodes, outputs };
 }
@@ -39,10 +48,20 @@ export function withOneGradient(graph: Graph): Graph {
 /** The sum of two gradients, in the operators of the program. */
 function added(nodes: readonly Node[], a: string, b: string, taken: Set<string>): Node {
   const first = nodes.find((node) => node.name === a)!;
-  const target = nodes.some((node) => node.target.startsWith('stablehlo.')) ? 'stablehlo.add' : 'aten.add.Tensor';
+  const target = nodes.some((node) => node.target.startsWith('stablehlo.'))
+    ? 'stablehlo.add'
+    : 'aten.add.Tensor';
   let name = `${a}_tied`;
   for (let i = 1; taken.has(name); i++) name = `${a}_tied_${i}`;
   taken.add(name);
   const refs = [a, b].map((value): ValueRef => ({ kind: 'value', name: value }));
-  return { name, kind: 'call', target, args: refs, kwargs: NO_KWARGS, type: first.type, meta: { phase: 'backward' } };
+  return {
+    name,
+    kind: 'call',
+    target,
+    args: refs,
+    kwargs: NO_KWARGS,
+    type: first.type,
+    meta: { phase: 'backward' },
+  };
 }

@@ -6,12 +6,19 @@ import { eachOperand, eachRef, isRef, sameType, typeText } from '../../graph/val
 /** @param names role names of the parameters that the graph returns no gradient for */
 export function withoutGradientNote(names: readonly string[]): string {
   const more = names.length > 3 ? ` and ${names.length - 3} more` : '';
-  return `${names.length === 1 ? 'Parameter' : 'Parameters'} without a gradient: ${names.slice(0, 3).join(', ')}${more}. For the second name of a tied weight, --tie A=B counts it once.`;
+  return (
+    `${names.length === 1 ? 'Parameter' : 'Parameters'} without a gradient: ` +
+    `${names.slice(0, 3).join(', ')}${more}. For the second name of a tied weight, --tie A=B ` +
+    'counts it once.'
+  );
 }
 
 /** A name that two inputs have. @param own what the second one is called instead */
 export function listedTwiceNote(wanted: string, own: string): string {
-  return `'${wanted}' is listed twice; the second is called '${own}' (--tie ${wanted}=${own} makes them one).`;
+  return (
+    `'${wanted}' is listed twice; the second is called '${own}' (--tie ${wanted}=${own} makes ` +
+    'them one).'
+  );
 }
 
 /**
@@ -24,9 +31,12 @@ export function notesOfTied(before: Graph, tied: Graph): readonly string[] {
   const { notes = [] } = before;
   const groups = tied.ties ?? [];
   const asked = new Set<string>();
-  for (const group of groups) for (const a of group) for (const b of group) asked.add(listedTwiceNote(a, b));
+  for (const group of groups)
+    for (const a of group) for (const b of group) asked.add(listedTwiceNote(a, b));
   const names = withoutGradient(before);
-  const open = withoutGradient(tied).filter((name) => !groups.some((group) => group.includes(name)));
+  const open = withoutGradient(tied).filter(
+    (name) => !groups.some((group) => group.includes(name)),
+  );
   const old = withoutGradientNote(names);
   return notes.flatMap((note) => {
     if (asked.has(note)) return [];
@@ -36,9 +46,13 @@ export function notesOfTied(before: Graph, tied: Graph): readonly string[] {
 }
 
 function withoutGradient({ nodes, outputs }: Graph): string[] {
-  const trained = new Set(outputs.flatMap((o) => (o.role === 'grad' && o.value !== null ? [o.of] : [])));
+  const trained = new Set(
+    outputs.flatMap((o) => (o.role === 'grad' && o.value !== null ? [o.of] : [])),
+  );
   return nodes.flatMap(({ kind, meta }) =>
-    kind === 'placeholder' && meta.role === 'parameter' && !trained.has(meta.roleName) ? [meta.roleName ?? ''] : [],
+    kind === 'placeholder' && meta.role === 'parameter' && !trained.has(meta.roleName)
+      ? [meta.roleName ?? '']
+      : [],
   );
 }
 
@@ -47,16 +61,25 @@ function isLookup({ target, args }: Node): boolean {
 }
 
 /**
- * Asks for a tie where two weights look like one: a table of rows that an embedding reads, and the one other weight of its type,
- * which a product reads. Texts that list a tied weight under both names look the same as two weights.
+ * Asks for a tie where two weights look like one: a table of rows that an embedding reads, and the
+ * one other weight of its type, which a product reads. Texts that list a tied weight under both
+ * names look the same as two weights.
  */
 export function lookEqualNotes(graph: Graph): string[] {
   const untrained = new Set(withoutGradient(graph));
   const hasGradients = graph.outputs.some(({ role }) => role === 'grad');
   const tied = new Set(graph.ties?.flat());
-  const weights = graph.nodes.filter(({ kind, type, meta }) => kind === 'placeholder' && meta.role === 'parameter' && type.kind === 'tensor' && type.shape.length === 2 && !tied.has(meta.roleName ?? '')); // prettier-ignore
+  const weights = graph.nodes.filter(
+    ({ kind, type, meta }) =>
+      kind === 'placeholder' &&
+      meta.role === 'parameter' &&
+      type.kind === 'tensor' &&
+      type.shape.length === 2 &&
+      !tied.has(meta.roleName ?? ''),
+  );
   const tables = new Set<string>();
-  for (const node of graph.nodes) if (isLookup(node)) eachRef(node.args[0], (name) => tables.add(name));
+  for (const node of graph.nodes)
+    if (isLookup(node)) eachRef(node.args[0], (name) => tables.add(name));
   if (tables.size === 0) return [];
   const read = new Set<string>();
   for (const node of graph.nodes) if (!isLookup(node)) eachOperand(node, (name) => read.add(name));
@@ -66,6 +89,10 @@ export function lookEqualNotes(graph: Graph): string[] {
     if (same.length !== 1 || tables.has(same[0].name) || !read.has(same[0].name)) return [];
     const [a, b] = [table.meta.roleName ?? table.name, same[0].meta.roleName ?? same[0].name];
     if (hasGradients && (untrained.has(a) || untrained.has(b))) return [];
-    return [`${a} (a table of rows) and ${b} (the weight of a product) are both ${typeText(table.type)}: if they are one tied weight, --tie ${a}=${b} gives them one placement and one gradient.`]; // prettier-ignore
+    return [
+      `${a} (a table of rows) and ${b} (the weight of a product) are both ` +
+        `${typeText(table.type)}: if they are one tied weight, --tie ${a}=${b} gives them one ` +
+        'placement and one gradient.',
+    ];
   });
 }

@@ -6,9 +6,10 @@ import { sameType, typeText } from '../../graph/value.ts';
 import { countedText } from '../../units.ts';
 
 /**
- * In: a graph that returns new values beside its results. Out: the same, where those that stand first replace the inputs that
- * stand first: `(parameters, states, data) -> (parameters, states, loss)`, as a functional train step is written in JAX. Outputs
- * and inputs are paired in order for as long as their types are equal.
+ * In: a graph that returns new values beside its results. Out: the same, where those that stand
+ * first replace the inputs that stand first: `(parameters, states, data) -> (parameters, states,
+ * loss)`, as a functional train step is written in JAX. Outputs and inputs are paired in order for
+ * as long as their types are equal.
  *
  * @throws E_TYPE where the first output does not have the type of the first input
  */
@@ -18,15 +19,27 @@ export function asTrainStep(graph: Graph): Graph {
   if (count === 0) {
     const [input] = inputs;
     const first = graph.nodes.find((node) => node.name === graph.outputs[0]?.value);
-    const [returned, taken] = [first, input].map((node) => node === undefined ? 'nothing' : `'${node.name}', ${typeText(node.type)}`); // prettier-ignore
-    throw new ShardwrightError('E_TYPE', `--train-step: the first output is ${returned}, the first input ${taken}`, {
-      hint: 'a train step returns its new parameters and states first, in the order in which it takes them',
-    });
+    const [returned, taken] = [first, input].map((node) =>
+      node === undefined ? 'nothing' : `'${node.name}', ${typeText(node.type)}`,
+    );
+    throw new ShardwrightError(
+      'E_TYPE',
+      `--train-step: the first output is ${returned}, the first input ${taken}`,
+      {
+        hint:
+          'a train step returns its new parameters and states first, in the order in which it ' +
+          'takes them',
+      },
+    );
   }
   const outputs = graph.outputs.map((output, k): Output =>
-    k < count ? { value: output.value, role: 'mutation', of: inputs[k].meta.roleName ?? inputs[k].name } : output,
+    k < count
+      ? { value: output.value, role: 'mutation', of: inputs[k].meta.roleName ?? inputs[k].name }
+      : output,
   );
-  const note = `--train-step: the first ${countedText(count, 'output')} replace the first ${countedText(count, 'input')} and are placed as they are.`;
+  const note =
+    `--train-step: the first ${countedText(count, 'output')} replace the first ` +
+    `${countedText(count, 'input')} and are placed as they are.`;
   return { ...graph, outputs, notes: [...(graph.notes ?? []), note] };
 }
 
@@ -34,9 +47,11 @@ export function asTrainStep(graph: Graph): Graph {
 export function trainStepNotes(graph: Graph): string[] {
   const count = pairsOf(graph);
   const inputs = graph.nodes.filter((node) => node.kind === 'placeholder').length;
-  if (count < 2 || count < inputs / 2 || graph.outputs.some(({ role }) => role !== 'output')) return [];
+  if (count < 2 || count < inputs / 2 || graph.outputs.some(({ role }) => role !== 'output'))
+    return [];
   return [
-    `The first ${count} outputs have the types of the first ${count} inputs, as the new values of a train step have: --train-step places each as the input that it replaces.`,
+    `The first ${count} outputs have the types of the first ${count} inputs, as the new ` +
+      'values of a train step have: --train-step places each as the input that it replaces.',
   ];
 }
 
@@ -48,7 +63,13 @@ function pairsOf(graph: Graph): number {
   for (const { role, value } of graph.outputs) {
     const type = value === null ? undefined : types.get(value);
     const input = inputs[count];
-    if (role !== 'output' || type === undefined || input === undefined || !sameType(type, input.type)) break;
+    if (
+      role !== 'output' ||
+      type === undefined ||
+      input === undefined ||
+      !sameType(type, input.type)
+    )
+      break;
     count++;
   }
   return count;

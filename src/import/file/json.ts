@@ -1,13 +1,15 @@
 /**
- * JSON reader for files from strangers: integers stay exact beyond 2^53 (as bigint), objects have no prototype, keys stand
- * once, nesting is limited, and every refusal has its line and column. `JSON.parse` promises none of these.
+ * JSON reader for files from strangers: integers stay exact beyond 2^53 (as bigint), objects have
+ * no prototype, keys stand once, nesting is limited, and every refusal has its line and column.
+ * `JSON.parse` promises none of these.
  */
 
 import { ShardwrightError } from '../../errors.ts';
 import { exactInteger } from '../../graph/text/token.ts';
 import { placeAt } from '../../text/place.ts';
 
-export type JsonValue = null | boolean | number | bigint | string | readonly JsonValue[] | JsonObject;
+export type JsonValue =
+  null | boolean | number | bigint | string | readonly JsonValue[] | JsonObject;
 export interface JsonObject {
   readonly [key: string]: JsonValue;
 }
@@ -87,7 +89,11 @@ class JsonReader {
       if (this.text.charCodeAt(at) !== 34) this.expected('a key in quotes');
       const key = this.string();
       if (key in record)
-        this.fail('E_DUP', `the key ${JSON.stringify(key.slice(0, 60))} stands twice in one object`, at);
+        this.fail(
+          'E_DUP',
+          `the key ${JSON.stringify(key.slice(0, 60))} stands twice in one object`,
+          at,
+        );
       this.blanks();
       if (this.text.charCodeAt(this.pos) !== 58) this.expected(`':'`);
       this.pos++;
@@ -120,7 +126,8 @@ class JsonReader {
   }
 
   private deeper(depth: number): void {
-    if (depth > this.maxDepth) this.fail('E_LIMIT', `lists and objects nest deeper than ${this.maxDepth}`, this.pos);
+    if (depth > this.maxDepth)
+      this.fail('E_LIMIT', `lists and objects nest deeper than ${this.maxDepth}`, this.pos);
   }
 
   private string(): string {
@@ -132,7 +139,8 @@ class JsonReader {
       const c = text.charCodeAt(end);
       if (c === 34) break;
       if (Number.isNaN(c)) this.fail('E_SYNTAX', 'the string has no closing quote', start);
-      if (c < 32) this.fail('E_SYNTAX', 'a control character in a string must be written as \\u00XX', end);
+      if (c < 32)
+        this.fail('E_SYNTAX', 'a control character in a string must be written as \\u00XX', end);
       if (c === 92) {
         plain = false;
         end++;
@@ -163,7 +171,8 @@ class JsonReader {
     let end = text.charCodeAt(start) === 45 ? start + 1 : start;
     const first = end;
     end = digits(text, end);
-    if (end === first || (text.charCodeAt(first) === 48 && end > first + 1)) this.expected('a number');
+    if (end === first || (text.charCodeAt(first) === 48 && end > first + 1))
+      this.expected('a number');
     let whole = true;
     if (text.charCodeAt(end) === 46) {
       const from = end + 1;
@@ -202,13 +211,16 @@ class JsonReader {
 
   private expected(what: string): never {
     const { text, pos } = this;
-    const found = pos >= text.length ? 'the end of the text' : `'${text.slice(pos, pos + 24).split('\n')[0]}'`;
+    const found =
+      pos >= text.length ? 'the end of the text' : `'${text.slice(pos, pos + 24).split('\n')[0]}'`;
     return this.fail('E_SYNTAX', `expected ${what}, found ${found}`, pos);
   }
 
   private fail(code: string, message: string, at: number): never {
     const hint =
-      code === 'E_LIMIT' ? 'no model file needs this; check where it comes from' : 'the file may be cut or edited';
+      code === 'E_LIMIT'
+        ? 'no model file needs this; check where it comes from'
+        : 'the file may be cut or edited';
     throw new ShardwrightError(code, message, { ...placeAt(this.text, at), hint });
   }
 }

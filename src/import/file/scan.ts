@@ -1,6 +1,7 @@
 /**
- * Tokenizer of the Python subset that FX prints. One pass over character codes, one token at a time, no token objects:
- * the fields `kind`, `start` and `end` describe the current token. Newlines count only outside brackets.
+ * Tokenizer of the Python subset that FX prints. One pass over character codes, one token at a
+ * time, no token objects: the fields `kind`, `start` and `end` describe the current token. Newlines
+ * count only outside brackets.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -31,7 +32,10 @@ export class Scanner {
   line = 1;
   /** Offset of the first character of the current token's line. */
   lineStart = 0;
-  /** Comment skipped on the way to the current token, `[commentStart, commentEnd)`; start -1 when there was none. */
+  /**
+   * Comment skipped on the way to the current token, `[commentStart, commentEnd)`; start -1 when
+   * there was none.
+   */
   commentStart = -1;
   commentEnd = -1;
   /** Last comment that stands alone on its line, -1 before the first. */
@@ -67,11 +71,15 @@ export class Scanner {
         while (pos < limit && isNamePart(text.charCodeAt(pos)));
         this.end = pos;
         if (pos - this.start > MAX_NAME)
-          this.fail('E_LIMIT', `a name of ${pos - this.start} characters; at most ${MAX_NAME} are allowed`);
+          this.fail(
+            'E_LIMIT',
+            `a name of ${pos - this.start} characters; at most ${MAX_NAME} are allowed`,
+          );
         return (this.kind = NAME);
       }
       if (c === 10) {
-        // `lineStart` still belongs to the line that ends here; it moves once the newline is consumed.
+        // `lineStart` still belongs to the line that ends here; it moves once the newline is
+        // consumed.
         if (this.depth > 0) {
           this.line++;
           this.lineStart = ++pos;
@@ -138,7 +146,12 @@ export class Scanner {
       if (c === quote) break;
       if (c === 92) pos++;
       else if (c === 10)
-        this.fail('E_SYNTAX', 'the string has no closing quote', from, 'the text seems to be cut here');
+        this.fail(
+          'E_SYNTAX',
+          'the string has no closing quote',
+          from,
+          'the text seems to be cut here',
+        );
       pos++;
     }
     this.end = pos + 1;
@@ -182,7 +195,8 @@ export class Scanner {
       if (doubled && text.charCodeAt(pos + 2) === 61) this.end++;
       return (this.kind = OPERATOR);
     }
-    if (!'=+-*/%@<>&|^~'.includes(text[pos])) this.fail('E_SYNTAX', `expected a statement, found '${text[pos]}'`, pos);
+    if (!'=+-*/%@<>&|^~'.includes(text[pos]))
+      this.fail('E_SYNTAX', `expected a statement, found '${text[pos]}'`, pos);
     return (this.kind = c);
   }
 
@@ -193,7 +207,11 @@ export class Scanner {
 
   /** Whether the current token is this name. */
   is(word: string): boolean {
-    return this.kind === NAME && this.end - this.start === word.length && this.text.startsWith(word, this.start);
+    return (
+      this.kind === NAME &&
+      this.end - this.start === word.length &&
+      this.text.startsWith(word, this.start)
+    );
   }
 
   /** Whether the current token is of this kind. */
@@ -234,7 +252,8 @@ export class Scanner {
     return new ShardwrightError(code, message, {
       ...placeAt(this.text, at, this.file),
       ...(node !== undefined ? { node } : {}),
-      hint: hint ?? 'check the text against the output of print_readable(); it may be cut or edited',
+      hint:
+        hint ?? 'check the text against the output of print_readable(); it may be cut or edited',
     });
   }
 }

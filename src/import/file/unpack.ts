@@ -20,8 +20,8 @@ export function isGzip(bytes: Uint8Array): boolean {
 /**
  * Unpacks gzip; other bytes come back as they are.
  *
- * @throws E_LIMIT when the result would exceed a limit (found while unpacking, at most the limit is held), E_ARCHIVE when
- *   the stream is cut, damaged or fails its checksum
+ * @throws E_LIMIT when the result would exceed a limit (found while unpacking, at most the limit is
+ *   held), E_ARCHIVE when the stream is cut, damaged or fails its checksum
  */
 export function gunzip(bytes: Uint8Array, limits: UnpackLimits = {}): Uint8Array {
   const maxBytes = limits.maxBytes ?? DEFAULT_MAX_BYTES;
@@ -44,7 +44,8 @@ export function gunzip(bytes: Uint8Array, limits: UnpackLimits = {}): Uint8Array
   if (limit === byRatio && byRatio < maxBytes)
     throw new ShardwrightError(
       'E_LIMIT',
-      `${bytes.length} bytes of gzip unpack to more than ${byRatio} bytes, ${limits.maxRatio ?? DEFAULT_MAX_RATIO} times as many`,
+      `${bytes.length} bytes of gzip unpack to more than ${byRatio} bytes, ` +
+        `${limits.maxRatio ?? DEFAULT_MAX_RATIO} times as many`,
       { hint: 'a text packs 10 to 30 times; unpack the file yourself (gunzip) if you trust it' },
     );
   throw tooLarge(undefined, maxBytes);

@@ -1,7 +1,7 @@
 /** Tells which bodies a higher-order FX call runs and the types of their inputs. */
 
 import type { Arg, ValueType } from '../../graph/types.ts';
-import { NONE_TYPE, isGraphRef, isList, isRef, tensorType } from '../../graph/value.ts';
+import { isGraphRef, isList, isRef, NONE_TYPE, tensorType } from '../../graph/value.ts';
 
 /** The part of a call that says which bodies it runs. */
 interface BodyCall {
@@ -10,15 +10,17 @@ interface BodyCall {
 }
 
 /**
- * Types that a higher-order call hands to the inputs of its bodies, by name of the body; empty for any other call. For
- * texts whose bodies state no types; where they do, `controlCall` of src/graph checks them against the same conventions.
+ * Types that a higher-order call hands to the inputs of its bodies, by name of the body; empty for
+ * any other call. For texts whose bodies state no types; where they do, `controlCall` of src/graph
+ * checks them against the same conventions.
  */
 export function bodyInputs(
   { target, args }: BodyCall,
   typeOf: (name: string) => ValueType,
 ): ReadonlyMap<string, readonly ValueType[]> {
   const found = new Map<string, readonly ValueType[]>();
-  const type = (arg: Arg | undefined): ValueType => (arg !== undefined && isRef(arg) ? typeOf(arg.name) : NONE_TYPE);
+  const type = (arg: Arg | undefined): ValueType =>
+    arg !== undefined && isRef(arg) ? typeOf(arg.name) : NONE_TYPE;
   const list = (at: number): ValueType[] => {
     const arg: Arg | undefined = args[at];
     return arg !== undefined && isList(arg) ? arg.map(type) : [];
@@ -56,5 +58,7 @@ export function bodyInputs(
 
 /** One row of a scanned tensor. */
 function row(type: ValueType): ValueType {
-  return type.kind === 'tensor' && type.shape.length > 0 ? tensorType(type.dtype, type.shape.slice(1)) : type;
+  return type.kind === 'tensor' && type.shape.length > 0
+    ? tensorType(type.dtype, type.shape.slice(1))
+    : type;
 }

@@ -1,7 +1,7 @@
 /**
- * Types of PyTorch's functional collectives in the text of a sharded model: gathers and scatters work on dim 0, everything
- * else keeps its shape. They are no operators to plan (a graph that has them is the program of one device), but their types
- * follow from their arguments.
+ * Types of PyTorch's functional collectives in the text of a sharded model: gathers and scatters
+ * work on dim 0, everything else keeps its shape. They are no operators to plan (a graph that has
+ * them is the program of one device), but their types follow from their arguments.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -12,7 +12,10 @@ import type { CallToInfer } from '../complete/infer.ts';
 const PREFIX = /^_?c10d_functional\.(\w+?)(_coalesced)?(\.default)?$/;
 
 /** Type of a collective call; undefined for anything else. @throws E_TYPE where sizes do not fit */
-export function collectiveType(call: CallToInfer, typeOf: (name: string) => ValueType): ValueType | undefined {
+export function collectiveType(
+  call: CallToInfer,
+  typeOf: (name: string) => ValueType,
+): ValueType | undefined {
   const found = PREFIX.exec(call.target);
   if (found === null) return undefined;
   const [, name, coalesced] = found;
@@ -20,7 +23,9 @@ export function collectiveType(call: CallToInfer, typeOf: (name: string) => Valu
   const tensor = (arg: Arg | undefined): TensorType => {
     const type = arg !== undefined && isRef(arg) ? typeOf(arg.name) : undefined;
     if (type?.kind === 'tensor') return type;
-    throw new ShardwrightError('E_TYPE', `${call.target}: argument 0 must be a tensor`, { hint: 'pass a value' });
+    throw new ShardwrightError('E_TYPE', `${call.target}: argument 0 must be a tensor`, {
+      hint: 'pass a value',
+    });
   };
   if (coalesced === undefined) return resultOf(name, tensor(first), call);
   if (first === undefined || !isList(first)) return undefined;
@@ -28,7 +33,11 @@ export function collectiveType(call: CallToInfer, typeOf: (name: string) => Valu
   return items.every((item) => item !== undefined) ? { kind: 'tuple', items } : undefined;
 }
 
-function resultOf(name: string, x: TensorType, { target, args }: CallToInfer): TensorType | undefined {
+function resultOf(
+  name: string,
+  x: TensorType,
+  { target, args }: CallToInfer,
+): TensorType | undefined {
   const refuse = (message: string): never => {
     throw new ShardwrightError('E_TYPE', `${target}: ${message}`, { hint: 'correct the sizes' });
   };

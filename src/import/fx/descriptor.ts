@@ -4,7 +4,8 @@ import { pythonString } from './text/literal.ts';
 
 /**
  * AOTAutograd's descriptions of inputs and outputs, as torch 2.13 prints them in comments:
- * `ParamAOTInput(target='fc1.weight')`, `GradAOTOutput(grad_of=ParamAOTInput(target='fc1.weight'))`.
+ * `ParamAOTInput(target='fc1.weight')`,
+ * `GradAOTOutput(grad_of=ParamAOTInput(target='fc1.weight'))`.
  */
 export type InputDescriptor =
   | { readonly kind: 'parameter' | 'buffer'; readonly target: string }
@@ -15,13 +16,17 @@ type OutputDescriptor =
   | { readonly kind: 'output'; readonly index: number | undefined }
   | { readonly kind: 'grad' | 'mutation'; readonly of: InputDescriptor };
 
-/** Meaning of an input descriptor. Kinds that torch has and we have no word for count as plain inputs. */
+/**
+ * Meaning of an input descriptor. Kinds that torch has and we have no word for count as plain
+ * inputs.
+ */
 export function inputDescriptor(text: string): InputDescriptor {
   const { name, rest } = split(text);
   const target = stringField(rest, 'target');
   if (name === 'ParamAOTInput' && target !== undefined) return { kind: 'parameter', target };
   if (name === 'BufferAOTInput' && target !== undefined) return { kind: 'buffer', target };
-  if (name === 'TangentAOTInput') return { kind: 'tangent', output: intField(rest, 'PlainAOTOutput(idx=') };
+  if (name === 'TangentAOTInput')
+    return { kind: 'tangent', output: intField(rest, 'PlainAOTOutput(idx=') };
   return { kind: 'input', index: name === 'PlainAOTInput' ? intField(rest, 'idx=') : undefined };
 }
 
@@ -37,7 +42,10 @@ export function outputDescriptor(text: string): OutputDescriptor {
 
 function split(text: string): { name: string; rest: string } {
   const open = text.indexOf('(');
-  return { name: open < 0 ? text : text.slice(0, open), rest: open < 0 ? '' : text.slice(open + 1) };
+  return {
+    name: open < 0 ? text : text.slice(0, open),
+    rest: open < 0 ? '' : text.slice(open + 1),
+  };
 }
 
 function stringField(rest: string, field: string): string | undefined {

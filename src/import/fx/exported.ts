@@ -1,12 +1,15 @@
-/** Reads the part of `str(ExportedProgram)` behind the class: roles with full names, and ranges of symbolic sizes. */
+/**
+ * Reads the part of `str(ExportedProgram)` behind the class: roles with full names, and ranges of
+ * symbolic sizes.
+ */
 
 import type { Graph, NodeMeta, Output } from '../../graph/types.ts';
 import { setOwn } from '../../graph/value.ts';
+import type { Scanner } from '../file/scan.ts';
 import type { Signature } from './graph.ts';
 import type { FxClass } from './record.ts';
 import { withoutUnused } from './signature.ts';
 import { pythonString } from './text/literal.ts';
-import type { Scanner } from '../file/scan.ts';
 
 interface ExportedParts {
   /** Offset of the class, behind the line `ExportedProgram:`. */
@@ -20,7 +23,10 @@ export function signatureStart(text: string): ExportedParts {
   const head = text.indexOf('ExportedProgram:');
   const classStart = text.indexOf('\n', head) + 1;
   const at = text.indexOf('\nGraph signature:', classStart);
-  return { classStart: classStart === 0 ? text.length : classStart, classEnd: at < 0 ? text.length : at + 1 };
+  return {
+    classStart: classStart === 0 ? text.length : classStart,
+    classEnd: at < 0 ? text.length : at + 1,
+  };
 }
 
 /**
@@ -90,10 +96,14 @@ export function exportedSignature(
   if (inputs.length !== root.inputs.length || outputs.length !== root.returns.length)
     scanner.fail(
       'E_SYNTAX',
-      `the signature lists ${inputs.length} inputs and ${outputs.length} outputs, the class has ${root.inputs.length} and ${root.returns.length}`,
+      `the signature lists ${inputs.length} inputs and ${outputs.length} outputs, the class ` +
+        `has ${root.inputs.length} and ${root.returns.length}`,
       parts.classEnd,
     );
-  return { signature: withoutUnused({ inputs, outputs, notes: [] }, root), ...(dims !== undefined ? { dims } : {}) };
+  return {
+    signature: withoutUnused({ inputs, outputs, notes: [] }, root),
+    ...(dims !== undefined ? { dims } : {}),
+  };
 }
 
 function inputMeta(name: string, kind: string, fqn: string | undefined): NodeMeta {
@@ -107,15 +117,24 @@ function outputRole(kind: string, of: string | undefined): Omit<Output, 'value'>
   if (of === undefined) return undefined;
   if (kind === 'PARAMETER_MUTATION' || kind === 'BUFFER_MUTATION' || kind === 'USER_INPUT_MUTATION')
     return { role: 'mutation', of };
-  if (kind === 'GRADIENT_TO_PARAMETER' || kind === 'GRADIENT_TO_USER_INPUT') return { role: 'grad', of };
+  if (kind === 'GRADIENT_TO_PARAMETER' || kind === 'GRADIENT_TO_USER_INPUT')
+    return { role: 'grad', of };
   return undefined;
 }
 
 /** `Range constraints: {s77: VR[2, 512]}`; `int_oo` is infinite. */
-function ranges(line: string, at: number, scanner: Scanner): NonNullable<Graph['dims']> | undefined {
+function ranges(
+  line: string,
+  at: number,
+  scanner: Scanner,
+): NonNullable<Graph['dims']> | undefined {
   const body = /^Range constraints: \{(.*)\}$/.exec(line)?.[1];
   if (body === undefined) {
-    scanner.fail('E_SYNTAX', `expected 'Range constraints: {...}', found '${line.slice(0, 60)}'`, at);
+    scanner.fail(
+      'E_SYNTAX',
+      `expected 'Range constraints: {...}', found '${line.slice(0, 60)}'`,
+      at,
+    );
     return undefined;
   }
   if (body.trim() === '') return undefined;

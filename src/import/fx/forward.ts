@@ -1,14 +1,17 @@
 /** Reads one `def forward` of FX text: its inputs, statements and return. */
 
-import { readSourceComment } from './text/source-comment.ts';
-import { Names } from './text/names.ts';
 import type { Retention, ValueType } from '../../graph/types.ts';
+import { END, INTEGER, NAME, NEWLINE, OPERATOR, type Scanner, STRING } from '../file/scan.ts';
+import type { DraftRef, FxInput, FxNode, FxReturn } from './record.ts';
 import type { Annotations } from './text/annotation.ts';
 import { ExpressionReader } from './text/expression.ts';
-import type { DraftRef, FxInput, FxNode, FxReturn } from './record.ts';
-import { END, INTEGER, NAME, NEWLINE, OPERATOR, STRING, type Scanner } from '../file/scan.ts';
+import { Names } from './text/names.ts';
+import { readSourceComment } from './text/source-comment.ts';
 
-/** One `def forward`: its inputs, statements and return. Names live here; nested classes have their own. */
+/**
+ * One `def forward`: its inputs, statements and return. Names live here; nested classes have their
+ * own.
+ */
 export class ForwardBody {
   inputs: FxInput[] = [];
   readonly nodes: FxNode[] = [];
@@ -47,11 +50,16 @@ export class ForwardBody {
     scanner.next();
     while (!scanner.atEnd() && scanner.indent() > indent) {
       if (this.returned)
-        scanner.fail('E_SYNTAX', `expected the end of 'forward' after its return, found ${scanner.found()}`);
+        scanner.fail(
+          'E_SYNTAX',
+          `expected the end of 'forward' after its return, found ${scanner.found()}`,
+        );
       this.statement();
     }
-    if (!this.returned) scanner.fail('E_SYNTAX', `expected a return statement, found ${scanner.found()}`);
-    if (!this.flattened) this.inputs.forEach((input, k) => (this.inputs[k] = this.declaredAs(input)));
+    if (!this.returned)
+      scanner.fail('E_SYNTAX', `expected a return statement, found ${scanner.found()}`);
+    if (!this.flattened)
+      this.inputs.forEach((input, k) => (this.inputs[k] = this.declaredAs(input)));
   }
 
   private parameters(): void {
@@ -94,7 +102,10 @@ export class ForwardBody {
     scanner.expect(41, `',' or ')'`);
   }
 
-  /** `-> torch.Tensor`, `-> "f32[8]"`, `-> Tuple[Tensor, ...]` is read over: the statements say what is returned. */
+  /**
+   * `-> torch.Tensor`, `-> "f32[8]"`, `-> Tuple[Tensor, ...]` is read over: the statements say what
+   * is returned.
+   */
   private returnAnnotation(): void {
     const { scanner } = this;
     if (!scanner.at(OPERATOR) || scanner.word() !== '->') return;
@@ -198,10 +209,21 @@ export class ForwardBody {
     }
     const descriptor = this.descriptor();
     if (this.declared.has(name)) scanner.fail('E_DUP', `'${name}' is declared twice`, offset);
-    this.declared.set(name, { name, type, offset, line, ...(descriptor !== undefined ? { descriptor } : {}) });
+    this.declared.set(name, {
+      name,
+      type,
+      offset,
+      line,
+      ...(descriptor !== undefined ? { descriptor } : {}),
+    });
   }
 
-  private assignment(name: string, type: ValueType | undefined, offset: number, line: number): void {
+  private assignment(
+    name: string,
+    type: ValueType | undefined,
+    offset: number,
+    line: number,
+  ): void {
     const { scanner } = this;
     scanner.next();
     const operation = this.expressions.statement();
@@ -231,7 +253,9 @@ export class ForwardBody {
     });
   }
 
-  /** `a, b, = fx_pytree.tree_flatten_spec([primals, tangents], self._in_spec)`: the inputs in order. */
+  /**
+   * `a, b, = fx_pytree.tree_flatten_spec([primals, tangents], self._in_spec)`: the inputs in order.
+   */
   private unpacking(first: string, offset: number, line: number): void {
     const { scanner } = this;
     const names: { name: string; offset: number; line: number }[] = [{ name: first, offset, line }];
@@ -243,7 +267,12 @@ export class ForwardBody {
     scanner.expect(61, `'=' or ','`);
     scanner.next();
     if (!scanner.is('fx_pytree'))
-      scanner.fail('E_UNSUPPORTED', 'a value is unpacked into names', offset, 'write one getitem a name: x = y[0]');
+      scanner.fail(
+        'E_UNSUPPORTED',
+        'a value is unpacked into names',
+        offset,
+        'write one getitem a name: x = y[0]',
+      );
     if (this.flattened || this.nodes.length > 0)
       scanner.fail('E_SYNTAX', 'the inputs are unpacked twice or too late', offset);
     this.callOf('tree_flatten_spec');
@@ -339,7 +368,12 @@ export class ForwardBody {
     const { scanner } = this;
     const offset = scanner.start;
     if (scanner.at(40) || scanner.at(91) || scanner.at(123))
-      scanner.fail('E_UNSUPPORTED', 'a nested structure is returned', offset, 'return a flat list of values');
+      scanner.fail(
+        'E_UNSUPPORTED',
+        'a nested structure is returned',
+        offset,
+        'return a flat list of values',
+      );
     if (scanner.at(INTEGER))
       scanner.fail('E_UNSUPPORTED', 'a number is returned', offset, 'return tensors and None only');
     scanner.expect(NAME, 'a value or None');
@@ -347,7 +381,12 @@ export class ForwardBody {
       this.returns.push({ value: null, offset });
     } else {
       const value = this.names.lookup(scanner.word(), offset);
-      if (typeof value !== 'object' || value === null || !('kind' in value) || value.kind !== 'value')
+      if (
+        typeof value !== 'object' ||
+        value === null ||
+        !('kind' in value) ||
+        value.kind !== 'value'
+      )
         throw scanner.error(
           'E_UNSUPPORTED',
           `'${scanner.word()}' is returned, but is no tensor`,
@@ -380,7 +419,10 @@ export class ForwardBody {
     if (loneComment === this.sourceComment) return;
     this.sourceComment = loneComment;
     const end = text.indexOf('\n', loneComment);
-    const comment = text.slice(loneComment, end < 0 ? undefined : Math.min(end, loneComment + 8192));
+    const comment = text.slice(
+      loneComment,
+      end < 0 ? undefined : Math.min(end, loneComment + 8192),
+    );
     const { save, source } = readSourceComment(comment);
     this.save = save;
     if (source !== null) this.source = source;

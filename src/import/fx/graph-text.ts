@@ -3,24 +3,26 @@
 import { suggestion } from '../../errors.ts';
 import { exactInteger } from '../../graph/text/token.ts';
 import type { Arg, ValueType } from '../../graph/types.ts';
-import { NO_KWARGS, eachOperand, setOwn } from '../../graph/value.ts';
+import { eachOperand, NO_KWARGS, setOwn } from '../../graph/value.ts';
 import { MAX_NAME } from '../../text/place.ts';
-import { Annotations } from './text/annotation.ts';
-import { LineReader, isBlank, isName } from './text/line-reader.ts';
-import { namedConstant, torchConstant } from './text/literal.ts';
+import { Scanner } from '../file/scan.ts';
 import { MAX_NODES } from './parse.ts';
 import type { DraftRef, FxClass, FxInput, FxNode, FxReturn } from './record.ts';
-import { Scanner } from '../file/scan.ts';
+import { Annotations } from './text/annotation.ts';
+import { isBlank, isName, LineReader } from './text/line-reader.ts';
+import { namedConstant, torchConstant } from './text/literal.ts';
 import { targetName } from './text/target.ts';
 
 const MAX_NESTING = 256;
 
 /**
- * Reads `str(graph)`: `%mm : [num_users=2] = call_function[target=torch.ops.aten.mm.default](args = (%x, %w), kwargs = {})`.
- * Bodies follow behind lines `# subgraph NAME`. Strings stand there without quotes, so that one with a comma can have
- * several readings; such a text is refused unless the operator admits only one.
+ * Reads `str(graph)`: `%mm : [num_users=2] = call_function[target=torch.ops.aten.mm.default](args =
+ * (%x, %w), kwargs = {})`. Bodies follow behind lines `# subgraph NAME`. Strings stand there
+ * without quotes, so that one with a comma can have several readings; such a text is refused unless
+ * the operator admits only one.
  *
- * @param inputs types of the placeholders by name, as annotations (`f32[8, 16]`); the text mostly has none
+ * @param inputs types of the placeholders by name, as annotations (`f32[8, 16]`); the text mostly
+ *   has none
  * @throws E_SYNTAX, E_REF, E_DUP, E_TYPE, E_LIMIT, E_UNSUPPORTED, each with line and column
  */
 export function parseGraphText(
@@ -62,9 +64,13 @@ class GraphText extends LineReader {
       if (line.startsWith('#')) continue;
       if (line !== 'graph():') this.expected(`'graph():'`);
       const at = this.pos;
-      const graph = this.graph(name === '' ? 'Graph' : name.slice(name.lastIndexOf('.') + 1), name === '');
+      const graph = this.graph(
+        name === '' ? 'Graph' : name.slice(name.lastIndexOf('.') + 1),
+        name === '',
+      );
       if (name === '') {
-        if (root !== undefined) this.fail('E_UNSUPPORTED', 'a second graph without a name: the text holds several', at);
+        if (root !== undefined)
+          this.fail('E_UNSUPPORTED', 'a second graph without a name: the text holds several', at);
         root = graph;
       } else {
         if (bodies.has(name)) this.fail('E_DUP', `subgraph '${name}' is defined twice`, at);
@@ -73,11 +79,16 @@ class GraphText extends LineReader {
       name = '';
     }
     if (root === undefined)
-      return this.fail('E_SYNTAX', `expected 'graph():', found the end of the text`, this.scanner.text.length);
+      return this.fail(
+        'E_SYNTAX',
+        `expected 'graph():', found the end of the text`,
+        this.scanner.text.length,
+      );
     for (const [path, body] of bodies) {
       const dot = path.lastIndexOf('.');
       const owner = dot < 0 ? root : bodies.get(path.slice(0, dot));
-      if (owner === undefined) this.fail('E_REF', `subgraph '${path}' belongs to no graph of the text`, body.offset);
+      if (owner === undefined)
+        this.fail('E_REF', `subgraph '${path}' belongs to no graph of the text`, body.offset);
       owner.classes.push(body);
     }
     return root;
@@ -129,14 +140,17 @@ class GraphText extends LineReader {
     const close = text.indexOf(']', this.pos);
     if (close < 0 || close >= this.end) this.expected(`']'`);
     const written = text.slice(this.pos, close);
-    if (written === '' || written.length > MAX_NAME) this.fail('E_SYNTAX', 'the target is empty or too long');
+    if (written === '' || written.length > MAX_NAME)
+      this.fail('E_SYNTAX', 'the target is empty or too long');
     this.pos = close + 1;
     const ref: DraftRef = { kind: 'value', name };
     body.users.set(name, { count: Number(count), offset });
     switch (kind) {
       case 'placeholder':
-        if (body.nodes.length > 0) this.fail('E_SYNTAX', 'a placeholder stands after a call', offset);
-        if (top && type === undefined && Object.hasOwn(this.types, name)) type = this.given(name, this.types[name]);
+        if (body.nodes.length > 0)
+          this.fail('E_SYNTAX', 'a placeholder stands after a call', offset);
+        if (top && type === undefined && Object.hasOwn(this.types, name))
+          type = this.given(name, this.types[name]);
         body.inputs.push({ name, type, offset, line });
         this.pos = this.end; // behind it stands at most a default
         break;
@@ -158,7 +172,18 @@ class GraphText extends LineReader {
       case 'call_method': {
         const target = kind === 'call_method' ? `torch.Tensor.${written}` : targetName(written);
         const { args, kwargs } = this.call(body, target);
-        body.nodes.push({ name, kind: 'call', target, args, kwargs, type, offset, line, source: undefined, ref });
+        body.nodes.push({
+          name,
+          kind: 'call',
+          target,
+          args,
+          kwargs,
+          type,
+          offset,
+          line,
+          source: undefined,
+          ref,
+        });
         break;
       }
       case 'call_module':
@@ -170,7 +195,11 @@ class GraphText extends LineReader {
         );
         break;
       default:
-        this.fail('E_SYNTAX', `expected placeholder, get_attr, call_function or call_method, found '${kind}'`, offset);
+        this.fail(
+          'E_SYNTAX',
+          `expected placeholder, get_attr, call_function or call_method, found '${kind}'`,
+          offset,
+        );
     }
     body.env.set(name, ref);
     this.blanks();
@@ -203,7 +232,10 @@ class GraphText extends LineReader {
     return this.annotations.read(own);
   }
 
-  private call(body: GraphBody, target: string): { args: readonly Arg[]; kwargs: Readonly<Record<string, Arg>> } {
+  private call(
+    body: GraphBody,
+    target: string,
+  ): { args: readonly Arg[]; kwargs: Readonly<Record<string, Arg>> } {
     const { text } = this.scanner;
     this.expect('(args = ');
     const args = this.list(body, target, 0);
@@ -239,7 +271,8 @@ class GraphText extends LineReader {
       const value = this.value(body, target, depth, close);
       const word = typeof value === 'string';
       if (word && bare) {
-        // Two words side by side may be one string with a comma; einsum takes one string and then a list.
+        // Two words side by side may be one string with a comma; einsum takes one string and then a
+        // list.
         if (target !== 'aten.einsum.default' || depth > 0) this.ambiguous(at);
         items[items.length - 1] = `${items[items.length - 1] as string}, ${value}`;
       } else items.push(value);
@@ -265,7 +298,8 @@ class GraphText extends LineReader {
     if (text.startsWith('slice(', this.pos)) {
       this.pos += 5;
       const parts = this.list(body, target, depth + 1);
-      if (parts.length !== 3) this.fail('E_SYNTAX', `slice takes 3 arguments here, got ${parts.length}`);
+      if (parts.length !== 3)
+        this.fail('E_SYNTAX', `slice takes 3 arguments here, got ${parts.length}`);
       return { kind: 'slice', start: parts[0], stop: parts[1], step: parts[2] };
     }
     return this.word(target, close);
@@ -289,7 +323,10 @@ class GraphText extends LineReader {
     const literal = literalOf(word);
     if (literal !== undefined) return literal;
     // A device stands without `device(...)`; autocast takes its kind as a string.
-    if (/^(cpu|cuda|meta|xpu|mps|hpu|xla)(:\d{1,6})?$/.test(word) && target !== 'wrap_with_autocast')
+    if (
+      /^(cpu|cuda|meta|xpu|mps|hpu|xla)(:\d{1,6})?$/.test(word) &&
+      target !== 'wrap_with_autocast'
+    )
       return { kind: 'device', word };
     if (/[,()[\]{}%]/.test(word) && target !== 'aten.einsum.default') this.ambiguous(start);
     return word;
@@ -297,15 +334,22 @@ class GraphText extends LineReader {
 
   private ambiguous(at: number): never {
     return this.fail(
-      'E_SYNTAX', 'a string without quotes can be read in several ways here', at,
+      'E_SYNTAX',
+      'a string without quotes can be read in several ways here',
+      at,
       'print the graph with print_readable(), which writes quotes',
-    ); // prettier-ignore
+    );
   }
 
   private reference(name: string, at: number, body: GraphBody): Arg {
     const ref = body.env.get(name);
     if (ref !== undefined) return ref;
-    return this.fail('E_REF', `'${name}' is not defined`, at, suggestion(name, [...body.env.keys()], 'values'));
+    return this.fail(
+      'E_REF',
+      `'${name}' is not defined`,
+      at,
+      suggestion(name, [...body.env.keys()], 'values'),
+    );
   }
 
   /** `return (a, b)`, `return [a, None]` or `return a`; names without `%`. */
@@ -333,7 +377,10 @@ class GraphText extends LineReader {
   private returnEntry(body: GraphBody): FxReturn {
     const offset = this.pos;
     if (this.scanner.text[offset] === '%') this.pos++;
-    if (!isName(this.scanner.text.charCodeAt(this.pos)) || /\d/.test(this.scanner.text[this.pos] ?? ''))
+    if (
+      !isName(this.scanner.text.charCodeAt(this.pos)) ||
+      /\d/.test(this.scanner.text[this.pos] ?? '')
+    )
       this.fail(
         'E_UNSUPPORTED',
         'something else than values and None is returned',
@@ -346,7 +393,9 @@ class GraphText extends LineReader {
     return { value: ref.name, offset };
   }
 
-  /** The text says how many nodes use a value; a difference means that lines are missing or edited. */
+  /**
+   * The text says how many nodes use a value; a difference means that lines are missing or edited.
+   */
   private checkUsers(body: GraphBody, returns: readonly FxReturn[]): void {
     const counted = new Map<string, number>();
     const seen = new Set<string>();
@@ -364,7 +413,11 @@ class GraphText extends LineReader {
     for (const [name, stated] of body.users) {
       const found = counted.get(name) ?? 0;
       if (found !== stated.count)
-        this.fail('E_SYNTAX', `'${name}' says num_users=${stated.count}, but ${found} nodes use it`, stated.offset);
+        this.fail(
+          'E_SYNTAX',
+          `'${name}' says num_users=${stated.count}, but ${found} nodes use it`,
+          stated.offset,
+        );
     }
   }
 }

@@ -3,14 +3,22 @@
 import { ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, controlCall } from '../../graph/control.ts';
 import type { Graph, Node, NodeMeta, Output, ValueType } from '../../graph/types.ts';
-import { NONE_TYPE, NO_KWARGS, eachOperand, isRef, sameType, setOwn, typeText } from '../../graph/value.ts';
+import {
+  eachOperand,
+  isRef,
+  NO_KWARGS,
+  NONE_TYPE,
+  sameType,
+  setOwn,
+  typeText,
+} from '../../graph/value.ts';
+import type { Infer } from '../complete/infer.ts';
 import { inferSymbolic } from '../complete/symbolic.ts';
 import { bodyInputs } from './bodies.ts';
 import { collectiveType } from './collectives.ts';
-import type { Infer } from '../complete/infer.ts';
-import { withoutLists } from './text/lists.ts';
-import { withStrides } from './strides.ts';
 import type { FxClass, FxInput, FxNode } from './record.ts';
+import { withStrides } from './strides.ts';
+import { withoutLists } from './text/lists.ts';
 
 export type { CallToInfer, Infer } from '../complete/infer.ts';
 
@@ -25,7 +33,10 @@ export interface Signature {
   readonly ties?: Graph['ties'];
 }
 
-/** Makes errors at the places that parsed records carry; a text's places does, and so do formats without lines. */
+/**
+ * Makes errors at the places that parsed records carry; a text's places does, and so do formats
+ * without lines.
+ */
 export interface Places {
   error(code: string, message: string, at: number, hint?: string, node?: string): ShardwrightError;
 }
@@ -36,8 +47,8 @@ interface UnknownCall {
 }
 
 /**
- * Turns parsed text into typed graphs, bodies first. Types come from the annotations, from `infer`, from the bodies of
- * control-flow calls, or from the typed getitem lines that read a tuple.
+ * Turns parsed text into typed graphs, bodies first. Types come from the annotations, from `infer`,
+ * from the bodies of control-flow calls, or from the typed getitem lines that read a tuple.
  */
 export class GraphMaker {
   private readonly unknown = new Map<string, UnknownCall>();
@@ -52,7 +63,8 @@ export class GraphMaker {
   ) {}
 
   /**
-   * @throws E_TYPE where an annotation differs from the operator's rule, E_UNKNOWN_OP for all calls without type and rule
+   * @throws E_TYPE where an annotation differs from the operator's rule, E_UNKNOWN_OP for all calls
+   *   without type and rule
    */
   make(root: FxClass, name: string, signature: Signature): Graph {
     const graph = this.graph(
@@ -65,12 +77,20 @@ export class GraphMaker {
     const notes = [...signature.notes];
     if (this.unread > 0)
       notes.push(
-        `Results of calls that are never read and have no type in the text: ${this.unread}; they count as absent.`,
+        `Results of calls that are never read and have no type in the text: ${this.unread}; ` +
+          'they count as absent.',
       );
     if (this.unchecked > 0)
-      notes.push(`Calls with symbolic sizes, whose stated types were taken without a check: ${this.unchecked}.`);
+      notes.push(
+        'Calls with symbolic sizes, whose stated types were taken without a check: ' +
+          `${this.unchecked}.`,
+      );
     const { ties } = signature;
-    return { ...graph, ...(notes.length > 0 ? { notes } : {}), ...(ties === undefined ? {} : { ties }) };
+    return {
+      ...graph,
+      ...(notes.length > 0 ? { notes } : {}),
+      ...(ties === undefined ? {} : { ties }),
+    };
   }
 
   private graph(
@@ -85,12 +105,20 @@ export class GraphMaker {
     const waiting = new Map<string, FxClass>();
     for (const nested of source.classes) {
       if (nested.inputs.every((input) => input.type !== undefined))
-        setOwn(subgraphs, nested.name, this.graph(nested, nested.name, undefined, typesOf(nested.inputs)));
+        setOwn(
+          subgraphs,
+          nested.name,
+          this.graph(nested, nested.name, undefined, typesOf(nested.inputs)),
+        );
       else waiting.set(nested.name, nested);
     }
     // Attribute reads that name a nested class are uses of that body.
     for (const node of source.nodes) {
-      if (node.kind !== 'get_attr' || !(Object.hasOwn(subgraphs, node.target) || waiting.has(node.target))) continue;
+      if (
+        node.kind !== 'get_attr' ||
+        !(Object.hasOwn(subgraphs, node.target) || waiting.has(node.target))
+      )
+        continue;
       node.ref.kind = 'graph';
       node.ref.name = node.target;
     }
@@ -110,9 +138,14 @@ export class GraphMaker {
       types.set(input.name, type);
       const meta: NodeMeta = signature?.inputs[i] ?? { role: 'arg', roleIndex: i };
       nodes.push({
-        name: input.name, kind: 'placeholder', target: input.name, args: [], kwargs: NO_KWARGS, type,
+        name: input.name,
+        kind: 'placeholder',
+        target: input.name,
+        args: [],
+        kwargs: NO_KWARGS,
+        type,
         meta: input.line === undefined ? meta : { ...meta, line: input.line },
-      }); // prettier-ignore
+      });
     });
     const tuples = tupleReads(source.nodes);
     for (const draft of source.nodes) {
@@ -131,7 +164,11 @@ export class GraphMaker {
       nodes.push({ name: own, kind, target, args, kwargs, type, meta: metaOf(draft) });
     }
     for (const [bodyName, nested] of waiting)
-      throw places.error('E_TYPE', `no call runs graph '${bodyName}', whose inputs have no types`, nested.offset);
+      throw places.error(
+        'E_TYPE',
+        `no call runs graph '${bodyName}', whose inputs have no types`,
+        nested.offset,
+      );
     const outputs = source.returns.map((entry, i): Output => {
       const part = signature?.outputs[i] ?? { role: 'output', index: i };
       return { value: entry.value, ...part };
@@ -150,9 +187,13 @@ export class GraphMaker {
       if (draft.ref.kind === 'graph') return NONE_TYPE;
       if (draft.type === undefined)
         throw places.error(
-          'E_REF', `'self.${draft.target}' is neither a nested class nor typed`, draft.offset,
-          `add the class ${draft.target}, or a type: ${draft.name}: "f32[...]" = self.${draft.target}`, draft.name,
-        ); // prettier-ignore
+          'E_REF',
+          `'self.${draft.target}' is neither a nested class nor typed`,
+          draft.offset,
+          `add the class ${draft.target}, or a type: ${draft.name}: "f32[...]" = ` +
+            `self.${draft.target}`,
+          draft.name,
+        );
       return draft.type;
     }
     if (this.readsUntyped(draft)) {
@@ -165,7 +206,8 @@ export class GraphMaker {
     const stated = draft.type ?? (read === undefined ? undefined : tupleOf(read));
     const ours = this.rule(draft, subgraphs, typeOf, stated);
     if (draft.type !== undefined) {
-      if (ours !== undefined && !sameType(draft.type, ours)) throw this.mismatch(draft, draft.type, ours);
+      if (ours !== undefined && !sameType(draft.type, ours))
+        throw this.mismatch(draft, draft.type, ours);
       return draft.type;
     }
     if (ours !== undefined) return withStrides(draft, ours, typeOf);
@@ -188,9 +230,16 @@ export class GraphMaker {
     else known.count++;
   }
 
-  /** Whether the operator itself is unknown; one that is known may well refuse an operand without a type. */
+  /**
+   * Whether the operator itself is unknown; one that is known may well refuse an operand without a
+   * type.
+   */
   private isUnknown(draft: FxNode, typeOf: (name: string) => ValueType): boolean {
-    if (this.infer === undefined || draft.target === 'operator.getitem' || CONTROL_TARGETS.includes(draft.target))
+    if (
+      this.infer === undefined ||
+      draft.target === 'operator.getitem' ||
+      CONTROL_TARGETS.includes(draft.target)
+    )
       return false;
     try {
       return this.infer(draft, typeOf) === undefined;
@@ -200,7 +249,10 @@ export class GraphMaker {
     }
   }
 
-  /** Whether an operand has no type because an operator before it is unknown, which will be told at the end. */
+  /**
+   * Whether an operand has no type because an operator before it is unknown, which will be told at
+   * the end.
+   */
   private readsUntyped(draft: FxNode): boolean {
     if (this.untyped.size === 0) return false;
     let found = false;
@@ -226,9 +278,13 @@ export class GraphMaker {
           const item = type.items[index < 0 ? type.items.length + index : index];
           if (item === undefined)
             throw places.error(
-              'E_TYPE', `${draft.name} reads result ${index} of ${tuple.name}, which has ${type.items.length}`, draft.offset,
-              'use an index below the number of results', draft.name,
-            ); // prettier-ignore
+              'E_TYPE',
+              `${draft.name} reads result ${index} of ${tuple.name}, which has ` +
+                `${type.items.length}`,
+              draft.offset,
+              'use an index below the number of results',
+              draft.name,
+            );
           // A result that nothing types is what the reading line says.
           return item?.kind === 'none' && draft.type !== undefined ? draft.type : item;
         }
@@ -238,7 +294,10 @@ export class GraphMaker {
       const control = controlCall(draft, subgraphs, typeOf);
       if (control !== undefined) return control.result;
       // Indexing of a tensor, as Dynamo prints it, has no rule: its stated type stands.
-      if (this.infer === undefined || (draft.target === 'operator.getitem' && draft.type !== undefined))
+      if (
+        this.infer === undefined ||
+        (draft.target === 'operator.getitem' && draft.type !== undefined)
+      )
         return undefined;
       // Rules compute with numbers: a stated type in symbols stands as it is.
       if (readsSymbols(draft, typeOf) || (draft.type !== undefined && isSymbolic(draft.type))) {
@@ -248,7 +307,10 @@ export class GraphMaker {
       }
       return this.infer({ ...draft, type: stated }, typeOf) ?? collectiveType(draft, typeOf);
     } catch (error) {
-      if (error instanceof ShardwrightError && (error.details.position ?? error.details.path) !== undefined)
+      if (
+        error instanceof ShardwrightError &&
+        (error.details.position ?? error.details.path) !== undefined
+      )
         throw error;
       const code = error instanceof ShardwrightError ? error.code : 'E_TYPE';
       const message = error instanceof Error ? error.message : String(error);
@@ -266,9 +328,11 @@ export class GraphMaker {
   private mismatch(draft: FxNode, stated: ValueType, ours: ValueType): ShardwrightError {
     return this.places.error(
       'E_TYPE',
-      `${draft.name}: the file says ${typeText(stated)}, but ${draft.target} gives ${typeText(ours)}`,
+      `${draft.name}: the file says ${typeText(stated)}, but ${draft.target} gives ` +
+        `${typeText(ours)}`,
       draft.offset,
-      `write ${typeText(ours)} in the annotation of ${draft.name}, or correct the types of its operands`,
+      `write ${typeText(ours)} in the annotation of ${draft.name}, or correct the types of ` +
+        'its operands',
       draft.name,
     );
   }
@@ -284,7 +348,8 @@ export class GraphMaker {
     });
     throw places.error(
       'E_UNKNOWN_OP',
-      `${list.length} unknown ${list.length === 1 ? 'operator' : 'operators'} whose results have no type: ${list.slice(0, 50).join(', ')}`,
+      `${list.length} unknown ${list.length === 1 ? 'operator' : 'operators'} whose results ` +
+        `have no type: ${list.slice(0, 50).join(', ')}`,
       first.offset,
       'print the graph with types (print_readable does), or add the operator',
     );
@@ -313,7 +378,8 @@ function metaOf({ source, line, path, save }: FxNode): NodeMeta {
 function tupleReads(nodes: readonly FxNode[]): Map<string, ValueType[]> {
   const reads = new Map<string, ValueType[]>();
   for (const node of nodes) {
-    if (node.target !== 'operator.getitem' || node.type === undefined || node.args.length !== 2) continue;
+    if (node.target !== 'operator.getitem' || node.type === undefined || node.args.length !== 2)
+      continue;
     const [tuple, index] = node.args;
     if (!isRef(tuple) || typeof index !== 'number' || index < 0 || index > 65_535) continue;
     let items = reads.get(tuple.name);

@@ -1,9 +1,12 @@
-/** Reads `print_readable()` text: the classes and their order; `forward.ts` reads what stands in them. */
+/**
+ * Reads `print_readable()` text: the classes and their order; `forward.ts` reads what stands in
+ * them.
+ */
 
-import { Annotations } from './text/annotation.ts';
+import { END, NAME, NEWLINE, Scanner } from '../file/scan.ts';
 import { ForwardBody } from './forward.ts';
 import type { FxClass } from './record.ts';
-import { END, NAME, NEWLINE, Scanner } from '../file/scan.ts';
+import { Annotations } from './text/annotation.ts';
 
 const MAX_CLASS_DEPTH = 256;
 export const MAX_NODES = 2_000_000;
@@ -13,7 +16,12 @@ export const MAX_NODES = 2_000_000;
  *
  * @throws E_SYNTAX, E_REF, E_DUP, E_TYPE, E_LIMIT, E_UNSUPPORTED, each with line and column
  */
-export function parseFx(text: string, file?: string, end?: number, start = 0): { root: FxClass; scanner: Scanner } {
+export function parseFx(
+  text: string,
+  file?: string,
+  end?: number,
+  start = 0,
+): { root: FxClass; scanner: Scanner } {
   const scanner = new Scanner(text, file, end);
   const parser = new FxParser(scanner);
   return { root: parser.file(start), scanner };
@@ -40,26 +48,36 @@ class FxParser {
     return root;
   }
 
-  /** Comments, imports and the path that logs print before the class; leaves the scanner on `class`. */
+  /**
+   * Comments, imports and the path that logs print before the class; leaves the scanner on `class`.
+   */
   private preamble(start: number): void {
     const { scanner } = this;
     const { text } = scanner;
     let pos = start;
     for (;;) {
       const stop = text.indexOf('\n', pos);
-      const line = text.slice(pos, stop < 0 ? Math.min(text.length, pos + 4096) : Math.min(stop, pos + 4096));
+      const line = text.slice(
+        pos,
+        stop < 0 ? Math.min(text.length, pos + 4096) : Math.min(stop, pos + 4096),
+      );
       const code = line.trimStart();
       const at = pos + line.length - code.length;
       const behindPath = /^\S+ class /.test(code) ? code.indexOf('class ') : 0;
       if (code.startsWith('class ') || behindPath > 0) {
         // Counted by hand, as the scanner starts in the middle of the text.
-        for (let i = text.indexOf('\n'); i >= 0 && i < at; i = text.indexOf('\n', i + 1)) scanner.line++;
+        for (let i = text.indexOf('\n'); i >= 0 && i < at; i = text.indexOf('\n', i + 1))
+          scanner.line++;
         scanner.lineStart = behindPath > 0 ? at + behindPath : pos;
         scanner.end = at + behindPath;
         scanner.next();
         return;
       }
-      const skip = code === '' || code.startsWith('#') || code.startsWith('import ') || code.startsWith('from ');
+      const skip =
+        code === '' ||
+        code.startsWith('#') ||
+        code.startsWith('import ') ||
+        code.startsWith('from ');
       if (!skip || stop < 0) {
         scanner.start = scanner.end = at;
         const what = code === '' ? 'the end of the text' : `'${code.slice(0, 40)}'`;
@@ -73,7 +91,8 @@ class FxParser {
   private classBody(indent: number, depth: number): FxClass {
     const { scanner } = this;
     const offset = scanner.start;
-    if (depth > MAX_CLASS_DEPTH) scanner.fail('E_LIMIT', `classes nest deeper than ${MAX_CLASS_DEPTH}`);
+    if (depth > MAX_CLASS_DEPTH)
+      scanner.fail('E_LIMIT', `classes nest deeper than ${MAX_CLASS_DEPTH}`);
     scanner.next();
     const name = this.className();
     scanner.expect(40, `'('`);
@@ -93,13 +112,19 @@ class FxParser {
         const at = scanner.start;
         const nested = this.classBody(scanner.indent(), depth + 1);
         if (names.has(nested.name))
-          scanner.fail('E_DUP', `class '${nested.name}' is defined twice`, at, 'rename one of them');
+          scanner.fail(
+            'E_DUP',
+            `class '${nested.name}' is defined twice`,
+            at,
+            'rename one of them',
+          );
         names.add(nested.name);
         classes.push(nested);
       } else if (scanner.is('def')) {
         const at = scanner.start;
         const body = this.definition();
-        if (body !== undefined && forward !== undefined) scanner.fail('E_DUP', `'forward' is defined twice`, at);
+        if (body !== undefined && forward !== undefined)
+          scanner.fail('E_DUP', `'forward' is defined twice`, at);
         forward ??= body;
       } else scanner.expected(`'def' or 'class'`);
     }
@@ -159,6 +184,7 @@ class FxParser {
   }
 
   private countNode(at: number): void {
-    if (++this.nodeCount > MAX_NODES) this.scanner.fail('E_LIMIT', `more than ${MAX_NODES} nodes`, at);
+    if (++this.nodeCount > MAX_NODES)
+      this.scanner.fail('E_LIMIT', `more than ${MAX_NODES} nodes`, at);
   }
 }

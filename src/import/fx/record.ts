@@ -1,6 +1,6 @@
 /** What the parser hands on: the text as plain records, names resolved, types and roles not yet. */
 
-import type { Retention, Arg, ValueType } from '../../graph/types.ts';
+import type { Arg, Retention, ValueType } from '../../graph/types.ts';
 
 /** Use of a value; becomes a use of a subgraph when its attribute turns out to be one. */
 export interface DraftRef {

@@ -1,15 +1,16 @@
 /**
- * Python files that Inductor writes to repeat a compilation: `class Repro` without any types, and `load_args`, which makes
- * one value for every input in order: `reader.storage(hash, bytes)`, `reader.tensor(storage, shape, stride, dtype=...)`,
- * `reader.symint(8, expr='s33')`. Only these lines are read; nothing of the file is run.
+ * Python files that Inductor writes to repeat a compilation: `class Repro` without any types, and
+ * `load_args`, which makes one value for every input in order: `reader.storage(hash, bytes)`,
+ * `reader.tensor(storage, shape, stride, dtype=...)`, `reader.symint(8, expr='s33')`. Only these
+ * lines are read; nothing of the file is run.
  */
 
 import { suggestion } from '../../errors.ts';
-import { DTYPE_BYTES, type Dim, type DType, type ValueType } from '../../graph/types.ts';
+import { type Dim, type DType, DTYPE_BYTES, type ValueType } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
-import { pythonString, torchConstant } from './text/literal.ts';
-import type { FxClass, FxInput } from './record.ts';
 import type { Scanner } from '../file/scan.ts';
+import type { FxClass, FxInput } from './record.ts';
+import { pythonString, torchConstant } from './text/literal.ts';
 
 export interface ReproParts {
   readonly classStart: number;
@@ -35,7 +36,11 @@ export function reproParts(text: string): ReproParts | undefined {
  * @returns notes: which rank of which groups the program is, where it communicates
  * @throws E_SYNTAX, E_REF, E_DUP, E_TYPE, E_UNSUPPORTED, E_LIMIT with line and column
  */
-export function reproInputs(root: FxClass, parts: ReproParts, scanner: Scanner): { root: FxClass; notes: string[] } {
+export function reproInputs(
+  root: FxClass,
+  parts: ReproParts,
+  scanner: Scanner,
+): { root: FxClass; notes: string[] } {
   const reader = new ArgumentReader(scanner, parts);
   const made = reader.read();
   if (made.length !== root.inputs.length)
@@ -48,9 +53,14 @@ export function reproInputs(root: FxClass, parts: ReproParts, scanner: Scanner):
   const inputs = root.inputs.map((input, i): FxInput => {
     const { name, type, at } = made[i];
     if (name !== undefined && name !== input.name)
-      scanner.fail('E_REF', `value ${i} of load_args is '${name}', input ${i} of forward is '${input.name}'`, at, 'keep their order');
+      scanner.fail(
+        'E_REF',
+        `value ${i} of load_args is '${name}', input ${i} of forward is '${input.name}'`,
+        at,
+        'keep their order',
+      );
     return { ...input, type };
-  }); // prettier-ignore
+  });
   return { root: { ...root, inputs }, notes: groupNotes(scanner.text.slice(parts.classEnd)) };
 }
 
@@ -84,11 +94,18 @@ class ArgumentReader {
   read(): Made[] {
     const { scanner, parts } = this;
     const { text } = scanner;
-    for (const [, name, value] of text.slice(0, parts.classStart).matchAll(/^(\w{1,64}) = (\d{1,15})$/gm))
+    for (const [, name, value] of text
+      .slice(0, parts.classStart)
+      .matchAll(/^(\w{1,64}) = (\d{1,15})$/gm))
       this.examples.set(name, Number(value));
     const head = /^def load_args\((\w+)\):/m.exec(text.slice(parts.classEnd));
     if (head === null)
-      return scanner.fail('E_SYNTAX', `expected 'def load_args(reader):' behind the class, which gives the types of the inputs`, parts.classEnd, 'keep the whole file');
+      return scanner.fail(
+        'E_SYNTAX',
+        `expected 'def load_args(reader):' behind the class, which gives the types of the inputs`,
+        parts.classEnd,
+        'keep the whole file',
+      );
     this.at = parts.classEnd + head.index;
     let pos = text.indexOf('\n', this.at) + 1;
     for (; pos > 0 && pos < text.length;) {
@@ -101,28 +118,48 @@ class ArgumentReader {
       pos = end + 1;
     }
     return this.made;
-  } // prettier-ignore
+  }
 
   private line(code: string, at: number): void {
     const { scanner } = this;
     const call = /^(?:(\w{1,64}) = )?reader\.(\w{1,64})\(/.exec(code);
-    if (call === null) return scanner.fail('E_SYNTAX', `expected a call of reader, found '${code.slice(0, 40)}'`, at);
+    if (call === null)
+      return scanner.fail(
+        'E_SYNTAX',
+        `expected a call of reader, found '${code.slice(0, 40)}'`,
+        at,
+      );
     const [whole, target, method] = call;
     const { args, end } = this.arguments(code, whole.length, at);
     const behind = code.slice(end).trim();
     const name = /^# (\w{1,4096})$/.exec(behind)?.[1];
     if (behind !== '' && !behind.startsWith('#'))
-      scanner.fail('E_SYNTAX', `expected the end of the line, found '${behind.slice(0, 40)}'`, at + end);
+      scanner.fail(
+        'E_SYNTAX',
+        `expected the end of the line, found '${behind.slice(0, 40)}'`,
+        at + end,
+      );
     if (method === 'storage' && target !== undefined) return this.storage(target, args, at);
-    const type = method === 'tensor' ? this.tensor(args, at) : method === 'symint' ? this.symint(args, at) : undefined;
+    const type =
+      method === 'tensor'
+        ? this.tensor(args, at)
+        : method === 'symint'
+          ? this.symint(args, at)
+          : undefined;
     if (type === undefined)
-      return scanner.fail('E_UNSUPPORTED', `reader.${method}: an input that is no tensor and no size`, at, 'graphs hold tensors and sizes');
+      return scanner.fail(
+        'E_UNSUPPORTED',
+        `reader.${method}: an input that is no tensor and no size`,
+        at,
+        'graphs hold tensors and sizes',
+      );
     this.made.push({ name, type, at });
-  } // prettier-ignore
+  }
 
   private storage(target: string, args: readonly Part[], at: number): void {
     const { scanner, storages } = this;
-    if (storages.has(target)) scanner.fail('E_DUP', `'${target}' is defined twice`, at, 'rename one of them');
+    if (storages.has(target))
+      scanner.fail('E_DUP', `'${target}' is defined twice`, at, 'rename one of them');
     const bytes = args[1]?.text;
     if (bytes === undefined) scanner.fail('E_SYNTAX', 'a storage needs its number of bytes', at);
     storages.set(target, /^\d{1,15}$/.test(bytes) ? Number(bytes) : undefined);
@@ -134,33 +171,62 @@ class ArgumentReader {
     if (storage === undefined || sizes === undefined)
       return scanner.fail('E_SYNTAX', 'a tensor needs a storage and its sizes', at);
     if (!this.storages.has(storage.text))
-      scanner.fail('E_REF', `storage '${storage.text}' is not defined`, storage.at, suggestion(storage.text, [...this.storages.keys()], 'storages'));
+      scanner.fail(
+        'E_REF',
+        `storage '${storage.text}' is not defined`,
+        storage.at,
+        suggestion(storage.text, [...this.storages.keys()], 'storages'),
+      );
     const shape = this.dims(sizes);
     const stride = third === undefined || isKeyword(third) ? undefined : this.dims(third);
     this.checkKeywords(args.slice(stride === undefined ? 2 : 3));
     if (stride !== undefined && stride.length !== shape.length)
-      scanner.fail('E_TYPE', `${shape.length} sizes but ${stride.length} strides`, third?.at ?? at, 'write one stride a size');
+      scanner.fail(
+        'E_TYPE',
+        `${shape.length} sizes but ${stride.length} strides`,
+        third?.at ?? at,
+        'write one stride a size',
+      );
     const dtype = this.dtype(args);
     const offset = Number(keyword(args, 'storage_offset')?.text ?? 0);
     this.checkBytes(storage, shape, stride, offset, dtype);
     return tensorType(dtype, shape, stride);
-  } // prettier-ignore
+  }
 
   private checkKeywords(args: readonly Part[]): void {
     const wrong = args.find((part) => !isKeyword(part));
-    if (wrong !== undefined) this.scanner.fail('E_SYNTAX', `expected key=value, found '${wrong.text.slice(0, 40)}'`, wrong.at);
-  } // prettier-ignore
+    if (wrong !== undefined)
+      this.scanner.fail(
+        'E_SYNTAX',
+        `expected key=value, found '${wrong.text.slice(0, 40)}'`,
+        wrong.at,
+      );
+  }
 
   private dtype(args: readonly Part[]): DType {
     const stated = keyword(args, 'dtype');
     if (stated === undefined) return 'f32';
-    const value = stated.text.startsWith('torch.') ? torchConstant(stated.text.slice(6)) : undefined;
-    if (value !== null && typeof value === 'object' && 'kind' in value && value.kind === 'dtype') return value.dtype;
-    return this.scanner.fail('E_TYPE', `'${stated.text}' is no dtype`, stated.at, 'as in dtype=torch.int64');
+    const value = stated.text.startsWith('torch.')
+      ? torchConstant(stated.text.slice(6))
+      : undefined;
+    if (value !== null && typeof value === 'object' && 'kind' in value && value.kind === 'dtype')
+      return value.dtype;
+    return this.scanner.fail(
+      'E_TYPE',
+      `'${stated.text}' is no dtype`,
+      stated.at,
+      'as in dtype=torch.int64',
+    );
   }
 
   /** What a tensor reads lies within its storage. */
-  private checkBytes(storage: Part, shape: readonly Dim[], stride: readonly Dim[] | undefined, offset: number, dtype: DType): void {
+  private checkBytes(
+    storage: Part,
+    shape: readonly Dim[],
+    stride: readonly Dim[] | undefined,
+    offset: number,
+    dtype: DType,
+  ): void {
     const bytes = this.storages.get(storage.text);
     if (bytes === undefined || shape.includes(0)) return;
     let last = offset;
@@ -172,26 +238,39 @@ class ArgumentReader {
       step *= size;
     }
     if ((last + 1) * DTYPE_BYTES[dtype] > bytes)
-      this.scanner.fail('E_TYPE', `the tensor needs ${(last + 1) * DTYPE_BYTES[dtype]} bytes, '${storage.text}' has ${bytes}`, storage.at, 'correct the sizes or the dtype');
-  } // prettier-ignore
+      this.scanner.fail(
+        'E_TYPE',
+        `the tensor needs ${(last + 1) * DTYPE_BYTES[dtype]} bytes, '${storage.text}' has ${bytes}`,
+        storage.at,
+        'correct the sizes or the dtype',
+      );
+  }
 
   private symint(args: readonly Part[], at: number): ValueType {
     const value = args[0]?.text ?? '';
-    if (!/^-?\d{1,15}$/.test(value)) return this.scanner.fail('E_SYNTAX', 'a size needs its value', at, 'as in reader.symint(8)');
+    if (!/^-?\d{1,15}$/.test(value))
+      return this.scanner.fail('E_SYNTAX', 'a size needs its value', at, 'as in reader.symint(8)');
     this.checkKeywords(args.slice(1));
     const stated = keyword(args, 'expr');
     const expr = stated === undefined ? value : pythonString(stated.text);
     if (stated !== undefined) this.examples.set(expr, Number(value));
     return { kind: 'sym', expr };
-  } // prettier-ignore
+  }
 
   /** `(8, s33)`: sizes of a tuple. */
   private dims({ text, at }: Part): Dim[] {
     const { scanner } = this;
-    if (!text.startsWith('(')) scanner.fail('E_SYNTAX', `expected sizes such as (8, 128), found '${text.slice(0, 40)}'`, at);
+    if (!text.startsWith('('))
+      scanner.fail('E_SYNTAX', `expected sizes such as (8, 128), found '${text.slice(0, 40)}'`, at);
     const { args, end } = this.arguments(text, 1, at);
-    if (end < text.length) scanner.fail('E_SYNTAX', `expected ',' or ')', found '${text.slice(end, end + 40).trim()}'`, at + end);
-    if (args.length > MAX_RANK) scanner.fail('E_LIMIT', `more than ${MAX_RANK} dims`, at, 'no tensor has so many dims');
+    if (end < text.length)
+      scanner.fail(
+        'E_SYNTAX',
+        `expected ',' or ')', found '${text.slice(end, end + 40).trim()}'`,
+        at + end,
+      );
+    if (args.length > MAX_RANK)
+      scanner.fail('E_LIMIT', `more than ${MAX_RANK} dims`, at, 'no tensor has so many dims');
     return args.map((part): Dim => {
       if (/^\d{1,15}$/.test(part.text)) return Number(part.text);
       if (!/^[\w\s+*/()%.,-]{1,4096}$/.test(part.text) || /^[-\d.]+$/.test(part.text))
@@ -199,7 +278,7 @@ class ArgumentReader {
       const example = this.examples.get(part.text);
       return example === undefined ? { sym: part.text } : { sym: part.text, example };
     });
-  } // prettier-ignore
+  }
 
   /** Parts between commas from behind an opening bracket; `end` is behind the closing one. */
   private arguments(code: string, from: number, base: number): { args: Part[]; end: number } {
@@ -213,14 +292,21 @@ class ArgumentReader {
       if (text.trim() !== '') args.push({ text: text.trim(), at: base + start + lead });
       // A comma may stand behind the last value only.
       else if (code[to] === ',') scanner.fail('E_SYNTAX', `expected a value, found ','`, base + to);
-      if (args.length > MAX_LIST) scanner.fail('E_LIMIT', `more than ${MAX_LIST} values in one list`, base + start);
+      if (args.length > MAX_LIST)
+        scanner.fail('E_LIMIT', `more than ${MAX_LIST} values in one list`, base + start);
       start = to + 1;
     };
     for (let i = from; i < code.length; i++) {
       const c = code[i];
       if (c === "'" || c === '"') {
         const close = code.indexOf(c, i + 1);
-        if (close < 0) scanner.fail('E_SYNTAX', 'the string has no closing quote', base + i, 'the text seems to be cut here');
+        if (close < 0)
+          scanner.fail(
+            'E_SYNTAX',
+            'the string has no closing quote',
+            base + i,
+            'the text seems to be cut here',
+          );
         i = close;
       } else if (c === '(' || c === '[' || c === '{') depth++;
       else if (c === ')' || c === ']' || c === '}') {
@@ -231,8 +317,13 @@ class ArgumentReader {
         depth--;
       } else if (c === ',' && depth === 0) push(i);
     }
-    return scanner.fail('E_SYNTAX', `expected ')', found the end of the line`, base + code.length, 'the text seems to be cut here');
-  } // prettier-ignore
+    return scanner.fail(
+      'E_SYNTAX',
+      `expected ')', found the end of the line`,
+      base + code.length,
+      'the text seems to be cut here',
+    );
+  }
 }
 
 function isKeyword({ text }: Part): boolean {
@@ -246,10 +337,15 @@ function keyword(args: readonly Part[], key: string): Part | undefined {
   return { text: found.text.slice(key.length + 1).trim(), at: found.at + key.length + 1 };
 }
 
-/** Process groups of a program that communicates, as `setup_fake_process_groups` or `get_pg_config` name them. */
+/**
+ * Process groups of a program that communicates, as `setup_fake_process_groups` or `get_pg_config`
+ * name them.
+ */
 function groupNotes(text: string): string[] {
   if (!/\b(setup_fake_process_groups|get_pg_config)\b/.test(text)) return [];
-  const groups = [...text.matchAll(/['"]([^'"\n]{1,200})['"]: \{'size': (\d{1,9}), 'rank': (\d{1,9})\}/g)].slice(0, 50);
+  const groups = [
+    ...text.matchAll(/['"]([^'"\n]{1,200})['"]: \{'size': (\d{1,9}), 'rank': (\d{1,9})\}/g),
+  ].slice(0, 50);
   if (groups.length === 0) return [];
   const list = groups.map(([, name, size, rank]) => `rank ${rank} of ${size} in group '${name}'`);
   return [`This is the program of one device, already sharded: ${list.join(', ')}.`];

@@ -3,15 +3,16 @@
 import type { NodeMeta, Output, Role } from '../../graph/types.ts';
 import { eachOperand, sameType } from '../../graph/value.ts';
 import { countedText } from '../../units.ts';
-import { inputDescriptor, outputDescriptor, type InputDescriptor } from './descriptor.ts';
 import { listedTwiceNote, withoutGradientNote } from '../complete/tie-notes.ts';
+import type { Scanner } from '../file/scan.ts';
+import { type InputDescriptor, inputDescriptor, outputDescriptor } from './descriptor.ts';
 import type { Signature } from './graph.ts';
 import type { FxClass, FxInput } from './record.ts';
-import type { Scanner } from '../file/scan.ts';
 
 /**
- * What the inputs and outputs of an FX text are to the program. Expanded joint texts say it in comments; otherwise it is
- * worked out from the producer's conventions and marked `inferred`, with a sentence in the notes.
+ * What the inputs and outputs of an FX text are to the program. Expanded joint texts say it in
+ * comments; otherwise it is worked out from the producer's conventions and marked `inferred`, with
+ * a sentence in the notes.
  */
 export function signatureOf(root: FxClass, scanner: Scanner): Signature {
   const described = root.inputs.some((input) => input.descriptor !== undefined);
@@ -24,7 +25,10 @@ export function signatureOf(root: FxClass, scanner: Scanner): Signature {
   return plainSignature(root);
 }
 
-/** A joint graph whose inputs were listed one by one: every primal is there, and more is returned than their gradients. */
+/**
+ * A joint graph whose inputs were listed one by one: every primal is there, and more is returned
+ * than their gradients.
+ */
 function looksJoint(root: FxClass): boolean {
   let primals = 0;
   let tangents = 0;
@@ -58,9 +62,11 @@ class JointSignature {
     const slots = returns.length - this.primals.length;
     if (slots < 0 && this.root.joint)
       throw this.scanner.error(
-        'E_TYPE', `a joint graph of ${this.primals.length} primals returns ${returns.length} values`, returns[0]?.offset ?? this.root.offset,
+        'E_TYPE',
+        `a joint graph of ${this.primals.length} primals returns ${returns.length} values`,
+        returns[0]?.offset ?? this.root.offset,
         'it must return the forward outputs and then one gradient (or None) per primal',
-      ); // prettier-ignore
+      );
     // Forward graphs carry input descriptors too, but no gradient slots.
     const hasSlots = slots >= 0 && (this.root.joint || inputs.length > this.primals.length);
     const forwardCount = hasSlots ? slots : returns.length;
@@ -71,15 +77,20 @@ class JointSignature {
       });
     }
     let tangents = 0;
-    for (const [i, input] of inputs.entries()) this.inputs.push(this.input(input, gradient.has(i), () => tangents++));
+    for (const [i, input] of inputs.entries())
+      this.inputs.push(this.input(input, gradient.has(i), () => tangents++));
     if (!this.described) {
       const parameters = gradient.size;
       this.notes.push(
-        `The text states no roles: ${parameters === 1 ? '1 primal with a gradient counts as a parameter' : `${parameters} primals with a gradient count as parameters`}, ${this.primals.length - parameters} as inputs; --role NAME=parameter corrects this.`,
+        'The text states no roles: ' +
+          `${parameters === 1 ? '1 primal with a gradient counts as a parameter' : `${parameters} primals with a gradient count as parameters`}, ` +
+          `${this.primals.length - parameters} as inputs; --role NAME=parameter corrects this.`,
       );
       if (forwardCount > tangents)
         this.notes.push(
-          `${countedText(forwardCount, 'forward output')} but ${countedText(tangents, 'tangent')}: the first outputs may be updated buffers, which the text does not mark.`,
+          `${countedText(forwardCount, 'forward output')} but ` +
+            `${countedText(tangents, 'tangent')}: the first outputs may be updated buffers, ` +
+            'which the text does not mark.',
         );
     }
     if (hasSlots) this.noteWithoutGradient(gradient);
@@ -100,7 +111,11 @@ class JointSignature {
     if (stated?.kind === 'tangent' || (stated === undefined && isTangent(input))) {
       const position = nextTangent();
       const index = stated?.kind === 'tangent' ? (stated.output ?? position) : position;
-      return { role: 'tangent', roleIndex: index, ...(stated === undefined ? { inferred: true } : {}) };
+      return {
+        role: 'tangent',
+        roleIndex: index,
+        ...(stated === undefined ? { inferred: true } : {}),
+      };
     }
     if (stated?.kind === 'parameter' || stated?.kind === 'buffer')
       return { role: stated.kind, roleName: this.unique(stated.target, input.name) };
@@ -109,7 +124,10 @@ class JointSignature {
     return { role: hasGradient ? 'parameter' : 'input', roleName, inferred: true };
   }
 
-  /** Two inputs of one name (a tied weight listed twice) would be ambiguous: the second keeps its own name. */
+  /**
+   * Two inputs of one name (a tied weight listed twice) would be ambiguous: the second keeps its
+   * own name.
+   */
   private unique(wanted: string, own: string): string {
     const name = this.taken.has(wanted) ? own : wanted;
     if (name !== wanted) this.notes.push(listedTwiceNote(wanted, own));
@@ -121,7 +139,8 @@ class JointSignature {
     const { root, scanner } = this;
     let userOutputs = 0;
     return root.returns.map((entry, i) => {
-      const stated = entry.descriptor === undefined ? undefined : outputDescriptor(entry.descriptor);
+      const stated =
+        entry.descriptor === undefined ? undefined : outputDescriptor(entry.descriptor);
       if (i >= forwardCount) {
         const primal = this.inputs[this.primals[i - forwardCount]];
         const of = primal.roleName ?? '';
@@ -146,7 +165,11 @@ class JointSignature {
           );
           if (wanted >= 0) return { role: 'mutation', of: this.inputs[wanted].roleName ?? '' };
         }
-        throw scanner.error('E_REF', `an updated input is returned that is not among the inputs`, entry.offset);
+        throw scanner.error(
+          'E_REF',
+          `an updated input is returned that is not among the inputs`,
+          entry.offset,
+        );
       }
       return { role: 'output', index: userOutputs++ };
     });
@@ -155,11 +178,18 @@ class JointSignature {
 
 function sameInput(descriptor: string, wanted: InputDescriptor): boolean {
   const own = inputDescriptor(descriptor);
-  return own.kind === 'input' && wanted.kind === 'input' && own.index !== undefined && own.index === wanted.index;
+  return (
+    own.kind === 'input' &&
+    wanted.kind === 'input' &&
+    own.index !== undefined &&
+    own.index === wanted.index
+  );
 }
 
 function roleNameOf(descriptor: InputDescriptor): string | undefined {
-  return descriptor.kind === 'parameter' || descriptor.kind === 'buffer' ? descriptor.target : undefined;
+  return descriptor.kind === 'parameter' || descriptor.kind === 'buffer'
+    ? descriptor.target
+    : undefined;
 }
 
 function isTangent(input: FxInput): boolean {
@@ -171,7 +201,10 @@ function userOutputs(root: FxClass): Omit<Output, 'value'>[] {
   return root.returns.map((_, i) => ({ role: 'output', index: i }));
 }
 
-/** Backward part alone: gradients in the order of primals that are not all here, so that they cannot be linked. */
+/**
+ * Backward part alone: gradients in the order of primals that are not all here, so that they cannot
+ * be linked.
+ */
 function backwardSignature(root: FxClass): Signature {
   let tangents = 0;
   return {
@@ -182,7 +215,8 @@ function backwardSignature(root: FxClass): Signature {
     ),
     outputs: userOutputs(root),
     notes: [
-      'This is the backward part of a joint graph: its gradients are returned as plain outputs, in the order of the primals.',
+      'This is the backward part of a joint graph: its gradients are returned as plain ' +
+        'outputs, in the order of the primals.',
     ],
   };
 }
@@ -196,11 +230,16 @@ function usedInputs(root: FxClass): ReadonlySet<string> {
 }
 
 /**
- * A parameter that nothing uses is the second name of a tied weight, which torch.export lists twice while all calls read one of
- * the names. Where one parameter alone has its type, the two are tied; else it counts as a constant. `tied` names those whose
- * other name is known from elsewhere, which stay parameters; then nothing is guessed.
+ * A parameter that nothing uses is the second name of a tied weight, which torch.export lists twice
+ * while all calls read one of the names. Where one parameter alone has its type, the two are tied;
+ * else it counts as a constant. `tied` names those whose other name is known from elsewhere, which
+ * stay parameters; then nothing is guessed.
  */
-export function withoutUnused(signature: Signature, root: FxClass, tied?: ReadonlySet<string>): Signature {
+export function withoutUnused(
+  signature: Signature,
+  root: FxClass,
+  tied?: ReadonlySet<string>,
+): Signature {
   const used = usedInputs(root);
   const nameAt = (i: number): string => signature.inputs[i].roleName ?? '';
   const isUsed = (i: number): boolean => used.has(root.inputs[i].name);
@@ -213,7 +252,11 @@ export function withoutUnused(signature: Signature, root: FxClass, tied?: Readon
     const twins = signature.inputs.flatMap(({ role }, j) => {
       const other = root.inputs[j].type;
       const fits =
-        role === 'parameter' && isUsed(j) && type !== undefined && other !== undefined && sameType(type, other);
+        role === 'parameter' &&
+        isUsed(j) &&
+        type !== undefined &&
+        other !== undefined &&
+        sameType(type, other);
       return fits ? [j] : [];
     });
     if (twins.length !== 1 || tied !== undefined) {
@@ -222,25 +265,44 @@ export function withoutUnused(signature: Signature, root: FxClass, tied?: Readon
     }
     groups.set(twins[0], [...(groups.get(twins[0]) ?? [twins[0]]), i]);
     notes.push(
-      `${nameAt(i)} is never used, and ${nameAt(twins[0])} alone has its type: they count as one tied weight; --role ${nameAt(i)}=constant corrects this.`,
+      `${nameAt(i)} is never used, and ${nameAt(twins[0])} alone has its type: they count as ` +
+        `one tied weight; --role ${nameAt(i)}=constant corrects this.`,
     );
     return meta;
   });
   if (unused.length > 0)
-    notes.push(`${unused.join(', ')}: never used, as the second name of a tied weight is; not counted as a parameter.`);
+    notes.push(
+      `${unused.join(', ')}: never used, as the second name of a tied weight is; not counted ` +
+        'as a parameter.',
+    );
   if (notes.length === 0) return signature;
   const ties = [...groups.values()].map((group) => group.sort((a, b) => a - b).map(nameAt));
-  return { ...signature, inputs, notes: [...signature.notes, ...notes], ...(ties.length > 0 ? { ties } : {}) };
+  return {
+    ...signature,
+    inputs,
+    notes: [...signature.notes, ...notes],
+    ...(ties.length > 0 ? { ties } : {}),
+  };
 }
 
-/** torch.export: `p_` parameters, `b_` buffers, `c_` constants. Dots of the names are lost; the signature text has them. */
+/**
+ * torch.export: `p_` parameters, `b_` buffers, `c_` constants. Dots of the names are lost; the
+ * signature text has them.
+ */
 function exportSignature(root: FxClass): Signature {
   const inputs = root.inputs.map(({ name }): NodeMeta => {
-    const role: Role = name.startsWith('p_') ? 'parameter' : name.startsWith('b_') ? 'buffer' : name.startsWith('c_') ? 'constant' : 'input'; // prettier-ignore
+    const role: Role = name.startsWith('p_')
+      ? 'parameter'
+      : name.startsWith('b_')
+        ? 'buffer'
+        : name.startsWith('c_')
+          ? 'constant'
+          : 'input';
     return { role, roleName: name, inferred: true };
   });
   const notes = [
-    'Roles are read from the prefixes p_, b_ and c_ of torch.export; names have _ for the dots that the text has lost.',
+    'Roles are read from the prefixes p_, b_ and c_ of torch.export; names have _ for the ' +
+      'dots that the text has lost.',
   ];
   return withoutUnused({ inputs, outputs: userOutputs(root), notes }, root);
 }
@@ -254,7 +316,11 @@ function dynamoSignature(root: FxClass): Signature {
     taken.add(roleName);
     return { role: decoded.role, roleName, inferred: true };
   });
-  return { inputs, outputs: userOutputs(root), notes: ['Roles and names are decoded from the input names of Dynamo.'] };
+  return {
+    inputs,
+    outputs: userOutputs(root),
+    notes: ['Roles and names are decoded from the input names of Dynamo.'],
+  };
 }
 
 function dynamoName(name: string): { role: Role; name: string } {
@@ -267,8 +333,15 @@ function dynamoName(name: string): { role: Role; name: string } {
 
 function plainSignature(root: FxClass): Signature {
   return {
-    inputs: root.inputs.map(({ name }): NodeMeta => ({ role: 'input', roleName: name, inferred: true })),
+    inputs: root.inputs.map(({ name }): NodeMeta => ({
+      role: 'input',
+      roleName: name,
+      inferred: true,
+    })),
     outputs: userOutputs(root),
-    notes: ['The text states no roles: every placeholder counts as an input; --role NAME=parameter corrects this.'],
+    notes: [
+      'The text states no roles: every placeholder counts as an input; --role NAME=parameter ' +
+        'corrects this.',
+    ],
   };
 }

@@ -1,7 +1,8 @@
 /**
- * Strides of results that a text does not state, by the rules of eager PyTorch: a view moves strides, a pointwise operator
- * keeps the order of its operands (TensorIterator), attention on CPU leaves its result as [batch, length, head, size], and
- * everything else is row-major. Operator rules know dtype and shape alone, so this runs behind them; sizes must be numbers.
+ * Strides of results that a text does not state, by the rules of eager PyTorch: a view moves
+ * strides, a pointwise operator keeps the order of its operands (TensorIterator), attention on CPU
+ * leaves its result as [batch, length, head, size], and everything else is row-major. Operator
+ * rules know dtype and shape alone, so this runs behind them; sizes must be numbers.
  */
 
 import type { Arg, TensorType, ValueType } from '../../graph/types.ts';
@@ -33,13 +34,20 @@ export function withStrides(call: CallToInfer, type: ValueType, typeOf: TypeOf):
     if (item.kind !== 'tensor' || item.stride !== undefined) return item;
     const shape = numbers(item.shape);
     const stride = shape === undefined ? undefined : rule(call, shape, typeOf, at);
-    return stride === undefined || isContiguousStride(item.shape, stride) ? item : tensorType(item.dtype, item.shape, stride, item.given);
+    return stride === undefined || isContiguousStride(item.shape, stride)
+      ? item
+      : tensorType(item.dtype, item.shape, stride, item.given);
   };
   return type.kind === 'tuple' ? { kind: 'tuple', items: type.items.map(set) } : set(type, 0);
-} // prettier-ignore
+}
 
 /** Strides of result `at`; undefined for row-major ones, and where they are not known. */
-type Rule = (call: CallToInfer, shape: readonly number[], typeOf: TypeOf, at: number) => readonly number[] | undefined;
+type Rule = (
+  call: CallToInfer,
+  shape: readonly number[],
+  typeOf: TypeOf,
+  at: number,
+) => readonly number[] | undefined;
 
 function numbers(dims: TensorType['shape']): readonly number[] | undefined {
   return dims.every((dim) => typeof dim === 'number') ? dims : undefined;
@@ -49,7 +57,9 @@ function strided(type: ValueType): Strided | undefined {
   if (type.kind !== 'tensor') return undefined;
   const shape = numbers(type.shape);
   const stride = type.stride === undefined ? contiguousStride(type.shape) : numbers(type.stride);
-  return shape === undefined || stride === undefined || stride === null ? undefined : { shape, stride };
+  return shape === undefined || stride === undefined || stride === null
+    ? undefined
+    : { shape, stride };
 }
 
 function operand(call: CallToInfer, typeOf: TypeOf): Strided | undefined {
@@ -70,9 +80,14 @@ function wrap(dim: number, rank: number): number {
   return dim < 0 ? dim + rank : dim;
 }
 
-// ---- views ----------------------------------------------------------------------------------------------------------------
+// ---- views
+// -----------------------------------------------------------------------------
 
-type ViewRule = (x: Strided, call: CallToInfer, shape: readonly number[]) => readonly number[] | undefined;
+type ViewRule = (
+  x: Strided,
+  call: CallToInfer,
+  shape: readonly number[],
+) => readonly number[] | undefined;
 
 function view(rule: ViewRule): Rule {
   return (call, shape, typeOf) => {
@@ -104,7 +119,8 @@ const expanded: ViewRule = (x, _call, shape) => {
   const shift = shape.length - x.shape.length;
   for (let d = shape.length - 1; d >= 0; d--) {
     const own = d >= shift ? x.shape[d - shift] : 1;
-    const step = d >= shift ? x.stride[d - shift] : d + 1 < shape.length ? shape[d + 1] * stride[d + 1] : 1;
+    const step =
+      d >= shift ? x.stride[d - shift] : d + 1 < shape.length ? shape[d + 1] * stride[d + 1] : 1;
     stride[d] = own === shape[d] ? step : 0;
   }
   return stride;
@@ -112,7 +128,9 @@ const expanded: ViewRule = (x, _call, shape) => {
 
 const sliced: ViewRule = (x, call) => {
   const dim = wrap(integer(argument(call, 1, 'dim'), 0), x.shape.length);
-  return x.stride.map((step, d) => (d === dim ? step * integer(argument(call, 4, 'step'), 1) : step));
+  return x.stride.map((step, d) =>
+    d === dim ? step * integer(argument(call, 4, 'step'), 1) : step,
+  );
 };
 
 const without: ViewRule = (x, call) => {
@@ -128,9 +146,12 @@ const unsqueezed: ViewRule = (x, call) => {
 
 const squeezed: ViewRule = (x, call) => {
   const stated = argument(call, 1, 'dim');
-  const list = stated === undefined ? undefined : (isList(stated) ? stated : [stated]).map((dim) => wrap(integer(dim, 0), x.shape.length));
+  const list =
+    stated === undefined
+      ? undefined
+      : (isList(stated) ? stated : [stated]).map((dim) => wrap(integer(dim, 0), x.shape.length));
   return x.stride.filter((_, d) => x.shape[d] !== 1 || (list !== undefined && !list.includes(d)));
-}; // prettier-ignore
+};
 
 /** The strides that show the same elements in another shape; undefined where no strides do. */
 const reshaped: ViewRule = (x, _call, shape) => {
@@ -160,13 +181,17 @@ const reshaped: ViewRule = (x, _call, shape) => {
   return stride;
 };
 
-// ---- new memory -----------------------------------------------------------------------------------------------------------
+// ---- new memory
+// -----------------------------------------------------------------------------
 
 /** Dims from the fastest to the slowest. */
 const rowMajor = (rank: number): number[] => Array.from({ length: rank }, (_, i) => rank - 1 - i);
 const CHANNELS_LAST = [1, 3, 2, 0];
 
-/** Whether the elements fill their memory in this order of the dims; dims of one element may have any stride. */
+/**
+ * Whether the elements fill their memory in this order of the dims; dims of one element may have
+ * any stride.
+ */
 function followsOrder({ shape, stride }: Strided, order: readonly number[]): boolean {
   let step = 1;
   for (const d of order) {
@@ -189,19 +214,32 @@ function isDense({ shape, stride }: Strided): boolean {
 /** Copies keep the strides of a dense tensor; of any other they keep the order of the dims. */
 const preserved: ViewRule = (x, call) => {
   const format = getOwn(call.kwargs, 'memory_format');
-  if (format !== undefined && format !== null && !(typeof format === 'object' && !isList(format) && format.kind === 'layout' && format.word === 'preserve_format')) return undefined;
+  if (
+    format !== undefined &&
+    format !== null &&
+    !(
+      typeof format === 'object' &&
+      !isList(format) &&
+      format.kind === 'layout' &&
+      format.word === 'preserve_format'
+    )
+  )
+    return undefined;
   return isDense(x) ? x.stride : iterated([x], x.shape);
-}; // prettier-ignore
+};
 
 /** `to` hands the tensor on where it has the dtype already. */
 const converted: Rule = (call, shape, typeOf, at) => {
   const [first, to] = call.args;
   const type = first !== undefined && isRef(first) ? typeOf(first.name) : undefined;
   const stated = getOwn(call.kwargs, 'dtype') ?? to;
-  const dtype = stated !== null && typeof stated === 'object' && !isList(stated) && stated.kind === 'dtype' ? stated.dtype : undefined;
+  const dtype =
+    stated !== null && typeof stated === 'object' && !isList(stated) && stated.kind === 'dtype'
+      ? stated.dtype
+      : undefined;
   const kept = type?.kind === 'tensor' && (dtype === undefined || type.dtype === dtype);
   return view(kept ? same : preserved)(call, shape, typeOf, at);
-}; // prettier-ignore
+};
 
 /** Results of pointwise operators, over all tensor operands. */
 const pointwise: Rule = (call, shape, typeOf) => {
@@ -221,8 +259,8 @@ const BINARY =
   /^aten\.(add|sub|rsub|mul|div|floor_divide|eq|ne|lt|le|gt|ge|maximum|minimum|(bitwise|logical)_(and|or|xor)|__and__|__or__)_?\./;
 
 /**
- * TensorIterator: dims are sorted from the smallest step of the operands to the largest, and the result is dense in that order.
- * Operands that all have one shape and one dense layout hand it on.
+ * TensorIterator: dims are sorted from the smallest step of the operands to the largest, and the
+ * result is dense in that order. Operands that all have one shape and one dense layout hand it on.
  */
 function iterated(
   operands: readonly Strided[],
@@ -230,15 +268,26 @@ function iterated(
   withNumber = false,
 ): readonly number[] | undefined {
   const [first] = operands;
-  const sameShapes = !withNumber && operands.every((x) => x.shape.length === shape.length && x.shape.every((size, d) => size === shape[d]));
+  const sameShapes =
+    !withNumber &&
+    operands.every(
+      (x) => x.shape.length === shape.length && x.shape.every((size, d) => size === shape[d]),
+    );
   if (first !== undefined && sameShapes) {
     if (operands.every((x) => followsOrder(x, rowMajor(shape.length)))) return undefined;
-    if (shape.length === 4 && operands.every((x) => followsOrder(x, CHANNELS_LAST))) return dense(CHANNELS_LAST, shape);
-    if (isDense(first) && operands.every((x) => x.stride.every((step, d) => step === first.stride[d]))) return first.stride;
+    if (shape.length === 4 && operands.every((x) => followsOrder(x, CHANNELS_LAST)))
+      return dense(CHANNELS_LAST, shape);
+    if (
+      isDense(first) &&
+      operands.every((x) => x.stride.every((step, d) => step === first.stride[d]))
+    )
+      return first.stride;
   }
   const steps = operands.map((x) => {
     const shift = shape.length - x.shape.length;
-    return shape.map((size, d) => (d < shift || (x.shape[d - shift] === 1 && size !== 1) ? 0 : x.stride[d - shift]));
+    return shape.map((size, d) =>
+      d < shift || (x.shape[d - shift] === 1 && size !== 1) ? 0 : x.stride[d - shift],
+    );
   });
   /** Positive where dim `a` moves in larger steps than `b`. */
   const compare = (a: number, b: number): number => {
@@ -261,7 +310,7 @@ function iterated(
     }
   }
   return dense(order, shape);
-} // prettier-ignore
+}
 
 /** Dense strides with the dims in this order, the fastest first. */
 function dense(order: readonly number[], shape: readonly number[]): number[] {
@@ -274,29 +323,103 @@ function dense(order: readonly number[], shape: readonly number[]): number[] {
   return stride;
 }
 
-/** Attention on CPU works on [batch, length, head, size] and shows it as [batch, head, length, size]. */
+/**
+ * Attention on CPU works on [batch, length, head, size] and shows it as [batch, head, length,
+ * size].
+ */
 const attention: Rule = (_call, shape) =>
-  shape.length === 4 ? dense([3, 1, 2, 0], shape) : shape.length === 3 ? dense([1, 2, 0], shape) : undefined;
+  shape.length === 4
+    ? dense([3, 1, 2, 0], shape)
+    : shape.length === 3
+      ? dense([1, 2, 0], shape)
+      : undefined;
 
 const POINTWISE = [
-  'abs', 'add', 'add_', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'ceil', 'clamp', 'clamp_min', 'cos', 'div', 'div_', 'eq', 'erf', 'exp', 'floor',
-  'floor_divide', 'ge', 'gelu', 'gelu_backward', 'gt', 'le', 'log', 'logical_and', 'logical_not', 'logical_or', 'lt', 'maximum', 'minimum', 'mul', 'mul_', 'ne', 'neg',
-  'pow', 'reciprocal', 'relu', 'relu_', 'rsqrt', 'rsub', 'sigmoid', 'sigmoid_backward', 'sign', 'silu', 'silu_backward', 'sin', 'sqrt', 'sub', 'sub_', 'tanh',
-  'tanh_backward', 'threshold_backward', 'where', '__and__', '__or__',
-]; // prettier-ignore
+  'abs',
+  'add',
+  'add_',
+  'bitwise_and',
+  'bitwise_not',
+  'bitwise_or',
+  'ceil',
+  'clamp',
+  'clamp_min',
+  'cos',
+  'div',
+  'div_',
+  'eq',
+  'erf',
+  'exp',
+  'floor',
+  'floor_divide',
+  'ge',
+  'gelu',
+  'gelu_backward',
+  'gt',
+  'le',
+  'log',
+  'logical_and',
+  'logical_not',
+  'logical_or',
+  'lt',
+  'maximum',
+  'minimum',
+  'mul',
+  'mul_',
+  'ne',
+  'neg',
+  'pow',
+  'reciprocal',
+  'relu',
+  'relu_',
+  'rsqrt',
+  'rsub',
+  'sigmoid',
+  'sigmoid_backward',
+  'sign',
+  'silu',
+  'silu_backward',
+  'sin',
+  'sqrt',
+  'sub',
+  'sub_',
+  'tanh',
+  'tanh_backward',
+  'threshold_backward',
+  'where',
+  '__and__',
+  '__or__',
+];
 
 const RULES: ReadonlyMap<string, Rule> = new Map<string, Rule>([
   ...POINTWISE.map((name): [string, Rule] => [name, pointwise]),
   ...['alias', 'detach', 'detach_', 'lift_fresh'].map((name): [string, Rule] => [name, view(same)]),
   // Tracing writes dropout as a copy, also where it drops nothing.
-  ...['clone', 'dropout', '_to_copy', 'empty_like', 'zeros_like', 'ones_like', 'full_like', 'convert_element_type', 'rand_like', 'randn_like'].map(
-    (name): [string, Rule] => [name, view(preserved)],
-  ),
-  ...['view', '_unsafe_view', 'reshape', 'flatten', 'unflatten'].map((name): [string, Rule] => [name, view(reshaped)]),
-  ...['split', 'split_with_sizes', 'chunk', 'tensor_split'].map((name): [string, Rule] => [name, view(same)]),
-  ...['_scaled_dot_product_flash_attention_for_cpu', '_scaled_dot_product_flash_attention_for_cpu_backward', 'scaled_dot_product_attention'].map(
-    (name): [string, Rule] => [name, attention],
-  ),
+  ...[
+    'clone',
+    'dropout',
+    '_to_copy',
+    'empty_like',
+    'zeros_like',
+    'ones_like',
+    'full_like',
+    'convert_element_type',
+    'rand_like',
+    'randn_like',
+  ].map((name): [string, Rule] => [name, view(preserved)]),
+  ...['view', '_unsafe_view', 'reshape', 'flatten', 'unflatten'].map((name): [string, Rule] => [
+    name,
+    view(reshaped),
+  ]),
+  ...['split', 'split_with_sizes', 'chunk', 'tensor_split'].map((name): [string, Rule] => [
+    name,
+    view(same),
+  ]),
+  ...[
+    '_scaled_dot_product_flash_attention_for_cpu',
+    '_scaled_dot_product_flash_attention_for_cpu_backward',
+    'scaled_dot_product_attention',
+  ].map((name): [string, Rule] => [name, attention]),
   ['to', converted],
   ['t', view((x) => [...x.stride].reverse())],
   ['transpose', view(transposed)],
@@ -307,4 +430,4 @@ const RULES: ReadonlyMap<string, Rule> = new Map<string, Rule>([
   ['unbind', view(without)],
   ['unsqueeze', view(unsqueezed)],
   ['squeeze', view(squeezed)],
-]); // prettier-ignore
+]);

@@ -1,4 +1,7 @@
-/** The communication of a compiled program: which collectives, over which devices, of how many bytes. */
+/**
+ * The communication of a compiled program: which collectives, over which devices, of how many
+ * bytes.
+ */
 
 import { decodeUtf8 } from '../../utf8.ts';
 import { gunzip, type UnpackLimits } from '../file/unpack.ts';
@@ -8,8 +11,14 @@ import { ELEMENT_BITS, type HloReader } from './reader.ts';
 import type { HloInstruction, HloType } from './syntax.ts';
 
 const COLLECTIVE_KINDS = [
-  'all-gather', 'all-reduce', 'all-to-all', 'collective-broadcast', 'collective-permute', 'ragged-all-to-all', 'reduce-scatter',
-] as const; // prettier-ignore
+  'all-gather',
+  'all-reduce',
+  'all-to-all',
+  'collective-broadcast',
+  'collective-permute',
+  'ragged-all-to-all',
+  'reduce-scatter',
+] as const;
 type CollectiveKind = (typeof COLLECTIVE_KINDS)[number];
 
 /** One collective of a compiled program. */
@@ -18,11 +27,17 @@ export interface HloCollective {
   /** Name of the instruction, and of the computation that it stands in. */
   readonly name: string;
   readonly computation: string;
-  /** Type of the result on one device, without layout: `f32[8,64]`, or `(f32[4], f32[8])` where several share one call. */
+  /**
+   * Type of the result on one device, without layout: `f32[8,64]`, or `(f32[4], f32[8])` where
+   * several share one call.
+   */
   readonly type: string;
   /** Bytes of the result on one device. */
   readonly resultBytes: number;
-  /** Devices of every group; empty where one group has all of them, or where `pairs` says who sends to whom. */
+  /**
+   * Devices of every group; empty where one group has all of them, or where `pairs` says who sends
+   * to whom.
+   */
   readonly groups: readonly (readonly number[])[];
   readonly pairs?: readonly (readonly [source: number, target: number])[];
 }
@@ -46,8 +61,8 @@ export interface HloOptions extends UnpackLimits {
 }
 
 /**
- * What XLA made of a program: operations and collectives of HLO text (`--xla_dump_hlo_as_text`, or `compiled.as_text()` in
- * JAX), packed or not. Types and bytes are those of one device.
+ * What XLA made of a program: operations and collectives of HLO text (`--xla_dump_hlo_as_text`, or
+ * `compiled.as_text()` in JAX), packed or not. Types and bytes are those of one device.
  *
  * @throws E_SYNTAX, E_REF, E_DUP, E_TYPE, E_LIMIT with line and column; E_ARCHIVE, E_ENCODING
  */

@@ -1,6 +1,7 @@
 /**
- * Devices that take part in a collective, in the four notations of HLO: lists `{{0,1},{2,3}}`, a reshaped and transposed
- * count `[4,2]<=[2,4]T(1,0)`, axes of a mesh `mesh['a'=2,'b'=4] {'b'}`, and pairs `{{0,1},{1,0}}` of a permutation.
+ * Devices that take part in a collective, in the four notations of HLO: lists `{{0,1},{2,3}}`, a
+ * reshaped and transposed count `[4,2]<=[2,4]T(1,0)`, axes of a mesh `mesh['a'=2,'b'=4] {'b'}`, and
+ * pairs `{{0,1},{1,0}}` of a permutation.
  */
 
 import { tileDevices } from '../mlir/sharding/gspmd.ts';
@@ -9,15 +10,28 @@ import type { Span } from './syntax.ts';
 
 const MAX_DEVICES = 1 << 20;
 
-/** The groups; an empty list means one group of all devices. @throws E_SYNTAX, E_TYPE, E_LIMIT with line and column */
+/**
+ * The groups; an empty list means one group of all devices. @throws E_SYNTAX, E_TYPE, E_LIMIT with
+ * line and column
+ */
 export function replicaGroups(outer: HloReader, span: Span): number[][] {
   const reader = outer.within(span);
-  const groups = reader.peek('{') ? lists(reader) : reader.peekWord('mesh') ? meshGroups(reader) : iotaGroups(reader);
+  const groups = reader.peek('{')
+    ? lists(reader)
+    : reader.peekWord('mesh')
+      ? meshGroups(reader)
+      : iotaGroups(reader);
   if (!reader.atEnd()) reader.expected('the end of the groups');
   const all = groups.flat();
-  if (new Set(all).size !== all.length) reader.fail('a device stands in two groups', span.from, 'E_TYPE', 'every device takes part once');
+  if (new Set(all).size !== all.length)
+    reader.fail(
+      'a device stands in two groups',
+      span.from,
+      'E_TYPE',
+      'every device takes part once',
+    );
   return groups;
-} // prettier-ignore
+}
 
 /** Sender and receiver of every transfer. */
 export function sourceTargetPairs(outer: HloReader, span: Span): (readonly [number, number])[] {
@@ -39,7 +53,8 @@ function lists(reader: HloReader): number[][] {
 function iotaGroups(reader: HloReader): number[][] {
   const at = reader.pos;
   const tiles = reader.list('[', ']', () => reader.integer('a size'));
-  if (tiles.length !== 2) reader.fail(`groups of ${tiles.length} dims`, at, 'E_TYPE', 'write [groups,size]');
+  if (tiles.length !== 2)
+    reader.fail(`groups of ${tiles.length} dims`, at, 'E_TYPE', 'write [groups,size]');
   reader.expect('<=');
   const ids = iota(reader);
   const [groups, size] = tiles;
@@ -87,7 +102,10 @@ interface AxisPart {
   readonly size: number;
 }
 
-/** `mesh['a'=4,'b'=2], device_ids=([2,4]T(1,0)) {'a', 'b':(1)2}`: devices that differ along these axes alone form a group. */
+/**
+ * `mesh['a'=4,'b'=2], device_ids=([2,4]T(1,0)) {'a', 'b':(1)2}`: devices that differ along these
+ * axes alone form a group.
+ */
 function meshGroups(reader: HloReader): number[][] {
   const at = reader.pos;
   reader.expectWord('mesh');
@@ -98,7 +116,12 @@ function meshGroups(reader: HloReader): number[][] {
   });
   const count = product(axes.map((axis) => axis.size));
   if (count < 1 || count > MAX_DEVICES)
-    reader.fail(`a mesh of ${count} devices`, at, 'E_LIMIT', `between 1 and ${MAX_DEVICES} are read`);
+    reader.fail(
+      `a mesh of ${count} devices`,
+      at,
+      'E_LIMIT',
+      `between 1 and ${MAX_DEVICES} are read`,
+    );
   let ids: Int32Array = tileDevices({ kind: 'iota', shape: [count], permutation: [0] });
   if (reader.accept(',')) {
     reader.expectWord('device_ids');
@@ -106,7 +129,8 @@ function meshGroups(reader: HloReader): number[][] {
     reader.expect('(');
     ids = reader.peek('[') ? iota(reader) : listed(reader);
     reader.expect(')');
-    if (ids.length !== count) reader.fail(`${ids.length} device ids for ${count} places`, at, 'E_TYPE');
+    if (ids.length !== count)
+      reader.fail(`${ids.length} device ids for ${count} places`, at, 'E_TYPE');
   }
   const parts = reader.list('{', '}', () => axisPart(reader, axes));
   return grouped(ids, axes, parts, reader, at);
@@ -132,18 +156,30 @@ function axisPart(reader: HloReader, axes: readonly MeshAxis[]): AxisPart {
   const name = axisName(reader);
   const axis = axes.findIndex((a) => a.name === name);
   if (axis < 0)
-    reader.fail(`the mesh has no axis '${name}'`, at, 'E_REF', `its axes: ${axes.map((a) => a.name).join(', ')}`);
+    reader.fail(
+      `the mesh has no axis '${name}'`,
+      at,
+      'E_REF',
+      `its axes: ${axes.map((a) => a.name).join(', ')}`,
+    );
   if (!reader.accept(':')) return { axis, before: 1, size: axes[axis].size };
   reader.expect('(');
   const before = reader.integer('the size of the parts before');
   reader.expect(')');
   const size = reader.integer('the size of the part');
   if (before < 1 || size < 1 || axes[axis].size % (before * size) !== 0)
-    reader.fail(`part (${before})${size} does not fit axis '${name}' of size ${axes[axis].size}`, at, 'E_TYPE');
+    reader.fail(
+      `part (${before})${size} does not fit axis '${name}' of size ${axes[axis].size}`,
+      at,
+      'E_TYPE',
+    );
   return { axis, before, size };
 }
 
-/** One group for each setting of everything but `parts`; within a group the first part varies slowest. */
+/**
+ * One group for each setting of everything but `parts`; within a group the first part varies
+ * slowest.
+ */
 function grouped(
   ids: Int32Array,
   axes: readonly MeshAxis[],

@@ -1,6 +1,7 @@
 /**
- * Reads HLO text (`HloModule ...`): what XLA made of a program, for one device. It is read to compare a plan with what the
- * compiler did; a plan starts from the program before that (StableHLO).
+ * Reads HLO text (`HloModule ...`): what XLA made of a program, for one device. It is read to
+ * compare a plan with what the compiler did; a plan starts from the program before that
+ * (StableHLO).
  */
 
 import { suggestion } from '../../errors.ts';
@@ -11,7 +12,10 @@ const MAX_INSTRUCTIONS = 2_000_000;
 const TABLES = ['FileNames', 'FunctionNames', 'FileLocations', 'StackFrames'];
 
 /** @throws E_SYNTAX, E_REF, E_DUP, E_TYPE, E_LIMIT with line and column */
-export function parseHlo(text: string, file?: string): { readonly module: HloModule; readonly reader: HloReader } {
+export function parseHlo(
+  text: string,
+  file?: string,
+): { readonly module: HloModule; readonly reader: HloReader } {
   const reader = new HloReader(text, file);
   return { module: new ModuleParser(reader).module(), reader };
 }
@@ -33,13 +37,23 @@ class ModuleParser {
       const at = reader.pos;
       const computation = this.computation();
       if (names.has(computation.name))
-        reader.fail(`computation '${computation.name}' is defined twice`, at, 'E_DUP', 'rename one of them');
+        reader.fail(
+          `computation '${computation.name}' is defined twice`,
+          at,
+          'E_DUP',
+          'rename one of them',
+        );
       names.set(computation.name, at);
       computations.push(computation);
     }
     const entries = computations.filter((c) => c.isEntry).length;
     if (entries !== 1)
-      reader.fail(entries === 0 ? 'no computation is marked ENTRY' : `${entries} computations are marked ENTRY`, 0);
+      reader.fail(
+        entries === 0
+          ? 'no computation is marked ENTRY'
+          : `${entries} computations are marked ENTRY`,
+        0,
+      );
     this.checkCalls(computations, [...names.keys()]);
     return { name, attributes, computations };
   }
@@ -79,7 +93,13 @@ class ModuleParser {
     }
     reader.attributes();
     const roots = instructions.filter((i) => i.isRoot).length;
-    if (roots !== 1) reader.fail(`computation '${name}' has ${roots} ROOT instructions`, at, 'E_SYNTAX', 'mark one');
+    if (roots !== 1)
+      reader.fail(
+        `computation '${name}' has ${roots} ROOT instructions`,
+        at,
+        'E_SYNTAX',
+        'mark one',
+      );
     return { name, isEntry, instructions };
   }
 
@@ -87,12 +107,18 @@ class ModuleParser {
   private instruction(defined: Set<string>): HloInstruction {
     const { reader } = this;
     if (++this.instructions > MAX_INSTRUCTIONS)
-      reader.fail(`more than ${MAX_INSTRUCTIONS} instructions`, reader.pos, 'E_LIMIT', 'read a smaller program');
+      reader.fail(
+        `more than ${MAX_INSTRUCTIONS} instructions`,
+        reader.pos,
+        'E_LIMIT',
+        'read a smaller program',
+      );
     const isRoot = reader.acceptWord('ROOT');
     reader.skip();
     const at = reader.pos;
     const name = reader.name('an instruction');
-    if (defined.has(name)) reader.fail(`'%${name}' is defined twice`, at, 'E_DUP', 'rename one of them');
+    if (defined.has(name))
+      reader.fail(`'%${name}' is defined twice`, at, 'E_DUP', 'rename one of them');
     reader.expect('=');
     const type = reader.type();
     const opcode = reader.name('an operation');
@@ -101,7 +127,10 @@ class ModuleParser {
     return { name, at, isRoot, type, opcode, operands, attributes: reader.attributes() };
   }
 
-  /** The number of a parameter or the value of a constant (of several lines), which nothing here needs. */
+  /**
+   * The number of a parameter or the value of a constant (of several lines), which nothing here
+   * needs.
+   */
   private literal(opcode: string): string[] {
     if (!this.reader.peek('(')) this.reader.expected(`'('`);
     this.reader.brackets(opcode === 'parameter');
@@ -112,12 +141,18 @@ class ModuleParser {
   private operands(defined: ReadonlySet<string>): string[] {
     const { reader } = this;
     return reader.list('(', ')', () => {
-      if (!reader.peek('%') && /^(\(|\w+\[)/.test(reader.text.slice(reader.pos, reader.pos + 24))) reader.type();
+      if (!reader.peek('%') && /^(\(|\w+\[)/.test(reader.text.slice(reader.pos, reader.pos + 24)))
+        reader.type();
       reader.skip();
       const at = reader.pos;
       const name = reader.name('an operand such as %param');
       if (!defined.has(name))
-        reader.fail(`'%${name}' is not defined`, at, 'E_REF', suggestion(name, [...defined].slice(-2000), 'values'));
+        reader.fail(
+          `'%${name}' is not defined`,
+          at,
+          'E_REF',
+          suggestion(name, [...defined].slice(-2000), 'values'),
+        );
       return name;
     });
   }
@@ -140,7 +175,12 @@ class ModuleParser {
       const at = inner.pos;
       const name = inner.name('a computation');
       if (!names.has(name))
-        inner.fail(`computation '${name}' is not defined`, at, 'E_REF', suggestion(name, known, 'computations'));
+        inner.fail(
+          `computation '${name}' is not defined`,
+          at,
+          'E_REF',
+          suggestion(name, known, 'computations'),
+        );
     };
     if (inner.peek('{')) inner.list('{', '}', one);
     else one();

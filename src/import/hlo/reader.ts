@@ -1,7 +1,7 @@
 /** Tokenizer of HLO text: names, types with layouts, and attribute values as ranges of the text. */
 
 import { MAX_DEPTH } from '../../text/place.ts';
-import { isDigit, isLetterOrDigit, TextReader, type Bracket } from '../../text/reader.ts';
+import { type Bracket, isDigit, isLetterOrDigit, TextReader } from '../../text/reader.ts';
 import type { HloType, Span } from './syntax.ts';
 
 const MAX_RANK = 64;
@@ -9,10 +9,39 @@ const MAX_ATTRIBUTES = 1000;
 
 /** Bits of an element; HLO's names. `token` and `opaque` hold no data. */
 export const ELEMENT_BITS: Readonly<Record<string, number>> = {
-  pred: 8, s1: 1, s2: 2, s4: 4, s8: 8, s16: 16, s32: 32, s64: 64, u1: 1, u2: 2, u4: 4, u8: 8, u16: 16, u32: 32, u64: 64,
-  f16: 16, bf16: 16, f32: 32, f64: 64, c64: 64, c128: 128, f4e2m1fn: 4, f8e3m4: 8, f8e4m3: 8, f8e4m3fn: 8, f8e4m3fnuz: 8,
-  f8e4m3b11fnuz: 8, f8e5m2: 8, f8e5m2fnuz: 8, f8e8m0fnu: 8, token: 0, opaque: 0,
-}; // prettier-ignore
+  pred: 8,
+  s1: 1,
+  s2: 2,
+  s4: 4,
+  s8: 8,
+  s16: 16,
+  s32: 32,
+  s64: 64,
+  u1: 1,
+  u2: 2,
+  u4: 4,
+  u8: 8,
+  u16: 16,
+  u32: 32,
+  u64: 64,
+  f16: 16,
+  bf16: 16,
+  f32: 32,
+  f64: 64,
+  c64: 64,
+  c128: 128,
+  f4e2m1fn: 4,
+  f8e3m4: 8,
+  f8e4m3: 8,
+  f8e4m3fn: 8,
+  f8e4m3fnuz: 8,
+  f8e4m3b11fnuz: 8,
+  f8e5m2: 8,
+  f8e5m2fnuz: 8,
+  f8e8m0fnu: 8,
+  token: 0,
+  opaque: 0,
+};
 
 export class HloReader extends TextReader {
   protected override readonly advice =
@@ -71,27 +100,38 @@ export class HloReader extends TextReader {
     const at = this.pos;
     const element = this.name('a type such as f32[8,64]');
     if (!Object.hasOwn(ELEMENT_BITS, element))
-      throw this.error('E_TYPE', `'${element}' is no element type of HLO`, at, `known ones: ${Object.keys(ELEMENT_BITS).join(', ')}`);
+      throw this.error(
+        'E_TYPE',
+        `'${element}' is no element type of HLO`,
+        at,
+        `known ones: ${Object.keys(ELEMENT_BITS).join(', ')}`,
+      );
     const shape = this.list('[', ']', () => {
       // `<=8` is a size that is at most 8 at run time.
       this.accept('<=');
       return this.integer('a size');
     });
-    if (shape.length > MAX_RANK) this.fail(`more than ${MAX_RANK} dims`, at, 'E_LIMIT', 'no tensor has so many dims');
+    if (shape.length > MAX_RANK)
+      this.fail(`more than ${MAX_RANK} dims`, at, 'E_LIMIT', 'no tensor has so many dims');
     // A layout follows at once; a brace behind a blank opens a computation.
     if (this.text[this.pos] === '{' && this.pos < this.end) this.brackets(true);
     return { kind: 'tensor', element, shape };
-  } // prettier-ignore
+  }
 
-  /** `key=value, key=value`: values as ranges, each up to the comma before the next key or the end of the line. */
+  /**
+   * `key=value, key=value`: values as ranges, each up to the comma before the next key or the end
+   * of the line.
+   */
   attributes(): Map<string, Span> {
     const out = new Map<string, Span>();
     while (this.accept(',')) {
       this.skip();
       const at = this.pos;
       const key = this.name('the name of an attribute');
-      if (out.has(key)) this.fail(`attribute '${key}' is given twice`, at, 'E_DUP', 'keep one of them');
-      if (out.size >= MAX_ATTRIBUTES) this.fail(`more than ${MAX_ATTRIBUTES} attributes`, at, 'E_LIMIT');
+      if (out.has(key))
+        this.fail(`attribute '${key}' is given twice`, at, 'E_DUP', 'keep one of them');
+      if (out.size >= MAX_ATTRIBUTES)
+        this.fail(`more than ${MAX_ATTRIBUTES} attributes`, at, 'E_LIMIT');
       this.expect('=');
       this.skip();
       const from = this.pos;
@@ -142,7 +182,12 @@ export class HloReader extends TextReader {
         return;
       }
     }
-    this.fail('the string has no closing quote', start, 'E_SYNTAX', 'the text seems to be cut here');
+    this.fail(
+      'the string has no closing quote',
+      start,
+      'E_SYNTAX',
+      'the text seems to be cut here',
+    );
   }
 
   /** Over the bracket that stands here, to behind its counterpart; attributes stand on one line. */
@@ -157,7 +202,13 @@ export class HloReader extends TextReader {
         this.pos--;
       } else if (c === '{' || c === '[' || c === '(') {
         open.push({ mark: c, at: this.pos });
-        if (open.length > MAX_DEPTH) this.fail(`brackets nest deeper than ${MAX_DEPTH}`, this.pos, 'E_LIMIT', 'no program needs this');
+        if (open.length > MAX_DEPTH)
+          this.fail(
+            `brackets nest deeper than ${MAX_DEPTH}`,
+            this.pos,
+            'E_LIMIT',
+            'no program needs this',
+          );
       } else if (c === '}' || c === ']' || c === ')') {
         this.closeBracket(open, c);
         if (open.length === 0) {
@@ -166,6 +217,11 @@ export class HloReader extends TextReader {
         }
       }
     }
-    this.fail(`the bracket '${this.text[start]}' is never closed`, start, 'E_SYNTAX', 'the text seems to be cut');
-  } // prettier-ignore
+    this.fail(
+      `the bracket '${this.text[start]}' is never closed`,
+      start,
+      'E_SYNTAX',
+      'the text seems to be cut',
+    );
+  }
 }

@@ -1,9 +1,11 @@
 /**
- * One jaxpr becoming a graph. An equation gives one node that carries its primitive in `meta.original`; what is needed
- * beside it (constants for literals, reads of tuples) are helper nodes without.
+ * One jaxpr becoming a graph. An equation gives one node that carries its primitive in
+ * `meta.original`; what is needed beside it (constants for literals, reads of tuples) are helper
+ * nodes without.
  */
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
+import { FreeNames } from '../../graph/names.ts';
 import type {
   Arg,
   DType,
@@ -15,12 +17,11 @@ import type {
   ValueRef,
   ValueType,
 } from '../../graph/types.ts';
-import { NONE_TYPE, NO_KWARGS, sameType, setOwn, tensorType, typeText } from '../../graph/value.ts';
+import { NO_KWARGS, NONE_TYPE, sameType, setOwn, tensorType, typeText } from '../../graph/value.ts';
 import { controlMismatch } from '../complete/control-types.ts';
-import type { Infer } from '../fx/graph.ts';
-import { FreeNames } from '../../graph/names.ts';
 import { NodeNames, ref } from '../complete/node-names.ts';
-import { parseLiteral, type Literal } from './text/literal.ts';
+import type { Infer } from '../fx/graph.ts';
+import { type Literal, parseLiteral } from './text/literal.ts';
 import type { JaxprParser } from './text/parse.ts';
 import type { Atom, Equation, Jaxpr, LiteralValue, Parameter, Variable } from './text/syntax.ts';
 
@@ -30,12 +31,17 @@ export interface JaxprContext {
   readonly parser: JaxprParser;
   readonly infer: Infer | undefined;
   /** The mesh that the text names, with its axes. */
-  readonly mesh: { readonly axes: readonly { readonly name: string; readonly size: number }[] } | undefined;
+  readonly mesh:
+    { readonly axes: readonly { readonly name: string; readonly size: number }[] } | undefined;
   /**
-   * Graph of a nested jaxpr, shared by all uses of it. `layout` says what its inputs are: numbers of the jaxpr's inputs,
-   * types for inputs that it does not read; the jaxpr's own inputs by default.
+   * Graph of a nested jaxpr, shared by all uses of it. `layout` says what its inputs are: numbers
+   * of the jaxpr's inputs, types for inputs that it does not read; the jaxpr's own inputs by
+   * default.
    */
-  body(jaxpr: Jaxpr, layout?: readonly (number | TensorType)[]): { readonly graph: Graph; readonly size: number };
+  body(
+    jaxpr: Jaxpr,
+    layout?: readonly (number | TensorType)[],
+  ): { readonly graph: Graph; readonly size: number };
   /** Nodes with all bodies written out. */
   readonly maxNodes: number;
 }
@@ -45,7 +51,9 @@ export class GraphOfJaxpr {
   readonly nodes: Node[] = [];
   readonly given: GivenSharding[] = [];
   readonly subgraphs: Record<string, Graph> = {};
-  private readonly bodyNames = new FreeNames({ has: (name) => Object.hasOwn(this.subgraphs, name) });
+  private readonly bodyNames = new FreeNames({
+    has: (name) => Object.hasOwn(this.subgraphs, name),
+  });
   /** Names of bodies, by what was asked for. */
   private readonly kept = new Map<string, Map<Graph, string>>();
   /** What each conversion converts. */
@@ -68,7 +76,15 @@ export class GraphOfJaxpr {
 
   addInput(base: string, type: TensorType, meta: NodeMeta): string {
     const name = this.unique(base);
-    this.inputs.push({ name, kind: 'placeholder', target: name, args: [], kwargs: NO_KWARGS, type, meta });
+    this.inputs.push({
+      name,
+      kind: 'placeholder',
+      target: name,
+      args: [],
+      kwargs: NO_KWARGS,
+      type,
+      meta,
+    });
     this.types.set(name, type);
     return name;
   }
@@ -76,7 +92,12 @@ export class GraphOfJaxpr {
   define(variable: Variable, node: string): void {
     if (variable.name === '_') return;
     if (this.scope.has(variable.name))
-      throw this.error('E_DUP', `'${variable.name}' is defined twice`, variable.at, 'rename one of them');
+      throw this.error(
+        'E_DUP',
+        `'${variable.name}' is defined twice`,
+        variable.at,
+        'rename one of them',
+      );
     this.scope.set(variable.name, node);
   }
 
@@ -97,9 +118,14 @@ export class GraphOfJaxpr {
     if (atom.kind === 'variable') {
       const node = this.scope.get(atom.name);
       if (node === undefined)
-        throw this.error('E_REF', `'${atom.name}' is not defined`, atom.at, suggestion(atom.name, [...this.scope.keys()].slice(0, 2000), 'variables'));
+        throw this.error(
+          'E_REF',
+          `'${atom.name}' is not defined`,
+          atom.at,
+          suggestion(atom.name, [...this.scope.keys()].slice(0, 2000), 'variables'),
+        );
       return ref(node);
-    } // prettier-ignore
+    }
     return this.constant(atom.value, atom.type.dtype, shape ?? numbers(atom.type));
   }
 
@@ -129,10 +155,14 @@ export class GraphOfJaxpr {
   stretched(atom: Atom, shape: readonly number[]): ValueRef {
     const type = this.tensor(atom);
     const own = numbers(type);
-    if (own.length === shape.length && own.every((size, d) => size === shape[d])) return this.value(atom);
+    if (own.length === shape.length && own.every((size, d) => size === shape[d]))
+      return this.value(atom);
     if (atom.kind === 'literal') return this.value(atom, shape);
     // Whatever else does not fit is for the operator to refuse.
-    if (own.length > 0 && (own.length !== shape.length || own.some((size, d) => size !== 1 && size !== shape[d])))
+    if (
+      own.length > 0 &&
+      (own.length !== shape.length || own.some((size, d) => size !== 1 && size !== shape[d]))
+    )
       return this.value(atom);
     return this.helper(
       'stablehlo.broadcast_in_dim',
@@ -173,9 +203,14 @@ export class GraphOfJaxpr {
     const name = this.unique(first?.name ?? equation.primitive.replaceAll(/[^A-Za-z0-9_]/g, '_'));
     const type = this.checkedType(equation, target, args, kwargs, name, stated);
     this.add({
-      name, kind: 'call', target, args, kwargs, type,
+      name,
+      kind: 'call',
+      target,
+      args,
+      kwargs,
+      type,
       meta: { original: equation.primitive, line: lineOf(this.context.parser, equation.at) },
-    }); // prettier-ignore
+    });
     equation.results.forEach((result, i) => {
       if (result.name === '_') return;
       this.define(result, type.kind === 'tuple' ? this.member(name, i).name : name);
@@ -217,24 +252,34 @@ export class GraphOfJaxpr {
       ours = infer({ target, args, kwargs, name }, (value) => this.typeOf(value));
     } catch (error) {
       if (!(error instanceof ShardwrightError)) throw error;
-      throw this.error(error.code, `${equation.primitive}: ${error.message}`, equation.at, error.details.hint ?? 'correct the equation');
+      throw this.error(
+        error.code,
+        `${equation.primitive}: ${error.message}`,
+        equation.at,
+        error.details.hint ?? 'correct the equation',
+      );
     }
     if (ours === undefined) return fallback;
     const flat = ours.kind === 'tuple' ? ours.items : [ours];
     if (flat.length !== stated.length || !flat.every((type, i) => sameType(type, stated[i])))
       throw this.error(
         'E_TYPE',
-        `the text says (${stated.map((type) => typeText(type)).join(', ')}), but ${equation.primitive} gives (${flat.map((type) => typeText(type)).join(', ')})`,
+        `the text says (${stated.map((type) => typeText(type)).join(', ')}), but ` +
+          `${equation.primitive} gives (${flat.map((type) => typeText(type)).join(', ')})`,
         equation.at,
         'correct the types, or the parameters',
       );
     return ours;
-  } // prettier-ignore
+  }
 
   /** What the bodies of control flow return is what the binders say. */
   private checkBodies(
     equation: Equation,
-    call: { readonly target: string; readonly args: readonly Arg[]; readonly kwargs: Readonly<Record<string, Arg>> },
+    call: {
+      readonly target: string;
+      readonly args: readonly Arg[];
+      readonly kwargs: Readonly<Record<string, Arg>>;
+    },
     stated: readonly TensorType[],
   ): void {
     const wrong = controlMismatch(call, this.subgraphs, (name) => this.typeOf(name), stated);
@@ -248,7 +293,11 @@ export class GraphOfJaxpr {
   }
 
   /** Adds a body under a name near `base`. */
-  keep(base: string, { graph, size }: { readonly graph: Graph; readonly size: number }, at: number): { kind: 'graph'; name: string } {
+  keep(
+    base: string,
+    { graph, size }: { readonly graph: Graph; readonly size: number },
+    at: number,
+  ): { kind: 'graph'; name: string } {
     let known = this.kept.get(base);
     if (known === undefined) this.kept.set(base, (known = new Map<Graph, string>()));
     let key = known.get(graph);
@@ -259,11 +308,17 @@ export class GraphOfJaxpr {
     }
     this.size += size;
     if (this.size > this.context.maxNodes)
-      throw this.error('E_LIMIT', `the program has more than ${this.context.maxNodes} nodes when its calls are written out`, at, 'import a smaller part');
+      throw this.error(
+        'E_LIMIT',
+        `the program has more than ${this.context.maxNodes} nodes when its calls are written out`,
+        at,
+        'import a smaller part',
+      );
     return { kind: 'graph', name: key };
-  } // prettier-ignore
+  }
 
-  // ---- parameters -------------------------------------------------------------------------------------------------------
+  // ---- parameters
+  // ---------------------------------------------------------------------------
 
   parameter(equation: Equation, key: string): Parameter {
     const found = equation.parameters.get(key);
@@ -332,14 +387,18 @@ export class GraphOfJaxpr {
 
 const CONTROL = new Set(['call', 'cond', 'case', 'while_loop', 'scan', 'sdy.manual_computation']);
 const TUPLES = new Set(
-  ['reduce', 'reduce_window', 'scatter', 'sort', 'all_reduce', 'optimization_barrier'].map((n) => `stablehlo.${n}`),
+  ['reduce', 'reduce_window', 'scatter', 'sort', 'all_reduce', 'optimization_barrier'].map(
+    (n) => `stablehlo.${n}`,
+  ),
 );
 
 function flat(value: Literal): number[] | undefined {
   const out: number[] = [];
   const walk = (item: Literal): boolean => {
     if (typeof item === 'number') return out.push(item) > 0;
-    return item !== null && typeof item === 'object' && item.kind === 'list' && item.items.every(walk);
+    return (
+      item !== null && typeof item === 'object' && item.kind === 'list' && item.items.every(walk)
+    );
   };
   return walk(value) ? out : undefined;
 }
@@ -364,7 +423,8 @@ function lineOf(parser: JaxprParser, at: number): number {
   let starts = lineTables.get(parser);
   if (starts === undefined) {
     const list = [0];
-    for (let i = parser.text.indexOf('\n'); i >= 0; i = parser.text.indexOf('\n', i + 1)) list.push(i + 1);
+    for (let i = parser.text.indexOf('\n'); i >= 0; i = parser.text.indexOf('\n', i + 1))
+      list.push(i + 1);
     lineTables.set(parser, (starts = Int32Array.from(list)));
   }
   let low = 0;

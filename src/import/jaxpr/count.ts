@@ -2,7 +2,10 @@
 
 import type { Jaxpr } from './text/syntax.ts';
 
-/** Equations of the outermost jaxpr, and by primitive over all nested ones; a shared body counts at every use. */
+/**
+ * Equations of the outermost jaxpr, and by primitive over all nested ones; a shared body counts at
+ * every use.
+ */
 export function countEquations(root: Jaxpr): {
   readonly nodes: number;
   readonly ops: Readonly<Record<string, number>>;
@@ -15,7 +18,8 @@ export function countEquations(root: Jaxpr): {
     for (const { primitive, parameters } of jaxpr.equations) {
       counts.set(primitive, (counts.get(primitive) ?? 0) + 1);
       for (const { bodies } of parameters.values()) {
-        for (const body of bodies) for (const [name, n] of count(body)) counts.set(name, (counts.get(name) ?? 0) + n);
+        for (const body of bodies)
+          for (const [name, n] of count(body)) counts.set(name, (counts.get(name) ?? 0) + n);
       }
     }
     known.set(jaxpr, counts);

@@ -1,8 +1,11 @@
-/** What the lowerings of all primitives share: what they are, what they read of an equation, and the one that knows nothing. */
+/**
+ * What the lowerings of all primitives share: what they are, what they read of an equation, and the
+ * one that knows nothing.
+ */
 
 import type { Arg, DType } from '../../graph/types.ts';
+import { type GraphOfJaxpr, numbers } from './builder.ts';
 import { KEY_WORDS } from './text/parse.ts';
-import { numbers, type GraphOfJaxpr } from './builder.ts';
 import type { Atom, Equation } from './text/syntax.ts';
 
 /** Adds the calls of one equation to the graph, and defines its results. */
@@ -25,7 +28,10 @@ export function operand(b: GraphOfJaxpr, e: Equation, i = 0): Atom {
   return atom;
 }
 
-/** Words of random keys, a dim behind the `dims` that an equation on keys speaks of; none for any other operand. */
+/**
+ * Words of random keys, a dim behind the `dims` that an equation on keys speaks of; none for any
+ * other operand.
+ */
 export function wordsBehind(b: GraphOfJaxpr, atom: Atom, dims: number): number[] {
   const type = b.tensor(atom);
   const words = numbers(type).slice(dims);
@@ -35,6 +41,12 @@ export function wordsBehind(b: GraphOfJaxpr, atom: Atom, dims: number): number[]
 /** A primitive without a counterpart: typed by its binders, listed as unknown. */
 export const opaque: Lower = (b, e) => {
   const kwargs: Record<string, Arg> = {};
-  for (const [key, { text }] of e.parameters) if (text.length <= 1000) Object.defineProperty(kwargs, key, { value: text, enumerable: true });
-  b.emit(e, `jax.${e.primitive}`, e.operands.map((atom) => b.value(atom)), kwargs);
-}; // prettier-ignore
+  for (const [key, { text }] of e.parameters)
+    if (text.length <= 1000) Object.defineProperty(kwargs, key, { value: text, enumerable: true });
+  b.emit(
+    e,
+    `jax.${e.primitive}`,
+    e.operands.map((atom) => b.value(atom)),
+    kwargs,
+  );
+};

@@ -7,9 +7,9 @@ import type { Infer } from '../fx/graph.ts';
 import { GraphOfJaxpr, type JaxprContext } from './builder.ts';
 import { opaque } from './equation.ts';
 import { higherOrder } from './primitives/higher-order.ts';
-import type { JaxprParser } from './text/parse.ts';
 import { loweringOf } from './primitives/primitives.ts';
-import { meshesOf, meshText, type JaxMesh } from './shardings.ts';
+import { type JaxMesh, meshesOf, meshText } from './shardings.ts';
+import type { JaxprParser } from './text/parse.ts';
 import type { Jaxpr } from './text/syntax.ts';
 
 const MAX_NODES = 2_000_000;
@@ -61,19 +61,25 @@ class Context implements JaxprContext {
   ) {}
 
   body(jaxpr: Jaxpr, layout?: readonly (number | TensorType)[]): Made {
-    const key = layout === undefined ? '' : layout.map((entry) => (typeof entry === 'number' ? entry : typeKey(entry))).join();
+    const key =
+      layout === undefined
+        ? ''
+        : layout.map((entry) => (typeof entry === 'number' ? entry : typeKey(entry))).join();
     let known = this.made.get(jaxpr);
     if (known === undefined) this.made.set(jaxpr, (known = new Map<string, Made>()));
     let made = known.get(key);
     if (made === undefined) known.set(key, (made = this.make(jaxpr, 'body', false, layout)));
     return made;
-  } // prettier-ignore
+  }
 
   make(jaxpr: Jaxpr, name: string, root: boolean, layout?: readonly (number | TensorType)[]): Made {
     const b = new GraphOfJaxpr(this, name);
     const meta = (role: 'input' | 'constant', variable: string): NodeMeta =>
-      root ? { role, roleName: variable, inferred: true } : { role: 'arg', roleIndex: b.inputs.length };
-    if (root) for (const variable of jaxpr.constants) b.input(variable, meta('constant', variable.name));
+      root
+        ? { role, roleName: variable, inferred: true }
+        : { role: 'arg', roleIndex: b.inputs.length };
+    if (root)
+      for (const variable of jaxpr.constants) b.input(variable, meta('constant', variable.name));
     const order = layout ?? jaxpr.inputs.map((_, i) => i);
     for (const entry of order) {
       if (typeof entry !== 'number') {
@@ -81,22 +87,39 @@ class Context implements JaxprContext {
         continue;
       }
       const variable = jaxpr.inputs[entry];
-      if (variable === undefined) throw internalError(`body input ${entry} of ${jaxpr.inputs.length}`);
-      b.input(variable, meta('input', variable.name === '_' ? `_${b.inputs.length}` : variable.name));
+      if (variable === undefined)
+        throw internalError(`body input ${entry} of ${jaxpr.inputs.length}`);
+      b.input(
+        variable,
+        meta('input', variable.name === '_' ? `_${b.inputs.length}` : variable.name),
+      );
     }
     if (!root)
       for (const variable of jaxpr.constants) {
         // A constant that the body was closed over; its value is not in the text.
         const shape = [...variable.type.shape];
-        const kwargs = { dtype: { kind: 'dtype', dtype: variable.type.dtype } as const, shape: shape.map(Number) };
+        const kwargs = {
+          dtype: { kind: 'dtype', dtype: variable.type.dtype } as const,
+          shape: shape.map(Number),
+        };
         b.define(
           variable,
-          b.helper('stablehlo.constant', [`constant ${variable.name}`], kwargs, variable.type, variable.name).name,
+          b.helper(
+            'stablehlo.constant',
+            [`constant ${variable.name}`],
+            kwargs,
+            variable.type,
+            variable.name,
+          ).name,
         );
       }
     for (const equation of jaxpr.equations)
       (higherOrder(equation.primitive) ?? loweringOf(equation.primitive) ?? opaque)(b, equation);
-    const outputs = jaxpr.outputs.map((atom, index): Output => ({ value: b.value(atom).name, role: 'output', index }));
+    const outputs = jaxpr.outputs.map((atom, index): Output => ({
+      value: b.value(atom).name,
+      role: 'output',
+      index,
+    }));
     const graph: Graph = {
       name,
       nodes: [...b.inputs, ...b.nodes],

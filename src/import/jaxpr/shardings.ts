@@ -5,7 +5,7 @@ import type { Placement } from '../../mesh/placements/placement.ts';
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
 import { Shard } from '../../mesh/placements/shards/shard.ts';
 import { Sharding } from '../../mesh/sharding/sharding.ts';
-import { parseLiteral, type Literal } from './text/literal.ts';
+import { type Literal, parseLiteral } from './text/literal.ts';
 import type { Jaxpr } from './text/syntax.ts';
 
 export interface JaxMesh {
@@ -39,11 +39,20 @@ export function meshText(mesh: JaxMesh): string {
 
 /** The first mesh with axes in a value. */
 function meshIn(value: Literal): JaxMesh | undefined {
-  if (value === null || typeof value !== 'object' || value.kind === 'name' || value.kind === 'string') return undefined;
+  if (
+    value === null ||
+    typeof value !== 'object' ||
+    value.kind === 'name' ||
+    value.kind === 'string'
+  )
+    return undefined;
   if (value.kind === 'call' && /(^|\.)(Abstract)?Mesh$/.test(value.name)) {
-    const axes = [...value.named].flatMap(([name, size]) => (typeof size === 'number' ? [{ name, size }] : []));
+    const axes = [...value.named].flatMap(([name, size]) =>
+      typeof size === 'number' ? [{ name, size }] : [],
+    );
     const plain = axes.every(
-      ({ name, size }) => /^[A-Za-z_][A-Za-z0-9_.-]*$/.test(name) && Number.isSafeInteger(size) && size > 0,
+      ({ name, size }) =>
+        /^[A-Za-z_][A-Za-z0-9_.-]*$/.test(name) && Number.isSafeInteger(size) && size > 0,
     );
     return axes.length > 0 && plain ? { axes } : undefined;
   }
@@ -57,7 +66,8 @@ function meshIn(value: Literal): JaxMesh | undefined {
 
 /** The PartitionSpec in a `NamedSharding(...)`, or the value itself. */
 function specIn(value: Literal | undefined): Literal | undefined {
-  if (value === undefined || value === null || typeof value !== 'object' || value.kind !== 'call') return undefined;
+  if (value === undefined || value === null || typeof value !== 'object' || value.kind !== 'call')
+    return undefined;
   if (/(^|\.)(P|PartitionSpec)$/.test(value.name)) return value;
   return specIn(value.named.get('spec') ?? value.items.find((item) => specIn(item) !== undefined));
 }
@@ -67,14 +77,23 @@ interface StatedSpec {
   readonly strength: 'pin' | 'hint';
 }
 
-/** Placements of a PartitionSpec for a tensor; undefined where it is none, or names axes that the mesh does not have. */
+/**
+ * Placements of a PartitionSpec for a tensor; undefined where it is none, or names axes that the
+ * mesh does not have.
+ */
 export function specPlacements(
   value: Literal | undefined,
   mesh: JaxMesh | undefined,
   rank: number,
 ): StatedSpec | undefined {
   const spec = specIn(value);
-  if (mesh === undefined || spec === undefined || spec === null || typeof spec !== 'object' || spec.kind !== 'call')
+  if (
+    mesh === undefined ||
+    spec === undefined ||
+    spec === null ||
+    typeof spec !== 'object' ||
+    spec.kind !== 'call'
+  )
     return undefined;
   const placements: Placement[] = mesh.axes.map(() => REPLICATE);
   const used = new Set<number>();
@@ -101,7 +120,8 @@ export function specPlacements(
     if (at.length > 1) orders.set(dim, at);
   }
   const unreduced = spec.named.get('unreduced');
-  if (unreduced !== undefined && use(namesIn(unreduced), Partial.of('sum')) === undefined) return undefined;
+  if (unreduced !== undefined && use(namesIn(unreduced), Partial.of('sum')) === undefined)
+    return undefined;
   return { sharding: new Sharding(placements, orders).text, strength: open ? 'hint' : 'pin' };
 }
 

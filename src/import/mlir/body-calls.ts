@@ -1,4 +1,7 @@
-/** How one operation becomes one call: its operands and its results are checked against what the text says of them. */
+/**
+ * How one operation becomes one call: its operands and its results are checked against what the
+ * text says of them.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 import type { NodeMeta, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
@@ -17,12 +20,16 @@ import { sameMlirType, typeName } from './syntax/types.ts';
 const CONTROL = new Set(['call', 'cond', 'case', 'while_loop', 'sdy.manual_computation']);
 /** Read through getitem even with one result. */
 const TUPLES = new Set(
-  ['reduce', 'reduce_window', 'scatter', 'sort', 'all_reduce', 'optimization_barrier'].map((n) => `stablehlo.${n}`),
+  ['reduce', 'reduce_window', 'scatter', 'sort', 'all_reduce', 'optimization_barrier'].map(
+    (n) => `stablehlo.${n}`,
+  ),
 );
 
 const FIRST: readonly number[] = [0];
 
-/** A region or function in the making that can add calls; what its operations mean is up to `Body`. */
+/**
+ * A region or function in the making that can add calls; what its operations mean is up to `Body`.
+ */
 export class BodyCalls extends BodyScope {
   /** Operands are defined and have the types that the operation states. */
   protected checkOperands({ operands, operandTypes, name, at }: Operation): void {
@@ -59,15 +66,28 @@ export class BodyCalls extends BodyScope {
   }
 
   /** Adds the call of an operation and defines its results. */
-  protected emit(operation: Operation, target: string, call: ConvertedCall, meta = this.meta(operation)): void {
+  protected emit(
+    operation: Operation,
+    target: string,
+    call: ConvertedCall,
+    meta = this.meta(operation),
+  ): void {
     const { context } = this;
     const [first] = operation.results;
-    const name = this.unique(first === undefined ? plainName(baseName(operation.name)) : plainName(first.id));
-    const stated = this.tensorTypes(operation.resultTypes, operation.at).map((t) => context.typeOf(t));
+    const name = this.unique(
+      first === undefined ? plainName(baseName(operation.name)) : plainName(first.id),
+    );
+    const stated = this.tensorTypes(operation.resultTypes, operation.at).map((t) =>
+      context.typeOf(t),
+    );
     const type = this.checkedType(operation, target, call, name, stated);
     this.add({ name, kind: 'call', target, args: call.args, kwargs: call.kwargs, type, meta });
     this.results(operation, name, type.kind === 'tuple');
-    const given = context.shardings?.perValue(operation.attributes, operation.resultTypes, operation.at);
+    const given = context.shardings?.perValue(
+      operation.attributes,
+      operation.resultTypes,
+      operation.at,
+    );
     if (given !== undefined && given.length > 0) this.give(operation, given);
   }
 
@@ -89,8 +109,17 @@ export class BodyCalls extends BodyScope {
     const [only] = operation.results;
     const { resultTypes } = operation;
     // Nearly every operation has one tensor.
-    if (!tuple && operation.results.length === 1 && resultTypes.length === 1 && resultTypes[0].kind === 'tensor')
-      return this.define(only.id, { types: resultTypes, node, tuple, offsets: FIRST, names: [node] }, only.at);
+    if (
+      !tuple &&
+      operation.results.length === 1 &&
+      resultTypes.length === 1 &&
+      resultTypes[0].kind === 'tensor'
+    )
+      return this.define(
+        only.id,
+        { types: resultTypes, node, tuple, offsets: FIRST, names: [node] },
+        only.at,
+      );
     let at = 0;
     let position = 0;
     for (const group of operation.results) {
@@ -117,39 +146,60 @@ export class BodyCalls extends BodyScope {
   ): ValueType {
     const { infer } = this.context.options;
     const fallback = (): ValueType =>
-      stated.length === 1 ? stated[0] : stated.length === 0 ? NONE_TYPE : { kind: 'tuple', items: stated };
+      stated.length === 1
+        ? stated[0]
+        : stated.length === 0
+          ? NONE_TYPE
+          : { kind: 'tuple', items: stated };
     if (CONTROL.has(target)) {
       const typeOf = (value: string): ValueType => this.nodeTypes.get(value) ?? NONE_TYPE;
       const wrong = controlMismatch({ target, ...call }, this.subgraphs, typeOf, stated);
       if (wrong !== undefined)
-        throw this.error('E_TYPE', `${operation.name}: ${wrong}`, operation.at, 'correct the types of the body or of the operation');
+        throw this.error(
+          'E_TYPE',
+          `${operation.name}: ${wrong}`,
+          operation.at,
+          'correct the types of the body or of the operation',
+        );
       return { kind: 'tuple', items: stated };
     }
-    if (infer === undefined) return TUPLES.has(target) ? { kind: 'tuple', items: stated } : fallback();
+    if (infer === undefined)
+      return TUPLES.has(target) ? { kind: 'tuple', items: stated } : fallback();
     let ours: ValueType | undefined;
     try {
-      ours = infer({ target, args: call.args, kwargs: call.kwargs, name }, (value) => this.nodeTypes.get(value) ?? NONE_TYPE);
+      ours = infer(
+        { target, args: call.args, kwargs: call.kwargs, name },
+        (value) => this.nodeTypes.get(value) ?? NONE_TYPE,
+      );
     } catch (error) {
       if (!(error instanceof ShardwrightError)) throw error;
-      throw this.error(error.code, `${operation.name}: ${error.message}`, operation.at, error.details.hint ?? 'correct the operation');
+      throw this.error(
+        error.code,
+        `${operation.name}: ${error.message}`,
+        operation.at,
+        error.details.hint ?? 'correct the operation',
+      );
     }
     if (ours === undefined) return fallback();
     const flat = ours.kind === 'tuple' ? ours.items : [ours];
-    const fits = flat.length === stated.length && flat.every((type, i) => sameType(type, stated[i]));
+    const fits =
+      flat.length === stated.length && flat.every((type, i) => sameType(type, stated[i]));
     if (!fits)
       throw this.error(
         'E_TYPE',
-        `the text says (${stated.map((type) => typeText(type)).join(', ')}), but ${operation.name} gives (${flat.map((type) => typeText(type)).join(', ')})`,
+        `the text says (${stated.map((type) => typeText(type)).join(', ')}), but ` +
+          `${operation.name} gives (${flat.map((type) => typeText(type)).join(', ')})`,
         operation.at,
         'correct the types, or the operation',
       );
     return ours;
-  } // prettier-ignore
+  }
 
   /** The tensors of all operands. */
   protected operandRefs(operation: Operation): ValueRef[] {
     const refs: ValueRef[] = [];
-    for (const use of operation.operands) for (const name of this.tensorsOf(use)) refs.push(ref(name));
+    for (const use of operation.operands)
+      for (const name of this.tensorsOf(use)) refs.push(ref(name));
     return refs;
   }
 

@@ -1,11 +1,22 @@
-/** Names and values of one region or function in the making: what ids stand for, and the nodes so far. */
+/**
+ * Names and values of one region or function in the making: what ids stand for, and the nodes so
+ * far.
+ */
 
-import { suggestion, type ShardwrightError } from '../../errors.ts';
-import type { GivenSharding, Graph, Node, NodeMeta, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
+import { type ShardwrightError, suggestion } from '../../errors.ts';
+import type {
+  GivenSharding,
+  Graph,
+  Node,
+  NodeMeta,
+  TensorType,
+  ValueRef,
+  ValueType,
+} from '../../graph/types.ts';
 import { NO_KWARGS } from '../../graph/value.ts';
+import { NodeNames, ref } from '../complete/node-names.ts';
 import type { Infer } from '../fx/graph.ts';
 import type { StatedShardings } from './sharding/given.ts';
-import { NodeNames, ref } from '../complete/node-names.ts';
 import type { MlirReader } from './syntax/reader.ts';
 import type { MlirModule, MlirTensor, MlirType, Use } from './syntax/syntax.ts';
 import type { AttributeValues } from './values.ts';
@@ -69,7 +80,11 @@ export class BodyScope {
   protected input(name: string, type: MlirTensor, at: number): string {
     const unique = this.unique(name);
     const typed = this.context.typeOf(type);
-    const meta: NodeMeta = { role: 'arg', roleIndex: this.inputs.length, line: this.context.line(at) };
+    const meta: NodeMeta = {
+      role: 'arg',
+      roleIndex: this.inputs.length,
+      line: this.context.line(at),
+    };
     this.inputs.push({
       name: unique,
       kind: 'placeholder',
@@ -88,7 +103,8 @@ export class BodyScope {
   }
 
   protected define(id: string, entry: Entry, at: number): void {
-    if (this.scope.has(id)) throw this.error('E_DUP', `'%${id}' is defined twice`, at, 'rename one of them');
+    if (this.scope.has(id))
+      throw this.error('E_DUP', `'%${id}' is defined twice`, at, 'rename one of them');
     this.scope.set(id, entry);
   }
 
@@ -96,11 +112,20 @@ export class BodyScope {
   entry(use: Use): Entry {
     const found = this.scope.get(use.id);
     if (found === undefined)
-      throw this.error('E_REF', `'%${use.id}' is not defined`, use.at, suggestion(use.id, [...this.scope.keys()].slice(0, 2000), 'values'));
+      throw this.error(
+        'E_REF',
+        `'%${use.id}' is not defined`,
+        use.at,
+        suggestion(use.id, [...this.scope.keys()].slice(0, 2000), 'values'),
+      );
     if (use.result >= found.types.length)
-      throw this.error('E_REF', `'%${use.id}' has ${found.types.length} results, not one with number ${use.result}`, use.at);
+      throw this.error(
+        'E_REF',
+        `'%${use.id}' has ${found.types.length} results, not one with number ${use.result}`,
+        use.at,
+      );
     return found;
-  } // prettier-ignore
+  }
 
   /** Names of the tensors of a use; reads of tuple nodes are added where they are first needed. */
   protected tensorsOf(use: Use): string[] {
@@ -116,12 +141,18 @@ export class BodyScope {
     if (known !== undefined) return known;
     const tuple = this.nodeTypes.get(entry.node);
     const type = tuple?.kind === 'tuple' ? tuple.items[position] : undefined;
-    if (type === undefined) throw this.error('E_REF', `a result that ${entry.node} does not have`, at);
+    if (type === undefined)
+      throw this.error('E_REF', `a result that ${entry.node} does not have`, at);
     const name = this.unique(`${entry.node}_${position}`);
     this.add({
-      name, kind: 'call', target: 'operator.getitem', args: [ref(entry.node), position], kwargs: NO_KWARGS, type,
+      name,
+      kind: 'call',
+      target: 'operator.getitem',
+      args: [ref(entry.node), position],
+      kwargs: NO_KWARGS,
+      type,
       meta: { line: this.context.line(at) },
-    }); // prettier-ignore
+    });
     entry.names[position] = name;
     return name;
   }
@@ -129,6 +160,7 @@ export class BodyScope {
   protected add(node: Node): void {
     this.nodes.push(node);
     this.nodeTypes.set(node.name, node.type);
-    if (node.target === 'stablehlo.convert') this.converted.set(node.name, node.args[0] as ValueRef);
+    if (node.target === 'stablehlo.convert')
+      this.converted.set(node.name, node.args[0] as ValueRef);
   }
 }

@@ -1,34 +1,51 @@
 /** Builds the graph of one StableHLO function or region from its operations. */
 
 import type { Arg, Graph, ValueRef } from '../../graph/types.ts';
-import { NONE_TYPE, NO_KWARGS, sameType, setOwn } from '../../graph/value.ts';
+import { NO_KWARGS, NONE_TYPE, sameType, setOwn } from '../../graph/value.ts';
 import { ref } from '../complete/node-names.ts';
 import { BodyCalls } from './body-calls.ts';
 import type { Entry, Lowered } from './body-scope.ts';
 import { convertCall } from './convert.ts';
-import { denseValue } from './syntax/dense.ts';
 import { manualKeywords } from './manual-boundary.ts';
-import { baseName, canonicalName, plainName } from './syntax/names.ts';
 import { TERMINATORS } from './reducer.ts';
+import { denseValue } from './syntax/dense.ts';
+import { baseName, canonicalName, plainName } from './syntax/names.ts';
 import { freeUses } from './syntax/scope.ts';
 import type { BlockArgument, MlirFunc, MlirType, Operation, Region, Use } from './syntax/syntax.ts';
 import { sameMlirType, typeName } from './syntax/types.ts';
 
-/** Nodes when every call is written out; a chain of functions that call two others doubles it each time. */
+/**
+ * Nodes when every call is written out; a chain of functions that call two others doubles it each
+ * time.
+ */
 const MAX_EXPANDED = 2_000_000;
 
 /** One region or function in the making. */
 export class Body extends BodyCalls {
-  make(args: readonly BlockArgument[], region: Region, func?: MlirFunc, captured: readonly Use[] = []): Lowered {
+  make(
+    args: readonly BlockArgument[],
+    region: Region,
+    func?: MlirFunc,
+    captured: readonly Use[] = [],
+  ): Lowered {
     const { context } = this;
     for (const arg of args) {
       const tensors = context.tensors(arg.type, arg.at);
       const names = tensors.map((type, i) =>
-        this.input(tensors.length === 1 ? plainName(arg.id) : `${plainName(arg.id)}_${i}`, type, arg.at),
+        this.input(
+          tensors.length === 1 ? plainName(arg.id) : `${plainName(arg.id)}_${i}`,
+          type,
+          arg.at,
+        ),
       );
-      this.define(arg.id, { types: [arg.type], node: '', tuple: false, offsets: [0], names }, arg.at);
+      this.define(
+        arg.id,
+        { types: [arg.type], node: '', tuple: false, offsets: [0], names },
+        arg.at,
+      );
       const stated = context.shardings?.ofAttributes(arg.attributes, arg.type, arg.at);
-      if (stated !== undefined && names.length === 1) this.given.push({ value: names[0], ...stated });
+      if (stated !== undefined && names.length === 1)
+        this.given.push({ value: names[0], ...stated });
     }
     const seen = new Map<string, { entry: Entry; uses: Map<number, string[]> }>();
     for (const use of captured) {
@@ -51,14 +68,16 @@ export class Body extends BodyCalls {
     const outputs: string[] = [];
     let returned: Operation | undefined;
     for (const operation of region.operations) {
-      if (returned !== undefined) throw this.error('E_SYNTAX', `an operation stands behind the return`, operation.at);
+      if (returned !== undefined)
+        throw this.error('E_SYNTAX', `an operation stands behind the return`, operation.at);
       if (TERMINATORS.has(operation.name)) {
         this.checkOperands(operation);
         outputs.push(...operation.operands.flatMap((use) => this.tensorsOf(use)));
         returned = operation;
       } else this.operation(operation);
     }
-    if (returned === undefined) throw this.error('E_SYNTAX', `'${this.name}' ends without a return`, region.at);
+    if (returned === undefined)
+      throw this.error('E_SYNTAX', `'${this.name}' ends without a return`, region.at);
     if (func !== undefined) this.checkReturn(func, returned);
     const graph: Graph = {
       name: this.name,
@@ -73,23 +92,38 @@ export class Body extends BodyCalls {
   private checkReturn(func: MlirFunc, returned: Operation): void {
     const { context } = this;
     if (func.results.length !== returned.operands.length)
-      throw this.error('E_TYPE', `@${func.name} returns ${returned.operands.length} values, its type says ${func.results.length}`, returned.at);
+      throw this.error(
+        'E_TYPE',
+        `@${func.name} returns ${returned.operands.length} values, its type says ` +
+          `${func.results.length}`,
+        returned.at,
+      );
     let position = 0;
     func.results.forEach(({ type, attributes }, i) => {
       if (!sameMlirType(type, returned.operandTypes[i]))
-        throw this.error('E_TYPE', `result ${i} of @${func.name} is ${typeName(returned.operandTypes[i])}, its type says ${typeName(type)}`, returned.at);
+        throw this.error(
+          'E_TYPE',
+          `result ${i} of @${func.name} is ${typeName(returned.operandTypes[i])}, its type ` +
+            `says ${typeName(type)}`,
+          returned.at,
+        );
       const stated = context.shardings?.ofAttributes(attributes, type, func.at);
       if (stated !== undefined) this.given.push({ output: position, ...stated });
       position += context.tensors(type, func.at).length;
     });
-  } // prettier-ignore
+  }
 
-  // ---- operations -------------------------------------------------------------------------------------------------------
+  // ---- operations
+  // ---------------------------------------------------------------------------
 
   private operation(operation: Operation): void {
     this.checkOperands(operation);
     const base = baseName(operation.name);
-    switch (operation.name.startsWith('func.') || operation.name.startsWith('sdy.') ? operation.name : base) {
+    switch (
+      operation.name.startsWith('func.') || operation.name.startsWith('sdy.')
+        ? operation.name
+        : base
+    ) {
       case 'func.call':
         return this.call(operation, this.symbol(operation, 'callee'));
       case 'composite':
@@ -111,7 +145,9 @@ export class Body extends BodyCalls {
       case 'sdy.sharding_group':
         return;
       default:
-        return operation.name.startsWith('sdy.') ? this.resharding(operation) : this.plain(operation, base);
+        return operation.name.startsWith('sdy.')
+          ? this.resharding(operation)
+          : this.plain(operation, base);
     }
   }
 
@@ -163,7 +199,11 @@ export class Body extends BodyCalls {
   }
 
   /** A region that the operation hands its own values to, such as a reducer. */
-  private closedRegion(operation: Operation, region: Region, keyword: string): { kind: 'graph'; name: string } {
+  private closedRegion(
+    operation: Operation,
+    region: Region,
+    keyword: string,
+  ): { kind: 'graph'; name: string } {
     const free = freeUses([region]);
     if (free.length > 0)
       throw this.error(
@@ -187,7 +227,12 @@ export class Body extends BodyCalls {
     captured: readonly Use[],
   ): { kind: 'graph'; name: string } {
     const key = this.bodyName(name);
-    const { graph, size } = new Body(this.context, key, this).make(args, region, undefined, captured);
+    const { graph, size } = new Body(this.context, key, this).make(
+      args,
+      region,
+      undefined,
+      captured,
+    );
     return this.keep(key, graph, size, region.at);
   }
 
@@ -197,7 +242,12 @@ export class Body extends BodyCalls {
     return key;
   }
 
-  private keep(key: string, graph: Graph, size: number, at: number): { kind: 'graph'; name: string } {
+  private keep(
+    key: string,
+    graph: Graph,
+    size: number,
+    at: number,
+  ): { kind: 'graph'; name: string } {
     setOwn(this.subgraphs, key, graph);
     this.size += size;
     if (this.size > MAX_EXPANDED)
@@ -214,22 +264,54 @@ export class Body extends BodyCalls {
     const { graph, size } = this.context.function(callee, operation.at);
     if (!Object.hasOwn(this.subgraphs, callee)) this.keep(callee, graph, size, operation.at);
     else if (this.subgraphs[callee] !== graph)
-      throw this.error('E_UNSUPPORTED', `a body is called '${callee}' like the function`, operation.at, 'rename the function');
+      throw this.error(
+        'E_UNSUPPORTED',
+        `a body is called '${callee}' like the function`,
+        operation.at,
+        'rename the function',
+      );
     const func = this.context.module.functions.get(callee)!;
-    const check = (what: string, wanted: readonly MlirType[], stated: readonly MlirType[]): void => {
-      if (wanted.length !== stated.length || wanted.some((type, i) => !sameMlirType(type, stated[i])))
-        throw this.error('E_TYPE', `@${callee} has ${what} (${wanted.map(typeName).join(', ')}), the call says (${stated.map(typeName).join(', ')})`, operation.at);
+    const check = (
+      what: string,
+      wanted: readonly MlirType[],
+      stated: readonly MlirType[],
+    ): void => {
+      if (
+        wanted.length !== stated.length ||
+        wanted.some((type, i) => !sameMlirType(type, stated[i]))
+      )
+        throw this.error(
+          'E_TYPE',
+          `@${callee} has ${what} (${wanted.map(typeName).join(', ')}), the call says ` +
+            `(${stated.map(typeName).join(', ')})`,
+          operation.at,
+        );
     };
-    check('inputs', func.args.map((arg) => arg.type), operation.operandTypes);
-    check('results', func.results.map((result) => result.type), operation.resultTypes);
+    check(
+      'inputs',
+      func.args.map((arg) => arg.type),
+      operation.operandTypes,
+    );
+    check(
+      'results',
+      func.results.map((result) => result.type),
+      operation.resultTypes,
+    );
     const name = operation.attributes.get('name');
-    const kwargs: Record<string, Arg> = operation.name.endsWith('composite') && name?.kind === 'string' ? { composite: name.value } : {};
-    this.emit(operation, 'call', { args: [{ kind: 'graph', name: callee }, this.operandRefs(operation)], kwargs });
-  } // prettier-ignore
+    const kwargs: Record<string, Arg> =
+      operation.name.endsWith('composite') && name?.kind === 'string'
+        ? { composite: name.value }
+        : {};
+    this.emit(operation, 'call', {
+      args: [{ kind: 'graph', name: callee }, this.operandRefs(operation)],
+      kwargs,
+    });
+  }
 
   private loop(operation: Operation): void {
     const [condition, body] = operation.regions;
-    if (operation.regions.length !== 2) throw this.error('E_SYNTAX', 'a loop has a condition and a body', operation.at);
+    if (operation.regions.length !== 2)
+      throw this.error('E_SYNTAX', 'a loop has a condition and a body', operation.at);
     const captured = freeUses([condition, body]);
     const carried = this.operandRefs(operation);
     const outside = captured.flatMap((use) => this.tensorsOf(use).map(ref));
@@ -242,22 +324,38 @@ export class Body extends BodyCalls {
     });
   }
 
-  /** `case` of a converted bool and `if` are `cond`; the branches read what they use as operands. */
+  /**
+   * `case` of a converted bool and `if` are `cond`; the branches read what they use as operands.
+   */
   private branches(operation: Operation, isIf: boolean): void {
     const { regions } = operation;
     if (regions.length === 0 || (isIf && regions.length !== 2) || operation.operands.length !== 1)
-      throw this.error('E_SYNTAX', `${operation.name} needs one operand and its branches`, operation.at);
+      throw this.error(
+        'E_SYNTAX',
+        `${operation.name} needs one operand and its branches`,
+        operation.at,
+      );
     const captured = freeUses(regions);
     const [selector] = this.operandRefs(operation);
     const outside = captured.flatMap((use) => this.tensorsOf(use).map(ref));
     const hint = this.nameHint(operation);
-    const graphs = regions.map((region, i) => this.subgraph(`${hint}_branch${i}`, region, region.args, captured));
-    const predicate = isIf ? selector : regions.length === 2 ? this.boolBehind(selector) : undefined;
-    if (predicate === undefined) this.emit(operation, 'case', { args: [selector, graphs, outside], kwargs: NO_KWARGS });
+    const graphs = regions.map((region, i) =>
+      this.subgraph(`${hint}_branch${i}`, region, region.args, captured),
+    );
+    const predicate = isIf
+      ? selector
+      : regions.length === 2
+        ? this.boolBehind(selector)
+        : undefined;
+    if (predicate === undefined)
+      this.emit(operation, 'case', { args: [selector, graphs, outside], kwargs: NO_KWARGS });
     else {
       // Branch 0 of a case is that of false, the first region of an `if` that of true.
       const [whenTrue, whenFalse] = isIf ? graphs : [graphs[1], graphs[0]];
-      this.emit(operation, 'cond', { args: [predicate, whenTrue, whenFalse, outside], kwargs: NO_KWARGS });
+      this.emit(operation, 'cond', {
+        args: [predicate, whenTrue, whenFalse, outside],
+        kwargs: NO_KWARGS,
+      });
     }
   }
 
@@ -283,7 +381,10 @@ export class Body extends BodyCalls {
       if (tuple.kind !== 'tuple' || tuple.items[at] === undefined)
         throw this.error('E_TYPE', `there is no element ${at} of ${typeName(tuple)}`, operation.at);
       const start = this.tensorTypes(tuple.items.slice(0, at), operation.at).length;
-      names = members.slice(start, start + this.context.tensors(tuple.items[at], operation.at).length);
+      names = members.slice(
+        start,
+        start + this.context.tensors(tuple.items[at], operation.at).length,
+      );
     }
     const wanted = this.context.tensors(type, operation.at).map((t) => this.context.typeOf(t));
     if (
@@ -291,23 +392,40 @@ export class Body extends BodyCalls {
       names.some((name, i) => !sameType(this.nodeTypes.get(name) ?? NONE_TYPE, wanted[i]))
     )
       throw this.error('E_TYPE', `${operation.name} does not give ${typeName(type)}`, operation.at);
-    this.define(group.id, { types: [type], node: '', tuple: false, offsets: [0], names: [...names] }, group.at);
+    this.define(
+      group.id,
+      { types: [type], node: '', tuple: false, offsets: [0], names: [...names] },
+      group.at,
+    );
   }
 
   /** `@Sharding` is a constraint; others are named by their target. */
   private customCall(operation: Operation): void {
     const name = operation.attributes.get('call_target_name');
-    if (name?.kind !== 'string') throw this.error('E_TYPE', 'a custom call without a target', operation.at);
-    const same = operation.operandTypes.length === 1 && operation.resultTypes.length === 1 && sameMlirType(operation.operandTypes[0], operation.resultTypes[0]);
+    if (name?.kind !== 'string')
+      throw this.error('E_TYPE', 'a custom call without a target', operation.at);
+    const same =
+      operation.operandTypes.length === 1 &&
+      operation.resultTypes.length === 1 &&
+      sameMlirType(operation.operandTypes[0], operation.resultTypes[0]);
     if (same && (name.value === 'Sharding' || name.value === 'annotate_device_placement'))
-      return this.emit(operation, 'sdy.sharding_constraint', { args: this.operandRefs(operation), kwargs: NO_KWARGS });
+      return this.emit(operation, 'sdy.sharding_constraint', {
+        args: this.operandRefs(operation),
+        kwargs: NO_KWARGS,
+      });
     const kwargs: Record<string, Arg> = {};
     for (const [key, value] of operation.attributes) {
-      const plain = key === 'call_target_name' || key.startsWith('jax.') ? undefined : this.context.values.plain(value);
+      const plain =
+        key === 'call_target_name' || key.startsWith('jax.')
+          ? undefined
+          : this.context.values.plain(value);
       if (plain !== undefined) setOwn(kwargs, key.replaceAll('.', '_'), plain);
     }
-    this.emit(operation, `custom_call.${name.value}`, { args: this.operandRefs(operation), kwargs });
-  } // prettier-ignore
+    this.emit(operation, `custom_call.${name.value}`, {
+      args: this.operandRefs(operation),
+      kwargs,
+    });
+  }
 
   /** A sharding written out for a value: an identity with a given sharding. */
   private resharding(operation: Operation): void {
@@ -321,17 +439,28 @@ export class Body extends BodyCalls {
       );
     this.emit(operation, target, { args: this.operandRefs(operation), kwargs: NO_KWARGS });
     const value = operation.attributes.get('sharding') ?? operation.attributes.get('out_sharding');
-    this.give(operation, this.context.shardings?.list(value, operation.resultTypes, operation.at) ?? []);
+    this.give(
+      operation,
+      this.context.shardings?.list(value, operation.resultTypes, operation.at) ?? [],
+    );
   }
 
-  /** A region in which each device runs its own part: local types inside, the shardings of the boundary as arguments. */
+  /**
+   * A region in which each device runs its own part: local types inside, the shardings of the
+   * boundary as arguments.
+   */
   private manual(operation: Operation): void {
     const { context } = this;
     const [region] = operation.regions;
-    if (region === undefined) throw this.error('E_SYNTAX', 'a manual computation without a body', operation.at);
+    if (region === undefined)
+      throw this.error('E_SYNTAX', 'a manual computation without a body', operation.at);
     const free = freeUses([region]);
     if (free.length > 0)
-      throw this.error('E_REF', `'%${free[0].id}' is not an argument of the manual computation`, free[0].at);
+      throw this.error(
+        'E_REF',
+        `'%${free[0].id}' is not an argument of the manual computation`,
+        free[0].at,
+      );
     if (region.args.length !== operation.operands.length)
       throw this.error(
         'E_TYPE',
@@ -340,6 +469,9 @@ export class Body extends BodyCalls {
       );
     const kwargs = manualKeywords(operation, region, context);
     const body = this.subgraph(`${this.nameHint(operation)}_manual`, region, region.args, []);
-    this.emit(operation, 'sdy.manual_computation', { args: [body, this.operandRefs(operation)], kwargs });
+    this.emit(operation, 'sdy.manual_computation', {
+      args: [body, this.operandRefs(operation)],
+      kwargs,
+    });
   }
 }

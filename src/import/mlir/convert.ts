@@ -1,14 +1,15 @@
 /**
- * How each operation is written as a call: operands into positional arguments, attributes into keywords of the names that
- * `src/ops/stablehlo` has. One table; what is not in it takes its operands as they are and its attributes one by one.
+ * How each operation is written as a call: operands into positional arguments, attributes into
+ * keywords of the names that `src/ops/stablehlo` has. One table; what is not in it takes its
+ * operands as they are and its attributes one by one.
  */
 
 import type { Arg, GraphRef, ValueRef } from '../../graph/types.ts';
 import { NO_KWARGS } from '../../graph/value.ts';
-import type { MlirReader } from './syntax/reader.ts';
 import { recogniseReducer } from './reducer.ts';
-import type { MlirAttribute, MlirTensor, Operation, Region } from './syntax/syntax.ts';
 import { denseValue } from './syntax/dense.ts';
+import type { MlirReader } from './syntax/reader.ts';
+import type { MlirAttribute, MlirTensor, Operation, Region } from './syntax/syntax.ts';
 import type { AttributeValues } from './values.ts';
 
 type AttributeKind = 'int' | 'ints' | 'bool' | 'word' | 'words' | 'float' | 'struct' | 'plain';
@@ -18,7 +19,10 @@ interface Conversion {
   readonly operands?: (values: readonly ValueRef[], fail: (message: string) => never) => Arg[];
   /** Attributes by name; a second entry renames. */
   readonly attributes?: Readonly<Record<string, AttributeKind | readonly [AttributeKind, string]>>;
-  /** What the result type tells: always, or `dtype?` only where it differs from that of the first operand. */
+  /**
+   * What the result type tells: always, or `dtype?` only where it differs from that of the first
+   * operand.
+   */
   readonly result?: readonly ('dtype' | 'shape' | 'dtype?')[];
   /** Keyword of each region; `reducer` names a simple body and keeps any other as `body`. */
   readonly regions?: readonly string[];
@@ -31,13 +35,18 @@ const thenList =
   (values: readonly ValueRef[]): Arg[] => [...values.slice(0, n), values.slice(n)];
 /** Two lists of equal length. */
 const halves = (values: readonly ValueRef[], fail: (message: string) => never): Arg[] => {
-  if (values.length === 0 || values.length % 2 !== 0) fail(`${values.length} operands; they come in pairs`);
+  if (values.length === 0 || values.length % 2 !== 0)
+    fail(`${values.length} operands; they come in pairs`);
   return [values.slice(0, values.length / 2), values.slice(values.length / 2)];
 };
 
 const WINDOW = {
-  window_dimensions: 'ints', window_strides: 'ints', base_dilations: 'ints', window_dilations: 'ints', padding: 'ints',
-} as const; // prettier-ignore
+  window_dimensions: 'ints',
+  window_strides: 'ints',
+  base_dilations: 'ints',
+  window_dilations: 'ints',
+  padding: 'ints',
+} as const;
 const NORM = { epsilon: 'float', feature_index: 'int' } as const;
 const PRODUCT = { precision_config: ['words', 'precision'], algorithm: 'plain' } as const;
 const GROUPS = { replica_groups: 'plain', use_global_device_ids: 'bool' } as const;
@@ -53,7 +62,9 @@ const CONVERSIONS: Readonly<Record<string, Conversion>> = {
   reshape: { result: ['shape'] },
   transpose: { attributes: { permutation: 'ints' } },
   slice: { attributes: { start_indices: 'ints', limit_indices: 'ints', strides: 'ints' } },
-  pad: { attributes: { edge_padding_low: 'ints', edge_padding_high: 'ints', interior_padding: 'ints' } },
+  pad: {
+    attributes: { edge_padding_low: 'ints', edge_padding_high: 'ints', interior_padding: 'ints' },
+  },
   concatenate: { operands: oneList, attributes: { dimension: 'int' } },
   reverse: { attributes: { dimensions: 'ints' } },
   dynamic_slice: { operands: thenList(1), attributes: { slice_sizes: 'ints' } },
@@ -66,12 +77,21 @@ const CONVERSIONS: Readonly<Record<string, Conversion>> = {
   einsum: { attributes: { einsum_config: 'word' } },
   convolution: {
     attributes: {
-      dimension_numbers: 'struct', window_strides: 'ints', padding: 'ints', lhs_dilation: 'ints', rhs_dilation: 'ints',
-      window_reversal: 'ints', feature_group_count: 'int', batch_group_count: 'int', ...PRODUCT,
+      dimension_numbers: 'struct',
+      window_strides: 'ints',
+      padding: 'ints',
+      lhs_dilation: 'ints',
+      rhs_dilation: 'ints',
+      window_reversal: 'ints',
+      feature_group_count: 'int',
+      batch_group_count: 'int',
+      ...PRODUCT,
     },
     result: ['dtype?'],
-  }, // prettier-ignore
-  triangular_solve: { attributes: { left_side: 'bool', lower: 'bool', unit_diagonal: 'bool', transpose_a: 'word' } },
+  },
+  triangular_solve: {
+    attributes: { left_side: 'bool', lower: 'bool', unit_diagonal: 'bool', transpose_a: 'word' },
+  },
   cholesky: { attributes: { lower: 'bool' } },
   fft: { attributes: { fft_type: 'word', fft_length: 'ints' } },
   gather: {
@@ -84,14 +104,27 @@ const CONVERSIONS: Readonly<Record<string, Conversion>> = {
       const n = (values.length - 1) / 2;
       return [values.slice(0, n), values[n], values.slice(n + 1)];
     },
-    attributes: { scatter_dimension_numbers: 'struct', indices_are_sorted: 'bool', unique_indices: 'bool' },
+    attributes: {
+      scatter_dimension_numbers: 'struct',
+      indices_are_sorted: 'bool',
+      unique_indices: 'bool',
+    },
     regions: ['reducer'],
   },
   reduce: { operands: halves, attributes: { dimensions: 'ints' }, regions: ['reducer'] },
   reduce_window: { operands: halves, attributes: WINDOW, regions: ['reducer'] },
   select_and_scatter: { attributes: WINDOW, regions: ['select', 'scatter'] },
-  sort: { operands: oneList, attributes: { dimension: 'int', is_stable: 'bool' }, regions: ['comparator'] },
-  map: { operands: oneList, attributes: { dimensions: 'ints' }, result: ['dtype?'], regions: ['computation'] },
+  sort: {
+    operands: oneList,
+    attributes: { dimension: 'int', is_stable: 'bool' },
+    regions: ['comparator'],
+  },
+  map: {
+    operands: oneList,
+    attributes: { dimensions: 'ints' },
+    result: ['dtype?'],
+    regions: ['computation'],
+  },
   'chlo.top_k': { attributes: { k: 'int' } },
   batch_norm_training: { attributes: NORM },
   batch_norm_inference: { attributes: NORM },
@@ -100,7 +133,12 @@ const CONVERSIONS: Readonly<Record<string, Conversion>> = {
   all_gather: { attributes: { all_gather_dim: 'int', ...GROUPS } },
   reduce_scatter: { attributes: { scatter_dimension: 'int', ...GROUPS }, regions: ['reducer'] },
   all_to_all: {
-    attributes: { split_dimension: 'int', concat_dimension: 'int', split_count: 'int', replica_groups: 'plain' },
+    attributes: {
+      split_dimension: 'int',
+      concat_dimension: 'int',
+      split_count: 'int',
+      replica_groups: 'plain',
+    },
   },
   collective_permute: { attributes: { source_target_pairs: 'plain' } },
   collective_broadcast: { attributes: { replica_groups: 'plain' } },
@@ -139,13 +177,19 @@ export function convertCall(
   const { reader, values, resultTypes, operandTypes } = options;
   const { at, attributes } = operation;
   const conversion = Object.hasOwn(CONVERSIONS, base) ? CONVERSIONS[base] : undefined;
-  if (conversion === undefined && attributes.size === 0) return { args: operands, kwargs: NO_KWARGS };
+  if (conversion === undefined && attributes.size === 0)
+    return { args: operands, kwargs: NO_KWARGS };
   const fail = (message: string): never => {
     throw reader.error('E_TYPE', `${operation.name}: ${message}`, at);
   };
   const kwargs: Record<string, Arg> = {};
   const put = (name: string, value: Arg): void => {
-    Object.defineProperty(kwargs, name, { value, enumerable: true, configurable: true, writable: true });
+    Object.defineProperty(kwargs, name, {
+      value,
+      enumerable: true,
+      configurable: true,
+      writable: true,
+    });
   };
   const args = conversion?.operands?.(operands, fail) ?? [...operands];
   if (conversion === undefined) {
@@ -159,11 +203,13 @@ export function convertCall(
     if (value === undefined) continue;
     const [kind, as] = typeof spec === 'string' ? [spec, name] : spec;
     if (kind === 'struct') {
-      for (const [key, member] of values.struct(value, at)) put(key, structMember(values, member, at));
+      for (const [key, member] of values.struct(value, at))
+        put(key, structMember(values, member, at));
     } else {
       const given = argument(kind, value, values, reader, at, name);
       // The default precision says nothing.
-      if (as !== 'precision' || !Array.isArray(given) || given.some((word) => word !== 'DEFAULT')) put(as, given);
+      if (as !== 'precision' || !Array.isArray(given) || given.some((word) => word !== 'DEFAULT'))
+        put(as, given);
     }
   }
   const [first] = resultTypes;
@@ -193,8 +239,11 @@ function special(
 ): void {
   const [from, to] = [operandTypes[0], resultTypes[0]];
   if (base === 'all_gather' || base === 'reduce_scatter') {
-    if (from === undefined || to === undefined || from.shape.length !== to.shape.length) fail('changes the rank');
-    const ratio = from.shape.map((n, d) => (base === 'all_gather' ? to.shape[d] / n : n / to.shape[d]));
+    if (from === undefined || to === undefined || from.shape.length !== to.shape.length)
+      fail('changes the rank');
+    const ratio = from.shape.map((n, d) =>
+      base === 'all_gather' ? to.shape[d] / n : n / to.shape[d],
+    );
     put('group_size', ratio.find((r) => Number.isInteger(r) && r > 1) ?? 1);
   } else if (base === 'rng_bit_generator') {
     const output = resultTypes[1];
@@ -206,7 +255,9 @@ function special(
 
 function structMember(values: AttributeValues, member: MlirAttribute, at: number): Arg {
   const found = values.resolve(member);
-  return found.kind === 'int' && typeof found.value === 'number' ? found.value : values.ints(found, at);
+  return found.kind === 'int' && typeof found.value === 'number'
+    ? found.value
+    : values.ints(found, at);
 }
 
 function argument(

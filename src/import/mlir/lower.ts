@@ -1,6 +1,7 @@
 /**
- * Parsed MLIR as a graph: functions and regions become subgraphs, calls of StableHLO operations calls of the records of
- * `src/ops/stablehlo`, control flow the calls that `graph/control.ts` describes. `meta.original` is the name in the file.
+ * Parsed MLIR as a graph: functions and regions become subgraphs, calls of StableHLO operations
+ * calls of the records of `src/ops/stablehlo`, control flow the calls that `graph/control.ts`
+ * describes. `meta.original` is the name in the file.
  */
 
 import { suggestion } from '../../errors.ts';
@@ -10,12 +11,12 @@ import type { Graph, Node, NodeMeta, TensorType } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
 import type { Infer } from '../fx/graph.ts';
 import { Body } from './body.ts';
+import type { Lowered, LoweringContext } from './body-scope.ts';
 import { StatedShardings } from './sharding/given.ts';
-import { resolveLocation } from './syntax/location.ts';
 import { withManualRegions } from './sharding/manual-regions.ts';
+import { resolveLocation } from './syntax/location.ts';
 import { plainName } from './syntax/names.ts';
 import type { MlirReader } from './syntax/reader.ts';
-import type { Lowered, LoweringContext } from './body-scope.ts';
 import type { MlirFunc, MlirModule, MlirTensor, MlirType } from './syntax/syntax.ts';
 import { typeName } from './syntax/types.ts';
 import { AttributeValues } from './values.ts';
@@ -31,7 +32,8 @@ export interface LowerOptions {
 
 /** @throws E_REF, E_TYPE, E_UNSUPPORTED, E_LIMIT with line and column; E_GRAPH_LINT */
 export function lowerModule(module: MlirModule, reader: MlirReader, options: LowerOptions): Graph {
-  const shardings = options.ignoreShardings === true ? undefined : new StatedShardings(module, reader);
+  const shardings =
+    options.ignoreShardings === true ? undefined : new StatedShardings(module, reader);
   const lowering = new Lowering(withManualRegions(module, reader), reader, options, shardings);
   const graph = lowering.run();
   lintGraph(graph);
@@ -85,14 +87,20 @@ class Lowering implements LoweringContext {
     const { functions } = this.module;
     const main = functions.get('main');
     if (main?.body !== undefined) return main;
-    const open = [...functions.values()].filter((f) => f.visibility === 'public' && f.body !== undefined);
+    const open = [...functions.values()].filter(
+      (f) => f.visibility === 'public' && f.body !== undefined,
+    );
     if (open.length === 1) return open[0];
     const found = open.map((f) => `@${f.name}`).join(', ');
     throw this.reader.error(
       'E_REF',
-      functions.size === 0 ? 'the text defines no function' : `there is no @main, and ${open.length} public functions`,
+      functions.size === 0
+        ? 'the text defines no function'
+        : `there is no @main, and ${open.length} public functions`,
       0,
-      found === '' ? 'the program to import is a public function with a body' : `keep one of ${found} public`,
+      found === ''
+        ? 'the program to import is a public function with a body'
+        : `keep one of ${found} public`,
     );
   }
 
@@ -119,7 +127,9 @@ class Lowering implements LoweringContext {
     if (func?.body === undefined)
       throw this.reader.error(
         'E_REF',
-        func === undefined ? `function '@${name}' is not defined` : `function '@${name}' is declared, but has no body`,
+        func === undefined
+          ? `function '@${name}' is not defined`
+          : `function '@${name}' is declared, but has no body`,
         at,
         suggestion(name, [...this.module.functions.keys()], 'functions'),
       );
@@ -131,7 +141,12 @@ class Lowering implements LoweringContext {
         'a plan needs a program without recursion',
       );
     if (this.active.size >= MAX_CALLS)
-      throw this.reader.error('E_LIMIT', `calls nest deeper than ${MAX_CALLS}`, at, 'inline some of the functions');
+      throw this.reader.error(
+        'E_LIMIT',
+        `calls nest deeper than ${MAX_CALLS}`,
+        at,
+        'inline some of the functions',
+      );
     this.active.add(name);
     const made = new Body(this, name, undefined).make(func.args, func.body, func);
     this.active.delete(name);
@@ -195,12 +210,16 @@ function rootNames(main: MlirFunc, module: MlirModule): RootName[] {
   });
 }
 
-/** The role names of donated arguments, by the output that is written over each (`tf.aliasing_output`). */
+/**
+ * The role names of donated arguments, by the output that is written over each
+ * (`tf.aliasing_output`).
+ */
 function replacedBy(main: MlirFunc, names: readonly RootName[]): ReadonlyMap<number, string> {
   const replaced = new Map<number, string>();
   for (const { name, argument } of names) {
     const alias = main.args[argument].attributes.get('tf.aliasing_output');
-    if (alias?.kind === 'int' && !replaced.has(Number(alias.value))) replaced.set(Number(alias.value), name);
+    if (alias?.kind === 'int' && !replaced.has(Number(alias.value)))
+      replaced.set(Number(alias.value), name);
   }
   return replaced;
 }
@@ -209,7 +228,10 @@ function countTensors(type: MlirType): number {
   return type.kind === 'tuple' ? type.items.reduce((n, item) => n + countTensors(item), 0) : 1;
 }
 
-/** Names that JAX programs give to the tree of weights: `params['w']`, `p['emb']`, `state.params...`. */
+/**
+ * Names that JAX programs give to the tree of weights: `params['w']`, `p['emb']`,
+ * `state.params...`.
+ */
 function isParameterName(name: string): boolean {
   return /^(params?|weights?|variables|p|theta|(train_)?state\.params)([[.]|$)/.test(name);
 }

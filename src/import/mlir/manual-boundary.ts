@@ -1,20 +1,44 @@
-/** The boundary of a manual region: shardings of what crosses it, and the mesh axes that are the program's own inside. */
+/**
+ * The boundary of a manual region: shardings of what crosses it, and the mesh axes that are the
+ * program's own inside.
+ */
 
 import type { Arg } from '../../graph/types.ts';
 import type { LoweringContext } from './body-scope.ts';
 import type { MlirType, Operation, Region } from './syntax/syntax.ts';
 import { typeName } from './syntax/types.ts';
 
-/** Keywords of `sdy.manual_computation`. @throws E_TYPE where a local type is not the part that the sharding gives a device */
-export function manualKeywords(operation: Operation, region: Region, context: LoweringContext): Record<string, Arg> {
+/**
+ * Keywords of `sdy.manual_computation`. @throws E_TYPE where a local type is not the part that the
+ * sharding gives a device
+ */
+export function manualKeywords(
+  operation: Operation,
+  region: Region,
+  context: LoweringContext,
+): Record<string, Arg> {
   const manual = manualAxes(operation, context);
   const returned = region.operations[region.operations.length - 1] as Operation | undefined;
   const inside = region.args.map(({ type }) => type);
   return {
-    in_shardings: boundary(operation, 'in_shardings', operation.operandTypes, inside, manual, context),
-    out_shardings: boundary(operation, 'out_shardings', operation.resultTypes, returned?.operandTypes ?? [], manual, context),
+    in_shardings: boundary(
+      operation,
+      'in_shardings',
+      operation.operandTypes,
+      inside,
+      manual,
+      context,
+    ),
+    out_shardings: boundary(
+      operation,
+      'out_shardings',
+      operation.resultTypes,
+      returned?.operandTypes ?? [],
+      manual,
+      context,
+    ),
     manual_axes: manual,
-  }; // prettier-ignore
+  };
 }
 
 /** Named by Shardy; GSPMD's string says which of the axes that all strings have in common. */
@@ -43,7 +67,8 @@ function boundary(
       if (sizes.length !== own.shape.length || sizes.some((size, d) => size !== own.shape[d]))
         throw reader.error(
           'E_TYPE',
-          `${key} ${i}: ${one.sharding} of ${typeName(type)} leaves [${sizes.join(', ')}] to a device, the region has ${typeName(own)}`,
+          `${key} ${i}: ${one.sharding} of ${typeName(type)} leaves [${sizes.join(', ')}] to ` +
+            `a device, the region has ${typeName(own)}`,
           operation.at,
           'correct the local type or the sharding',
         );

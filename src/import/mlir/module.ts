@@ -1,4 +1,7 @@
-/** The module level of MLIR text: aliases, the module, its functions and meshes, in pretty and in generic form. */
+/**
+ * The module level of MLIR text: aliases, the module, its functions and meshes, in pretty and in
+ * generic form.
+ */
 
 import { suggestion } from '../../errors.ts';
 import { optionalDictionary, readAttribute, readDictionary } from './syntax/attributes.ts';
@@ -20,7 +23,10 @@ import { NO_ATTRIBUTES } from './syntax/syntax.ts';
 import { readType } from './syntax/types.ts';
 
 /** @throws E_SYNTAX, E_DUP, E_LIMIT, E_UNSUPPORTED, each with line and column */
-export function parseModule(text: string, file?: string): { readonly module: MlirModule; readonly reader: MlirReader } {
+export function parseModule(
+  text: string,
+  file?: string,
+): { readonly module: MlirModule; readonly reader: MlirReader } {
   const reader = new MlirReader(text, file);
   return { module: new ModuleReader(reader).read(), reader };
 }
@@ -87,7 +93,8 @@ class ModuleReader {
     const { reader } = this;
     const start = reader.pos;
     const end = reader.text.indexOf('#-}', start);
-    if (end < 0) reader.fail(`'{-#' is never closed`, start, 'E_SYNTAX', 'the text seems to be cut');
+    if (end < 0)
+      reader.fail(`'{-#' is never closed`, start, 'E_SYNTAX', 'the text seems to be cut');
     reader.pos = end + 3;
   }
 
@@ -142,8 +149,13 @@ class ModuleReader {
     const { reader } = this;
     const name = operation.attributes.get('sym_name');
     if (name?.kind !== 'string')
-      return reader.fail(`${operation.name} at module level has no sym_name`, operation.at, 'E_UNSUPPORTED');
-    if (operation.name === 'func.func') this.addFunction(this.genericFunction(operation, name.value), operation.at);
+      return reader.fail(
+        `${operation.name} at module level has no sym_name`,
+        operation.at,
+        'E_UNSUPPORTED',
+      );
+    if (operation.name === 'func.func')
+      this.addFunction(this.genericFunction(operation, name.value), operation.at);
     else if (operation.name === 'sdy.mesh') {
       const mesh = operation.attributes.get('mesh');
       if (mesh?.kind !== 'dialect' || mesh.body === undefined)
@@ -161,19 +173,26 @@ class ModuleReader {
 
   private addFunction(func: MlirFunc, at: number): void {
     if (this.functions.has(func.name))
-      this.reader.fail(`function '@${func.name}' is defined twice`, at, 'E_DUP', 'rename one of them');
+      this.reader.fail(
+        `function '@${func.name}' is defined twice`,
+        at,
+        'E_DUP',
+        'rename one of them',
+      );
     this.functions.set(func.name, func);
   }
 
   private addMesh(name: string, mesh: MlirMesh, at: number): void {
-    if (this.meshes.has(name)) this.reader.fail(`mesh '@${name}' is defined twice`, at, 'E_DUP', 'rename one of them');
+    if (this.meshes.has(name))
+      this.reader.fail(`mesh '@${name}' is defined twice`, at, 'E_DUP', 'rename one of them');
     this.meshes.set(name, mesh);
   }
 
   /** `public @main(%a: T {..}, ...) -> (T {..}) attributes {..} { ... }`. */
   private prettyFunction(at: number): MlirFunc {
     const { reader } = this;
-    const visibility = ['public', 'private', 'nested'].find((word) => reader.acceptWord(word)) ?? 'public';
+    const visibility =
+      ['public', 'private', 'nested'].find((word) => reader.acceptWord(word)) ?? 'public';
     const name = reader.sigil('@', 'the name of the function');
     reader.expect('(');
     const args: BlockArgument[] = [];
@@ -183,7 +202,12 @@ class ModuleReader {
         else {
           // A declaration names no arguments.
           const type = readType(reader);
-          args.push({ id: `<${args.length}>`, type, at, attributes: optionalDictionary(reader) ?? NO_ATTRIBUTES });
+          args.push({
+            id: `<${args.length}>`,
+            type,
+            at,
+            attributes: optionalDictionary(reader) ?? NO_ATTRIBUTES,
+          });
         }
       } while (reader.accept(','));
       reader.expect(')');
@@ -219,13 +243,21 @@ class ModuleReader {
     };
     const region = regions[0];
     const body =
-      region === undefined || (region.args.length === 0 && region.operations.length === 0) ? undefined : region;
+      region === undefined || (region.args.length === 0 && region.operations.length === 0)
+        ? undefined
+        : region;
     if (body !== undefined && body.args.length !== inputs.length)
-      reader.fail(`'@${name}' has ${inputs.length} inputs, its block ${body.args.length}`, at, 'E_TYPE');
+      reader.fail(
+        `'@${name}' has ${inputs.length} inputs, its block ${body.args.length}`,
+        at,
+        'E_TYPE',
+      );
     const args = inputs.map((type, i): BlockArgument => {
       const own = body?.args[i];
       const named = dictionary('arg_attrs', i);
-      return own === undefined ? { id: `<${i}>`, type, at, attributes: named } : { ...own, attributes: named };
+      return own === undefined
+        ? { id: `<${i}>`, type, at, attributes: named }
+        : { ...own, attributes: named };
     });
     const visibility = attributes.get('sym_visibility');
     return {
@@ -248,7 +280,8 @@ function readMesh(reader: MlirReader): MlirMesh {
     reader.expect('=');
     return { name, size: reader.size('the size of the axis') };
   });
-  if (axes.length > 64) reader.fail(`a mesh of ${axes.length} axes`, at, 'E_LIMIT', 'at most 64 are read');
+  if (axes.length > 64)
+    reader.fail(`a mesh of ${axes.length} axes`, at, 'E_LIMIT', 'at most 64 are read');
   let devices: number[] | undefined;
   if (reader.accept(',')) {
     reader.expectWord('device_ids');
@@ -259,7 +292,8 @@ function readMesh(reader: MlirReader): MlirMesh {
   for (const [i, { name, size }] of axes.entries()) {
     if (axes.findIndex((axis) => axis.name === name) !== i)
       reader.fail(`mesh axis '${name}' is named twice`, at, 'E_DUP', 'rename one of them');
-    if (size < 1) reader.fail(`mesh axis '${name}' has size ${size}`, at, 'E_TYPE', 'a size is at least 1');
+    if (size < 1)
+      reader.fail(`mesh axis '${name}' has size ${size}`, at, 'E_TYPE', 'a size is at least 1');
   }
   return { axes, ...(devices !== undefined ? { devices } : {}) };
 }

@@ -1,4 +1,7 @@
-/** Bodies of reductions that are one operation: `add`, `maximum` ... of the two arguments, or one argument itself. */
+/**
+ * Bodies of reductions that are one operation: `add`, `maximum` ... of the two arguments, or one
+ * argument itself.
+ */
 
 import type { Operation, Region } from './syntax/syntax.ts';
 
@@ -12,12 +15,16 @@ export const TERMINATORS: ReadonlySet<string> = new Set([
   'sdy.return',
 ]);
 
-/** Name of the operation, `second` where the body returns the new value, `first` for the old; else undefined. */
+/**
+ * Name of the operation, `second` where the body returns the new value, `first` for the old; else
+ * undefined.
+ */
 export function recogniseReducer(region: Region): string | undefined {
   const [a, b, ...more] = region.args;
   if (b === undefined || more.length > 0) return undefined;
   const last = region.operations[region.operations.length - 1] as Operation | undefined;
-  if (last === undefined || !TERMINATORS.has(last.name) || last.operands.length !== 1) return undefined;
+  if (last === undefined || !TERMINATORS.has(last.name) || last.operands.length !== 1)
+    return undefined;
   const returned = last.operands[0];
   if (region.operations.length === 1) {
     if (returned.id === b.id) return 'second';
@@ -27,7 +34,8 @@ export function recogniseReducer(region: Region): string | undefined {
   const [op] = region.operations;
   const base = op.name.slice(op.name.indexOf('.') + 1);
   const dialect = op.name.startsWith('stablehlo.') || op.name.startsWith('mhlo.');
-  if (!dialect || !KNOWN.has(base) || op.results.length !== 1 || op.results[0].id !== returned.id) return undefined;
+  if (!dialect || !KNOWN.has(base) || op.results.length !== 1 || op.results[0].id !== returned.id)
+    return undefined;
   const used = op.operands.map((use) => use.id);
   const both = used.length === 2 && used.includes(a.id) && used.includes(b.id);
   return both ? base : undefined;

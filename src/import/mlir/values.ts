@@ -1,8 +1,11 @@
-/** Attribute values as arguments of calls: lists of integers from lists or dense tensors, words of enumerations, structs. */
+/**
+ * Attribute values as arguments of calls: lists of integers from lists or dense tensors, words of
+ * enumerations, structs.
+ */
 
 import type { Arg } from '../../graph/types.ts';
-import { denseValue } from './syntax/dense.ts';
 import { readAttribute } from './syntax/attributes.ts';
+import { denseValue } from './syntax/dense.ts';
 import { readConvolutionDims } from './syntax/pretty-structured.ts';
 import type { MlirReader } from './syntax/reader.ts';
 import type { Attributes, MlirAttribute } from './syntax/syntax.ts';
@@ -19,13 +22,21 @@ export class AttributeValues {
     for (let hops = 0; at.kind === 'alias'; hops++) {
       const next = this.aliases.get(at.name);
       if (next === undefined || hops > 64)
-        throw this.reader.error('E_REF', `'#${at.name}' is not defined`, at.at, 'the alias is missing from the text');
+        throw this.reader.error(
+          'E_REF',
+          `'#${at.name}' is not defined`,
+          at.at,
+          'the alias is missing from the text',
+        );
       at = next;
     }
     return at;
   }
 
-  /** Integers of `[1, 2]`, `array<i64: 1, 2>` or `dense<[1, 2]>`, nested lists row-major; a splat is repeated. */
+  /**
+   * Integers of `[1, 2]`, `array<i64: 1, 2>` or `dense<[1, 2]>`, nested lists row-major; a splat is
+   * repeated.
+   */
   ints(value: MlirAttribute, at: number): number[] {
     const found = this.resolve(value);
     const out: number[] = [];
@@ -38,7 +49,12 @@ export class AttributeValues {
     if (found.kind === 'dense') {
       const count = found.type.shape.reduce((a, b) => a * b, 1);
       if (count > MAX_LIST)
-        throw this.reader.error('E_LIMIT', `a list of ${count} integers`, at, 'no operation needs this');
+        throw this.reader.error(
+          'E_LIMIT',
+          `a list of ${count} integers`,
+          at,
+          'no operation needs this',
+        );
       take(denseValue(this.reader, found.payload, found.type, MAX_LIST));
       if (out.length === 1 && count !== 1) return new Array<number>(count).fill(out[0]);
       return out;
@@ -106,7 +122,9 @@ export class AttributeValues {
     return found.items.map((item) => this.word(item, at));
   }
 
-  /** Any plain value, for operations that are not known; undefined for what an argument cannot hold. */
+  /**
+   * Any plain value, for operations that are not known; undefined for what an argument cannot hold.
+   */
   plain(value: MlirAttribute): Arg | undefined {
     const found = this.resolve(value);
     switch (found.kind) {

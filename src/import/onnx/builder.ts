@@ -1,15 +1,18 @@
-/** One graph in the making: what the names of the file stand for, and the calls that its operators become. */
+/**
+ * One graph in the making: what the names of the file stand for, and the calls that its operators
+ * become.
+ */
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Arg, Graph, Node, NodeMeta, TensorType, ValueType } from '../../graph/types.ts';
-import { NO_KWARGS, eachOperand, setOwn, tensorType } from '../../graph/value.ts';
-import { literalOf, nodeError, type Builder, type OnnxOperand } from './call.ts';
+import { eachOperand, NO_KWARGS, setOwn, tensorType } from '../../graph/value.ts';
+import { type Builder, literalOf, nodeError, type OnnxOperand } from './call.ts';
 import type { Constant } from './constant.ts';
 import { mangled, type ModelContext } from './context.ts';
 import type { OnnxGraph, OnnxNode } from './file/model.ts';
 import type { OnnxTensor } from './file/tensor.ts';
-import { Weights } from './weights.ts';
 import { inferCallType, inferControlType } from './infer-types.ts';
+import { Weights } from './weights.ts';
 
 /** A value in scope: of this graph, known at import, a weight, or of a graph around this one. */
 type Scoped =
@@ -18,7 +21,10 @@ type Scoped =
   /** Result of an operator that nothing types; what uses it cannot be typed either. */
   | { readonly kind: 'untyped' };
 
-/** Adds calls with checked types. A value of a graph around this one becomes an input, listed in `captured`. */
+/**
+ * Adds calls with checked types. A value of a graph around this one becomes an input, listed in
+ * `captured`.
+ */
 export class OnnxGraphBuilder implements Builder {
   readonly captured: OnnxOperand[] = [];
   /** Inputs of this body by the value of the graph around. */
@@ -43,9 +49,13 @@ export class OnnxGraphBuilder implements Builder {
     this.weights = outer?.weights ?? new Weights(context, (wanted) => this.fresh(wanted));
   }
 
-  // ---- values -------------------------------------------------------------------------------------------------------
+  // ---- values
+  // ---------------------------------------------------------------------------
 
-  /** Value of an ONNX name here or in a graph around; undefined for one that nothing types. @throws E_REF */
+  /**
+   * Value of an ONNX name here or in a graph around; undefined for one that nothing types. @throws
+   * E_REF
+   */
   lookup(name: string): OnnxOperand | undefined {
     const found = this.scope.get(name);
     if (found?.kind === 'untyped') return undefined;
@@ -53,7 +63,11 @@ export class OnnxGraphBuilder implements Builder {
     if (found?.kind === 'weight') return this.weights.operand(found.tensor, found.key);
     if (this.outer === undefined) {
       const known = [...this.scope.keys()];
-      throw this.failure('E_REF', `'${name.slice(0, 80)}' is not defined`, suggestion(name, known, 'values'));
+      throw this.failure(
+        'E_REF',
+        `'${name.slice(0, 80)}' is not defined`,
+        suggestion(name, known, 'values'),
+      );
     }
     return this.outer.lookup(name);
   }
@@ -85,7 +99,10 @@ export class OnnxGraphBuilder implements Builder {
     return this.local(operand).name;
   }
 
-  /** A constant that is used as a tensor: a scalar is made in the graph, anything larger has no place to come from. */
+  /**
+   * A constant that is used as a tensor: a scalar is made in the graph, anything larger has no
+   * place to come from.
+   */
   private materialize(operand: OnnxOperand): OnnxOperand {
     const { constant } = operand;
     const value = constant === undefined ? undefined : literalOf(constant);
@@ -101,7 +118,11 @@ export class OnnxGraphBuilder implements Builder {
   protected initializers(prefix: string): void {
     for (const tensor of this.source.initializers) {
       if (this.scope.has(tensor.name))
-        throw this.failure('E_DUP', `initializer '${tensor.name.slice(0, 80)}' is defined twice`, 'rename one of them');
+        throw this.failure(
+          'E_DUP',
+          `initializer '${tensor.name.slice(0, 80)}' is defined twice`,
+          'rename one of them',
+        );
       this.scope.set(tensor.name, { kind: 'weight', tensor, key: prefix + tensor.name });
     }
   }
@@ -117,7 +138,15 @@ export class OnnxGraphBuilder implements Builder {
   private placeholder(wanted: string, type: TensorType, meta: NodeMeta): OnnxOperand {
     const name = this.fresh(wanted);
     const own = this.context.intern(type);
-    this.placeholders.push({ name, kind: 'placeholder', target: name, args: [], kwargs: NO_KWARGS, type: own, meta });
+    this.placeholders.push({
+      name,
+      kind: 'placeholder',
+      target: name,
+      args: [],
+      kwargs: NO_KWARGS,
+      type: own,
+      meta,
+    });
     this.types.set(name, own);
     return this.operand(name, own);
   }
@@ -137,9 +166,14 @@ export class OnnxGraphBuilder implements Builder {
     return name;
   }
 
-  // ---- calls --------------------------------------------------------------------------------------------------------
+  // ---- calls
+  // ---------------------------------------------------------------------------
 
-  emit(target: string, args: readonly Arg[], kwargs: Readonly<Record<string, Arg>> = NO_KWARGS): OnnxOperand {
+  emit(
+    target: string,
+    args: readonly Arg[],
+    kwargs: Readonly<Record<string, Arg>> = NO_KWARGS,
+  ): OnnxOperand {
     const type = this.typed(target, args, kwargs);
     if (type?.kind === 'tensor') return this.push(target, args, kwargs, type);
     throw this.failure('E_TYPE', `${target} gives no tensor here`);
@@ -147,7 +181,8 @@ export class OnnxGraphBuilder implements Builder {
 
   emitTuple(target: string, args: readonly Arg[]): OnnxOperand[] {
     const type = this.typed(target, args, NO_KWARGS);
-    if (type?.kind !== 'tuple') throw this.failure('E_TYPE', `${target} gives no list of tensors here`);
+    if (type?.kind !== 'tuple')
+      throw this.failure('E_TYPE', `${target} gives no list of tensors here`);
     const items = type.items.map((item) =>
       item.kind === 'tensor' ? item : this.fail('E_TYPE', `${target} leaves out a result`),
     );
@@ -164,12 +199,16 @@ export class OnnxGraphBuilder implements Builder {
     for (const [name, body] of bodies) setOwn(this.subgraphs, name, body);
     let result: ValueType;
     try {
-      result = inferControlType({ target, args, kwargs }, this.subgraphs, (name) => this.typeOf(name));
+      result = inferControlType({ target, args, kwargs }, this.subgraphs, (name) =>
+        this.typeOf(name),
+      );
     } catch (error) {
       throw this.failure('E_TYPE', error instanceof Error ? error.message : String(error));
     }
     const items = (result.kind === 'tuple' ? result.items : [result]).map((item) =>
-      item.kind === 'tensor' ? item : this.fail('E_TYPE', `${target} returns something else than tensors`),
+      item.kind === 'tensor'
+        ? item
+        : this.fail('E_TYPE', `${target} returns something else than tensors`),
     );
     return this.members(this.call(target, args, kwargs, result), items);
   }
@@ -183,10 +222,16 @@ export class OnnxGraphBuilder implements Builder {
   }
 
   protected members(tuple: string, items: readonly TensorType[]): OnnxOperand[] {
-    return items.map((type, i) => this.push('operator.getitem', [{ kind: 'value', name: tuple }, i], NO_KWARGS, type));
+    return items.map((type, i) =>
+      this.push('operator.getitem', [{ kind: 'value', name: tuple }, i], NO_KWARGS, type),
+    );
   }
 
-  private typed(target: string, args: readonly Arg[], kwargs: Readonly<Record<string, Arg>>): ValueType | undefined {
+  private typed(
+    target: string,
+    args: readonly Arg[],
+    kwargs: Readonly<Record<string, Arg>>,
+  ): ValueType | undefined {
     const call = { target, args, kwargs, name: this.current?.node.outputs[0] ?? target };
     try {
       return inferCallType(this.context.infer, call, (name) => this.typeOf(name));
@@ -213,22 +258,44 @@ export class OnnxGraphBuilder implements Builder {
     return this.operand(this.call(target, args, kwargs, own), own);
   }
 
-  protected call(target: string, args: readonly Arg[], kwargs: Readonly<Record<string, Arg>>, type: ValueType): string {
+  protected call(
+    target: string,
+    args: readonly Arg[],
+    kwargs: Readonly<Record<string, Arg>>,
+    type: ValueType,
+  ): string {
     // Bodies have weights as inputs; the call of the main graph that hands them over is their use.
-    if (this.outer === undefined) eachOperand({ args, kwargs }, (name) => void this.weights.use(name));
+    if (this.outer === undefined)
+      eachOperand({ args, kwargs }, (name) => void this.weights.use(name));
     const name = this.fresh(`tmp_${mangled(this.current?.node.outputs[0] ?? 'value')}`);
     this.types.set(name, type);
-    this.nodes.push({ name, kind: 'call', target, args, kwargs, type, meta: this.current?.meta ?? {} });
+    this.nodes.push({
+      name,
+      kind: 'call',
+      target,
+      args,
+      kwargs,
+      type,
+      meta: this.current?.meta ?? {},
+    });
     return name;
   }
 
   /** The last call of a lowering takes the name of the ONNX value. */
   protected renamed(operand: OnnxOperand, wanted: string): OnnxOperand {
     const last = this.nodes[this.nodes.length - 1];
-    const at = last === undefined || last.name === operand.name ? this.nodes.length - 1 : this.nodes.findLastIndex((n) => n.name === operand.name); // prettier-ignore
+    const at =
+      last === undefined || last.name === operand.name
+        ? this.nodes.length - 1
+        : this.nodes.findLastIndex((n) => n.name === operand.name);
     const node = this.nodes[at];
     const plain = mangled(wanted);
-    if (node === undefined || !this.mine.has(operand) || node.name === plain || !node.name.startsWith('tmp_'))
+    if (
+      node === undefined ||
+      !this.mine.has(operand) ||
+      node.name === plain ||
+      !node.name.startsWith('tmp_')
+    )
       return operand;
     const name = this.fresh(wanted);
     this.nodes[at] = { ...node, name };
@@ -239,14 +306,16 @@ export class OnnxGraphBuilder implements Builder {
     return this.operand(name, operand.type);
   }
 
-  // ---- errors -------------------------------------------------------------------------------------------------------
+  // ---- errors
+  // ---------------------------------------------------------------------------
 
   private fail(code: string, message: string): never {
     throw this.failure(code, message);
   }
 
   failure(code: string, message: string, hint?: string): ShardwrightError {
-    if (this.current !== undefined) return nodeError(code, message, this.current.node, this.current.index, hint);
+    if (this.current !== undefined)
+      return nodeError(code, message, this.current.node, this.current.index, hint);
     return new ShardwrightError(code, `graph '${this.source.name.slice(0, 80)}': ${message}`, {
       hint: hint ?? 'check the model with onnx.checker, or export it again',
     });

@@ -1,7 +1,7 @@
 /** What the lowering of one ONNX node may read and write. */
 
 import { ShardwrightError } from '../../errors.ts';
-import type { Arg, DType, Dim, Graph, TensorType } from '../../graph/types.ts';
+import type { Arg, Dim, DType, Graph, TensorType } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
 import type { Constant } from './constant.ts';
 import type { OnnxAttribute, OnnxGraph, OnnxNode } from './file/model.ts';
@@ -37,7 +37,10 @@ export interface BodyBuilder extends Builder {
   body(
     name: string,
     types: readonly TensorType[],
-    finish: (inputs: readonly OnnxOperand[], results: readonly OnnxOperand[]) => readonly OnnxOperand[],
+    finish: (
+      inputs: readonly OnnxOperand[],
+      results: readonly OnnxOperand[],
+    ) => readonly OnnxOperand[],
   ): Graph;
   bodyName(wanted: string): string;
   emitControl(
@@ -84,7 +87,10 @@ export class OnnxCall {
     return this.type(i).shape.length;
   }
 
-  /** A scalar known at import as a literal of its own kind, else the value; `isScalar` tells them apart. */
+  /**
+   * A scalar known at import as a literal of its own kind, else the value; `isScalar` tells them
+   * apart.
+   */
   scalarOrRef(i: number): Arg {
     const operand = this.input(i);
     return this.literal(operand) ?? this.build.ref(operand);
@@ -110,7 +116,10 @@ export class OnnxCall {
     });
   }
 
-  /** Like `constantInts`, with symbolic sizes. Integers beyond 2^53, which mean "to the end", are cut to 2^53. */
+  /**
+   * Like `constantInts`, with symbolic sizes. Integers beyond 2^53, which mean "to the end", are
+   * cut to 2^53.
+   */
   constantDims(i: number): Dim[] | undefined {
     const operand = this.optional(i);
     if (operand === undefined) return undefined;
@@ -121,7 +130,8 @@ export class OnnxCall {
         `input ${i} ('${operand.name}') is computed at run time, but decides the shape`,
       );
     return constant.values.map((value) => {
-      if (typeof value === 'bigint') return value < 0n ? -Number.MAX_SAFE_INTEGER : Number.MAX_SAFE_INTEGER;
+      if (typeof value === 'bigint')
+        return value < 0n ? -Number.MAX_SAFE_INTEGER : Number.MAX_SAFE_INTEGER;
       return value;
     });
   }
@@ -167,7 +177,9 @@ export class OnnxCall {
 
   /** A size that must be a number. */
   size(dim: Dim, what: string): number {
-    return typeof dim === 'number' ? dim : this.fail('E_UNSUPPORTED', `${what} is the symbolic size ${dim.sym}`);
+    return typeof dim === 'number'
+      ? dim
+      : this.fail('E_UNSUPPORTED', `${what} is the symbolic size ${dim.sym}`);
   }
 
   fail(code: string, message: string, hint?: string): never {
@@ -184,16 +196,21 @@ export function nodeError(
   hint?: string,
 ): ShardwrightError {
   const name = node.name !== '' ? node.name : (node.outputs[0] ?? '');
-  return new ShardwrightError(code, `node ${index} (${node.op}${name === '' ? '' : ` '${name}'`}): ${message}`, {
-    node: name === '' ? `${node.op} ${index}` : name,
-    path: `graph.node[${index}]`,
-    hint: hint ?? 'check the model with onnx.checker, or export it again',
-  });
+  return new ShardwrightError(
+    code,
+    `node ${index} (${node.op}${name === '' ? '' : ` '${name}'`}): ${message}`,
+    {
+      node: name === '' ? `${node.op} ${index}` : name,
+      path: `graph.node[${index}]`,
+      hint: hint ?? 'check the model with onnx.checker, or export it again',
+    },
+  );
 }
 
 export function literalOf(constant: Constant): Arg | undefined {
   const [value] = constant.values;
-  if (value === undefined || (typeof value === 'object' && constant.values.length === 1)) return undefined;
+  if (value === undefined || (typeof value === 'object' && constant.values.length === 1))
+    return undefined;
   if (typeof value === 'bigint') return value;
   if (typeof value === 'object') return undefined;
   if (constant.dtype === 'b8') return value !== 0;

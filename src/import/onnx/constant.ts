@@ -1,15 +1,21 @@
 /** Folds ONNX operators on small tensors that are known at import, such as shape arithmetic. */
 
-import type { DType, Dim } from '../../graph/types.ts';
+import type { Dim, DType } from '../../graph/types.ts';
 
-/** Contents of a small tensor that is known at import: sizes, axes, scalars. Elements may be symbolic sizes. */
+/**
+ * Contents of a small tensor that is known at import: sizes, axes, scalars. Elements may be
+ * symbolic sizes.
+ */
 export interface Constant {
   readonly dtype: DType;
   readonly dims: readonly number[];
   readonly values: readonly (Dim | bigint)[];
 }
 
-/** Operators that are computed at import when all of their inputs are known; the key of exporters' shape arithmetic. */
+/**
+ * Operators that are computed at import when all of their inputs are known; the key of exporters'
+ * shape arithmetic.
+ */
 export function fold(
   op: string,
   inputs: readonly Constant[],
@@ -42,14 +48,22 @@ export function fold(
     case 'Squeeze':
       return a.dims.length === 1 && a.values.length === 1 ? { ...a, dims: [] } : undefined;
     case 'Reshape':
-      return b.values.length === 1 ? vector(a.dtype, a.values) : b.values.length === 0 ? { ...a, dims: [] } : undefined;
+      return b.values.length === 1
+        ? vector(a.dtype, a.values)
+        : b.values.length === 0
+          ? { ...a, dims: [] }
+          : undefined;
     case 'Gather':
       return gather(a, b);
     case 'Slice':
       return slice(inputs);
     case 'ReduceProd':
       return numbers(a) && attribute('keepdims') === 0
-        ? { dtype: a.dtype, dims: [], values: [a.values.reduce<number>((n, v) => n * (v as number), 1)] }
+        ? {
+            dtype: a.dtype,
+            dims: [],
+            values: [a.values.reduce<number>((n, v) => n * (v as number), 1)],
+          }
         : undefined;
     default:
       return undefined;
@@ -68,7 +82,8 @@ function arithmetic(op: string, a: Constant, b: Constant): Constant | undefined 
   if (!numbers(a) || !numbers(b)) return undefined;
   const integer = /^[iu]/.test(a.dtype);
   const long = a.values.length >= b.values.length ? a : b;
-  if (a.values.length !== 1 && b.values.length !== 1 && a.values.length !== b.values.length) return undefined;
+  if (a.values.length !== 1 && b.values.length !== 1 && a.values.length !== b.values.length)
+    return undefined;
   const at = (c: Constant, i: number): number => c.values[c.values.length === 1 ? 0 : i] as number;
   const values = long.values.map((_, i) => {
     const [x, y] = [at(a, i), at(b, i)];
@@ -101,8 +116,10 @@ function gather(data: Constant, indices: Constant): Constant | undefined {
 }
 
 function slice([data, starts, ends, axes, steps]: readonly Constant[]): Constant | undefined {
-  if (data.dims.length !== 1 || starts.values.length !== 1 || ends.values.length !== 1) return undefined;
-  if (axes !== undefined && Number(axes.values[0]) !== 0 && Number(axes.values[0]) !== -1) return undefined;
+  if (data.dims.length !== 1 || starts.values.length !== 1 || ends.values.length !== 1)
+    return undefined;
+  if (axes !== undefined && Number(axes.values[0]) !== 0 && Number(axes.values[0]) !== -1)
+    return undefined;
   if (steps !== undefined && Number(steps.values[0]) !== 1) return undefined;
   const [from, to] = [Number(starts.values[0]), Number(ends.values[0])];
   if (Number.isNaN(from) || Number.isNaN(to)) return undefined;

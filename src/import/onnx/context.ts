@@ -38,9 +38,11 @@ export class ModelContext {
     if (this.unknown.size === 0) return undefined;
     const entries = [...this.unknown];
     const list = entries.map(
-      ([name, { count, first }]) => `${name} (${count} ${count === 1 ? 'node' : 'nodes'}, first node ${first})`,
+      ([name, { count, first }]) =>
+        `${name} (${count} ${count === 1 ? 'node' : 'nodes'}, first node ${first})`,
     );
-    const what = entries.length === 1 ? '1 unknown operator' : `${entries.length} unknown operators`;
+    const what =
+      entries.length === 1 ? '1 unknown operator' : `${entries.length} unknown operators`;
     return new ShardwrightError(
       'E_UNKNOWN_OP',
       `${what} without a type for the results: ${list.slice(0, 50).join(', ')}`,
@@ -62,7 +64,10 @@ export function mangled(name: string): string {
 export function originOf(node: OnnxNode): NodeMeta {
   const scopes = node.metadata.get('pkg.torch.onnx.name_scopes');
   const trace = node.metadata.get('pkg.torch.onnx.stack_trace');
-  const names = scopes === undefined ? [] : [...scopes.matchAll(/'([^'\n]{0,1024})'/g)].map((match) => match[1]);
+  const names =
+    scopes === undefined
+      ? []
+      : [...scopes.matchAll(/'([^'\n]{0,1024})'/g)].map((match) => match[1]);
   // The last scope is the node itself.
   const path = names.length >= 2 ? names[names.length - 2] : '';
   const source = trace === undefined ? undefined : sourcePosition(trace);

@@ -6,8 +6,8 @@ import { builtinOperators } from '../../ops/builtin.ts';
 import { inferCall } from '../../ops/record/infer.ts';
 import type { Infer } from '../complete/infer.ts';
 import { ModelContext } from './context.ts';
+import { type OnnxModel, readModel } from './file/model.ts';
 import { GraphLowering } from './lower.ts';
-import { readModel, type OnnxModel } from './file/model.ts';
 
 const IR_VERSIONS = [7, 14] as const;
 const OPSETS = [13, 24] as const;
@@ -21,41 +21,58 @@ interface OnnxOptions {
 interface OnnxCounts {
   readonly nodes: number;
   readonly ops: Readonly<Record<string, number>>;
-  readonly parameters: { readonly count: number; readonly elements: number; readonly bytes: number };
+  readonly parameters: {
+    readonly count: number;
+    readonly elements: number;
+    readonly bytes: number;
+  };
 }
 
 /**
- * Reads an ONNX model into the aten vocabulary; `meta.original` keeps the ONNX operator. Initializers of floating type are
- * parameters, others constants; their contents are read only where they are sizes or scalars, so that external data need
- * not be there.
+ * Reads an ONNX model into the aten vocabulary; `meta.original` keeps the ONNX operator.
+ * Initializers of floating type are parameters, others constants; their contents are read only
+ * where they are sizes or scalars, so that external data need not be there.
  *
- * @throws E_SYNTAX and E_ENCODING with the byte, E_VERSION, E_LIMIT; E_REF, E_DUP, E_TYPE, E_UNSUPPORTED with the node;
- *   E_UNKNOWN_OP for all operators that neither a rule nor the file types
+ * @throws E_SYNTAX and E_ENCODING with the byte, E_VERSION, E_LIMIT; E_REF, E_DUP, E_TYPE,
+ *   E_UNSUPPORTED with the node; E_UNKNOWN_OP for all operators that neither a rule nor the file
+ *   types
  */
-export function importOnnx(bytes: Uint8Array, options: OnnxOptions = {}): { graph: Graph; counts: OnnxCounts } {
+export function importOnnx(
+  bytes: Uint8Array,
+  options: OnnxOptions = {},
+): { graph: Graph; counts: OnnxCounts } {
   const model = readModel(bytes);
   checkVersions(model);
   const table = options.infer === undefined ? builtinOperators() : undefined;
   const infer: Infer =
-    options.infer ?? ((call, typeOf) => (table === undefined ? undefined : inferCall(table, call, typeOf)));
+    options.infer ??
+    ((call, typeOf) => (table === undefined ? undefined : inferCall(table, call, typeOf)));
   const context = new ModelContext(model, infer);
   const lowering = new GraphLowering(context, model.graph, undefined, 0);
-  const made = lowering.main(options.name ?? (model.graph.name === '' ? 'main_graph' : model.graph.name));
+  const made = lowering.main(
+    options.name ?? (model.graph.name === '' ? 'main_graph' : model.graph.name),
+  );
   const unknown = context.unknownError();
   if (unknown !== undefined) throw unknown;
   const notes = [
-    'ONNX states no roles: initializers of floating type count as parameters; --role NAME=constant corrects this.',
+    'ONNX states no roles: initializers of floating type count as parameters; --role ' +
+      'NAME=constant corrects this.',
   ];
   return { graph: { ...made, notes }, counts: countsOf(model) };
 }
 
 function checkVersions({ irVersion, opsets }: OnnxModel): void {
   const refuse = (what: string, found: number, [low, high]: readonly [number, number]): never => {
-    throw new ShardwrightError('E_VERSION', `the model has ${what} ${found}, this reader knows ${low} to ${high}`, {
-      hint: 'convert it with onnx.version_converter, or export it again',
-    });
+    throw new ShardwrightError(
+      'E_VERSION',
+      `the model has ${what} ${found}, this reader knows ${low} to ${high}`,
+      {
+        hint: 'convert it with onnx.version_converter, or export it again',
+      },
+    );
   };
-  if (irVersion < IR_VERSIONS[0] || irVersion > IR_VERSIONS[1]) refuse('IR version', irVersion, IR_VERSIONS);
+  if (irVersion < IR_VERSIONS[0] || irVersion > IR_VERSIONS[1])
+    refuse('IR version', irVersion, IR_VERSIONS);
   const opset = opsets.get('') ?? 1;
   if (opset < OPSETS[0] || opset > OPSETS[1]) refuse('opset', opset, OPSETS);
 }
@@ -75,5 +92,9 @@ function countsOf({ graph }: OnnxModel): OnnxCounts {
   }
   const ops = Object.create(null) as Record<string, number>;
   for (const [name, n] of [...byName].sort(([a], [b]) => (a < b ? -1 : 1))) ops[name] = n;
-  return { nodes: graph.nodes.length, ops, parameters: { count: graph.initializers.length, elements, bytes } };
+  return {
+    nodes: graph.nodes.length,
+    ops,
+    parameters: { count: graph.initializers.length, elements, bytes },
+  };
 }

@@ -1,7 +1,7 @@
 /**
- * Types of ONNX values. In: one of the aten calls that an ONNX operator becomes, the types of its operands. Out: the type of its
- * result by the operator's own rule, in symbols where an operand has a symbolic dim. Inputs and unknown operators have the types
- * that the file states (`lower.ts`).
+ * Types of ONNX values. In: one of the aten calls that an ONNX operator becomes, the types of its
+ * operands. Out: the type of its result by the operator's own rule, in symbols where an operand has
+ * a symbolic dim. Inputs and unknown operators have the types that the file states (`lower.ts`).
  */
 import { controlCall } from '../../graph/control.ts';
 import type { Arg, Graph, ValueType } from '../../graph/types.ts';
@@ -9,7 +9,10 @@ import { eachOperand } from '../../graph/value.ts';
 import type { CallToInfer, Infer } from '../complete/infer.ts';
 import { inferSymbolic } from '../complete/symbolic.ts';
 
-/** Type of a call; undefined where the operator is not known. @throws E_TYPE where the operands do not fit it */
+/**
+ * Type of a call; undefined where the operator is not known. @throws E_TYPE where the operands do
+ * not fit it
+ */
 export function inferCallType(
   infer: Infer,
   call: CallToInfer,
@@ -25,7 +28,11 @@ export function inferCallType(
 
 /** Type of a control-flow call, from its bodies. */
 export function inferControlType(
-  call: { readonly target: string; readonly args: readonly Arg[]; readonly kwargs: Readonly<Record<string, Arg>> },
+  call: {
+    readonly target: string;
+    readonly args: readonly Arg[];
+    readonly kwargs: Readonly<Record<string, Arg>>;
+  },
   bodies: Readonly<Record<string, Graph>>,
   typeOf: (name: string) => ValueType,
 ): ValueType {

@@ -4,14 +4,14 @@ import { ShardwrightError } from '../../errors.ts';
 import type { Dim, Graph, Output, TensorType } from '../../graph/types.ts';
 import { NO_KWARGS, tensorType, typeText } from '../../graph/value.ts';
 import { OnnxGraphBuilder } from './builder.ts';
-import { OnnxCall, nodeError, type BodyBuilder, type Lowering, type OnnxOperand } from './call.ts';
+import { type BodyBuilder, type Lowering, nodeError, OnnxCall, type OnnxOperand } from './call.ts';
 import { fold } from './constant.ts';
-import { mangled, originOf, type ModelContext } from './context.ts';
+import { mangled, type ModelContext, originOf } from './context.ts';
+import type { OnnxGraph, OnnxNode, OnnxValue } from './file/model.ts';
 import { lowerControl } from './operators/control.ts';
 import { ELEMENTWISE } from './operators/elementwise.ts';
-import type { OnnxGraph, OnnxNode, OnnxValue } from './file/model.ts';
-import { NETWORK } from './operators/network.ts';
 import { SHAPES } from './operators/movement.ts';
+import { NETWORK } from './operators/network.ts';
 
 /** Operators by name; those of another domain carry it. */
 const LOWERINGS: ReadonlyMap<string, Lowering> = new Map([...ELEMENTWISE, ...SHAPES, ...NETWORK]);
@@ -19,8 +19,8 @@ const LOWERINGS: ReadonlyMap<string, Lowering> = new Map([...ELEMENTWISE, ...SHA
 const MAX_BODY_DEPTH = 64;
 
 /**
- * Lowers one graph: the main one, or a body. A body reads values of the graphs around it by name; each becomes an input of
- * the body, listed in `captured`.
+ * Lowers one graph: the main one, or a body. A body reads values of the graphs around it by name;
+ * each becomes an input of the body, listed in `captured`.
  */
 export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
   private readonly stated: ReadonlyMap<string, OnnxValue>;
@@ -49,32 +49,47 @@ export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
     this.initializers('');
     for (const input of source.inputs) {
       if (this.scope.has(input.name)) continue; // old models list their initializers as inputs too
-      this.input(input.name, this.typeOfValue(input, 'input'), { role: 'input', roleName: input.name });
+      this.input(input.name, this.typeOfValue(input, 'input'), {
+        role: 'input',
+        roleName: input.name,
+      });
     }
     this.run();
-    const outputs = this.results().map((operand, i): Output => ({ value: operand.name, role: 'output', index: i }));
+    const outputs = this.results().map((operand, i): Output => ({
+      value: operand.name,
+      role: 'output',
+      index: i,
+    }));
     return {
       name,
-      nodes: [...this.placeholders, ...this.weights.placeholders(source.initializers), ...this.nodes],
+      nodes: [
+        ...this.placeholders,
+        ...this.weights.placeholders(source.initializers),
+        ...this.nodes,
+      ],
       outputs,
       subgraphs: this.subgraphs,
     };
   }
 
   /**
-   * A body whose first inputs have these types. `finish` may change what is returned; captured values become the last
-   * inputs, in order of their first use.
+   * A body whose first inputs have these types. `finish` may change what is returned; captured
+   * values become the last inputs, in order of their first use.
    */
   body(
     name: string,
     types: readonly TensorType[],
-    finish: (inputs: readonly OnnxOperand[], results: readonly OnnxOperand[]) => readonly OnnxOperand[],
+    finish: (
+      inputs: readonly OnnxOperand[],
+      results: readonly OnnxOperand[],
+    ) => readonly OnnxOperand[],
   ): Graph {
     const { source } = this;
     if (source.inputs.length !== types.length)
       throw this.failure(
         'E_TYPE',
-        `graph '${source.name}' takes ${source.inputs.length} inputs, the call gives ${types.length}`,
+        `graph '${source.name}' takes ${source.inputs.length} inputs, the call gives ` +
+          `${types.length}`,
       );
     this.initializers(`${name}/`);
     const inputs = source.inputs.map((input, i) => {
@@ -83,11 +98,21 @@ export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
     });
     this.run();
     const returned = finish(inputs, this.results());
-    const outputs = returned.map((operand, i): Output => ({ value: this.nameOf(operand), role: 'output', index: i }));
-    return { name, nodes: [...this.placeholders, ...this.nodes], outputs, subgraphs: this.subgraphs };
+    const outputs = returned.map((operand, i): Output => ({
+      value: this.nameOf(operand),
+      role: 'output',
+      index: i,
+    }));
+    return {
+      name,
+      nodes: [...this.placeholders, ...this.nodes],
+      outputs,
+      subgraphs: this.subgraphs,
+    };
   }
 
-  // ---- nodes ---------------------------------------------------------------------------------------------------------
+  // ---- nodes
+  // ---------------------------------------------------------------------------
 
   private run(): void {
     this.source.nodes.forEach((node, index) => this.node(node, index));
@@ -100,11 +125,18 @@ export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
     node.outputs.forEach((name, i) => {
       if (name === '') return;
       if (this.scope.has(name))
-        throw this.failure('E_DUP', `'${name.slice(0, 80)}' is defined twice`, 'rename one of them');
+        throw this.failure(
+          'E_DUP',
+          `'${name.slice(0, 80)}' is defined twice`,
+          'rename one of them',
+        );
       const result = made?.[i];
       if (result === undefined) {
         if (made !== undefined)
-          throw this.failure('E_UNSUPPORTED', `result ${i} ('${name.slice(0, 80)}') is not made here`);
+          throw this.failure(
+            'E_UNSUPPORTED',
+            `result ${i} ('${name.slice(0, 80)}') is not made here`,
+          );
         this.scope.set(name, { kind: 'untyped' });
         return;
       }
@@ -127,7 +159,8 @@ export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
         index,
         'inline them: onnx.inliner.inline_local_functions',
       );
-    if (operator === 'If' || operator === 'Loop' || operator === 'Scan') return lowerControl(this, node, index);
+    if (operator === 'If' || operator === 'Loop' || operator === 'Scan')
+      return lowerControl(this, node, index);
     if (operator === 'Constant') return [this.attributeConstant(node, index)];
     const inputs = node.inputs.map((name) => (name === '' ? undefined : this.lookup(name)));
     if (node.inputs.some((name, i) => name !== '' && inputs[i] === undefined)) return undefined;
@@ -156,13 +189,23 @@ export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
     const int = attributes.get('value_int')?.int;
     if (int !== undefined) return this.constant({ dtype: 'i64', dims: [], values: [int] });
     const ints = attributes.get('value_ints')?.ints;
-    if (ints !== undefined) return this.constant({ dtype: 'i64', dims: [ints.length], values: ints });
+    if (ints !== undefined)
+      return this.constant({ dtype: 'i64', dims: [ints.length], values: ints });
     const floats = attributes.get('value_floats')?.floats;
-    if (floats !== undefined) return this.constant({ dtype: 'f32', dims: [floats.length], values: floats });
-    throw nodeError('E_UNSUPPORTED', 'a constant that is neither a tensor nor a number', node, index);
+    if (floats !== undefined)
+      return this.constant({ dtype: 'f32', dims: [floats.length], values: floats });
+    throw nodeError(
+      'E_UNSUPPORTED',
+      'a constant that is neither a tensor nor a number',
+      node,
+      index,
+    );
   }
 
-  /** An operator without a lowering stays as it is if the file types its results; otherwise it is listed. */
+  /**
+   * An operator without a lowering stays as it is if the file types its results; otherwise it is
+   * listed.
+   */
   private opaque(
     operator: string,
     node: OnnxNode,
@@ -171,7 +214,9 @@ export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
   ): readonly OnnxOperand[] | undefined {
     const types = node.outputs.map((name) => {
       const stated = this.stated.get(name);
-      return stated?.dtype === undefined || stated.shape === undefined || stated.shape.includes(null)
+      return stated?.dtype === undefined ||
+        stated.shape === undefined ||
+        stated.shape.includes(null)
         ? undefined
         : this.typeOfValue(stated, 'value');
     });
@@ -182,7 +227,10 @@ export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
     const items = types as TensorType[];
     const args = inputs.map((operand) => (operand === undefined ? null : this.ref(operand)));
     if (items.length === 1) return [this.push(`onnx.${operator}`, args, NO_KWARGS, items[0])];
-    return this.members(this.call(`onnx.${operator}`, args, NO_KWARGS, { kind: 'tuple', items }), items);
+    return this.members(
+      this.call(`onnx.${operator}`, args, NO_KWARGS, { kind: 'tuple', items }),
+      items,
+    );
   }
 
   /** The lowering of a body of this graph. */
@@ -190,7 +238,8 @@ export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
     return new GraphLowering(this.context, source, this, this.depth + 1);
   }
 
-  // ---- types and errors ----------------------------------------------------------------------------------------------
+  // ---- types and errors
+  // ---------------------------------------------------------------------------
 
   private results(): OnnxOperand[] {
     return this.source.outputs.map((output) => {
@@ -215,7 +264,10 @@ export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
     return this.context.intern(tensorType(value.dtype, dims));
   }
 
-  /** A stated type against ours; symbolic sizes of the file have names of its own and are not compared. */
+  /**
+   * A stated type against ours; symbolic sizes of the file have names of its own and are not
+   * compared.
+   */
   private sameAsStated(stated: OnnxValue, ours: TensorType, what: string): void {
     const { dtype, shape } = stated;
     const sizes = shape?.length === undefined || shape.length === ours.shape.length;
@@ -228,6 +280,9 @@ export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
       });
     if (equal) return;
     const text = `${dtype ?? '?'}[${(shape ?? []).map((dim) => dim ?? '?').join(', ')}]`;
-    throw this.failure('E_TYPE', `the file says that ${what} is ${text}, but it is ${typeText(ours)}`);
+    throw this.failure(
+      'E_TYPE',
+      `the file says that ${what} is ${text}, but it is ${typeText(ours)}`,
+    );
   }
 }

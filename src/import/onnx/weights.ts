@@ -7,8 +7,9 @@ import type { ModelContext } from './context.ts';
 import type { OnnxTensor } from './file/tensor.ts';
 
 /**
- * Initializers and constant tensors of a model, bodies included. A scalar is known at import; anything else becomes a
- * placeholder of the main graph when a call uses it, so that sizes which only shaped something leave no trace.
+ * Initializers and constant tensors of a model, bodies included. A scalar is known at import;
+ * anything else becomes a placeholder of the main graph when a call uses it, so that sizes which
+ * only shaped something leave no trace.
  */
 export class Weights {
   /** By the record of the tensor: sibling bodies may use one name for two tensors. */
@@ -43,7 +44,10 @@ export class Weights {
     return made;
   }
 
-  /** A call uses the value of this name: a weight becomes a placeholder. Its type; undefined for any other name. */
+  /**
+   * A call uses the value of this name: a weight becomes a placeholder. Its type; undefined for any
+   * other name.
+   */
   use(name: string): TensorType | undefined {
     const found = this.known.get(name);
     if (found === undefined) return undefined;
@@ -51,15 +55,29 @@ export class Weights {
     if (!this.used.has(tensor)) {
       const role: Role = /^(f|bf|c)/.test(type.dtype) ? 'parameter' : 'constant';
       const meta: NodeMeta = { role, roleName: key, inferred: true };
-      this.used.set(tensor, { name, kind: 'placeholder', target: name, args: [], kwargs: NO_KWARGS, type, meta });
+      this.used.set(tensor, {
+        name,
+        kind: 'placeholder',
+        target: name,
+        args: [],
+        kwargs: NO_KWARGS,
+        type,
+        meta,
+      });
     }
     return type;
   }
 
-  /** Placeholders of all used weights: initializers of the main graph in their order, then the others by first use. */
+  /**
+   * Placeholders of all used weights: initializers of the main graph in their order, then the
+   * others by first use.
+   */
   placeholders(initializers: readonly OnnxTensor[]): Node[] {
     const own = new Set(initializers);
     const first = initializers.flatMap((tensor) => this.used.get(tensor) ?? []);
-    return [...first, ...[...this.used].flatMap(([tensor, node]) => (own.has(tensor) ? [] : [node]))];
+    return [
+      ...first,
+      ...[...this.used].flatMap(([tensor, node]) => (own.has(tensor) ? [] : [node])),
+    ];
   }
 }

@@ -2,12 +2,12 @@
 
 import type { Arg, ValueType } from '../../graph/types.ts';
 import { NO_KWARGS, setOwn } from '../../graph/value.ts';
+import { modulePath, sourcePosition } from '../complete/origin.ts';
+import type { JsonObject, JsonValue } from '../file/json.ts';
 import type { DraftRef, FxClass, FxInput, FxNode, FxReturn } from '../fx/record.ts';
 import { targetName } from '../fx/text/target.ts';
-import type { JsonObject, JsonValue } from '../file/json.ts';
-import { modulePath, sourcePosition } from '../complete/origin.ts';
-import { listAt, objectAt, onlyKey, stringAt, type Place } from './place.ts';
-import { nameAt, readArg, Types, type Scope } from './values.ts';
+import { listAt, objectAt, onlyKey, type Place, stringAt } from './place.ts';
+import { nameAt, readArg, type Scope, Types } from './values.ts';
 
 const MAX_NODES = 2_000_000;
 const MAX_BODY_DEPTH = 256;
@@ -30,14 +30,16 @@ export class ProgramReader {
 
   /** A graph of the program as the records that FX text gives too. @throws with the JSON path */
   graph(value: JsonValue | undefined, place: Place, name: string, depth = 0): FxClass {
-    if (depth > MAX_BODY_DEPTH) throw place.error('E_LIMIT', `graphs nest deeper than ${MAX_BODY_DEPTH}`);
+    if (depth > MAX_BODY_DEPTH)
+      throw place.error('E_LIMIT', `graphs nest deeper than ${MAX_BODY_DEPTH}`);
     return new BodyReader(this, objectAt(value, place), place, depth).read(name);
   }
 }
 
 /**
- * One graph. The format has neither `getitem` nor `get_attr` nodes: the names of several outputs *are* those of the
- * getitems, and bodies stand inline. Both are made again here, so that counts and names are those of the FX graph.
+ * One graph. The format has neither `getitem` nor `get_attr` nodes: the names of several outputs
+ * *are* those of the getitems, and bodies stand inline. Both are made again here, so that counts
+ * and names are those of the FX graph.
  */
 class BodyReader {
   private readonly inputs: FxInput[] = [];
@@ -71,12 +73,16 @@ class BodyReader {
     const nodesAt = place.at('nodes');
     listAt(graph.nodes, nodesAt).forEach((node, i) => this.node(node, nodesAt.at(i)));
     const outputsAt = place.at('outputs');
-    const returns = listAt(graph.outputs, outputsAt).map((output, i) => this.output(output, outputsAt.at(i)));
+    const returns = listAt(graph.outputs, outputsAt).map((output, i) =>
+      this.output(output, outputsAt.at(i)),
+    );
     const { inputs, nodes, classes } = this;
     return { name, offset: program.offset(place), inputs, nodes, returns, classes, joint: false };
   }
 
-  /** A graph input; a constant that was passed as an argument gets a placeholder without a value. */
+  /**
+   * A graph input; a constant that was passed as an argument gets a placeholder without a value.
+   */
   private input(value: JsonValue, place: Place, position: number): void {
     const entry = objectAt(value, place);
     const offset = this.program.offset(place);
@@ -110,18 +116,29 @@ class BodyReader {
       return this.program.types.tensor(this.tensors[name], this.place.at('tensor_values').at(name));
     for (const [table, at] of this.symbols)
       if (Object.hasOwn(table, name)) return this.program.types.symbol(table[name], at.at(name));
-    throw place.error('E_REF', `'${name.slice(0, 80)}' has no entry in tensor_values`, undefined, name);
+    throw place.error(
+      'E_REF',
+      `'${name.slice(0, 80)}' has no entry in tensor_values`,
+      undefined,
+      name,
+    );
   }
 
   private define(name: string, place: Place): void {
     if (this.defined.has(name))
-      throw place.error('E_DUP', `'${name.slice(0, 80)}' is defined twice`, 'every value needs its own name', name);
+      throw place.error(
+        'E_DUP',
+        `'${name.slice(0, 80)}' is defined twice`,
+        'every value needs its own name',
+        name,
+      );
     this.defined.add(name);
   }
 
   private fresh(wanted: string): string {
     let name = wanted;
-    for (let i = 1; this.defined.has(name) || Object.hasOwn(this.tensors, name); i++) name = `${wanted}_${i}`;
+    for (let i = 1; this.defined.has(name) || Object.hasOwn(this.tensors, name); i++)
+      name = `${wanted}_${i}`;
     return name;
   }
 
@@ -142,15 +159,34 @@ class BodyReader {
     const outputsAt = place.at('outputs');
     const outputs = listAt(node.outputs, outputsAt);
     const shape = this.results(outputs, outputsAt);
-    const stated = node.name === undefined || node.name === null ? undefined : stringAt(node.name, place.at('name'));
-    const single = shape.names.length === 1 && !shape.list && !this.isTupleOfOne(node, target, shape.names[0], stated);
+    const stated =
+      node.name === undefined || node.name === null
+        ? undefined
+        : stringAt(node.name, place.at('name'));
+    const single =
+      shape.names.length === 1 &&
+      !shape.list &&
+      !this.isTupleOfOne(node, target, shape.names[0], stated);
     const base = stated !== undefined && stated !== '' ? stated : (target.split('.')[1] ?? target);
     const name = single ? (shape.names[0] ?? this.fresh(base)) : this.fresh(base);
     this.define(name, place);
     const type: ValueType | undefined =
-      shape.names.length === 0 ? { kind: 'none' } : single ? this.typeOf(name, outputsAt.at(0)) : undefined;
+      shape.names.length === 0
+        ? { kind: 'none' }
+        : single
+          ? this.typeOf(name, outputsAt.at(0))
+          : undefined;
     const common = { offset, source, path } as const;
-    this.nodes.push({ name, kind: 'call', target, args, kwargs, type, ...common, ref: { kind: 'value', name } });
+    this.nodes.push({
+      name,
+      kind: 'call',
+      target,
+      args,
+      kwargs,
+      type,
+      ...common,
+      ref: { kind: 'value', name },
+    });
     if (single) return;
     shape.names.forEach((item, i) => {
       // torch names results that nobody reads after the call; FX has no getitem for them.
@@ -158,29 +194,47 @@ class BodyReader {
       program.countNode(place);
       this.define(item, place);
       this.nodes.push({
-        name: item, kind: 'call', target: 'operator.getitem', args: [{ kind: 'value', name }, i], kwargs: NO_KWARGS,
-        type: this.typeOf(item, outputsAt.at(i)), ...common, ref: { kind: 'value', name: item },
-      }); // prettier-ignore
+        name: item,
+        kind: 'call',
+        target: 'operator.getitem',
+        args: [{ kind: 'value', name }, i],
+        kwargs: NO_KWARGS,
+        type: this.typeOf(item, outputsAt.at(i)),
+        ...common,
+        ref: { kind: 'value', name: item },
+      });
     });
   }
 
   /** Names of the results; undefined for one that is absent. */
-  private results(outputs: readonly JsonValue[], place: Place): { names: (string | undefined)[]; list: boolean } {
+  private results(
+    outputs: readonly JsonValue[],
+    place: Place,
+  ): { names: (string | undefined)[]; list: boolean } {
     const names: (string | undefined)[] = [];
     let list = false;
     outputs.forEach((output, i) => {
       const at = place.at(i);
       const key = onlyKey(output, at, [
-        'as_tensor', 'as_tensors', 'as_optional_tensors', 'as_none', 'as_sym_int', 'as_sym_bool', 'as_sym_float',
-      ]); // prettier-ignore
+        'as_tensor',
+        'as_tensors',
+        'as_optional_tensors',
+        'as_none',
+        'as_sym_int',
+        'as_sym_bool',
+        'as_sym_float',
+      ]);
       const entry = objectAt(output, at);
       if (key === 'as_tensors' || key === 'as_optional_tensors') {
-        if (outputs.length > 1) throw at.error('E_UNSUPPORTED', 'a list of tensors among several results');
+        if (outputs.length > 1)
+          throw at.error('E_UNSUPPORTED', 'a list of tensors among several results');
         list = true;
         listAt(entry[key], at.at(key)).forEach((item, k) => {
           const here = at.at(key).at(k);
           const tensor = key === 'as_tensors' ? item : objectAt(item, here).as_tensor;
-          names.push(tensor === undefined ? undefined : nameAt(objectAt(tensor, here).name, here.at('name')));
+          names.push(
+            tensor === undefined ? undefined : nameAt(objectAt(tensor, here).name, here.at('name')),
+          );
         });
       } else names.push(key === 'as_none' ? undefined : this.namedValue(entry, at));
     });
@@ -218,10 +272,12 @@ class BodyReader {
       if (kind === 2) {
         const key = nameAt(entry.name, at.at('name'));
         kwargs ??= {};
-        if (Object.hasOwn(kwargs, key)) throw at.error('E_SYNTAX', `argument '${key}' is given twice`);
+        if (Object.hasOwn(kwargs, key))
+          throw at.error('E_SYNTAX', `argument '${key}' is given twice`);
         setOwn(kwargs, key, arg);
       } else if (kind === 1 || kind === undefined || kind === null) {
-        if (kwargs !== undefined) throw at.error('E_SYNTAX', 'a positional argument stands after a keyword');
+        if (kwargs !== undefined)
+          throw at.error('E_SYNTAX', 'a positional argument stands after a keyword');
         args.push(arg);
       } else throw at.error('E_SYNTAX', 'the kind of an argument is 1 (positional) or 2 (keyword)');
     });
@@ -272,12 +328,16 @@ class BodyReader {
         throw place.error('E_UNSUPPORTED', 'a number is returned', 'return tensors and None only');
       return { value: null, offset };
     }
-    if (!this.defined.has(name)) throw place.error('E_REF', `'${name.slice(0, 80)}' is returned but not defined`);
+    if (!this.defined.has(name))
+      throw place.error('E_REF', `'${name.slice(0, 80)}' is returned but not defined`);
     return { value: name, offset };
   }
 
   /** Module path and source position, from the metadata that torch writes as text. */
-  private origin(node: JsonObject, place: Place): { path: string | undefined; source: string | undefined } {
+  private origin(
+    node: JsonObject,
+    place: Place,
+  ): { path: string | undefined; source: string | undefined } {
     if (node.metadata === undefined) return { path: undefined, source: undefined };
     const metadata = objectAt(node.metadata, place.at('metadata'));
     const { nn_module_stack: stack, stack_trace: trace } = metadata;

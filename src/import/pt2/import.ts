@@ -1,18 +1,21 @@
-/** Reads a `.pt2` archive or the JSON of an exported program into a graph, without opening weights or pickles. */
+/**
+ * Reads a `.pt2` archive or the JSON of an exported program into a graph, without opening weights
+ * or pickles.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, NodeMeta, Output } from '../../graph/types.ts';
 import { setOwn } from '../../graph/value.ts';
-import { GraphMaker, type Places, type Signature } from '../fx/graph.ts';
+import { decodeUtf8 } from '../../utf8.ts';
 import type { Infer } from '../complete/infer.ts';
+import { isJsonObject, type JsonObject, type JsonValue, readJson } from '../file/json.ts';
+import { GraphMaker, type Places, type Signature } from '../fx/graph.ts';
 import type { FxClass } from '../fx/record.ts';
 import { withoutUnused } from '../fx/signature.ts';
-import { isJsonObject, readJson, type JsonObject, type JsonValue } from '../file/json.ts';
-import { decodeUtf8 } from '../../utf8.ts';
 import { ProgramReader } from './body.ts';
 import { integerAt, listAt, objectAt, onlyKey, Place, stringAt } from './place.ts';
 import { nameAt } from './values.ts';
-import { zipDirectory, zipMember, type ZipLimits } from './zip.ts';
+import { zipDirectory, type ZipLimits, zipMember } from './zip.ts';
 
 const SCHEMA_MAJOR = 8;
 
@@ -22,8 +25,8 @@ interface Pt2Options extends ZipLimits {
 }
 
 /**
- * Reads a `.pt2` archive of torch.export. Weights and pickles in it are never opened: the graph and the table of weights
- * are all that planning needs.
+ * Reads a `.pt2` archive of torch.export. Weights and pickles in it are never opened: the graph and
+ * the table of weights are all that planning needs.
  *
  * @throws E_ARCHIVE, E_LIMIT, and what `importExportedProgram` throws
  */
@@ -39,12 +42,19 @@ export function importArchive(bytes: Uint8Array, options: Pt2Options = {}): Grap
       found.length === 0
         ? 'the archive holds no models/NAME.json'
         : `the archive holds ${found.length} models: ${found.slice(0, 5).join(', ')}`,
-      { hint: 'a .pt2 file of torch.export.save holds one; take the model.json out and import it alone' },
+      {
+        hint:
+          'a .pt2 file of torch.export.save holds one; take the model.json out and import it ' +
+          'alone',
+      },
     );
   const member = members.get(found[0])!;
   const model = /([^/]+)\.json$/.exec(found[0])![1];
   const config = names.find((name) => name.endsWith(`data/weights/${model}_weights_config.json`));
-  const shared = config === undefined ? [] : sharedWeights(zipMember(bytes, members.get(config)!, options), config);
+  const shared =
+    config === undefined
+      ? []
+      : sharedWeights(zipMember(bytes, members.get(config)!, options), config);
   try {
     return importExportedProgram(decodeUtf8(zipMember(bytes, member, options)), options, shared);
   } catch (error) {
@@ -57,8 +67,10 @@ export function importArchive(bytes: Uint8Array, options: Pt2Options = {}): Grap
 /**
  * Reads the JSON of an exported program: `models/NAME.json` of an archive, or `model.json` alone.
  *
- * @param shared groups of parameter names that are one tensor, as the archive's table of weights tells
- * @throws E_SYNTAX, E_DUP (with line or JSON path), E_VERSION, E_REF, E_TYPE, E_UNSUPPORTED, E_LIMIT, E_UNKNOWN_OP
+ * @param shared groups of parameter names that are one tensor, as the archive's table of weights
+ *   tells
+ * @throws E_SYNTAX, E_DUP (with line or JSON path), E_VERSION, E_REF, E_TYPE, E_UNSUPPORTED,
+ *   E_LIMIT, E_UNKNOWN_OP
  */
 export function importExportedProgram(
   text: string,
@@ -74,10 +86,15 @@ export function importExportedProgram(
   const graph = reader.graph(module.graph, moduleAt.at('graph'), 'GraphModule');
   const stated = signature(module.signature, moduleAt.at('signature'), graph);
   const places: Places = {
-    error: (code, message, at, hint, node) => (reader.places[at] ?? root).error(code, message, hint, node),
+    error: (code, message, at, hint, node) =>
+      (reader.places[at] ?? root).error(code, message, hint, node),
   };
   const ties = tiesOf(stated, shared ?? []);
-  const roles = withoutUnused(stated, graph, shared === undefined ? undefined : new Set(ties.flat()));
+  const roles = withoutUnused(
+    stated,
+    graph,
+    shared === undefined ? undefined : new Set(ties.flat()),
+  );
   const made = new GraphMaker(places, options.infer).make(graph, options.name ?? graph.name, roles);
   const dims = ranges(program.range_constraints, root.at('range_constraints'));
   return { ...made, ...(ties.length > 0 ? { ties } : {}), ...(dims !== undefined ? { dims } : {}) };
@@ -90,22 +107,39 @@ function checkVersion(program: JsonObject, root: Place): void {
   if (major !== SCHEMA_MAJOR)
     throw at.error(
       'E_VERSION',
-      `the schema has version ${major}.${integerAt(version.minor, at.at('minor'))}, this reader knows ${SCHEMA_MAJOR}.x`,
+      `the schema has version ${major}.${integerAt(version.minor, at.at('minor'))}, this ` +
+        `reader knows ${SCHEMA_MAJOR}.x`,
       'export the model again with torch 2.7 or later, or use print_readable()',
     );
 }
 
-const INPUT_SPECS = ['user_input', 'parameter', 'buffer', 'tensor_constant', 'custom_obj', 'token', 'constant_input'];
+const INPUT_SPECS = [
+  'user_input',
+  'parameter',
+  'buffer',
+  'tensor_constant',
+  'custom_obj',
+  'token',
+  'constant_input',
+];
 const OUTPUT_SPECS = [
-  'user_output', 'loss_output', 'buffer_mutation', 'parameter_mutation', 'user_input_mutation', 'gradient_to_parameter',
-  'gradient_to_user_input', 'token',
-]; // prettier-ignore
+  'user_output',
+  'loss_output',
+  'buffer_mutation',
+  'parameter_mutation',
+  'user_input_mutation',
+  'gradient_to_parameter',
+  'gradient_to_user_input',
+  'token',
+];
 
 /** Roles as the signature states them. */
 function signature(value: JsonValue | undefined, place: Place, graph: FxClass): Signature {
   const record = objectAt(value, place);
   const inputsAt = place.at('input_specs');
-  const inputs = listAt(record.input_specs, inputsAt).map((spec, i) => inputMeta(spec, inputsAt.at(i), graph, i));
+  const inputs = listAt(record.input_specs, inputsAt).map((spec, i) =>
+    inputMeta(spec, inputsAt.at(i), graph, i),
+  );
   const outputsAt = place.at('output_specs');
   let userOutputs = 0;
   const outputs = listAt(record.output_specs, outputsAt).map((spec, i) =>
@@ -114,7 +148,8 @@ function signature(value: JsonValue | undefined, place: Place, graph: FxClass): 
   if (inputs.length !== graph.inputs.length || outputs.length !== graph.returns.length)
     throw place.error(
       'E_SYNTAX',
-      `the signature lists ${inputs.length} inputs and ${outputs.length} outputs, the graph has ${graph.inputs.length} and ${graph.returns.length}`,
+      `the signature lists ${inputs.length} inputs and ${outputs.length} outputs, the graph ` +
+        `has ${graph.inputs.length} and ${graph.returns.length}`,
     );
   return { inputs, outputs, notes: [] };
 }
@@ -126,17 +161,26 @@ function inputMeta(spec: JsonValue, place: Place, graph: FxClass, i: number): No
   const own = graph.inputs[i]?.name ?? '';
   const listed = isJsonObject(entry.arg) ? entry.arg.name : undefined;
   if (typeof listed === 'string' && listed !== own)
-    throw at.error('E_REF', `the signature names input ${i} '${listed.slice(0, 80)}', the graph '${own}'`);
+    throw at.error(
+      'E_REF',
+      `the signature names input ${i} '${listed.slice(0, 80)}', the graph '${own}'`,
+    );
   switch (kind) {
     case 'parameter':
       return { role: 'parameter', roleName: nameAt(entry.parameter_name, at.at('parameter_name')) };
     case 'buffer':
       return { role: 'buffer', roleName: nameAt(entry.buffer_name, at.at('buffer_name')) };
     case 'tensor_constant':
-      return { role: 'constant', roleName: nameAt(entry.tensor_constant_name, at.at('tensor_constant_name')) };
+      return {
+        role: 'constant',
+        roleName: nameAt(entry.tensor_constant_name, at.at('tensor_constant_name')),
+      };
     case 'custom_obj':
     case 'token':
-      throw at.error('E_UNSUPPORTED', `an input that is a ${kind === 'token' ? 'token' : 'custom object'}`);
+      throw at.error(
+        'E_UNSUPPORTED',
+        `an input that is a ${kind === 'token' ? 'token' : 'custom object'}`,
+      );
     default:
       return { role: 'input', roleName: own };
   }
@@ -167,7 +211,9 @@ function outputRole(spec: JsonValue, place: Place, next: () => number): Omit<Out
 
 /** Parameters that share a weight, in the order of the inputs. */
 function tiesOf(stated: Signature, shared: readonly (readonly string[])[]): string[][] {
-  const parameters = stated.inputs.flatMap((meta) => (meta.role === 'parameter' ? [meta.roleName ?? ''] : []));
+  const parameters = stated.inputs.flatMap((meta) =>
+    meta.role === 'parameter' ? [meta.roleName ?? ''] : [],
+  );
   const position = new Map(parameters.map((name, i) => [name, i]));
   const at = (name: string): number => position.get(name) ?? 0;
   return shared

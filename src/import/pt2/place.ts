@@ -3,7 +3,10 @@
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { isJsonObject, type JsonObject, type JsonValue } from '../file/json.ts';
 
-/** A position in a JSON document, as a chain to its root: the path text is only made when something is wrong there. */
+/**
+ * A position in a JSON document, as a chain to its root: the path text is only made when something
+ * is wrong there.
+ */
 export class Place {
   constructor(
     private readonly up: Place | undefined,
@@ -29,7 +32,10 @@ export class Place {
     return this.up;
   }
 
-  /** The error at this place; the path stands in the message too, as JSON has no lines worth showing. */
+  /**
+   * The error at this place; the path stands in the message too, as JSON has no lines worth
+   * showing.
+   */
   error(code: string, message: string, hint?: string, node?: string): ShardwrightError {
     const { path } = this;
     return new ShardwrightError(code, `${message}, at ${path}`, {
@@ -42,7 +48,8 @@ export class Place {
 
 function pathOf(place: Place): string {
   const parts: string[] = [];
-  for (let here: Place | undefined = place; here !== undefined; here = here.around) parts.push(here.member ?? '$');
+  for (let here: Place | undefined = place; here !== undefined; here = here.around)
+    parts.push(here.member ?? '$');
   return parts.reverse().join('');
 }
 
@@ -68,7 +75,8 @@ export function stringAt(value: JsonValue | undefined, place: Place): string {
 }
 
 export function integerAt(value: JsonValue | undefined, place: Place): number | bigint {
-  if (typeof value === 'bigint' || (typeof value === 'number' && Number.isSafeInteger(value))) return value;
+  if (typeof value === 'bigint' || (typeof value === 'number' && Number.isSafeInteger(value)))
+    return value;
   throw place.error('E_SYNTAX', `expected an integer, found ${kindOf(value)}`);
 }
 
@@ -91,12 +99,17 @@ export function floatAt(value: JsonValue | undefined, place: Place): number {
 export function sizeAt(value: JsonValue | undefined, place: Place): number {
   const size = integerAt(value, place);
   if (typeof size === 'bigint') throw place.error('E_LIMIT', `the size ${size} is beyond 2^53`);
-  if (size < 0) throw place.error('E_TYPE', `${size} is no size`, 'a size is an integer of at least 0');
+  if (size < 0)
+    throw place.error('E_TYPE', `${size} is no size`, 'a size is an integer of at least 0');
   return size;
 }
 
 /** The one key of a tagged value, such as `as_tensor`. */
-export function onlyKey(value: JsonValue | undefined, place: Place, known: readonly string[]): string {
+export function onlyKey(
+  value: JsonValue | undefined,
+  place: Place,
+  known: readonly string[],
+): string {
   const keys = Object.keys(objectAt(value, place));
   if (keys.length !== 1)
     throw place.error(

@@ -1,6 +1,6 @@
 /**
- * Sizes in the notation of sympy's `srepr`, `Add(Symbol('s77', positive=True, integer=True), Integer(1))`, turned into the
- * text that `print_readable()` shows: `s77 + 1`.
+ * Sizes in the notation of sympy's `srepr`, `Add(Symbol('s77', positive=True, integer=True),
+ * Integer(1))`, turned into the text that `print_readable()` shows: `s77 + 1`.
  */
 
 import type { Place } from './place.ts';
@@ -14,9 +14,13 @@ interface Printed {
   readonly strength: number;
 }
 
-/** @throws E_SYNTAX for text that is no such expression, E_UNSUPPORTED for an unknown function, E_LIMIT */
+/**
+ * @throws E_SYNTAX for text that is no such expression, E_UNSUPPORTED for an unknown function,
+ *   E_LIMIT
+ */
 export function sizeExpression(source: string, place: Place): string {
-  if (source.length > MAX_LENGTH) throw place.error('E_LIMIT', `a size expression of ${source.length} characters`);
+  if (source.length > MAX_LENGTH)
+    throw place.error('E_LIMIT', `a size expression of ${source.length} characters`);
   return new Srepr(source, place).read();
 }
 
@@ -34,7 +38,8 @@ class Srepr {
   }
 
   private expression(depth: number): Printed {
-    if (depth > MAX_DEPTH) throw this.place.error('E_LIMIT', `the size expression nests deeper than ${MAX_DEPTH}`);
+    if (depth > MAX_DEPTH)
+      throw this.place.error('E_LIMIT', `the size expression nests deeper than ${MAX_DEPTH}`);
     this.blanks();
     const number = this.match(/-?\d{1,18}(?!\d)/y);
     if (number !== undefined) return { text: number, strength: number.startsWith('-') ? 1 : 4 };
@@ -56,7 +61,8 @@ class Srepr {
     for (;;) {
       this.blanks();
       if (this.source[this.pos] === ')') break;
-      if (this.match(/,\s*[a-z_]{1,40}\s*=\s*(True|False|None|\d{1,9})/y) === undefined) this.expected(`',' or ')'`);
+      if (this.match(/,\s*[a-z_]{1,40}\s*=\s*(True|False|None|\d{1,9})/y) === undefined)
+        this.expected(`',' or ')'`);
     }
     this.pos++;
     return { text: name.slice(1, -1), strength: 4 };
@@ -75,19 +81,24 @@ class Srepr {
   }
 
   private printed(name: string, parts: readonly Printed[]): Printed {
-    const wrap = (part: Printed, strength: number): string => (part.strength < strength ? `(${part.text})` : part.text);
+    const wrap = (part: Printed, strength: number): string =>
+      part.strength < strength ? `(${part.text})` : part.text;
     const [a, b] = parts;
     const two = (): void => {
-      if (parts.length !== 2) throw this.place.error('E_SYNTAX', `${name} takes 2 arguments, got ${parts.length}`);
+      if (parts.length !== 2)
+        throw this.place.error('E_SYNTAX', `${name} takes 2 arguments, got ${parts.length}`);
     };
     switch (name) {
       case 'Integer':
         return a;
       case 'Add':
         return {
-          text: parts.map((p) => p.text).join(' + ').replaceAll('+ -', '- '),
+          text: parts
+            .map((p) => p.text)
+            .join(' + ')
+            .replaceAll('+ -', '- '),
           strength: 1,
-        }; // prettier-ignore
+        };
       case 'Mul':
         return { text: parts.map((p) => wrap(p, 2)).join('*'), strength: 2 };
       case 'Pow':

@@ -1,34 +1,92 @@
 /** Types and arguments of an exported program; the numbers are those of torch's export schema. */
 
 import { suggestion } from '../../errors.ts';
-import type { Arg, DType, Dim, TensorType, ValueType } from '../../graph/types.ts';
+import type { Arg, Dim, DType, TensorType, ValueType } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
 import type { JsonObject, JsonValue } from '../file/json.ts';
-import { booleanAt, floatAt, integerAt, listAt, objectAt, onlyKey, sizeAt, stringAt, type Place } from './place.ts';
+import {
+  booleanAt,
+  floatAt,
+  integerAt,
+  listAt,
+  objectAt,
+  onlyKey,
+  type Place,
+  sizeAt,
+  stringAt,
+} from './place.ts';
 import { sizeExpression } from './sympy.ts';
 
 const DTYPES: ReadonlyMap<number, DType> = new Map<number, DType>([
-  [1, 'u8'], [2, 'i8'], [3, 'i16'], [4, 'i32'], [5, 'i64'], [6, 'f16'], [7, 'f32'], [8, 'f64'], [10, 'c64'], [11, 'c128'],
-  [12, 'b8'], [13, 'bf16'], [28, 'u16'], [29, 'f8e4m3fn'], [30, 'f8e5m2'], [33, 'f8e8m0fnu'], [34, 'u32'], [35, 'u64'],
-]); // prettier-ignore
+  [1, 'u8'],
+  [2, 'i8'],
+  [3, 'i16'],
+  [4, 'i32'],
+  [5, 'i64'],
+  [6, 'f16'],
+  [7, 'f32'],
+  [8, 'f64'],
+  [10, 'c64'],
+  [11, 'c128'],
+  [12, 'b8'],
+  [13, 'bf16'],
+  [28, 'u16'],
+  [29, 'f8e4m3fn'],
+  [30, 'f8e5m2'],
+  [33, 'f8e8m0fnu'],
+  [34, 'u32'],
+  [35, 'u64'],
+]);
 
 const LAYOUTS: ReadonlyMap<number, string> = new Map([
-  [1, 'sparse_coo'], [2, 'sparse_csr'], [3, 'sparse_csc'], [4, 'sparse_bsr'], [5, 'sparse_bsc'], [6, '_mkldnn'], [7, 'strided'],
-]); // prettier-ignore
+  [1, 'sparse_coo'],
+  [2, 'sparse_csr'],
+  [3, 'sparse_csc'],
+  [4, 'sparse_bsr'],
+  [5, 'sparse_bsc'],
+  [6, '_mkldnn'],
+  [7, 'strided'],
+]);
 
 const MEMORY_FORMATS: ReadonlyMap<number, string> = new Map([
-  [1, 'contiguous_format'], [2, 'channels_last'], [3, 'channels_last_3d'], [4, 'preserve_format'],
-]); // prettier-ignore
+  [1, 'contiguous_format'],
+  [2, 'channels_last'],
+  [3, 'channels_last_3d'],
+  [4, 'preserve_format'],
+]);
 
 const MAX_RANK = 64;
 const MAX_NAME = 4096;
 
 const ARG_KEYS = [
-  'as_none', 'as_tensor', 'as_tensors', 'as_optional_tensor', 'as_optional_tensors', 'as_nested_tensors', 'as_int', 'as_ints',
-  'as_int_lists', 'as_float', 'as_floats', 'as_bool', 'as_bools', 'as_string', 'as_strings', 'as_sym_int', 'as_sym_ints',
-  'as_sym_bool', 'as_sym_bools', 'as_sym_float', 'as_sym_floats', 'as_scalar_type', 'as_memory_format', 'as_layout', 'as_device',
-  'as_graph', 'as_operator',
-]; // prettier-ignore
+  'as_none',
+  'as_tensor',
+  'as_tensors',
+  'as_optional_tensor',
+  'as_optional_tensors',
+  'as_nested_tensors',
+  'as_int',
+  'as_ints',
+  'as_int_lists',
+  'as_float',
+  'as_floats',
+  'as_bool',
+  'as_bools',
+  'as_string',
+  'as_strings',
+  'as_sym_int',
+  'as_sym_ints',
+  'as_sym_bool',
+  'as_sym_bools',
+  'as_sym_float',
+  'as_sym_floats',
+  'as_scalar_type',
+  'as_memory_format',
+  'as_layout',
+  'as_device',
+  'as_graph',
+  'as_operator',
+];
 
 /** What arguments may refer to. */
 export interface Scope {
@@ -39,13 +97,17 @@ export interface Scope {
 export function nameAt(value: JsonValue | undefined, place: Place): string {
   const name = stringAt(value, place);
   if (name.length > MAX_NAME)
-    throw place.error('E_LIMIT', `a name of ${name.length} characters; at most ${MAX_NAME} are allowed`);
+    throw place.error(
+      'E_LIMIT',
+      `a name of ${name.length} characters; at most ${MAX_NAME} are allowed`,
+    );
   if (name === '') throw place.error('E_SYNTAX', 'a value has an empty name');
   return name;
 }
 
 /**
- * The argument that a tagged JSON value means. A body (`as_graph`) is not read here: `body` is asked for its reference.
+ * The argument that a tagged JSON value means. A body (`as_graph`) is not read here: `body` is
+ * asked for its reference.
  *
  * @throws E_SYNTAX, E_REF, E_UNSUPPORTED, each with the JSON path
  */
@@ -119,10 +181,18 @@ export function readArg(
 
 function reference(name: string, place: Place, scope: Scope): Arg {
   if (scope.has(name)) return { kind: 'value', name };
-  throw place.error('E_REF', `'${name.slice(0, 80)}' is not defined`, suggestion(name, [...scope.names()], 'values'));
+  throw place.error(
+    'E_REF',
+    `'${name.slice(0, 80)}' is not defined`,
+    suggestion(name, [...scope.names()], 'values'),
+  );
 }
 
-function optionalTensor(value: JsonValue | undefined, place: Place, ref: (v: JsonValue, at: Place) => Arg): Arg {
+function optionalTensor(
+  value: JsonValue | undefined,
+  place: Place,
+  ref: (v: JsonValue, at: Place) => Arg,
+): Arg {
   const key = onlyKey(value, place, ['as_tensor', 'as_none']);
   return key === 'as_none' ? null : ref(objectAt(value, place)[key], place.at(key));
 }
@@ -134,10 +204,17 @@ function symbolic(value: JsonValue | undefined, place: Place, scope: Scope): Arg
   const here = place.at(key);
   if (key === 'as_name') return reference(nameAt(inner, here), place, scope);
   if (key === 'as_int') return integerAt(inner, here);
-  return key === 'as_bool' ? booleanAt(inner, here) : { kind: 'float', value: floatAt(inner, here) };
+  return key === 'as_bool'
+    ? booleanAt(inner, here)
+    : { kind: 'float', value: floatAt(inner, here) };
 }
 
-function word(words: ReadonlyMap<number, string>, value: JsonValue | undefined, place: Place, what: string): string {
+function word(
+  words: ReadonlyMap<number, string>,
+  value: JsonValue | undefined,
+  place: Place,
+  what: string,
+): string {
   const number = integerAt(value, place);
   const found = words.get(Number(number));
   if (found === undefined) throw place.error('E_UNSUPPORTED', `${what} ${number} is not known`);
@@ -148,7 +225,10 @@ function dtypeAt(value: JsonValue | undefined, place: Place): DType {
   const number = integerAt(value, place);
   const dtype = DTYPES.get(Number(number));
   if (dtype === undefined)
-    throw place.error('E_UNSUPPORTED', `dtype number ${number} of the export schema is none we know`);
+    throw place.error(
+      'E_UNSUPPORTED',
+      `dtype number ${number} of the export schema is none we know`,
+    );
   return dtype;
 }
 
@@ -156,10 +236,15 @@ function deviceAt(value: JsonValue | undefined, place: Place): string {
   const device = objectAt(value, place);
   const type = stringAt(device.type, place.at('type'));
   const { index } = device;
-  return index === null || index === undefined ? type : `${type}:${sizeAt(index, place.at('index'))}`;
+  return index === null || index === undefined
+    ? type
+    : `${type}:${sizeAt(index, place.at('index'))}`;
 }
 
-/** Types are written once a value; equal ones become one frozen object, on which later stages key their tables. */
+/**
+ * Types are written once a value; equal ones become one frozen object, on which later stages key
+ * their tables.
+ */
 export class Types {
   private readonly known = new Map<string, TensorType>();
 
@@ -168,7 +253,8 @@ export class Types {
     const meta = objectAt(value, place);
     const dtype = dtypeAt(meta.dtype, place.at('dtype'));
     const shape = this.dims(meta.sizes, place.at('sizes'));
-    const stride = meta.strides === undefined ? undefined : this.dims(meta.strides, place.at('strides'));
+    const stride =
+      meta.strides === undefined ? undefined : this.dims(meta.strides, place.at('strides'));
     if (stride !== undefined && stride.length !== shape.length)
       throw place.error('E_TYPE', `${shape.length} sizes but ${stride.length} strides`);
     const type = tensorType(dtype, shape, stride);
@@ -185,7 +271,10 @@ export class Types {
     const expression = entry.as_expr;
     if (expression === undefined) return { kind: 'sym' };
     const at = place.at('as_expr');
-    return { kind: 'sym', expr: sizeExpression(stringAt(objectAt(expression, at).expr_str, at.at('expr_str')), at) };
+    return {
+      kind: 'sym',
+      expr: sizeExpression(stringAt(objectAt(expression, at).expr_str, at.at('expr_str')), at),
+    };
   }
 
   private dims(value: JsonValue | undefined, place: Place): Dim[] {

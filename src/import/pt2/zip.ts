@@ -1,9 +1,11 @@
 /**
- * Reads the directory of a zip archive and single members. Weights are listed but never unpacked. Nothing is written to
- * disk, and no name of the archive is ever used as a path; names that try to be one are refused all the same.
+ * Reads the directory of a zip archive and single members. Weights are listed but never unpacked.
+ * Nothing is written to disk, and no name of the archive is ever used as a path; names that try to
+ * be one are refused all the same.
  */
 
 import { Inflate } from 'fflate';
+
 import { ShardwrightError } from '../../errors.ts';
 import { crc32 } from '../../platform/platform.ts';
 
@@ -39,18 +41,26 @@ const LINK_MODE = 0xa000;
 /**
  * Members of an archive by name, in the order of its directory.
  *
- * @throws E_ARCHIVE for a cut, encrypted or multi-disk archive, for names that are absolute, hold `..` or stand twice, and
- *   for links; E_LIMIT for too many members
+ * @throws E_ARCHIVE for a cut, encrypted or multi-disk archive, for names that are absolute, hold
+ *   `..` or stand twice, and for links; E_LIMIT for too many members
  */
-export function zipDirectory(bytes: Uint8Array, limits: ZipLimits = {}): ReadonlyMap<string, ZipMember> {
+export function zipDirectory(
+  bytes: Uint8Array,
+  limits: ZipLimits = {},
+): ReadonlyMap<string, ZipMember> {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const end = directoryEnd(view);
   const maxMembers = limits.maxMembers ?? MAX_MEMBERS;
   if (end.count > maxMembers)
-    throw new ShardwrightError('E_LIMIT', `the archive lists ${end.count} members, more than ${maxMembers}`, {
-      hint: 'raise the limit with maxMembers',
-    });
-  if (end.offset + end.size > bytes.length) throw damaged('its directory reaches past the end of the file', end.offset);
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `the archive lists ${end.count} members, more than ${maxMembers}`,
+      {
+        hint: 'raise the limit with maxMembers',
+      },
+    );
+  if (end.offset + end.size > bytes.length)
+    throw damaged('its directory reaches past the end of the file', end.offset);
   const members = new Map<string, ZipMember>();
   const decoder = new TextDecoder('utf-8');
   let at = end.offset;
@@ -71,7 +81,12 @@ export function zipDirectory(bytes: Uint8Array, limits: ZipLimits = {}): Readonl
     checkName(name, at);
     if (members.has(name)) throw damaged(`the member ${quoted(name)} stands twice`, at);
     const sizes = memberSizes(view, at, nameBytes, extraBytes);
-    members.set(name, { name, method: view.getUint16(at + 10, true), crc: view.getUint32(at + 16, true), ...sizes });
+    members.set(name, {
+      name,
+      method: view.getUint16(at + 10, true),
+      crc: view.getUint32(at + 16, true),
+      ...sizes,
+    });
     at = next;
   }
   return members;
@@ -80,48 +95,72 @@ export function zipDirectory(bytes: Uint8Array, limits: ZipLimits = {}): Readonl
 /**
  * Contents of one member.
  *
- * @throws E_LIMIT before memory is taken when the member is too large or packed too well; E_ARCHIVE when it is cut, has a
- *   wrong checksum or an unknown method
+ * @throws E_LIMIT before memory is taken when the member is too large or packed too well; E_ARCHIVE
+ *   when it is cut, has a wrong checksum or an unknown method
  */
-export function zipMember(bytes: Uint8Array, member: ZipMember, limits: ZipLimits = {}): Uint8Array {
+export function zipMember(
+  bytes: Uint8Array,
+  member: ZipMember,
+  limits: ZipLimits = {},
+): Uint8Array {
   const maxBytes = limits.maxBytes ?? MAX_BYTES;
   const { name, offset, packedBytes } = member;
   if (member.bytes > maxBytes)
-    throw new ShardwrightError('E_LIMIT', `${quoted(name)} has ${member.bytes} bytes, more than ${maxBytes}`, {
-      hint: 'raise the limit with maxBytes',
-    });
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `${quoted(name)} has ${member.bytes} bytes, more than ${maxBytes}`,
+      {
+        hint: 'raise the limit with maxBytes',
+      },
+    );
   const maxRatio = limits.maxRatio ?? MAX_RATIO;
   if (member.method === 8 && member.bytes > Math.max(packedBytes, 64) * maxRatio)
-    throw new ShardwrightError('E_LIMIT', `${quoted(name)} unpacks to ${member.bytes} bytes, more than ${maxRatio} times its packed size`, {
-      hint: 'a graph packs 10 to 30 times; unpack the archive yourself if you trust it',
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `${quoted(name)} unpacks to ${member.bytes} bytes, more than ${maxRatio} times its ` +
+        'packed size',
+      {
+        hint: 'a graph packs 10 to 30 times; unpack the archive yourself if you trust it',
+      },
+    );
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (offset + LOCAL_BYTES > bytes.length || view.getUint32(offset, true) !== 0x04034b50)
     throw damaged(`the member ${quoted(name)} is not where the directory says`, offset);
-  const start = offset + LOCAL_BYTES + view.getUint16(offset + 26, true) + view.getUint16(offset + 28, true);
-  if (start + packedBytes > bytes.length) throw damaged(`the member ${quoted(name)} is cut`, offset);
+  const start =
+    offset + LOCAL_BYTES + view.getUint16(offset + 26, true) + view.getUint16(offset + 28, true);
+  if (start + packedBytes > bytes.length)
+    throw damaged(`the member ${quoted(name)} is cut`, offset);
   const packed = bytes.subarray(start, start + packedBytes);
   let content: Uint8Array;
   if (member.method === 0) {
-    if (packedBytes !== member.bytes) throw damaged(`the stored member ${quoted(name)} has two sizes`, offset);
+    if (packedBytes !== member.bytes)
+      throw damaged(`the stored member ${quoted(name)} has two sizes`, offset);
     content = packed;
   } else if (member.method === 8) content = inflate(packed, member);
   else
     throw damaged(
-      `the member ${quoted(name)} is packed by method ${member.method}; stored and deflate are read`,
+      `the member ${quoted(name)} is packed by method ${member.method}; stored and deflate ` +
+        'are read',
       offset,
     );
-  if (crc32(content) !== member.crc) throw damaged(`the member ${quoted(name)} fails its checksum`, offset);
+  if (crc32(content) !== member.crc)
+    throw damaged(`the member ${quoted(name)} fails its checksum`, offset);
   return content;
 }
 
-/** Unpacks into the stated size and not one byte more; the input is fed in pieces, so that a bomb stops early. */
+/**
+ * Unpacks into the stated size and not one byte more; the input is fed in pieces, so that a bomb
+ * stops early.
+ */
 function inflate(packed: Uint8Array, member: ZipMember): Uint8Array {
   const out = new Uint8Array(member.bytes);
   let filled = 0;
   const stream = new Inflate((chunk) => {
     if (filled + chunk.length > out.length)
-      throw damaged(`the member ${quoted(member.name)} is longer than its stated ${member.bytes} bytes`, member.offset);
+      throw damaged(
+        `the member ${quoted(member.name)} is longer than its stated ${member.bytes} bytes`,
+        member.offset,
+      );
     out.set(chunk, filled);
     filled += chunk.length;
   });
@@ -132,10 +171,16 @@ function inflate(packed: Uint8Array, member: ZipMember): Uint8Array {
   } catch (error) {
     if (error instanceof ShardwrightError) throw error;
     const reason = error instanceof Error ? error.message : String(error);
-    throw damaged(`the packed data of ${quoted(member.name)} is damaged (${reason})`, member.offset);
+    throw damaged(
+      `the packed data of ${quoted(member.name)} is damaged (${reason})`,
+      member.offset,
+    );
   }
   if (filled !== out.length)
-    throw damaged(`the member ${quoted(member.name)} has ${filled} of its stated ${out.length} bytes`, member.offset);
+    throw damaged(
+      `the member ${quoted(member.name)} has ${filled} of its stated ${out.length} bytes`,
+      member.offset,
+    );
   return out;
 }
 
@@ -144,11 +189,14 @@ function directoryEnd(view: DataView): { count: number; size: number; offset: nu
   const from = view.byteLength - END_BYTES;
   const lowest = Math.max(0, from - 0xffff);
   let at = from;
-  // The record ends the file, with a comment of stated length: archives inside the archive have end records too.
+  // The record ends the file, with a comment of stated length: archives inside the archive have end
+  // records too.
   const isEnd = (i: number): boolean =>
-    view.getUint32(i, true) === 0x06054b50 && i + END_BYTES + view.getUint16(i + 20, true) === view.byteLength;
+    view.getUint32(i, true) === 0x06054b50 &&
+    i + END_BYTES + view.getUint16(i + 20, true) === view.byteLength;
   while (at >= lowest && !isEnd(at)) at--;
-  if (at < lowest || from < 0) throw damaged('it has no end record; it may be cut', Math.max(0, from));
+  if (at < lowest || from < 0)
+    throw damaged('it has no end record; it may be cut', Math.max(0, from));
   const count = view.getUint16(at + 10, true);
   const size = view.getUint32(at + 12, true);
   const offset = view.getUint32(at + 16, true);
@@ -180,7 +228,11 @@ function memberSizes(
   let offset = view.getUint32(at + 42, true);
   // Extra field 1 holds the 64-bit values of those that do not fit, in this order.
   const end = at + ENTRY_BYTES + nameBytes + extraBytes;
-  for (let field = at + ENTRY_BYTES + nameBytes; field + 4 <= end; field += 4 + view.getUint16(field + 2, true)) {
+  for (
+    let field = at + ENTRY_BYTES + nameBytes;
+    field + 4 <= end;
+    field += 4 + view.getUint16(field + 2, true)
+  ) {
     if (view.getUint16(field, true) !== 1) continue;
     let value = field + 4;
     const stop = Math.min(end, value + view.getUint16(field + 2, true));
@@ -198,7 +250,8 @@ function memberSizes(
 }
 
 function safe(value: bigint, at: number): number {
-  if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw damaged(`it states a size of ${value} bytes`, at);
+  if (value > BigInt(Number.MAX_SAFE_INTEGER))
+    throw damaged(`it states a size of ${value} bytes`, at);
   return Number(value);
 }
 
@@ -214,7 +267,11 @@ function quoted(name: string): string {
 }
 
 function damaged(reason: string, offset: number): ShardwrightError {
-  return new ShardwrightError('E_ARCHIVE', `the archive cannot be read: ${reason} (byte ${offset})`, {
-    hint: 'save or copy the file again; `python -m zipfile -t FILE` checks it',
-  });
+  return new ShardwrightError(
+    'E_ARCHIVE',
+    `the archive cannot be read: ${reason} (byte ${offset})`,
+    {
+      hint: 'save or copy the file again; `python -m zipfile -t FILE` checks it',
+    },
+  );
 }

@@ -4,8 +4,8 @@ import { ShardwrightError } from '../../errors.ts';
 import { DeviceMesh } from './mesh.ts';
 
 /**
- * PyTorch's `init_device_mesh(type, shape, mesh_dim_names)`. The device type names no hardware here and is only checked to
- * be a word. Without names the mesh dims are `dim_0`, `dim_1`, ...
+ * PyTorch's `init_device_mesh(type, shape, mesh_dim_names)`. The device type names no hardware here
+ * and is only checked to be a word. Without names the mesh dims are `dim_0`, `dim_1`, ...
  *
  * @throws E_MESH when the names do not fit the shape, and what DeviceMesh throws
  */

@@ -1,6 +1,6 @@
 /**
- * Where the groups of mesh dims lie in the machine. Hardware is data here: units of so many consecutive device ids, the smallest
- * first, such as 8 devices a host and 64 a rack.
+ * Where the groups of mesh dims lie in the machine. Hardware is data here: units of so many
+ * consecutive device ids, the smallest first, such as 8 devices a host and 64 a rack.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -17,13 +17,24 @@ export interface PhysicalLevel {
 export interface GroupLevels {
   /** Devices in each group. */
   readonly devices: number;
-  /** The smallest level whose units hold every group whole; `device` for groups of one, `cluster` where no level does. */
-  readonly inside: string;
-  /** For each level, in the order given: most units that a group touches, fewest members that share a unit. */
-  readonly spans: readonly { readonly level: string; readonly units: number; readonly members: number }[];
   /**
-   * Whether every group has one member in each unit of the first level that it touches, all at the same place of their units:
-   * rail-aligned traffic, which a rail-wired network carries without crossing rails. False for groups inside one unit.
+   * The smallest level whose units hold every group whole; `device` for groups of one, `cluster`
+   * where no level does.
+   */
+  readonly inside: string;
+  /**
+   * For each level, in the order given: most units that a group touches, fewest members that share
+   * a unit.
+   */
+  readonly spans: readonly {
+    readonly level: string;
+    readonly units: number;
+    readonly members: number;
+  }[];
+  /**
+   * Whether every group has one member in each unit of the first level that it touches, all at the
+   * same place of their units: rail-aligned traffic, which a rail-wired network carries without
+   * crossing rails. False for groups inside one unit.
    */
   readonly rail: boolean;
 }
@@ -52,7 +63,8 @@ export function groupLevels(
     let members = devices;
     for (const group of groups) {
       const counts = new Map<number, number>();
-      for (const id of group) counts.set(Math.floor(id / unit), (counts.get(Math.floor(id / unit)) ?? 0) + 1);
+      for (const id of group)
+        counts.set(Math.floor(id / unit), (counts.get(Math.floor(id / unit)) ?? 0) + 1);
       units = Math.max(units, counts.size);
       for (const count of counts.values()) members = Math.min(members, count);
     }
@@ -75,7 +87,10 @@ export function meshLevels(mesh: DeviceMesh, levels: readonly PhysicalLevel[]): 
   return mesh.dims.map((_, d) => groupLevels(mesh, [d], levels));
 }
 
-/** `tp=8 inside a host`, `dp=16 across 16 hosts on rails`, `ep=16 across 2 hosts, 8 members in each`. */
+/**
+ * `tp=8 inside a host`, `dp=16 across 16 hosts on rails`, `ep=16 across 2 hosts, 8 members in
+ * each`.
+ */
 export function levelText(name: string, found: GroupLevels): string {
   const axis = `${name}=${found.devices}`;
   const [first] = found.spans;
@@ -90,11 +105,15 @@ function checkLevels(levels: readonly PhysicalLevel[]): void {
   if (levels.length === 0) throw new ShardwrightError('E_MESH', 'no physical levels were given');
   levels.forEach(({ name, devices }, i) => {
     if (!Number.isSafeInteger(devices) || devices < 1)
-      throw new ShardwrightError('E_MESH', `level '${name}' has ${devices} devices a unit, expected at least 1`);
+      throw new ShardwrightError(
+        'E_MESH',
+        `level '${name}' has ${devices} devices a unit, expected at least 1`,
+      );
     if (i > 0 && devices % levels[i - 1].devices !== 0)
       throw new ShardwrightError(
         'E_MESH',
-        `level '${name}' of ${devices} devices does not hold whole units of '${levels[i - 1].name}' (${levels[i - 1].devices})`,
+        `level '${name}' of ${devices} devices does not hold whole units of ` +
+          `'${levels[i - 1].name}' (${levels[i - 1].devices})`,
       );
   });
 }

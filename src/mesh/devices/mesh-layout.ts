@@ -1,16 +1,18 @@
-/** Mesh dims and strided shards as layouts, all of them in lex order (the last mode is the fastest). */
+/**
+ * Mesh dims and strided shards as layouts, all of them in lex order (the last mode is the fastest).
+ */
 
 import { ShardwrightError } from '../../errors.ts';
-import type { DeviceMesh } from './mesh.ts';
 import { coalesce } from '../layout/coalesce.ts';
 import { complement } from '../layout/complement.ts';
 import { offsets } from '../layout/coordinates.ts';
-import { concat, fromModes, Layout } from '../layout/layout.ts';
 import { layoutOfOffsets } from '../layout/from-offsets.ts';
+import { concat, fromModes, Layout } from '../layout/layout.ts';
+import type { DeviceMesh } from './mesh.ts';
 
 /**
- * Ranks of the coordinates of mesh dims, the last listed fastest: concatenated and coalesced. Two modes stay where the dims do
- * not lie side by side: dims 0 and 2 of (2,2,2) are `(2,2):(4,1)`.
+ * Ranks of the coordinates of mesh dims, the last listed fastest: concatenated and coalesced. Two
+ * modes stay where the dims do not lie side by side: dims 0 and 2 of (2,2,2) are `(2,2):(4,1)`.
  *
  * @throws E_MESH for an unknown dim or one listed twice
  */
@@ -20,10 +22,13 @@ export function meshLayout(mesh: DeviceMesh, dims: readonly (number | string)[])
 }
 
 /**
- * Like `meshLayout`, of device ids from the first one on: undefined when the mesh's table puts the devices of different groups
- * at different distances, or its ids do not step evenly.
+ * Like `meshLayout`, of device ids from the first one on: undefined when the mesh's table puts the
+ * devices of different groups at different distances, or its ids do not step evenly.
  */
-export function deviceLayout(mesh: DeviceMesh, dims: readonly (number | string)[]): Layout | undefined {
+export function deviceLayout(
+  mesh: DeviceMesh,
+  dims: readonly (number | string)[],
+): Layout | undefined {
   const groups = mesh.orderedGroups(dims);
   const first = groups[0].map((id) => id - groups[0][0]);
   const found = layoutOfOffsets(first, 'lex');
@@ -32,16 +37,21 @@ export function deviceLayout(mesh: DeviceMesh, dims: readonly (number | string)[
 }
 
 /**
- * Groups of an axis among `ranks` ranks: its offsets from every offset of its complement, listed by first member.
+ * Groups of an axis among `ranks` ranks: its offsets from every offset of its complement, listed by
+ * first member.
  *
  * @throws E_LAYOUT when the axis does not fit into whole groups
  */
 export function layoutGroups(axis: Layout, ranks: number): number[][] {
   const rest = complement(axis, ranks, 'lex');
   if (axis.size * rest.size !== ranks)
-    throw new ShardwrightError('E_LAYOUT', `axis ${axis.text} does not divide ${ranks} ranks into whole groups`, {
-      hint: `its ${axis.size} places and ${rest.size} copies make ${axis.size * rest.size} ranks`,
-    });
+    throw new ShardwrightError(
+      'E_LAYOUT',
+      `axis ${axis.text} does not divide ${ranks} ranks into whole groups`,
+      {
+        hint: `its ${axis.size} places and ${rest.size} copies make ${axis.size * rest.size} ranks`,
+      },
+    );
   const members = offsets(axis, 'lex');
   return offsets(rest, 'lex').map((base) => members.map((o) => base + o));
 }
@@ -72,7 +82,8 @@ export function unflattenLayout(axis: Layout, sizes: readonly number[]): Layout[
   if (!at.every((o, i) => o === whole[i]))
     throw new ShardwrightError(
       'E_LAYOUT',
-      `axis ${axis.text} cannot be taken apart into sizes ${sizes.join(' x ')}: they cut its modes unevenly`,
+      `axis ${axis.text} cannot be taken apart into sizes ${sizes.join(' x ')}: they cut its ` +
+        'modes unevenly',
     );
   return parts;
 }
@@ -84,8 +95,8 @@ interface RowLayout {
 }
 
 /**
- * Rows that each of `n` ranks holds under StridedShard with `factor` chunks, of a tensor dim that both divide: with
- * L = size / (factor * n), rank r holds r * L plus `(factor, L):(n * L, 1)`.
+ * Rows that each of `n` ranks holds under StridedShard with `factor` chunks, of a tensor dim that
+ * both divide: with L = size / (factor * n), rank r holds r * L plus `(factor, L):(n * L, 1)`.
  *
  * @throws E_LAYOUT when the dim does not divide: uneven pieces are no layout
  */
@@ -95,13 +106,16 @@ export function stridedShardLayout(size: number, factor: number, n: number): Row
     ['factor', factor],
     ['number of ranks', n],
   ] as const)
-    // prettier-ignore
     if (!Number.isSafeInteger(value) || value < 1)
-      throw new ShardwrightError('E_LAYOUT', `the ${what} of a strided shard is ${value}, expected at least 1`);
+      throw new ShardwrightError(
+        'E_LAYOUT',
+        `the ${what} of a strided shard is ${value}, expected at least 1`,
+      );
   if (size % (factor * n) !== 0)
     throw new ShardwrightError(
       'E_LAYOUT',
-      `${size} rows in ${factor} chunks of ${n} pieces are uneven: ${size} is not divisible by ${factor * n}`,
+      `${size} rows in ${factor} chunks of ${n} pieces are uneven: ${size} is not divisible ` +
+        `by ${factor * n}`,
     );
   const piece = size / (factor * n);
   const layout = new Layout([factor, piece], [n * piece, 1]);

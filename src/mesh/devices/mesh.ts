@@ -1,6 +1,7 @@
 /**
- * A device mesh: named dims, outermost first, over a table of device ids. Without a table the ids are 0..N-1 in
- * lexicographic order (the last dim is the fastest). The room knows nothing of graphs or hardware.
+ * A device mesh: named dims, outermost first, over a table of device ids. Without a table the ids
+ * are 0..N-1 in lexicographic order (the last dim is the fastest). The room knows nothing of graphs
+ * or hardware.
  */
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
@@ -13,7 +14,10 @@ export interface MeshDim {
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_.-]*$/;
 
-/** Devices as an n-dimensional array with named dims, outermost first. Also called `DeviceMesh` in PyTorch, `Mesh` in JAX. */
+/**
+ * Devices as an n-dimensional array with named dims, outermost first. Also called `DeviceMesh` in
+ * PyTorch, `Mesh` in JAX.
+ */
 export class DeviceMesh {
   readonly names: readonly string[];
   readonly sizes: readonly number[];
@@ -46,27 +50,47 @@ export class DeviceMesh {
         });
       seen.add(name);
       if (!Number.isSafeInteger(size) || size < 1)
-        throw new ShardwrightError('E_MESH', `mesh dim '${name}' has size ${size}, expected an integer of at least 1`, {
-          hint: `write ${name}=1 or leave the dim out`,
-        });
+        throw new ShardwrightError(
+          'E_MESH',
+          `mesh dim '${name}' has size ${size}, expected an integer of at least 1`,
+          {
+            hint: `write ${name}=1 or leave the dim out`,
+          },
+        );
       total *= size;
     }
     if (!Number.isSafeInteger(total) || total > MAX_DEVICES)
-      throw new ShardwrightError('E_MESH', `the mesh has ${total} devices, more than ${MAX_DEVICES}`, {
-        hint: `make the dims smaller: their product (${dims.map((d) => d.size).join(' x ')}) may be ${MAX_DEVICES} at most`,
-      });
+      throw new ShardwrightError(
+        'E_MESH',
+        `the mesh has ${total} devices, more than ${MAX_DEVICES}`,
+        {
+          hint:
+            `make the dims smaller: their product (${dims.map((d) => d.size).join(' x ')}) may ` +
+            `be ${MAX_DEVICES} at most`,
+        },
+      );
     if (devices !== undefined) {
       if (devices.length !== total)
-        throw new ShardwrightError('E_MESH', `the mesh has ${total} places but ${devices.length} device ids`, {
-          hint: 'give one device id for each place, or none for 0..N-1',
-        });
+        throw new ShardwrightError(
+          'E_MESH',
+          `the mesh has ${total} places but ${devices.length} device ids`,
+          {
+            hint: 'give one device id for each place, or none for 0..N-1',
+          },
+        );
       const ids = new Map<number, number>();
       for (const [rank, id] of devices.entries()) {
         if (!Number.isSafeInteger(id) || id < 0)
-          throw new ShardwrightError('E_MESH', `device id ${id} of rank ${rank} is not an integer of at least 0`);
+          throw new ShardwrightError(
+            'E_MESH',
+            `device id ${id} of rank ${rank} is not an integer of at least 0`,
+          );
         const before = ids.get(id);
         if (before !== undefined)
-          throw new ShardwrightError('E_MESH', `device ${id} is in the mesh twice, as ranks ${before} and ${rank}`);
+          throw new ShardwrightError(
+            'E_MESH',
+            `device ${id} is in the mesh twice, as ranks ${before} and ${rank}`,
+          );
         ids.set(id, rank);
       }
     }
@@ -90,8 +114,9 @@ export class DeviceMesh {
   }
 
   /**
-   * `DeviceMesh((dp=2, tp=2), stride=(2, 1))`: what `parseMesh` reads back. The strides step through device ids from 0 on, so
-   * that every second device is `DeviceMesh((dp=2), stride=(2))`; a table that no strides give is printed after them.
+   * `DeviceMesh((dp=2, tp=2), stride=(2, 1))`: what `parseMesh` reads back. The strides step
+   * through device ids from 0 on, so that every second device is `DeviceMesh((dp=2), stride=(2))`;
+   * a table that no strides give is printed after them.
    */
   toString(): string {
     const dims = this.dims.map((d) => `${d.name}=${d.size}`).join(', ');
@@ -100,9 +125,14 @@ export class DeviceMesh {
     return `DeviceMesh((${dims}), stride=(${(steps ?? this.strides).join(', ')})${table})`;
   }
 
-  /** Step of the device id along each dim, where the table counts from 0 in even steps; undefined for other tables. */
+  /**
+   * Step of the device id along each dim, where the table counts from 0 in even steps; undefined
+   * for other tables.
+   */
   get deviceStrides(): readonly number[] | undefined {
-    const steps = this.dims.map(({ size }, i) => (size === 1 ? this.strides[i] : this.devices[this.strides[i]]));
+    const steps = this.dims.map(({ size }, i) =>
+      size === 1 ? this.strides[i] : this.devices[this.strides[i]],
+    );
     const table = stridedTable(this.sizes, steps);
     return this.devices.every((id, rank) => id === table[rank]) ? steps : undefined;
   }
@@ -123,14 +153,17 @@ export class DeviceMesh {
   }
 
   /**
-   * Groups of devices that talk to each other over the given dims: together iff they agree on every other coordinate.
-   * Groups are listed in the lexicographic order of those other coordinates; members ascend.
+   * Groups of devices that talk to each other over the given dims: together iff they agree on every
+   * other coordinate. Groups are listed in the lexicographic order of those other coordinates;
+   * members ascend.
    */
   groups(dims: readonly (number | string)[]): number[][] {
     return this.orderedGroups(dims).map((g) => g.sort((a, b) => a - b));
   }
 
-  /** The same groups in gather order: members follow the lexicographic order of `dims` as listed. */
+  /**
+   * The same groups in gather order: members follow the lexicographic order of `dims` as listed.
+   */
   orderedGroups(dims: readonly (number | string)[]): number[][] {
     const own = this.resolve(dims);
     const others = this.sizes.map((_, i) => i).filter((i) => !own.includes(i));
@@ -153,14 +186,21 @@ export class DeviceMesh {
     );
   }
 
-  /** Positions of dims given by name or position, in the order given. @throws E_MESH for an unknown dim or one listed twice */
+  /**
+   * Positions of dims given by name or position, in the order given. @throws E_MESH for an unknown
+   * dim or one listed twice
+   */
   resolve(dims: readonly (number | string)[]): number[] {
     const out: number[] = [];
     for (const d of dims) {
       const i = typeof d === 'number' ? d : this.indexOf(d);
       if (!Number.isInteger(i) || i < 0 || i >= this.rank)
-        throw new ShardwrightError('E_MESH', `mesh dim ${i} is out of range: ${this.text} has ${this.rank} dims`);
-      if (out.includes(i)) throw new ShardwrightError('E_MESH', `mesh dim '${this.names[i]}' is listed twice`);
+        throw new ShardwrightError(
+          'E_MESH',
+          `mesh dim ${i} is out of range: ${this.text} has ${this.rank} dims`,
+        );
+      if (out.includes(i))
+        throw new ShardwrightError('E_MESH', `mesh dim '${this.names[i]}' is listed twice`);
       out.push(i);
     }
     return out;
@@ -175,12 +215,20 @@ const MOST_PLANNED_DIMS = 6;
 /** @throws E_MESH for a mesh of more dims than are planned on */
 export function checkPlannedDims({ rank, text }: DeviceMesh): void {
   if (rank <= MOST_PLANNED_DIMS) return;
-  throw new ShardwrightError('E_MESH', `the mesh ${text} has ${rank} dims, plans have at most ${MOST_PLANNED_DIMS}`, {
-    hint: 'make one dim of two that share their links, such as ab=4 of a=2,b=2, and leave out dims of size 1.',
-  });
+  throw new ShardwrightError(
+    'E_MESH',
+    `the mesh ${text} has ${rank} dims, plans have at most ${MOST_PLANNED_DIMS}`,
+    {
+      hint:
+        'make one dim of two that share their links, such as ab=4 of a=2,b=2, and leave out ' +
+        'dims of size 1.',
+    },
+  );
 }
 
-/** Sum of coordinate times step for all coordinates in lexicographic order, the last dim fastest. */
+/**
+ * Sum of coordinate times step for all coordinates in lexicographic order, the last dim fastest.
+ */
 function stridedTable(sizes: readonly number[], steps: readonly number[]): number[] {
   let out = [0];
   sizes.forEach((size, d) => {
@@ -193,8 +241,9 @@ function stridedTable(sizes: readonly number[], steps: readonly number[]): numbe
 }
 
 /**
- * Reads `dp=8,tp=8`, outermost dim first; blanks around names and numbers are allowed. Also reads what `DeviceMesh` prints,
- * and what PyTorch prints: `DeviceMesh((dp=2, tp=2), 'cuda', stride=(2, 1))`, where the kind of device says nothing here.
+ * Reads `dp=8,tp=8`, outermost dim first; blanks around names and numbers are allowed. Also reads
+ * what `DeviceMesh` prints, and what PyTorch prints: `DeviceMesh((dp=2, tp=2), 'cuda', stride=(2,
+ * 1))`, where the kind of device says nothing here.
  *
  * @throws E_SYNTAX with the column, or E_MESH for duplicate names and sizes below 1
  */
@@ -221,13 +270,18 @@ function parseDims(text: string, start: number, whole: string, what: string): Me
       });
     };
     if (trimmed === '')
-      fail(text.trim() === '' ? 'no mesh dims' : 'a mesh dim is missing', 'write NAME=SIZE, as in dp=8,tp=8');
+      fail(
+        text.trim() === '' ? 'no mesh dims' : 'a mesh dim is missing',
+        'write NAME=SIZE, as in dp=8,tp=8',
+      );
     const match = /^([^=\s]+)\s*=\s*([^=\s]+)$/.exec(trimmed);
     if (match === null) {
       const loose = /^([A-Za-z_][\w.-]*?)\s*[:x*\s-]?\s*(\d+)$/.exec(trimmed);
       fail(
         `expected NAME=SIZE, got '${trimmed}'`,
-        loose !== null ? `did you mean '${loose[1]}=${loose[2]}'?` : 'write NAME=SIZE, as in dp=8,tp=8',
+        loose !== null
+          ? `did you mean '${loose[1]}=${loose[2]}'?`
+          : 'write NAME=SIZE, as in dp=8,tp=8',
       );
     } else {
       if (!NAME.test(match[1]))
@@ -241,7 +295,10 @@ function parseDims(text: string, start: number, whole: string, what: string): Me
   return dims;
 }
 
-/** The printed form, in any case with one stride for each dim; strides other than row-major give the table themselves. */
+/**
+ * The printed form, in any case with one stride for each dim; strides other than row-major give the
+ * table themselves.
+ */
 function parsePrinted(text: string): DeviceMesh {
   const fail = (message: string, at: number): never => {
     throw new ShardwrightError('E_SYNTAX', `printed mesh: ${message} at column ${at + 1}`, {
@@ -262,16 +319,22 @@ function parsePrinted(text: string): DeviceMesh {
     const start = at;
     const list = take(/\s*\(([\d,\s]*)\)/y, `${what} in brackets`).replace(/,\s*$/, '');
     if (list.trim() === '') return [];
-    return list.split(',').map((part) => (/^\s*\d+\s*$/.test(part) ? Number(part) : fail(`a gap in ${what}`, start)));
+    return list
+      .split(',')
+      .map((part) => (/^\s*\d+\s*$/.test(part) ? Number(part) : fail(`a gap in ${what}`, start)));
   };
   take(/\s*DeviceMesh\s*\(\s*\(/y, "'DeviceMesh(('");
   const start = at;
   const inner = take(/([^()]*)\)/y, "NAME=SIZE and ')'");
-  const dims = inner.trim() === '' ? [] : parseDims(inner.replace(/,\s*$/, ''), start + 1, text, 'printed mesh');
+  const dims =
+    inner.trim() === ''
+      ? []
+      : parseDims(inner.replace(/,\s*$/, ''), start + 1, text, 'printed mesh');
   take(/\s*(?:,\s*'[a-z]*'\s*)?,\s*stride\s*=/y, "', stride='");
   const stridesAt = at;
   const strides = integers('strides');
-  if (strides.length !== dims.length) fail(`${strides.length} strides for ${dims.length} dims`, stridesAt);
+  if (strides.length !== dims.length)
+    fail(`${strides.length} strides for ${dims.length} dims`, stridesAt);
   let devices: number[] | undefined;
   if (/\s*,/y.test(text.slice(at))) {
     take(/\s*,\s*devices\s*=/y, "', devices='");
@@ -282,7 +345,11 @@ function parsePrinted(text: string): DeviceMesh {
   if (devices === undefined) return new DeviceMesh(dims, stridedTable(rowMajor.sizes, strides));
   strides.forEach((s, i) => {
     if (s !== rowMajor.strides[i])
-      fail(`stride ${s} of '${dims[i].name}' beside a table of devices, expected ${rowMajor.strides[i]}`, stridesAt);
+      fail(
+        `stride ${s} of '${dims[i].name}' beside a table of devices, expected ` +
+          `${rowMajor.strides[i]}`,
+        stridesAt,
+      );
   });
   return new DeviceMesh(dims, devices);
 }

@@ -1,13 +1,14 @@
 /**
- * Mesh dims may be used together, also those of different meshes over the same devices, only if they are orthogonal: no two
- * coordinates of all of them reach one device. Dims of one mesh always are.
+ * Mesh dims may be used together, also those of different meshes over the same devices, only if
+ * they are orthogonal: no two coordinates of all of them reach one device. Dims of one mesh always
+ * are.
  */
 
 import { ShardwrightError } from '../../errors.ts';
-import { deviceLayout } from './mesh-layout.ts';
 import { offsets } from '../layout/coordinates.ts';
 import type { Layout } from '../layout/layout.ts';
 import type { DeviceMesh } from './mesh.ts';
+import { deviceLayout } from './mesh-layout.ts';
 
 /** A named axis: lex layout of the devices it reaches from one of them. */
 export interface MeshAxis {
@@ -18,10 +19,20 @@ export interface MeshAxis {
 /**
  * A dim, or several flattened, as an axis of device ids.
  *
- * @throws E_MESH when the table of the mesh spaces the devices of different groups differently, so that no layout is the axis
+ * @throws E_MESH when the table of the mesh spaces the devices of different groups differently, so
+ *   that no layout is the axis
  */
-export function meshAxis(mesh: DeviceMesh, dims: readonly (number | string)[], name?: string): MeshAxis {
-  const label = name ?? mesh.resolve(dims).map((d) => mesh.names[d]).join('_'); // prettier-ignore
+export function meshAxis(
+  mesh: DeviceMesh,
+  dims: readonly (number | string)[],
+  name?: string,
+): MeshAxis {
+  const label =
+    name ??
+    mesh
+      .resolve(dims)
+      .map((d) => mesh.names[d])
+      .join('_');
   const layout = deviceLayout(mesh, dims);
   if (layout === undefined)
     throw new ShardwrightError(
@@ -60,8 +71,8 @@ export function checkOrthogonal(axes: readonly MeshAxis[]): void {
 }
 
 /**
- * Whether two axes of any meshes over the same devices meet: some group of one shares two devices with a group of the other. Needs
- * no layout, so it holds for every table.
+ * Whether two axes of any meshes over the same devices meet: some group of one shares two devices
+ * with a group of the other. Needs no layout, so it holds for every table.
  */
 export function groupsMeet(
   a: DeviceMesh,
@@ -85,8 +96,13 @@ export function groupsMeet(
 
 const MAX_REACH = 1 << 22;
 
-/** The smallest early set of axes that collide: one that meets itself, else the first pair, else the first prefix. */
-function culprits(axes: readonly MeshAxis[]): { axes: readonly MeshAxis[]; rank: number } | undefined {
+/**
+ * The smallest early set of axes that collide: one that meets itself, else the first pair, else the
+ * first prefix.
+ */
+function culprits(
+  axes: readonly MeshAxis[],
+): { axes: readonly MeshAxis[]; rank: number } | undefined {
   for (const axis of axes) {
     const rank = meeting([axis]);
     if (rank !== undefined) return { axes: [axis], rank };
@@ -108,7 +124,10 @@ function meeting(axes: readonly MeshAxis[]): number | undefined {
   let reached = [0];
   for (const { name, layout } of axes) {
     if (reached.length * layout.size > MAX_REACH)
-      throw new ShardwrightError('E_LIMIT', `the axes up to '${name}' reach more than ${MAX_REACH} ranks`);
+      throw new ShardwrightError(
+        'E_LIMIT',
+        `the axes up to '${name}' reach more than ${MAX_REACH} ranks`,
+      );
     const own = offsets(layout, 'lex');
     const next: number[] = [];
     const seen = new Set<number>();

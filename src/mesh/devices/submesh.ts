@@ -1,12 +1,17 @@
-/** Meshes made of a mesh: fewer dims, dims in another order, several dims as one, one dim as several. Devices keep their ids. */
+/**
+ * Meshes made of a mesh: fewer dims, dims in another order, several dims as one, one dim as
+ * several. Devices keep their ids.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 import { DeviceMesh, type MeshDim } from './mesh.ts';
 
 /**
- * The mesh of some dims, in the order listed, at fixed coordinates of all others (dims of size 1 may be left out).
+ * The mesh of some dims, in the order listed, at fixed coordinates of all others (dims of size 1
+ * may be left out).
  *
- * @throws E_MESH for an unknown dim, one that is both kept and fixed or neither, and a coordinate outside its dim
+ * @throws E_MESH for an unknown dim, one that is both kept and fixed or neither, and a coordinate
+ *   outside its dim
  */
 export function submesh(
   mesh: DeviceMesh,
@@ -18,7 +23,8 @@ export function submesh(
   const fixed = new Set<number>();
   for (const [name, coordinate] of Object.entries(at)) {
     const d = mesh.indexOf(name);
-    if (kept.includes(d)) throw new ShardwrightError('E_MESH', `mesh dim '${name}' is both kept and fixed`);
+    if (kept.includes(d))
+      throw new ShardwrightError('E_MESH', `mesh dim '${name}' is both kept and fixed`);
     if (!Number.isInteger(coordinate) || coordinate < 0 || coordinate >= mesh.sizes[d])
       throw new ShardwrightError(
         'E_MESH',
@@ -39,14 +45,20 @@ export function submesh(
   );
 }
 
-/** The same devices with the dims in another order. @throws E_MESH unless every dim is listed once */
+/**
+ * The same devices with the dims in another order. @throws E_MESH unless every dim is listed once
+ */
 export function permuteDims(mesh: DeviceMesh, dims: readonly (number | string)[]): DeviceMesh {
   const order = mesh.resolve(dims);
   const missing = mesh.names.filter((_, d) => !order.includes(d));
   if (missing.length > 0)
-    throw new ShardwrightError('E_MESH', `mesh dim${missing.length > 1 ? 's' : ''} '${missing.join("', '")}' missing`, {
-      hint: `list every dim of ${mesh.text} once`,
-    });
+    throw new ShardwrightError(
+      'E_MESH',
+      `mesh dim${missing.length > 1 ? 's' : ''} '${missing.join("', '")}' missing`,
+      {
+        hint: `list every dim of ${mesh.text} once`,
+      },
+    );
   return new DeviceMesh(
     order.map((d) => mesh.dims[d]),
     placed(mesh, order, 0),
@@ -54,12 +66,17 @@ export function permuteDims(mesh: DeviceMesh, dims: readonly (number | string)[]
 }
 
 /**
- * The same devices with some dims as one, the last listed fastest, at the place of the first listed. Its groups are those of the
- * dims together. The table is permuted where the dims do not lie side by side.
+ * The same devices with some dims as one, the last listed fastest, at the place of the first
+ * listed. Its groups are those of the dims together. The table is permuted where the dims do not
+ * lie side by side.
  *
  * @throws E_MESH for an unknown dim, one listed twice, no dims, or a name that is taken
  */
-export function flattenDims(mesh: DeviceMesh, dims: readonly (number | string)[], name?: string): DeviceMesh {
+export function flattenDims(
+  mesh: DeviceMesh,
+  dims: readonly (number | string)[],
+  name?: string,
+): DeviceMesh {
   const merged = mesh.resolve(dims);
   if (merged.length === 0) throw new ShardwrightError('E_MESH', 'no mesh dims to flatten');
   const label = name ?? merged.map((d) => mesh.names[d]).join('_');
@@ -82,16 +99,24 @@ export function flattenDims(mesh: DeviceMesh, dims: readonly (number | string)[]
  *
  * @throws E_MESH naming the dim when the sizes do not multiply to it
  */
-export function unflattenDim(mesh: DeviceMesh, dim: number | string, into: readonly MeshDim[]): DeviceMesh {
+export function unflattenDim(
+  mesh: DeviceMesh,
+  dim: number | string,
+  into: readonly MeshDim[],
+): DeviceMesh {
   const [d] = mesh.resolve([dim]);
   const { name, size } = mesh.dims[d];
   const total = into.reduce((n, part) => n * part.size, 1);
   if (total !== size)
     throw new ShardwrightError(
       'E_MESH',
-      `mesh dim '${name}' has size ${size}, but ${into.map((p) => `${p.name}=${p.size}`).join(' x ')} makes ${total}`,
+      `mesh dim '${name}' has size ${size}, but ` +
+        `${into.map((p) => `${p.name}=${p.size}`).join(' x ')} makes ${total}`,
     );
-  return new DeviceMesh([...mesh.dims.slice(0, d), ...into, ...mesh.dims.slice(d + 1)], mesh.devices);
+  return new DeviceMesh(
+    [...mesh.dims.slice(0, d), ...into, ...mesh.dims.slice(d + 1)],
+    mesh.devices,
+  );
 }
 
 /** Whether two meshes hold the same devices, in whatever order. */
@@ -102,20 +127,26 @@ export function sameDevices(a: DeviceMesh, b: DeviceMesh): boolean {
 }
 
 /**
- * The coarsest mesh in which every dim of both meshes is a run of whole dims: two meshes over one table that can be used side by
- * side. Undefined when there is none: (2, 3) and (3, 2) do not factor each other. Dims take the names of the mesh dims they are
- * part of, joined by `_`: dense `dp=4,cp=2` with expert `efsdp=2,ep=4` gives `dp_efsdp=2,dp_ep=2,cp_ep=2`.
+ * The coarsest mesh in which every dim of both meshes is a run of whole dims: two meshes over one
+ * table that can be used side by side. Undefined when there is none: (2, 3) and (3, 2) do not
+ * factor each other. Dims take the names of the mesh dims they are part of, joined by `_`: dense
+ * `dp=4,cp=2` with expert `efsdp=2,ep=4` gives `dp_efsdp=2,dp_ep=2,cp_ep=2`.
  *
  * @throws E_MESH when the tables differ
  */
 export function commonRefinement(a: DeviceMesh, b: DeviceMesh): DeviceMesh | undefined {
   if (a.size !== b.size || !a.devices.every((id, rank) => id === b.devices[rank]))
-    throw new ShardwrightError('E_MESH', `${a.toString()} and ${b.toString()} do not have the same table of devices`);
+    throw new ShardwrightError(
+      'E_MESH',
+      `${a.toString()} and ${b.toString()} do not have the same table of devices`,
+    );
   const steps = (mesh: DeviceMesh): number[] => mesh.strides.filter((_, d) => mesh.sizes[d] > 1);
   const bounds = [...new Set([1, ...steps(a), ...steps(b), a.size])].sort((x, y) => x - y);
   const holder = (mesh: DeviceMesh, step: number): string =>
-    mesh.names.find((_, d) => mesh.sizes[d] > 1 && step >= mesh.strides[d] && step < mesh.strides[d] * mesh.sizes[d]) ??
-    '';
+    mesh.names.find(
+      (_, d) =>
+        mesh.sizes[d] > 1 && step >= mesh.strides[d] && step < mesh.strides[d] * mesh.sizes[d],
+    ) ?? '';
   const dims: MeshDim[] = [];
   for (let i = bounds.length - 2; i >= 0; i--) {
     if (bounds[i + 1] % bounds[i] !== 0) return undefined;
@@ -130,7 +161,8 @@ function placed(mesh: DeviceMesh, dims: readonly number[], base: number): number
   let out = [base];
   for (const d of dims) {
     const next: number[] = [];
-    for (const rank of out) for (let c = 0; c < mesh.sizes[d]; c++) next.push(rank + c * mesh.strides[d]);
+    for (const rank of out)
+      for (let c = 0; c < mesh.sizes[d]; c++) next.push(rank + c * mesh.strides[d]);
     out = next;
   }
   return out.map((rank) => mesh.devices[rank]);

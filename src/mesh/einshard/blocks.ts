@@ -27,14 +27,19 @@ export function blockCounts({ axes, axisOfDim }: Einshard): number[] {
 export function einshardBlocks(einshard: Einshard): Block[] {
   const { axes, axisOfDim, devices } = einshard;
   if (devices > MAX_LISTED)
-    throw new ShardwrightError('E_LIMIT', `the blocks of ${devices} devices are not listed, at most ${MAX_LISTED} are`);
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `the blocks of ${devices} devices are not listed, at most ${MAX_LISTED} are`,
+    );
   const step: number[] = new Array<number>(axes.length).fill(1);
   for (let a = axes.length - 2; a >= 0; a--) step[a] = step[a + 1] * axes[a + 1].size;
   const counts = blockCounts(einshard);
   const holders: number[][] = Array.from({ length: counts.reduce((n, c) => n * c, 1) }, () => []);
   for (let device = 0; device < devices; device++) {
     let block = 0;
-    axisOfDim.forEach((a, d) => (block = block * counts[d] + (Math.floor(device / step[a]) % axes[a].size)));
+    axisOfDim.forEach(
+      (a, d) => (block = block * counts[d] + (Math.floor(device / step[a]) % axes[a].size)),
+    );
     holders[block].push(device);
   }
   return holders.map((list, block) => {

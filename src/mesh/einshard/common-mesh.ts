@@ -17,9 +17,10 @@ interface CommonMesh {
 }
 
 /**
- * The coarsest mesh that all expressions fit on. Every row-major mesh splits the devices at the products of its leading
- * sizes; the common mesh splits at all of them, which works if each such product divides the next. A mesh dim that falls
- * apart cuts its tensor dim with all its parts in mesh order, so that every device keeps what it had.
+ * The coarsest mesh that all expressions fit on. Every row-major mesh splits the devices at the
+ * products of its leading sizes; the common mesh splits at all of them, which works if each such
+ * product divides the next. A mesh dim that falls apart cuts its tensor dim with all its parts in
+ * mesh order, so that every device keeps what it had.
  *
  * @param einshards all over the same number of devices
  * @throws E_EINSHARD naming two expressions whose meshes do not nest
@@ -37,7 +38,12 @@ export function commonMesh(einshards: readonly Einshard[]): CommonMesh {
   const sizes: number[] = [];
   for (let i = 1; i < products.length; i++) {
     if (products[i] % products[i - 1] !== 0)
-      throw clash(splits.get(products[i - 1]), splits.get(products[i]), products[i - 1], products[i]);
+      throw clash(
+        splits.get(products[i - 1]),
+        splits.get(products[i]),
+        products[i - 1],
+        products[i],
+      );
     sizes.push(products[i] / products[i - 1]);
   }
   const mesh = new DeviceMesh(sizes.map((size, m) => ({ name: `m${m}`, size })));
@@ -57,11 +63,17 @@ function shardingOn({ axes, axisOfDim }: Einshard, products: readonly number[]):
   return new Sharding(out);
 }
 
-function clash(a: Einshard | undefined, b: Einshard | undefined, low: number, high: number): ShardwrightError {
+function clash(
+  a: Einshard | undefined,
+  b: Einshard | undefined,
+  low: number,
+  high: number,
+): ShardwrightError {
   const texts = [a, b].map((e) => (e === undefined ? '' : `'${formatEinshard(e.expression)}'`));
   return new ShardwrightError(
     'E_EINSHARD',
-    `${texts.join(' and ')} do not fit on one mesh: one splits the devices in ${low} parts, the other in ${high}`,
+    `${texts.join(' and ')} do not fit on one mesh: one splits the devices in ${low} parts, ` +
+      `the other in ${high}`,
     { hint: 'give all tensors of a program the same mesh; dims of size 1 do not count' },
   );
 }

@@ -2,27 +2,32 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';
-import { fromDimView } from '../views/dim-view.ts';
-import { toMeshView } from '../sharding/mesh-view.ts';
-import { parseSharding } from '../sharding/parse.ts';
-import { isPartitionSpec, parsePartitionSpec } from '../views/partition-spec.ts';
 import type { Placement } from '../placements/placement.ts';
 import { REPLICATE } from '../placements/replicate.ts';
+import { toMeshView } from '../sharding/mesh-view.ts';
+import { parseSharding } from '../sharding/parse.ts';
 import { evenlyShardable, Sharding } from '../sharding/sharding.ts';
+import { fromDimView } from '../views/dim-view.ts';
+import { isPartitionSpec, parsePartitionSpec } from '../views/partition-spec.ts';
+import { toPlacements } from './placements.ts';
 import { resolveEinshard } from './resolve.ts';
 import { isEinshard } from './syntax.ts';
-import { toPlacements } from './placements.ts';
 
 /**
- * A sharding text of a given mesh in any notation: placements (`S(0)R`), with an arrow einshard (`a b -> a8 b 8`), or a
- * PartitionSpec (`P("dp", None)`). A strided list
- * such as `_S(0, 2)S(0)` is read as the order of mesh dims that it is where the dim divides; where it does not, the two
- * cut differently (ceil chunks) and the strides are kept as they stand.
+ * A sharding text of a given mesh in any notation: placements (`S(0)R`), with an arrow einshard (`a
+ * b -> a8 b 8`), or a PartitionSpec (`P("dp", None)`). A strided list such as `_S(0, 2)S(0)` is
+ * read as the order of mesh dims that it is where the dim divides; where it does not, the two cut
+ * differently (ceil chunks) and the strides are kept as they stand.
  *
  * @param shape global shape of the tensor
- * @throws E_SYNTAX, E_PLACEMENT, E_EINSHARD; E_MESH when an einshard text makes another mesh than the given one
+ * @throws E_SYNTAX, E_PLACEMENT, E_EINSHARD; E_MESH when an einshard text makes another mesh than
+ *   the given one
  */
-export function parseShardingFor(text: string, mesh: DeviceMesh, shape: readonly number[]): Sharding {
+export function parseShardingFor(
+  text: string,
+  mesh: DeviceMesh,
+  shape: readonly number[],
+): Sharding {
   const other = parseNamed(text, mesh, shape);
   if (other !== undefined) return other;
   const sharding = parseSharding(text, mesh, { rank: shape.length });
@@ -33,24 +38,33 @@ export function parseShardingFor(text: string, mesh: DeviceMesh, shape: readonly
 }
 
 /**
- * The sharding of a text that names dims, einshard or a PartitionSpec; undefined for a text of placements.
+ * The sharding of a text that names dims, einshard or a PartitionSpec; undefined for a text of
+ * placements.
  *
  * @throws as `parseShardingFor`
  */
-export function parseNamed(text: string, mesh: DeviceMesh, shape: readonly number[]): Sharding | undefined {
+export function parseNamed(
+  text: string,
+  mesh: DeviceMesh,
+  shape: readonly number[],
+): Sharding | undefined {
   if (isEinshard(text)) return einshardOnMesh(text, mesh, shape);
   if (!isPartitionSpec(text)) return undefined;
   const { sharding, reduced } = fromDimView(parsePartitionSpec(text).forRank(shape.length), mesh);
   if (reduced.length > 0)
-    throw new ShardwrightError('E_PLACEMENT', `${text}: 'reduced' says of the gradient where it is pending, not of the value`, {
-      hint: 'leave reduced={...} out, and place the gradient itself: P(unreduced={...}).',
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_PLACEMENT',
+      `${text}: 'reduced' says of the gradient where it is pending, not of the value`,
+      {
+        hint: 'leave reduced={...} out, and place the gradient itself: P(unreduced={...}).',
+      },
+    );
   return sharding;
 }
 
 /**
- * The sharding that an einshard text means on a given mesh. Both must have the same dims in the same order, but for dims
- * of size 1, which carry no data.
+ * The sharding that an einshard text means on a given mesh. Both must have the same dims in the
+ * same order, but for dims of size 1, which carry no data.
  */
 export function einshardOnMesh(text: string, mesh: DeviceMesh, shape: readonly number[]): Sharding {
   const einshard = resolveEinshard(text, { devices: mesh.size, shape });
@@ -59,9 +73,12 @@ export function einshardOnMesh(text: string, mesh: DeviceMesh, shape: readonly n
   if (made.length !== wanted.length || made.some((n, i) => n !== wanted[i]))
     throw new ShardwrightError(
       'E_MESH',
-      `'${text}' makes the mesh (${made.join(', ')}), but the mesh is ${mesh.text}, that is (${wanted.join(', ')})`,
+      `'${text}' makes the mesh (${made.join(', ')}), but the mesh is ${mesh.text}, that is ` +
+        `(${wanted.join(', ')})`,
       {
-        hint: `write the right side with one element for each of ${mesh.text}, in this order; dims of size 1 do not count`,
+        hint:
+          `write the right side with one element for each of ${mesh.text}, in this order; dims ` +
+          'of size 1 do not count',
         excerpt: text,
       },
     );

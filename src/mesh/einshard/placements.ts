@@ -1,12 +1,17 @@
 /** einshard, placements and specs: the same sharding in each notation. */
 
 import { DeviceMesh } from '../devices/mesh.ts';
-import { isPending, type Sharding } from '../sharding/sharding.ts';
 import type { Placement } from '../placements/placement.ts';
 import { REPLICATE } from '../placements/replicate.ts';
 import { Shard } from '../placements/shards/shard.ts';
+import { isPending, type Sharding } from '../sharding/sharding.ts';
 import type { Einshard } from './resolve.ts';
-import { formatEinshard, parseEinshard, type EinshardExpression, type RightElement } from './syntax.ts';
+import {
+  type EinshardExpression,
+  formatEinshard,
+  parseEinshard,
+  type RightElement,
+} from './syntax.ts';
 
 interface AxisOptions {
   /** Leave out mesh dims of size 1: they carry no data. Default false. */
@@ -25,7 +30,10 @@ export function toPlacements(einshard: Einshard, options: AxisOptions = {}): Pla
   return out;
 }
 
-/** Names of the mesh dims that belong to each tensor dim: one for a named dim, none for those of an ellipsis. */
+/**
+ * Names of the mesh dims that belong to each tensor dim: one for a named dim, none for those of an
+ * ellipsis.
+ */
 export function toSpec({ axes, axisOfDim }: Einshard): string[][] {
   return axisOfDim.map((a) => {
     const { name } = axes[a];
@@ -34,8 +42,9 @@ export function toSpec({ axes, axisOfDim }: Einshard): string[][] {
 }
 
 /**
- * The mesh of an expression: ids 0..N-1, row-major. A mesh dim takes the name of its element; one without a name, or
- * whose name a mesh cannot carry, is `axis0`, `axis1` ... by its place (no element can be called so).
+ * The mesh of an expression: ids 0..N-1, row-major. A mesh dim takes the name of its element; one
+ * without a name, or whose name a mesh cannot carry, is `axis0`, `axis1` ... by its place (no
+ * element can be called so).
  */
 export function einshardMesh({ axes }: Einshard, options: AxisOptions = {}): DeviceMesh {
   const dims = axes.map(({ name, size }, a) => ({
@@ -46,8 +55,9 @@ export function einshardMesh({ axes }: Einshard, options: AxisOptions = {}): Dev
 }
 
 /**
- * The expression of a sharding, if it has one: every mesh dim replicates or cuts a tensor dim of its own, and the ids of
- * the mesh count up. Mesh dims of size 1 are left out. A scalar is an ellipsis.
+ * The expression of a sharding, if it has one: every mesh dim replicates or cuts a tensor dim of
+ * its own, and the ids of the mesh count up. Mesh dims of size 1 are left out. A scalar is an
+ * ellipsis.
  *
  * @param shape global shape of the tensor; einshard cuts dims evenly only
  * @param names what its dims are called, letters only; by default a, b, c ...
@@ -62,8 +72,10 @@ export function fromPlacements(
   const refused = (why: string): { refused: string } => ({
     refused: `${sharding.text} on ${mesh.text} has no einshard text: ${why}`,
   });
-  if (names.length !== shape.length) return refused(`${names.length} names for ${shape.length} dims`);
-  if (mesh.devices.some((id, rank) => id !== rank)) return refused('the device ids of the mesh do not count up from 0');
+  if (names.length !== shape.length)
+    return refused(`${names.length} names for ${shape.length} dims`);
+  if (mesh.devices.some((id, rank) => id !== rank))
+    return refused('the device ids of the mesh do not count up from 0');
   const right: RightElement[] = [];
   const cutBy = new Map<number, string>();
   for (const [m, p] of sharding.placements.entries()) {
@@ -75,15 +87,25 @@ export function fromPlacements(
       return refused(`${p.text} on '${axis}' is not a cut into consecutive pieces`);
     if (p instanceof Shard) {
       const other = cutBy.get(p.dim);
-      if (other !== undefined) return refused(`'${other}' and '${axis}' cut the same tensor dim ${p.dim}`);
-      if (p.dim >= shape.length) return refused(`it cuts dim ${p.dim} of a ${shape.length}-D tensor`);
-      if (shape[p.dim] % base !== 0) return refused(`dim ${p.dim} of size ${shape[p.dim]} is not divisible by ${base}`);
+      if (other !== undefined)
+        return refused(`'${other}' and '${axis}' cut the same tensor dim ${p.dim}`);
+      if (p.dim >= shape.length)
+        return refused(`it cuts dim ${p.dim} of a ${shape.length}-D tensor`);
+      if (shape[p.dim] % base !== 0)
+        return refused(`dim ${p.dim} of size ${shape[p.dim]} is not divisible by ${base}`);
       cutBy.set(p.dim, axis);
     }
-    right.push({ kind: 'factor', name: p instanceof Shard ? names[p.dim] : null, base, starred: false, at: 0 });
+    right.push({
+      kind: 'factor',
+      name: p instanceof Shard ? names[p.dim] : null,
+      base,
+      starred: false,
+      at: 0,
+    });
   }
   shape.forEach((_, d) => {
-    if (!cutBy.has(d)) right.push({ kind: 'factor', name: names[d], base: 1, starred: false, at: 0 });
+    if (!cutBy.has(d))
+      right.push({ kind: 'factor', name: names[d], base: 1, starred: false, at: 0 });
   });
   if (shape.length === 0) right.push({ kind: 'ellipsis', at: 0 });
   const left =

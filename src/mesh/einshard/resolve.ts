@@ -1,22 +1,25 @@
 /**
- * What an einshard expression means on N devices. With F the product of the unstarred numbers, B that of the starred
- * bases and k stars: F divides N, B divides N/F, and every star stands for the same q, the integer k-th root of N/(F B).
- * Without stars F is N. The mesh has one dim for each element on the right, as written, row-major over the devices.
+ * What an einshard expression means on N devices. With F the product of the unstarred numbers, B
+ * that of the starred bases and k stars: F divides N, B divides N/F, and every star stands for the
+ * same q, the integer k-th root of N/(F B). Without stars F is N. The mesh has one dim for each
+ * element on the right, as written, row-major over the devices.
  */
 
 import { ShardwrightError } from '../../errors.ts';
 import {
-  elementText,
-  parseEinshard,
   type EinshardExpression,
+  elementText,
   type LeftElement,
+  parseEinshard,
   type RightElement,
   type RightFactor,
 } from './syntax.ts';
 
 /** A dim of the mesh that an expression makes. */
 interface EinshardAxis {
-  /** Name of the tensor dim that it cuts, null where it replicates and for the dims of an ellipsis. */
+  /**
+   * Name of the tensor dim that it cuts, null where it replicates and for the dims of an ellipsis.
+   */
   readonly name: string | null;
   readonly size: number;
 }
@@ -48,14 +51,20 @@ const MAX_RANK = 64;
 /**
  * Gives an expression its sizes.
  *
- * @throws E_SYNTAX for a text that does not parse; E_EINSHARD, naming the element and its 0-based position, for an
- *   expression that has no meaning on these devices or for this tensor
+ * @throws E_SYNTAX for a text that does not parse; E_EINSHARD, naming the element and its 0-based
+ *   position, for an expression that has no meaning on these devices or for this tensor
  */
-export function resolveEinshard(source: string | EinshardExpression, options: ResolveOptions): Einshard {
+export function resolveEinshard(
+  source: string | EinshardExpression,
+  options: ResolveOptions,
+): Einshard {
   const expression = typeof source === 'string' ? parseEinshard(source) : source;
   const { devices, shape } = options;
   if (!Number.isSafeInteger(devices) || devices < 1 || devices > MAX_DEVICES)
-    throw new ShardwrightError('E_EINSHARD', `${devices} devices: expected an integer from 1 to ${MAX_DEVICES}`);
+    throw new ShardwrightError(
+      'E_EINSHARD',
+      `${devices} devices: expected an integer from 1 to ${MAX_DEVICES}`,
+    );
   checkNames(expression);
   const rank = rankOf(expression, shape?.length ?? options.rank);
   const sizes = factorSizes(expression, devices);
@@ -83,7 +92,10 @@ export function resolveEinshard(source: string | EinshardExpression, options: Re
   return meaning;
 }
 
-/** Shape of the piece of one device; all are equal. @param shape global shape, of the rank that was resolved */
+/**
+ * Shape of the piece of one device; all are equal. @param shape global shape, of the rank that was
+ * resolved
+ */
 export function einshardLocalShape(einshard: Einshard, shape: readonly number[]): number[] {
   checkDivides(einshard, shape);
   return shape.map((size, d) => size / einshard.axes[einshard.axisOfDim[d]].size);
@@ -107,13 +119,20 @@ function named(element: LeftElement | RightElement): string {
   return `'${elementText(element)}' at position ${element.at}`;
 }
 
-/** Names: each once on each side, the same on both; at most one ellipsis, on both sides or neither. */
+/**
+ * Names: each once on each side, the same on both; at most one ellipsis, on both sides or neither.
+ */
 function checkNames(expression: EinshardExpression): void {
   const { left, right } = expression;
   const ellipses = [left, right].map((side) => side.filter((e) => e.kind === 'ellipsis'));
   for (const side of ellipses)
     if (side.length > 1)
-      refuse(expression, side[1], `a second ellipsis, ${named(side[1])}`, 'keep one ellipsis on each side');
+      refuse(
+        expression,
+        side[1],
+        `a second ellipsis, ${named(side[1])}`,
+        'keep one ellipsis on each side',
+      );
   const [inLeft, inRight] = ellipses;
   if (inLeft.length !== inRight.length) {
     const only = [...inLeft, ...inRight][0];
@@ -153,7 +172,8 @@ function checkNames(expression: EinshardExpression): void {
         expression,
         element,
         `the dim '${element.name}' is on the right before ${named(element)}`,
-        `one mesh dim cuts a tensor dim: write ${element.name} once, with the product of the numbers`,
+        `one mesh dim cuts a tensor dim: write ${element.name} once, with the product of the ` +
+          'numbers',
       );
     cut.add(element.name);
   }
@@ -177,7 +197,8 @@ function rankOf(expression: EinshardExpression, given: number | undefined): numb
       refuse(
         expression,
         left[0],
-        `the left side, from ${named(left[0])}, names ${names} dim${names === 1 ? '' : 's'}, but the tensor has ${given}`,
+        `the left side, from ${named(left[0])}, names ${names} dim${names === 1 ? '' : 's'}, ` +
+          `but the tensor has ${given}`,
         'name every dim of the tensor once, or let ... stand for those that are not cut',
       );
     return names;
@@ -193,11 +214,15 @@ function rankOf(expression: EinshardExpression, given: number | undefined): numb
     refuse(
       expression,
       ellipsis,
-      `beside the ellipsis ${named(ellipsis)} there are ${names} names, but the tensor has ${given} dims`,
+      `beside the ellipsis ${named(ellipsis)} there are ${names} names, but the tensor has ` +
+        `${given} dims`,
       'name no more dims than the tensor has',
     );
   if (given > MAX_RANK)
-    throw new ShardwrightError('E_LIMIT', `a tensor of ${given} dims: no tensor has more than ${MAX_RANK}`);
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `a tensor of ${given} dims: no tensor has more than ${MAX_RANK}`,
+    );
   return given;
 }
 
@@ -215,7 +240,8 @@ function factorSizes(expression: EinshardExpression, devices: number): number[] 
       refuse(
         expression,
         factors[0] ?? expression.right[0],
-        `the sizes from ${named(factors[0] ?? expression.right[0])} have the product ${devices / rest}, but there are ${devices} devices`,
+        `the sizes from ${named(factors[0] ?? expression.right[0])} have the product ` +
+          `${devices / rest}, but there are ${devices} devices`,
         `replicate over the others with a further ${rest}, or put a star where the mesh may grow`,
       );
     return expression.right.map((e) => (e.kind === 'factor' ? e.base : 1));
@@ -225,7 +251,8 @@ function factorSizes(expression: EinshardExpression, devices: number): number[] 
     refuse(
       expression,
       stars[0],
-      `the ${stars.length} stars from ${named(stars[0])} share ${rest} devices, and ${rest} is not a perfect ${powerText(stars.length)}`,
+      `the ${stars.length} stars from ${named(stars[0])} share ${rest} devices, and ${rest} ` +
+        `is not a perfect ${powerText(stars.length)}`,
       'all stars stand for one integer: write numbers in place of some of them',
     );
   return expression.right.map((e) => (e.kind === 'ellipsis' ? 1 : e.starred ? e.base * q : e.base));
@@ -239,11 +266,14 @@ function refuseBase(
   rest: number,
 ): never {
   const what = factor.starred ? 'base' : 'size';
-  const left = rest === devices ? `${devices}` : `${rest} (what the other numbers leave of ${devices})`;
+  const left =
+    rest === devices ? `${devices}` : `${rest} (what the other numbers leave of ${devices})`;
   // Without a star the plain product says more than the division that fails.
   let product = 1;
   for (const f of factors) product *= f.base;
-  const whole = factors.every((f) => !f.starred) ? `: the sizes have the product ${product}, not ${devices}` : '';
+  const whole = factors.every((f) => !f.starred)
+    ? `: the sizes have the product ${product}, not ${devices}`
+    : '';
   refuse(
     expression,
     factor,
@@ -286,14 +316,19 @@ function checkDivides({ expression, axes, axisOfDim }: Einshard, shape: readonly
   shape.forEach((size, d) => {
     const { name, size: pieces } = axes[axisOfDim[d]];
     if (!Number.isSafeInteger(size) || size < 0)
-      throw new ShardwrightError('E_EINSHARD', `dim ${d} of the tensor has size ${size}, expected an integer`);
+      throw new ShardwrightError(
+        'E_EINSHARD',
+        `dim ${d} of the tensor has size ${size}, expected an integer`,
+      );
     if (size % pieces === 0) return;
-    const element = expression.right.find((e) => e.kind === 'factor' && e.name === name) ?? expression.right[0];
+    const element =
+      expression.right.find((e) => e.kind === 'factor' && e.name === name) ?? expression.right[0];
     refuse(
       expression,
       element,
       `dim ${d} of size ${size} is not divisible by ${pieces}, the size of ${named(element)}`,
-      `a dim must divide by the mesh dim that cuts it: take a divisor of ${size} and replicate over the rest`,
+      `a dim must divide by the mesh dim that cuts it: take a divisor of ${size} and ` +
+        'replicate over the rest',
     );
   });
 }

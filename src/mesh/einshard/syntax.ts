@@ -1,11 +1,12 @@
 /**
- * The einshard notation, `a b -> 2 a2* b*`: on the left the dims of a tensor, on the right the dims of a device mesh,
- * outermost first. A name on the right cuts that tensor dim, a bare number or star replicates. This file knows the text
- * only; what an expression means on so many devices is in `resolve.ts`.
+ * The einshard notation, `a b -> 2 a2* b*`: on the left the dims of a tensor, on the right the dims
+ * of a device mesh, outermost first. A name on the right cuts that tensor dim, a bare number or
+ * star replicates. This file knows the text only; what an expression means on so many devices is in
+ * `resolve.ts`.
  *
- *     expr  := ws? left ws? "->" ws? right ws? EOF      left := L (ws L)*       right := R (ws R)*
- *     L     := ident | "..."                            R    := ident? int star? | ident star? | star | "..."
- *     ident := (Unicode letter | "_")+                  int  := [1-9][0-9]*     star := "*"     ws := spaces
+ *     expr := ws? left ws? "->" ws? right ws? EOF left := L (ws L)* right := R (ws R)* L := ident |
+ *     "..." R := ident? int star? | ident star? | star | "..." ident := (Unicode letter | "_")+ int
+ *     := [1-9][0-9]* star := "*" ws := spaces
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -57,7 +58,8 @@ const ARROW = 'string "->"';
 /**
  * Reads an expression. Only the grammar is checked.
  *
- * @throws E_SYNTAX `expected DESC at position N` with a 0-based N, E_LIMIT for a text or number that is too long
+ * @throws E_SYNTAX `expected DESC at position N` with a 0-based N, E_LIMIT for a text or number
+ *   that is too long
  */
 export function parseEinshard(text: string): EinshardExpression {
   const scan = new Scan(text);
@@ -70,9 +72,15 @@ export function parseEinshard(text: string): EinshardExpression {
   return { text, left, right };
 }
 
-/** Canonical text: single spaces, base 1 left out where something else is there to write. Parsing it gives it back. */
+/**
+ * Canonical text: single spaces, base 1 left out where something else is there to write. Parsing it
+ * gives it back.
+ */
 export function formatEinshard(expression: Pick<EinshardExpression, 'left' | 'right'>): string {
-  return `${expression.left.map(elementText).join(' ')} -> ${expression.right.map(elementText).join(' ')}`;
+  return (
+    `${expression.left.map(elementText).join(' ')} -> ` +
+    `${expression.right.map(elementText).join(' ')}`
+  );
 }
 
 /** Text of one element. */
@@ -147,7 +155,11 @@ class Scan extends NotationScanner {
       this.at++;
     }
     if (!Number.isSafeInteger(value))
-      throw new ShardwrightError('E_LIMIT', `the number at position ${at} is beyond 2^53`, this.place(at));
+      throw new ShardwrightError(
+        'E_LIMIT',
+        `the number at position ${at} is beyond 2^53`,
+        this.place(at),
+      );
     return value;
   }
 
@@ -169,7 +181,8 @@ class Scan extends NotationScanner {
       if (/\d/.test(last) && !this.done) return 'the name is written before the number, as in a2';
       if (text.startsWith('->', at)) return 'there is one arrow only';
     }
-    if (expected === ARROW && /[\d*]/.test(next)) return 'numbers and stars belong on the right of the arrow';
+    if (expected === ARROW && /[\d*]/.test(next))
+      return 'numbers and stars belong on the right of the arrow';
     return 'write the dims of the tensor, an arrow, and the dims of the mesh, as in a b -> 2 a2* b*';
   }
 }

@@ -1,18 +1,22 @@
 /** Simplifies a layout to the fewest modes with the same function (CuTe's `coalesce`). */
 
 import type { Order } from './int-tree.ts';
-import { concat, flatModes, fromModes, reverse, type FlatMode, type Layout } from './layout.ts';
+import { concat, type FlatMode, flatModes, fromModes, type Layout, reverse } from './layout.ts';
 
 /**
- * The same function of one integer in the fewest modes: sizes of 1 are dropped, and neighbours that continue each other
- * are merged (colex `s0:d0, s1:d1` when d1 = s0 * d0; lex when d0 = s1 * d1). A single coordinate is `1:0`.
+ * The same function of one integer in the fewest modes: sizes of 1 are dropped, and neighbours that
+ * continue each other are merged (colex `s0:d0, s1:d1` when d1 = s0 * d0; lex when d0 = s1 * d1). A
+ * single coordinate is `1:0`.
  */
 export function coalesce(layout: Layout, order: Order): Layout {
   if (order === 'lex') return reverse(coalesce(reverse(layout), 'colex'));
   return fromModes(mergeColex(flatModes(layout)));
 }
 
-/** Coalesces every top-level mode for itself: the rank stays, and so does the function of one integer for each mode. */
+/**
+ * Coalesces every top-level mode for itself: the rank stays, and so does the function of one
+ * integer for each mode.
+ */
 export function coalesceModes(layout: Layout, order: Order): Layout {
   return concat(...layout.modes.map((m) => coalesce(m, order)));
 }

@@ -2,19 +2,20 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import { mergeColex } from './coalesce.ts';
-import { isTuple, type IntTree, type Order } from './int-tree.ts';
-import { flatModes, fromModes, Layout, reverse, type FlatMode } from './layout.ts';
-import { byMode, checkModes, tilerText, viewTiler, type Tiler } from './tiler.ts';
+import { type IntTree, isTuple, type Order } from './int-tree.ts';
+import { type FlatMode, flatModes, fromModes, Layout, reverse } from './layout.ts';
+import { byMode, checkModes, type Tiler, tilerText, viewTiler } from './tiler.ts';
 
 /**
- * R = A o B, with R(c) = A(B(c)) for every coordinate c of B; the shape of B is compatible with that of R. With a list, each mode
- * of A is composed with its part; an integer n is `n:1`.
+ * R = A o B, with R(c) = A(B(c)) for every coordinate c of B; the shape of B is compatible with
+ * that of R. With a list, each mode of A is composed with its part; an integer n is `n:1`.
  *
- * Every mode s:d of B takes A apart from the left: d is divided out of A's sizes, which multiplies the strides, and the first
- * s of what is left are kept.
+ * Every mode s:d of B takes A apart from the left: d is divided out of A's sizes, which multiplies
+ * the strides, and the first s of what is left are kept.
  *
- * @throws E_LAYOUT where a size does not divide, modes of B carry into each other, or an offset of B is outside A; in `lex` also for a list that does not name
- * every mode of A, since the mirrored law would then speak of other modes
+ * @throws E_LAYOUT where a size does not divide, modes of B carry into each other, or an offset of
+ * B is outside A; in `lex` also for a list that does not name every mode of A, since the mirrored
+ * law would then speak of other modes
  */
 export function composition(a: Layout, b: Tiler, order: Order): Layout {
   const view = viewTiler(b);
@@ -24,7 +25,8 @@ export function composition(a: Layout, b: Tiler, order: Order): Layout {
     if (order === 'lex' && view.modes.length < a.rank)
       throw new ShardwrightError(
         'E_LAYOUT',
-        `the tiler ${tilerText(view.modes)} has ${view.modes.length} parts for ${a.rank} modes of ${a.text}`,
+        `the tiler ${tilerText(view.modes)} has ${view.modes.length} parts for ${a.rank} ` +
+          `modes of ${a.text}`,
         { hint: 'in lex order name every mode; write _ for one that is left alone' },
       );
     return byMode(a, view.modes, (mode, part) => composition(mode, part, order));
@@ -42,7 +44,9 @@ function composeColex(a: Layout, b: Layout, told: Order): Layout {
     const [left, right] = told === 'lex' ? [reverse(a), reverse(b)] : [a, b];
     const where = mode === undefined ? '' : ` (mode ${mode.size}:${mode.stride})`;
     throw new ShardwrightError('E_LAYOUT', `${left.text} o ${right.text}: ${why}${where}`, {
-      hint: 'each size and stride of the second layout must divide, or be divided by, the sizes of the first in turn',
+      hint:
+        'each size and stride of the second layout must divide, or be divided by, the sizes of ' +
+        'the first in turn',
     });
   };
   const walk = (shape: IntTree, stride: IntTree): Layout => {
@@ -56,14 +60,19 @@ function composeColex(a: Layout, b: Layout, told: Order): Layout {
     return composeMode(flat, { size: shape as number, stride: stride as number }, reach, refuse);
   };
   const result = walk(b.shape, b.stride);
-  // The modes of B are composed one by one, which is right only if their sum carries from no digit of A into the next: pycute
-  // returns a wrong layout here.
+  // The modes of B are composed one by one, which is right only if their sum carries from no digit
+  // of A into the next: pycute returns a wrong layout here.
   for (let i = 0; i < flat.length - 1; i++)
     if (reach[i] >= flat[i].size)
-      refuse(`modes of the second layout add up to ${reach[i]} inside size ${flat[i].size} and carry over`);
+      refuse(
+        `modes of the second layout add up to ${reach[i]} inside size ${flat[i].size} and ` +
+          'carry over',
+      );
   // Every mode may stay inside while their sum does not, as the last tile of 10 elements cut by 4.
   if (b.cosize > a.size)
-    refuse(`it reaches offset ${b.cosize - 1} of the first layout, which has ${a.size} coordinates`);
+    refuse(
+      `it reaches offset ${b.cosize - 1} of the first layout, which has ${a.size} coordinates`,
+    );
   return result;
 }
 
@@ -102,7 +111,10 @@ function composeMode(
   return fromModes(out);
 }
 
-/** The stride that a mode of size 1 gets. It says nothing; this is what the rule above leaves of it, as in CuTe. */
+/**
+ * The stride that a mode of size 1 gets. It says nothing; this is what the rule above leaves of it,
+ * as in CuTe.
+ */
 function stepOf(flat: readonly FlatMode[], stride: number): number {
   let rest = stride;
   for (const { size } of flat.slice(0, -1)) rest = Math.ceil(rest / size);

@@ -1,7 +1,15 @@
 /** Maps indices, coordinates and offsets of a layout to each other. */
 
 import { ShardwrightError } from '../../errors.ts';
-import { isTuple, leaves, treeProduct, treeText, withNesting, type IntTree, type Order } from './int-tree.ts';
+import {
+  type IntTree,
+  isTuple,
+  leaves,
+  type Order,
+  treeProduct,
+  treeText,
+  withNesting,
+} from './int-tree.ts';
 import { flatModes, type Layout } from './layout.ts';
 
 /** Coordinates that a list of offsets may have. */
@@ -15,12 +23,16 @@ export const MAX_OFFSETS = 1 << 20;
 export function idx2crd(index: number, shape: IntTree, order: Order): IntTree {
   const size = treeProduct(shape);
   if (!Number.isSafeInteger(index) || index < 0 || index >= size)
-    throw new ShardwrightError('E_LAYOUT', `index ${index} is outside 0..${size - 1} of shape ${treeText(shape)}`);
+    throw new ShardwrightError(
+      'E_LAYOUT',
+      `index ${index} is outside 0..${size - 1} of shape ${treeText(shape)}`,
+    );
   return withNesting(digits(index, leaves(shape), order), shape);
 }
 
 /**
- * The index of a coordinate. The coordinate may be coarser than the shape: an integer where the shape has a tree.
+ * The index of a coordinate. The coordinate may be coarser than the shape: an integer where the
+ * shape has a tree.
  *
  * @throws E_LAYOUT when the coordinate does not fit the shape or is outside of it
  */
@@ -35,7 +47,8 @@ function natural(coordinate: IntTree, shape: IntTree, order: Order): IntTree {
   if (modes?.length !== coordinate.length)
     throw new ShardwrightError(
       'E_LAYOUT',
-      `coordinate ${treeText(coordinate)} does not fit shape ${treeText(shape)}: it has ${coordinate.length} parts`,
+      `coordinate ${treeText(coordinate)} does not fit shape ${treeText(shape)}: it has ` +
+        `${coordinate.length} parts`,
     );
   return coordinate.map((c, i) => natural(c, modes[i], order));
 }
@@ -54,7 +67,10 @@ export function offsetAt(layout: Layout, coordinate: IntTree, order: Order): num
 export function offsets(layout: Layout, order: Order): number[] {
   const { size } = layout;
   if (size > MAX_OFFSETS)
-    throw new ShardwrightError('E_LIMIT', `${layout.text} has ${size} coordinates, more than ${MAX_OFFSETS} to list`);
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `${layout.text} has ${size} coordinates, more than ${MAX_OFFSETS} to list`,
+    );
   const modes = flatModes(layout);
   if (order === 'lex') modes.reverse();
   let out = [0];

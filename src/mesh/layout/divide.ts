@@ -1,6 +1,7 @@
 /**
- * Divides A into tiles: the first mode runs inside a tile, the second over the tiles. All divides are colex. With a list, every
- * mode of A is divided by its part. They differ in how the modes are gathered:
+ * Divides A into tiles: the first mode runs inside a tile, the second over the tiles. All divides
+ * are colex. With a list, every mode of A is divided by its part. They differ in how the modes are
+ * gathered:
  *
  * | logical | ((tile0, rest0), (tile1, rest1), more ...) |
  * | zipped  | ((tile0, tile1), (rest0, rest1, more ...)) |
@@ -11,9 +12,11 @@
 import { complement } from './complement.ts';
 import { composition } from './composition.ts';
 import { concat, Layout } from './layout.ts';
-import { byMode, checkModes, viewTiler, type Tiler } from './tiler.ts';
+import { byMode, checkModes, type Tiler, viewTiler } from './tiler.ts';
 
-/** A o (B, complement(B, size A)), by mode with a list. @throws E_LAYOUT where B does not divide A */
+/**
+ * A o (B, complement(B, size A)), by mode with a list. @throws E_LAYOUT where B does not divide A
+ */
 export function logicalDivide(a: Layout, b: Tiler): Layout {
   const view = viewTiler(b);
   if (view.kind === 'nothing') return a;
@@ -21,17 +24,26 @@ export function logicalDivide(a: Layout, b: Tiler): Layout {
   return composition(a, concat(view.layout, complement(view.layout, a.size, 'colex')), 'colex');
 }
 
-/** `logicalDivide` with its tiles together: ((tile), (rest)). Colex order. Source: CuTe `zipped_divide`. */
+/**
+ * `logicalDivide` with its tiles together: ((tile), (rest)). Colex order. Source: CuTe
+ * `zipped_divide`.
+ */
 export function zippedDivide(a: Layout, b: Tiler): Layout {
   return unzip(logicalDivide, a, b);
 }
 
-/** `zippedDivide` with the rest spread: ((tile), rest, rest ...). Colex order. Source: CuTe `tiled_divide`. */
+/**
+ * `zippedDivide` with the rest spread: ((tile), rest, rest ...). Colex order. Source: CuTe
+ * `tiled_divide`.
+ */
 export function tiledDivide(a: Layout, b: Tiler): Layout {
   return spreadRest(zippedDivide(a, b));
 }
 
-/** `zippedDivide` with both spread: (tile, tile ..., rest, rest ...). Colex order. Source: CuTe `flat_divide`. */
+/**
+ * `zippedDivide` with both spread: (tile, tile ..., rest, rest ...). Colex order. Source: CuTe
+ * `flat_divide`.
+ */
 export function flatDivide(a: Layout, b: Tiler): Layout {
   return spreadAll(zippedDivide(a, b));
 }
@@ -45,7 +57,10 @@ export function unzip(split: (a: Layout, b: Tiler) => Layout, a: Layout, b: Tile
   checkModes(a, view.modes);
   const { modes } = a;
   const halves = view.modes.map((part, i) => unzip(split, modes[i], part).modes);
-  return concat(concat(...halves.map((h) => h[0])), concat(...halves.map((h) => h[1]), ...modes.slice(halves.length)));
+  return concat(
+    concat(...halves.map((h) => h[0])),
+    concat(...halves.map((h) => h[1]), ...modes.slice(halves.length)),
+  );
 }
 
 /** @internal */

@@ -1,11 +1,12 @@
 /** Finds the layout whose offsets are a given list, where one exists. */
 
 import type { Order } from './int-tree.ts';
-import { fromModes, reverse, type FlatMode, type Layout } from './layout.ts';
+import { type FlatMode, fromModes, type Layout, reverse } from './layout.ts';
 
 /**
- * The coalesced layout whose offsets, in index order, are the given ones; undefined when no layout has them. The first is 0
- * and none is negative. Unique: the first mode is as long as the offsets grow by one step.
+ * The coalesced layout whose offsets, in index order, are the given ones; undefined when no layout
+ * has them. The first is 0 and none is negative. Unique: the first mode is as long as the offsets
+ * grow by one step.
  */
 export function layoutOfOffsets(offsets: readonly number[], order: Order): Layout | undefined {
   const modes: FlatMode[] = [];

@@ -2,10 +2,16 @@
 
 import { ShardwrightError } from '../../errors.ts';
 
-/** A non-negative integer, or a list of such trees: shapes, strides and coordinates of layouts. `()` does not exist. */
+/**
+ * A non-negative integer, or a list of such trees: shapes, strides and coordinates of layouts. `()`
+ * does not exist.
+ */
 export type IntTree = number | readonly IntTree[];
 
-/** Which coordinate runs fastest: `colex` the first (CuTe), `lex` the last (PyTorch, device meshes). There is no default. */
+/**
+ * Which coordinate runs fastest: `colex` the first (CuTe), `lex` the last (PyTorch, device meshes).
+ * There is no default.
+ */
 export type Order = 'lex' | 'colex';
 
 /** Nesting and number of integers that a tree may have; they bound every recursion over trees. */
@@ -65,7 +71,8 @@ export function sameTree(a: IntTree, b: IntTree): boolean {
 /** The nesting of `like` around a list of its leaves. */
 export function withNesting(values: readonly number[], like: IntTree): IntTree {
   let next = 0;
-  const build = (tree: IntTree): IntTree => (isTuple(tree) ? tree.map((t) => build(t)) : values[next++]);
+  const build = (tree: IntTree): IntTree =>
+    isTuple(tree) ? tree.map((t) => build(t)) : values[next++];
   return build(like);
 }
 
@@ -80,7 +87,8 @@ export function treeText(tree: IntTree): string {
 }
 
 /**
- * Refuses a tree that is too deep or too large, has an empty list, or an integer that is not a safe one of at least `least`.
+ * Refuses a tree that is too deep or too large, has an empty list, or an integer that is not a safe
+ * one of at least `least`.
  *
  * @throws E_LAYOUT naming the integer
  */
@@ -90,9 +98,13 @@ export function checkTree(tree: IntTree, what: string, least: 0 | 1): void {
   const work: { tree: IntTree; depth: number }[] = [{ tree, depth: 0 }];
   for (let item = work.pop(); item !== undefined; item = work.pop()) {
     if (isTuple(item.tree)) {
-      if (item.tree.length === 0) throw new ShardwrightError('E_LAYOUT', `the ${what} has an empty list`);
+      if (item.tree.length === 0)
+        throw new ShardwrightError('E_LAYOUT', `the ${what} has an empty list`);
       if (item.depth >= MAX_TREE_DEPTH)
-        throw new ShardwrightError('E_LAYOUT', `the ${what} is nested deeper than ${MAX_TREE_DEPTH}`);
+        throw new ShardwrightError(
+          'E_LAYOUT',
+          `the ${what} is nested deeper than ${MAX_TREE_DEPTH}`,
+        );
       for (const t of item.tree) work.push({ tree: t, depth: item.depth + 1 });
     } else {
       if (!Number.isSafeInteger(item.tree) || item.tree < least)
@@ -103,6 +115,9 @@ export function checkTree(tree: IntTree, what: string, least: 0 | 1): void {
       count++;
     }
     if (count + work.length > MAX_TREE_LEAVES)
-      throw new ShardwrightError('E_LAYOUT', `the ${what} has more than ${MAX_TREE_LEAVES} integers`);
+      throw new ShardwrightError(
+        'E_LAYOUT',
+        `the ${what} has more than ${MAX_TREE_LEAVES} integers`,
+      );
   }
 }

@@ -4,17 +4,19 @@ import { ShardwrightError } from '../../errors.ts';
 import { mergeColex } from './coalesce.ts';
 import { MAX_OFFSETS, offsets } from './coordinates.ts';
 import type { Order } from './int-tree.ts';
-import { flatModes, fromModes, reverse, type FlatMode, type Layout } from './layout.ts';
+import { type FlatMode, flatModes, fromModes, type Layout, reverse } from './layout.ts';
 
 /**
- * R with A(R(i)) = i for i in 0..size(R)-1, on the longest prefix of the integers that a layout can reach (for an injective A;
- * of overlapping modes the longest that continues is taken). `1:0` where A never steps by 1.
+ * R with A(R(i)) = i for i in 0..size(R)-1, on the longest prefix of the integers that a layout can
+ * reach (for an injective A; of overlapping modes the longest that continues is taken). `1:0` where
+ * A never steps by 1.
  */
 export function rightInverse(a: Layout, order: Order): Layout {
   if (order === 'lex') return reverse(rightInverse(reverse(a), 'colex'));
   const out: FlatMode[] = [];
   let reached = 1;
-  // Sorted by stride, the widest first: a mode continues the prefix only if it steps by exactly what was reached.
+  // Sorted by stride, the widest first: a mode continues the prefix only if it steps by exactly
+  // what was reached.
   const placed = placedModes(a).sort((x, y) => x.stride - y.stride || y.size - x.size);
   for (const mode of placed) {
     if (mode.stride !== reached) continue;
@@ -27,7 +29,8 @@ export function rightInverse(a: Layout, order: Order): Layout {
 /**
  * L with L(A(i)) = i for every i. Offsets that A leaves out get integers from size(A) on.
  *
- * @throws E_LAYOUT when A is not injective (with two coordinates of one offset), or its inverse is no layout
+ * @throws E_LAYOUT when A is not injective (with two coordinates of one offset), or its inverse is
+ *   no layout
  */
 export function leftInverse(a: Layout, order: Order): Layout {
   const refuse = (): never => refuseInverse(a, order);
@@ -47,8 +50,13 @@ function leftColex(a: Layout, refuse: () => never): Layout {
       next *= stride / covered;
     }
     const above = modes[i + 1]?.stride;
-    // A next stride that is no multiple of this mode's span widens the mode: its extra digits never occur.
-    const wide = above !== undefined && above % (stride * size) !== 0 && above % stride === 0 && above >= stride * size;
+    // A next stride that is no multiple of this mode's span widens the mode: its extra digits never
+    // occur.
+    const wide =
+      above !== undefined &&
+      above % (stride * size) !== 0 &&
+      above % stride === 0 &&
+      above >= stride * size;
     const span = wide ? above / stride : size;
     out.push({ size: span, stride: index });
     covered = stride * span;
@@ -86,17 +94,24 @@ function refuseInverse(a: Layout, order: Order): never {
 export function collision(a: Layout, order: Order): string | undefined {
   if (plainlyInjective(a)) return undefined;
   if (a.size > MAX_OFFSETS)
-    throw new ShardwrightError('E_LIMIT', `${a.text} is too large to tell whether two coordinates share an offset`);
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `${a.text} is too large to tell whether two coordinates share an offset`,
+    );
   const seen = new Map<number, number>();
   for (const [i, offset] of offsets(a, order).entries()) {
     const before = seen.get(offset);
-    if (before !== undefined) return `its coordinates ${before} and ${i} (${order}) have one offset, ${offset}`;
+    if (before !== undefined)
+      return `its coordinates ${before} and ${i} (${order}) have one offset, ${offset}`;
     seen.set(offset, i);
   }
   return undefined;
 }
 
-/** Whether the strides alone show that no two coordinates meet: each is beyond what all smaller ones reach together. */
+/**
+ * Whether the strides alone show that no two coordinates meet: each is beyond what all smaller ones
+ * reach together.
+ */
 function plainlyInjective(a: Layout): boolean {
   let reach = 0;
   for (const { size, stride } of flatModes(a)

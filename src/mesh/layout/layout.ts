@@ -4,8 +4,10 @@ import { ShardwrightError } from '../../errors.ts';
 import {
   checkTree,
   flatTree,
+  type IntTree,
   isTuple,
   leaves,
+  type Order,
   reverseTree,
   sameNesting,
   sameTree,
@@ -15,14 +17,13 @@ import {
   treeRank,
   treeText,
   withNesting,
-  type IntTree,
-  type Order,
 } from './int-tree.ts';
 
 /**
- * A layout `shape : stride`, two trees of integers with the same nesting: the function from coordinates to offsets that
- * takes the dot product with the strides. A mode may be a tree that one integer addresses; how that integer is unfolded
- * inside the tree (the order) is an argument of every function that needs it. Definitions: NVIDIA CuTe, layout algebra.
+ * A layout `shape : stride`, two trees of integers with the same nesting: the function from
+ * coordinates to offsets that takes the dot product with the strides. A mode may be a tree that one
+ * integer addresses; how that integer is unfolded inside the tree (the order) is an argument of
+ * every function that needs it. Definitions: NVIDIA CuTe, layout algebra.
  */
 export class Layout {
   /**
@@ -44,7 +45,10 @@ export class Layout {
       );
     treeProduct(shape);
     if (!Number.isSafeInteger(this.cosize))
-      throw new ShardwrightError('E_LAYOUT', `the largest offset of ${this.text} is above 2^53 - 1`);
+      throw new ShardwrightError(
+        'E_LAYOUT',
+        `the largest offset of ${this.text} is above 2^53 - 1`,
+      );
   }
 
   /** Number of coordinates. */
@@ -90,7 +94,10 @@ export interface FlatMode {
 }
 
 /** All sizes with their strides, from left to right, without nesting. */
-export function flatModes(layout: { readonly shape: IntTree; readonly stride: IntTree }): FlatMode[] {
+export function flatModes(layout: {
+  readonly shape: IntTree;
+  readonly stride: IntTree;
+}): FlatMode[] {
   const strides = leaves(layout.stride);
   return leaves(layout.shape).map((size, i) => ({ size, stride: strides[i] }));
 }
@@ -120,8 +127,8 @@ export function reverse(layout: Layout): Layout {
 }
 
 /**
- * The layout of a shape whose offsets are 0, 1, 2 ... in the given order: CuTe's LayoutLeft (`colex`, prefix products) or
- * LayoutRight (`lex`, suffix products), over the leaves.
+ * The layout of a shape whose offsets are 0, 1, 2 ... in the given order: CuTe's LayoutLeft
+ * (`colex`, prefix products) or LayoutRight (`lex`, suffix products), over the leaves.
  */
 export function compact(shape: IntTree, order: Order): Layout {
   checkTree(shape, 'shape', 1);
@@ -137,8 +144,8 @@ export function compact(shape: IntTree, order: Order): Layout {
 }
 
 /**
- * `compatible(A, B)`: the sizes are equal and every coordinate of A is one of B, so that B refines A.
- * `24` is compatible with `(4,6)`, `(4,6)` with `((2,2),6)`; `(24)` is not with `24`.
+ * `compatible(A, B)`: the sizes are equal and every coordinate of A is one of B, so that B refines
+ * A. `24` is compatible with `(4,6)`, `(4,6)` with `((2,2),6)`; `(24)` is not with `24`.
  */
 export function compatible(a: IntTree, b: IntTree): boolean {
   if (!isTuple(a)) return a === treeProduct(b);

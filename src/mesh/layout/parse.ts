@@ -2,7 +2,14 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import { NotationScanner } from '../../text/scanner.ts';
-import { MAX_TREE_DEPTH, MAX_TREE_LEAVES, sameNesting, treeText, type IntTree, type Order } from './int-tree.ts';
+import {
+  type IntTree,
+  MAX_TREE_DEPTH,
+  MAX_TREE_LEAVES,
+  type Order,
+  sameNesting,
+  treeText,
+} from './int-tree.ts';
 import { compact, Layout } from './layout.ts';
 import type { Tiler } from './tiler.ts';
 
@@ -10,7 +17,8 @@ import type { Tiler } from './tiler.ts';
 const MAX_TEXT = 1 << 16;
 
 /**
- * A layout such as `((2,2),3):((24,2),8)`. Without strides it is compact in the order: LayoutLeft or LayoutRight.
+ * A layout such as `((2,2),3):((24,2),8)`. Without strides it is compact in the order: LayoutLeft
+ * or LayoutRight.
  *
  * @throws E_SYNTAX with the column
  */
@@ -59,8 +67,9 @@ export class LayoutScanner extends NotationScanner {
   }
 
   /**
-   * The second argument of a function by mode: a layout; a list `<3:4, 8:2>` with one part for each mode, `_` where the
-   * mode is left alone; or a bare shape, which stands for its sizes with stride 1, mode by mode.
+   * The second argument of a function by mode: a layout; a list `<3:4, 8:2>` with one part for each
+   * mode, `_` where the mode is left alone; or a bare shape, which stands for its sizes with stride
+   * 1, mode by mode.
    */
   tiler(): Tiler {
     return this.tilerAt(0);
@@ -89,7 +98,8 @@ export class LayoutScanner extends NotationScanner {
   integer(): number {
     this.blanks();
     const start = this.at;
-    while (this.at < this.text.length && this.text[this.at] >= '0' && this.text[this.at] <= '9') this.at++;
+    while (this.at < this.text.length && this.text[this.at] >= '0' && this.text[this.at] <= '9')
+      this.at++;
     if (this.at === start) this.fail('an integer');
     const value = Number(this.text.slice(start, this.at));
     if (Number.isSafeInteger(value)) return value;
@@ -102,7 +112,8 @@ export class LayoutScanner extends NotationScanner {
       if (!/[0-9]/.test(this.peek())) this.fail("an integer or '('");
       return this.counted();
     }
-    // Open lists are kept here instead of on the stack of calls: the text may be as deep as it likes.
+    // Open lists are kept here instead of on the stack of calls: the text may be as deep as it
+    // likes.
     const open: IntTree[][] = [];
     for (;;) {
       while (this.peek() === '(') {
@@ -124,12 +135,19 @@ export class LayoutScanner extends NotationScanner {
     }
   }
 
-  override fail(expected: string, hint = 'a layout is SHAPE:STRIDE, as in ((2,2),3):((24,2),8)'): never {
+  override fail(
+    expected: string,
+    hint = 'a layout is SHAPE:STRIDE, as in ((2,2),3):((24,2),8)',
+  ): never {
     const got = this.at < this.text.length ? `'${this.text[this.at]}'` : 'the end';
-    throw new ShardwrightError('E_SYNTAX', `expected ${expected}, got ${got} at column ${this.at + 1}`, {
-      ...this.place(this.at),
-      hint,
-    });
+    throw new ShardwrightError(
+      'E_SYNTAX',
+      `expected ${expected}, got ${got} at column ${this.at + 1}`,
+      {
+        ...this.place(this.at),
+        hint,
+      },
+    );
   }
 
   private stridesOf(shape: IntTree, column: number): Layout | undefined {
@@ -139,7 +157,8 @@ export class LayoutScanner extends NotationScanner {
     if (!sameNesting(shape, stride))
       throw new ShardwrightError(
         'E_SYNTAX',
-        `strides ${brief(stride)} are not nested as the shape ${brief(shape)} is, at column ${strideColumn}`,
+        `strides ${brief(stride)} are not nested as the shape ${brief(shape)} is, at column ` +
+          `${strideColumn}`,
         {
           ...this.place(strideColumn - 1),
           hint: 'give one stride for each size, in the same brackets',

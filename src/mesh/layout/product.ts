@@ -1,13 +1,19 @@
-/** Repeats A over the places of B: the first mode is A, the second says where each copy starts. All products are colex. */
+/**
+ * Repeats A over the places of B: the first mode is A, the second says where each copy starts. All
+ * products are colex.
+ */
 
 import { coalesceModes } from './coalesce.ts';
 import { complement } from './complement.ts';
 import { composition } from './composition.ts';
 import { spreadAll, spreadRest, unzip } from './divide.ts';
 import { concat, Layout } from './layout.ts';
-import { byMode, viewTiler, type Tiler } from './tiler.ts';
+import { byMode, type Tiler, viewTiler } from './tiler.ts';
 
-/** (A, complement(A, size A * cosize B) o B), by mode with a list. @throws E_LAYOUT where A has no complement */
+/**
+ * (A, complement(A, size A * cosize B) o B), by mode with a list. @throws E_LAYOUT where A has no
+ * complement
+ */
 export function logicalProduct(a: Layout, b: Tiler): Layout {
   const view = viewTiler(b);
   if (view.kind === 'nothing') return a;

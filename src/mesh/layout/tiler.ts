@@ -1,12 +1,13 @@
 /** The second argument of compositions, divides and products: one layout, or one for each mode. */
 
 import { ShardwrightError } from '../../errors.ts';
-import { treeText, type IntTree } from './int-tree.ts';
+import { type IntTree, treeText } from './int-tree.ts';
 import { concat, Layout } from './layout.ts';
 
 /**
- * Second argument of compositions, divides and products: a layout, applied to the whole; or one tiler for each mode of the
- * first argument. An integer n is `n:1`, a shape is a list of its modes, `null` leaves a mode alone.
+ * Second argument of compositions, divides and products: a layout, applied to the whole; or one
+ * tiler for each mode of the first argument. An integer n is `n:1`, a shape is a list of its modes,
+ * `null` leaves a mode alone.
  */
 export type Tiler = Layout | IntTree | null | readonly Tiler[];
 
@@ -36,7 +37,11 @@ export function tilerText(tiler: Tiler): string {
  *
  * @throws E_LAYOUT when the list has more parts than `a` has modes
  */
-export function byMode(a: Layout, tilers: readonly Tiler[], f: (mode: Layout, tiler: Tiler) => Layout): Layout {
+export function byMode(
+  a: Layout,
+  tilers: readonly Tiler[],
+  f: (mode: Layout, tiler: Tiler) => Layout,
+): Layout {
   checkModes(a, tilers);
   return concat(...a.modes.map((mode, i) => (i < tilers.length ? f(mode, tilers[i]) : mode)));
 }
@@ -45,7 +50,8 @@ export function checkModes(a: Layout, tilers: readonly Tiler[]): void {
   if (tilers.length > a.rank)
     throw new ShardwrightError(
       'E_LAYOUT',
-      `the tiler ${tilerText(tilers)} has ${tilers.length} parts, but ${a.text} has ${a.rank} mode${a.rank === 1 ? '' : 's'}`,
+      `the tiler ${tilerText(tilers)} has ${tilers.length} parts, but ${a.text} has ` +
+        `${a.rank} mode${a.rank === 1 ? '' : 's'}`,
       { hint: 'give at most one part for each mode' },
     );
 }

@@ -1,13 +1,21 @@
 /**
- * The verbs of typed per-device code: two without communication (`convert` keeps the meaning of a value and may slice it,
- * `reinterpret` keeps its bytes and may change what they mean) and four collectives. In: a verb with the types before and
- * after. Out: the row of the table, with the verbs of its gradient; or the error that says what was meant. Source: the
- * calculus of the package spmd_types; every transpose preserves the pairing of a value with its gradient.
+ * The verbs of typed per-device code: two without communication (`convert` keeps the meaning of a
+ * value and may slice it, `reinterpret` keeps its bytes and may change what they mean) and four
+ * collectives. In: a verb with the types before and after. Out: the row of the table, with the
+ * verbs of its gradient; or the error that says what was meant. Source: the calculus of the package
+ * spmd_types; every transpose preserves the pairing of a value with its gradient.
  */
 import { ShardwrightError } from '../../errors.ts';
-import { cutOf, gradientType, type AxisType } from './types.ts';
+import { type AxisType, cutOf, gradientType } from './types.ts';
 
-export const PRIMITIVE_NAMES = ['convert', 'reinterpret', 'all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all'] as const; // prettier-ignore
+export const PRIMITIVE_NAMES = [
+  'convert',
+  'reinterpret',
+  'all_reduce',
+  'all_gather',
+  'reduce_scatter',
+  'all_to_all',
+] as const;
 /** The name of a primitive on local types. */
 export type PrimitiveName = (typeof PRIMITIVE_NAMES)[number];
 
@@ -101,7 +109,9 @@ const TABLE: Readonly<Partial<Record<Cell, Row>>> = {
 };
 
 /** Every row of the table, with V for every kind of cut. */
-export const PRIMITIVES: readonly Primitive[] = Object.entries(TABLE).map(([cell, row]) => ofCell(cell as Cell, row));
+export const PRIMITIVES: readonly Primitive[] = Object.entries(TABLE).map(([cell, row]) =>
+  ofCell(cell as Cell, row),
+);
 
 function ofCell(cell: Cell, row: Row | undefined): Primitive {
   const [op, src, dst] = cell.split(' ') as [PrimitiveName, AxisType, AxisType];
@@ -109,7 +119,8 @@ function ofCell(cell: Cell, row: Row | undefined): Primitive {
 }
 
 const varying = (type: AxisType): AxisType => (cutOf(type) === undefined ? type : 'V');
-const cellOf = (op: PrimitiveName, src: AxisType, dst: AxisType): Cell => `${op} ${varying(src)} ${varying(dst)}`;
+const cellOf = (op: PrimitiveName, src: AxisType, dst: AxisType): Cell =>
+  `${op} ${varying(src)} ${varying(dst)}`;
 
 interface PrimitiveOptions {
   /** Name of the mesh axis, for messages. */
@@ -121,8 +132,8 @@ interface PrimitiveOptions {
 /**
  * The row of a verb.
  *
- * @throws E_SPMD_TYPE where the verb does not take these types, saying which verb does; where it does something else than is
- *   usually meant and `expert` is not set
+ * @throws E_SPMD_TYPE where the verb does not take these types, saying which verb does; where it
+ *   does something else than is usually meant and `expert` is not set
  */
 export function primitive(
   op: PrimitiveName,
@@ -135,13 +146,21 @@ export function primitive(
   if (isNothing(op, src, dst)) return { op, src, dst, expert: false };
   const refused = misuse(op, src, dst, row);
   if (refused !== undefined)
-    throw new ShardwrightError('E_SPMD_TYPE', `${primitiveText({ op, src, dst })}${on}: ${refused.wrong}`, {
-      hint: refused.fix,
-    });
+    throw new ShardwrightError(
+      'E_SPMD_TYPE',
+      `${primitiveText({ op, src, dst })}${on}: ${refused.wrong}`,
+      {
+        hint: refused.fix,
+      },
+    );
   if (row?.expert === true && !expert)
-    throw new ShardwrightError('E_SPMD_TYPE', `${primitiveText({ op, src, dst })}${on} wants the flag expert: ${row.does}`, {
-      hint: `the usual choice is ${row.usual}; if this is meant, write expert: true`,
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_SPMD_TYPE',
+      `${primitiveText({ op, src, dst })}${on} wants the flag expert: ${row.does}`,
+      {
+        hint: `the usual choice is ${row.usual}; if this is meant, write expert: true`,
+      },
+    );
   return { op, src, dst, expert: row?.expert === true };
 }
 
@@ -163,8 +182,14 @@ function misuse(
     case 'convert':
       if (src === 'P')
         return to !== undefined || dst === 'V'
-          ? { wrong: 'a pending sum is completed by communication', fix: `use reduce_scatter with dst ${dst}` }
-          : { wrong: 'a pending sum is completed by communication', fix: `use all_reduce with dst ${dst}` };
+          ? {
+              wrong: 'a pending sum is completed by communication',
+              fix: `use reduce_scatter with dst ${dst}`,
+            }
+          : {
+              wrong: 'a pending sum is completed by communication',
+              fix: `use all_reduce with dst ${dst}`,
+            };
       if (from !== undefined && to !== undefined)
         return { wrong: 'it changes the cut, which moves data', fix: 'use all_to_all' };
       if (varying(src) === 'V' && (dst === 'R' || dst === 'I'))
@@ -188,26 +213,53 @@ function misuse(
         };
       break;
     case 'all_gather':
-      if (varying(src) !== 'V') return { wrong: `src must be V or S(i), got ${src}`, fix: gathered(src) };
-      if (row === undefined) return { wrong: `dst must be R or I, got ${dst}`, fix: 'give dst: R, or I if duplicated work follows' }; // prettier-ignore
+      if (varying(src) !== 'V')
+        return { wrong: `src must be V or S(i), got ${src}`, fix: gathered(src) };
+      if (row === undefined)
+        return {
+          wrong: `dst must be R or I, got ${dst}`,
+          fix: 'give dst: R, or I if duplicated work follows',
+        };
       break;
     case 'all_reduce':
       if (src !== 'P')
         return {
           wrong: `src must be P, got ${src}`,
-          fix: varying(src) === 'V' ? 'reinterpret V→P first' : 'leave the all_reduce out: the value is equal already',
+          fix:
+            varying(src) === 'V'
+              ? 'reinterpret V→P first'
+              : 'leave the all_reduce out: the value is equal already',
         };
-      if (row === undefined) return { wrong: `dst must be R or I, got ${dst}`, fix: varying(dst) === 'V' ? 'use reduce_scatter' : 'give dst: R or I' }; // prettier-ignore
+      if (row === undefined)
+        return {
+          wrong: `dst must be R or I, got ${dst}`,
+          fix: varying(dst) === 'V' ? 'use reduce_scatter' : 'give dst: R or I',
+        };
       break;
     case 'reduce_scatter':
       if (src !== 'P')
-        return { wrong: `src must be P, got ${src}`, fix: varying(src) === 'V' ? 'reinterpret V→P first' : 'use convert, which slices' }; // prettier-ignore
-      if (row === undefined) return { wrong: `dst must be V or S(i), got ${dst}`, fix: `use all_reduce with dst ${dst}` }; // prettier-ignore
+        return {
+          wrong: `src must be P, got ${src}`,
+          fix: varying(src) === 'V' ? 'reinterpret V→P first' : 'use convert, which slices',
+        };
+      if (row === undefined)
+        return {
+          wrong: `dst must be V or S(i), got ${dst}`,
+          fix: `use all_reduce with dst ${dst}`,
+        };
       break;
     case 'all_to_all':
-      if (from !== undefined && from === to) return { wrong: 'the cut stays on its dim', fix: 'leave it out' };
-      if (varying(src) !== 'V' || varying(dst) !== 'V' || (from === undefined) !== (to === undefined))
-        return { wrong: `src and dst must both be V, or both S(i), got ${src} and ${dst}`, fix: 'use S(i)→S(j) or V→V' }; // prettier-ignore
+      if (from !== undefined && from === to)
+        return { wrong: 'the cut stays on its dim', fix: 'leave it out' };
+      if (
+        varying(src) !== 'V' ||
+        varying(dst) !== 'V' ||
+        (from === undefined) !== (to === undefined)
+      )
+        return {
+          wrong: `src and dst must both be V, or both S(i), got ${src} and ${dst}`,
+          fix: 'use S(i)→S(j) or V→V',
+        };
       break;
   }
   if (row !== undefined) return undefined;
@@ -215,7 +267,9 @@ function misuse(
 }
 
 function gathered(src: AxisType): string {
-  return src === 'P' ? 'use all_reduce for a pending sum' : 'leave the all_gather out: every rank has the value';
+  return src === 'P'
+    ? 'use all_reduce for a pending sum'
+    : 'leave the all_gather out: every rank has the value';
 }
 
 /** The verbs that take a value from one type to another. */
@@ -226,11 +280,16 @@ function howTo(src: AxisType, dst: AxisType): string {
 }
 
 /**
- * The verbs of the gradient, in the order in which the gradient meets them. Cuts stay on their dims; those of `all_to_all` change
- * places.
+ * The verbs of the gradient, in the order in which the gradient meets them. Cuts stay on their
+ * dims; those of `all_to_all` change places.
  */
-export function transposeOf({ op, src, dst }: Pick<Primitive, 'op' | 'src' | 'dst'>): readonly Primitive[] {
-  if (isNothing(op, src, dst)) return [{ op, src: gradientType(dst), dst: gradientType(src), expert: false }];
+export function transposeOf({
+  op,
+  src,
+  dst,
+}: Pick<Primitive, 'op' | 'src' | 'dst'>): readonly Primitive[] {
+  if (isNothing(op, src, dst))
+    return [{ op, src: gradientType(dst), dst: gradientType(src), expert: false }];
   const row = TABLE[cellOf(op, src, dst)];
   if (row === undefined) primitive(op, src, dst);
   const dim = cutOf(src) === undefined ? dst : src;
@@ -238,16 +297,25 @@ export function transposeOf({ op, src, dst }: Pick<Primitive, 'op' | 'src' | 'ds
     const verb = ofCell(cell, TABLE[cell]);
     if (op === 'all_to_all') return { ...verb, src: dst, dst: src };
     if (cutOf(dim) === undefined) return verb;
-    return { ...verb, src: verb.src === 'V' ? dim : verb.src, dst: verb.dst === 'V' ? dim : verb.dst };
+    return {
+      ...verb,
+      src: verb.src === 'V' ? dim : verb.src,
+      dst: verb.dst === 'V' ? dim : verb.dst,
+    };
   });
 }
 
 /**
- * The verb that takes a value of one type to another and keeps its meaning: a collective where there must be one.
+ * The verb that takes a value of one type to another and keeps its meaning: a collective where
+ * there must be one.
  *
  * @throws E_SPMD_TYPE where no one verb does
  */
-export function redistribution(src: AxisType, dst: AxisType, options: PrimitiveOptions = {}): Primitive {
+export function redistribution(
+  src: AxisType,
+  dst: AxisType,
+  options: PrimitiveOptions = {},
+): Primitive {
   return primitive(verbBetween(src, dst), src, dst, options);
 }
 
@@ -257,10 +325,14 @@ export function verbBetween(src: AxisType, dst: AxisType): PrimitiveName {
   if (varying(src) === 'V' && equal) return 'all_gather';
   if (src === 'P' && equal) return 'all_reduce';
   if (src === 'P' && varying(dst) === 'V') return 'reduce_scatter';
-  return cutOf(src) !== undefined && cutOf(dst) !== undefined && src !== dst ? 'all_to_all' : 'convert';
+  return cutOf(src) !== undefined && cutOf(dst) !== undefined && src !== dst
+    ? 'all_to_all'
+    : 'convert';
 }
 
 /** Kind of the collective that a verb runs; undefined for those without communication. */
-export function collectiveOf(op: PrimitiveName): Exclude<PrimitiveName, 'convert' | 'reinterpret'> | undefined {
+export function collectiveOf(
+  op: PrimitiveName,
+): Exclude<PrimitiveName, 'convert' | 'reinterpret'> | undefined {
   return op === 'convert' || op === 'reinterpret' ? undefined : op;
 }

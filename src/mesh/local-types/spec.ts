@@ -1,11 +1,12 @@
 /**
- * Types of a value on all axes as a program writes them. In: a PartitionSpec as JAX writes it (`P(None, "tp")`), or a record
- * (`{ dp: 'S(0)', tp: 'P' }`). Out: one type for each axis that it names, checked against mesh and shape.
+ * Types of a value on all axes as a program writes them. In: a PartitionSpec as JAX writes it
+ * (`P(None, "tp")`), or a record (`{ dp: 'S(0)', tp: 'P' }`). Out: one type for each axis that it
+ * names, checked against mesh and shape.
  */
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';
 import { parsePartitionSpec, type PartitionSpec } from '../views/partition-spec.ts';
-import { cutOf, isAxisType, S, type AxisType } from './types.ts';
+import { type AxisType, cutOf, isAxisType, S } from './types.ts';
 
 /** `P("dp", None, unreduced={"tp"})`, or `{ dp: 'S(0)', tp: 'P' }`. */
 export type TypeSpec = string | Readonly<Record<string, AxisType>>;
@@ -13,7 +14,9 @@ export type TypeSpec = string | Readonly<Record<string, AxisType>>;
 /** `{ dp: S(0) }` or the PartitionSpec as written. */
 function specText(spec: TypeSpec): string {
   if (typeof spec === 'string') return spec;
-  return `{ ${Object.entries(spec).map(([axis, type]) => `${axis}: ${type}`).join(', ')} }`; // prettier-ignore
+  return `{ ${Object.entries(spec)
+    .map(([axis, type]) => `${axis}: ${type}`)
+    .join(', ')} }`;
 }
 
 /** @throws E_SYNTAX; E_PLACEMENT, with the spec, for an axis that is listed twice */
@@ -35,7 +38,8 @@ function parsed(spec: string): PartitionSpec {
  *
  * @param axes names of the axes that the spec may speak of
  * @param shape global sizes; undefined where a size is open
- * @throws E_SPMD_TYPE for an axis that there is not, a dim that the value does not have or that does not divide; E_SYNTAX
+ * @throws E_SPMD_TYPE for an axis that there is not, a dim that the value does not have or that
+ *   does not divide; E_SYNTAX
  */
 export function readTypeSpec(
   spec: TypeSpec,
@@ -48,24 +52,42 @@ export function readTypeSpec(
     throw new ShardwrightError('E_SPMD_TYPE', `${specText(spec)}: ${message}`, { hint });
   };
   const known = (axis: string): void => {
-    if (!mesh.names.includes(axis)) refuse(`the mesh ${mesh.text} has no axis '${axis}'`, suggestion(axis, mesh.names, 'axes')); // prettier-ignore
-    if (!axes.includes(axis)) refuse(`axis '${axis}' is not per device here (those are: ${axes.join(', ')})`, `add '${axis}' to axes, or leave it out of the spec: it keeps its global meaning`); // prettier-ignore
+    if (!mesh.names.includes(axis))
+      refuse(`the mesh ${mesh.text} has no axis '${axis}'`, suggestion(axis, mesh.names, 'axes'));
+    if (!axes.includes(axis))
+      refuse(
+        `axis '${axis}' is not per device here (those are: ${axes.join(', ')})`,
+        `add '${axis}' to axes, or leave it out of the spec: it keeps its global meaning`,
+      );
   };
   if (typeof spec === 'string') {
     const read = parsed(spec);
-    if (read.dims.length > shape.length && read.dims.slice(shape.length).some((list) => list.length > 0))
-      refuse(`it cuts dim ${read.dims.length - 1}, the value has ${shape.length} dims`, 'write one entry for each dim');
+    if (
+      read.dims.length > shape.length &&
+      read.dims.slice(shape.length).some((list) => list.length > 0)
+    )
+      refuse(
+        `it cuts dim ${read.dims.length - 1}, the value has ${shape.length} dims`,
+        'write one entry for each dim',
+      );
     read.dims.forEach((list, dim) => {
       list.forEach((axis, i) => {
         known(axis);
         if (i > 0 && mesh.indexOf(axis) < mesh.indexOf(list[i - 1]))
-          refuse(`the axes of dim ${dim} stand in another order than in the mesh ${mesh.text}`, `write (${[...list].sort((a, b) => mesh.indexOf(a) - mesh.indexOf(b)).map((a) => `"${a}"`).join(', ')}), or name the mesh's dims in that order`); // prettier-ignore
+          refuse(
+            `the axes of dim ${dim} stand in another order than in the mesh ${mesh.text}`,
+            `write (${[...list]
+              .sort((a, b) => mesh.indexOf(a) - mesh.indexOf(b))
+              .map((a) => `"${a}"`)
+              .join(', ')}), or name the mesh's dims in that order`,
+          );
         types.set(axis, S(dim));
       });
     });
     for (const [axis, op] of read.unreduced) {
       known(axis);
-      if (op !== 'sum') refuse(`a pending ${op} has no type`, 'only sums are pending in typed programs');
+      if (op !== 'sum')
+        refuse(`a pending ${op} has no type`, 'only sums are pending in typed programs');
       types.set(axis, 'P');
     }
     for (const axis of read.reduced) {
@@ -82,22 +104,36 @@ export function readTypeSpec(
   for (const [dim, size] of shape.entries()) {
     const cutting = mesh.names.filter((axis) => types.get(axis) === S(dim));
     const pieces = cutting.reduce((n, axis) => n * mesh.sizes[mesh.indexOf(axis)], 1);
-    if (size === undefined && pieces > 1) refuse(`dim ${dim} has an open size, which cannot be cut`, 'fix the size');
+    if (size === undefined && pieces > 1)
+      refuse(`dim ${dim} has an open size, which cannot be cut`, 'fix the size');
     if (size !== undefined && size % pieces !== 0)
       refuse(
-        `dim ${dim} has ${size} rows, which do not divide by ${cutting.map((axis) => `${axis}=${mesh.sizes[mesh.indexOf(axis)]}`).join(' x ')}`,
+        `dim ${dim} has ${size} rows, which do not divide by ` +
+          `${cutting.map((axis) => `${axis}=${mesh.sizes[mesh.indexOf(axis)]}`).join(' x ')}`,
         `pad it to ${Math.ceil(size / pieces) * pieces}, or cut another dim`,
       );
   }
   for (const [axis, type] of types) {
     const dim = cutOf(type);
-    if (dim !== undefined && dim >= shape.length) refuse(`${type} on ${axis} cuts a dim that the value does not have: it has ${shape.length}`, 'count dims from 0'); // prettier-ignore
+    if (dim !== undefined && dim >= shape.length)
+      refuse(
+        `${type} on ${axis} cuts a dim that the value does not have: it has ${shape.length}`,
+        'count dims from 0',
+      );
   }
-  return new Map(mesh.names.flatMap((axis) => (types.has(axis) ? [[axis, types.get(axis) as AxisType] as const] : [])));
+  return new Map(
+    mesh.names.flatMap((axis) =>
+      types.has(axis) ? [[axis, types.get(axis) as AxisType] as const] : [],
+    ),
+  );
 }
 
 /** Sizes of one device's piece. */
-export function pieceShape(types: ReadonlyMap<string, AxisType>, mesh: DeviceMesh, shape: readonly number[]): number[] {
+export function pieceShape(
+  types: ReadonlyMap<string, AxisType>,
+  mesh: DeviceMesh,
+  shape: readonly number[],
+): number[] {
   return shape.map((size, d) =>
     mesh.names.reduce((n, axis, m) => (types.get(axis) === S(d) ? n / mesh.sizes[m] : n), size),
   );

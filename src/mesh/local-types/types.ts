@@ -1,8 +1,9 @@
 /**
- * Types of per-device values, one for each mesh axis: what the ranks along the axis hold, and with it what their gradients
- * are. In: words such as `S(1)`. Out: types, their gradients, and their text as JAX prints it. Source: the four states of
- * `four-states.ts` with V beside them (values that differ, without a claim how they assemble), as JAX's `shard_map` and the
- * package spmd_types have them.
+ * Types of per-device values, one for each mesh axis: what the ranks along the axis hold, and with
+ * it what their gradients are. In: words such as `S(1)`. Out: types, their gradients, and their
+ * text as JAX prints it. Source: the four states of `four-states.ts` with V beside them (values
+ * that differ, without a claim how they assemble), as JAX's `shard_map` and the package spmd_types
+ * have them.
  */
 import { ShardwrightError } from '../../errors.ts';
 import { gradientState, type State } from '../views/four-states.ts';
@@ -13,8 +14,8 @@ import { ShardedType } from '../views/sharded-type.ts';
 export type AxisType = 'V' | 'R' | 'I' | 'P' | `S(${number})` | StridedType;
 
 /**
- * A cut behind a dim that is whole: a piece of each of `f` chunks of dim `d`, `_S(d,f)`. Views make it and take it back; programs
- * cannot state it, and it prints as V.
+ * A cut behind a dim that is whole: a piece of each of `f` chunks of dim `d`, `_S(d,f)`. Views make
+ * it and take it back; programs cannot state it, and it prints as V.
  */
 export type StridedType = `_S(${number},${number})`;
 
@@ -48,7 +49,9 @@ export function cutOf(type: AxisType): number | undefined {
 }
 
 /** Dim and number of chunks of a cut, 1 of a plain one; undefined for other types. */
-export function chunksOf(type: AxisType): { readonly dim: number; readonly chunks: number } | undefined {
+export function chunksOf(
+  type: AxisType,
+): { readonly dim: number; readonly chunks: number } | undefined {
   const strided = /^_S\((\d+),(\d+)\)$/.exec(type);
   if (strided !== null) return { dim: Number(strided[1]), chunks: Number(strided[2]) };
   const dim = cutOf(type);
@@ -77,8 +80,8 @@ export function axesText(type: LocalType): string {
 }
 
 /**
- * A value as JAX prints it: `f32[4,2,8]{V:tp}` with the shape of one device, `f32[8,16@tp]{U:dp}` with the global one. An
- * axis that is not marked is I.
+ * A value as JAX prints it: `f32[4,2,8]{V:tp}` with the shape of one device, `f32[8,16@tp]{U:dp}`
+ * with the global one. An axis that is not marked is I.
  *
  * @param shape sizes of one device where no type is a cut, else global sizes
  */
@@ -94,5 +97,6 @@ export function typedText(dtype: string, shape: readonly number[], type: LocalTy
     else if (t === 'P') unreduced.push([axis, 'sum']);
     else if (t !== 'I') varying.push(axis);
   }
-  return new ShardedType(dtype, shape, new PartitionSpec(dims, { unreduced, reduced }), varying).text;
+  return new ShardedType(dtype, shape, new PartitionSpec(dims, { unreduced, reduced }), varying)
+    .text;
 }

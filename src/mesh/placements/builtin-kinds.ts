@@ -10,7 +10,19 @@ import { RAGGED } from './shards/ragged.ts';
 import { SHARD } from './shards/shard.ts';
 import { STRIDED } from './shards/strided.ts';
 
-/** The kinds of placement that come with Shardwright. A new table each time; nothing is registered globally. */
+/**
+ * The kinds of placement that come with Shardwright. A new table each time; nothing is registered
+ * globally.
+ */
 export function builtinKinds(): PlacementKinds {
-  return new PlacementKinds([REPLICATE_KIND, SHARD, STRIDED, PARTIAL, NORM, MASK, INTERLEAVED, RAGGED]);
+  return new PlacementKinds([
+    REPLICATE_KIND,
+    SHARD,
+    STRIDED,
+    PARTIAL,
+    NORM,
+    MASK,
+    INTERLEAVED,
+    RAGGED,
+  ]);
 }

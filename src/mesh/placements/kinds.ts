@@ -4,11 +4,15 @@ import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Placement } from './placement.ts';
 import type { Scanner } from './scan.ts';
 
-/** A kind of placement as texts know it: the words that start its texts, and how to read the rest. */
+/**
+ * A kind of placement as texts know it: the words that start its texts, and how to read the rest.
+ */
 export interface PlacementKind {
   /** The `kind` of its placements. */
   readonly kind: string;
-  /** Words that start its texts: a capital letter, then letters and digits; a `_` may stand before. */
+  /**
+   * Words that start its texts: a capital letter, then letters and digits; a `_` may stand before.
+   */
   readonly words: readonly string[];
   /** Reads what follows the word and makes the placement. */
   readonly parse: (scan: Scanner, word: string) => Placement;
@@ -17,8 +21,8 @@ export interface PlacementKind {
 const WORD = /^_?[A-Z][A-Za-z0-9]*$/;
 
 /**
- * The kinds of placement that texts may use: an open set. A table is a value that is passed to who reads texts; there is
- * no global one to change.
+ * The kinds of placement that texts may use: an open set. A table is a value that is passed to who
+ * reads texts; there is no global one to change.
  */
 export class PlacementKinds {
   private readonly kinds = new Map<string, PlacementKind>();
@@ -32,7 +36,8 @@ export class PlacementKinds {
   /**
    * Adds a kind.
    *
-   * @throws E_DUP for a kind or word that is there already, E_PLACEMENT for a word that cannot be told from others
+   * @throws E_DUP for a kind or word that is there already, E_PLACEMENT for a word that cannot be
+   *   told from others
    */
   register(kind: PlacementKind): this {
     if (this.kinds.has(kind.kind))
@@ -40,19 +45,32 @@ export class PlacementKinds {
         hint: 'remove the earlier one first, or choose another name',
       });
     if (kind.words.length === 0)
-      throw new ShardwrightError('E_PLACEMENT', `placement kind '${kind.kind}' has no word for its texts`);
+      throw new ShardwrightError(
+        'E_PLACEMENT',
+        `placement kind '${kind.kind}' has no word for its texts`,
+      );
     const known = this.words();
     for (const word of kind.words) {
       if (!WORD.test(word))
-        throw new ShardwrightError('E_PLACEMENT', `'${word}' cannot start the text of a placement`, {
-          hint: 'a capital letter, then letters and digits; a _ may stand before',
-        });
-      if (known.includes(word)) throw new ShardwrightError('E_DUP', `placement word '${word}' is taken`);
-      // Texts are written without blanks between placements, so `RS` would read as R and S before it.
+        throw new ShardwrightError(
+          'E_PLACEMENT',
+          `'${word}' cannot start the text of a placement`,
+          {
+            hint: 'a capital letter, then letters and digits; a _ may stand before',
+          },
+        );
+      if (known.includes(word))
+        throw new ShardwrightError('E_DUP', `placement word '${word}' is taken`);
+      // Texts are written without blanks between placements, so `RS` would read as R and S before
+      // it.
       if (isSequence(word, known))
-        throw new ShardwrightError('E_PLACEMENT', `'${word}' reads as several placements in a row`, {
-          hint: 'choose a word that is not made of other words',
-        });
+        throw new ShardwrightError(
+          'E_PLACEMENT',
+          `'${word}' reads as several placements in a row`,
+          {
+            hint: 'choose a word that is not made of other words',
+          },
+        );
     }
     this.kinds.set(kind.kind, kind);
     this.sort();
@@ -86,13 +104,17 @@ export class PlacementKinds {
     const start = scan.position;
     for (const { word, kind } of this.byLength) {
       if (!scan.take(word)) continue;
-      // A word ends before a bracket, a digit, a blank or the capital letter (or _) of the next placement.
+      // A word ends before a bracket, a digit, a blank or the capital letter (or _) of the next
+      // placement.
       if (!/[a-z]/.test(scan.peek())) return kind.parse(scan, word);
       scan.back(start);
     }
     const got = scan.match(/[A-Za-z_][A-Za-z0-9_]*/y);
     scan.back(start);
-    return scan.fail('a placement', got === undefined ? undefined : suggestion(got, this.words(), 'placements'));
+    return scan.fail(
+      'a placement',
+      got === undefined ? undefined : suggestion(got, this.words(), 'placements'),
+    );
   }
 
   private sort(): void {
@@ -109,6 +131,11 @@ function isSequence(text: string, words: readonly string[]): boolean {
   reach[0] = 1;
   for (let i = 1; i <= text.length; i++)
     for (const word of words)
-      if (word.length <= i && reach[i - word.length] === 1 && text.startsWith(word, i - word.length)) reach[i] = 1;
+      if (
+        word.length <= i &&
+        reach[i - word.length] === 1 &&
+        text.startsWith(word, i - word.length)
+      )
+        reach[i] = 1;
   return reach[text.length] === 1;
 }

@@ -1,8 +1,9 @@
 /**
- * A placement says how one mesh dim splits the current local tensor. A sharding is one placement per mesh dim, applied
- * outer to inner. The set is open: a new kind implements this interface (usually on top of `Cut` or `Pending`) and enters
- * a `PlacementKinds` table for its text; no operator rule needs to know of it.
- * Definitions: Shard, StridedShard, Replicate and Partial as in PyTorch DTensor 2.13.
+ * A placement says how one mesh dim splits the current local tensor. A sharding is one placement
+ * per mesh dim, applied outer to inner. The set is open: a new kind implements this interface
+ * (usually on top of `Cut` or `Pending`) and enters a `PlacementKinds` table for its text; no
+ * operator rule needs to know of it. Definitions: Shard, StridedShard, Replicate and Partial as in
+ * PyTorch DTensor 2.13.
  */
 
 export interface Placement {
@@ -10,18 +11,34 @@ export interface Placement {
   readonly kind: string;
   /** Tensor dim that is sliced, never negative; undefined for kinds that slice nothing. */
   readonly dim: number | undefined;
-  /** DTensor spelling: `S(0)`, `_S(0, 2)`, `R`, `P(sum)`. It holds everything that tells two placements apart, except `identity`. */
+  /**
+   * DTensor spelling: `S(0)`, `_S(0, 2)`, `R`, `P(sum)`. It holds everything that tells two
+   * placements apart, except `identity`.
+   */
   readonly text: string;
-  /** Chunks into which the dim is cut before every chunk is cut into n pieces: StridedShard's factor, 1 for other kinds. */
+  /**
+   * Chunks into which the dim is cut before every chunk is cut into n pieces: StridedShard's
+   * factor, 1 for other kinds.
+   */
   readonly chunks: number;
-  /** Whether the rows that a rank holds are always one run of the dim: along the leading dim its part is then a view of the whole. */
+  /**
+   * Whether the rows that a rank holds are always one run of the dim: along the leading dim its
+   * part is then a view of the whole.
+   */
   readonly oneRun: boolean;
-  /** Run-time object that the placement belongs to: placements of equal text are equal only with the same one. */
+  /**
+   * Run-time object that the placement belongs to: placements of equal text are equal only with the
+   * same one.
+   */
   readonly identity?: object | undefined;
-  /** Whether it can cut any number of rows over any number of ranks: `refusal` is then always undefined. */
+  /**
+   * Whether it can cut any number of rows over any number of ranks: `refusal` is then always
+   * undefined.
+   */
   readonly anySize: boolean;
   /**
-   * Rows that a rank holds of a dim of `size` rows; without `rank`, the most that any of the `n` ranks holds.
+   * Rows that a rank holds of a dim of `size` rows; without `rank`, the most that any of the `n`
+   * ranks holds.
    *
    * @throws E_PLACEMENT where `refusal` gives a reason
    */
@@ -32,7 +49,10 @@ export interface Placement {
    * @throws E_PLACEMENT where `refusal` gives a reason
    */
   split(size: number, n: number): number[][];
-  /** Inverse of `split`: the `size` rows in order, from the rows of each rank. Kinds that slice nothing take rank 0's. */
+  /**
+   * Inverse of `split`: the `size` rows in order, from the rows of each rank. Kinds that slice
+   * nothing take rank 0's.
+   */
   join<T>(parts: readonly ArrayLike<T>[], size: number): T[];
   /** Whether every one of `n` ranks holds equally many rows. */
   isEven(size: number, n: number): boolean;

@@ -1,8 +1,8 @@
 /** The placement `R`: every rank has the whole tensor. */
 
+import type { PlacementKind } from './kinds.ts';
 import type { Placement } from './placement.ts';
 import { Uncut } from './uncut.ts';
-import type { PlacementKind } from './kinds.ts';
 
 /** Equal data on every rank. */
 class Replicate extends Uncut {

@@ -11,7 +11,10 @@ const MAX_LIST = 1 << 14;
 /** Largest number in a placement. */
 const MAX_NUMBER = 2 ** 40;
 
-/** Reads a text of placements from left to right; errors carry the column. Kinds get it to read what follows their word. */
+/**
+ * Reads a text of placements from left to right; errors carry the column. Kinds get it to read what
+ * follows their word.
+ */
 export class Scanner extends NotationScanner {
   /**
    * @param rank of the tensor, if known: dims are counted and checked against it
@@ -34,7 +37,11 @@ export class Scanner extends NotationScanner {
     throw new ShardwrightError(
       'E_SYNTAX',
       `'${shown(this.text)}': expected ${expected} at column ${this.column}, got ${got}`,
-      { position: { line: 1, column: this.column }, excerpt: shown(this.text), hint: hint ?? this.help },
+      {
+        position: { line: 1, column: this.column },
+        excerpt: shown(this.text),
+        hint: hint ?? this.help,
+      },
     );
   }
 

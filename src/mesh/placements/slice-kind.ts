@@ -1,8 +1,8 @@
 /** Makes a placement kind from a user's functions: which rows go where, and how they join again. */
 
-import { Cut } from './shards/cut.ts';
 import type { PlacementKind } from './kinds.ts';
 import type { Placement } from './placement.ts';
+import { Cut } from './shards/cut.ts';
 
 /** A slicing kind of the user: which rows go to which rank, and how they are put together again. */
 export interface SliceKindOptions {
@@ -22,8 +22,9 @@ export interface SliceKind extends PlacementKind {
 }
 
 /**
- * Makes a kind of placement from its split (and join): sizes, evenness, other dims and texts follow. Enter it in a
- * `PlacementKinds` table to read its texts; operator rules take it wherever a rule asks nothing special of a cut.
+ * Makes a kind of placement from its split (and join): sizes, evenness, other dims and texts
+ * follow. Enter it in a `PlacementKinds` table to read its texts; operator rules take it wherever a
+ * rule asks nothing special of a cut.
  */
 export function sliceKind(options: SliceKindOptions): SliceKind {
   class Slice extends Cut {

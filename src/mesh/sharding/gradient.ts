@@ -1,22 +1,25 @@
 /**
  * Takes a redistribution of data and gives the transposed redistribution of its gradient.
  *
- * The gradient of a redistribution is the transposed redistribution: from what the gradient of the target is, to what the
- * gradient of the source must be (docs/spec, placements). Pieces have gradients in the same pieces; an addend of a
- * pending sum has the gradient of the sum, which all ranks hold. Equal data is one of two: invariant, one value with one
- * gradient; or reduced, a value that every rank uses for itself, so that the gradients are addends of a pending sum.
+ * The gradient of a redistribution is the transposed redistribution: from what the gradient of the
+ * target is, to what the gradient of the source must be (docs/spec, placements). Pieces have
+ * gradients in the same pieces; an addend of a pending sum has the gradient of the sum, which all
+ * ranks hold. Equal data is one of two: invariant, one value with one gradient; or reduced, a value
+ * that every rank uses for itself, so that the gradients are addends of a pending sum.
  */
 
 import { ShardwrightError } from '../../errors.ts';
+import type { DeviceMesh } from '../devices/mesh.ts';
 import { Partial } from '../placements/partials/partial.ts';
 import type { Placement } from '../placements/placement.ts';
 import { REPLICATE } from '../placements/replicate.ts';
 import { isPending, Sharding } from './sharding.ts';
-import type { DeviceMesh } from '../devices/mesh.ts';
 
 /** Where equal data has a pending gradient. */
 export interface GradientOptions {
-  /** Mesh dims on which the source's equal data is reduced; the others are invariant, as in DTensor. */
+  /**
+   * Mesh dims on which the source's equal data is reduced; the others are invariant, as in DTensor.
+   */
   readonly reducedSource?: readonly number[];
   /** Mesh dims on which the target's equal data is reduced. */
   readonly reducedTarget?: readonly number[];
@@ -28,16 +31,19 @@ export interface GradientChange {
   readonly from: Sharding;
   /** The sharding that the gradient of the source must have. */
   readonly to: Sharding;
-  /** The gradient is to be divided by this: the size of the mesh dims that the source is averaged over. */
+  /**
+   * The gradient is to be divided by this: the size of the mesh dims that the source is averaged
+   * over.
+   */
   readonly divisor: number;
 }
 
 /**
- * The change of the gradient that belongs to a change of the data. Plan it with `viaReplicate: true`: where the source is
- * reduced, its gradient is pending again, and asked for explicitly.
+ * The change of the gradient that belongs to a change of the data. Plan it with `viaReplicate:
+ * true`: where the source is reduced, its gradient is pending again, and asked for explicitly.
  *
- * On one mesh dim: S to R is a slice (invariant) or a reduce_scatter (reduced); R to S an all_gather; P to R nothing
- * (invariant) or an all_reduce (reduced); P to S an all_gather.
+ * On one mesh dim: S to R is a slice (invariant) or a reduce_scatter (reduced); R to S an
+ * all_gather; P to R nothing (invariant) or an all_reduce (reduced); P to S an all_gather.
  *
  * @throws E_PLACEMENT for pending reductions that are not linear: their gradient needs the values
  */
@@ -49,7 +55,8 @@ export function gradientChange(
 ): GradientChange {
   let divisor = 1;
   source.placements.forEach((p, m) => {
-    if (p instanceof Partial && p.op === 'avg' && !target.placements[m].equals(p)) divisor *= mesh.sizes[m];
+    if (p instanceof Partial && p.op === 'avg' && !target.placements[m].equals(p))
+      divisor *= mesh.sizes[m];
   });
   return {
     from: gradientOf(target, options.reducedTarget),

@@ -1,17 +1,18 @@
 /**
- * The mesh view writes an order that is not mesh order with StridedShard, as DTensor and FSDP2 do. Both directions are
- * lossless for tensor dims that divide evenly (placements spec, section 3).
+ * The mesh view writes an order that is not mesh order with StridedShard, as DTensor and FSDP2 do.
+ * Both directions are lossless for tensor dims that divide evenly (placements spec, section 3).
  */
 
 import type { DeviceMesh } from '../devices/mesh.ts';
 import type { Placement } from '../placements/placement.ts';
 import { Shard } from '../placements/shards/shard.ts';
-import { evenlyShardable, Sharding } from './sharding.ts';
 import { StridedShard } from '../placements/shards/strided.ts';
+import { evenlyShardable, Sharding } from './sharding.ts';
 
 /**
- * Placements applied in mesh order that cut like the ordered sharding: mesh dim `a` gets the stride factor that is the
- * product of the sizes of mesh dims before `a` in the order but after it in the mesh.
+ * Placements applied in mesh order that cut like the ordered sharding: mesh dim `a` gets the stride
+ * factor that is the product of the sizes of mesh dims before `a` in the order but after it in the
+ * mesh.
  *
  * @param shape when given, uneven dims are refused: the pieces would differ
  * @returns the placements, or the reason why there are none
@@ -24,7 +25,9 @@ export function toMeshView(
   if (sharding.inMeshOrder) return { placements: sharding.placements };
   if (shape !== undefined && !evenlyShardable(sharding, mesh, shape))
     return {
-      refused: `${sharding.text} cuts [${shape.join(', ')}] unevenly, where strided pieces differ from ordered ones; the order is kept`,
+      refused:
+        `${sharding.text} cuts [${shape.join(', ')}] unevenly, where strided pieces differ ` +
+        'from ordered ones; the order is kept',
     };
   const out = [...sharding.placements];
   for (const [dim, order] of sharding.orders) {
@@ -41,8 +44,9 @@ export function toMeshView(
 }
 
 /**
- * Reads a mesh-view list back into an ordered sharding. Strides that are no order of mesh dims (such as those of a
- * flatten) stay as they are: the result then still holds StridedShard placements, in mesh order.
+ * Reads a mesh-view list back into an ordered sharding. Strides that are no order of mesh dims
+ * (such as those of a flatten) stay as they are: the result then still holds StridedShard
+ * placements, in mesh order.
  */
 export function fromMeshView(placements: readonly Placement[], mesh: DeviceMesh): Sharding {
   const orders = new Map<number, readonly number[]>();
@@ -66,12 +70,16 @@ function factorOf(p: Placement): number {
 }
 
 /**
- * The order of mesh dims behind a list of stride factors, or undefined if there is none. Walks the mesh dims last to
- * first; one with factor f goes right after the shortest prefix of the order whose sizes multiply to f.
+ * The order of mesh dims behind a list of stride factors, or undefined if there is none. Walks the
+ * mesh dims last to first; one with factor f goes right after the shortest prefix of the order
+ * whose sizes multiply to f.
  *
  * @param factors factor of each mesh dim, 0 for those that do not cut the tensor dim
  */
-export function decodeOrder(factors: readonly number[], sizes: readonly number[]): number[] | undefined {
+export function decodeOrder(
+  factors: readonly number[],
+  sizes: readonly number[],
+): number[] | undefined {
   const order: number[] = [];
   for (let m = factors.length - 1; m >= 0; m--) {
     const factor = factors[m];

@@ -1,15 +1,16 @@
 /**
- * Texts of placements and shardings, short (`S(0)R`, `_S(0, 2)`, `P(sum)`) and long (`Shard(dim=0)`, `Replicate()`,
- * `_StridedShard(dim=0, sf=2)`, `Partial(sum)`), one after the other or in a list. Parsing what is printed gives it back.
+ * Texts of placements and shardings, short (`S(0)R`, `_S(0, 2)`, `P(sum)`) and long
+ * (`Shard(dim=0)`, `Replicate()`, `_StridedShard(dim=0, sf=2)`, `Partial(sum)`), one after the
+ * other or in a list. Parsing what is printed gives it back.
  */
 
 import { ShardwrightError } from '../../errors.ts';
+import type { DeviceMesh } from '../devices/mesh.ts';
 import { builtinKinds } from '../placements/builtin-kinds.ts';
 import type { PlacementKinds } from '../placements/kinds.ts';
-import type { DeviceMesh } from '../devices/mesh.ts';
-import { fromMeshView } from './mesh-view.ts';
 import type { Placement } from '../placements/placement.ts';
 import { Scanner, shown } from '../placements/scan.ts';
+import { fromMeshView } from './mesh-view.ts';
 import { Sharding } from './sharding.ts';
 
 /** What a text of placements is read for. */
@@ -33,11 +34,16 @@ export function parsePlacement(text: string, options: ParseOptions = {}): Placem
 }
 
 /**
- * A sharding of the mesh: one placement per mesh dim. A strided list that is an order of mesh dims becomes that order.
+ * A sharding of the mesh: one placement per mesh dim. A strided list that is an order of mesh dims
+ * becomes that order.
  *
  * @throws E_SYNTAX with the column, E_PLACEMENT when the number of placements does not fit the mesh
  */
-export function parseSharding(text: string, mesh: DeviceMesh, options: ParseOptions = {}): Sharding {
+export function parseSharding(
+  text: string,
+  mesh: DeviceMesh,
+  options: ParseOptions = {},
+): Sharding {
   const scan = new Scanner(text, options.rank);
   const kinds = options.kinds ?? BUILTIN;
   const items: { placement: Placement; position: number | undefined; column: number }[] = [];
@@ -55,12 +61,16 @@ export function parseSharding(text: string, mesh: DeviceMesh, options: ParseOpti
   if (items.length !== mesh.rank)
     throw new ShardwrightError(
       'E_PLACEMENT',
-      `'${shown(text)}' has ${items.length} placement${items.length === 1 ? '' : 's'}, but the mesh ${mesh.text} has ${mesh.rank} dim${mesh.rank === 1 ? '' : 's'}`,
+      `'${shown(text)}' has ${items.length} placement${items.length === 1 ? '' : 's'}, but ` +
+        `the mesh ${mesh.text} has ${mesh.rank} dim${mesh.rank === 1 ? '' : 's'}`,
       { hint: 'write one placement for each mesh dim, outermost first; R where it does not cut' },
     );
   const placements = items.map((i) => i.placement);
   const explicit = new Set<number>();
-  items.forEach((i) => i.position !== undefined && i.placement.dim !== undefined && explicit.add(i.placement.dim));
+  items.forEach(
+    (i) =>
+      i.position !== undefined && i.placement.dim !== undefined && explicit.add(i.placement.dim),
+  );
   if (explicit.size === 0) return fromMeshView(placements, mesh);
   const orders = new Map<number, readonly number[]>();
   for (const dim of explicit) {
@@ -70,7 +80,8 @@ export function parseSharding(text: string, mesh: DeviceMesh, options: ParseOpti
       if (position === undefined || position >= on.length || order[position] >= 0)
         throw new ShardwrightError(
           'E_SYNTAX',
-          `'${shown(text)}': positions on tensor dim ${dim} must be 0..${on.length - 1}, each once, at column ${column}`,
+          `'${shown(text)}': positions on tensor dim ${dim} must be 0..${on.length - 1}, ` +
+            `each once, at column ${column}`,
           { hint: 'as in S(0)[1]S(0)[0]', position: { line: 1, column }, excerpt: shown(text) },
         );
       order[position] = m;

@@ -1,18 +1,19 @@
 /** Numbers all shardings of a mesh and gives their kinds and orders by number. */
 
 import { ShardwrightError } from '../../errors.ts';
-import type { PlacementKinds } from '../placements/kinds.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';
+import type { PlacementKinds } from '../placements/kinds.ts';
 import { Partial, REDUCE_OPS } from '../placements/partials/partial.ts';
-import { parseSharding, type ParseOptions } from './parse.ts';
 import type { Placement, ReduceOp } from '../placements/placement.ts';
 import { REPLICATE } from '../placements/replicate.ts';
 import { Shard } from '../placements/shards/shard.ts';
+import { type ParseOptions, parseSharding } from './parse.ts';
 import { isPending, localShape, pendingTogether, Sharding } from './sharding.ts';
 
 /**
- * Kind codes of placements: 0 replicate, 1..8 the pending reductions in the order of REDUCE_OPS, 16 + d shard of tensor
- * dim d; further kinds get codes from FIRST_OTHER_CODE in the order in which a space meets them.
+ * Kind codes of placements: 0 replicate, 1..8 the pending reductions in the order of REDUCE_OPS, 16
+ * + d shard of tensor dim d; further kinds get codes from FIRST_OTHER_CODE in the order in which a
+ * space meets them.
  */
 export const REPLICATE_CODE = 0;
 export const FIRST_SHARD_CODE = 16;
@@ -45,8 +46,9 @@ interface EnumerateOptions {
 }
 
 /**
- * All shardings met on one mesh, as small integers: equal shardings have equal ids, ids count up in the order of first
- * use, id 0 is the replicated one. The hot loops of planning handle ids and the flat code tables only.
+ * All shardings met on one mesh, as small integers: equal shardings have equal ids, ids count up in
+ * the order of first use, id 0 is the replicated one. The hot loops of planning handle ids and the
+ * flat code tables only.
  */
 export class ShardingSpace {
   /** Id of the sharding that cuts nothing. */
@@ -85,7 +87,8 @@ export class ShardingSpace {
     if (sharding.placements.length !== this.meshRank)
       throw new ShardwrightError(
         'E_PLACEMENT',
-        `${sharding.text} has ${sharding.placements.length} placements, but the mesh ${this.mesh.text} has ${this.meshRank} dim${this.meshRank === 1 ? '' : 's'}`,
+        `${sharding.text} has ${sharding.placements.length} placements, but the mesh ` +
+          `${this.mesh.text} has ${this.meshRank} dim${this.meshRank === 1 ? '' : 's'}`,
       );
     const id = this.shardings.length;
     const base = id * this.meshRank;
@@ -117,12 +120,16 @@ export class ShardingSpace {
   /** Id of a sharding text such as `S(0)R`. @throws E_SYNTAX or E_PLACEMENT */
   parse(text: string, options: ParseOptions = {}): number {
     const { kinds } = this;
-    return this.ids.get(text) ?? this.intern(parseSharding(text, this.mesh, { ...(kinds && { kinds }), ...options }));
+    return (
+      this.ids.get(text) ??
+      this.intern(parseSharding(text, this.mesh, { ...(kinds && { kinds }), ...options }))
+    );
   }
 
   get(id: number): Sharding {
     const sharding = this.shardings[id];
-    if (sharding === undefined) throw new RangeError(`internal: no sharding ${id} in a space of ${this.size}`);
+    if (sharding === undefined)
+      throw new RangeError(`internal: no sharding ${id} in a space of ${this.size}`);
     return sharding;
   }
 
@@ -167,7 +174,10 @@ export class ShardingSpace {
     if (p instanceof Partial) return partialCode(p.op);
     if (p instanceof Shard) {
       if (p.dim >= MAX_TENSOR_RANK)
-        throw new ShardwrightError('E_PLACEMENT', `${p.text}: tensors have at most ${MAX_TENSOR_RANK} dims`);
+        throw new ShardwrightError(
+          'E_PLACEMENT',
+          `${p.text}: tensors have at most ${MAX_TENSOR_RANK} dims`,
+        );
       return shardCode(p.dim);
     }
     const name = this.nameOf(p);
@@ -175,7 +185,10 @@ export class ShardingSpace {
     if (code === undefined) {
       code = FIRST_OTHER_CODE + this.others.length;
       if (code > 255)
-        throw new ShardwrightError('E_PLACEMENT', `more than ${256 - FIRST_OTHER_CODE} special placements`);
+        throw new ShardwrightError(
+          'E_PLACEMENT',
+          `more than ${256 - FIRST_OTHER_CODE} special placements`,
+        );
       this.others.push(p);
       this.otherCodes.set(name, code);
     }
@@ -208,7 +221,8 @@ export class ShardingSpace {
     for (let m = 0; m < this.meshRank; m++) {
       const code = this.kindAt(id, m);
       if (code === REPLICATE_CODE || this.mesh.sizes[m] === 1) continue;
-      if (isPartialCode(code) || (code >= FIRST_OTHER_CODE && isPending(this.placementOf(code)))) return true;
+      if (isPartialCode(code) || (code >= FIRST_OTHER_CODE && isPending(this.placementOf(code))))
+        return true;
     }
     return false;
   }
@@ -220,7 +234,10 @@ export class ShardingSpace {
     return n;
   }
 
-  /** Shape of the largest local tensor (ceil chunks). @throws E_PLACEMENT when a dim is cut that the shape lacks */
+  /**
+   * Shape of the largest local tensor (ceil chunks). @throws E_PLACEMENT when a dim is cut that the
+   * shape lacks
+   */
   localShape(id: number, shape: readonly number[]): number[] {
     const out = [...shape];
     const base = id * this.meshRank;
@@ -237,8 +254,9 @@ export class ShardingSpace {
   }
 
   /**
-   * Ids of all shardings of a tensor of this rank: every mesh dim replicated, pending, or cutting one tensor dim. Sorted
-   * by codes of the mesh dims, outermost first; orders of one such list follow each other.
+   * Ids of all shardings of a tensor of this rank: every mesh dim replicated, pending, or cutting
+   * one tensor dim. Sorted by codes of the mesh dims, outermost first; orders of one such list
+   * follow each other.
    */
   enumerate(rank: number, options: EnumerateOptions = {}): number[] {
     const pending = (options.partialOps ?? []).map((op) => Partial.of(op));
@@ -276,7 +294,9 @@ function allOrders(placements: readonly Placement[]): Map<number, number[]>[] {
   let out = [new Map<number, number[]>()];
   for (const [dim, list] of cut) {
     if (list.length < 2) continue;
-    out = out.flatMap((orders) => permutations(list).map((order) => new Map(orders).set(dim, order)));
+    out = out.flatMap((orders) =>
+      permutations(list).map((order) => new Map(orders).set(dim, order)),
+    );
   }
   return out;
 }

@@ -1,8 +1,8 @@
 /** Prints a tensor with its sharding as DTensor does. */
 
 import type { DeviceMesh } from '../devices/mesh.ts';
-import { parseSharding, type ParseOptions } from './parse.ts';
 import { Scanner } from '../placements/scan.ts';
+import { type ParseOptions, parseSharding } from './parse.ts';
 import type { Sharding } from './sharding.ts';
 
 /** A tensor with its sharding as DTensor prints it: `Spec(f32[8, 8](S(0)S(1)))`. */
@@ -21,9 +21,14 @@ export function printSpec({ dtype, shape, sharding }: TensorSpecText): string {
 /**
  * Reads `Spec(f32[8, 8](S(0)S(1)))`.
  *
- * @throws E_SYNTAX with the column (inside the sharding, the column of the sharding's own text), E_PLACEMENT
+ * @throws E_SYNTAX with the column (inside the sharding, the column of the sharding's own text),
+ *   E_PLACEMENT
  */
-export function parseSpec(text: string, mesh: DeviceMesh, options: Omit<ParseOptions, 'rank'> = {}): TensorSpecText {
+export function parseSpec(
+  text: string,
+  mesh: DeviceMesh,
+  options: Omit<ParseOptions, 'rank'> = {},
+): TensorSpecText {
   const scan = new Scanner(text, undefined, 'as in Spec(f32[8, 8](S(0)S(1)))');
   scan.expect('Spec(');
   const dtype = scan.match(/[a-z][a-z0-9_]*/y) ?? scan.fail('a dtype');
@@ -31,5 +36,9 @@ export function parseSpec(text: string, mesh: DeviceMesh, options: Omit<ParseOpt
   scan.expect('(');
   const inner = /^(.*)\)\s*\)\s*$/s.exec(text.slice(scan.position));
   if (inner === null) return scan.fail("a sharding and '))'");
-  return { dtype, shape, sharding: parseSharding(inner[1], mesh, { ...options, rank: shape.length }) };
+  return {
+    dtype,
+    shape,
+    sharding: parseSharding(inner[1], mesh, { ...options, rank: shape.length }),
+  };
 }

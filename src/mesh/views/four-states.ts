@@ -1,11 +1,15 @@
-/** The four states in which a mesh dim can hold a tensor, and their names in DTensor, JAX and spmd-types. */
+/**
+ * The four states in which a mesh dim can hold a tensor, and their names in DTensor, JAX and
+ * spmd-types.
+ */
 
 import type { Placement } from '../placements/placement.ts';
 import { isPending } from '../sharding/sharding.ts';
 
 /**
- * The four states in which a mesh dim can hold a tensor, and what they are called elsewhere. The mesh view of this library
- * keeps the data only, so its `R` stands for both I and R; the dim view and the rules of gradients tell them apart.
+ * The four states in which a mesh dim can hold a tensor, and what they are called elsewhere. The
+ * mesh view of this library keeps the data only, so its `R` stands for both I and R; the dim view
+ * and the rules of gradients tell them apart.
  */
 export type State = 'S' | 'I' | 'R' | 'P';
 
@@ -13,7 +17,13 @@ export type State = 'S' | 'I' | 'R' | 'P';
 export type Vocabulary = 'ours' | 'dtensor' | 'jax-explicit' | 'jax-manual' | 'spmd-types';
 
 export const STATES: readonly State[] = ['S', 'I', 'R', 'P'];
-export const VOCABULARIES: readonly Vocabulary[] = ['ours', 'dtensor', 'jax-explicit', 'jax-manual', 'spmd-types'];
+export const VOCABULARIES: readonly Vocabulary[] = [
+  'ours',
+  'dtensor',
+  'jax-explicit',
+  'jax-manual',
+  'spmd-types',
+];
 
 /** What the names speak of. */
 interface StateSubject {
@@ -26,10 +36,15 @@ interface StateSubject {
 }
 
 /**
- * Name of a state: `Shard(0)` in DTensor, `8@x` in JAX's explicit types, `{V:x}` in its manual ones. Empty where the
- * vocabulary leaves the state unmarked; undefined where it has no such state (DTensor has no R).
+ * Name of a state: `Shard(0)` in DTensor, `8@x` in JAX's explicit types, `{V:x}` in its manual
+ * ones. Empty where the vocabulary leaves the state unmarked; undefined where it has no such state
+ * (DTensor has no R).
  */
-export function stateName(state: State, vocabulary: Vocabulary, subject: StateSubject): string | undefined {
+export function stateName(
+  state: State,
+  vocabulary: Vocabulary,
+  subject: StateSubject,
+): string | undefined {
   const { axis, dim, size } = subject;
   switch (vocabulary) {
     case 'ours':
@@ -45,7 +60,9 @@ export function stateName(state: State, vocabulary: Vocabulary, subject: StateSu
   }
 }
 
-/** State of the gradient of a value: pending where the value is reduced, and the other way round. */
+/**
+ * State of the gradient of a value: pending where the value is reduced, and the other way round.
+ */
 export function gradientState(state: State): State {
   return ({ S: 'S', I: 'I', R: 'P', P: 'R' } as const)[state];
 }

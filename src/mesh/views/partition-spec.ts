@@ -1,4 +1,7 @@
-/** The dim view of a sharding, JAX's PartitionSpec: takes a sharding, gives the mesh dims of each tensor dim, and back. */
+/**
+ * The dim view of a sharding, JAX's PartitionSpec: takes a sharding, gives the mesh dims of each
+ * tensor dim, and back.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 import { REDUCE_OPS } from '../placements/partials/partial.ts';
@@ -6,9 +9,10 @@ import type { ReduceOp } from '../placements/placement.ts';
 import { Scanner } from '../placements/scan.ts';
 
 /**
- * The dim view of a sharding (JAX's PartitionSpec): for each tensor dim the mesh dims that cut it, major to minor, the mesh
- * dims over which a reduction is pending, and those whose gradient is pending (`reduced`, see `four-states.ts`). It is a
- * closed form: cuts other than plain shards have no place in it.
+ * The dim view of a sharding (JAX's PartitionSpec): for each tensor dim the mesh dims that cut it,
+ * major to minor, the mesh dims over which a reduction is pending, and those whose gradient is
+ * pending (`reduced`, see `four-states.ts`). It is a closed form: cuts other than plain shards have
+ * no place in it.
  */
 export class PartitionSpec {
   /** Mesh dims of each tensor dim, major first. Dims beyond the list are not cut. */
@@ -17,32 +21,48 @@ export class PartitionSpec {
   readonly unreduced: ReadonlyMap<string, ReduceOp>;
   /** Mesh dims over which values are equal and gradients are pending. */
   readonly reduced: readonly string[];
-  /** `P(("tp", "dp"), None)`, and where needed `P("tp", unreduced={"cp"}, reduced={"dp"})`. Equal iff the specs are. */
+  /**
+   * `P(("tp", "dp"), None)`, and where needed `P("tp", unreduced={"cp"}, reduced={"dp"})`. Equal
+   * iff the specs are.
+   */
   readonly text: string;
 
   /** @throws E_PLACEMENT when a mesh dim is listed twice, or its name cannot be written */
   constructor(
     dims: readonly (readonly string[])[],
-    marks: { readonly unreduced?: Iterable<readonly [string, ReduceOp]>; readonly reduced?: Iterable<string> } = {},
+    marks: {
+      readonly unreduced?: Iterable<readonly [string, ReduceOp]>;
+      readonly reduced?: Iterable<string>;
+    } = {},
   ) {
     this.dims = dims.map((axes) => [...axes]);
     this.unreduced = new Map(marks.unreduced ?? []);
     this.reduced = [...(marks.reduced ?? [])];
     const seen = new Set<string>();
     for (const axis of [...this.dims.flat(), ...this.unreduced.keys(), ...this.reduced]) {
-      if (!AXIS.test(axis)) throw new ShardwrightError('E_PLACEMENT', `'${axis}' is not a name of a mesh dim`);
+      if (!AXIS.test(axis))
+        throw new ShardwrightError('E_PLACEMENT', `'${axis}' is not a name of a mesh dim`);
       if (seen.has(axis))
-        throw new ShardwrightError('E_PLACEMENT', `mesh dim '${axis}' is listed twice in a PartitionSpec`, {
-          hint: 'a mesh dim cuts one tensor dim, or is unreduced, or is reduced',
-        });
+        throw new ShardwrightError(
+          'E_PLACEMENT',
+          `mesh dim '${axis}' is listed twice in a PartitionSpec`,
+          {
+            hint: 'a mesh dim cuts one tensor dim, or is unreduced, or is reduced',
+          },
+        );
       seen.add(axis);
     }
     const parts = this.dims.map((axes) => {
       const quoted = axes.map((a) => `"${a}"`);
-      return quoted.length === 0 ? 'None' : quoted.length === 1 ? quoted[0] : `(${quoted.join(', ')})`;
+      return quoted.length === 0
+        ? 'None'
+        : quoted.length === 1
+          ? quoted[0]
+          : `(${quoted.join(', ')})`;
     });
     if (this.unreduced.size > 0) parts.push(`unreduced=${unreducedText(this.unreduced)}`);
-    if (this.reduced.length > 0) parts.push(`reduced={${this.reduced.map((a) => `"${a}"`).join(', ')}}`);
+    if (this.reduced.length > 0)
+      parts.push(`reduced={${this.reduced.map((a) => `"${a}"`).join(', ')}}`);
     this.text = `P(${parts.join(', ')})`;
   }
 
@@ -54,7 +74,10 @@ export class PartitionSpec {
   forRank(rank: number): PartitionSpec {
     const extra = this.dims.slice(rank);
     if (extra.some((axes) => axes.length > 0))
-      throw new ShardwrightError('E_PLACEMENT', `${this.text} has ${this.dims.length} dims, the tensor has ${rank}`);
+      throw new ShardwrightError(
+        'E_PLACEMENT',
+        `${this.text} has ${this.dims.length} dims, the tensor has ${rank}`,
+      );
     if (this.dims.length === rank) return this;
     return new PartitionSpec(
       Array.from({ length: rank }, (_, d) => this.dims[d] ?? []),
@@ -86,7 +109,8 @@ function unreducedText(unreduced: ReadonlyMap<string, ReduceOp>): string {
 const HELP = 'as in P(("tp", "dp"), None)';
 
 /**
- * Reads `P(("tp", "dp"), None)` or `PartitionSpec('tp')`, with `unreduced={...}` and `reduced={...}` after the dims.
+ * Reads `P(("tp", "dp"), None)` or `PartitionSpec('tp')`, with `unreduced={...}` and
+ * `reduced={...}` after the dims.
  *
  * @throws E_SYNTAX with the column, E_PLACEMENT when a mesh dim is listed twice
  */
@@ -151,7 +175,9 @@ function members(scan: Scanner, add: (axis: string) => void): void {
 
 function quoted(scan: Scanner): string {
   const found = scan.match(/"[A-Za-z_][\w.-]*"|'[A-Za-z_][\w.-]*'/y);
-  return found === undefined ? scan.fail('a name of a mesh dim in quotes, or None') : found.slice(1, -1);
+  return found === undefined
+    ? scan.fail('a name of a mesh dim in quotes, or None')
+    : found.slice(1, -1);
 }
 
 function reduceOp(scan: Scanner, word: string): ReduceOp {

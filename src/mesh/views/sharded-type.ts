@@ -2,12 +2,13 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import { REDUCE_OPS } from '../placements/partials/partial.ts';
-import { PartitionSpec } from './partition-spec.ts';
 import { Scanner } from '../placements/scan.ts';
+import { PartitionSpec } from './partition-spec.ts';
 
 /**
- * A tensor type with its dim view written in, as JAX prints types: `f32[8@(tp,dp),16]{U:cp}`. Sizes are global. Marks: V
- * (varying: the value differs over a manual mesh dim), R (reduced), U (unreduced; `U(max)` for reductions other than sum).
+ * A tensor type with its dim view written in, as JAX prints types: `f32[8@(tp,dp),16]{U:cp}`. Sizes
+ * are global. Marks: V (varying: the value differs over a manual mesh dim), R (reduced), U
+ * (unreduced; `U(max)` for reductions other than sum).
  */
 export class ShardedType {
   /** Equal iff the types are. */
@@ -19,7 +20,8 @@ export class ShardedType {
    * @param dtype a word such as `f32`
    * @param shape global sizes
    * @param varying mesh dims over which the value varies and that cut no dim that the type knows of
-   * @throws E_PLACEMENT when the spec cuts more dims than the shape has, or a mesh dim has two marks
+   * @throws E_PLACEMENT when the spec cuts more dims than the shape has, or a mesh dim has two
+   *   marks
    */
   constructor(
     readonly dtype: string,
@@ -37,7 +39,9 @@ export class ShardedType {
         });
       used.add(axis);
     }
-    const sizes = shape.map((size, d) => (dims[d].length === 0 ? String(size) : `${size}@${axes(dims[d])}`));
+    const sizes = shape.map((size, d) =>
+      dims[d].length === 0 ? String(size) : `${size}@${axes(dims[d])}`,
+    );
     const marks: string[] = [];
     if (varying.length > 0) marks.push(`V:${axes(varying)}`);
     if (reduced.length > 0) marks.push(`R:${axes(reduced)}`);
@@ -90,7 +94,9 @@ export function parseShardedType(text: string): ShardedType {
         let op: (typeof REDUCE_OPS)[number] = 'sum';
         if (scan.take('(')) {
           const word = scan.match(/[a-z]+/y);
-          op = REDUCE_OPS.find((o) => o === word) ?? scan.fail(`one of ${REDUCE_OPS.join(', ')} before this place`);
+          op =
+            REDUCE_OPS.find((o) => o === word) ??
+            scan.fail(`one of ${REDUCE_OPS.join(', ')} before this place`);
           scan.expect(')');
         }
         for (const axis of afterColon(scan)) unreduced.push([axis, op]);
@@ -99,7 +105,9 @@ export function parseShardedType(text: string): ShardedType {
   }
   scan.blanks();
   if (!scan.done) scan.fail('nothing more after the type');
-  const twice = unreduced.find(([axis], i) => unreduced.findIndex(([other]) => other === axis) !== i);
+  const twice = unreduced.find(
+    ([axis], i) => unreduced.findIndex(([other]) => other === axis) !== i,
+  );
   if (twice !== undefined)
     throw new ShardwrightError('E_PLACEMENT', `mesh dim '${twice[0]}' has two states in one type`);
   return new ShardedType(dtype, shape, new PartitionSpec(dims, { unreduced, reduced }), varying);

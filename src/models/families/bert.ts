@@ -1,14 +1,14 @@
 /** BERT's architecture from its config, with the module names of Hugging Face. */
 
 import type { DType } from '../../graph/types.ts';
-import { arange, crossEntropy, zeros } from '../../trace/tensor/functional.ts';
 import { activate } from '../../trace/nn/feed-forward.ts';
 import { Embedding, Linear } from '../../trace/nn/linear.ts';
-import { param, scope } from '../../trace/tensor/state.ts';
 import { spec } from '../../trace/record/spec.ts';
+import { arange, crossEntropy, zeros } from '../../trace/tensor/functional.ts';
+import { param, scope } from '../../trace/tensor/state.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
-import { activationOf } from '../layers/activation.ts';
 import type { Family, ProgramOptions } from '../architecture.ts';
+import { activationOf } from '../layers/activation.ts';
 import { biasedAttention, layerNorm, layersBelow, twoLayers } from '../layers/encoder-layer.ts';
 import { headsFit } from '../layers/heads.ts';
 
@@ -26,7 +26,12 @@ export const BERT: Family = {
   classes: ['Bert'],
   read(config, _type, className = 'BertModel') {
     if (className !== 'BertModel' && className !== 'BertForMaskedLM')
-      throw config.inconsistent('architectures[0]', `is '${className}'`, 'known: BertModel, BertForMaskedLM', 'E_UNSUPPORTED'); // prettier-ignore
+      throw config.inconsistent(
+        'architectures[0]',
+        `is '${className}'`,
+        'known: BertModel, BertForMaskedLM',
+        'E_UNSUPPORTED',
+      );
     const masked = className === 'BertForMaskedLM';
     const width = config.size('hidden_size');
     const heads = config.size('num_attention_heads');
@@ -42,7 +47,13 @@ export const BERT: Family = {
 
     const layer = (x: Tensor, dtype: DType): Tensor => {
       const attended = scope('attention', () => {
-        const out = biasedAttention(x, { width, heads, names: SELF_NAMES('self'), causal: false, dtype });
+        const out = biasedAttention(x, {
+          width,
+          heads,
+          names: SELF_NAMES('self'),
+          causal: false,
+          dtype,
+        });
         return layerNorm('output.LayerNorm', out.add(x), width, eps, dtype);
       });
       const names = ['intermediate.dense', 'output.dense'] as const;
@@ -62,11 +73,25 @@ export const BERT: Family = {
       const x = layerNorm(at('LayerNorm'), sum, width, eps, dtype);
       return layersBelow(`${root}encoder.layer`, count, x, (y) => layer(y, dtype));
     };
-    const predicted = (last: Tensor, { dtype, vocabulary: rows = vocabulary }: ProgramOptions): Tensor => {
-      const dense = new Linear('cls.predictions.transform.dense', width, width, { dtype }).forward(last);
-      const turned = layerNorm('cls.predictions.transform.LayerNorm', activate(dense, activation), width, eps, dtype);
+    const predicted = (
+      last: Tensor,
+      { dtype, vocabulary: rows = vocabulary }: ProgramOptions,
+    ): Tensor => {
+      const dense = new Linear('cls.predictions.transform.dense', width, width, { dtype }).forward(
+        last,
+      );
+      const turned = layerNorm(
+        'cls.predictions.transform.LayerNorm',
+        activate(dense, activation),
+        width,
+        eps,
+        dtype,
+      );
       // The table of the embedding, named again, with a bias of its own.
-      const table = param(`${root}embeddings.word_embeddings.weight`, { shape: [rows, width], dtype });
+      const table = param(`${root}embeddings.word_embeddings.weight`, {
+        shape: [rows, width],
+        dtype,
+      });
       return turned.linear(table, param('cls.predictions.bias', { shape: [rows], dtype }));
     };
     return {
@@ -84,7 +109,10 @@ export const BERT: Family = {
             const last = encoded(input_ids, options);
             if (!masked) {
               const first = last.select(1, 0);
-              return { last, pooled: new Linear('pooler.dense', width, width, { dtype }).forward(first).tanh() };
+              return {
+                last,
+                pooled: new Linear('pooler.dense', width, width, { dtype }).forward(first).tanh(),
+              };
             }
             const logits = predicted(last, options);
             if (labels === undefined) return { logits };

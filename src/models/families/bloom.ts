@@ -1,17 +1,20 @@
 /** BLOOM's architecture from its config: ALiBi, fused q, k, v. */
 
 import type { DType } from '../../graph/types.ts';
-import { arange, cat } from '../../trace/tensor/functional.ts';
 import { Embedding, Linear } from '../../trace/nn/linear.ts';
+import { arange, cat } from '../../trace/tensor/functional.ts';
 import { scope } from '../../trace/tensor/state.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
 import type { Family, ProgramOptions } from '../architecture.ts';
 import { causalMask, joinHeads, writtenOutAttention } from '../layers/attention-core.ts';
-import { languageInputs, lossOrLogits } from './decoder.ts';
 import { layerNorm, layersBelow, twoLayers } from '../layers/encoder-layer.ts';
 import { headsFit } from '../layers/heads.ts';
+import { languageInputs, lossOrLogits } from './decoder.ts';
 
-/** BLOOM: positions as slopes on the scores (ALiBi), q, k, v of each head side by side in one weight. */
+/**
+ * BLOOM: positions as slopes on the scores (ALiBi), q, k, v of each head side by side in one
+ * weight.
+ */
 export const BLOOM: Family = {
   types: ['bloom'],
   classes: ['Bloom'],
@@ -39,19 +42,29 @@ export const BLOOM: Family = {
       const seen = (afterNorm ? normed : x).add(attended);
       const between = layerNorm('post_attention_layernorm', seen, width, eps, dtype);
       const names = ['dense_h_to_4h', 'dense_4h_to_h'] as const;
-      const made = scope('mlp', () => twoLayers(between, { width, hidden, names, activation: 'gelu_tanh', dtype }));
+      const made = scope('mlp', () =>
+        twoLayers(between, { width, hidden, names, activation: 'gelu_tanh', dtype }),
+      );
       return (afterNorm ? between : seen).add(made);
     };
     const logits = (ids: Tensor, options: ProgramOptions): Tensor => {
       const { seq, layers: count, dtype, vocabulary: rows = vocabulary } = options;
       const table = new Embedding('transformer.word_embeddings', rows, width, { dtype });
-      const x = layerNorm('transformer.word_embeddings_layernorm', table.forward(ids), width, eps, dtype);
+      const x = layerNorm(
+        'transformer.word_embeddings_layernorm',
+        table.forward(ids),
+        width,
+        eps,
+        dtype,
+      );
       // [1, heads, 1, length]: a slope times the position of the key.
       const bias = slopes(heads).view(1, heads, 1, 1).mul(arange(seq).to('f32')).to(dtype);
       const mask = causalMask(seq);
       const last = layersBelow('transformer.h', count, x, (y) => layer(y, bias, mask, dtype));
       const out = layerNorm('transformer.ln_f', last, width, eps, dtype);
-      return tied ? table.attend(out) : new Linear('lm_head', width, rows, { bias: false, dtype }).forward(out);
+      return tied
+        ? table.attend(out)
+        : new Linear('lm_head', width, rows, { bias: false, dtype }).forward(out);
     };
     return {
       shape: { layers, width, heads, keyHeads: heads, headWidth, hidden, vocabulary },
@@ -66,8 +79,8 @@ export const BLOOM: Family = {
 };
 
 /**
- * One slope a head (Press et al. 2021): 2^(-8 i / p) for the p heads up to a power of 2, then every other one of the
- * sequence for 2 p heads. [heads], float32.
+ * One slope a head (Press et al. 2021): 2^(-8 i / p) for the p heads up to a power of 2, then every
+ * other one of the sequence for 2 p heads. [heads], float32.
  */
 function slopes(heads: number): Tensor {
   const power = 2 ** Math.floor(Math.log2(heads));

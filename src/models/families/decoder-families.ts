@@ -1,10 +1,10 @@
 /** The families of decoders: what each reads from its config beyond what all have. */
 
-import { activationOf } from '../layers/activation.ts';
 import type { Family } from '../architecture.ts';
+import { activationOf } from '../layers/activation.ts';
 import type { DecoderConfig, ExpertsConfig } from '../layers/decoder-config.ts';
-import { decoderArchitecture } from './decoder.ts';
 import type { ConfigReader } from '../read-config.ts';
+import { decoderArchitecture } from './decoder.ts';
 
 interface Given {
   readonly tied?: boolean;
@@ -38,12 +38,22 @@ function common(config: ConfigReader, given: Given = {}): DecoderConfig {
   if (stated === undefined) config.tookDefault('head_dim', headWidth);
   const positions = config.optionalSize('max_position_embeddings');
   const parameters = config.record('rope_parameters');
-  const part = config.positive('partial_rotary_factor') ?? parameters?.positive('partial_rotary_factor') ?? 1;
+  const part =
+    config.positive('partial_rotary_factor') ?? parameters?.positive('partial_rotary_factor') ?? 1;
   const rotaryWidth = Math.floor(headWidth * part);
   if (part > 1 || rotaryWidth % 2 !== 0)
-    throw config.inconsistent('partial_rotary_factor', `is ${part}: ${rotaryWidth} of the ${headWidth} channels of a head would turn`, 'channels turn in pairs, at most all of them.'); // prettier-ignore
+    throw config.inconsistent(
+      'partial_rotary_factor',
+      `is ${part}: ${rotaryWidth} of the ${headWidth} channels of a head would turn`,
+      'channels turn in pairs, at most all of them.',
+    );
   // Base and scaling of the frequencies are values of a buffer.
-  config.known('rope_theta', 'rope_scaling', 'rope_local_base_freq', 'original_max_position_embeddings');
+  config.known(
+    'rope_theta',
+    'rope_scaling',
+    'rope_local_base_freq',
+    'original_max_position_embeddings',
+  );
   return {
     vocabulary: config.size('vocab_size', given.vocabulary),
     width,
@@ -55,7 +65,11 @@ function common(config: ConfigReader, given: Given = {}): DecoderConfig {
     ...(positions === undefined ? {} : { positions }),
     eps: config.positive('rms_norm_eps') ?? given.eps ?? 1e-6,
     tied: config.flag('tie_word_embeddings', given.tied ?? false),
-    activation: activationOf(config, ['hidden_activation', 'hidden_act'], given.activation ?? 'silu'),
+    activation: activationOf(
+      config,
+      ['hidden_activation', 'hidden_act'],
+      given.activation ?? 'silu',
+    ),
     norm: 'plain',
     queryBias: false,
     outputBias: false,
@@ -79,12 +93,18 @@ function windows(
 ): Pick<DecoderConfig, 'window' | 'windowed'> {
   const window = config.optionalSize('sliding_window');
   const types = config.list('layer_types', 'string');
-  if (types === undefined) return { ...(window === undefined ? {} : { window }), windowed: pattern };
+  if (types === undefined)
+    return { ...(window === undefined ? {} : { window }), windowed: pattern };
   if (types.length < layers)
     throw config.inconsistent('layer_types', `has ${types.length} entries for ${layers} layers`);
   const odd = types.findIndex((type) => type !== 'sliding_attention' && type !== 'full_attention');
   if (odd >= 0)
-    throw config.inconsistent(`layer_types[${odd}]`, `is ${JSON.stringify(types[odd])}`, 'known: sliding_attention, full_attention', 'E_UNSUPPORTED'); // prettier-ignore
+    throw config.inconsistent(
+      `layer_types[${odd}]`,
+      `is ${JSON.stringify(types[odd])}`,
+      'known: sliding_attention, full_attention',
+      'E_UNSUPPORTED',
+    );
   if (window === undefined && types.includes('sliding_attention'))
     throw config.inconsistent('layer_types', 'has sliding layers, but there is no sliding_window');
   return {
@@ -98,7 +118,12 @@ const alternately = (layer: number): boolean => layer % 2 === 0;
 
 function llama(config: ConfigReader): DecoderConfig {
   const bias = config.flag('attention_bias', false);
-  return { ...common(config), queryBias: bias, outputBias: bias, mlpBias: config.flag('mlp_bias', false) };
+  return {
+    ...common(config),
+    queryBias: bias,
+    outputBias: bias,
+    mlpBias: config.flag('mlp_bias', false),
+  };
 }
 
 function mistral(config: ConfigReader): DecoderConfig {
@@ -106,7 +131,10 @@ function mistral(config: ConfigReader): DecoderConfig {
   return { ...base, ...windows(config, base.layers, always) };
 }
 
-function qwenWindows(config: ConfigReader, layers: number): Pick<DecoderConfig, 'window' | 'windowed'> {
+function qwenWindows(
+  config: ConfigReader,
+  layers: number,
+): Pick<DecoderConfig, 'window' | 'windowed'> {
   const from = config.countFromZero('max_window_layers', layers);
   if (!config.flag('use_sliding_window', false)) {
     config.known('sliding_window', 'layer_types');
@@ -123,13 +151,30 @@ function qwen2(config: ConfigReader): DecoderConfig {
 function qwen3(config: ConfigReader): DecoderConfig {
   const base = common(config, { headWidth: 128 });
   const bias = config.flag('attention_bias', false);
-  return { ...base, queryBias: bias, outputBias: bias, headNorm: true, ...qwenWindows(config, base.layers) };
+  return {
+    ...base,
+    queryBias: bias,
+    outputBias: bias,
+    headNorm: true,
+    ...qwenWindows(config, base.layers),
+  };
 }
 
 function gemma(config: ConfigReader, given: Given = {}): DecoderConfig {
-  const base = common(config, { tied: true, activation: 'gelu_pytorch_tanh', headWidth: 256, ...given });
+  const base = common(config, {
+    tied: true,
+    activation: 'gelu_pytorch_tanh',
+    headWidth: 256,
+    ...given,
+  });
   const bias = config.flag('attention_bias', false);
-  return { ...base, norm: 'offset', embeddingScale: Math.sqrt(base.width), queryBias: bias, outputBias: bias };
+  return {
+    ...base,
+    norm: 'offset',
+    embeddingScale: Math.sqrt(base.width),
+    queryBias: bias,
+    outputBias: bias,
+  };
 }
 
 /** The scale of the scores is that of a head of another width. */
@@ -139,7 +184,10 @@ function scaled(config: ConfigReader, headWidth: number): number {
 
 function gemma2(config: ConfigReader): DecoderConfig {
   const base = gemma(config);
-  const [cap, finalCap] = [config.positive('attn_logit_softcapping'), config.positive('final_logit_softcapping')];
+  const [cap, finalCap] = [
+    config.positive('attn_logit_softcapping'),
+    config.positive('final_logit_softcapping'),
+  ];
   return {
     ...base,
     sandwich: true,
@@ -154,7 +202,10 @@ function gemma2(config: ConfigReader): DecoderConfig {
 function gemma3(config: ConfigReader): DecoderConfig {
   const base = gemma(config, { vocabulary: 262208, heads: 8, keyHeads: 4 });
   const every = config.count(['sliding_window_pattern', '_sliding_window_pattern'], 6);
-  const [cap, finalCap] = [config.positive('attn_logit_softcapping'), config.positive('final_logit_softcapping')];
+  const [cap, finalCap] = [
+    config.positive('attn_logit_softcapping'),
+    config.positive('final_logit_softcapping'),
+  ];
   return {
     ...base,
     sandwich: true,
@@ -172,12 +223,20 @@ function phi3(config: ConfigReader): DecoderConfig {
   return { ...base, fused: true, ...windows(config, base.layers, always) };
 }
 
-const SOFTMAX = { scoring: 'softmax', scaling: 1, correction: false, router: { name: 'gate', bias: false } } as const;
+const SOFTMAX = {
+  scoring: 'softmax',
+  scaling: 1,
+  correction: false,
+  router: { name: 'gate', bias: false },
+} as const;
 
 function active(config: ConfigReader, experts: number, fallback?: number): number {
   const count = config.count('num_experts_per_tok', fallback);
   if (count > experts)
-    throw config.inconsistent('num_experts_per_tok', `is ${count}, but there are ${experts} experts`);
+    throw config.inconsistent(
+      'num_experts_per_tok',
+      `is ${count}, but there are ${experts} experts`,
+    );
   return count;
 }
 
@@ -186,12 +245,20 @@ function mixtral(config: ConfigReader): DecoderConfig {
   const experts = config.count('num_local_experts');
   return {
     ...base,
-    experts: { ...SOFTMAX, experts, active: active(config, experts), hidden: base.hidden, normalised: true },
+    experts: {
+      ...SOFTMAX,
+      experts,
+      active: active(config, experts),
+      hidden: base.hidden,
+      normalised: true,
+    },
     routed: always,
   };
 }
 
-/** Layers whose feed-forward layer is routed: every `decoder_sparse_step`-th but those named dense. */
+/**
+ * Layers whose feed-forward layer is routed: every `decoder_sparse_step`-th but those named dense.
+ */
 function sparseLayers(config: ConfigReader): (layer: number) => boolean {
   const step = config.count('decoder_sparse_step', 1);
   const dense = new Set(config.list('mlp_only_layers', 'number') ?? []);
@@ -214,7 +281,10 @@ function qwen2Moe(config: ConfigReader): DecoderConfig {
   return {
     ...qwen2(config),
     queryBias: config.flag('qkv_bias', true),
-    experts: { ...qwenExperts(config), shared: { name: 'shared_expert', hidden: shared, gate: true } },
+    experts: {
+      ...qwenExperts(config),
+      shared: { name: 'shared_expert', hidden: shared, gate: true },
+    },
     routed: sparseLayers(config),
   };
 }
@@ -248,7 +318,10 @@ function gptOss(config: ConfigReader): DecoderConfig {
   };
 }
 
-/** DeepSeek-V2 and V3: latent attention, leading dense layers, shared experts, experts chosen by groups. */
+/**
+ * DeepSeek-V2 and V3: latent attention, leading dense layers, shared experts, experts chosen by
+ * groups.
+ */
 function deepseek(config: ConfigReader, type: string): DecoderConfig {
   const latent = {
     queryRank: config.optionalSize('q_lora_rank') ?? null,
@@ -260,13 +333,19 @@ function deepseek(config: ConfigReader, type: string): DecoderConfig {
   const headWidth = latent.plainWidth + latent.rotaryWidth;
   const whole = config.optionalSize('qk_head_dim');
   if (whole !== undefined && whole !== headWidth)
-    throw config.inconsistent('qk_head_dim', `is ${whole}, but the parts have ${latent.plainWidth} + ${latent.rotaryWidth} channels`); // prettier-ignore
+    throw config.inconsistent(
+      'qk_head_dim',
+      `is ${whole}, but the parts have ${latent.plainWidth} + ${latent.rotaryWidth} channels`,
+    );
   // Some files repeat the rotary width under this name.
   config.known('head_dim');
   const base = common(config, { headWidth });
   const dense = config.countFromZero('first_k_dense_replace', 0);
   if (dense > base.layers)
-    throw config.inconsistent('first_k_dense_replace', `is ${dense}, but there are ${base.layers} layers`);
+    throw config.inconsistent(
+      'first_k_dense_replace',
+      `is ${dense}, but there are ${base.layers} layers`,
+    );
   const every = config.count('moe_layer_freq', 1);
   return {
     ...base,
@@ -286,17 +365,31 @@ function deepseekExperts(config: ConfigReader, third: boolean): ExpertsConfig {
   const kept = config.count('topk_group', count);
   if (experts % count !== 0)
     throw config.inconsistent('n_group', `is ${count}, which does not divide ${experts} experts`);
-  if (kept > count) throw config.inconsistent('topk_group', `is ${kept}, but there are ${count} groups`);
+  if (kept > count)
+    throw config.inconsistent('topk_group', `is ${kept}, but there are ${count} groups`);
   const method = config.text('topk_method') ?? (third ? 'noaux_tc' : 'greedy');
   const known = ['noaux_tc', 'group_limited_greedy', 'greedy'];
   if (!known.includes(method))
-    throw config.inconsistent('topk_method', `is '${method}'`, `known: ${known.join(', ')}`, 'E_UNSUPPORTED');
+    throw config.inconsistent(
+      'topk_method',
+      `is '${method}'`,
+      `known: ${known.join(', ')}`,
+      'E_UNSUPPORTED',
+    );
   const scoring = config.text('scoring_func') ?? (third ? 'sigmoid' : 'softmax');
   if (scoring !== 'sigmoid' && scoring !== 'softmax')
-    throw config.inconsistent('scoring_func', `is '${scoring}'`, 'known: sigmoid, softmax', 'E_UNSUPPORTED');
+    throw config.inconsistent(
+      'scoring_func',
+      `is '${scoring}'`,
+      'known: sigmoid, softmax',
+      'E_UNSUPPORTED',
+    );
   const chosen = active(config, experts);
   if (chosen > (experts / count) * kept)
-    throw config.inconsistent('num_experts_per_tok', `is ${chosen}, but ${kept} groups have ${(experts / count) * kept} experts`); // prettier-ignore
+    throw config.inconsistent(
+      'num_experts_per_tok',
+      `is ${chosen}, but ${kept} groups have ${(experts / count) * kept} experts`,
+    );
   const limited = count > 1 && kept < count && method !== 'greedy';
   return {
     experts,
@@ -308,7 +401,9 @@ function deepseekExperts(config: ConfigReader, third: boolean): ExpertsConfig {
     correction: method === 'noaux_tc',
     router: { name: 'gate', bias: false },
     ...(limited ? { groups: { count, kept, by: method === 'noaux_tc' ? 'top2' : 'max' } } : {}),
-    ...(shared === 0 ? {} : { shared: { name: 'shared_experts', hidden: shared * hidden, gate: false } }),
+    ...(shared === 0
+      ? {}
+      : { shared: { name: 'shared_experts', hidden: shared * hidden, gate: false } }),
   };
 }
 
@@ -317,7 +412,11 @@ const family = (
   classes: readonly string[],
   read: (config: ConfigReader, type: string) => DecoderConfig,
   notes: readonly string[] = [],
-): Family => ({ types, classes, read: (config, type) => decoderArchitecture(read(config, type), notes) });
+): Family => ({
+  types,
+  classes,
+  read: (config, type) => decoderArchitecture(read(config, type), notes),
+});
 
 const GROUPED = 'experts are grouped products: every token meets its experts, none is dropped';
 

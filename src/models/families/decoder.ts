@@ -1,12 +1,15 @@
-/** The architecture of Llama-like decoders from their configs, with the module names of Hugging Face. */
+/**
+ * The architecture of Llama-like decoders from their configs, with the module names of Hugging
+ * Face.
+ */
 
 import type { DType } from '../../graph/types.ts';
-import { crossEntropy } from '../../trace/tensor/functional.ts';
 import { activate, type Activation } from '../../trace/nn/feed-forward.ts';
 import { Embedding, Linear } from '../../trace/nn/linear.ts';
 import { RMSNorm } from '../../trace/nn/norm.ts';
-import { scope } from '../../trace/tensor/state.ts';
 import { spec } from '../../trace/record/spec.ts';
+import { crossEntropy } from '../../trace/tensor/functional.ts';
+import { scope } from '../../trace/tensor/state.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
 import type { Architecture, ModelProgram, ProgramOptions, RoutedExperts } from '../architecture.ts';
 import { causalMask } from '../layers/attention-core.ts';
@@ -17,8 +20,22 @@ import { OffsetRMSNorm } from '../layers/norms.ts';
 import { headRotation } from '../layers/rotary.ts';
 
 /** The architecture of a decoder config, with the module names of the Hugging Face classes. */
-export function decoderArchitecture(config: DecoderConfig, notes: readonly string[] = []): Architecture {
-  const { layers, width, heads, keyHeads, headWidth, hidden, vocabulary, positions, experts, tied } = config;
+export function decoderArchitecture(
+  config: DecoderConfig,
+  notes: readonly string[] = [],
+): Architecture {
+  const {
+    layers,
+    width,
+    heads,
+    keyHeads,
+    headWidth,
+    hidden,
+    vocabulary,
+    positions,
+    experts,
+    tied,
+  } = config;
   return {
     shape: {
       layers,
@@ -37,7 +54,12 @@ export function decoderArchitecture(config: DecoderConfig, notes: readonly strin
   };
 }
 
-function routedExperts({ experts, active, hidden, groups }: NonNullable<DecoderConfig['experts']>): RoutedExperts {
+function routedExperts({
+  experts,
+  active,
+  hidden,
+  groups,
+}: NonNullable<DecoderConfig['experts']>): RoutedExperts {
   return {
     experts,
     active,
@@ -46,7 +68,10 @@ function routedExperts({ experts, active, hidden, groups }: NonNullable<DecoderC
   };
 }
 
-/** Ids and labels of a language model: [batch, length] each; labels are the next tokens, so nothing is shifted here. */
+/**
+ * Ids and labels of a language model: [batch, length] each; labels are the next tokens, so nothing
+ * is shifted here.
+ */
 export function languageInputs({ batch, seq, training }: ProgramOptions): ModelProgram['inputs'] {
   const ids = spec([batch, seq], 'i64');
   return training ? { input_ids: ids, labels: ids } : { input_ids: ids };
@@ -66,7 +91,11 @@ function decoderProgram(config: DecoderConfig, options: ProgramOptions): ModelPr
   return {
     inputs: languageInputs(options),
     run: ({ input_ids: ids, labels }) =>
-      lossOrLogits(decoderLogits(ids, config, options), labels, options.vocabulary ?? config.vocabulary),
+      lossOrLogits(
+        decoderLogits(ids, config, options),
+        labels,
+        options.vocabulary ?? config.vocabulary,
+      ),
   };
 }
 
@@ -86,13 +115,25 @@ function decoderLogits(ids: Tensor, config: DecoderConfig, options: ProgramOptio
   return finalCap === undefined ? logits : logits.div(finalCap).tanh().mul(finalCap);
 }
 
-/** Rotations and masks, made once for the layers that share them, in the order in which layers first need them. */
-function sightsOf(config: DecoderConfig, seq: number, layers: number, dtype: DType): (layer: number) => Sight {
+/**
+ * Rotations and masks, made once for the layers that share them, in the order in which layers first
+ * need them.
+ */
+function sightsOf(
+  config: DecoderConfig,
+  seq: number,
+  layers: number,
+  dtype: DType,
+): (layer: number) => Sight {
   const { window, localRotation, latent } = config;
-  const kinds = Array.from({ length: layers }, (_, layer) => window !== undefined && config.windowed(layer));
+  const kinds = Array.from(
+    { length: layers },
+    (_, layer) => window !== undefined && config.windowed(layer),
+  );
   const width = latent?.rotaryWidth ?? config.rotaryWidth;
   const written = config.attentionCap !== undefined || config.sinks;
-  const turnOf = (name: string): Sight['turn'] => scope('model', () => headRotation(name, seq, width, dtype));
+  const turnOf = (name: string): Sight['turn'] =>
+    scope('model', () => headRotation(name, seq, width, dtype));
   const make = (windowed: boolean, turn: Sight['turn']): Sight => {
     // A window that no sequence of this length leaves is the causal mask.
     const cut = windowed && window !== undefined && window < seq;
@@ -106,7 +147,8 @@ function sightsOf(config: DecoderConfig, seq: number, layers: number, dtype: DTy
   const narrow = local !== undefined && kinds.includes(true) ? make(true, local) : undefined;
   return (layer) => {
     const sight = kinds[layer] ? narrow : wide;
-    if (sight === undefined) throw new RangeError(`layer ${layer} is beyond the ${layers} of the program`);
+    if (sight === undefined)
+      throw new RangeError(`layer ${layer} is beyond the ${layers} of the program`);
     return sight;
   };
 }
@@ -116,8 +158,17 @@ function normOf(config: DecoderConfig, name: string, dtype: DType): RMSNorm | Of
   return new Norm(name, config.width, { eps: config.eps, dtype });
 }
 
-/** One layer: attention and feed-forward, each behind a norm (and before one, in a sandwich) and added to its input. */
-function decoderLayer(x: Tensor, layer: number, config: DecoderConfig, sight: Sight, dtype: DType): Tensor {
+/**
+ * One layer: attention and feed-forward, each behind a norm (and before one, in a sandwich) and
+ * added to its input.
+ */
+function decoderLayer(
+  x: Tensor,
+  layer: number,
+  config: DecoderConfig,
+  sight: Sight,
+  dtype: DType,
+): Tensor {
   const { sandwich } = config;
   const norm = (name: string, y: Tensor): Tensor => normOf(config, name, dtype).forward(y);
   const attended = decoderAttention(norm('input_layernorm', x), config, sight, dtype);
@@ -131,7 +182,9 @@ function feedForward(x: Tensor, layer: number, config: DecoderConfig, dtype: DTy
   const { experts, width, hidden, activation, fused, mlpBias } = config;
   if (experts !== undefined && config.routed(layer))
     return new RoutedLayer('mlp', width, experts, activation, dtype).forward(x);
-  return scope('mlp', () => gatedLayer(x, { width, hidden, activation, fused, bias: mlpBias }, dtype));
+  return scope('mlp', () =>
+    gatedLayer(x, { width, hidden, activation, fused, bias: mlpBias }, dtype),
+  );
 }
 
 interface GatedOptions {
@@ -143,10 +196,17 @@ interface GatedOptions {
 }
 
 /** `down(act(gate(x)) * up(x))`, gate and up from one weight where they are fused. */
-function gatedLayer(x: Tensor, { width, hidden, activation, fused, bias }: GatedOptions, dtype: DType): Tensor {
-  const one = (name: string, out: number): Tensor => new Linear(name, width, out, { bias, dtype }).forward(x);
+function gatedLayer(
+  x: Tensor,
+  { width, hidden, activation, fused, bias }: GatedOptions,
+  dtype: DType,
+): Tensor {
+  const one = (name: string, out: number): Tensor =>
+    new Linear(name, width, out, { bias, dtype }).forward(x);
   const [gate, up] = fused
     ? one('gate_up_proj', 2 * hidden).chunk(2, -1)
     : [one('gate_proj', hidden), one('up_proj', hidden)];
-  return new Linear('down_proj', hidden, width, { bias, dtype }).forward(activate(gate, activation).mul(up));
+  return new Linear('down_proj', hidden, width, { bias, dtype }).forward(
+    activate(gate, activation).mul(up),
+  );
 }

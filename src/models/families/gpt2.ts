@@ -1,19 +1,21 @@
 /** GPT-2's architecture from its config, with the module names of Hugging Face. */
 
 import type { DType } from '../../graph/types.ts';
-import { arange } from '../../trace/tensor/functional.ts';
 import { activate } from '../../trace/nn/feed-forward.ts';
 import { Embedding, Linear } from '../../trace/nn/linear.ts';
+import { arange } from '../../trace/tensor/functional.ts';
 import { param, scope } from '../../trace/tensor/state.ts';
 import { apply, type Tensor } from '../../trace/tensor/tensor.ts';
-import { activationOf } from '../layers/activation.ts';
 import type { Family, ModelShape, ProgramOptions } from '../architecture.ts';
+import { activationOf } from '../layers/activation.ts';
 import { fusedAttention, joinHeads, splitHeads } from '../layers/attention-core.ts';
-import { languageInputs, lossOrLogits } from './decoder.ts';
 import { layerNorm, layersBelow } from '../layers/encoder-layer.ts';
 import { headsFit } from '../layers/heads.ts';
+import { languageInputs, lossOrLogits } from './decoder.ts';
 
-/** GPT-2: learned positions, LayerNorm before each part, fused q, k, v, weights stored as [in, out]. */
+/**
+ * GPT-2: learned positions, LayerNorm before each part, fused q, k, v, weights stored as [in, out].
+ */
 export const GPT2: Family = {
   types: ['gpt2'],
   classes: ['GPT2'],
@@ -29,20 +31,44 @@ export const GPT2: Family = {
     const activation = activationOf(config, ['activation_function'], 'gelu_new');
     const tied = config.flag('tie_word_embeddings', true);
     const layers = config.count(['n_layer', 'num_hidden_layers']);
-    const shape: ModelShape = { layers, width, heads, keyHeads: heads, headWidth, hidden, vocabulary, positions };
+    const shape: ModelShape = {
+      layers,
+      width,
+      heads,
+      keyHeads: heads,
+      headWidth,
+      hidden,
+      vocabulary,
+      positions,
+    };
 
     const block = (x: Tensor, dtype: DType): Tensor => {
       const normed = (name: string, y: Tensor): Tensor => layerNorm(name, y, width, eps, dtype);
       const before = normed('ln_1', x);
       const attended = scope('attn', () => {
-        const parts = columns('c_attn', before, width, 3 * width, dtype).split([width, width, width], -1);
+        const parts = columns('c_attn', before, width, 3 * width, dtype).split(
+          [width, width, width],
+          -1,
+        );
         const [q, k, v] = parts.map((part) => splitHeads(part, headWidth));
-        return columns('c_proj', joinHeads(fusedAttention(q, k, v, { causal: true })), width, width, dtype);
+        return columns(
+          'c_proj',
+          joinHeads(fusedAttention(q, k, v, { causal: true })),
+          width,
+          width,
+          dtype,
+        );
       });
       const seen = x.add(attended);
       const between = normed('ln_2', seen);
       const made = scope('mlp', () =>
-        columns('c_proj', activate(columns('c_fc', between, width, hidden, dtype), activation), hidden, width, dtype),
+        columns(
+          'c_proj',
+          activate(columns('c_fc', between, width, hidden, dtype), activation),
+          hidden,
+          width,
+          dtype,
+        ),
       );
       return seen.add(made);
     };
@@ -54,7 +80,9 @@ export const GPT2: Family = {
       const x = table.forward(ids).add(places.forward(arange(seq).unsqueeze(0)));
       const last = layersBelow('transformer.h', count, x, (y) => block(y, dtype));
       const out = layerNorm('transformer.ln_f', last, width, eps, dtype);
-      return tied ? table.attend(out) : new Linear('lm_head', width, rows, { bias: false, dtype }).forward(out);
+      return tied
+        ? table.attend(out)
+        : new Linear('lm_head', width, rows, { bias: false, dtype }).forward(out);
     };
     return {
       shape,
@@ -69,11 +97,17 @@ export const GPT2: Family = {
   },
 };
 
-/** `x @ weight + bias` with the weight as [in, out]; [batch, length, in] to [batch, length, out]. */
+/**
+ * `x @ weight + bias` with the weight as [in, out]; [batch, length, in] to [batch, length, out].
+ */
 function columns(name: string, x: Tensor, inner: number, outer: number, dtype: DType): Tensor {
   return scope(name, () => {
     const weight = param('weight', { shape: [inner, outer], dtype });
     const bias = param('bias', { shape: [outer], dtype });
-    return apply('aten.addmm.default', [bias, x.view(-1, inner), weight]).view(x.size(0), x.size(1), outer);
+    return apply('aten.addmm.default', [bias, x.view(-1, inner), weight]).view(
+      x.size(0),
+      x.size(1),
+      outer,
+    );
   });
 }

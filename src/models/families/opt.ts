@@ -1,15 +1,15 @@
 /** OPT's architecture from its config, with the module names of Hugging Face. */
 
 import type { DType } from '../../graph/types.ts';
-import { arange } from '../../trace/tensor/functional.ts';
 import { Embedding, Linear } from '../../trace/nn/linear.ts';
+import { arange } from '../../trace/tensor/functional.ts';
 import { scope } from '../../trace/tensor/state.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
-import { activationOf } from '../layers/activation.ts';
 import type { Family, ProgramOptions } from '../architecture.ts';
-import { languageInputs, lossOrLogits } from './decoder.ts';
+import { activationOf } from '../layers/activation.ts';
 import { biasedAttention, layerNorm, layersBelow, twoLayers } from '../layers/encoder-layer.ts';
 import { headsFit } from '../layers/heads.ts';
+import { languageInputs, lossOrLogits } from './decoder.ts';
 
 /** The position table of OPT starts with rows that no token uses. */
 const OFFSET = 2;
@@ -40,24 +40,34 @@ export const OPT: Family = {
       const part = (name: string, y: Tensor, body: (z: Tensor) => Tensor): Tensor =>
         first ? y.add(body(norm(name, y))) : norm(name, y.add(body(y)));
       const seen = part('self_attn_layer_norm', x, (y) =>
-        scope('self_attn', () => biasedAttention(y, { width, heads, names: NAMES, causal: true, dtype })),
+        scope('self_attn', () =>
+          biasedAttention(y, { width, heads, names: NAMES, causal: true, dtype }),
+        ),
       );
       return part('final_layer_norm', seen, (y) =>
         twoLayers(y, { width, hidden, names: ['fc1', 'fc2'], activation, dtype }),
       );
     };
     const resize = (name: string, x: Tensor, from: number, to: number, dtype: DType): Tensor =>
-      from === to ? x : new Linear(`model.decoder.${name}`, from, to, { bias: false, dtype }).forward(x);
+      from === to
+        ? x
+        : new Linear(`model.decoder.${name}`, from, to, { bias: false, dtype }).forward(x);
     const logits = (ids: Tensor, options: ProgramOptions): Tensor => {
       const { seq, layers: count, dtype, vocabulary: rows = vocabulary } = options;
       const table = new Embedding('model.decoder.embed_tokens', rows, narrow, { dtype });
-      const places = new Embedding('model.decoder.embed_positions', positions + OFFSET, width, { dtype });
+      const places = new Embedding('model.decoder.embed_positions', positions + OFFSET, width, {
+        dtype,
+      });
       const embedded = resize('project_in', table.forward(ids), narrow, width, dtype);
       const x = embedded.add(places.forward(arange(seq + OFFSET, { start: OFFSET }).unsqueeze(0)));
       const last = layersBelow('model.decoder.layers', count, x, (y) => layer(y, dtype));
-      const normed = ends ? layerNorm('model.decoder.final_layer_norm', last, width, EPS, dtype) : last;
+      const normed = ends
+        ? layerNorm('model.decoder.final_layer_norm', last, width, EPS, dtype)
+        : last;
       const out = resize('project_out', normed, width, narrow, dtype);
-      return tied ? table.attend(out) : new Linear('lm_head', narrow, rows, { bias: false, dtype }).forward(out);
+      return tied
+        ? table.attend(out)
+        : new Linear('lm_head', narrow, rows, { bias: false, dtype }).forward(out);
     };
     return {
       shape: { layers, width, heads, keyHeads: heads, headWidth, hidden, vocabulary, positions },

@@ -1,19 +1,27 @@
 /** T5's architecture from its config: encoder, decoder, relative position biases. */
 
 import type { DType } from '../../graph/types.ts';
-import { arange } from '../../trace/tensor/functional.ts';
 import { activate } from '../../trace/nn/feed-forward.ts';
 import { Embedding, Linear } from '../../trace/nn/linear.ts';
 import { RMSNorm } from '../../trace/nn/norm.ts';
-import { scope } from '../../trace/tensor/state.ts';
 import { spec } from '../../trace/record/spec.ts';
+import { arange } from '../../trace/tensor/functional.ts';
+import { scope } from '../../trace/tensor/state.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
-import { activationOf } from '../layers/activation.ts';
 import type { Family, ProgramOptions } from '../architecture.ts';
-import { causalMask, joinHeads, splitHeads, writtenOutAttention } from '../layers/attention-core.ts';
+import { activationOf } from '../layers/activation.ts';
+import {
+  causalMask,
+  joinHeads,
+  splitHeads,
+  writtenOutAttention,
+} from '../layers/attention-core.ts';
 import { lossOrLogits } from './decoder.ts';
 
-/** T5: encoder and decoder, RMS norms, no biases, scores without a scale and with a bias for each distance. */
+/**
+ * T5: encoder and decoder, RMS norms, no biases, scores without a scale and with a bias for each
+ * distance.
+ */
 export const T5: Family = {
   types: ['t5', 'mt5'],
   classes: ['T5For', 'MT5For'],
@@ -39,7 +47,8 @@ export const T5: Family = {
     config.known('is_gated_act');
     const inner = heads * headWidth;
 
-    const norm = (name: string, x: Tensor, dtype: DType): Tensor => new RMSNorm(name, width, { eps, dtype }).forward(x);
+    const norm = (name: string, x: Tensor, dtype: DType): Tensor =>
+      new RMSNorm(name, width, { eps, dtype }).forward(x);
     const linear = (name: string, x: Tensor, from: number, to: number, dtype: DType): Tensor =>
       new Linear(name, from, to, { bias: false, dtype }).forward(x);
 
@@ -53,8 +62,16 @@ export const T5: Family = {
       const y = norm('layer_norm', x, dtype);
       const { memory = y, bias, mask } = given;
       const mixed = scope(name, () => {
-        const [q, k, v] = [linear('q', y, width, inner, dtype), linear('k', memory, width, inner, dtype), linear('v', memory, width, inner, dtype)]; // prettier-ignore
-        const [q4, k4, v4] = [splitHeads(q, headWidth), splitHeads(k, headWidth), splitHeads(v, headWidth)];
+        const [q, k, v] = [
+          linear('q', y, width, inner, dtype),
+          linear('k', memory, width, inner, dtype),
+          linear('v', memory, width, inner, dtype),
+        ];
+        const [q4, k4, v4] = [
+          splitHeads(q, headWidth),
+          splitHeads(k, headWidth),
+          splitHeads(v, headWidth),
+        ];
         const out = writtenOutAttention(q4, k4, v4, {
           heads,
           keyHeads: heads,
@@ -70,14 +87,22 @@ export const T5: Family = {
       const y = norm('layer_norm', x, dtype);
       const made = scope('DenseReluDense', () => {
         const h = gated
-          ? activate(linear('wi_0', y, width, hidden, dtype), named).mul(linear('wi_1', y, width, hidden, dtype))
+          ? activate(linear('wi_0', y, width, hidden, dtype), named).mul(
+              linear('wi_1', y, width, hidden, dtype),
+            )
           : activate(linear('wi', y, width, hidden, dtype), named);
         return linear('wo', h, hidden, width, dtype);
       });
       return x.add(made);
     };
     /** A stack of blocks; `memory` makes it a decoder. */
-    const stack = (path: string, x: Tensor, count: number, { seq, dtype }: ProgramOptions, memory?: Tensor): Tensor => {
+    const stack = (
+      path: string,
+      x: Tensor,
+      count: number,
+      { seq, dtype }: ProgramOptions,
+      memory?: Tensor,
+    ): Tensor => {
       const bias = scope(`${path}.block.0.layer.0.SelfAttention`, () =>
         distanceBias(seq, { heads, buckets, farthest, bidirectional: memory === undefined }, dtype),
       );
@@ -89,7 +114,9 @@ export const T5: Family = {
             attention(out, 'SelfAttention', mask === undefined ? { bias } : { bias, mask }, dtype),
           );
           if (memory === undefined) return scope('layer.1', () => feedForward(seen, dtype));
-          const read = scope('layer.1', () => attention(seen, 'EncDecAttention', { memory }, dtype));
+          const read = scope('layer.1', () =>
+            attention(seen, 'EncDecAttention', { memory }, dtype),
+          );
           return scope('layer.2', () => feedForward(read, dtype));
         });
       return norm(`${path}.final_layer_norm`, out, dtype);
@@ -100,7 +127,9 @@ export const T5: Family = {
       const memory = stack('encoder', table.forward(ids), count, options);
       const decoderCount = count === layers ? decoders : Math.min(count, decoders);
       const last = stack('decoder', table.forward(targets), decoderCount, options, memory);
-      return tied ? table.attend(last.mul(width ** -0.5)) : linear('lm_head', last, width, rows, dtype);
+      return tied
+        ? table.attend(last.mul(width ** -0.5))
+        : linear('lm_head', last, width, rows, dtype);
     };
     return {
       shape: { layers, width, heads, keyHeads: heads, headWidth, hidden, vocabulary },
@@ -112,7 +141,11 @@ export const T5: Family = {
         return {
           inputs: options.training ? { ...both, labels: ids } : both,
           run: ({ input_ids, decoder_input_ids, labels }) =>
-            lossOrLogits(logits(input_ids, decoder_input_ids, options), labels, options.vocabulary ?? vocabulary),
+            lossOrLogits(
+              logits(input_ids, decoder_input_ids, options),
+              labels,
+              options.vocabulary ?? vocabulary,
+            ),
         };
       },
     };
@@ -128,10 +161,15 @@ interface Distances {
 }
 
 /**
- * One number for each head and distance, [1, heads, length, length]: near distances have a bucket each, far ones share
- * buckets that grow as the logarithm; with `bidirectional`, half of them are for keys behind the query.
+ * One number for each head and distance, [1, heads, length, length]: near distances have a bucket
+ * each, far ones share buckets that grow as the logarithm; with `bidirectional`, half of them are
+ * for keys behind the query.
  */
-function distanceBias(length: number, { heads, buckets, farthest, bidirectional }: Distances, dtype: DType): Tensor {
+function distanceBias(
+  length: number,
+  { heads, buckets, farthest, bidirectional }: Distances,
+  dtype: DType,
+): Tensor {
   const ahead = arange(length).unsqueeze(0).sub(arange(length).unsqueeze(1));
   const count = bidirectional ? buckets / 2 : buckets;
   const distance = bidirectional ? ahead.abs() : ahead.neg().clamp(0);

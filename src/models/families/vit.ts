@@ -1,24 +1,32 @@
 /** ViT's architecture from its config: patches, encoder, classifier. */
 
 import type { DType } from '../../graph/types.ts';
-import { cat, crossEntropy } from '../../trace/tensor/functional.ts';
 import { Linear } from '../../trace/nn/linear.ts';
-import { param, scope } from '../../trace/tensor/state.ts';
 import { spec } from '../../trace/record/spec.ts';
+import { cat, crossEntropy } from '../../trace/tensor/functional.ts';
+import { param, scope } from '../../trace/tensor/state.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
-import { activationOf } from '../layers/activation.ts';
 import type { Family, ProgramOptions } from '../architecture.ts';
-import { SELF_NAMES } from './bert.ts';
+import { activationOf } from '../layers/activation.ts';
 import { biasedAttention, layerNorm, layersBelow, twoLayers } from '../layers/encoder-layer.ts';
 import { headsFit } from '../layers/heads.ts';
+import { SELF_NAMES } from './bert.ts';
 
-/** ViT: patches of an image as tokens, with a class token in front; the bare encoder, or with a classifier. */
+/**
+ * ViT: patches of an image as tokens, with a class token in front; the bare encoder, or with a
+ * classifier.
+ */
 export const VIT: Family = {
   types: ['vit'],
   classes: ['ViT'],
   read(config, _type, className = 'ViTModel') {
     if (className !== 'ViTModel' && className !== 'ViTForImageClassification')
-      throw config.inconsistent('architectures[0]', `is '${className}'`, 'known: ViTModel, ViTForImageClassification', 'E_UNSUPPORTED'); // prettier-ignore
+      throw config.inconsistent(
+        'architectures[0]',
+        `is '${className}'`,
+        'known: ViTModel, ViTForImageClassification',
+        'E_UNSUPPORTED',
+      );
     const classifies = className === 'ViTForImageClassification';
     const width = config.size('hidden_size');
     const heads = config.size('num_attention_heads');
@@ -26,7 +34,8 @@ export const VIT: Family = {
     const hidden = config.size('intermediate_size');
     const image = config.size('image_size', 224);
     const patch = config.size('patch_size', 16);
-    if (image % patch !== 0) throw config.inconsistent('image_size', `is ${image}, no multiple of patch_size ${patch}`);
+    if (image % patch !== 0)
+      throw config.inconsistent('image_size', `is ${image}, no multiple of patch_size ${patch}`);
     const channels = config.size('num_channels', 3);
     const eps = config.positive('layer_norm_eps') ?? 1e-12;
     const biased = config.flag('qkv_bias', true);
@@ -47,7 +56,15 @@ export const VIT: Family = {
       );
       const seen = x.add(attended);
       const inner = ['intermediate.dense', 'output.dense'] as const;
-      return seen.add(twoLayers(norm('layernorm_after', seen), { width, hidden, names: inner, activation, dtype }));
+      return seen.add(
+        twoLayers(norm('layernorm_after', seen), {
+          width,
+          hidden,
+          names: inner,
+          activation,
+          dtype,
+        }),
+      );
     };
     const encoded = (pixels: Tensor, { batch, layers: count, dtype }: ProgramOptions): Tensor => {
       const x = scope(`${root}embeddings`, () => {
@@ -67,7 +84,16 @@ export const VIT: Family = {
       return layerNorm(`${root}layernorm`, last, width, eps, dtype);
     };
     return {
-      shape: { layers, width, heads, keyHeads: heads, headWidth, hidden, vocabulary: 0, positions: patches + 1 },
+      shape: {
+        layers,
+        width,
+        heads,
+        keyHeads: heads,
+        headWidth,
+        hidden,
+        vocabulary: 0,
+        positions: patches + 1,
+      },
       notes: [
         `a sequence is the ${patches} patches of an image and one class token: --seq has no say`,
         ...(classifies ? [] : ['ViTModel has no loss: gradients start at its last hidden state']),
@@ -77,12 +103,18 @@ export const VIT: Family = {
         const pixels = spec([batch, channels, image, image], dtype);
         return {
           inputs:
-            classifies && training ? { pixel_values: pixels, labels: spec([batch], 'i64') } : { pixel_values: pixels },
+            classifies && training
+              ? { pixel_values: pixels, labels: spec([batch], 'i64') }
+              : { pixel_values: pixels },
           run: ({ pixel_values, labels }) => {
             const last = encoded(pixel_values, options);
             if (!classifies) return { last };
-            const logits = new Linear('classifier', width, classes, { dtype }).forward(last.select(1, 0));
-            return labels === undefined ? { logits } : { loss: crossEntropy(logits.to('f32'), labels) };
+            const logits = new Linear('classifier', width, classes, { dtype }).forward(
+              last.select(1, 0),
+            );
+            return labels === undefined
+              ? { logits }
+              : { loss: crossEntropy(logits.to('f32'), labels) };
           },
         };
       },

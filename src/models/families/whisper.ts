@@ -1,23 +1,26 @@
 /** Whisper's architecture from its config: convolutions, encoder, decoder. */
 
 import type { DType } from '../../graph/types.ts';
-import { arange } from '../../trace/tensor/functional.ts';
 import { Embedding, Linear } from '../../trace/nn/linear.ts';
-import { param, scope } from '../../trace/tensor/state.ts';
 import { spec } from '../../trace/record/spec.ts';
+import { arange } from '../../trace/tensor/functional.ts';
+import { param, scope } from '../../trace/tensor/state.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
-import { activationOf } from '../layers/activation.ts';
 import type { Family, ProgramOptions } from '../architecture.ts';
-import { lossOrLogits } from './decoder.ts';
+import { activationOf } from '../layers/activation.ts';
 import { biasedAttention, layerNorm, layersBelow, twoLayers } from '../layers/encoder-layer.ts';
 import { headsFit } from '../layers/heads.ts';
+import { lossOrLogits } from './decoder.ts';
 
 const NAMES = { query: 'q_proj', key: 'k_proj', value: 'v_proj', output: 'out_proj' };
 const NO_KEY_BIAS = { key: false };
 const EPS = 1e-5;
 const POSITIONS = 'model.encoder.embed_positions.weight';
 
-/** Whisper: two convolutions and an encoder over a spectrogram, a decoder over text; keys have no bias. */
+/**
+ * Whisper: two convolutions and an encoder over a spectrogram, a decoder over text; keys have no
+ * bias.
+ */
 export const WHISPER: Family = {
   types: ['whisper'],
   classes: ['Whisper'],
@@ -39,7 +42,8 @@ export const WHISPER: Family = {
     const activation = activationOf(config, ['activation_function'], 'gelu');
     const tied = config.flag('tie_word_embeddings', true);
 
-    const norm = (name: string, x: Tensor, dtype: DType): Tensor => layerNorm(name, x, width, EPS, dtype);
+    const norm = (name: string, x: Tensor, dtype: DType): Tensor =>
+      layerNorm(name, x, width, EPS, dtype);
     const attention = (
       name: string,
       x: Tensor,
@@ -54,12 +58,28 @@ export const WHISPER: Family = {
     };
     const forwardPart = (x: Tensor, wide: number, dtype: DType): Tensor => {
       const names = ['fc1', 'fc2'] as const;
-      return x.add(twoLayers(norm('final_layer_norm', x, dtype), { width, hidden: wide, names, activation, dtype }));
+      return x.add(
+        twoLayers(norm('final_layer_norm', x, dtype), {
+          width,
+          hidden: wide,
+          names,
+          activation,
+          dtype,
+        }),
+      );
     };
-    const convolved = (name: string, x: Tensor, from: number, stride: number, dtype: DType): Tensor =>
+    const convolved = (
+      name: string,
+      x: Tensor,
+      from: number,
+      stride: number,
+      dtype: DType,
+    ): Tensor =>
       scope(name, () => {
         const weight = param('weight', { shape: [width, from, 3], dtype });
-        return x.conv1d(weight, param('bias', { shape: [width], dtype }), { stride, padding: 1 }).gelu();
+        return x
+          .conv1d(weight, param('bias', { shape: [width], dtype }), { stride, padding: 1 })
+          .gelu();
       });
     const encode = (features: Tensor, { dtype, layers: count }: ProgramOptions): Tensor => {
       const sound = scope('model.encoder', () =>
@@ -85,22 +105,34 @@ export const WHISPER: Family = {
         return forwardPart(heard, decoderHidden, dtype);
       });
       const out = norm('model.decoder.layer_norm', last, dtype);
-      return tied ? table.attend(out) : new Linear('proj_out', width, rows, { bias: false, dtype }).forward(out);
+      return tied
+        ? table.attend(out)
+        : new Linear('proj_out', width, rows, { bias: false, dtype }).forward(out);
     };
     return {
       shape: { layers, width, heads, keyHeads: heads, headWidth, hidden, vocabulary, positions },
       learnedPositions: true,
       frozen: [POSITIONS],
       rowParameters: tied ? width : 2 * width,
-      notes: [`the encoder reads ${2 * frames} frames of ${mels} mel bins; --seq is the length of the text`],
+      notes: [
+        `the encoder reads ${2 * frames} frames of ${mels} mel bins; --seq is the length of ` +
+          'the text',
+      ],
       program: (options) => {
         const { batch, seq, dtype, training } = options;
         const ids = spec([batch, seq], 'i64');
-        const both = { input_features: spec([batch, mels, 2 * frames], dtype), decoder_input_ids: ids };
+        const both = {
+          input_features: spec([batch, mels, 2 * frames], dtype),
+          decoder_input_ids: ids,
+        };
         return {
           inputs: training ? { ...both, labels: ids } : both,
           run: ({ input_features, decoder_input_ids, labels }) =>
-            lossOrLogits(logits(input_features, decoder_input_ids, options), labels, options.vocabulary ?? vocabulary),
+            lossOrLogits(
+              logits(input_features, decoder_input_ids, options),
+              labels,
+              options.vocabulary ?? vocabulary,
+            ),
         };
       },
     };

@@ -14,12 +14,24 @@ const NAMES = new Map<string, Activation>([
   ['tanh', 'tanh'],
 ]);
 
-/** The activation that the first present of `names` states. @throws E_UNSUPPORTED for one that we do not have */
-export function activationOf(config: ConfigReader, names: readonly string[], fallback: string): Activation {
+/**
+ * The activation that the first present of `names` states. @throws E_UNSUPPORTED for one that we do
+ * not have
+ */
+export function activationOf(
+  config: ConfigReader,
+  names: readonly string[],
+  fallback: string,
+): Activation {
   const [given] = names.flatMap((name) => config.text(name) ?? []);
   if (given === undefined) config.tookDefault(names[0], fallback);
   const found = NAMES.get(given ?? fallback);
   if (found !== undefined) return found;
   const name = names.find((n) => config.has(n)) ?? names[0];
-  throw config.inconsistent(name, `names the activation '${given}', which is not known`, `known: ${[...NAMES.keys()].join(', ')}`, 'E_UNSUPPORTED'); // prettier-ignore
+  throw config.inconsistent(
+    name,
+    `names the activation '${given}', which is not known`,
+    `known: ${[...NAMES.keys()].join(', ')}`,
+    'E_UNSUPPORTED',
+  );
 }

@@ -1,4 +1,7 @@
-/** The attention products of the families: fused where the softmax sees plain scores, written out where it does not. */
+/**
+ * The attention products of the families: fused where the softmax sees plain scores, written out
+ * where it does not.
+ */
 
 import type { DType } from '../../graph/types.ts';
 import { arange, cat, scaledDotProductAttention } from '../../trace/tensor/functional.ts';
@@ -32,7 +35,10 @@ function repeated(x: Tensor, heads: number, keyHeads: number): Tensor {
   if (heads === keyHeads) return x;
   const [batch, , length, width] = x.shape;
   const times = heads / keyHeads;
-  return x.unsqueeze(2).expand(batch, keyHeads, times, length, width).reshape(batch, heads, length, width);
+  return x
+    .unsqueeze(2)
+    .expand(batch, keyHeads, times, length, width)
+    .reshape(batch, heads, length, width);
 }
 
 interface WrittenOut {
@@ -70,7 +76,12 @@ export function fusedAttention(
   q: Tensor,
   k: Tensor,
   v: Tensor,
-  options: { readonly mask?: Tensor; readonly causal: boolean; readonly scale?: number; readonly grouped?: boolean },
+  options: {
+    readonly mask?: Tensor;
+    readonly causal: boolean;
+    readonly scale?: number;
+    readonly grouped?: boolean;
+  },
 ): Tensor {
   const { mask, causal, scale, grouped = false } = options;
   return scaledDotProductAttention(q, k, v, {

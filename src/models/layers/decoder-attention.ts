@@ -1,10 +1,10 @@
 /** Causal self-attention of a decoder layer, with its positions and the keys that a query sees. */
 
 import type { DType } from '../../graph/types.ts';
-import { cat } from '../../trace/tensor/functional.ts';
 import { Linear } from '../../trace/nn/linear.ts';
 import { RMSNorm } from '../../trace/nn/norm.ts';
 import { rotateHeads, type Rotation } from '../../trace/nn/rope.ts';
+import { cat } from '../../trace/tensor/functional.ts';
 import { param, scope } from '../../trace/tensor/state.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
 import { fusedAttention, joinHeads, splitHeads, writtenOutAttention } from './attention-core.ts';
@@ -27,12 +27,22 @@ interface Heads {
   readonly v: Tensor;
 }
 
-/** Causal self-attention of a decoder layer, below the module `self_attn`. [batch, length, width] to the same. */
-export function decoderAttention(x: Tensor, config: DecoderConfig, sight: Sight, dtype: DType): Tensor {
+/**
+ * Causal self-attention of a decoder layer, below the module `self_attn`. [batch, length, width] to
+ * the same.
+ */
+export function decoderAttention(
+  x: Tensor,
+  config: DecoderConfig,
+  sight: Sight,
+  dtype: DType,
+): Tensor {
   const { heads, width, outputBias, latent } = config;
   return scope('self_attn', () => {
     const { q, k, v } =
-      latent === undefined ? groupedHeads(x, config, sight, dtype) : latentHeads(x, config, latent, sight, dtype);
+      latent === undefined
+        ? groupedHeads(x, config, sight, dtype)
+        : latentHeads(x, config, latent, sight, dtype);
     const joined = joinHeads(mixed({ q, k, v }, config, sight, dtype));
     const inner = heads * (latent?.valueWidth ?? config.headWidth);
     return new Linear('o_proj', inner, width, { bias: outputBias, dtype }).forward(joined);
@@ -62,9 +72,20 @@ function mixed({ q, k, v }: Heads, config: DecoderConfig, sight: Sight, dtype: D
 
 /** Queries, keys and values of their own weights, or of one weight for all. */
 function groupedHeads(x: Tensor, config: DecoderConfig, { turn }: Sight, dtype: DType): Heads {
-  const { width, heads, keyHeads, headWidth, queryBias: bias, headNorm, fused, eps, rotaryWidth } = config;
+  const {
+    width,
+    heads,
+    keyHeads,
+    headWidth,
+    queryBias: bias,
+    headNorm,
+    fused,
+    eps,
+    rotaryWidth,
+  } = config;
   const [queries, keys] = [heads * headWidth, keyHeads * headWidth];
-  const one = (name: string, out: number): Tensor => new Linear(name, width, out, { bias, dtype }).forward(x);
+  const one = (name: string, out: number): Tensor =>
+    new Linear(name, width, out, { bias, dtype }).forward(x);
   const [wholeQ, wholeK, wholeV] = fused
     ? one('qkv_proj', queries + 2 * keys).split([queries, keys, keys], -1)
     : [one('q_proj', queries), one('k_proj', keys), one('v_proj', keys)];
@@ -78,23 +99,39 @@ function groupedHeads(x: Tensor, config: DecoderConfig, { turn }: Sight, dtype: 
 }
 
 /**
- * Multi-head latent attention (DeepSeek-V2, 2024): keys and values come from one narrow vector a token; the part of a key
- * that carries the position is shared by all heads.
+ * Multi-head latent attention (DeepSeek-V2, 2024): keys and values come from one narrow vector a
+ * token; the part of a key that carries the position is shared by all heads.
  */
-function latentHeads(x: Tensor, config: DecoderConfig, latent: LatentAttention, { turn }: Sight, dtype: DType): Heads {
+function latentHeads(
+  x: Tensor,
+  config: DecoderConfig,
+  latent: LatentAttention,
+  { turn }: Sight,
+  dtype: DType,
+): Heads {
   const { width, heads, eps } = config;
   const { queryRank, keyValueRank, plainWidth, rotaryWidth, valueWidth } = latent;
   const plain = { bias: false, dtype };
   const headWidth = plainWidth + rotaryWidth;
-  const narrow = (name: string, rank: number, y: Tensor): Tensor => new RMSNorm(name, rank, { eps, dtype }).forward(y);
+  const narrow = (name: string, rank: number, y: Tensor): Tensor =>
+    new RMSNorm(name, rank, { eps, dtype }).forward(y);
   const whole =
     queryRank === null
       ? new Linear('q_proj', width, heads * headWidth, plain).forward(x)
       : new Linear('q_b_proj', queryRank, heads * headWidth, plain).forward(
-          narrow('q_a_layernorm', queryRank, new Linear('q_a_proj', width, queryRank, plain).forward(x)),
+          narrow(
+            'q_a_layernorm',
+            queryRank,
+            new Linear('q_a_proj', width, queryRank, plain).forward(x),
+          ),
         );
   const [qPlain, qTurned] = splitHeads(whole, headWidth).split([plainWidth, rotaryWidth], -1);
-  const [compressed, position] = new Linear('kv_a_proj_with_mqa', width, keyValueRank + rotaryWidth, plain)
+  const [compressed, position] = new Linear(
+    'kv_a_proj_with_mqa',
+    width,
+    keyValueRank + rotaryWidth,
+    plain,
+  )
     .forward(x)
     .split([keyValueRank, rotaryWidth], -1);
   const [kPlain, v] = splitHeads(

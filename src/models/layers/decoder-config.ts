@@ -18,12 +18,18 @@ export interface ExpertsConfig {
   readonly active: number;
   /** Width inside one expert. */
   readonly hidden: number;
-  /** `softmax`: shares over all experts, then the best; `after`: the best, then shares; `sigmoid`: independent shares. */
+  /**
+   * `softmax`: shares over all experts, then the best; `after`: the best, then shares; `sigmoid`:
+   * independent shares.
+   */
   readonly scoring: 'softmax' | 'after' | 'sigmoid';
   /** Shares of the chosen experts are made to sum to 1. */
   readonly normalised: boolean;
   readonly scaling: number;
-  /** Experts are chosen from the best groups only: by their best expert, or by the sum of their best two. */
+  /**
+   * Experts are chosen from the best groups only: by their best expert, or by the sum of their best
+   * two.
+   */
   readonly groups?: { readonly count: number; readonly kept: number; readonly by: 'max' | 'top2' };
   /** A buffer that is added to the scores for the choice, and not for the shares. */
   readonly correction: boolean;
@@ -31,7 +37,9 @@ export interface ExpertsConfig {
   readonly router: { readonly name: string; readonly bias: boolean };
   /** Experts of gpt-oss: [in, out] weights with biases, gate and up interleaved, both clamped. */
   readonly clamp?: number;
-  /** Experts that every token sees, as one layer of this width; `gate`: scaled by a gate of its own. */
+  /**
+   * Experts that every token sees, as one layer of this width; `gate`: scaled by a gate of its own.
+   */
   readonly shared?: { readonly name: string; readonly hidden: number; readonly gate: boolean };
 }
 

@@ -1,9 +1,12 @@
-/** Attention and feed-forward layer of the models from before Llama: LayerNorm, biases, two-layer feed-forward. */
+/**
+ * Attention and feed-forward layer of the models from before Llama: LayerNorm, biases, two-layer
+ * feed-forward.
+ */
 
 import type { DType } from '../../graph/types.ts';
 import { activate, type Activation } from '../../trace/nn/feed-forward.ts';
-import { LayerNorm } from '../../trace/nn/norm.ts';
 import { Linear } from '../../trace/nn/linear.ts';
+import { LayerNorm } from '../../trace/nn/norm.ts';
 import { scope } from '../../trace/tensor/state.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
 import { fusedAttention, joinHeads, splitHeads } from './attention-core.ts';
@@ -45,17 +48,31 @@ interface TwoLayers {
   readonly dtype: DType;
 }
 
-export function twoLayers(x: Tensor, { width, hidden, names, activation, dtype }: TwoLayers): Tensor {
+export function twoLayers(
+  x: Tensor,
+  { width, hidden, names, activation, dtype }: TwoLayers,
+): Tensor {
   const inner = activate(new Linear(names[0], width, hidden, { dtype }).forward(x), activation);
   return new Linear(names[1], hidden, width, { dtype }).forward(inner);
 }
 
-export function layerNorm(name: string, x: Tensor, width: number, eps: number, dtype: DType): Tensor {
+export function layerNorm(
+  name: string,
+  x: Tensor,
+  width: number,
+  eps: number,
+  dtype: DType,
+): Tensor {
   return new LayerNorm(name, width, { eps, dtype }).forward(x);
 }
 
 /** Runs layers 0 to count - 1 below `<path>.<number>`. */
-export function layersBelow(path: string, count: number, x: Tensor, layer: (x: Tensor) => Tensor): Tensor {
+export function layersBelow(
+  path: string,
+  count: number,
+  x: Tensor,
+  layer: (x: Tensor) => Tensor,
+): Tensor {
   let out = x;
   for (let i = 0; i < count; i++) out = scope(`${path}.${i}`, () => layer(out));
   return out;

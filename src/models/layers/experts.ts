@@ -1,15 +1,16 @@
 /** Routed experts as grouped matrix products over sorted tokens. */
 
 import type { DType } from '../../graph/types.ts';
-import { activate, SwiGLU, type Activation } from '../../trace/nn/feed-forward.ts';
+import { activate, type Activation, SwiGLU } from '../../trace/nn/feed-forward.ts';
 import { Linear } from '../../trace/nn/linear.ts';
 import { buffer, param, scope } from '../../trace/tensor/state.ts';
 import { apply, type Tensor } from '../../trace/tensor/tensor.ts';
 import type { ExpertsConfig } from './decoder-config.ts';
 
 /**
- * Routed experts as grouped products: tokens are sorted by expert, every expert multiplies its own run of rows, and the
- * results go back to their places. No token is dropped and the work is that of the chosen experts, whatever the routing.
+ * Routed experts as grouped products: tokens are sorted by expert, every expert multiplies its own
+ * run of rows, and the results go back to their places. No token is dropped and the work is that of
+ * the chosen experts, whatever the routing.
  */
 export class RoutedLayer {
   constructor(
@@ -37,7 +38,9 @@ export class RoutedLayer {
     const { values: expert, indices: order } = chosen.reshape(-1).sort();
     const rows = tokens.index(order.floordiv(active));
     const counts = apply('aten.histc.default', [expert.to('f32'), experts, 0, experts - 1]);
-    const bounds = apply('aten.cumsum.default', [counts, 0], { dtype: { kind: 'dtype', dtype: 'i32' } });
+    const bounds = apply('aten.cumsum.default', [counts, 0], {
+      dtype: { kind: 'dtype', dtype: 'i32' },
+    });
     const made = scope('experts', () =>
       this.config.clamp === undefined
         ? this.gated(rows, bounds)
@@ -58,7 +61,10 @@ export class RoutedLayer {
     return grouped(activate(gate, this.activation).mul(up), down.transpose(-2, -1), bounds);
   }
 
-  /** Weights as [experts, in, out] with biases; gate and up alternate and are clamped, the gate is x * sigmoid(1.702 x). */
+  /**
+   * Weights as [experts, in, out] with biases; gate and up alternate and are clamped, the gate is x
+   * * sigmoid(1.702 x).
+   */
   private clamped(rows: Tensor, bounds: Tensor, expert: Tensor, limit: number): Tensor {
     const { experts, hidden } = this.config;
     const { width, dtype } = this;
@@ -107,7 +113,9 @@ function route(
     }
     const odds = scoring === 'softmax' ? logits.softmax(-1) : logits.sigmoid();
     const plain = !correction && groups === undefined;
-    const corrected = correction ? odds.add(buffer('e_score_correction_bias', { shape: [experts] })) : odds;
+    const corrected = correction
+      ? odds.add(buffer('e_score_correction_bias', { shape: [experts] }))
+      : odds;
     const ranked = groups === undefined ? corrected : withinGroups(corrected, experts, groups);
     const best = ranked.topk(active, -1);
     const picked = plain ? best.values : odds.gather(1, best.indices);
@@ -120,7 +128,11 @@ function route(
 function withinGroups(
   scores: Tensor,
   experts: number,
-  { count, kept, by }: { readonly count: number; readonly kept: number; readonly by: 'max' | 'top2' },
+  {
+    count,
+    kept,
+    by,
+  }: { readonly count: number; readonly kept: number; readonly by: 'max' | 'top2' },
 ): Tensor {
   const grouped = scores.view(-1, count, experts / count);
   const strength = by === 'max' ? grouped.amax(-1) : grouped.topk(2, -1).values.sum([-1]);

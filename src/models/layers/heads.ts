@@ -10,6 +10,7 @@ export function headsFit(
   headsName: string,
   heads: number,
 ): number {
-  if (width % heads !== 0) throw config.inconsistent(widthName, `is ${width}, no multiple of ${headsName} ${heads}`);
+  if (width % heads !== 0)
+    throw config.inconsistent(widthName, `is ${width}, no multiple of ${headsName} ${heads}`);
   return width / heads;
 }

@@ -1,20 +1,25 @@
 /** Rotary positions: cosines and sines of heads, and the rotation of part of a head. */
 
 import type { DType } from '../../graph/types.ts';
-import { arange, cat } from '../../trace/tensor/functional.ts';
 import { rotateHeads, type Rotation } from '../../trace/nn/rope.ts';
-import { sizes, type Size } from '../../trace/sizes/sizes.ts';
+import { type Size, sizes } from '../../trace/sizes/sizes.ts';
+import { arange, cat } from '../../trace/tensor/functional.ts';
 import { buffer } from '../../trace/tensor/state.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
 
 /**
- * Cosines and sines with a dim for the heads, [1, 1, length, width]. The inverse frequencies are a buffer of this name, so
- * that base and scaling (`rope_theta`, `rope_scaling`) are values and not shapes.
+ * Cosines and sines with a dim for the heads, [1, 1, length, width]. The inverse frequencies are a
+ * buffer of this name, so that base and scaling (`rope_theta`, `rope_scaling`) are values and not
+ * shapes.
  */
 export function headRotation(name: string, length: Size, width: number, dtype: DType): Rotation {
   const frequencies = buffer(name, { shape: [width / 2] });
   const positions = arange(length).unsqueeze(0);
-  const angles = frequencies.unsqueeze(0).unsqueeze(2).matmul(positions.unsqueeze(1).to('f32')).transpose(1, 2);
+  const angles = frequencies
+    .unsqueeze(0)
+    .unsqueeze(2)
+    .matmul(positions.unsqueeze(1).to('f32'))
+    .transpose(1, 2);
   const both = cat([angles, angles], -1);
   return { cos: both.cos().to(dtype).unsqueeze(1), sin: both.sin().to(dtype).unsqueeze(1) };
 }
@@ -28,5 +33,8 @@ export function rotatePart(x: Tensor, turn: Rotation, width: number): Tensor {
 /** Channels in pairs (0, 1), (2, 3) ... put as halves, which `rotateHeads` turns. */
 export function pairsToHalves(x: Tensor): Tensor {
   const [batch, heads, length, width] = x.shape;
-  return x.view(batch, heads, length, sizes.floordiv(width, 2), 2).transpose(4, 3).reshape(batch, heads, length, width);
+  return x
+    .view(batch, heads, length, sizes.floordiv(width, 2), 2)
+    .transpose(4, 3)
+    .reshape(batch, heads, length, width);
 }

@@ -1,15 +1,16 @@
 /**
- * ATen operators that are described by other operators, as PyTorch defines them (torch/_decomp, torch/_refs and the
- * composite kernels of ATen); types, rules, work and values follow from the body.
+ * ATen operators that are described by other operators, as PyTorch defines them (torch/_decomp,
+ * torch/_refs and the composite kernels of ATen); types, rules, work and values follow from the
+ * body.
  */
 
-import { matmulOf } from '../vjp/composite/product.ts';
 import type { ValueRef } from '../../graph/types.ts';
-import { decomposedOp, type Body, type DecomposedSpec } from '../vjp/composite/decomposed.ts';
 import { elements, type OperatorRecord } from '../record/record.ts';
-import { complexSpecs } from './elementwise/complex.ts';
 import type { OperatorTable } from '../record/table.ts';
 import { literal } from '../vjp/build.ts';
+import { type Body, decomposedOp, type DecomposedSpec } from '../vjp/composite/decomposed.ts';
+import { matmulOf } from '../vjp/composite/product.ts';
+import { complexSpecs } from './elementwise/complex.ts';
 
 const front = (dim: number, rank: number): number => (dim < 0 ? dim + rank : dim);
 
@@ -21,8 +22,19 @@ function reduced({ b, ctx }: Body, losses: ValueRef): ValueRef {
   return b.unary(how === 1 ? 'mean' : 'sum', losses);
 }
 
-function normOf({ b }: Body, x: ValueRef, p: number, dims: readonly number[] | null, keepdim = false): ValueRef {
-  return b.call('aten.linalg_vector_norm.default', [x, literal(p), dims === null ? null : [...dims], keepdim]);
+function normOf(
+  { b }: Body,
+  x: ValueRef,
+  p: number,
+  dims: readonly number[] | null,
+  keepdim = false,
+): ValueRef {
+  return b.call('aten.linalg_vector_norm.default', [
+    x,
+    literal(p),
+    dims === null ? null : [...dims],
+    keepdim,
+  ]);
 }
 
 const shapeOf = ({ b }: Body, x: ValueRef): readonly number[] => b.shape(x);
@@ -40,12 +52,19 @@ function pixelShuffle(body: Body): ValueRef {
   const shape = shapeOf(body, body.x('self'));
   const [channels, height, width] = shape.slice(-3);
   const batch = shape.slice(0, -3);
-  if (shape.length < 3 || channels % (r * r) !== 0) ctx.fail(`cannot shuffle [${shape.join(', ')}] by ${r}`);
+  if (shape.length < 3 || channels % (r * r) !== 0)
+    ctx.fail(`cannot shuffle [${shape.join(', ')}] by ${r}`);
   const n = batch.length;
-  const view = b.call('aten.view.default', [body.x('self'), [...batch, channels / (r * r), r, r, height, width]]);
+  const view = b.call('aten.view.default', [
+    body.x('self'),
+    [...batch, channels / (r * r), r, r, height, width],
+  ]);
   const places = [n, n + 3, n + 1, n + 4, n + 2];
   const moved = b.permute(view, [...batch.keys(), ...places]);
-  return b.call('aten.reshape.default', [moved, [...batch, channels / (r * r), height * r, width * r]]);
+  return b.call('aten.reshape.default', [
+    moved,
+    [...batch, channels / (r * r), height * r, width * r],
+  ]);
 }
 
 /** The inverse of `pixelShuffle`. */
@@ -55,11 +74,18 @@ function pixelUnshuffle(body: Body): ValueRef {
   const shape = shapeOf(body, body.x('self'));
   const [channels, height, width] = shape.slice(-3);
   const batch = shape.slice(0, -3);
-  if (shape.length < 3 || height % r !== 0 || width % r !== 0) ctx.fail(`cannot take [${shape.join(', ')}] apart by ${r}`); // prettier-ignore
+  if (shape.length < 3 || height % r !== 0 || width % r !== 0)
+    ctx.fail(`cannot take [${shape.join(', ')}] apart by ${r}`);
   const n = batch.length;
-  const view = b.call('aten.view.default', [body.x('self'), [...batch, channels, height / r, r, width / r, r]]);
+  const view = b.call('aten.view.default', [
+    body.x('self'),
+    [...batch, channels, height / r, r, width / r, r],
+  ]);
   const moved = b.permute(view, [...batch.keys(), n, n + 2, n + 4, n + 1, n + 3]);
-  return b.call('aten.reshape.default', [moved, [...batch, channels * r * r, height / r, width / r]]);
+  return b.call('aten.reshape.default', [
+    moved,
+    [...batch, channels * r * r, height / r, width / r],
+  ]);
 }
 
 function channelShuffle(body: Body): ValueRef {
@@ -67,8 +93,12 @@ function channelShuffle(body: Body): ValueRef {
   const groups = ctx.int('groups');
   const shape = shapeOf(body, body.x('self'));
   const [batch, channels, ...rest] = shape;
-  if (shape.length < 3 || channels % groups !== 0) ctx.fail(`cannot shuffle [${shape.join(', ')}] in ${groups} groups`);
-  const view = b.call('aten.view.default', [body.x('self'), [batch, groups, channels / groups, ...rest]]);
+  if (shape.length < 3 || channels % groups !== 0)
+    ctx.fail(`cannot shuffle [${shape.join(', ')}] in ${groups} groups`);
+  const view = b.call('aten.view.default', [
+    body.x('self'),
+    [batch, groups, channels / groups, ...rest],
+  ]);
   return b.call('aten.reshape.default', [b.transpose(view, 1, 2), [...shape]]);
 }
 
@@ -78,7 +108,8 @@ function glu(body: Body): ValueRef {
   const shape = shapeOf(body, x);
   const dim = front(ctx.int('dim'), shape.length);
   const half = shape[dim] / 2;
-  if (!Number.isInteger(half)) ctx.fail(`dim ${dim} has ${shape[dim]} rows, which are no two halves`);
+  if (!Number.isInteger(half))
+    ctx.fail(`dim ${dim} has ${shape[dim]} rows, which are no two halves`);
   return b.mul(b.slice(x, dim, 0, half), b.unary('sigmoid', b.slice(x, dim, half, shape[dim])));
 }
 
@@ -88,7 +119,10 @@ function prelu(body: Body): ValueRef {
   const [x, weight] = [body.x('self'), body.x('weight')];
   const rank = shapeOf(body, x).length;
   const slopes = elements(shapeOf(body, weight));
-  const wide = slopes === 1 || rank < 2 ? weight : b.reshape(weight, [slopes, ...new Array<number>(rank - 2).fill(1)]);
+  const wide =
+    slopes === 1 || rank < 2
+      ? weight
+      : b.reshape(weight, [slopes, ...new Array<number>(rank - 2).fill(1)]);
   return b.where(b.compare('gt', x, 0), x, b.mul(x, wide));
 }
 
@@ -145,7 +179,12 @@ function weightNorm(body: Body): readonly ValueRef[] {
 
 function weightNormBackward(body: Body): readonly ValueRef[] {
   const { b } = body;
-  const [grad, v, g, norms] = [body.x('grad_w'), body.x('saved_v'), body.x('saved_g'), body.x('saved_norms')];
+  const [grad, v, g, norms] = [
+    body.x('grad_w'),
+    body.x('saved_v'),
+    body.x('saved_g'),
+    body.x('saved_norms'),
+  ];
   const along = b.sum(b.mul(grad, v), normedDims(body, v), true);
   const gradV = b.mul(b.div(g, norms), b.sub(grad, b.mul(v, b.div(along, b.mul(norms, norms)))));
   return [b.cast(gradV, b.dtype(v)), b.cast(b.div(along, norms), b.dtype(g))];
@@ -155,7 +194,9 @@ function aminmax(body: Body): readonly ValueRef[] {
   const { b, ctx } = body;
   const dim = ctx.optionalInt('dim');
   const dims = dim === undefined ? [] : [dim];
-  const [least, most] = ['amin', 'amax'].map((name) => b.call(`aten.${name}.default`, [body.x('self'), dims, ctx.bool('keepdim')])); // prettier-ignore
+  const [least, most] = ['amin', 'amax'].map((name) =>
+    b.call(`aten.${name}.default`, [body.x('self'), dims, ctx.bool('keepdim')]),
+  );
   return [least, most];
 }
 
@@ -164,7 +205,10 @@ function isin(body: Body): ValueRef {
   const { b, ctx } = body;
   const [x, tests] = [body.x('elements'), body.x('test_elements')];
   const width = shapeOf(body, tests).length;
-  const wide = b.call('aten.view.default', [x, [...shapeOf(body, x), ...new Array<number>(width).fill(1)]]);
+  const wide = b.call('aten.view.default', [
+    x,
+    [...shapeOf(body, x), ...new Array<number>(width).fill(1)],
+  ]);
   let found = b.call('aten.eq.Tensor', [wide, tests]);
   for (let d = 0; d < width; d++) found = b.call('aten.any.dim', [found, -1]);
   return ctx.bool('invert') ? b.unary('logical_not', found) : found;
@@ -172,19 +216,27 @@ function isin(body: Body): ValueRef {
 
 function tripletMargin(body: Body): ValueRef {
   const { b, ctx } = body;
-  const [anchor, positive, negative] = ['anchor', 'positive', 'negative'].map((name) => body.x(name));
+  const [anchor, positive, negative] = ['anchor', 'positive', 'negative'].map((name) =>
+    body.x(name),
+  );
   const near = distance(body, anchor, positive, false);
   const direct = distance(body, anchor, negative, false);
   const far = ctx.bool('swap')
     ? b.call('aten.minimum.default', [direct, distance(body, positive, negative, false)])
     : direct;
-  return reduced(body, b.call('aten.clamp_min.default', [b.add(b.sub(near, far), ctx.number('margin')), literal(0)]));
+  return reduced(
+    body,
+    b.call('aten.clamp_min.default', [b.add(b.sub(near, far), ctx.number('margin')), literal(0)]),
+  );
 }
 
 function marginRanking(body: Body): ValueRef {
   const { b, ctx } = body;
   const behind = b.mul(b.neg(body.x('target')), b.sub(body.x('input1'), body.x('input2')));
-  return reduced(body, b.call('aten.clamp_min.default', [b.add(behind, ctx.number('margin')), literal(0)]));
+  return reduced(
+    body,
+    b.call('aten.clamp_min.default', [b.add(behind, ctx.number('margin')), literal(0)]),
+  );
 }
 
 /** `beta * self + alpha * (vec1 outer vec2)`. */
@@ -201,11 +253,19 @@ function averagePool1d({ b, ctx, x }: Body): ValueRef {
   const [stride = kernel] = ctx.ints('stride');
   const padding = [0, ctx.ints('padding')[0]];
   const flags = [ctx.bool('ceil_mode'), ctx.bool('count_include_pad')];
-  const pooled = b.call('aten.avg_pool2d.default', [image, [1, kernel], [1, stride], padding, ...flags]);
+  const pooled = b.call('aten.avg_pool2d.default', [
+    image,
+    [1, kernel],
+    [1, stride],
+    padding,
+    ...flags,
+  ]);
   return b.call('aten.squeeze.dim', [pooled, -2]);
 }
 
-const one = (make: (body: Body) => ValueRef) => (body: Body): readonly ValueRef[] => [make(body)]; // prettier-ignore
+const one =
+  (make: (body: Body) => ValueRef) =>
+  (body: Body): readonly ValueRef[] => [make(body)];
 
 const SPECS: Readonly<Record<string, DecomposedSpec>> = {
   ...complexSpecs,
@@ -228,7 +288,9 @@ const SPECS: Readonly<Record<string, DecomposedSpec>> = {
   'aten.dist.default': {
     schema: 'Tensor self, Tensor other, Scalar p=2',
     cls: 'reduction',
-    decompose: one((body) => normOf(body, body.b.sub(body.x('self'), body.x('other')), body.ctx.number('p'), null)),
+    decompose: one((body) =>
+      normOf(body, body.b.sub(body.x('self'), body.x('other')), body.ctx.number('p'), null),
+    ),
   },
   'aten.pairwise_distance.default': {
     schema: 'Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False',
@@ -247,8 +309,16 @@ const SPECS: Readonly<Record<string, DecomposedSpec>> = {
     decompose: one(renorm),
   },
   'aten.glu.default': { schema: 'Tensor self, int dim=-1', cls: 'other', decompose: one(glu) },
-  'aten.prelu.default': { schema: 'Tensor self, Tensor weight', cls: 'other', decompose: one(prelu) },
-  'aten.channel_shuffle.default': { schema: 'Tensor self, int groups', cls: 'other', decompose: one(channelShuffle) },
+  'aten.prelu.default': {
+    schema: 'Tensor self, Tensor weight',
+    cls: 'other',
+    decompose: one(prelu),
+  },
+  'aten.channel_shuffle.default': {
+    schema: 'Tensor self, int groups',
+    cls: 'other',
+    decompose: one(channelShuffle),
+  },
   'aten.pixel_shuffle.default': {
     schema: 'Tensor self, int upscale_factor',
     cls: 'other',
@@ -282,7 +352,13 @@ const SPECS: Readonly<Record<string, DecomposedSpec>> = {
     schema: 'Tensor self, Scalar? p, int[] dim, bool keepdim=False',
     cls: 'reduction',
     decompose: one((body) =>
-      normOf(body, body.x('self'), body.ctx.optionalNumber('p') ?? 2, body.ctx.ints('dim'), body.ctx.bool('keepdim')),
+      normOf(
+        body,
+        body.x('self'),
+        body.ctx.optionalNumber('p') ?? 2,
+        body.ctx.ints('dim'),
+        body.ctx.bool('keepdim'),
+      ),
     ),
   },
   'aten._euclidean_dist.default': {
@@ -303,7 +379,9 @@ const SPECS: Readonly<Record<string, DecomposedSpec>> = {
     decompose: weightNormBackward,
   },
   'aten.avg_pool1d.default': {
-    schema: 'Tensor self, int[] kernel_size, int[] stride=[], int[] padding=[0], bool ceil_mode=False, bool count_include_pad=True', // prettier-ignore
+    schema:
+      'Tensor self, int[] kernel_size, int[] stride=[], int[] padding=[0], bool ' +
+      'ceil_mode=False, bool count_include_pad=True',
     cls: 'reduction',
     decompose: one(averagePool1d),
   },
@@ -312,7 +390,10 @@ const SPECS: Readonly<Record<string, DecomposedSpec>> = {
     cls: 'reduction',
     decompose: one(({ b, ctx, x }) => {
       const image = b.call('aten.unsqueeze.default', [x('self'), -2]);
-      return b.call('aten.squeeze.dim', [b.call('aten._adaptive_avg_pool2d.default', [image, [1, ...ctx.ints('output_size')]]), -2]); // prettier-ignore
+      return b.call('aten.squeeze.dim', [
+        b.call('aten._adaptive_avg_pool2d.default', [image, [1, ...ctx.ints('output_size')]]),
+        -2,
+      ]);
     }),
   },
   'aten.margin_ranking_loss.default': {
@@ -322,7 +403,8 @@ const SPECS: Readonly<Record<string, DecomposedSpec>> = {
   },
   'aten.triplet_margin_loss.default': {
     schema:
-      'Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, int reduction=1',
+      'Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float ' +
+      'eps=1e-06, bool swap=False, int reduction=1',
     cls: 'other',
     decompose: one(tripletMargin),
   },

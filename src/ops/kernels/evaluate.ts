@@ -1,19 +1,19 @@
 /** Runs one call on arrays: takes a call and operand values, gives result arrays. */
 
-import { ShardwrightError, internalError } from '../../errors.ts';
+import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Arg, TensorType, ValueType } from '../../graph/types.ts';
 import { getOwn } from '../../graph/value.ts';
 import { flat, NDArray } from '../../ndarray/array.ts';
 import { isComplexType, ofParts, partsOf } from '../../ndarray/complex.ts';
 import { map, wrapInteger } from '../../ndarray/elementwise.ts';
-import { streamOf, type RandomStream } from '../../ndarray/random.ts';
+import { type RandomStream, streamOf } from '../../ndarray/random.ts';
 import type { TensorMeta, TypedContext } from '../record/call.ts';
 import { tensorInputs } from '../record/context.ts';
 import { bind } from '../record/infer.ts';
+import { type EvaluatedArg } from '../record/kernel.ts';
 import type { OperatorRecord } from '../record/record.ts';
 import type { OperatorTable } from '../record/table.ts';
 import { complexKernelOf, isComponentwise } from './elementwise/complex.ts';
-import { type EvaluatedArg } from '../record/kernel.ts';
 import { kernelOf } from './table.ts';
 
 export type { EvaluatedArg } from '../record/kernel.ts';
@@ -24,14 +24,14 @@ export type EvaluatedResult = NDArray | readonly (NDArray | null)[] | null;
 const NO_SEED: RandomStream = { seed: 0, stream: 0 };
 
 /**
- * Evaluates one operator call in float64. Arguments are checked and results typed by the operator's own inference; the
- * values are those of PyTorch in float64, exact for integers up to 2^53 (beyond, an error). In-place operators return the
- * new value and change nothing.
+ * Evaluates one operator call in float64. Arguments are checked and results typed by the operator's
+ * own inference; the values are those of PyTorch in float64, exact for integers up to 2^53 (beyond,
+ * an error). In-place operators return the new value and change nothing.
  *
  * @param random numbers for random operators without a key (`generator`); default seed 0, stream 0
  * @param stated type of the result in the graph, where the operator has several forms
- * @throws E_TYPE when the arguments do not fit, E_VALUE when a value is outside of what the operator takes,
- *   E_NO_KERNEL when there is no such operator or it has no kernel
+ * @throws E_TYPE when the arguments do not fit, E_VALUE when a value is outside of what the
+ *   operator takes, E_NO_KERNEL when there is no such operator or it has no kernel
  */
 export function evaluateCall(
   table: OperatorTable,
@@ -61,21 +61,36 @@ export function evaluateCall(
   const array = (name: string): NDArray => arrays[Number(name)];
   const ctx = bind(table, { ...call, type: stated }, (name) => typeOf(array(name)));
   if (ctx === undefined) throw noKernel(target, record);
-  const complex = [...ctx.inputs, ...ctx.outputs].some((meta) => meta !== null && isComplexType(meta.dtype));
-  if (complex && (record.kernel ?? complexKernelOf(record.name)) === undefined && record.cls !== 'factory')
+  const complex = [...ctx.inputs, ...ctx.outputs].some(
+    (meta) => meta !== null && isComplexType(meta.dtype),
+  );
+  if (
+    complex &&
+    (record.kernel ?? complexKernelOf(record.name)) === undefined &&
+    record.cls !== 'factory'
+  )
     return evaluateParts(table, record, ctx, { target, args, kwargs }, random);
   const real = record.kernel ?? kernelOf(record.name);
-  const kernel = complex ? (complexKernelOf(record.name) ?? real) : (real ?? complexKernelOf(record.name));
+  const kernel = complex
+    ? (complexKernelOf(record.name) ?? real)
+    : (real ?? complexKernelOf(record.name));
   if (kernel === undefined) throw noKernel(target, record);
   const inputs = tensorInputs(record, call.args, call.kwargs).map(array);
   const argument = (name: string): EvaluatedArg | undefined => {
     const at = record.schema.filter((s) => !s.kwargOnly).findIndex((s) => s.name === name);
     return at >= 0 && at < args.length ? args[at] : getOwn(kwargs, name);
   };
-  const results = kernel({ ctx, inputs, random: keyed(random, getOwn(kwargs, 'generator')), argument });
+  const results = kernel({
+    ctx,
+    inputs,
+    random: keyed(random, getOwn(kwargs, 'generator')),
+    argument,
+  });
   if (results.length < ctx.outputs.length)
     throw internalError(`${record.name} gives ${results.length} of ${ctx.outputs.length} results`);
-  const settled = ctx.outputs.map((meta, i) => (meta === null ? null : settle(record, i, results[i], meta)));
+  const settled = ctx.outputs.map((meta, i) =>
+    meta === null ? null : settle(record, i, results[i], meta),
+  );
   return record.results === 'tuple' ? settled : (settled[0] ?? null);
 }
 
@@ -84,7 +99,11 @@ function evaluateParts(
   table: OperatorTable,
   record: OperatorRecord,
   ctx: TypedContext,
-  call: { target: string; args: readonly EvaluatedArg[]; kwargs: Readonly<Record<string, EvaluatedArg>> },
+  call: {
+    target: string;
+    args: readonly EvaluatedArg[];
+    kwargs: Readonly<Record<string, EvaluatedArg>>;
+  },
   random: RandomStream,
 ): EvaluatedResult {
   if (!isComponentwise(record))
@@ -95,7 +114,9 @@ function evaluateParts(
   const [real, imaginary] = [0, 1].map((k) => {
     const part = (arg: EvaluatedArg): EvaluatedArg =>
       isList(arg) ? arg.map(part) : arg instanceof NDArray ? (partsOf(arg)[k] ?? arg) : arg;
-    const kwargs = Object.fromEntries(Object.entries(call.kwargs).map(([key, arg]) => [key, part(arg)]));
+    const kwargs = Object.fromEntries(
+      Object.entries(call.kwargs).map(([key, arg]) => [key, part(arg)]),
+    );
     const result = evaluateCall(table, call.target, call.args.map(part), kwargs, random);
     return result === null || result instanceof NDArray ? [result] : result;
   });
@@ -107,11 +128,13 @@ function evaluateParts(
 }
 
 /**
- * A call with a key draws by the key alone, so that the same call recomputed, in a backward pass or before a loop, draws
- * the same numbers; without one it draws from its own stream.
+ * A call with a key draws by the key alone, so that the same call recomputed, in a backward pass or
+ * before a loop, draws the same numbers; without one it draws from its own stream.
  */
 function keyed(random: RandomStream, key: EvaluatedArg | undefined): RandomStream {
-  return key instanceof NDArray ? { ...random, stream: streamOf(`key ${flat(key).join(' ')}`) } : random;
+  return key instanceof NDArray
+    ? { ...random, stream: streamOf(`key ${flat(key).join(' ')}`) }
+    : random;
 }
 
 /** Whether calls of an operator can be evaluated, on real or on complex numbers. */
@@ -126,18 +149,31 @@ export function operatorsWithoutKernel(table: OperatorTable): string[] {
 
 function noKernel(target: string, record: OperatorRecord | undefined): ShardwrightError {
   if (record === undefined)
-    return new ShardwrightError('E_NO_KERNEL', `there is no operator ${target}, so it cannot be evaluated`, {
-      hint: 'define it with a record, or evaluate a graph without it',
-    });
-  return new ShardwrightError('E_NO_KERNEL', `${record.name} has no kernel, so it cannot be evaluated`);
+    return new ShardwrightError(
+      'E_NO_KERNEL',
+      `there is no operator ${target}, so it cannot be evaluated`,
+      {
+        hint: 'define it with a record, or evaluate a graph without it',
+      },
+    );
+  return new ShardwrightError(
+    'E_NO_KERNEL',
+    `${record.name} has no kernel, so it cannot be evaluated`,
+  );
 }
 
 /** The result under its inferred type; integers and bools are checked to be such. */
-function settle(record: OperatorRecord, index: number, x: NDArray | null | undefined, meta: TensorMeta): NDArray {
+function settle(
+  record: OperatorRecord,
+  index: number,
+  x: NDArray | null | undefined,
+  meta: TensorMeta,
+): NDArray {
   if (x === null || x === undefined) throw internalError(`${record.name} gives no result ${index}`);
   if (x.shape.length !== meta.shape.length || x.shape.some((n, d) => n !== meta.shape[d]))
     throw internalError(
-      `result ${index} of ${record.name} has shape [${x.shape.join(', ')}], inferred [${meta.shape.join(', ')}]`,
+      `result ${index} of ${record.name} has shape [${x.shape.join(', ')}], inferred ` +
+        `[${meta.shape.join(', ')}]`,
     );
   const named = x.as(meta.dtype);
   if (named.kind === 'float' || named.kind === 'complex' || record.cls === 'view') return named;
@@ -153,7 +189,10 @@ function checked(record: OperatorRecord, x: NDArray): NDArray {
     if (x.kind === 'bool' ? v !== 0 && v !== 1 : !Number.isInteger(v))
       throw internalError(`${record.name} gives ${v} as ${x.dtype}`);
     if (Math.abs(v) > Number.MAX_SAFE_INTEGER && v !== LEAST)
-      throw new ShardwrightError('E_VALUE', `${record.name} gives ${v}, an integer beyond what is held exactly (2^53)`);
+      throw new ShardwrightError(
+        'E_VALUE',
+        `${record.name} gives ${v}, an integer beyond what is held exactly (2^53)`,
+      );
     wraps ||= wrapInteger(v, x.dtype) !== v || Object.is(v, -0);
   }
   return wraps ? map(x, (v) => wrapInteger(v, x.dtype) + 0) : x;
@@ -167,7 +206,10 @@ function isList(arg: EvaluatedArg): arg is readonly EvaluatedArg[] {
   return Array.isArray(arg);
 }
 
-function mapValues(from: Readonly<Record<string, EvaluatedArg>>, f: (arg: EvaluatedArg) => Arg): Record<string, Arg> {
+function mapValues(
+  from: Readonly<Record<string, EvaluatedArg>>,
+  f: (arg: EvaluatedArg) => Arg,
+): Record<string, Arg> {
   const out: Record<string, Arg> = {};
   for (const [key, value] of Object.entries(from)) out[key] = f(value);
   return out;

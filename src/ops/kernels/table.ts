@@ -1,29 +1,29 @@
 /** Gives the kernel of an operator by its canonical name. */
 
 import { internalError } from '../../errors.ts';
+import type { Kernel, Kernels } from '../record/kernel.ts';
 import { activationBackwardKernels } from './elementwise/activation-backward.ts';
-import { attentionKernels } from './products/attention.ts';
 import { binaryKernels } from './elementwise/binary.ts';
+import { unaryKernels } from './elementwise/unary.ts';
 import { copyKernels } from './movement/copies.ts';
 import { factoryKernels } from './movement/factory.ts';
 import { indexingKernels } from './movement/indexing.ts';
-import type { Kernel, Kernels } from '../record/kernel.ts';
-import { lossKernels } from './reductions/loss.ts';
 import { manipulateKernels } from './movement/manipulate.ts';
+import { randomKernels } from './movement/random.ts';
+import { viewKernels } from './movement/view.ts';
+import { attentionKernels } from './products/attention.ts';
+import { productKernels } from './products/product.ts';
+import { lossKernels } from './reductions/loss.ts';
 import { normKernels } from './reductions/norm.ts';
 import { poolKernels } from './reductions/pool.ts';
-import { productKernels } from './products/product.ts';
-import { randomKernels } from './movement/random.ts';
 import { reductionKernels } from './reductions/reduction.ts';
 import { softmaxKernels } from './reductions/softmax.ts';
 import { stablehloBitKernels } from './stablehlo/bits.ts';
 import { stablehloBodyKernels } from './stablehlo/bodies.ts';
 import { stablehloElementwiseKernels } from './stablehlo/elementwise.ts';
 import { stablehloIndexingKernels } from './stablehlo/indexing.ts';
-import { stablehloShapeKernels } from './stablehlo/shapes.ts';
 import { stablehloProductKernels } from './stablehlo/products.ts';
-import { unaryKernels } from './elementwise/unary.ts';
-import { viewKernels } from './movement/view.ts';
+import { stablehloShapeKernels } from './stablehlo/shapes.ts';
 
 /** Float64 kernels by canonical operator name. */
 const FAMILIES: readonly Kernels[] = [

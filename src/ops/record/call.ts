@@ -1,4 +1,7 @@
-/** Calls of operators as records, rules and costs read them: named arguments and sizes, no graph and no mesh. */
+/**
+ * Calls of operators as records, rules and costs read them: named arguments and sizes, no graph and
+ * no mesh.
+ */
 
 import type { DType } from '../../graph/types.ts';
 
@@ -14,22 +17,31 @@ export interface ScalarArg {
 }
 
 /**
- * One call of an operator with names and defaults filled in from the schema. Accessors throw `E_TYPE` naming operator and
- * argument when the call does not fit the schema.
+ * One call of an operator with names and defaults filled in from the schema. Accessors throw
+ * `E_TYPE` naming operator and argument when the call does not fit the schema.
  */
 export interface OpContext {
   readonly target: string;
-  /** Every tensor input in schema order: positional, members of tensor lists, keywords; absent ones left out. */
+  /**
+   * Every tensor input in schema order: positional, members of tensor lists, keywords; absent ones
+   * left out.
+   */
   readonly inputs: readonly TensorMeta[];
   /** The tensor argument, or undefined if absent (optional). */
   tensor(name: string): TensorMeta | undefined;
   /** Position of the tensor argument in `inputs`, -1 if absent. */
   indexOf(name: string): number;
-  /** Members of a tensor-list argument with their positions in `inputs`; null members keep their place. */
+  /**
+   * Members of a tensor-list argument with their positions in `inputs`; null members keep their
+   * place.
+   */
   list(name: string): readonly ({ readonly meta: TensorMeta; readonly index: number } | null)[];
   int(name: string): number;
   ints(name: string): readonly number[];
-  /** An optional int, undefined when None. Integers beyond 2^53 (such as "to the end") arrive as Number.MAX_SAFE_INTEGER. */
+  /**
+   * An optional int, undefined when None. Integers beyond 2^53 (such as "to the end") arrive as
+   * Number.MAX_SAFE_INTEGER.
+   */
   optionalInt(name: string): number | undefined;
   optionalInts(name: string): readonly number[] | undefined;
   number(name: string): number;
@@ -46,7 +58,10 @@ export interface OpContext {
   fail(message: string, hint?: string): never;
 }
 
-/** A call whose results are known. The same shape serves local sizes: then inputs and outputs are those of the largest shard. */
+/**
+ * A call whose results are known. The same shape serves local sizes: then inputs and outputs are
+ * those of the largest shard.
+ */
 export interface TypedContext extends OpContext {
   /** Results in order; null for one that the call masks off. */
   readonly outputs: readonly (TensorMeta | null)[];

@@ -1,4 +1,6 @@
-/** Binds a call to its operator's schema and gives the context that inference, rules and costs read. */
+/**
+ * Binds a call to its operator's schema and gives the context that inference, rules and costs read.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, DType, Literal } from '../../graph/types.ts';
@@ -11,7 +13,8 @@ type ResolveValue = (name: string) => TensorMeta;
 type Bound = TensorMeta | readonly (TensorMeta | null)[] | Literal | readonly Arg[] | undefined;
 
 /**
- * Binds a call to its operator's schema: names positional arguments, fills defaults, flattens the tensor inputs.
+ * Binds a call to its operator's schema: names positional arguments, fills defaults, flattens the
+ * tensor inputs.
  *
  * @throws E_TYPE when arguments are missing, unknown or of the wrong kind
  */
@@ -26,12 +29,14 @@ export function bindCall(
     throw new ShardwrightError('E_TYPE', `${target}: ${message}`);
   };
   const positional = schema.filter((s) => !s.kwargOnly);
-  if (args.length > positional.length) fail(`takes ${positional.length} positional arguments, got ${args.length}`);
+  if (args.length > positional.length)
+    fail(`takes ${positional.length} positional arguments, got ${args.length}`);
   const given = new Map<string, Arg>();
   args.forEach((arg, i) => given.set(positional[i].name, arg));
   for (const [key, value] of Object.entries(kwargs)) {
     const known = schema.some((s) => s.name === key);
-    // Factories are printed with device, layout and the like, random operators with a generator; they mean nothing to a plan.
+    // Factories are printed with device, layout and the like, random operators with a generator;
+    // they mean nothing to a plan.
     if (!known) {
       if (IGNORED_KEYWORDS.has(key)) continue;
       fail(`unknown argument '${key}'`);
@@ -74,7 +79,13 @@ export function bindCall(
     }
   }
   function tensorOf(arg: Arg): TensorMeta | undefined {
-    if (arg !== null && typeof arg === 'object' && !Array.isArray(arg) && 'kind' in arg && arg.kind === 'value')
+    if (
+      arg !== null &&
+      typeof arg === 'object' &&
+      !Array.isArray(arg) &&
+      'kind' in arg &&
+      arg.kind === 'value'
+    )
       return resolve(arg.name);
     return undefined;
   }
@@ -104,7 +115,10 @@ class Call implements TypedContext {
     private readonly schema: readonly ArgSchema[],
     readonly inputs: readonly TensorMeta[],
     private readonly index: ReadonlyMap<string, number>,
-    private readonly lists: ReadonlyMap<string, readonly ({ meta: TensorMeta; index: number } | null)[]>,
+    private readonly lists: ReadonlyMap<
+      string,
+      readonly ({ meta: TensorMeta; index: number } | null)[]
+    >,
     private readonly bound: ReadonlyMap<string, Bound>,
     outputs: readonly (TensorMeta | null)[] = [],
   ) {
@@ -184,7 +198,8 @@ class Call implements TypedContext {
     }
     if (typeof value === 'bigint') return { value: Number(value), kind: 'int' };
     if (isLiteral(value, 'float')) return { value: value.value, kind: 'float' };
-    if (isLiteral(value, 'size') && value.size.example !== undefined) return { value: value.size.example, kind: 'int' };
+    if (isLiteral(value, 'size') && value.size.example !== undefined)
+      return { value: value.size.example, kind: 'int' };
     return this.fail(`argument '${name}' must be a number`);
   }
   has(name: string): boolean {
@@ -193,14 +208,21 @@ class Call implements TypedContext {
     return value !== null && value !== undefined;
   }
   fail(message: string, hint?: string): never {
-    throw new ShardwrightError('E_TYPE', `${this.target}: ${message}`, hint === undefined ? {} : { hint });
+    throw new ShardwrightError(
+      'E_TYPE',
+      `${this.target}: ${message}`,
+      hint === undefined ? {} : { hint },
+    );
   }
 
   private value(name: string): Bound | null {
     if (this.bound.has(name)) return this.bound.get(name) ?? null;
     const schema = this.schema.find((s) => s.name === name);
     if (schema === undefined)
-      throw new ShardwrightError('E_INTERNAL', `internal: ${this.target} has no argument '${name}'`);
+      throw new ShardwrightError(
+        'E_INTERNAL',
+        `internal: ${this.target} has no argument '${name}'`,
+      );
     return schema.default ?? null;
   }
   private asInt(value: unknown, name: string): number {
@@ -208,7 +230,11 @@ class Call implements TypedContext {
     if (typeof value === 'boolean') return value ? 1 : 0;
     if (typeof value === 'bigint') {
       const limit = BigInt(Number.MAX_SAFE_INTEGER);
-      return value > limit ? Number.MAX_SAFE_INTEGER : value < -limit ? -Number.MAX_SAFE_INTEGER : Number(value);
+      return value > limit
+        ? Number.MAX_SAFE_INTEGER
+        : value < -limit
+          ? -Number.MAX_SAFE_INTEGER
+          : Number(value);
     }
     if (isLiteral(value, 'size') && value.size.example !== undefined) return value.size.example;
     return this.fail(`argument '${name}' must be an integer`);
@@ -237,13 +263,15 @@ export function atSizes(
 }
 
 function asCall(ctx: OpContext): Call {
-  if (!(ctx instanceof Call)) throw new ShardwrightError('E_INTERNAL', 'internal: context was not made by bindCall');
+  if (!(ctx instanceof Call))
+    throw new ShardwrightError('E_INTERNAL', 'internal: context was not made by bindCall');
   return ctx;
 }
 
 /**
- * Names of the tensor inputs of a call in schema order, as `OpContext.inputs` counts them: positional and keyword
- * tensors, members of tensor lists, absent ones left out. A name occurs as often as it is used.
+ * Names of the tensor inputs of a call in schema order, as `OpContext.inputs` counts them:
+ * positional and keyword tensors, members of tensor lists, absent ones left out. A name occurs as
+ * often as it is used.
  */
 export function tensorInputs(
   record: OperatorRecord,
@@ -253,12 +281,14 @@ export function tensorInputs(
   const names: string[] = [];
   const take = (arg: Arg | undefined): void => {
     if (Array.isArray(arg)) arg.forEach(take);
-    else if (arg !== null && typeof arg === 'object' && 'kind' in arg && arg.kind === 'value') names.push(arg.name);
+    else if (arg !== null && typeof arg === 'object' && 'kind' in arg && arg.kind === 'value')
+      names.push(arg.name);
   };
   let position = 0;
   for (const s of record.schema) {
     const positional: Arg | undefined = s.kwargOnly ? undefined : args[position++];
-    if (s.type.startsWith('Tensor')) take(positional ?? (Object.hasOwn(kwargs, s.name) ? kwargs[s.name] : undefined));
+    if (s.type.startsWith('Tensor'))
+      take(positional ?? (Object.hasOwn(kwargs, s.name) ? kwargs[s.name] : undefined));
   }
   return names;
 }

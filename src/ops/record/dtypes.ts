@@ -1,6 +1,7 @@
 /**
- * Type promotion as PyTorch does it (`c10/core/ScalarType.h`, `aten/src/ATen/native/TypeProperties.cpp`): tensors with
- * dims, zero-dim tensors and plain numbers form three ranks; a lower rank only matters if its category is higher.
+ * Type promotion as PyTorch does it (`c10/core/ScalarType.h`,
+ * `aten/src/ATen/native/TypeProperties.cpp`): tensors with dims, zero-dim tensors and plain numbers
+ * form three ranks; a lower rank only matters if its category is higher.
  */
 
 import type { DType } from '../../graph/types.ts';
@@ -26,14 +27,25 @@ export function isIntegral(dtype: DType): boolean {
 
 const SIGNED_BITS: Partial<Record<DType, number>> = { i8: 8, i16: 16, i32: 32, i64: 64 };
 const UNSIGNED_BITS: Partial<Record<DType, number>> = { u8: 8, u16: 16, u32: 32, u64: 64 };
-const FLOAT_ORDER: readonly DType[] = ['f8e4m3fn', 'f8e5m2', 'f8e8m0fnu', 'f16', 'bf16', 'f32', 'f64'];
+const FLOAT_ORDER: readonly DType[] = [
+  'f8e4m3fn',
+  'f8e5m2',
+  'f8e8m0fnu',
+  'f16',
+  'bf16',
+  'f32',
+  'f64',
+];
 
-/** The smallest dtype that holds both, `torch.promote_types`. Distinct 16-bit floats meet in f32. */
+/**
+ * The smallest dtype that holds both, `torch.promote_types`. Distinct 16-bit floats meet in f32.
+ */
 export function promoteTypes(a: DType, b: DType): DType {
   if (a === b) return a;
   const ca = categoryOf(a);
   const cb = categoryOf(b);
-  if (ca === 3 || cb === 3) return a === 'c128' || b === 'c128' || a === 'f64' || b === 'f64' ? 'c128' : 'c64';
+  if (ca === 3 || cb === 3)
+    return a === 'c128' || b === 'c128' || a === 'f64' || b === 'f64' ? 'c128' : 'c64';
   if (ca !== cb) return ca > cb ? a : b;
   if (ca === 2) {
     if (a !== 'f32' && b !== 'f32' && a !== 'f64' && b !== 'f64') return 'f32';
@@ -77,7 +89,10 @@ export function resultType({ tensors, scalars }: Operands): DType | undefined {
   return combine(dims, combine(zeros, numbers));
 }
 
-/** PyTorch's `combine_categories`: the higher rank wins unless the lower one is of a higher category. */
+/**
+ * PyTorch's `combine_categories`: the higher rank wins unless the lower one is of a higher
+ * category.
+ */
 function combine(higher: DType | undefined, lower: DType | undefined): DType | undefined {
   if (higher === undefined) return lower;
   if (lower === undefined) return higher;
@@ -89,7 +104,10 @@ function combine(higher: DType | undefined, lower: DType | undefined): DType | u
   return higher;
 }
 
-/** Result of functions that are only defined on reals, such as true division and exp: integers and bools become f32. */
+/**
+ * Result of functions that are only defined on reals, such as true division and exp: integers and
+ * bools become f32.
+ */
 export function floatResult(dtype: DType): DType {
   return isIntegral(dtype) ? 'f32' : dtype;
 }

@@ -1,6 +1,9 @@
 /** Names of in-place operators, and of the functions whose results they write. */
 
-/** PyTorch's name of the in-place form: `add_`, `__iand__` of `__and__`; `pow_` calls its overload otherwise than `pow`. */
+/**
+ * PyTorch's name of the in-place form: `add_`, `__iand__` of `__and__`; `pow_` calls its overload
+ * otherwise than `pow`.
+ */
 export function inPlaceName(name: string): string {
   if (name === 'aten.pow.Tensor_Scalar') return 'aten.pow_.Scalar';
   const [space, base, overload] = name.split('.');
@@ -8,8 +11,8 @@ export function inPlaceName(name: string): string {
 }
 
 /**
- * The functional form of an in-place operator (`aten.add_.Tensor` is `aten.add.Tensor`): the same arguments, the result in
- * a new value. Undefined for other operators.
+ * The functional form of an in-place operator (`aten.add_.Tensor` is `aten.add.Tensor`): the same
+ * arguments, the result in a new value. Undefined for other operators.
  */
 export function functionalForm(name: string): string | undefined {
   const named = FORMS[name];
@@ -20,17 +23,23 @@ export function functionalForm(name: string): string | undefined {
 }
 
 /** Overloads that are named otherwise, and operators with Python's double underscores. */
-const FORMS: Readonly<Record<string, string | undefined>> = Object.assign(Object.create(null) as object, {
-  'aten.pow_.Scalar': 'aten.pow.Tensor_Scalar',
-  'aten.zero_.default': 'aten.zeros_like.default',
-  'aten.detach_.default': 'aten.detach.default',
-  'aten.__iand__.Tensor': 'aten.__and__.Tensor',
-  'aten.__iand__.Scalar': 'aten.__and__.Scalar',
-  'aten.__ior__.Tensor': 'aten.__or__.Tensor',
-  'aten.__ior__.Scalar': 'aten.__or__.Scalar',
-  'aten.__ixor__.Tensor': 'aten.__xor__.Tensor',
-  'aten.__ixor__.Scalar': 'aten.__xor__.Scalar',
-});
+const FORMS: Readonly<Record<string, string | undefined>> = Object.assign(
+  Object.create(null) as object,
+  {
+    'aten.pow_.Scalar': 'aten.pow.Tensor_Scalar',
+    'aten.zero_.default': 'aten.zeros_like.default',
+    'aten.detach_.default': 'aten.detach.default',
+    'aten.__iand__.Tensor': 'aten.__and__.Tensor',
+    'aten.__iand__.Scalar': 'aten.__and__.Scalar',
+    'aten.__ior__.Tensor': 'aten.__or__.Tensor',
+    'aten.__ior__.Scalar': 'aten.__or__.Scalar',
+    'aten.__ixor__.Tensor': 'aten.__xor__.Tensor',
+    'aten.__ixor__.Scalar': 'aten.__xor__.Scalar',
+  },
+);
 
-/** In-place fills by random numbers: they have no functional form among the records, and pass no gradient. */
+/**
+ * In-place fills by random numbers: they have no functional form among the records, and pass no
+ * gradient.
+ */
 const KEPT: ReadonlySet<string> = new Set(['bernoulli', 'normal', 'uniform', 'exponential']);

@@ -1,7 +1,7 @@
 /**
- * Types of calls. A model repeats its layers, so a call is looked up by content: target, literal arguments and the types of
- * its tensor inputs. Equal calls give the SAME result object, and equal tensor types are one object, so later stages may
- * compare by identity.
+ * Types of calls. A model repeats its layers, so a call is looked up by content: target, literal
+ * arguments and the types of its tensor inputs. Equal calls give the SAME result object, and equal
+ * tensor types are one object, so later stages may compare by identity.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -17,7 +17,10 @@ export interface CallNode {
   readonly target: string;
   readonly args: readonly Arg[];
   readonly kwargs: Readonly<Record<string, Arg>>;
-  /** What the graph states as the result: chooses among the forms that an operator has on different devices. */
+  /**
+   * What the graph states as the result: chooses among the forms that an operator has on different
+   * devices.
+   */
   readonly type?: ValueType | undefined;
 }
 
@@ -25,23 +28,32 @@ export interface CallNode {
 type TypeOf = (name: string) => ValueType;
 
 /**
- * Type of a call's result: a tensor, or a tuple for operators that are read through getitem; `none` for a result that the
- * call masks off. Symbolic sizes count at their example size. Undefined if the table has no such operator.
+ * Type of a call's result: a tensor, or a tuple for operators that are read through getitem; `none`
+ * for a result that the call masks off. Symbolic sizes count at their example size. Undefined if
+ * the table has no such operator.
  *
  * @throws E_TYPE, with the node, when the arguments do not fit the operator
  */
-export function inferCall(table: OperatorTable, node: CallNode, typeOf: TypeOf): ValueType | undefined {
+export function inferCall(
+  table: OperatorTable,
+  node: CallNode,
+  typeOf: TypeOf,
+): ValueType | undefined {
   if (node.target === 'operator.getitem') return getitem(node, typeOf);
   return resolve(table, node, typeOf)?.type;
 }
 
 /**
- * A call bound to its operator's schema, with result types: what rules, costs and kernels read. Undefined if the table has
- * no such operator (`operator.getitem` is structural and has none).
+ * A call bound to its operator's schema, with result types: what rules, costs and kernels read.
+ * Undefined if the table has no such operator (`operator.getitem` is structural and has none).
  *
  * @throws E_TYPE, with the node, when the arguments do not fit the operator
  */
-export function bind(table: OperatorTable, node: CallNode, typeOf: TypeOf): TypedContext | undefined {
+export function bind(
+  table: OperatorTable,
+  node: CallNode,
+  typeOf: TypeOf,
+): TypedContext | undefined {
   return resolve(table, node, typeOf)?.context;
 }
 
@@ -62,7 +74,10 @@ function resolve(table: OperatorTable, node: CallNode, typeOf: TypeOf): Resolved
     calls.set(table, known);
   }
   const stated = record.variants === undefined ? undefined : node.type;
-  const key = stated === undefined ? callKey(node, typeOf) : `${callKey(node, typeOf)}|${JSON.stringify(stated)}`;
+  const key =
+    stated === undefined
+      ? callKey(node, typeOf)
+      : `${callKey(node, typeOf)}|${JSON.stringify(stated)}`;
   const hit = known.get(key);
   if (hit !== undefined) return hit;
   try {
@@ -80,7 +95,10 @@ function infer(record: OperatorRecord, node: CallNode, typeOf: TypeOf): Resolved
   const ctx = bindCall(record, node.args, node.kwargs, (name) => {
     const type = typeOf(name);
     if (type.kind === 'tensor') return metaOf(type, record.name);
-    throw new ShardwrightError('E_TYPE', `${record.name}: '${name}' must be a tensor, but is a ${type.kind} value`);
+    throw new ShardwrightError(
+      'E_TYPE',
+      `${record.name}: '${name}' must be a tensor, but is a ${type.kind} value`,
+    );
   });
   const outputs = resultsOf(record, ctx, node.type).map((meta) =>
     meta === null ? null : shared(meta.dtype, meta.shape),
@@ -106,15 +124,24 @@ function resultsOf(
   return record.variants(ctx).find((form) => states(stated, form)) ?? own;
 }
 
-/** Whether a stated type is one of these results; a result that nothing reads has no stated type. */
+/**
+ * Whether a stated type is one of these results; a result that nothing reads has no stated type.
+ */
 function states(stated: ValueType, results: readonly (TensorMeta | null)[]): boolean {
   const items = stated.kind === 'tuple' ? stated.items : [stated];
   return items.every((item, i) => {
     const meta = results[i];
     if (item.kind !== 'tensor') return true;
-    if (meta === null || meta === undefined || item.dtype !== meta.dtype || item.shape.length !== meta.shape.length)
+    if (
+      meta === null ||
+      meta === undefined ||
+      item.dtype !== meta.dtype ||
+      item.shape.length !== meta.shape.length
+    )
       return false;
-    return item.shape.every((dim, d) => (typeof dim === 'number' ? dim : dim.example) === meta.shape[d]);
+    return item.shape.every(
+      (dim, d) => (typeof dim === 'number' ? dim : dim.example) === meta.shape[d],
+    );
   });
 }
 
@@ -126,21 +153,28 @@ function getitem(node: CallNode, typeOf: TypeOf): ValueType {
   const fail = (message: string): never => {
     throw new ShardwrightError('E_TYPE', `operator.getitem: ${message}`, {
       ...(node.name === undefined ? {} : { node: node.name }),
-      hint: 'getitem takes a value with several results and the number of one of them: getitem(x, 0)',
+      hint:
+        'getitem takes a value with several results and the number of one of them: getitem(x, ' +
+        '0)',
     });
   };
   if (!isRef(source) || typeof index !== 'number') return fail('needs a value and an integer');
   const type = typeOf(source.name);
-  if (type.kind !== 'tuple') return fail(`'${source.name}' has one result only (a ${type.kind} value)`);
+  if (type.kind !== 'tuple')
+    return fail(`'${source.name}' has one result only (a ${type.kind} value)`);
   const i = index < 0 ? index + type.items.length : index;
-  return type.items[i] ?? fail(`'${source.name}' has ${type.items.length} results, not one with number ${index}`);
+  return (
+    type.items[i] ??
+    fail(`'${source.name}' has ${type.items.length} results, not one with number ${index}`)
+  );
 }
 
-// ---- one object per tensor type ----------------------------------------------------------------------------------------
+// ---- one object per tensor type
+// -----------------------------------------------------------------------------
 
 /**
- * Canonical objects of plain tensor types (dtype and concrete shape). A pure function of content held for speed: nothing
- * that a caller can observe depends on what was interned before.
+ * Canonical objects of plain tensor types (dtype and concrete shape). A pure function of content
+ * held for speed: nothing that a caller can observe depends on what was interned before.
  */
 const types = new Map<string, Interned>();
 const internedOf = new WeakMap<TensorType, Interned>();
@@ -192,7 +226,8 @@ function metaOf(type: TensorType, target: string): TensorMeta {
   });
 }
 
-// ---- the key of a call -----------------------------------------------------------------------------------------------------
+// ---- the key of a call
+// -----------------------------------------------------------------------------
 
 function callKey(node: CallNode, typeOf: TypeOf): string {
   let key = node.target;
@@ -214,7 +249,8 @@ function argKey(arg: Arg, typeOf: TypeOf): string {
     const type = typeOf(arg.name);
     if (type.kind === 'tensor') {
       const entry = internType(type);
-      // A type without sizes never becomes a result, so its name keeps the error of each caller apart.
+      // A type without sizes never becomes a result, so its name keeps the error of each caller
+      // apart.
       return entry === undefined ? `?${arg.name}` : `#${entry.id}`;
     }
     return `${type.kind}:${arg.name}`;
@@ -261,5 +297,11 @@ function isList(arg: Arg): arg is readonly Arg[] {
 }
 
 function isRef(arg: Arg | undefined): arg is Extract<Arg, { kind: 'value' }> {
-  return arg !== undefined && arg !== null && typeof arg === 'object' && 'kind' in arg && arg.kind === 'value';
+  return (
+    arg !== undefined &&
+    arg !== null &&
+    typeof arg === 'object' &&
+    'kind' in arg &&
+    arg.kind === 'value'
+  );
 }

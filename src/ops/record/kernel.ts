@@ -2,7 +2,7 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import type { Literal } from '../../graph/types.ts';
-import { full, scalar, type ElementType, type NDArray } from '../../ndarray/array.ts';
+import { type ElementType, full, type NDArray, scalar } from '../../ndarray/array.ts';
 import { complexOf, isComplexType } from '../../ndarray/complex.ts';
 import { cast } from '../../ndarray/elementwise.ts';
 import type { RandomStream } from '../../ndarray/random.ts';
@@ -11,12 +11,16 @@ import type { ScalarArg, TypedContext } from './call.ts';
 /** A body that a call takes (a comparator, a reducer): its results on arrays. */
 export type EvaluatedBody = (inputs: readonly NDArray[]) => readonly NDArray[];
 
-/** An argument of an evaluated call: an array where the graph has a value, a function where it has a body, else a literal. */
+/**
+ * An argument of an evaluated call: an array where the graph has a value, a function where it has a
+ * body, else a literal.
+ */
 export type EvaluatedArg = NDArray | Literal | EvaluatedBody | readonly EvaluatedArg[];
 
 /**
- * A kernel gives an operator's results on float64 arrays, from its definition. It reads arguments by name as inference and
- * rules do, and sizes from the arrays. Element types of the results are set by the caller from the inferred types.
+ * A kernel gives an operator's results on float64 arrays, from its definition. It reads arguments
+ * by name as inference and rules do, and sizes from the arrays. Element types of the results are
+ * set by the caller from the inferred types.
  */
 export interface KernelCall {
   readonly ctx: TypedContext;
@@ -24,7 +28,10 @@ export interface KernelCall {
   readonly inputs: readonly NDArray[];
   /** Numbers for random operators. */
   readonly random: RandomStream;
-  /** An argument as the call has it, by the name in the schema; for those that `ctx` has no word for. */
+  /**
+   * An argument as the call has it, by the name in the schema; for those that `ctx` has no word
+   * for.
+   */
   argument(name: string): EvaluatedArg | undefined;
 }
 
@@ -40,7 +47,8 @@ export function body(
 ): ((values: readonly number[]) => number[]) | undefined {
   const given = call.argument(name);
   if (typeof given !== 'function') return undefined;
-  return (values) => given(values.map((value, i) => scalar(value, dtypes[i]))).map((result) => result.item());
+  return (values) =>
+    given(values.map((value, i) => scalar(value, dtypes[i]))).map((result) => result.item());
 }
 
 /** A kernel with one result. */
@@ -68,7 +76,11 @@ export function tensors(call: KernelCall, name: string): (NDArray | null)[] {
   return call.ctx.list(name).map((member) => (member === null ? null : call.inputs[member.index]));
 }
 
-const SCALAR_TYPE: Readonly<Record<ScalarArg['kind'], ElementType>> = { int: 'i64', float: 'f64', bool: 'b8' };
+const SCALAR_TYPE: Readonly<Record<ScalarArg['kind'], ElementType>> = {
+  int: 'i64',
+  float: 'f64',
+  bool: 'b8',
+};
 
 /** A tensor argument, or a number in its place as an array without dims. */
 export function operand(call: KernelCall, name: string): NDArray {
@@ -93,7 +105,9 @@ export function resultShape(call: KernelCall, index = 0): readonly number[] {
 export function constant(call: KernelCall, value: number): NDArray {
   const dtype = resultType(call);
   const shape = resultShape(call);
-  return isComplexType(dtype) ? complexOf(full(shape, value), full(shape, 0), dtype) : cast(full(shape, value), dtype);
+  return isComplexType(dtype)
+    ? complexOf(full(shape, value), full(shape, 0), dtype)
+    : cast(full(shape, value), dtype);
 }
 
 /** Refuses values that the operator is not defined on. */

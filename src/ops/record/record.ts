@@ -1,6 +1,7 @@
 /**
- * One operator, one record. Everything that the planner knows of an operator stands in its record: how results are typed,
- * which placements are right, how much work it is. A record never sees a mesh or a price.
+ * One operator, one record. Everything that the planner knows of an operator stands in its record:
+ * how results are typed, which placements are right, how much work it is. A record never sees a
+ * mesh or a price.
  */
 
 import { DTYPE_BYTES } from '../../graph/types.ts';
@@ -8,12 +9,22 @@ import type { OpContext, TensorMeta, TypedContext } from './call.ts';
 import { categoryOf } from './dtypes.ts';
 import type { Kernel } from './kernel.ts';
 import { LINEAR_KINDS, type Rule } from './rule.ts';
-import { parseSchema, type ArgSchema } from './schema.ts';
+import { type ArgSchema, parseSchema } from './schema.ts';
 
 export type { OpContext, ScalarArg, TensorMeta, TypedContext } from './call.ts';
 
 export type OpClass =
-  'pointwise' | 'view' | 'matmul' | 'reduction' | 'attention' | 'norm' | 'factory' | 'random' | 'collective' | 'control' | 'other'; // prettier-ignore
+  | 'pointwise'
+  | 'view'
+  | 'matmul'
+  | 'reduction'
+  | 'attention'
+  | 'norm'
+  | 'factory'
+  | 'random'
+  | 'collective'
+  | 'control'
+  | 'other';
 
 export interface OpWork {
   /** Matrix-unit work, 2 per multiply-add. */
@@ -33,18 +44,27 @@ export interface OperatorRecord {
   readonly results: 'single' | 'tuple';
   /** Result types, or an `E_TYPE` error; null for a masked-off result. */
   infer(ctx: OpContext): readonly (TensorMeta | null)[];
-  /** What PyTorch gives on another device, where a graph states it: statistics of another width, say. */
+  /**
+   * What PyTorch gives on another device, where a graph states it: statistics of another width,
+   * say.
+   */
   variants?(ctx: OpContext): readonly (readonly (TensorMeta | null)[])[];
-  /** Single-dim rules without the all-replicate rule, which the expansion adds. Empty means "replicated only". */
+  /**
+   * Single-dim rules without the all-replicate rule, which the expansion adds. Empty means
+   * "replicated only".
+   */
   shard(ctx: TypedContext): readonly Rule[];
   flops(ctx: TypedContext): OpWork;
   /** Bytes read and written at the sizes of the context. */
   bytes(ctx: TypedContext): number;
-  /** Values of an operator that comes with its own kernel; the built-in ones have theirs in a table. */
+  /**
+   * Values of an operator that comes with its own kernel; the built-in ones have theirs in a table.
+   */
   readonly kernel?: Kernel;
   /**
-   * Arguments of calls that its rules are tried with, as text: `x[6,4], x[4,6], 1`. Sizes that 2 and 3 ranks divide (6) and
-   * that they do not (5) say most. Built-in operators have theirs in tables; elementwise ones get them from the schema.
+   * Arguments of calls that its rules are tried with, as text: `x[6,4], x[4,6], 1`. Sizes that 2
+   * and 3 ranks divide (6) and that they do not (5) say most. Built-in operators have theirs in
+   * tables; elementwise ones get them from the schema.
    */
   readonly samples?: readonly string[];
 }
@@ -64,7 +84,10 @@ interface OperatorSpec {
   readonly samples?: readonly string[];
 }
 
-/** Completes a record: schema parsed, default work (one vector operation per output element) and default bytes. */
+/**
+ * Completes a record: schema parsed, default work (one vector operation per output element) and
+ * default bytes.
+ */
 export function defineOp(name: string, spec: OperatorSpec): OperatorRecord {
   return {
     name,
@@ -76,7 +99,9 @@ export function defineOp(name: string, spec: OperatorSpec): OperatorRecord {
     shard: (ctx) => (spec.shard === undefined ? [] : orderedOnly(spec.shard(ctx), ctx)),
     flops: (ctx) => (spec.flops !== undefined ? spec.flops(ctx) : defaultWork(spec.cls, ctx)),
     bytes: (ctx) => (spec.bytes !== undefined ? spec.bytes(ctx) : defaultBytes(spec.cls, ctx)),
-    ...(spec.variants === undefined ? {} : { variants: (ctx: OpContext) => spec.variants?.(ctx) ?? [] }),
+    ...(spec.variants === undefined
+      ? {}
+      : { variants: (ctx: OpContext) => spec.variants?.(ctx) ?? [] }),
     ...(spec.kernel === undefined ? {} : { kernel: spec.kernel }),
     ...(spec.samples === undefined ? {} : { samples: spec.samples }),
   };
@@ -89,14 +114,24 @@ function orderedOnly(rules: readonly Rule[], { inputs, outputs }: TypedContext):
   return rules.filter((r) =>
     [...r.inputs, ...r.outputs].every(
       (slot, i) =>
-        slot?.kind !== 'partial' || LINEAR_KINDS.includes(slot.op) || categoryOf(metas[i]?.dtype ?? 'f32') !== 3,
+        slot?.kind !== 'partial' ||
+        LINEAR_KINDS.includes(slot.op) ||
+        categoryOf(metas[i]?.dtype ?? 'f32') !== 3,
     ),
   );
 }
 
-/** Whether a call draws random numbers; attention does where it drops, and its backward call then takes the same numbers up. */
-export function drawsNumbers({ cls, schema }: Pick<OperatorRecord, 'cls' | 'schema'>, call: TypedContext): boolean {
-  return cls === 'random' || (schema.some((s) => s.name === 'dropout_p') && call.number('dropout_p') > 0);
+/**
+ * Whether a call draws random numbers; attention does where it drops, and its backward call then
+ * takes the same numbers up.
+ */
+export function drawsNumbers(
+  { cls, schema }: Pick<OperatorRecord, 'cls' | 'schema'>,
+  call: TypedContext,
+): boolean {
+  return (
+    cls === 'random' || (schema.some((s) => s.name === 'dropout_p') && call.number('dropout_p') > 0)
+  );
 }
 
 export function elements(shape: readonly number[]): number {

@@ -1,16 +1,18 @@
 /**
- * Single-dim sharding rules: which placements of inputs and outputs are right together on ONE mesh dim. A rule is only
- * the mathematics; meshes, sizes of groups and costs belong to the expansion (`src/strategy`). The system follows the
- * single-dim strategies of PyTorch 2.13 DTensor; where a rule goes beyond them it is marked `ext`.
+ * Single-dim sharding rules: which placements of inputs and outputs are right together on ONE mesh
+ * dim. A rule is only the mathematics; meshes, sizes of groups and costs belong to the expansion
+ * (`src/strategy`). The system follows the single-dim strategies of PyTorch 2.13 DTensor; where a
+ * rule goes beyond them it is marked `ext`.
  */
 
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
 import type { TypedContext } from './call.ts';
 
 /**
- * A cut that lies inside every index of some dims of another tensor of the call, as that of a sequence does after batch and
- * sequence were merged: a strided shard of as many chunks as a rank has such indices, when the mesh dims before it have
- * cut. Without dims it is a plain shard, in a merged dim that other mesh dims may cut so.
+ * A cut that lies inside every index of some dims of another tensor of the call, as that of a
+ * sequence does after batch and sequence were merged: a strided shard of as many chunks as a rank
+ * has such indices, when the mesh dims before it have cut. Without dims it is a plain shard, in a
+ * merged dim that other mesh dims may cut so.
  */
 interface Inside {
   /** Position among inputs, then outputs. */
@@ -18,7 +20,10 @@ interface Inside {
   readonly dims: readonly number[];
 }
 
-/** What the local argument or body must change to when the op runs on shards; null slots are absent tensors. */
+/**
+ * What the local argument or body must change to when the op runs on shards; null slots are absent
+ * tensors.
+ */
 export interface ShardSlot {
   readonly kind: 'shard';
   /** Tensor dim, never negative. */
@@ -26,17 +31,24 @@ export interface ShardSlot {
   /** Slots of one tie group are cut the same way; default group `''`. */
   readonly tie: string;
   /**
-   * `same`: every member of the group has equal placement and order. `any`: the index only passes through or is summed.
-   * `contiguous`: plain Shard only, because offsets are computed from the rank.
+   * `same`: every member of the group has equal placement and order. `any`: the index only passes
+   * through or is summed. `contiguous`: plain Shard only, because offsets are computed from the
+   * rank.
    */
   readonly slicing: 'same' | 'any' | 'contiguous';
   /** The dim (counted in units) must divide by the number of pieces over all mesh dims. */
   readonly even: boolean;
   /** The dim is cut in multiples of this many rows: heads, groups. */
   readonly unit: number;
-  /** Every rank must hold a row: the operator is not defined on none (the largest of no values, a window over no rows). */
+  /**
+   * Every rank must hold a row: the operator is not defined on none (the largest of no values, a
+   * window over no rows).
+   */
   readonly filled: boolean;
-  /** Members of the group may differ in size (flatten, split, repeat); legal only if every member divides evenly. */
+  /**
+   * Members of the group may differ in size (flatten, split, repeat); legal only if every member
+   * divides evenly.
+   */
   readonly scaled: boolean;
   /** Of a dim that a view merges or splits: where the cut lies in it. */
   readonly inside: Inside | null;
@@ -52,14 +64,18 @@ export type RuleSlot = ShardSlot | ReplicateSlot | PartialSlot | null;
 
 /** A collective that the lowered body of a rule runs itself, on the mesh dim of the rule. */
 export interface InternalCollective {
-  readonly kind: 'all_reduce' | 'all_gather' | 'reduce_scatter' | 'all_to_all' | 'collective_permute';
+  readonly kind:
+    'all_reduce' | 'all_gather' | 'reduce_scatter' | 'all_to_all' | 'collective_permute';
   /** Bytes of the reduced tensor on one rank; the context holds the sizes of the largest shard. */
   readonly bytes: (ctx: TypedContext) => number;
   /** The call of a body that it is, where the operator is a region of per-device code. */
   readonly site?: CollectiveSite;
 }
 
-/** A collective that a program wrote: the node of the body, and the types that it takes to each other on its axis. */
+/**
+ * A collective that a program wrote: the node of the body, and the types that it takes to each
+ * other on its axis.
+ */
 export interface CollectiveSite {
   /** `body/node`. */
   readonly node: string;
@@ -73,22 +89,33 @@ export interface CollectiveSite {
 }
 
 export interface Rule {
-  /** One slot per tensor input in schema order (list members flattened, absent tensors left out). */
+  /**
+   * One slot per tensor input in schema order (list members flattened, absent tensors left out).
+   */
   readonly inputs: readonly RuleSlot[];
   /** One slot per result; null for a result that the call masks off. */
   readonly outputs: readonly RuleSlot[];
   /** `base`: PyTorch 2.13 has it. `ext`: ours, and true. */
   readonly origin: 'base' | 'ext';
-  /** The lowering must rewrite arguments or body when this rule is used: a short word for how (`mask`, `local-shape`, `offset`). */
+  /**
+   * The lowering must rewrite arguments or body when this rule is used: a short word for how
+   * (`mask`, `local-shape`, `offset`).
+   */
   readonly rewrite?: string;
   /**
-   * Mesh dims, by name, that the rule is for: it stands on no others, and on these only rules that name them stand. Of regions
-   * of per-device code, whose specs say what they are on their axes.
+   * Mesh dims, by name, that the rule is for: it stands on no others, and on these only rules that
+   * name them stand. Of regions of per-device code, whose specs say what they are on their axes.
    */
   readonly axes?: readonly string[];
-  /** Collectives inside the rewritten body, to be priced with the rule; absent for purely local rules. */
+  /**
+   * Collectives inside the rewritten body, to be priced with the rule; absent for purely local
+   * rules.
+   */
   readonly collectives?: readonly InternalCollective[];
-  /** What the rewritten body moves, where it is several calls in place of the operator's own kernel; absent: what the operator moves. */
+  /**
+   * What the rewritten body moves, where it is several calls in place of the operator's own kernel;
+   * absent: what the operator moves.
+   */
   readonly body?: (local: TypedContext) => BodyTraffic;
 }
 
@@ -99,8 +126,13 @@ export interface BodyTraffic {
   readonly kernels: number;
 }
 
-/** Of the body with the most traffic among the rules that a strategy takes, one for each mesh dim. */
-export function bodyTraffic(rules: readonly (Rule | undefined)[], local: TypedContext): BodyTraffic | undefined {
+/**
+ * Of the body with the most traffic among the rules that a strategy takes, one for each mesh dim.
+ */
+export function bodyTraffic(
+  rules: readonly (Rule | undefined)[],
+  local: TypedContext,
+): BodyTraffic | undefined {
   let most: BodyTraffic | undefined;
   for (const taken of rules) {
     const body = taken?.body?.(local);
@@ -130,7 +162,10 @@ const PARTIALS: Readonly<Record<ReduceOp, PartialSlot>> = {
 
 export type ShardOptions = Partial<Omit<ShardSlot, 'kind' | 'dim'>>;
 
-/** "Some sharding of tensor dim `dim`". The default is slicing `same` in the unnamed tie group, uneven allowed. */
+/**
+ * "Some sharding of tensor dim `dim`". The default is slicing `same` in the unnamed tie group,
+ * uneven allowed.
+ */
 export function S(dim: number, options: ShardOptions = {}): ShardSlot {
   if (!Number.isInteger(dim) || dim < 0) throw new Error(`internal: rule shards dim ${dim}`);
   return {
@@ -147,10 +182,16 @@ export function S(dim: number, options: ShardOptions = {}): ShardSlot {
   };
 }
 
-export type RuleOptions = Partial<Pick<Rule, 'origin' | 'rewrite' | 'collectives' | 'axes' | 'body'>>;
+export type RuleOptions = Partial<
+  Pick<Rule, 'origin' | 'rewrite' | 'collectives' | 'axes' | 'body'>
+>;
 
 /** A sharding rule of one mesh dim: a slot for each tensor input and each result. */
-export function rule(inputs: readonly RuleSlot[], outputs: readonly RuleSlot[], options: RuleOptions = {}): Rule {
+export function rule(
+  inputs: readonly RuleSlot[],
+  outputs: readonly RuleSlot[],
+  options: RuleOptions = {},
+): Rule {
   return { inputs, outputs, origin: 'base', ...options };
 }
 
@@ -158,12 +199,17 @@ export function rule(inputs: readonly RuleSlot[], outputs: readonly RuleSlot[], 
 export const LINEAR_KINDS: readonly ReduceOp[] = ['sum', 'avg'];
 export const ALL_KINDS: readonly ReduceOp[] = ['sum', 'avg', 'max', 'min'];
 
-/** Text of a slot: `S(0)`, `R`, `P(sum)`, `-`, and `_S(0, d0*d1)` for a cut inside each index of dims 0 and 1. */
+/**
+ * Text of a slot: `S(0)`, `R`, `P(sum)`, `-`, and `_S(0, d0*d1)` for a cut inside each index of
+ * dims 0 and 1.
+ */
 export function slotText(slot: RuleSlot): string {
   if (slot === null) return '-';
   if (slot.kind === 'replicate') return 'R';
   if (slot.kind === 'partial') return `P(${slot.op})`;
-  return isStrided(slot) ? `_S(${slot.dim}, ${slot.inside?.dims.map((d) => `d${d}`).join('*')})` : `S(${slot.dim})`;
+  return isStrided(slot)
+    ? `_S(${slot.dim}, ${slot.inside?.dims.map((d) => `d${d}`).join('*')})`
+    : `S(${slot.dim})`;
 }
 
 /** Whether a slot cuts in chunks of other dims, and not in one piece. */
@@ -171,7 +217,10 @@ export function isStrided(slot: ShardSlot): boolean {
   return (slot.inside?.dims.length ?? 0) > 0;
 }
 
-/** A rule without cuts in strides, whose slots say nothing of other tensors of the call; undefined where it has some. */
+/**
+ * A rule without cuts in strides, whose slots say nothing of other tensors of the call; undefined
+ * where it has some.
+ */
 export function inOnePiece(r: Rule): Rule | undefined {
   const slots = [...r.inputs, ...r.outputs];
   if (slots.every((s) => s?.kind !== 'shard' || s.inside === null)) return r;

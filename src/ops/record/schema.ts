@@ -1,14 +1,36 @@
 /**
- * Argument schemas in the notation that PyTorch prints: `Tensor self, int dim=0, *, ScalarType? dtype=None`.
- * Foreign texts drop trailing defaults, so every record needs its schema to name and complete a call's arguments.
+ * Argument schemas in the notation that PyTorch prints: `Tensor self, int dim=0, *, ScalarType?
+ * dtype=None`. Foreign texts drop trailing defaults, so every record needs its schema to name and
+ * complete a call's arguments.
  */
 
 import { ShardwrightError } from '../../errors.ts';
 
-/** `TensorOrScalar` is a Tensor argument for which traced graphs also write a plain number: `sub.Tensor(1, x)`. */
+/**
+ * `TensorOrScalar` is a Tensor argument for which traced graphs also write a plain number:
+ * `sub.Tensor(1, x)`.
+ */
 type ArgType =
-  'Tensor' | 'TensorOrScalar' | 'Tensor?' | 'Tensor[]' | 'Tensor?[]' | 'int' | 'int?' | 'int[]' | 'int[]?' | 'float' | 'float?'
-  | 'bool' | 'bool[]' | 'Scalar' | 'Scalar?' | 'str' | 'str?' | 'ScalarType' | 'ScalarType?' | 'Any'; // prettier-ignore
+  | 'Tensor'
+  | 'TensorOrScalar'
+  | 'Tensor?'
+  | 'Tensor[]'
+  | 'Tensor?[]'
+  | 'int'
+  | 'int?'
+  | 'int[]'
+  | 'int[]?'
+  | 'float'
+  | 'float?'
+  | 'bool'
+  | 'bool[]'
+  | 'Scalar'
+  | 'Scalar?'
+  | 'str'
+  | 'str?'
+  | 'ScalarType'
+  | 'ScalarType?'
+  | 'Any';
 
 export interface ArgSchema {
   readonly name: string;
@@ -22,9 +44,27 @@ export interface ArgSchema {
 }
 
 const TYPES = new Set<string>([
-  'Tensor', 'TensorOrScalar', 'Tensor?', 'Tensor[]', 'Tensor?[]', 'int', 'int?', 'int[]', 'int[]?', 'float', 'float?',
-  'bool', 'bool[]', 'Scalar', 'Scalar?', 'str', 'str?', 'ScalarType', 'ScalarType?', 'Any',
-]); // prettier-ignore
+  'Tensor',
+  'TensorOrScalar',
+  'Tensor?',
+  'Tensor[]',
+  'Tensor?[]',
+  'int',
+  'int?',
+  'int[]',
+  'int[]?',
+  'float',
+  'float?',
+  'bool',
+  'bool[]',
+  'Scalar',
+  'Scalar?',
+  'str',
+  'str?',
+  'ScalarType',
+  'ScalarType?',
+  'Any',
+]);
 
 /** Parses a schema written by us; a malformed one is a defect, found when the record is defined. */
 export function parseSchema(text: string): readonly ArgSchema[] {
@@ -41,7 +81,8 @@ export function parseSchema(text: string): readonly ArgSchema[] {
     const space = head.lastIndexOf(' ');
     const type = head.slice(0, space).trim();
     const name = head.slice(space + 1);
-    if (space < 0 || !TYPES.has(type)) throw new ShardwrightError('E_INTERNAL', `internal: bad schema '${part}'`);
+    if (space < 0 || !TYPES.has(type))
+      throw new ShardwrightError('E_INTERNAL', `internal: bad schema '${part}'`);
     if (equals < 0) {
       out.push({ name, type: type as ArgType, kwargOnly, required: true });
     } else {

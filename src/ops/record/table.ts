@@ -2,15 +2,15 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import { builtinKinds } from '../../mesh/placements/builtin-kinds.ts';
-import { PlacementKinds, type PlacementKind } from '../../mesh/placements/kinds.ts';
+import { type PlacementKind, PlacementKinds } from '../../mesh/placements/kinds.ts';
 import type { OperatorRecord } from './record.ts';
 
 // Never changed: tables with other kinds have their own.
 const BUILTIN_KINDS = builtinKinds();
 
 /**
- * An immutable set of operator records by name and alias, with the kinds of placement that texts about them may use. There is
- * no global registry: a table is passed to who needs it.
+ * An immutable set of operator records by name and alias, with the kinds of placement that texts
+ * about them may use. There is no global registry: a table is passed to who needs it.
  */
 export class OperatorTable {
   private readonly byName: ReadonlyMap<string, OperatorRecord>;
@@ -23,7 +23,8 @@ export class OperatorTable {
     const byName = new Map<string, OperatorRecord>();
     for (const record of records) {
       for (const name of [record.name, ...record.aliases]) {
-        if (byName.has(name)) throw new ShardwrightError('E_DUP', `operator '${name}' is defined twice`);
+        if (byName.has(name))
+          throw new ShardwrightError('E_DUP', `operator '${name}' is defined twice`);
         byName.set(name, record);
       }
     }
@@ -44,8 +45,9 @@ export class OperatorTable {
   }
 
   /**
-   * A table that also knows these kinds of placement, such as one made by `sliceKind`: requests may then pin them and offer
-   * them as `cuts`. Plans with them are priced; lowering refuses cuts that are no chunks.
+   * A table that also knows these kinds of placement, such as one made by `sliceKind`: requests may
+   * then pin them and offer them as `cuts`. Plans with them are priced; lowering refuses cuts that
+   * are no chunks.
    *
    * @throws E_DUP, E_PLACEMENT as `PlacementKinds.register`
    */

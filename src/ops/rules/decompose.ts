@@ -1,4 +1,6 @@
-/** Derives the sharding rules of an operator from its decomposition into operators that have rules. */
+/**
+ * Derives the sharding rules of an operator from its decomposition into operators that have rules.
+ */
 
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Dim, Graph, Node } from '../../graph/types.ts';
@@ -6,16 +8,18 @@ import { isRef } from '../../graph/value.ts';
 import { tensorInputs } from '../record/context.ts';
 import { bind } from '../record/infer.ts';
 import type { TensorMeta } from '../record/record.ts';
-import { inOnePiece, R, rule, type Rule, type RuleSlot, type ShardSlot } from '../record/rule.ts';
+import { inOnePiece, R, type Rule, rule, type RuleSlot, type ShardSlot } from '../record/rule.ts';
 import type { OperatorTable } from '../record/table.ts';
 
 /**
- * Rules of an operator that has none of its own, from its decomposition: a graph of operators that have. Placements are
- * pushed through the graph at global sizes on one mesh dim without any redistribution, following every inner rule that
- * takes the values as they are; what arrives at the outputs is a rule. The result is a relation, not a function.
+ * Rules of an operator that has none of its own, from its decomposition: a graph of operators that
+ * have. Placements are pushed through the graph at global sizes on one mesh dim without any
+ * redistribution, following every inner rule that takes the values as they are; what arrives at the
+ * outputs is a rule. The result is a relation, not a function.
  *
- * The body runs decomposed on the device: constants that were computed from global sizes stay what they are, so a rule is
- * marked with the rewrite `decomposed` where an inner call must be rewritten. Inner rules with collectives are left out.
+ * The body runs decomposed on the device: constants that were computed from global sizes stay what
+ * they are, so a rule is marked with the rewrite `decomposed` where an inner call must be
+ * rewritten. Inner rules with collectives are left out.
  */
 const DECOMPOSED = 'decomposed';
 
@@ -37,28 +41,43 @@ export interface Derivation {
 }
 
 /**
- * The rules of a body with what its values hold, without the all-replicate rule, in the order in which inner rules give them.
+ * The rules of a body with what its values hold, without the all-replicate rule, in the order in
+ * which inner rules give them.
  *
  * @param body placeholders are the tensor inputs in schema order, outputs the results
- * @throws E_UNKNOWN_OP when an inner operator has no record, E_LIMIT when there are too many ways through
+ * @throws E_UNKNOWN_OP when an inner operator has no record, E_LIMIT when there are too many ways
+ *   through
  */
-export function derivations(body: Graph, table: OperatorTable, options: DecomposeOptions = {}): readonly Derivation[] {
+export function derivations(
+  body: Graph,
+  table: OperatorTable,
+  options: DecomposeOptions = {},
+): readonly Derivation[] {
   let byBody = known.get(table);
   if (byBody === undefined) known.set(table, (byBody = new Map<string, readonly Derivation[]>()));
   const key = contentOf(body);
   let found = byBody.get(key);
-  if (found === undefined) byBody.set(key, (found = new Search(body, table, options.limit ?? LIMIT).run()));
+  if (found === undefined)
+    byBody.set(key, (found = new Search(body, table, options.limit ?? LIMIT).run()));
   return found;
 }
 
 function contentOf({ nodes, outputs }: Graph): string {
-  const content = nodes.map(({ name, target, args, kwargs, type }) => [name, target, args, kwargs, type]);
+  const content = nodes.map(({ name, target, args, kwargs, type }) => [
+    name,
+    target,
+    args,
+    kwargs,
+    type,
+  ]);
   return JSON.stringify([content, outputs.map((o) => o.value)], (_, value: unknown) =>
     typeof value === 'bigint' ? `${value}n` : value,
   );
 }
 
-/** One inner call: names of its tensor inputs and results, and its rules with the replicated one. */
+/**
+ * One inner call: names of its tensor inputs and results, and its rules with the replicated one.
+ */
 interface Step {
   readonly name: string;
   readonly inputs: readonly string[];
@@ -80,10 +99,13 @@ class Search {
     private readonly limit: number,
   ) {
     for (const node of body.nodes)
-      if (node.type.kind === 'tensor') this.metas.set(node.name, { dtype: node.type.dtype, shape: node.type.shape.map(sizeOf) });
+      if (node.type.kind === 'tensor')
+        this.metas.set(node.name, { dtype: node.type.dtype, shape: node.type.shape.map(sizeOf) });
     this.placeholders = body.nodes.flatMap((n) => (n.kind === 'placeholder' ? [n.name] : []));
-    this.steps = body.nodes.flatMap((n) => (n.kind === 'call' && n.target !== 'operator.getitem' ? [this.step(n)] : []));
-  } // prettier-ignore
+    this.steps = body.nodes.flatMap((n) =>
+      n.kind === 'call' && n.target !== 'operator.getitem' ? [this.step(n)] : [],
+    );
+  }
 
   run(): readonly Derivation[] {
     // An explicit stack: a decomposition may be long.
@@ -92,7 +114,10 @@ class Search {
       const state = stack.pop();
       if (state === undefined) break;
       if (++this.visited > this.limit)
-        throw new ShardwrightError('E_LIMIT', `the decomposition '${this.body.name}' has more than ${this.limit} ways through`);
+        throw new ShardwrightError(
+          'E_LIMIT',
+          `the decomposition '${this.body.name}' has more than ${this.limit} ways through`,
+        );
       const step = this.steps[state.at];
       if (step === undefined) {
         this.finish(state);
@@ -106,12 +131,15 @@ class Search {
       stack.push(...next.reverse());
     }
     return [...this.found.values()];
-  } // prettier-ignore
+  }
 
   private step(node: Node): Step {
     const record = this.table.get(node.target);
     if (record === undefined)
-      throw new ShardwrightError('E_UNKNOWN_OP', `the decomposition '${this.body.name}' calls ${node.target}, which has no record`); // prettier-ignore
+      throw new ShardwrightError(
+        'E_UNKNOWN_OP',
+        `the decomposition '${this.body.name}' calls ${node.target}, which has no record`,
+      );
     const types = new Map(this.body.nodes.map((n) => [n.name, n.type]));
     const ctx = bind(this.table, node, (name) => types.get(name) ?? missing(name));
     if (ctx === undefined) throw internalError(`no call of ${node.target}`);
@@ -120,7 +148,9 @@ class Search {
       return record.results === 'single' ? node.name : this.memberOf(node.name, k);
     });
     // Strides speak of tensors of the inner call, which the outer one does not have.
-    const rules = record.shard(ctx).flatMap((r) => (r.collectives === undefined ? (inOnePiece(r) ?? []) : []));
+    const rules = record
+      .shard(ctx)
+      .flatMap((r) => (r.collectives === undefined ? (inOnePiece(r) ?? []) : []));
     return {
       name: node.name,
       inputs: tensorInputs(record, node.args, node.kwargs),
@@ -138,14 +168,20 @@ class Search {
   /** Name of the getitem node that reads result `k`. */
   private memberOf(name: string, k: number): string | null {
     const reader = this.body.nodes.find(
-      (n) => n.target === 'operator.getitem' && isRef(n.args[0]) && n.args[0].name === name && n.args[1] === k,
+      (n) =>
+        n.target === 'operator.getitem' &&
+        isRef(n.args[0]) &&
+        n.args[0].name === name &&
+        n.args[1] === k,
     );
     return reader?.name ?? null;
   }
 
   private finish(state: State): void {
     const inputs = this.placeholders.map((name): RuleSlot => state.slots.get(name)?.slot ?? R);
-    const outputs = this.body.outputs.map((o): RuleSlot => (o.value === null ? null : (state.slots.get(o.value)?.slot ?? R)));
+    const outputs = this.body.outputs.map((o): RuleSlot =>
+      o.value === null ? null : (state.slots.get(o.value)?.slot ?? R),
+    );
     const groups = new Set<number>();
     for (const name of [...this.placeholders, ...this.body.outputs.map((o) => o.value ?? '')]) {
       const own = state.slots.get(name);
@@ -160,17 +196,28 @@ class Search {
     const outs = outputs.map((slot, k) => finished(this.body.outputs[k].value, slot));
     // Whole inputs and a whole result, or one that is only called pending: the replicated rule.
     if (ins.every((s) => s?.kind === 'replicate') && outs.every((s) => s?.kind !== 'shard')) return;
-    const r: Rule = { inputs: ins, outputs: outs, origin: 'ext', ...(state.rewrites.size > 0 ? { rewrite: DECOMPOSED } : {}) };
+    const r: Rule = {
+      inputs: ins,
+      outputs: outs,
+      origin: 'ext',
+      ...(state.rewrites.size > 0 ? { rewrite: DECOMPOSED } : {}),
+    };
     // Two ways through the body with one relation: the one that asks less is kept, else the first.
     const key = [...ins, ...outs].map(slotKey).join();
     const before = this.found.get(key);
     if (before !== undefined && demands(r) >= demands(before.rule)) return;
     const slots = new Map([...state.slots].map(([name, own]) => [name, own.slot]));
     this.found.set(key, { rule: r, slots, rewrites: state.rewrites });
-  } // prettier-ignore
+  }
 
   /** A slot with what its index asks anywhere in the body. */
-  private constrained(slot: ShardSlot, name: string, state: State, group: number, several: boolean): ShardSlot {
+  private constrained(
+    slot: ShardSlot,
+    name: string,
+    state: State,
+    group: number,
+    several: boolean,
+  ): ShardSlot {
     const root = state.root(group);
     const size = this.metas.get(name)?.shape[slot.dim] ?? 1;
     let { unit, slicing } = slot;
@@ -181,7 +228,8 @@ class Search {
       if (own.slot.slicing === 'contiguous') slicing = 'contiguous';
       filled ||= own.slot.filled;
       if (!own.slot.even && !own.slot.scaled && own.slot.unit === 1) continue;
-      // Every rank must hold whole units of that dim: then of this one in units of n / gcd(n, units).
+      // Every rank must hold whole units of that dim: then of this one in units of n / gcd(n,
+      // units).
       even = true;
       const units = its / own.slot.unit;
       unit = leastMultiple(unit, size / gcd(size, units));
@@ -206,7 +254,10 @@ class State {
     readonly rewrites: ReadonlyMap<string, string>,
   ) {}
 
-  /** The state after a step under one rule; undefined when a value has another placement. Inputs of the body are free until a rule reads them. */
+  /**
+   * The state after a step under one rule; undefined when a value has another placement. Inputs of
+   * the body are free until a rule reads them.
+   */
   take(step: Step, r: Rule, free: readonly string[]): State | undefined {
     const slots = new Map(this.slots);
     const parents = [...this.parents];
@@ -234,13 +285,18 @@ class State {
       } else {
         const both = strictest(own.slot, slot);
         slots.set(name, { slot: both, group: own.group });
-        join({ slot: both?.kind === 'shard' && slot?.kind === 'shard' ? { ...both, tie: slot.tie } : both, group: own.group });
+        join({
+          slot:
+            both?.kind === 'shard' && slot?.kind === 'shard' ? { ...both, tie: slot.tie } : both,
+          group: own.group,
+        });
       }
     }
     for (const [k, name] of step.outputs.entries()) if (name !== null) hold(name, r.outputs[k]);
-    const rewrites = r.rewrite === undefined ? this.rewrites : new Map(this.rewrites).set(step.name, r.rewrite);
+    const rewrites =
+      r.rewrite === undefined ? this.rewrites : new Map(this.rewrites).set(step.name, r.rewrite);
     return new State(slots, this.at + 1, parents, rewrites);
-  } // prettier-ignore
+  }
 
   root(group: number): number {
     return rootOf(this.parents, group);
@@ -249,7 +305,11 @@ class State {
 
 /** A value that all ranks hold is its own average, largest and least: nothing has to be done. */
 function standsFor(own: RuleSlot, wanted: RuleSlot): boolean {
-  return own?.kind === 'replicate' && wanted?.kind === 'partial' && ['avg', 'max', 'min'].includes(wanted.op);
+  return (
+    own?.kind === 'replicate' &&
+    wanted?.kind === 'partial' &&
+    ['avg', 'max', 'min'].includes(wanted.op)
+  );
 }
 
 function rootOf(parents: readonly number[], group: number): number {
@@ -262,7 +322,12 @@ function strictest(a: RuleSlot, b: RuleSlot): RuleSlot {
   if (a?.kind !== 'shard' || b?.kind !== 'shard') return a;
   return {
     ...a,
-    slicing: a.slicing === 'contiguous' || b.slicing === 'contiguous' ? 'contiguous' : a.slicing === 'same' ? 'same' : b.slicing, // prettier-ignore
+    slicing:
+      a.slicing === 'contiguous' || b.slicing === 'contiguous'
+        ? 'contiguous'
+        : a.slicing === 'same'
+          ? 'same'
+          : b.slicing,
     even: a.even || b.even,
     filled: a.filled || b.filled,
     scaled: a.scaled || b.scaled,
@@ -273,7 +338,11 @@ function strictest(a: RuleSlot, b: RuleSlot): RuleSlot {
 /** How much a rule asks: a measure to prefer the laxer of two. */
 function demands(r: Rule): number {
   const slots = [...r.inputs, ...r.outputs];
-  return (r.rewrite === undefined ? 0 : 1) + slots.filter((s) => s?.kind === 'shard' && (s.even || s.filled || s.slicing === 'contiguous')).length; // prettier-ignore
+  return (
+    (r.rewrite === undefined ? 0 : 1) +
+    slots.filter((s) => s?.kind === 'shard' && (s.even || s.filled || s.slicing === 'contiguous'))
+      .length
+  );
 }
 
 function slotKey(slot: RuleSlot): string {

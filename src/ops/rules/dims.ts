@@ -1,10 +1,23 @@
-/** Small words that shape-moving records share: dims of a call, slots, rules that let everything through. */
+/**
+ * Small words that shape-moving records share: dims of a call, slots, rules that let everything
+ * through.
+ */
 
 import type { DType } from '../../graph/types.ts';
-import { categoryOf } from '../record/dtypes.ts';
-import { ALL_KINDS, LINEAR_KINDS, P, R, S, rule, type Rule, type RuleSlot, type ShardOptions } from '../record/rule.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
+import { categoryOf } from '../record/dtypes.ts';
 import type { OpContext, TensorMeta, TypedContext } from '../record/record.ts';
+import {
+  ALL_KINDS,
+  LINEAR_KINDS,
+  P,
+  R,
+  type Rule,
+  rule,
+  type RuleSlot,
+  S,
+  type ShardOptions,
+} from '../record/rule.ts';
 
 /**
  * A dim argument counted from the front.
@@ -14,19 +27,29 @@ import type { OpContext, TensorMeta, TypedContext } from '../record/record.ts';
 export function normalDim(ctx: OpContext, dim: number, rank: number): number {
   const size = Math.max(rank, 1); // a scalar accepts 0 and -1
   if (dim < -size || dim >= size)
-    return ctx.fail(`dim ${dim} does not exist in a tensor of ${rank} dims; expected ${-size} to ${size - 1}`);
+    return ctx.fail(
+      `dim ${dim} does not exist in a tensor of ${rank} dims; expected ${-size} to ${size - 1}`,
+    );
   return dim < 0 ? dim + size : dim;
 }
 
 /**
- * A list argument with one entry for each of `count` dims; where `fill` is given, an absent list counts as full of it.
+ * A list argument with one entry for each of `count` dims; where `fill` is given, an absent list
+ * counts as full of it.
  *
  * @throws E_TYPE for a list of another length
  */
-export function perDim(ctx: OpContext, name: string, count: number, fill?: number): readonly number[] {
+export function perDim(
+  ctx: OpContext,
+  name: string,
+  count: number,
+  fill?: number,
+): readonly number[] {
   const list = ctx.ints(name);
   if (list.length === 0 && fill !== undefined) return new Array<number>(count).fill(fill);
-  return list.length === count ? list : ctx.fail(`${name} has ${list.length} entries, expected ${count}`);
+  return list.length === count
+    ? list
+    : ctx.fail(`${name} has ${list.length} entries, expected ${count}`);
 }
 
 /** The tensor argument; a missing one is an `E_TYPE` error. */
@@ -60,13 +83,17 @@ export function broadcastAll(ctx: OpContext, shapes: readonly (readonly number[]
     shape.forEach((size, i) => {
       const at = rank - shape.length + i;
       if (size === 1 || size === out[at]) return;
-      if (out[at] !== 1) ctx.fail(`shapes ${shapes.map((s) => `[${s.join(', ')}]`).join(' and ')} do not broadcast`);
+      if (out[at] !== 1)
+        ctx.fail(`shapes ${shapes.map((s) => `[${s.join(', ')}]`).join(' and ')} do not broadcast`);
       out[at] = size;
     });
   return out;
 }
 
-/** Slot of an operand that is broadcast into a result of `outRank` dims, when the result's dim `outDim` is cut. */
+/**
+ * Slot of an operand that is broadcast into a result of `outRank` dims, when the result's dim
+ * `outDim` is cut.
+ */
 export function broadcastSlot(
   shape: readonly number[],
   outRank: number,
@@ -77,7 +104,10 @@ export function broadcastSlot(
   return dim < 0 || shape[dim] === 1 ? R : S(dim, options);
 }
 
-/** Pending kinds that plain data movement keeps: bools have `or` and `and`, complex numbers no order, others all four. */
+/**
+ * Pending kinds that plain data movement keeps: bools have `or` and `and`, complex numbers no
+ * order, others all four.
+ */
 export function movedKinds(dtype: DType): readonly ReduceOp[] {
   if (categoryOf(dtype) === 3) return LINEAR_KINDS;
   return dtype === 'b8' ? BOOL_KINDS : ALL_KINDS;
@@ -95,8 +125,8 @@ export function additiveKind(dtype: DType): ReduceOp {
 }
 
 /**
- * One rule per kind: the inputs at `pending` pending the same way, every other input replicated; results pending, or replicated
- * (`outputs[i] === 'plain'`), or absent.
+ * One rule per kind: the inputs at `pending` pending the same way, every other input replicated;
+ * results pending, or replicated (`outputs[i] === 'plain'`), or absent.
  */
 export function pendingRules(
   inputCount: number,
@@ -119,8 +149,14 @@ export function kindsPass(dtype: DType): Rule[] {
   return pendingRules(1, [0], ['pending'], movedKinds(dtype));
 }
 
-/** Slots of the tensors of a call by argument name; those of absent tensors are left out, unnamed tensors replicated. */
-export function slotsByName(ctx: TypedContext, slots: Readonly<Record<string, RuleSlot>>): RuleSlot[] {
+/**
+ * Slots of the tensors of a call by argument name; those of absent tensors are left out, unnamed
+ * tensors replicated.
+ */
+export function slotsByName(
+  ctx: TypedContext,
+  slots: Readonly<Record<string, RuleSlot>>,
+): RuleSlot[] {
   const inputs: RuleSlot[] = ctx.inputs.map(() => R);
   for (const [name, slot] of Object.entries(slots)) {
     const at = ctx.indexOf(name);
@@ -134,7 +170,10 @@ export function anyS(dim: number, options: ShardOptions = {}): RuleSlot {
   return S(dim, { slicing: 'any', ...options });
 }
 
-/** One input, results placed as it is: dims outside `touched` follow (shifted by `shift`), `kinds` pass. */
+/**
+ * One input, results placed as it is: dims outside `touched` follow (shifted by `shift`), `kinds`
+ * pass.
+ */
 export function untouched(
   ctx: TypedContext,
   touched: readonly number[],
@@ -146,7 +185,18 @@ export function untouched(
   const rewrite = options.rewrite === undefined ? {} : { rewrite: options.rewrite };
   const cuts = cuttable(meta.shape).filter((dim) => !touched.includes(dim));
   return [
-    ...cuts.map((dim) => rule([anyS(dim)], ctx.outputs.map(() => anyS(shift(dim))), rewrite)),
-    ...pendingRules(1, [0], ctx.outputs.map(() => 'pending'), kinds),
-  ]; // prettier-ignore
+    ...cuts.map((dim) =>
+      rule(
+        [anyS(dim)],
+        ctx.outputs.map(() => anyS(shift(dim))),
+        rewrite,
+      ),
+    ),
+    ...pendingRules(
+      1,
+      [0],
+      ctx.outputs.map(() => 'pending'),
+      kinds,
+    ),
+  ];
 }

@@ -1,6 +1,7 @@
 /**
- * The letters of an einsum equation. In: text such as `abi,aoi->abo`. Out: its operands and result, and the class of every
- * letter: batch, contraction, free or broadcast. Source: E. Yang, "Computing sharding with einsum".
+ * The letters of an einsum equation. In: text such as `abi,aoi->abo`. Out: its operands and result,
+ * and the class of every letter: batch, contraction, free or broadcast. Source: E. Yang, "Computing
+ * sharding with einsum".
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -17,25 +18,34 @@ export interface EinsumEquation {
 const MAX_TEXT = 4096;
 
 /**
- * Reads an equation: letters for the dims of each operand, commas between operands, an arrow, letters of the result. A letter may
- * stand twice in an operand (a diagonal), not in the result.
+ * Reads an equation: letters for the dims of each operand, commas between operands, an arrow,
+ * letters of the result. A letter may stand twice in an operand (a diagonal), not in the result.
  *
  * @throws E_SYNTAX with the column of what cannot be read
  */
 export function parseEinsum(text: string): EinsumEquation {
   const fail = (at: number, message: string): never => {
-    throw new ShardwrightError('E_SYNTAX', `einsum '${shown(text)}': ${message} at column ${at + 1}`, {
-      position: { line: 1, column: at + 1 },
-      excerpt: shown(text),
-      hint: "write the letters of each operand, an arrow and those of the result, as in 'abi,aoi->abo'.",
-    });
+    throw new ShardwrightError(
+      'E_SYNTAX',
+      `einsum '${shown(text)}': ${message} at column ${at + 1}`,
+      {
+        position: { line: 1, column: at + 1 },
+        excerpt: shown(text),
+        hint:
+          'write the letters of each operand, an arrow and those of the result, as in ' +
+          "'abi,aoi->abo'.",
+      },
+    );
   };
   if (text.length > MAX_TEXT) fail(MAX_TEXT, `more than ${MAX_TEXT} characters`);
   const strange = /[^A-Za-z, >-]/.exec(text);
-  if (strange !== null) fail(strange.index, `found '${strange[0]}', expected a letter, a comma or the arrow`);
+  if (strange !== null)
+    fail(strange.index, `found '${strange[0]}', expected a letter, a comma or the arrow`);
   const arrow = text.indexOf('->');
   if (arrow < 0) fail(text.length, "found no '->'");
-  const stray = [...text].findIndex((c, at) => (c === '-' || c === '>') && at !== arrow && at !== arrow + 1);
+  const stray = [...text].findIndex(
+    (c, at) => (c === '-' || c === '>') && at !== arrow && at !== arrow + 1,
+  );
   if (stray >= 0) fail(stray, 'found a second arrow, or half of one');
   const comma = text.indexOf(',', arrow);
   if (comma >= 0) fail(comma, 'found a second result');
@@ -43,7 +53,8 @@ export function parseEinsum(text: string): EinsumEquation {
   const output = text.slice(arrow + 2).replaceAll(' ', '');
   [...text].forEach((letter, at) => {
     if (at < arrow + 2 || letter === ' ') return;
-    if (!operands.some((o) => o.includes(letter))) fail(at, `no operand has '${letter}' of the result`);
+    if (!operands.some((o) => o.includes(letter)))
+      fail(at, `no operand has '${letter}' of the result`);
     if (text.indexOf(letter, arrow) !== at) fail(at, `the result has '${letter}' twice`);
   });
   return { text: `${operands.join(',')}->${output}`, operands, output };
@@ -64,8 +75,8 @@ export interface LetterClasses {
 }
 
 /**
- * Sorts the letters of an equation: `abi,aoi->abo` has the batch letter a, the contraction i, and the free letters b and o.
- * A dim of one row that broadcasts is not a letter.
+ * Sorts the letters of an equation: `abi,aoi->abo` has the batch letter a, the contraction i, and
+ * the free letters b and o. A dim of one row that broadcasts is not a letter.
  *
  * @throws E_SYNTAX as `parseEinsum`
  */

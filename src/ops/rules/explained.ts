@@ -1,10 +1,13 @@
 /**
- * What the validator finds and we keep as it is, with the reason. A finding is explained by the first entry that its
- * operator, its rule, its call and the kind of finding match; a test reads the list and fails for a finding without entry, and for an
- * entry that nothing needs any more.
+ * What the validator finds and we keep as it is, with the reason. A finding is explained by the
+ * first entry that its operator, its rule, its call and the kind of finding match; a test reads the
+ * list and fails for a finding without entry, and for an entry that nothing needs any more.
  */
 export interface Explanation {
-  /** `missing`: execution confirms the combination on our draws and we do not offer it. `unsound`: the reverse. */
+  /**
+   * `missing`: execution confirms the combination on our draws and we do not offer it. `unsound`:
+   * the reverse.
+   */
   readonly finding: 'missing' | 'unsound';
   /** Canonical names of operators, whole. */
   readonly operators: RegExp;
@@ -33,17 +36,20 @@ export const EXPLAINED: readonly Explanation[] = [
   missing(
     /(aten|stablehlo|chlo)\.(log|log2|log10|log1p|log_plus_one|sqrt|rsqrt|acosh|digamma)_?(\.default)?/,
     /P\(min\) -> P\((min|max)\)/,
-    'domain: true only where the reduced value lies in the domain of the function, which values do not promise',
+    'domain: true only where the reduced value lies in the domain of the function, which ' +
+      'values do not promise',
   ),
   missing(
     /aten\.(pow|pow_)\..*|(stablehlo|chlo)\.(broadcast_)?power/,
     /P\(min\)(, R)? -> P\((min|max)\)/,
-    'domain: the power is monotone for a positive base, as the samples draw it, and no promise says so',
+    'domain: the power is monotone for a positive base, as the samples draw it, and no ' +
+      'promise says so',
   ),
   missing(
     /aten\.prelu\.default/,
     /R, P\((max|min)\) -> P\((min|max)\)/,
-    'a slope multiplies negative values only, which the decomposition does not tell; slopes are parameters, never pending',
+    'a slope multiplies negative values only, which the decomposition does not tell; slopes ' +
+      'are parameters, never pending',
   ),
   missing(
     /aten\.(xlogy\.Tensor|special_xlog1py\.default)/,
@@ -58,22 +64,26 @@ export const EXPLAINED: readonly Explanation[] = [
   missing(
     /aten\..*_backward\.default/,
     /P\((max|min)\), .*-> P\((max|min)\)(, .*)?/,
-    'gradients are sums: none is pending as a maximum. The combination holds because the derivative is never negative',
+    'gradients are sums: none is pending as a maximum. The combination holds because the ' +
+      'derivative is never negative',
   ),
   missing(
     /aten\.(addmm|addmv|addbmm|baddbmm|linear|conv[123]d|convolution|layer_norm|native_layer_norm|group_norm|native_group_norm|_native_batch_norm_legit|index_add|index_put|scatter_add|_unsafe_masked_index_put_accumulate)\..*|stablehlo\.(scatter|batch_norm_training)/,
     /[^>]*P\((max|min)\)[^>]*-> P\((max|min)\).*/,
-    'an operand that is only added to a product, a norm or selected rows: no program has one that is pending as an extreme',
+    'an operand that is only added to a product, a norm or selected rows: no program has one ' +
+      'that is pending as an extreme',
   ),
   missing(
     /aten\.(type_as|expand_as|avg_pool[23]d_backward|_adaptive_avg_pool[23]d_backward|max_pool[23]d_with_indices_backward)\.default/,
     SECOND,
-    'one operand is read for its dtype or shape only; it is offered replicated and cut the same way, not in every other placement',
+    'one operand is read for its dtype or shape only; it is offered replicated and cut the ' +
+      'same way, not in every other placement',
   ),
   missing(
     /aten\.(addmm|cat|convolution_backward)\.default/,
     /[^>]*[SP]\(.*/,
-    'an operand is not read in this call (beta = 0, an empty member, a gradient that is masked off): it is offered as where it is read',
+    'an operand is not read in this call (beta = 0, an empty member, a gradient that is ' +
+      'masked off): it is offered as where it is read',
     /beta=0|x\[0\]|\[(True|False)(,(True|False))*,?False/,
   ),
   missing(
@@ -84,37 +94,44 @@ export const EXPLAINED: readonly Explanation[] = [
   missing(
     /aten\.(nll_loss_backward|nll_loss2d_backward)\.default/,
     PENDING,
-    'the scores of a loss are not read by its gradient, nor the total weight without a mean: they are offered as their readers leave them',
+    'the scores of a loss are not read by its gradient, nor the total weight without a mean: ' +
+      'they are offered as their readers leave them',
   ),
   missing(
     /aten\.(native_batch_norm_backward|_batch_norm_with_update_functional|native_batch_norm|_native_batch_norm_legit|_native_batch_norm_legit_functional|_native_batch_norm_legit_no_training|batch_norm)\.default|stablehlo\.batch_norm_(training|inference|grad)/,
     /.*P\((sum|avg|max|min)\).*/,
-    'statistics, weights and biases of a norm are parameters, which are never pending; joint sums of several of them hold, and are left out',
+    'statistics, weights and biases of a norm are parameters, which are never pending; joint ' +
+      'sums of several of them hold, and are left out',
   ),
   missing(
     /aten\.(broadcast_tensors\.default)|stablehlo\.optimization_barrier/,
     /(S|P)\([^>]*, (R|[SP]\(\w+\)) -> .*|R, P\(.*/,
-    'the operands are independent: each is offered alone, and all with one placement; every pair of placements would be a product of them',
+    'the operands are independent: each is offered alone, and all with one placement; every ' +
+      'pair of placements would be a product of them',
   ),
   missing(
     /aten\.(nextafter\.default)|chlo\.next_after/,
     PENDING,
-    'the result is nearer to the first operand than the tolerance: what is confirmed is the first operand, not the function',
+    'the result is nearer to the first operand than the tolerance: what is confirmed is the ' +
+      'first operand, not the function',
   ),
   missing(
     /aten\.bitwise_(left|right)_shift_?\..*/,
     PENDING,
-    'shifts scale integers, and pending integers do not occur in programs; a left shift may also overflow one operand',
+    'shifts scale integers, and pending integers do not occur in programs; a left shift may ' +
+      'also overflow one operand',
   ),
   missing(
     /aten\.(binary_cross_entropy|binary_cross_entropy_with_logits|binary_cross_entropy_backward|cross_entropy_loss|nll_loss_forward|nll_loss2d_forward)\.default/,
     /[^>]*P\(.*/,
-    'targets and class weights are data, never pending; extremes of scores hold for one sign of the weights only',
+    'targets and class weights are data, never pending; extremes of scores hold for one sign ' +
+      'of the weights only',
   ),
   missing(
     /aten\.(cross_entropy_loss)\.default/,
     /S\(0\), S\(0\) -> P\(avg\)/,
-    'an average of means is wrong as soon as one target is ignored; the rule with the global count is offered',
+    'an average of means is wrong as soon as one target is ignored; the rule with the global ' +
+      'count is offered',
   ),
   missing(
     /aten\.(nansum|nan_to_num)\.default/,
@@ -126,7 +143,11 @@ export const EXPLAINED: readonly Explanation[] = [
     /.*P\((bor|band)\).*/,
     'a pending mask passes only where the value lies beyond everything that it replaces',
   ),
-  missing(/aten\.heaviside\.default/, /R, P\(.*/, 'affine in the value at zero, which is a constant in programs'),
+  missing(
+    /aten\.heaviside\.default/,
+    /R, P\(.*/,
+    'affine in the value at zero, which is a constant in programs',
+  ),
   missing(/aten\.copysign\.Tensor/, EXTREME, 'a maximum of -0 and 0 has no defined sign'),
   missing(
     /aten\.tanh_backward\.default/,
@@ -143,7 +164,11 @@ export const EXPLAINED: readonly Explanation[] = [
     /.*, P\(\w+\) -> .*/,
     'the initial value is a constant, which is offered replicated',
   ),
-  missing(/stablehlo\.(clamp|rng)/, PENDING, 'bounds and parameters are constants, which are offered replicated'),
+  missing(
+    /stablehlo\.(clamp|rng)/,
+    PENDING,
+    'bounds and parameters are constants, which are offered replicated',
+  ),
   missing(
     /stablehlo\.reduce_precision/,
     /P\((sum|avg)\) -> P\((sum|avg)\)/,
@@ -152,21 +177,25 @@ export const EXPLAINED: readonly Explanation[] = [
   missing(
     /aten\.native_layer_norm_backward\.default/,
     /[^>]*, P\(sum\) -> .*/,
-    'the values of a bias are not read by the gradient, and a bias is a parameter, which is never pending',
+    'the values of a bias are not read by the gradient, and a bias is a parameter, which is ' +
+      'never pending',
   ),
   missing(
     /aten\._fused_adamw?\..*/,
     PENDING,
-    'parameters and moments are kept from step to step, never pending; moments are linear in the gradient only without a second one',
+    'parameters and moments are kept from step to step, never pending; moments are linear in ' +
+      'the gradient only without a second one',
   ),
   missing(
     /aten\.all\..*/,
     /P\((max|min)\) -> .*/,
-    'true of numbers that are truth values, not of others: among the samples a number that is not zero has smaller ones beside it too rarely',
+    'true of numbers that are truth values, not of others: among the samples a number that ' +
+      'is not zero has smaller ones beside it too rarely',
   ),
   missing(
     /aten\.max_pool[23]d_with_indices_backward\.default/,
     /S\((2|3|4)\), R, S\(\1\) -> P\(sum\)/,
-    'true by the definition, but the kernel of PyTorch refuses a gradient that has not the pooled size of the whole input',
+    'true by the definition, but the kernel of PyTorch refuses a gradient that has not the ' +
+      'pooled size of the whole input',
   ),
 ];

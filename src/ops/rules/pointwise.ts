@@ -1,11 +1,11 @@
 /**
- * Elementwise operators: one constructor gives broadcasting, PyTorch's type promotion and the sharding rules that every
- * elementwise function has (each output dim cut, inputs cut the same way, replicated where they are broadcast). What a function
- * does to pending reductions is its own and comes as `extra` rules (`partials.ts` has the groups).
+ * Elementwise operators: one constructor gives broadcasting, PyTorch's type promotion and the
+ * sharding rules that every elementwise function has (each output dim cut, inputs cut the same way,
+ * replicated where they are broadcast). What a function does to pending reductions is its own and
+ * comes as `extra` rules (`partials.ts` has the groups).
  */
 
 import type { DType } from '../../graph/types.ts';
-import { broadcastAll, broadcastSlot } from './dims.ts';
 import { categoryOf, floatResult, resultType } from '../record/dtypes.ts';
 import { inPlaceName } from '../record/in-place.ts';
 import {
@@ -17,14 +17,15 @@ import {
   type TensorMeta,
   type TypedContext,
 } from '../record/record.ts';
-import { rule, S, type Rule, type RuleSlot } from '../record/rule.ts';
+import { type Rule, rule, type RuleSlot, S } from '../record/rule.ts';
+import { broadcastAll, broadcastSlot } from './dims.ts';
 
 export interface PointwiseSpec {
   readonly schema: string;
   readonly aliases?: readonly string[];
   /**
-   * `promote` (default): the promoted type of the operands. `float`: the same, integers become f32. `bool`: b8.
-   * `first`: the dtype of the first tensor (in-place operators).
+   * `promote` (default): the promoted type of the operands. `float`: the same, integers become f32.
+   * `bool`: b8. `first`: the dtype of the first tensor (in-place operators).
    */
   readonly result?: 'promote' | 'float' | 'bool' | 'first' | ((ctx: OpContext) => DType);
   /** Arguments whose types decide; default every tensor and the scalar arguments named `other`. */
@@ -57,9 +58,15 @@ export const productCost = (ctx: TypedContext): number => (isComplex(ctx) ? 6 : 
 
 const isComplex = (ctx: TypedContext): boolean => categoryOf(ctx.outputs[0]?.dtype ?? 'f32') === 3;
 
-/** `aten.add.Tensor` and its in-place twin `aten.add_.Tensor`, which keeps the dtype of its first argument. */
+/**
+ * `aten.add.Tensor` and its in-place twin `aten.add_.Tensor`, which keeps the dtype of its first
+ * argument.
+ */
 export function withInPlace(name: string, spec: PointwiseSpec): OperatorRecord[] {
-  return [pointwise(name, spec), pointwise(inPlaceName(name), { ...spec, result: 'first', aliases: [] })];
+  return [
+    pointwise(name, spec),
+    pointwise(inPlaceName(name), { ...spec, result: 'first', aliases: [] }),
+  ];
 }
 
 /** Vector operations per element of functions that are evaluated by series or tables. */

@@ -4,10 +4,10 @@ import { ShardwrightError } from '../../errors.ts';
 import { DTYPES } from '../../graph/types.ts';
 import { REDUCE_OPS } from '../../mesh/placements/partials/partial.ts';
 import type { OpContext, TensorMeta, TypedContext } from '../record/call.ts';
-import { pointwiseRules } from './pointwise.ts';
 import { defineOp, type OperatorRecord } from '../record/record.ts';
-import { P, R, rule, S, type Rule, type RuleSlot } from '../record/rule.ts';
+import { P, R, type Rule, rule, type RuleSlot, S } from '../record/rule.ts';
 import { parseSchema } from '../record/schema.ts';
+import { pointwiseRules } from './pointwise.ts';
 
 /**
  * Rules files: operators and rules without code. JSON of the form
@@ -17,8 +17,9 @@ import { parseSchema } from '../record/schema.ts';
  *                     "pointwise": false, "rules": ["S(0), R -> S(0)", "P(sum), R -> P(sum)"]},
  *                    {"name": "aten.mm.default", "rules": ["..."]}]}
  *
- * With a schema the entry is a new operator, each result typed like the named argument, or as written (`f32[8, 16]`); without one its rules are added to
- * those that the operator has. `pointwise` gives the rules of elementwise functions.
+ * With a schema the entry is a new operator, each result typed like the named argument, or as
+ * written (`f32[8, 16]`); without one its rules are added to those that the operator has.
+ * `pointwise` gives the rules of elementwise functions.
  */
 interface RulesEntry {
   readonly name: string;
@@ -47,9 +48,15 @@ export function parseRulesFile(text: string): readonly RulesEntry[] {
   }
   const root = object(file, '');
   if (root.get('format') !== 'shardwright-rules/1')
-    throw fault('format', "expected 'shardwright-rules/1'", `got ${JSON.stringify(root.get('format'))}`);
+    throw fault(
+      'format',
+      "expected 'shardwright-rules/1'",
+      `got ${JSON.stringify(root.get('format'))}`,
+    );
   only(root, ['format', 'operators'], '');
-  return list(root.get('operators'), 'operators', MAX_OPERATORS).map((item, i) => entry(item, `operators[${i}]`));
+  return list(root.get('operators'), 'operators', MAX_OPERATORS).map((item, i) =>
+    entry(item, `operators[${i}]`),
+  );
 }
 
 function entry(item: unknown, path: string): RulesEntry {
@@ -58,17 +65,24 @@ function entry(item: unknown, path: string): RulesEntry {
   const schema = fields.get('schema');
   const pointwise = fields.get('pointwise') ?? false;
   if (typeof pointwise !== 'boolean') throw fault(`${path}.pointwise`, 'expected true or false');
-  const outputs = list(fields.get('outputs') ?? [], `${path}.outputs`, MAX_TENSORS).map((o, k) => word(o, `${path}.outputs[${k}]`)); // prettier-ignore
-  const rules = list(fields.get('rules') ?? [], `${path}.rules`, MAX_RULES).map((r, k) => parseRule(word(r, `${path}.rules[${k}]`), `${path}.rules[${k}]`)); // prettier-ignore
+  const outputs = list(fields.get('outputs') ?? [], `${path}.outputs`, MAX_TENSORS).map((o, k) =>
+    word(o, `${path}.outputs[${k}]`),
+  );
+  const rules = list(fields.get('rules') ?? [], `${path}.rules`, MAX_RULES).map((r, k) =>
+    parseRule(word(r, `${path}.rules[${k}]`), `${path}.rules[${k}]`),
+  );
   const name = word(fields.get('name'), `${path}.name`);
-  if (!/^[\w:]+(\.\w+)+$/.test(name)) throw fault(`${path}.name`, 'expected a name with namespace, such as my.op.default', name); // prettier-ignore
+  if (!/^[\w:]+(\.\w+)+$/.test(name))
+    throw fault(`${path}.name`, 'expected a name with namespace, such as my.op.default', name);
   if (schema === undefined) {
-    if (outputs.length > 0) throw fault(`${path}.outputs`, 'results are stated together with a schema');
+    if (outputs.length > 0)
+      throw fault(`${path}.outputs`, 'results are stated together with a schema');
     return { name, outputs, pointwise, rules, path };
   }
   const written = word(schema, `${path}.schema`);
   const args = schemaNames(written, `${path}.schema`);
-  if (outputs.length === 0) throw fault(`${path}.outputs`, 'expected the argument that each result is typed like');
+  if (outputs.length === 0)
+    throw fault(`${path}.outputs`, 'expected the argument that each result is typed like');
   outputs.forEach((name, k) => {
     if (!args.includes(name) && typeOf(name) === undefined)
       throw fault(
@@ -81,11 +95,13 @@ function entry(item: unknown, path: string): RulesEntry {
 
 function schemaNames(text: string, path: string): string[] {
   try {
-    return parseSchema(text).filter((s) => s.type === 'Tensor' || s.type === 'Tensor?').map((s) => s.name);
+    return parseSchema(text)
+      .filter((s) => s.type === 'Tensor' || s.type === 'Tensor?')
+      .map((s) => s.name);
   } catch {
     throw fault(path, "expected a schema such as 'Tensor x, int dim=0'", text);
   }
-} // prettier-ignore
+}
 
 /** `f32[8, 16]`; undefined for any other text. */
 function typeOf(text: string): TensorMeta | undefined {
@@ -126,7 +142,10 @@ export function ruleRecord(source: RulesEntry, schema: string): OperatorRecord {
     cls: source.pointwise ? 'pointwise' : 'other',
     results: source.outputs.length > 1 ? 'tuple' : 'single',
     infer: (ctx: OpContext): TensorMeta[] =>
-      source.outputs.map((name) => typeOf(name) ?? ctx.tensor(name) ?? ctx.fail(`argument '${name}' must be a tensor`)),
+      source.outputs.map(
+        (name) =>
+          typeOf(name) ?? ctx.tensor(name) ?? ctx.fail(`argument '${name}' must be a tensor`),
+      ),
     shard: (ctx) => rulesOf(source, ctx),
   });
 }
@@ -138,7 +157,9 @@ export function rulesOf(source: RulesEntry, ctx: TypedContext): Rule[] {
     if (inputs.length !== ctx.inputs.length || outputs.length !== ctx.outputs.length)
       throw fault(
         path,
-        `Strategy length ${inputs.length + outputs.length} != expected ${ctx.outputs.length + ctx.inputs.length} (schema_outputs=${ctx.outputs.length} + inputs=${ctx.inputs.length}) for ${source.name}`,
+        `Strategy length ${inputs.length + outputs.length} != expected ` +
+          `${ctx.outputs.length + ctx.inputs.length} (schema_outputs=${ctx.outputs.length} + ` +
+          `inputs=${ctx.inputs.length}) for ${source.name}`,
       );
     return rule(inputs, outputs, { origin: 'ext' });
   });
@@ -146,27 +167,35 @@ export function rulesOf(source: RulesEntry, ctx: TypedContext): Rule[] {
   const fits = (slot: RuleSlot, meta: TensorMeta | null | undefined): boolean =>
     slot?.kind !== 'shard' || (meta !== null && meta !== undefined && slot.dim < meta.shape.length);
   const kept = written.filter(
-    (r) => r.inputs.every((s, i) => fits(s, ctx.inputs[i])) && r.outputs.every((s, k) => fits(s, ctx.outputs[k])),
+    (r) =>
+      r.inputs.every((s, i) => fits(s, ctx.inputs[i])) &&
+      r.outputs.every((s, k) => fits(s, ctx.outputs[k])),
   );
   return source.pointwise ? [...pointwiseRules(ctx), ...kept] : kept;
 }
 
 function fault(path: string, message: string, got?: string): ShardwrightError {
-  return new ShardwrightError('E_RULES', `${path === '' ? 'rules file' : path}: ${message}${got === undefined ? '' : `, got '${got}'`}`, {
-    path,
-    hint: 'docs: src/ops/rules/rules-file.ts shows the form',
-  });
-} // prettier-ignore
+  return new ShardwrightError(
+    'E_RULES',
+    `${path === '' ? 'rules file' : path}: ${message}${got === undefined ? '' : `, got '${got}'`}`,
+    {
+      path,
+      hint: 'docs: src/ops/rules/rules-file.ts shows the form',
+    },
+  );
+}
 
 function object(value: unknown, path: string): ReadonlyMap<string, unknown> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw fault(path, 'expected an object');
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw fault(path, 'expected an object');
   return new Map(Object.entries(value));
 }
 
 function only(fields: ReadonlyMap<string, unknown>, known: readonly string[], path: string): void {
   for (const key of fields.keys())
-    if (!known.includes(key)) throw fault(path === '' ? key : `${path}.${key}`, `expected one of ${known.join(', ')}`, key);
-} // prettier-ignore
+    if (!known.includes(key))
+      throw fault(path === '' ? key : `${path}.${key}`, `expected one of ${known.join(', ')}`, key);
+}
 
 function list(value: unknown, path: string, most: number): readonly unknown[] {
   if (!Array.isArray(value)) throw fault(path, 'expected a list');

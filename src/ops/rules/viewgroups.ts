@@ -1,11 +1,12 @@
 /**
- * How a view maps dims: which output dim is made of which input dims. The greedy grouping, and the two rules that follow
- * from it (a flattened group is cut at its first dim, a split dim at its first part), are those of PyTorch DTensor 2.13.
+ * How a view maps dims: which output dim is made of which input dims. The greedy grouping, and the
+ * two rules that follow from it (a flattened group is cut at its first dim, a split dim at its
+ * first part), are those of PyTorch DTensor 2.13.
  */
 
 import { ShardwrightError } from '../../errors.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
-import { ALL_KINDS, P, S, rule, type Rule } from '../record/rule.ts';
+import { ALL_KINDS, P, type Rule, rule, S } from '../record/rule.ts';
 
 export type DimSpec =
   /** The output dim is input dim `dim`. */
@@ -13,11 +14,19 @@ export type DimSpec =
   /** Input dims `dims` merged, row-major. */
   | { readonly kind: 'flatten'; readonly dims: readonly number[] }
   /** Part `id` of `source` cut into `groupShape`, row-major; no member of `groupShape` is 1. */
-  | { readonly kind: 'split'; readonly source: DimSpec; readonly groupShape: readonly number[]; readonly id: number }
+  | {
+      readonly kind: 'split';
+      readonly source: DimSpec;
+      readonly groupShape: readonly number[];
+      readonly id: number;
+    }
   /** A dim of size 1 that no input dim stands behind. */
   | { readonly kind: 'singleton' };
 
-/** Text of a dim map in the notation of the specification: `Split(Flatten(0,1),(3,2),0), 2, Singleton`. */
+/**
+ * Text of a dim map in the notation of the specification: `Split(Flatten(0,1),(3,2),0), 2,
+ * Singleton`.
+ */
 export function dimSpecText(spec: DimSpec): string {
   switch (spec.kind) {
     case 'input':
@@ -39,7 +48,10 @@ export function dimSpecText(spec: DimSpec): string {
 export function resolveShape(from: readonly number[], to: readonly number[]): number[] {
   const total = product(from);
   const wrong = (why: string): never => {
-    throw new ShardwrightError('E_TYPE', `view of [${from.join(', ')}] as [${to.join(', ')}]: ${why}`);
+    throw new ShardwrightError(
+      'E_TYPE',
+      `view of [${from.join(', ')}] as [${to.join(', ')}]: ${why}`,
+    );
   };
   const open = to.flatMap((size, i) => (size === -1 ? [i] : []));
   if (open.length > 1) wrong('only one size may be -1');
@@ -47,7 +59,8 @@ export function resolveShape(from: readonly number[], to: readonly number[]): nu
   const out = [...to];
   if (open.length === 1) {
     const known = product(to.filter((size) => size !== -1));
-    if (known === 0 || total % known !== 0) wrong(`${total} elements are not a multiple of ${known}`);
+    if (known === 0 || total % known !== 0)
+      wrong(`${total} elements are not a multiple of ${known}`);
     out[open[0]] = total / known;
   }
   if (product(out) !== total) wrong(`${product(out)} elements, expected ${total}`);
@@ -55,8 +68,8 @@ export function resolveShape(from: readonly number[], to: readonly number[]): nu
 }
 
 /**
- * The map of a view: one entry per output dim. Both shapes are walked from the left; the smaller product grows until the
- * two agree, and what was collected is one group.
+ * The map of a view: one entry per output dim. Both shapes are walked from the left; the smaller
+ * product grows until the two agree, and what was collected is one group.
  *
  * @throws E_TYPE when the numbers of elements differ
  */
@@ -118,7 +131,10 @@ function pushGroup(out: DimSpec[], source: DimSpec, group: readonly number[]): v
   }
 }
 
-/** A tensor without elements: dims follow as long as the shapes agree, the rest has nothing to follow. */
+/**
+ * A tensor without elements: dims follow as long as the shapes agree, the rest has nothing to
+ * follow.
+ */
 function emptyGroups(from: readonly number[], to: readonly number[]): DimSpec[] {
   let same = 0;
   while (same < from.length && same < to.length && from[same] === to[same]) same++;
@@ -126,16 +142,18 @@ function emptyGroups(from: readonly number[], to: readonly number[]): DimSpec[] 
 }
 
 /**
- * Where one mesh dim may cut a view: input dim, output dim, and whether the cut must be even on both sides.
- * Evenness is asked of the product of all mesh dims that cut the dim, so that blocks of rows stay whole blocks.
+ * Where one mesh dim may cut a view: input dim, output dim, and whether the cut must be even on
+ * both sides. Evenness is asked of the product of all mesh dims that cut the dim, so that blocks of
+ * rows stay whole blocks.
  */
 interface ViewCut {
   readonly input: number;
   readonly output: number;
   readonly even: boolean;
   /**
-   * Of dims merged into one, or of one that is split: the side that has the one dim, and the dims of the other side before
-   * the one that is cut. Each of their indices holds a piece of its own on every rank.
+   * Of dims merged into one, or of one that is split: the side that has the one dim, and the dims
+   * of the other side before the one that is cut. Each of their indices holds a piece of its own on
+   * every rank.
    */
   readonly inside?: { readonly merged: 'input' | 'output'; readonly dims: readonly number[] };
 }
@@ -156,7 +174,8 @@ export function viewCuts(from: readonly number[], to: readonly number[]): ViewCu
       });
     else if (spec.kind === 'split') {
       const { source, groupShape, id } = spec;
-      if (source.kind === 'flatten' && id === 0) cuts.push({ input: source.dims[0], output, even: true });
+      if (source.kind === 'flatten' && id === 0)
+        cuts.push({ input: source.dims[0], output, even: true });
       if (source.kind !== 'input') return;
       const dims = groupShape.slice(0, id).map((_, k) => partAt(groups, source.dim, k));
       cuts.push({ input: source.dim, output, even: true, inside: { merged: 'input', dims } });
@@ -173,11 +192,13 @@ function partAt(groups: readonly DimSpec[], dim: number, id: number): number {
 }
 
 /**
- * Single-dim rules of a view or reshape: the dim follows, dims that are merged and parts of a split follow if they are cut
- * evenly (all but the first one strided in the merged dim), every pending reduction passes.
+ * Single-dim rules of a view or reshape: the dim follows, dims that are merged and parts of a split
+ * follow if they are cut evenly (all but the first one strided in the merged dim), every pending
+ * reduction passes.
  *
  * @param kinds pending kinds of the tensor's dtype
- * @param explicit whether the size of an output dim is written in the call and must become local when that dim is cut
+ * @param explicit whether the size of an output dim is written in the call and must become local
+ *   when that dim is cut
  */
 export function viewRules(
   from: readonly number[],
@@ -191,9 +212,16 @@ export function viewRules(
     const origin = parts.length > 0 ? 'ext' : 'base';
     const slots = [
       [S(input, inside?.merged === 'input' ? { ...cut, inside: { tensor: 1, dims: parts } } : cut)],
-      [S(output, inside?.merged === 'output' ? { ...cut, inside: { tensor: 0, dims: parts } } : cut)],
+      [
+        S(
+          output,
+          inside?.merged === 'output' ? { ...cut, inside: { tensor: 0, dims: parts } } : cut,
+        ),
+      ],
     ] as const;
-    return explicit(output) ? rule(...slots, { origin, rewrite: 'local-shape' }) : rule(...slots, { origin });
+    return explicit(output)
+      ? rule(...slots, { origin, rewrite: 'local-shape' })
+      : rule(...slots, { origin });
   });
   return [...rules, ...kinds.map((kind) => rule([P(kind)], [P(kind)]))];
 }

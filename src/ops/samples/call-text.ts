@@ -1,7 +1,8 @@
 /**
- * Calls of operators written as text: `mm(x[5,6], x[6,7])`, `sum.dim_IntList(x[5,6], [-1], True, dtype=f32)`. A target without
- * namespace is aten, one without overload is default. A tensor is a word and its sizes: a dtype (`bf16[4]`), or how its values
- * are drawn (`WORDS`), `index7[4]` being indices below 7. Literals are Python's; a bare dtype is a dtype; `end` is 2^63 - 1.
+ * Calls of operators written as text: `mm(x[5,6], x[6,7])`, `sum.dim_IntList(x[5,6], [-1], True,
+ * dtype=f32)`. A target without namespace is aten, one without overload is default. A tensor is a
+ * word and its sizes: a dtype (`bf16[4]`), or how its values are drawn (`WORDS`), `index7[4]` being
+ * indices below 7. Literals are Python's; a bare dtype is a dtype; `end` is 2^63 - 1.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -12,8 +13,21 @@ import type { OperatorRecord, TypedContext } from '../record/record.ts';
 import type { OperatorTable } from '../record/table.ts';
 
 type Init =
-  | 'any' | 'positive' | 'unit' | 'above-one' | 'large' | 'few' | 'index' | 'signed-index' | 'distinct' | 'shuffled' | 'bits'
-  | 'seven' | 'ends' | 'starts' | 'definite'; // prettier-ignore
+  | 'any'
+  | 'positive'
+  | 'unit'
+  | 'above-one'
+  | 'large'
+  | 'few'
+  | 'index'
+  | 'signed-index'
+  | 'distinct'
+  | 'shuffled'
+  | 'bits'
+  | 'seven'
+  | 'ends'
+  | 'starts'
+  | 'definite';
 
 export interface TensorSpec {
   readonly dtype: DType;
@@ -57,13 +71,20 @@ function isDType(word: string): word is DType {
 
 function spec(word: string, shape: readonly number[]): TensorSpec {
   if (isDType(word)) {
-    const init = word === 'b8' ? 'bits' : /^[fbc]/.test(word) ? 'any' : word.startsWith('u') ? 'index' : 'few';
+    const init =
+      word === 'b8' ? 'bits' : /^[fbc]/.test(word) ? 'any' : word.startsWith('u') ? 'index' : 'few';
     return { dtype: word, shape, init, hi: 5, free: false };
   }
   const [, name, hi] = /^([a-z]+)(\d*)$/.exec(word) ?? [];
   const known = WORDS[name];
   if (known === undefined) throw new Error(`no tensor word '${word}'`);
-  return { dtype: known[0], shape, init: known[1], free: known[0] === 'f64', ...(hi === '' ? {} : { hi: Number(hi) }) };
+  return {
+    dtype: known[0],
+    shape,
+    init: known[1],
+    free: known[0] === 'f64',
+    ...(hi === '' ? {} : { hi: Number(hi) }),
+  };
 }
 
 /** Reads a call. @throws Error with the rest of the text where it stops making sense */
@@ -138,9 +159,16 @@ export function callOf(target: string, args: string): CallText {
     return { ...parseCall(`call(${args})`), text: `${target}(${args})`, target };
   } catch (error) {
     if (error instanceof ShardwrightError) throw error;
-    throw new ShardwrightError('E_SAMPLE', `${target}: the arguments '${args}' cannot be read (${(error as Error).message.replace('call(', '')})`, {
-      hint: "write a word and sizes for a tensor, literals as in Python: 'x[6,4], index6[5], dim=1'.",
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_SAMPLE',
+      `${target}: the arguments '${args}' cannot be read ` +
+        `(${(error as Error).message.replace('call(', '')})`,
+      {
+        hint:
+          "write a word and sizes for a tensor, literals as in Python: 'x[6,4], index6[5], " +
+          "dim=1'.",
+      },
+    );
   }
 }
 
@@ -160,7 +188,10 @@ export function typeOf(call: CallText): (name: string) => TensorType {
 }
 
 /** The call bound and typed, as rules read it. */
-export function bindText(table: OperatorTable, call: CallText): { record: OperatorRecord; ctx: TypedContext } {
+export function bindText(
+  table: OperatorTable,
+  call: CallText,
+): { record: OperatorRecord; ctx: TypedContext } {
   const record = table.get(call.target);
   const ctx = bind(table, call, typeOf(call));
   if (record === undefined || ctx === undefined) throw new Error(`no record ${call.target}`);

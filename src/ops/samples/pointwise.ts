@@ -44,7 +44,10 @@ const DOMAIN: Readonly<Record<string, string>> = {
 };
 const INTEGERS = /^(bitwise_|__)/;
 
-/** What the schema alone does not tell: arguments with a meaning of their own. By name with overload, in-place forms too. */
+/**
+ * What the schema alone does not tell: arguments with a meaning of their own. By name with
+ * overload, in-place forms too.
+ */
 const OWN: Readonly<Record<string, readonly string[]>> = {
   'nan_to_num.default': ['x[6,5]', 'x[6,5], 1.0, 2.0, -2.0'],
   'gelu.default': ['x[6,5]', "x[6,5], approximate='tanh'"],
@@ -81,7 +84,10 @@ const OWN: Readonly<Record<string, readonly string[]>> = {
   'threshold_backward.default': ['x[6,5], x[6,5], 0', 'x[6,5], x[6,5], 0.5'],
   'hardtanh_backward.default': ['x[6,5], x[6,5], -1, 1'],
   'leaky_relu_backward.default': ['x[6,5], x[6,5], 0.1, False'],
-  'elu_backward.default': ['x[6,5], 1.0, 1.0, 1.0, False, x[6,5]', 'x[6,5], 1.0, 1.5, 0.5, False, x[6,5]'],
+  'elu_backward.default': [
+    'x[6,5], 1.0, 1.0, 1.0, False, x[6,5]',
+    'x[6,5], 1.0, 1.5, 0.5, False, x[6,5]',
+  ],
   'softplus_backward.default': ['x[6,5], x[6,5], 1, 20', 'x[6,5], x[6,5], 3.0, 0.5'],
   'log_sigmoid_backward.default': ['x[6,5], x[6,5], unit[6,5]'],
   '_to_copy.default': [
@@ -104,9 +110,13 @@ const OWN: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Operators whose samples stand with their families. */
-export const ELSEWHERE = /_loss_backward$|^binary_cross_entropy_backward$|^native_dropout_backward$/;
+export const ELSEWHERE =
+  /_loss_backward$|^binary_cross_entropy_backward$|^native_dropout_backward$/;
 
-/** Texts of calls of one elementwise record: equal shapes, broadcasting both ways, numbers in place of tensors. */
+/**
+ * Texts of calls of one elementwise record: equal shapes, broadcasting both ways, numbers in place
+ * of tensors.
+ */
 export function pointwiseSamples(record: OperatorRecord): string[] {
   const name = record.name.replace('aten.', '');
   const short = name.replace('prims.', '').split('.')[0];
@@ -136,11 +146,13 @@ export function pointwiseSamples(record: OperatorRecord): string[] {
   if (INTEGERS.test(bare) && !/shift/.test(bare))
     texts.push(texts[0].replaceAll('i64[', 'bits[').replace(', 2)', ', True)'));
   const second = positional[1];
-  // PyTorch takes a number for the tensor of these only, as Python does it: a number is a zero-dim tensor.
+  // PyTorch takes a number for the tensor of these only, as Python does it: a number is a zero-dim
+  // tensor.
   if (second?.type === 'TensorOrScalar' && /^(add|sub|mul|div|floor_divide)$/.test(bare)) {
     const number = '1.5';
     texts.push(call(`${tensor('5,6')}, ${number}`), call(`${tensor('5,6')}, 2`));
-    if (positional[0].type === 'TensorOrScalar' && !inPlace) texts.push(call(`${number}, ${tensor('5,6')}`));
+    if (positional[0].type === 'TensorOrScalar' && !inPlace)
+      texts.push(call(`${number}, ${tensor('5,6')}`));
   }
   return [...new Set(texts)];
 }

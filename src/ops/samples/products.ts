@@ -1,4 +1,7 @@
-/** Products, convolutions, pools and attention: sizes that are even on 2 and 3 ranks (6) and uneven on both (5, 7). */
+/**
+ * Products, convolutions, pools and attention: sizes that are even on 2 and 3 ranks (6) and uneven
+ * on both (5, 7).
+ */
 export const products: readonly string[] = [
   'mm(x[6,5], x[5,7])',
   'mm(x[5,6], x[6,9])',
@@ -41,15 +44,20 @@ export const products: readonly string[] = [
   'conv2d(x[6,3,9,9], x[6,3,3,3], x[6], [1,1], [1,1])',
   'conv2d(x[5,6,7,7], x[6,2,3,3], None, [1,1], [0,0], [1,1], 3)',
   'conv3d(x[5,6,5,5,5], x[6,6,3,3,3], x[6])',
-  'convolution_backward(x[6,6,9,9], x[6,3,9,9], x[6,3,3,3], [6], [1,1], [1,1], [1,1], False, [0,0], 1, [True,True,True])',
-  'convolution_backward(x[5,6,5], x[5,7,7], x[6,7,3], [6], [1], [0], [1], False, [0], 1, [True,True,True])',
-  'convolution_backward(x[5,6,5], x[5,7,7], x[6,7,3], [0], [1], [0], [1], False, [0], 1, [False,True,False])',
-  'convolution_backward(x[5,6,5,5], x[5,6,7,7], x[6,1,3,3], None, [1,1], [0,0], [1,1], False, [0,0], 6, [True,True,False])',
+  'convolution_backward(x[6,6,9,9], x[6,3,9,9], x[6,3,3,3], [6], [1,1], [1,1], [1,1], False, ' +
+    '[0,0], 1, [True,True,True])',
+  'convolution_backward(x[5,6,5], x[5,7,7], x[6,7,3], [6], [1], [0], [1], False, [0], 1, ' +
+    '[True,True,True])',
+  'convolution_backward(x[5,6,5], x[5,7,7], x[6,7,3], [0], [1], [0], [1], False, [0], 1, ' +
+    '[False,True,False])',
+  'convolution_backward(x[5,6,5,5], x[5,6,7,7], x[6,1,3,3], None, [1,1], [0,0], [1,1], ' +
+    'False, [0,0], 6, [True,True,False])',
   'max_pool2d(x[5,6,8,8], [2,2])',
   'max_pool2d(x[6,8,7], [3,3], [2,2], [1,1], [1,1], True)',
   'max_pool2d_with_indices(x[5,6,8,8], [2,2], [2,2])',
   'max_pool2d_with_indices(x[6,5,7,7], [3,3], [2,2], [1,1])',
-  'max_pool2d_with_indices_backward(x[5,6,4,4], x[5,6,8,8], [2,2], [2,2], [0,0], [1,1], False, index64[5,6,4,4])',
+  'max_pool2d_with_indices_backward(x[5,6,4,4], x[5,6,8,8], [2,2], [2,2], [0,0], [1,1], ' +
+    'False, index64[5,6,4,4])',
   'avg_pool2d(x[5,6,8,8], [2,2])',
   'avg_pool2d(x[6,5,7,7], [3,3], [2,2], [1,1], True, False)',
   'avg_pool2d(x[6,7,7], [3,3], [2,2], [1,1], False, True, 5)',
@@ -61,11 +69,16 @@ export const products: readonly string[] = [
   '_adaptive_avg_pool2d_backward(x[5,6,2,2], x[5,6,8,8])',
   '_scaled_dot_product_flash_attention_for_cpu(x[5,6,7,4], x[5,6,9,4], x[5,6,9,4])',
   '_scaled_dot_product_flash_attention_for_cpu(x[6,5,7,4], x[6,5,7,4], x[6,5,7,4], 0.0, True)',
-  '_scaled_dot_product_flash_attention_for_cpu(x[6,5,7,4], x[6,5,9,4], x[6,5,9,4], attn_mask=x[6,1,7,9], scale=0.25)',
-  '_scaled_dot_product_flash_attention_for_cpu(x[5,6,7,4], x[5,6,9,4], x[5,6,9,4], attn_mask=x[7,9])',
-  '_scaled_dot_product_flash_attention_for_cpu_backward(x[5,6,7,4], x[5,6,7,4], x[5,6,9,4], x[5,6,9,4], x[5,6,7,4], large[5,6,7], 0.0, False)',
-  '_scaled_dot_product_flash_attention_for_cpu_backward(x[6,5,7,4], x[6,5,7,4], x[6,5,7,4], x[6,5,7,4], x[6,5,7,4], large[6,5,7], 0.0, True, scale=0.5)',
-  '_scaled_dot_product_flash_attention_for_cpu_backward(x[6,5,7,4], x[6,5,7,4], x[6,5,9,4], x[6,5,9,4], x[6,5,7,4], large[6,5,7], 0.0, False, attn_mask=x[6,1,7,9])',
+  '_scaled_dot_product_flash_attention_for_cpu(x[6,5,7,4], x[6,5,9,4], x[6,5,9,4], ' +
+    'attn_mask=x[6,1,7,9], scale=0.25)',
+  '_scaled_dot_product_flash_attention_for_cpu(x[5,6,7,4], x[5,6,9,4], x[5,6,9,4], ' +
+    'attn_mask=x[7,9])',
+  '_scaled_dot_product_flash_attention_for_cpu_backward(x[5,6,7,4], x[5,6,7,4], x[5,6,9,4], ' +
+    'x[5,6,9,4], x[5,6,7,4], large[5,6,7], 0.0, False)',
+  '_scaled_dot_product_flash_attention_for_cpu_backward(x[6,5,7,4], x[6,5,7,4], x[6,5,7,4], ' +
+    'x[6,5,7,4], x[6,5,7,4], large[6,5,7], 0.0, True, scale=0.5)',
+  '_scaled_dot_product_flash_attention_for_cpu_backward(x[6,5,7,4], x[6,5,7,4], x[6,5,9,4], ' +
+    'x[6,5,9,4], x[6,5,7,4], large[6,5,7], 0.0, False, attn_mask=x[6,1,7,9])',
   'scaled_dot_product_attention(x[5,6,7,4], x[5,6,9,4], x[5,6,9,4])',
   'scaled_dot_product_attention(x[6,5,7,4], x[6,5,7,4], x[6,5,7,4], None, 0.0, True)',
   'scaled_dot_product_attention(x[6,5,7,4], x[6,5,9,4], x[6,5,9,3], x[7,9], scale=0.25)',

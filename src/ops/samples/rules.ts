@@ -1,4 +1,6 @@
-/** Calls that rules depend on and kernels do not: whole windows, scalars of bools, signs of factors. */
+/**
+ * Calls that rules depend on and kernels do not: whole windows, scalars of bools, signs of factors.
+ */
 export const ruleSamples: readonly string[] = [
   'avg_pool2d(x[5,6,12,8], [2,2])',
   'max_pool2d(x[5,6,12,6], [2,3])',

@@ -1,27 +1,28 @@
 /**
- * Sample calls of the built-in operators: what rules and kernels are tried with. Sizes are even on 2 and 3 ranks (6, 9 on
- * 3), uneven (5, 7) and 1; elementwise operators get theirs from the schema, the others are written by family.
+ * Sample calls of the built-in operators: what rules and kernels are tried with. Sizes are even on
+ * 2 and 3 ranks (6, 9 on 3), uneven (5, 7) and 1; elementwise operators get theirs from the schema,
+ * the others are written by family.
  */
 
 import { ShardwrightError } from '../../errors.ts';
+import { comparisonSamples } from '../aten/elementwise/comparison.ts';
+import { complexSamples } from '../aten/elementwise/complex.ts';
+import { embeddingBagSamples } from '../aten/movement/embedding-bag.ts';
+import { gridSamples } from '../aten/movement/grid.ts';
+import { scatterReduceSamples } from '../aten/movement/scatter-reduce.ts';
+import { upsampleSamples } from '../aten/movement/upsample.ts';
+import { einsumSamples } from '../aten/products/einsum.ts';
+import { factorisationSamples } from '../aten/products/factorisation.ts';
+import { fusedSamples } from '../aten/products/fused.ts';
+import { linalgSamples } from '../aten/products/linalg.ts';
+import { scaledMmSamples } from '../aten/products/scaled-mm.ts';
+import { poolSamples } from '../aten/reductions/pool.ts';
+import { searchSamples } from '../aten/reductions/search.ts';
 import { kernelOf } from '../kernels/table.ts';
 import type { OperatorRecord } from '../record/record.ts';
 import type { OperatorTable } from '../record/table.ts';
 import { gpuAttention } from './attention.ts';
-import { einsumSamples } from '../aten/products/einsum.ts';
-import { linalgSamples } from '../aten/products/linalg.ts';
-import { searchSamples } from '../aten/reductions/search.ts';
-import { embeddingBagSamples } from '../aten/movement/embedding-bag.ts';
-import { complexSamples } from '../aten/elementwise/complex.ts';
-import { comparisonSamples } from '../aten/elementwise/comparison.ts';
-import { factorisationSamples } from '../aten/products/factorisation.ts';
-import { fusedSamples } from '../aten/products/fused.ts';
-import { gridSamples } from '../aten/movement/grid.ts';
-import { poolSamples } from '../aten/reductions/pool.ts';
-import { scaledMmSamples } from '../aten/products/scaled-mm.ts';
-import { scatterReduceSamples } from '../aten/movement/scatter-reduce.ts';
-import { upsampleSamples } from '../aten/movement/upsample.ts';
-import { bindText, callOf, parseCall, type CallText } from './call-text.ts';
+import { bindText, callOf, type CallText, parseCall } from './call-text.ts';
 import { decomposed } from './decomposed.ts';
 import { norms } from './norms.ts';
 import { ELSEWHERE, pointwiseSamples } from './pointwise.ts';
@@ -37,7 +38,9 @@ const IDENTITIES = ['detach', 'detach_', 'alias', 'lift_fresh'].map((name) => `$
 export function torchSamples(table: OperatorTable): CallText[] {
   const elementwise = (r: OperatorRecord): boolean => r.cls === 'pointwise' && isTorch(r.name);
   return [
-    ...table.records.filter((r) => elementwise(r) && !ELSEWHERE.test(r.name.split('.')[1])).flatMap(pointwiseSamples),
+    ...table.records
+      .filter((r) => elementwise(r) && !ELSEWHERE.test(r.name.split('.')[1]))
+      .flatMap(pointwiseSamples),
     ...IDENTITIES,
     ...products,
     ...norms,
@@ -62,10 +65,17 @@ export function torchSamples(table: OperatorTable): CallText[] {
 
 /** Samples of every operator of the table that has a kernel, in the order of its records. */
 export function sampleCalls(table: OperatorTable): CallText[] {
-  const hlo = table.records.filter((r) => r.cls === 'pointwise' && !isTorch(r.name) && kernelOf(r.name) !== undefined);
+  const hlo = table.records.filter(
+    (r) => r.cls === 'pointwise' && !isTorch(r.name) && kernelOf(r.name) !== undefined,
+  );
   const all = [
     ...torchSamples(table),
-    ...[...gpuAttention, ...ruleSamples, ...hlo.flatMap(stablehloPointwise), ...stablehloSamples].map(parseCall),
+    ...[
+      ...gpuAttention,
+      ...ruleSamples,
+      ...hlo.flatMap(stablehloPointwise),
+      ...stablehloSamples,
+    ].map(parseCall),
   ];
   const byRecord = new Map<OperatorRecord, CallText[]>(table.records.map((r) => [r, []]));
   for (const call of all) {
@@ -76,12 +86,22 @@ export function sampleCalls(table: OperatorTable): CallText[] {
   return [...byRecord.values()].flat();
 }
 
-/** Samples of an operator that is not built in: its own, or for an elementwise one those of its schema. */
+/**
+ * Samples of an operator that is not built in: its own, or for an elementwise one those of its
+ * schema.
+ */
 function ownSamples(record: OperatorRecord): CallText[] {
   if (record.samples !== undefined) return record.samples.map((args) => callOf(record.name, args));
-  if (record.kernel === undefined || record.cls !== 'pointwise' || /^(aten|prims|stablehlo|chlo)\./.test(record.name)) return [];
-  return pointwiseSamples(record).map((text) => callOf(record.name, text.slice(text.indexOf('(') + 1, -1)));
-} // prettier-ignore
+  if (
+    record.kernel === undefined ||
+    record.cls !== 'pointwise' ||
+    /^(aten|prims|stablehlo|chlo)\./.test(record.name)
+  )
+    return [];
+  return pointwiseSamples(record).map((text) =>
+    callOf(record.name, text.slice(text.indexOf('(') + 1, -1)),
+  );
+}
 
 /** ATen and prims, as against the StableHLO vocabulary. */
 export function isTorch(name: string): boolean {
@@ -99,16 +119,24 @@ export function resized(table: OperatorTable, call: CallText): CallText | undefi
 }
 
 /**
- * The same call with all sizes of tensors beyond 1 equal: only there a rule that takes one dim for another is offered at all.
- * Undefined where the call then makes no sense, or is no other.
+ * The same call with all sizes of tensors beyond 1 equal: only there a rule that takes one dim for
+ * another is offered at all. Undefined where the call then makes no sense, or is no other.
  */
 export function squared(table: OperatorTable, call: CallText): CallText | undefined {
   return rewritten(table, call, (args) =>
-    args.replaceAll(/(\w)\[([\d, ]+)\]/g, (_, word: string, sizes: string) => `${word}[${sizes.replaceAll(/\d+/g, (n) => (Number(n) > 1 ? '6' : n))}]`),
+    args.replaceAll(
+      /(\w)\[([\d, ]+)\]/g,
+      (_, word: string, sizes: string) =>
+        `${word}[${sizes.replaceAll(/\d+/g, (n) => (Number(n) > 1 ? '6' : n))}]`,
+    ),
   );
-} // prettier-ignore
+}
 
-function rewritten(table: OperatorTable, call: CallText, change: (args: string) => string): CallText | undefined {
+function rewritten(
+  table: OperatorTable,
+  call: CallText,
+  change: (args: string) => string,
+): CallText | undefined {
   const name = call.text.slice(0, call.text.indexOf('('));
   const before = call.text.slice(name.length);
   const args = change(before);

@@ -1,14 +1,21 @@
 /**
- * The verbs of typed per-device code as operators, under the names of the package spmd_types. In a body of `local_map` their
- * shapes are those of one device (`size` is the number of ranks along `axis`); `redistribute`, `out_partial` and `assert_type`
- * stand in global programs, where they leave the value as it is. Rules here speak of the OTHER mesh dims, on which a verb is
- * an ordinary linear function. Source: `mesh/local-types/primitives.ts`.
+ * The verbs of typed per-device code as operators, under the names of the package spmd_types. In a
+ * body of `local_map` their shapes are those of one device (`size` is the number of ranks along
+ * `axis`); `redistribute`, `out_partial` and `assert_type` stand in global programs, where they
+ * leave the value as it is. Rules here speak of the OTHER mesh dims, on which a verb is an ordinary
+ * linear function. Source: `mesh/local-types/primitives.ts`.
  */
-import { cutOf, isAxisType, type AxisType } from '../../mesh/local-types/types.ts';
-import { anyS, cuttable, linearKinds, movedKinds } from '../rules/dims.ts';
+import { type AxisType, cutOf, isAxisType } from '../../mesh/local-types/types.ts';
 import { one, tensor } from '../record/kernel.ts';
-import { defineOp, type OpClass, type OpContext, type OperatorRecord, type TypedContext } from '../record/record.ts';
-import { P, rule, type Rule } from '../record/rule.ts';
+import {
+  defineOp,
+  type OpClass,
+  type OpContext,
+  type OperatorRecord,
+  type TypedContext,
+} from '../record/record.ts';
+import { P, type Rule, rule } from '../record/rule.ts';
+import { anyS, cuttable, linearKinds, movedKinds } from '../rules/dims.ts';
 
 const TYPED = 'Tensor x, str axis, int size, str src, str dst';
 
@@ -21,12 +28,14 @@ export function spmdTarget(name: string): string {
 
 /** `all_reduce` of `spmd_types.all_reduce.default`; undefined for other operators. */
 export function spmdName(target: string): string | undefined {
-  return target.startsWith(SPMD_PREFIX) ? target.slice(SPMD_PREFIX.length).replace(/\.default$/, '') : undefined;
+  return target.startsWith(SPMD_PREFIX)
+    ? target.slice(SPMD_PREFIX.length).replace(/\.default$/, '')
+    : undefined;
 }
 
 /**
- * The types that the source word of a verb names: one, or of a verb under a JAX name, while its region is made, those that it takes
- * (`V|P`), the plain one first.
+ * The types that the source word of a verb names: one, or of a verb under a JAX name, while its
+ * region is made, those that it takes (`V|P`), the plain one first.
  */
 export function sourceWords(word: string): string[] {
   return word.split('|');
@@ -62,12 +71,20 @@ function cut(ctx: OpContext, shape: readonly number[], dim: number | undefined):
         );
   const at = existing(ctx, shape, dim);
   if (shape[at] % n !== 0)
-    ctx.fail(`dim ${at} of size ${shape[at]} does not divide by the ${n} ranks of ${ctx.text('axis')}`, `pad it to ${Math.ceil(shape[at] / n) * n}, or cut another dim`); // prettier-ignore
+    ctx.fail(
+      `dim ${at} of size ${shape[at]} does not divide by the ${n} ranks of ${ctx.text('axis')}`,
+      `pad it to ${Math.ceil(shape[at] / n) * n}, or cut another dim`,
+    );
   return shape.map((size, d) => (d === at ? size / n : size));
 }
 
 function existing(ctx: OpContext, shape: readonly number[], dim: number): number {
-  return dim < shape.length ? dim : ctx.fail(`S(${dim}) names a dim that [${shape.join(', ')}] does not have`, `count dims from 0: the last is S(${shape.length - 1})`); // prettier-ignore
+  return dim < shape.length
+    ? dim
+    : ctx.fail(
+        `S(${dim}) names a dim that [${shape.join(', ')}] does not have`,
+        `count dims from 0: the last is S(${shape.length - 1})`,
+      );
 }
 
 /** Shape of one device after a verb. */
@@ -87,7 +104,10 @@ function shapeAfter(ctx: OpContext): readonly number[] {
   return shape;
 }
 
-/** Tensor dims that a verb joins or cuts, in its operand; those of a stack are counted from the operand's own. */
+/**
+ * Tensor dims that a verb joins or cuts, in its operand; those of a stack are counted from the
+ * operand's own.
+ */
 function touched(ctx: OpContext): number[] {
   return [typeArgument(ctx, 'src'), typeArgument(ctx, 'dst')].flatMap((type) => cutOf(type) ?? []);
 }
@@ -143,7 +163,11 @@ export const spmdOps: readonly OperatorRecord[] = [
     infer: (ctx) => {
       const [n, targets] = [sizeArgument(ctx), ctx.ints('targets')];
       if (targets.length !== n || [...targets].sort((a, b) => a - b).some((t, i) => t !== i))
-        ctx.fail(`targets [${targets.join(', ')}] are no permutation of the ${n} ranks of ${ctx.text('axis')}`, 'name every rank once'); // prettier-ignore
+        ctx.fail(
+          `targets [${targets.join(', ')}] are no permutation of the ${n} ranks of ` +
+            `${ctx.text('axis')}`,
+          'name every rank once',
+        );
       return [ctx.inputs[0]];
     },
     shard: (ctx) => [

@@ -1,10 +1,13 @@
-/** Operations that compute nothing: values kept apart in time, named or constrained, and the size of a dim. */
+/**
+ * Operations that compute nothing: values kept apart in time, named or constrained, and the size of
+ * a dim.
+ */
 
+import { defineOp, type OperatorRecord, type TypedContext } from '../record/record.ts';
+import { P, R, type Rule, rule, type RuleSlot, S } from '../record/rule.ts';
 import { anyS, cuttable, movedKinds, need } from '../rules/dims.ts';
 import { identityKinds } from '../rules/partials.ts';
 import { pointwiseRules } from '../rules/pointwise.ts';
-import { defineOp, type OperatorRecord, type TypedContext } from '../record/record.ts';
-import { P, R, S, rule, type Rule, type RuleSlot } from '../record/rule.ts';
 
 /** Keeps operations apart in time; every result is its operand. */
 const barrier = defineOp('stablehlo.optimization_barrier', {
@@ -49,12 +52,15 @@ const getDimensionSize = defineOp('stablehlo.get_dimension_size', {
   schema: 'Tensor operand, *, int dimension',
   cls: 'other',
   infer: (ctx) => {
-    if (!(ctx.int('dimension') in need(ctx, 'operand').shape)) ctx.fail(`dim ${ctx.int('dimension')} does not exist`);
+    if (!(ctx.int('dimension') in need(ctx, 'operand').shape))
+      ctx.fail(`dim ${ctx.int('dimension')} does not exist`);
     return [{ dtype: 'i32', shape: [] }];
   },
   // The size is known; no element is read.
   shard: (ctx) =>
-    cuttable(need(ctx, 'operand').shape).map((d) => rule([anyS(d)], [R], { origin: 'ext', rewrite: 'local-shape' })),
+    cuttable(need(ctx, 'operand').shape).map((d) =>
+      rule([anyS(d)], [R], { origin: 'ext', rewrite: 'local-shape' }),
+    ),
   flops: () => ({ matrix: 0, vector: 0 }),
 });
 

@@ -1,10 +1,10 @@
 /**
- * `gather` and `scatter`, whose dimension numbers say for every dim what it is: taken whole, batched with the indices, or
- * indexed. Whole and batched dims follow; cut indices give cut (or summed) results; a cut indexed dim is masked, each rank
- * serving the indices that fall into its rows.
+ * `gather` and `scatter`, whose dimension numbers say for every dim what it is: taken whole,
+ * batched with the indices, or indexed. Whole and batched dims follow; cut indices give cut (or
+ * summed) results; a cut indexed dim is masked, each rank serving the indices that fall into its
+ * rows.
  */
 
-import { additiveKind, anyS, linearKinds, movedKinds, need } from '../rules/dims.ts';
 import {
   defineOp,
   elements,
@@ -13,7 +13,8 @@ import {
   type OperatorRecord,
   type TypedContext,
 } from '../record/record.ts';
-import { P, R, S, rule, type Rule, type RuleSlot } from '../record/rule.ts';
+import { P, R, type Rule, rule, type RuleSlot, S } from '../record/rule.ts';
+import { additiveKind, anyS, linearKinds, movedKinds, need } from '../rules/dims.ts';
 
 const rows = (dim: number): RuleSlot => S(dim, { slicing: 'contiguous' });
 
@@ -37,15 +38,21 @@ function gatherPlan(ctx: OpContext): GatherPlan {
   const gone = [...ctx.ints('collapsed_slice_dims'), ...ctx.ints('operand_batching_dims')];
   const sizes = ctx.ints('slice_sizes');
   const vector = ctx.int('index_vector_dim');
-  if (sizes.length !== operand.length) ctx.fail(`slice_sizes has ${sizes.length} entries, expected ${operand.length}`);
+  if (sizes.length !== operand.length)
+    ctx.fail(`slice_sizes has ${sizes.length} entries, expected ${operand.length}`);
   sizes.forEach((n, d) => {
-    if (n < 0 || n > operand[d]) ctx.fail(`a slice of ${n} rows of dim ${d}, which has ${operand[d]}`);
-    if (gone.includes(d) && n > 1) ctx.fail(`dim ${d} is collapsed or batched, but its slice has ${n} rows`);
+    if (n < 0 || n > operand[d])
+      ctx.fail(`a slice of ${n} rows of dim ${d}, which has ${operand[d]}`);
+    if (gone.includes(d) && n > 1)
+      ctx.fail(`dim ${d} is collapsed or batched, but its slice has ${n} rows`);
   });
   if (vector < 0 || vector > indices.length) ctx.fail(`index_vector_dim ${vector} does not exist`);
   const width = vector === indices.length ? 1 : indices[vector];
   if (width !== ctx.ints('start_index_map').length)
-    ctx.fail(`index vectors have ${width} entries, start_index_map has ${ctx.ints('start_index_map').length}`);
+    ctx.fail(
+      `index vectors have ${width} entries, start_index_map has ` +
+        `${ctx.ints('start_index_map').length}`,
+    );
   const windowDims = operand.flatMap((_, d) => (gone.includes(d) ? [] : [d]));
   const batchDims = indexDims(indices.length, vector);
   if (windowDims.length !== offsets.length)
@@ -90,26 +97,34 @@ function gatherRules(ctx: TypedContext): Rule[] {
       rules.push(rule([S(dim, { filled: true }), S(withIndices[i])], [S(out)]));
   });
   for (const [dim, out] of batchOf)
-    if (indices[dim] > 1 && !withIndices.includes(dim)) rules.push(rule([R, anyS(dim)], [anyS(out)]));
+    if (indices[dim] > 1 && !withIndices.includes(dim))
+      rules.push(rule([R, anyS(dim)], [anyS(out)]));
   for (const kind of movedKinds(dtype)) rules.push(rule([P(kind), R], [P(kind)]));
   for (const dim of indexed)
     if (shape[dim] > 1 && sizes[dim] === 1)
-      rules.push(rule([rows(dim), R], [P(additiveKind(dtype))], { origin: 'ext', rewrite: 'mask' }));
+      rules.push(
+        rule([rows(dim), R], [P(additiveKind(dtype))], { origin: 'ext', rewrite: 'mask' }),
+      );
   return rules;
 }
 
 const gather = defineOp('stablehlo.gather', {
   schema:
-    'Tensor operand, Tensor start_indices, *, int[] offset_dims=[], int[] collapsed_slice_dims=[], int[] operand_batching_dims=[], int[] start_indices_batching_dims=[], int[] start_index_map=[], int index_vector_dim=0, int[] slice_sizes, bool indices_are_sorted=False',
+    'Tensor operand, Tensor start_indices, *, int[] offset_dims=[], int[] ' +
+    'collapsed_slice_dims=[], int[] operand_batching_dims=[], int[] ' +
+    'start_indices_batching_dims=[], int[] start_index_map=[], int index_vector_dim=0, int[] ' +
+    'slice_sizes, bool indices_are_sorted=False',
   cls: 'other',
   infer: (ctx) => [{ dtype: need(ctx, 'operand').dtype, shape: gatherPlan(ctx).shape }],
   shard: gatherRules,
   flops: () => ({ matrix: 0, vector: 0 }),
   // The rows read, the indices and the result; the rest of the table is not touched.
-  bytes: (ctx) => metaBytes(ctx.inputs[1]) + 2 * (ctx.outputs[0] === null ? 0 : metaBytes(ctx.outputs[0])),
+  bytes: (ctx) =>
+    metaBytes(ctx.inputs[1]) + 2 * (ctx.outputs[0] === null ? 0 : metaBytes(ctx.outputs[0])),
 });
 
-// ---- scatter ------------------------------------------------------------------------------------------------------------
+// ---- scatter
+// -----------------------------------------------------------------------------
 
 interface ScatterPlan {
   /** Update dim of each input dim that is neither inserted nor batched. */
@@ -132,11 +147,14 @@ function scatterPlan(ctx: OpContext): ScatterPlan {
     ctx.fail(`${windows.length} update_window_dims for ${windowDims.length} window dims`);
   const scatterDims = indexDims(indices.length, ctx.int('index_vector_dim'));
   if (update.length !== windows.length + scatterDims.length)
-    ctx.fail(`the update has ${update.length} dims, expected ${windows.length + scatterDims.length}`);
+    ctx.fail(
+      `the update has ${update.length} dims, expected ${windows.length + scatterDims.length}`,
+    );
   const windowOf = new Map<number, number>();
   windows.forEach((at, i) => {
     if (!(at in update)) ctx.fail(`update window dim ${at} does not exist`);
-    if (update[at] > input[windowDims[i]]) ctx.fail(`update dim ${at} is larger than input dim ${windowDims[i]}`);
+    if (update[at] > input[windowDims[i]])
+      ctx.fail(`update dim ${at} is larger than input dim ${windowDims[i]}`);
     windowOf.set(windowDims[i], at);
   });
   const scatterOf = new Map<number, number>();
@@ -151,8 +169,14 @@ function scatterPlan(ctx: OpContext): ScatterPlan {
   return { windowOf, scatterOf };
 }
 
-/** Pending kind under which writes of different ranks into equal places join, by what the body does. */
-const JOINS: Readonly<Record<string, 'sum' | 'max' | 'min'>> = { add: 'sum', maximum: 'max', minimum: 'min' };
+/**
+ * Pending kind under which writes of different ranks into equal places join, by what the body does.
+ */
+const JOINS: Readonly<Record<string, 'sum' | 'max' | 'min'>> = {
+  add: 'sum',
+  maximum: 'max',
+  minimum: 'min',
+};
 
 function scatterRules(ctx: TypedContext): Rule[] {
   const inputs = ctx.list('inputs').length;
@@ -164,7 +188,8 @@ function scatterRules(ctx: TypedContext): Rule[] {
   const results = (slot: RuleSlot): RuleSlot[] => ctx.outputs.map(() => slot);
   const rules: Rule[] = [];
   for (const [dim, at] of windowOf)
-    if (shape[dim] > 1 && update[at] === shape[dim]) rules.push(rule(slots(S(dim), R, S(at)), results(S(dim))));
+    if (shape[dim] > 1 && update[at] === shape[dim])
+      rules.push(rule(slots(S(dim), R, S(at)), results(S(dim))));
   ctx.ints('input_batching_dims').forEach((dim, i) => {
     const index = ctx.ints('scatter_indices_batching_dims')[i];
     const at = scatterOf.get(index);
@@ -173,11 +198,22 @@ function scatterRules(ctx: TypedContext): Rule[] {
   });
   const reducer = ctx.has('reducer') ? ctx.text('reducer') : '';
   // Several inputs share one body, of which nothing more is known.
-  const join = inputs === 1 && Object.hasOwn(JOINS, reducer) && dtype !== 'b8' ? JOINS[reducer] : undefined;
+  const join =
+    inputs === 1 && Object.hasOwn(JOINS, reducer) && dtype !== 'b8' ? JOINS[reducer] : undefined;
   const passing =
-    reducer === 'second' ? movedKinds(dtype) : join === 'sum' ? linearKinds(dtype) : join === undefined ? [] : [join];
+    reducer === 'second'
+      ? movedKinds(dtype)
+      : join === 'sum'
+        ? linearKinds(dtype)
+        : join === undefined
+          ? []
+          : [join];
   for (const kind of passing)
-    rules.push(rule(slots(P(kind), R, P(kind)), results(P(kind)), { origin: kind === 'sum' ? 'base' : 'ext' }));
+    rules.push(
+      rule(slots(P(kind), R, P(kind)), results(P(kind)), {
+        origin: kind === 'sum' ? 'base' : 'ext',
+      }),
+    );
   if (join !== undefined)
     for (const [dim, at] of scatterOf)
       if (update[at] > 1 && !ctx.ints('scatter_indices_batching_dims').includes(dim))
@@ -185,14 +221,23 @@ function scatterRules(ctx: TypedContext): Rule[] {
   // The indexed dim cut: each rank drops the writes that fall outside its rows.
   for (const dim of ctx.ints('scatter_dims_to_operand_dims'))
     if (shape[dim] > 1 && ctx.ints('inserted_window_dims').includes(dim))
-      rules.push(rule(slots(rows(dim), R, R), results(rows(dim)), { origin: 'ext', rewrite: 'mask' }));
+      rules.push(
+        rule(slots(rows(dim), R, R), results(rows(dim)), { origin: 'ext', rewrite: 'mask' }),
+      );
   return rules;
 }
 
-/** `reducer`: what the body does with old and new value (`add`, `maximum`, `second` = overwrite); else `body`. */
+/**
+ * `reducer`: what the body does with old and new value (`add`, `maximum`, `second` = overwrite);
+ * else `body`.
+ */
 const scatter = defineOp('stablehlo.scatter', {
   schema:
-    'Tensor[] inputs, Tensor scatter_indices, Tensor[] updates, *, int[] update_window_dims=[], int[] inserted_window_dims=[], int[] input_batching_dims=[], int[] scatter_indices_batching_dims=[], int[] scatter_dims_to_operand_dims=[], int index_vector_dim=0, bool indices_are_sorted=False, bool unique_indices=False, str? reducer=None, Any body=None',
+    'Tensor[] inputs, Tensor scatter_indices, Tensor[] updates, *, int[] ' +
+    'update_window_dims=[], int[] inserted_window_dims=[], int[] input_batching_dims=[], ' +
+    'int[] scatter_indices_batching_dims=[], int[] scatter_dims_to_operand_dims=[], int ' +
+    'index_vector_dim=0, bool indices_are_sorted=False, bool unique_indices=False, str? ' +
+    'reducer=None, Any body=None',
   cls: 'other',
   results: 'tuple',
   infer: (ctx) => {

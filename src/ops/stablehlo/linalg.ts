@@ -1,8 +1,8 @@
 /** Functions of the last dims, which stay whole; every dim before them is a batch. */
 
-import { anyS, cuttable, linearKinds, need } from '../rules/dims.ts';
 import { defineOp, elements, type OperatorRecord } from '../record/record.ts';
 import { P, rule } from '../record/rule.ts';
+import { anyS, cuttable, linearKinds, need } from '../rules/dims.ts';
 
 /** Over the last dims; linear, and independent over the others. */
 const fft = defineOp('stablehlo.fft', {
@@ -37,7 +37,10 @@ const fft = defineOp('stablehlo.fft', {
   },
   flops: (ctx) => {
     const n = ctx.ints('fft_length').reduce((a, b) => a * b, 1);
-    return { matrix: 0, vector: 5 * elements(need(ctx, 'operand').shape) * Math.max(1, Math.log2(Math.max(1, n))) };
+    return {
+      matrix: 0,
+      vector: 5 * elements(need(ctx, 'operand').shape) * Math.max(1, Math.log2(Math.max(1, n))),
+    };
   },
 });
 
@@ -46,7 +49,10 @@ const cholesky = defineOp('stablehlo.cholesky', {
   cls: 'other',
   infer: (ctx) => [ctx.inputs[0]],
   shard: (ctx) => cuttable(ctx.inputs[0].shape.slice(0, -2)).map((d) => rule([anyS(d)], [anyS(d)])),
-  flops: (ctx) => ({ matrix: 0, vector: (elements(ctx.inputs[0].shape) * (ctx.inputs[0].shape.at(-1) ?? 1)) / 3 }),
+  flops: (ctx) => ({
+    matrix: 0,
+    vector: (elements(ctx.inputs[0].shape) * (ctx.inputs[0].shape.at(-1) ?? 1)) / 3,
+  }),
 });
 
 export const linalgOps: readonly OperatorRecord[] = [fft, cholesky];

@@ -1,11 +1,26 @@
 /**
- * Operations of StableHLO that move elements: slices, padding, concatenation. Dims that are taken whole follow. Pending
- * reductions pass wherever every element of the result is one of the operands'.
+ * Operations of StableHLO that move elements: slices, padding, concatenation. Dims that are taken
+ * whole follow. Pending reductions pass wherever every element of the result is one of the
+ * operands'.
  */
 
-import { anyS, cuttable, kindsPass, movedKinds, need, pendingRules, perDim } from '../rules/dims.ts';
-import { defineOp, metaBytes, type OpContext, type OperatorRecord, type TensorMeta } from '../record/record.ts';
-import { P, R, S, rule, type Rule, type RuleSlot } from '../record/rule.ts';
+import {
+  defineOp,
+  metaBytes,
+  type OpContext,
+  type OperatorRecord,
+  type TensorMeta,
+} from '../record/record.ts';
+import { P, R, type Rule, rule, type RuleSlot, S } from '../record/rule.ts';
+import {
+  anyS,
+  cuttable,
+  kindsPass,
+  movedKinds,
+  need,
+  pendingRules,
+  perDim,
+} from '../rules/dims.ts';
 
 const self = (ctx: OpContext): TensorMeta => need(ctx, 'operand');
 const LOCAL = { rewrite: 'local-shape' } as const;
@@ -27,7 +42,12 @@ function windowOf(ctx: OpContext): Window {
     if (start[d] < 0 || start[d] > limit[d] || limit[d] > size || step[d] < 1)
       ctx.fail(`[${start[d]}:${limit[d]}:${step[d]}] does not fit dim ${d} of size ${size}`);
   });
-  return { start, limit, step, shape: shape.map((_, d) => Math.ceil((limit[d] - start[d]) / step[d])) };
+  return {
+    start,
+    limit,
+    step,
+    shape: shape.map((_, d) => Math.ceil((limit[d] - start[d]) / step[d])),
+  };
 }
 
 const slice = defineOp('stablehlo.slice', {
@@ -42,29 +62,39 @@ const slice = defineOp('stablehlo.slice', {
       if (start[d] !== 0 || limit[d] !== shape[d]) continue;
       if (step[d] === 1) rules.push(rule([anyS(d)], [anyS(d)], LOCAL));
       else if (shape[d] % step[d] === 0 && out[d] > 1) {
-        // Every rank's block starts at a multiple of the step, so each takes its own rows of the result.
+        // Every rank's block starts at a multiple of the step, so each takes its own rows of the
+        // result.
         const cut = { slicing: 'contiguous', even: true, scaled: true } as const;
-        rules.push(rule([S(d, { ...cut, unit: step[d] })], [S(d, cut)], { origin: 'ext', ...LOCAL }));
+        rules.push(
+          rule([S(d, { ...cut, unit: step[d] })], [S(d, cut)], { origin: 'ext', ...LOCAL }),
+        );
       }
     }
     return [...rules, ...kindsPass(dtype)];
   },
 });
 
-/** Rows before, after and between; the value fills them, so both are pending the same way or the value is replicated. */
+/**
+ * Rows before, after and between; the value fills them, so both are pending the same way or the
+ * value is replicated.
+ */
 const pad = defineOp('stablehlo.pad', {
   schema:
-    'Tensor operand, Tensor padding_value, *, int[] edge_padding_low, int[] edge_padding_high, int[] interior_padding',
+    'Tensor operand, Tensor padding_value, *, int[] edge_padding_low, int[] ' +
+    'edge_padding_high, int[] interior_padding',
   cls: 'other',
   infer: (ctx) => {
     const { dtype } = self(ctx);
     const value = need(ctx, 'padding_value');
-    if (value.shape.length !== 0 || value.dtype !== dtype) ctx.fail(`the padding value must be a scalar of ${dtype}`);
+    if (value.shape.length !== 0 || value.dtype !== dtype)
+      ctx.fail(`the padding value must be a scalar of ${dtype}`);
     return [{ dtype, shape: padded(ctx) }];
   },
   shard: (ctx) => {
     const { dtype, shape } = self(ctx);
-    const lists = ['edge_padding_low', 'edge_padding_high', 'interior_padding'].map((n) => ctx.ints(n));
+    const lists = ['edge_padding_low', 'edge_padding_high', 'interior_padding'].map((n) =>
+      ctx.ints(n),
+    );
     const cuts = cuttable(shape).filter((d) => lists.every((list) => list[d] === 0));
     // Copies of one number add up to more than it; they average to it, and it is their extreme.
     const beside = movedKinds(dtype).filter((kind) => kind !== 'sum');
@@ -84,7 +114,9 @@ function padded(ctx: OpContext): number[] {
   const inside = perDim(ctx, 'interior_padding', shape.length);
   return shape.map((n, d) => {
     const size = low[d] + n + Math.max(0, n - 1) * inside[d] + high[d];
-    return size >= 0 && inside[d] >= 0 ? size : ctx.fail(`the padding of dim ${d} takes away more than there is`);
+    return size >= 0 && inside[d] >= 0
+      ? size
+      : ctx.fail(`the padding of dim ${d} takes away more than there is`);
   });
 }
 
@@ -95,11 +127,14 @@ const concatenate = defineOp('stablehlo.concatenate', {
     const [first, ...rest] = ctx.inputs;
     if (first === undefined) return ctx.fail('needs at least one operand');
     const dim = ctx.int('dimension');
-    if (!(dim in first.shape)) ctx.fail(`dim ${dim} does not exist in a tensor of ${first.shape.length} dims`);
+    if (!(dim in first.shape))
+      ctx.fail(`dim ${dim} does not exist in a tensor of ${first.shape.length} dims`);
     for (const t of rest) {
       const fits = t.dtype === first.dtype && t.shape.length === first.shape.length;
       if (!fits || t.shape.some((n, d) => d !== dim && n !== first.shape[d]))
-        ctx.fail(`[${t.shape.join(', ')}] does not join [${first.shape.join(', ')}] along dim ${dim}`);
+        ctx.fail(
+          `[${t.shape.join(', ')}] does not join [${first.shape.join(', ')}] along dim ${dim}`,
+        );
     }
     const rows = ctx.inputs.reduce((n, t) => n + t.shape[dim], 0);
     return [{ dtype: first.dtype, shape: first.shape.map((n, d) => (d === dim ? rows : n)) }];
@@ -108,7 +143,9 @@ const concatenate = defineOp('stablehlo.concatenate', {
     const { dtype, shape } = ctx.inputs[0];
     const all = (slot: RuleSlot): RuleSlot[] => ctx.inputs.map(() => slot);
     return [
-      ...cuttable(shape).flatMap((d) => (d === ctx.int('dimension') ? [] : [rule(all(S(d)), [S(d)])])),
+      ...cuttable(shape).flatMap((d) =>
+        d === ctx.int('dimension') ? [] : [rule(all(S(d)), [S(d)])],
+      ),
       ...movedKinds(dtype).map((kind) => rule(all(P(kind)), [P(kind)])),
     ];
   },
@@ -119,7 +156,8 @@ const reverse = defineOp('stablehlo.reverse', {
   schema: 'Tensor operand, *, int[] dimensions',
   cls: 'other',
   infer: (ctx) => {
-    if (ctx.ints('dimensions').some((d) => !(d in self(ctx).shape))) ctx.fail('a dim to reverse does not exist');
+    if (ctx.ints('dimensions').some((d) => !(d in self(ctx).shape)))
+      ctx.fail('a dim to reverse does not exist');
     return [self(ctx)];
   },
   shard: (ctx) => {
@@ -130,7 +168,10 @@ const reverse = defineOp('stablehlo.reverse', {
   flops: noWork,
 });
 
-/** One slice at a runtime position: StableHLO clamps the start, so a dim that is taken whole starts at 0. */
+/**
+ * One slice at a runtime position: StableHLO clamps the start, so a dim that is taken whole starts
+ * at 0.
+ */
 const dynamicSlice = defineOp('stablehlo.dynamic_slice', {
   schema: 'Tensor operand, Tensor[] start_indices, *, int[] slice_sizes',
   cls: 'other',
@@ -139,7 +180,8 @@ const dynamicSlice = defineOp('stablehlo.dynamic_slice', {
     const sizes = perDim(ctx, 'slice_sizes', shape.length);
     checkStarts(ctx, shape.length);
     sizes.forEach((n, d) => {
-      if (n < 0 || n > shape[d]) ctx.fail(`a slice of ${n} rows of dim ${d}, which has ${shape[d]}`);
+      if (n < 0 || n > shape[d])
+        ctx.fail(`a slice of ${n} rows of dim ${d}, which has ${shape[d]}`);
     });
     return [{ dtype, shape: sizes }];
   },
@@ -171,7 +213,11 @@ const dynamicUpdateSlice = defineOp('stablehlo.dynamic_update_slice', {
   infer: (ctx) => {
     const { dtype, shape } = self(ctx);
     const update = need(ctx, 'update');
-    if (update.dtype !== dtype || update.shape.length !== shape.length || update.shape.some((n, d) => n > shape[d]))
+    if (
+      update.dtype !== dtype ||
+      update.shape.length !== shape.length ||
+      update.shape.some((n, d) => n > shape[d])
+    )
       ctx.fail(`an update of [${update.shape.join(', ')}] does not fit [${shape.join(', ')}]`);
     checkStarts(ctx, shape.length);
     return [self(ctx)];
@@ -188,7 +234,8 @@ const dynamicUpdateSlice = defineOp('stablehlo.dynamic_update_slice', {
         rules.push(rule([rows, R, ...starts], [rows], { origin: 'ext', rewrite: 'mask' }));
       }
     }
-    for (const kind of movedKinds(dtype)) rules.push(rule([P(kind), P(kind), ...starts], [P(kind)], { origin: 'ext' }));
+    for (const kind of movedKinds(dtype))
+      rules.push(rule([P(kind), P(kind), ...starts], [P(kind)], { origin: 'ext' }));
     return rules;
   },
   flops: noWork,
@@ -197,8 +244,10 @@ const dynamicUpdateSlice = defineOp('stablehlo.dynamic_update_slice', {
 /** One scalar integer per dim. */
 function checkStarts(ctx: OpContext, rank: number): void {
   const starts = ctx.list('start_indices');
-  if (starts.length !== rank) ctx.fail(`${starts.length} start indices for a tensor of ${rank} dims`);
-  if (starts.some((s) => s === null || s.meta.shape.length !== 0)) ctx.fail('start indices must be scalars');
+  if (starts.length !== rank)
+    ctx.fail(`${starts.length} start indices for a tensor of ${rank} dims`);
+  if (starts.some((s) => s === null || s.meta.shape.length !== 0))
+    ctx.fail('start indices must be scalars');
 }
 
 export const movingOps: readonly OperatorRecord[] = [

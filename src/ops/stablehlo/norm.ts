@@ -1,6 +1,8 @@
-/** Batch normalisation: each feature is its own problem. In training its statistics run over all other dims, which stay whole. */
+/**
+ * Batch normalisation: each feature is its own problem. In training its statistics run over all
+ * other dims, which stay whole.
+ */
 
-import { cuttable, need } from '../rules/dims.ts';
 import {
   defineOp,
   elements,
@@ -9,14 +11,17 @@ import {
   type TensorMeta,
   type TypedContext,
 } from '../record/record.ts';
-import { R, S, rule, type Rule, type RuleSlot } from '../record/rule.ts';
+import { R, type Rule, rule, type RuleSlot, S } from '../record/rule.ts';
+import { cuttable, need } from '../rules/dims.ts';
 
 const x = (ctx: OpContext): TensorMeta => need(ctx, 'operand');
 const FLAGS = '*, float epsilon, int feature_index';
 
 function feature(ctx: OpContext): number {
   const dim = ctx.int('feature_index');
-  return dim in x(ctx).shape ? dim : ctx.fail(`dim ${dim} does not exist in a tensor of ${x(ctx).shape.length} dims`);
+  return dim in x(ctx).shape
+    ? dim
+    : ctx.fail(`dim ${dim} does not exist in a tensor of ${x(ctx).shape.length} dims`);
 }
 
 /** The statistics are vectors over the features. */
@@ -24,11 +29,14 @@ function perFeature(ctx: OpContext): TensorMeta {
   return { dtype: x(ctx).dtype, shape: [x(ctx).shape[feature(ctx)]] };
 }
 
-/** Cut by features: tensors of the operand's rank on their feature dim, vectors on their only one. */
+/**
+ * Cut by features: tensors of the operand's rank on their feature dim, vectors on their only one.
+ */
 function featureRule(ctx: TypedContext): Rule[] {
   const dim = feature(ctx);
   if (x(ctx).shape[dim] <= 1) return [];
-  const slot = (meta: TensorMeta | null): RuleSlot => S(meta !== null && meta.shape.length > 1 ? dim : 0);
+  const slot = (meta: TensorMeta | null): RuleSlot =>
+    S(meta !== null && meta.shape.length > 1 ? dim : 0);
   return [rule(ctx.inputs.map(slot), ctx.outputs.map(slot))];
 }
 

@@ -1,6 +1,6 @@
 /**
- * Random numbers. StableHLO's generators return one stream for the whole result, whose parts are not the streams of the
- * shards: they run replicated.
+ * Random numbers. StableHLO's generators return one stream for the whole result, whose parts are
+ * not the streams of the shards: they run replicated.
  */
 
 import { defineOp, elements, type OperatorRecord } from '../record/record.ts';

@@ -1,12 +1,19 @@
 /**
- * Operations of StableHLO that make and rename elements. Shapes are always written out, so a cut dim mostly means a
- * rewritten call (`local-shape`). Pending reductions pass wherever every element of the result is one of the operand.
+ * Operations of StableHLO that make and rename elements. Shapes are always written out, so a cut
+ * dim mostly means a rewritten call (`local-shape`). Pending reductions pass wherever every element
+ * of the result is one of the operand.
  */
 
 import { DTYPE_BYTES } from '../../graph/types.ts';
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TensorMeta,
+} from '../record/record.ts';
+import { R, rule, S } from '../record/rule.ts';
 import { anyS, cuttable, kindsPass, movedKinds, need, perDim } from '../rules/dims.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta } from '../record/record.ts';
-import { R, S, rule } from '../record/rule.ts';
 import { viewRules } from '../rules/viewgroups.ts';
 
 const self = (ctx: OpContext): TensorMeta => need(ctx, 'operand');
@@ -15,17 +22,24 @@ const LOCAL = { rewrite: 'local-shape' } as const;
 /** Shape given by the call; sizes must be positive or zero. */
 function written(ctx: OpContext): readonly number[] {
   const shape = ctx.ints('shape');
-  return shape.some((n) => n < 0) ? ctx.fail(`shape [${shape.join(', ')}] has a negative size`) : shape;
+  return shape.some((n) => n < 0)
+    ? ctx.fail(`shape [${shape.join(', ')}] has a negative size`)
+    : shape;
 }
 
-// ---- factories ----------------------------------------------------------------------------------------------------------
+// ---- factories
+// -----------------------------------------------------------------------------
 
-/** `value`: one literal (a splat), the list of all elements, or the payload as text where it is long. */
+/**
+ * `value`: one literal (a splat), the list of all elements, or the payload as text where it is
+ * long.
+ */
 const constant = defineOp('stablehlo.constant', {
   schema: 'Any value, *, ScalarType dtype, int[] shape=[]',
   cls: 'factory',
   infer: (ctx) => [{ dtype: ctx.dtype('dtype') ?? 'f32', shape: written(ctx) }],
-  shard: (ctx) => cuttable(written(ctx)).map((d) => rule([], [anyS(d)], { origin: 'ext', ...LOCAL })),
+  shard: (ctx) =>
+    cuttable(written(ctx)).map((d) => rule([], [anyS(d)], { origin: 'ext', ...LOCAL })),
 });
 
 /** Counts along one dim; a rank that holds part of it starts at its offset. */
@@ -35,7 +49,8 @@ const iota = defineOp('stablehlo.iota', {
   infer: (ctx) => {
     const shape = written(ctx);
     const dim = ctx.int('iota_dimension');
-    if (dim < 0 || dim >= shape.length) ctx.fail(`dim ${dim} does not exist in a tensor of ${shape.length} dims`);
+    if (dim < 0 || dim >= shape.length)
+      ctx.fail(`dim ${dim} does not exist in a tensor of ${shape.length} dims`);
     return [{ dtype: ctx.dtype('dtype') ?? 'i32', shape }];
   },
   shard: (ctx) =>
@@ -46,9 +61,13 @@ const iota = defineOp('stablehlo.iota', {
     ),
 });
 
-// ---- views --------------------------------------------------------------------------------------------------------------
+// ---- views
+// -----------------------------------------------------------------------------
 
-/** Operand dim i becomes result dim `broadcast_dimensions[i]`, stretched where its size is 1; other result dims are new. */
+/**
+ * Operand dim i becomes result dim `broadcast_dimensions[i]`, stretched where its size is 1; other
+ * result dims are new.
+ */
 const broadcastInDim = defineOp('stablehlo.broadcast_in_dim', {
   schema: 'Tensor operand, *, int[] broadcast_dimensions=[], int[] shape',
   cls: 'view',
@@ -56,7 +75,8 @@ const broadcastInDim = defineOp('stablehlo.broadcast_in_dim', {
     const { dtype, shape } = self(ctx);
     const to = written(ctx);
     const dims = perDim(ctx, 'broadcast_dimensions', shape.length);
-    if (new Set(dims).size !== dims.length) ctx.fail(`broadcast_dimensions [${dims.join(', ')}] repeat a dim`);
+    if (new Set(dims).size !== dims.length)
+      ctx.fail(`broadcast_dimensions [${dims.join(', ')}] repeat a dim`);
     dims.forEach((d, i) => {
       if (!(d in to)) ctx.fail(`result dim ${d} does not exist in [${to.join(', ')}]`);
       if (shape[i] !== 1 && shape[i] !== to[d])
@@ -85,7 +105,8 @@ const reshape = defineOp('stablehlo.reshape', {
     const shape = written(ctx);
     if (elements(shape) !== elements(self(ctx).shape))
       ctx.fail(
-        `[${self(ctx).shape.join(', ')}] has ${elements(self(ctx).shape)} elements, [${shape.join(', ')}] has not`,
+        `[${self(ctx).shape.join(', ')}] has ${elements(self(ctx).shape)} elements, ` +
+          `[${shape.join(', ')}] has not`,
       );
     return [{ dtype: self(ctx).dtype, shape }];
   },
@@ -105,11 +126,17 @@ const transpose = defineOp('stablehlo.transpose', {
   shard: (ctx) => {
     const { dtype, shape } = self(ctx);
     const order = ctx.ints('permutation');
-    return [...cuttable(shape).map((d) => rule([anyS(d)], [anyS(order.indexOf(d))])), ...kindsPass(dtype)];
+    return [
+      ...cuttable(shape).map((d) => rule([anyS(d)], [anyS(order.indexOf(d))])),
+      ...kindsPass(dtype),
+    ];
   },
 });
 
-/** The bits as another type: of equal width elementwise, else the last dim goes or comes. No arithmetic passes. */
+/**
+ * The bits as another type: of equal width elementwise, else the last dim goes or comes. No
+ * arithmetic passes.
+ */
 const bitcastConvert = defineOp('stablehlo.bitcast_convert', {
   schema: 'Tensor operand, *, ScalarType dtype, int[] shape',
   cls: 'view',
@@ -117,7 +144,8 @@ const bitcastConvert = defineOp('stablehlo.bitcast_convert', {
     const { dtype, shape } = self(ctx);
     const to = ctx.dtype('dtype') ?? dtype;
     const [before, after] = [DTYPE_BYTES[dtype], DTYPE_BYTES[to]];
-    const expected = before === after ? shape : before > after ? [...shape, before / after] : shape.slice(0, -1);
+    const expected =
+      before === after ? shape : before > after ? [...shape, before / after] : shape.slice(0, -1);
     if (before < after && shape.at(-1) !== after / before)
       ctx.fail(`the last dim must have ${after / before} elements`);
     // What the call states as its result follows from the operand: a rank's piece of it too.
@@ -129,4 +157,11 @@ const bitcastConvert = defineOp('stablehlo.bitcast_convert', {
   },
 });
 
-export const shapeOps: readonly OperatorRecord[] = [constant, iota, broadcastInDim, reshape, transpose, bitcastConvert];
+export const shapeOps: readonly OperatorRecord[] = [
+  constant,
+  iota,
+  broadcastInDim,
+  reshape,
+  transpose,
+  bitcastConvert,
+];

@@ -2,18 +2,29 @@
 
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { baseName, type GraphBuilder } from '../../graph/build.ts';
-import type { Arg, DType, Node, NodeMeta, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
+import type {
+  Arg,
+  DType,
+  Node,
+  NodeMeta,
+  TensorType,
+  ValueRef,
+  ValueType,
+} from '../../graph/types.ts';
 import { isRef, NO_KWARGS } from '../../graph/value.ts';
 import { inferCall } from '../record/infer.ts';
 import type { OperatorTable } from '../record/table.ts';
-import { isRowMajor, resultOrder, splitsOnly, statedOrder, type MemoryOrder } from './layout.ts';
+import { isRowMajor, type MemoryOrder, resultOrder, splitsOnly, statedOrder } from './layout.ts';
 
-/** An operand of an elementwise call: a value, or a number that is written as a floating-point literal. */
+/**
+ * An operand of an elementwise call: a value, or a number that is written as a floating-point
+ * literal.
+ */
 export type Operand = ValueRef | number;
 
 /**
- * Appends aten calls to a graph under construction; types come from the operators' own inference. The short methods are the
- * operators that derivative formulas are made of.
+ * Appends aten calls to a graph under construction; types come from the operators' own inference.
+ * The short methods are the operators that derivative formulas are made of.
  */
 export class CallBuilder {
   /** Put on every call that is made. */
@@ -39,13 +50,26 @@ export class CallBuilder {
    *
    * @throws E_TYPE when the arguments do not fit; E_UNKNOWN_OP when the table has no such operator
    */
-  call(target: string, args: readonly Arg[], kwargs: Readonly<Record<string, Arg>> = NO_KWARGS): ValueRef {
+  call(
+    target: string,
+    args: readonly Arg[],
+    kwargs: Readonly<Record<string, Arg>> = NO_KWARGS,
+  ): ValueRef {
     const call = { target, args, kwargs };
-    const type = inferCall(this.table, call, (operand) => this.graph.typeOf({ kind: 'value', name: operand }));
+    const type = inferCall(this.table, call, (operand) =>
+      this.graph.typeOf({ kind: 'value', name: operand }),
+    );
     if (type === undefined)
-      throw new ShardwrightError('E_UNKNOWN_OP', `a derivative needs ${target}, which the operator table lacks`);
+      throw new ShardwrightError(
+        'E_UNKNOWN_OP',
+        `a derivative needs ${target}, which the operator table lacks`,
+      );
     const { meta } = this;
-    const ref = this.graph.call(target, args, type, { meta, kwargs, name: this.freshName(baseName(target)) });
+    const ref = this.graph.call(target, args, type, {
+      meta,
+      kwargs,
+      name: this.freshName(baseName(target)),
+    });
     this.made.push({ ...call, name: ref.name, kind: 'call', type, meta });
     this.orders.set(ref.name, this.resultOrder(call, type));
     return ref;
@@ -79,11 +103,15 @@ export class CallBuilder {
 
   tensorOf(ref: ValueRef): TensorType {
     const type = this.typeOf(ref);
-    if (type.kind !== 'tensor') throw internalError(`a derivative reads ${ref.name}, which is no tensor`);
+    if (type.kind !== 'tensor')
+      throw internalError(`a derivative reads ${ref.name}, which is no tensor`);
     return type;
   }
 
-  /** Sizes of a value. Graphs with symbolic sizes are fixed at their examples before they are differentiated. */
+  /**
+   * Sizes of a value. Graphs with symbolic sizes are fixed at their examples before they are
+   * differentiated.
+   */
   shape(ref: ValueRef): readonly number[] {
     return this.tensorOf(ref).shape.map((dim) => {
       if (typeof dim === 'number') return dim;
@@ -99,19 +127,30 @@ export class CallBuilder {
     return this.tensorOf(ref).dtype;
   }
 
-  /** Whether the elements of a value lie in another order than row-major, as far as its stride or its making tells. */
+  /**
+   * Whether the elements of a value lie in another order than row-major, as far as its stride or
+   * its making tells.
+   */
   isStrided(ref: ValueRef): boolean {
     return !isRowMajor(this.orderOf(ref));
   }
 
-  /** Adds a node of another graph under its own name, with the layout that its strides or its making give. */
+  /**
+   * Adds a node of another graph under its own name, with the layout that its strides or its making
+   * give.
+   */
   keep(node: Node): ValueRef {
     const { type } = node;
     const ref = this.graph.keep(node);
     const stated = type.kind === 'tensor' && type.stride !== undefined;
     this.orders.set(node.name, stated ? statedOrder(type) : this.resultOrder(node, type));
     const [source, index] = node.args;
-    if (node.target === 'operator.getitem' && source !== undefined && isRef(source) && typeof index === 'number')
+    if (
+      node.target === 'operator.getitem' &&
+      source !== undefined &&
+      isRef(source) &&
+      typeof index === 'number'
+    )
       this.items.set(`${source.name} ${index}`, ref);
     return ref;
   }
@@ -123,11 +162,21 @@ export class CallBuilder {
     return type.kind === 'tensor' ? statedOrder(type) : [];
   }
 
-  private resultOrder(call: Pick<Node, 'target' | 'args' | 'kwargs'>, type: ValueType): MemoryOrder {
-    return resultOrder(this.table, call, type, (ref) => this.orderOf(ref), (ref) => this.typeOf(ref)); // prettier-ignore
+  private resultOrder(
+    call: Pick<Node, 'target' | 'args' | 'kwargs'>,
+    type: ValueType,
+  ): MemoryOrder {
+    return resultOrder(
+      this.table,
+      call,
+      type,
+      (ref) => this.orderOf(ref),
+      (ref) => this.typeOf(ref),
+    );
   }
 
-  // ---- arithmetic -----------------------------------------------------------------------------------------------------
+  // ---- arithmetic
+  // ---------------------------------------------------------------------------
 
   add(a: ValueRef, b: Operand): ValueRef {
     return this.binary('add', a, b);
@@ -161,7 +210,8 @@ export class CallBuilder {
   }
   /** `a` where the condition holds, else `b`. */
   where(condition: ValueRef, a: Operand, b: Operand): ValueRef {
-    const overload = typeof a === 'number' ? 'ScalarSelf' : typeof b === 'number' ? 'ScalarOther' : 'self';
+    const overload =
+      typeof a === 'number' ? 'ScalarSelf' : typeof b === 'number' ? 'ScalarOther' : 'self';
     return this.call(`aten.where.${overload}`, [condition, operand(a), operand(b)]);
   }
   /** Zero where the mask holds. */
@@ -174,10 +224,14 @@ export class CallBuilder {
   }
 
   private binary(name: string, a: ValueRef, b: Operand): ValueRef {
-    return this.call(`aten.${name}.${typeof b === 'number' ? 'Scalar' : 'Tensor'}`, [a, operand(b)]);
+    return this.call(`aten.${name}.${typeof b === 'number' ? 'Scalar' : 'Tensor'}`, [
+      a,
+      operand(b),
+    ]);
   }
 
-  // ---- products -------------------------------------------------------------------------------------------------------
+  // ---- products
+  // ---------------------------------------------------------------------------
 
   mm(a: ValueRef, b: ValueRef): ValueRef {
     return this.call('aten.mm.default', [a, b]);
@@ -192,13 +246,18 @@ export class CallBuilder {
     return this.call('aten.transpose.int', [a, dim0, dim1]);
   }
 
-  // ---- shapes ---------------------------------------------------------------------------------------------------------
+  // ---- shapes
+  // ---------------------------------------------------------------------------
 
-  /** A value of other shape: a view where the layout allows it, else a copy, as PyTorch's `reshape` decides. */
+  /**
+   * A value of other shape: a view where the layout allows it, else a copy, as PyTorch's `reshape`
+   * decides.
+   */
   reshape(a: ValueRef, shape: readonly number[]): ValueRef {
     const from = this.shape(a);
     if (sameSizes(from, shape)) return a;
-    if (!this.isStrided(a) || splitsOnly(from, shape)) return this.call('aten.view.default', [a, [...shape]]);
+    if (!this.isStrided(a) || splitsOnly(from, shape))
+      return this.call('aten.view.default', [a, [...shape]]);
     return this.call('aten._unsafe_view.default', [this.rowMajor(a), [...shape]]);
   }
   rowMajor(a: ValueRef): ValueRef {
@@ -234,18 +293,27 @@ export class CallBuilder {
   sumTo(a: ValueRef, shape: readonly number[]): ValueRef {
     const from = this.shape(a);
     const extra = from.length - shape.length;
-    const dims = from.flatMap((size, d) => (d < extra || (shape[d - extra] === 1 && size !== 1) ? [d] : []));
+    const dims = from.flatMap((size, d) =>
+      d < extra || (shape[d - extra] === 1 && size !== 1) ? [d] : [],
+    );
     return this.reshape(this.sum(a, dims, true), shape);
   }
 
-  // ---- new values ---------------------------------------------------------------------------------------------------
+  // ---- new values
+  // ---------------------------------------------------------------------------
 
   full(shape: readonly number[], value: number, dtype: DType): ValueRef {
-    return this.call('aten.full.default', [[...shape], literal(value)], { dtype: { kind: 'dtype', dtype } });
+    return this.call('aten.full.default', [[...shape], literal(value)], {
+      dtype: { kind: 'dtype', dtype },
+    });
   }
   /** Zeros of the shape and dtype of a type. */
   zerosOf(type: TensorType): ValueRef {
-    return this.full(type.shape.map((d) => (typeof d === 'number' ? d : (d.example ?? 0))), 0, type.dtype); // prettier-ignore
+    return this.full(
+      type.shape.map((d) => (typeof d === 'number' ? d : (d.example ?? 0))),
+      0,
+      type.dtype,
+    );
   }
   newZeros(like: ValueRef, shape: readonly number[]): ValueRef {
     return this.call('aten.new_zeros.default', [like, [...shape]]);
@@ -254,7 +322,9 @@ export class CallBuilder {
     return this.call('aten.arange.default', [length]);
   }
   cast(a: ValueRef, dtype: DType): ValueRef {
-    return this.dtype(a) === dtype ? a : this.call('aten._to_copy.default', [a], { dtype: { kind: 'dtype', dtype } });
+    return this.dtype(a) === dtype
+      ? a
+      : this.call('aten._to_copy.default', [a], { dtype: { kind: 'dtype', dtype } });
   }
 }
 

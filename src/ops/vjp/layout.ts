@@ -5,8 +5,8 @@ import { isList, isRef, sameShape } from '../../graph/value.ts';
 import type { OperatorTable } from '../record/table.ts';
 
 /**
- * Memory order of a value: its dims from the slowest to the fastest. Null where the elements do not lie one after the other,
- * as in a slice or an expanded value.
+ * Memory order of a value: its dims from the slowest to the fastest. Null where the elements do not
+ * lie one after the other, as in a slice or an expanded value.
  */
 export type MemoryOrder = readonly number[] | null;
 
@@ -36,7 +36,10 @@ export function statedOrder(type: TensorType): MemoryOrder {
 }
 
 /** Operators that make a row-major value of any operand. */
-const ROW_MAJOR: ReadonlySet<string> = new Set(['aten.contiguous.default', 'aten._unsafe_view.default']);
+const ROW_MAJOR: ReadonlySet<string> = new Set([
+  'aten.contiguous.default',
+  'aten._unsafe_view.default',
+]);
 
 /** Views that neither move nor leave out elements. */
 const SAME_ORDER: ReadonlySet<string> = new Set(
@@ -45,17 +48,30 @@ const SAME_ORDER: ReadonlySet<string> = new Set(
 
 /** Views that only regroup dims: of a row-major value they are row-major. */
 const REGROUPING: ReadonlySet<string> = new Set(
-  ['view.default', 'unsqueeze.default', 'squeeze.default', 'squeeze.dim', 'squeeze.dims', 'flatten.using_ints', 'unflatten.int',
-   'reshape.default'].map((n) => `aten.${n}`),
-); // prettier-ignore
+  [
+    'view.default',
+    'unsqueeze.default',
+    'squeeze.default',
+    'squeeze.dim',
+    'squeeze.dims',
+    'flatten.using_ints',
+    'unflatten.int',
+    'reshape.default',
+  ].map((n) => `aten.${n}`),
+);
 
 /**
- * Order of a call's result from those of its operands, as PyTorch's operators lay out what they make: elementwise operators
- * keep the order of their operands, views permute it, fused attention writes heads inside rows, others write row-major.
+ * Order of a call's result from those of its operands, as PyTorch's operators lay out what they
+ * make: elementwise operators keep the order of their operands, views permute it, fused attention
+ * writes heads inside rows, others write row-major.
  */
 export function resultOrder(
   table: OperatorTable,
-  call: { readonly target: string; readonly args: readonly Arg[]; readonly kwargs?: Readonly<Record<string, Arg>> },
+  call: {
+    readonly target: string;
+    readonly args: readonly Arg[];
+    readonly kwargs?: Readonly<Record<string, Arg>>;
+  },
   type: ValueType,
   orderOf: (ref: ValueRef) => MemoryOrder,
   typeOf: (ref: ValueRef) => ValueType,
@@ -66,7 +82,10 @@ export function resultOrder(
   const plain = rowMajorOrder(rank);
   const { target, args } = call;
   const [first] = args;
-  if (ROW_MAJOR.has(target) || (target === 'aten.clone.default' && call.kwargs?.['memory_format'] !== undefined))
+  if (
+    ROW_MAJOR.has(target) ||
+    (target === 'aten.clone.default' && call.kwargs?.['memory_format'] !== undefined)
+  )
     return plain;
   if (target === 'operator.getitem') {
     const order = isRef(first) ? orderOf(first) : plain;
@@ -92,8 +111,13 @@ export function resultOrder(
 }
 
 /** For each dim of the result the dim of the operand that it is; undefined for other views. */
-function movedDims(target: string, args: readonly Arg[], rank: number): readonly number[] | undefined {
-  const front = (arg: Arg | undefined): number => (typeof arg === 'number' ? (arg < 0 ? arg + rank : arg) : 0);
+function movedDims(
+  target: string,
+  args: readonly Arg[],
+  rank: number,
+): readonly number[] | undefined {
+  const front = (arg: Arg | undefined): number =>
+    typeof arg === 'number' ? (arg < 0 ? arg + rank : arg) : 0;
   const dims = rowMajorOrder(rank);
   switch (target) {
     case 'aten.t.default':
@@ -117,7 +141,10 @@ function swapped(dims: number[], a: number, b: number): number[] {
   return dims;
 }
 
-/** Results of a call with several: those of attention lie as [batch, rows, heads, channels]; pieces of a cut are no dense values. */
+/**
+ * Results of a call with several: those of attention lie as [batch, rows, heads, channels]; pieces
+ * of a cut are no dense values.
+ */
 function attentionOrder(table: OperatorTable, target: string): MemoryOrder {
   const cls = table.get(target)?.cls;
   if (cls === 'attention') return [0, 2, 1, 3];
@@ -125,8 +152,8 @@ function attentionOrder(table: OperatorTable, target: string): MemoryOrder {
 }
 
 /**
- * Whether a reshape only splits dims (and adds or drops dims of size 1). Then it is a view of any layout; merging dims needs
- * their elements to lie one after the other.
+ * Whether a reshape only splits dims (and adds or drops dims of size 1). Then it is a view of any
+ * layout; merging dims needs their elements to lie one after the other.
  */
 export function splitsOnly(from: readonly number[], to: readonly number[]): boolean {
   const sizes = from.filter((n) => n !== 1);

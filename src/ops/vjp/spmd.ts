@@ -1,9 +1,10 @@
 /**
- * Derivatives of the verbs of typed per-device code: each is another verb, read off the table of primitives. In a global
- * program a redistribution is undone by the one between the types of the gradients.
+ * Derivatives of the verbs of typed per-device code: each is another verb, read off the table of
+ * primitives. In a global program a redistribution is undone by the one between the types of the
+ * gradients.
  */
-import { gradientType, isAxisType, type AxisType } from '../../mesh/local-types/types.ts';
 import { PRIMITIVE_NAMES, transposeOf } from '../../mesh/local-types/primitives.ts';
+import { type AxisType, gradientType, isAxisType } from '../../mesh/local-types/types.ts';
 import { spmdTarget } from '../spmd/operators.ts';
 import { type Vjp, type VjpCall, type Vjps } from './vjp.ts';
 
@@ -31,13 +32,24 @@ export const spmdVjps: Vjps = {
     x: () => {
       const targets = call.ctx.ints('targets');
       const back = targets.map((_, i) => targets.indexOf(i));
-      return call.b.call(spmdTarget('permute'), [call.g(), call.ctx.text('axis'), call.ctx.int('size'), back]);
+      return call.b.call(spmdTarget('permute'), [
+        call.g(),
+        call.ctx.text('axis'),
+        call.ctx.int('size'),
+        back,
+      ]);
     },
   }),
   [spmdTarget('redistribute')]: (call) => ({
     x: () => {
       const [src, dst] = types(call).map(gradientType);
-      return call.b.call(spmdTarget('redistribute'), [call.g(), call.ctx.text('axis'), call.ctx.int('size'), dst, src]);
+      return call.b.call(spmdTarget('redistribute'), [
+        call.g(),
+        call.ctx.text('axis'),
+        call.ctx.int('size'),
+        dst,
+        src,
+      ]);
     },
   }),
   // What is left to a later sum is R in the gradient, as every addend's gradient is.

@@ -1,22 +1,22 @@
 /** Gives the derivative of an operator by its canonical name. */
 
 import { internalError } from '../../errors.ts';
-import { attentionVjps } from './products/attention.ts';
 import { binaryVjps } from './elementwise/binary.ts';
 import { castVjps } from './elementwise/cast.ts';
-import { convolutionVjps } from './products/convolution.ts';
+import { unaryVjps } from './elementwise/unary.ts';
 import { indexingVjps } from './movement/indexing.ts';
+import { randomVjps } from './movement/random.ts';
+import { slicingVjps } from './movement/slicing.ts';
+import { viewVjps } from './movement/views.ts';
+import { attentionVjps } from './products/attention.ts';
+import { convolutionVjps } from './products/convolution.ts';
+import { productVjps } from './products/products.ts';
 import { lossVjps } from './reductions/loss.ts';
 import { normVjps } from './reductions/norm.ts';
 import { poolVjps } from './reductions/pool.ts';
-import { productVjps } from './products/products.ts';
-import { randomVjps } from './movement/random.ts';
 import { reduceVjps } from './reductions/reduce.ts';
-import { slicingVjps } from './movement/slicing.ts';
 import { softmaxVjps } from './reductions/softmax.ts';
 import { spmdVjps } from './spmd.ts';
-import { unaryVjps } from './elementwise/unary.ts';
-import { viewVjps } from './movement/views.ts';
 import type { VjpEntry, Vjps } from './vjp.ts';
 
 const FAMILIES: readonly Vjps[] = [
@@ -52,15 +52,18 @@ export function vjpOf(name: string): VjpEntry | undefined {
 }
 
 /**
- * Operators whose results do not depend smoothly on any operand: integers and truth values, steps, new values, random
- * numbers. No gradient passes, as if the result were constant. `detach` says so by purpose.
+ * Operators whose results do not depend smoothly on any operand: integers and truth values, steps,
+ * new values, random numbers. No gradient passes, as if the result were constant. `detach` says so
+ * by purpose.
  */
 const CUT: ReadonlySet<string> = new Set(
   [
     'detach.default detach_copy.default',
-    'ceil.default floor.default round.default trunc.default sign.default sgn.default heaviside.default floor_divide.default floor_divide.Scalar',
+    'ceil.default floor.default round.default trunc.default sign.default sgn.default ' +
+      'heaviside.default floor_divide.default floor_divide.Scalar',
     'zeros_like.default ones_like.default empty_like.default full_like.default fill.Scalar',
-    'new_zeros.default new_ones.default new_empty.default new_empty_strided.default new_full.default',
+    'new_zeros.default new_ones.default new_empty.default new_empty_strided.default ' +
+      'new_full.default',
     'bernoulli.default bernoulli.p rand_like.default randn_like.default histc.default',
   ].flatMap((line) => line.split(' ').map((name) => `aten.${name}`)),
 );

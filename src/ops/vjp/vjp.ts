@@ -10,9 +10,9 @@ import type { CallBuilder } from './build.ts';
 export type Gradient = ValueRef | null | readonly (ValueRef | null)[];
 
 /**
- * Gradients of a call's tensor arguments, by argument name. Each is asked for at most once, and only if it is wanted; what
- * is not asked for must add no calls. An argument without an entry has no derivative. Sums over broadcast dims and casts
- * to the argument's dtype are made by who asks.
+ * Gradients of a call's tensor arguments, by argument name. Each is asked for at most once, and
+ * only if it is wanted; what is not asked for must add no calls. An argument without an entry has
+ * no derivative. Sums over broadcast dims and casts to the argument's dtype are made by who asks.
  */
 export type Gradients = Readonly<Record<string, () => Gradient>>;
 
@@ -48,7 +48,8 @@ export class VjpCall {
     let position = 0;
     for (const s of this.record.schema) {
       const positional: Arg | undefined = s.kwargOnly ? undefined : this.node.args[position++];
-      if (s.name === name) return positional === undefined ? getOwn(this.node.kwargs, name) : positional;
+      if (s.name === name)
+        return positional === undefined ? getOwn(this.node.kwargs, name) : positional;
     }
     throw internalError(`${this.record.name} has no argument '${name}'`);
   }
@@ -105,7 +106,11 @@ export class VjpCall {
 }
 
 /** A call with several gradients at once, made when the first of them is asked for. */
-export function together(b: CallBuilder, names: readonly string[], make: () => ValueRef): Gradients {
+export function together(
+  b: CallBuilder,
+  names: readonly string[],
+  make: () => ValueRef,
+): Gradients {
   let made: ValueRef | undefined;
   return Object.fromEntries(names.map((name, i) => [name, () => b.item((made ??= make()), i)]));
 }

@@ -32,7 +32,10 @@ export class Activity {
     return depends;
   }
 
-  /** Operators and results that pass no gradient, and bodies that the program runs without gradients. */
+  /**
+   * Operators and results that pass no gradient, and bodies that the program runs without
+   * gradients.
+   */
   private cuts(node: Node): boolean {
     if (node.target === 'operator.getitem') {
       const [source, index] = node.args;

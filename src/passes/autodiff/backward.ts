@@ -4,14 +4,17 @@ import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Graph, Node, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
 import { eachOperand, isRef } from '../../graph/value.ts';
 import { bind } from '../../ops/record/infer.ts';
-import { sameSizes, type CallBuilder } from '../../ops/vjp/build.ts';
+import { type CallBuilder, sameSizes } from '../../ops/vjp/build.ts';
 import { passesComplex } from '../../ops/vjp/elementwise/complex.ts';
 import { vjpOf } from '../../ops/vjp/table.ts';
-import { VjpCall, type Gradient, type VjpEntry, type Vjps } from '../../ops/vjp/vjp.ts';
+import { type Gradient, VjpCall, type VjpEntry, type Vjps } from '../../ops/vjp/vjp.ts';
 import type { ControlVjp } from './bodies/control-vjp.ts';
 import type { ForwardCopy } from './forward.ts';
 
-/** The backward sweep: forward calls from the last to the first, each handing its gradient on to its operands. */
+/**
+ * The backward sweep: forward calls from the last to the first, each handing its gradient on to its
+ * operands.
+ */
 export class Backward {
   /** Gradient of a value so far; of a value with several results, one each. */
   private readonly gradients = new Map<string, ValueRef | (ValueRef | undefined)[]>();
@@ -37,7 +40,8 @@ export class Backward {
     for (let i = nodes.length - 1; i >= 0; i--) {
       const node = nodes[i];
       const gradient = this.gradients.get(node.name);
-      if (gradient === undefined || node.kind !== 'call' || !this.forward.activity.has(node.name)) continue;
+      if (gradient === undefined || node.kind !== 'call' || !this.forward.activity.has(node.name))
+        continue;
       const { path, source, line } = node.meta;
       this.calls.meta = {
         of: node.name,
@@ -72,7 +76,8 @@ export class Backward {
       if (node.meta.roleName === undefined || !SLOTS.has(node.meta.role ?? '')) return [];
       const gradient = this.gradients.get(node.name);
       if (!wanted.has(node.name) || tiedTo.has(node.name)) return [[node.meta.roleName, null]];
-      if (gradient !== undefined && !Array.isArray(gradient)) return [[node.meta.roleName, gradient.name]];
+      if (gradient !== undefined && !Array.isArray(gradient))
+        return [[node.meta.roleName, gradient.name]];
       const zero = zeros && node.type.kind === 'tensor' ? this.calls.zerosOf(node.type).name : null;
       return [[node.meta.roleName, zero]];
     });
@@ -96,7 +101,8 @@ export class Backward {
 
   private throughCall(node: Node, gradients: readonly (ValueRef | undefined)[]): void {
     if (this.control.handles(node)) {
-      for (const { operand, gradient } of this.control.backward(node, gradients)) this.contribute(operand, gradient);
+      for (const { operand, gradient } of this.control.backward(node, gradients))
+        this.contribute(operand, gradient);
       return;
     }
     const record = this.calls.table.get(node.target);
@@ -110,8 +116,10 @@ export class Backward {
       if (gradient !== undefined && results !== 'all' && !results.includes(i))
         throw this.noVjp(node, `result ${i} of `);
     });
-    const active = (ref: ValueRef | null): boolean => ref !== null && this.forward.activity.has(ref.name);
-    const wants = (name: string): boolean => active(call.optional(name)) || call.list(name).some(active);
+    const active = (ref: ValueRef | null): boolean =>
+      ref !== null && this.forward.activity.has(ref.name);
+    const wants = (name: string): boolean =>
+      active(call.optional(name)) || call.list(name).some(active);
     const call: VjpCall = new VjpCall(this.calls, node, record, ctx, gradients, wants);
     const parts = entry.vjp(call);
     for (const s of record.schema)
@@ -122,7 +130,11 @@ export class Backward {
       const given: Gradient = make();
       const single = call.optional(name);
       if (isGradientList(given))
-        call.list(name).forEach((member, i) => this.contribute(active(member) ? member : null, given[i] ?? null));
+        call
+          .list(name)
+          .forEach((member, i) =>
+            this.contribute(active(member) ? member : null, given[i] ?? null),
+          );
       else this.contribute(single, given);
     }
   }
@@ -132,13 +144,16 @@ export class Backward {
     if (operand === null || gradient === null) return;
     const type = this.tensorType(operand.name);
     const shape = this.calls.shape(operand);
-    const summed = sameSizes(this.calls.shape(gradient), shape) ? gradient : this.calls.sumTo(gradient, shape);
+    const summed = sameSizes(this.calls.shape(gradient), shape)
+      ? gradient
+      : this.calls.sumTo(gradient, shape);
     this.add(operand.name, this.calls.cast(summed, type.dtype));
   }
 
   private add(name: string, gradient: ValueRef): void {
     const before = this.gradients.get(name);
-    if (Array.isArray(before)) throw internalError(`value ${name} has several results and a gradient of one`);
+    if (Array.isArray(before))
+      throw internalError(`value ${name} has several results and a gradient of one`);
     this.gradients.set(name, before === undefined ? gradient : this.calls.add(before, gradient));
   }
 
@@ -153,7 +168,9 @@ export class Backward {
     eachOperand(node, (name) => names.add(name));
     return [...names].some((name) => {
       const type = this.typeOf(name);
-      return (type.kind === 'tuple' ? type.items : [type]).some((t) => t.kind === 'tensor' && t.dtype.startsWith('c'));
+      return (type.kind === 'tuple' ? type.items : [type]).some(
+        (t) => t.kind === 'tensor' && t.dtype.startsWith('c'),
+      );
     });
   }
 
@@ -165,7 +182,10 @@ export class Backward {
     return this.calls.tensorOf({ kind: 'value', name });
   }
 
-  /** The error for an operator that a gradient cannot pass: where it is, and the way from a parameter. */
+  /**
+   * The error for an operator that a gradient cannot pass: where it is, and the way from a
+   * parameter.
+   */
   private noVjp(node: Node, what = ''): ShardwrightError {
     const { line, path, source } = node.meta;
     const details = {
@@ -176,15 +196,25 @@ export class Backward {
     const place = source === undefined ? '' : ` (${source})`;
     const way = this.wayTo(node).join(' -> ');
     if (node.target === 'while_loop')
-      return new ShardwrightError('E_GRAD_WHILE', `${node.name}${place}: a gradient cannot pass a while loop; it comes from ${way}`, {
-        ...details,
-        hint: 'use fori with constant bounds, or give the loop maxTrips',
-      }); // prettier-ignore
+      return new ShardwrightError(
+        'E_GRAD_WHILE',
+        `${node.name}${place}: a gradient cannot pass a while loop; it comes from ${way}`,
+        {
+          ...details,
+          hint: 'use fori with constant bounds, or give the loop maxTrips',
+        },
+      );
     return new ShardwrightError(
       'E_NO_VJP',
-      `${node.name}${place}: ${what}${node.target} has no derivative, but a gradient is to pass it: ${way}`,
-      { ...details, hint: 'leave what it depends on out of `wrt`, cut the gradient with detach, or write it with other operators' },
-    ); // prettier-ignore
+      `${node.name}${place}: ${what}${node.target} has no derivative, but a gradient is to ` +
+        `pass it: ${way}`,
+      {
+        ...details,
+        hint:
+          'leave what it depends on out of `wrt`, cut the gradient with detach, or write it ' +
+          'with other operators',
+      },
+    );
   }
 
   /** Names from a differentiated input to the node. */

@@ -1,20 +1,24 @@
-/** Copies the forward calls into the joint graph, with composite operators decomposed and in-place ones made functional. */
+/**
+ * Copies the forward calls into the joint graph, with composite operators decomposed and in-place
+ * ones made functional.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
-import type { Graph, Node, Output, ValueRef } from '../../graph/types.ts';
 import { indexGraph, lastUses } from '../../graph/order.ts';
+import type { Graph, Node, Output, ValueRef } from '../../graph/types.ts';
 import { isRef, mapOperands } from '../../graph/value.ts';
-import { bind } from '../../ops/record/infer.ts';
 import { functionalForm } from '../../ops/record/in-place.ts';
+import { bind } from '../../ops/record/infer.ts';
 import type { CallBuilder } from '../../ops/vjp/build.ts';
 import { compositeOf } from '../../ops/vjp/composite/composite.ts';
 import { VjpCall } from '../../ops/vjp/vjp.ts';
-import type { ControlVjp } from './bodies/control-vjp.ts';
 import { Activity } from './activity.ts';
+import type { ControlVjp } from './bodies/control-vjp.ts';
 
 /**
- * The forward calls as the backward pass needs them: composite operators on the way of a gradient replaced by what they are
- * made of, in-place operators by their functional form. Other calls keep their names.
+ * The forward calls as the backward pass needs them: composite operators on the way of a gradient
+ * replaced by what they are made of, in-place operators by their functional form. Other calls keep
+ * their names.
  */
 export class ForwardCopy {
   /** Calls in order, those that replace others included. */
@@ -35,7 +39,10 @@ export class ForwardCopy {
     this.activity = new Activity(calls.table, wanted);
   }
 
-  /** @param control derivatives of control flow, asked for the form that its calls take in the forward pass */
+  /**
+   * @param control derivatives of control flow, asked for the form that its calls take in the
+   *   forward pass
+   */
   run(control: ControlVjp): this {
     for (const node of this.source.nodes) {
       if (node.kind === 'placeholder') this.placeholders.set(node.name, node);
@@ -52,8 +59,12 @@ export class ForwardCopy {
 
   /** Changed inputs that the source does not return by itself. */
   newMutations(outputs: readonly Output[]): Output[] {
-    const stated = new Set(outputs.flatMap((output) => (output.role === 'mutation' ? [output.of] : [])));
-    return [...this.mutations].flatMap(([of, value]) => (stated.has(of) ? [] : [{ role: 'mutation', of, value }]));
+    const stated = new Set(
+      outputs.flatMap((output) => (output.role === 'mutation' ? [output.of] : [])),
+    );
+    return [...this.mutations].flatMap(([of, value]) =>
+      stated.has(of) ? [] : [{ role: 'mutation', of, value }],
+    );
   }
 
   /** The name that a value of the source has now. */
@@ -120,17 +131,22 @@ export class ForwardCopy {
     const { position } = indexGraph(this.source);
     const last = lastUses(this.source);
     const at = position.get(original.name) ?? 0;
-    const shares = (name: string): boolean => name !== target && (this.base.get(name) ?? name) === root;
+    const shares = (name: string): boolean =>
+      name !== target && (this.base.get(name) ?? name) === root;
     const alias = this.source.nodes.find(
-      (node, i) => shares(node.name) && (last[i] > at || (node.kind === 'placeholder' && node.name === root)),
+      (node, i) =>
+        shares(node.name) && (last[i] > at || (node.kind === 'placeholder' && node.name === root)),
     );
     if (alias === undefined) return;
     throw new ShardwrightError(
       'E_MUTATION',
-      `${original.name}: ${original.target} changes ${target} in place, which shares its storage with ${alias.name}`,
+      `${original.name}: ${original.target} changes ${target} in place, which shares its ` +
+        `storage with ${alias.name}`,
       {
         node: original.name,
-        ...(original.meta.line === undefined ? {} : { position: { line: original.meta.line, column: 1 } }),
+        ...(original.meta.line === undefined
+          ? {}
+          : { position: { line: original.meta.line, column: 1 } }),
         hint: 'use the functional operator, or a graph that AOTAutograd has made functional',
       },
     );
@@ -139,7 +155,8 @@ export class ForwardCopy {
   /** An operand takes a new value: later uses read it, and an input returns it. */
   private update(operand: ValueRef, value: ValueRef): void {
     const now = this.nameOf(operand.name);
-    for (const [name, current] of [...this.renamed]) if (current === now) this.renamed.set(name, value.name);
+    for (const [name, current] of [...this.renamed])
+      if (current === now) this.renamed.set(name, value.name);
     for (const name of [operand.name, now]) this.renamed.set(name, value.name);
     for (const placeholder of this.placeholders.values())
       if (this.nameOf(placeholder.name) === value.name && placeholder.meta.roleName !== undefined)

@@ -7,15 +7,17 @@ import type { Arg, Graph, Node, NodeMeta, Output } from '../../graph/types.ts';
 import { isGraphRef, isList, mapOperands, sameType, setOwn, typeText } from '../../graph/value.ts';
 
 /**
- * Joins the forward and backward graphs that AOTAutograd compiles apart into the joint graph that it cut.
+ * Joins the forward and backward graphs that AOTAutograd compiles apart into the joint graph that
+ * it cut.
  *
- * The forward graph returns the user's outputs and then the values that the backward graph saves; the backward graph takes
- * those, by name, and one tangent per differentiable output, in order, and returns one gradient or none per forward input.
- * Values that the backward graph recomputes stay, under a name of their own where the forward graph has the name too. A
- * forward input with a gradient counts as a parameter where its role was not stated.
+ * The forward graph returns the user's outputs and then the values that the backward graph saves;
+ * the backward graph takes those, by name, and one tangent per differentiable output, in order, and
+ * returns one gradient or none per forward input. Values that the backward graph recomputes stay,
+ * under a name of their own where the forward graph has the name too. A forward input with a
+ * gradient counts as a parameter where its role was not stated.
  *
- * @throws E_REF for a saved value that the forward graph does not have; E_TYPE where types differ, or the backward graph does
- *   not return one gradient per input of the forward graph
+ * @throws E_REF for a saved value that the forward graph does not have; E_TYPE where types differ,
+ *   or the backward graph does not return one gradient per input of the forward graph
  */
 export function joinForwardBackward(forward: Graph, backward: Graph): Graph {
   const inputs = forward.nodes.filter(isPlaceholder);
@@ -24,8 +26,12 @@ export function joinForwardBackward(forward: Graph, backward: Graph): Graph {
   if (backward.outputs.length !== inputs.length)
     throw new ShardwrightError(
       'E_TYPE',
-      `the backward graph returns ${backward.outputs.length} gradients, the forward graph has ${inputs.length} inputs`,
-      { path: backward.name, hint: 'give the two halves of one compilation; the forward graph first' },
+      `the backward graph returns ${backward.outputs.length} gradients, the forward graph ` +
+        `has ${inputs.length} inputs`,
+      {
+        path: backward.name,
+        hint: 'give the two halves of one compilation; the forward graph first',
+      },
     );
   const names = new Names(forward);
   for (const node of taken) {
@@ -48,7 +54,10 @@ export function joinForwardBackward(forward: Graph, backward: Graph): Graph {
     return value === null ? null : names.of(value);
   });
   // User outputs come first; what is saved, last.
-  const outputs = forward.outputs.slice(0, forward.outputs.length - (taken.length - tangents.length));
+  const outputs = forward.outputs.slice(
+    0,
+    forward.outputs.length - (taken.length - tangents.length),
+  );
   const joined: Graph = {
     ...forward,
     nodes: [
@@ -59,7 +68,11 @@ export function joinForwardBackward(forward: Graph, backward: Graph): Graph {
     ],
     outputs: [
       ...outputs,
-      ...inputs.map((node, i): Output => ({ role: 'grad', of: node.meta.roleName ?? node.name, value: gradients[i] })),
+      ...inputs.map((node, i): Output => ({
+        role: 'grad',
+        of: node.meta.roleName ?? node.name,
+        value: gradients[i],
+      })),
     ],
     subgraphs,
   };
@@ -75,15 +88,26 @@ function isPlaceholder(node: Node): boolean {
 function matchSaved(saved: Node, forward: Graph): void {
   const source = forward.nodes.find((node) => node.name === saved.name);
   if (source === undefined)
-    throw new ShardwrightError('E_REF', `the backward graph takes '${saved.name}', which the forward graph does not have`, {
-      node: saved.name,
-      ...(saved.meta.line === undefined ? {} : { position: { line: saved.meta.line, column: 1 } }),
-      hint: suggestion(saved.name, forward.nodes.map((node) => node.name), 'values of the forward graph'),
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_REF',
+      `the backward graph takes '${saved.name}', which the forward graph does not have`,
+      {
+        node: saved.name,
+        ...(saved.meta.line === undefined
+          ? {}
+          : { position: { line: saved.meta.line, column: 1 } }),
+        hint: suggestion(
+          saved.name,
+          forward.nodes.map((node) => node.name),
+          'values of the forward graph',
+        ),
+      },
+    );
   if (!sameType(source.type, saved.type))
     throw new ShardwrightError(
       'E_TYPE',
-      `'${saved.name}' is ${typeText(source.type)} in the forward graph and ${typeText(saved.type)} in the backward graph`,
+      `'${saved.name}' is ${typeText(source.type)} in the forward graph and ` +
+        `${typeText(saved.type)} in the backward graph`,
       { node: saved.name, hint: 'give the two halves of one compilation' },
     );
 }
@@ -106,7 +130,10 @@ function withBodies(node: Node, bodies: ReadonlyMap<string, string>): Node {
   return { ...node, target, args: node.args.map(map), kwargs };
 }
 
-/** Names of backward values beside the forward ones: a saved value keeps its name, a new one gets a free one. */
+/**
+ * Names of backward values beside the forward ones: a saved value keeps its name, a new one gets a
+ * free one.
+ */
 class Names {
   private readonly used: Set<string>;
   private readonly renamed = new Map<string, string>();
@@ -129,7 +156,8 @@ class Names {
 
   /** The node under its free name, its operands under theirs. */
   moved(node: Node): Node {
-    if (node.kind === 'placeholder') return { ...node, name: this.of(node.name), target: this.of(node.name) };
+    if (node.kind === 'placeholder')
+      return { ...node, name: this.of(node.name), target: this.of(node.name) };
     const operands = mapOperands(node, (name) => this.of(name));
     return { ...operands, name: this.add(node.name) };
   }

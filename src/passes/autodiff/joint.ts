@@ -1,24 +1,33 @@
-/** Takes a forward graph and gives forward and backward pass in one graph, as AOTAutograd writes it. */
+/**
+ * Takes a forward graph and gives forward and backward pass in one graph, as AOTAutograd writes it.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import { lintGraph } from '../../graph/lint.ts';
-import type { GivenSharding, Graph, Node, Output, TensorType, ValueRef } from '../../graph/types.ts';
+import type {
+  GivenSharding,
+  Graph,
+  Node,
+  Output,
+  TensorType,
+  ValueRef,
+} from '../../graph/types.ts';
 import { typeText } from '../../graph/value.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import { inferCall } from '../../ops/record/infer.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { CallBuilder } from '../../ops/vjp/build.ts';
 import type { Vjps } from '../../ops/vjp/vjp.ts';
-import { asProgram, neededNodes } from './bodies/body-gradients.ts';
-import { ControlVjp } from './bodies/control-vjp.ts';
 import { withoutDeadCode } from '../dead-code.ts';
-import { withDifferentiableLoops } from './bodies/differentiable-loops.ts';
+import { atExampleSizes } from '../sizes/fix-sizes.ts';
 import { Activity } from './activity.ts';
 import { Backward } from './backward.ts';
+import { asProgram, neededNodes } from './bodies/body-gradients.ts';
+import { ControlVjp } from './bodies/control-vjp.ts';
+import { withDifferentiableLoops } from './bodies/differentiable-loops.ts';
 import { ForwardCopy } from './forward.ts';
 import { stampJointPhases } from './phases.ts';
-import { atExampleSizes } from '../sizes/fix-sizes.ts';
 import { retained } from './retention.ts';
 import { differentiated, hasGradient, type Wanted } from './wanted.ts';
 
@@ -26,16 +35,22 @@ export type { Wanted } from './wanted.ts';
 
 /** Which gradients are taken, and of what. */
 export interface JointOptions {
-  /** What gradients are returned of: all parameters (default), parameters and inputs, or these (role or node names). */
+  /**
+   * What gradients are returned of: all parameters (default), parameters and inputs, or these (role
+   * or node names).
+   */
   readonly wrt?: Wanted;
   /**
-   * Gradient of a scalar loss, as a constant instead of a tangent; then only scalar outputs are differentiated. Without it
-   * every differentiable output has a tangent among the inputs.
+   * Gradient of a scalar loss, as a constant instead of a tangent; then only scalar outputs are
+   * differentiated. Without it every differentiable output has a tangent among the inputs.
    */
   readonly seed?: number;
   /** Zeros in place of `none` for a wanted gradient that nothing contributes to. Default false. */
   readonly materializeZeros?: boolean;
-  /** Indices of the outputs that gradients start at; by default all that depend on what is differentiated. */
+  /**
+   * Indices of the outputs that gradients start at; by default all that depend on what is
+   * differentiated.
+   */
   readonly from?: readonly number[];
   /** Derivatives of operators that have none of their own, by canonical name. */
   readonly vjps?: Vjps;
@@ -44,18 +59,21 @@ export interface JointOptions {
 }
 
 /**
- * Forward and backward pass in one graph, as AOTAutograd writes it. Placeholders: parameters, buffers, other inputs, then one
- * tangent per differentiable output. Outputs: updated buffers, user outputs, then one slot per placeholder with its
- * gradient or none. A call is `backward` if it depends on a tangent; each names the forward node that it came from.
+ * Forward and backward pass in one graph, as AOTAutograd writes it. Placeholders: parameters,
+ * buffers, other inputs, then one tangent per differentiable output. Outputs: updated buffers, user
+ * outputs, then one slot per placeholder with its gradient or none. A call is `backward` if it
+ * depends on a tangent; each names the forward node that it came from.
  *
- * Contributions are added in reverse order of their users. Tied parameters get one gradient, in the slot of the first of
- * them. Values tagged `recompute` are made again in the backward pass. Operators without a derivative of their own (`linear`, `layer_norm`, attention) are replaced by those that PyTorch
- * traces them to; in-place operators by their functional form. Code that no output needs is left out. Symbolic sizes are
- * fixed at their examples, and a note says so.
+ * Contributions are added in reverse order of their users. Tied parameters get one gradient, in the
+ * slot of the first of them. Values tagged `recompute` are made again in the backward pass.
+ * Operators without a derivative of their own (`linear`, `layer_norm`, attention) are replaced by
+ * those that PyTorch traces them to; in-place operators by their functional form. Code that no
+ * output needs is left out. Symbolic sizes are fixed at their examples, and a note says so.
  *
- * @throws E_NO_VJP naming operator, node, place and the way from a parameter, where an operator on it has no derivative;
- *   E_GRAD_WHILE for a while loop; E_REF for an unknown name in `wrt`; E_TYPE for a name that has no gradient, or a seed
- *   without a scalar output; E_MUTATION for an in-place operator whose operand is used again through another name
+ * @throws E_NO_VJP naming operator, node, place and the way from a parameter, where an operator on
+ *   it has no derivative; E_GRAD_WHILE for a while loop; E_REF for an unknown name in `wrt`; E_TYPE
+ *   for a name that has no gradient, or a seed without a scalar output; E_MUTATION for an in-place
+ *   operator whose operand is used again through another name
  */
 export function jointGraph(graph: Graph, options: JointOptions = {}): Graph {
   const table = options.table ?? builtinOperators();
@@ -74,9 +92,17 @@ export function jointGraph(graph: Graph, options: JointOptions = {}): Graph {
   for (const [name, range] of Object.entries(source.dims ?? {})) builder.dim(name, range);
 
   const forward = new ForwardCopy(source, calls, wanted);
-  const needed = neededNodes(source, ends.map((end) => end.value)); // prettier-ignore
+  const needed = neededNodes(
+    source,
+    ends.map((end) => end.value),
+  );
   const control = new ControlVjp(calls, source, forward.activity, needed, (body, wrt, from) =>
-    jointGraph(asProgram(body), { wrt, from, table, ...(options.vjps === undefined ? {} : { vjps: options.vjps }) }),
+    jointGraph(asProgram(body), {
+      wrt,
+      from,
+      table,
+      ...(options.vjps === undefined ? {} : { vjps: options.vjps }),
+    }),
   );
   forward.run(control);
   const kept = source.outputs.filter((output) => output.role !== 'grad');
@@ -85,12 +111,18 @@ export function jointGraph(graph: Graph, options: JointOptions = {}): Graph {
     ...[...kept].sort((a, b) => rank(a) - rank(b)).map((output) => forward.output(output)),
   ];
   const { seed } = options;
-  const starts = seed === undefined ? tangents : ends.map(({ type }) => calls.full([], seed, type.dtype));
+  const starts =
+    seed === undefined ? tangents : ends.map(({ type }) => calls.full([], seed, type.dtype));
   const backward = new Backward(calls, forward, options.vjps ?? {}, control);
   ends.forEach(({ output }, i) => backward.start(forward.output(output).value ?? '', starts[i]));
   backward.run();
   for (const output of outputs) builder.output(output);
-  const slots = backward.slots(placeholders, source.ties ?? [], wanted, options.materializeZeros ?? false);
+  const slots = backward.slots(
+    placeholders,
+    source.ties ?? [],
+    wanted,
+    options.materializeZeros ?? false,
+  );
   for (const [of, value] of slots) builder.output({ role: 'grad', of, value });
 
   const built = withoutDeadCode(builder.build());
@@ -112,7 +144,10 @@ interface End {
   readonly type: TensorType;
 }
 
-/** The outputs where gradients start: those that depend on what is differentiated; scalars only, if they start at a constant. */
+/**
+ * The outputs where gradients start: those that depend on what is differentiated; scalars only, if
+ * they start at a constant.
+ */
 function lossesOf(
   graph: Graph,
   table: OperatorTable,
@@ -127,25 +162,41 @@ function lossesOf(
     if (output.value === null || output.role !== 'output' || !activity.has(output.value)) return [];
     if (from !== undefined && !from.includes(output.index ?? -1)) return [];
     const type = types.get(output.value);
-    return type?.kind === 'tensor' && hasGradient(type) ? [{ output, value: output.value, type }] : [];
+    return type?.kind === 'tensor' && hasGradient(type)
+      ? [{ output, value: output.value, type }]
+      : [];
   });
   if (!scalars) return ends;
   const losses = ends.filter(({ type }) => type.shape.length === 0);
   if (losses.length > 0 || ends.length === 0) return losses;
-  throw new ShardwrightError('E_TYPE', `a seed needs a scalar output; ${ends[0].value} is ${typeText(ends[0].type)}`, {
-    node: ends[0].value,
-    hint: 'return a loss, or leave the seed out: then each output has a tangent among the inputs',
-  });
+  throw new ShardwrightError(
+    'E_TYPE',
+    `a seed needs a scalar output; ${ends[0].value} is ${typeText(ends[0].type)}`,
+    {
+      node: ends[0].value,
+      hint: 'return a loss, or leave the seed out: then each output has a tangent among the inputs',
+    },
+  );
 }
 
 function tangent(calls: CallBuilder, { output, type }: End, position: number): ValueRef {
   const name = calls.freshName(`tangents_${position + 1}`);
   const plain: TensorType = { kind: 'tensor', dtype: type.dtype, shape: type.shape };
-  return calls.graph.placeholder(name, plain, { role: 'tangent', roleIndex: output.index ?? position });
+  return calls.graph.placeholder(name, plain, {
+    role: 'tangent',
+    roleIndex: output.index ?? position,
+  });
 }
 
-/** The mesh and the shardings that the source states, as far as their values and outputs are still there. */
-function givenOf(source: Graph, built: Graph, nameOf: (name: string) => string): Pick<Graph, 'mesh' | 'given'> {
+/**
+ * The mesh and the shardings that the source states, as far as their values and outputs are still
+ * there.
+ */
+function givenOf(
+  source: Graph,
+  built: Graph,
+  nameOf: (name: string) => string,
+): Pick<Graph, 'mesh' | 'given'> {
   const names = new Set(built.nodes.map((node) => node.name));
   const given = (source.given ?? []).flatMap((stated): GivenSharding[] => {
     if (stated.value !== undefined) {
@@ -156,7 +207,10 @@ function givenOf(source: Graph, built: Graph, nameOf: (name: string) => string):
     const at = built.outputs.findIndex((o) => o.role === role && o.index === index && o.of === of);
     return at < 0 ? [] : [{ ...stated, output: at }];
   });
-  return { ...(source.mesh === undefined ? {} : { mesh: source.mesh }), ...(given.length === 0 ? {} : { given }) };
+  return {
+    ...(source.mesh === undefined ? {} : { mesh: source.mesh }),
+    ...(given.length === 0 ? {} : { given }),
+  };
 }
 
 /** Updated buffers and new states stand before the user outputs. */

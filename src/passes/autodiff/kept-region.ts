@@ -14,21 +14,33 @@ export interface KeptRegion {
 }
 
 /** Undefined for a call whose body tags nothing. */
-export function keptRegion(node: Node, form: BranchForm, calls: CallBuilder): KeptRegion | undefined {
+export function keptRegion(
+  node: Node,
+  form: BranchForm,
+  calls: CallBuilder,
+): KeptRegion | undefined {
   const [{ name, graph }] = form.bodies;
   if (node.target !== 'call' || node.type.kind !== 'tuple') return undefined;
   const returned = new Set(graph.outputs.map(({ value }) => value));
-  const tagged = graph.nodes.flatMap(({ name: value, type, meta }): { value: string; type: TensorType }[] =>
-    meta.save === 'save' && type.kind === 'tensor' && !returned.has(value) ? [{ value, type }] : [],
+  const tagged = graph.nodes.flatMap(
+    ({ name: value, type, meta }): { value: string; type: TensorType }[] =>
+      meta.save === 'save' && type.kind === 'tensor' && !returned.has(value)
+        ? [{ value, type }]
+        : [],
   );
   const stated = graph.nodes.flatMap(({ name: value, meta }) =>
-    meta.save === 'save' && returned.has(value) ? [graph.outputs.findIndex((output) => output.value === value)] : [],
+    meta.save === 'save' && returned.has(value)
+      ? [graph.outputs.findIndex((output) => output.value === value)]
+      : [],
   );
   if (tagged.length + stated.length === 0) return undefined;
   const count = graph.outputs.length;
   const more = tagged.map(({ value }, i): Output => ({ role: 'output', index: count + i, value }));
   const body: Graph = { ...graph, outputs: [...graph.outputs, ...more] };
-  const written = more.length === 0 ? name : calls.graph.subgraph(`${name}_kept`, { ...body, name: `${name}_kept` });
+  const written =
+    more.length === 0
+      ? name
+      : calls.graph.subgraph(`${name}_kept`, { ...body, name: `${name}_kept` });
   return {
     forward: {
       ...node,

@@ -5,8 +5,9 @@ import type { Graph, Node, NodeMeta, Phase } from '../../graph/types.ts';
 import { eachGraphRef, setOwn, without } from '../../graph/value.ts';
 
 /**
- * Sets phases: a call is `backward` if it depends on a tangent or on one of the constants that stand for one (`seeds`), else
- * `forward`; a forward call that only gradients need is `savedOnly`. A stated phase `optimizer` stays.
+ * Sets phases: a call is `backward` if it depends on a tangent or on one of the constants that
+ * stand for one (`seeds`), else `forward`; a forward call that only gradients need is `savedOnly`.
+ * A stated phase `optimizer` stays.
  */
 export function stampJointPhases(graph: Graph, seeds: ReadonlySet<string>): Graph {
   const { nodes } = graph;
@@ -14,21 +15,25 @@ export function stampJointPhases(graph: Graph, seeds: ReadonlySet<string>): Grap
   const backward = new Uint8Array(nodes.length);
   nodes.forEach((node, i) => {
     let depends = node.meta.role === 'tangent' || seeds.has(node.name);
-    for (let k = operandStart[i]; k < operandStart[i + 1]; k++) depends ||= backward[operands[k]] === 1;
+    for (let k = operandStart[i]; k < operandStart[i + 1]; k++)
+      depends ||= backward[operands[k]] === 1;
     backward[i] = depends ? 1 : 0;
   });
   const needed = new Uint8Array(nodes.length);
   for (const output of graph.outputs) {
-    const at = output.value === null || output.role === 'grad' ? undefined : position.get(output.value);
+    const at =
+      output.value === null || output.role === 'grad' ? undefined : position.get(output.value);
     if (at !== undefined) needed[at] = 1;
   }
   for (let i = nodes.length - 1; i >= 0; i--)
-    if (needed[i] === 1) for (let k = operandStart[i]; k < operandStart[i + 1]; k++) needed[operands[k]] = 1;
+    if (needed[i] === 1)
+      for (let k = operandStart[i]; k < operandStart[i + 1]; k++) needed[operands[k]] = 1;
 
   const bodyPhase = new Map<string, Phase>();
   const stamped = nodes.map((node, i): Node => {
     if (node.kind === 'placeholder') return node;
-    const phase = node.meta.phase === 'optimizer' ? 'optimizer' : backward[i] === 1 ? 'backward' : 'forward';
+    const phase =
+      node.meta.phase === 'optimizer' ? 'optimizer' : backward[i] === 1 ? 'backward' : 'forward';
     eachGraphRef(node, (name) => {
       if (!bodyPhase.has(name)) bodyPhase.set(name, phase);
     });
@@ -40,7 +45,10 @@ export function stampJointPhases(graph: Graph, seeds: ReadonlySet<string>): Grap
   return { ...graph, nodes: stamped, subgraphs };
 }
 
-/** Provenance is a matter of backward calls: forward values that only they need are the forward pass's own. */
+/**
+ * Provenance is a matter of backward calls: forward values that only they need are the forward
+ * pass's own.
+ */
 function metaIn(meta: NodeMeta, phase: Phase, savedOnly: boolean): NodeMeta {
   const plain = without(phase === 'backward' ? meta : without(meta, 'of'), 'savedOnly');
   return savedOnly ? { ...plain, phase, savedOnly } : { ...plain, phase };
@@ -48,7 +56,10 @@ function metaIn(meta: NodeMeta, phase: Phase, savedOnly: boolean): NodeMeta {
 
 function inPhase(graph: Graph, phase: Phase): Graph {
   const subgraphs: Record<string, Graph> = {};
-  for (const [name, body] of Object.entries(graph.subgraphs)) setOwn(subgraphs, name, inPhase(body, phase));
-  const nodes = graph.nodes.map((n) => (n.kind === 'placeholder' ? n : { ...n, meta: metaIn(n.meta, phase, false) }));
+  for (const [name, body] of Object.entries(graph.subgraphs))
+    setOwn(subgraphs, name, inPhase(body, phase));
+  const nodes = graph.nodes.map((n) =>
+    n.kind === 'placeholder' ? n : { ...n, meta: metaIn(n.meta, phase, false) },
+  );
   return { ...graph, nodes, subgraphs };
 }

@@ -1,23 +1,31 @@
 /**
- * Optimal rematerialisation of a whole graph: the integer program of Checkmate (Jain et al., arXiv:1910.02653, section 4).
- * Stage t computes node t for the first time, and any earlier nodes once more; what stands in memory between two stages is
- * chosen. Columns grow with the square of the nodes: a block of a model, not a model.
+ * Optimal rematerialisation of a whole graph: the integer program of Checkmate (Jain et al.,
+ * arXiv:1910.02653, section 4). Stage t computes node t for the first time, and any earlier nodes
+ * once more; what stands in memory between two stages is chosen. Columns grow with the square of
+ * the nodes: a block of a model, not a model.
  */
 
 import { internalError, ShardwrightError } from '../../errors.ts';
-import type { LinearProgram } from '../../solver/milp/linear-program.ts';
 import { askLibrary } from '../../solver/milp/library.ts';
+import type { LinearProgram } from '../../solver/milp/linear-program.ts';
 
 /** Nodes in topological order; the last one is the goal. */
 export interface RematGraph {
-  readonly nodes: readonly { readonly bytes: number; readonly seconds: number; readonly needs: readonly number[] }[];
+  readonly nodes: readonly {
+    readonly bytes: number;
+    readonly seconds: number;
+    readonly needs: readonly number[];
+  }[];
 }
 
 /** What one stage does; positions of nodes, ascending. */
 export interface RematStage {
   /** In memory from the stage before. */
   readonly kept: readonly number[];
-  /** Computed in this order; each stands in memory until its last use in the stage, or longer where the next keeps it. */
+  /**
+   * Computed in this order; each stands in memory until its last use in the stage, or longer where
+   * the next keeps it.
+   */
   readonly computed: readonly number[];
 }
 
@@ -49,9 +57,11 @@ const ROW_SCALE = 1e3;
 const SLACK = 1e-6;
 
 /**
- * The schedule of least seconds that computes every node with what it needs in memory and never holds more than the limit.
+ * The schedule of least seconds that computes every node with what it needs in memory and never
+ * holds more than the limit.
  *
- * @throws E_USAGE for needs that are not before their node, negative figures or no node; E_LIMIT above 100 nodes
+ * @throws E_USAGE for needs that are not before their node, negative figures or no node; E_LIMIT
+ *   above 100 nodes
  * @throws E_TIME_LIMIT when the limit comes before any answer
  */
 export async function checkmate(
@@ -65,7 +75,8 @@ export async function checkmate(
     timeLimitSeconds: options.timeLimitSeconds ?? TIME_LIMIT_SECONDS,
     ...(options.signal === undefined ? {} : { signal: options.signal }),
   });
-  if (word === 'Infeasible' || word.startsWith('infeasible before')) return { status: 'infeasible' };
+  if (word === 'Infeasible' || word.startsWith('infeasible before'))
+    return { status: 'infeasible' };
   if (values === undefined) {
     if (/^(Time limit|terminated|stopped)/.test(word))
       throw new ShardwrightError('E_TIME_LIMIT', `no schedule before the time limit (${word})`);
@@ -74,11 +85,16 @@ export async function checkmate(
   const stages = program.stages(values);
   const { seconds, peakBytes } = followed(graph, stages);
   if (peakBytes > limitBytes * (1 + SLACK))
-    throw internalError(`HiGHS calls a schedule feasible that holds ${peakBytes} of ${limitBytes} bytes`);
+    throw internalError(
+      `HiGHS calls a schedule feasible that holds ${peakBytes} of ${limitBytes} bytes`,
+    );
   return { status: word === 'Optimal' ? 'optimal' : 'feasible', seconds, peakBytes, stages };
 }
 
-/** The integer program of `checkmate`, for any solver; `lpText` writes it. @throws E_USAGE, E_LIMIT as `checkmate` */
+/**
+ * The integer program of `checkmate`, for any solver; `lpText` writes it. @throws E_USAGE, E_LIMIT
+ * as `checkmate`
+ */
 export function checkmateProgram(graph: RematGraph, limitBytes: number): LinearProgram {
   check(graph, limitBytes);
   return new Program(graph, limitBytes).linear();
@@ -88,7 +104,10 @@ function check({ nodes }: RematGraph, limitBytes: number): void {
   const bad = (message: string): ShardwrightError => new ShardwrightError('E_USAGE', message);
   if (nodes.length === 0) throw bad('a graph without nodes has no goal');
   if (nodes.length > MOST_NODES)
-    throw new ShardwrightError('E_LIMIT', `the program takes ${MOST_NODES} nodes at most, not ${nodes.length}`);
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `the program takes ${MOST_NODES} nodes at most, not ${nodes.length}`,
+    );
   if (!(limitBytes > 0 && limitBytes < Infinity)) throw bad(`${limitBytes} bytes are no limit`);
   nodes.forEach(({ bytes, seconds, needs }, k) => {
     if (!(bytes >= 0 && seconds >= 0 && bytes + seconds < Infinity))
@@ -98,7 +117,10 @@ function check({ nodes }: RematGraph, limitBytes: number): void {
   });
 }
 
-/** Seconds and peak of a schedule by its meaning alone. @throws E_INTERNAL where a node runs without what it needs */
+/**
+ * Seconds and peak of a schedule by its meaning alone. @throws E_INTERNAL where a node runs without
+ * what it needs
+ */
 function followed(
   { nodes }: RematGraph,
   stages: readonly RematStage[],
@@ -107,20 +129,26 @@ function followed(
   let before: ReadonlySet<number> = new Set();
   stages.forEach(({ kept, computed }, t) => {
     const missing = kept.find((i) => !before.has(i));
-    if (missing !== undefined) throw internalError(`stage ${t} keeps node ${missing}, which is not there`);
+    if (missing !== undefined)
+      throw internalError(`stage ${t} keeps node ${missing}, which is not there`);
     const next = new Set(stages[t + 1]?.kept ?? []);
     const here = new Set(kept);
     const all = new Set(kept);
     computed.forEach((k, at) => {
       const { needs, seconds: time } = nodes[k];
       const absent = needs.find((i) => !here.has(i));
-      if (absent !== undefined) throw internalError(`stage ${t} runs node ${k} without node ${absent}`);
+      if (absent !== undefined)
+        throw internalError(`stage ${t} runs node ${k} without node ${absent}`);
       here.add(k);
       all.add(k);
       seconds += time;
-      peakBytes = Math.max(peakBytes, [...here].reduce((sum, i) => sum + nodes[i].bytes, 0)); // prettier-ignore
+      peakBytes = Math.max(
+        peakBytes,
+        [...here].reduce((sum, i) => sum + nodes[i].bytes, 0),
+      );
       const later = computed.slice(at + 1);
-      for (const i of [...needs, k]) if (!next.has(i) && !later.some((q) => nodes[q].needs.includes(i))) here.delete(i);
+      for (const i of [...needs, k])
+        if (!next.has(i) && !later.some((q) => nodes[q].needs.includes(i))) here.delete(i);
     });
     if (!all.has(t)) throw internalError(`stage ${t} does not compute its node`);
     before = new Set([...all].filter((i) => here.has(i)));
@@ -131,8 +159,8 @@ function followed(
 type Term = readonly [column: number, value: number];
 
 /**
- * Columns: R[t, i] computes node i in stage t, S[t, i] keeps it into stage t, U[t, k] is memory after node k of stage t,
- * FREE[t, i, k] frees node i after node k.
+ * Columns: R[t, i] computes node i in stage t, S[t, i] keeps it into stage t, U[t, k] is memory
+ * after node k of stage t, FREE[t, i, k] frees node i after node k.
  */
 class Program {
   private readonly names: string[] = [];
@@ -159,29 +187,48 @@ class Program {
     const users = nodes.map((_, i) => nodes.flatMap((v, k) => (v.needs.includes(i) ? [k] : [])));
     const { r, s } = this;
     for (let t = 0; t < n; t++) {
-      r.push(nodes.slice(0, t + 1).map((v, i) => this.column(`r_${t}_${i}`, v.seconds / longest, i === t ? 1 : 0, 1)));
+      r.push(
+        nodes
+          .slice(0, t + 1)
+          .map((v, i) => this.column(`r_${t}_${i}`, v.seconds / longest, i === t ? 1 : 0, 1)),
+      );
       s.push(nodes.slice(0, t).map((_, i) => this.column(`s_${t}_${i}`, 0, 0, 1)));
     }
     for (let t = 0; t < n; t++) {
       for (let i = 0; i < t; i++)
-        this.row([[s[t][i], 1], [r[t - 1][i], -1], ...(i < t - 1 ? [[s[t - 1][i], -1] as const] : [])], -Infinity, 0); // prettier-ignore
+        this.row(
+          [[s[t][i], 1], [r[t - 1][i], -1], ...(i < t - 1 ? [[s[t - 1][i], -1] as const] : [])],
+          -Infinity,
+          0,
+        );
       for (let i = 0; i <= t; i++)
         for (const j of nodes[i].needs)
-          this.row([[r[t][i], 1], [r[t][j], -1], ...(j < t ? [[s[t][j], -1] as const] : [])], -Infinity, 0); // prettier-ignore
-      const u = Array.from({ length: t + 1 }, (_, k) => this.column(`u_${t}_${k}`, 0, 0, ROW_SCALE, false));
-      this.row([[u[0], 1], [r[t][0], -bytes[0]], ...s[t].map((c, i): Term => [c, -bytes[i]])], 0, 0); // prettier-ignore
+          this.row(
+            [[r[t][i], 1], [r[t][j], -1], ...(j < t ? [[s[t][j], -1] as const] : [])],
+            -Infinity,
+            0,
+          );
+      const u = Array.from({ length: t + 1 }, (_, k) =>
+        this.column(`u_${t}_${k}`, 0, 0, ROW_SCALE, false),
+      );
+      this.row(
+        [[u[0], 1], [r[t][0], -bytes[0]], ...s[t].map((c, i): Term => [c, -bytes[i]])],
+        0,
+        0,
+      );
       for (let k = 0; k < t; k++) {
         const freed = [...nodes[k].needs, k].map((i): Term => {
           const f = this.column(`f_${t}_${i}_${k}`, 0, 0, 1);
-          // Free exactly when k is computed, nobody later in the stage needs i, and the next stage does not keep i.
+          // Free exactly when k is computed, nobody later in the stage needs i, and the next stage
+          // does not keep i.
           const later = users[i].filter((q) => q > k && q <= t).map((q): Term => [r[t][q], 1]);
           const hazards: Term[] = t + 1 < n ? [...later, [s[t + 1][i], 1]] : later;
           const most = hazards.length + 1;
-          this.row([[f, 1], [r[t][k], -1], ...hazards], 0, Infinity); // prettier-ignore
-          this.row([[f, most], [r[t][k], -1], ...hazards], -Infinity, most - 1); // prettier-ignore
+          this.row([[f, 1], [r[t][k], -1], ...hazards], 0, Infinity);
+          this.row([[f, most], [r[t][k], -1], ...hazards], -Infinity, most - 1);
           return [f, bytes[i]];
         });
-        this.row([[u[k + 1], 1], [u[k], -1], [r[t][k + 1], -bytes[k + 1]], ...freed], 0, 0); // prettier-ignore
+        this.row([[u[k + 1], 1], [u[k], -1], [r[t][k + 1], -bytes[k + 1]], ...freed], 0, 0);
       }
     }
   }

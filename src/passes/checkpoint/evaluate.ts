@@ -1,10 +1,10 @@
 /**
- * What a choice of kept values costs: time to compute the rest again, and memory, at the end of the forward pass or with
- * what the backward pass recomputes on the way.
+ * What a choice of kept values costs: time to compute the rest again, and memory, at the end of the
+ * forward pass or with what the backward pass recomputes on the way.
  */
 
-import { kneeOf } from './knee.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { kneeOf } from './knee.ts';
 
 /** Values of a forward graph that may be kept or recomputed, in program order. */
 export interface RecomputeGraph {
@@ -12,12 +12,18 @@ export interface RecomputeGraph {
     readonly name: string;
     readonly bytes: number;
     readonly seconds: number;
-    /** Positions of the values among these that it is computed from, directly or through nodes that are none of them. */
+    /**
+     * Positions of the values among these that it is computed from, directly or through nodes that
+     * are none of them.
+     */
     readonly needs: readonly number[];
   }[];
 }
 
-/** What it costs to keep a set of values: seconds of recomputation, bytes kept, and the peak of the backward pass in bytes. */
+/**
+ * What it costs to keep a set of values: seconds of recomputation, bytes kept, and the peak of the
+ * backward pass in bytes.
+ */
 export interface KeepEvaluation {
   readonly recomputeSeconds: number;
   /** Bytes kept at the end of the forward pass. */
@@ -34,7 +40,8 @@ export interface ProgramOrder {
 }
 
 /**
- * Reduces a program to its recomputable values: one needs another if a path leads there that passes no third one.
+ * Reduces a program to its recomputable values: one needs another if a path leads there that passes
+ * no third one.
  *
  * @throws E_USAGE when a listed value is no node of the program
  */
@@ -55,15 +62,16 @@ export function recomputeGraph(
   return {
     values: values.map((v, i) => {
       const found = needs.get(i);
-      if (found === undefined) throw new ShardwrightError('E_USAGE', `'${v.name}' is no node of the program`);
+      if (found === undefined)
+        throw new ShardwrightError('E_USAGE', `'${v.name}' is no node of the program`);
       return { ...v, needs: [...found].sort((a, b) => a - b) };
     }),
   };
 }
 
 /**
- * Walks the backward pass in reverse program order: a kept value is dropped when its turn comes; another one is computed
- * again, with what it needs and is not there, before it is dropped.
+ * Walks the backward pass in reverse program order: a kept value is dropped when its turn comes;
+ * another one is computed again, with what it needs and is not there, before it is dropped.
  *
  * @param kept positions of the values that are kept
  */
@@ -98,12 +106,18 @@ export function evaluateKept(graph: RecomputeGraph, kept: readonly number[]): Ke
     }
     add(-values[i].bytes, `drop ${name}`);
   }
-  return { recomputeSeconds, keptBytes, backwardPeakBytes: Math.max(...trace.map((t) => t.bytes)), trace };
+  return {
+    recomputeSeconds,
+    keptBytes,
+    backwardPeakBytes: Math.max(...trace.map((t) => t.bytes)),
+    trace,
+  };
 }
 
 /**
- * Budget at the knee: of evenly spaced budgets the one whose answer is nearest to no memory and no recompute time, both
- * scaled to the range that occurs. The largest budget when one of them does not change.
+ * Budget at the knee: of evenly spaced budgets the one whose answer is nearest to no memory and no
+ * recompute time, both scaled to the range that occurs. The largest budget when one of them does
+ * not change.
  *
  * @param solve positions kept under a budget
  * @param steps number of budgets, at least two

@@ -1,7 +1,10 @@
-/** Gives the forward values of a joint graph with bytes, seconds and readers, for the choice of what to save. */
+/**
+ * Gives the forward values of a joint graph with bytes, seconds and readers, for the choice of what
+ * to save.
+ */
 
-import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { computeCost } from '../../cost/compute.ts';
+import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { eachOperand, tensorBytes } from '../../graph/value.ts';
@@ -12,17 +15,28 @@ import { backwardStart } from '../plannable/weight-views.ts';
 import type { ForwardValue } from './saved-values.ts';
 
 /** Classes whose results are never recomputed for free. */
-const EXPENSIVE: ReadonlySet<OpClass> = new Set<OpClass>(['matmul', 'attention', 'collective', 'other', 'control']);
+const EXPENSIVE: ReadonlySet<OpClass> = new Set<OpClass>([
+  'matmul',
+  'attention',
+  'collective',
+  'other',
+  'control',
+]);
 /** Classes that fuse into their reader: computing them again takes no kernel of their own. */
 const FUSED: ReadonlySet<OpClass> = new Set<OpClass>(['pointwise', 'view', 'factory']);
 
 /**
- * The forward values of a joint graph as the choice of what to keep sees them: bytes, time of a kernel of their own on one
- * device, who reads them in the backward pass. Unsharded sizes; symbolic sizes by their example.
+ * The forward values of a joint graph as the choice of what to keep sees them: bytes, time of a
+ * kernel of their own on one device, who reads them in the backward pass. Unsharded sizes; symbolic
+ * sizes by their example.
  *
  * @throws E_UNSUPPORTED for a graph without a backward pass
  */
-export function forwardValues(graph: Graph, table: OperatorTable, cluster: Cluster): ForwardValue[] {
+export function forwardValues(
+  graph: Graph,
+  table: OperatorTable,
+  cluster: Cluster,
+): ForwardValue[] {
   const split = backwardStart(graph);
   if (split === graph.nodes.length)
     throw new ShardwrightError('E_UNSUPPORTED', `graph '${graph.name}' has no backward pass`, {
@@ -41,11 +55,14 @@ export function forwardValues(graph: Graph, table: OperatorTable, cluster: Clust
     const read = readers.get(node.name);
     return {
       name: node.name,
-      bytes: node.type.kind === 'tensor' ? (tensorBytes(node.type) ?? 0) : untaken(node, split, taken),
+      bytes:
+        node.type.kind === 'tensor' ? (tensorBytes(node.type) ?? 0) : untaken(node, split, taken),
       seconds: cls === undefined || FUSED.has(cls) ? 0 : kernelSeconds(node, table, metas, cluster),
       inputs: [...inputs].sort((a, b) => a - b),
       ...(cls === undefined && { isInput: true }),
-      ...(cls !== undefined && EXPENSIVE.has(cls) && node.type.kind === 'tensor' && { expensive: true }),
+      ...(cls !== undefined &&
+        EXPENSIVE.has(cls) &&
+        node.type.kind === 'tensor' && { expensive: true }),
       // The user's `save` wins over every policy.
       ...((cls === 'random' || node.meta.save === 'save') && { once: true }),
       ...(read !== undefined && { readInBackward: read.any, readByExpensive: read.expensive }),
@@ -65,14 +82,17 @@ function resultsTaken(graph: Graph): ReadonlyMap<string, readonly Taken[]> {
   graph.nodes.forEach((node, at) => {
     if (node.target !== 'operator.getitem' || node.type.kind !== 'tensor') return;
     const { type } = node;
-    eachOperand(node, (name) => taken.set(name, [...(taken.get(name) ?? []), { at, bytes: tensorBytes(type) ?? 0 }]));
+    eachOperand(node, (name) =>
+      taken.set(name, [...(taken.get(name) ?? []), { at, bytes: tensorBytes(type) ?? 0 }]),
+    );
   });
   return taken;
 }
 
 /**
- * Bytes of a call with several results. Those that the forward pass takes out are values of their own; those that the backward pass
- * takes out are kept with the call, and without any there is nothing to keep.
+ * Bytes of a call with several results. Those that the forward pass takes out are values of their
+ * own; those that the backward pass takes out are kept with the call, and without any there is
+ * nothing to keep.
  */
 function untaken(node: Node, split: number, taken: ReadonlyMap<string, readonly Taken[]>): number {
   const late = (taken.get(node.name) ?? []).filter(({ at }) => at >= split);
@@ -80,9 +100,11 @@ function untaken(node: Node, split: number, taken: ReadonlyMap<string, readonly 
 }
 
 /**
- * Bytes that the backward pass finds kept, unsharded: of forward values that a later call reads, views with what they show.
+ * Bytes that the backward pass finds kept, unsharded: of forward values that a later call reads,
+ * views with what they show.
  *
- * @param split the first call that is no longer part of the forward pass; calls that recompute come behind it
+ * @param split the first call that is no longer part of the forward pass; calls that recompute come
+ *   behind it
  */
 export function keptForBackwardBytes(graph: Graph, split: number, table: OperatorTable): number {
   const nodes = new Map(graph.nodes.map((n, i) => [n.name, { node: n, at: i }]));
@@ -97,14 +119,18 @@ export function keptForBackwardBytes(graph: Graph, split: number, table: Operato
     if (i < split) return;
     for (const operand of operands) {
       const found = nodes.get(root.get(operand) ?? operand);
-      if (found !== undefined && found.at < split && found.node.kind === 'call') kept.add(found.node.name);
+      if (found !== undefined && found.at < split && found.node.kind === 'call')
+        kept.add(found.node.name);
     }
   });
   const taken = resultsTaken(graph);
   return [...kept].reduce((sum, name) => {
     const node = nodes.get(name)?.node;
     if (node === undefined) return sum;
-    return sum + (node.type.kind === 'tensor' ? (tensorBytes(node.type) ?? 0) : untaken(node, split, taken));
+    return (
+      sum +
+      (node.type.kind === 'tensor' ? (tensorBytes(node.type) ?? 0) : untaken(node, split, taken))
+    );
   }, 0);
 }
 
@@ -114,8 +140,8 @@ interface Readers {
 }
 
 /**
- * Who reads each forward value in the backward pass. Views cost nothing wherever they are taken, so what an expensive kernel reads
- * through views is the value that they are views of.
+ * Who reads each forward value in the backward pass. Views cost nothing wherever they are taken, so
+ * what an expensive kernel reads through views is the value that they are views of.
  */
 function readersInBackward(
   graph: Graph,
@@ -126,7 +152,10 @@ function readersInBackward(
   const readers = new Map<string, Readers>();
   const mark = (name: string, more: Readers): void => {
     const found = readers.get(name);
-    readers.set(name, { any: more.any || found?.any === true, expensive: more.expensive || found?.expensive === true });
+    readers.set(name, {
+      any: more.any || found?.any === true,
+      expensive: more.expensive || found?.expensive === true,
+    });
   };
   const viewOf = new Map<string, string>();
   graph.nodes.forEach((node, i) => {

@@ -1,6 +1,7 @@
 /**
- * Which values to keep under a byte limit so that the most recompute time is saved: a 0/1 knapsack. Sizes need not be whole
- * numbers: the exact solver walks the frontier of (bytes, seconds) instead of a grid of memory quanta.
+ * Which values to keep under a byte limit so that the most recompute time is saved: a 0/1 knapsack.
+ * Sizes need not be whole numbers: the exact solver walks the frontier of (bytes, seconds) instead
+ * of a grid of memory quanta.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -29,14 +30,17 @@ interface Point {
   readonly rest: Point | undefined;
 }
 
-/** Points of the frontier that the exact solver keeps at most; beyond, it refuses rather than guess. */
+/**
+ * Points of the frontier that the exact solver keeps at most; beyond, it refuses rather than guess.
+ */
 const FRONTIER_LIMIT = 2_000_000;
 
 /**
- * The best choice. Items that save nothing are not kept, items without bytes always are if they save anything; ties go to
- * fewer bytes, then to the list that is lower at the first difference.
+ * The best choice. Items that save nothing are not kept, items without bytes always are if they
+ * save anything; ties go to fewer bytes, then to the list that is lower at the first difference.
  *
- * @throws E_USAGE for negative or non-finite figures, E_LIMIT when the frontier grows beyond what can be kept
+ * @throws E_USAGE for negative or non-finite figures, E_LIMIT when the frontier grows beyond what
+ *   can be kept
  */
 export function bestKept(items: readonly KeepItem[], limitBytes: number): KeepChoice {
   check(items, limitBytes);
@@ -62,7 +66,10 @@ export function bestKept(items: readonly KeepItem[], limitBytes: number): KeepCh
   return choiceOf(frontier[frontier.length - 1]);
 }
 
-/** Two lists that rise in bytes and seconds as one, without points that another one dominates; ties go to the first list. */
+/**
+ * Two lists that rise in bytes and seconds as one, without points that another one dominates; ties
+ * go to the first list.
+ */
 function merged(first: readonly Point[], second: readonly Point[]): Point[] {
   const out: Point[] = [];
   let i = 0;
@@ -71,7 +78,8 @@ function merged(first: readonly Point[], second: readonly Point[]): Point[] {
     const a = first[i] as Point | undefined;
     const b = second[j] as Point | undefined;
     const takeFirst =
-      b === undefined || (a !== undefined && (a.bytes < b.bytes || (a.bytes === b.bytes && a.seconds >= b.seconds)));
+      b === undefined ||
+      (a !== undefined && (a.bytes < b.bytes || (a.bytes === b.bytes && a.seconds >= b.seconds)));
     const point = (takeFirst ? a : b) as Point;
     if (takeFirst) i++;
     else j++;
@@ -82,11 +90,15 @@ function merged(first: readonly Point[], second: readonly Point[]): Point[] {
 
 function choiceOf(point: Point): KeepChoice {
   const kept: number[] = [];
-  for (let p: Point | undefined = point; p !== undefined && p.item >= 0; p = p.rest) kept.push(p.item);
+  for (let p: Point | undefined = point; p !== undefined && p.item >= 0; p = p.rest)
+    kept.push(p.item);
   return { savedSeconds: point.seconds, keptBytes: point.bytes, kept };
 }
 
-/** The usual heuristic, for comparison: most seconds a byte first, as long as it fits. Never better than `bestKept`. */
+/**
+ * The usual heuristic, for comparison: most seconds a byte first, as long as it fits. Never better
+ * than `bestKept`.
+ */
 export function greedyKept(items: readonly KeepItem[], limitBytes: number): KeepChoice {
   check(items, limitBytes);
   const order = items
@@ -107,12 +119,15 @@ export function greedyKept(items: readonly KeepItem[], limitBytes: number): Keep
 }
 
 function check(items: readonly KeepItem[], limitBytes: number): void {
-  const bad = items.findIndex(({ bytes, seconds }) => !(bytes >= 0 && seconds >= 0 && bytes + seconds < Infinity));
+  const bad = items.findIndex(
+    ({ bytes, seconds }) => !(bytes >= 0 && seconds >= 0 && bytes + seconds < Infinity),
+  );
   if (bad >= 0 || !(limitBytes >= 0))
     throw new ShardwrightError(
       'E_USAGE',
       bad >= 0
-        ? `value ${bad} has ${items[bad].bytes} bytes and ${items[bad].seconds} s; neither may be negative`
+        ? `value ${bad} has ${items[bad].bytes} bytes and ${items[bad].seconds} s; neither may ` +
+            'be negative'
         : `the limit of ${limitBytes} bytes is negative`,
     );
 }

@@ -1,8 +1,11 @@
 /**
- * Position of the knee: of points that trade two costs, the one nearest to the least of both, each scaled to the range that
- * occurs; the first of equals. Undefined when one of the costs does not change.
+ * Position of the knee: of points that trade two costs, the one nearest to the least of both, each
+ * scaled to the range that occurs; the first of equals. Undefined when one of the costs does not
+ * change.
  */
-export function kneeOf(points: readonly (readonly [first: number, second: number])[]): number | undefined {
+export function kneeOf(
+  points: readonly (readonly [first: number, second: number])[],
+): number | undefined {
   const [least, width] = [0, 1].reduce<[number[], number[]]>(
     ([lows, widths], side) => {
       const all = points.map((p) => p[side]);

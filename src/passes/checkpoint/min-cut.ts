@@ -1,6 +1,6 @@
 /**
- * Least weight of nodes that separates sources from sinks in a directed graph (max-flow by shortest augmenting levels,
- * Dinic). Used for the values to keep between the forward and the backward pass.
+ * Least weight of nodes that separates sources from sinks in a directed graph (max-flow by shortest
+ * augmenting levels, Dinic). Used for the values to keep between the forward and the backward pass.
  */
 
 interface CutProblem {
@@ -18,7 +18,10 @@ interface NodeCut {
   readonly nodes: readonly number[];
 }
 
-/** The least cut; weight Infinity when nothing separates them. A node may be source and sink: then it is in every cut. */
+/**
+ * The least cut; weight Infinity when nothing separates them. A node may be source and sink: then
+ * it is in every cut.
+ */
 export function minNodeCut(problem: CutProblem): NodeCut {
   const { weights, edges, sources, sinks } = problem;
   const n = weights.length;

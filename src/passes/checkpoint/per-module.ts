@@ -1,25 +1,30 @@
 /**
- * Checkpointing per module (PyTorch's `torch.distributed._tools.sac_ilp`): which modules of a tree are checkpointed, and what
- * share of its activations each discards, so that memory in the backward pass stays within a budget at the least recompute time.
- * A module inside a checkpointed one is not checkpointed itself, and leaves never are.
+ * Checkpointing per module (PyTorch's `torch.distributed._tools.sac_ilp`): which modules of a tree
+ * are checkpointed, and what share of its activations each discards, so that memory in the backward
+ * pass stays within a budget at the least recompute time. A module inside a checkpointed one is not
+ * checkpointed itself, and leaves never are.
  *
- *   minimise  sum t_k                                         seconds of recomputation
- *   y_k in {0, 1}, r_k <= y_k                                 module k is checkpointed, share r_k of its bytes discarded
- *   y_k + y_l <= 1                                            l inside k
- *   d_k = all_k r_k - (all_k - saved_k) y_k >= 0              bytes freed: a checkpoint holds all its results that it does not
- *                                                             discard, also those that nobody would have saved
- *   t_k >= seconds_k (slope r_k + intercept y_k)              every piece of the recompute curve
- *   alive_i + gradients of activations_i - sum d_k (k before i) + states_i <= budget    at every module i
+ *   minimise sum t_k seconds of recomputation y_k in {0, 1}, r_k <= y_k module k is checkpointed,
+ *   share r_k of its bytes discarded y_k + y_l <= 1 l inside k d_k = all_k r_k - (all_k - saved_k)
+ *   y_k >= 0 bytes freed: a checkpoint holds all its results that it does not
+ *                                                             discard, also those that nobody would
+ *                                                             have saved
+ *   t_k >= seconds_k (slope r_k + intercept y_k) every piece of the recompute curve alive_i +
+ *   gradients of activations_i - sum d_k (k before i) + states_i <= budget at every module i
  *
- * The pieces are scaled by y instead of switched by a large constant: the same integer points, and a far better relaxation.
+ * The pieces are scaled by y instead of switched by a large constant: the same integer points, and
+ * a far better relaxation.
  */
 
 import { internalError, ShardwrightError } from '../../errors.ts';
-import type { LinearProgram } from '../../solver/milp/linear-program.ts';
 import { askLibrary } from '../../solver/milp/library.ts';
+import type { LinearProgram } from '../../solver/milp/linear-program.ts';
 import type { CurveLine } from './recompute-curve.ts';
 
-/** One module of a tree; modules inside it are those whose names continue its own after a dot. Bytes are of one device. */
+/**
+ * One module of a tree; modules inside it are those whose names continue its own after a dot. Bytes
+ * are of one device.
+ */
 export interface ModuleStatistics {
   readonly name: string;
   /** Parameters of the module and of all inside it, before sharding. */
@@ -32,8 +37,15 @@ export interface ModuleStatistics {
   readonly aliveBytes: number;
   /** Gradients of activations at the peak of its backward pass. */
   readonly activationGradientBytes: number;
-  /** All results that it makes, the time of making them, and what discarding a share of them costs; absent on leaves. */
-  readonly recompute?: { readonly bytes: number; readonly seconds: number; readonly lines: readonly CurveLine[] };
+  /**
+   * All results that it makes, the time of making them, and what discarding a share of them costs;
+   * absent on leaves.
+   */
+  readonly recompute?: {
+    readonly bytes: number;
+    readonly seconds: number;
+    readonly lines: readonly CurveLine[];
+  };
 }
 
 /** The budget in bytes per device, and how the model is sharded. */
@@ -42,8 +54,9 @@ export interface PerModuleOptions {
   /** Devices that parameters and gradients are sharded over. Default 1. */
   readonly devices?: number;
   /**
-   * Modules whose parameters are gathered as one: none of those around them is checkpointed, and three times the largest of
-   * them counts at every program point (the one in use, the one on its way, and its gradient).
+   * Modules whose parameters are gathered as one: none of those around them is checkpointed, and
+   * three times the largest of them counts at every program point (the one in use, the one on its
+   * way, and its gradient).
    */
   readonly units?: readonly string[];
   /** The only modules that may be checkpointed. Default: all but leaves. */
@@ -114,7 +127,14 @@ export async function checkpointModules(
   const chosen = frame.candidates.flatMap((c): ModuleDiscard[] => {
     const ratio = ratios[c.module];
     if (ratio === 0) return [];
-    return [{ name: modules[c.module].name, ratio, freedBytes: freed(c, ratio), seconds: secondsOf(c, ratio) }];
+    return [
+      {
+        name: modules[c.module].name,
+        ratio,
+        freedBytes: freed(c, ratio),
+        seconds: secondsOf(c, ratio),
+      },
+    ];
   });
   return {
     status: answer.word === 'Optimal' ? 'optimal' : 'feasible',
@@ -126,7 +146,10 @@ export async function checkpointModules(
 
 function refusal(word: string): ShardwrightError {
   if (word.startsWith('Time limit') || word.startsWith('terminated') || word.startsWith('stopped'))
-    return new ShardwrightError('E_TIME_LIMIT', `no choice of modules before the time limit (${word})`);
+    return new ShardwrightError(
+      'E_TIME_LIMIT',
+      `no choice of modules before the time limit (${word})`,
+    );
   return internalError(`HiGHS says '${word}' of a checkpointing program`);
 }
 
@@ -156,7 +179,10 @@ function isInside(name: string, around: string): boolean {
   return name.startsWith(`${around}.`);
 }
 
-function frameOf(modules: readonly ModuleStatistics[], options: Omit<PerModuleOptions, 'budgetBytes'>): Frame {
+function frameOf(
+  modules: readonly ModuleStatistics[],
+  options: Omit<PerModuleOptions, 'budgetBytes'>,
+): Frame {
   const root = modules.at(-1);
   const stray = modules.find((m) => m !== root && !isInside(m.name, root?.name ?? ''));
   if (root === undefined || stray !== undefined)
@@ -171,7 +197,10 @@ function frameOf(modules: readonly ModuleStatistics[], options: Omit<PerModuleOp
   for (const name of [...(options.units ?? []), ...(options.only ?? [])])
     if (!byName.has(name)) throw new ShardwrightError('E_USAGE', `there is no module '${name}'`);
   const devices = options.devices ?? 1;
-  const largest = (options.units ?? []).reduce((most, u) => Math.max(most, byName.get(u)?.parameterBytes ?? 0), 0);
+  const largest = (options.units ?? []).reduce(
+    (most, u) => Math.max(most, byName.get(u)?.parameterBytes ?? 0),
+    0,
+  );
   const candidates = modules.flatMap((m, module): Candidate[] => {
     const { recompute } = m;
     const mayBe =
@@ -202,7 +231,10 @@ function frameOf(modules: readonly ModuleStatistics[], options: Omit<PerModuleOp
   return { modules, candidates, nested, fixedBytes, unitBytes: Math.max(1, ...fixedBytes) };
 }
 
-/** Columns y, r, t of every candidate, then the peak. Without a budget the peak is what is minimised. */
+/**
+ * Columns y, r, t of every candidate, then the peak. Without a budget the peak is what is
+ * minimised.
+ */
 function programOf(frame: Frame, budgetBytes: number | undefined): LinearProgram {
   const { candidates, nested, fixedBytes, unitBytes, modules } = frame;
   const count = candidates.length;
@@ -214,7 +246,11 @@ function programOf(frame: Frame, budgetBytes: number | undefined): LinearProgram
   const values: number[] = [];
   const rowUpper: number[] = [];
   const names: string[] = [];
-  const row = (name: string, terms: readonly (readonly [number, number])[], upper: number): void => {
+  const row = (
+    name: string,
+    terms: readonly (readonly [number, number])[],
+    upper: number,
+  ): void => {
     for (const [column, value] of terms) {
       if (value === 0) continue;
       indices.push(column);
@@ -228,16 +264,48 @@ function programOf(frame: Frame, budgetBytes: number | undefined): LinearProgram
   const longest = Math.max(...candidates.map((c) => c.seconds), Number.MIN_VALUE);
   candidates.forEach((c, k) => {
     const { name } = modules[c.module];
-    row(`${name} discards`, [[r(k), 1], [y(k), -1]], 0); // prettier-ignore
-    row(`${name} frees`, [[r(k), -1], [y(k), c.leastRatio]], 0); // prettier-ignore
+    row(
+      `${name} discards`,
+      [
+        [r(k), 1],
+        [y(k), -1],
+      ],
+      0,
+    );
+    row(
+      `${name} frees`,
+      [
+        [r(k), -1],
+        [y(k), c.leastRatio],
+      ],
+      0,
+    );
     const share = c.seconds / longest;
     for (const { slope, intercept } of c.lines)
-      row(`${name} again`, [[r(k), share * slope], [y(k), share * intercept], [t(k), -1]], 0); // prettier-ignore
+      row(
+        `${name} again`,
+        [
+          [r(k), share * slope],
+          [y(k), share * intercept],
+          [t(k), -1],
+        ],
+        0,
+      );
   });
-  for (const [a, b] of nested) row(`${modules[candidates[b].module].name} inside`, [[y(a), 1], [y(b), 1]], 1); // prettier-ignore
+  for (const [a, b] of nested)
+    row(
+      `${modules[candidates[b].module].name} inside`,
+      [
+        [y(a), 1],
+        [y(b), 1],
+      ],
+      1,
+    );
   fixedBytes.forEach((bytes, i) => {
     const terms = candidates.flatMap((c, k) =>
-      c.module < i ? [[r(k), -inRows(c.allBytes)] as const, [y(k), inRows(c.allBytes - c.savedBytes)] as const] : [],
+      c.module < i
+        ? [[r(k), -inRows(c.allBytes)] as const, [y(k), inRows(c.allBytes - c.savedBytes)] as const]
+        : [],
     );
     row(`memory at ${modules[i].name}`, [...terms, [peak, -1]], -inRows(bytes));
   });
@@ -262,7 +330,9 @@ function programOf(frame: Frame, budgetBytes: number | undefined): LinearProgram
     rowLower: new Float64Array(rowUpper.length).fill(-Infinity),
     rowUpper: Float64Array.from(rowUpper),
     columnName: (j) =>
-      j === peak ? 'peak' : `${['y', 'r', 't'][Math.floor(j / count)]}_${modules[candidates[j % count].module].name}`,
+      j === peak
+        ? 'peak'
+        : `${['y', 'r', 't'][Math.floor(j / count)]}_${modules[candidates[j % count].module].name}`,
     rowName: (i) => names[i],
   };
 }
@@ -273,7 +343,10 @@ function freed(c: Candidate, ratio: number): number {
 
 function secondsOf(c: Candidate, ratio: number): number {
   if (ratio === 0) return 0;
-  return c.seconds * c.lines.reduce((most, { slope, intercept }) => Math.max(most, slope * ratio + intercept), 0);
+  return (
+    c.seconds *
+    c.lines.reduce((most, { slope, intercept }) => Math.max(most, slope * ratio + intercept), 0)
+  );
 }
 
 /** Peak of a choice: `freedBytes` by module. */
@@ -287,7 +360,8 @@ function peakBytes({ fixedBytes }: Pick<Frame, 'fixedBytes'>, freedBytes: Float6
 }
 
 /**
- * What the solver's columns say, made exact: ratios by module, checked against nesting and budget by the formulas above.
+ * What the solver's columns say, made exact: ratios by module, checked against nesting and budget
+ * by the formulas above.
  */
 function withinBudget(
   frame: Frame,
@@ -298,7 +372,8 @@ function withinBudget(
   const ratios = new Float64Array(modules.length);
   candidates.forEach((c, k) => {
     const chosen = Math.round(values[k]) === 1;
-    if (chosen) ratios[c.module] = Math.min(1, Math.max(c.leastRatio, values[candidates.length + k]));
+    if (chosen)
+      ratios[c.module] = Math.min(1, Math.max(c.leastRatio, values[candidates.length + k]));
   });
   const peakWith = (): number => {
     const bytes = new Float64Array(modules.length);
@@ -316,10 +391,15 @@ function withinBudget(
   const excess = peakWith() - budgetBytes;
   if (excess > 0)
     for (const c of candidates)
-      if (ratios[c.module] > 0) ratios[c.module] = Math.min(1, ratios[c.module] + excess / c.allBytes);
+      if (ratios[c.module] > 0)
+        ratios[c.module] = Math.min(1, ratios[c.module] + excess / c.allBytes);
   const peak = peakWith();
-  const clash = nested.find(([a, b]) => ratios[candidates[a].module] > 0 && ratios[candidates[b].module] > 0);
+  const clash = nested.find(
+    ([a, b]) => ratios[candidates[a].module] > 0 && ratios[candidates[b].module] > 0,
+  );
   if (clash !== undefined || peak > budgetBytes + SLACK_BYTES)
-    throw internalError(`HiGHS calls a choice of modules feasible that is not (peak ${peak}, budget ${budgetBytes})`);
+    throw internalError(
+      `HiGHS calls a choice of modules feasible that is not (peak ${peak}, budget ${budgetBytes})`,
+    );
   return { ratios, peak };
 }

@@ -1,6 +1,7 @@
 /**
- * Per-operator checkpointing of one region: every operator's result is kept or recomputed. Some are not free to choose:
- * results without bytes of their own are kept, views are taken again, what is written in place goes with its owner.
+ * Per-operator checkpointing of one region: every operator's result is kept or recomputed. Some are
+ * not free to choose: results without bytes of their own are kept, views are taken again, what is
+ * written in place goes with its owner.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -14,7 +15,10 @@ export interface RegionOp {
   readonly view?: boolean;
   /** Writes into the result of this operator: both are kept or neither. */
   readonly inPlaceOf?: number;
-  /** Draws random numbers: all such operators are kept or none, because recomputation draws them in the same order. */
+  /**
+   * Draws random numbers: all such operators are kept or none, because recomputation draws them in
+   * the same order.
+   */
   readonly random?: boolean;
 }
 

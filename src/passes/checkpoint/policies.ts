@@ -1,6 +1,6 @@
 /**
- * Activation-checkpointing policies that need no placements: takes a joint graph and a policy, gives the names of
- * recomputed calls.
+ * Activation-checkpointing policies that need no placements: takes a joint graph and a policy,
+ * gives the names of recomputed calls.
  */
 
 import type { Cluster } from '../../cost/hardware/cluster.ts';
@@ -20,10 +20,13 @@ export type CheckpointPolicy = 'full' | 'selective' | number;
 /**
  * Names of the forward calls that are recomputed under a policy.
  *
- *  - `full`: everything but the narrow points of the forward pass (`narrowPoints`), as checkpointing of whole blocks does. What
- *    comes after the last of them is kept, under `selective` too: the backward pass starts there.
- *  - `selective`: matmuls, attention and what they read are kept, the rest is recomputed (PyTorch's min-cut partition).
- *  - a number from 0 to 1: the same with a budget, as `savedUnderBudget` takes it; 1 is `selective`.
+ *  - `full`: everything but the narrow points of the forward pass (`narrowPoints`), as
+ *    checkpointing of whole blocks does. What comes after the last of them is kept, under
+ *    `selective` too: the backward pass starts there.
+ *  - `selective`: matmuls, attention and what they read are kept, the rest is recomputed (PyTorch's
+ *    min-cut partition).
+ *  - a number from 0 to 1: the same with a budget, as `savedUnderBudget` takes it; 1 is
+ *    `selective`.
  *
  * @throws E_UNSUPPORTED for a graph without a backward pass; E_USAGE for a number outside 0..1
  */
@@ -60,7 +63,8 @@ export function recomputedBy(
   const names = new Set<string>();
   graph.nodes.slice(0, Math.max(0, last)).forEach((node) => {
     if (node.kind !== 'call' || kept.has(node.name)) return;
-    if (node.meta.save !== 'save' && mayRecompute(node.target, table.get(node.target))) names.add(node.name);
+    if (node.meta.save !== 'save' && mayRecompute(node.target, table.get(node.target)))
+      names.add(node.name);
   });
   return names;
 }
@@ -68,9 +72,10 @@ export function recomputedBy(
 const EXPENSIVE: ReadonlySet<OpClass> = new Set<OpClass>(['matmul', 'attention']);
 
 /**
- * The narrow points of a forward pass: values that everything computed later from weights depends on, alone. In a transformer
- * these are the sums of the residual stream. Of several without a matmul or attention between them the smallest stands,
- * the first of equals; those after the last matmul are left out.
+ * The narrow points of a forward pass: values that everything computed later from weights depends
+ * on, alone. In a transformer these are the sums of the residual stream. Of several without a
+ * matmul or attention between them the smallest stands, the first of equals; those after the last
+ * matmul are left out.
  *
  * @returns names in program order
  */
@@ -90,7 +95,10 @@ export function narrowPoints(graph: Graph, table: OperatorTable): string[] {
     if (role === 'parameter') weights.add(node.name);
     const cls = node.kind === 'call' ? table.get(node.target)?.cls : undefined;
     const shares = cls === 'view' || node.target === 'operator.getitem';
-    owner.set(node.name, shares && inputs.length > 0 && stream.has(inputs[0]) ? inputs[0] : node.name);
+    owner.set(
+      node.name,
+      shares && inputs.length > 0 && stream.has(inputs[0]) ? inputs[0] : node.name,
+    );
     // Views of weights are weights, not stream.
     if (cls === 'view' && inputs.length === 1 && weights.has(inputs[0])) {
       stream.delete(node.name);
@@ -104,7 +112,8 @@ export function narrowPoints(graph: Graph, table: OperatorTable): string[] {
   forward.forEach((node, i) => {
     if (EXPENSIVE.has(table.get(node.target)?.cls ?? 'other')) expensive++;
     if (stream.has(node.name) && owner.get(node.name) === node.name) open.add(node.name);
-    for (const name of open) if ((lastUse.get(name) ?? -1) <= i && name !== node.name) open.delete(name);
+    for (const name of open)
+      if ((lastUse.get(name) ?? -1) <= i && name !== node.name) open.delete(name);
     const [only] = open;
     if (open.size !== 1 || only !== node.name || node.type.kind !== 'tensor') return;
     points.push({ name: node.name, bytes: tensorBytes(node.type) ?? Infinity, expensive });
@@ -112,7 +121,8 @@ export function narrowPoints(graph: Graph, table: OperatorTable): string[] {
   const best = new Map<number, (typeof points)[number]>();
   for (const p of points) {
     const known = best.get(p.expensive);
-    if (p.expensive < expensive && (known === undefined || p.bytes < known.bytes)) best.set(p.expensive, p);
+    if (p.expensive < expensive && (known === undefined || p.bytes < known.bytes))
+      best.set(p.expensive, p);
   }
   return [...best.values()].map((p) => p.name);
 }

@@ -1,7 +1,8 @@
 /**
- * What it costs to discard a share of a region's results: operators are given up in the order of bytes freed a second, and the
- * staircase that this draws is laid under a convex line of two pieces, which a linear program can hold (the trade-off curve of
- * PyTorch's `torch.distributed._tools.sac_estimator`).
+ * What it costs to discard a share of a region's results: operators are given up in the order of
+ * bytes freed a second, and the staircase that this draws is laid under a convex line of two
+ * pieces, which a linear program can hold (the trade-off curve of PyTorch's
+ * `torch.distributed._tools.sac_estimator`).
  */
 
 import { regionGroups, type RegionOp } from './per-op.ts';
@@ -28,7 +29,8 @@ export interface RecomputeCurve {
 }
 
 /**
- * The curve of a region whose last result leaves it and is kept whatever is chosen: give that operator 0 bytes.
+ * The curve of a region whose last result leaves it and is kept whatever is chosen: give that
+ * operator 0 bytes.
  *
  * @throws E_USAGE when an in-place operator names none of the region
  */
@@ -37,8 +39,11 @@ export function recomputeCurve(ops: readonly RegionOp[]): RecomputeCurve {
   const seconds = ops.reduce((sum, op) => sum + op.seconds, 0);
   const share = (part: number, whole: number): number => (whole === 0 ? 0 : part / whole);
   // Results freed for nothing come first.
-  const perSecond = (g: { bytes: number; seconds: number }): number => (g.seconds > 0 ? g.bytes / g.seconds : Infinity);
-  const order = regionGroups(ops).sort((a, b) => (perSecond(a) === perSecond(b) ? 0 : perSecond(b) - perSecond(a)));
+  const perSecond = (g: { bytes: number; seconds: number }): number =>
+    g.seconds > 0 ? g.bytes / g.seconds : Infinity;
+  const order = regionGroups(ops).sort((a, b) =>
+    perSecond(a) === perSecond(b) ? 0 : perSecond(b) - perSecond(a),
+  );
   let freed = 0;
   let again = ops.reduce((sum, op) => (op.view === true ? sum + op.seconds : sum), 0);
   const points: CurvePoint[] = [{ discarded: 0, recomputed: share(again, seconds) }];
@@ -56,8 +61,9 @@ export function recomputeCurve(ops: readonly RegionOp[]): RecomputeCurve {
 const SHIFT = 0.01;
 
 /**
- * At most two lines whose larger value stands for the curve. Each point takes the seconds of the next one, because a share
- * between two steps costs the later: an upper estimate, as PyTorch makes it.
+ * At most two lines whose larger value stands for the curve. Each point takes the seconds of the
+ * next one, because a share between two steps costs the later: an upper estimate, as PyTorch makes
+ * it.
  */
 export function curveLines({ points }: RecomputeCurve): CurveLine[] {
   if (points.length < 2) return [];
@@ -67,11 +73,18 @@ export function curveLines({ points }: RecomputeCurve): CurveLine[] {
 }
 
 /** Sum of squared differences between points and a continuous line of one or two pieces. */
-export function squaredError(lines: readonly CurveLine[], x: readonly number[], y: readonly number[]): number {
+export function squaredError(
+  lines: readonly CurveLine[],
+  x: readonly number[],
+  y: readonly number[],
+): number {
   // The pieces meet at the break; left of it the first holds.
   const at = (v: number): number => {
     const [a, b] = lines;
-    const turn = b === undefined || b.slope === a.slope ? Infinity : (a.intercept - b.intercept) / (b.slope - a.slope);
+    const turn =
+      b === undefined || b.slope === a.slope
+        ? Infinity
+        : (a.intercept - b.intercept) / (b.slope - a.slope);
     const line = v <= turn ? a : b;
     return line.slope * v + line.intercept;
   };
@@ -82,14 +95,16 @@ function leastSquares(x: readonly number[], y: readonly number[]): CurveLine {
   const meanX = x.reduce((a, b) => a + b, 0) / x.length;
   const meanY = y.reduce((a, b) => a + b, 0) / y.length;
   const spread = x.reduce((sum, v) => sum + (v - meanX) ** 2, 0);
-  const slope = spread === 0 ? 0 : x.reduce((sum, v, i) => sum + (v - meanX) * (y[i] - meanY), 0) / spread;
+  const slope =
+    spread === 0 ? 0 : x.reduce((sum, v, i) => sum + (v - meanX) * (y[i] - meanY), 0) / spread;
   return { slope, intercept: meanY - slope * meanX };
 }
 
 /**
- * The continuous line of two pieces of least squared error. With the points cut into a left and a right part, either the best
- * lines of both meet between the parts, or the best break is at a point (Hudson 1966, doi:10.1080/01621459.1966.10482202):
- * so all cuts are tried. Of equals the leftmost break stays.
+ * The continuous line of two pieces of least squared error. With the points cut into a left and a
+ * right part, either the best lines of both meet between the parts, or the best break is at a point
+ * (Hudson 1966, doi:10.1080/01621459.1966.10482202): so all cuts are tried. Of equals the leftmost
+ * break stays.
  */
 function twoPieces(x: readonly number[], y: readonly number[]): CurveLine[] {
   let best: CurveLine[] = [leastSquares(x, y)];

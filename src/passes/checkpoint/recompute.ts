@@ -1,4 +1,7 @@
-/** Takes a joint graph and calls to recompute and gives the graph that recomputes them in the backward pass. */
+/**
+ * Takes a joint graph and calls to recompute and gives the graph that recomputes them in the
+ * backward pass.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, Node } from '../../graph/types.ts';
@@ -13,10 +16,11 @@ interface RecomputedGraph {
 }
 
 /**
- * Recomputes forward nodes in the backward pass instead of keeping their results. Each recomputed node (named after the
- * first with `_recomputed`) stands right before the first backward node that needs it, with the recomputed nodes it needs before
- * it; what is not named is kept. Recomputation so becomes a part of the program: it is placed, priced, lowered and verified
- * as every other node is. A node that nothing needs is not written.
+ * Recomputes forward nodes in the backward pass instead of keeping their results. Each recomputed
+ * node (named after the first with `_recomputed`) stands right before the first backward node that
+ * needs it, with the recomputed nodes it needs before it; what is not named is kept. Recomputation
+ * so becomes a part of the program: it is placed, priced, lowered and verified as every other node
+ * is. A node that nothing needs is not written.
  *
  * @param names forward calls; a call with several results takes its `getitem`s with it
  * @throws E_USAGE for a name that is no call of the forward pass
@@ -27,7 +31,8 @@ export function recomputeInBackward(graph: Graph, names: ReadonlySet<string>): R
   graph.nodes.slice(0, split).forEach((node) => {
     if (node.kind !== 'call') return;
     let member = false;
-    if (node.target === 'operator.getitem') eachOperand(node, (source) => (member ||= again.has(source)));
+    if (node.target === 'operator.getitem')
+      eachOperand(node, (source) => (member ||= again.has(source)));
     if (names.has(node.name) || member) again.set(node.name, node);
   });
   const missing = [...names].filter((name) => !again.has(name)).sort();
@@ -65,7 +70,11 @@ export function recomputeInBackward(graph: Graph, names: ReadonlySet<string>): R
       written.set(top, fresh);
       originalOf.set(fresh, top);
       const moved = mapOperands(node, (operand) => written.get(operand) ?? operand);
-      nodes.push({ ...moved, name: fresh, meta: { ...moved.meta, phase: 'forward', savedOnly: true, repeats: top } });
+      nodes.push({
+        ...moved,
+        name: fresh,
+        meta: { ...moved.meta, phase: 'forward', savedOnly: true, repeats: top },
+      });
     }
   };
   for (const node of graph.nodes.slice(split)) {
@@ -77,6 +86,8 @@ export function recomputeInBackward(graph: Graph, names: ReadonlySet<string>): R
     nodes.push(mapOperands(node, (operand) => written.get(operand) ?? operand));
   }
   if (originalOf.size === 0) return { graph, originalOf };
-  const note = `${originalOf.size === 1 ? 'One node of the forward pass is' : `${originalOf.size} nodes of the forward pass are`} recomputed in the backward pass.`;
+  const note =
+    `${originalOf.size === 1 ? 'One node of the forward pass is' : `${originalOf.size} nodes of the forward pass are`} ` +
+    'recomputed in the backward pass.';
   return { graph: { ...graph, nodes, notes: [...(graph.notes ?? []), note] }, originalOf };
 }

@@ -5,7 +5,10 @@ import type { OpClass, OperatorRecord } from '../../ops/record/record.ts';
 /** Classes whose recomputation need not give the same numbers, or is not one kernel. */
 const ONCE: ReadonlySet<OpClass> = new Set<OpClass>(['random', 'control', 'collective', 'other']);
 
-/** Operators of the class `other` that only move elements: recomputation gives the same, and is one kernel. */
+/**
+ * Operators of the class `other` that only move elements: recomputation gives the same, and is one
+ * kernel.
+ */
 const MOVES: ReadonlySet<string> = new Set([
   'aten.cat.default',
   'aten.stack.default',
@@ -23,7 +26,13 @@ const MOVES: ReadonlySet<string> = new Set([
   'stablehlo.dynamic_slice',
 ]);
 
-/** Whether a forward call may be recomputed in the backward pass; operators without a record never may. */
-export function mayRecompute(target: string, record: Pick<OperatorRecord, 'cls'> | undefined): boolean {
+/**
+ * Whether a forward call may be recomputed in the backward pass; operators without a record never
+ * may.
+ */
+export function mayRecompute(
+  target: string,
+  record: Pick<OperatorRecord, 'cls'> | undefined,
+): boolean {
   return record !== undefined && (!ONCE.has(record.cls) || MOVES.has(target));
 }

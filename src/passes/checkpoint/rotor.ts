@@ -1,7 +1,8 @@
 /**
- * Optimal checkpointing of a chain of stages under a memory limit (persistent schedules): Rotor, Beaumont et al.,
- * "Optimal Re-Materialization Strategies for Heterogeneous Chains" (arXiv:1911.13214), the dynamic program of its section 4.
- * A stage is run without saving (its input is kept or dropped) or saving everything that its backward needs.
+ * Optimal checkpointing of a chain of stages under a memory limit (persistent schedules): Rotor,
+ * Beaumont et al., "Optimal Re-Materialization Strategies for Heterogeneous Chains"
+ * (arXiv:1911.13214), the dynamic program of its section 4. A stage is run without saving (its
+ * input is kept or dropped) or saving everything that its backward needs.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -36,13 +37,17 @@ export interface ChainSchedule {
 const TABLE_LIMIT = 2e8;
 
 /**
- * The quickest schedule of a chain with a final loss stage of no cost and `outputSlots`, or undefined when no persistent
- * schedule fits.
+ * The quickest schedule of a chain with a final loss stage of no cost and `outputSlots`, or
+ * undefined when no persistent schedule fits.
  *
  * @param slots memory in slots, the input of the first stage included
  * @throws E_USAGE for sizes that are not whole, E_LIMIT for a table that is too large
  */
-export function rotor(stages: readonly ChainStage[], slots: number, outputSlots = 1): ChainSchedule | undefined {
+export function rotor(
+  stages: readonly ChainStage[],
+  slots: number,
+  outputSlots = 1,
+): ChainSchedule | undefined {
   const n = stages.length;
   for (const s of stages)
     for (const v of [
@@ -53,7 +58,8 @@ export function rotor(stages: readonly ChainStage[], slots: number, outputSlots 
       slots,
       outputSlots,
     ])
-      if (!Number.isInteger(v) || v < 0) throw new ShardwrightError('E_USAGE', `slots are whole numbers, not ${v}`);
+      if (!Number.isInteger(v) || v < 0)
+        throw new ShardwrightError('E_USAGE', `slots are whole numbers, not ${v}`);
   // Stages 1..n and the loss as n + 1; x[i] is the output of stage i, x[0] the input of the chain.
   const x = [...stages.map((s) => s.inputSlots), outputSlots, 0];
   const saved = [0, ...stages.map((s) => s.savedSlots), 0];
@@ -65,9 +71,13 @@ export function rotor(stages: readonly ChainStage[], slots: number, outputSlots 
   const size = n + 2;
   if (budget < 0) return undefined;
   if (size * size * (budget + 1) > TABLE_LIMIT)
-    throw new ShardwrightError('E_LIMIT', `a chain of ${n} stages with ${slots} slots needs too large a table`, {
-      hint: 'use coarser slots',
-    });
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `a chain of ${n} stages with ${slots} slots needs too large a table`,
+      {
+        hint: 'use coarser slots',
+      },
+    );
   const sums = [0];
   for (let i = 1; i <= n + 1; i++) sums.push(sums[i - 1] + f[i]);
   const width = budget + 1;
@@ -89,7 +99,8 @@ export function rotor(stages: readonly ChainStage[], slots: number, outputSlots 
         }
         for (let j = i + 1; j <= k; j++) {
           if (m < x[j - 1]) continue;
-          const seconds = sums[j - 1] - sums[i - 1] + cost[at(j, k, m - x[j - 1])] + cost[at(i, j - 1, m)];
+          const seconds =
+            sums[j - 1] - sums[i - 1] + cost[at(j, k, m - x[j - 1])] + cost[at(i, j - 1, m)];
           if (seconds < cost[here]) {
             cost[here] = seconds;
             choice[here] = j;
@@ -153,7 +164,8 @@ function unfold(
       continue;
     }
     stack.push({ i, k: j - 1, m }, { i: j, k, m: m - x[j - 1] });
-    for (let s = j - 1; s >= i; s--) stack.push({ kind: s === i ? 'forward-keep' : 'forward-drop', stage: s - 1 });
+    for (let s = j - 1; s >= i; s--)
+      stack.push({ kind: s === i ? 'forward-keep' : 'forward-drop', stage: s - 1 });
   }
   return steps;
 }

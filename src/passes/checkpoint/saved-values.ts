@@ -1,7 +1,8 @@
 /**
- * Which forward values to keep for the backward pass under a budget between "keep what is expensive to compute" (1) and "keep
- * only the inputs" (0): a least cut of bytes with less and less that may not be recomputed, then a knapsack over the
- * expensive values. Form of the method: PyTorch's min-cut partitioner with an activation memory budget (torch/_functorch).
+ * Which forward values to keep for the backward pass under a budget between "keep what is expensive
+ * to compute" (1) and "keep only the inputs" (0): a least cut of bytes with less and less that may
+ * not be recomputed, then a knapsack over the expensive values. Form of the method: PyTorch's
+ * min-cut partitioner with an activation memory budget (torch/_functorch).
  */
 
 import { internalError, ShardwrightError } from '../../errors.ts';
@@ -12,7 +13,10 @@ import { minNodeCut } from './min-cut.ts';
 export interface ForwardValue {
   readonly name: string;
   readonly bytes: number;
-  /** Time of the kernel of its own that computing it again would take; 0 for what fuses into its reader. */
+  /**
+   * Time of the kernel of its own that computing it again would take; 0 for what fuses into its
+   * reader.
+   */
   readonly seconds: number;
   /** Positions of the values it is computed from. */
   readonly inputs: readonly number[];
@@ -24,7 +28,9 @@ export interface ForwardValue {
   readonly once?: boolean;
   /** Some kernel of the backward pass reads it. */
   readonly readInBackward?: boolean;
-  /** Read there by an expensive kernel, so that computing it again writes it to memory once more. */
+  /**
+   * Read there by an expensive kernel, so that computing it again writes it to memory once more.
+   */
   readonly readByExpensive?: boolean;
 }
 
@@ -40,7 +46,8 @@ interface SavedValues {
 /**
  * Values to keep under a budget.
  *
- * @param budget 1: everything expensive and everything that expensive kernels read; 0: inputs only; between, that share of the span
+ * @param budget 1: everything expensive and everything that expensive kernels read; 0: inputs only;
+ *   between, that share of the span
  * @throws E_USAGE for a budget outside 0..1 or a value that is computed from a later one
  */
 export function savedUnderBudget(values: readonly ForwardValue[], budget: number): SavedValues {
@@ -48,7 +55,10 @@ export function savedUnderBudget(values: readonly ForwardValue[], budget: number
     throw new ShardwrightError('E_USAGE', `a budget is a share between 0 and 1, not ${budget}`);
   values.forEach((v, i) => {
     if (v.inputs.some((j) => !(j >= 0 && j < i)))
-      throw new ShardwrightError('E_USAGE', `'${v.name}' is computed from a value that does not come before it`);
+      throw new ShardwrightError(
+        'E_USAGE',
+        `'${v.name}' is computed from a value that does not come before it`,
+      );
   });
   const generous = cut(values, (v) => v.expensive === true || v.readByExpensive === true);
   if (budget === 1) return generous;
@@ -62,7 +72,10 @@ export function savedUnderBudget(values: readonly ForwardValue[], budget: number
   const must = new Set(least.saved);
   const candidates = lean.saved.filter((i) => !must.has(i));
   const { kept } = bestKept(
-    candidates.map((i) => ({ bytes: values[i].bytes, seconds: Math.max(values[i].seconds, Number.MIN_VALUE) })),
+    candidates.map((i) => ({
+      bytes: values[i].bytes,
+      seconds: Math.max(values[i].seconds, Number.MIN_VALUE),
+    })),
     Math.max(0, limit * (1 + 1e-9) - least.savedBytes),
   );
   const keep = new Set(kept.map((k) => values[candidates[k]]));
@@ -75,14 +88,16 @@ function cut(values: readonly ForwardValue[], banned: (v: ForwardValue) => boole
   const sinks: number[] = [];
   const edges: (readonly [number, number])[] = [];
   values.forEach((v, i) => {
-    // A value that is not recomputed is either kept or not there: its inputs cannot stand in for it.
+    // A value that is not recomputed is either kept or not there: its inputs cannot stand in for
+    // it.
     if (v.isInput === true || v.once === true || banned(v)) sources.push(i);
     if (v.readInBackward === true) sinks.push(i);
     for (const j of v.inputs) edges.push([j, i]);
   });
   const weights = values.map((v) => (v.isInput === true ? 0 : v.bytes));
   const { weight, nodes } = minNodeCut({ weights, edges, sources, sinks });
-  if (weight === Infinity) throw internalError('the backward pass reads what can neither be kept nor computed again');
+  if (weight === Infinity)
+    throw internalError('the backward pass reads what can neither be kept nor computed again');
   const saved = nodes.filter((i) => values[i].isInput !== true);
   const there = new Set(nodes);
   const again = new Set<number>();

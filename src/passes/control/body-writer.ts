@@ -9,13 +9,16 @@ import { getOwn, isList, isRef, NO_KWARGS, setOwn } from '../../graph/value.ts';
 type Names = ReadonlyMap<string, Arg>;
 
 /**
- * Copies nodes of one graph into another that is being built: operands by what they stand for now, bodies under free names.
- * A body that is one object is written once.
+ * Copies nodes of one graph into another that is being built: operands by what they stand for now,
+ * bodies under free names. A body that is one object is written once.
  */
 export class BodyWriter {
   private readonly bodies = new Map<Graph, string>();
 
-  /** @param fresh a free name near the base name of an operator; by default copies keep their names as far as they are free */
+  /**
+   * @param fresh a free name near the base name of an operator; by default copies keep their names
+   *   as far as they are free
+   */
   constructor(
     readonly builder: GraphBuilder,
     private readonly fresh?: (base: string) => string,
@@ -38,15 +41,21 @@ export class BodyWriter {
    * @param meta tags of the copies, from those of the body's node
    * @returns what the body returns, in order; null where it returns none
    */
-  inline(body: Graph, operands: readonly Arg[], meta: (node: Node) => NodeMeta = (node) => node.meta): Arg[] {
+  inline(
+    body: Graph,
+    operands: readonly Arg[],
+    meta: (node: Node) => NodeMeta = (node) => node.meta,
+  ): Arg[] {
     const names = new Map<string, Arg>();
     let position = 0;
     for (const node of body.nodes) {
       if (node.kind === 'placeholder') {
         const operand = operands[position++];
-        if (operand === undefined) throw internalError(`@${body.name} takes more than ${operands.length} operands`);
+        if (operand === undefined)
+          throw internalError(`@${body.name} takes more than ${operands.length} operands`);
         names.set(node.name, operand);
-      } else if (!isBodyName(node, body)) names.set(node.name, this.copy(node, body, names, meta(node)));
+      } else if (!isBodyName(node, body))
+        names.set(node.name, this.copy(node, body, names, meta(node)));
     }
     return body.outputs.map(({ value }) => (value === null ? null : (names.get(value) ?? null)));
   }
@@ -70,13 +79,20 @@ export class BodyWriter {
   }
 }
 
-/** A node that stands for the name of a body, as FX graphs have them; calls refer to the body itself. */
+/**
+ * A node that stands for the name of a body, as FX graphs have them; calls refer to the body
+ * itself.
+ */
 export function isBodyName(node: Node, graph: Graph): boolean {
   return node.kind === 'get_attr' && getOwn(graph.subgraphs, node.target) !== undefined;
 }
 
 /** The argument with names replaced by what they stand for. */
-export function mapArg(arg: Arg, names: Names, body: (name: string) => string = (name) => name): Arg {
+export function mapArg(
+  arg: Arg,
+  names: Names,
+  body: (name: string) => string = (name) => name,
+): Arg {
   if (arg === null || typeof arg !== 'object') return arg;
   if (isList(arg)) return arg.map((member) => mapArg(member, names, body));
   switch (arg.kind) {
@@ -85,7 +101,9 @@ export function mapArg(arg: Arg, names: Names, body: (name: string) => string = 
     case 'graph':
       return { kind: 'graph', name: body(arg.name) };
     case 'slice': {
-      const [start, stop, step] = [arg.start, arg.stop, arg.step].map((part) => mapArg(part, names, body));
+      const [start, stop, step] = [arg.start, arg.stop, arg.step].map((part) =>
+        mapArg(part, names, body),
+      );
       return { kind: 'slice', start, stop, step };
     }
     default:

@@ -8,9 +8,10 @@ import { getOwn, isGraphRef, isList, isRef, setOwn } from '../../graph/value.ts'
 const MAX_NODES = 2_000_000;
 
 /**
- * Writes out every `call`: the callee's nodes stand where the call was, named `call_node`. Reads of the call's results
- * become names of what the callee returns. Bodies of other control flow stay bodies, with their own calls written out.
- * Given shardings of callees come along. A graph without calls is returned as it is.
+ * Writes out every `call`: the callee's nodes stand where the call was, named `call_node`. Reads of
+ * the call's results become names of what the callee returns. Bodies of other control flow stay
+ * bodies, with their own calls written out. Given shardings of callees come along. A graph without
+ * calls is returned as it is.
  *
  * @throws E_LIMIT when the result would have more than 2,000,000 nodes
  */
@@ -21,7 +22,10 @@ export function inlineCalls(graph: Graph): Graph {
 function inlined(graph: Graph, done: Map<Graph, Graph>): Graph {
   const known = done.get(graph);
   if (known !== undefined) return known;
-  const bodies = Object.keys(graph.subgraphs).map((name): [string, Graph] => [name, getOwn(graph.subgraphs, name)!]);
+  const bodies = Object.keys(graph.subgraphs).map((name): [string, Graph] => [
+    name,
+    getOwn(graph.subgraphs, name)!,
+  ]);
   const inner = new Map(bodies.map(([name, body]) => [name, inlined(body, done)]));
   const hasCalls = graph.nodes.some((node) => node.kind === 'call' && node.target === 'call');
   const same = !hasCalls && bodies.every(([name, body]) => inner.get(name) === body);
@@ -50,19 +54,24 @@ class Inliner {
     for (const node of graph.nodes) this.names.add(node.name);
     for (const node of graph.nodes) {
       if (node.kind === 'call' && node.target === 'call') this.call(node);
-      else if (!this.read(node)) this.keep(node, node.name, this.renamed, (name) => this.body(name, this.bodies.get(name)));
+      else if (!this.read(node))
+        this.keep(node, node.name, this.renamed, (name) => this.body(name, this.bodies.get(name)));
     }
     const { given, ...rest } = graph;
-    const own = (given ?? []).map((one) => (one.value === undefined ? one : { ...one, value: this.nameOf(one.value, this.renamed) }));
+    const own = (given ?? []).map((one) =>
+      one.value === undefined ? one : { ...one, value: this.nameOf(one.value, this.renamed) },
+    );
     const all = [...own, ...this.given];
     return {
       ...rest,
       nodes: this.nodes,
-      outputs: graph.outputs.map((o): Output => (o.value === null ? o : { ...o, value: this.nameOf(o.value, this.renamed) })),
+      outputs: graph.outputs.map((o): Output =>
+        o.value === null ? o : { ...o, value: this.nameOf(o.value, this.renamed) },
+      ),
       subgraphs: this.subgraphs,
       ...(all.length > 0 ? { given: all } : {}),
     };
-  } // prettier-ignore
+  }
 
   private nameOf(name: string, renamed: ReadonlyMap<string, string>): string {
     return renamed.get(name) ?? name;
@@ -71,7 +80,12 @@ class Inliner {
   /** A read of a call's result is another name of what the callee returned. */
   private read(node: Node): boolean {
     const [source, index] = node.args;
-    if (node.target !== 'operator.getitem' || source === undefined || !isRef(source) || typeof index !== 'number')
+    if (
+      node.target !== 'operator.getitem' ||
+      source === undefined ||
+      !isRef(source) ||
+      typeof index !== 'number'
+    )
       return false;
     const results = this.results.get(source.name);
     if (results === undefined) return false;
@@ -83,7 +97,8 @@ class Inliner {
 
   private call(node: Node): void {
     const [callee, operands] = node.args;
-    const body = callee !== undefined && isGraphRef(callee) ? this.bodies.get(callee.name) : undefined;
+    const body =
+      callee !== undefined && isGraphRef(callee) ? this.bodies.get(callee.name) : undefined;
     if (body === undefined || operands === undefined || !isList(operands)) return;
     const renamed = new Map<string, string>();
     let position = 0;
@@ -97,9 +112,14 @@ class Inliner {
       this.keep(inner, name, renamed, (key) => this.body(key, getOwn(body.subgraphs, key)));
       renamed.set(inner.name, name);
     }
-    for (const one of body.given ?? []) if (one.value !== undefined) this.given.push({ ...one, value: this.nameOf(one.value, renamed) });
-    this.results.set(node.name, body.outputs.map((o) => (o.value === null ? null : this.nameOf(o.value, renamed))));
-  } // prettier-ignore
+    for (const one of body.given ?? [])
+      if (one.value !== undefined)
+        this.given.push({ ...one, value: this.nameOf(one.value, renamed) });
+    this.results.set(
+      node.name,
+      body.outputs.map((o) => (o.value === null ? null : this.nameOf(o.value, renamed))),
+    );
+  }
 
   private unique(base: string): string {
     let name = base;
@@ -120,12 +140,18 @@ class Inliner {
   private body(name: string, graph: Graph | undefined): string {
     if (graph === undefined) return name;
     let key = name;
-    for (let i = 1; Object.hasOwn(this.subgraphs, key) && this.subgraphs[key] !== graph; i++) key = `${name}_${i}`;
+    for (let i = 1; Object.hasOwn(this.subgraphs, key) && this.subgraphs[key] !== graph; i++)
+      key = `${name}_${i}`;
     if (!Object.hasOwn(this.subgraphs, key)) setOwn(this.subgraphs, key, graph);
     return key;
   }
 
-  private keep(node: Node, name: string, renamed: ReadonlyMap<string, string>, body: (name: string) => string): void {
+  private keep(
+    node: Node,
+    name: string,
+    renamed: ReadonlyMap<string, string>,
+    body: (name: string) => string,
+  ): void {
     const map = (arg: Arg): Arg => {
       if (typeof arg !== 'object' || arg === null) return arg;
       if (isList(arg)) return arg.map(map);

@@ -1,32 +1,47 @@
-/** Rewrites conditions and bounded loops into selections by `where`, and counts the work that is wasted. */
+/**
+ * Rewrites conditions and bounded loops into selections by `where`, and counts the work that is
+ * wasted.
+ */
 
-import { eachOperand, getOwn, isRef } from '../../graph/value.ts';
 import { placeholdersOf } from '../../graph/control.ts';
 import type { Arg, Graph, Node, ValueRef, ValueType } from '../../graph/types.ts';
+import { eachOperand, getOwn, isRef } from '../../graph/value.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import { isFloating } from '../../ops/record/dtypes.ts';
 import { bind } from '../../ops/record/infer.ts';
 import type { OpWork } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { CallBuilder } from '../../ops/vjp/build.ts';
-import { controlForm, scanLength, type BranchForm, type WhileForm } from './control-form.ts';
+import { type BranchForm, controlForm, scanLength, type WhileForm } from './control-form.ts';
 import { rewriteControl, type Site } from './rewrite-control.ts';
 
 /** What runs on the side of a branch that is not taken. */
 export interface PredicateOptions {
   readonly table?: OperatorTable;
-  /** What floating operands of the untaken side are; default 1. Integers become 0, truth values stay. */
+  /**
+   * What floating operands of the untaken side are; default 1. Integers become 0, truth values
+   * stay.
+   */
   readonly safeValue?: number;
 }
 
-/** Work that a site does although the program would not need it; how much depends on what is decided. */
+/**
+ * Work that a site does although the program would not need it; how much depends on what is
+ * decided.
+ */
 interface Waste {
   /** The control-flow call that was replaced. */
   readonly node: string;
   readonly kind: 'cond' | 'while_loop';
-  /** `cond`: the cheaper branch, when the more expensive is taken. `while_loop`: nothing, when it runs all its trips. */
+  /**
+   * `cond`: the cheaper branch, when the more expensive is taken. `while_loop`: nothing, when it
+   * runs all its trips.
+   */
   readonly least: OpWork;
-  /** `cond`: the more expensive branch, when the cheaper is taken. `while_loop`: all trips, when it ends at once. */
+  /**
+   * `cond`: the more expensive branch, when the cheaper is taken. `while_loop`: all trips, when it
+   * ends at once.
+   */
   readonly most: OpWork;
 }
 
@@ -34,14 +49,18 @@ interface Waste {
 export interface Predicated {
   readonly graph: Graph;
   readonly wasted: readonly Waste[];
-  /** Control flow that stays: explicit scans and maps, and loops without a bound. Names of the calls. */
+  /**
+   * Control flow that stays: explicit scans and maps, and loops without a bound. Names of the
+   * calls.
+   */
   readonly remaining: readonly string[];
 }
 
 /**
- * Control flow as selection. `cond` runs both bodies and selects by `where`; a `while_loop` with `max_trips` runs that many
- * times, its carry kept by an active flag. What the untaken side reads is replaced by a safe value first, and its results are
- * selected away, so no NaN or infinity reaches values or gradients: the gradient of a replaced operand is selected to zero.
+ * Control flow as selection. `cond` runs both bodies and selects by `where`; a `while_loop` with
+ * `max_trips` runs that many times, its carry kept by an active flag. What the untaken side reads
+ * is replaced by a safe value first, and its results are selected away, so no NaN or infinity
+ * reaches values or gradients: the gradient of a replaced operand is selected to zero.
  */
 export function predicate(graph: Graph, options: PredicateOptions = {}): Predicated {
   const { table = builtinOperators(), safeValue = 1 } = options;
@@ -74,7 +93,11 @@ function branches({ calls, writer }: Site, form: BranchForm, safe: number): Arg[
     guarded(calls, test, bodies[0].graph, operands, safe),
     (node) => node.meta,
   );
-  const no = writer.inline(bodies[1].graph, guarded(calls, not, bodies[1].graph, operands, safe), (node) => node.meta);
+  const no = writer.inline(
+    bodies[1].graph,
+    guarded(calls, not, bodies[1].graph, operands, safe),
+    (node) => node.meta,
+  );
   return yes.map((value, i) => chosen(calls, test, value, no[i]));
 }
 
@@ -92,10 +115,16 @@ function trips({ calls, writer }: Site, form: WhileForm, count: number, safe: nu
 }
 
 /**
- * The operands where the side is taken, else safe values. An operand that occurs twice is replaced once; one that no call of
- * the body reads stays, since results are selected.
+ * The operands where the side is taken, else safe values. An operand that occurs twice is replaced
+ * once; one that no call of the body reads stays, since results are selected.
  */
-function guarded(calls: CallBuilder, taken: ValueRef, body: Graph, operands: readonly Arg[], safe: number): Arg[] {
+function guarded(
+  calls: CallBuilder,
+  taken: ValueRef,
+  body: Graph,
+  operands: readonly Arg[],
+  safe: number,
+): Arg[] {
   const known = new Map<string, ValueRef>();
   const read = new Set<string>();
   for (const node of body.nodes) eachOperand(node, (name) => read.add(name));

@@ -1,4 +1,7 @@
-/** Walks the control-flow calls of a graph, bodies first, and replaces each by what a pass returns for it. */
+/**
+ * Walks the control-flow calls of a graph, bodies first, and replaces each by what a pass returns
+ * for it.
+ */
 
 import { internalError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
@@ -7,9 +10,9 @@ import type { Arg, Graph, Node, Output } from '../../graph/types.ts';
 import { getOwn, isRef, mapOperands, setOwn } from '../../graph/value.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { CallBuilder } from '../../ops/vjp/build.ts';
-import { BodyWriter, isBodyName, mapArg } from './body-writer.ts';
-import { controlForm, type ControlForm } from './control-form.ts';
 import { withoutDeadCode } from '../dead-code.ts';
+import { BodyWriter, isBodyName, mapArg } from './body-writer.ts';
+import { type ControlForm, controlForm } from './control-form.ts';
 
 /** A control-flow call that a pass looks at, its operands being those of the new graph. */
 export interface Site {
@@ -24,12 +27,17 @@ export interface Site {
 type Replace = (site: Site) => readonly Arg[] | undefined;
 
 /**
- * The graph with control-flow calls replaced by what a pass writes for them. Bodies are rewritten before the graph that holds
- * them. A graph in which nothing is replaced is returned as it is.
+ * The graph with control-flow calls replaced by what a pass writes for them. Bodies are rewritten
+ * before the graph that holds them. A graph in which nothing is replaced is returned as it is.
  *
  * @param nested whether bodies are rewritten too; default true
  */
-export function rewriteControl(graph: Graph, table: OperatorTable, replace: Replace, nested = true): Graph {
+export function rewriteControl(
+  graph: Graph,
+  table: OperatorTable,
+  replace: Replace,
+  nested = true,
+): Graph {
   const result = rewritten(graph, table, replace, nested, new Map());
   if (result !== graph) lintGraph(result);
   return result;
@@ -75,7 +83,11 @@ class Rewrite {
     private readonly replace: Replace,
   ) {
     this.builder = new GraphBuilder(source.name);
-    this.calls = new CallBuilder(this.builder, table, source.nodes.map((node) => node.name)); // prettier-ignore
+    this.calls = new CallBuilder(
+      this.builder,
+      table,
+      source.nodes.map((node) => node.name),
+    );
     this.writer = new BodyWriter(this.builder, (base) => this.calls.freshName(base));
   }
 
@@ -112,7 +124,10 @@ class Rewrite {
       return;
     }
     const [read, index] = original.args;
-    const parts = original.target === 'operator.getitem' && isRef(read) ? this.results.get(read.name) : undefined;
+    const parts =
+      original.target === 'operator.getitem' && isRef(read)
+        ? this.results.get(read.name)
+        : undefined;
     if (parts !== undefined && typeof index === 'number') {
       this.names.set(original.name, parts[index < 0 ? index + parts.length : index] ?? null);
       return;
@@ -140,7 +155,8 @@ class Rewrite {
     });
     if (!changed) return node;
     const kwargs: Record<string, Arg> = {};
-    for (const key of Object.keys(node.kwargs)) setOwn(kwargs, key, mapArg(node.kwargs[key], this.names));
+    for (const key of Object.keys(node.kwargs))
+      setOwn(kwargs, key, mapArg(node.kwargs[key], this.names));
     return { ...node, args: node.args.map((arg) => mapArg(arg, this.names)), kwargs };
   }
 

@@ -1,4 +1,7 @@
-/** Takes a graph and gives its calls with the values that they read and write; views are the values that they look at. */
+/**
+ * Takes a graph and gives its calls with the values that they read and write; views are the values
+ * that they look at.
+ */
 
 import type { CallTraffic } from '../../cost/compute.ts';
 import { DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
@@ -7,7 +10,7 @@ import { tensorInputs } from '../../ops/record/context.ts';
 import { elements, type TensorMeta } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { callContext, tensorMeta, tensorMetas } from '../call-context.ts';
-import { loopForm, ownTraffic, type LoopForm } from './loop-forms.ts';
+import { type LoopForm, loopForm, ownTraffic } from './loop-forms.ts';
 
 /** A tensor in memory, or what would be one. */
 export interface Value {
@@ -55,7 +58,11 @@ export interface CallGraph {
  *
  * @param scopeOf the body that a node of an opened graph runs in; absent: there are none
  */
-export function callGraph(graph: Graph, table: OperatorTable, scopeOf?: (name: string) => number): CallGraph {
+export function callGraph(
+  graph: Graph,
+  table: OperatorTable,
+  scopeOf?: (name: string) => number,
+): CallGraph {
   const metas = tensorMetas(graph);
   const calls: Call[] = [];
   const values: Value[] = [];
@@ -71,7 +78,11 @@ export function callGraph(graph: Graph, table: OperatorTable, scopeOf?: (name: s
     const meta = metas.get(name);
     if (value === undefined || value < 0 || meta === undefined) return undefined;
     const count = elements(meta.shape);
-    return { value, part: Math.min(1, count / Math.max(1, values[value].count)), bytes: count * DTYPE_BYTES[meta.dtype] }; // prettier-ignore
+    return {
+      value,
+      part: Math.min(1, count / Math.max(1, values[value].count)),
+      bytes: count * DTYPE_BYTES[meta.dtype],
+    };
   };
   graph.nodes.forEach((node, at) => {
     if (node.kind !== 'call') {
@@ -84,7 +95,9 @@ export function callGraph(graph: Graph, table: OperatorTable, scopeOf?: (name: s
     if (node.target === 'operator.getitem') {
       const index = node.args[1];
       const chosen =
-        typeof index === 'number' && source !== undefined && source.length > 1 ? source[index] : source?.[0];
+        typeof index === 'number' && source !== undefined && source.length > 1
+          ? source[index]
+          : source?.[0];
       valuesOf.set(node.name, [chosen ?? -1]);
       return;
     }
@@ -94,7 +107,10 @@ export function callGraph(graph: Graph, table: OperatorTable, scopeOf?: (name: s
       return;
     }
     const ctx = record === undefined ? undefined : callContext(node, record, metas);
-    const names = record === undefined || ctx === undefined ? operands : tensorInputs(record, node.args, node.kwargs);
+    const names =
+      record === undefined || ctx === undefined
+        ? operands
+        : tensorInputs(record, node.args, node.kwargs);
     const types = node.type.kind === 'tuple' ? node.type.items : [node.type];
     const results = types.map((type) => made(tensorMeta(type), calls.length));
     valuesOf.set(node.name, results);

@@ -1,11 +1,12 @@
 /**
- * Takes a graph and gives what a compiler makes of it: which calls run as one kernel, what of each call then reaches memory, and the
- * compute seconds with and without. The graph itself is left as it is: fusion changes prices, not placements. The rules are those of
- * PyTorch's Inductor (`loop-forms.ts`, `joined-loops.ts`, `written.ts`).
+ * Takes a graph and gives what a compiler makes of it: which calls run as one kernel, what of each
+ * call then reaches memory, and the compute seconds with and without. The graph itself is left as
+ * it is: fusion changes prices, not placements. The rules are those of PyTorch's Inductor
+ * (`loop-forms.ts`, `joined-loops.ts`, `written.ts`).
  */
 
+import { type CallTraffic, computeCost, type ComputeOptions } from '../../cost/compute.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
-import { computeCost, type CallTraffic, type ComputeOptions } from '../../cost/compute.ts';
 import type { Graph } from '../../graph/types.ts';
 import { metaBytes } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -24,10 +25,12 @@ export interface FusedGroup {
 }
 
 /**
- * What of each call reaches memory once a compiler has joined calls, by the name of its node. Calls that a library runs as they are
- * (products, attention, sorts) are not in it, and views have no kernel.
+ * What of each call reaches memory once a compiler has joined calls, by the name of its node. Calls
+ * that a library runs as they are (products, attention, sorts) are not in it, and views have no
+ * kernel.
  *
- * @param scopeOf the body that a node of an opened graph runs in; absent: the program is a straight line
+ * @param scopeOf the body that a node of an opened graph runs in; absent: the program is a straight
+ *   line
  */
 export function compiledTraffic(
   graph: Graph,
@@ -39,7 +42,10 @@ export function compiledTraffic(
   return loopTraffic(calls, unitOf, new Memory(calls, unitOf));
 }
 
-/** Groups of loops (elementwise calls, copies, lookups, reductions and norms) that a compiler runs as one kernel each. */
+/**
+ * Groups of loops (elementwise calls, copies, lookups, reductions and norms) that a compiler runs
+ * as one kernel each.
+ */
 export function fusedGroups(graph: Graph, table: OperatorTable): FusedGroup[] {
   const calls = callGraph(graph, table);
   const unitOf = joinedLoops(calls);
@@ -55,12 +61,16 @@ export function fusedGroups(graph: Graph, table: OperatorTable): FusedGroup[] {
     groups.set(unitOf[i], group);
     group.nodes.push(node.name);
     ctx.inputs.forEach((meta, k) => (group.bytes += (inputs[k] ?? 0) * metaBytes(meta)));
-    ctx.outputs.forEach((meta, k) => (group.bytes += meta === null ? 0 : (outputs[k] ?? 0) * metaBytes(meta)));
+    ctx.outputs.forEach(
+      (meta, k) => (group.bytes += meta === null ? 0 : (outputs[k] ?? 0) * metaBytes(meta)),
+    );
   });
   return [...groups.values()].filter(({ bytes }) => bytes > 0);
 }
 
-/** Compute seconds of a graph on one device, unsharded: call by call, and as a compiler joins calls. */
+/**
+ * Compute seconds of a graph on one device, unsharded: call by call, and as a compiler joins calls.
+ */
 export interface FusedSeconds {
   readonly eagerSeconds: number;
   readonly fusedSeconds: number;
@@ -68,7 +78,9 @@ export interface FusedSeconds {
   readonly fusedKernels: number;
 }
 
-/** Compute seconds of a graph if a compiler joined its calls, beside those of its calls one by one. */
+/**
+ * Compute seconds of a graph if a compiler joined its calls, beside those of its calls one by one.
+ */
 export function fusedComputeSeconds(
   graph: Graph,
   table: OperatorTable,

@@ -1,7 +1,8 @@
 /**
- * Takes calls and gives the loops that run as one kernel. As PyTorch's Inductor joins them: loops over the same elements, one of which
- * reads what the other writes, or that read the same; a reduction over rows takes in what runs before and behind it over the same rows.
- * Nothing is joined across phases, nor where a kernel would wait for itself.
+ * Takes calls and gives the loops that run as one kernel. As PyTorch's Inductor joins them: loops
+ * over the same elements, one of which reads what the other writes, or that read the same; a
+ * reduction over rows takes in what runs before and behind it over the same rows. Nothing is joined
+ * across phases, nor where a kernel would wait for itself.
  */
 
 import type { Call, CallGraph } from './calls.ts';
@@ -30,7 +31,9 @@ export function joinedLoops({ calls, values }: CallGraph): Int32Array {
   /** The last loop of a phase that read a value. */
   const lastReader = new Map<string, number>();
   calls.forEach((call, i) => {
-    const sources = call.uses.map(({ value }) => (value < 0 ? -1 : values[value].call)).filter((source) => source >= 0);
+    const sources = call.uses
+      .map(({ value }) => (value < 0 ? -1 : values[value].call))
+      .filter((source) => source >= 0);
     const home = homeOf(call, sources);
     const unit = home ?? units.push(unitAlone(call, i)) - 1;
     unitOf[i] = unit;
@@ -45,12 +48,16 @@ export function joinedLoops({ calls, values }: CallGraph): Int32Array {
   });
   return unitOf;
 
-  /** The kernel that a loop joins: the last one of those that it reads, else one that reads the same. */
+  /**
+   * The kernel that a loop joins: the last one of those that it reads, else one that reads the
+   * same.
+   */
   function homeOf(call: Call, sources: readonly number[]): number | undefined {
     const { form, phase } = call;
     if (form === undefined) return undefined;
     const readers = call.uses.flatMap(({ value }) => lastReader.get(`${phase}:${value}`) ?? []);
-    const latest = (of: readonly number[]): number[] => of.map((i) => unitOf[i]).sort((a, b) => b - a);
+    const latest = (of: readonly number[]): number[] =>
+      of.map((i) => unitOf[i]).sort((a, b) => b - a);
     return [...new Set([...latest(sources), ...latest(readers)])].find(
       (unit) =>
         units[unit].phase === phase &&
@@ -59,11 +66,19 @@ export function joinedLoops({ calls, values }: CallGraph): Int32Array {
     );
   }
 
-  /** Joins the kernel `from` to `to`, which reads it, where they loop over the same and nothing stands between. */
+  /**
+   * Joins the kernel `from` to `to`, which reads it, where they loop over the same and nothing
+   * stands between.
+   */
   function merge(from: number, to: number): void {
     const [a, b] = [units[from], units[to]];
-    if (a.phase === undefined || a.phase !== b.phase || a.over === 'columns' || !isSameLoop(b, a)) return;
-    if ([...b.inputs].some((input) => unitOf[input] !== from && unitOf[input] !== to && waitsFor(unitOf[input], from)))
+    if (a.phase === undefined || a.phase !== b.phase || a.over === 'columns' || !isSameLoop(b, a))
+      return;
+    if (
+      [...b.inputs].some(
+        (input) => unitOf[input] !== from && unitOf[input] !== to && waitsFor(unitOf[input], from),
+      )
+    )
       return;
     for (const member of a.members) unitOf[member] = to;
     b.members.push(...a.members);
@@ -90,8 +105,26 @@ export function joinedLoops({ calls, values }: CallGraph): Int32Array {
 function unitAlone({ form, phase }: Call, i: number): Unit {
   const inputs = new Set<number>();
   if (form === undefined)
-    return { phase: undefined, count: 0, rows: 0, over: 'each', inputs, members: [], first: i, last: i };
-  return { phase, count: form.count, rows: form.rows, over: form.over, inputs, members: [], first: i, last: i };
+    return {
+      phase: undefined,
+      count: 0,
+      rows: 0,
+      over: 'each',
+      inputs,
+      members: [],
+      first: i,
+      last: i,
+    };
+  return {
+    phase,
+    count: form.count,
+    rows: form.rows,
+    over: form.over,
+    inputs,
+    members: [],
+    first: i,
+    last: i,
+  };
 }
 
 function widen(unit: Unit, over: Over, rows: number): void {
@@ -100,13 +133,19 @@ function widen(unit: Unit, over: Over, rows: number): void {
   unit.rows = rows;
 }
 
-/** Whether a loop fits a kernel: over the same elements in the same rows, or over the rows that it reduces to. */
+/**
+ * Whether a loop fits a kernel: over the same elements in the same rows, or over the rows that it
+ * reduces to.
+ */
 function isSameLoop(
   unit: { readonly over: Over; readonly count: number; readonly rows: number },
   loop: { readonly over: Over; readonly count: number; readonly rows: number },
 ): boolean {
   const isSame = unit.count === loop.count;
-  if (unit.over === 'columns') return loop.over === 'columns' ? isSame && unit.rows === loop.rows : loop.over === 'each' && loop.count === unit.rows; // prettier-ignore
+  if (unit.over === 'columns')
+    return loop.over === 'columns'
+      ? isSame && unit.rows === loop.rows
+      : loop.over === 'each' && loop.count === unit.rows;
   // A sum across rows visits elements in another order than what made them.
   if (loop.over === 'columns') return false;
   if (loop.over === 'each') return isSame || (unit.over === 'rows' && loop.count === unit.rows);

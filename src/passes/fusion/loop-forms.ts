@@ -1,26 +1,33 @@
 /**
- * Takes a call and gives the loop that a compiler makes of it. Source: PyTorch's Inductor, which writes loops for elementwise calls,
- * copies, gathers and reductions, and calls libraries for products, attention, sorts and everything else.
+ * Takes a call and gives the loop that a compiler makes of it. Source: PyTorch's Inductor, which
+ * writes loops for elementwise calls, copies, gathers and reductions, and calls libraries for
+ * products, attention, sorts and everything else.
  */
 
 import type { CallTraffic } from '../../cost/compute.ts';
-import { DTYPE_BYTES, type DType } from '../../graph/types.ts';
+import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 import { elements, type OperatorRecord, type TypedContext } from '../../ops/record/record.ts';
 
 /** The loop of a call. */
 export interface LoopForm {
   /**
-   * `each`: one value at a time; `rows`: also values of each row (of trailing dims); `columns`: values across rows, or of everything,
-   * which no call of the same loop can read.
+   * `each`: one value at a time; `rows`: also values of each row (of trailing dims); `columns`:
+   * values across rows, or of everything, which no call of the same loop can read.
    */
   readonly over: 'each' | 'rows' | 'columns';
   /** Elements that it visits. */
   readonly count: number;
   /** Rows that it reduces over; `count` where it reduces nothing. */
   readonly rows: number;
-  /** Whether results have the size of the loop, in a pass of their own behind the reduction: softmax and norms. */
+  /**
+   * Whether results have the size of the loop, in a pass of their own behind the reduction: softmax
+   * and norms.
+   */
   readonly whole: boolean;
-  /** Inputs whose values are read in full, by position; others are small, or looked up here and there. */
+  /**
+   * Inputs whose values are read in full, by position; others are small, or looked up here and
+   * there.
+   */
   readonly reads: (input: number) => boolean;
   /** Inputs that the pass of the results does not read. */
   readonly once?: (input: number) => boolean;
@@ -28,23 +35,43 @@ export interface LoopForm {
   readonly statistics?: number;
   /** Bytes that are read by lookups, as a share of the bytes of the results. */
   readonly lookups?: number;
-  /** Sums over rows beside those of each row, as gradients of a norm's weights: each block's part of them is added up by a kernel more. */
+  /**
+   * Sums over rows beside those of each row, as gradients of a norm's weights: each block's part of
+   * them is added up by a kernel more.
+   */
   readonly sumsRows?: true;
 }
 
 /** Calls of class `other` that become loops: what they write depends on each element alone. */
 const ELEMENTWISE: ReadonlySet<string> = new Set(
   [
-    'cat.default', 'concat.default', 'concatenate.default', 'stack.default', 'constant_pad_nd.default', 'flip.default', 'roll.default',
-    'slice_backward.default', 'select_backward.default', 'slice_scatter.default', 'select_scatter.default', 'repeat.default',
-    'repeat_interleave.self_int', 'tril.default', 'triu.default', 'one_hot.default',
-  ].map((name) => `aten.${name}`), // prettier-ignore
+    'cat.default',
+    'concat.default',
+    'concatenate.default',
+    'stack.default',
+    'constant_pad_nd.default',
+    'flip.default',
+    'roll.default',
+    'slice_backward.default',
+    'select_backward.default',
+    'slice_scatter.default',
+    'select_scatter.default',
+    'repeat.default',
+    'repeat_interleave.self_int',
+    'tril.default',
+    'triu.default',
+    'one_hot.default',
+  ].map((name) => `aten.${name}`),
 );
 /** Calls that look rows or values up: they read as much as they write. */
 const LOOKUPS: ReadonlySet<string> = new Set(
-  ['embedding.default', 'gather.default', 'index.Tensor', '_unsafe_index.Tensor', 'index_select.default'].map(
-    (name) => `aten.${name}`,
-  ),
+  [
+    'embedding.default',
+    'gather.default',
+    'index.Tensor',
+    '_unsafe_index.Tensor',
+    'index_select.default',
+  ].map((name) => `aten.${name}`),
 );
 /** Reductions that become loops. */
 const SUMS = /^aten\.(sum|nansum|mean|prod|amax|amin|any|all|var)\./;
@@ -57,7 +84,12 @@ export function loopForm(record: OperatorRecord, ctx: TypedContext): LoopForm | 
   const { name, cls } = record;
   const out = ctx.outputs[0];
   if (out === null || out === undefined) return undefined;
-  const each = { over: 'each', count: elements(out.shape), rows: elements(out.shape), whole: false } as const;
+  const each = {
+    over: 'each',
+    count: elements(out.shape),
+    rows: elements(out.shape),
+    whole: false,
+  } as const;
   if (cls === 'pointwise' || cls === 'factory' || cls === 'random' || ELEMENTWISE.has(name))
     return { ...each, reads: always };
   if (LOOKUPS.has(name)) {
@@ -73,24 +105,41 @@ export function loopForm(record: OperatorRecord, ctx: TypedContext): LoopForm | 
   const main = ctx.inputs[0].shape;
   const count = elements(main);
   if (/softmax/.test(name)) return softmaxForm(name, ctx, main, count);
-  if (/^aten\.(_fused_rms_norm|native_layer_norm)(_backward)?\.default$/.test(name)) return normForm(name, ctx, count);
+  if (/^aten\.(_fused_rms_norm|native_layer_norm)(_backward)?\.default$/.test(name))
+    return normForm(name, ctx, count);
   if (!SUMS.test(name) || ctx.outputs.length !== 1) return undefined;
   const rows = elements(out.shape);
   // Few values are added up where the sum is needed, in one loop with everything else.
   if (count <= UNROLLED * rows) return { ...each, reads: always };
   const dims = reducedDims(name, ctx, main.length);
   const trailing = dims.every((d, i) => d === main.length - dims.length + i);
-  return { over: trailing && rows > 1 ? 'rows' : 'columns', count, rows, whole: false, reads: always };
+  return {
+    over: trailing && rows > 1 ? 'rows' : 'columns',
+    count,
+    rows,
+    whole: false,
+    reads: always,
+  };
 }
 
-function softmaxForm(name: string, ctx: TypedContext, main: readonly number[], count: number): LoopForm | undefined {
+function softmaxForm(
+  name: string,
+  ctx: TypedContext,
+  main: readonly number[],
+  count: number,
+): LoopForm | undefined {
   const dim = (ctx.int('dim') + main.length) % Math.max(1, main.length);
   if (dim !== main.length - 1) return undefined;
   // The sum of a log softmax's gradient does not ask for the result.
   const output = name.includes('_log_softmax_backward') ? ctx.indexOf('output') : -1;
   const form = { over: 'rows', count, rows: count / Math.max(1, main[dim]), whole: true } as const;
   const statistics = name.includes('backward') ? 1 : 2;
-  return { ...form, statistics, reads: always, ...(output < 0 ? {} : { once: (input: number) => input === output }) };
+  return {
+    ...form,
+    statistics,
+    reads: always,
+    ...(output < 0 ? {} : { once: (input: number) => input === output }),
+  };
 }
 
 function normForm(name: string, ctx: TypedContext, count: number): LoopForm {
@@ -101,21 +150,28 @@ function normForm(name: string, ctx: TypedContext, count: number): LoopForm {
 }
 
 /**
- * Traffic of a call that a compiler takes apart in a way of its own; undefined for others. The gradient of a table is added up in 32 bits
- * from zeros by atomic additions, and cast (`embedding_dense_backward` of PyTorch's decompositions).
+ * Traffic of a call that a compiler takes apart in a way of its own; undefined for others. The
+ * gradient of a table is added up in 32 bits from zeros by atomic additions, and cast
+ * (`embedding_dense_backward` of PyTorch's decompositions).
  */
 export function ownTraffic(record: OperatorRecord, ctx: TypedContext): CallTraffic | undefined {
   const out = ctx.outputs[0];
-  if (record.name !== 'aten.embedding_dense_backward.default' || out === null || out === undefined) return undefined;
+  if (record.name !== 'aten.embedding_dense_backward.default' || out === null || out === undefined)
+    return undefined;
   const [gradient] = ctx.inputs;
   const wide = (dtype: DType): number => Math.max(4, DTYPE_BYTES[dtype]) / DTYPE_BYTES[dtype];
   const cast = wide(out.dtype) === 1 ? 0 : 1 + wide(out.dtype);
-  return { inputs: [1 + 2 * wide(gradient.dtype), 1], outputs: [wide(out.dtype) + cast], kernels: cast === 0 ? 2 : 3 };
+  return {
+    inputs: [1 + 2 * wide(gradient.dtype), 1],
+    outputs: [wide(out.dtype) + cast],
+    kernels: cast === 0 ? 2 : 3,
+  };
 }
 
 /** Dims that a reduction sums over, ascending. */
 function reducedDims(name: string, ctx: TypedContext, rank: number): number[] {
-  const stated = name.endsWith('.default') && !/am(ax|in)/.test(name) ? [] : (ctx.optionalInts('dim') ?? []);
+  const stated =
+    name.endsWith('.default') && !/am(ax|in)/.test(name) ? [] : (ctx.optionalInts('dim') ?? []);
   const dims = stated.length === 0 ? Array.from({ length: rank }, (_, d) => d) : stated;
   return dims.map((d) => (d + rank) % Math.max(1, rank)).sort((a, b) => a - b);
 }

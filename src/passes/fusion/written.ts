@@ -1,6 +1,7 @@
 /**
- * Takes calls and their kernels and gives the values that are written to memory. As Inductor does, a loop that another kernel needs is
- * made again there rather than written, where it reads few tensors.
+ * Takes calls and their kernels and gives the values that are written to memory. As Inductor does,
+ * a loop that another kernel needs is made again there rather than written, where it reads few
+ * tensors.
  */
 
 import type { CallGraph, Use } from './calls.ts';
@@ -16,54 +17,56 @@ export interface Source {
 
 /** What is in memory, and where everything else is read from. */
 export class Memory {
-  readonly #written: Set<number>;
-  readonly #graph: CallGraph;
+  private readonly written: Set<number>;
+  private readonly graph: CallGraph;
 
   constructor(graph: CallGraph, unitOf: Int32Array) {
-    this.#graph = graph;
-    this.#written = new Set(graph.returned);
+    this.graph = graph;
+    this.written = new Set(graph.returned);
     const { calls, values } = graph;
     const between: number[] = [];
     for (const [i, { form, phase, uses }] of calls.entries()) {
       uses.forEach(({ value }, k) => {
         const maker = value < 0 ? -1 : values[value].call;
-        if (maker < 0 || calls[maker].form === undefined || this.#written.has(value)) return;
+        if (maker < 0 || calls[maker].form === undefined || this.written.has(value)) return;
         const { form: made, phase: before } = calls[maker];
         const isLookedUp = form?.lookups !== undefined && !form.reads(k);
-        if (form === undefined || phase !== before || isLookedUp) this.#written.add(value);
+        if (form === undefined || phase !== before || isLookedUp) this.written.add(value);
         else if (unitOf[maker] === unitOf[i] || !form.reads(k)) return;
-        else if (made?.over !== 'each' || made.lookups !== undefined) this.#written.add(value);
+        else if (made?.over !== 'each' || made.lookups !== undefined) this.written.add(value);
         else between.push(value);
       });
     }
-    for (const value of between) if (this.#behind(value, 1).length > READS_MADE_AGAIN) this.#written.add(value);
+    for (const value of between)
+      if (this.behind(value, 1).length > READS_MADE_AGAIN) this.written.add(value);
   }
 
   /** Whether a loop has to write a value. */
   isWritten(value: number): boolean {
-    return this.#written.has(value);
+    return this.written.has(value);
   }
 
   /** What is read from memory for a value that the kernel does not hold. */
   sources({ value, part }: Use): Source[] {
-    return value < 0 ? [] : this.#behind(value, part);
+    return value < 0 ? [] : this.behind(value, part);
   }
 
-  #behind(value: number, part: number, found: Source[] = []): Source[] {
-    const { calls, values } = this.#graph;
+  private behind(value: number, part: number, found: Source[] = []): Source[] {
+    const { calls, values } = this.graph;
     const maker = values[value].call;
     const form = maker < 0 ? undefined : calls[maker].form;
-    if (form === undefined || this.#written.has(value)) {
+    if (form === undefined || this.written.has(value)) {
       if (!found.some((source) => source.value === value)) found.push({ value, part });
       return found;
     }
     // Sums are not made twice.
     if (form.over !== 'each' || form.lookups !== undefined) {
-      this.#written.add(value);
-      return this.#behind(value, part, found);
+      this.written.add(value);
+      return this.behind(value, part, found);
     }
     calls[maker].uses.forEach((use, k) => {
-      if (use.value >= 0 && form.reads(k) && found.length <= READS_MADE_AGAIN) this.#behind(use.value, use.part * part, found); // prettier-ignore
+      if (use.value >= 0 && form.reads(k) && found.length <= READS_MADE_AGAIN)
+        this.behind(use.value, use.part * part, found);
     });
     return found;
   }

@@ -1,21 +1,22 @@
 /**
- * What the body of a region of per-device code does on one device. In: the body, the cuts that it passes on, local sizes of its
- * operands. Out: its FLOPs, bytes and collectives at those sizes, loops by their trips, branches as they are counted: an axis that is none of the region's own
+ * What the body of a region of per-device code does on one device. In: the body, the cuts that it
+ * passes on, local sizes of its operands. Out: its FLOPs, bytes and collectives at those sizes,
+ * loops by their trips, branches as they are counted: an axis that is none of the region's own
  * makes every value of the body smaller that is cut on it.
  */
 import { scanPositions } from '../../graph/control.ts';
-import { DTYPE_BYTES, type Arg, type Graph, type Node } from '../../graph/types.ts';
+import { type Arg, DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
 import { isTuple, type Typed } from '../../local-spmd/typed.ts';
-import { cutOf, type AxisType } from '../../mesh/local-types/types.ts';
+import type { Typer } from '../../local-spmd/typer.ts';
+import { type AxisType, cutOf } from '../../mesh/local-types/types.ts';
 import { typedText } from '../../mesh/local-types/types.ts';
 import { atSizes, tensorInputs } from '../../ops/record/context.ts';
 import { bind } from '../../ops/record/infer.ts';
 import type { TensorMeta, TypedContext } from '../../ops/record/record.ts';
 import type { CollectiveSite, InternalCollective } from '../../ops/record/rule.ts';
-import { spmdName } from '../../ops/spmd/operators.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import type { Typer } from '../../local-spmd/typer.ts';
+import { spmdName } from '../../ops/spmd/operators.ts';
 import { shapeOf } from '../sizes/dims.ts';
 import { branchWeights } from './branch-weights.ts';
 
@@ -58,10 +59,15 @@ export class BodyWork {
     private readonly cuts: readonly BodyCut[],
     private readonly note: (text: string) => void,
   ) {
-    this.shapes = body.nodes.flatMap(({ kind, type }) => (kind !== 'placeholder' ? [] : [type.kind === 'tensor' ? shapeOf(type) : []])); // prettier-ignore
+    this.shapes = body.nodes.flatMap(({ kind, type }) =>
+      kind !== 'placeholder' ? [] : [type.kind === 'tensor' ? shapeOf(type) : []],
+    );
   }
 
-  /** The cost at the sizes of a call, whose operands may be cut on axes that are none of the region's. */
+  /**
+   * The cost at the sizes of a call, whose operands may be cut on axes that are none of the
+   * region's.
+   */
   of(ctx: Pick<TypedContext, 'inputs'>): BodyCost {
     return this.at(this.taken(ctx.inputs.map(({ shape }) => shape)));
   }
@@ -80,7 +86,9 @@ export class BodyWork {
     // Cuts of more operands first: a cut of one of them alone is what is left.
     const width = ({ inputs }: BodyCut): number => inputs.filter((type) => type !== 'R').length;
     for (const cut of [...this.cuts].sort((a, b) => width(b) - width(a))) {
-      const dims = cut.inputs.flatMap((type, i) => (cutOf(type) === undefined ? [] : [[i, cutOf(type)!] as const]));
+      const dims = cut.inputs.flatMap((type, i) =>
+        cutOf(type) === undefined ? [] : [[i, cutOf(type)!] as const],
+      );
       const pieces = Math.min(...dims.map(([i, d]) => left[i][d]));
       if (!(pieces > 1)) continue;
       for (const [i, d] of dims) left[i][d] /= pieces;
@@ -96,7 +104,13 @@ export class BodyWork {
     const sum = { matrix: 0, vector: 0, bytes: 0 };
     const local = (name: string, meta: TensorMeta, item = 0): TensorMeta => ({
       dtype: meta.dtype,
-      shape: meta.shape.map((size, d) => taken.reduce((n, { cut, pieces }) => (this.cutOn(cut, body, name, item) === `S(${d})` ? n / pieces : n), size)), // prettier-ignore
+      shape: meta.shape.map((size, d) =>
+        taken.reduce(
+          (n, { cut, pieces }) =>
+            this.cutOn(cut, body, name, item) === `S(${d})` ? n / pieces : n,
+          size,
+        ),
+      ),
     });
     for (const node of body.nodes) {
       if (node.kind !== 'call' || node.target === 'operator.getitem') continue;
@@ -117,7 +131,13 @@ export class BodyWork {
         sum.matrix += made.matrix * runs;
         sum.vector += made.vector * runs;
         sum.bytes += made.bytes * runs;
-        const inner = weights === undefined ? made.collectives : made.collectives.map((c) => ({ ...c, site: { ...c.site, times: weights[b] * (c.site.times ?? 1) } })); // prettier-ignore
+        const inner =
+          weights === undefined
+            ? made.collectives
+            : made.collectives.map((c) => ({
+                ...c,
+                site: { ...c.site, times: weights[b] * (c.site.times ?? 1) },
+              }));
         for (let t = 0; t < trips; t++) collectives.push(...inner);
       });
       const record = this.table.get(node.target);
@@ -137,7 +157,8 @@ export class BodyWork {
       const [, axis, size] = node.args;
       if (kind === undefined || typeof axis !== 'string' || size === 1) continue;
       const moved = kind === 'all_gather' ? call.outputs[0] : call.inputs[0];
-      const bytes = (moved?.shape ?? []).reduce((n, d) => n * d, 1) * DTYPE_BYTES[moved?.dtype ?? 'f32'];
+      const bytes =
+        (moved?.shape ?? []).reduce((n, d) => n * d, 1) * DTYPE_BYTES[moved?.dtype ?? 'f32'];
       collectives.push({ kind, axis, bytes, site: this.siteOf(body, node, prefix) });
     }
     return { ...sum, collectives };
@@ -155,7 +176,10 @@ export class BodyWork {
     const word = (arg: Arg | undefined): string => (typeof arg === 'string' ? arg : 'V');
     const typed = this.typer.types.get(body)?.get(node.name);
     const { type, meta } = node;
-    const printed = typed === undefined || isTuple(typed) || type.kind !== 'tensor' ? '?' : typedText(type.dtype, shapeOf(type), this.typer.localType(typed)); // prettier-ignore
+    const printed =
+      typed === undefined || isTuple(typed) || type.kind !== 'tensor'
+        ? '?'
+        : typedText(type.dtype, shapeOf(type), this.typer.localType(typed));
     return {
       node: `${prefix}${node.name}`,
       from: word(src),

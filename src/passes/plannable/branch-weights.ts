@@ -1,13 +1,17 @@
 /**
- * How much each branch of a condition counts. In: a `cond` or `case` and its branches. Out: a weight for each, the runs of it in one
- * run of the call: the probabilities that the program states, else 1 for the branch with the most FLOPs.
+ * How much each branch of a condition counts. In: a `cond` or `case` and its branches. Out: a
+ * weight for each, the runs of it in one run of the call: the probabilities that the program
+ * states, else 1 for the branch with the most FLOPs.
  */
 import { statedProbability } from '../../graph/control.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { programFlops } from '../../ops/program-flops.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 
-/** Branches that are not the one with the most FLOPs count this much, so that their placements are cheapest too. */
+/**
+ * Branches that are not the one with the most FLOPs count this much, so that their placements are
+ * cheapest too.
+ */
 const RARE = 1e-3;
 
 /** @param note told what was assumed, in one sentence */
@@ -19,7 +23,10 @@ export function branchWeights(
 ): number[] {
   const share = node.target === 'cond' ? statedProbability(node) : undefined;
   if (share !== undefined) return [share, 1 - share];
-  note('Of the branches of a condition the one with the most FLOPs counts whole, the others a thousandth.');
+  note(
+    'Of the branches of a condition the one with the most FLOPs counts whole, the others a ' +
+      'thousandth.',
+  );
   const flops = branches.map((body) => programFlops(body, table).total);
   const heaviest = flops.indexOf(Math.max(...flops));
   return branches.map((_, b) => (b === heaviest ? 1 : RARE));

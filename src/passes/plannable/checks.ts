@@ -4,8 +4,8 @@ import type { Graph, Node } from '../../graph/types.ts';
 import { getOwn, setOwn } from '../../graph/value.ts';
 
 /**
- * Calls that check something and return nothing: torch.export writes one `_assert_tensor_metadata` for every cast. Their
- * types were compared at import; a plan has nothing to place for them.
+ * Calls that check something and return nothing: torch.export writes one `_assert_tensor_metadata`
+ * for every cast. Their types were compared at import; a plan has nothing to place for them.
  */
 export function isCheck(node: Node): boolean {
   return (
@@ -17,19 +17,25 @@ export function isCheck(node: Node): boolean {
   );
 }
 
-/** The graph without its checks and without reads of bodies, bodies included; a note says how many checks there were. */
+/**
+ * The graph without its checks and without reads of bodies, bodies included; a note says how many
+ * checks there were.
+ */
 export function withoutChecks(graph: Graph): Graph {
   const count = { dropped: 0 };
   const made = dropped(graph, count);
   if (count.dropped === 0) return made;
-  const note = `Checks that compute nothing (_assert_tensor_metadata and its like) are left out: ${count.dropped}.`;
+  const note =
+    'Checks that compute nothing (_assert_tensor_metadata and its like) are left out: ' +
+    `${count.dropped}.`;
   return { ...made, notes: [...(made.notes ?? []), note] };
 }
 
 function dropped(graph: Graph, count: { dropped: number }): Graph {
   const checked = graph.nodes.filter((node) => !isCheck(node));
   count.dropped += graph.nodes.length - checked.length;
-  // Reads of bodies, which FX lists as nodes, are no values either: calls name their bodies themselves.
+  // Reads of bodies, which FX lists as nodes, are no values either: calls name their bodies
+  // themselves.
   const nodes = checked.filter((node) => node.kind !== 'get_attr' || node.type.kind !== 'none');
   let changed = nodes.length !== graph.nodes.length;
   const subgraphs: Record<string, Graph> = {};

@@ -1,4 +1,7 @@
-/** Writes the nodes of an opened program: unique names, types by name, the scope of each node, marks that never run. */
+/**
+ * Writes the nodes of an opened program: unique names, types by name, the scope of each node, marks
+ * that never run.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, Node, TensorType, ValueType } from '../../graph/types.ts';
@@ -21,7 +24,9 @@ export class InlineWriter {
   tensor(name: string, node: Node): TensorType {
     const type = this.types.get(name);
     if (type?.kind !== 'tensor')
-      throw new ShardwrightError('E_UNSUPPORTED', `'${name}' of ${node.target} is no tensor`, { node: node.name });
+      throw new ShardwrightError('E_UNSUPPORTED', `'${name}' of ${node.target} is no tensor`, {
+        node: node.name,
+      });
     return tensorType(type.dtype, type.shape);
   }
 
@@ -43,7 +48,10 @@ export class InlineWriter {
     return types.map((type, k): Arg => {
       const name = this.unique(`${base}.${k}`);
       const args = [{ kind: 'value', name: call } as const, k];
-      this.emit({ name, kind: 'call', target: 'operator.getitem', args, kwargs: {}, type, meta: {} }, scope);
+      this.emit(
+        { name, kind: 'call', target: 'operator.getitem', args, kwargs: {}, type, meta: {} },
+        scope,
+      );
       return { kind: 'value', name };
     });
   }
@@ -51,7 +59,11 @@ export class InlineWriter {
   /** @throws E_LIMIT for a program of more than 500,000 nodes with its bodies in line */
   emit(node: Node, scope: number, runs = true): void {
     if (this.nodes.length >= MAX_NODES)
-      throw new ShardwrightError('E_LIMIT', `the program has more than ${MAX_NODES} nodes with its bodies in line`, {});
+      throw new ShardwrightError(
+        'E_LIMIT',
+        `the program has more than ${MAX_NODES} nodes with its bodies in line`,
+        {},
+      );
     this.nodes.push(node);
     this.names.add(node.name);
     this.types.set(node.name, node.type);

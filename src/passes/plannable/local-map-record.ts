@@ -1,15 +1,24 @@
 /**
- * A region of per-device code as an operator for planning. In: a `local_map` call and its body. Out: a record whose rules are the
- * specs on the region's own axes, and on all other axes the cuts that the body passes on unchanged, found by typing it. Its
- * collectives are priced with the rule of their axis, its work is that of the body on one device.
+ * A region of per-device code as an operator for planning. In: a `local_map` call and its body.
+ * Out: a record whose rules are the specs on the region's own axes, and on all other axes the cuts
+ * that the body passes on unchanged, found by typing it. Its collectives are priced with the rule
+ * of their axis, its work is that of the body on one device.
  */
 import { localMapCall } from '../../graph/local-map.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { isTuple, type Known, type TypedAxis } from '../../local-spmd/typed.ts';
 import { Typer } from '../../local-spmd/typer.ts';
-import { cutOf, type AxisType } from '../../mesh/local-types/types.ts';
+import { type AxisType, cutOf } from '../../mesh/local-types/types.ts';
 import { defineOp, type OperatorRecord } from '../../ops/record/record.ts';
-import { P, R, rule, S, type InternalCollective, type Rule, type RuleSlot } from '../../ops/record/rule.ts';
+import {
+  type InternalCollective,
+  P,
+  R,
+  type Rule,
+  rule,
+  type RuleSlot,
+  S,
+} from '../../ops/record/rule.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { shapeOf } from '../sizes/dims.ts';
 import { BodyWork } from './body-work.ts';
@@ -33,21 +42,41 @@ export function localMapRecord(
 ): OperatorRecord {
   const { axes, inSpecs, outSpecs } = localMapCall(node);
   const items = node.type.kind === 'tuple' ? node.type.items : [];
-  const metas = items.flatMap((type) => (type.kind === 'tensor' ? [{ dtype: type.dtype, shape: shapeOf(type) }] : []));
+  const metas = items.flatMap((type) =>
+    type.kind === 'tensor' ? [{ dtype: type.dtype, shape: shapeOf(type) }] : [],
+  );
   const others = passedOn(node, body, table, note);
-  const typer = new Typer(table, axes.flatMap(({ name, size }): TypedAxis[] => (size > 1 ? [{ name, size, meaning: 'manual' }] : [])));
-  typer.run(body, inSpecs.map((spec) => axes.flatMap(({ size }, a) => (size > 1 ? [inside(spec[a])] : []))));
+  const typer = new Typer(
+    table,
+    axes.flatMap(({ name, size }): TypedAxis[] =>
+      size > 1 ? [{ name, size, meaning: 'manual' }] : [],
+    ),
+  );
+  typer.run(
+    body,
+    inSpecs.map((spec) => axes.flatMap(({ size }, a) => (size > 1 ? [inside(spec[a])] : []))),
+  );
   const work = new BodyWork(body, table, typer, others, note);
   const written = work.at([]).collectives;
   const own = axes.flatMap(({ name, size }, a): Rule[] =>
-    size === 1 ? [] : [
-      rule(inSpecs.map((spec, i) => slotOf(spec[a], `in${i}`)), outSpecs.map((spec, k) => slotOf(spec[a], `out${k}`)), {
-        origin: 'ext', axes: [name], rewrite: 'local-map',
-        collectives: written.flatMap(({ kind, axis, site }, c): InternalCollective[] =>
-          axis === name ? [{ kind, site, bytes: (ctx) => work.of(ctx).collectives[c].bytes }] : [],
-        ),
-      }),
-    ],
+    size === 1
+      ? []
+      : [
+          rule(
+            inSpecs.map((spec, i) => slotOf(spec[a], `in${i}`)),
+            outSpecs.map((spec, k) => slotOf(spec[a], `out${k}`)),
+            {
+              origin: 'ext',
+              axes: [name],
+              rewrite: 'local-map',
+              collectives: written.flatMap(({ kind, axis, site }, c): InternalCollective[] =>
+                axis === name
+                  ? [{ kind, site, bytes: (ctx) => work.of(ctx).collectives[c].bytes }]
+                  : [],
+              ),
+            },
+          ),
+        ],
   );
   return defineOp(target, {
     schema: 'Tensor[] operands',
@@ -58,7 +87,7 @@ export function localMapRecord(
     flops: (ctx) => ({ matrix: work.of(ctx).matrix, vector: work.of(ctx).vector }),
     bytes: (ctx) => work.of(ctx).bytes,
   });
-} // prettier-ignore
+}
 
 /** What an operand of a type is inside the region: a cut says nothing there. */
 function inside(type: string): AxisType {
@@ -79,23 +108,45 @@ interface PassedCut {
   readonly typer: Typer;
 }
 
-/** On an axis that is none of the region's: inputs cut so that the body passes the cuts on, and what its results are then. */
-function passedOn(node: Node, body: Graph, table: OperatorTable, note: (text: string) => void): PassedCut[] {
+/**
+ * On an axis that is none of the region's: inputs cut so that the body passes the cuts on, and what
+ * its results are then.
+ */
+function passedOn(
+  node: Node,
+  body: Graph,
+  table: OperatorTable,
+  note: (text: string) => void,
+): PassedCut[] {
   const { axes, inSpecs, outSpecs } = localMapCall(node);
   const placeholders = body.nodes.filter(({ kind }) => kind === 'placeholder');
   const other: TypedAxis = { name: 'other__', size: 2, meaning: 'strict' };
-  const typed: TypedAxis[] = [other, ...axes.flatMap(({ name, size }): TypedAxis[] => (size > 1 ? [{ name, size, meaning: 'manual' }] : []))]; // prettier-ignore
+  const typed: TypedAxis[] = [
+    other,
+    ...axes.flatMap(({ name, size }): TypedAxis[] =>
+      size > 1 ? [{ name, size, meaning: 'manual' }] : [],
+    ),
+  ];
   return assignments(node, placeholders, inSpecs, note).flatMap((types): PassedCut[] => {
     const typer = new Typer(table, typed, { autoCast: false, pending: true });
-    const inputs = types.map((type, i): Known[] => [type, ...axes.flatMap(({ size }, a): Known[] => (size === 1 ? [] : [inside(inSpecs[i][a])]))]); // prettier-ignore
+    const inputs = types.map((type, i): Known[] => [
+      type,
+      ...axes.flatMap(({ size }, a): Known[] => (size === 1 ? [] : [inside(inSpecs[i][a])])),
+    ]);
     const found = typer.run(body, inputs);
     if (typer.violations.length > 0) return [];
     const results = found.map((t, k): AxisType | undefined => {
       const type = t === null || isTuple(t) ? undefined : t[0];
       const plain = type === 'number' ? 'R' : type;
-      return plain === undefined || (cutOf(plain) !== undefined && outSpecs[k].includes(plain)) ? undefined : plain;
+      return plain === undefined || (cutOf(plain) !== undefined && outSpecs[k].includes(plain))
+        ? undefined
+        : plain;
     });
-    const known = results.flatMap((type) => (type === undefined || (type !== 'R' && type !== 'P' && cutOf(type) === undefined) ? [] : [type])); // prettier-ignore
+    const known = results.flatMap((type) =>
+      type === undefined || (type !== 'R' && type !== 'P' && cutOf(type) === undefined)
+        ? []
+        : [type],
+    );
     if (known.length !== results.length) return [];
     const made = rule(
       types.map((type, i) => slotOf(type, `in${i}`)),
@@ -107,8 +158,8 @@ function passedOn(node: Node, body: Graph, table: OperatorTable, note: (text: st
 }
 
 /**
- * Cuts of the inputs on one axis that are tried: all of them where they are few, else those of dims of one size, which are one
- * logical dim.
+ * Cuts of the inputs on one axis that are tried: all of them where they are few, else those of dims
+ * of one size, which are one logical dim.
  */
 function assignments(
   node: Node,
@@ -119,19 +170,31 @@ function assignments(
   const free = placeholders.map(({ type }, i): readonly (readonly [AxisType, number])[] => {
     const shape = type.kind === 'tensor' ? shapeOf(type) : [];
     // A dim that the region's own axes cut would be cut in another order than the mesh has.
-    return shape.flatMap((size, d) => (size > 1 && !inSpecs[i].includes(`S(${d})`) ? [[`S(${d})`, size] as const] : []));
+    return shape.flatMap((size, d) =>
+      size > 1 && !inSpecs[i].includes(`S(${d})`) ? [[`S(${d})`, size] as const] : [],
+    );
   });
   const product = (choices: readonly (readonly AxisType[])[]): AxisType[][] =>
-    choices.reduce<AxisType[][]>((tried, list) => tried.flatMap((before) => list.map((type) => [...before, type])), [[]]);
-  const count = (choices: readonly (readonly AxisType[])[]): number => choices.reduce((n, list) => n * list.length, 1);
+    choices.reduce<AxisType[][]>(
+      (tried, list) => tried.flatMap((before) => list.map((type) => [...before, type])),
+      [[]],
+    );
+  const count = (choices: readonly (readonly AxisType[])[]): number =>
+    choices.reduce((n, list) => n * list.length, 1);
   const isCut = (types: readonly AxisType[]): boolean => types.some((type) => type !== 'R');
   const all = free.map((list): AxisType[] => ['R', ...list.map(([type]) => type)]);
   if (count(all) <= MOST_TRIED) return product(all).filter(isCut);
   const sizes = [...new Set(free.flatMap((list) => list.map(([, size]) => size)))];
   return sizes.flatMap((size) => {
-    const own = free.map((list): AxisType[] => ['R', ...list.flatMap(([type, s]) => (s === size ? [type] : []))]);
+    const own = free.map((list): AxisType[] => [
+      'R',
+      ...list.flatMap(([type, s]) => (s === size ? [type] : [])),
+    ]);
     if (count(own) <= MOST_TRIED * 4) return product(own).filter(isCut);
-    note(`Cuts of the dims of size ${size} through ${node.name} were not tried: its ${placeholders.length} inputs have too many.`);
+    note(
+      `Cuts of the dims of size ${size} through ${node.name} were not tried: its ` +
+        `${placeholders.length} inputs have too many.`,
+    );
     return [];
   });
-} // prettier-ignore
+}

@@ -1,7 +1,8 @@
 /**
- * How often the nodes of an opened graph run: scopes nest, each runs so many times for every run of the scope around it,
- * and every node stands in one. Scope 0 is the program, which runs once. A node may be a mark that places values and never
- * runs itself (a carry, the meeting of branches): what is moved to it is moved as often as its scope runs.
+ * How often the nodes of an opened graph run: scopes nest, each runs so many times for every run of
+ * the scope around it, and every node stands in one. Scope 0 is the program, which runs once. A
+ * node may be a mark that places values and never runs itself (a carry, the meeting of branches):
+ * what is moved to it is moved as often as its scope runs.
  */
 export class Loops {
   private readonly parent: number[] = [-1];
@@ -20,8 +21,8 @@ export class Loops {
   }
 
   /**
-   * A scope without code of its own, only marks: every run of it runs bodies, which are scopes in it. Values that pass between
-   * its marks and a body are moved in that body.
+   * A scope without code of its own, only marks: every run of it runs bodies, which are scopes in
+   * it. Values that pass between its marks and a body are moved in that body.
    */
   splitScope(parent: number, count: number): number {
     const scope = this.scope(parent, count);
@@ -55,9 +56,9 @@ export class Loops {
   }
 
   /**
-   * The scope in which a value of one node is moved for another: the innermost that holds both. What a loop does not change
-   * is thus moved once, before it. If that is a split scope, it is the body of one of the two, of the consumer first; for two
-   * marks, the last body.
+   * The scope in which a value of one node is moved for another: the innermost that holds both.
+   * What a loop does not change is thus moved once, before it. If that is a split scope, it is the
+   * body of one of the two, of the consumer first; for two marks, the last body.
    */
   moveScope(producer: string, consumer: string): number {
     const [from, to] = [this.scopeOf(producer), this.scopeOf(consumer)];
@@ -67,7 +68,10 @@ export class Loops {
     return from === common ? this.parent.lastIndexOf(common) : this.childTowards(common, from);
   }
 
-  /** How often a value of one node is moved for another: once for every run of the scope in which it is. */
+  /**
+   * How often a value of one node is moved for another: once for every run of the scope in which it
+   * is.
+   */
   movesBetween(producer: string, consumer: string): number {
     return this.times[this.moveScope(producer, consumer)];
   }

@@ -1,4 +1,6 @@
-/** Gives a view of a program with control flow in which each body stands once in line, for planning. */
+/**
+ * Gives a view of a program with control flow in which each body stands once in line, for planning.
+ */
 
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, statedTrips } from '../../graph/control.ts';
@@ -7,13 +9,13 @@ import type { Arg, GivenSharding, Graph, Node, Output, TensorType } from '../../
 import { getOwn, isGraphRef, isList, isRef, setOwn, tensorType } from '../../graph/value.ts';
 import type { OperatorRecord } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { localMapRecord, type OpenedRegion } from './local-map-record.ts';
+import { nameOf, replaced } from '../control/renamed.ts';
 import { branchWeights } from './branch-weights.ts';
 import { InlineWriter } from './inline-writer.ts';
+import { localMapRecord, type OpenedRegion } from './local-map-record.ts';
 import { mapRowsRecord } from './map-rows.ts';
 import type { OpenedGraph } from './opened-graph.ts';
 import type { OpenedBody, Region, SharedMap } from './regions.ts';
-import { nameOf, replaced } from '../control/renamed.ts';
 
 const MAX_DEPTH = 64;
 
@@ -21,16 +23,24 @@ const CONTROL: ReadonlySet<string> = new Set(CONTROL_TARGETS);
 
 interface OpenOptions {
   /**
-   * How maps are planned. `bodies` (default): the body in line, its tensors cut over the devices and its rows not. `rows`: the
-   * rows shared out, each device running the whole body for its own; maps with control flow or random numbers in their body
-   * are opened all the same.
+   * How maps are planned. `bodies` (default): the body in line, its tensors cut over the devices
+   * and its rows not. `rows`: the rows shared out, each device running the whole body for its own;
+   * maps with control flow or random numbers in their body are opened all the same.
    */
   readonly maps?: 'bodies' | 'rows';
 }
 
-/** Opens all bodies; undefined for a graph without control flow. Calls and wrappers must have been written out. */
-export function openBodies(graph: Graph, table: OperatorTable, options: OpenOptions = {}): OpenedGraph | undefined {
-  if (!graph.nodes.some((node) => node.kind === 'call' && CONTROL.has(node.target))) return undefined;
+/**
+ * Opens all bodies; undefined for a graph without control flow. Calls and wrappers must have been
+ * written out.
+ */
+export function openBodies(
+  graph: Graph,
+  table: OperatorTable,
+  options: OpenOptions = {},
+): OpenedGraph | undefined {
+  if (!graph.nodes.some((node) => node.kind === 'call' && CONTROL.has(node.target)))
+    return undefined;
   return new Opener(graph, table, options).run();
 }
 
@@ -45,9 +55,13 @@ class Opener {
   private readonly localMaps = new Map<string, OpenedRegion>();
   private readonly records: OperatorRecord[] = [];
   private readonly notes = new Set<string>();
-  /** Shardings that the source states, of bodies too, by the names that their values have in line. */
+  /**
+   * Shardings that the source states, of bodies too, by the names that their values have in line.
+   */
   private readonly given: GivenSharding[] = [];
-  /** Bodies that operators take (comparators, reducers): they stay bodies, under names of their own. */
+  /**
+   * Bodies that operators take (comparators, reducers): they stay bodies, under names of their own.
+   */
   private readonly operatorBodies: Record<string, Graph> = {};
 
   constructor(
@@ -61,11 +75,19 @@ class Opener {
     for (const node of original.nodes) this.out.names.add(node.name);
     const renamed = new Map<string, Arg>();
     this.body(original, 0, renamed, '', 0);
-    const outputs = original.outputs.map((o): Output => (o.value === null ? o : { ...o, value: nameOf(o.value, renamed) }));
+    const outputs = original.outputs.map((o): Output =>
+      o.value === null ? o : { ...o, value: nameOf(o.value, renamed) },
+    );
     const { given: stated = [], subgraphs: _, ...rest } = original;
     const given = [...this.given, ...stated.filter(({ value }) => value === undefined)];
     return {
-      graph: { ...rest, nodes: this.out.nodes, outputs, subgraphs: this.operatorBodies, ...(given.length > 0 ? { given } : {}) },
+      graph: {
+        ...rest,
+        nodes: this.out.nodes,
+        outputs,
+        subgraphs: this.operatorBodies,
+        ...(given.length > 0 ? { given } : {}),
+      },
       loops: this.out.loops,
       regions: this.regions,
       origins: this.origins,
@@ -75,17 +97,33 @@ class Opener {
       carries: this.carries,
       notes: [...this.notes],
     };
-  } // prettier-ignore
+  }
 
-  /** Writes the calls of a graph in a scope; `renamed` says what its names mean outside and is filled. */
-  private body(graph: Graph, scope: number, renamed: Map<string, Arg>, prefix: string, depth: number): void {
+  /**
+   * Writes the calls of a graph in a scope; `renamed` says what its names mean outside and is
+   * filled.
+   */
+  private body(
+    graph: Graph,
+    scope: number,
+    renamed: Map<string, Arg>,
+    prefix: string,
+    depth: number,
+  ): void {
     if (depth > MAX_DEPTH)
-      throw new ShardwrightError('E_LIMIT', `control flow is nested more than ${MAX_DEPTH} deep`, {});
+      throw new ShardwrightError(
+        'E_LIMIT',
+        `control flow is nested more than ${MAX_DEPTH} deep`,
+        {},
+      );
     const results = new Map<string, readonly (Arg | undefined)[]>();
     for (const node of graph.nodes) {
       if (node.kind === 'placeholder' && depth > 0) continue;
       if (node.kind === 'call' && CONTROL.has(node.target)) {
-        results.set(node.name, this.control(node, graph, scope, renamed, `${prefix}${node.name}.`, depth));
+        results.set(
+          node.name,
+          this.control(node, graph, scope, renamed, `${prefix}${node.name}.`, depth),
+        );
         continue;
       }
       const [source, index] = node.args;
@@ -107,18 +145,25 @@ class Opener {
       if (stated.value === undefined) continue;
       const value = renamed.get(stated.value) ?? { kind: 'value', name: stated.value };
       if (isRef(value)) this.given.push({ ...stated, value: value.name });
-      else this.notes.add(`%${stated.value} of a body is ${stated.sharding} in the source, which is not pinned.`);
+      else
+        this.notes.add(
+          `%${stated.value} of a body is ${stated.sharding} in the source, which is not pinned.`,
+        );
     }
   }
 
-  /** An argument that names a body of the graph around it names the same body of the opened graph. */
+  /**
+   * An argument that names a body of the graph around it names the same body of the opened graph.
+   */
   private withBodies(arg: Arg, graph: Graph): Arg {
-    if (isList(arg)) return arg.some(isGraphRef) ? arg.map((member) => this.withBodies(member, graph)) : arg;
+    if (isList(arg))
+      return arg.some(isGraphRef) ? arg.map((member) => this.withBodies(member, graph)) : arg;
     if (!isGraphRef(arg)) return arg;
     const body = getOwn(graph.subgraphs, arg.name);
     if (body === undefined) return arg;
     let name = arg.name;
-    for (let i = 1; (getOwn(this.operatorBodies, name) ?? body) !== body; i++) name = `${arg.name}_${i}`;
+    for (let i = 1; (getOwn(this.operatorBodies, name) ?? body) !== body; i++)
+      name = `${arg.name}_${i}`;
     setOwn(this.operatorBodies, name, body);
     return { ...arg, name };
   }
@@ -150,7 +195,10 @@ class Opener {
         return this.scan(node, bodyAt(0), listAt(1), listAt(2), listAt(3), scope, prefix, depth);
       case 'map':
       case 'map_impl': {
-        const shared = this.options.maps === 'rows' ? this.rowsOf(node, bodyAt(0), listAt(1), listAt(2), scope, prefix, depth) : undefined; // prettier-ignore
+        const shared =
+          this.options.maps === 'rows'
+            ? this.rowsOf(node, bodyAt(0), listAt(1), listAt(2), scope, prefix, depth)
+            : undefined;
         if (shared !== undefined) return shared;
         return this.scan(node, bodyAt(0), [], listAt(1), listAt(2), scope, prefix, depth);
       }
@@ -159,9 +207,11 @@ class Opener {
       case 'while_loop':
         return this.loop(node, bodyAt(0), bodyAt(1), listAt(2), listAt(3), scope, prefix, depth);
       default:
-        throw new ShardwrightError('E_UNSUPPORTED', `'${node.target}' is not planned`, { node: node.name });
+        throw new ShardwrightError('E_UNSUPPORTED', `'${node.target}' is not planned`, {
+          node: node.name,
+        });
     }
-  } // prettier-ignore
+  }
 
   /** The bodies of a cond or case, and the meeting of their results. */
   private branches(
@@ -173,7 +223,12 @@ class Opener {
     prefix: string,
     depth: number,
   ): (Arg | undefined)[] {
-    const weights = branchWeights(node, bodies.map(({ graph }) => graph), this.table, (text) => void this.notes.add(text)); // prettier-ignore
+    const weights = branchWeights(
+      node,
+      bodies.map(({ graph }) => graph),
+      this.table,
+      (text) => void this.notes.add(text),
+    );
     const start = this.out.nodes.length;
     const around = this.out.loops.splitScope(scope, 1);
     const opened = bodies.map((body, b) => {
@@ -197,16 +252,34 @@ class Opener {
       meets.push(met);
       for (let b = last - 1; b >= 0; b--) {
         const other = opened[b].returns[k];
-        if (value === undefined || other === undefined || !isRef(value) || !isRef(other)) return undefined;
+        if (value === undefined || other === undefined || !isRef(value) || !isRef(other))
+          return undefined;
         const name = this.out.unique(`${prefix}out.${k}`);
         met[b] = name;
-        value = this.out.mark(name, 'aten.where.self', [chosen[b], other, value], this.out.tensor(other.name, node), around);
+        value = this.out.mark(
+          name,
+          'aten.where.self',
+          [chosen[b], other, value],
+          this.out.tensor(other.name, node),
+          around,
+        );
       }
       return value;
     });
-    this.regions.push({ kind: 'branch', call: node, prefix: prefix.slice(0, -1), scope, start, end: this.out.nodes.length, bodies: opened, which, tests, meets });
+    this.regions.push({
+      kind: 'branch',
+      call: node,
+      prefix: prefix.slice(0, -1),
+      scope,
+      start,
+      end: this.out.nodes.length,
+      bodies: opened,
+      which,
+      tests,
+      meets,
+    });
     return results;
-  } // prettier-ignore
+  }
 
   /** A map as one call that shares out its rows; undefined where its body does not allow that. */
   private rowsOf(
@@ -219,34 +292,66 @@ class Opener {
     depth: number,
   ): Arg[] | undefined {
     const isTensor = (arg: Arg): boolean => this.out.isTensor(arg);
-    if (node.type.kind !== 'tuple' || xs.length === 0 || ![...xs, ...captured].every(isTensor)) return undefined;
+    if (node.type.kind !== 'tuple' || xs.length === 0 || ![...xs, ...captured].every(isTensor))
+      return undefined;
     const target = `map.rows.${this.records.length}`;
     const record = mapRowsRecord(target, body.graph, this.table);
     if (record === undefined) return undefined;
     this.records.push(record);
     if ((body.graph.given ?? []).length > 0)
-      this.notes.add(`Shardings that the body of ${node.name} states are not pinned: its rows are shared out (--maps rows).`); // prettier-ignore
+      this.notes.add(
+        `Shardings that the body of ${node.name} states are not pinned: its rows are shared ` +
+          'out (--maps rows).',
+      );
     const name = depth === 0 ? node.name : this.out.unique(prefix.slice(0, -1));
     if (depth > 0) this.origins.set(name, node.name);
     this.sharedMaps.set(name, { call: node, name: body.name, body: body.graph });
     this.out.emit(
-      { name, kind: 'call', target, args: [xs, captured], kwargs: {}, type: node.type, meta: node.meta },
+      {
+        name,
+        kind: 'call',
+        target,
+        args: [xs, captured],
+        kwargs: {},
+        type: node.type,
+        meta: node.meta,
+      },
       scope,
     );
     return this.out.members(name, node.type.items, `${prefix}ys`, scope);
   }
 
   /** A region of per-device code as one call, whose rules are its specs. */
-  private localMap(node: Node, body: Body, operands: readonly Arg[], scope: number, prefix: string, depth: number): Arg[] {
+  private localMap(
+    node: Node,
+    body: Body,
+    operands: readonly Arg[],
+    scope: number,
+    prefix: string,
+    depth: number,
+  ): Arg[] {
     if (node.type.kind !== 'tuple') throw internalError(`${node.name} has no results`);
     const target = `local_map.${this.records.length}`;
-    this.records.push(localMapRecord(target, node, body.graph, this.table, (text) => void this.notes.add(text)));
+    this.records.push(
+      localMapRecord(target, node, body.graph, this.table, (text) => void this.notes.add(text)),
+    );
     const name = depth === 0 ? node.name : this.out.unique(prefix.slice(0, -1));
     if (depth > 0) this.origins.set(name, node.name);
     this.localMaps.set(name, { call: node, body: body.graph });
-    this.out.emit({ name, kind: 'call', target, args: [operands], kwargs: {}, type: node.type, meta: node.meta }, scope);
+    this.out.emit(
+      {
+        name,
+        kind: 'call',
+        target,
+        args: [operands],
+        kwargs: {},
+        type: node.type,
+        meta: node.meta,
+      },
+      scope,
+    );
     return this.out.members(name, node.type.items, `${prefix}region`, scope);
-  } // prettier-ignore
+  }
 
   private scan(
     node: Node,
@@ -260,9 +365,12 @@ class Opener {
   ): (Arg | undefined)[] {
     const stated = getOwn(node.kwargs, 'length');
     const [first] = xs;
-    const length = first !== undefined && isRef(first) ? sizeOf(this.out.tensor(first.name, node)) : stated;
+    const length =
+      first !== undefined && isRef(first) ? sizeOf(this.out.tensor(first.name, node)) : stated;
     if (typeof length !== 'number')
-      throw new ShardwrightError('E_UNSUPPORTED', `the length of ${node.target} is not known`, { node: node.name });
+      throw new ShardwrightError('E_UNSUPPORTED', `the length of ${node.target} is not known`, {
+        node: node.name,
+      });
     const start = this.out.nodes.length;
     const inside = this.out.loops.scope(scope, length);
     const carries = init.map((arg, k) => this.carry(arg, inside, `${prefix}carry.${k}`, node));
@@ -272,10 +380,22 @@ class Opener {
       const type = tensorType(dtype, shape.slice(1));
       return {
         from: x,
-        row: this.out.mark(this.out.unique(`${prefix}x.${k}`), 'aten.select.int', [x, 0, 0], type, inside),
+        row: this.out.mark(
+          this.out.unique(`${prefix}x.${k}`),
+          'aten.select.int',
+          [x, 0, 0],
+          type,
+          inside,
+        ),
       };
     });
-    const opened = this.inLine(body, [...carries, ...rows.map((x) => x.row), ...captured], inside, prefix, depth);
+    const opened = this.inLine(
+      body,
+      [...carries, ...rows.map((x) => x.row), ...captured],
+      inside,
+      prefix,
+      depth,
+    );
     this.close(carries, opened.returns);
     const stacks: ({ row: string; whole: string } | undefined)[] = [];
     const results = opened.returns.map((value, k): Arg | undefined => {
@@ -283,10 +403,21 @@ class Opener {
       stacks.push(undefined);
       if (value === undefined || !isRef(value)) return undefined;
       const { dtype, shape } = this.out.tensor(value.name, node);
-      const [row, whole] = [this.out.unique(`${prefix}y.${k}`), this.out.unique(`${prefix}ys.${k}`)];
-      const lifted = this.out.mark(row, 'aten.unsqueeze.default', [value, 0], tensorType(dtype, [1, ...shape]), inside);
+      const [row, whole] = [
+        this.out.unique(`${prefix}y.${k}`),
+        this.out.unique(`${prefix}ys.${k}`),
+      ];
+      const lifted = this.out.mark(
+        row,
+        'aten.unsqueeze.default',
+        [value, 0],
+        tensorType(dtype, [1, ...shape]),
+        inside,
+      );
       const type = tensorType(dtype, [length, ...shape]);
-      const sizes = type.shape.map((d): Arg => (typeof d === 'number' ? d : { kind: 'size', size: d }));
+      const sizes = type.shape.map((d): Arg =>
+        typeof d === 'number' ? d : { kind: 'size', size: d },
+      );
       stacks[stacks.length - 1] = { row, whole };
       return this.out.mark(whole, 'aten.expand.default', [lifted, sizes], type, inside);
     });
@@ -326,22 +457,45 @@ class Opener {
     const [testing, stepping] = [this.out.loops.scope(around, 1), this.out.loops.scope(around, 1)];
     const carries = init.map((arg, k) => this.carry(arg, around, `${prefix}carry.${k}`, node));
     const tested = this.inLine(test, [...carries, ...captured], testing, `${prefix}test.`, depth);
-    // The test decides the same on every rank: it is read as a predicate, which is replicated. It runs once more than the body.
+    // The test decides the same on every rank: it is read as a predicate, which is replicated. It
+    // runs once more than the body.
     const [flag] = tested.returns;
     let decided: string | undefined;
     if (flag !== undefined && isRef(flag)) {
       decided = this.out.unique(`${prefix}test`);
-      this.out.mark(decided, 'aten.where.self', [flag, flag, flag], this.out.tensor(flag.name, node), testing);
+      this.out.mark(
+        decided,
+        'aten.where.self',
+        [flag, flag, flag],
+        this.out.tensor(flag.name, node),
+        testing,
+      );
     }
     const opened = this.inLine(body, [...carries, ...captured], stepping, prefix, depth);
     this.close(carries, opened.returns);
     const end = this.out.nodes.length;
-    this.regions.push({ kind: 'while', call: node, prefix: prefix.slice(0, -1), scope, start, end, bodies: [tested, opened], carries, test: decided });
+    this.regions.push({
+      kind: 'while',
+      call: node,
+      prefix: prefix.slice(0, -1),
+      scope,
+      start,
+      end,
+      bodies: [tested, opened],
+      carries,
+      test: decided,
+    });
     return [...carries];
-  } // prettier-ignore
+  }
 
   /** Writes a body in line. */
-  private inLine(body: Body, operands: readonly Arg[], scope: number, prefix: string, depth: number): OpenedBody {
+  private inLine(
+    body: Body,
+    operands: readonly Arg[],
+    scope: number,
+    prefix: string,
+    depth: number,
+  ): OpenedBody {
     const start = this.out.nodes.length;
     const inner = this.bind(body.graph, operands);
     this.body(body.graph, scope, inner, prefix, depth + 1);
@@ -379,9 +533,12 @@ class Opener {
   }
 
   private bodyOf(arg: Arg | undefined, graph: Graph, node: Node): Body {
-    const body = arg !== undefined && isGraphRef(arg) ? getOwn(graph.subgraphs, arg.name) : undefined;
+    const body =
+      arg !== undefined && isGraphRef(arg) ? getOwn(graph.subgraphs, arg.name) : undefined;
     if (arg === undefined || !isGraphRef(arg) || body === undefined)
-      throw new ShardwrightError('E_UNSUPPORTED', `'${node.target}' has no body to plan`, { node: node.name });
+      throw new ShardwrightError('E_UNSUPPORTED', `'${node.target}' has no body to plan`, {
+        node: node.name,
+      });
     return { name: arg.name, graph: body };
   }
 }

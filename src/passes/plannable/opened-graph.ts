@@ -1,4 +1,7 @@
-/** The record of a program whose bodies stand in line: the graph that is planned, and the way back to the calls that were opened. */
+/**
+ * The record of a program whose bodies stand in line: the graph that is planned, and the way back
+ * to the calls that were opened.
+ */
 
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -7,17 +10,21 @@ import type { Loops } from './loops.ts';
 import type { Region, SharedMap } from './regions.ts';
 
 /**
- * A view of a program with control flow for planning: every body stands once, in line, where its call was.
+ * A view of a program with control flow for planning: every body stands once, in line, where its
+ * call was.
  *
- *  - A carry is a node of its own: it starts as the initial value, the body and whoever reads the result see it, and what
- *    the body returns must end in its placement (`carries`). One placement holds at entry, in the body and at exit.
- *  - A scanned tensor is read by `aten.select.int` on dim 0, so a cut of dim 0 cannot survive; what a body stacks leaves by
- *    `unsqueeze` and `expand`, so its new dim 0 is whole until the loop is over.
- *  - The results of branches meet in `aten.where.self`, which makes their placements equal and the predicate replicated; so
- *    does one of the test of a while loop with itself.
+ *  - A carry is a node of its own: it starts as the initial value, the body and whoever reads the
+ *    result see it, and what the body returns must end in its placement (`carries`). One placement
+ *    holds at entry, in the body and at exit.
+ *  - A scanned tensor is read by `aten.select.int` on dim 0, so a cut of dim 0 cannot survive; what
+ *    a body stacks leaves by `unsqueeze` and `expand`, so its new dim 0 is whole until the loop is
+ *    over.
+ *  - The results of branches meet in `aten.where.self`, which makes their placements equal and the
+ *    predicate replicated; so does one of the test of a while loop with itself.
  *
- * `loops` says how often each node runs; the nodes that only place values are marks, which never do. The graph is for
- * pricing and placing; running it would run each body once. `regions` says what stood where, for the way back.
+ * `loops` says how often each node runs; the nodes that only place values are marks, which never
+ * do. The graph is for pricing and placing; running it would run each body once. `regions` says
+ * what stood where, for the way back.
  */
 export interface OpenedGraph {
   readonly graph: Graph;

@@ -1,23 +1,27 @@
 /** Runs the passes that turn an imported program into one that can be planned. */
 
 import type { Graph, Node } from '../../graph/types.ts';
-import type { OperatorTable } from '../../ops/record/table.ts';
 import { getOwn, setOwn } from '../../graph/value.ts';
-import { withoutChecks } from './checks.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { inlineCalls } from '../control/inline-calls.ts';
 import { atenCounter } from '../control/loops/counted-aten.ts';
 import { withTripCounts } from '../control/loops/counted-loops.ts';
-import { inlineCalls } from '../control/inline-calls.ts';
+import { withoutChecks } from './checks.ts';
 import { retakeWeightViews } from './weight-views.ts';
 
-/** The program that a plan is made of: checks left out, regions and calls written out, loops counted, weight views taken again. */
+/**
+ * The program that a plan is made of: checks left out, regions and calls written out, loops
+ * counted, weight views taken again.
+ */
 export function plannable(graph: Graph, table: OperatorTable): Graph {
   const written = inlineCalls(regionsAsCalls(withoutChecks(graph)));
   return retakeWeightViews(withTripCounts(written, atenCounter), table);
 }
 
 /**
- * `wrap_with_set_grad_enabled(flag, body, ...)` and `wrap_with_autocast(device, dtype, enabled, cache, body, ...)` run their
- * body once: each becomes a plain `call` of it. (The casts that autocast asks for stand in the body already.)
+ * `wrap_with_set_grad_enabled(flag, body, ...)` and `wrap_with_autocast(device, dtype, enabled,
+ * cache, body, ...)` run their body once: each becomes a plain `call` of it. (The casts that
+ * autocast asks for stand in the body already.)
  */
 export function regionsAsCalls(graph: Graph): Graph {
   let changed = false;

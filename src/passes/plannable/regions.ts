@@ -1,4 +1,7 @@
-/** What stood where before the bodies of a program were put in line: the way back from an opened graph to its calls. */
+/**
+ * What stood where before the bodies of a program were put in line: the way back from an opened
+ * graph to its calls.
+ */
 
 import type { Arg, Graph, Node } from '../../graph/types.ts';
 
@@ -11,7 +14,9 @@ export interface OpenedBody {
   /** Position of its first node and of the first one after it, in the opened graph. */
   readonly start: number;
   readonly end: number;
-  /** What it returns, in the opened graph; a literal where the body returns an operand that is one. */
+  /**
+   * What it returns, in the opened graph; a literal where the body returns an operand that is one.
+   */
   readonly returns: readonly (Arg | undefined)[];
 }
 
@@ -36,7 +41,10 @@ export type Region = RegionParts &
         /** Predicate or index; the marks that compare an index with each branch but the last. */
         readonly which: Arg;
         readonly tests: readonly string[];
-        /** By result, then by branch but the last: the mark in which it meets what the later branches return. */
+        /**
+         * By result, then by branch but the last: the mark in which it meets what the later
+         * branches return.
+         */
         readonly meets: readonly (readonly (string | undefined)[])[];
       }
     | {

@@ -1,24 +1,29 @@
-/** Computes views and casts of parameters again in the backward pass, so that they need not be saved. */
+/**
+ * Computes views and casts of parameters again in the backward pass, so that they need not be
+ * saved.
+ */
 
-import { eachOperand, mapOperands, without } from '../../graph/value.ts';
 import type { Graph, Node } from '../../graph/types.ts';
+import { eachOperand, mapOperands, without } from '../../graph/value.ts';
 import { tensorInputs } from '../../ops/record/context.ts';
-import { spmdName } from '../../ops/spmd/operators.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { spmdName } from '../../ops/spmd/operators.ts';
 
 /**
- * Takes views and casts of parameters again in the backward pass. PyTorch's joint graph transposes a weight once in the
- * forward pass and uses the transpose in both; a weight that is gathered before that transpose would then be kept, whole,
- * from forward to backward at no price. After this pass each direction starts from the parameter itself, so that keeping a
- * gathered weight is never free. (Deciding to keep one is a matter of activation memory.)
+ * Takes views and casts of parameters again in the backward pass. PyTorch's joint graph transposes
+ * a weight once in the forward pass and uses the transpose in both; a weight that is gathered
+ * before that transpose would then be kept, whole, from forward to backward at no price. After this
+ * pass each direction starts from the parameter itself, so that keeping a gathered weight is never
+ * free. (Deciding to keep one is a matter of activation memory.)
  *
- * New nodes are named after the old with `_recomputed`, and stand before their first user. A graph without a backward pass is
- * returned as it is.
+ * New nodes are named after the old with `_recomputed`, and stand before their first user. A graph
+ * without a backward pass is returned as it is.
  */
 export function retakeWeightViews(graph: Graph, table: OperatorTable): Graph {
   let split = backwardStart(graph);
   if (split === graph.nodes.length) return graph;
-  // What stands right before the backward pass and serves only it is taken there already: the pass leaves its own results.
+  // What stands right before the backward pass and serves only it is taken there already: the pass
+  // leaves its own results.
   while (split > 0 && graph.nodes[split - 1].meta.savedOnly === true) split--;
   const names = new Set(graph.nodes.map((n) => n.name));
   // Forward values made from one parameter by views and casts alone, with the node that makes them.
@@ -29,9 +34,15 @@ export function retakeWeightViews(graph: Graph, table: OperatorTable): Graph {
     if (node.kind !== 'call' || i >= split || node.type.kind !== 'tensor') return;
     const record = table.get(node.target);
     // A stated redistribution is no view: the program says when a weight is gathered.
-    if (record === undefined || (record.cls !== 'view' && !CASTS.has(node.target)) || spmdName(node.target) !== undefined) return; // prettier-ignore
+    if (
+      record === undefined ||
+      (record.cls !== 'view' && !CASTS.has(node.target)) ||
+      spmdName(node.target) !== undefined
+    )
+      return;
     const inputs = tensorInputs(record, node.args, node.kwargs);
-    if (inputs.length === 1 && (parameters.has(inputs[0]) || derived.has(inputs[0]))) derived.set(node.name, node);
+    if (inputs.length === 1 && (parameters.has(inputs[0]) || derived.has(inputs[0])))
+      derived.set(node.name, node);
   });
   const again = new Map<string, string>();
   const nodes: Node[] = graph.nodes.slice(0, split);
@@ -44,7 +55,11 @@ export function retakeWeightViews(graph: Graph, table: OperatorTable): Graph {
     let fresh = `${name}_recomputed`;
     for (let i = 1; names.has(fresh); i++) fresh = `${name}_recomputed_${i}`;
     names.add(fresh);
-    nodes.push({ ...moved, name: fresh, meta: { ...moved.meta, phase: 'forward', savedOnly: true, repeats: name } });
+    nodes.push({
+      ...moved,
+      name: fresh,
+      meta: { ...moved.meta, phase: 'forward', savedOnly: true, repeats: name },
+    });
     again.set(name, fresh);
     return fresh;
   };
@@ -55,11 +70,19 @@ export function retakeWeightViews(graph: Graph, table: OperatorTable): Graph {
     nodes.push(uses ? mapOperands(node, retake) : node);
   }
   if (again.size === 0) return graph;
-  const note = `${again.size === 1 ? 'One view of a parameter is' : `${again.size} views of parameters are`} taken again in the backward pass, so that no gathered weight is kept for free.`;
-  return { ...graph, nodes: withoutDead(nodes, graph, again), notes: [...(graph.notes ?? []), note] };
+  const note =
+    `${again.size === 1 ? 'One view of a parameter is' : `${again.size} views of parameters are`} ` +
+    'taken again in the backward pass, so that no gathered weight is kept for free.';
+  return {
+    ...graph,
+    nodes: withoutDead(nodes, graph, again),
+    notes: [...(graph.notes ?? []), note],
+  };
 }
 
-/** Index of the first call that depends on a tangent: what comes after is run in the backward pass. */
+/**
+ * Index of the first call that depends on a tangent: what comes after is run in the backward pass.
+ */
 export function backwardStart(graph: Graph): number {
   const at = graph.nodes.findIndex((n) => n.kind === 'call' && n.meta.phase === 'backward');
   return at < 0 ? graph.nodes.length : at;
@@ -71,8 +94,15 @@ const CASTS: ReadonlySet<string> = new Set([
   'prims.convert_element_type.default',
 ]);
 
-/** Drops forward views that only the backward pass used, now that it has its own: those are taken there for the first time. */
-function withoutDead(nodes: readonly Node[], graph: Graph, again: ReadonlyMap<string, string>): Node[] {
+/**
+ * Drops forward views that only the backward pass used, now that it has its own: those are taken
+ * there for the first time.
+ */
+function withoutDead(
+  nodes: readonly Node[],
+  graph: Graph,
+  again: ReadonlyMap<string, string>,
+): Node[] {
   const used = new Set(graph.outputs.map((o) => o.value));
   const kept: Node[] = [];
   for (let i = nodes.length - 1; i >= 0; i--) {
@@ -82,6 +112,9 @@ function withoutDead(nodes: readonly Node[], graph: Graph, again: ReadonlyMap<st
     kept.push(node);
   }
   const there = new Set(kept.map(({ name }) => name));
-  const isFirst = ({ meta }: Node): boolean => meta.repeats !== undefined && !there.has(meta.repeats);
-  return kept.reverse().map((node) => (isFirst(node) ? { ...node, meta: without(node.meta, 'repeats') } : node));
+  const isFirst = ({ meta }: Node): boolean =>
+    meta.repeats !== undefined && !there.has(meta.repeats);
+  return kept
+    .reverse()
+    .map((node) => (isFirst(node) ? { ...node, meta: without(node.meta, 'repeats') } : node));
 }

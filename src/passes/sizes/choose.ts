@@ -1,7 +1,8 @@
 /**
- * Chooses new sizes of axes. In go relations, out come sizes that are small, equal where they were equal and distinct where
- * they were distinct if that can be, cut evenly by a mesh where they were. Axes that no relation ties are chosen apart; where
- * no smaller sizes are found for some that are tied, those keep theirs.
+ * Chooses new sizes of axes. In go relations, out come sizes that are small, equal where they were
+ * equal and distinct where they were distinct if that can be, cut evenly by a mesh where they were.
+ * Axes that no relation ties are chosen apart; where no smaller sizes are found for some that are
+ * tied, those keep theirs.
  */
 
 import type { Relation, SizeRelations } from './relation-set.ts';
@@ -12,7 +13,10 @@ const MAX_CANDIDATES = 48;
 /** Tries per set of tied axes. */
 const MAX_STEPS = 50_000;
 
-/** @param distinct sizes that differ keep differing where they can; else every size is as small as it can be */
+/**
+ * @param distinct sizes that differ keep differing where they can; else every size is as small as
+ *   it can be
+ */
 export function chooseSizes(
   given: SizeRelations,
   meshSizes: readonly number[],
@@ -26,9 +30,17 @@ export function chooseSizes(
   const allowed = (axis: number, to: number): boolean => {
     const n = given.sizeOf(axis);
     if (to === n) return true;
-    if (!Number.isInteger(to) || to < Math.max(2, given.atLeast.get(axis) ?? 0) || to > n || stays(axis)) return false;
+    if (
+      !Number.isInteger(to) ||
+      to < Math.max(2, given.atLeast.get(axis) ?? 0) ||
+      to > n ||
+      stays(axis)
+    )
+      return false;
     if (given.free.has(axis)) return true;
-    return pieces.every((p) => (n < p || to >= p) && (n % p !== 0 || to % p === 0 || given.spatial.has(axis)));
+    return pieces.every(
+      (p) => (n < p || to >= p) && (n % p !== 0 || to % p === 0 || given.spatial.has(axis)),
+    );
   };
   const chosen = new Map<number, number>();
   /** How often each value is taken, and by axes of which size. */
@@ -43,7 +55,8 @@ export function chooseSizes(
   };
   const touching = new Map<number, Relation[]>();
   for (const r of relations)
-    for (const axis of new Set([...r.left, ...r.right])) touching.set(axis, [...(touching.get(axis) ?? []), r]);
+    for (const axis of new Set([...r.left, ...r.right]))
+      touching.set(axis, [...(touching.get(axis) ?? []), r]);
 
   /** Assigns what follows; false, and undone by the caller, on a contradiction. */
   const assign = (first: number, value: number, trail: number[]): boolean => {
@@ -59,7 +72,9 @@ export function chooseSizes(
       take(axis, to);
       trail.push(axis);
       for (const relation of touching.get(axis) ?? []) {
-        const open = [...new Set([...relation.left, ...relation.right])].filter((x) => !chosen.has(x));
+        const open = [...new Set([...relation.left, ...relation.right])].filter(
+          (x) => !chosen.has(x),
+        );
         if (open.length === 0) {
           if (!holds(relation, chosen)) return false;
         } else if (open.length === 1) {
@@ -98,7 +113,7 @@ export function chooseSizes(
     for (const axis of axes) if (!chosen.has(axis)) take(axis, given.sizeOf(axis));
   }
   return chosen;
-} // prettier-ignore
+}
 
 /** Axes that relations tie, directly or through others; each set in the order given. */
 function components(axes: readonly number[], relations: readonly Relation[]): number[][] {
@@ -123,17 +138,25 @@ function components(axes: readonly number[], relations: readonly Relation[]): nu
 }
 
 /** The least value that leaves enough rows for the windows that are counted already. */
-function fewest(n: number, relations: readonly Relation[], chosen: ReadonlyMap<number, number>): number {
+function fewest(
+  n: number,
+  relations: readonly Relation[],
+  chosen: ReadonlyMap<number, number>,
+): number {
   let least = 2;
   for (const { kind, left, right, slide } of relations) {
     if (kind !== 'window' || slide === undefined || left[0] !== n) continue;
     const [count, kernel] = [chosen.get(right[0]), slide.kernel ?? chosen.get(left[1])];
-    if (count !== undefined && kernel !== undefined) least = Math.max(least, fewestRows(count, kernel, slide));
+    if (count !== undefined && kernel !== undefined)
+      least = Math.max(least, fewestRows(count, kernel, slide));
   }
   return least;
 }
 
-/** Values that axes of the same size took, then others ascending, those not taken yet first if sizes shall differ; at last the size itself. */
+/**
+ * Values that axes of the same size took, then others ascending, those not taken yet first if sizes
+ * shall differ; at last the size itself.
+ */
 function* candidates(
   axis: number,
   n: number,
@@ -145,7 +168,13 @@ function* candidates(
   const later: number[] = [];
   const tried = new Set<number>();
   for (const [to, sizes] of used)
-    if (to >= from && to < n && sizes.includes(n) && allowed(axis, to) && tried.size < MAX_CANDIDATES) {
+    if (
+      to >= from &&
+      to < n &&
+      sizes.includes(n) &&
+      allowed(axis, to) &&
+      tried.size < MAX_CANDIDATES
+    ) {
       tried.add(to);
       yield to;
     }
@@ -160,7 +189,10 @@ function* candidates(
   yield n;
 }
 
-function holds({ kind, left, right, times = 1, by = 0, slide }: Relation, of: ReadonlyMap<number, number>): boolean {
+function holds(
+  { kind, left, right, times = 1, by = 0, slide }: Relation,
+  of: ReadonlyMap<number, number>,
+): boolean {
   const value = (n: number): number => of.get(n) ?? n;
   switch (kind) {
     case 'product':
@@ -180,7 +212,10 @@ function holds({ kind, left, right, times = 1, by = 0, slide }: Relation, of: Re
   }
 }
 
-/** The only value that one open size can have; 'free' where more than one may do, undefined where none. */
+/**
+ * The only value that one open size can have; 'free' where more than one may do, undefined where
+ * none.
+ */
 function solvedFor(
   { kind, left, right, times = 1, by = 0, slide }: Relation,
   open: number,
@@ -200,7 +235,8 @@ function solvedFor(
   }
   const count = (list: readonly number[]): number => list.filter((n) => n === open).length;
   const [l, r] = [count(left), count(right)];
-  const known = (list: readonly number[]): number[] => list.filter((n) => n !== open).map((n) => of.get(n) ?? n);
+  const known = (list: readonly number[]): number[] =>
+    list.filter((n) => n !== open).map((n) => of.get(n) ?? n);
   if (kind === 'sum') {
     if (l === r) return sum(known(left)) === sum(known(right)) ? 'free' : undefined;
     const value = (sum(known(right)) - sum(known(left))) / (l - r);

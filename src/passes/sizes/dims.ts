@@ -1,8 +1,9 @@
 /**
- * Which dims of a program are one size. In go its nodes, out come axes: numbers of the same axis are the same number whatever
- * the sizes become. Two dims of a call are one axis where a rule of the operator cuts both together; dims that no rule cuts
- * are one axis where their sizes are equal, and so are all dims of a control-flow call and its bodies. Axes of one size that
- * the same operators use in the same places (the widths of all layers) count as one.
+ * Which dims of a program are one size. In go its nodes, out come axes: numbers of the same axis
+ * are the same number whatever the sizes become. Two dims of a call are one axis where a rule of
+ * the operator cuts both together; dims that no rule cuts are one axis where their sizes are equal,
+ * and so are all dims of a control-flow call and its bodies. Axes of one size that the same
+ * operators use in the same places (the widths of all layers) count as one.
  */
 
 import { CONTROL_TARGETS, controlCall, placeholdersOf } from '../../graph/control.ts';
@@ -45,7 +46,10 @@ export function shapeOf(type: TensorType): number[] {
 /** The nodes of a program and of all its bodies, each with the graph that it stands in. */
 export function programNodes(graph: Graph): ProgramNode[] {
   const own = graph.nodes.map((node) => ({ node, graph }));
-  return [...own, ...Object.keys(graph.subgraphs).flatMap((name) => programNodes(getOwn(graph.subgraphs, name)!))];
+  return [
+    ...own,
+    ...Object.keys(graph.subgraphs).flatMap((name) => programNodes(getOwn(graph.subgraphs, name)!)),
+  ];
 }
 
 export class ProgramAxes {
@@ -56,10 +60,16 @@ export class ProgramAxes {
   private readonly byName = new Map<Graph, Map<string, Node>>();
   /** Literals that are positions in a dim, by the axis and the number. */
   private readonly positions = new Map<string, number>();
-  /** Pairs of (tensor, dim) that the rules of a call tie, and dims that no rule cuts; by content of the call. */
+  /**
+   * Pairs of (tensor, dim) that the rules of a call tie, and dims that no rule cuts; by content of
+   * the call.
+   */
   private readonly ties = new Map<string, Ties>();
 
-  /** @param coarse calls whose dims of equal size are one axis, because no finer reading of them held */
+  /**
+   * @param coarse calls whose dims of equal size are one axis, because no finer reading of them
+   *   held
+   */
   constructor(
     nodes: readonly ProgramNode[],
     private readonly table: OperatorTable,
@@ -107,7 +117,10 @@ export class ProgramAxes {
     return all.map((dims) => dims.map((axis) => this.find(axis)));
   }
 
-  /** A number that is a position or a count of rows along an axis (-1: of none): the same number is the same size there. */
+  /**
+   * A number that is a position or a count of rows along an axis (-1: of none): the same number is
+   * the same size there.
+   */
   along(axis: number, n: number): number {
     const key = `${axis < 0 ? 'alone' : this.find(axis)}:${n}`;
     let made = this.positions.get(key);
@@ -127,18 +140,25 @@ export class ProgramAxes {
       return { dtype: type.dtype, shape: shapeOf(type) };
     });
     const types = node.type.kind === 'tuple' ? node.type.items : [node.type];
-    const outputs = types.map((type) => (type.kind === 'tensor' ? { dtype: type.dtype, shape: shapeOf(type) } : null));
+    const outputs = types.map((type) =>
+      type.kind === 'tensor' ? { dtype: type.dtype, shape: shapeOf(type) } : null,
+    );
     const own = this.of(node);
     const found = (dims: readonly number[]): number[] => dims.map((axis) => this.find(axis));
     return {
       node,
       ctx: Object.assign(Object.create(ctx) as TypedContext, { outputs }),
-      inputs: tensorInputs(record, node.args, node.kwargs).map((name) => found(this.of(source(name)!).dims)),
+      inputs: tensorInputs(record, node.args, node.kwargs).map((name) =>
+        found(this.of(source(name)!).dims),
+      ),
       outputs: (node.type.kind === 'tuple' ? own.items : [own]).map((item) => found(item.dims)),
     };
   }
 
-  /** Dims that meet at the border of a region of per-device code: those of the whole value, those of a piece, and how many pieces. */
+  /**
+   * Dims that meet at the border of a region of per-device code: those of the whole value, those of
+   * a piece, and how many pieces.
+   */
   borders({ node, graph }: ProgramNode): { outer: number; inner: number; pieces: number }[] {
     const { body: name, operands, axes, inSpecs, outSpecs } = localMapCall(node);
     const body = getOwn(graph.subgraphs, name);
@@ -151,19 +171,29 @@ export class ProgramAxes {
       });
     const entering = placeholdersOf(body).flatMap((input, i) => {
       const operand = operands[i];
-      const source = operand !== undefined && isRef(operand) ? this.byName.get(graph)?.get(operand.name) : undefined;
+      const source =
+        operand !== undefined && isRef(operand)
+          ? this.byName.get(graph)?.get(operand.name)
+          : undefined;
       return source === undefined ? [] : pairs(this.of(source), this.of(input), inSpecs[i]);
     });
     const leaving = body.outputs.flatMap(({ value }, k) => {
       const made = value === null ? undefined : names?.get(value);
       const item = this.of(node).items[k];
-      return made === undefined || item === undefined ? [] : pairs(item, this.of(made), outSpecs[k]);
+      return made === undefined || item === undefined
+        ? []
+        : pairs(item, this.of(made), outSpecs[k]);
     });
-    return [...entering, ...leaving].map(({ outer, inner, pieces }) => ({ outer: this.find(outer), inner: this.find(inner), pieces })); // prettier-ignore
+    return [...entering, ...leaving].map(({ outer, inner, pieces }) => ({
+      outer: this.find(outer),
+      inner: this.find(inner),
+      pieces,
+    }));
   }
 
   private make(type: ValueType): ValueAxes {
-    if (type.kind === 'tuple') return { dims: [], items: type.items.map((item) => this.make(item)) };
+    if (type.kind === 'tuple')
+      return { dims: [], items: type.items.map((item) => this.make(item)) };
     if (type.kind !== 'tensor') return NONE;
     return { dims: shapeOf(type).map((n) => this.axis(n)), items: [] };
   }
@@ -194,24 +224,35 @@ export class ProgramAxes {
     if (node.kind !== 'call') return;
     if (node.target === 'operator.getitem') {
       const [source, k] = node.args;
-      const from = source !== undefined && isRef(source) ? this.byName.get(graph)?.get(source.name) : undefined;
+      const from =
+        source !== undefined && isRef(source)
+          ? this.byName.get(graph)?.get(source.name)
+          : undefined;
       if (from === undefined || typeof k !== 'number') return;
       const { items } = this.of(from);
       const item = items[k < 0 ? k + items.length : k];
-      this.of(node).dims.forEach((axis, d) => item?.dims[d] !== undefined && this.join(axis, item.dims[d]));
+      this.of(node).dims.forEach(
+        (axis, d) => item?.dims[d] !== undefined && this.join(axis, item.dims[d]),
+      );
       return;
     }
     if (node.target === LOCAL_MAP) {
-      for (const { outer, inner, pieces } of this.borders(at)) if (pieces === 1) this.join(outer, inner);
+      for (const { outer, inner, pieces } of this.borders(at))
+        if (pieces === 1) this.join(outer, inner);
       return;
     }
     if (CONTROL.has(node.target)) {
-      const typeOf = (name: string): ValueType => this.byName.get(graph)?.get(name)?.type ?? { kind: 'none' };
+      const typeOf = (name: string): ValueType =>
+        this.byName.get(graph)?.get(name)?.type ?? { kind: 'none' };
       const bodies = controlCall(node, graph.subgraphs, typeOf)?.bodies ?? [];
       const inner = bodies.flatMap(({ graph: body }) => {
         const names = this.byName.get(body);
-        const returned = body.outputs.flatMap(({ value }) => (value === null ? [] : [names?.get(value)]));
-        return [...placeholdersOf(body), ...returned].flatMap((n) => (n === undefined ? [] : flatAxes(this.of(n))));
+        const returned = body.outputs.flatMap(({ value }) =>
+          value === null ? [] : [names?.get(value)],
+        );
+        return [...placeholdersOf(body), ...returned].flatMap((n) =>
+          n === undefined ? [] : flatAxes(this.of(n)),
+        );
       });
       this.joinEqual([...this.around(at), ...inner].flat());
       return;
@@ -236,7 +277,10 @@ export class ProgramAxes {
     for (const { value, role, of, stateName } of graph.outputs) {
       if (value === null || of === undefined) continue;
       const state = role === 'newstate' ? stateName : undefined;
-      const input = graph.nodes.find(({ kind, meta }) => kind === 'placeholder' && meta.roleName === of && meta.stateName === state); // prettier-ignore
+      const input = graph.nodes.find(
+        ({ kind, meta }) =>
+          kind === 'placeholder' && meta.roleName === of && meta.stateName === state,
+      );
       const made = this.byName.get(graph)?.get(value);
       if (input === undefined || made === undefined) continue;
       const { dims } = this.of(input);
@@ -321,11 +365,19 @@ function readTies(table: OperatorTable, target: string, ctx: TypedContext): Ties
 }
 
 /** Views that an earlier one of the same value is already, with the name of that one. */
-export function sameViews(nodes: readonly Node[], table: OperatorTable): ReadonlyMap<string, string> {
+export function sameViews(
+  nodes: readonly Node[],
+  table: OperatorTable,
+): ReadonlyMap<string, string> {
   const same = new Map<string, string>();
   const seen = new Map<string, string>();
   for (const node of nodes) {
-    if (node.kind !== 'call' || node.type.kind !== 'tensor' || table.get(node.target)?.cls !== 'view') continue;
+    if (
+      node.kind !== 'call' ||
+      node.type.kind !== 'tensor' ||
+      table.get(node.target)?.cls !== 'view'
+    )
+      continue;
     const read: string[] = [];
     eachRef(node, (name) => read.push(same.get(name) ?? name));
     const key = `${read.join()} ${literalText(node)}`;

@@ -27,23 +27,27 @@ export function openSizes(graph: Graph): OpenSize[] {
     see(size);
     return size;
   }).graph(graph);
-  return [...examples].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, example]) => {
-    const range = getOwn(graph.dims ?? {}, name);
-    return { name, ...(range ?? {}), ...(example === undefined ? {} : { example }) };
-  });
-} // prettier-ignore
+  return [...examples]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, example]) => {
+      const range = getOwn(graph.dims ?? {}, name);
+      return { name, ...(range ?? {}), ...(example === undefined ? {} : { example }) };
+    });
+}
 
 /**
- * The graph at these sizes; others are taken at their examples, and those without one stay open. Sizes that are inputs or
- * are computed by nodes become numbers where they are read.
+ * The graph at these sizes; others are taken at their examples, and those without one stay open.
+ * Sizes that are inputs or are computed by nodes become numbers where they are read.
  *
- * @throws E_REF for a name that the graph does not leave open; E_RANGE for a size that it does not admit
+ * @throws E_REF for a name that the graph does not leave open; E_RANGE for a size that it does not
+ *   admit
  */
 export function atSizes(graph: Graph, given: SizeValues): Graph {
   const open = openSizes(graph);
   for (const [name, value] of given) checkSize(open, name, value);
   const values = new Map(given);
-  for (const { name, example } of open) if (example !== undefined && !values.has(name)) values.set(name, example);
+  for (const { name, example } of open)
+    if (example !== undefined && !values.has(name)) values.set(name, example);
   if (values.size === 0) return graph;
   const fixed = new SizeFixer((size) => sizeValue(size.sym, values) ?? size).graph(graph);
   const { dims, ...rest } = fixed;
@@ -51,33 +55,55 @@ export function atSizes(graph: Graph, given: SizeValues): Graph {
   const kept = left.map((name) => [name, getOwn(dims ?? {}, name)!] as const);
   const told = open.flatMap((size) => {
     const value = values.get(size.name);
-    return value === undefined ? [] : [`${size.name} = ${value}${size.max === undefined ? '' : ` (of ${rangeText(size)})`}`];
+    return value === undefined
+      ? []
+      : [`${size.name} = ${value}${size.max === undefined ? '' : ` (of ${rangeText(size)})`}`];
   });
   const note = `Planned at ${told.join(', ')}.`;
-  return { ...rest, ...(kept.length > 0 ? { dims: Object.fromEntries(kept) } : {}), notes: [...(graph.notes ?? []), note] };
-} // prettier-ignore
+  return {
+    ...rest,
+    ...(kept.length > 0 ? { dims: Object.fromEntries(kept) } : {}),
+    notes: [...(graph.notes ?? []), note],
+  };
+}
 
 /** @throws E_REF, E_RANGE */
 function checkSize(open: readonly OpenSize[], name: string, value: number): void {
   const size = open.find((one) => one.name === name);
   if (size === undefined)
     throw new ShardwrightError('E_REF', `the program leaves no size '${name}' open`, {
-      hint: open.length === 0 ? 'all of its sizes are numbers.' : suggestion(name, open.map((o) => o.name), 'open sizes'),
-    }); // prettier-ignore
+      hint:
+        open.length === 0
+          ? 'all of its sizes are numbers.'
+          : suggestion(
+              name,
+              open.map((o) => o.name),
+              'open sizes',
+            ),
+    });
   const { min = 0, max = Infinity, multiple = 1 } = size;
   if (Number.isSafeInteger(value) && value >= min && value <= max && value % multiple === 0) return;
-  throw new ShardwrightError('E_RANGE', `${name} = ${value}: the program admits ${rangeText(size)}`, {
-    hint: 'give a size that the program was made for, or export it again with a wider range.',
-  });
+  throw new ShardwrightError(
+    'E_RANGE',
+    `${name} = ${value}: the program admits ${rangeText(size)}`,
+    {
+      hint: 'give a size that the program was made for, or export it again with a wider range.',
+    },
+  );
 }
 
 /** `2 to 512`, `multiples of 8 from 8`. */
 function rangeText({ min = 0, max = Infinity, multiple = 1 }: OpenSize): string {
   const what = multiple === 1 ? '' : `multiples of ${multiple} from `;
-  return max === Infinity ? `${multiple === 1 ? 'sizes from ' : what}${min}` : `${what}${min} to ${max}`;
+  return max === Infinity
+    ? `${multiple === 1 ? 'sizes from ' : what}${min}`
+    : `${what}${min} to ${max}`;
 }
 
-/** The graph with its symbolic sizes fixed at their examples, and a note that says so; as it is where there are none. */
+/**
+ * The graph with its symbolic sizes fixed at their examples, and a note that says so; as it is
+ * where there are none.
+ */
 export function atExampleSizes(graph: Graph): Graph {
   const fixed = new Set<string>();
   const result = new SizeFixer((size) => {
@@ -97,7 +123,8 @@ class SizeFixer {
 
   graph(graph: Graph): Graph {
     const subgraphs: Record<string, Graph> = {};
-    for (const [name, body] of Object.entries(graph.subgraphs)) setOwn(subgraphs, name, this.graph(body));
+    for (const [name, body] of Object.entries(graph.subgraphs))
+      setOwn(subgraphs, name, this.graph(body));
     // Values of size nodes, by their names: who reads one reads the number.
     const numbers = new Map<string, number>();
     for (const node of graph.nodes) {
@@ -113,16 +140,20 @@ class SizeFixer {
     const gone = new Set<string>();
     const kept = nodes.filter((node) => {
       if (!numbers.has(node.name) || read.has(node.name)) return true;
-      if (node.kind === 'placeholder' && node.meta.roleName !== undefined) gone.add(node.meta.roleName);
+      if (node.kind === 'placeholder' && node.meta.roleName !== undefined)
+        gone.add(node.meta.roleName);
       return false;
     });
-    const outputs = graph.outputs.filter(({ value, of }) => value !== null || of === undefined || !gone.has(of));
+    const outputs = graph.outputs.filter(
+      ({ value, of }) => value !== null || of === undefined || !gone.has(of),
+    );
     return { ...graph, nodes: kept, outputs, subgraphs };
   }
 
   private node(node: Node, numbers: ReadonlyMap<string, number>): Node {
     const kwargs: Record<string, Arg> = {};
-    for (const [key, arg] of Object.entries(node.kwargs)) setOwn(kwargs, key, this.arg(arg, numbers));
+    for (const [key, arg] of Object.entries(node.kwargs))
+      setOwn(kwargs, key, this.arg(arg, numbers));
     const args = node.args.map((arg) => this.arg(arg, numbers));
     return { ...node, type: this.type(node.type), args, kwargs };
   }
@@ -147,7 +178,9 @@ class SizeFixer {
       return typeof size === 'number' ? size : arg;
     }
     if (arg.kind !== 'slice') return arg;
-    const [start, stop, step] = [arg.start, arg.stop, arg.step].map((part) => this.arg(part, numbers));
+    const [start, stop, step] = [arg.start, arg.stop, arg.step].map((part) =>
+      this.arg(part, numbers),
+    );
     return { kind: 'slice', start, stop, step };
   }
 }

@@ -1,6 +1,7 @@
 /**
- * Literals that are sizes or positions, at new sizes. In go a call at its old sizes and the new sizes of its tensors, out
- * come its arguments; `written` knows the meaning of the literal, `byValue` replaces numbers that are sizes of its tensors.
+ * Literals that are sizes or positions, at new sizes. In go a call at its old sizes and the new
+ * sizes of its tensors, out come its arguments; `written` knows the meaning of the literal,
+ * `byValue` replaces numbers that are sizes of its tensors.
  */
 
 import type { Arg, Node } from '../../graph/types.ts';
@@ -32,17 +33,27 @@ export function written(node: Node, record: OperatorRecord, call: Resized): Node
 /** The call with every number that is a size of its tensors replaced by the new one. */
 export function byValue(node: Node, call: Resized): Node {
   const sizes = new Map<number, number>();
-  const pairs = [...call.ctx.outputs.map((m, i) => [m, call.outputs[i]] as const), ...call.ctx.inputs.map((m, i) => [m, call.inputs[i]] as const)]; // prettier-ignore
-  for (const [meta, to] of pairs) meta?.shape.forEach((n, d) => !sizes.has(n) && sizes.set(n, to[d]));
+  const pairs = [
+    ...call.ctx.outputs.map((m, i) => [m, call.outputs[i]] as const),
+    ...call.ctx.inputs.map((m, i) => [m, call.inputs[i]] as const),
+  ];
+  for (const [meta, to] of pairs)
+    meta?.shape.forEach((n, d) => !sizes.has(n) && sizes.set(n, to[d]));
   const change = (arg: Arg): Arg => {
     if (isList(arg)) return arg.map(change);
     return typeof arg === 'number' && arg > 1 ? (sizes.get(arg) ?? arg) : arg;
   };
-  const kwargs = Object.fromEntries(Object.entries(node.kwargs).map(([key, arg]) => [key, change(arg)]));
+  const kwargs = Object.fromEntries(
+    Object.entries(node.kwargs).map(([key, arg]) => [key, change(arg)]),
+  );
   return { ...node, args: node.args.map(change), kwargs };
 }
 
-function withArgs(record: OperatorRecord, node: Node, changed: Readonly<Record<string, Arg>>): Node {
+function withArgs(
+  record: OperatorRecord,
+  node: Node,
+  changed: Readonly<Record<string, Arg>>,
+): Node {
   const args = [...node.args];
   const kwargs = { ...node.kwargs };
   let position = 0;
@@ -73,13 +84,20 @@ const trailing =
   };
 
 type Parts = (call: Resized) => readonly [before: number, whole: number, rows: number];
-const along = (before: readonly number[], whole: readonly number[], part: readonly number[], ctx: TypedContext): readonly [number, number, number] => {
+const along = (
+  before: readonly number[],
+  whole: readonly number[],
+  part: readonly number[],
+  ctx: TypedContext,
+): readonly [number, number, number] => {
   const dim = dimOf(ctx, before.length);
   return [before[dim], whole[dim], part[dim]];
-}; // prettier-ignore
-const cutOut: Parts = ({ ctx, inputs, outputs }) => along(ctx.inputs[0].shape, inputs[0], outputs[0], ctx);
+};
+const cutOut: Parts = ({ ctx, inputs, outputs }) =>
+  along(ctx.inputs[0].shape, inputs[0], outputs[0], ctx);
 const putIn: Parts = ({ ctx, inputs }) => along(ctx.inputs[0].shape, inputs[0], inputs[1], ctx);
-const gradient: Parts = ({ ctx, inputs, outputs }) => along(ctx.outputs[0]?.shape ?? [], outputs[0], inputs[0], ctx);
+const gradient: Parts = ({ ctx, inputs, outputs }) =>
+  along(ctx.outputs[0]?.shape ?? [], outputs[0], inputs[0], ctx);
 
 const slice =
   (parts: Parts): Literals =>
@@ -87,10 +105,16 @@ const slice =
     const { ctx, outputs, literals } = call;
     const [before, whole, rows] = parts(call);
     const { start, rest, step } = sliceParts(ctx, before);
-    const backward: Record<string, Arg> = ctx.target.includes('slice_backward') ? { input_sizes: [...outputs[0]] } : {};
+    const backward: Record<string, Arg> = ctx.target.includes('slice_backward')
+      ? { input_sizes: [...outputs[0]] }
+      : {};
     const from = literals['start'] ?? start;
-    return { ...backward, start: from, end: rest <= 0 ? whole : step === 1 ? from + rows : (ctx.optionalInt('end') ?? whole) };
-  }; // prettier-ignore
+    return {
+      ...backward,
+      start: from,
+      end: rest <= 0 ? whole : step === 1 ? from + rows : (ctx.optionalInt('end') ?? whole),
+    };
+  };
 
 const select: Literals = ({ ctx, outputs, literals }) => ({
   ...(ctx.target.includes('backward') ? { input_sizes: [...outputs[0]] } : {}),
@@ -99,8 +123,12 @@ const select: Literals = ({ ctx, outputs, literals }) => ({
 
 const repeats: Literals = ({ ctx, inputs, outputs }) => {
   const times = ctx.ints('repeats');
-  return { repeats: times.map((n, out) => ((inputs[0][out - (times.length - inputs[0].length)] ?? 1) === 1 ? outputs[0][out] : n)) };
-}; // prettier-ignore
+  return {
+    repeats: times.map((n, out) =>
+      (inputs[0][out - (times.length - inputs[0].length)] ?? 1) === 1 ? outputs[0][out] : n,
+    ),
+  };
+};
 
 /** Counting from a start: as many rows as the result has now. */
 const range: Literals = ({ ctx, outputs }) => {
@@ -139,7 +167,9 @@ const groups: Literals = ({ literals }): Record<string, Arg> =>
   literals['groups'] === undefined ? {} : { groups: literals['groups'] };
 const convolutionGradient: Literals = (call) => ({
   ...groups(call),
-  ...(call.ctx.has('bias_sizes') ? { bias_sizes: [call.inputs[call.ctx.indexOf('grad_output')][1]] } : {}),
+  ...(call.ctx.has('bias_sizes')
+    ? { bias_sizes: [call.inputs[call.ctx.indexOf('grad_output')][1]] }
+    : {}),
 });
 
 /** Sizes of the result, of images that are resampled or padded to a stated size. */
@@ -175,7 +205,22 @@ const cumulativeWindow: Literals = ({ ctx, inputs }) => {
 
 const LITERALS: Readonly<Record<string, Literals>> = {
   ...Object.fromEntries(
-    ['view', '_unsafe_view', 'expand', 'zeros', 'ones', 'full', 'rand', 'randn', 'new_zeros', 'new_ones', 'new_empty', 'new_full', 'empty_strided', 'new_empty_strided'].map((name) => [`${name}.default`, shaped('size')]),
+    [
+      'view',
+      '_unsafe_view',
+      'expand',
+      'zeros',
+      'ones',
+      'full',
+      'rand',
+      'randn',
+      'new_zeros',
+      'new_ones',
+      'new_empty',
+      'new_full',
+      'empty_strided',
+      'new_empty_strided',
+    ].map((name) => [`${name}.default`, shaped('size')]),
   ),
   'empty.memory_format': shaped('size'),
   'reshape.default': shaped('shape'),
@@ -212,16 +257,32 @@ const LITERALS: Readonly<Record<string, Literals>> = {
   'convolution_backward.default': convolutionGradient,
   'native_group_norm.default': groupNorm,
   'native_group_norm_backward.default': groupNorm,
-  ...Object.fromEntries(['constant', 'iota', 'broadcast_in_dim', 'reshape', 'bitcast_convert', 'rng'].map((name) => [`stablehlo.${name}`, shaped('shape')])),
+  ...Object.fromEntries(
+    ['constant', 'iota', 'broadcast_in_dim', 'reshape', 'bitcast_convert', 'rng'].map((name) => [
+      `stablehlo.${name}`,
+      shaped('shape'),
+    ]),
+  ),
   'stablehlo.rng_bit_generator': ({ outputs }) => ({ shape: [...outputs[1]] }),
   'stablehlo.slice': stablehloSlice,
   'stablehlo.dynamic_slice': ({ outputs }) => ({ slice_sizes: [...outputs[0]] }),
   'stablehlo.gather': ({ ctx, inputs }) => ({
-    slice_sizes: ctx.ints('slice_sizes').map((n, d) => (n === ctx.inputs[0].shape[d] ? inputs[0][d] : n)),
+    slice_sizes: ctx
+      .ints('slice_sizes')
+      .map((n, d) => (n === ctx.inputs[0].shape[d] ? inputs[0][d] : n)),
   }),
   'stablehlo.reduce_window': cumulativeWindow,
   'chlo.top_k': resultDim('k', last),
   ...Object.fromEntries(
-    ['upsample_nearest1d', 'upsample_nearest2d', 'upsample_nearest3d', '_upsample_nearest_exact2d', 'upsample_bilinear2d', 'upsample_bicubic2d', '_adaptive_avg_pool2d', 'adaptive_avg_pool2d'].map((name) => [`${name}.default`, imageSize('output_size')]),
+    [
+      'upsample_nearest1d',
+      'upsample_nearest2d',
+      'upsample_nearest3d',
+      '_upsample_nearest_exact2d',
+      'upsample_bilinear2d',
+      'upsample_bicubic2d',
+      '_adaptive_avg_pool2d',
+      'adaptive_avg_pool2d',
+    ].map((name) => [`${name}.default`, imageSize('output_size')]),
   ),
-}; // prettier-ignore
+};

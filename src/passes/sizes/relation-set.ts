@@ -1,4 +1,7 @@
-/** What the sizes of a program must satisfy: in go relations of axes as they are found, out comes each of them once. */
+/**
+ * What the sizes of a program must satisfy: in go relations of axes as they are found, out comes
+ * each of them once.
+ */
 
 import type { Node } from '../../graph/types.ts';
 import type { ProgramAxes, ProgramNode } from './dims.ts';
@@ -7,8 +10,9 @@ import type { Slide } from './windows.ts';
 export interface Relation {
   readonly kind: 'product' | 'sum' | 'shift' | 'multiple' | 'atMost' | 'window';
   /**
-   * Axes. `product`, `sum`: both sides give the same. `shift`: right is left times `times` plus `by`. `multiple`: left is a
-   * multiple of right. `atMost`: left <= right. `window`: left, rows and kernel, has right many windows.
+   * Axes. `product`, `sum`: both sides give the same. `shift`: right is left times `times` plus
+   * `by`. `multiple`: left is a multiple of right. `atMost`: left <= right. `window`: left, rows
+   * and kernel, has right many windows.
    */
   readonly left: readonly number[];
   readonly right: readonly number[];
@@ -25,7 +29,10 @@ export class SizeRelations {
   readonly fixed = new Set<number>();
   /** Smallest new size, where a literal asks for one. */
   readonly atLeast = new Map<number, number>();
-  /** Axes of spatial dims. Windows decide what they can be, so they need not stay divisible by a mesh. */
+  /**
+   * Axes of spatial dims. Windows decide what they can be, so they need not stay divisible by a
+   * mesh.
+   */
   readonly spatial = new Set<number>();
   /** Axes of positions, which no mesh cuts. */
   readonly free = new Set<number>();
@@ -48,7 +55,10 @@ export class SizeRelations {
     for (const dims of this.program.around(at)) for (const axis of dims) this.fix(axis);
   }
 
-  /** Two axes are related only where their sizes are: a relation that does not hold of the sizes there are is none. */
+  /**
+   * Two axes are related only where their sizes are: a relation that does not hold of the sizes
+   * there are is none.
+   */
   relate(relation: Relation): void {
     const above = (axis: number): boolean => this.sizeOf(axis) !== 1;
     const plain =
@@ -56,9 +66,19 @@ export class SizeRelations {
         ? { ...relation, left: relation.left.filter(above), right: relation.right.filter(above) }
         : relation;
     for (const axis of [...plain.left, ...plain.right]) this.meet(axis);
-    const sides = plain.kind === 'window' ? [plain.left, plain.right] : [sorted(plain.left), sorted(plain.right)];
-    if (plain.kind === 'product' && plain.times === undefined && String(sides[0]) === String(sides[1])) return;
-    const text = `${plain.kind} ${sides.join(' | ')} | ${plain.times ?? 1} ${plain.by ?? 0} ${JSON.stringify(plain.slide ?? null)}`;
+    const sides =
+      plain.kind === 'window'
+        ? [plain.left, plain.right]
+        : [sorted(plain.left), sorted(plain.right)];
+    if (
+      plain.kind === 'product' &&
+      plain.times === undefined &&
+      String(sides[0]) === String(sides[1])
+    )
+      return;
+    const text =
+      `${plain.kind} ${sides.join(' | ')} | ${plain.times ?? 1} ${plain.by ?? 0} ` +
+      `${JSON.stringify(plain.slide ?? null)}`;
     this.byText.set(text, plain);
   }
 

@@ -1,21 +1,23 @@
 /**
- * What the sizes of a program must satisfy whatever they are. In go calls with the axes of their dims, out come relations
- * of axes: views need products, joins and slices need sums, padding needs a difference, windows need their count.
+ * What the sizes of a program must satisfy whatever they are. In go calls with the axes of their
+ * dims, out come relations of axes: views need products, joins and slices need sums, padding needs
+ * a difference, windows need their count.
  */
 
-import { elements } from '../../ops/record/record.ts';
-import type { TypedContext } from '../../ops/record/record.ts';
-import type { OperatorTable } from '../../ops/record/table.ts';
 import { LOCAL_MAP } from '../../graph/local-map.ts';
+import type { TypedContext } from '../../ops/record/record.ts';
+import { elements } from '../../ops/record/record.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { type DimSpec, viewGroups } from '../../ops/rules/viewgroups.ts';
 import { spmdName } from '../../ops/spmd/operators.ts';
-import { viewGroups, type DimSpec } from '../../ops/rules/viewgroups.ts';
 import type { AxisCall, ProgramNode } from './dims.ts';
 import type { SizeRelations } from './relation-set.ts';
 import { readWindows } from './window-relations.ts';
 
 type Reader = (relations: SizeRelations, call: AxisCall) => void;
 
-const shape = (meta: { readonly shape: readonly number[] } | null | undefined): readonly number[] => meta?.shape ?? [];
+const shape = (meta: { readonly shape: readonly number[] } | null | undefined): readonly number[] =>
+  meta?.shape ?? [];
 
 /** Each group of input dims holds as many elements as the output dims made of it. */
 const view: Reader = (relations, { ctx, inputs, outputs }) => {
@@ -62,12 +64,18 @@ const split: Reader = (relations, { ctx, inputs, outputs }) => {
   const parts = outputs.map((dims) => dims[dim]).filter((axis) => axis !== undefined);
   relations.relate({ kind: 'sum', left: [inputs[0][dim]], right: parts });
   if (parts.every((axis) => relations.sizeOf(axis) === relations.sizeOf(parts[0])))
-    relations.relate({ kind: 'product', left: [inputs[0][dim]], right: [parts[0]], times: parts.length });
+    relations.relate({
+      kind: 'product',
+      left: [inputs[0][dim]],
+      right: [parts[0]],
+      times: parts.length,
+    });
 };
 
 /** Number of results: cannot change. */
 const unbind: Reader = (relations, { ctx, inputs }) => relations.fix(inputs[0][dimOf(ctx)]);
-const stack: Reader = (relations, { ctx, outputs }) => relations.fix(outputs[0][dimOf(ctx, outputs[0].length)]);
+const stack: Reader = (relations, { ctx, outputs }) =>
+  relations.fix(outputs[0][dimOf(ctx, outputs[0].length)]);
 
 /** Rows before, in and after a slice, by the place where they are cut. */
 export function sliceParts(
@@ -80,15 +88,34 @@ export function sliceParts(
   return { start, rows: end - start, rest: size - end, step: ctx.int('step') };
 }
 
-/** `rows` axis of a run of rows of `whole`, between others that are counted by positions along it. */
+/**
+ * `rows` axis of a run of rows of `whole`, between others that are counted by positions along it.
+ */
 function sliced(
   relations: SizeRelations,
   { node }: AxisCall,
-  { whole, rows, start, count, rest, step, key = '' }: { whole: number; rows: number; start: number; count: number; rest: number; step: number; key?: string },
+  {
+    whole,
+    rows,
+    start,
+    count,
+    rest,
+    step,
+    key = '',
+  }: {
+    whole: number;
+    rows: number;
+    start: number;
+    count: number;
+    rest: number;
+    step: number;
+    key?: string;
+  },
 ): void {
   if (count === 0) {
     // No rows: before the first one, or after the last.
-    if (start > 0 && rest === 0) relations.literals.set(node, { ...relations.literals.get(node), [`start${key}`]: whole });
+    if (start > 0 && rest === 0)
+      relations.literals.set(node, { ...relations.literals.get(node), [`start${key}`]: whole });
     else if (start > 0) relations.fix(whole);
     return;
   }
@@ -98,7 +125,12 @@ function sliced(
       relations.fix(rows);
       return;
     }
-    relations.relate({ kind: 'window', left: [whole], right: [rows], slide: { stride: step, padding: -start / 2, dilation: 1, kernel: 1 } });
+    relations.relate({
+      kind: 'window',
+      left: [whole],
+      right: [rows],
+      slide: { stride: step, padding: -start / 2, dilation: 1, kernel: 1 },
+    });
     return;
   }
   const [before, after] = [relations.along(whole, start), relations.along(whole, rest)];
@@ -109,7 +141,7 @@ function sliced(
     ...(before.length === 0 ? {} : { [`start${key}`]: before[0] }),
     ...(after.length === 0 ? {} : { [`rest${key}`]: after[0] }),
   });
-} // prettier-ignore
+}
 
 type Ends = (call: AxisCall) => readonly [whole: readonly number[], part: readonly number[]];
 const cutOut: Ends = ({ inputs, outputs }) => [inputs[0], outputs[0]];
@@ -156,7 +188,8 @@ const repeat: Reader = (relations, { ctx, inputs, outputs }) => {
 const repeatInterleave: Reader = (relations, { ctx, inputs, outputs }) => {
   const dim = ctx.optionalInt('dim');
   const times = ctx.int('repeats');
-  if (dim === undefined) relations.relate({ kind: 'product', left: [outputs[0][0]], right: inputs[0], times });
+  if (dim === undefined)
+    relations.relate({ kind: 'product', left: [outputs[0][0]], right: inputs[0], times });
   else {
     const at = dim < 0 ? dim + inputs[0].length : dim;
     relations.relate({ kind: 'product', left: [outputs[0][at]], right: [inputs[0][at]], times });
@@ -191,11 +224,21 @@ const fixedBoth: Reader = (relations, { inputs, outputs }) => {
 
 const stablehloSlice: Reader = (relations, call) => {
   const { ctx, inputs, outputs } = call;
-  const [start, limit, strides] = ['start_indices', 'limit_indices', 'strides'].map((name) => ctx.ints(name));
+  const [start, limit, strides] = ['start_indices', 'limit_indices', 'strides'].map((name) =>
+    ctx.ints(name),
+  );
   inputs[0].forEach((whole, d) => {
     const rest = relations.sizeOf(whole) - limit[d];
     const count = limit[d] - start[d];
-    sliced(relations, call, { whole, rows: outputs[0][d], start: start[d], count, rest, step: strides[d] ?? 1, key: `${d}` }); // prettier-ignore
+    sliced(relations, call, {
+      whole,
+      rows: outputs[0][d],
+      start: start[d],
+      count,
+      rest,
+      step: strides[d] ?? 1,
+      key: `${d}`,
+    });
   });
 };
 
@@ -205,7 +248,8 @@ const stablehloPad: Reader = (relations, { ctx, inputs, outputs }) => {
   inputs[0].forEach((axis, d) => {
     const times = 1 + (inside[d] ?? 0);
     const by = relations.sizeOf(outputs[0][d]) - relations.sizeOf(axis) * times;
-    if (by !== 0 || times !== 1) relations.relate({ kind: 'shift', left: [axis], right: [outputs[0][d]], times, by });
+    if (by !== 0 || times !== 1)
+      relations.relate({ kind: 'shift', left: [axis], right: [outputs[0][d]], times, by });
   });
 };
 
@@ -217,10 +261,13 @@ const inside: Reader = (relations, { inputs, outputs, ctx }) => {
   });
 };
 
-/** Dims that a Fourier transform mixes keep their sizes: the rows of half a spectrum tell no length. */
+/**
+ * Dims that a Fourier transform mixes keep their sizes: the rows of half a spectrum tell no length.
+ */
 const transformed: Reader = (relations, { inputs, outputs, ctx }) => {
   const first = inputs[0].length - ctx.ints('fft_length').length;
-  for (const dims of [inputs[0], outputs[0]]) dims.slice(first).forEach((axis) => relations.fix(axis));
+  for (const dims of [inputs[0], outputs[0]])
+    dims.slice(first).forEach((axis) => relations.fix(axis));
 };
 
 const READERS: Readonly<Record<string, Reader | undefined>> = {
@@ -260,10 +307,17 @@ const READERS: Readonly<Record<string, Reader | undefined>> = {
   'stablehlo.dynamic_slice': inside,
   'stablehlo.dynamic_update_slice': inside,
   'chlo.top_k': (relations, { inputs, outputs }) =>
-    relations.relate({ kind: 'atMost', left: [outputs[0].at(-1) ?? 0], right: [inputs[0].at(-1) ?? 0] }),
+    relations.relate({
+      kind: 'atMost',
+      left: [outputs[0].at(-1) ?? 0],
+      right: [inputs[0].at(-1) ?? 0],
+    }),
 };
 
-/** Dims that a verb of per-device code joins or cuts are so many times, or so many parts, of what they were. */
+/**
+ * Dims that a verb of per-device code joins or cuts are so many times, or so many parts, of what
+ * they were.
+ */
 function readVerb(relations: SizeRelations, { ctx, inputs, outputs }: AxisCall): void {
   const n = ctx.int('size');
   const shift = outputs[0].length - inputs[0].length;
@@ -274,20 +328,28 @@ function readVerb(relations: SizeRelations, { ctx, inputs, outputs }: AxisCall):
   inputs[0].slice(Math.max(0, -shift)).forEach((inner, i) => {
     const [d, k] = [i + Math.max(0, -shift), i + Math.max(0, shift)];
     const outer = outputs[0][k];
-    if (to[k] === from[d] * n && n > 1) relations.relate({ kind: 'product', left: [outer], right: [inner], times: n });
-    else if (from[d] === to[k] * n && n > 1) relations.relate({ kind: 'product', left: [inner], right: [outer], times: n });
+    if (to[k] === from[d] * n && n > 1)
+      relations.relate({ kind: 'product', left: [outer], right: [inner], times: n });
+    else if (from[d] === to[k] * n && n > 1)
+      relations.relate({ kind: 'product', left: [inner], right: [outer], times: n });
   });
-} // prettier-ignore
+}
 
 /** Adds what a node asks of the sizes of its dims. */
-export function readRelations(relations: SizeRelations, at: ProgramNode, table: OperatorTable): void {
+export function readRelations(
+  relations: SizeRelations,
+  at: ProgramNode,
+  table: OperatorTable,
+): void {
   for (const dims of relations.program.around(at)) for (const axis of dims) relations.meet(axis);
   const { node } = at;
   if (node.target === LOCAL_MAP)
     for (const { outer, inner, pieces } of relations.program.borders(at))
-      if (pieces > 1) relations.relate({ kind: 'product', left: [outer], right: [inner], times: pieces });
+      if (pieces > 1)
+        relations.relate({ kind: 'product', left: [outer], right: [inner], times: pieces });
   const length = node.target === 'scan' ? node.kwargs['length'] : undefined;
-  if (typeof length === 'number') relations.literals.set(node, { length: relations.along(-1, length)[0] ?? 0 });
+  if (typeof length === 'number')
+    relations.literals.set(node, { length: relations.along(-1, length)[0] ?? 0 });
   const record = node.kind === 'call' ? table.get(node.target) : undefined;
   const call = record === undefined ? undefined : relations.program.call(at);
   if (record === undefined || call === undefined) return;

@@ -4,24 +4,43 @@ import { ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, controlCall } from '../../graph/control.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import type { Graph, Node, ValueType } from '../../graph/types.ts';
-import { getOwn, isList, isRef, sameType, setOwn, tensorType, typeText } from '../../graph/value.ts';
+import {
+  getOwn,
+  isList,
+  isRef,
+  sameType,
+  setOwn,
+  tensorType,
+  typeText,
+} from '../../graph/value.ts';
 import { inferCall } from '../../ops/record/infer.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { ProgramAxes, programNodes, sameViews, shapeOf, type ProgramNode, type ValueAxes } from './dims.ts';
-import { byValue, written, type Resized } from './literals.ts';
+import { chooseSizes } from './choose.ts';
+import {
+  ProgramAxes,
+  type ProgramNode,
+  programNodes,
+  sameViews,
+  shapeOf,
+  type ValueAxes,
+} from './dims.ts';
+import { byValue, type Resized, written } from './literals.ts';
 import { SizeRelations } from './relation-set.ts';
 import { readRelations } from './relations.ts';
-import { chooseSizes } from './choose.ts';
 
 /** Which sizes of a graph may become smaller. */
 export interface ShrinkOptions {
-  /** Sizes of the mesh dims: a size that a mesh can cut evenly stays one that it can. Default none. */
+  /**
+   * Sizes of the mesh dims: a size that a mesh can cut evenly stays one that it can. Default none.
+   */
   readonly meshSizes?: readonly number[];
   /** Sizes up to this one stay. Default 4. */
   readonly keepUpTo?: number;
   /** Calls that keep their sizes, by name, with the reason. */
   readonly keep?: ReadonlyMap<string, string>;
-  /** Operators without a record: refuse (default), or let their sizes shrink with those around them. */
+  /**
+   * Operators without a record: refuse (default), or let their sizes shrink with those around them.
+   */
   readonly unknown?: 'refuse' | 'replicate';
 }
 
@@ -31,7 +50,11 @@ export interface Shrunk {
   /** Every size of the graph above 1 with what became of it, ascending. */
   readonly sizes: readonly { readonly from: number; readonly to: number }[];
   /** Calls whose sizes had to stay, with the reason; empty when everything could be shrunk. */
-  readonly kept: readonly { readonly node: string; readonly target: string; readonly reason: string }[];
+  readonly kept: readonly {
+    readonly node: string;
+    readonly target: string;
+    readonly reason: string;
+  }[];
 }
 
 /** Elements of all tensors above which sizes may coincide, to be smaller still. */
@@ -42,16 +65,22 @@ const MAX_ROUNDS = 16;
 const CONTROL: ReadonlySet<string> = new Set(CONTROL_TARGETS);
 
 /**
- * The same program at smaller sizes, to be run with numbers: batch, sequence, width, heads and vocabulary are replaced
- * consistently, in types and in literals (view sizes, slice bounds, ranges, counts). Dims that an operator ties stay equal;
- * products that views rely on, sums that joins and slices rely on and differences that padding makes hold for the new sizes
- * too; every new type is checked against the operator's own inference. A call that fits no smaller form is first read in a
- * coarser way (its equal sizes stay equal), then keeps its sizes, and is named. Bodies of loops and branches shrink with the
- * program around them; a loop over rows makes as many trips as there are rows now.
+ * The same program at smaller sizes, to be run with numbers: batch, sequence, width, heads and
+ * vocabulary are replaced consistently, in types and in literals (view sizes, slice bounds, ranges,
+ * counts). Dims that an operator ties stay equal; products that views rely on, sums that joins and
+ * slices rely on and differences that padding makes hold for the new sizes too; every new type is
+ * checked against the operator's own inference. A call that fits no smaller form is first read in a
+ * coarser way (its equal sizes stay equal), then keeps its sizes, and is named. Bodies of loops and
+ * branches shrink with the program around them; a loop over rows makes as many trips as there are
+ * rows now.
  *
  * @throws E_UNSUPPORTED for calls without a record, with the node
  */
-export function shrinkGraph(graph: Graph, table: OperatorTable, options: ShrinkOptions = {}): Shrunk {
+export function shrinkGraph(
+  graph: Graph,
+  table: OperatorTable,
+  options: ShrinkOptions = {},
+): Shrunk {
   const nodes = programNodes(graph);
   if (options.unknown !== 'replicate') refuseUnknown(nodes, table);
   const first = shrunkWith(graph, nodes, table, options, true);
@@ -65,9 +94,13 @@ function refuseUnknown(nodes: readonly ProgramNode[], table: OperatorTable): voi
     target === 'operator.getitem' || CONTROL.has(target) || table.get(target) !== undefined;
   const unknown = nodes.find(({ node }) => node.kind === 'call' && !known(node.target))?.node;
   if (unknown !== undefined)
-    throw new ShardwrightError('E_UNSUPPORTED', `${unknown.target} is not shrunk: what its sizes mean is not known`, {
-      node: unknown.name,
-    });
+    throw new ShardwrightError(
+      'E_UNSUPPORTED',
+      `${unknown.target} is not shrunk: what its sizes mean is not known`,
+      {
+        node: unknown.name,
+      },
+    );
 }
 
 function elementsOf(graph: Graph): number {
@@ -102,7 +135,13 @@ function shrunkWith(
     for (const at of nodes) readRelations(relations, at, table);
     for (const at of nodes) if (kept.has(at.node) || round === MAX_ROUNDS) relations.fixNode(at);
     const chosen = chooseSizes(relations, options.meshSizes ?? [], options.keepUpTo ?? 4, distinct);
-    const rebuilt = new Rebuilding(table, axes, relations, chosen, round === MAX_ROUNDS ? undefined : kept);
+    const rebuilt = new Rebuilding(
+      table,
+      axes,
+      relations,
+      chosen,
+      round === MAX_ROUNDS ? undefined : kept,
+    );
     const small = rebuilt.graph(graph);
     if (rebuilt.misfits.length > 0) {
       for (const { node, reason } of rebuilt.misfits) {
@@ -133,11 +172,16 @@ function sizesOf(relations: SizeRelations, chosen: ReadonlyMap<number, number>):
   return [...pairs.values()].sort((a, b) => a.from - b.from || a.to - b.to);
 }
 
-/** Writes a program at new sizes, and notes the calls that do not have the type that their sizes give. */
+/**
+ * Writes a program at new sizes, and notes the calls that do not have the type that their sizes
+ * give.
+ */
 class Rebuilding {
   readonly misfits: Misfit[] = [];
 
-  /** @param kept calls that keep their sizes, which are not asked again; absent: no call is asked */
+  /**
+   * @param kept calls that keep their sizes, which are not asked again; absent: no call is asked
+   */
   constructor(
     private readonly table: OperatorTable,
     private readonly axes: ProgramAxes,
@@ -148,16 +192,19 @@ class Rebuilding {
 
   graph(graph: Graph): Graph {
     const subgraphs: Record<string, Graph> = {};
-    for (const name of Object.keys(graph.subgraphs)) setOwn(subgraphs, name, this.graph(getOwn(graph.subgraphs, name)!));
+    for (const name of Object.keys(graph.subgraphs))
+      setOwn(subgraphs, name, this.graph(getOwn(graph.subgraphs, name)!));
     const types = new Map<string, ValueType>();
     const nodes = graph.nodes.map((node): Node => {
       const type = this.resized(node.type, this.axes.of(node));
       types.set(node.name, type);
-      return node.kind === 'call' ? { ...this.call(node, type, graph, subgraphs, types), type } : { ...node, type };
+      return node.kind === 'call'
+        ? { ...this.call(node, type, graph, subgraphs, types), type }
+        : { ...node, type };
     });
     this.checkViews(graph, nodes);
     return { ...graph, nodes, subgraphs };
-  } // prettier-ignore
+  }
 
   /** Views of a value that differ stay different: a plan places them apart. */
   private checkViews(graph: Graph, nodes: readonly Node[]): void {
@@ -177,8 +224,16 @@ class Rebuilding {
 
   private resized(type: ValueType, axes: ValueAxes): ValueType {
     if (type.kind === 'tuple')
-      return { kind: 'tuple', items: type.items.map((item, i) => this.resized(item, axes.items[i])) };
-    return type.kind === 'tensor' ? tensorType(type.dtype, axes.dims.map((axis) => this.to(axis))) : type; // prettier-ignore
+      return {
+        kind: 'tuple',
+        items: type.items.map((item, i) => this.resized(item, axes.items[i])),
+      };
+    return type.kind === 'tensor'
+      ? tensorType(
+          type.dtype,
+          axes.dims.map((axis) => this.to(axis)),
+        )
+      : type;
   }
 
   /** The call with literals that give the type; as it is, and noted, where there are none. */
@@ -191,19 +246,30 @@ class Rebuilding {
   ): Node {
     const typeOf = (name: string): ValueType => types.get(name) ?? { kind: 'none' };
     const own = this.relations.literals.get(node) ?? {};
-    const literals = Object.fromEntries(Object.entries(own).map(([name, axis]) => [name, this.to(axis)]));
+    const literals = Object.fromEntries(
+      Object.entries(own).map(([name, axis]) => [name, this.to(axis)]),
+    );
     if (CONTROL.has(node.target)) {
       const { length } = literals;
-      const changed = length === undefined ? node : { ...node, kwargs: { ...node.kwargs, length: this.lengthOf(node, typeOf, length) } };
+      const changed =
+        length === undefined
+          ? node
+          : { ...node, kwargs: { ...node.kwargs, length: this.lengthOf(node, typeOf, length) } };
       const result = controlCall(changed, subgraphs, typeOf)?.result;
-      if (result !== undefined && !agree(type, result)) this.misfit(node, `it gives ${typeText(result)}, not ${typeText(type)}`);
+      if (result !== undefined && !agree(type, result))
+        this.misfit(node, `it gives ${typeText(result)}, not ${typeText(type)}`);
       return changed;
     }
     const record = this.table.get(node.target);
     const call = record === undefined ? undefined : this.axes.call({ node, graph });
     if (record === undefined || call === undefined) return node;
     const sized = (dims: readonly number[]): number[] => dims.map((axis) => this.to(axis));
-    const resized: Resized = { ctx: call.ctx, inputs: call.inputs.map(sized), outputs: call.outputs.map(sized), literals };
+    const resized: Resized = {
+      ctx: call.ctx,
+      inputs: call.inputs.map(sized),
+      outputs: call.outputs.map(sized),
+      literals,
+    };
     let reason: string | undefined;
     const first = written(node, record, resized);
     for (const changed of [first, byValue(node, resized)]) {
@@ -218,7 +284,7 @@ class Rebuilding {
     }
     this.misfit(node, reason ?? '');
     return first;
-  } // prettier-ignore
+  }
 
   /** Rows of a scan: those that it stacks, if any; else trips of their own. */
   private lengthOf(node: Node, typeOf: (name: string) => ValueType, trips: number): number {

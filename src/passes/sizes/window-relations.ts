@@ -1,19 +1,33 @@
-/** Relations of calls that slide windows or count groups: convolutions, pools, resampling, group norms. */
+/**
+ * Relations of calls that slide windows or count groups: convolutions, pools, resampling, group
+ * norms.
+ */
 
 import type { OperatorRecord } from '../../ops/record/record.ts';
 import type { AxisCall } from './dims.ts';
 import type { SizeRelations } from './relation-set.ts';
-import { slidDims, windowCount, type Slide } from './windows.ts';
+import { slidDims, type Slide, windowCount } from './windows.ts';
 
-export function readWindows(relations: SizeRelations, call: AxisCall, record: OperatorRecord): void {
+export function readWindows(
+  relations: SizeRelations,
+  call: AxisCall,
+  record: OperatorRecord,
+): void {
   const { name } = record;
-  if (name === 'stablehlo.convolution' || name === 'stablehlo.reduce_window' || name === 'stablehlo.select_and_scatter')
+  if (
+    name === 'stablehlo.convolution' ||
+    name === 'stablehlo.reduce_window' ||
+    name === 'stablehlo.select_and_scatter'
+  )
     stablehloWindows(relations, call, name);
   else if (/^aten\.(\w*conv|\w*pool|\w*upsample)/.test(name)) windows(relations, call, record);
   if (/group_norm/.test(name)) groupNorm(relations, call);
 }
 
-/** Windows whose count follows from rows and kernel; where no relation is known all but batch and channels stays. */
+/**
+ * Windows whose count follows from rows and kernel; where no relation is known all but batch and
+ * channels stays.
+ */
 function windows(relations: SizeRelations, call: AxisCall, record: OperatorRecord): void {
   const { ctx, inputs, outputs } = call;
   const convolution = /conv/.test(record.name);
@@ -27,7 +41,8 @@ function windows(relations: SizeRelations, call: AxisCall, record: OperatorRecor
   if (w !== undefined) channels(relations, call, x, w, out, turned);
   const dims = slidDims(ctx, record);
   if (dims === undefined) {
-    for (const axes of [...inputs, ...outputs]) axes.slice(2).forEach((axis) => relations.fix(axis));
+    for (const axes of [...inputs, ...outputs])
+      axes.slice(2).forEach((axis) => relations.fix(axis));
     return;
   }
   dims.forEach(({ kernel, weighted, ...slid }, i) => {
@@ -35,7 +50,12 @@ function windows(relations: SizeRelations, call: AxisCall, record: OperatorRecor
     const place = i - dims.length;
     const [rows, count] = [x.at(place) ?? 0, out.at(place) ?? 0];
     const left = weighted && w !== undefined ? [rows, w.at(place) ?? 0] : [rows];
-    relations.relate({ kind: 'window', left, right: [count], slide: left.length > 1 ? slide : { ...slide, kernel } });
+    relations.relate({
+      kind: 'window',
+      left,
+      right: [count],
+      slide: left.length > 1 ? slide : { ...slide, kernel },
+    });
     for (const axis of [rows, count]) relations.spatial.add(axis);
   });
 }
@@ -77,16 +97,25 @@ function groupNorm(relations: SizeRelations, { ctx, inputs, outputs }: AxisCall)
   for (const dims of [...inputs, ...outputs]) if (dims.length === 2) relations.fix(dims[1]);
 }
 
-/** Windows with padding of their own on each side; a window over all rows so far grows with them. */
-function stablehloWindows(relations: SizeRelations, { ctx, inputs, outputs }: AxisCall, name: string): void {
+/**
+ * Windows with padding of their own on each side; a window over all rows so far grows with them.
+ */
+function stablehloWindows(
+  relations: SizeRelations,
+  { ctx, inputs, outputs }: AxisCall,
+  name: string,
+): void {
   const convolution = name === 'stablehlo.convolution';
-  const roles = (what: string): readonly number[] => (convolution ? ctx.ints(`${what}_dimensions`).slice(2) : inputs[0].map((_, d) => d)); // prettier-ignore
+  const roles = (what: string): readonly number[] =>
+    convolution ? ctx.ints(`${what}_dimensions`).slice(2) : inputs[0].map((_, d) => d);
   const [image, kernel, result] = ['input', 'kernel', 'output'].map(roles);
   const counts = name === 'stablehlo.select_and_scatter' ? inputs[1] : outputs[0];
   const list = (key: string, fill: number, i: number): number => ctx.ints(key)[i] ?? fill;
   image.forEach((d, i) => {
     const [rows, count] = [inputs[0][d], counts[result[i]]];
-    const width = convolution ? relations.sizeOf(inputs[1][kernel[i]]) : list('window_dimensions', 1, i);
+    const width = convolution
+      ? relations.sizeOf(inputs[1][kernel[i]])
+      : list('window_dimensions', 1, i);
     const [low, high] = [list('padding', 0, 2 * i), list('padding', 0, 2 * i + 1)];
     if (width === 1 && rows === count && low === 0 && high === 0) return;
     const stride = list('window_strides', 1, i);
@@ -111,10 +140,14 @@ function stablehloWindows(relations: SizeRelations, { ctx, inputs, outputs }: Ax
   });
   if (!convolution) return;
   const groups = ctx.int('feature_group_count');
-  const [channels, within] = [inputs[0][ctx.ints('input_dimensions')[1]], inputs[1][ctx.ints('kernel_dimensions')[0]]];
+  const [channels, within] = [
+    inputs[0][ctx.ints('input_dimensions')[1]],
+    inputs[1][ctx.ints('kernel_dimensions')[0]],
+  ];
   const made = inputs[1][ctx.ints('kernel_dimensions')[1]];
   if (groups === 1 && ctx.int('batch_group_count') === 1) return;
-  for (const axis of [channels, within, made, inputs[0][ctx.ints('input_dimensions')[0]]]) relations.fix(axis);
+  for (const axis of [channels, within, made, inputs[0][ctx.ints('input_dimensions')[0]]])
+    relations.fix(axis);
 }
 
 /** Whether a window reaches from every row back to the first one, or on to the last. */

@@ -18,24 +18,36 @@ interface SlidDim extends Slide {
   readonly count: number;
 }
 
-const CONVOLUTION = /^(aten|prims)\.(convolution|convolution_backward|conv1d|conv2d|conv3d)\.default$/;
+const CONVOLUTION =
+  /^(aten|prims)\.(convolution|convolution_backward|conv1d|conv2d|conv3d)\.default$/;
 const POOL = /^aten\.(max_pool2d|max_pool2d_with_indices|avg_pool2d)(_backward)?\.default$/;
 
 /** Number of windows over `size` rows; below 1 where none fits. */
-export function windowCount(size: number, kernel: number, { stride, padding, dilation }: Slide): number {
+export function windowCount(
+  size: number,
+  kernel: number,
+  { stride, padding, dilation }: Slide,
+): number {
   return Math.floor((size + 2 * padding - dilation * (kernel - 1) - 1) / stride) + 1;
 }
 
 /** The fewest rows that have `count` windows; up to `stride - 1` more have as many. */
-export function fewestRows(count: number, kernel: number, { stride, padding, dilation }: Slide): number {
+export function fewestRows(
+  count: number,
+  kernel: number,
+  { stride, padding, dilation }: Slide,
+): number {
   return (count - 1) * stride + dilation * (kernel - 1) + 1 - 2 * padding;
 }
 
 /**
- * The spatial dims of a convolution or pool; undefined for calls whose windows are of another kind (transposed, adaptive,
- * rounded up), so that their sizes must stay.
+ * The spatial dims of a convolution or pool; undefined for calls whose windows are of another kind
+ * (transposed, adaptive, rounded up), so that their sizes must stay.
  */
-export function slidDims(ctx: TypedContext, { name, schema }: OperatorRecord): readonly SlidDim[] | undefined {
+export function slidDims(
+  ctx: TypedContext,
+  { name, schema }: OperatorRecord,
+): readonly SlidDim[] | undefined {
   const has = (argument: string): boolean => schema.some((s) => s.name === argument);
   const pool = POOL.test(name);
   if (!pool && !CONVOLUTION.test(name)) return undefined;
@@ -55,7 +67,13 @@ export function slidDims(ctx: TypedContext, { name, schema }: OperatorRecord): r
   const [paddings, dilations] = [each('padding', 0), each('dilation', 1)];
   const dims = x.slice(-spatial).map((size, i): SlidDim => {
     const slide = { stride: strides[i], padding: paddings[i], dilation: dilations[i] };
-    return { ...slide, size, kernel: widths[i], weighted: !pool, count: out[out.length - spatial + i] };
+    return {
+      ...slide,
+      size,
+      kernel: widths[i],
+      weighted: !pool,
+      count: out[out.length - spatial + i],
+    };
   });
   return dims.every((d) => windowCount(d.size, d.kernel, d) === d.count) ? dims : undefined;
 }

@@ -1,20 +1,23 @@
 /**
- * Gradients in the dtype in which they are summed. In: a joint graph and a dtype. Out: the graph whose gradients of 16 bits are widened to
- * float32 where they are made, before data ranks sum them, as trainers do that add microbatches up so (Megatron's `main_grad`); the
- * calls that do that.
+ * Gradients in the dtype in which they are summed. In: a joint graph and a dtype. Out: the graph
+ * whose gradients of 16 bits are widened to float32 where they are made, before data ranks sum
+ * them, as trainers do that add microbatches up so (Megatron's `main_grad`); the calls that do
+ * that.
  */
 
+import { GraphBuilder } from '../../graph/build.ts';
 import type { DType, Graph, Node } from '../../graph/types.ts';
 import { eachOperand } from '../../graph/value.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { GraphBuilder } from '../../graph/build.ts';
 import { CallBuilder } from '../../ops/vjp/build.ts';
 
 const NARROW: ReadonlySet<DType> = new Set(['f16', 'bf16']);
 
 /** The same graph where nothing is widened: gradients of float32 are never narrowed. */
 export function gradientsIn(graph: Graph, dtype: DType, table: OperatorTable): Graph {
-  const made = new Set(graph.outputs.flatMap(({ role, value }) => (role === 'grad' && value !== null ? [value] : [])));
+  const made = new Set(
+    graph.outputs.flatMap(({ role, value }) => (role === 'grad' && value !== null ? [value] : [])),
+  );
   const wanted = graph.nodes.filter((n) => made.has(n.name) && isCast(n, dtype));
   if (wanted.length === 0) return graph;
   const cast = new Map<string, string>();
@@ -28,11 +31,15 @@ export function gradientsIn(graph: Graph, dtype: DType, table: OperatorTable): G
     }
     calls.keep(node);
     if (!wanted.includes(node)) continue;
-    calls.meta = { phase: 'backward', ...(node.meta.path === undefined ? {} : { path: node.meta.path }) };
+    calls.meta = {
+      phase: 'backward',
+      ...(node.meta.path === undefined ? {} : { path: node.meta.path }),
+    };
     cast.set(node.name, calls.cast({ kind: 'value', name: node.name }, dtype).name);
   }
   for (const output of graph.outputs) {
-    const own = output.role === 'grad' && output.value !== null ? cast.get(output.value) : undefined;
+    const own =
+      output.role === 'grad' && output.value !== null ? cast.get(output.value) : undefined;
     builder.output(own === undefined ? output : { ...output, value: own });
   }
   const { nodes, outputs, subgraphs } = builder.build();
@@ -45,17 +52,25 @@ function isCast({ kind, target, type }: Node, dtype: DType): boolean {
 }
 
 /**
- * Calls that take what they read where it is made: those that cast a gradient on its way out, and the views and sums of gradients that
- * they read, since what is summed over devices before would be summed in the narrower dtype.
+ * Calls that take what they read where it is made: those that cast a gradient on its way out, and
+ * the views and sums of gradients that they read, since what is summed over devices before would be
+ * summed in the narrower dtype.
  */
-export function gradientCasts(graph: Graph, dtype: DType, table: OperatorTable): ReadonlySet<number> {
-  const made = new Set(graph.outputs.flatMap(({ role, value }) => (role === 'grad' && value !== null ? [value] : [])));
+export function gradientCasts(
+  graph: Graph,
+  dtype: DType,
+  table: OperatorTable,
+): ReadonlySet<number> {
+  const made = new Set(
+    graph.outputs.flatMap(({ role, value }) => (role === 'grad' && value !== null ? [value] : [])),
+  );
   const found = new Set<number>();
   const through = new Set<string>();
   for (let i = graph.nodes.length - 1; i >= 0; i--) {
     const node = graph.nodes[i];
     if (node.kind !== 'call' || node.type.kind !== 'tensor') continue;
-    const isCast = made.has(node.name) && /^aten\._to_copy\./.test(node.target) && node.type.dtype === dtype;
+    const isCast =
+      made.has(node.name) && /^aten\._to_copy\./.test(node.target) && node.type.dtype === dtype;
     const passes = table.get(node.target)?.cls === 'view' || node.target === 'aten.add.Tensor';
     if (!isCast && !(through.has(node.name) && passes && node.meta.phase !== 'forward')) continue;
     found.add(i);

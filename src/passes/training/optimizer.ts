@@ -2,7 +2,7 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import type { DType, ValueRef } from '../../graph/types.ts';
-import { literal, type CallBuilder } from '../../ops/vjp/build.ts';
+import { type CallBuilder, literal } from '../../ops/vjp/build.ts';
 
 /** Hyperparameters of SGD, as `torch.optim.SGD` has them. */
 export interface SgdOptions {
@@ -48,10 +48,14 @@ export interface Optimizer {
   /** Values that all parameters share, made once from the number of the step. */
   shared?(b: CallBuilder, step: ValueRef): Readonly<Record<string, ValueRef>>;
   /** The new parameter and the new states. */
-  update(b: CallBuilder, u: Update, shared: Readonly<Record<string, ValueRef>>): {
+  update(
+    b: CallBuilder,
+    u: Update,
+    shared: Readonly<Record<string, ValueRef>>,
+  ): {
     readonly parameter: ValueRef;
     readonly state: Readonly<Record<string, ValueRef>>;
-  }; // prettier-ignore
+  };
 }
 
 /** `a + factor b`. */
@@ -62,12 +66,14 @@ function addScaled(b: CallBuilder, x: ValueRef, y: ValueRef, factor: number): Va
 function checked(name: string, values: Readonly<Record<string, number>>): void {
   for (const [key, value] of Object.entries(values))
     if (!Number.isFinite(value) || value < 0)
-      throw new ShardwrightError('E_TYPE', `${name}: ${key} is ${value}`, { hint: 'it is a finite number, 0 or more' });
+      throw new ShardwrightError('E_TYPE', `${name}: ${key} is ${value}`, {
+        hint: 'it is a finite number, 0 or more',
+      });
 }
 
 /**
- * Stochastic gradient descent: `b = momentum b + g`, `p = p - lr b`; with `nesterov` the step is `g + momentum b`. Without
- * momentum there is no state.
+ * Stochastic gradient descent: `b = momentum b + g`, `p = p - lr b`; with `nesterov` the step is `g
+ * + momentum b`. Without momentum there is no state.
  *
  * @throws E_TYPE for a negative or infinite number, or nesterov without momentum
  */
@@ -75,7 +81,9 @@ export function sgd(options: SgdOptions): Optimizer {
   const { lr, momentum = 0, nesterov = false, weightDecay = 0 } = options;
   checked('sgd', { lr, momentum, weightDecay });
   if (nesterov && momentum === 0)
-    throw new ShardwrightError('E_TYPE', 'sgd: nesterov needs a momentum', { hint: 'give momentum, 0.9 for example' });
+    throw new ShardwrightError('E_TYPE', 'sgd: nesterov needs a momentum', {
+      hint: 'give momentum, 0.9 for example',
+    });
   return {
     name: 'sgd',
     states: momentum === 0 ? [] : ['momentum_buffer'],
@@ -100,7 +108,8 @@ export function adam(options: AdamOptions): Optimizer {
 }
 
 /**
- * Adam with decoupled weight decay (Loshchilov and Hutter 2019): `p (1 - lr weightDecay)` before the step.
+ * Adam with decoupled weight decay (Loshchilov and Hutter 2019): `p (1 - lr weightDecay)` before
+ * the step.
  *
  * @throws E_TYPE for a negative or infinite number, or a beta of 1 or more
  */
@@ -112,23 +121,33 @@ function adaptive(name: string, options: AdamOptions, decoupled: boolean): Optim
   const { lr, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weightDecay = 0 } = options;
   checked(name, { lr, beta1, beta2, eps, weightDecay });
   if (beta1 >= 1 || beta2 >= 1)
-    throw new ShardwrightError('E_TYPE', `${name}: a beta is ${Math.max(beta1, beta2)}`, { hint: 'betas are below 1' });
+    throw new ShardwrightError('E_TYPE', `${name}: a beta is ${Math.max(beta1, beta2)}`, {
+      hint: 'betas are below 1',
+    });
   return {
     name,
     states: ['exp_avg', 'exp_avg_sq'],
     counts: true,
-    shared: (b, step) => ({ first: correction(b, beta1, step), second: correction(b, beta2, step) }),
+    shared: (b, step) => ({
+      first: correction(b, beta1, step),
+      second: correction(b, beta2, step),
+    }),
     update(b, { parameter, gradient, state }, shared) {
       const decays = weightDecay !== 0;
       const g = decays && !decoupled ? addScaled(b, gradient, parameter, weightDecay) : gradient;
       const mean = addScaled(b, b.mul(state['exp_avg'], beta1), g, 1 - beta1);
-      const square = b.call('aten.addcmul.default', [b.mul(state['exp_avg_sq'], beta2), g, g], { value: literal(1 - beta2) });
+      const square = b.call('aten.addcmul.default', [b.mul(state['exp_avg_sq'], beta2), g, g], {
+        value: literal(1 - beta2),
+      });
       const root = b.add(b.unary('sqrt', b.div(square, shared['second'])), eps);
       const step = b.div(b.div(mean, shared['first']), root);
       const shrunk = decays && decoupled ? b.mul(parameter, 1 - lr * weightDecay) : parameter;
-      return { parameter: addScaled(b, shrunk, step, -lr), state: { exp_avg: mean, exp_avg_sq: square } };
+      return {
+        parameter: addScaled(b, shrunk, step, -lr),
+        state: { exp_avg: mean, exp_avg_sq: square },
+      };
     },
-  }; // prettier-ignore
+  };
 }
 
 /** `1 - beta^step`. */

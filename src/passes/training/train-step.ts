@@ -1,14 +1,22 @@
 /** Takes a joint graph and an optimizer and gives one training step in one graph. */
 
-import { ShardwrightError, internalError } from '../../errors.ts';
+import { internalError, ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import { lintGraph } from '../../graph/lint.ts';
-import type { DType, Graph, Node, NodeMeta, Output, TensorType, ValueRef } from '../../graph/types.ts';
+import type {
+  DType,
+  Graph,
+  Node,
+  NodeMeta,
+  Output,
+  TensorType,
+  ValueRef,
+} from '../../graph/types.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import { inferCall } from '../../ops/record/infer.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { CallBuilder } from '../../ops/vjp/build.ts';
-import { stateType, type Optimizer } from './optimizer.ts';
+import { type Optimizer, stateType } from './optimizer.ts';
 
 /** What a training step returns beside the new parameters and states. */
 export interface TrainStepOptions {
@@ -22,18 +30,24 @@ export interface TrainStepOptions {
 const STEP = { roleName: 'optimizer', stateName: 'step' } as const;
 
 /**
- * One step of training: the joint graph with the optimizer's calls after it, in phase `optimizer`, all element-wise, and a name for
- * each gradient (an alias) right behind the call that makes it: a plan may cut it there or later.
+ * One step of training: the joint graph with the optimizer's calls after it, in phase `optimizer`,
+ * all element-wise, and a name for each gradient (an alias) right behind the call that makes it: a
+ * plan may cut it there or later.
  *
- * Every parameter that has a gradient gets its states as inputs (`state "fc1.weight" "exp_avg"`), in float32 whatever its own
- * dtype (float64 for float64), and a float32 `master` copy if it is narrower, of which the parameter is the rounded value.
- * Returned are updated buffers, the new parameters (as mutations), the new states, and the user outputs. A parameter without
- * a gradient stays as it is and adds nothing. The graph must have its loss folded in (`jointGraph` with a seed), or tangents
- * stay among the inputs.
+ * Every parameter that has a gradient gets its states as inputs (`state "fc1.weight" "exp_avg"`),
+ * in float32 whatever its own dtype (float64 for float64), and a float32 `master` copy if it is
+ * narrower, of which the parameter is the rounded value. Returned are updated buffers, the new
+ * parameters (as mutations), the new states, and the user outputs. A parameter without a gradient
+ * stays as it is and adds nothing. The graph must have its loss folded in (`jointGraph` with a
+ * seed), or tangents stay among the inputs.
  *
  * @throws E_TYPE when no parameter has a gradient
  */
-export function trainStep(joint: Graph, optimizer: Optimizer, options: TrainStepOptions = {}): Graph {
+export function trainStep(
+  joint: Graph,
+  optimizer: Optimizer,
+  options: TrainStepOptions = {},
+): Graph {
   const table = options.table ?? builtinOperators();
   const builder = new GraphBuilder(joint.name);
   const calls = new CallBuilder(builder, table, new Set(joint.nodes.map((node) => node.name)));
@@ -41,9 +55,12 @@ export function trainStep(joint: Graph, optimizer: Optimizer, options: TrainStep
   for (const node of placeholders) builder.keep(node);
   const trained = trainedParameters(joint, placeholders);
   const inputs = trained.map((t) => stateInputs(calls, optimizer, t));
-  const counter = optimizer.counts ? state(calls, STEP.roleName, STEP.stateName, scalar('f32')) : undefined;
+  const counter = optimizer.counts
+    ? state(calls, STEP.roleName, STEP.stateName, scalar('f32'))
+    : undefined;
   for (const [name, body] of Object.entries(joint.subgraphs)) builder.subgraph(name, body);
-  // A name of its own for each gradient, where it is made: it may be cut there, summed and cut in one (ZeRO-2), or only when it is used.
+  // A name of its own for each gradient, where it is made: it may be cut there, summed and cut in
+  // one (ZeRO-2), or only when it is used.
   const early = new Map<string, ValueRef>();
   const made = new Map(trained.map(({ gradient, node }) => [gradient.name, node]));
   for (const node of joint.nodes) {
@@ -51,7 +68,10 @@ export function trainStep(joint: Graph, optimizer: Optimizer, options: TrainStep
     calls.keep(node);
     const of = made.get(node.name);
     if (of === undefined) continue;
-    calls.meta = { phase: 'backward', ...(of.meta.path === undefined ? {} : { path: of.meta.path }) };
+    calls.meta = {
+      phase: 'backward',
+      ...(of.meta.path === undefined ? {} : { path: of.meta.path }),
+    };
     early.set(node.name, calls.call('aten.alias.default', [{ kind: 'value', name: node.name }]));
   }
 
@@ -61,7 +81,10 @@ export function trainStep(joint: Graph, optimizer: Optimizer, options: TrainStep
   const parameters: Output[] = [];
   const states: Output[] = [];
   trained.forEach(({ node, type, gradient, fqn }, i) => {
-    calls.meta = { phase: 'optimizer', ...(node.meta.path === undefined ? {} : { path: node.meta.path }) };
+    calls.meta = {
+      phase: 'optimizer',
+      ...(node.meta.path === undefined ? {} : { path: node.meta.path }),
+    };
     const { master, state: before } = inputs[i];
     const own = stateType(type.dtype);
     const current: ValueRef = master ?? { kind: 'value', name: node.name };
@@ -70,16 +93,31 @@ export function trainStep(joint: Graph, optimizer: Optimizer, options: TrainStep
       gradient: calls.cast(early.get(gradient.name) ?? gradient, own),
       state: before,
     };
-    const after = optimizer.update(calls, step === undefined ? update : { ...update, step }, shared);
-    parameters.push({ role: 'mutation', of: fqn, value: calls.cast(after.parameter, type.dtype).name });
+    const after = optimizer.update(
+      calls,
+      step === undefined ? update : { ...update, step },
+      shared,
+    );
+    parameters.push({
+      role: 'mutation',
+      of: fqn,
+      value: calls.cast(after.parameter, type.dtype).name,
+    });
     const all = master === undefined ? after.state : { ...after.state, master: after.parameter };
     for (const name of stateNames(optimizer, type.dtype))
       states.push({ role: 'newstate', of: fqn, stateName: name, value: all[name].name });
   });
   if (step !== undefined)
-    states.push({ role: 'newstate', of: STEP.roleName, stateName: STEP.stateName, value: step.name });
+    states.push({
+      role: 'newstate',
+      of: STEP.roleName,
+      stateName: STEP.stateName,
+      value: step.name,
+    });
 
-  const kept = joint.outputs.filter((output) => output.role !== 'grad' || options.keepGradients === true);
+  const kept = joint.outputs.filter(
+    (output) => output.role !== 'grad' || options.keepGradients === true,
+  );
   const before = kept.filter((output) => output.role === 'mutation' || output.role === 'newstate');
   const after = kept.filter((output) => output.role === 'output' || output.role === 'grad');
   for (const output of [...before, ...parameters, ...states, ...after]) builder.output(output);
@@ -121,15 +159,31 @@ function stateNames(optimizer: Optimizer, dtype: DType): readonly string[] {
 function stateInputs(calls: CallBuilder, optimizer: Optimizer, { type, fqn, node }: Trained) {
   const own: TensorType = { kind: 'tensor', dtype: stateType(type.dtype), shape: type.shape };
   const refs: Record<string, ValueRef> = {};
-  for (const name of stateNames(optimizer, type.dtype)) refs[name] = state(calls, fqn, name, own, node.meta.path);
+  for (const name of stateNames(optimizer, type.dtype))
+    refs[name] = state(calls, fqn, name, own, node.meta.path);
   const { master, ...others } = refs;
   return { master: master as ValueRef | undefined, state: others };
 }
 
-function state(calls: CallBuilder, fqn: string, name: string, type: TensorType, path?: string): ValueRef {
+function state(
+  calls: CallBuilder,
+  fqn: string,
+  name: string,
+  type: TensorType,
+  path?: string,
+): ValueRef {
   const base = `${fqn}_${name}`.replaceAll(/[^A-Za-z0-9_]/g, '_');
-  const meta: NodeMeta = { role: 'state', roleName: fqn, stateName: name, ...(path === undefined ? {} : { path }) };
-  return calls.graph.placeholder(calls.freshName(/^[A-Za-z_]/.test(base) ? base : `_${base}`), type, meta);
+  const meta: NodeMeta = {
+    role: 'state',
+    roleName: fqn,
+    stateName: name,
+    ...(path === undefined ? {} : { path }),
+  };
+  return calls.graph.placeholder(
+    calls.freshName(/^[A-Za-z_]/.test(base) ? base : `_${base}`),
+    type,
+    meta,
+  );
 }
 
 function scalar(dtype: DType): TensorType {

@@ -1,18 +1,19 @@
 /**
- * Control flow of the lowering. In: loops and branches with placed values. Out: bodies with collectives of their own.
+ * Control flow of the lowering. In: loops and branches with placed values. Out: bodies with
+ * collectives of their own.
  */
 import type { Redistributor } from '../../cost/redistribution/redistribute.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Arg, Node } from '../../graph/types.ts';
+import { DTYPE_BYTES } from '../../graph/types.ts';
 import { isList, isRef, mapOperands } from '../../graph/value.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
-import { DTYPE_BYTES } from '../../graph/types.ts';
 import type { OpenedGraph } from '../../passes/plannable/opened-graph.ts';
 import type { OpenedBody, Region, SharedMap } from '../../passes/plannable/regions.ts';
 import type { Dataflow } from '../../strategy/dataflow.ts';
 import type { LowerablePlan } from '../record/planned.ts';
 import type { PlannedRedistribution } from '../record/types.ts';
-import { ref, type Emitter, type LocalType } from './program/emitter.ts';
+import { type Emitter, type LocalType, ref } from './program/emitter.ts';
 import { Frame, type Placed } from './program/frame.ts';
 import type { Pieces } from './program/pieces.ts';
 import type { ProgramCall } from './program/program.ts';
@@ -51,8 +52,9 @@ interface ControlSite {
 }
 
 /**
- * Writes control flow for one device: every body becomes a graph of its own with explicit collectives, moved values that no
- * trip changes come in as inputs, and all devices take the same branches and trips, because what decides is replicated.
+ * Writes control flow for one device: every body becomes a graph of its own with explicit
+ * collectives, moved values that no trip changes come in as inputs, and all devices take the same
+ * branches and trips, because what decides is replicated.
  */
 export class ControlWriter {
   private readonly names = new Set<string>();
@@ -96,8 +98,17 @@ export class ControlWriter {
     const outputs = body.outputs.map((o) => (o.value === null ? o : { ...o, value: own(o.value) }));
     frame.bodies.set(graph, { ...body, name: graph, nodes, outputs });
     const lists = [inputs.slice(0, scanned), inputs.slice(scanned)].map((list) => list.map(ref));
-    const made = emit.control(call.target, [{ kind: 'graph', name: graph }, ...lists], call.kwargs, node.name, types);
-    this.site.called(made.name, { name: call.name, bodies: new Map([[graph, { name, scope: NO_SCOPE }]]) });
+    const made = emit.control(
+      call.target,
+      [{ kind: 'graph', name: graph }, ...lists],
+      call.kwargs,
+      node.name,
+      types,
+    );
+    this.site.called(made.name, {
+      name: call.name,
+      bodies: new Map([[graph, { name, scope: NO_SCOPE }]]),
+    });
     return made.members;
   }
 
@@ -108,7 +119,8 @@ export class ControlWriter {
     const inner = new Frame(emit, body.scope, frame);
     const init = carries.map((carry) => this.carryIn(frame, [inner], carry, region));
     const xs = rows.map(({ from, row }) => {
-      if (!isRef(from) || !isRef(row)) throw unsupported(region, 'it scans a value that is no tensor');
+      if (!isRef(from) || !isRef(row))
+        throw unsupported(region, 'it scans a value that is no tensor');
       const [n] = this.nodeOf(row.name);
       const [spec, rowSpec] = [this.input(n, 0), this.output(n)];
       if (space.pieces(spec, 0) > 1) throw internalError(`rows of ${row.name} are cut`);
@@ -133,18 +145,28 @@ export class ControlWriter {
     const captured = inner.captures;
     frame.bodies.set(graph, inner.graph(graph, captured, returns));
     const operands: Arg[] = [init.map(ref), xs.map(ref), captured.map(ref)];
-    const args: Arg[] = [{ kind: 'graph', name: graph }, ...(call.target === 'scan' ? operands : operands.slice(1))];
+    const args: Arg[] = [
+      { kind: 'graph', name: graph },
+      ...(call.target === 'scan' ? operands : operands.slice(1)),
+    ];
     const members = this.callOf(frame, region, args, types, [graph]);
     carries.forEach((carry, k) => this.carried(frame, carry, region, k, members[k]));
     stacked.forEach(({ whole, k }, i) => {
       const [n, value] = this.nodeOf(whole);
       const [from, to] = [this.input(n, 0), this.output(n)];
       const { meta } = flow.values[value];
-      const steps = this.site.redistributor.plan({ shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] }, from, to);
+      const steps = this.site.redistributor.plan(
+        { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] },
+        from,
+        to,
+      );
       if (steps === undefined || steps.steps.some((step) => !LOCAL.has(step.kind)))
         throw internalError(`what ${call.name} stacks is not ${space.text(to)} for free`);
       emit.section = frame.section;
-      const placed = { name: this.site.writer.write(steps, members[next.length + i], meta.shape), sharding: to };
+      const placed = {
+        name: this.site.writer.write(steps, members[next.length + i], meta.shape),
+        sharding: to,
+      };
       frame.owned.set(value, placed);
       this.site.note(value, region, k, placed);
     });
@@ -159,15 +181,28 @@ export class ControlWriter {
     if (test === undefined) throw unsupported(region, 'its condition is no tensor');
     const [n] = this.nodeOf(test);
     const [decides] = [0, 1, 2].map((input) => this.operand(testing, n, input));
-    if (this.input(n, 0) !== this.site.space.replicated) throw internalError(`${test} is not replicated`);
+    if (this.input(n, 0) !== this.site.space.replicated)
+      throw internalError(`${test} is not replicated`);
     this.site.walk(stepping, bodies[1].start, bodies[1].end);
-    const next = carries.map((carry, k) => this.carryOut(stepping, carry, bodies[1].returns[k], region));
+    const next = carries.map((carry, k) =>
+      this.carryOut(stepping, carry, bodies[1].returns[k], region),
+    );
     const captured = union([testing, stepping]);
     const graphs = bodies.map((body) => this.bodyName(body));
     frame.bodies.set(graphs[0], testing.graph(graphs[0], captured, [decides]));
     frame.bodies.set(graphs[1], stepping.graph(graphs[1], captured, next));
-    const args = [...graphs.map((name): Arg => ({ kind: 'graph', name })), init.map(ref), captured.map(ref)];
-    const members = this.callOf(frame, region, args, next.map((name) => emit.type(name)), graphs); // prettier-ignore
+    const args = [
+      ...graphs.map((name): Arg => ({ kind: 'graph', name })),
+      init.map(ref),
+      captured.map(ref),
+    ];
+    const members = this.callOf(
+      frame,
+      region,
+      args,
+      next.map((name) => emit.type(name)),
+      graphs,
+    );
     carries.forEach((carry, k) => this.carried(frame, carry, region, k, members[k]));
   }
 
@@ -178,12 +213,15 @@ export class ControlWriter {
     const last = bodies.length - 1;
     const frames = bodies.map((body) => new Frame(emit, body.scope, frame));
     // Results that some branch does not return are none of the call's.
-    const results = meets.flatMap((met, k) => (met[0] === undefined ? [] : [{ met: met as readonly string[], k }]));
+    const results = meets.flatMap((met, k) =>
+      met[0] === undefined ? [] : [{ met: met as readonly string[], k }],
+    );
     if (results.length === 0) return;
     if (!isRef(which)) throw unsupported(region, 'what decides is no tensor');
     bodies.forEach((body, b) => this.site.walk(frames[b], body.start, body.end));
     const ready = this.marksReady(frame, frames, region);
-    const [decides] = call.target === 'cond' ? [ready.get(`${results[0].met[0]}:0`)] : [ready.get(`${tests[0]}:0`)];
+    const [decides] =
+      call.target === 'cond' ? [ready.get(`${results[0].met[0]}:0`)] : [ready.get(`${tests[0]}:0`)];
     if (decides === undefined) throw internalError(`nothing decides ${call.name}`);
     const returns = bodies.map((_, b) =>
       results.map(({ met }) => {
@@ -206,7 +244,13 @@ export class ControlWriter {
     });
     const list = graphs.map((name): Arg => ({ kind: 'graph', name }));
     const args = [ref(decides), ...(call.target === 'cond' ? list : [list]), captured.map(ref)];
-    const members = this.callOf(frame, region, args, returns[0].map((name) => emit.type(name)), graphs); // prettier-ignore
+    const members = this.callOf(
+      frame,
+      region,
+      args,
+      returns[0].map((name) => emit.type(name)),
+      graphs,
+    );
     results.forEach(({ met, k }, i) => {
       const value = flow.valueOf(met[0]);
       const placed = { name: members[i], sharding: this.output(this.nodeOf(met[0])[0]) };
@@ -216,8 +260,9 @@ export class ControlWriter {
   }
 
   /**
-   * What the marks of a branching take, moved in the order of the plan, because a copy that one use makes another may take:
-   * names by mark and input, what decides in the frame around and what is met in the frame of its branch.
+   * What the marks of a branching take, moved in the order of the plan, because a copy that one use
+   * makes another may take: names by mark and input, what decides in the frame around and what is
+   * met in the frame of its branch.
    */
   private marksReady(
     frame: Frame,
@@ -246,7 +291,10 @@ export class ControlWriter {
     return ready;
   }
 
-  /** The initial value of a carry, brought to the placement of the carry, which the bodies get as an input. */
+  /**
+   * The initial value of a carry, brought to the placement of the carry, which the bodies get as an
+   * input.
+   */
   private carryIn(frame: Frame, bodies: readonly Frame[], carry: Arg, region: Region): string {
     if (!isRef(carry)) throw unsupported(region, 'it carries a value that is no tensor');
     const [n, value] = this.nodeOf(carry.name);
@@ -286,7 +334,10 @@ export class ControlWriter {
   }
 
   /** One row of what a scan stacks: moved as the row that stands for it in the plan. */
-  private rowOut(body: Frame, { row, whole }: { readonly row: string; readonly whole: string }): string {
+  private rowOut(
+    body: Frame,
+    { row, whole }: { readonly row: string; readonly whole: string },
+  ): string {
     const { emit, space, writer, redistributor, flow, plan } = this.site;
     const [n, value] = this.nodeOf(row);
     const [after] = this.nodeOf(whole);
@@ -299,7 +350,8 @@ export class ControlWriter {
     for (const { from, to } of redistributions) {
       const type = { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] };
       const steps = redistributor.plan(type, space.parse(from), space.parse(to));
-      if (steps === undefined) throw internalError(`the plan moves ${row} in a way that is refused`);
+      if (steps === undefined)
+        throw internalError(`the plan moves ${row} in a way that is refused`);
       name = writer.write(steps, name, meta.shape);
     }
     return emit.call('aten.select.int', [ref(name), 0, 0]);
@@ -315,7 +367,8 @@ export class ControlWriter {
     for (const { from, to } of plan.nodes[n].redistributions.filter((r) => r.input === 2)) {
       const type = { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] };
       const steps = redistributor.plan(type, space.parse(from), space.parse(to));
-      if (steps === undefined) throw internalError(`the plan moves what ${mark} meets in a way that is refused`);
+      if (steps === undefined)
+        throw internalError(`the plan moves what ${mark} meets in a way that is refused`);
       now = writer.write(steps, now, meta.shape);
     }
     return now;
@@ -391,5 +444,7 @@ function union(frames: readonly Frame[]): string[] {
 }
 
 function unsupported({ call }: Region, why: string): ShardwrightError {
-  return new ShardwrightError('E_UNSUPPORTED', `${call.target} is not lowered: ${why}`, { node: call.name });
+  return new ShardwrightError('E_UNSUPPORTED', `${call.target} is not lowered: ${why}`, {
+    node: call.name,
+  });
 }

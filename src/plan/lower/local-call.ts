@@ -1,21 +1,28 @@
 /**
- * One call of the lowering. In: a global call with placed arguments. Out: its local arguments and results.
+ * One call of the lowering. In: a global call with placed arguments. Out: its local arguments and
+ * results.
  */
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Arg, Node } from '../../graph/types.ts';
 import { isList, isRef } from '../../graph/value.ts';
 import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
 import type { Rule } from '../../ops/record/rule.ts';
-import { ref, type Emitter } from './program/emitter.ts';
+import { type Emitter, ref } from './program/emitter.ts';
 import type { Piece, Pieces } from './program/pieces.ts';
 import type { RankInt } from './program/rank-int.ts';
 
-/** The local form of a call whose rules ask for a change: names of its results, null for one that is masked off. */
+/**
+ * The local form of a call whose rules ask for a change: names of its results, null for one that is
+ * masked off.
+ */
 export type Rewrite = (call: LocalCall) => readonly (string | null)[];
 /** By canonical operator name. */
 export type Rewrites = Readonly<Record<string, Rewrite>>;
 
-/** A call of the unsharded program that is written for one device: its operands are local, its rules known. */
+/**
+ * A call of the unsharded program that is written for one device: its operands are local, its rules
+ * known.
+ */
 export class LocalCall {
   /** Arguments and keywords with the local operands in them. */
   readonly args: readonly Arg[];
@@ -51,7 +58,9 @@ export class LocalCall {
 
   /** Mesh dims whose rule is rewritten in one of these ways. */
   meshDims(...words: readonly string[]): number[] {
-    return this.rules.flatMap((r, m) => (r?.rewrite !== undefined && words.includes(r.rewrite) ? [m] : []));
+    return this.rules.flatMap((r, m) =>
+      r?.rewrite !== undefined && words.includes(r.rewrite) ? [m] : [],
+    );
   }
 
   /** Local name of a tensor argument. */
@@ -96,11 +105,21 @@ export class LocalCall {
     for (const [name, value] of Object.entries(replaced)) {
       const at = this.positionOf(name);
       if (at >= 0 && at < args.length) args[at] = value;
-      else Object.defineProperty(kwargs, name, { value, enumerable: true, writable: true, configurable: true });
+      else
+        Object.defineProperty(kwargs, name, {
+          value,
+          enumerable: true,
+          writable: true,
+          configurable: true,
+        });
     }
     const options = { kwargs, ...(final ? { name: this.node.name } : {}) };
     if (this.record.results === 'single') return [this.emit.call(this.node.target, args, options)];
-    return this.emit.callTuple(this.node.target, args, final ? { ...options, members: this.memberName } : { kwargs });
+    return this.emit.callTuple(
+      this.node.target,
+      args,
+      final ? { ...options, members: this.memberName } : { kwargs },
+    );
   }
 
   /** `run` of a call with one result. */
@@ -153,6 +172,7 @@ function withTensors(
     if (at >= 0 && at < args.length) outArgs[at] = put(args[at]);
     else if (Object.hasOwn(kwargs, s.name)) outKwargs[s.name] = put(kwargs[s.name]);
   }
-  if (next !== names.length) throw internalError(`${record.name}: ${names.length} operands for ${next} places`);
+  if (next !== names.length)
+    throw internalError(`${record.name}: ${names.length} operands for ${next} places`);
   return { args: outArgs, kwargs: outKwargs };
 }

@@ -1,51 +1,54 @@
 /**
- * The door of the lowering. In: a graph, a plan. Out: the program that every device runs, checked against the plan.
+ * The door of the lowering. In: a graph, a plan. Out: the program that every device runs, checked
+ * against the plan.
  */
-import { moveMeta, OutputWriter } from './outputs.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { collectiveModel } from '../../cost/presets/presets.ts';
 import { Redistributor } from '../../cost/redistribution/redistribute.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
-import { localMapCall } from '../../graph/local-map.ts';
 import { lintGraph } from '../../graph/lint.ts';
+import { localMapCall } from '../../graph/local-map.ts';
 import type { Arg, Graph, Node } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, setOwn } from '../../graph/value.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
+import { type AxisType, cutOf } from '../../mesh/local-types/types.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { bindCall, withOutputs } from '../../ops/record/context.ts';
 import type { TensorMeta } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import type { OpenedGraph } from '../../passes/plannable/opened-graph.ts';
 import type { OpenedRegion } from '../../passes/plannable/local-map-record.ts';
+import type { OpenedGraph } from '../../passes/plannable/opened-graph.ts';
 import type { Region } from '../../passes/plannable/regions.ts';
-import { dataflow, type Dataflow } from '../../strategy/dataflow.ts';
+import { type Dataflow, dataflow } from '../../strategy/dataflow.ts';
 import { refuseDamaged } from '../record/damage.ts';
+import { type LowerablePlan, type PlannedProgram, plannedProgram } from '../record/planned.ts';
 import { ControlWriter } from './control.ts';
-import { Emitter, ref, type LocalType } from './program/emitter.ts';
-import { Frame, type Placed } from './program/frame.ts';
 import { LocalCall } from './local-call.ts';
 import { MemberNames } from './member-names.ts';
 import { Mover } from './mover.ts';
+import { moveMeta, OutputWriter } from './outputs.ts';
+import { Emitter, type LocalType, ref } from './program/emitter.ts';
+import { Frame, type Placed } from './program/frame.ts';
 import { Pieces } from './program/pieces.ts';
-import { plannedProgram, type LowerablePlan, type PlannedProgram } from '../record/planned.ts';
 import type { DeviceProgram, ProgramCall, ProgramValue, RandomPiece } from './program/program.ts';
 import { RankSymbols, sameInt } from './program/rank-int.ts';
 import { RedistributionWriter } from './redistribution.ts';
 import { rewrite } from './rewrites/table.ts';
-import { eraseInto } from './typed/erase.ts';
-import { cutOf, type AxisType } from '../../mesh/local-types/types.ts';
 import { rulesTaken } from './rules-taken.ts';
+import { eraseInto } from './typed/erase.ts';
 
-export { plannedProgram, type LowerablePlan, type PlannedProgram } from '../record/planned.ts';
+export { type LowerablePlan, type PlannedProgram, plannedProgram } from '../record/planned.ts';
 
 /**
- * The program that every device runs under a plan: local shapes and literals, every redistribution as the collectives that
- * were priced, each shared copy made once, and the collectives that operators' own rules contain. Bodies of loops and
- * branches become bodies with collectives of their own. Every local result is typed on every rank and compared with the shard
- * that the plan promises.
+ * The program that every device runs under a plan: local shapes and literals, every redistribution
+ * as the collectives that were priced, each shared copy made once, and the collectives that
+ * operators' own rules contain. Bodies of loops and branches become bodies with collectives of
+ * their own. Every local result is typed on every rank and compared with the shard that the plan
+ * promises.
  *
  * @param graph the planned graph, or the graph that was handed to `shard`
- * @throws E_PLAN when the plan is not of this graph; E_UNSUPPORTED, with the node, for what has no local form
+ * @throws E_PLAN when the plan is not of this graph; E_UNSUPPORTED, with the node, for what has no
+ *   local form
  */
 export function lower(graph: Graph, plan: LowerablePlan, table: OperatorTable): DeviceProgram {
   const planned = plannedProgram(graph, plan, table);
@@ -84,10 +87,18 @@ class Lowering {
     this.opened = opened;
     const mesh = parseMesh(request.mesh);
     this.space = new ShardingSpace(mesh, table.kinds);
-    this.redistributor = new Redistributor(this.space, collectiveModel(request.cost, loadCluster(request.cluster), mesh)); // prettier-ignore
+    this.redistributor = new Redistributor(
+      this.space,
+      collectiveModel(request.cost, loadCluster(request.cluster), mesh),
+    );
     this.flow = dataflow(graph, table, request.sharing, opened?.loops);
     this.members = new MemberNames(graph, this.flow);
-    refuseDamaged(plan, { graph, flow: this.flow, space: this.space, carries: opened?.carries.length ?? 0 });
+    refuseDamaged(plan, {
+      graph,
+      flow: this.flow,
+      space: this.space,
+      carries: opened?.carries.length ?? 0,
+    });
     this.emit = new Emitter(table, mesh, this.symbols, new Set(graph.nodes.map((n) => n.name)));
     this.pieces = new Pieces(this.space);
     this.writer = new RedistributionWriter(this.emit, this.space, this.pieces);
@@ -116,7 +127,9 @@ class Lowering {
       subgraphs: Object.fromEntries(frame.bodies),
       notes: [
         `Program of each device of the mesh ${this.space.mesh.text}.`,
-        ...[...this.symbols.values].map(([symbol, values]) => `${symbol} is ${values.join(', ')} on ranks 0, 1, ..`),
+        ...[...this.symbols.values].map(
+          ([symbol, values]) => `${symbol} is ${values.join(', ')} on ranks 0, 1, ..`,
+        ),
       ],
     };
     lintGraph(program);
@@ -136,21 +149,31 @@ class Lowering {
   private siteOf(opened: OpenedGraph): ConstructorParameters<typeof ControlWriter>[0] {
     const { flow, plan, space, redistributor, emit, pieces, writer } = this;
     return {
-      flow, plan, opened, space, redistributor, emit, pieces, writer,
+      flow,
+      plan,
+      opened,
+      space,
+      redistributor,
+      emit,
+      pieces,
+      writer,
       walk: (frame, start, end) => this.walk(frame, start, end),
       move: (frame, move) => {
         emit.meta = move.phase === 'forward' ? { phase: 'forward' } : {};
         return this.mover.bring(frame, move);
       },
-      note: (value, { call, scope }, result, placed) => this.note(value, call.name, result, placed, scope),
+      note: (value, { call, scope }, result, placed) =>
+        this.note(value, call.name, result, placed, scope),
       called: (name, call) => void this.calls.set(name, call),
-    }; // prettier-ignore
+    };
   }
 
   /** Writes nodes of the listed graph, and the calls whose bodies stand among them. */
   private walk(frame: Frame, start: number, end: number): void {
     this.frames.set(frame.scope, frame);
-    const regions = (this.regions.get(frame.scope) ?? []).filter((r) => r.start >= start && r.end <= end);
+    const regions = (this.regions.get(frame.scope) ?? []).filter(
+      (r) => r.start >= start && r.end <= end,
+    );
     let next = 0;
     for (let n = start; n < end;) {
       const region = regions[next];
@@ -166,7 +189,8 @@ class Lowering {
         if (node.kind === 'call') this.call(frame, node, n);
         else this.placeholder(frame, node, n);
         // An input that is returned moves at the end: calls stand after all inputs.
-        if (node.kind === 'call' && frame.scope === 0) for (const value of this.flow.results[n]) this.outputs.deliver(frame, value); // prettier-ignore
+        if (node.kind === 'call' && frame.scope === 0)
+          for (const value of this.flow.results[n]) this.outputs.deliver(frame, value);
       }
       n++;
     }
@@ -175,7 +199,9 @@ class Lowering {
   private placeholder(frame: Frame, node: Node, n: number): void {
     const [id] = this.flow.results[n];
     if (node.kind !== 'placeholder' || id === undefined || id < 0)
-      throw new ShardwrightError('E_UNSUPPORTED', `${node.kind} ${node.name} is no tensor input`, { node: node.name });
+      throw new ShardwrightError('E_UNSUPPORTED', `${node.kind} ${node.name} is no tensor input`, {
+        node: node.name,
+      });
     const { meta } = this.flow.values[id];
     const sharding = this.space.parse(this.plan.nodes[n].outputs[0]);
     const name = this.emit.placeholder(node, {
@@ -198,13 +224,17 @@ class Lowering {
         phase: flow.phases[n],
         moves: planned.redistributions.filter((r) => r.input === i),
         to: inputSpecs[i],
-        scope: this.opened?.loops.moveScope(this.graph.nodes[flow.values[value].node].name, node.name) ?? 0,
+        scope:
+          this.opened?.loops.moveScope(this.graph.nodes[flow.values[value].node].name, node.name) ??
+          0,
         use: `input ${i} of ${node.name}`,
       }),
     );
     this.emit.section = frame.section;
     this.emit.meta = node.meta;
-    const results = Array.from(flow.results[n], (id): TensorMeta | null => (id < 0 ? null : flow.values[id].meta));
+    const results = Array.from(flow.results[n], (id): TensorMeta | null =>
+      id < 0 ? null : flow.values[id].meta,
+    );
     const shared = this.opened?.sharedMaps.get(node.name);
     const region = this.opened?.localMaps.get(node.name);
     const names =
@@ -212,7 +242,13 @@ class Lowering {
         ? this.perDevice(frame, node.name, region, inputs, inputSpecs)
         : shared === undefined
           ? this.local(frame, node, n, inputs, inputSpecs, outputSpecs, results)
-          : this.control?.sharedRows(frame, node, shared, inputs, this.localTypes(results, outputSpecs));
+          : this.control?.sharedRows(
+              frame,
+              node,
+              shared,
+              inputs,
+              this.localTypes(results, outputSpecs),
+            );
     if (names === undefined) throw internalError(`${node.name} has bodies that nothing writes`);
     results.forEach((meta, k) => {
       const name = names[k];
@@ -224,14 +260,20 @@ class Lowering {
     });
   }
 
-  private localTypes(results: readonly (TensorMeta | null)[], specs: readonly number[]): LocalType[] {
+  private localTypes(
+    results: readonly (TensorMeta | null)[],
+    specs: readonly number[],
+  ): LocalType[] {
     return results.map((meta, k) => {
       if (meta === null) throw internalError('a body returns nothing');
       return { dtype: meta.dtype, shape: this.pieces.shape(specs[k], meta.shape) };
     });
   }
 
-  /** Writes the body of a region: on its own axes as it is, on the others as the plan cuts its operands. */
+  /**
+   * Writes the body of a region: on its own axes as it is, on the others as the plan cuts its
+   * operands.
+   */
   private perDevice(
     frame: Frame,
     name: string,
@@ -244,9 +286,16 @@ class Lowering {
     const { mesh } = space;
     for (const { name: axis, size } of region.axes)
       if (mesh.sizes[mesh.indexOf(axis)] !== size)
-        throw new ShardwrightError('E_MESH', `${call.name} is per device over ${axis}=${size}, the plan has ${mesh.text}`, {
-          node: call.name, hint: `plan on a mesh with ${axis}=${size}, or trace the program with the mesh of the plan`,
-        });
+        throw new ShardwrightError(
+          'E_MESH',
+          `${call.name} is per device over ${axis}=${size}, the plan has ${mesh.text}`,
+          {
+            node: call.name,
+            hint:
+              `plan on a mesh with ${axis}=${size}, or trace the program with the mesh of the ` +
+              'plan',
+          },
+        );
     const types = region.inSpecs.map((spec, i) =>
       mesh.names.map((axis, m): AxisType => {
         const a = region.axes.findIndex(({ name }) => name === axis);
@@ -257,8 +306,18 @@ class Lowering {
     );
     const manual = region.axes.map(({ name }) => name);
     const called = (of: string, made: ProgramCall): void => void this.calls.set(of, made);
-    return eraseInto({ graph: body, mesh, table: this.table, inputs: types, manual, into: { region: name, space, emit, pieces, writer, symbols, bodies: frame.bodies, called } }, inputs);
-  } // prettier-ignore
+    return eraseInto(
+      {
+        graph: body,
+        mesh,
+        table: this.table,
+        inputs: types,
+        manual,
+        into: { region: name, space, emit, pieces, writer, symbols, bodies: frame.bodies, called },
+      },
+      inputs,
+    );
+  }
 
   /** Writes the local form of a call: one name for each result. */
   private local(
@@ -273,7 +332,12 @@ class Lowering {
     const record = this.table.get(node.target);
     if (record === undefined) return this.unknown(node, n, inputs, results);
     const global = withOutputs(
-      bindCall(record, node.args, node.kwargs, (name) => this.flow.values[this.flow.valueOf(name)].meta),
+      bindCall(
+        record,
+        node.args,
+        node.kwargs,
+        (name) => this.flow.values[this.flow.valueOf(name)].meta,
+      ),
       results,
     );
     const rules = rulesTaken(this.space, record.shard(global), inputSpecs, outputSpecs);
@@ -297,7 +361,10 @@ class Lowering {
     return names;
   }
 
-  /** Bodies that a call takes for comparators and reducers stand in the program as they are: they see single numbers. */
+  /**
+   * Bodies that a call takes for comparators and reducers stand in the program as they are: they
+   * see single numbers.
+   */
   private keepBodies(frame: Frame, node: Node): void {
     const keep = (arg: Arg): void => {
       if (isList(arg)) arg.forEach(keep);
@@ -310,7 +377,10 @@ class Lowering {
     Object.values(node.kwargs).forEach(keep);
   }
 
-  /** A call of an operator without a record runs on every device, on whole tensors (`unknown: 'replicate'`). */
+  /**
+   * A call of an operator without a record runs on every device, on whole tensors (`unknown:
+   * 'replicate'`).
+   */
   private unknown(
     node: Node,
     n: number,
@@ -318,12 +388,17 @@ class Lowering {
     results: readonly (TensorMeta | null)[],
   ): readonly (string | null)[] {
     if (this.plan.request.unknown !== 'replicate')
-      throw new ShardwrightError('E_UNSUPPORTED', `${node.target} has no record, so it is not lowered`, {
-        node: node.name,
-        hint: 'give the operator a record with defineOp, or plan with unknown: replicate',
-      });
+      throw new ShardwrightError(
+        'E_UNSUPPORTED',
+        `${node.target} has no record, so it is not lowered`,
+        {
+          node: node.name,
+          hint: 'give the operator a record with defineOp, or plan with unknown: replicate',
+        },
+      );
     let next = 0;
-    const put = (arg: Arg): Arg => (isList(arg) ? arg.map(put) : isRef(arg) ? ref(inputs[next++]) : arg);
+    const put = (arg: Arg): Arg =>
+      isList(arg) ? arg.map(put) : isRef(arg) ? ref(inputs[next++]) : arg;
     const args = node.args.map(put);
     const kwargs: Record<string, Arg> = { ...node.kwargs };
     // In the order in which `dataflow` counts the operands of such a call.
@@ -332,7 +407,10 @@ class Lowering {
     return this.emit.stated(node, args, kwargs, results, (k) => members.get(k));
   }
 
-  /** Random calls draw from the stream of the call that they are written for, at the positions of their part. */
+  /**
+   * Random calls draw from the stream of the call that they are written for, at the positions of
+   * their part.
+   */
   private noteRandom(
     node: Node,
     first: number,
@@ -344,7 +422,11 @@ class Lowering {
     for (const written of this.emit.section.nodes.slice(first)) {
       const cls = this.table.get(written.target)?.cls;
       if (cls !== 'random' && cls !== 'attention') continue;
-      this.random.set(written.name, { stream: this.originOf(node.name), sharding: outputSpecs[0], shape: meta.shape });
+      this.random.set(written.name, {
+        stream: this.originOf(node.name),
+        sharding: outputSpecs[0],
+        shape: meta.shape,
+      });
     }
   }
 
@@ -352,11 +434,15 @@ class Lowering {
   private check(node: Node, name: string, meta: TensorMeta, sharding: number): void {
     const { dtype, shape } = this.emit.type(name);
     const wanted = this.pieces.shape(sharding, meta.shape);
-    const fits = dtype === meta.dtype && shape.length === wanted.length && shape.every((s, d) => sameInt(s, wanted[d]));
+    const fits =
+      dtype === meta.dtype &&
+      shape.length === wanted.length &&
+      shape.every((s, d) => sameInt(s, wanted[d]));
     if (fits) return;
     const text = (sizes: readonly unknown[]): string => JSON.stringify(sizes);
     throw internalError(
-      `${node.target} gives ${dtype}${text(shape)} on the devices, ${this.space.text(sharding)} of ${meta.dtype}${text(meta.shape)} is ${text(wanted)}`,
+      `${node.target} gives ${dtype}${text(shape)} on the devices, ` +
+        `${this.space.text(sharding)} of ${meta.dtype}${text(meta.shape)} is ${text(wanted)}`,
       { node: node.name },
     );
   }
@@ -366,8 +452,22 @@ class Lowering {
     return this.opened?.origins.get(name) ?? name;
   }
 
-  private note(value: number, name: string, result: number, { name: local, sharding }: Placed, scope = 0): void {
+  private note(
+    value: number,
+    name: string,
+    result: number,
+    { name: local, sharding }: Placed,
+    scope = 0,
+  ): void {
     const { meta } = this.flow.values[value];
-    this.noted.push({ name, result, local, sharding, shape: meta.shape, inBody: scope !== 0, order: value });
+    this.noted.push({
+      name,
+      result,
+      local,
+      sharding,
+      shape: meta.shape,
+      inBody: scope !== 0,
+      order: value,
+    });
   }
 }

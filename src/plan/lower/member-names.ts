@@ -1,4 +1,7 @@
-/** A graph and its dataflow go in; out come the names that the unsharded program has for the members of a tuple. */
+/**
+ * A graph and its dataflow go in; out come the names that the unsharded program has for the members
+ * of a tuple.
+ */
 import type { Graph } from '../../graph/types.ts';
 import type { Dataflow } from '../../strategy/dataflow.ts';
 
@@ -12,11 +15,15 @@ export class MemberNames {
   ) {
     for (const [i, node] of graph.nodes.entries()) {
       const id = flow.alias[i];
-      if (id >= 0 && node.target === 'operator.getitem' && !this.taken.has(id)) this.taken.set(id, node.name);
+      if (id >= 0 && node.target === 'operator.getitem' && !this.taken.has(id))
+        this.taken.set(id, node.name);
     }
   }
 
-  /** Names of the members of what node `n` gives, by their places; members that nobody takes have none. */
+  /**
+   * Names of the members of what node `n` gives, by their places; members that nobody takes have
+   * none.
+   */
   of(n: number): Map<number, string> {
     const names = new Map<number, string>();
     for (const [k, id] of this.flow.results[n].entries()) {

@@ -1,11 +1,14 @@
-/** Outputs of the lowering. In: values with their planned placements. Out: what the per-device program returns, moved as soon as it is made. */
+/**
+ * Outputs of the lowering. In: values with their planned placements. Out: what the per-device
+ * program returns, moved as soon as it is made.
+ */
 import { ownersOfOutputs } from '../../graph/carried.ts';
 import type { Graph, Node, NodeMeta, Output } from '../../graph/types.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { Dataflow } from '../../strategy/dataflow.ts';
 import { refuseChangedReturn } from '../record/damage.ts';
-import type { PlannedOutput } from '../record/types.ts';
 import type { LowerablePlan } from '../record/planned.ts';
+import type { PlannedOutput } from '../record/types.ts';
 import type { Mover } from './mover.ts';
 import type { Emitter } from './program/emitter.ts';
 import type { Frame } from './program/frame.ts';
@@ -22,7 +25,10 @@ interface OutputSite {
 export class OutputWriter {
   /** Of the outputs that were written; null for what has no placement. */
   readonly shardings: (number | null)[] = [];
-  /** Planned outputs by position in the graph's, those of them that are moved by value, and the names of those that are there. */
+  /**
+   * Planned outputs by position in the graph's, those of them that are moved by value, and the
+   * names of those that are there.
+   */
   private readonly planned: readonly (PlannedOutput | undefined)[];
   private readonly moved = new Map<number, number[]>();
   private readonly delivered = new Map<number, string>();
@@ -61,7 +67,10 @@ export class OutputWriter {
     });
   }
 
-  /** Moves what the program returns as soon as it is there, as the plan's memory and times say: gradients while others are made. */
+  /**
+   * Moves what the program returns as soon as it is there, as the plan's memory and times say:
+   * gradients while others are made.
+   */
   deliver(frame: Frame, value: number): void {
     for (const i of this.moved.get(value) ?? []) {
       const planned = this.planned[i];
@@ -85,7 +94,10 @@ export class OutputWriter {
   }
 }
 
-/** Of redistributions. One that the backward pass needs may serve forward values that are taken again there, so it has no phase. */
+/**
+ * Of redistributions. One that the backward pass needs may serve forward values that are taken
+ * again there, so it has no phase.
+ */
 export function moveMeta({ meta }: Node, phase: 'forward' | 'backward'): NodeMeta {
   return {
     ...(phase === 'forward' ? { phase } : {}),

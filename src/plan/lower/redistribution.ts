@@ -1,25 +1,30 @@
 /**
- * Redistributions as nodes. In: a planned redistribution. Out: the collectives that were priced, in the per-device
- * program.
+ * Redistributions as nodes. In: a planned redistribution. Out: the collectives that were priced, in
+ * the per-device program.
  */
+import {
+  isFree,
+  type RedistributionPlan,
+  type RedistributionStep,
+} from '../../cost/redistribution/plan.ts';
 import { internalError } from '../../errors.ts';
-import { isFree, type RedistributionPlan, type RedistributionStep } from '../../cost/redistribution/plan.ts';
 import { Partial } from '../../mesh/placements/partials/partial.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
+import { StridedShard } from '../../mesh/placements/shards/strided.ts';
 import type { Sharding } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
-import { StridedShard } from '../../mesh/placements/shards/strided.ts';
 import { groupOf } from './program/collectives.ts';
-import type { Redistributed } from './program/program.ts';
-import { ref, type Emitter } from './program/emitter.ts';
+import { type Emitter, ref } from './program/emitter.ts';
 import { coordinate, type Pieces } from './program/pieces.ts';
-import { combine, minus, rankInt, sameInt, times, type RankInt } from './program/rank-int.ts';
+import type { Redistributed } from './program/program.ts';
+import { combine, minus, type RankInt, rankInt, sameInt, times } from './program/rank-int.ts';
 
 /**
- * Writes a redistribution plan as nodes of the per-device program: the steps that were priced, no others. Collectives work
- * on dim 0, so a dim is brought to the front before and taken back after. A cut into ceil chunks fills every piece but the
- * last ones; pieces are padded with zeros to the full chunk before a collective, which puts all padding at the end of the
- * dim, where one slice takes it off.
+ * Writes a redistribution plan as nodes of the per-device program: the steps that were priced, no
+ * others. Collectives work on dim 0, so a dim is brought to the front before and taken back after.
+ * A cut into ceil chunks fills every piece but the last ones; pieces are padded with zeros to the
+ * full chunk before a collective, which puts all padding at the end of the dim, where one slice
+ * takes it off.
  */
 export class RedistributionWriter {
   /** Steps that were written so far. */
@@ -43,7 +48,12 @@ export class RedistributionWriter {
     return now;
   }
 
-  private step(step: RedistributionStep, from: number, value: string, shape: readonly number[]): string {
+  private step(
+    step: RedistributionStep,
+    from: number,
+    value: string,
+    shape: readonly number[],
+  ): string {
     const before = this.space.get(from);
     const after = this.space.get(step.to);
     switch (step.kind) {
@@ -53,13 +63,21 @@ export class RedistributionWriter {
         return this.operand(step, after, value);
       case 'slice': {
         const dim = cutDim(after, step);
-        if (hasStrides(before, dim) || hasStrides(after, dim)) return this.sliceEvenly(step, after, value, dim);
-        const [old, next] = [this.pieces.of(from, dim, shape[dim]), this.pieces.of(step.to, dim, shape[dim])];
+        if (hasStrides(before, dim) || hasStrides(after, dim))
+          return this.sliceEvenly(step, after, value, dim);
+        const [old, next] = [
+          this.pieces.of(from, dim, shape[dim]),
+          this.pieces.of(step.to, dim, shape[dim]),
+        ];
         const part = this.slice(value, dim, minus(next.start, old.start), next.rows);
         return step.bytes === 0 || step.groupSize === 1 ? part : this.contiguous(part);
       }
       case 'all_reduce':
-        return step.groupSize === 1 ? value : this.reduce(step, before, (op) => this.emit.collective('all_reduce', value, step.meshDims, [op])); // prettier-ignore
+        return step.groupSize === 1
+          ? value
+          : this.reduce(step, before, (op) =>
+              this.emit.collective('all_reduce', value, step.meshDims, [op]),
+            );
       case 'reduce_scatter':
         return this.reduceScatter(step, before, after, value, shape);
       case 'all_gather': {
@@ -77,17 +95,31 @@ export class RedistributionWriter {
       case 'all_to_all':
         return this.allToAll(step, from, value, shape);
       case 'collective_permute':
-        return this.emit.collective('collective_permute', value, step.meshDims, [this.targets(step)]);
+        return this.emit.collective('collective_permute', value, step.meshDims, [
+          this.targets(step),
+        ]);
     }
   }
 
-  /** The own piece of a dim that all ranks hold equally much of: of every chunk that the cut strides over. */
-  private sliceEvenly(step: RedistributionStep, after: Sharding, value: string, dim: number): string {
+  /**
+   * The own piece of a dim that all ranks hold equally much of: of every chunk that the cut strides
+   * over.
+   */
+  private sliceEvenly(
+    step: RedistributionStep,
+    after: Sharding,
+    value: string,
+    dim: number,
+  ): string {
     const [m] = step.meshDims;
     const { shape } = this.emit.type(value);
     const n = this.space.mesh.sizes[m];
     const chunks = chunksOf(after, step);
-    const rows = combine([shape[dim]], `rows of a piece of ${chunks * n}`, (size) => size / (chunks * n));
+    const rows = combine(
+      [shape[dim]],
+      `rows of a piece of ${chunks * n}`,
+      (size) => size / (chunks * n),
+    );
     const coordinates = this.space.mesh.devices.map((_, rank) => coordinate(this.space, rank, m));
     const own = rankInt(coordinates, `coordinate(${this.space.mesh.names[m]})`);
     const start = combine([rows, own], `start(${this.space.mesh.names[m]})`, (size, c) => size * c);
@@ -102,19 +134,32 @@ export class RedistributionWriter {
     return this.emit.call('aten.reshape.default', [ref(piece), this.emit.ints(joined)]);
   }
 
-  /** Dim 0 holds what each of `n` members has of every chunk, member by member: chunk by chunk instead. */
+  /**
+   * Dim 0 holds what each of `n` members has of every chunk, member by member: chunk by chunk
+   * instead.
+   */
   private interleaved(value: string, chunks: number, n: number): string {
     if (chunks === 1) return value;
     const { shape } = this.emit.type(value);
-    const rows = combine([shape[0]], `rows of a piece of ${chunks * n}`, (size) => size / (chunks * n));
+    const rows = combine(
+      [shape[0]],
+      `rows of a piece of ${chunks * n}`,
+      (size) => size / (chunks * n),
+    );
     const rest = shape.slice(1);
-    const split = this.emit.call('aten.view.default', [ref(value), this.emit.ints([n, chunks, rows, ...rest])]);
+    const split = this.emit.call('aten.view.default', [
+      ref(value),
+      this.emit.ints([n, chunks, rows, ...rest]),
+    ]);
     const order = [1, 0, 2, ...rest.map((_, d) => d + 3)];
     const turned = this.emit.call('aten.permute.default', [ref(split), order]);
     return this.emit.call('aten.reshape.default', [ref(turned), this.emit.ints(shape)]);
   }
 
-  /** R to a pending reduction: of a sum the first rank of the mesh dim keeps the value and the others have zeros. */
+  /**
+   * R to a pending reduction: of a sum the first rank of the mesh dim keeps the value and the
+   * others have zeros.
+   */
   private operand(step: RedistributionStep, after: Sharding, value: string): string {
     const [m] = step.meshDims;
     const p = after.placements[m];
@@ -131,8 +176,15 @@ export class RedistributionWriter {
     return this.emit.call('aten.masked_fill.Scalar', [ref(value), ref(mask), 0]);
   }
 
-  /** A reduction of one kind; sums and averages together are one average, scaled to what the sum dims want. */
-  private reduce(step: RedistributionStep, before: Sharding, run: (op: ReduceOp) => string): string {
+  /**
+   * A reduction of one kind; sums and averages together are one average, scaled to what the sum
+   * dims want.
+   */
+  private reduce(
+    step: RedistributionStep,
+    before: Sharding,
+    run: (op: ReduceOp) => string,
+  ): string {
     const kinds = step.meshDims.map((m) => before.placements[m]);
     const ops = kinds.map((p) => (p instanceof Partial ? p.op : undefined));
     const [first] = ops;
@@ -162,10 +214,15 @@ export class RedistributionWriter {
   }
 
   /**
-   * A cut of dim a becomes one of dim b. With b in front, its n chunks go to the n members; what comes back is, chunk by
-   * chunk, the rows of a of each member for the own chunk of b.
+   * A cut of dim a becomes one of dim b. With b in front, its n chunks go to the n members; what
+   * comes back is, chunk by chunk, the rows of a of each member for the own chunk of b.
    */
-  private allToAll(step: RedistributionStep, from: number, value: string, shape: readonly number[]): string {
+  private allToAll(
+    step: RedistributionStep,
+    from: number,
+    value: string,
+    shape: readonly number[],
+  ): string {
     const n = step.groupSize;
     const a = cutDim(this.space.get(from), step);
     const b = cutDim(this.space.get(step.to), step);
@@ -180,9 +237,13 @@ export class RedistributionWriter {
     const front = b === 0 ? padded : this.emit.call('aten.permute.default', [ref(padded), order]);
     const splits = this.emit.ints(Array<RankInt>(n).fill(chunkB));
     const received = this.emit.collective('all_to_all', front, step.meshDims, [splits, splits]);
-    // [n * chunkB, .. chunkA ..] as [n, chunkB, .. chunkA ..]; then n goes before a, and the two are one dim.
+    // [n * chunkB, .. chunkA ..] as [n, chunkB, .. chunkA ..]; then n goes before a, and the two
+    // are one dim.
     const sizes = this.emit.type(received).shape;
-    const split = this.emit.call('aten.view.default', [ref(received), this.emit.ints([n, chunkB, ...sizes.slice(1)])]);
+    const split = this.emit.call('aten.view.default', [
+      ref(received),
+      this.emit.ints([n, chunkB, ...sizes.slice(1)]),
+    ]);
     const place = (d: number): number => 1 + order.indexOf(d);
     const back = dims.flatMap((d) => (d === a ? [0, place(d)] : [place(d)]));
     const moved = this.emit.call('aten.permute.default', [ref(split), back]);
@@ -208,10 +269,15 @@ export class RedistributionWriter {
     return found ?? [];
   }
 
-  /** A tensor of its own: the copy that is priced where pieces are no run in memory, which lets go of the whole. */
+  /**
+   * A tensor of its own: the copy that is priced where pieces are no run in memory, which lets go
+   * of the whole.
+   */
   private contiguous(value: string): string {
-    return this.emit.call('aten.clone.default', [ref(value)], { kwargs: { memory_format: { kind: 'layout', word: 'contiguous_format' } } });
-  } // prettier-ignore
+    return this.emit.call('aten.clone.default', [ref(value)], {
+      kwargs: { memory_format: { kind: 'layout', word: 'contiguous_format' } },
+    });
+  }
 
   /** Changes a dim with dim 0. */
   private toFront(value: string, dim: number): string {
@@ -229,12 +295,19 @@ export class RedistributionWriter {
 
   /** The first rows of a dim. */
   private cutTo(value: string, dim: number, rows: RankInt): string {
-    return sameInt(this.emit.type(value).shape[dim], rows) ? value : this.slice(value, dim, 0, rows);
+    return sameInt(this.emit.type(value).shape[dim], rows)
+      ? value
+      : this.slice(value, dim, 0, rows);
   }
 
   private slice(value: string, dim: number, start: RankInt, rows: RankInt): string {
     const end = combine([start, rows], 'end of a slice', (s, r) => s + r);
-    return this.emit.call('aten.slice.Tensor', [ref(value), dim, this.emit.int(start), this.emit.int(end)]);
+    return this.emit.call('aten.slice.Tensor', [
+      ref(value),
+      dim,
+      this.emit.int(start),
+      this.emit.int(end),
+    ]);
   }
 }
 
@@ -256,6 +329,7 @@ function hasStrides(spec: Sharding, dim: number): boolean {
 /** Tensor dim that the mesh dims of a step cut. */
 function cutDim(spec: Sharding, step: RedistributionStep): number {
   const { dim } = spec.placements[step.meshDims[0]];
-  if (dim === undefined) throw internalError(`${step.kind} over mesh dims that cut nothing in ${spec.text}`);
+  if (dim === undefined)
+    throw internalError(`${step.kind} over mesh dims that cut nothing in ${spec.text}`);
   return dim;
 }

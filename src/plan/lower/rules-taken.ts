@@ -8,8 +8,9 @@ import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { Rule, RuleSlot } from '../../ops/record/rule.ts';
 
 /**
- * The rule that a call takes on each mesh dim, found from its placements: the first whose slots they are, as the expansion
- * keeps the first of strategies that look the same. Undefined where the call is replicated over the mesh dim.
+ * The rule that a call takes on each mesh dim, found from its placements: the first whose slots
+ * they are, as the expansion keeps the first of strategies that look the same. Undefined where the
+ * call is replicated over the mesh dim.
  */
 export function rulesTaken(
   space: ShardingSpace,
@@ -24,10 +25,15 @@ export function rulesTaken(
     const axis = space.mesh.names[m];
     const named = rules.some(({ axes }) => axes?.includes(axis) === true);
     if (!named && here.every((p) => p === null || p.kind === 'replicate')) return undefined;
-    const stands = ({ axes }: Rule): boolean => (named ? axes?.includes(axis) === true : axes === undefined);
-    const taken = rules.find((r) => stands(r) && [...r.inputs, ...r.outputs].every((slot, t) => is(here[t], slot)));
+    const stands = ({ axes }: Rule): boolean =>
+      named ? axes?.includes(axis) === true : axes === undefined;
+    const taken = rules.find(
+      (r) => stands(r) && [...r.inputs, ...r.outputs].every((slot, t) => is(here[t], slot)),
+    );
     if (taken === undefined)
-      throw internalError(`no rule has ${here.map((p) => p?.text ?? '-').join(', ')} on mesh dim ${m}`);
+      throw internalError(
+        `no rule has ${here.map((p) => p?.text ?? '-').join(', ')} on mesh dim ${m}`,
+      );
     return taken;
   });
 }

@@ -1,20 +1,23 @@
 /**
- * The evaluation of a choice: the plan that it makes, recomputed nodes in its graph, and where its memory peaks.
- * In: a choice of the rematerialization problem. Out: its plan, the seconds and the true peak memory.
+ * The evaluation of a choice: the plan that it makes, recomputed nodes in its graph, and where its
+ * memory peaks. In: a choice of the rematerialization problem. Out: its plan, the seconds and the
+ * true peak memory.
  */
 import { peakOf } from '../../cost/memory/peak.ts';
 import { internalError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { recomputeInBackward } from '../../passes/checkpoint/recompute.ts';
 import { costFunction } from '../../solver/problem/cost.ts';
-import type { RematProblem } from './remat-problem.ts';
-import type { Liveness } from './liveness.ts';
-import { planMemoryTimeline } from '../record/memory-timeline.ts';
-import type { Prepared } from '../prepare.ts';
-import { placeRecomputedNodes } from './remat-placement.ts';
 import type { Model } from '../model/model.ts';
+import type { Prepared } from '../prepare.ts';
+import { planMemoryTimeline } from '../record/memory-timeline.ts';
+import type { Liveness } from './liveness.ts';
+import { placeRecomputedNodes } from './remat-placement.ts';
+import type { RematProblem } from './remat-problem.ts';
 
-/** A plan that is checked against the budget: its graph, its choice, its seconds and its true peak. */
+/**
+ * A plan that is checked against the budget: its graph, its choice, its seconds and its true peak.
+ */
 export interface FittingPlan {
   readonly prepared: Prepared;
   readonly choice: Int32Array;
@@ -58,7 +61,8 @@ export class PeakEvaluator {
     const rewritten = recomputeInBackward(graph, names);
     const after = this.reprepare(rewritten.graph);
     const placed = placeRecomputedNodes(prepared.model, full, after.model, rewritten.originalOf);
-    if (placed === undefined) throw internalError('recomputed nodes cannot be placed like the first runs');
+    if (placed === undefined)
+      throw internalError('recomputed nodes cannot be placed like the first runs');
     return this.evaluated(after, placed, [...new Set(rewritten.originalOf.values())]);
   }
 
@@ -67,16 +71,26 @@ export class PeakEvaluator {
     return this.evaluated(this.prepared, choice, []);
   }
 
-  private evaluated(prepared: Prepared, choice: Int32Array, recomputed: readonly string[]): EvaluatedChoice {
+  private evaluated(
+    prepared: Prepared,
+    choice: Int32Array,
+    recomputed: readonly string[],
+  ): EvaluatedChoice {
     const memory = planMemoryTimeline(prepared.model, choice, prepared.table);
     const { peakBytes, step, live } = peakOf(memory.intervals);
-    const copyBytes = live.reduce((most, b) => (b.kind === 'communication' ? Math.max(most, b.bytes) : most), 0);
+    const copyBytes = live.reduce(
+      (most, b) => (b.kind === 'communication' ? Math.max(most, b.bytes) : most),
+      0,
+    );
     const seconds = costFunction(prepared.model.problem)(choice) / prepared.model.unitsPerSecond;
     const point = this.nodeOf(prepared.model, memory.nodeOfPoint[step]);
     return { plan: { prepared, choice, seconds, peakBytes, recomputed }, point, copyBytes };
   }
 
-  /** The node of the graph without recomputed nodes that stands for a node: the next one in program order. */
+  /**
+   * The node of the graph without recomputed nodes that stands for a node: the next one in program
+   * order.
+   */
   private nodeOf(model: Model, node: number): number {
     const { byName, alias } = this.prepared.model.flow;
     for (let n = node; n < model.graph.nodes.length; n++) {

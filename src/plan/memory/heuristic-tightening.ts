@@ -1,8 +1,8 @@
 /**
- * Heuristic tightening of the search for a plan within a budget, beyond what is valid for every plan: how large a copy in flight
- * may be, and by how much rows of program points are tighter than the budget. A tightening is a guess and no cutting plane: one
- * that leaves no plan is undone, in part or whole.
- * In: the excess that a plan has. Out: limits for the next problem.
+ * Heuristic tightening of the search for a plan within a budget, beyond what is valid for every
+ * plan: how large a copy in flight may be, and by how much rows of program points are tighter than
+ * the budget. A tightening is a guess and no cutting plane: one that leaves no plan is undone, in
+ * part or whole. In: the excess that a plan has. Out: limits for the next problem.
  */
 
 /** Times that a tightening which leaves no plan is undone. */
@@ -10,7 +10,8 @@ const MOST_UNDONE = 6;
 
 export class HeuristicTightening {
   private readonly slacks = new Map<number, number>();
-  private last: { readonly point: number; readonly bytes: number } | { readonly copyBytes: number } | undefined;
+  private last:
+    { readonly point: number; readonly bytes: number } | { readonly copyBytes: number } | undefined;
   /** No limit below this leaves anything. */
   private floorBytes = 0;
   private undone = 0;

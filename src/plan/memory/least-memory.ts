@@ -2,17 +2,20 @@
  * Least memory of a problem: a bound by sums of minima, and the exact minimum of the memory row.
  * In: a problem with a memory row. Out: bytes, with the proof of the exact minimum.
  */
-import { solve, NoChoiceInTime } from '../../solver/solve.ts';
-import type { Certificate, Problem, Solution, SolveOptions } from '../../solver/types.ts';
 import { rowAsCost } from '../../solver/problem/recost.ts';
 import type { AllowedValues } from '../../solver/problem/restrict.ts';
+import { NoChoiceInTime, solve } from '../../solver/solve.ts';
+import type { Certificate, Problem, Solution, SolveOptions } from '../../solver/types.ts';
 
 /**
  * Sum over the memory row of the least bytes of each placement: no plan needs less.
  *
  * @param kept values that are left of each variable, undefined where all are
  */
-export function leastMemoryBound(problem: Problem, kept: readonly (AllowedValues | undefined)[] = []): number {
+export function leastMemoryBound(
+  problem: Problem,
+  kept: readonly (AllowedValues | undefined)[] = [],
+): number {
   let total = 0;
   problem.rows?.[0]?.amounts.forEach((amounts, k) => {
     const values = kept[problem.rows?.[0]?.variables[k] ?? -1]?.values;
@@ -33,11 +36,16 @@ export function memoryOf(problem: Problem, choice: Int32Array): number {
 }
 
 /**
- * The least bytes of the memory row over all plans: the same problem with bytes for costs, solved exactly.
+ * The least bytes of the memory row over all plans: the same problem with bytes for costs, solved
+ * exactly.
  *
- * @returns undefined when the problem has no plan even without a limit, or the limits came before the proof
+ * @returns undefined when the problem has no plan even without a limit, or the limits came before
+ *   the proof
  */
-export async function leastMemory(problem: Problem, limits: SolveLimits = {}): Promise<number | undefined> {
+export async function leastMemory(
+  problem: Problem,
+  limits: SolveLimits = {},
+): Promise<number | undefined> {
   const least = await provenLeastMemory(problem, limits);
   return least === 'open' ? undefined : least?.bytes;
 }
@@ -45,7 +53,10 @@ export async function leastMemory(problem: Problem, limits: SolveLimits = {}): P
 /** What may end a solve before its proof. */
 type SolveLimits = Pick<SolveOptions, 'signal' | 'timeLimitSeconds'>;
 
-/** The same with its proof; absent for a problem without a memory row, where 0 needs none. `open`: the limits came before the proof. */
+/**
+ * The same with its proof; absent for a problem without a memory row, where 0 needs none. `open`:
+ * the limits came before the proof.
+ */
 export async function provenLeastMemory(
   problem: Problem,
   limits: SolveLimits = {},
@@ -61,5 +72,8 @@ export async function provenLeastMemory(
   }
   if (least.status === 'infeasible') return undefined;
   if (least.status !== 'optimal') return 'open';
-  return { bytes: least.objective, ...(least.certificate === undefined ? {} : { certificate: least.certificate }) };
+  return {
+    bytes: least.objective,
+    ...(least.certificate === undefined ? {} : { certificate: least.certificate }),
+  };
 }

@@ -2,9 +2,9 @@
  * Who reads what, and when, independent of placements: the base of every row of activation memory.
  * Program points are node indices. "In place" are reads of the value itself or through views of it.
  *
- * It goes over the data flow of the plan and not through the graph's interpreter: its values are results, of which a node may
- * have several, bodies stand in line here, and what is wanted is found from the end.
- * In: a model. Out: last and first readers, views and storage of every value.
+ * It goes over the data flow of the plan and not through the graph's interpreter: its values are
+ * results, of which a node may have several, bodies stand in line here, and what is wanted is found
+ * from the end. In: a model. Out: last and first readers, views and storage of every value.
  */
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { backwardStart } from '../../passes/plannable/weight-views.ts';
@@ -18,7 +18,10 @@ export interface Liveness {
   readonly view: Uint8Array;
   /** By node: the first node at which its results are there: itself, but for what a loop stacks. */
   readonly from: Int32Array;
-  /** By value: the last forward and the first and last backward node that read it, itself; -1 where none does. */
+  /**
+   * By value: the last forward and the first and last backward node that read it, itself; -1 where
+   * none does.
+   */
   readonly lastForward: Int32Array;
   readonly firstBackward: Int32Array;
   readonly lastBackward: Int32Array;
@@ -51,7 +54,12 @@ export function livenessOf(model: Model, table: OperatorTable): Liveness {
     const [until, stackedFrom] = [lives.carryUntil(n), lives.stackedFrom(n)];
     if (until >= 0) for (const value of flow.results[n]) if (value >= 0) keep(value, until);
     if (stackedFrom >= 0) from[n] = stackedFrom;
-    if (node.kind !== 'call' || inputs.length !== 1 || table.get(node.target)?.cls !== 'view' || stackedFrom >= 0)
+    if (
+      node.kind !== 'call' ||
+      inputs.length !== 1 ||
+      table.get(node.target)?.cls !== 'view' ||
+      stackedFrom >= 0
+    )
       return;
     view[n] = 1;
     for (const value of flow.results[n]) if (value >= 0) root[value] = root[inputs[0]];

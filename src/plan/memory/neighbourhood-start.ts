@@ -2,9 +2,9 @@
  * A better choice to prove from, by large-neighbourhood search within counted rounds.
  * In: a problem with memory rows, choices known, a lower bound. Out: a choice.
  *
- * One large tensor in a row leaves a gap between bound and best choice that no price closes: the bound mixes a choice with the
- * tensor whole and one with it split. Exact elimination closes it once the best choice is so close to the bound that
- * reduced-cost fixing leaves few values.
+ * One large tensor in a row leaves a gap between bound and best choice that no price closes: the
+ * bound mixes a choice with the tensor whole and one with it split. Exact elimination closes it
+ * once the best choice is so close to the bound that reduced-cost fixing leaves few values.
  */
 import { NoChoiceInTime, solve } from '../../solver/solve.ts';
 import type { Problem, SolveOptions } from '../../solver/types.ts';
@@ -24,8 +24,9 @@ interface Known {
 }
 
 /**
- * The best choice that a neighbourhood search finds; undefined where it finds none, where the deadline is over, and where the problem
- * is too large for it. Works on one thread and counts its rounds: without a time limit the answer is the same everywhere.
+ * The best choice that a neighbourhood search finds; undefined where it finds none, where the
+ * deadline is over, and where the problem is too large for it. Works on one thread and counts its
+ * rounds: without a time limit the answer is the same everywhere.
  */
 export async function neighbourhoodStart(
   problem: Problem,

@@ -1,6 +1,6 @@
 /**
- * The problems that a search under a peak memory budget solves.
- * In: a prepared request, whether nodes may be recomputed. Out: rematerialization problems of the decisions that may fit, the rows
+ * The problems that a search under a peak memory budget solves. In: a prepared request, whether
+ * nodes may be recomputed. Out: rematerialization problems of the decisions that may fit, the rows
  * of their program points, and the problem that the bound is proven on.
  */
 import { metaBytes } from '../../ops/record/record.ts';
@@ -9,10 +9,15 @@ import { mayRecompute } from '../../passes/checkpoint/repeatable.ts';
 import { PreparedProblem } from '../../solver/search/prepared.ts';
 import type { LinearRow, Problem } from '../../solver/types.ts';
 import type { Prepared } from '../prepare.ts';
-import { livenessOf, type Liveness } from './liveness.ts';
-import { liveBytesAt, type LiveBytes, type RematDecision } from './peak-rows.ts';
-import { decisionsOf, rematProblem, type RematDecisions, type RematProblem } from './remat-problem.ts';
-import { sharedStorages, withStorages, type SharedStorages } from './shared-storages.ts';
+import { type Liveness, livenessOf } from './liveness.ts';
+import { type LiveBytes, liveBytesAt, type RematDecision } from './peak-rows.ts';
+import {
+  decisionsOf,
+  type RematDecisions,
+  type RematProblem,
+  rematProblem,
+} from './remat-problem.ts';
+import { type SharedStorages, sharedStorages, withStorages } from './shared-storages.ts';
 import { Transients } from './transients.ts';
 
 /** Results below this share of the budget are kept. */
@@ -29,7 +34,10 @@ export class PeakProblems {
   private everything: RematProblem | undefined;
   private preparedProblem: PreparedProblem | undefined;
   private readonly amounts = new Map<number, readonly LiveBytes[]>();
-  /** Storages of several tensors, by point; and the points whose rows count them, see `countStorages`. */
+  /**
+   * Storages of several tensors, by point; and the points whose rows count them, see
+   * `countStorages`.
+   */
   private readonly storages = new Map<number, SharedStorages>();
   private readonly counted = new Map<number, SharedStorages>();
 
@@ -55,10 +63,16 @@ export class PeakProblems {
     for (const n of this.decisions.keys()) this.chosen[n] = 1;
   }
 
-  /** Every decision, those too large for this budget too: what is asked is how large a budget must be. */
+  /**
+   * Every decision, those too large for this budget too: what is asked is how large a budget must
+   * be.
+   */
   all(): RematProblem {
     const { model, compact } = this.prepared;
-    return this.storing(rematProblem(model, compact, this.decisions, 'as placed', this.live), compact.valuesOf);
+    return this.storing(
+      rematProblem(model, compact, this.decisions, 'as placed', this.live),
+      compact.valuesOf,
+    );
   }
 
   /** All that may fit, whatever copies hold. */
@@ -72,15 +86,29 @@ export class PeakProblems {
   }
 
   /** The decisions that may fit, with copies in flight of at most so many bytes. */
-  limited(copyBytes: number, anchors?: Uint8Array, charge: 'as placed' | 'sure' = 'as placed'): RematProblem {
+  limited(
+    copyBytes: number,
+    anchors?: Uint8Array,
+    charge: 'as placed' | 'sure' = 'as placed',
+  ): RematProblem {
     const { model, compact } = this.prepared;
-    const decisions = anchors === undefined ? this.decisions : new Map([...this.decisions].map(([n, list]) => [n, anchors[n] === 1 ? SAVED : list])); // prettier-ignore
-    const possible = this.transients.restrict(compact, { transientBytes: this.mostTransientBytes, copyBytes });
-    return this.storing(rematProblem(model, possible, decisions, charge, this.live), possible.valuesOf);
+    const decisions =
+      anchors === undefined
+        ? this.decisions
+        : new Map([...this.decisions].map(([n, list]) => [n, anchors[n] === 1 ? SAVED : list]));
+    const possible = this.transients.restrict(compact, {
+      transientBytes: this.mostTransientBytes,
+      copyBytes,
+    });
+    return this.storing(
+      rematProblem(model, possible, decisions, charge, this.live),
+      possible.valuesOf,
+    );
   }
 
   /**
-   * Whether several tensors keep one storage alive at a point whose row counts one of them. Where nodes may be recomputed all of them count already.
+   * Whether several tensors keep one storage alive at a point whose row counts one of them. Where
+   * nodes may be recomputed all of them count already.
    */
   sharesStorages(point: number): boolean {
     if (this.recompute || this.counted.has(point)) return false;
@@ -92,7 +120,10 @@ export class PeakProblems {
     return storages.size > 0;
   }
 
-  /** From now on the row of a point counts the largest of all tensors that keep a storage alive. Problems grow by a variable a storage. */
+  /**
+   * From now on the row of a point counts the largest of all tensors that keep a storage alive.
+   * Problems grow by a variable a storage.
+   */
   countStorages(point: number): void {
     if (!this.sharesStorages(point)) return;
     this.counted.set(point, this.storages.get(point)!);
@@ -100,11 +131,16 @@ export class PeakProblems {
     this.everything = this.preparedProblem = undefined;
   }
 
-  /** What a proof says about the rows of some points: their nodes, and which rows count storages. */
+  /**
+   * What a proof says about the rows of some points: their nodes, and which rows count storages.
+   */
   named(points: readonly number[]): { readonly moments: string[]; readonly storages?: string[] } {
-    const namesOf = (nodes: Iterable<number>): string[] => Array.from(nodes, (n) => this.prepared.model.graph.nodes[n].name); // prettier-ignore
+    const namesOf = (nodes: Iterable<number>): string[] =>
+      Array.from(nodes, (n) => this.prepared.model.graph.nodes[n].name);
     const moments = namesOf(points);
-    return this.counted.size === 0 ? { moments } : { moments, storages: namesOf(this.counted.keys()) };
+    return this.counted.size === 0
+      ? { moments }
+      : { moments, storages: namesOf(this.counted.keys()) };
   }
 
   private storing(remat: RematProblem, valuesOf: (variable: number) => Int32Array): RematProblem {
@@ -121,10 +157,16 @@ export class PeakProblems {
     };
   }
 
-  /** Rows at the full budget, and all that may fit, at the least that recomputed nodes cost: no plan within the budget is below. */
+  /**
+   * Rows at the full budget, and all that may fit, at the least that recomputed nodes cost: no plan
+   * within the budget is below.
+   */
   ofBound(points: readonly number[]): Problem {
     const sure = this.limited(Infinity, undefined, 'sure');
-    return { ...sure.problem, rows: points.map((point) => this.row(sure, point, this.prepared.budgetBytes)) };
+    return {
+      ...sure.problem,
+      rows: points.map((point) => this.row(sure, point, this.prepared.budgetBytes)),
+    };
   }
 
   /** The bytes that are certainly alive at a program point. */
@@ -145,7 +187,10 @@ export class PeakProblems {
     return this.transients.heaviestNode(this.prepared.compact);
   }
 
-  /** Every so many narrow points of the forward pass, from the last; undefined where there are not as many. */
+  /**
+   * Every so many narrow points of the forward pass, from the last; undefined where there are not
+   * as many.
+   */
   anchorsEvery(every: number): Uint8Array | undefined {
     const { graph, flow } = this.prepared.model;
     const points = narrowPoints(graph, this.prepared.table).reverse();
@@ -159,8 +204,9 @@ export class PeakProblems {
   }
 
   /**
-   * The anchors, each before what a node reads of the forward pass moved onto that: a recomputed node of what is read there would
-   * stand beside all that it is made from, and what is kept before it can be recomputed later. Undefined where nothing moves.
+   * The anchors, each before what a node reads of the forward pass moved onto that: a recomputed
+   * node of what is read there would stand beside all that it is made from, and what is kept before
+   * it can be recomputed later. Undefined where nothing moves.
    */
   movedToReadsOf(point: number, anchors: Uint8Array): Uint8Array | undefined {
     const { flow } = this.prepared.model;

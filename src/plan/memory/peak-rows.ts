@@ -1,24 +1,32 @@
 /**
- * The bytes that are certainly alive while one node runs, as amounts of the values of single variables: the part of
- * `planMemoryTimeline` that needs no knowledge of two variables at once. The memory at that program point is never less in a plan whose
- * tensors stay as their producers leave them up to their last reader: a row made of these amounts cuts none of those away that
- * keeps the budget. (A shared copy that outlives its original may be smaller; no single variable knows.)
+ * The bytes that are certainly alive while one node runs, as amounts of the values of single
+ * variables: the part of `planMemoryTimeline` that needs no knowledge of two variables at once. The
+ * memory at that program point is never less in a plan whose tensors stay as their producers leave
+ * them up to their last reader: a row made of these amounts cuts none of those away that keeps the
+ * budget. (A shared copy that outlives its original may be smaller; no single variable knows.)
  *
- * Not counted: copies that redistributions make, and tensors that are alive only through a view that changes their size.
- * In: a model, its liveness, a program point. Out: a linear under-estimate of the live bytes there.
+ * Not counted: copies that redistributions make, and tensors that are alive only through a view
+ * that changes their size. In: a model, its liveness, a program point. Out: a linear under-estimate
+ * of the live bytes there.
  */
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import { elements } from '../../ops/record/record.ts';
-import type { Liveness } from './liveness.ts';
 import type { Model } from '../model/model.ts';
+import type { Liveness } from './liveness.ts';
 
-/** What becomes of a forward result that the backward pass wants: saved from the first run on, recomputed, or discarded. */
+/**
+ * What becomes of a forward result that the backward pass wants: saved from the first run on,
+ * recomputed, or discarded.
+ */
 export type RematDecision = 'save' | 'recompute' | 'discard';
 
 export interface LiveBytes {
   readonly variable: number;
   readonly node: number;
-  /** Amount for each strategy of the node. `recompute` and `discard` are `save` where the node has no choice. */
+  /**
+   * Amount for each strategy of the node. `recompute` and `discard` are `save` where the node has
+   * no choice.
+   */
   readonly save: Float64Array;
   readonly recompute: Float64Array;
   readonly discard: Float64Array;
@@ -27,8 +35,9 @@ export interface LiveBytes {
 /**
  * @param point node that runs
  * @param chosen nodes that have a decision; the results of all others stay as the graph has it
- * @param anchors nodes that are saved for certain. With them the amounts are no lower bound but an estimate: what is recomputed
- *   is taken to run as soon as anything up to the next anchor is needed, since one chain of recomputed nodes brings all of it
+ * @param anchors nodes that are saved for certain. With them the amounts are no lower bound but an
+ *   estimate: what is recomputed is taken to run as soon as anything up to the next anchor is
+ *   needed, since one chain of recomputed nodes brings all of it
  */
 export function liveBytesAt(
   model: Model,
@@ -56,7 +65,9 @@ export function liveBytesAt(
       const out = new Float64Array(set.count);
       for (let s = 0; s < set.count; s++) {
         const id = set.specs[s * width + slot];
-        out[s] = elements(id < 0 ? meta.shape : space.localShape(id, meta.shape)) * DTYPE_BYTES[meta.dtype];
+        out[s] =
+          elements(id < 0 ? meta.shape : space.localShape(id, meta.shape)) *
+          DTYPE_BYTES[meta.dtype];
       }
       return out;
     };
@@ -64,13 +75,16 @@ export function liveBytesAt(
     if (node.kind === 'placeholder') {
       const [value] = flow.results[n];
       if (value === undefined || value < 0) return;
-      const gradient = state !== undefined && gradients.has(node.meta.roleName ?? node.name) ? state.gradient : 0;
+      const gradient =
+        state !== undefined && gradients.has(node.meta.roleName ?? node.name) ? state.gradient : 0;
       const tied = node.meta.role === 'parameter' || node.meta.role === 'buffer';
       if (state === undefined && tied) return;
       const amounts =
         state === undefined
           ? bytesOf(value, 0)
-          : state.localElements.map((local) => local * (state.parameter + state.optimizer + gradient));
+          : state.localElements.map(
+              (local) => local * (state.parameter + state.optimizer + gradient),
+            );
       rows.push({ variable, node: n, save: amounts, recompute: amounts, discard: amounts });
       return;
     }
@@ -78,7 +92,8 @@ export function liveBytesAt(
     let save: Float64Array | undefined;
     let recompute: Float64Array | undefined;
     let discard: Float64Array | undefined;
-    const add = (to: Float64Array | undefined, what: Float64Array): Float64Array => to === undefined ? what : to.map((b, s) => b + what[s]); // prettier-ignore
+    const add = (to: Float64Array | undefined, what: Float64Array): Float64Array =>
+      to === undefined ? what : to.map((b, s) => b + what[s]);
     for (let k = 0; k < flow.results[n].length; k++) {
       const value = flow.results[n][k];
       if (value < 0 || elsewhere?.has(live.root[value]) === true) continue;
@@ -90,7 +105,10 @@ export function liveBytesAt(
       const forward = n >= point || point < live.lastForward[value];
       // What is kept because the graph says so counts through its views (`viewsAlive`).
       const kept = forward || point < (chosen?.[n] === 1 ? needs.until : live.lastBackward)[value];
-      const backward = needs.first[value] >= 0 && point >= (runsFrom ?? needs.first)[value] && point < needs.last[value]; // prettier-ignore
+      const backward =
+        needs.first[value] >= 0 &&
+        point >= (runsFrom ?? needs.first)[value] &&
+        point < needs.last[value];
       if (!kept && !forward && !backward) continue;
       const bytes = bytesOf(value, set.inputCount + k);
       if (kept) save = add(save, bytes);
@@ -107,7 +125,13 @@ export function liveBytesAt(
       }
     const zero = new Float64Array(set.count);
     if (save !== undefined || recompute !== undefined)
-      rows.push({ variable, node: n, save: save ?? zero, recompute: recompute ?? zero, discard: discard ?? zero });
+      rows.push({
+        variable,
+        node: n,
+        save: save ?? zero,
+        recompute: recompute ?? zero,
+        discard: discard ?? zero,
+      });
   });
   return rows;
 }
@@ -117,13 +141,16 @@ interface Needs {
   /** First and last backward reader of the value or of views of it. */
   readonly first: Int32Array;
   readonly last: Int32Array;
-  /** Last backward node until which a kept value is of use, recomputed nodes that start from it included. */
+  /**
+   * Last backward node until which a kept value is of use, recomputed nodes that start from it
+   * included.
+   */
   readonly until: Int32Array;
 }
 
 /**
- * A recomputed node is taken to happen at the first backward reader of its result, or, where it has none, at the first of what is
- * computed from it.
+ * A recomputed node is taken to happen at the first backward reader of its result, or, where it has
+ * none, at the first of what is computed from it.
  */
 function needsOf(model: Model, live: Liveness): Needs {
   const { graph, flow } = model;
@@ -156,7 +183,10 @@ function needsOf(model: Model, live: Liveness): Needs {
   return { first, last, until };
 }
 
-/** The backward node at which a value is recomputed, when all that may be recomputed between anchors is. */
+/**
+ * The backward node at which a value is recomputed, when all that may be recomputed between anchors
+ * is.
+ */
 function chainsOf(
   { graph, flow }: Model,
   live: Liveness,
@@ -164,27 +194,44 @@ function chainsOf(
   anchors: Uint8Array,
 ): Int32Array {
   const from = live.firstBackward.map((n) => (n < 0 ? graph.nodes.length : n));
-  // Backward views are other names: who reads them reads what they look at, later than they run themselves.
+  // Backward views are other names: who reads them reads what they look at, later than they run
+  // themselves.
   for (let n = live.split - 1; n >= 0; n--) {
-    if (flow.alias[n] >= 0 || live.wanted[n] === 0 || chosen?.[n] !== 1 || anchors[n] === 1) continue;
+    if (flow.alias[n] >= 0 || live.wanted[n] === 0 || chosen?.[n] !== 1 || anchors[n] === 1)
+      continue;
     for (const value of flow.results[n])
-      if (value >= 0) for (const input of flow.inputs[n]) from[input] = Math.min(from[input], from[value]);
+      if (value >= 0)
+        for (const input of flow.inputs[n]) from[input] = Math.min(from[input], from[value]);
   }
   return from;
 }
 
-/** Values that a node reads as the last of all, with their input positions: one of each storage, inputs of the program left out. */
-function readLast(model: Model, live: Liveness, point: number, needs: Needs): [value: number, slot: number][] {
+/**
+ * Values that a node reads as the last of all, with their input positions: one of each storage,
+ * inputs of the program left out.
+ */
+function readLast(
+  model: Model,
+  live: Liveness,
+  point: number,
+  needs: Needs,
+): [value: number, slot: number][] {
   const { graph, flow } = model;
   const later = new Set<number>();
   live.root.forEach((root, value) => {
-    if (Math.max(live.lastForward[value], live.lastBackward[value], needs.until[value]) > point) later.add(root);
+    if (Math.max(live.lastForward[value], live.lastBackward[value], needs.until[value]) > point)
+      later.add(root);
   });
   const out: [number, number][] = [];
   const seen = new Set<number>();
   flow.inputs[point].forEach((value, slot) => {
     const root = live.root[value];
-    if (later.has(root) || seen.has(root) || graph.nodes[flow.values[root].node].kind === 'placeholder') return;
+    if (
+      later.has(root) ||
+      seen.has(root) ||
+      graph.nodes[flow.values[root].node].kind === 'placeholder'
+    )
+      return;
     seen.add(root);
     out.push([value, slot]);
   });
@@ -195,27 +242,41 @@ function readLast(model: Model, live: Liveness, point: number, needs: Needs): [v
 function gradientsBefore({ flow }: Model, point: number): Set<string> {
   const names = new Set<string>();
   for (const { output, value } of flow.outputs)
-    if (output.role === 'grad' && value >= 0 && output.of !== undefined && flow.values[value].node < point)
+    if (
+      output.role === 'grad' &&
+      value >= 0 &&
+      output.of !== undefined &&
+      flow.values[value].node < point
+    )
       names.add(output.of);
   return names;
 }
 
 /**
- * Views that stand for their storage: of each storage whose own value nobody reads any more, the last view of the same size
- * that is still to be read. What is moved on the way to a view is as large as the view, so its bytes count either way.
+ * Views that stand for their storage: of each storage whose own value nobody reads any more, the
+ * last view of the same size that is still to be read. What is moved on the way to a view is as
+ * large as the view, so its bytes count either way.
  */
-function viewsAlive(model: Model, live: Liveness, point: number, chosen: Uint8Array | undefined): Set<number> {
+function viewsAlive(
+  model: Model,
+  live: Liveness,
+  point: number,
+  chosen: Uint8Array | undefined,
+): Set<number> {
   const { graph, flow } = model;
   const best = new Map<number, number>();
-  const size = (value: number): number => elements(flow.values[value].meta.shape) * DTYPE_BYTES[flow.values[value].meta.dtype]; // prettier-ignore
-  const last = (value: number): number => Math.max(live.lastForward[value], live.lastBackward[value]);
+  const size = (value: number): number =>
+    elements(flow.values[value].meta.shape) * DTYPE_BYTES[flow.values[value].meta.dtype];
+  const last = (value: number): number =>
+    Math.max(live.lastForward[value], live.lastBackward[value]);
   graph.nodes.forEach((_, n) => {
     if (live.view[n] === 0 || n > point || chosen?.[n] === 1) return;
     for (const value of flow.results[n]) {
       if (value < 0 || last(value) <= point) continue;
       const root = live.root[value];
       const producer = graph.nodes[flow.values[root].node];
-      if (producer.kind === 'placeholder' || last(root) > point || size(root) !== size(value)) continue;
+      if (producer.kind === 'placeholder' || last(root) > point || size(root) !== size(value))
+        continue;
       if (chosen?.[flow.values[root].node] === 1) continue;
       const known = best.get(root);
       if (known === undefined || last(known) < last(value)) best.set(root, value);

@@ -1,13 +1,14 @@
 /**
- * The placement of recomputed nodes: each like its first run.
- * In: a model and a choice, the model of the graph with recomputed nodes. Out: the same choice on that graph.
+ * The placement of recomputed nodes: each like its first run. In: a model and a choice, the model
+ * of the graph with recomputed nodes. Out: the same choice on that graph.
  */
 import { internalError } from '../../errors.ts';
 import type { Model } from '../model/model.ts';
 
 /**
- * The choice of a graph with recomputed nodes that places every node as the graph without them did, recomputed nodes as their first
- * ones. Shared copies and free outputs are then chosen for the least seconds, one by one: nothing else depends on them.
+ * The choice of a graph with recomputed nodes that places every node as the graph without them did,
+ * recomputed nodes as their first ones. Shared copies and free outputs are then chosen for the
+ * least seconds, one by one: nothing else depends on them.
  *
  * @param originalOf first run by the name of its second
  * @returns undefined when some node cannot be placed so
@@ -41,7 +42,8 @@ export function placeRecomputedNodes(
       found = -1;
       for (let t = 0; t < b.count && found < 0; t++) {
         let same = true;
-        for (let k = 0; k < width && same; k++) same = a.specs[s * width + k] === b.specs[t * width + k];
+        for (let k = 0; k < width && same; k++)
+          same = a.specs[s * width + k] === b.specs[t * width + k];
         if (same) found = t;
       }
       known.set(key, found);
@@ -52,7 +54,10 @@ export function placeRecomputedNodes(
   return completed(after, out);
 }
 
-/** Fills in the variables of copies and outputs, which have chosen neighbours only: copies first, outputs after them. */
+/**
+ * Fills in the variables of copies and outputs, which have chosen neighbours only: copies first,
+ * outputs after them.
+ */
 function completed(model: Model, choice: Int32Array): Int32Array {
   const { problem } = model;
   const { edges, maps, tables } = problem;
@@ -85,7 +90,8 @@ function completed(model: Model, choice: Int32Array): Int32Array {
         }
         for (let a = 0; a < costs.length; a++) {
           const [row, column] = isFirst ? [a, other] : [other, a];
-          costs[a] += prices[classOf(edges.firstMap[e], row) * columns + classOf(edges.secondMap[e], column)];
+          costs[a] +=
+            prices[classOf(edges.firstMap[e], row) * columns + classOf(edges.secondMap[e], column)];
         }
       }
       let best = 0;

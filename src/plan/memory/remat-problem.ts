@@ -1,22 +1,24 @@
 /**
- * Sharding and checkpointing as one problem. A forward node whose result the backward pass wants has the domain
- * strategy x decision: `save` its result, `recompute` it in the backward pass in the same placement, or `discard` it (nothing that
- * is recomputed needs it).
+ * Sharding and checkpointing as one problem. A forward node whose result the backward pass wants
+ * has the domain strategy x decision: `save` its result, `recompute` it in the backward pass in the
+ * same placement, or `discard` it (nothing that is recomputed needs it).
  *
  *  - recomputing costs the node's seconds once more, and what its inputs cost to move once more;
- *  - a recomputed node needs inputs that are saved or recomputed, and so does every backward reader;
- *  - a kept view keeps its storage, which may be a moved copy, in the view's own placement; views that change the size are
- *    always recomputed; random and unknown operators are never recomputed;
+ *  - a recomputed node needs inputs that are saved or recomputed, and so does every backward
+ *    reader;
+ *  - a kept view keeps its storage, which may be a moved copy, in the view's own placement; views
+ *    that change the size are always recomputed; random and unknown operators are never recomputed;
  *  - the bytes of a point enter as a linear row (`liveBytesAt`).
  *
- * In: a model, its liveness, a compact problem. Out: a problem whose values are pairs of strategy and decision.
- * Source: the integer program of Checkmate (P. Jain et al., MLSys 2020), with placements.
+ * In: a model, its liveness, a compact problem. Out: a problem whose values are pairs of strategy
+ * and decision. Source: the integer program of Checkmate (P. Jain et al., MLSys 2020), with
+ * placements.
  */
-import type { LinearRow, Problem } from '../../solver/types.ts';
 import type { CompactProblem } from '../../solver/problem/restrict.ts';
-import type { Liveness } from './liveness.ts';
+import type { LinearRow, Problem } from '../../solver/types.ts';
 import type { Model } from '../model/model.ts';
-import type { RematDecision, LiveBytes } from './peak-rows.ts';
+import type { Liveness } from './liveness.ts';
+import type { LiveBytes, RematDecision } from './peak-rows.ts';
 import type { WithStorages } from './shared-storages.ts';
 
 export interface RematProblem {
@@ -30,9 +32,15 @@ export interface RematProblem {
   /** Number of decisions of a variable; value s * decisions + k takes strategy s and decision k. */
   readonly decisionsOf: (variable: number) => number;
   readonly row: (amounts: readonly LiveBytes[], name: string, bound: number) => LinearRow;
-  /** What storages that several tensors keep add to the row of a point; their variables stand behind those of the decisions. */
+  /**
+   * What storages that several tensors keep add to the row of a point; their variables stand behind
+   * those of the decisions.
+   */
   readonly storagesAt?: WithStorages['rowAt'];
-  /** A choice of the problem from one of the same decisions, perhaps without the storages that count now. */
+  /**
+   * A choice of the problem from one of the same decisions, perhaps without the storages that count
+   * now.
+   */
   readonly complete: (choice: Int32Array) => Int32Array;
 }
 
@@ -42,7 +50,8 @@ export type RematDecisions = ReadonlyMap<number, readonly RematDecision[]>;
 /**
  * The nodes that have a decision.
  *
- * @param smallBytes results that are smaller than this, whole, are kept without being asked: they decide nothing
+ * @param smallBytes results that are smaller than this, whole, are kept without being asked: they
+ *   decide nothing
  */
 export function decisionsOf(
   model: Model,
@@ -53,10 +62,14 @@ export function decisionsOf(
 ): Map<number, readonly RematDecision[]> {
   const { graph, flow } = model;
   const decisions = new Map<number, readonly RematDecision[]>();
-  // A kept view is its storage kept, moved or not; that needs views of the size of a result that something computed.
+  // A kept view is its storage kept, moved or not; that needs views of the size of a result that
+  // something computed.
   const standsForStorage = (n: number): boolean => {
     const root = live.root[flow.results[n][0]];
-    return graph.nodes[flow.values[root].node].kind === 'call' && bytesOf(root) === bytesOf(flow.results[n][0]);
+    return (
+      graph.nodes[flow.values[root].node].kind === 'call' &&
+      bytesOf(root) === bytesOf(flow.results[n][0])
+    );
   };
   for (let n = 0; n < live.split; n++) {
     if (live.wanted[n] === 0 || flow.alias[n] >= 0 || graph.nodes[n].kind !== 'call') continue;
@@ -64,7 +77,8 @@ export function decisionsOf(
     const read = results.some((v) => live.firstBackward[v] >= 0);
     const small = results.every((v) => bytesOf(v) < smallBytes);
     if (!canRecompute(n) || (small && live.view[n] === 0)) continue;
-    const list: RematDecision[] = live.view[n] === 1 && !standsForStorage(n) ? ['recompute'] : ['save', 'recompute'];
+    const list: RematDecision[] =
+      live.view[n] === 1 && !standsForStorage(n) ? ['recompute'] : ['save', 'recompute'];
     if (!read) list.push('discard');
     decisions.set(n, list);
   }
@@ -74,9 +88,10 @@ export function decisionsOf(
 /**
  * Recomputed nodes are placed as first runs: the domain has one strategy a node.
  *
- * @param charge what a recomputed node pays to move its inputs again. `as placed`: all that the first paid, except that a weight
- *   which the backward pass gathers for itself is gathered once for both. `sure`: only moves that nothing else in the backward
- *   pass can share, which makes the optimum a lower bound on the plans that this problem stands for.
+ * @param charge what a recomputed node pays to move its inputs again. `as placed`: all that the
+ *   first paid, except that a weight which the backward pass gathers for itself is gathered once
+ *   for both. `sure`: only moves that nothing else in the backward pass can share, which makes the
+ *   optimum a lower bound on the plans that this problem stands for.
  */
 export function rematProblem(
   model: Model,
@@ -87,9 +102,9 @@ export function rematProblem(
 ): RematProblem {
   const { problem } = compact;
   const { edges } = problem;
-  const optionsOf: (readonly RematDecision[] | undefined)[] = new Array<readonly RematDecision[] | undefined>(
-    problem.domains.length,
-  );
+  const optionsOf: (readonly RematDecision[] | undefined)[] = new Array<
+    readonly RematDecision[] | undefined
+  >(problem.domains.length);
   const nodeOf = new Int32Array(problem.domains.length).fill(-1);
   for (const [n, list] of decisions) {
     optionsOf[model.nodeVariable[n]] = list;
@@ -105,7 +120,9 @@ export function rematProblem(
     if (list === undefined) return id;
     return interned(vectorIds, vectors, `${id}|${list.join()}`, () => {
       const own = problem.vectors[id];
-      return spread(own.length, list, (s, decision) => (decision === 'recompute' ? 2 * own[s] : own[s]));
+      return spread(own.length, list, (s, decision) =>
+        decision === 'recompute' ? 2 * own[s] : own[s],
+      );
     });
   });
 
@@ -118,7 +135,10 @@ export function rematProblem(
   const table: number[] = [];
   const firstMap: number[] = [];
   const secondMap: number[] = [];
-  /** Map of a variable with decisions: the class of its strategy times `classes`, plus the class of its decision. */
+  /**
+   * Map of a variable with decisions: the class of its strategy times `classes`, plus the class of
+   * its decision.
+   */
   const mapOf = (
     variable: number,
     id: number,
@@ -131,11 +151,19 @@ export function rematProblem(
     const size = problem.domains[variable];
     return interned(mapIds, maps, `${id}|${size}|${list.join()}|${tag}`, () =>
       Int32Array.from(
-        spread(size, list, (s, decision) => (id < 0 ? s : problem.maps[id][s]) * classes + classOf(decision)),
+        spread(
+          size,
+          list,
+          (s, decision) => (id < 0 ? s : problem.maps[id][s]) * classes + classOf(decision),
+        ),
       ),
     );
   };
-  const presence = interned(tableIds, tables, 'presence', () => ({ rows: 2, columns: 2, costs: Float64Array.of(0, 0, 0, Infinity) })); // prettier-ignore
+  const presence = interned(tableIds, tables, 'presence', () => ({
+    rows: 2,
+    columns: 2,
+    costs: Float64Array.of(0, 0, 0, Infinity),
+  }));
   const presenceOf = (decision: RematDecision): number => (decision === 'discard' ? 1 : 0);
   const recomputeOf = (decision: RematDecision): number => (decision === 'recompute' ? 1 : 0);
   const linked = new Set<string>();
@@ -149,13 +177,20 @@ export function rematProblem(
       : interned(tableIds, tables, `${edges.table[e]}`, () => ({
           rows: old.rows,
           columns: 2 * old.columns,
-          costs: Float64Array.from({ length: 2 * old.costs.length }, (_, i) => old.costs[i >> 1] * (1 + (i & 1))),
+          costs: Float64Array.from(
+            { length: 2 * old.costs.length },
+            (_, i) => old.costs[i >> 1] * (1 + (i & 1)),
+          ),
         }));
     first.push(a);
     second.push(b);
     table.push(id);
     firstMap.push(mapOf(a, edges.firstMap[e], 1, () => 0, 'strategy'));
-    secondMap.push(twice ? mapOf(b, edges.secondMap[e], 2, recomputeOf, 'recompute') : mapOf(b, edges.secondMap[e], 1, () => 0, 'strategy')); // prettier-ignore
+    secondMap.push(
+      twice
+        ? mapOf(b, edges.secondMap[e], 2, recomputeOf, 'recompute')
+        : mapOf(b, edges.secondMap[e], 1, () => 0, 'strategy'),
+    );
   }
   for (const [n, list] of decisions) {
     if (!list.includes('recompute')) continue;
@@ -175,7 +210,9 @@ export function rematProblem(
   }
   const split = (v: number, value: number): { s: number; decision: RematDecision | undefined } => {
     const list = optionsOf[v];
-    return list === undefined ? { s: value, decision: undefined } : { s: Math.floor(value / list.length), decision: list[value % list.length] }; // prettier-ignore
+    return list === undefined
+      ? { s: value, decision: undefined }
+      : { s: Math.floor(value / list.length), decision: list[value % list.length] };
   };
   const same = decisions.size === 0;
   return {
@@ -206,7 +243,11 @@ export function rematProblem(
       chosen.map((s, v) => {
         const list = optionsOf[v];
         if (list === undefined) return s;
-        const wanted: RematDecision = recomputed.has(nodeOf[v]) ? 'recompute' : list.includes('discard') && !list.includes('save') ? 'discard' : 'save'; // prettier-ignore
+        const wanted: RematDecision = recomputed.has(nodeOf[v])
+          ? 'recompute'
+          : list.includes('discard') && !list.includes('save')
+            ? 'discard'
+            : 'save';
         return s * list.length + Math.max(0, list.indexOf(wanted));
       }),
     complete: (choice) => choice,
@@ -233,7 +274,8 @@ function spread(
   at: (s: number, decision: RematDecision) => number,
 ): Float64Array {
   const out = new Float64Array(size * list.length);
-  for (let s = 0; s < size; s++) for (let k = 0; k < list.length; k++) out[s * list.length + k] = at(s, list[k]);
+  for (let s = 0; s < size; s++)
+    for (let k = 0; k < list.length; k++) out[s * list.length + k] = at(s, list[k]);
   return out;
 }
 
@@ -246,7 +288,10 @@ function interned<T>(ids: Map<string, number>, store: T[], key: string, make: ()
   return id;
 }
 
-/** 1 for the variables of values, and of their copies, whose moves to recomputed nodes are not charged. */
+/**
+ * 1 for the variables of values, and of their copies, whose moves to recomputed nodes are not
+ * charged.
+ */
 function sharedVariables(
   model: Model,
   live: Liveness,
@@ -262,7 +307,8 @@ function sharedVariables(
     (charge === 'sure' && (live.firstBackward[value] >= 0 || readers[value] > 1));
   const out = new Uint8Array(variables.length);
   flow.results.forEach((results, n) => {
-    if (nodeVariable[n] >= 0 && results.some((value) => value >= 0 && isShared(value))) out[nodeVariable[n]] = 1;
+    if (nodeVariable[n] >= 0 && results.some((value) => value >= 0 && isShared(value)))
+      out[nodeVariable[n]] = 1;
   });
   for (const { value, variable } of copies) if (isShared(value)) out[variable] = 1;
   return out;

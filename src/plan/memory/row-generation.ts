@@ -1,38 +1,51 @@
 /**
- * Row generation (lazy constraints) for plans whose peak memory stays within the budget, with or without recomputation.
- * In: a prepared request, a first plan. Out: the plan of least seconds that fits, a lower bound on the seconds, its proof.
+ * Row generation (lazy constraints) for plans whose peak memory stays within the budget, with or
+ * without recomputation. In: a prepared request, a first plan. Out: the plan of least seconds that
+ * fits, a lower bound on the seconds, its proof.
  *
- * The peak of a plan is known only when the plan is. So the planner solves, evaluates the memory of the answer, adds the program
- * point of its peak as a row, and solves again. It removes beforehand what one decision alone cannot keep within the budget. If
- * all rows hold but the measured peak exceeds the budget (copies in flight, which no single variable knows), the planner first
- * forbids large copies, then tightens that row by the excess. Where the gap stays open, such rows count shared storages
- * (`shared-storages.ts`). Bounds come from rows at the full budget and all decisions that may fit, so they stay valid.
+ * The peak of a plan is known only when the plan is. So the planner solves, evaluates the memory of
+ * the answer, adds the program point of its peak as a row, and solves again. It removes beforehand
+ * what one decision alone cannot keep within the budget. If all rows hold but the measured peak
+ * exceeds the budget (copies in flight, which no single variable knows), the planner first forbids
+ * large copies, then tightens that row by the excess. Where the gap stays open, such rows count
+ * shared storages (`shared-storages.ts`). Bounds come from rows at the full budget and all
+ * decisions that may fit, so they stay valid.
  *
- * Every problem has a work limit, counted in steps, not seconds, so that the same request has the same answer everywhere. Where
- * the request gives a gap and the limit leaves it open, bound and search run again with more work, twice at most.
+ * Every problem has a work limit, counted in steps, not seconds, so that the same request has the
+ * same answer everywhere. Where the request gives a gap and the limit leaves it open, bound and
+ * search run again with more work, twice at most.
  */
 import { internalError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { rowAsCost } from '../../solver/problem/recost.ts';
+import {
+  type CompactProblem,
+  compactProblem,
+  restrictRows,
+} from '../../solver/problem/restrict.ts';
 import { choiceOfLeastRow } from '../../solver/search/least-row.ts';
 import { PreparedProblem } from '../../solver/search/prepared.ts';
-import { compactProblem, restrictRows, type CompactProblem } from '../../solver/problem/restrict.ts';
 import type { LinearRow, Problem, Solution } from '../../solver/types.ts';
 import type { Prepared } from '../prepare.ts';
 import { Deadline } from '../request/deadline.ts';
 import { gapUnderMemory, isGapGiven } from '../request/request.ts';
 import { ASKED_EXTENSIONS, gapOnTheWay, WORK_GROWTH } from '../request/work-limits.ts';
-import { PeakEvaluator, type EvaluatedChoice, type FittingPlan } from './evaluate-choice.ts';
+import { type EvaluatedChoice, type FittingPlan, PeakEvaluator } from './evaluate-choice.ts';
 import { HeuristicTightening } from './heuristic-tightening.ts';
 import { PeakProblems } from './peak-problems.ts';
 import type { RematProblem } from './remat-problem.ts';
 import { fixedStrategies } from './restrict-remat.ts';
 import { RowsSolver } from './solve-rows.ts';
-import type { Effort, FirstStage, MemoryPlanResult, MemoryPlanOptions } from './types.ts';
+import type { Effort, FirstStage, MemoryPlanOptions, MemoryPlanResult } from './types.ts';
 
-/** Shares of the budget that the states may take in the first of two stages, tried in this order. */
+/**
+ * Shares of the budget that the states may take in the first of two stages, tried in this order.
+ */
 const STATE_SHARES = [1, 0.5, 0.25, 0.125];
-/** Largest program, in nodes, for which the joint search also asks for two stages with less than the whole budget. */
+/**
+ * Largest program, in nodes, for which the joint search also asks for two stages with less than the
+ * whole budget.
+ */
 const TIGHT_NODES = 4000;
 /** Rounds of solving and following. */
 const ROUNDS = 12;
@@ -40,9 +53,15 @@ const ROUNDS = 12;
 const ROUND_SHARE = 2 ** -12;
 /** Rows at a time: the price search of one row is far quicker than of several. */
 const MOST_ROWS = 2;
-/** Copies of this share of the budget are left out where they stand in the way; smaller excesses tighten a row. */
+/**
+ * Copies of this share of the budget are left out where they stand in the way; smaller excesses
+ * tighten a row.
+ */
 const LARGE_COPY = 1 / 32;
-/** An excess of this share of the budget that no row knows is a chain of recomputed nodes: tighter rows do not help. */
+/**
+ * An excess of this share of the budget that no row knows is a chain of recomputed nodes: tighter
+ * rows do not help.
+ */
 const CHAIN_EXCESS = 1 / 8;
 /** Narrow points between two anchors, which are saved for certain, tried in this order. */
 const ANCHORS_EVERY = [1, 2, 4, 8, 16, 32];
@@ -92,8 +111,12 @@ export class PeakMemoryPlanner {
   private readonly deadline: Deadline;
   private readonly gap: number;
   private readonly solver: RowsSolver;
-  /** The last answer of the search to the very problem that the bound is about: nothing recomputed, nothing tightened. */
-  private whole: { readonly rows: number; readonly effort: Effort; readonly solution: Solution } | undefined;
+  /**
+   * The last answer of the search to the very problem that the bound is about: nothing recomputed,
+   * nothing tightened.
+   */
+  private whole:
+    { readonly rows: number; readonly effort: Effort; readonly solution: Solution } | undefined;
   /** Rows that a choice over the budget kept. */
   private readonly undercounted = new Set<number>();
 
@@ -119,19 +142,35 @@ export class PeakMemoryPlanner {
     if (free === undefined) throw internalError('no first stage for the whole budget');
     const first = this.evaluator.plain(free).point;
     const points = [first];
-    // With recomputation the answer within the gap that comes first may keep more than one that is looked for further.
-    let effort: Effort = { workShare: 1, endsEarly: !options.recompute, improves: false, rounds: 0, open: 0 };
-    // What plain two stages find is an answer of the rematerialization problem too. Tight ones are a search of their own: the joint search asks for
-    // them where the plain ones find nothing or its own answer is not proven good enough, so that on programs of up to
-    // `TIGHT_NODES` nodes it is never worse than sharding first.
+    // With recomputation the answer within the gap that comes first may keep more than one that is
+    // looked for further.
+    let effort: Effort = {
+      workShare: 1,
+      endsEarly: !options.recompute,
+      improves: false,
+      rounds: 0,
+      open: 0,
+    };
+    // What plain two stages find is an answer of the rematerialization problem too. Tight ones are
+    // a search of their own: the joint search asks for them where the plain ones find nothing or
+    // its own answer is not proven good enough, so that on programs of up to `TIGHT_NODES` nodes it
+    // is never worse than sharding first.
     const joins = options.mode === 'joint';
     let stage = options.recompute
-      ? await this.twoStage(firstStage, first, joins ? STATE_SHARES.slice(0, 1) : STATE_SHARES, effort)
+      ? await this.twoStage(
+          firstStage,
+          first,
+          joins ? STATE_SHARES.slice(0, 1) : STATE_SHARES,
+          effort,
+        )
       : undefined;
     let found = joins ? await this.search(points, first, stage?.choice, effort) : undefined;
     let proven = await this.bound(points, found?.plan.seconds, effort);
     const best = (): FittingPlan | undefined => quicker(found, stage)?.plan;
-    const isOpen = (): boolean => !this.isGood(best(), proven) && !this.deadline.isOver && (effort.open > 0 || [...this.undercounted].some((m) => this.problems.sharesStorages(m))); // prettier-ignore
+    const isOpen = (): boolean =>
+      !this.isGood(best(), proven) &&
+      !this.deadline.isOver &&
+      (effort.open > 0 || [...this.undercounted].some((m) => this.problems.sharesStorages(m)));
     const again = async (workShare: number, improves: boolean): Promise<void> => {
       effort = { workShare, endsEarly: false, improves, rounds: effort.rounds, open: 0 };
       for (const point of this.undercounted) this.problems.countStorages(point);
@@ -149,9 +188,16 @@ export class PeakMemoryPlanner {
       prepared.model.graph.nodes.length <= TIGHT_NODES &&
       (stage === undefined || !this.isGood(best(), proven))
     )
-      stage = quicker(stage, await this.twoStage(firstStage, first, STATE_SHARES.slice(1), effort, best()?.seconds));
+      stage = quicker(
+        stage,
+        await this.twoStage(firstStage, first, STATE_SHARES.slice(1), effort, best()?.seconds),
+      );
     if (joins && isOpen()) await again(1, true);
-    for (let k = 1; k <= (joins && isGapGiven(prepared.request) ? ASKED_EXTENSIONS : 0) && isOpen(); k++)
+    for (
+      let k = 1;
+      k <= (joins && isGapGiven(prepared.request) ? ASKED_EXTENSIONS : 0) && isOpen();
+      k++
+    )
       await again(WORK_GROWTH ** k, true);
     const plan = best();
     return {
@@ -167,7 +213,9 @@ export class PeakMemoryPlanner {
 
   /** Whether a plan is within the gap asked for of the bound. */
   private isGood(plan: FittingPlan | undefined, { boundSeconds }: Proven): boolean {
-    return plan === undefined ? boundSeconds === Infinity : plan.seconds * (1 - this.gap) <= boundSeconds;
+    return plan === undefined
+      ? boundSeconds === Infinity
+      : plan.seconds * (1 - this.gap) <= boundSeconds;
   }
 
   /** Placements and recomputation at once. Adds the points that it needs to `points`. */
@@ -180,8 +228,8 @@ export class PeakMemoryPlanner {
     const scope: Scope = { restrict: ({ problem }) => compactProblem(problem, []), mayLimit: true };
     const found = await this.fit(scope, points, start === undefined ? [] : [start], effort);
     if ('plan' in found) return found;
-    // Long chains of recomputed nodes hold more than rows know. Anchors, saved checkpoints at every k-th narrow point of the
-    // program, bound the chains. Denser anchors hold more themselves.
+    // Long chains of recomputed nodes hold more than rows know. Anchors, saved checkpoints at every
+    // k-th narrow point of the program, bound the chains. Denser anchors hold more themselves.
     for (const every of this.options.recompute ? ANCHORS_EVERY : []) {
       let anchors = this.problems.anchorsEvery(every);
       if (anchors === undefined) break;
@@ -189,19 +237,28 @@ export class PeakMemoryPlanner {
         const anchored = await this.fit({ ...scope, anchors }, [first], [], effort);
         // Its choice is one of the problem with anchors.
         if ('plan' in anchored) return { plan: anchored.plan };
-        anchors = anchored.unmet === undefined ? undefined : this.problems.movedToReadsOf(anchored.unmet, anchors);
+        anchors =
+          anchored.unmet === undefined
+            ? undefined
+            : this.problems.movedToReadsOf(anchored.unmet, anchors);
       }
     }
     return undefined;
   }
 
-  /** Sharding first, under less and less of the budget for the states, then checkpointing in those placements. */
+  /**
+   * Sharding first, under less and less of the budget for the states, then checkpointing in those
+   * placements.
+   */
   private async twoStage(
     firstStage: FirstStage,
     point: number,
     shares: readonly number[],
     effort: Effort,
-    /** Plans of as many seconds are there already: placements that take them without recomputation need not be tried. */
+    /**
+     * Plans of as many seconds are there already: placements that take them without recomputation
+     * need not be tried.
+     */
     knownSeconds = Infinity,
   ): Promise<Fitted | undefined> {
     for (const share of shares) {
@@ -217,7 +274,10 @@ export class PeakMemoryPlanner {
     return undefined;
   }
 
-  /** Solves and follows until the true peak is within the budget. Adds the points that it needs to `points`. */
+  /**
+   * Solves and follows until the true peak is within the budget. Adds the points that it needs to
+   * `points`.
+   */
   private async fit(
     { restrict, mayLimit, anchors }: Scope,
     points: number[],
@@ -233,7 +293,8 @@ export class PeakMemoryPlanner {
       const remat = isWhole ? problems.whole : problems.limited(copyBytes, anchors);
       const restricted = restrict(remat);
       const known = [this.prepared.restrictedSolver.prepared, problems.shared];
-      const shared = known.find((p) => p.isOf(restricted.problem)) ?? new PreparedProblem(restricted.problem);
+      const shared =
+        known.find((p) => p.isOf(restricted.problem)) ?? new PreparedProblem(restricted.problem);
       return { copyBytes, remat, restricted, shared, least: new Map(), taken: new Map() };
     };
     let built = build();
@@ -242,14 +303,23 @@ export class PeakMemoryPlanner {
       effort.rounds++;
       if (built.copyBytes !== tightening.copyBytes) built = build();
       const { remat, restricted, shared, least } = built;
-      const rows = points.map((m) => problems.row(remat, m, budgetBytes - tightening.slackAt(m), anchors));
+      const rows = points.map((m) =>
+        problems.row(remat, m, budgetBytes - tightening.slackAt(m), anchors),
+      );
       const problem = { ...restricted.problem, rows: restrictRows(rows, restricted) };
       const tooTight = await this.tooTight(problem, points, built, effort);
       if (tooTight !== undefined && (least.get(tooTight) ?? 0) > budgetBytes) unmet = tooTight;
-      const isWhole = mayLimit && anchors === undefined && !this.options.recompute && tightening.isLoose;
+      const isWhole =
+        mayLimit && anchors === undefined && !this.options.recompute && tightening.isLoose;
       const solution =
         tooTight === undefined
-          ? await this.solve(problem, round === 0 ? starts.map(remat.complete) : [], effort, isWhole, shared)
+          ? await this.solve(
+              problem,
+              round === 0 ? starts.map(remat.complete) : [],
+              effort,
+              isWhole,
+              shared,
+            )
           : undefined;
       if (isWhole && solution !== undefined) this.whole = { rows: points.length, effort, solution };
       if (solution === undefined || solution.status === 'infeasible') {
@@ -263,12 +333,16 @@ export class PeakMemoryPlanner {
         const row = problems.row(remat, m, budgetBytes, anchors);
         return row.variables.reduce((sum, v, k) => sum + row.amounts[k][choice[v]], 0);
       };
-      if (!this.tighten(tightening, evaluated, usedAt, points, round, mayLimit, anchors)) return { unmet };
+      if (!this.tighten(tightening, evaluated, usedAt, points, round, mayLimit, anchors))
+        return { unmet };
     }
     return { unmet };
   }
 
-  /** Forbids what a choice over the budget shows: its peak becomes a row, its copies too large, or a row tighter; false where neither helps. */
+  /**
+   * Forbids what a choice over the budget shows: its peak becomes a row, its copies too large, or a
+   * row tighter; false where neither helps.
+   */
   private tighten(
     tightening: HeuristicTightening,
     { plan, point: at, copyBytes }: EvaluatedChoice,
@@ -283,16 +357,19 @@ export class PeakMemoryPlanner {
     const isOver = usedAt(at) > budgetBytes;
     const isNew = !points.includes(at) && points.length < MOST_ROWS;
     const isChain =
-      anchors === undefined && mayLimit && plan.recomputed.length > 0 && excess > budgetBytes * CHAIN_EXCESS;
+      anchors === undefined &&
+      mayLimit &&
+      plan.recomputed.length > 0 &&
+      excess > budgetBytes * CHAIN_EXCESS;
     if (isChain && !isOver) return false;
     if (isNew) points.push(at);
     if (!isOver && points.includes(at)) this.undercounted.add(at);
     if (isNew && isOver) tightening.added();
     else if (isChain) return false;
     else if (!mayLimit || copyBytes < budgetBytes * LARGE_COPY || !tightening.limit(copyBytes)) {
-      // The row of the peak, or the one that uses most of the budget, answers for what no row counts. What the choice left
-      // free of it goes first, or else the next answer would be the same. A little more every round, so that small
-      // excesses do not take many.
+      // The row of the peak, or the one that uses most of the budget, answers for what no row
+      // counts. What the choice left free of it goes first, or else the next answer would be the
+      // same. A little more every round, so that small excesses do not take many.
       const m = points.includes(at) ? at : points[0];
       const freeBytes = Math.max(0, budgetBytes - tightening.slackAt(m) - usedAt(m));
       tightening.tighten(m, freeBytes + excess + 1 + round * budgetBytes * ROUND_SHARE);
@@ -300,7 +377,10 @@ export class PeakMemoryPlanner {
     return true;
   }
 
-  /** The first point whose row no choice keeps, asked before all, because the solver explains at length why a row cannot be kept. */
+  /**
+   * The first point whose row no choice keeps, asked before all, because the solver explains at
+   * length why a row cannot be kept.
+   */
   private async tooTight(
     problem: Problem & { readonly rows: readonly LinearRow[] },
     points: readonly number[],
@@ -321,7 +401,10 @@ export class PeakMemoryPlanner {
     return undefined;
   }
 
-  /** The bound from rows at the full budget, with the least that recomputed nodes cost in any placement. */
+  /**
+   * The bound from rows at the full budget, with the least that recomputed nodes cost in any
+   * placement.
+   */
   private async bound(
     points: readonly number[],
     seconds: number | undefined,
@@ -337,17 +420,26 @@ export class PeakMemoryPlanner {
       if ((await this.leastOf(problem, row, effort)) > row.bound) return none;
     const { whole } = this;
     const isSolved = whole !== undefined && whole.rows === points.length && whole.effort === effort;
-    const solution = isSolved ? whole.solution : await this.solve(problem, starts.map(this.problems.whole.complete), effort, true); // prettier-ignore
+    const solution = isSolved
+      ? whole.solution
+      : await this.solve(problem, starts.map(this.problems.whole.complete), effort, true);
     if (solution === undefined) return open;
     if (solution.status === 'infeasible') return none;
     const { bound, certificate } = solution;
     const boundSeconds = Math.min(bound / unitsPerSecond, seconds ?? Infinity);
     if (certificate === undefined) return { boundSeconds, certified: false };
-    return { boundSeconds, certified: true, proof: { ...this.problems.named(points), certificate } };
+    return {
+      boundSeconds,
+      certified: true,
+      proof: { ...this.problems.named(points), certificate },
+    };
   }
 
   /** No plan holds less than this at every one of these points, whatever it keeps. */
-  private async least(points: readonly number[], effort: Effort): Promise<{ readonly neededBytes?: number }> {
+  private async least(
+    points: readonly number[],
+    effort: Effort,
+  ): Promise<{ readonly neededBytes?: number }> {
     const { problems } = this;
     const remat = problems.all();
     let neededBytes = 0;
@@ -379,7 +471,14 @@ export class PeakMemoryPlanner {
     endsEarly = effort.endsEarly,
   ): Promise<Solution | undefined> {
     const { workShare, improves } = effort;
-    const options = { starts, certify, workShare, endsEarly, improves, ...(shared === undefined ? {} : { shared }) };
+    const options = {
+      starts,
+      certify,
+      workShare,
+      endsEarly,
+      improves,
+      ...(shared === undefined ? {} : { shared }),
+    };
     const solution = await this.solver.solve(problem, options);
     if (solution === undefined || solution.gap > gapOnTheWay(this.prepared.request)) effort.open++;
     return solution;

@@ -1,9 +1,11 @@
 /**
- * Storages that several tensors keep alive, as one more variable each: at a program point a result and views of it, or several
- * views of one result, may wait for their readers. Where nothing is moved on the way they share a storage, else they do not; either way
- * the largest of them is held. A row over single variables counts one of them; the variable here is the largest.
+ * Storages that several tensors keep alive, as one more variable each: at a program point a result
+ * and views of it, or several views of one result, may wait for their readers. Where nothing is
+ * moved on the way they share a storage, else they do not; either way the largest of them is held.
+ * A row over single variables counts one of them; the variable here is the largest.
  *
- * In: a model, its liveness, a program point. Out: the storages there, a problem with their variables, their part of the row.
+ * In: a model, its liveness, a program point. Out: the storages there, a problem with their
+ * variables, their part of the row.
  */
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import { elements } from '../../ops/record/record.ts';
@@ -23,8 +25,8 @@ interface Tensor {
 export type SharedStorages = ReadonlyMap<number, readonly Tensor[]>;
 
 /**
- * The results that two or more tensors of their size wait on at a program point of a graph in which nothing is recomputed. Inputs of the
- * program are left out: their owner keeps them.
+ * The results that two or more tensors of their size wait on at a program point of a graph in which
+ * nothing is recomputed. Inputs of the program are left out: their owner keeps them.
  */
 export function sharedStorages(model: Model, live: Liveness, point: number): SharedStorages {
   const { graph, flow, strategies, space, nodeVariable } = model;
@@ -32,10 +34,13 @@ export function sharedStorages(model: Model, live: Liveness, point: number): Sha
     const { meta } = flow.values[value];
     return Float64Array.from({ length: count }, (_, s) => {
       const id = specs(s);
-      return elements(id < 0 ? meta.shape : space.localShape(id, meta.shape)) * DTYPE_BYTES[meta.dtype];
+      return (
+        elements(id < 0 ? meta.shape : space.localShape(id, meta.shape)) * DTYPE_BYTES[meta.dtype]
+      );
     });
   };
-  const size = (value: number): number => elements(flow.values[value].meta.shape) * DTYPE_BYTES[flow.values[value].meta.dtype]; // prettier-ignore
+  const size = (value: number): number =>
+    elements(flow.values[value].meta.shape) * DTYPE_BYTES[flow.values[value].meta.dtype];
   const storages = new Map<number, Tensor[]>();
   graph.nodes.forEach((node, n) => {
     if (node.kind !== 'call' || nodeVariable[n] < 0 || n > point || live.from[n] > point) return;
@@ -63,11 +68,16 @@ export interface WithStorages {
   readonly problem: Problem;
   /** What the storages of a point add to its row; undefined for a point without. */
   readonly rowAt: (point: number) => Pick<LinearRow, 'variables' | 'amounts'> | undefined;
-  /** A choice of the problem, with the storages that it makes; also of one that has fewer of them. */
+  /**
+   * A choice of the problem, with the storages that it makes; also of one that has fewer of them.
+   */
   readonly complete: (choice: Int32Array) => Int32Array;
 }
 
-/** Adds a variable for each storage of some points: its value is a number of bytes that no tensor in it exceeds. */
+/**
+ * Adds a variable for each storage of some points: its value is a number of bytes that no tensor in
+ * it exceeds.
+ */
 export function withStorages(
   problem: Problem,
   valuesOf: CompactProblem['valuesOf'],
@@ -79,7 +89,9 @@ export function withStorages(
   const vectors = [...problem.vectors];
   const maps = [...problem.maps];
   const tables = [...problem.tables];
-  const edges = Object.fromEntries(Object.entries(problem.edges).map(([k, list]) => [k, [...list]])) as Record<keyof Problem['edges'], number[]>; // prettier-ignore
+  const edges = Object.fromEntries(
+    Object.entries(problem.edges).map(([k, list]) => [k, [...list]]),
+  ) as Record<keyof Problem['edges'], number[]>;
   const added = new Map<string, number>();
   const once = <T>(store: T[], key: string, make: () => T): number => {
     let id = added.get(key);
@@ -91,7 +103,9 @@ export function withStorages(
   for (const [point, storages] of points) {
     const row: { variables: number[]; amounts: Float64Array[] } = { variables: [], amounts: [] };
     for (const tensors of storages.values()) {
-      const bytes = tensors.map((tensor) => Float64Array.from(valuesOf(tensor.variable), (s) => tensor.bytes[s]));
+      const bytes = tensors.map((tensor) =>
+        Float64Array.from(valuesOf(tensor.variable), (s) => tensor.bytes[s]),
+      );
       const floor = bytes.reduce(
         (most, list) =>
           Math.max(
@@ -100,9 +114,15 @@ export function withStorages(
           ),
         0,
       );
-      const all = [...new Set(bytes.flatMap((list) => [...list]))].filter((b) => b >= floor).sort((a, b) => a - b);
-      const classes = bytes.map((list) => Int32Array.from(list, (b) => all.findIndex((u) => u >= b)));
-      const key = `storage ${tensors.map(({ variable }, i) => `${variable}:${classes[i].join()}`).join(';')}`;
+      const all = [...new Set(bytes.flatMap((list) => [...list]))]
+        .filter((b) => b >= floor)
+        .sort((a, b) => a - b);
+      const classes = bytes.map((list) =>
+        Int32Array.from(list, (b) => all.findIndex((u) => u >= b)),
+      );
+      const key =
+        'storage ' +
+        `${tensors.map(({ variable }, i) => `${variable}:${classes[i].join()}`).join(';')}`;
       const variable = once(domains, key, () => all.length);
       row.variables.push(variable);
       row.amounts.push(Float64Array.from(all));
@@ -111,7 +131,9 @@ export function withStorages(
       const table = once(tables, `covers ${all.length}`, () => ({
         rows: all.length,
         columns: all.length,
-        costs: Float64Array.from({ length: all.length ** 2 }, (_, i) => Math.floor(i / all.length) <= i % all.length ? 0 : Infinity), // prettier-ignore
+        costs: Float64Array.from({ length: all.length ** 2 }, (_, i) =>
+          Math.floor(i / all.length) <= i % all.length ? 0 : Infinity,
+        ),
       }));
       tensors.forEach((tensor, i) => {
         edges.first.push(tensor.variable);
@@ -125,7 +147,8 @@ export function withStorages(
     rows.set(point, { ...row, variables: Int32Array.from(row.variables) });
   }
   const { minPairs } = problem;
-  const padded = (list: Int32Array): Int32Array => Int32Array.from({ length: domains.length }, (_, v) => list[v] ?? -1);
+  const padded = (list: Int32Array): Int32Array =>
+    Int32Array.from({ length: domains.length }, (_, v) => list[v] ?? -1);
   return {
     problem: {
       ...problem,
@@ -150,7 +173,9 @@ export function withStorages(
       const full = new Int32Array(domains.length);
       full.set(choice.subarray(0, own));
       largest.forEach(({ variables, classes }, z) => {
-        variables.forEach((v, i) => (full[own + z] = Math.max(full[own + z], classes[i][choice[v]])));
+        variables.forEach(
+          (v, i) => (full[own + z] = Math.max(full[own + z], classes[i][choice[v]])),
+        );
       });
       return full;
     },

@@ -1,20 +1,21 @@
 /**
- * Transient memory: what is alive at one program point because of a single decision. A redistribution step holds its
- * operand and its result, a node its inputs and its results. No linear row over one variable at a time knows of the former, and rows of other points know
- * of neither. Decisions that hold more than a limit are taken out of the problem.
+ * Transient memory: what is alive at one program point because of a single decision. A
+ * redistribution step holds its operand and its result, a node its inputs and its results. No
+ * linear row over one variable at a time knows of the former, and rows of other points know of
+ * neither. Decisions that hold more than a limit are taken out of the problem.
  *
- * With the limit `budget - least states` every plan within the budget is left (states are alive throughout, and what is
- * counted here is no state): bounds stay bounds. With a limit on single copies besides, the problem is a part of it, to look
- * for plans in.
- * In: a model and its liveness. Out: problems without decisions that hold more than a limit at once.
+ * With the limit `budget - least states` every plan within the budget is left (states are alive
+ * throughout, and what is counted here is no state): bounds stay bounds. With a limit on single
+ * copies besides, the problem is a part of it, to look for plans in. In: a model and its liveness.
+ * Out: problems without decisions that hold more than a limit at once.
  */
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import { elements } from '../../ops/record/record.ts';
 import { allowOnly, Recosting } from '../../solver/problem/recost.ts';
 import type { CompactProblem } from '../../solver/problem/restrict.ts';
-import type { Liveness } from './liveness.ts';
 import type { CopyVariable, Model, Use } from '../model/model.ts';
 import { moved } from '../model/tables.ts';
+import type { Liveness } from './liveness.ts';
 
 /** What one decision may hold at a program point, see `Transients`. */
 interface TransientLimits {
@@ -32,10 +33,16 @@ export class Transients {
     private readonly model: Model,
     private readonly live: Liveness,
   ) {
-    this.full = Float64Array.from(model.flow.types, (meta) => elements(meta.shape) * DTYPE_BYTES[meta.dtype]);
+    this.full = Float64Array.from(
+      model.flow.types,
+      (meta) => elements(meta.shape) * DTYPE_BYTES[meta.dtype],
+    );
   }
 
-  /** Bytes of parameters, optimizer state and program inputs in the placements that take least: in every plan. */
+  /**
+   * Bytes of parameters, optimizer state and program inputs in the placements that take least: in
+   * every plan.
+   */
   leastStates(): number {
     const { model } = this;
     let total = 0;
@@ -44,7 +51,10 @@ export class Transients {
     return total;
   }
 
-  /** The node that holds most where each is placed to hold least: its inputs and results; -1 without nodes. */
+  /**
+   * The node that holds most where each is placed to hold least: its inputs and results; -1 without
+   * nodes.
+   */
   heaviestNode(compact: CompactProblem): number {
     const { model } = this;
     const { problem } = compact;
@@ -81,16 +91,23 @@ export class Transients {
     const { flow, nodeVariable } = model;
     const over = new Map<number, Uint8Array>();
     for (const copy of model.copies)
-      if (this.full[flow.values[copy.value].type] > asked) over.set(copy.variable, this.copyOver(copy, limits));
+      if (this.full[flow.values[copy.value].type] > asked)
+        over.set(copy.variable, this.copyOver(copy, limits));
     model.graph.nodes.forEach((node, n) => {
       if (nodeVariable[n] < 0 || node.kind !== 'call' || this.live.view[n] === 1) return;
-      const most = [...flow.inputs[n], ...flow.results[n]].reduce((sum, v) => sum + (v < 0 ? 0 : this.full[flow.values[v].type]), 0); // prettier-ignore
-      if (most > limits.transientBytes) over.set(nodeVariable[n], this.nodeOver(n, limits.transientBytes));
+      const most = [...flow.inputs[n], ...flow.results[n]].reduce(
+        (sum, v) => sum + (v < 0 ? 0 : this.full[flow.values[v].type]),
+        0,
+      );
+      if (most > limits.transientBytes)
+        over.set(nodeVariable[n], this.nodeOver(n, limits.transientBytes));
     });
     for (const [v, all] of over) {
       if (!all.includes(1)) continue;
       const out = Uint8Array.from(compact.valuesOf(v), (a) => all[a]);
-      recosting.variable(v, out.join(''), (costs) => costs.map((c, a) => (out[a] === 1 ? Infinity : c)));
+      recosting.variable(v, out.join(''), (costs) =>
+        costs.map((c, a) => (out[a] === 1 ? Infinity : c)),
+      );
     }
     return { ...compact, problem: recosting.problem };
   }
@@ -108,13 +125,13 @@ export class Transients {
     from.forEach((owned, i) => {
       const shared = copy === undefined ? -1 : copy.copy[i];
       wanted.forEach((to, j) => {
-        const viaCopy = shared >= 0 && charges.seconds(type, shared, to) < charges.seconds(type, owned, to);
+        const viaCopy =
+          shared >= 0 && charges.seconds(type, shared, to) < charges.seconds(type, owned, to);
         if (
           viaCopy
             ? this.moveOver(use.value, shared, to, false, limits)
             : this.moveOver(use.value, owned, to, this.isInput(use.value), limits)
         )
-          // prettier-ignore
           out[i * wanted.length + j] = 1;
       });
     });
@@ -123,14 +140,19 @@ export class Transients {
 
   private copyOver({ value, owned, copy }: CopyVariable, limits: TransientLimits): Uint8Array {
     const ofInput = this.isInput(value);
-    return Uint8Array.from(owned, (from, z) => (copy[z] >= 0 && this.moveOver(value, from, copy[z], ofInput, limits) ? 1 : 0)); // prettier-ignore
+    return Uint8Array.from(owned, (from, z) =>
+      copy[z] >= 0 && this.moveOver(value, from, copy[z], ofInput, limits) ? 1 : 0,
+    );
   }
 
   private nodeOver(n: number, limitBytes: number): Uint8Array {
     return Uint8Array.from(this.nodeBytes(n), (bytes) => (bytes > limitBytes ? 1 : 0));
   }
 
-  /** By strategy: inputs, each storage once, and results. Inputs of the program and views that change the size are left out. */
+  /**
+   * By strategy: inputs, each storage once, and results. Inputs of the program and views that
+   * change the size are left out.
+   */
   private nodeBytes(n: number): Float64Array {
     const { flow, strategies } = this.model;
     const { set } = strategies.nodes[n]!;
@@ -151,13 +173,22 @@ export class Transients {
     return out;
   }
 
-  private moveOver(value: number, from: number, to: number, ofInput: boolean, limits: TransientLimits): boolean {
+  private moveOver(
+    value: number,
+    from: number,
+    to: number,
+    ofInput: boolean,
+    limits: TransientLimits,
+  ): boolean {
     if (from === to) return false;
     const { transientBytes, copyBytes } = this.move(value, from, to, ofInput);
     return transientBytes > limits.transientBytes || copyBytes > limits.copyBytes;
   }
 
-  /** Most bytes that a step of a redistribution holds: its result and, unless a state or input of the program, its operand. */
+  /**
+   * Most bytes that a step of a redistribution holds: its result and, unless a state or input of
+   * the program, its operand.
+   */
   private move(value: number, from: number, to: number, ofInput: boolean): TransientLimits {
     const { flow, redistributor } = this.model;
     const key = `${flow.values[value].type}:${from}:${to}:${ofInput}`;
@@ -165,8 +196,14 @@ export class Transients {
     if (known === undefined) {
       let [transientBytes, copyBytes] = [0, 0];
       let operand = ofInput ? 0 : this.bytes(value, from);
-      for (const step of redistributor.plan(moved(flow.values[value].meta), from, to)?.steps ?? []) {
-        if (step.kind === 'relabel' || (step.kind === 'slice' && step.bytes === 0) || step.groupSize === 1) continue;
+      for (const step of redistributor.plan(moved(flow.values[value].meta), from, to)?.steps ??
+        []) {
+        if (
+          step.kind === 'relabel' ||
+          (step.kind === 'slice' && step.bytes === 0) ||
+          step.groupSize === 1
+        )
+          continue;
         const result = this.bytes(value, step.to);
         transientBytes = Math.max(transientBytes, operand + result);
         copyBytes = Math.max(copyBytes, result);
@@ -194,6 +231,9 @@ export class Transients {
 
   private bytes(value: number, sharding: number): number {
     const { meta } = this.model.flow.values[value];
-    return elements(sharding < 0 ? meta.shape : this.model.space.localShape(sharding, meta.shape)) * DTYPE_BYTES[meta.dtype]; // prettier-ignore
+    return (
+      elements(sharding < 0 ? meta.shape : this.model.space.localShape(sharding, meta.shape)) *
+      DTYPE_BYTES[meta.dtype]
+    );
   }
 }

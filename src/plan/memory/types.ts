@@ -1,5 +1,6 @@
 /**
- * Types of the search for a plan whose peak memory is constrained: its options, its effort and its result.
+ * Types of the search for a plan whose peak memory is constrained: its options, its effort and its
+ * result.
  */
 import type { Progress } from '../../solver/types.ts';
 import type { PlanCertificate } from '../record/certificate.ts';
@@ -10,7 +11,10 @@ import type { PeakProblems } from './peak-problems.ts';
 export interface MemoryPlanResult {
   /** Undefined when none was found. */
   readonly plan: FittingPlan | undefined;
-  /** Sharding first, checkpointing after, for comparison; undefined when that finds no plan or was not asked for. */
+  /**
+   * Sharding first, checkpointing after, for comparison; undefined when that finds no plan or was
+   * not asked for.
+   */
   readonly twoStage: FittingPlan | undefined;
   /** Lower bound on the seconds of every plan within the budget. */
   readonly boundSeconds: number;
@@ -29,21 +33,32 @@ export interface MemoryPlanResult {
 export interface MemoryPlanOptions {
   /** Whether forward results may be recomputed. */
   readonly recompute: boolean;
-  /** `two-stage`: placements are those of the first stage; `joint`: both are chosen at once, from there. */
+  /**
+   * `two-stage`: placements are those of the first stage; `joint`: both are chosen at once, from
+   * there.
+   */
   readonly mode: 'joint' | 'two-stage';
   /** The problems of this request, where somebody has asked them already. */
   readonly problems?: PeakProblems;
   readonly signal?: AbortSignal;
   readonly onProgress?: (event: Progress) => void;
-  /** Of the whole solve, which this is a stage of. Default: the request's time limit, from now on. */
+  /**
+   * Of the whole solve, which this is a stage of. Default: the request's time limit, from now on.
+   */
   readonly deadline?: Deadline;
 }
 
-/** What problems may take, and what they took so far: the one record that the steps of a search write. */
+/**
+ * What problems may take, and what they took so far: the one record that the steps of a search
+ * write.
+ */
 export interface Effort {
   /** Share of the usual work that a problem may take. */
   readonly workShare: number;
-  /** Problems end before their expensive steps where their gap is one with which the request could live. */
+  /**
+   * Problems end before their expensive steps where their gap is one with which the request could
+   * live.
+   */
   readonly endsEarly: boolean;
   /** Problems that stay above the gap of the request are searched further. */
   readonly improves: boolean;
@@ -53,5 +68,8 @@ export interface Effort {
   open: number;
 }
 
-/** The choice of least seconds whose states take at most a share of the budget; undefined when there is none. */
+/**
+ * The choice of least seconds whose states take at most a share of the budget; undefined when there
+ * is none.
+ */
 export type FirstStage = (share: number) => Promise<Int32Array | undefined>;

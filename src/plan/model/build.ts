@@ -1,6 +1,6 @@
 /**
- * Builds the planning model. In: strategies, prices and options of a graph (`BuildInput`). Out: the model with its
- * problem.
+ * Builds the planning model. In: strategies, prices and options of a graph (`BuildInput`). Out: the
+ * model with its problem.
  */
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import { shareCopies } from './copies.ts';
@@ -33,7 +33,9 @@ export function buildModel(input: BuildInput): Model {
   });
   const columns = new SpecColumns(strategies, tables);
   const direct = collectUses(input, columns, tables, nodeVariable);
-  const { uses, copies } = input.sharing ? shareCopies(input, direct, columns, tables) : { uses: direct, copies: [] };
+  const { uses, copies } = input.sharing
+    ? shareCopies(input, direct, columns, tables)
+    : { uses: direct, copies: [] };
   connect(input, uses, copies, columns, tables, nodeVariable);
   tieParameters(input, columns, tables, nodeVariable);
   const { problem, ...meaning } = tables.finish(input.ceilingSeconds);
@@ -75,12 +77,24 @@ function connect(
     const { node, result } = flow.values[copy.value];
     const owned = columns.result(node, result);
     const key = `${tables.listId(copy.owned)}:${tables.listId(copy.copy)}`;
-    const table = tables.table(`own${owned.list}:${key}`, owned.specs.length, copy.owned.length, () => {
-      const costs = new Float64Array(owned.specs.length * copy.owned.length).fill(Infinity);
-      copy.owned.forEach((id, z) => (costs[owned.specs.indexOf(id) * copy.owned.length + z] = 0));
-      return costs;
-    });
-    tables.addEdge({ kind: 'copy', copy: index }, nodeVariable[node], copy.variable, table, owned.mapId, -1);
+    const table = tables.table(
+      `own${owned.list}:${key}`,
+      owned.specs.length,
+      copy.owned.length,
+      () => {
+        const costs = new Float64Array(owned.specs.length * copy.owned.length).fill(Infinity);
+        copy.owned.forEach((id, z) => (costs[owned.specs.indexOf(id) * copy.owned.length + z] = 0));
+        return costs;
+      },
+    );
+    tables.addEdge(
+      { kind: 'copy', copy: index },
+      nodeVariable[node],
+      copy.variable,
+      table,
+      owned.mapId,
+      -1,
+    );
     return key;
   });
   uses.forEach((use, k) => {
@@ -89,7 +103,10 @@ function connect(
     const charged = charges.typeOf(flow.values[use.value]);
     if (use.copy < 0) {
       const owned = columns.result(node, result);
-      const table = use.stays === true ? inPlace(tables, owned, use.demands) : tables.redistribution(type, charged, owned, use.demands, use.times); // prettier-ignore
+      const table =
+        use.stays === true
+          ? inPlace(tables, owned, use.demands)
+          : tables.redistribution(type, charged, owned, use.demands, use.times);
       tables.addEdge(edge, nodeVariable[node], use.variable, table, owned.mapId, use.demands.mapId);
       return;
     }
@@ -120,7 +137,12 @@ function inPlace(tables: TableBuilder, a: SpecList, b: SpecList): number {
 }
 
 /** Parameters that are one tensor are placed the same way. */
-function tieParameters(input: BuildInput, columns: SpecColumns, tables: TableBuilder, nodeVariable: Int32Array): void {
+function tieParameters(
+  input: BuildInput,
+  columns: SpecColumns,
+  tables: TableBuilder,
+  nodeVariable: Int32Array,
+): void {
   const byRole = placeholdersByRoleName(input.graph);
   for (const group of input.graph.ties ?? []) {
     const [owner, ...others] = group.map((name) => byRole.get(name) ?? -1);
@@ -128,7 +150,14 @@ function tieParameters(input: BuildInput, columns: SpecColumns, tables: TableBui
       const a = columns.result(owner, 0);
       const b = columns.result(other, 0);
       const table = inPlace(tables, a, b);
-      tables.addEdge({ kind: 'tie' }, nodeVariable[owner], nodeVariable[other], table, a.mapId, b.mapId);
+      tables.addEdge(
+        { kind: 'tie' },
+        nodeVariable[owner],
+        nodeVariable[other],
+        table,
+        a.mapId,
+        b.mapId,
+      );
     }
   }
 }

@@ -1,5 +1,6 @@
 /**
- * Shared copies. In: the uses of every value. Out: one copy variable for each value that several uses of one phase need.
+ * Shared copies. In: the uses of every value. Out: one copy variable for each value that several
+ * uses of one phase need.
  */
 import type { ChargedType } from '../../cost/redistribution/charges.ts';
 import { runsOf } from '../../strategy/runs.ts';
@@ -8,7 +9,10 @@ import type { CopyVariable, Model, Use } from './model.ts';
 import { chargedKey, repeated, type TableBuilder } from './tables.ts';
 import type { SpecColumns } from './uses.ts';
 
-/** Adds the copy variable of every value that has two or more uses in one phase of one body; the uses out name their copy. */
+/**
+ * Adds the copy variable of every value that has two or more uses in one phase of one body; the
+ * uses out name their copy.
+ */
 export function shareCopies(
   input: BuildInput,
   uses: readonly Use[],
@@ -37,7 +41,8 @@ export function shareCopies(
     let domain = domains.get(key);
     if (domain === undefined) {
       const found = copyDomain(input, charged, owned.specs, wanted.specs);
-      domain = found === null ? null : named(tables, { ...found, cost: repeated(found.cost, times) });
+      domain =
+        found === null ? null : named(tables, { ...found, cost: repeated(found.cost, times) });
       domains.set(key, domain);
     }
     if (domain === null) continue;
@@ -65,11 +70,20 @@ interface NamedDomain extends CopyDomain {
 }
 
 function named(tables: TableBuilder, domain: CopyDomain): NamedDomain {
-  return { ...domain, first: tables.specList(domain.owned).mapId, second: tables.specList(domain.copy).mapId };
+  return {
+    ...domain,
+    first: tables.specList(domain.owned).mapId,
+    second: tables.specList(domain.copy).mapId,
+  };
 }
 
 /** The pairs (owned placement, copy or none) that are worth having; null when no copy is. */
-function copyDomain(input: BuildInput, charged: ChargedType, owned: Int32Array, wanted: Int32Array): CopyDomain | null {
+function copyDomain(
+  input: BuildInput,
+  charged: ChargedType,
+  owned: Int32Array,
+  wanted: Int32Array,
+): CopyDomain | null {
   if (wanted.length === 0) return null;
   const prices = input.charges.matrix(charged, owned, wanted);
   const from: number[] = [];
@@ -89,13 +103,18 @@ function copyDomain(input: BuildInput, charged: ChargedType, owned: Int32Array, 
     }
   }
   if (from.length === owned.length) return null;
-  return { owned: Int32Array.from(from), copy: Int32Array.from(copy), cost: Float64Array.from(cost) };
+  return {
+    owned: Int32Array.from(from),
+    copy: Int32Array.from(copy),
+    cost: Float64Array.from(cost),
+  };
 }
 
 /** Shardings that two or more uses of the group can demand, in ascending order of id. */
 function wantedTwice(group: readonly Use[]): number[] {
   const count = new Map<number, number>();
-  for (const use of group) for (const id of use.demands.specs) count.set(id, (count.get(id) ?? 0) + 1);
+  for (const use of group)
+    for (const id of use.demands.specs) count.set(id, (count.get(id) ?? 0) + 1);
   return [...count]
     .filter(([, n]) => n >= 2)
     .map(([id]) => id)
@@ -103,14 +122,17 @@ function wantedTwice(group: readonly Use[]): number[] {
 }
 
 /**
- * Whether a copy `to` of a value in `from` is considered for several uses: one that differs on one mesh dim (an all-gather,
- * all-to-all or reduction over it), or, on meshes of one or two dims, any. Where strategies are limited to some stretches of
- * neighbouring mesh dims, both sides of a copy have one stretch less. Others are priced at each use.
+ * Whether a copy `to` of a value in `from` is considered for several uses: one that differs on one
+ * mesh dim (an all-gather, all-to-all or reduction over it), or, on meshes of one or two dims, any.
+ * Where strategies are limited to some stretches of neighbouring mesh dims, both sides of a copy
+ * have one stretch less. Others are priced at each use.
  */
 function worthKeeping({ space, mostRuns }: BuildInput, from: number, to: number): boolean {
   if (space.meshRank <= 2) return true;
-  if (mostRuns !== undefined && (runsOf(space, from) >= mostRuns || runsOf(space, to) >= mostRuns)) return false;
+  if (mostRuns !== undefined && (runsOf(space, from) >= mostRuns || runsOf(space, to) >= mostRuns))
+    return false;
   let changed = 0;
-  for (let d = 0; d < space.meshRank; d++) if (space.kindAt(from, d) !== space.kindAt(to, d)) changed++;
+  for (let d = 0; d < space.meshRank; d++)
+    if (space.kindAt(from, d) !== space.kindAt(to, d)) changed++;
   return changed <= 1;
 }

@@ -1,19 +1,24 @@
 /**
- * The greedy baseline and starting placements. In: a model and its problem. Out: choices that never look ahead.
- * Source: node-by-node propagation, as an eager tensor library shards.
+ * The greedy baseline and starting placements. In: a model and its problem. Out: choices that never
+ * look ahead. Source: node-by-node propagation, as an eager tensor library shards.
  */
 import type { Problem } from '../../solver/types.ts';
 import type { Model } from './model.ts';
 
 /**
- * The greedy baseline: placements of inputs and parameters are pushed through the program node by node; each node takes
- * the strategy that is cheapest given what came before it, and never looks ahead. This is how an eager tensor library
- * propagates shardings. Its distance from the optimum is the price of looking no step ahead.
+ * The greedy baseline: placements of inputs and parameters are pushed through the program node by
+ * node; each node takes the strategy that is cheapest given what came before it, and never looks
+ * ahead. This is how an eager tensor library propagates shardings. Its distance from the optimum is
+ * the price of looking no step ahead.
  *
  * @param start placement (value of the variable) of every placeholder; others are decided here
  * @returns a choice, or undefined when some node had no finite strategy left
  */
-export function propagate(model: Model, problem: Problem, start: ReadonlyMap<number, number>): Int32Array | undefined {
+export function propagate(
+  model: Model,
+  problem: Problem,
+  start: ReadonlyMap<number, number>,
+): Int32Array | undefined {
   const { variables } = model;
   const choice = new Int32Array(variables.length).fill(-1);
   const incident = incidentEdges(problem);
@@ -34,7 +39,8 @@ export function propagate(model: Model, problem: Problem, start: ReadonlyMap<num
     const v = model.nodeVariable[n];
     if (v < 0) continue;
     if (choice[v] < 0 && !decide(v)) return undefined;
-    // Until its uses are known a value has no copy, and a value without copy is the cheapest; see the second pass.
+    // Until its uses are known a value has no copy, and a value without copy is the cheapest; see
+    // the second pass.
     for (const c of copiesOfNode.get(n) ?? []) if (!decide(c)) return undefined;
   }
   for (let v = 0; v < choice.length; v++) if (choice[v] < 0 && !decide(v)) return undefined;
@@ -42,7 +48,10 @@ export function propagate(model: Model, problem: Problem, start: ReadonlyMap<num
   return choice;
 }
 
-/** The value of `v` with the least unary cost plus edges to decided neighbours; -1 if none is finite. */
+/**
+ * The value of `v` with the least unary cost plus edges to decided neighbours; -1 if none is
+ * finite.
+ */
 function cheapest(problem: Problem, edges: Int32Array, choice: Int32Array, v: number): number {
   const size = problem.domains[v];
   const total = new Float64Array(problem.vectors[problem.unary[v]]);
@@ -56,14 +65,17 @@ function cheapest(problem: Problem, edges: Int32Array, choice: Int32Array, v: nu
     const columnOf = secondMap[e] < 0 ? undefined : problem.maps[secondMap[e]];
     if (isFirst) {
       const column = columnOf === undefined ? decided : columnOf[decided];
-      for (let a = 0; a < size; a++) total[a] += costs[(rowOf === undefined ? a : rowOf[a]) * columns + column];
+      for (let a = 0; a < size; a++)
+        total[a] += costs[(rowOf === undefined ? a : rowOf[a]) * columns + column];
     } else {
       const row = columns * (rowOf === undefined ? decided : rowOf[decided]);
-      for (let a = 0; a < size; a++) total[a] += costs[row + (columnOf === undefined ? a : columnOf[a])];
+      for (let a = 0; a < size; a++)
+        total[a] += costs[row + (columnOf === undefined ? a : columnOf[a])];
     }
   }
   let best = -1;
-  for (let a = 0; a < size; a++) if (total[a] !== Infinity && (best < 0 || total[a] < total[best])) best = a;
+  for (let a = 0; a < size; a++)
+    if (total[a] !== Infinity && (best < 0 || total[a] < total[best])) best = a;
   return best;
 }
 
@@ -78,15 +90,16 @@ function incidentEdges(problem: Problem): Int32Array[] {
 }
 
 /**
- * Where propagation starts when nobody says: inputs cut on dim 0 by as many outer mesh dims as divide it, parameters
- * replicated, or, when that does not fit the memory row, every parameter in the placement of least bytes. Values that the
- * problem forbids (pins) are not taken.
+ * Where propagation starts when nobody says: inputs cut on dim 0 by as many outer mesh dims as
+ * divide it, parameters replicated, or, when that does not fit the memory row, every parameter in
+ * the placement of least bytes. Values that the problem forbids (pins) are not taken.
  */
 export function defaultStart(model: Model, problem: Problem): Map<number, number> {
   const { graph, space, strategies, nodeVariable } = model;
   const [row] = problem.rows ?? [];
   const start = new Map<number, number>();
-  const allowed = (v: number, a: number): boolean => problem.vectors[problem.unary[v]][a] !== Infinity;
+  const allowed = (v: number, a: number): boolean =>
+    problem.vectors[problem.unary[v]][a] !== Infinity;
   graph.nodes.forEach((node, n) => {
     if (node.kind !== 'placeholder' || nodeVariable[n] < 0) return;
     const v = nodeVariable[n];
@@ -96,7 +109,11 @@ export function defaultStart(model: Model, problem: Problem): Map<number, number
     for (let a = 0; a < set.count; a++) {
       if (!allowed(v, a)) continue;
       const cuts =
-        node.meta.role === 'input' ? leadingBatchDims(space, set.specs[a]) : set.specs[a] === space.replicated ? 1 : 0;
+        node.meta.role === 'input'
+          ? leadingBatchDims(space, set.specs[a])
+          : set.specs[a] === space.replicated
+            ? 1
+            : 0;
       if (cuts > most) [best, most] = [a, cuts];
     }
     if (best >= 0) start.set(v, best);

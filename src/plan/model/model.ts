@@ -1,5 +1,6 @@
 /**
- * The types of the planning model: what every variable, edge and row of the integer program means on the graph.
+ * The types of the planning model: what every variable, edge and row of the integer program means
+ * on the graph.
  */
 import type { CallFacts } from '../../cost/compute.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
@@ -8,28 +9,33 @@ import type { Redistributor } from '../../cost/redistribution/redistribute.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { Problem } from '../../solver/types.ts';
-import type { BuildInput } from './input.ts';
-import type { StatedDims } from '../request/request.ts';
 import type { Dataflow } from '../../strategy/dataflow.ts';
 import type { StrategyTable } from '../../strategy/nodes.ts';
+import type { StatedDims } from '../request/request.ts';
+import type { BuildInput } from './input.ts';
 
 /**
- * The planning model: a graph on a mesh as a choice problem, together with what each variable means.
+ * The planning model: a graph on a mesh as a choice problem, together with what each variable
+ * means.
  *
  * Variables and the integer program:
  *
- *  - x_n, one per node n that decides something: its strategy (a placeholder's strategy is its placement);
- *  - z_{v,f}, one per value v that several uses of one phase f need: the pair (o, q) of the placement o that the producer
- *    leaves and of one shared copy q (or none). The copy is made once, however many uses take it;
+ *  - x_n, one per node n that decides something: its strategy (a placeholder's strategy is its
+ *    placement);
+ *  - z_{v,f}, one per value v that several uses of one phase f need: the pair (o, q) of the
+ *    placement o that the producer leaves and of one shared copy q (or none). The copy is made
+ *    once, however many uses take it;
  *  - y_k, one per user output k that no tangent speaks for: the placement in which it is returned.
  *
  *  minimise   sum_n compute_n(x_n) + sum_z R(o, q) + sum_uses min(R(o, w), R(q, w))
  *  subject to the owned part o of z equals the producer's output placement;
- *             sum_parameters stateBytes(placement) <= budget                          (`memory` row)
+ *             sum_parameters stateBytes(placement) <= budget (`memory` row)
  *
- * w is the placement that a use demands: an input of the consumer's strategy; the parameter's own placement for its
- * gradient; the buffer's for a mutation; the tangent's for the output that it belongs to. R is the price of the cheapest
- * redistribution, as executed (under a literal preset what that preset charges, see `RedistributionCharges`). Every term has two variables at most, so the problem is pairwise.
+ * w is the placement that a use demands: an input of the consumer's strategy; the parameter's own
+ * placement for its gradient; the buffer's for a mutation; the tangent's for the output that it
+ * belongs to. R is the price of the cheapest redistribution, as executed (under a literal preset
+ * what that preset charges, see `RedistributionCharges`). Every term has two variables at most, so
+ * the problem is pairwise.
  */
 export interface Model {
   readonly graph: Graph;
@@ -62,7 +68,10 @@ export interface Model {
   readonly copies: readonly CopyVariable[];
   /** Seconds of each strategy, per node content. */
   readonly nodeSeconds: ReadonlyMap<number, NodeSeconds>;
-  /** What the program says of calls beside operator and sizes, by the name of their node; absent: nothing. */
+  /**
+   * What the program says of calls beside operator and sizes, by the name of their node; absent:
+   * nothing.
+   */
   readonly facts?: ReadonlyMap<string, CallFacts>;
   /** State bytes of each parameter's placements, by node index. */
   readonly stateBytes: ReadonlyMap<number, StateBytes>;
@@ -75,13 +84,18 @@ export type Variable =
   | { readonly kind: 'copy'; readonly copy: number }
   | { readonly kind: 'output'; readonly output: number; readonly specs: Int32Array };
 
-/** An edge from a producer to its copy, from a producer or a copy to a use, or between two names of one parameter. */
+/**
+ * An edge from a producer to its copy, from a producer or a copy to a use, or between two names of
+ * one parameter.
+ */
 export type ModelEdge =
   | { readonly kind: 'copy'; readonly copy: number }
   | { readonly kind: 'use'; readonly use: number }
   | { readonly kind: 'tie' };
 
-/** One use of a value: who demands it, in which placement for each value of the demanding variable. */
+/**
+ * One use of a value: who demands it, in which placement for each value of the demanding variable.
+ */
 export interface Use {
   readonly value: number;
   readonly variable: number;
@@ -104,7 +118,10 @@ export interface Use {
   readonly copy: number;
 }
 
-/** A list of distinct sharding ids with the map from a variable's values to positions in it. Shared by content. */
+/**
+ * A list of distinct sharding ids with the map from a variable's values to positions in it. Shared
+ * by content.
+ */
 export interface SpecList {
   readonly specs: Int32Array;
   /** Interned id of `specs`. */

@@ -1,13 +1,17 @@
 /**
- * Seconds of strategies. In: the strategies of a node, the cluster. Out: compute and collective seconds of each
- * strategy.
+ * Seconds of strategies. In: the strategies of a node, the cluster. Out: compute and collective
+ * seconds of each strategy.
  */
 import { presetComputeCost } from '../../cost/presets/presets.ts';
-import { atSizes } from '../../ops/record/context.ts';
 import { internalError } from '../../errors.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import { atSizes } from '../../ops/record/context.ts';
 import type { TensorMeta, TypedContext } from '../../ops/record/record.ts';
-import { bodyTraffic, type CollectiveSite, type InternalCollective } from '../../ops/record/rule.ts';
+import {
+  bodyTraffic,
+  type CollectiveSite,
+  type InternalCollective,
+} from '../../ops/record/rule.ts';
 import type { NodeStrategies } from '../../strategy/nodes.ts';
 import type { BuildInput } from './input.ts';
 import type { NodeSeconds } from './model.ts';
@@ -22,7 +26,9 @@ export function localCall(entry: NodeStrategies, s: number, space: ShardingSpace
     return id < 0 ? meta : { dtype: meta.dtype, shape: space.localShape(id, meta.shape) };
   };
   const inputs = call.inputs.map((meta, i) => at(i, meta));
-  const outputs = call.outputs.map((meta, k) => (meta === null ? null : at(set.inputCount + k, meta)));
+  const outputs = call.outputs.map((meta, k) =>
+    meta === null ? null : at(set.inputCount + k, meta),
+  );
   return atSizes(call, inputs, outputs);
 }
 
@@ -35,18 +41,30 @@ interface InsideCollective {
 }
 
 /** The collectives inside the rules that a strategy takes, mesh dim by mesh dim. */
-export function collectivesInside(entry: NodeStrategies, s: number, space: ShardingSpace): InsideCollective[] {
+export function collectivesInside(
+  entry: NodeStrategies,
+  s: number,
+  space: ShardingSpace,
+): InsideCollective[] {
   const { set } = entry;
   const dims = space.meshRank;
   return Array.from({ length: dims }, (_, d) => d).flatMap((meshDim) => {
     const uses = set.rules[set.choice[s * dims + meshDim]]?.collectives ?? [];
     if (uses.length === 0) return [];
     const local = localCall(entry, s, space);
-    return uses.map(({ kind, bytes, site }): InsideCollective => ({ kind, meshDim, bytes: bytes(local), site }));
+    return uses.map(({ kind, bytes, site }): InsideCollective => ({
+      kind,
+      meshDim,
+      bytes: bytes(local),
+      site,
+    }));
   });
 }
 
-/** Seconds of each strategy of a node: roofline at local sizes, and the collectives inside the rule itself. */
+/**
+ * Seconds of each strategy of a node: roofline at local sizes, and the collectives inside the rule
+ * itself.
+ */
 export function strategySeconds(entry: NodeStrategies, input: BuildInput): NodeSeconds {
   const { set, call, record } = entry;
   const compute = new Float64Array(set.count);
@@ -71,7 +89,8 @@ export function strategySeconds(entry: NodeStrategies, input: BuildInput): NodeS
     }
     for (let d = 0; d < dims; d++) {
       for (const use of taken[d]?.collectives ?? [])
-        internal[s] += input.collectives.seconds(use.kind, use.bytes(local), [d]) * (use.site?.times ?? 1);
+        internal[s] +=
+          input.collectives.seconds(use.kind, use.bytes(local), [d]) * (use.site?.times ?? 1);
     }
     compute[s] = cost;
   }

@@ -1,19 +1,26 @@
 /**
- * How long control flow holds values. In: the graph with its bodies in line, and where each body stands. Out: by reader, the node up
- * to which what it reads is alive, and the stacks of loops.
+ * How long control flow holds values. In: the graph with its bodies in line, and where each body
+ * stands. Out: by reader, the node up to which what it reads is alive, and the stacks of loops.
  *
- * A body stands once in line and runs trip after trip, so the last reader in line is not the last one in time: what a loop reads from
- * outside is there until its last trip, and so is what one trip hands to the next. What the trips stack is there in whole from the first
- * trip on, although its node stands behind the body. A branching holds its operands until it returns.
+ * A body stands once in line and runs trip after trip, so the last reader in line is not the last
+ * one in time: what a loop reads from outside is there until its last trip, and so is what one trip
+ * hands to the next. What the trips stack is there in whole from the first trip on, although its
+ * node stands behind the body. A branching holds its operands until it returns.
  */
 import type { Graph } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
 import type { Region } from '../../passes/plannable/regions.ts';
 
 export interface RegionLives {
-  /** The node up to which a value of one node is alive for another that reads it: the reader itself outside control flow. */
+  /**
+   * The node up to which a value of one node is alive for another that reads it: the reader itself
+   * outside control flow.
+   */
   heldUntil(producer: number, reader: number): number;
-  /** First node of the outermost call that holds a value of one node for another; -1 where none does. */
+  /**
+   * First node of the outermost call that holds a value of one node for another; -1 where none
+   * does.
+   */
   heldFrom(producer: number, reader: number): number;
   /** Last node of the loop whose carry a node is; -1 for any other. */
   carryUntil(node: number): number;
@@ -36,7 +43,9 @@ export function regionLives(graph: Graph, regions: readonly Region[] | undefined
   const sorted = [...regions]
     .filter(({ start, end }) => end > start)
     .sort((a, b) => a.start - b.start || b.end - a.end);
-  const parent = sorted.map((region, r) => sorted.findLastIndex((outer, o) => o < r && outer.end >= region.end));
+  const parent = sorted.map((region, r) =>
+    sorted.findLastIndex((outer, o) => o < r && outer.end >= region.end),
+  );
   const innermost = new Int32Array(graph.nodes.length).fill(-1);
   const carried = new Map<number, number>();
   const stacked = new Map<number, number>();

@@ -1,5 +1,6 @@
 /**
- * Tables of the problem. In: vectors, maps and costs in seconds. Out: the integer problem, with its rounding error.
+ * Tables of the problem. In: vectors, maps and costs in seconds. Out: the integer problem, with its
+ * rounding error.
  */
 import type { ChargedType, RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
@@ -8,8 +9,9 @@ import type { TensorMeta } from '../../ops/record/record.ts';
 import type { Model, ModelEdge, SpecList, Variable } from './model.ts';
 
 /**
- * The number side of the model while it is built: vectors, maps and cost tables in seconds, each stored once by meaning
- * (the lists of shardings and the tensor type that it prices), and turned into integers together at the end.
+ * The number side of the model while it is built: vectors, maps and cost tables in seconds, each
+ * stored once by meaning (the lists of shardings and the tensor type that it prices), and turned
+ * into integers together at the end.
  */
 export class TableBuilder {
   private readonly listIds = new Map<string, number>();
@@ -24,7 +26,10 @@ export class TableBuilder {
   private readonly edges: ModelEdge[] = [];
   private readonly domains: number[] = [];
   private readonly unary: number[] = [];
-  private readonly minPairs: { readonly first: number[]; readonly second: number[] } = { first: [], second: [] };
+  private readonly minPairs: { readonly first: number[]; readonly second: number[] } = {
+    first: [],
+    second: [],
+  };
   private readonly first: number[] = [];
   private readonly second: number[] = [];
   private readonly edgeTable: number[] = [];
@@ -80,14 +85,26 @@ export class TableBuilder {
     return this.domains.length - 1;
   }
 
-  /** Says that each value of a variable is a pair of choices; every use takes the cheaper one (maps, see `specList`). */
+  /**
+   * Says that each value of a variable is a pair of choices; every use takes the cheaper one (maps,
+   * see `specList`).
+   */
   pairs(variable: number, first: number, second: number): void {
     this.minPairs.first[variable] = first;
     this.minPairs.second[variable] = second;
   }
 
-  /** Id of the table of redistribution prices from every sharding of one list to every one of another. */
-  redistribution(type: number, charged: ChargedType, from: SpecList, to: SpecList, times: number): number {
+  /**
+   * Id of the table of redistribution prices from every sharding of one list to every one of
+   * another.
+   */
+  redistribution(
+    type: number,
+    charged: ChargedType,
+    from: SpecList,
+    to: SpecList,
+    times: number,
+  ): number {
     return this.table(
       `r${chargedKey(type, charged)}:${from.list}:${to.list}x${times}`,
       from.specs.length,
@@ -106,7 +123,14 @@ export class TableBuilder {
     return id;
   }
 
-  addEdge(edge: ModelEdge, first: number, second: number, table: number, firstMap: number, secondMap: number): void {
+  addEdge(
+    edge: ModelEdge,
+    first: number,
+    second: number,
+    table: number,
+    firstMap: number,
+    secondMap: number,
+  ): void {
     this.edges.push(edge);
     this.first.push(first);
     this.second.push(second);
@@ -116,9 +140,9 @@ export class TableBuilder {
   }
 
   /**
-   * The problem in integers. One unit is a nanosecond divided by a power of two, chosen so that the sum of every term's
-   * largest price stays below 2^52, and each price below 2^46: sums are then exact in doubles,
-   * and what stands for any cost in a message is more than each of them.
+   * The problem in integers. One unit is a nanosecond divided by a power of two, chosen so that the
+   * sum of every term's largest price stays below 2^52, and each price below 2^46: sums are then
+   * exact in doubles, and what stands for any cost in a message is more than each of them.
    *
    * @param ceilingSeconds a price above it is forbidden
    * @throws E_LIMIT where prices are too far apart to be added
@@ -142,12 +166,14 @@ export class TableBuilder {
         'E_LIMIT',
         `the prices of this program sum to ${most} s, which is no time to plan with`,
         {
-          hint: `check the cluster's rates and latencies and the measured tables: all prices together must stay below ${MOST_SECONDS} s.`,
+          hint:
+            `check the cluster's rates and latencies and the measured tables: all prices ` +
+            `together must stay below ${MOST_SECONDS} s.`,
         },
       );
     const unitsPerSecond = finestUnits(most, largest);
-    // Costs are multiples of a quantum of units: bounds, which round in units, then reach the next multiple exactly. Where
-    // that would round too much, so many units are tolerated instead.
+    // Costs are multiples of a quantum of units: bounds, which round in units, then reach the next
+    // multiple exactly. Where that would round too much, so many units are tolerated instead.
     const wanted = Math.ceil(spans.length / TERMS_PER_UNIT);
     const harmless = (MOST_ROUNDING / 2) * least * unitsPerSecond;
     const quantum = quantumOf(wanted, terms, harmless, unitsPerSecond);
@@ -176,7 +202,10 @@ export class TableBuilder {
           secondMap: Int32Array.from(this.secondMap),
         },
         maps: this.maps,
-        minPairs: { first: Int32Array.from(this.minPairs.first), second: Int32Array.from(this.minPairs.second) },
+        minPairs: {
+          first: Int32Array.from(this.minPairs.first),
+          second: Int32Array.from(this.minPairs.second),
+        },
         tables: this.tables,
         tolerance,
       },
@@ -184,8 +213,14 @@ export class TableBuilder {
   }
 }
 
-/** A problem in integer units, what its variables and edges stand for, and how far its units can be from seconds. */
-type BuiltProblem = Pick<Model, 'problem' | 'variables' | 'edges' | 'unitsPerSecond' | 'quantum' | 'roundingSeconds'>;
+/**
+ * A problem in integer units, what its variables and edges stand for, and how far its units can be
+ * from seconds.
+ */
+type BuiltProblem = Pick<
+  Model,
+  'problem' | 'variables' | 'edges' | 'unitsPerSecond' | 'quantum' | 'roundingSeconds'
+>;
 
 /** Key of a tensor type whose redistributions are charged the same way. */
 export function chargedKey(type: number, charged: ChargedType): string {
@@ -199,8 +234,8 @@ const TERMS_PER_UNIT = 8;
 const COARSEST_SECONDS = 4e-9;
 
 /**
- * Rounding may be this share of the step where a plan is called optimal: half of it what prices lose as integers, half of it
- * what a bound may stay below the cost that it proves.
+ * Rounding may be this share of the step where a plan is called optimal: half of it what prices
+ * lose as integers, half of it what a bound may stay below the cost that it proves.
  */
 export const MOST_ROUNDING = 1e-9;
 
@@ -211,18 +246,28 @@ const MOST_SECONDS = 1e30;
 const FINEST_BITS = 40;
 
 /**
- * Units in a quantum, a power of two: as wanted, at most 4 ns, and no more than keeps the rounding of all priced terms, half a
- * quantum each, harmless.
+ * Units in a quantum, a power of two: as wanted, at most 4 ns, and no more than keeps the rounding
+ * of all priced terms, half a quantum each, harmless.
  */
-function quantumOf(wanted: number, priced: number, harmless: number, unitsPerSecond: number): number {
+function quantumOf(
+  wanted: number,
+  priced: number,
+  harmless: number,
+  unitsPerSecond: number,
+): number {
   const coarsest = Math.max(1, COARSEST_SECONDS * unitsPerSecond);
   const most = Math.max(1, Math.min(coarsest, (2 * harmless) / Math.max(1, priced)));
   return 2 ** Math.min(Math.ceil(Math.log2(Math.max(1, wanted))), Math.floor(Math.log2(most)));
 }
 
-/** Units per second where the largest prices of all terms sum to so many seconds, and the largest is so many. */
+/**
+ * Units per second where the largest prices of all terms sum to so many seconds, and the largest is
+ * so many.
+ */
 function finestUnits(most: number, largest: number): number {
-  const bits = Math.log2(Math.min((0.99 * 2 ** 52) / (most * 1e9 || 1), 2 ** 46 / (largest * 1e9 || 1)));
+  const bits = Math.log2(
+    Math.min((0.99 * 2 ** 52) / (most * 1e9 || 1), 2 ** 46 / (largest * 1e9 || 1)),
+  );
   return 1e9 * 2 ** Math.min(FINEST_BITS, Math.floor(bits));
 }
 
@@ -236,7 +281,9 @@ export function unitsBelow(
   const tables = problem.tables.map(({ costs }) => spanOf(costs, ceiling).most);
   let most = 0;
   let largest = 0;
-  for (const span of [...problem.unary].map((v) => vectors[v]).concat([...problem.edges.table].map((t) => tables[t]))) {
+  for (const span of [...problem.unary]
+    .map((v) => vectors[v])
+    .concat([...problem.edges.table].map((t) => tables[t]))) {
     most += span;
     largest = Math.max(largest, span);
   }
@@ -293,7 +340,10 @@ function internArray(array: Int32Array, ids: Map<string, number>, store: Int32Ar
 }
 
 /** The least price, and the largest that is not forbidden; 0 and 0 where all are. */
-function spanOf(costs: Float64Array, ceiling: number): { readonly least: number; readonly most: number } {
+function spanOf(
+  costs: Float64Array,
+  ceiling: number,
+): { readonly least: number; readonly most: number } {
   let most = 0;
   let least = Infinity;
   for (let k = 0; k < costs.length; k++) {

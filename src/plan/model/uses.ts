@@ -1,12 +1,12 @@
 /**
- * Uses of values. In: the data flow and strategies of a graph. Out: one record for each input that a node reads, with
- * its costs.
+ * Uses of values. In: the data flow and strategies of a graph. Out: one record for each input that
+ * a node reads, with its costs.
  */
 import { ownersOfOutputs } from '../../graph/carried.ts';
 import { shardable } from '../../mesh/sharding/sharding.ts';
-import { runsOf } from '../../strategy/runs.ts';
 import type { Dataflow } from '../../strategy/dataflow.ts';
 import type { StrategyTable } from '../../strategy/nodes.ts';
+import { runsOf } from '../../strategy/runs.ts';
 import type { BuildInput } from './input.ts';
 import type { SpecList, Use } from './model.ts';
 import type { TableBuilder } from './tables.ts';
@@ -43,14 +43,27 @@ export class SpecColumns {
   }
 }
 
-/** Whether an output is placed as what it is named for: it has its type, or it is the gradient in the dtype of the sums. */
-function isPartner(of: Dataflow['values'][number], value: Dataflow['values'][number], role: string): boolean {
-  return of.type === value.type || (role === 'grad' && String(of.meta.shape) === String(value.meta.shape));
+/**
+ * Whether an output is placed as what it is named for: it has its type, or it is the gradient in
+ * the dtype of the sums.
+ */
+function isPartner(
+  of: Dataflow['values'][number],
+  value: Dataflow['values'][number],
+  role: string,
+): boolean {
+  return (
+    of.type === value.type ||
+    (role === 'grad' && String(of.meta.shape) === String(value.meta.shape))
+  );
 }
 
 const OUTERMOST = { scope: 0, times: 1 } as const;
 
-/** Every use of a value, without copies yet: inputs of calls in node order, then what the program returns. */
+/**
+ * Every use of a value, without copies yet: inputs of calls in node order, then what the program
+ * returns.
+ */
 export function collectUses(
   input: BuildInput,
   columns: SpecColumns,
@@ -62,7 +75,10 @@ export function collectUses(
   const loops = input.opened?.loops;
   const moveOf = (value: number, consumer: number): Pick<Use, 'scope' | 'times'> => {
     if (loops === undefined) return OUTERMOST;
-    const scope = loops.moveScope(graph.nodes[flow.values[value].node].name, graph.nodes[consumer].name);
+    const scope = loops.moveScope(
+      graph.nodes[flow.values[value].node].name,
+      graph.nodes[consumer].name,
+    );
     return { scope, times: loops.timesOf(scope) };
   };
   graph.nodes.forEach((_, n) => {
@@ -83,14 +99,21 @@ export function collectUses(
   const ownerOf = ownersOfOutputs(graph);
   const tangents = new Map<number, number>();
   graph.nodes.forEach((node, n) => {
-    if (node.kind === 'placeholder' && node.meta.role === 'tangent') tangents.set(node.meta.roleIndex ?? 0, n);
+    if (node.kind === 'placeholder' && node.meta.role === 'tangent')
+      tangents.set(node.meta.roleIndex ?? 0, n);
   });
   flow.outputs.forEach(({ output, value }, k) => {
     if (value < 0) return;
     const named = output.role === 'output' ? tangents.get(output.index ?? k) : ownerOf(output);
-    // A graph without stated roles counts updated statistics among its outputs: their tangent is another tensor's.
+    // A graph without stated roles counts updated statistics among its outputs: their tangent is
+    // another tensor's.
     const stated = input.typedOutputs?.get(k);
-    const partner = stated === undefined && named !== undefined && isPartner(metaOf(named), flow.values[value], output.role) ? named : undefined; // prettier-ignore
+    const partner =
+      stated === undefined &&
+      named !== undefined &&
+      isPartner(metaOf(named), flow.values[value], output.role)
+        ? named
+        : undefined;
     const at = { kind: 'output', output: k } as const;
     const phase = output.role === 'output' ? 'forward' : 'backward';
     if (partner !== undefined) {
@@ -106,15 +129,26 @@ export function collectUses(
       return;
     }
     const meta = flow.values[value].meta;
-    const specs = stated !== undefined ? Int32Array.of(stated) : Int32Array.from(
-      space
-        .enumerate(meta.shape.length)
-        .filter((id) => runsOf(space, id) <= (input.mostRuns ?? Infinity))
-        .filter((id) => shardable(space.get(id), space.mesh, meta.shape)),
-    ); // prettier-ignore
+    const specs =
+      stated !== undefined
+        ? Int32Array.of(stated)
+        : Int32Array.from(
+            space
+              .enumerate(meta.shape.length)
+              .filter((id) => runsOf(space, id) <= (input.mostRuns ?? Infinity))
+              .filter((id) => shardable(space.get(id), space.mesh, meta.shape)),
+          );
     const vector = tables.vector(`z${specs.length}`, () => new Float64Array(specs.length));
     const variable = tables.addVariable({ kind: 'output', output: k, specs }, specs.length, vector);
-    uses.push({ value, variable, at, phase, ...OUTERMOST, demands: tables.specList(specs), copy: -1 });
+    uses.push({
+      value,
+      variable,
+      at,
+      phase,
+      ...OUTERMOST,
+      demands: tables.specList(specs),
+      copy: -1,
+    });
   });
   for (const { value: name, carry } of input.opened?.carries ?? []) {
     const value = flow.valueOf(name);

@@ -1,7 +1,8 @@
 /**
- * What kernels need, in one definition for the bound and for the simulation. In: steps in program order with what they read and write,
- * some of them kernels. Out: for every step the last kernel that must have run before, and the first kernel that waits for it. What
- * no kernel needs may run until the end: sums of gradients, results.
+ * What kernels need, in one definition for the bound and for the simulation. In: steps in program
+ * order with what they read and write, some of them kernels. Out: for every step the last kernel
+ * that must have run before, and the first kernel that waits for it. What no kernel needs may run
+ * until the end: sums of gradients, results.
  */
 
 /** Steps in program order; values are written before they are read. */
@@ -29,7 +30,8 @@ export function kernelNeeds({ kernelOf, kernels, values, reads, writes }: Steps)
   const after = Int32Array.from(kernelOf);
   const madeBy = new Int32Array(values).fill(-1);
   for (let step = 0; step < kernelOf.length; step++) {
-    if (kernelOf[step] < 0) for (const value of reads(step)) after[step] = Math.max(after[step], madeBy[value]);
+    if (kernelOf[step] < 0)
+      for (const value of reads(step)) after[step] = Math.max(after[step], madeBy[value]);
     for (const value of writes(step)) madeBy[value] = after[step];
   }
   const before = new Int32Array(kernelOf.length);

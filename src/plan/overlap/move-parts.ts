@@ -1,24 +1,31 @@
 /**
- * What a redistribution keeps busy. In: a planning model. Out: the seconds of every entry of its tables by stream: collectives
- * by kind of link, alone and in a bucket, and local copies. They are those of the steps that run.
+ * What a redistribution keeps busy. In: a planning model. Out: the seconds of every entry of its
+ * tables by stream: collectives by kind of link, alone and in a bucket, and local copies. They are
+ * those of the steps that run.
  */
 import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
-import { communicates, type PriceSlot } from '../../cost/redistribution/slots.ts';
 import type { PartsOfRoutes, StepSplit } from '../../cost/redistribution/redistribute.ts';
+import { communicates, type PriceSlot } from '../../cost/redistribution/slots.ts';
 import { internalError } from '../../errors.ts';
 import type { CopyVariable, Model, Use } from '../model/model.ts';
 import { splitStep } from './rules.ts';
 import { COMPUTE, LINK_STREAMS, Streams } from './streams.ts';
 
-/** Seconds that moves keep each stream busy, by stream and then by move; the compute stream with local copies. */
+/**
+ * Seconds that moves keep each stream busy, by stream and then by move; the compute stream with
+ * local copies.
+ */
 export interface MoveParts {
   readonly alone: readonly Float64Array[];
   /**
-   * As a share of a full bucket. The seconds of a bucket for each of its bytes fall with its bytes, so it takes no less than the
-   * shares of all its members.
+   * As a share of a full bucket. The seconds of a bucket for each of its bytes fall with its bytes,
+   * so it takes no less than the shares of all its members.
    */
   readonly share: readonly Float64Array[];
-  /** What it adds to the fullest bucket. Seconds are concave in bytes: with one member alone, the others add no less than that. */
+  /**
+   * What it adds to the fullest bucket. Seconds are concave in bytes: with one member alone, the
+   * others add no less than that.
+   */
   readonly added: readonly Float64Array[];
 }
 
@@ -51,15 +58,23 @@ export class MoveTables {
     /** Most bytes of a bucket of collectives, and seconds before every kernel. */
     options: { readonly bucketBytes: number; readonly launchSeconds: number },
   ) {
-    this.split = { count: 1 + PRICES.length * LINKS, of: (slot, bytes, seconds) => this.ofStep(slot, bytes, seconds, options) };
+    this.split = {
+      count: 1 + PRICES.length * LINKS,
+      of: (slot, bytes, seconds) => this.ofStep(slot, bytes, seconds, options),
+    };
     this.streams = new Streams('link', model.space.mesh, model.cluster);
-  } // prettier-ignore
+  }
 
-  /** By value of a copy variable: what its copy takes, from the owned placement; 0 where it has none. */
+  /**
+   * By value of a copy variable: what its copy takes, from the owned placement; 0 where it has
+   * none.
+   */
   weighCopy(variable: CopyVariable, times: number, vector: number, weigh: Weigh): Float64Array {
     const { owned, copy } = variable;
     const routes = this.routesOfCopy(variable, times, vector);
-    return Float64Array.from(owned, (id, z) => (copy[z] < 0 ? 0 : routes.weighed(id, copy[z], weigh)));
+    return Float64Array.from(owned, (id, z) =>
+      copy[z] < 0 ? 0 : routes.weighed(id, copy[z], weigh),
+    );
   }
 
   /** The redistributions of a use itself, by entry of its table. */
@@ -82,12 +97,16 @@ export class MoveTables {
       }
       const shared = row(copy[z]);
       const [alone, fromCopy] = [routes.seconds(owned[z]), routes.seconds(copy[z])];
-      for (let j = 0; j < width; j++) out[z * width + j] = fromCopy[j] < alone[j] ? shared[j] : direct[j];
+      for (let j = 0; j < width; j++)
+        out[z * width + j] = fromCopy[j] < alone[j] ? shared[j] : direct[j];
     }
     return out;
-  } // prettier-ignore
+  }
 
-  /** What making the copy takes, by entry of the table of the first use; 0 where that use does not take the copy. */
+  /**
+   * What making the copy takes, by entry of the table of the first use; 0 where that use does not
+   * take the copy.
+   */
   weighMaking(use: Use, table: number, weigh: Weigh): Float64Array {
     const routes = this.routesOfUse(use, table);
     const { owned, copy, wanted } = routes;
@@ -105,7 +124,9 @@ export class MoveTables {
   /** One entry of `weighCopy`, not weighed; `NO_MOVE` where nothing takes any time. */
   copyEntry(variable: CopyVariable, times: number, vector: number, z: number): MoveEntry {
     const to = variable.copy[z];
-    return to < 0 ? NO_MOVE : this.routesOfCopy(variable, times, vector).entry(variable.owned[z], to);
+    return to < 0
+      ? NO_MOVE
+      : this.routesOfCopy(variable, times, vector).entry(variable.owned[z], to);
   }
 
   /** One entry of `weighUse`. */
@@ -118,9 +139,17 @@ export class MoveTables {
     return this.routesOfUse(use, table).makingAt(i);
   }
 
-  private routesOfCopy({ value, owned, copy }: CopyVariable, times: number, vector: number): Routes {
+  private routesOfCopy(
+    { value, owned, copy }: CopyVariable,
+    times: number,
+    vector: number,
+  ): Routes {
     let routes = this.copyRoutes.get(vector);
-    if (routes === undefined) this.copyRoutes.set(vector, (routes = this.made({ value, times }, { owned, copy, wanted: [] }))); // prettier-ignore
+    if (routes === undefined)
+      this.copyRoutes.set(
+        vector,
+        (routes = this.made({ value, times }, { owned, copy, wanted: [] })),
+      );
     return routes;
   }
 
@@ -141,10 +170,14 @@ export class MoveTables {
   private made({ value, times }: Pick<Use, 'value' | 'times'>, ends: RouteEnds): Routes {
     const { charges, flow, redistributor } = this.model;
     const type = charges.typeOf(flow.values[value]);
-    const ids = new Set([...Array.from(ends.owned), ...Array.from(ends.copy).filter((q) => q >= 0), ...Array.from(ends.wanted)]);
+    const ids = new Set([
+      ...Array.from(ends.owned),
+      ...Array.from(ends.copy).filter((q) => q >= 0),
+      ...Array.from(ends.wanted),
+    ]);
     const parts = redistributor.parts(type, [...ids], this.split);
     return new Routes(ends, parts, times, (from) => charges.matrix(type, from, ends.wanted));
-  } // prettier-ignore
+  }
 
   /** Distinct placements that the producer of a value leaves, in the order of its table. */
   private ownedBy(value: number): Int32Array {
@@ -161,8 +194,19 @@ export class MoveTables {
     return owned;
   }
 
-  /** Parts of one step of a redistribution: the local copy in it, and by price and stream its collective. */
-  private ofStep(slot: PriceSlot, bytes: number, seconds: number, { bucketBytes, launchSeconds }: { readonly bucketBytes: number; readonly launchSeconds: number }): number[] {
+  /**
+   * Parts of one step of a redistribution: the local copy in it, and by price and stream its
+   * collective.
+   */
+  private ofStep(
+    slot: PriceSlot,
+    bytes: number,
+    seconds: number,
+    {
+      bucketBytes,
+      launchSeconds,
+    }: { readonly bucketBytes: number; readonly launchSeconds: number },
+  ): number[] {
     const { meshDims } = slot;
     const kind = COLLECTIVE_KINDS.find((k) => k === slot.kind);
     const parts = new Array<number>(this.split.count).fill(0);
@@ -171,16 +215,22 @@ export class MoveTables {
       parts[COMPUTE] = launched(seconds);
       return parts;
     }
-    const { communicating, copying } = splitStep(this.model.collectives, kind, { bytes, meshDims, seconds });
+    const { communicating, copying } = splitStep(this.model.collectives, kind, {
+      bytes,
+      meshDims,
+      seconds,
+    });
     const alone = launched(communicating);
     const isPacked = bytes < bucketBytes;
     const of = (n: number): number => launched(this.model.collectives.seconds(kind, n, meshDims));
     const share = isPacked ? (bytes / bucketBytes) * of(bucketBytes) : alone;
     const added = isPacked ? Math.max(0, of(bucketBytes) - of(bucketBytes - bytes)) : alone;
     parts[COMPUTE] = launched(copying);
-    [alone, share, added].forEach((price, p) => (parts[p * LINKS + this.streams.of(meshDims)] = Math.min(alone, price)));
+    [alone, share, added].forEach(
+      (price, p) => (parts[p * LINKS + this.streams.of(meshDims)] = Math.min(alone, price)),
+    );
     return parts;
-  } // prettier-ignore
+  }
 }
 
 /** Placements, by row or column of a table. */
@@ -196,7 +246,10 @@ interface RouteEnds {
 
 const NO_SECONDS = Array.from({ length: LINK_STREAMS }, () => new Float64Array(1));
 /** What moves nothing, or takes no time on any stream at any price. */
-export const NO_MOVE: MoveEntry = { parts: { alone: NO_SECONDS, share: NO_SECONDS, added: NO_SECONDS }, at: 0 };
+export const NO_MOVE: MoveEntry = {
+  parts: { alone: NO_SECONDS, share: NO_SECONDS, added: NO_SECONDS },
+  at: 0,
+};
 
 /** The moves of one table. Few placements stand in its many rows: each is looked at once. */
 class Routes implements RouteEnds {
@@ -278,7 +331,9 @@ class Routes implements RouteEnds {
   }
 
   private chargedFrom(): Map<number, Float64Array> {
-    const ids = [...new Set([...Array.from(this.owned), ...Array.from(this.copy).filter((q) => q >= 0)])];
+    const ids = [
+      ...new Set([...Array.from(this.owned), ...Array.from(this.copy).filter((q) => q >= 0)]),
+    ];
     const all = this.charge(ids);
     const width = this.wanted.length;
     return new Map(ids.map((id, r) => [id, all.subarray(r * width, (r + 1) * width)]));
@@ -289,7 +344,8 @@ class Routes implements RouteEnds {
     if (known !== undefined) return known;
     const once = this.steps.from(id);
     const { times } = this;
-    const [copies, ...others] = times === 1 ? once : once.map((seconds) => seconds.map((s) => times * s));
+    const [copies, ...others] =
+      times === 1 ? once : once.map((seconds) => seconds.map((s) => times * s));
     known = everyPrice((p) => [copies, ...others.slice(p * LINKS, (p + 1) * LINKS)]);
     this.parts.set(id, known);
     return known;

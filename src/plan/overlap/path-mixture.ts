@@ -1,14 +1,16 @@
 /**
- * Mixtures of paths through a step. In: paths, each with a share. Out: the weight of every second of work, such that the weighted
- * seconds of any plan are at most its overlapped step.
+ * Mixtures of paths through a step. In: paths, each with a share. Out: the weight of every second
+ * of work, such that the weighted seconds of any plan are at most its overlapped step.
  *
- * The step of a plan takes at least the seconds of every path through it (`longestPath`), and so at least those of a mixture of
- * paths whose shares are 1 together. These are sums over the work of the plan: a piece of work counts with the shares of the
- * paths that pass it. Which mixture is worth most against some plans is a game of two players with a matrix of seconds, plans by
- * paths. Its paths are made as they are needed: the next one is the longest for the other player's mixture of plans.
+ * The step of a plan takes at least the seconds of every path through it (`longestPath`), and so at
+ * least those of a mixture of paths whose shares are 1 together. These are sums over the work of
+ * the plan: a piece of work counts with the shares of the paths that pass it. Which mixture is
+ * worth most against some plans is a game of two players with a matrix of seconds, plans by paths.
+ * Its paths are made as they are needed: the next one is the longest for the other player's mixture
+ * of plans.
  */
 import { gameShares } from '../../solver/dual/matrix-game.ts';
-import { pathOfLoads, type LongestPath, type PathStretch } from './longest-path.ts';
+import { type LongestPath, pathOfLoads, type PathStretch } from './longest-path.ts';
 import type { PlanLoads } from './plan-loads.ts';
 import type { Site, StepWork } from './step-work.ts';
 import { ANY_LINK, COMPUTE } from './streams.ts';
@@ -26,7 +28,10 @@ export interface MoveWeights {
   readonly latency: number;
 }
 
-/** One path, with what it passes of every place: gap `k` is place `2 k`, kernel `k` is place `2 k + 1`. */
+/**
+ * One path, with what it passes of every place: gap `k` is place `2 k`, kernel `k` is place `2 k +
+ * 1`.
+ */
 class Path {
   /** By place: the number of the stretch that it is in, -1: the chain. */
   private readonly stretchAt: Int32Array;
@@ -40,8 +45,9 @@ class Path {
     this.stretchAt = new Int32Array(2 * count + 1).fill(-1);
     stretches.forEach(({ from, to }, i) => this.stretchAt.fill(i, 2 * from, 2 * to + 1));
     this.offChain = new Int32Array(count + 2);
-    for (let gap = 0; gap <= count; gap++) this.offChain[gap + 1] = this.offChain[gap] + Number(this.stretchAt[2 * gap] >= 0);
-  } // prettier-ignore
+    for (let gap = 0; gap <= count; gap++)
+      this.offChain[gap + 1] = this.offChain[gap] + Number(this.stretchAt[2 * gap] >= 0);
+  }
 
   passesKernel(at: number): boolean {
     const i = this.stretchAt[2 * at + 1];
@@ -56,7 +62,9 @@ class Path {
     return this.offChain[to + 1] === this.offChain[from];
   }
 
-  /** What all of what runs from gap `from` to gap `to` is passed by; undefined: not all of it is. */
+  /**
+   * What all of what runs from gap `from` to gap `to` is passed by; undefined: not all of it is.
+   */
   passedBy(from: number, to: number): number | Site | undefined {
     const i = this.stretchAt[2 * from];
     return i >= 0 && this.stretchAt[2 * to] === i ? this.stretches[i].by : undefined;
@@ -72,11 +80,12 @@ class Path {
       const by = this.passedBy(from, to);
       if (by === site) sum += latencySeconds;
       else if (typeof by === 'number') sum += seconds[by];
-      else if (by === undefined && site.chained.includes(true) && this.isChain(to)) seconds.forEach((s, stream) => (sum += site.chained[stream] ? s : 0));
+      else if (by === undefined && site.chained.includes(true) && this.isChain(to))
+        seconds.forEach((s, stream) => (sum += site.chained[stream] ? s : 0));
       else if (site.isFree && this.isChainFrom(from, to)) sum += seconds[COMPUTE];
     }
     return sum;
-  } // prettier-ignore
+  }
 }
 
 /** A mixture of paths: the shares are at least 0 and at most 1 together. */
@@ -102,13 +111,17 @@ export class PathMixture implements WorkWeights {
       const by = path.passedBy(from, to);
       if (by === site) latency += share;
       else if (typeof by === 'number') byStream[by] += share;
-      else if (by === undefined && path.isChain(to)) site.chained.forEach((is, stream) => (byStream[stream] += is ? share : 0));
+      else if (by === undefined && path.isChain(to))
+        site.chained.forEach((is, stream) => (byStream[stream] += is ? share : 0));
     }
     if (site.isFree) byStream[COMPUTE] += this.leastChain(from, to);
     return { byStream: byStream.map((w) => Math.min(1, w)), latency: Math.min(1, latency) };
-  } // prettier-ignore
+  }
 
-  /** The gap in which the chain has the smallest share: what can run in any of them weighs no less there. */
+  /**
+   * The gap in which the chain has the smallest share: what can run in any of them weighs no less
+   * there.
+   */
   private leastChain(from: number, to: number): number {
     let least = 1;
     for (let gap = from; gap <= to && least > 0; gap++) {
@@ -158,12 +171,17 @@ export class PathGame {
     for (let k = 0; ; k++) {
       const { rows, columns } = gameShares(this.seconds);
       const shares = Array.from(columns);
-      const value = Math.min(...this.seconds.map((row) => row.reduce((sum, s, p) => sum + s * shares[p], 0)));
-      const found = pathOfLoads(this.work, this.plans.flatMap((loads, x) => (rows[x] > 0 ? [{ loads, weight: rows[x] }] : [])));
+      const value = Math.min(
+        ...this.seconds.map((row) => row.reduce((sum, s, p) => sum + s * shares[p], 0)),
+      );
+      const found = pathOfLoads(
+        this.work,
+        this.plans.flatMap((loads, x) => (rows[x] > 0 ? [{ loads, weight: rows[x] }] : [])),
+      );
       if (found.seconds <= value * (1 + LONGER) || k >= MOST_PATHS) return { shares, value };
       this.addPath(found);
     }
-  } // prettier-ignore
+  }
 
   mixture(shares: readonly number[]): PathMixture {
     return new PathMixture(this.paths, shares);

@@ -1,11 +1,14 @@
 /**
- * What one plan has to do in a step. In: the work of a model's steps, a choice. Out: the seconds of its kernels and of its moves,
- * each with the gaps between kernels in which it can run.
+ * What one plan has to do in a step. In: the work of a model's steps, a choice. Out: the seconds of
+ * its kernels and of its moves, each with the gaps between kernels in which it can run.
  */
 import type { Site, StepWork } from './step-work.ts';
 import { secondsAt } from './step-work.ts';
 
-/** The moves of one place of the program. Gap `k` is before kernel `k`; the last is after all kernels. */
+/**
+ * The moves of one place of the program. Gap `k` is before kernel `k`; the last is after all
+ * kernels.
+ */
 export interface SiteLoad {
   readonly site: Site;
   /** First and last gap in which it can run. */
@@ -13,7 +16,10 @@ export interface SiteLoad {
   readonly to: number;
   /** By stream, as its site prices it: in a bucket less than alone. */
   readonly seconds: Float64Array;
-  /** From its start to its end: its collectives and copies one after another. 0 where that is not told of the place alone. */
+  /**
+   * From its start to its end: its collectives and copies one after another. 0 where that is not
+   * told of the place alone.
+   */
   readonly latencySeconds: number;
 }
 
@@ -23,7 +29,9 @@ export interface PlanLoads {
   readonly moves: readonly SiteLoad[];
 }
 
-/** Seconds that are taken back are doubles: what is left of nothing is below this share of a launch. */
+/**
+ * Seconds that are taken back are doubles: what is left of nothing is below this share of a launch.
+ */
 const NOTHING = 1e-15;
 
 export function planLoads(work: StepWork, choice: Int32Array): PlanLoads {
@@ -34,14 +42,17 @@ export function planLoads(work: StepWork, choice: Int32Array): PlanLoads {
     move: (site, { parts, at }, sign) => {
       const lists = secondsAt(site, parts);
       let sum = sums.get(site);
-      if (sum === undefined) sums.set(site, (sum = { seconds: new Float64Array(lists.length), latencySeconds: 0 }));
-      for (let stream = 0; stream < lists.length; stream++) sum.seconds[stream] += sign * lists[stream][at];
+      if (sum === undefined)
+        sums.set(site, (sum = { seconds: new Float64Array(lists.length), latencySeconds: 0 }));
+      for (let stream = 0; stream < lists.length; stream++)
+        sum.seconds[stream] += sign * lists[stream][at];
       if (site.hasLatency) for (const list of parts.alone) sum.latencySeconds += sign * list[at];
     },
   });
   const moves = [...sums].flatMap(([site, { seconds, latencySeconds }]) =>
     seconds.every((s) => Math.abs(s) < NOTHING) && latencySeconds < NOTHING
       ? []
-      : [{ site, from: site.after + 1, to: site.before, seconds, latencySeconds }]);
+      : [{ site, from: site.after + 1, to: site.before, seconds, latencySeconds }],
+  );
   return { kernels, moves };
-} // prettier-ignore
+}

@@ -1,11 +1,15 @@
 /**
- * The greatest of many numbers, of which the first ones grow together. In: numbers that are appended, amounts that are added to all numbers
- * before a place. Out: the greatest, and where the first such one is. Both take a logarithm of the count (a segment tree
- * whose additions stay at the nodes that they cover).
+ * The greatest of many numbers, of which the first ones grow together. In: numbers that are
+ * appended, amounts that are added to all numbers before a place. Out: the greatest, and where the
+ * first such one is. Both take a logarithm of the count (a segment tree whose additions stay at the
+ * nodes that they cover).
  */
 export class PrefixMaximum {
   private readonly leaves: number;
-  /** By node, 1 is the root: the greatest number below it, what was added at it and below it included. */
+  /**
+   * By node, 1 is the root: the greatest number below it, what was added at it and below it
+   * included.
+   */
   private readonly most: Float64Array;
   private readonly added: Float64Array;
   private count = 0;
@@ -55,7 +59,8 @@ export class PrefixMaximum {
   /** The first place of the greatest number. */
   get place(): number {
     let node = 1;
-    while (node < this.leaves) node = 2 * node + Number(this.most[2 * node] < this.most[2 * node + 1]);
+    while (node < this.leaves)
+      node = 2 * node + Number(this.most[2 * node] < this.most[2 * node + 1]);
     return node - this.leaves;
   }
 

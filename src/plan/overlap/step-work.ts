@@ -1,20 +1,42 @@
 /**
- * The work of a step and where it can run. In: a planning model. Out: for every move the stretch of kernels beside which it can
- * run, and for one choice its pieces of work with their seconds by stream.
+ * The work of a step and where it can run. In: a planning model. Out: for every move the stretch of
+ * kernels beside which it can run, and for one choice its pieces of work with their seconds by
+ * stream.
  */
 import { internalError } from '../../errors.ts';
 import type { Model, NodeSeconds } from '../model/model.ts';
-import { isBlocking, kernelOrder, windowOf, type KernelOrder, type MoveWindow } from './kernel-order.ts';
-import { MoveTables, NO_MOVE, type CollectivePrice, type MoveEntry, type MoveParts } from './move-parts.ts';
+import {
+  isBlocking,
+  type KernelOrder,
+  kernelOrder,
+  type MoveWindow,
+  windowOf,
+} from './kernel-order.ts';
+import {
+  type CollectivePrice,
+  type MoveEntry,
+  type MoveParts,
+  MoveTables,
+  NO_MOVE,
+} from './move-parts.ts';
 import { travelsInBuckets, weightValues } from './rules.ts';
 import { ANY_LINK, COMPUTE, LINK_STREAMS } from './streams.ts';
 
-/** Where a piece of work can run, and on which streams the next kernel waits for it and for nothing beside it. */
+/**
+ * Where a piece of work can run, and on which streams the next kernel waits for it and for nothing
+ * beside it.
+ */
 export interface Site extends MoveWindow {
   readonly chained: readonly boolean[];
-  /** Whether no kernel waits for anything wherever its local copies can run: then they lengthen the chain. */
+  /**
+   * Whether no kernel waits for anything wherever its local copies can run: then they lengthen the
+   * chain.
+   */
   readonly isFree: boolean;
-  /** Whether a move here is for one kernel or result: from its start to its end it takes what it takes alone, at least. */
+  /**
+   * Whether a move here is for one kernel or result: from its start to its end it takes what it
+   * takes alone, at least.
+   */
   readonly hasLatency: boolean;
   /** What its collectives take at least: those that may travel in buckets take less than alone. */
   readonly price: CollectivePrice;
@@ -28,8 +50,9 @@ export interface WorkVisitor {
 }
 
 /**
- * Two sound prices of what travels in buckets. `share`: each its share of a full bucket, best where there are many. `added`: those
- * that the first or last kernel leaves no choice alone, and the others what they add; best where one bucket holds all.
+ * Two sound prices of what travels in buckets. `share`: each its share of a full bucket, best where
+ * there are many. `added`: those that the first or last kernel leaves no choice alone, and the
+ * others what they add; best where one bucket holds all.
  */
 export type BucketPrice = 'share' | 'added';
 
@@ -38,7 +61,10 @@ interface StepWorkOptions {
   /** Most bytes of a bucket of collectives. */
   readonly bucketBytes: number;
   readonly bucketPrice?: BucketPrice;
-  /** The same work under another price of buckets: what does not depend on that price is taken from there. */
+  /**
+   * The same work under another price of buckets: what does not depend on that price is taken from
+   * there.
+   */
   readonly like?: StepWork;
 }
 
@@ -63,7 +89,9 @@ interface NodeWork {
   users: readonly (readonly number[])[] | undefined;
 }
 
-const [NOWHERE, EVERYWHERE] = [false, true].map((is) => new Array<boolean>(LINK_STREAMS + 1).fill(is));
+const [NOWHERE, EVERYWHERE] = [false, true].map((is) =>
+  new Array<boolean>(LINK_STREAMS + 1).fill(is),
+);
 
 export class StepWork {
   readonly order: KernelOrder;
@@ -72,7 +100,10 @@ export class StepWork {
   readonly streams: readonly number[];
   readonly useSites: readonly Site[];
   readonly copySites: readonly Site[];
-  /** Of each copy: the use for which a kernel waits first. Where that use takes the copy, the copy is made for it at the latest. */
+  /**
+   * Of each copy: the use for which a kernel waits first. Where that use takes the copy, the copy
+   * is made for it at the latest.
+   */
   readonly firstUse: Int32Array;
   private readonly windows: Windows;
   private readonly nodes: NodeWork;
@@ -86,20 +117,40 @@ export class StepWork {
     this.order = options.like?.order ?? kernelOrder(model);
     const links = mesh.sizes.flatMap((n, d) => (n > 1 ? [this.moves.streams.of([d])] : []));
     this.streams = [...new Set([COMPUTE, ...links])].sort();
-    this.nodes = options.like?.nodes ?? { kernels: new Map(), insides: new Map(), users: undefined };
+    this.nodes = options.like?.nodes ?? {
+      kernels: new Map(),
+      insides: new Map(),
+      users: undefined,
+    };
     const { bucketPrice = 'share' } = options;
     const weights = weightValues(model.graph, model.flow);
-    const packs = (value: number, { before }: MoveWindow): boolean => travelsInBuckets(weights[value] === 1, before < this.order.count);
+    const packs = (value: number, { before }: MoveWindow): boolean =>
+      travelsInBuckets(weights[value] === 1, before < this.order.count);
     this.windows = options.like?.windows ?? this.windowsOf();
     const { windows, isNext, chained, isFree } = this.windows;
-    const site = (value: number, window: MoveWindow, own: readonly boolean[], isFirst: boolean, hasLatency: boolean): Site => {
-      const rest = { ...window, chained: own, isFree: own === NOWHERE && isFree(window), hasLatency };
+    const site = (
+      value: number,
+      window: MoveWindow,
+      own: readonly boolean[],
+      isFirst: boolean,
+      hasLatency: boolean,
+    ): Site => {
+      const rest = {
+        ...window,
+        chained: own,
+        isFree: own === NOWHERE && isFree(window),
+        hasLatency,
+      };
       if (!packs(value, window)) return { ...rest, price: 'alone' };
       if (bucketPrice === 'share') return { ...rest, price: bucketPrice };
       // A bucket may hold several: one of them is priced alone.
-      return isFirst ? { ...rest, chained: EVERYWHERE, isFree: false, price: 'alone' } : { ...rest, chained: NOWHERE, price: bucketPrice };
+      return isFirst
+        ? { ...rest, chained: EVERYWHERE, isFree: false, price: 'alone' }
+        : { ...rest, chained: NOWHERE, price: bucketPrice };
     };
-    this.useSites = model.uses.map(({ value }, k) => site(value, windows[k], chained[k], isNext[k], true));
+    this.useSites = model.uses.map(({ value }, k) =>
+      site(value, windows[k], chained[k], isNext[k], true),
+    );
     this.firstUse = new Int32Array(model.copies.length).fill(-1);
     model.uses.forEach(({ copy }, k) => {
       if (copy < 0) return;
@@ -112,8 +163,15 @@ export class StepWork {
       if (copy >= 0) latest[copy] = Math.max(latest[copy], windows[k].before);
     });
     this.copySites = model.copies.map(({ value }, c) =>
-      site(value, { after: windows[this.firstUse[c]].after, before: latest[c] }, NOWHERE, false, false));
-  } // prettier-ignore
+      site(
+        value,
+        { after: windows[this.firstUse[c]].after, before: latest[c] },
+        NOWHERE,
+        false,
+        false,
+      ),
+    );
+  }
 
   private windowsOf(): Windows {
     const windows = this.model.uses.map((use) => windowOf(this.order, use));
@@ -127,14 +185,18 @@ export class StepWork {
     const waits = new Uint8Array(count + 1);
     for (const window of windows) if (isBlocking(window)) waits[window.before] = 1;
     ofNode.forEach((at, node) => {
-      if (at >= 0 && this.nodeParts(node).internal.some((seconds) => seconds > 0)) waits[at + 1] = 1;
+      if (at >= 0 && this.nodeParts(node).internal.some((seconds) => seconds > 0))
+        waits[at + 1] = 1;
     });
     const before = new Int32Array(count + 2);
     waits.forEach((is, gap) => (before[gap + 1] = before[gap] + is));
     return (window) => before[window.before + 1] === before[window.after + 1];
   }
 
-  /** Uses whose moves a kernel waits for one after another: between two kernels the first, and then each that moves what is made of the one before. */
+  /**
+   * Uses whose moves a kernel waits for one after another: between two kernels the first, and then
+   * each that moves what is made of the one before.
+   */
   private next(windows: readonly MoveWindow[]): readonly boolean[] {
     const { flow, uses } = this.model;
     const last = new Map<number, number>();
@@ -146,17 +208,23 @@ export class StepWork {
       last.set(after, at.kind === 'input' && this.order.ofNode[at.node] < 0 ? at.node : -1);
       return true;
     });
-  } // prettier-ignore
+  }
 
   /**
-   * By use: the streams on which the next kernel waits for its move after all others that it waits for there. Moves between the
-   * same two kernels may run beside each other: the chain is that of `next`. On one kind of links the collectives of all of them
-   * run one after another; copies then run beside.
+   * By use: the streams on which the next kernel waits for its move after all others that it waits
+   * for there. Moves between the same two kernels may run beside each other: the chain is that of
+   * `next`. On one kind of links the collectives of all of them run one after another; copies then
+   * run beside.
    */
-  private chained(windows: readonly MoveWindow[], isNext: readonly boolean[]): readonly (readonly boolean[])[] {
+  private chained(
+    windows: readonly MoveWindow[],
+    isNext: readonly boolean[],
+  ): readonly (readonly boolean[])[] {
     const { uses } = this.model;
     const isOneLink = this.streams.length <= 2;
-    const beside = new Set(windows.flatMap((window, k) => (isBlocking(window) && !isNext[k] ? [window.after] : [])));
+    const beside = new Set(
+      windows.flatMap((window, k) => (isBlocking(window) && !isNext[k] ? [window.after] : [])),
+    );
     const collectives = EVERYWHERE.map((_, s) => s !== COMPUTE);
     return uses.map((_, k) => {
       if (!isBlocking(windows[k])) return NOWHERE;
@@ -181,22 +249,33 @@ export class StepWork {
         const inside = this.insideOf(node);
         if (inside !== undefined) move(inside.site, { parts: inside.parts, at: a });
       } else if (variable.kind === 'copy')
-        move(this.copySites[variable.copy], this.moves.copyEntry(model.copies[variable.copy], this.timesOfCopy(variable.copy), problem.unary[v], a)); // prettier-ignore
+        move(
+          this.copySites[variable.copy],
+          this.moves.copyEntry(
+            model.copies[variable.copy],
+            this.timesOfCopy(variable.copy),
+            problem.unary[v],
+            a,
+          ),
+        );
     });
     const { first, second, table, firstMap, secondMap } = problem.edges;
-    const placed = (map: number, value: number): number => (map < 0 ? value : problem.maps[map][value]);
+    const placed = (map: number, value: number): number =>
+      map < 0 ? value : problem.maps[map][value];
     model.edges.forEach((edge, e) => {
       if (edge.kind !== 'use') return;
       const k = edge.use;
       const use = model.uses[k];
-      const i = placed(firstMap[e], choice[first[e]]) * problem.tables[table[e]].columns + placed(secondMap[e], choice[second[e]]);
+      const i =
+        placed(firstMap[e], choice[first[e]]) * problem.tables[table[e]].columns +
+        placed(secondMap[e], choice[second[e]]);
       move(this.useSites[k], this.moves.useEntry(use, table[e], i));
       if (use.copy < 0 || this.firstUse[use.copy] !== k) return;
       const made = this.moves.makingEntry(use, table[e], i);
       move(this.useSites[k], made);
       move(this.copySites[use.copy], made, -1);
     });
-  } // prettier-ignore
+  }
 
   /** By strategy: seconds of a node's kernel with its launch, all runs together. */
   kernelSeconds(node: number): Float64Array {
@@ -204,7 +283,9 @@ export class StepWork {
     if (known === undefined) {
       const times = this.runsOf(node);
       const { launchSeconds } = this.options;
-      known = this.nodeParts(node).compute.map((seconds) => (seconds > 0 ? times * (seconds + launchSeconds) : 0));
+      known = this.nodeParts(node).compute.map((seconds) =>
+        seconds > 0 ? times * (seconds + launchSeconds) : 0,
+      );
       this.nodes.kernels.set(node, known);
     }
     return known;
@@ -234,7 +315,10 @@ export class StepWork {
 
   private insideSite(node: number): Site {
     const { ofNode, neededBy, count } = this.order;
-    const before = this.usersOf(node).reduce((least, user) => Math.min(least, neededBy[user]), count);
+    const before = this.usersOf(node).reduce(
+      (least, user) => Math.min(least, neededBy[user]),
+      count,
+    );
     const window = { after: ofNode[node], before };
     const chained = isBlocking(window) ? EVERYWHERE : NOWHERE;
     return { ...window, chained, isFree: false, hasLatency: true, price: 'alone' };

@@ -1,14 +1,15 @@
 /**
- * Prices of a planning model by stream. In: the work of a model's steps, places of its program. Out: the model's problem with every
- * price weighted by a packing, and what one choice keeps each stream busy with.
+ * Prices of a planning model by stream. In: the work of a model's steps, places of its program.
+ * Out: the model's problem with every price weighted by a packing, and what one choice keeps each
+ * stream busy with.
  */
 import type { Cut } from '../../solver/dual/best-mixture.ts';
 import type { Problem } from '../../solver/types.ts';
 import type { KernelOrder } from './kernel-order.ts';
 import type { LongestPath } from './longest-path.ts';
 import type { MoveParts } from './move-parts.ts';
-import type { MoveWeights, WorkWeights } from './path-mixture.ts';
 import { everyStretch, Packing, type Stretch } from './packing.ts';
+import type { MoveWeights, WorkWeights } from './path-mixture.ts';
 import { secondsAt, type Site, type StepWork } from './step-work.ts';
 import { ANY_LINK, COMPUTE, LINK_STREAMS } from './streams.ts';
 
@@ -27,7 +28,8 @@ export class StreamCosts {
 
   /**
    * @param bins of kernels that packings tell apart
-   * @param paths of plans: the program is cut where streams take over in those of them that take least
+   * @param paths of plans: the program is cut where streams take over in those of them that take
+   *   least
    */
   constructor(
     readonly work: StepWork,
@@ -68,8 +70,8 @@ export class StreamCosts {
   /**
    * The model's problem with weighted prices: every bound on it is one on the overlapped step.
    *
-   * @param serial share of the prices one after another that is added; with more than 0 the problem bounds nothing, but its
-   *   plans move less that may or may not be hidden
+   * @param serial share of the prices one after another that is added; with more than 0 the problem
+   *   bounds nothing, but its plans move less that may or may not be hidden
    */
   problem(packing: Packing | WorkWeights, serial = 0): Problem {
     const { work } = this;
@@ -87,7 +89,9 @@ export class StreamCosts {
     };
     // Rounded down, so that a bound in units is one in seconds.
     const units = (seconds: number, base: number): number =>
-      base === Infinity ? Infinity : Math.floor((seconds * unitsPerSecond + serial * base) / quantum) * quantum;
+      base === Infinity
+        ? Infinity
+        : Math.floor((seconds * unitsPerSecond + serial * base) / quantum) * quantum;
     const unary = Int32Array.from(model.variables, (variable, v) => {
       const id = problem.unary[v];
       const base = problem.vectors[id];
@@ -99,14 +103,25 @@ export class StreamCosts {
         const own = inside === undefined ? NONE : weights.move(inside.site);
         return shared(vectors, `v${id}:${kernel}:${numbers.of(own)}`, () => {
           const seconds = work.kernelSeconds(node);
-          return base.map((cost, a) => units(kernel * seconds[a] + (inside === undefined ? 0 : weighed(inside.site, inside.parts, a, own)), cost)); // prettier-ignore
+          return base.map((cost, a) =>
+            units(
+              kernel * seconds[a] +
+                (inside === undefined ? 0 : weighed(inside.site, inside.parts, a, own)),
+              cost,
+            ),
+          );
         });
       }
       if (variable.kind === 'output') return shared(vectors, `v${id}`, () => base.map(() => 0));
       const site = work.copySites[variable.copy];
       const own = weights.move(site);
       return shared(vectors, `v${id}:${site.price}:${numbers.of(own)}`, () => {
-        const made = moves.weighCopy(model.copies[variable.copy], work.timesOfCopy(variable.copy), id, (parts, i) => weighed(site, parts, i, own)); // prettier-ignore
+        const made = moves.weighCopy(
+          model.copies[variable.copy],
+          work.timesOfCopy(variable.copy),
+          id,
+          (parts, i) => weighed(site, parts, i, own),
+        );
         return base.map((cost, z) => units(made[z], cost));
       });
     });
@@ -118,25 +133,34 @@ export class StreamCosts {
       const use = model.uses[k];
       const site = work.useSites[k];
       const own = weights.move(site);
-      const late = use.copy >= 0 && work.firstUse[use.copy] === k ? work.copySites[use.copy] : undefined;
+      const late =
+        use.copy >= 0 && work.firstUse[use.copy] === k ? work.copySites[use.copy] : undefined;
       const lateWeights = late === undefined ? NONE : weights.move(late);
-      return shared(tables, `t${id}:${site.price}:${numbers.of(own)}:${late?.price}:${numbers.of(lateWeights)}`, () => {
-        const seconds = moves.weighUse(use, id, (parts, i) => weighed(site, parts, i, own));
-        if (late !== undefined) {
-          // What is made for the first use can run in a part of the places of the copy, and weighs no less there.
-          const more = moves.weighMaking(use, id, (parts, i) => Math.max(0, weighed(site, parts, i, own) - weighed(late, parts, i, lateWeights))); // prettier-ignore
-          for (let i = 0; i < more.length; i++) seconds[i] += more[i];
-        }
-        return { ...base, costs: seconds.map((s, i) => units(s, base.costs[i])) };
-      });
+      return shared(
+        tables,
+        `t${id}:${site.price}:${numbers.of(own)}:${late?.price}:${numbers.of(lateWeights)}`,
+        () => {
+          const seconds = moves.weighUse(use, id, (parts, i) => weighed(site, parts, i, own));
+          if (late !== undefined) {
+            // What is made for the first use can run in a part of the places of the copy, and
+            // weighs no less there.
+            const more = moves.weighMaking(use, id, (parts, i) =>
+              Math.max(0, weighed(site, parts, i, own) - weighed(late, parts, i, lateWeights)),
+            );
+            for (let i = 0; i < more.length; i++) seconds[i] += more[i];
+          }
+          return { ...base, costs: seconds.map((s, i) => units(s, base.costs[i])) };
+        },
+      );
     });
     return { ...problem, vectors, tables, unary, edges: { ...problem.edges, table } };
-  } // prettier-ignore
+  }
 
   /**
-   * The bound on the step of one choice, as a function of the shares: the seconds of the chain, and what a share of 1 of each
-   * stretch adds. Copies that can run in several places of the chain count in that where it has the least share in a packing, so
-   * that other packings are never given less than they are worth.
+   * The bound on the step of one choice, as a function of the shares: the seconds of the chain, and
+   * what a share of 1 of each stretch adds. Copies that can run in several places of the chain
+   * count in that where it has the least share in a packing, so that other packings are never given
+   * less than they are worth.
    */
   cut(choice: Int32Array, packing = this.none): Cut {
     const { places, work } = this;
@@ -168,7 +192,7 @@ export class StreamCosts {
       return sum;
     });
     return { constant: chain.reduce((a, b) => a + b, 0), slopes };
-  } // prettier-ignore
+  }
 
   private placesOf({ after, before }: Site): [number, number] {
     return [this.placeAfter(after), this.placeBefore(before)];
@@ -180,7 +204,8 @@ export class StreamCosts {
     const made = (lo: number, hi: number, { chained, isFree }: Site): MoveWeights => {
       const byStream = chained.map((isChained, s) => {
         if (isChained) return packing.chained(s, lo);
-        const free = isFree && s === COMPUTE ? packing.chained(ANY_LINK, packing.leastChained(lo, hi)) : 0;
+        const free =
+          isFree && s === COMPUTE ? packing.chained(ANY_LINK, packing.leastChained(lo, hi)) : 0;
         return s < LINK_STREAMS ? packing.hidden(s, lo, hi) + free : 0;
       });
       return { byStream, latency: 0 };
@@ -216,7 +241,12 @@ class WeightNumbers {
   }
 }
 
-function weighed(site: Site, parts: MoveParts, i: number, { byStream, latency }: MoveWeights): number {
+function weighed(
+  site: Site,
+  parts: MoveParts,
+  i: number,
+  { byStream, latency }: MoveWeights,
+): number {
   const seconds = secondsAt(site, parts);
   let sum = 0;
   for (let s = 0; s < seconds.length; s++) sum += byStream[s] * seconds[s][i];
@@ -224,7 +254,10 @@ function weighed(site: Site, parts: MoveParts, i: number, { byStream, latency }:
   return sum;
 }
 
-/** Kernels before which a bin begins: where streams take over in the plans that take least, and where bins of equal seconds begin. */
+/**
+ * Kernels before which a bin begins: where streams take over in the plans that take least, and
+ * where bins of equal seconds begin.
+ */
 function cutsOf(work: StepWork, bins: number, paths: readonly LongestPath[]): ReadonlySet<number> {
   const { count, seconds } = work.order;
   const least = [...paths].sort((a, b) => a.seconds - b.seconds).slice(0, PLANS_OF_CUTS);

@@ -1,17 +1,26 @@
-/** Streams of a device. In: the mesh dims of a collective. Out: the stream that it runs on, beside the one for compute. */
+/**
+ * Streams of a device. In: the mesh dims of a collective. Out: the stream that it runs on, beside
+ * the one for compute.
+ */
 
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { clusterTopology } from '../../cost/hardware/topology.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 
-/** `link`: one stream for collectives inside a host, one for those between hosts. `axis`: one for each group of mesh dims. */
+/**
+ * `link`: one stream for collectives inside a host, one for those between hosts. `axis`: one for
+ * each group of mesh dims.
+ */
 export type StreamRule = 'link' | 'axis';
 
 /** Number of the compute stream; collectives have those above it. */
 export const COMPUTE = 0;
 /** Under `link`: streams in all. */
 export const LINK_STREAMS = 3;
-/** In the place of a stream: what the chain of kernels waits for, and on which kind of links is not told. */
+/**
+ * In the place of a stream: what the chain of kernels waits for, and on which kind of links is not
+ * told.
+ */
 export const ANY_LINK = LINK_STREAMS;
 
 export class Streams {
@@ -33,7 +42,8 @@ export class Streams {
       .join('+');
     let stream = this.known.get(name);
     if (stream === undefined) {
-      if (this.rule === 'link') stream = clusterTopology(this.cluster, this.mesh, meshDims).hosts > 1 ? 2 : 1;
+      if (this.rule === 'link')
+        stream = clusterTopology(this.cluster, this.mesh, meshDims).hosts > 1 ? 2 : 1;
       else stream = this.names.push(name) - 1;
       this.known.set(name, stream);
     }

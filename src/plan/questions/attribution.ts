@@ -1,5 +1,6 @@
 /**
- * Attribution. In: a model and two choices. Out: the terms of the objective that differ, in seconds.
+ * Attribution. In: a model and two choices. Out: the terms of the objective that differ, in
+ * seconds.
  */
 import type { Model } from '../model/model.ts';
 
@@ -12,8 +13,9 @@ export interface Term {
 }
 
 /**
- * Every term of the objective that two choices disagree on, largest change first, ties by name. The problem is pairwise and
- * its costs are integers, so the deltas sum to the difference of the objectives exactly (in units of the problem).
+ * Every term of the objective that two choices disagree on, largest change first, ties by name. The
+ * problem is pairwise and its costs are integers, so the deltas sum to the difference of the
+ * objectives exactly (in units of the problem).
  *
  * @throws Error when either choice takes something that is forbidden
  */
@@ -21,7 +23,8 @@ export function attribute(model: Model, before: Int32Array, after: Int32Array): 
   const units = new Map<string, [number, number]>();
   const add = (term: string, a: number, b: number): void => {
     if (a === b) return;
-    if (a === Infinity || b === Infinity) throw new Error(`internal: ${term} is forbidden in one of the choices`);
+    if (a === Infinity || b === Infinity)
+      throw new Error(`internal: ${term} is forbidden in one of the choices`);
     const sum = units.get(term);
     if (sum === undefined) units.set(term, [a, b]);
     else {
@@ -32,7 +35,8 @@ export function attribute(model: Model, before: Int32Array, after: Int32Array): 
   const { problem, variables } = model;
   variables.forEach((_, v) => {
     const costs = problem.vectors[problem.unary[v]];
-    if (costs[before[v]] !== costs[after[v]]) add(variableName(model, v), costs[before[v]], costs[after[v]]);
+    if (costs[before[v]] !== costs[after[v]])
+      add(variableName(model, v), costs[before[v]], costs[after[v]]);
   });
   for (let e = 0; e < problem.edges.first.length; e++) {
     const a = edgeCost(model, e, before[problem.edges.first[e]], before[problem.edges.second[e]]);
@@ -42,7 +46,12 @@ export function attribute(model: Model, before: Int32Array, after: Int32Array): 
   const seconds = (n: number): number => n / model.unitsPerSecond;
   return [...units]
     .filter(([, [a, b]]) => a !== b)
-    .map(([term, [a, b]]) => ({ term, before: seconds(a), after: seconds(b), delta: seconds(b - a) }))
+    .map(([term, [a, b]]) => ({
+      term,
+      before: seconds(a),
+      after: seconds(b),
+      delta: seconds(b - a),
+    }))
     .sort((a, b) => Math.abs(b.delta) - Math.abs(a.delta) || (a.term < b.term ? -1 : 1));
 }
 
@@ -59,11 +68,14 @@ export function edgeCost(model: Model, e: number, first: number, second: number)
 function variableName(model: Model, variable: number): string {
   const v = model.variables[variable];
   if (v.kind === 'node') return `run ${model.graph.nodes[v.node].name}`;
-  if (v.kind === 'output') return `return ${model.flow.outputs[v.output].output.value ?? `output ${v.output}`}`;
+  if (v.kind === 'output')
+    return `return ${model.flow.outputs[v.output].output.value ?? `output ${v.output}`}`;
   return `shared copy of ${valueName(model, model.copies[v.copy].value)}`;
 }
 
-/** What an edge stands for: the making of a shared copy, a move from a producer to a use, or a tie. */
+/**
+ * What an edge stands for: the making of a shared copy, a move from a producer to a use, or a tie.
+ */
 export function edgeName(model: Model, e: number): string {
   const { copies, uses, edges, problem } = model;
   const edge = edges[e];
@@ -72,7 +84,10 @@ export function edgeName(model: Model, e: number): string {
     const { value, at } = uses[edge.use];
     return `move ${valueName(model, value)} -> ${consumerName(model, at)}`;
   }
-  return `tie ${variableName(model, problem.edges.first[e])} = ${variableName(model, problem.edges.second[e])}`;
+  return (
+    `tie ${variableName(model, problem.edges.first[e])} = ` +
+    `${variableName(model, problem.edges.second[e])}`
+  );
 }
 
 function consumerName(model: Model, at: Model['uses'][number]['at']): string {
@@ -80,7 +95,9 @@ function consumerName(model: Model, at: Model['uses'][number]['at']): string {
     const { output } = model.flow.outputs[at.output];
     return output.role === 'grad' ? `gradient of ${output.of ?? '?'}` : `result ${at.output}`;
   }
-  return at.kind === 'carry' ? `next ${model.graph.nodes[at.node].name}` : model.graph.nodes[at.node].name;
+  return at.kind === 'carry'
+    ? `next ${model.graph.nodes[at.node].name}`
+    : model.graph.nodes[at.node].name;
 }
 
 function valueName(model: Model, value: number): string {

@@ -1,33 +1,37 @@
 /**
- * Explanation of one node. In: a plan and its graph. Out: every strategy of the node, with its cost beside the chosen
- * one.
+ * Explanation of one node. In: a plan and its graph. Out: every strategy of the node, with its cost
+ * beside the chosen one.
  */
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { evaluate } from '../../solver/check/verify.ts';
-import { attribute, type Term } from './attribution.ts';
-import { LocalCosts } from './local-costs.ts';
+import type { Model } from '../model/model.ts';
 import { prepare, type Prepared } from '../prepare.ts';
-import { holdsPeak, type PlanRequest } from '../request/request.ts';
-import { shardPrepared, type ShardOptions } from '../shard.ts';
-import { choiceOfPlan } from './transfer.ts';
 import { insideOf } from '../record/decode.ts';
 import type { Plan, PlannedInside } from '../record/types.ts';
-import { changeRequest, withPins } from './what-if.ts';
-import type { Model } from '../model/model.ts';
+import { holdsPeak, type PlanRequest } from '../request/request.ts';
 import type { Infeasible } from '../search/result.ts';
+import { type ShardOptions, shardPrepared } from '../shard.ts';
+import { attribute, type Term } from './attribution.ts';
+import { LocalCosts } from './local-costs.ts';
+import { choiceOfPlan } from './transfer.ts';
+import { changeRequest, withPins } from './what-if.ts';
 
 /** How a strategy stands beside the chosen one while everything around it stays. */
-export type CandidateClass = 'CHOSEN' | 'TIE' | 'COSTLIER' | 'CHEAPER' | 'OVER BUDGET' | 'UNAVAILABLE';
+export type CandidateClass =
+  'CHOSEN' | 'TIE' | 'COSTLIER' | 'CHEAPER' | 'OVER BUDGET' | 'UNAVAILABLE';
 
 /** One strategy of a node, priced with its neighbours where they are. */
 interface Candidate {
   /** `S(0)R, RR -> S(0)R`; a placeholder's placement alone. */
   readonly spec: string;
   readonly class: CandidateClass;
-  /** Seconds more than the chosen strategy, neighbours fixed, shared copies chosen anew; null where unavailable. */
+  /**
+   * Seconds more than the chosen strategy, neighbours fixed, shared copies chosen anew; null where
+   * unavailable.
+   */
   readonly localSeconds: number | null;
   readonly computeSeconds: number;
   /** Collectives inside the operator's own rule. */
@@ -54,7 +58,9 @@ export interface NodeExplanation {
   readonly limits: readonly string[];
 }
 
-/** A plan made ready for questions: its request prepared again, and its choice found in the model. */
+/**
+ * A plan made ready for questions: its request prepared again, and its choice found in the model.
+ */
 export interface Reopened {
   readonly plan: Plan;
   readonly prepared: Prepared;
@@ -67,12 +73,20 @@ export interface Reopened {
  * @param program with its bodies, as a plan folder keeps it
  * @throws E_PLAN where the plan is none of this program and request
  */
-export function reopen(plan: Plan, program: Graph, request: PlanRequest, table: OperatorTable): Reopened {
+export function reopen(
+  plan: Plan,
+  program: Graph,
+  request: PlanRequest,
+  table: OperatorTable,
+): Reopened {
   const prepared = prepare(program, request, table);
   const choice = choiceOfPlan(plan, prepared.model);
   const { cost, violations } = evaluate(prepared.model.problem, choice);
   const seconds = Number(cost) / prepared.model.unitsPerSecond;
-  if (violations.length > 0 || Math.abs(seconds - plan.objective.seconds) > 1e-9 * plan.objective.seconds)
+  if (
+    violations.length > 0 ||
+    Math.abs(seconds - plan.objective.seconds) > 1e-9 * plan.objective.seconds
+  )
     throw new ShardwrightError(
       'E_PLAN',
       `this version prices the plan at ${seconds} s, the file says ${plan.objective.seconds} s`,
@@ -100,13 +114,16 @@ export function explainNode({ plan, prepared, choice }: Reopened, name: string):
   const current = around.cost(choice[variable]);
   const row = model.problem.rows?.[0];
   const slot = row?.variables.indexOf(variable) ?? -1;
-  // Under a limit on the peak a strategy adds to it what its states differ by; its activations are not played again.
-  const used = holdsPeak(prepared.request) ? plan.memory.peakBytes : memoryUsed(prepared.model, choice);
+  // Under a limit on the peak a strategy adds to it what its states differ by; its activations are
+  // not played again.
+  const used = holdsPeak(prepared.request)
+    ? plan.memory.peakBytes
+    : memoryUsed(prepared.model, choice);
   const width = set.inputCount + set.outputCount;
   const text = (s: number, from: number, to: number): string =>
-    Array.from(set.specs.subarray(s * width + from, s * width + to), (id) => (id < 0 ? '-' : space.text(id))).join(
-      ', ',
-    );
+    Array.from(set.specs.subarray(s * width + from, s * width + to), (id) =>
+      id < 0 ? '-' : space.text(id),
+    ).join(', ');
   const specOf = (s: number): string => {
     const outputs = text(s, set.inputCount, width);
     return set.inputCount === 0 ? outputs : `${text(s, 0, set.inputCount)} -> ${outputs}`;
@@ -123,7 +140,11 @@ export function explainNode({ plan, prepared, choice }: Reopened, name: string):
         ? used - row.amounts[slot][choice[variable]] + row.amounts[slot][s] - row.bound
         : 0;
     const reason =
-      left[s] === Infinity ? 'a pin of the request leaves it out' : blocked === undefined ? undefined : `${blocked} is refused`; // prettier-ignore
+      left[s] === Infinity
+        ? 'a pin of the request leaves it out'
+        : blocked === undefined
+          ? undefined
+          : `${blocked} is refused`;
     const kind = classify(s === choice[variable], reason, over, delta);
     strategiesOut.push({
       order: kind === 'UNAVAILABLE' ? Infinity : kind === 'CHOSEN' ? -Infinity : delta,
@@ -158,7 +179,12 @@ export function explainNode({ plan, prepared, choice }: Reopened, name: string):
   };
 }
 
-function classify(chosen: boolean, reason: string | undefined, over: number, delta: number): CandidateClass {
+function classify(
+  chosen: boolean,
+  reason: string | undefined,
+  over: number,
+  delta: number,
+): CandidateClass {
   if (chosen) return 'CHOSEN';
   if (reason !== undefined) return 'UNAVAILABLE';
   if (over > 0) return 'OVER BUDGET';
@@ -173,15 +199,20 @@ function limitsOf(candidates: readonly Candidate[], plan: Plan, counted: string)
   if (over.length > 0) {
     const least = Math.min(...over.map((c) => c.overBytes ?? Infinity));
     out.push(
-      `Memory: ${over.length} of ${candidates.length} strategies need more than the ${plan.memory.budgetBytes} bytes per device${counted}; the nearest is ${least} bytes over${over.some(gains) ? ', and some of them would be no more expensive' : ''}.`,
+      `Memory: ${over.length} of ${candidates.length} strategies need more than the ` +
+        `${plan.memory.budgetBytes} bytes per device${counted}; the nearest is ${least} bytes ` +
+        `over${over.some(gains) ? ', and some of them would be no more expensive' : ''}.`,
     );
-  } else out.push(`Memory does not bind here: no strategy of this node is over the budget${counted}.`);
+  } else
+    out.push(`Memory does not bind here: no strategy of this node is over the budget${counted}.`);
   const pinned = candidates.filter((c) => c.reason?.startsWith('a pin') === true);
-  if (pinned.length > 0) out.push(`Pins of the request leave out ${pinned.length} of ${candidates.length} strategies.`);
+  if (pinned.length > 0)
+    out.push(`Pins of the request leave out ${pinned.length} of ${candidates.length} strategies.`);
   const refused = candidates.filter((c) => c.class === 'UNAVAILABLE').length - pinned.length;
   if (refused > 0)
     out.push(
-      `${refused} of ${candidates.length} strategies do not fit the present neighbours: a redistribution is refused.`,
+      `${refused} of ${candidates.length} strategies do not fit the present neighbours: a ` +
+        'redistribution is refused.',
     );
   return out;
 }
@@ -194,7 +225,10 @@ export interface Forced {
   readonly plan: Plan;
   /** Seconds more than the plan that was asked about. */
   readonly globalSeconds: number;
-  /** Terms that changed, largest first; their deltas sum to `globalSeconds` up to the rounding of a double. */
+  /**
+   * Terms that changed, largest first; their deltas sum to `globalSeconds` up to the rounding of a
+   * double.
+   */
   readonly attribution: readonly Term[];
   /** Other nodes whose placements changed. */
   readonly changedNodes: readonly string[];
@@ -222,7 +256,9 @@ export async function forceNode(
   if (result.status === 'infeasible') return result;
   const changedNodes = model.graph.nodes.flatMap((node, k) => {
     const v = model.nodeVariable[k];
-    return v < 0 || k === n || choice[v] === result.choice[v] ? [] : [node.meta.roleName ?? node.name];
+    return v < 0 || k === n || choice[v] === result.choice[v]
+      ? []
+      : [node.meta.roleName ?? node.name];
   });
   return {
     spec,

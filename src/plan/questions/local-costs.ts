@@ -1,9 +1,9 @@
 /**
- * Incremental cost of one node. In: a model, a choice, a variable. Out: what each value of the variable costs with its
- * neighbours fixed.
+ * Incremental cost of one node. In: a model, a choice, a variable. Out: what each value of the
+ * variable costs with its neighbours fixed.
  */
-import { edgeCost, edgeName } from './attribution.ts';
 import type { Model } from '../model/model.ts';
+import { edgeCost, edgeName } from './attribution.ts';
 
 /** What the edges of a node cost, in units of the problem. */
 interface Around {
@@ -22,8 +22,9 @@ interface End {
 }
 
 /**
- * One node with everything around it fixed, but the shared copies of its inputs and results: those follow the placements
- * that they are copies of, so they are chosen anew, each for itself (no two copies meet).
+ * One node with everything around it fixed, but the shared copies of its inputs and results: those
+ * follow the placements that they are copies of, so they are chosen anew, each for itself (no two
+ * copies meet).
  */
 export class LocalCosts {
   private readonly direct: End[] = [];
@@ -51,7 +52,10 @@ export class LocalCosts {
       const { node } = model.flow.values[model.copies[kind.copy].value];
       let group = this.copies.get(other);
       if (group === undefined)
-        this.copies.set(other, (group = { own: [], others: [], made: model.nodeVariable[node] === variable }));
+        this.copies.set(
+          other,
+          (group = { own: [], others: [], made: model.nodeVariable[node] === variable }),
+        );
       group.own.push(end);
     }
     for (let e = 0; e < first.length; e++) {
@@ -86,14 +90,17 @@ export class LocalCosts {
         let rest = costs[z];
         for (const e of group.others)
           rest +=
-            first[e] === variable ? edgeCost(model, e, z, choice[second[e]]) : edgeCost(model, e, choice[first[e]], z);
+            first[e] === variable
+              ? edgeCost(model, e, z, choice[second[e]])
+              : edgeCost(model, e, choice[first[e]], z);
         without = Math.min(without, rest);
         for (const { edge, first: produces } of group.own)
           rest += produces ? edgeCost(model, edge, s, z) : edgeCost(model, edge, z, s);
         whole = Math.min(whole, rest);
       }
       note(group.own[0].edge, whole);
-      // The producer pays for its copies whole; a consumer for what it adds to a copy of another's value.
+      // The producer pays for its copies whole; a consumer for what it adds to a copy of another's
+      // value.
       if (group.made) out += whole;
       else into += whole - without;
     }

@@ -1,5 +1,6 @@
 /**
- * Plans over a range of sizes. In: a graph with symbolic sizes. Out: plans at both ends of the range.
+ * Plans over a range of sizes. In: a graph with symbolic sizes. Out: plans at both ends of the
+ * range.
  */
 import { ShardwrightError } from '../../errors.ts';
 import type { SizeValues } from '../../graph/text/size-value.ts';
@@ -7,10 +8,10 @@ import type { Graph } from '../../graph/types.ts';
 import { atSizes, openSizes } from '../../passes/sizes/fix-sizes.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import { prepare, type Prepared } from '../prepare.ts';
-import type { PlanRequest } from '../request/request.ts';
-import { shardPrepared, type ShardOptions } from '../shard.ts';
-import { choiceOfPlan } from './transfer.ts';
 import type { Plan } from '../record/types.ts';
+import type { PlanRequest } from '../request/request.ts';
+import { type ShardOptions, shardPrepared } from '../shard.ts';
+import { choiceOfPlan } from './transfer.ts';
 
 /** A plan at one end of the sizes that its program admits. */
 export interface RangeEnd {
@@ -19,7 +20,10 @@ export interface RangeEnd {
   readonly seconds: number | null;
   /** Why not. */
   readonly refused?: string;
-  /** Step time of the best plan found for these sizes, and the proven bound below every plan; null where there is none. */
+  /**
+   * Step time of the best plan found for these sizes, and the proven bound below every plan; null
+   * where there is none.
+   */
   readonly bestSeconds: number | null;
   readonly boundSeconds: number | null;
   /** How much of its time the plan could at most save at these sizes: 1 - bound / seconds. */
@@ -27,9 +31,9 @@ export interface RangeEnd {
 }
 
 /**
- * A plan that was made at one size of a range, at the ends of the range: its placements are priced there, and compared with
- * the best plan for that end. Sizes without a stated range stay as they are; an end without a finite largest size is left
- * out.
+ * A plan that was made at one size of a range, at the ends of the range: its placements are priced
+ * there, and compared with the best plan for that end. Sizes without a stated range stay as they
+ * are; an end without a finite largest size is left out.
  *
  * @param open the program with its sizes open
  * @param values the sizes that the plan was made at
@@ -74,7 +78,14 @@ async function atEnd(
   } catch (error) {
     // A pin may not exist at these sizes: then no plan does.
     if (!(error instanceof ShardwrightError) || error.code !== 'E_PIN') throw error;
-    return { ...end, seconds: null, refused: error.message, bestSeconds: null, boundSeconds: null, regret: null };
+    return {
+      ...end,
+      seconds: null,
+      refused: error.message,
+      bestSeconds: null,
+      boundSeconds: null,
+      regret: null,
+    };
   }
   const priced = priceOf(plan, prepared);
   const starts = priced.choice === undefined ? [] : [priced.choice];
@@ -87,7 +98,8 @@ async function atEnd(
     ...(priced.refused === undefined ? {} : { refused: priced.refused }),
     bestSeconds: found?.objective.seconds ?? null,
     boundSeconds: bound,
-    regret: priced.seconds === null || bound === null ? null : Math.max(0, 1 - bound / priced.seconds),
+    regret:
+      priced.seconds === null || bound === null ? null : Math.max(0, 1 - bound / priced.seconds),
   };
 }
 
@@ -100,7 +112,10 @@ function priceOf(
     const { cost, violations } = evaluate(problem, choice);
     const [first] = violations;
     if (first !== undefined) {
-      const what = first.code === 'row' ? `${first.row} is over its limit` : `the choice breaks '${first.code}'`;
+      const what =
+        first.code === 'row'
+          ? `${first.row} is over its limit`
+          : `the choice breaks '${first.code}'`;
       return { seconds: null, refused: what };
     }
     return { seconds: Number(cost) / model.unitsPerSecond, choice };

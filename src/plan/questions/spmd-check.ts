@@ -1,19 +1,20 @@
 /**
- * A written plan under a mode. In: its program and its record. Out: every collective of the plan, with its place, the types before and
- * after, and why it is there; and what `check` says of a program: a redistribution that nobody wrote is one that strict mode names,
- * with the verb that would say it.
+ * A written plan under a mode. In: its program and its record. Out: every collective of the plan,
+ * with its place, the types before and after, and why it is there; and what `check` says of a
+ * program: a redistribution that nobody wrote is one that strict mode names, with the verb that
+ * would say it.
  */
 import type { Graph, Node } from '../../graph/types.ts';
 import type { CheckReport } from '../../local-spmd/check.ts';
 import type { Mode } from '../../local-spmd/modes.ts';
 import type { ImplicitMove, Violation } from '../../local-spmd/typed.ts';
+import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { redistribution } from '../../mesh/local-types/primitives.ts';
 import { isAxisType } from '../../mesh/local-types/types.ts';
-import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { tensorInputs } from '../../ops/record/context.ts';
-import { spmdName } from '../../ops/spmd/operators.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { spmdName } from '../../ops/spmd/operators.ts';
 import { plannedProgram } from '../record/planned.ts';
 import type { Plan, PlannedNode, PlannedRedistribution } from '../record/types.ts';
 
@@ -46,7 +47,12 @@ export interface PlanCheckReport extends CheckReport {
  * @param program what was planned, with its bodies
  * @throws E_PLAN when the plan is not of this program
  */
-export function checkPlannedModes(program: Graph, plan: Plan, table: OperatorTable, mode: Mode): PlanCheckReport {
+export function checkPlannedModes(
+  program: Graph,
+  plan: Plan,
+  table: OperatorTable,
+  mode: Mode,
+): PlanCheckReport {
   const { listed, opened } = plannedProgram(program, plan, table);
   const reader = new PlanReader(listed, plan, opened?.table ?? table);
   const { implicit, violations, collectives } = reader.read();
@@ -90,13 +96,26 @@ class PlanReader {
     for (const planned of this.plan.nodes) {
       const node = this.nodes.get(planned.name);
       const record = node === undefined ? undefined : this.table.get(node.target);
-      const names = node === undefined || record === undefined ? [] : tensorInputs(record, node.args, node.kwargs);
+      const names =
+        node === undefined || record === undefined
+          ? []
+          : tensorInputs(record, node.args, node.kwargs);
       for (const r of planned.redistributions)
-        this.move(planned.name, names[r.input] ?? `input ${r.input}`, r, `input ${r.input} of %${planned.name}`);
+        this.move(
+          planned.name,
+          names[r.input] ?? `input ${r.input}`,
+          r,
+          `input ${r.input} of %${planned.name}`,
+        );
       this.inside(planned);
     }
     for (const { value, role, of, redistributions } of this.plan.outputs) {
-      const what = role === 'carry' ? `the next %${of ?? '?'}` : role === 'grad' ? `the gradient of ${of ?? '?'}` : 'the result'; // prettier-ignore
+      const what =
+        role === 'carry'
+          ? `the next %${of ?? '?'}`
+          : role === 'grad'
+            ? `the gradient of ${of ?? '?'}`
+            : 'the result';
       for (const r of redistributions) this.move('output', value, r, what);
     }
     const { implicit, violations, collectives } = this;
@@ -108,21 +127,36 @@ class PlanReader {
     const { mesh } = this.space;
     const [from, to] = [r.from, r.to].map((text) => this.space.get(this.space.parse(text)));
     const changes = mesh.names.flatMap((axis, m): Change[] => {
-      const [src, dst] = [from.placements[m], to.placements[m]].map((p) => p.text.replace('P(sum)', 'P'));
+      const [src, dst] = [from.placements[m], to.placements[m]].map((p) =>
+        p.text.replace('P(sum)', 'P'),
+      );
       return src === dst || mesh.sizes[m] === 1 ? [] : [{ axis, src, dst }];
     });
     const written = changes.filter((change) => this.isWritten(node, change));
-    const why = changes.length > 0 && written.length === changes.length ? `${use}: as written` : `${use} is wanted as ${r.to}`;
+    const why =
+      changes.length > 0 && written.length === changes.length
+        ? `${use}: as written`
+        : `${use} is wanted as ${r.to}`;
     const source = this.nodes.get(node)?.meta.source;
     const kept = r.copy === 'made' ? ', and so by later uses' : '';
     this.collectives.push(
       ...r.collectives.map(({ kind, meshDims, bytes, seconds }): CheckedCollective => ({
-        node, ...(source === undefined ? {} : { source }), kind, meshDims, bytes, seconds,
-        ...(r.times === undefined ? {} : { times: r.times }), value, from: r.from, to: r.to, why: `${why}${kept}`,
+        node,
+        ...(source === undefined ? {} : { source }),
+        kind,
+        meshDims,
+        bytes,
+        seconds,
+        ...(r.times === undefined ? {} : { times: r.times }),
+        value,
+        from: r.from,
+        to: r.to,
+        why: `${why}${kept}`,
       })),
     );
-    for (const change of changes) if (!written.includes(change)) this.forbid(node, value, r.from, change, source);
-  } // prettier-ignore
+    for (const change of changes)
+      if (!written.includes(change)) this.forbid(node, value, r.from, change, source);
+  }
 
   /** Whether the node is the verb that says this change. */
   private isWritten(node: string, { axis, src, dst }: Change): boolean {
@@ -132,46 +166,82 @@ class PlanReader {
     return verb.args[1] === axis && data(verb.args[3]) === src && data(verb.args[4]) === dst;
   }
 
-  private forbid(node: string, value: string, from: string, { axis, src, dst }: Change, source: string | undefined): void {
+  private forbid(
+    node: string,
+    value: string,
+    from: string,
+    { axis, src, dst }: Change,
+    source: string | undefined,
+  ): void {
     const verb = verbOf(src, dst);
     const target = this.nodes.get(node)?.target ?? node;
     this.implicit.push({ node, meshDim: axis, value, kind: verb, from: src, to: dst });
     this.violations.push({
-      node, meshDim: axis, rule: 'implicit redistribution', types: [`%${value}: ${from}`],
+      node,
+      meshDim: axis,
+      rule: 'implicit redistribution',
+      types: [`%${value}: ${from}`],
       fix: `${verb}(${value}, "${axis}", ${src}→${dst})`,
-      message: `Implicit redistribution occurred for ${target} (%${node}): ${value} goes from ${src} to ${dst} on ${axis}${source === undefined ? '' : ` at ${source}`}`,
+      message:
+        `Implicit redistribution occurred for ${target} (%${node}): ${value} goes from ${src} ` +
+        `to ${dst} on ${axis}${source === undefined ? '' : ` at ${source}`}`,
       ...(source === undefined ? {} : { source }),
     });
-  } // prettier-ignore
+  }
 
-  /** Collectives inside a call: those of a region stand in its body, those of a rule nobody wrote. */
+  /**
+   * Collectives inside a call: those of a region stand in its body, those of a rule nobody wrote.
+   */
   private inside({ name, target, inputs, outputs, times, inside = [] }: PlannedNode): void {
     const { mesh } = this.space;
     const here = this.nodes.get(name)?.meta.source;
     const onAxis = (texts: readonly string[], axis: string): string =>
-      texts.map((text) => (text === '-' ? '-' : this.space.get(this.space.parse(text)).placements[mesh.indexOf(axis)].text)).join(', '); // prettier-ignore
+      texts
+        .map((text) =>
+          text === '-'
+            ? '-'
+            : this.space.get(this.space.parse(text)).placements[mesh.indexOf(axis)].text,
+        )
+        .join(', ');
     const implied = new Set<string>();
     for (const { kind, meshDims, bytes, seconds, node, from, to, source, times: share } of inside) {
-      const runs = share === undefined && times === undefined ? undefined : (times ?? 1) * (share ?? 1);
+      const runs =
+        share === undefined && times === undefined ? undefined : (times ?? 1) * (share ?? 1);
       const [axis] = meshDims;
       const place = source ?? here;
       const [before, after] = [from ?? onAxis(inputs, axis), to ?? onAxis(outputs, axis)];
       this.collectives.push({
-        node: node === undefined ? name : `${name}/${node}`, ...(place === undefined ? {} : { source: place }), kind, meshDims, bytes, seconds,
-        ...(runs === undefined ? {} : { times: runs }), from: before, to: after,
-        why: node === undefined ? `the rule of ${target} that takes ${before} on ${axis}` : `as written in the region${share === undefined ? '' : `, in one branch of a condition (its price weighs ${share})`}`,
+        node: node === undefined ? name : `${name}/${node}`,
+        ...(place === undefined ? {} : { source: place }),
+        kind,
+        meshDims,
+        bytes,
+        seconds,
+        ...(runs === undefined ? {} : { times: runs }),
+        from: before,
+        to: after,
+        why:
+          node === undefined
+            ? `the rule of ${target} that takes ${before} on ${axis}`
+            : 'as written in the ' +
+              `region${share === undefined ? '' : `, in one branch of a condition (its price weighs ${share})`}`,
       });
       if (node !== undefined || implied.has(axis)) continue;
       implied.add(axis);
       this.implicit.push({ node: name, meshDim: axis, kind, from: before, to: after });
       this.violations.push({
-        node: name, meshDim: axis, rule: 'implicit collective', types: inputs.map((spec, i) => `input ${i}: ${spec}`),
+        node: name,
+        meshDim: axis,
+        rule: 'implicit collective',
+        types: inputs.map((spec, i) => `input ${i}: ${spec}`),
         fix: `write it in a localMap over "${axis}"`,
-        message: `Implicit ${kind} inside ${target} (%${name}) on ${axis}: its operands are ${before} there${place === undefined ? '' : ` at ${place}`}`,
+        message:
+          `Implicit ${kind} inside ${target} (%${name}) on ${axis}: its operands are ${before} ` +
+          `there${place === undefined ? '' : ` at ${place}`}`,
         ...(place === undefined ? {} : { source: place }),
       });
     }
-  } // prettier-ignore
+  }
 }
 
 /** The verb that says a change; of placements that types do not know, how it is said in a plan. */

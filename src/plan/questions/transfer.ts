@@ -1,17 +1,18 @@
 /**
- * Transfer. In: a plan, its request prepared at other sizes. Out: the same placements, with the redistributions of those
- * sizes.
+ * Transfer. In: a plan, its request prepared at other sizes. Out: the same placements, with the
+ * redistributions of those sizes.
  */
 import { ShardwrightError } from '../../errors.ts';
+import type { LowerablePlan } from '../lower/lower.ts';
+import type { Model } from '../model/model.ts';
+import type { Prepared } from '../prepare.ts';
 import { refuseDamaged } from '../record/damage.ts';
 import { decode } from '../record/decode.ts';
-import type { LowerablePlan } from '../lower/lower.ts';
-import type { Prepared } from '../prepare.ts';
-import type { Model } from '../model/model.ts';
 
 /**
- * The placements of a plan on the same graph at other sizes: every node, copy and output is placed as the plan says, and the
- * redistributions are those of the new sizes. So the plan of a model that is far too large to run can be run with numbers.
+ * The placements of a plan on the same graph at other sizes: every node, copy and output is placed
+ * as the plan says, and the redistributions are those of the new sizes. So the plan of a model that
+ * is far too large to run can be run with numbers.
  *
  * @param prepared the request of the plan, for the graph at the other sizes
  * @throws E_PLAN, with the node, where a placement of the plan does not exist at these sizes
@@ -25,11 +26,15 @@ export function transferPlan(
 }
 
 /**
- * The choice that a plan is, in the model of a prepared request: the way back from placements to the solver's numbers.
+ * The choice that a plan is, in the model of a prepared request: the way back from placements to
+ * the solver's numbers.
  *
  * @throws E_PLAN, with the node, where a placement of the plan is none of the model
  */
-export function choiceOfPlan(plan: Pick<LowerablePlan, 'nodes' | 'outputs'>, model: Model): Int32Array {
+export function choiceOfPlan(
+  plan: Pick<LowerablePlan, 'nodes' | 'outputs'>,
+  model: Model,
+): Int32Array {
   const { space, flow, strategies, nodeVariable, graph } = model;
   refuseDamaged(plan, { graph, flow, space, carries: model.opened?.carries.length ?? 0 });
   const choice = new Int32Array(model.variables.length).fill(-1);
@@ -43,13 +48,21 @@ export function choiceOfPlan(plan: Pick<LowerablePlan, 'nodes' | 'outputs'>, mod
     for (let s = 0; set !== undefined && s < set.count && found < 0; s++)
       if (wanted.every((id, t) => set.specs[s * wanted.length + t] === id)) found = s;
     if (found < 0)
-      throw new ShardwrightError('E_PLAN', `${node.name} cannot be placed ${planned.inputs.join(', ')} -> ${planned.outputs.join(', ')} at these sizes`, {
-        node: node.name,
-        path: `$.nodes[${n}]`,
-      }); // prettier-ignore
+      throw new ShardwrightError(
+        'E_PLAN',
+        `${node.name} cannot be placed ${planned.inputs.join(', ')} -> ` +
+          `${planned.outputs.join(', ')} at these sizes`,
+        {
+          node: node.name,
+          path: `$.nodes[${n}]`,
+        },
+      );
     choice[nodeVariable[n]] = found;
   });
-  /** The placement that the plan shares, by copy of the model; and the one that it returns, by output of the program. */
+  /**
+   * The placement that the plan shares, by copy of the model; and the one that it returns, by
+   * output of the program.
+   */
   const shared = new Map<number, number>();
   const returned = new Map<number, string>();
   let k = 0;
@@ -58,28 +71,39 @@ export function choiceOfPlan(plan: Pick<LowerablePlan, 'nodes' | 'outputs'>, mod
     if (output !== undefined && at.kind === 'output') returned.set(at.output, output.placement);
     const moves =
       output?.redistributions ??
-      (at.kind === 'input' ? plan.nodes[at.node].redistributions.filter((r) => r.input === at.input) : []);
-    for (const move of copy < 0 ? [] : moves) if (move.copy === 'made') shared.set(copy, space.parse(move.to));
+      (at.kind === 'input'
+        ? plan.nodes[at.node].redistributions.filter((r) => r.input === at.input)
+        : []);
+    for (const move of copy < 0 ? [] : moves)
+      if (move.copy === 'made') shared.set(copy, space.parse(move.to));
   }
   model.variables.forEach((v, variable) => {
     if (v.kind === 'output') {
       const placement = returned.get(v.output) ?? '';
       choice[variable] = v.specs.indexOf(space.parse(placement));
       if (choice[variable] < 0)
-        throw new ShardwrightError('E_PLAN', `output ${v.output} cannot be placed ${placement} at these sizes`, {
-          path: `$.outputs[${v.output}].placement`,
-        });
+        throw new ShardwrightError(
+          'E_PLAN',
+          `output ${v.output} cannot be placed ${placement} at these sizes`,
+          {
+            path: `$.outputs[${v.output}].placement`,
+          },
+        );
     }
     if (v.kind !== 'copy') return;
     const { value, owned, copy } = model.copies[v.copy];
     const { node, result } = flow.values[value];
     const set = strategies.nodes[node]?.set;
     if (set === undefined) return;
-    const left = set.specs[choice[nodeVariable[node]] * (set.inputCount + set.outputCount) + set.inputCount + result];
+    const left =
+      set.specs[
+        choice[nodeVariable[node]] * (set.inputCount + set.outputCount) + set.inputCount + result
+      ];
     owned.forEach((id, z) => {
       if (id !== left) return;
       // A copy that costs nothing at these sizes is made at each use.
-      if (copy[z] === shared.get(v.copy) || (copy[z] < 0 && choice[variable] < 0)) choice[variable] = z;
+      if (copy[z] === shared.get(v.copy) || (copy[z] < 0 && choice[variable] < 0))
+        choice[variable] = z;
     });
   });
   return choice;

@@ -1,13 +1,18 @@
 /**
- * What-if questions. In: a request and a recipe that changes it. Out: the changed request and the patch between the two.
+ * What-if questions. In: a request and a recipe that changes it. Out: the changed request and the
+ * patch between the two.
  */
-import { enablePatches, produceWithPatches, type Patch } from 'immer';
+import { enablePatches, type Patch, produceWithPatches } from 'immer';
+
 import { internalError } from '../../errors.ts';
-import { restrictionOf } from '../restrict/pins.ts';
 import { prepare, type Prepared } from '../prepare.ts';
 import type { PlanRequest, PricedRequest } from '../request/request.ts';
+import { restrictionOf } from '../restrict/pins.ts';
 
-/** What-if questions: a request is changed by a recipe, and the patch between the two says what changed. */
+/**
+ * What-if questions: a request is changed by a recipe, and the patch between the two says what
+ * changed.
+ */
 
 enablePatches();
 
@@ -29,7 +34,6 @@ export function changeRequest<R extends PlanRequest>(
   request: R,
   recipe: (draft: RequestDraft) => void,
 ): ChangedRequest<R> {
-  // prettier-ignore
   const [next, , undo] = produceWithPatches(request, (draft) => recipe(draft as RequestDraft));
   const changes: string[] = [];
   for (const key of [...new Set([...Object.keys(request), ...Object.keys(next)])].sort()) {
@@ -41,7 +45,10 @@ export function changeRequest<R extends PlanRequest>(
       const has = new Set(next.pins.map(pinText));
       for (const pin of had) if (!has.has(pin)) changes.push(`pins: - ${pin}`);
       for (const pin of has) if (!had.has(pin)) changes.push(`pins: + ${pin}`);
-    } else changes.push(`${key}: ${JSON.stringify(before) ?? 'absent'} -> ${JSON.stringify(after) ?? 'absent'}`);
+    } else
+      changes.push(
+        `${key}: ${JSON.stringify(before) ?? 'absent'} -> ${JSON.stringify(after) ?? 'absent'}`,
+      );
   }
   return { request: next, changes, undo };
 }
@@ -55,18 +62,22 @@ function pinText({ node, spec }: { readonly node: string; readonly spec: string 
 }
 
 /**
- * A prepared request with other pins: model and tables are those that are there, unless prices were left out of them, and
- * only the problem that the pins leave is made anew.
+ * A prepared request with other pins: model and tables are those that are there, unless prices were
+ * left out of them, and only the problem that the pins leave is made anew.
  *
- * @param request differs from the prepared one in its pins, or in whether those of the program hold, alone
+ * @param request differs from the prepared one in its pins, or in whether those of the program
+ *   hold, alone
  * @throws E_REF, E_PIN for pins that the graph does not admit
  */
 export function withPins(prepared: Prepared, request: PricedRequest): Prepared {
   const rest = ({ pins: _, shardings: __, ...others }: PlanRequest): string =>
     JSON.stringify(Object.entries(others).sort());
-  if (rest(request) !== rest(prepared.request)) throw internalError('a request that differs in more than its pins');
-  // Prices were left out because a plan with the pins as they were is known; with other pins they may be what is left.
-  if (prepared.model.ceilingSeconds !== undefined) return prepare(prepared.program, request, prepared.table);
+  if (rest(request) !== rest(prepared.request))
+    throw internalError('a request that differs in more than its pins');
+  // Prices were left out because a plan with the pins as they were is known; with other pins they
+  // may be what is left.
+  if (prepared.model.ceilingSeconds !== undefined)
+    return prepare(prepared.program, request, prepared.table);
   const { restriction, unpinned } = restrictionOf(prepared.model, request, prepared.given);
   return {
     ...prepared,

@@ -1,13 +1,18 @@
 /**
- * What proves the bound of a plan: the certificates of the problems behind it, as plain data, and those problems made anew from
- * the graph and the request. In a plan folder it is `certificate.json.gz`.
+ * What proves the bound of a plan: the certificates of the problems behind it, as plain data, and
+ * those problems made anew from the graph and the request. In a plan folder it is
+ * `certificate.json.gz`.
  */
 import * as z from 'zod';
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Certificate, Problem } from '../../solver/types.ts';
 import { schemaOf } from './schema-type.ts';
 
-/** A part is absent where its bound was not needed. Without any, only the sum of all least prices is proven. */
+/**
+ * A part is absent where its bound was not needed. Without any, only the sum of all least prices is
+ * proven.
+ */
 export interface PlanCertificate {
   readonly version: 1;
   /** Of the problem without rows of peak memory. */
@@ -18,17 +23,26 @@ export interface PlanCertificate {
   readonly within?: {
     /** Nodes at which memory is a row. */
     readonly moments: readonly string[];
-    /** Those of them whose rows count the largest of all tensors that share a storage; absent where none does. */
+    /**
+     * Those of them whose rows count the largest of all tensors that share a storage; absent where
+     * none does.
+     */
     readonly storages?: readonly string[];
     /** Whether forward results might be recomputed. */
     readonly recompute: boolean;
     readonly certificate: Certificate;
   };
-  /** Text of the program without recomputed nodes, where the program of the plan has some; the problems are those of this one. */
+  /**
+   * Text of the program without recomputed nodes, where the program of the plan has some; the
+   * problems are those of this one.
+   */
   readonly program?: string;
 }
 
-const numbers = z.custom<number[]>((v) => Array.isArray(v) && v.every((x) => typeof x === 'number'), 'not a list of numbers'); // prettier-ignore
+const numbers = z.custom<number[]>(
+  (v) => Array.isArray(v) && v.every((x) => typeof x === 'number'),
+  'not a list of numbers',
+);
 const row = z.union([z.strictObject({ row: z.int() }), z.strictObject({ time: z.int() })]);
 const certificate = schemaOf<Certificate>()(
   z.strictObject({
@@ -68,9 +82,13 @@ export function readCertificate(text: string, file: string): PlanCertificate {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new ShardwrightError('E_SYNTAX', `not JSON: ${error instanceof Error ? error.message : String(error)}`, {
-      file,
-    });
+    throw new ShardwrightError(
+      'E_SYNTAX',
+      `not JSON: ${error instanceof Error ? error.message : String(error)}`,
+      {
+        file,
+      },
+    );
   }
   return checked(planCertificate, value, file);
 }
@@ -91,5 +109,7 @@ export function jsonPath(keys: readonly PropertyKey[]): string {
 /** The problem with its memory row bounded by so many bytes. */
 export function withMemoryBound(problem: Problem, bytes: number): Problem {
   const [row] = problem.rows ?? [];
-  return row === undefined ? problem : { ...problem, rows: [{ ...row, bound: Math.min(row.bound, bytes) }] };
+  return row === undefined
+    ? problem
+    : { ...problem, rows: [{ ...row, bound: Math.min(row.bound, bytes) }] };
 }

@@ -1,6 +1,7 @@
 /**
- * Plans that are none: whatever their graph and request, nothing could be lowered or priced by them. A plan that hangs together
- * but says other things than follow from its graph is no damage; `checkPlan` names those.
+ * Plans that are none: whatever their graph and request, nothing could be lowered or priced by
+ * them. A plan that hangs together but says other things than follow from its graph is no damage;
+ * `checkPlan` names those.
  */
 import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
 import { ShardwrightError } from '../../errors.ts';
@@ -43,10 +44,13 @@ export function refuseChangedReturn(
   const { name } = graph.nodes[owner];
   throw new ShardwrightError(
     'E_PLAN',
-    `the plan returns ${planned.value} (${role} of ${planned.of ?? ''}) as ${planned.placement}, but ${name} enters as ${enters}`,
+    `the plan returns ${planned.value} (${role} of ${planned.of ?? ''}) as ` +
+      `${planned.placement}, but ${name} enters as ${enters}`,
     {
       node: name,
-      hint: `the next training step could not read it: give both one placement, or plan the graph again`,
+      hint:
+        'the next training step could not read it: give both one placement, or plan the graph ' +
+        'again',
     },
   );
 }
@@ -70,17 +74,36 @@ class Reading {
       if (planned.name !== node.name)
         this.refuse(`${path}.name`, `it is '${planned.name}' where the graph has '${node.name}'`);
       const alias = flow.alias[n] >= 0;
-      this.count(planned.inputs, alias ? 0 : flow.inputs[n].length, `${path}.inputs`, `tensor inputs of ${node.name}`);
-      this.count(planned.outputs, alias ? 1 : flow.results[n].length, `${path}.outputs`, `results of ${node.name}`);
+      this.count(
+        planned.inputs,
+        alias ? 0 : flow.inputs[n].length,
+        `${path}.inputs`,
+        `tensor inputs of ${node.name}`,
+      );
+      this.count(
+        planned.outputs,
+        alias ? 1 : flow.results[n].length,
+        `${path}.outputs`,
+        `results of ${node.name}`,
+      );
       planned.inputs.forEach((text, k) => this.placement(text, `${path}.inputs[${k}]`));
       planned.outputs.forEach((text, k) => {
         const isTensor = alias || flow.results[n][k] >= 0;
         if (isTensor || text !== '-') this.placement(text, `${path}.outputs[${k}]`);
       });
-      this.moves(planned.redistributions, `${path}.redistributions`, (input) => flow.inputs[n][input]);
+      this.moves(
+        planned.redistributions,
+        `${path}.redistributions`,
+        (input) => flow.inputs[n][input],
+      );
     });
     const returned = flow.outputs.filter(({ value }) => value >= 0);
-    this.count(plan.outputs, returned.length + carries, '$.outputs', 'values that the program returns or hands on');
+    this.count(
+      plan.outputs,
+      returned.length + carries,
+      '$.outputs',
+      'values that the program returns or hands on',
+    );
     plan.outputs.forEach((output, k) => {
       this.placement(output.placement, `$.outputs[${k}].placement`);
       const value = returned[k]?.value ?? valueNamed(flow, output.value);
@@ -103,15 +126,22 @@ class Reading {
       this.placement(move.to, `${at}.to`);
       move.collectives.forEach(({ kind, meshDims }, c) => {
         if (!(COLLECTIVE_KINDS as readonly string[]).includes(kind))
-          this.refuse(`${at}.collectives[${c}].kind`, `'${kind}' is none of ${COLLECTIVE_KINDS.join(', ')}`);
+          this.refuse(
+            `${at}.collectives[${c}].kind`,
+            `'${kind}' is none of ${COLLECTIVE_KINDS.join(', ')}`,
+          );
         meshDims.forEach((dim, d) => {
           if (!this.dims.has(dim))
-            this.refuse(`${at}.collectives[${c}].meshDims[${d}]`, `the mesh has no dim '${dim}', it has ${[...this.dims].join(', ')}`); // prettier-ignore
+            this.refuse(
+              `${at}.collectives[${c}].meshDims[${d}]`,
+              `the mesh has no dim '${dim}', it has ${[...this.dims].join(', ')}`,
+            );
         });
       });
       move.steps?.forEach(({ to }, s) => this.placement(to, `${at}.steps[${s}].to`));
       const last = move.steps?.at(-1);
-      if (last !== undefined && last.to !== move.to) this.refuse(`${at}.steps`, `they end at ${last.to}, the move at ${move.to}`); // prettier-ignore
+      if (last !== undefined && last.to !== move.to)
+        this.refuse(`${at}.steps`, `they end at ${last.to}, the move at ${move.to}`);
       const key = `${value} ${move.to}`;
       if (move.copy === 'made') this.made.add(key);
       if (move.copy === 'reused') this.reused.push({ key, path: `${at}.copy` });
@@ -128,7 +158,11 @@ class Reading {
   }
 
   private count(list: readonly unknown[], expected: number, path: string, what: string): void {
-    if (list.length !== expected) this.refuse(path, `it has ${list.length} entries, expected ${expected}: one for each of the ${what}`); // prettier-ignore
+    if (list.length !== expected)
+      this.refuse(
+        path,
+        `it has ${list.length} entries, expected ${expected}: one for each of the ${what}`,
+      );
   }
 
   private refuse(path: string, why: string): never {
@@ -143,5 +177,9 @@ class Reading {
 function valueNamed(flow: Dataflow, name: string): number | undefined {
   const [, node, result = '0'] = /^(.*?)(?:\[(\d+)\])?$/.exec(name) ?? [];
   const n = flow.byName.get(node);
-  return n === undefined ? undefined : flow.alias[n] >= 0 ? flow.alias[n] : flow.results[n][Number(result)];
+  return n === undefined
+    ? undefined
+    : flow.alias[n] >= 0
+      ? flow.alias[n]
+      : flow.results[n][Number(result)];
 }

@@ -1,21 +1,32 @@
 /**
- * Decoding. In: a model and a choice. Out: the placements of every node and the redistributions between them.
+ * Decoding. In: a model and a choice. Out: the placements of every node and the redistributions
+ * between them.
  */
 import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
-import type { Model, Use } from '../model/model.ts';
-import { Routes } from './routes.ts';
-import { moved } from '../model/tables.ts';
-import { collectivesInside } from '../model/node-costs.ts';
 import { drawsNumbers } from '../../ops/record/record.ts';
 import type { NodeStrategies } from '../../strategy/nodes.ts';
+import type { Model, Use } from '../model/model.ts';
+import { collectivesInside } from '../model/node-costs.ts';
+import { moved } from '../model/tables.ts';
+import { Routes } from './routes.ts';
 import { plannedSteps } from './steps.ts';
-import type { Plan, PlanMemory, PlannedInside, PlannedNode, PlannedOutput, PlannedRedistribution } from './types.ts';
+import type {
+  Plan,
+  PlanMemory,
+  PlannedInside,
+  PlannedNode,
+  PlannedOutput,
+  PlannedRedistribution,
+} from './types.ts';
 
 /** What a choice means: the placements of every node and the redistributions between them. */
 export interface Decoded {
   readonly computeSeconds: number;
   readonly communicationSeconds: number;
-  /** The same with the seconds of the steps that run, where the preset charges redistributions by a formula. */
+  /**
+   * The same with the seconds of the steps that run, where the preset charges redistributions by a
+   * formula.
+   */
   readonly executedCommunicationSeconds?: number;
   readonly parameters: Plan['parameters'];
   readonly nodes: readonly PlannedNode[];
@@ -80,10 +91,17 @@ export function decode(model: Model, choice: Int32Array): Decoded {
       target,
       inputs: Array.from({ length: set.inputCount }, (_, i) => text(i)),
       outputs: Array.from({ length: set.outputCount }, (_, k) => text(set.inputCount + k)),
-      ...runtimeFacts(model, n, entry, set.specs.subarray(s * width + set.inputCount, (s + 1) * width)),
+      ...runtimeFacts(
+        model,
+        n,
+        entry,
+        set.specs.subarray(s * width + set.inputCount, (s + 1) * width),
+      ),
       seconds: seconds.compute[s],
       ...(times !== 1 ? { times } : {}),
-      ...(seconds.internal[s] > 0 ? { internalSeconds: seconds.internal[s], inside: insideOf(model, entry, s) } : {}),
+      ...(seconds.internal[s] > 0
+        ? { internalSeconds: seconds.internal[s], inside: insideOf(model, entry, s) }
+        : {}),
       redistributions,
     };
   });
@@ -130,18 +148,32 @@ function runtimeFacts(
   const shapes = Array.from(flow.results[n], (id) => (id < 0 ? null : flow.values[id].meta.shape));
   const [drawn] = shapes;
   // The backward pass of attention takes up the numbers of the forward call.
-  const draws = record !== undefined && call !== undefined && drawsNumbers(record, call) && !target.includes('_backward.');
+  const draws =
+    record !== undefined &&
+    call !== undefined &&
+    drawsNumbers(record, call) &&
+    !target.includes('_backward.');
   return {
     phase: flow.phases[n],
-    ...(flow.inputs[n].length === 0 ? {} : { operands: Array.from(flow.inputs[n], (value) => nameOfValue(model, value)) }),
-    local: shapes.map((shape, k) => (shape === null || outputs[k] < 0 ? null : space.localShape(outputs[k], shape))),
+    ...(flow.inputs[n].length === 0
+      ? {}
+      : { operands: Array.from(flow.inputs[n], (value) => nameOfValue(model, value)) }),
+    local: shapes.map((shape, k) =>
+      shape === null || outputs[k] < 0 ? null : space.localShape(outputs[k], shape),
+    ),
     ...(meta.repeats === undefined ? {} : { repeats: meta.repeats }),
-    ...(draws && drawn ? { random: { stream: opened?.origins.get(name) ?? name, shape: drawn } } : {}),
+    ...(draws && drawn
+      ? { random: { stream: opened?.origins.get(name) ?? name, shape: drawn } }
+      : {}),
   };
-} // prettier-ignore
+}
 
 /** The collectives inside a call, priced one by one. */
-export function insideOf({ space, collectives }: Model, entry: NodeStrategies, s: number): PlannedInside[] {
+export function insideOf(
+  { space, collectives }: Model,
+  entry: NodeStrategies,
+  s: number,
+): PlannedInside[] {
   const { mesh } = space;
   return collectivesInside(entry, s, space)
     .filter(({ meshDim }) => mesh.sizes[meshDim] > 1)
@@ -179,8 +211,16 @@ class Movements {
       const shared = copy === undefined || copyId === undefined ? {} : { copy, copyId };
       if (copy !== 'reused') return { ...this.move(use, from, to), ...shared };
       const value = nameOfValue(this.model, use.value);
-      return { input: inputOf(use), value, from: space.text(from), to: space.text(to), collectives: [], seconds: 0, ...shared };
-    }); // prettier-ignore
+      return {
+        input: inputOf(use),
+        value,
+        from: space.text(from),
+        to: space.text(to),
+        collectives: [],
+        seconds: 0,
+        ...shared,
+      };
+    });
   }
 
   private move(use: Use, from: number, to: number): PlannedRedistribution {
@@ -189,7 +229,8 @@ class Movements {
     const plan = model.redistributor.plan(moved(value.meta), from, to);
     if (plan === undefined)
       throw new Error(
-        `internal: chosen redistribution ${model.space.text(from)} -> ${model.space.text(to)} is refused`,
+        `internal: chosen redistribution ${model.space.text(from)} -> ` +
+          `${model.space.text(to)} is refused`,
       );
     return {
       input: inputOf(use),
@@ -207,7 +248,10 @@ class Movements {
         })),
       steps: plannedSteps(plan, model.space),
       ...(model.charges.byFormula
-        ? { seconds: model.charges.seconds(model.charges.typeOf(value), from, to), executedSeconds: plan.seconds }
+        ? {
+            seconds: model.charges.seconds(model.charges.typeOf(value), from, to),
+            executedSeconds: plan.seconds,
+          }
         : { seconds: plan.seconds }),
     };
   }
@@ -228,7 +272,9 @@ function inputOf(use: Use): number {
 
 function parameterPlacements(model: Model, choice: Int32Array): Decoded['parameters'] {
   const { graph, flow, strategies, space, nodeVariable } = model;
-  const owners = new Map((graph.ties ?? []).flatMap(([owner, ...others]) => others.map((name) => [name, owner])));
+  const owners = new Map(
+    (graph.ties ?? []).flatMap(([owner, ...others]) => others.map((name) => [name, owner])),
+  );
   return graph.nodes.flatMap((node, n) => {
     if (node.kind !== 'placeholder' || node.meta.role !== 'parameter') return [];
     const { set } = strategies.nodes[n]!;

@@ -1,8 +1,9 @@
 /**
- * Plan folders. In: a plan, its program and certificate, or the texts of a folder. Out: texts with hashes, or the
- * checked plan.
+ * Plan folders. In: a plan, its program and certificate, or the texts of a folder. Out: texts with
+ * hashes, or the checked plan.
  */
 import * as z from 'zod';
+
 import { GRADIENTS, OPTIMIZERS } from '../../cost/memory/state-bytes.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { parseGraph } from '../../graph/text/parse.ts';
@@ -16,17 +17,17 @@ import {
   CHECKPOINT_POLICIES,
   MAPS,
   OBJECTIVES,
+  type PlanRequest,
+  type PricedRequest,
+  recomputesUnderBudget,
   SOLVERS,
   STRIDED,
   UNEVEN,
   UNKNOWN,
-  recomputesUnderBudget,
-  type PlanRequest,
-  type PricedRequest,
 } from '../request/request.ts';
-import { schemaOf } from './schema-type.ts';
-import { jsonPath, readCertificate, type PlanCertificate } from './certificate.ts';
+import { jsonPath, type PlanCertificate, readCertificate } from './certificate.ts';
 import { paddingSchema, readPlan } from './schema.ts';
+import { schemaOf } from './schema-type.ts';
 import type { Plan } from './types.ts';
 
 /** The texts of a plan folder; a plan file alone has nothing beside it. */
@@ -43,7 +44,10 @@ export interface PlanTexts {
 /** A plan with what it was made from, as far as that is there. */
 export interface PlanFolder {
   readonly plan: Plan;
-  /** The program that was planned, its bodies as bodies: what `prepare` takes to ask about the plan again. */
+  /**
+   * The program that was planned, its bodies as bodies: what `prepare` takes to ask about the plan
+   * again.
+   */
   readonly program?: Graph;
   /** The nodes that the plan lists: the program with each body in line. */
   readonly graph?: Graph;
@@ -56,8 +60,8 @@ export interface PlanFolder {
 }
 
 /**
- * What a plan folder holds. The plan has the hashes of the other texts and of itself; clock times are left out, so that equal
- * requests give equal bytes.
+ * What a plan folder holds. The plan has the hashes of the other texts and of itself; clock times
+ * are left out, so that equal requests give equal bytes.
  */
 export function planTexts(
   plan: Plan,
@@ -88,7 +92,10 @@ export function planTexts(
   };
 }
 
-/** SHA-256 of a plan with the hashes of what lies beside it, without its own. White space does not count. */
+/**
+ * SHA-256 of a plan with the hashes of what lies beside it, without its own. White space does not
+ * count.
+ */
 function contentHash({ hashes, ...plan }: Plan): string {
   const { plan: _, ...others } = hashes ?? { plan: undefined };
   return sha256(JSON.stringify({ ...plan, hashes: others }));
@@ -96,7 +103,10 @@ function contentHash({ hashes, ...plan }: Plan): string {
 
 const PIPELINE = 'pipeline.json';
 
-/** Largest `request.json`, in characters: a request may hold the text of a cluster file and thousands of pins. */
+/**
+ * Largest `request.json`, in characters: a request may hold the text of a cluster file and
+ * thousands of pins.
+ */
 const MAX_REQUEST_LENGTH = 16 * 2 ** 20;
 
 const requestSchema = schemaOf<Omit<PlanRequest, 'cost'> & Pick<PricedRequest, 'cost'>>()(
@@ -140,11 +150,12 @@ const requestSchema = schemaOf<Omit<PlanRequest, 'cost'> & Pick<PricedRequest, '
 );
 
 /**
- * Reads a plan folder from its texts, and checks its hashes: a graph or a request that was changed after the plan was
- * made is refused, because nothing said about the plan would be true of it.
+ * Reads a plan folder from its texts, and checks its hashes: a graph or a request that was changed
+ * after the plan was made is refused, because nothing said about the plan would be true of it.
  *
  * @param file where the texts come from, for messages
- * @throws E_SYNTAX, E_TYPE, E_VERSION for texts that cannot be read, E_PLAN for a folder whose parts do not belong together
+ * @throws E_SYNTAX, E_TYPE, E_VERSION for texts that cannot be read, E_PLAN for a folder whose
+ *   parts do not belong together
  */
 export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
   const plan = readPlan(texts.plan, file);
@@ -158,8 +169,10 @@ export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
     );
   if (graph !== undefined) holdTo(hashes?.graph, graph, 'graph.swg', file);
   if (request !== undefined) holdTo(hashes?.request, request, 'request.json', file);
-  if (certificate !== undefined) holdTo(hashes?.certificate, certificate, 'certificate.json.gz', file);
-  if (pipeline !== undefined && hashes?.pipeline === undefined) holdTo(undefined, pipeline, PIPELINE, file);
+  if (certificate !== undefined)
+    holdTo(hashes?.certificate, certificate, 'certificate.json.gz', file);
+  if (pipeline !== undefined && hashes?.pipeline === undefined)
+    holdTo(undefined, pipeline, PIPELINE, file);
   if (pipeline === undefined && graph !== undefined && hashes?.pipeline !== undefined)
     throw new ShardwrightError('E_PLAN', `${PIPELINE} is not beside the plan, which has stages`, {
       file,
@@ -172,30 +185,46 @@ export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
       ? { program, graph: openBodies(program, builtinOperators(), plan.request)?.graph ?? program }
       : {}),
     ...(request !== undefined ? { request: countedAs(readRequest(request), plan.memory) } : {}),
-    ...(certificate !== undefined ? { certificate: readCertificate(certificate, 'certificate.json.gz') } : {}),
+    ...(certificate !== undefined
+      ? { certificate: readCertificate(certificate, 'certificate.json.gz') }
+      : {}),
     // Not held to its hash yet: the check names the field that is another.
     ...(pipeline !== undefined
-      ? { pipeline: { said: jsonOf(pipeline, PIPELINE), isAsWritten: hashes?.pipeline === sha256(pipeline) } }
+      ? {
+          pipeline: {
+            said: jsonOf(pipeline, PIPELINE),
+            isAsWritten: hashes?.pipeline === sha256(pipeline),
+          },
+        }
       : {}),
     ...(hashes?.plan !== undefined ? { isAsWritten: hashes.plan === contentHash(plan) } : {}),
   };
 }
 
 /**
- * The request with what its budget limits. Plans of versions whose default was the states say nothing of it; their memory does: its
- * peak is not that of the timeline, or there is none.
+ * The request with what its budget limits. Plans of versions whose default was the states say
+ * nothing of it; their memory does: its peak is not that of the timeline, or there is none.
  */
 function countedAs<R extends PlanRequest>(request: R, { peakBytes, timeline }: Plan['memory']): R {
-  if (request.activations !== undefined || recomputesUnderBudget(request) || timeline?.peakBytes === peakBytes) return request;
+  if (
+    request.activations !== undefined ||
+    recomputesUnderBudget(request) ||
+    timeline?.peakBytes === peakBytes
+  )
+    return request;
   return { ...request, activations: timeline === undefined ? 'off' : 'report' };
-} // prettier-ignore
+}
 
 /** @throws E_SYNTAX for text that is no JSON, E_TYPE with the path of what does not fit */
 export function readRequest(text: string, file = 'request.json'): PlanRequest {
   if (text.length > MAX_REQUEST_LENGTH)
-    throw new ShardwrightError('E_LIMIT', `request of ${text.length} characters, the limit is ${MAX_REQUEST_LENGTH}`, {
-      file,
-    });
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `request of ${text.length} characters, the limit is ${MAX_REQUEST_LENGTH}`,
+      {
+        file,
+      },
+    );
   const value = jsonOf(text, file);
   const parsed = requestSchema.safeParse(value);
   if (!parsed.success) {
@@ -211,24 +240,33 @@ function jsonOf(text: string, file: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new ShardwrightError('E_SYNTAX', `not JSON: ${error instanceof Error ? error.message : String(error)}`, {
-      file,
-      hint: 'make the plan again, or restore the file.',
-    });
+    throw new ShardwrightError(
+      'E_SYNTAX',
+      `not JSON: ${error instanceof Error ? error.message : String(error)}`,
+      {
+        file,
+        hint: 'make the plan again, or restore the file.',
+      },
+    );
   }
 }
 
 function holdTo(expected: string | undefined, content: string, name: string, file: string): void {
   const got = sha256(content);
   if (expected === undefined)
-    throw new ShardwrightError('E_PLAN', `the plan states no hash of ${name}, so that file may be another plan's`, {
-      file,
-      hint: 'write the plan with `shardwright plan ... -o DIR`.',
-    });
+    throw new ShardwrightError(
+      'E_PLAN',
+      `the plan states no hash of ${name}, so that file may be another plan's`,
+      {
+        file,
+        hint: 'write the plan with `shardwright plan ... -o DIR`.',
+      },
+    );
   if (expected !== got)
     throw new ShardwrightError(
       'E_PLAN',
-      `${name} is not the file the plan was made with: its SHA-256 is ${got.slice(0, 12)}..., the plan says ${expected.slice(0, 12)}...`,
+      `${name} is not the file the plan was made with: its SHA-256 is ` +
+        `${got.slice(0, 12)}..., the plan says ${expected.slice(0, 12)}...`,
       { file, hint: 'make the plan again, or restore the file.' },
     );
 }

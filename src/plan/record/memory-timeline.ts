@@ -1,29 +1,36 @@
 /**
- * The memory timeline of a plan. In: a model, a choice. Out: the intervals in which every tensor, copy and state is
- * alive.
+ * The memory timeline of a plan. In: a model, a choice. Out: the intervals in which every tensor,
+ * copy and state is alive.
  */
-import { peakOf, type LiveInterval, type MemoryKind } from '../../cost/memory/peak.ts';
+import { type LiveInterval, type MemoryKind, peakOf } from '../../cost/memory/peak.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Model } from '../model/model.ts';
-import { Routes, type Hop } from './routes.ts';
-import { push, timelineBasis, type TimelineBasis } from './timeline-basis.ts';
+import { type Hop, Routes } from './routes.ts';
+import { push, type TimelineBasis, timelineBasis } from './timeline-basis.ts';
 import type { PlanTimeline } from './types.ts';
 
 /**
- * The bytes that one device holds at every point of a plan, from the real order of the program: each node first brings
- * its inputs where it wants them, one redistribution step a point, and then runs, one point more.
+ * The bytes that one device holds at every point of a plan, from the real order of the program:
+ * each node first brings its inputs where it wants them, one redistribution step a point, and then
+ * runs, one point more.
  *
- *  - Every tensor counts its largest local shard. It lives from the point that makes it to the last that reads it.
- *  - Views share the storage of what they look at and keep it alive, all of it. So do slices that take a run of rows of the
- *    leading dim; any other slice of a redistribution (`S(1)`, `_S(0, 2)`) writes a copy, as it is priced.
- *  - Parameters, buffers and optimizer state live throughout, inputs of the program too (they are the caller's).
- *  - Gradients and other outputs are brought to their placement as soon as they are made, and live to the end. What replaces an
- *    input (a new parameter, a new state, an updated buffer) is written over it once nobody reads the old value any more.
- *  - Every step of a redistribution holds its operand and its result; a shared copy lives to its last user.
+ *  - Every tensor counts its largest local shard. It lives from the point that makes it to the last
+ *    that reads it.
+ *  - Views share the storage of what they look at and keep it alive, all of it. So do slices that
+ *    take a run of rows of the leading dim; any other slice of a redistribution (`S(1)`, `_S(0,
+ *    2)`) writes a copy, as it is priced.
+ *  - Parameters, buffers and optimizer state live throughout, inputs of the program too (they are
+ *    the caller's).
+ *  - Gradients and other outputs are brought to their placement as soon as they are made, and live
+ *    to the end. What replaces an input (a new parameter, a new state, an updated buffer) is
+ *    written over it once nobody reads the old value any more.
+ *  - Every step of a redistribution holds its operand and its result; a shared copy lives to its
+ *    last user.
  *
- * Not counted: workspace inside kernels, buffers of collectives inside operators' own rules, the allocator's slack (a cluster
- * reserves memory for that). A loop body stands once in line, and what its trips share is there through all of them: what it reads
- * from outside, what one trip hands to the next, and the whole of what the trips stack (`region-lives.ts`).
+ * Not counted: workspace inside kernels, buffers of collectives inside operators' own rules, the
+ * allocator's slack (a cluster reserves memory for that). A loop body stands once in line, and what
+ * its trips share is there through all of them: what it reads from outside, what one trip hands to
+ * the next, and the whole of what the trips stack (`region-lives.ts`).
  */
 export interface PlanMemoryTimeline {
   readonly intervals: readonly LiveInterval[];
@@ -42,7 +49,11 @@ interface Buffer {
   end: number;
 }
 
-export function planMemoryTimeline(model: Model, choice: Int32Array, table: OperatorTable): PlanMemoryTimeline {
+export function planMemoryTimeline(
+  model: Model,
+  choice: Int32Array,
+  table: OperatorTable,
+): PlanMemoryTimeline {
   return new Walk(model, choice, table).run();
 }
 
@@ -56,9 +67,15 @@ class Walk {
   private readonly ofValue: (Buffer | undefined)[];
   private readonly ofCopy = new Map<number, Buffer>();
   private readonly toEnd = new Set<Buffer>();
-  /** What replaces an input, with the storage of that input, which ends with its last reader until `toEnd` prolongs it. */
+  /**
+   * What replaces an input, with the storage of that input, which ends with its last reader until
+   * `toEnd` prolongs it.
+   */
   private readonly untilRead: [Buffer, Buffer][] = [];
-  /** Storage that a call with bodies holds up to its last node, by that node; and the point at which its first node stands. */
+  /**
+   * Storage that a call with bodies holds up to its last node, by that node; and the point at which
+   * its first node stands.
+   */
   private readonly held = new Map<number, Set<Buffer>>();
   private readonly pointAt = new Map<number, number>();
   /** How each of `basis.uses` is served. */
@@ -88,7 +105,8 @@ class Walk {
         if (graph.nodes[n].kind === 'placeholder') this.placeholder(n);
         else this.call(n);
         for (const value of flow.results[n])
-          for (const k of this.basis.returned.get(value) ?? []) if (!this.waits(k)) this.output(k, n);
+          for (const k of this.basis.returned.get(value) ?? [])
+            if (!this.waits(k)) this.output(k, n);
       }
       for (const buffer of this.held.get(n) ?? []) buffer.end = Math.max(buffer.end, this.now);
     }
@@ -111,7 +129,8 @@ class Walk {
       if (hops.length === 0 || hops[0].copy === undefined) continue;
       if (use.at.kind === 'input') {
         if (hops[0].copy === 'made') makers.add(use.copy);
-        // A copy that a node makes is there only then; one that another output makes is there with its value.
+        // A copy that a node makes is there only then; one that another output makes is there with
+        // its value.
       } else if (hops[0].copy === 'reused' && makers.has(use.copy)) push(this.waiting, use.copy, k);
     }
   }
@@ -168,7 +187,13 @@ class Walk {
       else {
         const start = stackedFrom < 0 ? now : (this.pointAt.get(stackedFrom) ?? now);
         const bytes = this.basis.bytesOf(value, this.routes.owned(value));
-        const buffer: Buffer = { name: graph.nodes[n].name, bytes, kind: 'activation', start, end: now };
+        const buffer: Buffer = {
+          name: graph.nodes[n].name,
+          bytes,
+          kind: 'activation',
+          start,
+          end: now,
+        };
         this.own(value, buffer);
         this.hold(buffer, lives.carryUntil(n), n);
       }
@@ -183,7 +208,9 @@ class Walk {
     else list.add(buffer);
   }
 
-  /** Brings an output to where it is wanted; it stays to the end, unless it goes where an input was. */
+  /**
+   * Brings an output to where it is wanted; it stays to the end, unless it goes where an input was.
+   */
   private output(k: number, n: number): void {
     const buffer = this.carry(k, n);
     const { at } = this.basis.uses[k];
@@ -196,7 +223,10 @@ class Walk {
     else this.untilRead.push([buffer, known(this.ofValue[this.model.flow.results[replaced][0]])]);
   }
 
-  /** Takes a value through its redistributions, one point a step, and gives the storage that the use reads. */
+  /**
+   * Takes a value through its redistributions, one point a step, and gives the storage that the use
+   * reads.
+   */
   private carry(k: number, n: number): Buffer {
     const use = this.basis.uses[k];
     let buffer = known(this.ofValue[use.value]);
@@ -207,7 +237,8 @@ class Walk {
       }
       const { node } = this.model.flow.values[use.value];
       // What a call with bodies does not change is moved before it.
-      const before = use.at.kind === 'input' ? this.pointAt.get(this.basis.lives.heldFrom(node, n)) : undefined;
+      const before =
+        use.at.kind === 'input' ? this.pointAt.get(this.basis.lives.heldFrom(node, n)) : undefined;
       for (const { bytes, text } of this.basis.stepsOf(use.value, from, to)) {
         const now = this.point(n);
         const at = Math.min(before ?? now, now);
@@ -264,7 +295,11 @@ export function planTimeline(model: Model, memory: PlanMemoryTimeline): PlanTime
   const { graph, flow } = model;
   const peak = peakOf(memory.intervals);
   const node = memory.nodeOfPoint[peak.step];
-  const states = (peak.byKind.parameter ?? 0) + (peak.byKind.buffer ?? 0) + (peak.byKind.optimizer ?? 0) + (peak.byKind.gradient ?? 0); // prettier-ignore
+  const states =
+    (peak.byKind.parameter ?? 0) +
+    (peak.byKind.buffer ?? 0) +
+    (peak.byKind.optimizer ?? 0) +
+    (peak.byKind.gradient ?? 0);
   return {
     peakBytes: peak.peakBytes,
     node: graph.nodes[node]?.name ?? '',

@@ -1,6 +1,6 @@
 /**
- * The planned program. In: the graph that the user gave, a plan. Out: the graph that was planned, with what the plan
- * says about it.
+ * The planned program. In: the graph that the user gave, a plan. Out: the graph that was planned,
+ * with what the plan says about it.
  */
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
@@ -17,7 +17,10 @@ export type LowerablePlan = Pick<Plan, 'request' | 'nodes' | 'outputs'>;
 export interface PlannedProgram {
   /** The program itself, which runs. */
   readonly program: Graph;
-  /** The graph whose nodes the plan lists: the program, with its bodies in line where it has control flow. */
+  /**
+   * The graph whose nodes the plan lists: the program, with its bodies in line where it has control
+   * flow.
+   */
   readonly listed: Graph;
   readonly opened?: OpenedGraph;
 }
@@ -27,9 +30,14 @@ export interface PlannedProgram {
  *
  * @throws E_PLAN when the plan is not of this graph
  */
-export function plannedProgram(graph: Graph, plan: LowerablePlan, table: OperatorTable): PlannedProgram {
+export function plannedProgram(
+  graph: Graph,
+  plan: LowerablePlan,
+  table: OperatorTable,
+): PlannedProgram {
   const fits = (g: Graph): boolean =>
-    g.nodes.length === plan.nodes.length && g.nodes.every((node, i) => node.name === plan.nodes[i].name);
+    g.nodes.length === plan.nodes.length &&
+    g.nodes.every((node, i) => node.name === plan.nodes[i].name);
   // A graph with its bodies in line is what was placed, and no program.
   const inLine = plan.nodes.some((node) => node.times !== undefined);
   if (fits(graph) && !inLine) return { program: graph, listed: graph };
@@ -37,7 +45,8 @@ export function plannedProgram(graph: Graph, plan: LowerablePlan, table: Operato
   for (const program of written === graph ? [graph] : [written, graph]) {
     const opened = openBodies(program, table, plan.request);
     if (opened === undefined && fits(program) && !inLine) return { program, listed: program };
-    if (opened !== undefined && fits(opened.graph)) return { program, listed: opened.graph, opened };
+    if (opened !== undefined && fits(opened.graph))
+      return { program, listed: opened.graph, opened };
   }
   throw new ShardwrightError(
     'E_PLAN',

@@ -3,15 +3,16 @@
  */
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import { isPending } from '../../mesh/sharding/sharding.ts';
-import type { Decoded } from './decode.ts';
-import { decode } from './decode.ts';
 import type { Model, Use } from '../model/model.ts';
 import type { Prepared } from '../prepare.ts';
+import type { Decoded } from './decode.ts';
+import { decode } from './decode.ts';
 import type { Plan } from './types.ts';
 
 /**
- * A feasible plan drawn at random: any strategy of each node that its inputs can be brought to, any placement of inputs and
- * outputs, any shared copies. Optimal plans use a small part of the rules; these use all of it, for tests of the lowering.
+ * A feasible plan drawn at random: any strategy of each node that its inputs can be brought to, any
+ * placement of inputs and outputs, any shared copies. Optimal plans use a small part of the rules;
+ * these use all of it, for tests of the lowering.
  */
 export function randomPlan(
   prepared: Pick<Prepared, 'model' | 'request'>,
@@ -19,17 +20,24 @@ export function randomPlan(
 ): Pick<Plan, 'request' | 'nodes' | 'outputs' | 'parameters'> {
   const { model, request } = prepared;
   const decoded: Decoded = decode(model, randomChoice(model, seed));
-  return { request, nodes: decoded.nodes, outputs: decoded.outputs, parameters: decoded.parameters };
+  return {
+    request,
+    nodes: decoded.nodes,
+    outputs: decoded.outputs,
+    parameters: decoded.parameters,
+  };
 }
 
 /**
- * A feasible choice of the model. Nodes are drawn in program order; gradients go to the placement of their parameter, which
- * every value can reach. So do carries of loops, unless they are pending and the body leaves a value that cannot be: then
- * another choice is drawn, without pending carries.
+ * A feasible choice of the model. Nodes are drawn in program order; gradients go to the placement
+ * of their parameter, which every value can reach. So do carries of loops, unless they are pending
+ * and the body leaves a value that cannot be: then another choice is drawn, without pending
+ * carries.
  */
 export function randomChoice(model: Model, seed: number): Int32Array {
   const choice = drawChoice(model, seed, true) ?? drawChoice(model, seed, false);
-  if (choice === undefined) throw new Error(`internal: no feasible choice is found from seed ${seed}`);
+  if (choice === undefined)
+    throw new Error(`internal: no feasible choice is found from seed ${seed}`);
   return choice;
 }
 
@@ -53,12 +61,19 @@ function drawChoice(model: Model, seed: number, pendingCarries: boolean): Int32A
     const { node, result } = flow.values[value];
     const set = strategies.nodes[node]?.set;
     if (set === undefined) throw new Error(`internal: node ${node} has no strategies`);
-    return set.specs[choice[nodeVariable[node]] * (set.inputCount + set.outputCount) + set.inputCount + result];
+    return set.specs[
+      choice[nodeVariable[node]] * (set.inputCount + set.outputCount) + set.inputCount + result
+    ];
   };
-  /** Whether both ends of a use can be as they are drawn; an end that is not drawn yet lies ahead. */
+  /**
+   * Whether both ends of a use can be as they are drawn; an end that is not drawn yet lies ahead.
+   */
   const reachable = (use: Use): boolean => {
     if (use.at.kind === 'carry') {
-      const [maker, carry] = [choice[nodeVariable[flow.values[use.value].node]], choice[use.variable]];
+      const [maker, carry] = [
+        choice[nodeVariable[flow.values[use.value].node]],
+        choice[use.variable],
+      ];
       const pending = carry >= 0 && isPendingSpec(use.demands.specs[use.demands.map[carry]]);
       if (maker < 0 || carry < 0) return pendingCarries || !pending;
     }
@@ -76,14 +91,17 @@ function drawChoice(model: Model, seed: number, pendingCarries: boolean): Int32A
       return;
     }
     // What a placeholder's placement decides of gradients lies ahead and is always possible.
-    const own = (uses.get(variable) ?? []).filter((use) => use.at.kind === 'input' || !isPlaceholder(model, variable));
+    const own = (uses.get(variable) ?? []).filter(
+      (use) => use.at.kind === 'input' || !isPlaceholder(model, variable),
+    );
     const candidates: number[] = [];
     for (let s = 0; s < count; s++) {
       choice[variable] = s;
       if (own.every(reachable)) candidates.push(s);
     }
     stuck ||= candidates.length === 0;
-    choice[variable] = candidates.length === 0 ? 0 : candidates[Math.floor(next() * candidates.length)];
+    choice[variable] =
+      candidates.length === 0 ? 0 : candidates[Math.floor(next() * candidates.length)];
   };
   // Variables of nodes come first and in program order; outputs and copies look back at them.
   model.variables.forEach((v, variable) => {
@@ -107,10 +125,14 @@ function isPlaceholder(model: Model, variable: number): boolean {
   return v.kind === 'node' && model.graph.nodes[v.node].kind === 'placeholder';
 }
 
-/** Variables of tied parameters, each with the first of its group. Members of a group have equal domains. */
+/**
+ * Variables of tied parameters, each with the first of its group. Members of a group have equal
+ * domains.
+ */
 function tiedVariables(model: Model): Map<number, number> {
   const byRole = placeholdersByRoleName(model.graph);
-  const variableOf = (name: string): number | undefined => model.nodeVariable[byRole.get(name) ?? -1];
+  const variableOf = (name: string): number | undefined =>
+    model.nodeVariable[byRole.get(name) ?? -1];
   const out = new Map<number, number>();
   for (const [owner, ...others] of model.graph.ties ?? []) {
     const first = variableOf(owner);

@@ -1,26 +1,28 @@
 /**
- * Re-costing. In: a plan and its graph, no solver. Out: the seconds of the plan, priced again one by one.
+ * Re-costing. In: a plan and its graph, no solver. Out: the seconds of the plan, priced again one
+ * by one.
  */
-import type { RedistributionCharges } from '../../cost/redistribution/charges.ts';
-import type { Cluster } from '../../cost/hardware/cluster.ts';
 import type { CollectiveModel } from '../../cost/collective-model.ts';
+import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { presetComputeCost } from '../../cost/presets/presets.ts';
+import type { RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import { internalError } from '../../errors.ts';
 import type { Graph, Node, Output } from '../../graph/types.ts';
-import type { Model } from '../model/model.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { atSizes, bindCall, tensorInputs, withOutputs } from '../../ops/record/context.ts';
 import type { TensorMeta } from '../../ops/record/record.ts';
 import { bodyTraffic, type Rule } from '../../ops/record/rule.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Dataflow } from '../../strategy/dataflow.ts';
+import type { Model } from '../model/model.ts';
 import type { Decoded } from './decode.ts';
 import type { PlannedRedistribution } from './types.ts';
 
 /**
- * Re-costs a plan from the plan and the graph alone: no problem, no tables, no choice vector. It walks the program, follows
- * every value from the placement that its producer leaves, through the listed redistributions, to the placement that its
- * consumer takes, and adds up prices asked one by one. A plan that does not hang together is an internal error.
+ * Re-costs a plan from the plan and the graph alone: no problem, no tables, no choice vector. It
+ * walks the program, follows every value from the placement that its producer leaves, through the
+ * listed redistributions, to the placement that its consumer takes, and adds up prices asked one by
+ * one. A plan that does not hang together is an internal error.
  */
 export function recost(
   decoded: Pick<Decoded, 'nodes' | 'outputs' | 'parameters'>,
@@ -49,10 +51,12 @@ export function recost(
     const { node, result } = flow.values[value];
     const type = charges.typeOf(flow.values[value]);
     let current = placed.get(graph.nodes[node].name)?.[result];
-    if (current === undefined) throw internalError(`plan uses ${graph.nodes[node].name} before it is placed`);
+    if (current === undefined)
+      throw internalError(`plan uses ${graph.nodes[node].name} before it is placed`);
     for (const move of moves) {
       const from = space.parse(move.from);
-      if (from !== current) throw internalError(`plan moves ${at} from ${move.from}, but it is ${space.text(current)}`);
+      if (from !== current)
+        throw internalError(`plan moves ${at} from ${move.from}, but it is ${space.text(current)}`);
       current = space.parse(move.to);
       const key = `${value}:${phase}:${scope}:${move.from}:${move.to}`;
       if (move.copy === 'reused') {
@@ -61,16 +65,19 @@ export function recost(
       }
       if (move.copy === 'made') copies.add(key);
       const price = charges.seconds(type, from, current);
-      if (!Number.isFinite(price)) throw internalError(`plan moves ${at} by a refused redistribution`);
+      if (!Number.isFinite(price))
+        throw internalError(`plan moves ${at} by a refused redistribution`);
       seconds += price * times;
     }
-    if (current !== to) throw internalError(`plan leaves ${at} in ${space.text(current)}, wanted ${space.text(to)}`);
+    if (current !== to)
+      throw internalError(`plan leaves ${at} in ${space.text(current)}, wanted ${space.text(to)}`);
   };
 
   graph.nodes.forEach((node, n) => {
     if (flow.alias[n] >= 0) return;
     const planned = decoded.nodes[n];
-    if (planned.name !== node.name) throw internalError(`plan lists ${planned.name} where the graph has ${node.name}`);
+    if (planned.name !== node.name)
+      throw internalError(`plan lists ${planned.name} where the graph has ${node.name}`);
     const outputs = planned.outputs.map((text) => (text === '-' ? -1 : space.parse(text)));
     placed.set(node.name, outputs);
     if (node.kind !== 'call') return;
@@ -83,8 +90,12 @@ export function recost(
     });
     const record = table.get(node.target);
     if (record === undefined) return;
-    const used = tensorInputs(record, node.args, node.kwargs).map((name) => flow.values[flow.valueOf(name)].meta);
-    const results = Array.from(flow.results[n], (id): TensorMeta | null => (id < 0 ? null : flow.values[id].meta));
+    const used = tensorInputs(record, node.args, node.kwargs).map(
+      (name) => flow.values[flow.valueOf(name)].meta,
+    );
+    const results = Array.from(flow.results[n], (id): TensorMeta | null =>
+      id < 0 ? null : flow.values[id].meta,
+    );
     const call = withOutputs(
       bindCall(record, node.args, node.kwargs, (name) => flow.values[flow.valueOf(name)].meta),
       results,
@@ -100,13 +111,18 @@ export function recost(
     );
     const runs = opened?.loops.runsOf(node.name) ?? 1;
     // Bodies of several kernels have collectives.
-    const taken = planned.internalSeconds === undefined ? [] : rulesTaken(record.shard(call), planned, space);
+    const taken =
+      planned.internalSeconds === undefined ? [] : rulesTaken(record.shard(call), planned, space);
     const body = collectives.bodies === 'joined' ? undefined : bodyTraffic(taken, here);
     seconds +=
-      presetComputeCost(collectives.preset, record, here, cluster, { body, ...facts?.get(node.name) }).seconds * runs;
+      presetComputeCost(collectives.preset, record, here, cluster, {
+        body,
+        ...facts?.get(node.name),
+      }).seconds * runs;
     taken.forEach((rule, d) => {
       for (const use of rule?.collectives ?? [])
-        seconds += runs * collectives.seconds(use.kind, use.bytes(here), [d]) * (use.site?.times ?? 1);
+        seconds +=
+          runs * collectives.seconds(use.kind, use.bytes(here), [d]) * (use.site?.times ?? 1);
     });
   });
   checkTies(graph, placed, space);
@@ -120,7 +136,8 @@ export function recost(
     const [enters] = home === undefined ? [to] : placed.get(home.name)!;
     if (enters !== to)
       throw internalError(
-        `plan returns ${planned.value} (${output.role}) as ${planned.placement}, but ${home?.name} enters as ${space.text(enters)}`,
+        `plan returns ${planned.value} (${output.role}) as ${planned.placement}, but ` +
+          `${home?.name} enters as ${space.text(enters)}`,
       );
     carry(
       value,
@@ -134,17 +151,26 @@ export function recost(
     const planned = decoded.outputs[k++];
     const id = flow.valueOf(value);
     const to = placed.get(name)?.[0];
-    if (to === undefined || planned?.of !== name) throw internalError(`plan lacks the carry ${name}`);
+    if (to === undefined || planned?.of !== name)
+      throw internalError(`plan lacks the carry ${name}`);
     const producer = graph.nodes[flow.values[id].node].name;
     const phase = flow.phases[flow.values[id].node];
-    carry(id, phase, planned.redistributions, to, `carry ${name}`, opened?.loops.moveScope(producer, name));
+    carry(
+      id,
+      phase,
+      planned.redistributions,
+      to,
+      `carry ${name}`,
+      opened?.loops.moveScope(producer, name),
+    );
   }
   return seconds;
 }
 
 /**
- * Finds the placeholder whose placement an output must have: the tensor that a gradient is of, or that the next step reads
- * instead. Sought here anew, by role, name and state: what the problem was built from is not asked.
+ * Finds the placeholder whose placement an output must have: the tensor that a gradient is of, or
+ * that the next step reads instead. Sought here anew, by role, name and state: what the problem was
+ * built from is not asked.
  */
 function homesOf({ nodes }: Graph): (output: Output) => Node | undefined {
   const key = (isState: boolean, name: string | undefined, state: string | undefined): string =>
@@ -159,17 +185,28 @@ function homesOf({ nodes }: Graph): (output: Output) => Node | undefined {
   return ({ role, of, stateName }) => {
     if (role === 'output') return undefined;
     const home = homes.get(key(role === 'newstate', of, stateName));
-    if (home === undefined) throw internalError(`plan returns a ${role} of ${of}, which no input of the graph is`);
+    if (home === undefined)
+      throw internalError(`plan returns a ${role} of ${of}, which no input of the graph is`);
     return home;
   };
 }
 
 /** Names of one tensor are placed the same way. */
-function checkTies(graph: Graph, placed: ReadonlyMap<string, readonly number[]>, space: ShardingSpace): void {
+function checkTies(
+  graph: Graph,
+  placed: ReadonlyMap<string, readonly number[]>,
+  space: ShardingSpace,
+): void {
   for (const group of graph.ties ?? []) {
-    const members = graph.nodes.filter(({ kind, meta: { role, roleName = '' } }) => kind === 'placeholder' && role === 'parameter' && group.includes(roleName)); // prettier-ignore
+    const members = graph.nodes.filter(
+      ({ kind, meta: { role, roleName = '' } }) =>
+        kind === 'placeholder' && role === 'parameter' && group.includes(roleName),
+    );
     const texts = new Set(members.map(({ name }) => space.text(placed.get(name)![0])));
-    if (texts.size > 1) throw internalError(`plan places ${group.join(' and ')}, which are one tensor, as ${[...texts].join(' and ')}`); // prettier-ignore
+    if (texts.size > 1)
+      throw internalError(
+        `plan places ${group.join(' and ')}, which are one tensor, as ${[...texts].join(' and ')}`,
+      );
   }
 }
 
@@ -181,7 +218,9 @@ function rulesTaken(
 ): (Rule | undefined)[] {
   const texts = [...planned.inputs, ...planned.outputs];
   return space.mesh.sizes.map((_, d) => {
-    const here = texts.map((text) => (text === '-' ? undefined : space.get(space.parse(text)).placements[d]));
+    const here = texts.map((text) =>
+      text === '-' ? undefined : space.get(space.parse(text)).placements[d],
+    );
     return rules.find((rule) =>
       [...rule.inputs, ...rule.outputs].every((slot, t) => {
         const text = here[t]?.text;

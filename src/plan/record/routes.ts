@@ -7,7 +7,10 @@ import type { Model, Use } from '../model/model.ts';
 export interface Hop {
   readonly from: number;
   readonly to: number;
-  /** `made`: its result is the shared copy that later uses of the phase take; `reused`: it is taken, nothing moves. */
+  /**
+   * `made`: its result is the shared copy that later uses of the phase take; `reused`: it is taken,
+   * nothing moves.
+   */
   readonly copy?: 'made' | 'reused';
   /** Of a shared copy: copies are numbered in the order in which they are made. */
   readonly copyId?: number;
@@ -16,8 +19,9 @@ export interface Hop {
 const NONE: readonly Hop[] = [];
 
 /**
- * How values get from the placement that their producer leaves to the placements that uses demand, under a choice. A shared
- * copy is made by the first use that asks for it, so uses are to be asked in program order, once each.
+ * How values get from the placement that their producer leaves to the placements that uses demand,
+ * under a choice. A shared copy is made by the first use that asks for it, so uses are to be asked
+ * in program order, once each.
  */
 export class Routes {
   /** Number of each copy that is made. */
@@ -47,7 +51,8 @@ export class Routes {
     const owned = this.owned(use.value);
     const wanted = this.demanded(use);
     if (owned === wanted) return NONE;
-    const copy = use.copy < 0 ? -1 : model.copies[use.copy].copy[this.choice[model.copies[use.copy].variable]];
+    const copy =
+      use.copy < 0 ? -1 : model.copies[use.copy].copy[this.choice[model.copies[use.copy].variable]];
     if (copy < 0) return [{ from: owned, to: wanted }];
     const type = model.charges.typeOf(model.flow.values[use.value]);
     const direct = model.charges.seconds(type, owned, wanted);

@@ -1,14 +1,19 @@
 /**
- * A schema beside the type that it reads. Public types stay interfaces, because zod is linked into the package and is no dependency of
- * it: a type that is inferred from a schema would bring zod's types into everybody's. So the two are compared by the compiler.
+ * A schema beside the type that it reads. Public types stay interfaces, because zod is linked into
+ * the package and is no dependency of it: a type that is inferred from a schema would bring zod's
+ * types into everybody's. So the two are compared by the compiler.
  */
 import type * as z from 'zod';
 
 /** The type without `readonly`, all the way down: zod says it of nothing. */
 type Plain<T> = T extends object ? { -readonly [K in keyof T]: Plain<T[K]> } : T;
 
-/** Whether two types are one and the same: neither has a field, an optional mark or a word that the other lacks. */
-type Same<A, B> = (<X>() => X extends A ? 1 : 2) extends <X>() => X extends B ? 1 : 2 ? true : false;
+/**
+ * Whether two types are one and the same: neither has a field, an optional mark or a word that the
+ * other lacks.
+ */
+type Same<A, B> =
+  (<X>() => X extends A ? 1 : 2) extends <X>() => X extends B ? 1 : 2 ? true : false;
 
 /**
  * The schema itself. Does not compile where its type is not exactly `T`.

@@ -2,12 +2,13 @@
  * The schema of plan files. In: JSON text. Out: a plan, or an error with its place in the text.
  */
 import * as z from 'zod';
+
 import { MEMORY_KINDS } from '../../cost/memory/peak.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { VERSION } from '../../version.ts';
 import { jsonPath } from './certificate.ts';
 import { schemaOf } from './schema-type.ts';
-import { PLAN_VERSION, type Plan } from './types.ts';
+import { type Plan, PLAN_VERSION } from './types.ts';
 
 /** The schema of plan files, for reading them back and for publishing as JSON Schema. */
 
@@ -76,7 +77,9 @@ export const planSchema = schemaOf<Plan, 'request'>()(
     version: z.literal(PLAN_VERSION),
     producer: z.string().exactOptional(),
     model: z.string(),
-    mesh: z.array(z.object({ name: z.string(), size: z.int().positive(), hosts: z.int().positive() })).min(1),
+    mesh: z
+      .array(z.object({ name: z.string(), size: z.int().positive(), hosts: z.int().positive() }))
+      .min(1),
     cluster: z.string(),
     request: requestHead,
     objective: z.object({
@@ -124,7 +127,9 @@ export const planSchema = schemaOf<Plan, 'request'>()(
         aliasOf: z.string().exactOptional(),
         local: z.array(z.array(z.int().nonnegative()).nullable()).exactOptional(),
         repeats: z.string().exactOptional(),
-        random: z.object({ stream: z.string(), shape: z.array(z.int().nonnegative()) }).exactOptional(),
+        random: z
+          .object({ stream: z.string(), shape: z.array(z.int().nonnegative()) })
+          .exactOptional(),
         seconds,
         times: z.number().nonnegative().exactOptional(),
         internalSeconds: seconds.exactOptional(),
@@ -166,12 +171,17 @@ const MAX_PLAN_LENGTH = 256 * 2 ** 20;
 /**
  * Reads a plan from its JSON text.
  *
- * @throws E_SYNTAX for text that is no JSON, E_VERSION for another version, E_TYPE with the path of what does not fit
+ * @throws E_SYNTAX for text that is no JSON, E_VERSION for another version, E_TYPE with the path of
+ *   what does not fit
  */
 export function readPlan(text: string, file?: string): Plan {
   const place = file !== undefined ? { file } : {};
   if (text.length > MAX_PLAN_LENGTH)
-    throw new ShardwrightError('E_LIMIT', `plan of ${text.length} characters, the limit is ${MAX_PLAN_LENGTH}`, place);
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `plan of ${text.length} characters, the limit is ${MAX_PLAN_LENGTH}`,
+      place,
+    );
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -182,13 +192,20 @@ export function readPlan(text: string, file?: string): Plan {
       place,
     );
   }
-  const version = z.looseObject({ version: z.unknown(), producer: z.string().exactOptional() }).safeParse(value);
-  if (version.success && version.data.version !== undefined && version.data.version !== PLAN_VERSION) {
+  const version = z
+    .looseObject({ version: z.unknown(), producer: z.string().exactOptional() })
+    .safeParse(value);
+  if (
+    version.success &&
+    version.data.version !== undefined &&
+    version.data.version !== PLAN_VERSION
+  ) {
     const { producer } = version.data;
     const whose = producer === undefined ? '' : `, with the prices of ${producer}`;
     throw new ShardwrightError(
       'E_VERSION',
-      `plan version ${JSON.stringify(version.data.version)}${whose}; this program, shardwright ${VERSION}, reads version ${PLAN_VERSION}`,
+      `plan version ${JSON.stringify(version.data.version)}${whose}; this program, ` +
+        `shardwright ${VERSION}, reads version ${PLAN_VERSION}`,
       { ...place, path: '$.version', hint: 'make the plan again with this version.' },
     );
   }
@@ -198,6 +215,7 @@ export function readPlan(text: string, file?: string): Plan {
     const path = jsonPath(issue.path);
     throw new ShardwrightError('E_TYPE', `${path}: ${issue.message}`, { ...place, path });
   }
-  // The schema keeps every key of `Plan`; the request's own keys are checked where the request is used.
+  // The schema keeps every key of `Plan`; the request's own keys are checked where the request is
+  // used.
   return value as Plan;
 }

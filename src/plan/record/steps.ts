@@ -1,6 +1,7 @@
 /**
- * Steps of a redistribution as a plan lists them. In: a redistribution as it was priced. Out: for each step what a runtime needs to
- * execute it: the placement after it, the tensor dims, the reductions, and who sends to whom.
+ * Steps of a redistribution as a plan lists them. In: a redistribution as it was priced. Out: for
+ * each step what a runtime needs to execute it: the placement after it, the tensor dims, the
+ * reductions, and who sends to whom.
  */
 import type { RedistributionPlan } from '../../cost/redistribution/plan.ts';
 import { Partial } from '../../mesh/placements/partials/partial.ts';

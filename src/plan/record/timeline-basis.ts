@@ -1,6 +1,7 @@
 /**
- * What the memory timelines of all plans of one model share. In: a model, its operators. Out: the uses in program order, what
- * each node does with storage, and memos of bytes and of redistribution steps by type and placement.
+ * What the memory timelines of all plans of one model share. In: a model, its operators. Out: the
+ * uses in program order, what each node does with storage, and memos of bytes and of redistribution
+ * steps by type and placement.
  */
 import { isFree } from '../../cost/redistribution/plan.ts';
 import { ownersOfOutputs } from '../../graph/carried.ts';
@@ -8,7 +9,7 @@ import { DTYPE_BYTES } from '../../graph/types.ts';
 import { elements } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Model, Use } from '../model/model.ts';
-import { regionLives, type RegionLives } from '../model/region-lives.ts';
+import { type RegionLives, regionLives } from '../model/region-lives.ts';
 import { moved } from '../model/tables.ts';
 
 /** A step of a redistribution that writes storage of its own. */
@@ -29,7 +30,10 @@ export function timelineBasis(model: Model, table: OperatorTable): TimelineBasis
 }
 
 export class TimelineBasis {
-  /** Inputs by nodes in their order, then what the program returns and carries: the order in which shared copies are made. */
+  /**
+   * Inputs by nodes in their order, then what the program returns and carries: the order in which
+   * shared copies are made.
+   */
   readonly uses: readonly Use[];
   /** The inputs of node n are those of `uses` from `firstUse[n]` up to `firstUse[n + 1]`. */
   readonly firstUse: Int32Array;
@@ -41,9 +45,9 @@ export class TimelineBasis {
   /** 1 for each node that looks at the storage of its one operand. */
   readonly isView: Uint8Array;
   /** By tensor type, then by placement. */
-  readonly #bytes: Map<number, number>[];
+  private readonly bytes: Map<number, number>[];
   /** By tensor type, then by the pair of placements. */
-  readonly #steps: Map<number, readonly WritingStep[]>[];
+  private readonly steps: Map<number, readonly WritingStep[]>[];
 
   constructor(
     private readonly model: Model,
@@ -64,8 +68,8 @@ export class TimelineBasis {
     this.replaced = Int32Array.from(flow.outputs, ({ output }) =>
       output.role === 'grad' ? -1 : (ownerOf(output) ?? -1),
     );
-    this.#bytes = flow.types.map(() => new Map<number, number>());
-    this.#steps = flow.types.map(() => new Map<number, readonly WritingStep[]>());
+    this.bytes = flow.types.map(() => new Map<number, number>());
+    this.steps = flow.types.map(() => new Map<number, readonly WritingStep[]>());
     this.lives = regionLives(graph, model.opened?.regions);
     this.isView = Uint8Array.from(nodes, ({ target }, n) =>
       this.firstUse[n + 1] - this.firstUse[n] === 1 &&
@@ -79,25 +83,27 @@ export class TimelineBasis {
   /** Bytes of the largest shard of a value. */
   bytesOf(value: number, sharding: number): number {
     const { meta, type } = this.model.flow.values[value];
-    let bytes = this.#bytes[type].get(sharding);
+    let bytes = this.bytes[type].get(sharding);
     if (bytes === undefined) {
       bytes = elements(this.model.space.localShape(sharding, meta.shape)) * DTYPE_BYTES[meta.dtype];
-      this.#bytes[type].set(sharding, bytes);
+      this.bytes[type].set(sharding, bytes);
     }
     return bytes;
   }
 
-  /** The steps that bring a value from one placement to another, without those that write nothing. */
+  /**
+   * The steps that bring a value from one placement to another, without those that write nothing.
+   */
   stepsOf(value: number, from: number, to: number): readonly WritingStep[] {
     const { redistributor, flow, space } = this.model;
     const { meta, type } = flow.values[value];
     const pair = from * 2 ** 24 + to;
-    let steps = this.#steps[type].get(pair);
+    let steps = this.steps[type].get(pair);
     if (steps === undefined) {
       steps = (redistributor.plan(moved(meta), from, to)?.steps ?? [])
         .filter((step) => !isFree(step))
         .map((step) => ({ bytes: this.bytesOf(value, step.to), text: space.text(step.to) }));
-      this.#steps[type].set(pair, steps);
+      this.steps[type].set(pair, steps);
     }
     return steps;
   }

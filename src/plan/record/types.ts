@@ -6,8 +6,8 @@ import type { CollectiveSite } from '../../ops/record/rule.ts';
 import type { PricedRequest } from '../request/request.ts';
 
 /**
- * The plan: what `shard()` answers and what `plan.json` holds. Keys are a contract: they may be added to, never renamed.
- * Shardings are texts with one placement per mesh dim (`S(0)R`).
+ * The plan: what `shard()` answers and what `plan.json` holds. Keys are a contract: they may be
+ * added to, never renamed. Shardings are texts with one placement per mesh dim (`S(0)R`).
  */
 
 export const PLAN_VERSION = 1;
@@ -16,17 +16,26 @@ interface PlannedCollective {
   readonly kind: string;
   /** Names of the mesh dims that take part, outermost first. */
   readonly meshDims: readonly string[];
-  /** all_gather: gathered output; reduce_scatter: input; all_reduce: tensor; all_to_all, collective_permute: one rank's buffer. */
+  /**
+   * all_gather: gathered output; reduce_scatter: input; all_reduce: tensor; all_to_all,
+   * collective_permute: one rank's buffer.
+   */
   readonly bytes: number;
   readonly seconds: number;
 }
 
-/** A collective inside an operator; of a region of per-device code the call of its body, with the types that it takes to each other. */
+/**
+ * A collective inside an operator; of a region of per-device code the call of its body, with the
+ * types that it takes to each other.
+ */
 export type PlannedInside = PlannedCollective & Partial<CollectiveSite>;
 
 /** One step of a redistribution, local steps among them: what a runtime executes, in order. */
 export interface PlannedStep {
-  /** A collective, or a local step: `slice` (R to S), `to_partial` (R to P), `relabel` (mesh dims of one device). */
+  /**
+   * A collective, or a local step: `slice` (R to S), `to_partial` (R to P), `relabel` (mesh dims of
+   * one device).
+   */
   readonly kind: string;
   /** Names of the mesh dims of the group, in the order of its members. */
   readonly meshDims: readonly string[];
@@ -38,7 +47,10 @@ export interface PlannedStep {
   readonly cutDim?: number;
   /** Reduction of each mesh dim: all_reduce, reduce_scatter. */
   readonly ops?: readonly string[];
-  /** Of a permutation: who sends to whom, by place in the mesh; those that keep their tile send to themselves. */
+  /**
+   * Of a permutation: who sends to whom, by place in the mesh; those that keep their tile send to
+   * themselves.
+   */
   readonly pairs?: readonly (readonly [source: number, target: number])[];
 }
 
@@ -50,18 +62,26 @@ export interface PlannedRedistribution {
   readonly from: string;
   readonly to: string;
   readonly collectives: readonly PlannedCollective[];
-  /** The steps from `from` to `to`; absent where a copy is taken, and in plans of earlier versions. */
+  /**
+   * The steps from `from` to `to`; absent where a copy is taken, and in plans of earlier versions.
+   */
   readonly steps?: readonly PlannedStep[];
   /**
-   * Seconds in all of one execution that the objective counts: the collectives and the local copies that they need, or, where
-   * `executedSeconds` is there, what the preset's own formula charges.
+   * Seconds in all of one execution that the objective counts: the collectives and the local copies
+   * that they need, or, where `executedSeconds` is there, what the preset's own formula charges.
    */
   readonly seconds: number;
-  /** Only where the preset charges redistributions by a formula: what the steps that run cost at its collectives and copies. */
+  /**
+   * Only where the preset charges redistributions by a formula: what the steps that run cost at its
+   * collectives and copies.
+   */
   readonly executedSeconds?: number;
   /** Executions in one run of the program where they are not one: trips of the loops around it. */
   readonly times?: number;
-  /** `made`: this use makes a copy that later uses of the same phase take; `reused`: it takes one, and pays nothing. */
+  /**
+   * `made`: this use makes a copy that later uses of the same phase take; `reused`: it takes one,
+   * and pays nothing.
+   */
   readonly copy?: 'made' | 'reused';
   /** Number of that copy: its uses carry the same. */
   readonly copyId?: number;
@@ -72,21 +92,36 @@ export interface PlannedNode {
   readonly target: string;
   readonly inputs: readonly string[];
   readonly outputs: readonly string[];
-  /** Pass in which it runs: uses in one pass share a copy of what they read. Absent in plans of earlier versions, as what follows. */
+  /**
+   * Pass in which it runs: uses in one pass share a copy of what they read. Absent in plans of
+   * earlier versions, as what follows.
+   */
   readonly phase?: 'forward' | 'backward';
   /** What each of `inputs` reads: the node that made it, `split[1]` of one with several results. */
   readonly operands?: readonly string[];
-  /** The value that this node is another name of: a member of a tuple, or a view that repeats an earlier one. */
+  /**
+   * The value that this node is another name of: a member of a tuple, or a view that repeats an
+   * earlier one.
+   */
   readonly aliasOf?: string;
-  /** Sizes of each of `outputs` on the first device, which has the most of each; null for `-`. Others: ceil chunks, in order. */
+  /**
+   * Sizes of each of `outputs` on the first device, which has the most of each; null for `-`.
+   * Others: ceil chunks, in order.
+   */
   readonly local?: readonly (readonly number[] | null)[];
   /** The forward node that this one computes again in the backward pass. */
   readonly repeats?: string;
-  /** A call that draws numbers: from the stream of that name, for a tensor of that global shape, of which each device has its part. */
+  /**
+   * A call that draws numbers: from the stream of that name, for a tensor of that global shape, of
+   * which each device has its part.
+   */
   readonly random?: { readonly stream: string; readonly shape: readonly number[] };
   /** Compute of the node on the device with the largest shard. */
   readonly seconds: number;
-  /** Runs of the node where they are not one: trips of the loops around it, or the weight of its branch. */
+  /**
+   * Runs of the node where they are not one: trips of the loops around it, or the weight of its
+   * branch.
+   */
   readonly times?: number;
   /** Collectives inside the operator's own rule, where it has any. */
   readonly internalSeconds?: number;
@@ -103,7 +138,10 @@ export interface PlannedOutput {
   readonly redistributions: readonly PlannedRedistribution[];
 }
 
-/** Memory of the device with the largest shards over the program points; see `planMemoryTimeline` for what counts. */
+/**
+ * Memory of the device with the largest shards over the program points; see `planMemoryTimeline`
+ * for what counts.
+ */
 export interface PlanTimeline {
   /** The most bytes alive at one program point, states and activations together. */
   readonly peakBytes: number;
@@ -114,22 +152,32 @@ export interface PlanTimeline {
   readonly activationBytes: number;
   readonly byKind: Readonly<Partial<Record<MemoryKind, number>>>;
   /** The largest tensors at the peak that are no states. */
-  readonly largest: readonly { readonly name: string; readonly bytes: number; readonly kind: MemoryKind }[];
-  /** The most bytes in each of equally long stretches of the program, with the index of the node there. */
+  readonly largest: readonly {
+    readonly name: string;
+    readonly bytes: number;
+    readonly kind: MemoryKind;
+  }[];
+  /**
+   * The most bytes in each of equally long stretches of the program, with the index of the node
+   * there.
+   */
   readonly curve: readonly { readonly bytes: number; readonly node: number }[];
 }
 
 export interface PlanMemory {
   /**
-   * What counts against the budget: the peak of the timeline; with `activations: 'report'` and `'off'` the sum of parameters,
-   * gradients, optimizer state and buffers.
+   * What counts against the budget: the peak of the timeline; with `activations: 'report'` and
+   * `'off'` the sum of parameters, gradients, optimizer state and buffers.
    */
   readonly peakBytes: number;
   readonly budgetBytes: number;
   readonly parameterBytes: number;
   readonly gradientBytes: number;
   readonly optimizerBytes: number;
-  /** `timeline.activationBytes`: activations, temporaries and copies at the peak. Null with `activations: 'off'`. */
+  /**
+   * `timeline.activationBytes`: activations, temporaries and copies at the peak. Null with
+   * `activations: 'off'`.
+   */
   readonly activationBytes: number | null;
   /** Absent with `activations: 'off'`. */
   readonly timeline?: PlanTimeline;
@@ -139,7 +187,10 @@ interface PlanProof {
   readonly status: 'optimal' | 'feasible' | 'infeasible';
   /** Proven lower bound on the seconds of every plan in the model, in rounded prices. */
   readonly bound: number;
-  /** Relative; 0 where optimal: the bound and `roundingSeconds` together then leave at most 1e-9 of the step open. */
+  /**
+   * Relative; 0 where optimal: the bound and `roundingSeconds` together then leave at most 1e-9 of
+   * the step open.
+   */
   readonly gap: number;
   readonly solver: string;
   /** Wall-clock; null in files, so that equal requests give equal bytes. */
@@ -152,8 +203,8 @@ interface PlanProof {
 }
 
 /**
- * A plan: placements of every value with their seconds and bytes, the memory per device, and the proof.
- * `docs/plan.schema.json` is its schema.
+ * A plan: placements of every value with their seconds and bytes, the memory per device, and the
+ * proof. `docs/plan.schema.json` is its schema.
  */
 export interface Plan {
   readonly version: typeof PLAN_VERSION;
@@ -161,14 +212,21 @@ export interface Plan {
   readonly producer?: string;
   readonly model: string;
   /** Mesh dims, outermost first, with the number of hosts that one group of the dim touches. */
-  readonly mesh: readonly { readonly name: string; readonly size: number; readonly hosts: number }[];
+  readonly mesh: readonly {
+    readonly name: string;
+    readonly size: number;
+    readonly hosts: number;
+  }[];
   readonly cluster: string;
   readonly request: PricedRequest;
   readonly objective: {
     readonly seconds: number;
     readonly computeSeconds: number;
     readonly communicationSeconds: number;
-    /** Only where the preset charges redistributions by a formula: `communicationSeconds` of the steps that run. */
+    /**
+     * Only where the preset charges redistributions by a formula: `communicationSeconds` of the
+     * steps that run.
+     */
     readonly executedCommunicationSeconds?: number;
   };
   readonly proof: PlanProof;
@@ -177,7 +235,9 @@ export interface Plan {
     readonly name: string;
     readonly shape: readonly number[];
     readonly placement: string;
-    /** The parameter that this is another name of: one tensor, stored and counted under that name. */
+    /**
+     * The parameter that this is another name of: one tensor, stored and counted under that name.
+     */
     readonly tiedTo?: string;
   }[];
   /** Parameters among them that are padding of the vocabulary; absent where none was asked for. */
@@ -189,8 +249,8 @@ export interface Plan {
   /** What was assumed or left out, one sentence each. */
   readonly assumptions: readonly string[];
   /**
-   * Plan folders only: SHA-256 of graph.swg, request.json and the certificate (unpacked) beside the plan, and of the plan itself
-   * with those three and without its own.
+   * Plan folders only: SHA-256 of graph.swg, request.json and the certificate (unpacked) beside the
+   * plan, and of the plan itself with those three and without its own.
    */
   readonly hashes?: {
     readonly graph: string;

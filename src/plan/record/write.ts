@@ -1,22 +1,22 @@
 /**
  * The plan record of a choice: decoded, and re-costed from the placements alone.
  */
-import { RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import { clusterTopology } from '../../cost/hardware/topology.ts';
+import { RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import { Redistributor } from '../../cost/redistribution/redistribute.ts';
 import { internalError } from '../../errors.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import type { Problem, Solution } from '../../solver/types.ts';
 import { VERSION } from '../../version.ts';
-import { decode } from './decode.ts';
-import { planTimeline, type PlanMemoryTimeline } from './memory-timeline.ts';
-import type { Model } from '../model/model.ts';
-import type { Prepared } from '../prepare.ts';
 import { propagate } from '../model/greedy.ts';
-import { recost } from './recost.ts';
-import { holdsPeak } from '../request/request.ts';
+import type { Model } from '../model/model.ts';
 import { MOST_ROUNDING } from '../model/tables.ts';
-import { PLAN_VERSION, type Plan, type PlanMemory } from './types.ts';
+import type { Prepared } from '../prepare.ts';
+import { holdsPeak } from '../request/request.ts';
+import { decode } from './decode.ts';
+import { type PlanMemoryTimeline, planTimeline } from './memory-timeline.ts';
+import { recost } from './recost.ts';
+import { type Plan, PLAN_VERSION, type PlanMemory } from './types.ts';
 
 /** What a plan says it was made by: its prices are those of this program. */
 export const PRODUCER = `shardwright ${VERSION}`;
@@ -28,13 +28,27 @@ type WrittenFrom = Pick<
 >;
 
 /** Writes the plan of a solution; throws when its re-costed seconds are not those of the solver. */
-export function writePlan(prepared: WrittenFrom, solution: Solution, memory: PlanMemoryTimeline | undefined): Plan {
+export function writePlan(
+  prepared: WrittenFrom,
+  solution: Solution,
+  memory: PlanMemoryTimeline | undefined,
+): Plan {
   const { model, problem, request, collectives, table, budgetBytes } = prepared;
   const decoded = decode(model, solution.choice);
   // A redistributor of its own: the re-check asks every price anew.
   const fresh = new RedistributionCharges(new Redistributor(model.space, collectives));
   const { graph, flow, space, cluster } = model;
-  const recheckedSeconds = recost(decoded, graph, flow, table, space, cluster, collectives, fresh, model);
+  const recheckedSeconds = recost(
+    decoded,
+    graph,
+    flow,
+    table,
+    space,
+    cluster,
+    collectives,
+    fresh,
+    model,
+  );
   const { seconds, ...proof } = inSeconds(model, solution, recheckedSeconds);
   return {
     version: PLAN_VERSION,
@@ -64,7 +78,9 @@ export function writePlan(prepared: WrittenFrom, solution: Solution, memory: Pla
     },
     memory: { ...decoded.memory, ...timelineOf(prepared, memory), budgetBytes },
     parameters: decoded.parameters,
-    ...(request.padVocabulary === undefined ? {} : { paddedParameters: request.padVocabulary.parameters }),
+    ...(request.padVocabulary === undefined
+      ? {}
+      : { paddedParameters: request.padVocabulary.parameters }),
     nodes: decoded.nodes,
     outputs: decoded.outputs,
     greedySeconds: greedySeconds(model, problem, solution.choice),
@@ -73,8 +89,9 @@ export function writePlan(prepared: WrittenFrom, solution: Solution, memory: Pla
 }
 
 /**
- * What was proven in units, said in seconds. Where rounding, with what the bound was allowed to stay below the cost, is more
- * than a negligible share of the step, the step is the re-costed one, and the bound is lowered by what rounding can hide: nothing is optimal then.
+ * What was proven in units, said in seconds. Where rounding, with what the bound was allowed to
+ * stay below the cost, is more than a negligible share of the step, the step is the re-costed one,
+ * and the bound is lowered by what rounding can hide: nothing is optimal then.
  *
  * @throws E_INTERNAL where the re-costed seconds are not those of the solver
  */
@@ -82,12 +99,16 @@ function inSeconds(
   { unitsPerSecond, roundingSeconds, variables }: Model,
   { status, objective, bound, gap }: Solution,
   recheckedSeconds: number,
-): Pick<Plan['proof'], 'status' | 'bound' | 'gap' | 'roundingSeconds'> & { readonly seconds: number } {
+): Pick<Plan['proof'], 'status' | 'bound' | 'gap' | 'roundingSeconds'> & {
+  readonly seconds: number;
+} {
   const seconds = objective / unitsPerSecond;
   // Doubles add up to an error of their own: a share of the sum for every term.
   const ofSums = variables.length * Number.EPSILON * seconds;
   if (Math.abs(recheckedSeconds - seconds) > roundingSeconds + ofSums)
-    throw internalError(`the plan costs ${recheckedSeconds} s re-checked, the solver says ${seconds} s`);
+    throw internalError(
+      `the plan costs ${recheckedSeconds} s re-checked, the solver says ${seconds} s`,
+    );
   const open = status === 'optimal' ? (objective - bound) / unitsPerSecond : 0;
   if (roundingSeconds + open <= MOST_ROUNDING * recheckedSeconds)
     return { seconds, status, bound: bound / unitsPerSecond, gap, roundingSeconds };
@@ -101,14 +122,22 @@ function inSeconds(
   };
 }
 
-/** Seconds below a plan that is called optimal within which another may be: rounded prices, and what its bound leaves open. */
-export function blurSeconds({ proof, objective }: Pick<Plan, 'proof' | 'objective'>): number | undefined {
+/**
+ * Seconds below a plan that is called optimal within which another may be: rounded prices, and what
+ * its bound leaves open.
+ */
+export function blurSeconds({
+  proof,
+  objective,
+}: Pick<Plan, 'proof' | 'objective'>): number | undefined {
   const { status, bound, roundingSeconds } = proof;
   if (roundingSeconds === undefined || status !== 'optimal') return roundingSeconds;
   return roundingSeconds + Math.max(0, objective.seconds - bound);
 }
 
-/** What the timeline adds to the states, and replaces where it is what counts against the budget. */
+/**
+ * What the timeline adds to the states, and replaces where it is what counts against the budget.
+ */
 function timelineOf(
   { model, request }: Pick<Prepared, 'model' | 'request'>,
   memory: PlanMemoryTimeline | undefined,
@@ -119,7 +148,10 @@ function timelineOf(
   return { ...constrained, activationBytes: timeline.activationBytes, timeline };
 }
 
-/** Greedy propagation from a plan's own placements of inputs and parameters; undefined where it leads nowhere. */
+/**
+ * Greedy propagation from a plan's own placements of inputs and parameters; undefined where it
+ * leads nowhere.
+ */
 export function greedyFrom(
   model: Model,
   problem: Problem,

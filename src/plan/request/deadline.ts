@@ -1,7 +1,7 @@
 /**
  * The deadline of a request. In: a time limit, a clock. Out: the seconds left for each stage.
  */
-import { ShardwrightError, interrupted } from '../../errors.ts';
+import { interrupted, ShardwrightError } from '../../errors.ts';
 import type { SolveOptions, SolverStep } from '../../solver/types.ts';
 import { secondsText } from '../../units.ts';
 
@@ -23,8 +23,8 @@ interface DeadlineOptions {
 }
 
 /**
- * When the time limit of a request is over, or its user ends it. One limit holds for a whole solve, however many stages it has:
- * who begins a stage gives it what is left.
+ * When the time limit of a request is over, or its user ends it. One limit holds for a whole solve,
+ * however many stages it has: who begins a stage gives it what is left.
  */
 export class Deadline {
   private readonly at: number;
@@ -59,7 +59,10 @@ export class Deadline {
     return this.isInterrupted ? 'interrupted' : 'time limit';
   }
 
-  /** A deadline that leaves so many seconds to work that must follow, but at least half of what is left to what comes first. */
+  /**
+   * A deadline that leaves so many seconds to work that must follow, but at least half of what is
+   * left to what comes first.
+   */
   reserving(seconds: number): Deadline {
     const left = this.leftSeconds;
     return this.part(left === Infinity || left === 0 ? 1 : Math.max(0.5, 1 - seconds / left));
@@ -79,7 +82,12 @@ export class Deadline {
   /** The same deadline; every solve under it tells its steps. */
   telling(onStep: (step: SolverStep) => void): Deadline {
     const { clock, signal, limitSeconds } = this;
-    return new Deadline(limitSeconds, { clock, signal, onStep, since: this.at - 1e3 * (limitSeconds ?? 0) });
+    return new Deadline(limitSeconds, {
+      clock,
+      signal,
+      onStep,
+      since: this.at - 1e3 * (limitSeconds ?? 0),
+    });
   }
 
   /** Whether the limit is over: nothing new is begun then. */
@@ -87,21 +95,34 @@ export class Deadline {
     return this.leftSeconds === 0;
   }
 
-  /** Ends work without which there is no plan. @throws E_TIME_LIMIT saying which step the limit came in, E_INTERRUPTED */
+  /**
+   * Ends work without which there is no plan. @throws E_TIME_LIMIT saying which step the limit came
+   * in, E_INTERRUPTED
+   */
   check(step: string): void {
     if (!this.isOver) return;
     if (this.isInterrupted) throw interrupted();
     throw new ShardwrightError(
       'E_TIME_LIMIT',
-      `the time limit of ${secondsText(this.limitSeconds ?? 0)} came ${step}, before the solver began`,
-      { hint: 'raise --time-limit, or plan on a mesh of fewer dims: they decide how many placements there are.' },
+      `the time limit of ${secondsText(this.limitSeconds ?? 0)} came ${step}, before the ` +
+        'solver began',
+      {
+        hint:
+          'raise --time-limit, or plan on a mesh of fewer dims: they decide how many ' +
+          'placements there are.',
+      },
     );
   }
 
-  /** What is left, as options of the solver: no limit without one, and never 0, which would be no time to look at a start. */
+  /**
+   * What is left, as options of the solver: no limit without one, and never 0, which would be no
+   * time to look at a start.
+   */
   get solveOptions(): Pick<SolveOptions, 'timeLimitSeconds' | 'signal' | 'onStep'> {
     return {
-      ...(this.at === Infinity ? {} : { timeLimitSeconds: Math.max(LEAST_SECONDS, this.leftSeconds) }),
+      ...(this.at === Infinity
+        ? {}
+        : { timeLimitSeconds: Math.max(LEAST_SECONDS, this.leftSeconds) }),
       ...(this.signal === undefined ? {} : { signal: this.signal }),
       ...(this.onStep === undefined ? {} : { onStep: this.onStep }),
     };

@@ -7,7 +7,11 @@ import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { PricedRequest } from './request.ts';
 
 /** @throws E_USAGE for a cost preset that there is not */
-export function pricesOf({ cost, joinedBodies }: PricedRequest, cluster: Cluster, mesh: DeviceMesh): CollectiveModel {
+export function pricesOf(
+  { cost, joinedBodies }: PricedRequest,
+  cluster: Cluster,
+  mesh: DeviceMesh,
+): CollectiveModel {
   const model = collectiveModel(cost, cluster, mesh);
   return joinedBodies === true ? { ...model, bodies: 'joined' } : model;
 }

@@ -2,15 +2,18 @@
  * The request of a plan: what the user asks for, as plain data, with its defaults.
  */
 import type { Gradients, Optimizer } from '../../cost/memory/state-bytes.ts';
-import type { StridedCuts } from '../../strategy/patterns.ts';
 import type { VocabularyPadding } from '../../models/vocabulary.ts';
+import type { StridedCuts } from '../../strategy/patterns.ts';
 
 /**
- * What the user asks for. The request is plain, frozen data: what-if questions are immer patches on it, and it is
- * written beside the plan (`request.json`) so that a plan can be made again.
+ * What the user asks for. The request is plain, frozen data: what-if questions are immer patches on
+ * it, and it is written beside the plan (`request.json`) so that a plan can be made again.
  */
 
-/** One placement the user fixes: `node` is a value name or a parameter's name, `spec` a sharding text such as `S(0)R`. */
+/**
+ * One placement the user fixes: `node` is a value name or a parameter's name, `spec` a sharding
+ * text such as `S(0)R`.
+ */
 export interface Pin {
   readonly node: string;
   readonly spec: string;
@@ -33,7 +36,10 @@ export const ACTIVATIONS = ['constraint', 'report', 'off'] as const;
 /** Checkpointing by name. */
 export const CHECKPOINT_POLICIES = ['none', 'full', 'selective', 'auto', 'two-stage'] as const;
 
-/** What a plan is asked for, as plain data: it is written beside the plan, and what-if questions are patches of it. */
+/**
+ * What a plan is asked for, as plain data: it is written beside the plan, and what-if questions are
+ * patches of it.
+ */
 export interface PlanRequest {
   /** Mesh dims, outermost first: `dp=8,tp=8`. */
   readonly mesh: string;
@@ -41,14 +47,22 @@ export interface PlanRequest {
   readonly cluster: string;
   /** Memory budget per device in bytes; absent means the memory of the device less its headroom. */
   readonly memoryBytes?: number;
-  /** Share of a device's memory that is held back, 0..1; absent means what the cluster holds back. Without effect beside `memoryBytes`. */
+  /**
+   * Share of a device's memory that is held back, 0..1; absent means what the cluster holds back.
+   * Without effect beside `memoryBytes`.
+   */
   readonly headroom?: number;
   readonly pins: readonly Pin[];
-  /** What becomes of the shardings that the program states (`Graph.given`). Absent: they are pins. */
+  /**
+   * What becomes of the shardings that the program states (`Graph.given`). Absent: they are pins.
+   */
   readonly shardings?: 'ignore';
   /** Absent means by dtype: `adamw-mixed` for 16-bit weights, `adam` for float32. */
   readonly optimizer?: Optimizer;
-  /** What gradients are kept in between the backward pass and the update. Absent: the dtype of their parameter. */
+  /**
+   * What gradients are kept in between the backward pass and the update. Absent: the dtype of their
+   * parameter.
+   */
   readonly gradients?: Gradients;
   /** Name of a cost preset, see `COST_PRESETS`. Absent: `defaultCostPreset` of the cluster. */
   readonly cost?: string;
@@ -56,8 +70,8 @@ export interface PlanRequest {
   /** Relative gap that is good enough; 0 asks for proof. */
   readonly gap: number;
   /**
-   * Relative gap that is good enough where peak memory binds (see `peakBinds`).
-   * Absent: `gap`, or 1 % where that is 0, because such problems are rarely closed. The plan says which it was.
+   * Relative gap that is good enough where peak memory binds (see `peakBinds`). Absent: `gap`, or 1
+   * % where that is 0, because such problems are rarely closed. The plan says which it was.
    */
   readonly budgetGap?: number;
   readonly timeLimitSeconds?: number;
@@ -65,61 +79,77 @@ export interface PlanRequest {
   /** Whether a dim may be cut into unequal pieces. */
   readonly uneven: (typeof UNEVEN)[number];
   /**
-   * Kinds of cuts beyond plain shards that parameters, inputs and rules may take, on any tensor dim: `_S(0, 3)`,
-   * `Interleaved(0, [64, 16, 16])`. Absent means none.
+   * Kinds of cuts beyond plain shards that parameters, inputs and rules may take, on any tensor
+   * dim: `_S(0, 3)`, `Interleaved(0, [64, 16, 16])`. Absent means none.
    */
   readonly cuts?: readonly string[];
   /**
-   * Strided cuts of dims that views merge, as that of a sequence is once batch and sequence are one dim. `rows` (and absent,
-   * on meshes of up to three dims): of leading dims, by inner mesh dims; `all`: also of others, such as heads and what is in a
-   * head, in any order; `off` (and absent, on other meshes): such a view wants the dim whole.
+   * Strided cuts of dims that views merge, as that of a sequence is once batch and sequence are one
+   * dim. `rows` (and absent, on meshes of up to three dims): of leading dims, by inner mesh dims;
+   * `all`: also of others, such as heads and what is in a head, in any order; `off` (and absent, on
+   * other meshes): such a view wants the dim whole.
    */
   readonly strided?: StridedCuts;
   /** What to do with operators that have no record. */
   readonly unknown: (typeof UNKNOWN)[number];
   /** Whether a redistribution that several consumers need is paid once. */
   readonly sharing: boolean;
-  /** Whether kernels in place of an operator's own one run as one, as the fused loss of a trainer does; absent: they run as exported. */
+  /**
+   * Whether kernels in place of an operator's own one run as one, as the fused loss of a trainer
+   * does; absent: they run as exported.
+   */
   readonly joinedBodies?: boolean;
-  /** Whether the program runs under a compiler, which joins calls (`compiledTraffic`); absent: call by call. */
+  /**
+   * Whether the program runs under a compiler, which joins calls (`compiledTraffic`); absent: call
+   * by call.
+   */
   readonly compiled?: true;
-  /** Placements of inputs and outputs: `free`, or one sharding text for all of them (`R` everywhere for the tutorial). */
+  /**
+   * Placements of inputs and outputs: `free`, or one sharding text for all of them (`R` everywhere
+   * for the tutorial).
+   */
   readonly inputs: string;
   readonly outputs: string;
   /**
-   * `serial`: least seconds, every cost one after another. `time`: the same for `shard`; the command then takes the recipe whose
-   * simulated step is shorter, if there is one. `parameter-memory`: least bytes of parameters first, then least seconds.
+   * `serial`: least seconds, every cost one after another. `time`: the same for `shard`; the
+   * command then takes the recipe whose simulated step is shorter, if there is one.
+   * `parameter-memory`: least bytes of parameters first, then least seconds.
    */
   readonly objective: (typeof OBJECTIVES)[number];
   /**
-   * How maps are planned. `bodies` (and absent): tensors of the body are cut, rows are not. `rows`: each device runs the whole
-   * body for its own rows.
+   * How maps are planned. `bodies` (and absent): tensors of the body are cut, rows are not. `rows`:
+   * each device runs the whole body for its own rows.
    */
   readonly maps?: (typeof MAPS)[number];
   /**
-   * What the budget limits. Absent: peak memory, activations included; rows for it are added where the plan of least seconds
-   * does not fit, and its request then says `constraint`. `constraint`: the same, known to bind. `report`: the states alone
-   * (parameters, gradients, optimizer state, buffers); the peak is computed and reported. `off`: the states; no peak is computed.
+   * What the budget limits. Absent: peak memory, activations included; rows for it are added where
+   * the plan of least seconds does not fit, and its request then says `constraint`. `constraint`:
+   * the same, known to bind. `report`: the states alone (parameters, gradients, optimizer state,
+   * buffers); the peak is computed and reported. `off`: the states; no peak is computed.
    */
   readonly activations?: (typeof ACTIVATIONS)[number];
   /**
-   * Which forward results the backward pass recomputes. `none` (and absent): what the graph itself does. `full`: all but
-   * the narrow points of the program. `selective`: all but what matmuls and attention make. A number from 0 to 1: the share
-   * of the way from keeping least to keeping what is expensive. `auto`: chosen together with the placements under the memory
-   * budget; `two-stage`: chosen after them. Both imply `activations: 'constraint'`.
+   * Which forward results the backward pass recomputes. `none` (and absent): what the graph itself
+   * does. `full`: all but the narrow points of the program. `selective`: all but what matmuls and
+   * attention make. A number from 0 to 1: the share of the way from keeping least to keeping what
+   * is expensive. `auto`: chosen together with the placements under the memory budget; `two-stage`:
+   * chosen after them. Both imply `activations: 'constraint'`.
    */
   readonly checkpoint?: (typeof CHECKPOINT_POLICIES)[number] | number;
   /**
-   * Whether the command looked for a plan whose simulated step is shorter (`overlapPlan`). `shard` itself knows no clock and
-   * does not read it.
+   * Whether the command looked for a plan whose simulated step is shorter (`overlapPlan`). `shard`
+   * itself knows no clock and does not read it.
    */
   readonly overlap?: true;
   /**
-   * How the vocabulary of the model was padded before it was planned (`vocabularyPadding`); the graph has the padded rows. Absent:
-   * as the model states it. Recorded so that the model can be built again, and the padding counted apart.
+   * How the vocabulary of the model was padded before it was planned (`vocabularyPadding`); the
+   * graph has the padded rows. Absent: as the model states it. Recorded so that the model can be
+   * built again, and the padding counted apart.
    */
   readonly padVocabulary?: VocabularyPadding;
-  /** Which dims of inputs are the batch and the sequence, for recipes; absent: as the program tells. */
+  /**
+   * Which dims of inputs are the batch and the sequence, for recipes; absent: as the program tells.
+   */
   readonly inputDims?: StatedDims;
 }
 
@@ -164,7 +194,9 @@ export function recomputesUnderBudget({ checkpoint }: PlanRequest): boolean {
   return checkpoint === 'auto' || checkpoint === 'two-stage';
 }
 
-/** What the budget limits, as asked for or as checkpointing implies; peak memory where nobody said. */
+/**
+ * What the budget limits, as asked for or as checkpointing implies; peak memory where nobody said.
+ */
 export function activationsOf(request: PlanRequest): (typeof ACTIVATIONS)[number] {
   return recomputesUnderBudget(request) ? 'constraint' : (request.activations ?? 'constraint');
 }
@@ -174,7 +206,9 @@ export function holdsPeak(request: PlanRequest): boolean {
   return activationsOf(request) === 'constraint';
 }
 
-/** Whether the plan is sought under a limit on its peak from the start: asked for, or found to bind. */
+/**
+ * Whether the plan is sought under a limit on its peak from the start: asked for, or found to bind.
+ */
 export function peakBinds(request: PlanRequest): boolean {
   return request.activations === 'constraint' || recomputesUnderBudget(request);
 }

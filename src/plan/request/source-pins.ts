@@ -1,5 +1,6 @@
 /**
- * Pins from sharding annotations of the source. In: a graph. Out: pins and mesh that its annotations state.
+ * Pins from sharding annotations of the source. In: a graph. Out: pins and mesh that its
+ * annotations state.
  */
 import type { Graph } from '../../graph/types.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
@@ -18,9 +19,10 @@ export interface GivenPins {
 }
 
 /**
- * Pins from the shardings that the source states, for a plan on `mesh`: those of `Graph.given` over the mesh that the source
- * names, which must have the same dims in the same order (names may differ), and those that stand in types, which name no mesh
- * and must have a placement for each dim. Hints are not pinned.
+ * Pins from the shardings that the source states, for a plan on `mesh`: those of `Graph.given` over
+ * the mesh that the source names, which must have the same dims in the same order (names may
+ * differ), and those that stand in types, which name no mesh and must have a placement for each
+ * dim. Hints are not pinned.
  *
  * @param graph with bodies in line, where it has control flow (`openBodies`)
  * @throws E_MESH where `mesh` is no mesh
@@ -39,15 +41,22 @@ export function givenPins(graph: Graph, mesh: string): GivenPins {
     else strangers++;
   }
   if (strangers > 0)
-    skipped.push(`${countedText(strangers, 'sharding')} in types of the source do not fit the mesh ${mesh}.`);
+    skipped.push(
+      `${countedText(strangers, 'sharding')} in types of the source do not fit the mesh ${mesh}.`,
+    );
   const given = flat.given ?? [];
   if (flat.mesh !== undefined && given.length > 0) {
     if (wanted.sizes.join() !== parseMesh(flat.mesh).sizes.join())
-      skipped.push(`The shardings of the source are over mesh ${flat.mesh}, the plan is on ${mesh}.`);
+      skipped.push(
+        `The shardings of the source are over mesh ${flat.mesh}, the plan is on ${mesh}.`,
+      );
     else
       for (const { value, output = 0, sharding, strength } of given) {
         if (strength === 'hint')
-          skipped.push(`${value === undefined ? `Output ${output}` : `%${value}`} is ${sharding} or finer in the source, which is only a hint.`); // prettier-ignore
+          skipped.push(
+            `${value === undefined ? `Output ${output}` : `%${value}`} is ${sharding} or ` +
+              'finer in the source, which is only a hint.',
+          );
         else if (value === undefined) outputs.push({ output, spec: sharding });
         else pins.push({ node: value, spec: sharding });
       }

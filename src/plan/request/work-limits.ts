@@ -1,20 +1,30 @@
 /**
- * Work limits of the problems that a search under a peak memory budget solves. In: a problem. Out: deterministic work.
+ * Work limits of the problems that a search under a peak memory budget solves. In: a problem. Out:
+ * deterministic work.
  */
 import type { Problem } from '../../solver/types.ts';
 import { gapUnderMemory, isGapGiven, type PlanRequest } from './request.ts';
 
 /**
- * How far the problems of a search under a peak memory budget are solved. Work is counted in steps, not seconds, so
- * that the same request has the same answer everywhere.
+ * How far the problems of a search under a peak memory budget are solved. Work is counted in steps,
+ * not seconds, so that the same request has the same answer everywhere.
  */
 
-/** Least relative gap of the subproblems: what copies and rounding add to an answer is more than less would gain. */
+/**
+ * Least relative gap of the subproblems: what copies and rounding add to an answer is more than
+ * less would gain.
+ */
 const LEAST_GAP = 1e-3;
-/** Work that a problem may take (`SolveOptions.workLimit`): some for prices and labels, some for the sweeps of every variable. */
+/**
+ * Work that a problem may take (`SolveOptions.workLimit`): some for prices and labels, some for the
+ * sweeps of every variable.
+ */
 const WORK = 5e6;
 const WORK_PER_VARIABLE = 5000;
-/** How much more a problem may take each time that it is solved again, and how often that is where a gap was given. */
+/**
+ * How much more a problem may take each time that it is solved again, and how often that is where a
+ * gap was given.
+ */
 export const WORK_GROWTH = 8;
 export const ASKED_EXTENSIONS = 2;
 

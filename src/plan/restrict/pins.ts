@@ -1,6 +1,6 @@
 /**
- * Pins. In: `NODE=SPEC` texts or source pins. Out: restricted domains of the model, or an error that names the nearest
- * choice.
+ * Pins. In: `NODE=SPEC` texts or source pins. Out: restricted domains of the model, or an error
+ * that names the nearest choice.
  */
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { placeholdersByRoleName } from '../../graph/carried.ts';
@@ -8,12 +8,12 @@ import type { Graph, Node } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
 import { parseNamed } from '../../mesh/einshard/on-mesh.ts';
 import { isEinshard } from '../../mesh/einshard/syntax.ts';
-import { isPartitionSpec } from '../../mesh/views/partition-spec.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
-import type { GivenPins } from '../request/source-pins.ts';
+import { isPartitionSpec } from '../../mesh/views/partition-spec.ts';
 import type { Model } from '../model/model.ts';
-import { whyNotOffered } from './pin-reasons.ts';
 import type { Pin, PlanRequest } from '../request/request.ts';
+import type { GivenPins } from '../request/source-pins.ts';
+import { whyNotOffered } from './pin-reasons.ts';
 import { Restriction } from './restriction.ts';
 
 /** Parses `NODE=SPEC`. */
@@ -29,14 +29,17 @@ export function parsePin(text: string): Pin {
 /**
  * Adds the user's pins to a restriction.
  *
- * @throws E_REF for a node that does not exist, E_PIN for one that is no tensor, and for a sharding that it has no strategy for, with the reason
+ * @throws E_REF for a node that does not exist, E_PIN for one that is no tensor, and for a sharding
+ *   that it has no strategy for, with the reason
  */
 function applyPins(model: Model, restriction: Restriction, pins: readonly Pin[]): void {
   const { graph, space, flow } = model;
   const roleNames = placeholdersByRoleName(graph);
   for (const pin of pins) {
     const flag = `--pin ${pin.node}=${pin.spec}`;
-    const name = flow.byName.has(pin.node) ? pin.node : graph.nodes[roleNames.get(pin.node) ?? -1]?.name;
+    const name = flow.byName.has(pin.node)
+      ? pin.node
+      : graph.nodes[roleNames.get(pin.node) ?? -1]?.name;
     if (name === undefined) {
       const known = [...flow.byName.keys(), ...roleNames.keys()];
       throw new ShardwrightError('E_REF', `${flag}: the graph has no '${pin.node}'`, {
@@ -49,14 +52,24 @@ function applyPins(model: Model, restriction: Restriction, pins: readonly Pin[])
     const wanted = shardingId(space, pin.spec, shape, flag);
     const refused = pinValue(model, restriction, value, wanted, flag);
     if (refused !== undefined)
-      throw new ShardwrightError('E_PIN', `${flag}: '${pin.node}' [${shape.join(', ')}] cannot be ${space.text(wanted)}: ${refused.why}`, {
-        node: name,
-        hint: `it can be ${refused.offered.slice(0, 24).join(' ')}${refused.offered.length > 24 ? ' ...' : ''}`,
-      }); // prettier-ignore
+      throw new ShardwrightError(
+        'E_PIN',
+        `${flag}: '${pin.node}' [${shape.join(', ')}] cannot be ${space.text(wanted)}: ` +
+          `${refused.why}`,
+        {
+          node: name,
+          hint:
+            'it can be ' +
+            `${refused.offered.slice(0, 24).join(' ')}${refused.offered.length > 24 ? ' ...' : ''}`,
+        },
+      );
   }
 }
 
-/** Leaves the producer of a value only what gives it the wanted sharding; where nothing does, why, and what it can be. */
+/**
+ * Leaves the producer of a value only what gives it the wanted sharding; where nothing does, why,
+ * and what it can be.
+ */
 function pinValue(
   model: Model,
   restriction: Restriction,
@@ -71,7 +84,10 @@ function pinValue(
   const specOf = (a: number): number => set.specs[a * width + set.inputCount + result];
   const offered = new Set(Array.from({ length: set.count }, (_, a) => specOf(a)));
   if (!offered.has(wanted))
-    return { why: whyNotOffered(model, value, wanted), offered: Array.from(offered, (id) => space.text(id)) };
+    return {
+      why: whyNotOffered(model, value, wanted),
+      offered: Array.from(offered, (id) => space.text(id)),
+    };
   restriction.keep(nodeVariable[node], reason, (a) => specOf(a) === wanted);
   return undefined;
 }
@@ -82,14 +98,19 @@ function refuseNoTensor(graph: Graph, { name, type: { kind } }: Node, pin: Pin):
   const isResult = ({ target, args: [of] }: Node): boolean =>
     target === 'operator.getitem' && of !== undefined && isRef(of) && of.name === name;
   const results = graph.nodes.filter(isResult).map((node) => `--pin ${node.name}=${pin.spec}`);
-  throw new ShardwrightError('E_PIN', `--pin ${pin.node}=${pin.spec}: '${pin.node}' is no tensor, but a ${kind} value`, {
-    node: name,
-    hint: results.length === 0 ? 'pin a tensor.' : `pin its results: ${results.join(' ')}`,
-  });
-} // prettier-ignore
+  throw new ShardwrightError(
+    'E_PIN',
+    `--pin ${pin.node}=${pin.spec}: '${pin.node}' is no tensor, but a ${kind} value`,
+    {
+      node: name,
+      hint: results.length === 0 ? 'pin a tensor.' : `pin its results: ${results.join(' ')}`,
+    },
+  );
+}
 
 /**
- * Adds the shardings that the program states. What cannot be a pin is no fault of the request: it is left free and said.
+ * Adds the shardings that the program states. What cannot be a pin is no fault of the request: it
+ * is left free and said.
  *
  * @returns one sentence for each that is left free
  */
@@ -101,7 +122,11 @@ function applyGiven(model: Model, restriction: Restriction, given: GivenPins): s
   for (const { node, spec } of given.pins) {
     const index = flow.byName.get(node);
     const value =
-      index === undefined ? -1 : flow.alias[index] >= 0 ? flow.alias[index] : (flow.results[index][0] ?? -1);
+      index === undefined
+        ? -1
+        : flow.alias[index] >= 0
+          ? flow.alias[index]
+          : (flow.results[index][0] ?? -1);
     if (value < 0) {
       refuse(`%${node}`, spec, 'the plan has no such tensor');
       continue;
@@ -117,12 +142,21 @@ function applyGiven(model: Model, restriction: Restriction, given: GivenPins): s
       continue;
     }
     const { specs, map } = use.demands;
-    const wanted = shardingId(space, spec, flow.values[use.value].meta.shape, `output ${output}=${spec}`);
+    const wanted = shardingId(
+      space,
+      spec,
+      flow.values[use.value].meta.shape,
+      `output ${output}=${spec}`,
+    );
     if (!map.some((demand) => specs[demand] === wanted)) {
       refuse(`Output ${output}`, spec, 'outputs are not offered so');
       continue;
     }
-    restriction.keep(use.variable, `output ${output}=${spec} of the program`, (a) => specs[map[a]] === wanted);
+    restriction.keep(
+      use.variable,
+      `output ${output}=${spec} of the program`,
+      (a) => specs[map[a]] === wanted,
+    );
   }
   return free;
 }
@@ -130,27 +164,45 @@ function applyGiven(model: Model, restriction: Restriction, given: GivenPins): s
 /** What is left of a model by a request and by the shardings that its program states. */
 export function restrictionOf(
   model: Model,
-  { pins, inputs, outputs, shardings }: Pick<PlanRequest, 'pins' | 'inputs' | 'outputs' | 'shardings'>,
+  {
+    pins,
+    inputs,
+    outputs,
+    shardings,
+  }: Pick<PlanRequest, 'pins' | 'inputs' | 'outputs' | 'shardings'>,
   given: GivenPins,
 ): { readonly restriction: Restriction; readonly unpinned: readonly string[] } {
   const restriction = new Restriction(model);
   applyPins(model, restriction, pins);
   applyInputOutput(model, restriction, inputs, outputs);
-  return { restriction, unpinned: shardings === 'ignore' ? [] : applyGiven(model, restriction, given) };
+  return {
+    restriction,
+    unpinned: shardings === 'ignore' ? [] : applyGiven(model, restriction, given),
+  };
 }
 
 /**
- * Id of a sharding text of a tensor, in placements (`S(0)R`), in einshard (`a b -> a8 b 8`) or as a PartitionSpec
- * (`P("dp", None)`). Errors name the flag in place of a column, because columns are those of the model's text here.
+ * Id of a sharding text of a tensor, in placements (`S(0)R`), in einshard (`a b -> a8 b 8`) or as a
+ * PartitionSpec (`P("dp", None)`). Errors name the flag in place of a column, because columns are
+ * those of the model's text here.
  */
-function shardingId(space: ShardingSpace, text: string, shape: readonly number[], flag: string): number {
+function shardingId(
+  space: ShardingSpace,
+  text: string,
+  shape: readonly number[],
+  flag: string,
+): number {
   try {
     const named = parseNamed(text, space.mesh, shape);
     return named === undefined ? space.parse(text) : space.intern(named);
   } catch (error) {
     if (!(error instanceof ShardwrightError)) throw error;
     const { hint } = error.details;
-    throw new ShardwrightError(error.code, `${flag}: ${error.message}`, hint === undefined ? {} : { hint });
+    throw new ShardwrightError(
+      error.code,
+      `${flag}: ${error.message}`,
+      hint === undefined ? {} : { hint },
+    );
   }
 }
 
@@ -160,14 +212,24 @@ function namesDims(text: string): boolean {
 }
 
 /** Requires one sharding of all inputs (or all outputs); 'free' requires nothing. */
-function applyInputOutput(model: Model, restriction: Restriction, inputs: string, outputs: string): void {
+function applyInputOutput(
+  model: Model,
+  restriction: Restriction,
+  inputs: string,
+  outputs: string,
+): void {
   const { graph, space, flow, strategies, nodeVariable } = model;
   if (inputs !== 'free') {
     // A text that is wrong for every tensor is refused even if there is no input.
     if (!namesDims(inputs)) shardingId(space, inputs, [], '--inputs');
     graph.nodes.forEach((node, n) => {
       if (node.kind !== 'placeholder' || node.meta.role !== 'input') return;
-      const wanted = shardingId(space, inputs, flow.values[flow.results[n][0]].meta.shape, `--inputs (${node.name})`);
+      const wanted = shardingId(
+        space,
+        inputs,
+        flow.values[flow.results[n][0]].meta.shape,
+        `--inputs (${node.name})`,
+      );
       const { set } = strategies.nodes[n]!;
       restriction.keep(nodeVariable[n], `--inputs ${inputs}`, (a) => set.specs[a] === wanted);
     });

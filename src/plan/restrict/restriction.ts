@@ -1,19 +1,25 @@
 /**
- * Restriction of a model. In: values that pins remove. Out: the domains that are left, and the compact problem on them.
+ * Restriction of a model. In: values that pins remove. Out: the domains that are left, and the
+ * compact problem on them.
  */
 import { latin1 } from '../../platform/platform.ts';
-import type { Problem } from '../../solver/types.ts';
 import { allowOnly, Recosting } from '../../solver/problem/recost.ts';
-import { compactProblem, KeptLists, type AllowedValues, type CompactProblem } from '../../solver/problem/restrict.ts';
+import {
+  type AllowedValues,
+  type CompactProblem,
+  compactProblem,
+  KeptLists,
+} from '../../solver/problem/restrict.ts';
+import type { Problem } from '../../solver/types.ts';
 import type { Model } from '../model/model.ts';
 
 /** No value of a variable was taken away. */
 const ALL = -1;
 
 /**
- * Restrictions of a model: values of variables that are taken away, and by what. A pin is a restriction; so is a recipe.
- * Restricting never changes the model: it makes a problem of its own, and dropping the restriction restores the
- * earlier one exactly.
+ * Restrictions of a model: values of variables that are taken away, and by what. A pin is a
+ * restriction; so is a recipe. Restricting never changes the model: it makes a problem of its own,
+ * and dropping the restriction restores the earlier one exactly.
  */
 export class Restriction {
   private readonly masks = new Masks();
@@ -27,7 +33,10 @@ export class Restriction {
     this.allowed = new Int32Array(model.problem.domains.length).fill(ALL);
   }
 
-  /** Keeps only the values of a variable that the predicate accepts. `reason` is named if nothing is left. */
+  /**
+   * Keeps only the values of a variable that the predicate accepts. `reason` is named if nothing is
+   * left.
+   */
   keep(variable: number, reason: string, accepts: (value: number) => boolean): void {
     const before = this.left(variable);
     const mask = before?.slice() ?? new Uint8Array(this.model.problem.domains[variable]).fill(1);
@@ -42,7 +51,8 @@ export class Restriction {
   }
 
   /**
-   * `keep` with a list that says 1 of every value to keep; what many variables share is worked out once.
+   * `keep` with a list that says 1 of every value to keep; what many variables share is worked out
+   * once.
    *
    * @param marked not to be changed afterwards
    */
@@ -50,7 +60,8 @@ export class Restriction {
     const before = this.allowed[variable];
     const given = this.masks.shared(marked);
     const after = before === ALL ? given : this.masks.both(before, given);
-    if (after !== before && !(before === ALL && this.masks.isFull(given))) this.set(variable, after, reason);
+    if (after !== before && !(before === ALL && this.masks.isFull(given)))
+      this.set(variable, after, reason);
   }
 
   private set(variable: number, mask: number, reason: string): void {
@@ -65,7 +76,10 @@ export class Restriction {
     return id === ALL ? undefined : this.masks.get(id);
   }
 
-  /** Number of the list of values that are left of a variable: equal lists have one. -1 where all are left. */
+  /**
+   * Number of the list of values that are left of a variable: equal lists have one. -1 where all
+   * are left.
+   */
   leftId(variable: number): number {
     return this.allowed[variable];
   }
@@ -74,20 +88,23 @@ export class Restriction {
     return (this.left(variable)?.[value] ?? 1) === 1;
   }
 
-  /** Reasons that together leave some variable nothing; empty when every variable still has a value. */
+  /**
+   * Reasons that together leave some variable nothing; empty when every variable still has a value.
+   */
   contradictions(): string[] {
     const reasons = new Map<number, string[]>();
     for (let variable = 0; variable < this.allowed.length; variable++) {
       const id = this.allowed[variable];
       if (id !== ALL && this.masks.isEmpty(id)) reasons.set(variable, []);
     }
-    if (reasons.size > 0) this.cut.forEach((variable, k) => reasons.get(variable)?.push(this.reasons[k]));
+    if (reasons.size > 0)
+      this.cut.forEach((variable, k) => reasons.get(variable)?.push(this.reasons[k]));
     return [...new Set([...reasons.values()].flat())];
   }
 
   /**
-   * The values that are left, undefined where all are; equal lists are one. A copy variable also loses the pairs whose
-   * owned placement its producer can no longer leave.
+   * The values that are left, undefined where all are; equal lists are one. A copy variable also
+   * loses the pairs whose owned placement its producer can no longer leave.
    */
   kept(): (AllowedValues | undefined)[] {
     const lists = new KeptLists();
@@ -101,13 +118,16 @@ export class Restriction {
       if (left === undefined) continue;
       const entry = this.model.strategies.nodes[node]!;
       // Equal producers with equal values left, and equal copy domains, lose the same pairs.
-      kept[copy.variable] = lists.of(`${entry.content}:${result}:${left.id}:${lists.idOf(copy.owned)}`, () => {
-        const { set } = entry;
-        const column = set.inputCount + result;
-        const width = set.inputCount + set.outputCount;
-        const owned = new Set(Array.from(left.values, (a) => set.specs[a * width + column]));
-        return Int32Array.from(copy.owned.keys()).filter((z) => owned.has(copy.owned[z]));
-      });
+      kept[copy.variable] = lists.of(
+        `${entry.content}:${result}:${left.id}:${lists.idOf(copy.owned)}`,
+        () => {
+          const { set } = entry;
+          const column = set.inputCount + result;
+          const width = set.inputCount + set.outputCount;
+          const owned = new Set(Array.from(left.values, (a) => set.specs[a * width + column]));
+          return Int32Array.from(copy.owned.keys()).filter((z) => owned.has(copy.owned[z]));
+        },
+      );
     }
     return kept;
   }
@@ -117,7 +137,10 @@ export class Restriction {
     return compactProblem(this.model.problem, this.reasons.length === 0 ? [] : this.kept());
   }
 
-  /** The model's problem without the removed values: same variables and values, removed ones cost Infinity. */
+  /**
+   * The model's problem without the removed values: same variables and values, removed ones cost
+   * Infinity.
+   */
   problem(): Problem {
     const { problem } = this.model;
     if (this.reasons.length === 0) return problem;
@@ -131,7 +154,10 @@ export class Restriction {
   }
 }
 
-/** Masks of values by content: equal nodes of equal layers share one, and what two of them leave is worked out once. */
+/**
+ * Masks of values by content: equal nodes of equal layers share one, and what two of them leave is
+ * worked out once.
+ */
 class Masks {
   private readonly list: Uint8Array[] = [];
   /** Whether a mask leaves some value, and whether it takes one away. */

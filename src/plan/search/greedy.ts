@@ -1,6 +1,6 @@
 /**
- * Greedy propagation beside the search. In: a prepared request. Out: choices to start from, the better of two choices, or the
- * plan of `--solver propagate`.
+ * Greedy propagation beside the search. In: a prepared request. Out: choices to start from, the
+ * better of two choices, or the plan of `--solver propagate`.
  */
 import { evaluate } from '../../solver/check/verify.ts';
 import { leastTotal } from '../../solver/problem/cost.ts';
@@ -13,7 +13,10 @@ import type { Deadline } from '../request/deadline.ts';
 import { holdsPeak } from '../request/request.ts';
 import { askedTimeline, feasible, NO_CERTIFICATE, planned, type ShardResult } from './result.ts';
 
-/** Choices to begin with: a solve that may be cut short also gets what greedy propagation finds at once. */
+/**
+ * Choices to begin with: a solve that may be cut short also gets what greedy propagation finds at
+ * once.
+ */
 export function startsOf(
   { model, problem, request }: Pick<Prepared, 'model' | 'problem' | 'request'>,
   deadline: Deadline,
@@ -24,7 +27,10 @@ export function startsOf(
   return greedy === undefined ? given : [...(given ?? []), greedy];
 }
 
-/** A solve that was cut short may hold placements whose greedy propagation is cheaper than its own choice. */
+/**
+ * A solve that was cut short may hold placements whose greedy propagation is cheaper than its own
+ * choice.
+ */
 export function noWorseThanGreedy(
   { model, problem, request }: Pick<Prepared, 'model' | 'problem' | 'request'>,
   solution: Solution,
@@ -33,11 +39,23 @@ export function noWorseThanGreedy(
   const greedy = cut ? greedyFrom(model, problem, solution.choice) : undefined;
   if (greedy === undefined || greedy.cost >= solution.objective) return solution;
   const { choice, cost } = greedy;
-  const evidence = [...(solution.evidence ?? []), 'the placements found were propagated greedily, which was cheaper'];
-  return { ...solution, choice, objective: cost, gap: (cost - solution.bound) / Math.max(1, cost), evidence };
+  const evidence = [
+    ...(solution.evidence ?? []),
+    'the placements found were propagated greedily, which was cheaper',
+  ];
+  return {
+    ...solution,
+    choice,
+    objective: cost,
+    gap: (cost - solution.bound) / Math.max(1, cost),
+    evidence,
+  };
 }
 
-/** What greedy propagation finds of a problem whose solve was cut short before any choice; undefined where that breaks a row. */
+/**
+ * What greedy propagation finds of a problem whose solve was cut short before any choice; undefined
+ * where that breaks a row.
+ */
 export function greedily(
   { model, problem: whole, compact }: Pick<Prepared, 'model' | 'problem' | 'compact'>,
   problem: Problem,
@@ -58,16 +76,27 @@ export function greedily(
   });
 }
 
-/** `--solver propagate`: greedy from the default placements, with the bound that its terms alone give. */
+/**
+ * `--solver propagate`: greedy from the default placements, with the bound that its terms alone
+ * give.
+ */
 export function propagated(prepared: Prepared): ShardResult {
   const { model, problem, budgetBytes } = prepared;
   const started = performance.now();
   const choice = propagate(model, problem, defaultStart(model, problem));
   if (choice === undefined)
-    return { status: 'infeasible', conflict: ['propagation found no strategy for some node'], budgetBytes };
+    return {
+      status: 'infeasible',
+      conflict: ['propagation found no strategy for some node'],
+      budgetBytes,
+    };
   const { cost, violations } = evaluate(problem, choice);
   if (violations.length > 0)
-    return { status: 'infeasible', conflict: violations.map((v) => (v.code === 'row' ? v.row : v.code)), budgetBytes };
+    return {
+      status: 'infeasible',
+      conflict: violations.map((v) => (v.code === 'row' ? v.row : v.code)),
+      budgetBytes,
+    };
   const seconds = (performance.now() - started) / 1000;
   const solution = feasible({
     choice,
@@ -77,7 +106,15 @@ export function propagated(prepared: Prepared): ShardResult {
     seconds,
   });
   const memory = askedTimeline(prepared, choice);
-  if (holdsPeak(prepared.request) && memory !== undefined && timelinePeakBytes(memory) > budgetBytes)
-    return { status: 'infeasible', conflict: ['propagation does not fit the peak memory'], budgetBytes };
+  if (
+    holdsPeak(prepared.request) &&
+    memory !== undefined &&
+    timelinePeakBytes(memory) > budgetBytes
+  )
+    return {
+      status: 'infeasible',
+      conflict: ['propagation does not fit the peak memory'],
+      budgetBytes,
+    };
   return planned(prepared, solution, memory, NO_CERTIFICATE);
 }

@@ -1,6 +1,6 @@
 /**
- * What planning answers. In: a prepared request, a choice with its bound. Out: the plan with what it was made from, or why
- * there is none.
+ * What planning answers. In: a prepared request, a choice with its bound. Out: the plan with what
+ * it was made from, or why there is none.
  */
 import { internalError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
@@ -9,20 +9,28 @@ import { gapOf } from '../../solver/problem/cost.ts';
 import type { Solution } from '../../solver/types.ts';
 import type { Prepared } from '../prepare.ts';
 import type { PlanCertificate } from '../record/certificate.ts';
-import { planMemoryTimeline, type PlanMemoryTimeline } from '../record/memory-timeline.ts';
+import { type PlanMemoryTimeline, planMemoryTimeline } from '../record/memory-timeline.ts';
 import type { Plan } from '../record/types.ts';
 import { writePlan } from '../record/write.ts';
 import { activationsOf } from '../request/request.ts';
 
-/** No plan exists: which demands contradict each other, and the smallest budget that admits a plan. */
+/**
+ * No plan exists: which demands contradict each other, and the smallest budget that admits a plan.
+ */
 export interface Infeasible {
   readonly status: 'infeasible';
   readonly conflict: readonly string[];
   /** Bytes per device; absent when memory is not what is in the way. */
   readonly smallestBudgetBytes?: number;
-  /** Bytes per device below which no plan exists, activations included; a lower bound, not always reached. */
+  /**
+   * Bytes per device below which no plan exists, activations included; a lower bound, not always
+   * reached.
+   */
   readonly neededBytes?: number;
-  /** A budget that admits a plan, activations included: the peak of one that is known. Not the smallest. */
+  /**
+   * A budget that admits a plan, activations included: the peak of one that is known. Not the
+   * smallest.
+   */
   readonly enoughBytes?: number;
   readonly budgetBytes: number;
 }
@@ -31,10 +39,16 @@ export interface Infeasible {
 export interface PlannedResult {
   readonly status: 'planned';
   readonly plan: Plan;
-  /** The graph that was planned: the given one with views of weights taken again in the backward pass. */
+  /**
+   * The graph that was planned: the given one with views of weights taken again in the backward
+   * pass.
+   */
   readonly graph: Graph;
   readonly choice: Int32Array;
-  /** What the choice is a choice of: the given request, or, with recomputed nodes in the graph, that of the new graph. */
+  /**
+   * What the choice is a choice of: the given request, or, with recomputed nodes in the graph, that
+   * of the new graph.
+   */
   readonly prepared: Prepared;
   /** `Solution.secondOpinion`: the plan does not have it. */
   readonly secondOpinion?: string;
@@ -58,7 +72,13 @@ export function feasible(
   found: Pick<Solution, 'choice' | 'objective' | 'bound' | 'solver' | 'seconds'> &
     Pick<Partial<Solution>, 'evidence' | 'gap'>,
 ): Solution & { readonly status: 'feasible' } {
-  return { status: 'feasible', gap: gapOf(found.objective, found.bound), statistics: {}, ties: 'engine', ...found };
+  return {
+    status: 'feasible',
+    gap: gapOf(found.objective, found.bound),
+    statistics: {},
+    ties: 'engine',
+    ...found,
+  };
 }
 
 /** Writes the plan of a solution. */
@@ -70,12 +90,20 @@ export function planned(
 ): PlannedResult {
   const plan = writePlan(prepared, solution, memory);
   const { choice, secondOpinion } = solution;
-  return { status: 'planned', plan, graph: prepared.model.graph, choice, prepared, certificate, ...(secondOpinion === undefined ? {} : { secondOpinion }) }; // prettier-ignore
+  return {
+    status: 'planned',
+    plan,
+    graph: prepared.model.graph,
+    choice,
+    prepared,
+    certificate,
+    ...(secondOpinion === undefined ? {} : { secondOpinion }),
+  };
 }
 
 /**
- * The plan of another choice of the same problem. Its bound is the one that was proven for the problem, so its gap is what the
- * choice gives away.
+ * The plan of another choice of the same problem. Its bound is the one that was proven for the
+ * problem, so its gap is what the choice gives away.
  *
  * @throws E_INTERNAL for a choice that the problem does not admit
  */

@@ -1,11 +1,12 @@
 /**
- * One solve of a prepared problem. In: the problem, options, a deadline. Out: the solution; what the solver cannot do in the
- * time or size given becomes the greedy choice or an error for the user.
+ * One solve of a prepared problem. In: the problem, options, a deadline. Out: the solution; what
+ * the solver cannot do in the time or size given becomes the greedy choice or an error for the
+ * user.
  */
 import { interrupted, ShardwrightError } from '../../errors.ts';
 import { TooLargeForLibrary } from '../../solver/milp/verdict.ts';
 import { NoChoiceInTime, solve } from '../../solver/solve.ts';
-import type { Problem, ProveOptions, Solution, Certificate } from '../../solver/types.ts';
+import type { Certificate, Problem, ProveOptions, Solution } from '../../solver/types.ts';
 import { provenLeastMemory } from '../memory/least-memory.ts';
 import type { Prepared } from '../prepare.ts';
 import { withMemoryBound } from '../record/certificate.ts';
@@ -13,7 +14,10 @@ import type { Deadline } from '../request/deadline.ts';
 import { greedily } from './greedy.ts';
 
 /** Undefined when no choice was found in time. */
-export async function solveUnlessLate(problem: Problem, options: ProveOptions): Promise<Solution | undefined> {
+export async function solveUnlessLate(
+  problem: Problem,
+  options: ProveOptions,
+): Promise<Solution | undefined> {
   return solve(problem, options).catch((error: unknown) => {
     if (error instanceof NoChoiceInTime) return undefined;
     throw error;
@@ -21,8 +25,8 @@ export async function solveUnlessLate(problem: Problem, options: ProveOptions): 
 }
 
 /**
- * With the objective `parameter-memory` the least memory of parameters is found first and becomes the bound of the memory
- * row; time is then minimised among the plans that reach it.
+ * With the objective `parameter-memory` the least memory of parameters is found first and becomes
+ * the bound of the memory row; time is then minimised among the plans that reach it.
  */
 export async function lexicographic(
   { compact: { problem }, request }: Pick<Prepared, 'compact' | 'request'>,
@@ -31,7 +35,8 @@ export async function lexicographic(
   if (request.objective !== 'parameter-memory') return { problem };
   const least = await provenLeastMemory(problem, deadline.solveOptions);
   if (least === undefined) return { problem };
-  if (least === 'open') throw tooLate(deadline, 'the least memory of parameters was not proven in time');
+  if (least === 'open')
+    throw tooLate(deadline, 'the least memory of parameters was not proven in time');
   const { bytes, certificate } = least;
   return {
     problem: withMemoryBound(problem, bytes),
@@ -55,11 +60,15 @@ export async function solveOrRefuse(
       throw tooLate(deadline, error.message);
     }
     if (error instanceof TooLargeForLibrary)
-      throw new ShardwrightError('E_LIMIT', error.message, { hint: 'use --solver auto, or a smaller mesh.' });
+      throw new ShardwrightError('E_LIMIT', error.message, {
+        hint: 'use --solver auto, or a smaller mesh.',
+      });
     throw error;
   }
 }
 
 function tooLate(deadline: Deadline, message: string): ShardwrightError {
-  return deadline.isInterrupted ? interrupted() : new ShardwrightError('E_TIME_LIMIT', message, { hint: 'raise --time-limit or --memory.' }); // prettier-ignore
+  return deadline.isInterrupted
+    ? interrupted()
+    : new ShardwrightError('E_TIME_LIMIT', message, { hint: 'raise --time-limit or --memory.' });
 }

@@ -1,17 +1,19 @@
 /**
- * What decides among plans of equal seconds: parameters of equal layers placed the same way, then fewer collectives, then simpler
- * placements. Compared are the plans in which every call is placed as it is, as an equal call is, or whole; seconds and
- * bound stay what they are. In: a model, its problem and an optimal choice. Out: the preferred choice of equal cost.
+ * What decides among plans of equal seconds: parameters of equal layers placed the same way, then
+ * fewer collectives, then simpler placements. Compared are the plans in which every call is placed
+ * as it is, as an equal call is, or whole; seconds and bound stay what they are. In: a model, its
+ * problem and an optimal choice. Out: the preferred choice of equal cost.
  */
 import { isPartialCode, REPLICATE_CODE, shardDimOfCode } from '../../mesh/sharding/space.ts';
 import { type Preference, preferredOptimum } from '../../solver/preferences.ts';
-import type { LinearRow, Problem } from '../../solver/types.ts';
 import { compactProblem, KeptLists } from '../../solver/problem/restrict.ts';
+import type { LinearRow, Problem } from '../../solver/types.ts';
 import type { Model } from '../model/model.ts';
 
 /** The rule, as a plan says it. */
 export const TIE_BREAK =
-  'Among plans of equal seconds: parameters of equal layers placed the same way, then fewer collectives, then simpler placements.';
+  'Among plans of equal seconds: parameters of equal layers placed the same way, then fewer ' +
+  'collectives, then simpler placements.';
 
 /**
  * The preferred choice among those that cost no more than an optimal one.
@@ -28,14 +30,28 @@ export function brokenTies(
   if (problem.rows?.some((row) => isTightRow(row, choice)) === true) return undefined;
   const values = candidates(model, problem, choice);
   const lists = new KeptLists();
-  const { problem: small, expand, contract } = compactProblem(problem, values.map((list) => lists.of(list.join(), () => list))); // prettier-ignore
+  const {
+    problem: small,
+    expand,
+    contract,
+  } = compactProblem(
+    problem,
+    values.map((list) => lists.of(list.join(), () => list)),
+  );
   const full = (variable: number, value: number): number => values[variable][value];
-  const levels = [{ equal: equalParameters(model, values) }, collectives(model, full), simplicity(model, full)];
+  const levels = [
+    { equal: equalParameters(model, values) },
+    collectives(model, full),
+    simplicity(model, full),
+  ];
   const found = preferredOptimum(small, contract(choice)!, objective, levels);
   return found === undefined ? undefined : expand(found);
 }
 
-/** Whether a row has no room to place the tensor that varies most otherwise: what it admits is then a matter of its price. */
+/**
+ * Whether a row has no room to place the tensor that varies most otherwise: what it admits is then
+ * a matter of its price.
+ */
 function isTightRow({ variables, amounts, bound }: LinearRow, choice: Int32Array): boolean {
   let used = 0;
   let most = 0;
@@ -47,7 +63,10 @@ function isTightRow({ variables, amounts, bound }: LinearRow, choice: Int32Array
   return used + most > bound;
 }
 
-/** The values of each variable that are compared: those that variables of equal content take, and the one that cuts nothing. */
+/**
+ * The values of each variable that are compared: those that variables of equal content take, and
+ * the one that cuts nothing.
+ */
 function candidates(model: Model, problem: Problem, choice: Int32Array): Int32Array[] {
   const { variables, strategies, copies, flow, nodeVariable } = model;
   const taken = new Map<string, Set<number>>();
@@ -58,26 +77,38 @@ function candidates(model: Model, problem: Problem, choice: Int32Array): Int32Ar
   });
   keys.forEach((key, v) => {
     const set = taken.get(key);
-    if (set === undefined) taken.set(key, new Set([choice[v], wholeValue(model, v)].filter((a) => a >= 0)));
+    if (set === undefined)
+      taken.set(key, new Set([choice[v], wholeValue(model, v)].filter((a) => a >= 0)));
     else set.add(choice[v]);
   });
-  const allowed = (v: number, a: number): boolean => problem.vectors[problem.unary[v]][a] !== Infinity;
-  const out = keys.map((key, v) => Int32Array.from([...taken.get(key)!].filter((a) => allowed(v, a))).sort());
+  const allowed = (v: number, a: number): boolean =>
+    problem.vectors[problem.unary[v]][a] !== Infinity;
+  const out = keys.map((key, v) =>
+    Int32Array.from([...taken.get(key)!].filter((a) => allowed(v, a))).sort(),
+  );
   // A copy goes with what its producer may leave now.
   for (const { variable, value, owned, copy } of copies) {
     const { node, result } = flow.values[value];
     const { set } = strategies.nodes[node]!;
     const at = set.inputCount + result;
     const left = new Set(
-      Array.from(out[nodeVariable[node]], (a) => set.specs[a * (set.inputCount + set.outputCount) + at]),
+      Array.from(
+        out[nodeVariable[node]],
+        (a) => set.specs[a * (set.inputCount + set.outputCount) + at],
+      ),
     );
     const shared = new Set(Array.from(out[variable], (z) => copy[z]).concat(-1));
-    out[variable] = Int32Array.from(owned.keys()).filter((z) => left.has(owned[z]) && shared.has(copy[z]) && allowed(variable, z)); // prettier-ignore
+    out[variable] = Int32Array.from(owned.keys()).filter(
+      (z) => left.has(owned[z]) && shared.has(copy[z]) && allowed(variable, z),
+    );
   }
   return out;
 }
 
-/** The value of a node or an output that cuts nothing and leaves nothing pending; -1 where there is none. */
+/**
+ * The value of a node or an output that cuts nothing and leaves nothing pending; -1 where there is
+ * none.
+ */
 function wholeValue({ variables, strategies, space }: Model, v: number): number {
   const own = variables[v];
   if (own.kind === 'output') return own.specs.indexOf(space.replicated);
@@ -85,18 +116,35 @@ function wholeValue({ variables, strategies, space }: Model, v: number): number 
   const { set } = strategies.nodes[own.node]!;
   const width = set.inputCount + set.outputCount;
   for (let s = 0; s < set.count; s++)
-    if (set.specs.subarray(s * width, (s + 1) * width).every((id) => id < 0 || id === space.replicated)) return s;
+    if (
+      set.specs
+        .subarray(s * width, (s + 1) * width)
+        .every((id) => id < 0 || id === space.replicated)
+    )
+      return s;
   return -1;
 }
 
-/** Neighbours among the parameters whose names differ in numbers only and that have the same choices. */
-function equalParameters(model: Model, values: readonly Int32Array[]): (readonly [number, number])[] {
+/**
+ * Neighbours among the parameters whose names differ in numbers only and that have the same
+ * choices.
+ */
+function equalParameters(
+  model: Model,
+  values: readonly Int32Array[],
+): (readonly [number, number])[] {
   const { graph, strategies, nodeVariable } = model;
   const last = new Map<string, number>();
   const pairs: (readonly [number, number])[] = [];
   graph.nodes.forEach((node, n) => {
     const entry = strategies.nodes[n];
-    if (node.kind !== 'placeholder' || node.meta.role !== 'parameter' || entry === null || entry === undefined) return;
+    if (
+      node.kind !== 'placeholder' ||
+      node.meta.role !== 'parameter' ||
+      entry === null ||
+      entry === undefined
+    )
+      return;
     const variable = nodeVariable[n];
     const name = (node.meta.roleName ?? node.name).replace(/\d+/g, '#');
     const key = `${name} ${entry.content} ${values[variable].join()}`;
@@ -109,16 +157,22 @@ function equalParameters(model: Model, values: readonly Int32Array[]): (readonly
 
 /** Collectives inside of calls, of shared copies and of uses, as `Routes` makes them. */
 function collectives(model: Model, full: (variable: number, value: number) => number): Preference {
-  const { variables, edges, copies, uses, strategies, flow, charges, redistributor, nodeSeconds } = model;
+  const { variables, edges, copies, uses, strategies, flow, charges, redistributor, nodeSeconds } =
+    model;
   const moves = (value: number, from: number, to: number): number =>
-    from === to ? 0 : (redistributor.plan(charges.typeOf(flow.values[value]), from, to)?.collectives ?? 0);
+    from === to
+      ? 0
+      : (redistributor.plan(charges.typeOf(flow.values[value]), from, to)?.collectives ?? 0);
   return {
     value: (variable, value) => {
       const own = variables[variable];
       const a = full(variable, value);
       if (own.kind === 'node') {
         const entry = strategies.nodes[own.node];
-        const inside = entry === null || entry === undefined ? undefined : nodeSeconds.get(entry.content)?.internal[a];
+        const inside =
+          entry === null || entry === undefined
+            ? undefined
+            : nodeSeconds.get(entry.content)?.internal[a];
         return (inside ?? 0) > 0 ? 1 : 0;
       }
       if (own.kind !== 'copy') return 0;
@@ -146,7 +200,10 @@ function collectives(model: Model, full: (variable: number, value: number) => nu
   };
 }
 
-/** Mesh dims on which results are not whole: 1 for a plain cut or a pending reduction, 2 for other cuts. */
+/**
+ * Mesh dims on which results are not whole: 1 for a plain cut or a pending reduction, 2 for other
+ * cuts.
+ */
 function simplicity(model: Model, full: (variable: number, value: number) => number): Preference {
   const { variables, strategies, space } = model;
   const cuts = (id: number): number => {

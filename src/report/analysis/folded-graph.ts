@@ -1,6 +1,6 @@
 /**
- * Takes a planned program and gives its graph with equal layers folded into one and without nodes that neither compute
- * nor move.
+ * Takes a planned program and gives its graph with equal layers folded into one and without nodes
+ * that neither compute nor move.
  */
 
 import { backwardStart } from '../../passes/plannable/weight-views.ts';
@@ -9,7 +9,9 @@ import type { Plan } from '../../plan/record/types.ts';
 import { lineSignature } from './program.ts';
 import { findRepeats } from './repeats.ts';
 
-/** The program with equal layers drawn once, and nodes without a kernel and without a move left out. */
+/**
+ * The program with equal layers drawn once, and nodes without a kernel and without a move left out.
+ */
 export interface FoldedGraph {
   readonly nodes: readonly FoldedNode[];
   readonly edges: readonly FoldedEdge[];
@@ -44,7 +46,10 @@ interface FoldedEdge {
 
 /** Stretches shorter than this are easier to read in full. */
 const LEAST_STRETCH = 12;
-/** Nodes that are laid out at most, largest first, and the share of the step that they need not reach beyond. */
+/**
+ * Nodes that are laid out at most, largest first, and the share of the step that they need not
+ * reach beyond.
+ */
 const MOST_NODES = 140;
 const SHARE = 0.99;
 
@@ -52,13 +57,20 @@ const SHARE = 0.99;
 const MOST_INPUTS = 8;
 
 /** Folds the program of a plan; undefined for one that has nothing to draw. */
-export function foldedGraphOf({ prepared, plan }: Pick<Reopened, 'prepared' | 'plan'>): FoldedGraph {
+export function foldedGraphOf({
+  prepared,
+  plan,
+}: Pick<Reopened, 'prepared' | 'plan'>): FoldedGraph {
   const { graph, flow } = prepared.model;
   const split = backwardStart(graph);
   const stands = representatives(prepared, plan);
   const weight = (n: number): number => {
     const p = plan.nodes[n];
-    return p.seconds + (p.internalSeconds ?? 0) + p.redistributions.reduce((sum, r) => sum + r.seconds, 0);
+    return (
+      p.seconds +
+      (p.internalSeconds ?? 0) +
+      p.redistributions.reduce((sum, r) => sum + r.seconds, 0)
+    );
   };
   const counts = new Map<number, number>();
   stands.forEach((r) => counts.set(r, (counts.get(r) ?? 0) + 1));
@@ -80,9 +92,14 @@ export function foldedGraphOf({ prepared, plan }: Pick<Reopened, 'prepared' | 'p
     })
     .slice(0, MOST_NODES);
   const inputs = candidates.filter((n) => graph.nodes[n].kind === 'placeholder');
-  // What is moved has a box of its own, however cheap it is: else the move would stand on the edges of what it is made from.
-  const moved = largest.flatMap((n) => movedNodes(prepared, plan, n).map((producer) => stands[producer]));
-  const kept = [...new Set([...inputs.slice(0, MOST_INPUTS), ...largest, ...moved])].sort((x, y) => x - y);
+  // What is moved has a box of its own, however cheap it is: else the move would stand on the edges
+  // of what it is made from.
+  const moved = largest.flatMap((n) =>
+    movedNodes(prepared, plan, n).map((producer) => stands[producer]),
+  );
+  const kept = [...new Set([...inputs.slice(0, MOST_INPUTS), ...largest, ...moved])].sort(
+    (x, y) => x - y,
+  );
   const position = new Map(kept.map((n, k) => [n, k]));
   const nodes = kept.map((n): FoldedNode => {
     const { name, kind, meta } = graph.nodes[n];
@@ -105,8 +122,15 @@ export function foldedGraphOf({ prepared, plan }: Pick<Reopened, 'prepared' | 'p
   };
 }
 
-/** The calls and inputs whose results a node reads in another placement, views taken back to what they view. */
-function movedNodes({ model: { graph, flow } }: Reopened['prepared'], plan: Plan, n: number): number[] {
+/**
+ * The calls and inputs whose results a node reads in another placement, views taken back to what
+ * they view.
+ */
+function movedNodes(
+  { model: { graph, flow } }: Reopened['prepared'],
+  plan: Plan,
+  n: number,
+): number[] {
   return plan.nodes[n].redistributions.flatMap(({ input }) => {
     let producer = flow.values[flow.inputs[n][input]].node;
     while (flow.alias[producer] >= 0) producer = flow.values[flow.alias[producer]].node;
@@ -115,7 +139,10 @@ function movedNodes({ model: { graph, flow } }: Reopened['prepared'], plan: Plan
   });
 }
 
-/** For every node the one that is drawn in its place: itself, or its like in the first of several equal stretches. */
+/**
+ * For every node the one that is drawn in its place: itself, or its like in the first of several
+ * equal stretches.
+ */
 function representatives({ model }: Reopened['prepared'], plan: Plan): Int32Array {
   const { graph } = model;
   const numbers = new Map<string, number>();
@@ -127,7 +154,8 @@ function representatives({ model }: Reopened['prepared'], plan: Plan): Int32Arra
   });
   const stands = new Int32Array(graph.nodes.length);
   for (const { start, period, count } of findRepeats(ids, LEAST_STRETCH))
-    for (let k = 0; k < period * count; k++) stands[start + k] = count > 1 ? start + (k % period) : start + k;
+    for (let k = 0; k < period * count; k++)
+      stands[start + k] = count > 1 ? start + (k % period) : start + k;
   return stands;
 }
 
@@ -151,7 +179,10 @@ function edgesOf(
     });
     if (flow.alias[n] >= 0) {
       const producer = flow.values[flow.alias[n]].node;
-      sources.set(n, position.has(stands[producer]) ? [stands[producer]] : (sources.get(producer) ?? []));
+      sources.set(
+        n,
+        position.has(stands[producer]) ? [stands[producer]] : (sources.get(producer) ?? []),
+      );
       return;
     }
     if (own === undefined) {
@@ -161,7 +192,8 @@ function edgesOf(
     if (node.kind !== 'call') return;
     from.forEach((producers, input) => {
       const moves = plan.nodes[n].redistributions.filter((r) => r.input === input);
-      const change = moves.length === 0 ? undefined : `${moves[0].from} -> ${moves[moves.length - 1].to}`;
+      const change =
+        moves.length === 0 ? undefined : `${moves[0].from} -> ${moves[moves.length - 1].to}`;
       const seconds = moves.reduce((sum, r) => sum + r.seconds, 0);
       for (const producer of producers) {
         const source = position.get(producer);

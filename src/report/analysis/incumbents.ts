@@ -1,17 +1,24 @@
-/** Solves the request of a plan again and gives the best plan and the lower bound after each step of the solver. */
+/**
+ * Solves the request of a plan again and gives the best plan and the lower bound after each step of
+ * the solver.
+ */
 
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { prepare, type Prepared } from '../../plan/prepare.ts';
+import type { Plan } from '../../plan/record/types.ts';
 import { peakBinds } from '../../plan/request/request.ts';
 import { shardPrepared } from '../../plan/shard.ts';
-import type { Plan } from '../../plan/record/types.ts';
 import type { Progress } from '../../solver/types.ts';
 
 /** The best plan and the bound as they were while the problem was solved. */
 export interface Incumbents {
   /** In seconds of the step; null before there is a plan or a bound. */
-  readonly steps: readonly { readonly phase: string; readonly seconds: number | null; readonly bound: number | null }[];
+  readonly steps: readonly {
+    readonly phase: string;
+    readonly seconds: number | null;
+    readonly bound: number | null;
+  }[];
   /** Clock time of each step, seconds. */
   readonly seconds: readonly number[];
 }
@@ -23,8 +30,8 @@ export interface WrittenProgress extends Incumbents {
 }
 
 /**
- * Solves the request of a plan again, without starting points, and listens. The steps are the same in every run as long as no time
- * limit ends the search; only their clock times differ.
+ * Solves the request of a plan again, without starting points, and listens. The steps are the same
+ * in every run as long as no time limit ends the search; only their clock times differ.
  *
  * @returns undefined where several problems are solved for one plan, see `SolverLog.incumbents`
  */
@@ -49,17 +56,28 @@ export class SolverLog {
   /** For `onProgress`. */
   readonly listen = ({ phase, objective, bound }: Progress): void => {
     const { unitsPerSecond } = this.prepared.model;
-    const inSeconds = (units: number): number | null => (Number.isFinite(units) ? units / unitsPerSecond : null);
-    this.events.push({ phase, seconds: inSeconds(objective), bound: inSeconds(bound), at: this.elapsed() });
+    const inSeconds = (units: number): number | null =>
+      Number.isFinite(units) ? units / unitsPerSecond : null;
+    this.events.push({
+      phase,
+      seconds: inSeconds(objective),
+      bound: inSeconds(bound),
+      at: this.elapsed(),
+    });
   };
 
   /**
-   * The steps up to the plan that came of them; undefined where the limit on peak memory binds: that plan comes of
-   * many problems, some about bytes, whose steps are not its own.
+   * The steps up to the plan that came of them; undefined where the limit on peak memory binds:
+   * that plan comes of many problems, some about bytes, whose steps are not its own.
    */
   incumbents({ objective, proof, request }: Plan): Incumbents | undefined {
     if (peakBinds(request) || peakBinds(this.prepared.request)) return undefined;
-    const last = { phase: proof.solver, seconds: objective.seconds, bound: proof.bound, at: this.elapsed() };
+    const last = {
+      phase: proof.solver,
+      seconds: objective.seconds,
+      bound: proof.bound,
+      at: this.elapsed(),
+    };
     return thinned(ofOneProblem([...this.events, last]));
   }
 
@@ -71,7 +89,9 @@ export class SolverLog {
 /** Steps that are kept. */
 const MOST_STEPS = 400;
 
-/** Long logs without some of the steps in which only the bound rose: plans, and the last step, stay. */
+/**
+ * Long logs without some of the steps in which only the bound rose: plans, and the last step, stay.
+ */
 export function thinned({ steps, seconds }: Incumbents): Incumbents {
   if (steps.length <= MOST_STEPS) return { steps, seconds };
   const better = steps.map(
@@ -91,8 +111,9 @@ interface SolverEvent {
 }
 
 /**
- * Events as steps of the problem that was asked. For a bound the solver may first take the memory limit away: where its plans become
- * more expensive again, those before were of that easier problem. They are no plans of this one, while their bounds hold here, too.
+ * Events as steps of the problem that was asked. For a bound the solver may first take the memory
+ * limit away: where its plans become more expensive again, those before were of that easier
+ * problem. They are no plans of this one, while their bounds hold here, too.
  */
 export function ofOneProblem(events: readonly SolverEvent[]): Incumbents {
   let easier = 0;

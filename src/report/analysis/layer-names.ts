@@ -1,14 +1,15 @@
 /**
- * Gives the layer that each node belongs to, by its module path or by the weight that it uses; numbers of repeated layers
- * become `*`.
+ * Gives the layer that each node belongs to, by its module path or by the weight that it uses;
+ * numbers of repeated layers become `*`.
  */
 
 import type { OpClass, OperatorRecord } from '../../ops/record/record.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 
 /**
- * The layer that each node belongs to, numbers of repeated layers folded to `*`: the module path where the file tells it; else
- * the module of the weight that the node reads or whose gradient it makes; else what kind of work it is, in brackets.
+ * The layer that each node belongs to, numbers of repeated layers folded to `*`: the module path
+ * where the file tells it; else the module of the weight that the node reads or whose gradient it
+ * makes; else what kind of work it is, in brackets.
  */
 export function layerNames({ model, table }: Pick<Prepared, 'model' | 'table'>): string[] {
   const { graph, flow } = model;
@@ -31,7 +32,10 @@ export function layerNames({ model, table }: Pick<Prepared, 'model' | 'table'>):
     const name = weights.find((w) => w !== undefined);
     if (name === undefined) return;
     ofNode.set(n, name);
-    if (weights.length === 1 && isSameTensor(node.kind === 'call' ? node.target : '', recordOf(n)?.cls))
+    if (
+      weights.length === 1 &&
+      isSameTensor(node.kind === 'call' ? node.target : '', recordOf(n)?.cls)
+    )
       for (const value of flow.results[n]) if (value >= 0) weightOf.set(value, name);
   });
   // From every gradient back to the call that makes it.
@@ -54,7 +58,11 @@ export function layerNames({ model, table }: Pick<Prepared, 'model' | 'table'>):
     const [seen] = flow.inputs[n];
     // A view belongs to what it shows.
     const shown = cls === 'view' && seen !== undefined ? names[flow.values[seen].node] : undefined;
-    names.push(path !== undefined && path !== '' ? foldNumbers(path) : (ofNode.get(n) ?? shown ?? KINDS[cls]));
+    names.push(
+      path !== undefined && path !== ''
+        ? foldNumbers(path)
+        : (ofNode.get(n) ?? shown ?? KINDS[cls]),
+    );
   });
   return names;
 }
@@ -74,7 +82,9 @@ const KINDS: Readonly<Record<OpClass, string>> = {
 };
 
 function isSameTensor(target: string, cls: string | undefined): boolean {
-  return cls === 'view' || /\b(t|_to_copy|clone|transpose|permute|view|reshape|detach)\b/.test(target);
+  return (
+    cls === 'view' || /\b(t|_to_copy|clone|transpose|permute|view|reshape|detach)\b/.test(target)
+  );
 }
 
 /** `model.layers.3.mlp.up_proj.weight` as `model.layers.*.mlp.up_proj`. */

@@ -1,15 +1,21 @@
-/** Groups the compute of a plan by layer and gives each group's FLOPs, bytes and seconds under the roofline. */
+/**
+ * Groups the compute of a plan by layer and gives each group's FLOPs, bytes and seconds under the
+ * roofline.
+ */
 
 import { matrixPeak } from '../../cost/compute.ts';
 import { presetComputeCost } from '../../cost/presets/presets.ts';
 import type { DType } from '../../graph/types.ts';
+import type { Model } from '../../plan/model/model.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { layerNames } from './layer-names.ts';
 import { localCalls } from './local-calls.ts';
-import type { Model } from '../../plan/model/model.ts';
 
-/** The nodes of one layer, equal layers together, on the device with the largest shards, in one step. */
+/**
+ * The nodes of one layer, equal layers together, on the device with the largest shards, in one
+ * step.
+ */
 interface LayerGroup {
   readonly name: string;
   readonly nodes: number;
@@ -18,7 +24,9 @@ interface LayerGroup {
   /** Read and written by its kernels. */
   readonly bytes: number;
   readonly computeSeconds: number;
-  /** Redistributions of its inputs and of results made here, and collectives inside its operators. */
+  /**
+   * Redistributions of its inputs and of results made here, and collectives inside its operators.
+   */
   readonly communicationSeconds: number;
   /** What holds it back: the largest of the four below. */
   readonly bound: Bound;
@@ -40,8 +48,14 @@ export interface Roofline {
   readonly bytesPerSecond: number;
 }
 
-/** Where the compute time goes and what it waits for, largest group first; seconds are those of the plan. */
-export function rooflineOf(prepared: Pick<Prepared, 'model' | 'table' | 'collectives'>, plan: Plan): Roofline {
+/**
+ * Where the compute time goes and what it waits for, largest group first; seconds are those of the
+ * plan.
+ */
+export function rooflineOf(
+  prepared: Pick<Prepared, 'model' | 'table' | 'collectives'>,
+  plan: Plan,
+): Roofline {
   const { model, collectives } = prepared;
   const { cluster } = model;
   const names = layerNames(prepared);
@@ -101,8 +115,15 @@ export function rooflineOf(prepared: Pick<Prepared, 'model' | 'table' | 'collect
 type Mutable = { -readonly [K in Exclude<keyof LayerGroup, 'name' | 'bound'>]: number };
 
 const EMPTY: Mutable = {
-  nodes: 0, flops: 0, bytes: 0, computeSeconds: 0, communicationSeconds: 0, matrixSeconds: 0, memorySeconds: 0, launchSeconds: 0,
-}; // prettier-ignore
+  nodes: 0,
+  flops: 0,
+  bytes: 0,
+  computeSeconds: 0,
+  communicationSeconds: 0,
+  matrixSeconds: 0,
+  memorySeconds: 0,
+  launchSeconds: 0,
+};
 
 function boundOf(g: Mutable): Bound {
   const parts: readonly (readonly [Bound, number])[] = [
@@ -117,7 +138,11 @@ function boundOf(g: Mutable): Bound {
 /** Element type that the matrix units work in: that of the first parameter with several dims. */
 export function matrixDtype({ graph }: Model): DType {
   for (const node of graph.nodes)
-    if (node.kind === 'placeholder' && node.meta.role === 'parameter' && node.type.kind === 'tensor')
+    if (
+      node.kind === 'placeholder' &&
+      node.meta.role === 'parameter' &&
+      node.type.kind === 'tensor'
+    )
       if (node.type.shape.length > 1) return node.type.dtype;
   return 'f32';
 }

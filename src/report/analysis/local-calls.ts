@@ -16,8 +16,14 @@ interface LocalCall {
   readonly times: number;
 }
 
-/** Every call that a plan prices, in the order of the program; other names of a value and calls without a record are left out. */
-export function localCalls({ model, table }: Pick<Prepared, 'model' | 'table'>, plan: Plan): LocalCall[] {
+/**
+ * Every call that a plan prices, in the order of the program; other names of a value and calls
+ * without a record are left out.
+ */
+export function localCalls(
+  { model, table }: Pick<Prepared, 'model' | 'table'>,
+  plan: Plan,
+): LocalCall[] {
   const { graph, flow, space } = model;
   const ids = new Map<string, number>();
   const idOf = (text: string): number => {
@@ -35,11 +41,15 @@ export function localCalls({ model, table }: Pick<Prepared, 'model' | 'table'>, 
     const record = node.kind === 'call' && flow.alias[n] < 0 ? table.get(node.target) : undefined;
     if (record === undefined) return [];
     const meta = (name: string): TensorMeta => flow.values[flow.valueOf(name)].meta;
-    const results = Array.from(flow.results[n], (id): TensorMeta | null => (id < 0 ? null : flow.values[id].meta));
+    const results = Array.from(flow.results[n], (id): TensorMeta | null =>
+      id < 0 ? null : flow.values[id].meta,
+    );
     const call = withOutputs(bindCall(record, node.args, node.kwargs, meta), results);
     const context = atSizes(
       call,
-      tensorInputs(record, node.args, node.kwargs).map((name, i) => local(meta(name), idOf(planned.inputs[i]))),
+      tensorInputs(record, node.args, node.kwargs).map((name, i) =>
+        local(meta(name), idOf(planned.inputs[i])),
+      ),
       results.map((of, k) => (of === null ? null : local(of, idOf(planned.outputs[k])))),
     );
     return [{ node: n, planned, record, context, times: planned.times ?? 1 }];

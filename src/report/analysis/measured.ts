@@ -1,13 +1,16 @@
-/** Gives the measured errors of the model that decides, for a plan: its own band first, then those of the hardware around it. */
+/**
+ * Gives the measured errors of the model that decides, for a plan: its own band first, then those
+ * of the hardware around it.
+ */
 
 import {
-  fidelity,
-  generationOf,
-  nearestPool,
   type Circumstances,
   type ErrorPool,
   type FamilyErrors,
+  fidelity,
+  generationOf,
   type MeasuredErrors,
+  nearestPool,
 } from '../../cost/validation/fidelity.ts';
 
 export type { MeasuredErrors } from '../../cost/validation/fidelity.ts';
@@ -24,7 +27,10 @@ export interface Trust {
   readonly others: readonly MeasuredErrors[];
 }
 
-/** The errors beside a plan: those of its accelerator first, and of these the runs of its kind of model. */
+/**
+ * The errors beside a plan: those of its accelerator first, and of these the runs of its kind of
+ * model.
+ */
 export function trustOf(circumstances: Circumstances): Trust {
   const { about, source, rows, families } = fidelity();
   const { accelerator, experts } = circumstances;

@@ -1,10 +1,16 @@
-/** Takes a plan and gives the bytes alive on the fullest device at every step of the program, by kind. */
+/**
+ * Takes a plan and gives the bytes alive on the fullest device at every step of the program, by
+ * kind.
+ */
 
-import { peakOf, type LiveInterval, type MemoryKind } from '../../cost/memory/peak.ts';
-import { planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
+import { type LiveInterval, type MemoryKind, peakOf } from '../../cost/memory/peak.ts';
 import type { Reopened } from '../../plan/questions/explain.ts';
+import { planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
 
-/** Live bytes on the fullest device at every program point, by kind. (JSON calls a program point a moment.) */
+/**
+ * Live bytes on the fullest device at every program point, by kind. (JSON calls a program point a
+ * moment.)
+ */
 export interface MemoryCurve {
   readonly moments: number;
   readonly peakBytes: number;
@@ -15,7 +21,10 @@ export interface MemoryCurve {
   /** First program point of the backward pass; null where there is none. */
   readonly backwardAt: number | null;
   readonly kinds: readonly CurveKind[];
-  /** In each of equally many program points, at the fullest of them: bytes of each of `kinds`, bottom first. */
+  /**
+   * In each of equally many program points, at the fullest of them: bytes of each of `kinds`,
+   * bottom first.
+   */
   readonly points: readonly (readonly number[])[];
   /** The largest tensors alive at the peak that are no parameter, gradient or state. */
   readonly largest: readonly LiveTensor[];
@@ -32,7 +41,13 @@ interface LiveTensor {
 
 type CurveKind = 'parameters' | 'optimizer' | 'gradients' | 'activations' | 'copies in flight';
 
-const KINDS: readonly CurveKind[] = ['parameters', 'optimizer', 'gradients', 'activations', 'copies in flight'];
+const KINDS: readonly CurveKind[] = [
+  'parameters',
+  'optimizer',
+  'gradients',
+  'activations',
+  'copies in flight',
+];
 const KIND_OF: Readonly<Record<MemoryKind, CurveKind>> = {
   parameter: 'parameters',
   buffer: 'parameters',
@@ -46,12 +61,16 @@ const KIND_OF: Readonly<Record<MemoryKind, CurveKind>> = {
 const POINTS = 200;
 const LARGEST = 10;
 
-/** The curve of a plan, from the placements that it takes: the same program points as `plan.memory.timeline`. */
+/**
+ * The curve of a plan, from the placements that it takes: the same program points as
+ * `plan.memory.timeline`.
+ */
 export function memoryCurveOf({ prepared, choice }: Reopened): MemoryCurve {
   const { model, table } = prepared;
   const { intervals, nodeOfPoint } = planMemoryTimeline(model, choice, table);
   const peak = peakOf(intervals);
-  const phaseAt = (point: number): 'forward' | 'backward' => model.flow.phases[nodeOfPoint[point]] ?? 'forward';
+  const phaseAt = (point: number): 'forward' | 'backward' =>
+    model.flow.phases[nodeOfPoint[point]] ?? 'forward';
   const backwardAt = nodeOfPoint.findIndex((_, point) => phaseAt(point) === 'backward');
   return {
     moments: nodeOfPoint.length,
@@ -63,10 +82,21 @@ export function memoryCurveOf({ prepared, choice }: Reopened): MemoryCurve {
     kinds: KINDS,
     points: pointsOf(intervals, nodeOfPoint.length),
     largest: [...peak.live]
-      .filter(({ kind = 'temporary' }) => ['activations', 'copies in flight'].includes(KIND_OF[kind]))
-      .sort((a, b) => b.bytes - a.bytes || a.start - b.start || ((a.name ?? '') < (b.name ?? '') ? -1 : 1))
+      .filter(({ kind = 'temporary' }) =>
+        ['activations', 'copies in flight'].includes(KIND_OF[kind]),
+      )
+      .sort(
+        (a, b) =>
+          b.bytes - a.bytes || a.start - b.start || ((a.name ?? '') < (b.name ?? '') ? -1 : 1),
+      )
       .slice(0, LARGEST)
-      .map(({ name = '', bytes, kind = 'temporary', start, end }) => ({ name, bytes, kind, from: start, to: end })),
+      .map(({ name = '', bytes, kind = 'temporary', start, end }) => ({
+        name,
+        bytes,
+        kind,
+        from: start,
+        to: end,
+      })),
   };
 }
 

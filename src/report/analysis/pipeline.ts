@@ -1,5 +1,6 @@
 /**
- * Reads the pipeline stages of a plan folder, cuts them again from the plan, and gives their seconds, bytes and messages.
+ * Reads the pipeline stages of a plan folder, cuts them again from the plan, and gives their
+ * seconds, bytes and messages.
  */
 
 import { clusterTopology } from '../../cost/hardware/topology.ts';
@@ -36,7 +37,10 @@ export interface ReportStage {
   readonly idleShare: number;
 }
 
-/** The message between two stages that follow one another: activations one way, their gradients the other. */
+/**
+ * The message between two stages that follow one another: activations one way, their gradients the
+ * other.
+ */
 interface ReportBoundary {
   readonly from: number;
   readonly to: number;
@@ -64,9 +68,14 @@ export interface Pipeline extends Omit<PlanPipeline, 'stages' | 'schedule'> {
  * The stages of a plan folder, cut again from the plan itself.
  *
  * @param said what `pipeline.json` says
- * @throws E_PLAN where the plan does not give what the file says, so that the file is another plan's
+ * @throws E_PLAN where the plan does not give what the file says, so that the file is another
+ *   plan's
  */
-export function pipelineAgain({ prepared, choice }: Reopened, said: PlanPipeline, table: OperatorTable): Pipeline {
+export function pipelineAgain(
+  { prepared, choice }: Reopened,
+  said: PlanPipeline,
+  table: OperatorTable,
+): Pipeline {
   const { schedule, microbatches, virtual, budgetBytes } = said;
   const devices = said.stages.length / virtual;
   const { model, request } = prepared;
@@ -81,7 +90,10 @@ export function pipelineAgain({ prepared, choice }: Reopened, said: PlanPipeline
   const mesh = new DeviceMesh([{ name: 'pp', size: devices }, ...model.space.mesh.dims]);
   const collectives = collectiveModel(request.cost, model.cluster, mesh);
   const own = said.stages.map((stage) => unitsOf(stage, layers).map((u) => units[u]));
-  const sum = (list: readonly CoreUnit[], part: 'forward' | 'backwardInput' | 'backwardWeight'): number =>
+  const sum = (
+    list: readonly CoreUnit[],
+    part: 'forward' | 'backwardInput' | 'backwardWeight',
+  ): number =>
     list.reduce((total, unit) => total + unit[part].compute + unit[part].communication, 0);
   const stages = said.stages.map((stage, k): ReportStage => {
     const device = k % devices;
@@ -117,16 +129,28 @@ export function pipelineAgain({ prepared, choice }: Reopened, said: PlanPipeline
 }
 
 /** Units of the program by number: the embedding, the layers, the head. */
-function unitsOf({ layers, embedding, head }: PlanPipeline['stages'][number], count: number): number[] {
-  const inner = layers === null ? [] : Array.from({ length: layers[1] - layers[0] + 1 }, (_, i) => layers[0] + i + 1);
+function unitsOf(
+  { layers, embedding, head }: PlanPipeline['stages'][number],
+  count: number,
+): number[] {
+  const inner =
+    layers === null
+      ? []
+      : Array.from({ length: layers[1] - layers[0] + 1 }, (_, i) => layers[0] + i + 1);
   return [...(embedding ? [0] : []), ...inner, ...(head ? [count + 1] : [])];
 }
 
 /** `embedding, layers 0-3`. */
-export function stageText({ layers, embedding, head }: Pick<ReportStage, 'layers' | 'embedding' | 'head'>): string {
+export function stageText({
+  layers,
+  embedding,
+  head,
+}: Pick<ReportStage, 'layers' | 'embedding' | 'head'>): string {
   const parts = [
     ...(embedding ? ['embedding'] : []),
-    ...(layers === null ? [] : [layers[0] === layers[1] ? `layer ${layers[0]}` : `layers ${layers[0]}-${layers[1]}`]),
+    ...(layers === null
+      ? []
+      : [layers[0] === layers[1] ? `layer ${layers[0]}` : `layers ${layers[0]}-${layers[1]}`]),
     ...(head ? ['head'] : []),
   ];
   return parts.join(', ');
@@ -134,8 +158,12 @@ export function stageText({ layers, embedding, head }: Pick<ReportStage, 'layers
 
 /** Whether two values of JSON are the same, whatever the order of their keys. */
 function isSame(a: unknown, b: unknown): boolean {
-  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return Object.is(a, b);
+  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null)
+    return Object.is(a, b);
   if (Array.isArray(a) !== Array.isArray(b)) return false;
   const [left, right] = [new Map(Object.entries(a)), new Map(Object.entries(b))];
-  return left.size === right.size && [...left].every(([key, value]) => right.has(key) && isSame(value, right.get(key)));
+  return (
+    left.size === right.size &&
+    [...left].every(([key, value]) => right.has(key) && isSame(value, right.get(key)))
+  );
 }

@@ -1,6 +1,6 @@
 /**
- * Prints a planned program as text: each line with its placement and seconds, with the redistributions of its inputs
- * above it.
+ * Prints a planned program as text: each line with its placement and seconds, with the
+ * redistributions of its inputs above it.
  */
 
 import { nodeText } from '../../graph/text/write.ts';
@@ -15,8 +15,8 @@ import type {
 import { bytesText, secondsText } from '../../units.ts';
 
 /**
- * The plan as the program itself: every line of the graph with the placement of its result, its seconds, and above it the
- * redistributions that its inputs need.
+ * The plan as the program itself: every line of the graph with the placement of its result, its
+ * seconds, and above it the redistributions that its inputs need.
  */
 export function annotatedProgram(graph: Graph, plan: Plan): string {
   const planned = new Map(plan.nodes.map((node) => [node.name, node]));
@@ -31,7 +31,8 @@ export function annotatedProgram(graph: Graph, plan: Plan): string {
 
 /** The line of a node, after one for each redistribution of its inputs. */
 export function nodeLines(node: Node, p: PlannedNode): string[] {
-  const time = p.seconds > 0 && p.times !== 0 ? `  ${secondsText(p.seconds)}${timesText(p.times)}` : '';
+  const time =
+    p.seconds > 0 && p.times !== 0 ? `  ${secondsText(p.seconds)}${timesText(p.times)}` : '';
   return [
     ...p.redistributions.map((r) => redistributionLine(r, p.inputs.length)),
     `${nodeText(node)}  # ${placementText(p)}${time}`,
@@ -43,23 +44,33 @@ export function nodeLines(node: Node, p: PlannedNode): string[] {
 export function outputLines(output: PlannedOutput): string[] {
   const moves = output.redistributions.map((r) => redistributionLine(r, 1));
   const role = output.role === 'grad' ? `gradient of ${output.of ?? '?'}` : output.role;
-  if (output.role === 'carry') return [...moves, `next %${output.of ?? '?'} = %${output.value}  # ${output.placement}`];
+  if (output.role === 'carry')
+    return [...moves, `next %${output.of ?? '?'} = %${output.value}  # ${output.placement}`];
   return [...moves, `return %${output.value}  # ${output.placement}  ${role}`];
 }
 
 /** A collective inside an operator; of a region, the call that it is, with its types. */
-function insideLine({ kind, meshDims, bytes, seconds, node, from, to, type, times: share }: PlannedInside, times?: number): string {
-  const cost = `${kind}(${meshDims.join(',')}) ${bytesText(bytes)} ${secondsText(seconds)}${timesText(times)}${share === undefined ? '' : ' in one branch'}`;
-  return node === undefined ? `    # inside: ${cost}` : `    # inside %${node}: ${from ?? '?'} -> ${to ?? '?'}  ${cost}  ${type ?? ''}`.trimEnd();
-} // prettier-ignore
+function insideLine(
+  { kind, meshDims, bytes, seconds, node, from, to, type, times: share }: PlannedInside,
+  times?: number,
+): string {
+  const cost =
+    `${kind}(${meshDims.join(',')}) ${bytesText(bytes)} ` +
+    `${secondsText(seconds)}${timesText(times)}${share === undefined ? '' : ' in one branch'}`;
+  return node === undefined
+    ? `    # inside: ${cost}`
+    : `    # inside %${node}: ${from ?? '?'} -> ${to ?? '?'}  ${cost}  ${type ?? ''}`.trimEnd();
+}
 
 /** What makes two lines equal: everything but the names of values and the numbers of layers. */
 export function lineSignature(node: Node, planned: PlannedNode): string {
   const text = nodeLines(node, planned)
     .join('\n')
     .replace(/%[\w.$-]+/g, '%');
-  return `${text}|${(node.meta.path ?? '').replace(/\d+/g, '*')}|${node.meta.roleName?.replace(/\d+/g, '*') ?? ''}`
-    .replace(/"[^"]*"/g, (quoted) => quoted.replace(/\d+/g, '*')); // prettier-ignore
+  return `${text}|${(node.meta.path ?? '').replace(/\d+/g, '*')}|${node.meta.roleName?.replace(/\d+/g, '*') ?? ''}`.replace(
+    /"[^"]*"/g,
+    (quoted) => quoted.replace(/\d+/g, '*'),
+  );
 }
 
 function placementText(node: PlannedNode): string {
@@ -76,9 +87,14 @@ function redistributionLine(r: PlannedRedistribution, inputs: number): string {
   const which = inputs > 1 ? `input ${r.input}: ` : '';
   if (r.copy === 'reused') return `    # ${which}${r.from} -> ${r.to}  copy made before`;
   const collectives = r.collectives
-    .map((c) => `${c.kind}(${c.meshDims.join(',')}) ${bytesText(c.bytes)} ${secondsText(c.seconds)}`)
+    .map(
+      (c) => `${c.kind}(${c.meshDims.join(',')}) ${bytesText(c.bytes)} ${secondsText(c.seconds)}`,
+    )
     .join(' + ');
   const kept = r.copy === 'made' ? '  copy kept for later uses' : '';
   const charged = r.executedSeconds === undefined ? '' : `  charged ${secondsText(r.seconds)}`;
-  return `    # ${which}${r.from} -> ${r.to}  ${collectives === '' ? 'local' : collectives}${charged}${timesText(r.times)}${kept}`;
+  return (
+    `    # ${which}${r.from} -> ${r.to}  ` +
+    `${collectives === '' ? 'local' : collectives}${charged}${timesText(r.times)}${kept}`
+  );
 }

@@ -10,8 +10,9 @@ const MAX_TRIED = 8;
 const MAX_PERIOD = 4096;
 
 /**
- * Cuts a sequence into stretches, with equal neighbours folded: the layers of a model whose nodes carry no module path. The
- * first place where something repeats wins, and there the repeat that covers most.
+ * Cuts a sequence into stretches, with equal neighbours folded: the layers of a model whose nodes
+ * carry no module path. The first place where something repeats wins, and there the repeat that
+ * covers most.
  *
  * @param ids equal numbers for equal lines
  * @param leastPeriod shorter repeats are easier to read in full
@@ -30,7 +31,11 @@ export function findRepeats(ids: Int32Array, leastPeriod = 1): Stretch[] {
   };
   for (let i = 0; i < ids.length;) {
     let best: Stretch | undefined;
-    for (let j = nextSame[i], tried = 0; j >= 0 && j - i <= MAX_PERIOD && tried < MAX_TRIED; j = nextSame[j], tried++) {
+    for (
+      let j = nextSame[i], tried = 0;
+      j >= 0 && j - i <= MAX_PERIOD && tried < MAX_TRIED;
+      j = nextSame[j], tried++
+    ) {
       const period = j - i;
       if (period < leastPeriod) continue;
       let end = j;

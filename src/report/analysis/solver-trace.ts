@@ -3,7 +3,10 @@
 import type { Prepared } from '../../plan/prepare.ts';
 import type { Problem } from '../../solver/types.ts';
 
-/** The problem that was solved, in numbers. The times of incumbents are clock times; no plan keeps them. */
+/**
+ * The problem that was solved, in numbers. The times of incumbents are clock times; no plan keeps
+ * them.
+ */
 export interface SolverTrace {
   /** All strategies of all nodes. */
   readonly whole: ProblemSize;
@@ -23,7 +26,10 @@ interface ProblemSize {
   readonly digits: number;
 }
 
-export function solverTraceOf({ model, compact }: Pick<Prepared, 'model' | 'compact'>): SolverTrace {
+export function solverTraceOf({
+  model,
+  compact,
+}: Pick<Prepared, 'model' | 'compact'>): SolverTrace {
   return { whole: sizeOf(model.problem), asked: sizeOf(compact.problem) };
 }
 

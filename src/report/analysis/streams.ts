@@ -1,16 +1,18 @@
-/** Plays a plan with communication beside compute and gives the use of each stream over the step. */
+/**
+ * Plays a plan with communication beside compute and gives the use of each stream over the step.
+ */
 
 import { matrixPeak } from '../../cost/compute.ts';
 import { programUtilization } from '../../cost/training/mfu.ts';
 import type { Graph } from '../../graph/types.ts';
 import { programFlops } from '../../ops/program-flops.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import type { Model } from '../../plan/model/model.ts';
 import { COMPUTE } from '../../plan/overlap/streams.ts';
 import type { Plan } from '../../plan/record/types.ts';
-import { simulate } from '../../simulate/timeline/simulate.ts';
 import type { Span, Timeline } from '../../simulate/timeline/play.ts';
+import { simulate } from '../../simulate/timeline/simulate.ts';
 import { matrixDtype } from './layers.ts';
-import type { Model } from '../../plan/model/model.ts';
 
 /** The step with communication beside compute, as `simulate` plays it. */
 export interface Streams {
@@ -36,7 +38,10 @@ export interface Streams {
 interface StreamUse {
   readonly name: string;
   readonly busySeconds: number;
-  /** Share of each of equally long parts of the step in which the stream works, 0 to 1, three digits. */
+  /**
+   * Share of each of equally long parts of the step in which the stream works, 0 to 1, three
+   * digits.
+   */
   readonly busy: readonly number[];
 }
 
@@ -65,17 +70,31 @@ const PARTS = 360;
 const CLOSE_UP_TASKS = 28;
 
 /** Plays the plan. @throws E_PLAN when the plan is not of this program */
-export function streamsOf(program: Graph, model: Model, plan: Plan, operators: OperatorTable): Streams {
+export function streamsOf(
+  program: Graph,
+  model: Model,
+  plan: Plan,
+  operators: OperatorTable,
+): Streams {
   const { schedule, timeline, passes, notes } = simulate(program, plan, operators);
   const { forward, backward } = programFlops(program, operators);
   const peak = matrixPeak(schedule.cluster, matrixDtype(model)).flopsPerSecond;
-  const { mfu, convention } = programUtilization(forward, backward > 0, timeline.seconds, schedule.mesh.size, peak);
+  const { mfu, convention } = programUtilization(
+    forward,
+    backward > 0,
+    timeline.seconds,
+    schedule.mesh.size,
+    peak,
+  );
   const used = schedule.streams.flatMap((name, stream) => {
     const spans = timeline.spans.filter((s) => s.task.stream === stream && s.end > s.start);
     return spans.length > 0 || stream === COMPUTE ? [{ name, stream, spans }] : [];
   });
-  const backwardSpans = timeline.spans.filter((s) => s.task.phase === 'backward' && s.task.stream === COMPUTE);
-  const backwardAt = backwardSpans.length === 0 ? null : Math.min(...backwardSpans.map((s) => s.start));
+  const backwardSpans = timeline.spans.filter(
+    (s) => s.task.phase === 'backward' && s.task.stream === COMPUTE,
+  );
+  const backwardAt =
+    backwardSpans.length === 0 ? null : Math.min(...backwardSpans.map((s) => s.start));
   return {
     seconds: timeline.seconds,
     serialSeconds: timeline.serialSeconds,
@@ -120,11 +139,15 @@ function closeUpOf(streams: readonly (readonly Span[])[], forwardEnd: number): C
   const first = Math.max(0, Math.min(kernels.length - CLOSE_UP_TASKS, middle - CLOSE_UP_TASKS / 2));
   const shown = kernels.slice(first, first + CLOSE_UP_TASKS);
   const [from, to] = [shown[0].start, shown[shown.length - 1].end];
-  const tasks = streams.flatMap(
-    (spans, stream) =>
+  const tasks = streams.flatMap((spans, stream) =>
     spans
       .filter((s) => s.end > from && s.start < to)
-      .map(({ task, start, end }) => ({ stream, name: task.collective === undefined ? task.name : `${task.collective.kind} ${task.name}`, start: Math.max(start, from), end: Math.min(end, to) })), // prettier-ignore
+      .map(({ task, start, end }) => ({
+        stream,
+        name: task.collective === undefined ? task.name : `${task.collective.kind} ${task.name}`,
+        start: Math.max(start, from),
+        end: Math.min(end, to),
+      })),
   );
   return { from, to, tasks };
 }
@@ -133,19 +156,29 @@ function overlappedShares(timeline: Timeline, names: readonly string[]): Overlap
   const kernels = timeline.spans
     .filter((s) => s.task.stream === COMPUTE && s.end > s.start)
     .sort((a, b) => a.start - b.start);
-  const sums = new Map<string, { kind: string; axes: string; seconds: number; overlappedSeconds: number }>();
+  const sums = new Map<
+    string,
+    { kind: string; axes: string; seconds: number; overlappedSeconds: number }
+  >();
   for (const { task, start, end } of timeline.spans) {
     const { collective } = task;
     if (collective === undefined || !(end > start)) continue;
     const axes = axesKey(collective.meshDims.map((d) => names[d]));
     const key = `${collective.kind} ${axes}`;
     let sum = sums.get(key);
-    if (sum === undefined) sums.set(key, (sum = { kind: collective.kind, axes, seconds: 0, overlappedSeconds: 0 }));
+    if (sum === undefined)
+      sums.set(key, (sum = { kind: collective.kind, axes, seconds: 0, overlappedSeconds: 0 }));
     sum.seconds += end - start;
-    for (let k = firstEndingAfter(kernels, start); k < kernels.length && kernels[k].start < end; k++)
+    for (
+      let k = firstEndingAfter(kernels, start);
+      k < kernels.length && kernels[k].start < end;
+      k++
+    )
       sum.overlappedSeconds += Math.min(end, kernels[k].end) - Math.max(start, kernels[k].start);
   }
-  return [...sums.values()].sort((a, b) => (`${a.kind} ${a.axes}` < `${b.kind} ${b.axes}` ? -1 : 1));
+  return [...sums.values()].sort((a, b) =>
+    `${a.kind} ${a.axes}` < `${b.kind} ${b.axes}` ? -1 : 1,
+  );
 }
 
 /** Mesh dims of a group whatever the order in which they are named. */

@@ -1,7 +1,8 @@
 /**
- * A tensor of any rank as a matrix of matrices: dims alternate between horizontal and vertical from the innermost outwards,
- * so that every dim keeps one direction of the page (E. Yang, "Draw high dimensional tensors as a matrix of matrices").
- * With n dims, dim d is horizontal iff n-1-d is even, and its level is floor((n-1-d)/2). Sizes of 2 give Morton order.
+ * A tensor of any rank as a matrix of matrices: dims alternate between horizontal and vertical from
+ * the innermost outwards, so that every dim keeps one direction of the page (E. Yang, "Draw high
+ * dimensional tensors as a matrix of matrices"). With n dims, dim d is horizontal iff n-1-d is
+ * even, and its level is floor((n-1-d)/2). Sizes of 2 give Morton order.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -52,7 +53,8 @@ function levelOf(dim: number, rank: number): number {
  *
  * @param shape sizes of the dims, outermost first; empty for a scalar
  * @param label text of an element, given its row-major number
- * @throws E_DRAW for a shape without elements and for cuts that the shape does not have, E_LIMIT for one that is too large
+ * @throws E_DRAW for a shape without elements and for cuts that the shape does not have, E_LIMIT
+ *   for one that is too large
  */
 export function matrixOfMatrices(
   shape: readonly number[],
@@ -80,19 +82,30 @@ export function matrixOfMatrices(
 export function checkShape(shape: readonly number[]): void {
   const text = `(${shape.join(', ')})`;
   if (shape.length > MAX_RANK)
-    throw new ShardwrightError('E_LIMIT', `a tensor of ${shape.length} dims has more than the ${MAX_RANK} drawn`);
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `a tensor of ${shape.length} dims has more than the ${MAX_RANK} drawn`,
+    );
   let total = 1;
   shape.forEach((size, dim) => {
     if (!Number.isSafeInteger(size) || size < 1)
-      throw new ShardwrightError('E_DRAW', `dim ${dim} of ${text} has size ${size}: there is nothing to draw`, {
-        hint: 'give every dim a size of at least 1.',
-      });
+      throw new ShardwrightError(
+        'E_DRAW',
+        `dim ${dim} of ${text} has size ${size}: there is nothing to draw`,
+        {
+          hint: 'give every dim a size of at least 1.',
+        },
+      );
     total *= size;
   });
   if (total > MAX_CELLS)
-    throw new ShardwrightError('E_LIMIT', `a drawing of ${text} has ${total} cells, more than ${MAX_CELLS}`, {
-      hint: 'draw a smaller shape that is cut in the same way.',
-    });
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `a drawing of ${text} has ${total} cells, more than ${MAX_CELLS}`,
+      {
+        hint: 'draw a smaller shape that is cut in the same way.',
+      },
+    );
 }
 
 /** Offsets of the rows (or columns) in reading order, and the gap before each but the first. */
@@ -105,7 +118,8 @@ function side(
   let stride = 1;
   let offsets = [0];
   let gaps: Gap[] = [];
-  // Innermost dim first: each further dim repeats what is there, with its own gap between the copies.
+  // Innermost dim first: each further dim repeats what is there, with its own gap between the
+  // copies.
   for (let dim = rank - 1; dim >= 0; dim--) {
     if (isHorizontal(dim, rank) === horizontal) {
       const level = levelOf(dim, rank);
@@ -129,7 +143,9 @@ function cutPositions(shape: readonly number[], cuts: Cuts): ReadonlySet<number>
     if (!Number.isInteger(dim) || dim < 0 || dim >= shape.length)
       throw new ShardwrightError('E_DRAW', `cannot cut dim ${dim} of a ${shape.length}-D tensor`, {
         hint:
-          shape.length === 0 ? 'a scalar has no dims.' : `its dims are ${range(0, shape.length - 1)}, outermost first.`,
+          shape.length === 0
+            ? 'a scalar has no dims.'
+            : `its dims are ${range(0, shape.length - 1)}, outermost first.`,
       });
   return shape.map((size, dim) => {
     const wanted = cuts.get(dim) ?? [];
@@ -137,7 +153,10 @@ function cutPositions(shape: readonly number[], cuts: Cuts): ReadonlySet<number>
     for (const p of wanted)
       if (!Number.isInteger(p) || p < 1 || p >= size)
         throw new ShardwrightError('E_DRAW', `cannot cut dim ${dim} of size ${size} at ${p}`, {
-          hint: size === 1 ? 'a dim of size 1 cannot be cut.' : `a cut can stand before slice ${range(1, size - 1)}.`,
+          hint:
+            size === 1
+              ? 'a dim of size 1 cannot be cut.'
+              : `a cut can stand before slice ${range(1, size - 1)}.`,
         });
     return new Set(wanted);
   });

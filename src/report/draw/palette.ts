@@ -1,11 +1,19 @@
 /**
- * Colours of drawings. Fills are P. Tol's "light" scheme (SRON/EPS/TN/09-002), made for dark text on coloured cells and kept
- * apart under the common colour-vision deficiencies; the same fills serve light and dark pages, since the ink on them is
- * always dark. Colour never stands alone: every cell also says in text what it holds.
+ * Colours of drawings. Fills are P. Tol's "light" scheme (SRON/EPS/TN/09-002), made for dark text
+ * on coloured cells and kept apart under the common colour-vision deficiencies; the same fills
+ * serve light and dark pages, since the ink on them is always dark. Colour never stands alone:
+ * every cell also says in text what it holds.
  */
 export const FILLS: readonly string[] = [
-  '#77aadd', '#ee8866', '#eedd88', '#ffaabb', '#44bb99', '#bbcc33', '#99ddff', '#aaaa00',
-]; // prettier-ignore
+  '#77aadd',
+  '#ee8866',
+  '#eedd88',
+  '#ffaabb',
+  '#44bb99',
+  '#bbcc33',
+  '#99ddff',
+  '#aaaa00',
+];
 
 /** Ink on a coloured cell. */
 export const FILL_INK = '#16181d';
@@ -40,7 +48,10 @@ export const DARK: Theme = {
   border: '#4a505b',
 };
 
-/** Overlays that tell groups apart once the fills are used up: none, stripes, dots, stripes the other way. */
+/**
+ * Overlays that tell groups apart once the fills are used up: none, stripes, dots, stripes the
+ * other way.
+ */
 export const OVERLAYS = ['', 'stripes', 'dots', 'backstripes'] as const;
 
 /** The rules of one theme, for elements inside `scope`. */

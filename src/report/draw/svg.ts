@@ -1,7 +1,7 @@
 /** Turns a drawing into a self-contained SVG, without scripts, fonts or outside references. */
 
 import { ShardwrightError } from '../../errors.ts';
-import { isHorizontal, type Drawing, type Gap } from './matrix.ts';
+import { type Drawing, type Gap, isHorizontal } from './matrix.ts';
 import { DARK, FILL_INK, FILLS, LIGHT, OVERLAYS, themeRules } from './palette.ts';
 
 interface SvgOptions {
@@ -9,7 +9,10 @@ interface SvgOptions {
   readonly title: string;
   /** What a cell shows, in one sentence: caption and part of the description. */
   readonly caption?: string;
-  /** Devices that hold each element (by row-major number), as text: cells of one text get one colour. */
+  /**
+   * Devices that hold each element (by row-major number), as text: cells of one text get one
+   * colour.
+   */
   readonly holders?: readonly string[];
 }
 
@@ -18,7 +21,8 @@ const MAX_SVG_CELLS = 1 << 14;
 const MAX_GROUPS_READ_OUT = 32;
 
 const FONT = 14;
-// Widths of a character on average in the widest of the fonts named below; a text never sticks out of the picture.
+// Widths of a character on average in the widest of the fonts named below; a text never sticks out
+// of the picture.
 const CHARACTER = 8.5;
 const HEADING_CHARACTER = 10;
 const NOTE_CHARACTER = 7;
@@ -29,18 +33,23 @@ const REACH = 5;
 const WRAP = 16;
 
 /**
- * A drawing as one self-contained SVG: no scripts, fonts or references outside itself; light and dark by the reader's
- * preference; title and description for screen readers. Sizes are in CSS pixels. Colours repeat, with an overlay, after
- * 8 groups of devices, and repeat wholly after 32: the text in the cell is what tells.
+ * A drawing as one self-contained SVG: no scripts, fonts or references outside itself; light and
+ * dark by the reader's preference; title and description for screen readers. Sizes are in CSS
+ * pixels. Colours repeat, with an overlay, after 8 groups of devices, and repeat wholly after 32:
+ * the text in the cell is what tells.
  *
  * @throws E_LIMIT above 16,384 cells
  */
 export function drawSvg(drawing: Drawing, options: SvgOptions): string {
   const { rows, columns, cells, shape } = drawing;
   if (rows * columns > MAX_SVG_CELLS)
-    throw new ShardwrightError('E_LIMIT', `an SVG of ${rows * columns} cells is more than ${MAX_SVG_CELLS}`, {
-      hint: 'draw a smaller shape that is cut in the same way, or as text.',
-    });
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `an SVG of ${rows * columns} cells is more than ${MAX_SVG_CELLS}`,
+      {
+        hint: 'draw a smaller shape that is cut in the same way, or as text.',
+      },
+    );
   const labels = cells.map((row) => row.map((cell) => wrap(cell.text, WRAP, DEVICES)));
   let longest = 0;
   let tallest = 1;
@@ -52,7 +61,11 @@ export function drawSvg(drawing: Drawing, options: SvgOptions): string {
   const cellHeight = tallest * LINE + 12;
 
   const right = places(columns, drawing.columnGaps, cellWidth);
-  const room = Math.max(right.end, Math.min(480, Math.ceil(options.title.length * HEADING_CHARACTER)), 300);
+  const room = Math.max(
+    right.end,
+    Math.min(480, Math.ceil(options.title.length * HEADING_CHARACTER)),
+    300,
+  );
   const heading = wrap(options.title, Math.floor(room / HEADING_CHARACTER), WORDS);
   const captions = [options.caption ?? '', directions(shape)].filter((line) => line !== '');
   const notes = captions.flatMap((line) => wrap(line, Math.floor(room / NOTE_CHARACTER), WORDS));
@@ -66,27 +79,36 @@ export function drawSvg(drawing: Drawing, options: SvgOptions): string {
 
   const body: string[] = [`<rect class="page" width="${width}" height="${height}"/>`];
   heading.forEach((line, i) =>
-    body.push(`<text class="ink heading" x="${MARGIN}" y="${MARGIN + 14 + i * 22}">${escape(line)}</text>`),
+    body.push(
+      `<text class="ink heading" x="${MARGIN}" y="${MARGIN + 14 + i * 22}">${escape(line)}</text>`,
+    ),
   );
   body.push(`<g transform="translate(${MARGIN} ${top})">`);
   cells.forEach((row, r) =>
     row.forEach((cell, c) => {
       const group = groups.get(options.holders?.[cell.element] ?? '');
-      body.push(...cellParts(right.starts[c], down.starts[r], cellWidth, cellHeight, labels[r][c], group));
+      body.push(
+        ...cellParts(right.starts[c], down.starts[r], cellWidth, cellHeight, labels[r][c], group),
+      );
     }),
   );
   body.push(...lines(drawing.columnGaps, drawing.rowGaps, right, down, true));
   body.push(...lines(drawing.rowGaps, drawing.columnGaps, down, right, false));
   body.push('</g>');
   notes.forEach((line, i) =>
-    body.push(`<text class="soft note" x="${MARGIN}" y="${top + down.end + 30 + i * 17}">${escape(line)}</text>`),
+    body.push(
+      `<text class="soft note" x="${MARGIN}" ` +
+        `y="${top + down.end + 30 + i * 17}">${escape(line)}</text>`,
+    ),
   );
 
   const content = body.join('\n');
   const id = `draw-${hash(options.title + content)}`;
   const overlays = groups.size > FILLS.length ? patterns(id, groups.size) : [];
   return [
-    `<svg xmlns="http://www.w3.org/2000/svg" id="${id}" role="img" aria-labelledby="${id}-title ${id}-desc" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}">`,
+    `<svg xmlns="http://www.w3.org/2000/svg" id="${id}" role="img" ` +
+      `aria-labelledby="${id}-title ${id}-desc" viewBox="0 0 ${width} ${height}" ` +
+      `width="${width}" height="${height}">`,
     `<title id="${id}-title">${escape(options.title)}</title>`,
     `<desc id="${id}-desc">${escape(description(drawing, options, groups))}</desc>`,
     `<style>${style(`#${id}`)}</style>`,
@@ -139,14 +161,17 @@ function cellParts(
   const first = y + height / 2 - ((label.length - 1) * LINE) / 2 + FONT * 0.36;
   const kind = group === undefined ? 'label' : group < FILLS.length ? 'label on' : 'label on busy';
   label.forEach((line, i) =>
-    parts.push(`<text class="${kind}" x="${x + width / 2}" y="${round(first + i * LINE)}">${escape(line)}</text>`),
+    parts.push(
+      `<text class="${kind}" x="${x + width / 2}" ` +
+        `y="${round(first + i * LINE)}">${escape(line)}</text>`,
+    ),
   );
   return parts;
 }
 
 /**
- * Cut lines and dotted separators of one direction. A line is interrupted where a gap of the other direction has a higher
- * level, as in the text.
+ * Cut lines and dotted separators of one direction. A line is interrupted where a gap of the other
+ * direction has a higher level, as in the text.
  */
 function lines(
   gaps: readonly Gap[],
@@ -200,10 +225,15 @@ function directions(shape: readonly number[]): string {
   return `${down === '' ? right : `${right}, ${down.toLowerCase()} downwards`}${rank > 2 ? ', outermost first' : ''}.`;
 }
 
-function description(drawing: Drawing, options: SvgOptions, groups: ReadonlyMap<string, number>): string {
+function description(
+  drawing: Drawing,
+  options: SvgOptions,
+  groups: ReadonlyMap<string, number>,
+): string {
   const { shape, rows, columns } = drawing;
   const parts = [
-    `A tensor of shape (${shape.join(', ')}) drawn as ${rows} ${rows === 1 ? 'row' : 'rows'} and ${columns} ${columns === 1 ? 'column' : 'columns'}.`,
+    `A tensor of shape (${shape.join(', ')}) drawn as ${rows} ${rows === 1 ? 'row' : 'rows'} ` +
+      `and ${columns} ${columns === 1 ? 'column' : 'columns'}.`,
     options.caption ?? '',
     directions(shape),
   ];
@@ -216,12 +246,14 @@ function description(drawing: Drawing, options: SvgOptions, groups: ReadonlyMap<
     });
     const told = [...elements].slice(0, MAX_GROUPS_READ_OUT).map(([text, list]) => {
       const isOne = !/[,+(]/.test(text);
-      const who = text === '' ? 'No device' : `${isOne ? 'Device' : 'Devices'} ${text.replaceAll(',', ', ')}`;
+      const who =
+        text === '' ? 'No device' : `${isOne ? 'Device' : 'Devices'} ${text.replaceAll(',', ', ')}`;
       const hold = isOne ? 'holds' : 'hold';
       return `${who} ${hold} ${list.length} of ${options.holders?.length ?? 0} elements.`;
     });
     parts.push(...told);
-    if (elements.size > told.length) parts.push(`${elements.size - told.length} further groups of devices follow.`);
+    if (elements.size > told.length)
+      parts.push(`${elements.size - told.length} further groups of devices follow.`);
   }
   return parts.filter((part) => part !== '').join(' ');
 }
@@ -246,13 +278,20 @@ function style(scope: string): string {
 
 function patterns(id: string, groups: number): string[] {
   const stripe = (name: string, angle: number): string =>
-    `<pattern id="${id}-${name}" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(${angle})"><rect width="2" height="7" fill="#ffffff" fill-opacity="0.55"/></pattern>`;
-  const dots = `<pattern id="${id}-dots" width="8" height="8" patternUnits="userSpaceOnUse"><circle cx="2" cy="2" r="1.6" fill="#ffffff" fill-opacity="0.7"/></pattern>`;
+    `<pattern id="${id}-${name}" width="7" height="7" patternUnits="userSpaceOnUse" ` +
+    `patternTransform="rotate(${angle})"><rect width="2" height="7" fill="#ffffff" ` +
+    'fill-opacity="0.55"/></pattern>';
+  const dots =
+    `<pattern id="${id}-dots" width="8" height="8" patternUnits="userSpaceOnUse"><circle ` +
+    'cx="2" cy="2" r="1.6" fill="#ffffff" fill-opacity="0.7"/></pattern>';
   const all = [stripe('stripes', 45), dots, stripe('backstripes', -45)];
   return ['<defs>', ...all.slice(0, Math.ceil(groups / FILLS.length) - 1), '</defs>'];
 }
 
-/** Breaks a text behind some of its characters so that no line is longer than `limit`, where that is possible. */
+/**
+ * Breaks a text behind some of its characters so that no line is longer than `limit`, where that is
+ * possible.
+ */
 function wrap(text: string, limit: number, behind: RegExp): string[] {
   const out: string[] = [];
   let line = '';
@@ -270,18 +309,28 @@ function wrap(text: string, limit: number, behind: RegExp): string[] {
 const DEVICES = /(?<=[,+])/;
 const WORDS = /(?<= )/;
 
-const ENTITIES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+};
 
 /** Text inside XML; characters that XML does not allow become the replacement character. */
 function escape(text: string): string {
-  return text.replace(/[&<>"]/g, (c) => ENTITIES[c]).replace(/[\u0000-\u0008\u000b-\u001f\ufffe\uffff]/g, '\ufffd');
+  return text
+    .replace(/[&<>"]/g, (c) => ENTITIES[c])
+    .replace(/[\u0000-\u0008\u000b-\u001f\ufffe\uffff]/g, '\ufffd');
 }
 
 function round(x: number): number {
   return Math.round(x * 100) / 100;
 }
 
-/** FNV-1a of a text: ids that are the same for the same picture and differ between pictures on one page. */
+/**
+ * FNV-1a of a text: ids that are the same for the same picture and differ between pictures on one
+ * page.
+ */
 function hash(text: string): string {
   let h = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193);

@@ -6,15 +6,17 @@ import type { Drawing, Gap } from './matrix.ts';
 /**
  * A drawing as plain text.
  *
- * Cells are right-justified to one width, at least 2. Between columns stands one space (level 0), three (level 1), or
- * level-1 colons with two spaces on both sides; between rows nothing, an empty line, or level-1 lines of dots. A cut turns
- * the middle of a gap between columns into bars and the gap between rows into a line of dashes, with + where two cuts of one
- * level meet.
+ * Cells are right-justified to one width, at least 2. Between columns stands one space (level 0),
+ * three (level 1), or level-1 colons with two spaces on both sides; between rows nothing, an empty
+ * line, or level-1 lines of dots. A cut turns the middle of a gap between columns into bars and the
+ * gap between rows into a line of dashes, with + where two cuts of one level meet.
  */
 export function drawText(drawing: Drawing): string {
   let width = 2;
-  for (const row of drawing.cells) for (const cell of row) width = Math.max(width, cell.text.length);
-  // A cut of the innermost dim makes room for its bar at every place of that dim, so that columns stay in step.
+  for (const row of drawing.cells)
+    for (const cell of row) width = Math.max(width, cell.text.length);
+  // A cut of the innermost dim makes room for its bar at every place of that dim, so that columns
+  // stay in step.
   const innermost = drawing.columnGaps.some((g) => g.level === 0 && g.cut) ? 3 : 1;
   const columns = drawing.columnGaps.map((gap) => columnGap(gap, innermost));
   const margin = drawing.rowGaps.some((g) => g.cut);
@@ -33,7 +35,8 @@ export function drawText(drawing: Drawing): string {
   const trimmed = lines.map((line) => line.trimEnd());
   if (margin) return trimmed.join('\n');
   let indent = Infinity;
-  for (const line of trimmed) if (line !== '') indent = Math.min(indent, line.length - line.trimStart().length);
+  for (const line of trimmed)
+    if (line !== '') indent = Math.min(indent, line.length - line.trimStart().length);
   return trimmed.map((line) => line.slice(indent)).join('\n');
 }
 
@@ -63,7 +66,13 @@ function linesOf({ level, cut }: Gap): number {
   return cut || level === 1 ? 1 : 0;
 }
 
-function pushGapLines(lines: string[], gap: Gap, columns: readonly ColumnGap[], width: number, margin: boolean): void {
+function pushGapLines(
+  lines: string[],
+  gap: Gap,
+  columns: readonly ColumnGap[],
+  width: number,
+  margin: boolean,
+): void {
   const count = linesOf(gap);
   if (count === 0) return;
   const fill = gap.cut ? '-' : gap.level >= 2 ? '.' : ' ';
@@ -74,7 +83,9 @@ function pushGapLines(lines: string[], gap: Gap, columns: readonly ColumnGap[], 
   for (let i = 0; i < count; i++) lines.push(line);
 }
 
-/** Where a line between rows crosses a gap between columns: what is of a higher level stays whole. */
+/**
+ * Where a line between rows crosses a gap between columns: what is of a higher level stays whole.
+ */
 function crossing(gap: Gap, column: ColumnGap, fill: string): string {
   const { mark, text, level } = column;
   if (level < gap.level || (level === gap.level && mark === '')) return fill.repeat(text.length);

@@ -1,15 +1,15 @@
 /** What the cells of a drawing show: values, offsets of a layout, or the devices of a placement. */
 
 import { ShardwrightError } from '../../errors.ts';
-import { offsets } from '../../mesh/layout/coordinates.ts';
-import { treeModes, treeProduct, type Order } from '../../mesh/layout/int-tree.ts';
-import type { Layout } from '../../mesh/layout/layout.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import { offsets } from '../../mesh/layout/coordinates.ts';
+import { type Order, treeModes, treeProduct } from '../../mesh/layout/int-tree.ts';
+import type { Layout } from '../../mesh/layout/layout.ts';
 import { Partial } from '../../mesh/placements/partials/partial.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
 import { heldRows, isPending, type Sharding } from '../../mesh/sharding/sharding.ts';
 import { deviceList } from './blocks.ts';
-import { checkShape, matrixOfMatrices, type Cuts, type Drawing } from './matrix.ts';
+import { checkShape, type Cuts, type Drawing, matrixOfMatrices } from './matrix.ts';
 
 /** The values 0, 1, 2 ... in row-major order. */
 export function valuesDrawing(shape: readonly number[], cuts: Cuts = new Map()): Drawing {
@@ -17,8 +17,9 @@ export function valuesDrawing(shape: readonly number[], cuts: Cuts = new Map()):
 }
 
 /**
- * The offsets of a layout: the element at some coordinates shows the offset of the index that the coordinates have in the
- * given order. For a shape that lists the modes of the layout this is the offset of the coordinates themselves.
+ * The offsets of a layout: the element at some coordinates shows the offset of the index that the
+ * coordinates have in the given order. For a shape that lists the modes of the layout this is the
+ * offset of the coordinates themselves.
  *
  * @param shape default: the size of each top-level mode
  * @throws E_DRAW when shape and layout differ in size
@@ -34,7 +35,8 @@ export function offsetsDrawing(
   if (total !== layout.size)
     throw new ShardwrightError(
       'E_DRAW',
-      `layout ${layout.text} has ${layout.size} coordinates, but shape (${shape.join(', ')}) has ${total} elements`,
+      `layout ${layout.text} has ${layout.size} coordinates, but shape (${shape.join(', ')}) ` +
+        `has ${total} elements`,
       { hint: 'give a shape of the same size, or none to draw one dim for each mode.' },
     );
   const at = offsets(layout, order);
@@ -45,18 +47,22 @@ export function offsetsDrawing(
 /** A placement as a drawing, with what colours it. */
 interface PlacementDrawing {
   readonly drawing: Drawing;
-  /** Device ids of every element by row-major number, ascending and joined by commas; `0+1` where each has an addend of it. */
+  /**
+   * Device ids of every element by row-major number, ascending and joined by commas; `0+1` where
+   * each has an addend of it.
+   */
   readonly holders: readonly string[];
 }
 
 /**
- * The devices that hold each element. A copy on several devices lists them all, `0,1`; a pending sum joins those whose addends
- * make the element, `0+1`, and other reductions name themselves, `max(0,1)`.
+ * The devices that hold each element. A copy on several devices lists them all, `0,1`; a pending
+ * sum joins those whose addends make the element, `0+1`, and other reductions name themselves,
+ * `max(0,1)`.
  *
  * @param options.borders draw a cut where the devices change (default true)
  * @param options.cuts further cuts
- * @throws E_DRAW for a cut of a dim that the shape does not have, E_LIMIT above 1,024 devices, 2^23 rows times devices or
- *   2^20 device ids in all
+ * @throws E_DRAW for a cut of a dim that the shape does not have, E_LIMIT above 1,024 devices, 2^23
+ *   rows times devices or 2^20 device ids in all
  */
 export function placementDrawing(
   sharding: Sharding,
@@ -66,9 +72,13 @@ export function placementDrawing(
 ): PlacementDrawing {
   checkShape(shape);
   if (mesh.size > MAX_DEVICES)
-    throw new ShardwrightError('E_LIMIT', `the mesh has ${mesh.size} devices, more than the ${MAX_DEVICES} drawn`, {
-      hint: 'draw a smaller mesh that cuts in the same way.',
-    });
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `the mesh has ${mesh.size} devices, more than the ${MAX_DEVICES} drawn`,
+      {
+        hint: 'draw a smaller mesh that cuts in the same way.',
+      },
+    );
   for (const size of shape)
     if (size * mesh.size > MAX_ROWS)
       throw new ShardwrightError(
@@ -80,7 +90,10 @@ export function placementDrawing(
       );
   for (const dim of sharding.orders.keys())
     if (dim >= shape.length)
-      throw new ShardwrightError('E_DRAW', `${sharding.text} cuts dim ${dim} of a ${shape.length}-D tensor`);
+      throw new ShardwrightError(
+        'E_DRAW',
+        `${sharding.text} cuts dim ${dim} of a ${shape.length}-D tensor`,
+      );
   const rows = shape.map((size, dim) => heldRows(sharding, mesh, dim, size));
   const holders = holdersOf(rows, mesh, shape).map(holderText(sharding, mesh));
   const cuts = new Map<number, readonly number[] | 'all'>(options.cuts);
@@ -100,13 +113,24 @@ export function pendingNote(pending: Placement): string {
 }
 
 /** `0,2` for copies, `0+1` for addends, `0+1,2+3` for copies of addends. */
-function holderText({ placements }: Sharding, mesh: DeviceMesh): (devices: readonly number[]) => string {
+function holderText(
+  { placements }: Sharding,
+  mesh: DeviceMesh,
+): (devices: readonly number[]) => string {
   const pending = placements.flatMap((p, m) => (isPending(p) && mesh.sizes[m] > 1 ? [m] : []));
   if (pending.length === 0) return deviceList;
   const p = placements[pending[0]];
   const word = p instanceof Partial ? p.op : p.kind;
   // Devices that differ on the pending mesh dims alone make one copy together.
-  const copyOf = new Map(mesh.devices.map((device, rank) => [device, pending.reduce((r, m) => r - (Math.floor(rank / mesh.strides[m]) % mesh.sizes[m]) * mesh.strides[m], rank)]));
+  const copyOf = new Map(
+    mesh.devices.map((device, rank) => [
+      device,
+      pending.reduce(
+        (r, m) => r - (Math.floor(rank / mesh.strides[m]) % mesh.sizes[m]) * mesh.strides[m],
+        rank,
+      ),
+    ]),
+  );
   return (devices) => {
     const copies = new Map<number, number[]>();
     for (const device of [...devices].sort((a, b) => a - b)) {
@@ -115,9 +139,11 @@ function holderText({ placements }: Sharding, mesh: DeviceMesh): (devices: reado
       if (list === undefined) copies.set(copy, [device]);
       else list.push(device);
     }
-    return [...copies.values()].map((list) => (word === 'sum' ? list.join('+') : `${word}(${list.join(',')})`)).join();
+    return [...copies.values()]
+      .map((list) => (word === 'sum' ? list.join('+') : `${word}(${list.join(',')})`))
+      .join();
   };
-} // prettier-ignore
+}
 
 const MAX_DEVICES = 1024;
 /** Rows of a dim times devices: what finding the shards takes. */
@@ -125,13 +151,22 @@ const MAX_ROWS = 1 << 23;
 const MAX_HOLDINGS = 1 << 20;
 
 /** Device ids of every element, by row-major number. */
-function holdersOf(rows: readonly (readonly number[][])[], mesh: DeviceMesh, shape: readonly number[]): number[][] {
+function holdersOf(
+  rows: readonly (readonly number[][])[],
+  mesh: DeviceMesh,
+  shape: readonly number[],
+): number[][] {
   let holdings = 0;
-  for (let rank = 0; rank < mesh.size; rank++) holdings += rows.reduce((n, owned) => n * owned[rank].length, 1);
+  for (let rank = 0; rank < mesh.size; rank++)
+    holdings += rows.reduce((n, owned) => n * owned[rank].length, 1);
   if (holdings > MAX_HOLDINGS)
-    throw new ShardwrightError('E_LIMIT', `the drawing has ${holdings} device ids, more than ${MAX_HOLDINGS}`, {
-      hint: 'draw a smaller shape that is cut in the same way, or fewer devices.',
-    });
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `the drawing has ${holdings} device ids, more than ${MAX_HOLDINGS}`,
+      {
+        hint: 'draw a smaller shape that is cut in the same way, or fewer devices.',
+      },
+    );
   const total = shape.reduce((n, size) => n * size, 1);
   const out: number[][] = Array.from({ length: total }, () => []);
   mesh.devices.forEach((device, rank) => {

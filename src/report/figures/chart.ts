@@ -1,11 +1,12 @@
 /** Frame, scales and ticks that every figure of a report uses, as SVG elements. */
 
 import type { Markup } from '../markup.ts';
-import { h, type Child } from '../markup.ts';
+import { type Child, h } from '../markup.ts';
 
 /**
- * What the drawings of a report share: a frame with title and description for screen readers, scales, ticks. Elements are made by
- * `h`, so that no name from a file can become markup. Colours are those of the page, by class, in light and dark.
+ * What the drawings of a report share: a frame with title and description for screen readers,
+ * scales, ticks. Elements are made by `h`, so that no name from a file can become markup. Colours
+ * are those of the page, by class, in light and dark.
  */
 interface Frame {
   /** Unique in the page. */
@@ -45,7 +46,10 @@ export interface Scale {
   readonly ticks: readonly number[];
 }
 
-/** From 0 to at least `most`, with round ticks. `unit`: ticks are round in this unit, such as 2^30 for GiB. */
+/**
+ * From 0 to at least `most`, with round ticks. `unit`: ticks are round in this unit, such as 2^30
+ * for GiB.
+ */
 export function linear(most: number, from: number, to: number, unit = 1, wanted = 5): Scale {
   const top = most > 0 ? most : unit;
   const step = roundStep(top / unit / wanted);
@@ -63,13 +67,17 @@ export function logarithmic(least: number, most: number, from: number, to: numbe
   return { at: (value) => from + ((Math.log10(value) - low) / span) * (to - from), ticks };
 }
 
-/** Logarithmic, with ticks at 1, 2 and 5 of every power of ten that is between; round steps where that is less than a decade. */
+/**
+ * Logarithmic, with ticks at 1, 2 and 5 of every power of ten that is between; round steps where
+ * that is less than a decade.
+ */
 export function logarithmicFine(least: number, most: number, from: number, to: number): Scale {
   const { at } = logarithmic(least, most, from, to);
   const ticks: number[] = [];
   if (most < 4 * least) {
     const step = roundStep((most - least) / 5);
-    for (let k = Math.ceil(least / step); k * step <= most; k++) ticks.push(Number((k * step).toPrecision(12)));
+    for (let k = Math.ceil(least / step); k * step <= most; k++)
+      ticks.push(Number((k * step).toPrecision(12)));
     return { at, ticks };
   }
   for (let k = Math.floor(Math.log10(least)); k <= Math.ceil(Math.log10(most)); k++)
@@ -94,19 +102,27 @@ interface Dot {
 }
 
 /**
- * Where the numbers of dots stand: as near as there is room, so that no number covers a dot or another number; where it is not
- * beside its dot, a line leads there.
+ * Where the numbers of dots stand: as near as there is room, so that no number covers a dot or
+ * another number; where it is not beside its dot, a line leads there.
  */
 export function placeNumbers(
   dots: readonly Dot[],
-  box: { readonly left: number; readonly right: number; readonly top: number; readonly bottom: number },
+  box: {
+    readonly left: number;
+    readonly right: number;
+    readonly top: number;
+    readonly bottom: number;
+  },
 ): Markup[] {
   const placed: { x: number; y: number }[] = [];
   return dots.flatMap(({ x, y, r }, k) => {
     const free = (nx: number, ny: number): boolean =>
-      nx > box.left + 6 && nx < box.right - 6 && ny > box.top + 6 && ny < box.bottom - 6 &&
+      nx > box.left + 6 &&
+      nx < box.right - 6 &&
+      ny > box.top + 6 &&
+      ny < box.bottom - 6 &&
       placed.every((p) => Math.abs(p.x - nx) > 17 || Math.abs(p.y - ny) > 14) &&
-      dots.every((d) => Math.hypot(d.x - nx, d.y - ny) > d.r + 8); // prettier-ignore
+      dots.every((d) => Math.hypot(d.x - nx, d.y - ny) > d.r + 8);
     let at = { x: x + r + 10, y };
     search: for (let far = r + 10; far < r + 120; far += 9)
       for (const angle of ANGLES) {
@@ -125,9 +141,13 @@ export function placeNumbers(
 }
 
 /** Down and up first, then aslant, then sideways. */
-const ANGLES = [90, -90, 50, 130, -50, -130, 0, 180, 20, 160].map((degrees) => (degrees * Math.PI) / 180);
+const ANGLES = [90, -90, 50, 130, -50, -130, 0, 180, 20, 160].map(
+  (degrees) => (degrees * Math.PI) / 180,
+);
 
-/** Pixels with at most one digit behind the point: what a reader can see, and the same in every run. */
+/**
+ * Pixels with at most one digit behind the point: what a reader can see, and the same in every run.
+ */
 export function px(value: number): number {
   return Number(value.toFixed(1));
 }
@@ -139,14 +159,30 @@ interface TextStyle {
 }
 
 export function label(x: number, y: number, text: string, style: TextStyle = {}): Markup {
-  return h('text', { x: px(x), y: px(y), ...(style.anchor === undefined ? {} : { 'text-anchor': style.anchor }), ...(style.class === undefined ? {} : { class: style.class }) }, text); // prettier-ignore
+  return h(
+    'text',
+    {
+      x: px(x),
+      y: px(y),
+      ...(style.anchor === undefined ? {} : { 'text-anchor': style.anchor }),
+      ...(style.class === undefined ? {} : { class: style.class }),
+    },
+    text,
+  );
 }
 
 export function line(x1: number, y1: number, x2: number, y2: number, name: string): Markup {
   return h('line', { x1: px(x1), y1: px(y1), x2: px(x2), y2: px(y2), class: name });
 }
 
-export function rect(x: number, y: number, width: number, height: number, name: string, title?: string): Markup {
+export function rect(
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+  name: string,
+  title?: string,
+): Markup {
   const attributes = {
     x: px(x),
     y: px(y),
@@ -158,7 +194,12 @@ export function rect(x: number, y: number, width: number, height: number, name: 
 }
 
 /** Grid lines and numbers of a vertical axis. */
-export function leftAxis(scale: Scale, left: number, right: number, text: (value: number) => string): Markup[] {
+export function leftAxis(
+  scale: Scale,
+  left: number,
+  right: number,
+  text: (value: number) => string,
+): Markup[] {
   return scale.ticks.flatMap((tick) => [
     line(left, scale.at(tick), right, scale.at(tick), 'grid'),
     label(left - 8, scale.at(tick) + 4, text(tick), { anchor: 'end', class: 'soft' }),
@@ -166,7 +207,12 @@ export function leftAxis(scale: Scale, left: number, right: number, text: (value
 }
 
 /** Grid lines and numbers of a horizontal axis. */
-export function bottomAxis(scale: Scale, top: number, bottom: number, text: (value: number) => string): Markup[] {
+export function bottomAxis(
+  scale: Scale,
+  top: number,
+  bottom: number,
+  text: (value: number) => string,
+): Markup[] {
   return scale.ticks.flatMap((tick) => [
     line(scale.at(tick), top, scale.at(tick), bottom, 'grid'),
     label(scale.at(tick), bottom + 17, text(tick), { anchor: 'middle', class: 'soft' }),

@@ -1,4 +1,7 @@
-/** Draws how far predictions are off: every measured run as a dot, by family, with the range of eight of ten, as an SVG figure. */
+/**
+ * Draws how far predictions are off: every measured run as a dot, by family, with the range of
+ * eight of ten, as an SVG figure.
+ */
 
 import { percentText } from '../../units.ts';
 import { h, type Markup } from '../markup.ts';
@@ -18,7 +21,10 @@ const ROW = 34;
 /** Ratios beyond stand at the edge. */
 const [LEAST, MOST] = [0.4, 2.5];
 
-/** Predicted over measured, one row a family; the dots of a row are spread in the order in which they are given. */
+/**
+ * Predicted over measured, one row a family; the dots of a row are spread in the order in which
+ * they are given.
+ */
 export function fidelityFigure(rows: readonly FidelityRow[]): Markup {
   const bottom = TOP + rows.length * ROW;
   const x = logarithmicFine(LEAST, MOST, LEFT, RIGHT);
@@ -40,10 +46,17 @@ export function fidelityFigure(rows: readonly FidelityRow[]): Markup {
         label(LEFT - 12, middle + 4, `${family} (${ratios.length})`, { anchor: 'end' }),
         rect(at(p10), middle - 9, at(p90) - at(p10), 18, 'band'),
         ratios.map((ratio, i) =>
-          h('circle', { cx: px(at(ratio)), cy: px(middle + (((i * 7) % 11) - 5) * 1.5), r: 2, class: 'dot fits' }),
+          h('circle', {
+            cx: px(at(ratio)),
+            cy: px(middle + (((i * 7) % 11) - 5) * 1.5),
+            r: 2,
+            class: 'dot fits',
+          }),
         ),
       ];
     }),
-    label((LEFT + RIGHT) / 2, bottom + 40, 'predicted over measured step time', { anchor: 'middle' }),
+    label((LEFT + RIGHT) / 2, bottom + 40, 'predicted over measured step time', {
+      anchor: 'middle',
+    }),
   );
 }

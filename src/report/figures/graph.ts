@@ -1,9 +1,13 @@
-/** Draws the folded program as an SVG figure: nodes with their placements, edges with their redistributions. */
+/**
+ * Draws the folded program as an SVG figure: nodes with their placements, edges with their
+ * redistributions.
+ */
 
 import { graphlib, layout } from '@dagrejs/dagre';
+
+import { secondsText } from '../../units.ts';
 import type { FoldedGraph, FoldedNode } from '../analysis/folded-graph.ts';
 import { h, type Markup } from '../markup.ts';
-import { secondsText } from '../../units.ts';
 import { chart, clip, label, px } from './chart.ts';
 
 const NODE = { width: 148, height: 44 };
@@ -17,8 +21,9 @@ interface Point {
 }
 
 /**
- * The folded program from left to right: a box for each node with a kernel or a move, its placement below its name; the
- * placement on every edge where it changes. Boxes can be chosen, by mouse and by keyboard: the page then shows their strategies.
+ * The folded program from left to right: a box for each node with a kernel or a move, its placement
+ * below its name; the placement on every edge where it changes. Boxes can be chosen, by mouse and
+ * by keyboard: the page then shows their strategies.
  */
 export function graphFigure(folded: FoldedGraph): Markup {
   const backward = passes(folded);
@@ -29,7 +34,10 @@ export function graphFigure(folded: FoldedGraph): Markup {
     {
       id: 'graph',
       title: 'The program, equal layers folded',
-      description: `${folded.nodes.length} nodes from left to right, the forward pass above the backward pass; ${folded.edges.filter((e) => e.change !== undefined).length} edges on which the placement changes.`, // prettier-ignore
+      description:
+        `${folded.nodes.length} nodes from left to right, the forward pass above the backward ` +
+        `pass; ${folded.edges.filter((e) => e.change !== undefined).length} edges on which the ` +
+        'placement changes.',
       width: Math.max(1, above.width, below.width),
       height: Math.max(1, below.height),
       isChosenFrom: true,
@@ -41,7 +49,9 @@ export function graphFigure(folded: FoldedGraph): Markup {
   );
 }
 
-/** Whether each node is drawn with the backward pass: its own nodes, and inputs that only they read. */
+/**
+ * Whether each node is drawn with the backward pass: its own nodes, and inputs that only they read.
+ */
 function passes({ nodes, edges }: FoldedGraph): boolean[] {
   return nodes.map(({ phase }, k) => {
     if (phase !== 'input') return phase === 'backward';
@@ -68,16 +78,38 @@ function laidOut(folded: FoldedGraph, belongs: (node: number) => boolean, top: n
   // What leads on to the next layer would make the drawing run backwards.
   const own = folded.edges.filter((e) => belongs(e.from) && belongs(e.to) && !e.next);
   for (const { from, to, change = '' } of own)
-    g.setEdge(String(from), String(to), change === '' ? {} : { width: Math.min(change.length, LABEL) * 7 + 8, height: 16, labelpos: 'c' as const }); // prettier-ignore
+    g.setEdge(
+      String(from),
+      String(to),
+      change === ''
+        ? {}
+        : { width: Math.min(change.length, LABEL) * 7 + 8, height: 16, labelpos: 'c' as const },
+    );
   if (ids.length === 0) return { at: new Map(), edges: [], width: 0, height: top };
   layout(g);
   const down = ({ x, y }: Point): Point => ({ x, y: y + top });
   const edges = own.flatMap((e): Markup[] => {
-    const drawn = g.edge(String(e.from), String(e.to)) as unknown as { points: Point[]; x?: number; y?: number };
-    const words = `${folded.nodes[e.from].name} to ${folded.nodes[e.to].name}${e.change === undefined ? '' : `: ${e.change}, ${secondsText(e.seconds)}`}`; // prettier-ignore
-    const path = h('path', { d: pathOf(drawn.points.map(down)), class: e.change === undefined ? 'edge' : 'edge moved' }, h('title', {}, words)); // prettier-ignore
+    const drawn = g.edge(String(e.from), String(e.to)) as unknown as {
+      points: Point[];
+      x?: number;
+      y?: number;
+    };
+    const words =
+      `${folded.nodes[e.from].name} to ` +
+      `${folded.nodes[e.to].name}${e.change === undefined ? '' : `: ${e.change}, ${secondsText(e.seconds)}`}`;
+    const path = h(
+      'path',
+      { d: pathOf(drawn.points.map(down)), class: e.change === undefined ? 'edge' : 'edge moved' },
+      h('title', {}, words),
+    );
     if (e.change === undefined || drawn.x === undefined || drawn.y === undefined) return [path];
-    return [path, label(drawn.x, drawn.y + top - 5, clip(e.change, LABEL), { anchor: 'middle', class: 'moved' })];
+    return [
+      path,
+      label(drawn.x, drawn.y + top - 5, clip(e.change, LABEL), {
+        anchor: 'middle',
+        class: 'moved',
+      }),
+    ];
   });
   const { width = 0, height = 0 } = g.graph() as { width?: number; height?: number };
   return {
@@ -91,7 +123,9 @@ function laidOut(folded: FoldedGraph, belongs: (node: number) => boolean, top: n
 function box(node: FoldedNode, { x, y }: Point, k: number): Markup {
   const [left, top] = [x - NODE.width / 2, y - NODE.height / 2];
   const times = node.count > 1 ? ` ×${node.count}` : '';
-  const cost = `${secondsText(node.seconds)} of compute${node.communicationSeconds > 0 ? `, ${secondsText(node.communicationSeconds)} of communication` : ''}`;
+  const cost =
+    `${secondsText(node.seconds)} of ` +
+    `compute${node.communicationSeconds > 0 ? `, ${secondsText(node.communicationSeconds)} of communication` : ''}`;
   return h(
     'g',
     { class: `node ${node.phase}`, tabindex: 0, role: 'button', 'data-node': k },
@@ -110,5 +144,9 @@ function pathOf(points: readonly Point[]): string {
 function nextLayer(from: Point, folded: FoldedGraph, a: number, b: number): Markup {
   const x = from.x + NODE.width / 2;
   const words = `${folded.nodes[a].name}, on to the next layer: ${folded.nodes[b].name}`;
-  return h('path', { d: `M${px(x)} ${px(from.y)}h14m-4 -4l4 4l-4 4`, class: 'edge next' }, h('title', {}, words));
+  return h(
+    'path',
+    { d: `M${px(x)} ${px(from.y)}h14m-4 -4l4 4l-4 4`, class: 'edge next' },
+    h('title', {}, words),
+  );
 }

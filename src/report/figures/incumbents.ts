@@ -1,20 +1,27 @@
 /** Draws the best plan and the lower bound over the solving time as an SVG figure. */
 
+import { secondsText } from '../../units.ts';
 import type { Incumbents } from '../analysis/incumbents.ts';
 import { h, type Markup } from '../markup.ts';
-import { secondsText } from '../../units.ts';
 import { bottomAxis, chart, label, leftAxis, linear, logarithmicFine, px } from './chart.ts';
 
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [760, 300, 84, 744, 40, 250];
 
-/** The best plan and the bound while the problem was solved: two stairs that meet where the plan is proven. */
+/**
+ * The best plan and the bound while the problem was solved: two stairs that meet where the plan is
+ * proven.
+ */
 export function incumbentsFigure(steps: Incumbents['steps'], seconds: readonly number[]): Markup {
   const values = steps.flatMap((s) => [s.seconds, s.bound].filter((v) => v !== null));
   const [least, most] = [Math.min(...values), Math.max(...values)];
   const end = Math.max(...seconds);
   const x = linear(end, LEFT, RIGHT);
-  // Not from 0: what is between plan and bound is what matters. First plans may be many times as slow as the last.
-  const y = least > 0 ? logarithmicFine(0.97 * least, 1.03 * most, BOTTOM, TOP) : linear(1.03 * most, BOTTOM, TOP);
+  // Not from 0: what is between plan and bound is what matters. First plans may be many times as
+  // slow as the last.
+  const y =
+    least > 0
+      ? logarithmicFine(0.97 * least, 1.03 * most, BOTTOM, TOP)
+      : linear(1.03 * most, BOTTOM, TOP);
   const { at } = y;
   const stairs = (of: (step: Incumbents['steps'][number]) => number | null): string => {
     const parts: string[] = [];
@@ -31,7 +38,9 @@ export function incumbentsFigure(steps: Incumbents['steps'], seconds: readonly n
     {
       id: 'incumbents',
       title: 'Best plan and bound while solving',
-      description: `${steps.length} steps in ${secondsText(end)}${last === undefined || last.seconds === null ? '' : `, ending at ${secondsText(last.seconds)}`}.`,
+      description:
+        `${steps.length} steps in ` +
+        `${secondsText(end)}${last === undefined || last.seconds === null ? '' : `, ending at ${secondsText(last.seconds)}`}.`,
       width: WIDTH,
       height: HEIGHT,
     },
@@ -42,10 +51,24 @@ export function incumbentsFigure(steps: Incumbents['steps'], seconds: readonly n
     steps.map((s, k) => [
       ...(s.bound === null
         ? []
-        : [h('circle', { cx: px(x.at(seconds[k])), cy: px(at(s.bound)), r: 3, class: 'bound dotted' })]),
+        : [
+            h('circle', {
+              cx: px(x.at(seconds[k])),
+              cy: px(at(s.bound)),
+              r: 3,
+              class: 'bound dotted',
+            }),
+          ]),
       ...(s.seconds === null
         ? []
-        : [h('circle', { cx: px(x.at(seconds[k])), cy: px(at(s.seconds)), r: 3, class: 'incumbent dotted' })]),
+        : [
+            h('circle', {
+              cx: px(x.at(seconds[k])),
+              cy: px(at(s.seconds)),
+              r: 3,
+              class: 'incumbent dotted',
+            }),
+          ]),
     ]),
     h('path', { d: `M${LEFT} 18h26`, class: 'incumbent' }),
     label(LEFT + 34, 22, 'best plan so far'),

@@ -1,8 +1,11 @@
-/** Draws the bytes alive over the steps of the program as an SVG figure, with the peak and the budget. */
+/**
+ * Draws the bytes alive over the steps of the program as an SVG figure, with the peak and the
+ * budget.
+ */
 
+import { bytesText } from '../../units.ts';
 import type { MemoryCurve } from '../analysis/memory.ts';
 import { h, type Markup } from '../markup.ts';
-import { bytesText } from '../../units.ts';
 import { chart, clip, label, leftAxis, line, linear, px } from './chart.ts';
 
 const [WIDTH, HEIGHT] = [760, 330];
@@ -32,7 +35,9 @@ export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
     const path = areaPath(below, above, x, y.at);
     const empty = points.every((p) => p[k] === 0);
     below = above;
-    return empty ? [] : [h('path', { d: path, class: `area ${CLASS[kind]}` }, h('title', {}, kind))];
+    return empty
+      ? []
+      : [h('path', { d: path, class: `area ${CLASS[kind]}` }, h('title', {}, kind))];
   });
   const peakX = at(curve.peakMoment + 0.5);
   const named = `peak ${bytesText(curve.peakBytes)} at ${clip(curve.peakNode, 44)} (${curve.phase})`;
@@ -43,14 +48,18 @@ export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
     {
       id: 'memory-curve',
       title: 'Memory over the program',
-      description: `Live bytes on the fullest device at every program point: ${named}; the budget is ${bytesText(budgetBytes)}.`, // prettier-ignore
+      description:
+        `Live bytes on the fullest device at every program point: ${named}; the budget is ` +
+        `${bytesText(budgetBytes)}.`,
       width: WIDTH,
       height: HEIGHT,
     },
     leftAxis(y, LEFT, RIGHT, bytesText),
     layers,
     isFar
-      ? label(RIGHT, HEIGHT - 12, `budget ${bytesText(budgetBytes)}, above the drawing`, { anchor: 'end' })
+      ? label(RIGHT, HEIGHT - 12, `budget ${bytesText(budgetBytes)}, above the drawing`, {
+          anchor: 'end',
+        })
       : [
           line(LEFT, y.at(budgetBytes), RIGHT, y.at(budgetBytes), 'limit'),
           label(LEFT + 6, y.at(budgetBytes) - 6, `budget ${bytesText(budgetBytes)}`),
@@ -72,7 +81,10 @@ export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
   );
 }
 
-/** Steps, one for each point: a point of the drawing is the most of its program points, and nothing lies between two of them. */
+/**
+ * Steps, one for each point: a point of the drawing is the most of its program points, and nothing
+ * lies between two of them.
+ */
 function areaPath(
   below: readonly number[],
   above: readonly number[],

@@ -1,7 +1,7 @@
 /** Draws plans as points of memory and step time as an SVG figure. */
 
-import { h, type Markup } from '../markup.ts';
 import { bytesText, secondsText } from '../../units.ts';
+import { h, type Markup } from '../markup.ts';
 import {
   bottomAxis,
   chart,
@@ -32,7 +32,10 @@ const [WIDTH, HEIGHT] = [760, 390];
 const [LEFT, RIGHT, TOP, BOTTOM] = [84, 724, 34, 330];
 /** Times the largest plan, from which on a budget is not drawn. */
 const FAR = 4;
-/** Times the fastest plan, from which on a plan stands at the upper edge: one slow plan would press all others together. */
+/**
+ * Times the fastest plan, from which on a plan stands at the upper edge: one slow plan would press
+ * all others together.
+ */
 const SLOW = 3;
 /** Times the smallest plan, from which on the axis of memory is logarithmic. */
 const WIDE = 6;
@@ -44,18 +47,31 @@ function positiveOf(numbers: readonly number[], unit: number): readonly number[]
 }
 
 /** Step time (logarithmic) over memory; numbers are those of the table. */
-export function paretoFigure(points: readonly PlanPoint[], budgetBytes: number, what: string): Markup {
-  const times = positiveOf(points.map((p) => p.seconds), 1e-6); // prettier-ignore
+export function paretoFigure(
+  points: readonly PlanPoint[],
+  budgetBytes: number,
+  what: string,
+): Markup {
+  const times = positiveOf(
+    points.map((p) => p.seconds),
+    1e-6,
+  );
   const fastest = Math.min(...times);
   const slowest = Math.max(...times.filter((s) => s <= SLOW * fastest));
-  const bytes = positiveOf(points.map((p) => p.bytes), 1); // prettier-ignore
+  const bytes = positiveOf(
+    points.map((p) => p.bytes),
+    1,
+  );
   const [least, widest] = [Math.min(...bytes), Math.max(...bytes)];
   // A budget that is far from all plans would leave them no room.
   const isNear = budgetBytes <= FAR * widest;
   const most = isNear ? Math.max(budgetBytes, widest) : widest;
   const room = (slowest / fastest) ** 0.12;
   const y = logarithmicFine(fastest / room / 1.01, slowest * room * 1.02, BOTTOM, TOP + 14);
-  const x = most > WIDE * least ? logarithmicBytes(least / 1.3, 1.15 * most, LEFT, RIGHT) : linear(1.05 * most, LEFT, RIGHT, unitOf(most)); // prettier-ignore
+  const x =
+    most > WIDE * least
+      ? logarithmicBytes(least / 1.3, 1.15 * most, LEFT, RIGHT)
+      : linear(1.05 * most, LEFT, RIGHT, unitOf(most));
   const isSlow = (p: PlanPoint): boolean => p.seconds > slowest;
   const front = points.filter((p) => p.front).sort((a, b) => a.bytes - b.bytes);
   const dots = points.map((p) => ({
@@ -67,7 +83,9 @@ export function paretoFigure(points: readonly PlanPoint[], budgetBytes: number, 
     {
       id: 'pareto',
       title: 'Step time against memory',
-      description: `${points.map((p, k) => `${k + 1}: ${p.name}, ${secondsText(p.seconds)}, ${bytesText(p.bytes)}${p.fits ? '' : ', does not fit'}`).join('; ')}. Budget ${bytesText(budgetBytes)}.`, // prettier-ignore
+      description:
+        `${points.map((p, k) => `${k + 1}: ${p.name}, ${secondsText(p.seconds)}, ${bytesText(p.bytes)}${p.fits ? '' : ', does not fit'}`).join('; ')}. ` +
+        `Budget ${bytesText(budgetBytes)}.`,
       width: WIDTH,
       height: HEIGHT,
     },
@@ -75,24 +93,46 @@ export function paretoFigure(points: readonly PlanPoint[], budgetBytes: number, 
     leftAxis(y, LEFT, RIGHT, secondsText),
     points.some(isSlow) ? edgeMark(slowest, isNear && x.at(budgetBytes) < (LEFT + RIGHT) / 2) : [],
     budgetMark(budgetBytes, isNear ? x.at(budgetBytes) : undefined),
-    front.length > 1 ? [h('path', { d: stairs(front, x, { ...y, at: (s) => (s > slowest ? TOP : y.at(s)) }), class: 'front' })] : [], // prettier-ignore
+    front.length > 1
+      ? [
+          h('path', {
+            d: stairs(front, x, { ...y, at: (s) => (s > slowest ? TOP : y.at(s)) }),
+            class: 'front',
+          }),
+        ]
+      : [],
     points.map((p, k) => {
       const kind = p.chosen === true ? 'chosen' : p.fits ? 'fits' : 'over';
-      const words = `${k + 1}: ${p.name}: ${secondsText(p.seconds)}, ${bytesText(p.bytes)}${p.fits ? '' : ', does not fit'}`;
+      const words =
+        `${k + 1}: ${p.name}: ${secondsText(p.seconds)}, ` +
+        `${bytesText(p.bytes)}${p.fits ? '' : ', does not fit'}`;
       const { x: cx, y: cy, r } = dots[k];
-      return h('circle', { cx: px(cx), cy: px(cy), r, class: `dot ${kind}` }, h('title', {}, words));
+      return h(
+        'circle',
+        { cx: px(cx), cy: px(cy), r, class: `dot ${kind}` },
+        h('title', {}, words),
+      );
     }),
     placeNumbers(dots, { left: LEFT, right: WIDTH, top: TOP, bottom: BOTTOM }),
     label((LEFT + RIGHT) / 2, HEIGHT - 14, what, { anchor: 'middle' }),
   );
 }
 
-/** Logarithmic, with ticks at powers of two: every one, or every second, fourth ... where they would touch. */
+/**
+ * Logarithmic, with ticks at powers of two: every one, or every second, fourth ... where they would
+ * touch.
+ */
 function logarithmicBytes(least: number, most: number, from: number, to: number): Scale {
   const { at } = logarithmicFine(least, most, from, to);
   const [low, high] = [Math.ceil(Math.log2(least)), Math.floor(Math.log2(most))];
   const step = Math.max(1, Math.ceil((high - low) / 9));
-  return { at, ticks: Array.from({ length: Math.floor((high - low) / step) + 1 }, (_, k) => 2 ** (low + k * step)) };
+  return {
+    at,
+    ticks: Array.from(
+      { length: Math.floor((high - low) / step) + 1 },
+      (_, k) => 2 ** (low + k * step),
+    ),
+  };
 }
 
 /** The upper edge, at which slower plans stand; its words are where those of the budget are not. */
@@ -100,14 +140,18 @@ function edgeMark(slowest: number, isRight: boolean): Markup[] {
   const text = `at this edge: slower than ${secondsText(slowest)}`;
   return [
     line(LEFT, TOP, RIGHT, TOP, 'mark'),
-    label(isRight ? RIGHT : LEFT, TOP - 12, text, { class: 'soft', ...(isRight ? { anchor: 'end' } : {}) }),
+    label(isRight ? RIGHT : LEFT, TOP - 12, text, {
+      class: 'soft',
+      ...(isRight ? { anchor: 'end' } : {}),
+    }),
   ];
 }
 
 /** The budget as a line; only said where it is to the right of the drawing. */
 function budgetMark(budgetBytes: number, at: number | undefined): Markup[] {
   const text = `budget ${bytesText(budgetBytes)}`;
-  if (at === undefined) return [label(RIGHT, TOP - 8, `${text}, to the right of the drawing`, { anchor: 'end' })];
+  if (at === undefined)
+    return [label(RIGHT, TOP - 8, `${text}, to the right of the drawing`, { anchor: 'end' })];
   const isRight = at > (LEFT + RIGHT) / 2;
   return [
     line(at, TOP - 6, at, BOTTOM, 'limit'),
@@ -119,5 +163,8 @@ function budgetMark(budgetBytes: number, at: number | undefined): Markup[] {
 function stairs(front: readonly PlanPoint[], x: Scale, y: Scale): string {
   const at = (p: PlanPoint): string => px(y.at(p.seconds)).toString();
   const [first, ...rest] = front;
-  return `M${px(x.at(first.bytes))} ${at(first)}${rest.map((p) => `H${px(x.at(p.bytes))}V${at(p)}`).join('')}`;
+  return (
+    `M${px(x.at(first.bytes))} ` +
+    `${at(first)}${rest.map((p) => `H${px(x.at(p.bytes))}V${at(p)}`).join('')}`
+  );
 }

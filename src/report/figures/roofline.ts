@@ -1,9 +1,18 @@
 /** Draws the FLOP rate of each layer group over its arithmetic intensity as an SVG figure. */
 
+import { percentText, secondsText, shareOf } from '../../units.ts';
 import type { Roofline } from '../analysis/layers.ts';
 import { h, type Markup } from '../markup.ts';
-import { percentText, secondsText, shareOf } from '../../units.ts';
-import { bottomAxis, chart, label, leftAxis, line, logarithmic, placeNumbers, px } from './chart.ts';
+import {
+  bottomAxis,
+  chart,
+  label,
+  leftAxis,
+  line,
+  logarithmic,
+  placeNumbers,
+  px,
+} from './chart.ts';
 
 const [WIDTH, HEIGHT] = [760, 380];
 const [LEFT, RIGHT, TOP, BOTTOM] = [92, 724, 34, 326];
@@ -11,22 +20,34 @@ const NUMBERED = 10;
 
 /** The layer groups that the picture numbers, largest first; the table has the same numbers. */
 export function numberedGroups(roofline: Roofline): Roofline['groups'] {
-  return roofline.groups.filter((g) => g.flops > 0 && g.bytes > 0 && g.computeSeconds > 0).slice(0, NUMBERED);
+  return roofline.groups
+    .filter((g) => g.flops > 0 && g.bytes > 0 && g.computeSeconds > 0)
+    .slice(0, NUMBERED);
 }
 
 /**
- * FLOP/s that each layer group reaches over its FLOPs per byte, under the two roofs: what the memory feeds, and what the matrix
- * units do. The area of a dot is its compute time.
+ * FLOP/s that each layer group reaches over its FLOPs per byte, under the two roofs: what the
+ * memory feeds, and what the matrix units do. The area of a dot is its compute time.
  */
 export function rooflineFigure(roofline: Roofline): Markup {
   const groups = numberedGroups(roofline);
-  const dots = groups.map((g) => ({ x: g.flops / g.bytes, y: g.flops / g.computeSeconds, seconds: g.computeSeconds, bound: g.bound })); // prettier-ignore
+  const dots = groups.map((g) => ({
+    x: g.flops / g.bytes,
+    y: g.flops / g.computeSeconds,
+    seconds: g.computeSeconds,
+    bound: g.bound,
+  }));
   const { flopsPerSecond: peak, bytesPerSecond: rate } = roofline;
   const ridge = peak / rate;
   const xs = [...dots.map((d) => d.x), ridge];
   const ys = [...dots.map((d) => d.y), peak];
   const x = logarithmic(decade(Math.min(...xs), -1), decade(Math.max(...xs), 1), LEFT, RIGHT);
-  const y = logarithmic(decade(Math.min(...ys), -1), decade(Math.max(...ys) * 1.01, 1), BOTTOM, TOP);
+  const y = logarithmic(
+    decade(Math.min(...ys), -1),
+    decade(Math.max(...ys) * 1.01, 1),
+    BOTTOM,
+    TOP,
+  );
   const [least, most] = [x.ticks[0], x.ticks[x.ticks.length - 1]];
   const start = Math.max(least, y.ticks[0] / rate);
   const longest = Math.max(...dots.map((d) => d.seconds));
@@ -36,7 +57,11 @@ export function rooflineFigure(roofline: Roofline): Markup {
     {
       id: 'roofline',
       title: 'Roofline of the layer groups',
-      description: `FLOP/s reached over FLOPs per byte, both logarithmic. Roofs: ${rateText(peak)} of the matrix units (${roofline.unit}) and ${(rate / 1e9).toFixed(0)} GB/s of memory, which meet at ${ridge.toFixed(0)} FLOPs per byte. ${groups.map((g, k) => `${k + 1}: ${g.name}, ${secondsText(g.computeSeconds)}`).join('; ')}.`, // prettier-ignore
+      description:
+        `FLOP/s reached over FLOPs per byte, both logarithmic. Roofs: ${rateText(peak)} of the ` +
+        `matrix units (${roofline.unit}) and ${(rate / 1e9).toFixed(0)} GB/s of memory, which ` +
+        `meet at ${ridge.toFixed(0)} FLOPs per byte. ` +
+        `${groups.map((g, k) => `${k + 1}: ${g.name}, ${secondsText(g.computeSeconds)}`).join('; ')}.`,
       width: WIDTH,
       height: HEIGHT,
     },
@@ -44,7 +69,10 @@ export function rooflineFigure(roofline: Roofline): Markup {
     leftAxis(y, LEFT, RIGHT, rateText),
     line(x.at(start), y.at(start * rate), x.at(ridge), y.at(peak), 'roof'),
     line(x.at(ridge), y.at(peak), x.at(most), y.at(peak), 'roof'),
-    label(RIGHT, TOP - 12, `roof: ${rateText(peak)} (${roofline.unit})`, { anchor: 'end', class: 'soft' }),
+    label(RIGHT, TOP - 12, `roof: ${rateText(peak)} (${roofline.unit})`, {
+      anchor: 'end',
+      class: 'soft',
+    }),
     label(LEFT, TOP - 12, `slope: ${(rate / 1e9).toFixed(0)} GB/s of memory`, { class: 'soft' }),
     // Large dots first, so that small ones are not hidden.
     dots
@@ -54,7 +82,13 @@ export function rooflineFigure(roofline: Roofline): Markup {
         h(
           'circle',
           { cx: px(x.at(dx)), cy: px(y.at(dy)), r: px(radius(seconds)), class: `dot ${bound}` },
-          h('title', {}, `${k + 1}: ${groups[k].name}: ${secondsText(seconds)} of compute (${percentText(shareOf(seconds, total))}), ${rateText(dy)} at ${dx.toPrecision(3)} FLOPs per byte, ${bound}-bound`), // prettier-ignore
+          h(
+            'title',
+            {},
+            `${k + 1}: ${groups[k].name}: ${secondsText(seconds)} of compute ` +
+              `(${percentText(shareOf(seconds, total))}), ${rateText(dy)} at ` +
+              `${dx.toPrecision(3)} FLOPs per byte, ${bound}-bound`,
+          ),
         ),
       ),
     placeNumbers(

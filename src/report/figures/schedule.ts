@@ -1,13 +1,20 @@
 /** Draws a pipeline schedule as an SVG figure; a long one as its beginning and its end. */
 
-import { playPipeline, type PassSpan, type StageSeconds } from '../../simulate/pipeline/play.ts';
-import { splitsBackward, type PassKind, type PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
-import type { Markup } from '../markup.ts';
+import { type PassSpan, playPipeline, type StageSeconds } from '../../simulate/pipeline/play.ts';
+import {
+  type PassKind,
+  type PipelineSchedule,
+  splitsBackward,
+} from '../../simulate/pipeline/schedules.ts';
 import { countedText, secondsText } from '../../units.ts';
+import type { Markup } from '../markup.ts';
 import { bottomAxis, chart, label, linear, rect } from './chart.ts';
 
 const [WIDTH, LEFT, RIGHT, TOP] = [860, 84, 848, 40];
-/** Passes of a device in one drawing; of longer schedules the beginning and the end are drawn, where the bubbles are. */
+/**
+ * Passes of a device in one drawing; of longer schedules the beginning and the end are drawn, where
+ * the bubbles are.
+ */
 const MOST_PASSES = 150;
 const PASSES_OF_AN_END = 80;
 /** Devices in one drawing. */
@@ -35,10 +42,19 @@ interface Box {
   readonly end: number;
 }
 
-/** Who works on what when: one drawing, or the beginning and the end of a long schedule, each with its caption. */
-export function scheduleFigures(drawn: DrawnSchedule): { readonly caption: string; readonly svg: Markup }[] {
+/**
+ * Who works on what when: one drawing, or the beginning and the end of a long schedule, each with
+ * its caption.
+ */
+export function scheduleFigures(
+  drawn: DrawnSchedule,
+): { readonly caption: string; readonly svg: Markup }[] {
   const { schedule, devices, microbatches, chunks, stages, hopSeconds, afterSeconds } = drawn;
-  const run = playPipeline(schedule, { devices, microbatches, ...(chunks > 1 ? { chunks } : {}) }, { stages, hopSeconds }); // prettier-ignore
+  const run = playPipeline(
+    schedule,
+    { devices, microbatches, ...(chunks > 1 ? { chunks } : {}) },
+    { stages, hopSeconds },
+  );
   const boxes = run.devices.flatMap(({ spans }, device) => [
     ...spans.map((span: PassSpan): Box => ({ ...span, device })),
     ...(afterSeconds[device] > 0 ? [after(spans, device, afterSeconds[device])] : []),
@@ -49,7 +65,12 @@ export function scheduleFigures(drawn: DrawnSchedule): { readonly caption: strin
   const shades = chunks > 1 ? ' Lighter: every second chunk of a device.' : '';
   const what = `${some}Empty space between the passes is the bubble.${shades}`;
   if (run.devices[0].spans.length <= MOST_PASSES)
-    return [{ caption: `The schedule of one step. ${what}`, svg: figure(drawn, shown, 0, end, 'schedule') }];
+    return [
+      {
+        caption: `The schedule of one step. ${what}`,
+        svg: figure(drawn, shown, 0, end, 'schedule'),
+      },
+    ];
   const span = windowOf(shown, end, Math.min(devices, MOST_DEVICES) * PASSES_OF_AN_END);
   const first = shown.filter((b) => b.start < span);
   const last = shown.filter((b) => b.end > end - span);
@@ -58,7 +79,10 @@ export function scheduleFigures(drawn: DrawnSchedule): { readonly caption: strin
       caption: `How the step begins: its first ${secondsText(span)} of ${secondsText(end)}. ${what}`,
       svg: figure(drawn, first, 0, span, 'schedule-begin'),
     },
-    { caption: `How it ends: the last ${secondsText(span)}.`, svg: figure(drawn, last, end - span, end, 'schedule-end') }, // prettier-ignore
+    {
+      caption: `How it ends: the last ${secondsText(span)}.`,
+      svg: figure(drawn, last, end - span, end, 'schedule-end'),
+    },
   ];
 }
 
@@ -81,18 +105,30 @@ const NAMES: Readonly<Record<Box['kind'], string>> = {
   sum: 'sums of gradients',
 };
 
-function figure(drawn: DrawnSchedule, boxes: readonly Box[], from: number, to: number, id: string): Markup {
+function figure(
+  drawn: DrawnSchedule,
+  boxes: readonly Box[],
+  from: number,
+  to: number,
+  id: string,
+): Markup {
   const devices = Math.min(drawn.devices, MOST_DEVICES);
   const lane = devices <= 16 ? 30 : 18;
   const bottom = TOP + devices * lane;
   const scale = linear(to - from, LEFT, RIGHT);
   const x = (time: number): number => scale.at(Math.min(to, Math.max(from, time)) - from);
-  const kinds = (['F', 'B', 'W', 'sum'] as const).filter((kind) => boxes.some((b) => b.kind === kind));
+  const kinds = (['F', 'B', 'W', 'sum'] as const).filter((kind) =>
+    boxes.some((b) => b.kind === kind),
+  );
   return chart(
     {
       id,
       title: 'The pipeline schedule',
-      description: `${drawn.schedule}: ${countedText(drawn.microbatches, 'microbatch', 'microbatches')} on ${drawn.devices} devices${drawn.chunks > 1 ? ` of ${drawn.chunks} chunks each` : ''}, from ${secondsText(from)} to ${secondsText(to)}.`,
+      description:
+        `${drawn.schedule}: ${countedText(drawn.microbatches, 'microbatch', 'microbatches')} ` +
+        `on ${drawn.devices} ` +
+        `devices${drawn.chunks > 1 ? ` of ${drawn.chunks} chunks each` : ''}, from ` +
+        `${secondsText(from)} to ${secondsText(to)}.`,
       width: WIDTH,
       height: bottom + 40,
     },
@@ -105,22 +141,42 @@ function figure(drawn: DrawnSchedule, boxes: readonly Box[], from: number, to: n
         splitsBackward(drawn.schedule) && kind === 'B' ? 'gradients of inputs' : NAMES[kind],
       ),
     ]),
-    Array.from({ length: devices }, (_, i) => label(LEFT - 10, TOP + i * lane + lane / 2 + 4, `device ${i}`, { anchor: 'end' })), // prettier-ignore
+    Array.from({ length: devices }, (_, i) =>
+      label(LEFT - 10, TOP + i * lane + lane / 2 + 4, `device ${i}`, { anchor: 'end' }),
+    ),
     boxes.map((box) => {
       const [left, right] = [x(box.start), x(box.end)];
       const top = TOP + box.device * lane + 2;
       const number = String(box.microbatch);
       const chunk = drawn.chunks > 1 ? `, chunk ${box.chunk}` : '';
-      const name = box.kind === 'sum' ? NAMES.sum : `${NAMES[box.kind]}, microbatch ${box.microbatch}${chunk}`;
+      const name =
+        box.kind === 'sum' ? NAMES.sum : `${NAMES[box.kind]}, microbatch ${box.microbatch}${chunk}`;
       const shade = drawn.chunks > 1 && box.chunk % 2 === 1 ? ' odd' : '';
       return [
-        rect(left, top, Math.max(0.6, right - left - 0.6), lane - 4, `pass ${box.kind.toLowerCase()}${shade}`, `${name}: ${secondsText(box.end - box.start)}`), // prettier-ignore
+        rect(
+          left,
+          top,
+          Math.max(0.6, right - left - 0.6),
+          lane - 4,
+          `pass ${box.kind.toLowerCase()}${shade}`,
+          `${name}: ${secondsText(box.end - box.start)}`,
+        ),
         ...(box.kind !== 'sum' && right - left >= 6 + 7 * number.length
-          ? [label((left + right) / 2, top + lane / 2 + 2.5, number, { anchor: 'middle', class: 'ontask' })]
+          ? [
+              label((left + right) / 2, top + lane / 2 + 2.5, number, {
+                anchor: 'middle',
+                class: 'ontask',
+              }),
+            ]
           : []),
       ];
     }),
-    label((LEFT + RIGHT) / 2, bottom + 34, from === 0 ? 'time in the step' : `time since ${secondsText(from)}`, { anchor: 'middle' }), // prettier-ignore
+    label(
+      (LEFT + RIGHT) / 2,
+      bottom + 34,
+      from === 0 ? 'time in the step' : `time since ${secondsText(from)}`,
+      { anchor: 'middle' },
+    ),
   );
 }
 

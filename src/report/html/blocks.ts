@@ -1,8 +1,8 @@
 /** Turns report blocks into HTML elements. */
 
-import type { BarBlock, Block, Cell, Column, Section, TableBlock } from '../model/blocks.ts';
 import { percentText } from '../../units.ts';
-import { h, type Child, type Markup } from '../markup.ts';
+import { type Child, h, type Markup } from '../markup.ts';
+import type { BarBlock, Block, Cell, Column, Section, TableBlock } from '../model/blocks.ts';
 
 /** A section of a page, with its heading. */
 export function sectionMarkup({ id, title, sheet, blocks }: Section): Markup {
@@ -19,9 +19,14 @@ export function prose(text: string): string {
   return text.replace(/(\d) (?=%|[nµm]?s\b|[KMGT]?i?B\b)/g, '$1\u00a0');
 }
 
-/** Names of several parts (`pp=2,dp=4`, `fsdp+tp`): on paper, where nothing scrolls, lines may end between the parts. */
+/**
+ * Names of several parts (`pp=2,dp=4`, `fsdp+tp`): on paper, where nothing scrolls, lines may end
+ * between the parts.
+ */
 function breakable(text: string): Child[] {
-  return text.split(/(?<=[,+])(?=\S)/).flatMap((part, k) => (k === 0 ? [part] : [h('wbr', {}), part]));
+  return text
+    .split(/(?<=[,+])(?=\S)/)
+    .flatMap((part, k) => (k === 0 ? [part] : [h('wbr', {}), part]));
 }
 
 function blockMarkup(block: Block): Markup | readonly Markup[] {
@@ -31,13 +36,26 @@ function blockMarkup(block: Block): Markup | readonly Markup[] {
     case 'heading':
       return h('h3', {}, block.text);
     case 'list':
-      return h('ul', {}, block.items.map((item) => h('li', {}, prose(item)))); // prettier-ignore
+      return h(
+        'ul',
+        {},
+        block.items.map((item) => h('li', {}, prose(item))),
+      );
     case 'code':
       return h('pre', { tabindex: 0 }, block.text);
     case 'bar':
       return barMarkup(block);
     case 'figure':
-      return h('figure', { class: 'drawn', ...(block.run === true ? { 'data-run': '' } : {}) }, h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': block.caption }, block.svg), h('figcaption', { class: 'soft' }, block.caption)); // prettier-ignore
+      return h(
+        'figure',
+        { class: 'drawn', ...(block.run === true ? { 'data-run': '' } : {}) },
+        h(
+          'div',
+          { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': block.caption },
+          block.svg,
+        ),
+        h('figcaption', { class: 'soft' }, block.caption),
+      );
     case 'table':
       return tableMarkup(block);
     case 'page':
@@ -66,10 +84,15 @@ function table(caption: string, columns: readonly Column[], rows: TableBlock['ro
     return kind === undefined ? {} : { class: kind };
   };
   const cell = (given: Cell | string, c: number): Markup => {
-    if (typeof given === 'string') return h('td', kindOf(c), columns[c].kind === 'number' ? given : breakable(given));
+    if (typeof given === 'string')
+      return h('td', kindOf(c), columns[c].kind === 'number' ? given : breakable(given));
     const { text, value, code } = given;
     const shown = code === true ? h('code', {}, text) : text;
-    return h('td', { ...kindOf(c), ...(value === undefined ? {} : { 'data-value': value }) }, shown);
+    return h(
+      'td',
+      { ...kindOf(c), ...(value === undefined ? {} : { 'data-value': value }) },
+      shown,
+    );
   };
   return [
     // Above the part that scrolls, so that a narrow page wraps it.
@@ -80,8 +103,20 @@ function table(caption: string, columns: readonly Column[], rows: TableBlock['ro
       h(
         'table',
         { class: 'sortable' },
-        h('thead', {}, h('tr', {}, columns.map((c, i) => h('th', { scope: 'col', ...kindOf(i) }, c.head)))), // prettier-ignore
-        h('tbody', {}, rows.map((row) => h('tr', {}, row.map(cell)))), // prettier-ignore
+        h(
+          'thead',
+          {},
+          h(
+            'tr',
+            {},
+            columns.map((c, i) => h('th', { scope: 'col', ...kindOf(i) }, c.head)),
+          ),
+        ),
+        h(
+          'tbody',
+          {},
+          rows.map((row) => h('tr', {}, row.map(cell))),
+        ),
       ),
     ),
   ];
@@ -89,11 +124,20 @@ function table(caption: string, columns: readonly Column[], rows: TableBlock['ro
 
 function barMarkup({ parts, text, title, whole }: BarBlock): Markup[] {
   const total = whole ?? parts.reduce((n, p) => n + p.amount, 0);
-  const width = (amount: number): string => `${total > 0 ? Number(((100 * amount) / total).toFixed(3)) : 0}%`;
+  const width = (amount: number): string =>
+    `${total > 0 ? Number(((100 * amount) / total).toFixed(3)) : 0}%`;
   const spoken = `${title}: ${parts.map((p) => `${p.label} ${text(p.amount)}`).join(', ')}`;
   return [
-    h('div', { class: 'bar', role: 'img', 'aria-label': spoken }, parts.map((p) => h('span', { class: p.kind, style: `width:${width(p.amount)}` }))), // prettier-ignore
-    h('ul', { class: 'key' }, parts.map((p) => h('li', {}, h('i', { class: p.kind }), `${p.label} ${text(p.amount)}`))), // prettier-ignore
+    h(
+      'div',
+      { class: 'bar', role: 'img', 'aria-label': spoken },
+      parts.map((p) => h('span', { class: p.kind, style: `width:${width(p.amount)}` })),
+    ),
+    h(
+      'ul',
+      { class: 'key' },
+      parts.map((p) => h('li', {}, h('i', { class: p.kind }), `${p.label} ${text(p.amount)}`)),
+    ),
   ];
 }
 
@@ -102,5 +146,8 @@ export function barText({ parts, text, title, whole }: BarBlock): string {
   const total = whole ?? parts.reduce((n, p) => n + p.amount, 0);
   const share = (amount: number): string =>
     total > 0 && whole !== undefined ? ` (${percentText(amount / total)})` : '';
-  return `${title}: ${parts.map((p) => `${p.label} ${text(p.amount)}${share(p.amount)}`).join(', ')}.`;
+  return (
+    `${title}: ` +
+    `${parts.map((p) => `${p.label} ${text(p.amount)}${share(p.amount)}`).join(', ')}.`
+  );
 }

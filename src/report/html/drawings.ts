@@ -22,9 +22,11 @@ export interface Drawings {
 }
 
 /**
- * Draws parameters at a size, and on a mesh, that is cut in the same way: the real ones have far too many elements.
+ * Draws parameters at a size, and on a mesh, that is cut in the same way: the real ones have far
+ * too many elements.
  *
- * @param names parameters to draw; default: one for each distinct placement, largest first, four at most
+ * @param names parameters to draw; default: one for each distinct placement, largest first, four at
+ *   most
  * @throws E_REF for a name that the plan does not have
  */
 export function drawParameters(plan: Plan, names: readonly string[] = []): Drawings {
@@ -76,7 +78,9 @@ function telling(plan: Plan): Parameter[] {
 function drawOne(plan: Plan, p: Parameter): { svg: string; id: string } {
   const devices = plan.mesh.reduce((n, d) => n * d.size, 1);
   const small = devices > MAX_DRAWN_DEVICES;
-  const meshText = plan.mesh.map((d) => `${d.name}=${small ? Math.min(2, d.size) : d.size}`).join(',');
+  const meshText = plan.mesh
+    .map((d) => `${d.name}=${small ? Math.min(2, d.size) : d.size}`)
+    .join(',');
   const mesh = parseMesh(meshText);
   const space = new ShardingSpace(mesh);
   const id = space.parse(p.placement);
@@ -85,7 +89,9 @@ function drawOne(plan: Plan, p: Parameter): { svg: string; id: string } {
   const scaled = `${small ? `on ${meshText}, ` : ''}at (${shape.join(', ')})`;
   const text = drawSvg(drawing, {
     title: p.name,
-    caption: `${p.placement}, shape (${p.shape.join(', ')}), drawn ${scaled}, which is cut in the same way. Each cell shows the devices that hold it; lines are shard borders.`,
+    caption:
+      `${p.placement}, shape (${p.shape.join(', ')}), drawn ${scaled}, which is cut in the ` +
+      'same way. Each cell shows the devices that hold it; lines are shard borders.',
     holders,
   });
   // Inside HTML an svg element needs no namespace.

@@ -2,17 +2,17 @@
 
 import type { Graph } from '../../graph/types.ts';
 import { ofThemPadding } from '../../models/vocabulary.ts';
+import { countedText } from '../../units.ts';
+import { h, Markup, scriptJson } from '../markup.ts';
 import type { Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { parameterElements } from '../model/parameters.ts';
 import { planSections } from '../sections/plan.ts';
-import { drawnSection, graphSection, programText } from './program-section.ts';
-import type { Drawings } from './drawings.ts';
 import { prose, sectionMarkup } from './blocks.ts';
-import { h, Markup, scriptJson } from '../markup.ts';
+import type { Drawings } from './drawings.ts';
+import { drawnSection, graphSection, programText } from './program-section.ts';
 import { PAGE_SCRIPT } from './script.ts';
 import { pageStyle } from './style.ts';
-import { countedText } from '../../units.ts';
 
 /** What a page needs beside its sections. */
 interface PageInput {
@@ -31,10 +31,20 @@ interface PageInput {
 }
 
 /**
- * One HTML file: no network, no assets, readable without scripts, in light, dark and on paper. The data stand in it once more as
- * JSON, the same value that `--format json` prints; of a long comparison the part that the page shows.
+ * One HTML file: no network, no assets, readable without scripts, in light, dark and on paper. The
+ * data stand in it once more as JSON, the same value that `--format json` prints; of a long
+ * comparison the part that the page shows.
  */
-export function htmlFile({ title, heading, subtitle, answer, sections, data, version, style = '' }: PageInput): string {
+export function htmlFile({
+  title,
+  heading,
+  subtitle,
+  answer,
+  sections,
+  data,
+  version,
+  style = '',
+}: PageInput): string {
   const head = h(
     'head',
     {},
@@ -48,39 +58,66 @@ export function htmlFile({ title, heading, subtitle, answer, sections, data, ver
   const body = h(
     'body',
     {},
-    h('a', { class: 'skip', href: `#${sections[0]?.id ?? ''}` }, `Skip to ${sections[0]?.title ?? 'the text'}`),
+    h(
+      'a',
+      { class: 'skip', href: `#${sections[0]?.id ?? ''}` },
+      `Skip to ${sections[0]?.title ?? 'the text'}`,
+    ),
     h(
       'header',
       {},
       h('div', {}, h('h1', {}, heading), h('div', { class: 'soft' }, subtitle)),
       h('button', { type: 'button', class: 'theme', hidden: true }, 'Dark'),
     ),
-    h('nav', { 'aria-label': 'Sections' }, sections.map((s) => h('a', { href: `#${s.id}` }, s.title))), // prettier-ignore
+    h(
+      'nav',
+      { 'aria-label': 'Sections' },
+      sections.map((s) => h('a', { href: `#${s.id}` }, s.title)),
+    ),
     h(
       'main',
       {},
       h(
         'section',
         { 'aria-label': 'Answer' },
-        h('dl', { class: 'answer' }, answer.map(({ label, text }) => [h('dt', {}, label), h('dd', {}, prose(text))])), // prettier-ignore
+        h(
+          'dl',
+          { class: 'answer' },
+          answer.map(({ label, text }) => [h('dt', {}, label), h('dd', {}, prose(text))]),
+        ),
       ),
       sections.map(sectionMarkup),
     ),
-    h('footer', {}, `Written by Shardwright ${version}. One file; nothing is loaded from anywhere.`),
-    Markup.trusted(`<script type="application/json" id="shardwright-report">${scriptJson(data)}</script>`),
+    h(
+      'footer',
+      {},
+      `Written by Shardwright ${version}. One file; nothing is loaded from anywhere.`,
+    ),
+    Markup.trusted(
+      `<script type="application/json" id="shardwright-report">${scriptJson(data)}</script>`,
+    ),
     Markup.trusted(`<script>${PAGE_SCRIPT}</script>`),
   );
   return `<!doctype html>\n<html lang="en">${head.html}${body.html}</html>\n`;
 }
 
-const CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"; // prettier-ignore
+const CSP =
+  "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; " +
+  "base-uri 'none'; form-action 'none'";
 
 function subtitleOf({ plan, mesh }: Report): string {
   const elements = parameterElements(plan);
-  return `A plan of ${countedText(plan.nodes.length, 'node')} with ${countedText(elements, 'parameter')}${ofThemPadding(plan.paddedParameters)} on a mesh of ${mesh.map((d) => `${d.name}=${d.size}`).join(', ')}`;
+  return (
+    `A plan of ${countedText(plan.nodes.length, 'node')} with ` +
+    `${countedText(elements, 'parameter')}${ofThemPadding(plan.paddedParameters)} on a mesh of ` +
+    `${mesh.map((d) => `${d.name}=${d.size}`).join(', ')}`
+  );
 }
 
-/** The report of a plan as a page: what every format has, and the graph, the drawings and the program. */
+/**
+ * The report of a plan as a page: what every format has, and the graph, the drawings and the
+ * program.
+ */
 export function htmlPage(report: Report, graph: Graph | undefined, drawings: Drawings): string {
   const sections = planSections(report);
   // The program stands before the stages and the proof: it is read more often.

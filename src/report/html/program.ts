@@ -3,9 +3,9 @@
 import type { Graph, Node } from '../../graph/types.ts';
 import { backwardStart } from '../../passes/plannable/weight-views.ts';
 import type { Plan, PlannedNode } from '../../plan/record/types.ts';
+import { countText, secondsText } from '../../units.ts';
 import { lineSignature, nodeLines, outputLines } from '../analysis/program.ts';
 import { findRepeats } from '../analysis/repeats.ts';
-import { countText, secondsText } from '../../units.ts';
 import { h, type Markup } from '../markup.ts';
 
 /** Lines of program text in one page; what is above is left out, and the page says so. */
@@ -29,8 +29,8 @@ interface Line {
 }
 
 /**
- * The program with placements and collectives, in collapsible blocks: by phase, equal neighbouring stretches (layers) folded
- * into one, and inside by module path where the source tells it.
+ * The program with placements and collectives, in collapsible blocks: by phase, equal neighbouring
+ * stretches (layers) folded into one, and inside by module path where the source tells it.
  */
 export function programSection(graph: Graph, plan: Plan): Markup[] {
   const planned = new Map(plan.nodes.map((node) => [node.name, node]));
@@ -55,12 +55,23 @@ export function programSection(graph: Graph, plan: Plan): Markup[] {
       ...phaseBlocks(lines, name === 'Inputs' ? LEAST_INPUTS : LEAST_LINES, budget),
     );
   }
-  const outputs = plan.outputs.flatMap((output) => outputLines(output).map((text): Shown => ({ text, source: '' })));
+  const outputs = plan.outputs.flatMap((output) =>
+    outputLines(output).map((text): Shown => ({ text, source: '' })),
+  );
   if (outputs.length > 0)
-    blocks.push(h('h3', {}, `Results: ${countText(plan.outputs.length)}`), block('results', '', outputs, budget));
+    blocks.push(
+      h('h3', {}, `Results: ${countText(plan.outputs.length)}`),
+      block('results', '', outputs, budget),
+    );
   if (budget.lines <= 0)
     blocks.push(
-      h('p', { class: 'soft' }, `Above ${countText(MAX_LINES)} lines the text is left out; `, h('code', {}, 'shardwright plan ... --program'), ' prints all of it.'), // prettier-ignore
+      h(
+        'p',
+        { class: 'soft' },
+        `Above ${countText(MAX_LINES)} lines the text is left out; `,
+        h('code', {}, 'shardwright plan ... --program'),
+        ' prints all of it.',
+      ),
     );
   return blocks;
 }
@@ -79,7 +90,12 @@ function phaseBlocks(lines: readonly Line[], least: number, budget: { lines: num
     const parts = byPath(body);
     return parts.map((part) => {
       const note = [suffix, timeText(part, count)].filter((t) => t !== '').join(' · ');
-      return block(titleOf(part, count > 1 && parts.length === 1), note, part.flatMap(shownLines), budget);
+      return block(
+        titleOf(part, count > 1 && parts.length === 1),
+        note,
+        part.flatMap(shownLines),
+        budget,
+      );
     });
   });
 }
@@ -106,7 +122,8 @@ function titleOf(lines: readonly Line[], repeated: boolean): string {
   const [{ node }] = lines;
   const path = modulePath(node);
   if (path !== '') return path;
-  if (node.kind === 'placeholder') return repeated ? 'inputs and parameters of a layer' : 'inputs and parameters';
+  if (node.kind === 'placeholder')
+    return repeated ? 'inputs and parameters of a layer' : 'inputs and parameters';
   const last = lines[lines.length - 1].node;
   return lines.length === 1 ? node.name : `${node.name} to ${last.name}`;
 }
@@ -127,18 +144,30 @@ function timeText(lines: readonly Line[], count: number): string {
   return parts.join(', ');
 }
 
-function block(title: string, note: string, lines: readonly Shown[], budget: { lines: number }): Markup {
+function block(
+  title: string,
+  note: string,
+  lines: readonly Shown[],
+  budget: { lines: number },
+): Markup {
   const shown = lines.slice(0, Math.max(0, budget.lines));
   budget.lines -= lines.length;
   return h(
     'details',
     { open: lines.length <= OPEN_LINES },
     h('summary', {}, h('span', { class: 'title' }, title), h('span', { class: 'soft' }, note)),
-    h('pre', { tabindex: 0 }, shown.length === 0 && lines.length > 0 ? 'left out' : shown.map(lineMarkup)),
+    h(
+      'pre',
+      { tabindex: 0 },
+      shown.length === 0 && lines.length > 0 ? 'left out' : shown.map(lineMarkup),
+    ),
   );
 }
 
-/** A line of program text: redistributions in one colour, the placement after the `#` in another, the source as a hint. */
+/**
+ * A line of program text: redistributions in one colour, the placement after the `#` in another,
+ * the source as a hint.
+ */
 function lineMarkup({ text, source }: Shown): Markup {
   if (text.startsWith('    # ')) return h('span', { class: 'move' }, `${text}\n`);
   const hint = source === '' ? {} : { title: source };
@@ -147,7 +176,10 @@ function lineMarkup({ text, source }: Shown): Markup {
   return h('span', hint, text.slice(0, at), h('span', { class: 'where' }, text.slice(at)), '\n');
 }
 
-/** Lines without phase, strides and sources: the block says the phase, and a placement must not stand beyond the page. */
+/**
+ * Lines without phase, strides and sources: the block says the phase, and a placement must not
+ * stand beyond the page.
+ */
 function shownLines({ node, planned }: Line): Shown[] {
   const { role, roleName, roleIndex, stateName, source = '' } = node.meta;
   const meta = {

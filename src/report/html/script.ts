@@ -1,6 +1,7 @@
 /**
- * What the page does beyond being read: the light/dark switch, sorting, opening everything for print. Without scripts the page
- * is complete. It is plain browser code, kept as text because it runs in the reader's browser.
+ * What the page does beyond being read: the light/dark switch, sorting, opening everything for
+ * print. Without scripts the page is complete. It is plain browser code, kept as text because it
+ * runs in the reader's browser.
  */
 export const PAGE_SCRIPT = `
 'use strict';

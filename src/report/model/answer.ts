@@ -1,13 +1,23 @@
-/** Takes a plan with its price and memory and gives the lines that answer the request, for every format. */
+/**
+ * Takes a plan with its price and memory and gives the lines that answer the request, for every
+ * format.
+ */
 
 import type { Plan } from '../../plan/record/types.ts';
+import {
+  bytesText,
+  countedText,
+  countText,
+  excessOver,
+  percentText,
+  secondsText,
+} from '../../units.ts';
 import type { ComparedRecipe } from '../analysis/alternatives/recipes.ts';
-import { stageText, type Pipeline } from '../analysis/pipeline.ts';
 import type { Roofline } from '../analysis/layers.ts';
+import { type Pipeline, stageText } from '../analysis/pipeline.ts';
 import type { Streams } from '../analysis/streams.ts';
 import { planBandText, planFitText } from './certainty.ts';
 import { gradientText } from './memory-parts.ts';
-import { bytesText, countText, countedText, excessOver, percentText, secondsText } from '../../units.ts';
 
 /** What the answer is made of. */
 interface AnswerInput {
@@ -22,7 +32,9 @@ interface AnswerInput {
 }
 
 /** The answer, in six lines, the same in every format. */
-export function answerOf(input: AnswerInput): readonly { readonly label: string; readonly text: string }[] {
+export function answerOf(
+  input: AnswerInput,
+): readonly { readonly label: string; readonly text: string }[] {
   const { pipeline } = input;
   if (pipeline !== null) return pipelineAnswer(input, pipeline);
   return [
@@ -38,30 +50,65 @@ export function answerOf(input: AnswerInput): readonly { readonly label: string;
 /** The lines of a plan with stages. */
 function pipelineAnswer(input: AnswerInput, pipeline: Pipeline): ReturnType<typeof answerOf> {
   const { plan, streams, tokens } = input;
-  const { stages, budgetBytes, fits, seconds, bubbleSeconds, schedule, microbatches, virtual, devices } = pipeline;
-  const fullest = stages.reduce((most, s, k) => (s.peakBytes > stages[most].peakBytes ? k : most), 0);
+  const {
+    stages,
+    budgetBytes,
+    fits,
+    seconds,
+    bubbleSeconds,
+    schedule,
+    microbatches,
+    virtual,
+    devices,
+  } = pipeline;
+  const fullest = stages.reduce(
+    (most, s, k) => (s.peakBytes > stages[most].peakBytes ? k : most),
+    0,
+  );
   const { peakBytes, stateBytes, activationBytes, inFlight, device } = stages[fullest];
   const chunks = virtual > 1 ? ` by ${virtual} chunks` : '';
-  const rate = tokens === null ? '' : `, ${countText(Math.round((tokens * microbatches) / seconds))} tokens/s`;
-  // The convention is that of one microbatch on one stage's mesh; the same FLOPs are spread over all stages here.
-  const mfu = streams === null ? '' : `, MFU ${percentText((streams.mfu * streams.seconds * microbatches) / (seconds * devices))} (${streams.mfuConvention.replace(/^MFU: /, '')})`; // prettier-ignore
+  const rate =
+    tokens === null ? '' : `, ${countText(Math.round((tokens * microbatches) / seconds))} tokens/s`;
+  // The convention is that of one microbatch on one stage's mesh; the same FLOPs are spread over
+  // all stages here.
+  const mfu =
+    streams === null
+      ? ''
+      : ', MFU ' +
+        `${percentText((streams.mfu * streams.seconds * microbatches) / (seconds * devices))} ` +
+        `(${streams.mfuConvention.replace(/^MFU: /, '')})`;
   const inner = plan.mesh.reduce((n, d) => n * d.size, 1);
   const where = pipeline.hosts === 1 ? 'inside a host' : `across ${pipeline.hosts} hosts`;
   return [
     {
       label: 'Memory',
-      text: `${fits ? 'fits' : 'does not fit'}: device ${device} (stage ${fullest}: ${stageText(stages[fullest])}) takes ${bytesText(peakBytes)} of ${bytesText(budgetBytes)}: states ${bytesText(stateBytes)}, activations of ${countedText(inFlight, 'microbatch', 'microbatches')} ${bytesText(activationBytes)}`,
+      text:
+        `${fits ? 'fits' : 'does not fit'}: device ${device} (stage ${fullest}: ` +
+        `${stageText(stages[fullest])}) takes ${bytesText(peakBytes)} of ` +
+        `${bytesText(budgetBytes)}: states ${bytesText(stateBytes)}, activations of ` +
+        `${countedText(inFlight, 'microbatch', 'microbatches')} ${bytesText(activationBytes)}`,
     },
     {
       label: 'Step time',
-      text: `${secondsText(seconds)} for ${countedText(microbatches, 'microbatch', 'microbatches')} by ${schedule}${chunks}, ${secondsText(bubbleSeconds)} of it bubble (${percentText(bubbleSeconds / seconds)}); compute and communication of a stage one after another${rate}${mfu}`,
+      text:
+        `${secondsText(seconds)} for ` +
+        `${countedText(microbatches, 'microbatch', 'microbatches')} by ${schedule}${chunks}, ` +
+        `${secondsText(bubbleSeconds)} of it bubble (${percentText(bubbleSeconds / seconds)}); ` +
+        `compute and communication of a stage one after another${rate}${mfu}`,
     },
     { label: 'Range', text: planBandText(plan, seconds) },
     {
       label: 'Devices',
-      text: `${countText(devices * inner)}: pp=${devices} ${where}, each of them ${deviceLine(plan)}`,
+      text:
+        `${countText(devices * inner)}: pp=${devices} ${where}, each of them ` +
+        `${deviceLine(plan)}`,
     },
-    { label: 'Proof', text: `placements of one microbatch: ${proofLine(plan)}. The stages are cut for these placements by dynamic programming, the schedule is played event by event` }, // prettier-ignore
+    {
+      label: 'Proof',
+      text:
+        `placements of one microbatch: ${proofLine(plan)}. The stages are cut for these ` +
+        'placements by dynamic programming, the schedule is played event by event',
+    },
     { label: 'Against', text: `on one microbatch: ${againstLine(input)}` },
   ];
 }
@@ -73,32 +120,57 @@ function fitWords(plan: Plan): string {
 
 function memoryLine({ memory }: Plan): string {
   const { peakBytes, budgetBytes, timeline } = memory;
-  const parts = `parameters ${bytesText(memory.parameterBytes)}, ${gradientText(memory)}, optimizer ${bytesText(memory.optimizerBytes)}`;
+  const parts =
+    `parameters ${bytesText(memory.parameterBytes)}, ${gradientText(memory)}, optimizer ` +
+    `${bytesText(memory.optimizerBytes)}`;
   const of = `${bytesText(peakBytes)} of ${bytesText(budgetBytes)} per device`;
   const fits = peakBytes <= budgetBytes;
-  if (timeline === undefined) return `${fits ? 'fits' : 'does not fit'}: ${of} (${parts}; activations not modelled)`;
-  const at = `${bytesText(timeline.peakBytes)} at ${timeline.node} (${timeline.phase}), ${bytesText(timeline.activationBytes)} of it activations`;
-  if (peakBytes === timeline.peakBytes) return `${fits ? 'fits' : 'does not fit'}: ${of}, reached at ${timeline.node} (${timeline.phase}) (${parts}; activations ${bytesText(timeline.activationBytes)})`; // prettier-ignore
-  if (timeline.peakBytes <= budgetBytes) return `fits: states ${of} (${parts}); peak memory at most ${at}`;
+  if (timeline === undefined)
+    return `${fits ? 'fits' : 'does not fit'}: ${of} (${parts}; activations not modelled)`;
+  const at =
+    `${bytesText(timeline.peakBytes)} at ${timeline.node} (${timeline.phase}), ` +
+    `${bytesText(timeline.activationBytes)} of it activations`;
+  if (peakBytes === timeline.peakBytes)
+    return (
+      `${fits ? 'fits' : 'does not fit'}: ${of}, reached at ${timeline.node} ` +
+      `(${timeline.phase}) (${parts}; activations ${bytesText(timeline.activationBytes)})`
+    );
+  if (timeline.peakBytes <= budgetBytes)
+    return `fits: states ${of} (${parts}); peak memory at most ${at}`;
   const over = bytesText(timeline.peakBytes - budgetBytes);
-  return `${fits ? 'the states fit' : 'does not fit'}: ${of} (${parts}); peak memory does not: ${at}, ${over} over the budget, which limits states alone (--activations report)`;
+  return (
+    `${fits ? 'the states fit' : 'does not fit'}: ${of} (${parts}); peak memory does not: ` +
+    `${at}, ${over} over the budget, which limits states alone (--activations report)`
+  );
 }
 
 function timeLine({ plan, streams, roofline, tokens }: AnswerInput): string {
   const { seconds, computeSeconds, communicationSeconds } = plan.objective;
   const share = (part: number): string => (seconds > 0 ? percentText(part / seconds) : '0 %');
   const bound = roofline === null ? '' : `; ${waitText(roofline, seconds)}`;
-  const serial = `${secondsText(seconds)}: compute ${secondsText(computeSeconds)} (${share(computeSeconds)}), communication ${secondsText(communicationSeconds)} (${share(communicationSeconds)}), no overlap${bound}`;
+  const serial =
+    `${secondsText(seconds)}: compute ${secondsText(computeSeconds)} ` +
+    `(${share(computeSeconds)}), communication ${secondsText(communicationSeconds)} ` +
+    `(${share(communicationSeconds)}), no overlap${bound}`;
   if (streams === null) return serial;
-  const rate = tokens === null ? '' : `, ${countText(Math.round(tokens / streams.seconds))} tokens/s`;
-  // The simulation starts every kernel, also of views and copies that the plan's own sum has for nothing.
-  return `${serial}. Simulated with all kernel starts ${secondsText(streams.serialSeconds)} one after another, ${secondsText(streams.seconds)} with overlap, of it ${secondsText(streams.exposedCommunicationSeconds)} of communication with nothing beside it${rate}, MFU ${percentText(streams.mfu)} (${streams.mfuConvention.replace(/^MFU: /, '')})`;
+  const rate =
+    tokens === null ? '' : `, ${countText(Math.round(tokens / streams.seconds))} tokens/s`;
+  // The simulation starts every kernel, also of views and copies that the plan's own sum has for
+  // nothing.
+  return (
+    `${serial}. Simulated with all kernel starts ${secondsText(streams.serialSeconds)} one ` +
+    `after another, ${secondsText(streams.seconds)} with overlap, of it ` +
+    `${secondsText(streams.exposedCommunicationSeconds)} of communication with nothing beside ` +
+    `it${rate}, MFU ${percentText(streams.mfu)} ` +
+    `(${streams.mfuConvention.replace(/^MFU: /, '')})`
+  );
 }
 
 /** What the largest part of the step waits for, kernel by kernel. */
 function waitText({ groups }: Roofline, seconds: number): string {
-  const sum = (part: 'matrixSeconds' | 'memorySeconds' | 'launchSeconds' | 'communicationSeconds'): number =>
-    groups.reduce((total, g) => total + g[part], 0);
+  const sum = (
+    part: 'matrixSeconds' | 'memorySeconds' | 'launchSeconds' | 'communicationSeconds',
+  ): number => groups.reduce((total, g) => total + g[part], 0);
   const parts = [
     { what: 'bound by compute', seconds: sum('matrixSeconds') },
     { what: 'bound by memory bandwidth', seconds: sum('memorySeconds') },
@@ -122,16 +194,23 @@ function proofLine({ proof }: Plan): string {
   const status =
     proof.status === 'optimal'
       ? 'optimal, nothing is cheaper'
-      : `${proof.status}: no plan is below ${secondsText(proof.bound)} (gap ${percentText(proof.gap)})`;
-  return `${status}; solved by ${proof.solver}, re-costed from the plan alone at ${secondsText(proof.recheckedSeconds)}`;
+      : `${proof.status}: no plan is below ${secondsText(proof.bound)} (gap ` +
+        `${percentText(proof.gap)})`;
+  return (
+    `${status}; solved by ${proof.solver}, re-costed from the plan alone at ` +
+    `${secondsText(proof.recheckedSeconds)}`
+  );
 }
 
 function againstLine({ plan, known }: AnswerInput): string {
   const more = (seconds: number): string => slowerText(seconds, plan.objective.seconds);
   const parts: string[] = [];
-  const priced = (known ?? []).flatMap((r) => (r.seconds === null || r.overBytes !== undefined ? [] : [{ name: r.name, seconds: r.seconds }])); // prettier-ignore
+  const priced = (known ?? []).flatMap((r) =>
+    r.seconds === null || r.overBytes !== undefined ? [] : [{ name: r.name, seconds: r.seconds }],
+  );
   const [best] = [...priced].sort((a, b) => a.seconds - b.seconds);
-  if (best !== undefined) parts.push(`best recipe ${best.name} ${secondsText(best.seconds)} (${more(best.seconds)})`);
+  if (best !== undefined)
+    parts.push(`best recipe ${best.name} ${secondsText(best.seconds)} (${more(best.seconds)})`);
   else parts.push(known === null ? 'recipes were not priced' : 'no recipe fits');
   parts.push(
     plan.greedySeconds === null
@@ -141,7 +220,10 @@ function againstLine({ plan, known }: AnswerInput): string {
   return parts.join('; ');
 }
 
-/** How much slower than the plan: `+16.4 %`. A plan with pins may be the slower one, and then it says so. */
+/**
+ * How much slower than the plan: `+16.4 %`. A plan with pins may be the slower one, and then it
+ * says so.
+ */
 export function slowerText(seconds: number, planSeconds: number): string {
   const more = excessOver(planSeconds, seconds);
   if (Math.abs(more) < 1e-9) return '+0 %';

@@ -1,11 +1,13 @@
-/** The blocks that a report is made of (paragraph, table, bar, figure), before a format prints them. */
+/**
+ * The blocks that a report is made of (paragraph, table, bar, figure), before a format prints them.
+ */
 
-import type { Markup } from '../markup.ts';
 import { bytesText, countText, secondsText } from '../../units.ts';
+import type { Markup } from '../markup.ts';
 
 /**
- * What a report is made of, before it is a page, Markdown or plain text: all three print these blocks, so that a number is
- * written once and reads the same everywhere.
+ * What a report is made of, before it is a page, Markdown or plain text: all three print these
+ * blocks, so that a number is written once and reads the same everywhere.
  */
 export type Block =
   | { readonly kind: 'text'; readonly text: string; readonly soft?: boolean }
@@ -31,7 +33,11 @@ export interface TableBlock {
 export interface BarBlock {
   readonly kind: 'bar';
   readonly title: string;
-  readonly parts: readonly { readonly kind: string; readonly label: string; readonly amount: number }[];
+  readonly parts: readonly {
+    readonly kind: string;
+    readonly label: string;
+    readonly amount: number;
+  }[];
   readonly text: (amount: number) => string;
   /** What the whole bar stands for; absent: the sum of the parts. */
   readonly whole?: number;

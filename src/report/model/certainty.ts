@@ -1,22 +1,25 @@
 /**
- * How sure the figures of a plan are. In: a plan and its cluster. Out: the range in which measured steps lie, and the probability
- * that the peak fits, by measured runs.
+ * How sure the figures of a plan are. In: a plan and its cluster. Out: the range in which measured
+ * steps lie, and the probability that the peak fits, by measured runs.
  */
 
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import {
+  type Circumstances,
   fitProbability,
   hasExperts,
   nearestPool,
   poolText,
-  type Circumstances,
 } from '../../cost/validation/fidelity.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { countedText, probabilityText, secondsText } from '../../units.ts';
 
 /** What the errors of a plan's figures depend on. */
-export function circumstancesOf({ parameters, mesh }: Plan, { accelerator }: Cluster): Circumstances {
+export function circumstancesOf(
+  { parameters, mesh }: Plan,
+  { accelerator }: Cluster,
+): Circumstances {
   return {
     accelerator,
     experts: hasExperts(parameters.map((p) => p.name)),
@@ -24,14 +27,20 @@ export function circumstancesOf({ parameters, mesh }: Plan, { accelerator }: Clu
   };
 }
 
-/** `0.85 to 1.35 s in eight of ten measured steps (...)`, or why there is no range; `seconds` are those of the plan's own prices. */
+/**
+ * `0.85 to 1.35 s in eight of ten measured steps (...)`, or why there is no range; `seconds` are
+ * those of the plan's own prices.
+ */
 export function planBandText(plan: Plan, seconds: number): string {
   const { cost, cluster } = plan.request;
   if (cost !== 'nccl') return `no range: the prices of ${cost} were not set against measured runs`;
   if (plan.memory.gradientBytes === 0 && !plan.outputs.some(({ role }) => role === 'newstate'))
     return 'no range: only training steps were measured';
   const pool = nearestPool(circumstancesOf(plan, loadCluster(cluster)));
-  return `${rangeText(seconds, pool.calls)} in eight of ten measured steps (${poolText(pool)}: ${countedText(pool.runs, 'run')})`;
+  return (
+    `${rangeText(seconds, pool.calls)} in eight of ten measured steps (${poolText(pool)}: ` +
+    `${countedText(pool.runs, 'run')})`
+  );
 }
 
 /** The probability that the peak of a plan fits; undefined where the plan counts no activations. */
@@ -40,12 +49,18 @@ export function planFitText(plan: Plan): string | undefined {
   if (timeline === undefined) return undefined;
   const { memoryBytes, cluster } = plan.request;
   return fitText(
-    fitProbability(Math.max(peakBytes, timeline.peakBytes), memoryBytes ?? loadCluster(cluster).memoryBytes),
+    fitProbability(
+      Math.max(peakBytes, timeline.peakBytes),
+      memoryBytes ?? loadCluster(cluster).memoryBytes,
+    ),
   );
 }
 
 /** `4.91 to 6.02 s`. */
-export function rangeText(seconds: number, { p10, p90 }: { readonly p10: number; readonly p90: number }): string {
+export function rangeText(
+  seconds: number,
+  { p10, p90 }: { readonly p10: number; readonly p90: number },
+): string {
   return `${secondsText(seconds * p10)} to ${secondsText(seconds * p90)}`;
 }
 

@@ -5,7 +5,8 @@ import { defaultCostPreset } from '../../cost/presets/presets.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../plan/request/request.ts';
 
 /**
- * The command that makes a plan again from the graph in its folder, with every setting that is not the default.
+ * The command that makes a plan again from the graph in its folder, with every setting that is not
+ * the default.
  *
  * @param graph path of the graph file
  */
@@ -18,10 +19,22 @@ export function planCommandLine(request: PlanRequest, graph = 'graph.swg'): stri
     ['--headroom', request.headroom === undefined ? undefined : String(request.headroom)],
     ['--optimizer', request.optimizer],
     ['--gradients', request.gradients],
-    ['--time-limit', request.timeLimitSeconds === undefined ? undefined : String(request.timeLimitSeconds)],
-    ['--cost', request.cost === defaultCostPreset(loadCluster(request.cluster)) ? undefined : request.cost],
-    ...(['solver', 'gap', 'seed', 'uneven', 'unknown', 'inputs', 'outputs', 'objective'] as const).map(
-      (key) => [`--${key}`, request[key] === DEFAULT_REQUEST[key] ? undefined : String(request[key])] as const,
+    [
+      '--time-limit',
+      request.timeLimitSeconds === undefined ? undefined : String(request.timeLimitSeconds),
+    ],
+    [
+      '--cost',
+      request.cost === defaultCostPreset(loadCluster(request.cluster)) ? undefined : request.cost,
+    ],
+    ...(
+      ['solver', 'gap', 'seed', 'uneven', 'unknown', 'inputs', 'outputs', 'objective'] as const
+    ).map(
+      (key) =>
+        [
+          `--${key}`,
+          request[key] === DEFAULT_REQUEST[key] ? undefined : String(request[key]),
+        ] as const,
     ),
     ['--gap', request.gap === 0 && request.budgetGap === 0 ? '0' : undefined],
     ['--strided', request.strided],
@@ -30,12 +43,16 @@ export function planCommandLine(request: PlanRequest, graph = 'graph.swg'): stri
     // A policy that was applied stands in the graph, and the request then says none.
     [
       '--checkpoint',
-      request.checkpoint === undefined || request.checkpoint === 'none' ? undefined : String(request.checkpoint),
+      request.checkpoint === undefined || request.checkpoint === 'none'
+        ? undefined
+        : String(request.checkpoint),
     ],
     ...(request.cuts ?? []).map((cut) => ['--cut', cut] as const),
     ...request.pins.map((pin) => ['--pin', `${pin.node}=${pin.spec}`] as const),
   ];
-  const words = flags.flatMap(([flag, value]) => (value === undefined ? [] : [flag, shellWord(value)]));
+  const words = flags.flatMap(([flag, value]) =>
+    value === undefined ? [] : [flag, shellWord(value)],
+  );
   if (request.shardings === 'ignore') words.push('--ignore-shardings');
   if (request.compiled === true) words.push('--compiled');
   if (!request.sharing) words.push('--no-sharing');

@@ -3,18 +3,26 @@
 import { countText } from '../../units.ts';
 import type { Comparison } from '../../zoo/compare/comparison.ts';
 
-/** What a comparison says of a padded vocabulary in one sentence; nothing where none was asked for. */
-export function comparedPaddingText({ padding, question }: Pick<Comparison, 'padding' | 'question'>): string[] {
+/**
+ * What a comparison says of a padded vocabulary in one sentence; nothing where none was asked for.
+ */
+export function comparedPaddingText({
+  padding,
+  question,
+}: Pick<Comparison, 'padding' | 'question'>): string[] {
   if (padding === undefined) return [];
   const { multiple, vocabulary, byTensor } = padding;
   const rows = byTensor.map(
-    ({ tensor, rows, parameters }) => `${countText(rows)} at tp ${tensor} (of the parameters padding: ${countText(parameters)})`, // prettier-ignore
+    ({ tensor, rows, parameters }) =>
+      `${countText(rows)} at tp ${tensor} (of the parameters padding: ${countText(parameters)})`,
   );
   const how =
     question === undefined
-      ? `to a multiple of ${multiple} times the most tensor ranks of any plan, so that one graph serves all of them`
+      ? `to a multiple of ${multiple} times the most tensor ranks of any plan, so that one ` +
+        'graph serves all of them'
       : `to a multiple of ${multiple} x tp of each mesh`;
   return [
-    `The vocabulary of ${countText(vocabulary)} is padded ${how}: ${rows.join(', ')}. The padded classes take part in the softmax, as in Megatron-LM.`,
+    `The vocabulary of ${countText(vocabulary)} is padded ${how}: ${rows.join(', ')}. The ` +
+      'padded classes take part in the softmax, as in Megatron-LM.',
   ];
 }

@@ -1,13 +1,15 @@
 /**
- * What `compare --json` prints, read back: by `report`, and by `compare --merge`. The type of the schema is that of the record, so
- * that a key that is added there and forgotten here does not compile. Further keys are kept.
+ * What `compare --json` prints, read back: by `report`, and by `compare --merge`. The type of the
+ * schema is that of the record, so that a key that is added there and forgotten here does not
+ * compile. Further keys are kept.
  */
 
 import * as z from 'zod';
+
 import { ShardwrightError } from '../../errors.ts';
 import { PIPELINE_SCHEDULES } from '../../simulate/pipeline/schedules.ts';
-import { POLICIES, RECOMPUTE_MODULES } from '../../zoo/recipes/checkpoints.ts';
 import type { Comparison } from '../../zoo/compare/comparison.ts';
+import { POLICIES, RECOMPUTE_MODULES } from '../../zoo/recipes/checkpoints.ts';
 
 const MOST_PLANS = 100_000;
 
@@ -25,7 +27,10 @@ const stage = z.looseObject({
   idleShare: z.number(),
 });
 
-const boundary = z.looseObject({ bytes: z.number().nonnegative(), seconds: z.number().nonnegative() });
+const boundary = z.looseObject({
+  bytes: z.number().nonnegative(),
+  seconds: z.number().nonnegative(),
+});
 
 /** What is recomputed: a policy, or modules joined by `+`. */
 export const checkpointSchema = z.union([
@@ -116,7 +121,12 @@ const plan = z.looseObject({
   fitProbability: z.number().min(0).max(1).exactOptional(),
   choice: z.boolean(),
   proof: z
-    .looseObject({ status: z.string(), bound: z.number(), gap: z.number(), goodEnough: z.number().exactOptional() })
+    .looseObject({
+      status: z.string(),
+      bound: z.number(),
+      gap: z.number(),
+      goodEnough: z.number().exactOptional(),
+    })
     .exactOptional(),
   traffic: z.array(traffic).exactOptional(),
   why: z.string().exactOptional(),
@@ -145,7 +155,15 @@ const finding = z.looseObject({
 const mesh = z.looseObject({
   mesh: z.string(),
   hosts: z.array(z.int().positive()),
-  status: z.enum(['solved', 'beaten', 'refused', 'infeasible', 'not asked', 'not reached', 'not found']),
+  status: z.enum([
+    'solved',
+    'beaten',
+    'refused',
+    'infeasible',
+    'not asked',
+    'not reached',
+    'not found',
+  ]),
   boundSeconds: z.number().exactOptional(),
   code: z.string().exactOptional(),
   reason: z.string().exactOptional(),
@@ -178,7 +196,11 @@ const padding = z.looseObject({
   multiple: z.int().positive(),
   vocabulary: z.int().positive(),
   byTensor: z.array(
-    z.looseObject({ tensor: z.int().positive(), rows: z.int().positive(), parameters: z.int().nonnegative() }),
+    z.looseObject({
+      tensor: z.int().positive(),
+      rows: z.int().positive(),
+      parameters: z.int().nonnegative(),
+    }),
   ),
 });
 
@@ -278,13 +300,27 @@ const comparisonSchema: z.ZodType<Comparison> = z.looseObject({
   refit: refit.exactOptional(),
   notes: z.array(z.string()).exactOptional(),
   frontier: z
-    .array(z.looseObject({ peakBytes: z.number(), seconds: z.number(), gap: z.number().nullable(), name: z.string() }))
+    .array(
+      z.looseObject({
+        peakBytes: z.number(),
+        seconds: z.number(),
+        gap: z.number().nullable(),
+        name: z.string(),
+      }),
+    )
     .exactOptional(),
   priceOfMemory: z
     .array(z.looseObject({ fromBytes: z.number(), toBytes: z.number(), deltaSeconds: z.number() }))
     .exactOptional(),
   nextBest: z
-    .array(z.looseObject({ kind: z.string(), name: z.string(), mesh: z.string(), deltaSeconds: z.number() }))
+    .array(
+      z.looseObject({
+        kind: z.string(),
+        name: z.string(),
+        mesh: z.string(),
+        deltaSeconds: z.number(),
+      }),
+    )
     .exactOptional(),
   whatIf: z.array(whatIf).exactOptional(),
   smallestBudgetBytes: z.number().exactOptional(),

@@ -1,36 +1,42 @@
-/** Takes a plan and its analysis and gives the `Report`: every number and text that the formats print. */
+/**
+ * Takes a plan and its analysis and gives the `Report`: every number and text that the formats
+ * print.
+ */
 
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import type { Graph } from '../../graph/types.ts';
 import { termsOf } from '../../plan/record/diff.ts';
 import type { Plan } from '../../plan/record/types.ts';
+import { bytesText, percentText } from '../../units.ts';
 import type { NextBest, NodeCandidates } from '../analysis/alternatives/candidates.ts';
+import type { Compared, ComparedRecipe } from '../analysis/alternatives/recipes.ts';
+import type { Sensitivity } from '../analysis/alternatives/sensitivity.ts';
+import type { MemoryBounds, PriceStep } from '../analysis/alternatives/what-if.ts';
 import type { FoldedGraph } from '../analysis/folded-graph.ts';
 import type { Incumbents } from '../analysis/incumbents.ts';
-import type { Compared, ComparedRecipe } from '../analysis/alternatives/recipes.ts';
 import type { Roofline } from '../analysis/layers.ts';
-import { trustOf, type Trust } from '../analysis/measured.ts';
-import { circumstancesOf } from './certainty.ts';
+import { type Trust, trustOf } from '../analysis/measured.ts';
 import type { MemoryCurve } from '../analysis/memory.ts';
 import type { Pipeline } from '../analysis/pipeline.ts';
-import type { Sensitivity } from '../analysis/alternatives/sensitivity.ts';
 import type { SolverTrace } from '../analysis/solver-trace.ts';
 import type { Streams } from '../analysis/streams.ts';
-import type { MemoryBounds, PriceStep } from '../analysis/alternatives/what-if.ts';
 import { answerOf } from './answer.ts';
+import { circumstancesOf } from './certainty.ts';
 import { planCommandLine } from './command.ts';
-import { constantsOf, type Constant } from './constants.ts';
+import { type Constant, constantsOf } from './constants.ts';
 import {
   collectivesOf,
   operatorsOf,
-  parametersOf,
   type OperatorSum,
+  parametersOf,
   type ReportCollective,
   type ReportParameter,
 } from './sums.ts';
-import { bytesText, percentText } from '../../units.ts';
 
-/** What an analysis finds out about a plan; null where the graph and the request are not beside it, `missing` says so. */
+/**
+ * What an analysis finds out about a plan; null where the graph and the request are not beside it,
+ * `missing` says so.
+ */
 interface PlanFindings {
   readonly roofline: Roofline | null;
   readonly streams: Streams | null;
@@ -50,7 +56,10 @@ interface PlanFindings {
   readonly missing: readonly string[];
 }
 
-/** What a report says, before it is HTML, Markdown, text, JSON or CSV: all print these numbers and texts. */
+/**
+ * What a report says, before it is HTML, Markdown, text, JSON or CSV: all print these numbers and
+ * texts.
+ */
 export interface Report extends PlanFindings {
   readonly schema: 'shardwright.report/1';
   readonly versions: { readonly shardwright: string; readonly plan: number };
@@ -76,7 +85,10 @@ export interface Report extends PlanFindings {
   readonly solverTrace:
     | (SolverTrace & {
         readonly incumbents: Incumbents['steps'] | null;
-        /** `plan`: of the solve that made the plan; `again`: of one for this report, without starting points. */
+        /**
+         * `plan`: of the solve that made the plan; `again`: of one for this report, without
+         * starting points.
+         */
         readonly incumbentsFrom: 'plan' | 'again' | null;
       })
     | null;
@@ -110,7 +122,9 @@ export interface ReportInput {
   readonly version: string;
 }
 
-/** Gathers what a report says about a plan. @throws E_PLAN for placements that are none of the mesh */
+/**
+ * Gathers what a report says about a plan. @throws E_PLAN for placements that are none of the mesh
+ */
 export function reportOf({ plan, cluster, graph, analysis, version }: ReportInput): Report {
   const { known, streams } = analysis;
   const tokens = graph === undefined ? null : tokensOf(graph);
@@ -164,10 +178,15 @@ export function reportOf({ plan, cluster, graph, analysis, version }: ReportInpu
     warnings: warningsOf(plan),
     missing: [
       ...analysis.missing,
-      ...(analysis.pipeline === null ? ['Pipeline stages: the plan has none (plan MODEL --pp makes some).'] : []),
+      ...(analysis.pipeline === null
+        ? ['Pipeline stages: the plan has none (plan MODEL --pp makes some).']
+        : []),
       ...(graph === undefined ? ['The program: the graph is not beside the plan.'] : []),
     ],
-    run: { solveSeconds: plan.proof.solveSeconds, incumbentSeconds: analysis.incumbents?.seconds ?? null },
+    run: {
+      solveSeconds: plan.proof.solveSeconds,
+      incumbentSeconds: analysis.incumbents?.seconds ?? null,
+    },
   };
 }
 
@@ -182,7 +201,9 @@ function tokensOf(graph: Graph): number | null {
   for (const { kind, meta, type } of graph.nodes) {
     if (kind !== 'placeholder' || meta.role !== 'input' || type.kind !== 'tensor') continue;
     if (!/^[iu]\d+$/.test(type.dtype) || type.shape.length !== 2) continue;
-    const [batch, positions] = type.shape.map((n) => (typeof n === 'number' ? n : (n.example ?? NaN)));
+    const [batch, positions] = type.shape.map((n) =>
+      typeof n === 'number' ? n : (n.example ?? NaN),
+    );
     return Number.isFinite(batch * positions) ? batch * positions : null;
   }
   return null;
@@ -193,16 +214,22 @@ function warningsOf({ memory, proof, request, cluster }: Plan): string[] {
   const { timeline, budgetBytes } = memory;
   if (memory.peakBytes > budgetBytes)
     out.push(
-      `The plan takes ${bytesText(memory.peakBytes)} per device, more than the budget of ${bytesText(budgetBytes)}.`,
+      `The plan takes ${bytesText(memory.peakBytes)} per device, more than the budget of ` +
+        `${bytesText(budgetBytes)}.`,
     );
   else if (timeline !== undefined && timeline.peakBytes > budgetBytes)
     out.push(
-      `With activations the plan takes ${bytesText(timeline.peakBytes)} at ${timeline.node}, ${bytesText(timeline.peakBytes - budgetBytes)} more than the budget, which limits states alone (--activations report).`,
+      `With activations the plan takes ${bytesText(timeline.peakBytes)} at ${timeline.node}, ` +
+        `${bytesText(timeline.peakBytes - budgetBytes)} more than the budget, which limits ` +
+        'states alone (--activations report).',
     );
   if (proof.status !== 'optimal')
     out.push(`The plan is not proven optimal: the gap to the bound is ${percentText(proof.gap)}.`);
   if (request.unknown === 'replicate')
-    out.push('Operators without rules were planned replicated (--unknown replicate); the assumptions name them.');
+    out.push(
+      'Operators without rules were planned replicated (--unknown replicate); the ' +
+        'assumptions name them.',
+    );
   if (request.cluster.trimStart().startsWith('{'))
     out.push(`The cluster ${cluster} is the user's own; its figures were not checked.`);
   return out;

@@ -1,22 +1,25 @@
-/** Runs the analyses of a plan that its program and request admit, and names those that were left out. */
+/**
+ * Runs the analyses of a plan that its program and request admit, and names those that were left
+ * out.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import type { PlanPipeline } from '../../zoo/pipeline/plan.ts';
 import { reopen, type Reopened } from '../../plan/questions/explain.ts';
 import type { PlanFolder } from '../../plan/record/folder.ts';
+import type { PlanPipeline } from '../../zoo/pipeline/plan.ts';
 import { candidatesOf, nextBestOf, parameterNodes } from '../analysis/alternatives/candidates.ts';
-import { foldedGraphOf } from '../analysis/folded-graph.ts';
 import { compareRecipes } from '../analysis/alternatives/recipes.ts';
+import { sensitivityOf } from '../analysis/alternatives/sensitivity.ts';
+import { bestOnOtherLinks, memoryBounds, priceSteps } from '../analysis/alternatives/what-if.ts';
+import { foldedGraphOf } from '../analysis/folded-graph.ts';
 import { incumbentsOf, type WrittenProgress } from '../analysis/incumbents.ts';
 import { rooflineOf } from '../analysis/layers.ts';
 import { memoryCurveOf } from '../analysis/memory.ts';
 import { pipelineAgain } from '../analysis/pipeline.ts';
-import { sensitivityOf } from '../analysis/alternatives/sensitivity.ts';
 import { solverTraceOf } from '../analysis/solver-trace.ts';
 import { streamsOf } from '../analysis/streams.ts';
-import { bestOnOtherLinks, memoryBounds, priceSteps } from '../analysis/alternatives/what-if.ts';
 import type { Analysis } from './data.ts';
 
 /** Which parts of a report are worked out anew. */
@@ -29,7 +32,10 @@ export interface GatherOptions {
   readonly pipeline?: PlanPipeline;
   /** What lies beside the plan as `progress.json`. */
   readonly progress?: WrittenProgress;
-  /** Solve anew: as asked where there is no progress of the plan, without a memory budget, and on other links. */
+  /**
+   * Solve anew: as asked where there is no progress of the plan, without a memory budget, and on
+   * other links.
+   */
   readonly whatIf: boolean;
   /** Told of each part that cannot be had. */
   readonly onMissing?: (line: string) => void;
@@ -37,15 +43,32 @@ export interface GatherOptions {
 }
 
 const NOTHING: Omit<Analysis, 'missing'> = {
-  roofline: null, streams: null, memory: null, known: null, nextBest: null, sensitivity: null, priceOfMemory: null, memoryBounds: null, graph: null,
-  explain: null, pipeline: null, solverTrace: null, incumbents: null, incumbentsFrom: null,
-}; // prettier-ignore
+  roofline: null,
+  streams: null,
+  memory: null,
+  known: null,
+  nextBest: null,
+  sensitivity: null,
+  priceOfMemory: null,
+  memoryBounds: null,
+  graph: null,
+  explain: null,
+  pipeline: null,
+  solverTrace: null,
+  incumbents: null,
+  incumbentsFrom: null,
+};
 
 /**
- * Finds out what a plan file alone does not say, from the program and the request beside it. Each part that the program or this
- * version does not admit is left out and named; nothing is assumed in its place.
+ * Finds out what a plan file alone does not say, from the program and the request beside it. Each
+ * part that the program or this version does not admit is left out and named; nothing is assumed in
+ * its place.
  */
-export async function analyse(folder: PlanFolder, operators: OperatorTable, options: GatherOptions): Promise<Analysis> {
+export async function analyse(
+  folder: PlanFolder,
+  operators: OperatorTable,
+  options: GatherOptions,
+): Promise<Analysis> {
   const { plan, program, request } = folder;
   const missing: string[] = [];
   const leaveOut = (what: string, why: string): void => {
@@ -54,7 +77,8 @@ export async function analyse(folder: PlanFolder, operators: OperatorTable, opti
   };
   if (program === undefined || request === undefined) {
     missing.push(
-      'Roofline, timeline, memory timeline, recipes, sensitivity and strategies: the graph and the request are not beside the plan.',
+      'Roofline, timeline, memory timeline, recipes, sensitivity and strategies: the graph ' +
+        'and the request are not beside the plan.',
     );
     return { ...NOTHING, missing };
   }
@@ -62,7 +86,8 @@ export async function analyse(folder: PlanFolder, operators: OperatorTable, opti
     try {
       return await make();
     } catch (error) {
-      // A plan that cannot be asked about can still be read; the report says what is missing from it.
+      // A plan that cannot be asked about can still be read; the report says what is missing from
+      // it.
       if (!(error instanceof ShardwrightError) || error.code === 'E_INTERNAL') throw error;
       leaveOut(what, error.message);
       return null;
@@ -70,14 +95,20 @@ export async function analyse(folder: PlanFolder, operators: OperatorTable, opti
   };
   const opened =
     options.opened ??
-    (await attempt('Everything that is asked of the plan anew', () => reopen(plan, program, request, operators)));
+    (await attempt('Everything that is asked of the plan anew', () =>
+      reopen(plan, program, request, operators),
+    ));
   if (opened === null) return { ...NOTHING, missing };
   const { prepared } = opened;
-  const known = options.recipes ? await attempt('Recipes', () => compareRecipes(prepared, plan)) : null;
+  const known = options.recipes
+    ? await attempt('Recipes', () => compareRecipes(prepared, plan))
+    : null;
   if (!options.recipes) missing.push('Recipes: left out by --no-recipes.');
   const { pipeline: said } = options;
   const pipeline =
-    said === undefined ? null : await attempt('Pipeline stages', () => pipelineAgain(opened, said, operators));
+    said === undefined
+      ? null
+      : await attempt('Pipeline stages', () => pipelineAgain(opened, said, operators));
   const graph = await attempt('The folded graph', () => foldedGraphOf(opened));
   const explain =
     graph === null
@@ -94,11 +125,15 @@ export async function analyse(folder: PlanFolder, operators: OperatorTable, opti
     leaveOut('The steps of the solver', 'progress.json is not that of the plan beside it');
   const solved = await whatIf(opened, program, operators, priced, options, attempt);
   if (!options.whatIf) {
-    const steps = solved.incumbents === null ? ', and the steps of the solver: they are' : ': they are';
-    missing.push(`The best plan without a memory budget and on other links${steps} solved for with --what-if.`);
+    const steps =
+      solved.incumbents === null ? ', and the steps of the solver: they are' : ': they are';
+    missing.push(
+      `The best plan without a memory budget and on other links${steps} solved for with --what-if.`,
+    );
   } else if (solved.incumbents === null)
     missing.push(
-      'The steps of the solver: a limit on peak memory takes many problems; no step of them belongs to the plan alone.',
+      'The steps of the solver: a limit on peak memory takes many problems; no step of them ' +
+        'belongs to the plan alone.',
     );
   return {
     roofline: await attempt('Roofline', () => rooflineOf(prepared, plan)),
@@ -108,7 +143,12 @@ export async function analyse(folder: PlanFolder, operators: OperatorTable, opti
     nextBest:
       explain === null
         ? null
-        : nextBestOf(explain, candidatesOf(opened, parameterNodes(opened)), fitting, plan.objective.seconds),
+        : nextBestOf(
+            explain,
+            candidatesOf(opened, parameterNodes(opened)),
+            fitting,
+            plan.objective.seconds,
+          ),
     sensitivity: solved.sensitivity,
     priceOfMemory: known === null ? null : priceSteps(known.frontier),
     memoryBounds: solved.memoryBounds,
@@ -133,7 +173,8 @@ async function whatIf(
   attempt: Attempt,
 ): Promise<Pick<Analysis, 'sensitivity' | 'memoryBounds' | 'incumbents' | 'incumbentsFrom'>> {
   const { progress, onProgress } = options;
-  const written = progress?.isOfPlan === true ? { steps: progress.steps, seconds: progress.seconds } : null;
+  const written =
+    progress?.isOfPlan === true ? { steps: progress.steps, seconds: progress.seconds } : null;
   if (!options.whatIf)
     return {
       sensitivity: priced,
@@ -143,7 +184,9 @@ async function whatIf(
     };
   const again = async (): Promise<Analysis['incumbents']> => {
     onProgress?.('solving as asked, for the steps of the solver');
-    const found = await attempt('The steps of the solver', () => incumbentsOf(opened.plan, program, operators));
+    const found = await attempt('The steps of the solver', () =>
+      incumbentsOf(opened.plan, program, operators),
+    );
     return found ?? null;
   };
   const incumbents = written ?? (await again());
@@ -151,7 +194,11 @@ async function whatIf(
   const memory = await attempt('The best plan without a memory budget', () => memoryBounds(opened));
   onProgress?.('solving on other links');
   const sensitivity =
-    priced === null ? null : await attempt('The best plan on other links', () => bestOnOtherLinks(opened, program, operators, priced)); // prettier-ignore
+    priced === null
+      ? null
+      : await attempt('The best plan on other links', () =>
+          bestOnOtherLinks(opened, program, operators, priced),
+        );
   return {
     sensitivity: sensitivity ?? priced,
     memoryBounds: memory,

@@ -18,15 +18,22 @@ export function parameterElements(plan: Plan): number {
   return own.reduce((sum, p) => sum + p.shape.reduce((a, b) => a * b, 1), 0);
 }
 
-/** Parameters of equal name up to numbers, equal shape and equal placement are one row; other names of one have none. */
+/**
+ * Parameters of equal name up to numbers, equal shape and equal placement are one row; other names
+ * of one have none.
+ */
 export function foldParameters(plan: Plan): FoldedParameter[] {
-  const rows = new Map<string, { names: string[]; pattern: string; shape: readonly number[]; placement: string }>();
+  const rows = new Map<
+    string,
+    { names: string[]; pattern: string; shape: readonly number[]; placement: string }
+  >();
   for (const p of plan.parameters) {
     if (p.tiedTo !== undefined) continue;
     const pattern = p.name.replace(/(^|[._])\d+(?=[._]|$)/g, '$1*');
     const key = `${pattern}|${p.shape.join()}|${p.placement}`;
     const row = rows.get(key);
-    if (row === undefined) rows.set(key, { names: [p.name], pattern, shape: p.shape, placement: p.placement });
+    if (row === undefined)
+      rows.set(key, { names: [p.name], pattern, shape: p.shape, placement: p.placement });
     else row.names.push(p.name);
   }
   return [...rows.values()].map(({ names, pattern, shape, placement }) => ({
@@ -46,6 +53,8 @@ export function parameterTable(plan: Plan): string {
       `[${row.shape.join(', ')}]`,
       row.placement,
     ]),
-    ...plan.parameters.flatMap(({ name, tiedTo }) => (tiedTo === undefined ? [] : [[name, 'tied to', tiedTo]])),
+    ...plan.parameters.flatMap(({ name, tiedTo }) =>
+      tiedTo === undefined ? [] : [[name, 'tied to', tiedTo]],
+    ),
   ]);
 }

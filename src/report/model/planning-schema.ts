@@ -1,6 +1,10 @@
-/** What `compare` prints of several points as JSON, read back by `report`. The type of the schema is that of the record. */
+/**
+ * What `compare` prints of several points as JSON, read back by `report`. The type of the schema is
+ * that of the record.
+ */
 
 import * as z from 'zod';
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Planning } from '../../zoo/planning/planning.ts';
 import { allocationSchema, checkpointSchema, runSchema } from './comparison-schema.ts';
@@ -45,13 +49,17 @@ const planningSchema: z.ZodType<Planning> = z
         scaling: z.enum(['strong', 'weak']).exactOptional(),
         points: z.array(z.int().nonnegative()).min(1),
         efficiency: z.array(z.number().nonnegative().nullable()),
-        changes: z.array(z.looseObject({ at: z.int().nonnegative(), from: z.string(), to: z.string() })),
+        changes: z.array(
+          z.looseObject({ at: z.int().nonnegative(), from: z.string(), to: z.string() }),
+        ),
       }),
     ),
   })
   .refine(
     ({ points, curves }) =>
-      curves.every((c) => c.efficiency.length === c.points.length && c.points.every((i) => i < points.length)),
+      curves.every(
+        (c) => c.efficiency.length === c.points.length && c.points.every((i) => i < points.length),
+      ),
     'a curve names a point that is not there',
   );
 

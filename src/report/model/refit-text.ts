@@ -1,7 +1,10 @@
-/** Takes what a fit on somebody's own runs found and gives it in words, the same for a terminal and a report. */
+/**
+ * Takes what a fit on somebody's own runs found and gives it in words, the same for a terminal and
+ * a report.
+ */
 
-import type { Refit, RefitErrors } from '../../zoo/compare/comparison.ts';
 import { countedText, percentText, secondsText } from '../../units.ts';
+import type { Refit, RefitErrors } from '../../zoo/compare/comparison.ts';
 
 /** Rows without a price that are named. */
 const NAMED = 3;
@@ -18,20 +21,47 @@ const WORDS: Readonly<Record<string, string>> = {
 };
 
 /** What changed, and whether the figures are by it. */
-export function refitLines({ runs, elsewhere, notPriced, taken, constants, before, after, leftOut }: Refit): string[] {
+export function refitLines({
+  runs,
+  elsewhere,
+  notPriced,
+  taken,
+  constants,
+  before,
+  after,
+  leftOut,
+}: Refit): string[] {
   const moved = constants.filter((c) => c.after !== c.before);
-  const changes = moved.map(({ name, before: from, after: to }) => `${WORDS[name] ?? name} ${valueText(name, from)} to ${valueText(name, to)}`);
+  const changes = moved.map(
+    ({ name, before: from, after: to }) =>
+      `${WORDS[name] ?? name} ${valueText(name, from)} to ${valueText(name, to)}`,
+  );
   const out = `${errorText(leftOut)} on each ${leftOut.by} by a fit without it`;
   const lines = taken
-    ? [`Constants were fitted on ${countedText(runs, 'run')} of your own, and all figures are by them: ${changes.join(', ')}.`, `Mean error on these runs: ${errorText(before)} before, ${errorText(after)} after, ${out}.`]
-    : [`Constants stay as shipped: a fit on ${countedText(runs, 'run')} of your own does not predict runs better that are left out of it. Mean error: ${errorText(before)} as shipped, ${out}.`];
-  if (elsewhere > 0) lines.push(`${countedText(elsewhere, 'run')} of them ran on another accelerator than that of the comparison.`);
+    ? [
+        `Constants were fitted on ${countedText(runs, 'run')} of your own, and all figures ` +
+          `are by them: ${changes.join(', ')}.`,
+        `Mean error on these runs: ${errorText(before)} before, ${errorText(after)} after, ${out}.`,
+      ]
+    : [
+        `Constants stay as shipped: a fit on ${countedText(runs, 'run')} of your own does ` +
+          `not predict runs better that are left out of it. Mean error: ${errorText(before)} ` +
+          `as shipped, ${out}.`,
+      ];
+  if (elsewhere > 0)
+    lines.push(
+      `${countedText(elsewhere, 'run')} of them ran on another accelerator than that of the ` +
+        'comparison.',
+    );
   if (notPriced.length > 0) {
     const named = notPriced.slice(0, NAMED).map(({ line, reason }) => `line ${line}: ${reason}`);
-    lines.push(`${countedText(notPriced.length, 'row')} without a price: ${named.join('; ')}${notPriced.length > NAMED ? ' ...' : ''}.`);
+    lines.push(
+      `${countedText(notPriced.length, 'row')} without a price: ` +
+        `${named.join('; ')}${notPriced.length > NAMED ? ' ...' : ''}.`,
+    );
   }
   return lines;
-} // prettier-ignore
+}
 
 /** `14.2 % (bias -12.0 %)`. */
 function errorText({ mape, bias }: RefitErrors): string {

@@ -1,12 +1,12 @@
 /** Words the settings of a plan: what was asked, and what is a default. */
 
-import { defaultOptimizer, gradientDtype, stateBytes } from '../../cost/memory/state-bytes.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
+import { defaultOptimizer, gradientDtype, stateBytes } from '../../cost/memory/state-bytes.ts';
 import { defaultCostPreset } from '../../cost/presets/presets.ts';
 import type { DType, Graph } from '../../graph/types.ts';
-import { DEFAULT_REQUEST, holdsPeak, type PlanRequest } from '../../plan/request/request.ts';
 import { trainedParameters } from '../../plan/model/state-memory.ts';
+import { DEFAULT_REQUEST, holdsPeak, type PlanRequest } from '../../plan/request/request.ts';
 import { bytesText, countedText, percentText, secondsText } from '../../units.ts';
 
 /** What a plan was made with. */
@@ -22,7 +22,10 @@ interface SettingsInput {
   readonly gapGiven: boolean;
 }
 
-/** The settings of a plan as one line of what was asked (left out where nothing was) and one of what is a default. */
+/**
+ * The settings of a plan as one line of what was asked (left out where nothing was) and one of what
+ * is a default.
+ */
 export function settingLines(input: SettingsInput): string[] {
   const { request, budgetBytes, gap, gapGiven } = input;
   const asked: string[] = [];
@@ -31,41 +34,71 @@ export function settingLines(input: SettingsInput): string[] {
   put(gapGiven, `gap ${gap === 0 ? '0' : percentText(gap)}`);
   put(request.optimizer !== undefined, optimizerText(input));
   const cluster = loadCluster(request.cluster);
-  put(request.memoryBytes !== undefined || request.headroom !== undefined, budgetText(request, cluster, budgetBytes));
+  put(
+    request.memoryBytes !== undefined || request.headroom !== undefined,
+    budgetText(request, cluster, budgetBytes),
+  );
   const { checkpoint, activations } = request;
   if (checkpoint !== undefined && checkpoint !== 'none')
-    asked.push(`checkpoint ${typeof checkpoint === 'number' ? percentText(checkpoint) : checkpoint}`);
+    asked.push(
+      `checkpoint ${typeof checkpoint === 'number' ? percentText(checkpoint) : checkpoint}`,
+    );
   if (activations !== undefined) asked.push(`activations ${activations}`);
   if (request.overlap === true) asked.push('overlap');
   const usual = defaultCostPreset(cluster);
   put(request.cost !== undefined && request.cost !== usual, `cost ${request.cost ?? usual}`);
   put(request.solver !== DEFAULT_REQUEST.solver, `solver ${request.solver}`);
-  if (request.timeLimitSeconds !== undefined) asked.push(`time limit ${secondsText(request.timeLimitSeconds)}`);
-  const line = (label: string, words: readonly string[]): string[] => words.length === 0 ? [] : [`${label.padEnd(11)}${words.join('; ')}`]; // prettier-ignore
+  if (request.timeLimitSeconds !== undefined)
+    asked.push(`time limit ${secondsText(request.timeLimitSeconds)}`);
+  const line = (label: string, words: readonly string[]): string[] =>
+    words.length === 0 ? [] : [`${label.padEnd(11)}${words.join('; ')}`];
   return [...line('asked', asked), ...line('defaults', defaults)];
 }
 
 /** The budget, what of a device is held back, and what it limits. */
-function budgetText(request: PlanRequest, { memoryBytes, reservedBytes }: Cluster, budgetBytes: number): string {
+function budgetText(
+  request: PlanRequest,
+  { memoryBytes, reservedBytes }: Cluster,
+  budgetBytes: number,
+): string {
   const what = holdsPeak(request) ? 'for peak memory' : 'for states alone';
-  if (request.memoryBytes !== undefined) return `budget ${bytesText(budgetBytes)} per device ${what}`;
+  if (request.memoryBytes !== undefined)
+    return `budget ${bytesText(budgetBytes)} per device ${what}`;
   const headroom = percentText(request.headroom ?? reservedBytes / memoryBytes);
-  return `budget ${bytesText(budgetBytes)} ${what}, the ${bytesText(memoryBytes)} of a device less ${headroom} headroom`;
+  return (
+    `budget ${bytesText(budgetBytes)} ${what}, the ${bytesText(memoryBytes)} of a device less ` +
+    `${headroom} headroom`
+  );
 }
 
-/** The optimizer by the dtype of the weights, with the bytes that a trained parameter keeps for the whole step. */
+/**
+ * The optimizer by the dtype of the weights, with the bytes that a trained parameter keeps for the
+ * whole step.
+ */
 function optimizerText({ graph, request }: SettingsInput): string {
   const { trained, tied } = trainedParameters(graph);
   const dtypes = new Set<DType>();
   for (const { kind, type, name, meta } of graph.nodes) {
     const own = meta.roleName ?? name;
-    if (kind === 'placeholder' && meta.role === 'parameter' && type.kind === 'tensor' && trained.has(own) && !tied.has(own))
-      dtypes.add(type.dtype); // prettier-ignore
+    if (
+      kind === 'placeholder' &&
+      meta.role === 'parameter' &&
+      type.kind === 'tensor' &&
+      trained.has(own) &&
+      !tied.has(own)
+    )
+      dtypes.add(type.dtype);
   }
-  const states = graph.nodes.filter(({ kind, meta }) => kind === 'placeholder' && meta.role === 'state').length;
-  if (states > 0) return `optimizer of the program, ${countedText(states, 'state')} among its inputs`;
+  const states = graph.nodes.filter(
+    ({ kind, meta }) => kind === 'placeholder' && meta.role === 'state',
+  ).length;
+  if (states > 0)
+    return `optimizer of the program, ${countedText(states, 'state')} among its inputs`;
   if (dtypes.size === 0)
-    return `${request.optimizer === undefined ? 'no optimizer' : `optimizer ${request.optimizer} without state`}, no gradient is returned`;
+    return (
+      `${request.optimizer === undefined ? 'no optimizer' : `optimizer ${request.optimizer} without state`}, ` +
+      'no gradient is returned'
+    );
   const words = [...dtypes].sort().map((dtype) => {
     const optimizer = request.optimizer ?? defaultOptimizer(dtype);
     const {
@@ -74,7 +107,10 @@ function optimizerText({ graph, request }: SettingsInput): string {
       optimizer: state,
     } = stateBytes(optimizer, dtype, gradientDtype(request.gradients, dtype));
     const kept = request.gradients === undefined ? '' : `, gradients kept in ${request.gradients}`;
-    return { optimizer, bytes: `${parameter + gradient + state} bytes a parameter in ${dtype}${kept}` };
+    return {
+      optimizer,
+      bytes: `${parameter + gradient + state} bytes a parameter in ${dtype}${kept}`,
+    };
   });
   return words.map(({ optimizer, bytes }) => `optimizer ${optimizer}, ${bytes}`).join(' and ');
 }

@@ -6,7 +6,7 @@ import { ShardwrightError } from '../../errors.ts';
 import { DTYPE_BYTES, type Graph } from '../../graph/types.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
-import { sumCollectives, type CollectiveSum } from '../../plan/record/diff.ts';
+import { type CollectiveSum, sumCollectives } from '../../plan/record/diff.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { ringBytes } from '../../zoo/compare/price.ts';
 import { axesKey, type Streams } from '../analysis/streams.ts';
@@ -17,7 +17,9 @@ export interface ReportParameter {
   readonly count: number;
   readonly shape: readonly number[];
   readonly placement: string;
-  /** Bytes of one of them on the device with the largest shard; null where the graph is not there. */
+  /**
+   * Bytes of one of them on the device with the largest shard; null where the graph is not there.
+   */
   readonly localBytes: number | null;
 }
 
@@ -36,14 +38,24 @@ export interface ReportCollective extends CollectiveSum {
   readonly hosts: number;
   /** What each device sends in a ring. */
   readonly sentBytes: number;
-  /** Share of the seconds that runs beside compute when the step is simulated; null where it was not. */
+  /**
+   * Share of the seconds that runs beside compute when the step is simulated; null where it was
+   * not.
+   */
   readonly overlappedShare: number | null;
 }
 
 /** Collectives of the plan, largest first. */
-export function collectivesOf(plan: Plan, cluster: Cluster, streams: Streams | null): ReportCollective[] {
+export function collectivesOf(
+  plan: Plan,
+  cluster: Cluster,
+  streams: Streams | null,
+): ReportCollective[] {
   const shares = new Map(
-    (streams?.overlapped ?? []).map((o) => [`${o.kind} ${o.axes}`, o.overlappedSeconds / o.seconds]),
+    (streams?.overlapped ?? []).map((o) => [
+      `${o.kind} ${o.axes}`,
+      o.overlappedSeconds / o.seconds,
+    ]),
   );
   return sumCollectives(plan).map((c) => {
     const group = groupOf(plan, c.axes, cluster);
@@ -60,7 +72,11 @@ export function collectivesOf(plan: Plan, cluster: Cluster, streams: Streams | n
 export function parametersOf(plan: Plan, graph: Graph | undefined): ReportParameter[] {
   const itemBytes = new Map<string, number>();
   for (const node of graph?.nodes ?? [])
-    if (node.kind === 'placeholder' && node.meta.role === 'parameter' && node.type.kind === 'tensor')
+    if (
+      node.kind === 'placeholder' &&
+      node.meta.role === 'parameter' &&
+      node.type.kind === 'tensor'
+    )
       itemBytes.set(node.meta.roleName ?? node.name, DTYPE_BYTES[node.type.dtype]);
   const space = new ShardingSpace(parseMesh(plan.request.mesh));
   const rows = new Map<string, number | null>();
@@ -69,7 +85,9 @@ export function parametersOf(plan: Plan, graph: Graph | undefined): ReportParame
     const local = placedShape(space, p.placement, p.shape, p.name);
     rows.set(p.name, bytes === undefined ? null : local.reduce((n, size) => n * size, bytes));
   }
-  const first = new Map(plan.parameters.map((p) => [`${p.shape.join()}|${p.placement}|${fold(p.name)}`, p.name]));
+  const first = new Map(
+    plan.parameters.map((p) => [`${p.shape.join()}|${p.placement}|${fold(p.name)}`, p.name]),
+  );
   return foldParameters(plan).map((row) => {
     const name = first.get(`${row.shape.join()}|${row.placement}|${fold(row.name)}`);
     return { ...row, localBytes: name === undefined ? null : (rows.get(name) ?? null) };
@@ -91,7 +109,10 @@ function placedShape(
     return space.localShape(space.parse(placement), shape);
   } catch (error) {
     if (!(error instanceof ShardwrightError)) throw error;
-    throw new ShardwrightError('E_PLAN', `parameter '${name}' is placed ${placement}: ${error.message}`);
+    throw new ShardwrightError(
+      'E_PLAN',
+      `parameter '${name}' is placed ${placement}: ${error.message}`,
+    );
   }
 }
 
@@ -105,14 +126,18 @@ export function operatorsOf(plan: Plan): OperatorSum[] {
     const times = node.times ?? 1;
     let sum = sums.get(node.target);
     if (sum === undefined)
-      sums.set(node.target, (sum = { target: node.target, count: 0, computeSeconds: 0, communicationSeconds: 0 }));
+      sums.set(
+        node.target,
+        (sum = { target: node.target, count: 0, computeSeconds: 0, communicationSeconds: 0 }),
+      );
     sum.count++;
     sum.computeSeconds += node.seconds * times;
     sum.communicationSeconds += (node.internalSeconds ?? 0) * times;
     for (const r of node.redistributions) sum.communicationSeconds += r.seconds * (r.times ?? 1);
   }
   let returned = 0;
-  for (const output of plan.outputs) for (const r of output.redistributions) returned += r.seconds * (r.times ?? 1);
+  for (const output of plan.outputs)
+    for (const r of output.redistributions) returned += r.seconds * (r.times ?? 1);
   if (returned > 0)
     sums.set('return', {
       target: 'return',
@@ -126,7 +151,10 @@ export function operatorsOf(plan: Plan): OperatorSum[] {
     .sort((a, b) => total(b) - total(a) || (a.target < b.target ? -1 : 1));
 }
 
-/** Devices in a group of these mesh dims, and the hosts that it touches (devices are row-major, hosts whole runs of them). */
+/**
+ * Devices in a group of these mesh dims, and the hosts that it touches (devices are row-major,
+ * hosts whole runs of them).
+ */
 function groupOf(plan: Plan, axes: string, cluster: Cluster): { groupSize: number; hosts: number } {
   const taking = new Set(axes.split(','));
   let ids = [0];
@@ -134,10 +162,13 @@ function groupOf(plan: Plan, axes: string, cluster: Cluster): { groupSize: numbe
   for (const dim of [...plan.mesh].reverse()) {
     if (taking.has(dim.name)) {
       const step = stride;
-      ids = Array.from({ length: dim.size }, (_, k) => k).flatMap((k) => ids.map((id) => id + k * step));
+      ids = Array.from({ length: dim.size }, (_, k) => k).flatMap((k) =>
+        ids.map((id) => id + k * step),
+      );
     }
     stride *= dim.size;
   }
-  const used = usedPerHost(cluster, innerProducts(plan.mesh.map((dim) => dim.size))) ?? cluster.devicesPerHost;
+  const used =
+    usedPerHost(cluster, innerProducts(plan.mesh.map((dim) => dim.size))) ?? cluster.devicesPerHost;
   return { groupSize: ids.length, hosts: new Set(ids.map((id) => Math.floor(id / used))).size };
 }

@@ -1,18 +1,26 @@
 /** Makes the section that compares a plan with recipes and with the next best plans. */
 
-import { bytes, seconds, type Block, type Section } from '../model/blocks.ts';
-import { THIS_PLAN, type ComparedRecipe } from '../analysis/alternatives/recipes.ts';
-import type { NextBest } from '../analysis/alternatives/candidates.ts';
-import { slowerText } from '../model/answer.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
+import { bytesText, percentText, secondsText, shareOf } from '../../units.ts';
+import type { NextBest } from '../analysis/alternatives/candidates.ts';
+import { type ComparedRecipe, THIS_PLAN } from '../analysis/alternatives/recipes.ts';
+import { paretoFigure, type PlanPoint } from '../figures/pareto.ts';
+import { slowerText } from '../model/answer.ts';
+import { type Block, bytes, seconds, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { deltaBytesText, deltaSecondsText } from '../text/explain.ts';
-import { paretoFigure, type PlanPoint } from '../figures/pareto.ts';
-import { bytesText, percentText, secondsText, shareOf } from '../../units.ts';
 
 /** What the bytes of plans are: the peak, or the states where the request limits those alone. */
-function memoryWords({ request }: Report['plan']): Record<'long' | 'short' | 'head' | 'of', string> {
-  if (holdsPeak(request)) return { long: 'peak memory, activations included', short: 'peak memory', head: 'Peak', of: 'at the peak' }; // prettier-ignore
+function memoryWords({
+  request,
+}: Report['plan']): Record<'long' | 'short' | 'head' | 'of', string> {
+  if (holdsPeak(request))
+    return {
+      long: 'peak memory, activations included',
+      short: 'peak memory',
+      head: 'Peak',
+      of: 'at the peak',
+    };
   return {
     long: 'the states (parameters, gradients, optimizer state)',
     short: 'states',
@@ -26,7 +34,12 @@ export function against(report: Report): Section {
     id: 'against',
     title: 'Against the recipes',
     sheet: true,
-    blocks: [...recipeTable(report), ...nextBest(report), ...priceOfMemory(report), ...sensitivity(report)],
+    blocks: [
+      ...recipeTable(report),
+      ...nextBest(report),
+      ...priceOfMemory(report),
+      ...sensitivity(report),
+    ],
   };
 }
 
@@ -39,11 +52,18 @@ function recipeTable(report: Report): Block[] {
   if (zoo !== null && points.length > 1)
     out.push({
       kind: 'figure',
-      caption: `Step time over the memory that the budget limits, ${words.long}. Numbers: those of the table; the line joins the plans that no other fitting one beats in both.`,
+      caption:
+        `Step time over the memory that the budget limits, ${words.long}. Numbers: those of ` +
+        'the table; the line joins the plans that no other fitting one beats in both.',
       svg: paretoFigure(points, plan.memory.budgetBytes, `${words.short} per device`),
     });
   const numbers = new Map(points.map((p, k) => [p.name, k + 1]));
-  const row = (name: string, r: Pick<ComparedRecipe, 'seconds' | 'peakBytes'>, front: string, why: string) => {
+  const row = (
+    name: string,
+    r: Pick<ComparedRecipe, 'seconds' | 'peakBytes'>,
+    front: string,
+    why: string,
+  ) => {
     const number = numbers.get(name);
     return [
       number === undefined ? '' : { text: String(number), value: number },
@@ -66,10 +86,19 @@ function recipeTable(report: Report): Block[] {
     ...(zoo ?? []).map((r) => row(r.name, r, standing(r, onFront), whyText(r))),
   ];
   if (plan.greedySeconds !== null)
-    rows.push(row('greedy propagation', { seconds: plan.greedySeconds, peakBytes: null }, '', 'from the plan’s own parameters and inputs, node by node')); // prettier-ignore
+    rows.push(
+      row(
+        'greedy propagation',
+        { seconds: plan.greedySeconds, peakBytes: null },
+        '',
+        'from the plan’s own parameters and inputs, node by node',
+      ),
+    );
   out.push({
     kind: 'table',
-    caption: 'Plans that people write by hand, as restrictions of the same problem, and why each of them loses',
+    caption:
+      'Plans that people write by hand, as restrictions of the same problem, and why each of ' +
+      'them loses',
     columns: [
       { head: 'No.', kind: 'number' },
       { head: 'Plan', kind: 'name' },
@@ -94,19 +123,37 @@ function standing(r: ComparedRecipe, onFront: ReadonlySet<string>): string {
 function whyText(r: ComparedRecipe): string {
   if (r.seconds === null) return r.reason;
   return r.losses
-    .map((l) => `${l.term} ${deltaSecondsText(l.seconds)}${l.bytes === null ? '' : ` (${deltaBytesText(l.bytes)})`}`)
+    .map(
+      (l) =>
+        `${l.term} ` +
+        `${deltaSecondsText(l.seconds)}${l.bytes === null ? '' : ` (${deltaBytesText(l.bytes)})`}`,
+    )
     .join(', ');
 }
 
 function pointsOf({ zoo, plan, frontier }: Report): PlanPoint[] {
   const front = new Set((frontier ?? []).map((p) => p.name));
   return [
-    { name: THIS_PLAN, seconds: plan.objective.seconds, bytes: plan.memory.peakBytes, fits: true, chosen: true, front: front.has(THIS_PLAN) }, // prettier-ignore
-    ...(zoo ?? []).flatMap(
-      (r) =>
+    {
+      name: THIS_PLAN,
+      seconds: plan.objective.seconds,
+      bytes: plan.memory.peakBytes,
+      fits: true,
+      chosen: true,
+      front: front.has(THIS_PLAN),
+    },
+    ...(zoo ?? []).flatMap((r) =>
       r.seconds === null || r.peakBytes === null
         ? []
-        : [{ name: r.name, seconds: r.seconds, bytes: r.peakBytes, fits: r.overBytes === undefined, front: front.has(r.name) }], // prettier-ignore
+        : [
+            {
+              name: r.name,
+              seconds: r.seconds,
+              bytes: r.peakBytes,
+              fits: r.overBytes === undefined,
+              front: front.has(r.name),
+            },
+          ],
     ),
   ];
 }
@@ -123,14 +170,25 @@ function nextBest({ nextBest: found, plan }: Report): Block[] {
 }
 
 function nextText({ kind, name, spec = '', deltaSeconds }: NextBest, whole: number): string {
-  const more = `${deltaSecondsText(deltaSeconds)} (${percentText(shareOf(Math.abs(deltaSeconds), whole))} of the step)`;
+  const more =
+    `${deltaSecondsText(deltaSeconds)} (${percentText(shareOf(Math.abs(deltaSeconds), whole))} ` +
+    'of the step)';
   switch (kind) {
     case 'tie':
-      return `The plan is not the only one of its cost: ${name} as ${spec} costs the same, with everything else as it is.`;
+      return (
+        `The plan is not the only one of its cost: ${name} as ${spec} costs the same, with ` +
+        'everything else as it is.'
+      );
     case 'one node':
-      return `The cheapest worse change of one drawn node with everything else as it is: ${name} as ${spec}, ${more}.`;
+      return (
+        `The cheapest worse change of one drawn node with everything else as it is: ${name} as ` +
+        `${spec}, ${more}.`
+      );
     case 'one parameter':
-      return `The cheapest worse change of one parameter with everything else as it is: ${name} as ${spec}, ${more}.`;
+      return (
+        `The cheapest worse change of one parameter with everything else as it is: ${name} as ` +
+        `${spec}, ${more}.`
+      );
     case 'recipe':
       return `The best recipe that fits: ${name}, ${more}.`;
   }
@@ -140,13 +198,19 @@ function priceOfMemory({ priceOfMemory: steps, memoryBounds, plan }: Report): Bl
   const words = memoryWords(plan).of;
   const items = (steps ?? []).map((s) => {
     const gib = (s.fromBytes - s.toBytes) / 2 ** 30;
-    return `From ${bytesText(s.fromBytes)} ${words} down to ${bytesText(s.toBytes)}: at most ${deltaSecondsText(s.deltaSeconds)}, ${secondsText(s.deltaSeconds / gib)} for each GiB (by the plans on the front; the best plans between them are not solved for).`;
+    return (
+      `From ${bytesText(s.fromBytes)} ${words} down to ${bytesText(s.toBytes)}: at most ` +
+      `${deltaSecondsText(s.deltaSeconds)}, ${secondsText(s.deltaSeconds / gib)} for each GiB ` +
+      '(by the plans on the front; the best plans between them are not solved for).'
+    );
   });
   if (memoryBounds !== null) {
     const { unlimited, smallestBudgetBytes } = memoryBounds;
     if (unlimited !== null)
       items.unshift(
-        `Without any limit the best plan takes ${secondsText(unlimited.seconds)} (${slowerText(unlimited.seconds, plan.objective.seconds)}) and ${bytesText(unlimited.peakBytes)} ${words}.`,
+        `Without any limit the best plan takes ${secondsText(unlimited.seconds)} ` +
+          `(${slowerText(unlimited.seconds, plan.objective.seconds)}) and ` +
+          `${bytesText(unlimited.peakBytes)} ${words}.`,
       );
     if (smallestBudgetBytes !== null)
       items.push(`The smallest budget of states with a plan is ${bytesText(smallestBudgetBytes)}.`);
@@ -166,7 +230,9 @@ function sensitivity({ sensitivity: found, plan }: Report): Block[] {
     { kind: 'heading', text: 'On other links' },
     {
       kind: 'table',
-      caption: `This plan priced anew on faster and slower links, latencies as they are${solved ? ', and the best plan there' : '; the best plan there can only be faster (--what-if solves for it)'}`,
+      caption:
+        'This plan priced anew on faster and slower links, latencies as they ' +
+        `are${solved ? ', and the best plan there' : '; the best plan there can only be faster (--what-if solves for it)'}`,
       columns: [
         { head: 'Change', kind: 'name' },
         { head: 'This plan', kind: 'number' },

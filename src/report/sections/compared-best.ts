@@ -1,12 +1,12 @@
 /** Makes the sections on the best plan of a comparison: memory, collectives, stages. */
 
+import { bytesText, countedText, percentText } from '../../units.ts';
+import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
 import { stageText } from '../analysis/pipeline.ts';
+import { scheduleFigures } from '../figures/schedule.ts';
+import { type Block, bytes, count, seconds, type Section } from '../model/blocks.ts';
 import { afterPasses, comparedStage, messagesText } from '../text/compared-stages.ts';
 import { boundaryTable } from './pipeline.ts';
-import { bytes, count, seconds, type Block, type Section } from '../model/blocks.ts';
-import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
-import { scheduleFigures } from '../figures/schedule.ts';
-import { bytesText, countedText, percentText } from '../../units.ts';
 
 /** The best plan by itself: its memory, its collectives, its stages. */
 export function bestSections(c: Comparison): Section[] {
@@ -16,7 +16,9 @@ export function bestSections(c: Comparison): Section[] {
   return [
     ...(blocks.length === 0
       ? []
-      : [{ id: 'best', title: `The best plan: ${best.plan} on ${best.mesh}`, sheet: true, blocks }]),
+      : [
+          { id: 'best', title: `The best plan: ${best.plan} on ${best.mesh}`, sheet: true, blocks },
+        ]),
     ...pipelineSection(best, c.budgetBytes),
   ];
 }
@@ -27,7 +29,9 @@ function memoryBlocks({ layout, peakBytes }: ComparedPlan, budgetBytes: number):
   return [
     {
       kind: 'text',
-      text: `The fullest device takes ${bytesText(peakBytes)} of ${bytesText(budgetBytes)}. The bar is the whole budget.`,
+      text:
+        `The fullest device takes ${bytesText(peakBytes)} of ${bytesText(budgetBytes)}. The ` +
+        'bar is the whole budget.',
     },
     {
       kind: 'bar',
@@ -51,7 +55,8 @@ function trafficBlocks({ traffic }: ComparedPlan): Block[] {
     {
       kind: 'table',
       caption:
-        'Collectives of a step by kind and mesh dims, on one device; sent: by a ring. Messages between stages are not among them.',
+        'Collectives of a step by kind and mesh dims, on one device; sent: by a ring. ' +
+        'Messages between stages are not among them.',
       columns: [
         { head: 'Collective', kind: 'keep' },
         { head: 'Mesh dims', kind: 'name' },
@@ -59,7 +64,13 @@ function trafficBlocks({ traffic }: ComparedPlan): Block[] {
         { head: 'Sent', kind: 'number' },
         { head: 'Time', kind: 'number' },
       ],
-      rows: traffic.map((t) => [t.kind, t.axes, count(t.count), bytes(Math.round(t.sentBytes)), seconds(t.seconds)]),
+      rows: traffic.map((t) => [
+        t.kind,
+        t.axes,
+        count(t.count),
+        bytes(Math.round(t.sentBytes)),
+        seconds(t.seconds),
+      ]),
     },
   ];
 }
@@ -71,7 +82,12 @@ function pipelineSection({ layout, seconds: whole }: ComparedPlan, budgetBytes: 
   const blocks: Block[] = [
     {
       kind: 'text',
-      text: `${stages.length} stages on ${devices} devices in a row (each of them a mesh of its own)${chunks > 1 ? `, ${chunks} chunks of layers on each device` : ''}; ${schedule}, ${countedText(microbatches, 'microbatch', 'microbatches')}, bubble ${percentText(bubbleSeconds / whole)} of the step. Messages between stages: ${messagesText(layout)}.`,
+      text:
+        `${stages.length} stages on ${devices} devices in a row (each of them a mesh of its ` +
+        `own)${chunks > 1 ? `, ${chunks} chunks of layers on each device` : ''}; ${schedule}, ` +
+        `${countedText(microbatches, 'microbatch', 'microbatches')}, bubble ` +
+        `${percentText(bubbleSeconds / whole)} of the step. Messages between stages: ` +
+        `${messagesText(layout)}.`,
     },
   ];
   // A file may hold anything: what does not make a schedule is not drawn.
@@ -81,15 +97,23 @@ function pipelineSection({ layout, seconds: whole }: ComparedPlan, budgetBytes: 
       devices,
       microbatches,
       chunks,
-      stages: stages.map((s) => ({ forward: s.forwardSeconds, backwardInput: s.backwardInputSeconds, backwardWeight: s.backwardWeightSeconds })),
+      stages: stages.map((s) => ({
+        forward: s.forwardSeconds,
+        backwardInput: s.backwardInputSeconds,
+        backwardWeight: s.backwardWeightSeconds,
+      })),
       hopSeconds: boundaries.map((b) => b.seconds),
       afterSeconds: afterPasses(layout, whole),
-    }); // prettier-ignore
+    });
     blocks.push(...figures.map((figure): Block => ({ kind: 'figure', ...figure })));
   }
   blocks.push({
     kind: 'table',
-    caption: `Stages: seconds of one microbatch${layout.checkpoint === 'none' ? '' : ' (backward with what is recomputed)'}, bytes of the device at its peak (budget ${bytesText(budgetBytes)}), microbatches with saved activations, and the idle share of the step`,
+    caption:
+      'Stages: seconds of one ' +
+      `microbatch${layout.checkpoint === 'none' ? '' : ' (backward with what is recomputed)'}, ` +
+      `bytes of the device at its peak (budget ${bytesText(budgetBytes)}), microbatches with ` +
+      'saved activations, and the idle share of the step',
     columns: [
       { head: 'Stage', kind: 'number' },
       { head: 'Device', kind: 'number' },

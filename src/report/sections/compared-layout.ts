@@ -1,9 +1,12 @@
-/** Makes the section on the layout that somebody runs: its figures beside the best, what brings it nearer, what is not counted. */
+/**
+ * Makes the section on the layout that somebody runs: its figures beside the best, what brings it
+ * nearer, what is not counted.
+ */
 
-import { seconds, type Block, type Section } from '../model/blocks.ts';
-import { slowerText } from '../model/answer.ts';
-import type { Comparison } from '../../zoo/compare/comparison.ts';
 import { bytesText, countText, percentText, secondsText } from '../../units.ts';
+import type { Comparison } from '../../zoo/compare/comparison.ts';
+import { slowerText } from '../model/answer.ts';
+import { type Block, seconds, type Section } from '../model/blocks.ts';
 
 export function layoutSection({ layout, plans, best: name }: Comparison): Section[] {
   if (layout === undefined) return [];
@@ -11,10 +14,15 @@ export function layoutSection({ layout, plans, best: name }: Comparison): Sectio
   const best = plans.find((p) => p.name === name);
   const parts = best?.layout;
   const blocks: Block[] = [
-    { kind: 'text', text: `${layout.text}${from === undefined ? '' : ` (read from ${from.file}, ${from.format})`}` },
+    {
+      kind: 'text',
+      text: `${layout.text}${from === undefined ? '' : ` (read from ${from.file}, ${from.format})`}`,
+    },
     {
       kind: 'table',
-      caption: `The layout as it is priced${best === undefined ? '' : `, beside the best: ${best.plan} on ${best.mesh}`}`,
+      caption:
+        'The layout as it is ' +
+        `priced${best === undefined ? '' : `, beside the best: ${best.plan} on ${best.mesh}`}`,
       columns: [
         { head: 'Of the step', kind: 'name' },
         { head: 'Your layout', kind: 'number' },
@@ -25,10 +33,22 @@ export function layoutSection({ layout, plans, best: name }: Comparison): Sectio
           ['Step time', seconds(layout.seconds), best && seconds(best.seconds)],
           ['Slower by', best === undefined ? '–' : slowerText(layout.seconds, best.seconds), '–'],
           ['Compute', seconds(layout.computeSeconds), parts && seconds(parts.computeSeconds)],
-          ['Communication', seconds(layout.communicationSeconds), best && seconds(best.communicationSeconds)],
+          [
+            'Communication',
+            seconds(layout.communicationSeconds),
+            best && seconds(best.communicationSeconds),
+          ],
           ['Pipeline bubble', seconds(layout.bubbleSeconds), parts && seconds(parts.bubbleSeconds)],
-          ['Tokens a second', countText(Math.round(layout.tokensPerSecond)), parts && countText(Math.round(parts.tokensPerSecond))],
-          ['Peak memory', `${bytesText(layout.peakBytes)}${layout.fits ? '' : ', does not fit'}`, best && bytesText(best.peakBytes)],
+          [
+            'Tokens a second',
+            countText(Math.round(layout.tokensPerSecond)),
+            parts && countText(Math.round(parts.tokensPerSecond)),
+          ],
+          [
+            'Peak memory',
+            `${bytesText(layout.peakBytes)}${layout.fits ? '' : ', does not fit'}`,
+            best && bytesText(best.peakBytes),
+          ],
         ] as const
       ).map(([what, own, other]) => [what, own, ...(best === undefined ? [] : [other ?? '–'])]),
     },
@@ -36,10 +56,20 @@ export function layoutSection({ layout, plans, best: name }: Comparison): Sectio
       ? { kind: 'text', text: 'No change of one setting that fits is faster.' }
       : {
           kind: 'list',
-          items: layout.edits.map((e) => `${e.change}: ${secondsText(e.seconds)}, ${percentText(1 - e.seconds / layout.seconds)} less, ${bytesText(e.peakBytes)}`),
+          items: layout.edits.map(
+            (e) =>
+              `${e.change}: ${secondsText(e.seconds)}, ` +
+              `${percentText(1 - e.seconds / layout.seconds)} less, ${bytesText(e.peakBytes)}`,
+          ),
         },
   ];
   if (from !== undefined && from.notPriced.length > 0)
-    blocks.push({ kind: 'heading', text: 'Not counted' }, { kind: 'list', items: from.notPriced.map(({ key, value, why }) => `${key} ${value}: ${why}`) });
+    blocks.push(
+      { kind: 'heading', text: 'Not counted' },
+      {
+        kind: 'list',
+        items: from.notPriced.map(({ key, value, why }) => `${key} ${value}: ${why}`),
+      },
+    );
   return [{ id: 'your-layout', title: 'Your layout', blocks }];
-} // prettier-ignore
+}

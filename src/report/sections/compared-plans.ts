@@ -1,12 +1,19 @@
 /** Makes the sections that list the plans, the meshes and the refusals of a comparison. */
 
-import { bytes, seconds, type Block, type Cell, type Section, type TableBlock } from '../model/blocks.ts';
-import { slowerText } from '../model/answer.ts';
+import { bytesText, countText, probabilityText } from '../../units.ts';
 import type { ComparedPlan, Comparison, WhatIf } from '../../zoo/compare/comparison.ts';
 import { shownFront } from '../../zoo/compare/pareto.ts';
-import { deltaSecondsText } from '../text/explain.ts';
 import { paretoFigure, type PlanPoint } from '../figures/pareto.ts';
-import { bytesText, countText, probabilityText } from '../../units.ts';
+import { slowerText } from '../model/answer.ts';
+import {
+  type Block,
+  bytes,
+  type Cell,
+  seconds,
+  type Section,
+  type TableBlock,
+} from '../model/blocks.ts';
+import { deltaSecondsText } from '../text/explain.ts';
 
 /** Plans that are numbered in the picture. */
 const NUMBERED = 16;
@@ -38,14 +45,20 @@ export function shownTwins(c: Comparison): readonly Twins[] {
   const best = c.plans.find((p) => p.name === c.best);
   const front = new Set(c.pareto);
   const all = foldedTwins(c.plans, best);
-  return all.filter(({ first, others }, i) => i < MOST_ROWS || [first, ...others].some((p) => front.has(p.name)));
+  return all.filter(
+    ({ first, others }, i) => i < MOST_ROWS || [first, ...others].some((p) => front.has(p.name)),
+  );
 }
 
 /** What else has these figures: plans on the same mesh by name, the others by number. */
 function twinText({ first, others }: Twins): string {
   const here = others.filter((p) => p.mesh === first.mesh).map((p) => p.plan);
   const elsewhere = others.length - here.length;
-  return [first.plan, ...new Set(here), ...(elsewhere > 0 ? [`${elsewhere} on other meshes`] : [])].join(', ');
+  return [
+    first.plan,
+    ...new Set(here),
+    ...(elsewhere > 0 ? [`${elsewhere} on other meshes`] : []),
+  ].join(', ');
 }
 
 export function plansSection(c: Comparison): Section {
@@ -56,7 +69,8 @@ export function plansSection(c: Comparison): Section {
   const simulated = c.plans.some((p) => p.simulatedSeconds !== undefined);
   const drawn = new Set<string>();
   const position = new Map(c.plans.map((p, k) => [p, k]));
-  // The front and the best are in the picture whatever else is; of plans with equal figures the first.
+  // The front and the best are in the picture whatever else is; of plans with equal figures the
+  // first.
   const chosen = [...c.plans]
     .sort((a, b) => Number(front.has(b.name)) - Number(front.has(a.name)))
     .filter((p) => {
@@ -67,11 +81,20 @@ export function plansSection(c: Comparison): Section {
     })
     .slice(0, NUMBERED)
     .sort((a, b) => (position.get(a) ?? 0) - (position.get(b) ?? 0));
-  const points = chosen.map((p): PlanPoint => ({ name: `${p.name} on ${p.mesh}`, seconds: p.seconds, bytes: p.peakBytes, fits: p.fits, chosen: p === best, front: front.has(p.name) })); // prettier-ignore
+  const points = chosen.map((p): PlanPoint => ({
+    name: `${p.name} on ${p.mesh}`,
+    seconds: p.seconds,
+    bytes: p.peakBytes,
+    fits: p.fits,
+    chosen: p === best,
+    front: front.has(p.name),
+  }));
   const numbers = new Map(chosen.map((p, k) => [p, k + 1]));
   const row = (twins: Twins): (Cell | string)[] => {
     const p = twins.first;
-    const number = [p, ...twins.others].map((plan) => numbers.get(plan)).find((n) => n !== undefined);
+    const number = [p, ...twins.others]
+      .map((plan) => numbers.get(plan))
+      .find((n) => n !== undefined);
     return [
       number === undefined ? '' : { text: String(number), value: number },
       twinText(twins),
@@ -82,7 +105,11 @@ export function plansSection(c: Comparison): Section {
       best === undefined ? '–' : { text: slowerText(p.seconds, best.seconds), value: p.seconds },
       bytes(p.peakBytes),
       ...(likely
-        ? [p.fitProbability === undefined ? '–' : { text: probabilityText(p.fitProbability), value: p.fitProbability }]
+        ? [
+            p.fitProbability === undefined
+              ? '–'
+              : { text: probabilityText(p.fitProbability), value: p.fitProbability },
+          ]
         : []),
       p === best ? 'best' : standing(p, front),
       p.cause ?? '',
@@ -92,7 +119,9 @@ export function plansSection(c: Comparison): Section {
   if (points.length > 0)
     blocks.push({
       kind: 'figure',
-      caption: `Step time over ${memory.long}. Numbers: those of the table; the line joins the plans that no other fitting one beats in both.`,
+      caption:
+        `Step time over ${memory.long}. Numbers: those of the table; the line joins the plans ` +
+        'that no other fitting one beats in both.',
       svg: paretoFigure(points, c.budgetBytes, memory.axis),
     });
   const rows = shownTwins(c);
@@ -100,11 +129,14 @@ export function plansSection(c: Comparison): Section {
   const what =
     inRows === c.plans.length
       ? 'Every plan that was priced'
-      : `${countText(inRows)} of ${countText(c.plans.length)} plans that were priced, the fastest and the front (compare --json has all)`;
+      : `${countText(inRows)} of ${countText(c.plans.length)} plans that were priced, the ` +
+        'fastest and the front (compare --json has all)';
   const folded = inRows === rows.length ? '' : '; plans of equal figures are one row';
   blocks.push({
     kind: 'table',
-    caption: `${what}, what each loses by most, and which plan is better in both time and memory${folded}`,
+    caption:
+      `${what}, what each loses by most, and which plan is better in both time and ` +
+      `memory${folded}`,
     columns: [
       { head: 'No.', kind: 'number' },
       { head: 'Plan', kind: 'keep' },
@@ -125,8 +157,12 @@ export function plansSection(c: Comparison): Section {
   return { id: 'plans', title: 'Plans', blocks };
 }
 
-function standing({ name, fits, overBytes, dominatedBy }: ComparedPlan, front: ReadonlySet<string>): string {
-  if (!fits) return `does not fit${overBytes === undefined ? '' : `, ${bytesText(overBytes)} over`}`;
+function standing(
+  { name, fits, overBytes, dominatedBy }: ComparedPlan,
+  front: ReadonlySet<string>,
+): string {
+  if (!fits)
+    return `does not fit${overBytes === undefined ? '' : `, ${bytesText(overBytes)} over`}`;
   if (front.has(name)) return 'on the front';
   return dominatedBy === undefined ? '' : `dominated by ${dominatedBy}`;
 }
@@ -138,8 +174,16 @@ function memoryWords({ question, holds }: Comparison): {
   readonly head: string;
 } {
   if (question !== undefined || holds === 'peak')
-    return { long: 'the memory of a device at its peak', axis: 'peak memory per device', head: 'Peak memory' };
-  return { long: 'the memory of parameters, gradients and optimizer state', axis: 'states per device', head: 'States' };
+    return {
+      long: 'the memory of a device at its peak',
+      axis: 'peak memory per device',
+      head: 'Peak memory',
+    };
+  return {
+    long: 'the memory of parameters, gradients and optimizer state',
+    axis: 'states per device',
+    head: 'States',
+  };
 }
 
 /** A heading with its table; nothing where there is nothing to say. */
@@ -164,7 +208,12 @@ function questions({ nextBest = [], whatIf = [], frontier = [] }: Comparison): B
         { head: 'Mesh', kind: 'keep' },
         { head: 'Slower by', kind: 'number' },
       ],
-      rows: nextBest.map((n) => [n.kind, n.name.replace(/ \[.*/, ''), n.mesh, change(n.deltaSeconds)]),
+      rows: nextBest.map((n) => [
+        n.kind,
+        n.name.replace(/ \[.*/, ''),
+        n.mesh,
+        change(n.deltaSeconds),
+      ]),
     }),
     ...tableUnder('What would change the answer', {
       caption: 'The best plan where one thing is otherwise',
@@ -176,7 +225,9 @@ function questions({ nextBest = [], whatIf = [], frontier = [] }: Comparison): B
       rows: whatIf.map((w) => [w.change, seconds(w.seconds ?? null), bestThere(w)]),
     }),
     ...tableUnder('Price of memory', {
-      caption: 'Along the front from its leanest plan up, in steps of a hundredth of the time: what more memory saves',
+      caption:
+        'Along the front from its leanest plan up, in steps of a hundredth of the time: what ' +
+        'more memory saves',
       columns: [
         { head: 'From', kind: 'number' },
         { head: 'To', kind: 'number' },
@@ -184,7 +235,11 @@ function questions({ nextBest = [], whatIf = [], frontier = [] }: Comparison): B
       ],
       rows: front
         .slice(1)
-        .map((p, i) => [bytes(front[i].peakBytes), bytes(p.peakBytes), change(p.seconds - front[i].seconds)]),
+        .map((p, i) => [
+          bytes(front[i].peakBytes),
+          bytes(p.peakBytes),
+          change(p.seconds - front[i].seconds),
+        ]),
     }),
   ];
 }
@@ -215,7 +270,9 @@ export function refusedSection(c: Comparison): Section {
   const some = c.refused.slice(0, MOST_ROWS);
   const table: TableBlock = {
     kind: 'table',
-    caption: `${some.length === c.refused.length ? 'Plans' : `${countText(some.length)} of ${countText(c.refused.length)} plans`} that the model, the mesh or the linter does not admit`,
+    caption:
+      `${some.length === c.refused.length ? 'Plans' : `${countText(some.length)} of ${countText(c.refused.length)} plans`} ` +
+      'that the model, the mesh or the linter does not admit',
     columns: [
       { head: 'Plan', kind: 'keep' },
       { head: 'Mesh', kind: 'name' },

@@ -1,22 +1,22 @@
 /** Takes a comparison and gives its report: title, sections and the value as it was read. */
 
 import { allocationText } from '../../cost/hardware/topology.ts';
-import { runLines } from '../text/run-cost.ts';
-import { certaintyLines } from '../text/sweep.ts';
-import { runSection } from './run-cost.ts';
-import { runItSection } from './run-it.ts';
+import { bytesText, countedText, countText, percentText, secondsText } from '../../units.ts';
+import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
+import { recomputeText } from '../../zoo/recipes/recompute-text.ts';
 import { slowerText } from '../model/answer.ts';
+import type { Section } from '../model/blocks.ts';
 import { fitText } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
 import { refitLines } from '../model/refit-text.ts';
-import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
-import type { Section } from '../model/blocks.ts';
+import { runLines } from '../text/run-cost.ts';
+import { certaintyLines } from '../text/sweep.ts';
+import { stoppedText } from '../text/sweep.ts';
 import { bestSections } from './compared-best.ts';
 import { layoutSection } from './compared-layout.ts';
 import { meshSection, plansSection, refusedSection, shownTwins } from './compared-plans.ts';
-import { stoppedText } from '../text/sweep.ts';
-import { recomputeText } from '../../zoo/recipes/recompute-text.ts';
-import { bytesText, countedText, countText, percentText, secondsText } from '../../units.ts';
+import { runSection } from './run-cost.ts';
+import { runItSection } from './run-it.ts';
 
 /** A comparison as a report: the value as it was read, and what the formats print of it. */
 export interface ComparisonReport {
@@ -46,13 +46,22 @@ export function comparisonTitle({ devices, cluster, question, model }: Compariso
 export function comparisonSubtitle({ question }: Comparison): string {
   const what = 'Recipes and the free optimum, on every mesh';
   if (question === undefined) return what;
-  return `${what}; ${question.layers} layers, sequences of ${countText(question.sequence)} tokens, ${countText(question.globalBatch)} in a step`;
+  return (
+    `${what}; ${question.layers} layers, sequences of ${countText(question.sequence)} tokens, ` +
+    `${countText(question.globalBatch)} in a step`
+  );
 }
 
 function answerOf(c: Comparison): ComparisonReport['answer'] {
   const best = c.plans.find((p) => p.name === c.best);
   const fitting = c.plans.filter((p) => p.fits).length;
-  const searched = { label: 'Searched', text: `${countedText(c.plans.length, 'plan')} priced, ${countText(fitting)} ${fitting === 1 ? 'fits' : 'fit'}; meshes: ${statuses(c)}; ${countedText(c.refused.length, 'plan')} refused` }; // prettier-ignore
+  const searched = {
+    label: 'Searched',
+    text:
+      `${countedText(c.plans.length, 'plan')} priced, ${countText(fitting)} ` +
+      `${fitting === 1 ? 'fits' : 'fit'}; meshes: ${statuses(c)}; ` +
+      `${countedText(c.refused.length, 'plan')} refused`,
+  };
   if (best === undefined) {
     const least = c.smallestBudgetBytes;
     const smallest =
@@ -61,17 +70,26 @@ function answerOf(c: Comparison): ComparisonReport['answer'] {
         : c.question === undefined
           ? `; the smallest budget with a plan is ${bytesText(least)}`
           : `; the leanest plan takes ${bytesText(least)}`;
-    return [{ label: 'Best', text: `no plan fits ${bytesText(c.budgetBytes)} per device${smallest}` }, searched];
+    return [
+      { label: 'Best', text: `no plan fits ${bytesText(c.budgetBytes)} per device${smallest}` },
+      searched,
+    ];
   }
-  const bestRecipe = c.plans.filter((p) => p.origin === 'zoo' && p.fits).sort((a, b) => a.seconds - b.seconds)[0];
+  const bestRecipe = c.plans
+    .filter((p) => p.origin === 'zoo' && p.fits)
+    .sort((a, b) => a.seconds - b.seconds)[0];
   return [
     { label: 'Best', text: bestLine(best, c) },
     ...certaintyAnswer(c),
     ...simulatedLine(c),
     { label: 'Memory', text: memoryLine(best, c) },
-    ...(best.layout === undefined ? [] : [{ label: 'With', text: withLine(best.layout, c.question?.layers) }]),
+    ...(best.layout === undefined
+      ? []
+      : [{ label: 'With', text: withLine(best.layout, c.question?.layers) }]),
     ...runAnswer(c),
-    ...(c.stopped === undefined ? [] : [{ label: 'Stopped', text: stoppedText(c.stopped, best.seconds) }]),
+    ...(c.stopped === undefined
+      ? []
+      : [{ label: 'Stopped', text: stoppedText(c.stopped, best.seconds) }]),
     { label: 'Proof', text: proofLine(best) },
     { label: 'Against', text: againstLine(best, bestRecipe) },
     searched,
@@ -82,8 +100,11 @@ function answerOf(c: Comparison): ComparisonReport['answer'] {
 function certaintyAnswer(c: Comparison): ComparisonReport['answer'] {
   const [range, alike, recommended] = certaintyLines(c).map((line) => line.replace(/^\w* +/, ''));
   if (range === undefined) return [];
-  return [{ label: 'Range', text: range }, ...(alike === undefined ? [] : [{ label: 'Ties', text: `${alike}; ${recommended}` }])];
-} // prettier-ignore
+  return [
+    { label: 'Range', text: range },
+    ...(alike === undefined ? [] : [{ label: 'Ties', text: `${alike}; ${recommended}` }]),
+  ];
+}
 
 /** What a run takes, and what stays idle. */
 function runAnswer({ run, held }: Comparison): ComparisonReport['answer'] {
@@ -97,21 +118,40 @@ function runAnswer({ run, held }: Comparison): ComparisonReport['answer'] {
 function bestLine(best: ComparedPlan, { question }: Comparison): string {
   const what = `${best.plan} on ${best.mesh}: ${secondsText(best.seconds)}`;
   const { layout } = best;
-  if (layout === undefined) return `${what}, of it ${secondsText(best.communicationSeconds)} communication`;
-  const convention = question === undefined ? '' : ` (${question.mfuConvention.replace(/^MFU: /, '')})`;
-  return `${what} a step: compute ${secondsText(layout.computeSeconds)}, communication ${secondsText(layout.exposedCommunicationSeconds)}${layout.sizes.pp > 1 ? `, pipeline bubble ${secondsText(layout.bubbleSeconds)}` : ''}; ${countText(Math.round(layout.tokensPerSecond))} tokens/s, MFU ${percentText(layout.mfu)}${convention}`;
+  if (layout === undefined)
+    return `${what}, of it ${secondsText(best.communicationSeconds)} communication`;
+  const convention =
+    question === undefined ? '' : ` (${question.mfuConvention.replace(/^MFU: /, '')})`;
+  return (
+    `${what} a step: compute ${secondsText(layout.computeSeconds)}, communication ` +
+    `${secondsText(layout.exposedCommunicationSeconds)}${layout.sizes.pp > 1 ? `, pipeline bubble ${secondsText(layout.bubbleSeconds)}` : ''}; ` +
+    `${countText(Math.round(layout.tokensPerSecond))} tokens/s, MFU ` +
+    `${percentText(layout.mfu)}${convention}`
+  );
 }
 
-/** The plan whose step is shortest with communication beside compute; nothing where none was simulated. */
-function simulatedLine({ plans, simulatedRanking = [], best }: Comparison): ComparisonReport['answer'] {
+/**
+ * The plan whose step is shortest with communication beside compute; nothing where none was
+ * simulated.
+ */
+function simulatedLine({
+  plans,
+  simulatedRanking = [],
+  best,
+}: Comparison): ComparisonReport['answer'] {
   const first = plans.find((p) => p.name === simulatedRanking[0]);
   if (first?.simulatedSeconds === undefined) return [];
   const what = first.name === best ? 'the same plan' : `${first.plan} on ${first.mesh}`;
-  const text = `shortest with communication beside compute: ${what}, ${secondsText(first.simulatedSeconds)}`;
+  const text =
+    `shortest with communication beside compute: ${what}, ` +
+    `${secondsText(first.simulatedSeconds)}`;
   return [{ label: 'Simulated', text }];
 }
 
-function memoryLine({ peakBytes, layout, fitProbability }: ComparedPlan, { budgetBytes, holds }: Comparison): string {
+function memoryLine(
+  { peakBytes, layout, fitProbability }: ComparedPlan,
+  { budgetBytes, holds }: Comparison,
+): string {
   const fit = fitProbability === undefined ? '' : `, ${fitText(fitProbability)}`;
   const of = `${bytesText(peakBytes)} of ${bytesText(budgetBytes)} per device${fit}`;
   if (layout === undefined)
@@ -119,26 +159,48 @@ function memoryLine({ peakBytes, layout, fitProbability }: ComparedPlan, { budge
       ? `${of} at the peak, activations included`
       : `${of} for states; activations are not counted`;
   const m = layout.memory;
-  return `${of}: parameters ${bytesText(m.parameterBytes)}, gradients ${bytesText(m.gradientBytes)}, optimizer ${bytesText(m.optimizerBytes)}, activations ${bytesText(m.activationBytes)}, other ${bytesText(m.temporaryBytes)}`;
+  return (
+    `${of}: parameters ${bytesText(m.parameterBytes)}, gradients ` +
+    `${bytesText(m.gradientBytes)}, optimizer ${bytesText(m.optimizerBytes)}, activations ` +
+    `${bytesText(m.activationBytes)}, other ${bytesText(m.temporaryBytes)}`
+  );
 }
 
 function withLine(layout: NonNullable<ComparedPlan['layout']>, layers: number | undefined): string {
   const { microbatch, microbatches, schedule, chunks, sizes } = layout;
   const pipeline =
-    sizes.pp > 1 ? `, ${schedule}${chunks > 1 ? ` by ${chunks} chunks` : ''} over ${sizes.pp} devices` : '';
-  const pairs = layout.pairsMicrobatches === true ? ', forward passes beside backward passes of another' : '';
-  return `${countedText(microbatches, 'microbatch', 'microbatches')} of ${countedText(microbatch, 'sequence')} on a data rank${pipeline}${pairs}, ${recomputeText(layout, layers)}`;
+    sizes.pp > 1
+      ? `, ${schedule}${chunks > 1 ? ` by ${chunks} chunks` : ''} over ${sizes.pp} devices`
+      : '';
+  const pairs =
+    layout.pairsMicrobatches === true ? ', forward passes beside backward passes of another' : '';
+  return (
+    `${countedText(microbatches, 'microbatch', 'microbatches')} of ` +
+    `${countedText(microbatch, 'sequence')} on a data rank${pipeline}${pairs}, ` +
+    `${recomputeText(layout, layers)}`
+  );
 }
 
 function proofLine({ proof, layout, origin }: ComparedPlan): string {
   if (proof !== undefined) return `${proof.status} on its mesh, gap ${percentText(proof.gap)}`;
   const shallow = layout?.shallowProof;
-  const placed = layout?.placements === undefined ? '' : `; placed as ${layout.placements}, which is cheaper in all`;
+  const placed =
+    layout?.placements === undefined
+      ? ''
+      : `; placed as ${layout.placements}, which is cheaper in all`;
   if (layout !== undefined && shallow !== undefined)
-    return `${shallow.status} for the ${layout.pricedLayers} priced layers of a data rank (gap ${percentText(shallow.gap)}), not for the whole model${placed}`;
+    return (
+      `${shallow.status} for the ${layout.pricedLayers} priced layers of a data rank (gap ` +
+      `${percentText(shallow.gap)}), not for the whole model${placed}`
+    );
   if (layout !== undefined)
-    return `none for the whole model: priced from ${layout.pricedLayers} of its layers${placed === '' ? '' : `${placed} than what is proven optimal for these layers alone`}`;
-  return origin === 'zoo' ? 'a recipe; no optimum is faster on the meshes that were solved' : 'none';
+    return (
+      `none for the whole model: priced from ${layout.pricedLayers} of its ` +
+      `layers${placed === '' ? '' : `${placed} than what is proven optimal for these layers alone`}`
+    );
+  return origin === 'zoo'
+    ? 'a recipe; no optimum is faster on the meshes that were solved'
+    : 'none';
 }
 
 function againstLine(best: ComparedPlan, bestRecipe: ComparedPlan | undefined): string {
@@ -158,10 +220,12 @@ function statuses({ meshes }: Comparison): string {
 const MOST_REFUSED = 200;
 
 /**
- * The report as a page carries it: plans of the rows that the page has; collectives, stages and findings only of the best.
- * `leftOut` says so; `--format json` has all.
+ * The report as a page carries it: plans of the rows that the page has; collectives, stages and
+ * findings only of the best. `leftOut` says so; `--format json` has all.
  */
-export function pageData(report: ComparisonReport): ComparisonReport & { readonly leftOut?: string } {
+export function pageData(
+  report: ComparisonReport,
+): ComparisonReport & { readonly leftOut?: string } {
   const { comparison } = report;
   const shown = shownTwins(comparison).flatMap(({ first, others }) => [first, ...others]);
   const names = new Set(shown.map((p) => `${p.plan} ${p.mesh}`));
@@ -177,9 +241,20 @@ export function pageData(report: ComparisonReport): ComparisonReport & { readonl
   const findings = comparison.findings.filter((f) => f.plan === best?.plan && f.mesh === best.mesh);
   const left = comparison.plans.length - plans.length;
   if (left === 0 && comparison.question === undefined) return report;
-  const leftOut = `${countText(left)} plans; of all but the best, collectives, stages, findings and sentences; report --format json has them`;
-  return { ...report, comparison: { ...comparison, plans, findings, refused: comparison.refused.slice(0, MOST_REFUSED) }, leftOut };
-} // prettier-ignore
+  const leftOut =
+    `${countText(left)} plans; of all but the best, collectives, stages, findings and ` +
+    'sentences; report --format json has them';
+  return {
+    ...report,
+    comparison: {
+      ...comparison,
+      plans,
+      findings,
+      refused: comparison.refused.slice(0, MOST_REFUSED),
+    },
+    leftOut,
+  };
+}
 
 export function comparisonSections(c: Comparison): Section[] {
   return [
@@ -195,7 +270,13 @@ export function comparisonSections(c: Comparison): Section[] {
 }
 
 function notesSection(c: Comparison): Section[] {
-  const items = [...(c.refit === undefined ? [] : refitLines(c.refit)), ...comparedPaddingText(c), ...(c.notes ?? [])];
+  const items = [
+    ...(c.refit === undefined ? [] : refitLines(c.refit)),
+    ...comparedPaddingText(c),
+    ...(c.notes ?? []),
+  ];
   if (items.length === 0) return [];
-  return [{ id: 'assumptions', title: 'How the figures were made', blocks: [{ kind: 'list', items }] }];
+  return [
+    { id: 'assumptions', title: 'How the figures were made', blocks: [{ kind: 'list', items }] },
+  ];
 }

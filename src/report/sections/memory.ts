@@ -1,10 +1,10 @@
 /** Makes the memory section of a report: the curve, the peak, and what is alive there. */
 
-import { bytes, code, type Block, type Section } from '../model/blocks.ts';
+import { bytesText, percentText } from '../../units.ts';
+import { memoryFigure } from '../figures/memory-curve.ts';
+import { type Block, bytes, code, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { ofOneMicrobatch } from './pipeline.ts';
-import { memoryFigure } from '../figures/memory-curve.ts';
-import { bytesText, percentText } from '../../units.ts';
 
 export function memory(report: Report): Section {
   const m = report.plan.memory;
@@ -16,7 +16,10 @@ export function memory(report: Report): Section {
     ...ofOneMicrobatch(report),
     {
       kind: 'text',
-      text: `${isPeakLimited ? 'At its peak a device takes' : 'Parameters, gradients and optimizer state take'} ${bytesText(m.peakBytes)} of a budget of ${bytesText(m.budgetBytes)} per device${used}. The bar is the whole budget.`,
+      text:
+        `${isPeakLimited ? 'At its peak a device takes' : 'Parameters, gradients and optimizer state take'} ` +
+        `${bytesText(m.peakBytes)} of a budget of ${bytesText(m.budgetBytes)} per ` +
+        `device${used}. The bar is the whole budget.`,
     },
     {
       kind: 'bar',
@@ -31,14 +34,20 @@ export function memory(report: Report): Section {
     },
   ];
   if (timeline === undefined) {
-    blocks.push({ kind: 'text', soft: true, text: 'Activations are not modelled, and not in these numbers.' });
+    blocks.push({
+      kind: 'text',
+      soft: true,
+      text: 'Activations are not modelled, and not in these numbers.',
+    });
     return { id: 'memory', title: 'Memory timeline', blocks };
   }
   const kinds = timeline.byKind;
   blocks.push(
     {
       kind: 'text',
-      text: `Peak memory is ${bytesText(timeline.peakBytes)}, at ${timeline.node} (${timeline.phase}):`,
+      text:
+        `Peak memory is ${bytesText(timeline.peakBytes)}, at ${timeline.node} ` +
+        `(${timeline.phase}):`,
     },
     {
       kind: 'bar',
@@ -47,7 +56,11 @@ export function memory(report: Report): Section {
         { kind: 'm1', label: 'Parameters', amount: (kinds.parameter ?? 0) + (kinds.buffer ?? 0) },
         { kind: 'm2', label: 'Gradients', amount: kinds.gradient ?? 0 },
         { kind: 'm3', label: 'Optimizer', amount: kinds.optimizer ?? 0 },
-        { kind: 'm4', label: 'Activations', amount: (kinds.activation ?? 0) + (kinds.temporary ?? 0) + (kinds.reserved ?? 0) }, // prettier-ignore
+        {
+          kind: 'm4',
+          label: 'Activations',
+          amount: (kinds.activation ?? 0) + (kinds.temporary ?? 0) + (kinds.reserved ?? 0),
+        },
         { kind: 'm5', label: 'Copies in flight', amount: kinds.communication ?? 0 },
       ],
       text: bytesText,
@@ -64,7 +77,11 @@ function kindText(kind: string): string {
 }
 
 function curve({ memory: found, plan }: Report): Block[] {
-  const columns = [{ head: 'Tensor', kind: 'name' }, { head: 'What' }, { head: 'Bytes', kind: 'number' }] as const;
+  const columns = [
+    { head: 'Tensor', kind: 'name' },
+    { head: 'What' },
+    { head: 'Bytes', kind: 'number' },
+  ] as const;
   if (found === null) {
     const largest = plan.memory.timeline?.largest ?? [];
     return [
@@ -76,19 +93,35 @@ function curve({ memory: found, plan }: Report): Block[] {
       },
     ];
   }
-  const at = (point: number): { text: string; value: number } => ({ text: String(point), value: point });
+  const at = (point: number): { text: string; value: number } => ({
+    text: String(point),
+    value: point,
+  });
   return [
     {
       kind: 'figure',
       caption:
-        'Live bytes on the fullest device at every program point. From below: parameters, optimizer state, gradients, activations, copies that redistributions make.',
+        'Live bytes on the fullest device at every program point. From below: parameters, ' +
+        'optimizer state, gradients, activations, copies that redistributions make.',
       svg: memoryFigure(found, plan.memory.budgetBytes),
     },
     {
       kind: 'table',
-      caption: `The largest tensors alive at the peak (program point ${found.peakMoment} of ${found.moments}), without states`,
-      columns: [...columns, { head: 'From point', kind: 'number' }, { head: 'To point', kind: 'number' }],
-      rows: found.largest.map((t) => [code(t.name), kindText(t.kind), bytes(t.bytes), at(t.from), at(t.to)]),
+      caption:
+        `The largest tensors alive at the peak (program point ${found.peakMoment} of ` +
+        `${found.moments}), without states`,
+      columns: [
+        ...columns,
+        { head: 'From point', kind: 'number' },
+        { head: 'To point', kind: 'number' },
+      ],
+      rows: found.largest.map((t) => [
+        code(t.name),
+        kindText(t.kind),
+        bytes(t.bytes),
+        at(t.from),
+        at(t.to),
+      ]),
     },
   ];
 }

@@ -1,10 +1,10 @@
 /** Makes the pipeline section of a report: stages, boundaries and the schedule. */
 
-import { stageText, type Pipeline } from '../analysis/pipeline.ts';
-import { bytes, count, seconds, type Block, type Section } from '../model/blocks.ts';
-import type { Report } from '../model/data.ts';
-import { scheduleFigures } from '../figures/schedule.ts';
 import { bytesText, countedText, countText, percentText, secondsText } from '../../units.ts';
+import { type Pipeline, stageText } from '../analysis/pipeline.ts';
+import { scheduleFigures } from '../figures/schedule.ts';
+import { type Block, bytes, count, seconds, type Section } from '../model/blocks.ts';
+import type { Report } from '../model/data.ts';
 
 /** What the other sections are about, where the plan has stages. */
 export function ofOneMicrobatch({ pipeline }: Report): Block[] {
@@ -12,7 +12,10 @@ export function ofOneMicrobatch({ pipeline }: Report): Block[] {
   return [
     {
       kind: 'text',
-      text: `This section is about one microbatch, the whole model on the mesh of one stage, with the memory of all ${pipeline.devices} devices of the pipeline together; what the stages make of it stands under Pipeline.`,
+      text:
+        'This section is about one microbatch, the whole model on the mesh of one stage, with ' +
+        `the memory of all ${pipeline.devices} devices of the pipeline together; what the ` +
+        'stages make of it stands under Pipeline.',
     },
   ];
 }
@@ -20,7 +23,8 @@ export function ofOneMicrobatch({ pipeline }: Report): Block[] {
 /** The stages of a plan that has some. */
 export function pipelineSection({ pipeline }: Report): Section[] {
   if (pipeline === null) return [];
-  const { schedule, microbatches, virtual, devices, stages, afterSeconds, boundaries, moved } = pipeline;
+  const { schedule, microbatches, virtual, devices, stages, afterSeconds, boundaries, moved } =
+    pipeline;
   const blocks: Block[] = [
     { kind: 'text', text: summaryText(pipeline) },
     ...scheduleFigures({
@@ -28,27 +32,48 @@ export function pipelineSection({ pipeline }: Report): Section[] {
       devices,
       microbatches,
       chunks: virtual,
-      stages: stages.map((s) => ({ forward: s.forwardSeconds, backwardInput: s.backwardInputSeconds, backwardWeight: s.backwardWeightSeconds })),
+      stages: stages.map((s) => ({
+        forward: s.forwardSeconds,
+        backwardInput: s.backwardInputSeconds,
+        backwardWeight: s.backwardWeightSeconds,
+      })),
       hopSeconds: boundaries.map((b) => b.seconds),
       afterSeconds,
     }).map((figure): Block => ({ kind: 'figure', ...figure })),
     stageTable(pipeline),
     ...(boundaries.length === 0 ? [] : [boundaryTable(boundaries, microbatches)]),
     ...(moved.length === 0 ? [] : [{ kind: 'list', items: moved } as const]),
-  ]; // prettier-ignore
+  ];
   return [{ id: 'pipeline', title: 'Pipeline', sheet: true, blocks }];
 }
 
-function summaryText({ schedule, microbatches, virtual, seconds: whole, bubbleSeconds, stages, devices }: Pipeline): string {
+function summaryText({
+  schedule,
+  microbatches,
+  virtual,
+  seconds: whole,
+  bubbleSeconds,
+  stages,
+  devices,
+}: Pipeline): string {
   const slowest = stages.reduce((most, s, k) => (s.seconds > stages[most].seconds ? k : most), 0);
   const chunks = virtual > 1 ? `, ${virtual} chunks of layers on each device` : '';
-  return `${stages.length} stages on ${devices} devices in a row (each of them a mesh of its own)${chunks}; ${schedule}, ${countedText(microbatches, 'microbatch', 'microbatches')}. The step takes ${secondsText(whole)}; the device that works longest waits ${secondsText(bubbleSeconds)} of it (${percentText(bubbleSeconds / whole)} of the step). The slowest stage is ${slowest} (${stageText(stages[slowest])}), ${secondsText(stages[slowest].seconds)} a microbatch.`;
-} // prettier-ignore
+  return (
+    `${stages.length} stages on ${devices} devices in a row (each of them a mesh of its ` +
+    `own)${chunks}; ${schedule}, ${countedText(microbatches, 'microbatch', 'microbatches')}. ` +
+    `The step takes ${secondsText(whole)}; the device that works longest waits ` +
+    `${secondsText(bubbleSeconds)} of it (${percentText(bubbleSeconds / whole)} of the step). ` +
+    `The slowest stage is ${slowest} (${stageText(stages[slowest])}), ` +
+    `${secondsText(stages[slowest].seconds)} a microbatch.`
+  );
+}
 
 function stageTable({ stages, budgetBytes }: Pipeline): Block {
   return {
     kind: 'table',
-    caption: `Stages: seconds of one microbatch, bytes of the device at its peak (budget ${bytesText(budgetBytes)}), and the share of the step that the device waits`,
+    caption:
+      'Stages: seconds of one microbatch, bytes of the device at its peak (budget ' +
+      `${bytesText(budgetBytes)}), and the share of the step that the device waits`,
     columns: [
       { head: 'Stage', kind: 'number' },
       { head: 'Device', kind: 'number' },
@@ -85,7 +110,10 @@ export function boundaryTable(
 ): Block {
   return {
     kind: 'table',
-    caption: `Point to point between stages: what each device sends for one microbatch, activations forward and as many bytes of gradients back; a step has ${countText(microbatches)} each way`,
+    caption:
+      'Point to point between stages: what each device sends for one microbatch, activations ' +
+      `forward and as many bytes of gradients back; a step has ${countText(microbatches)} each ` +
+      'way',
     columns: [
       { head: 'From stage', kind: 'number' },
       { head: 'To stage', kind: 'number' },

@@ -1,29 +1,52 @@
-/** Takes comparisons side by side and gives their report: title, answer, the table of points, the curves. */
+/**
+ * Takes comparisons side by side and gives their report: title, answer, the table of points, the
+ * curves.
+ */
 
-import type { Curve, Planning, PlanningPoint } from '../../zoo/planning/planning.ts';
 import { allocationText } from '../../cost/hardware/topology.ts';
+import { countedText, countText, percentText, secondsText } from '../../units.ts';
+import type { Curve, Planning, PlanningPoint } from '../../zoo/planning/planning.ts';
 import { scalingFigure } from '../figures/scaling.ts';
 import type { Block, Cell, Section } from '../model/blocks.ts';
-import { fastestText, pointRow, POINT_HEAD, RUN_HEAD } from '../text/planning.ts';
-import { countText, countedText, percentText, secondsText } from '../../units.ts';
+import { fastestText, POINT_HEAD, pointRow, RUN_HEAD } from '../text/planning.ts';
 
 /** Heading of the report. */
 export function planningTitle({ points }: Planning): string {
-  const [models, clusters] = [[...new Set(points.map((p) => p.model))], [...new Set(points.map((p) => p.cluster))]];
-  return `${models.length > 2 ? countedText(models.length, 'model') : models.join(' and ')} on ${clusters.length > 2 ? countedText(clusters.length, 'cluster') : clusters.join(' and ')}`;
+  const [models, clusters] = [
+    [...new Set(points.map((p) => p.model))],
+    [...new Set(points.map((p) => p.cluster))],
+  ];
+  return (
+    `${models.length > 2 ? countedText(models.length, 'model') : models.join(' and ')} on ` +
+    `${clusters.length > 2 ? countedText(clusters.length, 'cluster') : clusters.join(' and ')}`
+  );
 }
 
-export function planningAnswer({ points, curves }: Planning): { readonly label: string; readonly text: string }[] {
+export function planningAnswer({
+  points,
+  curves,
+}: Planning): { readonly label: string; readonly text: string }[] {
   const done = points.filter((p) => p.best !== null).length;
   const fastest = fastestText(points);
   return [
     ...(fastest === undefined ? [] : [{ label: 'Answer', text: fastest }]),
-    { label: 'Asked', text: `${countedText(points.length, 'question')}, ${countText(done)} with a plan; each at its best` },
-    ...curves.map((curve) => ({ label: curve.scaling === undefined ? 'Curve' : `${curve.scaling} scaling`, text: curveText(curve, points) })),
+    {
+      label: 'Asked',
+      text:
+        `${countedText(points.length, 'question')}, ${countText(done)} with a plan; each at ` +
+        'its best',
+    },
+    ...curves.map((curve) => ({
+      label: curve.scaling === undefined ? 'Curve' : `${curve.scaling} scaling`,
+      text: curveText(curve, points),
+    })),
   ];
-} // prettier-ignore
+}
 
-function curveText({ of, axis, points: order, efficiency }: Curve, points: readonly PlanningPoint[]): string {
+function curveText(
+  { of, axis, points: order, efficiency }: Curve,
+  points: readonly PlanningPoint[],
+): string {
   const parts = order.map((i, k) => `${countText(points[i][axis])}: ${percentOr(efficiency[k])}`);
   return `${of}; efficiency ${parts.join(', ')}`;
 }
@@ -32,7 +55,11 @@ function percentOr(share: number | null): string {
   return share === null ? 'no plan' : percentText(share);
 }
 
-const WHAT = { devices: 'devices', sequence: 'tokens of a sequence', globalBatch: 'sequences of a step' } as const;
+const WHAT = {
+  devices: 'devices',
+  sequence: 'tokens of a sequence',
+  globalBatch: 'sequences of a step',
+} as const;
 
 export function planningSections({ points, curves }: Planning): Section[] {
   return [pointsSection(points), ...curvesSection(curves, points), ...notesSection(points)];
@@ -43,12 +70,29 @@ function pointsSection(points: readonly PlanningPoint[]): Section {
   const many = new Set(points.map((p) => p.model)).size > 1;
   const head = [...(many ? ['model'] : []), ...POINT_HEAD, ...(runs ? RUN_HEAD : [])];
   const names = new Set(['model', 'cluster', 'best plan', 'mesh']);
-  const values = ({ best, devices, sequence, globalBatch, run }: PlanningPoint): (number | undefined)[] => [
+  const values = ({
+    best,
+    devices,
+    sequence,
+    globalBatch,
+    run,
+  }: PlanningPoint): (number | undefined)[] => [
     ...(many ? [undefined] : []),
-    undefined, devices, sequence, globalBatch, undefined, undefined,
-    best?.seconds, best?.tokensPerSecond, best?.tokensPerSecondPerDevice, best?.mfu, best?.peakBytes,
-    run?.wallSeconds, run?.price?.amount, run?.energyMegawattHours,
-  ]; // prettier-ignore
+    undefined,
+    devices,
+    sequence,
+    globalBatch,
+    undefined,
+    undefined,
+    best?.seconds,
+    best?.tokensPerSecond,
+    best?.tokensPerSecondPerDevice,
+    best?.mfu,
+    best?.peakBytes,
+    run?.wallSeconds,
+    run?.price?.amount,
+    run?.energyMegawattHours,
+  ];
   return {
     id: 'points',
     title: 'Side by side',
@@ -56,7 +100,10 @@ function pointsSection(points: readonly PlanningPoint[]): Section {
       {
         kind: 'table',
         caption: 'Each question at its best plan',
-        columns: head.map((text) => ({ head: text, kind: names.has(text) ? ('keep' as const) : ('number' as const) })),
+        columns: head.map((text) => ({
+          head: text,
+          kind: names.has(text) ? ('keep' as const) : ('number' as const),
+        })),
         rows: points.map((p) => {
           const own = values(p);
           return [...(many ? [p.model] : []), ...pointRow(p, runs)].map((text, k): Cell => {
@@ -77,15 +124,27 @@ function curvesSection(curves: readonly Curve[], points: readonly PlanningPoint[
     points: curve.points.flatMap((i) => {
       const { best, [axis]: x } = points[i];
       if (best === null) return [];
-      const words = `${countText(x)}: ${best.plan} on ${best.mesh}, ${secondsText(best.seconds)}, ${countText(Math.round(best.tokensPerSecond))} tokens/s`;
-      return [{ x, tokensPerSecond: best.tokensPerSecond, words, changes: curve.changes.some((c) => c.at === i) }];
+      const words =
+        `${countText(x)}: ${best.plan} on ${best.mesh}, ${secondsText(best.seconds)}, ` +
+        `${countText(Math.round(best.tokensPerSecond))} tokens/s`;
+      return [
+        {
+          x,
+          tokensPerSecond: best.tokensPerSecond,
+          words,
+          changes: curve.changes.some((c) => c.at === i),
+        },
+      ];
     }),
-  })); // prettier-ignore
+  }));
   const blocks: Block[] = [];
   if (drawn.every((c) => c.points.length > 0))
     blocks.push({
       kind: 'figure',
-      caption: `Tokens a second over ${WHAT[axis]}. ${drawn.map((c, k) => `${k + 1}: ${c.name}`).join('; ')}.${axis === 'devices' ? ' Dotted: ideal scaling.' : ''} Larger dots: another plan is best than before.`,
+      caption:
+        `Tokens a second over ${WHAT[axis]}. ` +
+        `${drawn.map((c, k) => `${k + 1}: ${c.name}`).join('; ')}.${axis === 'devices' ? ' Dotted: ideal scaling.' : ''} ` +
+        'Larger dots: another plan is best than before.',
       svg: scalingFigure(drawn, WHAT[axis], 'scaling', axis === 'devices'),
     });
   blocks.push({
@@ -118,7 +177,17 @@ function notesSection(points: readonly PlanningPoint[]): Section[] {
     const text = p.held === undefined ? undefined : allocationText(p.held);
     return text === undefined ? [] : [`${p.cluster}, ${countText(p.devices)} devices: ${text}`];
   });
-  const assumed = [...new Set(points.flatMap(({ run }) => run?.assumptions ?? []))].map((text) => `Assumed: ${text}.`);
+  const assumed = [...new Set(points.flatMap(({ run }) => run?.assumptions ?? []))].map(
+    (text) => `Assumed: ${text}.`,
+  );
   const items = [...idle, ...assumed];
-  return items.length === 0 ? [] : [{ id: 'assumptions', title: 'How the figures were made', blocks: [{ kind: 'list', items }] }]; // prettier-ignore
+  return items.length === 0
+    ? []
+    : [
+        {
+          id: 'assumptions',
+          title: 'How the figures were made',
+          blocks: [{ kind: 'list', items }],
+        },
+      ];
 }

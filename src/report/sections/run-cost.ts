@@ -1,10 +1,10 @@
 /** Makes the section on what a run takes: time, device-hours, money, energy, failures. */
 
 import type { RunCost } from '../../cost/training/run-cost.ts';
+import { countText, durationText, percentText, secondsText } from '../../units.ts';
+import type { Comparison } from '../../zoo/compare/comparison.ts';
 import type { Section } from '../model/blocks.ts';
 import { amountText, moneyText, tokensText } from '../text/run-cost.ts';
-import type { Comparison } from '../../zoo/compare/comparison.ts';
-import { countText, durationText, percentText, secondsText } from '../../units.ts';
 
 export function runSection({ run, layout }: Comparison): Section[] {
   if (run === undefined) return [];
@@ -31,11 +31,16 @@ export function runSection({ run, layout }: Comparison): Section[] {
           ],
           rows: [
             row('Wall time', (r) => durationText(r.wallSeconds)),
-            row('Steps', (r) => `${countText(r.steps)}, ${durationText(r.stepsSeconds)} without failures`),
+            row(
+              'Steps',
+              (r) => `${countText(r.steps)}, ${durationText(r.stepsSeconds)} without failures`,
+            ),
             row('Device-hours', (r) => amountText(r.deviceHours)),
             row('Money', money),
             row('Energy', (r) =>
-              r.energyMegawattHours === undefined ? 'not known' : `${amountText(r.energyMegawattHours)} MWh`,
+              r.energyMegawattHours === undefined
+                ? 'not known'
+                : `${amountText(r.energyMegawattHours)} MWh`,
             ),
             row('Tokens a second', (r) => countText(Math.round(r.tokensPerSecond))),
             row('Tokens for money', each),
@@ -43,7 +48,9 @@ export function runSection({ run, layout }: Comparison): Section[] {
             row('Between failures', (r) => durationText(r.betweenFailuresSeconds)),
             row(
               'A checkpoint every',
-              (r) => `${durationText(r.checkpointEverySeconds)}, ${secondsText(r.checkpointWriteSeconds)} to write`,
+              (r) =>
+                `${durationText(r.checkpointEverySeconds)}, ` +
+                `${secondsText(r.checkpointWriteSeconds)} to write`,
             ),
             row('A restart', (r) => durationText(r.restartSeconds)),
           ],

@@ -1,17 +1,22 @@
 /** Makes the time section of a report: compute, communication, the roofline and the streams. */
 
-import { bytes, code, count, seconds, type Block, type Section } from '../model/blocks.ts';
-import { visibleTerms, type Report } from '../model/data.ts';
-import { ofOneMicrobatch } from './pipeline.ts';
-import { closeUpFigure, streamsFigure } from '../figures/streams.ts';
-import { numberedGroups, rateText, rooflineFigure } from '../figures/roofline.ts';
 import { countText, percentText, secondsText } from '../../units.ts';
+import { numberedGroups, rateText, rooflineFigure } from '../figures/roofline.ts';
+import { closeUpFigure, streamsFigure } from '../figures/streams.ts';
+import { type Block, bytes, code, count, seconds, type Section } from '../model/blocks.ts';
+import { type Report, visibleTerms } from '../model/data.ts';
+import { ofOneMicrobatch } from './pipeline.ts';
 
 /** Rows of long tables that stand open on a page. */
 const OPEN = 12;
 
 export function time(report: Report): Section {
-  const { seconds: whole, computeSeconds, communicationSeconds, executedCommunicationSeconds } = report.plan.objective;
+  const {
+    seconds: whole,
+    computeSeconds,
+    communicationSeconds,
+    executedCommunicationSeconds,
+  } = report.plan.objective;
   const of = (part: number): string => (whole > 0 ? percentText(part / whole) : '0 %');
   const blocks: Block[] = [
     ...ofOneMicrobatch(report),
@@ -29,7 +34,11 @@ export function time(report: Report): Section {
       : [
           {
             kind: 'text',
-            text: `The cost preset charges redistributions by a formula of its own. The collectives and copies that run come to ${secondsText(executedCommunicationSeconds)} of communication; where that is not what is charged, the difference is a term of its own below.`,
+            text:
+              'The cost preset charges redistributions by a formula of its own. The ' +
+              'collectives and copies that run come to ' +
+              `${secondsText(executedCommunicationSeconds)} of communication; where that is ` +
+              'not what is charged, the difference is a term of its own below.',
           } as const,
         ]),
     {
@@ -40,7 +49,11 @@ export function time(report: Report): Section {
         { head: 'Time', kind: 'number' },
         { head: 'Of the step', kind: 'number' },
       ],
-      rows: visibleTerms(report).map((t) => [t.term, seconds(t.seconds), { text: of(t.seconds), value: t.seconds }]),
+      rows: visibleTerms(report).map((t) => [
+        t.term,
+        seconds(t.seconds),
+        { text: of(t.seconds), value: t.seconds },
+      ]),
     },
     collectives(report),
     ...roofline(report),
@@ -54,7 +67,12 @@ export function time(report: Report): Section {
         { head: 'Compute', kind: 'number' },
         { head: 'Communication', kind: 'number' },
       ],
-      rows: report.operators.map((o) => [code(o.target), count(o.count), seconds(o.computeSeconds), seconds(o.communicationSeconds)]), // prettier-ignore
+      rows: report.operators.map((o) => [
+        code(o.target),
+        count(o.count),
+        seconds(o.computeSeconds),
+        seconds(o.communicationSeconds),
+      ]),
       open: OPEN,
     },
   ];
@@ -62,11 +80,15 @@ export function time(report: Report): Section {
 }
 
 function collectives(report: Report): Block {
-  if (report.collectives.length === 0) return { kind: 'text', text: 'The plan has no collectives.' };
+  if (report.collectives.length === 0)
+    return { kind: 'text', text: 'The plan has no collectives.' };
   return {
     kind: 'table',
     caption:
-      'Collectives by kind and mesh dims, between operators and inside them. Tensor: gathered output, scattered input, reduced tensor, or one rank’s buffer; sent: by each device in a ring. Beside compute: the share of their time that overlaps when the step is simulated.',
+      'Collectives by kind and mesh dims, between operators and inside them. Tensor: ' +
+      'gathered output, scattered input, reduced tensor, or one rank’s buffer; sent: by each ' +
+      'device in a ring. Beside compute: the share of their time that overlaps when the step ' +
+      'is simulated.',
     columns: [
       { head: 'Collective', kind: 'name' },
       { head: 'Mesh dims' },
@@ -87,7 +109,9 @@ function collectives(report: Report): Block {
       bytes(c.bytes),
       bytes(Math.round(c.sentBytes)),
       seconds(c.seconds),
-      c.overlappedShare === null ? '–' : { text: percentText(c.overlappedShare), value: c.overlappedShare },
+      c.overlappedShare === null
+        ? '–'
+        : { text: percentText(c.overlappedShare), value: c.overlappedShare },
     ]),
   };
 }
@@ -104,14 +128,17 @@ function roofline({ roofline: found, plan }: Report): Block[] {
           {
             kind: 'figure',
             caption:
-              'Roofline: the rate that each group of layers reaches over its FLOPs per byte. Area: compute time; numbers: those of the table below.',
+              'Roofline: the rate that each group of layers reaches over its FLOPs per byte. ' +
+              'Area: compute time; numbers: those of the table below.',
             svg: rooflineFigure(found),
           } as const,
         ]),
     {
       kind: 'table',
       caption:
-        'Layers, equal ones folded, forward and backward together, on the device with the largest shards. A group is bound by what most of its time waits for: the matrix units (compute), memory, the start of kernels (launch), or communication.',
+        'Layers, equal ones folded, forward and backward together, on the device with the ' +
+        'largest shards. A group is bound by what most of its time waits for: the matrix ' +
+        'units (compute), memory, the start of kernels (launch), or communication.',
       columns: [
         { head: 'No.', kind: 'number' },
         { head: 'Layers', kind: 'name' },
@@ -133,7 +160,9 @@ function roofline({ roofline: found, plan }: Report): Block[] {
           seconds(g.computeSeconds),
           seconds(g.communicationSeconds),
           { text: percentText(all / total), value: all },
-          g.bytes > 0 ? { text: String(Number((g.flops / g.bytes).toPrecision(3))), value: g.flops / g.bytes } : '–',
+          g.bytes > 0
+            ? { text: String(Number((g.flops / g.bytes).toPrecision(3))), value: g.flops / g.bytes }
+            : '–',
           rate > 0 ? { text: rateText(rate), value: rate } : '–',
         ];
       }),
@@ -144,26 +173,42 @@ function roofline({ roofline: found, plan }: Report): Block[] {
 
 function streams({ streams: found, tokens }: Report): Block[] {
   if (found === null) return [];
-  const rate = tokens === null ? '' : ` That is ${countText(Math.round(tokens / found.seconds))} tokens/s.`;
+  const rate =
+    tokens === null ? '' : ` That is ${countText(Math.round(tokens / found.seconds))} tokens/s.`;
   return [
     { kind: 'heading', text: 'Compute beside communication' },
     {
       kind: 'text',
-      text: `Simulated on two streams and more, the step takes ${secondsText(found.seconds)} (one after another, with all kernel starts, ${secondsText(found.serialSeconds)}); ${secondsText(found.exposedCommunicationSeconds)} of ${secondsText(found.communicationSeconds)} of communication have nothing beside them.${rate}`,
+      text:
+        `Simulated on two streams and more, the step takes ${secondsText(found.seconds)} (one ` +
+        `after another, with all kernel starts, ${secondsText(found.serialSeconds)}); ` +
+        `${secondsText(found.exposedCommunicationSeconds)} of ` +
+        `${secondsText(found.communicationSeconds)} of communication have nothing beside ` +
+        `them.${rate}`,
     },
     {
       kind: 'figure',
-      caption: 'The step: the share of each interval in which each stream works; at the left, the share of the step.',
+      caption:
+        'The step: the share of each interval in which each stream works; at the left, the ' +
+        'share of the step.',
       svg: streamsFigure(found),
     },
     ...(found.closeUp === null
       ? []
-      : [{ kind: 'figure', caption: 'A stretch of the forward pass, task by task.', svg: closeUpFigure(found, found.closeUp) } as const]), // prettier-ignore
+      : [
+          {
+            kind: 'figure',
+            caption: 'A stretch of the forward pass, task by task.',
+            svg: closeUpFigure(found, found.closeUp),
+          } as const,
+        ]),
     { kind: 'text', soft: true, text: [...found.passes, ...found.notes].map(sentence).join(' ') },
     {
       kind: 'text',
       soft: true,
-      text: 'For all tasks: shardwright simulate DIR --trace trace.json, which opens in ui.perfetto.dev.',
+      text:
+        'For all tasks: shardwright simulate DIR --trace trace.json, which opens in ' +
+        'ui.perfetto.dev.',
     },
   ];
 }

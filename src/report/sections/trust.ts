@@ -1,13 +1,13 @@
 /** Makes the sections on proof, measured errors, assumptions and reproduction of a plan. */
 
-import { blurSeconds } from '../../plan/record/write.ts';
-import { code, count, seconds, type Block, type Cell, type Section } from '../model/blocks.ts';
-import type { Report } from '../model/data.ts';
-import { ofOneMicrobatch } from './pipeline.ts';
 import { poolText } from '../../cost/validation/fidelity.ts';
+import { blurSeconds } from '../../plan/record/write.ts';
+import { percentText, secondsText } from '../../units.ts';
 import type { MeasuredErrors } from '../analysis/measured.ts';
 import { incumbentsFigure } from '../figures/incumbents.ts';
-import { percentText, secondsText } from '../../units.ts';
+import { type Block, type Cell, code, count, seconds, type Section } from '../model/blocks.ts';
+import type { Report } from '../model/data.ts';
+import { ofOneMicrobatch } from './pipeline.ts';
 
 const WHAT = [{ head: 'What' }, { head: 'Value', kind: 'name' }] as const;
 
@@ -20,8 +20,13 @@ export function proof(report: Report): Section {
     ['Proven lower bound', `${secondsText(p.bound)} (${p.bound} s)`],
     ['Gap', percentText(p.gap)],
     ['Solved by', p.solver],
-    ['Re-costed from the plan alone', `${secondsText(p.recheckedSeconds)} (${p.recheckedSeconds} s)`],
-    ...(blur === undefined ? [] : [['Rounding, at most', blur < 1e-12 ? '0.001 ns' : secondsText(blur)]]),
+    [
+      'Re-costed from the plan alone',
+      `${secondsText(p.recheckedSeconds)} (${p.recheckedSeconds} s)`,
+    ],
+    ...(blur === undefined
+      ? []
+      : [['Rounding, at most', blur < 1e-12 ? '0.001 ns' : secondsText(blur)]]),
     ...p.evidence.map((line) => ['Evidence', line]),
   ];
   return {
@@ -43,7 +48,11 @@ function problem({ solverTrace }: Report): Block[] {
     {
       kind: 'table',
       caption: 'The problem that was solved, and what the pins of the request leave of it',
-      columns: [{ head: 'What' }, { head: 'Whole', kind: 'number' }, { head: 'As asked', kind: 'number' }],
+      columns: [
+        { head: 'What' },
+        { head: 'Whole', kind: 'number' },
+        { head: 'As asked', kind: 'number' },
+      ],
       rows: [
         ['Decisions (variables)', count(whole.variables), count(asked.variables)],
         ['Strategies and placements in all', count(whole.values), count(asked.values)],
@@ -56,7 +65,10 @@ function problem({ solverTrace }: Report): Block[] {
   ];
 }
 
-/** Names of the solver's steps in words; the last one is the engine that proved the plan, by its own name. */
+/**
+ * Names of the solver's steps in words; the last one is the engine that proved the plan, by its own
+ * name.
+ */
 const STEPS: Readonly<Record<string, string>> = {
   incumbent: 'a better plan is found',
   bound: 'a higher bound is proven',
@@ -70,7 +82,11 @@ function incumbents({ solverTrace, run }: Report): Block[] {
     { kind: 'heading', text: 'Best plan and bound by clock time' },
     {
       kind: 'text',
-      text: `${solverTrace?.incumbentsFrom === 'plan' ? 'While this plan was made' : 'The problem solved again for this report, without starting points'}: the best plan so far and the proven bound. A bound may come before any plan, from the problem without its memory limit${solverTrace?.incumbentsFrom === 'plan' ? '; the first plans may be known recipes that the solver begins with' : ''}.`,
+      text:
+        `${solverTrace?.incumbentsFrom === 'plan' ? 'While this plan was made' : 'The problem solved again for this report, without starting points'}: ` +
+        'the best plan so far and the proven bound. A bound may come before any plan, from the ' +
+        'problem without its memory ' +
+        `limit${solverTrace?.incumbentsFrom === 'plan' ? '; the first plans may be known recipes that the solver begins with' : ''}.`,
     },
     // Two points are no picture.
     ...(steps.length < 3
@@ -94,7 +110,8 @@ function incumbents({ solverTrace, run }: Report): Block[] {
         { head: 'Gap', kind: 'number' },
       ],
       rows: steps.map((s, k) => {
-        const gap = s.seconds === null || s.bound === null || s.bound <= 0 ? null : s.seconds / s.bound - 1;
+        const gap =
+          s.seconds === null || s.bound === null || s.bound <= 0 ? null : s.seconds / s.bound - 1;
         return [
           count(k + 1),
           STEPS[s.phase] ?? s.phase,
@@ -109,8 +126,12 @@ function incumbents({ solverTrace, run }: Report): Block[] {
 }
 
 /** How far predictions go: what was measured on this hardware, else on any. */
-export function trust({ trust: { about, source, pool, families, nearest, others }, cluster }: Report): Section {
-  const share = (value: number | null): Cell | string => (value === null ? '–' : { text: percentText(value), value });
+export function trust({
+  trust: { about, source, pool, families, nearest, others },
+  cluster,
+}: Report): Section {
+  const share = (value: number | null): Cell | string =>
+    value === null ? '–' : { text: percentText(value), value };
   const row = (r: MeasuredErrors): (Cell | string)[] => [
     r.accelerator,
     r.experts ? 'with experts' : 'dense',
@@ -126,8 +147,13 @@ export function trust({ trust: { about, source, pool, families, nearest, others 
   const [first] = nearest;
   const said =
     first === undefined
-      ? `No measured run of ${cluster.accelerator} is among them; those of other hardware stand below.`
-      : `Nearest to this plan: ${first.experts ? 'models with experts' : 'dense models'} on ${first.accelerator}, step times off by ${first.medianApe === null ? 'an unknown share' : percentText(first.medianApe)} in the median of ${first.runs} runs${first.memoryMedianApe === null ? '' : `, memory peaks by ${percentText(first.memoryMedianApe)} in that of ${first.memoryRuns} readings`}.`;
+      ? `No measured run of ${cluster.accelerator} is among them; those of other hardware ` +
+        'stand below.'
+      : `Nearest to this plan: ${first.experts ? 'models with experts' : 'dense models'} on ` +
+        `${first.accelerator}, step times off by ` +
+        `${first.medianApe === null ? 'an unknown share' : percentText(first.medianApe)} in ` +
+        `the median of ${first.runs} ` +
+        `runs${first.memoryMedianApe === null ? '' : `, memory peaks by ${percentText(first.memoryMedianApe)} in that of ${first.memoryRuns} readings`}.`;
   const { calls } = pool;
   return {
     id: 'trust',
@@ -135,7 +161,10 @@ export function trust({ trust: { about, source, pool, families, nearest, others 
     blocks: [
       {
         kind: 'text',
-        text: `Call by call, as this plan is priced, eight of ten measured steps lie at ${calls.p10.toFixed(2)} to ${calls.p90.toFixed(2)} of the predicted seconds (${poolText(pool)}: ${count(pool.runs).text} runs of ${pool.families.join('; ')}).`,
+        text:
+          'Call by call, as this plan is priced, eight of ten measured steps lie at ' +
+          `${calls.p10.toFixed(2)} to ${calls.p90.toFixed(2)} of the predicted seconds ` +
+          `(${poolText(pool)}: ${count(pool.runs).text} runs of ${pool.families.join('; ')}).`,
       },
       { kind: 'text', text: said },
       { kind: 'text', soft: true, text: about },
@@ -158,7 +187,8 @@ export function trust({ trust: { about, source, pool, families, nearest, others 
       {
         kind: 'table',
         caption:
-          'By family of runs: the whole step as compare puts it together, without the family, and call by call as plans are priced',
+          'By family of runs: the whole step as compare puts it together, without the ' +
+          'family, and call by call as plans are priced',
         columns: [
           { head: 'Family', kind: 'keep' },
           { head: 'Runs', kind: 'number' },
@@ -229,7 +259,12 @@ export function reproduce(report: Report): Section {
       { kind: 'text', text: 'In the plan folder, with the graph that was planned:' },
       { kind: 'code', text: report.command },
       ...stagesCommand(report),
-      { kind: 'table', caption: 'What it rests on', columns: WHAT, rows: rows.map(([k, v]) => [k, code(v)]) },
+      {
+        kind: 'table',
+        caption: 'What it rests on',
+        columns: WHAT,
+        rows: rows.map(([k, v]) => [k, code(v)]),
+      },
     ],
   };
 }
@@ -242,7 +277,10 @@ function stagesCommand({ pipeline, model }: Report): Block[] {
   return [
     {
       kind: 'text',
-      text: `That is the plan of one microbatch. The stages are cut where the model itself (${model}) is planned, by name or config, with --pp ${devices} --schedule ${schedule} --microbatches ${microbatches}${chunks} and the --batch of a whole step.`,
+      text:
+        'That is the plan of one microbatch. The stages are cut where the model itself ' +
+        `(${model}) is planned, by name or config, with --pp ${devices} --schedule ${schedule} ` +
+        `--microbatches ${microbatches}${chunks} and the --batch of a whole step.`,
     },
   ];
 }

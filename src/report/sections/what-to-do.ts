@@ -1,6 +1,6 @@
 /** Makes the section that says how to use a plan. */
 
-import { bytes, code, type Block, type Section } from '../model/blocks.ts';
+import { type Block, bytes, code, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { dtensorText } from '../text/dtensor-text.ts';
 
@@ -10,7 +10,9 @@ export function whatToDo(report: Report): Section {
     ...report.warnings.map((text): Block => ({ kind: 'text', text: `Warning: ${text}` })),
     {
       kind: 'table',
-      caption: `Every parameter, equal layers folded. Placement: one kind for each mesh dim (${mesh}); S(d) cuts dim d, R repeats.`,
+      caption:
+        'Every parameter, equal layers folded. Placement: one kind for each mesh dim ' +
+        `(${mesh}); S(d) cuts dim d, R repeats.`,
       columns: [
         { head: 'Parameter', kind: 'name' },
         { head: `Placement (${mesh})`, kind: 'keep' },
@@ -30,7 +32,10 @@ export function whatToDo(report: Report): Section {
     blocks.push(
       {
         kind: 'text',
-        text: 'Its parameters for PyTorch DTensor, to copy. Parameters only: DTensor replicates the inputs and places all other values by its own rules. So compute, collectives and memory of a device differ from this plan.',
+        text:
+          'Its parameters for PyTorch DTensor, to copy. Parameters only: DTensor replicates ' +
+          'the inputs and places all other values by its own rules. So compute, collectives ' +
+          'and memory of a device differ from this plan.',
       },
       { kind: 'code', text: dtensorText(report.plan) },
     );

@@ -1,14 +1,16 @@
 /** Prints an audit as text: the gap to the optimum and the edits that reduce it. */
 
-import type { Audit } from '../../zoo/audit.ts';
 import { bytesText, percentText, secondsText, tableText } from '../../units.ts';
+import type { Audit } from '../../zoo/audit.ts';
 
 /** An audit as text: where the plan stands, and the edits that bring it nearer. */
 export function auditText(name: string, a: Audit): string {
   const scope = a.holds === 'peak' ? 'at the peak' : 'of states';
   const lines = [
-    `plan     ${name}: ${secondsText(a.seconds)}, ${bytesText(a.peakBytes)} ${scope}${a.overBytes === undefined ? '' : `, ${bytesText(a.overBytes)} over the budget`}`,
-    `optimum  ${secondsText(a.optimumSeconds)}, ${bytesText(a.optimumPeakBytes)} ${scope} (${a.status}; no plan takes less than ${secondsText(a.bound)})`,
+    `plan     ${name}: ${secondsText(a.seconds)}, ${bytesText(a.peakBytes)} ` +
+      `${scope}${a.overBytes === undefined ? '' : `, ${bytesText(a.overBytes)} over the budget`}`,
+    `optimum  ${secondsText(a.optimumSeconds)}, ${bytesText(a.optimumPeakBytes)} ${scope} ` +
+      `(${a.status}; no plan takes less than ${secondsText(a.bound)})`,
     a.regret < 0
       ? `regret   none: the plan is faster than any that fits, and does not fit`
       : `regret   ${percentText(a.regret)}, at most ${percentText(a.provenRegret)}`,

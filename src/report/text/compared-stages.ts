@@ -1,13 +1,18 @@
 /** Writes the stages of a compared plan in words and rows, for the terminal and the pages. */
 
-import type { ComparedLayout, ComparedStage } from '../../zoo/compare/comparison.ts';
-import { stageText, type ReportStage } from '../analysis/pipeline.ts';
 import { bytesText, countText, percentText, secondsText, tableText } from '../../units.ts';
+import type { ComparedLayout, ComparedStage } from '../../zoo/compare/comparison.ts';
+import { type ReportStage, stageText } from '../analysis/pipeline.ts';
 
 /** A stage as `stageText` reads it. */
-export function comparedStage({ first, end, embedding, head }: ComparedStage): Pick<ReportStage, 'layers' | 'embedding' | 'head'> {
+export function comparedStage({
+  first,
+  end,
+  embedding,
+  head,
+}: ComparedStage): Pick<ReportStage, 'layers' | 'embedding' | 'head'> {
   return { layers: end > first ? [first, end - 1] : null, embedding, head };
-} // prettier-ignore
+}
 
 /** Bytes that each device of a row sends to its neighbours in a step, activations and gradients. */
 function sentBytes({ stages, boundaries, microbatches, sizes }: ComparedLayout): number[] {
@@ -20,18 +25,31 @@ function sentBytes({ stages, boundaries, microbatches, sizes }: ComparedLayout):
   return sent;
 }
 
-/** What the stages send to one another in a step: `1.00 MiB each, 16 of them over each of 3 boundaries: ...`. */
+/**
+ * What the stages send to one another in a step: `1.00 MiB each, 16 of them over each of 3
+ * boundaries: ...`.
+ */
 export function messagesText(layout: ComparedLayout): string {
   const { boundaries, microbatches, sizes } = layout;
   const bytes = boundaries.map((b) => b.bytes);
   const [least, most] = [Math.min(...bytes), Math.max(...bytes)];
   const each = least === most ? bytesText(most) : `${bytesText(least)} to ${bytesText(most)}`;
   const over = boundaries.length === 1 ? 'the boundary' : `each of ${boundaries.length} boundaries`;
-  return `${each} each, ${countText(2 * microbatches)} of them a step over ${over}: a device sends up to ${bytesText(Math.max(...sentBytes(layout)))}, a row of ${sizes.pp} devices ${bytesText(layout.pointToPointBytes)}`;
+  return (
+    `${each} each, ${countText(2 * microbatches)} of them a step over ${over}: a device sends ` +
+    `up to ${bytesText(Math.max(...sentBytes(layout)))}, a row of ${sizes.pp} devices ` +
+    `${bytesText(layout.pointToPointBytes)}`
+  );
 }
 
-/** By device: the seconds after its last pass in which gradients are summed. What a device is busy with beyond its passes. */
-export function afterPasses({ stages, microbatches, sizes }: ComparedLayout, stepSeconds: number): number[] {
+/**
+ * By device: the seconds after its last pass in which gradients are summed. What a device is busy
+ * with beyond its passes.
+ */
+export function afterPasses(
+  { stages, microbatches, sizes }: ComparedLayout,
+  stepSeconds: number,
+): number[] {
   return Array.from({ length: sizes.pp }, (_, device) => {
     const mine = stages.filter((_stage, k) => k % sizes.pp === device);
     const passes = microbatches * mine.reduce((total, s) => total + s.seconds, 0);

@@ -1,15 +1,20 @@
 /** Prints a comparison as text: ranked plans, the Pareto front, the meshes, the refusals. */
 
+import { bytesText, excessOver, percentText, secondsText, tableText } from '../../units.ts';
 import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
-import { certaintyLines, planRow, sweepText, stoppedText } from './sweep.ts';
-import { bytesText, excessOver, percentText, secondsText, tableText } from '../../units.ts';
+import { certaintyLines, planRow, stoppedText, sweepText } from './sweep.ts';
 
-/** A comparison as text: plans that fit by seconds, the others by bytes, the front, the meshes, and what was refused. */
+/**
+ * A comparison as text: plans that fit by seconds, the others by bytes, the front, the meshes, and
+ * what was refused.
+ */
 export function comparisonText(c: Comparison): string {
   if (c.question !== undefined) return sweepText(c, c.question);
   const lines = [
-    `${c.model === undefined ? '' : `${c.model} on `}${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} each ${c.holds === 'peak' ? 'for peak memory, activations included' : 'for states (activations are not counted)'}`,
+    `${c.model === undefined ? '' : `${c.model} on `}${c.devices} devices of ${c.cluster}, ` +
+      `${bytesText(c.budgetBytes)} each ` +
+      `${c.holds === 'peak' ? 'for peak memory, activations included' : 'for states (activations are not counted)'}`,
     '',
   ];
   const head = [
@@ -29,29 +34,37 @@ export function comparisonText(c: Comparison): string {
     lines.push(
       tableText([head, ...c.plans.map((p) => simulatedRow(p, c))], [3, 4, 5, 6, 7, 8]),
       '',
-      '* best   + no other plan is better in both time and memory   step time: one after another   simulated: communication beside compute, and its place',
+      '* best   + no other plan is better in both time and memory   step time: one after ' +
+        'another   simulated: communication beside compute, and its place',
     );
   const best = c.plans.find((p) => p.name === c.best);
   if (best === undefined) lines.push('', 'no plan fits the budget');
   else {
-    lines.push('', `best   ${best.name} on ${best.mesh}: ${secondsText(best.seconds)}, ${bytesText(best.peakBytes)}`);
+    lines.push(
+      '',
+      `best   ${best.name} on ${best.mesh}: ${secondsText(best.seconds)}, ` +
+        `${bytesText(best.peakBytes)}`,
+    );
     lines.push(...certaintyLines(c).map((line) => line.replace(/^(\w*) {3}/, '$1')));
     if (best.proof !== undefined)
       lines.push(`proof  ${best.proof.status} on its mesh, gap ${percentText(best.proof.gap)}`);
     const played = c.plans.find((p) => p.name === ranking[0]);
     if (played?.simulatedSeconds !== undefined)
       lines.push(
-        `played ${played.name} on ${played.mesh}: ${secondsText(played.simulatedSeconds)} with communication beside compute, the shortest simulated step`,
+        `played ${played.name} on ${played.mesh}: ${secondsText(played.simulatedSeconds)} ` +
+          'with communication beside compute, the shortest simulated step',
       );
     const bestRecipe = c.plans.find((p) => p.origin === 'zoo' && p.fits);
     if (bestRecipe !== undefined && bestRecipe !== best)
       lines.push(
-        `recipe ${bestRecipe.name} on ${bestRecipe.mesh} is the best recipe, ${percentText(excessOver(best.seconds, bestRecipe.seconds))} slower`,
+        `recipe ${bestRecipe.name} on ${bestRecipe.mesh} is the best recipe, ` +
+          `${percentText(excessOver(best.seconds, bestRecipe.seconds))} slower`,
       );
   }
   if (c.plans.some((p) => !p.choice))
     lines.push(
-      'note   zero1 and zero2 are priced beside the planning problem, in which states follow their parameter; they are not simulated',
+      'note   zero1 and zero2 are priced beside the planning problem, in which states follow ' +
+        'their parameter; they are not simulated',
     );
   if (c.stopped !== undefined) lines.push(`${stoppedText(c.stopped)}`);
   for (const note of comparedPaddingText(c)) lines.push(`note   ${note}`);
@@ -71,7 +84,11 @@ export function comparisonText(c: Comparison): string {
       '',
       tableText([
         ['refused', 'mesh', ''],
-        ...c.refused.map((r) => [r.plan, r.mesh, `${r.code === undefined ? '' : `${r.code} `}${r.reason}`]),
+        ...c.refused.map((r) => [
+          r.plan,
+          r.mesh,
+          `${r.code === undefined ? '' : `${r.code} `}${r.reason}`,
+        ]),
       ]),
     );
   return lines.join('\n');

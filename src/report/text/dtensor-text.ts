@@ -5,13 +5,17 @@ import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { foldParameters } from '../model/parameters.ts';
 
-/** A part of a placement text: a kind, in parentheses what it cuts, in brackets where in the order of cuts it stands. */
+/**
+ * A part of a placement text: a kind, in parentheses what it cuts, in brackets where in the order
+ * of cuts it stands.
+ */
 const PART = /(S|P|R|_S|Interleaved)(?:\(([^)]*)\))?(\[\d+\])?/g;
 
 /**
- * The placements of all parameters as Python that `torch.distributed.tensor` reads: a mesh, one placement for each mesh dim of
- * every parameter, and the function that places a model. What DTensor has no public word for is a comment, never another
- * placement, and `place` then refuses that parameter.
+ * The placements of all parameters as Python that `torch.distributed.tensor` reads: a mesh, one
+ * placement for each mesh dim of every parameter, and the function that places a model. What
+ * DTensor has no public word for is a comment, never another placement, and `place` then refuses
+ * that parameter.
  */
 export function dtensorText(plan: Plan): string {
   const sizes = plan.mesh.map((d) => d.size).join(', ');
@@ -24,7 +28,8 @@ export function dtensorText(plan: Plan): string {
     return `    ${pythonText(name)}: [${words.join(', ')}],`;
   });
   return [
-    '# Parameters only: all else is placed by DTensor, not as in the plan. Tensors that are not placed are taken as replicas:',
+    '# Parameters only: all else is placed by DTensor, not as in the plan. Tensors that are ' +
+      'not placed are taken as replicas:',
     '#   place(model)',
     '#   with implicit_replication():',
     '#       loss = model(inputs); loss.backward()',
@@ -52,7 +57,10 @@ export function dtensorText(plan: Plan): string {
   ].join('\n');
 }
 
-/** Folded names with their placement; layers that are not all placed the same way stand under their own names. */
+/**
+ * Folded names with their placement; layers that are not all placed the same way stand under their
+ * own names.
+ */
 function placedNames(plan: Plan): { readonly name: string; readonly placement: string }[] {
   const fold = (name: string): string => name.replace(/(^|[._])\d+(?=[._]|$)/g, '$1*');
   const placements = new Map<string, Set<string>>();
@@ -62,15 +70,27 @@ function placedNames(plan: Plan): { readonly name: string; readonly placement: s
     else known.add(p.placement);
   }
   const rows = foldParameters(plan).filter((row) => placements.get(fold(row.name))?.size === 1);
-  const single = plan.parameters.filter((p) => p.tiedTo !== undefined || (placements.get(fold(p.name))?.size ?? 0) > 1);
+  const single = plan.parameters.filter(
+    (p) => p.tiedTo !== undefined || (placements.get(fold(p.name))?.size ?? 0) > 1,
+  );
   // Equal names may differ in shape; the placement is the same.
-  return [...new Map([...rows, ...single].map(({ name, placement }) => [name, { name, placement }])).values()];
+  return [
+    ...new Map(
+      [...rows, ...single].map(({ name, placement }) => [name, { name, placement }]),
+    ).values(),
+  ];
 }
 
-/** Placements as DTensor writes them; undefined where the cuts of one dim are not in the order of the mesh, or are no plain cuts. */
+/**
+ * Placements as DTensor writes them; undefined where the cuts of one dim are not in the order of
+ * the mesh, or are no plain cuts.
+ */
 function dtensorPlacements(space: ShardingSpace, placement: string): string[] | undefined {
   const parts = [...placement.matchAll(PART)];
-  if (parts.map(([whole]) => whole).join('') !== placement || parts.length !== space.mesh.sizes.length)
+  if (
+    parts.map(([whole]) => whole).join('') !== placement ||
+    parts.length !== space.mesh.sizes.length
+  )
     return undefined;
   const words: string[] = [];
   for (const [, kind, dim, order] of parts) {
@@ -80,7 +100,10 @@ function dtensorPlacements(space: ShardingSpace, placement: string): string[] | 
   return words;
 }
 
-/** A JSON string is a Python string; what is beyond ASCII is escaped, and what could be taken for markup. */
+/**
+ * A JSON string is a Python string; what is beyond ASCII is escaped, and what could be taken for
+ * markup.
+ */
 function pythonText(text: string): string {
   return JSON.stringify(text).replace(
     /[<>&\u007f-\uffff]/g,

@@ -1,8 +1,8 @@
 /** Gives the parameters of a plan as einshard expressions. */
 
+import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { fromPlacements } from '../../mesh/einshard/placements.ts';
 import { formatEinshard } from '../../mesh/einshard/syntax.ts';
-import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { parseSharding } from '../../mesh/sharding/parse.ts';
 import type { Plan } from '../../plan/record/types.ts';
 
@@ -20,8 +20,8 @@ export interface EinshardParameter {
 /**
  * The parameters of a plan as einshard expressions, in the order of the plan.
  *
- * @param dims what the dims of a parameter are called, by its name: `{ 'attention.wq': 'dhk' }`, or names of several letters
- *   as a list; those of others are a, b, c ...
+ * @param dims what the dims of a parameter are called, by its name: `{ 'attention.wq': 'dhk' }`, or
+ *   names of several letters as a list; those of others are a, b, c ...
  */
 export function einshardParameters(
   plan: Pick<Plan, 'mesh' | 'parameters'>,
@@ -30,8 +30,16 @@ export function einshardParameters(
   const mesh = new DeviceMesh(plan.mesh.map(({ name, size }) => ({ name, size })));
   return plan.parameters.map(({ name, shape, placement }) => {
     const sharding = parseSharding(placement, mesh, { rank: shape.length });
-    const found = fromPlacements(sharding, mesh, shape, Object.hasOwn(dims, name) ? [...dims[name]] : undefined);
-    const text = 'refused' in found ? { refused: found.refused } : { expression: formatEinshard(found.expression) };
+    const found = fromPlacements(
+      sharding,
+      mesh,
+      shape,
+      Object.hasOwn(dims, name) ? [...dims[name]] : undefined,
+    );
+    const text =
+      'refused' in found
+        ? { refused: found.refused }
+        : { expression: formatEinshard(found.expression) };
     return { name, shape, placement, ...text };
   });
 }

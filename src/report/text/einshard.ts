@@ -1,12 +1,16 @@
 /** Evaluates an einshard expression on a shape and prints its blocks and devices. */
 
-import { blockCounts, einshardBlocks, type Block } from '../../mesh/einshard/blocks.ts';
+import { type Block, blockCounts, einshardBlocks } from '../../mesh/einshard/blocks.ts';
 import { einshardMesh, toPlacements, toSpec } from '../../mesh/einshard/placements.ts';
-import { einshardLocalShape, type Einshard } from '../../mesh/einshard/resolve.ts';
+import { type Einshard, einshardLocalShape } from '../../mesh/einshard/resolve.ts';
 import { formatEinshard } from '../../mesh/einshard/syntax.ts';
-import type { ProgramCollective, ProgramResult, ProgramValue } from '../../strategy/einshard/program.ts';
-import { drawBlocks } from '../draw/blocks.ts';
+import type {
+  ProgramCollective,
+  ProgramResult,
+  ProgramValue,
+} from '../../strategy/einshard/program.ts';
 import { tableText } from '../../units.ts';
+import { drawBlocks } from '../draw/blocks.ts';
 
 /** What `einshard EXPR` prints; the keys are a contract. */
 interface EinshardReport {
@@ -25,8 +29,15 @@ interface EinshardReport {
   readonly drawing?: string;
 }
 
-/** @param shape global shape of the tensor @throws E_LIMIT for more blocks than can be listed or drawn */
-export function einshardReport(einshard: Einshard, shape: readonly number[], draw: boolean): EinshardReport {
+/**
+ * @param shape global shape of the tensor @throws E_LIMIT for more blocks than can be listed or
+ *   drawn
+ */
+export function einshardReport(
+  einshard: Einshard,
+  shape: readonly number[],
+  draw: boolean,
+): EinshardReport {
   const blocks = einshardBlocks(einshard);
   return {
     expression: formatEinshard(einshard.expression),
@@ -43,7 +54,11 @@ export function einshardReport(einshard: Einshard, shape: readonly number[], dra
 const SHOWN_BLOCKS = 64;
 
 /** The report for people. */
-export function einshardText(report: EinshardReport, einshard: Einshard, shape: readonly number[]): string {
+export function einshardText(
+  report: EinshardReport,
+  einshard: Einshard,
+  shape: readonly number[],
+): string {
   const { blocks } = report;
   const lines = [
     report.expression,
@@ -52,7 +67,9 @@ export function einshardText(report: EinshardReport, einshard: Einshard, shape: 
     `spec         P(${report.spec.map((names) => names[0] ?? 'None').join(', ')})`,
     `local shape  ${list(report.localShape)} of ${list(shape)}`,
     `blocks       ${blocks.length}`,
-    ...blocks.slice(0, SHOWN_BLOCKS).map((b) => `  (${b.index.join(', ')})  {${b.devices.join(', ')}}`),
+    ...blocks
+      .slice(0, SHOWN_BLOCKS)
+      .map((b) => `  (${b.index.join(', ')})  {${b.devices.join(', ')}}`),
   ];
   if (blocks.length > SHOWN_BLOCKS)
     lines.push(`  ... and ${blocks.length - SHOWN_BLOCKS} more (--json lists all of them)`);
@@ -79,7 +96,13 @@ export function programText(result: ProgramResult): string {
     lines.push(
       tableText([
         ['collective', 'result', 'tensor', 'before', 'groups'],
-        ...collectives.map((c) => [c.kind, `${c.dtype}${list(c.shape)}`, c.tensor, c.before, groupsText(c)]),
+        ...collectives.map((c) => [
+          c.kind,
+          `${c.dtype}${list(c.shape)}`,
+          c.tensor,
+          c.before,
+          groupsText(c),
+        ]),
       ]),
     );
   return lines.join('\n');
@@ -88,7 +111,10 @@ export function programText(result: ProgramResult): string {
 /** `P(sum) -> R before relu`. */
 function journey(t: ProgramValue, text: (placements: readonly string[]) => string): string {
   return t.history
-    .map(({ placements, before }, i) => `${i > 0 ? ' -> ' : ''}${text(placements) || 'R'}${suffix(before)}`)
+    .map(
+      ({ placements, before }, i) =>
+        `${i > 0 ? ' -> ' : ''}${text(placements) || 'R'}${suffix(before)}`,
+    )
     .join('');
 }
 
@@ -99,7 +125,13 @@ const END = 'the end';
 
 /** `S(0)` with the letter of the dim in place of its number. */
 function byName(placements: readonly string[], letters: string | undefined): string {
-  return placements.map((p) => p.replace(/^S\((\d+)\)$/, (all, d: string) => (letters?.[Number(d)] === undefined ? all : `S(${letters[Number(d)]})`))).join(''); // prettier-ignore
+  return placements
+    .map((p) =>
+      p.replace(/^S\((\d+)\)$/, (all, d: string) =>
+        letters?.[Number(d)] === undefined ? all : `S(${letters[Number(d)]})`,
+      ),
+    )
+    .join('');
 }
 
 function groupsText({ groups }: ProgramCollective): string {

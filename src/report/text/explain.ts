@@ -1,4 +1,7 @@
-/** Prints the explanation of a node's strategy as text: the alternatives, and the counterfactual plan. */
+/**
+ * Prints the explanation of a node's strategy as text: the alternatives, and the counterfactual
+ * plan.
+ */
 
 import type { Forced, NodeExplanation } from '../../plan/questions/explain.ts';
 import { bytesText, percentText, secondsText, tableText } from '../../units.ts';
@@ -29,7 +32,10 @@ export function explanationText(found: NodeExplanation, limit: number): string {
   const lines = [
     `${found.node}  ${found.target}  ${found.chosen}`,
     '',
-    tableText([['strategy', '', 'local', 'compute', 'inside', 'moves in', 'moves out', ''], ...rows], [2, 3, 4, 5, 6]),
+    tableText(
+      [['strategy', '', 'local', 'compute', 'inside', 'moves in', 'moves out', ''], ...rows],
+      [2, 3, 4, 5, 6],
+    ),
   ];
   const left = found.strategies.length - shown.length;
   if (left > 0) lines.push(`and ${left} more (--limit ${found.strategies.length} shows all)`);
@@ -40,15 +46,24 @@ export function explanationText(found: NodeExplanation, limit: number): string {
       'inside, as chosen:',
       tableText(
         chosen.inside.map(({ node, kind, meshDims, from, to, type, bytes, seconds, times }) => [
-          node === undefined ? '-' : `%${node}`, `${kind}(${meshDims.join(',')})`, from === undefined || to === undefined ? '' : `${from} -> ${to}`, type ?? '', bytesText(bytes), secondsText(seconds), times === undefined ? '' : 'in one branch',
+          node === undefined ? '-' : `%${node}`,
+          `${kind}(${meshDims.join(',')})`,
+          from === undefined || to === undefined ? '' : `${from} -> ${to}`,
+          type ?? '',
+          bytesText(bytes),
+          secondsText(seconds),
+          times === undefined ? '' : 'in one branch',
         ]),
         [4, 5],
       ),
-    ); // prettier-ignore
+    );
   lines.push(
     '',
-    'local: seconds more than the chosen strategy, everything around it fixed but the shared copies of its tensors',
-    `global: no placement of this node makes the plan faster than >= ${deltaSecondsText(found.globalAtLeastSeconds)} (proven bound); --force SPEC solves again`,
+    'local: seconds more than the chosen strategy, everything around it fixed but the shared ' +
+      'copies of its tensors',
+    'global: no placement of this node makes the plan faster than >= ' +
+      `${deltaSecondsText(found.globalAtLeastSeconds)} (proven bound); --force SPEC solves ` +
+      'again',
     ...found.limits.map((l) => `limit  ${l}`),
   );
   return lines.join('\n');
@@ -57,9 +72,14 @@ export function explanationText(found: NodeExplanation, limit: number): string {
 /** The counterfactual as text. */
 export function forcedText(forced: Forced, seconds: number, limit: number): string {
   const { globalSeconds, attribution, changedNodes, plan } = forced;
-  const share = seconds > 0 ? ` (${globalSeconds >= 0 ? '+' : '-'}${percentText(Math.abs(globalSeconds / seconds))} of the step)` : ''; // prettier-ignore
+  const share =
+    seconds > 0
+      ? ` (${globalSeconds >= 0 ? '+' : '-'}${percentText(Math.abs(globalSeconds / seconds))} ` +
+        'of the step)'
+      : '';
   const lines = [
-    `force ${forced.spec}: global ${deltaSecondsText(globalSeconds)}${share}, ${secondsText(plan.objective.seconds)} in all, ${plan.proof.status}`,
+    `force ${forced.spec}: global ${deltaSecondsText(globalSeconds)}${share}, ` +
+      `${secondsText(plan.objective.seconds)} in all, ${plan.proof.status}`,
     forced.changes.length === 0
       ? 'changed in the request: nothing, the pin was there'
       : `changed in the request: ${forced.changes.join('; ')}`,
@@ -72,13 +92,15 @@ export function forcedText(forced: Forced, seconds: number, limit: number): stri
     const rest = attribution.slice(limit);
     if (rest.length > 0)
       lines.push(
-        `and ${rest.length} smaller terms, ${deltaSecondsText(rest.reduce((n, t) => n + t.delta, 0))} together`,
+        `and ${rest.length} smaller terms, ` +
+          `${deltaSecondsText(rest.reduce((n, t) => n + t.delta, 0))} together`,
       );
   }
   const names = changedNodes.slice(0, limit).join(', ');
   lines.push(
     '',
-    `other nodes that change: ${changedNodes.length}${names === '' ? '' : ` (${names}${changedNodes.length > limit ? ' ...' : ''})`}`,
+    'other nodes that change: ' +
+      `${changedNodes.length}${names === '' ? '' : ` (${names}${changedNodes.length > limit ? ' ...' : ''})`}`,
   );
   return lines.join('\n');
 }

@@ -1,6 +1,9 @@
-/** A request that no plan meets goes in; the sentence that says why, and the edit that helps, come out. */
+/**
+ * A request that no plan meets goes in; the sentence that says why, and the edit that helps, come
+ * out.
+ */
 
-import { recomputesUnderBudget, type PlanRequest } from '../../plan/request/request.ts';
+import { type PlanRequest, recomputesUnderBudget } from '../../plan/request/request.ts';
 import type { Infeasible } from '../../plan/search/result.ts';
 import { bytesText } from '../../units.ts';
 
@@ -12,14 +15,17 @@ export function infeasibleText(
   const smallest = result.smallestBudgetBytes;
   const { conflict } = result;
   const enough = result.enoughBytes;
-  const known = enough === undefined ? '' : `; a plan of ${bytesText(enough)} is known (${enough} bytes)`;
+  const known =
+    enough === undefined ? '' : `; a plan of ${bytesText(enough)} is known (${enough} bytes)`;
   // One demand that no placement meets, by its flag.
   const alone = conflict.length === 1 && conflict[0].startsWith('--');
   const message =
     smallest !== undefined
-      ? `no plan fits ${budget} per device: the smallest budget that works is ${bytesText(smallest)} (${smallest} bytes)`
+      ? `no plan fits ${budget} per device: the smallest budget that works is ` +
+        `${bytesText(smallest)} (${smallest} bytes)`
       : result.neededBytes !== undefined
-        ? `no plan fits ${budget} per device: none needs less than ${bytesText(result.neededBytes)}, activations included${known}`
+        ? `no plan fits ${budget} per device: none needs less than ` +
+          `${bytesText(result.neededBytes)}, activations included${known}`
         : conflict.includes('activation memory')
           ? `no plan fits ${budget} per device, activations included${known}`
           : alone
@@ -29,9 +35,13 @@ export function infeasibleText(
     smallest !== undefined
       ? `give --memory ${roundedUp(smallest)} or more, more devices, or a leaner --optimizer.`
       : result.neededBytes !== undefined || conflict.includes('activation memory')
-        ? `${enough === undefined ? 'give more --memory' : `give --memory ${roundedUp(enough)} or more`}, more devices${recomputesUnderBudget(request) ? ', or a leaner --optimizer' : ', or --checkpoint auto'}; --frontier lists what fits.`
+        ? `${enough === undefined ? 'give more --memory' : `give --memory ${roundedUp(enough)} or more`}, ` +
+          'more ' +
+          `devices${recomputesUnderBudget(request) ? ', or a leaner --optimizer' : ', or --checkpoint auto'}; ` +
+          '--frontier lists what fits.'
         : alone
-          ? 'drop it, or ask for what every tensor of it can be: a dim of n rows is cut into n pieces at most.'
+          ? 'drop it, or ask for what every tensor of it can be: a dim of n rows is cut into n ' +
+            'pieces at most.'
           : conflict[0]?.startsWith('no placement of') === true
             ? 'free what --pin, --inputs or --outputs fix around it.'
             : conflict[0]?.startsWith('propagation') === true

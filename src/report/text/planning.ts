@@ -1,12 +1,34 @@
-/** Prints comparisons side by side: a table of points, the curves with their efficiency, where the best plan changes. */
+/**
+ * Prints comparisons side by side: a table of points, the curves with their efficiency, where the
+ * best plan changes.
+ */
 
-import type { Curve, Planning, PlanningPoint } from '../../zoo/planning/planning.ts';
 import { allocationText } from '../../cost/hardware/topology.ts';
-import { bytesText, countText, durationText, percentText, secondsText, tableText } from '../../units.ts';
+import {
+  bytesText,
+  countText,
+  durationText,
+  percentText,
+  secondsText,
+  tableText,
+} from '../../units.ts';
+import type { Curve, Planning, PlanningPoint } from '../../zoo/planning/planning.ts';
 import { amountText, moneyText } from './run-cost.ts';
 
 /** Columns of a point; those of a run only where one is asked for. */
-export const POINT_HEAD = ['cluster', 'devices', 'sequence', 'batch', 'best plan', 'mesh', 'step', 'tokens/s', 'each', 'MFU', 'memory'] as const; // prettier-ignore
+export const POINT_HEAD = [
+  'cluster',
+  'devices',
+  'sequence',
+  'batch',
+  'best plan',
+  'mesh',
+  'step',
+  'tokens/s',
+  'each',
+  'MFU',
+  'memory',
+] as const;
 export const RUN_HEAD = ['run', 'money', 'MWh'] as const;
 const RIGHT = [1, 2, 3, 6, 7, 8, 9, 10, 11, 12, 13];
 
@@ -23,7 +45,8 @@ export function planningText({ points, curves }: Planning): string {
   ];
   for (const p of points) {
     const idle = p.held === undefined ? undefined : allocationText(p.held);
-    if (idle !== undefined) lines.push(`note      ${p.cluster}, ${countText(p.devices)} devices: ${idle}`);
+    if (idle !== undefined)
+      lines.push(`note      ${p.cluster}, ${countText(p.devices)} devices: ${idle}`);
   }
   const faster = fastestText(points);
   if (faster !== undefined) lines.push('', faster);
@@ -37,7 +60,11 @@ export function pointRow(p: PlanningPoint, runs: boolean): string[] {
   const { best, run } = p;
   if (best === null) {
     const why = p.stopped === undefined ? 'no plan fits' : `${p.stopped}: none priced`;
-    return [...asked, why, ...Array.from({ length: POINT_HEAD.length - 5 + (runs ? RUN_HEAD.length : 0) }, () => '')];
+    return [
+      ...asked,
+      why,
+      ...Array.from({ length: POINT_HEAD.length - 5 + (runs ? RUN_HEAD.length : 0) }, () => ''),
+    ];
   }
   const stopped = p.stopped === undefined ? '' : ' (so far)';
   return [
@@ -49,25 +76,38 @@ export function pointRow(p: PlanningPoint, runs: boolean): string[] {
     countText(Math.round(best.tokensPerSecondPerDevice)),
     percentText(best.mfu),
     bytesText(best.peakBytes),
-    ...(runs ? [run === undefined ? '' : durationText(run.wallSeconds), run?.price === undefined ? '' : moneyText(run.price.amount, run.price.currency), run?.energyMegawattHours === undefined ? '' : amountText(run.energyMegawattHours)] : []),
+    ...(runs
+      ? [
+          run === undefined ? '' : durationText(run.wallSeconds),
+          run?.price === undefined ? '' : moneyText(run.price.amount, run.price.currency),
+          run?.energyMegawattHours === undefined ? '' : amountText(run.energyMegawattHours),
+        ]
+      : []),
   ];
-} // prettier-ignore
+}
 
 function runNotes(points: readonly PlanningPoint[]): string[] {
-  return [...new Set(points.flatMap(({ run }) => run?.assumptions ?? []))].map((text) => `assumed   ${text}`);
+  return [...new Set(points.flatMap(({ run }) => run?.assumptions ?? []))].map(
+    (text) => `assumed   ${text}`,
+  );
 }
 
 /** The fastest of all points, and the cheapest where prices of one currency are known. */
 export function fastestText(points: readonly PlanningPoint[]): string | undefined {
-  const priced = points.flatMap((p) => (p.best === null ? [] : [{ p, rate: p.best.tokensPerSecond }]));
+  const priced = points.flatMap((p) =>
+    p.best === null ? [] : [{ p, rate: p.best.tokensPerSecond }],
+  );
   if (priced.length < 2) return undefined;
   const words = ({ cluster, devices, sequence, globalBatch, model }: PlanningPoint): string => {
-    const differs = (key: 'model' | 'devices' | 'sequence' | 'globalBatch'): boolean => new Set(points.map((q) => q[key])).size > 1;
+    const differs = (key: 'model' | 'devices' | 'sequence' | 'globalBatch'): boolean =>
+      new Set(points.map((q) => q[key])).size > 1;
     return [
       ...(differs('model') ? [model] : []),
       `${countText(devices)} devices of ${cluster}`,
       ...(differs('sequence') ? [`sequences of ${countText(sequence)}`] : []),
-      ...(differs('globalBatch') && !differs('devices') ? [`${countText(globalBatch)} a step`] : []),
+      ...(differs('globalBatch') && !differs('devices')
+        ? [`${countText(globalBatch)} a step`]
+        : []),
     ].join(', ');
   };
   const first = priced.reduce((most, x) => (x.rate > most.rate ? x : most));
@@ -78,11 +118,14 @@ export function fastestText(points: readonly PlanningPoint[]): string | undefine
     out.push(`cheapest: ${words(least.p)}, ${moneyText(least.amount, least.currency)}`);
   }
   return out.join('; ');
-} // prettier-ignore
+}
 
 const AXIS = { devices: 'devices', sequence: 'sequences of', globalBatch: 'batch' } as const;
 
-function curveLines({ of, axis, scaling, points: order, efficiency, changes }: Curve, points: readonly PlanningPoint[]): string[] {
+function curveLines(
+  { of, axis, scaling, points: order, efficiency, changes }: Curve,
+  points: readonly PlanningPoint[],
+): string[] {
   const rows = order.map((i, k) => {
     const share = efficiency[k];
     const change = changes.find((c) => c.at === i);
@@ -97,4 +140,4 @@ function curveLines({ of, axis, scaling, points: order, efficiency, changes }: C
     `${scaling === undefined ? 'curve' : `${scaling} scaling`}: ${of}`,
     tableText([[AXIS[axis], 'efficiency', '', 'best plan changes'], ...rows], [0, 1]),
   ];
-} // prettier-ignore
+}

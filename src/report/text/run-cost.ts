@@ -6,20 +6,37 @@ import { countText, durationText, percentText, secondsText } from '../../units.t
 /** The lines of a run below the answer. */
 export function runLines(run: RunCost): string[] {
   const { price, energyMegawattHours: energy, tokensPerCurrency: each } = run;
-  const money = price === undefined ? ['no price is known (--price 2.5USD)'] : [moneyText(price.amount, price.currency)];
+  const money =
+    price === undefined
+      ? ['no price is known (--price 2.5USD)']
+      : [moneyText(price.amount, price.currency)];
   const power = energy === undefined ? ['no rated power is known'] : [`${amountText(energy)} MWh`];
-  const worth = price === undefined || each === undefined ? '' : `, ${countText(Math.round(each))} for 1 ${price.currency}`;
+  const worth =
+    price === undefined || each === undefined
+      ? ''
+      : `, ${countText(Math.round(each))} for 1 ${price.currency}`;
   return [
-    `run       ${tokensText(run.tokens)} tokens in ${countText(run.steps)} steps: ${[durationText(run.wallSeconds), `${amountText(run.deviceHours)} device-hours`, ...money, ...power].join(', ')}`,
+    `run       ${tokensText(run.tokens)} tokens in ${countText(run.steps)} steps: ` +
+      `${[durationText(run.wallSeconds), `${amountText(run.deviceHours)} device-hours`, ...money, ...power].join(', ')}`,
     `          ${countText(Math.round(run.tokensPerSecond))} tokens/s with failures${worth}`,
-    `          goodput ${percentText(run.goodput)}: a failure every ${durationText(run.betweenFailuresSeconds)}, a checkpoint of ${secondsText(run.checkpointWriteSeconds)} every ${durationText(run.checkpointEverySeconds)}, ${durationText(run.restartSeconds)} to restart`,
+    `          goodput ${percentText(run.goodput)}: a failure every ` +
+      `${durationText(run.betweenFailuresSeconds)}, a checkpoint of ` +
+      `${secondsText(run.checkpointWriteSeconds)} every ` +
+      `${durationText(run.checkpointEverySeconds)}, ${durationText(run.restartSeconds)} to ` +
+      'restart',
     ...run.assumptions.map((text) => `          assumed: ${text}`),
   ];
-} // prettier-ignore
+}
 
 /** Tokens as people write them: 15T, 300B. */
 export function tokensText(tokens: number): string {
-  const [unit, name] = ([[1e12, 'T'], [1e9, 'B'], [1e6, 'M']] as const).find(([u]) => tokens >= u) ?? [1, '']; // prettier-ignore
+  const [unit, name] = (
+    [
+      [1e12, 'T'],
+      [1e9, 'B'],
+      [1e6, 'M'],
+    ] as const
+  ).find(([u]) => tokens >= u) ?? [1, ''];
   return `${Number((tokens / unit).toPrecision(4))}${name}`;
 }
 
@@ -30,5 +47,7 @@ export function moneyText(amount: number, currency: string): string {
 
 /** Four digits that count. */
 export function amountText(amount: number): string {
-  return amount >= 1000 ? countText(Number(amount.toPrecision(4))) : String(Number(amount.toPrecision(3)));
+  return amount >= 1000
+    ? countText(Number(amount.toPrecision(4)))
+    : String(Number(amount.toPrecision(3)));
 }

@@ -7,10 +7,12 @@ import { percentText, secondsText, tableText } from '../../units.ts';
 export function endsText(ends: readonly RangeEnd[]): string {
   if (ends.length === 0) return 'range      the program states no range of sizes';
   const rows = ends.map(({ sizes, seconds, refused, bestSeconds, regret }) => [
-    Object.entries(sizes).map(([name, size]) => `${name} = ${size}`).join(', '),
+    Object.entries(sizes)
+      .map(([name, size]) => `${name} = ${size}`)
+      .join(', '),
     seconds === null ? '-' : secondsText(seconds),
     bestSeconds === null ? '-' : secondsText(bestSeconds),
     regret === null ? (refused ?? 'there is no plan') : `at most ${percentText(regret)} to save`,
-  ]); // prettier-ignore
+  ]);
   return tableText([['sizes', 'this plan', 'best there', ''], ...rows], [1, 2]);
 }

@@ -1,4 +1,6 @@
-/** The steps that solves tell go in; one record of them, and a table of what each came to, come out. */
+/**
+ * The steps that solves tell go in; one record of them, and a table of what each came to, come out.
+ */
 
 import type { SolverStep } from '../../solver/types.ts';
 import { countedText, percentText, secondsText, shareOf, tableText } from '../../units.ts';
@@ -8,33 +10,39 @@ export type RecordedStep = SolverStep & { readonly solve: number };
 
 /** Listens to solves, one after another. */
 export class SolverSteps {
-  readonly #steps: RecordedStep[] = [];
-  #solves = 0;
-  #open: SolverStep[] = [];
+  private readonly recorded: RecordedStep[] = [];
+  private solves = 0;
+  private open: SolverStep[] = [];
 
   /** For `onStep`. */
   readonly listen = (step: SolverStep): void => {
-    this.#open.push(step);
+    this.open.push(step);
     if (step.level > 0) return;
     // Steps are told when they end, those that they take before them.
-    this.#close();
+    this.close();
   };
 
-  /** The steps in the order in which they began. A solve that an error ended has those that it came to. */
+  /**
+   * The steps in the order in which they began. A solve that an error ended has those that it came
+   * to.
+   */
   get steps(): readonly RecordedStep[] {
-    if (this.#open.length > 0) this.#close();
-    return this.#steps;
+    if (this.open.length > 0) this.close();
+    return this.recorded;
   }
 
-  #close(): void {
-    const solve = this.#solves++;
-    const inOrder = this.#open.sort((a, b) => a.order - b.order);
-    this.#steps.push(...inOrder.map((step) => ({ solve, ...step })));
-    this.#open = [];
+  private close(): void {
+    const solve = this.solves++;
+    const inOrder = this.open.sort((a, b) => a.order - b.order);
+    this.recorded.push(...inOrder.map((step) => ({ solve, ...step })));
+    this.open = [];
   }
 }
 
-/** A line a step: name, indented by the steps that it is a part of, what it came to, gap, work, what it left, time. */
+/**
+ * A line a step: name, indented by the steps that it is a part of, what it came to, gap, work, what
+ * it left, time.
+ */
 export function solverStepsText(steps: readonly RecordedStep[]): string {
   const head = ['step', 'came to', 'cost', 'bound', 'gap', 'work', 'values', 'cells', 'time'];
   const lines = steps.map(({ level, step, outcome, cost, bound, work, values, cells, seconds }) => [
@@ -51,12 +59,12 @@ export function solverStepsText(steps: readonly RecordedStep[]): string {
     secondsText(seconds),
   ]);
   const solves = new Set(steps.map(({ solve }) => solve)).size;
-  const meanings = [...new Map(steps.map(({ step, about }) => [step, about]))].map(([step, about]) => [
-    `  ${step}`,
-    about,
-  ]);
+  const meanings = [...new Map(steps.map(({ step, about }) => [step, about]))].map(
+    ([step, about]) => [`  ${step}`, about],
+  );
   return [
-    `solver     ${countedText(solves, 'solve')}; cost and bound in units of each problem, work in units of its limit (combinations of labels; a message step is 100)`,
+    `solver     ${countedText(solves, 'solve')}; cost and bound in units of each problem, ` +
+      'work in units of its limit (combinations of labels; a message step is 100)',
     tableText([head, ...lines], [2, 3, 4, 5, 6, 7, 8]),
     'what the steps are',
     tableText(meanings),
@@ -64,5 +72,7 @@ export function solverStepsText(steps: readonly RecordedStep[]): string {
 }
 
 function whole(value: number | undefined): string {
-  return value === undefined || !Number.isFinite(value) ? '' : Math.round(value).toLocaleString('en-US');
+  return value === undefined || !Number.isFinite(value)
+    ? ''
+    : Math.round(value).toLocaleString('en-US');
 }

@@ -1,21 +1,30 @@
 /** Prints the first screen of a plan: model, request, answer, proof and recipes. */
 
-import { blurSeconds } from '../../plan/record/write.ts';
 import type { Graph } from '../../graph/types.ts';
 import { ofThemPadding } from '../../models/vocabulary.ts';
 import type { Plan } from '../../plan/record/types.ts';
+import { blurSeconds } from '../../plan/record/write.ts';
 import { askedGap, isGapGiven, type PlanRequest } from '../../plan/request/request.ts';
+import {
+  bytesText,
+  countedText,
+  excessOver,
+  percentText,
+  secondsText,
+  tableText,
+} from '../../units.ts';
 import type { RecipeResult } from '../../zoo/compare/compare.ts';
 import { planBandText, planFitText } from '../model/certainty.ts';
 import { gradientText } from '../model/memory-parts.ts';
 import { parameterElements, parameterTable } from '../model/parameters.ts';
 import { settingLines } from '../model/settings.ts';
-import { bytesText, countedText, excessOver, percentText, secondsText, tableText } from '../../units.ts';
 
 /**
- * The first screen of a plan: what was read and asked, the answer, its proof, and the recipes beside it.
+ * The first screen of a plan: what was read and asked, the answer, its proof, and the recipes
+ * beside it.
  *
- * @param asked the request and the budget per device as the user gave them, where the plan is one part of the answer
+ * @param asked the request and the budget per device as the user gave them, where the plan is one
+ *   part of the answer
  */
 export function planSummary(
   graph: Graph,
@@ -35,28 +44,45 @@ export function planSummary(
   const parameters = parameterElements(plan);
   const devices = plan.mesh.reduce((n, d) => n * d.size, 1);
   const mesh = plan.mesh
-    .map((d) => `${d.name}=${d.size} ${d.hosts === 1 ? 'inside a host' : `across ${d.hosts} hosts`}`)
+    .map(
+      (d) => `${d.name}=${d.size} ${d.hosts === 1 ? 'inside a host' : `across ${d.hosts} hosts`}`,
+    )
     .join(', ');
   const { objective, memory, proof } = plan;
   const m = (bytes: number): string => bytesText(bytes);
   const fit = planFitText(plan);
   const lines = [
-    `model      ${graph.name}  ${countedText(parameters, 'parameter')}${ofThemPadding(plan.paddedParameters)}  ${countedText(graph.nodes.length + 1, 'node')}`,
+    `model      ${graph.name}  ` +
+      `${countedText(parameters, 'parameter')}${ofThemPadding(plan.paddedParameters)}  ` +
+      `${countedText(graph.nodes.length + 1, 'node')}`,
     `mesh       ${countedText(devices, 'device')} of ${plan.cluster}: ${mesh}`,
-    ...settingLines({ graph, ...asked, gap: askedGap(plan.request), gapGiven: isGapGiven(plan.request) }),
-    `step time  ${secondsText(objective.seconds)}   compute ${secondsText(objective.computeSeconds)}   communication ${secondsText(objective.communicationSeconds)}   (no overlap)`,
+    ...settingLines({
+      graph,
+      ...asked,
+      gap: askedGap(plan.request),
+      gapGiven: isGapGiven(plan.request),
+    }),
+    `step time  ${secondsText(objective.seconds)}   compute ` +
+      `${secondsText(objective.computeSeconds)}   communication ` +
+      `${secondsText(objective.communicationSeconds)}   (no overlap)`,
     `range      ${planBandText(plan, objective.seconds)}`,
     ...(asked.simulated === undefined ? [] : [asked.simulated]),
     ...executedLines(objective),
-    `memory     ${m(memory.peakBytes)} of ${m(memory.budgetBytes)} per device   parameters ${m(memory.parameterBytes)}   ${gradientText(memory)}   optimizer ${m(memory.optimizerBytes)}   ${activationText(memory)}${fit === undefined ? '' : `   ${fit}`}`,
+    `memory     ${m(memory.peakBytes)} of ${m(memory.budgetBytes)} per device   parameters ` +
+      `${m(memory.parameterBytes)}   ${gradientText(memory)}   optimizer ` +
+      `${m(memory.optimizerBytes)}   ` +
+      `${activationText(memory)}${fit === undefined ? '' : `   ${fit}`}`,
     ...timelineLines(memory),
     `proof      ${proofText(plan)}`,
   ];
-  const words = asked.secondOpinion === undefined ? proof.evidence : [...proof.evidence, asked.secondOpinion];
+  const words =
+    asked.secondOpinion === undefined ? proof.evidence : [...proof.evidence, asked.secondOpinion];
   for (const word of words) lines.push(`           ${word}`);
   if (plan.greedySeconds !== null)
     lines.push(
-      `greedy     ${secondsText(plan.greedySeconds)} when greedy propagation extends the plan's parameters and inputs node by node (${moreText(excessOver(objective.seconds, plan.greedySeconds))})`,
+      `greedy     ${secondsText(plan.greedySeconds)} when greedy propagation extends the ` +
+        `plan's parameters and inputs node by node ` +
+        `(${moreText(excessOver(objective.seconds, plan.greedySeconds))})`,
     );
   if (recipes.length > 0) lines.push('', recipeTable(recipes, plan));
   lines.push('', parameterTable(plan));
@@ -64,11 +90,18 @@ export function planSummary(
   return lines.join('\n');
 }
 
-/** The communication seconds of the executed collectives, where the preset charges redistributions by a formula. */
-function executedLines({ communicationSeconds, executedCommunicationSeconds: run }: Plan['objective']): string[] {
+/**
+ * The communication seconds of the executed collectives, where the preset charges redistributions
+ * by a formula.
+ */
+function executedLines({
+  communicationSeconds,
+  executedCommunicationSeconds: run,
+}: Plan['objective']): string[] {
   if (run === undefined) return [];
   return [
-    `executed   communication ${secondsText(run)} for the collectives that run; the preset's formula charges ${secondsText(communicationSeconds)}`,
+    `executed   communication ${secondsText(run)} for the collectives that run; the preset's ` +
+      `formula charges ${secondsText(communicationSeconds)}`,
   ];
 }
 
@@ -84,17 +117,26 @@ const LEVELS = '▁▂▃▄▅▆▇█';
 function timelineLines({ timeline, budgetBytes }: Plan['memory']): string[] {
   if (timeline === undefined) return [];
   const { peakBytes, node, phase, curve, largest } = timeline;
-  const over = peakBytes > budgetBytes ? `, ${bytesText(peakBytes - budgetBytes)} over the budget, which limits states alone (--activations report)` : ''; // prettier-ignore
+  const over =
+    peakBytes > budgetBytes
+      ? `, ${bytesText(peakBytes - budgetBytes)} over the budget, which limits states alone ` +
+        '(--activations report)'
+      : '';
   const every = Math.ceil(curve.length / 48);
   const bars: string[] = [];
   for (let k = 0; k < curve.length; k += every) {
     const bytes = curve.slice(k, k + every).reduce((most, p) => Math.max(most, p.bytes), 0);
-    bars.push(LEVELS[Math.min(LEVELS.length - 1, Math.floor((bytes / Math.max(1, peakBytes)) * LEVELS.length))]);
+    bars.push(
+      LEVELS[
+        Math.min(LEVELS.length - 1, Math.floor((bytes / Math.max(1, peakBytes)) * LEVELS.length))
+      ],
+    );
   }
   const [top] = largest;
   return [
     `peak       memory ${bytesText(peakBytes)} at ${node} (${phase})${over}`,
-    `           ${bars.join('')}${top === undefined ? '' : `   largest there: ${top.name} ${bytesText(top.bytes)}`}`,
+    '           ' +
+      `${bars.join('')}${top === undefined ? '' : `   largest there: ${top.name} ${bytesText(top.bytes)}`}`,
   ];
 }
 
@@ -103,16 +145,27 @@ function proofText(plan: Plan): string {
   const time = proof.solveSeconds === null ? '' : `, ${secondsText(proof.solveSeconds)}`;
   const recheck = `re-costed ${secondsText(proof.recheckedSeconds)} from the plan alone${roundingText(plan)}`;
   if (proof.status === 'optimal') return `optimal (gap 0) by ${proof.solver}${time}; ${recheck}`;
-  return `${proof.status}: no plan is below ${secondsText(proof.bound)} (gap ${percentText(proof.gap)}) by ${proof.solver}${time}; ${recheck}`;
+  return (
+    `${proof.status}: no plan is below ${secondsText(proof.bound)} (gap ` +
+    `${percentText(proof.gap)}) by ${proof.solver}${time}; ${recheck}`
+  );
 }
 
-/** By how much a plan that is called optimal could be beaten: rounding of prices, and what the bound may stay below. */
+/**
+ * By how much a plan that is called optimal could be beaten: rounding of prices, and what the bound
+ * may stay below.
+ */
 function roundingText(plan: Plan): string {
   const seconds = blurSeconds(plan);
-  return seconds === undefined ? '' : `, rounding at most ${seconds < 1e-12 ? '0.001 ns' : secondsText(seconds)}`;
+  return seconds === undefined
+    ? ''
+    : `, rounding at most ${seconds < 1e-12 ? '0.001 ns' : secondsText(seconds)}`;
 }
 
-/** How much more something takes than the plan. With pins a recipe may take less, and says so; rounding is no difference. */
+/**
+ * How much more something takes than the plan. With pins a recipe may take less, and says so;
+ * rounding is no difference.
+ */
 function moreText(more: number): string {
   if (Math.abs(more) < 1e-9) return '+0 %';
   return more > 0 ? `+${percentText(more)}` : percentText(more);
@@ -127,7 +180,8 @@ export function recipeTable(recipes: readonly RecipeResult[], plan: Plan): strin
       r.name,
       secondsText(r.seconds),
       moreText(more),
-      `${bytesText(r.peakBytes)} per device${r.peakBytes > plan.memory.budgetBytes ? ', does not fit' : ''}`,
+      `${bytesText(r.peakBytes)} per ` +
+        `device${r.peakBytes > plan.memory.budgetBytes ? ', does not fit' : ''}`,
     ];
   });
   return tableText([['recipe', 'step time', 'vs. plan', ''], ...rows], [1, 2]);

@@ -1,14 +1,9 @@
-/** Prints a comparison by model name as text: the best plan, the best mesh of each plan, the next best. */
+/**
+ * Prints a comparison by model name as text: the best plan, the best mesh of each plan, the next
+ * best.
+ */
 
 import { allocationText } from '../../cost/hardware/topology.ts';
-import type { AskedLayout, ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
-import { shownFront } from '../../zoo/compare/pareto.ts';
-import { recomputeText } from '../../zoo/recipes/recompute-text.ts';
-import { fitText } from '../model/certainty.ts';
-import { comparedPaddingText } from '../model/compared-padding.ts';
-import { refitLines } from '../model/refit-text.ts';
-import { runLines } from './run-cost.ts';
-import { stageLines } from './compared-stages.ts';
 import {
   bytesText,
   countedText,
@@ -18,6 +13,14 @@ import {
   secondsText,
   tableText,
 } from '../../units.ts';
+import type { AskedLayout, ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
+import { shownFront } from '../../zoo/compare/pareto.ts';
+import { recomputeText } from '../../zoo/recipes/recompute-text.ts';
+import { fitText } from '../model/certainty.ts';
+import { comparedPaddingText } from '../model/compared-padding.ts';
+import { refitLines } from '../model/refit-text.ts';
+import { stageLines } from './compared-stages.ts';
+import { runLines } from './run-cost.ts';
 
 /** Plans that cannot be told apart which a text names. */
 const TIES_NAMED = 6;
@@ -26,13 +29,25 @@ const TIES_NAMED = 6;
 export function certaintyLines({ certainty, unsure, plans, best }: Comparison): string[] {
   if (certainty === undefined) return unsure === undefined ? [] : [`range     ${unsure}`];
   const { p10, p90, from, runs, alikeShare, alike, recommended } = certainty;
-  const lines = [`range     eight of ten measured steps lie at ${p10.toFixed(2)} to ${p90.toFixed(2)} of these seconds (${from}: ${countedText(runs, 'run')})`];
+  const lines = [
+    `range     eight of ten measured steps lie at ${p10.toFixed(2)} to ${p90.toFixed(2)} of ` +
+      `these seconds (${from}: ${countedText(runs, 'run')})`,
+  ];
   const simplest = plans.find((p) => p.name === recommended);
   if (alike.length < 2 || simplest === undefined) return lines;
   const more = alike.length > TIES_NAMED ? ` and ${alike.length - TIES_NAMED} more` : '';
-  const what = simplest.name === best ? 'the best is the simplest of them' : `the simplest of them is ${simplest.plan} on ${simplest.mesh}, ${secondsText(simplest.seconds)}${fitWords(simplest)}`;
-  return [...lines, `ties      ${alike.length} plans within ${percentText(alikeShare)} cannot be told apart: ${alike.slice(0, TIES_NAMED).join(', ')}${more}`, `          recommended: ${what}`];
-} // prettier-ignore
+  const what =
+    simplest.name === best
+      ? 'the best is the simplest of them'
+      : `the simplest of them is ${simplest.plan} on ${simplest.mesh}, ` +
+        `${secondsText(simplest.seconds)}${fitWords(simplest)}`;
+  return [
+    ...lines,
+    `ties      ${alike.length} plans within ${percentText(alikeShare)} cannot be told apart: ` +
+      `${alike.slice(0, TIES_NAMED).join(', ')}${more}`,
+    `          recommended: ${what}`,
+  ];
+}
 
 function fitWords({ fitProbability }: Pick<ComparedPlan, 'fitProbability'>): string {
   return fitProbability === undefined ? '' : `, ${fitText(fitProbability)}`;
@@ -40,7 +55,9 @@ function fitWords({ fitProbability }: Pick<ComparedPlan, 'fitProbability'>): str
 
 /** `(4.91 s to 6.02 s)`; nothing where no measured run tells. */
 function bandWords({ secondsBand }: Pick<ComparedPlan, 'secondsBand'>): string {
-  return secondsBand === undefined ? '' : ` (${secondsText(secondsBand[0])} to ${secondsText(secondsBand[1])})`;
+  return secondsBand === undefined
+    ? ''
+    : ` (${secondsText(secondsBand[0])} to ${secondsText(secondsBand[1])})`;
 }
 
 /** Plans that the text lists; `--json` has all of them. */
@@ -48,31 +65,70 @@ const LISTED = 24;
 
 /** The layout that was asked about, and what makes it faster. */
 function layoutLines(asked: AskedLayout): string[] {
-  const { text, name, mesh, seconds, tokensPerSecond, peakBytes, fits, overBest, edits, run, from, assumes, ...parts } = asked;
-  const distance = overBest === undefined ? '' : overBest < 0 ? `; ${percentText(-overBest)} faster than the best that was priced` : `; ${percentText(overBest)} slower than the best`;
+  const {
+    text,
+    name,
+    mesh,
+    seconds,
+    tokensPerSecond,
+    peakBytes,
+    fits,
+    overBest,
+    edits,
+    run,
+    from,
+    assumes,
+    ...parts
+  } = asked;
+  const distance =
+    overBest === undefined
+      ? ''
+      : overBest < 0
+        ? `; ${percentText(-overBest)} faster than the best that was priced`
+        : `; ${percentText(overBest)} slower than the best`;
   return [
     `layout    ${text}`,
     ...(from === undefined ? [] : [`          read from ${from.file}, ${from.format}`]),
-    `          ${name} on ${mesh}: ${secondsText(seconds)}${bandWords(asked)}, ${countText(Math.round(tokensPerSecond))} tokens/s${distance}`,
-    `          compute ${secondsText(parts.computeSeconds)}, communication ${secondsText(parts.communicationSeconds)}, bubble ${secondsText(parts.bubbleSeconds)}, ${countedText(parts.microbatches, 'microbatch', 'microbatches')}`,
-    `          ${bytesText(peakBytes)} at the peak, ${fits ? 'which fits' : 'which does not fit'}${fitWords(asked).replace(', fits', ' the budget; fits')}`,
-    ...(run === undefined ? [] : runLines(run).slice(0, 1).map((line) => line.replace(/^run   /, '      '))),
+    `          ${name} on ${mesh}: ${secondsText(seconds)}${bandWords(asked)}, ` +
+      `${countText(Math.round(tokensPerSecond))} tokens/s${distance}`,
+    `          compute ${secondsText(parts.computeSeconds)}, communication ` +
+      `${secondsText(parts.communicationSeconds)}, bubble ${secondsText(parts.bubbleSeconds)}, ` +
+      `${countedText(parts.microbatches, 'microbatch', 'microbatches')}`,
+    `          ${bytesText(peakBytes)} at the peak, ` +
+      `${fits ? 'which fits' : 'which does not fit'}${fitWords(asked).replace(', fits', ' the budget; fits')}`,
+    ...(run === undefined
+      ? []
+      : runLines(run)
+          .slice(0, 1)
+          .map((line) => line.replace(/^run   /, '      '))),
     ...(edits.length === 0
       ? ['          no change of one setting that fits is faster']
-      : edits.map((e) => `          ${e.change}: ${secondsText(e.seconds)}, ${percentText(1 - e.seconds / seconds)} less, ${bytesText(e.peakBytes)}`)),
+      : edits.map(
+          (e) =>
+            `          ${e.change}: ${secondsText(e.seconds)}, ` +
+            `${percentText(1 - e.seconds / seconds)} less, ${bytesText(e.peakBytes)}`,
+        )),
     ...(assumes === undefined ? [] : [`          ${assumes}`]),
-    ...(from?.notPriced ?? []).map(({ key, value, why }) => `          not counted: ${key} ${value}: ${why}`),
+    ...(from?.notPriced ?? []).map(
+      ({ key, value, why }) => `          not counted: ${key} ${value}: ${why}`,
+    ),
   ];
-} // prettier-ignore
+}
 
-/** A comparison by model name as text: the answer, the best mesh of every plan, what is next and what would change it. */
+/**
+ * A comparison by model name as text: the answer, the best mesh of every plan, what is next and
+ * what would change it.
+ */
 export function sweepText(c: Comparison, question: NonNullable<Comparison['question']>): string {
   const best = c.plans.find((p) => p.name === c.best);
   const fitting = c.plans.filter((p) => p.fits);
   const lines = [
-    `model     ${question.model}, ${question.layers} layers, sequences of ${question.sequence}, ${question.globalBatch} a step (--seq, --global-batch)`,
-    `cluster   ${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} each${idleText(c)}`,
-    `priced    ${countedText(c.plans.length, 'plan')}, ${countText(fitting.length)} ${fitting.length === 1 ? 'fits' : 'fit'}; meshes: ${statusText(c)}`,
+    `model     ${question.model}, ${question.layers} layers, sequences of ` +
+      `${question.sequence}, ${question.globalBatch} a step (--seq, --global-batch)`,
+    `cluster   ${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} ` +
+      `each${idleText(c)}`,
+    `priced    ${countedText(c.plans.length, 'plan')}, ${countText(fitting.length)} ` +
+      `${fitting.length === 1 ? 'fits' : 'fit'}; meshes: ${statusText(c)}`,
     '',
   ];
   if (c.plans.length === 0) lines.push('no plan could be priced');
@@ -80,23 +136,35 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
   else lines.push(...answerLines(best, question));
   lines.push(...certaintyLines(c));
   if (c.refit !== undefined)
-    lines.push(...refitLines(c.refit).map((line, i) => `${i === 0 ? 'refit     ' : '          '}${line}`));
+    lines.push(
+      ...refitLines(c.refit).map((line, i) => `${i === 0 ? 'refit     ' : '          '}${line}`),
+    );
   if (c.run !== undefined) lines.push(...runLines(c.run));
   if (c.smallestBudgetBytes !== undefined && best === undefined)
     lines.push(`smallest  ${bytesText(c.smallestBudgetBytes)} would be needed by the leanest plan`);
   if (c.plans.length === 0) return [...lines, ...refusalLines(c)].join('\n');
   const first = firstOfEach(c.plans);
-  const shown = [...first.filter((p) => p.fits).slice(0, LISTED), ...first.filter((p) => !p.fits).slice(0, LISTED / 2)];
+  const shown = [
+    ...first.filter((p) => p.fits).slice(0, LISTED),
+    ...first.filter((p) => !p.fits).slice(0, LISTED / 2),
+  ];
   lines.push('', tableText([HEAD, ...shown.map((p) => planRow(p, c))], [3, 4, 5, 6]));
-  const legend = best === undefined ? '' : '* best   + no other plan is better in both time and memory; ';
+  const legend =
+    best === undefined ? '' : '* best   + no other plan is better in both time and memory; ';
   lines.push(`${legend}each plan on its best mesh, --json has all`);
-  if (first.length > shown.length) lines.push(`${first.length - shown.length} more plans are left out`);
+  if (first.length > shown.length)
+    lines.push(`${first.length - shown.length} more plans are left out`);
   if (c.nextBest !== undefined && c.nextBest.length > 0)
     lines.push(
       '',
       tableText([
         ['next best', '', '', ''],
-        ...c.nextBest.map((n) => [n.kind, n.name.replace(/ \[.*/, ''), n.mesh, `+${secondsText(n.deltaSeconds)}`]),
+        ...c.nextBest.map((n) => [
+          n.kind,
+          n.name.replace(/ \[.*/, ''),
+          n.mesh,
+          `+${secondsText(n.deltaSeconds)}`,
+        ]),
       ]),
     );
   if (c.whatIf !== undefined && c.whatIf.length > 0)
@@ -119,10 +187,15 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
     );
   const front = shownFront(c.frontier ?? []);
   if (front.length > 1)
-    lines.push('', `memory    ${front.map((p) => `${bytesText(p.peakBytes)}: ${secondsText(p.seconds)}`).join('   ')}`);
+    lines.push(
+      '',
+      'memory    ' +
+        `${front.map((p) => `${bytesText(p.peakBytes)}: ${secondsText(p.seconds)}`).join('   ')}`,
+    );
   if (c.layout !== undefined) lines.push('', ...layoutLines(c.layout));
   if (c.stopped !== undefined) lines.push('', stoppedText(c.stopped, best?.seconds));
-  for (const note of [...comparedPaddingText(c), ...(c.notes ?? [])]) lines.push(`note      ${note}`);
+  for (const note of [...comparedPaddingText(c), ...(c.notes ?? [])])
+    lines.push(`note      ${note}`);
   return lines.join('\n');
 }
 
@@ -135,17 +208,27 @@ export function idleText({ held }: Comparison): string {
 /** Names of what was not asked that a text lists. */
 const NOT_ASKED = 12;
 
-/** What ended a comparison, how far the best so far may be from the best recipe, and what is missing. */
-export function stoppedText({ by, notAsked, boundSeconds }: NonNullable<Comparison['stopped']>, bestSeconds?: number): string {
+/**
+ * What ended a comparison, how far the best so far may be from the best recipe, and what is
+ * missing.
+ */
+export function stoppedText(
+  { by, notAsked, boundSeconds }: NonNullable<Comparison['stopped']>,
+  bestSeconds?: number,
+): string {
   const rest = notAsked.length > NOT_ASKED ? [`and ${notAsked.length - NOT_ASKED} more`] : [];
   const distance =
     boundSeconds === undefined || bestSeconds === undefined
       ? ''
       : boundSeconds >= bestSeconds
         ? '; no recipe is faster'
-        : `; no recipe has a step below ${secondsText(boundSeconds)}, ${percentText(1 - boundSeconds / bestSeconds)} less`;
-  return `${by}: the best so far${distance}; not asked: ${[...notAsked.slice(0, NOT_ASKED), ...rest].join(', ')}`;
-} // prettier-ignore
+        : `; no recipe has a step below ${secondsText(boundSeconds)}, ` +
+          `${percentText(1 - boundSeconds / bestSeconds)} less`;
+  return (
+    `${by}: the best so far${distance}; not asked: ` +
+    `${[...notAsked.slice(0, NOT_ASKED), ...rest].join(', ')}`
+  );
+}
 
 /** Why nothing was priced: the reasons by how many meshes they stop. */
 function refusalLines({ meshes }: Comparison): string[] {
@@ -161,7 +244,10 @@ function refusalLines({ meshes }: Comparison): string[] {
 
 const HEAD = ['', 'plan', 'mesh', 'step time', 'communication', 'memory', 'fits', ''];
 
-function answerLines(p: ComparedPlan, { mfuConvention, layers }: NonNullable<Comparison['question']>): string[] {
+function answerLines(
+  p: ComparedPlan,
+  { mfuConvention, layers }: NonNullable<Comparison['question']>,
+): string[] {
   const { layout } = p;
   const lines = [`best      ${p.plan} on ${p.mesh}`];
   if (layout === undefined) return lines;
@@ -169,17 +255,29 @@ function answerLines(p: ComparedPlan, { mfuConvention, layers }: NonNullable<Com
   const schedule = layout.chunks > 1 ? `${layout.schedule} by ${layout.chunks}` : layout.schedule;
   const pipeline = layout.sizes.pp > 1 ? `, ${schedule}` : '';
   lines.push(
-    `step time ${secondsText(p.seconds)}${bandWords(p)}   compute ${secondsText(layout.computeSeconds)}   communication ${secondsText(layout.exposedCommunicationSeconds)}   ${layout.sizes.pp > 1 ? `bubble ${secondsText(layout.bubbleSeconds)}   ` : ''}${countText(Math.round(layout.tokensPerSecond))} tokens/s   MFU ${percentText(layout.mfu)} (${mfuConvention.replace(/^MFU: /, '')})`,
-    `memory    ${bytesText(p.peakBytes)}${fitWords(p)}   parameters ${bytesText(memory.parameterBytes)}   gradients ${bytesText(memory.gradientBytes)}   optimizer ${bytesText(memory.optimizerBytes)}   activations ${bytesText(memory.activationBytes)}   other ${bytesText(memory.temporaryBytes)}`,
-    `with      ${countedText(layout.microbatches, 'microbatch', 'microbatches')} of ${layout.microbatch}${pipeline}${layout.pairsMicrobatches === true ? ', forward passes beside backward passes of another' : ''}, ${recomputeText(layout, layers)}`,
+    `step time ${secondsText(p.seconds)}${bandWords(p)}   compute ` +
+      `${secondsText(layout.computeSeconds)}   communication ` +
+      `${secondsText(layout.exposedCommunicationSeconds)}   ` +
+      `${layout.sizes.pp > 1 ? `bubble ${secondsText(layout.bubbleSeconds)}   ` : ''}${countText(Math.round(layout.tokensPerSecond))} ` +
+      `tokens/s   MFU ${percentText(layout.mfu)} (${mfuConvention.replace(/^MFU: /, '')})`,
+    `memory    ${bytesText(p.peakBytes)}${fitWords(p)}   parameters ` +
+      `${bytesText(memory.parameterBytes)}   gradients ${bytesText(memory.gradientBytes)}   ` +
+      `optimizer ${bytesText(memory.optimizerBytes)}   activations ` +
+      `${bytesText(memory.activationBytes)}   other ${bytesText(memory.temporaryBytes)}`,
+    `with      ${countedText(layout.microbatches, 'microbatch', 'microbatches')} of ` +
+      `${layout.microbatch}${pipeline}${layout.pairsMicrobatches === true ? ', forward passes beside backward passes of another' : ''}, ` +
+      `${recomputeText(layout, layers)}`,
   );
   if (layout.placements !== undefined)
     lines.push(
-      `placed    as ${layout.placements}: in all cheaper than what is proven optimal for the priced layers alone`,
+      `placed    as ${layout.placements}: in all cheaper than what is proven optimal for the ` +
+        'priced layers alone',
     );
   if (layout.shallowProof !== undefined)
     lines.push(
-      `proof     ${layout.shallowProof.status} for the ${layout.pricedLayers} priced layers of a data rank (gap ${percentText(layout.shallowProof.gap)}); not a bound on the whole model`,
+      `proof     ${layout.shallowProof.status} for the ${layout.pricedLayers} priced layers ` +
+        `of a data rank (gap ${percentText(layout.shallowProof.gap)}); not a bound on the ` +
+        'whole model',
     );
   return [...lines, ...stageLines(layout)];
 }
@@ -189,7 +287,9 @@ function firstOfEach(plans: readonly ComparedPlan[]): ComparedPlan[] {
   return plans.filter((p) => !seen.has(p.plan) && seen.add(p.plan));
 }
 
-/** A plan as a line of the table: a mark, name, mesh, seconds, bytes, and why it is not the best. */
+/**
+ * A plan as a line of the table: a mark, name, mesh, seconds, bytes, and why it is not the best.
+ */
 export function planRow(p: ComparedPlan, c: Comparison): string[] {
   return [
     p.name === c.best ? '*' : c.pareto.includes(p.name) ? '+' : '',

@@ -4,16 +4,46 @@ import type { Graph } from '../../graph/types.ts';
 import type { Plan, PlannedRedistribution } from '../../plan/record/types.ts';
 
 const HEAD = [
-  'kind', 'name', 'target', 'phase', 'path', 'shape', 'inputs', 'outputs', 'times', 'compute_seconds', 'internal_seconds',
-  'redistribution_seconds', 'collectives', 'collective_bytes',
-]; // prettier-ignore
+  'kind',
+  'name',
+  'target',
+  'phase',
+  'path',
+  'shape',
+  'inputs',
+  'outputs',
+  'times',
+  'compute_seconds',
+  'internal_seconds',
+  'redistribution_seconds',
+  'collectives',
+  'collective_bytes',
+];
 
-/** The plan as one table (RFC 4180): a row for each parameter, node and result. Seconds and bytes of one run of the program. */
+/**
+ * The plan as one table (RFC 4180): a row for each parameter, node and result. Seconds and bytes of
+ * one run of the program.
+ */
 export function csvReport(plan: Plan, graph?: Graph): string {
   const nodes = new Map((graph?.nodes ?? []).map((node) => [node.name, node]));
   const rows: (string | number)[][] = [HEAD];
   for (const p of plan.parameters)
-    rows.push(['parameter', p.name, '', '', '', p.shape.join('x'), '', p.placement, 1, 0, 0, 0, '', 0]);
+    rows.push([
+      'parameter',
+      p.name,
+      '',
+      '',
+      '',
+      p.shape.join('x'),
+      '',
+      p.placement,
+      1,
+      0,
+      0,
+      0,
+      '',
+      0,
+    ]);
   for (const node of plan.nodes) {
     const times = node.times ?? 1;
     const meta = nodes.get(node.name)?.meta;
@@ -33,7 +63,20 @@ export function csvReport(plan: Plan, graph?: Graph): string {
     ]);
   }
   for (const output of plan.outputs)
-    rows.push([output.role, output.value, 'return', '', output.of ?? '', '', '', output.placement, 1, 0, 0, ...movesOf(output.redistributions)]); // prettier-ignore
+    rows.push([
+      output.role,
+      output.value,
+      'return',
+      '',
+      output.of ?? '',
+      '',
+      '',
+      output.placement,
+      1,
+      0,
+      0,
+      ...movesOf(output.redistributions),
+    ]);
   return csvLines(rows);
 }
 

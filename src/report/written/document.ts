@@ -1,4 +1,7 @@
-/** Puts the lines of a document together: a head, then each section's heading and blocks, with an empty line between them. */
+/**
+ * Puts the lines of a document together: a head, then each section's heading and blocks, with an
+ * empty line between them.
+ */
 
 import type { Block, Section } from '../model/blocks.ts';
 
@@ -20,7 +23,10 @@ export function documentText(
   return `${out.join('\n')}\n`;
 }
 
-/** Text without line breaks and without characters that move a terminal's cursor or turn the direction of text around. */
+/**
+ * Text without line breaks and without characters that move a terminal's cursor or turn the
+ * direction of text around.
+ */
 export function printable(text: string): string {
   return text.replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]+/g, ' ');
 }

@@ -1,10 +1,10 @@
 /** Writes report blocks as Markdown and escapes the texts of files. */
 
-import { documentText, printable } from './document.ts';
-import { cellText, type Block, type Section } from '../model/blocks.ts';
-import type { Report } from '../model/data.ts';
 import { barText } from '../html/blocks.ts';
+import { type Block, cellText, type Section } from '../model/blocks.ts';
+import type { Report } from '../model/data.ts';
 import { planSections } from '../sections/plan.ts';
+import { documentText, printable } from './document.ts';
 
 /** The report of a plan as Markdown, with the numbers and texts of the page. */
 export function markdownReport(report: Report): string {
@@ -40,7 +40,8 @@ function blockLines(block: Block): string[] {
     case 'page':
       return block.instead === undefined ? [] : [escapeMarkdown(block.instead)];
     case 'table': {
-      const row = (cells: readonly string[]): string => `| ${cells.map(escapeMarkdown).join(' | ')} |`;
+      const row = (cells: readonly string[]): string =>
+        `| ${cells.map(escapeMarkdown).join(' | ')} |`;
       const rule = block.columns.map((c) => (c.kind === 'number' ? '--:' : '---'));
       return [
         escapeMarkdown(block.caption),

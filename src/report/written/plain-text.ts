@@ -1,11 +1,11 @@
 /** Writes report blocks as plain text with aligned tables. */
 
-import { documentText, printable } from './document.ts';
-import { cellText, type Block, type Section } from '../model/blocks.ts';
-import type { Report } from '../model/data.ts';
-import { barText } from '../html/blocks.ts';
-import { planSections } from '../sections/plan.ts';
 import { tableText } from '../../units.ts';
+import { barText } from '../html/blocks.ts';
+import { type Block, cellText, type Section } from '../model/blocks.ts';
+import type { Report } from '../model/data.ts';
+import { planSections } from '../sections/plan.ts';
+import { documentText, printable } from './document.ts';
 
 /** The report of a plan as plain text, with the numbers and texts of the page. */
 export function textReport(report: Report): string {

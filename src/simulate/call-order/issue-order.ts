@@ -1,17 +1,19 @@
 /**
- * When a host calls what a device runs. In: a schedule and when its tasks ran. Out: one list of calls that runs them so, and what
- * such a list takes. Source: CUDA streams as PyTorch uses them: kernels queue up on one stream, and a collective waits for all
- * kernels that were called before it (`ProcessGroupNCCL` records an event on the current stream when it is called).
+ * When a host calls what a device runs. In: a schedule and when its tasks ran. Out: one list of
+ * calls that runs them so, and what such a list takes. Source: CUDA streams as PyTorch uses them:
+ * kernels queue up on one stream, and a collective waits for all kernels that were called before it
+ * (`ProcessGroupNCCL` records an event on the current stream when it is called).
  */
+import { COMPUTE } from '../../plan/overlap/streams.ts';
 import { serialPeakBytes } from '../timeline/headroom.ts';
 import { play, type Timeline } from '../timeline/play.ts';
-import { COMPUTE } from '../../plan/overlap/streams.ts';
-import { writers, type Schedule, type Task } from '../timeline/schedule.ts';
+import { type Schedule, type Task, writers } from '../timeline/schedule.ts';
 
 /**
- * The tasks in an order of calls in which each collective starts as it did: it is called before the first kernel that ends after
- * its start. Kernels keep their order, and so do the collectives of each stream. What a pass made tasks wait for beside their data is
- * in the order now, and is dropped.
+ * The tasks in an order of calls in which each collective starts as it did: it is called before the
+ * first kernel that ends after its start. Kernels keep their order, and so do the collectives of
+ * each stream. What a pass made tasks wait for beside their data is in the order now, and is
+ * dropped.
  */
 export function issueOrder(schedule: Schedule, { spans }: Timeline): Schedule {
   const { tasks } = schedule;
@@ -32,7 +34,8 @@ export function issueOrder(schedule: Schedule, { spans }: Timeline): Schedule {
   };
   let next = 0;
   for (const kernel of kernels) {
-    while (next < collectives.length && spans[collectives[next]].start < spans[kernel].end) call(collectives[next++]);
+    while (next < collectives.length && spans[collectives[next]].start < spans[kernel].end)
+      call(collectives[next++]);
     call(kernel);
   }
   for (; next < collectives.length; next++) call(collectives[next]);
@@ -47,13 +50,19 @@ export interface CalledStep {
 }
 
 /**
- * Plays tasks in the order in which they are called: a collective waits for the kernel that is called before it. What a gather or
- * an exchange sends is held until its result is waited for, as gloo does it: where it is read, or where the function returns.
+ * Plays tasks in the order in which they are called: a collective waits for the kernel that is
+ * called before it. What a gather or an exchange sends is held until its result is waited for, as
+ * gloo does it: where it is read, or where the function returns.
  *
- * @param forwardTasks how many of the tasks are in the forward function, which returns when its collectives have ended
+ * @param forwardTasks how many of the tasks are in the forward function, which returns when its
+ *   collectives have ended
  * @param allocated the same tasks with what they allocate beside what is priced
  */
-export function playCalls(schedule: Schedule, forwardTasks: number, allocated: Schedule = schedule): CalledStep {
+export function playCalls(
+  schedule: Schedule,
+  forwardTasks: number,
+  allocated: Schedule = schedule,
+): CalledStep {
   return {
     seconds: play(asCalled(schedule, forwardTasks)).seconds,
     peakBytes: serialPeakBytes(sentHeld(allocated, schedule.tasks[forwardTasks - 1]?.id)),
@@ -68,7 +77,8 @@ function asCalled(schedule: Schedule, forwardTasks: number): Schedule {
     const waits = before;
     if (task.stream === COMPUTE) before = [task.id];
     else lastOf.set(task.stream, task.id);
-    // Kernels wait for each other by their stream; the first of the backward function waits for all of the forward one.
+    // Kernels wait for each other by their stream; the first of the backward function waits for all
+    // of the forward one.
     const isBehind = task.stream !== COMPUTE || waits.length > 1;
     return isBehind && waits.length > 0 ? { ...task, afterEnd: [...waits] } : task;
   });
@@ -76,9 +86,15 @@ function asCalled(schedule: Schedule, forwardTasks: number): Schedule {
 }
 
 function sentHeld(schedule: Schedule, lastForward: number | undefined): Schedule {
-  const held = new Map<number, { readonly sent: readonly number[]; readonly results: readonly number[] }>();
+  const held = new Map<
+    number,
+    { readonly sent: readonly number[]; readonly results: readonly number[] }
+  >();
   const reads = schedule.tasks.map((task) => new Set(task.reads));
-  /** What travels together is waited for together: then it is no longer held, from the task after `last` on. */
+  /**
+   * What travels together is waited for together: then it is no longer held, from the task after
+   * `last` on.
+   */
   const wait = (b: number, last: number): void => {
     const { sent, results } = held.get(b) ?? { sent: [], results: [] };
     for (const own of sent) reads[last].add(own);
@@ -91,5 +107,8 @@ function sentHeld(schedule: Schedule, lastForward: number | undefined): Schedule
       for (const b of task.writes) held.set(b, { sent: task.reads, results: task.writes });
     if (task.id === lastForward) for (const b of [...held.keys()]) wait(b, at);
   });
-  return { ...schedule, tasks: schedule.tasks.map((task, at): Task => ({ ...task, reads: [...reads[at]] })) };
+  return {
+    ...schedule,
+    tasks: schedule.tasks.map((task, at): Task => ({ ...task, reads: [...reads[at]] })),
+  };
 }

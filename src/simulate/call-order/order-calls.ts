@@ -1,6 +1,7 @@
 /**
- * The program of a device in the order of a simulated step. In: a lowered program, the schedule of its plan, and the tasks in the
- * order in which they are called. Out: the same calls in that order, and the collectives that are one call.
+ * The program of a device in the order of a simulated step. In: a lowered program, the schedule of
+ * its plan, and the tasks in the order in which they are called. Out: the same calls in that order,
+ * and the collectives that are one call.
  */
 import { ShardwrightError } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
@@ -11,10 +12,15 @@ import type { DeviceProgram, Redistributed } from '../../plan/lower/program/prog
 import type { PlanSchedule } from '../timeline/from-plan.ts';
 import { INSIDE, type Task } from '../timeline/schedule.ts';
 
-/** Calls of a per-device program by name; those that no name is given of are made where the first of these needs them. */
+/**
+ * Calls of a per-device program by name; those that no name is given of are made where the first of
+ * these needs them.
+ */
 export interface CallOrder {
   readonly calls: readonly string[];
-  /** Collectives that travel together, of two members at least; they stand side by side in `calls`. */
+  /**
+   * Collectives that travel together, of two members at least; they stand side by side in `calls`.
+   */
   readonly buckets: readonly (readonly string[])[];
 }
 
@@ -36,19 +42,26 @@ export function callOrder(callsOf: TaskCalls, tasks: readonly Task[]): CallOrder
  * The calls that tasks are.
  *
  * @param written the schedule as the plan has it
- * @throws E_UNSUPPORTED where schedule and program do not have the same collectives and moves one by one: in loops and branches
+ * @throws E_UNSUPPORTED where schedule and program do not have the same collectives and moves one
+ *   by one: in loops and branches
  */
 export function callsByTask(program: DeviceProgram, { tasks, moves }: PlanSchedule): TaskCalls {
   const { graph, mesh } = program;
   const refuse = (why: string): never => {
-    throw new ShardwrightError('E_UNSUPPORTED', `the simulated order is not that of this program: ${why}`, {
-      hint: 'give --order program, in which calls stand as the plan lists them.',
-    });
+    throw new ShardwrightError(
+      'E_UNSUPPORTED',
+      `the simulated order is not that of this program: ${why}`,
+      {
+        hint: 'give --order program, in which calls stand as the plan lists them.',
+      },
+    );
   };
-  if (Object.keys(graph.subgraphs).length > 0) refuse('it has loops or branches, whose runs are simulated as one');
+  if (Object.keys(graph.subgraphs).length > 0)
+    refuse('it has loops or branches, whose runs are simulated as one');
   const out = new Map<number, readonly string[]>();
   const locals = new Map<string, string[]>();
-  for (const { name, local } of program.values) locals.set(name, [...(locals.get(name) ?? []), local]);
+  for (const { name, local } of program.values)
+    locals.set(name, [...(locals.get(name) ?? []), local]);
   const kernels = new Map<string, number>();
   for (const { id, kind, name } of tasks) {
     if (kind !== 'compute') continue;
@@ -57,8 +70,10 @@ export function callsByTask(program: DeviceProgram, { tasks, moves }: PlanSchedu
   }
   // Both have moves and collectives in the order of the plan.
   const lowered: readonly Redistributed[] = program.moves ?? [];
-  const kinds = (list: readonly { readonly kind: string }[]): string => list.map(({ kind }) => kind).join();
-  if (kinds(lowered) !== kinds(moves)) refuse(`it moves ${lowered.length} times, the simulation ${moves.length} times`);
+  const kinds = (list: readonly { readonly kind: string }[]): string =>
+    list.map(({ kind }) => kind).join();
+  if (kinds(lowered) !== kinds(moves))
+    refuse(`it moves ${lowered.length} times, the simulation ${moves.length} times`);
   moves.forEach((move, k) => {
     for (const id of move.tasks) out.set(id, [lowered[k].local]);
   });
@@ -72,7 +87,8 @@ export function callsByTask(program: DeviceProgram, { tasks, moves }: PlanSchedu
     if (kind !== work?.kind || meshDims.join() !== work.meshDims.join())
       refuse(`${node.name} is another collective than the simulation has there`);
     out.set(id, [node.name]);
-    // A call whose rule communicates is done when its collectives are: its kernels are what the first of those reads.
+    // A call whose rule communicates is done when its collectives are: its kernels are what the
+    // first of those reads.
     const kernel = kernels.get(name);
     const [read] = node.args;
     if (work?.key !== INSIDE || kernel === undefined || !isRef(read)) return;
@@ -83,8 +99,9 @@ export function callsByTask(program: DeviceProgram, { tasks, moves }: PlanSchedu
 }
 
 /**
- * The program with its calls in an order. Calls that the order does not name stand right before the first that needs them; those
- * that only the return needs stand after what they read, or at the end where that is a collective, which nothing waits for sooner.
+ * The program with its calls in an order. Calls that the order does not name stand right before the
+ * first that needs them; those that only the return needs stand after what they read, or at the end
+ * where that is a collective, which nothing waits for sooner.
  *
  * @throws E_UNSUPPORTED where a call needs a collective that comes later
  */
@@ -92,7 +109,9 @@ export function inOrder(program: DeviceProgram, { calls, buckets }: CallOrder): 
   const { graph } = program;
   const { nodes } = graph;
   const { position, operandStart, operands } = indexGraph(graph);
-  const isCollective = Uint8Array.from(nodes, ({ target }) => Number(collectiveKind(target) !== undefined));
+  const isCollective = Uint8Array.from(nodes, ({ target }) =>
+    Number(collectiveKind(target) !== undefined),
+  );
   const place = new Int32Array(nodes.length).fill(-1);
   const order: number[] = [];
   const put = (at: number): void => {
@@ -105,7 +124,11 @@ export function inOrder(program: DeviceProgram, { calls, buckets }: CallOrder): 
   const bring = (at: number, wanted: number): void => {
     if (place[at] >= 0) return;
     if (isCollective[at] === 1 && at !== wanted)
-      throw new ShardwrightError('E_UNSUPPORTED', `${nodes[wanted].name} needs ${nodes[at].name}, which the simulation has later`, { node: nodes[at].name }); // prettier-ignore
+      throw new ShardwrightError(
+        'E_UNSUPPORTED',
+        `${nodes[wanted].name} needs ${nodes[at].name}, which the simulation has later`,
+        { node: nodes[at].name },
+      );
     for (let k = operandStart[at]; k < operandStart[at + 1]; k++) bring(operands[k], wanted);
     put(at);
   };
@@ -115,7 +138,8 @@ export function inOrder(program: DeviceProgram, { calls, buckets }: CallOrder): 
     if (at === undefined || place[at] >= 0) continue;
     const together = (bucketOf.get(name) ?? [name]).flatMap((member) => position.get(member) ?? []);
     for (const member of together)
-      for (let k = operandStart[member]; k < operandStart[member + 1]; k++) bring(operands[k], member);
+      for (let k = operandStart[member]; k < operandStart[member + 1]; k++)
+        bring(operands[k], member);
     for (const member of together) bring(member, member);
   }
   const after = new Map<number, number[]>();
@@ -136,7 +160,12 @@ export function inOrder(program: DeviceProgram, { calls, buckets }: CallOrder): 
       after.set(behind, [...(after.get(behind) ?? []), at]);
     }
   });
-  const ordered = { ...graph, nodes: [...order.flatMap((at, k) => [at, ...(after.get(k) ?? [])]), ...last].map((at) => nodes[at]) }; // prettier-ignore
+  const ordered = {
+    ...graph,
+    nodes: [...order.flatMap((at, k) => [at, ...(after.get(k) ?? [])]), ...last].map(
+      (at) => nodes[at],
+    ),
+  };
   lintGraph(ordered);
   return { ...program, graph: ordered };
 }

@@ -1,10 +1,12 @@
-/** Runs control-flow calls on values of all ranks: takes a call and its operands, gives its results. */
+/**
+ * Runs control-flow calls on values of all ranks: takes a call and its operands, gives its results.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, scanPositions } from '../../graph/control.ts';
 import type { Arg, Node, ValueType } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
-import { NDArray, fromFlat, sizeOf } from '../../ndarray/array.ts';
+import { fromFlat, NDArray, sizeOf } from '../../ndarray/array.ts';
 import { ofParts, partType } from '../../ndarray/complex.ts';
 import { concat, select, unsqueeze } from '../../ndarray/views.ts';
 import type { Value } from './values.ts';
@@ -13,8 +15,8 @@ import type { Value } from './values.ts';
 export type RankValues = readonly Value[];
 
 /**
- * Control-flow calls on values: which body runs, how often, and on what. The forms of the calls are those of `graph/control`.
- * All ranks run in step, so what decides must be the same on all of them.
+ * Control-flow calls on values: which body runs, how often, and on what. The forms of the calls are
+ * those of `graph/control`. All ranks run in step, so what decides must be the same on all of them.
  */
 interface ControlFrame {
   readonly ranks: number;
@@ -36,18 +38,21 @@ export function isControl(target: string): boolean {
 /**
  * Results of a control-flow call.
  *
- * @throws E_TYPE when it does not have the form of its target; E_VERIFY when ranks would go different ways
+ * @throws E_TYPE when it does not have the form of its target; E_VERIFY when ranks would go
+ *   different ways
  */
 export function controlFlow(node: Node, frame: ControlFrame): readonly RankValues[] {
   const { target, args } = node;
   const body = (at: number): string => {
     const arg: Arg | undefined = args[at];
-    if (arg === undefined || !isGraphRef(arg)) throw malformed(target, `argument ${at} must be a subgraph`);
+    if (arg === undefined || !isGraphRef(arg))
+      throw malformed(target, `argument ${at} must be a subgraph`);
     return arg.name;
   };
   const operands = (at: number): RankValues[] => {
     const arg: Arg | undefined = args[at];
-    if (arg === undefined || !isList(arg)) throw malformed(target, `argument ${at} must be a list of values`);
+    if (arg === undefined || !isList(arg))
+      throw malformed(target, `argument ${at} must be a list of values`);
     return arg.map((member) => operand(member, frame));
   };
   switch (target) {
@@ -58,31 +63,54 @@ export function controlFlow(node: Node, frame: ControlFrame): readonly RankValue
     case 'cond':
       return frame.run(truth(target, operand(args[0], frame)) ? body(1) : body(2), operands(3), 0);
     case 'while_loop':
-      return whileLoop(node, frame, body(0), body(1), operands(2), args.length > 3 ? operands(3) : []);
+      return whileLoop(
+        node,
+        frame,
+        body(0),
+        body(1),
+        operands(2),
+        args.length > 3 ? operands(3) : [],
+      );
     case 'scan':
     case 'map':
     case 'map_impl': {
       const at = scanPositions(target);
       const captured = args.length > at.captured ? operands(at.captured) : [];
-      return scan(node, frame, body(0), at.init === undefined ? [] : operands(at.init), operands(at.xs), captured);
+      return scan(
+        node,
+        frame,
+        body(0),
+        at.init === undefined ? [] : operands(at.init),
+        operands(at.xs),
+        captured,
+      );
     }
     case 'wrap_with_set_grad_enabled':
     case 'wrap_with_autocast': {
       const at = target === 'wrap_with_autocast' ? 4 : 1;
-      return frame.run(body(at), args.slice(at + 1).map((arg) => operand(arg, frame)), 0); // prettier-ignore
+      return frame.run(
+        body(at),
+        args.slice(at + 1).map((arg) => operand(arg, frame)),
+        0,
+      );
     }
     default:
       throw new ShardwrightError('E_NO_KERNEL', `control flow by ${target} is not evaluated`);
   }
 }
 
-/** The branch of a `case` that the index names; the last one for an index outside, as StableHLO has it. */
+/**
+ * The branch of a `case` that the index names; the last one for an index outside, as StableHLO has
+ * it.
+ */
 function branchOf({ target, args }: Node, index: RankValues): string {
   const list: Arg | undefined = args[1];
-  if (list === undefined || !isList(list)) throw malformed(target, 'argument 1 must be a list of subgraphs');
+  if (list === undefined || !isList(list))
+    throw malformed(target, 'argument 1 must be a list of subgraphs');
   const at = agreed(target, index, (x) => (x instanceof NDArray ? x.item() : x));
   const branch = list[typeof at === 'number' && at >= 0 && at < list.length ? at : list.length - 1];
-  if (branch === undefined || !isGraphRef(branch)) throw malformed(target, 'a branch is no subgraph');
+  if (branch === undefined || !isGraphRef(branch))
+    throw malformed(target, 'a branch is no subgraph');
   return branch.name;
 }
 
@@ -102,14 +130,20 @@ function whileLoop(
     const [goesOn] = frame.run(condition, [...carried, ...captured], trip);
     if (!truth(target, goesOn ?? [null])) return carried;
     if (trip === frame.maxTrips)
-      throw new ShardwrightError('E_LIMIT', `while_loop runs for more than ${frame.maxTrips} trips`, {
-        hint: 'check its condition, or raise the option `maxTrips`',
-      });
+      throw new ShardwrightError(
+        'E_LIMIT',
+        `while_loop runs for more than ${frame.maxTrips} trips`,
+        {
+          hint: 'check its condition, or raise the option `maxTrips`',
+        },
+      );
     carried = frame.run(step, [...carried, ...captured], trip);
   }
 }
 
-/** One run for each row of the scanned values; what the body returns beyond the carry is stacked. */
+/**
+ * One run for each row of the scanned values; what the body returns beyond the carry is stacked.
+ */
 function scan(
   node: Node,
   frame: ControlFrame,
@@ -127,7 +161,8 @@ function scan(
   );
   const stated = getOwn(kwargs, 'length');
   const length = arrays[0]?.[0]?.shape[0] ?? stated;
-  if (typeof length !== 'number') throw malformed(target, 'a scan without scanned values needs a length');
+  if (typeof length !== 'number')
+    throw malformed(target, 'a scan without scanned values needs a length');
   if (arrays.some((byRank) => byRank.some((x) => x.shape[0] !== length)))
     throw malformed(target, 'scanned values differ in length');
   const backwards = getOwn(kwargs, 'reverse') === true;
@@ -154,7 +189,10 @@ function noRows({ target }: Node, frame: ControlFrame, carried: number): RankVal
   const byRank = Array.from({ length: frame.ranks }, (_, rank) => {
     const type = frame.type(rank);
     return (type.kind === 'tuple' ? type.items.slice(carried) : []).map((item) => {
-      if (item.kind !== 'tensor' || !item.shape.every((dim) => typeof dim === 'number' || dim.example !== undefined))
+      if (
+        item.kind !== 'tensor' ||
+        !item.shape.every((dim) => typeof dim === 'number' || dim.example !== undefined)
+      )
         throw malformed(target, 'a scan of no rows gives no values to stack');
       const shape = item.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 0)));
       const zeros = fromFlat(shape, new Float64Array(sizeOf(shape)), partType(item.dtype));
@@ -169,9 +207,17 @@ function operand(arg: Arg, frame: ControlFrame): RankValues {
   const everywhere = (value: Value): RankValues => new Array<Value>(frame.ranks).fill(value);
   if (typeof arg === 'number' || arg === null) return everywhere(arg);
   if (typeof arg === 'boolean') return everywhere(arg ? 1 : 0);
-  if (!isList(arg) && typeof arg === 'object' && arg.kind === 'size' && arg.size.example !== undefined)
+  if (
+    !isList(arg) &&
+    typeof arg === 'object' &&
+    arg.kind === 'size' &&
+    arg.size.example !== undefined
+  )
     return everywhere(arg.size.example);
-  throw new ShardwrightError('E_TYPE', 'an operand of a control-flow call must be a value or an integer');
+  throw new ShardwrightError(
+    'E_TYPE',
+    'an operand of a control-flow call must be a value or an integer',
+  );
 }
 
 function truth(target: string, byRank: RankValues): boolean {

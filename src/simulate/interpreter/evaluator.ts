@@ -1,7 +1,10 @@
-/** Runs a graph with numbers: takes inputs on one or several ranks and gives the value of every node. */
+/**
+ * Runs a graph with numbers: takes inputs on one or several ranks and gives the value of every
+ * node.
+ */
 
-import { ShardwrightError, internalError } from '../../errors.ts';
-import { interpret, type Frame, type Visitor } from '../../graph/interpret.ts';
+import { internalError, ShardwrightError } from '../../errors.ts';
+import { type Frame, interpret, type Visitor } from '../../graph/interpret.ts';
 import { LOCAL_MAP, localMapCall } from '../../graph/local-map.ts';
 import { indexGraph } from '../../graph/order.ts';
 import type { Arg, Graph, Node, ValueType } from '../../graph/types.ts';
@@ -13,7 +16,7 @@ import type { EvaluatedBody } from '../../ops/record/kernel.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { controlFlow, isControl } from './control.ts';
 import { standIn } from './stand-in.ts';
-import { Ledger, type Cell, type Value } from './values.ts';
+import { type Cell, Ledger, type Value } from './values.ts';
 
 export type { Value } from './values.ts';
 
@@ -21,28 +24,39 @@ export type { Value } from './values.ts';
 export interface EvaluateOptions {
   /** Seed of the random operators; every call draws from a stream of its own. Default 0. */
   readonly seed?: number;
-  /** Positions in `graph.outputs` that are wanted; the others are null and what only they need is not evaluated. Default all. */
+  /**
+   * Positions in `graph.outputs` that are wanted; the others are null and what only they need is
+   * not evaluated. Default all.
+   */
   readonly outputs?: readonly number[];
   /** Evaluate calls that no output needs as well. Default false. */
   readonly unused?: boolean;
   /** Values of attribute nodes, by target. */
   readonly attributes?: ReadonlyMap<string, NDArray>;
-  /** Calls of operators that the table does not have give what `standIn` gives. Default false: they are an error. */
+  /**
+   * Calls of operators that the table does not have give what `standIn` gives. Default false: they
+   * are an error.
+   */
   readonly standIns?: boolean;
   /** Trips of one while loop after which it counts as endless. Default 10,000. */
   readonly maxTrips?: number;
   /**
-   * Called with every value when it is made, inputs of bodies included, and with the run of the body that it is in: the path
-   * of calls, trips and bodies, empty for the graph itself.
+   * Called with every value when it is made, inputs of bodies included, and with the run of the
+   * body that it is in: the path of calls, trips and bodies, empty for the graph itself.
    */
   readonly onValue?: (run: string, node: Node, value: Value) => void;
 }
 
 /** Outputs of a graph that was run with numbers in float64. */
 export interface Evaluation {
-  /** By position in `graph.outputs`; null for one that the graph does not return, or that was not wanted. */
+  /**
+   * By position in `graph.outputs`; null for one that the graph does not return, or that was not
+   * wanted.
+   */
   readonly outputs: readonly Value[];
-  /** Most elements that were held at one time, inputs included, views of one storage counted once. */
+  /**
+   * Most elements that were held at one time, inputs included, views of one storage counted once.
+   */
   readonly peakElements: number;
 }
 
@@ -57,15 +71,20 @@ type RunRegion = (
 
 /** Comparators and reducers, and what one device runs, have no regions. */
 const noRegions: RunRegion = (_table, node) => {
-  throw new ShardwrightError('E_TYPE', `${node.name}: a region of per-device code stands where one device runs`);
+  throw new ShardwrightError(
+    'E_TYPE',
+    `${node.name}: a region of per-device code stands where one device runs`,
+  );
 };
 
 /**
- * Runs a graph on arrays in float64 and returns what it returns: the reference that programs on simulated devices are
- * compared with. Values are freed after their last use. Control-flow calls run their bodies through the same interpreter.
+ * Runs a graph on arrays in float64 and returns what it returns: the reference that programs on
+ * simulated devices are compared with. Values are freed after their last use. Control-flow calls
+ * run their bodies through the same interpreter.
  *
  * @param inputs one value for each placeholder, in order
- * @throws E_INPUT when the inputs do not fit the placeholders; what `evaluateCall` throws, with the node
+ * @throws E_INPUT when the inputs do not fit the placeholders; what `evaluateCall` throws, with the
+ *   node
  */
 export function evaluateWith(
   regions: RunRegion,
@@ -77,14 +96,21 @@ export function evaluateWith(
   checkInputs(graph, inputs);
   const evaluator = new Evaluator(regions, table, options);
   let at = 0;
-  for (const node of graph.nodes) if (node.kind === 'placeholder') options.onValue?.('', node, inputs[at++]);
+  for (const node of graph.nodes)
+    if (node.kind === 'placeholder') options.onValue?.('', node, inputs[at++]);
   const ledger = evaluator.ledger;
   for (const input of inputs) ledger.hold(input);
   const wanted = new Set(options.outputs ?? graph.outputs.map((_, i) => i));
   if (options.unused !== true) evaluator.skipped = unneeded(graph, wanted);
-  const { outputs } = interpret(graph, evaluator, inputs.map((value) => ({ value }))); // prettier-ignore
+  const { outputs } = interpret(
+    graph,
+    evaluator,
+    inputs.map((value) => ({ value })),
+  );
   return {
-    outputs: outputs.map((cell, i) => (cell === null || !wanted.has(i) ? null : evaluator.read(cell))),
+    outputs: outputs.map((cell, i) =>
+      cell === null || !wanted.has(i) ? null : evaluator.read(cell),
+    ),
     peakElements: ledger.peak,
   };
 }
@@ -144,21 +170,31 @@ class Evaluator implements Visitor<Cell> {
           type: () => node.type,
           maxTrips: this.options.maxTrips ?? 10_000,
           run: (body, inputs, trip) =>
-            this.runBody(frame, node, body, inputs.map(([value]) => value), trip).map((value) => [value]), // prettier-ignore
+            this.runBody(
+              frame,
+              node,
+              body,
+              inputs.map(([value]) => value),
+              trip,
+            ).map((value) => [value]),
         }).map(([value]) => value);
-      if (this.options.standIns === true && this.table.get(node.target) === undefined) return standIn(node, look);
+      if (this.options.standIns === true && this.table.get(node.target) === undefined)
+        return standIn(node, look);
       const seed = this.options.seed ?? 0;
       const bodies = bodiesOf(this.table, frame.graph);
       return evaluateCall(
         this.table,
         node.target,
         node.args.map((arg) => argument(arg, look, bodies)),
-        Object.fromEntries(Object.entries(node.kwargs).map(([key, arg]) => [key, argument(arg, look, bodies)])),
+        Object.fromEntries(
+          Object.entries(node.kwargs).map(([key, arg]) => [key, argument(arg, look, bodies)]),
+        ),
         { seed, stream: streamOf(`${this.scope}${node.name}`) },
         node.type,
       );
     } catch (error) {
-      if (error instanceof ShardwrightError && error.details.node === undefined) throw error.with({ node: node.name });
+      if (error instanceof ShardwrightError && error.details.node === undefined)
+        throw error.with({ node: node.name });
       throw error;
     }
   }
@@ -170,7 +206,13 @@ class Evaluator implements Visitor<Cell> {
     return this.regions(this.table, node, body, look, this.options.seed ?? 0);
   }
 
-  private runBody(frame: Frame<Cell>, node: Node, body: string, inputs: readonly Value[], trip: number): Value[] {
+  private runBody(
+    frame: Frame<Cell>,
+    node: Node,
+    body: string,
+    inputs: readonly Value[],
+    trip: number,
+  ): Value[] {
     const outer = this.scope;
     this.scope = runOf(outer, node.name, trip, body);
     for (const input of inputs) this.ledger.hold(input);
@@ -179,7 +221,10 @@ class Evaluator implements Visitor<Cell> {
     for (const inner of graph?.nodes ?? [])
       if (inner.kind === 'placeholder') this.options.onValue?.(this.scope, inner, inputs[at++]);
     // Cells of its own, so that the body may free what it was given.
-    const results = frame.run(body, inputs.map((value) => ({ value }))); // prettier-ignore
+    const results = frame.run(
+      body,
+      inputs.map((value) => ({ value })),
+    );
     this.scope = outer;
     const values = results.map((cell) => (cell === null ? null : this.read(cell)));
     for (const value of values) this.ledger.release(value);
@@ -228,7 +273,8 @@ function unneeded(graph: Graph, wanted: ReadonlySet<number>): ReadonlySet<Node> 
     if (wanted.has(i) && at !== undefined) needed[at] = 1;
   });
   for (let i = graph.nodes.length - 1; i >= 0; i--)
-    if (needed[i] === 1) for (let k = operandStart[i]; k < operandStart[i + 1]; k++) needed[operands[k]] = 1;
+    if (needed[i] === 1)
+      for (let k = operandStart[i]; k < operandStart[i + 1]; k++) needed[operands[k]] = 1;
   return new Set(graph.nodes.filter((node, i) => node.kind === 'call' && needed[i] === 0));
 }
 
@@ -237,7 +283,10 @@ function item(node: Node, look: (name: string) => Value): Value {
   const [source, index] = node.args;
   const list = isRef(source) ? look(source.name) : null;
   if (!Array.isArray(list) || typeof index !== 'number')
-    throw new ShardwrightError('E_TYPE', 'operator.getitem needs a value with several results and a number');
+    throw new ShardwrightError(
+      'E_TYPE',
+      'operator.getitem needs a value with several results and a number',
+    );
   const values = list as readonly Value[];
   const value = values[index < 0 ? index + values.length : index];
   if (value !== undefined) return value;
@@ -259,7 +308,10 @@ export function bodiesOf(table: OperatorTable, graph: Graph): (name: string) => 
   };
 }
 
-/** An argument with the values of the graph and runs of its bodies put in; a symbolic size counts at its example size. */
+/**
+ * An argument with the values of the graph and runs of its bodies put in; a symbolic size counts at
+ * its example size.
+ */
 export function argument(
   arg: Arg,
   look: (name: string) => Value,
@@ -269,7 +321,10 @@ export function argument(
   if (isRef(arg)) {
     const value = look(arg.name);
     if (value instanceof NDArray || typeof value === 'number' || value === null) return value;
-    throw new ShardwrightError('E_TYPE', `'${arg.name}' has several results; read one with getitem`);
+    throw new ShardwrightError(
+      'E_TYPE',
+      `'${arg.name}' has several results; read one with getitem`,
+    );
   }
   if (arg !== null && typeof arg === 'object' && arg.kind === 'graph') return bodies(arg.name);
   if (arg !== null && typeof arg === 'object' && arg.kind === 'slice')
@@ -287,9 +342,13 @@ function checkInputs(graph: Graph, inputs: readonly Value[]): void {
   placeholders.forEach((node, i) => {
     const why = misfit(inputs[i], node.type);
     if (why !== undefined)
-      throw new ShardwrightError('E_INPUT', `input ${i} (${node.name}) must be ${typeText(node.type)}, is ${why}`, {
-        node: node.name,
-      });
+      throw new ShardwrightError(
+        'E_INPUT',
+        `input ${i} (${node.name}) must be ${typeText(node.type)}, is ${why}`,
+        {
+          node: node.name,
+        },
+      );
   });
 }
 
@@ -301,6 +360,9 @@ function misfit(value: Value, type: ValueType): string | undefined {
   const fits =
     value.dtype === type.dtype &&
     value.rank === type.shape.length &&
-    type.shape.every((dim, d) => (typeof dim === 'number' ? dim : (dim.example ?? value.shape[d])) === value.shape[d]);
+    type.shape.every(
+      (dim, d) =>
+        (typeof dim === 'number' ? dim : (dim.example ?? value.shape[d])) === value.shape[d],
+    );
   return fits ? undefined : `${value.dtype}[${value.shape.join(', ')}]`;
 }

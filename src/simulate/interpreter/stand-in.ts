@@ -1,4 +1,7 @@
-/** Gives a numeric stand-in for a call of an unknown operator, so that a plan with `unknown: 'replicate'` can run. */
+/**
+ * Gives a numeric stand-in for a call of an unknown operator, so that a plan with `unknown:
+ * 'replicate'` can run.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, Node, TensorType, ValueType } from '../../graph/types.ts';
@@ -8,12 +11,13 @@ import { streamOf } from '../../ndarray/random.ts';
 import type { Value } from './values.ts';
 
 /**
- * What a call of an unknown operator gives where a plan with `unknown: 'replicate'` is run with numbers: an array of the type
- * that the source states, whose every element depends on every element of every operand, in order. A device that calls it on
- * anything but the whole operands is thus found out, whatever the operator really computes.
+ * What a call of an unknown operator gives where a plan with `unknown: 'replicate'` is run with
+ * numbers: an array of the type that the source states, whose every element depends on every
+ * element of every operand, in order. A device that calls it on anything but the whole operands is
+ * thus found out, whatever the operator really computes.
  *
- * Floating-point results lie between 0 and 1, so that logarithms and roots take them; whole numbers are 0 or 1, so that they are
- * rows of anything.
+ * Floating-point results lie between 0 and 1, so that logarithms and roots take them; whole numbers
+ * are 0 or 1, so that they are rows of anything.
  *
  * @param look the values that the call reads
  * @throws E_NO_KERNEL for results that are no real tensors
@@ -44,7 +48,11 @@ export function standIn(node: Node, look: (name: string) => Value): Value {
 function arrayOf(node: Node, { dtype, shape }: TensorType, mix: number): NDArray {
   const element = ELEMENT_TYPES.find((known) => known === dtype);
   if (element === undefined)
-    throw new ShardwrightError('E_NO_KERNEL', `${node.target} gives ${dtype}, and there are no such arrays`, { node: node.name }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_NO_KERNEL',
+      `${node.target} gives ${dtype}, and there are no such arrays`,
+      { node: node.name },
+    );
   const sizes = shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1)));
   const share = (at: number): number => 0.5 + 0.45 * Math.sin(mix + 0.7 * at);
   return build(sizes, kindOf(element) === 'float' ? share : (at) => Math.round(share(at)), element);

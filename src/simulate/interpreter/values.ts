@@ -2,7 +2,10 @@
 
 import { NDArray } from '../../ndarray/array.ts';
 
-/** What a node of a graph holds: an array, the results of a call with several, a symbolic number, or nothing. */
+/**
+ * What a node of a graph holds: an array, the results of a call with several, a symbolic number, or
+ * nothing.
+ */
 export type Value = NDArray | readonly Value[] | number | null;
 
 /** Place of a node's value; undefined after it was freed. */

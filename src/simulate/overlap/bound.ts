@@ -1,14 +1,14 @@
 /**
- * The cheapest certified bound on the overlapped step, for plans whose step is not searched for. In: plans that are known. Out: seconds
- * that no plan of their problem goes below.
+ * The cheapest certified bound on the overlapped step, for plans whose step is not searched for.
+ * In: plans that are known. Out: seconds that no plan of their problem goes below.
  */
 import type { LongestPath } from '../../plan/overlap/longest-path.ts';
 import type { StepWork } from '../../plan/overlap/step-work.ts';
 import { StreamCosts } from '../../plan/overlap/stream-costs.ts';
+import type { Prepared } from '../../plan/prepare.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
 import { workOn } from '../../plan/request/work-limits.ts';
 import { restrictionOf } from '../../plan/restrict/pins.ts';
-import type { Prepared } from '../../plan/prepare.ts';
 import { bestMixture } from '../../solver/dual/best-mixture.ts';
 import { costFunction } from '../../solver/problem/cost.ts';
 import { repairRows } from '../../solver/problem/repair.ts';
@@ -25,21 +25,41 @@ const MOST_SWEEPS = 40;
 const GAP = 1e-3;
 
 /**
- * One problem, under the packing that is worth most against all plans that are known, and bounded by messages. Where what they point
- * at breaks a row, and no choice beside it that keeps the rows is as near to the bound as a search would end, the search bounds it
- * with its rows.
+ * One problem, under the packing that is worth most against all plans that are known, and bounded
+ * by messages. Where what they point at breaks a row, and no choice beside it that keeps the rows
+ * is as near to the bound as a search would end, the search bounds it with its rows.
  *
  * @param work with the launches and buckets of the simulation
  * @param known choices of the problem, each with its longest path
  * @returns 0 where the time was over before any bound was proven
  */
-export async function boundOverlap(prepared: Pick<Prepared, 'model' | 'request' | 'given'>, work: StepWork, known: readonly { readonly choice: Int32Array; readonly path: LongestPath }[], deadline: Deadline): Promise<number> {
+export async function boundOverlap(
+  prepared: Pick<Prepared, 'model' | 'request' | 'given'>,
+  work: StepWork,
+  known: readonly { readonly choice: Int32Array; readonly path: LongestPath }[],
+  deadline: Deadline,
+): Promise<number> {
   const { model, request, given } = prepared;
-  const costs = new StreamCosts(work, BINS, known.map(({ path }) => path)); // prettier-ignore
-  const { shares } = bestMixture(known.map(({ choice }) => costs.cut(choice)), costs.stretches, costs.places); // prettier-ignore
-  const narrowed = compactProblem(costs.problem(costs.packing(shares)), restrictionOf(model, request, given).restriction.kept());
+  const costs = new StreamCosts(
+    work,
+    BINS,
+    known.map(({ path }) => path),
+  );
+  const { shares } = bestMixture(
+    known.map(({ choice }) => costs.cut(choice)),
+    costs.stretches,
+    costs.places,
+  );
+  const narrowed = compactProblem(
+    costs.problem(costs.packing(shares)),
+    restrictionOf(model, request, given).restriction.kept(),
+  );
   const { problem } = narrowed;
-  const found = messageBound(problem, { minGain: LEAST_GAIN, sweeps: MOST_SWEEPS, stopped: () => deadline.isOver });
+  const found = messageBound(problem, {
+    minGain: LEAST_GAIN,
+    sweeps: MOST_SWEEPS,
+    stopped: () => deadline.isOver,
+  });
   const kept = found?.choice === undefined ? undefined : repairRows(problem, found.choice);
   if (found !== undefined && kept !== undefined) {
     const isNear = (): boolean => costFunction(problem)(kept) * (1 - GAP) <= found.bound;
@@ -56,4 +76,4 @@ export async function boundOverlap(prepared: Pick<Prepared, 'model' | 'request' 
     ...deadline.solveOptions,
   });
   return (found === undefined ? bound : Math.max(bound, found.bound)) / model.unitsPerSecond;
-} // prettier-ignore
+}

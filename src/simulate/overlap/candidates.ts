@@ -1,15 +1,15 @@
 /**
- * Plans that are tried for the overlapped step. In: choices of one problem. Out: those whose peak fits, each simulated once,
- * and the best of them.
+ * Plans that are tried for the overlapped step. In: choices of one problem. Out: those whose peak
+ * fits, each simulated once, and the best of them.
  */
 
 import type { Prepared } from '../../plan/prepare.ts';
-import { decode, stateMemory, type Decoded } from '../../plan/record/decode.ts';
+import { decode, type Decoded, stateMemory } from '../../plan/record/decode.ts';
 import { planMemoryTimeline, timelinePeakBytes } from '../../plan/record/memory-timeline.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import type { SimulatedPlan } from '../timeline/from-plan.ts';
-import { simulateSeconds, type SimulateOptions } from '../timeline/simulate.ts';
+import { type SimulateOptions, simulateSeconds } from '../timeline/simulate.ts';
 
 /** One plan with its seconds one after another and its simulated seconds. */
 export interface OverlapCandidate {
@@ -21,7 +21,10 @@ export interface OverlapCandidate {
 }
 
 /** What candidates are choices of. */
-export type Candidates = Pick<Prepared, 'program' | 'model' | 'problem' | 'table' | 'request' | 'budgetBytes'>;
+export type Candidates = Pick<
+  Prepared,
+  'program' | 'model' | 'problem' | 'table' | 'request' | 'budgetBytes'
+>;
 
 type DecodedPlan = Pick<Decoded, 'nodes' | 'outputs' | 'computeSeconds' | 'communicationSeconds'>;
 
@@ -48,7 +51,9 @@ export class CandidatePool {
 
   /** The fastest so many, the best first. */
   fastest(count: number): readonly OverlapCandidate[] {
-    return [...this.candidates].sort((a, b) => a.simulatedSeconds - b.simulatedSeconds).slice(0, count);
+    return [...this.candidates]
+      .sort((a, b) => a.simulatedSeconds - b.simulatedSeconds)
+      .slice(0, count);
   }
 
   /**
@@ -72,7 +77,10 @@ export class CandidatePool {
     return violations.length === 0 && Number.isFinite(Number(cost));
   }
 
-  /** Whether the peak is within the budget, where the request asks for that: the rows of the problem know states only. */
+  /**
+   * Whether the peak is within the budget, where the request asks for that: the rows of the problem
+   * know states only.
+   */
   private fits(choice: Int32Array): boolean {
     const { model, table, request, budgetBytes } = this.prepared;
     if (!holdsPeak(request)) return true;
@@ -81,8 +89,14 @@ export class CandidatePool {
 
   private simulated(choice: Int32Array, decoded?: DecodedPlan): OverlapCandidate {
     const { program, model, table, request, budgetBytes } = this.prepared;
-    const { nodes, outputs, computeSeconds, communicationSeconds } = decoded ?? decode(model, choice);
-    const plan: SimulatedPlan = { request, nodes, outputs, memory: { ...stateMemory(model, choice), budgetBytes } };
+    const { nodes, outputs, computeSeconds, communicationSeconds } =
+      decoded ?? decode(model, choice);
+    const plan: SimulatedPlan = {
+      request,
+      nodes,
+      outputs,
+      memory: { ...stateMemory(model, choice), budgetBytes },
+    };
     const serialSeconds = computeSeconds + communicationSeconds;
     return {
       choice,

@@ -1,16 +1,17 @@
 /**
- * The step with communication beside compute, for a plan of least seconds one after another. In: that plan, and recipes. Out: the
- * plan with the shortest simulated step of those that are known, and a lower bound on the simulated step of every plan.
+ * The step with communication beside compute, for a plan of least seconds one after another. In:
+ * that plan, and recipes. Out: the plan with the shortest simulated step of those that are known,
+ * and a lower bound on the simulated step of every plan.
  */
 
 import { longestPath, stepWorkFor } from '../../plan/overlap/longest-path.ts';
 import { DEFAULT_BUCKET_BYTES, LAUNCH_SECONDS } from '../../plan/overlap/rules.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
-import { planOfChoice, type PlannedResult } from '../../plan/search/result.ts';
+import { type PlannedResult, planOfChoice } from '../../plan/search/result.ts';
 import { NoChoiceInTime } from '../../solver/solve.ts';
 import { percentText, secondsText } from '../../units.ts';
-import { CandidatePool } from './candidates.ts';
 import { boundOverlap } from './bound.ts';
+import { CandidatePool } from './candidates.ts';
 
 /** A choice that is known, by its name. */
 interface KnownChoice {
@@ -30,32 +31,46 @@ export interface OverlappedStep {
   /** Every cost one after another: of this plan, and of the other. */
   readonly serialSeconds: number;
   readonly baseSerialSeconds: number;
-  /** No plan has a shorter simulated step, and 1 - bound / simulated step; null where no bound was looked for, or none in time. */
+  /**
+   * No plan has a shorter simulated step, and 1 - bound / simulated step; null where no bound was
+   * looked for, or none in time.
+   */
   readonly boundSeconds: number | null;
   readonly gap: number | null;
 }
 
-/** What is proven least one after another is kept where another plan's step is shorter by no more. */
+/**
+ * What is proven least one after another is kept where another plan's step is shorter by no more.
+ */
 const WORTH = 0.005;
 /**
- * Most mesh dims (of more than one device) for which the bound is looked for. The placements of three dims are so many that the
- * prices by stream take longer to make than the plan.
+ * Most mesh dims (of more than one device) for which the bound is looked for. The placements of
+ * three dims are so many that the prices by stream take longer to make than the plan.
  */
 const BOUND_DIMS = 2;
 
 /**
- * Simulates the plan, and every known choice that the request admits, whose peak fits and that may be faster by enough: what its
- * step takes at least (`longestPath`) says so before. One problem then bounds the step of every plan (`boundOverlap`). The proof
- * stays that of costs one after another: its gap says what the plan gives away there.
+ * Simulates the plan, and every known choice that the request admits, whose peak fits and that may
+ * be faster by enough: what its step takes at least (`longestPath`) says so before. One problem
+ * then bounds the step of every plan (`boundOverlap`). The proof stays that of costs one after
+ * another: its gap says what the plan gives away there.
  *
  * @param result the plan of least seconds one after another
  */
-export async function overlappedStep(result: PlannedResult, known: readonly KnownChoice[], deadline: Deadline): Promise<OverlappedStep> {
+export async function overlappedStep(
+  result: PlannedResult,
+  known: readonly KnownChoice[],
+  deadline: Deadline,
+): Promise<OverlappedStep> {
   const { prepared, plan, choice, certificate } = result;
   const pool = new CandidatePool(prepared, {}, choice, { ...plan, ...plan.objective });
   const [base] = pool.candidates;
   const enoughSeconds = base.simulatedSeconds * (1 - WORTH);
-  const { work, path } = stepWorkFor(prepared.model, { launchSeconds: LAUNCH_SECONDS, bucketBytes: DEFAULT_BUCKET_BYTES }, choice);
+  const { work, path } = stepWorkFor(
+    prepared.model,
+    { launchSeconds: LAUNCH_SECONDS, bucketBytes: DEFAULT_BUCKET_BYTES },
+    choice,
+  );
   const admitted = known.filter((other) => pool.admits(other.choice));
   const paths = [{ choice, path }];
   for (const other of admitted) {
@@ -67,7 +82,9 @@ export async function overlappedStep(result: PlannedResult, known: readonly Know
   const { best } = pool;
   const { sizes } = prepared.model.space.mesh;
   const isBounded = sizes.filter((n) => n > 1).length <= BOUND_DIMS && !deadline.isOver;
-  const boundSeconds = isBounded ? await inTime(() => boundOverlap(prepared, work, paths, deadline)) : 0;
+  const boundSeconds = isBounded
+    ? await inTime(() => boundOverlap(prepared, work, paths, deadline))
+    : 0;
   const taken = best.simulatedSeconds < enoughSeconds ? best : base;
   const step = {
     simulatedSeconds: taken.simulatedSeconds,
@@ -79,9 +96,16 @@ export async function overlappedStep(result: PlannedResult, known: readonly Know
   };
   if (taken === base) return { result, ...step };
   const name = known.find((other) => other.choice === taken.choice)?.name ?? '';
-  const word = `${name}: chosen for its simulated step of ${secondsText(taken.simulatedSeconds)}, ${percentText(1 - taken.simulatedSeconds / base.simulatedSeconds)} less than that of the plan of least seconds one after another`;
-  return { result: planOfChoice(prepared, taken.choice, plan, certificate, [...plan.proof.evidence, word]), name, ...step };
-} // prettier-ignore
+  const word =
+    `${name}: chosen for its simulated step of ${secondsText(taken.simulatedSeconds)}, ` +
+    `${percentText(1 - taken.simulatedSeconds / base.simulatedSeconds)} less than that of the ` +
+    'plan of least seconds one after another';
+  return {
+    result: planOfChoice(prepared, taken.choice, plan, certificate, [...plan.proof.evidence, word]),
+    name,
+    ...step,
+  };
+}
 
 /** 0 where the time is over before there is a choice. */
 async function inTime(bound: () => Promise<number>): Promise<number> {

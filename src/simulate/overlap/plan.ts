@@ -1,10 +1,13 @@
-/** Takes a plan of summed costs and gives the plan that `searchOverlap` finds, with what is proven of its step. */
+/**
+ * Takes a plan of summed costs and gives the plan that `searchOverlap` finds, with what is proven
+ * of its step.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 import type { PlanRequest } from '../../plan/request/request.ts';
-import { percentText, secondsText } from '../../units.ts';
-import { searchOverlap, type OverlapOptions } from './search.ts';
 import { planOfChoice, type ShardResult } from '../../plan/search/result.ts';
+import { percentText, secondsText } from '../../units.ts';
+import { type OverlapOptions, searchOverlap } from './search.ts';
 
 type Planned = Extract<ShardResult, { readonly status: 'planned' }>;
 
@@ -41,16 +44,24 @@ export function checkOverlap(request: PlanRequest): void {
 }
 
 /**
- * Looks for a plan whose simulated step is shorter (`searchOverlap`). The proof of the plan stays that of costs one after
- * another: its gap is then what the plan gives away there. What is proven of the overlapped step stands beside it.
+ * Looks for a plan whose simulated step is shorter (`searchOverlap`). The proof of the plan stays
+ * that of costs one after another: its gap is then what the plan gives away there. What is proven
+ * of the overlapped step stands beside it.
  *
  * @param result the plan without overlap
  * @throws what `checkOverlap` throws
  */
-export async function overlapPlan(result: Planned, options: OverlapOptions = {}): Promise<OverlapPlan> {
+export async function overlapPlan(
+  result: Planned,
+  options: OverlapOptions = {},
+): Promise<OverlapPlan> {
   const { prepared, plan, choice } = result;
   checkOverlap(prepared.request);
-  const { base, best, candidates, boundSeconds, gap } = await searchOverlap(prepared, choice, options);
+  const { base, best, candidates, boundSeconds, gap } = await searchOverlap(
+    prepared,
+    choice,
+    options,
+  );
   const found = {
     changed: best !== base,
     simulatedSeconds: best.simulatedSeconds,
@@ -62,6 +73,16 @@ export async function overlapPlan(result: Planned, options: OverlapOptions = {})
     rounds: candidates.length,
   };
   if (best === base) return { ...found, result };
-  const word = `chosen for its simulated step: ${secondsText(best.simulatedSeconds)}, ${percentText(1 - best.simulatedSeconds / base.simulatedSeconds)} less than that of the plan of least seconds one after another; no plan takes less than ${secondsText(boundSeconds)}`;
-  return { ...found, result: planOfChoice(prepared, best.choice, plan, result.certificate, [...plan.proof.evidence, word]) }; // prettier-ignore
+  const word =
+    `chosen for its simulated step: ${secondsText(best.simulatedSeconds)}, ` +
+    `${percentText(1 - best.simulatedSeconds / base.simulatedSeconds)} less than that of the ` +
+    'plan of least seconds one after another; no plan takes less than ' +
+    `${secondsText(boundSeconds)}`;
+  return {
+    ...found,
+    result: planOfChoice(prepared, best.choice, plan, result.certificate, [
+      ...plan.proof.evidence,
+      word,
+    ]),
+  };
 }

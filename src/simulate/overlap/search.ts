@@ -1,34 +1,38 @@
 /**
- * Plans for the overlapped step. In: a prepared request, its plan of summed costs and other plans that are known. Out: the
- * plan with the shortest simulated step that was found, and a proven lower bound on the overlapped step of every plan.
+ * Plans for the overlapped step. In: a prepared request, its plan of summed costs and other plans
+ * that are known. Out: the plan with the shortest simulated step that was found, and a proven lower
+ * bound on the overlapped step of every plan.
  */
 
-import { longestPath, stepWorkFor, type LongestPath } from '../../plan/overlap/longest-path.ts';
+import { type LongestPath, longestPath, stepWorkFor } from '../../plan/overlap/longest-path.ts';
 import type { Packing } from '../../plan/overlap/packing.ts';
 import { PathGame } from '../../plan/overlap/path-mixture.ts';
 import { planLoads } from '../../plan/overlap/plan-loads.ts';
 import { DEFAULT_BUCKET_BYTES, LAUNCH_SECONDS } from '../../plan/overlap/rules.ts';
 import type { StepWork } from '../../plan/overlap/step-work.ts';
 import { StreamCosts } from '../../plan/overlap/stream-costs.ts';
+import type { Prepared } from '../../plan/prepare.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
 import { workOn } from '../../plan/request/work-limits.ts';
 import { restrictionOf } from '../../plan/restrict/pins.ts';
-import type { Prepared } from '../../plan/prepare.ts';
 import { bestMixture } from '../../solver/dual/best-mixture.ts';
-import { compactProblem, KeptLists, type CompactProblem } from '../../solver/problem/restrict.ts';
 import { withoutFixed } from '../../solver/problem/condition.ts';
 import { costliestEdges, Regions } from '../../solver/problem/regions.ts';
+import { type CompactProblem, compactProblem, KeptLists } from '../../solver/problem/restrict.ts';
 import { solve } from '../../solver/solve.ts';
 import type { Problem } from '../../solver/types.ts';
 import { random } from '../ranks/shards.ts';
-import { CandidatePool, type Candidates, type OverlapCandidate } from './candidates.ts';
 import type { SimulateOptions } from '../timeline/simulate.ts';
+import { CandidatePool, type Candidates, type OverlapCandidate } from './candidates.ts';
 
 /**
- * How far to look. The options of the simulation are those under which the bound holds: one stream for each kind of link,
- * matrix products in one piece.
+ * How far to look. The options of the simulation are those under which the bound holds: one stream
+ * for each kind of link, matrix products in one piece.
  */
-export interface OverlapOptions extends Omit<SimulateOptions, 'asyncTensor' | 'streams' | 'bucketBytes'> {
+export interface OverlapOptions extends Omit<
+  SimulateOptions,
+  'asyncTensor' | 'streams' | 'bucketBytes'
+> {
   /** Choices that are known, such as recipes: those that the request admits are candidates. */
   readonly starts?: readonly Int32Array[];
   /** Most packings that are tried of each kind. Default 12. */
@@ -39,7 +43,10 @@ export interface OverlapOptions extends Omit<SimulateOptions, 'asyncTensor' | 's
   readonly deadline?: Deadline;
 }
 
-/** The plan of least simulated seconds among those tried, beside the plan without overlap, and a bound on all. */
+/**
+ * The plan of least simulated seconds among those tried, beside the plan without overlap, and a
+ * bound on all.
+ */
 export interface OverlapSearch {
   /** The plan of summed costs. */
   readonly base: OverlapCandidate;
@@ -53,7 +60,10 @@ export interface OverlapSearch {
   readonly gap: number;
 }
 
-/** Share of the summed costs that a problem contains whose plan is wanted, and not its bound: it moves little in vain. */
+/**
+ * Share of the summed costs that a problem contains whose plan is wanted, and not its bound: it
+ * moves little in vain.
+ */
 const BLEND = 0.003;
 /** Larger shares, tried with the last packing. */
 const LAST_BLENDS = [0.02, 0.2] as const;
@@ -66,15 +76,24 @@ const PLAN_GAP = 2e-2;
 const PLAN_WORK = 1 / 4;
 /** Seconds are sums of doubles: a smaller gap is none. */
 const ROUNDING = 1e-9;
-/** Mixtures of paths that are tried for a bound for each packing that is tried for plans: they take less time each. */
+/**
+ * Mixtures of paths that are tried for a bound for each packing that is tried for plans: they take
+ * less time each.
+ */
 const BOUND_ROUNDS = 2;
 /** Rounds end when the best mixture of all plans seen is this near to the bound. */
 const NEAR = 5e-4;
-/** Moves of the best plan around which others are looked for, how many variables may change there, in turn, and how many in vain end it. */
+/**
+ * Moves of the best plan around which others are looked for, how many variables may change there,
+ * in turn, and how many in vain end it.
+ */
 const MOST_REGIONS = 24;
 const REGION_VARIABLES = [48, 192] as const;
 const REGIONS_IN_VAIN = 8;
-/** Best plans, and others drawn from all answers, that are crossed; most crossings, and how many in vain end them. */
+/**
+ * Best plans, and others drawn from all answers, that are crossed; most crossings, and how many in
+ * vain end them.
+ */
 const PARENTS = 4;
 const OTHERS = 1;
 const CROSSINGS = 24;
@@ -87,19 +106,35 @@ const SMOOTHING = 0.5;
 const BETTER = 1e-4;
 
 /**
- * Four phases. The first two alternate between two problems until their values meet: the packing that is worth most against
- * all plans seen gives weights (`bestMixture`), and the cheapest plan under these weights is one more plan seen. The first
- * looks for plans: a little of the summed costs keeps them from moving in vain. What the second solves bounds the overlapped step
- * of every plan. The third changes the best plan around what it waits for longest, the fourth crosses the best plans.
+ * Four phases. The first two alternate between two problems until their values meet: the packing
+ * that is worth most against all plans seen gives weights (`bestMixture`), and the cheapest plan
+ * under these weights is one more plan seen. The first looks for plans: a little of the summed
+ * costs keeps them from moving in vain. What the second solves bounds the overlapped step of every
+ * plan. The third changes the best plan around what it waits for longest, the fourth crosses the
+ * best plans.
  *
  * @param choice the plan of summed costs
  */
-export async function searchOverlap(prepared: Candidates & Pick<Prepared, 'given'>, choice: Int32Array, options: OverlapOptions = {}): Promise<OverlapSearch> {
-  const { rounds = 12, bins = 16, starts = [], deadline = new Deadline(prepared.request.timeLimitSeconds), ...simulation } = options;
+export async function searchOverlap(
+  prepared: Candidates & Pick<Prepared, 'given'>,
+  choice: Int32Array,
+  options: OverlapOptions = {},
+): Promise<OverlapSearch> {
+  const {
+    rounds = 12,
+    bins = 16,
+    starts = [],
+    deadline = new Deadline(prepared.request.timeLimitSeconds),
+    ...simulation
+  } = options;
   const launchSeconds = options.launchSeconds ?? LAUNCH_SECONDS;
   const pool = new CandidatePool(prepared, simulation, choice);
   for (const start of starts) if (pool.admits(start)) pool.add(start);
-  const { work } = stepWorkFor(prepared.model, { launchSeconds, bucketBytes: DEFAULT_BUCKET_BYTES }, pool.best.choice);
+  const { work } = stepWorkFor(
+    prepared.model,
+    { launchSeconds, bucketBytes: DEFAULT_BUCKET_BYTES },
+    pool.best.choice,
+  );
   const search = new Alternation(prepared, work, bins, pool, deadline);
   for (const start of starts) if (pool.admits(start)) search.know(start);
   await search.alternate(rounds);
@@ -113,7 +148,7 @@ export async function searchOverlap(prepared: Candidates & Pick<Prepared, 'given
   const { boundSeconds } = search;
   const gap = best.simulatedSeconds === 0 ? 0 : 1 - boundSeconds / best.simulatedSeconds;
   return { base: candidates[0], best, candidates, boundSeconds, gap: gap < ROUNDING ? 0 : gap };
-} // prettier-ignore
+}
 
 function isBetter({ simulatedSeconds }: OverlapCandidate, beforeSeconds: number): boolean {
   return simulatedSeconds < beforeSeconds * (1 - BETTER);
@@ -156,13 +191,20 @@ class Alternation {
 
   /** Alternates between packings and plans, under prices that bound nothing. */
   async alternate(rounds: number): Promise<void> {
-    this.costs = new StreamCosts(this.work, this.bins, this.answers.map((choice) => this.pathOf(choice))); // prettier-ignore
+    this.costs = new StreamCosts(
+      this.work,
+      this.bins,
+      this.answers.map((choice) => this.pathOf(choice)),
+    );
     const cuts = this.answers.map((choice) => this.costs.cut(choice));
     let packing = this.costs.none;
     for (let round = 0; round < rounds && !this.deadline.isOver; round++) {
       const { shares } = bestMixture(cuts, this.costs.stretches, this.costs.places);
       packing = this.costs.packing(shares);
-      const found = await this.solved(compactProblem(this.costs.problem(packing, BLEND), this.kept), false);
+      const found = await this.solved(
+        compactProblem(this.costs.problem(packing, BLEND), this.kept),
+        false,
+      );
       if (found === undefined) return;
       // A known answer leaves the mixture as it is, and the next round with it.
       if (!this.look(found)) break;
@@ -170,15 +212,19 @@ class Alternation {
     }
     for (const blend of LAST_BLENDS) {
       if (this.deadline.isOver) return;
-      const found = await this.solved(compactProblem(this.costs.problem(packing, blend), this.kept), false);
+      const found = await this.solved(
+        compactProblem(this.costs.problem(packing, blend), this.kept),
+        false,
+      );
       if (found !== undefined) this.look(found);
     }
-  } // prettier-ignore
+  }
 
   /**
-   * Alternates between mixtures of paths and plans: the mixture that is worth most against all plans seen gives weights, and the
-   * cheapest plan under them is one more plan seen. What proves it bounds the step of every plan. Mixtures stay near that of the
-   * best bound so far (smoothing of dual prices: Wentges, Weighted Dantzig-Wolfe decomposition, 1997).
+   * Alternates between mixtures of paths and plans: the mixture that is worth most against all
+   * plans seen gives weights, and the cheapest plan under them is one more plan seen. What proves
+   * it bounds the step of every plan. Mixtures stay near that of the best bound so far (smoothing
+   * of dual prices: Wentges, Weighted Dantzig-Wolfe decomposition, 1997).
    */
   async tighten(rounds: number): Promise<void> {
     const game = new PathGame(this.work);
@@ -188,9 +234,15 @@ class Alternation {
       const { shares, value } = game.best();
       if (value <= this.boundSeconds * (1 + NEAR)) return;
       const near = center;
-      const tried = near === undefined ? shares : shares.map((share, i) => share + SMOOTHING * ((near[i] ?? 0) - share));
+      const tried =
+        near === undefined
+          ? shares
+          : shares.map((share, i) => share + SMOOTHING * ((near[i] ?? 0) - share));
       const before = this.boundSeconds;
-      const found = await this.solved(compactProblem(this.costs.problem(game.mixture(tried)), this.kept), true);
+      const found = await this.solved(
+        compactProblem(this.costs.problem(game.mixture(tried)), this.kept),
+        true,
+      );
       if (found === undefined) return;
       if (this.boundSeconds > before) center = tried;
       // A known answer leaves the game as it is, and the next round with it.
@@ -198,12 +250,19 @@ class Alternation {
       else if (near === undefined) return;
       else center = undefined;
     }
-  } // prettier-ignore
+  }
 
   /** The packing that is worth most against some choices, and what it is worth. */
-  private mixture(choices: readonly Int32Array[]): { readonly packing: Packing; readonly value: number } {
+  private mixture(choices: readonly Int32Array[]): {
+    readonly packing: Packing;
+    readonly value: number;
+  } {
     const { costs } = this;
-    const { shares, value } = bestMixture(choices.map((choice) => costs.cut(choice)), costs.stretches, costs.places); // prettier-ignore
+    const { shares, value } = bestMixture(
+      choices.map((choice) => costs.cut(choice)),
+      costs.stretches,
+      costs.places,
+    );
     return { packing: costs.packing(shares), value };
   }
 
@@ -214,15 +273,20 @@ class Alternation {
   }
 
   /**
-   * Frees a region around each of the moves that add most to the critical path of the best plan, under the weights of that
-   * path. What is found is simulated; where it is faster, the path is that of the new plan.
+   * Frees a region around each of the moves that add most to the critical path of the best plan,
+   * under the weights of that path. What is found is simulated; where it is faster, the path is
+   * that of the new plan.
    */
   async improve(): Promise<void> {
     const regions = new Regions(this.prepared.problem);
     let problems = this.onPathOf(this.pool.best.choice);
     let centers = costliestEdges(problems[0], this.pool.best.choice);
     const tried = new Set<string>();
-    for (let k = 0, inVain = 0; k < MOST_REGIONS && inVain < REGIONS_IN_VAIN && !this.deadline.isOver; k++) {
+    for (
+      let k = 0, inVain = 0;
+      k < MOST_REGIONS && inVain < REGIONS_IN_VAIN && !this.deadline.isOver;
+      k++
+    ) {
       const size = REGION_VARIABLES[k % REGION_VARIABLES.length];
       const center = centers.find((ends) => !tried.has(`${ends.join()} ${size}`));
       if (center === undefined) return;
@@ -242,7 +306,10 @@ class Alternation {
     }
   }
 
-  /** The problems under the weights of the critical path of a choice, each with more of the summed costs. */
+  /**
+   * The problems under the weights of the critical path of a choice, each with more of the summed
+   * costs.
+   */
   private onPathOf(choice: Int32Array): Problem[] {
     this.costs = new StreamCosts(this.work, this.bins, [this.pathOf(choice)]);
     const { packing } = this.mixture([choice]);
@@ -250,16 +317,17 @@ class Alternation {
   }
 
   /**
-   * Crosses the fastest plans with each other and with some of all answers: each variable may take a value that one of them
-   * gives it, and the weights are those of a mixture against some of them, drawn at random. The domains are so small that a
-   * crossing is solved at once.
+   * Crosses the fastest plans with each other and with some of all answers: each variable may take
+   * a value that one of them gives it, and the weights are those of a mixture against some of them,
+   * drawn at random. The domains are so small that a crossing is solved at once.
    */
   async cross(): Promise<void> {
     const next = random(this.prepared.request.seed);
     let inVain = 0;
     for (let k = 0; k < CROSSINGS && inVain < IN_VAIN && !this.deadline.isOver; k++) {
       const parents = this.pool.fastest(PARENTS).map(({ choice }) => choice);
-      for (let i = 0; i < OTHERS; i++) parents.push(this.answers[Math.floor(next() * this.answers.length)]);
+      for (let i = 0; i < OTHERS; i++)
+        parents.push(this.answers[Math.floor(next() * this.answers.length)]);
       const { packing } = this.mixture(parents.filter((_, i) => i === 0 || next() < 0.5));
       const drawn = this.costs.packing(packing.shares.map((share) => share * next()));
       const problem = this.costs.problem(drawn, BLENDS[k % BLENDS.length]);
@@ -268,9 +336,12 @@ class Alternation {
       if (found !== undefined) this.pool.add(found, this.pathOf(found).seconds);
       inVain = isBetter(this.pool.best, before) ? 0 : inVain + 1;
     }
-  } // prettier-ignore
+  }
 
-  /** By variable: the values that these choices give it, or all that the request leaves where it is free. */
+  /**
+   * By variable: the values that these choices give it, or all that the request leaves where it is
+   * free.
+   */
   private union(
     choices: readonly Int32Array[],
     free: ReadonlySet<number> = new Set(),
@@ -287,7 +358,10 @@ class Alternation {
   }
 
   /** The cheapest choice; what proves it is the bound on the step of every plan. */
-  private async solved(narrowed: CompactProblem, isBound: boolean): Promise<Int32Array | undefined> {
+  private async solved(
+    narrowed: CompactProblem,
+    isBound: boolean,
+  ): Promise<Int32Array | undefined> {
     const rest = isBound
       ? { problem: narrowed.problem, expand: (choice: Int32Array) => choice }
       : withoutFixed(narrowed.problem);
@@ -304,7 +378,11 @@ class Alternation {
       ...this.deadline.solveOptions,
     });
     if (solution.status === 'infeasible') return undefined;
-    if (isBound) this.boundSeconds = Math.max(this.boundSeconds, solution.bound / this.prepared.model.unitsPerSecond);
+    if (isBound)
+      this.boundSeconds = Math.max(
+        this.boundSeconds,
+        solution.bound / this.prepared.model.unitsPerSecond,
+      );
     return narrowed.expand(rest.expand(solution.choice));
   }
 }

@@ -1,13 +1,22 @@
 /**
- * Runs a pipeline schedule by events: a device takes its passes in order, each as soon as the device is free and what the
- * pass needs has arrived. Activations and their gradients travel beside the compute, one message at a time on each boundary
- * and direction.
+ * Runs a pipeline schedule by events: a device takes its passes in order, each as soon as the
+ * device is free and what the pass needs has arrived. Activations and their gradients travel beside
+ * the compute, one message at a time on each boundary and direction.
  */
 
 import { internalError, ShardwrightError } from '../../errors.ts';
-import { passOrder, splitsBackward, type Pass, type PipelineSchedule, type PipelineShape } from './schedules.ts';
+import {
+  type Pass,
+  passOrder,
+  type PipelineSchedule,
+  type PipelineShape,
+  splitsBackward,
+} from './schedules.ts';
 
-/** Seconds of one microbatch on one stage. Where the schedule has no W, backward takes both parts at once. */
+/**
+ * Seconds of one microbatch on one stage. Where the schedule has no W, backward takes both parts at
+ * once.
+ */
 export interface StageSeconds {
   readonly forward: number;
   readonly backwardInput: number;
@@ -18,7 +27,10 @@ export interface StageSeconds {
 export interface PipelineTimes {
   /** By stage (chunk * devices + device), or one for all. */
   readonly stages: StageSeconds | readonly StageSeconds[];
-  /** Seconds of the message from stage k to k + 1, and of the one back; a number for all boundaries. Default 0. */
+  /**
+   * Seconds of the message from stage k to k + 1, and of the one back; a number for all boundaries.
+   * Default 0.
+   */
   readonly hopSeconds?: number | readonly number[];
 }
 
@@ -42,23 +54,34 @@ interface PipelineDevice {
   readonly busySeconds: number;
   /** Share of the whole run that the device waits, 0..1. */
   readonly idleShare: number;
-  /** Most microbatches (of a chunk) whose activations are held at once: from the start of F to the end of the last backward. */
+  /**
+   * Most microbatches (of a chunk) whose activations are held at once: from the start of F to the
+   * end of the last backward.
+   */
   readonly kept: number;
 }
 
 /**
  * Plays one step of a pipeline schedule, pass by pass.
  *
- * @throws E_USAGE for what `passOrder` refuses, times that are no numbers from 0 on, and lists of the wrong length
+ * @throws E_USAGE for what `passOrder` refuses, times that are no numbers from 0 on, and lists of
+ *   the wrong length
  */
-export function playPipeline(schedule: PipelineSchedule, shape: PipelineShape, times: PipelineTimes): PipelineRun {
+export function playPipeline(
+  schedule: PipelineSchedule,
+  shape: PipelineShape,
+  times: PipelineTimes,
+): PipelineRun {
   const { devices: p, microbatches: m, chunks: v = 1 } = shape;
   const order = passOrder(schedule, shape);
   const split = splitsBackward(schedule);
   const count = p * v;
   const stages = perStage(times.stages, count, 'stages');
   const hops = perStage(times.hopSeconds ?? 0, count - 1, 'boundaries');
-  for (const seconds of [...hops, ...stages.flatMap((s) => [s.forward, s.backwardInput, s.backwardWeight])])
+  for (const seconds of [
+    ...hops,
+    ...stages.flatMap((s) => [s.forward, s.backwardInput, s.backwardWeight]),
+  ])
     if (!(seconds >= 0 && seconds < Infinity))
       throw new ShardwrightError('E_USAGE', `a pass or message of ${seconds} seconds`);
 
@@ -76,7 +99,10 @@ export function playPipeline(schedule: PipelineSchedule, shape: PipelineShape, t
   const spans = order.map((): PassSpan[] => []);
   let left = order.reduce((n, list) => n + list.length, 0);
   for (let moved = true; left > 0;) {
-    if (!moved) throw internalError(`schedule ${schedule} of ${p} devices and ${m} microbatches waits for itself`);
+    if (!moved)
+      throw internalError(
+        `schedule ${schedule} of ${p} devices and ${m} microbatches waits for itself`,
+      );
     moved = false;
     for (let i = 0; i < p; i++) {
       for (; next[i] < order[i].length; next[i]++, left--, moved = true) {
@@ -87,7 +113,11 @@ export function playPipeline(schedule: PipelineSchedule, shape: PipelineShape, t
         if (Number.isNaN(arrived)) break;
         const { forward, backwardInput, backwardWeight } = stages[stage];
         const seconds =
-          pass.kind === 'F' ? forward : pass.kind === 'W' ? backwardWeight : backwardInput + (split ? 0 : backwardWeight); // prettier-ignore
+          pass.kind === 'F'
+            ? forward
+            : pass.kind === 'W'
+              ? backwardWeight
+              : backwardInput + (split ? 0 : backwardWeight);
         const start = Math.max(free[i], arrived);
         const end = start + seconds;
         free[i] = end;
@@ -106,7 +136,11 @@ export function playPipeline(schedule: PipelineSchedule, shape: PipelineShape, t
   return summary(schedule, spans, split);
 }
 
-function summary(schedule: PipelineSchedule, spans: readonly PassSpan[][], split: boolean): PipelineRun {
+function summary(
+  schedule: PipelineSchedule,
+  spans: readonly PassSpan[][],
+  split: boolean,
+): PipelineRun {
   const first = Math.min(...spans.map((list) => list[0].start));
   const last = Math.max(...spans.map((list) => list[list.length - 1].end));
   const seconds = last - first;
@@ -125,7 +159,10 @@ function summary(schedule: PipelineSchedule, spans: readonly PassSpan[][], split
   };
 }
 
-/** Passes of one device run one after another, so that counting in their order is counting over time. */
+/**
+ * Passes of one device run one after another, so that counting in their order is counting over
+ * time.
+ */
 function mostKept(spans: readonly PassSpan[], last: 'B' | 'W'): number {
   let alive = 0;
   let most = 0;
@@ -140,10 +177,17 @@ function filled(n: number): Float64Array {
   return new Float64Array(n).fill(NaN);
 }
 
-function perStage<T extends object | number>(given: T | readonly T[], count: number, what: string): readonly T[] {
+function perStage<T extends object | number>(
+  given: T | readonly T[],
+  count: number,
+  what: string,
+): readonly T[] {
   if (!Array.isArray(given)) return new Array<T>(count).fill(given as T);
   const list = given as readonly T[];
   if (list.length !== count)
-    throw new ShardwrightError('E_USAGE', `${list.length} times for ${count} ${what} of the pipeline`);
+    throw new ShardwrightError(
+      'E_USAGE',
+      `${list.length} times for ${count} ${what} of the pipeline`,
+    );
   return list;
 }

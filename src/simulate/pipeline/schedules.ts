@@ -1,7 +1,8 @@
 /**
- * Pipeline schedules: the order in which every device runs the forward and backward passes of its microbatches. An order says
- * nothing of time; `play.ts` runs it. Sources: GPipe (arXiv:1811.06965), 1F1B (PipeDream-Flush, arXiv:2006.09503), interleaved
- * (Megatron-LM, arXiv:2104.04473), zero bubble (arXiv:2401.10241).
+ * Pipeline schedules: the order in which every device runs the forward and backward passes of its
+ * microbatches. An order says nothing of time; `play.ts` runs it. Sources: GPipe
+ * (arXiv:1811.06965), 1F1B (PipeDream-Flush, arXiv:2006.09503), interleaved (Megatron-LM,
+ * arXiv:2104.04473), zero bubble (arXiv:2401.10241).
  */
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
@@ -11,7 +12,10 @@ export const PIPELINE_SCHEDULES = ['gpipe', '1f1b', 'interleaved', 'zb-h1', 'zb-
 /** The name of a pipeline schedule. */
 export type PipelineSchedule = (typeof PIPELINE_SCHEDULES)[number];
 
-/** `F` forward; `B` backward, of the input only where the schedule has `W`; `W` gradients of the weights. */
+/**
+ * `F` forward; `B` backward, of the input only where the schedule has `W`; `W` gradients of the
+ * weights.
+ */
 export type PassKind = 'F' | 'B' | 'W';
 
 /** One pass of one microbatch through one chunk of layers. */
@@ -45,7 +49,8 @@ const TORCH_NAMES: Readonly<Record<string, PipelineSchedule>> = {
 /** Schedule by our name or by PyTorch's class. @throws E_USAGE with the nearest names */
 export function parsePipelineSchedule(name: string): PipelineSchedule {
   const found =
-    PIPELINE_SCHEDULES.find((s) => s === name) ?? (Object.hasOwn(TORCH_NAMES, name) ? TORCH_NAMES[name] : undefined);
+    PIPELINE_SCHEDULES.find((s) => s === name) ??
+    (Object.hasOwn(TORCH_NAMES, name) ? TORCH_NAMES[name] : undefined);
   if (found !== undefined) return found;
   throw new ShardwrightError('E_USAGE', `unknown pipeline schedule '${name}'`, {
     hint: suggestion(name, [...PIPELINE_SCHEDULES, ...Object.keys(TORCH_NAMES)], 'schedules'),
@@ -60,7 +65,8 @@ export function splitsBackward(schedule: PipelineSchedule): boolean {
 /**
  * The passes of every device in its order.
  *
- * @throws E_USAGE for sizes below 1, chunks of a schedule that has none, and interleaving of microbatches that do not fill rounds
+ * @throws E_USAGE for sizes below 1, chunks of a schedule that has none, and interleaving of
+ *   microbatches that do not fill rounds
  */
 export function passOrder(schedule: PipelineSchedule, shape: PipelineShape): Pass[][] {
   const { devices: p, microbatches: m, chunks: v = 1 } = shape;
@@ -70,7 +76,10 @@ export function passOrder(schedule: PipelineSchedule, shape: PipelineShape): Pas
     ['chunks', v],
   ] as const)
     if (!Number.isSafeInteger(n) || n < 1)
-      throw new ShardwrightError('E_USAGE', `a pipeline of ${n} ${what}: expected a whole number of at least 1`);
+      throw new ShardwrightError(
+        'E_USAGE',
+        `a pipeline of ${n} ${what}: expected a whole number of at least 1`,
+      );
   if (3 * p * m * v > MAX_PASSES)
     throw new ShardwrightError(
       'E_LIMIT',
@@ -81,9 +90,13 @@ export function passOrder(schedule: PipelineSchedule, shape: PipelineShape): Pas
       hint: 'use interleaved',
     });
   if (schedule === 'interleaved' && m % p !== 0)
-    throw new ShardwrightError('E_USAGE', `interleaved: ${m} microbatches mod ${p} devices is ${m % p}, expected 0`, {
-      hint: `use ${Math.max(1, Math.floor(m / p)) * p} or ${Math.ceil(m / p) * p} microbatches`,
-    });
+    throw new ShardwrightError(
+      'E_USAGE',
+      `interleaved: ${m} microbatches mod ${p} devices is ${m % p}, expected 0`,
+      {
+        hint: `use ${Math.max(1, Math.floor(m / p)) * p} or ${Math.ceil(m / p) * p} microbatches`,
+      },
+    );
   return Array.from({ length: p }, (_, i) => {
     switch (schedule) {
       case 'gpipe':
@@ -104,7 +117,9 @@ function passes(kind: PassKind, m: number): Pass[] {
   return Array.from({ length: m }, (_, microbatch) => ({ kind, microbatch, chunk: 0 }));
 }
 
-/** Some forwards first, then one forward and one backward in turn, then the backwards that are left. */
+/**
+ * Some forwards first, then one forward and one backward in turn, then the backwards that are left.
+ */
 function interleave(p: number, m: number, v: number, first: number): Pass[] {
   const total = m * v;
   // Rounds of p microbatches go through chunk after chunk; backward takes the last chunk first.
@@ -121,8 +136,9 @@ function interleave(p: number, m: number, v: number, first: number): Pass[] {
 }
 
 /**
- * Zero bubble: some forwards first; then a backward, and before each further forward one W whenever as many microbatches as
- * the limit are held; when the forwards are exhausted one W after each B; then the W that are left.
+ * Zero bubble: some forwards first; then a backward, and before each further forward one W whenever
+ * as many microbatches as the limit are held; when the forwards are exhausted one W after each B;
+ * then the W that are left.
  */
 function zeroBubble(m: number, first: number, limit: number): Pass[] {
   const out: Pass[] = [];

@@ -1,23 +1,32 @@
 /**
- * Virtual devices: every rank of the mesh runs the per-device program on its own arrays in float64, in step, and nothing
- * passes between ranks but through the program's collectives.
+ * Virtual devices: every rank of the mesh runs the per-device program on its own arrays in float64,
+ * in step, and nothing passes between ranks but through the program's collectives.
  */
 
-import { internalError, ShardwrightError } from '../../errors.ts';
 import type { CollectiveKind } from '../../cost/collective-model.ts';
-import { DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
+import { internalError, ShardwrightError } from '../../errors.ts';
 import { indexGraph } from '../../graph/order.ts';
+import { DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
 import { getOwn, isRef } from '../../graph/value.ts';
-import { fromFlat, flat, NDArray } from '../../ndarray/array.ts';
-import { byParts } from '../../ndarray/complex.ts';
-import { streamOf, type RandomStream } from '../../ndarray/random.ts';
-import { concat, slice } from '../../ndarray/views.ts';
 import { Partial } from '../../mesh/placements/partials/partial.ts';
 import { heldRows } from '../../mesh/sharding/sharding.ts';
+import { flat, fromFlat, NDArray } from '../../ndarray/array.ts';
+import { byParts } from '../../ndarray/complex.ts';
+import { type RandomStream, streamOf } from '../../ndarray/random.ts';
+import { concat, slice } from '../../ndarray/views.ts';
 import { evaluateCall, type EvaluatedArg } from '../../ops/kernels/evaluate.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { groupOf, collectiveKind, readCollective, type CollectiveCall } from '../../plan/lower/program/collectives.ts';
-import { programAtRank, type DeviceProgram, type RandomPiece } from '../../plan/lower/program/program.ts';
+import {
+  type CollectiveCall,
+  collectiveKind,
+  groupOf,
+  readCollective,
+} from '../../plan/lower/program/collectives.ts';
+import {
+  type DeviceProgram,
+  programAtRank,
+  type RandomPiece,
+} from '../../plan/lower/program/program.ts';
 import { controlFlow, isControl, type RankValues } from '../interpreter/control.ts';
 import { argument, bodiesOf, runOf, type Value } from '../interpreter/evaluator.ts';
 import { standIn } from '../interpreter/stand-in.ts';
@@ -27,8 +36,9 @@ export interface ExecutedCollective {
   readonly kind: CollectiveKind;
   readonly meshDims: readonly number[];
   /**
-   * Bytes at the tensor's own element type, of the largest group: all_gather the gathered output, reduce_scatter the input,
-   * all_reduce the tensor, all_to_all and collective_permute the buffer of one rank.
+   * Bytes at the tensor's own element type, of the largest group: all_gather the gathered output,
+   * reduce_scatter the input, all_reduce the tensor, all_to_all and collective_permute the buffer
+   * of one rank.
    */
   readonly bytes: number;
   /** Name of the node. */
@@ -37,7 +47,10 @@ export interface ExecutedCollective {
 
 /** What virtual devices computed: outputs by rank, and the collectives that ran. */
 export interface DeviceRun {
-  /** By position in the graph's outputs, then by rank; null for one that the program does not return. */
+  /**
+   * By position in the graph's outputs, then by rank; null for one that the program does not
+   * return.
+   */
   readonly outputs: readonly (readonly NDArray[] | null)[];
   readonly collectives: readonly ExecutedCollective[];
   /** How often each body ran, by its name. */
@@ -49,7 +62,10 @@ interface DeviceOptions {
   readonly seed?: number;
   /** As for `evaluateGraph`. */
   readonly standIns?: boolean;
-  /** Called with the arrays of every local value when it is made, and the run of the body that it is in. */
+  /**
+   * Called with the arrays of every local value when it is made, and the run of the body that it is
+   * in.
+   */
   readonly onValue?: (name: string, byRank: readonly NDArray[], run: string) => void;
 }
 
@@ -57,8 +73,8 @@ interface DeviceOptions {
  * Runs a program on the virtual devices of its mesh.
  *
  * @param inputs arrays by placeholder, then by rank
- * @throws E_VERIFY when a local value does not have the shape that the program states on its rank; what `evaluateCall`
- *   throws, with the node
+ * @throws E_VERIFY when a local value does not have the shape that the program states on its rank;
+ *   what `evaluateCall` throws, with the node
  */
 export function runDevices(
   table: OperatorTable,
@@ -104,14 +120,22 @@ class Devices {
     const placeholders = graph.nodes.filter((node) => node.kind === 'placeholder');
     placeholders.forEach((node, k) => {
       if (inputs[k]?.length !== this.ranks.length)
-        throw new ShardwrightError('E_INPUT', `placeholder ${node.name} has no array for every rank`);
+        throw new ShardwrightError(
+          'E_INPUT',
+          `placeholder ${node.name} has no array for every rank`,
+        );
     });
     const returned = this.graph(graph, this.ranks, inputs, '');
-    const outputs = returned.map((byRank, k) => byRank?.map((value) => arrayOf(value, `output ${k}`)) ?? null);
+    const outputs = returned.map(
+      (byRank, k) => byRank?.map((value) => arrayOf(value, `output ${k}`)) ?? null,
+    );
     return { outputs, collectives: this.collectives, runs: this.runs };
   }
 
-  /** Runs the program or a body of it on all ranks, node by node: what it returns, null where it returns nothing. */
+  /**
+   * Runs the program or a body of it on all ranks, node by node: what it returns, null where it
+   * returns nothing.
+   */
   private graph(
     graph: Graph,
     ranks: readonly Graph[],
@@ -132,7 +156,9 @@ class Devices {
         this.options.onValue(node.name, byRank, run);
       for (const name of dying[i]) values.delete(name);
     });
-    const returned = graph.outputs.map(({ value }) => (value === null ? null : this.valuesOf(value)));
+    const returned = graph.outputs.map(({ value }) =>
+      value === null ? null : this.valuesOf(value),
+    );
     this.frame = around;
     return returned;
   }
@@ -144,12 +170,16 @@ class Devices {
       if (isControl(node.target)) return this.control(node, i);
       return ranks.map((graph, rank) => this.local(graph.nodes[i], rank));
     } catch (error) {
-      if (error instanceof ShardwrightError && error.details.node === undefined) throw error.with({ node: node.name });
+      if (error instanceof ShardwrightError && error.details.node === undefined)
+        throw error.with({ node: node.name });
       throw error;
     }
   }
 
-  /** A call with bodies: all ranks take the same way through it. Its value is, on each rank, the list of its results. */
+  /**
+   * A call with bodies: all ranks take the same way through it. Its value is, on each rank, the
+   * list of its results.
+   */
   private control(node: Node, i: number): RankValues {
     const { graph, ranks, run } = this.frame;
     const call = this.program.calls.get(node.name);
@@ -167,7 +197,12 @@ class Devices {
       run: (name, inputs, trip) => {
         this.runs.set(name, (this.runs.get(name) ?? 0) + 1);
         const path = runOf(run, call.name, trip, call.bodies.get(name)?.name ?? name);
-        const returned = this.graph(bodyOf(graph, name), ranks.map((of) => bodyOf(of, name)), inputs, path); // prettier-ignore
+        const returned = this.graph(
+          bodyOf(graph, name),
+          ranks.map((of) => bodyOf(of, name)),
+          inputs,
+          path,
+        );
         return returned.map((byRank) => byRank ?? ranks.map(() => null));
       },
     });
@@ -179,17 +214,28 @@ class Devices {
     if (node.target === 'operator.getitem') {
       const [source, k] = node.args;
       const list = isRef(source) ? look(source.name) : null;
-      const member: Value | undefined = Array.isArray(list) ? (list as readonly Value[])[Number(k)] : undefined;
-      if (member === undefined) throw internalError(`${node.name} reads a member that is not there`);
+      const member: Value | undefined = Array.isArray(list)
+        ? (list as readonly Value[])[Number(k)]
+        : undefined;
+      if (member === undefined)
+        throw internalError(`${node.name} reads a member that is not there`);
       return member;
     }
-    if (this.options.standIns === true && this.table.get(node.target) === undefined) return standIn(node, look);
+    if (this.options.standIns === true && this.table.get(node.target) === undefined)
+      return standIn(node, look);
     const bodies = bodiesOf(this.table, this.frame.ranks[rank]);
     const args = node.args.map((arg): EvaluatedArg => argument(arg, look, bodies));
     const kwargs = Object.fromEntries(
       Object.entries(node.kwargs).map(([key, arg]) => [key, argument(arg, look, bodies)]),
     );
-    return evaluateCall(this.table, node.target, args, kwargs, this.stream(node.name, rank), node.type);
+    return evaluateCall(
+      this.table,
+      node.target,
+      args,
+      kwargs,
+      this.stream(node.name, rank),
+      node.type,
+    );
   }
 
   /** Random numbers of a call on one rank: those of its positions in the global result. */
@@ -205,7 +251,10 @@ class Devices {
     return position === undefined ? stream : { ...stream, position };
   }
 
-  /** For each rank where its elements lie in the global result; undefined where a rank holds all of it. */
+  /**
+   * For each rank where its elements lie in the global result; undefined where a rank holds all of
+   * it.
+   */
   private positionsOf({ sharding, shape }: RandomPiece): RandomStream['position'][] {
     const { space, mesh } = this.program;
     const spec = space.get(sharding);
@@ -239,7 +288,10 @@ class Devices {
       const parts = group.map((member) => tensors[member]);
       const [first] = parts;
       if (parts.some((p) => p.shape.join() !== first.shape.join()))
-        throw new ShardwrightError('E_VERIFY', `members of a group bring tensors of different shapes`);
+        throw new ShardwrightError(
+          'E_VERIFY',
+          `members of a group bring tensors of different shapes`,
+        );
       elements = Math.max(elements, first.size * (call.kind === 'all_gather' ? group.length : 1));
       return byParts(parts, (own) => exchange(call, own, group.indexOf(rank)));
     });
@@ -258,9 +310,13 @@ class Devices {
           value.rank === type.shape.length &&
           type.shape.every((size, d) => value.shape[d] === size));
       if (!fits)
-        throw new ShardwrightError('E_VERIFY', `${node.name} is not the ${type.kind} that the program says on rank ${rank}`, {
-          node: node.name,
-        }); // prettier-ignore
+        throw new ShardwrightError(
+          'E_VERIFY',
+          `${node.name} is not the ${type.kind} that the program says on rank ${rank}`,
+          {
+            node: node.name,
+          },
+        );
     });
   }
 
@@ -280,7 +336,8 @@ function deathsOf(graph: Graph): string[][] {
   const { userStart, users, returned } = indexGraph(graph);
   const dying = graph.nodes.map((): string[] => []);
   graph.nodes.forEach((node, i) => {
-    if (returned[i] === 0) dying[userStart[i + 1] > userStart[i] ? users[userStart[i + 1] - 1] : i].push(node.name);
+    if (returned[i] === 0)
+      dying[userStart[i + 1] > userStart[i] ? users[userStart[i + 1] - 1] : i].push(node.name);
   });
   return dying;
 }

@@ -1,14 +1,21 @@
-/** Arrays laid out over the ranks of a mesh, and put together again, by the definition of the sharding alone. */
+/**
+ * Arrays laid out over the ranks of a mesh, and put together again, by the definition of the
+ * sharding alone.
+ */
 
 import { internalError } from '../../errors.ts';
-import { flat, fromFlat, type NDArray } from '../../ndarray/array.ts';
-import { ofParts, partsOf } from '../../ndarray/complex.ts';
 import { heldRows, isPending } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import { flat, fromFlat, type NDArray } from '../../ndarray/array.ts';
+import { ofParts, partsOf } from '../../ndarray/complex.ts';
 import { pendingDims, reduceAll } from './shards.ts';
 
 /** Flat positions in a tensor of this shape that each rank holds, in local order. */
-function positionsOf(space: ShardingSpace, sharding: number, shape: readonly number[]): Int32Array[] {
+function positionsOf(
+  space: ShardingSpace,
+  sharding: number,
+  shape: readonly number[],
+): Int32Array[] {
   const spec = space.get(sharding);
   const rows = shape.map((size, dim) => heldRows(spec, space.mesh, dim, size));
   return space.mesh.devices.map((_, rank) => {
@@ -27,36 +34,55 @@ function positionsOf(space: ShardingSpace, sharding: number, shape: readonly num
 /** The part of an array that each rank holds. The sharding has no pending reduction. */
 export function layOut(space: ShardingSpace, sharding: number, x: NDArray): NDArray[] {
   const byPart = partsOf(x).map((part) => layOutPart(space, sharding, part));
-  return byPart[0].map((_, rank) => ofParts(byPart.map((byRank) => byRank[rank]), x.dtype)); // prettier-ignore
+  return byPart[0].map((_, rank) =>
+    ofParts(
+      byPart.map((byRank) => byRank[rank]),
+      x.dtype,
+    ),
+  );
 }
 
 function layOutPart(space: ShardingSpace, sharding: number, x: NDArray): NDArray[] {
   const spec = space.get(sharding);
-  if (pendingDims(spec, space).length > 0) throw internalError(`${spec.text} is pending: nothing to lay out`);
+  if (pendingDims(spec, space).length > 0)
+    throw internalError(`${spec.text} is pending: nothing to lay out`);
   const rows = x.shape.map((size, dim) => heldRows(spec, space.mesh, dim, size));
   const data = flat(x);
   return positionsOf(space, sharding, x.shape).map((positions, rank) =>
-    fromFlat(rows.map((of) => of[rank].length), Float64Array.from(positions, (p) => data[p]), x.dtype),
-  ); // prettier-ignore
+    fromFlat(
+      rows.map((of) => of[rank].length),
+      Float64Array.from(positions, (p) => data[p]),
+      x.dtype,
+    ),
+  );
 }
 
 interface PutTogether {
-  /** Row-major; pending reductions done. Of complex numbers first the real parts, then the imaginary ones. */
+  /**
+   * Row-major; pending reductions done. Of complex numbers first the real parts, then the imaginary
+   * ones.
+   */
   readonly data: Float64Array;
   /** Largest difference between ranks that should hold the same. */
   readonly disagreement: number;
 }
 
-/** The tensor that the arrays of the ranks stand for. @throws E_INTERNAL when an element is nowhere */
+/**
+ * The tensor that the arrays of the ranks stand for. @throws E_INTERNAL when an element is nowhere
+ */
 export function putTogether(
   space: ShardingSpace,
   sharding: number,
   shape: readonly number[],
   byRank: readonly NDArray[],
 ): PutTogether {
-  const parts = partsOf(byRank[0]).map(
-    (_, k) =>
-    putPartTogether(space, sharding, shape, byRank.map((x) => partsOf(x)[k])), // prettier-ignore
+  const parts = partsOf(byRank[0]).map((_, k) =>
+    putPartTogether(
+      space,
+      sharding,
+      shape,
+      byRank.map((x) => partsOf(x)[k]),
+    ),
   );
   if (parts.length === 1) return parts[0];
   const data = Float64Array.from(parts.flatMap((part) => [...part.data]));
@@ -81,18 +107,22 @@ function putPartTogether(
   let disagreement = 0;
   positionsOf(space, sharding, shape).forEach((positions, rank) => {
     let which = 0;
-    for (const m of pending) which = which * mesh.sizes[m] + (Math.floor(rank / mesh.strides[m]) % mesh.sizes[m]);
+    for (const m of pending)
+      which = which * mesh.sizes[m] + (Math.floor(rank / mesh.strides[m]) % mesh.sizes[m]);
     const [operand, known] = [operands[which], seen[which]];
     const data = flat(byRank[rank]);
     if (data.length !== positions.length)
-      throw internalError(`rank ${rank} holds ${data.length} elements of ${spec.text}, expected ${positions.length}`);
+      throw internalError(
+        `rank ${rank} holds ${data.length} elements of ${spec.text}, expected ${positions.length}`,
+      );
     positions.forEach((p, i) => {
       if (known[p] === 1) disagreement = Math.max(disagreement, difference(operand[p], data[i]));
       else operand[p] = data[i];
       known[p] = 1;
     });
   });
-  if (seen.some((known) => known.includes(0))) throw internalError(`no rank holds some element of ${spec.text}`);
+  if (seen.some((known) => known.includes(0)))
+    throw internalError(`no rank holds some element of ${spec.text}`);
   if (count === 1) return { data: operands[0], disagreement };
   const type = byRank[0].kind === 'bool' ? 'bool' : 'number';
   const [first] = kinds;
@@ -100,12 +130,18 @@ function putPartTogether(
   const data = new Float64Array(size);
   for (let e = 0; e < size; e++) {
     for (let i = 0; i < count; i++) column[i] = operands[i][e];
-    data[e] = type === 'bool' && isPending(first) ? first.reduce(column, type) : reduceAll(kinds, sizes, column);
+    data[e] =
+      type === 'bool' && isPending(first)
+        ? first.reduce(column, type)
+        : reduceAll(kinds, sizes, column);
   }
   return { data, disagreement };
 }
 
-/** Distance of two numbers; 0 for equal infinities and for two NaN, infinite where only one is finite. */
+/**
+ * Distance of two numbers; 0 for equal infinities and for two NaN, infinite where only one is
+ * finite.
+ */
 export function difference(a: number, b: number): number {
   if (a === b || (Number.isNaN(a) && Number.isNaN(b))) return 0;
   const d = Math.abs(a - b);

@@ -1,24 +1,25 @@
 /**
- * The value of a region of per-device code where the program runs on one device. In: whole operands and the region. Out: whole
- * results: the operands are laid out over virtual devices of the region's own axes, the body runs on them with its
- * collectives, and the pieces are put together. Source: `shard_map` by its definition.
+ * The value of a region of per-device code where the program runs on one device. In: whole operands
+ * and the region. Out: whole results: the operands are laid out over virtual devices of the
+ * region's own axes, the body runs on them with its collectives, and the pieces are put together.
+ * Source: `shard_map` by its definition.
  */
 import { internalError } from '../../errors.ts';
 import { localMapCall } from '../../graph/local-map.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
-import { cutOf, type AxisType } from '../../mesh/local-types/types.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import { type AxisType, cutOf } from '../../mesh/local-types/types.ts';
 import { Sharding } from '../../mesh/sharding/sharding.ts';
 import { flat, fromFlat, NDArray } from '../../ndarray/array.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import type { DeviceProgram } from '../../plan/lower/program/program.ts';
 import { eraseTypes } from '../../plan/lower/typed/erase.ts';
 import { placementOf } from '../../plan/lower/typed/verbs.ts';
-import type { DeviceProgram } from '../../plan/lower/program/program.ts';
-import { runDevices, type DeviceRun } from './devices.ts';
+import type { Value } from '../interpreter/values.ts';
+import { type DeviceRun, runDevices } from './devices.ts';
 import { putTogether } from './laid-out.ts';
 import { scatter } from './shards.ts';
-import type { Value } from '../interpreter/values.ts';
 
 /** Programs of the bodies that ran, by table and body. */
 const programs = new WeakMap<OperatorTable, WeakMap<Graph, DeviceProgram>>();
@@ -30,12 +31,22 @@ export function regionProgram(table: OperatorTable, node: Node, body: Graph): De
   let program = known.get(body);
   if (program === undefined) {
     const { axes, inSpecs } = localMapCall(node);
-    const inputs = inSpecs.map((spec) => spec.map((type): AxisType => (cutOf(type as AxisType) === undefined ? (type as AxisType) : 'V')));
-    program = eraseTypes({ graph: body, mesh: new DeviceMesh(axes), table, inputs, manual: axes.map(({ name }) => name) });
+    const inputs = inSpecs.map((spec) =>
+      spec.map((type): AxisType =>
+        cutOf(type as AxisType) === undefined ? (type as AxisType) : 'V',
+      ),
+    );
+    program = eraseTypes({
+      graph: body,
+      mesh: new DeviceMesh(axes),
+      table,
+      inputs,
+      manual: axes.map(({ name }) => name),
+    });
     known.set(body, program);
   }
   return program;
-} // prettier-ignore
+}
 
 /**
  * Results of a region.
@@ -59,15 +70,28 @@ export function localMapValues(
   const inputs = call.operands.map((operand, i) => {
     const x = isRef(operand) ? look(operand.name) : null;
     if (!(x instanceof NDArray)) throw internalError(`operand ${i} of ${node.name} is no array`);
-    const { tiles } = scatter(space, idOf(call.inSpecs[i]), x.shape, Float64Array.from(flat(x)), seed + i + 1);
+    const { tiles } = scatter(
+      space,
+      idOf(call.inSpecs[i]),
+      x.shape,
+      Float64Array.from(flat(x)),
+      seed + i + 1,
+    );
     return tiles.map(({ shape, data }) => fromFlat(shape, data, x.dtype));
   });
-  const run = runDevices(table, program, inputs, { seed, ...(onValue === undefined ? {} : { onValue }) });
+  const run = runDevices(table, program, inputs, {
+    seed,
+    ...(onValue === undefined ? {} : { onValue }),
+  });
   const values = call.outSpecs.map((spec, k) => {
     const byRank = run.outputs[k];
-    if (byRank === null) throw internalError(`${node.name} returns nothing in place of result ${k}`);
+    if (byRank === null)
+      throw internalError(`${node.name} returns nothing in place of result ${k}`);
     const shape = byRank[0].shape.map((size, d) =>
-      call.axes.reduce((n, axis, a) => (cutOf(spec[a] as AxisType) === d ? n * axis.size : n), size),
+      call.axes.reduce(
+        (n, axis, a) => (cutOf(spec[a] as AxisType) === d ? n * axis.size : n),
+        size,
+      ),
     );
     const { data } = putTogether(space, idOf(spec), shape, byRank);
     return fromFlat(shape, data, byRank[0].dtype);

@@ -1,7 +1,8 @@
 /**
- * Replica checks. In: a per-device program with the axes on which each of its values is claimed to be equal, and inputs by rank.
- * Out: the values whose replicas differ, with axis and rank. It finds what types cannot see: inputs that are not what they are
- * said to be, and devices that compute differently.
+ * Replica checks. In: a per-device program with the axes on which each of its values is claimed to
+ * be equal, and inputs by rank. Out: the values whose replicas differ, with axis and rank. It finds
+ * what types cannot see: inputs that are not what they are said to be, and devices that compute
+ * differently.
  */
 import { flat, type NDArray } from '../../ndarray/array.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -46,9 +47,13 @@ export function replicaFaults(
 function ranksAlong(mesh: ErasedProgram['mesh'], axis: string): number[][] {
   const m = mesh.indexOf(axis);
   return mesh.devices.flatMap((_, rank): number[][] =>
-    mesh.coordinates(rank)[m] === 0 ? [mesh.dims[m].size].map((n) => Array.from({ length: n }, (_x, c) => rank + c * mesh.strides[m])) : [],
+    mesh.coordinates(rank)[m] === 0
+      ? [mesh.dims[m].size].map((n) =>
+          Array.from({ length: n }, (_x, c) => rank + c * mesh.strides[m]),
+        )
+      : [],
   );
-} // prettier-ignore
+}
 
 /** Position of a replica that fewest others equal; -1 where all are equal. */
 function oddOne(replicas: readonly NDArray[]): number {

@@ -1,7 +1,7 @@
 /**
- * A tensor on virtual devices: every rank of the mesh has its own array, with the real operands of pending reductions. A
- * global tensor is scattered to such shards by the definition of its sharding alone, so that they can judge what a
- * redistribution plan makes of them.
+ * A tensor on virtual devices: every rank of the mesh has its own array, with the real operands of
+ * pending reductions. A global tensor is scattered to such shards by the definition of its sharding
+ * alone, so that they can judge what a redistribution plan makes of them.
  */
 
 import { internalError, ShardwrightError } from '../../errors.ts';
@@ -17,7 +17,9 @@ import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 export interface Tile {
   readonly shape: readonly number[];
   readonly data: Float64Array;
-  /** Of a masked lookup: 1 where the element is another rank's, and its value here means nothing. */
+  /**
+   * Of a masked lookup: 1 where the element is another rank's, and its value here means nothing.
+   */
   readonly masked?: Uint8Array;
 }
 
@@ -35,11 +37,14 @@ export interface VirtualTensor {
 const MAX_ELEMENTS = 1 << 26;
 
 /**
- * Lays a global tensor out over the ranks. Operands of pending reductions are drawn from the seed so that they reduce to
- * the value: no rank holds it alone. Ranks that hold the same operand hold the same numbers.
+ * Lays a global tensor out over the ranks. Operands of pending reductions are drawn from the seed
+ * so that they reduce to the value: no rank holds it alone. Ranks that hold the same operand hold
+ * the same numbers.
  *
- * @param data global tensor, row-major. Bitwise reductions want whole numbers from 0 to 2^31 - 1, norms numbers of at least 0
- * @throws E_PLACEMENT when the sharding does not fit the shape, or nobody knows how to take a value apart
+ * @param data global tensor, row-major. Bitwise reductions want whole numbers from 0 to 2^31 - 1,
+ *   norms numbers of at least 0
+ * @throws E_PLACEMENT when the sharding does not fit the shape, or nobody knows how to take a value
+ *   apart
  */
 export function scatter(
   space: ShardingSpace,
@@ -52,11 +57,18 @@ export function scatter(
   const spec = space.get(sharding);
   const size = shape.reduce((n, d) => n * d, 1);
   if (data.length !== size)
-    throw new ShardwrightError('E_SHAPE', `[${shape.join(', ')}] has ${size} elements, the data ${data.length}`);
+    throw new ShardwrightError(
+      'E_SHAPE',
+      `[${shape.join(', ')}] has ${size} elements, the data ${data.length}`,
+    );
   if (size * mesh.size > MAX_ELEMENTS)
-    throw new ShardwrightError('E_SHAPE', `${mesh.size} ranks with ${size} elements are more than ${MAX_ELEMENTS}`, {
-      hint: 'simulate a smaller tensor: what a plan does hardly depends on the size',
-    });
+    throw new ShardwrightError(
+      'E_SHAPE',
+      `${mesh.size} ranks with ${size} elements are more than ${MAX_ELEMENTS}`,
+      {
+        hint: 'simulate a smaller tensor: what a plan does hardly depends on the size',
+      },
+    );
   checkFits(spec, space, shape);
   const pending = pendingDims(spec, space);
   const operandsOf = new Map<number, Float64Array>();
@@ -72,7 +84,8 @@ export function scatter(
     const masked = kinds[0] instanceof MaskPartial ? new Uint8Array(elements.length) : undefined;
     elements.forEach((e, i) => {
       let all = operandsOf.get(e);
-      if (all === undefined) operandsOf.set(e, (all = takeApart(data[e], kinds, pending, space, seed + 31 * e)));
+      if (all === undefined)
+        operandsOf.set(e, (all = takeApart(data[e], kinds, pending, space, seed + 31 * e)));
       out[i] = all[mine];
       // A lookup: one rank owns the row, the others hold rows of somebody else.
       if (masked !== undefined && mine !== ownerOf(seed + 31 * e, count)) masked[i] = 1;
@@ -82,14 +95,22 @@ export function scatter(
   return { space, sharding, shape, tiles };
 }
 
-/** Operands over several pending mesh dims reduced in one go: one kind, or sums and averages together. */
-export function reduceAll(kinds: readonly Placement[], sizes: readonly number[], operands: readonly number[]): number {
+/**
+ * Operands over several pending mesh dims reduced in one go: one kind, or sums and averages
+ * together.
+ */
+export function reduceAll(
+  kinds: readonly Placement[],
+  sizes: readonly number[],
+  operands: readonly number[],
+): number {
   const first = kinds[0];
   if (!isPending(first)) throw internalError(`${first.text} is no pending reduction`);
   if (kinds.every((p) => p.equals(first))) return first.reduce(operands);
   let averaged = 1;
   kinds.forEach((p, i) => {
-    if (!(p instanceof Partial) || !p.linear) throw internalError(`${first.text} and ${p.text} reduced at once`);
+    if (!(p instanceof Partial) || !p.linear)
+      throw internalError(`${first.text} and ${p.text} reduced at once`);
     if (p.op === 'avg') averaged *= sizes[i];
   });
   return Partial.of('sum').reduce(operands) / averaged;
@@ -107,7 +128,10 @@ function checkFits(spec: Sharding, space: ShardingSpace, shape: readonly number[
         ? `it cuts dim ${dim} of a ${shape.length}-D tensor`
         : refusedCut(spec, space.mesh, dim, shape[dim]);
     if (reason !== undefined)
-      throw new ShardwrightError('E_PLACEMENT', `${spec.text} does not fit [${shape.join(', ')}]: ${reason}`);
+      throw new ShardwrightError(
+        'E_PLACEMENT',
+        `${spec.text} does not fit [${shape.join(', ')}]: ${reason}`,
+      );
   }
 }
 
@@ -129,9 +153,14 @@ export function elementsOf(
 }
 
 /** Which operand a rank holds: its coordinates on the pending mesh dims. */
-export function operandNumber(rank: number, pending: readonly number[], { mesh }: ShardingSpace): number {
+export function operandNumber(
+  rank: number,
+  pending: readonly number[],
+  { mesh }: ShardingSpace,
+): number {
   let out = 0;
-  for (const m of pending) out = out * mesh.sizes[m] + (Math.floor(rank / mesh.strides[m]) % mesh.sizes[m]);
+  for (const m of pending)
+    out = out * mesh.sizes[m] + (Math.floor(rank / mesh.strides[m]) % mesh.sizes[m]);
   return out;
 }
 
@@ -139,7 +168,10 @@ function ownerOf(seed: number, count: number): number {
   return Math.floor(random(seed)() * count);
 }
 
-/** Operands that reduce to a value, none of them the value alone; small whole numbers, so that sums are exact. */
+/**
+ * Operands that reduce to a value, none of them the value alone; small whole numbers, so that sums
+ * are exact.
+ */
 function takeApart(
   value: number,
   kinds: readonly Placement[],
@@ -168,12 +200,15 @@ function takeApart(
     }
     case 'max':
     case 'min':
-      return out.map((_, i) => (i === owner ? value : kind.op === 'max' ? value - 1 - pick(9) : value + 1 + pick(9)));
+      return out.map((_, i) =>
+        i === owner ? value : kind.op === 'max' ? value - 1 - pick(9) : value + 1 + pick(9),
+      );
     case 'product': {
       // Powers of two, so that the product is exact.
       const factors = [2, 0.5, -1, -2, 4];
       let rest = value;
-      for (let i = 0; i < count; i++) if (i !== owner) rest /= out[i] = factors[pick(factors.length)];
+      for (let i = 0; i < count; i++)
+        if (i !== owner) rest /= out[i] = factors[pick(factors.length)];
       out[owner] = rest;
       return out;
     }
@@ -203,7 +238,8 @@ function takeNormApart(
   const total = weights.reduce((a, b) => a + b, 0);
   if (p === 0) {
     let rest = value;
-    for (let i = 0; i < out.length; i++) if (i !== owner) rest -= out[i] = Math.floor(value * next() * 0.2);
+    for (let i = 0; i < out.length; i++)
+      if (i !== owner) rest -= out[i] = Math.floor(value * next() * 0.2);
     out[owner] = rest;
     return out;
   }
@@ -216,7 +252,10 @@ function byKind(value: number, kind: Placement, out: Float64Array): Float64Array
   return out.map((_, i) => {
     const operand = pending.operand(value, i, out.length);
     if (operand === undefined)
-      throw new ShardwrightError('E_PLACEMENT', `${kind.text} does not say how a value is taken apart`);
+      throw new ShardwrightError(
+        'E_PLACEMENT',
+        `${kind.text} does not say how a value is taken apart`,
+      );
     return operand;
   });
 }

@@ -1,22 +1,25 @@
 /**
- * The sharding rules of an operator of the user, tried by execution. In: its record, with a kernel or a decomposition that
- * gives its values, and calls to try. Out: the rules that execution refutes, and the placements that it confirms and no rule
- * has.
+ * The sharding rules of an operator of the user, tried by execution. In: its record, with a kernel
+ * or a decomposition that gives its values, and calls to try. Out: the rules that execution
+ * refutes, and the placements that it confirms and no rule has.
  */
 
 import { ShardwrightError } from '../../errors.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
-import { decomposedKernel, type Decompose } from '../../ops/vjp/composite/decomposed.ts';
-import type { Kernel } from '../../ops/record/kernel.ts';
 import { hasKernel } from '../../ops/kernels/evaluate.ts';
+import type { Kernel } from '../../ops/record/kernel.ts';
 import type { OperatorRecord } from '../../ops/record/record.ts';
-import { OperatorRegistry } from '../../ops/registry.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { OperatorRegistry } from '../../ops/registry.ts';
+import { type Decompose, decomposedKernel } from '../../ops/vjp/composite/decomposed.ts';
 import { validateRules, type Validation, type ValidationOptions } from './check.ts';
 
 /** Sample calls, kernel and numbers of ranks for a check of rules. */
 export interface RuleCheckOptions extends Omit<ValidationOptions, 'operators'> {
-  /** Arguments of the calls to try, `x[6,4], x[4,6]`; default those of the record, or of an elementwise schema. */
+  /**
+   * Arguments of the calls to try, `x[6,4], x[4,6]`; default those of the record, or of an
+   * elementwise schema.
+   */
   readonly samples?: readonly string[];
   /** Values in float64; default the kernel of the record. */
   readonly kernel?: Kernel;
@@ -27,25 +30,47 @@ export interface RuleCheckOptions extends Omit<ValidationOptions, 'operators'> {
 }
 
 /**
- * Runs the rules of a record on 2 and 3 simulated ranks (`ranks`), for every combination of placements of its inputs.
+ * Runs the rules of a record on 2 and 3 simulated ranks (`ranks`), for every combination of
+ * placements of its inputs.
  *
- * @returns `unsound`: rules that give another result than one device; `missing`: placements that give the same and that no
- *   rule states; with what was tried
- * @throws E_NO_KERNEL for a record without values, E_SAMPLE without calls to try or for a call that does not fit
+ * @returns `unsound`: rules that give another result than one device; `missing`: placements that
+ *   give the same and that no rule states; with what was tried
+ * @throws E_NO_KERNEL for a record without values, E_SAMPLE without calls to try or for a call that
+ *   does not fit
  */
 export function checkRules(record: OperatorRecord, options: RuleCheckOptions = {}): Validation {
   const { samples = record.samples, decompose, table = builtinOperators(), ...rest } = options;
-  const kernel = options.kernel ?? (decompose === undefined ? record.kernel : decomposedKernel(table, record.name, decompose));
+  const kernel =
+    options.kernel ??
+    (decompose === undefined ? record.kernel : decomposedKernel(table, record.name, decompose));
   if (kernel === undefined && !hasKernel(record))
-    throw new ShardwrightError('E_NO_KERNEL', `${record.name} has no kernel, so its rules cannot be run`, {
-      hint: 'give { kernel: (call) => [result] }, or { decompose: ({ b, x }) => [b.mul(x("x"), x("y"))] }.',
-    });
+    throw new ShardwrightError(
+      'E_NO_KERNEL',
+      `${record.name} has no kernel, so its rules cannot be run`,
+      {
+        hint:
+          'give { kernel: (call) => [result] }, or { decompose: ({ b, x }) => [b.mul(x("x"), ' +
+          'x("y"))] }.',
+      },
+    );
   const registry = new OperatorRegistry(table);
-  const whole = { ...record, ...(kernel === undefined ? {} : { kernel }), ...(samples === undefined ? {} : { samples }) };
+  const whole = {
+    ...record,
+    ...(kernel === undefined ? {} : { kernel }),
+    ...(samples === undefined ? {} : { samples }),
+  };
   registry.registerOp(whole, { replace: true });
-  const found = validateRules(registry.table(), { squares: true, ...rest, operators: [record.name] });
-  if (found.samples > 0) return found;
-  throw new ShardwrightError('E_SAMPLE', `${record.name} has no sample calls, so there is nothing to try its rules with`, {
-    hint: "give the arguments of some: samples: ['x[6,4], x[4,6]'].",
+  const found = validateRules(registry.table(), {
+    squares: true,
+    ...rest,
+    operators: [record.name],
   });
-} // prettier-ignore
+  if (found.samples > 0) return found;
+  throw new ShardwrightError(
+    'E_SAMPLE',
+    `${record.name} has no sample calls, so there is nothing to try its rules with`,
+    {
+      hint: "give the arguments of some: samples: ['x[6,4], x[4,6]'].",
+    },
+  );
+}

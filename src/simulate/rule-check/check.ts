@@ -1,17 +1,17 @@
 /**
- * The validator: tries the rules of operators on simulated ranks. *Unsound* is a rule that the product offers and execution
- * refutes; *missing* is a combination of placements that execution confirms on all draws and numbers of ranks, and that
- * neither a rule nor a free conversion gives.
+ * The validator: tries the rules of operators on simulated ranks. *Unsound* is a rule that the
+ * product offers and execution refutes; *missing* is a combination of placements that execution
+ * confirms on all draws and numbers of ranks, and that neither a rule nor a free conversion gives.
  */
 
 import { didYouMean, ShardwrightError } from '../../errors.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
-import { R, slotText, type Rule, type RuleSlot } from '../../ops/record/rule.ts';
+import type { OperatorRecord } from '../../ops/record/record.ts';
+import { R, type Rule, type RuleSlot, slotText } from '../../ops/record/rule.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
 import type { CallText } from '../../ops/samples/call-text.ts';
 import { resized, sampleCalls, squared } from '../../ops/samples/table.ts';
-import type { OperatorRecord } from '../../ops/record/record.ts';
-import type { OperatorTable } from '../../ops/record/table.ts';
-import { inputSlots, isConstant, refute, trialsOf, validOutputs, type Trial } from './judge.ts';
+import { inputSlots, isConstant, refute, type Trial, trialsOf, validOutputs } from './judge.ts';
 import { follows, offeredRules } from './offered-rules.ts';
 import { SampleCall } from './sample-call.ts';
 
@@ -22,11 +22,20 @@ export interface ValidationOptions {
   readonly ranks?: readonly number[];
   /** Look for missing rules by trying every combination of placements; default true. */
   readonly complete?: boolean;
-  /** Combinations tried for one call; calls with more are tried with pending sums only, then not at all. Default 50,000. */
+  /**
+   * Combinations tried for one call; calls with more are tried with pending sums only, then not at
+   * all. Default 50,000.
+   */
   readonly budget?: number;
-  /** Draws on which a rule is run, at most; default all. The search for missing rules always uses all of them. */
+  /**
+   * Draws on which a rule is run, at most; default all. The search for missing rules always uses
+   * all of them.
+   */
   readonly draws?: number;
-  /** Also try each call with equal sizes throughout, where a rule can mistake one dim for another; default false. */
+  /**
+   * Also try each call with equal sizes throughout, where a rule can mistake one dim for another;
+   * default false.
+   */
   readonly squares?: boolean;
 }
 
@@ -62,13 +71,18 @@ export interface Validation {
 /** @throws E_UNKNOWN_OP for a name that the table does not have */
 export function validateRules(table: OperatorTable, options: ValidationOptions = {}): Validation {
   const wanted = options.operators?.map((name) => operatorNamed(table, name).name);
-  const samples = sampleCalls(table).filter((c) => wanted === undefined || wanted.includes(nameOf(table, c)));
+  const samples = sampleCalls(table).filter(
+    (c) => wanted === undefined || wanted.includes(nameOf(table, c)),
+  );
   const run = new Run(table, options);
   const tried = new Set<string>();
   for (const call of samples) {
     tried.add(nameOf(table, call));
     run.try(call);
-    const others = [resized(table, call), options.squares === true ? squared(table, call) : undefined];
+    const others = [
+      resized(table, call),
+      options.squares === true ? squared(table, call) : undefined,
+    ];
     for (const other of others) if (other !== undefined) run.try(other);
   }
   return {
@@ -79,23 +93,32 @@ export function validateRules(table: OperatorTable, options: ValidationOptions =
     unsound: run.unsound,
     missing: run.missing,
     untried: run.untried,
-    untested: table.records.map((r) => r.name).filter((name) => !tried.has(name) && (wanted?.includes(name) ?? true)),
+    untested: table.records
+      .map((r) => r.name)
+      .filter((name) => !tried.has(name) && (wanted?.includes(name) ?? true)),
   };
 }
 
 /**
  * The record of a name, which may leave out `aten.` and the overload where there is one only.
  *
- * @throws E_UNKNOWN_OP for a name that is none, with the nearest ones, or that several overloads share, with all of them
+ * @throws E_UNKNOWN_OP for a name that is none, with the nearest ones, or that several overloads
+ *   share, with all of them
  */
 export function operatorNamed(table: OperatorTable, name: string): OperatorRecord {
-  const exact = table.get(name) ?? table.get(`aten.${name}`) ?? table.get(`aten.${name}.default`) ?? table.get(`${name}.default`);
+  const exact =
+    table.get(name) ??
+    table.get(`aten.${name}`) ??
+    table.get(`aten.${name}.default`) ??
+    table.get(`${name}.default`);
   if (exact !== undefined) return exact;
   const known = table.names();
   const overloads = known.filter((n) => n.startsWith(`${name}.`) || n.startsWith(`aten.${name}.`));
   if (overloads.length === 1) return table.get(overloads[0])!;
   if (overloads.length > 1)
-    throw new ShardwrightError('E_UNKNOWN_OP', `'${name}' has several overloads`, { hint: `name one of ${overloads.join(', ')}` });
+    throw new ShardwrightError('E_UNKNOWN_OP', `'${name}' has several overloads`, {
+      hint: `name one of ${overloads.join(', ')}`,
+    });
   const words = [...new Set(known.flatMap((n) => [n, withoutDefaults(n)]))];
   const near = didYouMean(withoutDefaults(name), words);
   throw new ShardwrightError('E_UNKNOWN_OP', `there is no operator '${name}'`, {
@@ -104,7 +127,7 @@ export function operatorNamed(table: OperatorTable, name: string): OperatorRecor
         ? `did you mean ${near.map((n) => `'${n}'`).join(' or ')}?`
         : 'name it with namespace and overload, such as aten.mm.default; FEATURES.md lists all',
   });
-} // prettier-ignore
+}
 
 /** `mm` of `aten.mm.default`. */
 function withoutDefaults(name: string): string {
@@ -159,7 +182,13 @@ class Run {
         else known.ranks.push(ranks);
       }
     for (const [text, { ranks, why }] of wrong)
-      this.unsound.push({ operator: sample.record.name, call: sample.call.text, rule: text, ranks, why });
+      this.unsound.push({
+        operator: sample.record.name,
+        call: sample.call.text,
+        rule: text,
+        ranks,
+        why,
+      });
   }
 
   /** Every combination of input placements, on all numbers of ranks. */
@@ -219,12 +248,16 @@ function essential(slots: readonly RuleSlot[]): readonly RuleSlot[] {
 /** Kinds that the rules speak of. */
 function pendingKinds(rules: readonly Rule[]): ReduceOp[] {
   const kinds = new Set<ReduceOp>();
-  for (const r of rules) for (const slot of [...r.inputs, ...r.outputs]) if (slot?.kind === 'partial') kinds.add(slot.op);
+  for (const r of rules)
+    for (const slot of [...r.inputs, ...r.outputs])
+      if (slot?.kind === 'partial') kinds.add(slot.op);
   return [...kinds];
-} // prettier-ignore
+}
 
 function intersect(a: readonly RuleSlot[][], b: readonly RuleSlot[][]): RuleSlot[][] | undefined {
-  const both = a.map((list, k) => list.filter((slot) => b[k].some((other) => slotText(other) === slotText(slot))));
+  const both = a.map((list, k) =>
+    list.filter((slot) => b[k].some((other) => slotText(other) === slotText(slot))),
+  );
   return both.some((list) => list.length === 0) ? undefined : both;
 }
 

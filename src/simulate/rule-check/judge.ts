@@ -6,10 +6,19 @@ import type { ReduceOp } from '../../mesh/placements/placement.ts';
 import type { NDArray } from '../../ndarray/array.ts';
 import { isComplexType, numbersOf } from '../../ndarray/complex.ts';
 import type { TensorMeta } from '../../ops/record/record.ts';
-import { LINEAR_KINDS, P, R, rule, S, slotText, type Rule, type RuleSlot } from '../../ops/record/rule.ts';
+import {
+  LINEAR_KINDS,
+  P,
+  R,
+  type Rule,
+  rule,
+  type RuleSlot,
+  S,
+  slotText,
+} from '../../ops/record/rule.ts';
 import type { Draw } from '../../ops/samples/values.ts';
-import { chunkOf, holds, place, type Piece } from './pieces.ts';
-import { localSizes, runGroup, type Group, type Window } from './rewrites.ts';
+import { chunkOf, holds, type Piece, place } from './pieces.ts';
+import { type Group, localSizes, runGroup, type Window } from './rewrites.ts';
 import type { Results, SampleCall } from './sample-call.ts';
 
 /** Values of all tensors of a call, and its results on them. */
@@ -22,12 +31,16 @@ export interface Trial {
 
 const DRAWS: readonly Draw[] = [
   ...(['plain', 'ties', 'sparse', 'dense'] as const),
-  ...Array.from({ length: 20 }, (_, i): Draw => (['ties', 'plain', 'ties', 'sparse', 'dense'] as const)[i % 5]),
+  ...Array.from(
+    { length: 20 },
+    (_, i): Draw => (['ties', 'plain', 'ties', 'sparse', 'dense'] as const)[i % 5],
+  ),
 ];
 
 /**
- * Draws of a call: smooth values, small integers that tie and vanish, bools that are mostly one value. A draw whose
- * results are not all finite is void (it would judge what 1/0 is), unless every one is, as of memory that is not set.
+ * Draws of a call: smooth values, small integers that tie and vanish, bools that are mostly one
+ * value. A draw whose results are not all finite is void (it would judge what 1/0 is), unless every
+ * one is, as of memory that is not set.
  *
  * @throws what the kernels throw, when no draw can be run
  */
@@ -42,7 +55,9 @@ export function trialsOf(sample: SampleCall): Trial[] {
       failure = error;
     }
   }
-  const sound = trials.filter(({ truth }) => truth.every((x) => x === null || numbersOf(x).every(Number.isFinite)));
+  const sound = trials.filter(({ truth }) =>
+    truth.every((x) => x === null || numbersOf(x).every(Number.isFinite)),
+  );
   if (trials.length === 0) throw failure;
   return distinct(sound.length > 0 ? sound : trials);
 }
@@ -90,7 +105,10 @@ function partsOf(
   const key = `${i} ${slotText(slot)} ${ranks} ${board}`;
   let parts = trial.parts.get(key);
   if (parts === undefined)
-    trial.parts.set(key, (parts = place(trial.inputs[i], slot, ranks, chunksOf(sample, slot), i, board)));
+    trial.parts.set(
+      key,
+      (parts = place(trial.inputs[i], slot, ranks, chunksOf(sample, slot), i, board)),
+    );
   return parts;
 }
 
@@ -103,20 +121,24 @@ function chunksOf(sample: SampleCall, slot: RuleSlot): number {
 }
 
 /** What every rank holds of the inputs, and where its results lie under some output slots. */
-function groupOf(
-  sample: SampleCall,
-  trial: Trial,
-  r: Rule,
-  ranks: number,
-  board: number,
-): Group {
+function groupOf(sample: SampleCall, trial: Trial, r: Rule, ranks: number, board: number): Group {
   const byInput = r.inputs.map((slot, i) => partsOf(sample, trial, i, slot, ranks, board));
   const byRank = Array.from({ length: ranks }, (_, rank) => byInput.map((pieces) => pieces[rank]));
-  const outputs = byRank.map((_, rank) => trial.truth.map((x, k) => windowOf(x, r.outputs[k], chunksOf(sample, r.outputs[k]), ranks, rank)));
+  const outputs = byRank.map((_, rank) =>
+    trial.truth.map((x, k) =>
+      windowOf(x, r.outputs[k], chunksOf(sample, r.outputs[k]), ranks, rank),
+    ),
+  );
   return { sample, rule: r, inputs: byRank, outputs };
-} // prettier-ignore
+}
 
-function windowOf(x: NDArray | null, slot: RuleSlot, chunks: number, ranks: number, rank: number): Window | null {
+function windowOf(
+  x: NDArray | null,
+  slot: RuleSlot,
+  chunks: number,
+  ranks: number,
+  rank: number,
+): Window | null {
   if (x === null) return null;
   const starts = x.shape.map(() => 0);
   if (slot?.kind !== 'shard' || slot.dim >= x.rank) return { starts, shape: x.shape };
@@ -130,7 +152,12 @@ function windowOf(x: NDArray | null, slot: RuleSlot, chunks: number, ranks: numb
  *
  * @param r a rule that is admitted at these sizes
  */
-export function refute(sample: SampleCall, trials: readonly Trial[], r: Rule, ranks: number): string | undefined {
+export function refute(
+  sample: SampleCall,
+  trials: readonly Trial[],
+  r: Rule,
+  ranks: number,
+): string | undefined {
   for (const [board, trial] of trials.entries()) {
     let results: readonly Results[];
     try {
@@ -144,7 +171,10 @@ export function refute(sample: SampleCall, trials: readonly Trial[], r: Rule, ra
       const local = results.map((of) => of[k]);
       if (local.some((x) => x === null || x === undefined)) return `result ${k} is missing`;
       if (!holds(local as NDArray[], truth, r.outputs[k], chunksOf(sample, r.outputs[k])))
-        return `result ${k} is not ${slotText(r.outputs[k])}: rank 0 has ${sketch(local[0] as NDArray)} of ${sketch(truth)}`;
+        return (
+          `result ${k} is not ${slotText(r.outputs[k])}: rank 0 has ` +
+          `${sketch(local[0] as NDArray)} of ${sketch(truth)}`
+        );
     }
   }
   return undefined;
@@ -155,7 +185,8 @@ function sketch(x: NDArray): string {
   return `[${x.shape.join(', ')}] {${values.join(', ')}${x.size > 4 ? ', ..' : ''}}`;
 }
 
-// ---- every combination ----------------------------------------------------------------------------------------------
+// ---- every combination
+// -----------------------------------------------------------------------------
 
 const NUMBER_KINDS: readonly ReduceOp[] = ['sum', 'avg', 'max', 'min'];
 const BOOL_KINDS: readonly ReduceOp[] = ['bor', 'band'];
@@ -165,8 +196,16 @@ function kindsOf(dtype: DType): readonly ReduceOp[] {
   return dtype === 'b8' ? BOOL_KINDS : isComplexType(dtype) ? LINEAR_KINDS : NUMBER_KINDS;
 }
 
-/** Placements that an input is tried in: replicated, every dim with a row for each rank cut, pending reductions. */
-export function inputSlots(sample: SampleCall, i: number, ranks: number, kinds: 'all' | 'sum'): RuleSlot[] {
+/**
+ * Placements that an input is tried in: replicated, every dim with a row for each rank cut, pending
+ * reductions.
+ */
+export function inputSlots(
+  sample: SampleCall,
+  i: number,
+  ranks: number,
+  kinds: 'all' | 'sum',
+): RuleSlot[] {
   const { shape, dtype } = sample.ctx.inputs[i];
   const { init } = sample.spec(i);
   const cuts = shape.flatMap((size, d) => (size >= Math.max(2, ranks) ? [S(d)] : []));
@@ -176,7 +215,9 @@ export function inputSlots(sample: SampleCall, i: number, ranks: number, kinds: 
   return [R, ...cuts, ...(kinds === 'all' ? pending : pending.slice(0, 1)).map((op) => P(op))];
 }
 
-/** Placements that a result is tried for; pending products where the rules speak of them (`kinds`). */
+/**
+ * Placements that a result is tried for; pending products where the rules speak of them (`kinds`).
+ */
 function outputSlots(meta: TensorMeta, ranks: number, kinds: readonly ReduceOp[] = []): RuleSlot[] {
   const cuts = meta.shape.flatMap((size, d) => (size >= Math.max(2, ranks) ? [S(d)] : []));
   const real = !['i', 'u', 'b'].includes(meta.dtype[0]) || meta.dtype === 'bf16';
@@ -186,8 +227,9 @@ function outputSlots(meta: TensorMeta, ranks: number, kinds: readonly ReduceOp[]
 }
 
 /**
- * The placements that each result has when the unchanged call runs on inputs placed so; undefined when some result has
- * none, null for a result that says nothing (`isConstant`). Where the call states the size of its result, each rank states that of its piece.
+ * The placements that each result has when the unchanged call runs on inputs placed so; undefined
+ * when some result has none, null for a result that says nothing (`isConstant`). Where the call
+ * states the size of its result, each rank states that of its piece.
  */
 export function validOutputs(
   sample: SampleCall,
@@ -199,7 +241,10 @@ export function validOutputs(
   let open: RuleSlot[][] = sample.ctx.outputs.map((meta, k) =>
     meta === null || isConstant(trials, k) ? [null] : outputSlots(meta, ranks, kinds),
   );
-  const probe = rule(slots, sample.ctx.outputs.map(() => R));
+  const probe = rule(
+    slots,
+    sample.ctx.outputs.map(() => R),
+  );
   for (const [board, trial] of trials.entries()) {
     const group = groupOf(sample, trial, probe, ranks, board);
     const { truth } = trial;
@@ -222,20 +267,26 @@ export function validOutputs(
     open = next;
   }
   return open;
-} // prettier-ignore
+}
 
 /**
- * The call on every rank; undefined when one fails, or when no placement that is open has pieces of the sizes that the first
- * rank gives, so that the other ranks need not run.
+ * The call on every rank; undefined when one fails, or when no placement that is open has pieces of
+ * the sizes that the first rank gives, so that the other ranks need not run.
  */
-function runRanks(group: Group, open: readonly (readonly RuleSlot[])[]): readonly Results[] | undefined {
+function runRanks(
+  group: Group,
+  open: readonly (readonly RuleSlot[])[],
+): readonly Results[] | undefined {
   const ranks = group.inputs.length;
   return attempt(() => {
     const all: Results[] = [];
     for (const pieces of group.inputs) {
       const own = group.sample.run(pieces.map((p) => p.array));
       all.push(own);
-      if (all.length === 1 && !open.every((slots, k) => slots.some((slot) => fits(group, own[k], slot, k, ranks))))
+      if (
+        all.length === 1 &&
+        !open.every((slots, k) => slots.some((slot) => fits(group, own[k], slot, k, ranks)))
+      )
         return undefined;
     }
     return all;
@@ -254,7 +305,8 @@ function fits(
   if (slot === null || whole === undefined) return true;
   if (!isArray(x) || x.rank !== whole.length) return false;
   return x.shape.every(
-    (n, d) => n === (slot.kind === 'shard' && slot.dim === d ? chunkOf(whole[d], ranks, 0)[1] : whole[d]),
+    (n, d) =>
+      n === (slot.kind === 'shard' && slot.dim === d ? chunkOf(whole[d], ranks, 0)[1] : whole[d]),
   );
 }
 
@@ -262,7 +314,14 @@ function fits(
 type Ran = Map<string, Results | undefined>;
 
 /** Results when each rank states the size of its piece of result `k`. */
-function sized(group: Group, trial: Trial, slot: RuleSlot, k: number, ranks: number, ran: Ran): readonly Results[] | undefined {
+function sized(
+  group: Group,
+  trial: Trial,
+  slot: RuleSlot,
+  k: number,
+  ranks: number,
+  ran: Ran,
+): readonly Results[] | undefined {
   const { sample } = group;
   const all: Results[] = [];
   for (const [rank, pieces] of group.inputs.entries()) {
@@ -270,13 +329,17 @@ function sized(group: Group, trial: Trial, slot: RuleSlot, k: number, ranks: num
     const shape = windowOf(trial.truth[k], slot, 1, ranks, rank)?.shape ?? [];
     const sizes = localSizes(sample, inputs, shape);
     const key = `${rank} ${JSON.stringify(sizes)}`;
-    if (!ran.has(key)) ran.set(key, attempt(() => sample.run(inputs, sizes)));
+    if (!ran.has(key))
+      ran.set(
+        key,
+        attempt(() => sample.run(inputs, sizes)),
+      );
     const own = ran.get(key);
     if (own === undefined) return undefined;
     all.push(own);
   }
   return all;
-} // prettier-ignore
+}
 
 function isArray(x: NDArray | null | undefined): x is NDArray {
   return x !== null && x !== undefined;

@@ -1,6 +1,6 @@
 /**
- * Gives the sharding rules that strategy expansion offers for a call on one mesh dim, and tells whether a found
- * combination follows from them.
+ * Gives the sharding rules that strategy expansion offers for a call on one mesh dim, and tells
+ * whether a found combination follows from them.
  */
 
 import { parseMesh } from '../../mesh/devices/mesh.ts';
@@ -9,23 +9,34 @@ import { isStrided, type Rule, type RuleSlot } from '../../ops/record/rule.ts';
 import { expandRules } from '../../strategy/expand.ts';
 import type { SampleCall } from './sample-call.ts';
 
-/** The rules that the product offers for a call on one mesh dim, by its own expansion: evenness, units and ties applied. */
+/**
+ * The rules that the product offers for a call on one mesh dim, by its own expansion: evenness,
+ * units and ties applied.
+ */
 export function offeredRules(sample: SampleCall, rules: readonly Rule[], ranks: number): Rule[] {
   const space = new ShardingSpace(parseMesh(`n=${ranks}`));
-  const set = expandRules(space, rules, sample.ctx.inputs, sample.ctx.outputs, { uneven: 'allow', patterns: 'any' });
+  const set = expandRules(space, rules, sample.ctx.inputs, sample.ctx.outputs, {
+    uneven: 'allow',
+    patterns: 'any',
+  });
   const chosen: Rule[] = [];
   for (let s = 0; s < set.count; s++) if (set.choice[s] > 0) chosen.push(set.rules[set.choice[s]]);
   return chosen;
 }
 
 /**
- * Whether a combination is one of the rules, or comes from one by conversions that cost nothing: a replicated tensor is cut
- * locally, and stands for any pending reduction but a product.
+ * Whether a combination is one of the rules, or comes from one by conversions that cost nothing: a
+ * replicated tensor is cut locally, and stands for any pending reduction but a product.
  */
-export function follows(rules: readonly Rule[], inputs: readonly RuleSlot[], outputs: readonly RuleSlot[]): boolean {
+export function follows(
+  rules: readonly Rule[],
+  inputs: readonly RuleSlot[],
+  outputs: readonly RuleSlot[],
+): boolean {
   return rules.some(
     (r) =>
-      r.inputs.every((slot, i) => becomes(inputs[i], slot)) && r.outputs.every((slot, k) => becomes(slot, outputs[k])),
+      r.inputs.every((slot, i) => becomes(inputs[i], slot)) &&
+      r.outputs.every((slot, k) => becomes(slot, outputs[k])),
   );
 }
 
@@ -33,6 +44,7 @@ export function follows(rules: readonly Rule[], inputs: readonly RuleSlot[], out
 function becomes(from: RuleSlot, to: RuleSlot): boolean {
   if (from === null || to === null) return true;
   if (from.kind === 'replicate') return to.kind !== 'partial' || to.op !== 'product';
-  if (from.kind === 'shard') return to.kind === 'shard' && to.dim === from.dim && isStrided(to) === isStrided(from);
+  if (from.kind === 'shard')
+    return to.kind === 'shard' && to.dim === from.dim && isStrided(to) === isStrided(from);
   return to.kind === 'partial' && to.op === from.op;
 }

@@ -1,4 +1,7 @@
-/** What the ranks of one mesh dim hold of a tensor, and what they are said to hold: the definitions of the placements. */
+/**
+ * What the ranks of one mesh dim hold of a tensor, and what they are said to hold: the definitions
+ * of the placements.
+ */
 
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
 import { flat, fromFlat, type NDArray } from '../../ndarray/array.ts';
@@ -14,8 +17,15 @@ export interface Piece {
   readonly starts: readonly number[];
 }
 
-/** First row and number of rows of a rank: chunks of ceil(size / ranks) rows, later ranks short or empty. */
-export function chunkOf(size: number, ranks: number, rank: number): readonly [start: number, count: number] {
+/**
+ * First row and number of rows of a rank: chunks of ceil(size / ranks) rows, later ranks short or
+ * empty.
+ */
+export function chunkOf(
+  size: number,
+  ranks: number,
+  rank: number,
+): readonly [start: number, count: number] {
   const chunk = Math.ceil(size / ranks);
   const start = Math.min(size, rank * chunk);
   return [start, Math.min(size, start + chunk) - start];
@@ -26,37 +36,66 @@ function rowsOf(x: NDArray, dim: number, chunks: number, ranks: number, rank: nu
   const size = x.shape[dim] / chunks;
   const [start, count] = chunkOf(size, ranks, rank);
   if (chunks === 1) return rows(x, dim, start, count);
-  return concat(Array.from({ length: chunks }, (_, k) => rows(x, dim, k * size + start, count)), dim); // prettier-ignore
+  return concat(
+    Array.from({ length: chunks }, (_, k) => rows(x, dim, k * size + start, count)),
+    dim,
+  );
 }
 
 /**
  * The part of every rank.
  *
- * @param chunks of a shard: 1, or the number of equal chunks of which each rank has a piece; they must be whole
+ * @param chunks of a shard: 1, or the number of equal chunks of which each rank has a piece; they
+ *   must be whole
  * @param input number of the tensor among the inputs and @param board of the trial: see `operands`
  */
-export function place(x: NDArray, slot: RuleSlot, ranks: number, chunks = 1, input = 0, board = 0): Piece[] {
+export function place(
+  x: NDArray,
+  slot: RuleSlot,
+  ranks: number,
+  chunks = 1,
+  input = 0,
+  board = 0,
+): Piece[] {
   // Operands of the imaginary parts are drawn as those of a further input.
-  const [real, imaginary] = partsOf(x).map((part, k) => placePart(part, slot, ranks, chunks, input + 50 * k, board));
+  const [real, imaginary] = partsOf(x).map((part, k) =>
+    placePart(part, slot, ranks, chunks, input + 50 * k, board),
+  );
   if (imaginary === undefined) return real;
-  return real.map((piece, rank) => ({ ...piece, array: ofParts([piece.array, imaginary[rank].array], x.dtype) }));
+  return real.map((piece, rank) => ({
+    ...piece,
+    array: ofParts([piece.array, imaginary[rank].array], x.dtype),
+  }));
 }
 
-function placePart(x: NDArray, slot: RuleSlot, ranks: number, chunks: number, input: number, board: number): Piece[] {
+function placePart(
+  x: NDArray,
+  slot: RuleSlot,
+  ranks: number,
+  chunks: number,
+  input: number,
+  board: number,
+): Piece[] {
   const origin = x.shape.map(() => 0);
-  if (slot === null || slot.kind === 'replicate') return Array.from({ length: ranks }, () => ({ array: x, starts: origin }));
-  if (slot.kind === 'partial') return operands(x, slot.op, ranks, input, board).map((array) => ({ array, starts: origin }));
+  if (slot === null || slot.kind === 'replicate')
+    return Array.from({ length: ranks }, () => ({ array: x, starts: origin }));
+  if (slot.kind === 'partial')
+    return operands(x, slot.op, ranks, input, board).map((array) => ({ array, starts: origin }));
   return Array.from({ length: ranks }, (_, rank) => {
     const [start] = chunkOf(x.shape[slot.dim] / chunks, ranks, rank);
-    return { array: rowsOf(x, slot.dim, chunks, ranks, rank), starts: origin.map((_, d) => (d === slot.dim ? start : 0)) };
+    return {
+      array: rowsOf(x, slot.dim, chunks, ranks, rank),
+      starts: origin.map((_, d) => (d === slot.dim ? start : 0)),
+    };
   });
-} // prettier-ignore
+}
 
 /**
- * Operands whose reduction is `x`, such that nothing passes by accident: shares of sums and averages are unequal, vary over
- * the tensor and carry offsets of the size of the value that cancel; of extremes every element has one holder, neighbours
- * another, and of the others every third is equal, near, or more than the range of values away on the losing side. Over
- * the boards any two inputs of a call have different holders somewhere.
+ * Operands whose reduction is `x`, such that nothing passes by accident: shares of sums and
+ * averages are unequal, vary over the tensor and carry offsets of the size of the value that
+ * cancel; of extremes every element has one holder, neighbours another, and of the others every
+ * third is equal, near, or more than the range of values away on the losing side. Over the boards
+ * any two inputs of a call have different holders somewhere.
  */
 function operands(x: NDArray, op: ReduceOp, ranks: number, input = 0, board = 0): NDArray[] {
   const values = flat(x);
@@ -94,7 +133,10 @@ interface Split {
   readonly integer: boolean;
 }
 
-/** How far rank `r` stays behind an extreme that it does not hold; whole numbers at least 1, unless it ties. */
+/**
+ * How far rank `r` stays behind an extreme that it does not hold; whole numbers at least 1, unless
+ * it ties.
+ */
 function distance(s: Split, r: number): number {
   const d = s.away * (1 + s.near / (r + 1));
   return s.integer && d > 0 ? Math.max(1, Math.round(d)) : d;
@@ -133,10 +175,12 @@ function splitValue(out: Float64Array, v: number, op: ReduceOp, s: Split): void 
     }
     // A second holder now and then: "exactly one" must not pass for "any".
     case 'bor':
-      for (let r = 0; r < n; r++) out[r] = v !== 0 && (r === s.holder || (s.near < 0.5 && r === 0)) ? v : 0;
+      for (let r = 0; r < n; r++)
+        out[r] = v !== 0 && (r === s.holder || (s.near < 0.5 && r === 0)) ? v : 0;
       return;
     case 'band':
-      for (let r = 0; r < n; r++) out[r] = v === 0 && (r === s.holder || (s.near < 0.5 && r === 0)) ? 0 : v === 0 ? 1 : v;
+      for (let r = 0; r < n; r++)
+        out[r] = v === 0 && (r === s.holder || (s.near < 0.5 && r === 0)) ? 0 : v === 0 ? 1 : v;
       return;
     case 'bxor': {
       let rest = v;
@@ -144,7 +188,7 @@ function splitValue(out: Float64Array, v: number, op: ReduceOp, s: Split): void 
       out[n - 1] = rest;
       return;
     }
-  } // prettier-ignore
+  }
 }
 
 /** The rank that holds each element: neighbours along every dim have different holders. */
@@ -153,7 +197,7 @@ function checkerboard(shape: readonly number[], ranks: number, shift: number): I
   for (const size of shape)
     holders = holders.flatMap((h) => Array.from({ length: size }, (_, i) => h + i));
   return Int32Array.from(holders, (h) => h % ranks);
-} // prettier-ignore
+}
 
 /** Largest allowed difference of a float, relative to values above 1. */
 const TOLERANCE = 1e-8;
@@ -176,10 +220,22 @@ function same(a: number, b: number, exact: boolean): boolean {
 }
 
 /** Whether the ranks hold `whole` in the way that a slot claims. */
-export function holds(local: readonly NDArray[], whole: NDArray, slot: RuleSlot, chunks = 1): boolean {
+export function holds(
+  local: readonly NDArray[],
+  whole: NDArray,
+  slot: RuleSlot,
+  chunks = 1,
+): boolean {
   if (slot === null) return true;
   if (whole.imaginary !== undefined)
-    return partsOf(whole).every((part, k) => holds(local.map((x) => partsOf(x)[k]), part, slot, chunks)); // prettier-ignore
+    return partsOf(whole).every((part, k) =>
+      holds(
+        local.map((x) => partsOf(x)[k]),
+        part,
+        slot,
+        chunks,
+      ),
+    );
   if (slot.kind === 'shard') {
     if (slot.dim >= whole.rank) return false;
     return local.every((x, rank) => {
@@ -215,7 +271,8 @@ function sameSizes(a: NDArray, b: NDArray): boolean {
 export function reduceRanks(parts: readonly NDArray[], op: ReduceOp): NDArray {
   const data = parts.map((p) => flat(p));
   const out = Float64Array.from(data[0]);
-  for (let r = 1; r < data.length; r++) for (let i = 0; i < out.length; i++) out[i] = JOIN[op](out[i], data[r][i]);
+  for (let r = 1; r < data.length; r++)
+    for (let i = 0; i < out.length; i++) out[i] = JOIN[op](out[i], data[r][i]);
   if (op === 'avg') for (let i = 0; i < out.length; i++) out[i] /= parts.length;
   return fromFlat(parts[0].shape, out, parts[0].dtype);
 }

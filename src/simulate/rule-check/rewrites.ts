@@ -1,4 +1,7 @@
-/** Runs a call on the ranks of one mesh dim under a rule, with the arguments or the body that the rule's rewrite states. */
+/**
+ * Runs a call on the ranks of one mesh dim under a rule, with the arguments or the body that the
+ * rule's rewrite states.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 import { full, type NDArray } from '../../ndarray/array.ts';
@@ -8,20 +11,23 @@ import { concat, reshape, rows } from '../../ndarray/views.ts';
 import type { EvaluatedArg } from '../../ops/kernels/evaluate.ts';
 import { elements } from '../../ops/record/record.ts';
 import type { Rule, RuleSlot } from '../../ops/record/rule.ts';
-import { reduceRanks, type Piece } from './pieces.ts';
+import { type Piece, reduceRanks } from './pieces.ts';
 import type { Results, SampleCall } from './sample-call.ts';
 
 /**
- * What the ranks run under a rule: the call as it is, or, where the rule has a `rewrite`, the call with the arguments or the
- * body that the word stands for. Bodies are written from their meaning and not from the lowering: a rank with a window of
- * rows computes as if it had the whole dim with zeros outside of its window, and keeps its own rows.
+ * What the ranks run under a rule: the call as it is, or, where the rule has a `rewrite`, the call
+ * with the arguments or the body that the word stands for. Bodies are written from their meaning
+ * and not from the lowering: a rank with a window of rows computes as if it had the whole dim with
+ * zeros outside of its window, and keeps its own rows.
  */
 export interface Group {
   readonly sample: SampleCall;
   readonly rule: Rule;
   /** By rank: the part of each input. */
   readonly inputs: readonly (readonly Piece[])[];
-  /** By rank: where each result lies in the whole one, and its sizes; null for a masked-off result. */
+  /**
+   * By rank: where each result lies in the whole one, and its sizes; null for a masked-off result.
+   */
   readonly outputs: readonly (readonly (Window | null)[])[];
 }
 
@@ -32,13 +38,20 @@ export interface Window {
 
 type Body = (group: Group) => readonly Results[];
 
-/** Results of every rank. @throws E_UNSUPPORTED for a rewrite that is not known here; what the kernels throw */
+/**
+ * Results of every rank. @throws E_UNSUPPORTED for a rewrite that is not known here; what the
+ * kernels throw
+ */
 export function runGroup(group: Group): readonly Results[] {
   const { rewrite } = group.rule;
   if (rewrite === undefined) return plain(group);
-  if (!Object.hasOwn(BODIES, rewrite)) throw new ShardwrightError('E_UNSUPPORTED', `the validator has no body for the rewrite '${rewrite}'`);
+  if (!Object.hasOwn(BODIES, rewrite))
+    throw new ShardwrightError(
+      'E_UNSUPPORTED',
+      `the validator has no body for the rewrite '${rewrite}'`,
+    );
   return BODIES[rewrite](group);
-} // prettier-ignore
+}
 
 const arrays = (pieces: readonly Piece[]): NDArray[] => pieces.map((p) => p.array);
 
@@ -46,7 +59,8 @@ function plain({ sample, inputs }: Group): readonly Results[] {
   return inputs.map((pieces) => sample.run(arrays(pieces)));
 }
 
-// ---- sizes ----------------------------------------------------------------------------------------------------------
+// ---- sizes
+// -----------------------------------------------------------------------------
 
 /** Arguments that state sizes, as a rank with these inputs and this first result must have them. */
 export function localSizes(
@@ -57,13 +71,18 @@ export function localSizes(
   const { ctx } = sample;
   const [space, short] = sample.record.name.split('.');
   if (space === 'stablehlo') {
-    if (['broadcast_in_dim', 'reshape', 'constant', 'iota'].includes(short)) return { shape: output };
+    if (['broadcast_in_dim', 'reshape', 'constant', 'iota'].includes(short))
+      return { shape: output };
     if (short === 'slice') {
-      const limits = ctx.ints('limit_indices').map((n, d) => (n === ctx.inputs[0].shape[d] ? inputs[0].shape[d] : n));
+      const limits = ctx
+        .ints('limit_indices')
+        .map((n, d) => (n === ctx.inputs[0].shape[d] ? inputs[0].shape[d] : n));
       return { limit_indices: limits };
     }
     if (short === 'dynamic_slice' || short === 'gather') {
-      const sizes = ctx.ints('slice_sizes').map((n, d) => (n === ctx.inputs[0].shape[d] ? inputs[0].shape[d] : n));
+      const sizes = ctx
+        .ints('slice_sizes')
+        .map((n, d) => (n === ctx.inputs[0].shape[d] ? inputs[0].shape[d] : n));
       return { slice_sizes: sizes };
     }
     return undefined;
@@ -95,7 +114,11 @@ export function localSizes(
     case 'repeat': {
       const own = inputs[0].shape;
       const added = output.length - own.length;
-      return { repeats: output.map((n, i) => (i < added ? n : own[i - added] === 0 ? 1 : n / own[i - added])) };
+      return {
+        repeats: output.map((n, i) =>
+          i < added ? n : own[i - added] === 0 ? 1 : n / own[i - added],
+        ),
+      };
     }
     case 'repeat_interleave':
       return ctx.has('output_size') ? { output_size: output[ctx.int('dim')] } : {};
@@ -114,8 +137,19 @@ export function localSizes(
   }
 }
 
-/** Operators that give a constant of their input's shape: a rank takes any tensor of the shape of its piece. */
-const LIKE = new Set(['zeros_like', 'ones_like', 'empty_like', 'full_like', 'fill', 'fill_', 'zero_']);
+/**
+ * Operators that give a constant of their input's shape: a rank takes any tensor of the shape of
+ * its piece.
+ */
+const LIKE = new Set([
+  'zeros_like',
+  'ones_like',
+  'empty_like',
+  'full_like',
+  'fill',
+  'fill_',
+  'zero_',
+]);
 
 const localShape: Body = (group) => {
   const { sample } = group;
@@ -126,12 +160,14 @@ const localShape: Body = (group) => {
     if (LIKE.has(short)) return sample.run([full(output, 0, given[0].dtype)]);
     // A dim is dropped for its global size of 1, never for a local one.
     if (short.startsWith('squeeze')) return [reshape(given[0], output)];
-    if (short === 'get_dimension_size') return [full([], sample.ctx.inputs[0].shape[sample.ctx.int('dimension')], 'i32')];
+    if (short === 'get_dimension_size')
+      return [full([], sample.ctx.inputs[0].shape[sample.ctx.int('dimension')], 'i32')];
     const sizes = localSizes(sample, given, output);
-    if (sizes === undefined) throw new ShardwrightError('E_UNSUPPORTED', `${sample.record.name} states no sizes`);
+    if (sizes === undefined)
+      throw new ShardwrightError('E_UNSUPPORTED', `${sample.record.name} states no sizes`);
     return sample.run(given, sizes);
   });
-}; // prettier-ignore
+};
 
 const groups: Body = ({ sample, inputs }) => {
   const hlo = sample.record.name.startsWith('stablehlo.');
@@ -141,20 +177,26 @@ const groups: Body = ({ sample, inputs }) => {
   return inputs.map((pieces) => {
     const given = arrays(pieces);
     const share = given[x].shape[channels] / sample.ctx.inputs[x].shape[channels];
-    const sizes = !hlo && sample.record.name.includes('backward') && sample.ctx.has('bias_sizes')
-      ? { bias_sizes: [given[0].shape[1]] }
-      : {};
+    const sizes =
+      !hlo && sample.record.name.includes('backward') && sample.ctx.has('bias_sizes')
+        ? { bias_sizes: [given[0].shape[1]] }
+        : {};
     return sample.run(given, { [name]: sample.ctx.int(name) * share, ...sizes });
   });
-}; // prettier-ignore
+};
 
-// ---- windows of rows ------------------------------------------------------------------------------------------------
+// ---- windows of rows
+// -----------------------------------------------------------------------------
 
 /** The whole dim with zeros outside of the window. */
 function padded({ array, starts }: Piece, slot: RuleSlot, size: number): NDArray {
   if (slot?.kind !== 'shard') return array;
   const zeros = (count: number): NDArray =>
-    full(array.shape.map((n, d) => (d === slot.dim ? count : n)), 0, array.dtype); // prettier-ignore
+    full(
+      array.shape.map((n, d) => (d === slot.dim ? count : n)),
+      0,
+      array.dtype,
+    );
   const start = starts[slot.dim];
   return concat([zeros(start), array, zeros(size - start - array.shape[slot.dim])], slot.dim);
 }
@@ -194,7 +236,8 @@ const randomOffset: Body = ({ sample, inputs, outputs }) =>
     return sample.run(arrays(pieces), replaced, position);
   });
 
-// ---- means ----------------------------------------------------------------------------------------------------------
+// ---- means
+// -----------------------------------------------------------------------------
 
 const SUM = 2; // ATen's code of the reduction by sum
 
@@ -206,21 +249,28 @@ const globalCount: Body = (group) => {
   if (short === 'cross_entropy_loss' || short.startsWith('nll_')) return weightedMean(group, false);
   if (short === 'mean')
     return inputs.map(([{ array }], rank) => {
-      const all = elements(ctx.inputs[0].shape) / Math.max(1, elements(group.outputs[rank][0]?.shape ?? []));
+      const all =
+        elements(ctx.inputs[0].shape) / Math.max(1, elements(group.outputs[rank][0]?.shape ?? []));
       const out = group.outputs[rank][0]?.shape ?? [];
       const dims = ctx.inputs[0].shape.length === 0 ? [] : reducedOf(sample);
       return [map(reshape(sum(array, dims), out), (v) => v / all)];
     });
   // Elementwise losses and their gradients.
-  const count = elements(short.endsWith('_backward') ? (ctx.outputs[0]?.shape ?? []) : lossShape(sample));
-  return inputs.map((pieces) => sample.run(arrays(pieces), { reduction: SUM }).map((x) => x && scale(x, 1 / count)));
+  const count = elements(
+    short.endsWith('_backward') ? (ctx.outputs[0]?.shape ?? []) : lossShape(sample),
+  );
+  return inputs.map((pieces) =>
+    sample.run(arrays(pieces), { reduction: SUM }).map((x) => x && scale(x, 1 / count)),
+  );
 };
 
 function reducedOf(sample: SampleCall): number[] {
   const { ctx, record } = sample;
   const rank = ctx.inputs[0].shape.length;
   const dims = record.name === 'aten.mean.dim' ? (ctx.optionalInts('dim') ?? []) : [];
-  return dims.length === 0 ? Array.from({ length: rank }, (_, d) => d) : dims.map((d) => (d < 0 ? d + rank : d));
+  return dims.length === 0
+    ? Array.from({ length: rank }, (_, d) => d)
+    : dims.map((d) => (d < 0 ? d + rank : d));
 }
 
 /** Shape that the operands of an elementwise loss broadcast to. */
@@ -236,19 +286,39 @@ function weightedMean({ sample, inputs }: Group, reduced: boolean): readonly Res
   const { ctx, record } = sample;
   const composite = record.name.includes('cross_entropy');
   const target = ctx.indexOf('target');
-  const probabilities = composite && ctx.inputs[target].shape.length === ctx.inputs[0].shape.length && ctx.inputs[target].dtype.startsWith('f');
+  const probabilities =
+    composite &&
+    ctx.inputs[target].shape.length === ctx.inputs[0].shape.length &&
+    ctx.inputs[target].dtype.startsWith('f');
   const local = inputs.map((pieces) => {
     const given = arrays(pieces);
     const out = sample.run(given, { reduction: SUM });
-    return [out[0] as NDArray, composite ? totalWeight(sample, given) : (out[1] as NDArray)] as const;
+    return [
+      out[0] as NDArray,
+      composite ? totalWeight(sample, given) : (out[1] as NDArray),
+    ] as const;
   });
   const weight = probabilities
-    ? full([], elements(ctx.inputs[target].shape) / (ctx.inputs[0].shape[ctx.inputs[0].shape.length > 1 ? 1 : 0]))
-    : reduceRanks(local.map(([, w]) => w), 'sum');
+    ? full(
+        [],
+        elements(ctx.inputs[target].shape) /
+          ctx.inputs[0].shape[ctx.inputs[0].shape.length > 1 ? 1 : 0],
+      )
+    : reduceRanks(
+        local.map(([, w]) => w),
+        'sum',
+      );
   const divided = (x: NDArray): NDArray => map2(x, weight, (v, w) => v / w);
-  const losses = reduced ? inputs.map(() => reduceRanks(local.map(([x]) => x), 'sum')) : local.map(([x]) => x);
+  const losses = reduced
+    ? inputs.map(() =>
+        reduceRanks(
+          local.map(([x]) => x),
+          'sum',
+        ),
+      )
+    : local.map(([x]) => x);
   return losses.map((x) => (composite ? [divided(x)] : [divided(x), weight]));
-} // prettier-ignore
+}
 
 /** Weight of the targets at hand, as the loss without the logarithm counts it. */
 function totalWeight(sample: SampleCall, given: readonly NDArray[]): NDArray {
@@ -258,12 +328,16 @@ function totalWeight(sample: SampleCall, given: readonly NDArray[]): NDArray {
   const weight = ctx.indexOf('weight') < 0 ? null : given[ctx.indexOf('weight')];
   const name = x.rank > 2 ? 'nll_loss2d_forward' : 'nll_loss_forward';
   // The 2-D form wants four dims.
-  const [a, t] = x.rank === 3 ? [reshape(x, [...x.shape, 1]), reshape(target, [...target.shape, 1])] : [x, target];
+  const [a, t] =
+    x.rank === 3
+      ? [reshape(x, [...x.shape, 1]), reshape(target, [...target.shape, 1])]
+      : [x, target];
   const out = sample.runAs(`aten.${name}.default`, [a, t, weight, SUM, ctx.int('ignore_index')]);
   return out[1] as NDArray;
 }
 
-// ---- bodies with collectives ----------------------------------------------------------------------------------------
+// ---- bodies with collectives
+// -----------------------------------------------------------------------------
 
 const rowMax = (x: NDArray, dim: number): NDArray =>
   reduce(x, [dim], true, (data, start, end) => {
@@ -274,11 +348,17 @@ const rowMax = (x: NDArray, dim: number): NDArray =>
 
 /** Logarithms of a softmax whose dim is cut: the row maximum and the row sum are all-reduced. */
 function logSoftmaxAcross(parts: readonly NDArray[], dim: number): NDArray[] {
-  const top = reduceRanks(parts.map((x) => rowMax(x, dim)), 'max');
+  const top = reduceRanks(
+    parts.map((x) => rowMax(x, dim)),
+    'max',
+  );
   const shifted = parts.map((x) => map2(x, top, (v, m) => v - m));
-  const total = reduceRanks(shifted.map((x) => sum(map(x, Math.exp), [dim], true)), 'sum');
+  const total = reduceRanks(
+    shifted.map((x) => sum(map(x, Math.exp), [dim], true)),
+    'sum',
+  );
   return shifted.map((x) => map2(x, total, (v, s) => v - Math.log(s)));
-} // prettier-ignore
+}
 
 function dimOf(sample: SampleCall): number {
   const dim = sample.ctx.int('dim');
@@ -286,18 +366,28 @@ function dimOf(sample: SampleCall): number {
 }
 
 const softmaxAcross: Body = ({ sample, inputs }) => {
-  const logs = logSoftmaxAcross(inputs.map(([x]) => x.array), dimOf(sample)); // prettier-ignore
+  const logs = logSoftmaxAcross(
+    inputs.map(([x]) => x.array),
+    dimOf(sample),
+  );
   return logs.map((x) => [sample.record.name.includes('log_softmax') ? x : map(x, Math.exp)]);
 };
 
 const softmaxBackwardAcross: Body = ({ sample, inputs }) => {
   const dim = dimOf(sample);
   const logarithm = sample.record.name.includes('log_softmax');
-  const terms = inputs.map(([g, y]) => (logarithm ? g.array : map2(g.array, y.array, (a, b) => a * b)));
-  const total = reduceRanks(terms.map((x) => sum(x, [dim], true)), 'sum'); // prettier-ignore
+  const terms = inputs.map(([g, y]) =>
+    logarithm ? g.array : map2(g.array, y.array, (a, b) => a * b),
+  );
+  const total = reduceRanks(
+    terms.map((x) => sum(x, [dim], true)),
+    'sum',
+  );
   return inputs.map(([g, y]) => {
     const spread = map2(y.array, total, (v, s) => (logarithm ? Math.exp(v) : v) * s);
-    return [map2(logarithm ? g.array : map2(g.array, y.array, (a, b) => a * b), spread, (a, b) => a - b)];
+    return [
+      map2(logarithm ? g.array : map2(g.array, y.array, (a, b) => a * b), spread, (a, b) => a - b),
+    ];
   });
 };
 
@@ -305,18 +395,29 @@ const vocabularyParallel: Body = (group) => {
   const { sample, inputs } = group;
   const { ctx } = sample;
   const [slot] = group.rule.inputs;
-  if (slot?.kind !== 'shard') throw new ShardwrightError('E_UNSUPPORTED', 'the classes are not cut');
-  const logs = logSoftmaxAcross(inputs.map(([x]) => x.array), slot.dim); // prettier-ignore
+  if (slot?.kind !== 'shard')
+    throw new ShardwrightError('E_UNSUPPORTED', 'the classes are not cut');
+  const logs = logSoftmaxAcross(
+    inputs.map(([x]) => x.array),
+    slot.dim,
+  );
   return inputs.map((pieces, rank) => {
     const given = arrays(pieces);
     const size = ctx.inputs[0].shape[slot.dim];
     // Scores of other ranks' classes count as zero; the weight of a target is known everywhere.
     const whole = padded({ array: logs[rank], starts: pieces[0].starts }, slot, size);
     const [x, t] = [whole, given[ctx.indexOf('target')]];
-    const [a, b] = x.rank === 3 ? [reshape(x, [...x.shape, 1]), reshape(t, [...t.shape, 1])] : [x, t];
+    const [a, b] =
+      x.rank === 3 ? [reshape(x, [...x.shape, 1]), reshape(t, [...t.shape, 1])] : [x, t];
     const weight = ctx.indexOf('weight') < 0 ? null : given[ctx.indexOf('weight')];
     const name = a.rank > 2 ? 'nll_loss2d_forward' : 'nll_loss_forward';
-    const out = sample.runAs(`aten.${name}.default`, [a, b, weight, ctx.int('reduction'), ctx.int('ignore_index')]);
+    const out = sample.runAs(`aten.${name}.default`, [
+      a,
+      b,
+      weight,
+      ctx.int('reduction'),
+      ctx.int('ignore_index'),
+    ]);
     const loss = out[0] as NDArray;
     return [reshape(loss, ctx.outputs[0]?.shape ?? [])];
   });

@@ -4,13 +4,13 @@ import { ShardwrightError } from '../../errors.ts';
 import type { Arg } from '../../graph/types.ts';
 import { isList, isRef } from '../../graph/value.ts';
 import { NDArray } from '../../ndarray/array.ts';
-import { streamOf, type RandomStream } from '../../ndarray/random.ts';
-import { tensorInputs } from '../../ops/record/context.ts';
+import { type RandomStream, streamOf } from '../../ndarray/random.ts';
 import { evaluateCall, type EvaluatedArg } from '../../ops/kernels/evaluate.ts';
+import { tensorInputs } from '../../ops/record/context.ts';
 import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
-import { bindText, type CallText, type TensorSpec } from '../../ops/samples/call-text.ts';
-import { drawValues, type Draw } from '../../ops/samples/values.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { bindText, type CallText, type TensorSpec } from '../../ops/samples/call-text.ts';
+import { type Draw, drawValues } from '../../ops/samples/values.ts';
 
 export type Results = readonly (NDArray | null)[];
 
@@ -37,9 +37,13 @@ export class SampleCall {
 
   spec(input: number): TensorSpec {
     const found = this.call.tensors.get(this.names[input]);
-    if (found === undefined) throw new ShardwrightError('E_INTERNAL', `internal: ${this.call.text} has no tensor ${input}`);
+    if (found === undefined)
+      throw new ShardwrightError(
+        'E_INTERNAL',
+        `internal: ${this.call.text} has no tensor ${input}`,
+      );
     return found;
-  } // prettier-ignore
+  }
 
   /** Values of all tensors, in the order of `ctx.inputs`. */
   draw(seed: number, how: Draw): NDArray[] {
@@ -64,7 +68,11 @@ export class SampleCall {
   }
 
   /** Runs another operator on the arguments of this call; see `run`. */
-  runAs(target: string, args: readonly EvaluatedArg[], kwargs: Readonly<Record<string, EvaluatedArg>> = {}): Results {
+  runAs(
+    target: string,
+    args: readonly EvaluatedArg[],
+    kwargs: Readonly<Record<string, EvaluatedArg>> = {},
+  ): Results {
     return results(evaluateCall(this.table, target, args, kwargs));
   }
 

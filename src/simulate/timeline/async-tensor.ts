@@ -1,15 +1,16 @@
 /**
- * Rewrites tasks so that gathers and scatters overlap the matrix products beside them in chunks (asynchronous tensor
- * parallelism).
+ * Rewrites tasks so that gathers and scatters overlap the matrix products beside them in chunks
+ * (asynchronous tensor parallelism).
  */
 
-import type { Buffer, Schedule, Task } from './schedule.ts';
 import { COMPUTE } from '../../plan/overlap/streams.ts';
+import type { Buffer, Schedule, Task } from './schedule.ts';
 
 /**
- * Asynchronous tensor parallelism as a pass: a gather whose one reader is a matrix product, and a scatter whose one source is
- * one, are taken apart with the product into as many chunks as the group has members, so that a chunk is multiplied while the
- * next one travels (Wang et al., ASPLOS 2023; PyTorch's async TP). The member's own chunk needs no message.
+ * Asynchronous tensor parallelism as a pass: a gather whose one reader is a matrix product, and a
+ * scatter whose one source is one, are taken apart with the product into as many chunks as the
+ * group has members, so that a chunk is multiplied while the next one travels (Wang et al., ASPLOS
+ * 2023; PyTorch's async TP). The member's own chunk needs no message.
  */
 interface AsyncTensorOptions {
   /** Least seconds of a product, however small. */
@@ -35,12 +36,22 @@ export function asyncTensor(schedule: Schedule, options: AsyncTensorOptions): Sc
   const later = new Map<number, number>();
   let id = schedule.tasks.reduce((most, task) => Math.max(most, task.id), 0);
   const token = (name: string): number =>
-    buffers.push({ name, bytes: 0, kind: 'communication', given: false, kept: false, weight: false }) - 1;
+    buffers.push({
+      name,
+      bytes: 0,
+      kind: 'communication',
+      given: false,
+      kept: false,
+      weight: false,
+    }) - 1;
   const replaced = new Map<number, Task[]>();
   for (const { product, collective, gather } of pairs) {
     const [matmul, move] = [schedule.tasks[product], schedule.tasks[collective]];
     const n = options.groupSize(move.collective?.meshDims ?? []);
-    const seconds = Math.max(matmul.seconds / n, Math.min(matmul.seconds, options.matmulLaunchSeconds));
+    const seconds = Math.max(
+      matmul.seconds / n,
+      Math.min(matmul.seconds, options.matmulLaunchSeconds),
+    );
     const step = { seconds: move.seconds / (n - 1), kernels: 1 };
     const chunks: Task[] = [];
     const [result] = matmul.writes;
@@ -124,17 +135,24 @@ function findPairs({ tasks, buffers }: Schedule, options: AsyncTensorOptions): P
     for (const b of task.reads) readers[b].push(at);
     for (const b of task.writes) maker[b] = at;
   });
-  const waited = new Set(tasks.flatMap((task) => [...(task.afterStart ?? []), ...(task.afterEnd ?? [])]));
+  const waited = new Set(
+    tasks.flatMap((task) => [...(task.afterStart ?? []), ...(task.afterEnd ?? [])]),
+  );
   const taken = new Set<number>();
   const isProduct = (at: number): boolean => {
     const task = tasks[at];
-    const plain = task.kind === 'compute' && task.stream === COMPUTE && task.writes.length === 1 && task.kernels === 1;
+    const plain =
+      task.kind === 'compute' &&
+      task.stream === COMPUTE &&
+      task.writes.length === 1 &&
+      task.kernels === 1;
     return plain && PRODUCTS.test(task.target ?? '') && !waited.has(task.id) && !taken.has(at);
   };
   const pairs: Pair[] = [];
   tasks.forEach((task, at) => {
     const work = task.collective;
-    if (work === undefined || task.writes.length !== 1 || task.kernels !== 1 || waited.has(task.id)) return;
+    if (work === undefined || task.writes.length !== 1 || task.kernels !== 1 || waited.has(task.id))
+      return;
     if (options.groupSize(work.meshDims) < 2) return;
     const [result] = task.writes;
     if (buffers[result].weight) return;
@@ -142,14 +160,16 @@ function findPairs({ tasks, buffers }: Schedule, options: AsyncTensorOptions): P
     if (!gather && work.kind !== 'reduce_scatter') return;
     if (gather) {
       const [product, ...others] = readers[result];
-      if (product === undefined || others.length > 0 || buffers[result].kept || !isProduct(product)) return;
+      if (product === undefined || others.length > 0 || buffers[result].kept || !isProduct(product))
+        return;
       taken.add(product);
       pairs.push({ product, collective: at, gather });
       return;
     }
     const [source] = task.reads;
     const product = task.reads.length === 1 ? maker[source] : -1;
-    if (product < 0 || readers[source].length !== 1 || buffers[source].kept || !isProduct(product)) return;
+    if (product < 0 || readers[source].length !== 1 || buffers[source].kept || !isProduct(product))
+      return;
     taken.add(product);
     pairs.push({ product, collective: at, gather });
   });

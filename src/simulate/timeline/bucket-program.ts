@@ -1,18 +1,26 @@
-/** Joins consecutive collectives of the per-device program over their elements, wherever that is cheaper. */
+/**
+ * Joins consecutive collectives of the per-device program over their elements, wherever that is
+ * cheaper.
+ */
 
-import { DTYPE_BYTES, type Arg, type DType, type Graph, type Node } from '../../graph/types.ts';
-import { indexGraph } from '../../graph/order.ts';
-import { isRef, NO_KWARGS, tensorType } from '../../graph/value.ts';
-import { lintGraph } from '../../graph/lint.ts';
 import type { CollectiveKind } from '../../cost/collective-model.ts';
-import { collectiveTarget, readCollective, collectiveKind } from '../../plan/lower/program/collectives.ts';
+import { lintGraph } from '../../graph/lint.ts';
+import { indexGraph } from '../../graph/order.ts';
+import { type Arg, type DType, DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
+import { isRef, NO_KWARGS, tensorType } from '../../graph/value.ts';
+import {
+  collectiveKind,
+  collectiveTarget,
+  readCollective,
+} from '../../plan/lower/program/collectives.ts';
 import { ref } from '../../plan/lower/program/emitter.ts';
 import type { DeviceProgram } from '../../plan/lower/program/program.ts';
 
 /**
- * Buckets in the program itself: consecutive collectives of one kind, group, reduction and dtype become one over their joined
- * elements, where the last of them stood. What they give keeps its names, so that nothing else changes. The program computes
- * what it did before, with fewer collectives of the same bytes in all.
+ * Buckets in the program itself: consecutive collectives of one kind, group, reduction and dtype
+ * become one over their joined elements, where the last of them stood. What they give keeps its
+ * names, so that nothing else changes. The program computes what it did before, with fewer
+ * collectives of the same bytes in all.
  */
 export function bucketProgram(program: DeviceProgram, bucketBytes: number): DeviceProgram {
   const { graph } = program;
@@ -35,7 +43,10 @@ export function bucketProgram(program: DeviceProgram, bucketBytes: number): Devi
       return;
     }
     const [first] = node.args;
-    const source = first !== undefined && isRef(first) && VIEWS.has(node.target) ? waiting.get(first.name) : undefined;
+    const source =
+      first !== undefined && isRef(first) && VIEWS.has(node.target)
+        ? waiting.get(first.name)
+        : undefined;
     if (source === undefined) nodes.push(node);
     else {
       delayed.get(source)?.push(node);
@@ -75,7 +86,13 @@ const JOINED: ReadonlySet<CollectiveKind> = new Set<CollectiveKind>([
 ]);
 
 /** What a redistribution writes after its collective: these move with it. */
-const VIEWS: ReadonlySet<string> = new Set(['aten.transpose.int', 'aten.slice.Tensor', 'aten.view.default', 'aten.permute.default', 'aten.reshape.default']); // prettier-ignore
+const VIEWS: ReadonlySet<string> = new Set([
+  'aten.transpose.int',
+  'aten.slice.Tensor',
+  'aten.view.default',
+  'aten.permute.default',
+  'aten.reshape.default',
+]);
 
 function findBuckets({ graph, mesh }: DeviceProgram, bucketBytes: number): Bucket[] {
   const { users, userStart, position } = indexGraph(graph);
@@ -95,7 +112,8 @@ function findBuckets({ graph, mesh }: DeviceProgram, bucketBytes: number): Bucke
   graph.nodes.forEach((node, at) => {
     const kind = collectiveKind(node.target);
     const [input] = node.args;
-    if (kind === undefined || !JOINED.has(kind) || !isRef(input) || node.type.kind !== 'tensor') return;
+    if (kind === undefined || !JOINED.has(kind) || !isRef(input) || node.type.kind !== 'tensor')
+      return;
     const source = graph.nodes[position.get(input.name) ?? at].type;
     if (source.kind !== 'tensor') return;
     const [from, to] = [sizes(source.shape), sizes(node.type.shape)];
@@ -128,13 +146,14 @@ function sizes(shape: readonly unknown[]): readonly number[] | undefined {
 }
 
 function evenSplits(args: readonly Arg[], rows: number): boolean {
-  const even = (arg: Arg | undefined): boolean => Array.isArray(arg) && arg.every((n) => n === rows);
+  const even = (arg: Arg | undefined): boolean =>
+    Array.isArray(arg) && arg.every((n) => n === rows);
   return even(args[1]) && even(args[2]);
 }
 
 /**
- * The nodes of one bucket. Operands are laid side by side as rows of one matrix: one row for a reduction and a gather, one for
- * each member of the group where the operand is cut among them.
+ * The nodes of one bucket. Operands are laid side by side as rows of one matrix: one row for a
+ * reduction and a gather, one for each member of the group where the operand is cut among them.
  */
 class Join {
   private readonly nodes: Node[] = [];
@@ -151,16 +170,26 @@ class Join {
     const rows = cutBefore ? n : 1;
     const widths = members.map((m) => product(m.from) / rows);
     const width = widths.reduce((a, b) => a + b, 0);
-    const flat = members.map((m, i) => ref(this.call('aten.reshape.default', [ref(m.input), [rows, widths[i]]], [rows, widths[i]]))); // prettier-ignore
+    const flat = members.map((m, i) =>
+      ref(this.call('aten.reshape.default', [ref(m.input), [rows, widths[i]]], [rows, widths[i]])),
+    );
     const joined = this.call('aten.cat.default', [flat, 1], [rows, width]);
     const buffer = this.call('aten.reshape.default', [ref(joined), [rows * width]], [rows * width]);
     const outRows = cutAfter ? n : 1;
     const done = this.collective(buffer, rows * width, outRows * width);
-    const matrix = this.call('aten.reshape.default', [ref(done), [outRows, width]], [outRows, width]);
+    const matrix = this.call(
+      'aten.reshape.default',
+      [ref(done), [outRows, width]],
+      [outRows, width],
+    );
     let start = 0;
     members.forEach((m, i) => {
       const end = start + widths[i];
-      const part = this.call('aten.slice.Tensor', [ref(matrix), 1, start, end], [outRows, widths[i]]);
+      const part = this.call(
+        'aten.slice.Tensor',
+        [ref(matrix), 1, start, end],
+        [outRows, widths[i]],
+      );
       this.call('aten.reshape.default', [ref(part), [...m.to]], m.to, m.node.name);
       start = end;
     });
@@ -175,7 +204,12 @@ class Join {
     return this.call(collectiveTarget(kind), [ref(buffer), ...rest], [result]);
   }
 
-  private call(target: string, args: readonly Arg[], shape: readonly number[], name?: string): string {
+  private call(
+    target: string,
+    args: readonly Arg[],
+    shape: readonly number[],
+    name?: string,
+  ): string {
     const [first] = this.bucket.members;
     const own = name ?? this.unique(`${first.node.name}_bucket`);
     const { meta } = first.node;

@@ -5,9 +5,10 @@ import { travelsInBuckets } from '../../plan/overlap/rules.ts';
 import { INSIDE, type Schedule, type Task } from './schedule.ts';
 
 /**
- * Bucketing as a pass: gathers of weights of one kind, group and dtype that follow each other become one, and so do sums that no
- * kernel needs (`travelsInBuckets`). The latency of a bucket is paid once. Gathers are brought forward to the first of a bucket,
- * sums wait for the last; a bucket never holds a collective whose result is needed before the bucket can run.
+ * Bucketing as a pass: gathers of weights of one kind, group and dtype that follow each other
+ * become one, and so do sums that no kernel needs (`travelsInBuckets`). The latency of a bucket is
+ * paid once. Gathers are brought forward to the first of a bucket, sums wait for the last; a bucket
+ * never holds a collective whose result is needed before the bucket can run.
  */
 interface BucketOptions {
   /** Most bytes of one bucket. */
@@ -67,7 +68,13 @@ export function bucket(schedule: Schedule, options: BucketOptions): Schedule {
         return;
       }
     }
-    const fresh: Bucket = { members: [at], bytes: work.bytes, seconds: task.seconds, place: at, ...own };
+    const fresh: Bucket = {
+      members: [at],
+      bytes: work.bytes,
+      seconds: task.seconds,
+      place: at,
+      ...own,
+    };
     open.set(key, fresh);
     all.push(fresh);
   });
@@ -76,7 +83,14 @@ export function bucket(schedule: Schedule, options: BucketOptions): Schedule {
   for (const { members, bytes, seconds, place } of all) {
     if (members.length === 1) continue;
     for (const at of members) gone.add(at);
-    merged.set(place, together(members.map((at) => tasks[at]), bytes, seconds)); // prettier-ignore
+    merged.set(
+      place,
+      together(
+        members.map((at) => tasks[at]),
+        bytes,
+        seconds,
+      ),
+    );
   }
   return {
     ...schedule,

@@ -1,15 +1,19 @@
 /** Takes a plan and its graph and gives the tasks of one device with the plan's own prices. */
 
+import {
+  COLLECTIVE_KINDS,
+  type CollectiveKind,
+  type CollectiveModel,
+} from '../../cost/collective-model.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
-import { COLLECTIVE_KINDS, type CollectiveKind, type CollectiveModel } from '../../cost/collective-model.ts';
 import type { MemoryKind } from '../../cost/memory/peak.ts';
 import { collectiveModel } from '../../cost/presets/presets.ts';
-import { Redistributor } from '../../cost/redistribution/redistribute.ts';
 import { isFree, type RedistributionStep } from '../../cost/redistribution/plan.ts';
+import { Redistributor } from '../../cost/redistribution/redistribute.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
-import { parseMesh, type DeviceMesh } from '../../mesh/devices/mesh.ts';
+import { type DeviceMesh, parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { elements } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -17,8 +21,8 @@ import { plannedProgram } from '../../plan/lower/lower.ts';
 import { LAUNCH_SECONDS, splitStep, weightValues } from '../../plan/overlap/rules.ts';
 import { COMPUTE, type StreamRule, Streams } from '../../plan/overlap/streams.ts';
 import type { Plan, PlannedNode, PlannedRedistribution } from '../../plan/record/types.ts';
-import { dataflow, type Dataflow } from '../../strategy/dataflow.ts';
-import { INSIDE, type Buffer, type Schedule, type Task } from './schedule.ts';
+import { type Dataflow, dataflow } from '../../strategy/dataflow.ts';
+import { type Buffer, INSIDE, type Schedule, type Task } from './schedule.ts';
 
 /** What of a plan is simulated. */
 export type SimulatedPlan = Pick<Plan, 'request' | 'nodes' | 'outputs' | 'memory'>;
@@ -28,7 +32,10 @@ export interface ScheduleOptions {
   readonly launchSeconds?: number;
   /** Default `link`. */
   readonly streams?: StreamRule;
-  /** The dataflow of a graph under the plan's request, where it is known: it is taken where the plan lists that very graph. */
+  /**
+   * The dataflow of a graph under the plan's request, where it is known: it is taken where the plan
+   * lists that very graph.
+   */
   readonly known?: { readonly graph: Graph; readonly flow: Dataflow };
 }
 
@@ -44,9 +51,10 @@ export interface PlanSchedule extends Schedule {
 }
 
 /**
- * The tasks of one device under a plan, with the plan's own prices: every node, and every step of every redistribution just
- * before the node that asks for it, as the lowered program has them. Outputs are brought to their placement as soon as they are
- * made, so that gradients are reduced beside the rest of the backward pass. Views share the storage of what they show.
+ * The tasks of one device under a plan, with the plan's own prices: every node, and every step of
+ * every redistribution just before the node that asks for it, as the lowered program has them.
+ * Outputs are brought to their placement as soon as they are made, so that gradients are reduced
+ * beside the rest of the backward pass. Views share the storage of what they show.
  *
  * @throws E_PLAN when the plan is not of this graph
  */
@@ -101,7 +109,10 @@ class Writer {
     this.model = collectiveModel(request.cost, this.cluster, this.space.mesh);
     this.redistributor = new Redistributor(this.space, this.model);
     const { known } = options;
-    this.flow = known?.graph === listed && opened === undefined ? known.flow : dataflow(listed, this.table, request.sharing, opened?.loops); // prettier-ignore
+    this.flow =
+      known?.graph === listed && opened === undefined
+        ? known.flow
+        : dataflow(listed, this.table, request.sharing, opened?.loops);
     this.weights = weightValues(listed, this.flow);
     this.streams = new Streams(options.streams ?? 'link', this.space.mesh, this.cluster);
   }
@@ -110,7 +121,10 @@ class Writer {
     const { listed, flow, plan } = this;
     const tied = new Set((listed.ties ?? []).flatMap(([, ...others]) => others));
     if (plan.memory.optimizerBytes > 0)
-      this.buffer('optimizer states', plan.memory.optimizerBytes, 'optimizer', { given: true, kept: true });
+      this.buffer('optimizer states', plan.memory.optimizerBytes, 'optimizer', {
+        given: true,
+        kept: true,
+      });
     const outputs = this.outputsByValue();
     listed.nodes.forEach((node, n) => {
       if (flow.alias[n] >= 0) return;
@@ -132,7 +146,10 @@ class Writer {
         'Gradients and results are brought to their placement as soon as they are made.',
         ...(this.repeated === 0
           ? []
-          : [`${this.repeated} tasks run several times (bodies of loops); the runs of each are taken together.`]),
+          : [
+              `${this.repeated} tasks run several times (bodies of loops); the runs of each ` +
+                'are taken together.',
+            ]),
       ],
     };
   }
@@ -141,12 +158,18 @@ class Writer {
     const [value] = this.flow.results[n];
     if (value === undefined || value < 0) return;
     const { role } = node.meta;
-    const stored = role === 'parameter' || role === 'buffer' || role === 'constant' || role === 'state';
+    const stored =
+      role === 'parameter' || role === 'buffer' || role === 'constant' || role === 'state';
     // States are in the optimizer's bytes already.
-    const bytes = tied || role === 'state' ? 0 : this.bytes(value, this.sharding(this.plan.nodes[n].outputs[0]));
+    const bytes =
+      tied || role === 'state'
+        ? 0
+        : this.bytes(value, this.sharding(this.plan.nodes[n].outputs[0]));
     const kind: MemoryKind = role === 'parameter' ? 'parameter' : stored ? 'buffer' : 'activation';
     const weight = this.weights[value] === 1;
-    this.storage.set(value, [this.buffer(node.name, bytes, kind, { given: true, kept: true, weight })]);
+    this.storage.set(value, [
+      this.buffer(node.name, bytes, kind, { given: true, kept: true, weight }),
+    ]);
   }
 
   private call(node: Node, n: number): void {
@@ -189,17 +212,25 @@ class Writer {
       phase,
       target: node.target,
     });
-    if (planned.internalSeconds !== undefined && planned.internalSeconds > 0) this.inside(node, n, planned, made);
+    if (planned.internalSeconds !== undefined && planned.internalSeconds > 0)
+      this.inside(node, n, planned, made);
   }
 
-  /** Collectives inside the rule of a call: one after another, done before its results may be read. */
+  /**
+   * Collectives inside the rule of a call: one after another, done before its results may be read.
+   */
   private inside(node: Node, n: number, planned: PlannedNode, made: readonly number[]): void {
     const { flow } = this;
     let last = made;
     if (planned.inside === undefined)
-      throw new ShardwrightError('E_PLAN', `the plan gives seconds of collectives inside ${node.name} and does not list them`, {
-        node: node.name, hint: 'an earlier version made it; make the plan again',
-      }); // prettier-ignore
+      throw new ShardwrightError(
+        'E_PLAN',
+        `the plan gives seconds of collectives inside ${node.name} and does not list them`,
+        {
+          node: node.name,
+          hint: 'an earlier version made it; make the plan again',
+        },
+      );
     for (const { kind, bytes, meshDims, seconds, times = 1 } of planned.inside) {
       const step: Step = {
         kind: kindOf(kind) ?? unknownKind(kind),
@@ -207,7 +238,16 @@ class Writer {
         meshDims: meshDims.map((name) => this.space.mesh.indexOf(name)),
       };
       const done = this.buffer(`${node.name} ${step.kind}`, 0, 'communication');
-      this.collective(node.name, step, seconds, (planned.times ?? 1) * times, last, [done], flow.phases[n], INSIDE); // prettier-ignore
+      this.collective(
+        node.name,
+        step,
+        seconds,
+        (planned.times ?? 1) * times,
+        last,
+        [done],
+        flow.phases[n],
+        INSIDE,
+      );
       last = [done];
     }
     if (last === made) return;
@@ -247,9 +287,15 @@ class Writer {
   ): readonly number[] {
     const { meta, node } = this.flow.values[value];
     const [from, to] = [this.sharding(move.from), this.sharding(move.to)];
-    const steps = this.redistributor.plan({ shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] }, from, to)?.steps;
+    const steps = this.redistributor.plan(
+      { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] },
+      from,
+      to,
+    )?.steps;
     if (steps === undefined)
-      throw internalError(`the plan moves a value from ${move.from} to ${move.to}, which is refused`);
+      throw internalError(
+        `the plan moves a value from ${move.from} to ${move.to}, which is refused`,
+      );
     const name = this.listed.nodes[node].name;
     let now = storage;
     for (const step of steps) {
@@ -290,7 +336,8 @@ class Writer {
       local(step.seconds, reads);
       return [result];
     }
-    // A step on a dim that is not contiguous has a copy in its price: kernels of the compute stream.
+    // A step on a dim that is not contiguous has a copy in its price: kernels of the compute
+    // stream.
     const { communicating, copying } = splitStep(this.model, kind, step);
     const { dtype } = this.flow.values[value].meta;
     const work = { kind, bytes: step.bytes, meshDims: step.meshDims };
@@ -328,14 +375,18 @@ class Writer {
     });
   }
 
-  /** Brings the outputs that a value is to their placements; those that wait for a shared copy come later. */
+  /**
+   * Brings the outputs that a value is to their placements; those that wait for a shared copy come
+   * later.
+   */
   private bring(outputs: Map<number, PlannedUse[]>, value: number, last = false): void {
     const uses = outputs.get(value);
     if (uses === undefined) return;
     const left = uses.filter(({ role, moves }) => {
       const phase = role === 'output' ? 'forward' : 'backward';
       const [first] = moves;
-      const missing = first?.copy === 'reused' && !this.copies.has(`${value}:${phase}:${first.from}:${first.to}`);
+      const missing =
+        first?.copy === 'reused' && !this.copies.has(`${value}:${phase}:${first.from}:${first.to}`);
       if (missing && !last) return true;
       for (const b of this.carry(value, moves, phase, 'an output')) {
         const buffer = this.buffers[b];
@@ -372,10 +423,18 @@ class Writer {
     return elements(this.space.localShape(sharding, meta.shape)) * DTYPE_BYTES[meta.dtype];
   }
 
-  private buffer(name: string, bytes: number, kind: MemoryKind, more: Partial<Pick<Buffer, 'given' | 'kept' | 'weight'>> = {}): number {
+  private buffer(
+    name: string,
+    bytes: number,
+    kind: MemoryKind,
+    more: Partial<Pick<Buffer, 'given' | 'kept' | 'weight'>> = {},
+  ): number {
     if (!Number.isFinite(bytes)) throw new ShardwrightError('E_PLAN', `${name} has no known size`);
-    return this.buffers.push({ name, bytes, kind, given: false, kept: false, weight: false, ...more }) - 1;
-  } // prettier-ignore
+    return (
+      this.buffers.push({ name, bytes, kind, given: false, kept: false, weight: false, ...more }) -
+      1
+    );
+  }
 
   private task(task: Omit<Task, 'id'>): void {
     this.tasks.push({ id: this.tasks.length, ...task });

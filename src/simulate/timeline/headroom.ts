@@ -3,27 +3,36 @@
 import type { Schedule } from './schedule.ts';
 
 /**
- * Which tasks may run ahead without the step ever holding more than a limit. What streams do beside each other is more memory
- * than one task after another: a gather that runs early is there early, and what a late reduction reads is there longer.
+ * Which tasks may run ahead without the step ever holding more than a limit. What streams do beside
+ * each other is more memory than one task after another: a gather that runs early is there early,
+ * and what a late reduction reads is there longer.
  *
- * The frontier is the first task in program order that has not ended. What is alive now is at most what the frontier has
- * alive when tasks run one after another, and the results of tasks behind it that have started. So a task j may start when at
- * every place p from the frontier up to j
+ * The frontier is the first task in program order that has not ended. What is alive now is at most
+ * what the frontier has alive when tasks run one after another, and the results of tasks behind it
+ * that have started. So a task j may start when at every place p from the frontier up to j
  *
- *     alive at p one after another + results alive of started tasks behind p + results of j <= limit
+ *     alive at p one after another + results alive of started tasks behind p + results of j <=
+ *     limit
  *
- * The frontier itself may always start, so nothing waits for ever, and where one after another fits the limit all does.
+ * The frontier itself may always start, so nothing waits for ever, and where one after another fits
+ * the limit all does.
  */
 export class Headroom {
   /** By place: bytes one after another, and those of results that are there early. */
   private readonly bytes: RangeMost;
-  /** Whether one task after another keeps the limit: then every order that waits where it must keeps it too. */
+  /**
+   * Whether one task after another keeps the limit: then every order that waits where it must keeps
+   * it too.
+   */
   readonly isKept: boolean;
   private readonly ended: Uint8Array;
   private frontier = 0;
   /** By task: bytes of its results. */
   private readonly written: Float64Array;
-  /** By buffer: uses by tasks that have not ended, and where it is made; -1 for buffers that are given or stay. */
+  /**
+   * By buffer: uses by tasks that have not ended, and where it is made; -1 for buffers that are
+   * given or stay.
+   */
   private readonly users: Int32Array;
   private readonly made: Int32Array;
 
@@ -36,7 +45,9 @@ export class Headroom {
     this.bytes = new RangeMost(alone);
     this.isKept = this.bytes.most(0, alone.length) <= limitBytes;
     this.ended = new Uint8Array(tasks.length);
-    this.written = Float64Array.from(tasks, ({ writes }) => writes.reduce((sum, b) => sum + buffers[b].bytes, 0));
+    this.written = Float64Array.from(tasks, ({ writes }) =>
+      writes.reduce((sum, b) => sum + buffers[b].bytes, 0),
+    );
     this.users = new Int32Array(buffers.length);
     this.made = new Int32Array(buffers.length).fill(-1);
     tasks.forEach((task, i) => {
@@ -49,7 +60,9 @@ export class Headroom {
   /** Whether task i may start now. */
   admits(i: number): boolean {
     const own = this.written[i];
-    return own === 0 || i === this.frontier || this.bytes.most(this.frontier, i) + own <= this.limitBytes;
+    return (
+      own === 0 || i === this.frontier || this.bytes.most(this.frontier, i) + own <= this.limitBytes
+    );
   }
 
   start(i: number): void {
@@ -95,7 +108,10 @@ export function serialPeakBytes(schedule: Schedule): number {
   return serialBytes(schedule).reduce((a, b) => Math.max(a, b), 0);
 }
 
-/** Numbers by place: something is added to all places before one, and the most of a range is asked. A segment tree. */
+/**
+ * Numbers by place: something is added to all places before one, and the most of a range is asked.
+ * A segment tree.
+ */
 export class RangeMost {
   private readonly size: number;
   /** Most of the places below a vertex, its own addition included. */
@@ -109,7 +125,8 @@ export class RangeMost {
     this.top = new Float64Array(2 * this.size).fill(-Infinity);
     this.added = new Float64Array(2 * this.size);
     this.top.set(values, this.size);
-    for (let v = this.size - 1; v >= 1; v--) this.top[v] = Math.max(this.top[2 * v], this.top[2 * v + 1]);
+    for (let v = this.size - 1; v >= 1; v--)
+      this.top[v] = Math.max(this.top[2 * v], this.top[2 * v + 1]);
   }
 
   /** Adds to every place before `to`. */
@@ -117,7 +134,9 @@ export class RangeMost {
     if (to > 0 && amount !== 0) this.addBelow(1, 0, this.size, to, amount);
   }
 
-  /** The most of the places from `from` up to but not including `to`; -Infinity where there is none. */
+  /**
+   * The most of the places from `from` up to but not including `to`; -Infinity where there is none.
+   */
   most(from: number, to: number): number {
     return from < to ? this.mostBelow(1, 0, this.size, from, to) : -Infinity;
   }

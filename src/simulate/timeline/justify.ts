@@ -1,14 +1,15 @@
 /**
- * Tasks moved as late as they can run, and then as early. In: a schedule and when its tasks run. Out: the same tasks in an order that
- * takes no longer, and often less.
+ * Tasks moved as late as they can run, and then as early. In: a schedule and when its tasks run.
+ * Out: the same tasks in an order that takes no longer, and often less.
  *
- * Forward-backward improvement of a schedule with limited resources (Valls, Ballestín and Quintanilla, Justification and RCPSP: a
- * technique that pays, 2005). Each task, the last to end first, goes into the latest free place of its stream before what waits for
- * it. Then each, the first to start first, goes into the earliest place after what it waits for. A stream is free in each
- * pass where a task was before, so no pass is longer. Kernels keep their order.
+ * Forward-backward improvement of a schedule with limited resources (Valls, Ballestín and
+ * Quintanilla, Justification and RCPSP: a technique that pays, 2005). Each task, the last to end
+ * first, goes into the latest free place of its stream before what waits for it. Then each, the
+ * first to start first, goes into the earliest place after what it waits for. A stream is free in
+ * each pass where a task was before, so no pass is longer. Kernels keep their order.
  */
 import { internalError } from '../../errors.ts';
-import { taskSeconds, writers, type Schedule } from './schedule.ts';
+import { type Schedule, taskSeconds, writers } from './schedule.ts';
 
 /** @param times when the tasks of the schedule run, in their order */
 export function justified(schedule: Schedule, times: Times): Schedule {
@@ -16,7 +17,10 @@ export function justified(schedule: Schedule, times: Times): Schedule {
   const { ended, started } = precedence(schedule);
   const seconds = Float64Array.from(tasks, (task) => taskSeconds(schedule, task));
   const total = times.end.reduce((most, end) => Math.max(most, end), 0);
-  const mirrored = ({ start, end }: Times): Times => ({ start: end.map((t) => total - t), end: start.map((t) => total - t) }); // prettier-ignore
+  const mirrored = ({ start, end }: Times): Times => ({
+    start: end.map((t) => total - t),
+    end: start.map((t) => total - t),
+  });
   // What waits for a start alone has no like in reversed time: the second pass holds it.
   const late = packed(schedule, seconds, order(mirrored(times), -1), reversed(ended), undefined);
   const early = packed(schedule, seconds, order(mirrored(late), 1), ended, started);
@@ -57,7 +61,10 @@ function precedence(schedule: Schedule): { readonly ended: Waits; readonly start
     }
     return out;
   });
-  return { ended, started: tasks.map(({ afterStart }) => (afterStart === undefined ? NONE : afterStart.map(of))) };
+  return {
+    ended,
+    started: tasks.map(({ afterStart }) => (afterStart === undefined ? NONE : afterStart.map(of))),
+  };
 }
 
 function reversed(waits: Waits): Waits {
@@ -68,12 +75,19 @@ function reversed(waits: Waits): Waits {
   return out;
 }
 
-/** Tasks by their start; of those that start together the first in the schedule first, or the last. */
+/**
+ * Tasks by their start; of those that start together the first in the schedule first, or the last.
+ */
 function order({ start, end }: Times, sign: 1 | -1): Int32Array {
-  return Int32Array.from(start, (_, at) => at).sort((a, b) => start[a] - start[b] || end[a] - end[b] || sign * (a - b));
+  return Int32Array.from(start, (_, at) => at).sort(
+    (a, b) => start[a] - start[b] || end[a] - end[b] || sign * (a - b),
+  );
 }
 
-/** The same sequence with each task after what it waits for: of those that start together one may wait for another. */
+/**
+ * The same sequence with each task after what it waits for: of those that start together one may
+ * wait for another.
+ */
 function afterWaits(sequence: Int32Array, ended: Waits, started: Waits): number[] {
   const out: number[] = [];
   const isOut = new Uint8Array(sequence.length);
@@ -88,8 +102,16 @@ function afterWaits(sequence: Int32Array, ended: Waits, started: Waits): number[
   return out;
 }
 
-/** Puts each task, in that order, into the first free place of its stream after what it waits for. */
-function packed({ tasks, streams }: Schedule, seconds: Float64Array, sequence: Int32Array, ended: Waits, started: Waits | undefined): Times {
+/**
+ * Puts each task, in that order, into the first free place of its stream after what it waits for.
+ */
+function packed(
+  { tasks, streams }: Schedule,
+  seconds: Float64Array,
+  sequence: Int32Array,
+  ended: Waits,
+  started: Waits | undefined,
+): Times {
   const count = tasks.length;
   const start = new Float64Array(count);
   const end = new Float64Array(count);
@@ -112,7 +134,7 @@ function packed({ tasks, streams }: Schedule, seconds: Float64Array, sequence: I
   };
   for (const at of sequence) place(at);
   return { start, end };
-} // prettier-ignore
+}
 
 /** When a stream is not free, ascending. */
 interface Busy {
@@ -129,7 +151,8 @@ function take({ starts, ends }: Busy, from: number, seconds: number): number {
     else high = middle;
   }
   let start = from;
-  while (low < ends.length && starts[low] - start < seconds * (1 - ROUNDING)) start = Math.max(start, ends[low++]);
+  while (low < ends.length && starts[low] - start < seconds * (1 - ROUNDING))
+    start = Math.max(start, ends[low++]);
   starts.splice(low, 0, start);
   ends.splice(low, 0, start + seconds);
   return start;

@@ -1,22 +1,38 @@
-/** Between which kernels tasks can run. In: a schedule. Out: for every task the kernels on both sides of it. */
+/**
+ * Between which kernels tasks can run. In: a schedule. Out: for every task the kernels on both
+ * sides of it.
+ */
 
 import { kernelNeeds } from '../../plan/overlap/kernel-needs.ts';
-import { INSIDE, writers, type Schedule } from './schedule.ts';
+import { INSIDE, type Schedule, writers } from './schedule.ts';
 
-/** Sums that may travel in buckets, by position: no kernel needs them, and they are no part of a rule. */
+/**
+ * Sums that may travel in buckets, by position: no kernel needs them, and they are no part of a
+ * rule.
+ */
 export function sumsOf(schedule: Schedule, { need, kernels } = new Needs(schedule)): Uint8Array {
   return Uint8Array.from(schedule.tasks, ({ collective, kernels: runs }, at) =>
-    Number(collective !== undefined && collective.key !== INSIDE && runs === 1 && need[at] === kernels.length),
+    Number(
+      collective !== undefined &&
+        collective.key !== INSIDE &&
+        runs === 1 &&
+        need[at] === kernels.length,
+    ),
   );
 }
 
 /** The kernels before and after each task. */
 export class Needs {
-  /** Positions of kernels, in program order; and the number of each task among them, -1: it is none. */
+  /**
+   * Positions of kernels, in program order; and the number of each task among them, -1: it is none.
+   */
   readonly kernels: readonly number[];
   readonly numberOf: Int32Array;
   readonly writer: Int32Array;
-  /** Number of the last kernel that a task waits for, and of the first that waits for it; a kernel's is its own. */
+  /**
+   * Number of the last kernel that a task waits for, and of the first that waits for it; a kernel's
+   * is its own.
+   */
   readonly maker: Int32Array;
   readonly need: Int32Array;
 

@@ -1,14 +1,14 @@
 /** Plays tasks on streams by discrete events and gives spans, idle times and the memory curve. */
 
 import { internalError, ShardwrightError } from '../../errors.ts';
-import { Headroom } from './headroom.ts';
 import { COMPUTE } from '../../plan/overlap/streams.ts';
-import { taskSeconds, type Schedule, type Task } from './schedule.ts';
+import { Headroom } from './headroom.ts';
+import { type Schedule, type Task, taskSeconds } from './schedule.ts';
 
 /**
- * Runs a schedule by events: every stream takes its tasks in program order, each as soon as the stream is free, its data is
- * there and what it waits for has happened. Buffers are alive from the start of their producer to the end of their last
- * reader.
+ * Runs a schedule by events: every stream takes its tasks in program order, each as soon as the
+ * stream is free, its data is there and what it waits for has happened. Buffers are alive from the
+ * start of their producer to the end of their last reader.
  */
 export interface Timeline {
   readonly seconds: number;
@@ -34,7 +34,9 @@ export interface Span {
 
 interface MemoryCurve {
   readonly peakBytes: number;
-  /** First time of the peak, and the task that starts it; undefined when the step begins with it. */
+  /**
+   * First time of the peak, and the task that starts it; undefined when the step begins with it.
+   */
   readonly peakAt: number;
   readonly peakTask: string | undefined;
   /** Bytes at the peak by kind of buffer. */
@@ -47,13 +49,13 @@ interface MemoryCurve {
 
 export interface PlayOptions {
   /**
-   * Time of compute beside communication, relative to compute alone: collectives take part of the device. 1.13 to 1.3 have
-   * been measured; default 1.
+   * Time of compute beside communication, relative to compute alone: collectives take part of the
+   * device. 1.13 to 1.3 have been measured; default 1.
    */
   readonly overlapSlowdown?: number;
   /**
-   * Most bytes alive at once: what runs ahead waits where it would be more. Kept wherever one task after another keeps it
-   * (`serialPeakBytes`); default no limit.
+   * Most bytes alive at once: what runs ahead waits where it would be more. Kept wherever one task
+   * after another keeps it (`serialPeakBytes`); default no limit.
    */
   readonly memoryBytes?: number;
 }
@@ -67,7 +69,10 @@ export function play(schedule: Schedule, options: PlayOptions = {}): Timeline {
   return playTasks(schedule, options).timeline();
 }
 
-/** When tasks ran. What a timeline says of them is worked out where it is asked for: most orders that are tried lose. */
+/**
+ * When tasks ran. What a timeline says of them is worked out where it is asked for: most orders
+ * that are tried lose.
+ */
 export interface Played {
   readonly seconds: number;
   /** By task, in the order of the schedule. */
@@ -82,7 +87,10 @@ export interface Played {
 export function playTasks(schedule: Schedule, options: PlayOptions = {}): Played {
   const { overlapSlowdown: slowdown = 1 } = options;
   if (!(slowdown >= 1 && slowdown < Infinity))
-    throw new ShardwrightError('E_USAGE', `compute beside communication takes ${slowdown} of its time, expected 1 or more`); // prettier-ignore
+    throw new ShardwrightError(
+      'E_USAGE',
+      `compute beside communication takes ${slowdown} of its time, expected 1 or more`,
+    );
   const { memoryBytes } = options;
   const headroom = memoryBytes === undefined ? undefined : new Headroom(schedule, memoryBytes);
   const run = new Run(schedule, slowdown, headroom).run();
@@ -95,14 +103,26 @@ export function playTasks(schedule: Schedule, options: PlayOptions = {}): Played
     start,
     end,
     // A limit that one task after another keeps is kept.
-    excessBytes: (limitBytes) => (memoryBytes !== undefined && memoryBytes <= limitBytes && headroom?.isKept === true ? 0 : Math.max(0, memory().peakBytes - limitBytes)),
-    timeline: () => ({ seconds, ...spansOf(schedule, run), memory: memory(), delayedTasks: run.delayedTasks }),
+    excessBytes: (limitBytes) =>
+      memoryBytes !== undefined && memoryBytes <= limitBytes && headroom?.isKept === true
+        ? 0
+        : Math.max(0, memory().peakBytes - limitBytes),
+    timeline: () => ({
+      seconds,
+      ...spansOf(schedule, run),
+      memory: memory(),
+      delayedTasks: run.delayedTasks,
+    }),
   };
-} // prettier-ignore
+}
 
 type Spans = Pick<
   Timeline,
-  'spans' | 'serialSeconds' | 'computeSeconds' | 'communicationSeconds' | 'exposedCommunicationSeconds'
+  | 'spans'
+  | 'serialSeconds'
+  | 'computeSeconds'
+  | 'communicationSeconds'
+  | 'exposedCommunicationSeconds'
 >;
 
 function spansOf(schedule: Schedule, { start, end }: Happened): Spans {
@@ -118,7 +138,10 @@ function spansOf(schedule: Schedule, { start, end }: Happened): Spans {
   };
 }
 
-/** When every task starts and ends, and in which order all of that happens: several things may happen at one time. */
+/**
+ * When every task starts and ends, and in which order all of that happens: several things may
+ * happen at one time.
+ */
 interface Happened {
   readonly start: Float64Array;
   readonly end: Float64Array;
@@ -197,15 +220,18 @@ class Run implements Happened {
     }
     const placeOf = (id: number, i: number): number => {
       const at = position.get(id);
-      if (at === undefined) throw internalError(`${tasks[i].name} waits for a task that is not there`);
+      if (at === undefined)
+        throw internalError(`${tasks[i].name} waits for a task that is not there`);
       return at;
     };
     for (let i = 0; i < n; i++) {
       const task = tasks[i];
       this.seconds[i] = taskSeconds(schedule, task);
       for (const b of task.reads) if (writer[b] >= 0) this.onEnd.add(writer[b], i);
-      if (task.afterStart !== undefined) for (const id of task.afterStart) this.onStart.add(placeOf(id, i), i);
-      if (task.afterEnd !== undefined) for (const id of task.afterEnd) this.onEnd.add(placeOf(id, i), i);
+      if (task.afterStart !== undefined)
+        for (const id of task.afterStart) this.onStart.add(placeOf(id, i), i);
+      if (task.afterEnd !== undefined)
+        for (const id of task.afterEnd) this.onEnd.add(placeOf(id, i), i);
       this.queues[task.stream].push(i);
     }
   }
@@ -217,7 +243,8 @@ class Run implements Happened {
       this.startAll(now);
       let next = Infinity;
       for (const i of this.running) if (i >= 0) next = Math.min(next, this.end[i]);
-      if (next === Infinity) throw internalError(`${this.stuck()} waits for a task that never ends`);
+      if (next === Infinity)
+        throw internalError(`${this.stuck()} waits for a task that never ends`);
       now = next;
       for (let s = 0; s < this.running.length; s++) {
         const i = this.running[s];
@@ -252,7 +279,8 @@ class Run implements Happened {
         this.heads[s]++;
         this.start[i] = now;
         this.startOrder[i] = this.happened++;
-        this.end[i] = now + this.seconds[i] * (s === COMPUTE && this.communicating() ? this.slowdown : 1);
+        this.end[i] =
+          now + this.seconds[i] * (s === COMPUTE && this.communicating() ? this.slowdown : 1);
         this.running[s] = i;
         this.onStart.release(i);
         if (s !== COMPUTE) this.pace(now);
@@ -265,7 +293,8 @@ class Run implements Happened {
 
   private communicating(): boolean {
     let beside = false;
-    for (let s = 0; s < this.running.length; s++) if (s !== COMPUTE && this.running[s] >= 0) beside = true;
+    for (let s = 0; s < this.running.length; s++)
+      if (s !== COMPUTE && this.running[s] >= 0) beside = true;
     return (this.beside = beside);
   }
 
@@ -304,16 +333,21 @@ function exposed(spans: readonly Span[]): number {
   return sum;
 }
 
-/** Adds up what is alive, event by event: what ends at a time is free for what begins after it at the same time. */
+/**
+ * Adds up what is alive, event by event: what ends at a time is free for what begins after it at
+ * the same time.
+ */
 function memoryCurve(schedule: Schedule, run: Happened): MemoryCurve {
   const { tasks, buffers } = schedule;
   const n = buffers.length;
-  // Orders of events: given buffers are there before the first, kept and unread ones stay after the last.
+  // Orders of events: given buffers are there before the first, kept and unread ones stay after the
+  // last.
   const from = Int32Array.from(buffers, (b) => (b.given ? -1 : NEVER));
   const to = new Int32Array(n).fill(-1);
   tasks.forEach((task, i) => {
     for (const b of task.writes) from[b] = run.startOrder[i];
-    for (const list of [task.reads, task.writes]) for (const b of list) to[b] = Math.max(to[b], run.endOrder[i]);
+    for (const list of [task.reads, task.writes])
+      for (const b of list) to[b] = Math.max(to[b], run.endOrder[i]);
   });
   const count = 2 * tasks.length;
   const change = new Float64Array(count);
@@ -343,7 +377,9 @@ function memoryCurve(schedule: Schedule, run: Happened): MemoryCurve {
     else last.bytes = bytes;
     if (bytes > peakBytes) [peakBytes, peakAt, peak] = [bytes, at[e], e];
   }
-  const live = buffers.flatMap((b, i) => (b.bytes > 0 && from[i] <= peak && peak < to[i] ? [i] : []));
+  const live = buffers.flatMap((b, i) =>
+    b.bytes > 0 && from[i] <= peak && peak < to[i] ? [i] : [],
+  );
   const byKind: Record<string, number> = {};
   for (const i of live) byKind[buffers[i].kind] = (byKind[buffers[i].kind] ?? 0) + buffers[i].bytes;
   return {

@@ -1,7 +1,7 @@
 /**
- * What one device does in a step, with prices: tasks in program order on streams that work side by side, and the buffers that
- * they read and write. Data is the only order between streams, so a pass may move tasks as long as every buffer is still
- * written before it is read; results cannot change.
+ * What one device does in a step, with prices: tasks in program order on streams that work side by
+ * side, and the buffers that they read and write. Data is the only order between streams, so a pass
+ * may move tasks as long as every buffer is still written before it is read; results cannot change.
  */
 
 import type { CollectiveKind } from '../../cost/collective-model.ts';
@@ -27,7 +27,10 @@ export interface Task {
   readonly collective?: CollectiveWork;
   /** Of a bucket: the tasks (ids) that it is. */
   readonly members?: readonly number[];
-  /** Tasks (ids) whose start, or whose end, it waits for beside its data: how far ahead a pass lets it run. */
+  /**
+   * Tasks (ids) whose start, or whose end, it waits for beside its data: how far ahead a pass lets
+   * it run.
+   */
   readonly afterStart?: readonly number[];
   readonly afterEnd?: readonly number[];
 }
@@ -76,7 +79,8 @@ export function writers(schedule: Schedule): Int32Array {
 }
 
 /**
- * Checks that every buffer has one writer before its readers, in program order, and that waits are for earlier tasks.
+ * Checks that every buffer has one writer before its readers, in program order, and that waits are
+ * for earlier tasks.
  *
  * @throws E_INTERNAL naming the task; a pass that breaks this is at fault
  */
@@ -91,7 +95,8 @@ export function checkSchedule(schedule: Schedule): void {
     if (seen.has(task.id)) fail('stands twice');
     if (!(task.stream >= 0 && task.stream < streams.length)) fail(`runs on stream ${task.stream}`);
     if (!(task.seconds >= 0 && task.seconds < Infinity)) fail(`takes ${task.seconds} s`);
-    for (const b of task.reads) if (written[b] !== 1) fail(`reads ${buffers[b].name} before it is there`);
+    for (const b of task.reads)
+      if (written[b] !== 1) fail(`reads ${buffers[b].name} before it is there`);
     for (const b of task.writes) {
       if (written[b] !== 0) fail(`writes ${buffers[b].name} a second time`);
       written[b] = 1;

@@ -4,41 +4,49 @@ import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { DEFAULT_BUCKET_BYTES } from '../../plan/overlap/rules.ts';
-import { asyncTensor } from './async-tensor.ts';
+import { COMPUTE } from '../../plan/overlap/streams.ts';
 import { bytesText, secondsText } from '../../units.ts';
+import { asyncTensor } from './async-tensor.ts';
 import { bucket } from './bucket.ts';
-import { planSchedule, type PlanSchedule, type ScheduleOptions, type SimulatedPlan } from './from-plan.ts';
+import {
+  type PlanSchedule,
+  planSchedule,
+  type ScheduleOptions,
+  type SimulatedPlan,
+} from './from-plan.ts';
 import { serialPeakBytes } from './headroom.ts';
 import { justified } from './justify.ts';
-import { COMPUTE } from '../../plan/overlap/streams.ts';
-import { playTasks, type Played, type PlayOptions, type Timeline } from './play.ts';
-import { hasGathers, prefetched, type Prefetched } from './prefetch.ts';
-import { checkSchedule, type Schedule } from './schedule.ts';
 import { sumsOf } from './needs.ts';
-import { ListWork, type ListOrder } from './urgent-first.ts';
+import { type Played, type PlayOptions, playTasks, type Timeline } from './play.ts';
+import { hasGathers, type Prefetched, prefetched } from './prefetch.ts';
+import { checkSchedule, type Schedule } from './schedule.ts';
+import { type ListOrder, ListWork } from './urgent-first.ts';
 
 /** Prefetch, buckets, memory limit in bytes and slowdown of a simulated step. */
 export interface SimulateOptions extends ScheduleOptions, Omit<PlayOptions, 'memoryBytes'> {
   /**
-   * Most bytes alive at once: what runs ahead waits where it would be more. Default the budget of the plan; `none`: nothing
-   * waits. Where the plan takes more even with one task after another nothing waits either, and a note says so.
+   * Most bytes alive at once: what runs ahead waits where it would be more. Default the budget of
+   * the plan; `none`: nothing waits. Where the plan takes more even with one task after another
+   * nothing waits either, and a note says so.
    */
   readonly memoryBytes?: number | 'none';
   /**
-   * How far gathers of weights run ahead, in calls that need one; `auto`: the fastest of some distances whose peak is within
-   * `memoryBytes` (for `none` the device's usable memory), else that of the lowest peak. Default `auto`.
+   * How far gathers of weights run ahead, in calls that need one; `auto`: the fastest of some
+   * distances whose peak is within `memoryBytes` (for `none` the device's usable memory), else that
+   * of the lowest peak. Default `auto`.
    */
   readonly prefetch?: number | 'auto';
   /** Most bytes of gathered weights that wait for their call. Default 2 GB. */
   readonly inFlightBytes?: number;
   /**
-   * Most bytes of one bucket of collectives; 0: none; `auto`: the faster of none and 25 MiB, at the distance that is the
-   * fastest without. Default `auto`.
+   * Most bytes of one bucket of collectives; 0: none; `auto`: the faster of none and 25 MiB, at the
+   * distance that is the fastest without. Default `auto`.
    */
   readonly bucketBytes?: number | 'auto';
   /**
-   * Order of collectives on their streams. `program`: as the program is written. `auto`: the fastest of that and orders in
-   * which a move that a kernel waits for goes before sums that none waits for (`urgent-first.ts`). Default `auto`.
+   * Order of collectives on their streams. `program`: as the program is written. `auto`: the
+   * fastest of that and orders in which a move that a kernel waits for goes before sums that none
+   * waits for (`urgent-first.ts`). Default `auto`.
    */
   readonly order?: 'program' | 'auto';
   /** Take gathers and scatters apart with the matrix products beside them. Default false. */
@@ -53,7 +61,10 @@ export interface Simulation {
   readonly passes: readonly string[];
   /** What was assumed, one sentence each. */
   readonly notes: readonly string[];
-  /** What the limit on memory did; absent where there is none, or where the plan takes more by itself. */
+  /**
+   * What the limit on memory did; absent where there is none, or where the plan takes more by
+   * itself.
+   */
   readonly bound?: MemoryBound;
 }
 
@@ -68,12 +79,16 @@ interface MemoryBound {
 }
 
 const DEFAULT_IN_FLIGHT_BYTES = 2e9;
-/** Distances that `auto` tries beside the program as it is written, in which gathers start as soon as their stream is free. */
+/**
+ * Distances that `auto` tries beside the program as it is written, in which gathers start as soon
+ * as their stream is free.
+ */
 const DISTANCES: readonly number[] = [1, 4, 16];
 
 /**
- * Orders that are tried, see `urgent-first.ts`. How long moves may come late for others: never where it can be foreseen, as long as the
- * stream would idle, and four times that, which loses time at first and gives `justified` a fuller stream to move tasks in.
+ * Orders that are tried, see `urgent-first.ts`. How long moves may come late for others: never
+ * where it can be foreseen, as long as the stream would idle, and four times that, which loses time
+ * at first and gives `justified` a fuller stream to move tasks in.
  */
 const ORDERS: readonly ListOrder[] = [
   { patience: 0, sumsFirst: 'made' },
@@ -122,9 +137,11 @@ interface Fastest {
 }
 
 /**
- * Plays a plan on one device: compute beside communication, with prefetch, buckets and asynchronous tensor parallelism.
+ * Plays a plan on one device: compute beside communication, with prefetch, buckets and asynchronous
+ * tensor parallelism.
  *
- * @throws E_PLAN when the plan is not of this graph; E_USAGE for options that are no numbers of their kind
+ * @throws E_PLAN when the plan is not of this graph; E_USAGE for options that are no numbers of
+ *   their kind
  */
 export function simulate(
   graph: Graph,
@@ -132,7 +149,12 @@ export function simulate(
   table: OperatorTable,
   options: SimulateOptions = {},
 ): Simulation {
-  const { written, best, passes, aloneBytes, memoryBytes, limit } = fastest(graph, plan, table, options);
+  const { written, best, passes, aloneBytes, memoryBytes, limit } = fastest(
+    graph,
+    plan,
+    table,
+    options,
+  );
   const { memoryBytes: _, ...others } = options;
   const timeline = best.run.timeline();
   const bound = limit === undefined ? undefined : boundOf(best, timeline, limit, others);
@@ -145,7 +167,9 @@ export function simulate(
       ...written.notes,
       ...memoryNotes(memoryBytes, bound, aloneBytes, timeline),
       `${written.launchSeconds * 1e6} us before every kernel.`,
-      ...(options.overlapSlowdown === undefined ? ['Compute beside communication is not slowed.'] : []),
+      ...(options.overlapSlowdown === undefined
+        ? ['Compute beside communication is not slowed.']
+        : []),
     ],
   };
 }
@@ -160,7 +184,12 @@ export function simulateSeconds(
   return fastest(graph, plan, table, options).best.run.seconds;
 }
 
-function fastest(graph: Graph, plan: SimulatedPlan, table: OperatorTable, options: SimulateOptions): Fastest {
+function fastest(
+  graph: Graph,
+  plan: SimulatedPlan,
+  table: OperatorTable,
+  options: SimulateOptions,
+): Fastest {
   const written = planSchedule(graph, plan, table, options);
   const passes: string[] = [];
   let schedule: Schedule = written;
@@ -171,7 +200,11 @@ function fastest(graph: Graph, plan: SimulatedPlan, table: OperatorTable, option
     });
     passes.push('asynchronous tensor parallelism');
   }
-  const { bucketBytes = 'auto', order = 'auto', inFlightBytes: limitBytes = DEFAULT_IN_FLIGHT_BYTES } = options;
+  const {
+    bucketBytes = 'auto',
+    order = 'auto',
+    inFlightBytes: limitBytes = DEFAULT_IN_FLIGHT_BYTES,
+  } = options;
   const seconds = written.collectives.seconds.bind(written.collectives);
   const asked = options.prefetch ?? 'auto';
   const { memoryBytes = plan.memory.budgetBytes, ...others } = options;
@@ -182,20 +215,34 @@ function fastest(graph: Graph, plan: SimulatedPlan, table: OperatorTable, option
   const better = (a: Tried, b: Tried): Tried =>
     over(b) < over(a) || (over(b) === over(a) && b.run.seconds < a.run.seconds) ? b : a;
   const packedAt = (size: number, ofSums: Uint8Array | undefined): Packed => {
-    const packed = size > 0 ? bucket(schedule, { bucketBytes: size, seconds, sums: ofSums }) : schedule;
-    // Buckets gather early what they gather together: the program itself may then be larger than the limit.
-    const within = limit !== undefined && serialPeakBytes(packed) <= limit ? { memoryBytes: limit } : {};
+    const packed =
+      size > 0 ? bucket(schedule, { bucketBytes: size, seconds, sums: ofSums }) : schedule;
+    // Buckets gather early what they gather together: the program itself may then be larger than
+    // the limit.
+    const within =
+      limit !== undefined && serialPeakBytes(packed) <= limit ? { memoryBytes: limit } : {};
     return { packed, within };
   };
   const aheadOf = ({ packed }: Packed, distance: number | undefined, bound: Within): Prefetched =>
-    distance === undefined ? { schedule: packed, heldBack: 0 } : prefetched(packed, { distance, limitBytes, ...bound });
+    distance === undefined
+      ? { schedule: packed, heldBack: 0 }
+      : prefetched(packed, { distance, limitBytes, ...bound });
   const packings = new Map<number, Packed>();
   const attempt = (size: number, distance: number | undefined): Tried => {
     const own = packings.get(size) ?? packedAt(size, size > 0 ? sumsOf(schedule) : undefined);
     packings.set(size, own);
     const { schedule: ahead, heldBack } = aheadOf(own, distance, own.within);
     const unlimited = (): Schedule => aheadOf(own, distance, {}).schedule;
-    return { size, list: undefined, distance, ahead, heldBack, limited: own.within, unlimited, run: playTasks(ahead, { ...others, ...own.within }) }; // prettier-ignore
+    return {
+      size,
+      list: undefined,
+      distance,
+      ahead,
+      heldBack,
+      limited: own.within,
+      unlimited,
+      run: playTasks(ahead, { ...others, ...own.within }),
+    };
   };
   const inOrders = (size: number, distance: number | undefined): readonly Tried[] => {
     // Sums that are ordered get their buckets with their order.
@@ -204,8 +251,20 @@ function fastest(graph: Graph, plan: SimulatedPlan, table: OperatorTable, option
     const work = new ListWork(unordered, { bucketBytes: size, seconds });
     return ORDERS.map((list) => {
       const ahead = work.ordered(list);
-      const unlimited = (): Schedule => new ListWork(aheadOf(own, distance, {}).schedule, { bucketBytes: size, seconds }).ordered(list); // prettier-ignore
-      return { size, list, distance, ahead, heldBack, limited: own.within, unlimited, run: playTasks(ahead, { ...others, ...own.within }) }; // prettier-ignore
+      const unlimited = (): Schedule =>
+        new ListWork(aheadOf(own, distance, {}).schedule, { bucketBytes: size, seconds }).ordered(
+          list,
+        );
+      return {
+        size,
+        list,
+        distance,
+        ahead,
+        heldBack,
+        limited: own.within,
+        unlimited,
+        run: playTasks(ahead, { ...others, ...own.within }),
+      };
     });
   };
   const size = bucketBytes === 'auto' ? 0 : bucketBytes;
@@ -220,14 +279,16 @@ function fastest(graph: Graph, plan: SimulatedPlan, table: OperatorTable, option
     best = ordered.reduce(better, best);
     const early = (tried: Tried): Tried => {
       const ahead = justified(tried.ahead, tried.run);
-      const unlimited = (): Schedule => justified(tried.unlimited(), playTasks(tried.unlimited(), others));
+      const unlimited = (): Schedule =>
+        justified(tried.unlimited(), playTasks(tried.unlimited(), others));
       return { ...tried, ahead, unlimited, run: playTasks(ahead, { ...others, ...tried.limited }) };
     };
     // Tries that take as long as another are mostly the same order.
     const distinct = new Map(ordered.map((tried) => [tried.run.seconds, tried]));
     for (const tried of distinct.values()) {
       const again = early(tried);
-      if (again.run.seconds < best.run.seconds * (1 - WORTH) && over(again) <= over(best)) best = again;
+      if (again.run.seconds < best.run.seconds * (1 - WORTH) && over(again) <= over(best))
+        best = again;
     }
   }
   checkSchedule(best.ahead);
@@ -238,7 +299,9 @@ function fastest(graph: Graph, plan: SimulatedPlan, table: OperatorTable, option
       : `gathers at most ${best.distance} calls and ${limitBytes} bytes ahead`,
   );
   if (best.list !== undefined)
-    passes.push('moves that a kernel waits for before sums that none waits for, in a fixed order of calls');
+    passes.push(
+      'moves that a kernel waits for before sums that none waits for, in a fixed order of calls',
+    );
   return { written, best, passes, aloneBytes: alone, memoryBytes, limit };
 }
 
@@ -246,8 +309,16 @@ function communicates({ ahead, run: { start, end } }: Tried): boolean {
   return ahead.tasks.some(({ stream }, at) => stream !== COMPUTE && end[at] > start[at]);
 }
 
-/** What the limit did to the step, against the same one without it; undefined where the passes asked for break the limit. */
-function boundOf(tried: Tried, timeline: Timeline, memoryBytes: number, options: PlayOptions): MemoryBound | undefined {
+/**
+ * What the limit did to the step, against the same one without it; undefined where the passes asked
+ * for break the limit.
+ */
+function boundOf(
+  tried: Tried,
+  timeline: Timeline,
+  memoryBytes: number,
+  options: PlayOptions,
+): MemoryBound | undefined {
   const { memory } = timeline;
   if (memory.peakBytes > memoryBytes) return undefined;
   const delayedTasks = tried.heldBack + timeline.delayedTasks;
@@ -258,7 +329,7 @@ function boundOf(tried: Tried, timeline: Timeline, memoryBytes: number, options:
     delayedSeconds: timeline.seconds - free.seconds,
     unboundedPeakBytes: free.memory.peakBytes,
   };
-} // prettier-ignore
+}
 
 function memoryNotes(
   memoryBytes: number | 'none',
@@ -269,11 +340,20 @@ function memoryNotes(
   if (memoryBytes === 'none') return [];
   const limit = bytesText(memoryBytes);
   if (aloneBytes > memoryBytes)
-    return [`With one task after another the plan takes ${bytesText(aloneBytes)}, more than ${limit}: no limit covered its activations, so no task waits for memory.`]; // prettier-ignore
+    return [
+      `With one task after another the plan takes ${bytesText(aloneBytes)}, more than ` +
+        `${limit}: no limit covered its activations, so no task waits for memory.`,
+    ];
   if (bound === undefined)
-    return [`The passes asked for take ${bytesText(memory.peakBytes)}, more than ${limit}, and nothing waits for memory.`]; // prettier-ignore
+    return [
+      `The passes asked for take ${bytesText(memory.peakBytes)}, more than ${limit}, and ` +
+        'nothing waits for memory.',
+    ];
   const { delayedTasks: n, delayedSeconds, unboundedPeakBytes } = bound;
   if (n === 0) return [];
   const cost = delayedSeconds > 0 ? `, at the price of ${secondsText(delayedSeconds)}` : '';
-  return [`${n} ${n === 1 ? 'task runs' : 'tasks run'} later than without a limit, so that the peak is within ${limit} and not ${bytesText(unboundedPeakBytes)}${cost}.`]; // prettier-ignore
+  return [
+    `${n} ${n === 1 ? 'task runs' : 'tasks run'} later than without a limit, so that the ` +
+      `peak is within ${limit} and not ${bytesText(unboundedPeakBytes)}${cost}.`,
+  ];
 }

@@ -1,15 +1,16 @@
 /** Writes simulated steps and pipelines as Chrome trace events. */
 
-import type { PipelineRun } from '../pipeline/play.ts';
 import { COMPUTE } from '../../plan/overlap/streams.ts';
-import type { Task } from './schedule.ts';
+import type { PipelineRun } from '../pipeline/play.ts';
 import type { PlanSchedule } from './from-plan.ts';
 import type { Timeline } from './play.ts';
+import type { Task } from './schedule.ts';
 
 /**
- * Chrome trace events, as Perfetto and chrome://tracing open them (format: "Trace Event Format", Google, 2016): complete events
- * `X` with start and duration in microseconds, one thread for compute and one for each group of mesh dims that communicates; a
- * counter of the memory; names as metadata `M`; messages between pipeline stages as flows `s` and `f`.
+ * Chrome trace events, as Perfetto and chrome://tracing open them (format: "Trace Event Format",
+ * Google, 2016): complete events `X` with start and duration in microseconds, one thread for
+ * compute and one for each group of mesh dims that communicates; a counter of the memory; names as
+ * metadata `M`; messages between pipeline stages as flows `s` and `f`.
  */
 export interface TraceFile {
   readonly displayTimeUnit: 'ms';
@@ -33,7 +34,10 @@ export interface TraceEvent {
 
 const MICRO = 1e6;
 
-/** The trace of one device. Collectives of one group run on one link, so that no two of a thread overlap. */
+/**
+ * The trace of one device. Collectives of one group run on one link, so that no two of a thread
+ * overlap.
+ */
 export function timelineTrace(schedule: PlanSchedule, timeline: Timeline): TraceFile {
   const names = ['compute'];
   const threads = new Map<string, number>();
@@ -60,13 +64,25 @@ export function timelineTrace(schedule: PlanSchedule, timeline: Timeline): Trace
       args: {
         node: task.name,
         phase: task.phase,
-        ...(task.collective === undefined ? {} : { bytes: task.collective.bytes, axes: axesOf(schedule, task) }),
+        ...(task.collective === undefined
+          ? {}
+          : { bytes: task.collective.bytes, axes: axesOf(schedule, task) }),
       },
     });
   }
   for (const { at, bytes } of timeline.memory.points)
-    events.push({ name: 'memory (MiB)', ph: 'C', pid: 0, tid: 0, ts: at * MICRO, args: { MiB: bytes / 2 ** 20 } });
-  return { displayTimeUnit: 'ms', traceEvents: [...metadata(0, 'every device', names), ...byTime(events)] };
+    events.push({
+      name: 'memory (MiB)',
+      ph: 'C',
+      pid: 0,
+      tid: 0,
+      ts: at * MICRO,
+      args: { MiB: bytes / 2 ** 20 },
+    });
+  return {
+    displayTimeUnit: 'ms',
+    traceEvents: [...metadata(0, 'every device', names), ...byTime(events)],
+  };
 }
 
 function axesOf({ mesh }: PlanSchedule, { collective }: Task): string {
@@ -81,7 +97,10 @@ export function pipelineTrace(run: PipelineRun): TraceFile {
   const events: TraceEvent[] = [];
   const p = run.devices.length;
   const words = { F: 'forward', B: 'backward', W: 'weight gradients' } as const;
-  const spanOf = new Map<string, { readonly device: number; readonly start: number; readonly end: number }>();
+  const spanOf = new Map<
+    string,
+    { readonly device: number; readonly start: number; readonly end: number }
+  >();
   run.devices.forEach(({ spans }, device) => {
     for (const { kind, microbatch, chunk, start, end } of spans) {
       spanOf.set(`${kind} ${chunk * p + device} ${microbatch}`, { device, start, end });
@@ -102,19 +121,32 @@ export function pipelineTrace(run: PipelineRun): TraceFile {
     const next = Number(stage) + (kind === 'F' ? 1 : -1);
     const to = kind === 'W' ? undefined : spanOf.get(`${kind} ${next} ${microbatch}`);
     if (to === undefined) continue;
-    const flow = { name: kind === 'F' ? 'activation' : 'gradient', tid: 0, cat: 'p2p', id: `${kind}${microbatch} from ${stage}` }; // prettier-ignore
+    const flow = {
+      name: kind === 'F' ? 'activation' : 'gradient',
+      tid: 0,
+      cat: 'p2p',
+      id: `${kind}${microbatch} from ${stage}`,
+    };
     // The arrow leaves inside its slice: at the end of it the next slice may have begun.
     events.push({ ...flow, ph: 's', pid: from.device, ts: ((from.start + from.end) / 2) * MICRO });
     events.push({ ...flow, ph: 'f', bp: 'e', pid: to.device, ts: to.start * MICRO });
   }
-  const named = run.devices.flatMap((_, device) => metadata(device, `stage ${device}`, ['compute']));
+  const named = run.devices.flatMap((_, device) =>
+    metadata(device, `stage ${device}`, ['compute']),
+  );
   return { displayTimeUnit: 'ms', traceEvents: [...named, ...byTime(events)] };
 }
 
 function metadata(pid: number, process: string, threads: readonly string[]): TraceEvent[] {
   return [
     { name: 'process_name', ph: 'M', pid, tid: 0, args: { name: process } },
-    ...threads.map((name, tid): TraceEvent => ({ name: 'thread_name', ph: 'M', pid, tid, args: { name } })),
+    ...threads.map((name, tid): TraceEvent => ({
+      name: 'thread_name',
+      ph: 'M',
+      pid,
+      tid,
+      args: { name },
+    })),
   ];
 }
 

@@ -1,27 +1,33 @@
 /**
- * The order of tasks on their streams, urgent ones first. In: a schedule. Out: the same work in another order, such that a
- * move that a kernel waits for does not stand behind sums of gradients that no kernel waits for.
+ * The order of tasks on their streams, urgent ones first. In: a schedule. Out: the same work in
+ * another order, such that a move that a kernel waits for does not stand behind sums of gradients
+ * that no kernel waits for.
  *
- * List scheduling (Graham, Bounds on multiprocessing timing anomalies, 1969): whenever a stream is free it takes, of the tasks
- * whose data is there, the one that the earliest kernel needs. It may also stay idle for a move that is about to be ready.
- * Sums that are ready together travel in one bucket. Kernels keep their order. What comes out is a fixed order for each
- * stream. A program has it that calls every collective after those before it on its stream, and copies a sum when it is there.
+ * List scheduling (Graham, Bounds on multiprocessing timing anomalies, 1969): whenever a stream is
+ * free it takes, of the tasks whose data is there, the one that the earliest kernel needs. It may
+ * also stay idle for a move that is about to be ready. Sums that are ready together travel in one
+ * bucket. Kernels keep their order. What comes out is a fixed order for each stream. A program has
+ * it that calls every collective after those before it on its stream, and copies a sum when it is
+ * there.
  */
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { internalError } from '../../errors.ts';
+import { COMPUTE } from '../../plan/overlap/streams.ts';
 import { together } from './bucket.ts';
 import { Needs, sumsOf } from './needs.ts';
-import { COMPUTE } from '../../plan/overlap/streams.ts';
-import { taskSeconds, type Schedule, type Task } from './schedule.ts';
+import { type Schedule, type Task, taskSeconds } from './schedule.ts';
 
 /** A rule for the order of tasks on their streams. */
 export interface ListOrder {
   /**
-   * Seconds that a move may come late for each second that its stream does not stay idle for it. 0: no move that can be
-   * foreseen is late.
+   * Seconds that a move may come late for each second that its stream does not stay idle for it. 0:
+   * no move that can be foreseen is late.
    */
   readonly patience: number;
-  /** Which of the sums that are ready go first: those that are made first, or those that the longest work waits for. */
+  /**
+   * Which of the sums that are ready go first: those that are made first, or those that the longest
+   * work waits for.
+   */
   readonly sumsFirst: 'made' | 'long';
 }
 
@@ -60,7 +66,8 @@ export class ListWork {
     this.before = new Float64Array(kernels.length + 1);
     kernels.forEach((at, k) => (this.before[k + 1] = this.before[k] + this.seconds[at]));
     this.rank = this.ranks();
-    this.isSum = options.bucketBytes > 0 ? sumsOf(schedule, this.needs) : new Uint8Array(tasks.length);
+    this.isSum =
+      options.bucketBytes > 0 ? sumsOf(schedule, this.needs) : new Uint8Array(tasks.length);
     this.tail = this.tails();
     this.waits = new Int32Array(tasks.length);
     this.onStart = tasks.map(() => NOBODY);
@@ -84,29 +91,33 @@ export class ListWork {
     const { kernels, writer } = this.needs;
     const position = new Map(tasks.map(({ id }, at) => [id, at]));
     const wait = (at: number, lists: number[][], on: number | undefined): void => {
-      if (on === undefined) throw internalError(`${tasks[at].name} waits for a task that is not there`);
+      if (on === undefined)
+        throw internalError(`${tasks[at].name} waits for a task that is not there`);
       if (lists[on] === NOBODY) lists[on] = [at];
       else lists[on].push(at);
       this.waits[at]++;
     };
     tasks.forEach((task, at) => {
       for (const b of task.reads) if (writer[b] >= 0) wait(at, this.onEnd, writer[b]);
-      if (task.afterStart !== undefined) for (const id of task.afterStart) wait(at, this.onStart, position.get(id));
-      if (task.afterEnd !== undefined) for (const id of task.afterEnd) wait(at, this.onEnd, position.get(id));
+      if (task.afterStart !== undefined)
+        for (const id of task.afterStart) wait(at, this.onStart, position.get(id));
+      if (task.afterEnd !== undefined)
+        for (const id of task.afterEnd) wait(at, this.onEnd, position.get(id));
     });
     for (let k = 1; k < kernels.length; k++) wait(kernels[k], this.onEnd, kernels[k - 1]);
   }
 
   /**
-   * By task: the position of the first kernel that needs it, its own for a kernel. A copy that a collective reads is wanted
-   * as soon as it can be made.
+   * By task: the position of the first kernel that needs it, its own for a kernel. A copy that a
+   * collective reads is wanted as soon as it can be made.
    */
   private ranks(): Float64Array {
     const { tasks, buffers } = this.schedule;
     const { kernels, numberOf, need, maker } = this.needs;
     const n = tasks.length;
     const feeds = new Uint8Array(buffers.length);
-    for (const task of tasks) if (task.collective !== undefined) for (const b of task.reads) feeds[b] = 1;
+    for (const task of tasks)
+      if (task.collective !== undefined) for (const b of task.reads) feeds[b] = 1;
     return Float64Array.from(tasks, (task, at) => {
       if (numberOf[at] >= 0) return at;
       const isFeed = task.stream === COMPUTE && task.writes.some((b) => feeds[b] === 1);
@@ -123,7 +134,8 @@ export class ListWork {
     const tail = new Float64Array(tasks.length);
     for (let at = tasks.length - 1; at >= 0; at--)
       for (const b of tasks[at].reads)
-        if (writer[b] >= 0) tail[writer[b]] = Math.max(tail[writer[b]], tail[at] + this.seconds[at]);
+        if (writer[b] >= 0)
+          tail[writer[b]] = Math.max(tail[writer[b]], tail[at] + this.seconds[at]);
     return tail;
   }
 }
@@ -166,7 +178,8 @@ class ListScheduler {
     for (let done = 0; done < tasks.length;) {
       for (let moved = true; moved;) {
         moved = false;
-        for (let s = 0; s < streams.length; s++) if (this.running[s] === undefined && this.start(s)) moved = true;
+        for (let s = 0; s < streams.length; s++)
+          if (this.running[s] === undefined && this.start(s)) moved = true;
       }
       this.now = this.ends.reduce((a, b) => Math.min(a, b));
       if (this.now === Infinity) throw internalError('tasks wait for each other');
@@ -225,7 +238,14 @@ class ListScheduler {
     if (members.length === 1) return { task: tasks[first], seconds: this.work.seconds[first] };
     const seconds = this.secondsTogether(members);
     const bytes = members.reduce((sum, at) => sum + (tasks[at].collective?.bytes ?? 0), 0);
-    return { task: together(members.map((at) => tasks[at]), bytes, seconds), seconds: seconds + launchSeconds }; // prettier-ignore
+    return {
+      task: together(
+        members.map((at) => tasks[at]),
+        bytes,
+        seconds,
+      ),
+      seconds: seconds + launchSeconds,
+    };
   }
 
   private secondsTogether(members: readonly number[]): number {
@@ -248,7 +268,10 @@ class ListScheduler {
       if (alike === undefined) kinds.set(key, [at]);
       else alike.push(at);
     }
-    const buckets = this.list.sumsFirst === 'made' ? [this.fullBucket(kinds.get(sumKey(tasks[list[0]])) ?? [])] : this.longestFirst([...kinds.values()]); // prettier-ignore
+    const buckets =
+      this.list.sumsFirst === 'made'
+        ? [this.fullBucket(kinds.get(sumKey(tasks[list[0]])) ?? [])]
+        : this.longestFirst([...kinds.values()]);
     for (const members of buckets)
       for (let size = members.length; size >= 1; size = Math.floor(size / 2)) {
         const taken = members.slice(0, size);
@@ -260,8 +283,8 @@ class ListScheduler {
   }
 
   /**
-   * A bucket of each kind. First those with the longest tail (Jackson's rule for one machine with tails), then the longest: what is left
-   * gets company meanwhile, and pays its latency once.
+   * A bucket of each kind. First those with the longest tail (Jackson's rule for one machine with
+   * tails), then the longest: what is left gets company meanwhile, and pays its latency once.
    */
   private longestFirst(kinds: readonly (readonly number[])[]): readonly (readonly number[])[] {
     const buckets = kinds.map((alike) => {
@@ -269,7 +292,9 @@ class ListScheduler {
       const tail = members.reduce((most, at) => Math.max(most, this.work.tail[at]), 0);
       return { members, tail, seconds: this.bucketOf(members).seconds };
     });
-    return buckets.sort((a, b) => b.tail - a.tail || b.seconds - a.seconds).map(({ members }) => members);
+    return buckets
+      .sort((a, b) => b.tail - a.tail || b.seconds - a.seconds)
+      .map(({ members }) => members);
   }
 
   /** As many of some sums of one kind as a bucket holds, the first of them for sure. */
@@ -280,23 +305,32 @@ class ListScheduler {
     for (const at of alike) {
       bytes += tasks[at].collective?.bytes ?? 0;
       alone += tasks[at].seconds;
-      const isTooMuch = bytes > this.work.options.bucketBytes || this.secondsTogether([...members, at]) > alone;
+      const isTooMuch =
+        bytes > this.work.options.bucketBytes || this.secondsTogether([...members, at]) > alone;
       if (members.length > 0 && isTooMuch) break;
       members.push(at);
     }
     return members;
   }
 
-  /** Whether a stream may run a task for so long: what kernels need before it, and is soon ready, must not be too late then. */
+  /**
+   * Whether a stream may run a task for so long: what kernels need before it, and is soon ready,
+   * must not be too late then.
+   */
   private mayStart(stream: number, at: number, seconds: number): boolean {
     if (stream === COMPUTE) return true;
     const { maker, need } = this.work.needs;
     const list = this.work.coming[stream];
-    while (this.firstComing[stream] < list.length && this.waits[list[this.firstComing[stream]]] === 0)
+    while (
+      this.firstComing[stream] < list.length &&
+      this.waits[list[this.firstComing[stream]]] === 0
+    )
       this.firstComing[stream]++;
     const end = this.now + seconds;
     // The time at which the step would have begun if no kernel had waited since.
-    const began = (this.running[COMPUTE] === undefined ? this.now : Math.max(this.now, this.kernelEnd)) - this.work.before[this.kernelsStarted]; // prettier-ignore
+    const began =
+      (this.running[COMPUTE] === undefined ? this.now : Math.max(this.now, this.kernelEnd)) -
+      this.work.before[this.kernelsStarted];
     let firstReady = Infinity;
     for (let i = this.firstComing[stream]; i < list.length; i++) {
       const other = list[i];
@@ -304,7 +338,8 @@ class ListScheduler {
       const there = Math.max(this.now, began + this.work.before[maker[other] + 1]);
       if (there >= end) break;
       firstReady = Math.min(firstReady, there);
-      const late = end - Math.max(there, began + this.work.before[need[other]] - this.work.seconds[other]);
+      const late =
+        end - Math.max(there, began + this.work.before[need[other]] - this.work.seconds[other]);
       if (late > this.list.patience * (firstReady - this.now) + ROUNDING) return false;
     }
     return true;
@@ -318,5 +353,7 @@ const ROUNDING = 1e-12;
 
 /** Sums with one key may be one collective. */
 function sumKey({ collective, phase }: Task): string {
-  return collective === undefined ? '' : `${collective.kind} ${collective.meshDims.join()} ${collective.key} ${phase}`;
+  return collective === undefined
+    ? ''
+    : `${collective.kind} ${collective.meshDims.join()} ${collective.key} ${phase}`;
 }

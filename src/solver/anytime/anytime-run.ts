@@ -1,7 +1,13 @@
 /** One run of the anytime solver: its clock, its stop, and who hears of progress. */
 import { sharedBytes } from '../../platform/platform.ts';
 import { gapOf } from '../problem/cost.ts';
-import { STEP_ABOUT, type Problem, type Solution, type SolveOptions, type SolverStep } from '../types.ts';
+import {
+  type Problem,
+  type Solution,
+  type SolveOptions,
+  type SolverStep,
+  STEP_ABOUT,
+} from '../types.ts';
 
 /** Where an event comes from. */
 type Phase = 'reduce' | 'search' | 'finish' | 'close' | 'parts' | 'certify';
@@ -19,12 +25,12 @@ export class AnytimeRun {
   readonly options: SolveOptions;
   /** Element 0 is set to 1 to stop all threads. Lies in shared memory. */
   readonly control = new Int32Array(sharedBytes(4));
-  readonly #started = performance.now();
-  #lastBound = -Infinity;
+  private readonly started = performance.now();
+  private lastBound = -Infinity;
   /** The step that events come from, and what the last one said. */
-  #step: LastEvent | undefined;
-  #steps = 1;
-  #toldUntil = 0;
+  private step: LastEvent | undefined;
+  private steps = 1;
+  private toldUntil = 0;
 
   constructor(problem: Problem, options: SolveOptions) {
     this.problem = problem;
@@ -33,7 +39,7 @@ export class AnytimeRun {
 
   /** Seconds since the run began. */
   elapsed(): number {
-    return (performance.now() - this.#started) / 1000;
+    return (performance.now() - this.started) / 1000;
   }
 
   stop(): void {
@@ -46,35 +52,66 @@ export class AnytimeRun {
     return Atomics.load(this.control, 0) !== 0;
   }
 
-  /** Tells the caller; the bound of an event is never below that of an earlier one, nor above the objective. */
+  /**
+   * Tells the caller; the bound of an event is never below that of an earlier one, nor above the
+   * objective.
+   */
   progress(phase: Phase, objective: number, bound: number): void {
-    this.#lastBound = Math.max(this.#lastBound, bound);
-    if (this.#step !== undefined && this.#step.name !== phase) this.#tellStep(this.#step);
-    this.#step = { name: phase, cost: objective, bound: this.#lastBound, until: this.elapsed() };
-    const best = Math.min(this.#lastBound, objective);
-    this.options.onProgress?.({ phase, seconds: this.elapsed(), objective, bound: best, gap: gapOf(objective, best) });
+    this.lastBound = Math.max(this.lastBound, bound);
+    if (this.step !== undefined && this.step.name !== phase) this.tellStep(this.step);
+    this.step = { name: phase, cost: objective, bound: this.lastBound, until: this.elapsed() };
+    const best = Math.min(this.lastBound, objective);
+    this.options.onProgress?.({
+      phase,
+      seconds: this.elapsed(),
+      objective,
+      bound: best,
+      gap: gapOf(objective, best),
+    });
   }
 
   /** Tells the last step, and the whole solve. */
   done<T extends Solution>(solution: T): T {
     const { status, objective: cost, bound } = solution;
-    if (this.#step !== undefined) this.#tellStep(this.#step);
-    this.#tell({ order: 0, level: 0, step: 'solve', outcome: status, seconds: this.elapsed(), cost, bound });
+    if (this.step !== undefined) this.tellStep(this.step);
+    this.tell({
+      order: 0,
+      level: 0,
+      step: 'solve',
+      outcome: status,
+      seconds: this.elapsed(),
+      cost,
+      bound,
+    });
     return solution;
   }
 
-  #tellStep({ name, cost, bound, until }: LastEvent): void {
-    const seconds = until - this.#toldUntil;
-    this.#toldUntil = until;
-    this.#tell({ order: this.#steps++, level: 1, step: name, outcome: 'done', seconds, cost, bound });
+  private tellStep({ name, cost, bound, until }: LastEvent): void {
+    const seconds = until - this.toldUntil;
+    this.toldUntil = until;
+    this.tell({
+      order: this.steps++,
+      level: 1,
+      step: name,
+      outcome: 'done',
+      seconds,
+      cost,
+      bound,
+    });
   }
 
-  #tell({
+  private tell({
     cost,
     bound,
     ...step
-  }: Omit<SolverStep, 'about' | 'cost' | 'bound'> & { readonly cost: number; readonly bound: number }): void {
-    const known = { ...(cost === Infinity ? {} : { cost }), ...(bound === -Infinity ? {} : { bound }) };
+  }: Omit<SolverStep, 'about' | 'cost' | 'bound'> & {
+    readonly cost: number;
+    readonly bound: number;
+  }): void {
+    const known = {
+      ...(cost === Infinity ? {} : { cost }),
+      ...(bound === -Infinity ? {} : { bound }),
+    };
     this.options.onStep?.({ ...step, about: STEP_ABOUT[step.step], ...known });
   }
 }

@@ -1,25 +1,31 @@
 /**
- * Mode `anytime`, for large problems with usage at every time: reduce, raise a bound by prices and messages, search in blocks,
- * close exactly where the reduced model is small, and hand out nothing but checked choices and checked bounds.
+ * Mode `anytime`, for large problems with usage at every time: reduce, raise a bound by prices and
+ * messages, search in blocks, close exactly where the reduced model is small, and hand out nothing
+ * but checked choices and checked bounds.
  */
 import { monotonicMilliseconds as milliseconds } from '../../platform/platform.ts';
 import { gapOf } from '../problem/cost.ts';
 import type { Problem, Solution, SolveOptions } from '../types.ts';
 import { AnytimeRun } from './anytime-run.ts';
-import { presolve, type Presolved } from './model/presolve.ts';
-import { conclude, concludeByEngine } from './conclude.ts';
 import { costOf } from './bound/trws.ts';
+import { conclude, concludeByEngine } from './conclude.ts';
 import { Endgame } from './finish/endgame.ts';
+import { presolve, type Presolved } from './model/presolve.ts';
 import { BoundByParts } from './proof/bound-by-parts.ts';
-import { firstChoice, type BoundReport } from './run/member.ts';
-import { MEMBERS, search, type Findings } from './run/rounds.ts';
+import { type BoundReport, firstChoice } from './run/member.ts';
+import { type Findings, MEMBERS, search } from './run/rounds.ts';
 
 /** Closing is tried on reduced models of at most this many values. */
 const CLOSE_VALUES = 6000;
-/** Rounds without a better choice before closing is tried, and the least number of rounds before it. */
+/**
+ * Rounds without a better choice before closing is tried, and the least number of rounds before it.
+ */
 const CLOSE_PATIENCE = 2;
 const CLOSE_ROUNDS = 4;
-/** Reduced models of at least this many values get the finisher first: smaller ones are closed before HiGHS is loaded. */
+/**
+ * Reduced models of at least this many values get the finisher first: smaller ones are closed
+ * before HiGHS is loaded.
+ */
 const FINISH_VALUES = 300;
 /** Share of the time left that the finisher may take. */
 const FINISH_SHARE = 0.3;
@@ -27,12 +33,21 @@ const FINISH_SHARE = 0.3;
 const CLOSE_SHARE = 0.6;
 /** The same where HiGHS says that there is nothing better to find. */
 const CLOSE_SHARE_DONE = 0.95;
-/** Models of at most this many variables are bounded by parts as soon as the search has found nothing for so many rounds. */
+/**
+ * Models of at most this many variables are bounded by parts as soon as the search has found
+ * nothing for so many rounds.
+ */
 const FEW_VARIABLES = 1000;
 const PARTS_PATIENCE = 4;
-/** Share of the time left that parts may then take before the search goes on, with twice the patience. */
+/**
+ * Share of the time left that parts may then take before the search goes on, with twice the
+ * patience.
+ */
 const PARTS_SHARE = 0.5;
-/** Others are, where the bound lies this close to the best choice (relative), in this last share of the time. */
+/**
+ * Others are, where the bound lies this close to the best choice (relative), in this last share of
+ * the time.
+ */
 const TIGHT = 0.01;
 const LAST_SHARE = 0.2;
 /** Time reserved for the certificate, in multiples of the time of the reduction, and beyond. */
@@ -41,7 +56,10 @@ const RESERVE_SECONDS = 0.5;
 /** Rounds of search where nothing else limits them. */
 const ROUNDS = 400;
 
-/** Solves a problem within limits. Never calls an answer optimal without a certificate that the checker accepted. */
+/**
+ * Solves a problem within limits. Never calls an answer optimal without a certificate that the
+ * checker accepted.
+ */
 export async function solveAnytime(problem: Problem, options: SolveOptions): Promise<Solution> {
   const run = new AnytimeRun(problem, options);
   const { signal } = options;
@@ -52,14 +70,19 @@ export async function solveAnytime(problem: Problem, options: SolveOptions): Pro
     const reduced = presolve(problem);
     const known = (options.starts ?? []).flatMap((choice) => reduced?.contract(choice) ?? []);
     const start = reduced === undefined ? undefined : firstChoice(reduced.model, known);
-    if (reduced === undefined || start === undefined) return run.done(concludeByEngine(run, reduced));
+    if (reduced === undefined || start === undefined)
+      return run.done(concludeByEngine(run, reduced));
     return run.done(await searchAndClose(run, reduced, start));
   } finally {
     signal?.removeEventListener('abort', abort);
   }
 }
 
-async function searchAndClose(run: AnytimeRun, reduced: Presolved, start: Int32Array): Promise<Solution> {
+async function searchAndClose(
+  run: AnytimeRun,
+  reduced: Presolved,
+  start: Int32Array,
+): Promise<Solution> {
   const { model } = reduced;
   const { options } = run;
   const cost = costOf(model, start);
@@ -69,7 +92,9 @@ async function searchAndClose(run: AnytimeRun, reduced: Presolved, start: Int32A
   const reserve = RESERVE * run.elapsed() + RESERVE_SECONDS;
   const limit = options.timeLimitSeconds ?? Infinity;
   const deadline =
-    limit === Infinity ? Infinity : milliseconds() + 1000 * Math.max(0.05, limit - run.elapsed() - reserve);
+    limit === Infinity
+      ? Infinity
+      : milliseconds() + 1000 * Math.max(0.05, limit - run.elapsed() - reserve);
   const { gap = 0, lowerBound = -Infinity } = options;
   const over = (found: Findings): boolean => {
     const known = Math.max(lowerBound, parts.best);
@@ -119,8 +144,14 @@ async function searchAndClose(run: AnytimeRun, reduced: Presolved, start: Int32A
   let found: Findings = { choice: start, cost, bound: undefined, rounds: 0 };
   let base = 0;
   if (model.count === 0) found = { ...found, bound: noPrices(reduced) };
-  else found = await search(model, start, cost, { ...settings, seed: options.seed ?? 0, rounds: budget });
-  // Every pause of the search is for the finisher, then for closing, then for parts; what they leave open the search goes on with.
+  else
+    found = await search(model, start, cost, {
+      ...settings,
+      seed: options.seed ?? 0,
+      rounds: budget,
+    });
+  // Every pause of the search is for the finisher, then for closing, then for parts; what they
+  // leave open the search goes on with.
   for (let part = 1; (closing || splits(found)) && !over(found); part++) {
     const met = found.cost - (found.bound?.best ?? -Infinity) < 0.5;
     if (!closing) {
@@ -135,7 +166,10 @@ async function searchAndClose(run: AnytimeRun, reduced: Presolved, start: Int32A
       known = found.cost;
       patience = endgame.done ? CLOSE_PATIENCE : 0;
     }
-    if (closing && (met || model.count === 0 || found.rounds >= budget || patience >= CLOSE_PATIENCE)) {
+    if (
+      closing &&
+      (met || model.count === 0 || found.rounds >= budget || patience >= CLOSE_PATIENCE)
+    ) {
       closing = false;
       await endgame.close(found, share(endgame.done ? CLOSE_SHARE_DONE : CLOSE_SHARE));
       const { closed } = endgame;
@@ -144,7 +178,11 @@ async function searchAndClose(run: AnytimeRun, reduced: Presolved, start: Int32A
     if (model.count === 0 || found.rounds >= budget || over(found)) continue;
     base = found.rounds;
     const seed = (options.seed ?? 0) + part;
-    const more = await search(model, found.choice, found.cost, { ...settings, seed, rounds: budget - base });
+    const more = await search(model, found.choice, found.cost, {
+      ...settings,
+      seed,
+      rounds: budget - base,
+    });
     found = { ...more, bound: better(more.bound, found.bound), rounds: base + more.rounds };
   }
   return conclude(run, reduced, found, endgame, parts);

@@ -13,7 +13,8 @@ function slackOf(model: Model): number {
 /** Minimises over v. */
 export function eliminate(model: Model, v: number): void {
   model.needs(v);
-  if (model.rows.some((row) => row.amounts[v] >= 0)) throw new Refused(`variable ${v} is in a row: it cannot go alone`);
+  if (model.rows.some((row) => row.amounts[v] >= 0))
+    throw new Refused(`variable ${v} is in a row: it cannot go alone`);
   const { store } = model;
   const parts = model.incident[v].map((f) => model.part(f));
   const slack = slackOf(model);
@@ -30,7 +31,9 @@ export function eliminate(model: Model, v: number): void {
       key = store.tuple(store.tuple(key, place + 1), p.maps[k]);
     }
   }
-  const result = model.memos.eliminations.get(key, 0, () => minimised(model, v, parts, local, slack));
+  const result = model.memos.eliminations.get(key, 0, () =>
+    minimised(model, v, parts, local, slack),
+  );
   for (const f of model.incident[v].slice()) model.remove(f);
   model.gone[v] = true;
   const vars = result.neighbours.map((k) => local[k]);
@@ -42,7 +45,10 @@ export function eliminate(model: Model, v: number): void {
   if (result.shrunk === undefined) return;
   const { grid, maps } = result.shrunk;
   if (vars.length === 1) {
-    model.unary[vars[0]] = store.sum(model.unary[vars[0]], store.gather(store.vector(grid.cells), maps[0]));
+    model.unary[vars[0]] = store.sum(
+      model.unary[vars[0]],
+      store.gather(store.vector(grid.cells), maps[0]),
+    );
   } else {
     model.addPart({ vars, maps, grid, tidy: true });
   }
@@ -57,13 +63,16 @@ function minimised(
 ): Elimination {
   const { store } = model;
   let own = store.identity(model.size[v]);
-  if (parts.length > 0) own = parts.map((p) => p.maps[p.vars.indexOf(v)]).reduce((a, b) => store.join(a, b));
+  if (parts.length > 0)
+    own = parts.map((p) => p.maps[p.vars.indexOf(v)]).reduce((a, b) => store.join(a, b));
   const joints = local.map((u) => {
     const maps = parts.filter((p) => p.vars.includes(u)).map((p) => p.maps[p.vars.indexOf(u)]);
     return maps.reduce((a, b) => store.join(a, b));
   });
   // The longest axis goes last, where the loop is tight.
-  const order = [...local.keys()].sort((a, b) => store.classes[joints[a]] - store.classes[joints[b]] || a - b);
+  const order = [...local.keys()].sort(
+    (a, b) => store.classes[joints[a]] - store.classes[joints[b]] || a - b,
+  );
   const summands = parts.map((p): Summand => ({
     grid: p.grid,
     maps: p.maps,
@@ -72,7 +81,8 @@ function minimised(
   const axes = order.map((k) => joints[k]);
   const cells = minimise(store, model.unary[v], own, axes, summands, slack);
   const least = leastOf(cells);
-  if (least === Infinity || order.length === 0) return { least, neighbours: order, shrunk: undefined };
+  if (least === Infinity || order.length === 0)
+    return { least, neighbours: order, shrunk: undefined };
   for (let k = 0; k < cells.length; k++) cells[k] -= least;
   const dims = axes.map((m) => store.classes[m]);
   return { least, neighbours: order, shrunk: shrink(store, dims, cells, axes) };

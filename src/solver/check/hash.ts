@@ -1,14 +1,17 @@
 /**
- * Fingerprint of a problem: 2 x 32 bits over every number in a fixed order. It ties a certificate to its problem; the proof
- * itself never relies on it.
+ * Fingerprint of a problem: 2 x 32 bits over every number in a fixed order. It ties a certificate
+ * to its problem; the proof itself never relies on it.
  */
 import type { Problem } from '../types.ts';
 
-/** Hash of everything that decides costs and rows (names are left out), as 16 hexadecimal digits. */
+/**
+ * Hash of everything that decides costs and rows (names are left out), as 16 hexadecimal digits.
+ */
 export function hashProblem(problem: Problem): string {
   const state = Int32Array.of(0x243f6a88, 0x85a308d3);
   const integers = (list: Int32Array): void => mix(state, list);
-  const numbers = (list: Float64Array): void => integers(new Int32Array(list.buffer, list.byteOffset, 2 * list.length));
+  const numbers = (list: Float64Array): void =>
+    integers(new Int32Array(list.buffer, list.byteOffset, 2 * list.length));
   integers(problem.domains);
   integers(problem.unary);
   problem.vectors.forEach(numbers);

@@ -1,12 +1,14 @@
 /**
- * Bounds by prices of rows and messages, for the checker. In: a model, a price per row, and per edge what leaves it for the values of
- * its two variables. Out: the sum of all minima, which no choice of the model undercuts whatever the numbers are:
+ * Bounds by prices of rows and messages, for the checker. In: a model, a price per row, and per
+ * edge what leaves it for the values of its two variables. Out: the sum of all minima, which no
+ * choice of the model undercuts whatever the numbers are:
  *
  *   constant - sum_r price_r limit_r + sum_i min_a [cost_i(a) + prices(a) + messages to i (a)]
  *     + sum_edges min_(a,b) [table(a,b) - message(a) - message(b)]
  *
- * for the messages cancel, and a choice that keeps a row pays at most its price times its limit. Equal edges with equal messages, and
- * variables with equal sums, are looked at once. Written for the checker alone.
+ * for the messages cancel, and a choice that keeps a row pays at most its price times its limit.
+ * Equal edges with equal messages, and variables with equal sums, are looked at once. Written for
+ * the checker alone.
  */
 import { PRICE_SCALE } from './certificate-format.ts';
 import type { Dual, Model } from './model.ts';
@@ -17,9 +19,13 @@ const LARGEST = 2 ** 52;
 const LARGEST_MESSAGE = 2 ** 50;
 const MOST_BITS = 30;
 
-/** Prices as exact integers in units of 2^-40. @throws Refused for a price that is none, or one too few */
+/**
+ * Prices as exact integers in units of 2^-40. @throws Refused for a price that is none, or one too
+ * few
+ */
 export function pricesOf(model: Model, list: readonly number[]): bigint[] {
-  if (list.length !== model.rows.length) throw new Refused(`${list.length} prices for ${model.rows.length} rows`);
+  if (list.length !== model.rows.length)
+    throw new Refused(`${list.length} prices for ${model.rows.length} rows`);
   return list.map((price) => {
     if (!Number.isInteger(price) || price < 0) throw new Refused(`a row has the price ${price}`);
     return BigInt(price);
@@ -54,7 +60,8 @@ export function messagesOf(
       if (list === -1) return -1;
       const vector = vectorOf(list);
       const { length } = vectors[vector];
-      if (length !== model.size[v]) throw new Refused(`list ${list} has ${length} entries for ${model.size[v]} values`);
+      if (length !== model.size[v])
+        throw new Refused(`list ${list} has ${length} entries for ${model.size[v]} values`);
       if (!small.has(vector)) {
         for (let a = 0; a < length; a++)
           if (!(Math.abs(vectors[vector][a]) <= LARGEST_MESSAGE))
@@ -67,11 +74,20 @@ export function messagesOf(
   return messages;
 }
 
-/** Costs of all values of a variable with the prices of its amounts, in units of 2^-40; undefined where they are infinite. */
-export function pricedCosts(model: Model, prices: readonly bigint[], i: number): (bigint | undefined)[] {
+/**
+ * Costs of all values of a variable with the prices of its amounts, in units of 2^-40; undefined
+ * where they are infinite.
+ */
+export function pricedCosts(
+  model: Model,
+  prices: readonly bigint[],
+  i: number,
+): (bigint | undefined)[] {
   const { vectors } = model.store;
   const amounts = model.rows.flatMap((row, r) =>
-    row.amounts[i] < 0 || prices[r] === 0n ? [] : [{ price: prices[r], list: vectors[row.amounts[i]] }],
+    row.amounts[i] < 0 || prices[r] === 0n
+      ? []
+      : [{ price: prices[r], list: vectors[row.amounts[i]] }],
   );
   return Array.from(vectors[model.unary[i]], (cost, a) => {
     if (cost === Infinity) return undefined;
@@ -81,7 +97,10 @@ export function pricedCosts(model: Model, prices: readonly bigint[], i: number):
   });
 }
 
-/** Sum of all minima, rounded up because costs are integers; undefined when a variable or an edge has none. */
+/**
+ * Sum of all minima, rounded up because costs are integers; undefined when a variable or an edge
+ * has none.
+ */
 export function boundByMessages(model: Model, dual: Dual): bigint | undefined {
   const { bits, prices, messages } = dual;
   const finer = PRICE_SCALE - BigInt(bits);
@@ -94,7 +113,10 @@ export function boundByMessages(model: Model, dual: Dual): bigint | undefined {
     if (part === undefined) continue;
     const sent = messages[f];
     // A factor that sends nothing counts with its least cell.
-    const least = sent === undefined ? model.part(f).grid.least * 2 ** bits : rests.of(part.grid, part.maps, sent);
+    const least =
+      sent === undefined
+        ? model.part(f).grid.least * 2 ** bits
+        : rests.of(part.grid, part.maps, sent);
     if (least === Infinity) return undefined;
     bound += BigInt(least) << finer;
     sent?.forEach((vector, side) => {
@@ -117,20 +139,34 @@ export function boundByMessages(model: Model, dual: Dual): bigint | undefined {
 }
 
 /** Number of what a variable costs, uses and receives. */
-function nameOf({ store, unary, rows }: Model, prices: readonly bigint[], i: number, received: readonly number[]): number {
+function nameOf(
+  { store, unary, rows }: Model,
+  prices: readonly bigint[],
+  i: number,
+  received: readonly number[],
+): number {
   let key = store.tuple(-1, unary[i]);
   for (const vector of received) key = store.tuple(key, vector);
   key = store.tuple(key, -1);
   for (let r = 0; r < rows.length; r++)
-    if (prices[r] > 0n && rows[r].amounts[i] >= 0) key = store.tuple(store.tuple(key, r), rows[r].amounts[i]);
+    if (prices[r] > 0n && rows[r].amounts[i] >= 0)
+      key = store.tuple(store.tuple(key, r), rows[r].amounts[i]);
   return key;
-} // prettier-ignore
+}
 
-function leastOf(model: Model, prices: readonly bigint[], i: number, received: readonly number[], bits: number): bigint | undefined {
+function leastOf(
+  model: Model,
+  prices: readonly bigint[],
+  i: number,
+  received: readonly number[],
+  bits: number,
+): bigint | undefined {
   const finer = PRICE_SCALE - BigInt(bits);
   const lists = received.map((vector) => model.store.vectors[vector]);
   const hasPrices = model.rows.some((row, r) => row.amounts[i] >= 0 && prices[r] !== 0n);
-  const exact = hasPrices ? NaN : leastInDoubles(model.store.vectors[model.unary[i]], lists, 2 ** bits);
+  const exact = hasPrices
+    ? NaN
+    : leastInDoubles(model.store.vectors[model.unary[i]], lists, 2 ** bits);
   if (!Number.isNaN(exact)) return exact === Infinity ? undefined : BigInt(exact) << finer;
   let least: bigint | undefined;
   pricedCosts(model, prices, i).forEach((cost, a) => {
@@ -147,10 +183,17 @@ function leastOf(model: Model, prices: readonly bigint[], i: number, received: r
     if (least === undefined || sum < least) least = sum;
   });
   return least;
-} // prettier-ignore
+}
 
-/** Least sum of a value's scaled cost and what it receives; NaN where a double does not hold every sum exactly. */
-function leastInDoubles(costs: Float64Array, lists: readonly Float64Array[], scale: number): number {
+/**
+ * Least sum of a value's scaled cost and what it receives; NaN where a double does not hold every
+ * sum exactly.
+ */
+function leastInDoubles(
+  costs: Float64Array,
+  lists: readonly Float64Array[],
+  scale: number,
+): number {
   let least = Infinity;
   for (let a = 0; a < costs.length; a++) {
     if (costs[a] === Infinity) continue;
@@ -168,28 +211,30 @@ function leastInDoubles(costs: Float64Array, lists: readonly Float64Array[], sca
 
 /** Least cells of tables that messages have left, in units of 2^-bits, by content. */
 class Rests {
-  readonly #store: Store;
-  readonly #scale: number;
-  readonly #most = new PairMemo<Float64Array>();
-  readonly #known = new PairMemo<number>();
+  private readonly store: Store;
+  private readonly scale: number;
+  private readonly most = new PairMemo<Float64Array>();
+  private readonly known = new PairMemo<number>();
 
   constructor(store: Store, bits: number) {
-    this.#store = store;
-    this.#scale = 2 ** bits;
+    this.store = store;
+    this.scale = 2 ** bits;
   }
 
   of(grid: Grid, maps: readonly number[], sent: readonly number[]): number {
-    const store = this.#store;
+    const store = this.store;
     const ends = maps.map((map, side) => store.tuple(store.tuple(-1, map), sent[side]));
-    return this.#known.get(grid.id, store.tuple(store.tuple(-1, ends[0]), ends[1]), () => {
-      const [x, y] = maps.map((map, side) => this.#most.get(map, sent[side], () => this.#byClass(map, sent[side])));
-      return this.#least(grid, x, y);
+    return this.known.get(grid.id, store.tuple(store.tuple(-1, ends[0]), ends[1]), () => {
+      const [x, y] = maps.map((map, side) =>
+        this.most.get(map, sent[side], () => this.byClass(map, sent[side])),
+      );
+      return this.least(grid, x, y);
     });
   }
 
   /** The largest message of each class; -Infinity for classes without a value. */
-  #byClass(map: number, sent: number): Float64Array {
-    const { maps, classes, vectors } = this.#store;
+  private byClass(map: number, sent: number): Float64Array {
+    const { maps, classes, vectors } = this.store;
     const most = new Float64Array(classes[map]).fill(-Infinity);
     const classOf = maps[map];
     for (let a = 0; a < classOf.length; a++) {
@@ -200,14 +245,15 @@ class Rests {
     return most;
   }
 
-  #least({ cells, dims, most }: Grid, x: Float64Array, y: Float64Array): number {
-    if (most * this.#scale > LARGEST) throw new Refused(`a cost of ${most} is too large for the scale of messages`);
+  private least({ cells, dims, most }: Grid, x: Float64Array, y: Float64Array): number {
+    if (most * this.scale > LARGEST)
+      throw new Refused(`a cost of ${most} is too large for the scale of messages`);
     let least = Infinity;
     for (let r = 0; r < x.length; r++) {
       if (x[r] === -Infinity) continue;
       for (let c = 0, p = r * dims[1]; c < y.length; c++, p++) {
         if (cells[p] === Infinity || y[c] === -Infinity) continue;
-        const rest = cells[p] * this.#scale - x[r] - y[c];
+        const rest = cells[p] * this.scale - x[r] - y[c];
         if (rest < least) least = rest;
       }
     }

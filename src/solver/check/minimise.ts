@@ -1,9 +1,13 @@
 /**
- * The checker's own minimisation of a sum of tables over one variable. Written for the checker alone.
+ * The checker's own minimisation of a sum of tables over one variable. Written for the checker
+ * alone.
  */
 import { exactSum, type Grid, Refused, type Store } from './store.ts';
 
-/** One table that sees the variable: per axis the place of its variable among the result's axes (-1: the variable). */
+/**
+ * One table that sees the variable: per axis the place of its variable among the result's axes (-1:
+ * the variable).
+ */
 export interface Summand {
   readonly grid: Grid;
   readonly maps: readonly number[];
@@ -22,8 +26,9 @@ interface Layout {
 }
 
 /**
- * min over the values a of unary[a] + sum of the summands, for all joint classes of the other variables (row-major over
- * `joints`). Entries above `slack` come out as Infinity; a finite slack supposes that no cost is negative.
+ * min over the values a of unary[a] + sum of the summands, for all joint classes of the other
+ * variables (row-major over `joints`). Entries above `slack` come out as Infinity; a finite slack
+ * supposes that no cost is negative.
  */
 export function minimise(
   store: Store,
@@ -38,7 +43,8 @@ export function minimise(
   const classOf = store.maps[own];
   const best = new Float64Array(store.classes[own]).fill(Infinity);
   for (let a = 0; a < classOf.length; a++) {
-    if (classOf[a] >= 0 && costs[a] <= slack && costs[a] < best[classOf[a]]) best[classOf[a]] = costs[a];
+    if (classOf[a] >= 0 && costs[a] <= slack && costs[a] < best[classOf[a]])
+      best[classOf[a]] = costs[a];
   }
   const candidates: number[] = [];
   for (let c = 0; c < best.length; c++) if (best[c] !== Infinity) candidates.push(c);
@@ -47,7 +53,9 @@ export function minimise(
   let total = 1;
   for (const d of dims) total *= d;
   if (total > MOST_CELLS || total * width > MOST_WORK) {
-    throw new Refused(`an elimination of ${total} cells and ${width} candidates is too wide to replay`);
+    throw new Refused(
+      `an elimination of ${total} cells and ${width} candidates is too wide to replay`,
+    );
   }
   const out = new Float64Array(total).fill(Infinity);
   if (width === 0 || total === 0) return out;
@@ -92,11 +100,20 @@ export function minimise(
           least = leastOfOne(sums, live, count, inner[0].cells, bases[0] + steps[0][x]);
         } else if (inner.length === 2) {
           const second = bases[1] + steps[1][x];
-          least = leastOfTwo(sums, live, count, inner[0].cells, bases[0] + steps[0][x], inner[1].cells, second);
+          least = leastOfTwo(
+            sums,
+            live,
+            count,
+            inner[0].cells,
+            bases[0] + steps[0][x],
+            inner[1].cells,
+            second,
+          );
         } else {
           for (let q = 0; q < count; q++) {
             let sum = sums[q];
-            for (let k = 0; k < inner.length; k++) sum += inner[k].cells[bases[k] + steps[k][x] + live[q]];
+            for (let k = 0; k < inner.length; k++)
+              sum += inner[k].cells[bases[k] + steps[k][x] + live[q]];
             if (sum < least) least = sum;
           }
         }
@@ -109,7 +126,13 @@ export function minimise(
   return out;
 }
 
-function leastOfOne(sums: Float64Array, live: Int32Array, count: number, cells: Float64Array, from: number): number {
+function leastOfOne(
+  sums: Float64Array,
+  live: Int32Array,
+  count: number,
+  cells: Float64Array,
+  from: number,
+): number {
   let least = Infinity;
   for (let q = 0; q < count; q++) {
     const sum = sums[q] + cells[from + live[q]];
@@ -142,7 +165,13 @@ function offset(layout: Layout, at: Int32Array): number {
   return sum;
 }
 
-function lay(store: Store, s: Summand, own: number, joints: readonly number[], candidates: readonly number[]): Layout {
+function lay(
+  store: Store,
+  s: Summand,
+  own: number,
+  joints: readonly number[],
+  candidates: readonly number[],
+): Layout {
   const { dims, cells } = s.grid;
   const strides = dims.map((_, k) => dims.slice(k + 1).reduce((a, b) => a * b, 1));
   const ownAxis = s.places.indexOf(-1);

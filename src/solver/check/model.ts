@@ -1,11 +1,12 @@
 /**
- * The checker's own model of a problem and the exact steps on it. Each step either proves its claim from the tables as
- * they stand or throws `Refused`; none can lower what a choice costs, so what is left always bounds the problem.
+ * The checker's own model of a problem and the exact steps on it. Each step either proves its claim
+ * from the tables as they stand or throws `Refused`; none can lower what a choice costs, so what is
+ * left always bounds the problem.
  *
  * Verdicts are remembered by content: the second of two equal layers costs a few look-ups.
  */
-import { exactSum, type Grid, PairMemo, type Part, Refused, type Store } from './store.ts';
 import { reachedOnly, shrink, type Shrunk } from './shrink.ts';
+import { exactSum, type Grid, PairMemo, type Part, Refused, type Store } from './store.ts';
 import { type ByClass, functionOf, splitOf, View } from './tables.ts';
 
 /** Amounts of a row per variable: vector id or -1. */
@@ -21,7 +22,10 @@ export interface Elimination {
   readonly shrunk: Shrunk | undefined;
 }
 
-/** Prices of all rows, and by factor what leaves it for the values of its first and second variable (vector ids or -1). */
+/**
+ * Prices of all rows, and by factor what leaves it for the values of its first and second variable
+ * (vector ids or -1).
+ */
 export interface Dual {
   /** Messages are in units of 2^-bits. */
   readonly bits: number;
@@ -73,13 +77,18 @@ export class Model {
   nonNegative = false;
   /** Choices above this cost may have been deleted. */
   cut: bigint | undefined;
-  /** Eliminations keep costs above the cut, as the engine did: later steps name positions that a cut would have taken. */
+  /**
+   * Eliminations keep costs above the cut, as the engine did: later steps name positions that a cut
+   * would have taken.
+   */
   whole = false;
   /** No choice is left. */
   empty = false;
   /** Prices and messages that bound what is left; undefined: none but zeros. */
   dual: Dual | undefined;
-  /** Variables that have changed since values without support were deleted; undefined: all of them. */
+  /**
+   * Variables that have changed since values without support were deleted; undefined: all of them.
+   */
   changed: Set<number> | undefined;
 
   constructor(store: Store, memos: Memos) {
@@ -130,7 +139,8 @@ export class Model {
       const a = store.maps[mapA];
       const b = store.maps[mapB];
       const out = new Float64Array(a.length).fill(Infinity);
-      for (let p = 0; p < a.length; p++) if (a[p] >= 0 && b[p] >= 0) out[p] = grid.cells[a[p] * grid.dims[1] + b[p]];
+      for (let p = 0; p < a.length; p++)
+        if (a[p] >= 0 && b[p] >= 0) out[p] = grid.cells[a[p] * grid.dims[1] + b[p]];
       return store.vector(out);
     });
     this.unary[i] = store.sum(this.unary[i], diagonal);
@@ -139,7 +149,8 @@ export class Model {
 
   /** @throws Refused when the variable is not there */
   needs(v: number): void {
-    if (!(v >= 0 && v < this.size.length) || this.gone[v]) throw new Refused(`variable ${v} is not there`);
+    if (!(v >= 0 && v < this.size.length) || this.gone[v])
+      throw new Refused(`variable ${v} is not there`);
   }
 
   /** Part f in its smallest form. */
@@ -147,13 +158,13 @@ export class Model {
     const part = this.parts[f];
     if (part === undefined) throw new Refused(`factor ${f} is not there`);
     if (part.tidy) return part;
-    const { grid, maps } = this.#shrink(part.grid, part.maps);
+    const { grid, maps } = this.shrink(part.grid, part.maps);
     const tidy = { vars: part.vars, grid, maps, tidy: true };
     this.parts[f] = tidy;
     return tidy;
   }
 
-  #shrink(grid: Grid, maps: readonly number[]): Shrunk {
+  private shrink(grid: Grid, maps: readonly number[]): Shrunk {
     let key = -1;
     for (const m of maps) key = this.store.tuple(key, m);
     return this.memos.shrunk.get(grid.id, key, () => {
@@ -173,7 +184,8 @@ export class Model {
   /** Part f, which must join two variables. */
   edge(f: number): Part {
     const part = this.part(f);
-    if (part.vars.length !== 2) throw new Refused(`factor ${f} joins ${part.vars.length} variables, not two`);
+    if (part.vars.length !== 2)
+      throw new Refused(`factor ${f} joins ${part.vars.length} variables, not two`);
     return part;
   }
 
@@ -193,7 +205,8 @@ export class Model {
     this.size[i] = store.maps[keep].length;
     this.unary[i] = store.gather(this.unary[i], keep);
     if (this.priced[i] >= 0) this.priced[i] = store.gatherOrZero(this.priced[i], keep);
-    for (const row of this.rows) if (row.amounts[i] >= 0) row.amounts[i] = store.gatherOrZero(row.amounts[i], keep);
+    for (const row of this.rows)
+      if (row.amounts[i] >= 0) row.amounts[i] = store.gatherOrZero(row.amounts[i], keep);
     for (const f of this.incident[i]) {
       const part = this.parts[f];
       if (part === undefined) continue;
@@ -201,7 +214,9 @@ export class Model {
       this.parts[f] = { vars: part.vars, maps, grid: part.grid, tidy: false };
       const messages = this.dual?.messages[f];
       if (this.dual === undefined || messages === undefined) continue;
-      this.dual.messages[f] = messages.map((m, k) => (m < 0 || part.vars[k] !== i ? m : store.gatherOrZero(m, keep)));
+      this.dual.messages[f] = messages.map((m, k) =>
+        m < 0 || part.vars[k] !== i ? m : store.gatherOrZero(m, keep),
+      );
     }
     this.changed?.add(i);
     if (this.size[i] === 0) this.empty = true;
@@ -211,36 +226,45 @@ export class Model {
   drop(i: number, list: Int32Array): void {
     this.needs(i);
     const { store } = this;
-    // Edges are read as they are, living classes only: making them small after every deletion would cost far more.
-    const incident = this.incident[i].map((f) => (this.parts[f]?.vars.length === 2 ? this.parts[f] : this.part(f)));
+    // Edges are read as they are, living classes only: making them small after every deletion would
+    // cost far more.
+    const incident = this.incident[i].map((f) =>
+      this.parts[f]?.vars.length === 2 ? this.parts[f] : this.part(f),
+    );
     let key = store.tuple(store.tuple(-1, this.unary[i]), this.priced[i]);
     for (const row of this.rows) key = store.tuple(key, row.amounts[i]);
     for (const p of incident) {
       key = store.tuple(store.tuple(key, p.grid.id), p.vars.indexOf(i));
       for (const m of p.maps) key = store.tuple(key, m);
     }
-    const keep = this.memos.drops.get(key, store.map(list), () => this.#checkDrop(i, list, incident));
+    const keep = this.memos.drops.get(key, store.map(list), () =>
+      this.checkDrop(i, list, incident),
+    );
     this.restrict(i, keep);
   }
 
-  #checkDrop(i: number, list: Int32Array, incident: readonly Part[]): number {
+  private checkDrop(i: number, list: Int32Array, incident: readonly Part[]): number {
     const { store } = this;
     const costs = store.vectors[this.unary[i]];
     const priced = this.priced[i] < 0 ? undefined : store.vectors[this.priced[i]];
-    const amounts = this.rows.filter((r) => r.amounts[i] >= 0).map((r) => store.vectors[r.amounts[i]]);
+    const amounts = this.rows
+      .filter((r) => r.amounts[i] >= 0)
+      .map((r) => store.vectors[r.amounts[i]]);
     const views = incident.map((p) => new View(store, p, p.vars.indexOf(i)));
     exactSum(4 * store.mosts[this.unary[i]], ...incident.map((p) => 2 * p.grid.most));
     const dead = new Uint8Array(this.size[i]);
     for (let k = 0; k < list.length; k += 2) {
       const d = list[k];
       const w = list[k + 1];
-      if (!(d >= 0 && d < dead.length) || dead[d] === 1) throw new Refused(`variable ${i} has no value ${d} to delete`);
+      if (!(d >= 0 && d < dead.length) || dead[d] === 1)
+        throw new Refused(`variable ${i} has no value ${d} to delete`);
       if (w < 0) {
         if (costs[d] !== Infinity && views.every((view) => view.allows(d))) {
           throw new Refused(`value ${d} of variable ${i} was deleted though it has partners`);
         }
       } else {
-        if (!(w < dead.length) || w === d || dead[w] === 1) throw new Refused(`value ${w} of ${i} cannot stand in`);
+        if (!(w < dead.length) || w === d || dead[w] === 1)
+          throw new Refused(`value ${w} of ${i} cannot stand in`);
         let worse = costs[w] - costs[d] - (priced === undefined ? 0 : priced[w] - priced[d]);
         for (let p = 0; p < views.length && worse !== Infinity; p++) worse += views[p].worst(w, d);
         if (!(worse <= 0) && costs[d] !== Infinity) {
@@ -264,7 +288,8 @@ export class Model {
     const { store } = this;
     const edge = this.edge(f);
     const side = edge.vars.indexOf(i);
-    if (side < 0 || edge.vars[1 - side] !== j) throw new Refused(`factor ${f} does not join ${i} and ${j}`);
+    if (side < 0 || edge.vars[1 - side] !== j)
+      throw new Refused(`factor ${f} does not join ${i} and ${j}`);
     const key = store.tuple(store.tuple(-1, edge.maps[side]), edge.maps[1 - side]);
     const follow = this.memos.follows.get(2 * edge.grid.id + side, key, () => {
       const target = functionOf(edge.grid, side, store.maps[edge.maps[1 - side]]);
@@ -273,11 +298,19 @@ export class Model {
     this.remove(f);
     this.unary[i] = store.sum(this.unary[i], store.gather(this.unary[j], follow));
     const along = store.compose(edge.maps[1 - side], follow);
-    this.addDiagonal(i, edge.grid, side === 0 ? edge.maps[0] : along, side === 0 ? along : edge.maps[1]);
+    this.addDiagonal(
+      i,
+      edge.grid,
+      side === 0 ? edge.maps[0] : along,
+      side === 0 ? along : edge.maps[1],
+    );
     this.move(j, i, follow);
   }
 
-  /** Gives everything at j to i, whose positions choose those of j by the map. The unaries are the caller's. */
+  /**
+   * Gives everything at j to i, whose positions choose those of j by the map. The unaries are the
+   * caller's.
+   */
   move(j: number, i: number, map: number): void {
     const { store } = this;
     this.changed?.add(i);
@@ -286,25 +319,31 @@ export class Model {
       if (part === undefined) continue;
       const maps = part.maps.map((m, k) => (part.vars[k] === j ? store.compose(m, map) : m));
       if (!part.vars.includes(i)) {
-        this.parts[g] = { vars: part.vars.map((v) => (v === j ? i : v)), maps, grid: part.grid, tidy: false };
+        this.parts[g] = {
+          vars: part.vars.map((v) => (v === j ? i : v)),
+          maps,
+          grid: part.grid,
+          tidy: false,
+        };
         place(this.incident[i], g);
         continue;
       }
-      if (part.vars.length !== 2) throw new Refused('two variables of one wide factor cannot become one');
+      if (part.vars.length !== 2)
+        throw new Refused('two variables of one wide factor cannot become one');
       this.remove(g);
       this.addDiagonal(i, part.grid, maps[0], maps[1]);
     }
     this.incident[j] = [];
     for (const row of this.rows) {
-      row.amounts[i] = this.#moved(row.amounts[i], row.amounts[j], map);
+      row.amounts[i] = this.moved(row.amounts[i], row.amounts[j], map);
       row.amounts[j] = -1;
     }
-    this.priced[i] = this.#moved(this.priced[i], this.priced[j], map);
+    this.priced[i] = this.moved(this.priced[i], this.priced[j], map);
     this.priced[j] = -1;
     this.gone[j] = true;
   }
 
-  #moved(mine: number, theirs: number, map: number): number {
+  private moved(mine: number, theirs: number, map: number): number {
     if (theirs < 0) return mine;
     const moved = this.store.gatherOrZero(theirs, map);
     return mine < 0 ? moved : this.store.sum(mine, moved);
@@ -349,7 +388,9 @@ export class Model {
       const bw = b.grid.dims[1];
       for (let x = 0, to = 0; x < ar.length; x++) {
         for (let y = 0; y < ac.length; y++, to++) {
-          cells[to] = a.grid.cells[ar[x] * aw + ac[y]] + b.grid.cells[swap ? bc[y] * bw + br[x] : br[x] * bw + bc[y]];
+          cells[to] =
+            a.grid.cells[ar[x] * aw + ac[y]] +
+            b.grid.cells[swap ? bc[y] * bw + br[x] : br[x] * bw + bc[y]];
         }
       }
       return shrink(store, [ar.length, ac.length], cells, [rows, columns]);
@@ -381,7 +422,8 @@ export class Model {
   /** The parts that are left, in their smallest form. */
   tidyParts(): Part[] {
     const out: Part[] = [];
-    for (let f = 0; f < this.parts.length; f++) if (this.parts[f] !== undefined) out.push(this.part(f));
+    for (let f = 0; f < this.parts.length; f++)
+      if (this.parts[f] !== undefined) out.push(this.part(f));
     return out;
   }
 }

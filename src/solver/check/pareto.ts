@@ -1,11 +1,14 @@
 /**
- * The checker's own Pareto elimination: the least true cost of a model under its rows. A cell holds all pairs of cost and
- * amounts that no other beats. Written for the checker alone.
+ * The checker's own Pareto elimination: the least true cost of a model under its rows. A cell holds
+ * all pairs of cost and amounts that no other beats. Written for the checker alone.
  */
 import type { Model } from './model.ts';
-import { Refused, type Store, type Part } from './store.ts';
+import { type Part, Refused, type Store } from './store.ts';
 
-/** One way to fill in the eliminated variables: priced cost, cost without prices, amount of every row. */
+/**
+ * One way to fill in the eliminated variables: priced cost, cost without prices, amount of every
+ * row.
+ */
 interface Label {
   readonly cost: number;
   readonly real: number;
@@ -23,62 +26,66 @@ const MOST_WORK = 60_000_000;
 const MOST_CELLS = 2_000_000;
 const LARGEST = 2 ** 52;
 
-/** Least true cost of any choice left that keeps the rows, as far as it matters; undefined when there is none. */
+/**
+ * Least true cost of any choice left that keeps the rows, as far as it matters; undefined when
+ * there is none.
+ */
 export function leastUnderRows(model: Model): bigint | undefined {
   if (model.empty) return undefined;
   return new ParetoElimination(model).run();
 }
 
 class ParetoElimination {
-  readonly #model: Model;
-  readonly #store: Store;
-  readonly #slack: number;
-  readonly #budgets: number[];
+  private readonly model: Model;
+  private readonly store: Store;
+  private readonly slack: number;
+  private readonly budgets: number[];
   /** By variable: the fronts that hold it, in the order in which they were made. */
-  readonly #at: Set<Front>[];
+  private readonly at: Set<Front>[];
   /** Fronts that hold no variable any more. */
-  readonly #loose: Front[] = [];
-  #work = 0;
+  private readonly loose: Front[] = [];
+  private work = 0;
 
   constructor(model: Model) {
-    this.#model = model;
-    this.#store = model.store;
-    this.#slack = model.nonNegative && model.cut !== undefined ? Number(model.cut - model.constant) : LARGEST;
-    this.#budgets = model.rows.map((row) => {
+    this.model = model;
+    this.store = model.store;
+    this.slack =
+      model.nonNegative && model.cut !== undefined ? Number(model.cut - model.constant) : LARGEST;
+    this.budgets = model.rows.map((row) => {
       let budget = row.bound;
       row.amounts.forEach((id, i) => {
-        if (id >= 0 && !model.gone[i]) budget -= BigInt(this.#store.leasts[id]);
+        if (id >= 0 && !model.gone[i]) budget -= BigInt(this.store.leasts[id]);
       });
       return Number(budget);
     });
-    this.#at = Array.from(model.size, () => new Set<Front>());
-    for (const part of model.tidyParts()) this.#add(this.#frontOf(part));
+    this.at = Array.from(model.size, () => new Set<Front>());
+    for (const part of model.tidyParts()) this.add(this.frontOf(part));
   }
 
-  #add(front: Front): void {
-    if (front.vars.length === 0) this.#loose.push(front);
-    for (const v of front.vars) this.#at[v].add(front);
+  private add(front: Front): void {
+    if (front.vars.length === 0) this.loose.push(front);
+    for (const v of front.vars) this.at[v].add(front);
   }
 
   run(): bigint | undefined {
-    const model = this.#model;
-    if (this.#budgets.some((b) => b < 0)) return undefined;
+    const model = this.model;
+    if (this.budgets.some((b) => b < 0)) return undefined;
     const left: number[] = [];
     for (let i = 0; i < model.size.length; i++) if (!model.gone[i]) left.push(i);
     // Only the neighbours of what goes have another number of cells afterwards.
     const cells = new Float64Array(model.size.length);
-    for (const v of left) cells[v] = this.#cellsAfter(v);
+    for (const v of left) cells[v] = this.cellsAfter(v);
     while (left.length > 0) {
       let place = 0;
       for (let k = 1; k < left.length; k++) if (cells[left[k]] < cells[left[place]]) place = k;
       const [chosen] = left.splice(place, 1);
-      const near = new Set([...this.#at[chosen]].flatMap((f) => f.vars));
-      if (!this.#eliminate(chosen)) return undefined;
+      const near = new Set([...this.at[chosen]].flatMap((f) => f.vars));
+      if (!this.eliminate(chosen)) return undefined;
       near.delete(chosen);
-      for (const v of near) cells[v] = this.#cellsAfter(v);
+      for (const v of near) cells[v] = this.cellsAfter(v);
     }
-    let rest: readonly Label[] = [{ cost: 0, real: 0, amounts: this.#budgets.map(() => 0) }];
-    for (const front of this.#loose) rest = this.#combine(rest, front.cells[0]);
+    let rest: readonly Label[] = [{ cost: 0, real: 0, amounts: this.budgets.map(() => 0) }];
+    for (const front of this.loose) rest = this.combine(rest, front.cells[0]);
     let least: bigint | undefined;
     for (const label of rest) {
       const total = BigInt(label.real) + model.constant - model.pricedConstant;
@@ -87,19 +94,19 @@ class ParetoElimination {
     return least;
   }
 
-  #frontOf(part: Part): Front {
-    const zero = this.#budgets.map(() => 0);
+  private frontOf(part: Part): Front {
+    const zero = this.budgets.map(() => 0);
     const cells = Array.from(part.grid.cells, (c): readonly Label[] =>
       c === Infinity ? [] : [{ cost: c, real: c, amounts: zero }],
     );
     return { vars: part.vars, maps: part.maps, dims: part.grid.dims, cells };
   }
 
-  #cellsAfter(v: number): number {
+  private cellsAfter(v: number): number {
     const sizes = new Map<number, number>();
-    for (const f of this.#at[v]) {
+    for (const f of this.at[v]) {
       f.vars.forEach((u, k) => {
-        if (u !== v) sizes.set(u, Math.min(this.#model.size[u], (sizes.get(u) ?? 1) * f.dims[k]));
+        if (u !== v) sizes.set(u, Math.min(this.model.size[u], (sizes.get(u) ?? 1) * f.dims[k]));
       });
     }
     let cells = 1;
@@ -108,41 +115,46 @@ class ParetoElimination {
   }
 
   /** Labels of the values of v, by class of the map. */
-  #ownLabels(v: number, map: number): Label[][] {
-    const model = this.#model;
-    const { vectors, leasts, maps, classes } = this.#store;
+  private ownLabels(v: number, map: number): Label[][] {
+    const model = this.model;
+    const { vectors, leasts, maps, classes } = this.store;
     const costs = vectors[model.unary[v]];
     const priced = model.priced[v] < 0 ? undefined : vectors[model.priced[v]];
     const out = Array.from({ length: classes[map] }, (): Label[] => []);
     for (let a = 0; a < costs.length; a++) {
-      if (maps[map][a] < 0 || !(costs[a] <= this.#slack)) continue;
+      if (maps[map][a] < 0 || !(costs[a] <= this.slack)) continue;
       const amounts = model.rows.map((row) => {
         const id = row.amounts[v];
         return id < 0 ? 0 : vectors[id][a] - leasts[id];
       });
-      if (amounts.some((u, r) => u > this.#budgets[r])) continue;
-      out[maps[map][a]].push({ cost: costs[a], real: costs[a] - (priced === undefined ? 0 : priced[a]), amounts });
+      if (amounts.some((u, r) => u > this.budgets[r])) continue;
+      out[maps[map][a]].push({
+        cost: costs[a],
+        real: costs[a] - (priced === undefined ? 0 : priced[a]),
+        amounts,
+      });
     }
-    return out.map((labels) => this.#pareto(labels));
+    return out.map((labels) => this.pareto(labels));
   }
 
-  #eliminate(v: number): boolean {
-    const store = this.#store;
-    const touching = [...this.#at[v]];
-    for (const f of touching) for (const u of f.vars) this.#at[u].delete(f);
+  private eliminate(v: number): boolean {
+    const store = this.store;
+    const touching = [...this.at[v]];
+    for (const f of touching) for (const u of f.vars) this.at[u].delete(f);
     const join = (u: number): number => {
       const maps = touching.filter((f) => f.vars.includes(u)).map((f) => f.maps[f.vars.indexOf(u)]);
-      if (maps.length === 0) return store.map(new Int32Array(this.#model.size[u]));
+      if (maps.length === 0) return store.map(new Int32Array(this.model.size[u]));
       return maps.reduce((a, b) => store.join(a, b));
     };
     const own = join(v);
-    const labels = this.#ownLabels(v, own);
+    const labels = this.ownLabels(v, own);
     const vars = [...new Set(touching.flatMap((f) => f.vars))].filter((u) => u !== v);
     const maps = vars.map(join);
     const dims = maps.map((m) => store.classes[m]);
     let total = 1;
     for (const d of dims) total *= d;
-    if (total > MOST_CELLS) throw new Refused(`a Pareto elimination of ${total} cells is too wide to replay`);
+    if (total > MOST_CELLS)
+      throw new Refused(`a Pareto elimination of ${total} cells is too wide to replay`);
     // Per front and axis: where the axis reads its class from (-1: the eliminated variable).
     const readers = touching.map((f) =>
       f.vars.map((u, k) => ({
@@ -160,59 +172,62 @@ class ParetoElimination {
         let list: readonly Label[] = labels[c];
         for (let t = 0; t < touching.length && list.length > 0; t++) {
           let index = 0;
-          for (const r of readers[t]) index = index * r.size + r.classes[r.place < 0 ? c : at[r.place]];
-          list = this.#combine(list, touching[t].cells[index]);
+          for (const r of readers[t])
+            index = index * r.size + r.classes[r.place < 0 ? c : at[r.place]];
+          list = this.combine(list, touching[t].cells[index]);
         }
         for (const label of list) found.push(label);
       }
-      const front = this.#pareto(found);
+      const front = this.pareto(found);
       if (front.length > 0) any = true;
       cells.push(front);
       let k = vars.length - 1;
       while (k >= 0 && ++at[k] === dims[k]) at[k--] = 0;
     }
-    this.#add({ vars, maps, dims, cells });
+    this.add({ vars, maps, dims, cells });
     return any;
   }
 
-  #combine(left: readonly Label[], right: readonly Label[]): readonly Label[] {
-    this.#spend(left.length * right.length);
+  private combine(left: readonly Label[], right: readonly Label[]): readonly Label[] {
+    this.spend(left.length * right.length);
     const out: Label[] = [];
     for (const a of left) {
       for (const b of right) {
         const cost = a.cost + b.cost;
-        if (cost > this.#slack) continue;
+        if (cost > this.slack) continue;
         const real = a.real + b.real;
-        if (Math.abs(cost) > LARGEST || Math.abs(real) > LARGEST) throw new Refused('sums of labels exceed 2^52');
+        if (Math.abs(cost) > LARGEST || Math.abs(real) > LARGEST)
+          throw new Refused('sums of labels exceed 2^52');
         const amounts = a.amounts.map((u, r) => u + b.amounts[r]);
-        if (amounts.some((u, r) => u > this.#budgets[r])) continue;
+        if (amounts.some((u, r) => u > this.budgets[r])) continue;
         out.push({ cost, real, amounts });
       }
     }
-    return left.length === 1 || right.length === 1 ? out : this.#pareto(out);
+    return left.length === 1 || right.length === 1 ? out : this.pareto(out);
   }
 
   /** Labels that no other one beats in true cost and in every amount. */
-  #pareto(labels: Label[]): Label[] {
+  private pareto(labels: Label[]): Label[] {
     if (labels.length < 2) return labels;
     labels.sort((a, b) => {
       if (a.real !== b.real) return a.real - b.real;
-      for (let r = 0; r < a.amounts.length; r++) if (a.amounts[r] !== b.amounts[r]) return a.amounts[r] - b.amounts[r];
+      for (let r = 0; r < a.amounts.length; r++)
+        if (a.amounts[r] !== b.amounts[r]) return a.amounts[r] - b.amounts[r];
       return a.cost - b.cost;
     });
     const kept: Label[] = [];
     for (const label of labels) {
       // With one row the last one kept has the smallest amount so far.
       const rivals = label.amounts.length === 1 ? kept.slice(-1) : kept;
-      this.#spend(rivals.length);
+      this.spend(rivals.length);
       if (rivals.some((k) => k.amounts.every((u, r) => u <= label.amounts[r]))) continue;
       kept.push(label);
     }
     return kept;
   }
 
-  #spend(work: number): void {
-    this.#work += work;
-    if (this.#work > MOST_WORK) throw new Refused('the Pareto elimination is too large to replay');
+  private spend(work: number): void {
+    this.work += work;
+    if (this.work > MOST_WORK) throw new Refused('the Pareto elimination is too large to replay');
   }
 }

@@ -1,24 +1,24 @@
 /**
- * Replays a certificate: reads the problem into the checker's model, carries out every step, and returns the cost that no
- * choice undercuts. Shares no code with the engines.
+ * Replays a certificate: reads the problem into the checker's model, carries out every step, and
+ * returns the cost that no choice undercuts. Shares no code with the engines.
  */
-import { eliminate } from './eliminate.ts';
-import { fuse, price, prune, shift } from './steps.ts';
+import type { Certificate, CertificateRow, Problem } from '../types.ts';
 import { STEP } from './certificate-format.ts';
+import { eliminate } from './eliminate.ts';
 import { boundByMessages, checkBits, messagesOf, pricesOf } from './messages.ts';
 import { Memos, Model } from './model.ts';
 import { leastUnderRows } from './pareto.ts';
+import { fuse, price, prune, shift } from './steps.ts';
 import { type Grid, Refused, Store } from './store.ts';
 import { support } from './support.ts';
 import { sweep } from './sweeps.ts';
-import type { Certificate, CertificateRow, Problem } from '../types.ts';
 
 /** What a certificate says, whatever problem it is meant for. */
 type Proof = Pick<Certificate, 'rows' | 'steps' | 'lists'>;
 
 /**
- * The lower bound that the certificate proves for the problem, or undefined when it proves that there is no choice at all.
- * Throws `Refused` when a step does not hold.
+ * The lower bound that the certificate proves for the problem, or undefined when it proves that
+ * there is no choice at all. Throws `Refused` when a step does not hold.
  */
 export function replay(problem: Problem, certificate: Proof): bigint | undefined {
   const model = modelOf(problem, certificate.rows);
@@ -29,34 +29,34 @@ export function replay(problem: Problem, certificate: Proof): bigint | undefined
 }
 
 class Reader {
-  readonly #steps: readonly number[];
-  readonly #lists: readonly (readonly number[])[];
-  readonly #integers = new Map<number, Int32Array>();
-  readonly #vectors = new Map<number, number>();
-  #at = 0;
+  private readonly steps: readonly number[];
+  private readonly lists: readonly (readonly number[])[];
+  private readonly integerParts = new Map<number, Int32Array>();
+  private readonly vectors = new Map<number, number>();
+  private at = 0;
 
   constructor(certificate: Proof) {
-    this.#steps = certificate.steps;
-    this.#lists = certificate.lists;
+    this.steps = certificate.steps;
+    this.lists = certificate.lists;
   }
 
   get done(): boolean {
-    return this.#at >= this.#steps.length;
+    return this.at >= this.steps.length;
   }
 
   peek(): number {
-    return this.#steps[this.#at];
+    return this.steps[this.at];
   }
 
   integer(): number {
-    const x = this.#steps[this.#at++];
-    if (!Number.isInteger(x)) throw new Refused(`step ${this.#at - 1} holds ${x}`);
+    const x = this.steps[this.at++];
+    if (!Number.isInteger(x)) throw new Refused(`step ${this.at - 1} holds ${x}`);
     return x;
   }
 
   list(): readonly number[] {
-    const list = this.#lists[this.integer()];
-    if (list === undefined) throw new Refused(`step ${this.#at - 1} names a list that is not there`);
+    const list = this.lists[this.integer()];
+    if (list === undefined) throw new Refused(`step ${this.at - 1} names a list that is not there`);
     return list;
   }
 
@@ -67,31 +67,34 @@ class Reader {
 
   /** List `id` as a vector of the store. */
   vectorOf(id: number, store: Store): number {
-    const list = this.#lists[id];
+    const list = this.lists[id];
     if (list === undefined) throw new Refused(`there is no list ${id}`);
-    let made = this.#vectors.get(id);
+    let made = this.vectors.get(id);
     if (made === undefined) {
       made = store.vector(Float64Array.from(list));
-      this.#vectors.set(id, made);
+      this.vectors.set(id, made);
     }
     return made;
   }
 
   /** A list of small integers, made once. */
   integers(): Int32Array {
-    const id = this.#steps[this.#at];
+    const id = this.steps[this.at];
     const list = this.list();
-    let made = this.#integers.get(id);
+    let made = this.integerParts.get(id);
     if (made === undefined) {
       if (!list.every((x) => (x | 0) === x)) throw new Refused(`list ${id} is no list of integers`);
       made = Int32Array.from(list);
-      this.#integers.set(id, made);
+      this.integerParts.set(id, made);
     }
     return made;
   }
 }
 
-/** Runs to the end of the part (or of the steps); the least cost of what is left, undefined for "nothing is left". */
+/**
+ * Runs to the end of the part (or of the steps); the least cost of what is left, undefined for
+ * "nothing is left".
+ */
 function run(model: Model, reader: Reader): bigint | undefined {
   while (!reader.done && reader.peek() !== STEP.end) {
     const code = reader.integer();
@@ -99,7 +102,8 @@ function run(model: Model, reader: Reader): bigint | undefined {
       skip(reader, code);
       continue;
     }
-    if (model.dual !== undefined && !KEEPS_MESSAGES.has(code)) throw new Refused(`step ${code} follows messages`);
+    if (model.dual !== undefined && !KEEPS_MESSAGES.has(code))
+      throw new Refused(`step ${code} follows messages`);
     switch (code) {
       case STEP.merge:
         model.merge(reader.integer(), reader.integer(), reader.integer());
@@ -141,7 +145,9 @@ function run(model: Model, reader: Reader): bigint | undefined {
         break;
       case STEP.messages: {
         const { bits, prices } = scaled(model, reader);
-        const messages = messagesOf(model, reader.list(), (list) => reader.vectorOf(list, model.store));
+        const messages = messagesOf(model, reader.list(), (list) =>
+          reader.vectorOf(list, model.store),
+        );
         model.dual = { bits, prices, messages };
         break;
       }
@@ -158,14 +164,25 @@ function run(model: Model, reader: Reader): bigint | undefined {
         throw new Refused(`unknown step ${code}`);
     }
   }
-  return capped(model, model.dual === undefined ? model.bound() : boundByMessages(model, model.dual));
+  return capped(
+    model,
+    model.dual === undefined ? model.bound() : boundByMessages(model, model.dual),
+  );
 }
 
 /** Steps that leave the factors as they are, so that messages stay what they were. */
-const KEEPS_MESSAGES: ReadonlySet<number> = new Set([STEP.messages, STEP.sweep, STEP.support, STEP.branch]);
+const KEEPS_MESSAGES: ReadonlySet<number> = new Set([
+  STEP.messages,
+  STEP.sweep,
+  STEP.support,
+  STEP.branch,
+]);
 
 /** What `messages` and `sweep` begin with. */
-function scaled(model: Model, reader: Reader): { readonly bits: number; readonly prices: readonly bigint[] } {
+function scaled(
+  model: Model,
+  reader: Reader,
+): { readonly bits: number; readonly prices: readonly bigint[] } {
   const bits = reader.integer();
   checkBits(bits);
   return { bits, prices: pricesOf(model, reader.list()) };
@@ -181,7 +198,8 @@ function capped(model: Model, bound: bigint | undefined): bigint | undefined {
 function branch(model: Model, reader: Reader): bigint | undefined {
   const v = reader.integer();
   const count = reader.integer();
-  if (!(v >= 0 && v < model.size.length) || model.gone[v]) throw new Refused(`there is no variable ${v} to branch on`);
+  if (!(v >= 0 && v < model.size.length) || model.gone[v])
+    throw new Refused(`there is no variable ${v} to branch on`);
   const covered = new Uint8Array(model.size[v]);
   let least: bigint | undefined;
   for (let k = 0; k < count; k++) {
@@ -189,7 +207,8 @@ function branch(model: Model, reader: Reader): bigint | undefined {
     const keep = reader.integers();
     let before = -1;
     for (const a of keep) {
-      if (!(a > before && a < covered.length)) throw new Refused(`a part of variable ${v} is out of order`);
+      if (!(a > before && a < covered.length))
+        throw new Refused(`a part of variable ${v} is out of order`);
       covered[a] = 1;
       before = a;
     }
@@ -214,9 +233,13 @@ function skip(reader: Reader, code: number): void {
 
 const ARGUMENT_COUNTS = [0, 3, 2, 1, 2, 1, 5, 1, 3, 1, 0, 2, 1, 0, 0, 3, 3, 0];
 
-/** The costs with 0 for -0, which content tells apart. They are not copied where there is none: nothing here changes a cost. */
+/**
+ * The costs with 0 for -0, which content tells apart. They are not copied where there is none:
+ * nothing here changes a cost.
+ */
 function clean(costs: Float64Array): Float64Array {
-  for (let k = 0; k < costs.length; k++) if (costs[k] === 0 && Object.is(costs[k], -0)) return costs.map((c) => c + 0);
+  for (let k = 0; k < costs.length; k++)
+    if (costs[k] === 0 && Object.is(costs[k], -0)) return costs.map((c) => c + 0);
   return costs;
 }
 
@@ -271,11 +294,16 @@ function rowOf(
 ): { readonly bound: number; readonly entries: readonly (readonly [number, Float64Array])[] } {
   if ('row' in source) {
     const row = problem.rows?.[source.row];
-    if (row === undefined || !Number.isFinite(row.bound)) throw new Refused(`row ${source.row} is not there`);
-    return { bound: row.bound, entries: Array.from(row.variables, (v, k) => [v, row.amounts[k]] as const) };
+    if (row === undefined || !Number.isFinite(row.bound))
+      throw new Refused(`row ${source.row} is not there`);
+    return {
+      bound: row.bound,
+      entries: Array.from(row.variables, (v, k) => [v, row.amounts[k]] as const),
+    };
   }
   const { usage } = problem;
-  if (usage === undefined || !Number.isFinite(usage.limit)) throw new Refused('there is no usage limit');
+  if (usage === undefined || !Number.isFinite(usage.limit))
+    throw new Refused('there is no usage limit');
   const live = usage.pieces.filter((p) => p.lo <= source.time && source.time < p.hi);
   return { bound: usage.limit, entries: live.map((p) => [p.variable, p.amounts] as const) };
 }

@@ -1,6 +1,7 @@
 /**
- * Smaller forms of a table that say the same: classes without a living value go, classes with equal slices become one,
- * classes whose slice is wholly forbidden become -1. Written for the checker alone.
+ * Smaller forms of a table that say the same: classes without a living value go, classes with equal
+ * slices become one, classes whose slice is wholly forbidden become -1. Written for the checker
+ * alone.
  */
 import type { Grid, Store } from './store.ts';
 
@@ -12,7 +13,8 @@ export interface Shrunk {
 /**
  * The result depends on the arguments only. `stored` is the table itself where it is in the store.
  *
- * First all axes lose the classes without a value, so that the slices which are compared then hold nothing but living cells.
+ * First all axes lose the classes without a value, so that the slices which are compared then hold
+ * nothing but living cells.
  */
 export function shrink(
   store: Store,
@@ -39,7 +41,9 @@ export function shrink(
       for (let a = 0; a < map.length; a++) {
         const c = map[a];
         if (c >= 0 && target[c] === -2) {
-          target[c] = merging ? place(cells, words, size, inner, outer, c, kept, buckets) : kept.push(c) - 1;
+          target[c] = merging
+            ? place(cells, words, size, inner, outer, c, kept, buckets)
+            : kept.push(c) - 1;
         }
         fresh[a] = c < 0 ? -1 : target[c];
       }
@@ -50,7 +54,10 @@ export function shrink(
       dims[axis] = kept.length;
     }
   }
-  return { grid: cells === given && stored !== undefined ? stored : store.grid(dims, cells), maps: newMaps };
+  return {
+    grid: cells === given && stored !== undefined ? stored : store.grid(dims, cells),
+    maps: newMaps,
+  };
 }
 
 /** The classes of each axis that some value has, and the maps into their lists. */
@@ -71,7 +78,13 @@ export function reachedOnly(
   return { kept, maps: renamed };
 }
 
-function pick(cells: Float64Array, size: number, inner: number, outer: number, kept: readonly number[]): Float64Array {
+function pick(
+  cells: Float64Array,
+  size: number,
+  inner: number,
+  outer: number,
+  kept: readonly number[],
+): Float64Array {
   const out = new Float64Array(outer * kept.length * inner);
   let to = 0;
   for (let o = 0; o < outer; o++) {
@@ -86,12 +99,14 @@ function pick(cells: Float64Array, size: number, inner: number, outer: number, k
 /** High word of Infinity; every other high word is that of a finite cost. */
 const INFINITE = 0x7ff00000;
 const SIGN = -(2 ** 31);
-/** Which of the two words of a double is the high one: the second where the low byte comes first. */
+/**
+ * Which of the two words of a double is the high one: the second where the low byte comes first.
+ */
 const HIGH = new Int32Array(Float64Array.of(Infinity).buffer)[1] === INFINITE ? 1 : 0;
 
 /**
- * Class of slice c among the kept ones (a new one if need be), or -1 when it is wholly forbidden. `words` are the cells as words of
- * 32 bits: integers are fast before code is compiled.
+ * Class of slice c among the kept ones (a new one if need be), or -1 when it is wholly forbidden.
+ * `words` are the cells as words of 32 bits: integers are fast before code is compiled.
  */
 function place(
   cells: Float64Array,
@@ -127,7 +142,14 @@ function place(
   return kept.length - 1;
 }
 
-function sameSlice(cells: Float64Array, size: number, inner: number, outer: number, a: number, b: number): boolean {
+function sameSlice(
+  cells: Float64Array,
+  size: number,
+  inner: number,
+  outer: number,
+  a: number,
+  b: number,
+): boolean {
   for (let o = 0; o < outer; o++) {
     const x = (o * size + a) * inner;
     const y = (o * size + b) * inner;

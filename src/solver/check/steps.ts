@@ -1,6 +1,7 @@
 /**
- * Steps of a replay that move costs: messages, prices of rows, minima into the constant with what a cut then forbids, and
- * two variables into one. As in `model.ts`, none can lower what a choice costs.
+ * Steps of a replay that move costs: messages, prices of rows, minima into the constant with what a
+ * cut then forbids, and two variables into one. As in `model.ts`, none can lower what a choice
+ * costs.
  */
 import { PRICE_SCALE } from './certificate-format.ts';
 import { pricesOf } from './messages.ts';
@@ -9,19 +10,30 @@ import { level, Refused } from './store.ts';
 import { byClass, LevelledGrid, LoweredGrid } from './tables.ts';
 
 /** Moves amounts per position of u and of v (vector ids) from edge f into their unaries. */
-export function shift(model: Model, f: number, u: number, v: number, first: number, second: number): void {
+export function shift(
+  model: Model,
+  f: number,
+  u: number,
+  v: number,
+  first: number,
+  second: number,
+): void {
   model.needs(u);
   model.needs(v);
   const { store, memos } = model;
   const edge = model.edge(f);
-  if (edge.vars[0] !== u && edge.vars[1] !== u) throw new Refused(`the message from factor ${f} is not for ${u}`);
+  if (edge.vars[0] !== u && edge.vars[1] !== u)
+    throw new Refused(`the message from factor ${f} is not for ${u}`);
   const swap = edge.vars[0] !== u;
-  if (edge.vars[swap ? 0 : 1] !== v) throw new Refused(`the message from factor ${f} is not for ${v}`);
+  if (edge.vars[swap ? 0 : 1] !== v)
+    throw new Refused(`the message from factor ${f} is not for ${v}`);
   const sides = (swap ? [second, first] : [first, second]).map((vector, side) => {
     if (store.vectors[vector].length !== model.size[edge.vars[side]]) {
       throw new Refused(`a message from factor ${f} does not fit its variable`);
     }
-    return memos.byClass.get(vector, edge.maps[side], () => byClass(store, edge.maps[side], vector));
+    return memos.byClass.get(vector, edge.maps[side], () =>
+      byClass(store, edge.maps[side], vector),
+    );
   });
   const key = store.tuple(store.tuple(-1, sides[0].id), sides[1].id);
   const grid = memos.lowered.get(edge.grid.id, key, () =>
@@ -33,7 +45,10 @@ export function shift(model: Model, f: number, u: number, v: number, first: numb
   model.nonNegative = false;
 }
 
-/** Moves all minima into the constant and forbids what alone costs more than `cut` allows (undefined: nothing). */
+/**
+ * Moves all minima into the constant and forbids what alone costs more than `cut` allows
+ * (undefined: nothing).
+ */
 export function prune(model: Model, cut: bigint | undefined): void {
   const { store, memos } = model;
   for (let i = 0; i < model.size.length; i++) {
@@ -64,7 +79,9 @@ export function prune(model: Model, cut: bigint | undefined): void {
   for (let i = 0; i < model.size.length; i++) {
     if (model.gone[i]) continue;
     const u = model.unary[i];
-    model.unary[i] = memos.cutVectors.get(u, name, () => store.vector(level(store.vectors[u], store.leasts[u], slack)));
+    model.unary[i] = memos.cutVectors.get(u, name, () =>
+      store.vector(level(store.vectors[u], store.leasts[u], slack)),
+    );
   }
   for (let f = 0; f < model.parts.length; f++) {
     const part = model.parts[f];
@@ -75,7 +92,8 @@ export function prune(model: Model, cut: bigint | undefined): void {
         ? store.grid(grid.dims, level(grid.cells, grid.least, slack))
         : store.admit((id) => new LevelledGrid(id, grid, slack)),
     );
-    if (levelled !== grid) model.parts[f] = { vars: part.vars, maps: part.maps, grid: levelled, tidy: false };
+    if (levelled !== grid)
+      model.parts[f] = { vars: part.vars, maps: part.maps, grid: levelled, tidy: false };
   }
   model.nonNegative = true;
   model.whole = false;
@@ -88,7 +106,8 @@ export function fuse(model: Model, f: number, u: number, v: number): void {
   const { store } = model;
   const edge = model.edge(f);
   const side = edge.vars.indexOf(u);
-  if (side < 0 || edge.vars[1 - side] !== v) throw new Refused(`factor ${f} does not join ${u} and ${v}`);
+  if (side < 0 || edge.vars[1 - side] !== v)
+    throw new Refused(`factor ${f} does not join ${u} and ${v}`);
   const rows = store.maps[edge.maps[side]];
   const columns = store.maps[edge.maps[1 - side]];
   const left: number[] = [];
@@ -98,7 +117,8 @@ export function fuse(model: Model, f: number, u: number, v: number): void {
   for (let x = 0; x < rows.length; x++) {
     for (let y = 0; y < columns.length; y++) {
       if (rows[x] < 0 || columns[y] < 0) continue;
-      const c = edge.grid.cells[side === 0 ? rows[x] * width + columns[y] : columns[y] * width + rows[x]];
+      const c =
+        edge.grid.cells[side === 0 ? rows[x] * width + columns[y] : columns[y] * width + rows[x]];
       if (c === Infinity) continue;
       left.push(x);
       right.push(y);
@@ -131,7 +151,9 @@ export function price(model: Model, prices: readonly number[]): void {
       if (id < 0) continue;
       let vector = known.get(id);
       if (vector === undefined) {
-        vector = store.vector(store.vectors[id].map((u) => Number((price * BigInt(u)) >> PRICE_SCALE)));
+        vector = store.vector(
+          store.vectors[id].map((u) => Number((price * BigInt(u)) >> PRICE_SCALE)),
+        );
         known.set(id, vector);
       }
       model.unary[i] = store.sum(model.unary[i], vector);

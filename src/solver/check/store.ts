@@ -1,9 +1,10 @@
 /**
- * Content store of the checker: vectors, class maps and tables are kept once, named by small integers, so that what was
- * checked for one layer of a model need not be checked again for the next. Written for the checker alone.
+ * Content store of the checker: vectors, class maps and tables are kept once, named by small
+ * integers, so that what was checked for one layer of a model need not be checked again for the
+ * next. Written for the checker alone.
  *
- * All costs are integers of at most 2^52 in size or Infinity (forbidden): a sum of two is exact, and whoever adds more
- * than two asks `exactSum` first.
+ * All costs are integers of at most 2^52 in size or Infinity (forbidden): a sum of two is exact,
+ * and whoever adds more than two asks `exactSum` first.
  */
 
 /** The certificate does not prove what it says; the message says why. */
@@ -54,22 +55,22 @@ function wordsOf(cells: Float64Array): Int32Array {
 
 /** Index of integer arrays by content. */
 class Index {
-  readonly #slots = new Map<number, number[]>();
-  readonly #content: Int32Array[] = [];
+  private readonly slots = new Map<number, number[]>();
+  private readonly content: Int32Array[] = [];
 
   find(words: Int32Array): number {
     let h = 0x811c9dc5;
     for (let k = 0; k < words.length; k++) h = Math.imul(h ^ words[k] ^ (h >>> 13), 0x01000193);
     h = Math.imul(h ^ words.length, 0x01000193);
-    const slot = this.#slots.get(h);
-    const fresh = this.#content.length;
+    const slot = this.slots.get(h);
+    const fresh = this.content.length;
     if (slot === undefined) {
-      this.#slots.set(h, [fresh]);
+      this.slots.set(h, [fresh]);
     } else {
-      for (const id of slot) if (equal(this.#content[id], words)) return id;
+      for (const id of slot) if (equal(this.content[id], words)) return id;
       slot.push(fresh);
     }
-    this.#content.push(words);
+    this.content.push(words);
     return fresh;
   }
 }
@@ -80,42 +81,45 @@ function equal(a: Int32Array, b: Int32Array): boolean {
   return true;
 }
 
-/** Numbers pairs of integers (-1 and above) in order of first appearance; one probe sequence in flat arrays. */
+/**
+ * Numbers pairs of integers (-1 and above) in order of first appearance; one probe sequence in flat
+ * arrays.
+ */
 class Pairs {
-  #first = new Int32Array(512);
-  #second = new Int32Array(512);
-  #number = new Int32Array(512).fill(-1);
+  private first = new Int32Array(512);
+  private second = new Int32Array(512);
+  private number = new Int32Array(512).fill(-1);
   count = 0;
 
   /** Number of the pair; equal to the former `count` when it is new. */
   of(a: number, b: number): number {
-    const mask = this.#number.length - 1;
+    const mask = this.number.length - 1;
     let at = spread(a, b) & mask;
-    while (this.#number[at] >= 0) {
-      if (this.#first[at] === a && this.#second[at] === b) return this.#number[at];
+    while (this.number[at] >= 0) {
+      if (this.first[at] === a && this.second[at] === b) return this.number[at];
       at = (at + 1) & mask;
     }
-    this.#first[at] = a;
-    this.#second[at] = b;
-    this.#number[at] = this.count++;
+    this.first[at] = a;
+    this.second[at] = b;
+    this.number[at] = this.count++;
     const name = this.count - 1;
-    if (this.count * 2 > mask) this.#double();
+    if (this.count * 2 > mask) this.double();
     return name;
   }
 
-  #double(): void {
-    const [first, second, number] = [this.#first, this.#second, this.#number];
+  private double(): void {
+    const [first, second, number] = [this.first, this.second, this.number];
     const size = 2 * number.length;
-    this.#first = new Int32Array(size);
-    this.#second = new Int32Array(size);
-    this.#number = new Int32Array(size).fill(-1);
+    this.first = new Int32Array(size);
+    this.second = new Int32Array(size);
+    this.number = new Int32Array(size).fill(-1);
     for (let from = 0; from < number.length; from++) {
       if (number[from] < 0) continue;
       let at = spread(first[from], second[from]) & (size - 1);
-      while (this.#number[at] >= 0) at = (at + 1) & (size - 1);
-      this.#first[at] = first[from];
-      this.#second[at] = second[from];
-      this.#number[at] = number[from];
+      while (this.number[at] >= 0) at = (at + 1) & (size - 1);
+      this.first[at] = first[from];
+      this.second[at] = second[from];
+      this.number[at] = number[from];
     }
   }
 }
@@ -127,17 +131,17 @@ function spread(a: number, b: number): number {
 
 /** Memo over two integers of at least -1. */
 export class PairMemo<T> {
-  readonly #pairs = new Pairs();
-  readonly #values: T[] = [];
+  private readonly pairs = new Pairs();
+  private readonly values: T[] = [];
 
   get(a: number, b: number, make: () => T): T {
-    const before = this.#values.length;
-    const id = this.#pairs.of(a, b);
-    if (id < before) return this.#values[id];
+    const before = this.values.length;
+    const id = this.pairs.of(a, b);
+    if (id < before) return this.values[id];
     // The value of a pair may ask for other pairs of this memo while it is made.
-    this.#values.push(undefined as T);
+    this.values.push(undefined as T);
     const value = make();
-    this.#values[id] = value;
+    this.values[id] = value;
     return value;
   }
 }
@@ -150,24 +154,24 @@ export class Store {
   /** Number of classes of each map. */
   readonly classes: number[] = [];
   readonly grids: Grid[] = [];
-  readonly #vectorIndex = new Index();
-  readonly #mapIndex = new Index();
-  readonly #gridIndex = new Map<string, { readonly index: Index; readonly ids: number[] }>();
-  readonly #tuples = new Pairs();
-  readonly #composed = new PairMemo<number>();
-  readonly #gathered = new PairMemo<number>();
-  readonly #gatheredZero = new PairMemo<number>();
-  readonly #sums = new PairMemo<number>();
-  readonly #joins = new PairMemo<number>();
-  readonly #identities = new Map<number, number>();
+  private readonly vectorIndex = new Index();
+  private readonly mapIndex = new Index();
+  private readonly gridIndex = new Map<string, { readonly index: Index; readonly ids: number[] }>();
+  private readonly tuples = new Pairs();
+  private readonly composed = new PairMemo<number>();
+  private readonly gathered = new PairMemo<number>();
+  private readonly gatheredZero = new PairMemo<number>();
+  private readonly sums = new PairMemo<number>();
+  private readonly joins = new PairMemo<number>();
+  private readonly identities = new Map<number, number>();
 
   /** Number of a sequence of small integers, built up from its prefix (start with -1). */
   tuple(prefix: number, next: number): number {
-    return this.#tuples.of(prefix, next);
+    return this.tuples.of(prefix, next);
   }
 
   vector(v: Float64Array): number {
-    const id = this.#vectorIndex.find(wordsOf(v));
+    const id = this.vectorIndex.find(wordsOf(v));
     if (id === this.vectors.length) {
       const { least, most } = range(v);
       this.vectors.push(v);
@@ -178,7 +182,7 @@ export class Store {
   }
 
   map(m: Int32Array): number {
-    const id = this.#mapIndex.find(m);
+    const id = this.mapIndex.find(m);
     if (id === this.maps.length) {
       this.maps.push(m);
       let top = -1;
@@ -189,20 +193,20 @@ export class Store {
   }
 
   identity(n: number): number {
-    let id = this.#identities.get(n);
+    let id = this.identities.get(n);
     if (id === undefined) {
       id = this.map(Int32Array.from({ length: n }, (_, a) => a));
-      this.#identities.set(n, id);
+      this.identities.set(n, id);
     }
     return id;
   }
 
   grid(dims: readonly number[], cells: Float64Array): Grid {
     const shape = dims.join(',');
-    let shelf = this.#gridIndex.get(shape);
+    let shelf = this.gridIndex.get(shape);
     if (shelf === undefined) {
       shelf = { index: new Index(), ids: [] };
-      this.#gridIndex.set(shape, shelf);
+      this.gridIndex.set(shape, shelf);
     }
     const local = shelf.index.find(wordsOf(cells));
     if (local < shelf.ids.length) return this.grids[shelf.ids[local]];
@@ -221,7 +225,7 @@ export class Store {
 
   /** a -> outer[inner[a]]; -1 stays. */
   compose(outer: number, inner: number): number {
-    return this.#composed.get(outer, inner, () => {
+    return this.composed.get(outer, inner, () => {
       const o = this.maps[outer];
       return this.map(this.maps[inner].map((x) => (x < 0 ? -1 : o[x])));
     });
@@ -229,16 +233,20 @@ export class Store {
 
   /** a -> vector[map[a]], Infinity where the map is -1. */
   gather(vector: number, map: number): number {
-    return this.#gathered.get(vector, map, () => this.vector(pick(this.vectors[vector], this.maps[map], Infinity)));
+    return this.gathered.get(vector, map, () =>
+      this.vector(pick(this.vectors[vector], this.maps[map], Infinity)),
+    );
   }
 
   /** a -> vector[map[a]], 0 where the map is -1. */
   gatherOrZero(vector: number, map: number): number {
-    return this.#gatheredZero.get(vector, map, () => this.vector(pick(this.vectors[vector], this.maps[map], 0)));
+    return this.gatheredZero.get(vector, map, () =>
+      this.vector(pick(this.vectors[vector], this.maps[map], 0)),
+    );
   }
 
   sum(a: number, b: number): number {
-    return this.#sums.get(Math.min(a, b), Math.max(a, b), () => {
+    return this.sums.get(Math.min(a, b), Math.max(a, b), () => {
       const y = this.vectors[b];
       return this.vector(this.vectors[a].map((c, k) => c + y[k]));
     });
@@ -247,7 +255,7 @@ export class Store {
   /** Common refinement, classes numbered by first occurrence; -1 where either is. */
   join(a: number, b: number): number {
     if (a === b) return a;
-    return this.#joins.get(a, b, () => {
+    return this.joins.get(a, b, () => {
       const x = this.maps[a];
       const y = this.maps[b];
       const width = this.classes[b] + 1;
@@ -288,7 +296,8 @@ function range(cells: Float64Array): { readonly least: number; readonly most: nu
     const c = cells[k];
     if (c === Infinity) continue;
     const size = c < 0 ? -c : c;
-    if (!(size <= LARGEST) || Math.floor(c) !== c) throw new Refused(`a cost of ${c} is no integer of at most 2^52`);
+    if (!(size <= LARGEST) || Math.floor(c) !== c)
+      throw new Refused(`a cost of ${c} is no integer of at most 2^52`);
     if (c < least) least = c;
     if (size > most) most = size;
   }

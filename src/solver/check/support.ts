@@ -1,13 +1,15 @@
 /**
- * The checker's deletion of values without support (arc consistency). In: a model. Out: the same without the values that cost infinity
- * or have no finite partner in some factor; nothing is deleted that a choice of finite cost holds. Written for the checker alone.
+ * The checker's deletion of values without support (arc consistency). In: a model. Out: the same
+ * without the values that cost infinity or have no finite partner in some factor; nothing is
+ * deleted that a choice of finite cost holds. Written for the checker alone.
  */
 import type { Model } from './model.ts';
 
 /** Looks at what has changed since the last time, and at what that changes. */
 export function support(model: Model): void {
   const { store } = model;
-  const neighbours = (i: number): number[] => model.incident[i].flatMap((f) => model.parts[f]?.vars ?? []);
+  const neighbours = (i: number): number[] =>
+    model.incident[i].flatMap((f) => model.parts[f]?.vars ?? []);
   const queue = new Set(model.changed ?? model.size.keys());
   for (const i of model.changed ?? []) for (const v of neighbours(i)) queue.add(v);
   // A set goes on with what is added while it is gone through.

@@ -1,18 +1,22 @@
 /**
- * Messages that a certificate leaves to the checker: it starts from those set before and sweeps itself. Any messages bound, so
- * nothing rests on how they came about; doubles are rounded to integers at the end, and what bounds is summed exactly elsewhere.
- * In: a model with prices and messages, prices of its own. Out: prices and messages.
- * Source: V. Kolmogorov, "Convergent tree-reweighted message passing", PAMI 2006. Written for the checker alone.
+ * Messages that a certificate leaves to the checker: it starts from those set before and sweeps
+ * itself. Any messages bound, so nothing rests on how they came about; doubles are rounded to
+ * integers at the end, and what bounds is summed exactly elsewhere. In: a model with prices and
+ * messages, prices of its own. Out: prices and messages. Source: V. Kolmogorov, "Convergent
+ * tree-reweighted message passing", PAMI 2006. Written for the checker alone.
  */
 import { PRICE_SCALE } from './certificate-format.ts';
 import { pricedCosts } from './messages.ts';
 import type { Dual, Model } from './model.ts';
-import { Refused, type Part } from './store.ts';
+import { type Part, Refused } from './store.ts';
 
 /** Most sweeps of one part: a certificate is to be checked in a time that its size tells. */
 const MOST_SWEEPS = 1000;
 
-/** An edge, and its messages: what its ends, of which `one` is the lower variable, have received from it. */
+/**
+ * An edge, and its messages: what its ends, of which `one` is the lower variable, have received
+ * from it.
+ */
 interface Link {
   readonly factor: number;
   readonly one: number;
@@ -51,7 +55,9 @@ function linksOf(model: Model): Link[] {
     const side = part.vars[0] < part.vars[1] ? 0 : 1;
     const begun = (k: number): Float64Array => {
       const vector = dual?.messages[factor]?.[k] ?? -1;
-      return vector < 0 ? new Float64Array(model.size[part.vars[k]]) : model.store.vectors[vector].map((x) => x * unit);
+      return vector < 0
+        ? new Float64Array(model.size[part.vars[k]])
+        : model.store.vectors[vector].map((x) => x * unit);
     };
     links.push({
       factor,
@@ -73,7 +79,8 @@ function cellsOf({ store, size }: Model, { vars, maps, grid }: Part, side: numbe
   const out = new Float64Array(size[vars[0]] * size[vars[1]]);
   let at = 0;
   for (const r of rows)
-    for (const c of columns) out[at++] = r < 0 || c < 0 ? Infinity : grid.cells[r * stepRow + c * stepColumn];
+    for (const c of columns)
+      out[at++] = r < 0 || c < 0 ? Infinity : grid.cells[r * stepRow + c * stepColumn];
   return out;
 }
 
@@ -88,67 +95,85 @@ function groupBy(links: readonly Link[], end: (link: Link) => number): Map<numbe
 }
 
 class Sweeps {
-  /** Variables with edges, ascending, their costs, and the links of each to later and to earlier ones. */
-  readonly #variables: readonly number[];
-  readonly #costs: ReadonlyMap<number, Float64Array>;
-  readonly #later: ReadonlyMap<number, readonly Link[]>;
-  readonly #earlier: ReadonlyMap<number, readonly Link[]>;
+  /**
+   * Variables with edges, ascending, their costs, and the links of each to later and to earlier
+   * ones.
+   */
+  private readonly variables: readonly number[];
+  private readonly costs: ReadonlyMap<number, Float64Array>;
+  private readonly later: ReadonlyMap<number, readonly Link[]>;
+  private readonly earlier: ReadonlyMap<number, readonly Link[]>;
 
   constructor(model: Model, prices: readonly bigint[], links: readonly Link[]) {
     const unit = 2 ** -Number(PRICE_SCALE);
     const later = groupBy(links, ({ one }) => one);
     const earlier = groupBy(links, ({ other }) => other);
-    this.#later = later;
-    this.#earlier = earlier;
-    this.#variables = [...new Set([...later.keys(), ...earlier.keys()])].sort((i, j) => i - j);
-    this.#costs = new Map(
-      this.#variables.map((i) => [
+    this.later = later;
+    this.earlier = earlier;
+    this.variables = [...new Set([...later.keys(), ...earlier.keys()])].sort((i, j) => i - j);
+    this.costs = new Map(
+      this.variables.map((i) => [
         i,
-        Float64Array.from(pricedCosts(model, prices, i), (c) => (c === undefined ? Infinity : Number(c) * unit)),
+        Float64Array.from(pricedCosts(model, prices, i), (c) =>
+          c === undefined ? Infinity : Number(c) * unit,
+        ),
       ]),
     );
   }
 
   /** Once forward and backward. */
   run(isLast: boolean): void {
-    for (const i of this.#variables) this.#forward(i);
-    for (const i of this.#variables.toReversed()) this.#backward(i, isLast);
+    for (const i of this.variables) this.forward(i);
+    for (const i of this.variables.toReversed()) this.backward(i, isLast);
   }
 
-  #forward(i: number): void {
-    const total = this.#total(i);
-    const share = this.#share(i);
-    for (const { cells, toOne, toOther } of this.#later.get(i) ?? []) send(total, share, toOne, cells, toOther);
+  private forward(i: number): void {
+    const total = this.total(i);
+    const share = this.share(i);
+    for (const { cells, toOne, toOther } of this.later.get(i) ?? [])
+      send(total, share, toOne, cells, toOther);
   }
 
-  #backward(i: number, isLast: boolean): void {
-    const total = this.#total(i);
-    const share = this.#share(i);
+  private backward(i: number, isLast: boolean): void {
+    const total = this.total(i);
+    const share = this.share(i);
     let least = Infinity;
     for (const t of total) if (t < least) least = t;
     for (let a = 0; a < total.length; a++) total[a] -= least;
-    for (const { transposed, toOne, toOther } of this.#earlier.get(i) ?? []) {
+    for (const { transposed, toOne, toOther } of this.earlier.get(i) ?? []) {
       send(total, share, toOther, transposed, toOne);
-      // What the variable has beyond its least value goes back to its edges, in whose least cells it counts.
+      // What the variable has beyond its least value goes back to its edges, in whose least cells
+      // it counts.
       if (isLast) for (let a = 0; a < total.length; a++) toOther[a] -= share * total[a];
     }
   }
 
   /** Costs of a variable and all that it has received. */
-  #total(i: number): Float64Array {
-    const total = (this.#costs.get(i) ?? new Float64Array()).slice();
-    for (const { toOne } of this.#later.get(i) ?? []) for (let a = 0; a < total.length; a++) total[a] += toOne[a];
-    for (const { toOther } of this.#earlier.get(i) ?? []) for (let a = 0; a < total.length; a++) total[a] += toOther[a];
+  private total(i: number): Float64Array {
+    const total = (this.costs.get(i) ?? new Float64Array()).slice();
+    for (const { toOne } of this.later.get(i) ?? [])
+      for (let a = 0; a < total.length; a++) total[a] += toOne[a];
+    for (const { toOther } of this.earlier.get(i) ?? [])
+      for (let a = 0; a < total.length; a++) total[a] += toOther[a];
     return total;
   }
 
-  #share(i: number): number {
-    return 1 / Math.max(this.#later.get(i)?.length ?? 0, this.#earlier.get(i)?.length ?? 0, 1);
+  private share(i: number): number {
+    return 1 / Math.max(this.later.get(i)?.length ?? 0, this.earlier.get(i)?.length ?? 0, 1);
   }
 }
 
-/** The message of an edge to its other end: least sums over the values of this one, their least taken off. */
-function send(total: Float64Array, share: number, back: Float64Array, cells: Float64Array, to: Float64Array): void {
+/**
+ * The message of an edge to its other end: least sums over the values of this one, their least
+ * taken off.
+ */
+function send(
+  total: Float64Array,
+  share: number,
+  back: Float64Array,
+  cells: Float64Array,
+  to: Float64Array,
+): void {
   const width = to.length;
   to.fill(Infinity);
   for (let a = 0, at = 0; a < total.length; a++, at += width) {

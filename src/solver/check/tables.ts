@@ -1,12 +1,16 @@
 /**
- * What the checker reads from tables and makes of them: lowered by messages, levelled by a cut, seen from one variable.
+ * What the checker reads from tables and makes of them: lowered by messages, levelled by a cut,
+ * seen from one variable.
  *
- * A lowered or levelled table is not written out: after a cut most of its classes die, and only what lives is ever asked
- * for (`pick`). Written for the checker alone.
+ * A lowered or levelled table is not written out: after a cut most of its classes die, and only
+ * what lives is ever asked for (`pick`). Written for the checker alone.
  */
 import { exactSum, type Grid, level, type Part, Refused, type Store } from './store.ts';
 
-/** Amounts per class of a (refined) map: which class of the old table each comes from, and what it loses. */
+/**
+ * Amounts per class of a (refined) map: which class of the old table each comes from, and what it
+ * loses.
+ */
 export interface ByClass {
   readonly id: number;
   readonly map: number;
@@ -19,10 +23,10 @@ export class LoweredGrid implements Grid {
   readonly dims: readonly number[];
   readonly least: number;
   readonly most: number;
-  readonly #base: Grid;
-  readonly #rows: ByClass;
-  readonly #columns: ByClass;
-  #cells: Float64Array | undefined;
+  private readonly base: Grid;
+  private readonly rows: ByClass;
+  private readonly columns: ByClass;
+  private grid: Float64Array | undefined;
 
   constructor(
     readonly id: number,
@@ -31,9 +35,9 @@ export class LoweredGrid implements Grid {
     columns: ByClass,
   ) {
     exactSum(2 * base.most);
-    this.#base = base;
-    this.#rows = rows;
-    this.#columns = columns;
+    this.base = base;
+    this.rows = rows;
+    this.columns = columns;
     this.dims = [rows.amounts.length, columns.amounts.length];
     const { cells } = base;
     const width = base.dims[1];
@@ -51,22 +55,24 @@ export class LoweredGrid implements Grid {
     }
     this.least = least;
     this.most = Math.max(most, least === Infinity ? 0 : Math.abs(least));
-    if (this.most > 2 ** 52) throw new Refused(`a cost of ${this.most} is no integer of at most 2^52`);
+    if (this.most > 2 ** 52)
+      throw new Refused(`a cost of ${this.most} is no integer of at most 2^52`);
   }
 
   get cells(): Float64Array {
-    return (this.#cells ??= this.pick(all(this.dims[0]), all(this.dims[1])));
+    return (this.grid ??= this.pick(all(this.dims[0]), all(this.dims[1])));
   }
 
   pick(rows: Int32Array, columns: Int32Array): Float64Array {
-    const { cells } = this.#base;
-    const width = this.#base.dims[1];
+    const { cells } = this.base;
+    const width = this.base.dims[1];
     const out = new Float64Array(rows.length * columns.length);
     let to = 0;
     for (const x of rows) {
-      const from = this.#rows.origin[x] * width;
-      const amount = this.#rows.amounts[x];
-      for (const y of columns) out[to++] = cells[from + this.#columns.origin[y]] - amount - this.#columns.amounts[y];
+      const from = this.rows.origin[x] * width;
+      const amount = this.rows.amounts[x];
+      for (const y of columns)
+        out[to++] = cells[from + this.columns.origin[y]] - amount - this.columns.amounts[y];
     }
     return out;
   }
@@ -77,9 +83,9 @@ export class LevelledGrid implements Grid {
   readonly dims: readonly number[];
   readonly least: number;
   readonly most: number;
-  readonly #base: Grid;
-  readonly #slack: number;
-  #cells: Float64Array | undefined;
+  private readonly base: Grid;
+  private readonly slack: number;
+  private grid: Float64Array | undefined;
 
   constructor(
     readonly id: number,
@@ -87,8 +93,8 @@ export class LevelledGrid implements Grid {
     slack: number,
   ) {
     exactSum(2 * base.most);
-    this.#base = base;
-    this.#slack = slack;
+    this.base = base;
+    this.slack = slack;
     this.dims = base.dims;
     // The minimum itself is never above the slack.
     this.least = 0;
@@ -96,13 +102,13 @@ export class LevelledGrid implements Grid {
   }
 
   get cells(): Float64Array {
-    return (this.#cells ??= level(this.#base.cells, this.#base.least, this.#slack));
+    return (this.grid ??= level(this.base.cells, this.base.least, this.slack));
   }
 
   pick(rows: Int32Array, columns: Int32Array): Float64Array {
-    const cells = this.#base.pick?.(rows, columns);
+    const cells = this.base.pick?.(rows, columns);
     if (cells === undefined) throw new Error('internal: a levelled table of a written one');
-    return level(cells, this.#base.least, this.#slack);
+    return level(cells, this.base.least, this.slack);
   }
 }
 
@@ -110,67 +116,74 @@ function all(n: number): Int32Array {
   return Int32Array.from({ length: n }, (_, k) => k);
 }
 
-/** A factor as one of its variables sees it: its own classes against the living classes of the other variable. */
+/**
+ * A factor as one of its variables sees it: its own classes against the living classes of the other
+ * variable.
+ */
 export class View {
-  readonly #store: Store;
-  readonly #part: Part;
-  readonly #side: number;
-  readonly #own: Int32Array;
-  readonly #stride: number;
+  private readonly store: Store;
+  private readonly part: Part;
+  private readonly side: number;
+  private readonly own: Int32Array;
+  private readonly stride: number;
   /** Per own class: 1 some partner is finite, 2 none is, 0 not looked at. */
-  readonly #known: Uint8Array;
-  #living: Int32Array | undefined;
+  private readonly known: Uint8Array;
+  private living: Int32Array | undefined;
 
   constructor(store: Store, part: Part, side: number) {
     const { dims } = part.grid;
-    this.#store = store;
-    this.#part = part;
-    this.#side = side;
-    this.#own = store.maps[part.maps[side]];
-    this.#stride = side === 0 ? dims[1] : 1;
-    this.#known = new Uint8Array(dims[side]);
+    this.store = store;
+    this.part = part;
+    this.side = side;
+    this.own = store.maps[part.maps[side]];
+    this.stride = side === 0 ? dims[1] : 1;
+    this.known = new Uint8Array(dims[side]);
   }
 
-  /** Offsets of the living classes of the other variable; undefined beside a factor of more than two variables. */
-  get #others(): Int32Array | undefined {
-    if (this.#living !== undefined || this.#part.vars.length !== 2) return this.#living;
-    const step = this.#side === 0 ? 1 : this.#part.grid.dims[1];
+  /**
+   * Offsets of the living classes of the other variable; undefined beside a factor of more than two
+   * variables.
+   */
+  private get others(): Int32Array | undefined {
+    if (this.living !== undefined || this.part.vars.length !== 2) return this.living;
+    const step = this.side === 0 ? 1 : this.part.grid.dims[1];
     const living = new Set<number>();
-    for (const c of this.#store.maps[this.#part.maps[1 - this.#side]]) if (c >= 0) living.add(c * step);
-    this.#living = Int32Array.from(living);
-    return this.#living;
+    for (const c of this.store.maps[this.part.maps[1 - this.side]])
+      if (c >= 0) living.add(c * step);
+    this.living = Int32Array.from(living);
+    return this.living;
   }
 
   /** Whether the value has a finite partner. */
   allows(a: number): boolean {
-    const c = this.#own[a];
+    const c = this.own[a];
     if (c < 0) return false;
-    if (this.#known[c] === 0) {
+    if (this.known[c] === 0) {
       // A wide factor is in its smallest form, where a class without a partner is -1.
-      const others = this.#others;
+      const others = this.others;
       if (others === undefined) return true;
-      const base = c * this.#stride;
-      const { cells } = this.#part.grid;
-      this.#known[c] = 2;
+      const base = c * this.stride;
+      const { cells } = this.part.grid;
+      this.known[c] = 2;
       for (const b of others) {
         if (cells[base + b] === Infinity) continue;
-        this.#known[c] = 1;
+        this.known[c] = 1;
         break;
       }
     }
-    return this.#known[c] === 1;
+    return this.known[c] === 1;
   }
 
   /** Largest cost by which value w exceeds value d where d is allowed. */
   worst(w: number, d: number): number {
-    const [x, y] = [this.#own[w], this.#own[d]];
+    const [x, y] = [this.own[w], this.own[d]];
     if (x === y) return 0;
     if (y < 0) return -Infinity;
     if (x < 0) return Infinity;
-    const others = this.#others;
+    const others = this.others;
     if (others === undefined) throw new Refused('a value beside a wide factor cannot be replaced');
-    const [here, there] = [x * this.#stride, y * this.#stride];
-    const { cells } = this.#part.grid;
+    const [here, there] = [x * this.stride, y * this.stride];
+    const { cells } = this.part.grid;
     let most = -Infinity;
     for (let k = 0; k < others.length; k++) {
       const b = others[k];
@@ -198,7 +211,8 @@ export function functionOf(grid: Grid, side: number, other: Int32Array): Int32Ar
   for (let a = 0; a < out.length; a++) {
     for (let b = 0; b < dims[1 - side]; b++) {
       if (cells[a * stride + b * step] === Infinity || position[b] < 0) continue;
-      if (out[a] >= 0 || shared[b] === 1) throw new Refused('a merged variable is no function of the other');
+      if (out[a] >= 0 || shared[b] === 1)
+        throw new Refused('a merged variable is no function of the other');
       out[a] = position[b];
     }
   }
@@ -216,7 +230,8 @@ export function splitOf(store: Store, grid: Grid): readonly [number, number] {
   for (let a = 0; a < rows; a++) {
     for (let b = 0; b < columns; b++) {
       const c = cells[a * columns + b];
-      if (c === Infinity || c !== left[a] + top[b]) throw new Refused('a separated edge is no sum of two costs');
+      if (c === Infinity || c !== left[a] + top[b])
+        throw new Refused('a separated edge is no sum of two costs');
     }
   }
   return [store.vector(left), store.vector(top)];

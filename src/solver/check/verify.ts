@@ -1,25 +1,44 @@
 /**
- * The checker: evaluates choices and replays certificates from the problem alone. It shares no code with the engines.
- * In: a problem, a choice, a certificate. Out: violations and cost of the choice; the bound that the certificate proves.
- * Sums are BigInt; tables of the replay are Float64 integers, and every one is checked to stay exact.
+ * The checker: evaluates choices and replays certificates from the problem alone. It shares no code
+ * with the engines. In: a problem, a choice, a certificate. Out: violations and cost of the choice;
+ * the bound that the certificate proves. Sums are BigInt; tables of the replay are Float64
+ * integers, and every one is checked to stay exact.
  */
+import type { Certificate, Problem } from '../types.ts';
 import { hashProblem } from './hash.ts';
 import { replay } from './replay.ts';
 import { Refused } from './store.ts';
-import type { Certificate, Problem } from '../types.ts';
 
 export { hashProblem } from './hash.ts';
 
 /** Why a choice is not a solution. */
 type Violation =
   | { readonly code: 'length'; readonly expected: number; readonly got: number }
-  | { readonly code: 'range'; readonly variable: number; readonly value: number; readonly size: number }
+  | {
+      readonly code: 'range';
+      readonly variable: number;
+      readonly value: number;
+      readonly size: number;
+    }
   | { readonly code: 'forbidden-node'; readonly variable: number; readonly value: number }
-  | { readonly code: 'forbidden-edge'; readonly edge: number; readonly first: number; readonly second: number }
+  | {
+      readonly code: 'forbidden-edge';
+      readonly edge: number;
+      readonly first: number;
+      readonly second: number;
+    }
   | { readonly code: 'row'; readonly row: string; readonly amount: bigint; readonly bound: number }
-  | { readonly code: 'memory'; readonly time: number; readonly amount: bigint; readonly limit: number };
+  | {
+      readonly code: 'memory';
+      readonly time: number;
+      readonly amount: bigint;
+      readonly limit: number;
+    };
 
-/** What a choice costs and uses. `cost` sums the finite terms only; with no violation it is the objective. */
+/**
+ * What a choice costs and uses. `cost` sums the finite terms only; with no violation it is the
+ * objective.
+ */
 interface Evaluation {
   readonly violations: readonly Violation[];
   readonly cost: bigint;
@@ -28,7 +47,11 @@ interface Evaluation {
   /** Usage at every distinct endpoint of a piece, and its peak. */
   readonly peak: bigint;
   readonly peakTime: number;
-  readonly rows: readonly { readonly name: string; readonly amount: bigint; readonly bound: number }[];
+  readonly rows: readonly {
+    readonly name: string;
+    readonly amount: bigint;
+    readonly bound: number;
+  }[];
 }
 
 /** Evaluates a choice against the whole problem. */
@@ -56,7 +79,8 @@ export function evaluate(problem: Problem, choice: ArrayLike<number>): Evaluatio
   const { first, second } = problem.edges;
   for (let e = 0; e < first.length; e++) {
     const c = edgeCell(problem, e, choice[first[e]], choice[second[e]]);
-    if (c === Infinity) violations.push({ code: 'forbidden-edge', edge: e, first: first[e], second: second[e] });
+    if (c === Infinity)
+      violations.push({ code: 'forbidden-edge', edge: e, first: first[e], second: second[e] });
     else edgeCost += BigInt(c);
   }
   const rows = (problem.rows ?? []).map((row) => {
@@ -64,7 +88,10 @@ export function evaluate(problem: Problem, choice: ArrayLike<number>): Evaluatio
     row.variables.forEach((v, k) => {
       amount += BigInt(row.amounts[k][choice[v]]);
     });
-    if (Number(amount) > row.bound || (row.bound < Infinity && amount > BigInt(Math.floor(row.bound)))) {
+    if (
+      Number(amount) > row.bound ||
+      (row.bound < Infinity && amount > BigInt(Math.floor(row.bound)))
+    ) {
       violations.push({ code: 'row', row: row.name, amount, bound: row.bound });
     }
     return { name: row.name, amount, bound: row.bound };
@@ -87,7 +114,10 @@ function edgeCell(problem: Problem, e: number, x: number, y: number): number {
 }
 
 /** Largest total usage over all times and the first time that attains it. */
-function peakUsage(problem: Problem, choice: ArrayLike<number>): { peak: bigint; peakTime: number } {
+function peakUsage(
+  problem: Problem,
+  choice: ArrayLike<number>,
+): { peak: bigint; peakTime: number } {
   const changes = new Map<number, bigint>();
   for (const piece of problem.usage?.pieces ?? []) {
     if (piece.lo >= piece.hi) continue;
@@ -113,20 +143,31 @@ export const NO_CHOICE = 1n << 62n;
 
 /** What the checker says of a solution. */
 export interface Verdict {
-  /** The choice (if any) is a solution of the stated objective, and every step of the certificate holds. */
+  /**
+   * The choice (if any) is a solution of the stated objective, and every step of the certificate
+   * holds.
+   */
   readonly accepted: boolean;
   readonly reason?: string;
-  /** Proven lower bound on every choice (`NO_CHOICE` when there is none); without meaning unless accepted. */
+  /**
+   * Proven lower bound on every choice (`NO_CHOICE` when there is none); without meaning unless
+   * accepted.
+   */
   readonly bound: bigint;
 }
 
 /**
- * Checks a choice and replays its certificate against the problem. A solution without choice (infeasible) has objective
- * Infinity. Never throws on a bad certificate: it says `accepted: false` and why.
+ * Checks a choice and replays its certificate against the problem. A solution without choice
+ * (infeasible) has objective Infinity. Never throws on a bad certificate: it says `accepted: false`
+ * and why.
  */
 export function verifyCertificate(
   problem: Problem,
-  solution: { readonly choice: ArrayLike<number>; readonly objective: number; readonly certificate?: Certificate },
+  solution: {
+    readonly choice: ArrayLike<number>;
+    readonly objective: number;
+    readonly certificate?: Certificate;
+  },
 ): Verdict {
   return verifyHashed(problem, hashProblem(problem), solution);
 }
@@ -135,7 +176,11 @@ export function verifyCertificate(
 export function verifyHashed(
   problem: Problem,
   hash: string,
-  solution: { readonly choice: ArrayLike<number>; readonly objective: number; readonly certificate?: Certificate },
+  solution: {
+    readonly choice: ArrayLike<number>;
+    readonly objective: number;
+    readonly certificate?: Certificate;
+  },
 ): Verdict {
   const refuse = (reason: string): Verdict => ({ accepted: false, reason, bound: -NO_CHOICE });
   const { certificate, choice, objective } = solution;
@@ -145,10 +190,12 @@ export function verifyHashed(
   if (version !== 2) return refuse(`version ${version} is unknown`);
   if (objective !== Infinity) {
     const { violations, cost } = evaluate(problem, choice);
-    if (violations.length > 0) return refuse(`the choice breaks the problem: ${violations[0].code}`);
+    if (violations.length > 0)
+      return refuse(`the choice breaks the problem: ${violations[0].code}`);
     if (cost !== BigInt(objective)) return refuse(`the choice costs ${cost}, not ${objective}`);
   }
-  if (certificate.problem !== hash) return refuse(`it is about problem ${certificate.problem}, not ${hash}`);
+  if (certificate.problem !== hash)
+    return refuse(`it is about problem ${certificate.problem}, not ${hash}`);
   try {
     const bound = replayedBound(problem, certificate);
     if (objective !== Infinity && bound > BigInt(objective)) {
@@ -161,13 +208,18 @@ export function verifyHashed(
   }
 }
 
-/** What the steps prove, which every choice's cost being a multiple of the divisor of all costs raises to the next one. */
+/**
+ * What the steps prove, which every choice's cost being a multiple of the divisor of all costs
+ * raises to the next one.
+ */
 function replayedBound(problem: Problem, certificate: Certificate): bigint {
   const least = replay(problem, certificate);
   return least === undefined ? NO_CHOICE : nextMultiple(least, commonDivisor(problem));
 }
 
-/** Greatest common divisor of all costs that are not forbidden: it divides what any choice costs. */
+/**
+ * Greatest common divisor of all costs that are not forbidden: it divides what any choice costs.
+ */
 function commonDivisor(problem: Problem): bigint {
   let divisor = Math.abs(problem.constant ?? 0);
   const lists = [...problem.vectors, ...problem.tables.map((t) => t.costs)];

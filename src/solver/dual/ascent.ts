@@ -1,15 +1,18 @@
 /**
- * The dual ascent with its stopping rule.
- * In: the messages of a network (long or folded), a target, a minimum progress. Out: the best bound; decoded choices on the way.
+ * The dual ascent with its stopping rule. In: the messages of a network (long or folded), a target,
+ * a minimum progress. Out: the best bound; decoded choices on the way.
  */
 import { Extrapolation } from './extrapolation.ts';
-import type { Trws } from './trws.ts';
 import { oneOpt } from './rounding.ts';
+import type { Trws } from './trws.ts';
 
 /** When an ascent ends. */
 export interface AscentLimits {
   readonly sweeps: number;
-  /** Minimum relative gain of a sweep, below which the ascent has converged; default 0: only every fifth sweep is tested. */
+  /**
+   * Minimum relative gain of a sweep, below which the ascent has converged; default 0: only every
+   * fifth sweep is tested.
+   */
   readonly minGain?: number;
   /** Part of the gap that five sweeps must close for five more to follow. */
   readonly minProgress: number;
@@ -29,7 +32,10 @@ interface AscentOptions extends AscentLimits {
   /** A bound at which sweeps end as soon as choices have been decoded twice; default none. */
   readonly enough?: () => number;
   readonly stopped: () => boolean;
-  /** Called with the bound when progress is too small: a better choice from it may make more sweeps worth their time. */
+  /**
+   * Called with the bound when progress is too small: a better choice from it may make more sweeps
+   * worth their time.
+   */
   readonly onStall?: (bound: number) => void;
 }
 
@@ -37,7 +43,10 @@ interface AscentOptions extends AscentLimits {
 const FAR = 0.02;
 const CLOSE = 1e-7;
 
-/** Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound. */
+/**
+ * Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops;
+ * returns the best bound.
+ */
 export function ascend(
   messages: Trws,
   {
@@ -80,8 +89,10 @@ export function ascend(
     const left = (to: number): number => Math.min(to - bound, FAR * Math.abs(bound));
     if (k > minSweeps && bound - before < minProgress * left(goal)) {
       onStall?.(bound);
-      // Without a better choice nothing is to be gained; with one the rest may be worth its sweeps again.
-      if (target() >= goal || bound >= target() || bound - before < minProgress * left(target())) break;
+      // Without a better choice nothing is to be gained; with one the rest may be worth its sweeps
+      // again.
+      if (target() >= goal || bound >= target() || bound - before < minProgress * left(target()))
+        break;
     }
     before = bound;
   }

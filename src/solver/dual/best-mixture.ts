@@ -1,7 +1,8 @@
 /**
- * The mixture that is worth most against a list of answers. In: for each answer a constant and one coefficient for each share.
- * Out: shares for which the least of the answers' sums is largest, and that sum. This is the master problem of Kelley's
- * cutting-plane method (The cutting-plane method for solving convex programs, 1960): it limits every bound from above.
+ * The mixture that is worth most against a list of answers. In: for each answer a constant and one
+ * coefficient for each share. Out: shares for which the least of the answers' sums is largest, and
+ * that sum. This is the master problem of Kelley's cutting-plane method (The cutting-plane method
+ * for solving convex programs, 1960): it limits every bound from above.
  */
 import solver from 'javascript-lp-solver';
 
@@ -42,9 +43,12 @@ export function bestMixture(cuts: readonly Cut[], spans: readonly Span[], places
     for (let place = from; place <= to; place++) column[`place${place}`] = 1;
     variables[`share${i}`] = column;
   });
-  const answer = solver.Solve({ optimize: 'value', opType: 'max', constraints, variables }) as Readonly<
-    Record<string, unknown>
-  >;
+  const answer = solver.Solve({
+    optimize: 'value',
+    opType: 'max',
+    constraints,
+    variables,
+  }) as Readonly<Record<string, unknown>>;
   const given = spans.map((_, i) => {
     const share = answer[`share${i}`];
     return typeof share === 'number' && share > 0 ? share : 0;
@@ -55,6 +59,10 @@ export function bestMixture(cuts: readonly Cut[], spans: readonly Span[], places
   });
   const over = Math.max(1, ...sums);
   const shares = given.map((share) => share / over);
-  const value = Math.min(...cuts.map(({ constant, slopes }) => slopes.reduce((sum, s, i) => sum + s * shares[i], constant)));
+  const value = Math.min(
+    ...cuts.map(({ constant, slopes }) =>
+      slopes.reduce((sum, s, i) => sum + s * shares[i], constant),
+    ),
+  );
   return { shares, value };
-} // prettier-ignore
+}

@@ -1,8 +1,9 @@
 /**
- * Extrapolation of messages (Aitken's delta-squared process, for vectors). Near a fixed point the gains of sweeps fall off
- * geometrically, and what all later sweeps would add to the messages is a multiple of what the last one added. Any messages
- * prove a bound: where the next sweep from there proves less than the one before, they are put back.
- * In: messages after each sweep, the bound that it proved. Out: messages for the next sweep.
+ * Extrapolation of messages (Aitken's delta-squared process, for vectors). Near a fixed point the
+ * gains of sweeps fall off geometrically, and what all later sweeps would add to the messages is a
+ * multiple of what the last one added. Any messages prove a bound: where the next sweep from there
+ * proves less than the one before, they are put back. In: messages after each sweep, the bound that
+ * it proved. Out: messages for the next sweep.
  */
 import type { Trws } from './trws.ts';
 
@@ -15,58 +16,62 @@ const MOST = 8;
 const LARGEST = 2 ** 48;
 
 export class Extrapolation {
-  readonly #messages: Trws;
+  private readonly messages: Trws;
   /** Messages before the last sweep, then those to go back to. */
-  #before: Float64Array | undefined;
-  #isMoved = false;
-  #bound = -Infinity;
-  #gain = 0;
+  private before: Float64Array | undefined;
+  private isMoved = false;
+  private bound = -Infinity;
+  private gain = 0;
 
   constructor(messages: Trws) {
-    this.#messages = messages;
+    this.messages = messages;
   }
 
-  /** Takes the bound of the k-th sweep (from 1) and makes the messages for the next; false where the last move was undone. */
+  /**
+   * Takes the bound of the k-th sweep (from 1) and makes the messages for the next; false where the
+   * last move was undone.
+   */
   after(k: number, bound: number): boolean {
-    if (this.#isMoved) {
-      this.#isMoved = false;
-      if (bound < this.#bound) {
-        this.#undo();
+    if (this.isMoved) {
+      this.isMoved = false;
+      if (bound < this.bound) {
+        this.undo();
         return false;
       }
     }
-    const gain = bound - this.#bound;
-    const rate = gain / this.#gain;
-    [this.#bound, this.#gain] = [bound, gain];
+    const gain = bound - this.bound;
+    const rate = gain / this.gain;
+    [this.bound, this.gain] = [bound, gain];
     const phase = k % PERIOD;
-    if (phase === MOVES_AT - 1) this.#keep();
+    if (phase === MOVES_AT - 1) this.keep();
     else if (phase === MOVES_AT && gain > 0 && rate > 0)
-      this.#move(rate < 1 ? Math.min(MOST, rate / (1 - rate)) : MOST);
+      this.move(rate < 1 ? Math.min(MOST, rate / (1 - rate)) : MOST);
     return true;
   }
 
-  #keep(): void {
-    const { to } = this.#messages;
-    if (this.#before === undefined) this.#before = to.slice();
-    else this.#before.set(to);
+  private keep(): void {
+    const { to } = this.messages;
+    if (this.before === undefined) this.before = to.slice();
+    else this.before.set(to);
   }
 
   /** Moves the messages on by so many times their last change. */
-  #move(factor: number): void {
-    const { to } = this.#messages;
-    const before = this.#before;
+  private move(factor: number): void {
+    const { to } = this.messages;
+    const before = this.before;
     if (before === undefined) return;
     for (let k = 0; k < to.length; k++) {
       const now = to[k];
       const next = Math.floor(now + factor * (now - before[k]));
       before[k] = now;
-      // Neither forbidden classes (Infinity less Infinity is no number) nor what would be too large move.
+      // Neither forbidden classes (Infinity less Infinity is no number) nor what would be too large
+      // move.
       if (next > -LARGEST && next < LARGEST) to[k] = next;
     }
-    this.#isMoved = true;
+    this.isMoved = true;
   }
 
-  #undo(): void {
-    if (this.#before !== undefined) this.#messages.to.set(this.#before);
+  private undo(): void {
+    if (this.before !== undefined) this.messages.to.set(this.before);
   }
 }

@@ -1,7 +1,8 @@
 /**
- * The innermost loops of sweeps, decoding and descent. They are functions of their own, and the same for all three, because
- * a small function is compiled soon and once: much of a short solve is code that has not been compiled yet. Infinity is stored and
- * never one side of a conditional expression in a sum: V8 would make every such sum a number on the heap.
+ * The innermost loops of sweeps, decoding and descent. They are functions of their own, and the
+ * same for all three, because a small function is compiled soon and once: much of a short solve is
+ * code that has not been compiled yet. Infinity is stored and never one side of a conditional
+ * expression in a sum: V8 would make every such sum a number on the heap.
  */
 
 /** total[a] += weight * from[start + map[a]]; Infinity where the map is -1. */
@@ -52,13 +53,30 @@ export function leastByClass(
   }
 }
 
-/** costs[c] = the part of the cost of class c that is given away, less the message from its edge. */
-export function giveShare(costs: Float64Array, classes: number, share: number, to: Float64Array, start: number): void {
-  for (let c = 0; c < classes; c++) if (costs[c] !== Infinity) costs[c] = Math.floor(costs[c] * share) - to[start + c];
+/**
+ * costs[c] = the part of the cost of class c that is given away, less the message from its edge.
+ */
+export function giveShare(
+  costs: Float64Array,
+  classes: number,
+  share: number,
+  to: Float64Array,
+  start: number,
+): void {
+  for (let c = 0; c < classes; c++)
+    if (costs[c] !== Infinity) costs[c] = Math.floor(costs[c] * share) - to[start + c];
 }
 
-/** shifts[start + c] = what class c took from its edge: the opposite of what it gives; 0 where it is forbidden. */
-export function storeShifts(shifts: Float64Array, start: number, classes: number, given: Float64Array): void {
+/**
+ * shifts[start + c] = what class c took from its edge: the opposite of what it gives; 0 where it is
+ * forbidden.
+ */
+export function storeShifts(
+  shifts: Float64Array,
+  start: number,
+  classes: number,
+  given: Float64Array,
+): void {
   for (let c = 0; c < classes; c++) shifts[start + c] = given[c] === Infinity ? 0 : -given[c];
 }
 
@@ -92,7 +110,12 @@ export function lower(values: Float64Array, from: number, to: number, by: number
 }
 
 /** out[from .. to - 1] = the same entries of the values. */
-export function copyEntries(out: Float64Array, values: Float64Array, from: number, to: number): void {
+export function copyEntries(
+  out: Float64Array,
+  values: Float64Array,
+  from: number,
+  to: number,
+): void {
   for (let a = from; a < to; a++) out[a] = values[a];
 }
 

@@ -1,19 +1,20 @@
 /**
- * Carries messages back through series eliminations: from a reparametrisation of the reduced network to one of the network
- * as it was. A variable v between a and b was replaced by the edge g(a, b) = min_v [unary(v) + f(v, a) + h(v, b)]; what g
- * gives a and b, f and h give them instead, and v passes the rest from f to h. The sum of all minima stays exactly the
- * same, so the bound of the short network is a bound of the long one without any of the steps between.
+ * Carries messages back through series eliminations: from a reparametrisation of the reduced
+ * network to one of the network as it was. A variable v between a and b was replaced by the edge
+ * g(a, b) = min_v [unary(v) + f(v, a) + h(v, b)]; what g gives a and b, f and h give them instead,
+ * and v passes the rest from f to h. The sum of all minima stays exactly the same, so the bound of
+ * the short network is a bound of the long one without any of the steps between.
  */
-import type { Trws } from './trws.ts';
 import type { Factor, Network, SeriesElimination } from '../network/network.ts';
 import type { Pool } from '../store/pool.ts';
+import type { Trws } from './trws.ts';
 
 /** Cost that leaves a factor for each of its two variables, per position. */
 export type Shifts = readonly [Float64Array, Float64Array];
 
 /**
- * Stands for an infinite shift: what a factor forbids has any cost to give, and what a variable forbids takes any. Beyond
- * all costs, yet some dozens of them still sum exactly.
+ * Stands for an infinite shift: what a factor forbids has any cost to give, and what a variable
+ * forbids takes any. Beyond all costs, yet some dozens of them still sum exactly.
  */
 const BEYOND = 2 ** 47;
 
@@ -29,7 +30,8 @@ export function shiftsOf(net: Network, messages: Trws, forbidden = BEYOND): (Shi
       const start = messages.start[2 * id + k];
       const map = net.pool.mapOf(f.maps[k]);
       const shifts = new Float64Array(map.length);
-      for (let p = 0; p < map.length; p++) shifts[p] = map[p] < 0 ? forbidden : messages.shifts[start + map[p]];
+      for (let p = 0; p < map.length; p++)
+        shifts[p] = map[p] < 0 ? forbidden : messages.shifts[start + map[p]];
       return shifts;
     };
     return [side(0), side(1)];
@@ -37,8 +39,8 @@ export function shiftsOf(net: Network, messages: Trws, forbidden = BEYOND): (Shi
 }
 
 /**
- * Undoes series eliminations on the shifts of the network that they left (consumed); returns the shifts of the factors of
- * the network before them.
+ * Undoes series eliminations on the shifts of the network that they left (consumed); returns the
+ * shifts of the factors of the network before them.
  */
 export function liftShifts(
   pool: Pool,
@@ -65,14 +67,16 @@ function undo(
     let near: Float64Array;
     let far: Float64Array;
     if (turn < factors.length - 1) {
-      if (target === undefined) throw new Error('internal: an elimination without the shifts of its result');
+      if (target === undefined)
+        throw new Error('internal: an elimination without the shifts of its result');
       far = target;
       near = clamp(leastRest(f, side, far, pool));
       const sum = new Float64Array(own.length);
       for (let p = 0; p < sum.length; p++) sum[p] = own[p] + near[p];
       own = sum;
     } else {
-      // The whole cost of the variable enters its last edge, which passes on what the neighbour is to get.
+      // The whole cost of the variable enters its last edge, which passes on what the neighbour is
+      // to get.
       near = new Float64Array(own.length);
       for (let p = 0; p < near.length; p++) near[p] = -own[p];
       clamp(near);
@@ -91,12 +95,16 @@ function clamp(values: Float64Array): Float64Array {
   return values;
 }
 
-/** min over the positions of the other side of (cost - shift of the other side), per position of the given side. */
+/**
+ * min over the positions of the other side of (cost - shift of the other side), per position of the
+ * given side.
+ */
 function leastRest(factor: Factor, side: 0 | 1, shift: Float64Array, pool: Pool): Float64Array {
   const { cells, dims } = factor.table;
   const own = pool.mapOf(factor.maps[side]);
   const theirs = pool.mapOf(factor.maps[1 - side]);
-  // By class: positions of one class see the same costs, and only the largest shift of a class counts.
+  // By class: positions of one class see the same costs, and only the largest shift of a class
+  // counts.
   const most = new Float64Array(dims[1 - side]).fill(-Infinity);
   for (let q = 0; q < theirs.length; q++) {
     const d = theirs[q];

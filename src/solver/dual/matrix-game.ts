@@ -1,8 +1,10 @@
 /**
- * A game of two players with a matrix: one chooses rows and wants little, the other columns and wants much. In: the matrix. Out: shares
- * of both that are close to best. Regret matching (Tammelin, Solving large imperfect information games using CFR+, 2014): each
- * player gives every choice a share by how much it would have been better so far, in turn; the mean over all rounds, later ones
- * weighing more, comes near to the best shares. It spreads shares over choices of equal worth, as no vertex of a linear program does.
+ * A game of two players with a matrix: one chooses rows and wants little, the other columns and
+ * wants much. In: the matrix. Out: shares of both that are close to best. Regret matching
+ * (Tammelin, Solving large imperfect information games using CFR+, 2014): each player gives every
+ * choice a share by how much it would have been better so far, in turn; the mean over all rounds,
+ * later ones weighing more, comes near to the best shares. It spreads shares over choices of equal
+ * worth, as no vertex of a linear program does.
  */
 
 export interface GameShares {
@@ -53,7 +55,8 @@ class Regrets {
     let now = 0;
     for (let i = 0; i < shares.length; i++) now += shares[i] * worth[i];
     let total = 0;
-    for (let i = 0; i < shares.length; i++) total += regrets[i] = Math.max(0, regrets[i] + sign * (worth[i] - now));
+    for (let i = 0; i < shares.length; i++)
+      total += regrets[i] = Math.max(0, regrets[i] + sign * (worth[i] - now));
     for (let i = 0; i < shares.length; i++) {
       shares[i] = total > 0 ? regrets[i] / total : 1 / shares.length;
       sums[i] += weight * shares[i];

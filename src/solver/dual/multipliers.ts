@@ -1,12 +1,12 @@
 /**
- * Lagrange multipliers of rows ("prices"): bisection over supporting lines of the concave dual for one row, a projected
- * subgradient for several.
- * In: a network with rows, a function that evaluates the dual at given prices. Out: the prices with the best bound found.
+ * Lagrange multipliers of rows ("prices"): bisection over supporting lines of the concave dual for
+ * one row, a projected subgradient for several. In: a network with rows, a function that evaluates
+ * the dual at given prices. Out: the prices with the best bound found.
  */
-import type { Trws } from './trws.ts';
 import type { Network } from '../network/network.ts';
-import { evaluatePositions } from './rounding.ts';
 import { PRICE_BITS } from '../network/rows.ts';
+import { evaluatePositions } from './rounding.ts';
+import type { Trws } from './trws.ts';
 
 /** The dual evaluated at some prices. */
 export interface DualEvaluation {
@@ -33,13 +33,15 @@ export interface MultiplierHost {
 }
 
 /**
- * What is known of the dual from one price: the supporting line that its relaxed choice gives, which no bound exceeds at any
- * price, and the bound reached at that price.
+ * What is known of the dual from one price: the supporting line that its relaxed choice gives,
+ * which no bound exceeds at any price, and the bound reached at that price.
  */
 export interface SupportingLine {
   /** Cost of the choice without prices. */
   readonly cost: number;
-  /** Slope: how much the choice takes beyond the bound of the row; negative where it keeps the row. */
+  /**
+   * Slope: how much the choice takes beyond the bound of the row; negative where it keeps the row.
+   */
   readonly over: number;
   readonly bound: number;
 }
@@ -59,13 +61,22 @@ interface Breakpoint {
 
 /** One unit of cost for one of a row. */
 const ONE = 2 ** Number(PRICE_BITS);
-/** The first price tried, as part of the one at which what a row holds costs as much as all the rest. */
+/**
+ * The first price tried, as part of the one at which what a row holds costs as much as all the
+ * rest.
+ */
 const FIRST_PART = 1 / 16;
-/** Prices that grow by half before they grow faster: what is known at one price helps at the next if it is near. */
+/**
+ * Prices that grow by half before they grow faster: what is known at one price helps at the next if
+ * it is near.
+ */
 const SLOW_STEPS = 6;
 /** Largest price that the search tries. */
 const CEILING = 2n ** 50n;
-/** Relative width at which a bracket is narrow enough, and part of the cost within which two priced choices cost the same. */
+/**
+ * Relative width at which a bracket is narrow enough, and part of the cost within which two priced
+ * choices cost the same.
+ */
 const WIDTH = 1e-4;
 const SAME_COST = 1e-9;
 /** Sweeps of a network at a price whose messages come from one near. */
@@ -73,7 +84,10 @@ const SETTLING_SWEEPS = 3;
 /** Part of the gap that a better price must promise for another trial. */
 const PROMISING = 0.1;
 
-/** A function of the price that the dual does not exceed: `at` for the price 0, and what it gains for one of it. */
+/**
+ * A function of the price that the dual does not exceed: `at` for the price 0, and what it gains
+ * for one of it.
+ */
 interface Cap {
   readonly at: number;
   readonly slope: number;
@@ -119,13 +133,15 @@ function highestBetween(
 }
 
 /**
- * The best price of one row, by the dual's own values and what bounds them: the supporting lines of the choices met (G. Y. Handler
- * and I. Zang, "A dual algorithm for the constrained shortest path problem", Networks 1980), and, since the dual is concave, the
- * secants of the prices next to each other. Where choices are the best at their prices the lines lead from corner to corner;
- * where they are not, their slopes say little and the secants lead.
+ * The best price of one row, by the dual's own values and what bounds them: the supporting lines of
+ * the choices met (G. Y. Handler and I. Zang, "A dual algorithm for the constrained shortest path
+ * problem", Networks 1980), and, since the dual is concave, the secants of the prices next to each
+ * other. Where choices are the best at their prices the lines lead from corner to corner; where
+ * they are not, their slopes say little and the secants lead.
  *
  * @param bound of the row
- * @param gap that is good enough in the end, relative to the cost: a part of it is what another price must promise
+ * @param gap that is good enough in the end, relative to the cost: a part of it is what another
+ *   price must promise
  * @returns undefined when the choice without a price keeps the row, or no price makes the dual fall
  */
 export function bracketOf(
@@ -140,7 +156,11 @@ export function bracketOf(
     const line = choiceAt(price, sweeps);
     lines.push({ at: line.cost, slope: line.over });
     const at = samples.findIndex((s) => s.price > price);
-    samples.splice(at < 0 ? samples.length : at, 0, { price, unit: Number(price) / ONE, bound: line.bound });
+    samples.splice(at < 0 ? samples.length : at, 0, {
+      price,
+      unit: Number(price) / ONE,
+      bound: line.bound,
+    });
     return line;
   };
   const free = ask(0n, 60);
@@ -174,7 +194,11 @@ export function bracketOf(
     const { price: own, bound: reached } = samples[best];
     const top = Math.max(reached, promising?.top ?? reached);
     const breakpoint = { price: own, top };
-    if (promising === undefined || top - reached <= Math.max(tolerance, SAME_COST * Math.abs(top)) || stopped())
+    if (
+      promising === undefined ||
+      top - reached <= Math.max(tolerance, SAME_COST * Math.abs(top)) ||
+      stopped()
+    )
       return { low, high, breakpoint };
     const wanted = BigInt(Math.round(promising.unit * ONE));
     // At the ends nothing new is to be learnt.
@@ -210,7 +234,11 @@ function priceBetween(
 }
 
 /** One row: the price with the best bound. */
-export function priceOne(net: Network, evaluateDual: EvaluateDual, host: MultiplierHost): DualEvaluation {
+export function priceOne(
+  net: Network,
+  evaluateDual: EvaluateDual,
+  host: MultiplierHost,
+): DualEvaluation {
   let best = evaluateDual([0n], 60);
   const { bound } = net.rows[0];
   const choiceAt = (price: bigint, sweeps: number): SupportingLine => {
@@ -218,12 +246,21 @@ export function priceOne(net: Network, evaluateDual: EvaluateDual, host: Multipl
     if (t.bound > best.bound) best = t;
     return { cost: evaluatePositions(net, t.at()), over: t.amounts()[0] - bound, bound: t.bound };
   };
-  const bracket = bracketOf(choiceAt, () => host.stopped() || best.bound >= host.target(), bound, host.gap);
+  const bracket = bracketOf(
+    choiceAt,
+    () => host.stopped() || best.bound >= host.target(),
+    bound,
+    host.gap,
+  );
   return bracket === undefined ? best : priceBetween(net, evaluateDual, bracket, host, best);
 }
 
 /** Several rows: projected subgradient with smoothed directions. */
-export function priceMany(net: Network, evaluateDual: EvaluateDual, host: MultiplierHost): DualEvaluation {
+export function priceMany(
+  net: Network,
+  evaluateDual: EvaluateDual,
+  host: MultiplierHost,
+): DualEvaluation {
   const rows = net.rows.length;
   let best = evaluateDual(
     net.rows.map(() => 0n),

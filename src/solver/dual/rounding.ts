@@ -1,17 +1,19 @@
 /**
- * Primal rounding: the cost of positions, and 1-opt local search (iterated conditional modes) under hard rows.
- * In: a pairwise network and one position per variable. Out: the cost, or improved positions.
+ * Primal rounding: the cost of positions, and 1-opt local search (iterated conditional modes) under
+ * hard rows. In: a pairwise network and one position per variable. Out: the cost, or improved
+ * positions.
  */
-import { addSlice, firstLeast } from './inner-loops.ts';
 import type { Network } from '../network/network.ts';
 import { amountsAt } from '../network/rows.ts';
 import { KeyTable } from '../store/keys.ts';
+import { addSlice, firstLeast } from './inner-loops.ts';
 
 /** Cost of positions in a network (its own constant included), Infinity when forbidden. */
 export function evaluatePositions(net: Network, at: Int32Array): number {
   const { pool } = net;
   let sum = net.constant;
-  for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) sum += pool.vectorOf(net.unary[i])[at[i]];
+  for (let i = 0; i < net.count; i++)
+    if (net.gone[i] === 0) sum += pool.vectorOf(net.unary[i])[at[i]];
   for (const f of net.factors) {
     if (f === undefined) continue;
     let p = 0;
@@ -26,13 +28,15 @@ export function evaluatePositions(net: Network, at: Int32Array): number {
 }
 
 /**
- * Moves single variables of a pairwise network to their best value until none improves (at most `rounds` passes). With
- * rows, a move must not make a row exceed its bound, or must lower it where it does.
+ * Moves single variables of a pairwise network to their best value until none improves (at most
+ * `rounds` passes). With rows, a move must not make a row exceed its bound, or must lower it where
+ * it does.
  */
 export function oneOpt(net: Network, at: Int32Array, rounds: number): void {
   const used = amountsAt(net, at);
   const total = new Float64Array(net.size.reduce((a, b) => Math.max(a, b), 1));
-  // A variable whose neighbours stand as they stood has nothing new to find, unless a row alone held it back.
+  // A variable whose neighbours stand as they stood has nothing new to find, unless a row alone
+  // held it back.
   const isOpen = new Uint8Array(net.count).fill(1);
   // Nor has one that stands as its like of another layer stood, with neighbours that stand alike.
   const keys = new KeyTable();
@@ -59,14 +63,20 @@ export function oneOpt(net: Network, at: Int32Array, rounds: number): void {
       }
       at[i] = best;
       moved = true;
-      for (const id of net.incident[i]) for (const v of net.factors[id]?.vars ?? []) if (v !== i) isOpen[v] = 1;
+      for (const id of net.incident[i])
+        for (const v of net.factors[id]?.vars ?? []) if (v !== i) isOpen[v] = 1;
     }
     if (!moved) return;
   }
 }
 
 /** Names all that the costs of one variable's values depend on, and its own position. */
-function nameAt(keys: KeyTable, { pool, unary, incident, factors }: Network, i: number, at: Int32Array): number {
+function nameAt(
+  keys: KeyTable,
+  { pool, unary, incident, factors }: Network,
+  i: number,
+  at: Int32Array,
+): number {
   keys.begin().add(unary[i]).add(at[i]);
   for (const id of incident[i]) {
     const f = factors[id];
@@ -79,7 +89,12 @@ function nameAt(keys: KeyTable, { pool, unary, incident, factors }: Network, i: 
 }
 
 /** Costs of the values of one variable, given the positions of its neighbours. */
-function costsAt({ pool, unary, incident, factors, size }: Network, i: number, at: Int32Array, total: Float64Array): void {
+function costsAt(
+  { pool, unary, incident, factors, size }: Network,
+  i: number,
+  at: Int32Array,
+  total: Float64Array,
+): void {
   total.set(pool.vectorOf(unary[i]));
   for (const id of incident[i]) {
     const f = factors[id];
@@ -92,10 +107,19 @@ function costsAt({ pool, unary, incident, factors, size }: Network, i: number, a
     else if (side === 0) addSlice(total, size[i], own, f.table.cells, c, width);
     else addSlice(total, size[i], own, f.table.cells, c * width, 1);
   }
-} // prettier-ignore
+}
 
-/** The best of the values that no row forbids to move to, the first of equals; the present one where none is better. */
-function leastAllowed({ pool, rows, size }: Network, i: number, present: number, total: Float64Array, used: readonly number[]): number {
+/**
+ * The best of the values that no row forbids to move to, the first of equals; the present one where
+ * none is better.
+ */
+function leastAllowed(
+  { pool, rows, size }: Network,
+  i: number,
+  present: number,
+  total: Float64Array,
+  used: readonly number[],
+): number {
   let best = present;
   for (let a = 0; a < size[i]; a++) {
     if (!(total[a] < total[best])) continue;
@@ -109,4 +133,4 @@ function leastAllowed({ pool, rows, size }: Network, i: number, present: number,
     if (isAllowed) best = a;
   }
   return best;
-} // prettier-ignore
+}

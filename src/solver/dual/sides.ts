@@ -1,17 +1,24 @@
 /**
- * What a sweep of messages reads and never writes: the sides of all edges, variable by variable in the order of the sweep.
- * In: a pairwise network, the ranks of its variables. Out: flat arrays; networks that differ in the costs of their variables only,
- * as those of different prices do, share them.
+ * What a sweep of messages reads and never writes: the sides of all edges, variable by variable in
+ * the order of the sweep. In: a pairwise network, the ranks of its variables. Out: flat arrays;
+ * networks that differ in the costs of their variables only, as those of different prices do, share
+ * them.
  */
 import type { Network } from '../network/network.ts';
 import type { MinPairs } from '../store/min-pairs.ts';
 
 export interface Sides {
-  /** Start of each slot (2 * edge + side) in the messages; the message of slot s covers start[s] .. start[s + 1] - 1. */
+  /**
+   * Start of each slot (2 * edge + side) in the messages; the message of slot s covers start[s] ..
+   * start[s + 1] - 1.
+   */
   readonly start: Int32Array;
   /** Variables in the order of a forward sweep. */
   readonly order: Int32Array;
-  /** Sides of variable i: begin[i] .. begin[i + 1] - 1 in the arrays below, earlier neighbours first, later ones from middle[i]. */
+  /**
+   * Sides of variable i: begin[i] .. begin[i + 1] - 1 in the arrays below, earlier neighbours
+   * first, later ones from middle[i].
+   */
   readonly begin: Int32Array;
   readonly middle: Int32Array;
   readonly slot: Int32Array;
@@ -20,7 +27,9 @@ export interface Sides {
   readonly weight: Float64Array;
   readonly maps: readonly Int32Array[];
   readonly cells: readonly Float64Array[];
-  /** The table of each side taken apart, and whether along this side's axis (2) or the other's (1). */
+  /**
+   * The table of each side taken apart, and whether along this side's axis (2) or the other's (1).
+   */
   readonly minPairs: readonly (MinPairs | null)[];
   readonly along: Uint8Array;
   /** Where kernels find the table that a side's messages go through; -1: nowhere. */
@@ -44,7 +53,8 @@ export function sidesOf(net: Network, rank: Int32Array, weights?: Float64Array):
     const f = factors[e];
     start[2 * e] = length;
     if (f !== undefined) {
-      if (f.vars.length !== 2) throw new Error('internal: message passing needs a pairwise network');
+      if (f.vars.length !== 2)
+        throw new Error('internal: message passing needs a pairwise network');
       length += f.table.dims[0];
       start[2 * e + 1] = length;
       length += f.table.dims[1];
@@ -115,9 +125,28 @@ export function sidesOf(net: Network, rank: Int32Array, weights?: Float64Array):
     for (let s = middle[i]; s < begin[i + 1]; s++) later += weight[s];
     share[i] = 1 / Math.max(earlier, later, 1);
   }
-  const found = { start, order, begin, middle, slot, other, weight, maps, cells, minPairs, along, place, share, largest, widest };
-  return { ...found, isTwin: Uint8Array.from(order, (i, k) => (k > 0 && areTwins(found, order[k - 1], i) ? 1 : 0)) };
-} // prettier-ignore
+  const found = {
+    start,
+    order,
+    begin,
+    middle,
+    slot,
+    other,
+    weight,
+    maps,
+    cells,
+    minPairs,
+    along,
+    place,
+    share,
+    largest,
+    widest,
+  };
+  return {
+    ...found,
+    isTwin: Uint8Array.from(order, (i, k) => (k > 0 && areTwins(found, order[k - 1], i) ? 1 : 0)),
+  };
+}
 
 function areTwins(
   { begin, middle, slot, weight, maps, cells, minPairs, along }: Omit<Sides, 'isTwin'>,
@@ -128,20 +157,33 @@ function areTwins(
   const count = begin[i + 1] - a;
   if (begin[j + 1] - b !== count || middle[j] - b !== middle[i] - a) return false;
   for (let k = 0; k < count; k++) {
-    if (cells[a + k] !== cells[b + k] || maps[a + k] !== maps[b + k] || ((slot[a + k] ^ slot[b + k]) & 1) === 1)
+    if (
+      cells[a + k] !== cells[b + k] ||
+      maps[a + k] !== maps[b + k] ||
+      ((slot[a + k] ^ slot[b + k]) & 1) === 1
+    )
       return false;
-    if (weight[a + k] !== weight[b + k] || minPairs[a + k] !== minPairs[b + k] || along[a + k] !== along[b + k])
+    if (
+      weight[a + k] !== weight[b + k] ||
+      minPairs[a + k] !== minPairs[b + k] ||
+      along[a + k] !== along[b + k]
+    )
       return false;
   }
   return true;
 }
 
-/** The table of an edge taken apart along one of its axes, where the variable there is known to be a pair of alternatives. */
+/**
+ * The table of an edge taken apart along one of its axes, where the variable there is known to be a
+ * pair of alternatives.
+ */
 function splitAlong(net: Network, edge: number, side: 0 | 1): MinPairs | null {
   const f = net.factors[edge];
   if (f === undefined) return null;
   const v = f.vars[side];
   const first = net.minPairs[2 * v];
   const second = net.minPairs[2 * v + 1];
-  return first < 0 || second < 0 ? null : net.pool.minPairsMemo.find(f.table, side, f.maps[side], first, second);
+  return first < 0 || second < 0
+    ? null
+    : net.pool.minPairsMemo.find(f.table, side, f.maps[side], first, second);
 }

@@ -1,22 +1,24 @@
 /**
  * Exact minimisation by bucket elimination with hash-consed tables.
  *
- * Eliminating a variable is keyed by the ids of its incident tables and the local numbering of their arguments, so the
- * second of two isomorphic layers costs one lookup. Results are normalised (their minimum joins the constant) and
- * compressed before they are interned, so that a chain of equal layers becomes periodic after a short transient.
+ * Eliminating a variable is keyed by the ids of its incident tables and the local numbering of
+ * their arguments, so the second of two isomorphic layers costs one lookup. Results are normalised
+ * (their minimum joins the constant) and compressed before they are interned, so that a chain of
+ * equal layers becomes periodic after a short transient.
  *
- * The order is greedy: the variable whose result has the fewest cells goes first, ties by the work, then by the variable's
- * number. Equal layers thus advance in lock step, and the chain of layer boundaries that remains is swept from its start.
+ * The order is greedy: the variable whose result has the fewest cells goes first, ties by the work,
+ * then by the variable's number. Equal layers thus advance in lock step, and the chain of layer
+ * boundaries that remains is swept from its start.
  */
-import { minimise, type KernelInput } from './min-sum.ts';
-import type { Factor, Network } from '../network/network.ts';
 import { compress } from '../network/compress.ts';
-import { EliminationHeap } from './heap.ts';
+import type { Factor, Network } from '../network/network.ts';
+import { STEP } from '../network/proof-log.ts';
 import { KeyTable } from '../store/keys.ts';
 import { PairMap } from '../store/pair-map.ts';
 import type { Pool, Table } from '../store/pool.ts';
 import { sortShort } from '../store/short-sort.ts';
-import { STEP } from '../network/proof-log.ts';
+import { EliminationHeap } from './heap.ts';
+import { type KernelInput, minimise } from './min-sum.ts';
 
 export interface EliminationLimits {
   /** Largest table that may be made, in cells. */
@@ -27,11 +29,13 @@ export interface EliminationLimits {
   readonly totalWork: number;
   /** Only eliminations whose result has at most this many variables. */
   readonly arity: number;
-  /** Entries above this cost are forbidden; finite only when every factor and unary is non-negative. */
+  /**
+   * Entries above this cost are forbidden; finite only when every factor and unary is non-negative.
+   */
   readonly slack: number;
   /**
-   * Only variables between at most two others that nothing else joins, so that no cycle is closed: messages pass back
-   * through such eliminations without loss.
+   * Only variables between at most two others that nothing else joins, so that no cycle is closed:
+   * messages pass back through such eliminations without loss.
    */
   readonly series?: boolean;
   /** 1: leave this variable alone (it takes part in a row whose price is not fixed yet). */
@@ -76,33 +80,37 @@ interface Prepared {
 /** Memos of one pool: reuse one `Eliminator` for all networks of a solve. */
 export class Eliminator {
   readonly counts: EliminationCounts = { computed: 0, found: 0, largestTable: 0, cells: 0 };
-  readonly #pool: Pool;
+  private readonly pool: Pool;
   /** Costs and tables of variables, numbered by content. */
-  readonly #contents = new KeyTable();
-  readonly #scopes: Scoped[] = [];
+  private readonly contents = new KeyTable();
+  private readonly scopes: Scoped[] = [];
   /** By the slack, then by content. */
-  readonly #outcomes = new Map<number, Outcome[]>();
-  readonly #positions = new PairMap();
+  private readonly outcomes = new Map<number, Outcome[]>();
+  private readonly positions = new PairMap();
 
   constructor(pool: Pool) {
-    this.#pool = pool;
+    this.pool = pool;
   }
 
   /**
-   * Eliminates as many variables of the network as the limits allow, in place; the trail of the network remembers them.
+   * Eliminates as many variables of the network as the limits allow, in place; the trail of the
+   * network remembers them.
    *
-   * `done`: all variables are gone and `net.constant` is the optimum; `too-large`: the limits stopped it, the network is still
-   * exact; `infeasible`: no finite choice (at or below the slack) exists; `stopped`: the caller's clock ended it.
+   * `done`: all variables are gone and `net.constant` is the optimum; `too-large`: the limits
+   * stopped it, the network is still exact; `infeasible`: no finite choice (at or below the slack)
+   * exists; `stopped`: the caller's clock ended it.
    */
   run(net: Network, limits: EliminationLimits): EliminationStatus {
     const heap = new EliminationHeap(net.count);
-    const prepared: (Prepared | undefined)[] = new Array<Prepared | undefined>(net.count).fill(undefined);
+    const prepared: (Prepared | undefined)[] = new Array<Prepared | undefined>(net.count).fill(
+      undefined,
+    );
     let spent = 0;
-    const outcomes = this.#outcomes.get(limits.slack) ?? [];
-    this.#outcomes.set(limits.slack, outcomes);
+    const outcomes = this.outcomes.get(limits.slack) ?? [];
+    this.outcomes.set(limits.slack, outcomes);
     for (let v = 0; v < net.count; v++) {
       if (net.gone[v] === 1 || limits.keep?.[v] === 1) continue;
-      const p = this.#prepare(net, v);
+      const p = this.prepare(net, v);
       prepared[v] = p;
       if (admissible(net, p, limits)) heap.push(v, p.scoped.cells, p.scoped.work);
     }
@@ -110,7 +118,7 @@ export class Eliminator {
       const v = heap.pop();
       if (v < 0) break;
       if (limits.stop?.() === true) return 'stopped';
-      const p = prepared[v] ?? this.#prepare(net, v);
+      const p = prepared[v] ?? this.prepare(net, v);
       // Another elimination may have joined its neighbours since it was queued.
       if (limits.series === true && !admissible(net, p, limits)) continue;
       const { content } = p.scoped;
@@ -118,7 +126,7 @@ export class Eliminator {
       if (outcome === undefined) {
         if (spent + p.scoped.work > limits.totalWork) return 'too-large';
         spent += p.scoped.work;
-        outcome = this.#compute(net, v, p, limits.slack);
+        outcome = this.compute(net, v, p, limits.slack);
         outcomes[content] = outcome;
         this.counts.computed++;
       } else {
@@ -130,13 +138,13 @@ export class Eliminator {
         values: net.values[v],
         factors: p.factors,
         domains: p.neighbours.map((u) => ({ variable: u, values: net.values[u] })),
-        known: { content, positions: this.#positions },
+        known: { content, positions: this.positions },
       });
       const before = net.series === undefined ? [] : net.factorsOf(v);
       for (const id of net.incident[v].slice()) net.removeFactor(id);
       net.gone[v] = 1;
       const made = net.factors.length;
-      if (!this.#place(net, v, p, outcome)) return 'infeasible';
+      if (!this.place(net, v, p, outcome)) return 'infeasible';
       net.series?.push({
         variable: v,
         unary: net.trail[net.trail.length - 1].unary,
@@ -146,7 +154,7 @@ export class Eliminator {
       });
       for (const u of p.neighbours) {
         if (limits.keep?.[u] === 1) continue;
-        const q = this.#prepare(net, u);
+        const q = this.prepare(net, u);
         prepared[u] = q;
         if (admissible(net, q, limits)) heap.push(u, q.scoped.cells, q.scoped.work);
         else heap.remove(u);
@@ -156,7 +164,7 @@ export class Eliminator {
   }
 
   /** Adds the outcome to the network; false when nothing finite is left. */
-  #place(net: Network, v: number, p: Prepared, outcome: Outcome): boolean {
+  private place(net: Network, v: number, p: Prepared, outcome: Outcome): boolean {
     const { table } = outcome;
     net.log.push(STEP.eliminate, v);
     if (outcome.constant === Infinity) {
@@ -167,7 +175,7 @@ export class Eliminator {
     if (table === undefined) return true;
     if (table.dims.length === 1) {
       const u = p.neighbours[0];
-      net.unary[u] = this.#pool.absorb(net.unary[u], table, outcome.maps[0]);
+      net.unary[u] = this.pool.absorb(net.unary[u], table, outcome.maps[0]);
       return true;
     }
     net.addFactor({ vars: p.neighbours, maps: outcome.maps, table });
@@ -175,7 +183,7 @@ export class Eliminator {
   }
 
   /** Canonical view of a variable's bucket: sorted factors, local numbering, content and score. */
-  #prepare(net: Network, v: number): Prepared {
+  private prepare(net: Network, v: number): Prepared {
     const entries: Entry[] = [];
     for (const id of net.incident[v]) {
       const factor = net.factors[id];
@@ -184,7 +192,7 @@ export class Eliminator {
     sortShort(entries, compareEntries);
     const neighbours: number[] = [];
     // The table says how many maps follow.
-    const key = this.#contents.begin().add(net.unary[v]);
+    const key = this.contents.begin().add(net.unary[v]);
     for (const { factor, position } of entries) {
       key.add(factor.table.id);
       for (let k = 0; k < factor.vars.length; k++) {
@@ -201,9 +209,9 @@ export class Eliminator {
       }
     }
     const content = key.end();
-    const known: Scoped | undefined = this.#scopes[content];
-    const scoped = known ?? this.#scope(net, v, entries, neighbours, content);
-    this.#scopes[content] = scoped;
+    const known: Scoped | undefined = this.scopes[content];
+    const scoped = known ?? this.scope(net, v, entries, neighbours, content);
+    this.scopes[content] = scoped;
     return {
       factors: entries.map((e) => e.factor),
       positions: entries.map((e) => e.position),
@@ -212,8 +220,14 @@ export class Eliminator {
     };
   }
 
-  #scope(net: Network, v: number, entries: readonly Entry[], neighbours: readonly number[], content: number): Scoped {
-    const pool = this.#pool;
+  private scope(
+    net: Network,
+    v: number,
+    entries: readonly Entry[],
+    neighbours: readonly number[],
+    content: number,
+  ): Scoped {
+    const pool = this.pool;
     let own = -1;
     const joints: number[] = neighbours.map(() => -1);
     for (const { factor, position } of entries) {
@@ -232,8 +246,8 @@ export class Eliminator {
     return { cells, work: cells * width, joints, own, content };
   }
 
-  #compute(net: Network, v: number, p: Prepared, slack: number): Outcome {
-    const pool = this.#pool;
+  private compute(net: Network, v: number, p: Prepared, slack: number): Outcome {
+    const pool = this.pool;
     const { joints, own } = p.scoped;
     const costs = pool.vectorOf(net.unary[v]);
     if (own < 0) {
@@ -252,7 +266,8 @@ export class Eliminator {
     const base = new Float64Array(candidates.length);
     for (let k = 0; k < base.length; k++) base[k] = best[candidates[k]];
     const dims = joints.map((j) => pool.classesOf(j));
-    // Large axes innermost would be best for the loop, but the axis order is part of the canonical form: keep it.
+    // Large axes innermost would be best for the loop, but the axis order is part of the canonical
+    // form: keep it.
     const inputs = p.factors.map((f, k) => {
       const projection = pool.project(own, f.maps[p.positions[k]]);
       return kernelInput(pool, f, p.positions[k], p.neighbours, joints, candidates, projection);
@@ -290,9 +305,13 @@ function compareMaps(a: Entry, b: Entry): number {
 
 function admissible(net: Network, p: Prepared, limits: EliminationLimits): boolean {
   const { neighbours, factors, scoped } = p;
-  if (neighbours.length > limits.arity || scoped.cells > limits.cells || scoped.work > limits.work) return false;
+  if (neighbours.length > limits.arity || scoped.cells > limits.cells || scoped.work > limits.work)
+    return false;
   if (limits.series !== true) return true;
-  return factors.length === neighbours.length && (neighbours.length < 2 || !joined(net, neighbours[0], neighbours[1]));
+  return (
+    factors.length === neighbours.length &&
+    (neighbours.length < 2 || !joined(net, neighbours[0], neighbours[1]))
+  );
 }
 
 function joined(net: Network, a: number, b: number): boolean {
@@ -339,6 +358,8 @@ function kernelInput(
     steps[k] = step;
     step *= dims[others[k]];
   }
-  const offsets = others.map((k, i) => pool.project(joints[axes[i]], factor.maps[k]).map((c) => c * steps[i]));
+  const offsets = others.map((k, i) =>
+    pool.project(joints[axes[i]], factor.maps[k]).map((c) => c * steps[i]),
+  );
   return { axes, offsets, cells: out };
 }

@@ -1,17 +1,20 @@
 /**
  * The inner loop of elimination: minimise a sum of tables over one variable.
  *
- * The result runs over the joint classes of the other variables. Tables enter the partial sum as soon as their last
- * variable is fixed, so the innermost loop adds only the tables that see the last axis; candidates of the eliminated
- * variable whose partial sum exceeds `slack` are dropped on the way down (all later summands are non-negative, which
- * is the caller's promise whenever `slack` is finite).
+ * The result runs over the joint classes of the other variables. Tables enter the partial sum as
+ * soon as their last variable is fixed, so the innermost loop adds only the tables that see the
+ * last axis; candidates of the eliminated variable whose partial sum exceeds `slack` are dropped on
+ * the way down (all later summands are non-negative, which is the caller's promise whenever `slack`
+ * is finite).
  */
 
 /** One table as the kernel wants it: cells with the eliminated variable's candidates last. */
 export interface KernelInput {
   /** Result axes that the table sees, ascending. */
   readonly axes: readonly number[];
-  /** Per seen axis: joint class -> offset into `cells` (multiples of the candidate count included). */
+  /**
+   * Per seen axis: joint class -> offset into `cells` (multiples of the candidate count included).
+   */
   readonly offsets: readonly Int32Array[];
   readonly cells: Float64Array;
 }
@@ -33,7 +36,8 @@ export function minimise(
   const out = new Float64Array(total).fill(Infinity);
   // Inputs by the level (axis) at which they become fully known; level -1 sees no axis at all.
   const levels: KernelInput[][] = Array.from({ length: rank + 1 }, () => []);
-  for (const input of inputs) levels[input.axes.length === 0 ? 0 : input.axes[input.axes.length - 1] + 1].push(input);
+  for (const input of inputs)
+    levels[input.axes.length === 0 ? 0 : input.axes[input.axes.length - 1] + 1].push(input);
   const sums: Float64Array[] = Array.from({ length: rank + 1 }, () => new Float64Array(candidates));
   const lists: Int32Array[] = Array.from({ length: rank + 1 }, () => new Int32Array(candidates));
   const counts = new Int32Array(rank + 1);
@@ -112,7 +116,9 @@ export function minimise(
       }
       return;
     }
-    const bases = level.map((input) => offsetOf(input) - input.offsets[input.offsets.length - 1][0]);
+    const bases = level.map(
+      (input) => offsetOf(input) - input.offsets[input.offsets.length - 1][0],
+    );
     const acc = sums[rank];
     for (let x = 0; x < width; x++) {
       for (let q = 0; q < count; q++) acc[q] = previous[q];

@@ -1,9 +1,10 @@
 /**
- * Colour refinement (1-dimensional Weisfeiler-Leman) of variables by content: two variables share a colour when their costs, their tables and, to some depth, their
- * neighbourhoods are equal. Names and positions play no part, so a layer is recognised wherever it stands.
+ * Colour refinement (1-dimensional Weisfeiler-Leman) of variables by content: two variables share a
+ * colour when their costs, their tables and, to some depth, their neighbourhoods are equal. Names
+ * and positions play no part, so a layer is recognised wherever it stands.
  */
-import { KeyTable } from '../store/keys.ts';
 import type { Network } from '../network/network.ts';
+import { KeyTable } from '../store/keys.ts';
 import { PairMap } from '../store/pair-map.ts';
 import { sortShort } from '../store/short-sort.ts';
 
@@ -64,7 +65,8 @@ function edgeEnds(net: Network): EdgeEnds {
   const edges = new Int32Array(net.factors.length);
   for (let e = 0; e < edges.length; e++) {
     const f = net.factors[e];
-    if (f !== undefined) edges[e] = keys.begin().add(f.table.id).add(f.maps[0]).add(f.maps[1]).end();
+    if (f !== undefined)
+      edges[e] = keys.begin().add(f.table.id).add(f.maps[0]).add(f.maps[1]).end();
   }
   const begin = new Int32Array(net.count + 1);
   const content: number[] = [];
@@ -88,9 +90,9 @@ function edgeEnds(net: Network): EdgeEnds {
 const TWIN_ROUNDS = 4;
 
 /**
- * Twins within a layer (two projections of one shape) have the same neighbourhood; what stands before and after them in
- * the program tells them apart. Only colours that are more frequent than most are split: the order of the rest may differ
- * between equal layers.
+ * Twins within a layer (two projections of one shape) have the same neighbourhood; what stands
+ * before and after them in the program tells them apart. Only colours that are more frequent than
+ * most are split: the order of the rest may differ between equal layers.
  */
 function apart(net: Network, given: Int32Array): Int32Array {
   let colour = given;
@@ -120,7 +122,9 @@ function colourAt(colour: Int32Array, order: readonly number[], k: number): numb
   return k < 0 || k >= order.length ? -1 : colour[order[k]];
 }
 
-/** The size that most variables' colours have, of those with several members; 0 when there is none. */
+/**
+ * The size that most variables' colours have, of those with several members; 0 when there is none.
+ */
 function mostFrequent(sizes: readonly number[]): number {
   const weight = new Map<number, number>();
   for (const size of sizes) if (size > 2) weight.set(size, (weight.get(size) ?? 0) + size);

@@ -1,13 +1,14 @@
 /**
- * Folding of repeated layers: share work, not decisions. A long network of equal blocks is shortened to a few of its
- * first and last blocks; what is learnt there (messages and a choice) is spread over the long network. Messages prove a
- * bound whatever they are and a choice is a choice, so nothing depends on the fold being right: a network that only looks
- * periodic just starts with worse messages.
+ * Folding of repeated layers: share work, not decisions. A long network of equal blocks is
+ * shortened to a few of its first and last blocks; what is learnt there (messages and a choice) is
+ * spread over the long network. Messages prove a bound whatever they are and a choice is a choice,
+ * so nothing depends on the fold being right: a network that only looks periodic just starts with
+ * worse messages.
  */
-import { type Blocks, blocksOf, NONE } from './repeated-blocks.ts';
 import type { Sides } from '../dual/sides.ts';
 import { Trws } from '../dual/trws.ts';
 import { Network } from '../network/network.ts';
+import { type Blocks, blocksOf, NONE } from './repeated-blocks.ts';
 
 /** Fewest blocks that are worth removing. */
 const LEAST_REMOVED = 3;
@@ -15,21 +16,27 @@ const LEAST_REMOVED = 3;
 const LEAST_VARIABLES = 800;
 /** Complete blocks kept at either end. */
 const KEPT_BLOCKS = 1;
-/** Depths of colouring to try: deeper ones tell more variables of a block apart but lose more blocks at the ends. */
+/**
+ * Depths of colouring to try: deeper ones tell more variables of a block apart but lose more blocks
+ * at the ends.
+ */
 const DEPTHS: readonly number[] = [6, 4, 3, 8];
 
 /** A shortened network and the way back. */
 export interface Fold {
   readonly short: Network;
-  /** Variable of the long network -> variable of the short one that stands for it; -1 for variables that are gone. */
+  /**
+   * Variable of the long network -> variable of the short one that stands for it; -1 for variables
+   * that are gone.
+   */
   readonly variable: Int32Array;
   /** Edge of the long network -> edge of the short one, or -1. */
   readonly edge: Int32Array;
   /** Variable of the short network -> the variable of the long one it was taken from. */
   readonly origin: Int32Array;
   /**
-   * Sweep places in the long network that let all blocks advance together: equal blocks with equal messages then keep equal
-   * messages, and all that follows is done once for them.
+   * Sweep places in the long network that let all blocks advance together: equal blocks with equal
+   * messages then keep equal messages, and all that follows is done once for them.
    */
   readonly lockstep: Int32Array;
   /** Variables of the long network layer by layer, those outside the layers last. */
@@ -38,7 +45,10 @@ export interface Fold {
   readonly layer: Int32Array;
   /** 1: a variable of the long network that is in no layer. */
   readonly outside: Uint8Array;
-  /** The same fold with so many more blocks kept on either side of the gap; undefined where too few are left to remove. */
+  /**
+   * The same fold with so many more blocks kept on either side of the gap; undefined where too few
+   * are left to remove.
+   */
   readonly wider: (blocks: number) => Fold | undefined;
 }
 
@@ -75,7 +85,8 @@ function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
   const member = (c: number, b: number): number => at[c]?.[b - base[c]] ?? -1;
   const origin: number[] = [];
   const name = new Int32Array(net.count).fill(-1);
-  for (let i = 0; i < net.count; i++) if (net.gone[i] === 0 && !removed(i)) name[i] = origin.push(i) - 1;
+  for (let i = 0; i < net.count; i++)
+    if (net.gone[i] === 0 && !removed(i)) name[i] = origin.push(i) - 1;
   const short = new Network(
     net.pool,
     Int32Array.from(origin, (i) => net.size[i]),
@@ -112,7 +123,9 @@ function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
       const inside = removed(f.vars[0]) ? 0 : 1;
       const outside = block[f.vars[1 - inside]];
       const far =
-        outside === NONE || outside >= to ? -1 : member(colour[f.vars[inside]], block[f.vars[inside]] + to - from);
+        outside === NONE || outside >= to
+          ? -1
+          : member(colour[f.vars[inside]], block[f.vars[inside]] + to - from);
       if (far < 0 || name[far] < 0) {
         open.push(id);
         continue;
@@ -127,17 +140,30 @@ function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
   );
   const layerOf = (i: number): number => (block[i] === NONE ? Infinity : block[i]);
   const layers = Int32Array.from(net.gone.keys()).sort(
-    (i, j) => (layerOf(i) === layerOf(j) ? net.rank[i] - net.rank[j] : layerOf(i) - layerOf(j)) || i - j,
+    (i, j) =>
+      (layerOf(i) === layerOf(j) ? net.rank[i] - net.rank[j] : layerOf(i) - layerOf(j)) || i - j,
   );
   const lowest = block.reduce((least, b) => (b === NONE ? least : Math.min(least, b)), Infinity);
   const layer = block.map((b) => (b === NONE ? -1 : b - lowest));
   const outside = Uint8Array.from(block, (b) => (b === NONE ? 1 : 0));
   const wider = (more: number): Fold | undefined =>
     to - from - 2 * more < 1 ? undefined : shorten(net, blocks, from + more, to - more);
-  return { short, variable, edge, origin: Int32Array.from(origin), lockstep, layers, layer, outside, wider };
+  return {
+    short,
+    variable,
+    edge,
+    origin: Int32Array.from(origin),
+    lockstep,
+    layers,
+    layer,
+    outside,
+    wider,
+  };
 }
 
-/** Short edge of the edge of equal content whose first block is the last one before the gap, or -1. */
+/**
+ * Short edge of the edge of equal content whose first block is the last one before the gap, or -1.
+ */
 function twinOf(net: Network, blocks: Blocks, edge: Int32Array, id: number, from: number): number {
   const { colour, block, at, base } = blocks;
   const f = net.factors[id];
@@ -152,7 +178,14 @@ function twinOf(net: Network, blocks: Blocks, edge: Int32Array, id: number, from
   if (u < 0 || v < 0) return -1;
   for (const other of net.incident[start]) {
     const g = net.factors[other];
-    if (g === undefined || edge[other] < 0 || g.table !== f.table || g.vars[0] !== u || g.vars[1] !== v) continue;
+    if (
+      g === undefined ||
+      edge[other] < 0 ||
+      g.table !== f.table ||
+      g.vars[0] !== u ||
+      g.vars[1] !== v
+    )
+      continue;
     if (g.maps[0] === f.maps[0] && g.maps[1] === f.maps[1]) return edge[other];
   }
   return -1;

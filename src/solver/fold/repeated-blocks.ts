@@ -1,13 +1,14 @@
 /**
  * Blocks of a network that repeats: which variables are the same place of successive layers.
  *
- * Blocks are found by content (`color-refinement.ts`): the t-th variable of a colour, in sweep order, belongs to block t, counted up
- * or down. Edges between colours say in which direction and with which offset, so a backward pass that visits the layers
- * in reverse falls into place by itself. Colours see as far as they are deep, so the outermost layers, which see the ends,
- * differ from the rest; `extend` finds them by walking equal edges outwards.
+ * Blocks are found by content (`color-refinement.ts`): the t-th variable of a colour, in sweep
+ * order, belongs to block t, counted up or down. Edges between colours say in which direction and
+ * with which offset, so a backward pass that visits the layers in reverse falls into place by
+ * itself. Colours see as far as they are deep, so the outermost layers, which see the ends, differ
+ * from the rest; `extend` finds them by walking equal edges outwards.
  */
-import { refineColours } from './color-refinement.ts';
 import type { Network } from '../network/network.ts';
+import { refineColours } from './color-refinement.ts';
 
 /** Blocks of the periodic variables. */
 export interface Blocks {
@@ -26,7 +27,10 @@ export interface Blocks {
 
 export const NONE = -(2 ** 30);
 
-/** Equal blocks of a network, or undefined when fewer than `least` are found by colours of this depth. */
+/**
+ * Equal blocks of a network, or undefined when fewer than `least` are found by colours of this
+ * depth.
+ */
 export function blocksOf(net: Network, depth: number, least: number): Blocks | undefined {
   const colour = refineColours(net, depth);
   const members: number[][] = [];
@@ -35,7 +39,8 @@ export function blocksOf(net: Network, depth: number, least: number): Blocks | u
   order.sort((a, b) => net.rank[a] - net.rank[b] || a - b);
   const index = new Int32Array(net.count).fill(-1);
   for (const i of order) index[i] = (members[colour[i]] ??= []).push(i) - 1;
-  // Direction (1 or -1; 0: not yet known) and offset of each colour: block = offset + direction * index.
+  // Direction (1 or -1; 0: not yet known) and offset of each colour: block = offset + direction *
+  // index.
   const direction = new Int32Array(members.length);
   const offset = new Int32Array(members.length);
   // Colours that occur twice in a block are rare: start from one of the usual size.
@@ -87,9 +92,9 @@ export function blocksOf(net: Network, depth: number, least: number): Blocks | u
 type Found = Pick<Blocks, 'colour' | 'block' | 'at' | 'base'>;
 
 /**
- * Finds the block beside block `edge` (step 1: after it, -1: before it) by following from variables that are already placed
- * the edges that their twins in block `edge` have. True when every periodic colour has a variable there; otherwise
- * nothing is changed.
+ * Finds the block beside block `edge` (step 1: after it, -1: before it) by following from variables
+ * that are already placed the edges that their twins in block `edge` have. True when every periodic
+ * colour has a variable there; otherwise nothing is changed.
  */
 function extend(net: Network, found: Found, edge: number, step: 1 | -1): boolean {
   const { colour, block, at, base } = found;
@@ -127,7 +132,10 @@ function extend(net: Network, found: Found, edge: number, step: 1 | -1): boolean
   return true;
 }
 
-/** The one free variable that stands to a placed variable as the twin stands to that one's own twin; -1 if none or several. */
+/**
+ * The one free variable that stands to a placed variable as the twin stands to that one's own twin;
+ * -1 if none or several.
+ */
 function candidate(
   net: Network,
   { colour, block, at, base }: Found,
@@ -152,7 +160,12 @@ function candidate(
       if (g === undefined || g.table !== f.table || g.vars[1 - side] !== there) continue;
       if (g.maps[0] !== f.maps[0] || g.maps[1] !== f.maps[1]) continue;
       const v = g.vars[side];
-      if (block[v] !== NONE || taken.has(v) || net.unary[v] !== net.unary[twin] || net.size[v] !== net.size[twin])
+      if (
+        block[v] !== NONE ||
+        taken.has(v) ||
+        net.unary[v] !== net.unary[twin] ||
+        net.size[v] !== net.size[twin]
+      )
         continue;
       several = found >= 0 && found !== v;
       if (several) break;
@@ -163,7 +176,10 @@ function candidate(
   return -1;
 }
 
-/** Shifts whole colours so that most edges stay in their block; returns the longest edge that is left, in blocks. */
+/**
+ * Shifts whole colours so that most edges stay in their block; returns the longest edge that is
+ * left, in blocks.
+ */
 function straighten(
   net: Network,
   colour: Int32Array,
@@ -198,14 +214,20 @@ function straighten(
         offset[c] += shift;
         moved = true;
       }
-      longest = Math.max(longest, Math.abs(found[0] - shift), Math.abs(found[found.length - 1] - shift));
+      longest = Math.max(
+        longest,
+        Math.abs(found[0] - shift),
+        Math.abs(found[found.length - 1] - shift),
+      );
     }
     if (!moved) break;
   }
   return longest;
 }
 
-/** Neighbour by edge content for edges that are the only ones of their content; -1 for the others. */
+/**
+ * Neighbour by edge content for edges that are the only ones of their content; -1 for the others.
+ */
 function neighbours(net: Network, i: number, colour: Int32Array): Map<string, number> {
   const out = new Map<string, number>();
   for (const id of net.incident[i]) {

@@ -1,18 +1,22 @@
 /**
- * Tied blocks: the quotient of a network in which the variables of all middle blocks are one. Every edge and unary counts as
- * often as it stands in the long network, so a choice of the quotient costs what its spread costs.
- * In: a network and its fold. Out: the quotient network over the variables of `fold.short`.
+ * Tied blocks: the quotient of a network in which the variables of all middle blocks are one. Every
+ * edge and unary counts as often as it stands in the long network, so a choice of the quotient
+ * costs what its spread costs. In: a network and its fold. Out: the quotient network over the
+ * variables of `fold.short`.
  */
-import type { Fold } from './fold.ts';
-import { KeyTable } from '../store/keys.ts';
 import { type Factor, Network } from '../network/network.ts';
+import { KeyTable } from '../store/keys.ts';
 import type { Pool, Table } from '../store/pool.ts';
+import type { Fold } from './fold.ts';
 
 /** A tied network, and where the edges of the long one are in it. */
 export interface Tied {
   /** Over the variables of `fold.short`. */
   readonly net: Network;
-  /** Edge of the long network -> edge of this one, -1 where it joins a block to its like; and how many edges that one stands for. */
+  /**
+   * Edge of the long network -> edge of this one, -1 where it joins a block to its like; and how
+   * many edges that one stands for.
+   */
   readonly edge: Int32Array;
   readonly copies: Int32Array;
 }
@@ -38,7 +42,9 @@ export function tieBlocks(net: Network, { variable, origin }: Fold): Tied {
   for (const { bound, amounts } of net.rows)
     short.rows.push({
       bound,
-      amounts: Int32Array.from(origin, (i, k) => (amounts[i] < 0 ? -1 : times(pool, amounts[i], members[k]))),
+      amounts: Int32Array.from(origin, (i, k) =>
+        amounts[i] < 0 ? -1 : times(pool, amounts[i], members[k]),
+      ),
     });
   const keys = new KeyTable();
   const groups: { readonly factor: Factor; count: number }[] = [];
@@ -46,7 +52,14 @@ export function tieBlocks(net: Network, { variable, origin }: Fold): Tied {
   net.factors.forEach((f, e) => {
     if (f === undefined) return;
     const vars = f.vars.map((v) => variable[v]);
-    const id = keys.begin().add(vars[0]).add(vars[1]).add(f.table.id).add(f.maps[0]).add(f.maps[1]).end();
+    const id = keys
+      .begin()
+      .add(vars[0])
+      .add(vars[1])
+      .add(f.table.id)
+      .add(f.maps[0])
+      .add(f.maps[1])
+      .end();
     const group = (groups[id] ??= { factor: { ...f, vars }, count: 0 });
     group.count++;
     groupOf[e] = id;
@@ -59,7 +72,10 @@ export function tieBlocks(net: Network, { variable, origin }: Fold): Tied {
     const table = scaled.get(key) ?? manyTimes(pool, factor.table, count);
     scaled.set(key, table);
     if (vars[0] === vars[1]) {
-      short.unary[vars[0]] = pool.sum(short.unary[vars[0]], pool.vector(diagonal(pool, table, maps)));
+      short.unary[vars[0]] = pool.sum(
+        short.unary[vars[0]],
+        pool.vector(diagonal(pool, table, maps)),
+      );
       return -1;
     }
     copies.push(count);
@@ -74,7 +90,12 @@ function times(pool: Pool, vector: number, count: number): number {
 }
 
 function manyTimes(pool: Pool, table: Table, count: number): Table {
-  return count === 1 ? table : pool.table(table.dims, table.cells.map((c) => c * count)); // prettier-ignore
+  return count === 1
+    ? table
+    : pool.table(
+        table.dims,
+        table.cells.map((c) => c * count),
+      );
 }
 
 /** Costs of a variable that meets itself in the next block. */

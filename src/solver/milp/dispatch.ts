@@ -1,15 +1,19 @@
 /**
- * What the `engine` option means. A library's choice is checked, its proof is never taken: bounds come from our own engine,
- * so a library's answer is `optimal` only when our engine has closed the same gap.
+ * What the `engine` option means. A library's choice is checked, its proof is never taken: bounds
+ * come from our own engine, so a library's answer is `optimal` only when our engine has closed the
+ * same gap.
  */
-import { gapOf, isLeast, openGap, leastTotal } from '../problem/cost.ts';
-import { STEP_ABOUT, type Problem, type Solution, type SolveOptions } from '../types.ts';
+import { gapOf, isLeast, leastTotal, openGap } from '../problem/cost.ts';
+import { type Problem, type Solution, type SolveOptions, STEP_ABOUT } from '../types.ts';
 import { HIGHS } from './highs.ts';
 import { JSLP, secondOpinion } from './jslp.ts';
 import { leastUseChoice } from './least-use.ts';
-import { consult, requireFit, type Backend } from './verdict.ts';
+import { type Backend, consult, requireFit } from './verdict.ts';
 
-/** Our engine gets this much work for a start and a bound, and of a time limit at most this many seconds and this share. */
+/**
+ * Our engine gets this much work for a start and a bound, and of a time limit at most this many
+ * seconds and this share.
+ */
 const OWN_WORK = 2e7;
 const OWN_SECONDS = 2;
 const OWN_SHARE = 0.25;
@@ -20,8 +24,9 @@ const BACKENDS: Readonly<Record<'highs' | 'javascript-lp-solver', Backend>> = {
 };
 
 /**
- * Solves with a library, between a start and a bound of our own engine. `evidence` carries what the library reports; `solver`
- * names who found the choice (ours when the library has nothing better). Throws `TooLargeForLibrary`.
+ * Solves with a library, between a start and a bound of our own engine. `evidence` carries what the
+ * library reports; `solver` names who found the choice (ours when the library has nothing better).
+ * Throws `TooLargeForLibrary`.
  */
 export async function solveWithLibrary(
   engine: 'highs' | 'javascript-lp-solver',
@@ -50,7 +55,13 @@ export async function solveWithLibrary(
     ...(found ? { start: ours.choice } : {}),
     onChoice: (_, objective) => {
       const best = Math.min(objective, ours.objective);
-      options.onProgress?.({ phase: engine, seconds: elapsed(), objective: best, bound, gap: gapOf(best, bound) });
+      options.onProgress?.({
+        phase: engine,
+        seconds: elapsed(),
+        objective: best,
+        bound,
+        gap: gapOf(best, bound),
+      });
     },
   });
   options.onStep?.({
@@ -70,12 +81,18 @@ export async function solveWithLibrary(
     nonzeros: verdict.size.nonzeros,
     librarySeconds: verdict.seconds,
   };
-  const evidence = [...(ours.evidence ?? []), words(engine, verdict.word, verdict.objective, verdict.claimedBound)];
+  const evidence = [
+    ...(ours.evidence ?? []),
+    words(engine, verdict.word, verdict.objective, verdict.claimedBound),
+  ];
   const { choice, objective } = verdict;
   if (choice !== undefined && objective !== undefined && objective <= ours.objective) {
     const rest = { evidence, statistics, seconds: elapsed(), solver: engine };
     if (objective < bound) {
-      evidence.push(`internal error: our engine proved ${bound}, above a checked choice; please report this problem`);
+      evidence.push(
+        `internal error: our engine proved ${bound}, above a checked choice; please report ` +
+          'this problem',
+      );
       return refuted(problem, ours, { choice, objective }, rest);
     }
     const { conflict: _conflict, smallestBudget: _budget, ...proof } = ours;
@@ -93,33 +110,65 @@ export async function solveWithLibrary(
     };
   }
   if (found)
-    evidence.push(`the choice is our own engine's: ${engine} has ${objective === undefined ? 'none' : objective}`);
+    evidence.push(
+      `the choice is our own engine's: ${engine} has ` +
+        `${objective === undefined ? 'none' : objective}`,
+    );
   return { ...ours, evidence, statistics, seconds: elapsed() };
 }
 
-/** Adds javascript-lp-solver's second opinion to a proven solution of a small problem without a binding row. */
-export async function withSecondOpinion(problem: Problem, ours: Solution, signal?: AbortSignal): Promise<Solution> {
+/**
+ * Adds javascript-lp-solver's second opinion to a proven solution of a small problem without a
+ * binding row.
+ */
+export async function withSecondOpinion(
+  problem: Problem,
+  ours: Solution,
+  signal?: AbortSignal,
+): Promise<Solution> {
   if (ours.status === 'feasible') return ours;
   const opinion = await secondOpinion(problem, ours, signal);
   if (opinion === undefined) return ours;
   if (opinion.refuted === undefined) return { ...ours, secondOpinion: opinion.line };
   const { seconds, statistics } = ours;
   const evidence = [...(ours.evidence ?? []), opinion.line];
-  return refuted(problem, ours, opinion.refuted, { evidence, statistics, seconds, solver: 'javascript-lp-solver' });
+  return refuted(problem, ours, opinion.refuted, {
+    evidence,
+    statistics,
+    seconds,
+    solver: 'javascript-lp-solver',
+  });
 }
 
-/** Our proof was wrong: the cheaper checked choice is returned, and nothing but the trivial bound is claimed. */
+/**
+ * Our proof was wrong: the cheaper checked choice is returned, and nothing but the trivial bound is
+ * claimed.
+ */
 function refuted(
   problem: Problem,
   ours: Solution,
   better: { readonly choice: Int32Array; readonly objective: number },
-  rest: Pick<Solution, 'statistics' | 'seconds' | 'solver'> & { readonly evidence: readonly string[] },
+  rest: Pick<Solution, 'statistics' | 'seconds' | 'solver'> & {
+    readonly evidence: readonly string[];
+  },
 ): Solution {
   const bound = leastTotal(problem);
-  return { ...better, ...rest, status: 'feasible', bound, gap: gapOf(better.objective, bound), ties: ours.ties };
+  return {
+    ...better,
+    ...rest,
+    status: 'feasible',
+    bound,
+    gap: gapOf(better.objective, bound),
+    ties: ours.ties,
+  };
 }
 
-function words(engine: string, word: string, objective: number | undefined, claimed: number | undefined): string {
+function words(
+  engine: string,
+  word: string,
+  objective: number | undefined,
+  claimed: number | undefined,
+): string {
   const cost = objective === undefined ? '' : ` ${objective}`;
   return `${engine}: ${word}${cost}${claimed === undefined ? '' : ` (its own bound ${claimed})`}`;
 }

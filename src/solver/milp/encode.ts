@@ -1,31 +1,41 @@
 /**
- * The choice problem as one mixed-integer program in flow form, for the libraries, for `--emit-ilp` and for reading.
+ * The choice problem as one mixed-integer program in flow form, for the libraries, for `--emit-ilp`
+ * and for reading.
  *
- * Variables i with values a; edge e = (i, j) reads its table through classes p = P_e(a), q = Q_e(b). Binary s[i,a] says
- * that i takes a; y[e,p,q] >= 0 says that the edge pays cell (p, q):
+ * Variables i with values a; edge e = (i, j) reads its table through classes p = P_e(a), q =
+ * Q_e(b). Binary s[i,a] says that i takes a; y[e,p,q] >= 0 says that the edge pays cell (p, q):
  *
- *   minimise    c0 + sum_i,a c_i(a) s[i,a] + sum_e,p,q w_e(p,q) y[e,p,q]
- *   one         sum_a s[i,a] = 1                                        every variable i            `addOneOf`
- *   first       sum_q y[e,p,q] - sum_{a: P_e(a)=p} s[i,a] = 0           every edge e, row class p   `addFlow`
- *   second      sum_p y[e,p,q] - sum_{b: Q_e(b)=q} s[j,b] = 0           every edge e, column class q `addFlow`
- *   row         sum_i,a amount_ri(a) s[i,a] <= bound_r                  every linear row r          `addLinearRow`
- *   memory      sum of u_q(a) s[i,a] over pieces q of i live at t <= limit   every maximal time t   `addUsageRows`
+ *   minimise c0 + sum_i,a c_i(a) s[i,a] + sum_e,p,q w_e(p,q) y[e,p,q] one sum_a s[i,a] = 1 every
+ *   variable i `addOneOf` first sum_q y[e,p,q] - sum_{a: P_e(a)=p} s[i,a] = 0 every edge e, row
+ *   class p `addFlow` second sum_p y[e,p,q] - sum_{b: Q_e(b)=q} s[j,b] = 0 every edge e, column
+ *   class q `addFlow` row sum_i,a amount_ri(a) s[i,a] <= bound_r every linear row r `addLinearRow`
+ *   memory sum of u_q(a) s[i,a] over pieces q of i live at t <= limit every maximal time t
+ *   `addUsageRows`
  *
- * Left out: forbidden values and cells, classes that no value reads, edges whose table is zero or separable
- * (w = r(p) + k(q), moved into c_i and c_j), edges of a variable with itself (moved into c_i), times whose live pieces are
- * a subset of a later or earlier time's, and times that even the largest amounts keep. With the s binary the y are
- * integral by themselves. The weaker form y >= s_i + s_j - 1 would be wrong to use: its relaxation is useless.
+ * Left out: forbidden values and cells, classes that no value reads, edges whose table is zero or
+ * separable (w = r(p) + k(q), moved into c_i and c_j), edges of a variable with itself (moved into
+ * c_i), times whose live pieces are a subset of a later or earlier time's, and times that even the
+ * largest amounts keep. With the s binary the y are integral by themselves. The weaker form y >=
+ * s_i + s_j - 1 would be wrong to use: its relaxation is useless.
  *
- * Nothing here is shared with the room's own engine, so that a second opinion on this program is one.
+ * Nothing here is shared with the room's own engine, so that a second opinion on this program is
+ * one.
  */
-import { classOf, type FlowEdge, forBindingTimes, type Outline, outline, type ProgramSize } from './outline.ts';
-import type { LinearProgram } from './linear-program.ts';
-import { ProgramWriter } from './program-writer.ts';
 import type { Problem } from '../types.ts';
+import type { LinearProgram } from './linear-program.ts';
+import {
+  classOf,
+  type FlowEdge,
+  forBindingTimes,
+  type Outline,
+  outline,
+  type ProgramSize,
+} from './outline.ts';
+import { ProgramWriter } from './program-writer.ts';
 
+export type { LinearProgram } from './linear-program.ts';
 export { lpText } from './lp-text.ts';
 export type { ProgramSize } from './outline.ts';
-export type { LinearProgram } from './linear-program.ts';
 
 /** The program of a choice problem: the choice columns s come first, then the pair columns y. */
 interface ChoiceProgram extends LinearProgram {
@@ -43,22 +53,30 @@ export function programSize(problem: Problem): ProgramSize {
   return outline(problem).size;
 }
 
-/** The integer program of a choice problem; see the head of this file. Costs stay in the problem's integer units. */
+/**
+ * The integer program of a choice problem; see the head of this file. Costs stay in the problem's
+ * integer units.
+ */
 export function encode(problem: Problem): ChoiceProgram {
   const plan = outline(problem);
   const writer = new ChoiceWriter(plan);
   addOneOf(writer);
   for (const flow of plan.flows) addFlow(writer, flow);
-  for (const row of problem.rows ?? []) addLinearRow(writer, row.name, row.variables, row.amounts, row.bound);
+  for (const row of problem.rows ?? [])
+    addLinearRow(writer, row.name, row.variables, row.amounts, row.bound);
   addUsageRows(writer);
   return writer.finish();
 }
 
 /**
- * The choice that column values spell, or undefined when some variable has not exactly one of its columns at 1 (within
- * 1e-4) and all others at 0: fractional and partial answers are no choice.
+ * The choice that column values spell, or undefined when some variable has not exactly one of its
+ * columns at 1 (within 1e-4) and all others at 0: fractional and partial answers are no choice.
  */
-export function decodeColumns(problem: Problem, lp: ChoiceProgram, values: ArrayLike<number>): Int32Array | undefined {
+export function decodeColumns(
+  problem: Problem,
+  lp: ChoiceProgram,
+  values: ArrayLike<number>,
+): Int32Array | undefined {
   const choice = new Int32Array(problem.domains.length).fill(-1);
   for (let j = 0; j < lp.choiceVariable.length; j++) {
     const x = values[j];
@@ -70,8 +88,9 @@ export function decodeColumns(problem: Problem, lp: ChoiceProgram, values: Array
 }
 
 /**
- * The same program with every row's amounts counted above the least amount of each variable: exact because a variable
- * takes exactly one value. A constant of gigabytes in a row would otherwise drown the bytes that are left to decide.
+ * The same program with every row's amounts counted above the least amount of each variable: exact
+ * because a variable takes exactly one value. A constant of gigabytes in a row would otherwise
+ * drown the bytes that are left to decide.
  */
 export function aboveLeast(lp: ChoiceProgram): ChoiceProgram {
   const binaries = lp.choiceVariable.length;
@@ -86,7 +105,13 @@ export function aboveLeast(lp: ChoiceProgram): ChoiceProgram {
     for (let k = lp.starts[r]; k < end;) {
       const variable = lp.indices[k] < binaries ? lp.choiceVariable[lp.indices[k]] : -1;
       let [next, least] = [k, Infinity];
-      for (; next < end && lp.indices[next] < binaries && lp.choiceVariable[lp.indices[next]] === variable; next++) {
+      for (
+        ;
+        next < end &&
+        lp.indices[next] < binaries &&
+        lp.choiceVariable[lp.indices[next]] === variable;
+        next++
+      ) {
         least = Math.min(least, values[next]);
       }
       if (next === k) next++;
@@ -101,11 +126,16 @@ export function aboveLeast(lp: ChoiceProgram): ChoiceProgram {
 }
 
 /** Column values of a choice: the start that a library is given. */
-export function encodeChoice(problem: Problem, lp: ChoiceProgram, choice: Int32Array): Float64Array {
+export function encodeChoice(
+  problem: Problem,
+  lp: ChoiceProgram,
+  choice: Int32Array,
+): Float64Array {
   const { first, second, firstMap, secondMap } = problem.edges;
   const values = new Float64Array(lp.columns);
   const binaries = lp.choiceVariable.length;
-  for (let j = 0; j < binaries; j++) if (choice[lp.choiceVariable[j]] === lp.choiceValue[j]) values[j] = 1;
+  for (let j = 0; j < binaries; j++)
+    if (choice[lp.choiceVariable[j]] === lp.choiceValue[j]) values[j] = 1;
   for (let k = 0; k < lp.pairEdge.length; k++) {
     const e = lp.pairEdge[k];
     const p = classOf(problem, firstMap[e], choice[first[e]]);
@@ -120,50 +150,53 @@ class ChoiceWriter extends ProgramWriter {
   readonly plan: Outline;
   /** Column of a value, by offset; -1 for values that are left out. */
   readonly columnOf: Int32Array;
-  readonly #choices: Pick<ChoiceProgram, 'choiceVariable' | 'choiceValue'>;
-  readonly #pairs: Pick<ChoiceProgram, 'pairEdge' | 'pairRow' | 'pairColumn'>;
-  readonly #rowNames: string[] = [];
-  #pairCount = 0;
+  private readonly choices: Pick<ChoiceProgram, 'choiceVariable' | 'choiceValue'>;
+  private readonly pairs: Pick<ChoiceProgram, 'pairEdge' | 'pairRow' | 'pairColumn'>;
+  private readonly rowNames: string[] = [];
+  private pairCount = 0;
 
   constructor(plan: Outline) {
     const { size, problem, offset } = plan;
     if (size.nonzeros >= 2 ** 31 || size.columns >= 2 ** 31) {
-      throw new Error(`the integer program is too large to write: ${size.columns} columns, ${size.nonzeros} nonzeros`);
+      throw new Error(
+        `the integer program is too large to write: ${size.columns} columns, ` +
+          `${size.nonzeros} nonzeros`,
+      );
     }
     super(size.nonzeros);
     const list = (length: number): Int32Array => new Int32Array(length);
     const pairs = size.columns - size.binaries;
-    this.#choices = { choiceVariable: list(size.binaries), choiceValue: list(size.binaries) };
-    this.#pairs = { pairEdge: list(pairs), pairRow: list(pairs), pairColumn: list(pairs) };
+    this.choices = { choiceVariable: list(size.binaries), choiceValue: list(size.binaries) };
+    this.pairs = { pairEdge: list(pairs), pairRow: list(pairs), pairColumn: list(pairs) };
     this.plan = plan;
     this.columnOf = new Int32Array(plan.alive.length).fill(-1);
     for (let i = 0; i < problem.domains.length; i++)
       for (let a = 0, x = offset[i]; x < offset[i + 1]; a++, x++) {
         if (plan.alive[x] === 0) continue;
         const column = (this.columnOf[x] = this.binary(plan.cost[x]));
-        this.#choices.choiceVariable[column] = i;
-        this.#choices.choiceValue[column] = a;
+        this.choices.choiceVariable[column] = i;
+        this.choices.choiceValue[column] = a;
       }
   }
 
   pair(edge: number, row: number, column: number, cost: number): number {
-    const k = this.#pairCount++;
-    this.#pairs.pairEdge[k] = edge;
-    this.#pairs.pairRow[k] = row;
-    this.#pairs.pairColumn[k] = column;
+    const k = this.pairCount++;
+    this.pairs.pairEdge[k] = edge;
+    this.pairs.pairRow[k] = row;
+    this.pairs.pairColumn[k] = column;
     return this.column(cost, Infinity);
   }
 
   /** Names the row that is written next. */
   named(name: string): this {
-    this.#rowNames.push(name);
+    this.rowNames.push(name);
     return this;
   }
 
   finish(): ChoiceProgram {
-    const { choiceVariable: variable, choiceValue: value } = this.#choices;
-    const { pairEdge: edge, pairRow: row, pairColumn: column } = this.#pairs;
-    const names = this.#rowNames;
+    const { choiceVariable: variable, choiceValue: value } = this.choices;
+    const { pairEdge: edge, pairRow: row, pairColumn: column } = this.pairs;
+    const names = this.rowNames;
     return {
       name: this.plan.problem.name ?? 'choice problem',
       constant: this.plan.problem.constant ?? 0,
@@ -173,8 +206,8 @@ class ChoiceWriter extends ProgramWriter {
         return k < 0 ? `s_${variable[j]}_${value[j]}` : `y_${edge[k]}_${row[k]}_${column[k]}`;
       },
       rowName: (r) => names[r],
-      ...this.#choices,
-      ...this.#pairs,
+      ...this.choices,
+      ...this.pairs,
     };
   }
 }

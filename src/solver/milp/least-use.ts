@@ -3,8 +3,9 @@ import { evaluate } from '../check/verify.ts';
 import type { Problem } from '../types.ts';
 
 /**
- * The choice of least use (amounts relative to their bounds, summed over rows and pieces; ties by cost, then by value), or
- * undefined when the checker refuses it. With one row and no forbidden cells it is feasible whenever anything is.
+ * The choice of least use (amounts relative to their bounds, summed over rows and pieces; ties by
+ * cost, then by value), or undefined when the checker refuses it. With one row and no forbidden
+ * cells it is feasible whenever anything is.
  */
 export function leastUseChoice(problem: Problem): Int32Array | undefined {
   const { domains, unary, vectors, rows = [], usage } = problem;
@@ -22,7 +23,10 @@ export function leastUseChoice(problem: Problem): Int32Array | undefined {
     let best = -1;
     for (let a = 0; a < domains[i]; a++) {
       if (costs[a] === Infinity) continue;
-      const better = best < 0 || use[i][a] < use[i][best] || (use[i][a] === use[i][best] && costs[a] < costs[best]);
+      const better =
+        best < 0 ||
+        use[i][a] < use[i][best] ||
+        (use[i][a] === use[i][best] && costs[a] < costs[best]);
       if (better) best = a;
     }
     if (best < 0) return undefined;

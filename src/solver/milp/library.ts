@@ -1,6 +1,7 @@
 /**
- * One worker per library, started on first use and kept: asking a small question again costs a millisecond. The clock is
- * ours: a run that outlives its limit is terminated, and the last solution that it reported is what it is worth.
+ * One worker per library, started on first use and kept: asking a small question again costs a
+ * millisecond. The clock is ours: a run that outlives its limit is terminated, and the last
+ * solution that it reported is what it is worth.
  */
 import { startThread } from '../../platform/platform.ts';
 import type { Thread, ThreadCode, ThreadPort } from '../../platform/types.ts';
@@ -8,7 +9,10 @@ import type { LinearProgram } from './linear-program.ts';
 
 export type Library = 'highs' | 'javascript-lp-solver';
 
-/** What a library said about a program. `values` may be fractional or wrong; nothing here is trusted. */
+/**
+ * What a library said about a program. `values` may be fractional or wrong; nothing here is
+ * trusted.
+ */
 export interface LibraryAnswer {
   readonly word: string;
   readonly values?: Float64Array;
@@ -26,7 +30,10 @@ export interface LibraryRun {
   readonly onIncumbent?: (values: Float64Array) => void;
 }
 
-/** Seconds beyond the limit after which a run is terminated: HiGHS was seen 0.8 s late, javascript-lp-solver 0.1 s. */
+/**
+ * Seconds beyond the limit after which a run is terminated: HiGHS was seen 0.8 s late,
+ * javascript-lp-solver 0.1 s.
+ */
 const GRACE_SECONDS = { highs: 1, 'javascript-lp-solver': 0.25 };
 
 /** Past this many nonzeros a worker is not kept: WASM memory grows and is never given back. */
@@ -74,14 +81,46 @@ function keepWorker(library: Library, worker: Thread): void {
 }
 
 /** Puts a program to a library, in its worker. Never rejects: a crash is an answer, too. */
-export function askLibrary(library: Library, lp: LinearProgram, run: LibraryRun = {}): Promise<LibraryAnswer> {
-  const { columns, rows, cost, lower, upper, integer, starts, indices, values, rowLower, rowUpper } = lp;
-  const program = { columns, rows, cost, lower, upper, integer, starts, indices, values, rowLower, rowUpper };
+export function askLibrary(
+  library: Library,
+  lp: LinearProgram,
+  run: LibraryRun = {},
+): Promise<LibraryAnswer> {
+  const {
+    columns,
+    rows,
+    cost,
+    lower,
+    upper,
+    integer,
+    starts,
+    indices,
+    values,
+    rowLower,
+    rowUpper,
+  } = lp;
+  const program = {
+    columns,
+    rows,
+    cost,
+    lower,
+    upper,
+    integer,
+    starts,
+    indices,
+    values,
+    rowLower,
+    rowUpper,
+  };
   const began = performance.now();
-  // To javascript-lp-solver an empty row is no constraint whatever its bounds are; HiGHS calls a program of them "Empty".
+  // To javascript-lp-solver an empty row is no constraint whatever its bounds are; HiGHS calls a
+  // program of them "Empty".
   for (let r = 0; r < rows; r++) {
     if (starts[r] === starts[r + 1] && (rowLower[r] > 0 || rowUpper[r] < 0)) {
-      return Promise.resolve({ word: `infeasible before asking: row ${lp.rowName(r)} is empty`, seconds: 0 });
+      return Promise.resolve({
+        word: `infeasible before asking: row ${lp.rowName(r)} is empty`,
+        seconds: 0,
+      });
     }
   }
   const id = ++lastId;
@@ -113,7 +152,11 @@ export function askLibrary(library: Library, lp: LinearProgram, run: LibraryRun 
         const found = message.values ?? incumbent;
         const { word, bound } = message;
         finish(
-          { word, ...(found === undefined ? {} : { values: found }), ...(bound === undefined ? {} : { bound }) },
+          {
+            word,
+            ...(found === undefined ? {} : { values: found }),
+            ...(bound === undefined ? {} : { bound }),
+          },
           true,
         );
       }
@@ -125,7 +168,10 @@ export function askLibrary(library: Library, lp: LinearProgram, run: LibraryRun 
     if (run.signal?.aborted === true) return onAbort();
     if (run.timeLimitSeconds !== undefined) {
       const limit = (run.timeLimitSeconds + GRACE_SECONDS[library]) * 1000;
-      timer = setTimeout(() => stop(`terminated ${GRACE_SECONDS[library]} s after its time limit`), limit);
+      timer = setTimeout(
+        () => stop(`terminated ${GRACE_SECONDS[library]} s after its time limit`),
+        limit,
+      );
     }
     worker.postMessage({
       id,

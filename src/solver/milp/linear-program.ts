@@ -1,9 +1,13 @@
 /**
- * One neutral mixed-integer program: what `encode` makes of a choice problem and what every library backend and the LP
- * writer read. Minimise constant + cost . x subject to rowLower <= A x <= rowUpper, lower <= x <= upper.
+ * One neutral mixed-integer program: what `encode` makes of a choice problem and what every library
+ * backend and the LP writer read. Minimise constant + cost . x subject to rowLower <= A x <=
+ * rowUpper, lower <= x <= upper.
  */
 
-/** A mixed-integer linear program with its matrix in compressed rows. Infinite bounds are -Infinity and Infinity. */
+/**
+ * A mixed-integer linear program with its matrix in compressed rows. Infinite bounds are -Infinity
+ * and Infinity.
+ */
 export interface LinearProgram {
   readonly name: string;
   readonly constant: number;
@@ -14,7 +18,10 @@ export interface LinearProgram {
   readonly upper: Float64Array;
   /** 1 where the column must be an integer. */
   readonly integer: Uint8Array;
-  /** Row r holds the entries starts[r] .. starts[r + 1] of `indices` (columns, none twice in a row) and `values`. */
+  /**
+   * Row r holds the entries starts[r] .. starts[r + 1] of `indices` (columns, none twice in a row)
+   * and `values`.
+   */
   readonly starts: Int32Array;
   readonly indices: Int32Array;
   readonly values: Float64Array;
@@ -35,17 +42,21 @@ function greatestCommonDivisor(a: number, b: number): number {
   return a;
 }
 
-/** Largest power of two s with largest * s <= target, or 1 when nothing needs shrinking or growing. */
+/**
+ * Largest power of two s with largest * s <= target, or 1 when nothing needs shrinking or growing.
+ */
 function powerScale(largest: number, target: number): number {
   return largest === 0 ? 1 : 2 ** Math.floor(Math.log2(target / largest));
 }
 
 /**
- * A copy for floating-point solvers, whose tolerances are absolute (about 1e-6 for HiGHS, 1e-8 for javascript-lp-solver).
+ * A copy for floating-point solvers, whose tolerances are absolute (about 1e-6 for HiGHS, 1e-8 for
+ * javascript-lp-solver).
  *
- * Costs are multiplied by one power of two so that the largest is about `costTarget`. A row of integers is divided by the
- * greatest common divisor of its entries first, its bounds rounded inwards (no integer point is lost: continuous columns
- * never occur in such rows with entries beyond 1), then brought to at most `rowTarget` by a power of two.
+ * Costs are multiplied by one power of two so that the largest is about `costTarget`. A row of
+ * integers is divided by the greatest common divisor of its entries first, its bounds rounded
+ * inwards (no integer point is lost: continuous columns never occur in such rows with entries
+ * beyond 1), then brought to at most `rowTarget` by a power of two.
  */
 export function scaled(lp: LinearProgram, costTarget: number, rowTarget: number): ScaledProgram {
   const costScale = powerScale(
@@ -77,7 +88,14 @@ export function scaled(lp: LinearProgram, costTarget: number, rowTarget: number)
     rowUpper[r] *= factor;
   }
   return {
-    program: { ...lp, cost: lp.cost.map((c) => c * costScale), values, rowLower, rowUpper, constant: 0 },
+    program: {
+      ...lp,
+      cost: lp.cost.map((c) => c * costScale),
+      values,
+      rowLower,
+      rowUpper,
+      constant: 0,
+    },
     costScale,
   };
 }

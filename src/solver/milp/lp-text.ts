@@ -1,6 +1,6 @@
 /**
- * A linear program as CPLEX LP text (read by HiGHS, CPLEX, Gurobi, SCIP, GLPK and CBC).
- * Format: IBM ILOG CPLEX, "LP file format". Lines stay far below the 510 characters that old readers accept.
+ * A linear program as CPLEX LP text (read by HiGHS, CPLEX, Gurobi, SCIP, GLPK and CBC). Format: IBM
+ * ILOG CPLEX, "LP file format". Lines stay far below the 510 characters that old readers accept.
  */
 import type { LinearProgram } from './linear-program.ts';
 
@@ -8,7 +8,10 @@ import type { LinearProgram } from './linear-program.ts';
 const LONGEST_TEXT = 2 ** 29 - 4096;
 const TERMS_PER_LINE = 8;
 
-/** Names in LP files hold letters, digits and a few signs, and do not begin with a digit or look like an exponent. */
+/**
+ * Names in LP files hold letters, digits and a few signs, and do not begin with a digit or look
+ * like an exponent.
+ */
 function safeName(name: string): string {
   const clean = name.replace(/[^A-Za-z0-9_.]/g, '_');
   return /^[A-DF-Za-df-z_]/.test(clean) ? clean : `_${clean}`;
@@ -27,15 +30,18 @@ function term(coefficient: number, name: string, first: boolean): string {
 
 /** Collects pieces and refuses in plain words what no string can hold. */
 class Text {
-  readonly #parts: string[] = [];
-  #length = 0;
+  private readonly parts: string[] = [];
+  private length = 0;
 
   line(s: string): void {
-    this.#length += s.length + 1;
-    if (this.#length > LONGEST_TEXT) {
-      throw new Error(`the LP text exceeds ${LONGEST_TEXT} characters; solve a smaller problem or use fewer mesh dims`);
+    this.length += s.length + 1;
+    if (this.length > LONGEST_TEXT) {
+      throw new Error(
+        `the LP text exceeds ${LONGEST_TEXT} characters; solve a smaller problem or use ` +
+          'fewer mesh dims',
+      );
     }
-    this.#parts.push(s);
+    this.parts.push(s);
   }
 
   sum(label: string, terms: readonly string[], tail: string): void {
@@ -53,7 +59,7 @@ class Text {
   }
 
   toString(): string {
-    return `${this.#parts.join('\n')}\n`;
+    return `${this.parts.join('\n')}\n`;
   }
 }
 
@@ -62,7 +68,8 @@ export function lpText(lp: LinearProgram): string {
   const text = new Text();
   const names = Array.from({ length: lp.columns }, (_, j) => safeName(lp.columnName(j)));
   text.line(
-    `\\ ${lp.name.replace(/[^\x20-\x7e]/g, ' ')}: ${lp.columns} columns, ${lp.rows} rows, ${lp.values.length} nonzeros`,
+    `\\ ${lp.name.replace(/[^\x20-\x7e]/g, ' ')}: ${lp.columns} columns, ${lp.rows} rows, ` +
+      `${lp.values.length} nonzeros`,
   );
   text.line('Minimize');
   const objective: string[] = [];
@@ -70,14 +77,17 @@ export function lpText(lp: LinearProgram): string {
     if (c !== 0) objective.push(term(c, names[j], objective.length === 0));
   });
   if (objective.length === 0 && lp.columns > 0) objective.push(`0 ${names[0]}`);
-  if (lp.constant !== 0) objective.push(`${lp.constant < 0 ? '-' : '+'} ${number(Math.abs(lp.constant))}`);
+  if (lp.constant !== 0)
+    objective.push(`${lp.constant < 0 ? '-' : '+'} ${number(Math.abs(lp.constant))}`);
   text.sum('objective', objective, '');
   text.line('Subject To');
   const seen = new Map<string, number>();
-  for (let r = 0; r < lp.rows; r++) writeRow(text, lp, r, names, uniqueName(seen, safeName(lp.rowName(r))));
+  for (let r = 0; r < lp.rows; r++)
+    writeRow(text, lp, r, names, uniqueName(seen, safeName(lp.rowName(r))));
   text.line('Bounds');
   for (let j = 0; j < lp.columns; j++) writeBounds(text, lp, j, names[j]);
-  const isBinary = (j: number): boolean => lp.integer[j] === 1 && lp.lower[j] === 0 && lp.upper[j] === 1;
+  const isBinary = (j: number): boolean =>
+    lp.integer[j] === 1 && lp.lower[j] === 0 && lp.upper[j] === 1;
   const binaries = names.filter((_, j) => isBinary(j));
   const generals = names.filter((_, j) => lp.integer[j] === 1 && !isBinary(j));
   if (generals.length > 0) text.line('General');
@@ -94,7 +104,13 @@ function uniqueName(seen: Map<string, number>, name: string): string {
   return count === 0 ? name : uniqueName(seen, `${name}_${count}`);
 }
 
-function writeRow(text: Text, lp: LinearProgram, r: number, names: readonly string[], label: string): void {
+function writeRow(
+  text: Text,
+  lp: LinearProgram,
+  r: number,
+  names: readonly string[],
+  label: string,
+): void {
   const terms: string[] = [];
   for (let k = lp.starts[r]; k < lp.starts[r + 1]; k++) {
     terms.push(term(lp.values[k], names[lp.indices[k]], terms.length === 0));

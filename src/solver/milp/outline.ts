@@ -1,10 +1,13 @@
 /**
- * What of a choice problem its integer program needs: which values live, what they cost, which edges take pair columns, and
- * how large the program becomes. See `encode.ts`.
+ * What of a choice problem its integer program needs: which values live, what they cost, which
+ * edges take pair columns, and how large the program becomes. See `encode.ts`.
  */
 import type { Problem } from '../types.ts';
 
-/** Size of a program, known before anything large is allocated. Row and nonzero counts are upper bounds. */
+/**
+ * Size of a program, known before anything large is allocated. Row and nonzero counts are upper
+ * bounds.
+ */
 export interface ProgramSize {
   readonly binaries: number;
   readonly columns: number;
@@ -59,7 +62,8 @@ function shapeOf(table: Problem['tables'][number]): TableShape {
   if (p0 < 0) return { rowDead, columnDead, parts: { row, column } };
   const corner = costs[p0 * columns + q0];
   for (let p = 0; p < rows; p++) if (rowDead[p] === 0) row[p] = costs[p * columns + q0];
-  for (let q = 0; q < columns; q++) if (columnDead[q] === 0) column[q] = costs[p0 * columns + q] - corner;
+  for (let q = 0; q < columns; q++)
+    if (columnDead[q] === 0) column[q] = costs[p0 * columns + q] - corner;
   for (let p = 0; p < rows; p++) {
     for (let q = 0; q < columns; q++) {
       if (rowDead[p] === 1 || columnDead[q] === 1) continue;
@@ -116,7 +120,8 @@ export function outline(problem: Problem): Outline {
   for (let i = 0; i < n; i++) for (let x = offset[i]; x < offset[i + 1]; x++) living[i] += alive[x];
   const used = (v: number, map: number, classes: number): Uint8Array => {
     const flags = new Uint8Array(classes);
-    for (let a = 0; a < domains[v]; a++) if (alive[offset[v] + a] === 1) flags[classOf(problem, map, a)] = 1;
+    for (let a = 0; a < domains[v]; a++)
+      if (alive[offset[v] + a] === 1) flags[classOf(problem, map, a)] = 1;
     return flags;
   };
   const binaries = alive.reduce((sum, x) => sum + x, 0);
@@ -128,7 +133,8 @@ export function outline(problem: Problem): Outline {
     let cells = 0;
     for (let p = 0; p < height; p++) {
       if (rowUsed[p] === 0) continue;
-      for (let q = 0; q < width; q++) if (columnUsed[q] === 1 && costs[p * width + q] < Infinity) cells++;
+      for (let q = 0; q < width; q++)
+        if (columnUsed[q] === 1 && costs[p * width + q] < Infinity) cells++;
     }
     columns += cells;
     nonzeros += 2 * cells + living[edges.first[e]] + living[edges.second[e]];
@@ -151,12 +157,19 @@ export function outline(problem: Problem): Outline {
     bindingRows++;
     nonzeros += values;
   });
-  return { problem, offset, alive, cost, flows, size: { binaries, columns, rows, nonzeros, bindingRows } };
+  return {
+    problem,
+    offset,
+    alive,
+    cost,
+    flows,
+    size: { binaries, columns, rows, nonzeros, bindingRows },
+  };
 }
 
 /**
- * Calls `count` with the number of values of the live pieces (and `visit` with the pieces) at every time that can bind:
- * only a time after which something ends can have a maximal live set.
+ * Calls `count` with the number of values of the live pieces (and `visit` with the pieces) at every
+ * time that can bind: only a time after which something ends can have a maximal live set.
  */
 export function forBindingTimes(
   problem: Problem,
@@ -195,7 +208,8 @@ export function forBindingTimes(
       largest += most[id];
     }
     const next = times[k + 1];
-    // An amount that is not a safe integer could round the running sum down; such sums are never dropped.
+    // An amount that is not a safe integer could round the running sum down; such sums are never
+    // dropped.
     const keeps = largest <= usage.limit && Number.isSafeInteger(largest);
     if (next === undefined || !ends.has(next) || live.size === 0 || keeps) return;
     count?.(values);

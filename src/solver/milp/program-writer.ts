@@ -1,6 +1,7 @@
 /**
- * Writes mixed-integer programs in flow form: columns, then rows of "one of these" and "these pairs are what their end is", and
- * whatever else a caller has. In: columns and entries in order. Out: the arrays of a `LinearProgram`, whose lower bounds are zero.
+ * Writes mixed-integer programs in flow form: columns, then rows of "one of these" and "these pairs
+ * are what their end is", and whatever else a caller has. In: columns and entries in order. Out:
+ * the arrays of a `LinearProgram`, whose lower bounds are zero.
  */
 import type { LinearProgram } from './linear-program.ts';
 
@@ -9,48 +10,48 @@ export type ProgramArrays = Omit<LinearProgram, 'name' | 'constant' | 'columnNam
 
 /** Collects a program column by column and row by row. */
 export class ProgramWriter {
-  readonly #cost: number[] = [];
-  readonly #upper: number[] = [];
-  #binaries = 0;
-  readonly #starts = [0];
+  private readonly cost: number[] = [];
+  private readonly upper: number[] = [];
+  private binaries = 0;
+  private readonly starts = [0];
   /** Entries in arrays that grow: whole programs have more of them than a list can hold. */
-  #indices: Int32Array;
-  #values: Float64Array;
-  #entries = 0;
-  readonly #rowLower: number[] = [];
-  readonly #rowUpper: number[] = [];
+  private indices: Int32Array;
+  private values: Float64Array;
+  private entries = 0;
+  private readonly rowLower: number[] = [];
+  private readonly rowUpper: number[] = [];
 
   /** @param entries that are expected */
   constructor(entries = 1024) {
-    this.#indices = new Int32Array(entries);
-    this.#values = new Float64Array(entries);
+    this.indices = new Int32Array(entries);
+    this.values = new Float64Array(entries);
   }
 
   /** A choice to take or not; all of them stand before other columns. Returns its column. */
   binary(cost: number): number {
-    this.#binaries++;
+    this.binaries++;
     return this.column(cost, 1);
   }
 
   /** A column of any number from 0 to `upper`. Returns its number. */
   column(cost: number, upper: number): number {
-    this.#upper.push(upper);
-    return this.#cost.push(cost) - 1;
+    this.upper.push(upper);
+    return this.cost.push(cost) - 1;
   }
 
   /** Adds an entry to the row that is being written; columns of what was left out (-1) are none. */
   entry(column: number, value: number): void {
     if (column < 0) return;
-    if (this.#entries === this.#indices.length) this.#grow();
-    this.#indices[this.#entries] = column;
-    this.#values[this.#entries++] = value;
+    if (this.entries === this.indices.length) this.grow();
+    this.indices[this.entries] = column;
+    this.values[this.entries++] = value;
   }
 
   /** Ends the row: its entries lie between the two bounds. */
   endRow(lower: number, upper: number): void {
-    this.#starts.push(this.#entries);
-    this.#rowLower.push(lower);
-    this.#rowUpper.push(upper);
+    this.starts.push(this.entries);
+    this.rowLower.push(lower);
+    this.rowUpper.push(upper);
   }
 
   /** One of the columns is taken. */
@@ -67,27 +68,27 @@ export class ProgramWriter {
   }
 
   arrays(): ProgramArrays {
-    const columns = this.#cost.length;
+    const columns = this.cost.length;
     return {
       columns,
-      rows: this.#rowLower.length,
-      cost: new Float64Array(this.#cost),
+      rows: this.rowLower.length,
+      cost: new Float64Array(this.cost),
       lower: new Float64Array(columns),
-      upper: new Float64Array(this.#upper),
-      integer: new Uint8Array(columns).fill(1, 0, this.#binaries),
-      starts: new Int32Array(this.#starts),
-      indices: this.#indices.slice(0, this.#entries),
-      values: this.#values.slice(0, this.#entries),
-      rowLower: new Float64Array(this.#rowLower),
-      rowUpper: new Float64Array(this.#rowUpper),
+      upper: new Float64Array(this.upper),
+      integer: new Uint8Array(columns).fill(1, 0, this.binaries),
+      starts: new Int32Array(this.starts),
+      indices: this.indices.slice(0, this.entries),
+      values: this.values.slice(0, this.entries),
+      rowLower: new Float64Array(this.rowLower),
+      rowUpper: new Float64Array(this.rowUpper),
     };
   }
 
-  #grow(): void {
-    const [indices, values] = [this.#indices, this.#values];
-    this.#indices = new Int32Array(2 * this.#entries + 1024);
-    this.#values = new Float64Array(2 * this.#entries + 1024);
-    this.#indices.set(indices);
-    this.#values.set(values);
+  private grow(): void {
+    const [indices, values] = [this.indices, this.values];
+    this.indices = new Int32Array(2 * this.entries + 1024);
+    this.values = new Float64Array(2 * this.entries + 1024);
+    this.indices.set(indices);
+    this.values.set(values);
   }
 }

@@ -1,11 +1,19 @@
 /**
- * From a choice problem to a library and back: guard, encode, scale, ask, and believe only what `check/verify.ts` re-evaluates.
+ * From a choice problem to a library and back: guard, encode, scale, ask, and believe only what
+ * `check/verify.ts` re-evaluates.
  */
 import { evaluate } from '../check/verify.ts';
-import { aboveLeast, decodeColumns, encode, encodeChoice, programSize, type ProgramSize } from './encode.ts';
-import { scaled } from './linear-program.ts';
 import type { Problem } from '../types.ts';
-import { askLibrary, type Library, type LibraryRun, type LibraryAnswer } from './library.ts';
+import {
+  aboveLeast,
+  decodeColumns,
+  encode,
+  encodeChoice,
+  type ProgramSize,
+  programSize,
+} from './encode.ts';
+import { askLibrary, type Library, type LibraryAnswer, type LibraryRun } from './library.ts';
+import { scaled } from './linear-program.ts';
 
 /** How one library wants its numbers and how much it can carry. */
 export interface Backend {
@@ -41,7 +49,10 @@ export class TooLargeForLibrary extends Error {
       `${most.columns} columns`,
       ...(most.nonzeros < Infinity ? [`${most.nonzeros} nonzeros`] : []),
     ].join(', ');
-    super(`${library} cannot take this problem: it has ${got}; at most ${limit} fit. Use the engine 'auto' or 'exact'`);
+    super(
+      `${library} cannot take this problem: it has ${got}; at most ${limit} fit. Use the ` +
+        `engine 'auto' or 'exact'`,
+    );
     this.name = 'TooLargeForLibrary';
     this.library = library;
     this.size = size;
@@ -50,10 +61,14 @@ export class TooLargeForLibrary extends Error {
 
 /** Whether a program of this size is within a library's guard. */
 export function fits({ most }: Backend, size: ProgramSize): boolean {
-  return size.binaries <= most.binaries && size.columns <= most.columns && size.nonzeros <= most.nonzeros;
+  return (
+    size.binaries <= most.binaries && size.columns <= most.columns && size.nonzeros <= most.nonzeros
+  );
 }
 
-/** Size of the problem's program. Throws `TooLargeForLibrary` when the library's guard refuses it. */
+/**
+ * Size of the problem's program. Throws `TooLargeForLibrary` when the library's guard refuses it.
+ */
 export function requireFit(problem: Problem, backend: Backend): ProgramSize {
   const size = programSize(problem);
   if (!fits(backend, size)) throw new TooLargeForLibrary(backend, size);
@@ -102,12 +117,17 @@ export async function consult(
 
 function fractional(binaries: number, values: Float64Array): string {
   let count = 0;
-  for (let j = 0; j < binaries; j++) if (Math.abs(values[j] - Math.round(values[j])) > 1e-4) count++;
+  for (let j = 0; j < binaries; j++)
+    if (Math.abs(values[j] - Math.round(values[j])) > 1e-4) count++;
   return count > 0
     ? `rejected: ${count} of ${binaries} binaries are fractional`
     : 'rejected: some variable has no value';
 }
 
-function claim(answer: LibraryAnswer, costScale: number, constant: number): { claimedBound?: number } {
+function claim(
+  answer: LibraryAnswer,
+  costScale: number,
+  constant: number,
+): { claimedBound?: number } {
   return answer.bound === undefined ? {} : { claimedBound: answer.bound / costScale + constant };
 }

@@ -1,4 +1,7 @@
-/** Tables in their smallest form, so that those which differ only in the names of their classes become equal. */
+/**
+ * Tables in their smallest form, so that those which differ only in the names of their classes
+ * become equal.
+ */
 import type { Pool } from '../store/pool.ts';
 import type { Table } from '../store/table.ts';
 import { GOLDEN, wordsOf } from '../store/word-store.ts';
@@ -10,9 +13,9 @@ export interface Mapped {
 }
 
 /**
- * Smallest form of a table: classes that no value uses are dropped, classes with equal slices are merged, classes whose
- * slice is wholly forbidden become -1, and the rest are numbered by their first value, so that tables which differ only
- * in the names of their classes become equal. Exact.
+ * Smallest form of a table: classes that no value uses are dropped, classes with equal slices are
+ * merged, classes whose slice is wholly forbidden become -1, and the rest are numbered by their
+ * first value, so that tables which differ only in the names of their classes become equal. Exact.
  */
 export function compress(
   pool: Pool,
@@ -90,7 +93,10 @@ export function compress(
 /** High word of Infinity; every other high word is that of a finite cost. */
 const INFINITE = 0x7ff00000;
 
-/** Hash of each slice of one axis, and whether it holds anything finite. Integers only: doubles are slow until compiled. */
+/**
+ * Hash of each slice of one axis, and whether it holds anything finite. Integers only: doubles are
+ * slow until compiled.
+ */
 function hashSlices(
   words: Int32Array,
   length: number,
@@ -122,9 +128,15 @@ function reachedOnly(
   dims: readonly number[],
   cells: Float64Array,
   maps: readonly number[],
-): { dims: readonly number[]; cells: Float64Array; arrays: readonly Int32Array[]; shrunk: boolean } {
+): {
+  dims: readonly number[];
+  cells: Float64Array;
+  arrays: readonly Int32Array[];
+  shrunk: boolean;
+} {
   const arrays = maps.map((m) => pool.mapOf(m));
-  if (maps.every((m, axis) => pool.reachedOf(m) === dims[axis])) return { dims, cells, arrays, shrunk: false };
+  if (maps.every((m, axis) => pool.reachedOf(m) === dims[axis]))
+    return { dims, cells, arrays, shrunk: false };
   const keep: Int32Array[] = [];
   const renamed = arrays.map((map, axis) => {
     const rename = new Int32Array(dims[axis]).fill(-1);
@@ -134,10 +146,22 @@ function reachedOnly(
     keep.push(Int32Array.from(list));
     return list.length === dims[axis] ? map : map.map((c) => (c < 0 ? -1 : rename[c]));
   });
-  return { dims: keep.map((k) => k.length), cells: pick(dims, cells, keep), arrays: renamed, shrunk: true };
+  return {
+    dims: keep.map((k) => k.length),
+    cells: pick(dims, cells, keep),
+    arrays: renamed,
+    shrunk: true,
+  };
 }
 
-function equalSlices(words: Int32Array, length: number, block: number, stride: number, a: number, b: number): boolean {
+function equalSlices(
+  words: Int32Array,
+  length: number,
+  block: number,
+  stride: number,
+  a: number,
+  b: number,
+): boolean {
   for (let base = 0; base < length; base += block) {
     let p = 2 * (base + a * stride);
     let q = 2 * (base + b * stride);
@@ -147,7 +171,11 @@ function equalSlices(words: Int32Array, length: number, block: number, stride: n
 }
 
 /** Sub-table of the listed classes on every axis. */
-function pick(dims: readonly number[], cells: Float64Array, keep: readonly Int32Array[]): Float64Array {
+function pick(
+  dims: readonly number[],
+  cells: Float64Array,
+  keep: readonly Int32Array[],
+): Float64Array {
   const rank = dims.length;
   let total = 1;
   for (const k of keep) total *= k.length;

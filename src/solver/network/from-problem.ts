@@ -1,14 +1,18 @@
 /**
- * From a problem to its network: every vector, map and table is interned once, forbidden costs become Infinity.
+ * From a problem to its network: every vector, map and table is interned once, forbidden costs
+ * become Infinity.
  */
-import { Network } from './network.ts';
-import { sweepPlaces } from './sweep-order.ts';
 import type { Pool } from '../store/pool.ts';
 import type { Problem } from '../types.ts';
+import { Network } from './network.ts';
+import { sweepPlaces } from './sweep-order.ts';
 
-/** The costs with -0 made 0, which content hashes tell apart; the given array where there is none. */
+/**
+ * The costs with -0 made 0, which content hashes tell apart; the given array where there is none.
+ */
 function clean(costs: Float64Array): Float64Array {
-  for (let k = 0; k < costs.length; k++) if (costs[k] === 0 && Object.is(costs[k], -0)) return costs.map((c) => c + 0);
+  for (let k = 0; k < costs.length; k++)
+    if (costs[k] === 0 && Object.is(costs[k], -0)) return costs.map((c) => c + 0);
   return costs;
 }
 
@@ -31,7 +35,10 @@ function commonPower(costs: Float64Array, quantum: number): number {
   return 1 / parts;
 }
 
-/** Interns a problem without its rows (see `rows.ts`). Self loops fold into the unary of their variable. */
+/**
+ * Interns a problem without its rows (see `rows.ts`). Self loops fold into the unary of their
+ * variable.
+ */
 export function networkOf(problem: Problem, pool: Pool): Network {
   const net = new Network(pool, problem.domains);
   const n = problem.domains.length;
@@ -69,7 +76,11 @@ export function networkOf(problem: Problem, pool: Pool): Network {
 }
 
 /** Hints whose length is not the domain's are left out: they are of another problem. */
-function setMinPairs(net: Network, { minPairs, domains, maps }: Problem, ids: readonly number[]): void {
+function setMinPairs(
+  net: Network,
+  { minPairs, domains, maps }: Problem,
+  ids: readonly number[],
+): void {
   if (minPairs === undefined) return;
   for (let i = 0; i < domains.length; i++) {
     const first = minPairs.first[i] ?? -1;

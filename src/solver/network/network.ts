@@ -1,12 +1,19 @@
 /**
- * The working form of a problem: a network of cost factors over variables, all content interned in one `Pool`.
- * Every change is an exact transformation and is written to the proof log; `expand` undoes the merges.
+ * The working form of a problem: a network of cost factors over variables, all content interned in
+ * one `Pool`. Every change is an exact transformation and is written to the proof log; `expand`
+ * undoes the merges.
  */
 import { KeyTable } from '../store/keys.ts';
-import { compress, type Mapped } from './compress.ts';
 import type { Pool, Table } from '../store/pool.ts';
-import { bestValue, type Bucket, type Factor, type NetworkRow, type SeriesElimination } from './records.ts';
+import { compress, type Mapped } from './compress.ts';
 import { Log, STEP } from './proof-log.ts';
+import {
+  bestValue,
+  type Bucket,
+  type Factor,
+  type NetworkRow,
+  type SeriesElimination,
+} from './records.ts';
 
 /** Compressed tables by table and maps. */
 interface CompressedMemo {
@@ -41,17 +48,25 @@ export class Network {
   readonly factors: (Factor | undefined)[] = [];
   /** Factor ids of each variable, ascending. */
   readonly incident: number[][];
-  /** Variables that live in this one, with the map from this variable's problem values to theirs. */
+  /**
+   * Variables that live in this one, with the map from this variable's problem values to theirs.
+   */
   readonly members: { readonly variable: number; readonly map: number }[][];
   readonly rows: NetworkRow[] = [];
-  /** Names of the two alternatives that each position is a pair of (map ids, 2 per variable; -1: none), see `store/min-pairs.ts`. */
+  /**
+   * Names of the two alternatives that each position is a pair of (map ids, 2 per variable; -1:
+   * none), see `store/min-pairs.ts`.
+   */
   minPairs: Int32Array;
   /** Part of each unary that is a price of rows and not a cost (vector id, or -1). */
   priced: Int32Array;
   /** Eliminated variables in order. */
   readonly trail: Bucket[] = [];
   constant = 0;
-  /** Every cost of the problem is a multiple of this power of two, hence so is the cost of every choice. */
+  /**
+   * Every cost of the problem is a multiple of this power of two, hence so is the cost of every
+   * choice.
+   */
   quantum = 1;
   /** See `Problem.tolerance`. */
   tolerance = 0;
@@ -60,13 +75,13 @@ export class Network {
   log: Log = new Log();
   /** Series eliminations in order, where somebody asked for them. */
   series: SeriesElimination[] | undefined;
-  readonly #compressed: CompressedMemo;
+  private readonly compressedForm: CompressedMemo;
 
   constructor(pool: Pool, domains: Int32Array, real = domains.length, compressed = newMemo()) {
     const n = domains.length;
     this.pool = pool;
     this.real = real;
-    this.#compressed = compressed;
+    this.compressedForm = compressed;
     this.rank = Int32Array.from(domains.keys());
     this.place = this.rank.slice();
     this.size = domains.slice();
@@ -76,14 +91,19 @@ export class Network {
     this.minPairs = new Int32Array(2 * n).fill(-1);
     this.values = Int32Array.from(domains, (k) => pool.identity(k));
     this.incident = Array.from({ length: n }, () => []);
-    this.members = Array.from({ length: n }, (_, i) => [{ variable: i, map: pool.identity(domains[i]) }]);
+    this.members = Array.from({ length: n }, (_, i) => [
+      { variable: i, map: pool.identity(domains[i]) },
+    ]);
   }
 
   get count(): number {
     return this.size.length;
   }
 
-  /** Units that a bound may stay below the cost of a choice that it proves best: what lies between two costs, or is tolerated. */
+  /**
+   * Units that a bound may stay below the cost of a choice that it proves best: what lies between
+   * two costs, or is tolerated.
+   */
   get slack(): number {
     return Math.max(this.quantum - 1, this.tolerance);
   }
@@ -95,7 +115,10 @@ export class Network {
     return cells;
   }
 
-  /** Appends a factor and returns its number; an undefined factor keeps the numbering in step with the log. */
+  /**
+   * Appends a factor and returns its number; an undefined factor keeps the numbering in step with
+   * the log.
+   */
   addFactor(factor: Factor | undefined): number {
     const id = this.factors.length;
     this.factors.push(factor);
@@ -126,7 +149,7 @@ export class Network {
 
   /** Compressed form of a table under its maps, memoised by content. */
   compressed(table: Table, maps: readonly number[]): Mapped {
-    const { keys, results } = this.#compressed;
+    const { keys, results } = this.compressedForm;
     keys.begin().add(table.id);
     for (const m of maps) keys.add(m);
     const id = keys.end();
@@ -154,9 +177,11 @@ export class Network {
       this.factors[id] = { vars: f.vars, maps: small, table };
     }
     for (const row of this.rows) {
-      if (row.amounts[variable] >= 0) row.amounts[variable] = pool.gather(row.amounts[variable], keep);
+      if (row.amounts[variable] >= 0)
+        row.amounts[variable] = pool.gather(row.amounts[variable], keep);
     }
-    if (this.priced[variable] >= 0) this.priced[variable] = pool.gather(this.priced[variable], keep);
+    if (this.priced[variable] >= 0)
+      this.priced[variable] = pool.gather(this.priced[variable], keep);
     if (this.size[variable] === 0) this.empty = variable;
   }
 
@@ -166,7 +191,10 @@ export class Network {
       if (this.minPairs[at] >= 0) this.minPairs[at] = this.pool.compose(this.minPairs[at], keep);
   }
 
-  /** Replaces variable j by a function of variable i (map id: position of i -> position of j); factor `via` said so. */
+  /**
+   * Replaces variable j by a function of variable i (map id: position of i -> position of j);
+   * factor `via` said so.
+   */
   merge(j: number, i: number, follow: number, via: number): void {
     const { pool } = this;
     this.log.push(STEP.merge, j, i, via);
@@ -174,7 +202,7 @@ export class Network {
     if (shared === undefined) throw new Error('internal: merge through a missing factor');
     this.removeFactor(via);
     this.unary[i] = pool.sum(this.unary[i], pool.gather(this.unary[j], follow));
-    this.unary[i] = pool.sum(this.unary[i], this.#along(shared, i, j, follow));
+    this.unary[i] = pool.sum(this.unary[i], this.along(shared, i, j, follow));
     for (const id of this.incident[j].slice()) {
       const f = this.factors[id];
       if (f === undefined) continue;
@@ -182,7 +210,7 @@ export class Network {
       const maps = f.maps.map((m, k) => (f.vars[k] === j ? pool.compose(m, follow) : m));
       if (vars[0] === vars[1]) {
         this.removeFactor(id);
-        this.unary[i] = pool.sum(this.unary[i], this.#diagonal(f.table, maps));
+        this.unary[i] = pool.sum(this.unary[i], this.diagonal(f.table, maps));
         continue;
       }
       const { table, maps: small } = this.compressed(f.table, maps);
@@ -202,29 +230,31 @@ export class Network {
       this.priced[j] = -1;
     }
     this.gone[j] = 1;
-    this.#adopt(j, i, follow);
+    this.adopt(j, i, follow);
   }
 
   /** Cost of an edge read along a functional dependency. */
-  #along(f: Factor, i: number, j: number, follow: number): number {
+  private along(f: Factor, i: number, j: number, follow: number): number {
     const mapI = f.maps[f.vars.indexOf(i)];
     const mapJ = this.pool.compose(f.maps[f.vars.indexOf(j)], follow);
-    return this.#diagonal(f.table, f.vars[0] === i ? [mapI, mapJ] : [mapJ, mapI]);
+    return this.diagonal(f.table, f.vars[0] === i ? [mapI, mapJ] : [mapJ, mapI]);
   }
 
   /** Vector a -> cells[maps0[a], maps1[a]]. */
-  #diagonal(table: Table, maps: readonly number[]): number {
+  private diagonal(table: Table, maps: readonly number[]): number {
     const a = this.pool.mapOf(maps[0]);
     const b = this.pool.mapOf(maps[1]);
     const width = table.dims[1];
     const costs = new Float64Array(a.length).fill(Infinity);
-    for (let p = 0; p < a.length; p++) if (a[p] >= 0 && b[p] >= 0) costs[p] = table.cells[a[p] * width + b[p]];
+    for (let p = 0; p < a.length; p++)
+      if (a[p] >= 0 && b[p] >= 0) costs[p] = table.cells[a[p] * width + b[p]];
     return this.pool.vector(costs);
   }
 
   /**
-   * Joins the two variables of an edge into one new variable whose values are the finite pairs; returns its number. The
-   * edge becomes part of the new unary, every other edge sees its own half: relaxations get tighter, costs stay.
+   * Joins the two variables of an edge into one new variable whose values are the finite pairs;
+   * returns its number. The edge becomes part of the new unary, every other edge sees its own half:
+   * relaxations get tighter, costs stay.
    */
   fuse(via: number): number {
     const { pool } = this;
@@ -247,7 +277,7 @@ export class Network {
     }
     const toLeft = pool.map(Int32Array.from(left));
     const toRight = pool.map(Int32Array.from(right));
-    const w = this.#grow(left.length);
+    const w = this.grow(left.length);
     this.rank[w] = Math.min(this.rank[u], this.rank[v]);
     this.place[w] = Math.min(this.place[u], this.place[v]);
     const originalLeft = pool.compose(this.values[u], toLeft);
@@ -259,7 +289,10 @@ export class Network {
       [u, toLeft],
       [v, toRight],
     ];
-    this.unary[w] = pool.sum(own, pool.sum(pool.gather(this.unary[u], toLeft), pool.gather(this.unary[v], toRight)));
+    this.unary[w] = pool.sum(
+      own,
+      pool.sum(pool.gather(this.unary[u], toLeft), pool.gather(this.unary[v], toRight)),
+    );
     for (const [part, map] of halves) {
       for (const id of this.incident[part].slice()) {
         const g = this.factors[id];
@@ -269,7 +302,7 @@ export class Network {
         if (vars[0] === vars[1]) {
           this.removeFactor(id);
           this.incident[w] = this.incident[w].filter((x) => x !== id);
-          this.unary[w] = pool.sum(this.unary[w], this.#diagonal(g.table, maps));
+          this.unary[w] = pool.sum(this.unary[w], this.diagonal(g.table, maps));
           continue;
         }
         const small = this.compressed(g.table, maps);
@@ -299,7 +332,7 @@ export class Network {
   }
 
   /** A new variable with `k` values. */
-  #grow(k: number): number {
+  private grow(k: number): number {
     const w = this.size.length;
     const append = (array: Int32Array, x: number): Int32Array => {
       const out = new Int32Array(w + 1);
@@ -325,7 +358,7 @@ export class Network {
     return w;
   }
 
-  #adopt(j: number, i: number, follow: number): void {
+  private adopt(j: number, i: number, follow: number): void {
     const { pool } = this;
     const originalJ = pool.mapOf(this.values[j]);
     const originalI = pool.mapOf(this.values[i]);
@@ -344,25 +377,29 @@ export class Network {
   }
 
   /**
-   * Choice of the problem from positions of the variables that are still present (ignored for the others): merged
-   * variables follow their root, eliminated ones take the first best value, in reverse order of elimination.
+   * Choice of the problem from positions of the variables that are still present (ignored for the
+   * others): merged variables follow their root, eliminated ones take the first best value, in
+   * reverse order of elimination.
    */
   complete(at: Int32Array): Int32Array {
     const { pool } = this;
     const choice = new Int32Array(this.count).fill(-1);
     for (let i = 0; i < this.count; i++) {
-      if (this.gone[i] === 0) this.#assign(choice, i, pool.mapOf(this.values[i])[at[i]]);
+      if (this.gone[i] === 0) this.assign(choice, i, pool.mapOf(this.values[i])[at[i]]);
     }
     for (let b = this.trail.length - 1; b >= 0; b--)
-      this.#assign(choice, this.trail[b].variable, bestValue(pool, this.trail[b], choice));
+      this.assign(choice, this.trail[b].variable, bestValue(pool, this.trail[b], choice));
     return choice.slice(0, this.real);
   }
 
-  #assign(choice: Int32Array, i: number, value: number): void {
+  private assign(choice: Int32Array, i: number, value: number): void {
     for (const m of this.members[i]) choice[m.variable] = this.pool.mapOf(m.map)[value];
   }
 
-  /** A copy that is a problem of its own: its choices (`complete`) are positions of this network, -1 of what is gone. */
+  /**
+   * A copy that is a problem of its own: its choices (`complete`) are positions of this network, -1
+   * of what is gone.
+   */
   afresh(): Network {
     const copy = this.clone(this.count);
     for (let i = 0; i < this.count; i++) {
@@ -373,9 +410,12 @@ export class Network {
     return copy;
   }
 
-  /** Independent copy that shares the pool and the memo of compressed tables. @param real variables that choices have */
+  /**
+   * Independent copy that shares the pool and the memo of compressed tables. @param real variables
+   * that choices have
+   */
   clone(real = this.real): Network {
-    const copy = new Network(this.pool, new Int32Array(0), real, this.#compressed);
+    const copy = new Network(this.pool, new Int32Array(0), real, this.compressedForm);
     copy.size = this.size.slice();
     copy.unary = this.unary.slice();
     copy.gone = this.gone.slice();

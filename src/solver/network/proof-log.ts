@@ -1,10 +1,11 @@
 /**
- * The proof log: every exact step that the engine takes is one entry (codes: `check/certificate-format.ts`), so that the checker, which
- * shares no code with this room's workspace, can replay the argument "no choice costs less than this" from the problem alone.
+ * The proof log: every exact step that the engine takes is one entry (codes:
+ * `check/certificate-format.ts`), so that the checker, which shares no code with this room's
+ * workspace, can replay the argument "no choice costs less than this" from the problem alone.
  *
- * Here lists are ids of interned content (`Pool.map` for integers, `Pool.vector` for costs); `certificateOf` turns them
- * into plain data. Whoever changes a `Network` must write the step: a missing one makes the checker reject the proof and
- * the answer `feasible`.
+ * Here lists are ids of interned content (`Pool.map` for integers, `Pool.vector` for costs);
+ * `certificateOf` turns them into plain data. Whoever changes a `Network` must write the step: a
+ * missing one makes the checker reject the proof and the answer `feasible`.
  */
 import { ARGUMENTS, STEP } from '../check/certificate-format.ts';
 import type { Pool } from '../store/pool.ts';
@@ -14,46 +15,46 @@ export { STEP };
 
 /** A growing list of integers; clones share their past. */
 export class Log {
-  readonly #parent: Log | undefined;
-  readonly #shared: number;
-  #data = new Int32Array(256);
-  #length = 0;
+  private readonly parent: Log | undefined;
+  private readonly shared: number;
+  private data = new Int32Array(256);
+  private length = 0;
 
   constructor(parent?: Log) {
-    this.#parent = parent;
-    this.#shared = parent === undefined ? 0 : parent.#length;
+    this.parent = parent;
+    this.shared = parent === undefined ? 0 : parent.length;
   }
 
   push(...numbers: number[]): void {
-    this.#room(numbers.length);
-    for (const x of numbers) this.#data[this.#length++] = x;
+    this.room(numbers.length);
+    for (const x of numbers) this.data[this.length++] = x;
   }
 
   /** What was written since this log was cloned (or made). */
   own(): Int32Array {
-    return this.#data.subarray(0, this.#length);
+    return this.data.subarray(0, this.length);
   }
 
   /** Appends what a clone has written on its own. */
   absorb(clone: Log): void {
     const more = clone.own();
-    this.#room(more.length);
-    this.#data.set(more, this.#length);
-    this.#length += more.length;
+    this.room(more.length);
+    this.data.set(more, this.length);
+    this.length += more.length;
   }
 
   /** All steps from the first log of the line on. */
   steps(): Int32Array {
     const parts: Int32Array[] = [];
-    let length = this.#length;
-    let log = this.#parent;
-    let shared = this.#shared;
+    let length = this.length;
+    let log = this.parent;
+    let shared = this.shared;
     parts.push(this.own());
     while (log !== undefined) {
-      parts.push(log.#data.subarray(0, shared));
+      parts.push(log.data.subarray(0, shared));
       length += shared;
-      shared = log.#shared;
-      log = log.#parent;
+      shared = log.shared;
+      log = log.parent;
     }
     const out = new Int32Array(length);
     let at = 0;
@@ -68,16 +69,24 @@ export class Log {
     return new Log(this);
   }
 
-  #room(more: number): void {
-    if (this.#length + more <= this.#data.length) return;
-    const bigger = new Int32Array(this.#data.length * 2 + more);
-    bigger.set(this.#data);
-    this.#data = bigger;
+  private room(more: number): void {
+    if (this.length + more <= this.data.length) return;
+    const bigger = new Int32Array(this.data.length * 2 + more);
+    bigger.set(this.data);
+    this.data = bigger;
   }
 }
 
-/** The log as plain data. `problem` is the hash of the problem, `rows` the source of each row of the network. */
-export function certificateOf(log: Log, pool: Pool, problem: string, rows: readonly CertificateRow[]): Certificate {
+/**
+ * The log as plain data. `problem` is the hash of the problem, `rows` the source of each row of the
+ * network.
+ */
+export function certificateOf(
+  log: Log,
+  pool: Pool,
+  problem: string,
+  rows: readonly CertificateRow[],
+): Certificate {
   const raw = log.steps();
   const steps: number[] = new Array<number>(raw.length);
   const lists: number[][] = [];
@@ -86,7 +95,8 @@ export function certificateOf(log: Log, pool: Pool, problem: string, rows: reado
     let index = known[kind].get(id);
     if (index === undefined) {
       index = lists.length;
-      // What lies beyond a forbidden value is no number of the proof; a prune without a limit has an empty list.
+      // What lies beyond a forbidden value is no number of the proof; a prune without a limit has
+      // an empty list.
       if (kind === 'm') lists.push(Array.from(pool.mapOf(id)));
       else lists.push(plain(pool.vectorOf(id)));
       known[kind].set(id, index);

@@ -23,17 +23,26 @@ export interface Bucket {
   readonly values: number;
   readonly factors: readonly Factor[];
   readonly domains: readonly { readonly variable: number; readonly values: number }[];
-  /** Best positions that are known of variables with the same costs and tables; absent where nobody keeps them. */
+  /**
+   * Best positions that are known of variables with the same costs and tables; absent where nobody
+   * keeps them.
+   */
   readonly known?: BestPositions;
 }
 
-/** The best positions of eliminated variables of equal content, by a number that stands for the positions of their neighbours. */
+/**
+ * The best positions of eliminated variables of equal content, by a number that stands for the
+ * positions of their neighbours.
+ */
 export interface BestPositions {
   readonly content: number;
   readonly positions: PairMap;
 }
 
-/** An eliminated variable between at most two others, with what it takes to carry messages back (`dual/lift.ts`). */
+/**
+ * An eliminated variable between at most two others, with what it takes to carry messages back
+ * (`dual/lift.ts`).
+ */
 export interface SeriesElimination {
   readonly variable: number;
   readonly unary: number;
@@ -44,12 +53,18 @@ export interface SeriesElimination {
   readonly neighbours: readonly number[];
 }
 
-/** Problem value of an eliminated variable given those of the variables eliminated after it; the first of the best. */
+/**
+ * Problem value of an eliminated variable given those of the variables eliminated after it; the
+ * first of the best.
+ */
 export function bestValue(pool: Pool, bucket: Bucket, choice: Int32Array): number {
   const { values, domains, known } = bucket;
-  const places = domains.map(({ variable, values }) => pool.mapOf(pool.inverse(values))[choice[variable]] ?? -1);
+  const places = domains.map(
+    ({ variable, values }) => pool.mapOf(pool.inverse(values))[choice[variable]] ?? -1,
+  );
   let place = 0;
-  for (let k = 0; k < places.length; k++) place = place * (pool.mapOf(domains[k].values).length + 1) + places[k] + 1;
+  for (let k = 0; k < places.length; k++)
+    place = place * (pool.mapOf(domains[k].values).length + 1) + places[k] + 1;
   const isKept = known !== undefined && place <= LARGEST_PLACE;
   let position = isKept ? known.positions.get(known.content, place) : -1;
   if (position < 0) {
@@ -63,7 +78,11 @@ export function bestValue(pool: Pool, bucket: Bucket, choice: Int32Array): numbe
 const LARGEST_PLACE = 2 ** 31 - 1;
 
 /** @param places position of each neighbour; -1: none */
-function bestPosition(pool: Pool, { variable, unary, factors, domains }: Bucket, places: readonly number[]): number {
+function bestPosition(
+  pool: Pool,
+  { variable, unary, factors, domains }: Bucket,
+  places: readonly number[],
+): number {
   const total = pool.vectorOf(unary).slice();
   for (const f of factors) {
     let base = 0;

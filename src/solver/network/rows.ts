@@ -1,13 +1,14 @@
 /**
  * Linear rows: usage over time becomes one row per binding time, and rows become prices.
  *
- * A price is a rational numerator / 2^PRICE_BITS per unit of a row. The priced cost of a value is rounded down and the
- * priced bound is rounded up, so every choice that keeps the row pays at most its true cost: the bound stays valid.
+ * A price is a rational numerator / 2^PRICE_BITS per unit of a row. The priced cost of a value is
+ * rounded down and the priced bound is rounded up, so every choice that keeps the row pays at most
+ * its true cost: the bound stays valid.
  */
-import type { Network, NetworkRow } from './network.ts';
 import { PRICE_SCALE } from '../check/certificate-format.ts';
-import { STEP } from './proof-log.ts';
 import type { CertificateRow, LinearRow, Problem } from '../types.ts';
+import type { Network, NetworkRow } from './network.ts';
+import { STEP } from './proof-log.ts';
 
 /** Denominator of prices: 2^20. Those of certificates are finer. */
 export const PRICE_BITS = 20n;
@@ -25,7 +26,10 @@ function priceOfBound(price: bigint, bound: number): number {
 /** Adds the prices of the rows to a network in place; the rows themselves stay. */
 export function addPrices(net: Network, prices: readonly bigint[]): void {
   const { pool } = net;
-  net.log.push(STEP.price, pool.vector(Float64Array.from(prices, (p) => Number(p << (PRICE_SCALE - PRICE_BITS)))));
+  net.log.push(
+    STEP.price,
+    pool.vector(Float64Array.from(prices, (p) => Number(p << (PRICE_SCALE - PRICE_BITS)))),
+  );
   net.rows.forEach((row, r) => {
     const price = prices[r];
     if (price === 0n) return;
@@ -45,7 +49,10 @@ export function addPrices(net: Network, prices: readonly bigint[]): void {
   });
 }
 
-/** Leaves the rows out. What they were charged stays as cost: no row is left that a dearer value could help to keep. */
+/**
+ * Leaves the rows out. What they were charged stays as cost: no row is left that a dearer value
+ * could help to keep.
+ */
 export function dropRows(net: Network): void {
   net.rows.length = 0;
   net.priced.fill(-1);
@@ -74,8 +81,9 @@ export interface PlainRow extends LinearRow {
 }
 
 /**
- * All rows of a problem: its linear rows and one per time at which the usage limit can bind. Times whose pieces are a
- * subset of a neighbouring time's are dropped, and so are rows that even the largest amounts keep.
+ * All rows of a problem: its linear rows and one per time at which the usage limit can bind. Times
+ * whose pieces are a subset of a neighbouring time's are dropped, and so are rows that even the
+ * largest amounts keep.
  */
 export function plainRows(problem: Problem): PlainRow[] {
   const rows: PlainRow[] = (problem.rows ?? []).map((row, k) => ({ ...row, source: { row: k } }));
@@ -90,7 +98,9 @@ export function plainRows(problem: Problem): PlainRow[] {
   return rows.filter((row) => {
     let most = 0;
     const top = new Map<number, number>();
-    row.variables.forEach((v, k) => top.set(v, (top.get(v) ?? 0) + row.amounts[k].reduce((a, b) => Math.max(a, b), 0)));
+    row.variables.forEach((v, k) =>
+      top.set(v, (top.get(v) ?? 0) + row.amounts[k].reduce((a, b) => Math.max(a, b), 0)),
+    );
     for (const amount of top.values()) most += amount;
     return most > row.bound;
   });
@@ -139,11 +149,15 @@ export function installRows(net: Network, rows: readonly PlainRow[]): void {
 /** 1 for the variables that own an amount in some row. */
 export function rowVariables(net: Network): Uint8Array {
   const keep = new Uint8Array(net.count);
-  for (const row of net.rows) for (let i = 0; i < net.count; i++) if (row.amounts[i] >= 0) keep[i] = 1;
+  for (const row of net.rows)
+    for (let i = 0; i < net.count; i++) if (row.amounts[i] >= 0) keep[i] = 1;
   return keep;
 }
 
-/** The price beyond which the priced costs of a row could no longer be summed exactly (2^50 units, shared by all rows). */
+/**
+ * The price beyond which the priced costs of a row could no longer be summed exactly (2^50 units,
+ * shared by all rows).
+ */
 export function largestPrice(net: Network, r: number): bigint {
   const { amounts, bound } = net.rows[r];
   let most = Math.max(1, bound);

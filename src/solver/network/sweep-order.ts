@@ -1,8 +1,9 @@
 /**
- * The order in which messages visit variables. What a variable knows it shares among its later neighbours, so the bound
- * climbs fast where each has few of them: breadth first, as orders of small bandwidth go (E. Cuthill and J. McKee,
- * "Reducing the bandwidth of sparse symmetric matrices", 1969). The order of a program would send all that the forward pass
- * saves for the backward pass ahead of it.
+ * The order in which messages visit variables. What a variable knows it shares among its later
+ * neighbours, so the bound climbs fast where each has few of them: breadth first, as orders of
+ * small bandwidth go (E. Cuthill and J. McKee, "Reducing the bandwidth of sparse symmetric
+ * matrices", 1969). The order of a program would send all that the forward pass saves for the
+ * backward pass ahead of it.
  */
 import type { Network } from './network.ts';
 
@@ -21,7 +22,10 @@ export function sweepPlaces(net: Network): Int32Array {
   return place;
 }
 
-/** Distinct neighbours of every variable, the last one first: what the backward pass makes of a value stands beside it. */
+/**
+ * Distinct neighbours of every variable, the last one first: what the backward pass makes of a
+ * value stands beside it.
+ */
 function neighboursOf(net: Network): readonly (readonly number[])[] {
   const sets = Array.from({ length: net.count }, () => new Set<number>());
   for (const f of net.factors) {

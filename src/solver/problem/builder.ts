@@ -1,9 +1,13 @@
 /**
- * Building a `Problem`: vectors, class maps and tables are stored once by content, so that equal layers get equal ids.
+ * Building a `Problem`: vectors, class maps and tables are stored once by content, so that equal
+ * layers get equal ids.
  */
 import type { LinearRow, Problem, UsagePiece } from '../types.ts';
 
-/** How an edge end reads its table: `of[value]` is the row (column), out of `classes`; absent: the value itself. */
+/**
+ * How an edge end reads its table: `of[value]` is the row (column), out of `classes`; absent: the
+ * value itself.
+ */
 export interface End {
   readonly classes: number;
   readonly of: Int32Array;
@@ -16,7 +20,7 @@ interface CostTable {
 }
 
 class ByContent {
-  readonly #buckets = new Map<number, number[]>();
+  private readonly buckets = new Map<number, number[]>();
 
   /** Index of an equal earlier array, or of this one (`next`). */
   find(words: Int32Array, next: number, equal: (earlier: number) => boolean): number {
@@ -25,9 +29,9 @@ class ByContent {
       h = Math.imul(h ^ words[i], 0x9e3779b1);
       h ^= h >>> 15;
     }
-    const bucket = this.#buckets.get(h);
+    const bucket = this.buckets.get(h);
     if (bucket === undefined) {
-      this.#buckets.set(h, [next]);
+      this.buckets.set(h, [next]);
       return next;
     }
     for (const earlier of bucket) if (equal(earlier)) return earlier;
@@ -49,119 +53,120 @@ function sameFloats(a: Float64Array, b: Float64Array): boolean {
 /**
  * Collects variables, edges, rows and usage pieces; `build()` validates and returns the problem.
  *
- * Arrays that are handed over belong to the builder from then on. Costs must be integers or `Infinity`.
+ * Arrays that are handed over belong to the builder from then on. Costs must be integers or
+ * `Infinity`.
  */
 export class ProblemBuilder {
-  readonly #domains: number[] = [];
-  readonly #unary: number[] = [];
-  readonly #vectors: Float64Array[] = [];
-  readonly #tables: CostTable[] = [];
-  readonly #maps: Int32Array[] = [];
-  readonly #first: number[] = [];
-  readonly #second: number[] = [];
-  readonly #table: number[] = [];
-  readonly #firstMap: number[] = [];
-  readonly #secondMap: number[] = [];
-  readonly #rows: LinearRow[] = [];
-  readonly #pieces: UsagePiece[] = [];
-  readonly #vectorIndex = new ByContent();
-  readonly #tableIndex = new ByContent();
-  readonly #mapIndex = new ByContent();
-  readonly #tableByArray = new Map<Float64Array, number>();
-  #limit: number | undefined;
+  private readonly domains: number[] = [];
+  private readonly unary: number[] = [];
+  private readonly vectors: Float64Array[] = [];
+  private readonly tables: CostTable[] = [];
+  private readonly maps: Int32Array[] = [];
+  private readonly first: number[] = [];
+  private readonly second: number[] = [];
+  private readonly table: number[] = [];
+  private readonly firstMap: number[] = [];
+  private readonly secondMap: number[] = [];
+  private readonly rows: LinearRow[] = [];
+  private readonly pieces: UsagePiece[] = [];
+  private readonly vectorIndex = new ByContent();
+  private readonly tableIndex = new ByContent();
+  private readonly mapIndex = new ByContent();
+  private readonly tableByArray = new Map<Float64Array, number>();
+  private limit: number | undefined;
   /** Added to every objective. */
   constant = 0;
   name: string | undefined;
 
   /** Adds a variable with one value per entry of `unary` and returns its number. */
   addVariable(unary: Float64Array): number {
-    this.#domains.push(unary.length);
-    this.#unary.push(this.#internVector(unary));
-    return this.#domains.length - 1;
+    this.domains.push(unary.length);
+    this.unary.push(this.internVector(unary));
+    return this.domains.length - 1;
   }
 
   /**
-   * Adds an edge with a row-major table over (values or classes of i) x (values or classes of j) and returns its number.
-   * The same array object may be passed for many edges: it is hashed once.
+   * Adds an edge with a row-major table over (values or classes of i) x (values or classes of j)
+   * and returns its number. The same array object may be passed for many edges: it is hashed once.
    */
   addEdge(i: number, j: number, table: Float64Array, first?: End, second?: End): number {
-    this.#first.push(i);
-    this.#second.push(j);
-    let id = this.#tableByArray.get(table);
-    const rows = first === undefined ? this.#domains[i] : first.classes;
-    const columns = second === undefined ? this.#domains[j] : second.classes;
-    if (id === undefined || this.#tables[id].rows !== rows) {
-      const { length } = this.#tables;
-      id = this.#tableIndex.find(bits(table), length, (t) => {
-        const known = this.#tables[t];
+    this.first.push(i);
+    this.second.push(j);
+    let id = this.tableByArray.get(table);
+    const rows = first === undefined ? this.domains[i] : first.classes;
+    const columns = second === undefined ? this.domains[j] : second.classes;
+    if (id === undefined || this.tables[id].rows !== rows) {
+      const { length } = this.tables;
+      id = this.tableIndex.find(bits(table), length, (t) => {
+        const known = this.tables[t];
         return known.rows === rows && sameFloats(known.costs, table);
       });
-      if (id === length) this.#tables.push({ rows, columns, costs: table });
-      this.#tableByArray.set(table, id);
+      if (id === length) this.tables.push({ rows, columns, costs: table });
+      this.tableByArray.set(table, id);
     }
-    this.#table.push(id);
-    this.#firstMap.push(this.#internMap(first));
-    this.#secondMap.push(this.#internMap(second));
-    return this.#first.length - 1;
+    this.table.push(id);
+    this.firstMap.push(this.internMap(first));
+    this.secondMap.push(this.internMap(second));
+    return this.first.length - 1;
   }
 
   /** Adds a linear row: sum of amounts <= bound. */
   addRow(row: LinearRow): void {
-    this.#rows.push(row);
+    this.rows.push(row);
   }
 
   /** Adds a usage piece: `variable` holds `amounts[value]` during [lo, hi). Needs `setLimit`. */
   addUsage(piece: UsagePiece): void {
-    this.#pieces.push(piece);
+    this.pieces.push(piece);
   }
 
   /** Limit of the usage at every time. */
   setLimit(limit: number): void {
-    this.#limit = limit;
+    this.limit = limit;
   }
 
   /** The finished, validated problem. Throws `Error('internal: ...')` on a malformed one. */
   build(): Problem {
-    if (this.#pieces.length > 0 && this.#limit === undefined) {
+    if (this.pieces.length > 0 && this.limit === undefined) {
       throw new Error('internal: usage pieces without a limit; call setLimit before build');
     }
     const problem: Problem = {
       ...(this.name === undefined ? {} : { name: this.name }),
-      domains: Int32Array.from(this.#domains),
-      unary: Int32Array.from(this.#unary),
-      vectors: this.#vectors,
+      domains: Int32Array.from(this.domains),
+      unary: Int32Array.from(this.unary),
+      vectors: this.vectors,
       edges: {
-        first: Int32Array.from(this.#first),
-        second: Int32Array.from(this.#second),
-        table: Int32Array.from(this.#table),
-        firstMap: Int32Array.from(this.#firstMap),
-        secondMap: Int32Array.from(this.#secondMap),
+        first: Int32Array.from(this.first),
+        second: Int32Array.from(this.second),
+        table: Int32Array.from(this.table),
+        firstMap: Int32Array.from(this.firstMap),
+        secondMap: Int32Array.from(this.secondMap),
       },
-      tables: this.#tables,
-      maps: this.#maps,
+      tables: this.tables,
+      maps: this.maps,
       constant: this.constant,
-      rows: this.#rows,
-      ...(this.#limit === undefined ? {} : { usage: { pieces: this.#pieces, limit: this.#limit } }),
+      rows: this.rows,
+      ...(this.limit === undefined ? {} : { usage: { pieces: this.pieces, limit: this.limit } }),
     };
     validateProblem(problem);
     return problem;
   }
 
-  #internVector(v: Float64Array): number {
-    const { length } = this.#vectors;
-    const id = this.#vectorIndex.find(bits(v), length, (t) => sameFloats(this.#vectors[t], v));
-    if (id === length) this.#vectors.push(v);
+  private internVector(v: Float64Array): number {
+    const { length } = this.vectors;
+    const id = this.vectorIndex.find(bits(v), length, (t) => sameFloats(this.vectors[t], v));
+    if (id === length) this.vectors.push(v);
     return id;
   }
 
-  #internMap(end: End | undefined): number {
+  private internMap(end: End | undefined): number {
     if (end === undefined) return -1;
-    const { length } = this.#maps;
-    const id = this.#mapIndex.find(end.of, length, (t) => {
-      const known = this.#maps[t];
+    const { length } = this.maps;
+    const id = this.mapIndex.find(end.of, length, (t) => {
+      const known = this.maps[t];
       return known.length === end.of.length && end.of.every((c, v) => c === known[v]);
     });
-    if (id === length) this.#maps.push(end.of);
+    if (id === length) this.maps.push(end.of);
     return id;
   }
 }
@@ -170,7 +175,10 @@ function fail(what: string): never {
   throw new Error(`internal: malformed choice problem: ${what}`);
 }
 
-/** Throws unless every id, length and number of the problem is in order. Costs must be integers or Infinity. */
+/**
+ * Throws unless every id, length and number of the problem is in order. Costs must be integers or
+ * Infinity.
+ */
 function validateProblem(problem: Problem): void {
   const { domains, unary, vectors, edges, tables } = problem;
   const { maps } = problem;
@@ -192,7 +200,8 @@ function validateProblem(problem: Problem): void {
   for (let i = 0; i < n; i++) {
     const v = vectors[unary[i]];
     if (v === undefined) fail(`variable ${i} has unary id ${unary[i]} of ${vectors.length}`);
-    if (v.length !== domains[i]) fail(`variable ${i} has ${domains[i]} values but ${v.length} costs`);
+    if (v.length !== domains[i])
+      fail(`variable ${i} has ${domains[i]} values but ${v.length} costs`);
   }
   const top = maps.map((m, id) => {
     let most = 0;
@@ -216,7 +225,8 @@ function validateProblem(problem: Problem): void {
           fail(`edge ${e}: ${size} rows or columns for the ${domains[v]} values of variable ${v}`);
       } else if (maps[id]?.length !== domains[v] || top[id] >= size) {
         fail(
-          `edge ${e}: class map ${id} does not fit variable ${v} (${domains[v]} values) and ${size} rows or columns`,
+          `edge ${e}: class map ${id} does not fit variable ${v} (${domains[v]} values) and ` +
+            `${size} rows or columns`,
         );
       }
     }
@@ -225,14 +235,17 @@ function validateProblem(problem: Problem): void {
     row.variables.forEach((v, k) => {
       if (!(v >= 0 && v < n)) fail(`row "${row.name}" names variable ${v} of ${n}`);
       const amounts = row.amounts[k];
-      if (amounts?.length !== domains[v]) fail(`row "${row.name}": amounts of variable ${v} do not fit its values`);
+      if (amounts?.length !== domains[v])
+        fail(`row "${row.name}": amounts of variable ${v} do not fit its values`);
       for (const u of amounts) {
-        if (!Number.isSafeInteger(u) || u < 0) fail(`row "${row.name}" holds amount ${u}; non-negative integers only`);
+        if (!Number.isSafeInteger(u) || u < 0)
+          fail(`row "${row.name}" holds amount ${u}; non-negative integers only`);
       }
     });
   }
   for (const piece of problem.usage?.pieces ?? []) {
-    if (!(piece.variable >= 0 && piece.variable < n)) fail(`usage piece names variable ${piece.variable} of ${n}`);
+    if (!(piece.variable >= 0 && piece.variable < n))
+      fail(`usage piece names variable ${piece.variable} of ${n}`);
     if (piece.amounts.length !== domains[piece.variable]) {
       fail(`usage piece of variable ${piece.variable} does not fit its values`);
     }

@@ -1,5 +1,6 @@
 /**
- * Conditioning. In: a problem some of whose variables have one value. Out: the problem on the other variables.
+ * Conditioning. In: a problem some of whose variables have one value. Out: the problem on the other
+ * variables.
  */
 import type { Problem } from '../types.ts';
 
@@ -13,10 +14,10 @@ interface SmallerProblem {
 }
 
 /**
- * Leaves out the variables that have one value only: what they cost alone joins the constant, what they cost a neighbour
- * joins its unary vector, what they use of a row is taken from its bound. A recipe fixes nine variables in ten, so most of
- * its problem is arithmetic. Where a fixed part is forbidden or breaks a row, the problem is returned
- * as it is: the solver reports why.
+ * Leaves out the variables that have one value only: what they cost alone joins the constant, what
+ * they cost a neighbour joins its unary vector, what they use of a row is taken from its bound. A
+ * recipe fixes nine variables in ten, so most of its problem is arithmetic. Where a fixed part is
+ * forbidden or breaks a row, the problem is returned as it is: the solver reports why.
  */
 export function withoutFixed(problem: Problem): SmallerProblem {
   const same: SmallerProblem = {
@@ -50,12 +51,23 @@ export function withoutFixed(problem: Problem): SmallerProblem {
     if (a < 0 && b < 0) {
       constant += table.costs[row * table.columns + column];
     } else if (a < 0) {
-      const slice = (): Float64Array => table.costs.subarray(row * table.columns, (row + 1) * table.columns);
+      const slice = (): Float64Array =>
+        table.costs.subarray(row * table.columns, (row + 1) * table.columns);
       unary[b] = costs.add(unary[b], 2 * edges.table[e], row, edges.secondMap[e], classOf, slice);
     } else {
       const slice = (): Float64Array =>
-        Float64Array.from({ length: table.rows }, (_, r) => table.costs[r * table.columns + column]);
-      unary[a] = costs.add(unary[a], 2 * edges.table[e] + 1, column, edges.firstMap[e], classOf, slice);
+        Float64Array.from(
+          { length: table.rows },
+          (_, r) => table.costs[r * table.columns + column],
+        );
+      unary[a] = costs.add(
+        unary[a],
+        2 * edges.table[e] + 1,
+        column,
+        edges.firstMap[e],
+        classOf,
+        slice,
+      );
     }
   }
   if (!Number.isFinite(constant)) return same;
@@ -63,7 +75,8 @@ export function withoutFixed(problem: Problem): SmallerProblem {
   for (const row of problem.rows ?? []) {
     const at = [...row.variables.keys()].filter((k) => name[row.variables[k]] >= 0);
     let { bound } = row;
-    for (let k = 0; k < row.variables.length; k++) if (name[row.variables[k]] < 0) bound -= row.amounts[k][0];
+    for (let k = 0; k < row.variables.length; k++)
+      if (name[row.variables[k]] < 0) bound -= row.amounts[k][0];
     if (bound < 0) return same;
     if (at.length === 0) continue;
     rows.push({

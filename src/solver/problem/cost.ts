@@ -1,9 +1,13 @@
 /**
- * Costs. In: a problem without its rows. Out: a function from full choices to costs, the bound that needs no engine, gaps.
+ * Costs. In: a problem without its rows. Out: a function from full choices to costs, the bound that
+ * needs no engine, gaps.
  */
 import type { Problem } from '../types.ts';
 
-/** The cost of full choices of a problem, without rows; Infinity for a forbidden one. Exact while sums stay below 2^53. */
+/**
+ * The cost of full choices of a problem, without rows; Infinity for a forbidden one. Exact while
+ * sums stay below 2^53.
+ */
 export function costFunction(problem: Problem): (choice: ArrayLike<number>) => number {
   const { domains, unary, vectors, edges, tables, maps } = problem;
   return (choice) => {
@@ -27,7 +31,10 @@ export function costFunction(problem: Problem): (choice: ArrayLike<number>) => n
   };
 }
 
-/** The bound that needs no engine: the constant, every least unary cost and every least cell; Infinity when one has none. */
+/**
+ * The bound that needs no engine: the constant, every least unary cost and every least cell;
+ * Infinity when one has none.
+ */
 export function leastTotal(problem: Problem): number {
   const least = (costs: Float64Array): number => {
     let found = Infinity;

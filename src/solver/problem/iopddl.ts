@@ -1,14 +1,15 @@
 /**
- * Reader of the file format of the ASPLOS / EuroSys 2025 contest on intra-operator parallelism (google/iopddl): an already
- * parsed JSON value becomes a choice problem.
+ * Reader of the file format of the ASPLOS / EuroSys 2025 contest on intra-operator parallelism
+ * (google/iopddl): an already parsed JSON value becomes a choice problem.
  *
  * {"problem": {"name", "nodes": {"intervals": [[lo, hi]], "costs": [[..]], "usages": [[..]]},
  *              "edges": {"nodes": [[i, j]], "costs": [[..]]}, "usage_limit"}}
  *
- * Intervals are half-open; 10^18 in a cost means forbidden; an edge's costs are row-major over its nodes as listed.
+ * Intervals are half-open; 10^18 in a cost means forbidden; an edge's costs are row-major over its
+ * nodes as listed.
  */
-import { ProblemBuilder } from './builder.ts';
 import type { Problem } from '../types.ts';
+import { ProblemBuilder } from './builder.ts';
 
 /** The value is not an IOPDDL problem; `path` says where, e.g. `problem.edges.costs[3][1]`. */
 export class IopddlError extends Error {
@@ -55,10 +56,16 @@ function amounts(value: unknown, path: () => string, forbidden: boolean): Float6
   const out = new Float64Array(items.length);
   for (let k = 0; k < items.length; k++) {
     const x = items[k];
-    if (typeof x !== 'number' || !(x >= 0)) throw new IopddlError(`${path()}[${k}]`, 'a non-negative integer', x);
+    if (typeof x !== 'number' || !(x >= 0))
+      throw new IopddlError(`${path()}[${k}]`, 'a non-negative integer', x);
     if (forbidden && x >= FORBIDDEN) out[k] = Infinity;
     else if (Number.isSafeInteger(x)) out[k] = x;
-    else throw new IopddlError(`${path()}[${k}]`, 'an integer below 2^53 or 1000000000000000000 (forbidden)', x);
+    else
+      throw new IopddlError(
+        `${path()}[${k}]`,
+        'an integer below 2^53 or 1000000000000000000 (forbidden)',
+        x,
+      );
   }
   return out;
 }
@@ -67,13 +74,20 @@ function pair(value: unknown, path: string, below: number): readonly [number, nu
   const [a, b] = list(value, path, 2);
   for (const x of [a, b]) {
     if (typeof x !== 'number' || !Number.isSafeInteger(x) || x < 0 || x >= below) {
-      throw new IopddlError(path, below === Infinity ? 'two integers >= 0' : `two node numbers below ${below}`, value);
+      throw new IopddlError(
+        path,
+        below === Infinity ? 'two integers >= 0' : `two node numbers below ${below}`,
+        value,
+      );
     }
   }
   return [Number(a), Number(b)];
 }
 
-/** Makes a choice problem of a parsed IOPDDL file. Throws `IopddlError` with the place of the first fault. */
+/**
+ * Makes a choice problem of a parsed IOPDDL file. Throws `IopddlError` with the place of the first
+ * fault.
+ */
 export function readIopddl(parsed: unknown): Problem {
   const problem = record(record(parsed, 'the file').problem, 'problem');
   const nodes = record(problem.nodes, 'problem.nodes');
@@ -99,7 +113,11 @@ export function readIopddl(parsed: unknown): Problem {
       const usage = amounts(usages[variable], () => `problem.nodes.usages[${variable}]`, false);
       if (usage.length !== domains[variable]) {
         const expected = `${domains[variable]} entries, one per cost`;
-        throw new IopddlError(`problem.nodes.usages[${variable}]`, expected, `${usage.length} entries`);
+        throw new IopddlError(
+          `problem.nodes.usages[${variable}]`,
+          expected,
+          `${usage.length} entries`,
+        );
       }
       if (lo < hi) builder.addUsage({ variable, lo, hi, amounts: usage });
     });

@@ -1,6 +1,7 @@
 /**
- * Neighbourhoods of a choice, for large neighbourhood search (Shaw, Using constraint programming and local search methods
- * to solve vehicle routing problems, 1998). In: a problem, one of its choices. Out: the variables around what costs most.
+ * Neighbourhoods of a choice, for large neighbourhood search (Shaw, Using constraint programming
+ * and local search methods to solve vehicle routing problems, 1998). In: a problem, one of its
+ * choices. Out: the variables around what costs most.
  */
 import type { Problem } from '../types.ts';
 
@@ -25,7 +26,8 @@ export class Regions {
   around(centers: readonly number[], size: number): ReadonlySet<number> {
     const out = new Set(centers);
     for (const v of out) {
-      for (let k = this.start[v]; k < this.start[v + 1] && out.size < size; k++) out.add(this.neighbours[k]);
+      for (let k = this.start[v]; k < this.start[v + 1] && out.size < size; k++)
+        out.add(this.neighbours[k]);
       if (out.size >= size) break;
     }
     return out;
@@ -33,11 +35,16 @@ export class Regions {
 }
 
 /** The two ends of each edge that adds to the cost of a choice, the most first. */
-export function costliestEdges({ edges, tables, maps }: Problem, choice: Int32Array): (readonly [number, number])[] {
+export function costliestEdges(
+  { edges, tables, maps }: Problem,
+  choice: Int32Array,
+): (readonly [number, number])[] {
   const at = (map: number, value: number): number => (map < 0 ? value : maps[map][value]);
   const costs = Float64Array.from(edges.first, (a, e) => {
     const { columns, costs } = tables[edges.table[e]];
-    return costs[at(edges.firstMap[e], choice[a]) * columns + at(edges.secondMap[e], choice[edges.second[e]])];
+    return costs[
+      at(edges.firstMap[e], choice[a]) * columns + at(edges.secondMap[e], choice[edges.second[e]])
+    ];
   });
   return Array.from(costs.keys())
     .filter((e) => costs[e] > 0)

@@ -1,10 +1,14 @@
 /**
- * Repair of a choice that breaks rows. In: a problem, a cheap choice. Out: a choice nearby that keeps the rows, by moves of single
- * variables, each the one that costs least for each unit that it takes less of the first row that is broken. It says nothing of the optimum.
+ * Repair of a choice that breaks rows. In: a problem, a cheap choice. Out: a choice nearby that
+ * keeps the rows, by moves of single variables, each the one that costs least for each unit that it
+ * takes less of the first row that is broken. It says nothing of the optimum.
  */
 import type { LinearRow, Problem } from '../types.ts';
 
-/** A value of a variable that takes less of a row, and what that costs for each unit that it takes less. */
+/**
+ * A value of a variable that takes less of a row, and what that costs for each unit that it takes
+ * less.
+ */
 interface Move {
   readonly value: number;
   readonly rate: number;
@@ -12,7 +16,8 @@ interface Move {
 
 /**
  * @param choice that is not forbidden
- * @returns the choice itself where it keeps all rows; undefined where such moves lead to no choice that does
+ * @returns the choice itself where it keeps all rows; undefined where such moves lead to no choice
+ *   that does
  */
 export function repairRows(problem: Problem, choice: Int32Array): Int32Array | undefined {
   const { rows = [] } = problem;
@@ -87,13 +92,18 @@ class MoveCosts {
 
   neighbours(variable: number): number[] {
     const { first, second } = this.problem.edges;
-    return (this.edgesOf.get(variable) ?? []).map((e) => (first[e] === variable ? second[e] : first[e]));
+    return (this.edgesOf.get(variable) ?? []).map((e) =>
+      first[e] === variable ? second[e] : first[e],
+    );
   }
 
   private edge(at: Int32Array, e: number): number {
     const { edges, tables, maps } = this.problem;
     const { columns, costs } = tables[edges.table[e]];
     const placed = (map: number, value: number): number => (map < 0 ? value : maps[map][value]);
-    return costs[placed(edges.firstMap[e], at[edges.first[e]]) * columns + placed(edges.secondMap[e], at[edges.second[e]])];
+    return costs[
+      placed(edges.firstMap[e], at[edges.first[e]]) * columns +
+        placed(edges.secondMap[e], at[edges.second[e]])
+    ];
   }
-} // prettier-ignore
+}

@@ -1,6 +1,6 @@
 /**
- * Restriction. In: a problem, allowed values. Out: the problem on those values, and the maps between the choices of
- * both.
+ * Restriction. In: a problem, allowed values. Out: the problem on those values, and the maps
+ * between the choices of both.
  */
 import { latin1 } from '../../platform/platform.ts';
 import type { LinearRow, Problem } from '../types.ts';
@@ -52,17 +52,32 @@ export class KeptLists {
 }
 
 /** Rows of a problem on the values that a restriction of it leaves. */
-export function restrictRows(rows: readonly LinearRow[], { valuesOf }: Pick<CompactProblem, 'valuesOf'>): LinearRow[] {
+export function restrictRows(
+  rows: readonly LinearRow[],
+  { valuesOf }: Pick<CompactProblem, 'valuesOf'>,
+): LinearRow[] {
   return rows.map((row) => ({
     ...row,
-    amounts: row.amounts.map((amounts, k) => Float64Array.from(valuesOf(row.variables[k]), (a) => amounts[a])),
+    amounts: row.amounts.map((amounts, k) =>
+      Float64Array.from(valuesOf(row.variables[k]), (a) => amounts[a]),
+    ),
   }));
 }
 
-/** Leaves values out: domains, unary vectors and the maps into the tables shrink; the tables stay. No list: all stays. */
-export function compactProblem(problem: Problem, kept: readonly (AllowedValues | undefined)[]): CompactProblem {
-  const all = Int32Array.from({ length: problem.domains.reduce((a, b) => Math.max(a, b), 0) }, (_, a) => a);
-  const valuesOf = (v: number): Int32Array => kept[v]?.values ?? all.subarray(0, problem.domains[v]);
+/**
+ * Leaves values out: domains, unary vectors and the maps into the tables shrink; the tables stay.
+ * No list: all stays.
+ */
+export function compactProblem(
+  problem: Problem,
+  kept: readonly (AllowedValues | undefined)[],
+): CompactProblem {
+  const all = Int32Array.from(
+    { length: problem.domains.reduce((a, b) => Math.max(a, b), 0) },
+    (_, a) => a,
+  );
+  const valuesOf = (v: number): Int32Array =>
+    kept[v]?.values ?? all.subarray(0, problem.domains[v]);
   if (kept.every((list) => list === undefined))
     return { problem, expand: (choice) => choice, contract: (choice) => choice, valuesOf };
   const domains = problem.domains.map((size, v) => kept[v]?.values.length ?? size);
@@ -91,13 +106,17 @@ export function compactProblem(problem: Problem, kept: readonly (AllowedValues |
     map.map((id, e) => {
       const list = kept[ends[e]];
       if (list === undefined) return id;
-      return mapOf(id, list, () => (id < 0 ? list.values : list.values.map((a) => problem.maps[id][a])));
+      return mapOf(id, list, () =>
+        id < 0 ? list.values : list.values.map((a) => problem.maps[id][a]),
+      );
     });
   const { edges, minPairs } = problem;
   const minPairsLeft = (names: Int32Array): Int32Array =>
     names.map((id, v) => {
       const list = kept[v];
-      return list === undefined || id < 0 ? id : mapOf(id, list, () => list.values.map((a) => problem.maps[id][a]));
+      return list === undefined || id < 0
+        ? id
+        : mapOf(id, list, () => list.values.map((a) => problem.maps[id][a]));
     });
   return {
     problem: {
@@ -113,7 +132,12 @@ export function compactProblem(problem: Problem, kept: readonly (AllowedValues |
       },
       ...(minPairs === undefined
         ? {}
-        : { minPairs: { first: minPairsLeft(minPairs.first), second: minPairsLeft(minPairs.second) } }),
+        : {
+            minPairs: {
+              first: minPairsLeft(minPairs.first),
+              second: minPairsLeft(minPairs.second),
+            },
+          }),
       ...(problem.rows === undefined ? {} : { rows: restrictRows(problem.rows, { valuesOf }) }),
     },
     expand: (choice) => choice.map((a, v) => kept[v]?.values[a] ?? a),

@@ -1,7 +1,8 @@
 /**
- * Dominance: value w of a variable dominates value d when, whatever the neighbours do, moving from d to w costs nothing and
- * uses no more of any row. The exact test is a sum of worst differences over the incident tables; it is quadratic in the
- * domain, so a few sample choices of the neighbours first reject the pairs that cannot pass.
+ * Dominance: value w of a variable dominates value d when, whatever the neighbours do, moving from
+ * d to w costs nothing and uses no more of any row. The exact test is a sum of worst differences
+ * over the incident tables; it is quadratic in the domain, so a few sample choices of the
+ * neighbours first reject the pairs that cannot pass.
  */
 import type { Table } from '../store/pool.ts';
 
@@ -16,7 +17,10 @@ export interface DominanceSide {
 
 /** Joint choices of the neighbours that every pair has to pass before the exact test. */
 const SAMPLES = 12;
-/** In larger domains only the values that are best by cost or under some sample may dominate: the full square does not pay. */
+/**
+ * In larger domains only the values that are best by cost or under some sample may dominate: the
+ * full square does not pay.
+ */
 const SQUARE = 64;
 /** Largest square of worst differences that is kept, in entries. */
 const KEPT = 1 << 14;
@@ -25,12 +29,12 @@ const WORK = 20_000_000;
 
 /** Remembers transposed tables and worst differences by table. */
 export class Dominance {
-  readonly #rows = new Map<number, Float64Array>();
-  readonly #deltas = new Map<number, Float64Array | null>();
+  private readonly rows = new Map<number, Float64Array>();
+  private readonly deltas = new Map<number, Float64Array | null>();
 
   /**
-   * Pairs [deleted, dominating] of positions; the dominating one is alive when its pair is reached. `before(w, d)` says
-   * whether w may replace d at equal cost.
+   * Pairs [deleted, dominating] of positions; the dominating one is alive when its pair is reached.
+   * `before(w, d)` says whether w may replace d at equal cost.
    */
   pairs(
     costs: Float64Array,
@@ -39,11 +43,14 @@ export class Dominance {
     orders: readonly Int32Array[],
   ): (readonly [number, number])[] {
     const k = costs.length;
-    const rows = sides.map((s) => this.#rowsOf(s));
+    const rows = sides.map((s) => this.rowsOf(s));
     const widths = sides.map((s) => s.table.dims[1 - s.side]);
-    const deltas = sides.map((s) => this.#deltasOf(s));
-    // Cheap values are the likely dominators: try them first, so that most values die at their first candidate.
-    const byCost = Int32Array.from({ length: k }, (_, a) => a).sort((a, b) => costs[a] - costs[b] || a - b);
+    const deltas = sides.map((s) => this.deltasOf(s));
+    // Cheap values are the likely dominators: try them first, so that most values die at their
+    // first candidate.
+    const byCost = Int32Array.from({ length: k }, (_, a) => a).sort(
+      (a, b) => costs[a] - costs[b] || a - b,
+    );
     const count = Math.min(SAMPLES, k);
     const scores = new Float64Array(k * count);
     for (let q = 0; q < count; q++) {
@@ -54,7 +61,8 @@ export class Dominance {
         const width = widths[s];
         const cells = rows[s];
         const base = map[sample] * width;
-        // The neighbour's best answer to the sample value, the last one of equals: ties show differences elsewhere.
+        // The neighbour's best answer to the sample value, the last one of equals: ties show
+        // differences elsewhere.
         let answer = 0;
         for (let b = 1; b < width; b++) if (cells[base + b] <= cells[base + answer]) answer = b;
         for (let a = 0; a < k; a++) scores[a * count + q] += cells[map[a] * width + answer];
@@ -108,25 +116,26 @@ export class Dominance {
   }
 
   /** Cells with the variable's own class as the row. */
-  #rowsOf({ table, side }: DominanceSide): Float64Array {
+  private rowsOf({ table, side }: DominanceSide): Float64Array {
     if (side === 0) return table.cells;
-    let out = this.#rows.get(table.id);
+    let out = this.rows.get(table.id);
     if (out === undefined) {
       const [rows, columns] = table.dims;
       out = new Float64Array(rows * columns);
-      for (let r = 0, p = 0; r < rows; r++) for (let c = 0; c < columns; c++, p++) out[c * rows + r] = table.cells[p];
-      this.#rows.set(table.id, out);
+      for (let r = 0, p = 0; r < rows; r++)
+        for (let c = 0; c < columns; c++, p++) out[c * rows + r] = table.cells[p];
+      this.rows.set(table.id, out);
     }
     return out;
   }
 
-  #deltasOf({ table, side }: DominanceSide): Float64Array | null {
+  private deltasOf({ table, side }: DominanceSide): Float64Array | null {
     const key = 2 * table.id + side;
-    let out = this.#deltas.get(key);
+    let out = this.deltas.get(key);
     if (out === undefined) {
       const own = table.dims[side];
       out = own * own > KEPT ? null : new Float64Array(own * own).fill(NaN);
-      this.#deltas.set(key, out);
+      this.deltas.set(key, out);
     }
     return out;
   }
@@ -144,7 +153,10 @@ function likelyDominators(byCost: Int32Array, scores: Float64Array, count: numbe
   return byCost.filter((a) => chosen[a] === 1);
 }
 
-/** Largest cells[w] - cells[d] over the neighbour's classes; Infinity where w is forbidden and d is not. */
+/**
+ * Largest cells[w] - cells[d] over the neighbour's classes; Infinity where w is forbidden and d is
+ * not.
+ */
 function worst(cells: Float64Array, width: number, w: number, d: number): number {
   let most = -Infinity;
   for (let b = 0, p = w * width, q = d * width; b < width; b++, p++, q++) {

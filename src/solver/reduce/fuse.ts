@@ -1,13 +1,15 @@
 /**
- * Tightening: a node whose core is too large to eliminate fuses edges in triangles into one variable, or branches.
- * In: a pairwise network. Out: the network with fused variables, or the variable to branch on.
+ * Tightening: a node whose core is too large to eliminate fuses edges in triangles into one
+ * variable, or branches. In: a pairwise network. Out: the network with fused variables, or the
+ * variable to branch on.
  */
 import type { Network } from '../network/network.ts';
 import type { Table } from '../store/pool.ts';
 
 /**
- * Fuses edges that lie in a triangle and have few finite pairs, each variable at most once; false when there is none.
- * Weak relaxations live in odd cycles: a fused variable decides two corners at once.
+ * Fuses edges that lie in a triangle and have few finite pairs, each variable at most once; false
+ * when there is none. Weak relaxations live in odd cycles: a fused variable decides two corners at
+ * once.
  */
 export function fuseTriangles(net: Network): boolean {
   const { pool } = net;
@@ -47,15 +49,18 @@ function finitePairs(a: Int32Array, b: Int32Array, table: Table): number {
   for (const c of b) if (c >= 0) y[c]++;
   let pairs = 0;
   for (let r = 0; r < rows; r++) {
-    for (let c = 0; c < columns; c++) if (table.cells[r * columns + c] !== Infinity) pairs += x[r] * y[c];
+    for (let c = 0; c < columns; c++)
+      if (table.cells[r * columns + c] !== Infinity) pairs += x[r] * y[c];
   }
   return pairs;
 }
 
 function inTriangle(net: Network, u: number, v: number): boolean {
   const near = new Set<number>();
-  for (const id of net.incident[u]) for (const w of net.factors[id]?.vars ?? []) if (w !== u && w !== v) near.add(w);
-  for (const id of net.incident[v]) for (const w of net.factors[id]?.vars ?? []) if (near.has(w)) return true;
+  for (const id of net.incident[u])
+    for (const w of net.factors[id]?.vars ?? []) if (w !== u && w !== v) near.add(w);
+  for (const id of net.incident[v])
+    for (const w of net.factors[id]?.vars ?? []) if (near.has(w)) return true;
   return false;
 }
 

@@ -1,46 +1,51 @@
 /**
- * Exact reduction: every step keeps at least one optimal choice (the lexicographically smallest one) and never makes a
- * row or the memory of any time worse. Steps run in rounds until nothing changes: values without support, variables that
- * are functions of another one, parallel edges, separable edges, dominated values.
+ * Exact reduction: every step keeps at least one optimal choice (the lexicographically smallest
+ * one) and never makes a row or the memory of any time worse. Steps run in rounds until nothing
+ * changes: values without support, variables that are functions of another one, parallel edges,
+ * separable edges, dominated values.
  *
  * All tests are memoised by content, so a model of a hundred equal layers pays for one.
  */
-import { Dominance, type DominanceSide } from './dominance.ts';
-import { KeyTable } from '../store/keys.ts';
 import type { Network } from '../network/network.ts';
-import type { Table } from '../store/pool.ts';
-import { PairMap } from '../store/pair-map.ts';
 import { STEP } from '../network/proof-log.ts';
+import { KeyTable } from '../store/keys.ts';
+import { PairMap } from '../store/pair-map.ts';
+import type { Table } from '../store/pool.ts';
+import { Dominance, type DominanceSide } from './dominance.ts';
 
 /** Largest summed table of two parallel edges, in cells. */
 const SUM_CELLS = 65_536;
 
 /** What the memos remember between rounds and between networks of one pool. */
 export class Reducer {
-  readonly #separations = new Map<number, { rows: Float64Array; columns: Float64Array } | null>();
-  readonly #functionKeys = new PairMap();
-  readonly #functions: (Int32Array | null)[] = [];
-  readonly #dominance = new Dominance();
-  readonly #verdictKeys = new KeyTable();
-  readonly #verdicts: (readonly (readonly [number, number])[])[] = [];
-  readonly #lists = new Map<readonly (readonly [number, number])[], number>();
-  readonly #addedKeys = new KeyTable();
-  readonly #added: { table: Table; maps: readonly number[] }[] = [];
+  private readonly separations = new Map<
+    number,
+    { rows: Float64Array; columns: Float64Array } | null
+  >();
+  private readonly functionKeys = new PairMap();
+  private readonly functions: (Int32Array | null)[] = [];
+  private readonly dominance = new Dominance();
+  private readonly verdictKeys = new KeyTable();
+  private readonly verdicts: (readonly (readonly [number, number])[])[] = [];
+  private readonly lists = new Map<readonly (readonly [number, number])[], number>();
+  private readonly addedKeys = new KeyTable();
+  private readonly added: { table: Table; maps: readonly number[] }[] = [];
 
   /**
-   * Reduces to a fixpoint; returns false when some domain became empty (`net.empty` names it). Dominance is quadratic in
-   * the domains and pays only where pruning has made them small. A clock that says stop ends it between two steps.
+   * Reduces to a fixpoint; returns false when some domain became empty (`net.empty` names it).
+   * Dominance is quadratic in the domains and pays only where pruning has made them small. A clock
+   * that says stop ends it between two steps.
    */
   reduce(net: Network, dominance = false, stopped = (): boolean => false): boolean {
     let touched = new Uint8Array(net.count).fill(1);
     for (;;) {
       if (!support(net, touched)) return false;
       const next = new Uint8Array(net.count);
-      const merged = this.#mergeAll(net, touched, next);
+      const merged = this.mergeAll(net, touched, next);
       if (!support(net, next)) return false;
-      this.#addParallel(net, merged ? union(touched, next) : touched, next);
-      this.#separateAll(net, union(touched, next), next);
-      if (dominance) this.#dominate(net, union(touched, next), next, stopped);
+      this.addParallel(net, merged ? union(touched, next) : touched, next);
+      this.separateAll(net, union(touched, next), next);
+      if (dominance) this.dominate(net, union(touched, next), next, stopped);
       if (!support(net, next)) return false;
       if (!next.includes(1) || stopped()) return true;
       touched = next;
@@ -49,11 +54,11 @@ export class Reducer {
 
   /** Sums the parallel edges of a network, and nothing else. */
   sumParallel(net: Network): void {
-    this.#addParallel(net, new Uint8Array(net.count).fill(1), new Uint8Array(net.count));
+    this.addParallel(net, new Uint8Array(net.count).fill(1), new Uint8Array(net.count));
   }
 
   /** Merges every variable that is a function of a neighbour. */
-  #mergeAll(net: Network, touched: Uint8Array, next: Uint8Array): boolean {
+  private mergeAll(net: Network, touched: Uint8Array, next: Uint8Array): boolean {
     let any = false;
     const queue: number[] = [];
     for (let id = 0; id < net.factors.length; id++) {
@@ -65,8 +70,8 @@ export class Reducer {
       const f = net.factors[id];
       if (f === undefined || f.vars.length !== 2) continue;
       const [i, j] = f.vars;
-      const forward = this.#functionOf(net, f.table, f.maps, 0);
-      const backward = this.#functionOf(net, f.table, f.maps, 1);
+      const forward = this.functionOf(net, f.table, f.maps, 0);
+      const backward = this.functionOf(net, f.table, f.maps, 1);
       if (forward === null && backward === null) continue;
       const intoFirst = forward !== null && (backward === null || i < j);
       const root = intoFirst ? i : j;
@@ -75,7 +80,8 @@ export class Reducer {
       const target = intoFirst ? forward : backward;
       if (target === null) continue;
       const follow = net.pool.map(classes.map((c) => (c < 0 ? -1 : target[c])));
-      // Only the edges that move can have become functions: what the root had before reads as it did.
+      // Only the edges that move can have become functions: what the root had before reads as it
+      // did.
       for (const g of net.incident[follower]) if (g !== id) queue.push(g);
       net.merge(follower, root, follow, id);
       next[root] = 1;
@@ -84,18 +90,28 @@ export class Reducer {
     return any;
   }
 
-  /** For each class of the given side: the one position of the other variable that it allows; null if not a function. */
-  #functionOf(net: Network, table: Table, maps: readonly number[], side: 0 | 1): Int32Array | null {
+  /**
+   * For each class of the given side: the one position of the other variable that it allows; null
+   * if not a function.
+   */
+  private functionOf(
+    net: Network,
+    table: Table,
+    maps: readonly number[],
+    side: 0 | 1,
+  ): Int32Array | null {
     const other = maps[1 - side];
-    const known = this.#functionKeys.get(2 * table.id + side, other);
-    if (known >= 0) return this.#functions[known];
+    const known = this.functionKeys.get(2 * table.id + side, other);
+    if (known >= 0) return this.functions[known];
     const result = functionOf(table, side, net.pool.mapOf(other));
-    this.#functionKeys.set(2 * table.id + side, other, this.#functions.push(result) - 1);
+    this.functionKeys.set(2 * table.id + side, other, this.functions.push(result) - 1);
     return result;
   }
 
-  /** Sums edges that join the same two variables, where the sum is not much larger than its parts. */
-  #addParallel(net: Network, look: Uint8Array, next: Uint8Array): void {
+  /**
+   * Sums edges that join the same two variables, where the sum is not much larger than its parts.
+   */
+  private addParallel(net: Network, look: Uint8Array, next: Uint8Array): void {
     for (let i = 0; i < net.count; i++) {
       if (look[i] === 0 || net.gone[i] === 1) continue;
       const byOther = new Map<number, number>();
@@ -108,7 +124,7 @@ export class Reducer {
           byOther.set(other, id);
           continue;
         }
-        if (this.#addPair(net, earlier, id)) {
+        if (this.addPair(net, earlier, id)) {
           next[i] = 1;
           next[other] = 1;
         }
@@ -116,7 +132,7 @@ export class Reducer {
     }
   }
 
-  #addPair(net: Network, into: number, from: number): boolean {
+  private addPair(net: Network, into: number, from: number): boolean {
     const { pool } = net;
     const f = net.factors[into];
     const g = net.factors[from];
@@ -124,13 +140,18 @@ export class Reducer {
     const swap = f.vars[0] !== g.vars[0];
     const ga = g.maps[swap ? 1 : 0];
     const gb = g.maps[swap ? 0 : 1];
-    const keys = this.#addedKeys.begin().add(f.table.id).add(f.maps[0]).add(f.maps[1]).add(g.table.id);
+    const keys = this.addedKeys
+      .begin()
+      .add(f.table.id)
+      .add(f.maps[0])
+      .add(f.maps[1])
+      .add(g.table.id);
     const key = keys
       .add(ga)
       .add(gb)
       .add(swap ? 1 : 0)
       .end();
-    let sum: { table: Table; maps: readonly number[] } | undefined = this.#added[key];
+    let sum: { table: Table; maps: readonly number[] } | undefined = this.added[key];
     if (sum === undefined) {
       const a = pool.join(f.maps[0], ga);
       const b = pool.join(f.maps[1], gb);
@@ -147,12 +168,14 @@ export class Reducer {
       const gw = g.table.dims[1];
       for (let x = 0; x < rows; x++) {
         for (let y = 0; y < columns; y++) {
-          const other = swap ? g.table.cells[pb[y] * gw + pa[x]] : g.table.cells[pa[x] * gw + pb[y]];
+          const other = swap
+            ? g.table.cells[pb[y] * gw + pa[x]]
+            : g.table.cells[pa[x] * gw + pb[y]];
           cells[x * columns + y] = f.table.cells[fa[x] * fw + fb[y]] + other;
         }
       }
       sum = net.compressed(pool.table([rows, columns], cells), [a, b]);
-      this.#added[key] = sum;
+      this.added[key] = sum;
     }
     net.log.push(STEP.add, into, from);
     net.removeFactor(from);
@@ -161,24 +184,32 @@ export class Reducer {
   }
 
   /** Moves edges that are sums of two unary costs into the unaries. */
-  #separateAll(net: Network, look: Uint8Array, next: Uint8Array): void {
+  private separateAll(net: Network, look: Uint8Array, next: Uint8Array): void {
     const { pool } = net;
     for (let i = 0; i < net.count; i++) {
       if (look[i] === 0 || net.gone[i] === 1) continue;
       for (const id of net.incident[i].slice()) {
         const f = net.factors[id];
         if (f === undefined || f.vars.length !== 2) continue;
-        let split = this.#separations.get(f.table.id);
+        let split = this.separations.get(f.table.id);
         if (split === undefined) {
           split = separation(f.table);
-          this.#separations.set(f.table.id, split);
+          this.separations.set(f.table.id, split);
         }
         if (split === null) continue;
         net.log.push(STEP.separate, id);
         net.removeFactor(id);
         const [a, b] = f.vars;
-        net.unary[a] = pool.absorb(net.unary[a], pool.table([split.rows.length], split.rows), f.maps[0]);
-        net.unary[b] = pool.absorb(net.unary[b], pool.table([split.columns.length], split.columns), f.maps[1]);
+        net.unary[a] = pool.absorb(
+          net.unary[a],
+          pool.table([split.rows.length], split.rows),
+          f.maps[0],
+        );
+        net.unary[b] = pool.absorb(
+          net.unary[b],
+          pool.table([split.columns.length], split.columns),
+          f.maps[1],
+        );
         next[a] = 1;
         next[b] = 1;
       }
@@ -186,31 +217,32 @@ export class Reducer {
   }
 
   /** Deletes values that another value of the same variable replaces at no cost and no memory. */
-  #dominate(net: Network, look: Uint8Array, next: Uint8Array, stopped: () => boolean): void {
+  private dominate(net: Network, look: Uint8Array, next: Uint8Array, stopped: () => boolean): void {
     for (let i = 0; i < net.count && !stopped(); i++) {
       if (look[i] === 0 || net.gone[i] === 1 || net.size[i] < 2) continue;
-      const pairs = this.#dominatedValues(net, i);
+      const pairs = this.dominatedValues(net, i);
       if (pairs.length === 0) continue;
       const dead = new Uint8Array(net.size[i]);
       for (const [d] of pairs) dead[d] = 1;
-      net.log.push(STEP.drop, i, this.#listOf(net, pairs));
+      net.log.push(STEP.drop, i, this.listOf(net, pairs));
       keepOnly(net, i, dead, next);
     }
   }
 
   /** Id of the pairs as one list for the log. */
-  #listOf(net: Network, pairs: readonly (readonly [number, number])[]): number {
-    let list = this.#lists.get(pairs);
+  private listOf(net: Network, pairs: readonly (readonly [number, number])[]): number {
+    let list = this.lists.get(pairs);
     if (list === undefined) {
       list = net.pool.map(Int32Array.from(pairs.flat()));
-      this.#lists.set(pairs, list);
+      this.lists.set(pairs, list);
     }
     return list;
   }
 
-  #dominatedValues(net: Network, i: number): readonly (readonly [number, number])[] {
+  private dominatedValues(net: Network, i: number): readonly (readonly [number, number])[] {
     const { pool } = net;
-    // The signature holds all that the verdict depends on: costs, tables as seen from here, memory, and the tie order.
+    // The signature holds all that the verdict depends on: costs, tables as seen from here, memory,
+    // and the tie order.
     const seen: number[][] = [];
     for (const id of net.incident[i]) {
       const f = net.factors[id];
@@ -226,14 +258,14 @@ export class Reducer {
       .filter((m) => m.variable < net.real && (m.variable <= i || i >= net.real))
       .sort((a, b) => a.variable - b.variable)
       .map((m) => pool.compose(m.map, net.values[i]));
-    const key = this.#verdictKeys.begin().add(net.unary[i]).add(net.priced[i]);
+    const key = this.verdictKeys.begin().add(net.unary[i]).add(net.priced[i]);
     for (const row of net.rows) key.add(row.amounts[i]);
     key.add(-2);
     for (const m of members) key.add(m);
     key.add(-2);
     for (const s of seen) key.add(s[0]).add(s[1]).add(s[2]);
     const id = key.end();
-    const known: readonly (readonly [number, number])[] | undefined = this.#verdicts[id];
+    const known: readonly (readonly [number, number])[] | undefined = this.verdicts[id];
     if (known !== undefined) return known;
     const sides = seen.map(([table, side, map]): DominanceSide => ({
       table: pool.tables[table],
@@ -241,13 +273,16 @@ export class Reducer {
       map: pool.mapOf(map),
     }));
     const orders = members.map((m) => pool.mapOf(m));
-    const amounts = net.rows.filter((r) => r.amounts[i] >= 0).map((r) => pool.vectorOf(r.amounts[i]));
-    // Prices are no cost: a value that is cheaper only because it uses less of a row does not dominate.
+    const amounts = net.rows
+      .filter((r) => r.amounts[i] >= 0)
+      .map((r) => pool.vectorOf(r.amounts[i]));
+    // Prices are no cost: a value that is cheaper only because it uses less of a row does not
+    // dominate.
     const priced = net.priced[i] < 0 ? undefined : pool.vectorOf(net.priced[i]);
     const unary = pool.vectorOf(net.unary[i]);
     const costs = priced === undefined ? unary : unary.map((c, a) => c - priced[a]);
-    const verdict = this.#dominance.pairs(costs, sides, amounts, orders);
-    this.#verdicts[id] = verdict;
+    const verdict = this.dominance.pairs(costs, sides, amounts, orders);
+    this.verdicts[id] = verdict;
     return verdict;
   }
 }
@@ -256,7 +291,9 @@ function union(a: Uint8Array, b: Uint8Array): Uint8Array {
   return a.map((x, i) => x | b[i]);
 }
 
-/** Deletes values that are forbidden or have no finite partner in some factor, until none is left. */
+/**
+ * Deletes values that are forbidden or have no finite partner in some factor, until none is left.
+ */
 function support(net: Network, touched: Uint8Array): boolean {
   const queue: number[] = [];
   const queued = new Uint8Array(net.count);
@@ -304,7 +341,10 @@ function support(net: Network, touched: Uint8Array): boolean {
   return true;
 }
 
-/** Restricts a variable to the positions that are not dead and marks it and its neighbours as touched. */
+/**
+ * Restricts a variable to the positions that are not dead and marks it and its neighbours as
+ * touched.
+ */
 function keepOnly(net: Network, i: number, dead: Uint8Array, touched: Uint8Array): void {
   const keep: number[] = [];
   for (let a = 0; a < dead.length; a++) if (dead[a] === 0) keep.push(a);

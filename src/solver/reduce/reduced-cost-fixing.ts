@@ -1,16 +1,18 @@
 /**
- * Reduced-cost fixing against an incumbent: after the messages of the dual ascent are applied, all costs are non-negative and their
- * sum starts at the bound; a cell that alone costs more than the distance to the incumbent is in no better choice.
+ * Reduced-cost fixing against an incumbent: after the messages of the dual ascent are applied, all
+ * costs are non-negative and their sum starts at the bound; a cell that alone costs more than the
+ * distance to the incumbent is in no better choice.
  *
- * In: a network, its messages, the cost of an incumbent. Out: the network without values and cells that no better choice takes.
- * Everything is done once per content: edges of equal layers carry equal tables and equal messages.
+ * In: a network, its messages, the cost of an incumbent. Out: the network without values and cells
+ * that no better choice takes. Everything is done once per content: edges of equal layers carry
+ * equal tables and equal messages.
  */
 import type { Trws } from '../dual/trws.ts';
-import { KeyTable } from '../store/keys.ts';
-import type { Network } from '../network/network.ts';
 import { compress, type Mapped } from '../network/compress.ts';
-import type { Pool, Table } from '../store/pool.ts';
+import type { Network } from '../network/network.ts';
 import { STEP } from '../network/proof-log.ts';
+import { KeyTable } from '../store/keys.ts';
+import type { Pool, Table } from '../store/pool.ts';
 
 /** The shifts of one edge as vector ids, -1 for none. */
 interface Shifts {
@@ -19,7 +21,10 @@ interface Shifts {
 }
 
 export class ReducedCostFixing {
-  /** Moves the shifts of the messages from the edges into the variables (exact: every choice keeps its cost). */
+  /**
+   * Moves the shifts of the messages from the edges into the variables (exact: every choice keeps
+   * its cost).
+   */
   shift(net: Network, messages: Trws): void {
     const shifts = intern(net, messages);
     lift(net, shifts);
@@ -29,20 +34,25 @@ export class ReducedCostFixing {
       const f = net.factors[e];
       if (f === undefined) continue;
       const id = keys.begin().add(f.table.id).add(shifts.first[e]).add(shifts.second[e]).end();
-      tables[id] ??= net.pool.table(f.table.dims, lowered(net, f.table, shifts.first[e], shifts.second[e]));
+      tables[id] ??= net.pool.table(
+        f.table.dims,
+        lowered(net, f.table, shifts.first[e], shifts.second[e]),
+      );
       net.factors[e] = { ...f, table: tables[id] };
     }
   }
 
   /**
-   * Applies the messages (if any), moves all minima into the constant and deletes all that alone costs more than
-   * `objective - constant`; choices that cost at most `objective` survive. Returns false when the constant exceeds it.
+   * Applies the messages (if any), moves all minima into the constant and deletes all that alone
+   * costs more than `objective - constant`; choices that cost at most `objective` survive. Returns
+   * false when the constant exceeds it.
    */
   fix(net: Network, objective: number, messages?: Trws): boolean {
     const { pool } = net;
     const shifts = messages === undefined ? none(net) : intern(net, messages);
     if (messages !== undefined) lift(net, shifts);
-    for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) net.constant += pool.leastOf(net.unary[i]);
+    for (let i = 0; i < net.count; i++)
+      if (net.gone[i] === 0) net.constant += pool.leastOf(net.unary[i]);
     const least = new Float64Array(net.factors.length);
     for (let e = 0; e < net.factors.length; e++) {
       const f = net.factors[e];
@@ -53,14 +63,16 @@ export class ReducedCostFixing {
     net.log.push(STEP.prune, pool.vector(Float64Array.of(objective)));
     const slack = objective - net.constant;
     if (!(slack >= 0)) return false;
-    const kept = this.#cutValues(net, slack);
+    const kept = this.cutValues(net, slack);
     // Most values are gone now: only the classes that the rest still reaches are computed.
     const keys = new KeyTable();
     const results: Mapped[] = [];
     for (let e = 0; e < net.factors.length; e++) {
       const f = net.factors[e];
       if (f === undefined) continue;
-      const maps = f.maps.map((m, k) => (kept[f.vars[k]] < 0 ? m : pool.compose(m, kept[f.vars[k]])));
+      const maps = f.maps.map((m, k) =>
+        kept[f.vars[k]] < 0 ? m : pool.compose(m, kept[f.vars[k]]),
+      );
       keys.begin().add(f.table.id).add(shifts.first[e]).add(shifts.second[e]);
       for (const m of maps) keys.add(m);
       const id = keys.end();
@@ -78,11 +90,17 @@ export class ReducedCostFixing {
     return true;
   }
 
-  /** Deletes the values above the slack; returns the map id (new -> old position) of each variable that lost some, or -1. */
-  #cutValues(net: Network, slack: number): Int32Array {
+  /**
+   * Deletes the values above the slack; returns the map id (new -> old position) of each variable
+   * that lost some, or -1.
+   */
+  private cutValues(net: Network, slack: number): Int32Array {
     const { pool } = net;
     const kept = new Int32Array(net.count).fill(-1);
-    const known = new Map<number, { readonly unary: number; readonly keep: number; readonly list: number }>();
+    const known = new Map<
+      number,
+      { readonly unary: number; readonly keep: number; readonly list: number }
+    >();
     for (let i = 0; i < net.count; i++) {
       if (net.gone[i] === 1) continue;
       let result = known.get(net.unary[i]);
@@ -110,14 +128,18 @@ export class ReducedCostFixing {
       net.size[i] = pool.mapOf(result.keep).length;
       net.restrictMinPairs(i, result.keep);
       if (net.priced[i] >= 0) net.priced[i] = pool.gather(net.priced[i], result.keep);
-      for (const row of net.rows) if (row.amounts[i] >= 0) row.amounts[i] = pool.gather(row.amounts[i], result.keep);
+      for (const row of net.rows)
+        if (row.amounts[i] >= 0) row.amounts[i] = pool.gather(row.amounts[i], result.keep);
     }
     return kept;
   }
 }
 
 function none(net: Network): Shifts {
-  return { first: new Int32Array(net.factors.length).fill(-1), second: new Int32Array(net.factors.length).fill(-1) };
+  return {
+    first: new Int32Array(net.factors.length).fill(-1),
+    second: new Int32Array(net.factors.length).fill(-1),
+  };
 }
 
 /** Interns the shifts of all edges. */
@@ -140,7 +162,10 @@ function lift(net: Network, shifts: Shifts): void {
   for (let e = 0; e < net.factors.length; e++) {
     const f = net.factors[e];
     if (f === undefined) continue;
-    const [a, b] = [pool.gather(shifts.first[e], f.maps[0]), pool.gather(shifts.second[e], f.maps[1])];
+    const [a, b] = [
+      pool.gather(shifts.first[e], f.maps[0]),
+      pool.gather(shifts.second[e], f.maps[1]),
+    ];
     net.log.push(STEP.shift, e, f.vars[0], f.vars[1], a, b);
   }
   for (let i = 0; i < net.count; i++) {
@@ -191,7 +216,10 @@ function minimum(cells: Float64Array): number {
   return least;
 }
 
-/** The table over the classes that the maps reach, less shifts and minimum, with all above the slack forbidden. */
+/**
+ * The table over the classes that the maps reach, less shifts and minimum, with all above the slack
+ * forbidden.
+ */
 function cutTable(
   pool: Pool,
   table: Table,

@@ -1,116 +1,135 @@
 /**
- * Branch and bound: presolve, eliminate what is easy, raise the bound (TRW-S), fix by reduced cost, eliminate the core; branch
- * only where the core is still too large. Every node is the same function of a network; rows take part as prices (Lagrange
- * multipliers) first and as Pareto labels at the end.
- * In: a network, a host that evaluates choices. Out: the best choice, a lower bound, and the proof log behind it.
+ * Branch and bound: presolve, eliminate what is easy, raise the bound (TRW-S), fix by reduced cost,
+ * eliminate the core; branch only where the core is still too large. Every node is the same
+ * function of a network; rows take part as prices (Lagrange multipliers) first and as Pareto labels
+ * at the end. In: a network, a host that evaluates choices. Out: the best choice, a lower bound,
+ * and the proof log behind it.
  */
 import { ascend, type AscentLimits } from '../dual/ascent.ts';
+import type { MultiplierHost } from '../dual/multipliers.ts';
+import { evaluatePositions } from '../dual/rounding.ts';
+import { Trws } from '../dual/trws.ts';
+import type { Network } from '../network/network.ts';
+import { type Log, STEP } from '../network/proof-log.ts';
+import { addPrices, amountsAt, dropRows } from '../network/rows.ts';
+import { gapOf } from '../problem/cost.ts';
+import { branchVariable, fuseTriangles } from '../reduce/fuse.ts';
+import type { StepName } from '../types.ts';
 import { closeCore } from './close-core.ts';
 import { ASCENT, PARETO, SEARCH } from './limits.ts';
-import { Trws } from '../dual/trws.ts';
-import type { Workspace } from './workspace.ts';
+import { type FoldedHost, startFromFolded } from './primal/folded-start.ts';
 import { Fusion } from './primal/fusion-moves.ts';
 import { type GapHost, searchWithinGap } from './primal/gap-restricted.ts';
-import type { Network } from '../network/network.ts';
-import { gapOf } from '../problem/cost.ts';
-import { evaluatePositions } from '../dual/rounding.ts';
-import type { MultiplierHost } from '../dual/multipliers.ts';
-import { type FoldedHost, startFromFolded } from './primal/folded-start.ts';
 import { presolve, PresolveMemo, type ReducedNetwork } from './reduced-network.ts';
-import { priceRows, type Priced } from './row-prices.ts';
-import { branchVariable, fuseTriangles } from '../reduce/fuse.ts';
-import { type Log, STEP } from '../network/proof-log.ts';
+import { type Priced, priceRows } from './row-prices.ts';
 import type { Incumbent, SearchHost } from './search-host.ts';
 import { either, type StepState, valuesOf } from './steps.ts';
-import type { StepName } from '../types.ts';
-import { addPrices, amountsAt, dropRows } from '../network/rows.ts';
+import type { Workspace } from './workspace.ts';
 
 const REDUCED = either('reduced', 'no choice is left');
 
 export class Search {
-  readonly #host: SearchHost;
-  readonly #workspace: Workspace;
+  private readonly host: SearchHost;
+  private readonly workspace: Workspace;
   best: Incumbent | undefined;
   nodes = 0;
-  /** The steps behind the last bound of `solve`, and whether they are about the problem with its rows. */
+  /**
+   * The steps behind the last bound of `solve`, and whether they are about the problem with its
+   * rows.
+   */
   proof: { readonly log: Log; readonly rows: boolean } | undefined;
-  #rootBound = -Infinity;
-  #slack = 0;
+  private rootBound = -Infinity;
+  private slack = 0;
   /** Cells of all networks below the root. */
-  #branched = 0;
+  private branched = 0;
 
   constructor(host: SearchHost, workspace: Workspace) {
-    this.#host = host;
-    this.#workspace = workspace;
+    this.host = host;
+    this.workspace = workspace;
   }
 
   /** Proposes a full choice as incumbent. */
   propose(choice: Int32Array): void {
-    const objective = this.#host.evaluate(choice, true);
-    if (objective === Infinity || (this.best !== undefined && objective >= this.best.objective)) return;
+    const objective = this.host.evaluate(choice, true);
+    if (objective === Infinity || (this.best !== undefined && objective >= this.best.objective))
+      return;
     this.best = { objective, choice };
-    this.#host.progress('incumbent', objective, this.#rootBound);
-  }
-
-  /** A bound at least this large ends the search: a better choice would cost less by the slack at most. */
-  #target(): number {
-    if (this.best === undefined) return Infinity;
-    const { objective } = this.best;
-    return Math.ceil(objective - Math.max(this.#slack, this.#host.gap * Math.abs(objective)));
+    this.host.progress('incumbent', objective, this.rootBound);
   }
 
   /**
-   * Proves a lower bound on all choices of the network (its rows included) and finds the best ones on the way: the returned
-   * number is at least the target unless the clock ran out. Infinity with no incumbent means that there is no choice.
+   * A bound at least this large ends the search: a better choice would cost less by the slack at
+   * most.
+   */
+  private target(): number {
+    if (this.best === undefined) return Infinity;
+    const { objective } = this.best;
+    return Math.ceil(objective - Math.max(this.slack, this.host.gap * Math.abs(objective)));
+  }
+
+  /**
+   * Proves a lower bound on all choices of the network (its rows included) and finds the best ones
+   * on the way: the returned number is at least the target unless the clock ran out. Infinity with
+   * no incumbent means that there is no choice.
    *
-   * @param priceFirst whether the price of the only row is looked for at once, because the row is known to bind or a
-   * repeated network makes a price cheap to find, instead of first asking what holds without rows
+   * @param priceFirst whether the price of the only row is looked for at once, because the row is
+   * known to bind or a repeated network makes a price cheap to find, instead of first asking what
+   * holds without rows
    * @param presolved what is known of the network with these rows under other bounds
    */
   solve(net: Network, priceFirst = false, presolved = new PresolveMemo()): number {
-    this.#slack = net.slack;
+    this.slack = net.slack;
     if (net.rows.length === 0) {
       this.proof = { log: net.log, rows: false };
-      if (!this.#prepare(net)) return Infinity;
-      return this.#explore(net, new Trws(net), -Infinity, 0);
+      if (!this.prepare(net)) return Infinity;
+      return this.explore(net, new Trws(net), -Infinity, 0);
     }
     const relaxed =
       priceFirst && net.rows.length === 1
         ? -Infinity
-        : this.#withoutRows(net.clone(), (search, free) => search.solve(free));
-    if (relaxed >= this.#target() || this.#host.stopped()) return relaxed;
+        : this.withoutRows(net.clone(), (search, free) => search.solve(free));
+    if (relaxed >= this.target() || this.host.stopped()) return relaxed;
     this.proof = { log: net.log, rows: true };
-    const state = (found?: ReducedNetwork): StepState => ({ net: found?.net ?? net, ...REDUCED(found !== undefined) });
-    const reduced = this.#step('presolve', net, () => presolved.reduced(net, this.#workspace), state);
+    const state = (found?: ReducedNetwork): StepState => ({
+      net: found?.net ?? net,
+      ...REDUCED(found !== undefined),
+    });
+    const reduced = this.step('presolve', net, () => presolved.reduced(net, this.workspace), state);
     if (reduced === undefined) return Infinity;
     this.proof = { log: reduced.net.log, rows: true };
-    return Math.max(relaxed, this.#solveRows(reduced));
+    return Math.max(relaxed, this.solveRows(reduced));
   }
 
-  /** `solve` for a network whose row prices (units of 2^-20) are known from elsewhere: no search for them. */
+  /**
+   * `solve` for a network whose row prices (units of 2^-20) are known from elsewhere: no search for
+   * them.
+   */
   solvePriced(net: Network, prices: readonly bigint[]): number {
-    this.#slack = net.slack;
+    this.slack = net.slack;
     this.proof = { log: net.log, rows: true };
-    if (!this.#prepare(net)) return Infinity;
+    if (!this.prepare(net)) return Infinity;
     addPrices(net, prices);
-    return this.#explore(net, new Trws(net), -Infinity, 0);
+    return this.explore(net, new Trws(net), -Infinity, 0);
   }
 
-  /** Bound (normally the optimum) of a network without its rows; its choices are proposed to the full problem too. */
-  #withoutRows(free: Network, ask: (search: Search, free: Network) => number): number {
+  /**
+   * Bound (normally the optimum) of a network without its rows; its choices are proposed to the
+   * full problem too.
+   */
+  private withoutRows(free: Network, ask: (search: Search, free: Network) => number): number {
     dropRows(free);
-    const { enough: _, ...others } = this.#host;
+    const { enough: _, ...others } = this.host;
     const host: SearchHost = {
       ...others,
       evaluate: (choice) => {
         this.propose(choice);
-        return this.#host.evaluate(choice, false);
+        return this.host.evaluate(choice, false);
       },
     };
-    const search = new Search(host, this.#workspace);
-    search.#slack = this.#slack;
+    const search = new Search(host, this.workspace);
+    search.slack = this.slack;
     search.proof = { log: free.log, rows: false };
-    const bound = this.#step(
+    const bound = this.step(
       'without rows',
       free,
       () => ask(search, free),
@@ -122,11 +141,11 @@ export class Search {
   }
 
   /** Reduction and easy eliminations; false when nothing is left. */
-  #prepare(net: Network): boolean {
-    return this.#step('presolve', net, () => presolve(net, this.#workspace), REDUCED);
+  private prepare(net: Network): boolean {
+    return this.step('presolve', net, () => presolve(net, this.workspace), REDUCED);
   }
 
-  #proposeAt(net: Network, at: Int32Array): void {
+  private proposeAt(net: Network, at: Int32Array): void {
     const cost = evaluatePositions(net, at);
     if (cost === Infinity) return;
     // With prices a choice that keeps the rows costs no less than its positions do here.
@@ -137,44 +156,59 @@ export class Search {
   }
 
   /**
-   * Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound.
+   * Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops;
+   * returns the best bound.
    */
-  #ascend(net: Network, messages: Trws, limits: AscentLimits, isRoot = false): number {
+  private ascend(net: Network, messages: Trws, limits: AscentLimits, isRoot = false): number {
     const { sweeps } = messages;
-    const outcome = (bound: number): StepState => ({ outcome: `${messages.sweeps - sweeps} sweeps`, bound });
-    return this.#step('ascent', net, () => this.#sweepUp(net, messages, limits, isRoot), outcome);
+    const outcome = (bound: number): StepState => ({
+      outcome: `${messages.sweeps - sweeps} sweeps`,
+      bound,
+    });
+    return this.step('ascent', net, () => this.sweepUp(net, messages, limits, isRoot), outcome);
   }
 
-  #sweepUp(net: Network, messages: Trws, limits: AscentLimits, isRoot: boolean): number {
+  private sweepUp(net: Network, messages: Trws, limits: AscentLimits, isRoot: boolean): number {
     const before = messages.steps;
-    const fusion = isRoot && net.rows.length === 0 && net.cells >= SEARCH.smallCells ? new Fusion(net, this.#workspace) : undefined; // prettier-ignore
+    const fusion =
+      isRoot && net.rows.length === 0 && net.cells >= SEARCH.smallCells
+        ? new Fusion(net, this.workspace)
+        : undefined;
     const bound = ascend(messages, {
       ...limits,
       propose: (at) => {
-        this.#proposeAt(net, at);
-        fusion?.add(at, (found) => this.#proposeAt(net, found));
+        this.proposeAt(net, at);
+        fusion?.add(at, (found) => this.proposeAt(net, found));
       },
-      target: () => this.#target(),
-      enough: () => this.#enoughBound(),
-      stopped: this.#host.stopped,
+      target: () => this.target(),
+      enough: () => this.enoughBound(),
+      stopped: this.host.stopped,
       ...(isRoot && net.rows.length === 0
-        ? { onStall: (reached: number) => this.#searchWithinGap(net, messages, reached) }
+        ? { onStall: (reached: number) => this.searchWithinGap(net, messages, reached) }
         : {}),
     });
-    this.#workspace.meter.spend({ messageSteps: messages.steps - before });
+    this.workspace.meter.spend({ messageSteps: messages.steps - before });
     return bound;
   }
 
   /**
-   * Explores a reduced pairwise network; returns a bound that is at least the target unless the clock stopped.
+   * Explores a reduced pairwise network; returns a bound that is at least the target unless the
+   * clock stopped.
    *
-   * @param converged whether the messages to start from are those of sweeps that gained nothing any more
+   * @param converged whether the messages to start from are those of sweeps that gained nothing any
+   *   more
    */
-  #explore(net: Network, start: Trws, inherited: number, depth: number, converged = false): number {
+  private explore(
+    net: Network,
+    start: Trws,
+    inherited: number,
+    depth: number,
+    converged = false,
+  ): number {
     this.nodes++;
-    if (depth > 0) this.#branched += net.cells;
-    const { fixing, reducer } = this.#workspace;
-    const stopped = (): boolean => this.#isOver();
+    if (depth > 0) this.branched += net.cells;
+    const { fixing, reducer } = this.workspace;
+    const stopped = (): boolean => this.isOver();
     let bound = inherited;
     let messages = start;
     let repeats = depth === 0 && net.rows.length === 0;
@@ -182,37 +216,43 @@ export class Search {
     const small = net.cells < SEARCH.smallCells;
     for (let round = 0; ; round++) {
       if (!net.gone.includes(0)) {
-        this.#proposeAt(net, new Int32Array(net.count));
+        this.proposeAt(net, new Int32Array(net.count));
         return Math.max(bound, net.constant);
       }
       let limits: AscentLimits = depth === 0 ? ASCENT.root : ASCENT.branch;
       if (repeats) {
-        const start = (): Trws | undefined => startFromFolded(net, messages, this.#foldedHost(net), ASCENT.patient);
-        const spread = this.#step('fold', net, start, (found) => ({ outcome: found ? 'spread' : 'nothing repeats' }));
+        const start = (): Trws | undefined =>
+          startFromFolded(net, messages, this.foldedHost(net), ASCENT.patient);
+        const spread = this.step('fold', net, start, (found) => ({
+          outcome: found ? 'spread' : 'nothing repeats',
+        }));
         repeats = spread !== undefined;
-        // Every sweep of the long network breaks the symmetry of one more block at each end, and unequal blocks no longer
-        // share their memos.
+        // Every sweep of the long network breaks the symmetry of one more block at each end, and
+        // unequal blocks no longer share their memos.
         if (spread !== undefined) [messages, limits] = [spread, ASCENT.settling];
         else if (round === 0 && !small) limits = ASCENT.patient;
       }
       const reached = bound;
-      if (round > 0 || !converged) bound = Math.max(bound, this.#ascend(net, messages, limits, depth === 0));
+      if (round > 0 || !converged)
+        bound = Math.max(bound, this.ascend(net, messages, limits, depth === 0));
       if (depth === 0) {
-        this.#rootBound = bound;
-        this.#host.progress('bound', this.best?.objective ?? Infinity, bound);
+        this.rootBound = bound;
+        this.host.progress('bound', this.best?.objective ?? Infinity, bound);
       }
-      if (depth === 0 && this.#isEnough(bound)) {
+      if (depth === 0 && this.isEnough(bound)) {
         // What the messages say is replayed from the log: nothing costs less than their bound.
         const proven = Math.min(bound, this.best?.objective ?? Infinity);
-        if (this.#host.certifies === true) fixing.fix(net, proven - 1, messages);
+        if (this.host.certifies === true) fixing.fix(net, proven - 1, messages);
         return proven;
       }
-      // A bound at the target is no end yet: sweeps round, and only what the pruned network says can be replayed.
+      // A bound at the target is no end yet: sweeps round, and only what the pruned network says
+      // can be replayed.
       const guide = messages.decode();
       const guideValues = guide.map((p, i) => (p < 0 ? -1 : net.pool.mapOf(net.values[i])[p]));
-      if (round === 0 && depth === 0 && net.rows.length > 0) this.#searchWithinGap(net, messages, bound);
-      const cutoff = this.#target() - 1;
-      if (!this.#fixBelow(net, cutoff, messages, stopped)) return this.#target();
+      if (round === 0 && depth === 0 && net.rows.length > 0)
+        this.searchWithinGap(net, messages, bound);
+      const cutoff = this.target() - 1;
+      if (!this.fixBelow(net, cutoff, messages, stopped)) return this.target();
       bound = Math.max(bound, net.constant);
       if (stopped()) return bound;
       if (
@@ -220,122 +260,190 @@ export class Search {
         round === 0 &&
         net.rows.length === 0 &&
         net.cells > SEARCH.expensiveStartCells &&
-        this.#tryExpensiveStart(net)
+        this.tryExpensiveStart(net)
       ) {
-        if (!fixing.fix(net, this.#target() - 1) || !reducer.reduce(net, true, stopped)) return this.#target();
+        if (!fixing.fix(net, this.target() - 1) || !reducer.reduce(net, true, stopped))
+          return this.target();
       }
-      // Where sweeps of a wide network that fixing had made smaller closed next to nothing of the gap, it is eliminated, or stays.
-      const isStuck = round > 0 && depth === 0 && net.rows.length > 0 && net.cells > SEARCH.wideCells && bound - reached < SEARCH.leastGain * (this.#target() - reached); // prettier-ignore
+      // Where sweeps of a wide network that fixing had made smaller closed next to nothing of the
+      // gap, it is eliminated, or stays.
+      const isStuck =
+        round > 0 &&
+        depth === 0 &&
+        net.rows.length > 0 &&
+        net.cells > SEARCH.wideCells &&
+        bound - reached < SEARCH.leastGain * (this.target() - reached);
       // Sweeps of a smaller network cost less and say more.
       const before = values;
       values = valuesOf(net);
-      if (depth === 0 && !small && !isStuck && round < SEARCH.rounds && values <= (1 - SEARCH.worthwhile) * before) {
+      if (
+        depth === 0 &&
+        !small &&
+        !isStuck &&
+        round < SEARCH.rounds &&
+        values <= (1 - SEARCH.worthwhile) * before
+      ) {
         messages = new Trws(net);
         continue;
       }
-      if (this.#closeCore(net, cutoff, depth)) return this.#target();
+      if (this.closeCore(net, cutoff, depth)) return this.target();
       if (stopped() || isStuck) return bound;
-      if (depth === 0 && this.#host.isEndless === true && round >= SEARCH.wideRounds && net.cells > SEARCH.wideCells)
+      if (
+        depth === 0 &&
+        this.host.isEndless === true &&
+        round >= SEARCH.wideRounds &&
+        net.cells > SEARCH.wideCells
+      )
         return bound;
       const fuse = (): boolean => fuseTriangles(net);
-      if (round >= SEARCH.rounds || !this.#step('fusing', net, fuse, either('fused', 'no triangle'))) {
+      if (
+        round >= SEARCH.rounds ||
+        !this.step('fusing', net, fuse, either('fused', 'no triangle'))
+      ) {
         const root = depth === 0 ? net.log.clone() : undefined;
-        const branched = Math.max(bound, this.#branch(net, guideValues, bound, depth));
+        const branched = Math.max(bound, this.branch(net, guideValues, bound, depth));
         if (root === undefined || this.proof === undefined || !stopped()) return branched;
-        // Branches cut short say nothing of the whole, and to replay them takes as long as they took.
+        // Branches cut short say nothing of the whole, and to replay them takes as long as they
+        // took.
         this.proof = { ...this.proof, log: root };
         return bound;
       }
-      if (!reducer.reduce(net)) return this.#target();
+      if (!reducer.reduce(net)) return this.target();
       messages = new Trws(net);
     }
   }
 
-  /** Reduced-cost fixing and presolve, with the messages and once more without; false when nothing costs less than the cutoff. */
-  #fixBelow(net: Network, cutoff: number, messages: Trws, stopped: () => boolean): boolean {
-    const { fixing, reducer } = this.#workspace;
-    const both = (m?: Trws): boolean => fixing.fix(net, cutoff, m) && reducer.reduce(net, true, stopped);
-    return this.#step('fixing', net, () => both(messages) && both(), either('some are left', 'nothing costs less'));
+  /**
+   * Reduced-cost fixing and presolve, with the messages and once more without; false when nothing
+   * costs less than the cutoff.
+   */
+  private fixBelow(net: Network, cutoff: number, messages: Trws, stopped: () => boolean): boolean {
+    const { fixing, reducer } = this.workspace;
+    const both = (m?: Trws): boolean =>
+      fixing.fix(net, cutoff, m) && reducer.reduce(net, true, stopped);
+    return this.step(
+      'fixing',
+      net,
+      () => both(messages) && both(),
+      either('some are left', 'nothing costs less'),
+    );
   }
 
   /** Runs a step and tells what it came to. */
-  #step<T>(name: StepName, net: Network, run: () => T, outcome: (result: T) => StepState, isWhole = false): T {
-    const state = (result: T): StepState => ({ net, cost: this.best?.objective ?? Infinity, ...outcome(result) });
-    return this.#workspace.steps[isWhole ? 'runWhole' : 'run'](name, run, state);
+  private step<T>(
+    name: StepName,
+    net: Network,
+    run: () => T,
+    outcome: (result: T) => StepState,
+    isWhole = false,
+  ): T {
+    const state = (result: T): StepState => ({
+      net,
+      cost: this.best?.objective ?? Infinity,
+      ...outcome(result),
+    });
+    return this.workspace.steps[isWhole ? 'runWhole' : 'run'](name, run, state);
   }
 
-  /** A bound with which the caller could live. One that is to be replayed is printed, and worth its sweeps. */
-  #enoughBound(): number {
-    const { enough, certifies } = this.#host;
+  /**
+   * A bound with which the caller could live. One that is to be replayed is printed, and worth its
+   * sweeps.
+   */
+  private enoughBound(): number {
+    const { enough, certifies } = this.host;
     if (enough === undefined || certifies === true || this.best === undefined) return Infinity;
     return this.best.objective - enough * Math.abs(this.best.objective);
   }
 
   /** Whether the gap is one with which the caller could live. */
-  #isEnough(bound: number): boolean {
-    const { enough } = this.#host;
-    return enough !== undefined && this.best !== undefined && gapOf(this.best.objective, bound) <= enough;
+  private isEnough(bound: number): boolean {
+    const { enough } = this.host;
+    return (
+      enough !== undefined && this.best !== undefined && gapOf(this.best.objective, bound) <= enough
+    );
   }
 
-  /** The clock stopped the search, or branches have taken what is reasonable where nobody limits them. */
-  #isOver(): boolean {
-    return this.#host.stopped() || (this.#host.isEndless === true && this.#branched > SEARCH.branchedCells);
+  /**
+   * The clock stopped the search, or branches have taken what is reasonable where nobody limits
+   * them.
+   */
+  private isOver(): boolean {
+    return (
+      this.host.stopped() || (this.host.isEndless === true && this.branched > SEARCH.branchedCells)
+    );
   }
 
   /** Proposes the expensive start; whether it is better than the incumbent. */
-  #tryExpensiveStart(net: Network): boolean {
-    const before = this.#target();
+  private tryExpensiveStart(net: Network): boolean {
+    const before = this.target();
     const start = (): boolean => {
-      const choice = this.#host.expensiveStart?.();
+      const choice = this.host.expensiveStart?.();
       if (choice !== undefined) this.propose(choice);
-      return this.#target() < before;
+      return this.target() < before;
     };
-    return this.#step('tied blocks', net, start, either('a better choice', 'none better'), true);
+    return this.step('tied blocks', net, start, either('a better choice', 'none better'), true);
   }
 
-  #searchWithinGap(net: Network, messages: Trws, bound: number): void {
-    const { fixing, reducer, eliminator } = this.#workspace;
+  private searchWithinGap(net: Network, messages: Trws, bound: number): void {
+    const { fixing, reducer, eliminator } = this.workspace;
     const before = this.best;
     const host: GapHost = {
       fixing,
       reducer,
       eliminator,
-      target: () => this.#target(),
-      propose: (at) => this.#proposeAt(net, at),
-      stopped: this.#host.stopped,
+      target: () => this.target(),
+      propose: (at) => this.proposeAt(net, at),
+      stopped: this.host.stopped,
       labels: {
         most: PARETO.labels,
-        work: () => Math.min(PARETO.work, this.#host.workLeft?.() ?? Infinity),
-        spent: (work) => this.#workspace.meter.spend({ labels: work }),
-        searchesWide: this.#host.searchesWide === true,
+        work: () => Math.min(PARETO.work, this.host.workLeft?.() ?? Infinity),
+        spent: (work) => this.workspace.meter.spend({ labels: work }),
+        searchesWide: this.host.searchesWide === true,
       },
     };
     const search = (): boolean => {
       searchWithinGap(net, messages, bound, host);
       return this.best !== before;
     };
-    this.#step('gap search', net, search, either('a better choice', 'none better'));
+    this.step('gap search', net, search, either('a better choice', 'none better'));
   }
 
-  /** Exact elimination of a pruned network if it is narrow enough; true when the node is finished. */
-  #closeCore(net: Network, cutoff: number, depth: number): boolean {
+  /**
+   * Exact elimination of a pruned network if it is narrow enough; true when the node is finished.
+   */
+  private closeCore(net: Network, cutoff: number, depth: number): boolean {
     const slack = cutoff === Infinity ? Infinity : cutoff - net.constant;
-    const limits = { slack, stopped: this.#host.stopped, workLeft: this.#host.workLeft?.() ?? Infinity };
+    const limits = {
+      slack,
+      stopped: this.host.stopped,
+      workLeft: this.host.workLeft?.() ?? Infinity,
+    };
     const name = net.rows.length > 0 ? 'pareto elimination' : 'elimination';
     const close = (): boolean =>
-      closeCore(net, this.#workspace, { ...limits, isRoot: depth === 0 }, (core, at) => this.#proposeAt(core, at));
-    return this.#step(name, net, close, either('closed', 'too large'));
+      closeCore(net, this.workspace, { ...limits, isRoot: depth === 0 }, (core, at) =>
+        this.proposeAt(core, at),
+      );
+    return this.step(name, net, close, either('closed', 'too large'));
   }
 
   /** Splits the network in two and explores both parts, which are told as one step. */
-  #branch(net: Network, guide: Int32Array, bound: number, depth: number): number {
+  private branch(net: Network, guide: Int32Array, bound: number, depth: number): number {
     const before = this.nodes;
-    const outcome = (reached: number): StepState => ({ outcome: `${this.nodes - before} nodes`, bound: reached });
-    return this.#step('branching', net, () => this.#explorePartsOf(net, guide, bound, depth), outcome, true);
+    const outcome = (reached: number): StepState => ({
+      outcome: `${this.nodes - before} nodes`,
+      bound: reached,
+    });
+    return this.step(
+      'branching',
+      net,
+      () => this.explorePartsOf(net, guide, bound, depth),
+      outcome,
+      true,
+    );
   }
 
   /** Splits the domain of one variable into its guide value and the rest. */
-  #explorePartsOf(net: Network, guide: Int32Array, bound: number, depth: number): number {
+  private explorePartsOf(net: Network, guide: Int32Array, bound: number, depth: number): number {
     const v = branchVariable(net);
     const values = net.pool.mapOf(net.values[v]);
     let preferred = values.indexOf(guide[v]);
@@ -344,12 +452,14 @@ export class Search {
     net.log.push(STEP.branch, v, 2);
     for (const first of [true, false]) {
       const child = net.clone();
-      const keep = net.pool.map(Int32Array.from(values.keys()).filter((p) => (p === preferred) === first));
+      const keep = net.pool.map(
+        Int32Array.from(values.keys()).filter((p) => (p === preferred) === first),
+      );
       child.restrict(v, keep);
       let sub: number;
-      if (this.#isOver()) sub = bound;
-      else if (!this.#prepare(child)) sub = Infinity;
-      else sub = this.#explore(child, new Trws(child), bound, depth + 1);
+      if (this.isOver()) sub = bound;
+      else if (!this.prepare(child)) sub = Infinity;
+      else sub = this.explore(child, new Trws(child), bound, depth + 1);
       result = Math.min(result, sub);
       net.log.push(STEP.part, keep);
       net.log.absorb(child.log);
@@ -359,44 +469,49 @@ export class Search {
   }
 
   /** Price search on the rows, then pruning and Pareto elimination at the best prices. */
-  #solveRows(reduced: ReducedNetwork): number {
+  private solveRows(reduced: ReducedNetwork): number {
     const { net } = reduced;
     const outcome = (found: Priced | number): StepState =>
-      typeof found === 'number' ? { outcome: 'the rows do not bind', bound: found } : { outcome: `${net.rows.length} priced`, bound: found.best.bound }; // prettier-ignore
-    const priced = this.#step('multipliers', net, () => this.#priceRows(reduced), outcome);
+      typeof found === 'number'
+        ? { outcome: 'the rows do not bind', bound: found }
+        : { outcome: `${net.rows.length} priced`, bound: found.best.bound };
+    const priced = this.step('multipliers', net, () => this.priceRows(reduced), outcome);
     if (typeof priced === 'number') return priced;
     const { best, converged } = priced;
     this.proof = { log: best.net.log, rows: true };
-    return this.#explore(best.net, best.messages, best.bound, 0, converged);
+    return this.explore(best.net, best.messages, best.bound, 0, converged);
   }
 
-  #priceRows(reduced: ReducedNetwork): Priced | number {
+  private priceRows(reduced: ReducedNetwork): Priced | number {
     const { net } = reduced;
     return priceRows(reduced, {
-      ...this.#prices(),
-      ascend: (priced, messages, limits) => this.#ascend(priced, messages, limits),
-      folded: this.#foldedHost(net),
-      withoutRows: (messages) => this.#withoutRows(net.clone(), (search, free) => search.#explore(free, messages(free), -Infinity, 0)), // prettier-ignore
+      ...this.prices(),
+      ascend: (priced, messages, limits) => this.ascend(priced, messages, limits),
+      folded: this.foldedHost(net),
+      withoutRows: (messages) =>
+        this.withoutRows(net.clone(), (search, free) =>
+          search.explore(free, messages(free), -Infinity, 0),
+        ),
     });
   }
 
   /** Where work on a folded network delivers its results. */
-  #foldedHost(net: Network): FoldedHost {
+  private foldedHost(net: Network): FoldedHost {
     return {
-      propose: (at) => this.#proposeAt(net, at),
-      stopped: this.#host.stopped,
-      gap: this.#host.gap,
-      spent: (steps) => this.#workspace.meter.spend({ messageSteps: steps }),
-      workspace: this.#workspace,
+      propose: (at) => this.proposeAt(net, at),
+      stopped: this.host.stopped,
+      gap: this.host.gap,
+      spent: (steps) => this.workspace.meter.spend({ messageSteps: steps }),
+      workspace: this.workspace,
     };
   }
 
-  #prices(): MultiplierHost {
+  private prices(): MultiplierHost {
     return {
-      stopped: this.#host.stopped,
-      target: () => this.#target(),
+      stopped: this.host.stopped,
+      target: () => this.target(),
       objective: () => this.best?.objective ?? Infinity,
-      gap: this.#host.gap,
+      gap: this.host.gap,
     };
   }
 }

@@ -1,7 +1,7 @@
 /**
- * The end of a node: exact elimination of what fixing and presolve left of its network, where that is narrow enough.
- * In: a reduced network, limits. Out: whether nothing below the cutoff is left unknown; its best choice is proposed, and the steps
- * that prove it are logged.
+ * The end of a node: exact elimination of what fixing and presolve left of its network, where that
+ * is narrow enough. In: a reduced network, limits. Out: whether nothing below the cutoff is left
+ * unknown; its best choice is proposed, and the steps that prove it are logged.
  */
 import { paretoEliminate } from '../eliminate/pareto.ts';
 import type { Network } from '../network/network.ts';
@@ -34,7 +34,11 @@ export function closeCore(
     return result.status !== 'too-large';
   }
   const core = net.clone();
-  const status = eliminator.run(core, { ...(isRoot ? ELIMINATION.core : ELIMINATION.branch), slack, stop });
+  const status = eliminator.run(core, {
+    ...(isRoot ? ELIMINATION.core : ELIMINATION.branch),
+    slack,
+    stop,
+  });
   if (status === 'done') propose(core, new Int32Array(core.count));
   if (status === 'done' || status === 'infeasible') net.log.absorb(core.log);
   return status === 'done' || status === 'infeasible';

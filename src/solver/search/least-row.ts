@@ -1,13 +1,14 @@
 /**
- * A choice that takes little of a row, whatever it costs: whether a row can be kept at all is most often answered by one.
- * In: a prepared problem, a row. Out: a choice of least amount among those whose middle blocks are tied, uncertified.
+ * A choice that takes little of a row, whatever it costs: whether a row can be kept at all is most
+ * often answered by one. In: a prepared problem, a row. Out: a choice of least amount among those
+ * whose middle blocks are tied, uncertified.
  */
-import type { PreparedProblem } from './prepared.ts';
-import { solveUncertified } from './tight-relaxation.ts';
-import { makeWorkspace } from './workspace.ts';
 import { Network } from '../network/network.ts';
 import type { Table } from '../store/pool.ts';
 import type { LinearRow } from '../types.ts';
+import type { PreparedProblem } from './prepared.ts';
+import { solveUncertified } from './tight-relaxation.ts';
+import { makeWorkspace } from './workspace.ts';
 
 /** Undefined where none was found, which says nothing. */
 export function choiceOfLeastRow(
@@ -20,13 +21,20 @@ export function choiceOfLeastRow(
   if (found === undefined) return undefined;
   const choice = fold === undefined ? found.choice : fold.variable.map((v) => found.choice[v]);
   if (cost(choice) === Infinity) return undefined;
-  return { choice, amount: row.variables.reduce((sum, v, k) => sum + row.amounts[k][choice[v]], 0) };
+  return {
+    choice,
+    amount: row.variables.reduce((sum, v, k) => sum + row.amounts[k][choice[v]], 0),
+  };
 }
 
 /** The tied network with the amounts of a row for costs; what is forbidden stays so. */
-function rowNetwork({ tied, fold }: PreparedProblem, row: Pick<LinearRow, 'variables' | 'amounts'>): Network {
+function rowNetwork(
+  { tied, fold }: PreparedProblem,
+  row: Pick<LinearRow, 'variables' | 'amounts'>,
+): Network {
   const { pool } = tied;
-  const free = (costs: Float64Array): Float64Array => costs.map((c) => (c === Infinity ? Infinity : 0));
+  const free = (costs: Float64Array): Float64Array =>
+    costs.map((c) => (c === Infinity ? Infinity : 0));
   const net = new Network(pool, tied.size);
   const amounts: (Float64Array | undefined)[] = [];
   row.variables.forEach((v, k) => {
@@ -45,7 +53,8 @@ function rowNetwork({ tied, fold }: PreparedProblem, row: Pick<LinearRow, 'varia
   for (const f of tied.factors) {
     if (f === undefined) continue;
     let table = tables.get(f.table.id);
-    if (table === undefined) tables.set(f.table.id, (table = pool.table(f.table.dims, free(f.table.cells))));
+    if (table === undefined)
+      tables.set(f.table.id, (table = pool.table(f.table.dims, free(f.table.cells))));
     const small = net.compressed(table, f.maps);
     net.addFactor({ vars: f.vars, maps: small.maps, table: small.table });
   }

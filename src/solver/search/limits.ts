@@ -1,7 +1,8 @@
 /**
- * Work limits and convergence tolerances of the exact engine: one record a step, one named profile for each use of it.
- * In: nothing. Out: numbers; work is counted (cells, additions, labels, sweeps), never timed. They steer the search and prove
- * nothing: any other numbers give other roads to the same certified answers. All were tuned on repeated layers (`bench/plan.mjs`).
+ * Work limits and convergence tolerances of the exact engine: one record a step, one named profile
+ * for each use of it. In: nothing. Out: numbers; work is counted (cells, additions, labels,
+ * sweeps), never timed. They steer the search and prove nothing: any other numbers give other roads
+ * to the same certified answers. All were tuned on repeated layers (`bench/plan.mjs`).
  */
 import type { AscentLimits } from '../dual/ascent.ts';
 import type { EliminationLimits } from '../eliminate/buckets.ts';
@@ -18,12 +19,15 @@ export const ELIMINATION = {
   fusion: { cells: 1_000_000, work: 2e7, totalWork: 1e8, arity: 64, slack: Infinity },
 } as const satisfies Record<string, EliminationLimits>;
 
-/** Pareto elimination: labels kept of a table, combinations tried, and the part of them that a branch may try. */
+/**
+ * Pareto elimination: labels kept of a table, combinations tried, and the part of them that a
+ * branch may try.
+ */
 export const PARETO = { labels: 400_000, work: 40_000_000, branchShare: 0.05 } as const;
 
 /**
- * Dual ascent. Later rounds and branches stop sooner than what comes after the first sweeps of a network that does not repeat,
- * or of the short one that stands for it: that is expensive.
+ * Dual ascent. Later rounds and branches stop sooner than what comes after the first sweeps of a
+ * network that does not repeat, or of the short one that stands for it: that is expensive.
  */
 export const ASCENT = {
   root: { sweeps: 400, minProgress: 0.25 },
@@ -33,7 +37,9 @@ export const ASCENT = {
   settling: { sweeps: 2, minProgress: 0.25 },
   /** At a price: it is evaluated as soon as a sweep gains less than this part of the bound. */
   priced: { sweeps: 20, minGain: 1e-9, minProgress: 0.25, extrapolates: true },
-  /** The short network at the best price of the tied one, whose messages the long one begins with. */
+  /**
+   * The short network at the best price of the tied one, whose messages the long one begins with.
+   */
   untied: { sweeps: 60, minProgress: 0.25, extrapolates: true },
   /** The few free layers between two choices that are mixed. */
   seam: { sweeps: 60, minProgress: 0.1 },
@@ -51,17 +57,22 @@ export const SEARCH = {
   smallCells: 100_000,
   /** Networks of more cells after the first fixing are worth an expensive start. */
   expensiveStartCells: 300_000,
-  /** Part of the values that a round of pruning must take away for sweeps to go on before anything more expensive is tried. */
+  /**
+   * Part of the values that a round of pruning must take away for sweeps to go on before anything
+   * more expensive is tried.
+   */
   worthwhile: 0.1,
   /** Rounds of fusing before a node branches. */
   rounds: 12,
   /**
-   * Where nobody limits time or work: networks that keep more cells than this after so many rounds are not branched on, and
-   * branches end after so many cells in all. Either would take hours.
+   * Where nobody limits time or work: networks that keep more cells than this after so many rounds
+   * are not branched on, and branches end after so many cells in all. Either would take hours.
    */
   wideCells: 500_000,
   wideRounds: 4,
-  /** Part of the gap that sweeps of a wide network with rows must close for more rounds to follow. */
+  /**
+   * Part of the gap that sweeps of a wide network with rows must close for more rounds to follow.
+   */
   leastGain: 0.01,
   branchedCells: 500_000_000,
 } as const;

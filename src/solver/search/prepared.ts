@@ -1,17 +1,17 @@
 /**
- * A problem prepared for several solves.
- * In: a problem; rows are left out. Out, each computed on first use: its interned network, the fold of its repeated blocks,
- * the network with those blocks tied, and a fast cost function.
+ * A problem prepared for several solves. In: a problem; rows are left out. Out, each computed on
+ * first use: its interned network, the fold of its repeated blocks, the network with those blocks
+ * tied, and a fast cost function.
  */
+import { type Fold, foldOf } from '../fold/fold.ts';
 import { tieBlocks } from '../fold/tied.ts';
-import { costFunction } from '../problem/cost.ts';
-import { foldOf, type Fold } from '../fold/fold.ts';
 import { networkOf } from '../network/from-problem.ts';
 import type { Network } from '../network/network.ts';
+import { costFunction } from '../problem/cost.ts';
 import { Pool } from '../store/pool.ts';
+import type { Problem } from '../types.ts';
 import { PriceMemo } from './price-memo.ts';
 import { PresolveMemo } from './reduced-network.ts';
-import type { Problem } from '../types.ts';
 
 /** Problems of fewer variables are not worth a fold. */
 export const FOLD_VARIABLES = 1500;
@@ -22,41 +22,69 @@ export class PreparedProblem {
   readonly prices = new PriceMemo();
   /** Of `net` with rows. */
   readonly presolved = new PresolveMemo();
-  /** The cheapest choice without rows, once it is known, and whether messages have proven that it is. */
+  /**
+   * The cheapest choice without rows, once it is known, and whether messages have proven that it
+   * is.
+   */
   relaxed: { readonly choice: Int32Array; readonly tight: boolean } | undefined;
-  #net: Network | undefined;
-  #fold: { readonly found: Fold | undefined } | undefined;
-  #tied: Network | undefined;
-  #cost: ((choice: ArrayLike<number>) => number) | undefined;
+  private network: Network | undefined;
+  private folded: { readonly found: Fold | undefined } | undefined;
+  private tiedNetwork: Network | undefined;
+  private costOfChoice: ((choice: ArrayLike<number>) => number) | undefined;
 
   constructor(readonly problem: Problem) {}
 
   /** Whether a problem differs in its rows only: all else is the same objects. */
-  isOf({ domains, unary, vectors, edges, maps, tables, usage, constant, tolerance }: Problem): boolean {
+  isOf({
+    domains,
+    unary,
+    vectors,
+    edges,
+    maps,
+    tables,
+    usage,
+    constant,
+    tolerance,
+  }: Problem): boolean {
     const own = this.problem;
     return (
-      domains === own.domains && unary === own.unary && vectors === own.vectors && edges === own.edges && maps === own.maps && tables === own.tables && usage === own.usage && constant === own.constant && tolerance === own.tolerance // prettier-ignore
+      domains === own.domains &&
+      unary === own.unary &&
+      vectors === own.vectors &&
+      edges === own.edges &&
+      maps === own.maps &&
+      tables === own.tables &&
+      usage === own.usage &&
+      constant === own.constant &&
+      tolerance === own.tolerance
     );
   }
 
   /** The network of the problem without its rows. Shared: to be cloned before it is changed. */
   get net(): Network {
-    return (this.#net ??= networkOf(this.problem, this.pool));
+    return (this.network ??= networkOf(this.problem, this.pool));
   }
 
-  /** A short network of the first and last blocks; undefined where nothing repeats. Shared as `net` is. */
+  /**
+   * A short network of the first and last blocks; undefined where nothing repeats. Shared as `net`
+   * is.
+   */
   get fold(): Fold | undefined {
-    this.#fold ??= { found: this.net.count >= FOLD_VARIABLES ? foldOf(this.net) : undefined };
-    return this.#fold.found;
+    this.folded ??= { found: this.net.count >= FOLD_VARIABLES ? foldOf(this.net) : undefined };
+    return this.folded.found;
   }
 
-  /** The network whose middle blocks are tied, over the variables of `fold.short`; `net` where nothing repeats. Shared. */
+  /**
+   * The network whose middle blocks are tied, over the variables of `fold.short`; `net` where
+   * nothing repeats. Shared.
+   */
   get tied(): Network {
-    return (this.#tied ??= this.fold === undefined ? this.net : tieBlocks(this.net, this.fold).net);
+    return (this.tiedNetwork ??=
+      this.fold === undefined ? this.net : tieBlocks(this.net, this.fold).net);
   }
 
   /** Cost of a full choice without rows; Infinity for a forbidden one. */
   get cost(): (choice: ArrayLike<number>) => number {
-    return (this.#cost ??= costFunction(this.problem));
+    return (this.costOfChoice ??= costFunction(this.problem));
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Memo of the prices of one row on a folded network. A plan whose peak is over the budget is sought again under a lower bound of the
- * same row: at equal prices all is as it was but for a constant.
+ * Memo of the prices of one row on a folded network. A plan whose peak is over the budget is sought
+ * again under a lower bound of the same row: at equal prices all is as it was but for a constant.
  * In: a network with its row, a price. Out: what sweeps reached there, and their messages.
  */
 import type { Network } from '../network/network.ts';
@@ -16,18 +16,27 @@ export interface PricedState {
 }
 
 export class PriceMemo {
-  readonly #known = new Map<string, PricedState>();
+  private readonly known = new Map<string, PricedState>();
 
-  /** Finds the states of a network by its content: costs, tables and what its row holds, whatever the bound is. */
+  /**
+   * Finds the states of a network by its content: costs, tables and what its row holds, whatever
+   * the bound is.
+   */
   of(net: Network): {
     readonly get: (price: bigint) => PricedState | undefined;
     readonly set: (price: bigint, state: PricedState) => void;
   } {
-    const edges = net.factors.map((f) => (f === undefined ? '' : `${f.table.id},${f.maps.join()},${f.vars.join()}`));
-    const name = [net.unary.join(), ...net.rows.map(({ amounts }) => amounts.join()), ...edges].join(';');
+    const edges = net.factors.map((f) =>
+      f === undefined ? '' : `${f.table.id},${f.maps.join()},${f.vars.join()}`,
+    );
+    const name = [
+      net.unary.join(),
+      ...net.rows.map(({ amounts }) => amounts.join()),
+      ...edges,
+    ].join(';');
     return {
-      get: (price) => this.#known.get(`${price}:${name}`),
-      set: (price, state) => void this.#known.set(`${price}:${name}`, state),
+      get: (price) => this.known.get(`${price}:${name}`),
+      set: (price, state) => void this.known.set(`${price}:${name}`, state),
     };
   }
 }

@@ -1,11 +1,12 @@
 /**
- * A network with rows after presolve, and the short networks that stand for it. How much of a row may be used plays no part in either:
- * a plan whose peak is over the budget is sought again under a lower bound of the same row, and shares them.
- * In: a network after presolve. Out, each computed on first use: its fold and the network whose middle blocks are tied.
+ * A network with rows after presolve, and the short networks that stand for it. How much of a row
+ * may be used plays no part in either: a plan whose peak is over the budget is sought again under a
+ * lower bound of the same row, and shares them. In: a network after presolve. Out, each computed on
+ * first use: its fold and the network whose middle blocks are tied.
  */
 import { type Sides, sidesOf } from '../dual/sides.ts';
 import { type Fold, foldOf } from '../fold/fold.ts';
-import { type Tied, tieBlocks } from '../fold/tied.ts';
+import { tieBlocks, type Tied } from '../fold/tied.ts';
 import type { Network, NetworkRow } from '../network/network.ts';
 import { STEP } from '../network/proof-log.ts';
 import { rowVariables } from '../network/rows.ts';
@@ -19,44 +20,51 @@ interface Shape {
 }
 
 export class ReducedNetwork {
-  #shape: { found: Shape | undefined };
+  private shape: { found: Shape | undefined };
 
   /** @param net not to be changed from now on */
   constructor(
     readonly net: Network,
     shape: { found: Shape | undefined } = { found: undefined },
   ) {
-    this.#shape = shape;
+    this.shape = shape;
   }
 
   /** The same under other bounds of its rows. */
   under(rows: readonly NetworkRow[]): ReducedNetwork {
-    return new ReducedNetwork(withBounds(this.net, rows), this.#shape);
+    return new ReducedNetwork(withBounds(this.net, rows), this.shape);
   }
 
-  /** The short network, under the bounds that were asked for first; undefined where nothing repeats. */
+  /**
+   * The short network, under the bounds that were asked for first; undefined where nothing repeats.
+   */
   get fold(): Fold | undefined {
-    return this.#found.fold;
+    return this.found.fold;
   }
 
-  /** The tied network, under the bounds that were asked for first; undefined where nothing repeats. */
+  /**
+   * The tied network, under the bounds that were asked for first; undefined where nothing repeats.
+   */
   get tied(): Tied | undefined {
-    return this.#found.tied;
+    return this.found.tied;
   }
 
-  /** What sweeps in lock step read of the network, at any price and under any bound; undefined where nothing repeats. */
+  /**
+   * What sweeps in lock step read of the network, at any price and under any bound; undefined where
+   * nothing repeats.
+   */
   get sides(): Sides | undefined {
-    const found = this.#found;
+    const found = this.found;
     if (found.fold !== undefined) found.sides ??= sidesOf(this.net, found.fold.lockstep);
     return found.sides;
   }
 
-  get #found(): Shape {
-    if (this.#shape.found === undefined) {
+  private get found(): Shape {
+    if (this.shape.found === undefined) {
       const fold = foldOf(this.net);
-      this.#shape.found = { fold, tied: fold && tieBlocks(this.net, fold) };
+      this.shape.found = { fold, tied: fold && tieBlocks(this.net, fold) };
     }
-    return this.#shape.found;
+    return this.shape.found;
   }
 }
 
@@ -68,9 +76,13 @@ export function withBounds(net: Network, rows: readonly NetworkRow[]): Network {
 }
 
 /** Reduction and easy eliminations, in place; false when no choice is left. */
-export function presolve(net: Network, { reducer, eliminator }: Pick<Workspace, 'reducer' | 'eliminator'>): boolean {
+export function presolve(
+  net: Network,
+  { reducer, eliminator }: Pick<Workspace, 'reducer' | 'eliminator'>,
+): boolean {
   if (!reducer.reduce(net)) return false;
-  const limits = net.rows.length === 0 ? ELIMINATION.easy : { ...ELIMINATION.easy, keep: rowVariables(net) };
+  const limits =
+    net.rows.length === 0 ? ELIMINATION.easy : { ...ELIMINATION.easy, keep: rowVariables(net) };
   net.log.push(STEP.whole);
   if (eliminator.run(net, limits) === 'infeasible') return false;
   return reducer.reduce(net);
@@ -78,19 +90,22 @@ export function presolve(net: Network, { reducer, eliminator }: Pick<Workspace, 
 
 /** Reduced networks of one problem by what its rows hold. */
 export class PresolveMemo {
-  readonly #known = new Map<string, ReducedNetwork>();
+  private readonly known = new Map<string, ReducedNetwork>();
 
   /**
    * @param net the problem's network with rows; used up where it is the first with them
    * @returns undefined when presolve has left no choice: `net` holds the proof
    */
-  reduced(net: Network, workspace: Pick<Workspace, 'reducer' | 'eliminator'>): ReducedNetwork | undefined {
+  reduced(
+    net: Network,
+    workspace: Pick<Workspace, 'reducer' | 'eliminator'>,
+  ): ReducedNetwork | undefined {
     const key = net.rows.map(({ amounts }) => amounts.join()).join(';');
-    const known = this.#known.get(key);
+    const known = this.known.get(key);
     if (known !== undefined) return known.under(net.rows);
     if (!presolve(net, workspace)) return undefined;
     const reduced = new ReducedNetwork(net);
-    this.#known.set(key, reduced);
+    this.known.set(key, reduced);
     return reduced;
   }
 }

@@ -1,33 +1,35 @@
 /**
- * Solves one problem again and again with restricted domains, on one prepared network. Most variables (about nine in ten) have
- * one allowed value: the solver conditions on those, so that only the rest becomes a network. Repeated blocks are tied.
- * In: a prepared problem, allowed values. Out: a choice and its cost, uncertified and without regard to rows.
+ * Solves one problem again and again with restricted domains, on one prepared network. Most
+ * variables (about nine in ten) have one allowed value: the solver conditions on those, so that
+ * only the rest becomes a network. Repeated blocks are tied. In: a prepared problem, allowed
+ * values. Out: a choice and its cost, uncertified and without regard to rows.
  */
-import { solveUncertified } from './tight-relaxation.ts';
 import type { Fold } from '../fold/fold.ts';
-import type { PreparedProblem } from './prepared.ts';
 import { Network } from '../network/network.ts';
 import type { AllowedValues } from '../problem/restrict.ts';
 import { PairMap } from '../store/pair-map.ts';
 import type { Pool, Table } from '../store/pool.ts';
-import { type Workspace, makeWorkspace } from './workspace.ts';
+import type { PreparedProblem } from './prepared.ts';
+import { solveUncertified } from './tight-relaxation.ts';
+import { makeWorkspace, type Workspace } from './workspace.ts';
 
 /** Solves restrictions of one prepared problem; slices and memos are shared by all of them. */
 export class RestrictedSolver {
-  readonly #workspace: Workspace;
-  readonly #slices: Slices;
+  private readonly workspace: Workspace;
+  private readonly slices: Slices;
 
   constructor(readonly prepared: PreparedProblem) {
-    this.#workspace = makeWorkspace(prepared);
-    this.#slices = new Slices(prepared.pool);
+    this.workspace = makeWorkspace(prepared);
+    this.slices = new Slices(prepared.pool);
   }
 
   /**
-   * The cheapest choice; where blocks repeat, the cheapest of those whose middle blocks take equal values.
+   * The cheapest choice; where blocks repeat, the cheapest of those whose middle blocks take equal
+   * values.
    *
    * @param left values left of each variable, undefined where all are
-   * @returns undefined where no cheapest choice is found: there is none, repeated blocks have unequal allowed values, tables are
-   * too large, or the clock stopped it
+   * @returns undefined where no cheapest choice is found: there is none, repeated blocks have
+   * unequal allowed values, tables are too large, or the clock stopped it
    */
   solve(
     allowed: readonly (AllowedValues | undefined)[],
@@ -36,10 +38,12 @@ export class RestrictedSolver {
     const { tied, fold, cost } = this.prepared;
     if (fold !== undefined && !keepsFold(fold, allowed)) return undefined;
     const origin = fold?.origin;
-    const allowedOf = (k: number): AllowedValues | undefined => allowed[origin === undefined ? k : origin[k]];
-    const rest = this.#rest(tied, allowedOf);
+    const allowedOf = (k: number): AllowedValues | undefined =>
+      allowed[origin === undefined ? k : origin[k]];
+    const rest = this.rest(tied, allowedOf);
     if (rest === undefined) return undefined;
-    const found = rest.net.count === 0 ? undefined : solveUncertified(rest.net, this.#workspace, stopped);
+    const found =
+      rest.net.count === 0 ? undefined : solveUncertified(rest.net, this.workspace, stopped);
     if (rest.net.count > 0 && found?.tight !== true) return undefined;
     const short = Int32Array.from(rest.name, (name, k) => {
       const position = name < 0 || found === undefined ? 0 : found.choice[name];
@@ -50,8 +54,11 @@ export class RestrictedSolver {
     return objective === Infinity ? undefined : { choice, objective };
   }
 
-  /** Network of the variables with several allowed values, and their numbers in it (-1: one value); undefined: no choice. */
-  #rest(
+  /**
+   * Network of the variables with several allowed values, and their numbers in it (-1: one value);
+   * undefined: no choice.
+   */
+  private rest(
     base: Network,
     allowedOf: (variable: number) => AllowedValues | undefined,
   ): { readonly net: Network; readonly name: Int32Array } | undefined {
@@ -95,7 +102,8 @@ export class RestrictedSolver {
       if (a < 0 && b < 0) {
         const row = pool.mapOf(f.maps[0])[fixed[i]];
         const column = pool.mapOf(f.maps[1])[fixed[j]];
-        net.constant += row < 0 || column < 0 ? Infinity : f.table.cells[row * f.table.dims[1] + column];
+        net.constant +=
+          row < 0 || column < 0 ? Infinity : f.table.cells[row * f.table.dims[1] + column];
       } else if (a >= 0 && b >= 0) {
         const maps = [keep.map(f.maps[0], allowedOf(i)), keep.map(f.maps[1], allowedOf(j))];
         const small = base.compressed(f.table, maps);
@@ -105,7 +113,7 @@ export class RestrictedSolver {
         const at = pool.mapOf(f.maps[side])[fixed[f.vars[side]]];
         if (at < 0) return undefined;
         const other = f.vars[1 - side];
-        const slice = this.#slices.of(f.table, side, at);
+        const slice = this.slices.of(f.table, side, at);
         const map = keep.map(f.maps[1 - side], allowedOf(other));
         net.unary[name[other]] = pool.absorb(net.unary[name[other]], slice, map);
       }
@@ -114,8 +122,14 @@ export class RestrictedSolver {
   }
 }
 
-/** Whether every variable of the long network has the same values left as the one that stands for it. */
-function keepsFold({ variable, origin }: Fold, allowed: readonly (AllowedValues | undefined)[]): boolean {
+/**
+ * Whether every variable of the long network has the same values left as the one that stands for
+ * it.
+ */
+function keepsFold(
+  { variable, origin }: Fold,
+  allowed: readonly (AllowedValues | undefined)[],
+): boolean {
   for (let v = 0; v < variable.length; v++) {
     const twin = variable[v] < 0 ? v : origin[variable[v]];
     if (twin !== v && allowed[v]?.id !== allowed[twin]?.id) return false;
@@ -125,41 +139,41 @@ function keepsFold({ variable, origin }: Fold, allowed: readonly (AllowedValues 
 
 /** Vectors and maps of which some positions stay. */
 class Keeps {
-  readonly #ids: number[] = [];
+  private readonly ids: number[] = [];
 
   constructor(readonly pool: Pool) {}
 
-  #keep(allowed: AllowedValues): number {
-    return (this.#ids[allowed.id] ??= this.pool.map(allowed.values));
+  private keep(allowed: AllowedValues): number {
+    return (this.ids[allowed.id] ??= this.pool.map(allowed.values));
   }
 
   vector(id: number, allowed: AllowedValues | undefined): number {
-    return allowed === undefined ? id : this.pool.gather(id, this.#keep(allowed));
+    return allowed === undefined ? id : this.pool.gather(id, this.keep(allowed));
   }
 
   map(id: number, allowed: AllowedValues | undefined): number {
-    return allowed === undefined ? id : this.pool.compose(id, this.#keep(allowed));
+    return allowed === undefined ? id : this.pool.compose(id, this.keep(allowed));
   }
 }
 
 /** Rows and columns of tables as tables of one axis. */
 class Slices {
-  readonly #known = new PairMap();
-  readonly #tables: Table[] = [];
+  private readonly known = new PairMap();
+  private readonly tables: Table[] = [];
 
   constructor(readonly pool: Pool) {}
 
   /** The cells of a table where the axis `side` is at class `at`. */
   of(table: Table, side: number, at: number): Table {
-    const known = this.#known.get(2 * table.id + side, at);
-    if (known >= 0) return this.#tables[known];
+    const known = this.known.get(2 * table.id + side, at);
+    if (known >= 0) return this.tables[known];
     const [rows, columns] = table.dims;
     const cells =
       side === 0
         ? table.cells.slice(at * columns, (at + 1) * columns)
         : Float64Array.from({ length: rows }, (_, r) => table.cells[r * columns + at]);
     const slice = this.pool.table([cells.length], cells);
-    this.#known.set(2 * table.id + side, at, this.#tables.push(slice) - 1);
+    this.known.set(2 * table.id + side, at, this.tables.push(slice) - 1);
     return slice;
   }
 }

@@ -1,15 +1,21 @@
 /**
- * The prices of the rows of a network, with the best bound found. One row of a network that repeats is priced on the short network
- * that stands for it; else, and where there are several rows, the network itself is swept at each price.
- * In: a reduced network with rows, steps of the search. Out: the network at its best prices and the messages there.
+ * The prices of the rows of a network, with the best bound found. One row of a network that repeats
+ * is priced on the short network that stands for it; else, and where there are several rows, the
+ * network itself is swept at each price. In: a reduced network with rows, steps of the search. Out:
+ * the network at its best prices and the messages there.
  */
 import type { AscentLimits } from '../dual/ascent.ts';
-import { priceMany, priceOne, type DualEvaluation, type MultiplierHost } from '../dual/multipliers.ts';
+import {
+  type DualEvaluation,
+  type MultiplierHost,
+  priceMany,
+  priceOne,
+} from '../dual/multipliers.ts';
 import { Trws } from '../dual/trws.ts';
 import type { Network } from '../network/network.ts';
 import { addPrices, amountsAt, largestPrice } from '../network/rows.ts';
-import { foldedBracket, type FoldedHost } from './primal/folded-start.ts';
 import { ASCENT } from './limits.ts';
+import { foldedBracket, type FoldedHost } from './primal/folded-start.ts';
 import type { ReducedNetwork } from './reduced-network.ts';
 
 /** A network at the best prices of its rows, and whether its messages have converged. */
@@ -22,7 +28,10 @@ interface PricingHost extends MultiplierHost {
   /** Sweeps; returns the bound. */
   readonly ascend: (net: Network, messages: Trws, limits: AscentLimits) => number;
   readonly folded: FoldedHost;
-  /** The bound without rows, by a search that begins with these messages of the network that it is handed. */
+  /**
+   * The bound without rows, by a search that begins with these messages of the network that it is
+   * handed.
+   */
   readonly withoutRows: (messages: (free: Network) => Trws) => number;
 }
 
@@ -52,6 +61,10 @@ export function priceRows(reduced: ReducedNetwork, host: PricingHost): Priced | 
     if (relaxed >= host.target() || host.stopped()) return relaxed;
   }
   begin = near.messages;
-  if (near.bracket === undefined) return { best: priceOne(net, evaluateDual, host), converged: false };
-  return { best: evaluateDual([near.bracket.breakpoint.price], ASCENT.priced.sweeps), converged: true };
+  if (near.bracket === undefined)
+    return { best: priceOne(net, evaluateDual, host), converged: false };
+  return {
+    best: evaluateDual([near.bracket.breakpoint.price], ASCENT.priced.sweeps),
+    converged: true,
+  };
 }

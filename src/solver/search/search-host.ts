@@ -1,4 +1,7 @@
-/** What a search is given: who evaluates its choices and ends it; and what it holds: the best choice. */
+/**
+ * What a search is given: who evaluates its choices and ends it; and what it holds: the best
+ * choice.
+ */
 
 /** The best checked choice so far. */
 export interface Incumbent {
@@ -7,7 +10,10 @@ export interface Incumbent {
 }
 
 export interface SearchHost {
-  /** True cost of a full choice; Infinity when it is not a solution. Rows count only where `rows` is true. */
+  /**
+   * True cost of a full choice; Infinity when it is not a solution. Rows count only where `rows` is
+   * true.
+   */
   readonly evaluate: (choice: Int32Array, rows: boolean) => number;
   readonly stopped: () => boolean;
   readonly progress: (phase: string, objective: number, bound: number) => void;
@@ -19,10 +25,19 @@ export interface SearchHost {
   readonly enough?: number;
   /** Whether the bound will be replayed, so that what messages say must be in the log. */
   readonly certifies?: boolean;
-  /** Nobody limits time or work: what would take hours is not begun, and the answer is what is known until then. */
+  /**
+   * Nobody limits time or work: what would take hours is not begun, and the answer is what is known
+   * until then.
+   */
   readonly isEndless?: boolean;
-  /** Work that may still be done, see `WorkMeter`; absent: without end. `stopped` must say when it is used up. */
+  /**
+   * Work that may still be done, see `WorkMeter`; absent: without end. `stopped` must say when it
+   * is used up.
+   */
   readonly workLeft?: () => number;
-  /** Lazily computed warm start (ignores rows); expensive, so the search asks for it on large networks only. */
+  /**
+   * Lazily computed warm start (ignores rows); expensive, so the search asks for it on large
+   * networks only.
+   */
   readonly expensiveStart?: () => Int32Array | undefined;
 }

@@ -1,9 +1,10 @@
 /**
- * The steps of a solve, as they are told to whoever listens: what each came to, its work, the best cost and the bound after it.
- * In: pieces of work with a name. Out: their results, and events. Where nobody listens, the work runs and nothing else is done.
+ * The steps of a solve, as they are told to whoever listens: what each came to, its work, the best
+ * cost and the bound after it. In: pieces of work with a name. Out: their results, and events.
+ * Where nobody listens, the work runs and nothing else is done.
  */
 import type { Network } from '../network/network.ts';
-import { STEP_ABOUT, type SolverStep, type StepName } from '../types.ts';
+import { type SolverStep, STEP_ABOUT, type StepName } from '../types.ts';
 
 /** What is known after a step. */
 export interface StepState {
@@ -20,41 +21,44 @@ export const either =
   (isDone: boolean): StepState => ({ outcome: isDone ? done : not });
 
 export class StepRecorder {
-  readonly #listener: ((step: SolverStep) => void) | undefined;
+  private readonly listener: ((step: SolverStep) => void) | undefined;
   /** Work done so far, in the unit of `SolveOptions.workLimit`. */
-  readonly #work: () => number;
-  #begun = 0;
-  #level = 0;
+  private readonly work: () => number;
+  private begun = 0;
+  private level = 0;
   /** Whether a step runs that is told as one. */
-  #isWhole = false;
+  private isWhole = false;
 
   constructor(listener: ((step: SolverStep) => void) | undefined, work: () => number) {
-    this.#listener = listener;
-    this.#work = work;
+    this.listener = listener;
+    this.work = work;
   }
 
-  /** Runs a step, and tells what it came to. Steps that it takes are told before it, one level deeper. */
+  /**
+   * Runs a step, and tells what it came to. Steps that it takes are told before it, one level
+   * deeper.
+   */
   run<T>(step: StepName, work: () => T, state: (result: T) => StepState): T {
-    const listener = this.#listener;
-    if (listener === undefined || this.#isWhole) return work();
-    const order = this.#begun++;
-    const before = this.#work();
+    const listener = this.listener;
+    if (listener === undefined || this.isWhole) return work();
+    const order = this.begun++;
+    const before = this.work();
     const began = performance.now();
-    this.#level++;
+    this.level++;
     let result: T;
     try {
       result = work();
     } finally {
-      this.#level--;
+      this.level--;
     }
     const { outcome, net, cost = Infinity, bound = -Infinity } = state(result);
     listener({
       order,
-      level: this.#level,
+      level: this.level,
       step,
       about: STEP_ABOUT[step],
       outcome,
-      work: this.#work() - before,
+      work: this.work() - before,
       seconds: (performance.now() - began) / 1e3,
       ...(net === undefined ? {} : { values: valuesOf(net), cells: net.cells }),
       ...(cost === Infinity ? {} : { cost }),
@@ -63,15 +67,17 @@ export class StepRecorder {
     return result;
   }
 
-  /** `run` for a step that tells nothing of the steps that it takes, because there may be thousands. */
+  /**
+   * `run` for a step that tells nothing of the steps that it takes, because there may be thousands.
+   */
   runWhole<T>(step: StepName, work: () => T, state: (result: T) => StepState): T {
     const whole = (): T => {
-      const before = this.#isWhole;
-      this.#isWhole = true;
+      const before = this.isWhole;
+      this.isWhole = true;
       try {
         return work();
       } finally {
-        this.#isWhole = before;
+        this.isWhole = before;
       }
     };
     return this.run(step, whole, state);

@@ -1,30 +1,37 @@
 /**
- * Problems whose relaxation is tight, as those of repeated layers mostly are: messages alone prove the optimum. A long
- * problem of equal layers is shortened first (`fold/fold.ts`) and variables between two others are eliminated; the messages
- * that prove what is left are carried back through the eliminations (`dual/lift.ts`) and spread over all layers. What counts is that the checker then
- * finds the bound to reach the cost of the choice; where it does not, the caller searches on.
+ * Problems whose relaxation is tight, as those of repeated layers mostly are: messages alone prove
+ * the optimum. A long problem of equal layers is shortened first (`fold/fold.ts`) and variables
+ * between two others are eliminated; the messages that prove what is left are carried back through
+ * the eliminations (`dual/lift.ts`) and spread over all layers. What counts is that the checker
+ * then finds the bound to reach the cost of the choice; where it does not, the caller searches on.
  */
-import { isLeast } from '../problem/cost.ts';
-import { ascend } from '../dual/ascent.ts';
-import { ASCENT, ELIMINATION, SEARCH } from './limits.ts';
-import { Trws } from '../dual/trws.ts';
 import { hashProblem, verifyHashed } from '../check/verify.ts';
-import type { PreparedProblem } from './prepared.ts';
-import type { Network } from '../network/network.ts';
+import { ascend } from '../dual/ascent.ts';
 import { evaluatePositions } from '../dual/rounding.ts';
-import { makeWorkspace, type Workspace } from './workspace.ts';
-import { Search } from './branch-and-bound.ts';
+import { Trws } from '../dual/trws.ts';
+import type { Network } from '../network/network.ts';
+import { isLeast } from '../problem/cost.ts';
 import type { Certificate } from '../types.ts';
+import { Search } from './branch-and-bound.ts';
+import { ASCENT, ELIMINATION, SEARCH } from './limits.ts';
 import { messageProof } from './messages/lists.ts';
+import type { PreparedProblem } from './prepared.ts';
+import { makeWorkspace, type Workspace } from './workspace.ts';
 
-/** With larger tables (three mesh dims and more) the reductions that the search makes first are worth their time. */
+/**
+ * With larger tables (three mesh dims and more) the reductions that the search makes first are
+ * worth their time.
+ */
 const MOST_CELLS = 6_000_000;
 const SERIES = { ...ELIMINATION.easy, series: true };
 
 /** A choice and what is known of it. */
 interface Relaxed {
   readonly choice: Int32Array;
-  /** Nothing is cheaper: on the short network only, where the problem was folded and nothing was certified. */
+  /**
+   * Nothing is cheaper: on the short network only, where the problem was folded and nothing was
+   * certified.
+   */
   readonly tight: boolean;
   readonly folded: boolean;
   /** Nothing is cheaper without rows, but it breaks one. */
@@ -43,14 +50,16 @@ export function solveTightRelaxation(
 ): Relaxed | undefined {
   const { problem, fold, relaxed } = prepared;
   const folded = fold !== undefined;
-  // Another problem with other rows asked before: where rows cut its answer off too, or it was not proven, all is said.
+  // Another problem with other rows asked before: where rows cut its answer off too, or it was not
+  // proven, all is said.
   if (relaxed !== undefined) {
     const breaksRows = relaxed.tight && evaluate(relaxed.choice) === Infinity;
-    if (breaksRows || !relaxed.tight) return { choice: relaxed.choice, tight: false, folded, breaksRows };
+    if (breaksRows || !relaxed.tight)
+      return { choice: relaxed.choice, tight: false, folded, breaksRows };
   }
   if (!certify && folded) {
-    // Without a certificate, the choice is sought among those whose middle blocks are tied. Rows need prices, and of large tables
-    // what holds without them is not worth its time.
+    // Without a certificate, the choice is sought among those whose middle blocks are tied. Rows
+    // need prices, and of large tables what holds without them is not worth its time.
     if (hasRows && prepared.tied.cells > MOST_CELLS) return undefined;
     const short = solveUncertified(prepared.tied.clone(), workspace, stopped);
     if (short === undefined) return undefined;
@@ -66,13 +75,26 @@ export function solveTightRelaxation(
   if (objective === Infinity) return { choice, tight: false, folded, breaksRows: true };
   if (!certify) return { choice, tight: true, folded };
   const proof = messageProof(prepared, work, messages, workspace);
-  const certificate: Certificate = { version: 2, problem: hashProblem(problem), rows: [], ...proof };
+  const certificate: Certificate = {
+    version: 2,
+    problem: hashProblem(problem),
+    rows: [],
+    ...proof,
+  };
   const verdict = verifyHashed(problem, certificate.problem, { choice, objective, certificate });
   const proven = verdict.accepted && isLeast(problem, objective, Number(verdict.bound));
-  return { choice, tight: true, folded, ...(proven ? { proven: { certificate, bound: Number(verdict.bound) } } : {}) };
+  return {
+    choice,
+    tight: true,
+    folded,
+    ...(proven ? { proven: { certificate, bound: Number(verdict.bound) } } : {}),
+  };
 }
 
-/** Sweeps of the short network, or of all where nothing repeats, without rows; their choice is kept for other solves. */
+/**
+ * Sweeps of the short network, or of all where nothing repeats, without rows; their choice is kept
+ * for other solves.
+ */
 function sweptOnce(
   prepared: PreparedProblem,
   workspace: Workspace,
@@ -88,15 +110,22 @@ function sweptOnce(
 }
 
 /**
- * About the cheapest choice without rows, uncertified: what sweeps alone say, for whoever wants to know what it is like.
+ * About the cheapest choice without rows, uncertified: what sweeps alone say, for whoever wants to
+ * know what it is like.
  *
  * @returns undefined when the network is too large to be swept for this, or no choice was found
  */
-export function relaxedChoice(prepared: PreparedProblem, stopped: () => boolean): Int32Array | undefined {
+export function relaxedChoice(
+  prepared: PreparedProblem,
+  stopped: () => boolean,
+): Int32Array | undefined {
   return (prepared.relaxed ?? sweptOnce(prepared, makeWorkspace(prepared), stopped))?.choice;
 }
 
-/** The cheapest choice among those whose middle blocks are tied, without rows: a start for a long search. */
+/**
+ * The cheapest choice among those whose middle blocks are tied, without rows: a start for a long
+ * search.
+ */
 export function tiedChoice(
   prepared: PreparedProblem,
   workspace: Workspace,
@@ -115,11 +144,16 @@ interface Found {
 }
 
 /**
- * The cheapest choice of a network, uncertified: by messages, else by branch and bound. The network is used up.
+ * The cheapest choice of a network, uncertified: by messages, else by branch and bound. The network
+ * is used up.
  *
  * @returns undefined when no choice was found on the way
  */
-export function solveUncertified(net: Network, workspace: Workspace, stopped: () => boolean): Found | undefined {
+export function solveUncertified(
+  net: Network,
+  workspace: Workspace,
+  stopped: () => boolean,
+): Found | undefined {
   const untouched = net.clone();
   const swept = ascendReduced(net, workspace, stopped);
   if (swept?.tight === true) return swept;
@@ -127,7 +161,10 @@ export function solveUncertified(net: Network, workspace: Workspace, stopped: ()
   return searched === undefined ? swept : { choice: searched, tight: true };
 }
 
-/** Sweeps of what the variables between two others leave when they are eliminated. The network is used up. */
+/**
+ * Sweeps of what the variables between two others leave when they are eliminated. The network is
+ * used up.
+ */
 function ascendReduced(
   work: Network,
   workspace: Workspace,
@@ -154,10 +191,15 @@ function ascendReduced(
     stopped,
   });
   workspace.meter.spend({ messageSteps: messages.steps });
-  return best === undefined ? undefined : { choice: work.complete(best), tight: bound >= target(), messages };
+  return best === undefined
+    ? undefined
+    : { choice: work.complete(best), tight: bound >= target(), messages };
 }
 
-/** The optimum of a short network by the search that long ones are spared; undefined when the clock stopped it. */
+/**
+ * The optimum of a short network by the search that long ones are spared; undefined when the clock
+ * stopped it.
+ */
 function search(
   net: Network,
   start: Int32Array | undefined,
@@ -166,7 +208,12 @@ function search(
 ): Int32Array | undefined {
   const original = net.clone();
   const full = new Search(
-    { evaluate: (choice) => evaluatePositions(original, choice), stopped, progress: () => undefined, gap: 0 },
+    {
+      evaluate: (choice) => evaluatePositions(original, choice),
+      stopped,
+      progress: () => undefined,
+      gap: 0,
+    },
     workspace,
   );
   if (start !== undefined) full.propose(start);

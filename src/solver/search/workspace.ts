@@ -1,40 +1,49 @@
 /**
  * The workspace of one solve: its steps with their memos, and the meter of the work that they do.
- * In: the pool of the problem. Out: presolve, elimination and reduced-cost fixing on that pool, and one work meter.
+ * In: the pool of the problem. Out: presolve, elimination and reduced-cost fixing on that pool, and
+ * one work meter.
  */
 import { Eliminator } from '../eliminate/buckets.ts';
-import { PriceMemo } from './price-memo.ts';
-import type { Pool } from '../store/pool.ts';
-import { ReducedCostFixing } from '../reduce/reduced-cost-fixing.ts';
 import { Reducer } from '../reduce/presolve.ts';
+import { ReducedCostFixing } from '../reduce/reduced-cost-fixing.ts';
+import type { Pool } from '../store/pool.ts';
 import type { SolverStep } from '../types.ts';
+import { PriceMemo } from './price-memo.ts';
 import { StepRecorder } from './steps.ts';
 
 /** A message step takes about as long as so many combinations of labels. */
 const WORK_PER_STEP = 100;
 
-/** Counts the work of a solve, in combinations of labels: a clock that is the same on every machine. */
+/**
+ * Counts the work of a solve, in combinations of labels: a clock that is the same on every machine.
+ */
 class WorkMeter {
-  #messageSteps = 0;
-  #labels = 0;
+  private messageStepCount = 0;
+  private labelCount = 0;
 
   /** Message steps taken. */
   get messageSteps(): number {
-    return this.#messageSteps;
+    return this.messageStepCount;
   }
 
   /** Work of Pareto eliminations: combinations tried and cells looked up. */
   get labels(): number {
-    return this.#labels;
+    return this.labelCount;
   }
 
   get total(): number {
-    return this.#messageSteps * WORK_PER_STEP + this.#labels;
+    return this.messageStepCount * WORK_PER_STEP + this.labelCount;
   }
 
-  spend({ messageSteps = 0, labels = 0 }: { readonly messageSteps?: number; readonly labels?: number }): void {
-    this.#messageSteps += messageSteps;
-    this.#labels += labels;
+  spend({
+    messageSteps = 0,
+    labels = 0,
+  }: {
+    readonly messageSteps?: number;
+    readonly labels?: number;
+  }): void {
+    this.messageStepCount += messageSteps;
+    this.labelCount += labels;
   }
 }
 
@@ -44,7 +53,10 @@ export interface Workspace {
   readonly eliminator: Eliminator;
   readonly fixing: ReducedCostFixing;
   readonly meter: WorkMeter;
-  /** What prices of a row have shown, for other solves of the same problem under another bound of that row. */
+  /**
+   * What prices of a row have shown, for other solves of the same problem under another bound of
+   * that row.
+   */
   readonly prices: PriceMemo;
   /** Tells what steps come to. */
   readonly steps: StepRecorder;

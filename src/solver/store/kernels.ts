@@ -1,7 +1,7 @@
 /**
- * The innermost loops of eliminations and sweeps in WebAssembly with 128-bit vectors, written out instruction by
- * instruction below. Both take sums in the same order as their readers do in JavaScript, so the numbers are the same
- * bit by bit; only the time differs.
+ * The innermost loops of eliminations and sweeps in WebAssembly with 128-bit vectors, written out
+ * instruction by instruction below. Both take sums in the same order as their readers do in
+ * JavaScript, so the numbers are the same bit by bit; only the time differs.
  *
  * Opcodes: WebAssembly core specification 2.0, section 5.4 (instructions) and 5.5 (modules).
  */
@@ -9,10 +9,18 @@
 /** Kernels on one memory; all places and strides are in bytes, and numbers are float64. */
 interface Kernel {
   /**
-   * For b < width: to[b] = least over a of sum[a] + x[a], x moving on by `step` per b. `length` is the bytes of `sum` that
-   * count, a multiple of 32: past its end `sum` is filled with Infinity, and what `x` holds there does not matter.
+   * For b < width: to[b] = least over a of sum[a] + x[a], x moving on by `step` per b. `length` is
+   * the bytes of `sum` that count, a multiple of 32: past its end `sum` is filled with Infinity,
+   * and what `x` holds there does not matter.
    */
-  readonly least: (sum: number, length: number, x: number, step: number, width: number, to: number) => void;
+  readonly least: (
+    sum: number,
+    length: number,
+    x: number,
+    step: number,
+    width: number,
+    to: number,
+  ) => void;
   /** The same with sum[a] + x[a] + y[a], in this order. */
   readonly leastOfTwo: (
     sum: number,
@@ -25,10 +33,18 @@ interface Kernel {
     to: number,
   ) => void;
   /**
-   * to[b] = least over a < size of own[a] + cells[a][b], for all b whose bytes are below `length`, a multiple of 16; rows of
-   * `cells` follow one another after `stride`. Rows whose `own` is Infinity change nothing.
+   * to[b] = least over a < size of own[a] + cells[a][b], for all b whose bytes are below `length`,
+   * a multiple of 16; rows of `cells` follow one another after `stride`. Rows whose `own` is
+   * Infinity change nothing.
    */
-  readonly send: (own: number, size: number, cells: number, stride: number, length: number, to: number) => void;
+  readonly send: (
+    own: number,
+    size: number,
+    cells: number,
+    stride: number,
+    length: number,
+    to: number,
+  ) => void;
 }
 
 const I32 = 0x7f;
@@ -41,8 +57,15 @@ function leb(n: number): number[] {
   return [...out, n];
 }
 
-const list = (items: readonly (readonly number[])[]): number[] => [...leb(items.length), ...items.flat()];
-const section = (id: number, body: readonly number[]): number[] => [id, ...leb(body.length), ...body];
+const list = (items: readonly (readonly number[])[]): number[] => [
+  ...leb(items.length),
+  ...items.flat(),
+];
+const section = (id: number, body: readonly number[]): number[] => [
+  id,
+  ...leb(body.length),
+  ...body,
+];
 const text = (s: string): number[] => list([...s].map((c) => [c.charCodeAt(0)]));
 
 // Instructions by what they do here.
@@ -65,13 +88,21 @@ const notBelow = [0x4f];
 const block = [0x02, 0x40];
 const loop = [0x03, 0x40];
 const again = [0x0d, 0];
-/** Goes on in the loop whatever the stack says, and leaves the block around it where the stack says so. */
+/**
+ * Goes on in the loop whatever the stack says, and leaves the block around it where the stack says
+ * so.
+ */
 const repeat = [0x0c, 0];
 const leave = [0x0d, 1];
 const end = [0x0b];
 /** A number below 8192; constants are signed, so that bit 6 of the last byte must be clear. */
 const constant = (n: number): number[] => [0x41, ...(n < 0x40 ? [n] : [(n & 0x7f) | 0x80, n >> 7])];
-const by = (k: number, amount: number): number[] => [...get(k), ...constant(amount), ...add, ...set(k)];
+const by = (k: number, amount: number): number[] => [
+  ...get(k),
+  ...constant(amount),
+  ...add,
+  ...set(k),
+];
 const move = (k: number, other: number): number[] => [...get(k), ...get(other), ...add, ...set(k)];
 const less = (k: number): number[] => [...get(k), 0x41, 0x7f, ...add, 0x22, k];
 /** A vector of two Infinities. */
@@ -88,7 +119,9 @@ function leastBody(tables: 1 | 2): number[] {
   const [low, high] = [k + 1, k + 2];
   const part = (offset: number): number[] => [
     ...[...get(0), ...get(k), ...add, ...load(offset)],
-    ...[2, 4].slice(0, tables).flatMap((t) => [...get(t), ...get(k), ...add, ...load(offset), ...addVector]),
+    ...[2, 4]
+      .slice(0, tables)
+      .flatMap((t) => [...get(t), ...get(k), ...add, ...load(offset), ...addVector]),
   ];
   const code = [
     ...loop,
@@ -104,37 +137,77 @@ function leastBody(tables: 1 | 2): number[] {
     ...[...less(width), ...again],
     ...end,
   ];
-  return body([[1, I32], [2, V128]], code); // prettier-ignore
+  return body(
+    [
+      [1, I32],
+      [2, V128],
+    ],
+    code,
+  );
 }
 
 /** `send`: parameters own, size, cells, stride, length, to. */
 function sendBody(): number[] {
-  const [own, size, cells, stride, length, to, k, a, at, column, number] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
-  // Some columns at a time, so that running least values stay in registers: those of a cache line, then two by two.
+  const [own, size, cells, stride, length, to, k, a, at, column, number] = [
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10,
+  ];
+  // Some columns at a time, so that running least values stay in registers: those of a cache line,
+  // then two by two.
   const columns = (vectors: number): number[] => {
     const each = Array.from({ length: vectors }, (_, v) => [number + 1 + v, 16 * v] as const);
     return [
       ...[...each.flatMap(([low]) => [...endless, ...set(low)])],
-      ...[...get(own), ...set(at), ...get(cells), ...get(k), ...add, ...set(column), ...get(size), ...set(a)],
+      ...[
+        ...get(own),
+        ...set(at),
+        ...get(cells),
+        ...get(k),
+        ...add,
+        ...set(column),
+        ...get(size),
+        ...set(a),
+      ],
       ...loop,
       ...[...get(at), ...loadSplat, ...set(number)],
       ...each.flatMap(([low, offset]) => [
-        ...[...get(low), ...get(number), ...get(column), ...load(offset), ...addVector, ...lesser, ...set(low)],
+        ...[
+          ...get(low),
+          ...get(number),
+          ...get(column),
+          ...load(offset),
+          ...addVector,
+          ...lesser,
+          ...set(low),
+        ],
       ]),
       ...[...by(at, 8), ...move(column, stride), ...less(a), ...again],
       ...end,
-      ...each.flatMap(([low, offset]) => [...get(to), ...get(k), ...add, ...get(low), ...storeAt(offset)]),
+      ...each.flatMap(([low, offset]) => [
+        ...get(to),
+        ...get(k),
+        ...add,
+        ...get(low),
+        ...storeAt(offset),
+      ]),
       ...by(k, 16 * vectors),
     ];
   };
   // The last vector may reach past `length`, by one number.
   const isOver = (vectors: number): number[] =>
-    vectors === 1 ? [...get(k), ...get(length), ...notBelow] : [...get(k), ...constant(16 * vectors), ...add, ...get(length), ...above]; // prettier-ignore
+    vectors === 1
+      ? [...get(k), ...get(length), ...notBelow]
+      : [...get(k), ...constant(16 * vectors), ...add, ...get(length), ...above];
   const whileLeft = (vectors: number): number[] => [
     ...[...block, ...loop, ...isOver(vectors), ...leave],
     ...[...columns(vectors), ...repeat, ...end, ...end],
   ];
-  return body([[4, I32], [1 + WIDE, V128]], [...zero, ...set(k), ...whileLeft(WIDE), ...whileLeft(1)]); // prettier-ignore
+  return body(
+    [
+      [4, I32],
+      [1 + WIDE, V128],
+    ],
+    [...zero, ...set(k), ...whileLeft(WIDE), ...whileLeft(1)],
+  );
 }
 
 function body(locals: readonly (readonly [number, number])[], code: readonly number[]): number[] {
@@ -143,13 +216,24 @@ function body(locals: readonly (readonly [number, number])[], code: readonly num
 }
 
 function moduleBytes(): Uint8Array<ArrayBuffer> {
-  const type = (parameters: number): number[] => [0x60, ...list(new Array<number[]>(parameters).fill([I32])), 0];
+  const type = (parameters: number): number[] => [
+    0x60,
+    ...list(new Array<number[]>(parameters).fill([I32])),
+    0,
+  ];
   return Uint8Array.from([
     ...[0, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
     ...section(1, list([type(6), type(8)])),
     ...section(2, list([[...text('own'), ...text('memory'), 2, 0, ...leb(1)]])),
     ...section(3, list([[0], [1], [0]])),
-    ...section(7, list([[...text('least'), 0, 0], [...text('leastOfTwo'), 0, 1], [...text('send'), 0, 2]])), // prettier-ignore
+    ...section(
+      7,
+      list([
+        [...text('least'), 0, 0],
+        [...text('leastOfTwo'), 0, 1],
+        [...text('send'), 0, 2],
+      ]),
+    ),
     ...section(10, list([leastBody(1), leastBody(2), sendBody()])),
   ]);
 }
@@ -183,17 +267,20 @@ const MOST_PAGES = 49_152;
 
 /** Float64 numbers in memory that kernels reach; grows, keeping what it holds. */
 export class Arena {
-  readonly #memory = new engine.Memory({ initial: 16, maximum: MOST_PAGES });
-  readonly kernel = kernelOn(this.#memory);
+  private readonly memory = new engine.Memory({ initial: 16, maximum: MOST_PAGES });
+  readonly kernel = kernelOn(this.memory);
   /** All numbers; a new view after every growth. */
-  numbers = new Float64Array(this.#memory.buffer);
+  numbers = new Float64Array(this.memory.buffer);
 
-  /** Makes room for `length` numbers, and doubles at least if there was none. Throws RangeError past 3 GiB. */
+  /**
+   * Makes room for `length` numbers, and doubles at least if there was none. Throws RangeError past
+   * 3 GiB.
+   */
   need(length: number): void {
     const pages = Math.ceil((8 * length) / PAGE);
-    const present = this.#memory.buffer.byteLength / PAGE;
+    const present = this.memory.buffer.byteLength / PAGE;
     if (pages <= present) return;
-    this.#memory.grow(Math.max(pages, Math.min(2 * present, MOST_PAGES)) - present);
-    this.numbers = new Float64Array(this.#memory.buffer);
+    this.memory.grow(Math.max(pages, Math.min(2 * present, MOST_PAGES)) - present);
+    this.numbers = new Float64Array(this.memory.buffer);
   }
 }

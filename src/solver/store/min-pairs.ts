@@ -1,10 +1,12 @@
 /**
- * Min-decomposition of tables. A value that stands for a pair (a, b) lets its neighbour take the better of two alternatives,
- * so its slice of any table is the lesser, place by place, of a slice of a and one of b. Messages through such a table need
- * only the few slices of the alternatives, not those of all pairs: min-plus products distribute over the lesser.
+ * Min-decomposition of tables. A value that stands for a pair (a, b) lets its neighbour take the
+ * better of two alternatives, so its slice of any table is the lesser, place by place, of a slice
+ * of a and one of b. Messages through such a table need only the few slices of the alternatives,
+ * not those of all pairs: min-plus products distribute over the lesser.
  *
- * Names of alternatives are a hint. The slice of an alternative is the greatest of the slices of the pairs that hold it, and a table
- * is taken apart only where the lesser of the two is each pair's own slice, to the last bit.
+ * Names of alternatives are a hint. The slice of an alternative is the greatest of the slices of
+ * the pairs that hold it, and a table is taken apart only where the lesser of the two is each
+ * pair's own slice, to the last bit.
  */
 import { KeyTable } from './keys.ts';
 import type { Table } from './table.ts';
@@ -19,31 +21,37 @@ export interface MinPairs {
   readonly second: Int32Array;
 }
 
-/** A table must have so many cells, and so many times more classes than alternatives, to be worth taking apart. */
+/**
+ * A table must have so many cells, and so many times more classes than alternatives, to be worth
+ * taking apart.
+ */
 const LEAST_CELLS = 256;
 const LEAST_GAIN = 2;
 
 /** Decompositions of the tables of one pool, each made once. */
 export class MinPairsMemo {
-  readonly #keys = new KeyTable();
-  readonly #known: (MinPairs | null)[] = [];
+  private readonly keys = new KeyTable();
+  private readonly known: (MinPairs | null)[] = [];
 
-  readonly #mapOf: (id: number) => Int32Array;
+  private readonly mapOf: (id: number) => Int32Array;
 
   constructor(mapOf: (id: number) => Int32Array) {
-    this.#mapOf = mapOf;
+    this.mapOf = mapOf;
   }
 
   /**
-   * The pairs of a table along an axis, whose classes the positions of a variable reach by `map`, with the names of the two
-   * alternatives of each position (map ids); null where there is none worth having.
+   * The pairs of a table along an axis, whose classes the positions of a variable reach by `map`,
+   * with the names of the two alternatives of each position (map ids); null where there is none
+   * worth having.
    */
   find(table: Table, axis: 0 | 1, map: number, first: number, second: number): MinPairs | null {
-    const id = this.#keys.begin().add(table.id).add(axis).add(map).add(first).add(second).end();
+    const id = this.keys.begin().add(table.id).add(axis).add(map).add(first).add(second).end();
     // That there are none is an answer too: `??=` would ask again.
-    if (id === this.#known.length)
-      this.#known.push(minPairsOf(table, axis, this.#mapOf(map), this.#mapOf(first), this.#mapOf(second)));
-    return this.#known[id];
+    if (id === this.known.length)
+      this.known.push(
+        minPairsOf(table, axis, this.mapOf(map), this.mapOf(first), this.mapOf(second)),
+      );
+    return this.known[id];
   }
 }
 
@@ -82,7 +90,8 @@ function minPairsOf(
     raise(cells, other[c] * width, table.cells, c * step, stride, width);
   }
   for (let c = 0; c < classes; c++)
-    if (!isLesser(cells, one[c] * width, other[c] * width, table.cells, c * step, stride, width)) return null;
+    if (!isLesser(cells, one[c] * width, other[c] * width, table.cells, c * step, stride, width))
+      return null;
   return { cells, count, first: one, second: other };
 }
 
@@ -94,7 +103,8 @@ function raise(
   stride: number,
   width: number,
 ): void {
-  for (let y = 0, p = start; y < width; y++, p += stride) if (from[p] > cells[at + y]) cells[at + y] = from[p];
+  for (let y = 0, p = start; y < width; y++, p += stride)
+    if (from[p] > cells[at + y]) cells[at + y] = from[p];
 }
 
 function isLesser(

@@ -1,16 +1,16 @@
 /**
- * A map from pairs of small non-negative integers to integers, by open addressing in flat arrays: a look-up allocates
- * nothing and costs a fraction of a `Map` with combined float keys.
+ * A map from pairs of small non-negative integers to integers, by open addressing in flat arrays: a
+ * look-up allocates nothing and costs a fraction of a `Map` with combined float keys.
  */
 export class PairMap {
-  #slots = new Int32Array(3 * 256).fill(-1);
-  #mask = 255;
-  #count = 0;
+  private slots = new Int32Array(3 * 256).fill(-1);
+  private mask = 255;
+  private count = 0;
 
   /** The value of the pair, or -1. */
   get(a: number, b: number): number {
-    const slots = this.#slots;
-    const mask = this.#mask;
+    const slots = this.slots;
+    const mask = this.mask;
     for (let at = hash(a, b) & mask; ; at = (at + 1) & mask) {
       const p = 3 * at;
       if (slots[p] < 0) return -1;
@@ -20,16 +20,16 @@ export class PairMap {
 
   /** Adds a pair that is not there yet. */
   set(a: number, b: number, value: number): void {
-    if (2 * ++this.#count > this.#mask) this.#grow();
-    place(this.#slots, this.#mask, a, b, value);
+    if (2 * ++this.count > this.mask) this.grow();
+    place(this.slots, this.mask, a, b, value);
   }
 
-  #grow(): void {
-    const old = this.#slots;
-    this.#mask = 2 * this.#mask + 1;
-    this.#slots = new Int32Array(3 * (this.#mask + 1)).fill(-1);
+  private grow(): void {
+    const old = this.slots;
+    this.mask = 2 * this.mask + 1;
+    this.slots = new Int32Array(3 * (this.mask + 1)).fill(-1);
     for (let p = 0; p < old.length; p += 3) {
-      if (old[p] >= 0) place(this.#slots, this.#mask, old[p], old[p + 1], old[p + 2]);
+      if (old[p] >= 0) place(this.slots, this.mask, old[p], old[p + 1], old[p + 2]);
     }
   }
 }

@@ -1,4 +1,7 @@
-/** Sorting of lists that mostly have two or three entries, where `sort` of the language costs more than the sorting. */
+/**
+ * Sorting of lists that mostly have two or three entries, where `sort` of the language costs more
+ * than the sorting.
+ */
 
 /** Lists beyond are left to `sort`. */
 const SHORT = 24;

@@ -1,7 +1,8 @@
 /**
- * Min-plus products of tables and vectors in WebAssembly. Large tables of a pool are copied once to where the kernels reach them;
- * the numbers are those of the loops in JavaScript bit by bit (`dual/inner-loops.ts`), which smaller tables keep to.
- * In: the cells of a table, a vector of costs. Out: the least sum of every row or column.
+ * Min-plus products of tables and vectors in WebAssembly. Large tables of a pool are copied once to
+ * where the kernels reach them; the numbers are those of the loops in JavaScript bit by bit
+ * (`dual/inner-loops.ts`), which smaller tables keep to. In: the cells of a table, a vector of
+ * costs. Out: the least sum of every row or column.
  */
 import { Arena } from './kernels.ts';
 
@@ -19,23 +20,23 @@ const RESULTS = LONGEST + MARGIN;
 const TABLES = 2 * RESULTS;
 
 export class TableKernels {
-  #arena: Arena | undefined;
-  #used = TABLES;
-  readonly #places = new Map<Float64Array, number>();
+  private arena: Arena | undefined;
+  private used = TABLES;
+  private readonly places = new Map<Float64Array, number>();
 
   /** Where the kernels find a table from now on; -1 for one that is left to the loops. */
   place(cells: Float64Array, rows: number, columns: number): number {
     const { length } = cells;
     if (length < LEAST_CELLS || rows > LONGEST || columns > LONGEST) return -1;
-    const known = this.#places.get(cells);
+    const known = this.places.get(cells);
     if (known !== undefined) return known;
-    const place = this.#used;
+    const place = this.used;
     if (place + length > MOST_NUMBERS) return -1;
-    this.#arena ??= new Arena();
-    this.#arena.need(place + length + MARGIN);
-    this.#arena.numbers.set(cells, place);
-    this.#used += length;
-    this.#places.set(cells, place);
+    this.arena ??= new Arena();
+    this.arena.need(place + length + MARGIN);
+    this.arena.numbers.set(cells, place);
+    this.used += length;
+    this.places.set(cells, place);
     return place;
   }
 
@@ -48,9 +49,16 @@ export class TableKernels {
     to: Float64Array,
     there: number,
   ): void {
-    const { numbers, kernel } = this.#present();
+    const { numbers, kernel } = this.present();
     for (let x = 0; x < rows; x++) numbers[COSTS + x] = costs[x];
-    kernel.send(8 * COSTS, rows, 8 * place, 8 * columns, 8 * (columns + (columns & 1)), 8 * RESULTS);
+    kernel.send(
+      8 * COSTS,
+      rows,
+      8 * place,
+      8 * columns,
+      8 * (columns + (columns & 1)),
+      8 * RESULTS,
+    );
     for (let y = 0; y < columns; y++) to[there + y] = numbers[RESULTS + y];
   }
 
@@ -63,7 +71,7 @@ export class TableKernels {
     to: Float64Array,
     there: number,
   ): void {
-    const { numbers, kernel } = this.#present();
+    const { numbers, kernel } = this.present();
     const padded = (columns + 3) & ~3;
     for (let y = 0; y < columns; y++) numbers[COSTS + y] = costs[y];
     for (let y = columns; y < padded; y++) numbers[COSTS + y] = Infinity;
@@ -71,8 +79,9 @@ export class TableKernels {
     for (let x = 0; x < rows; x++) to[there + x] = numbers[RESULTS + x];
   }
 
-  #present(): Arena {
-    if (this.#arena === undefined) throw new Error('internal: a table has a place, and there is none');
-    return this.#arena;
+  private present(): Arena {
+    if (this.arena === undefined)
+      throw new Error('internal: a table has a place, and there is none');
+    return this.arena;
   }
 }

@@ -1,4 +1,7 @@
-/** A dense table of costs over classes, row-major; `Infinity` is forbidden. Interned: equal content, equal `id`. */
+/**
+ * A dense table of costs over classes, row-major; `Infinity` is forbidden. Interned: equal content,
+ * equal `id`.
+ */
 export interface Table {
   readonly id: number;
   readonly dims: readonly number[];

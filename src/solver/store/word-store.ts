@@ -26,24 +26,24 @@ export function wordsOf(v: Float64Array): Int32Array {
 
 /** One content-addressed store of integer arrays. */
 export class Store {
-  readonly #byHash = new Map<number, number[]>();
-  readonly #words: Int32Array[] = [];
+  private readonly byHash = new Map<number, number[]>();
+  private readonly words: Int32Array[] = [];
 
   /** Id of the content, and whether it was new. */
   add(words: Int32Array, seed = 0): number {
     const h = hashWords(words, seed);
-    const bucket = this.#byHash.get(h);
+    const bucket = this.byHash.get(h);
     if (bucket !== undefined) {
-      for (const id of bucket) if (sameWords(this.#words[id], words)) return id;
-      bucket.push(this.#words.length);
+      for (const id of bucket) if (sameWords(this.words[id], words)) return id;
+      bucket.push(this.words.length);
     } else {
-      this.#byHash.set(h, [this.#words.length]);
+      this.byHash.set(h, [this.words.length]);
     }
-    this.#words.push(words);
-    return this.#words.length - 1;
+    this.words.push(words);
+    return this.words.length - 1;
   }
 
   get count(): number {
-    return this.#words.length;
+    return this.words.length;
   }
 }

@@ -1,24 +1,30 @@
 /**
- * Propagates placements through an einshard program, forward, one mesh dim after the other by the rules of the einsum.
+ * Propagates placements through an einshard program, forward, one mesh dim after the other by the
+ * rules of the einsum.
  *
- * On a mesh dim the rule is taken that lets the fewest tensors communicate (one that is read twice in one placement does so
- * once); then the one that slices the fewest whole
- * ones; then one whose output is not pending, that is, letters that stay win over contracted ones (the batch is kept and
- * weights are gathered); then the one that moves the fewest bytes. A pending sum passes through the other side of a
- * product; it is reduced before a function that is not linear, and at the end.
+ * On a mesh dim the rule is taken that lets the fewest tensors communicate (one that is read twice
+ * in one placement does so once); then the one that slices the fewest whole ones; then one whose
+ * output is not pending, that is, letters that stay win over contracted ones (the batch is kept and
+ * weights are gathered); then the one that moves the fewest bytes. A pending sum passes through the
+ * other side of a product; it is reduced before a function that is not linear, and at the end.
  */
 
-import { dtensorModel } from '../../cost/presets/dtensor.ts';
 import type { CollectiveKind } from '../../cost/collective-model.ts';
+import { dtensorModel } from '../../cost/presets/dtensor.ts';
 import { Redistributor } from '../../cost/redistribution/redistribute.ts';
 import { internalError, ShardwrightError, suggestion } from '../../errors.ts';
-import { DTYPE_BYTES, type DType } from '../../graph/types.ts';
+import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 import { commonMesh } from '../../mesh/einshard/common-mesh.ts';
 import { resolveEinshard } from '../../mesh/einshard/resolve.ts';
 import { parseEinshard } from '../../mesh/einshard/syntax.ts';
-import { partialCode, REPLICATE_CODE, shardCode, ShardingSpace } from '../../mesh/sharding/space.ts';
-import { einsumRules } from '../../ops/rules/einsum.ts';
+import {
+  partialCode,
+  REPLICATE_CODE,
+  shardCode,
+  ShardingSpace,
+} from '../../mesh/sharding/space.ts';
 import { R, type Rule, type RuleSlot } from '../../ops/record/rule.ts';
+import { einsumRules } from '../../ops/rules/einsum.ts';
 import type { EinshardProgram, EinsumStep, PointwiseStep } from './steps.ts';
 
 /** A tensor of the program, as the table prints it. */
@@ -29,10 +35,14 @@ export interface ProgramValue {
   /** einsum letters of its dims, if a step or its expression names them. */
   readonly letters?: string;
   /**
-   * One text per mesh dim: of a given tensor as its expression says, of a computed one where its last collective left it.
+   * One text per mesh dim: of a given tensor as its expression says, of a computed one where its
+   * last collective left it.
    */
   readonly placements: readonly string[];
-  /** Placements of a computed tensor from its step on: more than one entry if collectives changed them. */
+  /**
+   * Placements of a computed tensor from its step on: more than one entry if collectives changed
+   * them.
+   */
   readonly history: readonly { readonly placements: readonly string[]; readonly before?: string }[];
   readonly localShape: readonly number[];
 }
@@ -73,7 +83,8 @@ const MAX_MESH_DIMS = 5;
 /**
  * Evaluates a program.
  *
- * @throws E_EINSHARD and E_SYNTAX for expressions, E_REF for operands that are not there, E_SHAPE where sizes contradict
+ * @throws E_EINSHARD and E_SYNTAX for expressions, E_REF for operands that are not there, E_SHAPE
+ *   where sizes contradict
  */
 export function evaluateEinshardProgram(program: EinshardProgram): ProgramResult {
   return new Evaluation(program).run();
@@ -95,20 +106,32 @@ class Evaluation {
         return resolveEinshard(expression, { devices: program.devices, shape: t.shape });
       } catch (error) {
         if (!(error instanceof ShardwrightError)) throw error;
-        throw new ShardwrightError(error.code, `tensor '${t.name}': ${error.message}`, error.details);
+        throw new ShardwrightError(
+          error.code,
+          `tensor '${t.name}': ${error.message}`,
+          error.details,
+        );
       }
     });
     const { mesh, shardings } = commonMesh(expressions);
     if (mesh.rank > MAX_MESH_DIMS)
       throw new ShardwrightError(
         'E_LIMIT',
-        `the tensors need a mesh of ${mesh.rank} dims, (${mesh.sizes.join(', ')}), more than ${MAX_MESH_DIMS}`,
+        `the tensors need a mesh of ${mesh.rank} dims, (${mesh.sizes.join(', ')}), more than ` +
+          `${MAX_MESH_DIMS}`,
       );
     this.space = new ShardingSpace(mesh);
     this.redistributor = new Redistributor(this.space, dtensorModel(mesh));
     program.tensors.forEach(({ name, dtype, shape }, i) => {
       const id = this.space.intern(shardings[i]);
-      this.add({ name, dtype, shape, given: true, letters: lettersOf(expressions[i].expression.left), now: id });
+      this.add({
+        name,
+        dtype,
+        shape,
+        given: true,
+        letters: lettersOf(expressions[i].expression.left),
+        now: id,
+      });
     });
   }
 
@@ -147,9 +170,13 @@ class Evaluation {
 
   private newName(step: EinsumStep | PointwiseStep, name: string): void {
     if (this.byName.has(name))
-      throw new ShardwrightError('E_REF', `step '${step.text}': there is a tensor '${name}' already`, {
-        hint: 'give the result a name of its own',
-      });
+      throw new ShardwrightError(
+        'E_REF',
+        `step '${step.text}': there is a tensor '${name}' already`,
+        {
+          hint: 'give the result a name of its own',
+        },
+      );
   }
 
   private named(step: EinsumStep | PointwiseStep, name: string): Value {
@@ -210,11 +237,19 @@ class Evaluation {
     if (other !== undefined)
       throw new ShardwrightError(
         'E_TYPE',
-        `step '${step.text}': '${operands[0].name}' is ${dtype}, but '${other.name}' is ${other.dtype}`,
+        `step '${step.text}': '${operands[0].name}' is ${dtype}, but '${other.name}' is ` +
+          `${other.dtype}`,
       );
     const shape = [...step.output].map((letter) => sizes.get(letter) ?? 1);
     const now = space.internCodes(out);
-    this.latest = this.add({ name: step.result, dtype, shape, given: false, letters: step.output, now });
+    this.latest = this.add({
+      name: step.result,
+      dtype,
+      shape,
+      given: false,
+      letters: step.output,
+      now,
+    });
   }
 
   /** The rule of one mesh dim, see the head of the file. */
@@ -242,7 +277,13 @@ class Evaluation {
       let possible = true;
       candidate.inputs.forEach((slot, i) => {
         const want = slotCode(slot);
-        if (want === have[i] || operands.some((o, k) => k < i && o === operands[i] && slotCode(candidate.inputs[k]) === want)) return; // prettier-ignore
+        if (
+          want === have[i] ||
+          operands.some(
+            (o, k) => k < i && o === operands[i] && slotCode(candidate.inputs[k]) === want,
+          )
+        )
+          return;
         if (slot?.kind === 'partial') possible = false;
         else if (have[i] === REPLICATE_CODE) slices++;
         else {
@@ -257,7 +298,8 @@ class Evaluation {
         bestScore = score;
       }
     }
-    if (best === undefined) throw internalError(`step '${step.text}' has no rule, not even the one that cuts nothing`);
+    if (best === undefined)
+      throw internalError(`step '${step.text}' has no rule, not even the one that cuts nothing`);
     return best;
   }
 
@@ -272,14 +314,19 @@ class Evaluation {
     this.move(value, space.internCodes(codes), why);
   }
 
-  /** Brings a value to a sharding and notes the collectives. A computed value stays there if it took any. */
+  /**
+   * Brings a value to a sharding and notes the collectives. A computed value stays there if it took
+   * any.
+   */
   private move(value: Value, to: number, before: string): void {
     if (value.now === to) return;
     const { space, collectives } = this;
     const type = { shape: value.shape, itemBytes: DTYPE_BYTES[value.dtype] };
     const plan = this.redistributor.plan(type, value.now, to);
     if (plan === undefined)
-      throw internalError(`no way from ${space.text(value.now)} to ${space.text(to)} for '${value.name}'`);
+      throw internalError(
+        `no way from ${space.text(value.now)} to ${space.text(to)} for '${value.name}'`,
+      );
     for (const step of plan.steps) {
       if (step.kind === 'slice' || step.kind === 'to_partial' || step.kind === 'relabel') continue;
       collectives.push({
@@ -297,25 +344,32 @@ class Evaluation {
   }
 
   /**
-   * The operands of an einsum. Where the step does not name them: the value with these letters, the latest result first;
-   * else the first tensor that is not used yet, has as many dims, and does not name them otherwise.
+   * The operands of an einsum. Where the step does not name them: the value with these letters, the
+   * latest result first; else the first tensor that is not used yet, has as many dims, and does not
+   * name them otherwise.
    */
   private operandsOf(step: EinsumStep): Value[] {
     if (step.names !== undefined) return step.names.map((name) => this.named(step, name));
     const taken = new Set<Value>();
     return step.operands.map((letters, i) => {
       const { latest } = this;
-      const order = [...(latest === undefined ? [] : [latest]), ...this.values].filter((v) => !taken.has(v));
+      const order = [...(latest === undefined ? [] : [latest]), ...this.values].filter(
+        (v) => !taken.has(v),
+      );
       const found =
         order.find((v) => v.letters === letters && (!v.used || v === latest)) ??
         order.find((v) => v.letters === letters) ??
-        order.find((v) => !v.used && v.shape.length === letters.length && agrees(v.letters, letters));
+        order.find(
+          (v) => !v.used && v.shape.length === letters.length && agrees(v.letters, letters),
+        );
       if (found === undefined)
         throw new ShardwrightError(
           'E_REF',
           `step '${step.text}': no tensor is left for operand ${i + 1}, '${letters}'`,
           {
-            hint: `name the operands: ${step.text.trim()} (${[...this.byName.keys()].slice(0, step.operands.length).join(', ')})`,
+            hint:
+              `name the operands: ${step.text.trim()} ` +
+              `(${[...this.byName.keys()].slice(0, step.operands.length).join(', ')})`,
           },
         );
       taken.add(found);
@@ -333,7 +387,8 @@ function slotCode(slot: RuleSlot | undefined): number {
 
 /** Letter that a rule cuts, if it cuts one. */
 function cutLetter(rule: Rule, operands: readonly string[]): string | undefined {
-  for (const [i, slot] of rule.inputs.entries()) if (slot?.kind === 'shard') return operands[i][slot.dim];
+  for (const [i, slot] of rule.inputs.entries())
+    if (slot?.kind === 'shard') return operands[i][slot.dim];
   return undefined;
 }
 
@@ -354,7 +409,10 @@ function lettersOf(left: ReturnType<typeof parseEinshard>['left']): string | und
 
 /** Whether names of a tensor's dims do not contradict the letters of an operand. */
 function agrees(own: string | undefined, letters: string): boolean {
-  return own === undefined || [...letters].every((letter, d) => !own.includes(letter) || own[d] === letter);
+  return (
+    own === undefined ||
+    [...letters].every((letter, d) => !own.includes(letter) || own[d] === letter)
+  );
 }
 
 function letterSizes(step: EinsumStep, operands: readonly Value[]): Map<string, number> {
@@ -364,14 +422,16 @@ function letterSizes(step: EinsumStep, operands: readonly Value[]): Map<string, 
     if (shape.length !== letters.length)
       throw new ShardwrightError(
         'E_TYPE',
-        `step '${step.text}': operand '${letters}' has ${letters.length} dims, but '${name}' is [${shape.join(', ')}]`,
+        `step '${step.text}': operand '${letters}' has ${letters.length} dims, but '${name}' ` +
+          `is [${shape.join(', ')}]`,
       );
     [...letters].forEach((letter, d) => {
       const known = sizes.get(letter);
       if (known !== undefined && known !== shape[d])
         throw new ShardwrightError(
           'E_TYPE',
-          `step '${step.text}': '${letter}' is ${known}, but ${shape[d]} in '${name}' [${shape.join(', ')}]`,
+          `step '${step.text}': '${letter}' is ${known}, but ${shape[d]} in '${name}' ` +
+            `[${shape.join(', ')}]`,
         );
       sizes.set(letter, shape[d]);
     });

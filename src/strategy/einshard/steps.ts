@@ -1,17 +1,20 @@
 /**
- * Reads the program of `einshard --program`: tensors with their einshard expressions, and steps that combine them.
+ * Reads the program of `einshard --program`: tensors with their einshard expressions, and steps
+ * that combine them.
  *
  *     {"devices": 8,
  *      "tensors": [{"name": "X", "shape": [8, 128], "expression": "b x -> b* x"}, ...],
  *      "steps": ["Y = bx,xy->by", "relu", "Z = by,yz->bz"]}
  *
- * `tensors` may also be an object, by name. A tensor without an expression is replicated; its dtype is f32 unless stated.
- * A step may name its operands behind it: `Y = bx,xy->by (X, W1)`, `H = relu (Y)`.
+ * `tensors` may also be an object, by name. A tensor without an expression is replicated; its dtype
+ * is f32 unless stated. A step may name its operands behind it: `Y = bx,xy->by (X, W1)`, `H = relu
+ * (Y)`.
  */
 
 import * as z from 'zod';
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
-import { DTYPES, type DType } from '../../graph/types.ts';
+import { type DType, DTYPES } from '../../graph/types.ts';
 import { NotationScanner } from '../../text/scanner.ts';
 
 interface ProgramTensor {
@@ -72,7 +75,8 @@ const programSchema = z.strictObject({
 });
 
 /**
- * Reads the JSON text of a program. Expressions and the operands of steps are checked when it is evaluated.
+ * Reads the JSON text of a program. Expressions and the operands of steps are checked when it is
+ * evaluated.
  *
  * @throws E_SYNTAX for a text that is no such program, with the step and the 0-based position in it
  */
@@ -89,29 +93,42 @@ export function readEinshardProgram(text: string): EinshardProgram {
   }
   const parsed = programSchema.safeParse(json);
   if (!parsed.success)
-    throw new ShardwrightError('E_SYNTAX', `the program does not fit: ${z.prettifyError(parsed.error)}`, {
-      hint: HINT,
-    });
+    throw new ShardwrightError(
+      'E_SYNTAX',
+      `the program does not fit: ${z.prettifyError(parsed.error)}`,
+      {
+        hint: HINT,
+      },
+    );
   const { devices, tensors, steps } = parsed.data;
-  const list = Array.isArray(tensors) ? tensors : Object.entries(tensors).map(([name, t]) => ({ name, ...t }));
+  const list = Array.isArray(tensors)
+    ? tensors
+    : Object.entries(tensors).map(([name, t]) => ({ name, ...t }));
   if (list.length > MAX_TENSORS)
-    throw new ShardwrightError('E_LIMIT', `the program has ${list.length} tensors, more than ${MAX_TENSORS}`);
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `the program has ${list.length} tensors, more than ${MAX_TENSORS}`,
+    );
   const seen = new Set<string>();
   for (const { name } of list) {
     if (!/^[\p{L}_][\p{L}\p{N}_.]*$/u.test(name))
       throw new ShardwrightError('E_SYNTAX', `'${name}' is not the name of a tensor`, {
         hint: 'use letters, digits, _ and dots',
       });
-    if (seen.has(name)) throw new ShardwrightError('E_SYNTAX', `the tensor '${name}' is given twice`);
+    if (seen.has(name))
+      throw new ShardwrightError('E_SYNTAX', `the tensor '${name}' is given twice`);
     seen.add(name);
   }
   return { devices, tensors: list, steps: steps.map((step, i) => new StepScan(step, i).step()) };
 }
 
 const HINT =
-  'as in {"devices": 8, "tensors": [{"name": "X", "shape": [8, 128], "expression": "b x -> b* x"}], "steps": ["Y = bx->xb", "relu"]}';
+  'as in {"devices": 8, "tensors": [{"name": "X", "shape": [8, 128], "expression": "b x -> ' +
+  'b* x"}], "steps": ["Y = bx->xb", "relu"]}';
 
-/** `NAME = bx,xy->by (X, W)` or `NAME = relu (X)`, where NAME = may be missing before a function. */
+/**
+ * `NAME = bx,xy->by (X, W)` or `NAME = relu (X)`, where NAME = may be missing before a function.
+ */
 class StepScan extends NotationScanner {
   constructor(
     text: string,
@@ -134,13 +151,16 @@ class StepScan extends NotationScanner {
     }
     if (!text.includes('->')) {
       const start = this.start();
-      const fn = this.match(/[a-z_]+/y) ?? this.fail('an einsum such as bx,xy->by, or a function such as relu');
+      const fn =
+        this.match(/[a-z_]+/y) ??
+        this.fail('an einsum such as bx,xy->by, or a function such as relu');
       if (!(NONLINEAR as readonly string[]).includes(fn)) {
         this.at = start;
         this.fail('a function of one tensor', suggestion(fn, NONLINEAR, 'functions'));
       }
       const names = this.names();
-      if (names !== undefined && names.length !== 1) this.fail(`one tensor for ${fn}, not ${names.length}`);
+      if (names !== undefined && names.length !== 1)
+        this.fail(`one tensor for ${fn}, not ${names.length}`);
       this.end();
       return {
         kind: 'pointwise',
@@ -150,7 +170,8 @@ class StepScan extends NotationScanner {
         ...(names === undefined ? {} : { name: names[0] }),
       };
     }
-    if (result === undefined) this.fail('NAME = before the einsum', `write for example Y = ${text.trim()}`);
+    if (result === undefined)
+      this.fail('NAME = before the einsum', `write for example Y = ${text.trim()}`);
     const operands: string[] = [];
     do operands.push(this.match(/[A-Za-z]*/y) ?? '');
     while (this.take(','));
@@ -167,7 +188,14 @@ class StepScan extends NotationScanner {
     if (names !== undefined && names.length !== operands.length)
       this.fail(`${operands.length} operands, not ${names.length}`);
     this.end();
-    return { kind: 'einsum', text, result, operands, output, ...(names === undefined ? {} : { names }) };
+    return {
+      kind: 'einsum',
+      text,
+      result,
+      operands,
+      output,
+      ...(names === undefined ? {} : { names }),
+    };
   }
 
   /** `(X, W)`, if it is there. */

@@ -1,16 +1,26 @@
-/** Captured graphs by what they take for granted: inputs that a graph covers reuse it, others make a new one. */
+/**
+ * Captured graphs by what they take for granted: inputs that a graph covers reuse it, others make a
+ * new one.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 import { brokenGuard } from '../record/guards.ts';
 import { DimSpec, TensorSpec } from '../record/spec.ts';
-import { captureAny, inputTreeOf, type Capture, type InputTree, type OutputTree, type TraceOptions } from '../trace.ts';
-import { leavesOf, mapTree, valueOfTree, type Tree } from '../record/tree.ts';
+import { leavesOf, mapTree, type Tree, valueOfTree } from '../record/tree.ts';
+import {
+  type Capture,
+  captureAny,
+  type InputTree,
+  inputTreeOf,
+  type OutputTree,
+  type TraceOptions,
+} from '../trace.ts';
 
 /** Which sizes of a cached capture may vary. */
 export interface GraphCacheOptions extends TraceOptions {
   /**
-   * `auto`: sizes are fixed at first, and a size that changed is a dim in the next graph; 0 and 1 always stay fixed.
-   * `false`: every size stays fixed. Default `auto`.
+   * `auto`: sizes are fixed at first, and a size that changed is a dim in the next graph; 0 and 1
+   * always stay fixed. `false`: every size stays fixed. Default `auto`.
    */
   readonly dynamic?: 'auto' | false;
   /** Dims that may vary from the first call on: `{ x: [0] }` for dim 0 of input x. */
@@ -61,7 +71,8 @@ export class GraphCache {
   /**
    * The graph that covers inputs of these concrete sizes; made if there is none.
    *
-   * @throws E_RECOMPILE (`errorOnRecompile`) and E_RECOMPILE_LIMIT naming the guard that failed; what `trace` throws
+   * @throws E_RECOMPILE (`errorOnRecompile`) and E_RECOMPILE_LIMIT naming the guard that failed;
+   *   what `trace` throws
    */
   get(inputs: InputTree): CachedCapture {
     const tree = inputTreeOf(inputs);
@@ -90,9 +101,14 @@ export class GraphCache {
         hint: 'mark the dim as dynamic, or drop errorOnRecompile.',
       });
     if (this.entries.length >= recompileLimit)
-      throw new ShardwrightError('E_RECOMPILE_LIMIT', `the inputs need graph ${this.entries.length + 1}, the limit is ${recompileLimit}: ${failed}`, {
-        hint: 'mark what changes as a dim, make it a tensor, or raise recompileLimit.',
-      }); // prettier-ignore
+      throw new ShardwrightError(
+        'E_RECOMPILE_LIMIT',
+        `the inputs need graph ${this.entries.length + 1}, the limit is ${recompileLimit}: ` +
+          `${failed}`,
+        {
+          hint: 'mark what changes as a dim, make it a tensor, or raise recompileLimit.',
+        },
+      );
   }
 
   private make(inputs: InputTree, tree: Tree<TensorSpec>, failed: string | undefined): Capture {
@@ -134,8 +150,8 @@ export class GraphCache {
   }
 
   /**
-   * Which sizes become dims, by place. Places that always had the same sizes share a dim: nothing told them apart so far,
-   * and programs usually need them equal.
+   * Which sizes become dims, by place. Places that always had the same sizes share a dim: nothing
+   * told them apart so far, and programs usually need them equal.
    */
   private dimNames(tree: Tree<TensorSpec>): Map<string, string> {
     const { dynamic = 'auto', marked = {} } = this.options;
@@ -162,7 +178,14 @@ function withDims(leaf: TensorSpec, path: string, names: ReadonlyMap<string, str
   const shape = leaf.shape.map((size, d) => {
     const name = names.get(`${path} ${d}`);
     if (name === undefined || typeof size !== 'number') return size;
-    return new DimSpec({ name, min: 2, max: Infinity, multiple: 1, example: size, unbacked: false });
+    return new DimSpec({
+      name,
+      min: 2,
+      max: Infinity,
+      multiple: 1,
+      example: size,
+      unbacked: false,
+    });
   });
   return new TensorSpec(shape, leaf.dtype, leaf.role, leaf.grad);
 }

@@ -1,7 +1,14 @@
 /** Records programs of blocks and jumps as one control-flow operator. */
 
 import { ShardwrightError } from '../../errors.ts';
-import { blockOf, checkCfg, type Block, type BlockEnd, type Cfg, type Edge } from '../../passes/control/cfg/cfg.ts';
+import {
+  type Block,
+  type BlockEnd,
+  blockOf,
+  type Cfg,
+  checkCfg,
+  type Edge,
+} from '../../passes/control/cfg/cfg.ts';
 import { predicate } from '../control/cond.ts';
 import { needRecorder } from '../record/recorder.ts';
 import type { TensorSpec } from '../record/spec.ts';
@@ -42,7 +49,8 @@ export function leave(...values: Tensor[]): Exit {
 }
 
 /**
- * Records a program of blocks, for control flow that has no shape of ifs and loops. Blocks read their parameters only.
+ * Records a program of blocks, for control flow that has no shape of ifs and loops. Blocks read
+ * their parameters only.
  *
  * @throws E_CFG for edges that do not fit; what `trace` throws for a block
  */

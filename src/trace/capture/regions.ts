@@ -1,28 +1,41 @@
-/** Runs a program and captures the regions between reads of host values as graphs (policy `regions`). */
+/**
+ * Runs a program and captures the regions between reads of host values as graphs (policy
+ * `regions`).
+ */
 
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import { placeholdersOf } from '../../graph/control.ts';
 import type { Graph, Node, Output } from '../../graph/types.ts';
 import { eachGraphRef, eachOperand, getOwn } from '../../graph/value.ts';
-import type { ControlDecision, ControlFlow, ControlSite } from '../record/control-interface.ts';
 import { valueOf } from '../control/cond.ts';
-import { needRecorder, stopping } from '../record/recorder.ts';
 import { refusal } from '../errors/refusal.ts';
-import { captureAny, type InputTree, type OutputTree, type TraceOptions, type TracedArguments } from '../trace.ts';
+import type { ControlDecision, ControlFlow, ControlSite } from '../record/control-interface.ts';
+import { needRecorder, stopping } from '../record/recorder.ts';
+import {
+  captureAny,
+  type InputTree,
+  type OutputTree,
+  type TracedArguments,
+  type TraceOptions,
+} from '../trace.ts';
 
 /**
- * Policy `regions`: the program runs as it is, and each condition on a tensor, `item()` and `toArray()` ends a region, whose
- * graph is then run for the value. There is one graph for each region and each sequence of values read before it. A later region takes the values of
- * earlier ones that it reads. The function is traced anew for each sequence, so it must be deterministic. There is no plan
- * for the whole program, and none can be exported: it has no one graph.
+ * Policy `regions`: the program runs as it is, and each condition on a tensor, `item()` and
+ * `toArray()` ends a region, whose graph is then run for the value. There is one graph for each
+ * region and each sequence of values read before it. A later region takes the values of earlier
+ * ones that it reads. The function is traced anew for each sequence, so it must be deterministic.
+ * There is no plan for the whole program, and none can be exported: it has no one graph.
  */
 export interface Region {
   /** Values read before this region: `[true, 3]`. */
   readonly path: readonly HostRead[];
   /** The same as guards: `item#1 == true`. */
   readonly guards: readonly string[];
-  /** Returns the value that is read at its end, if one is, then what later regions are known to read, then what the program returns. */
+  /**
+   * Returns the value that is read at its end, if one is, then what later regions are known to
+   * read, then what the program returns.
+   */
   readonly graph: Graph;
   /** Where it ends; undefined for one that returns. */
   readonly site?: ControlSite;
@@ -45,7 +58,10 @@ export interface RegionOptions extends Omit<TraceOptions, 'control' | 'policy' |
 interface Part {
   readonly path: readonly HostRead[];
   readonly site?: ControlSite;
-  /** All nodes recorded up to the end of the region, and how many of the calls belong to earlier regions. */
+  /**
+   * All nodes recorded up to the end of the region, and how many of the calls belong to earlier
+   * regions.
+   */
   readonly whole: Graph;
   readonly from: number;
   /** The value that is read at its end. */
@@ -69,7 +85,9 @@ class RegionEnd extends Error {
 export class RegionCapture<const I> {
   private readonly parts = new Map<string, Part>();
 
-  /** @param fn as for `trace`, its source transformed by the front end (mode `regions` or `check`) */
+  /**
+   * @param fn as for `trace`, its source transformed by the front end (mode `regions` or `check`)
+   */
   constructor(
     private readonly fn: (...args: TracedArguments<I>) => OutputTree,
     private readonly inputs: I & InputTree,
@@ -90,7 +108,9 @@ export class RegionCapture<const I> {
             {
               ...site,
               policy: 'regions' as const,
-              reason: `${site.kind.endsWith(')') ? 'a tensor is read' : 'a tensor decides'}; region ${path.length} ends here`,
+              reason:
+                `${site.kind.endsWith(')') ? 'a tensor is read' : 'a tensor decides'}; region ` +
+                `${path.length} ends here`,
             },
           ],
     );
@@ -100,9 +120,11 @@ export class RegionCapture<const I> {
    * Runs the program: each region's graph on the values that it reads.
    *
    * @param values one for each placeholder of the first region, in order
-   * @param numbers the elements of a value, row by row; for programs that use `item()` or `toArray()`
+   * @param numbers the elements of a value, row by row; for programs that use `item()` or
+   *   `toArray()`
    * @returns what the program returns, in order
-   * @throws E_DATA_DEPENDENT with `fullgraph`; E_LIMIT beyond `maxRegions`; E_USAGE for `item()` without `numbers`
+   * @throws E_DATA_DEPENDENT with `fullgraph`; E_LIMIT beyond `maxRegions`; E_USAGE for `item()`
+   *   without `numbers`
    */
   run<V>(
     values: readonly V[],
@@ -115,20 +137,27 @@ export class RegionCapture<const I> {
     const run: Part[] = [];
     for (;;) {
       const part = this.part(path);
-      if (run.length === 0) placeholdersOf(part.whole).forEach((node, i) => known.set(node.name, values[i]));
+      if (run.length === 0)
+        placeholdersOf(part.whole).forEach((node, i) => known.set(node.name, values[i]));
       run.push(part);
       this.ask(part, run);
-      // A region that must now return more than it did is recomputed; regions are pure, so its values are the same.
+      // A region that must now return more than it did is recomputed; regions are pure, so its
+      // values are the same.
       for (const earlier of run.slice(0, -1))
-        if ([...earlier.read].some((name) => !known.has(name))) this.execute(earlier, known, runGraph);
+        if ([...earlier.read].some((name) => !known.has(name)))
+          this.execute(earlier, known, runGraph);
       const outputs = this.execute(part, known, runGraph);
       if (part.condition === undefined) return outputs;
       path.push(readOf(part, outputs[0], truth, numbers));
       const limit = this.options.maxRegions ?? 64;
       if (path.length > limit)
-        throw new ShardwrightError('E_LIMIT', `the program reads more than ${limit} values in one run`, {
-          hint: 'write the loop with whileLoop, or raise maxRegions',
-        });
+        throw new ShardwrightError(
+          'E_LIMIT',
+          `the program reads more than ${limit} values in one run`,
+          {
+            hint: 'write the loop with whileLoop, or raise maxRegions',
+          },
+        );
     }
   }
 
@@ -136,7 +165,8 @@ export class RegionCapture<const I> {
     const { graph } = this.regionOf(part);
     const inputs = placeholdersOf(graph).map(({ name }) => {
       const value = known.get(name);
-      if (value === undefined) throw internalError(`region ${part.path.length} reads ${name}, which no region made`);
+      if (value === undefined)
+        throw internalError(`region ${part.path.length} reads ${name}, which no region made`);
       return value;
     });
     const outputs = [...runGraph(graph, inputs)];
@@ -164,12 +194,22 @@ export class RegionCapture<const I> {
       const traced = valueOf(value, 'what is read');
       const recorder = needRecorder(site.kind);
       if (recorder !== recorder.trace.root || this.options.fullgraph === true)
-        throw stopping(refusal('E_DATA_DEPENDENT', `Data-dependent branching: %${traced.name} decides in '${site.kind}'`, { source: site.position }, {
-          hint: this.options.fullgraph === true ? 'drop fullgraph, or use cond, whileLoop or where.' : 'a region cannot end inside the body of an operator: use cond or where there.',
-        }));
+        throw stopping(
+          refusal(
+            'E_DATA_DEPENDENT',
+            `Data-dependent branching: %${traced.name} decides in '${site.kind}'`,
+            { source: site.position },
+            {
+              hint:
+                this.options.fullgraph === true
+                  ? 'drop fullgraph, or use cond, whileLoop or where.'
+                  : 'a region cannot end inside the body of an operator: use cond or where there.',
+            },
+          ),
+        );
       if (next < path.length) return path[next++];
       throw stopping(new RegionEnd(recorder.finish(), traced.name, site));
-    }; // prettier-ignore
+    };
     const control: ControlFlow = {
       condition: (value, site) => read(value, site) === true,
       read: (value, site) => {
@@ -178,18 +218,30 @@ export class RegionCapture<const I> {
       },
     };
     try {
-      const { graph } = captureAny(this.fn as unknown as (...args: unknown[]) => unknown, this.inputs, { ...this.options, control, checkTwice: false });
+      const { graph } = captureAny(
+        this.fn as unknown as (...args: unknown[]) => unknown,
+        this.inputs,
+        { ...this.options, control, checkTwice: false },
+      );
       return { path, whole: graph, from, read: new Set() };
     } catch (error) {
       if (!(error instanceof RegionEnd)) throw error;
-      return { path, whole: error.graph, from, site: error.site, condition: error.condition, read: new Set() };
+      return {
+        path,
+        whole: error.graph,
+        from,
+        site: error.site,
+        condition: error.condition,
+        read: new Set(),
+      };
     }
-  } // prettier-ignore
+  }
 
   /** Tells the earlier regions of the run what this one reads of theirs. */
   private ask(part: Part, run: readonly Part[]): void {
     const owners = new Map<string, Part>();
-    for (const earlier of run.slice(0, -1)) for (const node of ownCalls(earlier)) owners.set(node.name, earlier);
+    for (const earlier of run.slice(0, -1))
+      for (const node of ownCalls(earlier)) owners.set(node.name, earlier);
     for (const name of readBy(part)) owners.get(name)?.read.add(name);
   }
 
@@ -201,8 +253,13 @@ export class RegionCapture<const I> {
     const first = part.path.length === 0;
     for (const node of whole.nodes) {
       // The first region takes all inputs of the program; a later one takes what it reads.
-      if (node.kind === 'placeholder' ? first || needed.has(node.name) : needed.has(node.name) && !own.has(node)) {
-        const meta = node.kind === 'placeholder' ? node.meta : { role: 'input' as const, roleName: node.name };
+      if (
+        node.kind === 'placeholder'
+          ? first || needed.has(node.name)
+          : needed.has(node.name) && !own.has(node)
+      ) {
+        const meta =
+          node.kind === 'placeholder' ? node.meta : { role: 'input' as const, roleName: node.name };
         builder.placeholder(node.name, node.type, meta);
       }
     }
@@ -215,7 +272,11 @@ export class RegionCapture<const I> {
     }
     let index = 0;
     const returned: readonly Output[] = condition === undefined ? whole.outputs : [];
-    for (const value of [...(condition === undefined ? [] : [condition]), ...read, ...returned.map((o) => o.value)])
+    for (const value of [
+      ...(condition === undefined ? [] : [condition]),
+      ...read,
+      ...returned.map((o) => o.value),
+    ])
       builder.output({ value, role: 'output', index: index++ });
     const guards = path.map((read, i) => `item#${i + 1} == ${JSON.stringify(read)}`);
     return { path, guards, graph: builder.build(), ...(site === undefined ? {} : { site }) };
@@ -240,9 +301,13 @@ function readOf<V>(
 ): HostRead {
   if (site?.kind !== 'item()' && site?.kind !== 'toArray()') return truth(value);
   if (numbers === undefined)
-    throw new ShardwrightError('E_USAGE', `the program uses ${site.kind} at ${site.position}; run() needs \`numbers\``, {
-      hint: 'give run() a fourth argument: the elements of a value.',
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_USAGE',
+      `the program uses ${site.kind} at ${site.position}; run() needs \`numbers\``,
+      {
+        hint: 'give run() a fourth argument: the elements of a value.',
+      },
+    );
   const list = numbers(value);
   return site.kind === 'item()' ? list[0] : list;
 }
@@ -250,7 +315,9 @@ function readOf<V>(
 /** Sequences of reads, told apart: true is not 1, and -0 is not 0. */
 function keyOf(path: readonly HostRead[]): string {
   const text = (read: boolean | number): string => (Object.is(read, -0) ? '-0' : String(read));
-  return path.map((read) => (typeof read === 'object' ? `[${read.map(text).join(' ')}]` : text(read))).join(',');
+  return path
+    .map((read) => (typeof read === 'object' ? `[${read.map(text).join(' ')}]` : text(read)))
+    .join(',');
 }
 
 function callsOf(graph: Graph): Node[] {

@@ -1,27 +1,34 @@
-/** Records the running results of an associative function by pairwise combination, at most 2 log2 n calls. */
+/**
+ * Records the running results of an associative function by pairwise combination, at most 2 log2 n
+ * calls.
+ */
 
-import { ownedTree, tensorsOf, treeTypes } from './body.ts';
-import { asTensor, flat, note, refill, valueOf, type BodyTree, type Flat } from './cond.ts';
-import { lengthOf, rowsOf } from './loops.ts';
-import { cat, stack } from '../tensor/functional.ts';
 import { sourcePosition } from '../errors/position.ts';
-import { needRecorder, type Recorder } from '../record/recorder.ts';
 import { refusal } from '../errors/refusal.ts';
+import { needRecorder, type Recorder } from '../record/recorder.ts';
+import { cat, stack } from '../tensor/functional.ts';
 import type { Tensor } from '../tensor/tensor.ts';
+import { ownedTree, tensorsOf, treeTypes } from './body.ts';
+import { asTensor, type BodyTree, type Flat, flat, note, refill, valueOf } from './cond.ts';
+import { lengthOf, rowsOf } from './loops.ts';
 
 /**
- * All running results of an associative function along dim 0: `y[0] = x[0]`, `y[i] = combine(y[i - 1], x[i])`.
+ * All running results of an associative function along dim 0: `y[0] = x[0]`, `y[i] = combine(y[i -
+ * 1], x[i])`.
  *
- * Unlike `scan` it is no loop: neighbours are combined pairwise, the half as many results are scanned the same way, and the
- * rows between them are filled in. That is at most 2 log2 n calls of `combine`, of 2 n rows in all, each a call on many rows
- * at once; the graph has them as plain operators, so they are differentiated and cut like any others.
+ * Unlike `scan` it is no loop: neighbours are combined pairwise, the half as many results are
+ * scanned the same way, and the rows between them are filled in. That is at most 2 log2 n calls of
+ * `combine`, of 2 n rows in all, each a call on many rows at once; the graph has them as plain
+ * operators, so they are differentiated and cut like any others.
  *
- * @param combine of rows [k, ...] and the k rows after them, each row on its own, to k rows of the same structure, shapes and
- *   dtypes; must be associative, or the result is another than the loop's
+ * @param combine of rows [k, ...] and the k rows after them, each row on its own, to k rows of the
+ *   same structure, shapes and dtypes; must be associative, or the result is another than the
+ *   loop's
  * @param xs a tensor or a tree of tensors with equal, fixed sizes along dim 0
  * @param options.reverse from the last row to the first: `y[i] = combine(y[i + 1], x[i])`
  * @returns a tree like `xs`
- * @throws E_SCAN_LENGTH when the sizes differ or are symbolic; E_SCAN_CARRY when `combine` returns something else
+ * @throws E_SCAN_LENGTH when the sizes differ or are symbolic; E_SCAN_CARRY when `combine` returns
+ *   something else
  */
 export function associativeScan<X extends BodyTree>(
   combine: (earlier: X, later: X) => BodyTree,
@@ -33,13 +40,20 @@ export function associativeScan<X extends BodyTree>(
   const rows = rowsOf(recorder, xs, 0, 'associativeScan');
   const length = lengthOf(recorder, rows, undefined, 'associativeScan');
   if (typeof length !== 'number')
-    throw refusal('E_SCAN_LENGTH', `associativeScan along ${length.sym}: it is written out, so the size must be a number`, recorder.trace.place(), {
-      hint: 'use scan, or trace at a fixed size.',
-    }); // prettier-ignore
+    throw refusal(
+      'E_SCAN_LENGTH',
+      `associativeScan along ${length.sym}: it is written out, so the size must be a number`,
+      recorder.trace.place(),
+      {
+        hint: 'use scan, or trace at a fixed size.',
+      },
+    );
   const { reverse = false } = options;
-  const turned = (tensors: readonly Tensor[]): readonly Tensor[] => (reverse ? tensors.map((t) => t.flip(0)) : tensors);
+  const turned = (tensors: readonly Tensor[]): readonly Tensor[] =>
+    reverse ? tensors.map((t) => t.flip(0)) : tensors;
   const given = turned(rows.leaves.map(({ leaf }) => asTensor(leaf)));
-  const scanned = length === 0 ? given : prefixes(given, (a, b) => combined(recorder, rows, combine, a, b));
+  const scanned =
+    length === 0 ? given : prefixes(given, (a, b) => combined(recorder, rows, combine, a, b));
   note(recorder, 'associative_scan', 'operators', `written out in pairs, ${length} rows`, position);
   const values = turned(scanned).map((tensor) => valueOf(tensor, 'a result of associativeScan'));
   return tensorsOf(refill(rows.tree, values)) as X;
@@ -47,7 +61,10 @@ export function associativeScan<X extends BodyTree>(
 
 type Leaves = readonly Tensor[];
 
-/** Running results of n rows: those of n / 2 pairs are the odd ones, and each even one is one step from the odd one before. */
+/**
+ * Running results of n rows: those of n / 2 pairs are the odd ones, and each even one is one step
+ * from the odd one before.
+ */
 function prefixes(rows: Leaves, combine: (earlier: Leaves, later: Leaves) => Leaves): Leaves {
   const n = Number(rows[0].shape[0]);
   if (n < 2) return rows;
@@ -76,12 +93,22 @@ function combined<X extends BodyTree>(
   earlier: Leaves,
   later: Leaves,
 ): Leaves {
-  const treeOf = (leaves: Leaves) => refill(tree, leaves.map((leaf) => valueOf(leaf, 'a row')));
+  const treeOf = (leaves: Leaves) =>
+    refill(
+      tree,
+      leaves.map((leaf) => valueOf(leaf, 'a row')),
+    );
   const [a, b] = [treeOf(earlier), treeOf(later)];
   const result = ownedTree(recorder, combine(tensorsOf(a) as X, tensorsOf(b) as X));
   if (treeTypes(result) !== treeTypes(b))
-    throw refusal('E_SCAN_CARRY', `the function of associativeScan must return rows like those it got: expected ${treeTypes(b)}, got ${treeTypes(result)}`, recorder.trace.place(), {
-      hint: 'it gets several rows at once, along dim 0, and combines each with the row after it.',
-    });
+    throw refusal(
+      'E_SCAN_CARRY',
+      'the function of associativeScan must return rows like those it got: expected ' +
+        `${treeTypes(b)}, got ${treeTypes(result)}`,
+      recorder.trace.place(),
+      {
+        hint: 'it gets several rows at once, along dim 0, and combines each with the row after it.',
+      },
+    );
   return flat(result).leaves.map(({ leaf }) => asTensor(leaf));
-} // prettier-ignore
+}

@@ -1,16 +1,17 @@
 /**
- * Bodies of control-flow operators while they are traced. A body runs on fresh inputs: one for each operand, then one for
- * each outer tensor that it reads, in the order of first use. The bodies of one operator have identical inputs.
+ * Bodies of control-flow operators while they are traced. A body runs on fresh inputs: one for each
+ * operand, then one for each outer tensor that it reads, in the order of first use. The bodies of
+ * one operator have identical inputs.
  */
 
 import type { DType, Graph, ValueRef } from '../../graph/types.ts';
 import { functionalForm } from '../../ops/record/in-place.ts';
-import { recordInto, type Recorder, type TracedValue } from '../record/recorder.ts';
 import { refusal } from '../errors/refusal.ts';
+import { type Recorder, recordInto, type TracedValue } from '../record/recorder.ts';
+import { type HostValue, mapTree, type Tree, treeOf, valueOfTree } from '../record/tree.ts';
+import { isFloating, valueText } from '../record/typed-value.ts';
 import { tracedValue } from '../tensor/core.ts';
 import { tensorOf } from '../tensor/tensor.ts';
-import { mapTree, treeOf, valueOfTree, type HostValue, type Tree } from '../record/tree.ts';
-import { isFloating, valueText } from '../record/typed-value.ts';
 
 /** What an input of a body looks like. */
 export type InputLike = Pick<TracedValue, 'name' | 'dtype' | 'shape' | 'requiresGrad'>;
@@ -24,7 +25,8 @@ export interface TracedBody {
 /**
  * Runs `fn` on fresh inputs.
  *
- * @param shared outer values that the bodies before this one read; they are inputs of this one too, in the same places
+ * @param shared outer values that the bodies before this one read; they are inputs of this one too,
+ *   in the same places
  * @throws E_TRACE_INPUT when the body returns something that is neither tensor nor host constant
  */
 export function traceBody(
@@ -36,22 +38,38 @@ export function traceBody(
 ): TracedBody {
   const recorder = parent.body(name);
   const made = inputs.map((input, roleIndex) =>
-    recorder.placeholder(input.name, input.dtype, input.shape, { role: 'arg', roleIndex }, input.requiresGrad),
+    recorder.placeholder(
+      input.name,
+      input.dtype,
+      input.shape,
+      { role: 'arg', roleIndex },
+      input.requiresGrad,
+    ),
   );
   for (const value of shared) recorder.lift(value);
   const result = recordInto(recorder, () => ownedTree(recorder, fn(made)));
   return { recorder, result };
 }
 
-/** The outer values that any of the bodies reads, in the order of first use; afterwards all of them have them all as inputs. */
+/**
+ * The outer values that any of the bodies reads, in the order of first use; afterwards all of them
+ * have them all as inputs.
+ */
 export function captures(bodies: readonly TracedBody[]): TracedValue[] {
   const union = [...new Set(bodies.flatMap(({ recorder }) => [...recorder.captured.keys()]))];
   for (const { recorder } of bodies) for (const value of union) recorder.lift(value);
   return union;
 }
 
-/** Names of outer values as operands of a call of `recorder`; a value of a recorder further out is lifted. */
-export function operandRefs(recorder: Recorder, values: readonly TracedValue[], where: string): ValueRef[] {
+/**
+ * Names of outer values as operands of a call of `recorder`; a value of a recorder further out is
+ * lifted.
+ */
+export function operandRefs(
+  recorder: Recorder,
+  values: readonly TracedValue[],
+  where: string,
+): ValueRef[] {
   return values.map((value) => ({ kind: 'value', name: recorder.own(value, where).name }));
 }
 
@@ -61,9 +79,15 @@ export function finishBody({ recorder }: TracedBody, results: readonly TracedVal
   const graph = recorder.finish();
   const inPlace = graph.nodes.find((node) => functionalForm(node.target) !== undefined);
   if (inPlace === undefined) return graph;
-  throw refusal('E_HOP_MUTATION', `${inPlace.name}: ${inPlace.target} changes a tensor in place inside the body @${graph.name}`, inPlace.meta, {
-    node: inPlace.name, hint: `bodies are functional: use ${functionalForm(inPlace.target)} and return its result.`,
-  }); // prettier-ignore
+  throw refusal(
+    'E_HOP_MUTATION',
+    `${inPlace.name}: ${inPlace.target} changes a tensor in place inside the body @${graph.name}`,
+    inPlace.meta,
+    {
+      node: inPlace.name,
+      hint: `bodies are functional: use ${functionalForm(inPlace.target)} and return its result.`,
+    },
+  );
 }
 
 /** The tree of a value of the program, its tensors owned by the recorder. */
@@ -83,10 +107,16 @@ export function tensorsOf(tree: Tree<TracedValue>): unknown {
   return valueOfTree(mapTree(tree, tensorOf));
 }
 
-/** A number or truth value of the host as a scalar tensor: whole numbers are i64, others f32, unless `dtype` says otherwise. */
+/**
+ * A number or truth value of the host as a scalar tensor: whole numbers are i64, others f32, unless
+ * `dtype` says otherwise.
+ */
 export function scalar(recorder: Recorder, value: number | boolean, dtype?: DType): TracedValue {
-  const own: DType = typeof value === 'boolean' ? 'b8' : Number.isSafeInteger(value) ? 'i64' : 'f32';
-  return recorder.call('aten.full.default', [[], value], { dtype: { kind: 'dtype', dtype: dtype ?? own } });
+  const own: DType =
+    typeof value === 'boolean' ? 'b8' : Number.isSafeInteger(value) ? 'i64' : 'f32';
+  return recorder.call('aten.full.default', [[], value], {
+    dtype: { kind: 'dtype', dtype: dtype ?? own },
+  });
 }
 
 /**
@@ -112,7 +142,9 @@ export function withScalars(
     case 'record':
       return {
         kind: 'record',
-        entries: tree.entries.map(([key, inner]) => [key, withScalars(recorder, inner, like)] as const),
+        entries: tree.entries.map(
+          ([key, inner]) => [key, withScalars(recorder, inner, like)] as const,
+        ),
       };
   }
 }
@@ -135,7 +167,13 @@ export function hostText(value: HostValue): string {
   return JSON.stringify(value);
 }
 
-/** Results of a call, described as one of its bodies returns them; whether they need gradients follows from the operands. */
+/**
+ * Results of a call, described as one of its bodies returns them; whether they need gradients
+ * follows from the operands.
+ */
 export function resultLike(value: TracedValue, operands: readonly TracedValue[]): TracedValue {
-  return { ...value, requiresGrad: isFloating(value.dtype) && operands.some((operand) => operand.requiresGrad) };
+  return {
+    ...value,
+    requiresGrad: isFloating(value.dtype) && operands.some((operand) => operand.requiresGrad),
+  };
 }

@@ -1,14 +1,15 @@
 /**
- * Carries of loops that start as numbers of the host. A whole number starts as i64; where the body returns a floating-point
- * value for it, the number starts as that type instead, as it would in arithmetic: `foriLoop(0, 3, (i, c) => c.mul(0.5), 1)`.
+ * Carries of loops that start as numbers of the host. A whole number starts as i64; where the body
+ * returns a floating-point value for it, the number starts as that type instead, as it would in
+ * arithmetic: `foriLoop(0, 3, (i, c) => c.mul(0.5), 1)`.
  */
 
 import type { DType } from '../../graph/types.ts';
-import { asTensor, flat, refill, valueOf, type Flat } from './cond.ts';
-import { withScalars } from './body.ts';
 import type { Recorder, TracedValue } from '../record/recorder.ts';
 import type { Tree } from '../record/tree.ts';
 import { isFloating } from '../record/typed-value.ts';
+import { withScalars } from './body.ts';
+import { asTensor, type Flat, flat, refill, valueOf } from './cond.ts';
 
 interface Attempt<T> {
   /** What the body returns for the carry. */
@@ -17,7 +18,8 @@ interface Attempt<T> {
 }
 
 /**
- * Traces bodies on the carry; once more for each number of the host that has to start as another type.
+ * Traces bodies on the carry; once more for each number of the host that has to start as another
+ * type.
  *
  * @param given the carry as the program gives it
  * @param scalars the same with its numbers as tensors
@@ -32,7 +34,11 @@ export function withSettledCarry<T>(
   const numbers = new Set(hostNumbers(given));
   let carry = flat(scalars);
   for (;;) {
-    const [sites, notes, guards] = [trace.sites.length, trace.notes.length, trace.hostGuards.length];
+    const [sites, notes, guards] = [
+      trace.sites.length,
+      trace.notes.length,
+      trace.hostGuards.length,
+    ];
     const { next, traced } = attempt(carry);
     const wider = numbers.size === 0 ? new Map<string, DType>() : widened(carry, next, numbers);
     if (wider.size === 0) return { carry, traced };
@@ -49,13 +55,18 @@ export function withSettledCarry<T>(
 }
 
 /** Numbers of the host whose value after a trip has a wider type: that type, by path. */
-function widened(carry: Flat, next: Tree<TracedValue>, numbers: ReadonlySet<string>): Map<string, DType> {
+function widened(
+  carry: Flat,
+  next: Tree<TracedValue>,
+  numbers: ReadonlySet<string>,
+): Map<string, DType> {
   const results = new Map<string, TracedValue | number>();
   collect(commonPrefix(next, carry.tree), results);
   const wider = new Map<string, DType>();
   for (const { path, leaf } of carry.leaves) {
     const result = results.get(path);
-    if (!numbers.has(path) || isFloating(leaf.dtype) || leaf.dtype === 'b8' || result === undefined) continue;
+    if (!numbers.has(path) || isFloating(leaf.dtype) || leaf.dtype === 'b8' || result === undefined)
+      continue;
     if (typeof result === 'number') {
       if (!Number.isSafeInteger(result)) wider.set(path, 'f32');
     } else if (result.shape.length === 0 && isFloating(result.dtype)) wider.set(path, result.dtype);
@@ -94,12 +105,28 @@ function hostNumbers(tree: Tree<TracedValue>): string[] {
   }
 }
 
-/** The tree with the paths of the other one, as far as they have the same structure: `1.h` of a pair becomes `h`. */
+/**
+ * The tree with the paths of the other one, as far as they have the same structure: `1.h` of a pair
+ * becomes `h`.
+ */
 export function commonPrefix(tree: Tree<TracedValue>, like: Tree<TracedValue>): Tree<TracedValue> {
-  if ((tree.kind === 'leaf' || tree.kind === 'host') && (like.kind === 'leaf' || like.kind === 'host')) return { ...tree, path: like.path };
+  if (
+    (tree.kind === 'leaf' || tree.kind === 'host') &&
+    (like.kind === 'leaf' || like.kind === 'host')
+  )
+    return { ...tree, path: like.path };
   if (tree.kind === 'list' && like.kind === 'list' && tree.items.length === like.items.length)
     return { kind: 'list', items: tree.items.map((item, i) => commonPrefix(item, like.items[i])) };
-  if (tree.kind === 'record' && like.kind === 'record' && tree.entries.length === like.entries.length)
-    return { kind: 'record', entries: tree.entries.map(([key, inner], i) => [key, commonPrefix(inner, like.entries[i][1])] as const) };
+  if (
+    tree.kind === 'record' &&
+    like.kind === 'record' &&
+    tree.entries.length === like.entries.length
+  )
+    return {
+      kind: 'record',
+      entries: tree.entries.map(
+        ([key, inner], i) => [key, commonPrefix(inner, like.entries[i][1])] as const,
+      ),
+    };
   return tree;
-} // prettier-ignore
+}

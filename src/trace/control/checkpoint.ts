@@ -1,21 +1,34 @@
-/** Records a function as one region that the backward pass recomputes (activation checkpointing). */
+/**
+ * Records a function as one region that the backward pass recomputes (activation checkpointing).
+ */
 
-import { captures, finishBody, operandRefs, ownedTree, resultLike, tensorsOf, traceBody } from './body.ts';
-import { flat, note, refill, type BodyTree } from './cond.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { needRecorder, type TracedValue } from '../record/recorder.ts';
+import {
+  captures,
+  finishBody,
+  operandRefs,
+  ownedTree,
+  resultLike,
+  tensorsOf,
+  traceBody,
+} from './body.ts';
+import { type BodyTree, flat, note, refill } from './cond.ts';
 
 /**
- * `fn(...args)` as one region that keeps nothing for the backward pass but what it reads: the backward pass runs it again
- * (gradient checkpointing, as `torch.utils.checkpoint`). The region is a `call` of a body; planning writes the body out.
+ * `fn(...args)` as one region that keeps nothing for the backward pass but what it reads: the
+ * backward pass runs it again (gradient checkpointing, as `torch.utils.checkpoint`). The region is
+ * a `call` of a body; planning writes the body out.
  *
- * What only the region's results need is not recomputed, so of a block that ends in a product that product is computed once.
+ * What only the region's results need is not recomputed, so of a block that ends in a product that
+ * product is computed once.
  *
  * @param fn traced once; outer tensors and parameters that it reads become operands
  * @param args tensors and host constants, nested in lists and records
  * @returns what `fn` returns
- * @throws E_TRACE_INPUT when `fn` returns something that is neither tensor nor host constant; E_HOP_MUTATION; when the
- *   gradient is taken, E_NO_VJP for a random operator without a key, which would draw other numbers the second time
+ * @throws E_TRACE_INPUT when `fn` returns something that is neither tensor nor host constant;
+ *   E_HOP_MUTATION; when the gradient is taken, E_NO_VJP for a random operator without a key, which
+ *   would draw other numbers the second time
  */
 export function checkpoint<const A extends readonly BodyTree[], R extends BodyTree>(
   fn: (...args: A) => R,
@@ -39,7 +52,13 @@ export function checkpoint<const A extends readonly BodyTree[], R extends BodyTr
     leaves.map((leaf) => resultLike(leaf, operands)),
     { region: 'remat' },
   );
-  note(recorder, 'checkpoint', 'operators', 'kept as a region; the backward pass runs it again', position);
+  note(
+    recorder,
+    'checkpoint',
+    'operators',
+    'kept as a region; the backward pass runs it again',
+    position,
+  );
   return tensorsOf(
     refill(
       results.tree,

@@ -1,29 +1,42 @@
 /** Records `cond`: traces both branches and writes one control-flow operator. */
 
 import { internalError } from '../../errors.ts';
-import {
-  captures, finishBody, hostText, operandRefs, resultLike, scalar, tensorsOf, traceBody, treeTypes,
-} from './body.ts'; // prettier-ignore
 import { sourcePosition } from '../errors/position.ts';
-import { needRecorder, recordInto, type Recorder, type TracedValue } from '../record/recorder.ts';
 import { refusal } from '../errors/refusal.ts';
-import { describe, tracedValue, TensorCore } from '../tensor/core.ts';
-import type { Tensor } from '../tensor/tensor.ts';
-import { leavesOf, type HostValue, type Tree } from '../record/tree.ts';
+import { needRecorder, type Recorder, recordInto, type TracedValue } from '../record/recorder.ts';
+import { type HostValue, leavesOf, type Tree } from '../record/tree.ts';
 import { valueText } from '../record/typed-value.ts';
+import { describe, TensorCore, tracedValue } from '../tensor/core.ts';
+import type { Tensor } from '../tensor/tensor.ts';
+import {
+  captures,
+  finishBody,
+  hostText,
+  operandRefs,
+  resultLike,
+  scalar,
+  tensorsOf,
+  traceBody,
+  treeTypes,
+} from './body.ts';
 
 /** What a body returns: tensors and host constants, nested in lists and records. */
-export type BodyTree = Tensor | HostValue | readonly BodyTree[] | { readonly [key: string]: BodyTree };
+export type BodyTree =
+  Tensor | HostValue | readonly BodyTree[] | { readonly [key: string]: BodyTree };
 
 /** What is known of a condition, for costs. */
 export interface CondOptions {
-  /** How often the predicate is true, 0 to 1: costs are weighted by it. Without it the more expensive branch counts whole. */
+  /**
+   * How often the predicate is true, 0 to 1: costs are weighted by it. Without it the more
+   * expensive branch counts whole.
+   */
   readonly prob?: number;
 }
 
 /**
- * `pred ? onTrue(...operands) : onFalse(...operands)` as one operator that decides when the program runs. Both branches are
- * traced; outer tensors that they read become operands. A host boolean decides now, and the graph says so in a note.
+ * `pred ? onTrue(...operands) : onFalse(...operands)` as one operator that decides when the program
+ * runs. Both branches are traced; outer tensors that they read become operands. A host boolean
+ * decides now, and the graph says so in a note.
  *
  * @param pred bool, no dims
  * @returns what the branches return: equal trees, shapes and dtypes
@@ -36,7 +49,15 @@ export function cond<T extends BodyTree>(
   operands: readonly Tensor[] = [],
   options: CondOptions = {},
 ): T {
-  return condAny(pred, onTrue, onFalse, operands, sourcePosition(), 'explicit operator', options) as T;
+  return condAny(
+    pred,
+    onTrue,
+    onFalse,
+    operands,
+    sourcePosition(),
+    'explicit operator',
+    options,
+  ) as T;
 }
 
 /** `cond` without the types of its branches; `position` is what the report says. */
@@ -52,19 +73,36 @@ export function condAny(
   const recorder = needRecorder('cond()');
   const { trace } = recorder;
   if (prob !== undefined && !(prob >= 0 && prob <= 1))
-    throw refusal('E_COND_PRED', `the probability of cond is a number from 0 to 1, but is ${prob}`, trace.place());
+    throw refusal(
+      'E_COND_PRED',
+      `the probability of cond is a number from 0 to 1, but is ${prob}`,
+      trace.place(),
+    );
   if (typeof pred === 'boolean') {
     const taken = pred ? 'true' : 'false';
     trace.notes.push(
-      `cond at ${position ?? 'an unknown place'} has a host predicate, ${taken}: only that branch is recorded`,
+      `cond at ${position ?? 'an unknown place'} has a host predicate, ${taken}: only that ` +
+        'branch is recorded',
     );
     note(recorder, 'cond', 'guards', `the predicate is the host boolean ${taken}`, position);
     return (pred ? onTrue : onFalse)(...operands);
   }
   const test = predicate(recorder, pred, 'E_COND_PRED', 'the predicate of cond');
-  const given = operands.map((operand) => recorder.own(valueOf(operand, 'an operand of cond'), 'cond'));
-  const branch = (name: string, fn: (...inputs: Tensor[]) => unknown, shared: Iterable<TracedValue>) =>
-    traceBody(recorder, bodyName(recorder, name), given, (inputs) => fn(...inputs.map(asTensor)), shared);
+  const given = operands.map((operand) =>
+    recorder.own(valueOf(operand, 'an operand of cond'), 'cond'),
+  );
+  const branch = (
+    name: string,
+    fn: (...inputs: Tensor[]) => unknown,
+    shared: Iterable<TracedValue>,
+  ) =>
+    traceBody(
+      recorder,
+      bodyName(recorder, name),
+      given,
+      (inputs) => fn(...inputs.map(asTensor)),
+      shared,
+    );
   const yes = branch('true', onTrue, []);
   const no = branch('false', onFalse, yes.recorder.captured.keys());
   const merged = new Merge(yes.recorder, no.recorder, yes.result, no.result);
@@ -89,7 +127,10 @@ export function condAny(
   return tensorsOf(numbered(tree, made));
 }
 
-/** Brings the results of two branches together: tensors of equal types, host constants of equal values. */
+/**
+ * Brings the results of two branches together: tensors of equal types, host constants of equal
+ * values.
+ */
 class Merge {
   readonly yes: TracedValue[] = [];
   readonly no: TracedValue[] = [];
@@ -108,21 +149,31 @@ class Merge {
 
   private merge(a: Tree<TracedValue>, b: Tree<TracedValue>): Tree<number> {
     if (a.kind === 'list' && b.kind === 'list') {
-      if (a.items.length !== b.items.length) throw this.mismatch(`lists of ${a.items.length} and ${b.items.length}`);
+      if (a.items.length !== b.items.length)
+        throw this.mismatch(`lists of ${a.items.length} and ${b.items.length}`);
       return { kind: 'list', items: a.items.map((item, i) => this.merge(item, b.items[i])) };
     }
     if (a.kind === 'record' && b.kind === 'record') {
-      const keys = (entries: readonly (readonly [string, unknown])[]): string => entries.map(([key]) => key).join(', ');
-      if (keys(a.entries) !== keys(b.entries)) throw this.mismatch(`records with {${keys(a.entries)}} and {${keys(b.entries)}}`);
-      return { kind: 'record', entries: a.entries.map(([key, inner], i) => [key, this.merge(inner, b.entries[i][1])] as const) };
-    } // prettier-ignore
+      const keys = (entries: readonly (readonly [string, unknown])[]): string =>
+        entries.map(([key]) => key).join(', ');
+      if (keys(a.entries) !== keys(b.entries))
+        throw this.mismatch(`records with {${keys(a.entries)}} and {${keys(b.entries)}}`);
+      return {
+        kind: 'record',
+        entries: a.entries.map(
+          ([key, inner], i) => [key, this.merge(inner, b.entries[i][1])] as const,
+        ),
+      };
+    }
     if (a.kind === 'host' && b.kind === 'host' && Object.is(a.value, b.value)) return a;
     if ((a.kind !== 'leaf' && a.kind !== 'host') || (b.kind !== 'leaf' && b.kind !== 'host'))
       throw this.mismatch('values of different structure');
     const left = this.leaf(this.onTrue, a, b);
     const right = this.leaf(this.onFalse, b, a);
     if (valueText(left) !== valueText(right))
-      throw this.mismatch(`${valueText(left)} and ${valueText(right)}${a.path === '' ? '' : ` for '${a.path}'`}`);
+      throw this.mismatch(
+        `${valueText(left)} and ${valueText(right)}${a.path === '' ? '' : ` for '${a.path}'`}`,
+      );
     this.yes.push(left);
     this.no.push(right);
     return { kind: 'leaf', path: a.path, leaf: this.yes.length - 1 };
@@ -137,15 +188,24 @@ class Merge {
     const { value } = tree;
     if (typeof value !== 'number' && typeof value !== 'boolean')
       throw this.mismatch(`${hostText(value)} and another value`);
-    return recordInto(recorder, () => scalar(recorder, value, other.kind === 'leaf' ? other.leaf.dtype : undefined));
+    return recordInto(recorder, () =>
+      scalar(recorder, value, other.kind === 'leaf' ? other.leaf.dtype : undefined),
+    );
   }
 
   private mismatch(what: string): Error {
     const { trace } = this.onTrue;
     const types = `true returns ${treeTypes(this.a)}, false returns ${treeTypes(this.b)}`;
-    return refusal('E_COND_BRANCH_MISMATCH', `the branches of cond return ${what}: ${types}`, trace.place(), {
-      hint: 'both branches must return the same structure with the same shapes and dtypes: cast, reshape or pad one of them.',
-    }); // prettier-ignore
+    return refusal(
+      'E_COND_BRANCH_MISMATCH',
+      `the branches of cond return ${what}: ${types}`,
+      trace.place(),
+      {
+        hint:
+          'both branches must return the same structure with the same shapes and dtypes: cast, ' +
+          'reshape or pad one of them.',
+      },
+    );
   }
 }
 
@@ -165,9 +225,14 @@ export function valueOf(tensor: unknown, what: string): TracedValue {
   const value = tracedValue(tensor);
   if (value !== undefined) return value;
   const { trace } = needRecorder(what);
-  throw refusal('E_TRACE_INPUT', `${what} is ${typeof tensor === 'object' ? 'no traced tensor' : `a ${typeof tensor}`}`, trace.place(), {
-    hint: 'pass a traced tensor; host constants can be read from the body directly.',
-  }); // prettier-ignore
+  throw refusal(
+    'E_TRACE_INPUT',
+    `${what} is ${typeof tensor === 'object' ? 'no traced tensor' : `a ${typeof tensor}`}`,
+    trace.place(),
+    {
+      hint: 'pass a traced tensor; host constants can be read from the body directly.',
+    },
+  );
 }
 
 /** A tensor that decides: bool without dims. */
@@ -179,10 +244,11 @@ export function predicate(
 ): TracedValue {
   const traced = tracedValue(value);
   if (traced?.dtype === 'b8' && traced.shape.length === 0) return recorder.own(traced, what);
-  const got = value instanceof TensorCore ? describe(value) : value === null ? 'null' : `a ${typeof value}`;
+  const got =
+    value instanceof TensorCore ? describe(value) : value === null ? 'null' : `a ${typeof value}`;
   throw refusal(code, `${what} must be one bool, b8[], but is ${got}`, recorder.trace.place(), {
     hint: 'compare (x.gt(0)) and reduce (x.any(), x.all()) until one truth value is left.',
-  }); // prettier-ignore
+  });
 }
 
 export function asTensor(value: TracedValue): Tensor {
@@ -190,7 +256,10 @@ export function asTensor(value: TracedValue): Tensor {
 }
 
 /** The tree with the results of the call in place of their numbers. */
-function numbered(tree: Tree<number>, made: readonly (TracedValue | undefined)[]): Tree<TracedValue> {
+function numbered(
+  tree: Tree<number>,
+  made: readonly (TracedValue | undefined)[],
+): Tree<TracedValue> {
   switch (tree.kind) {
     case 'leaf': {
       const leaf = made[tree.leaf];
@@ -202,7 +271,10 @@ function numbered(tree: Tree<number>, made: readonly (TracedValue | undefined)[]
     case 'list':
       return { kind: 'list', items: tree.items.map((item) => numbered(item, made)) };
     case 'record':
-      return { kind: 'record', entries: tree.entries.map(([key, inner]) => [key, numbered(inner, made)] as const) };
+      return {
+        kind: 'record',
+        entries: tree.entries.map(([key, inner]) => [key, numbered(inner, made)] as const),
+      };
   }
 }
 
@@ -217,7 +289,10 @@ export function bodyName(recorder: Recorder, kind: string): string {
   return `${kind}_${count}`;
 }
 
-/** The tree of a value in the running recorder, its leaves in order, and a way to put others in their places. */
+/**
+ * The tree of a value in the running recorder, its leaves in order, and a way to put others in
+ * their places.
+ */
 export interface Flat {
   readonly tree: Tree<TracedValue>;
   readonly leaves: readonly { readonly path: string; readonly leaf: TracedValue }[];
@@ -239,7 +314,10 @@ export function refill(tree: Tree<TracedValue>, leaves: readonly TracedValue[]):
       case 'list':
         return { kind: 'list', items: t.items.map(walk) };
       case 'record':
-        return { kind: 'record', entries: t.entries.map(([key, inner]) => [key, walk(inner)] as const) };
+        return {
+          kind: 'record',
+          entries: t.entries.map(([key, inner]) => [key, walk(inner)] as const),
+        };
     }
   };
   return walk(tree);

@@ -1,19 +1,40 @@
-/** Loops as operators: their bodies are traced once, on fresh inputs. Numbers of a carry become scalar tensors. */
+/**
+ * Loops as operators: their bodies are traced once, on fresh inputs. Numbers of a carry become
+ * scalar tensors.
+ */
 
-import {
-  captures, finishBody, operandRefs, ownedTree, resultLike, tensorsOf, traceBody, treeTypes, withScalars,
-} from './body.ts'; // prettier-ignore
-import { commonPrefix, withSettledCarry } from './carry.ts';
-import { asTensor, bodyName, flat, note, predicate, refill, valueOf, type BodyTree, type Flat } from './cond.ts';
-import { arange } from '../tensor/functional.ts';
-import { sourcePosition } from '../errors/position.ts';
-import { needRecorder, recordInto, type Recorder, type TracedValue } from '../record/recorder.ts';
-import { refusal } from '../errors/refusal.ts';
-import { sizeText, type Size } from '../sizes/sizes.ts';
-import { apply, type Tensor } from '../tensor/tensor.ts';
-import { treeText, type Tree } from '../record/tree.ts';
-import { valueText } from '../record/typed-value.ts';
 import type { Arg } from '../../graph/types.ts';
+import { sourcePosition } from '../errors/position.ts';
+import { refusal } from '../errors/refusal.ts';
+import { needRecorder, type Recorder, recordInto, type TracedValue } from '../record/recorder.ts';
+import { type Tree, treeText } from '../record/tree.ts';
+import { valueText } from '../record/typed-value.ts';
+import { type Size, sizeText } from '../sizes/sizes.ts';
+import { arange } from '../tensor/functional.ts';
+import { apply, type Tensor } from '../tensor/tensor.ts';
+import {
+  captures,
+  finishBody,
+  operandRefs,
+  ownedTree,
+  resultLike,
+  tensorsOf,
+  traceBody,
+  treeTypes,
+  withScalars,
+} from './body.ts';
+import { commonPrefix, withSettledCarry } from './carry.ts';
+import {
+  asTensor,
+  bodyName,
+  type BodyTree,
+  type Flat,
+  flat,
+  note,
+  predicate,
+  refill,
+  valueOf,
+} from './cond.ts';
 
 /** A tree with its host numbers as tensors: what a body gets for the carry. */
 type Carried<T> = T extends Tensor
@@ -26,7 +47,10 @@ type Carried<T> = T extends Tensor
 
 /** What is known of the trips of a loop. */
 export interface WhileOptions {
-  /** The loop ends after this many trips, whatever its condition says. Gradients and unrolling need it. */
+  /**
+   * The loop ends after this many trips, whatever its condition says. Gradients and unrolling need
+   * it.
+   */
   readonly maxTrips?: number;
   /** How many trips are to be expected, for costs, where the number is not known. */
   readonly expectedTrips?: number;
@@ -36,7 +60,8 @@ export interface WhileOptions {
  * `while (test(carry)) carry = body(carry)` as one operator.
  *
  * @returns the final carry: the structure, shapes and dtypes of the first
- * @throws E_WHILE_COND when `test` gives no single bool; E_WHILE_CARRY naming the leaf that the body changes in type
+ * @throws E_WHILE_COND when `test` gives no single bool; E_WHILE_CARRY naming the leaf that the
+ *   body changes in type
  */
 export function whileLoop<const C extends BodyTree>(
   test: (carry: Carried<C>) => Tensor,
@@ -45,8 +70,14 @@ export function whileLoop<const C extends BodyTree>(
   options: WhileOptions = {},
 ): Carried<C> {
   const position = sourcePosition();
-  return whileAny((c) => test(c as Carried<C>), (c) => body(c as Carried<C>), carry, options, position) as Carried<C>;
-} // prettier-ignore
+  return whileAny(
+    (c) => test(c as Carried<C>),
+    (c) => body(c as Carried<C>),
+    carry,
+    options,
+    position,
+  ) as Carried<C>;
+}
 
 /** `whileLoop` without the types of its carry. */
 export function whileAny(
@@ -60,23 +91,46 @@ export function whileAny(
   const recorder = needRecorder('whileLoop()');
   for (const [name, trips] of Object.entries({ maxTrips, expectedTrips }))
     if (trips !== undefined && !(Number.isSafeInteger(trips) && trips >= 0))
-      throw refusal('E_WHILE_COND', `${name} must be a whole number from 0, but is ${trips}`, recorder.trace.place());
+      throw refusal(
+        'E_WHILE_COND',
+        `${name} must be a whole number from 0, but is ${trips}`,
+        recorder.trace.place(),
+      );
   const given = ownedTree(recorder, carry);
   const [testName, stepName] = [bodyName(recorder, 'while_cond'), bodyName(recorder, 'while_body')];
-  const { carry: init, traced: [condition, step] } = withSettledCarry(recorder, given, (start) => {
+  const {
+    carry: init,
+    traced: [condition, step],
+  } = withSettledCarry(recorder, given, (start) => {
     const values = start.leaves.map(({ leaf }) => leaf);
-    const asked = traceBody(recorder, testName, values, (now) => test(tensorsOf(refill(start.tree, now))));
-    const run = traceBody(recorder, stepName, values, (now) => body(tensorsOf(refill(start.tree, now))), asked.recorder.captured.keys());
+    const asked = traceBody(recorder, testName, values, (now) =>
+      test(tensorsOf(refill(start.tree, now))),
+    );
+    const run = traceBody(
+      recorder,
+      stepName,
+      values,
+      (now) => body(tensorsOf(refill(start.tree, now))),
+      asked.recorder.captured.keys(),
+    );
     return { next: run.result, traced: [asked, run] as const };
   });
   const inputs = init.leaves.map(({ leaf }) => leaf);
   const goesOn = condition.result.kind === 'leaf' ? condition.result.leaf : undefined;
-  const checked = predicate(condition.recorder, goesOn === undefined ? condition.result.kind : asTensor(goesOn), 'E_WHILE_COND', 'the condition of whileLoop');
+  const checked = predicate(
+    condition.recorder,
+    goesOn === undefined ? condition.result.kind : asTensor(goesOn),
+    'E_WHILE_COND',
+    'the condition of whileLoop',
+  );
   const next = carryOf(step.recorder, step.result, init, 'E_WHILE_CARRY');
   const read = captures([condition, step]);
   const all = [...inputs, ...read];
   const refs = operandRefs(recorder, all, 'whileLoop');
-  const conditionName = recorder.subgraph(condition.recorder.name, finishBody(condition, [checked]));
+  const conditionName = recorder.subgraph(
+    condition.recorder.name,
+    finishBody(condition, [checked]),
+  );
   const bodyRef = recorder.subgraph(step.recorder.name, finishBody(step, next));
   const args: Arg[] = [
     { kind: 'graph', name: conditionName },
@@ -91,7 +145,7 @@ export function whileAny(
   });
   note(recorder, 'while_loop', 'operators', reason, position);
   return tensorsOf(refill(init.tree, present(made)));
-} // prettier-ignore
+}
 
 /** Length, direction and dim of a scan. */
 export interface ScanOptions {
@@ -108,9 +162,11 @@ export interface ScanOptions {
 /**
  * `[carry, y] = body(carry, x)` for the rows x of `xs`, one after the other, as one operator.
  *
- * @param xs a tensor or a tree of tensors with equal sizes along the scanned dim; null or undefined for none
+ * @param xs a tensor or a tree of tensors with equal sizes along the scanned dim; null or undefined
+ *   for none
  * @returns the final carry, and the ys stacked along a new dim 0
- * @throws E_SCAN_LENGTH when the scanned sizes differ or none is given; E_SCAN_CARRY when the body changes the carry in type
+ * @throws E_SCAN_LENGTH when the scanned sizes differ or none is given; E_SCAN_CARRY when the body
+ *   changes the carry in type
  */
 export function scan<const C extends BodyTree, const X extends BodyTree, Y extends BodyTree>(
   body: (carry: Carried<C>, x: X) => readonly [BodyTree, Y],
@@ -135,21 +191,39 @@ function scanAny(
   const rows = rowsOf(recorder, xs, dim, 'scan');
   const length = lengthOf(recorder, rows, options.length, 'scan');
   const bodyTitle = bodyName(recorder, 'scan_body');
-  const { carry, traced: step } = withSettledCarry(recorder, given, (start) => {
-    const values = start.leaves.map(({ leaf }) => leaf);
-    const run = traceBody(recorder, bodyTitle, [...values, ...rows.leaves.map(({ leaf }) => sliceOf(leaf))], (now) => {
-      const c = tensorsOf(refill(start.tree, now.slice(0, values.length)));
-      return body(c, tensorsOf(refill(rows.tree, now.slice(values.length))));
-    });
-    const { result } = run;
-    return { next: result.kind === 'list' && result.items.length === 2 ? result.items[0] : result, traced: run };
-  }, scalars);
+  const { carry, traced: step } = withSettledCarry(
+    recorder,
+    given,
+    (start) => {
+      const values = start.leaves.map(({ leaf }) => leaf);
+      const run = traceBody(
+        recorder,
+        bodyTitle,
+        [...values, ...rows.leaves.map(({ leaf }) => sliceOf(leaf))],
+        (now) => {
+          const c = tensorsOf(refill(start.tree, now.slice(0, values.length)));
+          return body(c, tensorsOf(refill(rows.tree, now.slice(values.length))));
+        },
+      );
+      const { result } = run;
+      return {
+        next: result.kind === 'list' && result.items.length === 2 ? result.items[0] : result,
+        traced: run,
+      };
+    },
+    scalars,
+  );
   const inputs = carry.leaves.map(({ leaf }) => leaf);
   const pair = step.result;
   if (pair.kind !== 'list' || pair.items.length !== 2)
-    throw refusal('E_SCAN_CARRY', `the body of scan must return [carry, y], but returns ${treeTypes(pair)}`, recorder.trace.place(), {
-      hint: 'return [carry, null] where there is nothing to stack.',
-    });
+    throw refusal(
+      'E_SCAN_CARRY',
+      `the body of scan must return [carry, y], but returns ${treeTypes(pair)}`,
+      recorder.trace.place(),
+      {
+        hint: 'return [carry, null] where there is nothing to stack.',
+      },
+    );
   const next = carryOf(step.recorder, pair.items[0], carry, 'E_SCAN_CARRY');
   const ys = recordInto(step.recorder, () => flat(withScalars(step.recorder, pair.items[1])));
   const read = captures([step]);
@@ -161,7 +235,11 @@ function scanAny(
     [
       { kind: 'graph', name },
       operandRefs(recorder, inputs, 'scan'),
-      operandRefs(recorder, rows.leaves.map(({ leaf }) => leaf), 'scan'),
+      operandRefs(
+        recorder,
+        rows.leaves.map(({ leaf }) => leaf),
+        'scan',
+      ),
       operandRefs(recorder, read, 'scan'),
     ],
     results.map((value, i) => resultLike(i < inputs.length ? value : stacked(value, length), all)),
@@ -175,12 +253,13 @@ function scanAny(
   const values = present(made);
   const last = tensorsOf(refill(carry.tree, values.slice(0, inputs.length)));
   return [last, tensorsOf(refill(ys.tree, values.slice(inputs.length)))];
-} // prettier-ignore
+}
 
 /**
  * `fn(x, ...args)` for every row x of `xs`, each on its own, as one operator.
  *
- * @param args tensors that are the same for every row; outer tensors that `fn` reads are found by themselves
+ * @param args tensors that are the same for every row; outer tensors that `fn` reads are found by
+ *   themselves
  * @returns the results stacked along a new dim 0
  * @throws E_SCAN_LENGTH when the rows differ in number
  */
@@ -206,7 +285,11 @@ export function map<const X extends BodyTree, Y extends BodyTree>(
   const name = recorder.subgraph(step.recorder.name, finishBody(step, outs));
   const made = recorder.controlCall(
     'map',
-    [{ kind: 'graph', name }, operandRefs(recorder, xsValues, 'map'), operandRefs(recorder, read, 'map')],
+    [
+      { kind: 'graph', name },
+      operandRefs(recorder, xsValues, 'map'),
+      operandRefs(recorder, read, 'map'),
+    ],
     outs.map((value) => resultLike(stacked(value, length), [...xsValues, ...read])),
   );
   note(recorder, 'map', 'operators', 'explicit operator');
@@ -214,8 +297,8 @@ export function map<const X extends BodyTree, Y extends BodyTree>(
 }
 
 /**
- * `for (i = lo; i < hi; i++) carry = body(i, carry)` as one operator: a scan where both bounds are numbers, a while loop
- * where one is a tensor. `i` is an i64 scalar.
+ * `for (i = lo; i < hi; i++) carry = body(i, carry)` as one operator: a scan where both bounds are
+ * numbers, a while loop where one is a tensor. `i` is an i64 scalar.
  *
  * @throws E_SCAN_CARRY, E_WHILE_CARRY when the body changes the carry in type
  */
@@ -229,12 +312,17 @@ export function foriLoop<const C extends BodyTree>(
   const recorder = needRecorder('foriLoop()');
   if (typeof lo === 'number' && typeof hi === 'number') {
     if (hi <= lo) {
-      recorder.trace.notes.push(`foriLoop at ${sourcePosition() ?? 'an unknown place'} has no trips: ${lo} to ${hi}`);
+      recorder.trace.notes.push(
+        `foriLoop at ${sourcePosition() ?? 'an unknown place'} has no trips: ${lo} to ${hi}`,
+      );
       return tensorsOf(withScalars(recorder, ownedTree(recorder, init))) as Carried<C>;
     }
     const { checkpoint = false } = options;
     const counter = arange(hi, { start: lo, dtype: 'i64' });
-    const step = (carry: unknown, i: unknown): unknown => [body(i as Tensor, carry as Carried<C>), null];
+    const step = (carry: unknown, i: unknown): unknown => [
+      body(i as Tensor, carry as Carried<C>),
+      null,
+    ];
     return scanAny(step, init, counter, { checkpoint })[0] as Carried<C>;
   }
   const [, last] = whileAny(
@@ -260,23 +348,56 @@ export function rowsOf(recorder: Recorder, xs: unknown, dim: number, what: strin
   const rows = flat(ownedTree(recorder, xs ?? null));
   for (const { path, leaf } of rows.leaves)
     if (leaf.shape.length === 0 || dim >= leaf.shape.length || dim < -leaf.shape.length)
-      throw refusal('E_SCAN_LENGTH', `${what}: ${valueText(leaf)}${path === '' ? '' : ` ('${path}')`} has no dim ${dim} to go along`, recorder.trace.place());
+      throw refusal(
+        'E_SCAN_LENGTH',
+        `${what}: ${valueText(leaf)}${path === '' ? '' : ` ('${path}')`} has no dim ${dim} ` +
+          'to go along',
+        recorder.trace.place(),
+      );
   if (dim === 0) return rows;
-  const moved = rows.leaves.map(({ leaf }) => (leaf.shape.length + dim === 0 ? leaf : valueOf(apply('aten.movedim.int', [asTensor(leaf), dim, 0]), what)));
+  const moved = rows.leaves.map(({ leaf }) =>
+    leaf.shape.length + dim === 0
+      ? leaf
+      : valueOf(apply('aten.movedim.int', [asTensor(leaf), dim, 0]), what),
+  );
   return flat(refill(rows.tree, moved));
-} // prettier-ignore
+}
 
-export function lengthOf(recorder: Recorder, rows: Flat, stated: number | undefined, what: string): Size {
-  const sizes: (readonly [where: string, size: Size])[] = rows.leaves.map(({ path, leaf }) => [path, leaf.shape[0]]);
+export function lengthOf(
+  recorder: Recorder,
+  rows: Flat,
+  stated: number | undefined,
+  what: string,
+): Size {
+  const sizes: (readonly [where: string, size: Size])[] = rows.leaves.map(({ path, leaf }) => [
+    path,
+    leaf.shape[0],
+  ]);
   if (stated !== undefined) sizes.push(['length', stated]);
   const [first] = sizes;
   const wrong = sizes.find(([, size]) => sizeText(size) !== sizeText(first[1]));
-  if (sizes.length > 0 && wrong === undefined && (typeof first[1] !== 'number' || (Number.isSafeInteger(first[1]) && first[1] >= 0))) return first[1];
-  const listed = sizes.map(([where, size]) => `${where === '' ? 'xs' : where} ${sizeText(size)}`).join(', ');
-  throw refusal('E_SCAN_LENGTH', sizes.length === 0 ? `${what} needs a length: nothing is scanned` : `${what}: the scanned sizes differ: ${listed}`, recorder.trace.place(), {
-    hint: 'all scanned tensors must have the same size along the scanned dim; without any, give { length }.',
-  });
-} // prettier-ignore
+  if (
+    sizes.length > 0 &&
+    wrong === undefined &&
+    (typeof first[1] !== 'number' || (Number.isSafeInteger(first[1]) && first[1] >= 0))
+  )
+    return first[1];
+  const listed = sizes
+    .map(([where, size]) => `${where === '' ? 'xs' : where} ${sizeText(size)}`)
+    .join(', ');
+  throw refusal(
+    'E_SCAN_LENGTH',
+    sizes.length === 0
+      ? `${what} needs a length: nothing is scanned`
+      : `${what}: the scanned sizes differ: ${listed}`,
+    recorder.trace.place(),
+    {
+      hint:
+        'all scanned tensors must have the same size along the scanned dim; without any, give ' +
+        '{ length }.',
+    },
+  );
+}
 
 /** A length that an attribute must state. */
 function numberOf(recorder: Recorder, length: Size): number {
@@ -289,26 +410,43 @@ function numberOf(recorder: Recorder, length: Size): number {
 }
 
 /** What a body returns for the carry, leaf by leaf like the carry. */
-function carryOf(recorder: Recorder, result: Tree<TracedValue>, init: Flat, code: 'E_WHILE_CARRY' | 'E_SCAN_CARRY'): TracedValue[] {
+function carryOf(
+  recorder: Recorder,
+  result: Tree<TracedValue>,
+  init: Flat,
+  code: 'E_WHILE_CARRY' | 'E_SCAN_CARRY',
+): TracedValue[] {
   const like = new Map(init.leaves.map(({ path, leaf }) => [path, leaf]));
   const prefix = commonPrefix(result, init.tree);
   const tree = recordInto(recorder, () => withScalars(recorder, prefix, like));
   const what = code === 'E_WHILE_CARRY' ? 'the body of whileLoop' : 'the body of scan';
   const fail = (message: string): never => {
-    throw refusal(code, `${what} must return a carry like the one it got: ${message}`, recorder.trace.place(), {
-      hint: 'the carry keeps its structure, shapes and dtypes on every trip; pad it, or return growing values as ys of a scan.',
-    });
+    throw refusal(
+      code,
+      `${what} must return a carry like the one it got: ${message}`,
+      recorder.trace.place(),
+      {
+        hint:
+          'the carry keeps its structure, shapes and dtypes on every trip; pad it, or return ' +
+          'growing values as ys of a scan.',
+      },
+    );
   };
-  if (treeText(tree) !== treeText(init.tree)) fail(`expected ${treeTypes(init.tree)}, got ${treeTypes(tree)}`);
+  if (treeText(tree) !== treeText(init.tree))
+    fail(`expected ${treeTypes(init.tree)}, got ${treeTypes(tree)}`);
   const leaves = flat(tree).leaves.map(({ leaf }, i) => {
     const wanted = init.leaves[i];
     if (valueText(leaf) !== valueText(wanted.leaf))
-      fail(`leaf ${wanted.path === '' ? 'carry' : `'${wanted.path}'`}: expected ${valueText(wanted.leaf)}, got ${valueText(leaf)}`);
+      fail(
+        `leaf ${wanted.path === '' ? 'carry' : `'${wanted.path}'`}: expected ` +
+          `${valueText(wanted.leaf)}, got ${valueText(leaf)}`,
+      );
     return leaf;
   });
-  if (treeTypes(tree) !== treeTypes(init.tree)) fail(`expected ${treeTypes(init.tree)}, got ${treeTypes(tree)}`);
+  if (treeTypes(tree) !== treeTypes(init.tree))
+    fail(`expected ${treeTypes(init.tree)}, got ${treeTypes(tree)}`);
   return leaves;
-} // prettier-ignore
+}
 
 function sliceOf(value: TracedValue): TracedValue {
   return { ...value, shape: value.shape.slice(1) };

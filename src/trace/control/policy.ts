@@ -1,18 +1,19 @@
 /** Chooses what happens to control flow that depends on tensors: guards, operators or regions. */
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
-import { condAny, valueOf } from './cond.ts';
-import type { ControlDecision, ControlFlow, ControlSite } from '../record/control-interface.ts';
-import { whileAny } from './loops.ts';
-import { needRecorder, stopping, type Trace } from '../record/recorder.ts';
 import { refusal } from '../errors/refusal.ts';
+import type { ControlDecision, ControlFlow, ControlSite } from '../record/control-interface.ts';
+import { needRecorder, stopping, type Trace } from '../record/recorder.ts';
 import { valueText } from '../record/typed-value.ts';
+import { condAny, valueOf } from './cond.ts';
+import { whileAny } from './loops.ts';
 
 /**
- * What happens to control flow that the source-level front end meets. `guards`: host values and sizes decide while tracing.
- * `operators`: conditions on tensors become `cond` and `while_loop`. `predicate`: as operators, then selection. `auto`: guards
- * for host values, operators for tensors where the source was rewritten, else an error that lists the ways out. `regions`,
- * `opaque` and `cfg` have calls of their own: `captureRegions`, `customOp`, `structure`.
+ * What happens to control flow that the source-level front end meets. `guards`: host values and
+ * sizes decide while tracing. `operators`: conditions on tensors become `cond` and `while_loop`.
+ * `predicate`: as operators, then selection. `auto`: guards for host values, operators for tensors
+ * where the source was rewritten, else an error that lists the ways out. `regions`, `opaque` and
+ * `cfg` have calls of their own: `captureRegions`, `customOp`, `structure`.
  */
 export type Policy = 'auto' | 'guards' | 'operators' | 'predicate';
 
@@ -26,7 +27,14 @@ export function controlOf(policy: Policy): ControlFlow {
     host,
     condition: dataDependent,
     cond: (pred, onTrue, onFalse, site) => {
-      const result = condAny(pred, onTrue, onFalse, [], site.position, `a tensor decides: ${shown(pred)}`);
+      const result = condAny(
+        pred,
+        onTrue,
+        onFalse,
+        [],
+        site.position,
+        `a tensor decides: ${shown(pred)}`,
+      );
       decide(site, `a tensor decides: ${shown(pred)}`);
       return result;
     },
@@ -68,15 +76,23 @@ export function policyOf(options: {
 }): Policy | undefined {
   const { policy, controlFlow } = options as Readonly<Record<string, string | undefined>>;
   if (controlFlow !== undefined && controlFlow !== 'check' && controlFlow !== 'capture')
-    throw new ShardwrightError('E_USAGE', `controlFlow '${controlFlow}' is neither 'check' nor 'capture'`);
+    throw new ShardwrightError(
+      'E_USAGE',
+      `controlFlow '${controlFlow}' is neither 'check' nor 'capture'`,
+    );
   if (policy === undefined) return controlFlow === 'capture' ? 'auto' : undefined;
   const known = POLICIES.find((name) => name === policy);
   if (known !== undefined) return known;
   const call = CALLS.get(policy);
   throw new ShardwrightError(
     'E_USAGE',
-    call === undefined ? `there is no policy '${policy}'` : `policy '${policy}' makes more than one graph or node`,
-    { hint: call === undefined ? suggestion(policy, [...POLICIES, ...CALLS.keys()], 'policies') : call },
+    call === undefined
+      ? `there is no policy '${policy}'`
+      : `policy '${policy}' makes more than one graph or node`,
+    {
+      hint:
+        call === undefined ? suggestion(policy, [...POLICIES, ...CALLS.keys()], 'policies') : call,
+    },
   );
 }
 
@@ -88,13 +104,22 @@ const CALLS: ReadonlyMap<string, string> = new Map([
 ]);
 
 const WAYS =
-  'six ways out: guards (make it a host value or a size), operators (cond, whileLoop, or the rewriting front end), predicate (where), regions (captureRegions), opaque (customOp), cfg (structure).';
+  'six ways out: guards (make it a host value or a size), operators (cond, whileLoop, or the ' +
+  'rewriting front end), predicate (where), regions (captureRegions), opaque (customOp), cfg ' +
+  '(structure).';
 
 /** @throws E_DATA_DEPENDENT always */
 function dataDependent(value: unknown, site: ControlSite): never {
-  throw stopping(refusal('E_DATA_DEPENDENT', `Data-dependent branching: ${shown(value)} decides in '${site.kind}'`, { source: site.position }, {
-    hint: WAYS,
-  })); // prettier-ignore
+  throw stopping(
+    refusal(
+      'E_DATA_DEPENDENT',
+      `Data-dependent branching: ${shown(value)} decides in '${site.kind}'`,
+      { source: site.position },
+      {
+        hint: WAYS,
+      },
+    ),
+  );
 }
 
 function shown(value: unknown): string {
@@ -110,13 +135,20 @@ function noteHost({ kind, position }: ControlSite): void {
 }
 
 /** The operator that was just recorded is this site of the program. */
-function relabel({ kind, position }: ControlSite, policy: ControlDecision['policy'], reason: string): void {
+function relabel(
+  { kind, position }: ControlSite,
+  policy: ControlDecision['policy'],
+  reason: string,
+): void {
   const { sites } = needRecorder('a condition').trace;
   // Operators inside the bodies were noted before the one that holds them.
   sites.splice(sites.length - 1, 1, { kind, position, policy, reason });
 }
 
-/** Where control flow was met and what became of it: conditions and operators, then comparisons of sizes. */
+/**
+ * Where control flow was met and what became of it: conditions and operators, then comparisons of
+ * sizes.
+ */
 export function controlSites(trace: Trace): ControlDecision[] {
   const sizes = trace.dims.guards.map(({ text, source, specialised }): ControlDecision => {
     const reason = specialised ? `a size is used as a number: ${text}` : `a size decides: ${text}`;

@@ -2,15 +2,20 @@
 
 import type { TensorMeta, TypedContext } from '../../ops/record/call.ts';
 import type { Kernel } from '../../ops/record/kernel.ts';
-import { defineOp, type OperatorRecord, type OpContext, type OpWork } from '../../ops/record/record.ts';
+import {
+  defineOp,
+  type OpContext,
+  type OperatorRecord,
+  type OpWork,
+} from '../../ops/record/record.ts';
 import type { Rule } from '../../ops/record/rule.ts';
 import type { Vjp, VjpEntry, Vjps } from '../../ops/vjp/vjp.ts';
 import { captures, tensorsOf, traceBody } from '../control/body.ts';
 import { note } from '../control/cond.ts';
-import { needRecorder, type TracedValue } from '../record/recorder.ts';
 import { refusal } from '../errors/refusal.ts';
-import { traceArg, tracedValue, type Argument } from '../tensor/core.ts';
-import { tensorOf, type Tensor } from '../tensor/tensor.ts';
+import { needRecorder, type TracedValue } from '../record/recorder.ts';
+import { type Argument, traceArg, tracedValue } from '../tensor/core.ts';
+import { type Tensor, tensorOf } from '../tensor/tensor.ts';
 
 /** An operator of the user: schema, types, rules, kernel and gradient. */
 export interface CustomOpSpec {
@@ -34,17 +39,26 @@ export interface CustomOpSpec {
   readonly kernel?: Kernel;
   /** Arguments of calls that the rules are tried with, see `OperatorRecord.samples`. */
   readonly samples?: readonly string[];
-  /** What the operator hides. It is run once a call, on stand-ins, to see that it reads nothing beyond its tensor inputs. */
+  /**
+   * What the operator hides. It is run once a call, on stand-ins, to see that it reads nothing
+   * beyond its tensor inputs.
+   */
   readonly body?: (...inputs: Tensor[]) => unknown;
 }
 
 /** An operator of the user, ready to be traced, planned and run. */
 export interface CustomOp {
-  /** For the table that `trace`, planning and simulation get: `builtinOperators().with([op.record])`. */
+  /**
+   * For the table that `trace`, planning and simulation get:
+   * `builtinOperators().with([op.record])`.
+   */
   readonly record: OperatorRecord;
   /** For `jointGraph`: `{ vjps: op.vjps }`; empty without a vjp. */
   readonly vjps: Vjps;
-  /** Records one node. @throws E_OPAQUE_CAPTURE when the body reads a tensor that is no input; E_UNKNOWN_OP without the record */
+  /**
+   * Records one node. @throws E_OPAQUE_CAPTURE when the body reads a tensor that is no input;
+   * E_UNKNOWN_OP without the record
+   */
   call(...args: Argument[]): Tensor;
   /** As `call`, for an operator with several results. */
   calls(...args: Argument[]): Tensor[];
@@ -68,7 +82,8 @@ export function customOp(spec: CustomOpSpec): CustomOp {
     const recorder = needRecorder(name);
     checkBody(spec, args);
     const made = recorder.calls(name, args.map(traceArg));
-    const planned = sharding === undefined ? 'no sharding rule: it runs replicated' : 'with sharding rules';
+    const planned =
+      sharding === undefined ? 'no sharding rule: it runs replicated' : 'with sharding rules';
     note(recorder, name, 'opaque', `custom operator, ${planned}`);
     return made;
   };
@@ -94,7 +109,14 @@ function checkBody({ name, body }: CustomOpSpec, args: readonly Argument[]): voi
   const read = captures([traced]);
   if (read.length === 0) return;
   const names = read.map((value) => `%${value.name}`).join(', ');
-  throw refusal('E_OPAQUE_CAPTURE', `${name} reads ${names} without listing ${read.length === 1 ? 'it' : 'them'} as input`, recorder.trace.place(), {
-    hint: 'an opaque operator hides what it does: give every tensor, parameters included, as an argument.',
-  }); // prettier-ignore
+  throw refusal(
+    'E_OPAQUE_CAPTURE',
+    `${name} reads ${names} without listing ${read.length === 1 ? 'it' : 'them'} as input`,
+    recorder.trace.place(),
+    {
+      hint:
+        'an opaque operator hides what it does: give every tensor, parameters included, as an ' +
+        'argument.',
+    },
+  );
 }

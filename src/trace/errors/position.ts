@@ -1,6 +1,7 @@
 /**
- * Where in the user's program a call stands: the first stack frame outside the library. Frames are read raw, which is
- * cheap; only a position that was not seen before is put through the source maps of the running environment.
+ * Where in the user's program a call stands: the first stack frame outside the library. Frames are
+ * read raw, which is cheap; only a position that was not seen before is put through the source maps
+ * of the running environment.
  */
 
 import { libraryFolder, localPath, relativePath } from '../../platform/platform.ts';
@@ -14,7 +15,9 @@ const FULL_DEPTH = 200;
 /** Texts of positions by raw position. A pure function of the loaded code. */
 const known = new Map<string, string>();
 
-/** `models/mlp.ts:14:7`, relative to the working directory; undefined where no frame is the user's. */
+/**
+ * `models/mlp.ts:14:7`, relative to the working directory; undefined where no frame is the user's.
+ */
 export function sourcePosition(): string | undefined {
   return at(DEPTH) ?? at(FULL_DEPTH);
 }
@@ -33,7 +36,10 @@ function at(depth: number): string | undefined {
   return text;
 }
 
-/** Both readers below stand at the same depth below `at`, so frame `i` of one is frame `i` of the other. */
+/**
+ * Both readers below stand at the same depth below `at`, so frame `i` of one is frame `i` of the
+ * other.
+ */
 function rawFrames(depth: number): NodeJS.CallSite[] {
   const { stackTraceLimit } = Error;
   const prepareStackTrace: typeof Error.prepareStackTrace = Reflect.get(Error, 'prepareStackTrace');
@@ -66,12 +72,15 @@ function mappedFrame(depth: number, index: number): string | undefined {
   }
 }
 
-/** Whether a file is the user's, by its name: a trace asks for the same few again with every call. */
+/**
+ * Whether a file is the user's, by its name: a trace asks for the same few again with every call.
+ */
 const foreign = new Map<string, boolean>();
 
 function isForeign(frame: NodeJS.CallSite): boolean {
   const file: unknown = frame.getFileName();
-  if (typeof file !== 'string' || file === '' || file.startsWith('node:') || file.startsWith('<')) return false;
+  if (typeof file !== 'string' || file === '' || file.startsWith('node:') || file.startsWith('<'))
+    return false;
   let found = foreign.get(file);
   if (found === undefined) foreign.set(file, (found = !localPath(file).startsWith(LIBRARY)));
   return found;

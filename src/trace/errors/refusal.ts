@@ -1,6 +1,6 @@
 /** Makes errors about traced values, with the place in the user's program and the module path. */
 
-import { ShardwrightError, type ErrorDetails } from '../../errors.ts';
+import { type ErrorDetails, ShardwrightError } from '../../errors.ts';
 
 /** Where a traced call stands: position in the user's program and module path. */
 export interface Place {
@@ -14,12 +14,22 @@ function placeText({ source, path }: Place): string {
   return [source ?? '', module].filter((part) => part !== '').join(' ');
 }
 
-/** An error about a traced value: the message ends with the place, and the details carry it in parts. */
-export function refusal(code: string, message: string, place: Place, details: ErrorDetails = {}): ShardwrightError {
+/**
+ * An error about a traced value: the message ends with the place, and the details carry it in
+ * parts.
+ */
+export function refusal(
+  code: string,
+  message: string,
+  place: Place,
+  details: ErrorDetails = {},
+): ShardwrightError {
   const text = placeText(place);
   const [, file, line, column] = /^(.*):(\d+):(\d+)$/.exec(place.source ?? '') ?? [];
   return new ShardwrightError(code, text === '' ? message : `${message} at ${text}`, {
-    ...(file === undefined ? {} : { file, position: { line: Number(line), column: Number(column) } }),
+    ...(file === undefined
+      ? {}
+      : { file, position: { line: Number(line), column: Number(column) } }),
     ...(place.path === undefined || place.path === '' ? {} : { path: place.path }),
     ...details,
   });

@@ -1,10 +1,11 @@
 /**
- * `shardwright/eslint`: an ESLint plugin with the rule `no-tensor-coercion`, and a config for model files that joins it with
- * the two stock typed rules that see conditions. ESLint and typescript-eslint are the user's; their types are only
- * described here as far as they are used.
+ * `shardwright/eslint`: an ESLint plugin with the rule `no-tensor-coercion`, and a config for model
+ * files that joins it with the two stock typed rules that see conditions. ESLint and
+ * typescript-eslint are the user's; their types are only described here as far as they are used.
  */
 
 import type ts from 'typescript';
+
 import { tensorCoercions } from './no-tensor-coercion.ts';
 
 /** What a rule sees of ESLint. */
@@ -35,12 +36,16 @@ const rule = {
         const { program, esTreeNodeToTSNodeMap } = context.sourceCode.parserServices;
         if (program === undefined || program === null || esTreeNodeToTSNodeMap === undefined)
           throw new Error(
-            'shardwright/no-tensor-coercion needs type information: set parserOptions.projectService, as typescript-eslint describes.',
+            'shardwright/no-tensor-coercion needs type information: set ' +
+              'parserOptions.projectService, as typescript-eslint describes.',
           );
         const file = esTreeNodeToTSNodeMap.get(node).getSourceFile();
         for (const finding of tensorCoercions(file, program.getTypeChecker()))
           context.report({
-            loc: { start: point(file, finding.node.getStart(file)), end: point(file, finding.node.getEnd()) },
+            loc: {
+              start: point(file, finding.node.getStart(file)),
+              end: point(file, finding.node.getEnd()),
+            },
             message: finding.message,
           });
       },
@@ -68,8 +73,9 @@ export interface LintConfig {
 }
 
 /**
- * The config for files that hold traced functions, `*.model.ts` unless said otherwise. Use it after your own config, which
- * must set up typed linting; hand in your typescript-eslint, whose two rules see the conditions themselves:
+ * The config for files that hold traced functions, `*.model.ts` unless said otherwise. Use it after
+ * your own config, which must set up typed linting; hand in your typescript-eslint, whose two rules
+ * see the conditions themselves:
  *
  *     import tseslint from 'typescript-eslint';
  *     import { models } from 'shardwright/eslint';

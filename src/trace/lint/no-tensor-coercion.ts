@@ -1,10 +1,12 @@
 /**
- * The rule `shardwright/no-tensor-coercion`: reports, by type, the uses of a traced tensor that JavaScript gives another
- * meaning and that neither run time nor the stock typed rules catch. It walks the TypeScript tree and leaves the ESLint
- * tree alone, so it needs nothing but the parser services of typescript-eslint at run time.
+ * The rule `shardwright/no-tensor-coercion`: reports, by type, the uses of a traced tensor that
+ * JavaScript gives another meaning and that neither run time nor the stock typed rules catch. It
+ * walks the TypeScript tree and leaves the ESLint tree alone, so it needs nothing but the parser
+ * services of typescript-eslint at run time.
  */
 
 import ts from 'typescript';
+
 import { bare } from '../source/syntax.ts';
 import { TensorTypes } from './tensor-types.ts';
 
@@ -49,7 +51,15 @@ const ARITHMETIC: ReadonlyMap<ts.SyntaxKind, string> = new Map([
   [ts.SyntaxKind.GreaterThanGreaterThanToken, 'div'],
   [ts.SyntaxKind.GreaterThanGreaterThanGreaterThanToken, 'div'],
 ]);
-const PREDICATES = new Set(['filter', 'some', 'every', 'find', 'findIndex', 'findLast', 'findLastIndex']);
+const PREDICATES = new Set([
+  'filter',
+  'some',
+  'every',
+  'find',
+  'findIndex',
+  'findLast',
+  'findLastIndex',
+]);
 const KEYED = new Set(['includes', 'indexOf', 'lastIndexOf', 'has', 'get', 'add', 'set', 'delete']);
 const NUMBER_TESTS = new Set(['isNaN', 'isFinite', 'isInteger', 'isSafeInteger']);
 
@@ -79,7 +89,8 @@ function check(node: ts.Node, types: TensorTypes, checker: ts.TypeChecker, repor
     if (node.operator !== ts.SyntaxKind.ExclamationToken && tensor(node.operand))
       report(
         node,
-        `'${ts.tokenToString(node.operator) ?? ''}' coerces a tensor; use \`t.neg()\`, \`t.add(1)\` or \`t.sub(1)\`.`,
+        `'${ts.tokenToString(node.operator) ?? ''}' coerces a tensor; use \`t.neg()\`, ` +
+          `\`t.add(1)\` or \`t.sub(1)\`.`,
       );
     else if (node.operator === ts.SyntaxKind.ExclamationToken && tensor(node.operand))
       report(node, '! of a tensor is always false; use `t.logicalNot()`.');
@@ -93,7 +104,8 @@ function check(node: ts.Node, types: TensorTypes, checker: ts.TypeChecker, repor
   else if (ts.isSpreadAssignment(node) && tensor(node.expression))
     report(
       node,
-      '{...t} copies the fields of a tensor; pass the tensor itself, `t.detach()` for one without gradient.',
+      '{...t} copies the fields of a tensor; pass the tensor itself, `t.detach()` for one ' +
+        'without gradient.',
     );
   else if (ts.isSpreadElement(node) && tensor(node.expression))
     report(node, 'a tensor cannot be spread; use `t.unbind(0)`.');
@@ -101,10 +113,15 @@ function check(node: ts.Node, types: TensorTypes, checker: ts.TypeChecker, repor
     report(node.expression, 'a tensor cannot be iterated; use `t.unbind(0)`.');
   else if (ts.isComputedPropertyName(node) && tensor(node.expression))
     report(node.expression, 'a tensor is no key; use `gather` or `indexSelect`.');
-  else if (ts.isCallExpression(node) || ts.isNewExpression(node)) checkCall(node, types, checker, report);
+  else if (ts.isCallExpression(node) || ts.isNewExpression(node))
+    checkCall(node, types, checker, report);
 }
 
-function checkBinary(node: ts.BinaryExpression, tensor: (e: ts.Node) => boolean, report: Report): void {
+function checkBinary(
+  node: ts.BinaryExpression,
+  tensor: (e: ts.Node) => boolean,
+  report: Report,
+): void {
   const { left, right, operatorToken } = node;
   const { kind } = operatorToken;
   const sign = ts.tokenToString(kind) ?? '';
@@ -116,16 +133,22 @@ function checkBinary(node: ts.BinaryExpression, tensor: (e: ts.Node) => boolean,
     return;
   }
   const method = RELATIONAL.get(kind) ?? ARITHMETIC.get(kind);
-  if (method !== undefined && either()) report(node, `'${sign}' coerces a tensor; use \`a.${method}(b)\`.`);
+  if (method !== undefined && either())
+    report(node, `'${sign}' coerces a tensor; use \`a.${method}(b)\`.`);
   else if (kind === ts.SyntaxKind.InKeyword && tensor(right))
-    report(node, "'in' asks a tensor for a property; read `t.shape`, or use `t.gather(dim, index)`.");
+    report(
+      node,
+      "'in' asks a tensor for a property; read `t.shape`, or use `t.gather(dim, index)`.",
+    );
   else if (
-    (kind === ts.SyntaxKind.AmpersandAmpersandEqualsToken || kind === ts.SyntaxKind.BarBarEqualsToken) &&
+    (kind === ts.SyntaxKind.AmpersandAmpersandEqualsToken ||
+      kind === ts.SyntaxKind.BarBarEqualsToken) &&
     tensor(left)
   )
     report(
       node,
-      `${sign} decides by truthiness, and a tensor is always true; use \`where\` or \`a.logical${sign === '&&=' ? 'And' : 'Or'}(b)\`.`,
+      `${sign} decides by truthiness, and a tensor is always true; use \`where\` or ` +
+        `\`a.logical${sign === '&&=' ? 'And' : 'Or'}(b)\`.`,
     );
 }
 
@@ -144,7 +167,10 @@ function checkCall(
     if (!tensor) return;
     if (text === 'Boolean') report(node, 'Boolean(t) is always true; use `t.ne(0)` and `where`.');
     else if (text === 'assert' || text === 'ok')
-      report(node, `${text}(t) always passes; use a check of the host, or \`t.all()\` as an output.`);
+      report(
+        node,
+        `${text}(t) always passes; use a check of the host, or \`t.all()\` as an output.`,
+      );
     else if (text === 'Array' && node.arguments?.length === 1)
       report(node, 'Array(t) is a list of one; use `t.unbind(0)`.');
     else if (
@@ -156,7 +182,10 @@ function checkCall(
       text === 'parseInt' ||
       text === 'parseFloat'
     )
-      report(node, `${text}(t) coerces a tensor; use \`t.to(dtype)\`, \`t.isnan()\` or \`t.isfinite()\`.`);
+      report(
+        node,
+        `${text}(t) coerces a tensor; use \`t.to(dtype)\`, \`t.isnan()\` or \`t.isfinite()\`.`,
+      );
     else if (ts.isNewExpression(node) && (text === 'Set' || text === 'Map'))
       report(node, `a tensor cannot be iterated; use \`t.unbind(0)\`.`);
     return;
@@ -169,12 +198,23 @@ function checkCall(
   else if (tensor && owner === 'Array' && text === 'isArray')
     report(node, 'Array.isArray(t) is always false; use `t instanceof Tensor`.');
   else if (tensor && owner === 'Object')
-    report(node, `Object.${text}(t) looks at a tensor by reference or by field; use \`a.eq(b)\` or its methods.`);
+    report(
+      node,
+      `Object.${text}(t) looks at a tensor by reference or by field; use \`a.eq(b)\` or its ` +
+        'methods.',
+    );
   else if (tensor && (owner === 'Math' || owner === 'JSON'))
     report(node, `${owner}.${text}(t) coerces a tensor; use its methods, \`t.exp()\`, \`t.name\`.`);
   else if (tensor && KEYED.has(text) && isCollection(checker.getTypeAtLocation(callee.expression)))
-    report(node, `${text} finds a tensor by reference; use \`a.eq(b)\`, or keep an index beside it.`);
-  else if (tensor && (text === 'ok' || text === 'equal' || text === 'strictEqual') && owner === 'assert')
+    report(
+      node,
+      `${text} finds a tensor by reference; use \`a.eq(b)\`, or keep an index beside it.`,
+    );
+  else if (
+    tensor &&
+    (text === 'ok' || text === 'equal' || text === 'strictEqual') &&
+    owner === 'assert'
+  )
     report(node, `assert.${text}(t) looks at a reference; use a check of the host.`);
   else if (
     PREDICATES.has(text) &&
@@ -182,12 +222,25 @@ function checkCall(
     isReference(first) &&
     types.returnsTensor(first)
   )
-    report(first, `the predicate of ${text} gives a tensor, which is always true; use \`where\`, or a host condition.`);
+    report(
+      first,
+      `the predicate of ${text} gives a tensor, which is always true; use \`where\`, or a ` +
+        'host condition.',
+    );
 }
 
 function isCollection(type: ts.Type): boolean {
   const name = type.symbol?.name ?? '';
-  return ['Array', 'ReadonlyArray', 'Map', 'ReadonlyMap', 'Set', 'ReadonlySet', 'WeakMap', 'WeakSet'].includes(name);
+  return [
+    'Array',
+    'ReadonlyArray',
+    'Map',
+    'ReadonlyMap',
+    'Set',
+    'ReadonlySet',
+    'WeakMap',
+    'WeakSet',
+  ].includes(name);
 }
 
 /** A predicate by name: the stock rules see those written in place. */

@@ -8,14 +8,20 @@ export class TensorTypes {
 
   constructor(private readonly checker: ts.TypeChecker) {}
 
-  /** Whether the expression may be a traced tensor: itself, a member of its union, or its constraint. */
+  /**
+   * Whether the expression may be a traced tensor: itself, a member of its union, or its
+   * constraint.
+   */
   isTensor(node: ts.Node): boolean {
     return this.holds(this.checker.getTypeAtLocation(node));
   }
 
   /** Whether calling the expression gives a tensor. */
   returnsTensor(node: ts.Node): boolean {
-    const signatures = this.checker.getSignaturesOfType(this.checker.getTypeAtLocation(node), ts.SignatureKind.Call);
+    const signatures = this.checker.getSignaturesOfType(
+      this.checker.getTypeAtLocation(node),
+      ts.SignatureKind.Call,
+    );
     return signatures.some((signature) => this.holds(signature.getReturnType()));
   }
 
@@ -34,10 +40,23 @@ export class TensorTypes {
       const constraint = this.checker.getBaseConstraintOfType(type);
       return constraint !== undefined && constraint !== type && this.holds(constraint);
     }
-    // By name and by members, so that the rule needs no import of the library and holds for its classes alone.
-    if (TENSOR_CLASSES.has(type.symbol?.name ?? '') && type.getProperty('requiresGrad') !== undefined) return true;
-    return type.isClassOrInterface() && this.checker.getBaseTypes(type).some((base) => this.holds(base));
+    // By name and by members, so that the rule needs no import of the library and holds for its
+    // classes alone.
+    if (
+      TENSOR_CLASSES.has(type.symbol?.name ?? '') &&
+      type.getProperty('requiresGrad') !== undefined
+    )
+      return true;
+    return (
+      type.isClassOrInterface() && this.checker.getBaseTypes(type).some((base) => this.holds(base))
+    );
   }
 }
 
-const TENSOR_CLASSES = new Set(['Tensor', 'TensorCore', 'PointwiseTensor', 'ReducedTensor', 'ShapedTensor']);
+const TENSOR_CLASSES = new Set([
+  'Tensor',
+  'TensorCore',
+  'PointwiseTensor',
+  'ReducedTensor',
+  'ShapedTensor',
+]);

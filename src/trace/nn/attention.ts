@@ -1,8 +1,8 @@
 /** Multi-head attention as a traced module, with grouped queries and rotary positions. */
 
 import { ShardwrightError } from '../../errors.ts';
-import { scaledDotProductAttention, type AttentionOptions } from '../tensor/functional.ts';
 import { sizes } from '../sizes/sizes.ts';
+import { type AttentionOptions, scaledDotProductAttention } from '../tensor/functional.ts';
 import { scope } from '../tensor/state.ts';
 import type { Tensor } from '../tensor/tensor.ts';
 import { Linear, type LinearOptions } from './linear.ts';
@@ -11,13 +11,18 @@ import { rotateHeads, type Rotation } from './rope.ts';
 interface MultiHeadOptions extends LinearOptions {
   /** Width of a head, width / heads by default. */
   readonly headWidth?: number;
-  /** Heads of keys and values, each shared by heads / keyHeads query heads; all of them by default. */
+  /**
+   * Heads of keys and values, each shared by heads / keyHeads query heads; all of them by default.
+   */
   readonly keyHeads?: number;
   /** Each position sees those up to its own. Default false. */
   readonly causal?: boolean;
 }
 
-/** Attention with several heads; grouped queries where there are fewer key heads; rotary positions where they are given. */
+/**
+ * Attention with several heads; grouped queries where there are fewer key heads; rotary positions
+ * where they are given.
+ */
 export class MultiHeadAttention {
   private readonly query: Linear;
   private readonly key: Linear;
@@ -36,9 +41,14 @@ export class MultiHeadAttention {
     this.headWidth = options.headWidth ?? width / heads;
     this.keyHeads = options.keyHeads ?? heads;
     if (!Number.isInteger(this.headWidth) || heads % this.keyHeads !== 0)
-      throw new ShardwrightError('E_TRACE_INPUT', `attention '${name}': ${heads} heads (${this.keyHeads} of keys) do not divide a width of ${width}`, {
-        hint: 'heads divide the width, and key heads divide the heads.',
-      }); // prettier-ignore
+      throw new ShardwrightError(
+        'E_TRACE_INPUT',
+        `attention '${name}': ${heads} heads (${this.keyHeads} of keys) do not divide a ` +
+          `width of ${width}`,
+        {
+          hint: 'heads divide the width, and key heads divide the heads.',
+        },
+      );
     const plain = { ...options, bias: options.bias ?? false };
     this.query = new Linear('q_proj', width, heads * this.headWidth, plain);
     this.key = new Linear('k_proj', width, this.keyHeads * this.headWidth, plain);
@@ -65,9 +75,12 @@ export class MultiHeadAttention {
       };
       // One pair of cosines and sines serves queries and keys.
       const turn = rotation && { cos: rotation.cos.unsqueeze(1), sin: rotation.sin.unsqueeze(1) };
-      const [turnedQ, turnedK] = turn === undefined ? [q, k] : [rotateHeads(q, turn), rotateHeads(k, turn)];
+      const [turnedQ, turnedK] =
+        turn === undefined ? [q, k] : [rotateHeads(q, turn), rotateHeads(k, turn)];
       const mixed = scaledDotProductAttention(turnedQ, turnedK, v, options);
-      const joined = mixed.transpose(1, 2).reshape(x.size(0), x.size(1), sizes.mul(this.heads, this.headWidth));
+      const joined = mixed
+        .transpose(1, 2)
+        .reshape(x.size(0), x.size(1), sizes.mul(this.heads, this.headWidth));
       return this.output.forward(joined);
     });
   }

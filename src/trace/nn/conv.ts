@@ -20,7 +20,11 @@ export class Conv2d {
     return scope(this.name, () => {
       const shape = [this.outputs, this.inputs / groups, this.kernel, this.kernel];
       const weight = param('weight', { shape, dtype });
-      return x.conv2d(weight, bias ? param('bias', { shape: [this.outputs], dtype }) : undefined, this.options);
+      return x.conv2d(
+        weight,
+        bias ? param('bias', { shape: [this.outputs], dtype }) : undefined,
+        this.options,
+      );
     });
   }
 }

@@ -30,7 +30,9 @@ interface MlpOptions extends LinearOptions {
   readonly names?: readonly string[];
 }
 
-/** Linear layers of the given widths, `[128, 256, 64]` for two of them, with an activation between. */
+/**
+ * Linear layers of the given widths, `[128, 256, 64]` for two of them, with an activation between.
+ */
 export class MLP {
   private readonly layers: readonly Linear[];
 
@@ -40,7 +42,9 @@ export class MLP {
     private readonly options: MlpOptions = {},
   ) {
     const { names } = options;
-    this.layers = widths.slice(1).map((width, i) => new Linear(names?.[i] ?? `fc${i + 1}`, widths[i], width, options));
+    this.layers = widths
+      .slice(1)
+      .map((width, i) => new Linear(names?.[i] ?? `fc${i + 1}`, widths[i], width, options));
   }
 
   forward(x: Tensor): Tensor {
@@ -70,6 +74,8 @@ export class SwiGLU {
   }
 
   forward(x: Tensor): Tensor {
-    return scope(this.name, () => this.down.forward(this.gate.forward(x).silu().mul(this.up.forward(x))));
+    return scope(this.name, () =>
+      this.down.forward(this.gate.forward(x).silu().mul(this.up.forward(x))),
+    );
   }
 }

@@ -1,4 +1,7 @@
-/** Layers with one weight. A layer declares its parameters where it is called: below the scopes around the call. */
+/**
+ * Layers with one weight. A layer declares its parameters where it is called: below the scopes
+ * around the call.
+ */
 
 import type { DType } from '../../graph/types.ts';
 import { embedding } from '../tensor/functional.ts';
@@ -45,7 +48,10 @@ export class Embedding {
     return scope(this.name, () => embedding(this.table(), ids));
   }
 
-  /** Scores against every row, [..., width] to [..., rows]: the output layer of a model with tied embeddings. */
+  /**
+   * Scores against every row, [..., width] to [..., rows]: the output layer of a model with tied
+   * embeddings.
+   */
   attend(x: Tensor): Tensor {
     return scope(this.name, () => x.linear(this.table()));
   }

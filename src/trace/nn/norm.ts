@@ -34,8 +34,8 @@ export class LayerNorm {
 }
 
 /**
- * Root mean square 1 over the last dim, then scaled; computed in float32 as Llama does: the weight is applied after the
- * result is back in the dtype of the input.
+ * Root mean square 1 over the last dim, then scaled; computed in float32 as Llama does: the weight
+ * is applied after the result is back in the dtype of the input.
  */
 export class RMSNorm {
   constructor(

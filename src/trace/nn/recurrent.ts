@@ -1,4 +1,7 @@
-/** Cells of recurrent networks: one step each, with the parameter names and the gate order of PyTorch. */
+/**
+ * Cells of recurrent networks: one step each, with the parameter names and the gate order of
+ * PyTorch.
+ */
 
 import type { DType } from '../../graph/types.ts';
 import { param, scope } from '../tensor/state.ts';
@@ -8,7 +11,10 @@ interface CellOptions {
   readonly dtype?: DType;
 }
 
-/** The two products of a step, `x @ weight_ih^T + bias_ih` and `h @ weight_hh^T + bias_hh`, [batch, gates * hidden]. */
+/**
+ * The two products of a step, `x @ weight_ih^T + bias_ih` and `h @ weight_hh^T + bias_hh`, [batch,
+ * gates * hidden].
+ */
 function products(
   x: Tensor,
   h: Tensor,
@@ -19,8 +25,14 @@ function products(
 ): [Tensor, Tensor] {
   const rows = gates * hidden;
   return [
-    x.linear(param('weight_ih', { shape: [rows, inputs], dtype }), param('bias_ih', { shape: [rows], dtype })),
-    h.linear(param('weight_hh', { shape: [rows, hidden], dtype }), param('bias_hh', { shape: [rows], dtype })),
+    x.linear(
+      param('weight_ih', { shape: [rows, inputs], dtype }),
+      param('bias_ih', { shape: [rows], dtype }),
+    ),
+    h.linear(
+      param('weight_hh', { shape: [rows, hidden], dtype }),
+      param('bias_hh', { shape: [rows], dtype }),
+    ),
   ];
 }
 
@@ -36,7 +48,14 @@ export class LSTMCell {
   /** @param x [batch, inputs]; h and c [batch, hidden] */
   forward(x: Tensor, state: { readonly h: Tensor; readonly c: Tensor }): { h: Tensor; c: Tensor } {
     return scope(this.name, () => {
-      const [fromInput, fromState] = products(x, state.h, this.inputs, this.hidden, 4, this.options);
+      const [fromInput, fromState] = products(
+        x,
+        state.h,
+        this.inputs,
+        this.hidden,
+        4,
+        this.options,
+      );
       const [input, forget, cell, output] = fromInput.add(fromState).chunk(4, 1);
       const c = forget.sigmoid().mul(state.c).add(input.sigmoid().mul(cell.tanh()));
       return { h: output.sigmoid().mul(c.tanh()), c };

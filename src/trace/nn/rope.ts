@@ -1,8 +1,11 @@
-/** Rotary position embedding: pairs of features turn by an angle that grows with the position (RoFormer, Su et al. 2021). */
+/**
+ * Rotary position embedding: pairs of features turn by an angle that grows with the position
+ * (RoFormer, Su et al. 2021).
+ */
 
 import type { DType } from '../../graph/types.ts';
+import { type Size, sizes } from '../sizes/sizes.ts';
 import { arange, cat } from '../tensor/functional.ts';
-import { sizes, type Size } from '../sizes/sizes.ts';
 import { buffer } from '../tensor/state.ts';
 import type { Tensor } from '../tensor/tensor.ts';
 
@@ -14,14 +17,18 @@ export interface Rotation {
 }
 
 /**
- * Cosines and sines for positions 0 to length - 1. The inverse frequencies, [width / 2], are the buffer
- * `rotary_emb.inv_freq`, so that their scaling stays the model's business.
+ * Cosines and sines for positions 0 to length - 1. The inverse frequencies, [width / 2], are the
+ * buffer `rotary_emb.inv_freq`, so that their scaling stays the model's business.
  */
 export function rotation(length: Size, width: number, dtype: DType = 'f32'): Rotation {
   const frequencies = buffer('rotary_emb.inv_freq', { shape: [width / 2] });
   const positions = arange(length).unsqueeze(0);
   // [1, width / 2, 1] x [1, 1, length] is the outer product; transposed, one row a position.
-  const angles = frequencies.unsqueeze(0).unsqueeze(2).matmul(positions.unsqueeze(1).to('f32')).transpose(1, 2);
+  const angles = frequencies
+    .unsqueeze(0)
+    .unsqueeze(2)
+    .matmul(positions.unsqueeze(1).to('f32'))
+    .transpose(1, 2);
   const both = cat([angles, angles], -1);
   return { cos: both.cos().to(dtype), sin: both.sin().to(dtype) };
 }
@@ -31,7 +38,9 @@ export function rotate(x: Tensor, { cos, sin }: Rotation): Tensor {
   return rotateHeads(x, { cos: cos.unsqueeze(1), sin: sin.unsqueeze(1) });
 }
 
-/** As `rotate`, with cosines and sines that have a dim for the heads already: [1, 1, length, width]. */
+/**
+ * As `rotate`, with cosines and sines that have a dim for the heads already: [1, 1, length, width].
+ */
 export function rotateHeads(x: Tensor, { cos, sin }: Rotation): Tensor {
   const half = sizes.floordiv(x.size(3), 2);
   const straight = x.mul(cos);

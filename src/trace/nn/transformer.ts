@@ -9,7 +9,7 @@ import { MultiHeadAttention } from './attention.ts';
 import { SwiGLU } from './feed-forward.ts';
 import { Embedding, Linear } from './linear.ts';
 import { RMSNorm } from './norm.ts';
-import { rotation, type Rotation } from './rope.ts';
+import { type Rotation, rotation } from './rope.ts';
 
 /** What a Llama-like decoder is made of. */
 export interface TransformerConfig {
@@ -29,7 +29,9 @@ export interface TransformerConfig {
   readonly checkpoint?: boolean;
 }
 
-/** One decoder block: attention and a feed-forward layer, each behind a norm and added to its input. */
+/**
+ * One decoder block: attention and a feed-forward layer, each behind a norm and added to its input.
+ */
 export class TransformerBlock {
   private readonly attention: MultiHeadAttention;
   private readonly mlp: SwiGLU;
@@ -40,7 +42,11 @@ export class TransformerBlock {
     readonly name: string,
     { width, hidden, heads, keyHeads = heads, eps = 1e-5, dtype = 'f32' }: TransformerConfig,
   ) {
-    this.attention = new MultiHeadAttention('self_attn', width, heads, { keyHeads, causal: true, dtype });
+    this.attention = new MultiHeadAttention('self_attn', width, heads, {
+      keyHeads,
+      causal: true,
+      dtype,
+    });
     this.mlp = new SwiGLU('mlp', width, hidden, { dtype });
     this.before = new RMSNorm('input_layernorm', width, { eps, dtype });
     this.between = new RMSNorm('post_attention_layernorm', width, { eps, dtype });
@@ -65,7 +71,10 @@ export class Transformer {
   constructor(private readonly config: TransformerConfig) {
     const { vocabulary, width, layers, eps = 1e-5, dtype = 'f32' } = config;
     this.embedding = new Embedding('model.embed_tokens', vocabulary, width, { dtype });
-    this.blocks = Array.from({ length: layers }, (_, i) => new TransformerBlock(`model.layers.${i}`, config));
+    this.blocks = Array.from(
+      { length: layers },
+      (_, i) => new TransformerBlock(`model.layers.${i}`, config),
+    );
     this.norm = new RMSNorm('model.norm', width, { eps, dtype });
     this.head = new Linear('lm_head', width, vocabulary, { bias: false, dtype });
   }
@@ -76,7 +85,9 @@ export class Transformer {
     const embedded = this.embedding.forward(ids);
     const turn = scope('model', () => rotation(ids.size(1), width / heads, dtype));
     const run = (x: Tensor, block: TransformerBlock): Tensor =>
-      this.config.checkpoint === true ? checkpoint((input) => block.forward(input, turn), x) : block.forward(x, turn);
+      this.config.checkpoint === true
+        ? checkpoint((input) => block.forward(input, turn), x)
+        : block.forward(x, turn);
     const last = this.norm.forward(this.blocks.reduce(run, embedded));
     return tied ? this.embedding.attend(last) : this.head.forward(last);
   }

@@ -7,16 +7,32 @@ import type { DimValues, SizeExpression } from '../sizes/size-expression.ts';
 import { Sym } from '../sizes/sizes.ts';
 import type { TypedValue } from './typed-value.ts';
 
-/** An argument over values of kind V. Whole numbers are integers; `{ kind: 'float' }` writes 2.0. */
+/**
+ * An argument over values of kind V. Whole numbers are integers; `{ kind: 'float' }` writes 2.0.
+ */
 export type CallArgument<V> =
-  | V | Sym | number | bigint | string | boolean | null
-  | FloatLiteral | { readonly kind: 'dtype'; readonly dtype: DType }
-  | readonly CallArgument<V>[]; // prettier-ignore
+  | V
+  | Sym
+  | number
+  | bigint
+  | string
+  | boolean
+  | null
+  | FloatLiteral
+  | { readonly kind: 'dtype'; readonly dtype: DType }
+  | readonly CallArgument<V>[];
 
-/** A size as it stands in an argument while a call is typed: with its expression, which the graph does not keep. */
+/**
+ * A size as it stands in an argument while a call is typed: with its expression, which the graph
+ * does not keep.
+ */
 interface SizeWithExpression {
   readonly kind: 'size';
-  readonly size: { readonly sym: string; readonly example: number; readonly expression: SizeExpression };
+  readonly size: {
+    readonly sym: string;
+    readonly example: number;
+    readonly expression: SizeExpression;
+  };
 }
 
 /**
@@ -45,7 +61,10 @@ export function toArg<V extends TypedValue>(
 
 /** Whole numbers are integers except where the operator wants a float. */
 function numberArg(value: number, schema: ArgSchema | undefined): Arg {
-  const float = schema?.type.startsWith('float') === true || !Number.isSafeInteger(value) || Object.is(value, -0);
+  const float =
+    schema?.type.startsWith('float') === true ||
+    !Number.isSafeInteger(value) ||
+    Object.is(value, -0);
   return float ? { kind: 'float', value } : value;
 }
 
@@ -58,7 +77,9 @@ export function argAt(arg: Arg, values: DimValues): Arg {
 /** The argument as the graph keeps it. */
 export function withoutExpression(arg: Arg): Arg {
   if (Array.isArray(arg)) return arg.map(withoutExpression);
-  return isSizeLiteral(arg) ? { kind: 'size', size: { sym: arg.size.sym, example: arg.size.example } } : arg;
+  return isSizeLiteral(arg)
+    ? { kind: 'size', size: { sym: arg.size.sym, example: arg.size.example } }
+    : arg;
 }
 
 /** The sizes that stand in an argument. */
@@ -67,14 +88,23 @@ export function sizesIn(arg: Arg): SizeExpression[] {
   return isSizeLiteral(arg) ? [arg.size.expression] : [];
 }
 
-export function mapArgs(record: Readonly<Record<string, Arg>>, map: (arg: Arg) => Arg): Record<string, Arg> {
+export function mapArgs(
+  record: Readonly<Record<string, Arg>>,
+  map: (arg: Arg) => Arg,
+): Record<string, Arg> {
   const mapped: Record<string, Arg> = {};
   for (const key of Object.keys(record)) setOwn(mapped, key, map(record[key]));
   return mapped;
 }
 
 function isSizeLiteral(arg: Arg): arg is Arg & SizeWithExpression {
-  return typeof arg === 'object' && arg !== null && 'kind' in arg && arg.kind === 'size' && 'expression' in arg.size;
+  return (
+    typeof arg === 'object' &&
+    arg !== null &&
+    'kind' in arg &&
+    arg.kind === 'size' &&
+    'expression' in arg.size
+  );
 }
 
 function isArgList<V>(arg: CallArgument<V>): arg is readonly CallArgument<V>[] {

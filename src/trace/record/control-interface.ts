@@ -1,6 +1,7 @@
 /**
- * What the source-level front end asks of whoever records control flow. The rewritten program calls `condition`, `cond` and
- * `whileLoop`; operators and region policies answer. Tensors are `unknown` here, so that this file depends on nothing.
+ * What the source-level front end asks of whoever records control flow. The rewritten program calls
+ * `condition`, `cond` and `whileLoop`; operators and region policies answer. Tensors are `unknown`
+ * here, so that this file depends on nothing.
  */
 
 /** Where a condition stands. */
@@ -21,15 +22,25 @@ export interface Variables {
 export interface ControlFlow {
   /** A condition on a host value, which decides while tracing; for the report. */
   host?(site: ControlSite): void;
-  /** Policy `regions`: the host value of a traced condition. Without it such a condition is `E_TRACE_CONTROL_FLOW`. */
+  /**
+   * Policy `regions`: the host value of a traced condition. Without it such a condition is
+   * `E_TRACE_CONTROL_FLOW`.
+   */
   condition?(value: unknown, site: ControlSite): boolean;
-  /** Policy `regions`: the values of a tensor that the program reads, row by row. Without it that is `E_TRACE_HOST_READ`. */
+  /**
+   * Policy `regions`: the values of a tensor that the program reads, row by row. Without it that is
+   * `E_TRACE_HOST_READ`.
+   */
   read?(value: unknown, site: ControlSite): readonly number[];
-  /** Policy `operators`: `pred ? onTrue() : onFalse()` as an operator; the branches return trees of tensors. */
+  /**
+   * Policy `operators`: `pred ? onTrue() : onFalse()` as an operator; the branches return trees of
+   * tensors.
+   */
   cond?(pred: unknown, onTrue: () => unknown, onFalse: () => unknown, site: ControlSite): unknown;
   /**
-   * Policy `operators`: a loop as an operator. `variables` is the carry: `test` and `body` read and assign the program's own
-   * variables, so the recorder writes its stand-ins before it runs them and reads them afterwards.
+   * Policy `operators`: a loop as an operator. `variables` is the carry: `test` and `body` read and
+   * assign the program's own variables, so the recorder writes its stand-ins before it runs them
+   * and reads them afterwards.
    */
   whileLoop?(test: () => unknown, body: () => void, variables: Variables, site: ControlSite): void;
 }

@@ -1,11 +1,14 @@
-/** What a captured graph takes for granted. Each guard has a text for people and can be checked on new inputs. */
+/**
+ * What a captured graph takes for granted. Each guard has a text for people and can be checked on
+ * new inputs.
+ */
 
 import type { DType } from '../../graph/types.ts';
-import type { Trace } from './recorder.ts';
 import { SizeExpression } from '../sizes/size-expression.ts';
-import { holds, type DimRange, type SizeGuard } from '../sizes/sizes.ts';
+import { type DimRange, holds, type SizeGuard } from '../sizes/sizes.ts';
+import type { Trace } from './recorder.ts';
 import { admissible, type DimSpec, type TensorSpec } from './spec.ts';
-import { treeText, type HostValue, type Tree } from './tree.ts';
+import { type HostValue, type Tree, treeText } from './tree.ts';
 
 export type Guard =
   | { readonly kind: 'structure'; readonly text: string }
@@ -20,12 +23,28 @@ export type Guard =
     }
   | { readonly kind: 'range'; readonly text: string; readonly range: DimRange }
   | { readonly kind: 'size'; readonly text: string; readonly guard: SizeGuard }
-  | { readonly kind: 'host'; readonly text: string; readonly path: string; readonly value: HostValue }
-  | { readonly kind: 'read'; readonly text: string; readonly value: unknown; readonly read: () => unknown }
-  /** Names and shapes of the parameters that the function declared; it is fixed by the function and not checked. */
+  | {
+      readonly kind: 'host';
+      readonly text: string;
+      readonly path: string;
+      readonly value: HostValue;
+    }
+  | {
+      readonly kind: 'read';
+      readonly text: string;
+      readonly value: unknown;
+      readonly read: () => unknown;
+    }
+  /**
+   * Names and shapes of the parameters that the function declared; it is fixed by the function and
+   * not checked.
+   */
   | { readonly kind: 'parameters'; readonly text: string };
 
-/** The guards of a finished trace: structure, tensors, host values, dims, size relations, host state, parameters. */
+/**
+ * The guards of a finished trace: structure, tensors, host values, dims, size relations, host
+ * state, parameters.
+ */
 export function guardsOf(trace: Trace, tree: Tree<TensorSpec>): Guard[] {
   const guards: Guard[] = [{ kind: 'structure', text: `inputs ${treeText(tree)}` }];
   const walk = (t: Tree<TensorSpec>): void => {
@@ -40,7 +59,8 @@ export function guardsOf(trace: Trace, tree: Tree<TensorSpec>): Guard[] {
   for (const range of trace.dims.ranges.values()) {
     const most = range.max === Infinity ? '' : ` <= ${range.max}`;
     guards.push({ kind: 'range', range, text: `${range.min} <= ${range.name}${most}` });
-    if (range.multiple > 1) guards.push({ kind: 'range', range, text: `${range.name} % ${range.multiple} == 0` });
+    if (range.multiple > 1)
+      guards.push({ kind: 'range', range, text: `${range.name} % ${range.multiple} == 0` });
   }
   for (const guard of trace.dims.guards)
     guards.push({
@@ -68,8 +88,8 @@ function sizeOrName(size: number | DimSpec): number | string {
 }
 
 /**
- * The first guard that inputs of concrete sizes break, in words such as `dim 0 of x, 8 -> 16`; undefined if all hold.
- * The set of parameters is not checked: it is the function's own.
+ * The first guard that inputs of concrete sizes break, in words such as `dim 0 of x, 8 -> 16`;
+ * undefined if all hold. The set of parameters is not checked: it is the function's own.
  */
 export function brokenGuard(guards: readonly Guard[], tree: Tree<TensorSpec>): string | undefined {
   const tensors = new Map<string, TensorSpec>();
@@ -112,7 +132,9 @@ function check(
         : `${guard.text}, ${guard.range.name} is ${size}`;
     }
     case 'size':
-      return holds(guard.guard, sizes) ? undefined : `${guard.text}, ${namesText(guard.guard, sizes)}`;
+      return holds(guard.guard, sizes)
+        ? undefined
+        : `${guard.text}, ${namesText(guard.guard, sizes)}`;
     case 'host': {
       const now = hosts.get(guard.path);
       return Object.is(now, guard.value) ? undefined : `${guard.text}, now ${JSON.stringify(now)}`;
@@ -133,7 +155,8 @@ function tensorChange(
 ): string | undefined {
   const { path } = guard;
   if (now.dtype !== guard.dtype) return `dtype of ${path}, ${guard.dtype} -> ${now.dtype}`;
-  if (now.shape.length !== guard.shape.length) return `rank of ${path}, ${guard.shape.length} -> ${now.shape.length}`;
+  if (now.shape.length !== guard.shape.length)
+    return `rank of ${path}, ${guard.shape.length} -> ${now.shape.length}`;
   if (now.grad !== guard.grad) return `grad of ${path}, ${guard.grad} -> ${now.grad}`;
   for (const [d, wanted] of guard.shape.entries()) {
     const size = sizeOrName(now.shape[d]);
@@ -143,7 +166,8 @@ function tensorChange(
       return `dim ${d} of ${path} has no fixed size`;
     } else {
       const bound = sizes.get(wanted);
-      if (bound !== undefined && bound !== size) return `dim ${d} of ${path}, ${wanted} is ${bound}, but ${size} here`;
+      if (bound !== undefined && bound !== size)
+        return `dim ${d} of ${path}, ${wanted} is ${bound}, but ${size} here`;
       sizes.set(wanted, size);
     }
   }

@@ -1,21 +1,37 @@
 /**
- * What a trace writes down. A `Trace` is one run of the user's function; it has a `Recorder` for the function itself and one
- * for every body of a control-flow operator. Recorders know values, not the tensor class that the user sees.
+ * What a trace writes down. A `Trace` is one run of the user's function; it has a `Recorder` for
+ * the function itself and one for every body of a control-flow operator. Recorders know values, not
+ * the tensor class that the user sees.
  */
 
 import { internalError } from '../../errors.ts';
 import { baseName, GraphBuilder } from '../../graph/build.ts';
 import { FreeNames } from '../../graph/names.ts';
-import type { Arg, DType, Graph, Node, NodeMeta, Output, Retention, ValueType } from '../../graph/types.ts';
+import type {
+  Arg,
+  DType,
+  Graph,
+  Node,
+  NodeMeta,
+  Output,
+  Retention,
+  ValueType,
+} from '../../graph/types.ts';
 import { NO_KWARGS, setOwn, tensorType } from '../../graph/value.ts';
 import type { ArgSchema } from '../../ops/record/schema.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { mapArgs, toArg, withoutExpression, type CallArgument } from './call-arguments.ts';
-import { callError, callTypes, refuseDtypes, type CallResult, type TypedCall } from './call-types.ts';
-import type { ControlDecision, ControlFlow } from './control-interface.ts';
 import { sourcePosition } from '../errors/position.ts';
-import { refusal, type Place } from '../errors/refusal.ts';
+import { type Place, refusal } from '../errors/refusal.ts';
 import { DimScope, type Size } from '../sizes/sizes.ts';
+import { type CallArgument, mapArgs, toArg, withoutExpression } from './call-arguments.ts';
+import {
+  callError,
+  type CallResult,
+  callTypes,
+  refuseDtypes,
+  type TypedCall,
+} from './call-types.ts';
+import type { ControlDecision, ControlFlow } from './control-interface.ts';
 import { isFloating, plainDim, type TypedValue } from './typed-value.ts';
 
 export { isFloating, valueText } from './typed-value.ts';
@@ -52,8 +68,16 @@ export class Trace {
   readonly notes: string[] = [];
   /** Module path, outermost first. */
   readonly modules: string[] = [];
-  readonly hostGuards: { readonly name: string; readonly value: unknown; readonly read: () => unknown }[] = [];
-  readonly given: { readonly value: string; readonly sharding: string; readonly strength: 'pin' }[] = [];
+  readonly hostGuards: {
+    readonly name: string;
+    readonly value: unknown;
+    readonly read: () => unknown;
+  }[] = [];
+  readonly given: {
+    readonly value: string;
+    readonly sharding: string;
+    readonly strength: 'pin';
+  }[] = [];
   /** Where control flow was met and what was done about it. */
   readonly sites: ControlDecision[] = [];
   open = true;
@@ -91,14 +115,19 @@ export function runningRecorder(): Recorder | undefined {
 /** The recorder of the running trace. @throws E_TRACE_LEAK outside a trace */
 export function needRecorder(what: string): Recorder {
   if (current !== undefined) return current;
-  throw refusal('E_TRACE_LEAK', `${what} outside a trace`, { source: sourcePosition() }, {
-    hint: 'call it from the function that is given to trace().',
-  }); // prettier-ignore
+  throw refusal(
+    'E_TRACE_LEAK',
+    `${what} outside a trace`,
+    { source: sourcePosition() },
+    {
+      hint: 'call it from the function that is given to trace().',
+    },
+  );
 }
 
 /**
- * An error that no run of the program on real tensors would meet, remembered by the running trace: what the program does
- * after catching it is not what it does with values.
+ * An error that no run of the program on real tensors would meet, remembered by the running trace:
+ * what the program does after catching it is not what it does with values.
  */
 export function stopping<E extends Error>(error: E): E {
   const { trace } = current ?? {};
@@ -136,7 +165,10 @@ export class Recorder {
   private readonly subgraphs = new Map<string, Graph>();
   private readonly types = new Map<string, ValueType>();
   private readonly names = new FreeNames(this.types);
-  /** Outer values that this body reads, and the placeholders that stand for them. In order of first use. */
+  /**
+   * Outer values that this body reads, and the placeholders that stand for them. In order of first
+   * use.
+   */
   readonly captured = new Map<TracedValue, TracedValue>();
 
   constructor(
@@ -145,12 +177,21 @@ export class Recorder {
     readonly parent: Recorder | undefined,
   ) {}
 
-  /** A recorder for a body of a control-flow operator: it reads values of this one by lifting them to inputs. */
+  /**
+   * A recorder for a body of a control-flow operator: it reads values of this one by lifting them
+   * to inputs.
+   */
   body(name: string): Recorder {
     return new Recorder(this.trace, name, this);
   }
 
-  placeholder(name: string, dtype: DType, shape: readonly Size[], meta: NodeMeta, requiresGrad = false): TracedValue {
+  placeholder(
+    name: string,
+    dtype: DType,
+    shape: readonly Size[],
+    meta: NodeMeta,
+    requiresGrad = false,
+  ): TracedValue {
     const unique = this.names.near(nodeName(name));
     const type = tensorType(dtype, shape.map(plainDim));
     this.placeholders.push({
@@ -163,7 +204,15 @@ export class Recorder {
       meta,
     });
     this.types.set(unique, type);
-    return { recorder: this, name: unique, dtype, shape, type, requiresGrad, source: this.trace.position() };
+    return {
+      recorder: this,
+      name: unique,
+      dtype,
+      shape,
+      type,
+      requiresGrad,
+      source: this.trace.position(),
+    };
   }
 
   /** The placeholder of this body that stands for an outer value, made at its first use. */
@@ -177,8 +226,8 @@ export class Recorder {
   }
 
   /**
-   * Makes the captured values of a body these, in this order, after its own inputs: bodies of one operator have identical
-   * inputs, so each takes what any of them captured.
+   * Makes the captured values of a body these, in this order, after its own inputs: bodies of one
+   * operator have identical inputs, so each takes what any of them captured.
    */
   closeOver(values: readonly TracedValue[]): void {
     const place = new Map(values.map((value, i) => [this.lift(value).name, i]));
@@ -195,15 +244,23 @@ export class Recorder {
   /**
    * Records a call of an operator with one tensor result.
    *
-   * @throws E_SHAPE, E_DTYPE at the user's line; E_TRACE_LEAK for a value of another trace; E_UNKNOWN_OP
+   * @throws E_SHAPE, E_DTYPE at the user's line; E_TRACE_LEAK for a value of another trace;
+   *   E_UNKNOWN_OP
    */
-  call(target: string, args: readonly TraceArg[], kwargs: Readonly<Record<string, TraceArg>> = {}): TracedValue {
+  call(
+    target: string,
+    args: readonly TraceArg[],
+    kwargs: Readonly<Record<string, TraceArg>> = {},
+  ): TracedValue {
     const made = this.record(target, args, kwargs);
-    if (made.items !== undefined) throw internalError(`${target} gives several results; use calls()`);
+    if (made.items !== undefined)
+      throw internalError(`${target} gives several results; use calls()`);
     return made.value;
   }
 
-  /** Records a call with several results and reads those numbered `picks` (all of them by default). */
+  /**
+   * Records a call with several results and reads those numbered `picks` (all of them by default).
+   */
   calls(
     target: string,
     args: readonly TraceArg[],
@@ -230,22 +287,34 @@ export class Recorder {
   }
 
   /**
-   * Records a call whose result type the caller knows: control flow. Its operands must be values of this recorder.
+   * Records a call whose result type the caller knows: control flow. Its operands must be values of
+   * this recorder.
    *
    * @returns one value per tensor result, read through getitem; undefined where the result is none
    */
   controlCall(
     target: string,
     args: readonly Arg[],
-    results: readonly (Pick<TracedValue, 'dtype' | 'shape' | 'type' | 'requiresGrad'> | undefined)[],
+    results: readonly (
+      Pick<TracedValue, 'dtype' | 'shape' | 'type' | 'requiresGrad'> | undefined
+    )[],
     kwargs: Readonly<Record<string, Arg>> = {},
   ): (TracedValue | undefined)[] {
     const source = this.trace.position();
-    const type: ValueType = { kind: 'tuple', items: results.map((r): ValueType => r?.type ?? { kind: 'none' }) };
+    const type: ValueType = {
+      kind: 'tuple',
+      items: results.map((r): ValueType => r?.type ?? { kind: 'none' }),
+    };
     const call = this.add(target, args, kwargs, type, source);
     return results.map((result, index) => {
       if (result === undefined) return undefined;
-      const name = this.add('operator.getitem', [{ kind: 'value', name: call }, index], {}, result.type, source);
+      const name = this.add(
+        'operator.getitem',
+        [{ kind: 'value', name: call }, index],
+        {},
+        result.type,
+        source,
+      );
       return { ...result, recorder: this, name, source };
     });
   }
@@ -262,7 +331,9 @@ export class Recorder {
     this.outputs.push(output);
   }
 
-  /** Marks the call that made a value of this recorder. Undefined for an input, which no call made. */
+  /**
+   * Marks the call that made a value of this recorder. Undefined for an input, which no call made.
+   */
   retain(name: string, save: Retention): Node | undefined {
     const at = this.nodes.findIndex((node) => node.name === name);
     if (at < 0) return undefined;
@@ -271,27 +342,51 @@ export class Recorder {
     return node;
   }
 
-  /** This recorder's own value for `value`: the same, or the placeholder that a body lifts it to. */
+  /**
+   * This recorder's own value for `value`: the same, or the placeholder that a body lifts it to.
+   */
   own(value: TracedValue, where: string): TracedValue {
     if (value.recorder === this) return value;
     const place = this.trace.place();
     if (value.recorder.trace === this.trace) {
       for (let outer = this.parent; outer !== undefined; outer = outer.parent)
         if (outer === value.recorder) return this.lift(value);
-      throw stopping(refusal('E_TRACE_LEAK', `${where}: %${value.name} is a value of the body @${value.recorder.name}, made at ${value.source ?? 'an unknown place'}; it was used outside of it`, place, {
-        hint: 'return it from the body.',
-      })); // prettier-ignore
+      throw stopping(
+        refusal(
+          'E_TRACE_LEAK',
+          `${where}: %${value.name} is a value of the body @${value.recorder.name}, made at ` +
+            `${value.source ?? 'an unknown place'}; it was used outside of it`,
+          place,
+          {
+            hint: 'return it from the body.',
+          },
+        ),
+      );
     }
-    const ended = value.recorder.trace.open ? 'belongs to another trace' : 'belongs to a trace that has ended';
-    throw stopping(refusal('E_TRACE_LEAK', `${where}: tensor %${value.name}, made at ${value.source ?? 'an unknown place'}, ${ended}; it was used`, place, {
-      hint: 'pass it to this function as an input; keep no traced tensors between traces.',
-    })); // prettier-ignore
+    const ended = value.recorder.trace.open
+      ? 'belongs to another trace'
+      : 'belongs to a trace that has ended';
+    throw stopping(
+      refusal(
+        'E_TRACE_LEAK',
+        `${where}: tensor %${value.name}, made at ${value.source ?? 'an unknown place'}, ` +
+          `${ended}; it was used`,
+        place,
+        {
+          hint: 'pass it to this function as an input; keep no traced tensors between traces.',
+        },
+      ),
+    );
   }
 
-  /** The graph of what was recorded, linted. Placeholders: parameters, buffers, then the others in their order. */
+  /**
+   * The graph of what was recorded, linted. Placeholders: parameters, buffers, then the others in
+   * their order.
+   */
   finish(): Graph {
     const builder = new GraphBuilder(this.name);
-    const rank = ({ meta }: Node): number => (meta.role === 'parameter' ? 0 : meta.role === 'buffer' ? 1 : 2);
+    const rank = ({ meta }: Node): number =>
+      meta.role === 'parameter' ? 0 : meta.role === 'buffer' ? 1 : 2;
     for (const node of [...this.placeholders].sort((a, b) => rank(a) - rank(b))) builder.keep(node);
     for (const node of this.nodes) builder.keep(node);
     for (const output of this.outputs) builder.output(output);
@@ -316,10 +411,20 @@ export class Recorder {
         hint: 'hand trace() a table that has its record.',
       });
     if (record.cls === 'random' && (kwargs.generator ?? null) === null)
-      throw stopping(refusal('E_TRACE_IMPURE', `${baseName(target)} draws random numbers and was given no key`, trace.place(), {
-        hint: 'give it one: { generator: key }, or use dropout, bernoulli, rand, randn with a key of randomKey().',
-      })); // prettier-ignore
-    if (!trace.open) throw refusal('E_TRACE_LEAK', `${baseName(target)}: the trace has ended`, trace.place());
+      throw stopping(
+        refusal(
+          'E_TRACE_IMPURE',
+          `${baseName(target)} draws random numbers and was given no key`,
+          trace.place(),
+          {
+            hint:
+              'give it one: { generator: key }, or use dropout, bernoulli, rand, randn with a ' +
+              'key of randomKey().',
+          },
+        ),
+      );
+    if (!trace.open)
+      throw refusal('E_TRACE_LEAK', `${baseName(target)}: the trace has ended`, trace.place());
     const operands = new Map<string, TracedValue>();
     const own = (value: TracedValue): TracedValue => {
       const mine = this.own(value, baseName(target));
@@ -327,10 +432,12 @@ export class Recorder {
       return mine;
     };
     const positional = record.schema.filter((s) => !s.kwargOnly);
-    const keyword = (key: string): ArgSchema | undefined => record.schema.find((s) => s.name === key);
+    const keyword = (key: string): ArgSchema | undefined =>
+      record.schema.find((s) => s.name === key);
     const plain = args.map((arg, i) => toArg(arg, positional[i], own));
     const named: Record<string, Arg> = {};
-    for (const key of Object.keys(kwargs)) setOwn(named, key, toArg(kwargs[key], keyword(key), own));
+    for (const key of Object.keys(kwargs))
+      setOwn(named, key, toArg(kwargs[key], keyword(key), own));
     const source = trace.position();
     const call: TypedCall = { target, args: plain, kwargs: named, operands };
     refuseDtypes(call, { source, path: trace.path });
@@ -340,7 +447,8 @@ export class Recorder {
     } catch (error) {
       throw callError(error, call, { source, path: trace.path });
     }
-    const requiresGrad = target !== 'aten.detach.default' && [...operands.values()].some((o) => o.requiresGrad);
+    const requiresGrad =
+      target !== 'aten.detach.default' && [...operands.values()].some((o) => o.requiresGrad);
     const types = typed.map((t) => t?.type ?? null);
     const nodeType: ValueType =
       record.results === 'tuple'
@@ -350,10 +458,17 @@ export class Recorder {
     const [first] = typed;
     if (first === null || first === undefined) throw internalError(`${target} has no first result`);
     const value: TracedValue = {
-      recorder: this, name, dtype: first.type.dtype, shape: first.shape, type: first.type, source,
+      recorder: this,
+      name,
+      dtype: first.type.dtype,
+      shape: first.shape,
+      type: first.type,
+      source,
       requiresGrad: requiresGrad && isFloating(first.type.dtype),
-    }; // prettier-ignore
-    return record.results === 'tuple' ? { value, requiresGrad, items: typed } : { value, requiresGrad };
+    };
+    return record.results === 'tuple'
+      ? { value, requiresGrad, items: typed }
+      : { value, requiresGrad };
   }
 
   private add(

@@ -2,7 +2,7 @@
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { usualSize } from '../../graph/text/size-value.ts';
-import { DTYPES, type DType } from '../../graph/types.ts';
+import { type DType, DTYPES } from '../../graph/types.ts';
 import type { DimRange } from '../sizes/sizes.ts';
 
 /** A dim of any admissible size; made by `dim`. */
@@ -39,16 +39,23 @@ export function dim(name: string, options: DimOptions = {}): DimSpec {
   };
   if (!/^[A-Za-z_]\w*$/.test(name)) fail('the name is no identifier');
   if (!Number.isSafeInteger(min) || min < 0) fail(`min is ${min}; a size is a whole number from 0`);
-  if (max !== Infinity && !Number.isSafeInteger(max)) fail(`max is ${max}; a size is a whole number`);
-  if (!Number.isSafeInteger(multiple) || multiple < 1) fail(`multiple is ${multiple}; expected a whole number from 1`);
+  if (max !== Infinity && !Number.isSafeInteger(max))
+    fail(`max is ${max}; a size is a whole number`);
+  if (!Number.isSafeInteger(multiple) || multiple < 1)
+    fail(`multiple is ${multiple}; expected a whole number from 1`);
   const example =
-    options.example ?? usualSize({ min, max, multiple }) ?? fail(`no multiple of ${multiple} lies in [${min}, ${max}]`);
+    options.example ??
+    usualSize({ min, max, multiple }) ??
+    fail(`no multiple of ${multiple} lies in [${min}, ${max}]`);
   if (!admissible({ min, max, multiple }, example))
     fail(`the example ${example} is no multiple of ${multiple} in [${min}, ${max}]`);
   return new DimSpec({ name, min, max, multiple, example, unbacked });
 }
 
-export function admissible({ min, max, multiple }: Pick<DimRange, 'min' | 'max' | 'multiple'>, size: number): boolean {
+export function admissible(
+  { min, max, multiple }: Pick<DimRange, 'min' | 'max' | 'multiple'>,
+  size: number,
+): boolean {
   return Number.isSafeInteger(size) && size >= min && size <= max && size % multiple === 0;
 }
 
@@ -67,9 +74,13 @@ export class TensorSpec {
   ) {
     for (const size of shape)
       if (!(size instanceof DimSpec) && (!Number.isSafeInteger(size) || size < 0))
-        throw new ShardwrightError('E_TRACE_INPUT', `a shape [${shape.map(String).join(', ')}] has the size ${size}`, {
-          hint: 'a size is a whole number from 0, or a dim(name).',
-        });
+        throw new ShardwrightError(
+          'E_TRACE_INPUT',
+          `a shape [${shape.map(String).join(', ')}] has the size ${size}`,
+          {
+            hint: 'a size is a whole number from 0, or a dim(name).',
+          },
+        );
     knownDtype(dtype);
     Object.freeze(this.shape);
     Object.freeze(this);
@@ -84,7 +95,10 @@ export function knownDtype(dtype: string): void {
   });
 }
 
-/** Description of a tensor; f32 without gradient unless said otherwise. @throws E_TRACE_INPUT for a size that is none */
+/**
+ * Description of a tensor; f32 without gradient unless said otherwise. @throws E_TRACE_INPUT for a
+ * size that is none
+ */
 export function spec(
   shape: readonly (number | DimSpec)[],
   dtype: DType = 'f32',
@@ -98,12 +112,17 @@ export function input(shape: readonly (number | DimSpec)[], dtype: DType = 'f32'
   return spec(shape, dtype);
 }
 
-/** Description of a parameter that is handed to the function, f32 unless said otherwise. See `param` for declaring one inside. */
+/**
+ * Description of a parameter that is handed to the function, f32 unless said otherwise. See `param`
+ * for declaring one inside.
+ */
 export function parameter(shape: readonly (number | DimSpec)[], dtype: DType = 'f32'): TensorSpec {
   return new TensorSpec([...shape], dtype, 'parameter', true);
 }
 
-/** Description of a random key: a scalar seed below 2^31 - 1, from which `splitKey` derives others. */
+/**
+ * Description of a random key: a scalar seed below 2^31 - 1, from which `splitKey` derives others.
+ */
 export function randomKey(): TensorSpec {
   return new TensorSpec([], 'i64', 'key', false);
 }

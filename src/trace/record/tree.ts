@@ -1,4 +1,7 @@
-/** Nested inputs and outputs: lists and plain records over leaves. Record keys are visited in sorted order. */
+/**
+ * Nested inputs and outputs: lists and plain records over leaves. Record keys are visited in sorted
+ * order.
+ */
 
 import { refusal } from '../errors/refusal.ts';
 
@@ -9,7 +12,10 @@ export type Tree<L> =
   | { readonly kind: 'leaf'; readonly path: string; readonly leaf: L }
   | { readonly kind: 'host'; readonly path: string; readonly value: HostValue }
   | { readonly kind: 'list'; readonly items: readonly Tree<L>[] }
-  | { readonly kind: 'record'; readonly entries: readonly (readonly [key: string, tree: Tree<L>])[] };
+  | {
+      readonly kind: 'record';
+      readonly entries: readonly (readonly [key: string, tree: Tree<L>])[];
+    };
 
 const MAX_DEPTH = 64;
 
@@ -18,7 +24,8 @@ const MAX_DEPTH = 64;
  *
  * @param leafOf the leaf that a value is, or undefined
  * @param what `input` or `output`, for messages
- * @throws E_TRACE_INPUT naming the path of a value that is neither leaf, host constant, list nor plain record
+ * @throws E_TRACE_INPUT naming the path of a value that is neither leaf, host constant, list nor
+ *   plain record
  */
 export function treeOf<L>(
   value: unknown,
@@ -28,16 +35,30 @@ export function treeOf<L>(
   depth = 0,
 ): Tree<L> {
   const fail = (found: string): never => {
-    throw refusal('E_TRACE_INPUT', `${what} ${path === '' ? '' : `'${path}' `}of the traced function is ${found}`, {}, {
-      path, hint: 'tensors, numbers, strings, booleans and null, nested in arrays and plain records, can be traced.',
-    }); // prettier-ignore
+    throw refusal(
+      'E_TRACE_INPUT',
+      `${what} ${path === '' ? '' : `'${path}' `}of the traced function is ${found}`,
+      {},
+      {
+        path,
+        hint:
+          'tensors, numbers, strings, booleans and null, nested in arrays and plain records, ' +
+          'can be traced.',
+      },
+    );
   };
   if (depth > MAX_DEPTH) fail(`nested deeper than ${MAX_DEPTH}`);
   const leaf = leafOf(value);
   if (leaf !== undefined) return { kind: 'leaf', path, leaf };
-  if (value === null || typeof value === 'number' || typeof value === 'string' || typeof value === 'boolean')
+  if (
+    value === null ||
+    typeof value === 'number' ||
+    typeof value === 'string' ||
+    typeof value === 'boolean'
+  )
     return { kind: 'host', path, value };
-  if (typeof value !== 'object') return fail(value === undefined ? 'undefined' : `a ${typeof value}`);
+  if (typeof value !== 'object')
+    return fail(value === undefined ? 'undefined' : `a ${typeof value}`);
   const inner = (key: string | number): string => (path === '' ? String(key) : `${path}.${key}`);
   if (Array.isArray(value))
     return {
@@ -78,11 +99,17 @@ export function mapTree<L, M>(tree: Tree<L>, map: (leaf: L, path: string) => M):
     case 'list':
       return { kind: 'list', items: tree.items.map((item) => mapTree(item, map)) };
     case 'record':
-      return { kind: 'record', entries: tree.entries.map(([key, inner]) => [key, mapTree(inner, map)] as const) };
+      return {
+        kind: 'record',
+        entries: tree.entries.map(([key, inner]) => [key, mapTree(inner, map)] as const),
+      };
   }
 }
 
-/** The nested value that a tree describes. Records have no prototype traps: keys are set as own properties. */
+/**
+ * The nested value that a tree describes. Records have no prototype traps: keys are set as own
+ * properties.
+ */
 export function valueOfTree<L>(tree: Tree<L>): unknown {
   switch (tree.kind) {
     case 'leaf':

@@ -1,7 +1,7 @@
 /** What tracing knows of a tensor (shape, dtype), and how messages print it. */
 
 import type { Dim, DType, TensorType } from '../../graph/types.ts';
-import { sizeText, type Size } from '../sizes/sizes.ts';
+import { type Size, sizeText } from '../sizes/sizes.ts';
 
 /** What is known of a tensor value while tracing. */
 export interface TypedValue {

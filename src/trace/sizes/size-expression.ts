@@ -1,6 +1,7 @@
 /**
- * Size expressions: integer polynomials over named dims, with floor division, remainder, minimum and maximum as opaque
- * factors. Every value has one canonical text, so two sizes are equal as expressions exactly when their texts are.
+ * Size expressions: integer polynomials over named dims, with floor division, remainder, minimum
+ * and maximum as opaque factors. Every value has one canonical text, so two sizes are equal as
+ * expressions exactly when their texts are.
  */
 
 interface NamedFactor {
@@ -84,12 +85,14 @@ export class SizeExpression {
   }
   floordiv(other: SizeExpression): SizeExpression {
     const [a, b] = [this.constant, other.constant];
-    if (a !== undefined && b !== undefined && b !== 0) return SizeExpression.constant(Math.floor(a / b));
+    if (a !== undefined && b !== undefined && b !== 0)
+      return SizeExpression.constant(Math.floor(a / b));
     return this.exactQuotient(other) ?? SizeExpression.of(binary('floordiv', this, other));
   }
   mod(other: SizeExpression): SizeExpression {
     const [a, b] = [this.constant, other.constant];
-    if (a !== undefined && b !== undefined && b !== 0) return SizeExpression.constant(a - b * Math.floor(a / b));
+    if (a !== undefined && b !== undefined && b !== 0)
+      return SizeExpression.constant(a - b * Math.floor(a / b));
     if (this.exactQuotient(other) !== undefined) return SizeExpression.constant(0);
     return SizeExpression.of(binary('mod', this, other));
   }
@@ -142,15 +145,24 @@ export class SizeExpression {
     for (const term of terms) {
       const key = term.factors.map((f) => f.text).join(' ');
       const known = byKey.get(key);
-      byKey.set(key, known === undefined ? term : { ...term, coefficient: known.coefficient + term.coefficient });
+      byKey.set(
+        key,
+        known === undefined ? term : { ...term, coefficient: known.coefficient + term.coefficient },
+      );
     }
     const kept = [...byKey].filter(([, term]) => term.coefficient !== 0);
-    kept.sort(([a, s], [b, t]) => t.factors.length - s.factors.length || (a < b ? -1 : a > b ? 1 : 0));
+    kept.sort(
+      ([a, s], [b, t]) => t.factors.length - s.factors.length || (a < b ? -1 : a > b ? 1 : 0),
+    );
     return new SizeExpression(kept.map(([, term]) => term));
   }
 }
 
-function binary(kind: BinaryFactor['kind'], left: SizeExpression, right: SizeExpression): BinaryFactor {
+function binary(
+  kind: BinaryFactor['kind'],
+  left: SizeExpression,
+  right: SizeExpression,
+): BinaryFactor {
   const text =
     kind === 'floordiv' || kind === 'mod'
       ? `${enclosed(left)}${kind === 'floordiv' ? '//' : '%'}${enclosed(right)}`
@@ -187,22 +199,32 @@ function termsText(terms: readonly Term[]): string {
   return terms
     .map((term, i) => {
       const text = termText({ ...term, coefficient: Math.abs(term.coefficient) });
-      if (i === 0) return term.coefficient >= 0 ? text : `-${isQuotient(term) ? `(${text})` : text}`;
+      if (i === 0)
+        return term.coefficient >= 0 ? text : `-${isQuotient(term) ? `(${text})` : text}`;
       return `${term.coefficient < 0 ? '-' : '+'} ${text}`;
     })
     .join(' ');
 }
 
-/** A quotient alone: a minus before it binds more closely than // and %, so that -(a//b) is not -a//b. */
+/**
+ * A quotient alone: a minus before it binds more closely than // and %, so that -(a//b) is not
+ * -a//b.
+ */
 function isQuotient({ coefficient, factors }: Term): boolean {
   const [first] = factors;
-  return Math.abs(coefficient) === 1 && factors.length === 1 && (first.kind === 'floordiv' || first.kind === 'mod');
+  return (
+    Math.abs(coefficient) === 1 &&
+    factors.length === 1 &&
+    (first.kind === 'floordiv' || first.kind === 'mod')
+  );
 }
 
 function termText({ coefficient, factors }: Term): string {
   if (factors.length === 0) return String(coefficient);
   if (coefficient === 1 && factors.length === 1) return factors[0].text;
-  const parts = factors.map((f) => (f.kind === 'floordiv' || f.kind === 'mod' ? `(${f.text})` : f.text));
+  const parts = factors.map((f) =>
+    f.kind === 'floordiv' || f.kind === 'mod' ? `(${f.text})` : f.text,
+  );
   return (coefficient === 1 ? parts : [String(coefficient), ...parts]).join('*');
 }
 

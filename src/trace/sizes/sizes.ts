@@ -1,12 +1,13 @@
 /**
- * Symbolic sizes as the traced program sees them. Arithmetic stays symbolic; a comparison answers for the example size and
- * is recorded as a guard; any use as a JavaScript number fixes the size, which is recorded as the stronger guard.
+ * Symbolic sizes as the traced program sees them. Arithmetic stays symbolic; a comparison answers
+ * for the example size and is recorded as a guard; any use as a JavaScript number fixes the size,
+ * which is recorded as the stronger guard.
  */
 
 import { ShardwrightError } from '../../errors.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { refusal } from '../errors/refusal.ts';
-import { SizeExpression, type DimValues } from './size-expression.ts';
+import { type DimValues, SizeExpression } from './size-expression.ts';
 
 /** What is known of a dim before tracing. */
 export interface DimRange {
@@ -23,7 +24,14 @@ export interface DimRange {
 }
 
 type Comparison = 'eq' | 'ne' | 'lt' | 'le' | 'gt' | 'ge';
-const SIGNS: Readonly<Record<Comparison, string>> = { eq: '==', ne: '!=', lt: '<', le: '<=', gt: '>', ge: '>=' };
+const SIGNS: Readonly<Record<Comparison, string>> = {
+  eq: '==',
+  ne: '!=',
+  lt: '<',
+  le: '<=',
+  gt: '>',
+  ge: '>=',
+};
 
 /** A relation between sizes that a host decision rested on. */
 export interface SizeGuard {
@@ -83,21 +91,42 @@ export class DimScope {
       this.ranges.set(range.name, range);
       this.examples.set(range.name, range.example);
     } else if (JSON.stringify(known) !== JSON.stringify(range))
-      throw new ShardwrightError('E_TRACE_INPUT', `dim '${range.name}' is declared twice with different ranges`, {
-        hint: 'make it once and use it in every shape: const batch = dim("batch").',
-      });
+      throw new ShardwrightError(
+        'E_TRACE_INPUT',
+        `dim '${range.name}' is declared twice with different ranges`,
+        {
+          hint: 'make it once and use it in every shape: const batch = dim("batch").',
+        },
+      );
   }
 
-  /** Records that the comparison was asked, in the sense in which it held, and answers it for the example sizes. */
-  decide(left: SizeExpression, comparison: Comparison, right: SizeExpression, specialised = false): boolean {
+  /**
+   * Records that the comparison was asked, in the sense in which it held, and answers it for the
+   * example sizes.
+   */
+  decide(
+    left: SizeExpression,
+    comparison: Comparison,
+    right: SizeExpression,
+    specialised = false,
+  ): boolean {
     const answer = compare(left.evaluate(this.examples), comparison, right.evaluate(this.examples));
     const source = sourcePosition();
-    const unbacked = [...left.names(), ...right.names()].find((name) => this.ranges.get(name)?.unbacked === true);
+    const unbacked = [...left.names(), ...right.names()].find(
+      (name) => this.ranges.get(name)?.unbacked === true,
+    );
     const asked = `${left.text} ${SIGNS[comparison]} ${right.text}`;
     if (unbacked !== undefined)
-      throw (this.stopped ??= refusal('E_DATA_DEPENDENT', `${asked}: the size ${unbacked} comes from data and has no value here`, { source }, {
-        hint: 'compute with it as a tensor (where, masks), or give the dim a range and drop unbacked.',
-      })); // prettier-ignore
+      throw (this.stopped ??= refusal(
+        'E_DATA_DEPENDENT',
+        `${asked}: the size ${unbacked} comes from data and has no value here`,
+        { source },
+        {
+          hint:
+            'compute with it as a tensor (where, masks), or give the dim a range and drop ' +
+            'unbacked.',
+        },
+      ));
     const valid = answer ? comparison : OPPOSITE[comparison];
     const text = `${left.text} ${SIGNS[valid]} ${right.text}`;
     if (!this.seen.has(text)) {
@@ -195,10 +224,13 @@ export function expressionOf(size: Size): SizeExpression {
 
 /** Arithmetic on sizes that works on numbers and on symbolic sizes. */
 export const sizes = {
-  add: (a: Size, b: Size): Size => (typeof a === 'number' ? (typeof b === 'number' ? a + b : b.add(a)) : a.add(b)),
-  mul: (a: Size, b: Size): Size => (typeof a === 'number' ? (typeof b === 'number' ? a * b : b.mul(a)) : a.mul(b)),
+  add: (a: Size, b: Size): Size =>
+    typeof a === 'number' ? (typeof b === 'number' ? a + b : b.add(a)) : a.add(b),
+  mul: (a: Size, b: Size): Size =>
+    typeof a === 'number' ? (typeof b === 'number' ? a * b : b.mul(a)) : a.mul(b),
   sub: (a: Size, b: Size): Size => sizes.add(a, sizes.mul(b, -1)),
-  floordiv: (a: Size, b: number): Size => (typeof a === 'number' ? Math.floor(a / b) : a.floordiv(b)),
+  floordiv: (a: Size, b: number): Size =>
+    typeof a === 'number' ? Math.floor(a / b) : a.floordiv(b),
   /** Whether two sizes are equal; where it depends on a dim, the answer becomes a guard. */
   eq: (a: Size, b: Size): boolean =>
     typeof a === 'number' ? (typeof b === 'number' ? a === b : b.eq(a)) : sameSize(a, b) || a.eq(b),

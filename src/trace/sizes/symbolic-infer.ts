@@ -1,11 +1,12 @@
 /**
- * Result shapes in terms of dims. Operator records know sizes as numbers only, so a call is typed at the example sizes and
- * at several other admissible ones, and each result size is matched with an expression over the sizes that went in. An
- * expression counts only if it is right at every probe; a size that has none is refused, never fixed in silence.
+ * Result shapes in terms of dims. Operator records know sizes as numbers only, so a call is typed
+ * at the example sizes and at several other admissible ones, and each result size is matched with
+ * an expression over the sizes that went in. An expression counts only if it is right at every
+ * probe; a size that has none is refused, never fixed in silence.
  */
 
 import { ShardwrightError } from '../../errors.ts';
-import { SizeExpression, type DimValues } from './size-expression.ts';
+import { type DimValues, SizeExpression } from './size-expression.ts';
 import type { DimRange, DimScope } from './sizes.ts';
 
 /** Shapes of the results at given sizes; null for an absent result. */
@@ -59,7 +60,9 @@ export function symbolicShapes(
       'give the dim a fixed size, or compute the size so that it is linear in the dim.',
     );
   };
-  return base.map((shape, r) => (shape === null ? null : shape.map((_, d) => fit((all) => all[r]?.[d] ?? NaN))));
+  return base.map((shape, r) =>
+    shape === null ? null : shape.map((_, d) => fit((all) => all[r]?.[d] ?? NaN)),
+  );
 }
 
 function shapesOf(
@@ -69,28 +72,38 @@ function shapesOf(
   base: ReturnType<ShapesAt>,
   shapesAt: ShapesAt,
 ): ReturnType<ShapesAt> {
-  const at = (all: DimValues): string => ranges.map(({ name }) => `${name} = ${all.get(name) ?? '?'}`).join(', ');
+  const at = (all: DimValues): string =>
+    ranges.map(({ name }) => `${name} = ${all.get(name) ?? '?'}`).join(', ');
   try {
     const shapes = shapesAt(values);
-    if (shapes.length !== base.length || shapes.some((shape, i) => shape?.length !== base[i]?.length))
+    if (
+      shapes.length !== base.length ||
+      shapes.some((shape, i) => shape?.length !== base[i]?.length)
+    )
       throw new ShardwrightError('E_TYPE', 'the number of dims changes with the sizes');
     return shapes;
   } catch (error) {
     if (!(error instanceof ShardwrightError)) throw error;
     throw new SizeMisfit(
-      `fits for ${at(scope.examples)}, but not for ${at(values)}: ${error.message.replace(/^[\w.]+: /, '')}`,
-      'use one dim for sizes that must agree, state { multiple } or a narrower range, or give the dim a fixed size.',
+      `fits for ${at(scope.examples)}, but not for ${at(values)}: ` +
+        `${error.message.replace(/^[\w.]+: /, '')}`,
+      'use one dim for sizes that must agree, state { multiple } or a narrower range, or ' +
+        'give the dim a fixed size.',
     );
   }
 }
 
-/** Other admissible sizes near the example, at irregular distances so that no accident fits them all. */
+/**
+ * Other admissible sizes near the example, at irregular distances so that no accident fits them
+ * all.
+ */
 function alternatives(range: DimRange, steps: readonly number[]): number[] {
   const { example, min, max, multiple } = range;
   const found: number[] = [];
   for (const step of steps)
     for (const size of [example + step * multiple, example - step * multiple])
-      if (size >= Math.max(min, 2) && size <= max && size !== example && !found.includes(size)) found.push(size);
+      if (size >= Math.max(min, 2) && size <= max && size !== example && !found.includes(size))
+        found.push(size);
   return found;
 }
 
@@ -116,7 +129,9 @@ function probePoints(examples: DimValues, ranges: readonly DimRange[]): DimValue
 const FINE = Array.from({ length: 24 }, (_, i) => i + 1);
 
 function finePoints(examples: DimValues, ranges: readonly DimRange[]): DimValues[] {
-  return ranges.flatMap((range) => alternatives(range, FINE).map((size) => new Map(examples).set(range.name, size)));
+  return ranges.flatMap((range) =>
+    alternatives(range, FINE).map((size) => new Map(examples).set(range.name, size)),
+  );
 }
 
 /** Expressions that a result size may be made of: those given, then the dims themselves. */
@@ -143,7 +158,9 @@ function fitted(
     if (other < 0) return undefined;
     const slope = (sizes[other] - sizes[0]) / (at[other] - at[0]);
     if (!Number.isSafeInteger(slope)) return undefined;
-    const made = e.times(SizeExpression.constant(slope)).plus(SizeExpression.constant(sizes[0] - slope * at[0]));
+    const made = e
+      .times(SizeExpression.constant(slope))
+      .plus(SizeExpression.constant(sizes[0] - slope * at[0]));
     return right(made) ? made : undefined;
   };
   for (const e of basis) {
@@ -183,7 +200,8 @@ function quotient(
         high = Math.min(high, divisor * sizes[i] - x + divisor - 1);
       });
       if (low > high) continue;
-      // Several k mean that admissible sizes tell them apart nowhere (all are multiples of something): the plainest serves.
+      // Several k mean that admissible sizes tell them apart nowhere (all are multiples of
+      // something): the plainest serves.
       const k = low <= 0 && high >= 0 ? 0 : low;
       return e.plus(SizeExpression.constant(k)).floordiv(SizeExpression.constant(divisor));
     }

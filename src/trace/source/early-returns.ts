@@ -1,13 +1,18 @@
 /**
- * Early returns of a function body as branches that both return: `if (c) return a; rest` becomes `if (c) return a; else { rest }`,
- * which a traced condition can record. In: the body as parsed. Out: the same program, and for every such `if` the variables that
- * belong to the function, which nobody reads after it has returned. What cannot be moved stays where it is.
+ * Early returns of a function body as branches that both return: `if (c) return a; rest` becomes
+ * `if (c) return a; else { rest }`, which a traced condition can record. In: the body as parsed.
+ * Out: the same program, and for every such `if` the variables that belong to the function, which
+ * nobody reads after it has returned. What cannot be moved stays where it is.
  */
 
 import ts from 'typescript';
-import { alwaysReturns, declaredNames, bindingNames, returnsInside } from './rewrite-shape.ts';
 
-/** Statements that one function may have more than it was written with: two ways on after one `if` copy what follows it. */
+import { alwaysReturns, bindingNames, declaredNames, returnsInside } from './rewrite-shape.ts';
+
+/**
+ * Statements that one function may have more than it was written with: two ways on after one `if`
+ * copy what follows it.
+ */
 const MOST_COPIES = 64;
 
 interface TailBody {
@@ -37,20 +42,32 @@ export function withTailReturns(
     before: readonly ts.Node[],
   ): readonly ts.Statement[] => {
     const whole = [...statements, ...rest];
-    const at = whole.findIndex((statement) => ts.isIfStatement(statement) && returnsInside(statement));
+    const at = whole.findIndex(
+      (statement) => ts.isIfStatement(statement) && returnsInside(statement),
+    );
     const found = at < 0 ? undefined : whole[at];
     if (found === undefined || !ts.isIfStatement(found)) return whole;
     const earlier = [...before, ...whole.slice(0, at + 1)];
     const after = whole.slice(at + 1);
     const seen = new Set([...names, ...declaredIn(whole)]);
-    const branches = [found.thenStatement, found.elseStatement ?? factory.createBlock([])].map(listOf);
+    const branches = [found.thenStatement, found.elseStatement ?? factory.createBlock([])].map(
+      listOf,
+    );
     const open = branches.filter((list) => !alwaysReturns(list));
     const taken = copies + (open.length === 2 ? after.length : 0);
-    if (taken > MOST_COPIES || !movable(after, earlier) || open.some((list) => meet(declaredIn(list), after))) return whole;
+    if (
+      taken > MOST_COPIES ||
+      !movable(after, earlier) ||
+      open.some((list) => meet(declaredIn(list), after))
+    )
+      return whole;
     copies = taken;
     const [yes, no] = branches.map((list) => {
       const inner = new Set([...seen, ...declaredIn(list)]);
-      return factory.createBlock(tail(list, alwaysReturns(list) ? [] : after, inner, earlier), true);
+      return factory.createBlock(
+        tail(list, alwaysReturns(list) ? [] : after, inner, earlier),
+        true,
+      );
     });
     const made = factory.updateIfStatement(found, found.expression, yes, no);
     if (!alwaysReturns([made])) return whole;
@@ -59,8 +76,11 @@ export function withTailReturns(
   };
 
   const own = new Set(parameters.flatMap((parameter) => bindingNames(parameter.name)));
-  return { body: factory.updateBlock(body, tail(body.statements, [], own, [...parameters])), locals };
-} // prettier-ignore
+  return {
+    body: factory.updateBlock(body, tail(body.statements, [], own, [...parameters])),
+    locals,
+  };
+}
 
 function listOf(statement: ts.Statement): readonly ts.Statement[] {
   return ts.isBlock(statement) ? statement.statements : [statement];
@@ -70,7 +90,10 @@ function declaredIn(statements: readonly ts.Statement[]): ReadonlySet<string> {
   return declaredNames(ts.factory.createBlock(statements));
 }
 
-/** Whether statements can stand one block deeper: nothing before them knows a name that they declare. */
+/**
+ * Whether statements can stand one block deeper: nothing before them knows a name that they
+ * declare.
+ */
 function movable(statements: readonly ts.Statement[], before: readonly ts.Node[]): boolean {
   return !statements.some(ts.isFunctionDeclaration) && !meet(declaredIn(statements), before);
 }
@@ -79,7 +102,8 @@ function movable(statements: readonly ts.Statement[], before: readonly ts.Node[]
 function meet(names: ReadonlySet<string>, nodes: readonly ts.Node[]): boolean {
   const speaks = (node: ts.Node): boolean => {
     if (ts.isPropertyAccessExpression(node)) return speaks(node.expression);
-    if (ts.isPropertyAssignment(node) && ts.isIdentifier(node.name)) return speaks(node.initializer);
+    if (ts.isPropertyAssignment(node) && ts.isIdentifier(node.name))
+      return speaks(node.initializer);
     if (ts.isIdentifier(node)) return names.has(node.text);
     return ts.forEachChild(node, speaks) ?? false;
   };

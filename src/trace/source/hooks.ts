@@ -1,30 +1,40 @@
 /**
- * What transformed source calls (see `wrap-conditions.ts`). On host values each of these does exactly what the original
- * program did; on a traced tensor it refuses, or hands over to whoever records control flow.
+ * What transformed source calls (see `wrap-conditions.ts`). On host values each of these does
+ * exactly what the original program did; on a traced tensor it refuses, or hands over to whoever
+ * records control flow.
  */
 
+import { refusal } from '../errors/refusal.ts';
 import type { ControlFlow, ControlSite, Variables } from '../record/control-interface.ts';
 import { runningRecorder, stopping } from '../record/recorder.ts';
-import { refusal } from '../errors/refusal.ts';
 import { describe, TensorCore, tracedValue } from '../tensor/core.ts';
 
-const HINT = 'choose by value with where(condition, a, b), or record both sides with an operator (cond, whileLoop).';
+const HINT =
+  'choose by value with where(condition, a, b), or record both sides with an operator (cond, ' +
+  'whileLoop).';
 
-/** The value itself, unless it is a traced tensor, which no condition can be. @throws E_TRACE_CONTROL_FLOW */
+/**
+ * The value itself, unless it is a traced tensor, which no condition can be. @throws
+ * E_TRACE_CONTROL_FLOW
+ */
 export function condition<T>(value: T, kind: string, position: string): T | boolean {
   const policy = control();
   if (tracedValue(value) === undefined) {
     policy?.host?.({ kind, position });
     return value;
   }
-  if (policy?.condition !== undefined && !IDENTITY.has(kind)) return policy.condition(value, { kind, position });
+  if (policy?.condition !== undefined && !IDENTITY.has(kind))
+    return policy.condition(value, { kind, position });
   throw inControlFlow(value, { kind, position });
 }
 
 /** Comparisons of references: no policy can give them a meaning. */
 const IDENTITY = new Set(['===', '!==', '==', '!=', 'switch', 'case']);
 
-/** The callback of `filter`, `some` and their like, with its result watched. Keeps `this`, arguments, name and arity. */
+/**
+ * The callback of `filter`, `some` and their like, with its result watched. Keeps `this`,
+ * arguments, name and arity.
+ */
 export function predicate<F>(callback: F, kind: string, position: string): F {
   if (typeof callback !== 'function') return callback;
   const inner = callback as unknown as (this: unknown, ...args: unknown[]) => unknown;
@@ -36,7 +46,10 @@ export function predicate<F>(callback: F, kind: string, position: string): F {
   return watched as unknown as F;
 }
 
-/** `value ? onTrue() : onFalse()`; on a traced tensor an operator, whose branches both start from the same `variables`. */
+/**
+ * `value ? onTrue() : onFalse()`; on a traced tensor an operator, whose branches both start from
+ * the same `variables`.
+ */
 export function branch(
   value: unknown,
   onTrue: () => unknown,
@@ -52,7 +65,9 @@ export function branch(
     return value ? onTrue() : onFalse();
   }
   if (policy?.cond !== undefined) {
-    const [yes, no] = [onTrue, onFalse].map((body) => (variables === undefined ? body : restoring(variables, body)));
+    const [yes, no] = [onTrue, onFalse].map((body) =>
+      variables === undefined ? body : restoring(variables, body),
+    );
     return policy.cond(value, yes, no, site);
   }
   return condition(value, kind, position) ? onTrue() : onFalse();
@@ -113,15 +128,26 @@ export function loop(
 }
 
 /**
- * The value itself, unless it is a traced tensor: the statement around it has no form as an operator.
+ * The value itself, unless it is a traced tensor: the statement around it has no form as an
+ * operator.
  *
  * @throws E_REWRITE where operators were asked for; else what `condition` throws
  */
 export function refuse<T>(value: T, kind: string, position: string, reason: string): T | boolean {
-  if (tracedValue(value) === undefined || control()?.cond === undefined) return condition(value, kind, position);
-  throw stopping(refusal('E_REWRITE', `this ${kind} on ${shown(value)} cannot be written as an operator: ${reason}`, { source: position }, {
-    hint: 'both branches of an if must return (what follows it counts as its else), or assign the same variables; a while may only assign variables.',
-  })); // prettier-ignore
+  if (tracedValue(value) === undefined || control()?.cond === undefined)
+    return condition(value, kind, position);
+  throw stopping(
+    refusal(
+      'E_REWRITE',
+      `this ${kind} on ${shown(value)} cannot be written as an operator: ${reason}`,
+      { source: position },
+      {
+        hint:
+          'both branches of an if must return (what follows it counts as its else), or assign ' +
+          'the same variables; a while may only assign variables.',
+      },
+    ),
+  );
 }
 
 function control(): ControlFlow | undefined {
@@ -130,8 +156,12 @@ function control(): ControlFlow | undefined {
 
 function inControlFlow(value: unknown, { kind, position }: ControlSite): Error {
   const path = tracedValue(value)?.recorder.trace.path;
-  const message = `symbolically traced variables cannot be used as inputs to control flow: ${shown(value)} in '${kind}'`;
-  return stopping(refusal('E_TRACE_CONTROL_FLOW', message, { source: position, path }, { hint: HINT }));
+  const message =
+    `symbolically traced variables cannot be used as inputs to control flow: ${shown(value)} ` +
+    `in '${kind}'`;
+  return stopping(
+    refusal('E_TRACE_CONTROL_FLOW', message, { source: position, path }, { hint: HINT }),
+  );
 }
 
 function shown(value: unknown): string {

@@ -3,6 +3,7 @@
 import { readFile } from 'node:fs/promises';
 import type { InitializeHook, LoadHook, ResolveHook } from 'node:module';
 import { fileURLToPath } from 'node:url';
+
 import type { HookData } from './register.ts';
 import { stripTypes, wrapConditions } from './wrap-conditions.ts';
 
@@ -24,7 +25,9 @@ export const load: LoadHook = async (url, context, next) => {
   const wrapped = MODEL.test(path) || data.files.includes(path);
   if (!wrapped && !TYPESCRIPT.test(path)) return next(url, context);
   const source = await readFile(path, 'utf8');
-  const text = wrapped ? wrapConditions(source, path, { mode: data.mode }) : stripTypes(source, path);
+  const text = wrapped
+    ? wrapConditions(source, path, { mode: data.mode })
+    : stripTypes(source, path);
   return { format: 'module', source: text, shortCircuit: true };
 };
 
@@ -33,6 +36,7 @@ function sourcePath(url: string): string | undefined {
   if (!url.startsWith('file://')) return undefined;
   const path = fileURLToPath(url.replace(/[?#].*$/, ''));
   const library = data.library === '' ? undefined : fileURLToPath(new URL('./', data.library));
-  if (path.includes('/node_modules/') || (library !== undefined && path.startsWith(library))) return undefined;
+  if (path.includes('/node_modules/') || (library !== undefined && path.startsWith(library)))
+    return undefined;
   return path;
 }

@@ -1,18 +1,20 @@
 /**
- * `node --import shardwright/register app.ts`: installs the module-loading hook of the source-level front end for this
- * process. Files named `*.model.ts` (js, mts, mjs) and the file on the command line have their conditions wrapped; other
- * TypeScript outside node_modules only loses its types. Needs Node 20.6 or later.
+ * `node --import shardwright/register app.ts`: installs the module-loading hook of the source-level
+ * front end for this process. Files named `*.model.ts` (js, mts, mjs) and the file on the command
+ * line have their conditions wrapped; other TypeScript outside node_modules only loses its types.
+ * Needs Node 20.6 or later.
  */
 
 import { createRequire, register } from 'node:module';
+
 import { ShardwrightError } from '../../errors.ts';
 
 interface RegisterOptions {
   /** Files whose conditions are wrapped, as absolute paths, beside those named `*.model.*`. */
   readonly files?: readonly string[];
   /**
-   * `rewrite` (default): what a traced condition becomes is for the trace to say (`controlFlow`, `policy`); `check`: it is an
-   * error or ends a region, whatever the trace says.
+   * `rewrite` (default): what a traced condition becomes is for the trace to say (`controlFlow`,
+   * `policy`); `check`: it is an error or ends a region, whatever the trace says.
    */
   readonly mode?: 'check' | 'rewrite';
 }
@@ -21,7 +23,10 @@ interface RegisterOptions {
 export interface HookData {
   readonly files: readonly string[];
   readonly mode: 'check' | 'rewrite';
-  /** Where imports of `shardwright` lead: the copy that is running, so that models and tracer share one state. */
+  /**
+   * Where imports of `shardwright` lead: the copy that is running, so that models and tracer share
+   * one state.
+   */
   readonly library: string;
 }
 
@@ -35,7 +40,11 @@ export function registerTraceHook({ files = [], mode = 'rewrite' }: RegisterOpti
   process.setSourceMapsEnabled(true);
   // The sources run as `.ts` in development and as `.js` in the package.
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
-  const data: HookData = { files, mode, library: new URL(`../../index.${extension}`, import.meta.url).href };
+  const data: HookData = {
+    files,
+    mode,
+    library: new URL(`../../index.${extension}`, import.meta.url).href,
+  };
   register(`./loader.${extension}`, { parentURL: import.meta.url, data });
 }
 
@@ -44,8 +53,12 @@ function needTypeScript(): void {
   try {
     createRequire(import.meta.url).resolve('typescript');
   } catch {
-    throw new ShardwrightError('E_DEPENDENCY', 'programs are read with TypeScript, which is not installed', {
-      hint: 'npm install --save-dev typescript',
-    });
+    throw new ShardwrightError(
+      'E_DEPENDENCY',
+      'programs are read with TypeScript, which is not installed',
+      {
+        hint: 'npm install --save-dev typescript',
+      },
+    );
   }
 }

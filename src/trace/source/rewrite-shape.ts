@@ -1,11 +1,18 @@
-/** Decides whether a conditional or a loop of the source can be written as an operator, and as which. */
+/**
+ * Decides whether a conditional or a loop of the source can be written as an operator, and as
+ * which.
+ */
 
 import ts from 'typescript';
+
 import { bare } from './syntax.ts';
 
 /** Whether a conditional or loop can be written as an operator, and as which. */
 type Shape =
-  /** Both sides give a value: `c ? a : b`, or an if whose branches both return; they assign these variables on the way. */
+  /**
+   * Both sides give a value: `c ? a : b`, or an if whose branches both return; they assign these
+   * variables on the way.
+   */
   | { readonly form: 'return'; readonly names: readonly string[] }
   /** The parts assign these outer variables and do nothing else. */
   | { readonly form: 'assign'; readonly names: readonly string[] }
@@ -39,21 +46,28 @@ export function shapeOf(
   if (no === undefined || node.elseStatement === undefined)
     return other(yes.returns > 0 ? 'only one branch returns' : 'it has no else');
   if (yes.returns + no.returns > 0) {
-    if (terminalReturns(node.thenStatement) !== yes.returns || terminalReturns(node.elseStatement) !== no.returns)
+    if (
+      terminalReturns(node.thenStatement) !== yes.returns ||
+      terminalReturns(node.elseStatement) !== no.returns
+    )
       return other('a branch returns from its middle, or not at its end');
     if (yes.returns === 0 || no.returns === 0) return other('only one branch returns');
     const names = [...new Set([...yes.assigned, ...no.assigned])].sort();
     const outer = names.find((name) => !locals.has(name));
-    if (outer !== undefined) return other(`its branches return and assign '${outer}' of outside the function`);
+    if (outer !== undefined)
+      return other(`its branches return and assign '${outer}' of outside the function`);
     return { form: 'return', names };
   }
   const names = [...yes.assigned].sort();
   if (names.length === 0) return other('its branches neither return nor assign variables');
-  if (names.join() !== [...no.assigned].sort().join()) return other('its branches assign different variables');
+  if (names.join() !== [...no.assigned].sort().join())
+    return other('its branches assign different variables');
   return { form: 'assign', names };
 }
 
-/** Returns with which every way through the statement ends; 0 where some way does not end in one. */
+/**
+ * Returns with which every way through the statement ends; 0 where some way does not end in one.
+ */
 function terminalReturns(statement: ts.Statement): number {
   if (ts.isReturnStatement(statement)) return 1;
   if (ts.isBlock(statement)) {
@@ -61,7 +75,10 @@ function terminalReturns(statement: ts.Statement): number {
     return last === undefined ? 0 : terminalReturns(last);
   }
   if (ts.isIfStatement(statement) && statement.elseStatement !== undefined) {
-    const [a, b] = [terminalReturns(statement.thenStatement), terminalReturns(statement.elseStatement)];
+    const [a, b] = [
+      terminalReturns(statement.thenStatement),
+      terminalReturns(statement.elseStatement),
+    ];
     return a === 0 || b === 0 ? 0 : a + b;
   }
   return 0;
@@ -92,7 +109,8 @@ function effectsOf(root: ts.Node): Effects {
   const block = (reason: string): void => void (effects.blocked ??= reason);
   const visit = (node: ts.Node, scopes: readonly ReadonlySet<string>[], nesting: Nesting): void => {
     if (ts.isFunctionLike(node)) {
-      if (ts.isFunctionDeclaration(node) && nesting.functions === 0) block('it declares a function');
+      if (ts.isFunctionDeclaration(node) && nesting.functions === 0)
+        block('it declares a function');
       const inner = { functions: nesting.functions + 1, loops: 0, switches: 0 };
       const names = new Set(node.parameters.flatMap((p) => bindingNames(p.name)));
       ts.forEachChild(node, (child) => visit(child, [...scopes, names], inner));
@@ -100,10 +118,12 @@ function effectsOf(root: ts.Node): Effects {
     }
     const own = nesting.functions === 0;
     if (own && ts.isReturnStatement(node)) effects.returns++;
-    if (own && (ts.isAwaitExpression(node) || ts.isYieldExpression(node))) block('it awaits or yields');
+    if (own && (ts.isAwaitExpression(node) || ts.isYieldExpression(node)))
+      block('it awaits or yields');
     if (own && ts.isThrowStatement(node)) block('it throws');
     if (own && ts.isLabeledStatement(node)) block('it has a label');
-    if (ts.isBreakStatement(node) && nesting.loops + nesting.switches === 0 && own) block('it breaks out');
+    if (ts.isBreakStatement(node) && nesting.loops + nesting.switches === 0 && own)
+      block('it breaks out');
     if (ts.isContinueStatement(node) && nesting.loops === 0 && own) block('it continues a loop');
     if (own && ts.isVariableDeclarationList(node) && (node.flags & ts.NodeFlags.BlockScoped) === 0)
       block('it declares a var');
@@ -145,7 +165,8 @@ export function declaredNames(node: ts.Node): ReadonlySet<string> {
   if (ts.isBlock(node)) statements(node.statements);
   else if (ts.isCaseBlock(node)) for (const clause of node.clauses) statements(clause.statements);
   else if (ts.isForStatement(node) || ts.isForInStatement(node) || ts.isForOfStatement(node)) {
-    if (node.initializer !== undefined && ts.isVariableDeclarationList(node.initializer)) declare(node.initializer);
+    if (node.initializer !== undefined && ts.isVariableDeclarationList(node.initializer))
+      declare(node.initializer);
   } else if (ts.isCatchClause(node) && node.variableDeclaration !== undefined)
     for (const n of bindingNames(node.variableDeclaration.name)) names.add(n);
   return names;
@@ -160,13 +181,20 @@ export function bindingNames(name: ts.BindingName): string[] {
 function assignmentTargets(node: ts.Node): ts.Expression[] {
   if (ts.isBinaryExpression(node)) {
     const { kind } = node.operatorToken;
-    if (kind >= ts.SyntaxKind.FirstAssignment && kind <= ts.SyntaxKind.LastAssignment) return patternTargets(node.left);
+    if (kind >= ts.SyntaxKind.FirstAssignment && kind <= ts.SyntaxKind.LastAssignment)
+      return patternTargets(node.left);
   }
   if (ts.isPrefixUnaryExpression(node) || ts.isPostfixUnaryExpression(node)) {
-    if (node.operator === ts.SyntaxKind.PlusPlusToken || node.operator === ts.SyntaxKind.MinusMinusToken)
+    if (
+      node.operator === ts.SyntaxKind.PlusPlusToken ||
+      node.operator === ts.SyntaxKind.MinusMinusToken
+    )
       return patternTargets(node.operand);
   }
-  if ((ts.isForOfStatement(node) || ts.isForInStatement(node)) && !ts.isVariableDeclarationList(node.initializer))
+  if (
+    (ts.isForOfStatement(node) || ts.isForInStatement(node)) &&
+    !ts.isVariableDeclarationList(node.initializer)
+  )
     return patternTargets(node.initializer);
   return [];
 }
@@ -175,7 +203,9 @@ function patternTargets(pattern: ts.Expression): ts.Expression[] {
   const plain = bare(pattern);
   if (ts.isArrayLiteralExpression(plain))
     return plain.elements.flatMap((e) =>
-      ts.isOmittedExpression(e) ? [] : patternTargets(ts.isSpreadElement(e) ? e.expression : withoutDefault(e)),
+      ts.isOmittedExpression(e)
+        ? []
+        : patternTargets(ts.isSpreadElement(e) ? e.expression : withoutDefault(e)),
     );
   if (ts.isObjectLiteralExpression(plain))
     return plain.properties.flatMap((p) => {
@@ -187,7 +217,8 @@ function patternTargets(pattern: ts.Expression): ts.Expression[] {
 }
 
 function withoutDefault(expression: ts.Expression): ts.Expression {
-  return ts.isBinaryExpression(expression) && expression.operatorToken.kind === ts.SyntaxKind.EqualsToken
+  return ts.isBinaryExpression(expression) &&
+    expression.operatorToken.kind === ts.SyntaxKind.EqualsToken
     ? expression.left
     : expression;
 }

@@ -1,9 +1,11 @@
 /**
- * Mode `rewrite`: conditionals and loops as calls with their parts as functions, so that a traced condition can record
- * both sides. The parts keep reading and assigning the program's own variables, so a host condition runs as it always did.
+ * Mode `rewrite`: conditionals and loops as calls with their parts as functions, so that a traced
+ * condition can record both sides. The parts keep reading and assigning the program's own
+ * variables, so a host condition runs as it always did.
  */
 
 import ts from 'typescript';
+
 import { internalError } from '../../errors.ts';
 import { shapeOf } from './rewrite-shape.ts';
 
@@ -38,11 +40,19 @@ export class Rewriter {
     const shape = shapeOf(original, locals);
     if (shape.form === 'other') return this.refused(visited, kind, position, shape.reason);
     if (ts.isConditionalExpression(visited)) {
-      const parts = [visited.condition, this.value(visited.whenTrue), this.value(visited.whenFalse)];
+      const parts = [
+        visited.condition,
+        this.value(visited.whenTrue),
+        this.value(visited.whenFalse),
+      ];
       return this.hook('branch', parts, kind, position);
     }
     if (ts.isWhileStatement(visited) && shape.form === 'assign') {
-      const parts = [this.value(visited.expression), this.body(visited.statement), this.variables(shape.names)];
+      const parts = [
+        this.value(visited.expression),
+        this.body(visited.statement),
+        this.variables(shape.names),
+      ];
       return factory.createExpressionStatement(this.hook('loop', parts, kind, position));
     }
     if (!ts.isIfStatement(visited)) throw internalError(`a ${kind} has the shape of an if`);
@@ -50,7 +60,9 @@ export class Rewriter {
     if (shape.form === 'return') {
       const parts = [visited.expression, this.body(visited.thenStatement), this.body(otherwise)];
       const variables = shape.names.length === 0 ? [] : [this.variables(shape.names)];
-      return factory.createReturnStatement(this.hook('branch', parts, kind, position, ...variables));
+      return factory.createReturnStatement(
+        this.hook('branch', parts, kind, position, ...variables),
+      );
     }
     const parts = [
       visited.expression,
@@ -67,12 +79,22 @@ export class Rewriter {
     const test = (expression: ts.Expression): ts.Expression =>
       this.hook('refuse', [expression], kind, position, factory.createStringLiteral(reason));
     if (ts.isIfStatement(visited))
-      return factory.updateIfStatement(visited, test(visited.expression), visited.thenStatement, visited.elseStatement);
+      return factory.updateIfStatement(
+        visited,
+        test(visited.expression),
+        visited.thenStatement,
+        visited.elseStatement,
+      );
     if (ts.isWhileStatement(visited))
       return factory.updateWhileStatement(visited, test(visited.expression), visited.statement);
     return factory.updateConditionalExpression(
-      visited, test(visited.condition), visited.questionToken, visited.whenTrue, visited.colonToken, visited.whenFalse,
-    ); // prettier-ignore
+      visited,
+      test(visited.condition),
+      visited.questionToken,
+      visited.whenTrue,
+      visited.colonToken,
+      visited.whenFalse,
+    );
   }
 
   private value(expression: ts.Expression): ts.Expression {
@@ -80,12 +102,16 @@ export class Rewriter {
   }
 
   private body(statement: ts.Statement): ts.Expression {
-    return this.arrow(ts.isBlock(statement) ? statement : this.factory.createBlock([statement], true));
+    return this.arrow(
+      ts.isBlock(statement) ? statement : this.factory.createBlock([statement], true),
+    );
   }
 
   private arrow(body: ts.ConciseBody, parameters: readonly string[] = []): ts.Expression {
     const { factory } = this;
-    const list = parameters.map((name) => factory.createParameterDeclaration(undefined, undefined, name));
+    const list = parameters.map((name) =>
+      factory.createParameterDeclaration(undefined, undefined, name),
+    );
     const token = factory.createToken(ts.SyntaxKind.EqualsGreaterThanToken);
     return factory.createArrowFunction(undefined, undefined, list, undefined, token, body);
   }
@@ -93,7 +119,9 @@ export class Rewriter {
   /** `{ names: ["x"], read: () => [x], write: (v) => { x = v[0]; } }`. */
   private variables(names: readonly string[]): ts.Expression {
     const { factory } = this;
-    const read = factory.createArrayLiteralExpression(names.map((name) => factory.createIdentifier(name)));
+    const read = factory.createArrayLiteralExpression(
+      names.map((name) => factory.createIdentifier(name)),
+    );
     // A name that no program uses by accident, since the variables may have any.
     const values = '__values';
     const write = names.map((name, i) =>
@@ -107,7 +135,9 @@ export class Rewriter {
     return factory.createObjectLiteralExpression([
       factory.createPropertyAssignment(
         'names',
-        factory.createArrayLiteralExpression(names.map((name) => factory.createStringLiteral(name))),
+        factory.createArrayLiteralExpression(
+          names.map((name) => factory.createStringLiteral(name)),
+        ),
       ),
       factory.createPropertyAssignment('read', this.arrow(read)),
       factory.createPropertyAssignment('write', this.arrow(factory.createBlock(write), [values])),

@@ -1,6 +1,7 @@
 /** The source front end as a Vite plugin, for test runners without module hooks. */
 
 import { resolve } from 'node:path';
+
 import { wrapConditions, type WrapOptions } from './wrap-conditions.ts';
 
 /** The part of a Vite plugin that is needed here. */
@@ -13,7 +14,8 @@ export interface ConditionPlugin {
 /**
  * The source-level front end as a Vite plugin: test runners do not run module hooks.
  *
- * As with `shardwright/register` the mode is `rewrite` by default: what a condition becomes is for the trace to say.
+ * As with `shardwright/register` the mode is `rewrite` by default: what a condition becomes is for
+ * the trace to say.
  *
  * @param options.files absolute paths beside those named `*.model.*`
  */

@@ -1,20 +1,22 @@
 /**
- * The source-level front end. JavaScript decides truthiness and identity without calling anything, so every place where a
- * program does so is wrapped in a call that looks at the value: it lets host values pass and stops on traced tensors. Types
- * are stripped on the way, and an inline source map leads back to the text as written.
+ * The source-level front end. JavaScript decides truthiness and identity without calling anything,
+ * so every place where a program does so is wrapped in a call that looks at the value: it lets host
+ * values pass and stops on traced tensors. Types are stripped on the way, and an inline source map
+ * leads back to the text as written.
  */
 
 import ts from 'typescript';
+
 import { ShardwrightError } from '../../errors.ts';
 import { shownFile } from '../errors/position.ts';
+import { withTailReturns } from './early-returns.ts';
 import { Rewriter } from './rewrite.ts';
 import { bare } from './syntax.ts';
-import { withTailReturns } from './early-returns.ts';
 
 export interface WrapOptions {
   /**
-   * `check`: a traced tensor in a condition is an error, or is asked of the region policy where the trace has one.
-   * `rewrite`: conditionals and loops become calls that record operators.
+   * `check`: a traced tensor in a condition is an error, or is asked of the region policy where the
+   * trace has one. `rewrite`: conditionals and loops become calls that record operators.
    */
   readonly mode?: 'check' | 'rewrite';
   /** Module that exports `sourceHooks`. */
@@ -30,7 +32,11 @@ const HOOKS = '__shardwright';
  * @param fileName shown in messages; its extension says whether the text is TypeScript
  * @throws E_SYNTAX with the position when the text does not parse
  */
-export function wrapConditions(source: string, fileName: string, options: WrapOptions = {}): string {
+export function wrapConditions(
+  source: string,
+  fileName: string,
+  options: WrapOptions = {},
+): string {
   return transpile(source, fileName, (context) => (file) => {
     const wrapper = new Wrapper(context, file, shownFile(fileName), options.mode ?? 'check');
     return withImport(wrapper.run(), options.runtime ?? 'shardwright');
@@ -64,7 +70,9 @@ function transpile(
   const place = fault.file?.getLineAndCharacterOfPosition(fault.start ?? 0);
   throw new ShardwrightError('E_SYNTAX', ts.flattenDiagnosticMessageText(fault.messageText, ' '), {
     file: shownFile(fileName),
-    ...(place === undefined ? {} : { position: { line: place.line + 1, column: place.character + 1 } }),
+    ...(place === undefined
+      ? {}
+      : { position: { line: place.line + 1, column: place.character + 1 } }),
     hint: 'the file must be a TypeScript or JavaScript module.',
   });
 }
@@ -85,7 +93,15 @@ function withImport(file: ts.SourceFile, runtime: string): ts.SourceFile {
   return factory.updateSourceFile(file, [statement, ...file.statements]);
 }
 
-const PREDICATES = new Set(['filter', 'some', 'every', 'find', 'findIndex', 'findLast', 'findLastIndex']);
+const PREDICATES = new Set([
+  'filter',
+  'some',
+  'every',
+  'find',
+  'findIndex',
+  'findLast',
+  'findLastIndex',
+]);
 const EQUALITIES: ReadonlyMap<ts.SyntaxKind, string> = new Map([
   [ts.SyntaxKind.EqualsEqualsEqualsToken, '==='],
   [ts.SyntaxKind.ExclamationEqualsEqualsToken, '!=='],
@@ -108,7 +124,8 @@ class Wrapper {
     mode: 'check' | 'rewrite',
   ) {
     this.factory = context.factory;
-    this.rewriter = mode === 'rewrite' ? new Rewriter(context.factory, (...a) => this.hook(...a)) : undefined;
+    this.rewriter =
+      mode === 'rewrite' ? new Rewriter(context.factory, (...a) => this.hook(...a)) : undefined;
   }
 
   run(): ts.SourceFile {
@@ -132,7 +149,10 @@ class Wrapper {
       const position = this.position(test);
       const visited = ts.visitEachChild(node, this.visit, this.context);
       if (this.rewriter !== undefined && !isConstant(test))
-        return mappedTo(test, this.rewriter.rewrite(node, visited, kind, position, this.locals.get(node)));
+        return mappedTo(
+          test,
+          this.rewriter.rewrite(node, visited, kind, position, this.locals.get(node)),
+        );
       if (ts.isIfStatement(visited))
         return factory.updateIfStatement(
           visited,
@@ -141,10 +161,19 @@ class Wrapper {
           visited.elseStatement,
         );
       if (ts.isWhileStatement(visited))
-        return factory.updateWhileStatement(visited, this.watched(test, visited.expression, kind), visited.statement);
+        return factory.updateWhileStatement(
+          visited,
+          this.watched(test, visited.expression, kind),
+          visited.statement,
+        );
       return factory.updateConditionalExpression(
-        visited, this.watched(test, visited.condition, kind), visited.questionToken, visited.whenTrue, visited.colonToken, visited.whenFalse,
-      ); // prettier-ignore
+        visited,
+        this.watched(test, visited.condition, kind),
+        visited.questionToken,
+        visited.whenTrue,
+        visited.colonToken,
+        visited.whenFalse,
+      );
     }
     if (ts.isDoStatement(node))
       return factory.updateDoStatement(
@@ -155,11 +184,23 @@ class Wrapper {
     if (ts.isForStatement(node) && node.condition !== undefined) {
       const visited = ts.visitEachChild(node, this.visit, this.context);
       const test =
-        visited.condition === undefined ? undefined : this.watchedLoop(node.condition, visited.condition, 'for');
-      return factory.updateForStatement(visited, visited.initializer, test, visited.incrementor, visited.statement);
+        visited.condition === undefined
+          ? undefined
+          : this.watchedLoop(node.condition, visited.condition, 'for');
+      return factory.updateForStatement(
+        visited,
+        visited.initializer,
+        test,
+        visited.incrementor,
+        visited.statement,
+      );
     }
     if (ts.isSwitchStatement(node))
-      return factory.updateSwitchStatement(node, this.wrapped(node.expression, 'switch', inner), inner(node.caseBlock));
+      return factory.updateSwitchStatement(
+        node,
+        this.wrapped(node.expression, 'switch', inner),
+        inner(node.caseBlock),
+      );
     if (ts.isCaseClause(node)) {
       const visited = ts.visitEachChild(node, this.visit, this.context);
       return factory.updateCaseClause(
@@ -187,14 +228,20 @@ class Wrapper {
         inner(node.right),
       );
     }
-    if (kind === ts.SyntaxKind.AmpersandAmpersandEqualsToken || kind === ts.SyntaxKind.BarBarEqualsToken)
+    if (
+      kind === ts.SyntaxKind.AmpersandAmpersandEqualsToken ||
+      kind === ts.SyntaxKind.BarBarEqualsToken
+    )
       return this.logicalAssignment(node, kind, inner);
     const equality = EQUALITIES.get(kind);
     if (equality === undefined || isPresenceTest(node.left) || isPresenceTest(node.right))
       return ts.visitEachChild(node, this.visit, this.context);
     return factory.updateBinaryExpression(
-      node, this.wrapped(node.left, equality, inner), node.operatorToken, this.wrapped(node.right, equality, inner),
-    ); // prettier-ignore
+      node,
+      this.wrapped(node.left, equality, inner),
+      node.operatorToken,
+      this.wrapped(node.right, equality, inner),
+    );
   }
 
   /** `a &&= b` as `w(a) && (a = b)`; the object and the key of a member are evaluated once. */
@@ -207,9 +254,14 @@ class Wrapper {
     const and = kind === ts.SyntaxKind.AmpersandAmpersandEqualsToken;
     const before: ts.Expression[] = [];
     const once = (expression: ts.Expression): ts.Expression => {
-      if (isConstant(expression) || [ts.SyntaxKind.ThisKeyword, ts.SyntaxKind.SuperKeyword].includes(expression.kind))
+      if (
+        isConstant(expression) ||
+        [ts.SyntaxKind.ThisKeyword, ts.SyntaxKind.SuperKeyword].includes(expression.kind)
+      )
         return expression;
-      const temporary = factory.createTempVariable((name) => this.context.hoistVariableDeclaration(name));
+      const temporary = factory.createTempVariable((name) =>
+        this.context.hoistVariableDeclaration(name),
+      );
       before.push(factory.createAssignment(temporary, inner(expression)));
       return temporary;
     };
@@ -218,7 +270,10 @@ class Wrapper {
     if (ts.isPropertyAccessExpression(left))
       target = factory.createPropertyAccessExpression(once(left.expression), left.name);
     else if (ts.isElementAccessExpression(left))
-      target = factory.createElementAccessExpression(once(left.expression), once(left.argumentExpression));
+      target = factory.createElementAccessExpression(
+        once(left.expression),
+        once(left.argumentExpression),
+      );
     else target = node.left;
     const test = this.hook('condition', [target], and ? '&&=' : '||=', this.position(node.left));
     const result: ts.Expression = factory.createBinaryExpression(
@@ -226,7 +281,9 @@ class Wrapper {
       and ? ts.SyntaxKind.AmpersandAmpersandToken : ts.SyntaxKind.BarBarToken,
       factory.createParenthesizedExpression(factory.createAssignment(target, inner(node.right))),
     );
-    return factory.createParenthesizedExpression([...before, result].reduce((a, b) => factory.createComma(a, b)));
+    return factory.createParenthesizedExpression(
+      [...before, result].reduce((a, b) => factory.createComma(a, b)),
+    );
   }
 
   private call(node: ts.CallExpression): ts.Node {
@@ -238,7 +295,10 @@ class Wrapper {
     let argument: ts.Expression | undefined;
     if (ts.isIdentifier(node.expression) && node.expression.text === 'Boolean' && rest.length === 0)
       argument = this.watched(first, seen, 'Boolean');
-    else if (ts.isPropertyAccessExpression(node.expression) && PREDICATES.has(node.expression.name.text))
+    else if (
+      ts.isPropertyAccessExpression(node.expression) &&
+      PREDICATES.has(node.expression.name.text)
+    )
       argument = this.hook('predicate', [seen], node.expression.name.text, this.position(first));
     if (argument === undefined) return visited;
     return factory.updateCallExpression(visited, visited.expression, visited.typeArguments, [
@@ -247,19 +307,32 @@ class Wrapper {
     ]);
   }
 
-  private wrapped(expression: ts.Expression, kind: string, inner: <T extends ts.Node>(child: T) => T): ts.Expression {
+  private wrapped(
+    expression: ts.Expression,
+    kind: string,
+    inner: <T extends ts.Node>(child: T) => T,
+  ): ts.Expression {
     return this.watched(expression, inner(expression), kind);
   }
 
   /** `__shardwright.condition(visited, "if", "model.ts:3:7")`; literals stay bare. */
   private watched(original: ts.Expression, visited: ts.Expression, kind: string): ts.Expression {
-    return isConstant(original) ? visited : this.hook('condition', [visited], kind, this.position(original));
+    return isConstant(original)
+      ? visited
+      : this.hook('condition', [visited], kind, this.position(original));
   }
 
   /** The test of a loop that no operator is made of. */
-  private watchedLoop(original: ts.Expression, visited: ts.Expression, kind: 'do' | 'for'): ts.Expression {
-    if (this.rewriter === undefined || isConstant(original)) return this.watched(original, visited, kind);
-    const reason = ts.factory.createStringLiteral(`a ${kind} loop has no form as an operator, a while loop has`);
+  private watchedLoop(
+    original: ts.Expression,
+    visited: ts.Expression,
+    kind: 'do' | 'for',
+  ): ts.Expression {
+    if (this.rewriter === undefined || isConstant(original))
+      return this.watched(original, visited, kind);
+    const reason = ts.factory.createStringLiteral(
+      `a ${kind} loop has no form as an operator, a while loop has`,
+    );
     return this.hook('refuse', [visited], kind, this.position(original), reason);
   }
 
@@ -284,12 +357,27 @@ class Wrapper {
   }
 }
 
-/** The block of a function that returns values of its own accord; generators and promises have other ways out. */
+/**
+ * The block of a function that returns values of its own accord; generators and promises have other
+ * ways out.
+ */
 function bodyOf(node: ts.Node): ts.Block | undefined {
-  const plain = ts.isArrowFunction(node) || ts.isFunctionExpression(node) || ts.isFunctionDeclaration(node) || ts.isMethodDeclaration(node);
-  if (!plain || node.body === undefined || !ts.isBlock(node.body) || node.asteriskToken !== undefined) return undefined;
-  return node.modifiers?.some(({ kind }) => kind === ts.SyntaxKind.AsyncKeyword) === true ? undefined : node.body;
-} // prettier-ignore
+  const plain =
+    ts.isArrowFunction(node) ||
+    ts.isFunctionExpression(node) ||
+    ts.isFunctionDeclaration(node) ||
+    ts.isMethodDeclaration(node);
+  if (
+    !plain ||
+    node.body === undefined ||
+    !ts.isBlock(node.body) ||
+    node.asteriskToken !== undefined
+  )
+    return undefined;
+  return node.modifiers?.some(({ kind }) => kind === ts.SyntaxKind.AsyncKeyword) === true
+    ? undefined
+    : node.body;
+}
 
 /** Source maps lead from the call that records an operator to the condition that it was. */
 function mappedTo(test: ts.Expression, made: ts.Node): ts.Node {
@@ -312,7 +400,10 @@ function isConstant(expression: ts.Expression): boolean {
   );
 }
 
-/** `null`, `undefined`, `void 0`, `typeof x` and string literals: comparing a tensor with these asks for presence only. */
+/**
+ * `null`, `undefined`, `void 0`, `typeof x` and string literals: comparing a tensor with these asks
+ * for presence only.
+ */
 function isPresenceTest(expression: ts.Expression): boolean {
   const plain = bare(expression);
   return (

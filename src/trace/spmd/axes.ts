@@ -1,4 +1,7 @@
-/** Which mesh axes are per device where a program stands. In: the recorder of a body. Out: the axes of the regions around it. */
+/**
+ * Which mesh axes are per device where a program stands. In: the recorder of a body. Out: the axes
+ * of the regions around it.
+ */
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { Recorder } from '../record/recorder.ts';
 

@@ -1,11 +1,12 @@
 /**
- * The verbs of per-device code under the names that JAX gives them in `shard_map`, where every varying value is V. Each is made of
- * the verbs of `verbs.ts`, so its gradient is what theirs say. As in JAX they take what their operand is: a sum takes pieces and
- * addends, and what is equal on all ranks is read as what varies where casts are inserted.
+ * The verbs of per-device code under the names that JAX gives them in `shard_map`, where every
+ * varying value is V. Each is made of the verbs of `verbs.ts`, so its gradient is what theirs say.
+ * As in JAX they take what their operand is: a sum takes pieces and addends, and what is equal on
+ * all ranks is read as what varies where casts are inserted.
  */
-import { refuse } from './local-map.ts';
 import { needRecorder } from '../record/recorder.ts';
 import type { Tensor } from '../tensor/tensor.ts';
+import { refuse } from './local-map.ts';
 import {
   allGather,
   allReduce,
@@ -19,7 +20,8 @@ import {
 } from './verbs.ts';
 
 /** V read as addends; addends stay. */
-const addends = (x: Tensor, axis: string): Tensor => verb('reinterpret', x, axis, { src: 'V', dst: 'P' }, ['P', 'I']);
+const addends = (x: Tensor, axis: string): Tensor =>
+  verb('reinterpret', x, axis, { src: 'V', dst: 'P' }, ['P', 'I']);
 
 /** The sum over an axis: V or P to I. */
 export function psum(x: Tensor, axis: string): Tensor {
@@ -34,7 +36,11 @@ export function pvary(x: Tensor, axis: string): Tensor {
 }
 
 /** `varying`: I or R to V. `reduced`: I to R. `unreduced`: V to P. */
-export function pcast(x: Tensor, axis: string, { to }: { to: 'varying' | 'reduced' | 'unreduced' }): Tensor {
+export function pcast(
+  x: Tensor,
+  axis: string,
+  { to }: { to: 'varying' | 'reduced' | 'unreduced' },
+): Tensor {
   if (to === 'varying') {
     needAxis('pcast()', axis);
     return verb('reinterpret', x, axis, { src: 'I', dst: 'V' }, ['R']);
@@ -51,7 +57,8 @@ export interface PieceOptions {
   readonly tiled?: boolean;
 }
 
-const cutBy = ({ dim = 0, tiled = false }: PieceOptions): 'V' | `S(${number})` => (tiled ? `S(${dim})` : 'V');
+const cutBy = ({ dim = 0, tiled = false }: PieceOptions): 'V' | `S(${number})` =>
+  tiled ? `S(${dim})` : 'V';
 
 /** All pieces on every rank, as V, or as R with `to: 'reduced'`. */
 export function jaxAllGather(
@@ -61,7 +68,11 @@ export function jaxAllGather(
 ): Tensor {
   const types = { src: cutBy(options), dst: 'R' } as const;
   if (options.to === 'reduced') return allGather(x, axis, types);
-  return reinterpret(verb('all_gather', x, axis, types, ['I']), axis, { src: 'R', dst: 'V', expert: true });
+  return reinterpret(verb('all_gather', x, axis, types, ['I']), axis, {
+    src: 'R',
+    dst: 'V',
+    expert: true,
+  });
 }
 
 /** All pieces on every rank, as I. */
@@ -74,7 +85,10 @@ export function pscatter(x: Tensor, axis: string, options: PieceOptions = {}): T
   return convert(x, axis, { src: 'I', dst: cutBy(options) });
 }
 
-/** Pieces of dim `split` to the ranks, joined on dim `concat` there: `lax.all_to_all(x, axis, split, concat, tiled=True)`. */
+/**
+ * Pieces of dim `split` to the ranks, joined on dim `concat` there: `lax.all_to_all(x, axis, split,
+ * concat, tiled=True)`.
+ */
 export function jaxAllToAll(x: Tensor, axis: string, split: number, concat: number): Tensor {
   return verb('all_to_all', x, axis, { src: `S(${concat})`, dst: `S(${split})` }, ['I']);
 }
@@ -86,11 +100,20 @@ export function psumScatter(x: Tensor, axis: string, options: PieceOptions = {})
 }
 
 /** Sends pieces by pairs (from, to), which must be a permutation. */
-export function ppermute(x: Tensor, axis: string, pairs: readonly (readonly [number, number])[]): Tensor {
+export function ppermute(
+  x: Tensor,
+  axis: string,
+  pairs: readonly (readonly [number, number])[],
+): Tensor {
   needAxis('ppermute()', axis);
   const size = axisSize(axis);
   const targets = new Array<number>(size).fill(-1);
   for (const [from, to] of pairs) if (from in targets) targets[from] = to;
-  if (pairs.length === size && [...targets].sort((a, b) => a - b).every((t, i) => t === i)) return permute(x, axis, targets); // prettier-ignore
-  throw refuse(needRecorder('ppermute()'), `ppermute: the pairs are no permutation of the ${size} ranks of '${axis}'`, 'name every rank once as a source and once as a target'); // prettier-ignore
+  if (pairs.length === size && [...targets].sort((a, b) => a - b).every((t, i) => t === i))
+    return permute(x, axis, targets);
+  throw refuse(
+    needRecorder('ppermute()'),
+    `ppermute: the pairs are no permutation of the ${size} ranks of '${axis}'`,
+    'name every rank once as a source and once as a target',
+  );
 }

@@ -1,13 +1,21 @@
 /**
- * The communication functions of Megatron-LM's tensor parallelism as typed verbs, under Megatron's names. Each forward and backward
- * there is one verb and its transpose here, so a forgotten one is a type error and no wrong gradient. Source: Megatron-LM,
- * `core/tensor_parallel/mappings.py`.
+ * The communication functions of Megatron-LM's tensor parallelism as typed verbs, under Megatron's
+ * names. Each forward and backward there is one verb and its transpose here, so a forgotten one is
+ * a type error and no wrong gradient. Source: Megatron-LM, `core/tensor_parallel/mappings.py`.
  *
  * @module
  */
 import { ShardwrightError } from '../../errors.ts';
 import type { Tensor } from '../tensor/tensor.ts';
-import { allGather, allReduce, allToAll, axisIndex, convert, outPartial, reduceScatter } from './verbs.ts';
+import {
+  allGather,
+  allReduce,
+  allToAll,
+  axisIndex,
+  convert,
+  outPartial,
+  reduceScatter,
+} from './verbs.ts';
 
 const last = (x: Tensor): `S(${number})` => `S(${x.rank - 1})`;
 
@@ -37,8 +45,9 @@ export function scatterToSequenceParallelRegion(x: Tensor, axis = 'tp'): Tensor 
 }
 
 /**
- * The whole sequence. With `tensorParallelOutputGrad` (default) different work follows, so the gradient is reduce-scattered (S(0)
- * to R); without, duplicated work follows and it is sliced (S(0) to I).
+ * The whole sequence. With `tensorParallelOutputGrad` (default) different work follows, so the
+ * gradient is reduce-scattered (S(0) to R); without, duplicated work follows and it is sliced (S(0)
+ * to I).
  */
 export function gatherFromSequenceParallelRegion(
   x: Tensor,
@@ -53,7 +62,9 @@ export function reduceScatterToSequenceParallelRegion(x: Tensor, axis = 'tp'): T
   return reduceScatter(x, axis, { src: 'P', dst: 'S(0)' });
 }
 
-/** All pieces of the last dim for work that differs; its gradient is reduce-scattered. S(-1) to R. */
+/**
+ * All pieces of the last dim for work that differs; its gradient is reduce-scattered. S(-1) to R.
+ */
 export function allGatherLastDimFromTensorParallelRegion(x: Tensor, axis = 'tp'): Tensor {
   return allGather(x, axis, { src: last(x), dst: 'R' });
 }
@@ -69,8 +80,9 @@ export function allToAllRegion(x: Tensor, axis = 'tp'): Tensor {
 }
 
 /**
- * The cross-entropy of each row where every rank has its piece of the classes: what `allGather` of the logits to I and then the
- * cross-entropy give, by one number for each row and rank instead of all logits. Nothing is communicated for the gradient.
+ * The cross-entropy of each row where every rank has its piece of the classes: what `allGather` of
+ * the logits to I and then the cross-entropy give, by one number for each row and rank instead of
+ * all logits. Nothing is communicated for the gradient.
  *
  * @param logits `[..., classes / ranks]`, V
  * @param targets class of each row, I
@@ -79,7 +91,11 @@ export function allToAllRegion(x: Tensor, axis = 'tp'): Tensor {
 export function vocabParallelCrossEntropy(logits: Tensor, targets: Tensor, axis = 'tp'): Tensor {
   const classes = logits.shape[logits.rank - 1];
   if (typeof classes !== 'number')
-    throw new ShardwrightError('E_SHAPE', `vocabParallelCrossEntropy: the number of classes has an open size`, { hint: 'give the last dim of the logits a fixed size' }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_SHAPE',
+      `vocabParallelCrossEntropy: the number of classes has an open size`,
+      { hint: 'give the last dim of the logits a fixed size' },
+    );
   const sum = (x: Tensor): Tensor => allReduce(outPartial(x, axis), axis, { src: 'P', dst: 'I' });
   const tops = allGather(logits.detach().amax(-1), axis, { src: 'V', dst: 'R' });
   const shifted = logits.sub(tops.amax(0).unsqueeze(-1));

@@ -1,17 +1,18 @@
 /**
- * The verbs of typed per-device code as a program calls them. In: a tensor, a mesh axis, the types before and after. Out: one
- * node. Inside a `localMap` over the axis the verb acts on one device's piece; in a global program it states a redistribution of
- * the whole value, which stays what it is. Source: the package spmd_types, and JAX's names for the same.
+ * The verbs of typed per-device code as a program calls them. In: a tensor, a mesh axis, the types
+ * before and after. Out: one node. Inside a `localMap` over the axis the verb acts on one device's
+ * piece; in a global program it states a redistribution of the whole value, which stays what it is.
+ * Source: the package spmd_types, and JAX's names for the same.
  */
 import { ShardwrightError, suggestion } from '../../errors.ts';
-import { primitive, verbBetween, type PrimitiveName } from '../../mesh/local-types/primitives.ts';
-import { axisType, typeSpec, type SpecWord, type TypeWord } from '../../local-spmd/words.ts';
+import { axisType, type SpecWord, typeSpec, type TypeWord } from '../../local-spmd/words.ts';
+import { primitive, type PrimitiveName, verbBetween } from '../../mesh/local-types/primitives.ts';
 import { readTypeSpec } from '../../mesh/local-types/spec.ts';
 import type { AxisType } from '../../mesh/local-types/types.ts';
 import { spmdTarget } from '../../ops/spmd/operators.ts';
 import { valueOf } from '../control/cond.ts';
 import { needRecorder, type Recorder, type TraceArg } from '../record/recorder.ts';
-import { tensorOf, type Tensor } from '../tensor/tensor.ts';
+import { type Tensor, tensorOf } from '../tensor/tensor.ts';
 import { axesOf } from './axes.ts';
 import { meshOf, refuse } from './local-map.ts';
 
@@ -23,23 +24,36 @@ export interface VerbTypes {
   readonly expert?: boolean;
 }
 
-/** Where an axis is per device its size; undefined where it is global. @throws E_SPMD_TYPE for what is no axis here */
+/**
+ * Where an axis is per device its size; undefined where it is global. @throws E_SPMD_TYPE for what
+ * is no axis here
+ */
 function manualSize(recorder: Recorder, what: string, axis: string): number | undefined {
   const manual = axesOf(recorder);
   const size = manual.get(axis);
   if (size !== undefined) return size;
   const mesh = meshOf(recorder, what);
   if (!mesh.names.includes(axis))
-    throw refuse(recorder, `${what}: the mesh ${mesh.text} has no axis '${axis}'`, suggestion(axis, mesh.names, 'axes'));
+    throw refuse(
+      recorder,
+      `${what}: the mesh ${mesh.text} has no axis '${axis}'`,
+      suggestion(axis, mesh.names, 'axes'),
+    );
   if (manual.size > 0)
-    throw refuse(recorder, `${what}: the axis '${axis}' is not per device in this region (those are: ${[...manual.keys()].join(', ')})`, `add '${axis}' to the axes of localMap`);
+    throw refuse(
+      recorder,
+      `${what}: the axis '${axis}' is not per device in this region (those are: ` +
+        `${[...manual.keys()].join(', ')})`,
+      `add '${axis}' to the axes of localMap`,
+    );
   return undefined;
-} // prettier-ignore
+}
 
 /**
  * A verb as the program calls it.
  *
- * @param others types besides `src` that it takes: which one its operand has is known when the region is whole
+ * @param others types besides `src` that it takes: which one its operand has is known when the
+ *   region is whole
  */
 export function verb(
   op: PrimitiveName,
@@ -59,11 +73,21 @@ export function verb(
     if (!(error instanceof ShardwrightError)) throw error;
     throw refuse(recorder, error.message, error.details.hint ?? '');
   }
-  if (size !== undefined) return record(recorder, op, [value, axis, size, [src, ...others].join('|'), dst]);
+  if (size !== undefined)
+    return record(recorder, op, [value, axis, size, [src, ...others].join('|'), dst]);
   if (op === 'reinterpret')
-    throw refuse(recorder, `reinterpret(${src}→${dst}) on ${axis}: the meaning of a whole value does not depend on how its bytes are read`, `write it in a localMap over '${axis}', or use outPartial`); // prettier-ignore
+    throw refuse(
+      recorder,
+      `reinterpret(${src}→${dst}) on ${axis}: the meaning of a whole value does not depend ` +
+        'on how its bytes are read',
+      `write it in a localMap over '${axis}', or use outPartial`,
+    );
   if (src === 'V' || dst === 'V')
-    throw refuse(recorder, `${op}(${src}→${dst}) on ${axis}: V has no meaning for a whole value`, 'name the dim: S(0)');
+    throw refuse(
+      recorder,
+      `${op}(${src}→${dst}) on ${axis}: V has no meaning for a whole value`,
+      'name the dim: S(0)',
+    );
   const mesh = meshOf(recorder, op);
   return record(recorder, 'redistribute', [value, axis, mesh.sizes[mesh.indexOf(axis)], src, dst]);
 }
@@ -73,17 +97,29 @@ function record(recorder: Recorder, name: string, args: readonly TraceArg[]): Te
 }
 
 /** The sum of all ranks' addends, on every rank. */
-export function allReduce(x: Tensor, axis: string, { src = 'P', dst }: { src?: TypeWord; dst: TypeWord }): Tensor {
+export function allReduce(
+  x: Tensor,
+  axis: string,
+  { src = 'P', dst }: { src?: TypeWord; dst: TypeWord },
+): Tensor {
   return verb('all_reduce', x, axis, { src, dst });
 }
 
 /** All pieces: S(i) joined on dim i, V stacked on a new dim 0. */
-export function allGather(x: Tensor, axis: string, types: { src: TypeWord; dst: TypeWord }): Tensor {
+export function allGather(
+  x: Tensor,
+  axis: string,
+  types: { src: TypeWord; dst: TypeWord },
+): Tensor {
   return verb('all_gather', x, axis, types);
 }
 
 /** The own piece of the sum: S(i) cut on dim i, V one row of dim 0 (which goes). */
-export function reduceScatter(x: Tensor, axis: string, { src = 'P', dst }: { src?: TypeWord; dst: TypeWord }): Tensor {
+export function reduceScatter(
+  x: Tensor,
+  axis: string,
+  { src = 'P', dst }: { src?: TypeWord; dst: TypeWord },
+): Tensor {
   return verb('reduce_scatter', x, axis, { src, dst });
 }
 
@@ -106,7 +142,11 @@ export function reinterpret(x: Tensor, axis: string, types: VerbTypes): Tensor {
 export function redistribute(x: Tensor, axis: string, types: VerbTypes): Tensor {
   const [src, dst] = [axisType(types.src), axisType(types.dst)];
   const { expert } = types;
-  return verb(verbBetween(src, dst), x, axis, { src, dst, ...(expert === undefined ? {} : { expert }) });
+  return verb(verbBetween(src, dst), x, axis, {
+    src,
+    dst,
+    ...(expert === undefined ? {} : { expert }),
+  });
 }
 
 /** Sends pieces along an axis: member i to member `targets[i]`. */
@@ -120,7 +160,11 @@ export function permute(x: Tensor, axis: string, targets: readonly number[]): Te
 function manualOnly(recorder: Recorder, what: string, axis: string): number {
   const size = manualSize(recorder, what, axis);
   if (size !== undefined) return size;
-  throw refuse(recorder, `${what}: '${axis}' has a global meaning here, where ranks do not show`, `write it in a localMap over '${axis}'`); // prettier-ignore
+  throw refuse(
+    recorder,
+    `${what}: '${axis}' has a global meaning here, where ranks do not show`,
+    `write it in a localMap over '${axis}'`,
+  );
 }
 
 /** Number of the own rank along an axis: a whole number that varies. */
@@ -143,8 +187,8 @@ export function axisSize(axis: string): number {
 }
 
 /**
- * The result of a sum or a product over a dim that the axes cut, as addends of the whole: the sum is completed later, by
- * name. In per-device code it reads V as P.
+ * The result of a sum or a product over a dim that the axes cut, as addends of the whole: the sum
+ * is completed later, by name. In per-device code it reads V as P.
  */
 export function outPartial(x: Tensor, axes: string | readonly string[]): Tensor {
   const recorder = needRecorder('outPartial()');
@@ -158,8 +202,8 @@ export function outPartial(x: Tensor, axes: string | readonly string[]): Tensor 
 }
 
 /**
- * States the type of a value of a global program: that of an input, or of another value, where it must be what the types of
- * the operators say. Axes that the spec does not name are I.
+ * States the type of a value of a global program: that of an input, or of another value, where it
+ * must be what the types of the operators say. Axes that the spec does not name are I.
  *
  * @throws E_SPMD_TYPE for an unknown axis, a dim that is not there or does not divide
  */
@@ -174,18 +218,31 @@ export function assertType(x: Tensor, spec: SpecWord): Tensor {
     const types = readTypeSpec(typeSpec(spec), mesh, axes, shape);
     const varying = [...types].find(([, type]) => type === 'V');
     if (varying !== undefined)
-      throw new ShardwrightError('E_SPMD_TYPE', `V on ${varying[0]} has no meaning for a whole value`, { hint: 'name the dim: S(0)' }); // prettier-ignore
+      throw new ShardwrightError(
+        'E_SPMD_TYPE',
+        `V on ${varying[0]} has no meaning for a whole value`,
+        { hint: 'name the dim: S(0)' },
+      );
     const texts = axes.map((axis) => `${axis}: ${types.get(axis) ?? 'I'}`);
     return record(recorder, 'assert_type', [value, texts]);
   } catch (error) {
     if (!(error instanceof ShardwrightError)) throw error;
-    throw refuse(recorder, `assertType(%${value.name}): ${error.message}`, error.details.hint ?? '');
+    throw refuse(
+      recorder,
+      `assertType(%${value.name}): ${error.message}`,
+      error.details.hint ?? '',
+    );
   }
 }
 
-/** `einsum` as one node, whose letters types and rules read. @throws E_SHAPE for letters that do not fit */
+/**
+ * `einsum` as one node, whose letters types and rules read. @throws E_SHAPE for letters that do not
+ * fit
+ */
 export function contract(equation: string, ...operands: readonly Tensor[]): Tensor {
   const recorder = needRecorder('contract()');
-  const values = operands.map((x) => recorder.own(valueOf(x, 'an operand of contract'), 'contract'));
+  const values = operands.map((x) =>
+    recorder.own(valueOf(x, 'an operand of contract'), 'contract'),
+  );
   return tensorOf(recorder.call('aten.einsum.default', [equation, values]));
 }

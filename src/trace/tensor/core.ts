@@ -1,18 +1,28 @@
 /**
- * The base of the tensor class: what a traced tensor shows, and how every JavaScript construct that would need its
- * values is refused. Truthiness and identity cannot be trapped; the lint rule and the source-level front end see to those.
+ * The base of the tensor class: what a traced tensor shows, and how every JavaScript construct that
+ * would need its values is refused. Truthiness and identity cannot be trapped; the lint rule and
+ * the source-level front end see to those.
  */
 
 import { didYouMean } from '../../errors.ts';
 import { baseName } from '../../graph/build.ts';
 import type { DType, FloatLiteral } from '../../graph/types.ts';
 import { sourcePosition } from '../errors/position.ts';
-import { runningRecorder, stopping, type Recorder, type TraceArg, type TracedValue } from '../record/recorder.ts';
 import { refusal } from '../errors/refusal.ts';
-import { Sym, type Size } from '../sizes/sizes.ts';
+import {
+  type Recorder,
+  runningRecorder,
+  stopping,
+  type TraceArg,
+  type TracedValue,
+} from '../record/recorder.ts';
 import { valueText } from '../record/typed-value.ts';
+import { type Size, Sym } from '../sizes/sizes.ts';
 
-/** The value behind a tensor; a table and not a property, so that nothing of it can be read or copied. */
+/**
+ * The value behind a tensor; a table and not a property, so that nothing of it can be read or
+ * copied.
+ */
 const values = new WeakMap<object, TracedValue>();
 
 /** The value behind a traced tensor, undefined for anything else. */
@@ -22,9 +32,16 @@ export function tracedValue(value: unknown): TracedValue | undefined {
 
 /** An argument of an operator as the user writes it. */
 export type Argument =
-  | TensorCore | Sym | number | bigint | string | boolean | null
-  | FloatLiteral | { readonly kind: 'dtype'; readonly dtype: DType }
-  | readonly Argument[]; // prettier-ignore
+  | TensorCore
+  | Sym
+  | number
+  | bigint
+  | string
+  | boolean
+  | null
+  | FloatLiteral
+  | { readonly kind: 'dtype'; readonly dtype: DType }
+  | readonly Argument[];
 
 export abstract class TensorCore {
   /** Name of the node in the graph. */
@@ -51,15 +68,22 @@ export abstract class TensorCore {
   get rank(): number {
     return this.shape.length;
   }
-  /** Size of a dim; negative dims count from the end. @throws RangeError when there is no such dim */
+  /**
+   * Size of a dim; negative dims count from the end. @throws RangeError when there is no such dim
+   */
   size(dim: number): Size {
     const size = this.shape.at(dim);
-    if (size === undefined) throw refuse('E_SHAPE', this, `has no dim ${dim}`, 'dims go from -rank to rank - 1.');
+    if (size === undefined)
+      throw refuse('E_SHAPE', this, `has no dim ${dim}`, 'dims go from -rank to rank - 1.');
     return size;
   }
 
   /** Records an operator with this tensor among its arguments. */
-  protected op(target: string, args: readonly Argument[], kwargs: Readonly<Record<string, Argument>> = {}): this {
+  protected op(
+    target: string,
+    args: readonly Argument[],
+    kwargs: Readonly<Record<string, Argument>> = {},
+  ): this {
     return this.made(this.recorder(target).call(target, args.map(traceArg), traceArgs(kwargs)));
   }
 
@@ -79,36 +103,61 @@ export abstract class TensorCore {
     const recorder = runningRecorder();
     if (recorder !== undefined) return recorder;
     const made = tracedValue(this)?.source ?? 'an unknown place';
-    throw refusal('E_TRACE_LEAK', `${baseName(target)}: tensor %${this.name}, made at ${made}, belongs to a trace that has ended; it was used`, { source: sourcePosition() }, {
-      hint: 'a traced tensor lives only inside the function that is traced.',
-    }); // prettier-ignore
+    throw refusal(
+      'E_TRACE_LEAK',
+      `${baseName(target)}: tensor %${this.name}, made at ${made}, belongs to a trace that ` +
+        'has ended; it was used',
+      { source: sourcePosition() },
+      {
+        hint: 'a traced tensor lives only inside the function that is traced.',
+      },
+    );
   }
 
   /**
-   * The one value of a tensor, true as 1: ends a region under the policy `regions`, else there are no values while tracing.
+   * The one value of a tensor, true as 1: ends a region under the policy `regions`, else there are
+   * no values while tracing.
    *
-   * @throws E_TRACE_HOST_READ; E_SHAPE under `regions` when the tensor may have another number of elements than one
+   * @throws E_TRACE_HOST_READ; E_SHAPE under `regions` when the tensor may have another number of
+   *   elements than one
    */
   item(): number {
     const { shape } = this;
     return hostRead(this, 'item()', () => {
       if (shape.some((size) => size !== 1))
-        throw refuse('E_SHAPE', this, 'has not one element, item() reads one', 'reduce or select first, or use toArray().');
+        throw refuse(
+          'E_SHAPE',
+          this,
+          'has not one element, item() reads one',
+          'reduce or select first, or use toArray().',
+        );
     })[0];
-  } // prettier-ignore
+  }
   /** All values, row by row, true as 1; as `item()`. @throws E_TRACE_HOST_READ */
   toArray(): readonly number[] {
     return hostRead(this, 'toArray()', () => undefined);
   }
 
   [Symbol.toPrimitive](hint: string): never {
-    throw coercion(this, `a JavaScript ${hint === 'default' ? 'number or string' : hint}`, COERCION_HINTS[hint] ?? '');
+    throw coercion(
+      this,
+      `a JavaScript ${hint === 'default' ? 'number or string' : hint}`,
+      COERCION_HINTS[hint] ?? '',
+    );
   }
   [Symbol.iterator](): never {
-    throw coercion(this, 'an iterable', 'use `t.select(0, i)`, `t.unbind(0)` or `t.split(size, dim)`.');
+    throw coercion(
+      this,
+      'an iterable',
+      'use `t.select(0, i)`, `t.unbind(0)` or `t.split(size, dim)`.',
+    );
   }
   [Symbol.asyncIterator](): never {
-    throw coercion(this, 'an iterable', 'use `t.select(0, i)`, `t.unbind(0)` or `t.split(size, dim)`.');
+    throw coercion(
+      this,
+      'an iterable',
+      'use `t.select(0, i)`, `t.unbind(0)` or `t.split(size, dim)`.',
+    );
   }
   toJSON(): never {
     throw coercion(this, 'JSON', 'write `t.name` or `t.shape` instead.');
@@ -154,15 +203,20 @@ function hostRead(tensor: TensorCore, what: string, check: () => void): readonly
     'E_TRACE_HOST_READ',
     tensor,
     `has no values while tracing, ${what} cannot read them`,
-    'return the tensor, choose by value with `where` or `cond`, or run the program in regions (`captureRegions`).',
+    'return the tensor, choose by value with `where` or `cond`, or run the program in ' +
+      'regions (`captureRegions`).',
   );
 }
 
 function refuse(code: string, tensor: TensorCore, what: string, hint: string): Error {
   const path = tracedValue(tensor)?.recorder.trace.path;
   const place = { source: sourcePosition(), path };
-  const error = refusal(code, `traced tensor ${describe(tensor)} ${what}`, place, { node: tensor.name, hint });
-  // A shape is as wrong with values as without; what needs the values would have gone well with them.
+  const error = refusal(code, `traced tensor ${describe(tensor)} ${what}`, place, {
+    node: tensor.name,
+    hint,
+  });
+  // A shape is as wrong with values as without; what needs the values would have gone well with
+  // them.
   return code === 'E_SHAPE' ? error : stopping(error);
 }
 
@@ -178,10 +232,20 @@ const HANDLER: ProxyHandler<TensorCore> = {
     throw property(target, key, 'was looked for');
   },
   set(target, key) {
-    throw property(target, key, 'was assigned', 'a traced tensor never changes: name the result of an operator.');
+    throw property(
+      target,
+      key,
+      'was assigned',
+      'a traced tensor never changes: name the result of an operator.',
+    );
   },
   defineProperty(target, key) {
-    throw property(target, key, 'was defined', 'a traced tensor never changes: name the result of an operator.');
+    throw property(
+      target,
+      key,
+      'was defined',
+      'a traced tensor never changes: name the result of an operator.',
+    );
   },
   deleteProperty(target, key) {
     throw property(target, key, 'was deleted', 'a traced tensor never changes.');
@@ -198,7 +262,12 @@ const HANDLER: ProxyHandler<TensorCore> = {
     );
   },
   setPrototypeOf(target) {
-    throw refuse('E_TRACE_COERCE', target, 'was given another prototype', 'a traced tensor never changes.');
+    throw refuse(
+      'E_TRACE_COERCE',
+      target,
+      'was given another prototype',
+      'a traced tensor never changes.',
+    );
   },
 };
 
@@ -215,7 +284,8 @@ function property(tensor: TensorCore, key: string | symbol, what: string, hint?:
         ? `use \`t.select(0, ${name})\` or \`t.slice(0, ${name})\`.`
         : near.length > 0
           ? `did you mean ${near.map((n) => `'${n}'`).join(' or ')}?`
-          : 'tensors have methods: add, matmul, view, sum ...; shape, dtype, rank, name can be read.'),
+          : 'tensors have methods: add, matmul, view, sum ...; shape, dtype, rank, name can be ' +
+            'read.'),
   );
 }
 

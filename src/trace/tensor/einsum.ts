@@ -1,11 +1,12 @@
 /**
- * Einstein summation as matrix products: each step permutes its operands to [batch, kept, contracted], multiplies them as
- * stacks of matrices and views the result back. Several operands are contracted from the left.
+ * Einstein summation as matrix products: each step permutes its operands to [batch, kept,
+ * contracted], multiplies them as stacks of matrices and views the result back. Several operands
+ * are contracted from the left.
  */
 
 import { sourcePosition } from '../errors/position.ts';
 import { refusal } from '../errors/refusal.ts';
-import { sameSize, sizes, sizeText, type Size } from '../sizes/sizes.ts';
+import { sameSize, type Size, sizes, sizeText } from '../sizes/sizes.ts';
 import type { Tensor } from './tensor.ts';
 
 interface Labelled {
@@ -14,38 +15,49 @@ interface Labelled {
 }
 
 /**
- * `einsum('bij,bjk->bik', a, b)`. Letters stand for dims; a letter that the result lacks is summed over. Without `->` the
- * result has the letters that occur once, in alphabetical order.
+ * `einsum('bij,bjk->bik', a, b)`. Letters stand for dims; a letter that the result lacks is summed
+ * over. Without `->` the result has the letters that occur once, in alphabetical order.
  *
  * @throws E_SHAPE for a malformed equation, a letter with two sizes, or an operand of another rank
  */
 export function einsum(equation: string, ...operands: readonly Tensor[]): Tensor {
   const fail = (message: string): never => {
-    throw refusal('E_SHAPE', `einsum '${equation}': ${message}`, { source: sourcePosition() }, {
-      hint: "write one group of letters an operand, such as einsum('bij,bjk->bik', a, b).",
-    }); // prettier-ignore
+    throw refusal(
+      'E_SHAPE',
+      `einsum '${equation}': ${message}`,
+      { source: sourcePosition() },
+      {
+        hint: "write one group of letters an operand, such as einsum('bij,bjk->bik', a, b).",
+      },
+    );
   };
   const [left, right, ...more] = equation.replaceAll(' ', '').split('->');
   if (more.length > 0 || !/^[A-Za-z,]*$/.test(left) || !/^[A-Za-z]*$/.test(right ?? ''))
     return fail('only letters, commas and one arrow are understood');
   const groups = left.split(',').map((group) => [...group]);
-  if (groups.length !== operands.length) return fail(`${groups.length} groups for ${operands.length} operands`);
+  if (groups.length !== operands.length)
+    return fail(`${groups.length} groups for ${operands.length} operands`);
   const all = groups.flat();
   const output =
-    right === undefined ? [...new Set(all)].filter((c) => all.filter((d) => d === c).length === 1).sort() : [...right];
+    right === undefined
+      ? [...new Set(all)].filter((c) => all.filter((d) => d === c).length === 1).sort()
+      : [...right];
   const sizeOf = new Map<string, Size>();
   groups.forEach((letters, i) => {
     const { shape } = operands[i];
-    if (letters.length !== shape.length) fail(`operand ${i} has ${shape.length} dims for ${letters.length} letters`);
+    if (letters.length !== shape.length)
+      fail(`operand ${i} has ${shape.length} dims for ${letters.length} letters`);
     letters.forEach((letter, d) => {
-      if (letters.indexOf(letter) !== d) fail(`operand ${i} repeats '${letter}'; take its diagonal first`);
+      if (letters.indexOf(letter) !== d)
+        fail(`operand ${i} repeats '${letter}'; take its diagonal first`);
       const known = sizeOf.get(letter);
       if (known === undefined) sizeOf.set(letter, shape[d]);
       else if (!sameSize(known, shape[d]))
         fail(`'${letter}' has the sizes ${sizeText(known)} and ${sizeText(shape[d])}`);
     });
   });
-  for (const letter of output) if (!sizeOf.has(letter)) fail(`the result names '${letter}', which no operand has`);
+  for (const letter of output)
+    if (!sizeOf.has(letter)) fail(`the result names '${letter}', which no operand has`);
   if (new Set(output).size !== output.length) fail('the result repeats a letter');
 
   const labelled = groups.map((letters, i): Labelled => ({ letters, tensor: operands[i] }));
@@ -72,9 +84,14 @@ function contract(
   const inner = shared.filter((c) => !wanted.has(c));
   const rows = a.letters.filter((c) => !shared.includes(c));
   const columns = b.letters.filter((c) => !shared.includes(c));
-  const extent = (letters: readonly string[]): Size => sizes.product(letters.map((c) => sizeOf.get(c) ?? 1));
+  const extent = (letters: readonly string[]): Size =>
+    sizes.product(letters.map((c) => sizeOf.get(c) ?? 1));
   const left = grouped(permuted(a, [...batch, ...rows, ...inner]), [batch, rows, inner], extent);
-  const right = grouped(permuted(b, [...batch, ...inner, ...columns]), [batch, inner, columns], extent);
+  const right = grouped(
+    permuted(b, [...batch, ...inner, ...columns]),
+    [batch, inner, columns],
+    extent,
+  );
   const letters = [...batch, ...rows, ...columns];
   const shape = letters.map((c) => sizeOf.get(c) ?? 1);
   const product = batch.length === 0 ? left.matmul(right) : left.bmm(right);
@@ -90,7 +107,9 @@ function sumOut({ tensor, letters }: Labelled, wanted: ReadonlySet<string>): Lab
 
 function permuted({ tensor, letters }: Labelled, order: readonly string[]): Labelled {
   const dims = order.map((c) => letters.indexOf(c));
-  return dims.every((d, i) => d === i) ? { tensor, letters } : { tensor: tensor.permute(dims), letters: order };
+  return dims.every((d, i) => d === i)
+    ? { tensor, letters }
+    : { tensor: tensor.permute(dims), letters: order };
 }
 
 /** The dims of each group as one; a matrix where there is no batch. */

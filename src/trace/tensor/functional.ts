@@ -1,14 +1,15 @@
 /**
- * Operators as functions: those that take several tensors as equals, make a tensor from none, or need a random key.
+ * Operators as functions: those that take several tensors as equals, make a tensor from none, or
+ * need a random key.
  *
  * @module
  */
 
 import type { DType } from '../../graph/types.ts';
 import { sourcePosition } from '../errors/position.ts';
-import { stopping } from '../record/recorder.ts';
 import { refusal } from '../errors/refusal.ts';
-import { sizes, type Size } from '../sizes/sizes.ts';
+import { stopping } from '../record/recorder.ts';
+import { type Size, sizes } from '../sizes/sizes.ts';
 import type { TensorCore } from './core.ts';
 import type { Operand } from './pointwise.ts';
 import type { Ranked } from './reduce.ts';
@@ -31,7 +32,8 @@ export const sin = (x: Tensor): Tensor => x.sin();
 export const cos = (x: Tensor): Tensor => x.cos();
 export const tanh = (x: Tensor): Tensor => x.tanh();
 export const relu = (x: Tensor): Tensor => x.relu();
-export const gelu = (x: Tensor, approximate: 'none' | 'tanh' = 'none'): Tensor => x.gelu(approximate);
+export const gelu = (x: Tensor, approximate: 'none' | 'tanh' = 'none'): Tensor =>
+  x.gelu(approximate);
 export const silu = (x: Tensor): Tensor => x.silu();
 export const sigmoid = (x: Tensor): Tensor => x.sigmoid();
 export const eq = (a: Tensor, b: Operand): Tensor => a.eq(b);
@@ -42,12 +44,15 @@ export const gt = (a: Tensor, b: Operand): Tensor => a.gt(b);
 export const ge = (a: Tensor, b: Operand): Tensor => a.ge(b);
 /** Where `condition` holds `a`, else `b`; both are computed. */
 export const where = (condition: Tensor, a: Operand, b: Operand): Tensor => condition.where(a, b);
-export const sum = (x: Tensor, dims?: number | readonly number[], keepdim = false): Tensor => x.sum(dims, keepdim);
-export const mean = (x: Tensor, dims?: number | readonly number[], keepdim = false): Tensor => x.mean(dims, keepdim);
+export const sum = (x: Tensor, dims?: number | readonly number[], keepdim = false): Tensor =>
+  x.sum(dims, keepdim);
+export const mean = (x: Tensor, dims?: number | readonly number[], keepdim = false): Tensor =>
+  x.mean(dims, keepdim);
 export const softmax = (x: Tensor, dim: number): Tensor => x.softmax(dim);
 export const logSoftmax = (x: Tensor, dim: number): Tensor => x.logSoftmax(dim);
 export const cumsum = (x: Tensor, dim: number): Tensor => x.cumsum(dim);
-export const sort = (x: Tensor, dim = -1, descending = false): Ranked<Tensor> => x.sort(dim, descending);
+export const sort = (x: Tensor, dim = -1, descending = false): Ranked<Tensor> =>
+  x.sort(dim, descending);
 export const topk = (x: Tensor, k: number, dim = -1): Ranked<Tensor> => x.topk(k, dim);
 export const gather = (x: Tensor, dim: number, index: Tensor): Tensor => x.gather(dim, index);
 export const scatter = (x: Tensor, dim: number, index: Tensor, source: Tensor | number): Tensor =>
@@ -59,8 +64,12 @@ export const layerNorm = (
   bias?: Tensor,
   eps = 1e-5,
 ): Tensor => x.layerNorm(normalized, weight, bias, eps);
-export const rmsNorm = (x: Tensor, normalized: readonly number[], weight?: Tensor, eps?: number): Tensor =>
-  x.rmsNorm(normalized, weight, eps);
+export const rmsNorm = (
+  x: Tensor,
+  normalized: readonly number[],
+  weight?: Tensor,
+  eps?: number,
+): Tensor => x.rmsNorm(normalized, weight, eps);
 /** The tensor without its gradient. */
 export const stopGradient = (x: Tensor): Tensor => x.detach();
 
@@ -78,7 +87,10 @@ export function embedding(table: Tensor, ids: Tensor): Tensor {
   return apply('aten.embedding.default', [table, ids]);
 }
 
-/** Mask, causality, scale and grouped queries of an attention, as `torch.nn.functional.scaled_dot_product_attention` has them. */
+/**
+ * Mask, causality, scale and grouped queries of an attention, as
+ * `torch.nn.functional.scaled_dot_product_attention` has them.
+ */
 export interface AttentionOptions {
   /** Bool (true = attend) or added to the scores; broadcast to [..., queries, keys]. */
   readonly mask?: Tensor;
@@ -91,7 +103,12 @@ export interface AttentionOptions {
 }
 
 /** Attention, `softmax(q k^T * scale + mask) v`, of `[batch, heads, length, width]`. */
-export function scaledDotProductAttention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions = {}): Tensor {
+export function scaledDotProductAttention(
+  q: Tensor,
+  k: Tensor,
+  v: Tensor,
+  options: AttentionOptions = {},
+): Tensor {
   const { mask, causal = false, scale, groupedQueries = false } = options;
   return apply('aten.scaled_dot_product_attention.default', [q, k, v, mask ?? null, 0, causal], {
     ...(scale === undefined ? {} : { scale }),
@@ -107,7 +124,11 @@ const REDUCTIONS: Readonly<Record<Reduction, number>> = { none: 0, mean: 1, sum:
 export function crossEntropy(
   logits: Tensor,
   target: Tensor,
-  options: { readonly reduction?: Reduction; readonly ignoreIndex?: number; readonly labelSmoothing?: number } = {},
+  options: {
+    readonly reduction?: Reduction;
+    readonly ignoreIndex?: number;
+    readonly labelSmoothing?: number;
+  } = {},
 ): Tensor {
   const { reduction = 'mean', ignoreIndex = -100, labelSmoothing = 0 } = options;
   const smoothing = labelSmoothing === 0 ? [] : [labelSmoothing];
@@ -121,10 +142,15 @@ export function crossEntropy(
 
 /** Squared error, its mean by default. */
 export function mseLoss(x: Tensor, target: Tensor, reduction: Reduction = 'mean'): Tensor {
-  return apply('aten.mse_loss.default', reduction === 'mean' ? [x, target] : [x, target, REDUCTIONS[reduction]]);
+  return apply(
+    'aten.mse_loss.default',
+    reduction === 'mean' ? [x, target] : [x, target, REDUCTIONS[reduction]],
+  );
 }
 
-const typed = (dtype: DType): Record<string, { readonly kind: 'dtype'; readonly dtype: DType }> => ({
+const typed = (
+  dtype: DType,
+): Record<string, { readonly kind: 'dtype'; readonly dtype: DType }> => ({
   dtype: { kind: 'dtype', dtype },
 });
 
@@ -145,7 +171,10 @@ export function onesLike(x: TensorCore): Tensor {
   return apply('aten.ones_like.default', [x]);
 }
 /** 0, 1, ..., end - 1; or from `start`. */
-export function arange(end: Size, options: { readonly start?: Size; readonly dtype?: DType } = {}): Tensor {
+export function arange(
+  end: Size,
+  options: { readonly start?: Size; readonly dtype?: DType } = {},
+): Tensor {
   const { start, dtype = 'i64' } = options;
   return start === undefined
     ? apply('aten.arange.default', [end], typed(dtype))
@@ -153,8 +182,8 @@ export function arange(end: Size, options: { readonly start?: Size; readonly dty
 }
 
 /**
- * `count` independent keys from one: Lehmer's generator over the prime 2^31 - 1 steps the seed to a multiple of its own,
- * and each key is that plus its number.
+ * `count` independent keys from one: Lehmer's generator over the prime 2^31 - 1 steps the seed to a
+ * multiple of its own, and each key is that plus its number.
  */
 export function splitKey(key: Tensor, count: number): Tensor[] {
   const stepped = needKey(key, 'splitKey').mul(48271);
@@ -164,7 +193,8 @@ export function splitKey(key: Tensor, count: number): Tensor[] {
 /**
  * Elements set to zero with probability `p`, the others divided by 1 - p.
  *
- * @param key an input described by `randomKey()`, or one that `splitKey` derived; each draw needs its own
+ * @param key an input described by `randomKey()`, or one that `splitKey` derived; each draw needs
+ *   its own
  * @throws E_TRACE_IMPURE without a key
  */
 export function dropout(x: Tensor, p: number, key?: Tensor): Tensor {
@@ -173,8 +203,15 @@ export function dropout(x: Tensor, p: number, key?: Tensor): Tensor {
 }
 
 /** Ones with probability `p`, else zeros. @throws E_TRACE_IMPURE without a key */
-export function bernoulli(shape: readonly Size[], p: number, key?: Tensor, dtype: DType = 'f32'): Tensor {
-  return apply('aten.bernoulli.p', [zeros(shape, dtype), p], { generator: needKey(key, 'bernoulli') });
+export function bernoulli(
+  shape: readonly Size[],
+  p: number,
+  key?: Tensor,
+  dtype: DType = 'f32',
+): Tensor {
+  return apply('aten.bernoulli.p', [zeros(shape, dtype), p], {
+    generator: needKey(key, 'bernoulli'),
+  });
 }
 /** Uniform in [0, 1). @throws E_TRACE_IMPURE without a key */
 export function rand(shape: readonly Size[], key?: Tensor, dtype: DType = 'f32'): Tensor {
@@ -182,14 +219,26 @@ export function rand(shape: readonly Size[], key?: Tensor, dtype: DType = 'f32')
 }
 /** Normal with mean 0 and variance 1. @throws E_TRACE_IMPURE without a key */
 export function randn(shape: readonly Size[], key?: Tensor, dtype: DType = 'f32'): Tensor {
-  return apply('aten.randn.default', [shape], { generator: needKey(key, 'randn'), ...typed(dtype) });
+  return apply('aten.randn.default', [shape], {
+    generator: needKey(key, 'randn'),
+    ...typed(dtype),
+  });
 }
 
 function needKey(key: Tensor | undefined, what: string): Tensor {
   if (key !== undefined) return key;
-  throw stopping(refusal('E_TRACE_IMPURE', `${what} draws random numbers and was given no key`, { source: sourcePosition() }, {
-    hint: 'describe an input with randomKey() and hand it on; splitKey(key, n) makes one for each draw.',
-  })); // prettier-ignore
+  throw stopping(
+    refusal(
+      'E_TRACE_IMPURE',
+      `${what} draws random numbers and was given no key`,
+      { source: sourcePosition() },
+      {
+        hint:
+          'describe an input with randomKey() and hand it on; splitKey(key, n) makes one for ' +
+          'each draw.',
+      },
+    ),
+  );
 }
 
 /** Sum of `values` over rows of equal `ids`: `out[ids[i]] += values[i]`, `[rows, width]`. */

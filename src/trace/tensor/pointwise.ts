@@ -11,7 +11,10 @@ function isScalar(operand: Operand): operand is Size {
   return !(operand instanceof TensorCore);
 }
 
-/** Pointwise operators. Shapes broadcast; dtypes promote as in PyTorch, where a whole number is an integer. */
+/**
+ * Pointwise operators. Shapes broadcast; dtypes promote as in PyTorch, where a whole number is an
+ * integer.
+ */
 export abstract class PointwiseTensor extends TensorCore {
   add(other: Operand): this {
     return this.op('aten.add.Tensor', [this, other]);
@@ -35,10 +38,16 @@ export abstract class PointwiseTensor extends TensorCore {
   }
   /** Remainder with the sign of the divisor. */
   remainder(other: Operand): this {
-    return this.op(isScalar(other) ? 'aten.remainder.Scalar' : 'aten.remainder.Tensor', [this, other]);
+    return this.op(isScalar(other) ? 'aten.remainder.Scalar' : 'aten.remainder.Tensor', [
+      this,
+      other,
+    ]);
   }
   pow(exponent: Operand): this {
-    return this.op(isScalar(exponent) ? 'aten.pow.Tensor_Scalar' : 'aten.pow.Tensor_Tensor', [this, exponent]);
+    return this.op(isScalar(exponent) ? 'aten.pow.Tensor_Scalar' : 'aten.pow.Tensor_Tensor', [
+      this,
+      exponent,
+    ]);
   }
   maximum(other: Operand): this {
     return isScalar(other)
@@ -182,10 +191,16 @@ export abstract class PointwiseTensor extends TensorCore {
     return this.op('aten.logical_not.default', [this]);
   }
   bitwiseAnd(other: Operand): this {
-    return this.op(isScalar(other) ? 'aten.bitwise_and.Scalar' : 'aten.bitwise_and.Tensor', [this, other]);
+    return this.op(isScalar(other) ? 'aten.bitwise_and.Scalar' : 'aten.bitwise_and.Tensor', [
+      this,
+      other,
+    ]);
   }
   bitwiseOr(other: Operand): this {
-    return this.op(isScalar(other) ? 'aten.bitwise_or.Scalar' : 'aten.bitwise_or.Tensor', [this, other]);
+    return this.op(isScalar(other) ? 'aten.bitwise_or.Scalar' : 'aten.bitwise_or.Tensor', [
+      this,
+      other,
+    ]);
   }
   isnan(): this {
     return this.op('aten.isnan.default', [this]);
@@ -198,12 +213,17 @@ export abstract class PointwiseTensor extends TensorCore {
   where(a: Operand, b: Operand): this {
     const kind = `${isScalar(a) ? 'Scalar' : 'Tensor'}${isScalar(b) ? 'Scalar' : 'Tensor'}`;
     const overload =
-      { ScalarScalar: 'Scalar', ScalarTensor: 'ScalarSelf', TensorScalar: 'ScalarOther' }[kind] ?? 'self';
+      { ScalarScalar: 'Scalar', ScalarTensor: 'ScalarSelf', TensorScalar: 'ScalarOther' }[kind] ??
+      'self';
     return this.op(`aten.where.${overload}`, [this, a, b]);
   }
   /** `value` where the bool tensor `mask` holds. */
   maskedFill(mask: TensorCore, value: Operand): this {
-    return this.op(isScalar(value) ? 'aten.masked_fill.Scalar' : 'aten.masked_fill.Tensor', [this, mask, value]);
+    return this.op(isScalar(value) ? 'aten.masked_fill.Scalar' : 'aten.masked_fill.Tensor', [
+      this,
+      mask,
+      value,
+    ]);
   }
 
   /** The tensor in another dtype; the same node if it has it already. */

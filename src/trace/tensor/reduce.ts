@@ -15,7 +15,10 @@ export abstract class ReducedTensor extends PointwiseTensor {
   sum(dims?: number | readonly number[], keepdim = false): this {
     return dims === undefined
       ? this.op('aten.sum.default', [this])
-      : this.op('aten.sum.dim_IntList', keepdim ? [this, listOf(dims), true] : [this, listOf(dims)]);
+      : this.op(
+          'aten.sum.dim_IntList',
+          keepdim ? [this, listOf(dims), true] : [this, listOf(dims)],
+        );
   }
   mean(dims?: number | readonly number[], keepdim = false): this {
     return dims === undefined
@@ -50,17 +53,35 @@ export abstract class ReducedTensor extends PointwiseTensor {
     return this.op('aten.argmin.default', dim === undefined ? [this] : [this, dim, keepdim]);
   }
   any(dim?: number, keepdim = false): this {
-    return dim === undefined ? this.op('aten.any.default', [this]) : this.op('aten.any.dim', [this, dim, keepdim]);
+    return dim === undefined
+      ? this.op('aten.any.default', [this])
+      : this.op('aten.any.dim', [this, dim, keepdim]);
   }
   all(dim?: number, keepdim = false): this {
-    return dim === undefined ? this.op('aten.all.default', [this]) : this.op('aten.all.dim', [this, dim, keepdim]);
+    return dim === undefined
+      ? this.op('aten.all.default', [this])
+      : this.op('aten.all.dim', [this, dim, keepdim]);
   }
   /** The variance; it divides by n - `correction`, which is 1 by default, as PyTorch does. */
-  var(dims?: number | readonly number[], options: { correction?: number; keepdim?: boolean } = {}): this {
-    return this.op('aten.var.correction', dims === undefined ? [this] : [this, listOf(dims)], spread(options));
+  var(
+    dims?: number | readonly number[],
+    options: { correction?: number; keepdim?: boolean } = {},
+  ): this {
+    return this.op(
+      'aten.var.correction',
+      dims === undefined ? [this] : [this, listOf(dims)],
+      spread(options),
+    );
   }
-  std(dims?: number | readonly number[], options: { correction?: number; keepdim?: boolean } = {}): this {
-    return this.op('aten.std.correction', dims === undefined ? [this] : [this, listOf(dims)], spread(options));
+  std(
+    dims?: number | readonly number[],
+    options: { correction?: number; keepdim?: boolean } = {},
+  ): this {
+    return this.op(
+      'aten.std.correction',
+      dims === undefined ? [this] : [this, listOf(dims)],
+      spread(options),
+    );
   }
   logsumexp(dims: number | readonly number[], keepdim = false): this {
     return this.op('aten.logsumexp.default', [this, listOf(dims), keepdim]);
@@ -71,10 +92,16 @@ export abstract class ReducedTensor extends PointwiseTensor {
   }
 
   softmax(dim: number, dtype?: DType): this {
-    return this.op('aten.softmax.int', dtype === undefined ? [this, dim] : [this, dim, { kind: 'dtype', dtype }]);
+    return this.op(
+      'aten.softmax.int',
+      dtype === undefined ? [this, dim] : [this, dim, { kind: 'dtype', dtype }],
+    );
   }
   logSoftmax(dim: number, dtype?: DType): this {
-    return this.op('aten.log_softmax.int', dtype === undefined ? [this, dim] : [this, dim, { kind: 'dtype', dtype }]);
+    return this.op(
+      'aten.log_softmax.int',
+      dtype === undefined ? [this, dim] : [this, dim, { kind: 'dtype', dtype }],
+    );
   }
 
   cumsum(dim: number): this {
@@ -92,7 +119,10 @@ export abstract class ReducedTensor extends PointwiseTensor {
   }
   /** The `k` largest (or smallest) along a dim and where they stand. */
   topk(k: number, dim = -1, largest = true): Ranked<this> {
-    const [values, indices] = this.ops('aten.topk.default', largest ? [this, k, dim] : [this, k, dim, false]);
+    const [values, indices] = this.ops(
+      'aten.topk.default',
+      largest ? [this, k, dim] : [this, k, dim, false],
+    );
     return { values, indices };
   }
 }

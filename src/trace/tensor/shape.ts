@@ -90,11 +90,10 @@ export abstract class ShapedTensor extends ReducedTensor {
   }
   /** Pieces of `size` along a dim, the last one smaller; or of the given sizes. */
   split(size: number | readonly number[], dim = 0): this[] {
-    return this.ops(typeof size === 'number' ? 'aten.split.Tensor' : 'aten.split_with_sizes.default', [
-      this,
-      size,
-      dim,
-    ]);
+    return this.ops(
+      typeof size === 'number' ? 'aten.split.Tensor' : 'aten.split_with_sizes.default',
+      [this, size, dim],
+    );
   }
   /** At most `count` equal pieces along a dim. */
   chunk(count: number, dim = 0): this[] {
@@ -111,7 +110,12 @@ export abstract class ShapedTensor extends ReducedTensor {
   }
   /** A copy where `out[index[i][j]][j] = source[i][j]`; a number is written everywhere. */
   scatter(dim: number, index: TensorCore, source: TensorCore | number): this {
-    return this.op(typeof source === 'number' ? 'aten.scatter.value' : 'aten.scatter.src', [this, dim, index, source]);
+    return this.op(typeof source === 'number' ? 'aten.scatter.value' : 'aten.scatter.src', [
+      this,
+      dim,
+      index,
+      source,
+    ]);
   }
   /** As `scatter`, but adding. */
   scatterAdd(dim: number, index: TensorCore, source: TensorCore): this {
@@ -126,7 +130,12 @@ export abstract class ShapedTensor extends ReducedTensor {
   }
   /** A copy with `values` at the indexed places; added to what is there with `accumulate`. */
   indexPut(indices: readonly (TensorCore | null)[], values: TensorCore, accumulate = false): this {
-    return this.op('aten.index_put.default', [this, indices, values, ...(accumulate ? [true] : [])]);
+    return this.op('aten.index_put.default', [
+      this,
+      indices,
+      values,
+      ...(accumulate ? [true] : []),
+    ]);
   }
   /** Rows of a one-hot matrix for integer classes. */
   oneHot(classes: Size): this {

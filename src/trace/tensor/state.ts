@@ -1,18 +1,21 @@
-/** What a traced function may read beside its arguments: named parameters and buffers, module paths, host state. */
+/**
+ * What a traced function may read beside its arguments: named parameters and buffers, module paths,
+ * host state.
+ */
 
-import type { DType } from '../../graph/types.ts';
-import { DimSpec, knownDtype, type TensorSpec } from '../record/spec.ts';
 import { ShardwrightError } from '../../errors.ts';
+import type { DType } from '../../graph/types.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { parseShardingFor } from '../../mesh/einshard/on-mesh.ts';
 import { localShape } from '../../mesh/sharding/sharding.ts';
-import { inModule, needRecorder } from '../record/recorder.ts';
 import { refusal } from '../errors/refusal.ts';
-import type { Size } from '../sizes/sizes.ts';
-import { tracedValue } from './core.ts';
-import { tensorOf, type Tensor } from './tensor.ts';
+import { inModule, needRecorder } from '../record/recorder.ts';
+import { DimSpec, knownDtype, type TensorSpec } from '../record/spec.ts';
 import type { HostValue } from '../record/tree.ts';
 import { valueText } from '../record/typed-value.ts';
+import type { Size } from '../sizes/sizes.ts';
+import { tracedValue } from './core.ts';
+import { type Tensor, tensorOf } from './tensor.ts';
 
 /** What a parameter or buffer looks like; a `spec` or a bare shape says the same. */
 interface StateSpec {
@@ -27,8 +30,8 @@ export function scope<T>(path: string, body: () => T): T {
 }
 
 /**
- * The trainable tensor of this name, below the module path of the scopes around the call. It is declared at its first use;
- * later uses of the same name are the same tensor.
+ * The trainable tensor of this name, below the module path of the scopes around the call. It is
+ * declared at its first use; later uses of the same name are the same tensor.
  *
  * @throws E_TRACE_INPUT when the name is declared with another shape, dtype or role
  */
@@ -41,26 +44,46 @@ export function buffer(fqn: string, spec: StateSpec | TensorSpec | readonly Size
   return state(fqn, spec, 'buffer');
 }
 
-function state(fqn: string, given: StateSpec | TensorSpec | readonly Size[], role: 'parameter' | 'buffer'): Tensor {
+function state(
+  fqn: string,
+  given: StateSpec | TensorSpec | readonly Size[],
+  role: 'parameter' | 'buffer',
+): Tensor {
   const { trace } = needRecorder(`${role} '${fqn}'`);
   const { shape: described, dtype = 'f32' } = isShape(given) ? { shape: given } : given;
   knownDtype(dtype);
   const shape = described.map((size): Size => {
     if (!(size instanceof DimSpec)) return size;
-    throw refusal('E_TRACE_INPUT', `${role} '${fqn}' has the open size '${size.range.name}'`, trace.place(), {
-      hint: 'a parameter has fixed sizes, or sizes of the inputs: x.shape[1].',
-    });
+    throw refusal(
+      'E_TRACE_INPUT',
+      `${role} '${fqn}' has the open size '${size.range.name}'`,
+      trace.place(),
+      {
+        hint: 'a parameter has fixed sizes, or sizes of the inputs: x.shape[1].',
+      },
+    );
   });
   const name = trace.path === '' ? fqn : `${trace.path}.${fqn}`;
   const text = `${role} ${valueText({ dtype, shape })}`;
   const known = trace.declared.get(name);
   if (known !== undefined) {
     if (known.text === text) return tensorOf(known.value);
-    throw refusal('E_TRACE_INPUT', `'${name}' is declared as ${text}, but was declared as ${known.text}`, trace.place(), {
-      hint: 'give one of them another name, or one shape to both.',
-    }); // prettier-ignore
+    throw refusal(
+      'E_TRACE_INPUT',
+      `'${name}' is declared as ${text}, but was declared as ${known.text}`,
+      trace.place(),
+      {
+        hint: 'give one of them another name, or one shape to both.',
+      },
+    );
   }
-  const value = trace.root.placeholder(name, dtype, shape, { role, roleName: name }, role === 'parameter');
+  const value = trace.root.placeholder(
+    name,
+    dtype,
+    shape,
+    { role, roleName: name },
+    role === 'parameter',
+  );
   trace.declared.set(name, { value, role, text });
   return tensorOf(value);
 }
@@ -75,7 +98,8 @@ export function isTraining(): boolean {
 }
 
 /**
- * Reads host state and makes its value a guard: a cached graph holds only while `read()` gives the same.
+ * Reads host state and makes its value a guard: a cached graph holds only while `read()` gives the
+ * same.
  *
  * @param name what the guard is called: `mode == "train"`
  */
@@ -87,22 +111,31 @@ export function guardOn<T extends HostValue>(name: string, read: () => T): T {
 }
 
 /**
- * States where a tensor must live: one placement for each dim of the mesh that `trace` was given, such as `S(0)R` or
- * `['S(0)', 'R']`; or einshard, `a b -> a2 b 4`; or a PartitionSpec, `P("dp", None)`. `plan` takes it for a pin.
+ * States where a tensor must live: one placement for each dim of the mesh that `trace` was given,
+ * such as `S(0)R` or `['S(0)', 'R']`; or einshard, `a b -> a2 b 4`; or a PartitionSpec, `P("dp",
+ * None)`. `plan` takes it for a pin.
  *
- * @throws E_TRACE_INPUT when the trace has no mesh, the placements do not fit mesh and tensor, or the tensor has another
- * sharding already
+ * @throws E_TRACE_INPUT when the trace has no mesh, the placements do not fit mesh and tensor, or
+ * the tensor has another sharding already
  */
 export function withSharding(tensor: Tensor, placements: string | readonly string[]): Tensor {
   const { trace } = needRecorder('withSharding()');
   const value = tracedValue(tensor);
   if (trace.settings.mesh === undefined || value === undefined || value.recorder !== trace.root)
-    throw refusal('E_TRACE_INPUT', `withSharding(${String(placements)}): the trace ${trace.settings.mesh === undefined ? 'has no mesh' : 'runs a body, which has no shardings of its own'}`, trace.place(), {
-      hint: "name the mesh: trace(fn, inputs, { mesh: 'dp=2,tp=4' }).",
-    }); // prettier-ignore
+    throw refusal(
+      'E_TRACE_INPUT',
+      `withSharding(${String(placements)}): the trace ` +
+        `${trace.settings.mesh === undefined ? 'has no mesh' : 'runs a body, which has no shardings of its own'}`,
+      trace.place(),
+      {
+        hint: "name the mesh: trace(fn, inputs, { mesh: 'dp=2,tp=4' }).",
+      },
+    );
   const text = typeof placements === 'string' ? placements : placements.join('');
   const wrong = (why: string, hint: string): ShardwrightError =>
-    refusal('E_TRACE_INPUT', `withSharding(%${value.name}, ${text}): ${why}`, trace.place(), { hint });
+    refusal('E_TRACE_INPUT', `withSharding(%${value.name}, ${text}): ${why}`, trace.place(), {
+      hint,
+    });
   let sharding: string;
   try {
     const mesh = parseMesh(trace.settings.mesh);
@@ -113,11 +146,17 @@ export function withSharding(tensor: Tensor, placements: string | readonly strin
     sharding = parsed.text;
   } catch (error) {
     if (!(error instanceof ShardwrightError)) throw error;
-    throw wrong(error.message, error.details.hint ?? 'one placement for each dim of the mesh: S(0)R.');
+    throw wrong(
+      error.message,
+      error.details.hint ?? 'one placement for each dim of the mesh: S(0)R.',
+    );
   }
   const earlier = trace.given.find((stated) => stated.value === value.name);
   if (earlier !== undefined && earlier.sharding !== sharding)
-    throw wrong(`it is ${earlier.sharding} already`, 'a tensor lives in one placement; state one of the two.');
+    throw wrong(
+      `it is ${earlier.sharding} already`,
+      'a tensor lives in one placement; state one of the two.',
+    );
   if (earlier === undefined) trace.given.push({ value: value.name, sharding, strength: 'pin' });
   return tensor;
 }

@@ -1,15 +1,16 @@
 /** The traced tensor: each method records one aten call and checks its types at once. */
 
 import { sourcePosition } from '../errors/position.ts';
-import { needRecorder, type TracedValue } from '../record/recorder.ts';
 import { refusal } from '../errors/refusal.ts';
+import { needRecorder, type TracedValue } from '../record/recorder.ts';
 import { sameSize, sizeText } from '../sizes/sizes.ts';
-import { traceArg, traceArgs, tracedValue, type Argument, type TensorCore } from './core.ts';
+import { type Argument, type TensorCore, traceArg, traceArgs, tracedValue } from './core.ts';
 import { ShapedTensor } from './shape.ts';
 
 /**
- * A stand-in for a tensor while a function is traced. Every method records one operator call, `aten.*`, whose shape and
- * dtype are checked at once; see the classes below it for pointwise operators, reductions and views.
+ * A stand-in for a tensor while a function is traced. Every method records one operator call,
+ * `aten.*`, whose shape and dtype are checked at once; see the classes below it for pointwise
+ * operators, reductions and views.
  */
 export class Tensor extends ShapedTensor {
   /**
@@ -27,9 +28,14 @@ export class Tensor extends ShapedTensor {
     ) {
       const shape = (t: TensorCore): string => `[${t.shape.map(sizeText).join(', ')}]`;
       const place = { source: sourcePosition(), path: tracedValue(this)?.recorder.trace.path };
-      throw refusal('E_SHAPE', `matmul: inner sizes differ, ${shape(this)} x ${shape(other)}`, place, {
-        hint: 'transpose one side with t() or transpose(-2, -1), or correct its size.',
-      });
+      throw refusal(
+        'E_SHAPE',
+        `matmul: inner sizes differ, ${shape(this)} x ${shape(other)}`,
+        place,
+        {
+          hint: 'transpose one side with t() or transpose(-2, -1), or correct its size.',
+        },
+      );
     }
     const target = this.rank === 2 && other.rank === 2 ? 'aten.mm.default' : 'aten.matmul.default';
     return this.op(target, [this, other]);
@@ -40,21 +46,42 @@ export class Tensor extends ShapedTensor {
   }
   /** `this @ weight^T + bias`, over the last dim; `weight` is [out, in]. */
   linear(weight: TensorCore, bias?: TensorCore): this {
-    return this.op('aten.linear.default', bias === undefined ? [this, weight] : [this, weight, bias]);
+    return this.op(
+      'aten.linear.default',
+      bias === undefined ? [this, weight] : [this, weight, bias],
+    );
   }
 
   /** Normalised over the last dims, whose sizes are those of `weight`. */
-  layerNorm(normalized: readonly number[], weight?: TensorCore, bias?: TensorCore, eps = 1e-5): this {
-    return this.op('aten.layer_norm.default', [this, normalized, weight ?? null, bias ?? null, eps]);
+  layerNorm(
+    normalized: readonly number[],
+    weight?: TensorCore,
+    bias?: TensorCore,
+    eps = 1e-5,
+  ): this {
+    return this.op('aten.layer_norm.default', [
+      this,
+      normalized,
+      weight ?? null,
+      bias ?? null,
+      eps,
+    ]);
   }
   rmsNorm(normalized: readonly number[], weight?: TensorCore, eps?: number): this {
-    return this.op('aten.rms_norm.default', [this, normalized, weight ?? null, ...(eps === undefined ? [] : [eps])]);
+    return this.op('aten.rms_norm.default', [
+      this,
+      normalized,
+      weight ?? null,
+      ...(eps === undefined ? [] : [eps]),
+    ]);
   }
   groupNorm(groups: number, weight?: TensorCore, bias?: TensorCore, eps = 1e-5): this {
     return this.op('aten.group_norm.default', [this, groups, weight ?? null, bias ?? null, eps]);
   }
 
-  /** 2-D convolution of `[batch, channels, height, width]` with `[out, channels / groups, kh, kw]`. */
+  /**
+   * 2-D convolution of `[batch, channels, height, width]` with `[out, channels / groups, kh, kw]`.
+   */
   conv2d(weight: TensorCore, bias?: TensorCore, options: ConvOptions = {}): this {
     return this.convolve('aten.conv2d.default', 2, weight, bias, options);
   }
@@ -72,15 +99,33 @@ export class Tensor extends ShapedTensor {
     const { stride = 1, padding = 0, dilation = 1, groups = 1 } = options;
     const each = (n: number | readonly number[]): readonly number[] =>
       typeof n === 'number' ? Array.from({ length: rank }, () => n) : n;
-    return this.op(target, [this, weight, bias ?? null, each(stride), each(padding), each(dilation), groups]);
+    return this.op(target, [
+      this,
+      weight,
+      bias ?? null,
+      each(stride),
+      each(padding),
+      each(dilation),
+      groups,
+    ]);
   }
   /** Largest of each window; the stride is the kernel by default. */
   maxPool2d(kernel: number, stride = kernel, padding = 0): this {
-    return this.op('aten.max_pool2d.default', [this, [kernel, kernel], [stride, stride], [padding, padding]]);
+    return this.op('aten.max_pool2d.default', [
+      this,
+      [kernel, kernel],
+      [stride, stride],
+      [padding, padding],
+    ]);
   }
   /** Mean of each window; the stride is the kernel by default. */
   avgPool2d(kernel: number, stride = kernel, padding = 0): this {
-    return this.op('aten.avg_pool2d.default', [this, [kernel, kernel], [stride, stride], [padding, padding]]);
+    return this.op('aten.avg_pool2d.default', [
+      this,
+      [kernel, kernel],
+      [stride, stride],
+      [padding, padding],
+    ]);
   }
   /** Means of as many windows as the result has sizes. */
   adaptiveAvgPool2d(height: number, width: number): this {
@@ -100,7 +145,10 @@ export function tensorOf(value: TracedValue): Tensor {
   return new Tensor(value);
 }
 
-/** Records any operator of the table with one result, such as `apply('aten.addmm.default', [bias, x, w])`. */
+/**
+ * Records any operator of the table with one result, such as `apply('aten.addmm.default', [bias, x,
+ * w])`.
+ */
 export function apply(
   target: string,
   args: readonly Argument[],

@@ -1,11 +1,18 @@
 /**
- * Says of a comparison how sure it is. In: a comparison, the machine, what priced it. Out: the range in which measured steps lie
- * for each plan, the probability that each fits, the plans that cannot be told from the best, and the simplest of them. Everything
- * comes from measured runs (`cost/validation/fidelity.ts`).
+ * Says of a comparison how sure it is. In: a comparison, the machine, what priced it. Out: the
+ * range in which measured steps lie for each plan, the probability that each fits, the plans that
+ * cannot be told from the best, and the simplest of them. Everything comes from measured runs
+ * (`cost/validation/fidelity.ts`).
  */
 
 import type { Cluster } from '../../cost/hardware/cluster.ts';
-import { fidelity, fitProbability, nearestPool, poolText, type PricedBy } from '../../cost/validation/fidelity.ts';
+import {
+  fidelity,
+  fitProbability,
+  nearestPool,
+  poolText,
+  type PricedBy,
+} from '../../cost/validation/fidelity.ts';
 import type { Certainty, ComparedPlan, Comparison } from './comparison.ts';
 
 interface Asked {
@@ -40,39 +47,78 @@ const SIMPLER = [
 export function withCertainty(comparison: Comparison, asked: Asked): Comparison {
   const { cluster, experts, cost, by, trains, memoryBytes } = asked;
   const limit = memoryBytes ?? cluster.memoryBytes;
-  const fits = comparison.holds === 'states' ? undefined : (bytes: number): number => fitProbability(bytes, limit);
-  const likely = ({ peakBytes }: ComparedPlan): Pick<ComparedPlan, 'fitProbability'> => (fits === undefined ? {} : { fitProbability: fits(peakBytes) }); // prettier-ignore
+  const fits =
+    comparison.holds === 'states'
+      ? undefined
+      : (bytes: number): number => fitProbability(bytes, limit);
+  const likely = ({ peakBytes }: ComparedPlan): Pick<ComparedPlan, 'fitProbability'> =>
+    fits === undefined ? {} : { fitProbability: fits(peakBytes) };
   const plans = comparison.plans.map((plan) => withFields(plan, likely(plan)));
   if (cost !== 'nccl' || !trains)
-    return { ...comparison, plans, unsure: trains ? `no band: the prices of ${cost} were not set against measured runs` : 'no band: only training steps were measured' }; // prettier-ignore
+    return {
+      ...comparison,
+      plans,
+      unsure: trains
+        ? `no band: the prices of ${cost} were not set against measured runs`
+        : 'no band: only training steps were measured',
+    };
   const hosts = comparison.devices > cluster.devicesPerHost ? 2 : 1;
   const pool = nearestPool({ accelerator: cluster.accelerator, experts, hosts });
   const { p10, p90 } = pool[by];
-  const banded = plans.map((plan) => withFields(plan, { secondsBand: [plan.seconds * p10, plan.seconds * p90] }));
+  const banded = plans.map((plan) =>
+    withFields(plan, { secondsBand: [plan.seconds * p10, plan.seconds * p90] }),
+  );
   const { pairs } = fidelity();
-  const figures = { p10, p90, from: poolText(pool), runs: pool.runs, families: pool.families, alikeShare: pairs[by], alikeGroups: pairs.groups }; // prettier-ignore
+  const figures = {
+    p10,
+    p90,
+    from: poolText(pool),
+    runs: pool.runs,
+    families: pool.families,
+    alikeShare: pairs[by],
+    alikeGroups: pairs.groups,
+  };
   return { ...comparison, plans: banded, certainty: { ...figures, ...tiesOf(banded, pairs[by]) } };
 }
 
 /** A plan with more fields; what it makes on demand is not asked for. */
 function withFields(plan: ComparedPlan, fields: Partial<ComparedPlan>): ComparedPlan {
-  return Object.assign(Object.defineProperties({}, Object.getOwnPropertyDescriptors(plan)) as ComparedPlan, fields);
+  return Object.assign(
+    Object.defineProperties({}, Object.getOwnPropertyDescriptors(plan)) as ComparedPlan,
+    fields,
+  );
 }
 
-/** The certainty of a comparison that was put together from pieces: their figures, and what is alike in the whole. */
-export function certaintyOfWhole(whole: Comparison, { certainty, unsure }: Comparison): Pick<Comparison, 'certainty' | 'unsure'> {
+/**
+ * The certainty of a comparison that was put together from pieces: their figures, and what is alike
+ * in the whole.
+ */
+export function certaintyOfWhole(
+  whole: Comparison,
+  { certainty, unsure }: Comparison,
+): Pick<Comparison, 'certainty' | 'unsure'> {
   if (certainty === undefined) return unsure === undefined ? {} : { unsure };
   return { certainty: { ...certainty, ...tiesOf(whole.plans, certainty.alikeShare) } };
-} // prettier-ignore
-
-/** What cannot be told from the fastest plan, and the simplest of it. */
-function tiesOf(plans: readonly ComparedPlan[], share: number): Pick<Certainty, 'alike' | 'recommended' | 'order'> {
-  const alike = tiedPlans(plans, share);
-  const [recommended] = [...alike].sort(bySimplicity);
-  return { alike: alike.map((p) => p.name), recommended: alike.length === 0 ? null : recommended.name, order: SIMPLER };
 }
 
-/** Plans that fit and are not slower than the best by more than what measured pairs confirm nine times in ten. */
+/** What cannot be told from the fastest plan, and the simplest of it. */
+function tiesOf(
+  plans: readonly ComparedPlan[],
+  share: number,
+): Pick<Certainty, 'alike' | 'recommended' | 'order'> {
+  const alike = tiedPlans(plans, share);
+  const [recommended] = [...alike].sort(bySimplicity);
+  return {
+    alike: alike.map((p) => p.name),
+    recommended: alike.length === 0 ? null : recommended.name,
+    order: SIMPLER,
+  };
+}
+
+/**
+ * Plans that fit and are not slower than the best by more than what measured pairs confirm nine
+ * times in ten.
+ */
 function tiedPlans(plans: readonly ComparedPlan[], share: number): ComparedPlan[] {
   const fitting = plans.filter((p) => p.fits);
   const least = fitting.reduce((most, p) => Math.min(most, p.seconds), Infinity);
@@ -92,7 +138,8 @@ function complexity(plan: ComparedPlan): number[] {
   const dims = plan.mesh.split(/[ ,]+/).filter((dim) => !dim.endsWith('=1'));
   const names = dims.map((dim) => dim.replace(/=.*/, ''));
   const parts = plan.plan.split('+');
-  const has = (...any: readonly string[]): number => Number(any.some((name) => names.includes(name) || parts.includes(name))); // prettier-ignore
+  const has = (...any: readonly string[]): number =>
+    Number(any.some((name) => names.includes(name) || parts.includes(name)));
   return [
     Number((plan.fitProbability ?? 1) < LIKELY),
     dims.length,

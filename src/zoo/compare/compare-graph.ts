@@ -1,40 +1,43 @@
-/** Takes a graph and a number of devices and gives every recipe and the unrestricted optimum on every mesh, ranked. */
+/**
+ * Takes a graph and a number of devices and gives every recipe and the unrestricted optimum on
+ * every mesh, ranked.
+ */
 
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
-import { clusterTopology, hostSize, type Hosts } from '../../cost/hardware/topology.ts';
+import { clusterTopology, type Hosts, hostSize } from '../../cost/hardware/topology.ts';
 import { defaultCostPreset } from '../../cost/presets/presets.ts';
 import { hasExperts } from '../../cost/validation/fidelity.ts';
-import { internalError, ShardwrightError, interrupted } from '../../errors.ts';
+import { internalError, interrupted, ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { decode } from '../../plan/record/decode.ts';
 import { prepare, type Prepared } from '../../plan/prepare.ts';
-import { leastTotal } from '../../solver/problem/cost.ts';
+import { decode } from '../../plan/record/decode.ts';
+import { Deadline } from '../../plan/request/deadline.ts';
 import { askedGap, holdsPeak, type PlanRequest } from '../../plan/request/request.ts';
 import type { ShardResult } from '../../plan/search/result.ts';
 import { shardPrepared } from '../../plan/shard.ts';
-import { Deadline } from '../../plan/request/deadline.ts';
-import type { ComparedMesh, Comparison, RefusedPlan } from './comparison.ts';
-import { withCertainty } from './certainty.ts';
-import { concludeComparison, type Found, type RawPlan } from './conclude-comparison.ts';
+import { leastTotal } from '../../solver/problem/cost.ts';
+import { type ModelFacts, modelFacts } from '../recipes/inputs/model-facts.ts';
+import { type InputRoles, inputRoles } from '../recipes/inputs/roles.ts';
 import { lintPlan } from '../recipes/lint.ts';
-import { meshCandidates, type MeshCandidate } from './meshes.ts';
-import { inputRoles, type InputRoles } from '../recipes/inputs/roles.ts';
-import { modelFacts, type ModelFacts } from '../recipes/inputs/model-facts.ts';
-import { priceRestriction, trafficOf, LATE, type Solvable } from './price.ts';
 import { applyRecipe } from '../recipes/recipes.ts';
-import { recipeOf, NAMED_RECIPES, namedRecipe, type NamedRecipe } from '../recipes/registry.ts';
-import { simulatedSeconds } from './simulated.ts';
+import { NAMED_RECIPES, type NamedRecipe, namedRecipe, recipeOf } from '../recipes/registry.ts';
 import { zeroFromData } from '../recipes/zero.ts';
+import { withCertainty } from './certainty.ts';
+import type { ComparedMesh, Comparison, RefusedPlan } from './comparison.ts';
+import { concludeComparison, type Found, type RawPlan } from './conclude-comparison.ts';
+import { type MeshCandidate, meshCandidates } from './meshes.ts';
+import { LATE, priceRestriction, type Solvable, trafficOf } from './price.ts';
+import { simulatedSeconds } from './simulated.ts';
 
 /** Name of the free optimum among the plans. */
 const OPTIMUM = 'optimum';
 
 /**
- * Work on the optimum of one mesh where nobody limits time: several times what the models of the tests take to be proven. An
- * answer that is not proven then says its gap.
+ * Work on the optimum of one mesh where nobody limits time: several times what the models of the
+ * tests take to be proven. An answer that is not proven then says its gap.
  */
 const MESH_WORK = 100_000_000;
 
@@ -47,7 +50,9 @@ export interface CompareOptions {
   /** Names of plans; absent: all of them. `optimum` is the free optimum. */
   readonly plans?: readonly string[];
   readonly maxDims?: number;
-  /** Part of the meshes, for comparisons that are run in pieces: every n-th, from i on (0-based). */
+  /**
+   * Part of the meshes, for comparisons that are run in pieces: every n-th, from i on (0-based).
+   */
   readonly slice?: { readonly index: number; readonly count: number };
   readonly signal?: AbortSignal;
   /** Of the whole comparison, instead of the request's time limit and the signal. */
@@ -58,18 +63,23 @@ export interface CompareOptions {
 }
 
 /**
- * The recipes on every mesh of some devices, beside the free optimum. Each recipe is solved as a restriction of the same problem, so
- * the optimum of its mesh can not be more expensive; a mesh whose bound is above the best plan so far is not solved. The time limit is that
- * of all meshes: each gets an equal part of what is left.
+ * The recipes on every mesh of some devices, beside the free optimum. Each recipe is solved as a
+ * restriction of the same problem, so the optimum of its mesh can not be more expensive; a mesh
+ * whose bound is above the best plan so far is not solved. The time limit is that of all meshes:
+ * each gets an equal part of what is left.
  *
- * @throws E_TIME_LIMIT, E_INTERRUPTED where there is no plan by then; E_USAGE for an unknown recipe, E_MESH, E_CLUSTER as `prepare`
+ * @throws E_TIME_LIMIT, E_INTERRUPTED where there is no plan by then; E_USAGE for an unknown
+ *   recipe, E_MESH, E_CLUSTER as `prepare`
  */
 export async function compare(graph: Graph, options: CompareOptions): Promise<Comparison> {
-  const wanted = options.plans?.map((name) => (name === OPTIMUM ? OPTIMUM : namedRecipe(name).name));
+  const wanted = options.plans?.map((name) =>
+    name === OPTIMUM ? OPTIMUM : namedRecipe(name).name,
+  );
   const cluster = loadCluster(options.request.cluster);
   const all = meshCandidates(options.devices, cluster, options.maxDims ?? 3);
   const { slice } = options;
-  const candidates = slice === undefined ? all : all.filter((_, i) => i % slice.count === slice.index);
+  const candidates =
+    slice === undefined ? all : all.filter((_, i) => i % slice.count === slice.index);
   const state: State = {
     raw: [],
     refused: [],
@@ -98,11 +108,25 @@ export async function compare(graph: Graph, options: CompareOptions): Promise<Co
       state.meshes.push(meshOf(candidate, cluster));
   }
   const stopped = stoppedAt(state, deadline);
-  const concluded = concludeComparison(options.devices, cluster.id, { ...state, ...(stopped === undefined ? {} : { stopped }) }); // prettier-ignore
+  const concluded = concludeComparison(options.devices, cluster.id, {
+    ...state,
+    ...(stopped === undefined ? {} : { stopped }),
+  });
   const { memoryBytes, cost = defaultCostPreset(cluster) } = options.request;
-  const trains = graph.outputs.some(({ role, value }) => (role === 'grad' || role === 'newstate') && value !== null);
-  const experts = hasExperts(graph.nodes.filter((n) => n.meta.role === 'parameter').map((n) => n.meta.roleName ?? n.name)); // prettier-ignore
-  const sure = withCertainty(concluded, { cluster, experts, cost, by: 'calls', trains, memoryBytes });
+  const trains = graph.outputs.some(
+    ({ role, value }) => (role === 'grad' || role === 'newstate') && value !== null,
+  );
+  const experts = hasExperts(
+    graph.nodes.filter((n) => n.meta.role === 'parameter').map((n) => n.meta.roleName ?? n.name),
+  );
+  const sure = withCertainty(concluded, {
+    cluster,
+    experts,
+    cost,
+    by: 'calls',
+    trains,
+    memoryBytes,
+  });
   return { model: graph.name, ...sure };
 }
 
@@ -112,10 +136,14 @@ async function reached(work: () => Promise<void>): Promise<boolean> {
     await work();
     return true;
   } catch (error) {
-    if (error instanceof ShardwrightError && (error.code === 'E_TIME_LIMIT' || error.code === 'E_INTERRUPTED')) return false;
+    if (
+      error instanceof ShardwrightError &&
+      (error.code === 'E_TIME_LIMIT' || error.code === 'E_INTERRUPTED')
+    )
+      return false;
     throw error;
   }
-} // prettier-ignore
+}
 
 /** A mesh without an optimum: refused, or not reached. */
 function meshOf({ sizes, refused }: MeshCandidate, cluster: Hosts): ComparedMesh {
@@ -125,14 +153,20 @@ function meshOf({ sizes, refused }: MeshCandidate, cluster: Hosts): ComparedMesh
   return { mesh: mesh.text, hosts, status: 'not reached', reason: 'the time was over' };
 }
 
-/** What was left out, where something was. @throws E_TIME_LIMIT, E_INTERRUPTED where nothing is left */
+/**
+ * What was left out, where something was. @throws E_TIME_LIMIT, E_INTERRUPTED where nothing is left
+ */
 function stoppedAt(state: State, deadline: Deadline): Comparison['stopped'] {
-  const meshes = state.meshes.filter(({ status }) => status === 'not reached').map(({ mesh }) => mesh);
+  const meshes = state.meshes
+    .filter(({ status }) => status === 'not reached')
+    .map(({ mesh }) => mesh);
   const plans = state.refused.filter(({ reason }) => reason === LATE);
   if (meshes.length + plans.length === 0) return undefined;
   if (state.raw.length === 0) {
     if (deadline.isInterrupted) throw interrupted();
-    throw new ShardwrightError('E_TIME_LIMIT', 'the time limit came before any plan was priced', { hint: 'raise --time-limit, or name --plans.' }); // prettier-ignore
+    throw new ShardwrightError('E_TIME_LIMIT', 'the time limit came before any plan was priced', {
+      hint: 'raise --time-limit, or name --plans.',
+    });
   }
   return {
     by: deadline.cause,
@@ -201,7 +235,13 @@ async function compareOn(
   const limit = request.timeLimitSeconds === undefined ? { workLimit: MESH_WORK } : {};
   const result = await foundOrNot(() => shardPrepared(prepared, { starts, ...limit, deadline }));
   if (typeof result === 'string') {
-    state.meshes.push({ mesh: mesh.text, hosts, status: 'not found', reason: result, boundSeconds });
+    state.meshes.push({
+      mesh: mesh.text,
+      hosts,
+      status: 'not found',
+      reason: result,
+      boundSeconds,
+    });
     return;
   }
   options.onPlan?.();
@@ -220,7 +260,9 @@ async function compareOn(
   const { objective, proof, memory } = result.plan;
   const goodEnough = askedGap(result.plan.request);
   if (proof.status === 'optimal' && objective.seconds > bestHere * (1 + 1e-9))
-    throw internalError(`the optimum of ${mesh.text} costs ${objective.seconds} s, a recipe ${bestHere} s`);
+    throw internalError(
+      `the optimum of ${mesh.text} costs ${objective.seconds} s, a recipe ${bestHere} s`,
+    );
   state.incumbent = Math.min(state.incumbent, objective.seconds);
   state.meshes.push({ mesh: mesh.text, hosts, status: 'solved', boundSeconds: proof.bound });
   state.raw.push({
@@ -243,7 +285,9 @@ async function compareOn(
   });
 }
 
-/** The result, or why there is none where the search under a peak finds no plan and proves nothing. */
+/**
+ * The result, or why there is none where the search under a peak finds no plan and proves nothing.
+ */
 async function foundOrNot(work: () => Promise<ShardResult>): Promise<ShardResult | string> {
   try {
     return await work();
@@ -263,9 +307,19 @@ async function priceRecipe(
   const { sizes } = prepared.model.space.mesh;
   const mesh = recipe.axes.map((axis, d) => `${axis}=${sizes[d]}`).join(',');
   const refuse = (reason: string, code?: string): void => {
-    state.refused.push({ plan: recipe.name, mesh, ...(code !== undefined ? { code } : {}), reason });
+    state.refused.push({
+      plan: recipe.name,
+      mesh,
+      ...(code !== undefined ? { code } : {}),
+      reason,
+    });
   };
-  const findings = lintPlan(recipe, sizes, facts, hostSize(prepared.model.cluster, prepared.model.space.mesh));
+  const findings = lintPlan(
+    recipe,
+    sizes,
+    facts,
+    hostSize(prepared.model.cluster, prepared.model.space.mesh),
+  );
   for (const finding of findings) state.findings.push({ plan: recipe.name, mesh, ...finding });
   const error = findings.find((f) => f.severity === 'error');
   if (error !== undefined) {
@@ -278,7 +332,9 @@ async function priceRecipe(
     refuse(recipe.outside ?? 'it is not planned');
     return undefined;
   }
-  const pricedOn = async (asked: Solvable): Promise<Awaited<ReturnType<typeof priceRestriction>>> => {
+  const pricedOn = async (
+    asked: Solvable,
+  ): Promise<Awaited<ReturnType<typeof priceRestriction>>> => {
     const applied = applyRecipe(asked.model, known, undefined, inputs);
     return 'refused' in applied ? applied : priceRestriction(asked, applied.restriction, deadline);
   };
@@ -286,7 +342,9 @@ async function priceRecipe(
   const { withoutCeiling } = prepared;
   // A recipe may need a price that was left out.
   const priced =
-    'refused' in usual && withoutCeiling !== undefined ? await pricedOn({ ...prepared, ...withoutCeiling }) : usual;
+    'refused' in usual && withoutCeiling !== undefined
+      ? await pricedOn({ ...prepared, ...withoutCeiling })
+      : usual;
   if ('refused' in priced) {
     refuse(priced.refused);
     return undefined;
@@ -294,7 +352,11 @@ async function priceRecipe(
   const decoded = decode(prepared.model, priced.choice);
   const figures =
     stage === undefined
-      ? { seconds: priced.seconds, communicationSeconds: decoded.communicationSeconds, peakBytes: priced.peakBytes }
+      ? {
+          seconds: priced.seconds,
+          communicationSeconds: decoded.communicationSeconds,
+          peakBytes: priced.peakBytes,
+        }
       : zeroFromData(prepared, priced.choice, stage);
   const over = figures.peakBytes - prepared.budgetBytes;
   const plan: RawPlan = {
@@ -305,7 +367,9 @@ async function priceRecipe(
     fits: over <= 0,
     ...(over > 0 ? { overBytes: over } : {}),
     choice: stage === undefined,
-    ...(stage === undefined ? { simulatedSeconds: simulatedSeconds(prepared, priced.choice, decoded) } : {}),
+    ...(stage === undefined
+      ? { simulatedSeconds: simulatedSeconds(prepared, priced.choice, decoded) }
+      : {}),
     ...(stage === undefined ? { traffic: trafficOf(prepared.model, decoded, recipe.axes) } : {}),
   };
   state.raw.push(plan);

@@ -1,13 +1,18 @@
-/** Prices the recipes of one mesh on the problem of a plan; each price is that of a choice of the full problem. */
+/**
+ * Prices the recipes of one mesh on the problem of a plan; each price is that of a choice of the
+ * full problem.
+ */
 
 import { leastMemoryBound } from '../../plan/memory/least-memory.ts';
+import type { Deadline } from '../../plan/request/deadline.ts';
 import { inputRoles } from '../recipes/inputs/roles.ts';
-import { solveRestricted, LATE, type Solvable } from './price.ts';
 import { applyRecipe, meshRecipes } from '../recipes/recipes.ts';
 import { weightRoles } from '../recipes/weights.ts';
-import type { Deadline } from '../../plan/request/deadline.ts';
+import { LATE, type Solvable, solveRestricted } from './price.ts';
 
-/** A recipe priced on the same problem, or the reason why the mesh or the budget does not admit it. */
+/**
+ * A recipe priced on the same problem, or the reason why the mesh or the budget does not admit it.
+ */
 export type RecipeResult =
   | {
       readonly status: 'priced';
@@ -18,16 +23,26 @@ export type RecipeResult =
     }
   | { readonly status: 'refused'; readonly name: string; readonly reason: string };
 
-/** Prices the recipes of the mesh. Each is a choice of the full problem, so none can be cheaper than the optimum. */
-export async function priceRecipes(prepared: Solvable, deadline?: Deadline): Promise<RecipeResult[]> {
+/**
+ * Prices the recipes of the mesh. Each is a choice of the full problem, so none can be cheaper than
+ * the optimum.
+ */
+export async function priceRecipes(
+  prepared: Solvable,
+  deadline?: Deadline,
+): Promise<RecipeResult[]> {
   const found = await pricedOn(prepared, deadline);
-  if (prepared.withoutCeiling === undefined || found.every((r) => r.status === 'priced')) return found;
+  if (prepared.withoutCeiling === undefined || found.every((r) => r.status === 'priced'))
+    return found;
   // A recipe may need a price that was left out.
   const expensive = await pricedOn({ ...prepared, ...prepared.withoutCeiling }, deadline);
   return found.map((r, k) => (r.status === 'priced' ? r : expensive[k]));
 }
 
-async function pricedOn(prepared: Solvable, deadline: Deadline | undefined): Promise<RecipeResult[]> {
+async function pricedOn(
+  prepared: Solvable,
+  deadline: Deadline | undefined,
+): Promise<RecipeResult[]> {
   const { model } = prepared;
   const results: RecipeResult[] = [];
   const roles = weightRoles(model.graph, model.flow);

@@ -1,6 +1,6 @@
 /**
- * Takes the priced plans of all meshes and gives the comparison: names, the best plan, the reason why each other one is
- * not the best.
+ * Takes the priced plans of all meshes and gives the comparison: names, the best plan, the reason
+ * why each other one is not the best.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -46,13 +46,21 @@ export function concludeComparison(devices: number, cluster: string, found: Foun
   const dominatorOf = dominators(named);
   const plans = named.map((p): ComparedPlan => {
     if (p === best) return p;
-    if (p.overBytes !== undefined) return { ...p, why: `does not fit: ${bytesText(p.overBytes)} over the budget` };
+    if (p.overBytes !== undefined)
+      return { ...p, why: `does not fit: ${bytesText(p.overBytes)} over the budget` };
     const more = best === undefined ? 0 : excessOver(best.seconds, p.seconds);
     const beater = dominatorOf(p);
     const extra = best === undefined ? 0 : p.communicationSeconds - best.communicationSeconds;
-    const cause = extra > (p.seconds - (best?.seconds ?? 0)) / 2 ? 'mostly communication' : 'mostly compute';
-    const parts = [more === 0 ? 'equal seconds' : `${(more * 100).toPrecision(3)} % slower, ${cause}`];
-    parts.push(beater === undefined ? 'no plan is better in both seconds and bytes' : `dominated by ${beater}`);
+    const cause =
+      extra > (p.seconds - (best?.seconds ?? 0)) / 2 ? 'mostly communication' : 'mostly compute';
+    const parts = [
+      more === 0 ? 'equal seconds' : `${(more * 100).toPrecision(3)} % slower, ${cause}`,
+    ];
+    parts.push(
+      beater === undefined
+        ? 'no plan is better in both seconds and bytes'
+        : `dominated by ${beater}`,
+    );
     const dominated = beater === undefined ? {} : { dominatedBy: beater };
     return { ...p, why: parts.join('; '), ...(more === 0 ? {} : { cause }), ...dominated };
   });
@@ -79,9 +87,12 @@ function stoppedOf(pieces: readonly Comparison[]): Pick<Comparison, 'stopped'> {
   if (cut.length === 0) return {};
   const notAsked = cut.flatMap((piece) => piece.notAsked);
   const bounds = cut.flatMap(({ boundSeconds }) => boundSeconds ?? []);
-  // A piece that says nothing of what it did not price leaves the whole without a bound; one that was done has its best.
+  // A piece that says nothing of what it did not price leaves the whole without a bound; one that
+  // was done has its best.
   if (bounds.length < cut.length) return { stopped: { by: cut[0].by, notAsked } };
-  const best = pieces.flatMap(({ plans, best: name }) => plans.find((plan) => plan.name === name)?.seconds ?? []);
+  const best = pieces.flatMap(
+    ({ plans, best: name }) => plans.find((plan) => plan.name === name)?.seconds ?? [],
+  );
   return { stopped: { by: cut[0].by, notAsked, boundSeconds: Math.min(...bounds, ...best) } };
 }
 
@@ -104,10 +115,14 @@ export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
     )
       throw new ShardwrightError(
         'E_USAGE',
-        `one comparison is of ${first.model ?? 'a model'} on ${first.devices} devices of ${first.cluster}, another of ${piece.model ?? 'a model'} on ${piece.devices} of ${piece.cluster}`,
+        `one comparison is of ${first.model ?? 'a model'} on ${first.devices} devices of ` +
+          `${first.cluster}, another of ${piece.model ?? 'a model'} on ${piece.devices} of ` +
+          `${piece.cluster}`,
       );
   const whole = concludeComparison(first.devices, first.cluster, {
-    raw: pieces.flatMap((p) => p.plans.map(({ name: _, why: __, cause: ___, dominatedBy: ____, ...raw }) => raw)),
+    raw: pieces.flatMap((p) =>
+      p.plans.map(({ name: _, why: __, cause: ___, dominatedBy: ____, ...raw }) => raw),
+    ),
     refused: pieces.flatMap((p) => p.refused),
     findings: pieces.flatMap((p) => p.findings),
     meshes: pieces.flatMap((p) => p.meshes),
@@ -119,12 +134,25 @@ export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
   const sure = certaintyOfWhole(whole, first);
   const padding = merged === undefined ? {} : { padding: merged };
   if (first.question === undefined)
-    return { ...(first.model === undefined ? {} : { model: first.model }), ...whole, ...sure, ...padding };
+    return {
+      ...(first.model === undefined ? {} : { model: first.model }),
+      ...whole,
+      ...sure,
+      ...padding,
+    };
   // What would change the answer was not asked of pieces; the rest is said of the whole again.
   const { question, notes = [], refit } = first;
   const frontier = whole.pareto.flatMap((name) => {
     const p = whole.plans.find((q) => q.name === name);
     return p === undefined ? [] : [{ name, peakBytes: p.peakBytes, seconds: p.seconds, gap: null }];
   });
-  return { ...whole, ...sure, ...padding, ...(refit === undefined ? {} : { refit }), question, notes, frontier };
+  return {
+    ...whole,
+    ...sure,
+    ...padding,
+    ...(refit === undefined ? {} : { refit }),
+    question,
+    notes,
+    frontier,
+  };
 }

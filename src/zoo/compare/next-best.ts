@@ -1,6 +1,6 @@
 /**
- * Enumerates the choices of a problem in the order of their cost (Lawler, Management Science 18, 1972), for problems of
- * at most 200 variables.
+ * Enumerates the choices of a problem in the order of their cost (Lawler, Management Science 18,
+ * 1972), for problems of at most 200 variables.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -13,7 +13,10 @@ export interface RankedChoice {
   readonly choice: Int32Array;
 }
 
-/** A part of the choices: the first `fixed` variables are as in `like`, and the one after them avoids some values. */
+/**
+ * A part of the choices: the first `fixed` variables are as in `like`, and the one after them
+ * avoids some values.
+ */
 interface Part extends RankedChoice {
   readonly like: Int32Array;
   readonly fixed: number;
@@ -21,19 +24,26 @@ interface Part extends RankedChoice {
 }
 
 /**
- * Choices in the order of their cost, the optimum first: the best of all, then the best of what is left, by splitting what is
- * left on the first variable that differs (Lawler, Management Science 18, 1972). Each takes as many solves as the problem has
- * variables, so this is for small or folded problems. Choices of equal cost come in no stated order.
+ * Choices in the order of their cost, the optimum first: the best of all, then the best of what is
+ * left, by splitting what is left on the first variable that differs (Lawler, Management Science
+ * 18, 1972). Each takes as many solves as the problem has variables, so this is for small or folded
+ * problems. Choices of equal cost come in no stated order.
  *
  * @throws E_LIMIT beyond 200 variables
  */
 export function* rankedChoices(problem: Problem): Generator<RankedChoice> {
   const n = problem.domains.length;
   if (n > MOST_VARIABLES)
-    throw new ShardwrightError('E_LIMIT', `${n} variables, choices of at most ${MOST_VARIABLES} are ranked`);
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `${n} variables, choices of at most ${MOST_VARIABLES} are ranked`,
+    );
   const open: Part[] = [];
   const offer = (like: Int32Array, fixed: number, avoided: readonly number[]): void => {
-    const solution = solveNow(restricted(problem, like, fixed, avoided), { engine: 'exact', certify: false });
+    const solution = solveNow(restricted(problem, like, fixed, avoided), {
+      engine: 'exact',
+      certify: false,
+    });
     if (solution.status === 'infeasible') return;
     open.push({ cost: solution.objective, choice: solution.choice, like, fixed, avoided });
   };
@@ -43,7 +53,11 @@ export function* rankedChoices(problem: Problem): Generator<RankedChoice> {
     const [part] = open.splice(at, 1);
     yield { cost: part.cost, choice: part.choice };
     for (let i = part.fixed; i < n; i++)
-      offer(part.choice, i, i === part.fixed ? [...part.avoided, part.choice[i]] : [part.choice[i]]);
+      offer(
+        part.choice,
+        i,
+        i === part.fixed ? [...part.avoided, part.choice[i]] : [part.choice[i]],
+      );
   }
 }
 
@@ -57,7 +71,9 @@ const MOST_VARIABLES = 200;
 export function nextBest(
   problem: Problem,
   most = 16,
-): { readonly cost: number; readonly delta: number; readonly choices: readonly Int32Array[] } | undefined {
+):
+  | { readonly cost: number; readonly delta: number; readonly choices: readonly Int32Array[] }
+  | undefined {
   const choices: Int32Array[] = [];
   let optimum: number | undefined;
   let cost = Infinity;
@@ -71,16 +87,26 @@ export function nextBest(
     choices.push(found.choice);
     if (choices.length === most) break;
   }
-  return optimum === undefined || choices.length === 0 ? undefined : { cost, delta: cost - optimum, choices };
+  return optimum === undefined || choices.length === 0
+    ? undefined
+    : { cost, delta: cost - optimum, choices };
 }
 
-function restricted(problem: Problem, like: Int32Array, fixed: number, avoided: readonly number[]): Problem {
+function restricted(
+  problem: Problem,
+  like: Int32Array,
+  fixed: number,
+  avoided: readonly number[],
+): Problem {
   const vectors = [...problem.vectors];
   const unary = problem.unary.slice();
   for (let i = 0; i <= fixed && i < unary.length; i++) {
-    const allowed = (value: number): boolean => (i < fixed ? value === like[i] : !avoided.includes(value));
+    const allowed = (value: number): boolean =>
+      i < fixed ? value === like[i] : !avoided.includes(value);
     unary[i] = vectors.length;
-    vectors.push(problem.vectors[problem.unary[i]].map((cost, value) => (allowed(value) ? cost : Infinity)));
+    vectors.push(
+      problem.vectors[problem.unary[i]].map((cost, value) => (allowed(value) ? cost : Infinity)),
+    );
   }
   return { ...problem, vectors, unary };
 }

@@ -8,18 +8,26 @@ interface Point {
 
 /** Whether p is at least as good as q in both, and better in one. */
 function dominates(p: Point, q: Omit<Point, 'fits'>): boolean {
-  return p.seconds <= q.seconds && p.peakBytes <= q.peakBytes && (p.seconds < q.seconds || p.peakBytes < q.peakBytes);
+  return (
+    p.seconds <= q.seconds &&
+    p.peakBytes <= q.peakBytes &&
+    (p.seconds < q.seconds || p.peakBytes < q.peakBytes)
+  );
 }
 
 /**
- * The fitting plan of least seconds that dominates a plan, of many plans: a search among steps. Of the plans by seconds, bytes and
- * name only those count that take fewer bytes than all before them: the first of them within the bytes of a plan is the one of least
- * seconds.
+ * The fitting plan of least seconds that dominates a plan, of many plans: a search among steps. Of
+ * the plans by seconds, bytes and name only those count that take fewer bytes than all before them:
+ * the first of them within the bytes of a plan is the one of least seconds.
  */
-export function dominators(points: readonly Point[]): (q: Omit<Point, 'fits'>) => string | undefined {
+export function dominators(
+  points: readonly Point[],
+): (q: Omit<Point, 'fits'>) => string | undefined {
   const sorted = points
     .filter((p) => p.fits)
-    .sort((a, b) => a.seconds - b.seconds || a.peakBytes - b.peakBytes || (a.name < b.name ? -1 : 1));
+    .sort(
+      (a, b) => a.seconds - b.seconds || a.peakBytes - b.peakBytes || (a.name < b.name ? -1 : 1),
+    );
   const steps: Point[] = [];
   for (const p of sorted) if (p.peakBytes < (steps.at(-1)?.peakBytes ?? Infinity)) steps.push(p);
   return (q) => {
@@ -35,21 +43,26 @@ export function dominators(points: readonly Point[]): (q: Omit<Point, 'fits'>) =
 }
 
 /**
- * Names of the plans that fit and that no other fitting plan dominates, by memory, then seconds, then name. Of plans that are
- * equal in both, all are listed.
+ * Names of the plans that fit and that no other fitting plan dominates, by memory, then seconds,
+ * then name. Of plans that are equal in both, all are listed.
  */
 export function paretoFront(points: readonly Point[]): string[] {
   const dominator = dominators(points);
   return points
     .filter((q) => q.fits && dominator(q) === undefined)
-    .sort((a, b) => a.peakBytes - b.peakBytes || a.seconds - b.seconds || (a.name < b.name ? -1 : 1))
+    .sort(
+      (a, b) => a.peakBytes - b.peakBytes || a.seconds - b.seconds || (a.name < b.name ? -1 : 1),
+    )
     .map((p) => p.name);
 }
 
 /** A step of a front that is shown is this much shorter than the one before. */
 const SHOWN_STEP = 0.01;
 
-/** Of a front by memory what a reader can tell apart: each point by a hundredth faster than the one before it, and the fastest. */
+/**
+ * Of a front by memory what a reader can tell apart: each point by a hundredth faster than the one
+ * before it, and the fastest.
+ */
 export function shownFront<T extends Pick<Point, 'seconds'>>(front: readonly T[]): T[] {
   const shown: T[] = [];
   for (const [i, point] of front.entries()) {

@@ -1,39 +1,48 @@
 /**
- * Solves a planning problem under a recipe's restriction and gives the exact price, the memory and the traffic of the
- * result.
+ * Solves a planning problem under a recipe's restriction and gives the exact price, the memory and
+ * the traffic of the result.
  */
 
-import { conflictOf } from '../../plan/restrict/conflict.ts';
-import { stateMemory, type Decoded } from '../../plan/record/decode.ts';
-import { planMemoryTimeline, timelinePeakBytes } from '../../plan/record/memory-timeline.ts';
-import { holdsPeak } from '../../plan/request/request.ts';
-import { withoutFixed } from '../../solver/problem/condition.ts';
 import { leastMemoryBound, memoryOf } from '../../plan/memory/least-memory.ts';
-import type { Restriction } from '../../plan/restrict/restriction.ts';
-import type { Prepared } from '../../plan/prepare.ts';
-import { solve, NoChoiceInTime } from '../../solver/solve.ts';
-import type { Deadline } from '../../plan/request/deadline.ts';
-import type { Solution } from '../../solver/types.ts';
 import type { Model } from '../../plan/model/model.ts';
+import type { Prepared } from '../../plan/prepare.ts';
+import { type Decoded, stateMemory } from '../../plan/record/decode.ts';
+import { planMemoryTimeline, timelinePeakBytes } from '../../plan/record/memory-timeline.ts';
+import type { Deadline } from '../../plan/request/deadline.ts';
+import { holdsPeak } from '../../plan/request/request.ts';
+import { conflictOf } from '../../plan/restrict/conflict.ts';
+import type { Restriction } from '../../plan/restrict/restriction.ts';
+import { withoutFixed } from '../../solver/problem/condition.ts';
+import { NoChoiceInTime, solve } from '../../solver/solve.ts';
+import type { Solution } from '../../solver/types.ts';
 
 /** The cheapest choice that a restriction leaves. */
 export interface Priced {
   readonly seconds: number;
-  /** What counts against the budget on the fullest device: peak memory, or the states where the request limits those alone. */
+  /**
+   * What counts against the budget on the fullest device: peak memory, or the states where the
+   * request limits those alone.
+   */
   readonly peakBytes: number;
-  /** Whether that is within the budget. Of choices whose states fit this is the cheapest; where no states do, of all. */
+  /**
+   * Whether that is within the budget. Of choices whose states fit this is the cheapest; where no
+   * states do, of all.
+   */
   readonly fits: boolean;
   readonly choice: Int32Array;
 }
 
-/** What a restriction is solved on: the model, its solver for parts of it, the seed and the budget. */
+/**
+ * What a restriction is solved on: the model, its solver for parts of it, the seed and the budget.
+ */
 export type Solvable = Pick<
   Prepared,
   'model' | 'restrictedSolver' | 'withoutCeiling' | 'request' | 'budgetBytes' | 'table'
 >;
 
 /**
- * Solves what a restriction leaves of the problem, exactly. A restriction that does not fit the budget is priced without it.
+ * Solves what a restriction leaves of the problem, exactly. A restriction that does not fit the
+ * budget is priced without it.
  *
  * @returns the reasons where no choice is left whatever the budget
  */
@@ -44,7 +53,8 @@ export async function priceRestriction(
 ): Promise<Priced | { readonly refused: string; readonly isLate?: true }> {
   const contradictions = restriction.contradictions();
   if (contradictions.length > 0) return { refused: contradictions.join('; ') };
-  // Without a budget the cheapest choice is priced, so that what does not fit can be said by how much.
+  // Without a budget the cheapest choice is priced, so that what does not fit can be said by how
+  // much.
   const needed = leastMemoryBound(prepared.model.problem, restriction.kept());
   const bounds = needed > prepared.budgetBytes ? [Infinity] : [prepared.budgetBytes, Infinity];
   let conflict: readonly string[] = [];
@@ -54,7 +64,9 @@ export async function priceRestriction(
     if (found.isLate === true) return { refused: LATE, isLate: true };
     ({ conflict } = found);
   }
-  return { refused: conflict.length === 0 ? 'no placement of every node fits it' : conflict.join(', ') };
+  return {
+    refused: conflict.length === 0 ? 'no placement of every node fits it' : conflict.join(', '),
+  };
 }
 
 /** Why something is not priced. */
@@ -64,7 +76,8 @@ export const LATE = 'not priced: the time was over';
  * Solves what a restriction leaves, exactly, under a bound on the bytes of states.
  *
  * @param boundBytes Infinity: no bound
- * @returns the names of what contradicts, where no choice is left; `isLate` where the deadline came before the answer
+ * @returns the names of what contradicts, where no choice is left; `isLate` where the deadline came
+ *   before the answer
  */
 export async function solveRestricted(
   prepared: Solvable,
@@ -72,7 +85,12 @@ export async function solveRestricted(
   boundBytes: number,
   deadline?: Deadline,
 ): Promise<
-  Priced | { readonly conflict: readonly string[]; readonly smallestBudget?: number; readonly isLate?: true }
+  | Priced
+  | {
+      readonly conflict: readonly string[];
+      readonly smallestBudget?: number;
+      readonly isLate?: true;
+    }
 > {
   const contradictions = restriction.contradictions();
   if (contradictions.length > 0) return { conflict: contradictions };
@@ -85,7 +103,9 @@ export async function solveRestricted(
     return priced(prepared, free.choice, free.objective);
   const compact = restriction.compact();
   const rows =
-    boundBytes === Infinity ? [] : compact.problem.rows?.map((row) => ({ ...row, bound: Math.floor(boundBytes) }));
+    boundBytes === Infinity
+      ? []
+      : compact.problem.rows?.map((row) => ({ ...row, bound: Math.floor(boundBytes) }));
   const rest = withoutFixed({ ...compact.problem, ...(rows !== undefined ? { rows } : {}) });
   let solution: Solution;
   try {
@@ -100,7 +120,8 @@ export async function solveRestricted(
     return { conflict: [LATE], isLate: true };
   }
   // A choice that a search was stopped at is not what the restriction costs.
-  if (solution.status === 'feasible' && solution.gap > 0 && isLate()) return { conflict: [LATE], isLate: true };
+  if (solution.status === 'feasible' && solution.gap > 0 && isLate())
+    return { conflict: [LATE], isLate: true };
   if (solution.status === 'infeasible') {
     const { smallestBudget } = solution;
     return {
@@ -114,10 +135,18 @@ export async function solveRestricted(
 function priced(prepared: Solvable, choice: Int32Array, objective: number): Priced {
   const { model, budgetBytes } = prepared;
   const peakBytes = budgetedBytes(prepared, choice);
-  return { seconds: objective / model.unitsPerSecond, peakBytes, fits: peakBytes <= budgetBytes, choice };
+  return {
+    seconds: objective / model.unitsPerSecond,
+    peakBytes,
+    fits: peakBytes <= budgetBytes,
+    choice,
+  };
 }
 
-/** What a choice holds of the budget: peak memory, or the states where the request limits those alone. */
+/**
+ * What a choice holds of the budget: peak memory, or the states where the request limits those
+ * alone.
+ */
 export function budgetedBytes(
   { model, request, table }: Pick<Prepared, 'model' | 'request' | 'table'>,
   choice: Int32Array,
@@ -140,7 +169,8 @@ export interface Traffic {
 }
 
 /**
- * Collectives of a plan by kind and mesh dims; sorted by seconds, most first. Those inside an operator's own rule are not in it.
+ * Collectives of a plan by kind and mesh dims; sorted by seconds, most first. Those inside an
+ * operator's own rule are not in it.
  *
  * @param names of the mesh dims, where the plan calls them by others than the problem
  */
@@ -149,7 +179,10 @@ export function trafficOf(
   decoded: Pick<Decoded, 'nodes' | 'outputs'>,
   names: readonly string[] = mesh.names,
 ): Traffic[] {
-  const sums = new Map<string, { kind: string; axes: string; count: number; sentBytes: number; seconds: number }>();
+  const sums = new Map<
+    string,
+    { kind: string; axes: string; count: number; sentBytes: number; seconds: number }
+  >();
   for (const { redistributions } of [...decoded.nodes, ...decoded.outputs])
     for (const move of redistributions)
       for (const { kind, meshDims, bytes, seconds } of move.collectives) {
@@ -157,7 +190,8 @@ export function trafficOf(
         const axes = dims.map((d) => names[d]).join('+');
         const key = `${kind}:${axes}`;
         let sum = sums.get(key);
-        if (sum === undefined) sums.set(key, (sum = { kind, axes, count: 0, sentBytes: 0, seconds: 0 }));
+        if (sum === undefined)
+          sums.set(key, (sum = { kind, axes, count: 0, sentBytes: 0, seconds: 0 }));
         const times = move.times ?? 1;
         sum.count += times;
         sum.sentBytes += times * ringBytes(kind, bytes, mesh.sizeOf(dims));

@@ -1,12 +1,16 @@
-/** Plays the step of a choice on the simulator, compute beside communication, and ranks plans by the simulated seconds. */
+/**
+ * Plays the step of a choice on the simulator, compute beside communication, and ranks plans by the
+ * simulated seconds.
+ */
 
-import { stateMemory, type Decoded } from '../../plan/record/decode.ts';
 import type { Prepared } from '../../plan/prepare.ts';
+import { type Decoded, stateMemory } from '../../plan/record/decode.ts';
 import { simulateSeconds } from '../../simulate/timeline/simulate.ts';
 
 /**
- * Seconds of the step of a choice when it is played: collectives on streams beside compute, gathers ahead, buckets, all as
- * `simulate` takes them by itself. The other figure of a plan is the sum of all its costs one after another.
+ * Seconds of the step of a choice when it is played: collectives on streams beside compute, gathers
+ * ahead, buckets, all as `simulate` takes them by itself. The other figure of a plan is the sum of
+ * all its costs one after another.
  */
 export function simulatedSeconds(
   {
@@ -31,7 +35,10 @@ interface Simulated {
   readonly simulatedSeconds?: number;
 }
 
-/** Names of the plans that fit and were simulated, the shortest step first; of equal ones that of fewer seconds one after another. */
+/**
+ * Names of the plans that fit and were simulated, the shortest step first; of equal ones that of
+ * fewer seconds one after another.
+ */
 export function simulatedRanking(plans: readonly Simulated[]): string[] {
   return plans
     .flatMap(({ name, seconds, fits, simulatedSeconds: played }) =>

@@ -1,6 +1,7 @@
 /**
- * Says of a comparison that its constants were fitted on somebody's own runs. In: a comparison that was priced with them, and what
- * the fit found. Out: the comparison with both; its ranges of seconds are those of the left-out runs where there are enough.
+ * Says of a comparison that its constants were fitted on somebody's own runs. In: a comparison that
+ * was priced with them, and what the fit found. Out: the comparison with both; its ranges of
+ * seconds are those of the left-out runs where there are enough.
  */
 
 import type { Comparison, Refit } from './comparison.ts';
@@ -12,7 +13,16 @@ export function withRefit(comparison: Comparison, refit: Refit): Comparison {
   return {
     ...comparison,
     refit,
-    plans: comparison.plans.map((plan) => ({ ...plan, secondsBand: [plan.seconds * range.p10, plan.seconds * range.p90] as const })),
-    certainty: { ...certainty, ...range, from: 'runs of your own, left out of the fit', runs, families: [] },
+    plans: comparison.plans.map((plan) => ({
+      ...plan,
+      secondsBand: [plan.seconds * range.p10, plan.seconds * range.p90] as const,
+    })),
+    certainty: {
+      ...certainty,
+      ...range,
+      from: 'runs of your own, left out of the fit',
+      runs,
+      families: [],
+    },
   };
-} // prettier-ignore
+}

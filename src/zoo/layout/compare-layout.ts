@@ -1,23 +1,28 @@
 /**
- * Sets a layout that somebody runs beside the best. In: a question, a stated layout, the best step of a comparison. Out: the
- * layout's figures, its distance from the best, and the changes of one setting that make it faster.
+ * Sets a layout that somebody runs beside the best. In: a question, a stated layout, the best step
+ * of a comparison. Out: the layout's figures, its distance from the best, and the changes of one
+ * setting that make it faster.
  */
 
-import { fp8Text } from '../../cost/kernels/fp8-recipes.ts';
-import { FP8_RECIPES } from '../../cost/kernels/software.ts';
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
+import { fp8Text } from '../../cost/kernels/fp8-recipes.ts';
+import { FP8_RECIPES } from '../../cost/kernels/software.ts';
 import { fitProbability } from '../../cost/validation/fidelity.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { parseModelConfig } from '../../models/families.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { AskedLayout, Certainty } from '../compare/comparison.ts';
-import { runOfLayout, type AskedRun } from '../planning/run-question.ts';
-import { meshText, planName, UNCUT_STREAM } from '../sweep/model/layout.ts';
-import { softwareInFp8, softwareWithGradients, type SweepQuestion } from '../sweep/model/question.ts';
-import { TriedCheckpoints } from '../sweep/step/tried-checkpoints.ts';
+import { type AskedRun, runOfLayout } from '../planning/run-question.ts';
 import type { Checkpoint } from '../recipes/checkpoints.ts';
+import { meshText, planName, UNCUT_STREAM } from '../sweep/model/layout.ts';
+import {
+  softwareInFp8,
+  softwareWithGradients,
+  type SweepQuestion,
+} from '../sweep/model/question.ts';
 import { layoutFindings } from '../sweep/step/layouts.ts';
+import { TriedCheckpoints } from '../sweep/step/tried-checkpoints.ts';
 import { LayoutPricer, type StatedLayout } from './price-layout.ts';
 
 /** Changes that are listed. */
@@ -30,7 +35,8 @@ const MOST_EDITS = 3;
  * @param run whose cost is asked for
  * @param from the file that states it
  * @param certainty of the comparison
- * @throws E_USAGE with the linter's finding where the sizes do not divide; E_UNSUPPORTED where the layout cannot be priced
+ * @throws E_USAGE with the linter's finding where the sizes do not divide; E_UNSUPPORTED where the
+ *   layout cannot be priced
  */
 export async function compareLayout(
   question: SweepQuestion,
@@ -44,7 +50,8 @@ export async function compareLayout(
 ): Promise<AskedLayout> {
   const pricer = new LayoutPricer(table);
   const own = questionOf(question, layout);
-  const { seconds, peakBytes, computeSeconds, communicationSeconds, bubbleSeconds, microbatches } = await pricer.price(own, layout); // prettier-ignore
+  const { seconds, peakBytes, computeSeconds, communicationSeconds, bubbleSeconds, microbatches } =
+    await pricer.price(own, layout);
   const cluster = loadCluster(question.cluster);
   const budgetBytes = usableMemoryBytes(cluster, question);
   const edits: { change: string; seconds: number; peakBytes: number }[] = [];
@@ -56,7 +63,8 @@ export async function compareLayout(
       if (error instanceof ShardwrightError && error.code === 'E_UNSUPPORTED') return undefined;
       throw error;
     });
-    if (figures === undefined || figures.peakBytes > budgetBytes || figures.seconds >= seconds) continue;
+    if (figures === undefined || figures.peakBytes > budgetBytes || figures.seconds >= seconds)
+      continue;
     edits.push({ change, seconds: figures.seconds, peakBytes: figures.peakBytes });
   }
   edits.sort((a, b) => a.seconds - b.seconds);
@@ -72,7 +80,9 @@ export async function compareLayout(
     peakBytes,
     fits: peakBytes <= budgetBytes,
     fitProbability: fitProbability(peakBytes, question.memoryBytes ?? cluster.memoryBytes),
-    ...(certainty === undefined ? {} : { secondsBand: [seconds * certainty.p10, seconds * certainty.p90] as const }),
+    ...(certainty === undefined
+      ? {}
+      : { secondsBand: [seconds * certainty.p10, seconds * certainty.p90] as const }),
     computeSeconds,
     communicationSeconds,
     bubbleSeconds,
@@ -83,13 +93,24 @@ export async function compareLayout(
   };
 }
 
-/** The question with what the layout says of its dtype and its gradients. @throws E_USAGE where that has no price */
+/**
+ * The question with what the layout says of its dtype and its gradients. @throws E_USAGE where that
+ * has no price
+ */
 function questionOf(asked: SweepQuestion, { dtype, gradients }: StatedLayout): SweepQuestion {
   if (gradients !== undefined && asked.cost !== 'nccl')
-    throw new ShardwrightError('E_USAGE', `--layout: gradients=${gradients} under --cost ${asked.cost}`, { hint: 'they have a price under --cost nccl.' }); // prettier-ignore
-  const question = gradients === undefined ? asked : { ...asked, software: softwareWithGradients(asked.software, gradients) }; // prettier-ignore
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--layout: gradients=${gradients} under --cost ${asked.cost}`,
+      { hint: 'they have a price under --cost nccl.' },
+    );
+  const question =
+    gradients === undefined
+      ? asked
+      : { ...asked, software: softwareWithGradients(asked.software, gradients) };
   if (dtype === undefined) return question;
-  if (!dtype.startsWith('fp8')) return { ...question, dtype: dtype as Exclude<typeof dtype, `fp8${string}`> };
+  if (!dtype.startsWith('fp8'))
+    return { ...question, dtype: dtype as Exclude<typeof dtype, `fp8${string}`> };
   const recipe = FP8_RECIPES.find((name) => dtype === `fp8:${name}`);
   return { ...question, software: softwareInFp8(question, recipe, `--layout: dtype=${dtype}`) };
 }
@@ -104,7 +125,8 @@ export function checkLayout(question: SweepQuestion, { sizes, kind, tuning }: St
     const nearest = [below, below + each].filter((n) => n > 0).join(' or ');
     throw new ShardwrightError(
       'E_USAGE',
-      `--layout: the global batch of ${globalBatch} does not divide over ${ranks} data ranks with mbs=${tuning.microbatch}`,
+      `--layout: the global batch of ${globalBatch} does not divide over ${ranks} data ranks ` +
+        `with mbs=${tuning.microbatch}`,
       { hint: `change --global-batch, dp or mbs: a batch of ${nearest} would fit.` },
     );
   }
@@ -118,23 +140,39 @@ export function checkLayout(question: SweepQuestion, { sizes, kind, tuning }: St
   const { routed, shape } = config.architecture;
   const { pp, ep, etp = 1 } = sizes;
   if (routed === undefined && ep * etp > 1)
-    throw new ShardwrightError('E_USAGE', `--layout: ep=${ep}, etp=${etp}, and ${question.model} has no routed experts`, {
-      hint: 'leave ep and etp out.',
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--layout: ep=${ep}, etp=${etp}, and ${question.model} has no routed experts`,
+      {
+        hint: 'leave ep and etp out.',
+      },
+    );
   if (routed !== undefined && sizes.tp > 1 && !kind.sequenceParallel)
-    throw new ShardwrightError('E_USAGE', `--layout: sp=0 with tp=${sizes.tp}, and ${question.model} has routed experts`, {
-      hint: `${UNCUT_STREAM}: write sp=1.`,
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--layout: sp=0 with tp=${sizes.tp}, and ${question.model} has routed experts`,
+      {
+        hint: `${UNCUT_STREAM}: write sp=1.`,
+      },
+    );
   const parts = pp * tuning.chunks;
   const stated = tuning.stageLayers?.reduce((sum, n) => sum + n, 0);
   if (stated !== undefined && stated !== shape.layers)
-    throw new ShardwrightError('E_USAGE', `--layout: stages have ${stated} layers, and ${question.model} has ${shape.layers}`, {
-      hint: 'embedding and head are no layers: they are with the first and the last part.',
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--layout: stages have ${stated} layers, and ${question.model} has ${shape.layers}`,
+      {
+        hint: 'embedding and head are no layers: they are with the first and the last part.',
+      },
+    );
   if (stated === undefined && parts > shape.layers)
-    throw new ShardwrightError('E_USAGE', `--layout: ${shape.layers} layers do not make pp x vp = ${parts} parts`, {
-      hint: `at most ${shape.layers} parts have a layer each.`,
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--layout: ${shape.layers} layers do not make pp x vp = ${parts} parts`,
+      {
+        hint: `at most ${shape.layers} parts have a layer each.`,
+      },
+    );
 }
 
 /** The layout with one setting changed: no change moves a device to another group. */
@@ -147,7 +185,8 @@ function neighbours(
   const out: { change: string; edited: StatedLayout }[] = [];
   const tune = (change: string, more: Partial<StatedLayout['tuning']>): void =>
     void out.push({ change, edited: { ...layout, tuning: { ...tuning, ...more } } });
-  for (const checkpoint of tried) if (checkpoint !== tuning.checkpoint) tune(`recompute=${checkpoint}`, { checkpoint });
+  for (const checkpoint of tried)
+    if (checkpoint !== tuning.checkpoint) tune(`recompute=${checkpoint}`, { checkpoint });
   for (const microbatch of [tuning.microbatch / 2, tuning.microbatch * 2])
     if (Number.isInteger(microbatch)) tune(`mbs=${microbatch}`, { microbatch });
   if (sizes.pp > 1)
@@ -157,11 +196,15 @@ function neighbours(
   const modes = ['dp', 'zero1', 'zero2', 'fsdp'] as const;
   if (sizes.dp_replicate === 1 && sizes.dp_shard * sizes.cp > 1)
     modes.forEach((mode, stage) => {
-      if (mode !== kind.mode) out.push({ change: `zero=${stage}`, edited: { ...layout, kind: { ...kind, mode } } });
+      if (mode !== kind.mode)
+        out.push({ change: `zero=${stage}`, edited: { ...layout, kind: { ...kind, mode } } });
     });
   if (sizes.tp > 1 && !hasExperts) {
     const sequenceParallel = !kind.sequenceParallel;
-    out.push({ change: `sp=${Number(sequenceParallel)}`, edited: { ...layout, kind: { ...kind, sequenceParallel } } });
+    out.push({
+      change: `sp=${Number(sequenceParallel)}`,
+      edited: { ...layout, kind: { ...kind, sequenceParallel } },
+    });
   }
   return out;
 }

@@ -1,18 +1,18 @@
 /**
- * Prices one stated layout of a model: takes mesh, kind and tuning, gives the same figures that a comparison ranks by. Programs
- * of a data rank are priced once for all layouts that share them.
+ * Prices one stated layout of a model: takes mesh, kind and tuning, gives the same figures that a
+ * comparison ranks by. Programs of a data rank are priced once for all layouts that share them.
  */
 
-import { ShardwrightError } from '../../errors.ts';
 import type { Fp8Recipe } from '../../cost/kernels/software.ts';
 import type { Gradients } from '../../cost/memory/state-bytes.ts';
+import { ShardwrightError } from '../../errors.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { type Checkpoint, modulesOf, programPart } from '../recipes/checkpoints.ts';
 import type { LayoutKind, LayoutSizes, LayoutTuning } from '../sweep/model/layout.ts';
 import { coreRequest } from '../sweep/model/layout.ts';
 import type { SweepQuestion } from '../sweep/model/question.ts';
 import type { LayerKinds } from '../sweep/model/representative-layers.ts';
-import { modulesOf, programPart, type Checkpoint } from '../recipes/checkpoints.ts';
-import { coreKey, type CoreCost, type CoreResult } from '../sweep/model/types.ts';
+import { type CoreCost, coreKey, type CoreResult } from '../sweep/model/types.ts';
 import type { RoutedCosts } from '../sweep/rank/moe.ts';
 import { CoreSolver } from '../sweep/rank/rank-price.ts';
 import { Composer, type Figures } from '../sweep/step/compose.ts';
@@ -22,7 +22,10 @@ export interface StatedLayout {
   readonly sizes: LayoutSizes;
   readonly kind: LayoutKind;
   readonly tuning: LayoutTuning;
-  /** Of products and activations; fp8: of products alone, from 16-bit weights. with the recipe behind a colon. Absent: as the question says. */
+  /**
+   * Of products and activations; fp8: of products alone, from 16-bit weights. with the recipe
+   * behind a colon. Absent: as the question says.
+   */
   readonly dtype?: 'bf16' | 'f16' | 'f32' | 'fp8' | `fp8:${Fp8Recipe}`;
   /** What gradients are kept and summed in; absent: as the question says. */
   readonly gradients?: Gradients;
@@ -42,7 +45,10 @@ export interface LayoutParts {
   readonly composer: Composer;
 }
 
-/** Prices stated layouts; questions that differ in devices and batch alone share the programs of their data ranks. */
+/**
+ * Prices stated layouts; questions that differ in devices and batch alone share the programs of
+ * their data ranks.
+ */
 export class LayoutPricer {
   private readonly solved = new Map<string, Solved>();
 
@@ -53,7 +59,8 @@ export class LayoutPricer {
   constructor(
     table: OperatorTable,
     private readonly ways: Parameters<CoreSolver['priceUnder']>[1] = [{}],
-    private readonly solverOf = (question: SweepQuestion): CoreSolver => new CoreSolver(question, table),
+    private readonly solverOf = (question: SweepQuestion): CoreSolver =>
+      new CoreSolver(question, table),
   ) {}
 
   /**
@@ -70,9 +77,15 @@ export class LayoutPricer {
   }
 
   /** @throws E_UNSUPPORTED where a recipe or the batch does not admit the layout */
-  async parts(question: SweepQuestion, { sizes, kind, tuning }: StatedLayout): Promise<LayoutParts> {
+  async parts(
+    question: SweepQuestion,
+    { sizes, kind, tuning }: StatedLayout,
+  ): Promise<LayoutParts> {
     const { solver, cores, routed } = this.solvedFor(question);
-    const request = { ...coreRequest(sizes, kind, tuning.microbatch), recompute: tuning.checkpoint };
+    const request = {
+      ...coreRequest(sizes, kind, tuning.microbatch),
+      recompute: tuning.checkpoint,
+    };
     const part = programPart(tuning.checkpoint);
     const price = async (key: string): Promise<CoreCost[]> => {
       let found = cores.get(key);
@@ -90,10 +103,14 @@ export class LayoutPricer {
     const ways = request.axes.reduce((n, a) => n * a.size, 1);
     const { ep, etp = 1 } = sizes;
     const block = `${tuning.microbatch} ${ways} ${ep} ${etp}`;
-    if (!routed.has(block)) routed.set(block, solver.routed(tuning.microbatch, ways, [ep], etp === 1 ? [] : [etp]));
+    if (!routed.has(block))
+      routed.set(block, solver.routed(tuning.microbatch, ways, [ep], etp === 1 ? [] : [etp]));
     const composer = new Composer(question, solver.kinds);
     if (composer.microbatches(sizes, tuning.microbatch) === 0)
-      throw refused(`a batch of ${question.globalBatch} does not divide into microbatches of ${tuning.microbatch}`);
+      throw refused(
+        `a batch of ${question.globalBatch} does not divide into microbatches of ` +
+          `${tuning.microbatch}`,
+      );
     return { cores: priced, routed: routed.get(block), composer };
   }
 
@@ -117,9 +134,14 @@ export class LayoutPricer {
 /** @throws E_UNSUPPORTED where a module that is to be recomputed saves nothing */
 function checkModules(checkpoint: Checkpoint, { units }: CoreCost, hasExperts: boolean): void {
   for (const name of modulesOf(checkpoint)) {
-    const saves = name === 'moe' || name === 'moe_act' ? hasExperts : units.some((u) => u.keptBytes[name] < u.keptBytes.none); // prettier-ignore
+    const saves =
+      name === 'moe' || name === 'moe_act'
+        ? hasExperts
+        : units.some((u) => u.keptBytes[name] < u.keptBytes.none);
     if (!saves)
-      throw refused(`recompute=${checkpoint}: the backward pass reads nothing that ${name} makes in this model`);
+      throw refused(
+        `recompute=${checkpoint}: the backward pass reads nothing that ${name} makes in this model`,
+      );
   }
 }
 

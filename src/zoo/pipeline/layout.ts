@@ -1,6 +1,7 @@
 /**
- * Megatron's pipeline layout strings: `E` embedding, `t` layer, `m` layer of multi-token prediction, `L` loss, `|` ends a stage,
- * `x*n` repeats a part or a bracketed run, commas say nothing. `Ettt|(tt|)*29,m|L` has 32 stages.
+ * Megatron's pipeline layout strings: `E` embedding, `t` layer, `m` layer of multi-token
+ * prediction, `L` loss, `|` ends a stage, `x*n` repeats a part or a bracketed run, commas say
+ * nothing. `Ettt|(tt|)*29,m|L` has 32 stages.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -8,7 +9,9 @@ import { NotationScanner } from '../../text/scanner.ts';
 
 export type LayoutPart = 'E' | 't' | 'm' | 'L';
 
-/** What every stage holds, in order; with virtual stages these go round the devices chunk by chunk. */
+/**
+ * What every stage holds, in order; with virtual stages these go round the devices chunk by chunk.
+ */
 export type PipelineLayout = readonly (readonly LayoutPart[])[];
 
 const PARTS = new Map<string, LayoutPart>([
@@ -26,7 +29,8 @@ const TIMES = /\*\d{1,6}/y;
  * Reads a pipeline layout of Megatron-LM, `Et*4|t*4L`.
  *
  * @param layers of the model; checked when given
- * @throws E_SYNTAX with the column; E_TYPE when the string has another number of layers, or no embedding first and loss last
+ * @throws E_SYNTAX with the column; E_TYPE when the string has another number of layers, or no
+ *   embedding first and loss last
  */
 export function parsePipelineLayout(text: string, layers?: number): PipelineLayout {
   const symbols = new Reader(text).read();
@@ -37,17 +41,30 @@ export function parsePipelineLayout(text: string, layers?: number): PipelineLayo
   const flat = stages.flat();
   const count = (part: LayoutPart): number => flat.filter((p) => p === part).length;
   if (count('E') !== 1 || flat[0] !== 'E')
-    throw new ShardwrightError('E_TYPE', `layout '${text}' has ${count('E')} embeddings, expected one, in front`);
+    throw new ShardwrightError(
+      'E_TYPE',
+      `layout '${text}' has ${count('E')} embeddings, expected one, in front`,
+    );
   if (count('L') !== 1 || flat[flat.length - 1] !== 'L')
-    throw new ShardwrightError('E_TYPE', `layout '${text}' has ${count('L')} losses, expected one, at the end`);
+    throw new ShardwrightError(
+      'E_TYPE',
+      `layout '${text}' has ${count('L')} losses, expected one, at the end`,
+    );
   if (layers !== undefined && count('t') !== layers)
-    throw new ShardwrightError('E_TYPE', `layout '${text}' has ${count('t')} layers, the model has ${layers}`, {
-      hint: `write ${layers} times 't' in all; x*n repeats`,
-    });
+    throw new ShardwrightError(
+      'E_TYPE',
+      `layout '${text}' has ${count('t')} layers, the model has ${layers}`,
+      {
+        hint: `write ${layers} times 't' in all; x*n repeats`,
+      },
+    );
   return stages;
 }
 
-/** The string of a layout: runs of equal stages and of equal parts are written as repeats, without commas. */
+/**
+ * The string of a layout: runs of equal stages and of equal parts are written as repeats, without
+ * commas.
+ */
 export function formatPipelineLayout(layout: PipelineLayout): string {
   const stages = layout.map((stage) => stage.join(''));
   let out = '';
@@ -91,7 +108,8 @@ class Reader extends NotationScanner {
       if (char === '' || char === ')') break;
       const item = this.item(char, depth);
       const times = this.times();
-      if (out.length + item.length * times > MAX_SYMBOLS) this.fail(`more than ${MAX_SYMBOLS} parts`);
+      if (out.length + item.length * times > MAX_SYMBOLS)
+        this.fail(`more than ${MAX_SYMBOLS} parts`);
       for (let k = 0; k < times; k++) out.push(...item);
     }
     return out;

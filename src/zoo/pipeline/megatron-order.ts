@@ -1,4 +1,6 @@
-/** Meshes of Megatron-LM's order strings, in which the first axis is the fastest: `tp-cp-ep-dp-pp`. */
+/**
+ * Meshes of Megatron-LM's order strings, in which the first axis is the fastest: `tp-cp-ep-dp-pp`.
+ */
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
@@ -14,7 +16,10 @@ export const MEGATRON_ORDERS = {
 
 const AXES = ['tp', 'cp', 'ep', 'dp', 'pp'] as const;
 
-/** Sizes by axis; missing ones are 1. `dp` may be -1: it becomes devices / (tp * cp * pp). `etp` defaults to tp. */
+/**
+ * Sizes by axis; missing ones are 1. `dp` may be -1: it becomes devices / (tp * cp * pp). `etp`
+ * defaults to tp.
+ */
 export interface MegatronSizes {
   readonly tp?: number;
   readonly cp?: number;
@@ -28,7 +33,10 @@ export interface MegatronSizes {
 export interface MegatronMeshes {
   /** Every axis of the order but ep, outermost first. */
   readonly dense: DeviceMesh;
-  /** pp, edp, ep, etp in the order's places, cp folded away; undefined without experts (ep = 1 and etp = tp). */
+  /**
+   * pp, edp, ep, etp in the order's places, cp folded away; undefined without experts (ep = 1 and
+   * etp = tp).
+   */
   readonly expert: DeviceMesh | undefined;
 }
 
@@ -36,10 +44,15 @@ export interface MegatronMeshes {
  * Dense and expert mesh of an order.
  *
  * @param order an order string, or a name of `MEGATRON_ORDERS`
- * @throws E_MESH for an unknown or repeated axis, an axis above 1 that the order leaves out, sizes that do not make the devices,
- * and meshes whose pipeline groups differ: stages of dense and expert layers must be the same devices
+ * @throws E_MESH for an unknown or repeated axis, an axis above 1 that the order leaves out, sizes
+ * that do not make the devices, and meshes whose pipeline groups differ: stages of dense and expert
+ * layers must be the same devices
  */
-export function megatronMeshes(order: string, sizes: MegatronSizes, devices: number): MegatronMeshes {
+export function megatronMeshes(
+  order: string,
+  sizes: MegatronSizes,
+  devices: number,
+): MegatronMeshes {
   const listed = parseOrder(order, sizes);
   const filled = fillSizes(
     AXES.filter((a) => a !== 'ep'),
@@ -76,14 +89,17 @@ export function megatronMeshes(order: string, sizes: MegatronSizes, devices: num
   if (JSON.stringify(dense.groups(['pp'])) !== JSON.stringify(expert.groups(['pp'])))
     throw new ShardwrightError(
       'E_MESH',
-      `order ${order}: the pipeline groups of ${dense.text} and ${expert.text} are not the same devices`,
+      `order ${order}: the pipeline groups of ${dense.text} and ${expert.text} are not the ` +
+        'same devices',
       { hint: `put pp last, as in ${MEGATRON_ORDERS.megatron}, or make tp x cp = etp x ep` },
     );
   return { dense, expert };
 }
 
 function parseOrder(order: string, sizes: MegatronSizes): string[] {
-  const text = Object.hasOwn(MEGATRON_ORDERS, order) ? MEGATRON_ORDERS[order as keyof typeof MEGATRON_ORDERS] : order;
+  const text = Object.hasOwn(MEGATRON_ORDERS, order)
+    ? MEGATRON_ORDERS[order as keyof typeof MEGATRON_ORDERS]
+    : order;
   const listed = text.split('-');
   const seen = new Set<string>();
   for (const axis of listed) {
@@ -91,13 +107,17 @@ function parseOrder(order: string, sizes: MegatronSizes): string[] {
       throw new ShardwrightError('E_MESH', `order '${order}' names an unknown axis '${axis}'`, {
         hint: suggestion(axis, AXES, 'axes'),
       });
-    if (seen.has(axis)) throw new ShardwrightError('E_MESH', `order '${order}' lists '${axis}' twice`);
+    if (seen.has(axis))
+      throw new ShardwrightError('E_MESH', `order '${order}' lists '${axis}' twice`);
     seen.add(axis);
   }
   for (const axis of AXES) {
     if (seen.has(axis)) continue;
     if ((sizes[axis] ?? 1) !== 1)
-      throw new ShardwrightError('E_MESH', `order '${order}' leaves out '${axis}', which has size ${sizes[axis]}`);
+      throw new ShardwrightError(
+        'E_MESH',
+        `order '${order}' leaves out '${axis}', which has size ${sizes[axis]}`,
+      );
     listed.push(axis);
   }
   return listed;

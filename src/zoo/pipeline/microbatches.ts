@@ -1,11 +1,17 @@
-/** Into how many microbatches a pipeline cuts its batch where nobody says: a batch and a number of stages go in, a divisor of the batch comes out. */
+/**
+ * Into how many microbatches a pipeline cuts its batch where nobody says: a batch and a number of
+ * stages go in, a divisor of the batch comes out.
+ */
 
 /** All divisors of a number, ascending. */
 export function divisors(n: number): number[] {
   return Array.from({ length: n }, (_, i) => i + 1).filter((d) => n % d === 0);
 }
 
-/** The most that divide the batch, up to four for every stage: the bubble is then under a quarter of the work. */
+/**
+ * The most that divide the batch, up to four for every stage: the bubble is then under a quarter of
+ * the work.
+ */
 export function defaultMicrobatches(batch: number, devices: number): number {
   return Math.max(...divisors(batch).filter((d) => d <= 4 * devices));
 }

@@ -1,7 +1,8 @@
 /**
- * Cuts a list of layers into pipeline stages: consecutive runs with the least `sum of stages + (m - 1) * longest stage +
- * messages over the cuts`, each within a device's memory. Exact, by dynamic programming over (stage, first layer) that keeps
- * every pair of (sum, longest) that no other pair dominates. Ties go to the earliest cuts.
+ * Cuts a list of layers into pipeline stages: consecutive runs with the least `sum of stages + (m -
+ * 1) * longest stage + messages over the cuts`, each within a device's memory. Exact, by dynamic
+ * programming over (stage, first layer) that keeps every pair of (sum, longest) that no other pair
+ * dominates. Ties go to the earliest cuts.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -45,7 +46,9 @@ interface PipelineStage {
 export type Partition =
   | {
       readonly status: 'found';
-      /** Seconds of a step by the formula above; `playPipeline` gives those of the schedule itself. */
+      /**
+       * Seconds of a step by the formula above; `playPipeline` gives those of the schedule itself.
+       */
       readonly seconds: number;
       /** First unit of every stage but the first. */
       readonly cuts: readonly number[];
@@ -69,16 +72,26 @@ const MAX_UNITS = 4096;
  *
  * @throws E_USAGE for fewer units than stages, and for stages or microbatches below 1
  */
-export function partitionStages(units: readonly PipelineUnit[], request: PartitionRequest): Partition {
+export function partitionStages(
+  units: readonly PipelineUnit[],
+  request: PartitionRequest,
+): Partition {
   const { stages: p, microbatches: m, limitBytes = Infinity } = request;
   if (!Number.isSafeInteger(p) || p < 1 || !Number.isSafeInteger(m) || m < 1)
     throw new ShardwrightError('E_USAGE', `a pipeline of ${p} stages and ${m} microbatches`);
   if (units.length < p)
-    throw new ShardwrightError('E_USAGE', `${units.length} layers cannot fill ${p} pipeline stages`, {
-      hint: `use at most ${units.length} stages`,
-    });
+    throw new ShardwrightError(
+      'E_USAGE',
+      `${units.length} layers cannot fill ${p} pipeline stages`,
+      {
+        hint: `use at most ${units.length} stages`,
+      },
+    );
   if (units.length > MAX_UNITS)
-    throw new ShardwrightError('E_LIMIT', `${units.length} layers, at most ${MAX_UNITS} are cut into stages`);
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `${units.length} layers, at most ${MAX_UNITS} are cut into stages`,
+    );
   const search = new Search(units, request);
   const cuts = search.best(limitBytes);
   if (cuts === undefined) {
@@ -86,7 +99,9 @@ export function partitionStages(units: readonly PipelineUnit[], request: Partiti
     return {
       status: 'infeasible',
       smallestLimitBytes,
-      reason: `no ${p} stages fit ${gib(limitBytes)} per device; the smallest limit that works is ${gib(smallestLimitBytes)}`,
+      reason:
+        `no ${p} stages fit ${gib(limitBytes)} per device; the smallest limit that works is ` +
+        `${gib(smallestLimitBytes)}`,
     };
   }
   const free = limitBytes === Infinity ? cuts : (search.best(Infinity) ?? cuts);
@@ -103,23 +118,37 @@ export function partitionStages(units: readonly PipelineUnit[], request: Partiti
 }
 
 /** Why the fastest cuts are not the chosen ones. */
-function movedBy(search: Search, free: readonly number[], cuts: readonly number[], limit: number): string[] {
+function movedBy(
+  search: Search,
+  free: readonly number[],
+  cuts: readonly number[],
+  limit: number,
+): string[] {
   if (free.join() === cuts.join()) return [];
   const out = search
     .stagesOf(free)
     .flatMap((stage, s) =>
       stage.peakBytes > limit
         ? [
-            `stage ${s} with ${stage.end - stage.first} units (${search.range(stage)}) would need ${gib(stage.peakBytes)} of ${gib(limit)}, ${gib(stage.peakBytes - limit)} too much`,
+            `stage ${s} with ${stage.end - stage.first} units (${search.range(stage)}) would ` +
+              `need ${gib(stage.peakBytes)} of ${gib(limit)}, ${gib(stage.peakBytes - limit)} ` +
+              'too much',
           ]
         : [],
     );
-  const changed = cuts.flatMap((cut, k) => (cut === free[k] ? [] : [`the cut before stage ${k + 1} from ${free[k]} to ${cut}`])); // prettier-ignore
+  const changed = cuts.flatMap((cut, k) =>
+    cut === free[k] ? [] : [`the cut before stage ${k + 1} from ${free[k]} to ${cut}`],
+  );
   const more = search.secondsOf(cuts) - search.secondsOf(free);
-  return [...out, `this moves ${changed.join(' and ')}, which costs ${(more * 1e3).toPrecision(3)} ms a step`];
+  return [
+    ...out,
+    `this moves ${changed.join(' and ')}, which costs ${(more * 1e3).toPrecision(3)} ms a step`,
+  ];
 }
 
-/** A tail of stages that no other dominates: sum of seconds with messages, and its longest stage. */
+/**
+ * A tail of stages that no other dominates: sum of seconds with messages, and its longest stage.
+ */
 interface Tail {
   readonly sum: number;
   readonly longest: number;
@@ -151,7 +180,9 @@ class Search {
     this.kept = Array.from({ length: stages }, (_, s) => keptMicrobatches(schedule, shape, s));
   }
 
-  /** Cuts of least seconds under a limit, the earliest among equals; undefined where no cuts fit. */
+  /**
+   * Cuts of least seconds under a limit, the earliest among equals; undefined where no cuts fit.
+   */
   best(limit: number): number[] | undefined {
     const { p, units } = this;
     const tails = this.tails(limit);
@@ -181,7 +212,8 @@ class Search {
     const { p, units } = this;
     const n = units.length;
     const tails = Array.from({ length: p }, () => Array.from({ length: n + 1 }, (): Tail[] => []));
-    for (let l = p - 1; l < n; l++) if (this.bytes(p - 1, l, n) <= limit) tails[p - 1][l] = [this.stage(l, n)];
+    for (let l = p - 1; l < n; l++)
+      if (this.bytes(p - 1, l, n) <= limit) tails[p - 1][l] = [this.stage(l, n)];
     for (let s = p - 2; s >= 0; s--)
       for (let l = s; l < n - (p - 1 - s); l++) {
         const found: Tail[] = [];
@@ -204,7 +236,8 @@ class Search {
       const after = row;
       row = after.map((_, l) => {
         let least = Infinity;
-        for (let end = l + 1; end <= n; end++) least = Math.min(least, Math.max(this.bytes(s, l, end), after[end]));
+        for (let end = l + 1; end <= n; end++)
+          least = Math.min(least, Math.max(this.bytes(s, l, end), after[end]));
         return least;
       });
     }
@@ -233,7 +266,9 @@ class Search {
   }
 
   range({ first, end }: PipelineStage): string {
-    return end - first === 1 ? this.units[first].name : `${this.units[first].name} to ${this.units[end - 1].name}`;
+    return end - first === 1
+      ? this.units[first].name
+      : `${this.units[first].name} to ${this.units[end - 1].name}`;
   }
 
   private total({ sum, longest }: Tail): number {
@@ -242,11 +277,18 @@ class Search {
 
   private stage(first: number, end: number): Tail {
     const seconds = this.seconds[end] - this.seconds[first];
-    return { sum: seconds + (end < this.units.length ? this.units[end - 1].hopSeconds : 0), longest: seconds };
+    return {
+      sum: seconds + (end < this.units.length ? this.units[end - 1].hopSeconds : 0),
+      longest: seconds,
+    };
   }
 
   private bytes(s: number, first: number, end: number): number {
-    return this.states[end] - this.states[first] + this.kept[s] * (this.activations[end] - this.activations[first]);
+    return (
+      this.states[end] -
+      this.states[first] +
+      this.kept[s] * (this.activations[end] - this.activations[first])
+    );
   }
 }
 
@@ -257,7 +299,8 @@ function join(a: Tail, b: Tail): Tail {
 function undominated(tails: Tail[]): Tail[] {
   tails.sort((a, b) => a.sum - b.sum || a.longest - b.longest);
   const kept: Tail[] = [];
-  for (const tail of tails) if (kept.length === 0 || tail.longest < kept[kept.length - 1].longest) kept.push(tail);
+  for (const tail of tails)
+    if (kept.length === 0 || tail.longest < kept[kept.length - 1].longest) kept.push(tail);
   return kept;
 }
 

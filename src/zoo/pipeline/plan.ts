@@ -1,6 +1,6 @@
 /**
- * Takes a solved plan of one microbatch and a number of stages and gives the pipeline: stages, their seconds and bytes,
- * the schedule.
+ * Takes a solved plan of one microbatch and a number of stages and gives the pipeline: stages,
+ * their seconds and bytes, the schedule.
  */
 
 import { collectiveModel } from '../../cost/presets/presets.ts';
@@ -12,12 +12,15 @@ import type { Prepared } from '../../plan/prepare.ts';
 import { keptMicrobatches } from '../../simulate/pipeline/closed-forms.ts';
 import { playPipeline, type StageSeconds } from '../../simulate/pipeline/play.ts';
 import { passOrder, type PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
-import { partitionStages, type PipelineUnit } from './partition.ts';
-import { PlanReader } from '../sweep/rank/plan-reader.ts';
 import { stackLayers } from '../sweep/model/representative-layers.ts';
+import { PlanReader } from '../sweep/rank/plan-reader.ts';
 import { endsSumSeconds } from '../sweep/rank/tied-embedding.ts';
+import { partitionStages, type PipelineUnit } from './partition.ts';
 
-/** A plan's program, which is that of one microbatch, cut into stages: the keys are those of `plan --pp --json`. */
+/**
+ * A plan's program, which is that of one microbatch, cut into stages: the keys are those of `plan
+ * --pp --json`.
+ */
 export interface PlanPipeline {
   readonly schedule: PipelineSchedule;
   readonly microbatches: number;
@@ -31,7 +34,10 @@ export interface PlanPipeline {
     readonly head: boolean;
     /** Of one microbatch, forward and backward. */
     readonly seconds: number;
-    /** Of the device: states, activations of the microbatches that it keeps, and the most that else is alive. */
+    /**
+     * Of the device: states, activations of the microbatches that it keeps, and the most that else
+     * is alive.
+     */
     readonly peakBytes: number;
     /** Microbatches (of a chunk) that the device keeps. */
     readonly inFlight: number;
@@ -63,24 +69,36 @@ export interface PlanPipelineRequest {
  * @returns its layers
  * @throws as `pipelineOfPlan`
  */
-export function checkPipeline(graph: Graph, request: Omit<PlanPipelineRequest, 'budgetBytes'>): number {
+export function checkPipeline(
+  graph: Graph,
+  request: Omit<PlanPipelineRequest, 'budgetBytes'>,
+): number {
   const { devices, schedule, microbatches, virtual } = request;
   if (Object.keys(graph.subgraphs).length > 0)
-    throw new ShardwrightError('E_UNSUPPORTED', 'a program with bodies is not cut into pipeline stages');
+    throw new ShardwrightError(
+      'E_UNSUPPORTED',
+      'a program with bodies is not cut into pipeline stages',
+    );
   const layers = stackLayers(graph);
   if (layers + 2 < devices * virtual)
-    throw new ShardwrightError('E_USAGE', `embedding, ${layers} layers and head cannot fill ${devices * virtual} pipeline stages`, {
-      hint: `use at most ${layers + 2} stages, chunks counted.`,
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_USAGE',
+      `embedding, ${layers} layers and head cannot fill ${devices * virtual} pipeline stages`,
+      {
+        hint: `use at most ${layers + 2} stages, chunks counted.`,
+      },
+    );
   passOrder(schedule, { devices, microbatches, ...(virtual > 1 ? { chunks: virtual } : {}) });
   return layers;
 }
 
 /**
- * Stages of a plan on the mesh of one stage, with `pp` outside of it: units are priced as the plan places them, cut so that the
- * longest stage is short and fits, and the schedule is played. Gradients are summed once, after a device's last microbatch.
+ * Stages of a plan on the mesh of one stage, with `pp` outside of it: units are priced as the plan
+ * places them, cut so that the longest stage is short and fits, and the schedule is played.
+ * Gradients are summed once, after a device's last microbatch.
  *
- * @throws E_USAGE for fewer layers than stages and what the schedule does not admit, E_UNSUPPORTED for layers that are not one stack
+ * @throws E_USAGE for fewer layers than stages and what the schedule does not admit, E_UNSUPPORTED
+ *   for layers that are not one stack
  */
 export function pipelineOfPlan(
   { model, request }: Pick<Prepared, 'model' | 'request'>,
@@ -99,13 +117,16 @@ export function pipelineOfPlan(
     stateBytes[unit] += bytes;
     if (alsoUnit === undefined || p === 1) continue;
     stateBytes[alsoUnit] += bytes;
-    const sum = trained ? endsSumSeconds(localElements * itemBytes, p * inner, request.cost, model.cluster) : 0;
+    const sum = trained
+      ? endsSumSeconds(localElements * itemBytes, p * inner, request.cost, model.cluster)
+      : 0;
     stepSeconds[unit] += sum;
     stepSeconds[alsoUnit] += sum;
   }
   const mesh = new DeviceMesh([{ name: 'pp', size: p }, ...model.space.mesh.dims]);
   const collectives = collectiveModel(request.cost, model.cluster, mesh);
-  const hop = (bytes: number): number => (p === 1 ? 0 : collectives.seconds('collective_permute', bytes, [0]));
+  const hop = (bytes: number): number =>
+    p === 1 ? 0 : collectives.seconds('collective_permute', bytes, [0]);
   const seconds = units.map(({ forward, backwardInput, backwardWeight }): StageSeconds => ({
     forward: forward.compute + forward.communication,
     backwardInput: backwardInput.compute + backwardInput.communication,
@@ -119,20 +140,35 @@ export function pipelineOfPlan(
     activationBytes: u.keptBytes.none,
     hopSeconds: 2 * hop(u.boundaryBytes),
   }));
-  const cutting = { stages: p * v, microbatches: m, schedule: schedule === 'interleaved' ? '1f1b' : schedule } as const;
+  const cutting = {
+    stages: p * v,
+    microbatches: m,
+    schedule: schedule === 'interleaved' ? '1f1b' : schedule,
+  } as const;
   // Chunks share a device: their limit is looked at when they lie on it.
-  const limited = v > 1 ? cutting : { ...cutting, limitBytes: Math.max(0, budgetBytes - temporary) };
+  const limited =
+    v > 1 ? cutting : { ...cutting, limitBytes: Math.max(0, budgetBytes - temporary) };
   const fitting = partitionStages(named, limited);
   const found = fitting.status === 'found' ? fitting : partitionStages(named, cutting);
   if (found.status === 'infeasible') throw new ShardwrightError('E_USAGE', found.reason);
   const bounds = [0, ...found.cuts, units.length];
-  const range = (k: number): number[] => Array.from({ length: bounds[k + 1] - bounds[k] }, (_, i) => bounds[k] + i);
+  const range = (k: number): number[] =>
+    Array.from({ length: bounds[k + 1] - bounds[k] }, (_, i) => bounds[k] + i);
   const stages = Array.from({ length: p * v }, (_, k) => {
-    const add = (of: (s: StageSeconds) => number): number => range(k).reduce((sum, u) => sum + of(seconds[u]), 0);
-    return { forward: add((s) => s.forward), backwardInput: add((s) => s.backwardInput), backwardWeight: add((s) => s.backwardWeight) }; // prettier-ignore
+    const add = (of: (s: StageSeconds) => number): number =>
+      range(k).reduce((sum, u) => sum + of(seconds[u]), 0);
+    return {
+      forward: add((s) => s.forward),
+      backwardInput: add((s) => s.backwardInput),
+      backwardWeight: add((s) => s.backwardWeight),
+    };
   });
   const hopSeconds = bounds.slice(1, -1).map((end) => hop(units[end - 1].boundaryBytes));
-  const run = playPipeline(schedule, { devices: p, microbatches: m, ...(v > 1 ? { chunks: v } : {}) }, { stages, hopSeconds }); // prettier-ignore
+  const run = playPipeline(
+    schedule,
+    { devices: p, microbatches: m, ...(v > 1 ? { chunks: v } : {}) },
+    { stages, hopSeconds },
+  );
   const devices = run.devices.map(({ spans, busySeconds }, i) => {
     const chunks = Array.from({ length: v }, (_, c) => range(c * p + i));
     const own = chunks.flat();
@@ -144,7 +180,11 @@ export function pipelineOfPlan(
       end: (spans.at(-1)?.end ?? 0) + step,
       inFlight,
       // Chunks of one device are the same; the fullest stands for all that are kept.
-      peakBytes: Math.ceil(own.reduce((sum, u) => sum + stateBytes[u], 0) + inFlight * Math.max(...kept) + Math.max(...own.map((u) => units[u].temporaryBytes))), // prettier-ignore
+      peakBytes: Math.ceil(
+        own.reduce((sum, u) => sum + stateBytes[u], 0) +
+          inFlight * Math.max(...kept) +
+          Math.max(...own.map((u) => units[u].temporaryBytes)),
+      ),
     };
   });
   const end = Math.max(...devices.map((d) => d.end));

@@ -1,9 +1,12 @@
-/** Cuts a graph into pipeline units (before the layers, each layer, after them) and gives the seconds and bytes of each. */
+/**
+ * Cuts a graph into pipeline units (before the layers, each layer, after them) and gives the
+ * seconds and bytes of each.
+ */
 
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { presetComputeCost } from '../../cost/presets/presets.ts';
 import { ShardwrightError } from '../../errors.ts';
-import { indexGraph, type GraphIndex } from '../../graph/order.ts';
+import { type GraphIndex, indexGraph } from '../../graph/order.ts';
 import { parametersOf } from '../../graph/parameters.ts';
 import { computePhases } from '../../graph/phases.ts';
 import { DTYPE_BYTES, type Graph, type Node, type ValueType } from '../../graph/types.ts';
@@ -12,10 +15,11 @@ import { bind } from '../../ops/record/infer.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 
 /**
- * The layers of a graph as units of a pipeline, in the order in which the program comes to them: what runs before the first
- * layer, the layers, what runs after the last. A layer is known by the names of its parameters (`layers.3.`, `h.3.`,
- * `blocks.3.`). A gradient call belongs to the layer of the call that it is the derivative of, where the graph says so, else to
- * that of the weight that it reads, else to the earliest layer of its operands.
+ * The layers of a graph as units of a pipeline, in the order in which the program comes to them:
+ * what runs before the first layer, the layers, what runs after the last. A layer is known by the
+ * names of its parameters (`layers.3.`, `h.3.`, `blocks.3.`). A gradient call belongs to the layer
+ * of the call that it is the derivative of, where the graph says so, else to that of the weight
+ * that it reads, else to the earliest layer of its operands.
  */
 export interface LayerUnit {
   /** `embedding`, the path of the layer such as `model.layers.3`, or `head`. */
@@ -23,8 +27,8 @@ export interface LayerUnit {
   readonly forwardSeconds: number;
   readonly backwardSeconds: number;
   /**
-   * Parameter elements that the unit uses. A tied table counts in both of its units: with more than one stage both ends hold
-   * it. What nothing uses counts in the first unit.
+   * Parameter elements that the unit uses. A tied table counts in both of its units: with more than
+   * one stage both ends hold it. What nothing uses counts in the first unit.
    */
   readonly parameters: number;
   readonly parameterBytes: number;
@@ -42,18 +46,26 @@ interface NodeMeasure {
 }
 
 /** The unsharded graph on one device of a cluster. */
-export function unsharded(graph: Graph, table: OperatorTable, cluster: Cluster, preset: string): NodeMeasure {
+export function unsharded(
+  graph: Graph,
+  table: OperatorTable,
+  cluster: Cluster,
+  preset: string,
+): NodeMeasure {
   const types = new Map(graph.nodes.map((n) => [n.name, n.type]));
   const typeOf = (name: string): ValueType => {
     const type = types.get(name);
-    if (type === undefined) throw new ShardwrightError('E_REF', `value '${name}' is not defined in the graph`);
+    if (type === undefined)
+      throw new ShardwrightError('E_REF', `value '${name}' is not defined in the graph`);
     return type;
   };
   return {
     seconds: (node) => {
       const record = node.kind === 'call' ? table.get(node.target) : undefined;
       const context = record === undefined ? undefined : bind(table, node, typeOf);
-      return record === undefined || context === undefined ? 0 : presetComputeCost(preset, record, context, cluster).seconds; // prettier-ignore
+      return record === undefined || context === undefined
+        ? 0
+        : presetComputeCost(preset, record, context, cluster).seconds;
     },
     bytes: (node) => typeBytes(node.type),
   };
@@ -83,7 +95,10 @@ const MIXED = -2;
 class Units {
   private readonly index: GraphIndex;
   private readonly backward: Uint8Array;
-  /** 1 for a forward call that only the backward pass needs: it may stand anywhere and crosses no boundary. */
+  /**
+   * 1 for a forward call that only the backward pass needs: it may stand anywhere and crosses no
+   * boundary.
+   */
   private readonly savedOnly: Uint8Array;
   private readonly layers: string[] = [];
   /** Of what is made of parameters alone: the layer, or `OUTSIDE`; `MIXED` for everything else. */
@@ -91,7 +106,10 @@ class Units {
   private readonly unit: Int32Array;
   /** The value whose storage a view shows. */
   private readonly root: Int32Array;
-  /** Whether a value depends on a parameter; what does not (positions, masks) is made anew on every stage. */
+  /**
+   * Whether a value depends on a parameter; what does not (positions, masks) is made anew on every
+   * stage.
+   */
   private readonly trained: Uint8Array;
   /** Bytes alive where each unit ends. */
   private readonly boundary: Float64Array;
@@ -139,9 +157,13 @@ class Units {
       }
     });
     if (this.layers.length === 0)
-      throw new ShardwrightError('E_UNSUPPORTED', 'no parameter of the graph is named after a layer', {
-        hint: "names such as 'layers.0.weight' or 'h.0.weight' say where a stage may end",
-      });
+      throw new ShardwrightError(
+        'E_UNSUPPORTED',
+        'no parameter of the graph is named after a layer',
+        {
+          hint: "names such as 'layers.0.weight' or 'h.0.weight' say where a stage may end",
+        },
+      );
     names.forEach((name, i) => {
       if (name !== undefined) this.weight[i] = number.get(name) ?? OUTSIDE;
     });
@@ -152,7 +174,8 @@ class Units {
     nodes.forEach((node, i) => {
       if (node.kind === 'placeholder') this.trained[i] = Number(node.meta.role === 'parameter');
       for (const o of this.operands(i)) this.trained[i] |= this.trained[o];
-      const isView = node.target === 'operator.getitem' || this.table.get(node.target)?.cls === 'view';
+      const isView =
+        node.target === 'operator.getitem' || this.table.get(node.target)?.cls === 'view';
       const [first] = this.operands(i);
       if (isView && first !== undefined) this.root[i] = this.root[first];
     });
@@ -164,18 +187,20 @@ class Units {
       while (unit < head && i > cuts[unit].at) unit++;
       if (this.weight[i] !== MIXED) return;
       if (node.kind === 'placeholder') this.unit[i] = node.meta.role === 'tangent' ? head : 0;
-      else if (this.backward[i] === 0) this.unit[i] = this.savedOnly[i] === 1 ? this.latest(i) : unit;
+      else if (this.backward[i] === 0)
+        this.unit[i] = this.savedOnly[i] === 1 ? this.latest(i) : unit;
       else {
         const of = node.meta.of === undefined ? undefined : position.get(node.meta.of);
-        this.unit[i] = of !== undefined && this.unit[of] >= 0 ? this.unit[of] : this.backwardUnit(i, head);
+        this.unit[i] =
+          of !== undefined && this.unit[of] >= 0 ? this.unit[of] : this.backwardUnit(i, head);
       }
     });
     cuts.forEach(({ bytes }, u) => (this.boundary[u] = bytes));
   }
 
   /**
-   * Where the forward pass is cut: between the last use of a layer's weights and the first use of the next one's, at the
-   * place where the fewest bytes are alive, the earliest of several.
+   * Where the forward pass is cut: between the last use of a layer's weights and the first use of
+   * the next one's, at the place where the fewest bytes are alive, the earliest of several.
    */
   private cuts(): { readonly at: number; readonly bytes: number }[] {
     const { nodes } = this.graph;
@@ -185,7 +210,12 @@ class Units {
     const outside: number[] = [];
     const end = new Int32Array(nodes.length).fill(-1);
     nodes.forEach((node, i) => {
-      if (node.kind !== 'call' || this.backward[i] + this.savedOnly[i] > 0 || this.weight[i] !== MIXED) return;
+      if (
+        node.kind !== 'call' ||
+        this.backward[i] + this.savedOnly[i] > 0 ||
+        this.weight[i] !== MIXED
+      )
+        return;
       for (const o of this.operands(i)) {
         const layer = this.weight[o];
         if (layer >= 0) {
@@ -212,7 +242,8 @@ class Units {
       if (from >= to)
         throw new ShardwrightError(
           'E_UNSUPPORTED',
-          `${this.layers[k]} starts before ${this.layers[k - 1]} is done, so that no stage can end between them`,
+          `${this.layers[k]} starts before ${this.layers[k - 1]} is done, so that no stage ` +
+            'can end between them',
         );
       let at = from;
       for (let i = from; i < to; i++) if (live[i] < live[at]) at = i;
@@ -222,7 +253,8 @@ class Units {
 
   private latest(i: number): number {
     let unit = 0;
-    for (const o of this.operands(i)) if (this.weight[o] === MIXED) unit = Math.max(unit, this.unit[o]);
+    for (const o of this.operands(i))
+      if (this.weight[o] === MIXED) unit = Math.max(unit, this.unit[o]);
     return unit;
   }
 
@@ -245,7 +277,13 @@ class Units {
     const { nodes } = this.graph;
     const count = this.layers.length + 2;
     const zero = (): Float64Array => new Float64Array(count);
-    const [forward, backward, parameters, bytes, activations] = [zero(), zero(), zero(), zero(), zero()];
+    const [forward, backward, parameters, bytes, activations] = [
+      zero(),
+      zero(),
+      zero(),
+      zero(),
+      zero(),
+    ];
     const users = new Map<number, Set<number>>();
     const saved = new Uint8Array(nodes.length);
     nodes.forEach((node, i) => {
@@ -253,7 +291,8 @@ class Units {
         (this.backward[i] === 1 ? backward : forward)[this.unit[i]] += this.measure.seconds(node);
       for (const o of this.operands(i)) {
         if (this.weight[o] !== MIXED) {
-          // What a parameter is made into belongs to the parameter: its users are where it is needed.
+          // What a parameter is made into belongs to the parameter: its users are where it is
+          // needed.
           if (this.unit[i] >= 0 && this.backward[i] === 0) {
             const at = users.get(this.root[o]) ?? new Set<number>();
             users.set(this.root[o], at.add(this.unit[i]));
@@ -267,7 +306,8 @@ class Units {
     });
     nodes.forEach((node, i) => {
       if (this.root[i] !== i || this.unit[i] < 0 || this.backward[i] === 1) return;
-      if (saved[i] === 1 && node.kind === 'call') activations[this.unit[i]] += this.measure.bytes(node);
+      if (saved[i] === 1 && node.kind === 'call')
+        activations[this.unit[i]] += this.measure.bytes(node);
     });
     for (const { elements, placeholders } of parametersOf(this.graph)) {
       // A tied table is needed wherever one of its names is used.

@@ -1,7 +1,7 @@
 /**
- * Many comparisons side by side: one model on several clusters, numbers of devices, sequence lengths, batches. In: what each point
- * asks, and its comparison. Out: each point at its best plan, the curves through them with their efficiency, and where the best plan
- * changes along a curve.
+ * Many comparisons side by side: one model on several clusters, numbers of devices, sequence
+ * lengths, batches. In: what each point asks, and its comparison. Out: each point at its best plan,
+ * the curves through them with their efficiency, and where the best plan changes along a curve.
  */
 
 import type { Allocation } from '../../cost/hardware/topology.ts';
@@ -29,9 +29,15 @@ export interface PlanningPoint extends PointQuestion {
   readonly stopped?: 'interrupted' | 'time limit';
 }
 
-export interface BestOfPoint extends Pick<ComparedPlan, 'plan' | 'mesh' | 'seconds' | 'peakBytes'>, Pick<ComparedLayout, 'tokensPerSecond' | 'mfu' | 'microbatch' | 'microbatches' | 'checkpoint' | 'unitsAgain'> {
+export interface BestOfPoint
+  extends
+    Pick<ComparedPlan, 'plan' | 'mesh' | 'seconds' | 'peakBytes'>,
+    Pick<
+      ComparedLayout,
+      'tokensPerSecond' | 'mfu' | 'microbatch' | 'microbatches' | 'checkpoint' | 'unitsAgain'
+    > {
   readonly tokensPerSecondPerDevice: number;
-} // prettier-ignore
+}
 
 /** Points of one cluster (and of one sequence, batch ...) along one axis. */
 export interface Curve {
@@ -42,7 +48,10 @@ export interface Curve {
   readonly scaling?: 'strong' | 'weak';
   /** Places in `points`, by rising axis. */
   readonly points: readonly number[];
-  /** Tokens a second of a device over those at the first point that has a plan; null where a point has none. */
+  /**
+   * Tokens a second of a device over those at the first point that has a plan; null where a point
+   * has none.
+   */
   readonly efficiency: readonly (number | null)[];
   /** Where the best plan is another than at the point before. */
   readonly changes: readonly { readonly at: number; readonly from: string; readonly to: string }[];
@@ -56,8 +65,12 @@ export interface Planning {
 }
 
 /** A point from its comparison. */
-export function pointOf(question: PointQuestion, comparison: Comparison | undefined): PlanningPoint {
-  if (comparison === undefined) return { ...question, budgetBytes: 0, best: null, stopped: 'time limit' };
+export function pointOf(
+  question: PointQuestion,
+  comparison: Comparison | undefined,
+): PlanningPoint {
+  if (comparison === undefined)
+    return { ...question, budgetBytes: 0, best: null, stopped: 'time limit' };
   const { budgetBytes, held, run, stopped } = comparison;
   const best = comparison.plans.find((p) => p.name === comparison.best);
   return {
@@ -70,11 +83,29 @@ export function pointOf(question: PointQuestion, comparison: Comparison | undefi
   };
 }
 
-function bestOf({ plan, mesh, seconds, peakBytes }: ComparedPlan, layout: ComparedLayout, devices: number): BestOfPoint {
+function bestOf(
+  { plan, mesh, seconds, peakBytes }: ComparedPlan,
+  layout: ComparedLayout,
+  devices: number,
+): BestOfPoint {
   const { tokensPerSecond, mfu, microbatch, microbatches, checkpoint, unitsAgain } = layout;
-  const tuned = { microbatch, microbatches, checkpoint, ...(unitsAgain === undefined ? {} : { unitsAgain }) };
-  return { plan, mesh, seconds, peakBytes, tokensPerSecond, tokensPerSecondPerDevice: tokensPerSecond / devices, mfu, ...tuned };
-} // prettier-ignore
+  const tuned = {
+    microbatch,
+    microbatches,
+    checkpoint,
+    ...(unitsAgain === undefined ? {} : { unitsAgain }),
+  };
+  return {
+    plan,
+    mesh,
+    seconds,
+    peakBytes,
+    tokensPerSecond,
+    tokensPerSecondPerDevice: tokensPerSecond / devices,
+    mfu,
+    ...tuned,
+  };
+}
 
 const AXES = ['devices', 'sequence', 'globalBatch'] as const;
 
@@ -83,7 +114,10 @@ export function planningOf(points: readonly PlanningPoint[]): Planning {
   return { version: 1, points, curves: curvesOf(points) };
 }
 
-/** A curve for every cluster along the first axis that has more than one value; a batch that is one a device grows with devices. */
+/**
+ * A curve for every cluster along the first axis that has more than one value; a batch that is one
+ * a device grows with devices.
+ */
 function curvesOf(points: readonly PlanningPoint[]): Curve[] {
   const perDevice = new Set(points.map((p) => p.globalBatch / p.devices)).size === 1;
   const grows = perDevice && new Set(points.map((p) => p.globalBatch)).size > 1;
@@ -95,8 +129,14 @@ function curvesOf(points: readonly PlanningPoint[]): Curve[] {
       p.cluster,
       ...(axis === 'devices' ? [] : [`${p.devices} devices`]),
       ...(axis === 'sequence' ? [] : [`sequences of ${p.sequence}`]),
-      ...(axis === 'globalBatch' ? [] : [axis === 'devices' && grows ? `${sequences(p.globalBatch / p.devices)} a device` : `${sequences(p.globalBatch)} a step`]),
-    ].join(', '); // prettier-ignore
+      ...(axis === 'globalBatch'
+        ? []
+        : [
+            axis === 'devices' && grows
+              ? `${sequences(p.globalBatch / p.devices)} a device`
+              : `${sequences(p.globalBatch)} a step`,
+          ]),
+    ].join(', ');
   const groups = new Map<string, number[]>();
   points.forEach((p, i) => groups.set(shared(p), [...(groups.get(shared(p)) ?? []), i]));
   return [...groups]
@@ -124,7 +164,11 @@ function efficiencyOf(points: readonly PlanningPoint[]): (number | null)[] {
 /** Plans are the same where their names are: meshes grow with the devices. */
 function changesOf(order: readonly number[], points: readonly PlanningPoint[]): Curve['changes'] {
   const name = (i: number): string => points[i].best?.plan ?? 'no plan fits';
-  return order.flatMap((at, k) => (k === 0 || name(at) === name(order[k - 1]) ? [] : [{ at, from: name(order[k - 1]), to: name(at) }])); // prettier-ignore
+  return order.flatMap((at, k) =>
+    k === 0 || name(at) === name(order[k - 1])
+      ? []
+      : [{ at, from: name(order[k - 1]), to: name(at) }],
+  );
 }
 
 function sequences(n: number): string {

@@ -1,15 +1,20 @@
 /**
- * The questions of a sweep: many models on many clusters. In: a YAML (or JSON) file. Out: the lists, checked. Every model is asked on
- * every cluster with every number of devices, sequence and batch.
+ * The questions of a sweep: many models on many clusters. In: a YAML (or JSON) file. Out: the
+ * lists, checked. Every model is asked on every cluster with every number of devices, sequence and
+ * batch.
  */
 
 import { parse } from 'yaml';
 import * as z from 'zod';
+
 import { parsePrice } from '../../cost/hardware/operation.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 
 /** One is a list of one. */
-const counts = z.preprocess((n): unknown => (Array.isArray(n) ? n : [n]), z.array(z.int().positive()).min(1).max(1000));
+const counts = z.preprocess(
+  (n): unknown => (Array.isArray(n) ? n : [n]),
+  z.array(z.int().positive()).min(1).max(1000),
+);
 const name = z.string().min(1).max(400);
 
 const price = z.string().refine((text) => parsePrice(text) !== undefined);
@@ -17,7 +22,11 @@ const price = z.string().refine((text) => parsePrice(text) !== undefined);
 /** A name alone is a cluster. */
 const cluster = z.preprocess(
   (given) => (typeof given === 'string' ? { name: given } : given),
-  z.strictObject({ name, devices: z.int().positive().exactOptional(), price: price.exactOptional() }),
+  z.strictObject({
+    name,
+    devices: z.int().positive().exactOptional(),
+    price: price.exactOptional(),
+  }),
 );
 
 const questionsSchema = z
@@ -36,18 +45,28 @@ const questionsSchema = z
     path: ['clusters'],
     message: 'some clusters state a price and some do not: give one for each, or none',
   })
-  .refine(({ clusters, tokens }) => tokens !== undefined || clusters.every((c) => c.price === undefined), {
-    path: ['clusters'],
-    message: 'a price is of a whole run, and no tokens are stated: write tokens: 15T',
-  });
+  .refine(
+    ({ clusters, tokens }) => tokens !== undefined || clusters.every((c) => c.price === undefined),
+    {
+      path: ['clusters'],
+      message: 'a price is of a whole run, and no tokens are stated: write tokens: 15T',
+    },
+  );
 
 const COUNTS = 'whole numbers from 1 on';
 /** What each key takes. */
 const WANTED: Readonly<Record<string, string>> = {
-  models: 'a list of names', clusters: 'a list of names, or of { name: ..., devices: ..., price: ... }', devices: COUNTS, sequences: COUNTS,
-  globalBatches: COUNTS, tokens: 'a number of tokens, such as 15T', plans: 'a list of recipes', timeLimitSeconds: 'seconds above 0',
-  name: 'a node design or a cluster file', price: 'an amount with its currency, of one device for one hour, such as 2.5USD',
-}; // prettier-ignore
+  models: 'a list of names',
+  clusters: 'a list of names, or of { name: ..., devices: ..., price: ... }',
+  devices: COUNTS,
+  sequences: COUNTS,
+  globalBatches: COUNTS,
+  tokens: 'a number of tokens, such as 15T',
+  plans: 'a list of recipes',
+  timeLimitSeconds: 'seconds above 0',
+  name: 'a node design or a cluster file',
+  price: 'an amount with its currency, of one device for one hour, such as 2.5USD',
+};
 
 /** The lists of a sweep. */
 export type SweepQuestions = z.infer<typeof questionsSchema>;
@@ -58,24 +77,45 @@ const MOST_CHARACTERS = 2 ** 20;
 export function parseQuestions(text: string, file: string): SweepQuestions {
   const hint = 'its form: docs/planning.md.';
   if (text.length > MOST_CHARACTERS)
-    throw new ShardwrightError('E_INPUT', `the file has ${text.length} characters; at most ${MOST_CHARACTERS} are read`, { file }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_INPUT',
+      `the file has ${text.length} characters; at most ${MOST_CHARACTERS} are read`,
+      { file },
+    );
   let value: unknown;
   try {
     value = parse(text, { maxAliasCount: 0 });
   } catch (error) {
-    throw new ShardwrightError('E_INPUT', `not YAML: ${error instanceof Error ? error.message.split('\n')[0] : ''}`, { file, hint }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_INPUT',
+      `not YAML: ${error instanceof Error ? error.message.split('\n')[0] : ''}`,
+      { file, hint },
+    );
   }
   const parsed = questionsSchema.safeParse(value);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
   const at = issue.path.join('.') || 'the file';
   if (issue.code === 'unrecognized_keys') {
-    const known = issue.path.length === 0 ? Object.keys(questionsSchema.shape) : ['name', 'devices', 'price'];
-    throw new ShardwrightError('E_INPUT', `${at}: unknown key '${issue.keys[0]}'`, { file, hint: suggestion(issue.keys[0], known, 'keys') }); // prettier-ignore
+    const known =
+      issue.path.length === 0 ? Object.keys(questionsSchema.shape) : ['name', 'devices', 'price'];
+    throw new ShardwrightError('E_INPUT', `${at}: unknown key '${issue.keys[0]}'`, {
+      file,
+      hint: suggestion(issue.keys[0], known, 'keys'),
+    });
   }
   const key = issue.path.findLast((part) => typeof part === 'string');
-  const found: unknown = issue.path.reduce<unknown>((inner, part) => (inner as Record<PropertyKey, unknown> | undefined)?.[part], value); // prettier-ignore
+  const found: unknown = issue.path.reduce<unknown>(
+    (inner, part) => (inner as Record<PropertyKey, unknown> | undefined)?.[part],
+    value,
+  );
   const shown = JSON.stringify(found) as string | undefined;
   const wanted = key === undefined ? 'keys such as models, clusters and devices' : WANTED[key];
-  throw new ShardwrightError('E_INPUT', issue.code === 'custom' && issue.message !== 'Invalid input' ? `${at}: ${issue.message}` : `${at}: found ${shown?.slice(0, 80) ?? 'nothing'}, wanted ${wanted}`, { file, hint }); // prettier-ignore
+  throw new ShardwrightError(
+    'E_INPUT',
+    issue.code === 'custom' && issue.message !== 'Invalid input'
+      ? `${at}: ${issue.message}`
+      : `${at}: found ${shown?.slice(0, 80) ?? 'nothing'}, wanted ${wanted}`,
+    { file, hint },
+  );
 }

@@ -1,6 +1,6 @@
 /**
- * Restricts activations to what a recipe says of the residual stream: replicated, or cut along the sequence (Megatron
- * sequence parallelism, arXiv:2205.05198).
+ * Restricts activations to what a recipe says of the residual stream: replicated, or cut along the
+ * sequence (Megatron sequence parallelism, arXiv:2205.05198).
  */
 
 import { REPLICATE_CODE, shardCode } from '../../mesh/sharding/space.ts';
@@ -13,11 +13,17 @@ import type { Part, Recipe } from './parts.ts';
  *
  * @returns why the model has no such thing
  */
-export function placeActivations(model: Model, restriction: Restriction, recipe: Recipe): string | undefined {
+export function placeActivations(
+  model: Model,
+  restriction: Restriction,
+  recipe: Recipe,
+): string | undefined {
   if (!recipe.parts.some(saysResidual)) return undefined;
   const { graph, flow, space, strategies, nodeVariable } = model;
   const residual = new Set(residualNodes(graph, flow));
-  const shapes = new Set([...residual].map((n) => flow.values[flow.results[n][0]].meta.shape.join()));
+  const shapes = new Set(
+    [...residual].map((n) => flow.values[flow.results[n][0]].meta.shape.join()),
+  );
   for (const [d, part] of recipe.parts.entries()) {
     const reason = `recipe ${recipe.name}: ${part} over ${space.mesh.names[d]}`;
     if (saysResidual(part)) {
@@ -59,11 +65,24 @@ const saysResidual = (part: Part): boolean =>
 /** Sums of two activations [batch, sequence, hidden] in the forward pass. */
 function residualNodes(graph: Model['graph'], flow: Model['flow']): number[] {
   return graph.nodes.flatMap((node, n) => {
-    if (node.kind !== 'call' || flow.phases[n] !== 'forward' || !/(^|[._])add([._]|$)/.test(node.target)) return [];
+    if (
+      node.kind !== 'call' ||
+      flow.phases[n] !== 'forward' ||
+      !/(^|[._])add([._]|$)/.test(node.target)
+    )
+      return [];
     const [result] = flow.results[n];
     const { shape, dtype } = flow.values[result].meta;
-    if (shape.length !== 3 || shape[1] === 1 || shape[2] === 1 || /^[iub]\d/.test(dtype) || flow.inputs[n].length !== 2)
+    if (
+      shape.length !== 3 ||
+      shape[1] === 1 ||
+      shape[2] === 1 ||
+      /^[iub]\d/.test(dtype) ||
+      flow.inputs[n].length !== 2
+    )
       return [];
-    return flow.inputs[n].every((v) => flow.values[v].meta.shape.join() === shape.join()) ? [n] : [];
+    return flow.inputs[n].every((v) => flow.values[v].meta.shape.join() === shape.join())
+      ? [n]
+      : [];
   });
 }

@@ -1,24 +1,35 @@
 /**
- * What becomes of the results that the backward pass wants. In: the name of a policy, or modules that are recomputed. Out: what of
- * it the routed experts do and what the rest of a program. Modules have the names of Megatron-Core's `--recompute-modules` (0.16,
- * `TransformerConfig.recompute_modules`), which has no name for the activation of a dense feed-forward layer: here `act`.
+ * What becomes of the results that the backward pass wants. In: the name of a policy, or modules
+ * that are recomputed. Out: what of it the routed experts do and what the rest of a program.
+ * Modules have the names of Megatron-Core's `--recompute-modules` (0.16,
+ * `TransformerConfig.recompute_modules`), which has no name for the activation of a dense
+ * feed-forward layer: here `act`.
  */
 
 /**
- * Kept: `none` recomputes nothing; `selective` keeps products and attention, `products` the products (MaxText's `minimal`),
- * `operators` attention and every second product (torchtitan's), `full` what layers hand on.
+ * Kept: `none` recomputes nothing; `selective` keeps products and attention, `products` the
+ * products (MaxText's `minimal`), `operators` attention and every second product (torchtitan's),
+ * `full` what layers hand on.
  */
 export const POLICIES = ['none', 'selective', 'full', 'products', 'operators'] as const;
 type Policy = (typeof POLICIES)[number];
 
 /**
- * Parts of a layer that are recomputed while everything else is kept: attention without its projections, the norms before
- * projections and feed-forward layers, activation functions, the products up from a latent with rotations, dense feed-forward
- * layers, shared experts, and of routed experts the activation functions or the whole layer with its exchanges.
+ * Parts of a layer that are recomputed while everything else is kept: attention without its
+ * projections, the norms before projections and feed-forward layers, activation functions, the
+ * products up from a latent with rotations, dense feed-forward layers, shared experts, and of
+ * routed experts the activation functions or the whole layer with its exchanges.
  */
 export const RECOMPUTE_MODULES = [
-  'core_attn', 'layernorm', 'act', 'mla_up_proj', 'mlp', 'shared_experts', 'moe_act', 'moe',
-] as const; // prettier-ignore
+  'core_attn',
+  'layernorm',
+  'act',
+  'mla_up_proj',
+  'mlp',
+  'shared_experts',
+  'moe_act',
+  'moe',
+] as const;
 export type RecomputeModule = (typeof RECOMPUTE_MODULES)[number];
 
 /** Modules joined by `+`, in the order of `RECOMPUTE_MODULES`. */

@@ -1,7 +1,8 @@
 /**
- * Who talks to whom when parallelism strategies are combined: the dense mesh, the expert mesh folded out of the same devices, and
- * the axes that are derived by flattening. Pure functions over meshes; nothing here knows of graphs or prices.
- * Sources: torchtitan's ParallelDims (dense [pp, dp_replicate, dp_shard, cp, tp], expert [pp, dp_replicate, efsdp, ep, etp]).
+ * Who talks to whom when parallelism strategies are combined: the dense mesh, the expert mesh
+ * folded out of the same devices, and the axes that are derived by flattening. Pure functions over
+ * meshes; nothing here knows of graphs or prices. Sources: torchtitan's ParallelDims (dense [pp,
+ * dp_replicate, dp_shard, cp, tp], expert [pp, dp_replicate, efsdp, ep, etp]).
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -14,7 +15,10 @@ type DenseAxis = (typeof DENSE_AXES)[number];
 /** Sizes by axis name; missing ones are 1, and one may be -1: it becomes what the devices leave. */
 type DenseSizes = Readonly<Partial<Record<DenseAxis, number>>>;
 
-/** Sizes with the expert axes: `ep` experts' groups, `etp` tensor parallelism inside an expert (default 1). */
+/**
+ * Sizes with the expert axes: `ep` experts' groups, `etp` tensor parallelism inside an expert
+ * (default 1).
+ */
 export type FoldSizes = DenseSizes & { readonly ep?: number; readonly etp?: number };
 
 /** Axes that are several dense axes flattened, the last listed fastest. */
@@ -32,7 +36,8 @@ export const DERIVED_AXES = {
 /**
  * Sizes with -1 replaced by devices / product of the others.
  *
- * @throws E_MESH when a size is wrong, two are -1, or the product is not the number of devices (with the nearest that fit)
+ * @throws E_MESH when a size is wrong, two are -1, or the product is not the number of devices
+ *   (with the nearest that fit)
  */
 export function fillSizes(
   axes: readonly string[],
@@ -40,17 +45,24 @@ export function fillSizes(
   devices: number,
 ): Map<string, number> {
   if (!Number.isSafeInteger(devices) || devices < 1)
-    throw new ShardwrightError('E_MESH', `the number of devices is ${devices}, expected an integer of at least 1`);
+    throw new ShardwrightError(
+      'E_MESH',
+      `the number of devices is ${devices}, expected an integer of at least 1`,
+    );
   const out = new Map<string, number>();
   let free: string | undefined;
   let product = 1;
   for (const axis of axes) {
     const size = (Object.hasOwn(sizes, axis) ? sizes[axis] : undefined) ?? 1;
     if (size === -1) {
-      if (free !== undefined) throw new ShardwrightError('E_MESH', `both '${free}' and '${axis}' are -1; one may be`);
+      if (free !== undefined)
+        throw new ShardwrightError('E_MESH', `both '${free}' and '${axis}' are -1; one may be`);
       free = axis;
     } else if (!Number.isSafeInteger(size) || size < 1)
-      throw new ShardwrightError('E_MESH', `'${axis}' has size ${size}, expected at least 1, or -1 to fill`);
+      throw new ShardwrightError(
+        'E_MESH',
+        `'${axis}' has size ${size}, expected at least 1, or -1 to fill`,
+      );
     else product *= size;
     out.set(axis, size);
   }
@@ -60,14 +72,19 @@ export function fillSizes(
     if (devices % product !== 0)
       throw new ShardwrightError(
         'E_MESH',
-        `'${free}' cannot fill ${devices} devices: ${devices} mod ${product} (${told}) is ${devices % product}`,
+        `'${free}' cannot fill ${devices} devices: ${devices} mod ${product} (${told}) is ` +
+          `${devices % product}`,
         { hint: nearest(devices, product) },
       );
     out.set(free, devices / product);
   } else if (product !== devices)
-    throw new ShardwrightError('E_MESH', `${told} makes ${product} devices, but there are ${devices}`, {
-      hint: 'change a size, or set one of them to -1 to fill',
-    });
+    throw new ShardwrightError(
+      'E_MESH',
+      `${told} makes ${product} devices, but there are ${devices}`,
+      {
+        hint: 'change a size, or set one of them to -1 to fill',
+      },
+    );
   return out;
 }
 
@@ -90,7 +107,10 @@ export interface ExpertFold {
   readonly expert: DeviceMesh;
   /** Size of efsdp: what of the folded axes shards the states of an expert. */
   readonly modEp: number;
-  /** Part of dp_shard that lies inside an expert group; undefined when the group is smaller than what it must swallow first. */
+  /**
+   * Part of dp_shard that lies inside an expert group; undefined when the group is smaller than
+   * what it must swallow first.
+   */
   readonly inEp: number | undefined;
   /** Dense axes that are folded into efsdp, ep and etp together. */
   readonly folded: readonly DenseAxis[];
@@ -101,15 +121,19 @@ export function requireGroupSizes(sizes: { readonly ep: number; readonly etp: nu
   for (const name of ['ep', 'etp'] as const) {
     const value = sizes[name];
     if (!Number.isSafeInteger(value) || value < 1)
-      throw new ShardwrightError('E_MESH', `'${name}' has size ${value}, expected an integer of at least 1`);
+      throw new ShardwrightError(
+        'E_MESH',
+        `'${name}' has size ${value}, expected an integer of at least 1`,
+      );
   }
 }
 
 /**
- * Folds an expert mesh out of the dense axes dp_shard, cp and tp: dp_shard * cp * tp = efsdp * ep * etp.
+ * Folds an expert mesh out of the dense axes dp_shard, cp and tp: dp_shard * cp * tp = efsdp * ep *
+ * etp.
  *
- * With etp = tp above 1 the fold stays inside dp_shard and cp: ep = in_ep * cp at fixed tp. With etp = 1 the expert groups swallow
- * tp too and are runs of consecutive devices.
+ * With etp = tp above 1 the fold stays inside dp_shard and cp: ep = in_ep * cp at fixed tp. With
+ * etp = 1 the expert groups swallow tp too and are runs of consecutive devices.
  *
  * @throws E_MESH with the equation that fails and the valid values of ep
  */
@@ -123,12 +147,16 @@ export function expertFold(devices: number, sizes: FoldSizes): ExpertFold {
   const found = foldProblem({ shard, cp, tp }, ep, etp);
   if (found !== undefined) {
     const valid = expertGroups({ shard, cp, tp }, etp);
-    throw new ShardwrightError('E_MESH', `expert groups of ep ${ep} with etp ${etp} do not fold: ${found}`, {
-      hint:
-        valid.length > 0
-          ? `valid values of ep: ${valid.join(', ')}`
-          : `no ep fits etp ${etp}; use an etp that divides ${total}`,
-    });
+    throw new ShardwrightError(
+      'E_MESH',
+      `expert groups of ep ${ep} with etp ${etp} do not fold: ${found}`,
+      {
+        hint:
+          valid.length > 0
+            ? `valid values of ep: ${valid.join(', ')}`
+            : `no ep fits etp ${etp}; use an etp that divides ${total}`,
+      },
+    );
   }
   const modEp = total / (ep * etp);
   const swallowed = etp === tp ? cp : cp * tp;
@@ -155,29 +183,45 @@ export interface FoldedSizes {
   readonly tp: number;
 }
 
-/** Sizes of expert groups that fold with an etp, ascending; none where etp does not divide the devices. */
+/**
+ * Sizes of expert groups that fold with an etp, ascending; none where etp does not divide the
+ * devices.
+ */
 export function expertGroups(sizes: FoldedSizes, etp: number): number[] {
   const total = sizes.shard * sizes.cp * sizes.tp;
   const valid: number[] = [];
-  for (let ep = 1; ep * etp <= total; ep++) if (foldProblem(sizes, ep, etp) === undefined) valid.push(ep);
+  for (let ep = 1; ep * etp <= total; ep++)
+    if (foldProblem(sizes, ep, etp) === undefined) valid.push(ep);
   return valid;
 }
 
 /** The conditions of a fold that fail, with their numbers; undefined where it folds. */
-export function foldProblem({ shard, cp, tp }: FoldedSizes, ep: number, etp: number): string | undefined {
+export function foldProblem(
+  { shard, cp, tp }: FoldedSizes,
+  ep: number,
+  etp: number,
+): string | undefined {
   const total = shard * cp * tp;
   const failing: string[] = [];
   if (total % (ep * etp) !== 0)
-    failing.push(`dp_shard ${shard} x cp ${cp} x tp ${tp} = ${total}, and ${total} mod ${ep * etp} (ep x etp) is ${total % (ep * etp)}`); // prettier-ignore
+    failing.push(
+      `dp_shard ${shard} x cp ${cp} x tp ${tp} = ${total}, and ${total} mod ${ep * etp} (ep ` +
+        `x etp) is ${total % (ep * etp)}`,
+    );
   // One expert group of one device folds nothing.
   if (etp === tp && tp > 1 && ep > 1) {
-    if (ep % cp !== 0) failing.push(`with etp = tp, ep ${ep} mod cp ${cp} is ${ep % cp}, expected 0`);
-    else if (shard % (ep / cp) !== 0) failing.push(`with etp = tp, ep / cp = ${ep / cp} does not divide dp_shard ${shard}`); // prettier-ignore
+    if (ep % cp !== 0)
+      failing.push(`with etp = tp, ep ${ep} mod cp ${cp} is ${ep % cp}, expected 0`);
+    else if (shard % (ep / cp) !== 0)
+      failing.push(`with etp = tp, ep / cp = ${ep / cp} does not divide dp_shard ${shard}`);
   }
   return failing.length === 0 ? undefined : failing.join('; ');
 }
 
-/** Whether a strategy has an axis of its own, uses another's, or needs another mesh over the same devices. */
+/**
+ * Whether a strategy has an axis of its own, uses another's, or needs another mesh over the same
+ * devices.
+ */
 type AxisUse = 'new' | 'reused' | 'second mesh';
 
 /** Devices that one strategy joins. */
@@ -202,11 +246,20 @@ const STRATEGIES: readonly Omit<StrategyGroups, 'groups'>[] = [
   { strategy: 'sp', use: 'reused', of: ['tp'], mesh: 'dense', dims: ['tp'] },
   { strategy: 'loss', use: 'reused', of: ['dp', 'cp'], mesh: 'dense', dims: DERIVED_AXES.loss },
   { strategy: 'ep', use: 'second mesh', of: ['dp', 'cp', 'tp'], mesh: 'expert', dims: ['ep'] },
-  { strategy: 'expert fsdp', use: 'second mesh', of: ['dp', 'cp', 'tp'], mesh: 'expert', dims: ['efsdp'] },
+  {
+    strategy: 'expert fsdp',
+    use: 'second mesh',
+    of: ['dp', 'cp', 'tp'],
+    mesh: 'expert',
+    dims: ['efsdp'],
+  },
   { strategy: 'etp', use: 'second mesh', of: ['tp'], mesh: 'expert', dims: ['etp'] },
 ];
 
-/** Groups of every strategy that a fold admits, in a fixed order; strategies whose axis has size 1 are left out. */
+/**
+ * Groups of every strategy that a fold admits, in a fixed order; strategies whose axis has size 1
+ * are left out.
+ */
 export function strategyGroups(fold: ExpertFold): StrategyGroups[] {
   return STRATEGIES.filter(({ mesh, dims }) => {
     const own = fold[mesh];

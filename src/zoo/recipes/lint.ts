@@ -1,15 +1,18 @@
 /**
- * Checks a recipe on a mesh before it is planned: takes axis sizes, a model and a cluster, gives findings (error,
- * warning, info) in the order of their codes.
+ * Checks a recipe on a mesh before it is planned: takes axis sizes, a model and a cluster, gives
+ * findings (error, warning, info) in the order of their codes.
  */
 
-import { bytesText } from '../../units.ts';
 import { ShardwrightError } from '../../errors.ts';
-import { expertGroups, fillSizes, foldProblem, type FoldedSizes } from './expert-mesh.ts';
+import { bytesText } from '../../units.ts';
+import { expertGroups, fillSizes, type FoldedSizes, foldProblem } from './expert-mesh.ts';
 import type { ModelFacts } from './inputs/model-facts.ts';
 import type { NamedRecipe } from './registry.ts';
 
-/** What the linter has to say about a plan: an error stops it, a warning costs something, an info names a simpler plan. */
+/**
+ * What the linter has to say about a plan: an error stops it, a warning costs something, an info
+ * names a simpler plan.
+ */
 export interface Finding {
   readonly code: string;
   readonly severity: 'error' | 'warn' | 'info';
@@ -93,16 +96,22 @@ export function lint(input: LintInput): Finding[] {
   const keyHeads = (code: string, ways: number, name: string): void => {
     if (kvHeads === undefined || kvHeads % ways === 0) return;
     if (ways % kvHeads === 0)
-      say(code, 'warn', `${ways} ${name} ranks for ${kvHeads} KV heads: each is kept ${ways / kvHeads} times`, {
-        kvHeads,
-        [name]: ways,
-        copies: ways / kvHeads,
-      });
+      say(
+        code,
+        'warn',
+        `${ways} ${name} ranks for ${kvHeads} KV heads: each is kept ${ways / kvHeads} times`,
+        {
+          kvHeads,
+          [name]: ways,
+          copies: ways / kvHeads,
+        },
+      );
     else
       say(
         code,
         'error',
-        `KV heads ${kvHeads} mod ${name} ${ways} is ${kvHeads % ways}, and the other way ${ways % kvHeads}`,
+        `KV heads ${kvHeads} mod ${name} ${ways} is ${kvHeads % ways}, and the other way ` +
+          `${ways % kvHeads}`,
         { kvHeads, [name]: ways },
         near(divisors(kvHeads), ways),
       );
@@ -137,7 +146,8 @@ export function lint(input: LintInput): Finding[] {
     say(
       'ZL07',
       'warn',
-      `vocabulary ${vocabulary} mod tp ${tp} is ${vocabulary % tp}: the largest rank holds ${padded / tp} rows, as if it were ${padded}`,
+      `vocabulary ${vocabulary} mod tp ${tp} is ${vocabulary % tp}: the largest rank holds ` +
+        `${padded / tp} rows, as if it were ${padded}`,
       { vocabulary, tp, padded },
       [padded],
     );
@@ -156,7 +166,8 @@ export function lint(input: LintInput): Finding[] {
     say(
       'ZL09',
       'error',
-      `the interleaved schedule needs microbatches in multiples of pp: ${microbatches} mod ${pp} is ${microbatches % pp}`,
+      `the interleaved schedule needs microbatches in multiples of pp: ${microbatches} mod ` +
+        `${pp} is ${microbatches % pp}`,
       { microbatches, pp },
       multiples(microbatches, pp),
     );
@@ -190,11 +201,19 @@ export function lint(input: LintInput): Finding[] {
     if (input.sizes[axis] === 1)
       say('ZL13', 'info', `${axis} has size 1: the plan without it is the same`, { [axis]: 1 });
   if (tied === true && pp > 1)
-    say('ZL14', 'warn', 'the tied embedding is on the first and the last stage, which all-reduce its gradient', { pp });
+    say(
+      'ZL14',
+      'warn',
+      'the tied embedding is on the first and the last stage, which all-reduce its gradient',
+      { pp },
+    );
   const { peakBytes, budgetBytes } = input;
   if (peakBytes !== undefined && budgetBytes !== undefined) {
     if (peakBytes > budgetBytes)
-      say('ZL15', 'error', `${bytesText(peakBytes - budgetBytes)} over the budget`, { peakBytes, budgetBytes });
+      say('ZL15', 'error', `${bytesText(peakBytes - budgetBytes)} over the budget`, {
+        peakBytes,
+        budgetBytes,
+      });
     else if (peakBytes > 0.9 * budgetBytes)
       say('ZL15', 'warn', `${((100 * peakBytes) / budgetBytes).toFixed(1)} % of the budget`, {
         peakBytes,
@@ -203,7 +222,10 @@ export function lint(input: LintInput): Finding[] {
   }
   // Devices that cut an expert are next to each other, inside a group.
   if (ep > 1 && ep * etp > devicesPerHost)
-    say('ZL16', 'info', `ep groups of ${ep} span hosts: tokens go over the scale-out network`, { ep, devicesPerHost });
+    say('ZL16', 'info', `ep groups of ${ep} span hosts: tokens go over the scale-out network`, {
+      ep,
+      devicesPerHost,
+    });
   return out.sort((a, b) => (a.code < b.code ? -1 : a.code > b.code ? 1 : 0));
 }
 
@@ -240,11 +262,20 @@ function lintExperts(
   say: Say,
 ): void {
   if (ep === 1 && etp === 1) return;
-  for (const [name, value] of [['ep', ep], ['etp', etp]] as const) {
+  for (const [name, value] of [
+    ['ep', ep],
+    ['etp', etp],
+  ] as const) {
     if (Number.isSafeInteger(value) && value >= 1) continue;
-    say('ZL08', 'error', `'${name}' has size ${value}, expected an integer of at least 1`, { [name]: value }, [1]);
+    say(
+      'ZL08',
+      'error',
+      `'${name}' has size ${value}, expected an integer of at least 1`,
+      { [name]: value },
+      [1],
+    );
     return;
-  } // prettier-ignore
+  }
   if (experts !== undefined && experts % ep !== 0)
     say(
       'ZL08',
@@ -269,8 +300,21 @@ function lintExperts(
   const valid = expertGroups(sizes, etp).filter((n) => experts === undefined || experts % n === 0);
   const etps = divisors(shard * cp * tp);
   if (valid.length > 0)
-    say('ZL08', 'error', `${why}; valid values of ep: ${valid.join(', ')}`, values, near(valid, ep));
-  else say('ZL08', 'error', `${why}; no ep fits, valid values of etp: ${etps.join(', ')}`, values, near(etps, etp));
+    say(
+      'ZL08',
+      'error',
+      `${why}; valid values of ep: ${valid.join(', ')}`,
+      values,
+      near(valid, ep),
+    );
+  else
+    say(
+      'ZL08',
+      'error',
+      `${why}; no ep fits, valid values of etp: ${etps.join(', ')}`,
+      values,
+      near(etps, etp),
+    );
 }
 
 /** A recipe on a mesh: `sizes` of its axes, outermost first. */
@@ -282,7 +326,13 @@ export function lintPlan(
   more: Partial<
     Pick<
       LintInput,
-      'microbatch' | 'microbatches' | 'virtualStages' | 'balancedContext' | 'peakBytes' | 'budgetBytes' | 'devices'
+      | 'microbatch'
+      | 'microbatches'
+      | 'virtualStages'
+      | 'balancedContext'
+      | 'peakBytes'
+      | 'budgetBytes'
+      | 'devices'
     >
   > = {},
 ): Finding[] {

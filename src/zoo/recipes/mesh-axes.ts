@@ -1,6 +1,6 @@
 /**
- * Matches the axes of a recipe with the dims of a mesh: takes both lists of names, gives the mesh dim of each axis, by
- * name where the names tell it and by position where they say nothing.
+ * Matches the axes of a recipe with the dims of a mesh: takes both lists of names, gives the mesh
+ * dim of each axis, by name where the names tell it and by position where they say nothing.
  */
 
 import { NAMED_RECIPES, type NamedRecipe } from './registry.ts';
@@ -24,16 +24,23 @@ const ROLES: ReadonlySet<string> = new Set(NAMED_RECIPES.flatMap((recipe) => rec
 const DATA = ['dp', 'dp_shard'] as const;
 
 /**
- * Matches by name, and by position where the mesh says nothing. A mesh of other rank, or with a dim named as an axis that
- * the recipe does not have, is refused.
+ * Matches by name, and by position where the mesh says nothing. A mesh of other rank, or with a dim
+ * named as an axis that the recipe does not have, is refused.
  *
  * @param names of the mesh dims, outermost first
  */
-export function matchAxes(recipe: NamedRecipe, names: readonly string[]): MatchedAxes | RefusedAxes {
+export function matchAxes(
+  recipe: NamedRecipe,
+  names: readonly string[],
+): MatchedAxes | RefusedAxes {
   const { axes } = recipe;
   const own = `'${recipe.name}' has axes ${axes.join(', ')}`;
   if (names.length !== axes.length)
-    return { refused: `${own}, the mesh has ${names.length} dim${names.length === 1 ? '' : 's'}: ${names.join(', ')}` };
+    return {
+      refused:
+        `${own}, the mesh has ${names.length} dim${names.length === 1 ? '' : 's'}: ` +
+        `${names.join(', ')}`,
+    };
   const told = names.map((name) => asAxis(name, axes));
   const strange = names.find((_, d) => ROLES.has(told[d]) && !axes.includes(told[d]));
   if (strange !== undefined) return { refused: `${own}, and none is the mesh dim '${strange}'` };
@@ -44,7 +51,10 @@ export function matchAxes(recipe: NamedRecipe, names: readonly string[]): Matche
   return { dims, by: isNamed ? 'name' : 'position' };
 }
 
-/** The axis that a mesh dim's name means: `dp` is `dp_shard` where a recipe has only that one, and the reverse. */
+/**
+ * The axis that a mesh dim's name means: `dp` is `dp_shard` where a recipe has only that one, and
+ * the reverse.
+ */
 function asAxis(name: string, axes: readonly string[]): string {
   if (axes.includes(name) || !DATA.some((d) => d === name)) return name;
   return DATA.find((d) => axes.includes(d)) ?? name;

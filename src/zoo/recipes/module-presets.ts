@@ -1,14 +1,15 @@
 /**
- * The module styles of DTensor's tensor parallelism as data: what a style on one mesh dim does to the parameters, the input
- * and the output of a module. `parallelizeModule` turns a table of styles into pins of a plan; activations are then left to
- * the planner, which finds the layouts that the styles imply.
+ * The module styles of DTensor's tensor parallelism as data: what a style on one mesh dim does to
+ * the parameters, the input and the output of a module. `parallelizeModule` turns a table of styles
+ * into pins of a plan; activations are then left to the planner, which finds the layouts that the
+ * styles imply.
  */
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Arg, Graph, Node } from '../../graph/types.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import { Partial } from '../../mesh/placements/partials/partial.ts';
 import { MaskPartial } from '../../mesh/placements/partials/mask-partial.ts';
+import { Partial } from '../../mesh/placements/partials/partial.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
 import { Shard } from '../../mesh/placements/shards/shard.ts';
@@ -39,7 +40,10 @@ interface ModuleShape {
   readonly kind: ModuleKind;
   /** Rank of the module's input. */
   readonly inputRank: number;
-  /** How a linear weight is stored: [out, in] as PyTorch's Linear does (default), or [in, out] as in a plain product. */
+  /**
+   * How a linear weight is stored: [out, in] as PyTorch's Linear does (default), or [in, out] as in
+   * a plain product.
+   */
   readonly stored?: 'out-in' | 'in-out';
   /** Global shape of the weight. */
   readonly weight: readonly number[];
@@ -58,14 +62,20 @@ const SEQUENCE_DIM = 1;
 /**
  * What a style does to a module, on one mesh dim.
  *
- *  - `colwise`: input R, output cut on its last dim; linear weight S(0) and bias S(0), embedding weight S(1);
- *  - `rowwise`: linear input cut on its last dim, embedding input R, output R; linear weight S(1) and bias R, embedding
- *    weight S(0) (dims of linear weights are those of [out, in]);
+ *  - `colwise`: input R, output cut on its last dim; linear weight S(0) and bias S(0), embedding
+ *    weight S(1);
+ *  - `rowwise`: linear input cut on its last dim, embedding input R, output R; linear weight S(1)
+ *    and bias R, embedding weight S(0) (dims of linear weights are those of [out, in]);
  *  - `sequence-parallel`: input and output cut on dim 1, parameters R.
  *
- * @throws E_PLACEMENT for a style that the kind of module does not have, or an input that is too small for it
+ * @throws E_PLACEMENT for a style that the kind of module does not have, or an input that is too
+ *   small for it
  */
-export function modulePreset(style: ModuleStyle, module: ModuleShape, options: PresetOptions = {}): ModulePreset {
+export function modulePreset(
+  style: ModuleStyle,
+  module: ModuleShape,
+  options: PresetOptions = {},
+): ModulePreset {
   const { kind, inputRank } = module;
   const lookup = kind === 'embedding';
   const [outDim, inDim] = module.stored === 'in-out' ? [1, 0] : [0, 1];
@@ -111,14 +121,16 @@ export function modulePreset(style: ModuleStyle, module: ModuleShape, options: P
 }
 
 /**
- * The pins that a table of styles means for the parameters of a graph: `parallelize_module(module, mesh, {fqn: style})`.
- * Names are module paths; `*` stands for one part, as in `layers.*.attention.wq`. A weight used by an embedding lookup
- * belongs to an embedding, a weight of one dim to a norm, any other to a linear module; one that is not transposed before
- * its product is stored [in, out].
+ * The pins that a table of styles means for the parameters of a graph: `parallelize_module(module,
+ * mesh, {fqn: style})`. Names are module paths; `*` stands for one part, as in
+ * `layers.*.attention.wq`. A weight used by an embedding lookup belongs to an embedding, a weight
+ * of one dim to a norm, any other to a linear module; one that is not transposed before its product
+ * is stored [in, out].
  *
  * @returns one pin for each parameter of a named module, in the order of the graph
- * @throws E_MESH unless the mesh has one dim, E_REF for a path that names no module with parameters, E_PLACEMENT when two
- *   paths give a module different styles, or a style does not fit the module
+ * @throws E_MESH unless the mesh has one dim, E_REF for a path that names no module with
+ *   parameters, E_PLACEMENT when two paths give a module different styles, or a style does not fit
+ *   the module
  */
 export function parallelizeModule(
   graph: Graph,
@@ -126,9 +138,13 @@ export function parallelizeModule(
   styles: Readonly<Record<string, ModuleStyle>>,
 ): Pin[] {
   if (mesh.rank !== 1)
-    throw new ShardwrightError('E_MESH', `parallelize_module wants a mesh of one dim, got ${mesh.text}`, {
-      hint: 'take the tensor-parallel part of the mesh; pins of a larger mesh name every mesh dim',
-    });
+    throw new ShardwrightError(
+      'E_MESH',
+      `parallelize_module wants a mesh of one dim, got ${mesh.text}`,
+      {
+        hint: 'take the tensor-parallel part of the mesh; pins of a larger mesh name every mesh dim',
+      },
+    );
   const modules = modulesOf(graph);
   const chosen = new Map<string, { readonly path: string; readonly style: ModuleStyle }>();
   for (const [path, style] of Object.entries(styles)) {
@@ -153,15 +169,16 @@ export function parallelizeModule(
     if (style === undefined) continue;
     // The placements of parameters do not depend on the input; 3-D is what every style takes.
     const preset = modulePreset(style, { ...shape, inputRank: 3 });
-    for (const leaf of parameters) pins.push({ node: `${name}.${leaf}`, spec: preset.parameters[leaf].text });
+    for (const leaf of parameters)
+      pins.push({ node: `${name}.${leaf}`, spec: preset.parameters[leaf].text });
   }
   return pins;
 }
 
 /**
- * `fully_shard`: the parameter cut on its first dim by one more mesh dim, after what tensor parallelism cut. On (dp, tp) a
- * weight `RS(0)` becomes `S(0)[1]S(0)[0]`, in DTensor's words `_S(0, tp)S(0)`. With a replicate dim beside the shard dim
- * (HSDP) the former stays R.
+ * `fully_shard`: the parameter cut on its first dim by one more mesh dim, after what tensor
+ * parallelism cut. On (dp, tp) a weight `RS(0)` becomes `S(0)[1]S(0)[0]`, in DTensor's words `_S(0,
+ * tp)S(0)`. With a replicate dim beside the shard dim (HSDP) the former stays R.
  *
  * @throws E_MESH for an unknown mesh dim, E_PLACEMENT when it cuts something already
  */
@@ -179,7 +196,8 @@ function modulesOf(graph: Graph): Map<string, Module> {
   const firstUse = new Map<string, string>();
   for (const node of graph.nodes) {
     if (node.kind !== 'call') continue;
-    for (const arg of node.args) if (isValue(arg) && !firstUse.has(arg.name)) firstUse.set(arg.name, node.target);
+    for (const arg of node.args)
+      if (isValue(arg) && !firstUse.has(arg.name)) firstUse.set(arg.name, node.target);
   }
   const modules = new Map<string, Module>();
   const leaves = graph.nodes.filter((n) => n.kind === 'placeholder' && n.meta.role === 'parameter');
@@ -194,13 +212,19 @@ function modulesOf(graph: Graph): Map<string, Module> {
   }
   for (const node of leaves) {
     const name = nameOf(node);
-    if (name.endsWith('.bias')) modules.get(name.slice(0, -'.bias'.length))?.parameters.push('bias');
+    if (name.endsWith('.bias'))
+      modules.get(name.slice(0, -'.bias'.length))?.parameters.push('bias');
   }
   return modules;
 }
 
 const LOOKUPS = new Set(['aten.embedding.default']);
-const TRANSPOSES = new Set(['aten.t.default', 'aten.transpose.int', 'aten.permute.default', 'aten.linear.default']);
+const TRANSPOSES = new Set([
+  'aten.t.default',
+  'aten.transpose.int',
+  'aten.permute.default',
+  'aten.linear.default',
+]);
 
 function nameOf(node: Node): string {
   return node.meta.roleName ?? node.name;
@@ -214,5 +238,7 @@ function isValue(arg: Arg | undefined): arg is Extract<Arg, { kind: 'value' }> {
 function matches(path: string, name: string): boolean {
   const wanted = path.split('.');
   const parts = name.split('.');
-  return wanted.length === parts.length && wanted.every((part, i) => part === '*' || part === parts[i]);
+  return (
+    wanted.length === parts.length && wanted.every((part, i) => part === '*' || part === parts[i])
+  );
 }

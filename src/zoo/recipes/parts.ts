@@ -1,19 +1,25 @@
 /**
- * The recipes that people write by hand, each as restrictions on the same problem that the optimizer solves: what a
- * recipe fixes is taken from it, everything else is still chosen as cheaply as possible, and both are priced by one model.
+ * The recipes that people write by hand, each as restrictions on the same problem that the
+ * optimizer solves: what a recipe fixes is taken from it, everything else is still chosen as
+ * cheaply as possible, and both are priced by one model.
  *
  * A recipe gives every mesh dim one part:
  *  - `replicate`: every tensor is replicated over it;
  *  - `data`: inputs are cut on their batch, parameters are stored whole;
  *  - `fsdp`: as `data`, but parameters are stored cut on their first dim and gathered before use;
- *  - `tensor`: Megatron's pairing: column weights cut on the output dim, row weights on the input dim, the token
- *    embedding on the vocabulary, all used as stored; everything else is stored whole;
- *  - `tensor-whole`, `tensor-sequence`: as `tensor`, with the residual stream whole over the dim, or cut on its sequence;
- *  - `context`, `ulysses`: inputs are cut on their sequence; attention takes its queries cut on the sequence,
- *    or on the heads, and keys and values move before they are repeated for the query heads that share them; parameters are
- *    stored whole. With `-fsdp` they are stored cut, as by `fsdp`;
- *  - `expert`: as `data`, and the weights of routed experts are cut on the expert dim and used as stored;
- *  - `tensor-expert`: as `tensor-whole`, and the weights of routed experts are cut inside each expert, and used as stored.
+ *  - `tensor`: Megatron's pairing: column weights cut on the output dim, row weights on the input
+ *    dim, the token embedding on the vocabulary, all used as stored; everything else is stored
+ *    whole;
+ *  - `tensor-whole`, `tensor-sequence`: as `tensor`, with the residual stream whole over the dim,
+ *    or cut on its sequence;
+ *  - `context`, `ulysses`: inputs are cut on their sequence; attention takes its queries cut on the
+ *    sequence, or on the heads, and keys and values move before they are repeated for the query
+ *    heads that share them; parameters are stored whole. With `-fsdp` they are stored cut, as by
+ *    `fsdp`;
+ *  - `expert`: as `data`, and the weights of routed experts are cut on the expert dim and used as
+ *    stored;
+ *  - `tensor-expert`: as `tensor-whole`, and the weights of routed experts are cut inside each
+ *    expert, and used as stored.
  */
 export type Part =
   | 'replicate'

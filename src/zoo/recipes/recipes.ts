@@ -1,17 +1,22 @@
 /** Lists the recipes of a mesh and turns one into restrictions of a planning problem. */
 
-import { isPartialCode, REPLICATE_CODE, shardCode, type ShardingSpace } from '../../mesh/sharding/space.ts';
+import {
+  isPartialCode,
+  REPLICATE_CODE,
+  shardCode,
+  type ShardingSpace,
+} from '../../mesh/sharding/space.ts';
 import type { Model } from '../../plan/model/model.ts';
 import { Restriction } from '../../plan/restrict/restriction.ts';
 import type { StrategySet } from '../../strategy/expand.ts';
 import type { NodeStrategies } from '../../strategy/nodes.ts';
 import { placeActivations } from './activations.ts';
+import { type InputRoles, inputRoles } from './inputs/roles.ts';
 import { attentionNodes, placeAttention, uncutAttention } from './key-values.ts';
 import { lockDataDim } from './lock.ts';
-import { inputCut, isTensor, storesCut, type Recipe, type Part } from './parts.ts';
-import { inputRoles, type InputRoles } from './inputs/roles.ts';
+import { inputCut, isTensor, type Part, type Recipe, storesCut } from './parts.ts';
 import { isCutAlongSequence } from './sequence.ts';
-import { weightRoles, type WeightRole } from './weights.ts';
+import { type WeightRole, weightRoles } from './weights.ts';
 
 export type { Part, Recipe } from './parts.ts';
 
@@ -19,14 +24,21 @@ export type { Part, Recipe } from './parts.ts';
 type AppliedRecipe = { readonly restriction: Restriction } | { readonly refused: string };
 
 /**
- * The recipes of a mesh, in a fixed order: data dims are taken from the outside, the tensor or sequence dim is the
- * innermost. Those of a sequence dim are there where the program can be cut along it.
+ * The recipes of a mesh, in a fixed order: data dims are taken from the outside, the tensor or
+ * sequence dim is the innermost. Those of a sequence dim are there where the program can be cut
+ * along it.
  */
 export function meshRecipes(model: Model, inputs: InputRoles = inputRoles(model)): Recipe[] {
   const { dims } = model.space.mesh;
   const n = dims.length;
   const recipes: Recipe[] = [];
-  const add = (label: (active: string) => string, part: Part, last: Part, from: number, to: number): void => {
+  const add = (
+    label: (active: string) => string,
+    part: Part,
+    last: Part,
+    from: number,
+    to: number,
+  ): void => {
     const parts = dims.map((_, d): Part =>
       d >= from && d < to ? part : d === n - 1 && last === 'tensor' ? last : 'replicate',
     );
@@ -49,7 +61,10 @@ export function meshRecipes(model: Model, inputs: InputRoles = inputRoles(model)
   return isCut ? [...recipes, ...sequenceRecipes(dims.map((d) => d.name))] : recipes;
 }
 
-/** The sequence cut on the innermost mesh dim and the batch on the others; parameters whole, or cut over all of them. */
+/**
+ * The sequence cut on the innermost mesh dim and the batch on the others; parameters whole, or cut
+ * over all of them.
+ */
 function sequenceRecipes(names: readonly string[]): Recipe[] {
   const [outer, inner] = [names.slice(0, -1), names[names.length - 1]];
   return (['context', 'ulysses'] as const).flatMap((part): Recipe[] => {
@@ -59,12 +74,18 @@ function sequenceRecipes(names: readonly string[]): Recipe[] {
         name: outer.length === 0 ? how : `data parallel (${outer.join('+')}) + ${how}`,
         parts: [...outer.map((): Part => 'data'), part],
       },
-      { name: `FSDP (${names.join('+')}) + ${how}`, parts: [...outer.map((): Part => 'fsdp'), `${part}-fsdp`] },
+      {
+        name: `FSDP (${names.join('+')}) + ${how}`,
+        parts: [...outer.map((): Part => 'fsdp'), `${part}-fsdp`],
+      },
     ];
   });
 }
 
-/** Restricts the model to a recipe; `roles` and `inputs` are those of the model, for whoever applies several recipes. */
+/**
+ * Restricts the model to a recipe; `roles` and `inputs` are those of the model, for whoever applies
+ * several recipes.
+ */
 export function applyRecipe(
   model: Model,
   recipe: Recipe,
@@ -72,10 +93,16 @@ export function applyRecipe(
   inputs: InputRoles = inputRoles(model),
 ): AppliedRecipe {
   const restriction = new Restriction(model);
-  if (recipe.parts.some(isTensor) && ![...roles.values()].some((r) => r.kind !== 'whole' && r.kind !== 'expert'))
+  if (
+    recipe.parts.some(isTensor) &&
+    ![...roles.values()].some((r) => r.kind !== 'whole' && r.kind !== 'expert')
+  )
     return { refused: 'no weight has a name that tells its Megatron role' };
   const experts = [...roles.values()].filter((r) => r.kind === 'expert');
-  if (recipe.parts.some((part) => part === 'expert' || part === 'tensor-expert') && experts.length === 0)
+  if (
+    recipe.parts.some((part) => part === 'expert' || part === 'tensor-expert') &&
+    experts.length === 0
+  )
     return { refused: 'no weight has the name of routed experts' };
   if (recipe.parts.includes('tensor-expert') && experts.some((r) => r.inner === undefined))
     return { refused: 'the weights of the experts do not tell which dim is inside them' };
@@ -85,8 +112,14 @@ export function applyRecipe(
   replicateIdleDims(model, restriction, recipe);
   const unplaced = placeActivations(model, restriction, recipe);
   if (unplaced !== undefined) return { refused: unplaced };
-  if (recipe.parts.some((part) => inputCut(part) === 'sequence') && attentionNodes(model, 'forward').length === 0)
-    return { refused: 'the model has no fused attention, whose queries and keys the plan cuts along the sequence' };
+  if (
+    recipe.parts.some((part) => inputCut(part) === 'sequence') &&
+    attentionNodes(model, 'forward').length === 0
+  )
+    return {
+      refused:
+        'the model has no fused attention, whose queries and keys the plan cuts along the sequence',
+    };
   for (const [d, part] of recipe.parts.entries()) {
     const uncut = inputCut(part) === 'sequence' ? uncutAttention(model, part, d) : undefined;
     if (uncut !== undefined) return { refused: uncut };
@@ -102,19 +135,36 @@ export function applyRecipe(
   return reason === undefined ? { restriction } : { refused: reason };
 }
 
-/** Inputs and tangents: cut on their batch by the data dims, on their sequence by the sequence dims, whole on the others. */
-function placeInputs(model: Model, restriction: Restriction, recipe: Recipe, inputs: InputRoles): string | undefined {
+/**
+ * Inputs and tangents: cut on their batch by the data dims, on their sequence by the sequence dims,
+ * whole on the others.
+ */
+function placeInputs(
+  model: Model,
+  restriction: Restriction,
+  recipe: Recipe,
+  inputs: InputRoles,
+): string | undefined {
   const { graph, flow, space, strategies, nodeVariable } = model;
   const cuts = recipe.parts.map(inputCut);
   for (const role of ['batch', 'sequence'] as const) {
     const ways = cuts.reduce((w, cut, d) => (cut === role ? w * space.mesh.sizes[d] : w), 1);
     if (ways === 1) continue;
-    const cut = [...inputs].flatMap(([n, { [role]: dim }]) => (dim === undefined ? [] : [{ n, dim }]));
-    if (cut.length === 0) return `no input has a ${role} that the program tells: ${UNTOLD[role]}; say it with --${role}-dim NAME=D`;
+    const cut = [...inputs].flatMap(([n, { [role]: dim }]) =>
+      dim === undefined ? [] : [{ n, dim }],
+    );
+    if (cut.length === 0)
+      return (
+        `no input has a ${role} that the program tells: ${UNTOLD[role]}; say it with ` +
+        `--${role}-dim NAME=D`
+      );
     for (const { n, dim } of cut) {
       const size = flow.values[flow.results[n][0]].meta.shape[dim];
       if (size < ways || size % ways !== 0)
-        return `the ${role} of ${size} (input ${graph.nodes[n].meta.roleName ?? graph.nodes[n].name}) cannot be cut ${ways} ways`;
+        return (
+          `the ${role} of ${size} (input ` +
+          `${graph.nodes[n].meta.roleName ?? graph.nodes[n].name}) cannot be cut ${ways} ways`
+        );
     }
   }
   for (const [n, dims] of inputs) {
@@ -128,7 +178,7 @@ function placeInputs(model: Model, restriction: Restriction, recipe: Recipe, inp
     );
   }
   return undefined;
-} // prettier-ignore
+}
 
 const UNTOLD = {
   batch: 'no dim reaches the loss as a sum or mean of its parts',
@@ -136,8 +186,8 @@ const UNTOLD = {
 } as const;
 
 /**
- * Parameters: where they are stored, and in which placement the program takes them. Returns the latter: the code on each
- * mesh dim of every parameter and of its views.
+ * Parameters: where they are stored, and in which placement the program takes them. Returns the
+ * latter: the code on each mesh dim of every parameter and of its views.
  */
 function placeParameters(
   model: Model,
@@ -151,11 +201,15 @@ function placeParameters(
   const marked = (key: string, set: StrategySet, accepts: (a: number) => boolean): Uint8Array => {
     let found = known.get(key);
     if (found === undefined)
-      known.set(key, (found = Uint8Array.from({ length: set.count }, (_, a) => (accepts(a) ? 1 : 0))));
+      known.set(
+        key,
+        (found = Uint8Array.from({ length: set.count }, (_, a) => (accepts(a) ? 1 : 0))),
+      );
     return found;
   };
-  // For every value made from one parameter by views alone: the code in which each mesh dim takes it. A replicated one may
-  // also be taken as pending (a bias is added once), and over the tensor dim in slices: both are free.
+  // For every value made from one parameter by views alone: the code in which each mesh dim takes
+  // it. A replicated one may also be taken as pending (a bias is added once), and over the tensor
+  // dim in slices: both are free.
   const taken = new Map<number, readonly number[]>();
   for (const [n, node] of graph.nodes.entries()) {
     if (node.kind !== 'placeholder' || node.meta.role !== 'parameter') continue;
@@ -165,7 +219,9 @@ function placeParameters(
     let cut = 1;
     const used = recipe.parts.map((part, d) => {
       const dim = cutDim(role, part);
-      return dim === undefined || shape[dim] < space.mesh.sizes[d] ? REPLICATE_CODE : shardCode(dim);
+      return dim === undefined || shape[dim] < space.mesh.sizes[d]
+        ? REPLICATE_CODE
+        : shardCode(dim);
     });
     const stored = recipe.parts.map((part, d) => {
       if (!storesCut(part)) return used[d];
@@ -173,7 +229,8 @@ function placeParameters(
         (product, code, e) => (code === shardCode(0) ? product * space.mesh.sizes[e] : product),
         cut,
       );
-      // A parameter with fewer rows than devices stays whole, as every FSDP implementation keeps it.
+      // A parameter with fewer rows than devices stays whole, as every FSDP implementation keeps
+      // it.
       if (shape.length === 0 || shape[0] < already * space.mesh.sizes[d]) return REPLICATE_CODE;
       cut *= space.mesh.sizes[d];
       return shardCode(0);
@@ -182,9 +239,12 @@ function placeParameters(
     const places = marked(`${content}:${used.join()}:${stored.join()}`, set, (a) => {
       const id = set.specs[a];
       if (!stored.every((code, d) => space.kindAt(id, d) === code)) return false;
-      // FSDP cuts what tensor parallelism left, so its mesh dims come last and one all-gather undoes them.
+      // FSDP cuts what tensor parallelism left, so its mesh dims come last and one all-gather
+      // undoes them.
       const order = space.get(id).orderOf(0);
-      const sorted = [...order].sort((x, y) => Number(used[x] !== stored[x]) - Number(used[y] !== stored[y]) || x - y);
+      const sorted = [...order].sort(
+        (x, y) => Number(used[x] !== stored[x]) - Number(used[y] !== stored[y]) || x - y,
+      );
       return order.every((d, i) => d === sorted[i]);
     });
     restriction.keepMarked(nodeVariable[n], `recipe ${recipe.name}`, places);
@@ -224,7 +284,9 @@ function placeParameters(
 const isView = ({ record, set }: NodeStrategies): boolean =>
   record?.cls === 'view' && set.inputCount === 1 && set.outputCount === 1;
 
-/** By model: the calls that take parameters or views of them, and as which input, in program order. */
+/**
+ * By model: the calls that take parameters or views of them, and as which input, in program order.
+ */
 const TAKERS = new WeakMap<Model, readonly (readonly [node: number, input: number])[]>();
 
 function weightTakers(model: Model): readonly (readonly [node: number, input: number])[] {
@@ -234,7 +296,8 @@ function weightTakers(model: Model): readonly (readonly [node: number, input: nu
   const weights = new Uint8Array(flow.values.length);
   const takers: [number, number][] = [];
   for (const [n, node] of graph.nodes.entries()) {
-    if (node.kind === 'placeholder' && node.meta.role === 'parameter') weights[flow.results[n][0]] = 1;
+    if (node.kind === 'placeholder' && node.meta.role === 'parameter')
+      weights[flow.results[n][0]] = 1;
     const entry = strategies.nodes[n];
     if (node.kind !== 'call' || entry === null) continue;
     for (const [i, value] of flow.inputs[n].entries()) {
@@ -275,7 +338,8 @@ function wholeOver(space: ShardingSpace, set: StrategySet, dims: readonly number
   const marked = new Uint8Array(set.count).fill(1);
   for (let t = 0; t < set.count * width; t++) {
     const id = set.specs[t];
-    if (id >= 0 && dims.some((d) => space.kindAt(id, d) !== REPLICATE_CODE)) marked[Math.floor(t / width)] = 0;
+    if (id >= 0 && dims.some((d) => space.kindAt(id, d) !== REPLICATE_CODE))
+      marked[Math.floor(t / width)] = 0;
   }
   return marked;
 }

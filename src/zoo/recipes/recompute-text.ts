@@ -1,6 +1,9 @@
-/** Says what of a plan is recomputed in the backward pass. In: a policy or modules, and how many layers. Out: words. */
+/**
+ * Says what of a plan is recomputed in the backward pass. In: a policy or modules, and how many
+ * layers. Out: words.
+ */
 
-import { modulesOf, type Checkpoint } from './checkpoints.ts';
+import { type Checkpoint, modulesOf } from './checkpoints.ts';
 
 /** Which results of a plan are recomputed in the backward pass. */
 interface Recomputed {
@@ -10,16 +13,22 @@ interface Recomputed {
 }
 
 /**
- * `selective checkpointing of 28 of 128 units`, or `recomputation of layernorm and act in 28 of 128 units`; units
- * being the layers, the embedding and the head.
+ * `selective checkpointing of 28 of 128 units`, or `recomputation of layernorm and act in 28 of 128
+ * units`; units being the layers, the embedding and the head.
  *
  * @param layers of the model; absent: it is not said how many there are
  */
 export function recomputeText({ checkpoint, unitsAgain }: Recomputed, layers?: number): string {
   if (checkpoint === 'none' || unitsAgain === 0) return 'nothing is recomputed';
   const modules = modulesOf(checkpoint);
-  const what = modules.length === 0 ? `${checkpoint} checkpointing` : `recomputation of ${modules.join(' and ')}`;
+  const what =
+    modules.length === 0
+      ? `${checkpoint} checkpointing`
+      : `recomputation of ${modules.join(' and ')}`;
   if (unitsAgain === undefined) return what;
   const of = layers === undefined ? '' : ` of ${layers + 2}`;
-  return `${what} ${modules.length === 0 ? 'of' : 'in'} ${unitsAgain}${of} units${of === '' ? '' : ' (layers, embedding, head)'}`;
+  return (
+    `${what} ${modules.length === 0 ? 'of' : 'in'} ${unitsAgain}${of} ` +
+    `units${of === '' ? '' : ' (layers, embedding, head)'}`
+  );
 }

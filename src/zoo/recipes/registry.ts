@@ -1,14 +1,15 @@
 /**
- * The recipes that `compare --plans` knows, by name: the part that each mesh axis plays and the words that `recipes list`
- * prints.
+ * The recipes that `compare --plans` knows, by name: the part that each mesh axis plays and the
+ * words that `recipes list` prints.
  */
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Part, Recipe } from './recipes.ts';
 
 /**
- * A recipe by the name that `compare --plans` takes: a parallelism strategy that people compose by hand. It has axes, outermost
- * first, and gives each a part; the words are those of its row in `recipes list`.
+ * A recipe by the name that `compare --plans` takes: a parallelism strategy that people compose by
+ * hand. It has axes, outermost first, and gives each a part; the words are those of its row in
+ * `recipes list`.
  */
 export interface NamedRecipe {
   readonly name: string;
@@ -27,13 +28,16 @@ export interface NamedRecipe {
 }
 
 const ONE_PLACEMENT =
-  'in the planning problem, gradients and optimizer states follow their parameter; so this recipe is priced beside the problem';
+  'in the planning problem, gradients and optimizer states follow their parameter; so this ' +
+  'recipe is priced beside the problem';
 
 const plan = (
   name: string,
   axes: readonly string[],
   parts: readonly Part[],
-  words: Pick<NamedRecipe, 'shards' | 'forward' | 'backward' | 'step'> & { readonly reuses?: string },
+  words: Pick<NamedRecipe, 'shards' | 'forward' | 'backward' | 'step'> & {
+    readonly reuses?: string;
+  },
 ): NamedRecipe => ({ name, axes, parts, ...words, reuses: words.reuses ?? 'none' });
 
 const TENSOR = 'heads, MLP width and vocabulary in column and row pairs';
@@ -167,7 +171,9 @@ export const NAMED_RECIPES: readonly NamedRecipe[] = [
     reuses: 'dp',
   }),
   plan('hsdp+tp+sp', ['dp_replicate', 'dp_shard', 'tp'], ['data', 'fsdp', 'tensor-sequence'], {
-    shards: `batch over the outer two; ${TENSOR}; between them the sequence over tp; all states over dp_shard`,
+    shards:
+      `batch over the outer two; ${TENSOR}; between them the sequence over tp; all states over ` +
+      'dp_shard',
     forward: 'all_gather of parameters over dp_shard; all_gather, reduce_scatter over tp',
     backward: `${FSDP_WORDS} over dp_shard; reduce_scatter, all_gather over tp`,
     step: 'all_reduce of gradient shards over dp_replicate, of norm gradients over tp',
@@ -181,7 +187,9 @@ export const NAMED_RECIPES: readonly NamedRecipe[] = [
   }),
   plan('fsdp+cp+tp', ['dp_shard', 'cp', 'tp'], ['fsdp', 'context-fsdp', 'tensor-whole'], {
     shards: `batch; the sequence over cp; ${TENSOR}; all states over dp_shard and cp`,
-    forward: 'all_gather of parameters over dp_shard and cp, of keys and values over cp, all_reduce over tp',
+    forward:
+      'all_gather of parameters over dp_shard and cp, of keys and values over cp, all_reduce ' +
+      'over tp',
     backward: `${FSDP_WORDS} over dp_shard and cp; reduce_scatter over cp, all_reduce over tp`,
     step: 'none',
     reuses: 'dp, cp',
@@ -189,7 +197,9 @@ export const NAMED_RECIPES: readonly NamedRecipe[] = [
   {
     name: 'pp',
     axes: ['pp'],
-    outside: 'a stage is no placement of a tensor: `plan NAME --pp N` and `compare NAME` cut a model into stages',
+    outside:
+      'a stage is no placement of a tensor: `plan NAME --pp N` and `compare NAME` cut a ' +
+      'model into stages',
     shards: 'layers',
     forward: 'send and receive of activations',
     backward: 'send and receive of gradients',
@@ -222,12 +232,18 @@ export function namedRecipe(name: string): NamedRecipe {
   const found = NAMED_RECIPES.find((p) => p.name === wanted);
   if (found === undefined)
     throw new ShardwrightError('E_USAGE', `there is no recipe '${name}'`, {
-      hint: suggestion(name, [...NAMED_RECIPES.map((p) => p.name), ...Object.keys(ALIASES)], 'recipes'),
+      hint: suggestion(
+        name,
+        [...NAMED_RECIPES.map((p) => p.name), ...Object.keys(ALIASES)],
+        'recipes',
+      ),
     });
   return found;
 }
 
-/** The parts of a recipe, for a planning problem whose mesh has as many dims as the recipe has axes. */
+/**
+ * The parts of a recipe, for a planning problem whose mesh has as many dims as the recipe has axes.
+ */
 export function recipeOf(found: NamedRecipe): Recipe | undefined {
   return found.parts === undefined ? undefined : { name: found.name, parts: found.parts };
 }

@@ -1,27 +1,27 @@
 /**
- * Takes a model config and a cluster and gives the comparison of all recipes on all meshes, composed from prices of
- * representative layers.
+ * Takes a model config and a cluster and gives the comparison of all recipes on all meshes,
+ * composed from prices of representative layers.
  */
 
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { parseModelConfig } from '../../models/families.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { Deadline } from '../../plan/request/deadline.ts';
 import { defaultThreads } from '../../platform/platform.ts';
 import { withCertainty } from '../compare/certainty.ts';
 import { comparedPadding } from '../compare/compared-padding.ts';
 import type { Comparison } from '../compare/comparison.ts';
-import { Deadline } from '../../plan/request/deadline.ts';
 import { sweepComparison } from './conclude.ts';
-import { withOptima } from './optima.ts';
-import { localPool } from './threads/local-pool.ts';
 import { UNCUT_STREAM } from './model/layout.ts';
-import { parsePlans } from './plan-names.ts';
-import type { SweepPool } from './threads/pool.ts';
 import type { SweepQuestion } from './model/question.ts';
-import { resumedPool } from './resume.ts';
 import { layerKinds } from './model/representative-layers.ts';
+import { withOptima } from './optima.ts';
+import { parsePlans } from './plan-names.ts';
+import { resumedPool } from './resume.ts';
 import { sweep } from './sweep.ts';
+import { localPool } from './threads/local-pool.ts';
+import type { SweepPool } from './threads/pool.ts';
 import { threadPool } from './threads/thread-pool.ts';
 import { whatIf } from './what-if.ts';
 
@@ -33,7 +33,10 @@ function isUncutTensor(name: string): boolean {
 
 interface CompareModelOptions {
   readonly table: OperatorTable;
-  /** Names of plans, such as `pp+fsdp+tp+sp`, or of families; absent: all. `optimum` is the free optimum of the model dims. */
+  /**
+   * Names of plans, such as `pp+fsdp+tp+sp`, or of families; absent: all. `optimum` is the free
+   * optimum of the model dims.
+   */
   readonly plans?: readonly string[];
   readonly slice?: { readonly index: number; readonly count: number };
   /** Prices also what a bound says is not the best, so that plans can be counted. */
@@ -52,12 +55,16 @@ interface CompareModelOptions {
 }
 
 /**
- * The recipes on every mesh of some devices for a model known by its config: layers of a kind are priced once, stages and data ranks
- * are put together from them.
+ * The recipes on every mesh of some devices for a model known by its config: layers of a kind are
+ * priced once, stages and data ranks are put together from them.
  *
- * @throws E_TIME_LIMIT, E_INTERRUPTED where there is no plan by then; E_USAGE for an unknown recipe, E_UNSUPPORTED for a model whose layers are not one stack, E_CLUSTER, E_IO
+ * @throws E_TIME_LIMIT, E_INTERRUPTED where there is no plan by then; E_USAGE for an unknown
+ *   recipe, E_UNSUPPORTED for a model whose layers are not one stack, E_CLUSTER, E_IO
  */
-export async function compareModel(question: SweepQuestion, options: CompareModelOptions): Promise<Comparison> {
+export async function compareModel(
+  question: SweepQuestion,
+  options: CompareModelOptions,
+): Promise<Comparison> {
   const {
     table,
     slice,
@@ -67,14 +74,26 @@ export async function compareModel(question: SweepQuestion, options: CompareMode
   } = options;
   const wants = parsePlans(options.plans);
   const config = parseModelConfig(question.config);
-  const cut = config.architecture.routed === undefined ? undefined : options.plans?.find(isUncutTensor);
+  const cut =
+    config.architecture.routed === undefined ? undefined : options.plans?.find(isUncutTensor);
   if (cut !== undefined)
-    throw new ShardwrightError('E_USAGE', `--plans ${cut}: tp without sp, and ${question.model} has routed experts`, { hint: `${UNCUT_STREAM}: ask for ${cut.replace(/\btp\b/, 'tp+sp')}.` }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--plans ${cut}: tp without sp, and ${question.model} has routed experts`,
+      { hint: `${UNCUT_STREAM}: ask for ${cut.replace(/\btp\b/, 'tp+sp')}.` },
+    );
   const cluster = loadCluster(question.cluster);
   onProgress?.(`${question.model}: reading its layers`);
-  const sizes = { batch: 1, sequence: question.sequence, ...(question.dtype === undefined ? {} : { dtype: question.dtype }) }; // prettier-ignore
+  const sizes = {
+    batch: 1,
+    sequence: question.sequence,
+    ...(question.dtype === undefined ? {} : { dtype: question.dtype }),
+  };
   const kinds = layerKinds(config, sizes, table);
-  const plain: SweepPool = threads > 1 ? threadPool(threads, { question, kinds }, deadline) : localPool(question, table, kinds, deadline); // prettier-ignore
+  const plain: SweepPool =
+    threads > 1
+      ? threadPool(threads, { question, kinds }, deadline)
+      : localPool(question, table, kinds, deadline);
   const pool = options.resume === undefined ? plain : resumedPool(plain, question, options.resume);
   try {
     const found = await sweep({
@@ -96,14 +115,26 @@ export async function compareModel(question: SweepQuestion, options: CompareMode
     const asks = slice === undefined && options.whatIf !== false;
     if (asks) onProgress?.('pricing what would change the answer');
     const changes = asks ? await whatIf(question, result, table, deadline) : [];
-    const notAsked = [...result.notAsked, ...(asks && deadline.isOver ? ['what would change the answer'] : [])];
+    const notAsked = [
+      ...result.notAsked,
+      ...(asks && deadline.isOver ? ['what would change the answer'] : []),
+    ];
     const { cost, memoryBytes } = question;
     const experts = config.architecture.routed !== undefined;
-    const compared = withCertainty(sweepComparison(question, result, changes), { cluster, experts, cost, by: 'step', trains: true, memoryBytes }); // prettier-ignore
+    const compared = withCertainty(sweepComparison(question, result, changes), {
+      cluster,
+      experts,
+      cost,
+      by: 'step',
+      trains: true,
+      memoryBytes,
+    });
     const { boundSeconds } = result;
     const bound = boundSeconds === undefined ? {} : { boundSeconds };
     const comparison =
-      notAsked.length === 0 ? compared : { ...compared, stopped: { by: deadline.cause, notAsked, ...bound } };
+      notAsked.length === 0
+        ? compared
+        : { ...compared, stopped: { by: deadline.cause, notAsked, ...bound } };
     const tensors = result.priced.map(({ row }) => row.sizes.tp);
     const padding = comparedPadding(config, question.padVocabulary ?? 1, tensors);
     return padding === undefined ? comparison : { ...comparison, padding };

@@ -1,11 +1,11 @@
 /** Takes the best plans of a sweep and gives the unrestricted optimum on the same model dims. */
 
-import { coreKey, type CoreCost, type CoreRequest } from './model/types.ts';
 import { coreRequest, planName } from './model/layout.ts';
+import { type CoreCost, coreKey, type CoreRequest } from './model/types.ts';
 import type { LayoutRow } from './step/layouts.ts';
-import type { SweepPool } from './threads/pool.ts';
-import { better, order, RowPricer, type PricedRow } from './step/row-pricer.ts';
+import { better, order, type PricedRow, RowPricer } from './step/row-pricer.ts';
 import type { SweepResult } from './sweep.ts';
+import type { SweepPool } from './threads/pool.ts';
 
 /** Model dims on which the free optimum is sought: those of the best plans. */
 const PROGRAMS = 3;
@@ -13,11 +13,12 @@ const PROGRAMS = 3;
 const ROWS = 64;
 
 /**
- * The free optimum on the model dims of the best plans: every tensor of a data rank's program may lie as it likes over them, and
- * stages and data ranks are as the plan has them. It is solved for the priced layers with what the data ranks of the best of these
- * plans add to each parameter; memory, stages and overlap inside the program are not in that problem, so in all a recipe
- * on the same mesh with the same state sharding may be cheaper. Its placements are choices of the same program: the optimum then
- * has them, and is never more expensive than a recipe beside it.
+ * The free optimum on the model dims of the best plans: every tensor of a data rank's program may
+ * lie as it likes over them, and stages and data ranks are as the plan has them. It is solved for
+ * the priced layers with what the data ranks of the best of these plans add to each parameter;
+ * memory, stages and overlap inside the program are not in that problem, so in all a recipe on the
+ * same mesh with the same state sharding may be cheaper. Its placements are choices of the same
+ * program: the optimum then has them, and is never more expensive than a recipe beside it.
  */
 export async function withOptima(
   result: SweepResult,
@@ -40,7 +41,8 @@ export async function withOptima(
     if (seen.has(id) || (!wanted.has(key) && wanted.size === PROGRAMS)) continue;
     seen.add(id);
     const known = wanted.get(key);
-    // The placements are chosen for the data ranks of the best plan that wants them; other plans then have them too.
+    // The placements are chosen for the data ranks of the best plan that wants them; other plans
+    // then have them too.
     const { once } = tuning;
     const { microbatches, place } = figures;
     const data = { sizes, mode: kind.mode, context, once, microbatches, visible: place.visible };
@@ -54,7 +56,9 @@ export async function withOptima(
   const cores = new Map<string, CoreCost>(result.cores);
   const late = answers.filter((answer) => answer === undefined).length;
   const notAsked =
-    late === 0 ? result.notAsked : [...result.notAsked, `the optimum of ${late} of ${list.length} programs`];
+    late === 0
+      ? result.notAsked
+      : [...result.notAsked, `the optimum of ${late} of ${list.length} programs`];
   const pricer = new RowPricer(result.composer, result.kinds);
   answers.forEach((answer, i) => {
     if (answer?.kind !== 'core' || answer.result.status === 'refused') return;

@@ -1,17 +1,18 @@
 /**
- * A pool that keeps its answers in a file, one a line, so that a sweep which was stopped goes on where it was. The first line
- * says what was asked, and of which version: a file of another question or version is refused. Every other line carries a hash
- * over the first one and itself, so that what was edited, or belongs to another file, is refused too.
+ * A pool that keeps its answers in a file, one a line, so that a sweep which was stopped goes on
+ * where it was. The first line says what was asked, and of which version: a file of another
+ * question or version is refused. Every other line carries a hash over the first one and itself, so
+ * that what was edited, or belongs to another file, is refused too.
  */
 import { ShardwrightError } from '../../errors.ts';
 import { appendToFile, readUserFile, sha256, truncateFile } from '../../platform/platform.ts';
 import { VERSION } from '../../version.ts';
-import type { SweepAnswer, SweepJob, SweepPool } from './threads/pool.ts';
 import type { SweepQuestion } from './model/question.ts';
+import type { SweepAnswer, SweepJob, SweepPool } from './threads/pool.ts';
 
 /**
- * @throws E_IO for a file that cannot be read or written, E_USAGE for one of another question or version, E_INPUT with the
- *   line for an answer that this question has not had
+ * @throws E_IO for a file that cannot be read or written, E_USAGE for one of another question or
+ *   version, E_INPUT with the line for an answer that this question has not had
  */
 export function resumedPool(pool: SweepPool, question: SweepQuestion, path: string): SweepPool {
   const head = JSON.stringify({ sweep: 2, version: VERSION, question });
@@ -29,14 +30,19 @@ export function resumedPool(pool: SweepPool, question: SweepQuestion, path: stri
     lines.forEach((line, i) => {
       const entry = readEntry(head, line);
       if (entry === undefined)
-        throw new ShardwrightError('E_INPUT', 'the line answers another question: its hash differs', {
-          file: path,
-          position: { line: i + 2, column: 1 },
-          hint: 'delete the line, or give another file to --resume',
-        });
+        throw new ShardwrightError(
+          'E_INPUT',
+          'the line answers another question: its hash differs',
+          {
+            file: path,
+            position: { line: i + 2, column: 1 },
+            hint: 'delete the line, or give another file to --resume',
+          },
+        );
       known.set(entry.key, entry.answer);
     });
-    if (whole !== text) writing(path, () => truncateFile(path, new TextEncoder().encode(whole).length));
+    if (whole !== text)
+      writing(path, () => truncateFile(path, new TextEncoder().encode(whole).length));
   }
   return {
     run: async (jobs) => {
@@ -99,6 +105,8 @@ function writing<T>(path: string, work: () => T): T {
     return work();
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new ShardwrightError('E_IO', `cannot read or write the file of the sweep: ${why}`, { file: path });
+    throw new ShardwrightError('E_IO', `cannot read or write the file of the sweep: ${why}`, {
+      file: path,
+    });
   }
 }

@@ -1,26 +1,39 @@
 /**
- * Prices all layouts of a model on a number of devices, best lower bound first, and leaves out those that a bound
- * excludes.
+ * Prices all layouts of a model on a number of devices, best lower bound first, and leaves out
+ * those that a bound excludes.
  */
 
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { collectiveModel } from '../../cost/presets/presets.ts';
+import { interrupted, ShardwrightError } from '../../errors.ts';
+import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import { ShardwrightError, interrupted } from '../../errors.ts';
-import { Deadline } from '../../plan/request/deadline.ts';
-import { DTYPE_BYTES, type DType } from '../../graph/types.ts';
 import { dtypeNamed } from '../../models/build.ts';
 import type { ModelConfig } from '../../models/families.ts';
-import { coreKey, type CoreCost, type CoreRequest } from './model/types.ts';
-import { Composer } from './step/compose.ts';
-import { Front, isWorse, leastOf, lessCut, type CutRow, type CutsLeftOut } from './step/expert-cuts.ts';
+import { Deadline } from '../../plan/request/deadline.ts';
 import { coreRequest } from './model/layout.ts';
-import { divisors, meshRows, type AskedPlans, type LayoutRow, type MeshRows } from './step/layouts.ts';
-import type { SweepJob, SweepPool } from './threads/pool.ts';
 import type { SweepQuestion } from './model/question.ts';
-import type { RoutedCosts } from './rank/moe.ts';
-import { order, RowPricer, type PricedRow } from './step/row-pricer.ts';
 import type { LayerKinds } from './model/representative-layers.ts';
+import { type CoreCost, coreKey, type CoreRequest } from './model/types.ts';
+import type { RoutedCosts } from './rank/moe.ts';
+import { Composer } from './step/compose.ts';
+import {
+  type CutRow,
+  type CutsLeftOut,
+  Front,
+  isWorse,
+  leastOf,
+  lessCut,
+} from './step/expert-cuts.ts';
+import {
+  type AskedPlans,
+  divisors,
+  type LayoutRow,
+  type MeshRows,
+  meshRows,
+} from './step/layouts.ts';
+import { order, type PricedRow, RowPricer } from './step/row-pricer.ts';
+import type { SweepJob, SweepPool } from './threads/pool.ts';
 
 interface SweepMesh {
   readonly mesh: string;
@@ -33,7 +46,12 @@ interface SweepMesh {
 
 export interface SweepResult {
   readonly priced: readonly PricedRow[];
-  readonly refused: readonly { readonly plan: string; readonly mesh: string; readonly code?: string; readonly reason: string }[]; // prettier-ignore
+  readonly refused: readonly {
+    readonly plan: string;
+    readonly mesh: string;
+    readonly code?: string;
+    readonly reason: string;
+  }[];
   readonly meshes: readonly SweepMesh[];
   readonly kinds: LayerKinds;
   readonly budgetBytes: number;
@@ -43,9 +61,15 @@ export interface SweepResult {
   readonly beaten: number;
   /** What the deadline left out, one sentence each. */
   readonly notAsked: readonly string[];
-  /** Seconds that no recipe is below, priced or not; absent where all were asked, and where nothing is known of the others. */
+  /**
+   * Seconds that no recipe is below, priced or not; absent where all were asked, and where nothing
+   * is known of the others.
+   */
   readonly boundSeconds?: number;
-  /** Plans with cut experts (`etp`) that were not priced; absent where there are none, and where all are priced. */
+  /**
+   * Plans with cut experts (`etp`) that were not priced; absent where there are none, and where all
+   * are priced.
+   */
   readonly cutsLeftOut?: CutsLeftOut;
   readonly composer: Composer;
   /** Of parameters and activations. */
@@ -62,7 +86,10 @@ interface SweepOptions {
   readonly wants?: (row: LayoutRow) => boolean;
   /** Plans that are asked for with the sizes of their expert mesh (`meshRows`). */
   readonly asked?: AskedPlans;
-  /** Whether plans with cut experts are asked for by name, so that all of them are priced (`sweep/step/expert-cuts.ts`). */
+  /**
+   * Whether plans with cut experts are asked for by name, so that all of them are priced
+   * (`sweep/step/expert-cuts.ts`).
+   */
   readonly expertTensor?: boolean;
   /** Every n-th mesh. */
   readonly slice?: { readonly index: number; readonly count: number };
@@ -74,14 +101,18 @@ interface SweepOptions {
   readonly onProgress?: (line: string) => void;
 }
 
-/** Jobs between two looks at the bounds. It does not depend on the number of threads, so that neither does the result. */
+/**
+ * Jobs between two looks at the bounds. It does not depend on the number of threads, so that
+ * neither does the result.
+ */
 const WAVE = 8;
 const MICROBATCHES = [1, 2, 4] as const;
 const CUTS_BETWEEN_LINES = 500;
 
 /**
- * Prices the recipes on every mesh of the devices. Programs of data ranks are priced in the order of their lower bounds; those whose
- * bound is above the best plan that fits are left out, and so are the meshes that need them.
+ * Prices the recipes on every mesh of the devices. Programs of data ranks are priced in the order
+ * of their lower bounds; those whose bound is above the best plan that fits are left out, and so
+ * are the meshes that need them.
  */
 export async function sweep(options: SweepOptions): Promise<SweepResult> {
   return new Sweep(options).run();
@@ -112,12 +143,18 @@ class Sweep {
 
   private get dtype(): DType {
     const { question, config } = this.options;
-    return question.dtype ?? (config.statedDtype === undefined ? 'bf16' : dtypeNamed(config.statedDtype));
+    return (
+      question.dtype ?? (config.statedDtype === undefined ? 'bf16' : dtypeNamed(config.statedDtype))
+    );
   }
 
   /** Whether plans with cut experts are priced last, and only where they may be worth it. */
   private get choosesCuts(): boolean {
-    return this.tensorFolds.length > 0 && this.options.exhaustive !== true && this.options.expertTensor !== true;
+    return (
+      this.tensorFolds.length > 0 &&
+      this.options.exhaustive !== true &&
+      this.options.expertTensor !== true
+    );
   }
 
   private get routes(): boolean {
@@ -128,7 +165,9 @@ class Sweep {
     const { onProgress } = this.options;
     const needs = this.needs();
     // Programs on one device come first: every bound is made of them.
-    const single = [...new Set([...needs.values()].map((n) => n.request.microbatch))].sort((a, b) => a - b);
+    const single = [...new Set([...needs.values()].map((n) => n.request.microbatch))].sort(
+      (a, b) => a - b,
+    );
     await this.ask(single.map((microbatch) => ({ microbatch, axes: [] })));
     const open = [...needs.values()].map((n) => ({ ...n, bound: this.bound(n.request) }));
     open.sort((a, b) => a.bound - b.bound || (coreKey(a.request) < coreKey(b.request) ? -1 : 1));
@@ -142,9 +181,14 @@ class Sweep {
         const next = open.shift();
         if (next === undefined) break;
         const cut = cutText(next.request);
-        // Every way to cut the program is priced at least once, so that each recipe is among the answers.
-        const known = this.options.exhaustive === true || this.cores.has(coreKey(next.request)) || !cuts.has(cut);
-        if (next.bound >= this.pricer.incumbent && !known) beaten.set(coreKey(next.request), next.bound);
+        // Every way to cut the program is priced at least once, so that each recipe is among the
+        // answers.
+        const known =
+          this.options.exhaustive === true ||
+          this.cores.has(coreKey(next.request)) ||
+          !cuts.has(cut);
+        if (next.bound >= this.pricer.incumbent && !known)
+          beaten.set(coreKey(next.request), next.bound);
         else {
           wave.push(next);
           cuts.add(cut);
@@ -154,7 +198,11 @@ class Sweep {
       for (const { request, rows } of wave) if (!this.place(request, rows)) late.push(request);
       done += wave.length;
       if (this.pricer.best.size > 0) this.options.onPlan?.();
-      onProgress?.(`${done} programs priced, ${beaten.size} beaten by their bound, ${this.pricer.best.size} plans; best ${(this.pricer.incumbent * 1e3).toPrecision(4)} ms`); // prettier-ignore
+      onProgress?.(
+        `${done} programs priced, ${beaten.size} beaten by their bound, ` +
+          `${this.pricer.best.size} plans; best ` +
+          `${(this.pricer.incumbent * 1e3).toPrecision(4)} ms`,
+      );
     }
     late.push(...open.map(({ request }) => request));
     if (this.pricer.best.size === 0 && late.length > 0) throw this.nothing();
@@ -177,10 +225,15 @@ class Sweep {
 
   private nothing(): ShardwrightError {
     if (this.deadline.isInterrupted) return interrupted();
-    return new ShardwrightError('E_TIME_LIMIT', 'the time limit came before any plan was priced', { hint: 'raise --time-limit, or name --plans.' }); // prettier-ignore
+    return new ShardwrightError('E_TIME_LIMIT', 'the time limit came before any plan was priced', {
+      hint: 'raise --time-limit, or name --plans.',
+    });
   }
 
-  /** Plans with cut experts, after all others: on the programs that are priced, and where nothing proves that they are worth nothing. */
+  /**
+   * Plans with cut experts, after all others: on the programs that are priced, and where nothing
+   * proves that they are worth nothing.
+   */
   private placeCuts(): CutsLeftOut {
     const { composer, pricer } = this;
     const { config, onProgress } = this.options;
@@ -190,24 +243,34 @@ class Sweep {
     for (const row of this.meshes.flatMap(({ rows }) => rows.filter(isCut))) {
       const { ep, etp = 1 } = row.sizes;
       const programs = MICROBATCHES.flatMap((microbatch): CutRow['programs'] => {
-        if ((microbatch > 1 && row.sizes.cp > 1) || composer.microbatches(row.sizes, microbatch) === 0) return [];
+        if (
+          (microbatch > 1 && row.sizes.cp > 1) ||
+          composer.microbatches(row.sizes, microbatch) === 0
+        )
+          return [];
         const request = coreRequest(row.sizes, row.kind, microbatch);
         const core = this.cores.get(coreKey(request));
         const routed = this.routedOf(request);
-        return core === undefined || 'refused' in core || routed === undefined ? [] : [{ core, routed }];
+        return core === undefined || 'refused' in core || routed === undefined
+          ? []
+          : [{ core, routed }];
       });
       // What becomes of other programs is said of the plans with whole experts.
       if (programs.length === 0) continue;
       const others = lessCut({ ep, etp }, experts);
-      if (others.some((fold) => programs.every((p) => isWorse(row, fold, p.routed, composer)))) worse++;
+      if (others.some((fold) => programs.every((p) => isWorse(row, fold, p.routed, composer))))
+        worse++;
       else open.push({ row, programs, ...leastOf({ row, programs }, composer) });
     }
     open.sort((a, b) => a.seconds - b.seconds);
-    const front = new Front([...pricer.best.values()].filter((p) => p.fits).map(({ figures }) => figures));
+    const front = new Front(
+      [...pricer.best.values()].filter((p) => p.fits).map(({ figures }) => figures),
+    );
     open.forEach(({ row, programs, seconds, bytes }, i) => {
       if (seconds >= pricer.incumbent && front.within(bytes()) <= seconds) beaten++;
       else for (const { core, routed } of programs) pricer.price(row, core, routed);
-      if ((i + 1) % CUTS_BETWEEN_LINES === 0) onProgress?.(`${i + 1} of ${open.length} plans with cut experts`);
+      if ((i + 1) % CUTS_BETWEEN_LINES === 0)
+        onProgress?.(`${i + 1} of ${open.length} plans with cut experts`);
     });
     return { worse, beaten };
   }
@@ -269,8 +332,9 @@ class Sweep {
   }
 
   /**
-   * Seconds below which no step on this program can be, whatever the stages and data ranks: all devices compute all the time,
-   * cut perfectly by the model dims, and the collectives that the plan cannot do without are on top.
+   * Seconds below which no step on this program can be, whatever the stages and data ranks: all
+   * devices compute all the time, cut perfectly by the model dims, and the collectives that the
+   * plan cannot do without are on top.
    */
   private bound(request: CoreRequest): number {
     const { question, kinds } = this.options;
@@ -281,10 +345,23 @@ class Sweep {
     const ways = axes.reduce((n, a) => n * a.size, 1);
     const ofUnit = (u: number): number => {
       const { forward, backwardInput, backwardWeight } = one.units[u];
-      const blocks = routed === undefined ? [] : Object.values(routed.units).map((list) => list[u].forwardSeconds + list[u].inputSeconds + list[u].weightSeconds); // prettier-ignore
-      return forward.compute + backwardInput.compute + backwardWeight.compute + (blocks.length === 0 ? 0 : Math.min(...blocks)); // prettier-ignore
+      const blocks =
+        routed === undefined
+          ? []
+          : Object.values(routed.units).map(
+              (list) => list[u].forwardSeconds + list[u].inputSeconds + list[u].weightSeconds,
+            );
+      return (
+        forward.compute +
+        backwardInput.compute +
+        backwardWeight.compute +
+        (blocks.length === 0 ? 0 : Math.min(...blocks))
+      );
     };
-    const compute = [0, ...kinds.standsFor.map((l) => l + 1), one.units.length - 1].reduce((t, u) => t + ofUnit(u), 0);
+    const compute = [0, ...kinds.standsFor.map((l) => l + 1), one.units.length - 1].reduce(
+      (t, u) => t + ofUnit(u),
+      0,
+    );
     const moved = kinds.layers * this.leastCollectives(request);
     const microbatchesOfAll = (question.globalBatch * ways) / (question.devices * microbatch);
     return microbatchesOfAll * (compute / ways + moved);
@@ -306,14 +383,16 @@ class Sweep {
     return axes.reduce((sum, axis, d) => {
       if (axis.name === 'sp') {
         const queries =
-          (tokens * shape.heads * shape.headWidth * item) / (axes.find((a) => a.name === 'tp')?.size ?? 1);
+          (tokens * shape.heads * shape.headWidth * item) /
+          (axes.find((a) => a.name === 'tp')?.size ?? 1);
         return sum + 4 * model.seconds('all_to_all', queries, [d + 1]);
       }
       if (axis.name !== 'tp') return sum;
       const stream = tokens * shape.width * item;
       const reduced = Math.min(
         model.seconds('all_reduce', stream, [d + 1]),
-        model.seconds('all_gather', stream, [d + 1]) + model.seconds('reduce_scatter', stream, [d + 1]),
+        model.seconds('all_gather', stream, [d + 1]) +
+          model.seconds('reduce_scatter', stream, [d + 1]),
       );
       // The sums after attention, and after a dense feed-forward layer; the same on the way back.
       return sum + (this.routes ? 2 : 4) * reduced;
@@ -341,7 +420,10 @@ class Sweep {
     return true;
   }
 
-  private conclude(beaten: ReadonlyMap<string, number>, late: ReadonlySet<string>): Omit<SweepResult, 'notAsked'> {
+  private conclude(
+    beaten: ReadonlyMap<string, number>,
+    late: ReadonlySet<string>,
+  ): Omit<SweepResult, 'notAsked'> {
     const priced = [...this.pricer.best.values()];
     const solved = new Set(priced.map((p) => p.row.meshIndex));
     const refused = [...this.refused];
@@ -350,16 +432,30 @@ class Sweep {
         refused.push({ plan: name, mesh: where, code: finding.code, reason: finding.message });
       const at = { mesh, sizes };
       if (rows.some((r) => solved.has(r.meshIndex))) return { ...at, status: 'solved' };
-      const keys = rows.flatMap((row) => MICROBATCHES.map((b) => coreKey(coreRequest(row.sizes, row.kind, b))));
-      if (keys.some((key) => late.has(key))) return { ...at, status: 'not reached', reason: 'the time was over' };
+      const keys = rows.flatMap((row) =>
+        MICROBATCHES.map((b) => coreKey(coreRequest(row.sizes, row.kind, b))),
+      );
+      if (keys.some((key) => late.has(key)))
+        return { ...at, status: 'not reached', reason: 'the time was over' };
       const bounds = rows.flatMap((row) =>
         MICROBATCHES.flatMap((b) => beaten.get(coreKey(coreRequest(row.sizes, row.kind, b))) ?? []),
       );
       if (bounds.length > 0) return { ...at, status: 'beaten', boundSeconds: Math.min(...bounds) };
       if (rows.length === 0 && stopped.length > 0)
-        return { ...at, status: 'refused', code: stopped[0].finding.code, reason: stopped[0].finding.message };
-      const reason = rows.length === 0 ? 'no plan of it is asked for' : (this.refused.find((r) => rows.some((row) => row.mesh === r.mesh))?.reason ?? 'the batch does not divide'); // prettier-ignore
-      return rows.length === 0 ? { ...at, status: 'not asked', reason } : { ...at, status: 'refused', reason };
+        return {
+          ...at,
+          status: 'refused',
+          code: stopped[0].finding.code,
+          reason: stopped[0].finding.message,
+        };
+      const reason =
+        rows.length === 0
+          ? 'no plan of it is asked for'
+          : (this.refused.find((r) => rows.some((row) => row.mesh === r.mesh))?.reason ??
+            'the batch does not divide');
+      return rows.length === 0
+        ? { ...at, status: 'not asked', reason }
+        : { ...at, status: 'refused', reason };
     });
     return {
       priced: priced.sort(order),
@@ -367,7 +463,9 @@ class Sweep {
       meshes,
       kinds: this.options.kinds,
       budgetBytes: this.composer.budgetBytes,
-      cores: new Map([...this.cores].flatMap(([key, c]) => ('refused' in c ? [] : [[key, c] as const]))),
+      cores: new Map(
+        [...this.cores].flatMap(([key, c]) => ('refused' in c ? [] : [[key, c] as const])),
+      ),
       routed: this.routed,
       beaten: beaten.size,
       composer: this.composer,

@@ -2,25 +2,28 @@
 
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { clusterWith } from './step/faster-links.ts';
-import { countedText } from '../../units.ts';
-import { recomputeText } from '../recipes/recompute-text.ts';
-import type { WhatIf } from '../compare/comparison.ts';
-import { Composer } from './step/compose.ts';
-import { CoreSolver } from './rank/rank-price.ts';
-import { coreKey, type CoreCost } from './model/types.ts';
-import { coreRequest } from './model/layout.ts';
-import type { LayoutRow } from './step/layouts.ts';
-import type { SweepQuestion } from './model/question.ts';
-import { order, RowPricer, type PricedRow } from './step/row-pricer.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
+import { countedText } from '../../units.ts';
+import type { WhatIf } from '../compare/comparison.ts';
+import { recomputeText } from '../recipes/recompute-text.ts';
+import { coreRequest } from './model/layout.ts';
+import type { SweepQuestion } from './model/question.ts';
+import { type CoreCost, coreKey } from './model/types.ts';
+import { CoreSolver } from './rank/rank-price.ts';
+import { Composer } from './step/compose.ts';
+import { clusterWith } from './step/faster-links.ts';
+import type { LayoutRow } from './step/layouts.ts';
+import { order, type PricedRow, RowPricer } from './step/row-pricer.ts';
 import type { SweepResult } from './sweep.ts';
 
 const MICROBATCHES = [1, 2, 4] as const;
 /** Plans nearest to the best that are priced again. */
 const RUNNERS_UP = 48;
 
-/** What the answer would be with a little more memory, faster links between hosts, half the batch: the nearest plans priced again. */
+/**
+ * What the answer would be with a little more memory, faster links between hosts, half the batch:
+ * the nearest plans priced again.
+ */
 export async function whatIf(
   question: SweepQuestion,
   result: SweepResult,
@@ -31,7 +34,9 @@ export async function whatIf(
   if (best === undefined) return [];
   const near = [
     ...result.priced.filter((p) => p.fits).slice(0, RUNNERS_UP),
-    ...result.priced.filter((p) => !p.fits && p.figures.busySeconds < best.figures.seconds).slice(0, RUNNERS_UP),
+    ...result.priced
+      .filter((p) => !p.fits && p.figures.busySeconds < best.figures.seconds)
+      .slice(0, RUNNERS_UP),
   ].map(recipeRow);
   const budget = result.budgetBytes;
   const out: WhatIf[] = [];
@@ -53,10 +58,19 @@ export async function whatIf(
   };
   await ask('1 GiB more memory per device', { ...question, memoryBytes: budget + 2 ** 30 }, false);
   await ask('1 GiB less memory per device', { ...question, memoryBytes: budget - 2 ** 30 }, false);
-  // Measured times of collectives are of the links as they are: what they would be on others is not known.
+  // Measured times of collectives are of the links as they are: what they would be on others is not
+  // known.
   if (loadCluster(question.cluster).collectiveTable === undefined) {
-    await ask('twice the bandwidth between hosts', { ...question, cluster: clusterWith(question.cluster, 2) }, true);
-    await ask('half the bandwidth between hosts', { ...question, cluster: clusterWith(question.cluster, 0.5) }, true);
+    await ask(
+      'twice the bandwidth between hosts',
+      { ...question, cluster: clusterWith(question.cluster, 2) },
+      true,
+    );
+    await ask(
+      'half the bandwidth between hosts',
+      { ...question, cluster: clusterWith(question.cluster, 0.5) },
+      true,
+    );
   }
   if (question.globalBatch % 2 === 0)
     await ask('half the batch', { ...question, globalBatch: question.globalBatch / 2 }, false);
@@ -68,7 +82,8 @@ export async function whatIf(
 function settingsText({ tuning, figures }: PricedRow): string {
   const { microbatch, schedule, chunks, checkpoint } = tuning;
   const { microbatches, unitsAgain, place } = figures;
-  const pipeline = place.bounds.length === 2 ? [] : [chunks > 1 ? `${schedule} by ${chunks}` : schedule];
+  const pipeline =
+    place.bounds.length === 2 ? [] : [chunks > 1 ? `${schedule} by ${chunks}` : schedule];
   const run = `${countedText(microbatches, 'microbatch', 'microbatches')} of ${microbatch}`;
   return [run, ...pipeline, recomputeText({ checkpoint, unitsAgain })].join(', ');
 }
@@ -78,7 +93,10 @@ function recipeRow({ row, like }: PricedRow): LayoutRow {
   return like ?? row;
 }
 
-/** Prices rows for another question. Programs of data ranks inside a host do not see the links between hosts. */
+/**
+ * Prices rows for another question. Programs of data ranks inside a host do not see the links
+ * between hosts.
+ */
 async function repriced(
   question: SweepQuestion,
   result: SweepResult,
@@ -98,7 +116,8 @@ async function repriced(
       const known = result.cores.get(key);
       if (known === undefined) continue;
       const ways = request.axes.reduce((n, a) => n * a.size, 1);
-      let core = cores.get(key) ?? (fresh && ways > composer.cluster.devicesPerHost ? undefined : known);
+      let core =
+        cores.get(key) ?? (fresh && ways > composer.cluster.devicesPerHost ? undefined : known);
       if (core === undefined) {
         const priced = await solver.price(request);
         if (priced.status === 'refused') continue;

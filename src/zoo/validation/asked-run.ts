@@ -1,16 +1,16 @@
 /**
- * Takes a measured training run and gives the question and the layout that `compare` would be asked for it, or the reason why
- * the sweep has no price for that layout.
+ * Takes a measured training run and gives the question and the layout that `compare` would be asked
+ * for it, or the reason why the sweep has no price for that layout.
  */
 
+import type { ParallelPlan, RecomputeMode, TransformerShape } from '../../cost/training/shape.ts';
 import type { MeasuredRun } from '../../cost/validation/runs.ts';
 import { stepSoftware } from '../../cost/validation/software.ts';
-import type { ParallelPlan, RecomputeMode, TransformerShape } from '../../cost/training/shape.ts';
+import type { StatedLayout } from '../layout/price-layout.ts';
 import type { Checkpoint } from '../recipes/checkpoints.ts';
 import type { LayoutTuning } from '../sweep/model/layout.ts';
 import type { SweepQuestion } from '../sweep/model/question.ts';
 import type { StateMode } from '../sweep/model/zero-mode.ts';
-import type { StatedLayout } from '../layout/price-layout.ts';
 
 export interface AskedRun {
   readonly question: SweepQuestion;
@@ -48,8 +48,12 @@ export function askedRun(
   if (plan.globalBatch % (data * plan.microbatch) !== 0)
     return { reason: 'a batch that its microbatches do not divide' };
   const mode: StateMode = sharded
-    ? plan.replicas > 1 ? 'hsdp' : 'fsdp'
-    : data * plan.context === 1 ? 'dp' : ((['dp', 'zero1', 'zero2', 'fsdp'] as const)[plan.zeroStage]); // prettier-ignore
+    ? plan.replicas > 1
+      ? 'hsdp'
+      : 'fsdp'
+    : data * plan.context === 1
+      ? 'dp'
+      : (['dp', 'zero1', 'zero2', 'fsdp'] as const)[plan.zeroStage];
   const hybrid = mode === 'hsdp';
   const cutsWeights = mode === 'fsdp' || hybrid;
   const tuning: LayoutTuning = {
@@ -83,23 +87,39 @@ export function askedRun(
         tp: plan.tensor,
         ep: plan.expert,
       },
-      // Megatron's ring; gathered keys and values in the Llama 3 report (arXiv:2407.21783, section 3.3.2).
-      kind: { mode, context: framework === 'llama3-herd' ? 'cp' : 'ring', sequenceParallel: plan.sequenceParallel },
+      // Megatron's ring; gathered keys and values in the Llama 3 report (arXiv:2407.21783, section
+      // 3.3.2).
+      kind: {
+        mode,
+        context: framework === 'llama3-herd' ? 'cp' : 'ring',
+        sequenceParallel: plan.sequenceParallel,
+      },
       tuning,
     },
   };
 }
 
-/** A Hugging Face config with the dimensions of a run: OPT for plain MLPs, Llama, Qwen3-MoE or DeepSeek-V3 for gated ones. */
+/**
+ * A Hugging Face config with the dimensions of a run: OPT for plain MLPs, Llama, Qwen3-MoE or
+ * DeepSeek-V3 for gated ones.
+ */
 function configOf(shape: TransformerShape): Readonly<Record<string, unknown>> | undefined {
-  const { layers, hidden, heads, kvHeads, headDim, ffn, gated, vocab, sequence, experts, latent } = shape;
+  const { layers, hidden, heads, kvHeads, headDim, ffn, gated, vocab, sequence, experts, latent } =
+    shape;
   if (!gated) {
     if (experts !== undefined || kvHeads !== heads || headDim * heads !== hidden) return undefined;
-    // Projections of their own, as tensor-parallel frameworks lay them out; one of all three would be moved between ranks.
+    // Projections of their own, as tensor-parallel frameworks lay them out; one of all three would
+    // be moved between ranks.
     return {
-      model_type: 'opt', num_hidden_layers: layers, hidden_size: hidden, num_attention_heads: heads, ffn_dim: ffn,
-      vocab_size: vocab, max_position_embeddings: sequence, word_embed_proj_dim: hidden,
-    }; // prettier-ignore
+      model_type: 'opt',
+      num_hidden_layers: layers,
+      hidden_size: hidden,
+      num_attention_heads: heads,
+      ffn_dim: ffn,
+      vocab_size: vocab,
+      max_position_embeddings: sequence,
+      word_embed_proj_dim: hidden,
+    };
   }
   const common = {
     num_hidden_layers: layers,
@@ -112,16 +132,33 @@ function configOf(shape: TransformerShape): Readonly<Record<string, unknown>> | 
   };
   if (latent !== undefined && experts !== undefined)
     return {
-      ...common, model_type: 'deepseek_v3', q_lora_rank: latent.query, kv_lora_rank: latent.keyValue,
-      qk_rope_head_dim: latent.rotary, qk_nope_head_dim: headDim, v_head_dim: headDim, n_routed_experts: experts.count,
-      num_experts_per_tok: experts.topK, moe_intermediate_size: experts.ffn, n_shared_experts: experts.shared,
-      first_k_dense_replace: experts.denseLayers, n_group: 1, topk_group: 1, num_key_value_heads: heads,
-    }; // prettier-ignore
+      ...common,
+      model_type: 'deepseek_v3',
+      q_lora_rank: latent.query,
+      kv_lora_rank: latent.keyValue,
+      qk_rope_head_dim: latent.rotary,
+      qk_nope_head_dim: headDim,
+      v_head_dim: headDim,
+      n_routed_experts: experts.count,
+      num_experts_per_tok: experts.topK,
+      moe_intermediate_size: experts.ffn,
+      n_shared_experts: experts.shared,
+      first_k_dense_replace: experts.denseLayers,
+      n_group: 1,
+      topk_group: 1,
+      num_key_value_heads: heads,
+    };
   const dense = { ...common, num_key_value_heads: kvHeads, head_dim: headDim };
   if (experts === undefined) return { ...dense, model_type: 'llama' };
   if (experts.shared > 0 || experts.denseLayers > 0) return undefined;
   return {
-    ...dense, model_type: 'qwen3_moe', num_experts: experts.count, num_experts_per_tok: experts.topK,
-    moe_intermediate_size: experts.ffn, norm_topk_prob: true, decoder_sparse_step: 1, mlp_only_layers: [],
-  }; // prettier-ignore
+    ...dense,
+    model_type: 'qwen3_moe',
+    num_experts: experts.count,
+    num_experts_per_tok: experts.topK,
+    moe_intermediate_size: experts.ffn,
+    norm_topk_prob: true,
+    decoder_sparse_step: 1,
+    mlp_only_layers: [],
+  };
 }

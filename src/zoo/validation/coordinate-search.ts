@@ -1,7 +1,8 @@
 /**
- * Fits constants by coordinate search. In: constants to start from, the names that may move, what is to be lowered. Out: the best
- * constants found. Names are tried up and down by a factor, which shrinks from one round to the next. Deterministic: a move counts
- * only where it lowers the loss, up is tried before down, and of equal moves the first is taken.
+ * Fits constants by coordinate search. In: constants to start from, the names that may move, what
+ * is to be lowered. Out: the best constants found. Names are tried up and down by a factor, which
+ * shrinks from one round to the next. Deterministic: a move counts only where it lowers the loss,
+ * up is tried before down, and of equal moves the first is taken.
  */
 
 /** Seconds, shares and factors of a model by name. */
@@ -18,8 +19,13 @@ interface Search<C, N> {
   readonly moved?: (name: N, value: number, by: number) => number;
 }
 
-/** Each name in turn takes the first move that lowers the loss, once with each factor: few evaluations. */
-export function coordinateSearch<N extends string, C extends Constants<N>>(search: Search<C, N>): C {
+/**
+ * Each name in turn takes the first move that lowers the loss, once with each factor: few
+ * evaluations.
+ */
+export function coordinateSearch<N extends string, C extends Constants<N>>(
+  search: Search<C, N>,
+): C {
   const { start, free, loss, factors, moved = times } = search;
   let best = start;
   let least = loss(best);
@@ -36,7 +42,10 @@ export function coordinateSearch<N extends string, C extends Constants<N>>(searc
   return best;
 }
 
-/** The move that lowers the loss most, again and again with each factor, so that what explains most moves first. */
+/**
+ * The move that lowers the loss most, again and again with each factor, so that what explains most
+ * moves first.
+ */
 export function steepestSearch<N extends string, C extends Constants<N>>(search: Search<C, N>): C {
   const { start, free, loss, factors, moved = times } = search;
   let best = start;

@@ -1,7 +1,7 @@
 /**
- * Predicts a measured training run by what `compare --layout` would say of its layout. In: a run of a table. Out: seconds and
- * bytes of the deciding model, or the reason why it has no price. What a row leaves open (recomputation, the size of a
- * microbatch) is what fits by the same model.
+ * Predicts a measured training run by what `compare --layout` would say of its layout. In: a run of
+ * a table. Out: seconds and bytes of the deciding model, or the reason why it has no price. What a
+ * row leaves open (recomputation, the size of a microbatch) is what fits by the same model.
  */
 
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
@@ -12,9 +12,9 @@ import type { MeasuredRun } from '../../cost/validation/runs.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { LayoutPricer } from '../layout/price-layout.ts';
-import type { Figures } from '../sweep/step/compose.ts';
 import type { SweepQuestion } from '../sweep/model/question.ts';
-import { askedRun, type AskedRun, type NotAsked } from './asked-run.ts';
+import type { Figures } from '../sweep/step/compose.ts';
+import { type AskedRun, askedRun, type NotAsked } from './asked-run.ts';
 
 /** A measured run as the deciding model has it. */
 export interface PredictedRun {
@@ -58,7 +58,8 @@ export class RunPredictor {
     const budget = usableMemoryBytes(loadCluster(run.clusterText));
     let chosen: Priced | NotAsked = await this.priced(run, run.plan);
     if ('reason' in chosen) return chosen;
-    // Recomputation that is not stated is the least that fits; where links allow it, what does not fit waits on the host instead.
+    // Recomputation that is not stated is the least that fits; where links allow it, what does not
+    // fit waits on the host instead.
     for (const recompute of run.system.offloadedActivations ? [] : run.recomputeModes.slice(1)) {
       if (chosen.figures.peakBytes <= budget) break;
       const next: Priced | NotAsked = await this.priced(run, { ...run.plan, recompute });
@@ -84,7 +85,8 @@ export class RunPredictor {
       peakBytes,
       fits: peakBytes <= budget,
       recompute: plan.recompute,
-      utilisation: modelFlops(run.shape, plan.globalBatch, true) / (figures.seconds * run.devices * peak),
+      utilisation:
+        modelFlops(run.shape, plan.globalBatch, true) / (figures.seconds * run.devices * peak),
     };
   }
 
@@ -95,7 +97,8 @@ export class RunPredictor {
     try {
       return { asked, plan, figures: await this.pricer.price(asked.question, asked.layout) };
     } catch (error) {
-      if (error instanceof ShardwrightError && error.code === 'E_UNSUPPORTED') return { reason: error.message };
+      if (error instanceof ShardwrightError && error.code === 'E_UNSUPPORTED')
+        return { reason: error.message };
       throw error;
     }
   }

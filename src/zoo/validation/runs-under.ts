@@ -1,22 +1,40 @@
 /**
- * Measured runs as the deciding model has them, each program placed once and priced at several points of the fitted constants, so
- * that other constants cost next to nothing: compute is linear in products of them. In: rows of a table. Out: rows with their
- * seconds under any constants. Routed experts keep the shipped constants.
+ * Measured runs as the deciding model has them, each program placed once and priced at several
+ * points of the fitted constants, so that other constants cost next to nothing: compute is linear
+ * in products of them. In: rows of a table. Out: rows with their seconds under any constants.
+ * Routed experts keep the shipped constants.
  */
 
 import { clocksOf } from '../../cost/kernels/clocks.ts';
 import { FITTED, type FittedConstants } from '../../cost/kernels/fitted.ts';
 import type { MeasuredRun } from '../../cost/validation/runs.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { LayoutPricer, type LayoutParts } from '../layout/price-layout.ts';
+import { type LayoutParts, LayoutPricer } from '../layout/price-layout.ts';
 import type { CoreUnit } from '../sweep/model/types.ts';
-import { RunPredictor, sharingPrograms, type PredictedRun } from './predict-run.ts';
+import { type PredictedRun, RunPredictor, sharingPrograms } from './predict-run.ts';
 
-const NONE = { ...FITTED, kernelGapSeconds: 0, tailShare: 0, tailMean: 1, hotMatmulTime: 1, pointwiseTraffic: 0, unfusedTraffic: 1 }; // prettier-ignore
-const POINTS = [NONE, { ...NONE, tailMean: 0.5 }, { ...NONE, tailShare: 1 }, { ...NONE, pointwiseTraffic: 1 }, { ...NONE, kernelGapSeconds: 1 }]; // prettier-ignore
+const NONE = {
+  ...FITTED,
+  kernelGapSeconds: 0,
+  tailShare: 0,
+  tailMean: 1,
+  hotMatmulTime: 1,
+  pointwiseTraffic: 0,
+  unfusedTraffic: 1,
+};
+const POINTS = [
+  NONE,
+  { ...NONE, tailMean: 0.5 },
+  { ...NONE, tailShare: 1 },
+  { ...NONE, pointwiseTraffic: 1 },
+  { ...NONE, kernelGapSeconds: 1 },
+];
 type Ways = NonNullable<ConstructorParameters<typeof LayoutPricer>[1]>;
 
-/** A run with what it is put together from: `cores` at the shipped constants, at `POINTS`, and at further ways that were asked for. */
+/**
+ * A run with what it is put together from: `cores` at the shipped constants, at `POINTS`, and at
+ * further ways that were asked for.
+ */
 export interface RunInParts extends PredictedRun {
   readonly parts: LayoutParts;
 }
@@ -53,15 +71,29 @@ const SCALED: ReadonlySet<string> = new Set(['compute', 'products', 'attentionSe
 /** The same record with its seconds of compute put together anew. */
 function mixed<T>(list: readonly T[], of: (values: readonly number[]) => number): T {
   const [first] = list;
-  if (Array.isArray(first)) return first.map((_, i) => mixed(list.map((x) => (x as unknown[])[i]), of)) as T; // prettier-ignore
+  if (Array.isArray(first))
+    return first.map((_, i) =>
+      mixed(
+        list.map((x) => (x as unknown[])[i]),
+        of,
+      ),
+    ) as T;
   if (typeof first !== 'object' || first === null) return first;
-  // Which sets of modules a program was priced with depends on their seconds: those are left that all have.
-  const keys = Object.keys(first).filter((key) => list.every((x) => Object.hasOwn(x as object, key)));
+  // Which sets of modules a program was priced with depends on their seconds: those are left that
+  // all have.
+  const keys = Object.keys(first).filter((key) =>
+    list.every((x) => Object.hasOwn(x as object, key)),
+  );
   return Object.fromEntries(
     keys.map((key) => {
       const values = list.map((x) => x[key as keyof T]);
       // `products` is also the name of a policy of checkpointing, whose record is no number.
-      return [key, SCALED.has(key) && typeof values[0] === 'number' ? of(values as number[]) : mixed(values, of)];
+      return [
+        key,
+        SCALED.has(key) && typeof values[0] === 'number'
+          ? of(values as number[])
+          : mixed(values, of),
+      ];
     }),
   ) as T;
 }
@@ -69,16 +101,24 @@ function mixed<T>(list: readonly T[], of: (values: readonly number[]) => number)
 /** Seconds of a row under other constants. */
 export function predictedSeconds({ asked, parts }: RunInParts, constants: FittedConstants): number {
   const { question, layout } = asked;
-  const { tailShare, tailMean, hotMatmulTime, pointwiseTraffic, unfusedTraffic, kernelGapSeconds } = constants;
+  const { tailShare, tailMean, hotMatmulTime, pointwiseTraffic, unfusedTraffic, kernelGapSeconds } =
+    constants;
   const hot = clocksOf(parts.composer.cluster).powerLimited ? hotMatmulTime : 1;
-  const traffic = pointwiseTraffic * (question.software?.fusedPointwise === true ? 1 : unfusedTraffic);
+  const traffic =
+    pointwiseTraffic * (question.software?.fusedPointwise === true ? 1 : unfusedTraffic);
   const [core, ...others] = parts.cores;
   const points = others.slice(0, POINTS.length);
-  const units = mixed<readonly CoreUnit[]>(points.map((c) => c.units), ([none, twice, waves, bytes, gaps]) => {
-    const products = twice - none;
-    const other = none - products + traffic * (bytes - none) + kernelGapSeconds * (gaps - none);
-    return other + ((products + tailShare * (waves - none)) * hot) / tailMean;
-  }); // prettier-ignore
+  const units = mixed<readonly CoreUnit[]>(
+    points.map((c) => c.units),
+    ([none, twice, waves, bytes, gaps]) => {
+      const products = twice - none;
+      const other = none - products + traffic * (bytes - none) + kernelGapSeconds * (gaps - none);
+      return other + ((products + tailShare * (waves - none)) * hot) / tailMean;
+    },
+  );
   const composer = constants === FITTED ? parts.composer : parts.composer.under({ constants });
-  return composer.compose({ ...core, units }, parts.routed, layout.sizes, layout.kind, layout.tuning)?.seconds ?? NaN;
+  return (
+    composer.compose({ ...core, units }, parts.routed, layout.sizes, layout.kind, layout.tuning)
+      ?.seconds ?? NaN
+  );
 }

@@ -1,12 +1,20 @@
 /**
- * Sets predictions of measured training runs beside what was measured, by source and by group of comparable runs. In: a table of
- * runs, or predictions that are there already. Out: rank, regret and errors of the deciding model and of the baselines.
+ * Sets predictions of measured training runs beside what was measured, by source and by group of
+ * comparable runs. In: a table of runs, or predictions that are there already. Out: rank, regret
+ * and errors of the deciding model and of the baselines.
  */
 
 import { calculonSeconds, fittedUtilisation } from '../../cost/validation/baselines.ts';
 import { fitProbability } from '../../cost/validation/fidelity.ts';
-import { mean, median, regret, relativeErrors, SMALLEST_GROUP, spearman } from '../../cost/validation/metrics.ts';
-import { parseRuns, type MeasuredRun, type SkippedRun } from '../../cost/validation/runs.ts';
+import {
+  mean,
+  median,
+  regret,
+  relativeErrors,
+  SMALLEST_GROUP,
+  spearman,
+} from '../../cost/validation/metrics.ts';
+import { type MeasuredRun, parseRuns, type SkippedRun } from '../../cost/validation/runs.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { RunPredictor, sharingPrograms } from './predict-run.ts';
 
@@ -35,7 +43,9 @@ export interface SourceReport {
   /** Rows of the source in the table. */
   readonly rows: number;
   readonly timedRows: number;
-  /** Groups with at least two timed rows that may be compared, and those large enough to be ranked. */
+  /**
+   * Groups with at least two timed rows that may be compared, and those large enough to be ranked.
+   */
   readonly groups: number;
   readonly rankedGroups: number;
   readonly ours: Score;
@@ -78,8 +88,8 @@ export interface Validation {
 }
 
 /**
- * Predicts every run of a table as `compare --layout` would price it, and compares. Rows whose layout has no price are among the
- * skipped ones, with the reason.
+ * Predicts every run of a table as `compare --layout` would price it, and compares. Rows whose
+ * layout has no price are among the skipped ones, with the reason.
  *
  * @throws E_CSV for text that is no table of runs
  */
@@ -99,30 +109,51 @@ export async function validateRuns(
     const predictor = new RunPredictor(table);
     for (const run of list) {
       const found = await predictor.predict(run);
-      if ('reason' in found) left.push({ id: run.id, line: run.line, source: run.source, reason: found.reason });
+      if ('reason' in found)
+        left.push({ id: run.id, line: run.line, source: run.source, reason: found.reason });
       else predictions.push(found);
     }
   }
   const inOrder = predictions.sort((a, b) => a.run.line - b.run.line);
-  return validationOf(inOrder, left.sort((a, b) => a.line - b.line)); // prettier-ignore
+  return validationOf(
+    inOrder,
+    left.sort((a, b) => a.line - b.line),
+  );
 }
 
 /** Predictions that are there, compared. */
-export function validationOf(predictions: readonly RunPrediction[], skipped: readonly SkippedRun[]): Validation {
+export function validationOf(
+  predictions: readonly RunPrediction[],
+  skipped: readonly SkippedRun[],
+): Validation {
   const names = [...new Set([...predictions.map((p) => p.run), ...skipped].map((r) => r.source))];
   const counts = new Map<string, number>();
-  for (const { run } of predictions) for (const a of run.assumptions) counts.set(a, (counts.get(a) ?? 0) + 1);
+  for (const { run } of predictions)
+    for (const a of run.assumptions) counts.set(a, (counts.get(a) ?? 0) + 1);
   return {
-    sources: names.map((source) => sourceReport(source, predictions.filter((p) => p.run.source === source), skipped)),
+    sources: names.map((source) =>
+      sourceReport(
+        source,
+        predictions.filter((p) => p.run.source === source),
+        skipped,
+      ),
+    ),
     groups: rankedGroups(predictions).map(groupReport),
     predictions,
     skipped,
-    assumptions: [...counts].map(([t, rows]) => ({ text: t, rows })).sort((a, b) => (a.text < b.text ? -1 : 1)),
-  }; // prettier-ignore
+    assumptions: [...counts]
+      .map(([t, rows]) => ({ text: t, rows }))
+      .sort((a, b) => (a.text < b.text ? -1 : 1)),
+  };
 }
 
-/** Whether a predicted peak is within the device, and whether it is so with the probability `SAFE`. */
-export function fitsDevice({ run, peakBytes }: RunPrediction): { readonly fits: boolean; readonly safe: boolean } {
+/**
+ * Whether a predicted peak is within the device, and whether it is so with the probability `SAFE`.
+ */
+export function fitsDevice({ run, peakBytes }: RunPrediction): {
+  readonly fits: boolean;
+  readonly safe: boolean;
+} {
   const { memoryBytes } = run.system.cluster;
   return { fits: peakBytes <= memoryBytes, safe: fitProbability(peakBytes, memoryBytes) >= SAFE };
 }
@@ -138,7 +169,9 @@ function timed(predictions: readonly RunPrediction[]): Timed[] {
   );
 }
 
-/** Runs of one group of the table; a group of two sources is two groups, because software differs. */
+/**
+ * Runs of one group of the table; a group of two sources is two groups, because software differs.
+ */
 function rankedGroups(predictions: readonly RunPrediction[], least = SMALLEST_GROUP): Timed[][] {
   const groups = new Map<string, Timed[]>();
   for (const t of timed(predictions)) {
@@ -181,7 +214,8 @@ function sourceReport(
   const constant = byId(fittedUtilisation(runs, false));
   const withBubble = byId(fittedUtilisation(runs, true));
   const groups = rankedGroups(predictions);
-  const scoreOf = (predict: (p: RunPrediction) => number | undefined): Score => score(rows, groups, predict);
+  const scoreOf = (predict: (p: RunPrediction) => number | undefined): Score =>
+    score(rows, groups, predict);
   const memory = predictions.filter((p) => p.run.memoryBytes !== undefined);
   const memoryRatios = memory.map((p) => p.peakBytes / (p.run.memoryBytes ?? 1) - 1);
   const memoryErrors = memoryRatios.map(Math.abs);
@@ -209,7 +243,9 @@ function sourceReport(
     }),
     falseAlarms: rows.filter((t) => !fitsDevice(t.prediction).safe).length,
     beyondDevice: rows.filter((t) => !fitsDevice(t.prediction).fits).length,
-    flopConvention: 'step time or tokens/s where stated; TFLOPS and MFU rows by the convention that the row names',
+    flopConvention:
+      'step time or tokens/s where stated; TFLOPS and MFU rows by the convention that the ' +
+      'row names',
   };
 }
 

@@ -1,13 +1,27 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+
 import { answer, jsonPieces } from '../../../src/cli/output/io.ts';
 
 describe('JSON in pieces', () => {
   it('is the text of JSON.stringify, whatever the value', () => {
-    const odd = [{ a: undefined, b: [undefined, () => 1, NaN, 'x'], c: null, d: () => 1, e: [], f: {} }, [], {}, 1, 'x', null];
-    for (const value of [...odd, { toJSON: () => [1] }]) expect([...jsonPieces(value)].join('')).toBe(JSON.stringify(value));
-    fc.assert(fc.property(fc.jsonValue(), (value) => [...jsonPieces(value)].join('') === JSON.stringify(value)));
-  }); // prettier-ignore
+    const odd = [
+      { a: undefined, b: [undefined, () => 1, NaN, 'x'], c: null, d: () => 1, e: [], f: {} },
+      [],
+      {},
+      1,
+      'x',
+      null,
+    ];
+    for (const value of [...odd, { toJSON: () => [1] }])
+      expect([...jsonPieces(value)].join('')).toBe(JSON.stringify(value));
+    fc.assert(
+      fc.property(
+        fc.jsonValue(),
+        (value) => [...jsonPieces(value)].join('') === JSON.stringify(value),
+      ),
+    );
+  });
 
   it('no piece is much longer than a mebibyte, and lists are read one item at a time', () => {
     let made = 0;
@@ -21,7 +35,9 @@ describe('JSON in pieces', () => {
     const first = pieces.next().value as string;
     expect(made).toBeLessThan(1100);
     const rest = [...pieces];
-    expect(Math.max(first.length, ...rest.map((piece) => piece.length))).toBeLessThan(2 ** 20 + 2000);
+    expect(Math.max(first.length, ...rest.map((piece) => piece.length))).toBeLessThan(
+      2 ** 20 + 2000,
+    );
     expect(JSON.parse([first, ...rest].join(''))).toEqual({
       list: list.map(() => ({ text: 'x'.repeat(1000) })),
       last: 1,

@@ -1,9 +1,24 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { chmodSync, existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'; // prettier-ignore
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { tryFolder, writeFolder, writeText } from '../../../src/cli/output/write-file.ts';
 import { planModelInto } from '../plan-folders.ts';
 import { cli, fixture } from '../support.ts';
@@ -11,7 +26,16 @@ import { cli, fixture } from '../support.ts';
 const root = mkdtempSync(join(tmpdir(), 'write-file-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
-const PLAN = ['plan', fixture('mlp-loss'), '--mesh', 'dp=2', '--cluster', 'dgx-h100', '--no-recipes', '--quiet'];
+const PLAN = [
+  'plan',
+  fixture('mlp-loss'),
+  '--mesh',
+  'dp=2',
+  '--cluster',
+  'dgx-h100',
+  '--no-recipes',
+  '--quiet',
+];
 
 function message(write: () => void): string {
   try {
@@ -56,13 +80,18 @@ describe('what cannot be written is E_IO with its path', () => {
     expect(readdirSync(root).filter((name) => name.endsWith('.new'))).toEqual([]);
   });
 
-  it.each(['/proc/out', '', '/dev/null/out'])('plan -o %j says so before it solves anything', async (output) => {
-    const run = await cli(...PLAN, '-o', output);
-    expect([run.code, run.out]).toEqual([2, '']);
-    expect(run.err).toContain(`E_IO cannot write the plan to ${output === '' ? "''" : output}`);
-    const json = await cli(...PLAN, '-o', output, '--json');
-    expect(JSON.parse(json.out)).toMatchObject({ error: { code: 'E_IO', where: { path: output } } });
-  });
+  it.each(['/proc/out', '', '/dev/null/out'])(
+    'plan -o %j says so before it solves anything',
+    async (output) => {
+      const run = await cli(...PLAN, '-o', output);
+      expect([run.code, run.out]).toEqual([2, '']);
+      expect(run.err).toContain(`E_IO cannot write the plan to ${output === '' ? "''" : output}`);
+      const json = await cli(...PLAN, '-o', output, '--json');
+      expect(JSON.parse(json.out)).toMatchObject({
+        error: { code: 'E_IO', where: { path: output } },
+      });
+    },
+  );
 
   it('plan -o DIR with a link for plan.json follows nothing', async () => {
     const folder = join(root, 'linked');
@@ -82,11 +111,16 @@ describe('a file is replaced as a whole', () => {
     chmodSync(path, 0o640);
     const before = statSync(path).ino;
     writeText(path, 'new', 'report');
-    expect([readFileSync(path, 'utf8'), statSync(path).mode & 0o777, statSync(path).ino === before]).toEqual(['new', 0o640, false]); // prettier-ignore
+    expect([
+      readFileSync(path, 'utf8'),
+      statSync(path).mode & 0o777,
+      statSync(path).ino === before,
+    ]).toEqual(['new', 0o640, false]);
   });
 
   it('a full disk leaves the old files whole', () => {
-    // A limit on the size of a file stands for a full disk: the second file cannot be written to its end.
+    // A limit on the size of a file stands for a full disk: the second file cannot be written to
+    // its end.
     const folder = join(root, 'full');
     mkdirSync(folder);
     for (const name of ['a', 'b']) writeFileSync(join(folder, name), 'old');
@@ -99,7 +133,9 @@ describe('a file is replaced as a whole', () => {
       catch (error) { console.log(error.code, error.message); }`,
     );
     const tsx = fileURLToPath(new URL('../../../node_modules/.bin/tsx', import.meta.url));
-    const run = spawnSync('bash', ['-c', `trap '' XFSZ; ulimit -f 64; exec ${tsx} ${script}`], { encoding: 'utf8' });
+    const run = spawnSync('bash', ['-c', `trap '' XFSZ; ulimit -f 64; exec ${tsx} ${script}`], {
+      encoding: 'utf8',
+    });
     expect(run.stdout).toContain(`E_IO cannot write the plan to ${folder}: EFBIG`);
     expect(readdirSync(folder).sort()).toEqual(['a', 'b']);
     for (const name of ['a', 'b']) expect(readFileSync(join(folder, name), 'utf8')).toBe('old');
@@ -112,8 +148,22 @@ describe('a file is replaced as a whole', () => {
 
   it('a removed name is gone, the others are written', () => {
     const folder = join(root, 'removed');
-    writeFolder(folder, [['a', '1'], ['b', '2']], 'plan'); // prettier-ignore
-    writeFolder(folder, [['a', '3'], ['b', undefined]], 'plan'); // prettier-ignore
+    writeFolder(
+      folder,
+      [
+        ['a', '1'],
+        ['b', '2'],
+      ],
+      'plan',
+    );
+    writeFolder(
+      folder,
+      [
+        ['a', '3'],
+        ['b', undefined],
+      ],
+      'plan',
+    );
     expect(readdirSync(folder)).toEqual(['a']);
     expect(readFileSync(join(folder, 'a'), 'utf8')).toBe('3');
   });
@@ -132,10 +182,13 @@ describe('a plan folder that a kill left half written', () => {
         writeFileSync(join(folder, name), readFileSync(join(old, name)));
         writeFileSync(join(folder, `${name}.new`), readFileSync(join(next, name)));
       }
-      for (const name of names.slice(0, done)) renameSync(join(folder, `${name}.new`), join(folder, name));
+      for (const name of names.slice(0, done))
+        renameSync(join(folder, `${name}.new`), join(folder, name));
       const run = await cli('check-plan', folder, '--json');
       const { ok, model } = JSON.parse(run.out) as { readonly ok: boolean; readonly model: string };
-      const whose = JSON.parse(readFileSync(join(done === 0 ? old : next, 'plan.json'), 'utf8')) as { readonly model: string }; // prettier-ignore
+      const whose = JSON.parse(
+        readFileSync(join(done === 0 ? old : next, 'plan.json'), 'utf8'),
+      ) as { readonly model: string };
       expect([done, run.code, ok, model]).toEqual([done, 0, true, whose.model]);
     }
   });

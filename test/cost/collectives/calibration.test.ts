@@ -1,9 +1,15 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+
 import { describe, expect, test } from 'vitest';
-import { calibratedClusterText, fitMatmulCurve, parseCalibration } from '../../../src/cost/collectives/calibration.ts';
-import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
+
+import {
+  calibratedClusterText,
+  fitMatmulCurve,
+  parseCalibration,
+} from '../../../src/cost/collectives/calibration.ts';
 import { ATTENTION_SHARE, computeCost, matrixPeak } from '../../../src/cost/compute.ts';
+import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import { matrixSeconds } from '../../../src/cost/kernels/matmul.ts';
 import { presetComputeCost } from '../../../src/cost/presets/presets.ts';
 import { bindCall, withOutputs } from '../../../src/ops/record/context.ts';
@@ -20,13 +26,22 @@ const synthetic = (plateau: number, half: number) =>
   shapes.map(({ m, k, n }) => {
     const flops = 2 * m * k * n;
     const intensity = flops / (2 * (m * k + k * n + m * n));
-    return { m, k, n, itemBytes: 2, seconds: flops / (PEAK * ((plateau * intensity) / (intensity + half))) };
+    return {
+      m,
+      k,
+      n,
+      itemBytes: 2,
+      seconds: flops / (PEAK * ((plateau * intensity) / (intensity + half))),
+    };
   });
 const calibration = (plateau = 0.7, half = 90) => ({
   version: 1,
   device: 'NVIDIA H100 80GB HBM3',
   matmul: { bf16: synthetic(plateau, half) },
-  memory: [12, 16, 20, 24, 28].map((k) => ({ bytes: 2 ** k, seconds: 3e-6 + 2 ** k / (3350e9 * 0.9) })),
+  memory: [12, 16, 20, 24, 28].map((k) => ({
+    bytes: 2 ** k,
+    seconds: 3e-6 + 2 ** k / (3350e9 * 0.9),
+  })),
   launchSeconds: 2.5e-6,
   matmulLaunchSeconds: 5e-6,
 });
@@ -44,7 +59,11 @@ describe('calibration', () => {
     const base = loadCluster('dgx-h100');
     expect(c.launchSeconds).toBe(2.5e-6);
     expect(c.memoryEfficiency).toBeCloseTo(0.9, 2);
-    expect([c.memoryBytes, c.intra, c.devicesPerHost]).toEqual([base.memoryBytes, base.intra, base.devicesPerHost]);
+    expect([c.memoryBytes, c.intra, c.devicesPerHost]).toEqual([
+      base.memoryBytes,
+      base.intra,
+      base.devicesPerHost,
+    ]);
     expect(c.sources.matmulCurves).toContain('NVIDIA H100');
     const { flopsPerSecond, unit } = matrixPeak(c, 'bf16');
     for (const { m, k, n, seconds } of synthetic(0.7, 90)) {
@@ -86,29 +105,61 @@ describe('calibration', () => {
         calibratedClusterText(cluster, parseCalibration(JSON.stringify(json)));
     expect(of(calibration(), 'dgx-v100')).toThrow(/has no bf16 units/);
     expect(of(calibration(0.9, 5), 'dgx-a100-80gb')).toThrow(/% of the bf16 peak/);
-    expect(of({ ...calibration(), matmul: { bf16: synthetic(0.7, 90).slice(0, 2) } })).toThrow(/at least 3/);
+    expect(of({ ...calibration(), matmul: { bf16: synthetic(0.7, 90).slice(0, 2) } })).toThrow(
+      /at least 3/,
+    );
   });
 
   test('plan --calibration prices with it, and errors name the file', async () => {
     const dir = temporaryFolder();
     const path = join(dir, 'calibration.json');
     const plan = async (...more: string[]) => {
-      const { code, out, err } = await cli('plan', fixture('mlp'), '--mesh', 'dp=2', '--cluster', 'dgx-h100', '--json', '--quiet', ...more); // prettier-ignore
-      return { code, text: out + err, seconds: code === 0 ? (JSON.parse(out) as { objective: { computeSeconds: number } }).objective.computeSeconds : NaN }; // prettier-ignore
+      const { code, out, err } = await cli(
+        'plan',
+        fixture('mlp'),
+        '--mesh',
+        'dp=2',
+        '--cluster',
+        'dgx-h100',
+        '--json',
+        '--quiet',
+        ...more,
+      );
+      return {
+        code,
+        text: out + err,
+        seconds:
+          code === 0
+            ? (JSON.parse(out) as { objective: { computeSeconds: number } }).objective
+                .computeSeconds
+            : NaN,
+      };
     };
     // Launches of a tenth: a graph of small kernels takes a tenth of the time.
-    writeFileSync(path, JSON.stringify({ version: 1, device: 'test', launchSeconds: 4e-7, matmulLaunchSeconds: 9e-7 }));
+    writeFileSync(
+      path,
+      JSON.stringify({
+        version: 1,
+        device: 'test',
+        launchSeconds: 4e-7,
+        matmulLaunchSeconds: 9e-7,
+      }),
+    );
     const before = await plan();
     const after = await plan('--calibration', path);
     expect(after.seconds).toBeLessThan(0.5 * before.seconds);
     writeFileSync(path, '{');
     expect((await plan('--calibration', path)).text).toContain('E_CALIBRATION');
-    expect((await plan('--calibration', join(dir, 'none.json'))).text).toContain('cannot read the calibration file');
+    expect((await plan('--calibration', join(dir, 'none.json'))).text).toContain(
+      'cannot read the calibration file',
+    );
     for (const command of [
       ['audit', fixture('mlp'), '--plan', 'zoo:dp', '--mesh', 'dp=2'],
       ['compare', fixture('mlp'), '--devices', '2'],
     ])
-      expect((await cli(...command, '--cluster', 'dgx-h100', '--calibration', path)).err).toContain('E_CALIBRATION');
+      expect((await cli(...command, '--cluster', 'dgx-h100', '--calibration', path)).err).toContain(
+        'E_CALIBRATION',
+      );
   });
 });
 
@@ -130,7 +181,10 @@ describe('attention as a kernel', () => {
 
   test('nccl prices it at what such kernels reach; other presets keep their price', () => {
     const flops = 4 * 4 * 32 * 8192 * 8192 * 128;
-    expect(presetComputeCost('nccl', attention, ctx, cluster).seconds).toBeCloseTo(flops / (PEAK * ATTENTION_SHARE), 9);
+    expect(presetComputeCost('nccl', attention, ctx, cluster).seconds).toBeCloseTo(
+      flops / (PEAK * ATTENTION_SHARE),
+      9,
+    );
     const plain = computeCost(attention, ctx, cluster);
     expect(presetComputeCost('alpha-beta', attention, ctx, cluster)).toEqual(plain);
     expect(plain.seconds).toBeLessThan(flops / (PEAK * ATTENTION_SHARE));
@@ -152,11 +206,24 @@ describe('attention as a kernel', () => {
         [false, true].map((isBackward) => {
           const flops = (isBackward ? 10 : 4) * 2 * 32 * rows * rows * 128;
           const share = (isBackward ? backward : forward) * (rows < 2048 ? 0.1 : 1);
-          return { unit: 'bf16', batch: 2, heads: 32, rows, channels: 128, backward: isBackward, seconds: flops / (PEAK * share) }; // prettier-ignore
+          return {
+            unit: 'bf16',
+            batch: 2,
+            heads: 32,
+            rows,
+            channels: 128,
+            backward: isBackward,
+            seconds: flops / (PEAK * share),
+          };
         }),
       );
     const text = (attentionPoints: object[], name = 'dgx-h100') =>
-      calibratedClusterText(name, parseCalibration(JSON.stringify({ version: 1, device: 'test', attention: attentionPoints }))); // prettier-ignore
+      calibratedClusterText(
+        name,
+        parseCalibration(
+          JSON.stringify({ version: 1, device: 'test', attention: attentionPoints }),
+        ),
+      );
 
     test('attention costs what large kernels reach, forward and backward, under every preset of ours', () => {
       const c = loadCluster(text(points(0.6, 0.45)));
@@ -168,15 +235,24 @@ describe('attention as a kernel', () => {
         const priced = presetComputeCost(preset, attention, ctx, c);
         expect(priced.seconds).toBeCloseTo((4 * whole) / (PEAK * 0.6), 9);
         expect(priced.source).toContain('calibrated');
-        expect(presetComputeCost(preset, backwardOf, ctx, c).seconds).toBeCloseTo((10 * whole) / (PEAK * 0.45), 9);
+        expect(presetComputeCost(preset, backwardOf, ctx, c).seconds).toBeCloseTo(
+          (10 * whole) / (PEAK * 0.45),
+          9,
+        );
       }
       // The literal preset stays literal.
-      expect(presetComputeCost('autoparallel', attention, ctx, c)).toEqual(presetComputeCost('autoparallel', attention, ctx, cluster)); // prettier-ignore
+      expect(presetComputeCost('autoparallel', attention, ctx, c)).toEqual(
+        presetComputeCost('autoparallel', attention, ctx, cluster),
+      );
     });
 
     test('points of one direction change nothing; above the peak and without the unit they are refused', () => {
-      expect(loadCluster(text(points(0.6, 0.45).filter((p) => !p.backward))).attentionShares).toBeUndefined();
-      expect(() => text(points(1.1, 0.45))).toThrow(/attention of \d+ rows at 110 % of the bf16 peak/);
+      expect(
+        loadCluster(text(points(0.6, 0.45).filter((p) => !p.backward))).attentionShares,
+      ).toBeUndefined();
+      expect(() => text(points(1.1, 0.45))).toThrow(
+        /attention of \d+ rows at 110 % of the bf16 peak/,
+      );
       expect(() => text(points(0.6, 0.45), 'dgx-v100')).toThrow(/has no bf16 units/);
     });
   });

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
+
 import { usableMemoryBytes } from '../../../src/cost/hardware/cluster.ts';
-import { clusterNames, loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import { hardware } from '../../../src/cost/hardware/hardware.ts';
+import { clusterNames, loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 
 describe('loadCluster', () => {
   test('dgx-h100: data-sheet figures with their sources', () => {
@@ -18,7 +19,13 @@ describe('loadCluster', () => {
     expect(c.inter.bytesPerSecond).toBe(50e9);
     expect(c.baseLatencySeconds).toBeCloseTo(6.6e-6, 12);
     expect(c.assumptions.join()).toContain('5 % of memory is held back');
-    for (const key of ['memoryBytes', 'intra.bytesPerSecond', 'inter.bytesPerSecond', 'matmulCap', 'launchSeconds'])
+    for (const key of [
+      'memoryBytes',
+      'intra.bytesPerSecond',
+      'inter.bytesPerSecond',
+      'matmulCap',
+      'launchSeconds',
+    ])
       expect(c.sources[key], key).toBeTruthy();
   });
 
@@ -26,7 +33,9 @@ describe('loadCluster', () => {
     expect(clusterNames().length).toBe(hardware().nodes.length);
     for (const name of clusterNames()) {
       const c = loadCluster(name);
-      expect(c.intra.bytesPerSecond * c.intra.efficiency).toBeGreaterThan(c.inter.bytesPerSecond * c.inter.efficiency);
+      expect(c.intra.bytesPerSecond * c.intra.efficiency).toBeGreaterThan(
+        c.inter.bytesPerSecond * c.inter.efficiency,
+      );
       expect(c.matmulCap).toBeGreaterThan(0.5);
       expect(c.matmulCap).toBeLessThan(1);
       expect(usableMemoryBytes(c)).toBeGreaterThan(0.95 * c.memoryBytes - 1);
@@ -39,7 +48,9 @@ describe('loadCluster', () => {
   });
 
   test('a name on several lines is refused', () => {
-    expect(() => loadCluster('{"base": "dgx-h100", "id": "a\\nproof  optimal"}')).toThrow(/a name is one line/);
+    expect(() => loadCluster('{"base": "dgx-h100", "id": "a\\nproof  optimal"}')).toThrow(
+      /a name is one line/,
+    );
   });
 
   test('a rack is one scale-up domain; driver-tool capacity wins over the marketed one', () => {
@@ -80,13 +91,20 @@ describe('loadCluster', () => {
         inter: { bytesPerSecond: 5e9, latencySeconds: 5e-6 },
       }),
     );
-    expect([own.id, own.devicesPerHost, own.intra.efficiency, usableMemoryBytes(own)]).toEqual(['lab', 4, 0.7, 24e9]);
+    expect([own.id, own.devicesPerHost, own.intra.efficiency, usableMemoryBytes(own)]).toEqual([
+      'lab',
+      4,
+      0.7,
+      24e9,
+    ]);
     expect(own.inter.efficiency).toBe(0.9);
     expect(own.assumptions.join('; ')).toContain(
       'the file states no efficiency of a link inside a host: 70.0 % of its rate is taken',
     );
     const base = loadCluster('dgx-h100');
-    const derived = loadCluster('{"base": "dgx-h100", "devicesPerHost": 4, "inter": {"bytesPerSecond": 25e9}}');
+    const derived = loadCluster(
+      '{"base": "dgx-h100", "devicesPerHost": 4, "inter": {"bytesPerSecond": 25e9}}',
+    );
     expect(derived.devicesPerHost).toBe(4);
     expect(derived.inter).toEqual({ ...base.inter, bytesPerSecond: 25e9 });
     expect(derived.intra).toEqual(base.intra);

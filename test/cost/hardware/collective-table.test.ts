@@ -1,9 +1,14 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+
 import { describe, expect, test } from 'vitest';
-import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
-import { parseCollectiveTable, tabledClusterText } from '../../../src/cost/hardware/collective-table.ts';
+
 import { COLLECTIVE_KINDS } from '../../../src/cost/collective-model.ts';
+import {
+  parseCollectiveTable,
+  tabledClusterText,
+} from '../../../src/cost/hardware/collective-table.ts';
+import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import { collectiveModel } from '../../../src/cost/presets/presets.ts';
 import { ShardwrightError } from '../../../src/errors.ts';
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
@@ -47,8 +52,14 @@ describe('cost-memory 6: tables of collectives are importable', () => {
     expect(rows[0].seconds[0]).toBeCloseTo(0.03e-3, 12);
     expect(rows[0].seconds[11]).toBeCloseTo(20.5e-3, 12);
     // The same with Windows line ends, blank lines, a mark at the start.
-    expect(parseCollectiveTable(`\uFEFF\r\n${TABLE.replaceAll('\n', '\r\n\r\n')}\r\n`)).toEqual(rows);
-    expect(parseCollectiveTable(TABLE.replace('  1MB', '  1MiB').replace('  2MB', ' 2MiB'))[0].bytes.slice(0, 2)).toEqual([2 ** 20, 2 ** 21]); // prettier-ignore
+    expect(parseCollectiveTable(`\uFEFF\r\n${TABLE.replaceAll('\n', '\r\n\r\n')}\r\n`)).toEqual(
+      rows,
+    );
+    expect(
+      parseCollectiveTable(
+        TABLE.replace('  1MB', '  1MiB').replace('  2MB', ' 2MiB'),
+      )[0].bytes.slice(0, 2),
+    ).toEqual([2 ** 20, 2 ** 21]);
   });
 
   test('below 1 MB the time of 1 MB, linear in between, at the last rate above', () => {
@@ -66,7 +77,9 @@ describe('cost-memory 6: tables of collectives are importable', () => {
     expect(model.seconds('all_gather', 80 * MB, [1]) * 1e3).toBeCloseTo(0.02 + 0.01 * 10, 9);
     // What comes out of a reduce_scatter is a piece; what goes in is the row's size.
     expect(model.seconds('reduce_scatter', 10 * MB, [0]) * 1e3).toBeCloseTo(0.1 + 0.04 * 10, 9);
-    expect(model.record('all_gather', 80 * MB, [1])).toMatchObject({ source: 'table of collectives mine.txt' });
+    expect(model.record('all_gather', 80 * MB, [1])).toMatchObject({
+      source: 'table of collectives mine.txt',
+    });
   });
 
   test('a row by the name of a mesh dim counts before intra and inter; what no row has is the preset', () => {
@@ -75,9 +88,11 @@ describe('cost-memory 6: tables of collectives are importable', () => {
       const own = collectiveModel(preset, loadCluster('dgx-h100'), parseMesh('dp=2,tp=8'));
       expect(model.seconds('all_reduce', 2 * MB, [0]) * 1e3).toBeCloseTo(3, 9);
       expect(model.seconds('all_to_all', 2 * MB, [1])).toBe(own.seconds('all_to_all', 2 * MB, [1]));
-      expect(model.seconds('all_gather', 2 * MB, [0, 1])).toBe(own.seconds('all_gather', 2 * MB, [0, 1]));
+      expect(model.seconds('all_gather', 2 * MB, [0, 1])).toBe(
+        own.seconds('all_gather', 2 * MB, [0, 1]),
+      );
       expect(model.note).toBe(
-        'Collectives of the mesh that the table has take its times: 4 of its 5 rows; all others are the preset\'s. No group of the mesh has the rows tp 4 all_to_all.', // prettier-ignore
+        "Collectives of the mesh that the table has take its times: 4 of its 5 rows; all others are the preset's. No group of the mesh has the rows tp 4 all_to_all.",
       );
     }
     const merged = tabled('dp=2,tp=8', TABLE.replace('dp  2  all_reduce', 'dp,tp  16  all_reduce'));
@@ -85,7 +100,11 @@ describe('cost-memory 6: tables of collectives are importable', () => {
   });
 
   test('prices rise with bytes where a table falls, and the note says so', () => {
-    const noisy = ['Group Size Collective 1MB 2MB 4MB', '- - - - - -', 'intra 8 all_reduce 0.05 0.04 0.09'].join('\n');
+    const noisy = [
+      'Group Size Collective 1MB 2MB 4MB',
+      '- - - - - -',
+      'intra 8 all_reduce 0.05 0.04 0.09',
+    ].join('\n');
     const model = tabled('tp=8', noisy);
     expect(model.seconds('all_reduce', 2 * MB, [0])).toBeCloseTo(0.05e-3, 12);
     expect(model.note).toContain('1 time below one of fewer bytes was raised to it.');
@@ -143,33 +162,91 @@ describe('cost-memory 6: tables of collectives are importable', () => {
   });
 
   test('a cluster file holds a table of its own; one that does not fit is refused', () => {
-    const own = { group: 'intra', devices: 8, collective: 'all_reduce', bytes: [1e6, 2e6], seconds: [1e-4, 2e-4] };
-    const file = (rows: object[]): string => JSON.stringify({ base: 'dgx-h100', collectiveTable: rows });
+    const own = {
+      group: 'intra',
+      devices: 8,
+      collective: 'all_reduce',
+      bytes: [1e6, 2e6],
+      seconds: [1e-4, 2e-4],
+    };
+    const file = (rows: object[]): string =>
+      JSON.stringify({ base: 'dgx-h100', collectiveTable: rows });
     expect(loadCluster(file([own])).collectiveTable).toHaveLength(1);
     expect(() => loadCluster(file([own, own]))).toThrow(/collective twice/);
-    expect(() => loadCluster(file([{ ...own, seconds: [1e-4] }]))).toThrow(/as many seconds as bytes/);
+    expect(() => loadCluster(file([{ ...own, seconds: [1e-4] }]))).toThrow(
+      /as many seconds as bytes/,
+    );
     expect(() => loadCluster(file([{ ...own, bytes: [2e6, 1e6] }]))).toThrow(/bytes rise/);
   });
 
   test('plan, compare and redistribute --collectives price with it; the plan says so; errors name file and place', async () => {
     const path = join(temporaryFolder(), 'table.txt');
     writeFileSync(path, TABLE);
-    const plan = (...more: string[]) => cli('plan', fixture('mlp'), '--mesh', 'dp=2,tp=8', '--cluster', 'dgx-h100', '--quiet', '--no-recipes', ...more); // prettier-ignore
+    const plan = (...more: string[]) =>
+      cli(
+        'plan',
+        fixture('mlp'),
+        '--mesh',
+        'dp=2,tp=8',
+        '--cluster',
+        'dgx-h100',
+        '--quiet',
+        '--no-recipes',
+        ...more,
+      );
     const { code, out } = await plan('--collectives', path);
     expect(code).toBe(0);
-    expect(out).toContain('note  Collectives of the mesh that the table has take its times: 4 of its 5 rows');
-    const moved = await cli('redistribute', 'S(0)', 'R', '--mesh', 'tp=8', '--shape', '4000,5000', '--dtype', 'f32', '--collectives', path, '--json'); // prettier-ignore
-    expect((JSON.parse(moved.out) as { seconds: number }).seconds * 1e3).toBeCloseTo(0.02 + 0.01 * 10, 9);
+    expect(out).toContain(
+      'note  Collectives of the mesh that the table has take its times: 4 of its 5 rows',
+    );
+    const moved = await cli(
+      'redistribute',
+      'S(0)',
+      'R',
+      '--mesh',
+      'tp=8',
+      '--shape',
+      '4000,5000',
+      '--dtype',
+      'f32',
+      '--collectives',
+      path,
+      '--json',
+    );
+    expect((JSON.parse(moved.out) as { seconds: number }).seconds * 1e3).toBeCloseTo(
+      0.02 + 0.01 * 10,
+      9,
+    );
     const compare = async (...more: string[]) => {
-      const { out: text } = await cli('compare', fixture('mlp'), '--devices', '8', '--cluster', 'dgx-h100', '--max-dims', '1', '--plans', 'dp', '--json', '--quiet', ...more); // prettier-ignore
-      return (JSON.parse(text) as { plans: { communicationSeconds: number }[] }).plans[0].communicationSeconds;
+      const { out: text } = await cli(
+        'compare',
+        fixture('mlp'),
+        '--devices',
+        '8',
+        '--cluster',
+        'dgx-h100',
+        '--max-dims',
+        '1',
+        '--plans',
+        'dp',
+        '--json',
+        '--quiet',
+        ...more,
+      );
+      return (JSON.parse(text) as { plans: { communicationSeconds: number }[] }).plans[0]
+        .communicationSeconds;
     };
-    // Data parallel sums gradients only: the row of small sums has 35 us each, the links a multiple of it less.
+    // Data parallel sums gradients only: the row of small sums has 35 us each, the links a multiple
+    // of it less.
     expect(await compare('--collectives', path)).toBeGreaterThan(1.5 * (await compare()));
     writeFileSync(path, TABLE.replace('0.0300', 'fast'));
     const bad = await plan('--collectives', path);
     expect(bad.code).toBe(2);
-    expect(bad.err).toContain(`${path}:3:23: E_COLLECTIVES 'fast' is not a time in milliseconds above 0`);
-    expect((await plan('--collectives', `${path}.none`)).err).toContain('cannot read the table of collectives');
+    expect(bad.err).toContain(
+      `${path}:3:23: E_COLLECTIVES 'fast' is not a time in milliseconds above 0`,
+    );
+    expect((await plan('--collectives', `${path}.none`)).err).toContain(
+      'cannot read the table of collectives',
+    );
   });
 });

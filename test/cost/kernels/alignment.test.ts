@@ -1,12 +1,14 @@
 import { readFileSync } from 'node:fs';
+
 import { describe, expect, test } from 'vitest';
+
 import { parseCalibration } from '../../../src/cost/collectives/calibration.ts';
 import { computeCost } from '../../../src/cost/compute.ts';
 import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import type { DType } from '../../../src/graph/types.ts';
 import { importGraph } from '../../../src/import/import.ts';
-import { bindCall, withOutputs } from '../../../src/ops/record/context.ts';
 import { builtinOperators } from '../../../src/ops/builtin.ts';
+import { bindCall, withOutputs } from '../../../src/ops/record/context.ts';
 import { turnedOperands } from '../../../src/passes/turned.ts';
 
 const TABLE = builtinOperators();
@@ -14,11 +16,25 @@ const mm = TABLE.get('aten.mm.default')!;
 const TABLE_OF_H100 = new URL('../../../data/calibration/h100-sxm-80gb.json', import.meta.url);
 
 /** Seconds of a product of [m, k] and [k, n]. */
-function seconds([m, k, n]: readonly [number, number, number], turned?: readonly boolean[], dtype: DType = 'bf16', cluster = 'dgx-h100'): number {
+function seconds(
+  [m, k, n]: readonly [number, number, number],
+  turned?: readonly boolean[],
+  dtype: DType = 'bf16',
+  cluster = 'dgx-h100',
+): number {
   const metas = { a: { dtype, shape: [m, k] }, b: { dtype, shape: [k, n] } };
-  const call = bindCall(mm, [{ kind: 'value', name: 'a' }, { kind: 'value', name: 'b' }], {}, (name) => metas[name as 'a' | 'b']);
-  return computeCost(mm, withOutputs(call, mm.infer(call)), loadCluster(cluster), { turned }).seconds;
-} // prettier-ignore
+  const call = bindCall(
+    mm,
+    [
+      { kind: 'value', name: 'a' },
+      { kind: 'value', name: 'b' },
+    ],
+    {},
+    (name) => metas[name as 'a' | 'b'],
+  );
+  return computeCost(mm, withOutputs(call, mm.infer(call)), loadCluster(cluster), { turned })
+    .seconds;
+}
 
 describe('rows of an odd number of 16-bit elements', () => {
   test('take what an H100 took for them, within a third', () => {
@@ -27,7 +43,9 @@ describe('rows of an odd number of 16-bit elements', () => {
     );
     expect(products.length).toBe(6);
     for (const { args, seconds: measured } of products) {
-      const [a, b] = args.map((arg) => arg as { readonly shape: readonly number[]; readonly turned: boolean });
+      const [a, b] = args.map(
+        (arg) => arg as { readonly shape: readonly number[]; readonly turned: boolean },
+      );
       const ratio = seconds([a.shape[0], a.shape[1], b.shape[1]], [a.turned, b.turned]) / measured;
       expect(ratio).toBeGreaterThan(0.74);
       expect(ratio).toBeLessThan(1.34);
@@ -45,12 +63,16 @@ describe('rows of an odd number of 16-bit elements', () => {
       [[8193, 8192, 8192], [false, true], false],
       [[8193, 8192, 8192], [true, false], true],
     ] as const)
-      expect(seconds(sizes, turned) > 2 * aligned, `${sizes.join()} ${String(turned)}`).toBe(isSlow);
+      expect(seconds(sizes, turned) > 2 * aligned, `${sizes.join()} ${String(turned)}`).toBe(
+        isSlow,
+      );
     expect(seconds([8192, 8192, 8193], undefined, 'f32')).toBeLessThan(
       2 * seconds([8192, 8192, 8192], undefined, 'f32'),
     );
     // Of these devices the multiprocessors are not known.
-    expect(seconds([8192, 8192, 8193], undefined, 'bf16', 'mi300x-platform')).toBeLessThan(2 * seconds([8192, 8192, 8192], undefined, 'bf16', 'mi300x-platform')); // prettier-ignore
+    expect(seconds([8192, 8192, 8193], undefined, 'bf16', 'mi300x-platform')).toBeLessThan(
+      2 * seconds([8192, 8192, 8192], undefined, 'bf16', 'mi300x-platform'),
+    );
   });
 
   test('operands are turned by views that exchange their last dims, an odd number of times', () => {
@@ -77,7 +99,9 @@ graph @g {
       stack: [true, false],
     });
     // 64 pieces of 128 are even.
-    const even = importGraph('swgraph 1\ngraph @g {\n  in %x: bf16[128, 128] input "x"\n  %mm = aten.mm.default(%x, %x): bf16[128, 128]\n  out %mm output 0\n}\n'); // prettier-ignore
+    const even = importGraph(
+      'swgraph 1\ngraph @g {\n  in %x: bf16[128, 128] input "x"\n  %mm = aten.mm.default(%x, %x): bf16[128, 128]\n  out %mm output 0\n}\n',
+    );
     expect(turnedOperands(even, TABLE, 64).size).toBe(0);
   });
 });

@@ -1,16 +1,20 @@
 import { describe, expect, test } from 'vitest';
+
+import { stateBytes } from '../../../src/cost/memory/state-bytes.ts';
 import {
   ACTIVATION_POLICIES,
   activationBytes,
+  type ActivationPolicy,
   interleavingFactor,
   layerStackParameters,
-  type ActivationPolicy,
 } from '../../support/activation-memory.ts';
-import { stateBytes } from '../../../src/cost/memory/state-bytes.ts';
 import { zeroBytes } from '../../support/zero-bytes.ts';
 
 const GIB = 2 ** 30;
-/** hidden, heads, layers, microbatch, pipeline, chunks; GiB of the five policies; percent of the first. */
+/**
+ * hidden, heads, layers, microbatch, pipeline, chunks; GiB of the five policies; percent of the
+ * first.
+ */
 const MODELS: readonly (readonly [
   string,
   number,
@@ -24,18 +28,33 @@ const MODELS: readonly (readonly [
 ])[] = [
   ['22B', 6144, 64, 48, 4, 1, 1, [59.25, 39.56, 29.25, 9.56, 4.5], [66.8, 49.4, 16.1, 7.6]],
   ['175B', 12288, 96, 96, 1, 8, 3, [66.84, 41.41, 37.78, 12.35, 5.81], [62.0, 56.5, 18.5, 8.7]],
-  ['530B', 20480, 128, 105, 1, 35, 3, [114.02, 66.51, 70.59, 23.08, 10.86], [58.3, 61.9, 20.2, 9.5]],
+  [
+    '530B',
+    20480,
+    128,
+    105,
+    1,
+    35,
+    3,
+    [114.02, 66.51, 70.59, 23.08, 10.86],
+    [58.3, 61.9, 20.2, 9.5],
+  ],
   ['1T', 25600, 160, 128, 1, 64, 1, [131.25, 76.56, 81.25, 26.56, 12.5], [58.3, 61.9, 20.2, 9.5]],
 ];
 
 describe('CM-42 ZO-14 activation closed form of four models and five policies', () => {
-  test.each(MODELS)('%s', (_, hidden, heads, layers, microbatch, pipeline, chunks, gib, percent) => {
-    const shape = { sequence: 2048, microbatch, hidden, heads, layers };
-    const kappa = interleavingFactor(pipeline, chunks);
-    const bytes = ACTIVATION_POLICIES.map((p) => activationBytes(shape, p, 8, kappa));
-    bytes.forEach((b, i) => expect(b / GIB, ACTIVATION_POLICIES[i]).toBeCloseTo(gib[i], 2));
-    percent.forEach((p, i) => expect(Math.abs((100 * bytes[i + 1]) / bytes[0] - p)).toBeLessThan(0.06));
-  });
+  test.each(MODELS)(
+    '%s',
+    (_, hidden, heads, layers, microbatch, pipeline, chunks, gib, percent) => {
+      const shape = { sequence: 2048, microbatch, hidden, heads, layers };
+      const kappa = interleavingFactor(pipeline, chunks);
+      const bytes = ACTIVATION_POLICIES.map((p) => activationBytes(shape, p, 8, kappa));
+      bytes.forEach((b, i) => expect(b / GIB, ACTIVATION_POLICIES[i]).toBeCloseTo(gib[i], 2));
+      percent.forEach((p, i) =>
+        expect(Math.abs((100 * bytes[i + 1]) / bytes[0] - p)).toBeLessThan(0.06),
+      );
+    },
+  );
 
   test('ZO-14 order of the policies', () => {
     for (const [, hidden, heads, layers, microbatch] of MODELS) {
@@ -55,7 +74,10 @@ describe('CM-42 ZO-14 activation closed form of four models and five policies', 
       const [, hidden, heads, layers, microbatch, pipeline, chunks] = MODELS[i];
       const states = layerStackParameters(layers, hidden, 8, pipeline) * 18;
       const shape = { sequence: 2048, microbatch, hidden, heads, layers };
-      return (states + activationBytes(shape, 'selective+sp', 8, interleavingFactor(pipeline, chunks))) / GIB;
+      return (
+        (states + activationBytes(shape, 'selective+sp', 8, interleavingFactor(pipeline, chunks))) /
+        GIB
+      );
     };
     // 55.125 is published as 55.12.
     expect(total(0)).toBe(55.125);

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+
 import { memoryTimeline, peakOf } from '../../../src/cost/memory/peak.ts';
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { parseSharding } from '../../../src/mesh/sharding/parse.ts';
@@ -36,10 +37,16 @@ describe('memory over program time', () => {
     const interval = fc.record({ start: fc.nat(20), length: fc.nat(10), bytes: fc.nat(1000) });
     fc.assert(
       fc.property(fc.array(interval, { maxLength: 30 }), (list) => {
-        const intervals = list.map(({ start, length, bytes }) => ({ start, end: start + length, bytes }));
+        const intervals = list.map(({ start, length, bytes }) => ({
+          start,
+          end: start + length,
+          bytes,
+        }));
         let most = 0;
         for (let step = 0; step <= 31; step++) {
-          const sum = intervals.filter((i) => i.start <= step && step <= i.end).reduce((a, i) => a + i.bytes, 0);
+          const sum = intervals
+            .filter((i) => i.start <= step && step <= i.end)
+            .reduce((a, i) => a + i.bytes, 0);
           most = Math.max(most, sum);
           const span = memoryTimeline(intervals).find((s) => s.start <= step && step <= s.end);
           expect(span?.bytes ?? 0).toBe(sum);
@@ -50,7 +57,9 @@ describe('memory over program time', () => {
   });
 
   test('an interval that ends before it starts is refused', () => {
-    expect(() => memoryTimeline([{ start: 3, end: 2, bytes: 1 }])).toThrow(/lives from step 3 to 2/);
+    expect(() => memoryTimeline([{ start: 3, end: 2, bytes: 1 }])).toThrow(
+      /lives from step 3 to 2/,
+    );
   });
 });
 
@@ -81,7 +90,10 @@ describe('CM-45 uneven shards count the largest', () => {
     ['d=3', 'S(1)', 40],
     ['d=4', 'R', 120],
   ])('a parameter f32[10, 3] on %s as %s takes %i bytes in a plan', async (mesh, spec, bytes) => {
-    const graph = trace((t: Record<string, Tensor>) => t.x.linear(t.w), { x: input([8, 3]), w: parameter([10, 3]) });
+    const graph = trace((t: Record<string, Tensor>) => t.x.linear(t.w), {
+      x: input([8, 3]),
+      w: parameter([10, 3]),
+    });
     const plan = await planFor(graph, mesh, { optimizer: 'none', pins: [{ node: 'w', spec }] });
     expect(plan.memory.parameterBytes).toBe(bytes);
   });

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { stateBytes, zeroStateBytes } from '../../../src/cost/memory/state-bytes.ts';
 
 describe('state bytes per parameter element', () => {
@@ -12,18 +13,24 @@ describe('state bytes per parameter element', () => {
     ['adam', 'i64', undefined, [8, 0, 0]],
     ['adamw-mixed', 'f32', undefined, [4, 4, 8]],
   ] as const)('%s on %s with gradients in %s', (optimizer, dtype, gradient, [p, g, o]) => {
-    expect(stateBytes(optimizer, dtype, gradient)).toEqual({ parameter: p, gradient: g, optimizer: o });
+    expect(stateBytes(optimizer, dtype, gradient)).toEqual({
+      parameter: p,
+      gradient: g,
+      optimizer: o,
+    });
   });
 
   test('CM-40 ZeRO stages of a model of 7.5e9 parameters, GB', () => {
     const state = stateBytes('adamw-mixed', 'bf16');
-    const gb = (n: number): number[] => ([0, 1, 2, 3] as const).map((s) => zeroStateBytes(state, 7.5e9, s, n) / 1e9);
+    const gb = (n: number): number[] =>
+      ([0, 1, 2, 3] as const).map((s) => zeroStateBytes(state, 7.5e9, s, n) / 1e9);
     const table: [number, number[]][] = [
       [8, [120, 41.25, 28.125, 15]],
       [64, [120, 31.41, 16.64, 1.88]],
       [1024, [120, 30.09, 15.1, 0.12]],
     ];
-    for (const [n, expected] of table) gb(n).forEach((x, i) => expect(Math.abs(x - expected[i])).toBeLessThan(0.006));
+    for (const [n, expected] of table)
+      gb(n).forEach((x, i) => expect(Math.abs(x - expected[i])).toBeLessThan(0.006));
   });
 
   test('CM-41 Megatron with float32 gradients: 18 bytes, 45.5625 GiB', () => {

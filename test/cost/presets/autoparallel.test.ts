@@ -1,22 +1,29 @@
 import { describe, expect, test } from 'vitest';
+
+import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import {
   autoparallelCompute,
   autoparallelModel,
   autoparallelRedistributionSeconds,
 } from '../../../src/cost/presets/autoparallel.ts';
-import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import { collectiveModel, presetComputeCost } from '../../../src/cost/presets/presets.ts';
 import type { DType } from '../../../src/graph/types.ts';
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../../src/mesh/sharding/space.ts';
 import { bindCall, withOutputs } from '../../../src/ops/record/context.ts';
-import { defineOp, type OperatorRecord, type TypedContext } from '../../../src/ops/record/record.ts';
+import {
+  defineOp,
+  type OperatorRecord,
+  type TypedContext,
+} from '../../../src/ops/record/record.ts';
 
 const h100 = loadCluster('dgx-h100');
 const mm = defineOp('test.mm', {
   schema: 'Tensor self, Tensor mat2',
   cls: 'matmul',
-  infer: (ctx) => [{ dtype: ctx.inputs[0].dtype, shape: [ctx.inputs[0].shape[0], ctx.inputs[1].shape[1]] }],
+  infer: (ctx) => [
+    { dtype: ctx.inputs[0].dtype, shape: [ctx.inputs[0].shape[0], ctx.inputs[1].shape[1]] },
+  ],
   flops: (ctx) => ({
     matrix: 2 * ctx.inputs[0].shape[0] * ctx.inputs[0].shape[1] * ctx.inputs[1].shape[1],
     vector: 0,
@@ -27,16 +34,24 @@ const add = defineOp('test.add', {
   cls: 'pointwise',
   infer: (ctx) => [ctx.inputs[0]],
 });
-const view = defineOp('test.view', { schema: 'Tensor self', cls: 'view', infer: (ctx) => [ctx.inputs[0]] });
+const view = defineOp('test.view', {
+  schema: 'Tensor self',
+  cls: 'view',
+  infer: (ctx) => [ctx.inputs[0]],
+});
 
-function call(record: OperatorRecord, ...inputs: { dtype: DType; shape: readonly number[] }[]): TypedContext {
+function call(
+  record: OperatorRecord,
+  ...inputs: { dtype: DType; shape: readonly number[] }[]
+): TypedContext {
   const args = inputs.map((_, i) => ({ kind: 'value' as const, name: `x${i}` }));
   const ctx = bindCall(record, args, {}, (name) => inputs[Number(name.slice(1))]);
   return withOutputs(ctx, record.infer(ctx));
 }
 const product = (m: number, k: number, n: number, dtype: DType = 'bf16') =>
   call(mm, { dtype, shape: [m, k] }, { dtype, shape: [k, n] });
-const micros = (record: OperatorRecord, ctx: TypedContext) => autoparallelCompute(record, ctx, h100).seconds * 1e6;
+const micros = (record: OperatorRecord, ctx: TypedContext) =>
+  autoparallelCompute(record, ctx, h100).seconds * 1e6;
 
 describe('CM-1 compute goldens of the preset autoparallel on H100', () => {
   test.each([
@@ -66,9 +81,9 @@ describe('CM-1 compute goldens of the preset autoparallel on H100', () => {
       }
       throw new Error('nothing was thrown');
     };
-    expect(hint(() => autoparallelCompute(add, product(8, 8, 8), loadCluster('tpu-v4-pod')))).toMatch(
-      /TPU-v4.*H100, B200/,
-    );
+    expect(
+      hint(() => autoparallelCompute(add, product(8, 8, 8), loadCluster('tpu-v4-pod'))),
+    ).toMatch(/TPU-v4.*H100, B200/);
     expect(hint(() => autoparallelCompute(mm, product(8, 8, 8, 'f8e4m3fn'), h100))).toMatch(
       /no f8e4m3fn peak for H100.*bf16/,
     );
@@ -80,7 +95,8 @@ describe('CM-20 redistributions as AutoParallel prices them: H100, mesh (8,8), 3
   const space = new ShardingSpace(mesh);
   const model = autoparallelModel(h100, mesh);
   const price = (from: string, to: string, contiguous = true): number => {
-    const sharding = (text: string) => space.get(space.parse(text.replace(/S(\d)/g, 'S($1)').replace(/P/g, 'P(sum)')));
+    const sharding = (text: string) =>
+      space.get(space.parse(text.replace(/S(\d)/g, 'S($1)').replace(/P/g, 'P(sum)')));
     const move = { bytes: 32 * 2 ** 20, contiguous };
     return autoparallelRedistributionSeconds(model, h100, sharding(from), sharding(to), move) * 1e6;
   };
@@ -133,7 +149,11 @@ test('CM-64 the literal presets give their goldens whatever was used before', ()
   expect(first[2]).toBeCloseTo(198.525, 3);
   for (const name of ['nccl', 'alpha-beta'])
     collectiveModel(name, h100, parseMesh('a=2,b=8')).seconds('all_gather', 2 ** 22, [0]);
-  collectiveModel('autoparallel', loadCluster('dgx-a100-80gb'), parseMesh('a=8')).seconds('all_gather', 2 ** 20, [0]);
+  collectiveModel('autoparallel', loadCluster('dgx-a100-80gb'), parseMesh('a=8')).seconds(
+    'all_gather',
+    2 ** 20,
+    [0],
+  );
   collectiveModel('autoparallel', h100, parseMesh('a=8,b=8')).seconds('all_gather', 2 ** 20, [0]);
   expect(golden()).toEqual(first);
 });

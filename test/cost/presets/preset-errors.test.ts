@@ -1,5 +1,7 @@
 import { readFileSync } from 'node:fs';
+
 import { describe, expect, it } from 'vitest';
+
 import { presetErrors, presetErrorTable } from '../../../scripts/preset-errors.ts';
 import { median } from '../../../src/cost/validation/metrics.ts';
 

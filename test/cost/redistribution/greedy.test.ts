@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
+
 import { describe, expect, test } from 'vitest';
+
 import { dtensorModel } from '../../../src/cost/presets/dtensor.ts';
 import { GreedyPlanner, greedySteps, stepKind } from '../../../src/cost/redistribution/greedy.ts';
 import { Redistributor } from '../../../src/cost/redistribution/redistribute.ts';
@@ -41,7 +43,9 @@ describe('the greedy planner of DTensor', () => {
       ['P(sum)', 'R'],
       ['P(sum)', 'S(0)'],
     ];
-    pairs.forEach(([from, to], i) => expect(micro(plan(from, to, [1024, 1024]).seconds)).toBeCloseTo(expected[i], 3));
+    pairs.forEach(([from, to], i) =>
+      expect(micro(plan(from, to, [1024, 1024]).seconds)).toBeCloseTo(expected[i], 3),
+    );
   });
 
   test('PL-42, CM-21 uneven 10 x 10 keeps fractional bytes', () => {
@@ -128,7 +132,11 @@ describe('the greedy planner of DTensor', () => {
 
   test('PL-60 nothing merges over sub-meshes that were not flattened, nor scatters of uneven dims', () => {
     const { mesh } = setup([4, 2]);
-    const steps = greedySteps(parseSharding('P(sum)P(sum)', mesh), parseSharding('S(0)S(0)', mesh), mesh);
+    const steps = greedySteps(
+      parseSharding('P(sum)P(sum)', mesh),
+      parseSharding('S(0)S(0)', mesh),
+      mesh,
+    );
     expect(mergeAsDTensor(steps, mesh, [8, 8], () => false)).toHaveLength(2);
     expect(mergeAsDTensor(steps, mesh, [12, 8])).toHaveLength(2);
     expect(mergeAsDTensor(steps, mesh, [16, 8])).toHaveLength(1);
@@ -145,7 +153,9 @@ describe('the greedy planner of DTensor', () => {
     const { planner, space } = setup([2, 2]);
     const type = { shape: [8, 8], itemBytes: 4 };
     for (const text of ['S(0)[1]S(0)[0]', '_S(0, 3)R'])
-      expect(() => planner.plan(type, space.parse(text), space.replicated)).toThrow(/knows S, R and P in mesh order/);
+      expect(() => planner.plan(type, space.parse(text), space.replicated)).toThrow(
+        /knows S, R and P in mesh order/,
+      );
   });
 });
 
@@ -159,19 +169,32 @@ const MM_RULES = [
   ['R', 'P(sum)'],
 ];
 
-/** The cheapest way for DTensor to run a product of matrices: placements it goes to, and microseconds. */
-function select(sizes: readonly number[], shapes: readonly (readonly number[])[], inputs: readonly string[]) {
+/**
+ * The cheapest way for DTensor to run a product of matrices: placements it goes to, and
+ * microseconds.
+ */
+function select(
+  sizes: readonly number[],
+  shapes: readonly (readonly number[])[],
+  inputs: readonly string[],
+) {
   const { planner, space } = setup(sizes);
   let choices = MM_RULES.map((r) => [...r]);
   for (let m = 1; m < sizes.length; m++)
     choices = choices.flatMap((c) => MM_RULES.map((r) => c.map((text, i) => text + r[i])));
   let best = { micro: Infinity, to: '' };
   for (const choice of choices) {
-    // Operands pending on both sides of a mesh dim are fine; pending sums of two kinds do not occur here.
+    // Operands pending on both sides of a mesh dim are fine; pending sums of two kinds do not occur
+    // here.
     const micro = choice.reduce(
       (sum, text, i) =>
         sum +
-        1e6 * planner.seconds({ shape: shapes[i], itemBytes: 4 }, space.parse(spec(inputs[i])), space.parse(text)),
+        1e6 *
+          planner.seconds(
+            { shape: shapes[i], itemBytes: 4 },
+            space.parse(spec(inputs[i])),
+            space.parse(text),
+          ),
       0,
     );
     if (micro < best.micro) best = { micro, to: choice.join(',') };
@@ -243,10 +266,13 @@ type Row = [
 type Oracle = Record<string, { mesh: number[]; shape: number[]; rows: Row[] }>;
 
 const ORACLE = JSON.parse(
-  gunzipSync(readFileSync(new URL('../../fixtures/oracle/redistribute.json.gz', import.meta.url))).toString(),
+  gunzipSync(
+    readFileSync(new URL('../../fixtures/oracle/redistribute.json.gz', import.meta.url)),
+  ).toString(),
 ) as Oracle;
 
-const long = (word: string): string => (word.startsWith('S') ? `S(${word.slice(1)})` : word.replace('Psum', 'P(sum)'));
+const long = (word: string): string =>
+  word.startsWith('S') ? `S(${word.slice(1)})` : word.replace('Psum', 'P(sum)');
 const short = (text: string): string => text.replaceAll(/[()]/g, '');
 
 describe('PL-55 against what torch 2.13 did', () => {
@@ -254,51 +280,72 @@ describe('PL-55 against what torch 2.13 did', () => {
     expect(Object.values(ORACLE).reduce((n, { rows }) => n + rows.length, 0)).toBe(10_520);
   });
 
-  test.each(Object.entries(ORACLE))('%s: greedy plans, what they run, and their cost', (_, { mesh, shape, rows }) => {
-    const eight = setup(mesh, 8);
-    const type = { shape, itemBytes: 4 };
-    const ids = new Map<string, number>();
-    const idOf = (words: string): number => {
-      const text = words.split(',').map(long).join('');
-      const id = ids.get(words) ?? eight.space.parse(text);
-      ids.set(words, id);
-      return id;
-    };
-    const other = new GreedyPlanner(eight.space, dtensorModel(eight.mesh, 1));
-    const best = new Redistributor(eight.space, eight.planner.model, { viaReplicate: true });
-    const single = new Redistributor(eight.space, eight.planner.model, { viaReplicate: true, merge: false });
-    let refused = 0;
-    for (const [src, dst, recorded, issued, at8, at1] of rows) {
-      const from = idOf(src);
-      const to = idOf(dst);
-      const where = `${src} -> ${dst}`;
-      const steps = greedySteps(eight.space.get(from), eight.space.get(to), eight.mesh);
-      const text = steps.map((s) => `${s.meshDim}:${short(s.from.text)}>${short(s.to.text)}`).join(';');
-      if (text !== recorded) throw new Error(`${where}: ${text}, recorded ${recorded}`);
-      const cost8 = micro(eight.planner.seconds(type, from, to));
-      const cost1 = micro(other.seconds(type, from, to));
-      if (at8 === 'inf') {
-        refused++;
-        if (cost8 !== Infinity || cost1 !== Infinity) throw new Error(`${where}: ${cost8} is refused by DTensor`);
-        continue;
+  test.each(Object.entries(ORACLE))(
+    '%s: greedy plans, what they run, and their cost',
+    (_, { mesh, shape, rows }) => {
+      const eight = setup(mesh, 8);
+      const type = { shape, itemBytes: 4 };
+      const ids = new Map<string, number>();
+      const idOf = (words: string): number => {
+        const text = words.split(',').map(long).join('');
+        const id = ids.get(words) ?? eight.space.parse(text);
+        ids.set(words, id);
+        return id;
+      };
+      const other = new GreedyPlanner(eight.space, dtensorModel(eight.mesh, 1));
+      const best = new Redistributor(eight.space, eight.planner.model, { viaReplicate: true });
+      const single = new Redistributor(eight.space, eight.planner.model, {
+        viaReplicate: true,
+        merge: false,
+      });
+      let refused = 0;
+      for (const [src, dst, recorded, issued, at8, at1] of rows) {
+        const from = idOf(src);
+        const to = idOf(dst);
+        const where = `${src} -> ${dst}`;
+        const steps = greedySteps(eight.space.get(from), eight.space.get(to), eight.mesh);
+        const text = steps
+          .map((s) => `${s.meshDim}:${short(s.from.text)}>${short(s.to.text)}`)
+          .join(';');
+        if (text !== recorded) throw new Error(`${where}: ${text}, recorded ${recorded}`);
+        const cost8 = micro(eight.planner.seconds(type, from, to));
+        const cost1 = micro(other.seconds(type, from, to));
+        if (at8 === 'inf') {
+          refused++;
+          if (cost8 !== Infinity || cost1 !== Infinity)
+            throw new Error(`${where}: ${cost8} is refused by DTensor`);
+          continue;
+        }
+        if (Math.abs(cost8 - Number(at8)) > 1e-4 * Number(at8))
+          throw new Error(`${where}: ${cost8}, recorded ${at8}`);
+        if (Math.abs(cost1 - Number(at1)) > 1e-4 * Number(at1))
+          throw new Error(`${where}: ${cost1}, recorded ${at1}`);
+        // Never more expensive than the default planner, merged or not.
+        if (micro(single.seconds(type, from, to)) > cost8)
+          throw new Error(`${where}: more expensive than greedy`);
+        if (micro(best.seconds(type, from, to)) > cost8)
+          throw new Error(`${where}: more expensive than greedy`);
+        if (issued !== null && !issued.startsWith('!')) {
+          const ran = eight.plan(eight.space.text(from), eight.space.text(to), shape);
+          expect(runOf(ran, eight, shape), where).toBe(issued);
+        }
       }
-      if (Math.abs(cost8 - Number(at8)) > 1e-4 * Number(at8)) throw new Error(`${where}: ${cost8}, recorded ${at8}`);
-      if (Math.abs(cost1 - Number(at1)) > 1e-4 * Number(at1)) throw new Error(`${where}: ${cost1}, recorded ${at1}`);
-      // Never more expensive than the default planner, merged or not.
-      if (micro(single.seconds(type, from, to)) > cost8) throw new Error(`${where}: more expensive than greedy`);
-      if (micro(best.seconds(type, from, to)) > cost8) throw new Error(`${where}: more expensive than greedy`);
-      if (issued !== null && !issued.startsWith('!')) {
-        const ran = eight.plan(eight.space.text(from), eight.space.text(to), shape);
-        expect(runOf(ran, eight, shape), where).toBe(issued);
-      }
-    }
-    expect(refused).toBeLessThan(rows.length);
-  });
+      expect(refused).toBeLessThan(rows.length);
+    },
+  );
 });
 
-const NAMES: Record<string, string> = { all_gather: 'AG', all_reduce: 'AR', reduce_scatter: 'RS', all_to_all: 'A2A' };
+const NAMES: Record<string, string> = {
+  all_gather: 'AG',
+  all_reduce: 'AR',
+  reduce_scatter: 'RS',
+  all_to_all: 'A2A',
+};
 
-/** `AG@2x12x16;...`: the collectives of a plan with the shape of their local input, as the oracle writes them. */
+/**
+ * `AG@2x12x16;...`: the collectives of a plan with the shape of their local input, as the oracle
+ * writes them.
+ */
 function runOf(
   plan: ReturnType<ReturnType<typeof setup>['plan']>,
   { mesh, space }: ReturnType<typeof setup>,

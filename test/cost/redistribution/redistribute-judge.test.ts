@@ -1,13 +1,14 @@
 import { alg, Graph } from 'graphlib';
 import { describe, expect, test } from 'vitest';
+
 import { dtensorModel } from '../../../src/cost/presets/dtensor.ts';
 import { Redistributor } from '../../../src/cost/redistribution/redistribute.ts';
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../../src/mesh/sharding/space.ts';
 
 /**
- * An independent judge: the state graph of the placements spec, section 5.2, written down a second time in plain words
- * (texts for states, formulas of section 5.3 for prices), searched by graphlib.
+ * An independent judge: the state graph of the placements spec, section 5.2, written down a second
+ * time in plain words (texts for states, formulas of section 5.3 for prices), searched by graphlib.
  */
 
 /** Per mesh dim `R`, `P` or a tensor dim; per tensor dim the order of the mesh dims that cut it. */
@@ -43,14 +44,20 @@ class Judge {
   ) {
     const rank = shape.length;
     const blank: State = { pending: sizes.map(() => false), orders: shape.map(() => []) };
-    // Every state: each mesh dim in turn replicated, pending, or put into any place of the order of any dim.
+    // Every state: each mesh dim in turn replicated, pending, or put into any place of the order of
+    // any dim.
     let all = [blank];
     sizes.forEach((_, m) => {
       all = all.flatMap((s) => {
         const next = [s, { ...s, pending: s.pending.map((p, i) => p || i === m) }];
         for (let d = 0; d < rank; d++)
           for (let at = 0; at <= s.orders[d].length; at++)
-            next.push({ ...s, orders: s.orders.map((o, e) => (e === d ? [...o.slice(0, at), m, ...o.slice(at)] : o)) });
+            next.push({
+              ...s,
+              orders: s.orders.map((o, e) =>
+                e === d ? [...o.slice(0, at), m, ...o.slice(at)] : o,
+              ),
+            });
         return next;
       });
     });
@@ -133,7 +140,8 @@ class Judge {
       for (const order of orderings(some))
         shape.forEach((_, dim) => {
           const to = with_((o, d) => (d === dim ? [...o, ...order] : o), some);
-          if (some.length === 1 || this.even(to, [dim])) this.link(s, to, this.gather(this.local(s), some));
+          if (some.length === 1 || this.even(to, [dim]))
+            this.link(s, to, this.gather(this.local(s), some));
         });
     }
     sizes.forEach((_, m) => {
@@ -160,7 +168,9 @@ class Judge {
 
 function orderings(list: readonly number[]): number[][] {
   if (list.length < 2) return [[...list]];
-  return list.flatMap((head) => orderings(list.filter((x) => x !== head)).map((tail) => [head, ...tail]));
+  return list.flatMap((head) =>
+    orderings(list.filter((x) => x !== head)).map((tail) => [head, ...tail]),
+  );
 }
 
 describe('PL-62 the planner against a second state graph, searched by graphlib', () => {
@@ -183,7 +193,10 @@ describe('PL-62 the planner against a second state graph, searched by graphlib',
       test(`(${sizes.join(', ')}), [${shape.join(', ')}], ${perHost} devices a host, ${merge ? 'merged' : 'per mesh dim'}`, () => {
         const mesh = parseMesh(sizes.map((n, i) => `m${i}=${n}`).join(','));
         const space = new ShardingSpace(mesh);
-        const planner = new Redistributor(space, dtensorModel(mesh, perHost), { merge, viaReplicate: true });
+        const planner = new Redistributor(space, dtensorModel(mesh, perHost), {
+          merge,
+          viaReplicate: true,
+        });
         const judge = new Judge(sizes, shape, merge, perHost);
         const ids = space.enumerate(shape.length, { partialOps: ['sum'], orders: true });
         expect(judge.states.size).toBe(ids.length);
@@ -191,13 +204,19 @@ describe('PL-62 the planner against a second state graph, searched by graphlib',
         const targets = states.map((s) => [textOf(s), space.parse(print(s))] as const);
         const skip = states.length > 60 ? 7 : 1;
         for (let i = 0; i < states.length; i += skip) {
-          const found = alg.dijkstra(judge.graph, textOf(states[i]), (e) => judge.graph.edge(e) ?? Infinity);
+          const found = alg.dijkstra(
+            judge.graph,
+            textOf(states[i]),
+            (e) => judge.graph.edge(e) ?? Infinity,
+          );
           const from = space.parse(print(states[i]));
           for (const [name, to] of targets) {
             const micro = planner.seconds({ shape, itemBytes: 4 }, from, to) * 1e6;
             const { distance } = found[name];
             if (Math.abs(micro - distance) > 1e-8 * (1 + distance))
-              throw new Error(`${print(states[i])} -> ${space.text(to)}: planner ${micro}, judge ${distance}`);
+              throw new Error(
+                `${print(states[i])} -> ${space.text(to)}: planner ${micro}, judge ${distance}`,
+              );
           }
         }
       });

@@ -1,10 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+
 import { alphaBeta } from '../../../src/cost/collectives/alpha-beta.ts';
 import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
-import { Redistributor } from '../../../src/cost/redistribution/redistribute.ts';
 import type { RedistributionPlan } from '../../../src/cost/redistribution/plan.ts';
-import { parseMesh, type DeviceMesh } from '../../../src/mesh/devices/mesh.ts';
+import { Redistributor } from '../../../src/cost/redistribution/redistribute.ts';
+import { type DeviceMesh, parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { heldRows, type Sharding } from '../../../src/mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../../../src/mesh/sharding/space.ts';
 
@@ -29,10 +30,16 @@ function held(sharding: Sharding, mesh: DeviceMesh, shape: readonly number[]): S
 }
 
 /**
- * Runs a plan on sets of elements: after every step each rank must hold what its sharding says, made from what its group
- * held before; a reduction must cover exactly the mesh dims that stop being pending.
+ * Runs a plan on sets of elements: after every step each rank must hold what its sharding says,
+ * made from what its group held before; a reduction must cover exactly the mesh dims that stop
+ * being pending.
  */
-function check(plan: RedistributionPlan, space: ShardingSpace, mesh: DeviceMesh, shape: readonly number[]): void {
+function check(
+  plan: RedistributionPlan,
+  space: ShardingSpace,
+  mesh: DeviceMesh,
+  shape: readonly number[],
+): void {
   let before = space.get(plan.from);
   for (const step of plan.steps) {
     const after = space.get(step.to);
@@ -41,9 +48,12 @@ function check(plan: RedistributionPlan, space: ShardingSpace, mesh: DeviceMesh,
     const where = `${plan.text} at ${step.kind} to ${after.text}`;
     const fallen = mesh.sizes
       .map((_, m) => m)
-      .filter((m) => before.placements[m].kind === 'partial' && after.placements[m].kind !== 'partial');
+      .filter(
+        (m) => before.placements[m].kind === 'partial' && after.placements[m].kind !== 'partial',
+      );
     const reduces = step.kind === 'all_reduce' || step.kind === 'reduce_scatter';
-    if (step.kind !== 'relabel') expect(fallen, where).toEqual(reduces ? [...step.meshDims].sort() : []);
+    if (step.kind !== 'relabel')
+      expect(fallen, where).toEqual(reduces ? [...step.meshDims].sort() : []);
     expect(mesh.sizeOf(step.meshDims)).toBe(step.groupSize);
     for (const group of mesh.groups(step.meshDims)) {
       const union = new Set(group.flatMap((r) => [...has[r]]));
@@ -53,7 +63,8 @@ function check(plan: RedistributionPlan, space: ShardingSpace, mesh: DeviceMesh,
         const local = reduces || ['slice', 'to_partial', 'relabel'].includes(step.kind);
         const source = local ? has[r] : union;
         const absent = [...needs[r]].filter((e) => !source.has(e));
-        if (absent.length > 0) throw new Error(`${where}: rank ${r} cannot get ${absent.join(', ')}`);
+        if (absent.length > 0)
+          throw new Error(`${where}: rank ${r} cannot get ${absent.join(', ')}`);
       }
       if (step.kind !== 'collective_permute') continue;
       // One to one: what the group wants is what it has, in another order.
@@ -148,7 +159,9 @@ describe('PL-62', () => {
     const ids = space.enumerate(2, { partialOps: ['sum'] });
     const type = { shape: [64, 24], itemBytes: 4 };
     const merged = planner.matrix(type, ids, ids);
-    single.matrix(type, ids, ids).forEach((seconds, i) => expect(merged[i]).toBeLessThanOrEqual(seconds));
+    single
+      .matrix(type, ids, ids)
+      .forEach((seconds, i) => expect(merged[i]).toBeLessThanOrEqual(seconds));
   });
 });
 
@@ -177,7 +190,11 @@ describe('the default model', () => {
 
   test('bytes are those of padded pieces', () => {
     const { space, planner } = setup([4]);
-    const plan = planner.plan({ shape: [10, 10], itemBytes: 4 }, space.parse('S(0)'), space.parse('R'));
+    const plan = planner.plan(
+      { shape: [10, 10], itemBytes: 4 },
+      space.parse('S(0)'),
+      space.parse('R'),
+    );
     // Four chunks of three rows travel, ten rows remain.
     expect(plan?.steps[0].bytes).toBe(12 * 10 * 4);
     expect(plan?.peakBytes).toBe(400);
@@ -210,14 +227,19 @@ describe('the default model', () => {
     const strided = space.parse('_S(0, 3)');
     const bytes = (shape: number[]): number | undefined =>
       planner.plan({ shape, itemBytes: 4 }, strided, space.replicated)?.steps[0].bytes;
-    // Equal totals, both dims even: 12 rows leave 6 on a rank; 8 rows in chunks of 3, 3 and 2 leave 2 + 2 + 1.
+    // Equal totals, both dims even: 12 rows leave 6 on a rank; 8 rows in chunks of 3, 3 and 2 leave
+    // 2 + 2 + 1.
     expect(bytes([12, 8])).toBe(2 * 6 * 8 * 4);
     expect(bytes([8, 12])).toBe(2 * 5 * 12 * 4);
   });
 
   test('a reduction on a mesh dim of one device gives way to one that is really pending', () => {
     const { space, planner } = setup([4, 1]);
-    const plan = planner.plan({ shape: [8], itemBytes: 4 }, space.parse('RP(max)'), space.parse('P(sum)R'));
+    const plan = planner.plan(
+      { shape: [8], itemBytes: 4 },
+      space.parse('RP(max)'),
+      space.parse('P(sum)R'),
+    );
     expect(plan?.collectives).toBe(0);
     expect(plan?.steps.at(-1)?.to).toBe(space.parse('P(sum)R'));
   });
@@ -227,13 +249,16 @@ describe('the default model', () => {
     const [from, to] = [space.parse('S(0)S(1)S(0)'), space.parse('RS(0)S(1)')];
     const first = planner.plan({ shape: [64, 32], itemBytes: 4 }, from, to);
     expect(planner.plan({ shape: [64, 32], itemBytes: 4 }, from, to)).toBe(first);
-    // 64 x 32 and 32 x 64 divide evenly and are equally large: one question. 4-byte and 2-byte items are two.
+    // 64 x 32 and 32 x 64 divide evenly and are equally large: one question. 4-byte and 2-byte
+    // items are two.
     expect(planner.plan({ shape: [32, 64], itemBytes: 4 }, from, to)).toBe(first);
     expect(planner.plan({ shape: [64, 32], itemBytes: 2 }, from, to)).not.toBe(first);
   });
 
   test('a dim that the tensor lacks is an error', () => {
     const { space, planner } = setup([2]);
-    expect(() => planner.seconds({ shape: [4], itemBytes: 4 }, space.parse('S(1)'), 0)).toThrow(/cuts dim 1 of a 1-D/);
+    expect(() => planner.seconds({ shape: [4], itemBytes: 4 }, space.parse('S(1)'), 0)).toThrow(
+      /cuts dim 1 of a 1-D/,
+    );
   });
 });

@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
+
 import type { CollectiveModel } from '../../../src/cost/collective-model.ts';
+import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
+import { collectiveModel } from '../../../src/cost/presets/presets.ts';
 import { PathFinder } from '../../../src/cost/redistribution/paths.ts';
 import { SlotPricing } from '../../../src/cost/redistribution/pricing.ts';
-import { collectiveModel } from '../../../src/cost/presets/presets.ts';
 import { Redistributor } from '../../../src/cost/redistribution/redistribute.ts';
 import { StateGraph } from '../../../src/cost/redistribution/states.ts';
 import { AxisExchanges } from '../../../src/cost/redistribution/symmetry.ts';
@@ -17,7 +18,9 @@ function setup(meshText: string, shape: readonly number[]) {
   const space = new ShardingSpace(mesh);
   const model: CollectiveModel = collectiveModel('alpha-beta', loadCluster('dgx-h100'), mesh);
   const type = { shape, itemBytes: 2 };
-  const ids = space.enumerate(shape.length, { partialOps: ['sum'], orders: true }).filter((id) => shardable(space.get(id), mesh, shape)); // prettier-ignore
+  const ids = space
+    .enumerate(shape.length, { partialOps: ['sum'], orders: true })
+    .filter((id) => shardable(space.get(id), mesh, shape));
   const graph = new StateGraph(space, [...mesh.sizes.keys()], shape.length, ids, true);
   const prices = new SlotPricing(space, model).slots(graph, type);
   return { space, model, type, ids, graph, prices };
@@ -33,21 +36,24 @@ describe('mesh dims of equal size and equal links change places', () => {
     ['a=2,b=2,c=4', [16, 16], 0],
     ['a=4,b=2,c=2', [16, 16], 1],
     ['a=2,b=2,c=2,d=2', [16, 16], 3],
-  ] as const)('%s, tensor %o: every price is that of a search of its own', (mesh, shape, exchanges) => {
-    const { space, model, type, ids, graph, prices } = setup(mesh, shape);
-    expect(new AxisExchanges(graph).withEqualPrices(prices)).toHaveLength(exchanges);
-    const finder = new PathFinder(graph.edgeStart, graph.edgeTarget, graph.edgeSlot);
-    const matrix = new Redistributor(space, model).matrix(type, ids, ids);
-    // Every source on small meshes, one in seven on the largest.
-    const step = ids.length > 300 ? 7 : 1;
-    for (let i = 0; i < ids.length; i += step) {
-      const row = finder.from(graph.stateOf(ids[i]), prices);
-      const own = ids.map((id) => row[graph.stateOf(id)]);
-      const planned = [...matrix.subarray(i * ids.length, (i + 1) * ids.length)];
-      // What the planner refuses outright has a price in the bare graph.
-      expect(planned.map((seconds, j) => (seconds === Infinity ? own[j] : seconds))).toEqual(own);
-    }
-  });
+  ] as const)(
+    '%s, tensor %o: every price is that of a search of its own',
+    (mesh, shape, exchanges) => {
+      const { space, model, type, ids, graph, prices } = setup(mesh, shape);
+      expect(new AxisExchanges(graph).withEqualPrices(prices)).toHaveLength(exchanges);
+      const finder = new PathFinder(graph.edgeStart, graph.edgeTarget, graph.edgeSlot);
+      const matrix = new Redistributor(space, model).matrix(type, ids, ids);
+      // Every source on small meshes, one in seven on the largest.
+      const step = ids.length > 300 ? 7 : 1;
+      for (let i = 0; i < ids.length; i += step) {
+        const row = finder.from(graph.stateOf(ids[i]), prices);
+        const own = ids.map((id) => row[graph.stateOf(id)]);
+        const planned = [...matrix.subarray(i * ids.length, (i + 1) * ids.length)];
+        // What the planner refuses outright has a price in the bare graph.
+        expect(planned.map((seconds, j) => (seconds === Infinity ? own[j] : seconds))).toEqual(own);
+      }
+    },
+  );
 
   it('an exchange leads every step to a step of the same kind and size', () => {
     const { graph } = setup('a=2,b=2,c=2', [8, 6, 5]);
@@ -56,10 +62,10 @@ describe('mesh dims of equal size and equal links change places', () => {
       [0, 2],
       [1, 2],
     ]) {
-      // prettier-ignore
       const states = graph.swapped(a, b);
       const slots = graph.swappedSlots(a, b);
-      if (states === undefined || slots === undefined) throw new Error('the graph is closed under exchanges');
+      if (states === undefined || slots === undefined)
+        throw new Error('the graph is closed under exchanges');
       for (let s = 0; s < graph.stateCount; s++) {
         const steps = (at: number): string[] => {
           const out: string[] = [];

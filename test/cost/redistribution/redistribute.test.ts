@@ -1,10 +1,15 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
+
 import { describe, expect, test } from 'vitest';
+
 import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import { dtensorModel } from '../../../src/cost/presets/dtensor.ts';
 import { collectiveModel } from '../../../src/cost/presets/presets.ts';
-import { Redistributor, type RedistributorOptions } from '../../../src/cost/redistribution/redistribute.ts';
+import {
+  Redistributor,
+  type RedistributorOptions,
+} from '../../../src/cost/redistribution/redistribute.ts';
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../../src/mesh/sharding/space.ts';
 
@@ -68,9 +73,11 @@ describe('one mesh dim under the dtensor preset', () => {
         `is refused: on mesh dim 'm0' ${from} does not become ${to}; go to R first, and from there ask for ${to}: ${from} -> R, then R -> ${to}`,
       );
     }
-    expect([...planner.matrix(type, [space.parse('S(0)')], [space.parse('P(sum)'), space.replicated])][0]).toBe(
-      Infinity,
-    );
+    expect(
+      [
+        ...planner.matrix(type, [space.parse('S(0)')], [space.parse('P(sum)'), space.replicated]),
+      ][0],
+    ).toBe(Infinity);
     const asked = setup([4], { viaReplicate: true });
     expect(asked.plan('S(0)', 'P(sum)', [8, 8]).text).toBe('S(0)->R->P(sum)');
   });
@@ -90,7 +97,8 @@ describe('one mesh dim under the dtensor preset', () => {
   });
 });
 
-// id, mesh, shape, from, to, per-axis minimum in us, merged minimum in us, collectives of the merged plan
+// id, mesh, shape, from, to, per-axis minimum in us, merged minimum in us, collectives of the
+// merged plan
 const TABLE: [string, number[], number[], string, string, number, number, string[]][] = [
   ['PL-43', [2, 2], [8, 8], 'S0S0', 'RR', 14.402, 8.402, ['all_gather']],
   ['PL-43', [2, 2], [8, 8], 'PP', 'RR', 15.6054, 10.2041, ['all_reduce']],
@@ -111,13 +119,16 @@ const TABLE: [string, number[], number[], string, string, number, number, string
 ];
 
 describe('several mesh dims under the dtensor preset', () => {
-  test.each(TABLE)('%s on %j, %j: %s -> %s', (_, sizes, shape, from, to, perAxis, merged, collectives) => {
-    const single = setup(sizes, { merge: false }).plan(spec(from), spec(to), shape);
-    expect(micro(single.seconds)).toBeCloseTo(perAxis, 3);
-    const best = setup(sizes).plan(spec(from), spec(to), shape);
-    expect(micro(best.seconds)).toBeCloseTo(merged, 3);
-    expect(kinds(best).sort()).toEqual([...collectives].sort());
-  });
+  test.each(TABLE)(
+    '%s on %j, %j: %s -> %s',
+    (_, sizes, shape, from, to, perAxis, merged, collectives) => {
+      const single = setup(sizes, { merge: false }).plan(spec(from), spec(to), shape);
+      expect(micro(single.seconds)).toBeCloseTo(perAxis, 3);
+      const best = setup(sizes).plan(spec(from), spec(to), shape);
+      expect(micro(best.seconds)).toBeCloseTo(merged, 3);
+      expect(kinds(best).sort()).toEqual([...collectives].sort());
+    },
+  );
 
   test.each([
     ['PL-44', 'S0S1', 'S1S0', 'S(0)S(1)->RS(1)->RR->S(1)R->S(1)S(0)'],
@@ -155,7 +166,8 @@ describe('several mesh dims under the dtensor preset', () => {
     const swap = plan('S(0)S(1)S(0)', 'S(1)S(0)S(0)', [8, 8]);
     expect(swap.collectives).toBe(0);
     expect(micro(swap.seconds)).toBeGreaterThan(6.6);
-    for (const step of swap.steps) expect(step.pairs?.every(([source, target]) => source === target)).not.toBe(false);
+    for (const step of swap.steps)
+      expect(step.pairs?.every(([source, target]) => source === target)).not.toBe(false);
   });
 
   test('PL-23 the weight of fully sharded data parallelism, cut by tp and then by dp', () => {
@@ -163,7 +175,11 @@ describe('several mesh dims under the dtensor preset', () => {
     const unshard = plan('_S(0, 2)S(0)', 'RS(0)', [8, 8]);
     expect(unshard.text).toBe('S(0)[1]S(0)[0]->RS(0)');
     expect(unshard.steps.map((s) => [s.kind, s.meshDims])).toEqual([['all_gather', [0]]]);
-    expect(plan('S(0)S(0)', 'RS(0)', [8, 8]).steps.map((s) => s.kind)).toEqual(['all_gather', 'all_gather', 'slice']);
+    expect(plan('S(0)S(0)', 'RS(0)', [8, 8]).steps.map((s) => s.kind)).toEqual([
+      'all_gather',
+      'all_gather',
+      'slice',
+    ]);
     expect(kinds(setup([2, 2]).plan('_S(0, 2)S(0)', 'RS(0)', [8, 8]))).toEqual(['all_gather']);
   });
 
@@ -188,7 +204,9 @@ describe('several mesh dims under the dtensor preset', () => {
     ['PL-58', [2, 2, 2], 'S1RS0', 'RS0S0', 2, 2],
     ['PL-58', [2, 2, 2], 'S0S0S1', 'S0S1S2', 2, 2],
   ])('%s collectives on %j: %s -> %s', (_, sizes, from, to, perAxis, merged) => {
-    expect(setup(sizes, { merge: false }).plan(spec(from), spec(to), [8, 8, 8]).collectives).toBe(perAxis);
+    expect(setup(sizes, { merge: false }).plan(spec(from), spec(to), [8, 8, 8]).collectives).toBe(
+      perAxis,
+    );
     expect(setup(sizes).plan(spec(from), spec(to), [8, 8, 8]).collectives).toBe(merged);
   });
 
@@ -202,10 +220,18 @@ describe('several mesh dims under the dtensor preset', () => {
   });
 
   test('PL-60 ours needs no more collectives than DTensor merging does', () => {
-    expect(setup([4, 2]).plan(spec('PP'), spec('S0S1'), [8, 8, 8]).collectives).toBeLessThanOrEqual(2);
-    expect(setup([4, 2]).plan(spec('S0S1'), spec('RR'), [8, 8, 8]).collectives).toBeLessThanOrEqual(2);
-    expect(setup([2, 2, 2]).plan(spec('PPS0'), spec('S0S0S0'), [8, 8, 8]).collectives).toBeLessThanOrEqual(3);
-    expect(setup([2, 2, 2]).plan(spec('PS0P'), spec('RRR'), [8, 8, 8]).collectives).toBeLessThanOrEqual(3);
+    expect(setup([4, 2]).plan(spec('PP'), spec('S0S1'), [8, 8, 8]).collectives).toBeLessThanOrEqual(
+      2,
+    );
+    expect(setup([4, 2]).plan(spec('S0S1'), spec('RR'), [8, 8, 8]).collectives).toBeLessThanOrEqual(
+      2,
+    );
+    expect(
+      setup([2, 2, 2]).plan(spec('PPS0'), spec('S0S0S0'), [8, 8, 8]).collectives,
+    ).toBeLessThanOrEqual(3);
+    expect(
+      setup([2, 2, 2]).plan(spec('PS0P'), spec('RRR'), [8, 8, 8]).collectives,
+    ).toBeLessThanOrEqual(3);
   });
 });
 
@@ -228,8 +254,16 @@ function oracle(): Record<string, OracleSet> {
   return JSON.parse(gunzipSync(readFileSync(path)).toString()) as Record<string, OracleSet>;
 }
 
-/** Price of a recorded plan in us by the formulas of the placements spec, section 5.3, at one device a host. */
-function replay(steps: string, src: string, mesh: readonly number[], shape: readonly number[]): number {
+/**
+ * Price of a recorded plan in us by the formulas of the placements spec, section 5.3, at one device
+ * a host.
+ */
+function replay(
+  steps: string,
+  src: string,
+  mesh: readonly number[],
+  shape: readonly number[],
+): number {
   const state = src.split(',');
   let bytes = shape.reduce((a, b) => a * b, 4);
   state.forEach((w, m) => {
@@ -258,8 +292,9 @@ function replay(steps: string, src: string, mesh: readonly number[], shape: read
 }
 
 /**
- * What is one run in memory, tried on PyTorch 2.13: `x.narrow(0, ..)` of a contiguous x is contiguous, `x.narrow(1, ..)` is not,
- * and rows here and there (`x.view(2, 4, 8)[:, a:b].reshape(4, 8)`) have a storage of their own.
+ * What is one run in memory, tried on PyTorch 2.13: `x.narrow(0, ..)` of a contiguous x is
+ * contiguous, `x.narrow(1, ..)` is not, and rows here and there (`x.view(2, 4, 8)[:,
+ * a:b].reshape(4, 8)`) have a storage of their own.
  */
 describe('pieces that are no run in memory are copied: read and written once', () => {
   const mesh = parseMesh('a=2,b=2');
@@ -297,7 +332,10 @@ describe('pieces that are no run in memory are copied: read and written once', (
     ['RRagged(0, [3, 1], 2)', 0],
   ])('what %s gathers is copied %i times', (from, copies) => {
     const { bytes, seconds } = step(from, 'RR');
-    expect(seconds - model.seconds('all_gather', bytes, [1])).toBeCloseTo(copies * model.copySeconds(2 * bytes), 15);
+    expect(seconds - model.seconds('all_gather', bytes, [1])).toBeCloseTo(
+      copies * model.copySeconds(2 * bytes),
+      15,
+    );
   });
 });
 
@@ -316,14 +354,20 @@ describe('PL-55 against the plans that torch 2.13 chose', () => {
       const to = single.space.parse(word(dst));
       const type = { shape, itemBytes: 4 };
       const seconds = single.planner.seconds(type, from, to);
-      const best = merged.planner.seconds(type, merged.space.parse(word(src)), merged.space.parse(word(dst)));
+      const best = merged.planner.seconds(
+        type,
+        merged.space.parse(word(src)),
+        merged.space.parse(word(dst)),
+      );
       expect(best).toBeLessThanOrEqual(seconds * (1 + 1e-12));
       // The greedy plan is never cheaper.
       if (typeof at1 === 'number') expect(micro(seconds)).toBeLessThanOrEqual(at1 + 1e-3);
       if (graph === null) continue;
       asked++;
       const expected = replay(graph === '=' ? plan : graph, src, sizes, shape);
-      expect(Math.abs(micro(seconds) - expected), `${src} -> ${dst}`).toBeLessThanOrEqual(1e-6 * expected + 1e-9);
+      expect(Math.abs(micro(seconds) - expected), `${src} -> ${dst}`).toBeLessThanOrEqual(
+        1e-6 * expected + 1e-9,
+      );
       if (graph === '=' && typeof at1 === 'number') expect(micro(seconds)).toBeCloseTo(at1, 3);
     }
     expect(asked).toBeGreaterThan(0);

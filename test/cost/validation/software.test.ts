@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
+
 import { publicRuns } from '../../../scripts/validation-figures.ts';
 import { parseCsv } from '../../../src/cost/validation/csv.ts';
-import { parseRuns, type MeasuredRun } from '../../../src/cost/validation/runs.ts';
+import { type MeasuredRun, parseRuns } from '../../../src/cost/validation/runs.ts';
 import { SOFTWARE_COLUMNS } from '../../../src/cost/validation/software.ts';
 import { builtinOperators } from '../../../src/ops/builtin.ts';
 import { askedRun } from '../../../src/zoo/validation/asked-run.ts';
@@ -10,7 +11,9 @@ import { RunPredictor } from '../../../src/zoo/validation/predict-run.ts';
 const csv = publicRuns();
 const asStated = parseRuns(csv);
 const written = (rows: readonly (readonly string[])[]): string =>
-  rows.map((row) => row.map((c) => (/[",\n]/.test(c) ? `"${c.replaceAll('"', '""')}"` : c)).join(',')).join('\n');
+  rows
+    .map((row) => row.map((c) => (/[",\n]/.test(c) ? `"${c.replaceAll('"', '""')}"` : c)).join(','))
+    .join('\n');
 /** All that a prediction is made of, for each plan that the row leaves open. */
 const asked = (run: MeasuredRun): unknown =>
   run.recomputeModes.map((recompute) => askedRun(run, { ...run.plan, recompute }, 'nccl'));
@@ -26,22 +29,30 @@ describe('software of measured runs', () => {
   it('the same question and layout are priced under any name of the source', () => {
     const renamed = written([
       columns,
-      ...rows.map(({ cells }) => columns.map((c) => (c === 'source' ? 'a table of ours' : (cells.get(c) ?? '')))),
+      ...rows.map(({ cells }) =>
+        columns.map((c) => (c === 'source' ? 'a table of ours' : (cells.get(c) ?? ''))),
+      ),
     ]);
     const { runs } = parseRuns(renamed);
     expect(runs.map((r) => r.id)).toEqual(asStated.runs.map((r) => r.id));
     expect(runs.map(asked)).toEqual(asStated.runs.map(asked));
-    expect(runs.map((r) => r.largerMicrobatches)).toEqual(asStated.runs.map((r) => r.largerMicrobatches));
+    expect(runs.map((r) => r.largerMicrobatches)).toEqual(
+      asStated.runs.map((r) => r.largerMicrobatches),
+    );
   });
 
   it('without columns of software the trainer is told by the layout, and the row says so', () => {
     const left = columns.filter((c) => !(SOFTWARE_COLUMNS as readonly string[]).includes(c));
-    const bare = parseRuns(written([left, ...rows.map(({ cells }) => left.map((c) => cells.get(c) ?? ''))]));
+    const bare = parseRuns(
+      written([left, ...rows.map(({ cells }) => left.map((c) => cells.get(c) ?? ''))]),
+    );
     const same = bare.runs.filter((run, i) => run.framework === asStated.runs[i].framework);
     expect(same.length / bare.runs.length).toBeGreaterThan(0.95);
     for (const run of bare.runs)
       expect(run.assumptions.join()).toContain(`framework not in the table: ${run.framework}`);
-    expect(asStated.runs.flatMap((r) => r.assumptions).filter((a) => a.includes('framework'))).toEqual([]);
+    expect(
+      asStated.runs.flatMap((r) => r.assumptions).filter((a) => a.includes('framework')),
+    ).toEqual([]);
   });
 
   it('heads of Qwen3 have 128 dims, which is not hidden / heads', () => {
@@ -59,7 +70,9 @@ describe('software of measured runs', () => {
     const run = (row: typeof bloom, value: string): MeasuredRun =>
       parseRuns(withColumn(row, 'blocking_launches', value)).runs[0];
     const blocks = (found: MeasuredRun): boolean => found.system.blockingLaunches === true;
-    expect([bloom, other].map((row) => ['', 'yes', 'no'].map((value) => blocks(run(row, value))))).toEqual([
+    expect(
+      [bloom, other].map((row) => ['', 'yes', 'no'].map((value) => blocks(run(row, value)))),
+    ).toEqual([
       [true, true, false],
       [false, true, false],
     ]);
@@ -68,7 +81,8 @@ describe('software of measured runs', () => {
       const found = await predictor.predict(run(bloom, value));
       return 'reason' in found ? NaN : found.seconds;
     };
-    // 12 layers of each stage for 256 microbatches, three passes; a layer's pass launches some tens of kernels at 38 us each.
+    // 12 layers of each stage for 256 microbatches, three passes; a layer's pass launches some tens
+    // of kernels at 38 us each.
     const longer = (await seconds('yes')) - (await seconds('no'));
     expect(longer / (12 * 256 * 3)).toBeGreaterThan(10 * 38e-6);
     expect(longer / (12 * 256 * 3)).toBeLessThan(100 * 38e-6);

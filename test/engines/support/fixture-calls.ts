@@ -1,7 +1,10 @@
 import type { Arg, DType } from '../../../src/graph/types.ts';
 import type { CallText, TensorSpec } from '../../../src/ops/samples/call-text.ts';
 
-/** A call of test/fixtures/ops/calls.json.gz: tensors by their type text, floats and large integers by theirs. */
+/**
+ * A call of test/fixtures/ops/calls.json.gz: tensors by their type text, floats and large integers
+ * by theirs.
+ */
 type FixtureArg =
   | number
   | string
@@ -40,5 +43,11 @@ export function fixtureCall([target, args, kwargs]: FixtureCall): CallText {
   };
   const positional = args.map(convert);
   const keywords = Object.fromEntries(Object.entries(kwargs).map(([k, v]) => [k, convert(v)]));
-  return { text: JSON.stringify([target, args, kwargs]), target, args: positional, kwargs: keywords, tensors };
+  return {
+    text: JSON.stringify([target, args, kwargs]),
+    target,
+    args: positional,
+    kwargs: keywords,
+    tensors,
+  };
 }

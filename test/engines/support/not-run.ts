@@ -1,9 +1,21 @@
-/** What the checks against PyTorch cannot run or find different, with the reason, so that it cannot grow in silence. */
+/**
+ * What the checks against PyTorch cannot run or find different, with the reason, so that it cannot
+ * grow in silence.
+ */
 
-/** Names under which Python's tensor methods print in hand-written graphs; PyTorch has `_to_copy` for them. */
-export const ABSENT: readonly string[] = ['float', 'double', 'half', 'bfloat16', 'long', 'int', 'bool'].map(
-  (name) => `aten.${name}.default`,
-);
+/**
+ * Names under which Python's tensor methods print in hand-written graphs; PyTorch has `_to_copy`
+ * for them.
+ */
+export const ABSENT: readonly string[] = [
+  'float',
+  'double',
+  'half',
+  'bfloat16',
+  'long',
+  'int',
+  'bool',
+].map((name) => `aten.${name}.default`);
 
 /** Sample calls that PyTorch does not run. */
 export const REFUSED: readonly string[] = [
@@ -65,12 +77,13 @@ export const NOT_RUN: Readonly<Record<string, readonly string[]>> = {
 const flash = 'aten._scaled_dot_product_flash_attention_for_cpu';
 const sameWidth = 'Q/K/V should have the same head size';
 /**
- * Rules whose local call the kernel refuses, though the mathematics is right: the flash kernels want values as wide as the
- * queries. `aten.scaled_dot_product_attention` runs the same rule.
+ * Rules whose local call the kernel refuses, though the mathematics is right: the flash kernels
+ * want values as wide as the queries. `aten.scaled_dot_product_attention` runs the same rule.
  */
 export const KERNEL_LIMITS: readonly string[] = [
   ...['S(3) -> S(3), R', 'S(3), R -> S(3), R'].map(
-    (rest) => `${flash}.default: R, R, ${rest}: kernel: scaled_dot_product_attention_flash_attention: ${sameWidth}`,
+    (rest) =>
+      `${flash}.default: R, R, ${rest}: kernel: scaled_dot_product_attention_flash_attention: ${sameWidth}`,
   ),
   ...['R -> P(sum), P(sum), S(3)', 'R, R -> P(sum), P(sum), S(3)'].map(
     (rest) =>
@@ -79,7 +92,10 @@ export const KERNEL_LIMITS: readonly string[] = [
   ),
 ];
 
-/** Where our schema is wider than PyTorch's: defaults for arguments that traced graphs leave out, and one schema for a family. */
+/**
+ * Where our schema is wider than PyTorch's: defaults for arguments that traced graphs leave out,
+ * and one schema for a family.
+ */
 export const OTHER_SCHEMA: readonly string[] = [
   "aten.contiguous.default: 'memory_format' is 0 by default in PyTorch, null here",
   "aten.sum.dim_IntList: 'dim' is required in PyTorch",
@@ -94,12 +110,19 @@ export const OTHER_SCHEMA: readonly string[] = [
   "aten.randperm.default: 'dtype' is 4 by default in PyTorch, null here",
 ];
 
-/** Rules of samples whose own conditions (evenness, units) admit them at these sizes on none of 2, 3, 5 and 7 ranks. */
+/**
+ * Rules of samples whose own conditions (evenness, units) admit them at these sizes on none of 2,
+ * 3, 5 and 7 ranks.
+ */
 export const NOT_ADMITTED = 5;
 
-/** PyTorch looks at values (is a matrix singular?) before it types these, so that it refuses fake tensors. */
+/**
+ * PyTorch looks at values (is a matrix singular?) before it types these, so that it refuses fake
+ * tensors.
+ */
 export const VALUES_FIRST: readonly string[] = [
-  // The first offset must be 0, and these calls are made of ones; kernels.test.ts compares them on offsets of their own.
+  // The first offset must be 0, and these calls are made of ones; kernels.test.ts compares them on
+  // offsets of their own.
   'aten._embedding_bag.default',
   'aten._embedding_bag_forward_only.default',
   'aten.linalg_cholesky.default',

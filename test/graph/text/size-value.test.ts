@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+
 import { sizeNames, sizeValue } from '../../../src/graph/text/size-value.ts';
 import { SizeExpression } from '../../../src/trace/sizes/size-expression.ts';
 
@@ -67,13 +68,21 @@ describe('values of size expressions', () => {
         leaf,
         fc
           .tuple(
-            fc.constantFrom('plus' as const, 'times' as const, 'minus' as const, 'min' as const, 'max' as const),
+            fc.constantFrom(
+              'plus' as const,
+              'times' as const,
+              'minus' as const,
+              'min' as const,
+              'max' as const,
+            ),
             tie('node'),
             tie('node'),
           )
           .map(([op, a, b]) => a[op](b)),
         // A divisor that is a leaf is not zero.
-        fc.tuple(fc.constantFrom('floordiv' as const, 'mod' as const), tie('node'), leaf).map(([op, a, b]) => a[op](b)),
+        fc
+          .tuple(fc.constantFrom('floordiv' as const, 'mod' as const), tie('node'), leaf)
+          .map(([op, a, b]) => a[op](b)),
       ),
     })).node;
     fc.assert(

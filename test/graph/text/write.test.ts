@@ -1,10 +1,18 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+
 import { ShardwrightError } from '../../../src/errors.ts';
 import { graphHash } from '../../../src/graph/hash.ts';
 import { parseGraph } from '../../../src/graph/text/parse.ts';
 import { printGraph } from '../../../src/graph/text/write.ts';
-import { DTYPES, type Arg, type Graph, type Node, type NodeMeta, type ValueType } from '../../../src/graph/types.ts';
+import {
+  type Arg,
+  DTYPES,
+  type Graph,
+  type Node,
+  type NodeMeta,
+  type ValueType,
+} from '../../../src/graph/types.ts';
 import { setOwn, tensorType } from '../../../src/graph/value.ts';
 
 /** Canonical text with every construct: it must come back unchanged. */
@@ -75,14 +83,27 @@ describe('graph text', () => {
     expect(read('dim s0 in [2, 512]', 's0, 128')).toEqual([s0(8), 128]);
     expect(read('dim s0 in [2, 512] multiple 3', 's0')).toEqual([s0(9)]);
     expect(read('dim s0 in [2, 4]', 's0')).toEqual([s0(2)]);
-    expect(read('dim s0 in [2, 512] example 20', 's0, 2*s0 + 1')).toEqual([s0(20), { sym: '2*s0 + 1', example: 41 }]);
+    expect(read('dim s0 in [2, 512] example 20', 's0, 2*s0 + 1')).toEqual([
+      s0(20),
+      { sym: '2*s0 + 1', example: 41 },
+    ]);
     expect(read('dim s0 in [2, 512] multiple 4 example none', 's0')).toEqual([{ sym: 's0' }]);
     // Two uses that disagree, an expression that does not follow, a name without a dim line.
     expect(read('dim s0 in [2, 512] example none', 's0=8, s0=9')).toEqual([s0(8), s0(9)]);
-    expect(read('dim s0 in [2, 512]', 's0, 2*s0=5, s0//2=none')).toEqual([s0(8), { sym: '2*s0', example: 5 }, { sym: 's0//2' }]);
-    expect(read('dim s0 in [2, 512]', 'u0=5, u1')).toEqual([{ sym: 'u0', example: 5 }, { sym: 'u1' }]);
-    expect(failure(at('dim s0 in [2, 512] example x', 's0')).details.position).toEqual({ line: 2, column: 28 });
-  }); // prettier-ignore
+    expect(read('dim s0 in [2, 512]', 's0, 2*s0=5, s0//2=none')).toEqual([
+      s0(8),
+      { sym: '2*s0', example: 5 },
+      { sym: 's0//2' },
+    ]);
+    expect(read('dim s0 in [2, 512]', 'u0=5, u1')).toEqual([
+      { sym: 'u0', example: 5 },
+      { sym: 'u1' },
+    ]);
+    expect(failure(at('dim s0 in [2, 512] example x', 's0')).details.position).toEqual({
+      line: 2,
+      column: 28,
+    });
+  });
 
   test('comments, blank lines and free indentation mean nothing', () => {
     const loose = CANONICAL.replaceAll('\n', '  # comment "x"\r\n\n').replaceAll(/^ +/gm, '\t');
@@ -91,27 +112,40 @@ describe('graph text', () => {
 
   test('the record behind the text', () => {
     const graph = parseGraph(CANONICAL);
-    expect(graph.dims).toEqual({ s0: { min: 2, max: 512, multiple: 2 }, u0: { min: 0, max: Infinity } });
+    expect(graph.dims).toEqual({
+      s0: { min: 2, max: 512, multiple: 2 },
+      u0: { min: 0, max: Infinity },
+    });
     expect(graph.ties).toEqual([['fc1.weight', 'fc2.weight']]);
     const node = graph.nodes.find((n) => n.name === 'op')!;
     expect(node.args[0]).toEqual([
-      1, -9223372036854775808n, ...[1, -0, 1e21, 1.5e-7, Infinity, -Infinity, NaN].map((value) => ({ kind: 'float', value })),
-    ]); // prettier-ignore
+      1,
+      -9223372036854775808n,
+      ...[1, -0, 1e21, 1.5e-7, Infinity, -Infinity, NaN].map((value) => ({ kind: 'float', value })),
+    ]);
     expect(node.args[2]).toEqual({ kind: 'size', size: { sym: '2*s0', example: 16 } });
-    expect(graph.nodes.find((n) => n.name === 't')?.type).toEqual(tensorType('f32', [128, 256], [1, 128]));
+    expect(graph.nodes.find((n) => n.name === 't')?.type).toEqual(
+      tensorType('f32', [128, 256], [1, 128]),
+    );
     expect(graph.subgraphs['<lambda>'].name).toBe('other');
   });
 
   test.each<[edit: [string, string], message: string]>([
     [['swgraph 1', 'swgraph 2'], '1:1 graph text version 2, this program reads version 1'],
     [['graph @main {', 'graph main {'], `4:7 expected '@', found 'main'`],
-    [['f32[256, 128] parameter', 'f32[256, 128 parameter'], `7:33 '"' cannot stand in a size expression`],
+    [
+      ['f32[256, 128] parameter', 'f32[256, 128 parameter'],
+      `7:33 '"' cannot stand in a size expression`,
+    ],
     [['f32[256, 128] parameter', 'g32[256, 128] parameter'], `7:10 'g32' is no dtype`],
     [
       ['parameter "fc1', 'paramter "fc1'],
       '7:24 expected a role (parameter, buffer, constant, input, tangent, state, key, arg), found',
     ],
-    [['aten.mm.default(%x, %t)', 'aten.mm.default(%x %t)'], `15:28 expected ',' or ')', found '%t'`],
+    [
+      ['aten.mm.default(%x, %t)', 'aten.mm.default(%x %t)'],
+      `15:28 expected ',' or ')', found '%t'`,
+    ],
     [[': b8[] ; forward savedOnly', ' ; forward'], `16:32 expected ':', found ';'`],
     [['; forward savedOnly', '; forward saveOnly'], `16:48 'saveOnly' is no tag`],
     [['stride=[1, 128]', 'stride=[1]'], '14:63 a stride of 1 numbers for a tensor of 2 dims'],
@@ -129,15 +163,15 @@ describe('graph text', () => {
     expect(broken).not.toBe(CANONICAL);
     const error = failure(broken);
     expect(error.code).toBe('E_GRAPH_PARSE');
-    expect(`${error.details.position?.line}:${error.details.position?.column} ${error.message}`).toContain(
-      message.trim(),
-    );
+    expect(
+      `${error.details.position?.line}:${error.details.position?.column} ${error.message}`,
+    ).toContain(message.trim());
   });
 
   test('a graph that breaks a rule is refused after reading', () => {
-    expect(failure(CANONICAL.replace('%mm = aten.mm.default(%x', '%mm = aten.mm.default(%y')).code).toBe(
-      'E_GRAPH_LINT',
-    );
+    expect(
+      failure(CANONICAL.replace('%mm = aten.mm.default(%x', '%mm = aten.mm.default(%y')).code,
+    ).toBe('E_GRAPH_LINT');
   });
 
   test('every prefix of a text is refused with line and column, or by a rule', () => {
@@ -150,11 +184,16 @@ describe('graph text', () => {
   });
 
   test('random damage gives a graph or a coded error', () => {
-    const damage = fc.tuple(fc.nat(CANONICAL.length - 1), fc.nat(3), fc.string({ maxLength: 3, unit: 'binary' }));
+    const damage = fc.tuple(
+      fc.nat(CANONICAL.length - 1),
+      fc.nat(3),
+      fc.string({ maxLength: 3, unit: 'binary' }),
+    );
     fc.assert(
       fc.property(fc.array(damage, { minLength: 1, maxLength: 3 }), (steps) => {
         let broken = CANONICAL;
-        for (const [at, drop, put] of steps) broken = broken.slice(0, at) + put + broken.slice(at + drop);
+        for (const [at, drop, put] of steps)
+          broken = broken.slice(0, at) + put + broken.slice(at + drop);
         try {
           parseGraph(broken);
         } catch (error) {
@@ -169,7 +208,8 @@ describe('graph text', () => {
   test('10,000 nested lists and tuples are a coded error', () => {
     const nest = (open: string): string =>
       `swgraph 1\ngraph @g {\n  %a = op(${open === '[' ? '['.repeat(10_000) : '1): '.concat('('.repeat(10_000))}`;
-    for (const open of ['[', '(']) expect(failure(nest(open)).message).toContain('nest deeper than 256');
+    for (const open of ['[', '('])
+      expect(failure(nest(open)).message).toContain('nest deeper than 256');
   });
 });
 
@@ -218,33 +258,75 @@ const { arg } = fc.letrec<{ arg: Arg }>((tie) => ({
     fc.boolean(),
     fc.constant(null),
     fc.constantFrom(...DTYPES).map((dtype): Arg => ({ kind: 'dtype', dtype })),
-    fc.tuple(fc.constantFrom('device', 'layout'), fc.string({ minLength: 1 })).map(([kind, word]) => ({ kind, word })),
+    fc
+      .tuple(fc.constantFrom('device', 'layout'), fc.string({ minLength: 1 }))
+      .map(([kind, word]) => ({ kind, word })),
     fc.constant<Arg>({ kind: 'size', size: { sym: 's0*4', example: 32 } }),
-    fc.tuple(tie('arg'), tie('arg')).map(([start, stop]): Arg => ({ kind: 'slice', start, stop, step: null })),
+    fc
+      .tuple(tie('arg'), tie('arg'))
+      .map(([start, stop]): Arg => ({ kind: 'slice', start, stop, step: null })),
     fc.array(tie('arg'), { maxLength: 3 }),
   ),
 }));
 const meta = fc.record<Partial<NodeMeta>>(
-  { phase: fc.constantFrom('backward', 'optimizer'), savedOnly: fc.constant(true), path: fc.string(), source: fc.string(), original: fc.string() },
+  {
+    phase: fc.constantFrom('backward', 'optimizer'),
+    savedOnly: fc.constant(true),
+    path: fc.string(),
+    source: fc.string(),
+    original: fc.string(),
+  },
   { requiredKeys: [] },
-) as fc.Arbitrary<NodeMeta>; // prettier-ignore
+) as fc.Arbitrary<NodeMeta>;
 const graph = fc
-  .tuple(fc.uniqueArray(name, { minLength: 2, maxLength: 6 }), fc.array(fc.tuple(fc.array(arg, { maxLength: 3 }), fc.array(fc.tuple(name, arg), { maxLength: 2 }), type, meta), { minLength: 5, maxLength: 5 }), name, fc.array(fc.string(), { maxLength: 2 }))
+  .tuple(
+    fc.uniqueArray(name, { minLength: 2, maxLength: 6 }),
+    fc.array(
+      fc.tuple(
+        fc.array(arg, { maxLength: 3 }),
+        fc.array(fc.tuple(name, arg), { maxLength: 2 }),
+        type,
+        meta,
+      ),
+      { minLength: 5, maxLength: 5 },
+    ),
+    name,
+    fc.array(fc.string(), { maxLength: 2 }),
+  )
   .map(([names, bodies, graphName, notes]): Graph => {
     const nodes = names.map((own, i): Node => {
       const [args, pairs, valueType, nodeMeta] = bodies[i % bodies.length];
       if (i === 0)
-        return { name: own, kind: 'placeholder', target: own, args: [], kwargs: {}, type: valueType, meta: { role: 'input', roleName: own, inferred: true } };
+        return {
+          name: own,
+          kind: 'placeholder',
+          target: own,
+          args: [],
+          kwargs: {},
+          type: valueType,
+          meta: { role: 'input', roleName: own, inferred: true },
+        };
       const kwargs: Record<string, Arg> = {};
       for (const [key, value] of pairs) setOwn(kwargs, key, value);
-      return { name: own, kind: 'call', target: `aten.${i}op`, args: [{ kind: 'value', name: names[i - 1] }, ...args], kwargs, type: valueType, meta: nodeMeta };
+      return {
+        name: own,
+        kind: 'call',
+        target: `aten.${i}op`,
+        args: [{ kind: 'value', name: names[i - 1] }, ...args],
+        kwargs,
+        type: valueType,
+        meta: nodeMeta,
+      };
     });
-    const outputs: Graph['outputs'] = [{ value: names[0], role: 'output', index: 0 }, { value: null, role: 'grad', of: names[0] }];
+    const outputs: Graph['outputs'] = [
+      { value: names[0], role: 'output', index: 0 },
+      { value: null, role: 'grad', of: names[0] },
+    ];
     const inner: Graph = { name: 'inner', nodes: [], outputs: [], subgraphs: {} };
     const subgraphs: Record<string, Graph> = {};
     setOwn(subgraphs, graphName, inner);
     return { name: graphName, nodes, outputs, subgraphs, ...(notes.length > 0 ? { notes } : {}) };
-  }); // prettier-ignore
+  });
 
 describe('round trip', () => {
   test('parse(print(g)) equals g for arbitrary graphs', () => {
@@ -263,10 +345,21 @@ describe('round trip', () => {
     const g = parseGraph(CANONICAL);
     const hash = graphHash(g);
     expect(hash).toMatch(/^[0-9a-f]{16}$/);
-    expect(graphHash(parseGraph(CANONICAL.replace('source="mlp.ts:14:10"', 'source="other.ts:1"')))).toBe(hash);
-    expect(graphHash(parseGraph(CANONICAL.replace('  note "Roles are inferred."\n', '')))).toBe(hash);
-    expect(graphHash({ ...g, nodes: g.nodes.map((n) => ({ ...n, meta: { ...n.meta, line: 3 } })) })).toBe(hash);
-    for (const [from, to] of [['path="fc1"', 'path="fc2"'], ['%mm, 0', '%mm, 0.0'], ['[1, 128]', '[2, 128]'], ['dim u0 in [0', 'dim u0 in [1']])
+    expect(
+      graphHash(parseGraph(CANONICAL.replace('source="mlp.ts:14:10"', 'source="other.ts:1"'))),
+    ).toBe(hash);
+    expect(graphHash(parseGraph(CANONICAL.replace('  note "Roles are inferred."\n', '')))).toBe(
+      hash,
+    );
+    expect(
+      graphHash({ ...g, nodes: g.nodes.map((n) => ({ ...n, meta: { ...n.meta, line: 3 } })) }),
+    ).toBe(hash);
+    for (const [from, to] of [
+      ['path="fc1"', 'path="fc2"'],
+      ['%mm, 0', '%mm, 0.0'],
+      ['[1, 128]', '[2, 128]'],
+      ['dim u0 in [0', 'dim u0 in [1'],
+    ])
       expect(graphHash(parseGraph(CANONICAL.replace(from, to)))).not.toBe(hash);
-  }); // prettier-ignore
+  });
 });

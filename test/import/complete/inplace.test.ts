@@ -1,8 +1,10 @@
 import { describe, expect, test } from 'vitest';
+
 import { importGraph } from '../../../src/import/import.ts';
 import { infer, refusal } from '../twins.ts';
 
-const HEAD = 'class GraphModule(torch.nn.Module):\n    def forward(self, b_count: "i64[]", x: "f32[4, 16]"):\n';
+const HEAD =
+  'class GraphModule(torch.nn.Module):\n    def forward(self, b_count: "i64[]", x: "f32[4, 16]"):\n';
 const build = (body: string): string => HEAD + body.replace(/^/gm, '        ');
 
 describe('values instead of changes in place', () => {
@@ -20,14 +22,17 @@ describe('values instead of changes in place', () => {
     );
     const args = (name: string): unknown => graph.nodes.find((n) => n.name === name)?.args;
     expect(args('neg')).toEqual([{ kind: 'value', name: 'mul_' }]);
-    expect(args('sum_1')).toEqual([{ kind: 'value', name: 'mul_' }, { kind: 'value', name: 'add_' }]);
+    expect(args('sum_1')).toEqual([
+      { kind: 'value', name: 'mul_' },
+      { kind: 'value', name: 'add_' },
+    ]);
     expect(graph.outputs).toEqual([
       { value: 'add_', role: 'mutation', of: 'b_count' },
       { value: 'mul_', role: 'mutation', of: 'x' },
       { value: 'neg', role: 'output', index: 0 },
       { value: 'sum_1', role: 'output', index: 1 },
     ]);
-  }); // prettier-ignore
+  });
 
   test.each([
     ['an input', 'relu_: "f32[64]" = torch.ops.aten.relu_.default(view)', 'relu_'],
@@ -36,12 +41,19 @@ describe('values instead of changes in place', () => {
       'add_: "f32[4, 16]" = torch.ops.aten.add_.Tensor(x, 1);  relu_: "f32[64]" = torch.ops.aten.relu_.default(view)',
       'add_',
     ],
-  ])('%s that is changed through a view is refused: its new value would be lost', (_, change, by) => {
-    const text = build(
-      `view: "f32[64]" = torch.ops.aten.view.default(x, [64])\n${change.replaceAll(';  ', '\n')}\nneg: "i64[]" = torch.ops.aten.neg.default(b_count)\nreturn (neg,)`,
-    );
-    expect(refusal(() => importGraph(text, { infer })).headline).toMatch(new RegExp(`E_UNSUPPORTED '(x|view)' shares memory with a value that ${by} changed in place`)); // prettier-ignore
-  });
+  ])(
+    '%s that is changed through a view is refused: its new value would be lost',
+    (_, change, by) => {
+      const text = build(
+        `view: "f32[64]" = torch.ops.aten.view.default(x, [64])\n${change.replaceAll(';  ', '\n')}\nneg: "i64[]" = torch.ops.aten.neg.default(b_count)\nreturn (neg,)`,
+      );
+      expect(refusal(() => importGraph(text, { infer })).headline).toMatch(
+        new RegExp(
+          `E_UNSUPPORTED '(x|view)' shares memory with a value that ${by} changed in place`,
+        ),
+      );
+    },
+  );
 
   test('a view that is read after its memory was changed through another name is refused', () => {
     const text = build(

@@ -1,5 +1,7 @@
 import { readFileSync } from 'node:fs';
+
 import { describe, expect, test } from 'vitest';
+
 import type { Graph } from '../../../src/graph/types.ts';
 import { importGraph, type ImportOptions } from '../../../src/import/import.ts';
 import { inferCall } from '../../../src/ops/record/infer.ts';
@@ -12,7 +14,10 @@ import { runTwoSteps } from '../../simulate/steps/run-steps.ts';
 
 function read(name: string, options: ImportOptions = {}): Graph {
   const path = new URL(`../../fixtures/steps/${name}.gz`, import.meta.url);
-  return importGraph(readFileSync(path), { ...options, infer: (node, typeOf) => inferCall(TABLE, node, typeOf) });
+  return importGraph(readFileSync(path), {
+    ...options,
+    infer: (node, typeOf) => inferCall(TABLE, node, typeOf),
+  });
 }
 
 /** Inputs by role, and how many outputs replace one. */
@@ -24,10 +29,19 @@ function counts(graph: Graph): Record<string, number> {
   return found;
 }
 
-const FILES = ['torch-momentum.ep.txt', 'torch-momentum.pt2', 'torch-momentum.fx.txt', 'torch-adamw.ep.txt', 'torch-adamw.pt2', 'torch-adamw.fx.txt', 'jax-momentum.mlir']; // prettier-ignore
+const FILES = [
+  'torch-momentum.ep.txt',
+  'torch-momentum.pt2',
+  'torch-momentum.fx.txt',
+  'torch-adamw.ep.txt',
+  'torch-adamw.pt2',
+  'torch-adamw.fx.txt',
+  'jax-momentum.mlir',
+];
 
 describe('roles in a whole train step', () => {
-  // The net has 5 parameters and 3 statistics; momentum keeps one state of each parameter, AdamW three.
+  // The net has 5 parameters and 3 statistics; momentum keeps one state of each parameter, AdamW
+  // three.
   test.each([
     [
       'torch-momentum.ep.txt',
@@ -55,7 +69,14 @@ describe('roles in a whole train step', () => {
     ],
     [
       'torch-momentum.fx.txt',
-      { parameter: 5, state: 5, input: 5, 'mutation returned': 8, 'newstate returned': 5, 'output returned': 1 },
+      {
+        parameter: 5,
+        state: 5,
+        input: 5,
+        'mutation returned': 8,
+        'newstate returned': 5,
+        'output returned': 1,
+      },
     ],
     [
       'torch-adamw.ep.txt',
@@ -83,11 +104,25 @@ describe('roles in a whole train step', () => {
     ],
     [
       'torch-adamw.fx.txt',
-      { parameter: 5, state: 15, input: 5, 'mutation returned': 8, 'newstate returned': 15, 'output returned': 1 },
+      {
+        parameter: 5,
+        state: 15,
+        input: 5,
+        'mutation returned': 8,
+        'newstate returned': 15,
+        'output returned': 1,
+      },
     ],
     [
       'jax-momentum.mlir',
-      { parameter: 3, state: 3, input: 2, 'mutation returned': 3, 'newstate returned': 3, 'output returned': 1 },
+      {
+        parameter: 3,
+        state: 3,
+        input: 2,
+        'mutation returned': 3,
+        'newstate returned': 3,
+        'output returned': 1,
+      },
     ],
   ] as const)('%s', (name, expected) => {
     const graph = read(name);
@@ -96,20 +131,32 @@ describe('roles in a whole train step', () => {
   });
 
   test('every state belongs to the parameter that it is kept for', () => {
-    const owners = (name: string): string[] => read(name).nodes.flatMap(({ meta }) => meta.role === 'state' ? [`${meta.stateName} of ${meta.roleName}`] : []); // prettier-ignore
+    const owners = (name: string): string[] =>
+      read(name).nodes.flatMap(({ meta }) =>
+        meta.role === 'state' ? [`${meta.stateName} of ${meta.roleName}`] : [],
+      );
     expect(owners('torch-momentum.ep.txt')).toEqual(
-      ['0.weight', '0.bias', '1.weight', '1.bias', '3.weight'].map((n) => `optimizer_${n.replace('.', '_')}_momentum_buffer of m.${n}`),
+      ['0.weight', '0.bias', '1.weight', '1.bias', '3.weight'].map(
+        (n) => `optimizer_${n.replace('.', '_')}_momentum_buffer of m.${n}`,
+      ),
     );
     expect(owners('torch-adamw.ep.txt').slice(0, 3)).toEqual(
       ['exp_avg', 'exp_avg_sq', 'step'].map((state) => `optimizer_0_weight_${state} of m.0.weight`),
     );
     // b1, w1, w2: the order of a dict in JAX.
     expect(owners('jax-momentum.mlir')).toEqual(['arg3 of arg0', 'arg4 of arg1', 'arg5 of arg2']);
-  }); // prettier-ignore
+  });
 
   test('a role that the user states is kept', () => {
-    const graph = read('torch-momentum.ep.txt', { roles: { optimizer_0_weight_momentum_buffer: 'buffer' } });
-    expect(counts(graph)).toMatchObject({ state: 4, buffer: 4, 'mutation returned': 9, 'newstate returned': 4 });
+    const graph = read('torch-momentum.ep.txt', {
+      roles: { optimizer_0_weight_momentum_buffer: 'buffer' },
+    });
+    expect(counts(graph)).toMatchObject({
+      state: 4,
+      buffer: 4,
+      'mutation returned': 9,
+      'newstate returned': 4,
+    });
   });
 
   test('CM-44: what is kept is counted as what it is', async () => {
@@ -117,7 +164,10 @@ describe('roles in a whole train step', () => {
     const elements = 16 * 32 + 32 + 2 * 32 + 32 * 8;
     const momentum = await planFor(read('torch-momentum.ep.txt'), 'd=1', replicated);
     // The statistics: two vectors of 32 and a counter of 8 bytes.
-    expect(momentum.memory).toMatchObject({ parameterBytes: 4 * elements + 4 * 64 + 8, optimizerBytes: 4 * elements });
+    expect(momentum.memory).toMatchObject({
+      parameterBytes: 4 * elements + 4 * 64 + 8,
+      optimizerBytes: 4 * elements,
+    });
     const adam = await planFor(read('torch-adamw.pt2'), 'd=1', replicated);
     expect(adam.memory).toMatchObject({
       parameterBytes: 4 * elements + 4 * 64 + 8,
@@ -125,28 +175,41 @@ describe('roles in a whole train step', () => {
     });
   });
 
-  test.each(FILES)('%s: the optimum with least memory returns everything as it enters', async (name) => {
-    const graph = read(name);
-    const plan = await planFor(graph, 'a=2,b=2', { objective: 'parameter-memory' });
-    const enters = new Map(
-      graph.nodes.flatMap(({ kind, meta }, n) =>
-        kind === 'placeholder' ? [[`${meta.roleName} ${meta.stateName ?? ''}`, plan.nodes[n].outputs[0]]] : [],
-      ),
-    );
-    const returned = graph.outputs.map(({ of, stateName }) => enters.get(`${of} ${stateName ?? ''}`));
-    plan.outputs.forEach(({ placement, role }, k) => {
-      if (role !== 'output') expect(placement).toBe(returned[k]);
-    });
-    // Not vacuous: the states are cut.
-    expect(plan.outputs.some(({ role, placement }) => role === 'newstate' && placement.includes('S'))).toBe(true);
-  });
+  test.each(FILES)(
+    '%s: the optimum with least memory returns everything as it enters',
+    async (name) => {
+      const graph = read(name);
+      const plan = await planFor(graph, 'a=2,b=2', { objective: 'parameter-memory' });
+      const enters = new Map(
+        graph.nodes.flatMap(({ kind, meta }, n) =>
+          kind === 'placeholder'
+            ? [[`${meta.roleName} ${meta.stateName ?? ''}`, plan.nodes[n].outputs[0]]]
+            : [],
+        ),
+      );
+      const returned = graph.outputs.map(({ of, stateName }) =>
+        enters.get(`${of} ${stateName ?? ''}`),
+      );
+      plan.outputs.forEach(({ placement, role }, k) => {
+        if (role !== 'output') expect(placement).toBe(returned[k]);
+      });
+      // Not vacuous: the states are cut.
+      expect(
+        plan.outputs.some(({ role, placement }) => role === 'newstate' && placement.includes('S')),
+      ).toBe(true);
+    },
+  );
 
   test.each(FILES.filter((name) => name.startsWith('torch')))(
     '%s: two steps of random plans, the second on what the first left',
     (name) => {
       const graph = read(name);
       for (const [seed, mesh] of ['d=4', 'a=2,b=2', 'd=3'].entries()) {
-        const { faults, carried } = runTwoSteps(graph, randomPlan(prepare(graph, request(mesh), TABLE), seed), seed);
+        const { faults, carried } = runTwoSteps(
+          graph,
+          randomPlan(prepare(graph, request(mesh), TABLE), seed),
+          seed,
+        );
         expect(faults, mesh).toEqual([]);
         expect(carried).toBe(graph.outputs.length - 1);
       }
@@ -157,10 +220,14 @@ describe('roles in a whole train step', () => {
 describe('a functional train step, which says nothing of donation', () => {
   const path = new URL('../../fixtures/jax/lm2-unrolled/stablehlo.mlir.gz', import.meta.url);
   const lm = (options: ImportOptions): Graph =>
-    importGraph(readFileSync(path), { ...options, infer: (node, typeOf) => inferCall(TABLE, node, typeOf) });
+    importGraph(readFileSync(path), {
+      ...options,
+      infer: (node, typeOf) => inferCall(TABLE, node, typeOf),
+    });
 
   test('a note asks for --train-step', () => {
-    const asks = (graph: Graph): string[] => (graph.notes ?? []).filter((note) => note.includes('--train-step'));
+    const asks = (graph: Graph): string[] =>
+      (graph.notes ?? []).filter((note) => note.includes('--train-step'));
     expect(asks(lm({}))).toEqual([
       'The first 64 outputs have the types of the first 64 inputs, as the new values of a train step have: --train-step places each as the input that it replaces.',
     ]);
@@ -183,6 +250,8 @@ describe('a functional train step, which says nothing of donation', () => {
 
   test('a program that returns nothing of the kind is refused', () => {
     const forward = new URL('../../fixtures/torch/mlp/export.readable.txt.gz', import.meta.url);
-    expect(() => importGraph(readFileSync(forward), { trainStep: true })).toThrow(/--train-step: the first output is/);
+    expect(() => importGraph(readFileSync(forward), { trainStep: true })).toThrow(
+      /--train-step: the first output is/,
+    );
   });
 });

@@ -1,10 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+
 import { GraphBuilder } from '../../../src/graph/build.ts';
 import type { Graph, Node } from '../../../src/graph/types.ts';
 import { tensorType } from '../../../src/graph/value.ts';
-import { importGraph } from '../../../src/import/import.ts';
 import { withoutStrides } from '../../../src/import/complete/strided-views.ts';
+import { importGraph } from '../../../src/import/import.ts';
 import { flat, NDArray } from '../../../src/ndarray/array.ts';
 import { builtinOperators } from '../../../src/ops/builtin.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
@@ -13,7 +14,8 @@ import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
 
 const table = builtinOperators();
 const product = (shape: readonly number[]): number => shape.reduce((n, d) => n * d, 1);
-const contiguous = (shape: readonly number[]): number[] => shape.map((_, d) => product(shape.slice(d + 1)));
+const contiguous = (shape: readonly number[]): number[] =>
+  shape.map((_, d) => product(shape.slice(d + 1)));
 
 interface Strided {
   readonly shape: readonly number[];
@@ -24,7 +26,10 @@ interface Strided {
 /** Places in memory, in row-major order of the view. */
 function places({ shape, stride, offset }: Strided): number[] {
   let list = [offset];
-  shape.forEach((n, d) => (list = list.flatMap((at) => Array.from({ length: n }, (_, i) => at + i * stride[d]))));
+  shape.forEach(
+    (n, d) =>
+      (list = list.flatMap((at) => Array.from({ length: n }, (_, i) => at + i * stride[d]))),
+  );
   return list;
 }
 
@@ -42,14 +47,23 @@ function counted(layout: Strided, from = 0): NDArray {
 
 function program(self: Strided, view: Strided, src?: readonly number[]): Graph {
   const b = new GraphBuilder('test');
-  const x = b.placeholder('x', tensorType('f32', self.shape, self.stride), { role: 'input', roleName: 'x' });
+  const x = b.placeholder('x', tensorType('f32', self.shape, self.stride), {
+    role: 'input',
+    roleName: 'x',
+  });
   const y =
-    src === undefined ? undefined : b.placeholder('y', tensorType('f32', src), { role: 'input', roleName: 'y' });
+    src === undefined
+      ? undefined
+      : b.placeholder('y', tensorType('f32', src), { role: 'input', roleName: 'y' });
   const where = [[...view.shape], [...view.stride], view.offset];
   const out =
     y === undefined
-      ? b.call('aten.as_strided.default', [x, ...where], tensorType('f32', view.shape), { name: 'out' })
-      : b.call('aten.as_strided_scatter.default', [x, y, ...where], tensorType('f32', self.shape), { name: 'out' });
+      ? b.call('aten.as_strided.default', [x, ...where], tensorType('f32', view.shape), {
+          name: 'out',
+        })
+      : b.call('aten.as_strided_scatter.default', [x, y, ...where], tensorType('f32', self.shape), {
+          name: 'out',
+        });
   b.output({ value: out.name, role: 'output', index: 0 });
   return b.build();
 }
@@ -59,7 +73,10 @@ function run(graph: Graph, inputs: readonly NDArray[]): number[] {
   return out instanceof NDArray ? [...flat(out)] : [];
 }
 
-/** Dense memory, and a view of it by cutting its dims, taking rows, moving and adding dims of one row. */
+/**
+ * Dense memory, and a view of it by cutting its dims, taking rows, moving and adding dims of one
+ * row.
+ */
 const cases = fc
   .record({
     shape: fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 1, maxLength: 4 }),
@@ -74,7 +91,9 @@ const cases = fc
     };
     const self = dense(shape, shuffled(shape.length));
     const memory = product(shape);
-    const divisors = Array.from({ length: memory }, (_, i) => i + 1).filter((n) => memory % n === 0);
+    const divisors = Array.from({ length: memory }, (_, i) => i + 1).filter(
+      (n) => memory % n === 0,
+    );
     const first = divisors[draw(divisors.length)];
     const sizes = [first, memory / first];
     let offset = 0;
@@ -86,7 +105,10 @@ const cases = fc
     });
     dims.push({ n: 1, step: 1 });
     const order = shuffled(dims.length);
-    return { self, view: { shape: order.map((d) => dims[d].n), stride: order.map((d) => dims[d].step), offset } };
+    return {
+      self,
+      view: { shape: order.map((d) => dims[d].n), stride: order.map((d) => dims[d].step), offset },
+    };
   });
 
 describe('as_strided', () => {
@@ -120,11 +142,17 @@ describe('as_strided', () => {
 
   test('strides that no view has are refused with the call and a remedy', () => {
     const overlapping = { shape: [3, 2], stride: [1, 1], offset: 0 };
-    expect(() => withoutStrides(program(dense([4], [0]), overlapping))).toThrow(/out: aten\.as_strided\.default has sizes \[3, 2\] and strides \[1, 1\], which no view has/); // prettier-ignore
+    expect(() => withoutStrides(program(dense([4], [0]), overlapping))).toThrow(
+      /out: aten\.as_strided\.default has sizes \[3, 2\] and strides \[1, 1\], which no view has/,
+    );
     const loose = { shape: [2, 2], stride: [4, 1], offset: 0 };
-    expect(() => withoutStrides(program(loose, { shape: [4], stride: [1], offset: 0 }))).toThrow(/do not fill their memory/); // prettier-ignore
+    expect(() => withoutStrides(program(loose, { shape: [4], stride: [1], offset: 0 }))).toThrow(
+      /do not fill their memory/,
+    );
     const twice = { shape: [2, 3], stride: [0, 1], offset: 0 };
-    expect(() => withoutStrides(program(dense([3], [0]), twice, [2, 3]))).toThrow(/writes an element twice/);
+    expect(() => withoutStrides(program(dense([3], [0]), twice, [2, 3]))).toThrow(
+      /writes an element twice/,
+    );
   });
 
   test('an imported text has views in the place of strides, under the old names', () => {
@@ -135,7 +163,9 @@ describe('as_strided', () => {
         return (relu,)
 `);
     const calls = graph.nodes.filter((node: Node) => node.kind === 'call');
-    expect(calls.map(({ name, target }) => `${name} ${target}`).at(-2)).toBe('as_strided aten.reshape.default');
+    expect(calls.map(({ name, target }) => `${name} ${target}`).at(-2)).toBe(
+      'as_strided aten.reshape.default',
+    );
     expect(calls.map(({ target }) => target)).not.toContain('aten.as_strided.default');
   });
 });

@@ -1,32 +1,50 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { readJson } from '../../../src/import/file/json.ts';
-import { inferSymbolic } from '../../../src/import/complete/symbolic.ts';
-import { tensorType } from '../../../src/graph/value.ts';
+
 import type { Arg, ValueType } from '../../../src/graph/types.ts';
-import { sizeExpression } from '../../../src/import/pt2/sympy.ts';
+import { tensorType } from '../../../src/graph/value.ts';
+import { inferSymbolic } from '../../../src/import/complete/symbolic.ts';
+import { readJson } from '../../../src/import/file/json.ts';
 import { Place } from '../../../src/import/pt2/place.ts';
+import { sizeExpression } from '../../../src/import/pt2/sympy.ts';
 import { infer, refusal } from '../twins.ts';
 
 describe('the JSON reader', () => {
   test('agrees with JSON.parse on any value that both hold', () => {
     const plain = (value: unknown): unknown =>
-      typeof value === 'bigint' ? Number(value) : typeof value !== 'object' || value === null ? value : Array.isArray(value) ? value.map(plain) : Object.fromEntries(Object.entries(value).map(([k, v]) => [k, plain(v)]));
+      typeof value === 'bigint'
+        ? Number(value)
+        : typeof value !== 'object' || value === null
+          ? value
+          : Array.isArray(value)
+            ? value.map(plain)
+            : Object.fromEntries(Object.entries(value).map(([k, v]) => [k, plain(v)]));
     fc.assert(
       fc.property(fc.json({ maxDepth: 6 }), (text) => {
-        const wanted: unknown = JSON.parse(text, (_key, value: unknown) => (Object.is(value, -0) ? 0 : value));
+        const wanted: unknown = JSON.parse(text, (_key, value: unknown) =>
+          Object.is(value, -0) ? 0 : value,
+        );
         expect(plain(readJson(text))).toEqual(plain(wanted));
       }),
     );
-  }); // prettier-ignore
+  });
 
   test('integers are exact beyond 2^53, and keys cannot reach a prototype', () => {
-    expect(readJson('[9007199254740993, -9223372036854775808, 1.5, 1e3, 0]')).toEqual([9007199254740993n, -9223372036854775808n, 1.5, 1000, 0]);
-    const hostile = readJson('{"__proto__": {"x": 1}, "constructor": 2}') as Record<string, unknown>;
+    expect(readJson('[9007199254740993, -9223372036854775808, 1.5, 1e3, 0]')).toEqual([
+      9007199254740993n,
+      -9223372036854775808n,
+      1.5,
+      1000,
+      0,
+    ]);
+    const hostile = readJson('{"__proto__": {"x": 1}, "constructor": 2}') as Record<
+      string,
+      unknown
+    >;
     expect(Object.keys(hostile)).toEqual(['__proto__', 'constructor']);
     expect(Object.getPrototypeOf(hostile)).toBeNull();
     expect(Object.prototype).not.toHaveProperty('x');
-  }); // prettier-ignore
+  });
 
   test.each([
     ['{"a": 1,\n "a": 2}', '2:2: E_DUP the key "a" stands twice in one object'],
@@ -77,11 +95,19 @@ describe('size expressions of torch.export', () => {
 describe('FM-45 types with symbolic sizes', () => {
   const s = { sym: 's0', example: 8 };
   const types: Record<string, ValueType> = {
-    x: tensorType('f32', [s, 6]), w: tensorType('f32', [6, 5]), two: tensorType('f32', [{ sym: 's0 + 1' }, 6]), turned: tensorType('f32', [6, { sym: 'm' }]), n: { kind: 'sym', expr: 's0' },
-  }; // prettier-ignore
+    x: tensorType('f32', [s, 6]),
+    w: tensorType('f32', [6, 5]),
+    two: tensorType('f32', [{ sym: 's0 + 1' }, 6]),
+    turned: tensorType('f32', [6, { sym: 'm' }]),
+    n: { kind: 'sym', expr: 's0' },
+  };
   const ref = (name: string): Arg => ({ kind: 'value', name });
   const shape = (target: string, args: Arg[]): unknown => {
-    const type = inferSymbolic(infer, { target, args, kwargs: {}, name: 'y' }, (name) => types[name]);
+    const type = inferSymbolic(
+      infer,
+      { target, args, kwargs: {}, name: 'y' },
+      (name) => types[name],
+    );
     return type?.kind === 'tensor' ? type.shape : type?.kind;
   };
   test('a size that grows with one of an operand is that size, a multiple, a shift or a product', () => {

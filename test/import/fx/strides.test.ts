@@ -1,41 +1,62 @@
 import { describe, expect, test } from 'vitest';
+
 import type { Arg, ValueType } from '../../../src/graph/types.ts';
 import { contiguousStride, tensorType } from '../../../src/graph/value.ts';
 import { withStrides } from '../../../src/import/fx/strides.ts';
 import { text } from '../fixtures.ts';
 
 /**
- * Strides of eager PyTorch: random operands (dims in any memory order, gaps, stretched dims) through views and pointwise
- * operators of torch 2.13 on CPU; operator, [shape, stride] of the operands, further arguments, [shape, stride] of the results.
+ * Strides of eager PyTorch: random operands (dims in any memory order, gaps, stretched dims)
+ * through views and pointwise operators of torch 2.13 on CPU; operator, [shape, stride] of the
+ * operands, further arguments, [shape, stride] of the results.
  */
 type Strided = readonly [shape: number[], stride: number[]];
-type Case = readonly [target: string, operands: Strided[], args: (number | number[])[], results: Strided[]];
+type Case = readonly [
+  target: string,
+  operands: Strided[],
+  args: (number | number[])[],
+  results: Strided[],
+];
 
 const CASES = JSON.parse(text('strides.json.gz')) as readonly Case[];
 
 function inferred([target, operands, rest, results]: Case): number[][] {
-  const types = new Map(operands.map(([shape, stride], i) => [`x${i}`, tensorType('f32', shape, stride)]));
+  const types = new Map(
+    operands.map(([shape, stride], i) => [`x${i}`, tensorType('f32', shape, stride)]),
+  );
   const args: Arg[] = [...[...types.keys()].map((name): Arg => ({ kind: 'value', name })), ...rest];
   const plain = results.map(([shape]) => tensorType('f32', shape));
   const type: ValueType = /split|unbind/.test(target) ? { kind: 'tuple', items: plain } : plain[0];
-  const found = withStrides({ target, args, kwargs: {}, name: 'y' }, type, (name) => types.get(name)!);
+  const found = withStrides({ target, args, kwargs: {}, name: 'y' }, type, (name) =>
+    types.get(name)!,
+  );
   const items = found.kind === 'tuple' ? found.items : [found];
-  return items.map((item) => (item.kind === 'tensor' ? [...(item.stride ?? contiguousStride(item.shape) ?? [])].map(Number) : []));
-} // prettier-ignore
+  return items.map((item) =>
+    item.kind === 'tensor'
+      ? [...(item.stride ?? contiguousStride(item.shape) ?? [])].map(Number)
+      : [],
+  );
+}
 
 describe('FM-4 strides that the text does not state', () => {
   const targets = [...new Set(CASES.map(([target]) => target))].sort();
 
   test('there are thousands of cases, most of them not row-major', () => {
     expect(CASES.length).toBeGreaterThan(3000);
-    const odd = CASES.filter(([, , , results]) => results.some(([shape, stride]) => String(stride) !== String(contiguousStride(shape))));
+    const odd = CASES.filter(([, , , results]) =>
+      results.some(([shape, stride]) => String(stride) !== String(contiguousStride(shape))),
+    );
     expect(odd.length).toBeGreaterThan(CASES.length / 3);
     expect(targets).toHaveLength(18);
-  }); // prettier-ignore
+  });
 
   test.each(targets)('%s as PyTorch has them', (target) => {
     const own = CASES.filter(([name]) => name === target);
     expect(own.length).toBeGreaterThan(50);
-    for (const one of own) expect([JSON.stringify(one), inferred(one)]).toEqual([JSON.stringify(one), one[3].map(([, stride]) => stride)]);
-  }); // prettier-ignore
+    for (const one of own)
+      expect([JSON.stringify(one), inferred(one)]).toEqual([
+        JSON.stringify(one),
+        one[3].map(([, stride]) => stride),
+      ]);
+  });
 });

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { inspectGraph } from '../../../src/cli/commands/reading/inspect.ts';
 import { lintGraph } from '../../../src/graph/lint.ts';
 import { parseGraph } from '../../../src/graph/text/parse.ts';
@@ -6,15 +7,15 @@ import { printGraph } from '../../../src/graph/text/write.ts';
 import type { Graph, Node } from '../../../src/graph/types.ts';
 import { getOwn } from '../../../src/graph/value.ts';
 import { importGraph, importModel } from '../../../src/import/import.ts';
-import { parseModule } from '../../../src/import/mlir/module.ts';
 import { readStablehlo } from '../../../src/import/mlir/import.ts';
+import { parseModule } from '../../../src/import/mlir/module.ts';
 import { programFlops } from '../../../src/ops/program-flops.ts';
-import { flopsEachOnce } from '../../support/flops-each-once.ts';
 import { inlineCalls } from '../../../src/passes/control/inline-calls.ts';
 import { raiseLoops } from '../../../src/passes/control/loops/raise-loops.ts';
+import { flopsEachOnce } from '../../support/flops-each-once.ts';
 import { withoutLines } from '../fixtures.ts';
-import { infer, jaxText, mlirAnswers, packedJax, placementsOf, table } from '../support-jax.ts';
 import { genericText } from '../support-generic.ts';
+import { infer, jaxText, mlirAnswers, packedJax, placementsOf, table } from '../support-jax.ts';
 
 /** Operations of every text, as the specification's acceptance list has them. */
 const NODES: readonly (readonly [RegExp, number])[] = [
@@ -54,7 +55,9 @@ function reconciled(byOp: Readonly<Record<string, number>>, text: string): Recor
   };
   for (const [, name] of text.matchAll(/applies (stablehlo\.\w+)/g)) take(name, 1);
   // Bodies of scatter and all_reduce: one operation between the block's head and its return.
-  for (const [, name] of text.matchAll(/\^bb0\([^)]*\):\s*%\w+ = (stablehlo\.\w+) [^\n]*\n\s*stablehlo\.return/g))
+  for (const [, name] of text.matchAll(
+    /\^bb0\([^)]*\):\s*%\w+ = (stablehlo\.\w+) [^\n]*\n\s*stablehlo\.return/g,
+  ))
     take(name, 1);
   // A call without its dialect is not counted there.
   const bare = [...text.matchAll(/= call @/g)].length;
@@ -67,21 +70,24 @@ describe('every StableHLO text of the fixtures', () => {
     expect(mlirAnswers.length).toBe(33);
   });
 
-  test.each(mlirAnswers.map((a) => [a.file, a] as const))('FM-30 FM-31 %s: nodes, operations, FLOPs, types', (file, answer) => {
-    const text = jaxText(file);
-    // With rules: every stated type is compared with the operator's own.
-    const { graph, counts, format } = importModel(packedJax(file), { infer });
-    expect(format).toBe('stablehlo');
-    const found = inspectGraph(graph, table, format, counts);
-    expect(found.nodes).toBe(NODES.find(([pattern]) => pattern.test(file))?.[1]);
-    expect(found.ops).toEqual(reconciled(answer.by_op, text));
-    if (answer.dot_flops !== undefined) {
-      expect(found.ops['stablehlo.dot_general']).toBe(answer.dot_flops.dot_generals);
-      expect(flopsEachOnce(graph, table)).toBe(answer.dot_flops.flops_each_once);
-    }
-    expect(found.unknownOps).toEqual([]);
-    expect(withoutLines(parseGraph(printGraph(graph)))).toEqual(withoutLines(graph));
-  }); // prettier-ignore
+  test.each(mlirAnswers.map((a) => [a.file, a] as const))(
+    'FM-30 FM-31 %s: nodes, operations, FLOPs, types',
+    (file, answer) => {
+      const text = jaxText(file);
+      // With rules: every stated type is compared with the operator's own.
+      const { graph, counts, format } = importModel(packedJax(file), { infer });
+      expect(format).toBe('stablehlo');
+      const found = inspectGraph(graph, table, format, counts);
+      expect(found.nodes).toBe(NODES.find(([pattern]) => pattern.test(file))?.[1]);
+      expect(found.ops).toEqual(reconciled(answer.by_op, text));
+      if (answer.dot_flops !== undefined) {
+        expect(found.ops['stablehlo.dot_general']).toBe(answer.dot_flops.dot_generals);
+        expect(flopsEachOnce(graph, table)).toBe(answer.dot_flops.flops_each_once);
+      }
+      expect(found.unknownOps).toEqual([]);
+      expect(withoutLines(parseGraph(printGraph(graph)))).toEqual(withoutLines(graph));
+    },
+  );
 
   test('FM-30 functions: 39 in lm2-scan, 12 in lm2-unrolled', () => {
     expect(parseModule(jaxText('lm2-scan/stablehlo.mlir.gz')).module.functions.size).toBe(39);
@@ -111,21 +117,33 @@ describe('every StableHLO text of the fixtures', () => {
       const generic = readStablehlo(genericText(text), { infer });
       // Names of bodies that `applies` makes do not occur in graphs.
       expect(withoutLines(generic.graph)).toEqual(withoutLines(graph));
-      const located = text.replaceAll(/( -> tensor<[^>]*>)\n/g, '$1 loc(#loc1)\n').concat('#loc1 = loc("f.py":3:5)\n');
-      expect(withoutSources(readStablehlo(located, { infer }).graph)).toEqual(withoutSources(graph));
+      const located = text
+        .replaceAll(/( -> tensor<[^>]*>)\n/g, '$1 loc(#loc1)\n')
+        .concat('#loc1 = loc("f.py":3:5)\n');
+      expect(withoutSources(readStablehlo(located, { infer }).graph)).toEqual(
+        withoutSources(graph),
+      );
     },
   );
 });
 
 function withoutSources(graph: Graph): Graph {
   return JSON.parse(
-    JSON.stringify(graph, (key, value: unknown) => (key === 'source' || key === 'line' ? undefined : typeof value === 'bigint' ? `${value}n` : value)),
+    JSON.stringify(graph, (key, value: unknown) =>
+      key === 'source' || key === 'line'
+        ? undefined
+        : typeof value === 'bigint'
+          ? `${value}n`
+          : value,
+    ),
   ) as Graph;
-} // prettier-ignore
+}
 
-// ---- loops ----------------------------------------------------------------------------------------------------------------
+// ---- loops
+// -----------------------------------------------------------------------------
 
-const loopsOf = (graph: Graph): Node[] => graph.nodes.filter((n) => ['scan', 'while_loop', 'cond'].includes(n.target));
+const loopsOf = (graph: Graph): Node[] =>
+  graph.nodes.filter((n) => ['scan', 'while_loop', 'cond'].includes(n.target));
 const shapeOf = (node: Node): unknown[] => [
   node.target,
   node.kwargs,
@@ -141,17 +159,38 @@ describe('FM-32 loops are raised to scans', () => {
   test.each<[string, unknown[][]]>([
     // body, carry, xs, captured
     ['ctl-scan-rnn', [['scan', { length: 6, reverse: false }, '@', 1, 1, 1]]],
-    ['ctl-scan-rnn-grad', [['scan', { length: 6, reverse: false }, '@', 1, 1, 1], ['scan', { length: 6, reverse: true }, '@', 2, 3, 1]]],
+    [
+      'ctl-scan-rnn-grad',
+      [
+        ['scan', { length: 6, reverse: false }, '@', 1, 1, 1],
+        ['scan', { length: 6, reverse: true }, '@', 2, 3, 1],
+      ],
+    ],
     ['ctl-fori-matmul', [['while_loop', { trips: 4 }, '@', '@', 3]]],
     ['ctl-while', [['while_loop', { trips: 10 }, '@', '@', 3]]],
-    ['lm2-scan', [['scan', { length: 2, reverse: false }, '@', 1, 9, 2], ['scan', { length: 2, reverse: true }, '@', 1, 33, 1]]],
-    ['lm32-scan-8b', [['scan', { length: 32, reverse: false }, '@', 1, 9, 2], ['scan', { length: 32, reverse: true }, '@', 1, 33, 1]]],
+    [
+      'lm2-scan',
+      [
+        ['scan', { length: 2, reverse: false }, '@', 1, 9, 2],
+        ['scan', { length: 2, reverse: true }, '@', 1, 33, 1],
+      ],
+    ],
+    [
+      'lm32-scan-8b',
+      [
+        ['scan', { length: 32, reverse: false }, '@', 1, 9, 2],
+        ['scan', { length: 32, reverse: true }, '@', 1, 33, 1],
+      ],
+    ],
   ])('%s', (id, loops) => {
     const graph = raised(id);
     expect(loopsOf(graph).map(shapeOf)).toEqual(loops);
-    const flops = programFlops(importGraph(packedJax(`${id}/stablehlo.mlir.gz`), { infer }), table).total;
+    const flops = programFlops(
+      importGraph(packedJax(`${id}/stablehlo.mlir.gz`), { infer }),
+      table,
+    ).total;
     expect(programFlops(graph, table).total).toBe(flops);
-  }); // prettier-ignore
+  });
 
   test('ctl-scan-rnn has one carry and one stacked output', () => {
     const [scan] = loopsOf(raised('ctl-scan-rnn'));
@@ -163,7 +202,9 @@ describe('FM-32 loops are raised to scans', () => {
     const [cond] = loopsOf(graph);
     const targets = [1, 2].map((at) => {
       const body = getOwn(graph.subgraphs, (cond.args[at] as { name: string }).name)!;
-      return body.nodes.filter((n) => n.kind === 'call').map((n) => n.target.replace('stablehlo.', ''));
+      return body.nodes
+        .filter((n) => n.kind === 'call')
+        .map((n) => n.target.replace('stablehlo.', ''));
     });
     expect(targets).toEqual([
       ['dot_general', 'tanh'],
@@ -179,35 +220,49 @@ describe('FM-32 loops are raised to scans', () => {
     );
     const graph = raiseLoops(importGraph(text, { infer }));
     lintGraph(graph, infer);
-    expect(shapeOf(loopsOf(graph)[1])).toEqual(['scan', { length: 6, reverse: true }, '@', 3, 2, 2]);
+    expect(shapeOf(loopsOf(graph)[1])).toEqual([
+      'scan',
+      { length: 6, reverse: true },
+      '@',
+      3,
+      2,
+      2,
+    ]);
   });
 });
 
-// ---- shardings ------------------------------------------------------------------------------------------------------------
+// ---- shardings
+// -----------------------------------------------------------------------------
 
 describe('FM-34 given shardings', () => {
   const sharded = mlirAnswers.filter((a) => a.in_shardings !== undefined);
-  test.each(sharded.map((a) => [a.file, a] as const))('%s: arguments and results', (file, answer) => {
-    const graph = importGraph(packedJax(file), { infer });
-    const shape = answer.mesh?.shape ?? {};
-    const axes = Object.keys(shape);
-    expect(graph.mesh?.replaceAll(/\w+=/g, '')).toBe(Object.values(shape).join(','));
-    const inputs = graph.nodes.filter((n) => n.kind === 'placeholder');
-    const of = new Map((graph.given ?? []).filter((g) => g.value !== undefined).map((g) => [g.value, g]));
-    // Long lists of the index stop at 40 entries.
-    const listed = answer.in_shardings!.slice(0, 40).filter((spec) => spec.startsWith('P('));
-    expect(listed.length).toBeGreaterThan(0);
-    listed.forEach((spec, i) => {
-      expect([spec, of.get(inputs[i].name)?.sharding]).toEqual([spec, placementsOf(spec, axes)]);
-      expect(of.get(inputs[i].name)?.strength).toBe('pin');
-    });
-    const results = (graph.given ?? []).filter((g) => g.output !== undefined);
-    for (const { output, sharding } of results) {
-      const spec = answer.out_shardings![output!];
-      if (spec?.startsWith('P(')) expect([output, sharding]).toEqual([output, placementsOf(spec, axes)]);
-    }
-    if (/^lm2/.test(file)) expect(results.length).toBeGreaterThan(30);
-  });
+  test.each(sharded.map((a) => [a.file, a] as const))(
+    '%s: arguments and results',
+    (file, answer) => {
+      const graph = importGraph(packedJax(file), { infer });
+      const shape = answer.mesh?.shape ?? {};
+      const axes = Object.keys(shape);
+      expect(graph.mesh?.replaceAll(/\w+=/g, '')).toBe(Object.values(shape).join(','));
+      const inputs = graph.nodes.filter((n) => n.kind === 'placeholder');
+      const of = new Map(
+        (graph.given ?? []).filter((g) => g.value !== undefined).map((g) => [g.value, g]),
+      );
+      // Long lists of the index stop at 40 entries.
+      const listed = answer.in_shardings!.slice(0, 40).filter((spec) => spec.startsWith('P('));
+      expect(listed.length).toBeGreaterThan(0);
+      listed.forEach((spec, i) => {
+        expect([spec, of.get(inputs[i].name)?.sharding]).toEqual([spec, placementsOf(spec, axes)]);
+        expect(of.get(inputs[i].name)?.strength).toBe('pin');
+      });
+      const results = (graph.given ?? []).filter((g) => g.output !== undefined);
+      for (const { output, sharding } of results) {
+        const spec = answer.out_shardings![output!];
+        if (spec?.startsWith('P('))
+          expect([output, sharding]).toEqual([output, placementsOf(spec, axes)]);
+      }
+      if (/^lm2/.test(file)) expect(results.length).toBeGreaterThan(30);
+    },
+  );
 
   test('gspmd and shardy state the same for every program that has both', () => {
     const both = sharded.filter((a) => a.file.includes('gspmd'));
@@ -223,9 +278,13 @@ describe('FM-34 given shardings', () => {
   test('FM-35 mlp-constraint: two pins on values', () => {
     for (const file of ['mlp-constraint/shardy.mlir.gz', 'mlp-constraint/gspmd.mlir.gz']) {
       const graph = importGraph(packedJax(file), { infer });
-      const constraints = graph.nodes.filter((n) => n.target === 'sdy.sharding_constraint').map((n) => n.name);
+      const constraints = graph.nodes
+        .filter((n) => n.target === 'sdy.sharding_constraint')
+        .map((n) => n.name);
       expect(
-        (graph.given ?? []).filter((g) => constraints.includes(g.value ?? '')).map((g) => [g.sharding, g.strength]),
+        (graph.given ?? [])
+          .filter((g) => constraints.includes(g.value ?? ''))
+          .map((g) => [g.sharding, g.strength]),
       ).toEqual([
         ['S(0)S(1)', 'pin'],
         ['S(0)S(0)', 'pin'],
@@ -237,26 +296,43 @@ describe('FM-34 given shardings', () => {
   test.each([
     ['shardy', ['data', 'model']],
     ['gspmd', ['axis_0', 'axis_1']],
-  ])('FM-35 shard-map-mlp in %s: a manual region with local FLOPs and one all-reduce', (dialect, axes) => {
-    const graph = importGraph(packedJax(`shard-map-mlp/${dialect}.mlir.gz`), { infer });
-    lintGraph(graph, infer);
-    expect(graph.nodes.map((n) => n.target).slice(3)).toEqual(['sdy.manual_computation', 'operator.getitem']);
-    const region = graph.nodes.find((n) => n.target === 'sdy.manual_computation')!;
-    expect(region.kwargs).toEqual({
-      in_shardings: ['S(0)R', 'RS(1)', 'RS(0)'],
-      out_shardings: ['S(0)R'],
-      manual_axes: axes,
-    });
-    expect(programFlops(graph, table).total).toBe(196_608);
-    expect(8 * programFlops(graph, table).total).toBe(1_572_864);
-    // GSPMD's text calls a function of the body.
-    const [body] = Object.values(inlineCalls(graph).subgraphs);
-    const reductions = body.nodes.filter((n) => n.target === 'stablehlo.all_reduce');
-    expect(reductions.map((n) => [n.kwargs.reducer, n.kwargs.replica_groups])).toEqual([['add', [[0, 1, 2, 3], [4, 5, 6, 7]]]]);
-  }); // prettier-ignore
+  ])(
+    'FM-35 shard-map-mlp in %s: a manual region with local FLOPs and one all-reduce',
+    (dialect, axes) => {
+      const graph = importGraph(packedJax(`shard-map-mlp/${dialect}.mlir.gz`), { infer });
+      lintGraph(graph, infer);
+      expect(graph.nodes.map((n) => n.target).slice(3)).toEqual([
+        'sdy.manual_computation',
+        'operator.getitem',
+      ]);
+      const region = graph.nodes.find((n) => n.target === 'sdy.manual_computation')!;
+      expect(region.kwargs).toEqual({
+        in_shardings: ['S(0)R', 'RS(1)', 'RS(0)'],
+        out_shardings: ['S(0)R'],
+        manual_axes: axes,
+      });
+      expect(programFlops(graph, table).total).toBe(196_608);
+      expect(8 * programFlops(graph, table).total).toBe(1_572_864);
+      // GSPMD's text calls a function of the body.
+      const [body] = Object.values(inlineCalls(graph).subgraphs);
+      const reductions = body.nodes.filter((n) => n.target === 'stablehlo.all_reduce');
+      expect(reductions.map((n) => [n.kwargs.reducer, n.kwargs.replica_groups])).toEqual([
+        [
+          'add',
+          [
+            [0, 1, 2, 3],
+            [4, 5, 6, 7],
+          ],
+        ],
+      ]);
+    },
+  );
 
   test('shardings can be ignored', () => {
-    const graph = importGraph(packedJax('mlp-constraint/shardy.mlir.gz'), { infer, ignoreShardings: true });
+    const graph = importGraph(packedJax('mlp-constraint/shardy.mlir.gz'), {
+      infer,
+      ignoreShardings: true,
+    });
     expect([graph.mesh, graph.given]).toEqual([undefined, undefined]);
   });
 });

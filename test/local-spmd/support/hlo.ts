@@ -6,7 +6,10 @@ import { regionProgram } from '../../../src/simulate/ranks/local-map.ts';
 import type { JaxCollective } from './recorded.ts';
 import { table } from './simulated.ts';
 
-/** Collectives of a per-device program as XLA's text has them: kind, groups of devices, shape of what one device holds after it. */
+/**
+ * Collectives of a per-device program as XLA's text has them: kind, groups of devices, shape of
+ * what one device holds after it.
+ */
 export function hloOf({ graph, mesh }: DeviceProgram): JaxCollective[] {
   return graph.nodes.flatMap(({ target, args, type }): JaxCollective[] => {
     const kind = collectiveKind(target);
@@ -21,12 +24,17 @@ export function hloOf({ graph, mesh }: DeviceProgram): JaxCollective[] {
 export function regionsOf(graph: Graph): DeviceProgram[] {
   return graph.nodes.flatMap((node) => {
     const [body] = node.args;
-    if (node.target !== LOCAL_MAP || typeof body !== 'object' || body === null || !('name' in body)) return [];
+    if (node.target !== LOCAL_MAP || typeof body !== 'object' || body === null || !('name' in body))
+      return [];
     return [regionProgram(table, node, graph.subgraphs[body.name])];
   });
 }
 
 /** Members of collectives one by one, where XLA has combined some, in an order of their own. */
 export function members(collectives: readonly JaxCollective[]): string[] {
-  return collectives.flatMap(([kind, groups, shapes]) => shapes.map((shape) => `${kind} ${JSON.stringify(groups)} ${shape}`)).sort(); // prettier-ignore
+  return collectives
+    .flatMap(([kind, groups, shapes]) =>
+      shapes.map((shape) => `${kind} ${JSON.stringify(groups)} ${shape}`),
+    )
+    .sort();
 }

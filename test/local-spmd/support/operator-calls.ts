@@ -1,9 +1,9 @@
-import { parseCall, type CallText } from '../../../src/ops/samples/call-text.ts';
+import { type CallText, parseCall } from '../../../src/ops/samples/call-text.ts';
 import type { Call, Operand } from './spmd-questions.ts';
 
 /**
- * The operators of `spmd-questions.ts` as calls of this library. A number with a type (`nV`) is a tensor without dims here, as an
- * axis index is.
+ * The operators of `spmd-questions.ts` as calls of this library. A number with a type (`nV`) is a
+ * tensor without dims here, as an axis index is.
  */
 
 const M = 'x[4,4]';
@@ -95,11 +95,17 @@ const NUMBER_FIRST: Readonly<Record<string, string>> = {
   div: `reciprocal(${M})`,
 };
 
-/** The call, and for each of its tensors the position of the operand; undefined for one that this library has no such call for. */
-export function ourCall({ op, operands }: Call): { readonly call: CallText; readonly of: readonly number[] } | undefined {
+/**
+ * The call, and for each of its tensors the position of the operand; undefined for one that this
+ * library has no such call for.
+ */
+export function ourCall({
+  op,
+  operands,
+}: Call): { readonly call: CallText; readonly of: readonly number[] } | undefined {
   const word = (o: Operand): string => (o === 'n' ? '2.0' : o.startsWith('n') ? 'x[]' : M);
   const tensors = operands.flatMap((o, i) => (o === 'n' ? [] : [i]));
   if (operands[0] === 'n') return { call: parseCall(NUMBER_FIRST[op]), of: [1] };
   const text = UNARY[op] ?? FIXED[op] ?? BINARY[op]?.(word(operands[0]), word(operands[1]));
   return text === undefined ? undefined : { call: parseCall(text), of: tensors };
-} // prettier-ignore
+}

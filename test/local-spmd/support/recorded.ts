@@ -1,6 +1,9 @@
 import { gunzipSync, gzipSync } from 'node:zlib';
 
-/** Answers of the two packages, as scripts/engines/run_spmd_types.py and run_shard_map.py write them. */
+/**
+ * Answers of the two packages, as scripts/engines/run_spmd_types.py and run_shard_map.py write
+ * them.
+ */
 
 export interface Refusal {
   readonly refused: string;
@@ -43,11 +46,16 @@ export type JaxCollective = readonly [string, readonly (readonly number[])[], re
 export interface JaxAnswers {
   readonly jax: string;
   readonly devices: number;
-  /** By primitive and state of the operand; casts written out, then with those that JAX inserts itself. */
+  /**
+   * By primitive and state of the operand; casts written out, then with those that JAX inserts
+   * itself.
+   */
   readonly primitives: Readonly<Record<string, Readonly<Record<JaxState, JaxPrimitive | Refusal>>>>;
   readonly implicit: Readonly<Record<string, Readonly<Record<JaxState, JaxPrimitive | Refusal>>>>;
   /** By operator and the states of its operands, `VI`. */
-  readonly operators: Readonly<Record<string, Readonly<Record<string, { readonly type: JaxState } | Refusal>>>>;
+  readonly operators: Readonly<
+    Record<string, Readonly<Record<string, { readonly type: JaxState } | Refusal>>>
+  >;
   readonly implicit_operators: Readonly<
     Record<string, Readonly<Record<string, { readonly type: JaxState } | Refusal>>>
   >;
@@ -57,10 +65,16 @@ export interface JaxAnswers {
     readonly column_out_replicated: Readonly<Record<string, string>>;
     readonly scan_swap: Readonly<Record<string, string>>;
     readonly scan_swap_cast: { readonly accepted: readonly string[] };
-    /** Sums over dp in the gradient of a weight that each trip of a scan uses, by where it is cast. */
+    /**
+     * Sums over dp in the gradient of a weight that each trip of a scan uses, by where it is cast.
+     */
     readonly microbatches: Readonly<Record<'before' | 'inside' | 'auto', number>>;
-    readonly mlp_uncut: Readonly<Record<'forward' | 'gradient_all' | 'gradient_weights', readonly JaxCollective[]>>;
-    readonly mlp_cut: Readonly<Record<'forward' | 'gradient_all' | 'gradient_weights', readonly JaxCollective[]>>;
+    readonly mlp_uncut: Readonly<
+      Record<'forward' | 'gradient_all' | 'gradient_weights', readonly JaxCollective[]>
+    >;
+    readonly mlp_cut: Readonly<
+      Record<'forward' | 'gradient_all' | 'gradient_weights', readonly JaxCollective[]>
+    >;
     readonly block: Readonly<Record<'forward' | 'both', readonly JaxCollective[]>>;
     readonly block_sequence: Readonly<Record<'forward' | 'both', readonly JaxCollective[]>>;
   };

@@ -1,13 +1,14 @@
 import { expect } from 'vitest';
+
 import { placeholdersOf } from '../../../src/graph/control.ts';
 import { LOCAL_MAP, localMapCall } from '../../../src/graph/local-map.ts';
 import type { Graph } from '../../../src/graph/types.ts';
+import { isRef } from '../../../src/graph/value.ts';
 import { flat, fromFlat, NDArray } from '../../../src/ndarray/array.ts';
 import { builtinOperators } from '../../../src/ops/builtin.ts';
-import { isRef } from '../../../src/graph/value.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
-import { localMapValues } from '../../../src/simulate/ranks/local-map.ts';
 import type { ExecutedCollective } from '../../../src/simulate/ranks/devices.ts';
+import { localMapValues } from '../../../src/simulate/ranks/local-map.ts';
 
 /** Programs of per-device code with numbers in them. */
 export const table = builtinOperators();
@@ -15,7 +16,14 @@ export const table = builtinOperators();
 /** Numbers of a fixed sequence, of no symmetry that a wrong program could hide behind. */
 export function drawn(shape: readonly number[], seed: number): NDArray {
   const size = shape.reduce((n, d) => n * d, 1);
-  return fromFlat(shape, Float64Array.from({ length: size }, (_, i) => Math.sin(1.7 * (i + 1) * (seed + 1.3)) + 0.1 * seed), 'f64'); // prettier-ignore
+  return fromFlat(
+    shape,
+    Float64Array.from(
+      { length: size },
+      (_, i) => Math.sin(1.7 * (i + 1) * (seed + 1.3)) + 0.1 * seed,
+    ),
+    'f64',
+  );
 }
 
 export function inputsOf(graph: Graph): NDArray[] {
@@ -45,16 +53,28 @@ export function expectSame(ours: Graph, theirs: Graph): void {
   });
 }
 
-/** Collectives that the regions of a program run, region by region, with the axes of their groups. */
+/**
+ * Collectives that the regions of a program run, region by region, with the axes of their groups.
+ */
 export function collectivesOf(graph: Graph): string[][] {
   const found: string[][] = [];
   const values = new Map<string, unknown>();
-  evaluateGraph(table, graph, inputsOf(graph), { onValue: (_run, node, value) => void values.set(node.name, value) });
+  evaluateGraph(table, graph, inputsOf(graph), {
+    onValue: (_run, node, value) => void values.set(node.name, value),
+  });
   for (const node of graph.nodes) {
     if (node.target !== LOCAL_MAP) continue;
     const call = localMapCall(node);
-    const byName = new Map(call.operands.map((arg) => (isRef(arg) ? [arg.name, values.get(arg.name)] : ['', null])));
-    const { run } = localMapValues(table, node, graph.subgraphs[call.body], (name) => byName.get(name) as NDArray, 0);
+    const byName = new Map(
+      call.operands.map((arg) => (isRef(arg) ? [arg.name, values.get(arg.name)] : ['', null])),
+    );
+    const { run } = localMapValues(
+      table,
+      node,
+      graph.subgraphs[call.body],
+      (name) => byName.get(name) as NDArray,
+      0,
+    );
     found.push(
       run.collectives.map((c) =>
         textOf(
@@ -67,7 +87,13 @@ export function collectivesOf(graph: Graph): string[][] {
   return found;
 }
 
-const SHORT = { all_reduce: 'AR', all_gather: 'AG', reduce_scatter: 'RS', all_to_all: 'A2A', collective_permute: 'CP' };
+const SHORT = {
+  all_reduce: 'AR',
+  all_gather: 'AG',
+  reduce_scatter: 'RS',
+  all_to_all: 'A2A',
+  collective_permute: 'CP',
+};
 
 export function textOf({ kind, meshDims }: ExecutedCollective, axes: readonly string[]): string {
   return `${SHORT[kind]} ${meshDims.map((m) => axes[m]).join(',')}`;

@@ -1,6 +1,7 @@
 /**
- * What is asked of the package spmd_types and of this library: every cell of the tables of primitives, every operator
- * on every combination of types, einsums on cut operands, and claims about a type that follow one another.
+ * What is asked of the package spmd_types and of this library: every cell of the tables of
+ * primitives, every operator on every combination of types, einsums on cut operands, and claims
+ * about a type that follow one another.
  */
 
 export type TypeText = 'R' | 'I' | 'V' | 'P' | 'S(0)' | 'S(1)';
@@ -15,9 +16,18 @@ export interface Cell {
 }
 
 export type Primitive =
-  'convert' | 'reinterpret' | 'all_reduce' | 'all_gather' | 'reduce_scatter' | 'all_to_all' | 'redistribute';
+  | 'convert'
+  | 'reinterpret'
+  | 'all_reduce'
+  | 'all_gather'
+  | 'reduce_scatter'
+  | 'all_to_all'
+  | 'redistribute';
 
-/** Operand of an operator: a tensor of that type, a plain number `n`, or a number with a type (`nV` differs on each rank). */
+/**
+ * Operand of an operator: a tensor of that type, a plain number `n`, or a number with a type (`nV`
+ * differs on each rank).
+ */
 export type Operand = 'R' | 'I' | 'V' | 'P' | 'n' | 'nR' | 'nI' | 'nV' | 'nP';
 
 export interface Call {
@@ -25,7 +35,10 @@ export interface Call {
   readonly operands: readonly Operand[];
 }
 
-/** Placements of each operand, one for each mesh dim (`dp`, then `tp`; the first is the outer one where both cut a tensor dim). */
+/**
+ * Placements of each operand, one for each mesh dim (`dp`, then `tp`; the first is the outer one
+ * where both cut a tensor dim).
+ */
 export interface EinsumQuestion {
   readonly equation: string;
   readonly operands: readonly (readonly string[])[];
@@ -39,7 +52,13 @@ export interface Claim {
 
 const TYPES: readonly TypeText[] = ['R', 'I', 'V', 'P', 'S(0)', 'S(1)'];
 const CASTS: readonly Primitive[] = ['convert', 'reinterpret'];
-const COLLECTIVES: readonly Primitive[] = ['all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'redistribute'];
+const COLLECTIVES: readonly Primitive[] = [
+  'all_reduce',
+  'all_gather',
+  'reduce_scatter',
+  'all_to_all',
+  'redistribute',
+];
 
 const pairs = TYPES.flatMap((src) => TYPES.map((dst) => ({ src, dst })));
 
@@ -57,17 +76,78 @@ const TENSORS: readonly Operand[] = ['R', 'I', 'V', 'P'];
 const NUMBERS: readonly Operand[] = ['n', 'nR', 'nI', 'nV', 'nP'];
 
 const LINEAR = [
-  'neg', 'clone', 'sum', 'sum.dim', 'mean.dim', 'cumsum', 'reshape', 'view', 'transpose', 't', 'permute', 'unsqueeze', 'squeeze',
-  'expand', 'select', 'narrow', 'split', 'chunk', 'unbind', 'flip', 'roll', 'contiguous', 'slice',
-] as const; // prettier-ignore
+  'neg',
+  'clone',
+  'sum',
+  'sum.dim',
+  'mean.dim',
+  'cumsum',
+  'reshape',
+  'view',
+  'transpose',
+  't',
+  'permute',
+  'unsqueeze',
+  'squeeze',
+  'expand',
+  'select',
+  'narrow',
+  'split',
+  'chunk',
+  'unbind',
+  'flip',
+  'roll',
+  'contiguous',
+  'slice',
+] as const;
 const NONLINEAR = [
-  'relu', 'exp', 'log', 'tanh', 'sigmoid', 'silu', 'gelu', 'cos', 'abs', 'sqrt', 'rsqrt', 'square', 'pow.number', 'reciprocal',
-  'softmax', 'log_softmax', 'amax', 'layer_norm', 'clamp',
-] as const; // prettier-ignore
+  'relu',
+  'exp',
+  'log',
+  'tanh',
+  'sigmoid',
+  'silu',
+  'gelu',
+  'cos',
+  'abs',
+  'sqrt',
+  'rsqrt',
+  'square',
+  'pow.number',
+  'reciprocal',
+  'softmax',
+  'log_softmax',
+  'amax',
+  'layer_norm',
+  'clamp',
+] as const;
 const ELEMENTWISE = ['add', 'sub', 'mul', 'div'] as const;
-const BINARY = ['maximum', 'pow', 'mm', 'matmul', 'bmm', 'einsum', 'dot', 'mv', 'linear', 'cat', 'stack'] as const;
+const BINARY = [
+  'maximum',
+  'pow',
+  'mm',
+  'matmul',
+  'bmm',
+  'einsum',
+  'dot',
+  'mv',
+  'linear',
+  'cat',
+  'stack',
+] as const;
 const IN_PLACE = ['add_', 'sub_', 'mul_', 'div_'] as const;
-const TERNARY = ['addmm', 'addmv', 'addbmm', 'baddbmm', 'addr', 'linear.bias', 'where', 'einsum.3', 'add.out', 'mul.out'] as const; // prettier-ignore
+const TERNARY = [
+  'addmm',
+  'addmv',
+  'addbmm',
+  'baddbmm',
+  'addr',
+  'linear.bias',
+  'where',
+  'einsum.3',
+  'add.out',
+  'mul.out',
+] as const;
 
 const combinations = (...sets: readonly (readonly Operand[])[]): Operand[][] =>
   sets.reduce<Operand[][]>((rows, set) => rows.flatMap((row) => set.map((o) => [...row, o])), [[]]);
@@ -77,33 +157,59 @@ const asked = (ops: readonly string[], operands: readonly Operand[][]): Call[] =
 
 export const calls: readonly Call[] = [
   ...asked([...LINEAR, ...NONLINEAR], combinations(TENSORS)),
-  ...asked(ELEMENTWISE, [...combinations(TENSORS, [...TENSORS, ...NUMBERS]), ...combinations(NUMBERS, TENSORS)]),
+  ...asked(ELEMENTWISE, [
+    ...combinations(TENSORS, [...TENSORS, ...NUMBERS]),
+    ...combinations(NUMBERS, TENSORS),
+  ]),
   ...asked(BINARY, combinations(TENSORS, TENSORS)),
   ...asked(IN_PLACE, combinations(TENSORS, [...TENSORS, ...NUMBERS])),
   ...asked(TERNARY, combinations(TENSORS, TENSORS, TENSORS)),
 ];
 
 const EQUATIONS = [
-  'mk,kn->mn', 'bmk,bkn->bmn', 'abi,aoi->abo', 'sbi,io->sbo', 'sbh,h->sbh', 'bh,ho->bo', 'bi,oi->bo', 'abc,ab->abc', 'abd,bf->abfd',
-  'bcmk,bckn->bcmn', 'i,j->ij', 'ij->j', 'ij->ji', 'ij,jk,k->i',
-] as const; // prettier-ignore
+  'mk,kn->mn',
+  'bmk,bkn->bmn',
+  'abi,aoi->abo',
+  'sbi,io->sbo',
+  'sbh,h->sbh',
+  'bh,ho->bo',
+  'bi,oi->bo',
+  'abc,ab->abc',
+  'abd,bf->abfd',
+  'bcmk,bckn->bcmn',
+  'i,j->ij',
+  'ij->j',
+  'ij->ji',
+  'ij,jk,k->i',
+] as const;
 
 /** Placements of one operand on one mesh dim. */
-const placements = (rank: number): string[] => ['R', 'I', 'P', ...Array.from({ length: rank }, (_, d) => `S(${d})`)];
+const placements = (rank: number): string[] => [
+  'R',
+  'I',
+  'P',
+  ...Array.from({ length: rank }, (_, d) => `S(${d})`),
+];
 
 const product = <T>(sets: readonly (readonly T[])[]): T[][] =>
   sets.reduce<T[][]>((rows, set) => rows.flatMap((row) => set.map((o) => [...row, o])), [[]]);
 
 const onOneDim = EQUATIONS.flatMap((equation) =>
-  product(equation.split('->')[0].split(',').map((letters) => placements(letters.length))) // prettier-ignore
-    .map((operands): EinsumQuestion => ({ equation, operands: operands.map((o) => [o]) })),
+  product(
+    equation
+      .split('->')[0]
+      .split(',')
+      .map((letters) => placements(letters.length)),
+  ).map((operands): EinsumQuestion => ({ equation, operands: operands.map((o) => [o]) })),
 );
 
 const PAIRS = product([
   ['R', 'P', 'S(0)', 'S(1)'],
   ['R', 'P', 'S(0)', 'S(1)'],
 ]);
-const onTwoDims = PAIRS.flatMap((x) => PAIRS.map((y): EinsumQuestion => ({ equation: 'mk,kn->mn', operands: [x, y] })));
+const onTwoDims = PAIRS.flatMap((x) =>
+  PAIRS.map((y): EinsumQuestion => ({ equation: 'mk,kn->mn', operands: [x, y] })),
+);
 
 export const einsums: readonly EinsumQuestion[] = [...onOneDim, ...onTwoDims];
 

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { init_device_mesh, make_mesh } from '../../../src/mesh/devices/aliases.ts';
 
 describe('names that users of DTensor and JAX know', () => {
@@ -7,7 +8,9 @@ describe('names that users of DTensor and JAX know', () => {
       'DeviceMesh((dp=2, tp=4), stride=(4, 1))',
     );
     expect(init_device_mesh('cpu', [8]).text).toBe('dim_0=8');
-    expect(() => init_device_mesh('cuda', [2, 4], { mesh_dim_names: ['dp'] })).toThrow('2 mesh sizes but 1 names');
+    expect(() => init_device_mesh('cuda', [2, 4], { mesh_dim_names: ['dp'] })).toThrow(
+      '2 mesh sizes but 1 names',
+    );
     expect(() => init_device_mesh('cuda:0', [2])).toThrow("device type 'cuda:0'");
     expect(() => init_device_mesh('cuda', [2, 2], { mesh_dim_names: ['a', 'a'] })).toThrow(/'a'/);
   });

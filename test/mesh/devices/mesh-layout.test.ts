@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { offsets } from '../../../src/mesh/layout/coordinates.ts';
-import { complement } from '../../../src/mesh/layout/complement.ts';
+
+import { DeviceMesh, parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import {
   deviceLayout,
   layoutGroups,
@@ -9,10 +9,12 @@ import {
   stridedShardLayout,
   unflattenLayout,
 } from '../../../src/mesh/devices/mesh-layout.ts';
+import { complement } from '../../../src/mesh/layout/complement.ts';
+import { offsets } from '../../../src/mesh/layout/coordinates.ts';
 import { parseLayout } from '../../../src/mesh/layout/parse.ts';
-import { DeviceMesh, parseMesh } from '../../../src/mesh/devices/mesh.ts';
 
-const sets = (groups: readonly (readonly number[])[]): string => groups.map((g) => `{${g.join(',')}}`).join('');
+const sets = (groups: readonly (readonly number[])[]): string =>
+  groups.map((g) => `{${g.join(',')}}`).join('');
 
 describe('mesh dims as layouts', () => {
   const mesh = parseMesh('a=2,b=2,c=2');
@@ -38,7 +40,9 @@ describe('mesh dims as layouts', () => {
     expect(offsets(complement(axis, 8, 'lex'), 'lex')).toEqual([0, 1, 4, 5]);
     expect(sets(layoutGroups(axis, 8))).toBe('{0,2}{1,3}{4,6}{5,7}');
     expect(() => layoutGroups(axis, 7)).toThrow(/does not divide 7 ranks/);
-    expect(() => layoutGroups(parseLayout('3:1', 'lex'), 8)).toThrow(/axis 3:1 does not divide 8 ranks/);
+    expect(() => layoutGroups(parseLayout('3:1', 'lex'), 8)).toThrow(
+      /axis 3:1 does not divide 8 ranks/,
+    );
   });
 
   test('PL-7 PL-159 on random meshes the groups of the layout are the groups of the mesh', () => {
@@ -47,9 +51,13 @@ describe('mesh dims as layouts', () => {
       fc.property(sizes, fc.array(fc.boolean(), { minLength: 4, maxLength: 4 }), (list, pick) => {
         const random = new DeviceMesh(list.map((size, i) => ({ name: `d${i}`, size })));
         const dims = list.map((_, i) => i).filter((i) => pick[i]);
-        expect(layoutGroups(meshLayout(random, dims), random.size)).toEqual(random.orderedGroups(dims));
+        expect(layoutGroups(meshLayout(random, dims), random.size)).toEqual(
+          random.orderedGroups(dims),
+        );
         const back = dims.slice().reverse();
-        expect(layoutGroups(meshLayout(random, back), random.size)).toEqual(random.orderedGroups(back));
+        expect(layoutGroups(meshLayout(random, back), random.size)).toEqual(
+          random.orderedGroups(back),
+        );
       }),
     );
   });
@@ -64,15 +72,18 @@ describe('mesh dims as layouts', () => {
     expect(() => texts('8:1', [3, 2])).toThrow(/sizes 3 x 2 make 6/);
     expect(() => texts('(2,3):(10,1)', [3, 2])).toThrow(/cut its modes unevenly/);
     fc.assert(
-      fc.property(fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 2, maxLength: 4 }), (list) => {
-        const random = new DeviceMesh(list.map((size, i) => ({ name: `d${i}`, size })));
-        const dims = list.map((_, i) => i).filter((i) => i !== 1);
-        const parts = unflattenLayout(
-          meshLayout(random, dims),
-          dims.map((d) => list[d]),
-        );
-        expect(parts.map((p) => p.text)).toEqual(dims.map((d) => meshLayout(random, [d]).text));
-      }),
+      fc.property(
+        fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 2, maxLength: 4 }),
+        (list) => {
+          const random = new DeviceMesh(list.map((size, i) => ({ name: `d${i}`, size })));
+          const dims = list.map((_, i) => i).filter((i) => i !== 1);
+          const parts = unflattenLayout(
+            meshLayout(random, dims),
+            dims.map((d) => list[d]),
+          );
+          expect(parts.map((p) => p.text)).toEqual(dims.map((d) => meshLayout(random, [d]).text));
+        },
+      ),
     );
   });
 
@@ -89,9 +100,17 @@ describe('mesh dims as layouts', () => {
 describe('strided shards as layouts', () => {
   test('PL-10 sf 2, 16 on 2 and sf 3, 12 on 2', () => {
     const rows = (size: number, factor: number, n: number): number[][] =>
-      stridedShardLayout(size, factor, n).map(({ offset, layout }) => offsets(layout, 'lex').map((o) => offset + o));
-    expect(rows(16, 2, 2)).toEqual([[0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]]); // prettier-ignore
-    expect(rows(12, 3, 2)).toEqual([[0, 1, 4, 5, 8, 9], [2, 3, 6, 7, 10, 11]]); // prettier-ignore
+      stridedShardLayout(size, factor, n).map(({ offset, layout }) =>
+        offsets(layout, 'lex').map((o) => offset + o),
+      );
+    expect(rows(16, 2, 2)).toEqual([
+      [0, 1, 2, 3, 8, 9, 10, 11],
+      [4, 5, 6, 7, 12, 13, 14, 15],
+    ]);
+    expect(rows(12, 3, 2)).toEqual([
+      [0, 1, 4, 5, 8, 9],
+      [2, 3, 6, 7, 10, 11],
+    ]);
     expect(stridedShardLayout(16, 2, 2).map((r) => `${r.offset}+${r.layout.text}`)).toEqual([
       '0+(2,4):(8,1)',
       '4+(2,4):(8,1)',

@@ -1,15 +1,14 @@
 import fc from 'fast-check';
-import { hintOf } from '../../support/thrown.ts';
 import { describe, expect, test } from 'vitest';
+
 import { groupLevels, hostLevel, levelText, meshLevels } from '../../../src/mesh/devices/levels.ts';
-import { parseLayout } from '../../../src/mesh/layout/parse.ts';
 import { DeviceMesh, parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import {
   areOrthogonal,
   checkOrthogonal,
   groupsMeet,
-  meshAxis,
   type MeshAxis,
+  meshAxis,
 } from '../../../src/mesh/devices/orthogonal.ts';
 import {
   commonRefinement,
@@ -19,8 +18,11 @@ import {
   submesh,
   unflattenDim,
 } from '../../../src/mesh/devices/submesh.ts';
+import { parseLayout } from '../../../src/mesh/layout/parse.ts';
+import { hintOf } from '../../support/thrown.ts';
 
-const sets = (groups: readonly (readonly number[])[]): string => groups.map((g) => `{${g.join(',')}}`).join('');
+const sets = (groups: readonly (readonly number[])[]): string =>
+  groups.map((g) => `{${g.join(',')}}`).join('');
 const axis = (text: string, name = text): MeshAxis => ({ name, layout: parseLayout(text, 'lex') });
 
 describe('meshes of a mesh', () => {
@@ -38,7 +40,9 @@ describe('meshes of a mesh', () => {
   test('a sub-mesh names what is wrong', () => {
     expect(() => submesh(mesh, ['a'], { b: 0 })).toThrow(/'c' is neither kept nor fixed/);
     expect(() => submesh(mesh, ['a'], { a: 0, b: 0, c: 0 })).toThrow(/'a' is both kept and fixed/);
-    expect(() => submesh(mesh, ['a'], { b: 2, c: 0 })).toThrow(/coordinate 2 of mesh dim 'b' is outside 0\.\.1/);
+    expect(() => submesh(mesh, ['a'], { b: 2, c: 0 })).toThrow(
+      /coordinate 2 of mesh dim 'b' is outside 0\.\.1/,
+    );
     expect(() => submesh(mesh, ['a'], { d: 0, c: 0 })).toThrow(/no dim 'd'/);
     expect(() => submesh(mesh, ['a', 'a'], {})).toThrow(/'a' is listed twice/);
   });
@@ -57,22 +61,35 @@ describe('meshes of a mesh', () => {
   test('unflattening gives the mesh back', () => {
     const sizes = fc.array(fc.integer({ min: 1, max: 3 }), { minLength: 2, maxLength: 4 });
     fc.assert(
-      fc.property(sizes, fc.shuffledSubarray([0, 1, 2, 3], { minLength: 4 }), fc.nat(), (list, places, salt) => {
-        const dims = list.map((size, i) => ({ name: `d${i}`, size }));
-        const total = list.reduce((n, s) => n * s, 1);
-        const table = Array.from({ length: total }, (_, i) => ((i * 7 + salt) % 101) + 101 * i);
-        const random = new DeviceMesh(dims, table);
-        const chosen = places.filter((d) => d < list.length).slice(0, 2);
-        const flat = flattenDims(random, chosen, 'x');
-        expect(flat.groups(['x']).map(String).sort()).toEqual(random.groups(chosen).map(String).sort());
-        const back = permuteDims(
-          unflattenDim(flat, 'x', chosen.map((d) => dims[d])), // prettier-ignore
-          random.names,
-        );
-        expect(back.toString()).toBe(random.toString());
-      }),
+      fc.property(
+        sizes,
+        fc.shuffledSubarray([0, 1, 2, 3], { minLength: 4 }),
+        fc.nat(),
+        (list, places, salt) => {
+          const dims = list.map((size, i) => ({ name: `d${i}`, size }));
+          const total = list.reduce((n, s) => n * s, 1);
+          const table = Array.from({ length: total }, (_, i) => ((i * 7 + salt) % 101) + 101 * i);
+          const random = new DeviceMesh(dims, table);
+          const chosen = places.filter((d) => d < list.length).slice(0, 2);
+          const flat = flattenDims(random, chosen, 'x');
+          expect(flat.groups(['x']).map(String).sort()).toEqual(
+            random.groups(chosen).map(String).sort(),
+          );
+          const back = permuteDims(
+            unflattenDim(
+              flat,
+              'x',
+              chosen.map((d) => dims[d]),
+            ),
+            random.names,
+          );
+          expect(back.toString()).toBe(random.toString());
+        },
+      ),
     );
-    expect(() => unflattenDim(mesh, 'a', [{ name: 'x', size: 3 }])).toThrow(/'a' has size 2, but x=3 makes 3/);
+    expect(() => unflattenDim(mesh, 'a', [{ name: 'x', size: 3 }])).toThrow(
+      /'a' has size 2, but x=3 makes 3/,
+    );
     expect(() => permuteDims(mesh, ['c', 'a'])).toThrow(/mesh dim 'b' missing/);
   });
 
@@ -96,9 +113,9 @@ describe('meshes of a mesh', () => {
     expect(sets(fine?.groups(['dp_efsdp', 'dp_ep']) ?? [])).toBe(sets(dense.groups(['dp'])));
     expect(commonRefinement(parseMesh('x=2,y=3'), parseMesh('u=3,v=2'))).toBeUndefined();
     expect(commonRefinement(parseMesh('x=1'), parseMesh('u=1'))?.size).toBe(1);
-    expect(() => commonRefinement(parseMesh('x=2'), new DeviceMesh([{ name: 'x', size: 2 }], [1, 0]))).toThrow(
-      /do not have the same table/,
-    );
+    expect(() =>
+      commonRefinement(parseMesh('x=2'), new DeviceMesh([{ name: 'x', size: 2 }], [1, 0])),
+    ).toThrow(/do not have the same table/);
   });
 
   test('PL-161 dims of size 1 are legal and make groups of one', () => {
@@ -116,7 +133,9 @@ describe('orthogonal axes', () => {
   test('PL-6 4:1 with 2:2 is refused, and both are named', () => {
     const axes = [axis('4:1', 'tp'), axis('2:2', 'ep')];
     expect(areOrthogonal(axes)).toBe(false);
-    expect(() => checkOrthogonal(axes)).toThrow("mesh axes 'tp' (4:1) and 'ep' (2:2) are not orthogonal");
+    expect(() => checkOrthogonal(axes)).toThrow(
+      "mesh axes 'tp' (4:1) and 'ep' (2:2) are not orthogonal",
+    );
     expect(() => checkOrthogonal(axes)).toThrow(/rank 2 in two ways/);
   });
 
@@ -127,9 +146,14 @@ describe('orthogonal axes', () => {
 
   test('three axes may collide where no two do', () => {
     const axes = [axis('2:1', 'x'), axis('2:2', 'y'), axis('2:3', 'z')];
-    for (const a of axes) for (const b of axes) if (a !== b) expect(areOrthogonal([a, b])).toBe(true);
-    expect(() => checkOrthogonal(axes)).toThrow("'x' (2:1), 'y' (2:2) and 'z' (2:3) are not orthogonal");
-    expect(() => checkOrthogonal([axis('(2,2):(1,1)', 'w')])).toThrow(/'w' \(\(2,2\):\(1,1\)\) meets itself/);
+    for (const a of axes)
+      for (const b of axes) if (a !== b) expect(areOrthogonal([a, b])).toBe(true);
+    expect(() => checkOrthogonal(axes)).toThrow(
+      "'x' (2:1), 'y' (2:2) and 'z' (2:3) are not orthogonal",
+    );
+    expect(() => checkOrthogonal([axis('(2,2):(1,1)', 'w')])).toThrow(
+      /'w' \(\(2,2\):\(1,1\)\) meets itself/,
+    );
     expect(areOrthogonal([])).toBe(true);
   });
 
@@ -139,11 +163,15 @@ describe('orthogonal axes', () => {
     const pair = fc.tuple(sizes, sizes).filter(([x, y]) => product(x) === product(y));
     fc.assert(
       fc.property(pair, ([x, y]) => {
-        const [a, b] = [x, y].map((l) => new DeviceMesh(l.map((size, i) => ({ name: `d${i}`, size }))));
+        const [a, b] = [x, y].map(
+          (l) => new DeviceMesh(l.map((size, i) => ({ name: `d${i}`, size }))),
+        );
         expect(areOrthogonal(a.names.map((n) => meshAxis(a, [n])))).toBe(true);
         for (const m of a.names)
           for (const n of b.names) {
-            const shared = a.groups([m]).some((g) => b.groups([n]).some((h) => h.filter((id) => g.includes(id)).length > 1)); // prettier-ignore
+            const shared = a
+              .groups([m])
+              .some((g) => b.groups([n]).some((h) => h.filter((id) => g.includes(id)).length > 1));
             expect(groupsMeet(a, [m], b, [n])).toBe(shared);
             expect(areOrthogonal([meshAxis(a, [m]), meshAxis(b, [n])])).toBe(!shared);
           }
@@ -158,9 +186,9 @@ describe('orthogonal axes', () => {
     const plain = new DeviceMesh(dims);
     expect(meshAxis(turned, ['x']).layout.text).toBe('2:1');
     expect(areOrthogonal([meshAxis(turned, ['x']), meshAxis(plain, ['x'])])).toBe(true);
-    expect(() => checkOrthogonal([meshAxis(turned, ['x'], 'tx'), meshAxis(plain, ['y'], 'py')])).toThrow(
-      /'tx' \(2:1\) and 'py' \(2:1\)/,
-    );
+    expect(() =>
+      checkOrthogonal([meshAxis(turned, ['x'], 'tx'), meshAxis(plain, ['y'], 'py')]),
+    ).toThrow(/'tx' \(2:1\) and 'py' \(2:1\)/);
     const odd = new DeviceMesh(dims, [0, 1, 2, 4]);
     expect(() => meshAxis(odd, ['y'])).toThrow(/makes 'y' no even axis/);
     expect(groupsMeet(odd, ['y'], plain, ['y'])).toBe(true);
@@ -184,13 +212,26 @@ describe('printed meshes', () => {
   test('PL-162 print and parse on random tables', () => {
     const sizes = fc.array(fc.integer({ min: 1, max: 3 }), { maxLength: 3 });
     fc.assert(
-      fc.property(sizes, fc.shuffledSubarray([...Array(30).keys()], { minLength: 30 }), fc.boolean(), (l, ids, own) => {
-        const dims = l.map((size, i) => ({ name: `d${i}`, size }));
-        const mesh = new DeviceMesh(dims, own ? ids.slice(0, l.reduce((n, s) => n * s, 1)) : undefined); // prettier-ignore
-        const again = parseMesh(mesh.toString());
-        expect([again.devices, again.text]).toEqual([mesh.devices, mesh.text]);
-        expect(again.toString()).toBe(mesh.toString());
-      }),
+      fc.property(
+        sizes,
+        fc.shuffledSubarray([...Array(30).keys()], { minLength: 30 }),
+        fc.boolean(),
+        (l, ids, own) => {
+          const dims = l.map((size, i) => ({ name: `d${i}`, size }));
+          const mesh = new DeviceMesh(
+            dims,
+            own
+              ? ids.slice(
+                  0,
+                  l.reduce((n, s) => n * s, 1),
+                )
+              : undefined,
+          );
+          const again = parseMesh(mesh.toString());
+          expect([again.devices, again.text]).toEqual([mesh.devices, mesh.text]);
+          expect(again.toString()).toBe(mesh.toString());
+        },
+      ),
     );
   });
 
@@ -246,7 +287,11 @@ describe('physical levels', () => {
 
   test('one member in each host, but at different places, is no rail', () => {
     const shifted = new DeviceMesh([{ name: 'x', size: 2 }], [0, 5]);
-    expect(groupLevels(shifted, ['x'], hostLevel(4))).toMatchObject({ devices: 2, inside: 'cluster', rail: false });
+    expect(groupLevels(shifted, ['x'], hostLevel(4))).toMatchObject({
+      devices: 2,
+      inside: 'cluster',
+      rail: false,
+    });
     expect(levelText('x', groupLevels(shifted, ['x'], hostLevel(4)))).toBe('x=2 across 2 hosts');
     const rail = new DeviceMesh([{ name: 'x', size: 2 }], [1, 5]);
     expect(groupLevels(rail, ['x'], hostLevel(4)).rail).toBe(true);

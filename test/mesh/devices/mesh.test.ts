@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { hintOf } from '../../support/thrown.ts';
+
 import { DeviceMesh, parseMesh } from '../../../src/mesh/devices/mesh.ts';
+import { hintOf } from '../../support/thrown.ts';
 
 const sets = (groups: number[][]): string => groups.map((g) => `{${g.join(',')}}`).join('');
 
@@ -74,7 +75,11 @@ describe('text', () => {
     expect(hintOf(() => parseMesh('tp:4'))).toBe("did you mean 'tp=4'?");
     expect(hintOf(() => parseMesh('data=2').groups(['dta']))).toBe("did you mean 'data'?");
     expect(() => parseMesh('dp=2').groups(['dp', 'dp'])).toThrow(/listed twice/);
-    expect(() => new DeviceMesh([{ name: 'a', size: 2 }], [1, 1])).toThrow(/device 1 is in the mesh twice/);
-    expect(() => new DeviceMesh([{ name: 'a', size: 2 }], [1])).toThrow(/2 places but 1 device ids/);
+    expect(() => new DeviceMesh([{ name: 'a', size: 2 }], [1, 1])).toThrow(
+      /device 1 is in the mesh twice/,
+    );
+    expect(() => new DeviceMesh([{ name: 'a', size: 2 }], [1])).toThrow(
+      /2 places but 1 device ids/,
+    );
   });
 });

@@ -1,23 +1,24 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { fromDimView, toDimView } from '../../../src/mesh/views/dim-view.ts';
+
+import { DeviceMesh } from '../../../src/mesh/devices/mesh.ts';
+import { meshLayout } from '../../../src/mesh/devices/mesh-layout.ts';
 import { blockCounts, einshardBlocks } from '../../../src/mesh/einshard/blocks.ts';
 import { fromPlacements } from '../../../src/mesh/einshard/placements.ts';
 import { resolveEinshard } from '../../../src/mesh/einshard/resolve.ts';
 import { formatEinshard } from '../../../src/mesh/einshard/syntax.ts';
 import { complement } from '../../../src/mesh/layout/complement.ts';
 import { offsets } from '../../../src/mesh/layout/coordinates.ts';
-import { meshLayout } from '../../../src/mesh/devices/mesh-layout.ts';
-import { DeviceMesh } from '../../../src/mesh/devices/mesh.ts';
 import { toMeshView } from '../../../src/mesh/sharding/mesh-view.ts';
 import { parseSharding } from '../../../src/mesh/sharding/parse.ts';
-import { parsePartitionSpec, PartitionSpec } from '../../../src/mesh/views/partition-spec.ts';
 import { heldRows, Sharding } from '../../../src/mesh/sharding/sharding.ts';
+import { fromDimView, toDimView } from '../../../src/mesh/views/dim-view.ts';
+import { parsePartitionSpec, PartitionSpec } from '../../../src/mesh/views/partition-spec.ts';
 import { placementDrawing } from '../../../src/report/draw/views.ts';
 
 /**
- * Every notation says the same about who holds element k. The truth is arithmetic on coordinates, written here: it shares
- * no code with any of the notations.
+ * Every notation says the same about who holds element k. The truth is arithmetic on coordinates,
+ * written here: it shares no code with any of the notations.
  */
 
 interface Case {
@@ -36,7 +37,8 @@ const product = (list: readonly number[]): number => list.reduce((a, b) => a * b
 /** Device ids of every element in row-major order, ascending. */
 function truth({ sizes, devices, shape, cuts }: Case): string[] {
   const ranks = product(sizes);
-  const coordinate = (rank: number, m: number): number => Math.floor(rank / product(sizes.slice(m + 1))) % sizes[m];
+  const coordinate = (rank: number, m: number): number =>
+    Math.floor(rank / product(sizes.slice(m + 1))) % sizes[m];
   const out: string[] = [];
   for (let k = 0; k < product(shape); k++) {
     const holders: number[] = [];
@@ -61,7 +63,10 @@ function truth({ sizes, devices, shape, cuts }: Case): string[] {
   return out;
 }
 
-/** What a drawing writes of the holders of an element: devices that differ on pending mesh dims alone have an addend each. */
+/**
+ * What a drawing writes of the holders of an element: devices that differ on pending mesh dims
+ * alone have an addend each.
+ */
 function withAddends({ sizes, devices, pending }: Case, holders: string): string {
   const rankOf = new Map(devices.map((device, rank) => [device, rank]));
   const copies = new Map<string, number[]>();
@@ -77,19 +82,30 @@ function withAddends({ sizes, devices, pending }: Case, holders: string): string
 
 /** The same from the rows that each rank holds of each dim. */
 function fromRows(sharding: Sharding, mesh: DeviceMesh, shape: readonly number[]): string[] {
-  const held = shape.map((size, dim) => heldRows(sharding, mesh, dim, size).map((rows) => new Set(rows)));
+  const held = shape.map((size, dim) =>
+    heldRows(sharding, mesh, dim, size).map((rows) => new Set(rows)),
+  );
   return Array.from({ length: product(shape) }, (_, k) =>
     mesh.devices
       .filter((_, rank) =>
-        shape.every((size, d) => held[d][rank].has(Math.floor(k / product(shape.slice(d + 1))) % size)),
+        shape.every((size, d) =>
+          held[d][rank].has(Math.floor(k / product(shape.slice(d + 1))) % size),
+        ),
       )
       .sort((a, b) => a - b)
       .join(),
   );
 }
 
-/** The same from layouts: the cutting axes of a block give its first rank, their complement its copies. */
-function fromLayouts(mesh: DeviceMesh, shape: readonly number[], cuts: readonly (readonly number[])[]): string[] {
+/**
+ * The same from layouts: the cutting axes of a block give its first rank, their complement its
+ * copies.
+ */
+function fromLayouts(
+  mesh: DeviceMesh,
+  shape: readonly number[],
+  cuts: readonly (readonly number[])[],
+): string[] {
   const layouts = cuts.map((axes) => offsets(meshLayout(mesh, axes), 'lex'));
   const copies = offsets(complement(meshLayout(mesh, cuts.flat()), mesh.size, 'lex'), 'lex');
   return Array.from({ length: product(shape) }, (_, k) => {
@@ -98,7 +114,10 @@ function fromLayouts(mesh: DeviceMesh, shape: readonly number[], cuts: readonly 
       const x = Math.floor(k / product(shape.slice(d + 1))) % size;
       first += layouts[d][Math.floor((x * layouts[d].length) / size)];
     });
-    return copies.map((c) => mesh.devices[first + c]).sort((a, b) => a - b).join(); // prettier-ignore
+    return copies
+      .map((c) => mesh.devices[first + c])
+      .sort((a, b) => a - b)
+      .join();
   });
 }
 
@@ -115,26 +134,44 @@ function fromEinshard(text: string, devices: number, shape: readonly number[]): 
   });
 }
 
-/** Whether other devices hold the slice in which b lies than the one before, along the outermost dim in which a and b differ. */
-function borderBetween(a: number, b: number, shape: readonly number[], holders: readonly string[]): boolean {
-  const at = (k: number, d: number): number => Math.floor(k / product(shape.slice(d + 1))) % shape[d];
+/**
+ * Whether other devices hold the slice in which b lies than the one before, along the outermost dim
+ * in which a and b differ.
+ */
+function borderBetween(
+  a: number,
+  b: number,
+  shape: readonly number[],
+  holders: readonly string[],
+): boolean {
+  const at = (k: number, d: number): number =>
+    Math.floor(k / product(shape.slice(d + 1))) % shape[d];
   const dim = shape.findIndex((_, d) => at(a, d) !== at(b, d));
   const step = product(shape.slice(dim + 1));
   return holders.some((held, k) => at(k, dim) === at(b, dim) && held !== holders[k - step]);
 }
 
-/** Random cases: up to 4 mesh dims of size 1 to 4, every one cutting a dim, replicating, or holding a pending sum. */
+/**
+ * Random cases: up to 4 mesh dims of size 1 to 4, every one cutting a dim, replicating, or holding
+ * a pending sum.
+ */
 const cases = (even: boolean): fc.Arbitrary<Case> =>
   fc
     .record({
-      sizes: fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 1, maxLength: 4 }).filter((s) => product(s) <= 48),
+      sizes: fc
+        .array(fc.integer({ min: 1, max: 4 }), { minLength: 1, maxLength: 4 })
+        .filter((s) => product(s) <= 48),
       rank: fc.integer({ min: 1, max: 3 }),
     })
     .chain(({ sizes, rank }) =>
       fc.record({
         sizes: fc.constant(sizes),
-        // Which dim a mesh dim cuts; beyond the rank it replicates, and one further it holds a pending sum.
-        roles: fc.array(fc.integer({ min: 0, max: rank + 1 }), { minLength: sizes.length, maxLength: sizes.length }),
+        // Which dim a mesh dim cuts; beyond the rank it replicates, and one further it holds a
+        // pending sum.
+        roles: fc.array(fc.integer({ min: 0, max: rank + 1 }), {
+          minLength: sizes.length,
+          maxLength: sizes.length,
+        }),
         sequence: fc.shuffledSubarray(
           sizes.map((_, m) => m),
           { minLength: sizes.length },
@@ -146,7 +183,10 @@ const cases = (even: boolean): fc.Arbitrary<Case> =>
           ),
           { freq: 4 },
         ),
-        factors: fc.array(fc.integer({ min: 1, max: even ? 2 : 9 }), { minLength: rank, maxLength: rank }),
+        factors: fc.array(fc.integer({ min: 1, max: even ? 2 : 9 }), {
+          minLength: rank,
+          maxLength: rank,
+        }),
       }),
     )
     .map(({ sizes, roles, sequence, table, factors }) => {
@@ -170,7 +210,10 @@ describe('PL-159 LS-77 who holds element k', () => {
       fc.property(cases(true), (c) => {
         const { sizes, shape, cuts } = c;
         const expected = truth(c);
-        const mesh = new DeviceMesh(sizes.map((size, m) => ({ name: `m${m}`, size })), c.devices); // prettier-ignore
+        const mesh = new DeviceMesh(
+          sizes.map((size, m) => ({ name: `m${m}`, size })),
+          c.devices,
+        );
         const spec = new PartitionSpec(
           cuts.map((axes) => axes.map((m) => `m${m}`)),
           { unreduced: c.pending.map((m) => [`m${m}`, 'sum']) },
@@ -187,7 +230,9 @@ describe('PL-159 LS-77 who holds element k', () => {
         if ('refused' in view) throw new Error(view.refused);
         if (view.placements.some((p) => p.kind === 'strided')) strided++;
         expect(fromRows(new Sharding(view.placements), mesh, shape)).toEqual(expected);
-        const read = parseSharding(view.placements.map((p) => p.text).join(''), mesh, { rank: shape.length });
+        const read = parseSharding(view.placements.map((p) => p.text).join(''), mesh, {
+          rank: shape.length,
+        });
         expect(fromRows(read, mesh, shape)).toEqual(expected);
         expect(fromRows(parseSharding(sharding.text, mesh), mesh, shape)).toEqual(expected);
 
@@ -198,20 +243,32 @@ describe('PL-159 LS-77 who holds element k', () => {
         const { drawing, holders } = placementDrawing(sharding, mesh, shape);
         const drawn = expected.map((held) => withAddends(c, held));
         expect(holders).toEqual(drawn);
-        for (const row of drawing.cells) for (const cell of row) expect(cell.text).toBe(drawn[cell.element]);
+        for (const row of drawing.cells)
+          for (const cell of row) expect(cell.text).toBe(drawn[cell.element]);
         drawing.columnGaps.forEach((gap, i) => {
           expect(gap.cut).toBe(
-            borderBetween(drawing.cells[0][i].element, drawing.cells[0][i + 1].element, shape, expected),
+            borderBetween(
+              drawing.cells[0][i].element,
+              drawing.cells[0][i + 1].element,
+              shape,
+              expected,
+            ),
           );
         });
         drawing.rowGaps.forEach((gap, i) => {
           expect(gap.cut).toBe(
-            borderBetween(drawing.cells[i][0].element, drawing.cells[i + 1][0].element, shape, expected),
+            borderBetween(
+              drawing.cells[i][0].element,
+              drawing.cells[i + 1][0].element,
+              shape,
+              expected,
+            ),
           );
         });
 
         // einshard text, where there is one: no dim cut twice, no pending sum, ids that count up.
-        const real = (axes: readonly number[]): readonly number[] => axes.filter((m) => sizes[m] > 1);
+        const real = (axes: readonly number[]): readonly number[] =>
+          axes.filter((m) => sizes[m] > 1);
         const sayable =
           cuts.every((axes) => real(axes).length <= 1) &&
           real(c.pending).length === 0 &&
@@ -220,7 +277,9 @@ describe('PL-159 LS-77 who holds element k', () => {
         expect('expression' in einshard).toBe(sayable);
         if ('expression' in einshard) {
           withEinshard++;
-          expect(fromEinshard(formatEinshard(einshard.expression), mesh.size, shape)).toEqual(expected);
+          expect(fromEinshard(formatEinshard(einshard.expression), mesh.size, shape)).toEqual(
+            expected,
+          );
         }
       }),
       { numRuns: runs, seed: 159 },
@@ -236,14 +295,18 @@ describe('PL-159 LS-77 who holds element k', () => {
       fc.property(cases(false), (c) => {
         const { sizes, shape, cuts } = c;
         const expected = truth(c);
-        const mesh = new DeviceMesh(sizes.map((size, m) => ({ name: `m${m}`, size })), c.devices); // prettier-ignore
+        const mesh = new DeviceMesh(
+          sizes.map((size, m) => ({ name: `m${m}`, size })),
+          c.devices,
+        );
         const spec = new PartitionSpec(cuts.map((axes) => axes.map((m) => `m${m}`)));
         const { sharding } = fromDimView(parsePartitionSpec(spec.text), mesh);
         expect(fromRows(sharding, mesh, shape)).toEqual(expected);
         expect(placementDrawing(sharding, mesh, shape).holders).toEqual(expected);
         const uneven = shape.some((size, d) => size % product(cuts[d].map((m) => sizes[m])) !== 0);
         const view = toMeshView(sharding, mesh, shape);
-        if ('placements' in view) expect(fromRows(new Sharding(view.placements), mesh, shape)).toEqual(expected);
+        if ('placements' in view)
+          expect(fromRows(new Sharding(view.placements), mesh, shape)).toEqual(expected);
         else expect(uneven).toBe(true);
         if (uneven) {
           refused++;

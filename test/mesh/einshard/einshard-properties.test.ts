@@ -1,20 +1,26 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+
 import { einshardBlocks } from '../../../src/mesh/einshard/blocks.ts';
 import { commonMesh } from '../../../src/mesh/einshard/common-mesh.ts';
 import { einshardOnMesh } from '../../../src/mesh/einshard/on-mesh.ts';
-import { einshardMesh, fromPlacements, toPlacements } from '../../../src/mesh/einshard/placements.ts';
+import {
+  einshardMesh,
+  fromPlacements,
+  toPlacements,
+} from '../../../src/mesh/einshard/placements.ts';
 import { einshardLocalShape, resolveEinshard } from '../../../src/mesh/einshard/resolve.ts';
 import {
   formatEinshard,
-  parseEinshard,
   type LeftElement,
+  parseEinshard,
   type RightElement,
 } from '../../../src/mesh/einshard/syntax.ts';
 import { heldRows, Sharding } from '../../../src/mesh/sharding/sharding.ts';
 
 const NAMES = ['a', 'b', 'B', '_', 'ab', 'xyz', 'é', '字', 'Ω_m'];
-const space = (n: number): fc.Arbitrary<string> => fc.integer({ min: n, max: 3 }).map((k) => ' '.repeat(k));
+const space = (n: number): fc.Arbitrary<string> =>
+  fc.integer({ min: n, max: 3 }).map((k) => ' '.repeat(k));
 
 /** Elements without positions: what two readings have to agree on. */
 function meaning(elements: readonly (LeftElement | RightElement)[]): unknown[] {
@@ -45,7 +51,11 @@ const anyText = fc
   .map(({ left, right, gaps, ends }) => {
     const join = (list: readonly string[], from: number): string =>
       list.map((item, i) => (i === 0 ? item : gaps[from + i - 1] + item)).join('');
-    return { text: `${ends[0]}${join(left, 0)}${ends[1]}->${ends[2]}${join(right, 6)}${ends[3]}`, left, right };
+    return {
+      text: `${ends[0]}${join(left, 0)}${ends[1]}->${ends[2]}${join(right, 6)}${ends[3]}`,
+      left,
+      right,
+    };
   });
 
 /** One tensor dim of a legal expression. */
@@ -87,7 +97,9 @@ const legal = fc
       if (d.hidden) right.push({ text: '...', dim: null, size: 1, key: order[i] });
       else right.push({ text: `${name}${d.pieces}`, dim: i, size: d.pieces, key: order[i] });
     });
-    copies.forEach((size, i) => right.push({ text: `${size}`, dim: null, size, key: order[4 + i] }));
+    copies.forEach((size, i) =>
+      right.push({ text: `${size}`, dim: null, size, key: order[4 + i] }),
+    );
     right.sort((x, y) => x.key - y.key);
     // A lone star is the last unstarred number: the other numbers fix what it stands for.
     const starred = right.findIndex((r) => r.text !== '...');
@@ -134,10 +146,14 @@ describe('who holds what', () => {
         const local = einshardLocalShape(found, shape);
         expect(local).toEqual(dims.map((d) => d.rows));
         const mesh = einshardMesh(found);
-        const rows = shape.map((size, d) => heldRows(new Sharding(toPlacements(found)), mesh, d, size));
+        const rows = shape.map((size, d) =>
+          heldRows(new Sharding(toPlacements(found)), mesh, d, size),
+        );
         const blocks = einshardBlocks(found);
         expect(blocks.reduce((n, b) => n + b.devices.length, 0)).toBe(devices);
-        const blockOf = new Map(blocks.flatMap((b) => b.devices.map((id) => [id, b.index] as const)));
+        const blockOf = new Map(
+          blocks.flatMap((b) => b.devices.map((id) => [id, b.index] as const)),
+        );
         for (let device = 0; device < devices; device++) {
           // Digits of the id, last element on the right fastest.
           let rest = device;
@@ -182,7 +198,9 @@ describe('who holds what', () => {
         const mesh = einshardMesh(found);
         const made = fromPlacements(new Sharding(toPlacements(found)), mesh, shape);
         if (!('expression' in made)) throw new Error(made.refused);
-        expect(einshardBlocks(resolveEinshard(made.expression, { devices, shape }))).toEqual(einshardBlocks(found));
+        expect(einshardBlocks(resolveEinshard(made.expression, { devices, shape }))).toEqual(
+          einshardBlocks(found),
+        );
         expect(einshardOnMesh(text, mesh, shape).placements.length).toBe(mesh.rank);
       }),
       { numRuns: 300 },

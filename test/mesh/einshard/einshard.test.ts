@@ -1,13 +1,23 @@
 import { describe, expect, it, test } from 'vitest';
-import { refusal } from '../../support/thrown.ts';
+
+import { DeviceMesh, parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { einshardBlocks } from '../../../src/mesh/einshard/blocks.ts';
 import { commonMesh } from '../../../src/mesh/einshard/common-mesh.ts';
 import { einshardOnMesh, parseShardingFor } from '../../../src/mesh/einshard/on-mesh.ts';
-import { einshardMesh, fromPlacements, toPlacements, toSpec } from '../../../src/mesh/einshard/placements.ts';
-import { einshardLocalShape, integerRoot, resolveEinshard } from '../../../src/mesh/einshard/resolve.ts';
+import {
+  einshardMesh,
+  fromPlacements,
+  toPlacements,
+  toSpec,
+} from '../../../src/mesh/einshard/placements.ts';
+import {
+  einshardLocalShape,
+  integerRoot,
+  resolveEinshard,
+} from '../../../src/mesh/einshard/resolve.ts';
 import { formatEinshard, isEinshard, parseEinshard } from '../../../src/mesh/einshard/syntax.ts';
-import { DeviceMesh, parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { parseSharding } from '../../../src/mesh/sharding/parse.ts';
+import { refusal } from '../../support/thrown.ts';
 
 /** `(0,0)={0,8}` for every block. */
 function holders(text: string, devices: number, shape: readonly number[]): Map<string, string> {
@@ -15,25 +25,114 @@ function holders(text: string, devices: number, shape: readonly number[]): Map<s
   return new Map(blocks.map((b) => [`(${b.index.join(',')})`, `{${b.devices.join(',')}}`]));
 }
 
-const range = (n: number, from = 0, step = 1): number[] => Array.from({ length: n }, (_, i) => from + i * step);
+const range = (n: number, from = 0, step = 1): number[] =>
+  Array.from({ length: n }, (_, i) => from + i * step);
 const set = (ids: readonly number[]): string => `{${ids.join(',')}}`;
 
 describe('meaning: mesh, local shape, devices of blocks', () => {
   type Row = [string, string, number, number[], number[], number[], Record<string, string>];
   test.each<Row>([
-    ['PL-89', 'a b -> 2 a2 b4', 16, [4, 8], [2, 2, 4], [2, 2], { '(0,0)': '{0,8}', '(0,1)': '{1,9}', '(1,0)': '{4,12}' }],
-    ['PL-90', 'a b -> a2 2 b4', 16, [4, 8], [2, 2, 4], [2, 2], { '(0,0)': '{0,4}', '(1,0)': '{8,12}' }],
-    ['PL-91', 'a b -> a2 b4 2', 16, [4, 8], [2, 4, 2], [2, 2], { '(0,0)': '{0,1}', '(0,1)': '{2,3}' }],
-    ['PL-92', 'a b -> b4 2 a2', 16, [4, 8], [4, 2, 2], [2, 2], { '(0,0)': '{0,2}', '(1,0)': '{1,3}', '(0,1)': '{4,6}' }],
-    ['PL-93', 'a ... d -> 4 a2 ... d2', 16, [4, 8, 20, 10], [4, 2, 1, 1, 2], [2, 8, 20, 5], { '(0,0,0,0)': '{0,4,8,12}' }],
-    ['PL-94', 'a b -> * a2 b', 16, [4, 8], [8, 2, 1], [2, 8], { '(0,0)': set(range(8, 0, 2)), '(1,0)': set(range(8, 1, 2)) }],
-    ['PL-95', 'a b -> 2 a2* b*', 16, [4, 8], [2, 4, 2], [1, 4], { '(0,0)': '{0,8}', '(0,1)': '{1,9}', '(1,0)': '{2,10}', '(3,1)': '{7,15}' }],
-    ['PL-96', 'a b -> * a* b2*', 16, [4, 8], [2, 2, 4], [2, 2], { '(0,0)': '{0,8}', '(0,1)': '{1,9}', '(1,3)': '{7,15}' }],
-    ['PL-97', 'a b -> 2 a b*', 16, [2, 8], [2, 1, 8], [2, 1], { '(0,0)': '{0,8}', '(0,7)': '{7,15}' }],
-    ['PL-97', '... a -> 2 ... a*', 16, [2, 8], [2, 1, 8], [2, 1], { '(0,0)': '{0,8}', '(0,7)': '{7,15}' }],
+    [
+      'PL-89',
+      'a b -> 2 a2 b4',
+      16,
+      [4, 8],
+      [2, 2, 4],
+      [2, 2],
+      { '(0,0)': '{0,8}', '(0,1)': '{1,9}', '(1,0)': '{4,12}' },
+    ],
+    [
+      'PL-90',
+      'a b -> a2 2 b4',
+      16,
+      [4, 8],
+      [2, 2, 4],
+      [2, 2],
+      { '(0,0)': '{0,4}', '(1,0)': '{8,12}' },
+    ],
+    [
+      'PL-91',
+      'a b -> a2 b4 2',
+      16,
+      [4, 8],
+      [2, 4, 2],
+      [2, 2],
+      { '(0,0)': '{0,1}', '(0,1)': '{2,3}' },
+    ],
+    [
+      'PL-92',
+      'a b -> b4 2 a2',
+      16,
+      [4, 8],
+      [4, 2, 2],
+      [2, 2],
+      { '(0,0)': '{0,2}', '(1,0)': '{1,3}', '(0,1)': '{4,6}' },
+    ],
+    [
+      'PL-93',
+      'a ... d -> 4 a2 ... d2',
+      16,
+      [4, 8, 20, 10],
+      [4, 2, 1, 1, 2],
+      [2, 8, 20, 5],
+      { '(0,0,0,0)': '{0,4,8,12}' },
+    ],
+    [
+      'PL-94',
+      'a b -> * a2 b',
+      16,
+      [4, 8],
+      [8, 2, 1],
+      [2, 8],
+      { '(0,0)': set(range(8, 0, 2)), '(1,0)': set(range(8, 1, 2)) },
+    ],
+    [
+      'PL-95',
+      'a b -> 2 a2* b*',
+      16,
+      [4, 8],
+      [2, 4, 2],
+      [1, 4],
+      { '(0,0)': '{0,8}', '(0,1)': '{1,9}', '(1,0)': '{2,10}', '(3,1)': '{7,15}' },
+    ],
+    [
+      'PL-96',
+      'a b -> * a* b2*',
+      16,
+      [4, 8],
+      [2, 2, 4],
+      [2, 2],
+      { '(0,0)': '{0,8}', '(0,1)': '{1,9}', '(1,3)': '{7,15}' },
+    ],
+    [
+      'PL-97',
+      'a b -> 2 a b*',
+      16,
+      [2, 8],
+      [2, 1, 8],
+      [2, 1],
+      { '(0,0)': '{0,8}', '(0,7)': '{7,15}' },
+    ],
+    [
+      'PL-97',
+      '... a -> 2 ... a*',
+      16,
+      [2, 8],
+      [2, 1, 8],
+      [2, 1],
+      { '(0,0)': '{0,8}', '(0,7)': '{7,15}' },
+    ],
     ['PL-99', 'a -> 16 a', 16, [2], [16, 1], [2], { '(0)': set(range(16)) }],
     ['PL-99', 'a b -> 2* 2* a b', 16, [4, 8], [4, 4, 1, 1], [4, 8], { '(0,0)': set(range(16)) }],
-    ['PL-101', 'a b -> * a* b*', 8, [4, 4], [2, 2, 2], [2, 2], { '(0,0)': '{0,4}', '(0,1)': '{1,5}', '(1,0)': '{2,6}', '(1,1)': '{3,7}' }],
+    [
+      'PL-101',
+      'a b -> * a* b*',
+      8,
+      [4, 4],
+      [2, 2, 2],
+      [2, 2],
+      { '(0,0)': '{0,4}', '(0,1)': '{1,5}', '(1,0)': '{2,6}', '(1,1)': '{3,7}' },
+    ],
     ['PL-101', '... -> * ...', 1, [2], [1, 1], [2], { '(0)': '{0}' }],
     ['PL-102', 'a b -> * a* b*', 64, [8, 8], [4, 4, 4], [2, 2], { '(0,0)': '{0,16,32,48}' }],
   ])('%s %s on %i devices, shape %j', (_, text, devices, shape, mesh, local, some) => {
@@ -44,7 +143,7 @@ describe('meaning: mesh, local shape, devices of blocks', () => {
     const all = holders(text, devices, shape);
     for (const [index, ids] of Object.entries(some)) expect(all.get(index), index).toBe(ids);
     if (text.startsWith('a b -> * a2')) expect(all.size).toBe(2);
-  }); // prettier-ignore
+  });
 
   test.each<[string, string, number[], number[], number[]]>([
     ['PL-98', 'a b c -> a2* b2 c*', [4, 16, 8], [4, 2, 2], [1, 8, 4]],
@@ -116,13 +215,18 @@ describe('text', () => {
   it('text without measure is refused, and quickly', () => {
     expect(refusal(() => parseEinshard(`a -> ${'9'.repeat(40)} a`)).code).toBe('E_LIMIT');
     expect(refusal(() => parseEinshard(`${'a '.repeat(1e6)}-> a`)).code).toBe('E_LIMIT');
-    expect(refusal(() => resolveEinshard('a -> * a', { devices: 2 ** 40 })).message).toMatch('devices');
+    expect(refusal(() => resolveEinshard('a -> * a', { devices: 2 ** 40 })).message).toMatch(
+      'devices',
+    );
     const many = resolveEinshard('a -> * a', { devices: 2 ** 24, shape: [4] });
     expect(refusal(() => einshardBlocks(many)).code).toBe('E_LIMIT');
   });
 
   it('names are no keys of objects', () => {
-    const found = resolveEinshard('__proto__ constructor -> constructor2 __proto__', { devices: 2, shape: [3, 4] });
+    const found = resolveEinshard('__proto__ constructor -> constructor2 __proto__', {
+      devices: 2,
+      shape: [3, 4],
+    });
     expect(toSpec(found)).toEqual([['__proto__'], ['constructor']]);
     expect(toPlacements(found).map((p) => p.text)).toEqual(['S(1)', 'S(0)']);
   });
@@ -130,22 +234,73 @@ describe('text', () => {
 
 describe('expressions without a meaning name the element and its position', () => {
   test.each<[string, string, number, number[] | undefined, number, RegExp]>([
-    ['PL-115', 'a b -> * a* b*', 16, [4, 8], 7, /3 stars from '\*' at position 7 .* 16 is not a perfect cube/],
-    ['PL-116', 'a b -> a3* b', 16, [3, 8], 7, /16 is not divisible by base 3 of 'a3\*' at position 7/],
-    ['PL-116', 'a b -> 2 a2 b', 16, [4, 8], 7, /from '2' at position 7 have the product 4, .* 16 devices/],
+    [
+      'PL-115',
+      'a b -> * a* b*',
+      16,
+      [4, 8],
+      7,
+      /3 stars from '\*' at position 7 .* 16 is not a perfect cube/,
+    ],
+    [
+      'PL-116',
+      'a b -> a3* b',
+      16,
+      [3, 8],
+      7,
+      /16 is not divisible by base 3 of 'a3\*' at position 7/,
+    ],
+    [
+      'PL-116',
+      'a b -> 2 a2 b',
+      16,
+      [4, 8],
+      7,
+      /from '2' at position 7 have the product 4, .* 16 devices/,
+    ],
     ['PL-117', 'a ... -> a16', 16, [16, 2], 2, /ellipsis '...' at position 2 is on one side only/],
     ['PL-117', 'a -> a16 ...', 16, [16], 9, /ellipsis '...' at position 9 is on one side only/],
     ['PL-117', '... a ... -> ...', 16, [16, 2], 6, /second ellipsis, '...' at position 6/],
-    ['PL-117', 'a b -> 16 a b', 16, [4, 8, 2], 0, /from 'a' at position 0, names 2 dims, but the tensor has 3/],
-    ['PL-117', 'a ... -> 16 a ...', 16, undefined, 2, /ellipsis '...' at position 2 needs the rank/],
-    ['PL-117', 'a b ... -> 16 a b ...', 16, [4], 4, /ellipsis '...' at position 4 there are 2 names, .* has 1 dims/],
+    [
+      'PL-117',
+      'a b -> 16 a b',
+      16,
+      [4, 8, 2],
+      0,
+      /from 'a' at position 0, names 2 dims, but the tensor has 3/,
+    ],
+    [
+      'PL-117',
+      'a ... -> 16 a ...',
+      16,
+      undefined,
+      2,
+      /ellipsis '...' at position 2 needs the rank/,
+    ],
+    [
+      'PL-117',
+      'a b ... -> 16 a b ...',
+      16,
+      [4],
+      4,
+      /ellipsis '...' at position 4 there are 2 names, .* has 1 dims/,
+    ],
     ['PL-118', 'a b -> 16 a', 16, [4, 8], 2, /dim 'b' at position 2 is missing on the right/],
     ['PL-118', 'a a -> 16 a', 16, [4, 8], 2, /'a' at position 2 is named before/],
     ['PL-118', 'a -> a2 c8', 16, [4], 8, /'c8' at position 8 names no dim of the left/],
     ['PL-118', 'a -> a2 a8', 16, [16], 8, /'a' is on the right before 'a8' at position 8/],
-    ['PL-119', 'a b -> b16 a', 16, [4, 8], 7, /size 8 is not divisible by 16, the size of 'b16' at position 7/],
+    [
+      'PL-119',
+      'a b -> b16 a',
+      16,
+      [4, 8],
+      7,
+      /size 8 is not divisible by 16, the size of 'b16' at position 7/,
+    ],
   ])('%s %s', (_, text, devices, shape, position, message) => {
-    const error = refusal(() => resolveEinshard(text, { devices, ...(shape === undefined ? {} : { shape }) }));
+    const error = refusal(() =>
+      resolveEinshard(text, { devices, ...(shape === undefined ? {} : { shape }) }),
+    );
     expect(error.code).toBe('E_EINSHARD');
     expect(error.message).toMatch(message);
     expect(error.details.position).toEqual({ line: 1, column: position + 1 });
@@ -222,7 +377,10 @@ describe('einshard and placements', () => {
   });
 
   it('several expressions on one mesh: the coarsest that all fit on', () => {
-    const on = (texts: string[], devices: number): { mesh: readonly number[]; shardings: string[] } => {
+    const on = (
+      texts: string[],
+      devices: number,
+    ): { mesh: readonly number[]; shardings: string[] } => {
       const made = commonMesh(texts.map((t) => resolveEinshard(t, { devices, rank: 2 })));
       return { mesh: made.mesh.sizes, shardings: made.shardings.map((s) => s.text) };
     };

@@ -1,5 +1,34 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+
+import { coalesce, coalesceModes } from '../../../src/mesh/layout/coalesce.ts';
+import { complement } from '../../../src/mesh/layout/complement.ts';
+import { composition } from '../../../src/mesh/layout/composition.ts';
+import { offsets } from '../../../src/mesh/layout/coordinates.ts';
+import {
+  flatDivide,
+  logicalDivide,
+  tiledDivide,
+  zippedDivide,
+} from '../../../src/mesh/layout/divide.ts';
+import { layoutOfOffsets } from '../../../src/mesh/layout/from-offsets.ts';
+import {
+  type IntTree,
+  isTuple,
+  type Order,
+  reverseTree,
+} from '../../../src/mesh/layout/int-tree.ts';
+import { collision, leftInverse, rightInverse } from '../../../src/mesh/layout/inverse.ts';
+import {
+  compact,
+  compatible,
+  concat,
+  fromModes,
+  Layout,
+  reverse,
+} from '../../../src/mesh/layout/layout.ts';
+import { parseLayout } from '../../../src/mesh/layout/parse.ts';
+import { blockedProduct, logicalProduct, rakedProduct } from '../../../src/mesh/layout/product.ts';
 import {
   checkCoalesced,
   checkComplement,
@@ -9,21 +38,10 @@ import {
   checkProduct,
   checkRightInverse,
 } from '../../support/layout-properties.ts';
-import { coalesce, coalesceModes } from '../../../src/mesh/layout/coalesce.ts';
-import { complement } from '../../../src/mesh/layout/complement.ts';
-import { composition } from '../../../src/mesh/layout/composition.ts';
-import { offsets } from '../../../src/mesh/layout/coordinates.ts';
-import { logicalDivide, tiledDivide, flatDivide, zippedDivide } from '../../../src/mesh/layout/divide.ts';
-import { layoutOfOffsets } from '../../../src/mesh/layout/from-offsets.ts';
-import { collision, leftInverse, rightInverse } from '../../../src/mesh/layout/inverse.ts';
-import { isTuple, reverseTree, type IntTree, type Order } from '../../../src/mesh/layout/int-tree.ts';
-import { compact, compatible, concat, fromModes, Layout, reverse } from '../../../src/mesh/layout/layout.ts';
-import { parseLayout } from '../../../src/mesh/layout/parse.ts';
-import { blockedProduct, logicalProduct, rakedProduct } from '../../../src/mesh/layout/product.ts';
 
 /**
- * The truth is written out here once more, in the plainest way: a layout is its list of offsets over all digits. No function of the
- * algebra is used to judge another.
+ * The truth is written out here once more, in the plainest way: a layout is its list of offsets
+ * over all digits. No function of the algebra is used to judge another.
  */
 const flat = (tree: IntTree): number[] => (isTuple(tree) ? tree.flatMap((t) => flat(t)) : [tree]);
 function values(a: { shape: IntTree; stride: IntTree }, order: Order): number[] {
@@ -51,7 +69,10 @@ const shape = fc.letrec<{ tree: IntTree }>((tie) => ({
   ),
 })).tree;
 const small = shape.filter((s) => flat(s).reduce((n, x) => n * x, 1) <= 96);
-/** Any strides, or those of a permuted compact layout with gaps: so that both refusals and results are common. */
+/**
+ * Any strides, or those of a permuted compact layout with gaps: so that both refusals and results
+ * are common.
+ */
 const layout = small.chain((s) => {
   const sizes = flat(s);
   const anything = fc.array(fc.constantFrom(0, 1, 2, 3, 4, 6, 8, 12, 16, 24), {
@@ -60,8 +81,14 @@ const layout = small.chain((s) => {
   });
   const packed = fc
     .tuple(
-      fc.shuffledSubarray(sizes.map((_, i) => i), { minLength: sizes.length }), // prettier-ignore
-      fc.array(fc.constantFrom(1, 1, 1, 2, 3), { minLength: sizes.length, maxLength: sizes.length }),
+      fc.shuffledSubarray(
+        sizes.map((_, i) => i),
+        { minLength: sizes.length },
+      ),
+      fc.array(fc.constantFrom(1, 1, 1, 2, 3), {
+        minLength: sizes.length,
+        maxLength: sizes.length,
+      }),
     )
     .map(([places, gaps]) => {
       const strides = new Array<number>(sizes.length).fill(0);
@@ -204,18 +231,29 @@ describe('PL-88 properties on random layouts', () => {
   });
 
   test('PL-82 PL-88 divide by mode then zip is a bijection, mode 0 is the composition by mode', () => {
-    const pair = fc.tuple(fc.constantFrom(2, 3, 4), fc.constantFrom(1, 2, 3), fc.constantFrom(1, 2, 3));
+    const pair = fc.tuple(
+      fc.constantFrom(2, 3, 4),
+      fc.constantFrom(1, 2, 3),
+      fc.constantFrom(1, 2, 3),
+    );
     fc.assert(
-      fc.property(fc.array(pair, { minLength: 1, maxLength: 3 }), fc.constantFrom(1, 3), (parts, scale) => {
-        // Mode i has tile * gap * copies places; a tile steps by `gap` inside it.
-        const sizes = parts.map(([tile, gap, copies]) => tile * gap * copies);
-        const a = new Layout(sizes, flat(compact(sizes, 'lex').stride).map((s) => s * scale)); // prettier-ignore
-        const tiler = parts.map(([tile, gap]) => new Layout(tile, gap));
-        const zipped = zippedDivide(a, tiler);
-        expect(ascending(values(zipped, 'colex'))).toEqual(ascending(values(a, 'colex')));
-        expect(zipped.modes[0].text).toBe(composition(a, tiler, 'colex').text);
-        expect(zipped.modes[0].size).toBe(parts.reduce((n, [tile]) => n * tile, 1));
-      }),
+      fc.property(
+        fc.array(pair, { minLength: 1, maxLength: 3 }),
+        fc.constantFrom(1, 3),
+        (parts, scale) => {
+          // Mode i has tile * gap * copies places; a tile steps by `gap` inside it.
+          const sizes = parts.map(([tile, gap, copies]) => tile * gap * copies);
+          const a = new Layout(
+            sizes,
+            flat(compact(sizes, 'lex').stride).map((s) => s * scale),
+          );
+          const tiler = parts.map(([tile, gap]) => new Layout(tile, gap));
+          const zipped = zippedDivide(a, tiler);
+          expect(ascending(values(zipped, 'colex'))).toEqual(ascending(values(a, 'colex')));
+          expect(zipped.modes[0].text).toBe(composition(a, tiler, 'colex').text);
+          expect(zipped.modes[0].size).toBe(parts.reduce((n, [tile]) => n * tile, 1));
+        },
+      ),
     );
   });
 
@@ -233,8 +271,11 @@ describe('PL-88 properties on random layouts', () => {
         const starts = values(b, 'colex');
         const own = new Set(values(a, 'colex'));
         const copies = values(places, 'colex');
-        // Equal places of B are equal copies, different ones start elsewhere, where nothing of A lies.
-        const isOne = copies.every((c, i) => copies.every((d, j) => (c === d) === (starts[i] === starts[j])));
+        // Equal places of B are equal copies, different ones start elsewhere, where nothing of A
+        // lies.
+        const isOne = copies.every((c, i) =>
+          copies.every((d, j) => (c === d) === (starts[i] === starts[j])),
+        );
         expect(isOne).toBe(true);
         for (const c of new Set(copies)) if (c > 0) expect(own.has(c)).toBe(false);
         for (const other of [blockedProduct(a, b), rakedProduct(a, b)])
@@ -272,7 +313,9 @@ describe('PL-88 properties on random layouts', () => {
       fc.property(layout, order, (a, o) => {
         const result = rightInverse(a, o);
         const va = values(a, o);
-        expect(values(result, o).map((at) => va[at])).toEqual(Array.from({ length: result.size }, (_, i) => i));
+        expect(values(result, o).map((at) => va[at])).toEqual(
+          Array.from({ length: result.size }, (_, i) => i),
+        );
         checkRightInverse(a, result, o);
         // An injective layout that holds 0..n-1 but not n has no longer inverse.
         const held = new Set(va);
@@ -311,7 +354,8 @@ describe('PL-88 properties on random layouts', () => {
         const whole = compact([x, y, z], o);
         const [mx, my, mz] = whole.modes;
         const view = concat(mz, concat(mx, my));
-        // One integer addresses the tree (x, y); taking it apart by composition gives size and stride back.
+        // One integer addresses the tree (x, y); taking it apart by composition gives size and
+        // stride back.
         const again = composition(view.modes[1], compact([x, y], o), o);
         expect(again.shape).toEqual([x, y]);
         expect(again.stride).toEqual([mx.stride, my.stride]);
@@ -328,7 +372,9 @@ describe('PL-88 properties on random layouts', () => {
         const colex = attempt(() => composition(reverse(a), reverse(b), 'colex'));
         expect(lex?.text).toBe(colex && reverse(colex).text);
         expect(rightInverse(a, 'lex').text).toBe(reverse(rightInverse(reverse(a), 'colex')).text);
-        expect(compact(a.shape, 'lex').text).toBe(reverse(compact(reverseTree(a.shape), 'colex')).text);
+        expect(compact(a.shape, 'lex').text).toBe(
+          reverse(compact(reverseTree(a.shape), 'colex')).text,
+        );
       }),
     );
   });
@@ -362,8 +408,12 @@ describe('PL-88 properties on random layouts', () => {
 
   test('the checks themselves find a wrong result', () => {
     const L = (text: string): Layout => parseLayout(text, 'colex');
-    expect(() => checkCoalesced(L('(2,2):(1,2)'), L('4:2'), 'colex')).toThrow(/internal: coalesce .* differs at 1/);
-    expect(() => checkComposed(L('(4,3):(1,100)'), L('6:1'), L('4:1'), 'colex')).toThrow(/does not refine/);
+    expect(() => checkCoalesced(L('(2,2):(1,2)'), L('4:2'), 'colex')).toThrow(
+      /internal: coalesce .* differs at 1/,
+    );
+    expect(() => checkComposed(L('(4,3):(1,100)'), L('6:1'), L('4:1'), 'colex')).toThrow(
+      /does not refine/,
+    );
     expect(() => checkComposed(L('20:2'), L('4:1'), L('4:1'), 'colex')).toThrow(/differs at 1/);
     expect(() => checkComplement(L('4:1'), 24, L('5:4'), 'colex')).toThrow(/leave out 20/);
     expect(() => checkComplement(L('4:1'), 4, L('2:2'), 'colex')).toThrow(/shares offset 2/);

@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
+
 import { expect, test } from 'vitest';
+
 import { coalesce } from '../../../src/mesh/layout/coalesce.ts';
 import { complement } from '../../../src/mesh/layout/complement.ts';
 import { composition } from '../../../src/mesh/layout/composition.ts';
@@ -16,7 +18,9 @@ import { logicalProduct } from '../../../src/mesh/layout/product.ts';
 
 type Row = readonly [string, ...(string | number | readonly number[])[]];
 const path = fileURLToPath(new URL('../../fixtures/layout/pycute.json.gz', import.meta.url));
-const { cases } = JSON.parse(gunzipSync(readFileSync(path)).toString('utf8')) as { cases: readonly Row[] };
+const { cases } = JSON.parse(gunzipSync(readFileSync(path)).toString('utf8')) as {
+  cases: readonly Row[];
+};
 const rows = (name: string): (readonly (string | number)[])[] =>
   cases.filter((c) => c[0] === name).map((c) => c.slice(1) as (string | number)[]);
 const L = (text: string | number): Layout => parseLayout(String(text), 'lex');

@@ -1,27 +1,24 @@
 import { describe, expect, test } from 'vitest';
-import {
-  checkCoalesced,
-  checkComplement,
-  checkComposed,
-  checkDivided,
-  checkLeftInverse,
-  checkProduct,
-  checkRightInverse,
-} from '../../support/layout-properties.ts';
+
 import { coalesce, coalesceModes } from '../../../src/mesh/layout/coalesce.ts';
 import { complement } from '../../../src/mesh/layout/complement.ts';
 import { composition } from '../../../src/mesh/layout/composition.ts';
 import { crd2idx, idx2crd, offsetAt, offsets } from '../../../src/mesh/layout/coordinates.ts';
-import { flatDivide, logicalDivide, tiledDivide, zippedDivide } from '../../../src/mesh/layout/divide.ts';
-import { leftInverse, rightInverse } from '../../../src/mesh/layout/inverse.ts';
 import {
-  treeText,
-  type Order,
+  flatDivide,
+  logicalDivide,
+  tiledDivide,
+  zippedDivide,
+} from '../../../src/mesh/layout/divide.ts';
+import {
+  type IntTree,
   leaves,
+  type Order,
   treeModes,
   treeProduct,
-  type IntTree,
+  treeText,
 } from '../../../src/mesh/layout/int-tree.ts';
+import { leftInverse, rightInverse } from '../../../src/mesh/layout/inverse.ts';
 import { compact, compatible, concat, flatten, Layout } from '../../../src/mesh/layout/layout.ts';
 import { LayoutScanner, parseLayout } from '../../../src/mesh/layout/parse.ts';
 import {
@@ -33,6 +30,15 @@ import {
   zippedProduct,
 } from '../../../src/mesh/layout/product.ts';
 import type { Tiler } from '../../../src/mesh/layout/tiler.ts';
+import {
+  checkCoalesced,
+  checkComplement,
+  checkComposed,
+  checkDivided,
+  checkLeftInverse,
+  checkProduct,
+  checkRightInverse,
+} from '../../support/layout-properties.ts';
 
 /** Coordinates of an index, one integer for each top-level mode. */
 const topCoordinate = (index: number, shape: IntTree, order: Order): number[] =>
@@ -44,7 +50,10 @@ function offsetTable(layout: Layout, order: Order): number[][] {
   return rows.map((r) => columns.map((c) => r + c));
 }
 
-/** The figures of the specification; strides are always written, so the order of parsing does not matter. */
+/**
+ * The figures of the specification; strides are always written, so the order of parsing does not
+ * matter.
+ */
 const L = (text: string): Layout => parseLayout(text, 'colex');
 const treeOf = (text: string): IntTree => new LayoutScanner(text).tree();
 const T = (text: string): Tiler => new LayoutScanner(text).tiler();
@@ -60,8 +69,18 @@ describe('layouts as functions', () => {
   });
 
   test('PL-65 the four rows', () => {
-    expect(offsetTable(nested, 'lex')).toEqual([[0, 1], [4, 5], [2, 3], [6, 7]]); // prettier-ignore
-    expect(offsetTable(nested, 'colex')).toEqual([[0, 1], [2, 3], [4, 5], [6, 7]]); // prettier-ignore
+    expect(offsetTable(nested, 'lex')).toEqual([
+      [0, 1],
+      [4, 5],
+      [2, 3],
+      [6, 7],
+    ]);
+    expect(offsetTable(nested, 'colex')).toEqual([
+      [0, 1],
+      [2, 3],
+      [4, 5],
+      [6, 7],
+    ]);
   });
 
   test('PL-66 all 1-D offsets', () => {
@@ -71,7 +90,10 @@ describe('layouts as functions', () => {
 
   test('PL-67', () => {
     const layout = L('(2,(2,2)):(4,(2,1))');
-    expect(offsetTable(layout, 'colex')).toEqual([[0, 2, 1, 3], [4, 6, 5, 7]]); // prettier-ignore
+    expect(offsetTable(layout, 'colex')).toEqual([
+      [0, 2, 1, 3],
+      [4, 6, 5, 7],
+    ]);
     expect(offsets(layout, 'colex')).toEqual([0, 4, 2, 6, 1, 5, 3, 7]);
     expect(offsets(layout, 'lex')).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
   });
@@ -82,7 +104,9 @@ describe('layouts as functions', () => {
     expect(topCoordinate(16, layout.shape, 'colex')).toEqual([1, 5]);
     expect(crd2idx([1, 5], layout.shape, 'colex')).toBe(16);
     expect(crd2idx([1, [1, 2]], layout.shape, 'colex')).toBe(16);
-    expect(treeText(idx2crd(crd2idx([1, 5], [3, 6], 'colex'), layout.shape, 'colex'))).toBe('(1,(1,2))');
+    expect(treeText(idx2crd(crd2idx([1, 5], [3, 6], 'colex'), layout.shape, 'colex'))).toBe(
+      '(1,(1,2))',
+    );
     expect(offsetAt(layout, 16, 'colex')).toBe(17);
     expect(offsetAt(layout, [1, 5], 'colex')).toBe(17);
     expect(offsetAt(layout, [1, [1, 2]], 'colex')).toBe(17);
@@ -91,7 +115,12 @@ describe('layouts as functions', () => {
   });
 
   test('PL-69', () => {
-    expect(offsetTable(L('((2,2),2):((4,1),2)'), 'colex')).toEqual([[0, 2], [4, 6], [1, 3], [5, 7]]); // prettier-ignore
+    expect(offsetTable(L('((2,2),2):((4,1),2)'), 'colex')).toEqual([
+      [0, 2],
+      [4, 6],
+      [1, 3],
+      [5, 7],
+    ]);
     expect(offsets(L('((4,2)):((2,1))'), 'colex')).toEqual([0, 2, 4, 6, 1, 3, 5, 7]);
   });
 
@@ -123,7 +152,9 @@ describe('layouts as functions', () => {
   test('coordinates outside are refused', () => {
     expect(() => idx2crd(4, 4, 'lex')).toThrow(/index 4 is outside 0\.\.3/);
     expect(() => offsetAt(nested, [0, 0, 0], 'lex')).toThrow(/does not fit shape \(\(2,2\),2\)/);
-    expect(() => offsetAt(nested, [4, 0], 'lex')).toThrow(/index 4 is outside 0\.\.3 of shape \(2,2\)/);
+    expect(() => offsetAt(nested, [4, 0], 'lex')).toThrow(
+      /index 4 is outside 0\.\.3 of shape \(2,2\)/,
+    );
   });
 
   test('layouts that are none are refused', () => {
@@ -186,7 +217,8 @@ describe('composition', () => {
   test('PL-76 in lex order a list names every mode', () => {
     const a = L('(12,(4,8)):(59,(13,1))');
     expect(() => composition(a, T('<3:4>'), 'lex')).toThrow(/1 parts for 2 modes/);
-    // By hand: in lex, 8:2 in (4,8):(13,1) takes every second of the inner 8 (4 of them, stride 2), then 2 of the outer 4.
+    // By hand: in lex, 8:2 in (4,8):(13,1) takes every second of the inner 8 (4 of them, stride 2),
+    // then 2 of the outer 4.
     expect(composition(a, T('<3:4,8:2>'), 'lex').text).toBe('(3,(2,4)):(236,(13,2))');
     expect(() => composition(a, T('<1:1,1:1,1:1>'), 'lex')).toThrow(/3 parts, but .* has 2 modes/);
   });
@@ -228,12 +260,16 @@ describe('complement', () => {
 
   test('PL-78 a gap that copies do not fill may lie beyond the bound', () => {
     expect(complement(L('(6,2):(1,16)'), 12, 'colex').text).toBe('2:6');
-    expect(() => complement(L('(2,6):(16,1)'), 13, 'lex')).toThrow('(2,6):(16,1) has no complement up to 13');
+    expect(() => complement(L('(2,6):(16,1)'), 13, 'lex')).toThrow(
+      '(2,6):(16,1) has no complement up to 13',
+    );
   });
 
   test('PL-78 overlap and gaps that nothing fills are refused', () => {
     expect(() => complement(L('(2,2):(1,1)'), 24, 'colex')).toThrow(/mode 2:1 overlaps/);
-    expect(() => complement(L('(2,2):(1,3)'), 24, 'colex')).toThrow(/stride 3 is not a multiple of 2/);
+    expect(() => complement(L('(2,2):(1,3)'), 24, 'colex')).toThrow(
+      /stride 3 is not a multiple of 2/,
+    );
     expect(() => complement(L('2:1'), 0, 'colex')).toThrow(/expected at least 1/);
   });
 });
@@ -266,11 +302,15 @@ describe('divides', () => {
   test('PL-82', () => {
     const four = L('(4,4):(1,4)');
     expect(zippedDivide(four, T('<2:1, 2:2>')).text).toBe('((2,2),(2,2)):((1,8),(2,4))');
-    expect(zippedDivide(four, T('<2:1, 2:2>')).modes[0].text).toBe(composition(four, T('<2:1, 2:2>'), 'colex').text);
+    expect(zippedDivide(four, T('<2:1, 2:2>')).modes[0].text).toBe(
+      composition(four, T('<2:1, 2:2>'), 'colex').text,
+    );
   });
 
   test('tiles that do not divide are refused', () => {
-    expect(() => logicalDivide(L('10:1'), L('4:1'))).toThrow(/reaches offset 11 of the first layout, which has 10/);
+    expect(() => logicalDivide(L('10:1'), L('4:1'))).toThrow(
+      /reaches offset 11 of the first layout, which has 10/,
+    );
     expect(() => logicalDivide(L('4:1'), T('<2:1,2:1>'))).toThrow(/2 parts, but 4:1 has 1 mode/);
   });
 });
@@ -327,12 +367,18 @@ describe('inverses', () => {
   });
 
   test('PL-87 a layout that is not injective has no left inverse, and the two coordinates are named', () => {
-    expect(() => leftInverse(L('(2,2):(1,1)'), 'colex')).toThrow(/coordinates 1 and 2 \(colex\) have one offset, 1/);
+    expect(() => leftInverse(L('(2,2):(1,1)'), 'colex')).toThrow(
+      /coordinates 1 and 2 \(colex\) have one offset, 1/,
+    );
     expect(() => leftInverse(L('(2,3):(1,1)'), 'lex')).toThrow(
       '(2,3):(1,1) has no left inverse: its coordinates 1 and 3 (lex) have one offset, 1',
     );
-    expect(() => leftInverse(L('4:0'), 'colex')).toThrow(/coordinates 0 and 1 \(colex\) have one offset, 0/);
-    expect(() => leftInverse(L('(2,2):(2,3)'), 'colex')).toThrow(/no left inverse that is a layout/);
+    expect(() => leftInverse(L('4:0'), 'colex')).toThrow(
+      /coordinates 0 and 1 \(colex\) have one offset, 0/,
+    );
+    expect(() => leftInverse(L('(2,2):(2,3)'), 'colex')).toThrow(
+      /no left inverse that is a layout/,
+    );
   });
 });
 
@@ -340,7 +386,8 @@ describe('text', () => {
   test.each(['4:1', '(24):(1)', '((2,2),3):((24,2),8)', '(3,(2,(4,5),1)):(0,(1,(2,3),9))'])(
     'PL-162 %s is parsed and printed',
     (text) => {
-      for (const order of ['lex', 'colex'] as Order[]) expect(parseLayout(text, order).text).toBe(text);
+      for (const order of ['lex', 'colex'] as Order[])
+        expect(parseLayout(text, order).text).toBe(text);
     },
   );
 

@@ -1,14 +1,19 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { lookupMask, maskedRows, MaskPartial } from '../../../src/mesh/placements/partials/mask-partial.ts';
+
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
+import {
+  lookupMask,
+  maskedRows,
+  MaskPartial,
+} from '../../../src/mesh/placements/partials/mask-partial.ts';
 import { NormPartial } from '../../../src/mesh/placements/partials/norm-partial.ts';
-import { parsePlacement } from '../../../src/mesh/sharding/parse.ts';
 import { Partial, REDUCE_OPS } from '../../../src/mesh/placements/partials/partial.ts';
 import { Pending } from '../../../src/mesh/placements/partials/pending.ts';
 import type { ReduceOp } from '../../../src/mesh/placements/placement.ts';
 import { REPLICATE } from '../../../src/mesh/placements/replicate.ts';
 import { Shard } from '../../../src/mesh/placements/shards/shard.ts';
+import { parsePlacement } from '../../../src/mesh/sharding/parse.ts';
 import { isPending, pendingTogether, Sharding } from '../../../src/mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../../../src/mesh/sharding/space.ts';
 
@@ -57,10 +62,14 @@ describe('laws of pending reductions', () => {
       expect(refused, p.text).toBe(['P(product)', 'P(band)', 'P(bor)', 'P(bxor)'].includes(p.text));
       if (refused) continue;
       fc.assert(
-        fc.property(fc.double({ min: 0, max: 1e6, noNaN: true }), fc.integer({ min: 1, max: 9 }), (value, n) => {
-          const operands = Array.from({ length: n }, (_, r) => p.operand(value, r, n) ?? NaN);
-          expect(Math.abs(p.reduce(operands) - value)).toBeLessThanOrEqual(1e-9 * (1 + value));
-        }),
+        fc.property(
+          fc.double({ min: 0, max: 1e6, noNaN: true }),
+          fc.integer({ min: 1, max: 9 }),
+          (value, n) => {
+            const operands = Array.from({ length: n }, (_, r) => p.operand(value, r, n) ?? NaN);
+            expect(Math.abs(p.reduce(operands) - value)).toBeLessThanOrEqual(1e-9 * (1 + value));
+          },
+        ),
       );
     }
     expect(new NormPartial(0).operand(3, 0, 2)).toBeUndefined();
@@ -109,7 +118,9 @@ describe('laws of pending reductions', () => {
 });
 
 describe('masked lookups', () => {
-  const table = Array.from({ length: 16 }, (_, i) => Array.from({ length: 8 }, (__, j) => 100 * i + j));
+  const table = Array.from({ length: 16 }, (_, i) =>
+    Array.from({ length: 8 }, (__, j) => 100 * i + j),
+  );
 
   test('PL-16 rank 2 of 4 looks up local row 1, the others mask; reading the value twice works', () => {
     const indices = [9, 0, 15, 9];
@@ -128,7 +139,9 @@ describe('masked lookups', () => {
     ]);
     const read = (): number[][] => {
       const operands = ranks.map(({ rows, mask }) => maskedRows(rows, mask));
-      return operands[0].map((row, i) => row.map((_, j) => ranks[0].placement.reduce(operands.map((o) => o[i][j]))));
+      return operands[0].map((row, i) =>
+        row.map((_, j) => ranks[0].placement.reduce(operands.map((o) => o[i][j]))),
+      );
     };
     const plain = indices.map((i) => table[i]);
     expect(read()).toEqual(plain);
@@ -139,8 +152,14 @@ describe('masked lookups', () => {
     const mask = lookupMask([1], 0, 4);
     const same = lookupMask([1], 0, 4);
     const [a, b, c] = [mask, mask, same].map((m) => new MaskPartial([16, 8], 0, m));
-    expect([a.equals(b), a.equals(c), a.equals(new MaskPartial([16, 8], 0))]).toEqual([true, false, false]);
-    expect(new MaskPartial([16, 8], 0).equals(parsePlacement('MaskP(sum, torch.Size([16, 8]), 0)'))).toBe(true);
+    expect([a.equals(b), a.equals(c), a.equals(new MaskPartial([16, 8], 0))]).toEqual([
+      true,
+      false,
+      false,
+    ]);
+    expect(
+      new MaskPartial([16, 8], 0).equals(parsePlacement('MaskP(sum, torch.Size([16, 8]), 0)')),
+    ).toBe(true);
     expect(new MaskPartial([16, 8], 1).equals(new MaskPartial([16, 8], 0))).toBe(false);
     expect(a.text).toBe(c.text);
     expect(pendingTogether(a, b)).toBe(true);

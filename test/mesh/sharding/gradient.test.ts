@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest';
+
 import { alphaBeta } from '../../../src/cost/collectives/alpha-beta.ts';
 import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
-import { gradientChange, type GradientOptions } from '../../../src/mesh/sharding/gradient.ts';
 import { Redistributor } from '../../../src/cost/redistribution/redistribute.ts';
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
+import { gradientChange, type GradientOptions } from '../../../src/mesh/sharding/gradient.ts';
 import { ShardingSpace } from '../../../src/mesh/sharding/space.ts';
 
 const cluster = loadCluster('dgx-h100');
@@ -17,7 +18,9 @@ function setup(text: string) {
   const kinds = (planner: Redistributor, from: number, to: number): string[] => {
     const plan = planner.plan(TYPE, from, to);
     if (plan === undefined) throw new Error(planner.refusal(from, to));
-    return plan.steps.map((s) => s.kind).filter((k) => !['slice', 'to_partial', 'relabel'].includes(k));
+    return plan.steps
+      .map((s) => s.kind)
+      .filter((k) => !['slice', 'to_partial', 'relabel'].includes(k));
   };
   return (from: string, to: string, options?: GradientOptions) => {
     const [a, b] = [space.parse(from), space.parse(to)];
@@ -60,7 +63,8 @@ describe('PL-56 the gradient of a redistribution is the transposed one', () => {
       backward: ['all_gather'],
       text: 'P(sum)S(1) -> P(sum)R',
     });
-    // The weight of fully sharded data parallelism: gathered to be used, its gradient reduced and scattered.
+    // The weight of fully sharded data parallelism: gathered to be used, its gradient reduced and
+    // scattered.
     expect(on22('S(0)S(1)', 'RS(1)', { reducedTarget: [0] })).toMatchObject({
       forward: ['all_gather'],
       backward: ['reduce_scatter'],

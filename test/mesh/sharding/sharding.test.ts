@@ -1,15 +1,22 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MaskPartial } from '../../../src/mesh/placements/partials/mask-partial.ts';
-import { decodeOrder, fromMeshView, toMeshView } from '../../../src/mesh/sharding/mesh-view.ts';
+
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
-import { parsePlacement, parseSharding } from '../../../src/mesh/sharding/parse.ts';
+import { MaskPartial } from '../../../src/mesh/placements/partials/mask-partial.ts';
 import { Partial, REDUCE_OPS } from '../../../src/mesh/placements/partials/partial.ts';
 import { REPLICATE } from '../../../src/mesh/placements/replicate.ts';
 import { ceilChunks, Shard } from '../../../src/mesh/placements/shards/shard.ts';
-import { evenlyShardable, heldRows, localShape, shardable, Sharding } from '../../../src/mesh/sharding/sharding.ts';
-import { permutations } from '../../../src/mesh/sharding/space.ts';
 import { StridedShard } from '../../../src/mesh/placements/shards/strided.ts';
+import { decodeOrder, fromMeshView, toMeshView } from '../../../src/mesh/sharding/mesh-view.ts';
+import { parsePlacement, parseSharding } from '../../../src/mesh/sharding/parse.ts';
+import {
+  evenlyShardable,
+  heldRows,
+  localShape,
+  shardable,
+  Sharding,
+} from '../../../src/mesh/sharding/sharding.ts';
+import { permutations } from '../../../src/mesh/sharding/space.ts';
 
 describe('cuts', () => {
   test.each([
@@ -65,7 +72,9 @@ describe('cuts', () => {
   test('PL-12 which pending reductions go together', () => {
     const sum = Partial.of('sum');
     expect(() => new Sharding([sum, Partial.of('max')])).toThrow(/P\(sum\) and P\(max\) cannot/);
-    expect(() => new Sharding([sum, new MaskPartial([16, 8], 0)])).toThrow(/cannot stand on one tensor/);
+    expect(() => new Sharding([sum, new MaskPartial([16, 8], 0)])).toThrow(
+      /cannot stand on one tensor/,
+    );
     expect(new Sharding([sum, Partial.of('avg')]).text).toBe('P(sum)P(avg)');
   });
 });
@@ -102,7 +111,9 @@ describe('texts', () => {
 
   test('PL-157 Shard(-1) of a 3-D tensor; two shards with order (1, 0)', () => {
     expect(parsePlacement('Shard(-1)', { rank: 3 }).text).toBe('S(2)');
-    expect(new Sharding([Shard.of(0), Shard.of(0)], new Map([[0, [1, 0]]])).text).toBe('S(0)[1]S(0)[0]');
+    expect(new Sharding([Shard.of(0), Shard.of(0)], new Map([[0, [1, 0]]])).text).toBe(
+      'S(0)[1]S(0)[0]',
+    );
     expect(new Sharding([Shard.of(0), Shard.of(0)]).orderedText).toBe('S(0)[0]S(0)[1]');
   });
 
@@ -174,7 +185,9 @@ describe('orders and strides', () => {
 
   test('PL-21 factors that are no order', () => {
     expect(decodeOrder([2, 1, 1], three.sizes)).toBeUndefined();
-    expect(fromMeshView([new StridedShard(0, 2), Shard.of(0), Shard.of(0)], three).text).toBe('_S(0, 2)S(0)S(0)');
+    expect(fromMeshView([new StridedShard(0, 2), Shard.of(0), Shard.of(0)], three).text).toBe(
+      '_S(0, 2)S(0)S(0)',
+    );
   });
 
   test('PL-22 every order of one to three mesh dims survives the mesh view, element for element', () => {
@@ -189,7 +202,9 @@ describe('orders and strides', () => {
           const view = toMeshView(sharding, mesh, [size]);
           if ('refused' in view) throw new Error(view.refused);
           expect(fromMeshView(view.placements, mesh).text).toBe(sharding.text);
-          expect(heldRows(new Sharding(view.placements), mesh, 0, size)).toEqual(heldRows(sharding, mesh, 0, size));
+          expect(heldRows(new Sharding(view.placements), mesh, 0, size)).toEqual(
+            heldRows(sharding, mesh, 0, size),
+          );
         }
       }
     }
@@ -199,7 +214,9 @@ describe('orders and strides', () => {
     const mesh = parseMesh('dp=3,tp=2');
     const ordered = parseSharding('S(0)[1]S(0)[0]', mesh);
     expect(heldRows(ordered, mesh, 0, 7)).toEqual([[0, 1], [4], [2, 3], [5], [], [6]]);
-    expect(heldRows(new Sharding([new StridedShard(0, 2), Shard.of(0)]), mesh, 0, 7).slice(4)).toEqual([[6], []]);
+    expect(
+      heldRows(new Sharding([new StridedShard(0, 2), Shard.of(0)]), mesh, 0, 7).slice(4),
+    ).toEqual([[6], []]);
     expect(toMeshView(ordered, mesh, [7])).toHaveProperty('refused');
   });
 });
@@ -224,7 +241,14 @@ describe('sizes', () => {
   test('the local shape is that of the rank with most rows', () => {
     fc.assert(
       fc.property(
-        fc.constantFrom('S(0)S(0)', 'S(0)[1]S(0)[0]', '_S(0, 3)S(0)', 'S(0)R', 'RP(sum)', 'S(0)S(1)'),
+        fc.constantFrom(
+          'S(0)S(0)',
+          'S(0)[1]S(0)[0]',
+          '_S(0, 3)S(0)',
+          'S(0)R',
+          'RP(sum)',
+          'S(0)S(1)',
+        ),
         fc.integer({ min: 1, max: 40 }),
         fc.integer({ min: 1, max: 9 }),
         (text, a, b) => {

@@ -1,8 +1,14 @@
 import { describe, expect, test } from 'vitest';
+
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { parseSharding } from '../../../src/mesh/sharding/parse.ts';
 import { localShape } from '../../../src/mesh/sharding/sharding.ts';
-import { partialCode, REPLICATE_CODE, shardCode, ShardingSpace } from '../../../src/mesh/sharding/space.ts';
+import {
+  partialCode,
+  REPLICATE_CODE,
+  shardCode,
+  ShardingSpace,
+} from '../../../src/mesh/sharding/space.ts';
 
 describe('ShardingSpace', () => {
   const mesh = parseMesh('dp=4,tp=2');
@@ -43,11 +49,14 @@ describe('ShardingSpace', () => {
     for (const id of space.enumerate(3, { partialOps: ['sum', 'max'], orders: true }))
       expect(space.localShape(id, [7, 16, 3])).toEqual(localShape(space.get(id), mesh, [7, 16, 3]));
     expect(space.localShape(space.parse('_S(0, 3)R'), [12])).toEqual([3]);
-    expect(() => space.localShape(space.parse('S(2)R'), [4, 4])).toThrow(/cuts dim 2 of a 2-D tensor/);
+    expect(() => space.localShape(space.parse('S(2)R'), [4, 4])).toThrow(
+      /cuts dim 2 of a 2-D tensor/,
+    );
   });
 
   test.each([
-    // (R, sum, S0, S1) squared; with max too, less the two mixes; orders add one state for each dim.
+    // (R, sum, S0, S1) squared; with max too, less the two mixes; orders add one state for each
+    // dim.
     [2, ['sum'] as const, false, 16],
     [2, ['sum', 'max'] as const, false, 25 - 2],
     [2, ['sum', 'avg'] as const, false, 25],
@@ -64,7 +73,8 @@ describe('ShardingSpace', () => {
       return space.enumerate(4, { partialOps: ['sum'], orders: true }).map((id) => space.text(id));
     };
     expect(texts()).toEqual(texts());
-    // 6^3 lists; pairs on one dim have 2 orders, triples 6: 4 dims * (3 pairs * 5 others) + 4 * 5 more.
+    // 6^3 lists; pairs on one dim have 2 orders, triples 6: 4 dims * (3 pairs * 5 others) + 4 * 5
+    // more.
     expect(texts().length).toBe(216 + 60 + 20);
   });
 });

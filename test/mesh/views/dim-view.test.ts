@@ -1,24 +1,25 @@
 import { describe, expect, test } from 'vitest';
+
+import { DeviceMesh, parseMesh } from '../../../src/mesh/devices/mesh.ts';
+import type { Placement } from '../../../src/mesh/placements/placement.ts';
+import { Shard } from '../../../src/mesh/placements/shards/shard.ts';
+import { StridedShard } from '../../../src/mesh/placements/shards/strided.ts';
+import { toMeshView } from '../../../src/mesh/sharding/mesh-view.ts';
+import { parsePlacement, parseSharding } from '../../../src/mesh/sharding/parse.ts';
+import { heldRows, Sharding } from '../../../src/mesh/sharding/sharding.ts';
+import { permutations } from '../../../src/mesh/sharding/space.ts';
+import { parseSpec, printSpec } from '../../../src/mesh/sharding/spec-text.ts';
 import { fromDimView, toDimView } from '../../../src/mesh/views/dim-view.ts';
 import {
   gradientState,
-  STATES,
   stateName,
+  STATES,
   statesOf,
   stateTable,
   VOCABULARIES,
 } from '../../../src/mesh/views/four-states.ts';
-import { toMeshView } from '../../../src/mesh/sharding/mesh-view.ts';
-import { DeviceMesh, parseMesh } from '../../../src/mesh/devices/mesh.ts';
-import { parsePlacement, parseSharding } from '../../../src/mesh/sharding/parse.ts';
 import { parsePartitionSpec, PartitionSpec } from '../../../src/mesh/views/partition-spec.ts';
-import type { Placement } from '../../../src/mesh/placements/placement.ts';
-import { Shard } from '../../../src/mesh/placements/shards/shard.ts';
 import { parseShardedType } from '../../../src/mesh/views/sharded-type.ts';
-import { heldRows, Sharding } from '../../../src/mesh/sharding/sharding.ts';
-import { permutations } from '../../../src/mesh/sharding/space.ts';
-import { parseSpec, printSpec } from '../../../src/mesh/sharding/spec-text.ts';
-import { StridedShard } from '../../../src/mesh/placements/shards/strided.ts';
 
 const two = parseMesh('dp=2,tp=2');
 
@@ -31,12 +32,15 @@ function dimText(sharding: Sharding, mesh: DeviceMesh, shape: readonly number[])
 }
 function meshText(sharding: Sharding, mesh: DeviceMesh, shape?: readonly number[]): string {
   const view = toMeshView(sharding, mesh, shape);
-  return 'refused' in view ? `refused: ${view.refused}` : view.placements.map((p) => p.text).join('');
+  return 'refused' in view
+    ? `refused: ${view.refused}`
+    : view.placements.map((p) => p.text).join('');
 }
 
 /**
- * The truth, from the definition of a PartitionSpec: the dim is cut into as many equal blocks as its mesh dims have
- * devices together, and a device's block is the mixed-radix number of its coordinates, major first.
+ * The truth, from the definition of a PartitionSpec: the dim is cut into as many equal blocks as
+ * its mesh dims have devices together, and a device's block is the mixed-radix number of its
+ * coordinates, major first.
  */
 function owned(axes: readonly string[], mesh: DeviceMesh, size: number): number[][] {
   return mesh.devices.map((_, rank) => {
@@ -45,7 +49,8 @@ function owned(axes: readonly string[], mesh: DeviceMesh, size: number): number[
     for (const axis of axes) {
       const m = mesh.names.indexOf(axis);
       let coordinate = rank;
-      for (let inner = mesh.rank - 1; inner > m; inner--) coordinate = Math.floor(coordinate / mesh.sizes[inner]);
+      for (let inner = mesh.rank - 1; inner > m; inner--)
+        coordinate = Math.floor(coordinate / mesh.sizes[inner]);
       block = block * mesh.sizes[m] + (coordinate % mesh.sizes[m]);
       blocks *= mesh.sizes[m];
     }
@@ -76,7 +81,8 @@ describe('dim view and mesh view', () => {
   });
 
   test('PL-17, PL-18 who holds what', () => {
-    const held = (text: string): number[][] => heldRows(fromDimView(spec(text), two).sharding, two, 0, 8);
+    const held = (text: string): number[][] =>
+      heldRows(fromDimView(spec(text), two).sharding, two, 0, 8);
     expect(held('P(("dp", "tp"))')).toEqual([
       [0, 1],
       [2, 3],
@@ -119,14 +125,18 @@ describe('dim view and mesh view', () => {
     ['RMaskP(sum, [16, 8], 0)', [4]],
     ['_NormP(2)R', [4]],
   ])('the dim view is closed: %s has none', (text, shape) => {
-    expect(dimText(parseSharding(text, two), two, shape)).toMatch(/^refused: .*plain cuts and plain reductions only$/);
+    expect(dimText(parseSharding(text, two), two, shape)).toMatch(
+      /^refused: .*plain cuts and plain reductions only$/,
+    );
   });
 
   test('PL-24 uneven: the order is kept, the strided form is refused both ways', () => {
     const mesh = parseMesh('dp=3,tp=2');
     const { sharding } = fromDimView(spec('P(("tp", "dp"))'), mesh);
     expect(heldRows(sharding, mesh, 0, 7)).toEqual([[0, 1], [4], [2, 3], [5], [], [6]]);
-    expect(meshText(sharding, mesh, [7])).toMatch(/^refused: S\(0\)\[1\]S\(0\)\[0\] cuts \[7\] unevenly/);
+    expect(meshText(sharding, mesh, [7])).toMatch(
+      /^refused: S\(0\)\[1\]S\(0\)\[0\] cuts \[7\] unevenly/,
+    );
     const strided = new Sharding([new StridedShard(0, 2), Shard.of(0)]);
     expect(heldRows(strided, mesh, 0, 7).slice(4)).toEqual([[6], []]);
     expect(dimText(strided, mesh, [7])).toMatch(/^refused: _S\(0, 2\)S\(0\) cuts \[7\] unevenly/);
@@ -138,13 +148,19 @@ describe('dim view and mesh view', () => {
     expect([sharding.text, reduced]).toEqual(['RS(0)', ['dp']]);
     const back = toDimView(sharding, two, [4], reduced);
     expect('spec' in back && back.spec.text).toBe('P("tp", reduced={"dp"})');
-    expect(() => toDimView(sharding, two, [4], ['tp'])).toThrow("mesh dim 'tp' is S(0), so its values are not reduced");
+    expect(() => toDimView(sharding, two, [4], ['tp'])).toThrow(
+      "mesh dim 'tp' is S(0), so its values are not reduced",
+    );
   });
 
   test('what does not fit the mesh or the tensor', () => {
     expect(() => fromDimView(spec('P("tpp")'), two)).toThrow("has no dim 'tpp'");
-    expect(() => toDimView(parseSharding('S(1)R', two), two, [4])).toThrow('cuts dim 1 of a 1-D tensor');
-    expect(() => spec('P("dp", None)').forRank(1).forRank(0)).toThrow('has 1 dims, the tensor has 0');
+    expect(() => toDimView(parseSharding('S(1)R', two), two, [4])).toThrow(
+      'cuts dim 1 of a 1-D tensor',
+    );
+    expect(() => spec('P("dp", None)').forRank(1).forRank(0)).toThrow(
+      'has 1 dims, the tensor has 0',
+    );
   });
 });
 
@@ -188,7 +204,12 @@ describe('PL-22 every order, element for element', () => {
   });
 
   test('every order of four mesh dims', () => {
-    for (const text of ['a=2,b=2,c=2,d=2', 'a=2,b=3,c=4,d=2', 'a=3,b=2,c=2,d=3', 'a=4,b=2,c=3,d=2']) {
+    for (const text of [
+      'a=2,b=2,c=2,d=2',
+      'a=2,b=3,c=4,d=2',
+      'a=3,b=2,c=2,d=3',
+      'a=4,b=2,c=3,d=2',
+    ]) {
       const mesh = parseMesh(text);
       for (const order of permutations([0, 1, 2, 3]))
         check(
@@ -200,7 +221,11 @@ describe('PL-22 every order, element for element', () => {
 
   test('several tensor dims at once', () => {
     const mesh = parseMesh('a=2,b=3,c=4,d=2');
-    for (const text of ['P(("c", "a"), ("d", "b"))', 'P("d", ("b", "a"), "c")', 'P(("d", "c"), None, ("b", "a"))']) {
+    for (const text of [
+      'P(("c", "a"), ("d", "b"))',
+      'P("d", ("b", "a"), "c")',
+      'P(("d", "c"), None, ("b", "a"))',
+    ]) {
       const dims = spec(text);
       const shape = dims.dims.map(() => 48);
       const { sharding } = fromDimView(dims, mesh);
@@ -285,15 +310,18 @@ describe('texts of the dim view', () => {
     expect(() => parseShardedType(text)).toThrow(message);
   });
 
-  test.each(['Spec(f32[8, 8](S(0)S(1)))', 'Spec(bf16[](RR))', 'Spec(f32[16](_S(0, 3)Ragged(0, [1, 3], 2)))'])(
-    'PL-162 %s',
-    (text) => {
-      expect(printSpec(parseSpec(text, two))).toBe(text);
-    },
-  );
+  test.each([
+    'Spec(f32[8, 8](S(0)S(1)))',
+    'Spec(bf16[](RR))',
+    'Spec(f32[16](_S(0, 3)Ragged(0, [1, 3], 2)))',
+  ])('PL-162 %s', (text) => {
+    expect(printSpec(parseSpec(text, two))).toBe(text);
+  });
 
   test('specs take dims from the end, and refuse what is no spec', () => {
-    expect(printSpec(parseSpec('Spec(f32[8, 8](Shard(-1), Replicate()))', two))).toBe('Spec(f32[8, 8](S(1)R))');
+    expect(printSpec(parseSpec('Spec(f32[8, 8](Shard(-1), Replicate()))', two))).toBe(
+      'Spec(f32[8, 8](S(1)R))',
+    );
     expect(() => parseSpec('Spec(f32[8, 8](S(2)R))', two)).toThrow('2-D tensor');
     expect(() => parseSpec('Spec(f32[8, 8]S(2)R)', two)).toThrow("expected '('");
     expect(() => parseSpec('Spec(f32[8](S(0)R)', two)).toThrow('expected a sharding and');

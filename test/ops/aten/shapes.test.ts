@@ -1,17 +1,21 @@
 import { describe, expect, test } from 'vitest';
-import { attentionOps } from '../../../src/ops/aten/products/attention.ts';
-import { batchNormOps } from '../../../src/ops/aten/reductions/batch-norm.ts';
+
 import { embeddingOps } from '../../../src/ops/aten/movement/embedding.ts';
 import { indexingOps } from '../../../src/ops/aten/movement/indexing.ts';
 import { manipulateOps } from '../../../src/ops/aten/movement/manipulate.ts';
-import { normOps } from '../../../src/ops/aten/reductions/norm.ts';
 import { viewOps } from '../../../src/ops/aten/movement/views.ts';
+import { attentionOps } from '../../../src/ops/aten/products/attention.ts';
+import { batchNormOps } from '../../../src/ops/aten/reductions/batch-norm.ts';
+import { normOps } from '../../../src/ops/aten/reductions/norm.ts';
 import { ruleText } from '../../../src/ops/record/rule.ts';
 import { OperatorTable } from '../../../src/ops/record/table.ts';
 import { makeCall, type TestArg } from '../support/calls.ts';
 import { admitted } from '../support/ranks.ts';
 
-/** Result types, work and required rules of shape, indexing, norm, attention and embedding calls, case by case. */
+/**
+ * Result types, work and required rules of shape, indexing, norm, attention and embedding calls,
+ * case by case.
+ */
 const table = new OperatorTable([
   ...viewOps,
   ...manipulateOps,
@@ -25,19 +29,33 @@ const t = (...shape: number[]): TestArg => ({ t: shape });
 const dt = (dtype: string, ...shape: number[]): TestArg => ({ t: shape, dt: dtype });
 const i64 = (...shape: number[]): TestArg => dt('i64', ...shape);
 
-function call(op: string, args: readonly TestArg[], kwargs: Readonly<Record<string, TestArg>> = {}) {
+function call(
+  op: string,
+  args: readonly TestArg[],
+  kwargs: Readonly<Record<string, TestArg>> = {},
+) {
   const record = table.get(`aten.${op}`);
   if (record === undefined) throw new Error(`no record aten.${op}`);
   return makeCall(record, args, kwargs);
 }
-function types(op: string, args: readonly TestArg[], kwargs: Readonly<Record<string, TestArg>> = {}): string {
+function types(
+  op: string,
+  args: readonly TestArg[],
+  kwargs: Readonly<Record<string, TestArg>> = {},
+): string {
   const { ctx } = call(op, args, kwargs);
   return ctx.outputs.map((m) => (m === null ? '-' : `${m.dtype}[${m.shape.join()}]`)).join(' ');
 }
 /** Rules as text, with the rewrite they need in braces. */
-function rules(op: string, args: readonly TestArg[], kwargs: Readonly<Record<string, TestArg>> = {}): string[] {
+function rules(
+  op: string,
+  args: readonly TestArg[],
+  kwargs: Readonly<Record<string, TestArg>> = {},
+): string[] {
   const { ctx, record } = call(op, args, kwargs);
-  return record.shard(ctx).map((r) => ruleText(r) + (r.rewrite === undefined ? '' : ` {${r.rewrite}}`));
+  return record
+    .shard(ctx)
+    .map((r) => ruleText(r) + (r.rewrite === undefined ? '' : ` {${r.rewrite}}`));
 }
 
 const flash = '_scaled_dot_product_flash_attention';
@@ -67,21 +85,55 @@ describe('result types', () => {
     ['gather.default', [t(5, 4), 1, i64(3, 9)], {}, 'f32[3,9]'],
     ['index_select.default', [t(5, 4), 0, i64(9)], {}, 'f32[9,4]'],
     ['one_hot.default', [i64(2, 3), 7], {}, 'i64[2,3,7]'],
-    ['native_layer_norm.default', [dt('bf16', 2, 3, 4), [3, 4], null, null, 1e-5], {}, 'bf16[2,3,4] f32[2,1,1] f32[2,1,1]'],
-    ['native_layer_norm_backward.default', [t(2, 4), t(2, 4), [4], t(2, 1), t(2, 1), t(4), null, [true, true, true]], {}, 'f32[2,4] f32[4] -'],
-    ['native_layer_norm_backward.default', [t(2, 4), t(2, 4), [4], t(2, 1), t(2, 1), t(4), t(4), [false, true, false]], {}, '- f32[4] -'],
-    ['native_group_norm.default', [t(2, 6, 5), null, null, 2, 6, 5, 3, 1e-5], {}, 'f32[2,6,5] f32[2,3] f32[2,3]'],
-    ['_native_batch_norm_legit_functional.default', [t(2, 6, 5), t(6), t(6), t(6), t(6), false, 0.1, 1e-5], {}, 'f32[2,6,5] f32[0] f32[0] f32[6] f32[6]'],
+    [
+      'native_layer_norm.default',
+      [dt('bf16', 2, 3, 4), [3, 4], null, null, 1e-5],
+      {},
+      'bf16[2,3,4] f32[2,1,1] f32[2,1,1]',
+    ],
+    [
+      'native_layer_norm_backward.default',
+      [t(2, 4), t(2, 4), [4], t(2, 1), t(2, 1), t(4), null, [true, true, true]],
+      {},
+      'f32[2,4] f32[4] -',
+    ],
+    [
+      'native_layer_norm_backward.default',
+      [t(2, 4), t(2, 4), [4], t(2, 1), t(2, 1), t(4), t(4), [false, true, false]],
+      {},
+      '- f32[4] -',
+    ],
+    [
+      'native_group_norm.default',
+      [t(2, 6, 5), null, null, 2, 6, 5, 3, 1e-5],
+      {},
+      'f32[2,6,5] f32[2,3] f32[2,3]',
+    ],
+    [
+      '_native_batch_norm_legit_functional.default',
+      [t(2, 6, 5), t(6), t(6), t(6), t(6), false, 0.1, 1e-5],
+      {},
+      'f32[2,6,5] f32[0] f32[0] f32[6] f32[6]',
+    ],
     [`${flash}.default`, qkv, {}, 'f32[2,4,6,3] f32[2,4,6] - - - - u64[2] u64[] f32[0]'],
     [`${efficient}.default`, [...qkv, null, true], {}, 'f32[2,4,6,3] f32[2,4,32] i64[] i64[]'],
     [`${efficient}.default`, [...qkv, null, false], {}, 'f32[2,4,6,3] f32[2,4,0] i64[] i64[]'],
-    ['scaled_dot_product_attention.default', [t(2, 8, 6, 3), t(2, 2, 5, 3), t(2, 2, 5, 4)], { enable_gqa: true }, 'f32[2,8,6,4]'],
+    [
+      'scaled_dot_product_attention.default',
+      [t(2, 8, 6, 3), t(2, 2, 5, 3), t(2, 2, 5, 4)],
+      { enable_gqa: true },
+      'f32[2,8,6,4]',
+    ],
   ])('%s of %j %j is %s', (op, args, kwargs, expected) => {
     expect(types(op, args, kwargs)).toBe(expected);
-  }); // prettier-ignore
+  });
 
   test.each<readonly [string, readonly TestArg[], RegExp]>([
-    ['transpose.int', [t(2, 3), 0, 2], /aten\.transpose\.int: dim 2 does not exist in a tensor of 2 dims/],
+    [
+      'transpose.int',
+      [t(2, 3), 0, 2],
+      /aten\.transpose\.int: dim 2 does not exist in a tensor of 2 dims/,
+    ],
     ['permute.default', [t(2, 3), [0, 0]], /must name each of the 2 dims once/],
     ['expand.default', [t(2, 3), [4, 3]], /cannot expand dim 0 of size 2 to 4/],
     ['cat.default', [[t(2, 3), t(2, 4)]], /\[2, 3\] and \[2, 4\] must agree in all dims but 0/],
@@ -90,10 +142,26 @@ describe('result types', () => {
     ['index.Tensor', [t(5, 4), [dt('bool', 5)]], /no fixed shape/],
     ['index_put.default', [t(5, 4), [i64(3)], t(2, 4)], /do not broadcast/],
     ['embedding.default', [t(5, 4), t(3)], /indices have dtype f32, expected integers/],
-    ['native_layer_norm.default', [t(2, 4), [5], null, null, 1e-5], /does not end in normalized_shape \[5\]/],
-    ['native_layer_norm.default', [t(2, 4), [4], t(5), null, 1e-5], /weight has shape \[5\], expected \[4\]/],
-    [`${flash}.default`, [t(2, 4, 6, 3), t(2, 3, 5, 3), t(2, 3, 5, 3)], /4 query heads are no multiple of 3 key heads/],
-    ['scaled_dot_product_attention.default', [t(2, 8, 6, 3), t(2, 2, 5, 3), t(2, 2, 5, 3)], /need enable_gqa=True/],
+    [
+      'native_layer_norm.default',
+      [t(2, 4), [5], null, null, 1e-5],
+      /does not end in normalized_shape \[5\]/,
+    ],
+    [
+      'native_layer_norm.default',
+      [t(2, 4), [4], t(5), null, 1e-5],
+      /weight has shape \[5\], expected \[4\]/,
+    ],
+    [
+      `${flash}.default`,
+      [t(2, 4, 6, 3), t(2, 3, 5, 3), t(2, 3, 5, 3)],
+      /4 query heads are no multiple of 3 key heads/,
+    ],
+    [
+      'scaled_dot_product_attention.default',
+      [t(2, 8, 6, 3), t(2, 2, 5, 3), t(2, 2, 5, 3)],
+      /need enable_gqa=True/,
+    ],
     ['one_hot.default', [i64(3)], /write it as a number/],
   ])('%s of %j is refused', (op, args, message) => {
     expect(() => types(op, args)).toThrow(message);
@@ -129,9 +197,9 @@ describe('rules that must be offered', () => {
   });
 
   test('scaling by frequency needs all indices on every rank', () => {
-    expect(rules('embedding_dense_backward.default', [t(4, 8), i64(4), 16, -1, true])).not.toContain(
-      'S(0), S(0) -> P(sum)',
-    );
+    expect(
+      rules('embedding_dense_backward.default', [t(4, 8), i64(4), 16, -1, true]),
+    ).not.toContain('S(0), S(0) -> P(sum)');
   });
 
   test('query rows of causal attention carry an offset; dropout keeps to heads and batch', () => {
@@ -151,13 +219,19 @@ describe('rules that must be offered', () => {
       'S(0), S(0), S(0), S(0) -> S(0)',
       'S(2), R, R, S(2) -> S(2)',
     ]);
-    expect(rules('scaled_dot_product_attention.default', [...qkv, t(6, 5)])).toContain('S(2), R, R, S(0) -> S(2)');
+    expect(rules('scaled_dot_product_attention.default', [...qkv, t(6, 5)])).toContain(
+      'S(2), R, R, S(0) -> S(2)',
+    );
   });
 
   test('OP-53 grouped heads: 8 query heads on 2 key heads run on 2 ranks, not on 4', () => {
-    const gqa = call('scaled_dot_product_attention.default', [t(2, 8, 6, 3), t(2, 2, 5, 3), t(2, 2, 5, 3)], {
-      enable_gqa: true,
-    });
+    const gqa = call(
+      'scaled_dot_product_attention.default',
+      [t(2, 8, 6, 3), t(2, 2, 5, 3), t(2, 2, 5, 3)],
+      {
+        enable_gqa: true,
+      },
+    );
     const heads = gqa.record.shard(gqa.ctx).find((r) => ruleText(r) === 'S(1), S(1), S(1) -> S(1)');
     expect(heads).toBeDefined();
     if (heads === undefined) return;
@@ -167,7 +241,17 @@ describe('rules that must be offered', () => {
   });
 
   test('batch norm in training is cut by channel only, in evaluation by rows too', () => {
-    const args = (training: boolean): TestArg[] => [t(4, 6, 5), t(6), t(6), t(6), t(6), training, 0.1, 1e-5, false];
+    const args = (training: boolean): TestArg[] => [
+      t(4, 6, 5),
+      t(6),
+      t(6),
+      t(6),
+      t(6),
+      training,
+      0.1,
+      1e-5,
+      false,
+    ];
     const cuts = (training: boolean): string[] =>
       rules('batch_norm.default', args(training)).filter((r) => r.startsWith('S'));
     expect(cuts(true)).toEqual(['S(1), S(0), S(0), S(0), S(0) -> S(1)']);
@@ -190,13 +274,22 @@ describe('rules that must be offered', () => {
   });
 
   test('a bool tensor has pending or / and, never a sum', () => {
-    expect(rules('t.default', [dt('bool', 4, 5)]).slice(2)).toEqual(['P(bor) -> P(bor)', 'P(band) -> P(band)']);
-    expect(rules('index_select.default', [dt('bool', 8, 5), 0, i64(4)])).toContain('S(0), R -> P(bor) {mask}');
+    expect(rules('t.default', [dt('bool', 4, 5)]).slice(2)).toEqual([
+      'P(bor) -> P(bor)',
+      'P(band) -> P(band)',
+    ]);
+    expect(rules('index_select.default', [dt('bool', 8, 5), 0, i64(4)])).toContain(
+      'S(0), R -> P(bor) {mask}',
+    );
   });
 
   test('OP-54 padding with a value or writing a value does not accept a pending sum', () => {
-    expect(rules('constant_pad_nd.default', [t(5, 4), [1, 1], 2])).not.toContain('P(sum) -> P(sum)');
-    expect(rules('scatter.value', [t(5, 8), 1, i64(5, 3), -1])).not.toContain('P(sum), R -> P(sum)');
+    expect(rules('constant_pad_nd.default', [t(5, 4), [1, 1], 2])).not.toContain(
+      'P(sum) -> P(sum)',
+    );
+    expect(rules('scatter.value', [t(5, 8), 1, i64(5, 3), -1])).not.toContain(
+      'P(sum), R -> P(sum)',
+    );
     expect(rules('sort.default', [t(5, 8)]).filter((r) => r.startsWith('P'))).toEqual([]);
   });
 });
@@ -217,7 +310,9 @@ describe('work', () => {
       return record.bytes(ctx);
     };
     expect(bytes('view.default', [t(4, 6), [24]])).toBe(0);
-    expect(bytes('embedding.default', [dt('bf16', 128256, 64), i64(4, 8)])).toBe(32 * 8 + 2 * 32 * 64 * 2);
+    expect(bytes('embedding.default', [dt('bf16', 128256, 64), i64(4, 8)])).toBe(
+      32 * 8 + 2 * 32 * 64 * 2,
+    );
     expect(bytes('index.Tensor', [t(1000, 8), [i64(5)]])).toBe(5 * 8 + 2 * 5 * 8 * 4);
     expect(bytes(`${flash}.default`, qkv)).toBe(4 * (144 + 120 + 120 + 144 + 48));
     expect(bytes('cat.default', [[t(2, 3), t(4, 3)]])).toBe(4 * (6 + 12 + 18));

@@ -1,13 +1,14 @@
 import { describe, expect, test } from 'vitest';
-import { attentionOps } from '../../../src/ops/aten/products/attention.ts';
-import { batchNormOps } from '../../../src/ops/aten/reductions/batch-norm.ts';
+
 import { embeddingOps } from '../../../src/ops/aten/movement/embedding.ts';
 import { indexingOps } from '../../../src/ops/aten/movement/indexing.ts';
 import { manipulateOps } from '../../../src/ops/aten/movement/manipulate.ts';
-import { normOps } from '../../../src/ops/aten/reductions/norm.ts';
 import { viewOps } from '../../../src/ops/aten/movement/views.ts';
+import { attentionOps } from '../../../src/ops/aten/products/attention.ts';
+import { batchNormOps } from '../../../src/ops/aten/reductions/batch-norm.ts';
+import { normOps } from '../../../src/ops/aten/reductions/norm.ts';
+import { P, R, rule, ruleText, S } from '../../../src/ops/record/rule.ts';
 import { OperatorTable } from '../../../src/ops/record/table.ts';
-import { R, S, P, rule, ruleText } from '../../../src/ops/record/rule.ts';
 import { makeCall, type TestArg } from '../support/calls.ts';
 import { draw } from '../support/draw.ts';
 import { shapeKernels } from '../support/kernels.ts';
@@ -15,8 +16,9 @@ import { normKernels } from '../support/normkernels.ts';
 import { admitted, judge } from '../support/ranks.ts';
 
 /**
- * Every rule of the shape, indexing, norm, attention and embedding records is run on simulated ranks: worlds of 2, 3 and 4,
- * and all pairs of rules on a (2,2) mesh, on even and uneven sizes, against the unsharded result in float64.
+ * Every rule of the shape, indexing, norm, attention and embedding records is run on simulated
+ * ranks: worlds of 2, 3 and 4, and all pairs of rules on a (2,2) mesh, on even and uneven sizes,
+ * against the unsharded result in float64.
  */
 const table = new OperatorTable([
   ...viewOps,
@@ -30,15 +32,34 @@ const table = new OperatorTable([
 const kernels = { ...shapeKernels, ...normKernels };
 
 const t = (...shape: number[]): TestArg => ({ t: shape });
-const ints = (hi: number, ...shape: number[]): TestArg => ({ t: shape, dt: 'i64', init: 'int', hi });
-const signed = (hi: number, ...shape: number[]): TestArg => ({ t: shape, dt: 'i64', init: 'signed', hi });
-const perm = (hi: number, ...shape: number[]): TestArg => ({ t: shape, dt: 'i64', init: 'perm', hi });
+const ints = (hi: number, ...shape: number[]): TestArg => ({
+  t: shape,
+  dt: 'i64',
+  init: 'int',
+  hi,
+});
+const signed = (hi: number, ...shape: number[]): TestArg => ({
+  t: shape,
+  dt: 'i64',
+  init: 'signed',
+  hi,
+});
+const perm = (hi: number, ...shape: number[]): TestArg => ({
+  t: shape,
+  dt: 'i64',
+  init: 'perm',
+  hi,
+});
 const bools = (...shape: number[]): TestArg => ({ t: shape, dt: 'bool', init: 'bool' });
 const pos = (...shape: number[]): TestArg => ({ t: shape, init: 'pos' });
 const lse = (...shape: number[]): TestArg => ({ t: shape, init: 'lse' });
 const fix = (...shape: number[]): TestArg => ({ t: shape, dt: 'i64', init: 'fix' });
 
-type Sample = readonly [op: string, args: readonly TestArg[], kwargs?: Readonly<Record<string, TestArg>>];
+type Sample = readonly [
+  op: string,
+  args: readonly TestArg[],
+  kwargs?: Readonly<Record<string, TestArg>>,
+];
 
 const cpu = '_scaled_dot_product_flash_attention_for_cpu';
 const efficient = '_scaled_dot_product_efficient_attention';
@@ -131,7 +152,10 @@ const samples: readonly Sample[] = [
   ['index_put.default', [t(8, 5), [ints(8, 6)], t(6, 5), true]],
   ['index_put.default', [t(8, 5), [null, ints(5, 6)], t(8, 1), true]],
   ['index_put.default', [t(8, 5, 3), [ints(8, 6), null, ints(3, 4, 1)], t(4, 6, 5), true]],
-  ['_unsafe_masked_index_put_accumulate.default', [t(8, 5), bools(3, 4, 1), [ints(8, 3, 4)], t(3, 4, 5)]],
+  [
+    '_unsafe_masked_index_put_accumulate.default',
+    [t(8, 5), bools(3, 4, 1), [ints(8, 3, 4)], t(3, 4, 5)],
+  ],
   ['_unsafe_masked_index_put_accumulate.default', [t(8, 5), bools(6, 5), [ints(8, 6)], t(6, 5)]],
   ['gather.default', [t(5, 7), 1, ints(7, 5, 4)]],
   ['gather.default', [t(5, 7), 0, signed(5, 6, 7)]],
@@ -166,8 +190,14 @@ const samples: readonly Sample[] = [
     'native_layer_norm_backward.default',
     [t(4, 5, 6), t(4, 5, 6), [6], t(4, 5, 1), pos(4, 5, 1), t(6), null, [true, true, false]],
   ],
-  ['_fused_rms_norm_backward.default', [t(4, 5, 6), t(4, 5, 6), [6], pos(4, 5, 1), t(6), [true, true]]],
-  ['_fused_rms_norm_backward.default', [t(4, 5, 6), t(4, 5, 6), [6], pos(4, 5, 1), t(6), [false, true]]],
+  [
+    '_fused_rms_norm_backward.default',
+    [t(4, 5, 6), t(4, 5, 6), [6], pos(4, 5, 1), t(6), [true, true]],
+  ],
+  [
+    '_fused_rms_norm_backward.default',
+    [t(4, 5, 6), t(4, 5, 6), [6], pos(4, 5, 1), t(6), [false, true]],
+  ],
   ['native_group_norm.default', [t(3, 8, 5), t(8), t(8), 3, 8, 5, 4, 1e-5]],
   ['native_group_norm.default', [t(3, 6, 5), null, null, 3, 6, 5, 3, 1e-5]],
   [
@@ -177,12 +207,21 @@ const samples: readonly Sample[] = [
   ['group_norm.default', [t(3, 8, 5), 4, t(8), t(8)]],
   ['batch_norm.default', [t(4, 5, 3), t(5), t(5), t(5), pos(5), true, 0.1, 1e-5, false]],
   ['batch_norm.default', [t(4, 5, 3), t(5), t(5), t(5), pos(5), false, 0.1, 1e-5, false]],
-  ['_native_batch_norm_legit_functional.default', [t(4, 5, 3), t(5), t(5), t(5), pos(5), true, 0.1, 1e-5]],
-  ['_native_batch_norm_legit_functional.default', [t(4, 5, 3), t(5), t(5), t(5), pos(5), false, 0.1, 1e-5]],
+  [
+    '_native_batch_norm_legit_functional.default',
+    [t(4, 5, 3), t(5), t(5), t(5), pos(5), true, 0.1, 1e-5],
+  ],
+  [
+    '_native_batch_norm_legit_functional.default',
+    [t(4, 5, 3), t(5), t(5), t(5), pos(5), false, 0.1, 1e-5],
+  ],
   ['native_batch_norm.default', [t(4, 5, 3), null, null, t(5), pos(5), true, 0.1, 1e-5]],
   ['_native_batch_norm_legit.default', [t(4, 5, 3), t(5), t(5), t(5), pos(5), false, 0.1, 1e-5]],
   ['_native_batch_norm_legit.no_stats', [t(4, 5, 3), t(5), t(5), true, 0.1, 1e-5]],
-  ['_native_batch_norm_legit_no_training.default', [t(4, 5, 3), t(5), t(5), t(5), pos(5), 0.1, 1e-5]],
+  [
+    '_native_batch_norm_legit_no_training.default',
+    [t(4, 5, 3), t(5), t(5), t(5), pos(5), 0.1, 1e-5],
+  ],
   ['_batch_norm_with_update_functional.default', [t(4, 5, 3), t(5), t(5), t(5), pos(5), 0.1, 1e-5]],
   [
     'native_batch_norm_backward.default',
@@ -208,7 +247,16 @@ const samples: readonly Sample[] = [
   [`${cpu}_backward.default`, [out[0], q, ...kv, ...out, 0, false], { attn_mask: t(1, 4, 1, 5) }],
   [
     `${cpu}_backward.default`,
-    [t(2, 8, 5, 3), t(2, 8, 5, 3), t(2, 4, 5, 3), t(2, 4, 5, 3), t(2, 8, 5, 3), lse(2, 8, 5), 0, false],
+    [
+      t(2, 8, 5, 3),
+      t(2, 8, 5, 3),
+      t(2, 4, 5, 3),
+      t(2, 4, 5, 3),
+      t(2, 8, 5, 3),
+      lse(2, 8, 5),
+      0,
+      false,
+    ],
   ],
   [
     '_scaled_dot_product_flash_attention_backward.default',
@@ -216,11 +264,22 @@ const samples: readonly Sample[] = [
   ],
   [
     `${efficient}_backward.default`,
-    [t(1, 2, 64, 2), t(1, 2, 64, 2), t(1, 2, 3, 2), t(1, 2, 3, 2), t(1, 2, 64, 3), t(1, 2, 64, 2), lse(1, 2, 64)]
+    [
+      t(1, 2, 64, 2),
+      t(1, 2, 64, 2),
+      t(1, 2, 3, 2),
+      t(1, 2, 3, 2),
+      t(1, 2, 64, 3),
+      t(1, 2, 64, 2),
+      lse(1, 2, 64),
+    ]
       .flatMap((x, i) => (i === 4 ? [t(2, 64, 3)] : [x]))
       .concat([fix(), fix(), 0, [true, true, true, true], false]),
   ],
-  [`${cudnn}_backward.default`, [out[0], q, ...kv, ...out, fix(), fix(), t(2, 4, 6, 5), null, null, 6, 5, 0, false]],
+  [
+    `${cudnn}_backward.default`,
+    [out[0], q, ...kv, ...out, fix(), fix(), t(2, 4, 6, 5), null, null, 6, 5, 0, false],
+  ],
 ];
 
 function load([op, args, kwargs]: Sample, seed: number) {
@@ -252,7 +311,12 @@ describe('every rule gives the unsharded result', () => {
       const meshes: [number[], (typeof rules)[]][] = [
         ...[2, 3, 4].map((n): [number[], (typeof rules)[]] => [[n], rules.map((r) => [r])]),
         ...(seed === 1
-          ? [[[2, 2], rules.flatMap((a) => rules.map((b) => [a, b]))] as [number[], (typeof rules)[]]]
+          ? [
+              [[2, 2], rules.flatMap((a) => rules.map((b) => [a, b]))] as [
+                number[],
+                (typeof rules)[],
+              ],
+            ]
           : []),
       ];
       for (const [sizes, combinations] of meshes)
@@ -289,15 +353,26 @@ describe('the validator finds wrong rules', () => {
   const wrongRules: readonly (readonly [Sample, ReturnType<typeof rule>, number])[] = [
     [['view.default', [t(3, 4), [12]]], rule([S(0)], [S(0)]), 2],
     [['reshape.default', [t(4, 4), [2, 8]]], rule([S(1)], [S(1)]), 2],
-    [['native_layer_norm.default', [t(4, 6), [6], t(6), t(6), 1e-5]], rule([S(1), S(0), S(0)], [S(1), R, R]), 2],
+    [
+      ['native_layer_norm.default', [t(4, 6), [6], t(6), t(6), 1e-5]],
+      rule([S(1), S(0), S(0)], [S(1), R, R]),
+      2,
+    ],
     [['embedding.default', [t(8, 4), ints(8, 6)]], rule([R, S(0)], [P()]), 2],
     [['constant_pad_nd.default', [t(4), [1, 1], 3.5]], rule([P()], [P()]), 2],
     [['sort.default', [t(4, 6)]], rule([P('max')], [P('max'), R]), 2],
     [[`${cpu}.default`, [q, t(2, 4, 6, 3), t(2, 4, 6, 4)]], rule([R, S(2), S(2)], [P(), R]), 2],
-    [['embedding_dense_backward.default', [t(8, 5), ints(3, 8), 3, -1, true]], rule([S(0), S(0)], [P()]), 2],
+    [
+      ['embedding_dense_backward.default', [t(8, 5), ints(3, 8), 3, -1, true]],
+      rule([S(0), S(0)], [P()]),
+      2,
+    ],
   ];
-  test.each(wrongRules.map(([s, r, n]) => [`${title(s)}: ${ruleText(r)}`, s, r, n] as const))('%s', (_, s, r, n) => {
-    const { ctx, inputs, kernel } = load(s, 3);
-    expect(judge(ctx, inputs, kernel, [r], [n])).toBeDefined();
-  });
+  test.each(wrongRules.map(([s, r, n]) => [`${title(s)}: ${ruleText(r)}`, s, r, n] as const))(
+    '%s',
+    (_, s, r, n) => {
+      const { ctx, inputs, kernel } = load(s, 3);
+      expect(judge(ctx, inputs, kernel, [r], [n])).toBeDefined();
+    },
+  );
 });

@@ -1,10 +1,17 @@
 import { describe, expect, test } from 'vitest';
+
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../../src/mesh/sharding/space.ts';
 import { viewOps } from '../../../src/ops/aten/movement/views.ts';
-import { OperatorTable } from '../../../src/ops/record/table.ts';
 import { ruleText } from '../../../src/ops/record/rule.ts';
-import { dimSpecText, resolveShape, viewCuts, viewGroups, viewRules } from '../../../src/ops/rules/viewgroups.ts';
+import { OperatorTable } from '../../../src/ops/record/table.ts';
+import {
+  dimSpecText,
+  resolveShape,
+  viewCuts,
+  viewGroups,
+  viewRules,
+} from '../../../src/ops/rules/viewgroups.ts';
 import { expandRules } from '../../../src/strategy/expand.ts';
 import { makeCall } from '../support/calls.ts';
 import { draw } from '../support/draw.ts';
@@ -19,14 +26,27 @@ function viewCall(from: readonly number[], to: readonly number[]) {
   return makeCall(viewRecord, [{ t: from }, [...to]]);
 }
 
-/** What shards of input dims over the mesh become, by the expansion of all rules; `-` when the view offers nothing. */
-function follows(from: readonly number[], to: readonly number[], dims: readonly number[], sizes: readonly number[]) {
+/**
+ * What shards of input dims over the mesh become, by the expansion of all rules; `-` when the view
+ * offers nothing.
+ */
+function follows(
+  from: readonly number[],
+  to: readonly number[],
+  dims: readonly number[],
+  sizes: readonly number[],
+) {
   const { ctx, record } = viewCall(from, to);
   const space = new ShardingSpace(parseMesh(sizes.map((n, m) => `m${m}=${n}`).join()));
   const set = expandRules(space, record.shard(ctx), ctx.inputs, ctx.outputs, { uneven: 'allow' });
   const given = space.parse(dims.map((dim) => `S(${dim})`).join(''));
   const found = Array.from({ length: set.count }, (_, s) => set.specs.subarray(2 * s, 2 * s + 2));
-  return found.filter(([input]) => input === given).map(([, output]) => space.text(output)).join(' or ') || '-'; // prettier-ignore
+  return (
+    found
+      .filter(([input]) => input === given)
+      .map(([, output]) => space.text(output))
+      .join(' or ') || '-'
+  );
 }
 
 describe('viewGroups', () => {
@@ -34,17 +54,32 @@ describe('viewGroups', () => {
     ['PL-25', [2, 3], [3, 2], 'Split(Flatten(0,1),(3,2),0), Split(Flatten(0,1),(3,2),1)'],
     ['PL-26', [3, 4, 5], [12, 5], 'Flatten(0,1), 2'],
     ['PL-26', [2, 3, 4], [2, -1, 4], '0, 1, 2'],
-    ['PL-27 OP-28', [3, 4, 8, 3], [12, 4, 2, 3], 'Flatten(0,1), Split(2,(4,2),0), Split(2,(4,2),1), 3'],
-    ['PL-28 OP-29', [3, 24], [1, 3, 2, 4, 1, 3, 1], 'Singleton, 0, Split(1,(2,4,3),0), Split(1,(2,4,3),1), Singleton, Split(1,(2,4,3),2), Singleton'],
+    [
+      'PL-27 OP-28',
+      [3, 4, 8, 3],
+      [12, 4, 2, 3],
+      'Flatten(0,1), Split(2,(4,2),0), Split(2,(4,2),1), 3',
+    ],
+    [
+      'PL-28 OP-29',
+      [3, 24],
+      [1, 3, 2, 4, 1, 3, 1],
+      'Singleton, 0, Split(1,(2,4,3),0), Split(1,(2,4,3),1), Singleton, Split(1,(2,4,3),2), Singleton',
+    ],
     ['PL-29', [1, 1, 3, 2, 1, 1], [6, 1, 1, 1], 'Flatten(2,3), 4, 5, Singleton'],
-    ['PL-30 OP-30', [1, 1, 12, 1, 1, 1, 2, 5, 1], [3, 4, 1, 10], 'Split(2,(3,4),0), Split(2,(3,4),1), 3, Flatten(6,7)'],
+    [
+      'PL-30 OP-30',
+      [1, 1, 12, 1, 1, 1, 2, 5, 1],
+      [3, 4, 1, 10],
+      'Split(2,(3,4),0), Split(2,(3,4),1), 3, Flatten(6,7)',
+    ],
     ['scalar', [], [1, 1], 'Singleton, Singleton'],
     ['to scalar', [1, 1], [], ''],
     ['inner ones', [4, 1, 3], [12], 'Flatten(0,1,2)'],
     ['no elements', [4, 0, 3], [4, 3, 0], '0, Singleton, Singleton'],
   ])('%s %j to %j', (_, from, to, expected) => {
     expect(viewGroups(from, to).map(dimSpecText).join(', ')).toBe(expected);
-  }); // prettier-ignore
+  });
 
   test.each([
     [[2, 3], [4], /view of \[2, 3\] as \[4\]: 4 elements, expected 6/],
@@ -57,7 +92,8 @@ describe('viewGroups', () => {
 });
 
 describe('shards through a view', () => {
-  // Where the specification answers with an error or R, nothing is offered: the input is replicated.
+  // Where the specification answers with an error or R, nothing is offered: the input is
+  // replicated.
   test.each([
     ['PL-31 OP-31', [8, 4], [32], [0], [4], 'S(0)'],
     ['PL-31 OP-31 strided', [8, 4], [32], [1], [4], '_S(0, 8)'],
@@ -80,7 +116,14 @@ describe('shards through a view', () => {
     ['OP-35', [4, 4], [2, 8], [0], [4], '-'],
     ['both mesh dims on one flattened dim', [4, 6], [24], [0, 0], [2, 2], 'S(0)S(0)'],
     ['two pieces would be even, four are not', [6, 4], [24], [0, 0], [2, 2], '-'],
-    ['heads and groups of a fused projection', [2, 7, 768], [2, 7, 12, 64], [2, 2], [2, 3], 'S(2)S(2)'],
+    [
+      'heads and groups of a fused projection',
+      [2, 7, 768],
+      [2, 7, 12, 64],
+      [2, 2],
+      [2, 3],
+      'S(2)S(2)',
+    ],
   ])('%s: %j to %j, dims %j on mesh %j gives %s', (_, from, to, dims, sizes, expected) => {
     expect(follows(from, to, dims, sizes)).toBe(expected);
   });
@@ -90,7 +133,13 @@ describe('shards through a view', () => {
     const [cut] = call.record.shard(call.ctx);
     const inputs = call.tensors.map((arg) => draw(arg, 1));
     const run = (sizes: number[]) =>
-      judge(call.ctx, inputs, shapeKernels['aten.view.default'], sizes.map(() => cut), sizes); // prettier-ignore
+      judge(
+        call.ctx,
+        inputs,
+        shapeKernels['aten.view.default'],
+        sizes.map(() => cut),
+        sizes,
+      );
     expect(run([2])).toBeUndefined();
     expect(run([2, 2])).toMatch(/\[2,4\] cannot be seen as \[6\]/);
   });
@@ -115,34 +164,53 @@ describe('shards through a view', () => {
       [4, 8, 12],
       [32, 3, 4],
     ],
-  ])('PL-37 OP-34 %j to %j: every combination on two mesh dims gives the unsharded result', (from, to) => {
-    const call = viewCall(from, to);
-    const inputs = call.tensors.map((arg) => draw(arg, 1));
-    const space = new ShardingSpace(parseMesh('a=2,b=2'));
-    const set = expandRules(space, call.record.shard(call.ctx), call.ctx.inputs, call.ctx.outputs, { uneven: 'allow', patterns: 'any' }); // prettier-ignore
-    let strided = 0;
-    for (let s = 0; s < set.count; s++) {
-      const rules = [0, 1].map((m) => set.rules[set.choice[2 * s + m]]);
-      if (rules.some((r) => ruleText(r).includes('_S('))) strided++;
-      expect(judge(call.ctx, inputs, shapeKernels['aten.view.default'], rules, [2, 2])).toBeUndefined();
-    }
-    expect(strided).toBeGreaterThanOrEqual(4);
-  });
+  ])(
+    'PL-37 OP-34 %j to %j: every combination on two mesh dims gives the unsharded result',
+    (from, to) => {
+      const call = viewCall(from, to);
+      const inputs = call.tensors.map((arg) => draw(arg, 1));
+      const space = new ShardingSpace(parseMesh('a=2,b=2'));
+      const set = expandRules(
+        space,
+        call.record.shard(call.ctx),
+        call.ctx.inputs,
+        call.ctx.outputs,
+        { uneven: 'allow', patterns: 'any' },
+      );
+      let strided = 0;
+      for (let s = 0; s < set.count; s++) {
+        const rules = [0, 1].map((m) => set.rules[set.choice[2 * s + m]]);
+        if (rules.some((r) => ruleText(r).includes('_S('))) strided++;
+        expect(
+          judge(call.ctx, inputs, shapeKernels['aten.view.default'], rules, [2, 2]),
+        ).toBeUndefined();
+      }
+      expect(strided).toBeGreaterThanOrEqual(4);
+    },
+  );
 
   test('PL-39 every pending kind passes, whatever the shapes', () => {
     const texts = viewRules([6, 8, 16], [48, 16]).map(ruleText);
-    for (const kind of ['sum', 'avg', 'max', 'min']) expect(texts).toContain(`P(${kind}) -> P(${kind})`);
+    for (const kind of ['sum', 'avg', 'max', 'min'])
+      expect(texts).toContain(`P(${kind}) -> P(${kind})`);
   });
 
   test('all cuts of all small views agree with cutting the flat array', () => {
-    // Independent of dim maps: a cut is right when each rank's elements, in order, are the same before and after.
+    // Independent of dim maps: a cut is right when each rank's elements, in order, are the same
+    // before and after.
     const shapes: number[][] = [];
     const grow = (prefix: number[], left: number): void => {
       if (left === 1) shapes.push(prefix);
       for (let n = 2; n <= left; n++) if (left % n === 0) grow([...prefix, n], left / n);
     };
     grow([], 24);
-    const held = (shape: readonly number[], dim: number, pieces: number, rank: number, chunks = 1): string => {
+    const held = (
+      shape: readonly number[],
+      dim: number,
+      pieces: number,
+      rank: number,
+      chunks = 1,
+    ): string => {
       const inner = shape.slice(dim + 1).reduce((a, b) => a * b, 1);
       const size = shape[dim] / chunks;
       const piece = Math.ceil(size / pieces);
@@ -164,24 +232,37 @@ describe('shards through a view', () => {
             for (let output = 0; output < to.length; output++) {
               const cut = cuts.find((c) => c.input === input && c.output === output);
               const merged = cut?.inside?.merged;
-              const inner = (cut?.inside?.dims ?? []).reduce((n, d) => n * (merged === 'output' ? from : to)[d], 1);
+              const inner = (cut?.inside?.dims ?? []).reduce(
+                (n, d) => n * (merged === 'output' ? from : to)[d],
+                1,
+              );
               const [before, after] = merged === 'input' ? [inner, 1] : [1, inner];
               // Uneven pieces of the last merged dim would be right as well; they are not offered.
-              const whole = inner === 1 || (from[input] % pieces === 0 && to[output] % pieces === 0);
+              const whole =
+                inner === 1 || (from[input] % pieces === 0 && to[output] % pieces === 0);
               const legal =
                 whole &&
                 from[input] >= pieces &&
                 to[output] >= pieces &&
                 Array.from({ length: pieces }, (_, r) => r).every(
-                  (r) => held(from, input, pieces, r, before) === held(to, output, pieces, r, after),
+                  (r) =>
+                    held(from, input, pieces, r, before) === held(to, output, pieces, r, after),
                 );
               const sizes = from[input] >= pieces && to[output] >= pieces;
-              const even = from[input] % (pieces * before) === 0 && to[output] % (pieces * after) === 0;
+              const even =
+                from[input] % (pieces * before) === 0 && to[output] % (pieces * after) === 0;
               const ours = cut !== undefined && sizes && (!cut.even || even);
               checked++;
               if (ours) offered++;
               if (ours && inner > 1) strided++;
-              expect([from, to, input, output, pieces, ours]).toEqual([from, to, input, output, pieces, legal]);
+              expect([from, to, input, output, pieces, ours]).toEqual([
+                from,
+                to,
+                input,
+                output,
+                pieces,
+                legal,
+              ]);
             }
         }
     expect(checked).toBeGreaterThan(5000);

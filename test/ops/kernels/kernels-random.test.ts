@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { full, fromList, flat, type NDArray } from '../../../src/ndarray/array.ts';
+
+import { flat, fromList, full, type NDArray } from '../../../src/ndarray/array.ts';
 import { philox, type RandomStream } from '../../../src/ndarray/random.ts';
 import { slice } from '../../../src/ndarray/views.ts';
 import { evaluateCall, type EvaluatedArg } from '../../../src/ops/kernels/evaluate.ts';
@@ -12,8 +13,16 @@ const one = full(SHAPE, 1);
 const half = full(SHAPE, 0.5);
 const f64 = { dtype: { kind: 'dtype', dtype: 'f64' } } as const;
 
-/** Every random operator: arguments for an array of some shape, and mean and deviation of what it draws. */
-const DRAWS: readonly (readonly [string, (x: NDArray) => readonly EvaluatedArg[], number, number])[] = [
+/**
+ * Every random operator: arguments for an array of some shape, and mean and deviation of what it
+ * draws.
+ */
+const DRAWS: readonly (readonly [
+  string,
+  (x: NDArray) => readonly EvaluatedArg[],
+  number,
+  number,
+])[] = [
   ['aten.dropout.default', (x) => [x, float(0.25), true], 1, Math.sqrt(1 / 3)],
   ['aten.native_dropout.default', (x) => [x, float(0.25), true], 1, Math.sqrt(1 / 3)],
   ['aten.bernoulli.default', (x) => [full(x.shape, 0.5)], 0.5, 0.5],
@@ -56,13 +65,16 @@ function draw(target: string, args: readonly EvaluatedArg[], random: RandomStrea
 
 describe('random operators', () => {
   test('the generator gives the published vectors of Philox 4x32-10', () => {
-    const hex = (words: readonly number[]): string => words.map((w) => w.toString(16).padStart(8, '0')).join(' ');
+    const hex = (words: readonly number[]): string =>
+      words.map((w) => w.toString(16).padStart(8, '0')).join(' ');
     const ones = 0xffffffff;
     expect(hex(philox([0, 0, 0, 0], [0, 0]))).toBe('6627e8d5 e169c58d bc57ac4c 9b00dbd8');
-    expect(hex(philox([ones, ones, ones, ones], [ones, ones]))).toBe('408f276d 41c83b0e a20bc7c6 6d5451fd');
-    expect(hex(philox([0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344], [0xa4093822, 0x299f31d0]))).toBe(
-      'd16cfe09 94fdcceb 5001e420 24126ea1',
+    expect(hex(philox([ones, ones, ones, ones], [ones, ones]))).toBe(
+      '408f276d 41c83b0e a20bc7c6 6d5451fd',
     );
+    expect(
+      hex(philox([0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344], [0xa4093822, 0x299f31d0])),
+    ).toBe('d16cfe09 94fdcceb 5001e420 24126ea1');
   });
 
   test.each(DRAWS)('%s has its mean and deviation', (target, args, mean, deviation) => {
@@ -75,30 +87,48 @@ describe('random operators', () => {
     expect(Math.abs(spread / deviation - 1)).toBeLessThan(0.06);
   });
 
-  test.each(DRAWS)('%s gives the same for the same seed and stream, else something else', (target, args) => {
-    const first = draw(target, args(one), { seed: 1, stream: 1 });
-    expect(difference(draw(target, args(one), { seed: 1, stream: 1 }), first)).toBeUndefined();
-    expect(difference(draw(target, args(one), { seed: 2, stream: 1 }), first)).toBeDefined();
-    expect(difference(draw(target, args(one), { seed: 1 + 2 ** 32, stream: 1 }), first)).toBeDefined();
-    expect(difference(draw(target, args(one), { seed: 1, stream: 2 }), first)).toBeDefined();
-  });
+  test.each(DRAWS)(
+    '%s gives the same for the same seed and stream, else something else',
+    (target, args) => {
+      const first = draw(target, args(one), { seed: 1, stream: 1 });
+      expect(difference(draw(target, args(one), { seed: 1, stream: 1 }), first)).toBeUndefined();
+      expect(difference(draw(target, args(one), { seed: 2, stream: 1 }), first)).toBeDefined();
+      expect(
+        difference(draw(target, args(one), { seed: 1 + 2 ** 32, stream: 1 }), first),
+      ).toBeDefined();
+      expect(difference(draw(target, args(one), { seed: 1, stream: 2 }), first)).toBeDefined();
+    },
+  );
 
-  test.each(DRAWS)('%s on a part, given the positions in the whole, is that part of the whole', (target, args) => {
-    const random = { seed: 5, stream: 9 };
-    const whole = draw(target, args(one), random);
-    const part = full([60, 20], 1);
-    const position = (i: number): number => Math.floor(i / 20) * 70 + 30 + (i % 20);
-    const got = draw(target, args(part), { ...random, position });
-    expect(difference(got, slice(whole, 1, 30, 50))).toBeUndefined();
-  });
+  test.each(DRAWS)(
+    '%s on a part, given the positions in the whole, is that part of the whole',
+    (target, args) => {
+      const random = { seed: 5, stream: 9 };
+      const whole = draw(target, args(one), random);
+      const part = full([60, 20], 1);
+      const position = (i: number): number => Math.floor(i / 20) * 70 + 30 + (i % 20);
+      const got = draw(target, args(part), { ...random, position });
+      expect(difference(got, slice(whole, 1, 30, 50))).toBeUndefined();
+    },
+  );
 
   test('dropout keeps its input where it keeps, and is nothing in evaluation', () => {
     const x = fromList([4], [1, -2, 3, NaN]);
-    expect(difference(draw('aten.dropout.default', [x, float(0.5), false], { seed: 1, stream: 1 }), x)).toBeUndefined();
-    const [out, mask] = evaluateCall(operators, 'aten.native_dropout.default', [half, float(0.75), true]) as NDArray[];
+    expect(
+      difference(draw('aten.dropout.default', [x, float(0.5), false], { seed: 1, stream: 1 }), x),
+    ).toBeUndefined();
+    const [out, mask] = evaluateCall(operators, 'aten.native_dropout.default', [
+      half,
+      float(0.75),
+      true,
+    ]) as NDArray[];
     expect(mask.dtype).toBe('b8');
     flat(out).forEach((v, i) => expect(v).toBe(flat(mask)[i] * 2));
-    const [zeros] = evaluateCall(operators, 'aten.native_dropout.default', [half, float(1), true]) as NDArray[];
+    const [zeros] = evaluateCall(operators, 'aten.native_dropout.default', [
+      half,
+      float(1),
+      true,
+    ]) as NDArray[];
     expect(new Set(flat(zeros))).toEqual(new Set([0]));
   });
 });

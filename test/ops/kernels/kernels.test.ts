@@ -1,15 +1,21 @@
 import { readFileSync } from 'node:fs';
-import { refusalText } from '../../support/thrown.ts';
 import { fileURLToPath } from 'node:url';
+
 import { describe, expect, test } from 'vitest';
-import { fromList, scalar, type ElementType, type NDArray } from '../../../src/ndarray/array.ts';
-import { evaluateCall, operatorsWithoutKernel, type EvaluatedArg } from '../../../src/ops/kernels/evaluate.ts';
+
+import { type ElementType, fromList, type NDArray, scalar } from '../../../src/ndarray/array.ts';
+import { complexOf } from '../../../src/ndarray/complex.ts';
+import {
+  evaluateCall,
+  type EvaluatedArg,
+  operatorsWithoutKernel,
+} from '../../../src/ops/kernels/evaluate.ts';
 import { KERNELS } from '../../../src/ops/kernels/table.ts';
 import { operators } from '../../engines/samples/all.ts';
 import { ABSENT } from '../../engines/support/not-run.ts';
+import { refusalText } from '../../support/thrown.ts';
 import { kernelSamples } from '../support/kernel-calls.ts';
 import { compareSample, evaluateSample, UNCOMPARED } from '../support/kernel-check.ts';
-import { complexOf } from '../../../src/ndarray/complex.ts';
 import { difference, readRecording } from '../support/kernel-record.ts';
 
 const recording = readRecording(
@@ -17,15 +23,23 @@ const recording = readRecording(
 );
 const torchRecords = operators.records.filter((r) => /^(aten|prims)\./.test(r.name));
 
-const x = (values: readonly number[], dtype: ElementType = 'f64', shape = [values.length]): NDArray =>
-  fromList(shape, values, dtype);
-const call = (target: string, args: readonly EvaluatedArg[], kwargs: Readonly<Record<string, EvaluatedArg>> = {}): NDArray =>
-  evaluateCall(operators, target, args, kwargs) as NDArray; // prettier-ignore
+const x = (
+  values: readonly number[],
+  dtype: ElementType = 'f64',
+  shape = [values.length],
+): NDArray => fromList(shape, values, dtype);
+const call = (
+  target: string,
+  args: readonly EvaluatedArg[],
+  kwargs: Readonly<Record<string, EvaluatedArg>> = {},
+): NDArray => evaluateCall(operators, target, args, kwargs) as NDArray;
 
 describe('kernels', () => {
   test('every ATen and prims operator has one, and there is none without an operator', () => {
     expect(torchRecords.length).toBeGreaterThanOrEqual(492);
-    expect(operatorsWithoutKernel(operators).filter((name) => /^(aten|prims)\./.test(name))).toEqual([]);
+    expect(
+      operatorsWithoutKernel(operators).filter((name) => /^(aten|prims)\./.test(name)),
+    ).toEqual([]);
     expect([...KERNELS.keys()].filter((name) => operators.get(name)?.name !== name)).toEqual([]);
   });
 
@@ -45,7 +59,9 @@ describe('kernels', () => {
     );
     const others = torchRecords.map((r) => r.name).filter((name) => !compared.has(name));
     const gpu = ['flash', 'efficient', 'cudnn'].flatMap((kind) =>
-      ['', '_backward'].map((suffix) => `aten._scaled_dot_product_${kind}_attention${suffix}.default`),
+      ['', '_backward'].map(
+        (suffix) => `aten._scaled_dot_product_${kind}_attention${suffix}.default`,
+      ),
     );
     expect(others.sort()).toEqual([...UNCOMPARED, ...ABSENT, ...gpu].sort());
   });
@@ -54,7 +70,10 @@ describe('kernels', () => {
     const sample = kernelSamples.find((s) => s.text === 'mm(x[6,5], x[5,7])');
     if (sample === undefined) throw new Error('no sample of mm');
     const [right] = evaluateSample(sample) as [NDArray];
-    const other = fromList(right.shape, right.toArray().map((v, i) => (i === 3 ? v * (1 + 1e-8) : v))); // prettier-ignore
+    const other = fromList(
+      right.shape,
+      right.toArray().map((v, i) => (i === 3 ? v * (1 + 1e-8) : v)),
+    );
     expect(difference(right, right)).toBeUndefined();
     expect(difference(other, right)).toMatch(/^element 3 is/);
     expect(difference(right.as('f32'), right)).toBe('f32[6,7] for f64[6,7]');
@@ -88,20 +107,44 @@ describe('values of kernels', () => {
   test('integers are exact up to 2^53 and refused beyond', () => {
     const big = Number.MAX_SAFE_INTEGER;
     expect(call('aten.add.Tensor', [x([big - 1], 'i64'), 1]).toArray()).toEqual([big]);
-    expect(call('aten.div.Tensor_mode', [x([big], 'i64'), x([2], 'i64')], { rounding_mode: 'floor' }).toArray()).toEqual([4503599627370495]); // prettier-ignore
-    expect(call('aten.bitwise_and.Scalar', [x([big], 'i64'), 2 ** 40 + 1]).toArray()).toEqual([2 ** 40 + 1]);
-    expect(refusalText(() => call('aten.mul.Scalar', [x([big], 'i64'), 2]))).toMatch(/^E_VALUE: .*2\^53/);
-    expect(refusalText(() => call('aten.long.default', [x([NaN])]))).toMatch(/^E_VALUE: NaN does not convert to i64/);
+    expect(
+      call('aten.div.Tensor_mode', [x([big], 'i64'), x([2], 'i64')], {
+        rounding_mode: 'floor',
+      }).toArray(),
+    ).toEqual([4503599627370495]);
+    expect(call('aten.bitwise_and.Scalar', [x([big], 'i64'), 2 ** 40 + 1]).toArray()).toEqual([
+      2 ** 40 + 1,
+    ]);
+    expect(refusalText(() => call('aten.mul.Scalar', [x([big], 'i64'), 2]))).toMatch(
+      /^E_VALUE: .*2\^53/,
+    );
+    expect(refusalText(() => call('aten.long.default', [x([NaN])]))).toMatch(
+      /^E_VALUE: NaN does not convert to i64/,
+    );
     expect(call('aten.long.default', [x([-Infinity])]).toArray()).toEqual([-(2 ** 63)]);
-    expect(refusalText(() => call('aten.div.Tensor_mode', [x([1], 'i64'), x([0], 'i64')], { rounding_mode: 'floor' }))).toMatch(/division by zero/); // prettier-ignore
+    expect(
+      refusalText(() =>
+        call('aten.div.Tensor_mode', [x([1], 'i64'), x([0], 'i64')], { rounding_mode: 'floor' }),
+      ),
+    ).toMatch(/division by zero/);
   });
 
   test('values outside of what an operator takes are refused with its name', () => {
     const table = x([1, 2, 3, 4, 5, 6], 'f64', [3, 2]);
-    expect(refusalText(() => call('aten.embedding.default', [table, x([3], 'i64')]))).toMatch(/^E_VALUE: index 3 /);
-    expect(refusalText(() => call('aten.embedding.default', [table, x([-1], 'i64')]))).toMatch(/^E_VALUE: aten.embedding.default: index -1/); // prettier-ignore
-    expect(refusalText(() => call('aten.gather.default', [table, 0, x([5, 0], 'i64', [1, 2])]))).toMatch(/^E_VALUE/);
-    expect(refusalText(() => call('aten.nll_loss_forward.default', [table, x([0, 1, 2], 'i64'), null, 1, -100]))).toMatch(/^E_VALUE: .*target 2/); // prettier-ignore
+    expect(refusalText(() => call('aten.embedding.default', [table, x([3], 'i64')]))).toMatch(
+      /^E_VALUE: index 3 /,
+    );
+    expect(refusalText(() => call('aten.embedding.default', [table, x([-1], 'i64')]))).toMatch(
+      /^E_VALUE: aten.embedding.default: index -1/,
+    );
+    expect(
+      refusalText(() => call('aten.gather.default', [table, 0, x([5, 0], 'i64', [1, 2])])),
+    ).toMatch(/^E_VALUE/);
+    expect(
+      refusalText(() =>
+        call('aten.nll_loss_forward.default', [table, x([0, 1, 2], 'i64'), null, 1, -100]),
+      ),
+    ).toMatch(/^E_VALUE: .*target 2/);
     expect(refusalText(() => call('aten.one_hot.default', [x([4], 'i64'), 3]))).toMatch(/^E_VALUE/);
     expect(refusalText(() => call('aten.amax.default', [x([])]))).toMatch(/^E_VALUE/);
   });
@@ -111,10 +154,12 @@ describe('values of kernels', () => {
       /^E_NO_KERNEL: there is no operator aten.nothing/,
     );
     expect(refusalText(() => call('aten.mm.default', [x([1])]))).toMatch(/^E_TYPE/);
-    expect(refusalText(() => call('aten.exp.default', [complexOf(x([2]), x([2]), 'c128')]))).toMatch(
-      /^E_NO_KERNEL: .*complex/,
+    expect(
+      refusalText(() => call('aten.exp.default', [complexOf(x([2]), x([2]), 'c128')])),
+    ).toMatch(/^E_NO_KERNEL: .*complex/);
+    expect(refusalText(() => call('aten.zeros.default', [[1e6, 1e6]]))).toMatch(
+      /^E_VALUE: .*more than/,
     );
-    expect(refusalText(() => call('aten.zeros.default', [[1e6, 1e6]]))).toMatch(/^E_VALUE: .*more than/);
   });
 
   test('operands are never written', () => {
@@ -136,7 +181,8 @@ describe('values of kernels', () => {
   });
 
   test('an eps that is not given is that of the declared type', () => {
-    const norm = (dtype: ElementType): number => call('aten.rms_norm.default', [x([1e-4], dtype), [1]]).item();
+    const norm = (dtype: ElementType): number =>
+      call('aten.rms_norm.default', [x([1e-4], dtype), [1]]).item();
     expect(norm('f64')).toBeCloseTo(1, 7);
     expect(norm('f32')).toBeCloseTo(1e-4 / Math.sqrt(1e-8 + 2 ** -23), 12);
   });

@@ -1,13 +1,18 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
+
 import { describe, expect, test } from 'vitest';
+
 import { ShardwrightError } from '../../../src/errors.ts';
 import type { Arg, DType, Graph, Node, TensorType, ValueType } from '../../../src/graph/types.ts';
 import { builtinOperators } from '../../../src/ops/builtin.ts';
 import { graphFlops } from '../../../src/ops/flops.ts';
 import { bind, inferCall } from '../../../src/ops/record/infer.ts';
 
-/** Every different call of the PyTorch graphs of the fixture set, with the type that PyTorch gave it. */
+/**
+ * Every different call of the PyTorch graphs of the fixture set, with the type that PyTorch gave
+ * it.
+ */
 type RawArg =
   | number
   | string
@@ -39,10 +44,16 @@ const operators = builtinOperators();
 
 function tensor(text: string): TensorType {
   const [dtype, sizes] = text.slice(0, -1).split('[');
-  return { kind: 'tensor', dtype: dtype as DType, shape: sizes === '' ? [] : sizes.split(',').map(Number) };
+  return {
+    kind: 'tensor',
+    dtype: dtype as DType,
+    shape: sizes === '' ? [] : sizes.split(',').map(Number),
+  };
 }
 
-/** The call as a node that refers to its inputs by their type text: equal types are one placeholder. */
+/**
+ * The call as a node that refers to its inputs by their type text: equal types are one placeholder.
+ */
 function toNode(name: string, [target, args, kwargs]: RawCall): Omit<Node, 'type'> {
   const toArg = (arg: RawArg): Arg => {
     if (Array.isArray(arg)) return arg.map(toArg);
@@ -87,7 +98,8 @@ describe('types of calls', () => {
       if (result.total !== flops) wrong.push(`${name}: ${result.total} for ${flops}`);
       if (byOp === null) continue;
       const got = Object.entries(result.byTarget).map(([k, v]) => [k.replace('.default', ''), v]);
-      if (JSON.stringify(got) !== JSON.stringify(Object.entries(byOp).sort())) wrong.push(`${name} by operator`);
+      if (JSON.stringify(got) !== JSON.stringify(Object.entries(byOp).sort()))
+        wrong.push(`${name} by operator`);
     }
     expect(wrong).toEqual([]);
     expect(judged).toBeGreaterThan(50);
@@ -98,7 +110,9 @@ describe('types of calls', () => {
     const llama = of('llama3-8b-2l/joint').byTarget;
     expect(llama['aten.mm.default']).toBe(94523640250368);
     expect(llama['aten._scaled_dot_product_flash_attention_for_cpu.default']).toBe(2199023255552);
-    expect(llama['aten._scaled_dot_product_flash_attention_for_cpu_backward.default']).toBe(5497558138880);
+    expect(llama['aten._scaled_dot_product_flash_attention_for_cpu_backward.default']).toBe(
+      5497558138880,
+    );
     expect(llama['aten.bmm.default']).toBe(524288);
     expect(of('mlp/joint').total).toBe(1835008);
     expect(of('convnet/joint').total).toBe(2658048);
@@ -142,7 +156,13 @@ describe('types of calls', () => {
 
   test('1 and 1.0 are different arguments', () => {
     const add = (other: RawArg): string | null =>
-      text(inferCall(operators, toNode('x', ['aten.add.Tensor', [{ t: 'i64[4]' }, other], {}, '']), tensor));
+      text(
+        inferCall(
+          operators,
+          toNode('x', ['aten.add.Tensor', [{ t: 'i64[4]' }, other], {}, '']),
+          tensor,
+        ),
+      );
     expect(add(1)).toBe('i64[4]');
     expect(add({ f: '1' })).toBe('f32[4]');
     expect(add(1)).toBe('i64[4]');
@@ -183,13 +203,19 @@ describe('types of calls', () => {
       dtype: 'f32',
       shape: [{ sym: 's77', ...(example === undefined ? {} : { example }) }, 4],
     });
-    const relu = { target: 'aten.relu.default', args: [{ kind: 'value', name: 'x' }], kwargs: {} } as const;
+    const relu = {
+      target: 'aten.relu.default',
+      args: [{ kind: 'value', name: 'x' }],
+      kwargs: {},
+    } as const;
     expect(text(inferCall(operators, relu, () => type(6)))).toBe('f32[6,4]');
     expect(() => inferCall(operators, relu, () => type())).toThrow(/the size of s77 is not known/);
   });
 
   test('an operator without a record is undefined; a call that does not fit names node and shapes', () => {
-    expect(inferCall(operators, { target: 'my.op.default', args: [], kwargs: {} }, tensor)).toBeUndefined();
+    expect(
+      inferCall(operators, { target: 'my.op.default', args: [], kwargs: {} }, tensor),
+    ).toBeUndefined();
     const bad = toNode('mm_3', ['aten.mm.default', [{ t: 'f32[2,3]' }, { t: 'f32[4,4]' }], {}, '']);
     let thrown: unknown;
     try {
@@ -220,7 +246,9 @@ describe('type promotion', () => {
     ['aten.mul.Tensor', 'b8[4]', 'i64[4]', 'i64[4]'],
     ['aten.add_.Tensor', 'bf16[4]', 'f32[4]', 'bf16[4]'],
   ])('%s of %s and %s is %s', (target, a, b, want) => {
-    expect(text(inferCall(operators, toNode('x', [target, [{ t: a }, { t: b }], {}, '']), tensor))).toBe(want);
+    expect(
+      text(inferCall(operators, toNode('x', [target, [{ t: a }, { t: b }], {}, '']), tensor)),
+    ).toBe(want);
   });
   test.each([
     ['aten.exp.default', 'i64[4]', 'f32[4]'],
@@ -229,7 +257,9 @@ describe('type promotion', () => {
     ['aten.logical_not.default', 'f32[4]', 'b8[4]'],
     ['aten.amax.default', 'bf16[4]', 'bf16[]'],
   ])('%s of %s is %s', (target, a, want) => {
-    expect(text(inferCall(operators, toNode('x', [target, [{ t: a }], {}, '']), tensor))).toBe(want);
+    expect(text(inferCall(operators, toNode('x', [target, [{ t: a }], {}, '']), tensor))).toBe(
+      want,
+    );
   });
 });
 
@@ -246,8 +276,17 @@ function graphOf(name: string, calls: readonly [number, number][]): Graph {
       return typeof v === 'bigint' ? String(v) : v;
     });
     for (const n of names)
-      inputs.set(n, { name: n, kind: 'placeholder', target: n, args: [], kwargs: {}, type: tensor(n), meta: {} });
-    for (let i = 0; i < count; i++) nodes.push({ ...call, name: `c${index}_${i}`, type: { kind: 'none' } });
+      inputs.set(n, {
+        name: n,
+        kind: 'placeholder',
+        target: n,
+        args: [],
+        kwargs: {},
+        type: tensor(n),
+        meta: {},
+      });
+    for (let i = 0; i < count; i++)
+      nodes.push({ ...call, name: `c${index}_${i}`, type: { kind: 'none' } });
   }
   return { name, nodes: [...inputs.values(), ...nodes], outputs: [], subgraphs: {} };
 }

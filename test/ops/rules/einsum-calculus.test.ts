@@ -1,21 +1,49 @@
 import { describe, expect, test } from 'vitest';
-import { refusalText } from '../../support/thrown.ts';
-import { classify, parseEinsum } from '../../../src/ops/rules/equation.ts';
+
 import { explain } from '../../../src/ops/einsum/explain.ts';
 import { einsumBackward } from '../../../src/ops/einsum/gradient.ts';
-import { shardRule, type EinsumSharding } from '../../../src/ops/einsum/shard-rule.ts';
+import { type EinsumSharding, shardRule } from '../../../src/ops/einsum/shard-rule.ts';
+import { type RuleSlot, ruleText } from '../../../src/ops/record/rule.ts';
 import { rulesOf } from '../../../src/ops/rules/einsum.ts';
-import { ruleText, type RuleSlot } from '../../../src/ops/record/rule.ts';
+import { classify, parseEinsum } from '../../../src/ops/rules/equation.ts';
+import { refusalText } from '../../support/thrown.ts';
+import {
+  added,
+  bruteEinsum,
+  bruteGradient,
+  type Flat,
+  furthest,
+  join,
+  scaled,
+  sizeOf,
+  slice,
+} from '../support/brute-einsum.ts';
 import { bound } from '../support/judge-call.ts';
 import type { OracleArg } from '../support/oracle.ts';
-import { added, bruteEinsum, bruteGradient, furthest, join, scaled, sizeOf, slice, type Flat } from '../support/brute-einsum.ts'; // prettier-ignore
 
-const EQUATIONS = ['mk,kn->mn', 'bmk,bkn->bmn', 'abi,aoi->abo', 'sbi,io->sbo', 'sbh,h->sbh', 'bh,ho->bo', 'abd,bf->abfd', 'bcmk,bckn->bcmn', 'i,j->ij', 'i,i->', 'ij,jk,kl->il', 'abc,ab,b->c'] as const; // prettier-ignore
+const EQUATIONS = [
+  'mk,kn->mn',
+  'bmk,bkn->bmn',
+  'abi,aoi->abo',
+  'sbi,io->sbo',
+  'sbh,h->sbh',
+  'bh,ho->bo',
+  'abd,bf->abfd',
+  'bcmk,bckn->bcmn',
+  'i,j->ij',
+  'i,i->',
+  'ij,jk,kl->il',
+  'abc,ab,b->c',
+] as const;
 
 /** Letters of a class of each operand, `x [b], y [o]` as `b|o`. */
 const classes = (equation: string): string => {
   const c = classify(equation);
-  return [c.batch.join(''), c.free.map((own) => own.join('')).join('|'), c.contraction.join('')].join(' / ');
+  return [
+    c.batch.join(''),
+    c.free.map((own) => own.join('')).join('|'),
+    c.contraction.join(''),
+  ].join(' / ');
 };
 
 describe('letters', () => {
@@ -36,19 +64,32 @@ describe('letters', () => {
     expect(classes('bcmk,bckn->bcmn')).toBe('bc / m|n / k');
   });
   test('LS-4 the gradient of an operand swaps its letters with those of the result', () => {
-    expect(einsumBackward('bi,oi->bo', 0)).toEqual({ equation: 'bo,oi->bi', operands: ['gradient', 1] });
-    expect(einsumBackward('bi,oi->bo', 1)).toEqual({ equation: 'bi,bo->oi', operands: [0, 'gradient'] });
+    expect(einsumBackward('bi,oi->bo', 0)).toEqual({
+      equation: 'bo,oi->bi',
+      operands: ['gradient', 1],
+    });
+    expect(einsumBackward('bi,oi->bo', 1)).toEqual({
+      equation: 'bi,bo->oi',
+      operands: [0, 'gradient'],
+    });
   });
   test('LS-5 a diagonal and a plain sum have no such gradient', () => {
-    expect(refusalText(() => einsumBackward('ii->i', 0))).toBe("E_EINSUM: the gradient of 'ii->i' is no einsum: repeated letter i"); // prettier-ignore
-    expect(refusalText(() => einsumBackward('ij->j', 0))).toBe("E_EINSUM: the gradient of 'ij->j' is no einsum: letter i unpaired"); // prettier-ignore
+    expect(refusalText(() => einsumBackward('ii->i', 0))).toBe(
+      "E_EINSUM: the gradient of 'ii->i' is no einsum: repeated letter i",
+    );
+    expect(refusalText(() => einsumBackward('ij->j', 0))).toBe(
+      "E_EINSUM: the gradient of 'ij->j' is no einsum: letter i unpaired",
+    );
     expect(refusalText(() => einsumBackward('ij->j', 1))).toContain('operands 0 to 0, not 1');
   });
   test.each([
     ['ab', "E_SYNTAX: einsum 'ab': found no '->' at column 3"],
     ['ab->c', "E_SYNTAX: einsum 'ab->c': no operand has 'c' of the result at column 5"],
     ['ab->aa', "E_SYNTAX: einsum 'ab->aa': the result has 'a' twice at column 6"],
-    ['a.b->a', "E_SYNTAX: einsum 'a.b->a': found '.', expected a letter, a comma or the arrow at column 2"],
+    [
+      'a.b->a',
+      "E_SYNTAX: einsum 'a.b->a': found '.', expected a letter, a comma or the arrow at column 2",
+    ],
     ['ab->a->b', "E_SYNTAX: einsum 'ab->a->b': found a second arrow, or half of one at column 6"],
     ['ab->a,b', "E_SYNTAX: einsum 'ab->a,b': found a second result at column 6"],
   ])('%s is refused with its column', (equation, message) => {
@@ -56,8 +97,12 @@ describe('letters', () => {
   });
 });
 
-const on = (equation: string, x: string, y: string, mode: 'auto' | 'strict' = 'auto'): EinsumSharding =>
-  shardRule(equation, [x, y], { axes: ['tp'], mode, names: ['x', 'w'] });
+const on = (
+  equation: string,
+  x: string,
+  y: string,
+  mode: 'auto' | 'strict' = 'auto',
+): EinsumSharding => shardRule(equation, [x, y], { axes: ['tp'], mode, names: ['x', 'w'] });
 const owed = (s: EinsumSharding): string[] =>
   s.gradients.flatMap((g) => g.owes.map((o) => `${g.operand}: ${o.collective} on ${o.axis}`));
 
@@ -106,9 +151,13 @@ describe('one mesh dim', () => {
           "einsum 'bh,ho->bo' on dp: w is I and another operand is not; their gradients differ on each rank",
         fix: 'convert(w, "dp", I→R)',
       },
-    ]); // prettier-ignore
+    ]);
     const cast = given('R', 'strict');
-    expect([cast.steps, cast.result, owed(cast)]).toEqual([[], { dp: 'S(0)' }, ['w: all_reduce on dp']]);
+    expect([cast.steps, cast.result, owed(cast)]).toEqual([
+      [],
+      { dp: 'S(0)' },
+      ['w: all_reduce on dp'],
+    ]);
     const auto = given('I', 'auto');
     expect(auto.steps).toEqual([{ operand: 'w', axis: 'dp', kind: 'cast', from: 'I', to: 'R' }]);
     expect(owed(auto)).toEqual(['w: all_reduce on dp']);
@@ -116,9 +165,12 @@ describe('one mesh dim', () => {
 
   const STATES = ['R', 'S(0)', 'S(1)', 'S(2)'];
   const pairs = STATES.flatMap((x) => STATES.map((y) => [x, y] as const));
-  const collectives = (s: EinsumSharding): number => s.steps.filter((t) => t.kind !== 'slice' && t.kind !== 'cast').length; // prettier-ignore
+  const collectives = (s: EinsumSharding): number =>
+    s.steps.filter((t) => t.kind !== 'slice' && t.kind !== 'cast').length;
   test('LS-9 the pairs of abi,aoi->abo without communication', () => {
-    const free = pairs.map((p) => [p, on('abi,aoi->abo', ...p)] as const).filter(([, s]) => collectives(s) === 0);
+    const free = pairs
+      .map((p) => [p, on('abi,aoi->abo', ...p)] as const)
+      .filter(([, s]) => collectives(s) === 0);
     expect(free.map(([[x, y], s]) => `(${x},${y})→${s.result?.['tp']}`)).toEqual([
       '(R,R)→R',
       '(R,S(0))→S(0)',
@@ -132,19 +184,38 @@ describe('one mesh dim', () => {
     ]);
   });
   test('LS-10 four of them slice an operand, which strict refuses', () => {
-    const sliced = pairs.filter((p) => on('abi,aoi->abo', ...p).steps.some((s) => s.kind === 'slice'));
-    expect(sliced.map(([x, y]) => `(${x},${y})`)).toEqual(['(R,S(0))', '(R,S(2))', '(S(0),R)', '(S(2),R)']);
+    const sliced = pairs.filter((p) =>
+      on('abi,aoi->abo', ...p).steps.some((s) => s.kind === 'slice'),
+    );
+    expect(sliced.map(([x, y]) => `(${x},${y})`)).toEqual([
+      '(R,S(0))',
+      '(R,S(2))',
+      '(S(0),R)',
+      '(S(2),R)',
+    ]);
     for (const [x, y] of sliced) {
       const { result, faults } = on('abi,aoi->abo', x, y, 'strict');
       expect(result).toBeUndefined();
-      expect(faults[0].message).toMatch(/^Implicit redistribution occurred for .* would need a slice to S/);
+      expect(faults[0].message).toMatch(
+        /^Implicit redistribution occurred for .* would need a slice to S/,
+      );
       expect(faults[0].fix).toMatch(/^convert\([xw], "tp", R→S\([02]\)\)$/);
     }
   });
   test('LS-11 the other seven take one collective each', () => {
-    const others = pairs.map((p) => [p, on('abi,aoi->abo', ...p)] as const).filter(([, s]) => collectives(s) > 0);
+    const others = pairs
+      .map((p) => [p, on('abi,aoi->abo', ...p)] as const)
+      .filter(([, s]) => collectives(s) > 0);
     expect(others.map(([[x, y], s]) => `${x},${y}: ${collectives(s)}`)).toEqual(
-      ['S(0),S(1)', 'S(0),S(2)', 'S(1),S(0)', 'S(1),S(1)', 'S(1),S(2)', 'S(2),S(0)', 'S(2),S(1)'].map((p) => `${p}: 1`),
+      [
+        'S(0),S(1)',
+        'S(0),S(2)',
+        'S(1),S(0)',
+        'S(1),S(1)',
+        'S(1),S(2)',
+        'S(2),S(0)',
+        'S(2),S(1)',
+      ].map((p) => `${p}: 1`),
     );
   });
   test('LS-12 the rules of a product and of a stack of products', () => {
@@ -162,15 +233,28 @@ describe('one mesh dim', () => {
   });
   test('a pending sum is reduced before a product with another', () => {
     const s = on('mk,kn->mn', 'P', 'P');
-    expect([s.steps.map((t) => `${t.operand}: ${t.kind}`), s.result]).toEqual([['w: all_reduce'], { tp: 'P' }]);
+    expect([s.steps.map((t) => `${t.operand}: ${t.kind}`), s.result]).toEqual([
+      ['w: all_reduce'],
+      { tp: 'P' },
+    ]);
   });
 });
 
 describe('several mesh dims', () => {
   test('each by its own rule', () => {
-    const s = shardRule('sbh,hi->sbi', [{ dp: 'S(b)', tp: 'R' }, { dp: 'R', tp: 'S(i)' }], { mode: 'strict' }); // prettier-ignore
+    const s = shardRule(
+      'sbh,hi->sbi',
+      [
+        { dp: 'S(b)', tp: 'R' },
+        { dp: 'R', tp: 'S(i)' },
+      ],
+      { mode: 'strict' },
+    );
     expect(s.result).toEqual({ dp: 'S(1)', tp: 'S(2)' });
-    expect(s.gradients.map((g) => g.states)).toEqual([{ dp: 'S(1)', tp: 'P' }, { dp: 'P', tp: 'S(1)' }]); // prettier-ignore
+    expect(s.gradients.map((g) => g.states)).toEqual([
+      { dp: 'S(1)', tp: 'P' },
+      { dp: 'P', tp: 'S(1)' },
+    ]);
   });
   test('LS-14 another kind of cut, or another order of mesh dims, is no free rule', () => {
     const strided = on('mk,kn->mn', '_S(k, 2)', 'S(k)', 'strict');
@@ -178,11 +262,17 @@ describe('several mesh dims', () => {
     expect(on('mk,kn->mn', '_S(k, 2)', 'S(k)').steps).toHaveLength(1);
     expect(on('mk,kn->mn', '_S(k, 2)', '_S(k, 2)', 'strict').result).toEqual({ tp: 'P' });
     const axes = ['dp', 'tp'];
-    const orders = (x: string, y: string) => shardRule('mk,kn->mn', [x, y], { axes, mode: 'strict' });
-    expect(orders('P(None, ("dp", "tp"))', 'P(("dp", "tp"), None)').result).toEqual({ dp: 'P', tp: 'P' });
+    const orders = (x: string, y: string) =>
+      shardRule('mk,kn->mn', [x, y], { axes, mode: 'strict' });
+    expect(orders('P(None, ("dp", "tp"))', 'P(("dp", "tp"), None)').result).toEqual({
+      dp: 'P',
+      tp: 'P',
+    });
     const other = orders('P(None, ("dp", "tp"))', 'P(("tp", "dp"), None)');
     expect(other.result).toBeUndefined();
-    expect(other.faults.map((f) => f.fix)).toEqual(['redistribute(y, "tp, dp", dim 0 by tp, dp→dim 0 by dp, tp)']);
+    expect(other.faults.map((f) => f.fix)).toEqual([
+      'redistribute(y, "tp, dp", dim 0 by tp, dp→dim 0 by dp, tp)',
+    ]);
   });
   test.each([
     [['S(q)', 'R'], "E_PLACEMENT: x has no letter 'q'"],
@@ -207,7 +297,9 @@ function pieces(whole: Flat, state: string, n: number, draw: () => number): Flat
     return ranks.map((r) => slice(whole, dim, r * rows, (r + 1) * rows));
   }
   if (!state.startsWith('P')) return ranks.map(() => whole);
-  const noise = ranks.slice(1).map((): Flat => ({ shape: whole.shape, data: whole.data.map(draw) }));
+  const noise = ranks
+    .slice(1)
+    .map((): Flat => ({ shape: whole.shape, data: whole.data.map(draw) }));
   const parts = [added([whole, ...noise.map((p) => scaled(p, -1))]), ...noise];
   return state === 'P(avg)' ? parts.map((p) => scaled(p, n)) : parts;
 }
@@ -226,10 +318,14 @@ describe('numbers', () => {
     shape,
     data: Float64Array.from({ length: sizeOf(shape) }, draw),
   });
-  const slotState = (slot: RuleSlot): string => (slot?.kind === 'shard' ? `S(${slot.dim})` : slot?.kind === 'partial' ? `P(${slot.op})` : 'R'); // prettier-ignore
+  const slotState = (slot: RuleSlot): string =>
+    slot?.kind === 'shard' ? `S(${slot.dim})` : slot?.kind === 'partial' ? `P(${slot.op})` : 'R';
   /** 6 rows of every letter: as many on each of 2 ranks, and of 3. */
   const inputs = (equation: string): Flat[] =>
-    equation.split('->')[0].split(',').map((own) => random([...own].map(() => 6))); // prettier-ignore
+    equation
+      .split('->')[0]
+      .split(',')
+      .map((own) => random([...own].map(() => 6)));
 
   test.each(EQUATIONS)('LS-13 every rule of %s is an equality on 2 and 3 ranks', (equation) => {
     const operands = inputs(equation);
@@ -237,8 +333,16 @@ describe('numbers', () => {
     for (const n of [2, 3])
       for (const r of rulesOf(equation)) {
         const cut = operands.map((x, k) => pieces(x, slotState(r.inputs[k]), n, draw));
-        const parts = Array.from({ length: n }, (_, rank) => bruteEinsum(equation, cut.map((p) => p[rank]))); // prettier-ignore
-        expect(furthest(whole(parts, slotState(r.outputs[0])), expected), `${ruleText(r)} on ${n}`).toBeLessThan(1e-9);
+        const parts = Array.from({ length: n }, (_, rank) =>
+          bruteEinsum(
+            equation,
+            cut.map((p) => p[rank]),
+          ),
+        );
+        expect(
+          furthest(whole(parts, slotState(r.outputs[0])), expected),
+          `${ruleText(r)} on ${n}`,
+        ).toBeLessThan(1e-9);
       }
   });
 
@@ -248,32 +352,48 @@ describe('numbers', () => {
     const g = random(shape);
     const dual: Readonly<Record<string, string>> = { R: 'P(sum)', P: 'R' };
     for (const n of [2, 3])
-      for (const r of rulesOf(equation).filter((r) => r.inputs.every((s) => s?.kind !== 'partial' || s.op === 'sum'))) {
+      for (const r of rulesOf(equation).filter((r) =>
+        r.inputs.every((s) => s?.kind !== 'partial' || s.op === 'sum'),
+      )) {
         const states = r.inputs.map((slot) => slotState(slot).replace('(sum)', ''));
         const s = shardRule(equation, states, { axes: ['tp'], mode: 'strict' });
         const cotangent = dual[s.result?.['tp'] ?? ''] ?? s.result?.['tp'] ?? '';
-        const cut = operands.map((x, k) => pieces(x, states[k] === 'P' ? 'P(sum)' : states[k], n, draw));
+        const cut = operands.map((x, k) =>
+          pieces(x, states[k] === 'P' ? 'P(sum)' : states[k], n, draw),
+        );
         const gradient = pieces(g, cotangent, n, draw);
         s.gradients.forEach((own, k) => {
           const { equation: back, operands: order } = einsumBackward(equation, k);
           expect(own.equation).toBe(back);
           const parts = Array.from({ length: n }, (_, rank) =>
-            bruteEinsum(back, order.map((o) => (o === 'gradient' ? gradient[rank] : cut[o][rank]))), // prettier-ignore
+            bruteEinsum(
+              back,
+              order.map((o) => (o === 'gradient' ? gradient[rank] : cut[o][rank])),
+            ),
           );
           const expected = bruteGradient(equation, k, operands, g);
-          expect(furthest(whole(parts, own.states['tp']), expected), `${ruleText(r)}, operand ${k}`).toBeLessThan(1e-9);
+          expect(
+            furthest(whole(parts, own.states['tp']), expected),
+            `${ruleText(r)}, operand ${k}`,
+          ).toBeLessThan(1e-9);
           // What is owed is a reduction exactly where the parts do not yet add up on each rank.
           expect(own.owes.length).toBe(own.states['tp'] === 'P' ? 1 : 0);
         });
       }
-  }); // prettier-ignore
+  });
 
   test('a wrong rule is found: two pending factors, and a batch letter cut on one side', () => {
     const [x, y] = [random([6, 6]), random([6, 6])];
     const expected = bruteEinsum('mk,kn->mn', [x, y]);
     const run = (a: string, b: string, out: string): number => {
       const [p, q] = [pieces(x, a, 2, draw), pieces(y, b, 2, draw)];
-      return furthest(whole([0, 1].map((r) => bruteEinsum('mk,kn->mn', [p[r], q[r]])), out), expected); // prettier-ignore
+      return furthest(
+        whole(
+          [0, 1].map((r) => bruteEinsum('mk,kn->mn', [p[r], q[r]])),
+          out,
+        ),
+        expected,
+      );
     };
     expect(run('P(sum)', 'P(sum)', 'P(sum)')).toBeGreaterThan(0.1);
     expect(run('S(0)', 'R', 'S(1)')).toBe(Infinity);
@@ -281,7 +401,8 @@ describe('numbers', () => {
 });
 
 test('an einsum in words', () => {
-  expect(explain('abi,aoi->abo', ['S(b)', 'R'], { axes: ['tp'] }).join('\n')).toMatchInlineSnapshot(`
+  expect(explain('abi,aoi->abo', ['S(b)', 'R'], { axes: ['tp'] }).join('\n'))
+    .toMatchInlineSnapshot(`
     "einsum abi,aoi->abo
       a  batch       in x, y and the result; not cut
       b  free        in x and the result; cut on tp: the result is cut; y is broadcast along it, so its gradient sums over it
@@ -296,14 +417,27 @@ test('an einsum in words', () => {
 });
 
 describe('products take their rules from letters', () => {
-  const rulesOfCall = (op: string, args: readonly OracleArg[], kwargs: Readonly<Record<string, OracleArg>> = {}): string[] =>
-    bound(op, args, kwargs).rules.map(ruleText).sort();
+  const rulesOfCall = (
+    op: string,
+    args: readonly OracleArg[],
+    kwargs: Readonly<Record<string, OracleArg>> = {},
+  ): string[] => bound(op, args, kwargs).rules.map(ruleText).sort();
   const t = (...shape: number[]): OracleArg => ({ t: shape });
   const ends: OracleArg = { t: [6], dt: 'i64' };
   const letters = (equation: string): string[] => rulesOf(equation).slice(1).map(ruleText).sort();
-  /** Without an operand that is no tensor of the call: it stays whole where another operand has the letter. */
+  /**
+   * Without an operand that is no tensor of the call: it stays whole where another operand has the
+   * letter.
+   */
   const bounds = (equation: string): string[] =>
-    rulesOf(equation).slice(1).flatMap((r) => (r.inputs[2]?.kind === 'partial' ? [] : [ruleText({ ...r, inputs: [...r.inputs.slice(0, 2), { kind: 'replicate' }] })])).sort();
+    rulesOf(equation)
+      .slice(1)
+      .flatMap((r) =>
+        r.inputs[2]?.kind === 'partial'
+          ? []
+          : [ruleText({ ...r, inputs: [...r.inputs.slice(0, 2), { kind: 'replicate' }] })],
+      )
+      .sort();
 
   test.each([
     ['aten.mm.default', [t(8, 8), t(8, 8)], letters('mk,kn->mn')],
@@ -321,7 +455,14 @@ describe('products take their rules from letters', () => {
     expect(rulesOfCall(op, args)).toEqual(expected);
   });
   test('LS-12 stablehlo.dot_general', () => {
-    const dims = { lhs_batching_dimensions: [0], rhs_batching_dimensions: [0], lhs_contracting_dimensions: [2], rhs_contracting_dimensions: [1] };
-    expect(rulesOfCall('stablehlo.dot_general', [t(4, 8, 8), t(4, 8, 8)], dims)).toEqual(letters('bmk,bkn->bmn'));
+    const dims = {
+      lhs_batching_dimensions: [0],
+      rhs_batching_dimensions: [0],
+      lhs_contracting_dimensions: [2],
+      rhs_contracting_dimensions: [1],
+    };
+    expect(rulesOfCall('stablehlo.dot_general', [t(4, 8, 8), t(4, 8, 8)], dims)).toEqual(
+      letters('bmk,bkn->bmn'),
+    );
   });
-}); // prettier-ignore
+});

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
+
+import { ruleText } from '../../../src/ops/record/rule.ts';
 import { einsumFlops, einsumRules } from '../../../src/ops/rules/einsum.ts';
 import { classify } from '../../../src/ops/rules/equation.ts';
-import { ruleText } from '../../../src/ops/record/rule.ts';
 
 describe('einsum rules', () => {
   test('OP-1 letters are sorted into batch, contracting and free ones', () => {
@@ -30,7 +31,10 @@ describe('einsum rules', () => {
 
   test('OP-2 jointly linear functions add one rule per linear kind', () => {
     const texts = einsumRules('abcd,abcd->abcd', { jointlyLinear: true }).map(ruleText);
-    expect(texts.filter((t) => t.startsWith('P'))).toEqual(['P(sum), P(sum) -> P(sum)', 'P(avg), P(avg) -> P(avg)']);
+    expect(texts.filter((t) => t.startsWith('P'))).toEqual([
+      'P(sum), P(sum) -> P(sum)',
+      'P(avg), P(avg) -> P(avg)',
+    ]);
   });
 
   test('a product never takes two pending sums', () => {
@@ -57,8 +61,16 @@ describe('einsum rules', () => {
 
   test.each([
     ['(n)', [16], ['P(sum), S(1), S(0) -> P(sum)', 'R, S(0), R -> S(0)', 'S(0), R, S(1) -> S(1)']],
-    ['(1, n)', [1, 16], ['P(sum), S(1), S(0) -> P(sum)', 'R, S(0), R -> S(0)', 'S(1), R, S(1) -> S(1)']],
-    ['(m, 1)', [8, 1], ['P(sum), S(1), S(0) -> P(sum)', 'S(0), S(0), R -> S(0)', 'R, R, S(1) -> S(1)']],
+    [
+      '(1, n)',
+      [1, 16],
+      ['P(sum), S(1), S(0) -> P(sum)', 'R, S(0), R -> S(0)', 'S(1), R, S(1) -> S(1)'],
+    ],
+    [
+      '(m, 1)',
+      [8, 1],
+      ['P(sum), S(1), S(0) -> P(sum)', 'S(0), S(0), R -> S(0)', 'R, R, S(1) -> S(1)'],
+    ],
     ['()', [], ['P(sum), S(1), S(0) -> P(sum)', 'R, S(0), R -> S(0)', 'R, R, S(1) -> S(1)']],
   ])('a bias of shape %s follows the output', (_, shape, expected) => {
     const rules = einsumRules('mk,kn->mn', { linear: false, bias: { shape, output: [8, 16] } });

@@ -1,4 +1,6 @@
-/** Dense float64 arrays for the validator of sharding rules: row-major, no views. Bools are 0 and 1. */
+/**
+ * Dense float64 arrays for the validator of sharding rules: row-major, no views. Bools are 0 and 1.
+ */
 export interface NDArray {
   readonly shape: readonly number[];
   readonly data: Float64Array;
@@ -13,7 +15,10 @@ export function zeros(shape: readonly number[]): NDArray {
 }
 
 /** Fills by coordinates, row-major. */
-export function build(shape: readonly number[], value: (at: readonly number[], flat: number) => number): NDArray {
+export function build(
+  shape: readonly number[],
+  value: (at: readonly number[], flat: number) => number,
+): NDArray {
   const out = zeros(shape);
   const at = shape.map(() => 0);
   for (let flat = 0; flat < out.data.length; flat++) {
@@ -34,7 +39,8 @@ export function flatIndex(shape: readonly number[], at: readonly number[]): numb
 
 export function get(x: NDArray, at: readonly number[]): number {
   for (let d = 0; d < x.shape.length; d++)
-    if (at[d] < 0 || at[d] >= x.shape[d]) throw new Error(`index [${at.join()}] outside [${x.shape.join()}]`);
+    if (at[d] < 0 || at[d] >= x.shape[d])
+      throw new Error(`index [${at.join()}] outside [${x.shape.join()}]`);
   return x.data[flatIndex(x.shape, at)];
 }
 
@@ -48,7 +54,8 @@ export function getBroadcast(x: NDArray, at: readonly number[]): number {
 }
 
 export function reshape(x: NDArray, shape: readonly number[]): NDArray {
-  if (count(shape) !== x.data.length) throw new Error(`[${x.shape.join()}] cannot be seen as [${shape.join()}]`);
+  if (count(shape) !== x.data.length)
+    throw new Error(`[${x.shape.join()}] cannot be seen as [${shape.join()}]`);
   return { shape, data: x.data };
 }
 
@@ -86,7 +93,8 @@ export function concat(parts: readonly NDArray[], dim: number): NDArray {
 }
 
 export function map2(a: NDArray, b: NDArray, f: (x: number, y: number) => number): NDArray {
-  if (a.shape.join() !== b.shape.join()) throw new Error(`shapes [${a.shape.join()}] and [${b.shape.join()}] differ`);
+  if (a.shape.join() !== b.shape.join())
+    throw new Error(`shapes [${a.shape.join()}] and [${b.shape.join()}] differ`);
   return { shape: a.shape, data: a.data.map((x, i) => f(x, b.data[i])) };
 }
 

@@ -1,6 +1,6 @@
+import type { Arg, DType } from '../../../src/graph/types.ts';
 import { bindCall, withOutputs } from '../../../src/ops/record/context.ts';
 import type { OperatorRecord, TensorMeta, TypedContext } from '../../../src/ops/record/record.ts';
-import type { Arg, DType } from '../../../src/graph/types.ts';
 
 /** A tensor argument in the notation of the oracle files; `init` says how values are drawn. */
 export interface TensorArg {
@@ -24,7 +24,10 @@ export interface TestCall {
   readonly tensors: readonly TensorArg[];
 }
 
-/** Binds a call written in test notation; `"max"` is the largest int64, fractions are floating-point literals. */
+/**
+ * Binds a call written in test notation; `"max"` is the largest int64, fractions are floating-point
+ * literals.
+ */
 export function makeCall(
   record: OperatorRecord,
   args: readonly TestArg[],

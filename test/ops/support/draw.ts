@@ -1,7 +1,10 @@
-import { build, random, type NDArray } from './arrays.ts';
+import { build, type NDArray, random } from './arrays.ts';
 import type { TensorArg } from './calls.ts';
 
-/** Values for a tensor argument by its `init`: positive, integers below `hi`, distinct integers, bools, or plain numbers. */
+/**
+ * Values for a tensor argument by its `init`: positive, integers below `hi`, distinct integers,
+ * bools, or plain numbers.
+ */
 export function draw(arg: TensorArg, seed: number): NDArray {
   const next = random(seed);
   const hi = arg.hi ?? 2;

@@ -1,7 +1,7 @@
 import { builtinOperators } from '../../../src/ops/builtin.ts';
 import type { TypedContext } from '../../../src/ops/record/record.ts';
 import type { Rule } from '../../../src/ops/record/rule.ts';
-import { build, random, type NDArray } from './arrays.ts';
+import { build, type NDArray, random } from './arrays.ts';
 import { bindCase, type OracleArg, type OracleTensor } from './oracle.ts';
 import { admitted, judge, type Kernel } from './ranks.ts';
 
@@ -9,7 +9,8 @@ import { admitted, judge, type Kernel } from './ranks.ts';
 
 const operators = builtinOperators();
 
-const isTensor = (arg: OracleArg): arg is OracleTensor => typeof arg === 'object' && arg !== null && 't' in arg;
+const isTensor = (arg: OracleArg): arg is OracleTensor =>
+  typeof arg === 'object' && arg !== null && 't' in arg;
 
 /** Values for the tensors among the arguments, which stand in schema order. */
 function draw(args: readonly OracleArg[], seed: number): NDArray[] {
@@ -45,7 +46,10 @@ export interface Judged {
   readonly rules: readonly Rule[];
 }
 
-/** Judges every rule of a call; `kernelOf` may choose the rewritten body by rule; `instead` replaces the rules. Returns what failed and what was judged. */
+/**
+ * Judges every rule of a call; `kernelOf` may choose the rewritten body by rule; `instead` replaces
+ * the rules. Returns what failed and what was judged.
+ */
 export function judgeCall(
   op: string,
   args: readonly OracleArg[],

@@ -6,15 +6,35 @@ import { evaluatedArgs, type KernelSample } from './kernel-calls.ts';
 import { decode, difference, type RecordedResult } from './kernel-record.ts';
 
 /** Operators whose values PyTorch draws or leaves unset: their own tests judge them. */
-export const UNCOMPARED: ReadonlySet<string> = new Set([
-  ...['empty.memory_format', 'empty_like.default', 'new_empty.default', 'empty_strided.default', 'new_empty_strided.default'],
-  ...['bernoulli.default', 'bernoulli.p', 'bernoulli_.float', 'normal_.default', 'uniform_.default'],
-  // Eigenvectors and singular vectors have no sign of their own.
-  ...['linalg_eigh.default', '_linalg_eigh.default'],
-  ...['linalg_svd.default', '_linalg_svd.default', 'svd.default'],
-  ...['log_normal_.default', 'geometric_.default', 'randperm.default', 'multinomial.default'],
-  ...['exponential_.default', 'rand.default', 'randn.default', 'rand_like.default', 'randn_like.default'],
-].map((n) => `aten.${n}`)); // prettier-ignore
+export const UNCOMPARED: ReadonlySet<string> = new Set(
+  [
+    ...[
+      'empty.memory_format',
+      'empty_like.default',
+      'new_empty.default',
+      'empty_strided.default',
+      'new_empty_strided.default',
+    ],
+    ...[
+      'bernoulli.default',
+      'bernoulli.p',
+      'bernoulli_.float',
+      'normal_.default',
+      'uniform_.default',
+    ],
+    // Eigenvectors and singular vectors have no sign of their own.
+    ...['linalg_eigh.default', '_linalg_eigh.default'],
+    ...['linalg_svd.default', '_linalg_svd.default', 'svd.default'],
+    ...['log_normal_.default', 'geometric_.default', 'randperm.default', 'multinomial.default'],
+    ...[
+      'exponential_.default',
+      'rand.default',
+      'randn.default',
+      'rand_like.default',
+      'randn_like.default',
+    ],
+  ].map((n) => `aten.${n}`),
+);
 
 /** PyTorch multiplies by a sixth that it rounded to float32, whatever the type of the tensors. */
 const ROUNDED: ReadonlySet<string> = new Set(['aten.hardsigmoid_backward.default']);
@@ -23,14 +43,20 @@ const ROUNDED: ReadonlySet<string> = new Set(['aten.hardsigmoid_backward.default
 export function evaluateSample(s: KernelSample): readonly (NDArray | null)[] {
   const { args, kwargs } = evaluatedArgs(s);
   const result = evaluateCall(operators, s.call.target, args, kwargs);
-  return result === null ? [null] : Array.isArray(result) ? (result as readonly (NDArray | null)[]) : [result as NDArray]; // prettier-ignore
+  return result === null
+    ? [null]
+    : Array.isArray(result)
+      ? (result as readonly (NDArray | null)[])
+      : [result as NDArray];
 }
 
 /** Differences of a kernel from what PyTorch gave; undefined for none. */
 export function compareSample(s: KernelSample, recorded: RecordedResult): string[] | undefined {
   if (UNCOMPARED.has(s.call.target)) return undefined;
   if ('refused' in recorded)
-    return ABSENT.includes(s.call.target) ? undefined : [`${s.text}: PyTorch refuses: ${recorded.refused}`];
+    return ABSENT.includes(s.call.target)
+      ? undefined
+      : [`${s.text}: PyTorch refuses: ${recorded.refused}`];
   let got: readonly (NDArray | null)[];
   try {
     got = evaluateSample(s);

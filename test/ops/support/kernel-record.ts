@@ -1,14 +1,19 @@
 import { gunzipSync, gzipSync, strFromU8, strToU8 } from 'fflate';
-import { fromFlat, type ElementType, type NDArray } from '../../../src/ndarray/array.ts';
+
+import { type ElementType, fromFlat, type NDArray } from '../../../src/ndarray/array.ts';
 import { complexOf, isComplexType, numbersOf } from '../../../src/ndarray/complex.ts';
 
-/** Results that PyTorch gave, as they are kept in a file: values are little-endian float64 in base64, of complex numbers the real parts first. */
+/**
+ * Results that PyTorch gave, as they are kept in a file: values are little-endian float64 in
+ * base64, of complex numbers the real parts first.
+ */
 export interface RecordedArray {
   readonly dtype: ElementType;
   readonly shape: readonly number[];
   readonly data: string;
 }
-export type RecordedResult = { readonly refused: string } | { readonly results: readonly (RecordedArray | null)[] };
+export type RecordedResult =
+  { readonly refused: string } | { readonly results: readonly (RecordedArray | null)[] };
 
 export interface Recording {
   readonly torch: string;
@@ -39,10 +44,14 @@ export function writeRecording(recording: Recording): Uint8Array {
 }
 
 /**
- * Largest |difference| allowed is this times |wanted|, and a hundredth of it where the wanted value is near zero. Integers
- * that become floats are float32 in PyTorch, which rounds.
+ * Largest |difference| allowed is this times |wanted|, and a hundredth of it where the wanted value
+ * is near zero. Integers that become floats are float32 in PyTorch, which rounds.
  */
-const RELATIVE: Readonly<Partial<Record<ElementType, number>>> = { f64: 1e-9, f32: 2e-6, c128: 1e-9 };
+const RELATIVE: Readonly<Partial<Record<ElementType, number>>> = {
+  f64: 1e-9,
+  f32: 2e-6,
+  c128: 1e-9,
+};
 
 /** Why two arrays are not the same, or undefined. Integers and bools are compared exactly. */
 export function difference(got: NDArray, want: NDArray, tolerance?: number): string | undefined {
@@ -52,7 +61,10 @@ export function difference(got: NDArray, want: NDArray, tolerance?: number): str
   for (let i = 0; i < a.length; i++) {
     if (Object.is(a[i], b[i]) || a[i] === b[i]) continue;
     const relative = tolerance ?? RELATIVE[want.dtype];
-    if (relative === undefined || !(Math.abs(a[i] - b[i]) <= relative * Math.abs(b[i]) + relative / 100))
+    if (
+      relative === undefined ||
+      !(Math.abs(a[i] - b[i]) <= relative * Math.abs(b[i]) + relative / 100)
+    )
       return `element ${i} is ${a[i]}, PyTorch has ${b[i]}`;
   }
   return undefined;

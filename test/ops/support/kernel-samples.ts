@@ -12,7 +12,10 @@ const gridKernelSamples: readonly string[] = [
   ),
 ];
 
-/** Calls beyond the samples of the rule tests: values, sizes and options that rules do not depend on but kernels do. */
+/**
+ * Calls beyond the samples of the rule tests: values, sizes and options that rules do not depend on
+ * but kernels do.
+ */
 export const moreKernelSamples: readonly string[] = [
   ...gridKernelSamples,
   'equal(seven[5,6], seven[5,6])',
@@ -142,7 +145,8 @@ export const moreKernelSamples: readonly string[] = [
   'batch_norm(x[6,5], x[5], x[5], None, None, True, 0.1, 1e-5, False)',
   'native_batch_norm_backward(x[6,5,2,3], x[6,5,2,3], None, None, None, x[5], pos[5], True, 1e-5, [True,True,True])',
   'group_norm(x[2,6,3,3], 2, x[6], x[6], 0.1)',
-  // Products and convolutions: transposed with groups, dilation, one to three dims, unequal strides.
+  // Products and convolutions: transposed with groups, dilation, one to three dims, unequal
+  // strides.
   'addmm(x[6,7], x[6,0], x[0,7], beta=2)',
   'addmv(x[6], x[6,5], x[5], beta=0, alpha=2)',
   'matmul(x[2,3,4,5], x[5])',
@@ -214,6 +218,9 @@ export const GIVEN_VALUES: Readonly<Record<string, Readonly<Record<number, reado
   '_grouped_mm(f32[8,12], f32[12,16], i32[3])': { 2: [4, 8, 12] },
   // Counts of steps, and a rate, that float32 holds exactly.
   ...Object.fromEntries(
-    fusedSamples.map((text) => [text, text.includes('tensor_lr') ? { 5: [7], 6: [0.125] } : { 4: [3] }]),
+    fusedSamples.map((text) => [
+      text,
+      text.includes('tensor_lr') ? { 5: [7], 6: [0.125] } : { 4: [3] },
+    ]),
   ),
 };

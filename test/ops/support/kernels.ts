@@ -1,10 +1,20 @@
-import { build, concat, flatIndex, get, getBroadcast, reshape, take, zeros, type NDArray } from './arrays.ts';
+import {
+  build,
+  concat,
+  flatIndex,
+  get,
+  getBroadcast,
+  type NDArray,
+  reshape,
+  take,
+  zeros,
+} from './arrays.ts';
 import type { Kernel, LocalCall } from './ranks.ts';
 
 /**
- * Float64 kernels for the validator, written from the definitions of the operators. A kernel runs on local data; where a
- * rule needs a rewritten call it uses the local result shape (`local-shape`) or the global start of the shard (`mask`,
- * `offset`), as the lowered program would.
+ * Float64 kernels for the validator, written from the definitions of the operators. A kernel runs
+ * on local data; where a rule needs a rewritten call it uses the local result shape (`local-shape`)
+ * or the global start of the shard (`mask`, `offset`), as the lowered program would.
  */
 
 const dimOf = (dim: number, rank: number): number => (dim < 0 ? dim + rank : dim);
@@ -16,7 +26,11 @@ const asView: Kernel = (call) => [reshape(call.inputs[0], outShape(call))];
 function permute(x: NDArray, order: readonly number[]): NDArray {
   return build(
     order.map((d) => x.shape[d]),
-    (at) => get(x, x.shape.map((_, d) => at[order.indexOf(d)])), // prettier-ignore
+    (at) =>
+      get(
+        x,
+        x.shape.map((_, d) => at[order.indexOf(d)]),
+      ),
   );
 }
 
@@ -31,7 +45,11 @@ function sliceRows(call: LocalCall, size: number): number[] {
     return Math.max(0, Math.min(size, at < 0 ? at + size : at));
   };
   const rows: number[] = [];
-  for (let i = bound(ctx.optionalInt('start'), 0); i < bound(ctx.optionalInt('end'), size); i += ctx.int('step'))
+  for (
+    let i = bound(ctx.optionalInt('start'), 0);
+    i < bound(ctx.optionalInt('end'), size);
+    i += ctx.int('step')
+  )
     rows.push(i);
   return rows;
 }
@@ -39,7 +57,11 @@ function sliceRows(call: LocalCall, size: number): number[] {
 function pick(x: NDArray, dim: number, rows: readonly number[]): NDArray {
   return build(
     x.shape.map((n, d) => (d === dim ? rows.length : n)),
-    (at) => get(x, at.map((i, d) => (d === dim ? rows[i] : i))), // prettier-ignore
+    (at) =>
+      get(
+        x,
+        at.map((i, d) => (d === dim ? rows[i] : i)),
+      ),
   );
 }
 
@@ -47,7 +69,12 @@ function pick(x: NDArray, dim: number, rows: readonly number[]): NDArray {
 function put(x: NDArray, part: NDArray, dim: number, rows: readonly number[]): NDArray {
   return build(x.shape, (at) => {
     const k = rows.indexOf(at[dim]);
-    return k < 0 ? get(x, at) : get(part, at.map((i, d) => (d === dim ? k : i))); // prettier-ignore
+    return k < 0
+      ? get(x, at)
+      : get(
+          part,
+          at.map((i, d) => (d === dim ? k : i)),
+        );
   });
 }
 
@@ -59,7 +86,11 @@ const triangle =
   (keep: (row: number, column: number, k: number) => boolean): Kernel =>
   ({ ctx, inputs: [x], inputStarts: [start] }) => {
     const [r, c] = [x.shape.length - 2, x.shape.length - 1];
-    return [build(x.shape, (at) => (keep(at[r] + start[r], at[c] + start[c], ctx.int('diagonal')) ? get(x, at) : 0))];
+    return [
+      build(x.shape, (at) =>
+        keep(at[r] + start[r], at[c] + start[c], ctx.int('diagonal')) ? get(x, at) : 0,
+      ),
+    ];
   };
 
 const manipulation: Record<string, Kernel> = {
@@ -70,16 +101,21 @@ const manipulation: Record<string, Kernel> = {
   'aten.stack.default': ({ ctx, inputs }) => {
     const rank = inputs[0].shape.length + 1;
     const dim = dimOf(ctx.int('dim'), rank);
-    const lifted = inputs.map((x) => reshape(x, [...x.shape.slice(0, dim), 1, ...x.shape.slice(dim)]));
+    const lifted = inputs.map((x) =>
+      reshape(x, [...x.shape.slice(0, dim), 1, ...x.shape.slice(dim)]),
+    );
     return [concat(lifted, dim)];
   },
   'aten.split.Tensor': (call) => splitBy(call, (n) => chunks(n, call.ctx.int('split_size'))),
   'aten.split.sizes': (call) => splitBy(call, () => call.ctx.ints('split_size')),
   'aten.split_with_sizes.default': (call) => splitBy(call, () => call.ctx.ints('split_sizes')),
-  'aten.chunk.default': (call) => splitBy(call, (n) => chunks(n, Math.ceil(n / call.ctx.int('chunks')))),
+  'aten.chunk.default': (call) =>
+    splitBy(call, (n) => chunks(n, Math.ceil(n / call.ctx.int('chunks')))),
   'aten.unbind.int': ({ ctx, inputs: [x] }) => {
     const dim = dimOf(ctx.int('dim'), x.shape.length);
-    return Array.from({ length: x.shape[dim] }, (_, i) => reshape(take(x, dim, i, 1), without(x.shape, dim)));
+    return Array.from({ length: x.shape[dim] }, (_, i) =>
+      reshape(take(x, dim, i, 1), without(x.shape, dim)),
+    );
   },
   'aten.slice.Tensor': (call) => {
     const dim = dimOf(call.ctx.int('dim'), call.inputs[0].shape.length);
@@ -106,28 +142,43 @@ const manipulation: Record<string, Kernel> = {
   'aten.select_backward.default': (call) => {
     const shape = outShape(call);
     const dim = dimOf(call.ctx.int('dim'), shape.length);
-    const part = reshape(call.inputs[0], shape.map((n, d) => (d === dim ? 1 : n))); // prettier-ignore
+    const part = reshape(
+      call.inputs[0],
+      shape.map((n, d) => (d === dim ? 1 : n)),
+    );
     return [put(zeros(shape), part, dim, [dimOf(call.ctx.int('index'), shape[dim])])];
   },
   'aten.select_scatter.default': ({ ctx, inputs: [x, src] }) => {
     const dim = dimOf(ctx.int('dim'), x.shape.length);
-    const part = reshape(src, x.shape.map((n, d) => (d === dim ? 1 : n))); // prettier-ignore
+    const part = reshape(
+      src,
+      x.shape.map((n, d) => (d === dim ? 1 : n)),
+    );
     return [put(x, part, dim, [dimOf(ctx.int('index'), x.shape[dim])])];
   },
   'aten.flip.default': ({ ctx, inputs: [x] }) => {
     const dims = ctx.ints('dims').map((d) => dimOf(d, x.shape.length));
-    return [build(x.shape, (at) => get(x, at.map((i, d) => (dims.includes(d) ? x.shape[d] - 1 - i : i))))]; // prettier-ignore
+    return [
+      build(x.shape, (at) =>
+        get(
+          x,
+          at.map((i, d) => (dims.includes(d) ? x.shape[d] - 1 - i : i)),
+        ),
+      ),
+    ];
   },
   'aten.roll.default': ({ ctx, inputs: [x] }) => {
     const shifts = ctx.ints('shifts');
     const dims = ctx.ints('dims').map((d) => dimOf(d, x.shape.length));
     const back = (i: number, n: number, by: number): number => (((i - by) % n) + n) % n;
-    if (dims.length === 0) return [build(x.shape, (_, flat) => x.data[back(flat, x.data.length, shifts[0])])];
+    if (dims.length === 0)
+      return [build(x.shape, (_, flat) => x.data[back(flat, x.data.length, shifts[0])])];
     return [
-      build(
-        x.shape,
-        (at) =>
-        get(x, at.map((i, d) => (dims.includes(d) ? back(i, x.shape[d], shifts[dims.indexOf(d)]) : i))), // prettier-ignore
+      build(x.shape, (at) =>
+        get(
+          x,
+          at.map((i, d) => (dims.includes(d) ? back(i, x.shape[d], shifts[dims.indexOf(d)]) : i)),
+        ),
       ),
     ];
   },
@@ -143,7 +194,9 @@ const manipulation: Record<string, Kernel> = {
         x.shape.map((n, d) => n + before[d] + after[d]),
         (at) => {
           const from = at.map((i, d) => i - before[d]);
-          return from.every((i, d) => i >= 0 && i < x.shape[d]) ? get(x, from) : ctx.number('value');
+          return from.every((i, d) => i >= 0 && i < x.shape[d])
+            ? get(x, from)
+            : ctx.number('value');
         },
       ),
     ];
@@ -152,7 +205,14 @@ const manipulation: Record<string, Kernel> = {
     const [x] = call.inputs;
     const shape = outShape(call);
     const shift = shape.length - x.shape.length;
-    return [build(shape, (at) => get(x, x.shape.map((n, d) => at[d + shift] % n)))]; // prettier-ignore
+    return [
+      build(shape, (at) =>
+        get(
+          x,
+          x.shape.map((n, d) => at[d + shift] % n),
+        ),
+      ),
+    ];
   },
   'aten.repeat_interleave.self_int': ({ ctx, inputs: [x] }) => {
     const times = ctx.int('repeats');
@@ -167,9 +227,13 @@ const manipulation: Record<string, Kernel> = {
       ),
     ];
   },
-  'aten.sort.default': ({ ctx, inputs: [x] }) => rank(x, dimOf(ctx.int('dim'), x.shape.length), ctx.bool('descending')),
-  'aten.sort.stable': ({ ctx, inputs: [x] }) => rank(x, dimOf(ctx.int('dim'), x.shape.length), ctx.bool('descending')),
-  'aten.argsort.default': ({ ctx, inputs: [x] }) => [rank(x, dimOf(ctx.int('dim'), x.shape.length), false)[1]],
+  'aten.sort.default': ({ ctx, inputs: [x] }) =>
+    rank(x, dimOf(ctx.int('dim'), x.shape.length), ctx.bool('descending')),
+  'aten.sort.stable': ({ ctx, inputs: [x] }) =>
+    rank(x, dimOf(ctx.int('dim'), x.shape.length), ctx.bool('descending')),
+  'aten.argsort.default': ({ ctx, inputs: [x] }) => [
+    rank(x, dimOf(ctx.int('dim'), x.shape.length), false)[1],
+  ],
   'aten.topk.default': ({ ctx, inputs: [x] }) => {
     const dim = dimOf(ctx.int('dim'), x.shape.length);
     return rank(x, dim, true).map((r) => take(r, dim, 0, ctx.int('k')));
@@ -196,9 +260,12 @@ function rank(x: NDArray, dim: number, descending: boolean): [NDArray, NDArray] 
   build(
     x.shape.map((n, d) => (d === dim ? 1 : n)),
     (base) => {
-      // prettier-ignore
       const row = Array.from({ length: x.shape[dim] }, (_, i) => i);
-      const at = (i: number): number => flatIndex(x.shape, base.map((b, d) => (d === dim ? i : b))); // prettier-ignore
+      const at = (i: number): number =>
+        flatIndex(
+          x.shape,
+          base.map((b, d) => (d === dim ? i : b)),
+        );
       row.sort((a, b) => (descending ? -1 : 1) * (x.data[at(a)] - x.data[at(b)]) || a - b);
       row.forEach((from, to) => {
         values.data[at(to)] = x.data[at(from)];
@@ -212,28 +279,52 @@ function rank(x: NDArray, dim: number, descending: boolean): [NDArray, NDArray] 
 
 const views: Record<string, Kernel> = Object.fromEntries(
   [
-    'view.default', '_unsafe_view.default', 'reshape.default', 'flatten.using_ints', 'unflatten.int',
-    'unsqueeze.default', 'squeeze.default', 'squeeze.dim', 'squeeze.dims',
-  ].map((name) => [`aten.${name}`, asView]), // prettier-ignore
+    'view.default',
+    '_unsafe_view.default',
+    'reshape.default',
+    'flatten.using_ints',
+    'unflatten.int',
+    'unsqueeze.default',
+    'squeeze.default',
+    'squeeze.dim',
+    'squeeze.dims',
+  ].map((name) => [`aten.${name}`, asView]),
 );
 
 const dimMoves: Record<string, Kernel> = {
   'aten.t.default': ({ inputs: [x] }) => [x.shape.length < 2 ? x : permute(x, [1, 0])],
-  'aten.permute.default': ({ ctx, inputs: [x] }) => [permute(x, ctx.ints('dims').map((d) => dimOf(d, x.shape.length)))], // prettier-ignore
+  'aten.permute.default': ({ ctx, inputs: [x] }) => [
+    permute(
+      x,
+      ctx.ints('dims').map((d) => dimOf(d, x.shape.length)),
+    ),
+  ],
   'aten.transpose.int': ({ ctx, inputs: [x] }) => {
     const [a, b] = [dimOf(ctx.int('dim0'), x.shape.length), dimOf(ctx.int('dim1'), x.shape.length)];
-    return [permute(x, x.shape.map((_, d) => (d === a ? b : d === b ? a : d)))]; // prettier-ignore
+    return [
+      permute(
+        x,
+        x.shape.map((_, d) => (d === a ? b : d === b ? a : d)),
+      ),
+    ];
   },
   'aten.diagonal.default': (call) => {
     const [x] = call.inputs;
-    const [a, b] = [dimOf(call.ctx.int('dim1'), x.shape.length), dimOf(call.ctx.int('dim2'), x.shape.length)];
+    const [a, b] = [
+      dimOf(call.ctx.int('dim1'), x.shape.length),
+      dimOf(call.ctx.int('dim2'), x.shape.length),
+    ];
     const offset = call.ctx.int('offset');
     return [
       build(outShape(call), (at) => {
         const i = at[at.length - 1];
         const others = at.slice(0, -1);
         const from = x.shape.map((_, d) =>
-          d === a ? i - Math.min(offset, 0) : d === b ? i + Math.max(offset, 0) : (others.shift() ?? 0),
+          d === a
+            ? i - Math.min(offset, 0)
+            : d === b
+              ? i + Math.max(offset, 0)
+              : (others.shift() ?? 0),
         );
         return get(x, from);
       }),
@@ -241,7 +332,10 @@ const dimMoves: Record<string, Kernel> = {
   },
   'aten.diagonal_scatter.default': (call) => {
     const [x, src] = call.inputs;
-    const [a, b] = [dimOf(call.ctx.int('dim1'), x.shape.length), dimOf(call.ctx.int('dim2'), x.shape.length)];
+    const [a, b] = [
+      dimOf(call.ctx.int('dim1'), x.shape.length),
+      dimOf(call.ctx.int('dim2'), x.shape.length),
+    ];
     const offset = call.ctx.int('offset');
     return [
       build(x.shape, (at) => {
@@ -254,11 +348,22 @@ const dimMoves: Record<string, Kernel> = {
     const n = x.shape.length;
     return [permute(x, [...x.shape.slice(2).map((_, d) => d), n - 1, n - 2])];
   },
-  'aten.numpy_T.default': ({ inputs: [x] }) => [permute(x, x.shape.map((_, d) => x.shape.length - 1 - d))], // prettier-ignore
-  'aten.movedim.int': ({ ctx, inputs: [x] }) => [move(x, ctx.ints('source'), ctx.ints('destination'))],
-  'aten.movedim.intlist': ({ ctx, inputs: [x] }) => [move(x, ctx.ints('source'), ctx.ints('destination'))],
+  'aten.numpy_T.default': ({ inputs: [x] }) => [
+    permute(
+      x,
+      x.shape.map((_, d) => x.shape.length - 1 - d),
+    ),
+  ],
+  'aten.movedim.int': ({ ctx, inputs: [x] }) => [
+    move(x, ctx.ints('source'), ctx.ints('destination')),
+  ],
+  'aten.movedim.intlist': ({ ctx, inputs: [x] }) => [
+    move(x, ctx.ints('source'), ctx.ints('destination')),
+  ],
   'aten.expand.default': expand,
-  'aten.expand_as.default': (call) => [build(outShape(call), (at) => getBroadcast(call.inputs[0], at))],
+  'aten.expand_as.default': (call) => [
+    build(outShape(call), (at) => getBroadcast(call.inputs[0], at)),
+  ],
   'aten.broadcast_tensors.default': (call) =>
     call.inputs.map((x, k) => build(outShape(call, k), (at) => getBroadcast(x, at))),
 };
@@ -272,7 +377,8 @@ function move(x: NDArray, source: readonly number[], destination: readonly numbe
   return permute(x, order);
 }
 
-// ---- indexing -------------------------------------------------------------------------------------------------------
+// ---- indexing
+// -----------------------------------------------------------------------------
 
 /** A global row as a local one, or -1 when another rank holds it. */
 function localRow(call: LocalCall, input: number, dim: number, global: number): number {
@@ -283,14 +389,19 @@ function localRow(call: LocalCall, input: number, dim: number, global: number): 
 
 interface Indexing {
   readonly shape: readonly number[];
-  /** Local coordinates in self of an element of `self[indices]`, or undefined when another rank holds it. */
+  /**
+   * Local coordinates in self of an element of `self[indices]`, or undefined when another rank
+   * holds it.
+   */
   readonly source: (at: readonly number[]) => number[] | undefined;
 }
 
 function indexing(call: LocalCall): Indexing {
   const x = call.inputs[0];
   const members = call.ctx.list('indices');
-  const indexed = members.flatMap((m, d) => (m === null ? [] : [{ dim: d, array: call.inputs[m.index] }]));
+  const indexed = members.flatMap((m, d) =>
+    m === null ? [] : [{ dim: d, array: call.inputs[m.index] }],
+  );
   const blockRank = Math.max(...indexed.map((i) => i.array.shape.length));
   const block = Array.from({ length: blockRank }, (_, d) =>
     Math.max(...indexed.map(({ array }) => array.shape[d - (blockRank - array.shape.length)] ?? 1)),
@@ -337,14 +448,21 @@ function indexPut(call: LocalCall, accumulate: boolean, mask?: NDArray): NDArray
 }
 
 /** Element-wise write along `dim`: `out[.., index[at], ..] (+)= value(at)`. */
-function scatter(call: LocalCall, accumulate: boolean, value: (at: readonly number[]) => number): NDArray {
+function scatter(
+  call: LocalCall,
+  accumulate: boolean,
+  value: (at: readonly number[]) => number,
+): NDArray {
   const [x, index] = call.inputs;
   const dim = dimOf(call.ctx.int('dim'), x.shape.length);
   const out = { shape: x.shape, data: x.data.slice() };
   build(index.shape, (at) => {
     const row = localRow(call, 0, dim, get(index, at));
     if (row < 0) return 0;
-    const flat = flatIndex(out.shape, at.map((i, d) => (d === dim ? row : i))); // prettier-ignore
+    const flat = flatIndex(
+      out.shape,
+      at.map((i, d) => (d === dim ? row : i)),
+    );
     out.data[flat] = (accumulate ? out.data[flat] : 0) + value(at);
     return 0;
   });
@@ -352,7 +470,11 @@ function scatter(call: LocalCall, accumulate: boolean, value: (at: readonly numb
 }
 
 /** Whole rows of `source` written along `dim`. */
-function writeRows(call: LocalCall, accumulate: boolean, value: (at: readonly number[]) => number): NDArray {
+function writeRows(
+  call: LocalCall,
+  accumulate: boolean,
+  value: (at: readonly number[]) => number,
+): NDArray {
   const [x, index] = call.inputs;
   const dim = dimOf(call.ctx.int('dim'), x.shape.length);
   const out = { shape: x.shape, data: x.data.slice() };
@@ -361,7 +483,10 @@ function writeRows(call: LocalCall, accumulate: boolean, value: (at: readonly nu
     (at) => {
       const row = localRow(call, 0, dim, index.data[at[dim]]);
       if (row < 0) return 0;
-      const flat = flatIndex(out.shape, at.map((i, d) => (d === dim ? row : i))); // prettier-ignore
+      const flat = flatIndex(
+        out.shape,
+        at.map((i, d) => (d === dim ? row : i)),
+      );
       out.data[flat] = (accumulate ? out.data[flat] : 0) + value(at);
       return 0;
     },
@@ -380,14 +505,21 @@ const indexed: Record<string, Kernel> = {
     ];
   },
   'aten.index_put.default': (call) => [indexPut(call, call.ctx.bool('accumulate'))],
-  'aten._unsafe_masked_index_put_accumulate.default': (call) => [indexPut(call, true, call.inputs[call.ctx.indexOf('mask')])], // prettier-ignore
+  'aten._unsafe_masked_index_put_accumulate.default': (call) => [
+    indexPut(call, true, call.inputs[call.ctx.indexOf('mask')]),
+  ],
   'aten.gather.default': (call) => {
     const [x, index] = call.inputs;
     const dim = dimOf(call.ctx.int('dim'), x.shape.length);
     return [
       build(index.shape, (at) => {
         const row = localRow(call, 0, dim, get(index, at));
-        return row < 0 ? 0 : get(x, at.map((i, d) => (d === dim ? row : i))); // prettier-ignore
+        return row < 0
+          ? 0
+          : get(
+              x,
+              at.map((i, d) => (d === dim ? row : i)),
+            );
       }),
     ];
   },
@@ -402,7 +534,12 @@ const indexed: Record<string, Kernel> = {
         x.shape.map((n, d) => (d === dim ? index.data.length : n)),
         (at) => {
           const row = localRow(call, 0, dim, index.data[at[dim]]);
-          return row < 0 ? 0 : get(x, at.map((i, d) => (d === dim ? row : i))); // prettier-ignore
+          return row < 0
+            ? 0
+            : get(
+                x,
+                at.map((i, d) => (d === dim ? row : i)),
+              );
         },
       ),
     ];
@@ -441,10 +578,17 @@ const indexed: Record<string, Kernel> = {
     const shape = outShape(call);
     const last = shape.length - 1;
     return [
-      build(shape, (at) => (get(call.inputs[0], at.slice(0, last)) === at[last] + call.outputStarts[0][last] ? 1 : 0)),
+      build(shape, (at) =>
+        get(call.inputs[0], at.slice(0, last)) === at[last] + call.outputStarts[0][last] ? 1 : 0,
+      ),
     ];
   },
 };
 
 /** Kernels of shape, manipulation and indexing operators by name. */
-export const shapeKernels: Readonly<Record<string, Kernel>> = { ...views, ...dimMoves, ...manipulation, ...indexed };
+export const shapeKernels: Readonly<Record<string, Kernel>> = {
+  ...views,
+  ...dimMoves,
+  ...manipulation,
+  ...indexed,
+};

@@ -1,9 +1,12 @@
-import { build, flatIndex, get, getBroadcast, zeros, type NDArray } from './arrays.ts';
+import { build, flatIndex, get, getBroadcast, type NDArray, zeros } from './arrays.ts';
 import type { Kernel, LocalCall } from './ranks.ts';
 
-/** Float64 kernels of normalisations and attention for the validator, written from their formulas. */
+/**
+ * Float64 kernels of normalisations and attention for the validator, written from their formulas.
+ */
 
-const optional = (call: LocalCall, name: string): NDArray | undefined => call.inputs[call.ctx.indexOf(name)];
+const optional = (call: LocalCall, name: string): NDArray | undefined =>
+  call.inputs[call.ctx.indexOf(name)];
 function input(call: LocalCall, name: string): NDArray {
   const x = optional(call, name);
   if (x === undefined) throw new Error(`no input ${name}`);
@@ -11,7 +14,10 @@ function input(call: LocalCall, name: string): NDArray {
 }
 
 /** Splits a shape at the first normalised dim: rows and row length. */
-function rowsOf(call: LocalCall, x: NDArray): { rows: number; length: number; stats: readonly number[] } {
+function rowsOf(
+  call: LocalCall,
+  x: NDArray,
+): { rows: number; length: number; stats: readonly number[] } {
   const axis = x.shape.length - call.ctx.ints('normalized_shape').length;
   const rows = x.shape.slice(0, axis).reduce((a, b) => a * b, 1);
   const length = x.shape.slice(axis).reduce((a, b) => a * b, 1);
@@ -40,7 +46,9 @@ const rowNorm =
       means.data[r] = m;
       rstds.data[r] = rstd;
       row.forEach(
-        (v, i) => (out.data[r * length + i] = (v - m) * rstd * (weight?.data[i] ?? 1) + (bias?.data[i] ?? 0)),
+        (v, i) =>
+          (out.data[r * length + i] =
+            (v - m) * rstd * (weight?.data[i] ?? 1) + (bias?.data[i] ?? 0)),
       );
     }
     return [out, ...(centred ? [means] : []), rstds].slice(0, call.ctx.outputs.length);
@@ -67,7 +75,9 @@ const rowNormBackward =
         db.data[i] += g.data[r * length + i];
       }
     }
-    return [dx, dw, db].slice(0, call.ctx.outputs.length).map((v, k) => (call.ctx.outputs[k] === null ? null : v));
+    return [dx, dw, db]
+      .slice(0, call.ctx.outputs.length)
+      .map((v, k) => (call.ctx.outputs[k] === null ? null : v));
   };
 
 /** Groups are as large as the whole call says; a rank holds whole groups. */
@@ -91,14 +101,17 @@ const groupNorm: Kernel = (call) => {
       rstds.data[b * groups + k] = rstd;
       row.forEach((v, i) => {
         const channel = k * size + Math.floor(i / inner);
-        out.data[from + i] = (v - m) * rstd * (weight?.data[channel] ?? 1) + (bias?.data[channel] ?? 0);
+        out.data[from + i] =
+          (v - m) * rstd * (weight?.data[channel] ?? 1) + (bias?.data[channel] ?? 0);
       });
     }
   return [out, means, rstds].slice(0, call.ctx.outputs.length);
 };
 
 const groupNormBackward: Kernel = (call) => {
-  const [g, x, means, rstds] = ['grad_out', 'input', 'mean', 'rstd'].map((name) => input(call, name));
+  const [g, x, means, rstds] = ['grad_out', 'input', 'mean', 'rstd'].map((name) =>
+    input(call, name),
+  );
   const weight = optional(call, 'weight');
   const size = call.global.int('C') / call.ctx.int('group');
   const [n, c] = x.shape;
@@ -138,7 +151,11 @@ function channelStatistics(x: NDArray): { mean: number[]; variance: number[]; co
 /** Some forms say in their name whether they use the statistics of the batch. */
 function trains(call: LocalCall): boolean {
   if (call.ctx.target.includes('no_training')) return false;
-  return call.ctx.target.includes('no_stats') || call.ctx.target.includes('with_update') || call.ctx.bool('training');
+  return (
+    call.ctx.target.includes('no_stats') ||
+    call.ctx.target.includes('with_update') ||
+    call.ctx.bool('training')
+  );
 }
 
 const batchNorm: Kernel = (call) => {
@@ -153,15 +170,28 @@ const batchNorm: Kernel = (call) => {
   const v = training ? batch.variance : [...(rv?.data ?? [])];
   const out = build(x.shape, (at, flat) => {
     const c = at[1];
-    return ((x.data[flat] - m[c]) / Math.sqrt(v[c] + eps)) * (weight?.data[c] ?? 1) + (bias?.data[c] ?? 0);
+    return (
+      ((x.data[flat] - m[c]) / Math.sqrt(v[c] + eps)) * (weight?.data[c] ?? 1) +
+      (bias?.data[c] ?? 0)
+    );
   });
-  const vector = (values: readonly number[]): NDArray => ({ shape: [values.length], data: Float64Array.from(values) });
+  const vector = (values: readonly number[]): NDArray => ({
+    shape: [values.length],
+    data: Float64Array.from(values),
+  });
   const moved = (old: NDArray | undefined, now: readonly number[]): NDArray =>
-    vector([...(old?.data ?? [])].map((o, c) => (training ? (1 - momentum) * o + momentum * now[c] : o)));
+    vector(
+      [...(old?.data ?? [])].map((o, c) => (training ? (1 - momentum) * o + momentum * now[c] : o)),
+    );
   const unbiased = batch.variance.map((y) => (y * batch.count) / Math.max(1, batch.count - 1));
-  const saved = training ? [vector(m), vector(v.map((y) => 1 / Math.sqrt(y + eps)))] : [vector([]), vector([])];
+  const saved = training
+    ? [vector(m), vector(v.map((y) => 1 / Math.sqrt(y + eps)))]
+    : [vector([]), vector([])];
   const reserve = call.ctx.target.includes('with_update') ? [zeros([0])] : [];
-  const running = [rm === undefined ? null : moved(rm, batch.mean), rv === undefined ? null : moved(rv, unbiased)];
+  const running = [
+    rm === undefined ? null : moved(rm, batch.mean),
+    rv === undefined ? null : moved(rv, unbiased),
+  ];
   return [out, ...saved, ...reserve, ...running].slice(0, call.ctx.outputs.length);
 };
 
@@ -191,7 +221,8 @@ const batchNormBackward: Kernel = (call) => {
   return [dx, dw, db].map((v, k) => (call.ctx.outputs[k] === null ? null : v));
 };
 
-// ---- attention ------------------------------------------------------------------------------------------------------
+// ---- attention
+// -----------------------------------------------------------------------------
 
 /** Everything by batch index and heads; query head h reads key head h / (heads / key heads). */
 interface Attention {
@@ -243,7 +274,9 @@ function forwardKernel(call: LocalCall): (NDArray | null)[] {
 const attentionForward: Kernel = (call) => {
   const [out, lse] = forwardKernel(call);
   const wanted = call.ctx.outputs[1]?.shape.join() === lse?.shape.join();
-  return call.ctx.outputs.map((meta, i) => (meta === null ? null : i === 0 ? out : i === 1 && wanted ? lse : null));
+  return call.ctx.outputs.map((meta, i) =>
+    meta === null ? null : i === 0 ? out : i === 1 && wanted ? lse : null,
+  );
 };
 
 const attentionBackward: Kernel = (call) => {
@@ -273,10 +306,16 @@ const attentionBackward: Kernel = (call) => {
       add(dk, [b, kh, j, c], ds * scale * get(q, [b, h, i, c]));
     }
     if (dmask !== null)
-      add(dmask, dmask.shape.map((n, d) => (n === 1 ? 0 : [b, h, i, j][d + 4 - dmask.shape.length])), ds); // prettier-ignore
+      add(
+        dmask,
+        dmask.shape.map((n, d) => (n === 1 ? 0 : [b, h, i, j][d + 4 - dmask.shape.length])),
+        ds,
+      );
     return 0;
   });
-  return [dq, dk, dv, dmask].slice(0, call.ctx.outputs.length).map((x, i) => (call.ctx.outputs[i] === null ? null : x));
+  return [dq, dk, dv, dmask]
+    .slice(0, call.ctx.outputs.length)
+    .map((x, i) => (call.ctx.outputs[i] === null ? null : x));
 };
 
 /** Kernels of normalisations and attention by name. */

@@ -1,12 +1,16 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
+
 import type { Arg, DType, ValueType } from '../../../src/graph/types.ts';
 import { bind } from '../../../src/ops/record/infer.ts';
 import type { TypedContext } from '../../../src/ops/record/record.ts';
 import type { Rule, RuleSlot } from '../../../src/ops/record/rule.ts';
 import type { OperatorTable } from '../../../src/ops/record/table.ts';
 
-/** Reads the tables that a brute-force validator made (te../../fixtures/oracle, schema in its README) and compares rules with them. */
+/**
+ * Reads the tables that a brute-force validator made (te../../fixtures/oracle, schema in its
+ * README) and compares rules with them.
+ */
 
 /** A tensor; `init` says how values are drawn. */
 export interface OracleTensor {
@@ -44,7 +48,9 @@ function table<T>(name: string): Record<string, T> {
 }
 
 export const oracleCases = table<OracleCase>('rules.json.gz');
-const validity = table<Record<string, Validity | 'same as 2'> & { skipped?: string }>('valid.json.gz');
+const validity = table<Record<string, Validity | 'same as 2'> & { skipped?: string }>(
+  'valid.json.gz',
+);
 
 /** Verdicts for a number of ranks; undefined where the validator skipped the case. */
 export function verdicts(name: string, ranks: 2 | 3): Validity | undefined {
@@ -76,7 +82,9 @@ export function bindCase(
     if (arg === 'inf') return { kind: 'float', value: Infinity };
     if (typeof arg === 'string') return arg in DTYPES ? { kind: 'dtype', dtype: DTYPES[arg] } : arg;
     if (arg === null || typeof arg !== 'object') {
-      return typeof arg === 'number' && !Number.isInteger(arg) ? { kind: 'float', value: arg } : arg;
+      return typeof arg === 'number' && !Number.isInteger(arg)
+        ? { kind: 'float', value: arg }
+        : arg;
     }
     const name = `t${types.size}`;
     types.set(name, { kind: 'tensor', dtype: DTYPES[arg.dt ?? 'f32'], shape: arg.t });
@@ -122,32 +130,52 @@ function allows(valid: string | undefined, slot: RuleSlot): boolean {
   return words(slot).some((w) => allowed.includes(w));
 }
 
-/** Input words that the validator tried: it left averages and extremes out where there are many operands. */
-function triedWords(verdict: Validity, ctx: TypedContext): (word: string, input: number) => boolean {
+/**
+ * Input words that the validator tried: it left averages and extremes out where there are many
+ * operands.
+ */
+function triedWords(
+  verdict: Validity,
+  ctx: TypedContext,
+): (word: string, input: number) => boolean {
   const shards = ctx.inputs.map((t) => t.shape.length);
   const all = shards.reduce((n, rank) => n * (rank + 5), 1);
   const onlySum = all !== verdict.total;
   return (word) =>
-    word === 'R' || word.startsWith('S') || word === 'Psum' || (!onlySum && /^P(avg|max|min)$/.test(word));
+    word === 'R' ||
+    word.startsWith('S') ||
+    word === 'Psum' ||
+    (!onlySum && /^P(avg|max|min)$/.test(word));
 }
 
 /** Plain rules (nothing rewritten) that the validator refutes. */
-export function unsound(rules: readonly Rule[], ctx: TypedContext, verdict: Validity, ranks: number): string[] {
+export function unsound(
+  rules: readonly Rule[],
+  ctx: TypedContext,
+  verdict: Validity,
+  ranks: number,
+): string[] {
   const tried = triedWords(verdict, ctx);
   const found: string[] = [];
   for (const r of rules) {
-    if (r.rewrite !== undefined || r.collectives !== undefined || !admitted(r, ctx, ranks)) continue;
-    if (r.inputs.some((s) => s?.kind === 'partial' && (s.op === 'bor' || s.op === 'band'))) continue;
+    if (r.rewrite !== undefined || r.collectives !== undefined || !admitted(r, ctx, ranks))
+      continue;
+    if (r.inputs.some((s) => s?.kind === 'partial' && (s.op === 'bor' || s.op === 'band')))
+      continue;
     const inputs = wordsOfRule(r);
     if (!inputs.split(',').every((w, i) => w === '' || tried(w, i))) continue;
     const entry = verdict.valid.find((v) => v[0] === inputs);
     const text = `${inputs} -> ${r.outputs.map((s) => words(s).join('|')).join(',')}`;
-    if (entry === undefined || !r.outputs.every((s, i) => allows(entry[i + 1], s))) found.push(text);
+    if (entry === undefined || !r.outputs.every((s, i) => allows(entry[i + 1], s)))
+      found.push(text);
   }
   return found;
 }
 
-/** Whether a rule takes inputs placed as `inputs`, possibly after conversions that cost nothing (R to anything but a product). */
+/**
+ * Whether a rule takes inputs placed as `inputs`, possibly after conversions that cost nothing (R
+ * to anything but a product).
+ */
 function takes(r: Rule, inputs: readonly string[]): boolean {
   return r.inputs.every((slot, i) => {
     const own = words(slot);
@@ -155,14 +183,19 @@ function takes(r: Rule, inputs: readonly string[]): boolean {
   });
 }
 
-/** Valid combinations that neither a rule nor a free conversion gives, at any evenness. Rewritten rules count as rules. */
+/**
+ * Valid combinations that neither a rule nor a free conversion gives, at any evenness. Rewritten
+ * rules count as rules.
+ */
 export function missing(rules: readonly Rule[], verdict: Validity): string[] {
   const found: string[] = [];
   for (const [inputs, ...outs] of verdict.valid) {
     const given = inputs === '' ? [] : inputs.split(',');
     // Replicated inputs: replicate everything, which the expansion adds.
     if (given.every((w) => w === 'R')) continue;
-    const offered = rules.some((r) => takes(r, given) && r.outputs.every((s, i) => allows(outs[i], s)));
+    const offered = rules.some(
+      (r) => takes(r, given) && r.outputs.every((s, i) => allows(outs[i], s)),
+    );
     if (!offered) found.push(`${inputs} -> ${outs.join(',')}`);
   }
   return found;

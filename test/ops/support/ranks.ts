@@ -1,16 +1,20 @@
+import type { ReduceOp } from '../../../src/mesh/placements/placement.ts';
 import { atSizes } from '../../../src/ops/record/context.ts';
 import type { TensorMeta, TypedContext } from '../../../src/ops/record/record.ts';
-import { ruleText, type Rule, type RuleSlot } from '../../../src/ops/record/rule.ts';
-import type { ReduceOp } from '../../../src/mesh/placements/placement.ts';
-import { concat, largestDifference, map2, random, take, zeros, type NDArray } from './arrays.ts';
+import { type Rule, type RuleSlot, ruleText } from '../../../src/ops/record/rule.ts';
+import { concat, largestDifference, map2, type NDArray, random, take, zeros } from './arrays.ts';
 
 /**
- * Judges single-dim rules by execution. Every input is cut or split as the rule says, the operator runs on each simulated
- * rank, and the results are put together as the rule claims and compared with the unsharded run. Shares no code with the
- * rules. A mesh of several dims takes one rule per mesh dim.
+ * Judges single-dim rules by execution. Every input is cut or split as the rule says, the operator
+ * runs on each simulated rank, and the results are put together as the rule claims and compared
+ * with the unsharded run. Shares no code with the rules. A mesh of several dims takes one rule per
+ * mesh dim.
  */
 
-/** One operator on local data. `starts` are the global coordinates of the first element of each input and output. */
+/**
+ * One operator on local data. `starts` are the global coordinates of the first element of each
+ * input and output.
+ */
 export interface LocalCall {
   readonly ctx: TypedContext;
   readonly global: TypedContext;
@@ -39,10 +43,15 @@ interface Placed {
 }
 
 /**
- * The slots of one tensor with their chunks: a cut inside other dims has one for each index of these that a rank of the mesh
- * dims before has.
+ * The slots of one tensor with their chunks: a cut inside other dims has one for each index of
+ * these that a rank of the mesh dims before has.
  */
-function placed(ctx: TypedContext, rules: readonly Rule[], column: number, sizes: readonly number[]): Placed[] {
+function placed(
+  ctx: TypedContext,
+  rules: readonly Rule[],
+  column: number,
+  sizes: readonly number[],
+): Placed[] {
   const shapes = [...ctx.inputs, ...ctx.outputs].map((meta) => meta?.shape ?? []);
   const slotsOf = (r: Rule): RuleSlot[] => [...r.inputs, ...r.outputs];
   return rules.map((r, m) => {
@@ -60,10 +69,19 @@ function placed(ctx: TypedContext, rules: readonly Rule[], column: number, sizes
 
 /** The rows of a dim, some numbers of them after another. */
 function takeAll(x: NDArray, dim: number, spans: readonly (readonly [number, number])[]): NDArray {
-  return concat(spans.map(([start, rows]) => take(x, dim, start, rows)), dim); // prettier-ignore
+  return concat(
+    spans.map(([start, rows]) => take(x, dim, start, rows)),
+    dim,
+  );
 }
 
-function onePiece(piece: Piece, { slot, chunks }: Placed, n: number, rank: number, seed: number): Piece {
+function onePiece(
+  piece: Piece,
+  { slot, chunks }: Placed,
+  n: number,
+  rank: number,
+  seed: number,
+): Piece {
   if (slot === null || slot.kind === 'replicate') return piece;
   if (slot.kind === 'shard' && chunks > 1) {
     const size = piece.array.shape[slot.dim] / chunks;
@@ -82,8 +100,9 @@ function onePiece(piece: Piece, { slot, chunks }: Placed, n: number, rank: numbe
 }
 
 /**
- * Operands of a pending reduction that cannot pass by accident: uneven shares that vary over the tensor plus offsets that
- * cancel; for extremes, the holder of each element goes round and the others are clearly on the losing side.
+ * Operands of a pending reduction that cannot pass by accident: uneven shares that vary over the
+ * tensor plus offsets that cancel; for extremes, the holder of each element goes round and the
+ * others are clearly on the losing side.
  */
 function parts(x: NDArray, op: ReduceOp, n: number, seed: number): NDArray[] {
   const next = random(seed);
@@ -95,7 +114,9 @@ function parts(x: NDArray, op: ReduceOp, n: number, seed: number): NDArray[] {
       const total = op === 'avg' ? v * n : v;
       let rest = total;
       for (let r = 0; r < n; r++) {
-        const share = total * (0.6 - 0.5 * next()) + (r % 2 === 0 ? 1 : -1) * (Math.abs(v) + 1) * (0.5 + next());
+        const share =
+          total * (0.6 - 0.5 * next()) +
+          (r % 2 === 0 ? 1 : -1) * (Math.abs(v) + 1) * (0.5 + next());
         out[r].data[i] = r === n - 1 ? rest : share;
         rest -= share;
       }
@@ -121,9 +142,15 @@ function parts(x: NDArray, op: ReduceOp, n: number, seed: number): NDArray[] {
 
 function reduce(values: readonly NDArray[], op: ReduceOp): NDArray {
   const f = (a: number, b: number): number =>
-    op === 'sum' || op === 'avg' ? a + b : op === 'max' || op === 'bor' ? Math.max(a, b) : Math.min(a, b);
+    op === 'sum' || op === 'avg'
+      ? a + b
+      : op === 'max' || op === 'bor'
+        ? Math.max(a, b)
+        : Math.min(a, b);
   const total = values.slice(1).reduce((a, b) => map2(a, b, f), values[0]);
-  return op === 'avg' ? { shape: total.shape, data: total.data.map((v) => v / values.length) } : total;
+  return op === 'avg'
+    ? { shape: total.shape, data: total.data.map((v) => v / values.length) }
+    : total;
 }
 
 /** What one rank of the mesh holds: the placements are applied outer mesh dim first. */
@@ -140,11 +167,19 @@ function localPiece(
 
 function* ranksOf(sizes: readonly number[]): Generator<number[]> {
   if (sizes.length === 0) yield [];
-  else for (let r = 0; r < sizes[0]; r++) for (const rest of ranksOf(sizes.slice(1))) yield [r, ...rest];
+  else
+    for (let r = 0; r < sizes[0]; r++)
+      for (const rest of ranksOf(sizes.slice(1))) yield [r, ...rest];
 }
 
-/** Puts the results of all ranks together, inner mesh dim first; replicated results must be equal. */
-function combine(values: readonly NDArray[], slots: readonly Placed[], sizes: readonly number[]): NDArray | string {
+/**
+ * Puts the results of all ranks together, inner mesh dim first; replicated results must be equal.
+ */
+function combine(
+  values: readonly NDArray[],
+  slots: readonly Placed[],
+  sizes: readonly number[],
+): NDArray | string {
   if (sizes.length === 0) return values[0];
   const inner = values.length / sizes[0];
   const groups: NDArray[] = [];
@@ -159,27 +194,39 @@ function combine(values: readonly NDArray[], slots: readonly Placed[], sizes: re
     return concat(
       Array.from({ length: chunks }, (_, k) => {
         const of = (x: NDArray): number => x.shape[slot.dim] / chunks;
-        return concat(groups.map((x) => take(x, slot.dim, k * of(x), of(x))), slot.dim); // prettier-ignore
+        return concat(
+          groups.map((x) => take(x, slot.dim, k * of(x), of(x))),
+          slot.dim,
+        );
       }),
       slot.dim,
     );
   if (slot.kind === 'shard') return concat(groups, slot.dim);
   if (slot.kind === 'partial') return reduce(groups, slot.op);
   for (const other of groups.slice(1))
-    if (largestDifference(other, groups[0]) > TOLERANCE) return 'ranks differ where the rule says R';
+    if (largestDifference(other, groups[0]) > TOLERANCE)
+      return 'ranks differ where the rule says R';
   return groups[0];
 }
 
 const TOLERANCE = 1e-8;
 
 /**
- * Whether the rules' own conditions admit them on these sizes: members of a tie equal (or scaled and even), every cut dim
- * at least as large as the number of pieces, evenness in units, kinds of pending reductions that may meet.
+ * Whether the rules' own conditions admit them on these sizes: members of a tie equal (or scaled
+ * and even), every cut dim at least as large as the number of pieces, evenness in units, kinds of
+ * pending reductions that may meet.
  */
-export function admitted(ctx: TypedContext, rules: readonly Rule[], sizes: readonly number[]): boolean {
+export function admitted(
+  ctx: TypedContext,
+  rules: readonly Rule[],
+  sizes: readonly number[],
+): boolean {
   const columns: [TensorMeta | null, RuleSlot[]][] = [
     ...ctx.inputs.map((meta, i): [TensorMeta, RuleSlot[]] => [meta, rules.map((r) => r.inputs[i])]),
-    ...ctx.outputs.map((meta, i): [TensorMeta | null, RuleSlot[]] => [meta, rules.map((r) => r.outputs[i])]),
+    ...ctx.outputs.map((meta, i): [TensorMeta | null, RuleSlot[]] => [
+      meta,
+      rules.map((r) => r.outputs[i]),
+    ]),
   ];
   for (const [meta, slots] of columns) {
     const kinds = new Set(slots.flatMap((s) => (s?.kind === 'partial' ? [s.op] : [])));
@@ -187,7 +234,10 @@ export function admitted(ctx: TypedContext, rules: readonly Rule[], sizes: reado
     if (meta === null) continue;
     for (const slot of slots) {
       if (slot?.kind !== 'shard') continue;
-      const pieces = slots.reduce((n, s, m) => (s?.kind === 'shard' && s.dim === slot.dim ? n * sizes[m] : n), 1);
+      const pieces = slots.reduce(
+        (n, s, m) => (s?.kind === 'shard' && s.dim === slot.dim ? n * sizes[m] : n),
+        1,
+      );
       const rows = meta.shape[slot.dim];
       if (rows < pieces) return false;
       if (slot.even || slot.scaled) {
@@ -198,9 +248,12 @@ export function admitted(ctx: TypedContext, rules: readonly Rule[], sizes: reado
   for (const [m] of rules.entries()) {
     const tied = columns.flatMap(([meta, slots]) => {
       const slot = slots[m];
-      return meta !== null && slot?.kind === 'shard' && !slot.scaled ? [[slot.tie, meta.shape[slot.dim]] as const] : [];
+      return meta !== null && slot?.kind === 'shard' && !slot.scaled
+        ? [[slot.tie, meta.shape[slot.dim]] as const]
+        : [];
     });
-    for (const [tie, rows] of tied) if (tied.some(([other, n]) => other === tie && n !== rows)) return false;
+    for (const [tie, rows] of tied)
+      if (tied.some(([other, n]) => other === tie && n !== rows)) return false;
   }
   return true;
 }
@@ -221,10 +274,11 @@ export function judge(
     inputStarts: ctx.inputs.map((m) => origin(m.shape)),
     outputStarts: ctx.outputs.map((m) => origin(m?.shape ?? [])),
   });
-  const wrong = (why: string): string => `${rules.map(ruleText).join(' x ')} on (${sizes.join()}): ${why}`;
+  const wrong = (why: string): string =>
+    `${rules.map(ruleText).join(' x ')} on (${sizes.join()}): ${why}`;
   const results: (readonly (NDArray | null)[])[] = [];
   for (const rank of ranksOf(sizes)) {
-    const pieces = inputs.map((x, i) => localPiece(x, placed(ctx, rules, i, sizes), sizes, rank)); // prettier-ignore
+    const pieces = inputs.map((x, i) => localPiece(x, placed(ctx, rules, i, sizes), sizes, rank));
     const expected = truth.map((x, k) => {
       if (x === null) return null;
       const slots = placed(ctx, rules, inputs.length + k, sizes).map((p) =>
@@ -232,8 +286,13 @@ export function judge(
       );
       return localPiece(x, slots, sizes, rank);
     });
-    const metas = (all: readonly (TensorMeta | null)[], local: readonly (Piece | null)[]): (TensorMeta | null)[] =>
-      all.map((meta, i) => (meta === null ? null : { dtype: meta.dtype, shape: local[i]?.array.shape ?? meta.shape }));
+    const metas = (
+      all: readonly (TensorMeta | null)[],
+      local: readonly (Piece | null)[],
+    ): (TensorMeta | null)[] =>
+      all.map((meta, i) =>
+        meta === null ? null : { dtype: meta.dtype, shape: local[i]?.array.shape ?? meta.shape },
+      );
     let out: readonly (NDArray | null)[];
     try {
       out = kernel({
@@ -259,7 +318,11 @@ export function judge(
   for (const [k, want] of truth.entries()) {
     if (want === null) continue;
     const slots = placed(ctx, rules, inputs.length + k, sizes);
-    const joined = combine(results.map((r) => r[k] ?? zeros([])), slots, sizes); // prettier-ignore
+    const joined = combine(
+      results.map((r) => r[k] ?? zeros([])),
+      slots,
+      sizes,
+    );
     if (typeof joined === 'string') return wrong(`result ${k}: ${joined}`);
     const difference = largestDifference(joined, want);
     if (!(difference <= TOLERANCE)) return wrong(`result ${k} is off by ${difference}`);

@@ -1,36 +1,57 @@
 import { describe, expect, it } from 'vitest';
-import type { Graph, Node } from '../../../src/graph/types.ts';
+
 import { indexGraph } from '../../../src/graph/order.ts';
 import { parseGraph } from '../../../src/graph/text/parse.ts';
 import { printGraph } from '../../../src/graph/text/write.ts';
+import type { Graph, Node } from '../../../src/graph/types.ts';
 import { programFlops } from '../../../src/ops/program-flops.ts';
-import { savedValues } from '../../../src/passes/autodiff/saved.ts';
 import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
+import { savedValues } from '../../../src/passes/autodiff/saved.ts';
 import { plannable } from '../../../src/passes/plannable/plannable.ts';
 import { checkpoint } from '../../../src/trace/control/checkpoint.ts';
 import { cond } from '../../../src/trace/control/cond.ts';
 import { scan } from '../../../src/trace/control/loops.ts';
 import { Transformer } from '../../../src/trace/nn/transformer.ts';
-import { dropout } from '../../../src/trace/tensor/functional.ts';
-import { apply } from '../../../src/trace/tensor/tensor.ts';
 import { randomKey, spec } from '../../../src/trace/record/spec.ts';
+import { dropout } from '../../../src/trace/tensor/functional.ts';
 import { param } from '../../../src/trace/tensor/state.ts';
-import { capture, trace, type Tensor } from '../../../src/trace/trace.ts';
+import { apply } from '../../../src/trace/tensor/tensor.ts';
+import { capture, type Tensor, trace } from '../../../src/trace/trace.ts';
 import { errorOf } from '../../trace/support.ts';
-import { expectClose, expectGradients, gradients, numbers, placeholders, run, table, type Values } from '../control-support.ts'; // prettier-ignore
+import {
+  expectClose,
+  expectGradients,
+  gradients,
+  numbers,
+  placeholders,
+  run,
+  table,
+  type Values,
+} from '../control-support.ts';
 
 /** The Llama of CA-55, its blocks as checkpoint regions or plain. */
 function llama(checkpointed: boolean, size: 'record' | 'small' = 'record'): Graph {
   const config =
     size === 'record'
       ? { vocabulary: 512, width: 64, hidden: 128, layers: 2, heads: 4, keyHeads: 2 }
-      : { vocabulary: 12, width: 8, hidden: 6, layers: 2, heads: 2, keyHeads: 1, dtype: 'f64' as const };
+      : {
+          vocabulary: 12,
+          width: 8,
+          hidden: 6,
+          layers: 2,
+          heads: 2,
+          keyHeads: 1,
+          dtype: 'f64' as const,
+        };
   const net = new Transformer({ ...config, checkpoint: checkpointed });
   const ids = size === 'record' ? spec([2, 32], 'i64') : spec([2, 3], 'i64');
   return trace(({ x, y }) => net.loss(x, y), { x: ids, y: ids });
 }
 
-/** Values of the forward pass that calls of these nodes read in the backward pass; inputs of the program are none. */
+/**
+ * Values of the forward pass that calls of these nodes read in the backward pass; inputs of the
+ * program are none.
+ */
 function readBy(joint: Graph, isReader: (node: Node) => boolean): string[] {
   const { userStart, users } = indexGraph(joint);
   return joint.nodes.flatMap((node, i) => {
@@ -43,9 +64,13 @@ function readBy(joint: Graph, isReader: (node: Node) => boolean): string[] {
   });
 }
 
-const backwardOf = (graph: Graph): number => programFlops(jointGraph(graph, { seed: 1 }), table).backward;
+const backwardOf = (graph: Graph): number =>
+  programFlops(jointGraph(graph, { seed: 1 }), table).backward;
 const savedBytes = (graph: Graph): number =>
-  savedValues(jointGraph(graph, { seed: 1 })).reduce((n, v) => n + (v.placeholder ? 0 : (v.bytes ?? NaN)), 0);
+  savedValues(jointGraph(graph, { seed: 1 })).reduce(
+    (n, v) => n + (v.placeholder ? 0 : (v.bytes ?? NaN)),
+    0,
+  );
 
 describe('CA-56 checkpoint around each block of the Llama of CA-55', () => {
   const [plain, kept] = [llama(false), llama(true)];
@@ -57,11 +82,18 @@ describe('CA-56 checkpoint around each block of the Llama of CA-55', () => {
       const type = types.get(name);
       return type?.kind === 'tensor' ? type.shape : undefined;
     });
-    // Two blocks: embeddings and the first block's result, 2 x 32 tokens of width 64; cosine and sine, 32 x 16.
-    expect(shapes).toEqual([[2, 32, 64], [1, 32, 16], [1, 32, 16], [2, 32, 64]]); // prettier-ignore
+    // Two blocks: embeddings and the first block's result, 2 x 32 tokens of width 64; cosine and
+    // sine, 32 x 16.
+    expect(shapes).toEqual([
+      [2, 32, 64],
+      [1, 32, 16],
+      [1, 32, 16],
+      [2, 32, 64],
+    ]);
     // Nothing that a block computes crosses: what else is saved stands outside of the blocks.
     const inside = (name: string): boolean =>
-      joint.nodes.find((node) => node.name === name)?.meta.path?.startsWith('model.layers.') === true;
+      joint.nodes.find((node) => node.name === name)?.meta.path?.startsWith('model.layers.') ===
+      true;
     expect(savedValues(joint).filter((v) => !v.placeholder && inside(v.name))).toEqual([]);
     expect(savedBytes(plain) / savedBytes(kept)).toBeGreaterThan(3);
   });
@@ -69,10 +101,12 @@ describe('CA-56 checkpoint around each block of the Llama of CA-55', () => {
   it('CA-56 the forward work of the blocks appears once more, as PyTorch counts it', () => {
     const { forward } = programFlops(plain, table);
     expect(programFlops(kept, table).forward).toBe(forward);
-    // 64 tokens; the head is 64 x 512, the rotation's outer product 8 x 32, the rest are the two blocks.
+    // 64 tokens; the head is 64 x 512, the rotation's outer product 8 x 32, the rest are the two
+    // blocks.
     const blocks = forward - 2 * 64 * 64 * 512 - 2 * 8 * 32;
-    // The last product of a block, 128 x 64, makes the block's result, which no gradient of the block reads. torch 2.13
-    // stops there too: FlopCounterMode over torch.utils.checkpoint counts 7,340,032 more without attention, which is this.
+    // The last product of a block, 128 x 64, makes the block's result, which no gradient of the
+    // block reads. torch 2.13 stops there too: FlopCounterMode over torch.utils.checkpoint counts
+    // 7,340,032 more without attention, which is this.
     const last = 2 * (2 * 64 * 128 * 64);
     expect(backwardOf(plain)).toBe(29_884_416);
     expect(backwardOf(kept) - backwardOf(plain)).toBe(blocks - last);
@@ -81,20 +115,28 @@ describe('CA-56 checkpoint around each block of the Llama of CA-55', () => {
 
   it('CA-56 gradients are unchanged', () => {
     const graphs = [llama(false, 'small'), llama(true, 'small')];
-    const names = placeholders(graphs[0]).flatMap((n) => (n.meta.role === 'parameter' ? [n.meta.roleName ?? ''] : []));
+    const names = placeholders(graphs[0]).flatMap((n) =>
+      n.meta.role === 'parameter' ? [n.meta.roleName ?? ''] : [],
+    );
     const values: Values = Object.fromEntries(
       placeholders(graphs[0]).map(({ meta, type }, i) => {
-        const count = type.kind === 'tensor' ? type.shape.reduce<number>((n, d) => n * Number(d), 1) : 0;
+        const count =
+          type.kind === 'tensor' ? type.shape.reduce<number>((n, d) => n * Number(d), 1) : 0;
         const drawn = numbers(count, i + 1);
-        return [meta.roleName ?? '', meta.role === 'input' ? drawn.map((v) => Math.floor((v + 1) * 6)) : drawn];
+        return [
+          meta.roleName ?? '',
+          meta.role === 'input' ? drawn.map((v) => Math.floor((v + 1) * 6)) : drawn,
+        ];
       }),
     );
-    expect(placeholders(graphs[1]).map((n) => n.meta.roleName)).toEqual(placeholders(graphs[0]).map((n) => n.meta.roleName));
+    expect(placeholders(graphs[1]).map((n) => n.meta.roleName)).toEqual(
+      placeholders(graphs[0]).map((n) => n.meta.roleName),
+    );
     expect(run(graphs[1], values)).toEqual(run(graphs[0], values));
     const [a, b] = graphs.map((graph) => gradients(graph, values, names));
     expect(names).toHaveLength(21);
     for (const name of names) expectClose(b[name] ?? [], a[name] ?? [NaN], 1e-12, name);
-  }); // prettier-ignore
+  });
 
   it('CA-56 written out for planning, the repeated work stands in the backward pass', () => {
     const joint = jointGraph(kept, { seed: 1 });
@@ -102,7 +144,9 @@ describe('CA-56 checkpoint around each block of the Llama of CA-55', () => {
     expect(flat.nodes.some((node) => node.target === 'call')).toBe(false);
     const { forward, backward } = programFlops(joint, table);
     expect(programFlops(flat, table)).toMatchObject({ forward, backward });
-    const again = flat.nodes.filter((n) => n.meta.phase === 'backward' && n.target === 'aten.silu.default');
+    const again = flat.nodes.filter(
+      (n) => n.meta.phase === 'backward' && n.target === 'aten.silu.default',
+    );
     expect(again).toHaveLength(2);
   });
 });
@@ -123,8 +167,12 @@ describe('checkpoint', () => {
       { x: spec([3], 'f64') },
     );
     expect(graph.nodes.filter((n) => n.kind === 'call').map((n) => n.target)).toEqual([
-      'call', 'operator.getitem', 'operator.getitem', 'aten.sum.default', 'aten.add.Tensor',
-    ]); // prettier-ignore
+      'call',
+      'operator.getitem',
+      'operator.getitem',
+      'aten.sum.default',
+      'aten.add.Tensor',
+    ]);
     expect(report.controlFlow).toMatchObject([{ kind: 'checkpoint', policy: 'operators' }]);
     expect(run(graph, { x: [1, 2, 3], w: [10, 20, 30] })).toEqual([[10 + 40 + 90 + 12]]);
     expectGradients(graph, { x: [1, 2, 3], w: [10, 20, 30] }, ['x', 'w']);
@@ -167,19 +215,29 @@ describe('checkpoint', () => {
     const [y, , dx] = run(joint, { x, key: [7] });
     // y = 2 x^2 or 0, so its derivative is 4 x where y is not 0.
     expect(new Set(y?.map((v) => v === 0)).size).toBe(2);
-    expectClose(dx ?? [], x.map((v, i) => (y?.[i] === 0 ? 0 : 4 * v)), 1e-12);
+    expectClose(
+      dx ?? [],
+      x.map((v, i) => (y?.[i] === 0 ? 0 : 4 * v)),
+      1e-12,
+    );
     // Tracing takes no random operator without a key; graphs from elsewhere have them.
     const pure = trace(
-      ({ x: a }: { x: Tensor }) => checkpoint((b: Tensor) => apply('aten.zeros_like.default', [b]).mul(b), a).sum(),
+      ({ x: a }: { x: Tensor }) =>
+        checkpoint((b: Tensor) => apply('aten.zeros_like.default', [b]).mul(b), a).sum(),
       { x: spec([4], 'f64') },
     );
     const keyless = parseGraph(printGraph(pure).replaceAll('aten.zeros_like', 'aten.rand_like'));
     expect(errorOf(() => jointGraph(keyless, { seed: 1, wrt: ['x'] })).code).toBe('E_NO_VJP');
-  }); // prettier-ignore
+  });
 
   it('an in-place operator of the body is refused', () => {
     expect(
-      errorOf(() => trace(({ x }: { x: Tensor }) => checkpoint((a: Tensor) => apply('aten.relu_.default', [a]), x), { x: spec([2]) })).code,
+      errorOf(() =>
+        trace(
+          ({ x }: { x: Tensor }) => checkpoint((a: Tensor) => apply('aten.relu_.default', [a]), x),
+          { x: spec([2]) },
+        ),
+      ).code,
     ).toBe('E_HOP_MUTATION');
-  }); // prettier-ignore
+  });
 });

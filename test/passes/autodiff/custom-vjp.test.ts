@@ -1,13 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import { printGraph } from '../../../src/graph/text/write.ts';
+
 import { parseGraph } from '../../../src/graph/text/parse.ts';
+import { printGraph } from '../../../src/graph/text/write.ts';
 import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
 import { plannable } from '../../../src/passes/plannable/plannable.ts';
 import { scan } from '../../../src/trace/control/loops.ts';
 import { customVjp } from '../../../src/trace/custom/custom-vjp.ts';
 import { spec } from '../../../src/trace/record/spec.ts';
 import { param } from '../../../src/trace/tensor/state.ts';
-import { trace, type Tensor } from '../../../src/trace/trace.ts';
+import { type Tensor, trace } from '../../../src/trace/trace.ts';
 import { errorOf } from '../../trace/support.ts';
 import { expectClose, expectGradients, gradients, run, table } from '../control-support.ts';
 
@@ -37,17 +38,23 @@ describe('customVjp', () => {
     expectClose(run(graph, { x: [0, 1] })[0] ?? [], [Math.log(2), Math.log(1 + Math.E)], 1e-12);
     // Not wanted: the plain function stays.
     const still = jointGraph(graph, { wrt: [] });
-    expect(still.nodes.find((n) => n.target === 'call')?.args[0]).toEqual({ kind: 'graph', name: 'custom_0' });
+    expect(still.nodes.find((n) => n.target === 'call')?.args[0]).toEqual({
+      kind: 'graph',
+      name: 'custom_0',
+    });
     const flat = plannable(jointGraph(graph, { wrt: 'all' }), table);
-    expect(flat.nodes.filter((n) => n.target === 'aten.sigmoid.default').map((n) => n.meta.phase)).toEqual(['backward']);
+    expect(
+      flat.nodes.filter((n) => n.target === 'aten.sigmoid.default').map((n) => n.meta.phase),
+    ).toEqual(['backward']);
     expect(Object.keys(flat.subgraphs)).toEqual([]);
-  }); // prettier-ignore
+  });
 
   it('several inputs and results, one without a gradient, one result that nobody reads', () => {
     const divmod = customVjp(
       (a: Tensor, b: Tensor) => [a.div(b), a.mul(b)],
       (a: Tensor, b: Tensor) => ({ result: [a.div(b), a.mul(b)], saved: [a, b] }),
-      // A wrong derivative on purpose (100 instead of 1 / b), so that it can be told from the true one.
+      // A wrong derivative on purpose (100 instead of 1 / b), so that it can be told from the true
+      // one.
       ([, b], [first, second]) => [first.mul(100).add(second.mul(b)), null],
     );
     const inputs = { a: f64(2), b: f64(2) };
@@ -59,19 +66,43 @@ describe('customVjp', () => {
   });
 
   it('in the body of a scan', () => {
-    const graph = trace(({ x, h }) => scan((c, row: Tensor) => [softplus(c.add(row)), null], h, x)[0].sum(), { x: f64(3, 2), h: f64(2) });
+    const graph = trace(
+      ({ x, h }) => scan((c, row: Tensor) => [softplus(c.add(row)), null], h, x)[0].sum(),
+      { x: f64(3, 2), h: f64(2) },
+    );
     expectGradients(graph, { x: [0.5, -1, 2, 0.25, -0.5, 1], h: [0.1, 0.2] }, ['x', 'h']);
-  }); // prettier-ignore
+  });
 
   it('refusals', () => {
-    const refused = (make: (x: Tensor) => Tensor): string => errorOf(() => trace(({ x }) => make(x), { x: f64(2, 3) })).code;
-    const captured = (x: Tensor) => customVjp((a: Tensor) => a.mul(param('w', { shape: [3], dtype: 'f64' })), (a: Tensor) => ({ result: a, saved: [] }), (_, [g]) => [g])(x);
+    const refused = (make: (x: Tensor) => Tensor): string =>
+      errorOf(() => trace(({ x }) => make(x), { x: f64(2, 3) })).code;
+    const captured = (x: Tensor) =>
+      customVjp(
+        (a: Tensor) => a.mul(param('w', { shape: [3], dtype: 'f64' })),
+        (a: Tensor) => ({ result: a, saved: [] }),
+        (_, [g]) => [g],
+      )(x);
     expect(refused(captured)).toBe('E_OPAQUE_CAPTURE');
-    const other = (x: Tensor) => customVjp((a: Tensor) => a.sum(), (a: Tensor) => ({ result: a, saved: [] }), (_, [g]) => [g])(x);
+    const other = (x: Tensor) =>
+      customVjp(
+        (a: Tensor) => a.sum(),
+        (a: Tensor) => ({ result: a, saved: [] }),
+        (_, [g]) => [g],
+      )(x);
     expect(refused(other)).toBe('E_SHAPE');
-    const shape = (x: Tensor) => customVjp((a: Tensor) => a.sum(), (a: Tensor) => ({ result: a.sum(), saved: [] }), (_, [g]) => [g])(x);
+    const shape = (x: Tensor) =>
+      customVjp(
+        (a: Tensor) => a.sum(),
+        (a: Tensor) => ({ result: a.sum(), saved: [] }),
+        (_, [g]) => [g],
+      )(x);
     expect(refused(shape)).toBe('E_SHAPE');
-    const few = (x: Tensor) => customVjp((a: Tensor) => a, (a: Tensor) => ({ result: a, saved: [] }), () => [])(x);
+    const few = (x: Tensor) =>
+      customVjp(
+        (a: Tensor) => a,
+        (a: Tensor) => ({ result: a, saved: [] }),
+        () => [],
+      )(x);
     expect(refused(few)).toBe('E_SHAPE');
-  }); // prettier-ignore
+  });
 });

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
+
 import type { Graph } from '../../../src/graph/types.ts';
 import { graphFlops } from '../../../src/ops/flops.ts';
-import { forwardPart } from '../../../src/passes/dead-code.ts';
 import { joinForwardBackward } from '../../../src/passes/autodiff/from-parts.ts';
+import { forwardPart } from '../../../src/passes/dead-code.ts';
 import { graphOf, signature, table } from '../joint-support.ts';
 
 /** The 18 pairs of halves, with the work of their joint graphs. */
@@ -29,7 +30,10 @@ const PAIRS: readonly (readonly [string, string, number])[] = [
 
 describe('FM-10: joining the forward and backward halves', () => {
   test.each(PAIRS)('%s%s', (model, kind, flops) => {
-    const joined = joinForwardBackward(graphOf(model, `forward${kind}`), graphOf(model, `backward${kind}`));
+    const joined = joinForwardBackward(
+      graphOf(model, `forward${kind}`),
+      graphOf(model, `backward${kind}`),
+    );
     const joint = graphOf(model, `joint${kind}`);
     const work = graphFlops(joined, table);
     const { forward, backward, total } = graphFlops(joint, table);
@@ -40,7 +44,10 @@ describe('FM-10: joining the forward and backward halves', () => {
   });
 
   test('values that the backward half recomputes stay there, under names of their own', () => {
-    const joined = joinForwardBackward(graphOf('llama3-8b-2l', 'forward'), graphOf('llama3-8b-2l', 'backward'));
+    const joined = joinForwardBackward(
+      graphOf('llama3-8b-2l', 'forward'),
+      graphOf('llama3-8b-2l', 'backward'),
+    );
     const names = joined.nodes.map((node) => node.name);
     expect(new Set(names).size).toBe(names.length);
     expect(joined.nodes.length).toBeGreaterThan(graphOf('llama3-8b-2l', 'joint').nodes.length);
@@ -51,7 +58,9 @@ describe('FM-10: joining the forward and backward halves', () => {
     const backward = graphOf('mlp', 'backward');
     const renamed: Graph = {
       ...forward,
-      nodes: forward.nodes.map((n) => (n.name === 'relu' ? { ...n, name: 'relu_7', target: n.target } : n)),
+      nodes: forward.nodes.map((n) =>
+        n.name === 'relu' ? { ...n, name: 'relu_7', target: n.target } : n,
+      ),
       outputs: forward.outputs.map((o) => (o.value === 'relu' ? { ...o, value: 'relu_7' } : o)),
     };
     expect(failure(() => joinForwardBackward(renamed, backward))).toMatchObject({
@@ -61,14 +70,26 @@ describe('FM-10: joining the forward and backward halves', () => {
   });
 
   test('halves of different programs are refused', () => {
-    expect(failure(() => joinForwardBackward(graphOf('mlp', 'forward'), graphOf('mlp-loss', 'backward')))).toMatchObject({ code: 'E_TYPE' });
-    expect(failure(() => joinForwardBackward(graphOf('llama-tiny', 'forward'), graphOf('mlp', 'backward')))).toMatchObject({ code: 'E_TYPE' });
-  }); // prettier-ignore
+    expect(
+      failure(() =>
+        joinForwardBackward(graphOf('mlp', 'forward'), graphOf('mlp-loss', 'backward')),
+      ),
+    ).toMatchObject({ code: 'E_TYPE' });
+    expect(
+      failure(() =>
+        joinForwardBackward(graphOf('llama-tiny', 'forward'), graphOf('mlp', 'backward')),
+      ),
+    ).toMatchObject({ code: 'E_TYPE' });
+  });
 
   test('the forward part of a joint graph is what the forward half computes', () => {
     const forward = forwardPart(graphOf('llama-tiny', 'joint'));
-    expect(graphFlops(forward, table).total).toBe(graphFlops(graphOf('llama-tiny', 'forward'), table).total);
-    expect(forward.nodes.some((node) => node.meta.role === 'tangent' || node.meta.phase === 'backward')).toBe(false);
+    expect(graphFlops(forward, table).total).toBe(
+      graphFlops(graphOf('llama-tiny', 'forward'), table).total,
+    );
+    expect(
+      forward.nodes.some((node) => node.meta.role === 'tangent' || node.meta.phase === 'backward'),
+    ).toBe(false);
   });
 });
 

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { GraphBuilder } from '../../../src/graph/build.ts';
 import { parseGraph } from '../../../src/graph/text/parse.ts';
 import { printGraph } from '../../../src/graph/text/write.ts';
@@ -8,18 +9,22 @@ import { builtinOperators } from '../../../src/ops/builtin.ts';
 import { graphFlops } from '../../../src/ops/flops.ts';
 import { defineOp } from '../../../src/ops/record/record.ts';
 import type { Vjps } from '../../../src/ops/vjp/vjp.ts';
-import { forwardPart } from '../../../src/passes/dead-code.ts';
 import { jointGraph, type JointOptions } from '../../../src/passes/autodiff/joint.ts';
 import { savedValues } from '../../../src/passes/autodiff/saved.ts';
+import { forwardPart } from '../../../src/passes/dead-code.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
-import { input, parameter, trace, type Tensor } from '../../../src/trace/trace.ts';
+import { input, parameter, type Tensor, trace } from '../../../src/trace/trace.ts';
 import { planFor } from '../../plan/support.ts';
 import { graphOf, table, targets, withGradient } from '../joint-support.ts';
 
 const text = (body: string): Graph => parseGraph(`swgraph 1\ngraph @main {\n${body}\n}\n`);
 
 /** Gradient slots by name, evaluated. */
-function gradients(graph: Graph, values: Readonly<Record<string, NDArray>>, options: JointOptions = {}) {
+function gradients(
+  graph: Graph,
+  values: Readonly<Record<string, NDArray>>,
+  options: JointOptions = {},
+) {
   const joint = jointGraph(graph, { table, seed: 1, ...options });
   const inputs = joint.nodes.filter((n) => n.kind === 'placeholder').map((n) => values[n.name]);
   const results = evaluateGraph(table, joint, inputs).outputs;
@@ -32,7 +37,8 @@ function gradients(graph: Graph, values: Readonly<Record<string, NDArray>>, opti
   return out;
 }
 
-const f64 = (shape: readonly number[], values: readonly number[]): NDArray => fromList(shape, [...values], 'f64');
+const f64 = (shape: readonly number[], values: readonly number[]): NDArray =>
+  fromList(shape, [...values], 'f64');
 
 function failure(make: () => unknown): unknown {
   try {
@@ -51,8 +57,13 @@ describe('jointGraph', () => {
     const counts = targets(joint);
     expect(counts['aten.addmm.default'] + counts['aten.mm.default']).toBe(5);
     expect(joint.outputs.map((o) => [o.role, o.value !== null])).toEqual([
-      ['output', true], ['grad', true], ['grad', true], ['grad', true], ['grad', true], ['grad', false],
-    ]); // prettier-ignore
+      ['output', true],
+      ['grad', true],
+      ['grad', true],
+      ['grad', true],
+      ['grad', true],
+      ['grad', false],
+    ]);
   });
 
   test('CA-50: the text of a traced MLP', () => {
@@ -89,8 +100,10 @@ describe('jointGraph', () => {
       out %sum output 0`);
     const values = { x: f64([2, 2], [1, 2, 3, 4]), w: f64([2, 2], [1, -1, 0.5, 2]) };
     expect(gradients(graph, values, { wrt: 'all' })).toEqual({
-      'output 0': 15, 'd w': [4, 4, 6, 6], 'd x': [0, 2.5, 0, 2.5],
-    }); // prettier-ignore
+      'output 0': 15,
+      'd w': [4, 4, 6, 6],
+      'd x': [0, 2.5, 0, 2.5],
+    });
   });
 
   test('CA-54: an unused parameter, an integer input, a tied weight, a value used twice', () => {
@@ -107,12 +120,16 @@ describe('jointGraph', () => {
       out %loss output 0`);
     const weight = [1, 2, 3, 4, 5, 6];
     const values = {
-      e: f64([3, 2], weight), head: f64([3, 2], weight), unused: f64([2], [0, 0]), ids: fromList([2], [2, 0], 'i64'),
-    }; // prettier-ignore
+      e: f64([3, 2], weight),
+      head: f64([3, 2], weight),
+      unused: f64([2], [0, 0]),
+      ids: fromList([2], [2, 0], 'i64'),
+    };
     const apart = gradients(graph, values, { wrt: 'all' });
     expect(apart['d unused']).toBeNull();
     expect(apart['d ids']).toBeNull();
-    // Rows 2 and 0 are looked up; column sums of the head are 9 and 12; the derivative of a square is twice the value.
+    // Rows 2 and 0 are looked up; column sums of the head are 9 and 12; the derivative of a square
+    // is twice the value.
     expect(apart['d embedding']).toEqual([2 * 1 * 9, 2 * 2 * 12, 0, 0, 2 * 5 * 9, 2 * 6 * 12]);
     expect(apart['d head']).toEqual([26, 40, 26, 40, 26, 40]);
     const tied = gradients({ ...graph, ties: [['embedding', 'head']] }, values);
@@ -142,15 +159,23 @@ describe('jointGraph', () => {
       %y = aten.mul.Tensor(%w, %bins): f32[3]
       out %y output 0`);
     expect(withGradient(jointGraph(aside, { table }))).toEqual(['w']);
-    expect(failure(() => jointGraph(aside, { table, wrt: ['x'] }))).toMatchObject({ code: 'E_NO_VJP' });
+    expect(failure(() => jointGraph(aside, { table, wrt: ['x'] }))).toMatchObject({
+      code: 'E_NO_VJP',
+    });
   });
 
   test('CA-24: a while loop on the way of a gradient is refused with the remedy', () => {
-    expect(failure(() => jointGraph(graphOf('hop-while', 'export'), { table, wrt: 'all' }))).toMatchObject({ code: 'E_GRAD_WHILE' });
-  }); // prettier-ignore
+    expect(
+      failure(() => jointGraph(graphOf('hop-while', 'export'), { table, wrt: 'all' })),
+    ).toMatchObject({ code: 'E_GRAD_WHILE' });
+  });
 
   test('CA-35: an operator of the user without a derivative is refused, and differentiated with one', () => {
-    const twice = defineOp('mine.twice.default', { schema: 'Tensor self', cls: 'pointwise', infer: (ctx) => [ctx.inputs[0]] });
+    const twice = defineOp('mine.twice.default', {
+      schema: 'Tensor self',
+      cls: 'pointwise',
+      infer: (ctx) => [ctx.inputs[0]],
+    });
     const own = builtinOperators().with([twice]);
     const graph = text(`
       in %w: f32[2] parameter "w"
@@ -158,8 +183,11 @@ describe('jointGraph', () => {
       out %y output 0`);
     expect(failure(() => jointGraph(graph, { table: own }))).toMatchObject({ code: 'E_NO_VJP' });
     const vjps: Vjps = { 'mine.twice.default': (c) => ({ self: () => c.b.mul(c.g(), 2) }) };
-    expect(targets(jointGraph(graph, { table: own, vjps }))).toEqual({ 'aten.mul.Scalar': 1, 'mine.twice.default': 1 });
-  }); // prettier-ignore
+    expect(targets(jointGraph(graph, { table: own, vjps }))).toEqual({
+      'aten.mul.Scalar': 1,
+      'mine.twice.default': 1,
+    });
+  });
 
   test('shardings that the source states stay with their values', () => {
     const graph = text(`
@@ -167,10 +195,13 @@ describe('jointGraph', () => {
       in %x: f32[4, 4] input "x"
       %y = aten.linear.default(%x, %w): f32[4, 4]
       out %y output 0`);
-    const given = [{ value: 'y', sharding: 'S(0)', strength: 'pin' }, { output: 0, sharding: 'S(0)', strength: 'hint' }] as const;
+    const given = [
+      { value: 'y', sharding: 'S(0)', strength: 'pin' },
+      { output: 0, sharding: 'S(0)', strength: 'hint' },
+    ] as const;
     const joint = jointGraph({ ...graph, mesh: 'd=2', given }, { table });
     expect([joint.mesh, joint.given]).toEqual(['d=2', [{ ...given[0], value: 'mm' }, given[1]]]);
-  }); // prettier-ignore
+  });
 
   test('detach cuts', () => {
     const graph = text(`
@@ -196,7 +227,10 @@ describe('jointGraph', () => {
       %loss = aten.sum.default(%s2): f64[]
       out %loss output 0`);
     // maximum and clamp give the gradient to their first argument, relu and abs give none.
-    expect(gradients(graph, { a: f64([1], [0]), b: f64([1], [0]) })).toMatchObject({ 'd a': [2], 'd b': [0] });
+    expect(gradients(graph, { a: f64([1], [0]), b: f64([1], [0]) })).toMatchObject({
+      'd a': [2],
+      'd b': [0],
+    });
   });
 
   test('without a seed there is a tangent for each output that can be differentiated', () => {
@@ -211,15 +245,29 @@ describe('jointGraph', () => {
       out %y output 1
       out %i output 2`);
     const joint = jointGraph(graph, { table });
-    expect(joint.nodes.filter((n) => n.kind === 'placeholder').map((n) => [n.name, n.meta.role, n.meta.roleIndex])).toEqual([
-      ['w', 'parameter', undefined], ['running', 'buffer', undefined], ['x', 'input', undefined], ['tangents_1', 'tangent', 1],
+    expect(
+      joint.nodes
+        .filter((n) => n.kind === 'placeholder')
+        .map((n) => [n.name, n.meta.role, n.meta.roleIndex]),
+    ).toEqual([
+      ['w', 'parameter', undefined],
+      ['running', 'buffer', undefined],
+      ['x', 'input', undefined],
+      ['tangents_1', 'tangent', 1],
     ]);
     expect(joint.outputs.map((o) => [o.role, o.index ?? o.of, o.value])).toEqual([
-      ['output', 0, 'z'], ['output', 1, 'y'], ['output', 2, 'i'], ['grad', 'w', 'mul'], ['grad', 'running', null], ['grad', 'x', null],
+      ['output', 0, 'z'],
+      ['output', 1, 'y'],
+      ['output', 2, 'i'],
+      ['grad', 'w', 'mul'],
+      ['grad', 'running', null],
+      ['grad', 'x', null],
     ]);
     expect(failure(() => jointGraph(graph, { table, seed: 1 }))).toMatchObject({ code: 'E_TYPE' });
-    expect(failure(() => jointGraph(graph, { table, wrt: ['wx'] }))).toMatchObject({ code: 'E_REF' });
-  }); // prettier-ignore
+    expect(failure(() => jointGraph(graph, { table, wrt: ['wx'] }))).toMatchObject({
+      code: 'E_REF',
+    });
+  });
 
   test('a seed is a constant of the backward pass; outputs that are no scalars are carried along', () => {
     const graph = text(`
@@ -231,8 +279,15 @@ describe('jointGraph', () => {
     const joint = jointGraph(graph, { table, seed: 1 });
     expect(joint.nodes.some((n) => n.meta.role === 'tangent')).toBe(false);
     const phases = Object.fromEntries(joint.nodes.map((n) => [n.name, n.meta.phase]));
-    expect(phases).toEqual({ w: undefined, y: 'forward', loss: 'forward', full: 'backward', expand: 'backward', mul: 'backward' });
-  }); // prettier-ignore
+    expect(phases).toEqual({
+      w: undefined,
+      y: 'forward',
+      loss: 'forward',
+      full: 'backward',
+      expand: 'backward',
+      mul: 'backward',
+    });
+  });
 
   test('in-place operators become functional, a changed input is returned; a change that another name would show is refused', () => {
     const graph = text(`
@@ -247,7 +302,11 @@ describe('jointGraph', () => {
     expect(Object.keys(targets(joint)).filter((name) => /_\./.test(name))).toEqual([]);
     expect(joint.outputs[0]).toEqual({ role: 'mutation', of: 'count', value: 'n' });
     const values = { w: f64([2], [3, -4]), count: f64([2], [1, 1]) };
-    expect(gradients(graph, values)).toMatchObject({ 'mutation count': [10, 17], 'output 0': 27, 'd w': [6, -8] });
+    expect(gradients(graph, values)).toMatchObject({
+      'mutation count': [10, 17],
+      'output 0': 27,
+      'd w': [6, -8],
+    });
     const aliased = text(`
       in %w: f64[4] parameter "w"
       %y = aten.mul.Tensor(%w, %w): f64[4]
@@ -270,15 +329,24 @@ describe('jointGraph', () => {
       ...rest,
       nodes: nodes.map((node) => {
         if (node.type.kind !== 'tensor' || node.name === 'w') return node;
-        const args = node.name === 'v' ? [node.args[0], [{ kind: 'size', size: batch } as const, 2, 2]] : node.args;
-        return { ...node, args, type: { ...node.type, shape: [batch, ...node.type.shape.slice(1)] } };
+        const args =
+          node.name === 'v'
+            ? [node.args[0], [{ kind: 'size', size: batch } as const, 2, 2]]
+            : node.args;
+        return {
+          ...node,
+          args,
+          type: { ...node.type, shape: [batch, ...node.type.shape.slice(1)] },
+        };
       }),
     };
     const joint = jointGraph(dynamic, { table });
     expect(joint.notes).toEqual(['Symbolic sizes are fixed at their examples: s0 = 2.']);
     expect(joint.nodes).toEqual(jointGraph({ nodes, ...rest }, { table }).nodes);
     // Without an example there is nothing to fix them at.
-    expect(failure(() => jointGraph(graphOf('mlp-dynamic', 'export'), { table }))).toMatchObject({ code: 'E_TYPE' });
+    expect(failure(() => jointGraph(graphOf('mlp-dynamic', 'export'), { table }))).toMatchObject({
+      code: 'E_TYPE',
+    });
   });
 
   test('CA-16: a chain of 10,000 calls is differentiated without a deep stack', () => {
@@ -288,8 +356,12 @@ describe('jointGraph', () => {
     for (let i = 0; i < 10_000; i++) x = b.call('aten.sin.default', [x], type);
     b.output({ value: x.name, role: 'output', index: 0 });
     const joint = jointGraph(b.build(), { table });
-    expect(targets(joint)).toEqual({ 'aten.cos.default': 10_000, 'aten.mul.Tensor': 10_000, 'aten.sin.default': 10_000 });
-  }); // prettier-ignore
+    expect(targets(joint)).toEqual({
+      'aten.cos.default': 10_000,
+      'aten.mul.Tensor': 10_000,
+      'aten.sin.default': 10_000,
+    });
+  });
 
   test('its text comes back', () => {
     const joint = jointGraph(graphOf('mlp', 'export'), { table });
@@ -300,7 +372,8 @@ describe('jointGraph', () => {
 
   test('values that cross into the backward pass are listed with their bytes', () => {
     const joint = jointGraph(graphOf('mlp', 'export'), { table });
-    // What PyTorch's forward half of this model returns for its backward half: primals_5, relu, t_2.
+    // What PyTorch's forward half of this model returns for its backward half: primals_5, relu,
+    // t_2.
     expect(savedValues(joint)).toEqual([
       { name: 'x', bytes: 8 * 128 * 4, placeholder: true },
       { name: 'relu', bytes: 8 * 256 * 4, placeholder: false },
@@ -320,7 +393,8 @@ describe('planning a differentiated program', () => {
     expect(a.proof.status).toBe('optimal');
     expect(a.objective).toEqual(b.objective);
     expect(b.objective.communicationSeconds).toBeGreaterThan(0);
-    // The nodes of the two have other names and another order: what they hold at the peak is compared, not where.
+    // The nodes of the two have other names and another order: what they hold at the peak is
+    // compared, not where.
     const { timeline: ofOurs, ...rest } = a.memory;
     const { timeline: ofTheirs, ...theirRest } = b.memory;
     expect(rest).toEqual(theirRest);
@@ -328,11 +402,14 @@ describe('planning a differentiated program', () => {
   });
 
   test('CA-50: a traced MLP and its backward pass are planned with a proof', async () => {
-    const graph = trace(({ x, w1, w2 }: Record<'x' | 'w1' | 'w2', Tensor>) => x.matmul(w1).relu().matmul(w2), {
-      x: input([64, 128]),
-      w1: parameter([128, 256]),
-      w2: parameter([256, 64]),
-    });
+    const graph = trace(
+      ({ x, w1, w2 }: Record<'x' | 'w1' | 'w2', Tensor>) => x.matmul(w1).relu().matmul(w2),
+      {
+        x: input([64, 128]),
+        w1: parameter([128, 256]),
+        w2: parameter([256, 64]),
+      },
+    );
     const plan = await planFor(jointGraph(graph, { table }), 'd=4', { optimizer: 'adam' });
     expect(plan.proof.status).toBe('optimal');
     expect(plan.parameters.map((p) => p.name)).toEqual(['w1', 'w2']);

@@ -1,24 +1,35 @@
 import { describe, expect, it } from 'vitest';
+
+import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import { parseGraph } from '../../../src/graph/text/parse.ts';
 import { printGraph } from '../../../src/graph/text/write.ts';
 import type { Graph } from '../../../src/graph/types.ts';
 import { importGraph } from '../../../src/import/import.ts';
 import { programFlops } from '../../../src/ops/program-flops.ts';
-import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
-import { recomputedBy } from '../../../src/passes/checkpoint/policies.ts';
-import { savedValues } from '../../../src/passes/autodiff/saved.ts';
 import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
+import { savedValues } from '../../../src/passes/autodiff/saved.ts';
+import { recomputedBy } from '../../../src/passes/checkpoint/policies.ts';
 import { plannable } from '../../../src/passes/plannable/plannable.ts';
 import { checkpoint } from '../../../src/trace/control/checkpoint.ts';
 import { scan } from '../../../src/trace/control/loops.ts';
-import { recompute, save } from '../../../src/trace/tensor/retain.ts';
 import { spec } from '../../../src/trace/record/spec.ts';
+import { recompute, save } from '../../../src/trace/tensor/retain.ts';
 import { param } from '../../../src/trace/tensor/state.ts';
-import { trace, type Tensor } from '../../../src/trace/trace.ts';
+import { type Tensor, trace } from '../../../src/trace/trace.ts';
 import { errorOf } from '../../trace/support.ts';
-import { expectClose, gradients, numbers, placeholders, table, type Values } from '../control-support.ts';
+import {
+  expectClose,
+  gradients,
+  numbers,
+  placeholders,
+  table,
+  type Values,
+} from '../control-support.ts';
 
-/** Specification 10, saves: user tags save and recompute win over checkpoint regions and over policies. */
+/**
+ * Specification 10, saves: user tags save and recompute win over checkpoint regions and over
+ * policies.
+ */
 
 type Tag = (t: Tensor) => Tensor;
 const asIs: Tag = (t) => t;
@@ -51,7 +62,8 @@ describe('CA-56 save and recompute', () => {
   it('CA-56 save keeps a value of a checkpoint region: 72 bytes cross, and its product is not recomputed', () => {
     const [plain, kept] = [traced(true, 'mm', asIs), traced(true, 'mm', save)];
     const [a, b] = [plain, kept].map((graph) => jointGraph(graph, { seed: 1 }));
-    const bytes = (joint: Graph): number => savedValues(joint).reduce((n, v) => n + (v.placeholder ? 0 : (v.bytes ?? NaN)), 0);
+    const bytes = (joint: Graph): number =>
+      savedValues(joint).reduce((n, v) => n + (v.placeholder ? 0 : (v.bytes ?? NaN)), 0);
     expect([bytes(a), bytes(b)]).toEqual([0, 9 * 8]);
     // One product of 3 x 3 x 3.
     expect(programFlops(a, table).backward - programFlops(b, table).backward).toBe(2 * 27);
@@ -59,9 +71,11 @@ describe('CA-56 save and recompute', () => {
     expectSameGradients(kept);
     // Written out for planning too.
     const flat = plannable(b, table);
-    const products = flat.nodes.filter((n) => n.target === 'aten.mm.default' && n.meta.phase === 'backward');
+    const products = flat.nodes.filter(
+      (n) => n.target === 'aten.mm.default' && n.meta.phase === 'backward',
+    );
     expect(products).toHaveLength(3);
-  }); // prettier-ignore
+  });
 
   it('CA-56 a result of the region that is tagged is read where it is', () => {
     const graph = trace(
@@ -83,7 +97,10 @@ describe('CA-56 save and recompute', () => {
     const joint = jointGraph(graph, { seed: 1 });
     expect(saved(graph)).not.toContain('exp');
     expect(saved(graph)).toContain('sin');
-    expect(joint.nodes.find((n) => n.name === 'exp_recomputed')?.meta).toMatchObject({ phase: 'backward', of: 'exp' });
+    expect(joint.nodes.find((n) => n.name === 'exp_recomputed')?.meta).toMatchObject({
+      phase: 'backward',
+      of: 'exp',
+    });
     expectSameGradients(graph);
     // A chain of tags is recomputed from its start.
     const both = trace(
@@ -98,15 +115,20 @@ describe('CA-56 save and recompute', () => {
   });
 
   it('tags stand in the graph text', () => {
-    for (const joint of [traced(false, 'exp', recompute), jointGraph(traced(true, 'mm', save), { seed: 1 })]) {
+    for (const joint of [
+      traced(false, 'exp', recompute),
+      jointGraph(traced(true, 'mm', save), { seed: 1 }),
+    ]) {
       const text = printGraph(joint);
       expect(text).toMatch(/ forward save=(save|recompute)/);
       expect(printGraph(parseGraph(text))).toBe(text);
     }
-    expect(errorOf(() => parseGraph(printGraph(traced(false, 'exp', save)).replace('save=save', 'save=maybe'))).code).toBe(
-      'E_GRAPH_PARSE',
-    );
-  }); // prettier-ignore
+    expect(
+      errorOf(() =>
+        parseGraph(printGraph(traced(false, 'exp', save)).replace('save=save', 'save=maybe')),
+      ).code,
+    ).toBe('E_GRAPH_PARSE');
+  });
 
   it('save wins over the policies of planning', () => {
     const joint = jointGraph(traced(false, 'exp', save), { seed: 1 });
@@ -122,15 +144,24 @@ describe('CA-56 save and recompute', () => {
 
   it('refuses what has no meaning', () => {
     const code = (fn: (x: Tensor) => Tensor): string =>
-      errorOf(() => jointGraph(trace(({ x }) => fn(x).sum(), { x: spec([3, 3], 'f64') }), { wrt: 'all', seed: 1 })).code;
+      errorOf(() =>
+        jointGraph(
+          trace(({ x }) => fn(x).sum(), { x: spec([3, 3], 'f64') }),
+          { wrt: 'all', seed: 1 },
+        ),
+      ).code;
     expect(code((x) => save(x))).toBe('E_TRACE_INPUT');
-    expect(code((x) => scan((c, row) => [save(c.add(row)), c], x.select(0, 0), x)[0])).toBe('E_TRACE_INPUT');
+    expect(code((x) => scan((c, row) => [save(c.add(row)), c], x.select(0, 0), x)[0])).toBe(
+      'E_TRACE_INPUT',
+    );
     // A graph from elsewhere may draw without a key; a recomputed node would draw other numbers.
-    const drawn = printGraph(trace(({ x }) => recompute(x.mul(2).exp()).mul(x).sum(), { x: spec([3], 'f64') }));
+    const drawn = printGraph(
+      trace(({ x }) => recompute(x.mul(2).exp()).mul(x).sum(), { x: spec([3], 'f64') }),
+    );
     const keyless = parseGraph(drawn.replaceAll('aten.exp.default', 'aten.rand_like.default'));
     expect(errorOf(() => jointGraph(keyless, { wrt: 'all', seed: 1 })).code).toBe('E_NO_VJP');
     expect(errorOf(() => save({} as Tensor)).code).toBe('E_TRACE_LEAK');
-  }); // prettier-ignore
+  });
 
   it('FM-12 the tags of a joint graph of PyTorch are kept', () => {
     const text = `class joint_helper(torch.nn.Module):

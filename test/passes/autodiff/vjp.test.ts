@@ -1,13 +1,16 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
+
 import { describe, expect, test } from 'vitest';
+
 import { flat } from '../../../src/ndarray/array.ts';
 import { COMPOSITES } from '../../../src/ops/vjp/composite/composite.ts';
 import { VJPS } from '../../../src/ops/vjp/table.ts';
 import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
 import { readGradients, wrongAgainstKept } from '../gradient-record.ts';
 import {
+  type GradientSample,
   gradientSamples,
   gradientsOf,
   graphOf,
@@ -17,7 +20,6 @@ import {
   positions,
   table,
   tangentsOf,
-  type GradientSample,
 } from '../vjp-samples.ts';
 
 /** Difference quotients and our gradients of one sample, where they disagree. */
@@ -32,18 +34,25 @@ function wrongGradients(s: GradientSample): string[] {
     const x = inputs[at];
     const gradient = ours[k];
     const values = gradient === null ? new Float64Array(x.size) : flat(gradient);
-    if (gradient !== null && gradient.shape.join() !== x.shape.join()) return [`${s.text}: ${name} has shape [${gradient.shape.join()}]`];
-    const loss = (i: number, by: number): number => lossOf(graph, inputs.with(at, moved(x, i, by)), tangents);
+    if (gradient !== null && gradient.shape.join() !== x.shape.join())
+      return [`${s.text}: ${name} has shape [${gradient.shape.join()}]`];
+    const loss = (i: number, by: number): number =>
+      lossOf(graph, inputs.with(at, moved(x, i, by)), tangents);
     return positions(x.size).flatMap((i) => {
       const h = 1e-5;
       const quotient = (loss(i, h) - loss(i, -h)) / (2 * h);
       const error = Math.abs(quotient - values[i]) / Math.max(1, Math.abs(quotient));
-      return error < 1e-6 ? [] : [`${s.text}: d ${name}[${i}] is ${values[i]}, the quotient is ${quotient}`];
+      return error < 1e-6
+        ? []
+        : [`${s.text}: d ${name}[${i}] is ${values[i]}, the quotient is ${quotient}`];
     });
   });
-} // prettier-ignore
+}
 
-/** Calls whose difference quotient is not their gradient; PyTorch judges those (test/engines/gradients.test.ts). */
+/**
+ * Calls whose difference quotient is not their gradient; PyTorch judges those
+ * (test/engines/gradients.test.ts).
+ */
 const NO_QUOTIENT: ReadonlySet<string> = new Set([
   // A divisor near zero: the quotient has lost its digits.
   'div.Tensor(x[6,1], x[3,1,5])',
@@ -54,11 +63,15 @@ const NO_QUOTIENT: ReadonlySet<string> = new Set([
 const byTarget = new Map<string, GradientSample[]>();
 for (const s of gradientSamples) byTarget.set(s.target, [...(byTarget.get(s.target) ?? []), s]);
 
-const recording = readGradients(readFileSync(join(import.meta.dirname, '../../fixtures/kernels/gradients.json.gz')));
+const recording = readGradients(
+  readFileSync(join(import.meta.dirname, '../../fixtures/kernels/gradients.json.gz')),
+);
 
 describe('CA-53: gradients against those that PyTorch gave', () => {
   test('every sample is recorded, and agrees', () => {
-    expect(gradientSamples.flatMap((s) => wrongAgainstKept(s, recording.calls[s.text]))).toEqual([]);
+    expect(gradientSamples.flatMap((s) => wrongAgainstKept(s, recording.calls[s.text]))).toEqual(
+      [],
+    );
   });
 });
 
@@ -84,14 +97,19 @@ describe('CA-53: gradients against central differences', () => {
 
   test('in bf16 every gradient has the dtype and shape of its tensor', () => {
     for (const s of gradientSamples) {
-      const narrow = new Map([...s.arrays].map(([name, x]) => [name, x.dtype === 'f64' ? x.as('bf16') : x]));
-      // The lint of the joint graph compares every type with the operator's own, and gradients with what they are of.
+      const narrow = new Map(
+        [...s.arrays].map(([name, x]) => [name, x.dtype === 'f64' ? x.as('bf16') : x]),
+      );
+      // The lint of the joint graph compares every type with the operator's own, and gradients with
+      // what they are of.
       const joint = jointGraph(graphOf({ ...s, arrays: narrow }), { table, wrt: s.wanted });
       expect(joint.outputs.filter((output) => output.role === 'grad').length).toBe(s.arrays.size);
     }
   });
 
   test('every derivative is of an operator that there is', () => {
-    expect([...VJPS.keys(), ...Object.keys(COMPOSITES)].filter((name) => table.get(name)?.name !== name)).toEqual([]);
+    expect(
+      [...VJPS.keys(), ...Object.keys(COMPOSITES)].filter((name) => table.get(name)?.name !== name),
+    ).toEqual([]);
   });
 });

@@ -1,8 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+
 import fc from 'fast-check';
 import solver from 'javascript-lp-solver';
 import { describe, expect, test } from 'vitest';
+
 import {
   checkpointModules,
   type ModuleStatistics,
@@ -10,14 +12,17 @@ import {
 } from '../../../src/passes/checkpoint/per-module.ts';
 import { chooseRegion, type RegionOp } from '../../../src/passes/checkpoint/per-op.ts';
 import {
+  type CurveLine,
   curveLines,
+  type CurvePoint,
   recomputeCurve,
   squaredError,
-  type CurveLine,
-  type CurvePoint,
 } from '../../../src/passes/checkpoint/recompute-curve.ts';
 
-/** Written by scripts/engines/module_statistics.py: what PyTorch 2.13 measures and what its ILP answers. */
+/**
+ * Written by scripts/engines/module_statistics.py: what PyTorch 2.13 measures and what its ILP
+ * answers.
+ */
 interface Measured {
   readonly worldSize: number;
   readonly baseline: { readonly peakBytes: number; readonly computeMs: number };
@@ -96,21 +101,32 @@ describe('CM-54 checkpointing per module: 4-layer transformer d768, batch 8, seq
     for (const ratio of ratios.slice(0, 3)) expect(Math.abs(ratio - 0.55)).toBeLessThan(0.05);
     expect(Math.abs(ratios.reduce((a, b) => a + b, 0) - 2.35)).toBeLessThan(0.05);
     expect(result.peakBytes).toBeLessThanOrEqual(1.6 * GIB + 1);
-    // The share of the step is what carries over between devices, within a quarter, as PyTorch's own test has it.
+    // The share of the step is what carries over between devices, within a quarter, as PyTorch's
+    // own test has it.
     const share = result.recomputeSeconds / (measured.baseline.computeMs / 1e3) / (6.97 / 97.97);
     expect(Math.abs(share - 1)).toBeLessThan(0.25);
   });
 
   test('2.4 GiB: none; 0.8 GiB: infeasible, with the least that any choice takes', async () => {
-    expect(await planned('ours', 2.4)).toMatchObject({ status: 'optimal', modules: [], recomputeSeconds: 0 });
+    expect(await planned('ours', 2.4)).toMatchObject({
+      status: 'optimal',
+      modules: [],
+      recomputeSeconds: 0,
+    });
     const none = await planned('ours', 0.8);
     if (none.status !== 'infeasible') throw new Error(none.status);
     expect(none.leastPeakBytes).toBeGreaterThan(0.8 * GIB);
     const { leastPeakBytes } = none;
     const options = { devices: measured.worldSize };
-    const above = await checkpointModules(tree('ours'), { ...options, budgetBytes: leastPeakBytes + 4096 });
+    const above = await checkpointModules(tree('ours'), {
+      ...options,
+      budgetBytes: leastPeakBytes + 4096,
+    });
     expect(above.status).toBe('optimal');
-    const below = await checkpointModules(tree('ours'), { ...options, budgetBytes: leastPeakBytes - 4096 });
+    const below = await checkpointModules(tree('ours'), {
+      ...options,
+      budgetBytes: leastPeakBytes - 4096,
+    });
     expect(below.status).toBe('infeasible');
   });
 
@@ -136,20 +152,22 @@ describe('CM-54 checkpointing per module: 4-layer transformer d768, batch 8, seq
     for (const m of inner) {
       const curve = recomputeCurve(regionOf(m));
       expect(curve.bytes).toBe(m.sac!.bytes);
-      // Operators of equal bytes a second stand in the order of a hash table there; the line through the points is the same.
+      // Operators of equal bytes a second stand in the order of a hash table there; the line
+      // through the points is the same.
       const theirs = m.sac!.curve.map(([x, recomputed]) => ({ discarded: x - 0.01, recomputed }));
       expect(curve.points.length).toBe(theirs.length);
       for (const [points, line] of [
         [theirs, curve.points],
         [curve.points, theirs],
       ] as const)
-        // prettier-ignore
-        for (const p of points) expect(alongLine(line, p.discarded), m.name).toBeCloseTo(p.recomputed, 9);
+        for (const p of points)
+          expect(alongLine(line, p.discarded), m.name).toBeCloseTo(p.recomputed, 9);
       const x = theirs.slice(0, -1).map((p) => p.discarded + 0.01);
       const y = theirs.slice(1).map((p) => p.recomputed);
       const own = squaredError(curveLines({ ...curve, points: theirs }), x, y);
       const other = squaredError(torchLines(m), x, y);
-      // A library searches for the break by evolution; a fit through all points is 0 but for rounding.
+      // A library searches for the break by evolution; a fit through all points is 0 but for
+      // rounding.
       expect(own, m.name).toBeLessThanOrEqual(other * (1 + 1e-9) + 1e-20);
       expect(own, m.name).toBeGreaterThan(other * (1 - 1e-3) - 1e-9);
     }
@@ -163,7 +181,9 @@ function alongLine(points: readonly CurvePoint[], x: number): number {
     points.findIndex((p) => p.discarded >= x - 1e-12),
   );
   const [a, b] = [points[k - 1], points[k]];
-  return a.recomputed + ((x - a.discarded) / (b.discarded - a.discarded)) * (b.recomputed - a.recomputed);
+  return (
+    a.recomputed + ((x - a.discarded) / (b.discarded - a.discarded)) * (b.recomputed - a.recomputed)
+  );
 }
 
 test('CM-53 operators that draw random numbers are kept together or not at all', () => {
@@ -176,9 +196,17 @@ test('CM-53 operators that draw random numbers are kept together or not at all',
   expect(chooseRegion(ops, 20).keep).toEqual([true, false, true]);
 });
 
-/** Least seconds by trying every set of modules that do not contain each other, ratios by a linear program each. */
-function leastSeconds(modules: readonly ModuleStatistics[], { budgetBytes, devices = 1 }: PerModuleOptions): number {
-  const some = modules.flatMap((m, i) => (m.recompute === undefined ? [] : [{ ...m, i, recompute: m.recompute }]));
+/**
+ * Least seconds by trying every set of modules that do not contain each other, ratios by a linear
+ * program each.
+ */
+function leastSeconds(
+  modules: readonly ModuleStatistics[],
+  { budgetBytes, devices = 1 }: PerModuleOptions,
+): number {
+  const some = modules.flatMap((m, i) =>
+    m.recompute === undefined ? [] : [{ ...m, i, recompute: m.recompute }],
+  );
   let best = Infinity;
   for (let mask = 0; mask < 1 << some.length; mask++) {
     const chosen = some.filter((_, k) => (mask >> k) & 1);
@@ -203,14 +231,21 @@ function leastSeconds(modules: readonly ModuleStatistics[], { budgetBytes, devic
     let possible = true;
     modules.forEach((m, i) => {
       const before = chosen.filter((c) => c.i < i);
-      const held = m.aliveBytes + m.activationGradientBytes + (modules.at(-1)!.parameterBytes + m.gradientTotalBytes) / devices; // prettier-ignore
-      const needed = held - budgetBytes + before.reduce((sum, c) => sum + c.recompute.bytes - c.savedBytes, 0);
+      const held =
+        m.aliveBytes +
+        m.activationGradientBytes +
+        (modules.at(-1)!.parameterBytes + m.gradientTotalBytes) / devices;
+      const needed =
+        held - budgetBytes + before.reduce((sum, c) => sum + c.recompute.bytes - c.savedBytes, 0);
       if (before.length > 0) constraints[`at${i}`] = { min: needed };
       else possible &&= needed <= 0;
     });
     if (!possible) continue;
     if (chosen.length === 0) return 0;
-    const answer = solver.Solve({ optimize: 'cost', opType: 'min', constraints, variables }) as { feasible: boolean; result: number }; // prettier-ignore
+    const answer = solver.Solve({ optimize: 'cost', opType: 'min', constraints, variables }) as {
+      feasible: boolean;
+      result: number;
+    };
     if (answer.feasible) best = Math.min(best, answer.result);
   }
   return best;
@@ -226,21 +261,36 @@ test('random trees: the least seconds of every set of modules tried one by one',
     aliveBytes: alive,
     activationGradientBytes: 1,
   });
-  const part = fc.record({ saved: bytes, more: bytes, seconds: fc.integer({ min: 1, max: 20 }), turn: fc.integer({ min: 1, max: 9 }) }); // prettier-ignore
-  const random = fc.array(fc.record({ whole: part, left: part, right: part }), { minLength: 1, maxLength: 3 });
+  const part = fc.record({
+    saved: bytes,
+    more: bytes,
+    seconds: fc.integer({ min: 1, max: 20 }),
+    turn: fc.integer({ min: 1, max: 9 }),
+  });
+  const random = fc.array(fc.record({ whole: part, left: part, right: part }), {
+    minLength: 1,
+    maxLength: 3,
+  });
   let bound = 0;
   await fc.assert(
     fc.asyncProperty(random, fc.integer({ min: 20, max: 95 }), async (layers, percent) => {
       let alive = 0;
-      const withCurve = (name: string, p: { saved: number; more: number; seconds: number; turn: number }, saved: number): ModuleStatistics => ({
+      const withCurve = (
+        name: string,
+        p: { saved: number; more: number; seconds: number; turn: number },
+        saved: number,
+      ): ModuleStatistics => ({
         ...leaf(name, alive),
         savedBytes: saved,
         recompute: {
           bytes: saved + p.more,
           seconds: p.seconds,
-          lines: [{ slope: 0.2, intercept: 0 }, { slope: 10 / p.turn, intercept: 1.2 - 10 / p.turn }],
+          lines: [
+            { slope: 0.2, intercept: 0 },
+            { slope: 10 / p.turn, intercept: 1.2 - 10 / p.turn },
+          ],
         },
-      }); // prettier-ignore
+      });
       const modules = layers.flatMap(({ whole, left, right }, k) => {
         const list: ModuleStatistics[] = [];
         for (const [name, p] of [
@@ -286,14 +336,17 @@ describe('units of parameters that are gathered together', () => {
       ...options,
       units: units.flatMap((u) => [`${u}.attention`, `${u}.feed_forward`]),
     });
-    if (inside.status === 'optimal') for (const m of inside.modules) expect(units).not.toContain(m.name);
+    if (inside.status === 'optimal')
+      for (const m of inside.modules) expect(units).not.toContain(m.name);
   });
 
   test('unknown names and trees without a root are refused', async () => {
-    await expect(checkpointModules(tree('ours'), { ...options, units: ['nobody'] })).rejects.toThrow(
-      /no module 'nobody'/,
+    await expect(
+      checkpointModules(tree('ours'), { ...options, units: ['nobody'] }),
+    ).rejects.toThrow(/no module 'nobody'/);
+    await expect(checkpointModules(tree('ours').slice(0, -1), options)).rejects.toThrow(
+      /is not inside/,
     );
-    await expect(checkpointModules(tree('ours').slice(0, -1), options)).rejects.toThrow(/is not inside/);
     await expect(checkpointModules([], options)).rejects.toThrow(/is not inside/);
   });
 });

@@ -1,16 +1,24 @@
 import fc from 'fast-check';
 import highsLoader from 'highs';
 import { describe, expect, test } from 'vitest';
+
 import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
+import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
 import { checkmate, checkmateProgram } from '../../../src/passes/checkpoint/checkmate.ts';
-import { evaluateKept, kneeBudget, recomputeGraph } from '../../../src/passes/checkpoint/evaluate.ts';
+import {
+  evaluateKept,
+  kneeBudget,
+  recomputeGraph,
+} from '../../../src/passes/checkpoint/evaluate.ts';
 import { forwardValues } from '../../../src/passes/checkpoint/joint-values.ts';
 import { bestKept, greedyKept } from '../../../src/passes/checkpoint/knapsack.ts';
 import { minNodeCut } from '../../../src/passes/checkpoint/min-cut.ts';
 import { chooseRegion } from '../../../src/passes/checkpoint/per-op.ts';
-import { rotor, type ChainStage } from '../../../src/passes/checkpoint/rotor.ts';
-import { savedUnderBudget, type ForwardValue } from '../../../src/passes/checkpoint/saved-values.ts';
-import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
+import { type ChainStage, rotor } from '../../../src/passes/checkpoint/rotor.ts';
+import {
+  type ForwardValue,
+  savedUnderBudget,
+} from '../../../src/passes/checkpoint/saved-values.ts';
 import { lpText } from '../../../src/solver/milp/encode.ts';
 import { parameter } from '../../../src/trace/record/spec.ts';
 import type { Tensor } from '../../../src/trace/tensor/tensor.ts';
@@ -73,7 +81,14 @@ describe('CM-50 knapsack over values to keep', () => {
 });
 
 describe('CM-51 evaluator', () => {
-  const edges = [['node1', 'node2'], ['node2', 'node3'], ['node3', 'node4'], ['node4', 'node5'], ['node5', 'output'], ['node1', 'output']]; // prettier-ignore
+  const edges = [
+    ['node1', 'node2'],
+    ['node2', 'node3'],
+    ['node3', 'node4'],
+    ['node4', 'node5'],
+    ['node5', 'output'],
+    ['node1', 'output'],
+  ];
   const nodes = ['node1', 'node2', 'node3', 'node4', 'node5', 'output'].map((name) => ({
     name,
     inputs: edges.filter(([, to]) => to === name).map(([from]) => from),
@@ -95,7 +110,9 @@ describe('CM-51 evaluator', () => {
     const { recomputeSeconds, keptBytes, backwardPeakBytes, trace } = evaluateKept(graph, [0]);
     expect([recomputeSeconds, keptBytes]).toEqual([101, 0.1]);
     expect(backwardPeakBytes).toBeCloseTo(0.5, 12);
-    [0.1, 0.3, 0.5, 0.3, 0.1, 0].forEach((bytes, i) => expect(trace[i].bytes).toBeCloseTo(bytes, 12));
+    [0.1, 0.3, 0.5, 0.3, 0.1, 0].forEach((bytes, i) =>
+      expect(trace[i].bytes).toBeCloseTo(bytes, 12),
+    );
     expect(trace.map((t) => t.event)).toEqual([
       'start of the backward pass',
       'recompute node5',
@@ -119,29 +136,55 @@ describe('CM-51 evaluator', () => {
     [0.5, 0.4],
   ])('budget at the knee up to %d: %d', (largest, knee) => {
     // The published case answers at five budgets only and keeps everything at any other.
-    const answers = new Map([[0.1, [0]], [0.2, [0]], [0.3, [0, 2]], [0.4, [0, 2]]]); // prettier-ignore
-    expect(kneeBudget(graph, (budget) => answers.get(budget) ?? [0, 1, 2], 0.1, largest, 5)).toBe(knee);
+    const answers = new Map([
+      [0.1, [0]],
+      [0.2, [0]],
+      [0.3, [0, 2]],
+      [0.4, [0, 2]],
+    ]);
+    expect(kneeBudget(graph, (budget) => answers.get(budget) ?? [0, 1, 2], 0.1, largest, 5)).toBe(
+      knee,
+    );
   });
 });
 
 describe('CM-52 saved values under a budget fraction', () => {
-  /** A program of matmuls (`mm`, bytes and FLOPs in units) and cosines, all of whose gradients are wanted. */
+  /**
+   * A program of matmuls (`mm`, bytes and FLOPs in units) and cosines, all of whose gradients are
+   * wanted.
+   */
   class Program {
     readonly values: ForwardValue[] = [];
     input(): number {
-      return this.values.push({ name: `x${this.values.length}`, bytes: 1, seconds: 0, inputs: [], isInput: true }) - 1;
+      return (
+        this.values.push({
+          name: `x${this.values.length}`,
+          bytes: 1,
+          seconds: 0,
+          inputs: [],
+          isInput: true,
+        }) - 1
+      );
     }
     /** Its gradient reads the input again in a pointwise kernel. */
     cos(of: number): number {
       this.values[of] = { ...this.values[of], readInBackward: true };
       const { bytes } = this.values[of];
-      return this.values.push({ name: `cos${this.values.length}`, bytes, seconds: 0, inputs: [of] }) - 1;
+      return (
+        this.values.push({ name: `cos${this.values.length}`, bytes, seconds: 0, inputs: [of] }) - 1
+      );
     }
     /** The gradient of the weight reads the left operand in a matmul. */
     mm(of: number, bytes: number, flops: number): number {
       this.values[of] = { ...this.values[of], readInBackward: true, readByExpensive: true };
       return (
-        this.values.push({ name: `mm${this.values.length}`, bytes, seconds: flops, inputs: [of], expensive: true }) - 1
+        this.values.push({
+          name: `mm${this.values.length}`,
+          bytes,
+          seconds: flops,
+          inputs: [of],
+          expensive: true,
+        }) - 1
       );
     }
   }
@@ -193,10 +236,31 @@ describe('CM-52 saved values under a budget fraction', () => {
 
   test('P4, P5 the cheaper matmul is recomputed', () => {
     // Outputs of (B, O): B x O units; work B x B x O.
-    const shapes = (list: readonly (readonly [number, number])[]) => pairs(list.map(([b, o]) => [b * o, b * b * o]));
-    expect(at(shapes([[1, 4], [2, 2]]), 1)).toEqual([8, 0]); // prettier-ignore
-    expect(at(shapes([[1, 4], [2, 2]]), 0.5)).toEqual([4, 4]); // prettier-ignore
-    const three = shapes([[4, 4], [6, 2], [2, 6]]); // prettier-ignore
+    const shapes = (list: readonly (readonly [number, number])[]) =>
+      pairs(list.map(([b, o]) => [b * o, b * b * o]));
+    expect(
+      at(
+        shapes([
+          [1, 4],
+          [2, 2],
+        ]),
+        1,
+      ),
+    ).toEqual([8, 0]);
+    expect(
+      at(
+        shapes([
+          [1, 4],
+          [2, 2],
+        ]),
+        0.5,
+      ),
+    ).toEqual([4, 4]);
+    const three = shapes([
+      [4, 4],
+      [6, 2],
+      [2, 6],
+    ]);
     expect(at(three, 1)).toEqual([40, 0]);
     expect(at(three, 28 / 40)).toEqual([28, 24]);
     expect(at(three, 16 / 40)).toEqual([12, 88]);
@@ -210,20 +274,33 @@ describe('CM-52 saved values under a budget fraction', () => {
     [1, 3, 'attention'],
     [2, 5, 'attention'],
     [4, 9, 'attention'],
-  ] as const)('P6 attention against a linear layer at sequence %d, width %d: %s is recomputed', (s, d, again) => {
-    const p = new Program();
-    const x = p.input();
-    // Attention is read by the backward of itself and of the matmul; two products of s x s x d.
-    p.values.push({ name: 'attention', bytes: s * d, seconds: 2 * s * s * d, inputs: [x], expensive: true });
-    p.cos(p.mm(1, s * d, s * d * d));
-    expect(at(p, 1)).toEqual([2 * s * d, 0]);
-    expect(at(p, 0.6)).toEqual([s * d, again === 'matmul' ? s * d * d : 2 * s * s * d]);
-  });
+  ] as const)(
+    'P6 attention against a linear layer at sequence %d, width %d: %s is recomputed',
+    (s, d, again) => {
+      const p = new Program();
+      const x = p.input();
+      // Attention is read by the backward of itself and of the matmul; two products of s x s x d.
+      p.values.push({
+        name: 'attention',
+        bytes: s * d,
+        seconds: 2 * s * s * d,
+        inputs: [x],
+        expensive: true,
+      });
+      p.cos(p.mm(1, s * d, s * d * d));
+      expect(at(p, 1)).toEqual([2 * s * d, 0]);
+      expect(at(p, 0.6)).toEqual([s * d, again === 'matmul' ? s * d * d : 2 * s * s * d]);
+    },
+  );
 
   describe('traced programs, f32 of 512 x 512: a MiB a value', () => {
     const SIDE = [512, 512];
     /** Bytes in MiB, and matmuls that are recomputed. */
-    const atBudgets = (layers: number, cosLast: boolean, budgets: readonly number[]): (readonly [number, number])[] => {
+    const atBudgets = (
+      layers: number,
+      cosLast: boolean,
+      budgets: readonly number[],
+    ): (readonly [number, number])[] => {
       const specs: Record<string, ReturnType<typeof parameter>> = { x: parameter(SIDE) };
       for (let i = 0; i < layers; i++) specs[`w${i}`] = parameter(SIDE);
       const f = (t: Record<string, Tensor>): Tensor => {
@@ -237,7 +314,10 @@ describe('CM-52 saved values under a budget fraction', () => {
       const values = forwardValues(jointGraph(trace(f, specs)), TABLE, loadCluster('dgx-h100'));
       return budgets.map((budget) => {
         const { savedBytes, recomputed } = savedUnderBudget(values, budget);
-        return [savedBytes / 2 ** 20, recomputed.filter((i) => values[i].name.startsWith('mm')).length];
+        return [
+          savedBytes / 2 ** 20,
+          recomputed.filter((i) => values[i].name.startsWith('mm')).length,
+        ];
       });
     };
 
@@ -250,14 +330,22 @@ describe('CM-52 saved values under a budget fraction', () => {
 
     test('P2: transposes between a value and the matmul that reads it change nothing', () => {
       const steps = Array.from({ length: 11 }, (_, k) => k);
-      expect(atBudgets(5, true, steps.map((k) => k / 10))).toEqual(
-        steps.map((k) => (k <= 5 ? [k, 5 - k] : k < 10 ? [5, 0] : [10, 0])),
-      ); // prettier-ignore
+      expect(
+        atBudgets(
+          5,
+          true,
+          steps.map((k) => k / 10),
+        ),
+      ).toEqual(steps.map((k) => (k <= 5 ? [k, 5 - k] : k < 10 ? [5, 0] : [10, 0])));
     });
   });
 
   test('on a joint graph: less budget, less saved, more recomputed; what is saved suffices', () => {
-    const values = forwardValues(load('torch/llama-tiny/joint.expanded'), TABLE, loadCluster('dgx-h100'));
+    const values = forwardValues(
+      load('torch/llama-tiny/joint.expanded'),
+      TABLE,
+      loadCluster('dgx-h100'),
+    );
     let bytes = Infinity;
     let seconds = -1;
     for (const budget of [1, 0.9, 0.75, 0.5, 0.25, 0.1, 0]) {
@@ -269,18 +357,20 @@ describe('CM-52 saved values under a budget fraction', () => {
       const there = new Set(choice.saved);
       const again = new Set(choice.recomputed);
       for (const i of again)
-        for (const j of values[i].inputs) expect(there.has(j) || again.has(j) || values[j].isInput).toBe(true);
+        for (const j of values[i].inputs)
+          expect(there.has(j) || again.has(j) || values[j].isInput).toBe(true);
       values.forEach((v, i) => {
-        if (v.readInBackward === true) expect(there.has(i) || again.has(i) || v.isInput, v.name).toBe(true);
+        if (v.readInBackward === true)
+          expect(there.has(i) || again.has(i) || v.isInput, v.name).toBe(true);
         if (v.once === true) expect(again.has(i)).toBe(false);
       });
     }
     expect(bytes).toBe(0);
     expect(savedUnderBudget(values, 1).savedBytes).toBeGreaterThan(1000);
     expect(() => savedUnderBudget(values, 1.5)).toThrow(/between 0 and 1/);
-    expect(() => forwardValues(load('torch/llama-tiny/export.readable'), TABLE, loadCluster('dgx-h100'))).toThrow(
-      /no backward pass/,
-    );
+    expect(() =>
+      forwardValues(load('torch/llama-tiny/export.readable'), TABLE, loadCluster('dgx-h100')),
+    ).toThrow(/no backward pass/);
   });
 
   test('least node cut, by brute force', () => {
@@ -295,19 +385,26 @@ describe('CM-52 saved values under a budget fraction', () => {
         const separated = (mask: number): boolean => {
           if ((mask & 1) !== 0) return true;
           const seen = new Set([0]);
-          for (const v of seen) for (const [a, b] of edges) if (a === v && (mask & (1 << b)) === 0) seen.add(b);
+          for (const v of seen)
+            for (const [a, b] of edges) if (a === v && (mask & (1 << b)) === 0) seen.add(b);
           return !seen.has(n - 1);
         };
         let best = Infinity;
         for (let mask = 0; mask < 1 << n; mask++)
-          if (separated(mask)) best = Math.min(best, weights.reduce((sum, w, v) => (mask & (1 << v) ? sum + w : sum), 0)); // prettier-ignore
+          if (separated(mask))
+            best = Math.min(
+              best,
+              weights.reduce((sum, w, v) => (mask & (1 << v) ? sum + w : sum), 0),
+            );
         const cut = minNodeCut({ weights, edges, sources: [0], sinks: [n - 1] });
         expect(cut.weight).toBe(best);
         expect(separated(cut.nodes.reduce((mask, v) => mask | (1 << v), 0))).toBe(true);
         expect(cut.nodes.reduce((sum, v) => sum + weights[v], 0)).toBe(best);
       }),
     );
-    expect(minNodeCut({ weights: [Infinity], edges: [], sources: [0], sinks: [0] }).weight).toBe(Infinity);
+    expect(minNodeCut({ weights: [Infinity], edges: [], sources: [0], sinks: [0] }).weight).toBe(
+      Infinity,
+    );
   });
 });
 
@@ -335,12 +432,19 @@ describe('CM-53 per-operator choice in a region', () => {
     expect(choice.keptBytes).toBeLessThanOrEqual(limit);
   });
   test('an in-place operator of nobody is refused', () => {
-    expect(() => chooseRegion([{ seconds: 1, bytes: 1, inPlaceOf: 4 }], 1)).toThrow(/no operator of the region/);
+    expect(() => chooseRegion([{ seconds: 1, bytes: 1, inPlaceOf: 4 }], 1)).toThrow(
+      /no operator of the region/,
+    );
   });
 });
 
 const uniform = (length: number, saved: number): ChainStage[] =>
-  Array.from({ length }, () => ({ forwardSeconds: 1, backwardSeconds: 2, inputSlots: 1, savedSlots: saved }));
+  Array.from({ length }, () => ({
+    forwardSeconds: 1,
+    backwardSeconds: 2,
+    inputSlots: 1,
+    savedSlots: saved,
+  }));
 
 describe('CM-55 Rotor on uniform chains', () => {
   test.each([
@@ -354,7 +458,11 @@ describe('CM-55 Rotor on uniform chains', () => {
     [3, 10, 6, '75,50,45,42,40,39,38,38,37,37,36,36,35,35,35,34,34,34,33,33,33,32'],
   ])('saved size %i, %i stages, from %i slots', (saved, length, first, times) => {
     const stages = uniform(length, saved);
-    times.split(',').forEach((t, i) => expect(rotor(stages, first + i)?.seconds, `${first + i} slots`).toBe(Number(t)));
+    times
+      .split(',')
+      .forEach((t, i) =>
+        expect(rotor(stages, first + i)?.seconds, `${first + i} slots`).toBe(Number(t)),
+      );
     expect(rotor(stages, first - 1)).toBeUndefined();
     expect(rotor(stages, 100)?.seconds).toBe(3 * length);
   });
@@ -367,41 +475,47 @@ describe('CM-55 Rotor on uniform chains', () => {
       savedSlots: fc.integer({ min: 1, max: 6 }),
     });
     fc.assert(
-      fc.property(fc.array(stage, { minLength: 1, maxLength: 6 }), fc.integer({ min: 4, max: 40 }), (stages, slots) => {
-        const schedule = rotor(stages, slots);
-        const more = rotor(stages, slots + 3);
-        if (schedule === undefined) return;
-        expect(more?.seconds ?? Infinity).toBeLessThanOrEqual(schedule.seconds);
-        const saved = new Set<number>();
-        // Boundaries whose value is in memory; 0 is the input of the chain.
-        const inputs = new Set([0]);
-        let seconds = 0;
-        let next = stages.length - 1;
-        let current = -1;
-        for (const { kind, stage: i } of schedule.steps) {
-          if (kind === 'backward') {
-            expect(i).toBe(next--);
-            expect(saved.delete(i)).toBe(true);
-            seconds += stages[i].backwardSeconds;
-            continue;
+      fc.property(
+        fc.array(stage, { minLength: 1, maxLength: 6 }),
+        fc.integer({ min: 4, max: 40 }),
+        (stages, slots) => {
+          const schedule = rotor(stages, slots);
+          const more = rotor(stages, slots + 3);
+          if (schedule === undefined) return;
+          expect(more?.seconds ?? Infinity).toBeLessThanOrEqual(schedule.seconds);
+          const saved = new Set<number>();
+          // Boundaries whose value is in memory; 0 is the input of the chain.
+          const inputs = new Set([0]);
+          let seconds = 0;
+          let next = stages.length - 1;
+          let current = -1;
+          for (const { kind, stage: i } of schedule.steps) {
+            if (kind === 'backward') {
+              expect(i).toBe(next--);
+              expect(saved.delete(i)).toBe(true);
+              seconds += stages[i].backwardSeconds;
+              continue;
+            }
+            expect(inputs.has(i) || current === i || saved.has(i - 1), `input of stage ${i}`).toBe(
+              true,
+            );
+            seconds += stages[i].forwardSeconds;
+            if (kind === 'forward-keep') inputs.add(i);
+            if (kind === 'forward-save') saved.add(i);
+            current = i + 1;
           }
-          expect(inputs.has(i) || current === i || saved.has(i - 1), `input of stage ${i}`).toBe(true);
-          seconds += stages[i].forwardSeconds;
-          if (kind === 'forward-keep') inputs.add(i);
-          if (kind === 'forward-save') saved.add(i);
-          current = i + 1;
-        }
-        expect(next).toBe(-1);
-        expect(seconds).toBe(schedule.seconds);
-      }),
+          expect(next).toBe(-1);
+          expect(seconds).toBe(schedule.seconds);
+        },
+      ),
       { numRuns: 300 },
     );
   });
 
   test('figures that are no slots are refused', () => {
-    expect(() => rotor([{ forwardSeconds: 1, backwardSeconds: 1, inputSlots: 0.5, savedSlots: 1 }], 4)).toThrow(
-      /whole numbers/,
-    );
+    expect(() =>
+      rotor([{ forwardSeconds: 1, backwardSeconds: 1, inputSlots: 0.5, savedSlots: 1 }], 4),
+    ).toThrow(/whole numbers/);
   });
 });
 
@@ -449,23 +563,28 @@ test('CM-55 the table equals the recurrence on 60 random chains', () => {
 });
 
 /**
- * Least seconds of a persistent schedule by trying every order of steps: what is kept stays until the backward of its stage has
- * run. Knows nothing of segments: a state is what is in memory.
+ * Least seconds of a persistent schedule by trying every order of steps: what is kept stays until
+ * the backward of its stage has run. Knows nothing of segments: a state is what is in memory.
  */
 function leastByTrying(stages: readonly ChainStage[], slots: number): number {
   const L = stages.length;
-  // Stages 1..L and the loss; x[i]: output of stage i and, as large, its gradient; bar[i]: output and what the backward needs.
+  // Stages 1..L and the loss; x[i]: output of stage i and, as large, its gradient; bar[i]: output
+  // and what the backward needs.
   const x = [...stages.map((s) => s.inputSlots), 1, 0];
   const bar = [0, ...stages.map((s) => s.savedSlots), 0];
   const f = [0, ...stages.map((s) => s.forwardSeconds), 0];
   const b = [0, ...stages.map((s) => s.backwardSeconds), 0];
   const room = slots - x[0];
   if (room < 0) return Infinity;
-  /** Outputs kept as inputs and stages saved, a bit each; the output on its way, 0 for none; stages whose backward is to come. */
+  /**
+   * Outputs kept as inputs and stages saved, a bit each; the output on its way, 0 for none; stages
+   * whose backward is to come.
+   */
   type State = readonly [kept: number, saved: number, moving: number, left: number];
   const used = ([kept, saved, moving, left]: State): number => {
     let sum = x[left] + (moving > 0 ? x[moving] : 0);
-    for (let i = 1; i <= L + 1; i++) sum += (((kept >> i) & 1) > 0 ? x[i] : 0) + (((saved >> i) & 1) > 0 ? bar[i] : 0);
+    for (let i = 1; i <= L + 1; i++)
+      sum += (((kept >> i) & 1) > 0 ? x[i] : 0) + (((saved >> i) & 1) > 0 ? bar[i] : 0);
     return sum;
   };
   const best = new Map<string, number>();
@@ -492,7 +611,12 @@ function leastByTrying(stages: readonly ChainStage[], slots: number): number {
         const from = moving === i - 1 && moving > 0;
         if (i <= L && (from || (moving === 0 && stays(i - 1))) && used(state) + x[i] <= room)
           reach([kept, saved, i, left], seconds + f[i]);
-        if (moving === 0 && stays(i - 1) && ((saved >> i) & 1) === 0 && used(state) + bar[i] <= room)
+        if (
+          moving === 0 &&
+          stays(i - 1) &&
+          ((saved >> i) & 1) === 0 &&
+          used(state) + bar[i] <= room
+        )
           reach([kept, saved | (1 << i), 0, left], seconds + f[i]);
       }
       if (moving === 0 && ((saved >> left) & 1) > 0 && stays(left - 1) && used(state) <= room)
@@ -518,7 +642,9 @@ test('CM-55 the recurrence equals trying every order of steps on 60 random chain
     }));
     for (let slots = 2; slots < 24; slots += 2) {
       const seconds = leastByTrying(stages, slots);
-      expect(rotor(stages, slots)?.seconds ?? Infinity, JSON.stringify([stages, slots])).toBe(seconds);
+      expect(rotor(stages, slots)?.seconds ?? Infinity, JSON.stringify([stages, slots])).toBe(
+        seconds,
+      );
       if (seconds < Infinity) feasible++;
       else infeasible++;
     }
@@ -539,7 +665,9 @@ const CHECKMATE: readonly (readonly [n: number, evaluations: readonly number[]])
 describe('CM-56 Checkmate on the mirrored chain', () => {
   test.each(CHECKMATE)('by search, n = %i', (n, evaluations) => {
     const graph = mirroredChain(n);
-    evaluations.forEach((e, i) => expect(leastEvaluations(graph, 3 + i), `budget ${3 + i}`).toBe(e));
+    evaluations.forEach((e, i) =>
+      expect(leastEvaluations(graph, 3 + i), `budget ${3 + i}`).toBe(e),
+    );
     expect(leastEvaluations(graph, 2)).toBeUndefined();
     expect(evaluations.at(-1)).toBe(2 * n + 1);
   });
@@ -560,7 +688,8 @@ describe('CM-56 Checkmate on the mirrored chain', () => {
   );
 
   test('CM-57 on any chain a persistent schedule takes at least as many evaluations', () => {
-    // Unit chain with the mirrored backward as its stages: x = 1, everything a stage saves is its output, f = b = 1.
+    // Unit chain with the mirrored backward as its stages: x = 1, everything a stage saves is its
+    // output, f = b = 1.
     for (let n = 2; n <= 6; n++)
       for (let slots = 3; slots < 10; slots++) {
         const stages = Array.from({ length: n }, () => ({
@@ -571,7 +700,8 @@ describe('CM-56 Checkmate on the mirrored chain', () => {
         }));
         const persistent = rotor(stages, slots);
         if (persistent === undefined) continue;
-        // Nodes 0..n are the input and the outputs of the stages; the input is there for the chain, and one node here.
+        // Nodes 0..n are the input and the outputs of the stages; the input is there for the chain,
+        // and one node here.
         const free = leastEvaluations(mirroredChain(n), slots);
         expect(free).toBeDefined();
         expect(persistent.seconds + 1).toBeGreaterThanOrEqual(free ?? Infinity);
@@ -584,14 +714,23 @@ describe('CM-56 Checkmate on the mirrored chain', () => {
     let compared = 0;
     fc.assert(
       fc.property(times, fc.integer({ min: 3, max: 9 }), (list, slots) => {
-        const stages = list.map(([f, b]) => ({ forwardSeconds: f, backwardSeconds: b, inputSlots: 1, savedSlots: 1 }));
+        const stages = list.map(([f, b]) => ({
+          forwardSeconds: f,
+          backwardSeconds: b,
+          inputSlots: 1,
+          savedSlots: 1,
+        }));
         const persistent = rotor(stages, slots);
         if (persistent === undefined) return;
         compared++;
-        // Node k is the output of stage k, node 0 the input, which is there; the last n are the backward passes, last stage first.
+        // Node k is the output of stage k, node 0 the input, which is there; the last n are the
+        // backward passes, last stage first.
         const all = [0, ...list.map(([f]) => f), ...list.map(([, b]) => b).reverse()];
         const { nodes } = mirroredChain(list.length);
-        const free = leastEvaluations({ nodes: nodes.map((node, k) => ({ ...node, seconds: all[k] })) }, slots);
+        const free = leastEvaluations(
+          { nodes: nodes.map((node, k) => ({ ...node, seconds: all[k] })) },
+          slots,
+        );
         expect(free).toBeDefined();
         expect(persistent.seconds).toBeGreaterThanOrEqual(free ?? Infinity);
       }),
@@ -629,7 +768,10 @@ describe('CM-56 Checkmate on the mirrored chain', () => {
         expect(answer.seconds).toBeGreaterThanOrEqual(free ?? Infinity);
       }
       const all = await checkmate({ nodes }, 100);
-      expect(all).toMatchObject({ status: 'optimal', seconds: nodes.reduce((sum, v) => sum + v.seconds, 0) });
+      expect(all).toMatchObject({
+        status: 'optimal',
+        seconds: nodes.reduce((sum, v) => sum + v.seconds, 0),
+      });
     }
     expect(solved).toBeGreaterThan(5);
     expect(refused).toBeGreaterThan(5);
@@ -638,10 +780,14 @@ describe('CM-56 Checkmate on the mirrored chain', () => {
   test('what is no such graph is refused', async () => {
     const node = { bytes: 1, seconds: 1, needs: [] };
     await expect(checkmate({ nodes: [] }, 3)).rejects.toThrow(/no goal/);
-    await expect(checkmate({ nodes: [node, { ...node, needs: [1] }] }, 3)).rejects.toThrow(/needs 1, which is not before it/); // prettier-ignore
+    await expect(checkmate({ nodes: [node, { ...node, needs: [1] }] }, 3)).rejects.toThrow(
+      /needs 1, which is not before it/,
+    );
     await expect(checkmate({ nodes: [{ ...node, bytes: -1 }] }, 3)).rejects.toThrow(/-1 bytes/);
     await expect(checkmate({ nodes: [node] }, 0)).rejects.toThrow(/no limit/);
-    await expect(checkmate({ nodes: new Array(101).fill(node) as never }, 3)).rejects.toThrow(/100 nodes at most/);
+    await expect(checkmate({ nodes: new Array(101).fill(node) as never }, 3)).rejects.toThrow(
+      /100 nodes at most/,
+    );
   });
 
   test('a graph too large for the search is refused', () => {

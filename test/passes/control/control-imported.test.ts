@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest';
+
 import type { Graph } from '../../../src/graph/types.ts';
 import { getOwn, isList, isRef } from '../../../src/graph/value.ts';
 import { fromList, NDArray } from '../../../src/ndarray/array.ts';
 import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
-import { predicate } from '../../../src/passes/control/predicate.ts';
 import { unrollScan } from '../../../src/passes/control/loops/unroll-scan.ts';
+import { predicate } from '../../../src/passes/control/predicate.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
 import { graphOf } from '../../simulate/graph-inputs.ts';
 import { controlCalls, expectClose, numbers, placeholders, table } from '../control-support.ts';
@@ -29,25 +30,28 @@ describe('graphs of PyTorch with control flow', () => {
     ['CA-20', 'hop-cond'],
     ['CA-28', 'hop-scan'],
     ['CA-29', 'hop-map'],
-  ])('%s %s: our joint graph gives the gradients of the joint graph that PyTorch made', (_id, name) => {
-    const theirs = graphOf(`${name}-joint/joint`);
-    const forward = graphOf(`${name}/export`);
-    const ours = jointGraph(forward, { wrt: 'all' });
-    for (const flip of [false, true]) {
-      const wanted = outputs(theirs, flip);
-      const got = outputs(ours, flip);
-      expect(got).toHaveLength(wanted.length);
-      wanted.forEach((value, i) => {
-        if (value !== null) expectClose(got[i] ?? [], value, 1e-9, `output ${i}`);
-      });
-      const straight = jointGraph(predicate(unrollScan(forward)).graph, { wrt: 'all' });
-      expect(controlCalls(straight)).toEqual([]);
-      const unrolled = outputs(straight, flip);
-      wanted.forEach((value, i) => {
-        if (value !== null) expectClose(unrolled[i] ?? [], value, 1e-9, `unrolled output ${i}`);
-      });
-    }
-  });
+  ])(
+    '%s %s: our joint graph gives the gradients of the joint graph that PyTorch made',
+    (_id, name) => {
+      const theirs = graphOf(`${name}-joint/joint`);
+      const forward = graphOf(`${name}/export`);
+      const ours = jointGraph(forward, { wrt: 'all' });
+      for (const flip of [false, true]) {
+        const wanted = outputs(theirs, flip);
+        const got = outputs(ours, flip);
+        expect(got).toHaveLength(wanted.length);
+        wanted.forEach((value, i) => {
+          if (value !== null) expectClose(got[i] ?? [], value, 1e-9, `output ${i}`);
+        });
+        const straight = jointGraph(predicate(unrollScan(forward)).graph, { wrt: 'all' });
+        expect(controlCalls(straight)).toEqual([]);
+        const unrolled = outputs(straight, flip);
+        wanted.forEach((value, i) => {
+          if (value !== null) expectClose(unrolled[i] ?? [], value, 1e-9, `unrolled output ${i}`);
+        });
+      }
+    },
+  );
 
   it('CA-21 hop-cond-joint: two cond, four bodies, equal operands within a pair, gradients of the parameters', () => {
     const joint = graphOf('hop-cond-joint/joint');
@@ -56,14 +60,25 @@ describe('graphs of PyTorch with control flow', () => {
     expect(Object.keys(joint.subgraphs)).toHaveLength(4);
     for (const call of conds) {
       const [yes, no] = [call.args[1], call.args[2]].map((arg) =>
-        arg !== null && typeof arg === 'object' && !isList(arg) && arg.kind === 'graph' ? getOwn(joint.subgraphs, arg.name) : undefined,
+        arg !== null && typeof arg === 'object' && !isList(arg) && arg.kind === 'graph'
+          ? getOwn(joint.subgraphs, arg.name)
+          : undefined,
       );
-      expect(placeholders(yes as Graph).map((n) => n.type)).toEqual(placeholders(no as Graph).map((n) => n.type));
+      expect(placeholders(yes as Graph).map((n) => n.type)).toEqual(
+        placeholders(no as Graph).map((n) => n.type),
+      );
     }
     const second = conds[1];
     expect(second.type.kind === 'tuple' && second.type.items.length).toBe(4);
-    const reads = joint.nodes.filter((n) => n.target === 'operator.getitem' && isRef(n.args[0]) && n.args[0].name === second.name);
+    const reads = joint.nodes.filter(
+      (n) => n.target === 'operator.getitem' && isRef(n.args[0]) && n.args[0].name === second.name,
+    );
     expect(reads).toHaveLength(3);
-    expect(joint.outputs.filter((o) => o.role === 'grad').map((o) => o.value !== null)).toEqual([true, true, true, false]);
+    expect(joint.outputs.filter((o) => o.role === 'grad').map((o) => o.value !== null)).toEqual([
+      true,
+      true,
+      true,
+      false,
+    ]);
   });
-}); // prettier-ignore
+});

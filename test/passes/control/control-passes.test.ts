@@ -1,13 +1,14 @@
 import { describe, expect, it } from 'vitest';
+
 import type { Graph } from '../../../src/graph/types.ts';
 import { boundedLoopsToScans } from '../../../src/passes/control/loops/bounded-loops.ts';
 import { hoistInvariants } from '../../../src/passes/control/loops/hoist-invariants.ts';
-import { predicate } from '../../../src/passes/control/predicate.ts';
 import { unrollScan } from '../../../src/passes/control/loops/unroll-scan.ts';
+import { predicate } from '../../../src/passes/control/predicate.ts';
 import { cond } from '../../../src/trace/control/cond.ts';
 import { map, scan, whileLoop } from '../../../src/trace/control/loops.ts';
 import { spec } from '../../../src/trace/record/spec.ts';
-import { trace, type Tensor } from '../../../src/trace/trace.ts';
+import { type Tensor, trace } from '../../../src/trace/trace.ts';
 import { errorOf } from '../../trace/support.ts';
 import { controlCalls, expectClose, gradients, numbers, run } from '../control-support.ts';
 
@@ -25,9 +26,15 @@ describe('predicate', () => {
     { x: f64(2) },
   );
   const doubling = trace(
-    ({ x }: { x: Tensor }) => whileLoop(([i]) => i.lt(5), ([i, c]) => [i.add(1), c.mul(2)], [0, x] as const, { maxTrips: 8 })[1].sum(),
+    ({ x }: { x: Tensor }) =>
+      whileLoop(
+        ([i]) => i.lt(5),
+        ([i, c]) => [i.add(1), c.mul(2)],
+        [0, x] as const,
+        { maxTrips: 8 },
+      )[1].sum(),
     { x: f64(2) },
-  ); // prettier-ignore
+  );
 
   it('CA-36 no control flow is left; values and gradients are equal', () => {
     for (const graph of [branches, doubling]) {
@@ -35,20 +42,37 @@ describe('predicate', () => {
       expect(controlCalls(straight)).toEqual([]);
       expect(Object.keys(straight.subgraphs)).toEqual([]);
       expect(remaining).toEqual([]);
-      for (const x of [[1, 2], [-1, -2]]) {
+      for (const x of [
+        [1, 2],
+        [-1, -2],
+      ]) {
         expect(run(straight, { x })).toEqual(run(graph, { x }));
-        expectClose(gradients(straight, { x }, ['x']).x ?? [], gradients(graph, { x }, ['x']).x ?? [], 1e-12);
+        expectClose(
+          gradients(straight, { x }, ['x']).x ?? [],
+          gradients(graph, { x }, ['x']).x ?? [],
+          1e-12,
+        );
       }
     }
-  }); // prettier-ignore
+  });
 
   it('CA-36 wasted work is reported, site by site', () => {
     const products = trace(
-      ({ x, w }: { x: Tensor; w: Tensor }) => cond(x.sum().gt(0), () => x.matmul(w).matmul(w), () => x.matmul(w)),
+      ({ x, w }: { x: Tensor; w: Tensor }) =>
+        cond(
+          x.sum().gt(0),
+          () => x.matmul(w).matmul(w),
+          () => x.matmul(w),
+        ),
       { x: spec([4, 8]), w: spec([8, 8]) },
-    ); // prettier-ignore
+    );
     expect(predicate(products).wasted).toMatchObject([
-      { node: 'cond', kind: 'cond', least: { matrix: 2 * 4 * 8 * 8 }, most: { matrix: 2 * 2 * 4 * 8 * 8 } },
+      {
+        node: 'cond',
+        kind: 'cond',
+        least: { matrix: 2 * 4 * 8 * 8 },
+        most: { matrix: 2 * 2 * 4 * 8 * 8 },
+      },
     ]);
     const [loop] = predicate(doubling).wasted;
     expect(loop).toMatchObject({ node: 'while_loop', kind: 'while_loop' });
@@ -91,9 +115,14 @@ describe('predicate', () => {
   const counting = (maxTrips: number): Graph =>
     trace(
       ({ x, n }: { x: Tensor; n: Tensor }) =>
-        whileLoop(([i]) => i.lt(n), ([i, c]) => [i.add(1), c.mul(3).add(i)], [0, x] as const, { maxTrips })[1],
+        whileLoop(
+          ([i]) => i.lt(n),
+          ([i, c]) => [i.add(1), c.mul(3).add(i)],
+          [0, x] as const,
+          { maxTrips },
+        )[1],
       { x: f64(), n: spec([], 'i64') },
-    ); // prettier-ignore
+    );
 
   it('CA-38 a loop of n trips unrolled to 8, n = 0 to 8', () => {
     const graph = counting(8);
@@ -111,9 +140,21 @@ describe('predicate', () => {
 
   it('conditions inside loops; loops without a bound stay and are named', () => {
     const inner = trace(
-      ({ x }: { x: Tensor }) => scan((h: Tensor, r: Tensor) => [cond(r.gt(0), () => h.mul(r), () => h.sub(r)), h], x.sum(), x),
+      ({ x }: { x: Tensor }) =>
+        scan(
+          (h: Tensor, r: Tensor) => [
+            cond(
+              r.gt(0),
+              () => h.mul(r),
+              () => h.sub(r),
+            ),
+            h,
+          ],
+          x.sum(),
+          x,
+        ),
       { x: f64(4) },
-    ); // prettier-ignore
+    );
     const { graph, remaining } = predicate(inner);
     expect(remaining).toEqual(['scan']);
     const x = [0.5, -1, 2, -0.25];
@@ -139,12 +180,14 @@ describe('unrollScan', () => {
         ({ x, w }: { x: Tensor; w: Tensor }) => {
           const [h, ys] = scan(
             (c: Tensor, r: Tensor) => [c.mul(w).add(r), map((q: Tensor) => q.mul(c.sum()), r)],
-            w, x, { reverse },
+            w,
+            x,
+            { reverse },
           );
           return [h, ys];
         },
         { x: f64(4, 3), w: f64(3) },
-      ); // prettier-ignore
+      );
       const straight = unrollScan(graph);
       expect(controlCalls(straight)).toEqual([]);
       const at = { x: numbers(12), w: numbers(3, 2) };
@@ -154,9 +197,12 @@ describe('unrollScan', () => {
   });
 
   it('has a limit', () => {
-    const graph = trace(({ x }: { x: Tensor }) => scan((h: Tensor) => [h.mul(2), null], x, null, { length: 50 })[0], {
-      x: f64(),
-    });
+    const graph = trace(
+      ({ x }: { x: Tensor }) => scan((h: Tensor) => [h.mul(2), null], x, null, { length: 50 })[0],
+      {
+        x: f64(),
+      },
+    );
     expect(errorOf(() => unrollScan(graph, { maxTrips: 49 })).code).toBe('E_LIMIT');
     expect(run(unrollScan(graph, { maxTrips: 50 }), { x: [1] })).toEqual([[2 ** 50]]);
   });
@@ -166,27 +212,40 @@ describe('hoistInvariants', () => {
   it('calls on captured values alone leave the loop, in nested loops as far as they can', () => {
     const graph = trace(
       ({ x, a, b }: Record<string, Tensor>) =>
-        scan((h: Tensor, r: Tensor) => [
-          scan((d: Tensor) => [d.mul(a.matmul(b).sum()).add(r.exp()), null], h, null, { length: 2 })[0],
-          h,
-        ], x.select(0, 0), x),
+        scan(
+          (h: Tensor, r: Tensor) => [
+            scan((d: Tensor) => [d.mul(a.matmul(b).sum()).add(r.exp()), null], h, null, {
+              length: 2,
+            })[0],
+            h,
+          ],
+          x.select(0, 0),
+          x,
+        ),
       { x: f64(3, 2), a: f64(2, 2), b: f64(2, 2) },
-    ); // prettier-ignore
+    );
     const hoisted = hoistInvariants(graph);
     const top = hoisted.nodes.map((node) => node.target);
     expect(top.filter((target) => target === 'aten.mm.default')).toHaveLength(1);
     const [body] = Object.values(hoisted.subgraphs);
     expect(body.nodes.map((node) => node.target)).toContain('aten.exp.default');
-    expect(Object.values(body.subgraphs)[0].nodes.map((node) => node.target)).not.toContain('aten.exp.default');
+    expect(Object.values(body.subgraphs)[0].nodes.map((node) => node.target)).not.toContain(
+      'aten.exp.default',
+    );
     const at = { x: numbers(6), a: numbers(4, 2), b: numbers(4, 3) };
     expect(run(hoisted, at)).toEqual(run(graph, at));
   });
 
   it('while loops too; constants and what depends on the carry stay', () => {
     const graph = trace(
-      ({ x, w }: { x: Tensor; w: Tensor }) => whileLoop((h) => h.sum().lt(w.exp().sum()), (h) => h.add(w.exp()).add(1), x),
+      ({ x, w }: { x: Tensor; w: Tensor }) =>
+        whileLoop(
+          (h) => h.sum().lt(w.exp().sum()),
+          (h) => h.add(w.exp()).add(1),
+          x,
+        ),
       { x: f64(2), w: f64(2) },
-    ); // prettier-ignore
+    );
     const hoisted = hoistInvariants(graph);
     expect(hoisted.nodes.map((node) => node.target)).toContain('aten.exp.default');
     const at = { x: [0, 0], w: [1, 1.5] };

@@ -1,15 +1,22 @@
 import { describe, expect, test } from 'vitest';
+
 import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import { eachOperand } from '../../../src/graph/value.ts';
 import { importGraph } from '../../../src/import/import.ts';
-import { compiledTraffic, fusedComputeSeconds, fusedGroups } from '../../../src/passes/fusion/fusion.ts';
+import {
+  compiledTraffic,
+  fusedComputeSeconds,
+  fusedGroups,
+} from '../../../src/passes/fusion/fusion.ts';
 import { load, TABLE } from '../../plan/support.ts';
 
 const CLUSTER = loadCluster('dgx-h100');
 
 /** Kernels of a program of these lines, as the calls of each with the bytes that it moves. */
 function kernels(...lines: readonly string[]): string[] {
-  const graph = importGraph(`swgraph 1\ngraph @g {\n${lines.map((line) => `  ${line}`).join('\n')}\n}\n`);
+  const graph = importGraph(
+    `swgraph 1\ngraph @g {\n${lines.map((line) => `  ${line}`).join('\n')}\n}\n`,
+  );
   return fusedGroups(graph, TABLE).map(({ nodes, bytes }) => `${nodes.join(' ')}: ${bytes}`);
 }
 
@@ -106,39 +113,43 @@ describe('loops that are joined', () => {
   });
 });
 
-test.each(['torch/mlp/joint.expanded', 'torch/llama-tiny/joint.expanded', 'torch/gpt2-2l/joint.expanded'])(
-  '%s: no kernel waits for itself, none is in two, and joined kernels move no more',
-  (model) => {
-    const graph = load(model);
-    const groups = fusedGroups(graph, TABLE);
-    const kernelOf = new Map<string, string>(
-      groups.flatMap(({ nodes }, k) => nodes.map((node) => [node, `kernel ${k}`] as [string, string])),
-    );
-    expect(kernelOf.size).toBe(groups.reduce((sum, { nodes }) => sum + nodes.length, 0));
-    // Kernels in an order in which each stands behind those that it reads: there is one if nothing goes round.
-    const reads = new Map<string, Set<string>>();
-    for (const node of graph.nodes) {
-      // A view, and a member of a tuple, is where its source is.
-      const isView = node.target === 'operator.getitem' || TABLE.get(node.target)?.cls === 'view';
-      if (isView) eachOperand(node, (name) => kernelOf.set(node.name, kernelOf.get(name) ?? name));
-      const own = kernelOf.get(node.name) ?? node.name;
-      const sources = reads.get(own) ?? new Set<string>();
-      reads.set(own, sources);
-      eachOperand(node, (name) => {
-        const source = kernelOf.get(name) ?? name;
-        if (source !== own) sources.add(source);
-      });
-    }
-    for (let left = -1; left !== reads.size;) {
-      left = reads.size;
-      for (const [kernel, sources] of reads)
-        if ([...sources].every((source) => !reads.has(source))) reads.delete(kernel);
-    }
-    expect([...reads.keys()]).toEqual([]);
-    const cost = fusedComputeSeconds(graph, TABLE, CLUSTER);
-    expect(cost.fusedSeconds).toBeLessThanOrEqual(cost.eagerSeconds);
-    expect(cost.fusedKernels).toBeLessThanOrEqual(cost.eagerKernels);
-    for (const [name, { inputs, outputs }] of compiledTraffic(graph, TABLE))
-      for (const share of [...inputs, ...outputs]) expect(share, name).toBeGreaterThanOrEqual(0);
-  },
-);
+test.each([
+  'torch/mlp/joint.expanded',
+  'torch/llama-tiny/joint.expanded',
+  'torch/gpt2-2l/joint.expanded',
+])('%s: no kernel waits for itself, none is in two, and joined kernels move no more', (model) => {
+  const graph = load(model);
+  const groups = fusedGroups(graph, TABLE);
+  const kernelOf = new Map<string, string>(
+    groups.flatMap(({ nodes }, k) =>
+      nodes.map((node) => [node, `kernel ${k}`] as [string, string]),
+    ),
+  );
+  expect(kernelOf.size).toBe(groups.reduce((sum, { nodes }) => sum + nodes.length, 0));
+  // Kernels in an order in which each stands behind those that it reads: there is one if nothing
+  // goes round.
+  const reads = new Map<string, Set<string>>();
+  for (const node of graph.nodes) {
+    // A view, and a member of a tuple, is where its source is.
+    const isView = node.target === 'operator.getitem' || TABLE.get(node.target)?.cls === 'view';
+    if (isView) eachOperand(node, (name) => kernelOf.set(node.name, kernelOf.get(name) ?? name));
+    const own = kernelOf.get(node.name) ?? node.name;
+    const sources = reads.get(own) ?? new Set<string>();
+    reads.set(own, sources);
+    eachOperand(node, (name) => {
+      const source = kernelOf.get(name) ?? name;
+      if (source !== own) sources.add(source);
+    });
+  }
+  for (let left = -1; left !== reads.size;) {
+    left = reads.size;
+    for (const [kernel, sources] of reads)
+      if ([...sources].every((source) => !reads.has(source))) reads.delete(kernel);
+  }
+  expect([...reads.keys()]).toEqual([]);
+  const cost = fusedComputeSeconds(graph, TABLE, CLUSTER);
+  expect(cost.fusedSeconds).toBeLessThanOrEqual(cost.eagerSeconds);
+  expect(cost.fusedKernels).toBeLessThanOrEqual(cost.eagerKernels);
+  for (const [name, { inputs, outputs }] of compiledTraffic(graph, TABLE))
+    for (const share of [...inputs, ...outputs]) expect(share, name).toBeGreaterThanOrEqual(0);
+});

@@ -1,29 +1,34 @@
 import { describe, expect, test } from 'vitest';
+
 import { lintGraph } from '../../../src/graph/lint.ts';
 import { parseGraph } from '../../../src/graph/text/parse.ts';
 import { importGraph } from '../../../src/import/import.ts';
+import { programFlops } from '../../../src/ops/program-flops.ts';
+import { withScalarTrips } from '../../../src/passes/control/loops/scalar-loops.ts';
 import { isCheck, withoutChecks } from '../../../src/passes/plannable/checks.ts';
 import { plannable, regionsAsCalls } from '../../../src/passes/plannable/plannable.ts';
-import { withScalarTrips } from '../../../src/passes/control/loops/scalar-loops.ts';
-import { programFlops } from '../../../src/ops/program-flops.ts';
 import { packed } from '../../import/fixtures.ts';
 import { infer, table } from '../../import/twins.ts';
 
 describe('export graphs are made ready for a plan', () => {
-  test.each(['export.readable.txt', 'export.pt2'])('llama-tiny/%s: no checks, no regions, same work', (file) => {
-    const graph = importGraph(packed(`llama-tiny/${file}.gz`), { infer });
-    expect(graph.nodes.filter(isCheck)).toHaveLength(13);
-    const ready = plannable(graph, table);
-    lintGraph(ready, infer);
-    const targets = new Set(ready.nodes.map((node) => node.target));
-    expect([...targets].filter((target) => /_assert|wrap_with|^call$/.test(target))).toEqual([]);
-    expect(ready.nodes.some((node) => node.kind === 'get_attr')).toBe(false);
-    // 213 nodes with the output; 13 checks, the wrapper, its attribute and two reads go; the body's 19 calls less 4 checks come.
-    expect(ready.nodes).toHaveLength(212 - 13 - 1 - 1 - 2 + 15);
-    expect(programFlops(ready, table).total).toBe(programFlops(graph, table).total);
-    expect(programFlops(graph, table).total).toBe(14_680_576); // 512 of them in the region
-    expect(ready.notes?.join(' ')).toContain('left out: 17.');
-  });
+  test.each(['export.readable.txt', 'export.pt2'])(
+    'llama-tiny/%s: no checks, no regions, same work',
+    (file) => {
+      const graph = importGraph(packed(`llama-tiny/${file}.gz`), { infer });
+      expect(graph.nodes.filter(isCheck)).toHaveLength(13);
+      const ready = plannable(graph, table);
+      lintGraph(ready, infer);
+      const targets = new Set(ready.nodes.map((node) => node.target));
+      expect([...targets].filter((target) => /_assert|wrap_with|^call$/.test(target))).toEqual([]);
+      expect(ready.nodes.some((node) => node.kind === 'get_attr')).toBe(false);
+      // 213 nodes with the output; 13 checks, the wrapper, its attribute and two reads go; the
+      // body's 19 calls less 4 checks come.
+      expect(ready.nodes).toHaveLength(212 - 13 - 1 - 1 - 2 + 15);
+      expect(programFlops(ready, table).total).toBe(programFlops(graph, table).total);
+      expect(programFlops(graph, table).total).toBe(14_680_576); // 512 of them in the region
+      expect(ready.notes?.join(' ')).toContain('left out: 17.');
+    },
+  );
 
   test('a graph without any of it is returned as it is', () => {
     const graph = importGraph(packed('mlp/export.readable.txt.gz'));
@@ -59,7 +64,8 @@ graph @loop {
 
 describe('FM-9 trips of loops over scalars', () => {
   const trips = (condition: string, step: string): unknown =>
-    withScalarTrips(parseGraph(loop(condition, step))).nodes.find((n) => n.target === 'while_loop')?.kwargs.trips;
+    withScalarTrips(parseGraph(loop(condition, step))).nodes.find((n) => n.target === 'while_loop')
+      ?.kwargs.trips;
 
   test.each([
     ['aten.lt.Scalar(%i, 7)', 'aten.add.Tensor(%i, 1)', 5],

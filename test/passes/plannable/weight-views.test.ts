@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import { lintGraph } from '../../../src/graph/lint.ts';
 import { eachOperand } from '../../../src/graph/value.ts';
 import { inferCall } from '../../../src/ops/record/infer.ts';
@@ -16,20 +17,29 @@ describe('views of weights are taken again in the backward pass', () => {
       const graph = retakeWeightViews(load(model), TABLE);
       lintGraph(graph, (node, typeOf) => inferCall(TABLE, node, typeOf));
       const split = backwardStart(graph);
-      const parameters = new Set(graph.nodes.filter((n) => n.meta.role === 'parameter').map((n) => n.name));
+      const parameters = new Set(
+        graph.nodes.filter((n) => n.meta.role === 'parameter').map((n) => n.name),
+      );
       const views = new Set<string>();
       graph.nodes.slice(0, split).forEach((node) => {
         if (node.kind === 'call' && node.target === 'aten.t.default')
           eachOperand(node, (name) => void (parameters.has(name) && views.add(node.name)));
       });
-      for (const node of graph.nodes.slice(split)) eachOperand(node, (name) => expect(views.has(name)).toBe(false));
+      for (const node of graph.nodes.slice(split))
+        eachOperand(node, (name) => expect(views.has(name)).toBe(false));
     });
   }
 
   it('leaves its own results: a program that is prepared twice keeps its names', () => {
-    for (const model of ['torch/mlp/joint.readable', 'torch/llama-tiny/joint.expanded', 'joint/resnet18/joint']) {
+    for (const model of [
+      'torch/mlp/joint.readable',
+      'torch/llama-tiny/joint.expanded',
+      'joint/resnet18/joint',
+    ]) {
       const once = retakeWeightViews(load(model), TABLE);
-      expect(retakeWeightViews(once, TABLE).nodes.map((n) => n.name)).toEqual(once.nodes.map((n) => n.name));
+      expect(retakeWeightViews(once, TABLE).nodes.map((n) => n.name)).toEqual(
+        once.nodes.map((n) => n.name),
+      );
     }
   });
 
@@ -37,7 +47,8 @@ describe('views of weights are taken again in the backward pass', () => {
     const before = load('torch/mlp/joint.expanded');
     const after = retakeWeightViews(before, TABLE);
     expect(after.outputs).toEqual(before.outputs);
-    const count = (g: typeof before, target: string): number => g.nodes.filter((n) => n.target === target).length;
+    const count = (g: typeof before, target: string): number =>
+      g.nodes.filter((n) => n.target === target).length;
     for (const target of ['aten.mm.default', 'aten.addmm.default', 'aten.relu.default'])
       expect(count(after, target)).toBe(count(before, target));
     expect(after.notes?.some((n) => n.includes('taken again'))).toBe(true);

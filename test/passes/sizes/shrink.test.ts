@@ -1,12 +1,13 @@
 import { describe, expect, test } from 'vitest';
+
 import { parseGraph } from '../../../src/graph/text/parse.ts';
 import { printGraph } from '../../../src/graph/text/write.ts';
 import type { Graph } from '../../../src/graph/types.ts';
+import { NDArray } from '../../../src/ndarray/array.ts';
 import { defineOp } from '../../../src/ops/record/record.ts';
 import { shrinkGraph } from '../../../src/passes/sizes/shrink.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
 import { drawInputs } from '../../../src/simulate/inputs.ts';
-import { NDArray } from '../../../src/ndarray/array.ts';
 import { load, TABLE } from '../../plan/support.ts';
 
 const graphOf = (body: string): Graph => parseGraph(`swgraph 1\ngraph @g {\n${body}\n}\n`);
@@ -75,7 +76,9 @@ describe('shrinking a program', () => {
         '  %m = aten.mm.default(%x, %w): f32[48, 32]\n  %y = aten.add.Tensor(%m, %b): f32[48, 32]\n' +
         '  out %y output 0',
     );
-    const [a, b] = shrinkGraph(twice, TABLE).graph.nodes.filter(({ target }) => target === 'aten.expand.default');
+    const [a, b] = shrinkGraph(twice, TABLE).graph.nodes.filter(
+      ({ target }) => target === 'aten.expand.default',
+    );
     expect(a.type).not.toEqual(twice.nodes[3].type);
     expect([a.type, a.args]).toEqual([b.type, b.args]);
 
@@ -104,7 +107,9 @@ describe('shrinking a program', () => {
         '  %s = aten.scaled_dot_product_attention.default(%q, %k, %k, none, 0.0, true, enable_gqa=true): f32[2, 32, 128, 64]\n' +
         '  %l = aten.select.int(%s, 2, 5): f32[2, 32, 64]\n  %t = aten.select.int(%s, 2, -1): f32[2, 32, 64]\n  out %l output 0\n  out %t output 1',
     );
-    const to = new Map(shrinkGraph(graph, TABLE, { meshSizes: [4] }).sizes.map((s) => [s.from, s.to]));
+    const to = new Map(
+      shrinkGraph(graph, TABLE, { meshSizes: [4] }).sizes.map((s) => [s.from, s.to]),
+    );
     expect((to.get(32) ?? 0) % (to.get(8) ?? 1)).toBe(0);
     expect(to.get(128)).toBeGreaterThan(5);
   });
@@ -123,17 +128,21 @@ describe('shrinking a program', () => {
     const tile = defineOp('my.tile.default', {
       schema: 'Tensor self, int n',
       cls: 'other',
-      infer: (ctx) => [{ dtype: ctx.inputs[0].dtype, shape: [ctx.int('n') + 10, ...ctx.inputs[0].shape] }],
+      infer: (ctx) => [
+        { dtype: ctx.inputs[0].dtype, shape: [ctx.int('n') + 10, ...ctx.inputs[0].shape] },
+      ],
     });
     const graph = graphOf(
       '  in %x: f32[100, 60] input "x"\n  %r = aten.sum.dim_IntList(%x, [1]): f32[100]\n  %y = my.tile.default(%r, 40): f32[50, 100]\n  out %y output 0',
     );
     const { sizes, kept } = shrinkGraph(graph, TABLE.with([tile]));
-    expect(kept).toEqual([{ node: 'y', target: 'my.tile.default', reason: expect.stringContaining('f32[50') as string }]);
+    expect(kept).toEqual([
+      { node: 'y', target: 'my.tile.default', reason: expect.stringContaining('f32[50') as string },
+    ]);
     const to = new Map(sizes.map((s) => [s.from, s.to]));
     expect([to.get(50), to.get(100)]).toEqual([50, 100]);
     expect(to.get(60)).toBeLessThan(60);
-  }); // prettier-ignore
+  });
 
   test('windows: rows of a convolution or pool become the fewest that have the windows that are left', () => {
     const graph = graphOf(
@@ -148,8 +157,13 @@ describe('shrinking a program', () => {
       return type?.kind === 'tensor' ? type.shape.map(Number) : [];
     };
     const [x, w, c, p] = ['x', 'w', 'c', 'p'].map(shape);
-    const windows = (rows: number, kernel: number, stride: number, padding: number, dilation: number): number =>
-      Math.floor((rows + 2 * padding - dilation * (kernel - 1) - 1) / stride) + 1;
+    const windows = (
+      rows: number,
+      kernel: number,
+      stride: number,
+      padding: number,
+      dilation: number,
+    ): number => Math.floor((rows + 2 * padding - dilation * (kernel - 1) - 1) / stride) + 1;
     expect([c[2], c[3]]).toEqual([windows(x[2], w[2], 2, 3, 1), windows(x[3], w[3], 3, 0, 2)]);
     expect([p[2], p[3]]).toEqual([windows(c[2], 3, 2, 1, 1), windows(c[3], 3, 2, 1, 1)]);
     expect(x[2] * x[3]).toBeLessThan((64 * 61) / 6);
@@ -187,7 +201,9 @@ describe('shrinking a program', () => {
     );
     const { graph: small, kept } = shrinkGraph(graph, TABLE);
     expect(kept).toEqual([]);
-    const [x, w] = small.nodes.map((n) => (n.type.kind === 'tensor' ? n.type.shape.map(Number) : []));
+    const [x, w] = small.nodes.map((n) =>
+      n.type.kind === 'tensor' ? n.type.shape.map(Number) : [],
+    );
     // A linspace keeps its number of rows, which are the columns of w.
     expect(w[1]).toBe(64);
     expect([x[0], x[1], w[0]].every((n) => n < 16)).toBe(true);
@@ -204,7 +220,9 @@ describe('shrinking a program', () => {
     const { graph: small, kept, sizes } = shrinkGraph(graph, TABLE);
     expect(kept).toEqual([]);
     expect(sizes.filter(({ from, to }) => from > 4 && to === from)).toEqual([]);
-    const channels = Number(small.nodes[0].type.kind === 'tensor' ? small.nodes[0].type.shape[1] : 0);
+    const channels = Number(
+      small.nodes[0].type.kind === 'tensor' ? small.nodes[0].type.shape[1] : 0,
+    );
     expect(small.nodes.find((n) => n.name === 'c')?.args[8]).toBe(channels);
     expect(() => evaluateGraph(TABLE, small, drawInputs(TABLE, small))).not.toThrow();
   });
@@ -249,7 +267,9 @@ graph @g {
   });
 
   test('unknown operators are refused by name, in bodies too', () => {
-    const unknown = graphOf('  in %x: f32[100] input "x"\n  %y = my.op.default(%x): f32[100]\n  out %y output 0');
+    const unknown = graphOf(
+      '  in %x: f32[100] input "x"\n  %y = my.op.default(%x): f32[100]\n  out %y output 0',
+    );
     expect(() => shrinkGraph(unknown, TABLE)).toThrow(/my\.op\.default is not shrunk/);
     const inBody = parseGraph(`swgraph 1
 graph @g {
@@ -285,10 +305,14 @@ describe('real graphs', () => {
   ])(
     '%s: the reduced graph runs, and is the same program',
     (model) => {
-      const graph = load(FORWARD_ONLY.has(model) ? `joint/${model}/joint` : `torch/${model}/joint.readable`);
+      const graph = load(
+        FORWARD_ONLY.has(model) ? `joint/${model}/joint` : `torch/${model}/joint.readable`,
+      );
       const { graph: small, sizes, kept } = shrinkGraph(graph, TABLE, { meshSizes: [2, 2] });
       expect(kept).toEqual([]);
-      expect(small.nodes.map((n) => [n.name, n.target])).toEqual(graph.nodes.map((n) => [n.name, n.target]));
+      expect(small.nodes.map((n) => [n.name, n.target])).toEqual(
+        graph.nodes.map((n) => [n.name, n.target]),
+      );
       expect(sizes.every(({ from, to }) => to <= from)).toBe(true);
       const { outputs } = evaluateGraph(TABLE, small, drawInputs(TABLE, small));
       const numbers = outputs.filter((o) => o instanceof NDArray);

@@ -1,11 +1,16 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+
 import { PrefixMaximum } from '../../../src/plan/overlap/prefix-maximum.ts';
 
 describe('the greatest of numbers whose first ones grow together', () => {
   it('is that of a plain list, and so is its first place', () => {
     // Whole numbers: sums are exact in any order.
-    const step = fc.record({ value: fc.integer({ min: -50, max: 50 }), share: fc.nat(100), amount: fc.integer({ min: -9, max: 9 }) }); // prettier-ignore
+    const step = fc.record({
+      value: fc.integer({ min: -50, max: 50 }),
+      share: fc.nat(100),
+      amount: fc.integer({ min: -9, max: 9 }),
+    });
     fc.assert(
       fc.property(fc.array(step, { minLength: 1, maxLength: 40 }), fc.nat(30), (steps, spare) => {
         const tree = new PrefixMaximum(steps.length + spare);

@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { Deadline, type Clock } from '../../../src/plan/request/deadline.ts';
-import { memoryFrontier } from '../../../src/plan/memory-frontier.ts';
-import { prepare } from '../../../src/plan/prepare.ts';
+
 import { PeakMemoryPlanner } from '../../../src/plan/memory/row-generation.ts';
 import type { MemoryPlanResult } from '../../../src/plan/memory/types.ts';
+import { memoryFrontier } from '../../../src/plan/memory-frontier.ts';
+import { prepare } from '../../../src/plan/prepare.ts';
+import { type Clock, Deadline } from '../../../src/plan/request/deadline.ts';
 import { solve } from '../../../src/solver/solve.ts';
 import { load, planFor, request, TABLE } from '../support.ts';
 
@@ -44,14 +45,17 @@ describe('the time limit is one of the whole solve', () => {
     const asked = request('dp=2,tp=2', { memoryBytes, checkpoint: 'auto' });
     const prepared = prepare(graph, asked, TABLE);
     const { problem, expand } = prepared.compact;
-    const within = async (looks: number): Promise<MemoryPlanResult & { late: number; looks: number }> => {
+    const within = async (
+      looks: number,
+    ): Promise<MemoryPlanResult & { late: number; looks: number }> => {
       const clock = counting();
       const deadline = new Deadline((looks + 0.5) * LOOK_SECONDS, { clock });
       let late = 0;
       let calls = 0;
       const planner = new PeakMemoryPlanner(
         prepared,
-        (after) => prepare(after, { ...asked, activations: 'constraint', checkpoint: 'none' }, TABLE),
+        (after) =>
+          prepare(after, { ...asked, activations: 'constraint', checkpoint: 'none' }, TABLE),
         { recompute: true, mode: 'joint', deadline },
       );
       const found = await planner.run(async () => {
@@ -86,12 +90,21 @@ describe('the time limit is one of the whole solve', () => {
     const asked = request('d=2', { gap: 0.05 });
     const all = await memoryFrontier(graph, asked, { table: TABLE });
     const whole = counting();
-    await memoryFrontier(graph, { ...asked, timeLimitSeconds: 1e9 * LOOK_SECONDS }, { table: TABLE, clock: whole });
-    // What comes before the solver looks at the clock, too: half of all looks are enough for some budgets.
+    await memoryFrontier(
+      graph,
+      { ...asked, timeLimitSeconds: 1e9 * LOOK_SECONDS },
+      { table: TABLE, clock: whole },
+    );
+    // What comes before the solver looks at the clock, too: half of all looks are enough for some
+    // budgets.
     const timeLimitSeconds = (Math.floor(whole.looks / 2) + 0.5) * LOOK_SECONDS;
-    const some = await memoryFrontier(graph, { ...asked, timeLimitSeconds }, { table: TABLE, clock: counting() });
+    const some = await memoryFrontier(
+      graph,
+      { ...asked, timeLimitSeconds },
+      { table: TABLE, clock: counting() },
+    );
     expect(some.asked).toBeLessThan(all.asked);
     expect(some.points.length).toBeGreaterThan(0);
     expect(some.points[0].seconds).toBe(all.points[0].seconds);
-  }); // prettier-ignore
+  });
 });

@@ -1,12 +1,14 @@
-import fc from 'fast-check';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+
+import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
+
 import type { Graph } from '../../../src/graph/types.ts';
 import { importGraph } from '../../../src/import/import.ts';
+import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { inferCall } from '../../../src/ops/record/infer.ts';
 import { plannable } from '../../../src/passes/plannable/plannable.ts';
-import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import type { Plan } from '../../../src/plan/record/types.ts';
 import { verify } from '../../../src/simulate/verify.ts';
 import { scan } from '../../../src/trace/control/loops.ts';
@@ -19,17 +21,22 @@ import { planFor, solveFor, TABLE } from '../support.ts';
 /** Shardings that the program states are pins of its plan; what cannot be one is said. */
 
 const MESH = 'dp=2,tp=4';
-const placed = (plan: Plan, node: string): string | undefined => plan.nodes.find((n) => n.name === node)?.outputs[0];
+const placed = (plan: Plan, node: string): string | undefined =>
+  plan.nodes.find((n) => n.name === node)?.outputs[0];
 const mlp = (sharding: string): Graph =>
   trace(
-    ({ x, w, v }: Record<'x' | 'w' | 'v', Tensor>) => withSharding(x.matmul(w), sharding).relu().matmul(v),
+    ({ x, w, v }: Record<'x' | 'w' | 'v', Tensor>) =>
+      withSharding(x.matmul(w), sharding).relu().matmul(v),
     { x: input([8, 16]), w: parameter([16, 32]), v: parameter([32, 16]) },
     { mesh: MESH },
   );
 const jax = (file: string): Graph =>
-  importGraph(readFileSync(fileURLToPath(new URL(`../../fixtures/jax/${file}.gz`, import.meta.url))), {
-    infer: (call, typeOf) => inferCall(TABLE, call, typeOf),
-  });
+  importGraph(
+    readFileSync(fileURLToPath(new URL(`../../fixtures/jax/${file}.gz`, import.meta.url))),
+    {
+      infer: (call, typeOf) => inferCall(TABLE, call, typeOf),
+    },
+  );
 
 describe('withSharding', () => {
   test.each([
@@ -43,26 +50,41 @@ describe('withSharding', () => {
     expect(graph.given).toEqual([{ value: 'mm', sharding, strength: 'pin' }]);
     const plan = await planFor(graph, MESH);
     expect(placed(plan, 'mm')).toBe(sharding);
-    expect(plan.assumptions).toContain('1 sharding that the program states is pinned; --ignore-shardings leaves it free.');
+    expect(plan.assumptions).toContain(
+      '1 sharding that the program states is pinned; --ignore-shardings leaves it free.',
+    );
     // The same as saying it from outside.
-    const pinned = await planFor(graph, MESH, { shardings: 'ignore', pins: [{ node: 'mm', spec: text }] });
+    const pinned = await planFor(graph, MESH, {
+      shardings: 'ignore',
+      pins: [{ node: 'mm', spec: text }],
+    });
     expect(pinned.objective).toEqual(plan.objective);
-  }); // prettier-ignore
+  });
 
   it('that is ignored leaves the optimum free', async () => {
-    const [free, pinned] = [await planFor(mlp('RS(1)'), MESH, { shardings: 'ignore' }), await planFor(mlp('RS(1)'), MESH)];
+    const [free, pinned] = [
+      await planFor(mlp('RS(1)'), MESH, { shardings: 'ignore' }),
+      await planFor(mlp('RS(1)'), MESH),
+    ];
     expect(free.objective.seconds).toBeLessThanOrEqual(pinned.objective.seconds);
     expect(free.assumptions.join()).toContain('left free (--ignore-shardings)');
-  }); // prettier-ignore
+  });
 
   it('that contradicts a pin is named beside it', async () => {
     const result = await solveFor(mlp('RS(1)'), MESH, { pins: [{ node: 'mm', spec: 'RR' }] });
-    expect(result).toMatchObject({ status: 'infeasible', conflict: ['--pin mm=RR', '%mm=RS(1) of the program'] });
+    expect(result).toMatchObject({
+      status: 'infeasible',
+      conflict: ['--pin mm=RR', '%mm=RS(1) of the program'],
+    });
   });
 
   it('of one tensor twice is refused where the two differ', () => {
     const twice = (second: string): Graph =>
-      trace(({ x }: { x: Tensor }) => withSharding(withSharding(x.sin(), 'RS(1)'), second), { x: input([8, 8]) }, { mesh: MESH }); // prettier-ignore
+      trace(
+        ({ x }: { x: Tensor }) => withSharding(withSharding(x.sin(), 'RS(1)'), second),
+        { x: input([8, 8]) },
+        { mesh: MESH },
+      );
     expect(twice('P(None, "tp")').given).toHaveLength(1);
     expect(() => twice('RR')).toThrow('withSharding(%sin, RR): it is RS(1) already');
   });
@@ -71,10 +93,10 @@ describe('withSharding', () => {
     ['P("pp")', "no dim 'pp'"],
     ['P(None, None, "tp")', 'has 3 dims, the tensor has 2'],
     ['P(None, reduced={"tp"})', "'reduced' says of the gradient"],
-    ['a b -> a4 b 2', "makes the mesh (4, 2)"],
+    ['a b -> a4 b 2', 'makes the mesh (4, 2)'],
   ])('%s is refused with the reason', (text, reason) => {
     expect(() => mlp(text)).toThrow(reason);
-  }); // prettier-ignore
+  });
 });
 
 describe('constraints of JAX', () => {
@@ -83,19 +105,27 @@ describe('constraints of JAX', () => {
     const graph = jax(`mlp-constraint/${file}`);
     const plan = await planFor(graph, 'a=2,b=4', { optimizer: 'none' });
     const flat = plannable(graph, TABLE);
-    const constraints = flat.nodes.filter((n) => n.target === 'sdy.sharding_constraint').map((n) => placed(plan, n.name));
+    const constraints = flat.nodes
+      .filter((n) => n.target === 'sdy.sharding_constraint')
+      .map((n) => placed(plan, n.name));
     expect(constraints, target).toEqual(['S(0)S(1)', 'S(0)S(0)']);
-  }); // prettier-ignore
+  });
 
   it('over another mesh are said', async () => {
     const plan = await planFor(jax('mlp-constraint/shardy.mlir'), 'a=4,b=2', { optimizer: 'none' });
-    expect(plan.assumptions).toContain('The shardings of the source are over mesh p=2,q=4, the plan is on a=4,b=2.');
+    expect(plan.assumptions).toContain(
+      'The shardings of the source are over mesh p=2,q=4, the plan is on a=4,b=2.',
+    );
   });
 
   it('of results are pins of the outputs', async () => {
     const graph = jax('mlp-constraint/shardy.mlir');
     for (const sharding of ['S(1)S(0)', 'RS(1)', 'RR']) {
-      const plan = await planFor({ ...graph, given: [{ output: 0, sharding, strength: 'pin' }] }, 'p=2,q=4', { optimizer: 'none' }); // prettier-ignore
+      const plan = await planFor(
+        { ...graph, given: [{ output: 0, sharding, strength: 'pin' }] },
+        'p=2,q=4',
+        { optimizer: 'none' },
+      );
       expect(plan.outputs.map((o) => o.placement)).toEqual([sharding]);
     }
   });
@@ -119,7 +149,9 @@ it('what cannot be a pin is said with its reason, and a hint is no pin', async (
 it('what a type of the text states is a pin', async () => {
   const graph = mlp('RS(1)');
   const nodes = graph.nodes.map((node) =>
-    node.name === 'relu' && node.type.kind === 'tensor' ? { ...node, type: { ...node.type, given: 'S(0)R' } } : node,
+    node.name === 'relu' && node.type.kind === 'tensor'
+      ? { ...node, type: { ...node.type, given: 'S(0)R' } }
+      : node,
   );
   expect(placed(await planFor({ ...graph, nodes, given: [] }, MESH), 'relu')).toBe('S(0)R');
 });
@@ -143,7 +175,10 @@ it('a value in the body of a loop keeps its pin', async () => {
 /** A chain of steps on a matrix of 16 x 16, some of which state where their result lives. */
 const step = fc.record({
   kind: fc.constantFrom('matmul', 'relu', 'transpose', 'residual', 'softmax'),
-  stated: fc.option(fc.array(fc.constantFrom('R', 'S(0)', 'S(1)'), { minLength: 2, maxLength: 2 }), { nil: undefined }),
+  stated: fc.option(
+    fc.array(fc.constantFrom('R', 'S(0)', 'S(1)'), { minLength: 2, maxLength: 2 }),
+    { nil: undefined },
+  ),
 });
 
 test('the plan of a random program with withSharding obeys it, and computes what the program does', async () => {
@@ -161,19 +196,26 @@ test('the plan of a random program with withSharding obeys it, and computes what
           else if (kind === 'transpose') value = value.transpose(0, 1);
           else if (kind === 'softmax') value = value.softmax(-1);
           else value = kind === 'relu' ? value.relu() : value.add(before.matmul(w));
-          // Softmax is not cut along the dim that it sums over; a mesh dim of one device cuts nothing.
-          const text = stated?.map((s, m) => (sizes[m] === 1 || (kind === 'softmax' && s === 'S(1)') ? 'R' : s)).join('');
+          // Softmax is not cut along the dim that it sums over; a mesh dim of one device cuts
+          // nothing.
+          const text = stated
+            ?.map((s, m) => (sizes[m] === 1 || (kind === 'softmax' && s === 'S(1)') ? 'R' : s))
+            .join('');
           if (text === undefined) continue;
           wanted.push([value.name, text]);
           value = withSharding(value, text);
         }
         return value;
       };
-      const graph = trace(program, { x: input([16, 16]), w: parameter([16, 16]) }, { mesh, checkTwice: false });
+      const graph = trace(
+        program,
+        { x: input([16, 16]), w: parameter([16, 16]) },
+        { mesh, checkTwice: false },
+      );
       const plan = await planFor(graph, mesh, { optimizer: 'none' });
       for (const [node, sharding] of wanted) expect(placed(plan, node), node).toBe(sharding);
       expect(verify(graph, plan, TABLE, { seed: 1 }).mismatches).toEqual([]);
     },
   );
   await fc.assert(property, { numRuns: 40 });
-}); // prettier-ignore
+});

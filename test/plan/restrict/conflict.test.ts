@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { Restriction } from '../../../src/plan/restrict/restriction.ts';
+
 import { prepare, type Prepared } from '../../../src/plan/prepare.ts';
+import { Restriction } from '../../../src/plan/restrict/restriction.ts';
 import { shardPrepared } from '../../../src/plan/shard.ts';
 import { input, parameter } from '../../../src/trace/record/spec.ts';
 import type { Tensor } from '../../../src/trace/tensor/tensor.ts';
@@ -10,12 +11,15 @@ import { request, TABLE } from '../support.ts';
 
 /** Where no choice is left, the node that is left none is named, never a number of the solver's. */
 
-const graph = trace(
-  ({ x, w }: Record<'x' | 'w', Tensor>) => x.matmul(w).neg().gelu(),
-  { x: input([8, 16]), w: parameter([16, 8]) },
-); // prettier-ignore
+const graph = trace(({ x, w }: Record<'x' | 'w', Tensor>) => x.matmul(w).neg().gelu(), {
+  x: input([8, 16]),
+  w: parameter([16, 8]),
+});
 
-/** The product left cut, its negation taken as a pending sum: no redistribution makes the one of the other. */
+/**
+ * The product left cut, its negation taken as a pending sum: no redistribution makes the one of the
+ * other.
+ */
 function stuck(): { readonly prepared: Prepared; readonly restriction: Restriction } {
   const prepared = prepare(graph, request('a=2'), TABLE);
   const restriction = new Restriction(prepared.model);
@@ -24,7 +28,11 @@ function stuck(): { readonly prepared: Prepared; readonly restriction: Restricti
     const n = prepared.model.graph.nodes.findIndex((node) => node.name === name);
     const { set } = strategies.nodes[n]!;
     const width = set.inputCount + set.outputCount;
-    restriction.keep(nodeVariable[n], name, (a) => space.text(set.specs[a * width + column]) === wanted);
+    restriction.keep(
+      nodeVariable[n],
+      name,
+      (a) => space.text(set.specs[a * width + column]) === wanted,
+    );
   };
   keep('mm', 2, 'S(0)');
   keep('neg', 0, 'P(sum)');
@@ -47,7 +55,14 @@ describe('a problem without a choice', () => {
 
   it('says it of a plan too', async () => {
     const { prepared, restriction } = stuck();
-    const result = await shardPrepared({ ...prepared, problem: restriction.problem(), compact: restriction.compact() });
-    expect(result).toMatchObject({ status: 'infeasible', conflict: [expect.stringMatching(/^no placement of %(mm|neg) /)] });
-  }); // prettier-ignore
+    const result = await shardPrepared({
+      ...prepared,
+      problem: restriction.problem(),
+      compact: restriction.compact(),
+    });
+    expect(result).toMatchObject({
+      status: 'infeasible',
+      conflict: [expect.stringMatching(/^no placement of %(mm|neg) /)],
+    });
+  });
 });

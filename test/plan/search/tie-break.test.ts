@@ -1,8 +1,9 @@
 /** Ties of whole plans: which plan of least seconds is returned. */
 import { expect, test } from 'vitest';
-import { brokenTies, TIE_BREAK } from '../../../src/plan/search/tie-break.ts';
-import { decode } from '../../../src/plan/record/decode.ts';
+
 import { prepare } from '../../../src/plan/prepare.ts';
+import { decode } from '../../../src/plan/record/decode.ts';
+import { brokenTies, TIE_BREAK } from '../../../src/plan/search/tie-break.ts';
 import { evaluate } from '../../../src/solver/check/verify.ts';
 import { solve } from '../../../src/solver/solve.ts';
 import { load, planFor, request, TABLE } from '../support.ts';
@@ -13,7 +14,10 @@ interface Placed {
   readonly placement: string;
 }
 
-/** Pairs of neighbouring parameters, equal but for numbers in their names, that are placed differently. */
+/**
+ * Pairs of neighbouring parameters, equal but for numbers in their names, that are placed
+ * differently.
+ */
 function unequal(parameters: readonly Placed[]): number {
   const last = new Map<string, string>();
   let count = 0;
@@ -34,7 +38,10 @@ test('among plans of equal seconds, equal layers are placed the same way as far 
   const before = compact.expand(engine.choice);
   const after = brokenTies(model, problem, before, engine.objective);
   expect(after).toBeDefined();
-  expect(evaluate(problem, after!)).toMatchObject({ violations: [], cost: BigInt(engine.objective) });
+  expect(evaluate(problem, after!)).toMatchObject({
+    violations: [],
+    cost: BigInt(engine.objective),
+  });
   const [first, second] = [decode(model, before), decode(model, after!)];
   expect(unequal(second.parameters)).toBeLessThan(unequal(first.parameters));
   // What is preferred once is preferred again.
@@ -50,7 +57,9 @@ test('among plans of equal seconds, equal layers are placed the same way as far 
 test('where a memory row binds, ties are not compared and the plan does not say so', async () => {
   const graph = load('torch/mlp/joint.expanded');
   const free = await planFor(graph, 'x=4');
-  const tight = await planFor(graph, 'x=4', { memoryBytes: Math.ceil(free.memory.peakBytes * 0.6) });
+  const tight = await planFor(graph, 'x=4', {
+    memoryBytes: Math.ceil(free.memory.peakBytes * 0.6),
+  });
   expect(tight.assumptions).not.toContain(TIE_BREAK);
   expect(tight.memory.peakBytes).toBeLessThanOrEqual(tight.memory.budgetBytes);
 });

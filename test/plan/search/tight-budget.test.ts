@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest';
+
 import { loadModel } from '../../../src/cli/input/load.ts';
 import { plannable } from '../../../src/passes/plannable/plannable.ts';
 import { checkPlan } from '../../../src/plan/check-plan.ts';
-import { prepare } from '../../../src/plan/prepare.ts';
 import { neighbourhoodStart } from '../../../src/plan/memory/neighbourhood-start.ts';
+import { prepare } from '../../../src/plan/prepare.ts';
 import { Deadline } from '../../../src/plan/request/deadline.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../../src/plan/request/request.ts';
 import { shard } from '../../../src/plan/shard.ts';
@@ -11,31 +12,59 @@ import { solve } from '../../../src/solver/solve.ts';
 import { load, TABLE } from '../support.ts';
 
 /**
- * BERT base, forward pass: the word embedding is most of the weights. Within 70 % of the peak of the fastest plan the bound mixes
- * plans with it whole and with it cut, and the proof alone ends 13 % from its bound.
+ * BERT base, forward pass: the word embedding is most of the weights. Within 70 % of the peak of
+ * the fastest plan the bound mixes plans with it whole and with it cut, and the proof alone ends 13
+ * % from its bound.
  */
 test('one large tensor under a tight budget: neighbourhood search finds what the proof needs', async () => {
-  const request: PlanRequest = { ...DEFAULT_REQUEST, mesh: 'dp=2,tp=4', cluster: 'dgx-h100', inputs: 'free', outputs: 'free', memoryBytes: 164_308_121 };
+  const request: PlanRequest = {
+    ...DEFAULT_REQUEST,
+    mesh: 'dp=2,tp=4',
+    cluster: 'dgx-h100',
+    inputs: 'free',
+    outputs: 'free',
+    memoryBytes: 164_308_121,
+  };
   const { graph, table } = await loadModel('bert-base-uncased', {});
   const { problem } = prepare(plannable(graph, table), request, table).compact;
-  const quick = await solve(problem, { engine: 'exact', certify: false, gap: 0.0025, workLimit: 8e6 });
+  const quick = await solve(problem, {
+    engine: 'exact',
+    certify: false,
+    gap: 0.0025,
+    workLimit: 8e6,
+  });
   expect(quick.gap).toBeGreaterThan(0.1);
   const known = { starts: [quick.choice], bound: quick.bound };
   const better = await neighbourhoodStart(problem, known, request, new Deadline(undefined));
   if (better === undefined) throw new Error('nothing was found');
-  expect(await neighbourhoodStart(problem, known, request, new Deadline(undefined))).toEqual(better);
-  const proven = await solve(problem, { engine: 'exact', gap: 0.0025, workLimit: 2e8, searchesWide: true, starts: [better] });
+  expect(await neighbourhoodStart(problem, known, request, new Deadline(undefined))).toEqual(
+    better,
+  );
+  const proven = await solve(problem, {
+    engine: 'exact',
+    gap: 0.0025,
+    workLimit: 2e8,
+    searchesWide: true,
+    starts: [better],
+  });
   expect(proven.gap).toBeLessThan(0.005);
   expect(proven.objective).toBeLessThan(0.9 * quick.objective);
-}, 120_000); // prettier-ignore
+}, 120_000);
 
 /**
- * BERT base, joint graph: attention's output is cut, and what is gathered of it waits for the backward pass beside it, 6 MiB a layer. A row that
- * counts the cut one alone had a gap of 7 %.
+ * BERT base, joint graph: attention's output is cut, and what is gathered of it waits for the
+ * backward pass beside it, 6 MiB a layer. A row that counts the cut one alone had a gap of 7 %.
  */
 test('gathered copies beside what they were gathered from count in the row, and in its certificate', async () => {
   const memoryBytes = Math.floor(0.645 * 2 ** 30);
-  const request: PlanRequest = { ...DEFAULT_REQUEST, mesh: 'd=8', cluster: 'dgx-h100', inputs: 'free', outputs: 'free', memoryBytes };
+  const request: PlanRequest = {
+    ...DEFAULT_REQUEST,
+    mesh: 'd=8',
+    cluster: 'dgx-h100',
+    inputs: 'free',
+    outputs: 'free',
+    memoryBytes,
+  };
   const graph = load('torch/bert-base/joint.expanded');
   const made = await shard(graph, request, { table: TABLE });
   if (made.status !== 'planned') throw new Error('no plan');
@@ -44,9 +73,17 @@ test('gathered copies beside what they were gathered from count in the row, and 
   expect(plan.proof.gap).toBeLessThan(0.005);
   const { within } = certificate;
   expect(within?.storages).toEqual(within?.moments);
-  const folder = { plan, certificate, isAsWritten: true, program: made.prepared.program, request: made.prepared.request };
+  const folder = {
+    plan,
+    certificate,
+    isAsWritten: true,
+    program: made.prepared.program,
+    request: made.prepared.request,
+  };
   expect(checkPlan(folder, TABLE).differences).toEqual([]);
   // Without those storages the problem is another one, whose bound the certificate does not prove.
   const { storages: _, ...bare } = within!;
-  expect(checkPlan({ ...folder, certificate: { ...certificate, within: bare } }, TABLE).differences).not.toEqual([]);
-}, 60_000); // prettier-ignore
+  expect(
+    checkPlan({ ...folder, certificate: { ...certificate, within: bare } }, TABLE).differences,
+  ).not.toEqual([]);
+}, 60_000);

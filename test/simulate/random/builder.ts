@@ -36,13 +36,18 @@ export function drawOf(seed: number): Draw {
   };
 }
 
-export const ref = (t: Tensor | string): Arg => ({ kind: 'value', name: typeof t === 'string' ? t : t.name });
+export const ref = (t: Tensor | string): Arg => ({
+  kind: 'value',
+  name: typeof t === 'string' ? t : t.name,
+});
 export const float = (value: number): Arg => ({ kind: 'float', value });
 export const dtypeArg = (dtype: DType): Arg => ({ kind: 'dtype', dtype });
 
 const MAX_ELEMENTS = 3000;
 
-/** A program under construction: inputs may be added at any time, calls are typed as they are made. */
+/**
+ * A program under construction: inputs may be added at any time, calls are typed as they are made.
+ */
 export class ProgramBuilder {
   readonly tensors: Tensor[] = [];
   private readonly inputs: Node[] = [];
@@ -62,7 +67,15 @@ export class ProgramBuilder {
   input(dtype: DType, shape: readonly number[], role: 'input' | 'parameter' = 'input'): Tensor {
     const name = `x${this.inputs.length}`;
     const type: ValueType = { kind: 'tensor', dtype, shape: [...shape] };
-    this.inputs.push({ name, kind: 'placeholder', target: name, args: [], kwargs: {}, type, meta: { role, roleName: name } }); // prettier-ignore
+    this.inputs.push({
+      name,
+      kind: 'placeholder',
+      target: name,
+      args: [],
+      kwargs: {},
+      type,
+      meta: { role, roleName: name },
+    });
     this.types.set(name, type);
     return { name, dtype, shape };
   }
@@ -71,7 +84,15 @@ export class ProgramBuilder {
   protected argument(dtype: DType, shape: readonly number[]): Tensor {
     const name = `${this.prefix}a${this.count++}`;
     const type: ValueType = { kind: 'tensor', dtype, shape: [...shape] };
-    this.arguments.push({ name, kind: 'placeholder', target: name, args: [], kwargs: {}, type, meta: { role: 'arg' } });
+    this.arguments.push({
+      name,
+      kind: 'placeholder',
+      target: name,
+      args: [],
+      kwargs: {},
+      type,
+      meta: { role: 'arg' },
+    });
     this.types.set(name, type);
     return { name, dtype, shape };
   }
@@ -94,7 +115,15 @@ export class ProgramBuilder {
     call.result.items.forEach((type, k) => {
       if (type.kind !== 'tensor') throw new Error(`${target} gives a ${type.kind}`);
       const member = `${name}_${k}`;
-      this.calls.push({ name: member, kind: 'call', target: 'operator.getitem', args: [ref(name), k], kwargs: {}, type, meta: {} }); // prettier-ignore
+      this.calls.push({
+        name: member,
+        kind: 'call',
+        target: 'operator.getitem',
+        args: [ref(name), k],
+        kwargs: {},
+        type,
+        meta: {},
+      });
       this.types.set(member, type);
       this.tensors.push({ name: member, dtype: type.dtype, shape: type.shape.map(Number) });
     });
@@ -102,13 +131,20 @@ export class ProgramBuilder {
 
   /** The finished body. */
   body(name: string, returns: readonly Tensor[]): Graph {
-    const placeholders = this.arguments.map((node, roleIndex): Node => ({ ...node, meta: { role: 'arg', roleIndex } }));
+    const placeholders = this.arguments.map((node, roleIndex): Node => ({
+      ...node,
+      meta: { role: 'arg', roleIndex },
+    }));
     const outputs = returns.map((t, index): Output => ({ value: t.name, role: 'output', index }));
     return { name, nodes: [...placeholders, ...this.calls], outputs, subgraphs: this.subgraphs };
   }
 
   /** Members of the result; undefined when the call is refused or too large. */
-  tuple(target: string, args: readonly Arg[], kwargs: Readonly<Record<string, Arg>> = {}): (Tensor | null)[] | undefined {
+  tuple(
+    target: string,
+    args: readonly Arg[],
+    kwargs: Readonly<Record<string, Arg>> = {},
+  ): (Tensor | null)[] | undefined {
     const typeOf = (name: string): ValueType => this.types.get(name) ?? { kind: 'none' };
     const call = { target, args, kwargs };
     let metas;
@@ -120,7 +156,12 @@ export class ProgramBuilder {
     }
     const type = inferCall(TABLE, call, typeOf);
     if (metas === undefined || type === undefined) throw new Error(`no operator ${target}`);
-    if (metas.some((m) => m !== null && (m.shape.includes(0) || m.shape.reduce((a, b) => a * b, 1) > MAX_ELEMENTS)))
+    if (
+      metas.some(
+        (m) =>
+          m !== null && (m.shape.includes(0) || m.shape.reduce((a, b) => a * b, 1) > MAX_ELEMENTS),
+      )
+    )
       return undefined;
     const name = `${this.prefix}v${this.count++}`;
     this.calls.push({ name, kind: 'call', target, args, kwargs, type, meta: {} });
@@ -136,15 +177,27 @@ export class ProgramBuilder {
       if (meta === null) return null;
       const member = `${name}_${k}`;
       const memberType: ValueType = { kind: 'tensor', dtype: meta.dtype, shape: [...meta.shape] };
-      this.calls.push({ name: member, kind: 'call', target: 'operator.getitem', args: [ref(name), k], kwargs: {}, type: memberType, meta: {} }); // prettier-ignore
+      this.calls.push({
+        name: member,
+        kind: 'call',
+        target: 'operator.getitem',
+        args: [ref(name), k],
+        kwargs: {},
+        type: memberType,
+        meta: {},
+      });
       this.types.set(member, memberType);
       const made = { name: member, dtype: meta.dtype, shape: meta.shape };
       this.tensors.push(made);
       return made;
     });
-  } // prettier-ignore
+  }
 
-  call(target: string, args: readonly Arg[], kwargs: Readonly<Record<string, Arg>> = {}): Tensor | undefined {
+  call(
+    target: string,
+    args: readonly Arg[],
+    kwargs: Readonly<Record<string, Arg>> = {},
+  ): Tensor | undefined {
     return this.tuple(target, args, kwargs)?.[0] ?? undefined;
   }
 
@@ -157,13 +210,23 @@ export class ProgramBuilder {
     for (const { args, kwargs } of this.calls) {
       const note = (arg: Arg): void => {
         if (Array.isArray(arg)) (arg as readonly Arg[]).forEach(note);
-        else if (arg !== null && typeof arg === 'object' && 'kind' in arg && arg.kind === 'value') used.add(arg.name);
+        else if (arg !== null && typeof arg === 'object' && 'kind' in arg && arg.kind === 'value')
+          used.add(arg.name);
       };
       [...args, ...Object.values(kwargs)].forEach(note);
     }
     const ends = this.calls.filter((node) => node.type.kind === 'tensor' && !used.has(node.name));
-    const outputs = ends.map((node, index): Output => ({ value: node.name, role: 'output', index }));
-    const graph: Graph = { name, nodes: [...this.inputs, ...this.calls], outputs, subgraphs: this.subgraphs };
+    const outputs = ends.map((node, index): Output => ({
+      value: node.name,
+      role: 'output',
+      index,
+    }));
+    const graph: Graph = {
+      name,
+      nodes: [...this.inputs, ...this.calls],
+      outputs,
+      subgraphs: this.subgraphs,
+    };
     lintGraph(graph, (node, typeOf) => inferCall(TABLE, node, typeOf));
     return graph;
   }

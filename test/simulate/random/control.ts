@@ -1,5 +1,5 @@
 import type { Arg, DType, Graph } from '../../../src/graph/types.ts';
-import { ProgramBuilder, ref, type Draw, type Tensor } from './builder.ts';
+import { type Draw, ProgramBuilder, ref, type Tensor } from './builder.ts';
 import { FAMILIES, floats } from './families.ts';
 import { MORE_FAMILIES } from './more-families.ts';
 
@@ -38,9 +38,15 @@ class BodyBuilder extends ProgramBuilder {
   }
 
   override input(dtype: DType, shape: readonly number[]): Tensor {
-    const fits = this.outer.tensors.filter((t) => t.dtype === dtype && t.shape.join() === shape.join());
-    // Half of the time a value that is there already, so that what is around a body is placed for other uses too.
-    const from = fits.length > 0 && this.draw.chance(0.5) ? this.draw.pick(fits) : this.outer.input(dtype, shape);
+    const fits = this.outer.tensors.filter(
+      (t) => t.dtype === dtype && t.shape.join() === shape.join(),
+    );
+    // Half of the time a value that is there already, so that what is around a body is placed for
+    // other uses too.
+    const from =
+      fits.length > 0 && this.draw.chance(0.5)
+        ? this.draw.pick(fits)
+        : this.outer.input(dtype, shape);
     this.captured.push(from);
     return this.argument(dtype, shape);
   }
@@ -61,10 +67,14 @@ class BodyBuilder extends ProgramBuilder {
 
 /** Any tensor of that type in the body, made there if there is none that is not an input. */
 function ofType(b: BodyBuilder, like: Tensor): Tensor {
-  const made = b.tensors.filter((t) => t.dtype === like.dtype && t.shape.join() === like.shape.join());
+  const made = b.tensors.filter(
+    (t) => t.dtype === like.dtype && t.shape.join() === like.shape.join(),
+  );
   if (made.length > 0 && b.draw.chance(0.9)) return made[made.length - 1];
   const from = made[0] ?? b.input(like.dtype, like.shape);
-  return b.call(like.dtype === 'f32' ? 'aten.tanh.default' : 'aten.clone.default', [ref(from)]) ?? from;
+  return (
+    b.call(like.dtype === 'f32' ? 'aten.tanh.default' : 'aten.clone.default', [ref(from)]) ?? from
+  );
 }
 
 function fill(b: BodyBuilder): void {
@@ -77,14 +87,24 @@ type ControlFamily = (b: ProgramBuilder, depth: number) => void;
 /** Whether all of a tensor's elements together are above a number that no sum is by chance. */
 function predicate(b: ProgramBuilder): Tensor {
   const sum = b.call('aten.sum.default', [ref(floats(b))]);
-  const test = sum === undefined ? undefined : b.call('aten.gt.Scalar', [ref(sum), { kind: 'float', value: 0.0137 }]);
+  const test =
+    sum === undefined
+      ? undefined
+      : b.call('aten.gt.Scalar', [ref(sum), { kind: 'float', value: 0.0137 }]);
   return test ?? b.input('b8', []);
 }
 
 /** The branches of a call: they return tensors of the same types. */
-function branches(b: ProgramBuilder, count: number, depth: number): { graphs: Graph[]; operands: Tensor[] } {
+function branches(
+  b: ProgramBuilder,
+  count: number,
+  depth: number,
+): { graphs: Graph[]; operands: Tensor[] } {
   const handed = Array.from({ length: 1 + b.draw.below(2) }, () => floats(b));
-  const bodies = Array.from({ length: count }, (_, i) => new BodyBuilder(b.draw, b, depth + 1, handed, `b${i}`));
+  const bodies = Array.from(
+    { length: count },
+    (_, i) => new BodyBuilder(b.draw, b, depth + 1, handed, `b${i}`),
+  );
   for (const body of bodies) fill(body);
   const [first] = bodies;
   const types = Array.from({ length: 1 + b.draw.below(2) }, () => b.draw.pick(first.tensors));
@@ -117,7 +137,9 @@ const LENGTHS = [1, 2, 3, 4] as const;
 /** Scanned tensors; none for a third of the scans that carry something. */
 function scanned(b: ProgramBuilder, length: number, atLeast: number): Tensor[] {
   return Array.from({ length: atLeast + b.draw.below(2) }, () => {
-    const there = b.tensors.filter((t) => t.dtype === 'f32' && t.shape.length > 0 && t.shape[0] === length);
+    const there = b.tensors.filter(
+      (t) => t.dtype === 'f32' && t.shape.length > 0 && t.shape[0] === length,
+    );
     if (there.length > 0 && b.draw.chance(0.5)) return b.draw.pick(there);
     const row = floats(b, 0, 3);
     return b.input('f32', [length, ...row.shape]);
@@ -134,8 +156,15 @@ const scan: ControlFamily = (b, depth) => {
   fill(body);
   const stacked = Array.from({ length: b.draw.below(3) }, () => b.draw.pick(body.tensors));
   const graph = body.body('step', [...carry.map((c) => ofType(body, c)), ...stacked]);
-  const kwargs = { ...(xs.length === 0 ? { length } : {}), ...(b.draw.chance(0.3) ? { reverse: true } : {}) };
-  b.control('scan', [b.subgraph(graph), carry.map(ref), xs.map(ref), body.captures.map(ref)], kwargs);
+  const kwargs = {
+    ...(xs.length === 0 ? { length } : {}),
+    ...(b.draw.chance(0.3) ? { reverse: true } : {}),
+  };
+  b.control(
+    'scan',
+    [b.subgraph(graph), carry.map(ref), xs.map(ref), body.captures.map(ref)],
+    kwargs,
+  );
 };
 
 const map: ControlFamily = (b, depth) => {
@@ -158,8 +187,11 @@ const loop: ControlFamily = (b, depth) => {
   if (goes !== undefined && b.draw.chance(0.5)) {
     const sum = test.call('aten.sum.default', [ref(test.tensors[1])]);
     const small =
-      sum === undefined ? undefined : test.call('aten.lt.Scalar', [ref(sum), { kind: 'float', value: 3.0137 }]);
-    if (small !== undefined) goes = test.call('aten.logical_and.default', [ref(goes), ref(small)]) ?? goes;
+      sum === undefined
+        ? undefined
+        : test.call('aten.lt.Scalar', [ref(sum), { kind: 'float', value: 3.0137 }]);
+    if (small !== undefined)
+      goes = test.call('aten.logical_and.default', [ref(goes), ref(small)]) ?? goes;
   }
   const step = new BodyBuilder(b.draw, b, depth + 1, carry, 'w');
   const next = step.call('aten.add.Scalar', [ref(step.tensors[0]), 1]);
@@ -167,7 +199,10 @@ const loop: ControlFamily = (b, depth) => {
   fill(step);
   const returns = [next, ...carry.slice(1).map((c) => ofType(step, c))];
   test.captureAround([], step.captures);
-  const names: Arg[] = [b.subgraph(test.body('test', [goes])), b.subgraph(step.body('step', returns))];
+  const names: Arg[] = [
+    b.subgraph(test.body('test', [goes])),
+    b.subgraph(step.body('step', returns)),
+  ];
   b.control(
     'while_loop',
     [...names, carry.map(ref), step.captures.map(ref)],

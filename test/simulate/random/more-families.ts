@@ -1,8 +1,11 @@
 import type { Arg } from '../../../src/graph/types.ts';
-import { dtypeArg, float, ref, type ProgramBuilder, type Tensor } from './builder.ts';
-import { floats, indices, mask, oneOf, partner, shapeOf, type Family } from './families.ts';
+import { dtypeArg, float, type ProgramBuilder, ref, type Tensor } from './builder.ts';
+import { type Family, floats, indices, mask, oneOf, partner, shapeOf } from './families.ts';
 
-/** Composite operators, rarer overloads, backwards of norms and pools, fused attention, grouped products. */
+/**
+ * Composite operators, rarer overloads, backwards of norms and pools, fused attention, grouped
+ * products.
+ */
 
 const vectorOf = (b: ProgramBuilder, n: number): Arg => ref(b.input('f32', [n], 'parameter'));
 
@@ -11,9 +14,12 @@ const product: Family = (b) => {
   const [batch, rows, inner] = x.shape;
   const w = ref(b.input('f32', [batch, inner, 4]));
   oneOf(b, [
-    ['aten.baddbmm.default', [ref(b.input('f32', b.draw.pick([[batch, rows, 4], [4], [rows, 1]]))), ref(x), w]],
+    [
+      'aten.baddbmm.default',
+      [ref(b.input('f32', b.draw.pick([[batch, rows, 4], [4], [rows, 1]]))), ref(x), w],
+    ],
     ['aten.addbmm.default', [ref(b.input('f32', [rows, 4])), ref(x), w]],
-  ]); // prettier-ignore
+  ]);
 };
 
 const matrixVector: Family = (b) => {
@@ -55,23 +61,75 @@ const groupNorm: Family = (b) => {
   const [n, , rest] = x.shape;
   const weight = vectorOf(b, channels);
   const sizes = [n, channels, rest, groups];
-  const made = b.tuple('aten.native_group_norm.default', [ref(x), weight, vectorOf(b, channels), ...sizes, float(1e-5)]); // prettier-ignore
+  const made = b.tuple('aten.native_group_norm.default', [
+    ref(x),
+    weight,
+    vectorOf(b, channels),
+    ...sizes,
+    float(1e-5),
+  ]);
   const [, mean, rstd] = made ?? [];
-  if (mean === undefined || rstd === undefined || mean === null || rstd === null || b.draw.chance(0.4)) return;
+  if (
+    mean === undefined ||
+    rstd === undefined ||
+    mean === null ||
+    rstd === null ||
+    b.draw.chance(0.4)
+  )
+    return;
   const g = b.input('f32', x.shape);
-  b.tuple('aten.native_group_norm_backward.default', [ref(g), ref(x), ref(mean), ref(rstd), weight, ...sizes, [true, true, true]]); // prettier-ignore
+  b.tuple('aten.native_group_norm_backward.default', [
+    ref(g),
+    ref(x),
+    ref(mean),
+    ref(rstd),
+    weight,
+    ...sizes,
+    [true, true, true],
+  ]);
 };
 
 const batchNorm: Family = (b) => {
-  const x = b.input('f32', [b.draw.pick([2, 3, 4]), b.draw.pick([1, 3, 4, 6]), b.draw.pick([1, 3])]);
+  const x = b.input('f32', [
+    b.draw.pick([2, 3, 4]),
+    b.draw.pick([1, 3, 4, 6]),
+    b.draw.pick([1, 3]),
+  ]);
   const c = x.shape[1];
   const [weight, bias, mean, variance] = [1, 2, 3, 4].map(() => vectorOf(b, c));
   const training = b.draw.chance(0.5);
-  const made = b.tuple('aten._native_batch_norm_legit_functional.default', [ref(x), weight, bias, mean, variance, training, float(0.1), float(1e-5)]); // prettier-ignore
+  const made = b.tuple('aten._native_batch_norm_legit_functional.default', [
+    ref(x),
+    weight,
+    bias,
+    mean,
+    variance,
+    training,
+    float(0.1),
+    float(1e-5),
+  ]);
   const [, saved, inverse] = made ?? [];
-  if (saved === undefined || inverse === undefined || saved === null || inverse === null || !training) return;
+  if (
+    saved === undefined ||
+    inverse === undefined ||
+    saved === null ||
+    inverse === null ||
+    !training
+  )
+    return;
   const g = b.input('f32', x.shape);
-  b.tuple('aten.native_batch_norm_backward.default', [ref(g), ref(x), weight, mean, variance, ref(saved), ref(inverse), true, float(1e-5), [true, true, true]]); // prettier-ignore
+  b.tuple('aten.native_batch_norm_backward.default', [
+    ref(g),
+    ref(x),
+    weight,
+    mean,
+    variance,
+    ref(saved),
+    ref(inverse),
+    true,
+    float(1e-5),
+    [true, true, true],
+  ]);
 };
 
 const rmsBackward: Family = (b) => {
@@ -81,7 +139,14 @@ const rmsBackward: Family = (b) => {
   const made = b.tuple('aten._fused_rms_norm.default', [ref(x), inner, weight, float(1e-5)]);
   const rstd = made?.[1];
   if (rstd === undefined || rstd === null) return;
-  b.tuple('aten._fused_rms_norm_backward.default', [ref(b.input('f32', x.shape)), ref(x), inner, ref(rstd), weight, [true, true]]); // prettier-ignore
+  b.tuple('aten._fused_rms_norm_backward.default', [
+    ref(b.input('f32', x.shape)),
+    ref(x),
+    inner,
+    ref(rstd),
+    weight,
+    [true, true],
+  ]);
 };
 
 const poolBackward: Family = (b) => {
@@ -89,7 +154,16 @@ const poolBackward: Family = (b) => {
   const made = b.tuple('aten.max_pool2d_with_indices.default', [ref(x), [2, 2], [2, 2]]);
   const [out, at] = made ?? [];
   if (out === undefined || at === undefined || out === null || at === null) return;
-  b.call('aten.max_pool2d_with_indices_backward.default', [ref(b.input('f32', out.shape)), ref(x), [2, 2], [2, 2], [0, 0], [1, 1], false, ref(at)]); // prettier-ignore
+  b.call('aten.max_pool2d_with_indices_backward.default', [
+    ref(b.input('f32', out.shape)),
+    ref(x),
+    [2, 2],
+    [2, 2],
+    [0, 0],
+    [1, 1],
+    false,
+    ref(at),
+  ]);
 };
 
 const shapes: Family = (b) => {
@@ -116,19 +190,38 @@ const shapes: Family = (b) => {
 
 const fused: Family = (b) => {
   const heads = b.draw.pick([1, 2, 4]);
-  const [batch, rows, channels, values] = [b.draw.pick([1, 2, 3]), b.draw.pick([3, 4, 32]), 2, b.draw.pick([2, 3])];
+  const [batch, rows, channels, values] = [
+    b.draw.pick([1, 2, 3]),
+    b.draw.pick([3, 4, 32]),
+    2,
+    b.draw.pick([2, 3]),
+  ];
   const causal = b.draw.chance(0.5);
   const keys = causal ? rows : b.draw.pick([2, 4, 5]);
   const q = ref(b.input('f32', [batch, heads, rows, channels]));
   const k = ref(b.input('f32', [batch, heads, keys, channels]));
   const v = ref(b.input('f32', [batch, heads, keys, values]));
-  const bias = !causal && b.draw.chance(0.5) ? ref(b.input('f32', [batch, heads, rows, keys])) : null;
+  const bias =
+    !causal && b.draw.chance(0.5) ? ref(b.input('f32', [batch, heads, rows, keys])) : null;
   const name = 'aten._scaled_dot_product_efficient_attention';
   const made = b.tuple(`${name}.default`, [q, k, v, bias, true, float(0), causal]);
   const [out, lse, seed, offset] = made ?? [];
   if (!out || !lse || !seed || !offset || b.draw.chance(0.4)) return;
   const g = ref(b.input('f32', out.shape));
-  b.tuple(`${name}_backward.default`, [g, q, k, v, bias, ref(out), ref(lse), ref(seed), ref(offset), float(0), [true, true, true, bias !== null], causal]); // prettier-ignore
+  b.tuple(`${name}_backward.default`, [
+    g,
+    q,
+    k,
+    v,
+    bias,
+    ref(out),
+    ref(lse),
+    ref(seed),
+    ref(offset),
+    float(0),
+    [true, true, true, bias !== null],
+    causal,
+  ]);
 };
 
 const entropy: Family = (b) => {
@@ -140,11 +233,24 @@ const entropy: Family = (b) => {
   const reduction = b.draw.below(3);
   const g = (out: Tensor | undefined): Arg => ref(b.input('f32', out?.shape ?? []));
   if (b.draw.chance(0.4)) {
-    b.call('aten.binary_cross_entropy_with_logits.default', [ref(x), ref(y), weight, null, reduction]);
+    b.call('aten.binary_cross_entropy_with_logits.default', [
+      ref(x),
+      ref(y),
+      weight,
+      null,
+      reduction,
+    ]);
     return;
   }
   const loss = b.call('aten.binary_cross_entropy.default', [ref(x), ref(y), weight, reduction]);
-  if (loss !== undefined) b.call('aten.binary_cross_entropy_backward.default', [g(loss), ref(x), ref(y), weight, reduction]); // prettier-ignore
+  if (loss !== undefined)
+    b.call('aten.binary_cross_entropy_backward.default', [
+      g(loss),
+      ref(x),
+      ref(y),
+      weight,
+      reduction,
+    ]);
 };
 
 const made: Family = (b) => {
@@ -160,7 +266,11 @@ const made: Family = (b) => {
     ['aten.normal_.default', [ref(x), float(1), float(2)]],
     ['aten.uniform_.default', [ref(x)]],
     ['aten.exponential_.default', [ref(x)]],
-    ['prims.iota.default', [shape[0]], { start: 2, step: 3, dtype: dtypeArg('i64'), device, requires_grad: false }],
+    [
+      'prims.iota.default',
+      [shape[0]],
+      { start: 2, step: 3, dtype: dtypeArg('i64'), device, requires_grad: false },
+    ],
   ]);
 };
 
@@ -173,7 +283,12 @@ const maskedPut: Family = (b) => {
   if (read === undefined) return;
   const m = mask(b, read.shape);
   if (m.shape.join() !== read.shape.join()) return;
-  b.call('aten._unsafe_masked_index_put_accumulate.default', [ref(x), ref(m), list, ref(b.input('f32', read.shape))]);
+  b.call('aten._unsafe_masked_index_put_accumulate.default', [
+    ref(x),
+    ref(m),
+    list,
+    ref(b.input('f32', read.shape)),
+  ]);
 };
 
 const convolutions: Family = (b) => {

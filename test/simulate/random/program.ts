@@ -6,13 +6,16 @@ import { prepare, type Prepared } from '../../../src/plan/prepare.ts';
 import { randomPlan } from '../../../src/plan/record/random-plan.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../../src/plan/request/request.ts';
 import { shardPrepared } from '../../../src/plan/shard.ts';
-import { drawOf, ProgramBuilder, TABLE } from './builder.ts';
-import { CONTROL, grow } from './control.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
 import { drawInputs } from '../../../src/simulate/inputs.ts';
-import { verify, type Verification } from '../../../src/simulate/verify.ts';
+import { type Verification, verify } from '../../../src/simulate/verify.ts';
+import { drawOf, ProgramBuilder, TABLE } from './builder.ts';
+import { CONTROL, grow } from './control.ts';
 
-/** `control`: with loops and branches. `joint`: with its backward pass, where every operator on the way has a derivative. */
+/**
+ * `control`: with loops and branches. `joint`: with its backward pass, where every operator on the
+ * way has a derivative.
+ */
 export type Kind = 'straight' | 'control' | 'joint';
 
 /** A typed random program: 2 to 14 calls over all families of operators. */
@@ -30,9 +33,13 @@ export function randomProgram(seed: number, kind: Kind = 'straight'): Graph {
   return kind === 'joint' ? (withBackward(graph) ?? graph) : graph;
 }
 
-/** Undefined where something on the way has no derivative: an operator, or a loop of unknown length. */
+/**
+ * Undefined where something on the way has no derivative: an operator, or a loop of unknown length.
+ */
 export function withBackward(graph: Graph): Graph | undefined {
-  const floating = graph.nodes.filter((n) => n.kind === 'placeholder' && n.type.kind === 'tensor' && n.type.dtype === 'f32'); // prettier-ignore
+  const floating = graph.nodes.filter(
+    (n) => n.kind === 'placeholder' && n.type.kind === 'tensor' && n.type.dtype === 'f32',
+  );
   try {
     return jointGraph(graph, { wrt: floating.map((node) => node.name) });
   } catch (error) {
@@ -50,8 +57,18 @@ const NOT_DIFFERENTIABLE: ReadonlySet<string> = new Set([
 ]);
 
 const MESHES = [
-  'd=2', 'd=3', 'd=4', 'a=2,b=2', 'a=2,b=3', 'a=4,b=2', 'a=1,b=3', 'a=2,b=1', 'a=2,b=2,c=2', 'a=3,b=2', 'a=2,b=4',
-] as const; // prettier-ignore
+  'd=2',
+  'd=3',
+  'd=4',
+  'a=2,b=2',
+  'a=2,b=3',
+  'a=4,b=2',
+  'a=1,b=3',
+  'a=2,b=1',
+  'a=2,b=2,c=2',
+  'a=3,b=2',
+  'a=2,b=4',
+] as const;
 
 export interface Outcome {
   readonly seed: number;
@@ -72,7 +89,8 @@ export async function runSolved(seed: number, kind: Kind = 'straight'): Promise<
   const { graph, mesh } = drawn(seed, kind);
   const prepared = prepare(graph, requestOf(mesh, seed), TABLE);
   const solved = await shardPrepared(prepared);
-  if (solved.status !== 'planned') return { seed, mesh, graph, fault: `infeasible: ${solved.conflict.join()}` };
+  if (solved.status !== 'planned')
+    return { seed, mesh, graph, fault: `infeasible: ${solved.conflict.join()}` };
   return judged(seed, kind, () => solved.plan);
 }
 
@@ -80,7 +98,10 @@ function drawn(seed: number, kind: Kind): { graph: Graph; mesh: string } {
   return { graph: randomProgram(seed, kind), mesh: drawOf(seed + 1_000_003).pick(MESHES) };
 }
 
-/** Every other program shares out the rows of its maps; two of three cut what views merge in strides. */
+/**
+ * Every other program shares out the rows of its maps; two of three cut what views merge in
+ * strides.
+ */
 const requestOf = (mesh: string, seed: number): PlanRequest => ({
   ...DEFAULT_REQUEST,
   mesh,
@@ -101,11 +122,18 @@ function judged(seed: number, kind: Kind, planOf: (prepared: Prepared) => Lowera
   } catch (error) {
     if (error instanceof ShardwrightError && error.code === 'E_VALUE' && hasNoValue(graph, seed))
       return { seed, mesh, graph };
-    return { seed, mesh, graph, fault: error instanceof Error ? `${error.message} ${nodeOf(error)}` : String(error) };
+    return {
+      seed,
+      mesh,
+      graph,
+      fault: error instanceof Error ? `${error.message} ${nodeOf(error)}` : String(error),
+    };
   }
 }
 
-/** A program that one device cannot run either: it makes row numbers that some table does not have. */
+/**
+ * A program that one device cannot run either: it makes row numbers that some table does not have.
+ */
 function hasNoValue(graph: Graph, seed: number): boolean {
   try {
     evaluateGraph(TABLE, graph, drawInputs(TABLE, graph, seed), { seed });

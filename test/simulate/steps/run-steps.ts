@@ -1,18 +1,19 @@
 import type { Graph, Node, Output } from '../../../src/graph/types.ts';
 import { flat, fromFlat, type NDArray } from '../../../src/ndarray/array.ts';
-import { lower, plannedProgram, type LowerablePlan } from '../../../src/plan/lower/lower.ts';
+import { lower, type LowerablePlan, plannedProgram } from '../../../src/plan/lower/lower.ts';
 import type { DeviceProgram } from '../../../src/plan/lower/program/program.ts';
-import { runDevices } from '../../../src/simulate/ranks/devices.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
 import { drawInputs } from '../../../src/simulate/inputs.ts';
+import { runDevices } from '../../../src/simulate/ranks/devices.ts';
 import { layOut, putTogether } from '../../../src/simulate/ranks/laid-out.ts';
 import { TABLE } from '../../plan/support.ts';
 
 /**
- * In: a training graph and a plan of it. Out: what differs after two steps of training on virtual devices, where no device is
- * given anything between the steps but what it holds itself. What a whole train step returns is read by the next step; the
- * parameters of a joint graph take a step of SGD from the shards of the gradients that the plan returns. Nothing here asks the
- * planner which input an output belongs to.
+ * In: a training graph and a plan of it. Out: what differs after two steps of training on virtual
+ * devices, where no device is given anything between the steps but what it holds itself. What a
+ * whole train step returns is read by the next step; the parameters of a joint graph take a step of
+ * SGD from the shards of the gradients that the plan returns. Nothing here asks the planner which
+ * input an output belongs to.
  */
 export interface Steps {
   /** Outputs of all steps that were compared, and the tensors that entered the second step. */
@@ -34,14 +35,23 @@ export function runTwoSteps(given: Graph, plan: LowerablePlan, seed = 0): Steps 
   let whole = tiedEqual(graph, inputs, drawInputs(TABLE, graph, seed));
   let parts = inputs.map((node, i) => layOut(program.space, shardingOf(program, node), whole[i]));
   let carried = 0;
-  const compare = (what: string, want: NDArray, sharding: number, byRank: readonly NDArray[]): void => {
+  const compare = (
+    what: string,
+    want: NDArray,
+    sharding: number,
+    byRank: readonly NDArray[],
+  ): void => {
     const { data, disagreement } = putTogether(program.space, sharding, want.shape, byRank);
     const values = flat(want);
     const scale = values.reduce((m, v) => (Number.isFinite(v) ? Math.max(m, Math.abs(v)) : m), 1);
     let off = disagreement;
-    values.forEach((v, i) => (off = Math.max(off, Object.is(v, data[i]) || v === data[i] ? 0 : Math.abs(v - data[i]))));
+    values.forEach(
+      (v, i) =>
+        (off = Math.max(off, Object.is(v, data[i]) || v === data[i] ? 0 : Math.abs(v - data[i]))),
+    );
     compared++;
-    if (!(off / scale <= TOLERANCE)) faults.push(`${what} (${program.space.text(sharding)}) is off by ${off}`);
+    if (!(off / scale <= TOLERANCE))
+      faults.push(`${what} (${program.space.text(sharding)}) is off by ${off}`);
   };
   for (const step of [1, 2]) {
     const one = evaluateGraph(TABLE, graph, whole, { seed }).outputs as NDArray[];
@@ -60,14 +70,20 @@ export function runTwoSteps(given: Graph, plan: LowerablePlan, seed = 0): Steps 
       const fits = layOut(program.space, shardingOf(program, node), whole[i]);
       const same = fits.every((part, rank) => part.shape.join() === parts[i][rank].shape.join());
       if (same) compare(`${node.name} of step 2`, whole[i], shardingOf(program, node), parts[i]);
-      else faults.push(`step 2 reads ${node.name} as ${shapes(fits)}, step 1 leaves ${shapes(parts[i])}`);
+      else
+        faults.push(
+          `step 2 reads ${node.name} as ${shapes(fits)}, step 1 leaves ${shapes(parts[i])}`,
+        );
     });
     if (faults.length > 0) break;
   }
   return { compared, carried, faults };
 }
 
-/** An input of the next step: what the step returned for it, or itself after a step of SGD, or itself. */
+/**
+ * An input of the next step: what the step returned for it, or itself after a step of SGD, or
+ * itself.
+ */
 function after(
   graph: Graph,
   node: Node,
@@ -79,10 +95,20 @@ function after(
 ): { whole: NDArray; parts: NDArray[]; moved: boolean } {
   const { role, roleName, stateName } = node.meta;
   const name = roleName ?? '';
-  const names = (graph.ties ?? []).find((group) => role === 'parameter' && group.includes(name)) ?? [name];
+  const names = (graph.ties ?? []).find(
+    (group) => role === 'parameter' && group.includes(name),
+  ) ?? [name];
   const at = (kind: Output['role']): number =>
-    graph.outputs.findIndex((o) => o.role === kind && o.value !== null && (kind === 'newstate' ? o.of === roleName && o.stateName === stateName : names.includes(o.of ?? ''))); // prettier-ignore
-  const replaced = role === 'state' ? at('newstate') : role === 'tangent' || role === 'arg' ? -1 : at('mutation');
+    graph.outputs.findIndex(
+      (o) =>
+        o.role === kind &&
+        o.value !== null &&
+        (kind === 'newstate'
+          ? o.of === roleName && o.stateName === stateName
+          : names.includes(o.of ?? '')),
+    );
+  const replaced =
+    role === 'state' ? at('newstate') : role === 'tangent' || role === 'arg' ? -1 : at('mutation');
   if (replaced >= 0) return { whole: one[replaced], parts: [...many[replaced]!], moved: true };
   const gradient = role === 'parameter' ? at('grad') : -1;
   if (gradient < 0) return { whole: whole[i], parts: [...parts[i]], moved: false };
@@ -92,24 +118,32 @@ function after(
     parts: parts[i].map((part, rank) => minus(part, byRank[rank])),
     moved: true,
   };
-} // prettier-ignore
+}
 
 /** A step of SGD on what one device holds: element by element, whatever the two stand for. */
 function minus(parameter: NDArray, gradient: NDArray): NDArray {
   if (parameter.shape.join() !== gradient.shape.join())
-    throw new Error(`a device holds ${parameter.shape.join('x')} of a parameter and ${gradient.shape.join('x')} of its gradient`); // prettier-ignore
+    throw new Error(
+      `a device holds ${parameter.shape.join('x')} of a parameter and ${gradient.shape.join('x')} of its gradient`,
+    );
   const g = flat(gradient);
-  return fromFlat(parameter.shape, flat(parameter).map((v, e) => v - RATE * g[e]), parameter.dtype); // prettier-ignore
+  return fromFlat(
+    parameter.shape,
+    flat(parameter).map((v, e) => v - RATE * g[e]),
+    parameter.dtype,
+  );
 }
 
 /** Names of one tensor start from the same numbers. */
 function tiedEqual(graph: Graph, inputs: readonly Node[], drawn: readonly NDArray[]): NDArray[] {
-  const position = new Map(inputs.map((node, i) => [node.meta.role === 'parameter' ? node.meta.roleName : node.name, i]));
+  const position = new Map(
+    inputs.map((node, i) => [node.meta.role === 'parameter' ? node.meta.roleName : node.name, i]),
+  );
   const out = [...drawn];
   for (const [owner, ...others] of graph.ties ?? [])
     for (const other of others) out[position.get(other)!] = out[position.get(owner)!];
   return out;
-} // prettier-ignore
+}
 
 function shardingOf({ values, space }: DeviceProgram, node: Node): number {
   return values.find((v) => v.name === node.name && !v.inBody)?.sharding ?? space.replicated;
@@ -119,4 +153,5 @@ function textOf({ role, of, stateName, index }: Output): string {
   return [role, of ?? index, stateName].filter((word) => word !== undefined).join(' ');
 }
 
-const shapes = (parts: readonly NDArray[]): string => parts.map((part) => `[${part.shape.join()}]`).join(' ');
+const shapes = (parts: readonly NDArray[]): string =>
+  parts.map((part) => `[${part.shape.join()}]`).join(' ');

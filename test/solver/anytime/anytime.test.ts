@@ -1,22 +1,46 @@
 import { describe, expect, it } from 'vitest';
-import { presolve } from '../../../src/solver/anytime/model/presolve.ts';
-import { costOf, Dual, usageOf } from '../../../src/solver/anytime/bound/trws.ts';
+
 import { PriceAscent } from '../../../src/solver/anytime/bound/row-prices.ts';
-import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
+import { costOf, Dual, usageOf } from '../../../src/solver/anytime/bound/trws.ts';
 import { dualCertificate } from '../../../src/solver/anytime/finish/dual-certificate.ts';
-import { search, type Findings } from '../../../src/solver/anytime/run/rounds.ts';
-import { solve } from '../../../src/solver/solve.ts';
+import { presolve } from '../../../src/solver/anytime/model/presolve.ts';
+import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
+import { type Findings, search } from '../../../src/solver/anytime/run/rounds.ts';
 import { STEP } from '../../../src/solver/check/certificate-format.ts';
 import { evaluate, type Verdict, verifyCertificate } from '../../../src/solver/check/verify.ts';
+import { solve } from '../../../src/solver/solve.ts';
 import type { Certificate, Problem } from '../../../src/solver/types.ts';
 import { stepsOf, withList } from '../certificate-support.ts';
-import { build, enumerate, exhaust, randomProblem, ring, mulberry32, so28, type PlainProblem } from '../support.ts';
+import {
+  build,
+  enumerate,
+  exhaust,
+  mulberry32,
+  type PlainProblem,
+  randomProblem,
+  ring,
+  so28,
+} from '../support.ts';
 
 /** Optimum and choice of the table of SO-28, by seed. */
 const SO28: readonly (readonly [number, number])[] = [
-  [1, 694], [2, 606], [3, 483], [4, 641], [5, 837], [6, 743], [7, 228], [8, 280],
-  [9, 292], [10, 474], [11, 545], [12, 427], [13, 702], [14, 314], [15, 284], [16, 565],
-]; // prettier-ignore
+  [1, 694],
+  [2, 606],
+  [3, 483],
+  [4, 641],
+  [5, 837],
+  [6, 743],
+  [7, 228],
+  [8, 280],
+  [9, 292],
+  [10, 474],
+  [11, 545],
+  [12, 427],
+  [13, 702],
+  [14, 314],
+  [15, 284],
+  [16, 565],
+];
 
 const numbers = (choice: ArrayLike<number>): number[] => Array.from(choice);
 
@@ -25,7 +49,9 @@ describe('reduction to the search model', () => {
     let reducedAway = 0;
     for (let seed = 1; seed <= 216; seed++) {
       const plain =
-        seed <= 16 ? so28(seed) : randomProblem(seed, { most: 6, values: 3, usage: true, row: seed % 3 === 0 });
+        seed <= 16
+          ? so28(seed)
+          : randomProblem(seed, { most: 6, values: 3, usage: true, row: seed % 3 === 0 });
       const problem = build(plain, seed % 2 === 0);
       const { objective } = exhaust(plain);
       const reduced = presolve(problem);
@@ -57,27 +83,36 @@ describe('reduction to the search model', () => {
 });
 
 /** What the checker says of a bound alone. */
-const proves = (problem: Problem, certificate: Certificate): Verdict => verifyCertificate(problem, { choice: [], objective: Infinity, certificate }); // prettier-ignore
+const proves = (problem: Problem, certificate: Certificate): Verdict =>
+  verifyCertificate(problem, { choice: [], objective: Infinity, certificate });
 
 describe('bounds by prices and messages', () => {
   it('SO-36: no bound above the optimum, on the way up or certified', () => {
     let close = 0;
     for (let seed = 1; seed <= 60; seed++) {
-      const plain = seed <= 16 ? so28(seed) : randomProblem(seed, { most: 8, values: 3, usage: true, row: seed % 3 === 0 });
+      const plain =
+        seed <= 16
+          ? so28(seed)
+          : randomProblem(seed, { most: 8, values: 3, usage: true, row: seed % 3 === 0 });
       const problem = build(plain, seed % 2 === 0);
       const optimum = enumerate(plain);
       const reduced = presolve(problem);
       if (reduced === undefined || optimum === Infinity) continue;
       const ascent = new PriceAscent(new Dual(reduced.model));
-      for (let k = 0; k < 80; k++) expect(ascent.step(), `seed ${seed}`).toBeLessThanOrEqual(optimum + 1e-6);
-      const certificate = dualCertificate(problem, reduced, { lambda: ascent.kept, toFirst: ascent.bestFirst, toSecond: ascent.bestSecond });
+      for (let k = 0; k < 80; k++)
+        expect(ascent.step(), `seed ${seed}`).toBeLessThanOrEqual(optimum + 1e-6);
+      const certificate = dualCertificate(problem, reduced, {
+        lambda: ascent.kept,
+        toFirst: ascent.bestFirst,
+        toSecond: ascent.bestSecond,
+      });
       const verdict = proves(problem, certificate);
       expect(verdict.reason).toBeUndefined();
       expect(verdict.bound, `seed ${seed}`).toBeLessThanOrEqual(BigInt(optimum));
       if (Number(verdict.bound) >= optimum - 0.2 * Math.abs(optimum)) close++;
     }
     expect(close).toBeGreaterThan(30);
-  }); // prettier-ignore
+  });
 
   it('SO-36: a certificate with a flipped, shifted or foreign part is refused or proves less, never more than the optimum', () => {
     const plain = so28(5);
@@ -86,44 +121,82 @@ describe('bounds by prices and messages', () => {
     if (reduced === undefined) throw new Error('it has choices');
     const ascent = new PriceAscent(new Dual(reduced.model));
     for (let k = 0; k < 60; k++) ascent.step();
-    const good = dualCertificate(problem, reduced, { lambda: ascent.kept, toFirst: ascent.bestFirst, toSecond: ascent.bestSecond });
+    const good = dualCertificate(problem, reduced, {
+      lambda: ascent.kept,
+      toFirst: ascent.bestFirst,
+      toSecond: ascent.bestSecond,
+    });
     const honest = proves(problem, good);
     expect(honest.accepted).toBe(true);
     const [[, , prices, triples]] = stepsOf(good).filter(([code]) => code === STEP.messages);
     expect(good.lists[prices].length).toBeGreaterThan(0);
     expect(good.lists[triples].length).toBeGreaterThan(0);
-    const flipped = proves(problem, withList(good, prices, (list) => list.map((p) => -p)));
+    const flipped = proves(
+      problem,
+      withList(good, prices, (list) => list.map((p) => -p)),
+    );
     expect(flipped.accepted).toBe(false);
     const message = good.lists[triples].slice(0, 3);
     const list = Math.max(message[1], message[2]);
-    const shifted = proves(problem, withList(good, list, (of) => of.map((m, a) => (a === 0 ? m - 1e9 : m))));
+    const shifted = proves(
+      problem,
+      withList(good, list, (of) => of.map((m, a) => (a === 0 ? m - 1e9 : m))),
+    );
     expect(shifted.accepted && shifted.bound >= honest.bound).toBe(false);
-    const scaled = proves(problem, withList(good, prices, (of) => of.map((p) => 1000 * p)));
+    const scaled = proves(
+      problem,
+      withList(good, prices, (of) => of.map((p) => 1000 * p)),
+    );
     expect([scaled.accepted, scaled.bound <= 837n]).toEqual([true, true]);
     expect(proves(problem, { ...good, problem: '0123456789abcdef' }).accepted).toBe(false);
-    expect(proves(problem, { ...good, steps: [STEP.merge, 0, 1, 0, ...good.steps] }).accepted).toBe(false);
-    expect(proves(problem, withList(good, triples, () => [...message, ...message])).accepted).toBe(false);
-    expect(proves(problem, withList(good, list, () => [0.5])).accepted).toBe(false);
-    expect(proves(problem, { ...good, steps: [...good.steps, STEP.eliminate, 0] }).reason).toContain('follows messages');
+    expect(proves(problem, { ...good, steps: [STEP.merge, 0, 1, 0, ...good.steps] }).accepted).toBe(
+      false,
+    );
+    expect(
+      proves(
+        problem,
+        withList(good, triples, () => [...message, ...message]),
+      ).accepted,
+    ).toBe(false);
+    expect(
+      proves(
+        problem,
+        withList(good, list, () => [0.5]),
+      ).accepted,
+    ).toBe(false);
+    expect(
+      proves(problem, { ...good, steps: [...good.steps, STEP.eliminate, 0] }).reason,
+    ).toContain('follows messages');
     expect(proves(build(so28(6)), good).accepted).toBe(false);
-  }); // prettier-ignore
+  });
 
   it('SO-36: edges of variables with one value are certified with the costs of their other ends', () => {
     // Alone every edge and every variable costs nothing at best; together each pair costs 10.
     const pairs = 5;
     const unary = [[3], ...Array.from({ length: pairs }, () => [0, 10, 12])];
-    const edges = Array.from({ length: pairs }, (_, k): [number, number, number[]] => [0, k + 1, [10, 0, 1]]);
+    const edges = Array.from({ length: pairs }, (_, k): [number, number, number[]] => [
+      0,
+      k + 1,
+      [10, 0, 1],
+    ]);
     const problem = build({ unary, edges, pieces: [], limit: Infinity });
     const reduced = presolve(problem);
     if (reduced === undefined) throw new Error('it has choices');
-    const none = { lambda: new Float64Array(reduced.model.rows), toFirst: new Float64Array(0), toSecond: new Float64Array(0) };
-    expect(proves(problem, dualCertificate(problem, reduced, none))).toEqual({ accepted: true, bound: BigInt(3 + 10 * pairs) });
-  }); // prettier-ignore
+    const none = {
+      lambda: new Float64Array(reduced.model.rows),
+      toFirst: new Float64Array(0),
+      toSecond: new Float64Array(0),
+    };
+    expect(proves(problem, dualCertificate(problem, reduced, none))).toEqual({
+      accepted: true,
+      bound: BigInt(3 + 10 * pairs),
+    });
+  });
 });
 
 /**
- * The problem with two more edges beside some: each leaves every value a partner, but not the same one to the first value of
- * the first end, which therefore has none in their sum.
+ * The problem with two more edges beside some: each leaves every value a partner, but not the same
+ * one to the first value of the first end, which therefore has none in their sum.
  */
 function withPartnerless(plain: PlainProblem, seed: number): PlainProblem {
   const random = mulberry32(seed);
@@ -131,11 +204,16 @@ function withPartnerless(plain: PlainProblem, seed: number): PlainProblem {
     const [k, l] = [plain.unary[i].length, plain.unary[j].length];
     if (k < 2 || l < 2 || random() < 0.5) return [];
     const table = (side: number): number[] =>
-      Array.from({ length: k * l }, (_, c) => (c < l && c % 2 === side ? Infinity : Math.floor(9 * random())));
-    return [[i, j, table(0)], [i, j, table(1)]];
+      Array.from({ length: k * l }, (_, c) =>
+        c < l && c % 2 === side ? Infinity : Math.floor(9 * random()),
+      );
+    return [
+      [i, j, table(0)],
+      [i, j, table(1)],
+    ];
   });
   return { ...plain, edges: [...plain.edges, ...doubled] };
-} // prettier-ignore
+}
 
 describe('values without a partner', () => {
   it('SO-36: values that two edges together leave without a partner are deleted, and bounds of such problems are certified', () => {
@@ -153,11 +231,19 @@ describe('values without a partner', () => {
       }
       const ascent = new PriceAscent(new Dual(reduced.model));
       for (let k = 0; k < 30; k++) ascent.step();
-      expect([...ascent.bestFirst, ...ascent.bestSecond].every(Number.isFinite), `seed ${seed}`).toBe(true);
-      const report = { lambda: ascent.kept, toFirst: ascent.bestFirst, toSecond: ascent.bestSecond };
+      expect(
+        [...ascent.bestFirst, ...ascent.bestSecond].every(Number.isFinite),
+        `seed ${seed}`,
+      ).toBe(true);
+      const report = {
+        lambda: ascent.kept,
+        toFirst: ascent.bestFirst,
+        toSecond: ascent.bestSecond,
+      };
       const verdict = proves(problem, dualCertificate(problem, reduced, report));
       expect(verdict.reason, `seed ${seed}`).toBeUndefined();
-      if (objective < Infinity) expect(verdict.bound, `seed ${seed}`).toBeLessThanOrEqual(BigInt(objective));
+      if (objective < Infinity)
+        expect(verdict.bound, `seed ${seed}`).toBeLessThanOrEqual(BigInt(objective));
     }
     expect(doubled).toBeGreaterThan(30);
   });
@@ -169,9 +255,14 @@ describe('solve, anytime', () => {
       if (i % 2 === 1 && process.env.SHARDWRIGHT_FULL !== '1') continue;
       const problem = build(so28(seed));
       const solution = await solve(problem, { mode: 'anytime', threads: 1, rounds: 12 });
-      expect([seed, solution.status, solution.objective, solution.bound]).toEqual([seed, 'optimal', optimum, optimum]);
+      expect([seed, solution.status, solution.objective, solution.bound]).toEqual([
+        seed,
+        'optimal',
+        optimum,
+        optimum,
+      ]);
     }
-  }); // prettier-ignore
+  });
 
   it('SO-29: random problems of every kind against enumeration; certificates are accepted', async () => {
     const last = process.env.SHARDWRIGHT_FULL === '1' ? 425 : 412;
@@ -190,7 +281,7 @@ describe('solve, anytime', () => {
       const verdict = verifyCertificate(problem, { choice, objective: optimum, certificate });
       expect([verdict.accepted, verdict.bound]).toEqual([true, BigInt(optimum)]);
     }
-  }); // prettier-ignore
+  });
 
   it('SO-37: the same bytes with one thread and with three', async () => {
     const problem = build(ring(7, 120, 3, 1.1));
@@ -199,8 +290,12 @@ describe('solve, anytime', () => {
       solve(problem, { mode: 'anytime', threads: 3, rounds: 2, seed: 5, close: false }),
     ]);
     expect(numbers(together.choice)).toEqual(numbers(alone.choice));
-    expect([together.objective, together.bound, together.certificate]).toEqual([alone.objective, alone.bound, alone.certificate]);
-  }); // prettier-ignore
+    expect([together.objective, together.bound, together.certificate]).toEqual([
+      alone.objective,
+      alone.bound,
+      alone.certificate,
+    ]);
+  });
 
   it('SO-38: cost falls and bound rises; a stop in mid-search returns a checked choice with an honest bound', async () => {
     const problem = build(ring(3, 200, 3, 1.1));
@@ -236,12 +331,22 @@ describe('solve, anytime', () => {
     const { model } = reduced;
     const run = (): Promise<Findings> => {
       const control = new Int32Array(new SharedArrayBuffer(4));
-      return search(model, start, costOf(model, start), { seed: 1, threads: 1, deadline: Infinity, control, rounds: 3, onRound: () => false });
+      return search(model, start, costOf(model, start), {
+        seed: 1,
+        threads: 1,
+        deadline: Infinity,
+        control,
+        rounds: 3,
+        onRound: () => false,
+      });
     };
     const found = await run();
     expect(found.cost).toBeLessThan(costOf(model, start));
     expect(found.cost).toBeGreaterThanOrEqual(found.bound?.best ?? Infinity);
-    expect(evaluate(problem, reduced.expand(found.choice))).toMatchObject({ violations: [], cost: BigInt(found.cost) });
+    expect(evaluate(problem, reduced.expand(found.choice))).toMatchObject({
+      violations: [],
+      cost: BigInt(found.cost),
+    });
     expect(numbers((await run()).choice)).toEqual(numbers(found.choice));
-  }); // prettier-ignore
+  });
 });

@@ -1,7 +1,13 @@
-/** Bounds of small problems as the anytime mode finds them, without a search: a few steps of ascent, then parts. */
+/**
+ * Bounds of small problems as the anytime mode finds them, without a search: a few steps of ascent,
+ * then parts.
+ */
 import { PriceAscent } from '../../../src/solver/anytime/bound/row-prices.ts';
 import { Dual } from '../../../src/solver/anytime/bound/trws.ts';
-import { wholeBound, type WholeBound } from '../../../src/solver/anytime/finish/dual-certificate.ts';
+import {
+  type WholeBound,
+  wholeBound,
+} from '../../../src/solver/anytime/finish/dual-certificate.ts';
 import { presolve, type Presolved } from '../../../src/solver/anytime/model/presolve.ts';
 import { allValues } from '../../../src/solver/anytime/proof/bound-by-parts.ts';
 import { boundByParts, type Part } from '../../../src/solver/anytime/proof/parts.ts';
@@ -15,7 +21,10 @@ export interface Bounded {
   readonly tree: Part;
 }
 
-/** Parts of a problem after a few steps of its whole bound; undefined where the reduction finds it infeasible. */
+/**
+ * Parts of a problem after a few steps of its whole bound; undefined where the reduction finds it
+ * infeasible.
+ */
 export function partsOf(problem: Problem, cost: number): Bounded | undefined {
   const reduced = presolve(problem);
   if (reduced === undefined) return undefined;
@@ -25,6 +34,12 @@ export function partsOf(problem: Problem, cost: number): Bounded | undefined {
   const root = wholeBound(allValues(problem, reduced), reduced, report);
   const { lambda, toFirst, toSecond } = root.dual;
   const start = { lambda, toFirst, toSecond, steps: 0 };
-  const tree = boundByParts({ model: root.whole.model, start, cost, deadline: Infinity, partMilliseconds: 0 });
+  const tree = boundByParts({
+    model: root.whole.model,
+    start,
+    cost,
+    deadline: Infinity,
+    partMilliseconds: 0,
+  });
   return { reduced, report, root, tree };
 }

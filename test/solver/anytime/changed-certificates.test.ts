@@ -1,5 +1,9 @@
-/** Certificates of the anytime mode, changed in every place: what the checker still accepts is a true bound (SO-36). */
+/**
+ * Certificates of the anytime mode, changed in every place: what the checker still accepts is a
+ * true bound (SO-36).
+ */
 import { describe, expect, it } from 'vitest';
+
 import { dualCertificate } from '../../../src/solver/anytime/finish/dual-certificate.ts';
 import { partsCertificate } from '../../../src/solver/anytime/proof/parts-certificate.ts';
 import { STEP } from '../../../src/solver/check/certificate-format.ts';
@@ -18,7 +22,10 @@ const FLAVOURS: readonly (readonly [string, Flavour])[] = [
   ['rows and usage over time', { ...PLAIN, rows: 2, usage: true, tightness: 0.4 }],
   ['repeated layers with a row', { ...PLAIN, variables: 2, layers: 3, edges: 1.2, rows: 1 }],
 ];
-const SEEDS = Array.from({ length: process.env.SHARDWRIGHT_FULL === '1' ? 40 : 4 }, (_, k) => k + 1);
+const SEEDS = Array.from(
+  { length: process.env.SHARDWRIGHT_FULL === '1' ? 40 : 4 },
+  (_, k) => k + 1,
+);
 
 interface Subject {
   readonly name: string;
@@ -32,20 +39,31 @@ interface Subject {
 const proven = (problem: Problem, certificate: Certificate): ReturnType<typeof verifyCertificate> =>
   verifyCertificate(problem, { choice: [], objective: Infinity, certificate });
 
-/** Of each problem the certificates of its ascent alone, of parts with sweeps and with messages, and of a whole run of the mode. */
-async function certificatesOf(problem: Problem, optimum: number): Promise<(readonly [string, Certificate])[]> {
+/**
+ * Of each problem the certificates of its ascent alone, of parts with sweeps and with messages, and
+ * of a whole run of the mode.
+ */
+async function certificatesOf(
+  problem: Problem,
+  optimum: number,
+): Promise<(readonly [string, Certificate])[]> {
   const certificates: [string, Certificate | undefined][] = [];
   const bounded = partsOf(problem, optimum);
   if (bounded !== undefined) {
     certificates.push(['ascent', dualCertificate(problem, bounded.reduced, bounded.report)]);
     for (const swept of [true, false])
-      certificates.push([`parts, ${String(swept)}`, partsCertificate(problem, bounded.root, bounded.tree, swept)]);
+      certificates.push([
+        `parts, ${String(swept)}`,
+        partsCertificate(problem, bounded.root, bounded.tree, swept),
+      ]);
   }
   for (const close of [true, false]) {
     const { certificate } = await solve(problem, { mode: 'anytime', threads: 1, rounds: 4, close });
     certificates.push([`solve, ${String(close)}`, certificate]);
   }
-  return certificates.flatMap(([way, certificate]) => (certificate === undefined ? [] : [[way, certificate]]));
+  return certificates.flatMap(([way, certificate]) =>
+    certificate === undefined ? [] : [[way, certificate]],
+  );
 }
 
 async function subjects(): Promise<Subject[]> {
@@ -67,23 +85,41 @@ async function subjects(): Promise<Subject[]> {
 
 describe('a changed certificate of the anytime mode', async () => {
   const all = await subjects();
-  /** How many changes were tried, and how many of them the checker refused or gave another bound. */
-  const judge = (changes: (certificate: Certificate) => Iterable<Certificate>): { tried: number; hurt: number } => {
+  /**
+   * How many changes were tried, and how many of them the checker refused or gave another bound.
+   */
+  const judge = (
+    changes: (certificate: Certificate) => Iterable<Certificate>,
+  ): { tried: number; hurt: number } => {
     let [tried, hurt] = [0, 0];
     for (const { name, problem, optimum, bound, certificate } of all)
       for (const changed of changes(certificate)) {
         const verdict = proven(problem, changed);
         tried++;
         if (verdict.accepted && verdict.bound > BigInt(optimum))
-          expect.fail(`${name}: ${verdict.bound} is above the optimum ${optimum}: ${JSON.stringify(changed)}`);
+          expect.fail(
+            `${name}: ${verdict.bound} is above the optimum ${optimum}: ${JSON.stringify(changed)}`,
+          );
         if (!verdict.accepted || verdict.bound !== bound) hurt++;
       }
     return { tried, hurt };
   };
 
   it('is of messages, sweeps, branches and merges, and some bounds are not yet the optimum', () => {
-    const codes = new Set(all.flatMap(({ certificate }) => stepsOf(certificate).map(([code]) => code)));
-    for (const code of ['messages', 'sweep', 'branch', 'part', 'end', 'support', 'merge', 'add', 'separate'] as const)
+    const codes = new Set(
+      all.flatMap(({ certificate }) => stepsOf(certificate).map(([code]) => code)),
+    );
+    for (const code of [
+      'messages',
+      'sweep',
+      'branch',
+      'part',
+      'end',
+      'support',
+      'merge',
+      'add',
+      'separate',
+    ] as const)
       expect([code, codes.has(STEP[code])]).toEqual([code, true]);
     expect(all.some(({ bound, optimum }) => bound < BigInt(optimum))).toBe(true);
     expect(all.some(({ bound, optimum }) => bound === BigInt(optimum))).toBe(true);

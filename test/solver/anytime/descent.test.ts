@@ -1,15 +1,16 @@
 import { describe, expect, it } from 'vitest';
+
 import { PriceAscent } from '../../../src/solver/anytime/bound/row-prices.ts';
-import { presolve } from '../../../src/solver/anytime/model/presolve.ts';
-import { LargeBlockDescent } from '../../../src/solver/anytime/lns/large-block.ts';
 import { costOf, Dual, usageOf } from '../../../src/solver/anytime/bound/trws.ts';
-import { BlockSearch, type BlockMove } from '../../../src/solver/anytime/lns/block-search.ts';
-import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
-import type { Model } from '../../../src/solver/anytime/model/model.ts';
-import { arrange } from '../../../src/solver/anytime/lns/order.ts';
-import { Random } from '../../../src/solver/anytime/model/random.ts';
+import { type BlockMove, BlockSearch } from '../../../src/solver/anytime/lns/block-search.ts';
+import { LargeBlockDescent } from '../../../src/solver/anytime/lns/large-block.ts';
 import type { SharedState } from '../../../src/solver/anytime/lns/operators.ts';
-import { build, enumerate, mulberry32, randomProblem, type PlainProblem } from '../support.ts';
+import { arrange } from '../../../src/solver/anytime/lns/order.ts';
+import type { Model } from '../../../src/solver/anytime/model/model.ts';
+import { presolve } from '../../../src/solver/anytime/model/presolve.ts';
+import { Random } from '../../../src/solver/anytime/model/random.ts';
+import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
+import { build, enumerate, mulberry32, type PlainProblem, randomProblem } from '../support.ts';
 
 /** A random graph as sets of neighbours. */
 function graph(seed: number, n: number, degree: number): Set<number>[] {
@@ -28,19 +29,28 @@ function graph(seed: number, n: number, degree: number): Set<number>[] {
 function ring(seed: number, n: number): PlainProblem {
   const next = mulberry32(seed);
   const int = (k: number): number => Math.floor(next() * k);
-  const unary = Array.from({ length: n }, () => Array.from({ length: 3 + int(2) }, () => int(1000)));
+  const unary = Array.from({ length: n }, () =>
+    Array.from({ length: 3 + int(2) }, () => int(1000)),
+  );
   const edges: [number, number, number[]][] = [];
   for (let i = 0; i < n; i++) {
     for (const j of new Set([(i + 1) % n, (i + 2 + int(3)) % n])) {
       const [a, b] = i < j ? [i, j] : [j, i];
-      if (a !== b) edges.push([a, b, Array.from({ length: unary[a].length * unary[b].length }, () => int(500))]);
+      if (a !== b)
+        edges.push([
+          a,
+          b,
+          Array.from({ length: unary[a].length * unary[b].length }, () => int(500)),
+        ]);
     }
   }
   const pieces = unary.map((u, variable) => {
     const lo = int(n);
     return { variable, lo, hi: lo + 1 + int(5), amounts: u.map(() => 1 + int(100)) };
   });
-  const least = pieces.map(({ lo }) => pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + Math.min(...p.amounts) : s), 0)); // prettier-ignore
+  const least = pieces.map(({ lo }) =>
+    pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + Math.min(...p.amounts) : s), 0),
+  );
   return { unary, edges, pieces, limit: Math.floor(1.15 * Math.max(...least)) };
 }
 
@@ -95,7 +105,10 @@ describe('SO-35 (elimination orders of the search)', () => {
     const order = new Int32Array(30);
     const frozen = new Uint8Array(30).fill(1);
     const sizes = new Int32Array(30).fill(2);
-    expect(arrange({ near: graph(4, 30, 2), sizes, count: 30, cap: 1e9, spared: 0 }, order, frozen).ordered).toBe(30);
+    expect(
+      arrange({ near: graph(4, 30, 2), sizes, count: 30, cap: 1e9, spared: 0 }, order, frozen)
+        .ordered,
+    ).toBe(30);
     expect(frozen.includes(1)).toBe(false);
   });
 });
@@ -126,7 +139,9 @@ describe('SO-29 (whole models as one block)', () => {
       const before = blocks.cost;
       for (let k = 0; k < 5; k++) blocks.improve([...model.sizes.keys()], WHOLE);
       expect(usageOf(model, blocks.x).every((u, t) => u <= model.capacity[t])).toBe(true);
-      expect(Array.from(blocks.usage.subarray(0, model.rows))).toEqual(Array.from(usageOf(model, blocks.x)));
+      expect(Array.from(blocks.usage.subarray(0, model.rows))).toEqual(
+        Array.from(usageOf(model, blocks.x)),
+      );
       expect(costOf(model, blocks.x)).toBe(blocks.cost);
       expect(blocks.cost).toBeLessThanOrEqual(before);
       expect(blocks.cost).toBeGreaterThanOrEqual(enumerate(plain));
@@ -143,7 +158,15 @@ describe('SO-37, SO-38 (descents)', () => {
     const ascent = new PriceAscent(new Dual(model));
     for (let k = 0; k < 60; k++) ascent.step();
     const { dual } = ascent;
-    return { choice, cost: costOf(model, choice), injected: [dual.decode()], lambda: ascent.kept, marginal: dual.marginal, limit: Infinity, scale: 1 }; // prettier-ignore
+    return {
+      choice,
+      cost: costOf(model, choice),
+      injected: [dual.decode()],
+      lambda: ascent.kept,
+      marginal: dual.marginal,
+      limit: Infinity,
+      scale: 1,
+    };
   };
 
   it('reaches the optimum of nearly all small problems with usage over time, and never less', () => {

@@ -1,19 +1,20 @@
 import { describe, expect, it } from 'vitest';
-import { PriceAscent } from '../../../src/solver/anytime/bound/row-prices.ts';
-import { runJob } from '../../../src/solver/anytime/finish/job.ts';
-import { branchTree } from '../../../src/solver/anytime/finish/branch-tree.ts';
+
 import { monotonicMilliseconds as milliseconds } from '../../../src/platform/platform.ts';
-import { close } from '../../../src/solver/anytime/finish/close.ts';
-import { presolve, type Presolved } from '../../../src/solver/anytime/model/presolve.ts';
+import { PriceAscent } from '../../../src/solver/anytime/bound/row-prices.ts';
 import { costOf, Dual, usageOf } from '../../../src/solver/anytime/bound/trws.ts';
-import { finish } from '../../../src/solver/anytime/finish/finish.ts';
-import { fix, type BoundSource } from '../../../src/solver/anytime/finish/reduced-cost-fixing.ts';
-import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
+import { branchTree } from '../../../src/solver/anytime/finish/branch-tree.ts';
 import { branchingOf } from '../../../src/solver/anytime/finish/branching.ts';
-import { solve } from '../../../src/solver/solve.ts';
+import { close } from '../../../src/solver/anytime/finish/close.ts';
+import { finish } from '../../../src/solver/anytime/finish/finish.ts';
+import { runJob } from '../../../src/solver/anytime/finish/job.ts';
+import { type BoundSource, fix } from '../../../src/solver/anytime/finish/reduced-cost-fixing.ts';
+import { presolve, type Presolved } from '../../../src/solver/anytime/model/presolve.ts';
+import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
 import { evaluate, verifyCertificate } from '../../../src/solver/check/verify.ts';
+import { solve } from '../../../src/solver/solve.ts';
 import type { Problem } from '../../../src/solver/types.ts';
-import { build, exhaust, randomProblem, ring, so28, type PlainProblem } from '../support.ts';
+import { build, exhaust, type PlainProblem, randomProblem, ring, so28 } from '../support.ts';
 
 // The long runs belong to `npm run test:full`.
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
@@ -28,11 +29,16 @@ interface Case {
   readonly optimum: number;
 }
 
-/** Small problems with memory rows that the reduction does not already solve, with a bound of a few sweeps. */
+/**
+ * Small problems with memory rows that the reduction does not already solve, with a bound of a few
+ * sweeps.
+ */
 function* cases(): Generator<Case> {
   for (let seed = 1; seed <= 70; seed++) {
     const plain =
-      seed <= 16 ? so28(seed) : randomProblem(seed, { most: 7, values: 3, usage: true, row: seed % 3 === 0 });
+      seed <= 16
+        ? so28(seed)
+        : randomProblem(seed, { most: 7, values: 3, usage: true, row: seed % 3 === 0 });
     const problem = build(plain, seed % 2 === 0);
     const reduced = presolve(problem);
     const start = reduced === undefined ? undefined : firstChoice(reduced.model);
@@ -54,8 +60,12 @@ describe('the finisher', () => {
       deleted += liveValue.filter((x) => x === 0).length;
       const x = new Int32Array(model.count);
       for (;;) {
-        if (costOf(model, x) <= optimum && usageOf(model, x).every((u, t) => u <= model.capacity[t])) {
-          for (let i = 0; i < model.count; i++) expect(liveValue[model.start[i] + x[i]], `seed ${seed}`).toBe(1);
+        if (
+          costOf(model, x) <= optimum &&
+          usageOf(model, x).every((u, t) => u <= model.capacity[t])
+        ) {
+          for (let i = 0; i < model.count; i++)
+            expect(liveValue[model.start[i] + x[i]], `seed ${seed}`).toBe(1);
           model.first.forEach((i, e) => {
             const j = model.second[e];
             expect(liveCell[cellAt[e] + x[i] * model.sizes[j] + x[j]], `seed ${seed}`).toBe(1);
@@ -78,13 +88,25 @@ describe('the finisher', () => {
       const { model } = reduced;
       // Half of the cases hide the prices, so that rows have to be found.
       const given = seed % 2 === 0 ? source : { ...source, lambda: new Float64Array(model.rows) };
-      const found = await finish({ model, choice: start, source: given, deadline: Infinity, seed: 0 });
+      const found = await finish({
+        model,
+        choice: start,
+        source: given,
+        deadline: Infinity,
+        seed: 0,
+      });
       expect([seed, found.word, found.cost]).toEqual([seed, 'done', optimum]);
       const checked = evaluate(problem, reduced.expand(found.choice));
       expect([seed, checked.violations.length, checked.cost]).toEqual([seed, 0, BigInt(optimum)]);
       if (found.cost < costOf(model, start)) better++;
       if (found.runs > 1) lazy++;
-      const tree = await branchTree({ model, source: given, cost: optimum, rows: found.rows, deadline: Infinity });
+      const tree = await branchTree({
+        model,
+        source: given,
+        cost: optimum,
+        rows: found.rows,
+        deadline: Infinity,
+      });
       if (tree === undefined) throw new Error(`seed ${seed}: no plan`);
       if ('parts' in tree) split++;
       const choice = reduced.expand(found.choice);
@@ -92,7 +114,11 @@ describe('the finisher', () => {
       const closed = close({ problem, choice, rows: [], prices: [], plan, deadline: Infinity });
       expect([seed, closed.objective, closed.bound]).toEqual([seed, optimum, optimum]);
       const { certificate } = closed;
-      const verdict = verifyCertificate(problem, { choice: closed.choice, objective: optimum, certificate });
+      const verdict = verifyCertificate(problem, {
+        choice: closed.choice,
+        objective: optimum,
+        certificate,
+      });
       expect([seed, verdict.accepted, verdict.bound]).toEqual([seed, true, BigInt(optimum)]);
     }
     expect(Math.min(better, lazy, split)).toBeGreaterThan(3);
@@ -103,8 +129,19 @@ describe('the finisher', () => {
       if (seed > 16) break;
       const { model } = reduced;
       const expensive = [{ row: 0, price: 1e4 }].slice(0, model.rows);
-      const plan = branchingOf(reduced, { variable: 0, values: [0], parts: [{ prices: expensive }, { prices: [] }] });
-      const closed = close({ problem, choice: reduced.expand(start), rows: [], prices: [], plan, deadline: Infinity });
+      const plan = branchingOf(reduced, {
+        variable: 0,
+        values: [0],
+        parts: [{ prices: expensive }, { prices: [] }],
+      });
+      const closed = close({
+        problem,
+        choice: reduced.expand(start),
+        rows: [],
+        prices: [],
+        plan,
+        deadline: Infinity,
+      });
       expect(closed.bound, `seed ${seed}`).toBeLessThanOrEqual(optimum);
       expect(source.lambda.length).toBe(model.rows);
     }
@@ -113,9 +150,21 @@ describe('the finisher', () => {
 
   it('out of time it says so and returns the choice it was given', async () => {
     const [{ reduced, start, source }] = cases();
-    const found = await finish({ model: reduced.model, choice: start, source, deadline: milliseconds() - 1, seed: 0 });
+    const found = await finish({
+      model: reduced.model,
+      choice: start,
+      source,
+      deadline: milliseconds() - 1,
+      seed: 0,
+    });
     expect([found.word, found.cost]).toEqual(['limit', costOf(reduced.model, start)]);
-    const tree = { model: reduced.model, source, cost: found.cost, rows: [], deadline: milliseconds() - 1 };
+    const tree = {
+      model: reduced.model,
+      source,
+      cost: found.cost,
+      rows: [],
+      deadline: milliseconds() - 1,
+    };
     expect(await branchTree(tree)).toBeUndefined();
   });
 });
@@ -136,14 +185,19 @@ describe('solve with the finisher', () => {
       },
     });
     expect(asked).toBeGreaterThan(0);
-    expect(solution.evidence).toEqual([expect.stringMatching(/^highs on the reduced problem: limit /)]);
+    expect(solution.evidence).toEqual([
+      expect.stringMatching(/^highs on the reduced problem: limit /),
+    ]);
     expect(evaluate(problem, solution.choice).violations).toEqual([]);
     expect(solution.status === 'optimal').toBe(solution.bound === solution.objective);
   }, 20_000);
 
   it('a job in a worker is ended by its deadline', async () => {
     const began = milliseconds();
-    const code = { from: import.meta.url, file: 'data:text/javascript,setInterval(() => undefined, 1000)' };
+    const code = {
+      from: import.meta.url,
+      file: 'data:text/javascript,setInterval(() => undefined, 1000)',
+    };
     const end = await runJob(code, {}, { deadline: began + 100, stopped: () => false });
     expect(end.kind).toBe('stopped');
     const now = await runJob(code, {}, { deadline: Infinity, stopped: () => true });

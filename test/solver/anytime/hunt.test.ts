@@ -1,12 +1,17 @@
 import { describe, expect, it } from 'vitest';
+
+import { costOf, Dual } from '../../../src/solver/anytime/bound/trws.ts';
 import { Block } from '../../../src/solver/anytime/lns/block.ts';
 import { presolve } from '../../../src/solver/anytime/model/presolve.ts';
-import { costOf, Dual } from '../../../src/solver/anytime/bound/trws.ts';
-import { Schedule, type Outlook } from '../../../src/solver/anytime/run/schedule.ts';
-import { Arena } from '../../../src/solver/store/kernels.ts';
-import { firstChoice, type BoundReport, type Orders } from '../../../src/solver/anytime/run/member.ts';
+import {
+  type BoundReport,
+  firstChoice,
+  type Orders,
+} from '../../../src/solver/anytime/run/member.ts';
 import { search } from '../../../src/solver/anytime/run/rounds.ts';
+import { type Outlook, Schedule } from '../../../src/solver/anytime/run/schedule.ts';
 import { evaluate } from '../../../src/solver/check/verify.ts';
+import { Arena } from '../../../src/solver/store/kernels.ts';
 import { build, mulberry32, type PlainProblem } from '../support.ts';
 
 // The long runs belong to `npm run test:full`.
@@ -16,7 +21,15 @@ describe('SO-29 (the kernels in WebAssembly)', () => {
   it('least sums and messages of any width, the same bits as plain loops', () => {
     const next = mulberry32(5);
     const arena = new Arena();
-    for (const [d, width] of [[1, 1], [2, 3], [4, 4], [5, 7], [19, 23], [64, 2], [33, 31]]) {
+    for (const [d, width] of [
+      [1, 1],
+      [2, 3],
+      [4, 4],
+      [5, 7],
+      [19, 23],
+      [64, 2],
+      [33, 31],
+    ]) {
       const padded = 4 * Math.ceil(d / 4);
       const [x, y, to] = [padded, padded + d * width + 8, padded + 2 * (d * width + 8)];
       arena.need(to + width + 8);
@@ -25,16 +38,20 @@ describe('SO-29 (the kernels in WebAssembly)', () => {
       for (let a = 0; a < d; a++) numbers[a] = next() - 0.5;
       for (let c = x; c < to; c++) numbers[c] = next() < 0.1 ? Infinity : 1e9 * (next() - 0.5);
       const plain = (cost: (a: number, b: number) => number): number[] =>
-        Array.from({ length: width }, (_, b) => Math.min(...Array.from({ length: d }, (_, a) => cost(a, b))));
+        Array.from({ length: width }, (_, b) =>
+          Math.min(...Array.from({ length: d }, (_, a) => cost(a, b))),
+        );
       const got = (): number[] => Array.from(numbers.subarray(to, to + width));
       kernel.least(0, 8 * padded, 8 * x, 8 * d, width, 8 * to);
       expect(got()).toEqual(plain((a, b) => numbers[a] + numbers[x + b * d + a]));
       kernel.leastOfTwo(0, 8 * padded, 8 * x, 8 * d, 8 * y, 8 * d, width, 8 * to);
-      expect(got()).toEqual(plain((a, b) => numbers[a] + numbers[x + b * d + a] + numbers[y + b * d + a]));
+      expect(got()).toEqual(
+        plain((a, b) => numbers[a] + numbers[x + b * d + a] + numbers[y + b * d + a]),
+      );
       kernel.send(0, d, 8 * x, 8 * width, 8 * width, 8 * to);
       expect(got()).toEqual(plain((a, b) => numbers[a] + numbers[x + a * width + b]));
     }
-  }); // prettier-ignore
+  });
 
   it('memory grows and keeps what it holds', () => {
     const arena = new Arena();
@@ -52,13 +69,18 @@ describe('SO-29 (the kernels in WebAssembly)', () => {
       const sizes = Array.from({ length: 6 }, () => 2 + Math.floor(next() * 3));
       const block = new Block(6);
       block.begin();
-      const unary = sizes.map((size) => Array.from({ length: size }, () => Math.floor(1000 * next())));
+      const unary = sizes.map((size) =>
+        Array.from({ length: size }, () => Math.floor(1000 * next())),
+      );
       unary.forEach((costs, i) => block.costs.set(costs, block.add(sizes[i], 0)));
       // All pairs: eliminations sum one, two and more tables.
-      const edges: { readonly i: number; readonly j: number; readonly cells: readonly number[] }[] = [];
+      const edges: { readonly i: number; readonly j: number; readonly cells: readonly number[] }[] =
+        [];
       for (let i = 0; i < 6; i++)
         for (let j = i + 1; j < 6; j++) {
-          const cells = Array.from({ length: sizes[i] * sizes[j] }, () => Math.floor(1000 * next()));
+          const cells = Array.from({ length: sizes[i] * sizes[j] }, () =>
+            Math.floor(1000 * next()),
+          );
           edges.push({ i, j, cells });
           const at = block.join(i, j);
           block.cells().set(cells, at);
@@ -79,7 +101,10 @@ describe('SO-29 (the kernels in WebAssembly)', () => {
   });
 });
 
-/** A chain of `n` variables with `values` values each and usage over time; costs are drawn, the limit binds. */
+/**
+ * A chain of `n` variables with `values` values each and usage over time; costs are drawn, the
+ * limit binds.
+ */
 function chain(seed: number, n: number, values: number): PlainProblem {
   const next = mulberry32(seed);
   const int = (k: number): number => Math.floor(next() * k);
@@ -87,18 +112,42 @@ function chain(seed: number, n: number, values: number): PlainProblem {
   const edges = unary.flatMap((_, i): [number, number, number[]][] =>
     i + 1 < n ? [[i, i + 1, Array.from({ length: values * values }, () => int(500))]] : [],
   );
-  const pieces = unary.map((u, variable) => ({ variable, lo: variable, hi: variable + 2 + int(6), amounts: u.map(() => 1 + int(100)) })); // prettier-ignore
-  const peak = Math.max(...pieces.map(({ lo }) => pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + Math.min(...p.amounts) : s), 0))); // prettier-ignore
+  const pieces = unary.map((u, variable) => ({
+    variable,
+    lo: variable,
+    hi: variable + 2 + int(6),
+    amounts: u.map(() => 1 + int(100)),
+  }));
+  const peak = Math.max(
+    ...pieces.map(({ lo }) =>
+      pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + Math.min(...p.amounts) : s), 0),
+    ),
+  );
   return { unary, edges, pieces, limit: Math.floor(1.1 * peak) };
 }
 
 describe('SO-37 (schedules)', () => {
   const bound: BoundReport = {
-    best: 0, present: 0, lambda: new Float64Array(1), marginal: new Float64Array(1), injected: [],
-    toFirst: new Float64Array(0), toSecond: new Float64Array(0), unconverged: false, rising: false, recent: 0, stalled: false,
-  }; // prettier-ignore
+    best: 0,
+    present: 0,
+    lambda: new Float64Array(1),
+    marginal: new Float64Array(1),
+    injected: [],
+    toFirst: new Float64Array(0),
+    toSecond: new Float64Array(0),
+    unconverged: false,
+    rising: false,
+    recent: 0,
+    stalled: false,
+  };
   const priced = (cost: number): Outlook['start'] => ({ choice: Int32Array.of(cost), cost });
-  const outlook = (best: number): Outlook => ({ bound, best: priced(best), elites: [priced(best).choice], start: priced(1000), tight: false }); // prettier-ignore
+  const outlook = (best: number): Outlook => ({
+    bound,
+    best: priced(best),
+    elites: [priced(best).choice],
+    start: priced(1000),
+    tight: false,
+  });
   const told = (orders: Orders): string =>
     'generation' in orders ? `${orders.kind} ${orders.generation}` : orders.kind;
 
@@ -146,13 +195,18 @@ describe('SO-37 (schedules)', () => {
     for (let round = 0; round < 40 && seen.at(-1) !== 'search 1'; round++) {
       // Every round has prices of its own: the schedule is to take them.
       const lambda = Float64Array.of(round);
-      const orders = schedule.orders(1, { ...outlook(900), bound: { ...near, lambda }, tight: true });
+      const orders = schedule.orders(1, {
+        ...outlook(900),
+        bound: { ...near, lambda },
+        tight: true,
+      });
       if (!('shared' in orders)) throw new Error('a schedule never rests');
       expect(orders.shared.lambda).toBe(lambda);
       if (seen.at(-1) !== told(orders)) seen.push(told(orders));
       scales.push(orders.shared.scale);
       if (orders.shared.injected.length > 0) united.push(round);
-      // Gains of a ten-thousandth of the cost count while they are large beside the distance to the bound.
+      // Gains of a ten-thousandth of the cost count while they are large beside the distance to the
+      // bound.
       const cost = round < 5 ? 895 - 0.1 * round : 894.6;
       schedule.hear({ kind: orders.kind, choice: Int32Array.of(cost), cost, steps: 1 });
     }
@@ -183,10 +237,22 @@ describe('SO-37 (schedules)', () => {
         const control = new Int32Array(new SharedArrayBuffer(4));
         const cost = costOf(model, start);
         // Small rounds, so that the stages fit into a test.
-        return search(model, start, cost, { seed: 1, threads, members, deadline: Infinity, control, work: 2e5, rounds: 16, onRound: () => false }); // prettier-ignore
+        return search(model, start, cost, {
+          seed: 1,
+          threads,
+          members,
+          deadline: Infinity,
+          control,
+          work: 2e5,
+          rounds: 16,
+          onRound: () => false,
+        });
       };
       const [alone, together] = [await run(1, 2), await run(2, 2)];
-      expect([together.cost, Array.from(together.choice)]).toEqual([alone.cost, Array.from(alone.choice)]);
+      expect([together.cost, Array.from(together.choice)]).toEqual([
+        alone.cost,
+        Array.from(alone.choice),
+      ]);
       expect(alone.cost).toBeLessThan(costOf(model, start));
       expect(alone.cost).toBeGreaterThanOrEqual(alone.bound?.best ?? Infinity);
       expect(evaluate(problem, reduced.expand(alone.choice))).toMatchObject({
@@ -197,7 +263,8 @@ describe('SO-37 (schedules)', () => {
   );
 
   it('bounds with kernels are those of plain loops', () => {
-    // Past 100,000 cells the dual keeps a copy where kernels reach it; a tree is solved exactly by messages alone.
+    // Past 100,000 cells the dual keeps a copy where kernels reach it; a tree is solved exactly by
+    // messages alone.
     const plain = chain(8, 40, 60);
     const model = presolve(build({ ...plain, pieces: [], limit: Infinity }))?.model;
     if (model === undefined) throw new Error('it has choices');
@@ -207,7 +274,9 @@ describe('SO-37 (schedules)', () => {
     const bound = dual.sweep();
     let least = plain.unary[0].slice();
     for (const [, j, cells] of plain.edges)
-      least = plain.unary[j].map((u, b) => u + Math.min(...least.map((c, a) => c + cells[a * 60 + b])));
+      least = plain.unary[j].map(
+        (u, b) => u + Math.min(...least.map((c, a) => c + cells[a * 60 + b])),
+      );
     expect(bound).toBeCloseTo(Math.min(...least), 6);
     expect(costOf(model, dual.decode())).toBeCloseTo(bound, 6);
   });

@@ -1,11 +1,22 @@
 import { describe, expect, it } from 'vitest';
+
 import { forestKnapsack } from '../../../src/solver/anytime/bound/forest-knapsack.ts';
 import { PriceAscent } from '../../../src/solver/anytime/bound/row-prices.ts';
 import { costOf, Dual, usageOf } from '../../../src/solver/anytime/bound/trws.ts';
 import { presolve } from '../../../src/solver/anytime/model/presolve.ts';
 import { evaluate } from '../../../src/solver/check/verify.ts';
 import { solve } from '../../../src/solver/solve.ts';
-import { build, costOf as plainCost, enumerate, mulberry32, peakOf, randomProblem, rowsHold, so28, type PlainProblem } from '../support.ts'; // prettier-ignore
+import {
+  build,
+  costOf as plainCost,
+  enumerate,
+  mulberry32,
+  peakOf,
+  type PlainProblem,
+  randomProblem,
+  rowsHold,
+  so28,
+} from '../support.ts';
 
 /** Feasible choices of a problem, each with its cost, by walking through all. */
 function feasible(plain: PlainProblem): { readonly choice: Int32Array; readonly cost: number }[] {
@@ -22,23 +33,35 @@ function feasible(plain: PlainProblem): { readonly choice: Int32Array; readonly 
 }
 
 const plainOf = (seed: number): PlainProblem =>
-  seed <= 16 ? so28(seed) : randomProblem(seed, { most: 6, values: 4, usage: true, row: seed % 2 === 0 });
+  seed <= 16
+    ? so28(seed)
+    : randomProblem(seed, { most: 6, values: 4, usage: true, row: seed % 2 === 0 });
 
 /** A random tree or, with `extra` edges, near-tree of variables whose amounts stand in one row. */
 function knapsack(seed: number, variables: number, extra: number): PlainProblem {
   const next = mulberry32(seed);
   const int = (n: number): number => Math.floor(next() * n);
-  const unary = Array.from({ length: variables }, () => Array.from({ length: 2 + int(2) }, () => int(100)));
+  const unary = Array.from({ length: variables }, () =>
+    Array.from({ length: 2 + int(2) }, () => int(100)),
+  );
   const edges: [number, number, number[]][] = [];
   const add = (i: number, j: number): void =>
-    void edges.push([i, j, Array.from({ length: unary[i].length * unary[j].length }, () => int(60))]);
+    void edges.push([
+      i,
+      j,
+      Array.from({ length: unary[i].length * unary[j].length }, () => int(60)),
+    ]);
   for (let j = 1; j < variables; j++) add(int(j), j);
   for (let k = 0; k < extra; k++) add(k, variables - 1 - k);
   const amounts = unary.map((u) => u.map(() => int(1000)));
   const least = amounts.reduce((sum, a) => sum + Math.min(...a), 0);
   const most = amounts.reduce((sum, a) => sum + Math.max(...a), 0);
   const bound = least + Math.floor(0.3 * (most - least));
-  return { unary, edges, rows: [{ name: 'memory', variables: unary.map((_, i) => i), amounts, bound }] };
+  return {
+    unary,
+    edges,
+    rows: [{ name: 'memory', variables: unary.map((_, i) => i), amounts, bound }],
+  };
 }
 
 describe('choices known beforehand', () => {
@@ -53,7 +76,9 @@ describe('choices known beforehand', () => {
         if (reduced === undefined || small === undefined)
           throw new Error(`seed ${seed}: a feasible choice has no place`);
         expect(costOf(reduced.model, small), `seed ${seed}`).toBeLessThanOrEqual(cost);
-        expect(usageOf(reduced.model, small).every((u, t) => u <= reduced.model.capacity[t])).toBe(true);
+        expect(usageOf(reduced.model, small).every((u, t) => u <= reduced.model.capacity[t])).toBe(
+          true,
+        );
         const { cost: again, violations } = evaluate(problem, reduced.expand(small));
         expect([Number(again), violations]).toEqual([costOf(reduced.model, small), []]);
         seen++;
@@ -73,20 +98,35 @@ describe('choices known beforehand', () => {
       if (choices.length === 0) continue;
       const best = choices.reduce((a, b) => (b.cost < a.cost ? b : a));
       const broken = Int32Array.from(plain.unary, (u) => u.length - 1);
-      const options = { mode: 'anytime', rounds: 0, threads: 1, close: false, certify: false } as const;
-      const found = await solve(problem, { ...options, starts: [broken, best.choice, choices[0].choice, new Int32Array(0)] });
+      const options = {
+        mode: 'anytime',
+        rounds: 0,
+        threads: 1,
+        close: false,
+        certify: false,
+      } as const;
+      const found = await solve(problem, {
+        ...options,
+        starts: [broken, best.choice, choices[0].choice, new Int32Array(0)],
+      });
       expect(found.objective, `seed ${seed}`).toBe(best.cost);
       expect(found.bound).toBeLessThanOrEqual(best.cost);
       if ((await solve(problem, options)).objective > best.cost) taken++;
     }
     expect(taken).toBeGreaterThan(5);
-  }); // prettier-ignore
+  });
 
   it('and a bound known beforehand end the search once they meet', async () => {
     const plain = so28(5);
     const problem = build(plain);
     const best = feasible(plain).reduce((a, b) => (b.cost < a.cost ? b : a));
-    const options = { mode: 'anytime', threads: 1, close: false, starts: [best.choice], rounds: 50 } as const;
+    const options = {
+      mode: 'anytime',
+      threads: 1,
+      close: false,
+      starts: [best.choice],
+      rounds: 50,
+    } as const;
     const known = await solve(problem, { ...options, lowerBound: best.cost });
     expect([known.objective, known.statistics.rounds]).toEqual([best.cost, 1]);
     expect(known.bound).toBeLessThan(best.cost);
@@ -107,7 +147,9 @@ describe('the knapsack over a spanning forest', () => {
         for (let k = 0; k < 40; k++) ascent.step();
         const choice = forestKnapsack(ascent.dual);
         // Nothing is packed where the row does not bind.
-        expect(choice === undefined, `seed ${seed}`).toBe(ascent.dual.lambda.every((price) => price === 0));
+        expect(choice === undefined, `seed ${seed}`).toBe(
+          ascent.dual.lambda.every((price) => price === 0),
+        );
         if (choice === undefined) continue;
         expect(usageOf(model, choice)[0], `seed ${seed}`).toBeLessThanOrEqual(model.capacity[0]);
         expect(costOf(model, choice)).toBeGreaterThanOrEqual(optimum);

@@ -1,10 +1,18 @@
 import { describe, expect, it } from 'vitest';
+
 import { NO_CHOICE, verifyCertificate } from '../../../src/solver/check/verify.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
 import type { Problem } from '../../../src/solver/types.ts';
 import { bruteForce, type Flavour, randomChoice } from '../check-support.ts';
 
-const SMALL: Flavour = { variables: 5, values: 4, edges: 0.5, forbidden: 0.12, rows: 1, tightness: -0.15 };
+const SMALL: Flavour = {
+  variables: 5,
+  values: 4,
+  edges: 0.5,
+  forbidden: 0.12,
+  rows: 1,
+  tightness: -0.15,
+};
 
 function withBound(problem: Problem, bound: number): Problem {
   return { ...problem, rows: (problem.rows ?? []).map((row) => ({ ...row, bound })) };
@@ -44,7 +52,9 @@ describe('infeasible problems say what it takes', () => {
       const problem = randomChoice(seed, { ...SMALL, rows: 0, usage: true, tightness: -0.6 });
       const truth = bruteForce(problem);
       const solution = solveNow(problem);
-      expect(solution.status, `seed ${seed}`).toBe(truth.objective < Infinity ? 'optimal' : 'infeasible');
+      expect(solution.status, `seed ${seed}`).toBe(
+        truth.objective < Infinity ? 'optimal' : 'infeasible',
+      );
       if (truth.objective < Infinity || truth.leastPeak === Infinity) continue;
       seen++;
       expect(solution.smallestBudget, `seed ${seed}`).toBe(truth.leastPeak);
@@ -66,7 +76,9 @@ describe('infeasible problems say what it takes', () => {
       expect(bruteForce({ ...problem, rows: named }).objective).toBe(Infinity);
       for (const row of named) {
         const rest = named.filter((r) => r !== row);
-        expect(bruteForce({ ...problem, rows: rest }).objective, `seed ${seed}`).toBeLessThan(Infinity);
+        expect(bruteForce({ ...problem, rows: rest }).objective, `seed ${seed}`).toBeLessThan(
+          Infinity,
+        );
       }
       if (named.length > 1) together++;
       else expect(solution.smallestBudget).toBe(leastRows[(problem.rows ?? []).indexOf(named[0])]);
@@ -83,7 +95,12 @@ describe('infeasible problems say what it takes', () => {
     const [k, l] = [problem.tables[table[0]].rows, problem.tables[table[0]].columns];
     const tables = problem.tables.map((t) => t);
     tables.push({ rows: k, columns: l, costs: new Float64Array(k * l).fill(Infinity) });
-    const changed = { ...edges, table: table.map((t, e) => (e === 0 ? tables.length - 1 : t)), firstMap, secondMap };
+    const changed = {
+      ...edges,
+      table: table.map((t, e) => (e === 0 ? tables.length - 1 : t)),
+      firstMap,
+      secondMap,
+    };
     const solution = solveNow({ ...problem, tables, edges: changed });
     expect(domains.length).toBeGreaterThan(1);
     expect(solution.status).toBe('infeasible');
@@ -124,7 +141,8 @@ describe('ties', () => {
     for (let seed = 1; seed <= 60; seed++) {
       const whole = randomChoice(seed, { ...SMALL, rows: seed % 2, tightness: 0.5 });
       // Few different costs make many ties.
-      const coarse = (v: Float64Array): Float64Array => v.map((c) => (c < Infinity ? Math.floor(c / 25) : c));
+      const coarse = (v: Float64Array): Float64Array =>
+        v.map((c) => (c < Infinity ? Math.floor(c / 25) : c));
       const tables = whole.tables.map((t) => ({ ...t, costs: coarse(t.costs) }));
       const problem = { ...whole, vectors: whole.vectors.map(coarse), tables };
       const truth = bruteForce(problem);

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import { STEP } from '../../../src/solver/check/certificate-format.ts';
 import { hashProblem, NO_CHOICE, verifyCertificate } from '../../../src/solver/check/verify.ts';
 import { eliminationCertificate } from '../../../src/solver/search/answer/certify.ts';
@@ -16,7 +17,11 @@ const FLAVOURS: readonly (readonly [string, Flavour, number])[] = [
   ['three rows', { ...PLAIN, variables: 5, rows: 3, tightness: 0.5 }, 60],
   ['usage over time', { ...PLAIN, variables: 5, rows: 0, usage: true, tightness: 0.3 }, 60],
   ['repeated layers', { ...PLAIN, variables: 2, values: 3, layers: 5, edges: 1.2 }, 60],
-  ['repeated layers with a row', { ...PLAIN, variables: 2, values: 3, layers: 4, edges: 1.2, rows: 1 }, 40],
+  [
+    'repeated layers with a row',
+    { ...PLAIN, variables: 2, values: 3, layers: 4, edges: 1.2, rows: 1 },
+    40,
+  ],
 ];
 
 function solved(problem: Problem): Solution & { readonly certificate: Certificate } {
@@ -69,7 +74,11 @@ describe('every optimum carries an accepted certificate (SO-29, SO-36)', () => {
       const rows = (problem.rows ?? []).map((_, row) => ({ row }));
       const certificate = eliminationCertificate(problem, hashProblem(problem), rows);
       if (certificate === undefined) throw new Error('none was written');
-      const verdict = verifyCertificate(problem, { choice: truth.choice, objective: truth.objective, certificate });
+      const verdict = verifyCertificate(problem, {
+        choice: truth.choice,
+        objective: truth.objective,
+        certificate,
+      });
       expect(verdict).toEqual({ accepted: true, bound: BigInt(truth.objective) });
     }
   });
@@ -91,13 +100,24 @@ describe('a changed certificate never proves more than is true (SO-36)', () => {
       objective: Infinity,
       certificate,
     });
-    if (verdict.accepted) expect(Number(verdict.bound), s.name).toBeLessThanOrEqual(s.truth.objective);
+    if (verdict.accepted)
+      expect(Number(verdict.bound), s.name).toBeLessThanOrEqual(s.truth.objective);
     return verdict.accepted && verdict.bound === BigInt(s.truth.objective);
   };
 
   it('has subjects with messages, prices, deletions and eliminations', () => {
-    const codes = new Set(subjects.flatMap((s) => stepsOf(s.solution.certificate).map(([code]) => code)));
-    for (const code of [STEP.drop, STEP.merge, STEP.shift, STEP.prune, STEP.eliminate, STEP.price, STEP.pareto]) {
+    const codes = new Set(
+      subjects.flatMap((s) => stepsOf(s.solution.certificate).map(([code]) => code)),
+    );
+    for (const code of [
+      STEP.drop,
+      STEP.merge,
+      STEP.shift,
+      STEP.prune,
+      STEP.eliminate,
+      STEP.price,
+      STEP.pareto,
+    ]) {
       expect(codes).toContain(code);
     }
   });
@@ -113,8 +133,13 @@ describe('a changed certificate never proves more than is true (SO-36)', () => {
 
   it('a wrong objective or choice: refused', () => {
     for (const s of subjects) {
-      expect(verifyCertificate(s.problem, { ...s.solution, objective: s.solution.objective + 1 }).accepted).toBe(false);
-      expect(verifyCertificate(s.problem, { ...s.solution, choice: new Int32Array(1) }).accepted).toBe(false);
+      expect(
+        verifyCertificate(s.problem, { ...s.solution, objective: s.solution.objective + 1 })
+          .accepted,
+      ).toBe(false);
+      expect(
+        verifyCertificate(s.problem, { ...s.solution, choice: new Int32Array(1) }).accepted,
+      ).toBe(false);
     }
   });
 
@@ -130,10 +155,12 @@ describe('a changed certificate never proves more than is true (SO-36)', () => {
   }, 60_000);
 
   it('every step left out, said twice or moved, and every argument changed', () => {
-    for (const s of subjects) for (const changed of changedSteps(s.solution.certificate)) judged(s, changed);
+    for (const s of subjects)
+      for (const changed of changedSteps(s.solution.certificate)) judged(s, changed);
   }, 60_000);
 
   it('rows that are not there, left out, or listed twice', () => {
-    for (const s of subjects) for (const changed of changedRows(s.solution.certificate)) judged(s, changed);
+    for (const s of subjects)
+      for (const changed of changedRows(s.solution.certificate)) judged(s, changed);
   });
 });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import { ascend } from '../../../src/solver/dual/ascent.ts';
 import { Extrapolation } from '../../../src/solver/dual/extrapolation.ts';
 import { Trws } from '../../../src/solver/dual/trws.ts';
@@ -12,14 +13,20 @@ const SHAPE = { most: 9, values: 3 };
 function boundsOf(seed: number, extrapolates: boolean, sweeps: number): number {
   const messages = new Trws(networkOf(build(randomProblem(seed, SHAPE)), new Pool()));
   const limits = { sweeps, minProgress: 0, minSweeps: sweeps, close: 0, extrapolates };
-  return ascend(messages, { ...limits, propose: () => undefined, target: () => Infinity, stopped: () => false });
+  return ascend(messages, {
+    ...limits,
+    propose: () => undefined,
+    target: () => Infinity,
+    stopped: () => false,
+  });
 }
 
 describe('extrapolated messages', () => {
   it('prove no more than the optimum', () => {
     for (let seed = 1; seed <= 60; seed++) {
       const { free } = exhaust(randomProblem(seed, SHAPE));
-      for (const sweeps of [4, 5, 9, 30]) expect(boundsOf(seed, true, sweeps)).toBeLessThanOrEqual(free);
+      for (const sweeps of [4, 5, 9, 30])
+        expect(boundsOf(seed, true, sweeps)).toBeLessThanOrEqual(free);
     }
   });
 
@@ -27,7 +34,8 @@ describe('extrapolated messages', () => {
     const messages = new Trws(networkOf(build(randomProblem(seed, SHAPE)), new Pool()));
     const extrapolation = new Extrapolation(messages);
     expect(messages.to.length).toBeGreaterThan(0);
-    // Two sweeps, then a third whose gain is half of the one before: messages move on by as much again.
+    // Two sweeps, then a third whose gain is half of the one before: messages move on by as much
+    // again.
     expect(extrapolation.after(1, 0)).toBe(true);
     messages.to.fill(10);
     expect(extrapolation.after(2, 100)).toBe(true);

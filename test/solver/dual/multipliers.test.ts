@@ -1,6 +1,7 @@
 /** The search for the price of one row, against all crossings of all choices. */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
+
 import { bracketOf, type SupportingLine } from '../../../src/solver/dual/multipliers.ts';
 
 const UNIT = 2 ** 20;
@@ -35,7 +36,9 @@ it('the search meets the breakpoint of all choices though it sees only the cheap
       const cheapestAt = (price: bigint): SupportingLine => {
         asked++;
         const unit = Number(price) / UNIT;
-        const best = lines.reduce((a, b) => (b.cost + unit * b.over < a.cost + unit * a.over ? b : a));
+        const best = lines.reduce((a, b) =>
+          b.cost + unit * b.over < a.cost + unit * a.over ? b : a,
+        );
         return { ...best, bound: least(lines, unit) };
       };
       const bracket = bracketOf(cheapestAt, () => false, 2000);
@@ -45,7 +48,11 @@ it('the search meets the breakpoint of all choices though it sees only the cheap
         return;
       }
       expect(bracket).toBeDefined();
-      const { low, high, breakpoint } = bracket ?? { low: 0n, high: 0n, breakpoint: { price: 0n, top: 0 } };
+      const { low, high, breakpoint } = bracket ?? {
+        low: 0n,
+        high: 0n,
+        breakpoint: { price: 0n, top: 0 },
+      };
       expect(low < high).toBe(true);
       const unit = Number(breakpoint.price) / UNIT;
       const best = highest(lines);
@@ -71,11 +78,14 @@ it('where choices are not the best at their prices, the bounds lead to the best 
       const bracket = bracketOf(someAt, () => false, 2000);
       expect(units.length).toBeLessThan(60);
       if (bracket === undefined) return;
-      // A choice that keeps the row ends the growth of prices, the best one or not: beyond that nothing is known.
+      // A choice that keeps the row ends the growth of prices, the best one or not: beyond that
+      // nothing is known.
       const last = Math.max(...units);
       const best = least(lines, Number(bracket.breakpoint.price) / UNIT);
       for (let k = 0; k <= 100; k++)
-        expect(least(lines, (last * k) / 100)).toBeLessThanOrEqual(best + 1e-3 * Math.abs(best) + 1);
+        expect(least(lines, (last * k) / 100)).toBeLessThanOrEqual(
+          best + 1e-3 * Math.abs(best) + 1,
+        );
     }),
   );
 });

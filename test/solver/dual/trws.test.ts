@@ -1,17 +1,28 @@
 /** Sweeps of networks whose equal parts advance in lock step, against sweeps of each part alone. */
 import { describe, expect, it } from 'vitest';
+
 import { Trws } from '../../../src/solver/dual/trws.ts';
 import { networkOf } from '../../../src/solver/network/from-problem.ts';
 import { Pool } from '../../../src/solver/store/pool.ts';
 import { layered } from '../layered.ts';
 import { build, type PlainProblem } from '../support.ts';
 
-/** So many copies of a problem that nothing joins; the last one has other costs of its first variable. */
+/**
+ * So many copies of a problem that nothing joins; the last one has other costs of its first
+ * variable.
+ */
 function copiesOf({ unary, edges }: PlainProblem, count: number): PlainProblem {
   const n = unary.length;
   const copies = [...Array(count).keys()];
-  const all = copies.flatMap((c) => unary.map((u, i) => (c === count - 1 && i === 0 ? u.map((x) => x + 7) : u)));
-  return { unary: all, edges: copies.flatMap((c) => edges.map(([i, j, t]): [number, number, readonly number[]] => [c * n + i, c * n + j, t])) }; // prettier-ignore
+  const all = copies.flatMap((c) =>
+    unary.map((u, i) => (c === count - 1 && i === 0 ? u.map((x) => x + 7) : u)),
+  );
+  return {
+    unary: all,
+    edges: copies.flatMap((c) =>
+      edges.map(([i, j, t]): [number, number, readonly number[]] => [c * n + i, c * n + j, t]),
+    ),
+  };
 }
 
 function swept(plain: PlainProblem, period: number): Trws {

@@ -1,16 +1,30 @@
 import { describe, expect, it } from 'vitest';
+
 import { evaluate } from '../../../src/solver/check/verify.ts';
-import { decodeColumns, encode, encodeChoice, programSize } from '../../../src/solver/milp/encode.ts';
-import { scaled, type LinearProgram } from '../../../src/solver/milp/linear-program.ts';
 import { solveWithLibrary, withSecondOpinion } from '../../../src/solver/milp/dispatch.ts';
+import {
+  decodeColumns,
+  encode,
+  encodeChoice,
+  programSize,
+} from '../../../src/solver/milp/encode.ts';
 import { HIGHS } from '../../../src/solver/milp/highs.ts';
 import { JSLP } from '../../../src/solver/milp/jslp.ts';
 import { askLibrary } from '../../../src/solver/milp/library.ts';
+import { type LinearProgram, scaled } from '../../../src/solver/milp/linear-program.ts';
 import { consult, TooLargeForLibrary } from '../../../src/solver/milp/verdict.ts';
-import { solve, solveNow } from '../../../src/solver/solve.ts';
 import { ProblemBuilder } from '../../../src/solver/problem/builder.ts';
+import { solve, solveNow } from '../../../src/solver/solve.ts';
 import type { Solution } from '../../../src/solver/types.ts';
-import { build, enumerate, exhaust, mulberry32, randomProblem, so28, type PlainProblem } from '../support.ts';
+import {
+  build,
+  enumerate,
+  exhaust,
+  mulberry32,
+  type PlainProblem,
+  randomProblem,
+  so28,
+} from '../support.ts';
 
 /** Rounds costs in seconds to integer units; Infinity stays. */
 function toUnits(seconds: Float64Array, scale: number): Float64Array {
@@ -18,8 +32,9 @@ function toUnits(seconds: Float64Array, scale: number): Float64Array {
 }
 
 /**
- * Integer units per second for a problem whose costs are in seconds: the largest power of two for which `largestTotal`
- * (an upper bound of any choice's total, e.g. the sum of all largest finite costs) stays below 2^52 units.
+ * Integer units per second for a problem whose costs are in seconds: the largest power of two for
+ * which `largestTotal` (an upper bound of any choice's total, e.g. the sum of all largest finite
+ * costs) stays below 2^52 units.
  */
 function unitsPerSecond(largestTotal: number): number {
   if (!(largestTotal >= 0) || largestTotal === Infinity)
@@ -52,7 +67,10 @@ function program(
     lower: new Float64Array(columns),
     upper: Float64Array.from(upper),
     integer: new Uint8Array(columns).fill(1),
-    starts: Int32Array.from([0, ...counts.map((_, r) => counts.slice(0, r + 1).reduce((a, b) => a + b, 0))]),
+    starts: Int32Array.from([
+      0,
+      ...counts.map((_, r) => counts.slice(0, r + 1).reduce((a, b) => a + b, 0)),
+    ]),
     indices: Int32Array.from(indices),
     values: Float64Array.from(values),
     rowLower: Float64Array.from(rows, (r) => r[1]),
@@ -62,14 +80,23 @@ function program(
   };
 }
 
-/** A chain with chords: 50 variables of 4 values under one memory row, its bound a third of the way up. */
+/**
+ * A chain with chords: 50 variables of 4 values under one memory row, its bound a third of the way
+ * up.
+ */
 function hard(n = 50, chord = 7): PlainProblem {
   const next = mulberry32(7);
   const int = (n: number): number => Math.floor(next() * n);
   const unary = Array.from({ length: n }, () => Array.from({ length: 4 }, () => int(100)));
-  const edges = Array.from({ length: n }, (_, i) => [i + 1, i + chord].filter((j) => j < n).map((j) => [i, j] as const))
+  const edges = Array.from({ length: n }, (_, i) =>
+    [i + 1, i + chord].filter((j) => j < n).map((j) => [i, j] as const),
+  )
     .flat()
-    .map(([i, j]): [number, number, number[]] => [i, j, Array.from({ length: 16 }, () => int(100))]);
+    .map(([i, j]): [number, number, number[]] => [
+      i,
+      j,
+      Array.from({ length: 16 }, () => int(100)),
+    ]);
   const amounts = unary.map(() => Array.from({ length: 4 }, () => (1 + int(80)) * 2 ** 30));
   const least = amounts.reduce((s, u) => s + Math.min(...u), 0);
   const most = amounts.reduce((s, u) => s + Math.max(...u), 0);
@@ -82,18 +109,31 @@ function hard(n = 50, chord = 7): PlainProblem {
 }
 
 describe('SO-31: adapters', () => {
-  it.each(BACKENDS)('$library: x + y = 1, 81e9 x + 40e9 y <= 80e9 is feasible with y = 1', async (backend) => {
-    const plain = {
-      unary: [[0, 5]],
-      edges: [],
-      rows: [{ name: 'memory', variables: [0], amounts: [[81e9, 40e9]], bound: 80e9 }],
-    };
-    const verdict = await consult(build(plain), backend);
-    expect([verdict.objective, [...(verdict.choice ?? [])]]).toEqual([5, [1]]);
-    const raw = program([0, 5], [1, 1], [[[1, 1], 1, 1], [[81e9, 40e9], -Infinity, 80e9]]); // prettier-ignore
-    const answer = await askLibrary(backend.library, scaled(raw, backend.costTarget, backend.rowTarget).program);
-    expect([...(answer.values ?? [])].map(Math.round)).toEqual([0, 1]);
-  });
+  it.each(BACKENDS)(
+    '$library: x + y = 1, 81e9 x + 40e9 y <= 80e9 is feasible with y = 1',
+    async (backend) => {
+      const plain = {
+        unary: [[0, 5]],
+        edges: [],
+        rows: [{ name: 'memory', variables: [0], amounts: [[81e9, 40e9]], bound: 80e9 }],
+      };
+      const verdict = await consult(build(plain), backend);
+      expect([verdict.objective, [...(verdict.choice ?? [])]]).toEqual([5, [1]]);
+      const raw = program(
+        [0, 5],
+        [1, 1],
+        [
+          [[1, 1], 1, 1],
+          [[81e9, 40e9], -Infinity, 80e9],
+        ],
+      );
+      const answer = await askLibrary(
+        backend.library,
+        scaled(raw, backend.costTarget, backend.rowTarget).program,
+      );
+      expect([...(answer.values ?? [])].map(Math.round)).toEqual([0, 1]);
+    },
+  );
 
   it.each(BACKENDS)('$library: an objective of 3e-9 s survives', async (backend) => {
     const seconds = [Float64Array.of(5e-9, 3e-9, 4e-9), Float64Array.of(0, 1e-9)];
@@ -105,26 +145,39 @@ describe('SO-31: adapters', () => {
     // 4e-9 with no edge cost ties with 3e-9 + 1e-9: both are 4e-9.
     expect((verdict.objective ?? 0) / scale).toBeCloseTo(4e-9, 16);
     const raw = program([5e-9, 3e-9], [1, 1], [[[1, 1], 1, 1]]);
-    const answer = await askLibrary(backend.library, scaled(raw, backend.costTarget, backend.rowTarget).program);
+    const answer = await askLibrary(
+      backend.library,
+      scaled(raw, backend.costTarget, backend.rowTarget).program,
+    );
     expect([...(answer.values ?? [])].map(Math.round)).toEqual([0, 1]);
   });
 
-  it.each(BACKENDS)('$library: X14, max x + 2y under 6x + 2y <= 19, x <= 3, y <= 2', async (backend) => {
-    const raw = program([-1, -2], [3, 2], [[[6, 2], -Infinity, 19]]);
-    const answer = await askLibrary(backend.library, scaled(raw, backend.costTarget, backend.rowTarget).program);
-    expect([...(answer.values ?? [])].map((x) => Math.round(x * 1e6) / 1e6)).toEqual([2, 2]);
-  });
+  it.each(BACKENDS)(
+    '$library: X14, max x + 2y under 6x + 2y <= 19, x <= 3, y <= 2',
+    async (backend) => {
+      const raw = program([-1, -2], [3, 2], [[[6, 2], -Infinity, 19]]);
+      const answer = await askLibrary(
+        backend.library,
+        scaled(raw, backend.costTarget, backend.rowTarget).program,
+      );
+      expect([...(answer.values ?? [])].map((x) => Math.round(x * 1e6) / 1e6)).toEqual([2, 2]);
+    },
+  );
 
   it('javascript-lp-solver: 200 binaries and a memory row, 2 s: a checked choice and a bound within 3 s', async () => {
     const problem = build(hard());
     const began = performance.now();
     const solution = await solve(problem, { engine: 'javascript-lp-solver', timeLimitSeconds: 2 });
     expect((performance.now() - began) / 1000).toBeLessThan(3);
-    expect(evaluate(problem, solution.choice)).toMatchObject({ violations: [], cost: BigInt(solution.objective) });
+    expect(evaluate(problem, solution.choice)).toMatchObject({
+      violations: [],
+      cost: BigInt(solution.objective),
+    });
     expect(solution.bound).toBeGreaterThan(0);
     expect(solution.bound).toBeLessThanOrEqual(solution.objective);
     expect(solution.evidence?.join('; ')).toContain('javascript-lp-solver');
-    // Whatever the library claims at its time limit, only a closed bound of our own makes an answer optimal.
+    // Whatever the library claims at its time limit, only a closed bound of our own makes an answer
+    // optimal.
     expect(solution.status).toBe(solution.bound >= solution.objective ? 'optimal' : 'feasible');
   });
 
@@ -132,7 +185,8 @@ describe('SO-31: adapters', () => {
     const problem = build(hard());
     const verdict = await consult(problem, JSLP, { timeLimitSeconds: 0.2 });
     expect(verdict.seconds).toBeLessThan(2);
-    if (verdict.choice === undefined) expect(verdict.word).toMatch(/rejected|terminated|infeasible/);
+    if (verdict.choice === undefined)
+      expect(verdict.word).toMatch(/rejected|terminated|infeasible/);
     else
       expect(evaluate(problem, verdict.choice)).toMatchObject({
         violations: [],
@@ -157,7 +211,10 @@ describe('SO-31: adapters', () => {
       timeLimitSeconds: 60,
       signal: abort.signal,
       onChoice: (choice, objective) => {
-        expect(evaluate(problem, choice)).toMatchObject({ violations: [], cost: BigInt(objective) });
+        expect(evaluate(problem, choice)).toMatchObject({
+          violations: [],
+          cost: BigInt(objective),
+        });
         seen.push(objective);
         if (seen.length > 1) return;
         abortedAt = performance.now();
@@ -208,8 +265,18 @@ describe('bounds and words', () => {
     const plain = so28(3);
     const optimum = exhaust(plain).objective;
     for (const engine of ['highs', 'javascript-lp-solver'] as const) {
-      const solution = await solveWithLibrary(engine, build(plain), {}, lying(optimum, optimum - 50));
-      expect(solution).toMatchObject({ status: 'feasible', objective: optimum, bound: optimum - 50, solver: engine });
+      const solution = await solveWithLibrary(
+        engine,
+        build(plain),
+        {},
+        lying(optimum, optimum - 50),
+      );
+      expect(solution).toMatchObject({
+        status: 'feasible',
+        objective: optimum,
+        bound: optimum - 50,
+        solver: engine,
+      });
       expect(solution.gap).toBeCloseTo(50 / optimum, 12);
     }
   });
@@ -217,7 +284,12 @@ describe('bounds and words', () => {
   it('a bound of ours above a checked choice is shown as an internal error and not claimed', async () => {
     const plain = so28(3);
     const optimum = exhaust(plain).objective;
-    const solution = await solveWithLibrary('highs', build(plain), {}, lying(optimum + 9, optimum + 9));
+    const solution = await solveWithLibrary(
+      'highs',
+      build(plain),
+      {},
+      lying(optimum + 9, optimum + 9),
+    );
     expect(solution).toMatchObject({ status: 'feasible', objective: optimum });
     expect(solution.bound).toBeLessThanOrEqual(optimum);
     expect(solution.evidence?.join()).toContain('internal error');
@@ -227,12 +299,23 @@ describe('bounds and words', () => {
     const { limit: _limit, pieces: _pieces, ...free } = so28(1);
     const problem = build(free);
     const ours = solveNow(problem);
-    expect((await withSecondOpinion(problem, ours)).secondOpinion).toBe('javascript-lp-solver agrees: 487');
+    expect((await withSecondOpinion(problem, ours)).secondOpinion).toBe(
+      'javascript-lp-solver agrees: 487',
+    );
     const worse = { ...ours, objective: 500, bound: 500 };
     const refuted = await withSecondOpinion(problem, worse);
     expect(refuted).toMatchObject({ status: 'feasible', objective: 487 });
     expect(refuted.evidence?.join()).toContain('internal error');
-    const impossible = build({ unary: [[0, 1], [0, 1]], edges: [[0, 1, [Infinity, 1, 1, Infinity]], [0, 1, [0, Infinity, Infinity, 0]]] }); // prettier-ignore
+    const impossible = build({
+      unary: [
+        [0, 1],
+        [0, 1],
+      ],
+      edges: [
+        [0, 1, [Infinity, 1, 1, Infinity]],
+        [0, 1, [0, Infinity, Infinity, 0]],
+      ],
+    });
     const none = await solve(impossible);
     expect(none.status).toBe('infeasible');
     expect(none.secondOpinion).toBe('javascript-lp-solver agrees: infeasible');
@@ -260,7 +343,8 @@ describe('encode', () => {
         expect(cost).toBe(Number(evaluate(problem, best).cost));
         for (let r = 0; r < lp.rows; r++) {
           let sum = 0;
-          for (let k = lp.starts[r]; k < lp.starts[r + 1]; k++) sum += lp.values[k] * x[lp.indices[k]];
+          for (let k = lp.starts[r]; k < lp.starts[r + 1]; k++)
+            sum += lp.values[k] * x[lp.indices[k]];
           expect(sum, lp.rowName(r)).toBeGreaterThanOrEqual(lp.rowLower[r]);
           expect(sum, lp.rowName(r)).toBeLessThanOrEqual(lp.rowUpper[r]);
         }
@@ -273,28 +357,48 @@ describe('encode', () => {
   });
 
   it('fractional, partial and double answers are no choice', () => {
-    const problem = build({ unary: [[0, 1], [0, 1]], edges: [] }); // prettier-ignore
+    const problem = build({
+      unary: [
+        [0, 1],
+        [0, 1],
+      ],
+      edges: [],
+    });
     const lp = encode(problem);
     expect(decodeColumns(problem, lp, [1, 0, 0, 1])).toEqual(Int32Array.of(0, 1));
     expect(decodeColumns(problem, lp, [0.999999, 1e-7, 0, 1])).toEqual(Int32Array.of(0, 1));
-    for (const values of [[0.5, 0.5, 0, 1], [0, 0, 0, 1], [1, 1, 0, 1], [2, 0, 0, 1], [NaN, 0, 0, 1]]) {
+    for (const values of [
+      [0.5, 0.5, 0, 1],
+      [0, 0, 0, 1],
+      [1, 1, 0, 1],
+      [2, 0, 0, 1],
+      [NaN, 0, 0, 1],
+    ]) {
       expect(decodeColumns(problem, lp, values)).toBeUndefined();
-    } // prettier-ignore
+    }
   });
 
   it('leaves out forbidden values and cells, zero and separable edges', () => {
     const problem = build({
-      unary: [[0, Infinity, 2], [0, 0], [0, 0], [5, 5, 5]],
+      unary: [
+        [0, Infinity, 2],
+        [0, 0],
+        [0, 0],
+        [5, 5, 5],
+      ],
       edges: [
         [0, 1, [1, 2, 3, 4, 6, 8]], // separable over the live values? rows 0 and 2: 1,2 and 6,8: no
         [1, 2, [1, 3, 2, 4]], // separable
         [2, 3, [0, 0, 0, 0, 0, 0]], // zero
         [1, 1, [7, 9, 9, Infinity]], // with itself: forbids value 1
       ],
-    }); // prettier-ignore
+    });
     const lp = encode(problem);
     expect(lp.choiceVariable).toHaveLength(2 + 1 + 2 + 3);
     expect(lp.columns - lp.choiceVariable.length).toBe(2);
-    expect(Array.from({ length: lp.columns }, (_, j) => lp.columnName(j)).slice(-2)).toEqual(['y_0_0_0', 'y_0_2_0']);
+    expect(Array.from({ length: lp.columns }, (_, j) => lp.columnName(j)).slice(-2)).toEqual([
+      'y_0_0_0',
+      'y_0_2_0',
+    ]);
   });
 });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import { evaluate } from '../../../src/solver/check/verify.ts';
 import { HIGHS } from '../../../src/solver/milp/highs.ts';
 import { JSLP } from '../../../src/solver/milp/jslp.ts';
@@ -6,8 +7,19 @@ import { consult } from '../../../src/solver/milp/verdict.ts';
 import { solve } from '../../../src/solver/solve.ts';
 import { build, exhaust, so28 } from '../support.ts';
 
-// [seed, n, edges, limit, optimum, choice, free optimum, free choice, least peak]: the table of SO-28.
-const TABLE: readonly (readonly [number, number, number, number, number, string, number, string, number])[] = [
+// [seed, n, edges, limit, optimum, choice, free optimum, free choice, least peak]: the table of
+// SO-28.
+const TABLE: readonly (readonly [
+  number,
+  number,
+  number,
+  number,
+  number,
+  string,
+  number,
+  string,
+  number,
+])[] = [
   [1, 7, 10, 137, 694, '0012210', 487, '1011011', 122],
   [2, 7, 10, 103, 606, '1001121', 580, '1301121', 81],
   [3, 7, 5, 103, 483, '1032122', 307, '1012103', 71],
@@ -27,33 +39,44 @@ const TABLE: readonly (readonly [number, number, number, number, number, string,
 ];
 
 describe('SO-28: the sixteen random instances', () => {
-  it.each(TABLE)('seed %i', async (seed, n, edges, limit, optimum, choice, free, freeChoice, leastPeak) => {
-    const plain = so28(seed);
-    expect([plain.unary.length, plain.edges.length, plain.limit]).toEqual([n, edges, limit]);
-    const all = exhaust(plain);
-    expect([all.objective, all.free, all.leastPeak]).toEqual([optimum, free, leastPeak]);
-    expect(all.choices[0].join('')).toBe(choice);
-    expect(all.freeChoices.map((c) => c.join(''))).toContain(freeChoice);
+  it.each(TABLE)(
+    'seed %i',
+    async (seed, n, edges, limit, optimum, choice, free, freeChoice, leastPeak) => {
+      const plain = so28(seed);
+      expect([plain.unary.length, plain.edges.length, plain.limit]).toEqual([n, edges, limit]);
+      const all = exhaust(plain);
+      expect([all.objective, all.free, all.leastPeak]).toEqual([optimum, free, leastPeak]);
+      expect(all.choices[0].join('')).toBe(choice);
+      expect(all.freeChoices.map((c) => c.join(''))).toContain(freeChoice);
 
-    const problem = build(plain);
-    const limited = await solve(problem);
-    expect(limited).toMatchObject({ status: 'optimal', objective: optimum, bound: optimum, gap: 0 });
-    expect(all.choices.map((c) => c.join(''))).toContain(limited.choice.join(''));
-    if (all.choices.length === 1) expect(limited.choice.join('')).toBe(choice);
-    expect(evaluate(problem, limited.choice)).toMatchObject({ violations: [], cost: BigInt(optimum) });
+      const problem = build(plain);
+      const limited = await solve(problem);
+      expect(limited).toMatchObject({
+        status: 'optimal',
+        objective: optimum,
+        bound: optimum,
+        gap: 0,
+      });
+      expect(all.choices.map((c) => c.join(''))).toContain(limited.choice.join(''));
+      if (all.choices.length === 1) expect(limited.choice.join('')).toBe(choice);
+      expect(evaluate(problem, limited.choice)).toMatchObject({
+        violations: [],
+        cost: BigInt(optimum),
+      });
 
-    const { limit: _limit, pieces: _pieces, ...unlimited } = plain;
-    const freely = await solve(build(unlimited));
-    expect(freely).toMatchObject({ status: 'optimal', objective: free });
-    expect(all.freeChoices.map((c) => c.join(''))).toContain(freely.choice.join(''));
+      const { limit: _limit, pieces: _pieces, ...unlimited } = plain;
+      const freely = await solve(build(unlimited));
+      expect(freely).toMatchObject({ status: 'optimal', objective: free });
+      expect(all.freeChoices.map((c) => c.join(''))).toContain(freely.choice.join(''));
 
-    // L*: with this limit a choice exists, one less and none does.
-    expect((await solve(build({ ...plain, limit: leastPeak }))).status).toBe('optimal');
-    expect((await solve(build({ ...plain, limit: leastPeak - 1 }))).status).toBe('infeasible');
+      // L*: with this limit a choice exists, one less and none does.
+      expect((await solve(build({ ...plain, limit: leastPeak }))).status).toBe('optimal');
+      expect((await solve(build({ ...plain, limit: leastPeak - 1 }))).status).toBe('infeasible');
 
-    for (const backend of [HIGHS, JSLP]) {
-      expect((await consult(problem, backend)).objective, backend.library).toBe(optimum);
-      expect((await consult(build(unlimited), backend)).objective, backend.library).toBe(free);
-    }
-  });
+      for (const backend of [HIGHS, JSLP]) {
+        expect((await consult(problem, backend)).objective, backend.library).toBe(optimum);
+        expect((await consult(build(unlimited), backend)).objective, backend.library).toBe(free);
+      }
+    },
+  );
 });

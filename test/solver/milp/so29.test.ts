@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest';
+
 import { programSize } from '../../../src/solver/milp/encode.ts';
 import { HIGHS } from '../../../src/solver/milp/highs.ts';
 import { JSLP } from '../../../src/solver/milp/jslp.ts';
 import { consult } from '../../../src/solver/milp/verdict.ts';
 import { solve } from '../../../src/solver/solve.ts';
-import { build, enumerate, randomProblem, type RandomOptions } from '../support.ts';
+import { build, enumerate, type RandomOptions, randomProblem } from '../support.ts';
 
 // The long runs belong to `npm run test:full`.
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
@@ -14,7 +15,12 @@ const CASES: readonly (readonly [string, number, number, RandomOptions])[] = [
   ['a memory row', 20_000, 400, { most: 12, values: 3, row: true }],
   ['usage over time', 30_000, 300, { most: 10, values: 4, usage: true }],
   ['usage over time and rows', 40_000, 100, { most: 9, values: 3, row: true, usage: true }],
-  ['units beside gigabytes', 50_000, 100, { most: 9, values: 3, row: true, usage: true, mixed: true }],
+  [
+    'units beside gigabytes',
+    50_000,
+    100,
+    { most: 9, values: 3, row: true, usage: true, mixed: true },
+  ],
 ];
 
 describe('SO-29: enumeration = own engine = HiGHS = javascript-lp-solver', () => {
@@ -40,14 +46,19 @@ describe('SO-29: enumeration = own engine = HiGHS = javascript-lp-solver', () =>
       if (programSize(problem).binaries > 50) continue;
       asked++;
       const second = await consult(problem, JSLP, { timeLimitSeconds: 1 });
-      // Its word is not trusted, but a choice that the checker accepted is never cheaper than the optimum.
+      // Its word is not trusted, but a choice that the checker accepted is never cheaper than the
+      // optimum.
       if (second.choice === undefined) silent += optimum === Infinity ? 0 : 1;
-      else expect(second.objective, `seed ${seed}: javascript-lp-solver says ${second.word}`).toBe(optimum);
+      else
+        expect(second.objective, `seed ${seed}: javascript-lp-solver says ${second.word}`).toBe(
+          optimum,
+        );
     }
     expect(infeasible).toBeGreaterThan(0);
     expect(infeasible).toBeLessThan(count * 0.7);
     expect(asked).toBeGreaterThan(count / 2);
-    // Rows that mix units and gigabytes are beyond its tolerance of 1e-8: the wrapper must then reject, never repeat, it.
+    // Rows that mix units and gigabytes are beyond its tolerance of 1e-8: the wrapper must then
+    // reject, never repeat, it.
     if (options.mixed !== true) expect(silent).toBe(0);
   });
 });

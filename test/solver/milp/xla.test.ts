@@ -1,5 +1,9 @@
-/** SO-5 to SO-20: the five-node instance of XLA's auto-sharding solver tests, as far as the solver's own types express it. */
+/**
+ * SO-5 to SO-20: the five-node instance of XLA's auto-sharding solver tests, as far as the solver's
+ * own types express it.
+ */
 import { describe, expect, it } from 'vitest';
+
 import { evaluate } from '../../../src/solver/check/verify.ts';
 import { HIGHS } from '../../../src/solver/milp/highs.ts';
 import { JSLP } from '../../../src/solver/milp/jslp.ts';
@@ -8,11 +12,34 @@ import { solve } from '../../../src/solver/solve.ts';
 import { build, exhaust, type PlainProblem } from '../support.ts';
 
 const [A, B, C, D, E] = [0, 1, 2, 3, 4];
-const computation = [[10, 11, 12, 13], [20, 21, 22], [30, 31, 32, 33], [40, 41, 42, 43], [50, 51, 52]]; // prettier-ignore
-const communication = [[100, 110, 120, 130], [200, 210, 220], [300, 310, 320, 330], [400, 410, 420, 430], [500, 510, 520]]; // prettier-ignore
-const memory = [[100000, 110000, 990000, 130000], [200000, 210000, 220000], [300000, 310000, 320000, 330000],
-  [400000, 410000, 420000, 430000], [500000, 510000, 520000]]; // prettier-ignore
-const intervals = [[0, 5], [0, 5], [2, 4], [3, 5], [0, 0]]; // prettier-ignore
+const computation = [
+  [10, 11, 12, 13],
+  [20, 21, 22],
+  [30, 31, 32, 33],
+  [40, 41, 42, 43],
+  [50, 51, 52],
+];
+const communication = [
+  [100, 110, 120, 130],
+  [200, 210, 220],
+  [300, 310, 320, 330],
+  [400, 410, 420, 430],
+  [500, 510, 520],
+];
+const memory = [
+  [100000, 110000, 990000, 130000],
+  [200000, 210000, 220000],
+  [300000, 310000, 320000, 330000],
+  [400000, 410000, 420000, 430000],
+  [500000, 510000, 520000],
+];
+const intervals = [
+  [0, 5],
+  [0, 5],
+  [2, 4],
+  [3, 5],
+  [0, 0],
+];
 
 /** Row a of a table: first + step * a + {0, 100, 200, 300}. */
 const ramp = (rows: number, first: number): number[] =>
@@ -48,7 +75,11 @@ const replaceUnary = (i: number, values: readonly number[]): PlainProblem => ({
 });
 const forbidCell = (edge: number, cell: number): PlainProblem => ({
   ...X1,
-  edges: X1.edges.map(([i, j, t], e) => [i, j, e === edge ? t.map((w, c) => (c === cell ? Infinity : w)) : t]),
+  edges: X1.edges.map(([i, j, t], e) => [
+    i,
+    j,
+    e === edge ? t.map((w, c) => (c === cell ? Infinity : w)) : t,
+  ]),
 });
 
 /** X7: constant costs, two places where another choice costs more, an alias that is no equality. */
@@ -61,10 +92,22 @@ const X7: PlainProblem = {
     [550, 550, 550],
   ],
   edges: [
-    [A, C, [1000, 2000, 3000, 4000].flatMap((w, a) => Array.from({ length: 7 }, (_, c) => (a === 2 && c === 4 ? 3100 : w)))],
+    [
+      A,
+      C,
+      [1000, 2000, 3000, 4000].flatMap((w, a) =>
+        Array.from({ length: 7 }, (_, c) => (a === 2 && c === 4 ? 3100 : w)),
+      ),
+    ],
     [B, C, [5000, 6000, 7000].flatMap((w) => new Array<number>(7).fill(w))],
     [C, D, equal(7)],
-    [C, E, Array.from({ length: 7 }, (_, c) => (c === 5 ? [Infinity, 0, Infinity] : [0, Infinity, 0])).flat()],
+    [
+      C,
+      E,
+      Array.from({ length: 7 }, (_, c) =>
+        c === 5 ? [Infinity, 0, Infinity] : [0, Infinity, 0],
+      ).flat(),
+    ],
   ],
   pieces: [
     { variable: A, lo: 0, hi: 5, amounts: [10000, 10000, 10000, 10000] },
@@ -74,19 +117,50 @@ const X7: PlainProblem = {
     { variable: E, lo: 0, hi: 0, amounts: [50000, 50000, 50000] },
   ],
   limit: 1500000,
-}; // prettier-ignore
+};
 
 const CASES: readonly (readonly [string, PlainProblem, number, readonly number[]])[] = [
   ['X1: as is', X1, 7650, [0, 0, 0, 0, 0]],
-  ['X3: at most 3 departures', { ...X1, rows: [{ ...departures, bound: 3 }] }, 7872, [0, 0, 1, 1, 0]],
-  ['X4: A[0..2] forbidden', replaceUnary(A, [Infinity, Infinity, Infinity, 143]), 10683, [3, 0, 0, 0, 0]],
+  [
+    'X3: at most 3 departures',
+    { ...X1, rows: [{ ...departures, bound: 3 }] },
+    7872,
+    [0, 0, 1, 1, 0],
+  ],
+  [
+    'X4: A[0..2] forbidden',
+    replaceUnary(A, [Infinity, Infinity, Infinity, 143]),
+    10683,
+    [3, 0, 0, 0, 0],
+  ],
   ['X5: cell (A,C)[0][0] forbidden', forbidCell(0, 0), 7872, [0, 0, 1, 1, 0]],
-  ['X6: an edge (B,D) that folds through the follow', { ...X1, edges: [...X1.edges, [B, D, ramp(3, 5000)]] }, 12650, [0, 0, 0, 0, 0]],
+  [
+    'X6: an edge (B,D) that folds through the follow',
+    { ...X1, edges: [...X1.edges, [B, D, ramp(3, 5000)]] },
+    12650,
+    [0, 0, 0, 0, 0],
+  ],
   ['X7: the second instance', X7, 7650, [0, 0, 0, 0, 0]],
-  ['X15: an edge (C,D) that collapses inside the follow set', { ...X1, edges: [...X1.edges, [C, D, [
-    9000, 5100, 5200, 5300, 6000, 6100, 6200, 6300, 7000, 7100, 7200, 7300, 8000, 8100, 8200, 8300,
-  ]]] }, 13972, [0, 0, 1, 1, 0]],
-]; // prettier-ignore
+  [
+    'X15: an edge (C,D) that collapses inside the follow set',
+    {
+      ...X1,
+      edges: [
+        ...X1.edges,
+        [
+          C,
+          D,
+          [
+            9000, 5100, 5200, 5300, 6000, 6100, 6200, 6300, 7000, 7100, 7200, 7300, 8000, 8100,
+            8200, 8300,
+          ],
+        ],
+      ],
+    },
+    13972,
+    [0, 0, 1, 1, 0],
+  ],
+];
 
 describe('SO-20: the XLA instance', () => {
   it.each(CASES)('%s', async (_, plain, optimum, first) => {
@@ -146,7 +220,11 @@ describe('SO-20: the XLA instance', () => {
     const fewest = {
       ...X1,
       unary: departures.amounts,
-      edges: X1.edges.map(([i, j, t]): PlainProblem['edges'][number] => [i, j, t.map((w) => (w === Infinity ? w : 0))]),
+      edges: X1.edges.map(([i, j, t]): PlainProblem['edges'][number] => [
+        i,
+        j,
+        t.map((w) => (w === Infinity ? w : 0)),
+      ]),
     };
     const solution = await solve(build(fewest));
     expect([solution.objective, [...solution.choice]]).toEqual([0, [1, 1, 1, 1, 1]]);

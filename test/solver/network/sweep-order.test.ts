@@ -1,9 +1,10 @@
 /** The order of sweeps: breadth first, every variable once. */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
+
 import { networkOf } from '../../../src/solver/network/from-problem.ts';
-import { Pool } from '../../../src/solver/store/pool.ts';
 import { sweepPlaces } from '../../../src/solver/network/sweep-order.ts';
+import { Pool } from '../../../src/solver/store/pool.ts';
 import { build, randomProblem } from '../support.ts';
 
 it('visits every variable once, and none but the first of a component before all of its neighbours', () => {
@@ -15,8 +16,13 @@ it('visits every variable once, and none but the first of a component before all
       const distance = new Map<number, number>();
       const byPlace = [...place.keys()].sort((a, b) => place[a] - place[b]);
       for (const i of byPlace) {
-        const before = net.incident[i].flatMap((e) => net.factors[e]?.vars ?? []).filter((v) => place[v] < place[i]);
-        distance.set(i, before.length === 0 ? 0 : 1 + Math.min(...before.map((v) => distance.get(v) ?? 0)));
+        const before = net.incident[i]
+          .flatMap((e) => net.factors[e]?.vars ?? [])
+          .filter((v) => place[v] < place[i]);
+        distance.set(
+          i,
+          before.length === 0 ? 0 : 1 + Math.min(...before.map((v) => distance.get(v) ?? 0)),
+        );
       }
       // Within a component distances from its first variable never fall.
       let last = 0;

@@ -1,7 +1,9 @@
 /** SO-51: the largest public file. Read beside the checkout, skipped without. */
 import { existsSync, readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
+
 import { describe, expect, it } from 'vitest';
+
 import { readIopddl } from '../../../src/solver/problem/iopddl.ts';
 
 const FILE = new URL('../../../../shared/fixtures/iopddl/A.json.gz', import.meta.url);
@@ -22,7 +24,8 @@ describe('SO-51 IOPDDL: loading the largest public file (../shared/fixtures/iopd
       expect(problem.edges.first).toHaveLength(54801);
       expect(problem.usage?.limit).toBe(472141920);
       expect(problem.tables.length).toBeLessThan(54801 / 10);
-      // CPU seconds of the process, so that a busy machine does not fail it; asked for in the full run only.
+      // CPU seconds of the process, so that a busy machine does not fail it; asked for in the full
+      // run only.
       if (full) expect((user + system) / 1e6).toBeLessThanOrEqual(3);
     },
     60_000,

@@ -1,15 +1,18 @@
 /**
- * The contest's public files through the anytime solver. They are not ours to copy: read beside the checkout, skipped without.
+ * The contest's public files through the anytime solver. They are not ours to copy: read beside the
+ * checkout, skipped without.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
+
 import { describe, expect, it } from 'vitest';
-import { presolve } from '../../../src/solver/anytime/model/presolve.ts';
+
 import { costOf, usageOf } from '../../../src/solver/anytime/bound/trws.ts';
+import { presolve } from '../../../src/solver/anytime/model/presolve.ts';
 import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
-import { solve } from '../../../src/solver/solve.ts';
 import { evaluate, verifyCertificate } from '../../../src/solver/check/verify.ts';
 import { readIopddl } from '../../../src/solver/problem/iopddl.ts';
+import { solve } from '../../../src/solver/solve.ts';
 import type { Problem } from '../../../src/solver/types.ts';
 import { mulberry32 } from '../support.ts';
 
@@ -19,7 +22,9 @@ const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const FILES = new URL('../../../../shared/fixtures/iopddl/', import.meta.url);
 const has = (letter: string): boolean => existsSync(new URL(`${letter}.json.gz`, FILES));
 const read = (letter: string): Problem =>
-  readIopddl(JSON.parse(gunzipSync(readFileSync(new URL(`${letter}.json.gz`, FILES))).toString('latin1')));
+  readIopddl(
+    JSON.parse(gunzipSync(readFileSync(new URL(`${letter}.json.gz`, FILES))).toString('latin1')),
+  );
 
 const full = process.env.SHARDWRIGHT_FULL === '1';
 
@@ -71,26 +76,36 @@ describe('IOPDDL: public files, reduction (../shared/fixtures/iopddl)', () => {
         expect(usageOf(model, first).every((u, t) => u <= model.capacity[t])).toBe(true);
         const choice = expand(first);
         expect(choice).toHaveLength(nodes);
-        expect(evaluate(problem, choice)).toMatchObject({ violations: [], cost: BigInt(costOf(model, first)) });
+        expect(evaluate(problem, choice)).toMatchObject({
+          violations: [],
+          cost: BigInt(costOf(model, first)),
+        });
         expect(costOf(model, first)).toBeGreaterThanOrEqual(bound);
       },
     );
   }
 });
 
-/** 70,000 nodes in chains with cross edges, 110,000 edges, one node with 2,000 strategies, half of the pairs tied. */
+/**
+ * 70,000 nodes in chains with cross edges, 110,000 edges, one node with 2,000 strategies, half of
+ * the pairs tied.
+ */
 function large(): unknown {
   const next = mulberry32(1);
   const int = (k: number): number => Math.floor(next() * k);
   const n = 70_000;
   const sizes = Array.from({ length: n }, (_, i) => (i === 0 ? 2000 : 3));
   const list = (k: number, most: number): number[] => Array.from({ length: k }, () => int(most));
-  const pairs = Array.from({ length: 110_000 }, (_, e) => (e < n - 1 ? [e, e + 1] : [int(n - 200), 0]));
+  const pairs = Array.from({ length: 110_000 }, (_, e) =>
+    e < n - 1 ? [e, e + 1] : [int(n - 200), 0],
+  );
   pairs.forEach((pair, e) => {
     if (e >= n - 1) pair[1] = pair[0] + 1 + int(199);
   });
   const table = ([i, j]: number[]): number[] =>
-    i > 0 && int(2) === 0 ? [0, 1e18, 1e18, 1e18, 0, 1e18, 1e18, 1e18, 0] : list(sizes[i] * sizes[j], 1000);
+    i > 0 && int(2) === 0
+      ? [0, 1e18, 1e18, 1e18, 0, 1e18, 1e18, 1e18, 0]
+      : list(sizes[i] * sizes[j], 1000);
   const usages = sizes.map((k) => list(k, 100).map((u) => u + 1));
   const intervals = sizes.map((_, i) => [i, i + 1 + int(20)]);
   const level = new Float64Array(n + 32);
@@ -113,12 +128,19 @@ describe('IOPDDL: size', () => {
     async () => {
       const problem = readIopddl(large());
       const solution = await solve(problem, { mode: 'anytime', threads: 1, rounds: 2 });
-      expect(evaluate(problem, solution.choice)).toMatchObject({ violations: [], cost: BigInt(solution.objective) });
+      expect(evaluate(problem, solution.choice)).toMatchObject({
+        violations: [],
+        cost: BigInt(solution.objective),
+      });
       expect(solution.bound).toBeGreaterThan(0);
       expect(solution.bound).toBeLessThanOrEqual(solution.objective);
       const { certificate } = solution;
-      if (certificate === undefined || !('kind' in certificate)) throw new Error('a bound without certificate');
-      expect(verifyCertificate(problem, solution)).toEqual({ accepted: true, bound: BigInt(solution.bound) });
+      if (certificate === undefined || !('kind' in certificate))
+        throw new Error('a bound without certificate');
+      expect(verifyCertificate(problem, solution)).toEqual({
+        accepted: true,
+        bound: BigInt(solution.bound),
+      });
     },
     300_000,
   );

@@ -1,11 +1,32 @@
 import { describe, expect, it } from 'vitest';
+
 import { evaluate } from '../../../src/solver/check/verify.ts';
 import { repairRows } from '../../../src/solver/problem/repair.ts';
 import { build, type PlainProblem } from '../support.ts';
 
-/** Two layers of a large and a small value each; the large one is cheaper and needs the next to be large too. */
-const rows = [{ name: 'memory', variables: [0, 1], amounts: [[10, 2], [10, 2]], bound: 12 }]; // prettier-ignore
-const layers: PlainProblem = { unary: [[0, 4], [0, 9]], edges: [[0, 1, [0, 3, 3, 0]]], rows }; // prettier-ignore
+/**
+ * Two layers of a large and a small value each; the large one is cheaper and needs the next to be
+ * large too.
+ */
+const rows = [
+  {
+    name: 'memory',
+    variables: [0, 1],
+    amounts: [
+      [10, 2],
+      [10, 2],
+    ],
+    bound: 12,
+  },
+];
+const layers: PlainProblem = {
+  unary: [
+    [0, 4],
+    [0, 9],
+  ],
+  edges: [[0, 1, [0, 3, 3, 0]]],
+  rows,
+};
 
 describe('repair of a choice that breaks a row', () => {
   it('takes the move that costs least for what it takes less', () => {
@@ -22,12 +43,20 @@ describe('repair of a choice that breaks a row', () => {
   it('gives the choice itself where it keeps the rows, and nothing where no move helps', () => {
     const choice = Int32Array.of(1, 0);
     expect(repairRows(build(layers), choice)).toBe(choice);
-    const forbidden = { ...layers, unary: [[0, Infinity], [0, Infinity]] }; // prettier-ignore
+    const forbidden = {
+      ...layers,
+      unary: [
+        [0, Infinity],
+        [0, Infinity],
+      ],
+    };
     expect(repairRows(build(forbidden), Int32Array.of(0, 0))).toBeUndefined();
   });
 
   it('is no answer where it breaks another row', () => {
     const other = { name: 'other', variables: [0], amounts: [[0, 1]], bound: 0 };
-    expect(repairRows(build({ ...layers, rows: [...rows, other] }), Int32Array.of(0, 0))).toBeUndefined();
+    expect(
+      repairRows(build({ ...layers, rows: [...rows, other] }), Int32Array.of(0, 0)),
+    ).toBeUndefined();
   });
 });

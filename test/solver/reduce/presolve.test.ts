@@ -1,14 +1,21 @@
-/** SO-35: the reduced problem plus its constant has the optimum of the whole, and its choices expand to whole ones. */
+/**
+ * SO-35: the reduced problem plus its constant has the optimum of the whole, and its choices expand
+ * to whole ones.
+ */
 import { describe, expect, it } from 'vitest';
+
 import { evaluate } from '../../../src/solver/check/verify.ts';
 import { networkOf } from '../../../src/solver/network/from-problem.ts';
 import type { Network } from '../../../src/solver/network/network.ts';
-import { Pool } from '../../../src/solver/store/pool.ts';
-import { Reducer } from '../../../src/solver/reduce/presolve.ts';
 import { addPrices, dropRows, installRows, plainRows } from '../../../src/solver/network/rows.ts';
-import { build, enumerate, randomProblem, so28, type PlainProblem } from '../support.ts';
+import { Reducer } from '../../../src/solver/reduce/presolve.ts';
+import { Pool } from '../../../src/solver/store/pool.ts';
+import { build, enumerate, type PlainProblem, randomProblem, so28 } from '../support.ts';
 
-/** Optimum of what is left of a network, by depth-first enumeration of positions, with the positions that reach it. */
+/**
+ * Optimum of what is left of a network, by depth-first enumeration of positions, with the positions
+ * that reach it.
+ */
 function enumerateNetwork(net: Network): { objective: number; at: Int32Array } {
   const { pool } = net;
   const present = [...net.gone.keys()].filter((i) => net.gone[i] === 0);
@@ -31,10 +38,14 @@ function enumerateNetwork(net: Network): { objective: number; at: Int32Array } {
         const f = net.factors[id];
         if (f === undefined || Math.max(...f.vars.map((v) => present.indexOf(v))) !== k) continue;
         const place = f.vars.map((v, axis) => pool.mapOf(f.maps[axis])[at[v]]);
-        more += place.includes(-1) ? Infinity : f.table.cells[place[0] * f.table.dims[1] + place[1]];
+        more += place.includes(-1)
+          ? Infinity
+          : f.table.cells[place[0] * f.table.dims[1] + place[1]];
       }
       if (more === Infinity) continue;
-      const amounts = net.rows.map((row) => (row.amounts[i] < 0 ? 0 : pool.vectorOf(row.amounts[i])[a]));
+      const amounts = net.rows.map((row) =>
+        row.amounts[i] < 0 ? 0 : pool.vectorOf(row.amounts[i])[a],
+      );
       amounts.forEach((u, r) => (used[r] += u));
       step(k + 1, more);
       amounts.forEach((u, r) => (used[r] -= u));
@@ -44,7 +55,11 @@ function enumerateNetwork(net: Network): { objective: number; at: Int32Array } {
   return { objective, at: best };
 }
 
-function check(plain: PlainProblem, compress: boolean, label: string): { before: number; after: number } {
+function check(
+  plain: PlainProblem,
+  compress: boolean,
+  label: string,
+): { before: number; after: number } {
   const problem = build(plain, compress);
   const optimum = enumerate(plain);
   const net = networkOf(problem, new Pool());
@@ -59,9 +74,15 @@ function check(plain: PlainProblem, compress: boolean, label: string): { before:
   expect(objective, label).toBe(optimum);
   if (optimum < Infinity) {
     const whole = net.complete(at);
-    expect(evaluate(problem, whole), label).toMatchObject({ violations: [], cost: BigInt(optimum) });
+    expect(evaluate(problem, whole), label).toMatchObject({
+      violations: [],
+      cost: BigInt(optimum),
+    });
   }
-  return { before, after: [...net.gone.keys()].reduce((s, i) => s + (net.gone[i] === 1 ? 0 : net.size[i]), 0) };
+  return {
+    before,
+    after: [...net.gone.keys()].reduce((s, i) => s + (net.gone[i] === 1 ? 0 : net.size[i]), 0),
+  };
 }
 
 describe('SO-35: reduction', () => {
@@ -77,7 +98,12 @@ describe('SO-35: reduction', () => {
   it('300 further problems of every kind', () => {
     let [before, after] = [0, 0];
     for (let seed = 7000; seed < 7300; seed++) {
-      const plain = randomProblem(seed, { most: 8, values: 4, row: seed % 2 === 0, usage: seed % 3 === 0 });
+      const plain = randomProblem(seed, {
+        most: 8,
+        values: 4,
+        row: seed % 2 === 0,
+        usage: seed % 3 === 0,
+      });
       const sizes = check(plain, seed % 4 < 2, `seed ${seed}`);
       before += sizes.before;
       after += sizes.after;
@@ -87,8 +113,18 @@ describe('SO-35: reduction', () => {
 
   it('duplicate and reversed edges, an isolated variable, an empty interval, forbidden values', () => {
     const plain: PlainProblem = {
-      unary: [[4, 0, Infinity], [1, 2], [5, 3], [Infinity, 8]],
-      edges: [[0, 1, [1, 9, 4, 2, 0, 0]], [1, 0, [3, 0, 0, 2, 7, 0]], [0, 1, [0, 1, 5, 0, 0, 0]], [1, 3, [0, Infinity, 0, 6]]],
+      unary: [
+        [4, 0, Infinity],
+        [1, 2],
+        [5, 3],
+        [Infinity, 8],
+      ],
+      edges: [
+        [0, 1, [1, 9, 4, 2, 0, 0]],
+        [1, 0, [3, 0, 0, 2, 7, 0]],
+        [0, 1, [0, 1, 5, 0, 0, 0]],
+        [1, 3, [0, Infinity, 0, 6]],
+      ],
       pieces: [
         { variable: 0, lo: 0, hi: 3, amounts: [2, 5, 0] },
         { variable: 1, lo: 2, hi: 2, amounts: [1000, 1000] },
@@ -96,10 +132,10 @@ describe('SO-35: reduction', () => {
         { variable: 2, lo: 2, hi: 3, amounts: [0, 4] },
       ],
       limit: 7,
-    }; // prettier-ignore
+    };
     check(plain, false, 'by hand');
-    // Variable 3 must take 1, so variable 1 must (2 + 8 + 6); variable 0 best takes 1 (2 + 7 + 0); at [2,3) that leaves no
-    // room for value 1 of variable 2 (5 + 1 + 4 > 7), so 16 + 9 + 5.
+    // Variable 3 must take 1, so variable 1 must (2 + 8 + 6); variable 0 best takes 1 (2 + 7 + 0);
+    // at [2,3) that leaves no room for value 1 of variable 2 (5 + 1 + 4 > 7), so 16 + 9 + 5.
     expect(enumerate(plain)).toBe(30);
   });
 
@@ -113,7 +149,8 @@ describe('SO-35: reduction', () => {
       addPrices(net, prices);
       dropRows(net);
       const { objective } = enumerateNetwork(net);
-      const values = (): number => net.size.reduce((sum, size, i) => sum + (net.gone[i] === 1 ? 0 : size), 0);
+      const values = (): number =>
+        net.size.reduce((sum, size, i) => sum + (net.gone[i] === 1 ? 0 : size), 0);
       const before = values();
       if (!new Reducer().reduce(net, true)) {
         expect(objective, `seed ${seed}`).toBe(Infinity);

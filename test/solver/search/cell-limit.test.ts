@@ -1,19 +1,27 @@
 import { describe, expect, it } from 'vitest';
+
 import { verifyCertificate } from '../../../src/solver/check/verify.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
 import { build, costOf, type PlainProblem } from '../support.ts';
 
-/** The search keeps all that it makes; a limit on that ends it with a gap before the memory of the machine does. */
+/**
+ * The search keeps all that it makes; a limit on that ends it with a gap before the memory of the
+ * machine does.
+ */
 
-/** A complete graph without a structure: relaxations say little, so the search branches for long. */
+/**
+ * A complete graph without a structure: relaxations say little, so the search branches for long.
+ */
 function noise(variables: number, values: number): PlainProblem {
   let state = 12345;
   const next = (): number => (state = (Math.imul(state, 48271) >>> 0) % 0x7fffffff) % 1000;
   const list = (n: number): number[] => Array.from({ length: n }, next);
   const unary = Array.from({ length: variables }, () => list(values));
-  const edges = unary.flatMap((_, i) => unary.slice(i + 1).map((__, k) => [i, i + 1 + k, list(values * values)] as const));
+  const edges = unary.flatMap((_, i) =>
+    unary.slice(i + 1).map((__, k) => [i, i + 1 + k, list(values * values)] as const),
+  );
   return { unary, edges };
-} // prettier-ignore
+}
 
 describe('the limit on stored numbers', () => {
   const plain = noise(14, 16);
@@ -26,14 +34,22 @@ describe('the limit on stored numbers', () => {
     expect([found.status, found.objective]).toEqual(['feasible', costOf(plain, [...found.choice])]);
     expect(found.gap).toBeGreaterThan(0);
     expect(found.evidence).toEqual(['the search ended at its limit of 200000 stored numbers']);
-    const replayed = verifyCertificate(problem, { choice: [], objective: Infinity, certificate: found.certificate! });
+    const replayed = verifyCertificate(problem, {
+      choice: [],
+      objective: Infinity,
+      certificate: found.certificate!,
+    });
     expect([replayed.accepted, Number(replayed.bound)]).toEqual([true, found.bound]);
   });
 
   it('gives the same answer every time, and a better one with more room', () => {
     const { choice, bound, statistics } = solveNow(problem, asked);
     const again = solveNow(problem, asked);
-    expect([[...again.choice], again.bound, again.statistics.nodes]).toEqual([[...choice], bound, statistics.nodes]);
+    expect([[...again.choice], again.bound, again.statistics.nodes]).toEqual([
+      [...choice],
+      bound,
+      statistics.nodes,
+    ]);
     const roomy = solveNow(problem, { cellLimit: 600_000 });
     expect(roomy.statistics.nodes).toBeGreaterThan(statistics.nodes);
     expect(roomy.objective).toBeLessThanOrEqual(again.objective);

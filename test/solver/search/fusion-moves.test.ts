@@ -1,10 +1,11 @@
 /** Fused choices against enumeration. */
 import { expect, test } from 'vitest';
-import { makeWorkspace } from '../../../src/solver/search/workspace.ts';
-import { Fusion } from '../../../src/solver/search/primal/fusion-moves.ts';
-import { PreparedProblem } from '../../../src/solver/search/prepared.ts';
+
 import { evaluatePositions } from '../../../src/solver/dual/rounding.ts';
 import { ProblemBuilder } from '../../../src/solver/problem/builder.ts';
+import { PreparedProblem } from '../../../src/solver/search/prepared.ts';
+import { Fusion } from '../../../src/solver/search/primal/fusion-moves.ts';
+import { makeWorkspace } from '../../../src/solver/search/workspace.ts';
 import type { Problem } from '../../../src/solver/types.ts';
 import { mulberry32 } from '../support.ts';
 
@@ -38,7 +39,16 @@ test('the fused choice is the cheapest of all that the choices take, variables o
     let least = Infinity;
     const values = [...taken];
     for (let code = 0; code < values.length ** 5; code++)
-      least = Math.min(least, evaluatePositions(net, Int32Array.from({ length: 5 }, (_, i) => values[Math.floor(code / values.length ** i) % values.length]))); // prettier-ignore
+      least = Math.min(
+        least,
+        evaluatePositions(
+          net,
+          Int32Array.from(
+            { length: 5 },
+            (_, i) => values[Math.floor(code / values.length ** i) % values.length],
+          ),
+        ),
+      );
     expect(offered).toHaveLength(1);
     expect(evaluatePositions(net, offered[0]), `round ${round}`).toBe(least);
   }

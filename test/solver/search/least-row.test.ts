@@ -1,19 +1,27 @@
 /** Choices that take little of a row, against the least amount over all choices. */
 import { expect, test } from 'vitest';
+
+import { rowAsCost } from '../../../src/solver/problem/recost.ts';
 import { choiceOfLeastRow } from '../../../src/solver/search/least-row.ts';
 import { PreparedProblem } from '../../../src/solver/search/prepared.ts';
-import { rowAsCost } from '../../../src/solver/problem/recost.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
 import type { LinearRow, Problem } from '../../../src/solver/types.ts';
 import { layered } from '../layered.ts';
 import { build, mulberry32, randomProblem } from '../support.ts';
 
-/** A row over some variables, each with amounts that its values take; equal layers take equal amounts. */
+/**
+ * A row over some variables, each with amounts that its values take; equal layers take equal
+ * amounts.
+ */
 function rowOf({ domains }: Problem, seed: number, width: number): LinearRow {
   const next = mulberry32(seed);
-  const kinds = Array.from({ length: width }, () => Array.from({ length: 8 }, () => Math.floor(next() * 20)));
+  const kinds = Array.from({ length: width }, () =>
+    Array.from({ length: 8 }, () => Math.floor(next() * 20)),
+  );
   const variables = Int32Array.from(domains.keys()).filter((v) => v % width !== 1);
-  const amounts = Array.from(variables, (v) => Float64Array.from(kinds[v % width].slice(0, domains[v])));
+  const amounts = Array.from(variables, (v) =>
+    Float64Array.from(kinds[v % width].slice(0, domains[v])),
+  );
   return { name: 'row', variables, amounts, bound: Infinity };
 }
 
@@ -41,7 +49,9 @@ test('of equal layers it is a choice of the whole problem, of the amount that it
     if (found === undefined) continue;
     some++;
     expect(prepared.cost(found.choice), `seed ${seed}`).toBeLessThan(Infinity);
-    expect(row.variables.reduce((sum, v, k) => sum + row.amounts[k][found.choice[v]], 0)).toBe(found.amount);
+    expect(row.variables.reduce((sum, v, k) => sum + row.amounts[k][found.choice[v]], 0)).toBe(
+      found.amount,
+    );
     expect(found.amount, `seed ${seed}`).toBeGreaterThanOrEqual(least);
   }
   expect(some).toBeGreaterThan(2);

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import { messageBound } from '../../../src/solver/search/messages/bound.ts';
 import { eliminatePlainly, layered } from '../layered.ts';
 import { build, exhaust, randomProblem } from '../support.ts';
@@ -27,24 +28,32 @@ describe('the bound by messages', () => {
     expect(tight).toBeGreaterThan(0.8 * possible);
   });
 
-  it.each([1, 2, 3, 4])('of equal layers with equal edges of two variables says of many what it says of few (seed %i)', (seed) => {
-    const share = (layers: number): number => {
-      const { plain } = layered(seed, layers);
-      const twice = { ...plain, edges: plain.edges.flatMap((edge, e) => (e % 3 === 0 ? [edge, edge] : [edge])) };
-      const least = eliminatePlainly(twice);
-      expect(least).toBeLessThan(Infinity);
-      const { bound } = messageBound(build(twice), FAR) ?? { bound: NaN };
-      expect(bound).toBeLessThanOrEqual(least);
-      return bound / least;
-    };
-    // Folded, and as they are.
-    expect(share(600)).toBeGreaterThan(share(100) - 0.01);
-  }); // prettier-ignore
+  it.each([1, 2, 3, 4])(
+    'of equal layers with equal edges of two variables says of many what it says of few (seed %i)',
+    (seed) => {
+      const share = (layers: number): number => {
+        const { plain } = layered(seed, layers);
+        const twice = {
+          ...plain,
+          edges: plain.edges.flatMap((edge, e) => (e % 3 === 0 ? [edge, edge] : [edge])),
+        };
+        const least = eliminatePlainly(twice);
+        expect(least).toBeLessThan(Infinity);
+        const { bound } = messageBound(build(twice), FAR) ?? { bound: NaN };
+        expect(bound).toBeLessThanOrEqual(least);
+        return bound / least;
+      };
+      // Folded, and as they are.
+      expect(share(600)).toBeGreaterThan(share(100) - 0.01);
+    },
+  );
 
   it('of fewer sweeps is a bound too', () => {
     const { plain } = layered(7, 600);
     const least = eliminatePlainly(plain);
-    const bounds = [1, 2, 200].map((sweeps) => messageBound(build(plain), { ...FAR, sweeps })?.bound ?? NaN);
+    const bounds = [1, 2, 200].map(
+      (sweeps) => messageBound(build(plain), { ...FAR, sweeps })?.bound ?? NaN,
+    );
     expect(bounds[2]).toBeLessThanOrEqual(least);
     expect(Math.max(bounds[0], bounds[1])).toBeLessThanOrEqual(least);
   });

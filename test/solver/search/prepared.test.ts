@@ -1,5 +1,9 @@
-/** Solves of one problem under several rows that share what is prepared, against solves that share nothing and exhaustive elimination. */
+/**
+ * Solves of one problem under several rows that share what is prepared, against solves that share
+ * nothing and exhaustive elimination.
+ */
 import { describe, expect, it } from 'vitest';
+
 import { PreparedProblem } from '../../../src/solver/search/prepared.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
 import type { LinearRow, Problem } from '../../../src/solver/types.ts';
@@ -7,7 +11,9 @@ import { build, exhaust, mulberry32, randomProblem } from '../support.ts';
 
 /** A row over all variables with random amounts, of which some share of the most is allowed. */
 function randomRow(next: () => number, { domains }: Problem, share: number): LinearRow {
-  const amounts = Array.from(domains, (size) => Float64Array.from({ length: size }, () => Math.floor(next() * 20)));
+  const amounts = Array.from(domains, (size) =>
+    Float64Array.from({ length: size }, () => Math.floor(next() * 20)),
+  );
   const most = amounts.reduce((sum, list) => sum + Math.max(...list), 0);
   return {
     name: 'row',
@@ -32,10 +38,16 @@ describe('problems that differ in their rows only share what is prepared of them
         for (const row of [wide, { ...wide, bound: Math.floor(0.9 * wide.bound) }]) {
           const asked = { ...problem, rows: [row] };
           const together = solveNow(asked, { prepared: shared, certify });
-          const optimum = exhaust({ ...plain, rows: [{ ...row, variables: [...row.variables], amounts: row.amounts.map((a) => [...a]) }] }); // prettier-ignore
+          const optimum = exhaust({
+            ...plain,
+            rows: [
+              { ...row, variables: [...row.variables], amounts: row.amounts.map((a) => [...a]) },
+            ],
+          });
           expect(together.objective, `seed ${seed}, ${share}`).toBe(optimum.objective);
           expect(together.objective).toBe(solveNow(asked, { certify }).objective);
-          if (together.status !== 'infeasible') expect(together.bound).toBeLessThanOrEqual(optimum.objective);
+          if (together.status !== 'infeasible')
+            expect(together.bound).toBeLessThanOrEqual(optimum.objective);
           if (certify && together.status !== 'infeasible') expect(together.status).toBe('optimal');
           if (together.objective > free.objective) bound++;
         }

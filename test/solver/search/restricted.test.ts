@@ -1,13 +1,27 @@
-/** The cheapest choice among some values of a problem, against exhaustive search and plain elimination. */
+/**
+ * The cheapest choice among some values of a problem, against exhaustive search and plain
+ * elimination.
+ */
 import { describe, expect, it } from 'vitest';
-import { PreparedProblem } from '../../../src/solver/search/prepared.ts';
-import { solveNow } from '../../../src/solver/solve.ts';
-import type { AllowedValues } from '../../../src/solver/problem/restrict.ts';
-import { RestrictedSolver } from '../../../src/solver/search/restricted.ts';
-import { eliminatePlainly, layered } from '../layered.ts';
-import { build, costOf, exhaust, mulberry32, type PlainProblem, randomProblem } from '../support.ts';
 
-/** Random lists of values that are left, equal lists with equal ids; about a third of the variables keep all values. */
+import type { AllowedValues } from '../../../src/solver/problem/restrict.ts';
+import { PreparedProblem } from '../../../src/solver/search/prepared.ts';
+import { RestrictedSolver } from '../../../src/solver/search/restricted.ts';
+import { solveNow } from '../../../src/solver/solve.ts';
+import { eliminatePlainly, layered } from '../layered.ts';
+import {
+  build,
+  costOf,
+  exhaust,
+  mulberry32,
+  type PlainProblem,
+  randomProblem,
+} from '../support.ts';
+
+/**
+ * Random lists of values that are left, equal lists with equal ids; about a third of the variables
+ * keep all values.
+ */
 function randomLeft(
   next: () => number,
   sizes: readonly number[],
@@ -31,7 +45,10 @@ function randomLeft(
 }
 
 /** The same problem with the other values forbidden. */
-function forbidden(plain: PlainProblem, left: readonly (AllowedValues | undefined)[]): PlainProblem {
+function forbidden(
+  plain: PlainProblem,
+  left: readonly (AllowedValues | undefined)[],
+): PlainProblem {
   const unary = plain.unary.map((costs, v) =>
     costs.map((c, a) => (left[v] === undefined || left[v].values.includes(a) ? c : Infinity)),
   );
@@ -50,7 +67,13 @@ function tiedLeast(plain: PlainProblem, width: number): number {
       rest = Math.floor(rest / k);
       return a;
     });
-    best = Math.min(best, costOf(plain, plain.unary.map((_, v) => layer[v % width]))); // prettier-ignore
+    best = Math.min(
+      best,
+      costOf(
+        plain,
+        plain.unary.map((_, v) => layer[v % width]),
+      ),
+    );
   }
   return best;
 }
@@ -63,7 +86,11 @@ describe('the cheapest choice of a restricted problem', () => {
       const restricted = new RestrictedSolver(new PreparedProblem(build(plain, seed % 2 === 0)));
       const next = mulberry32(seed);
       for (let k = 0; k < 3; k++) {
-        const left = randomLeft(next, plain.unary.map((u) => u.length), (v) => v); // prettier-ignore
+        const left = randomLeft(
+          next,
+          plain.unary.map((u) => u.length),
+          (v) => v,
+        );
         const truth = exhaust(forbidden(plain, left)).free;
         const answer = restricted.solve(left, () => false);
         if (answer === undefined) {
@@ -88,7 +115,11 @@ describe('the cheapest choice of a restricted problem', () => {
       const restricted = new RestrictedSolver(prepared);
       const next = mulberry32(seed);
       for (let k = 0; k < 3; k++) {
-        const left = randomLeft(next, plain.unary.map((u) => u.length), (v) => v % width); // prettier-ignore
+        const left = randomLeft(
+          next,
+          plain.unary.map((u) => u.length),
+          (v) => v % width,
+        );
         const answer = restricted.solve(left, () => false);
         if (answer === undefined) continue;
         found++;
@@ -119,12 +150,26 @@ describe('the cheapest choice of a restricted problem', () => {
       const problem = build(plain);
       const prepared = new PreparedProblem(problem);
       const restricted = new RestrictedSolver(prepared);
-      restricted.solve(randomLeft(mulberry32(seed), plain.unary.map((u) => u.length), (v) => v), () => false); // prettier-ignore
+      restricted.solve(
+        randomLeft(
+          mulberry32(seed),
+          plain.unary.map((u) => u.length),
+          (v) => v,
+        ),
+        () => false,
+      );
       const [own, shared] = [solveNow(problem), solveNow(problem, { prepared })];
-      expect([shared.status, shared.objective], `seed ${seed}`).toEqual([own.status, own.objective]);
+      expect([shared.status, shared.objective], `seed ${seed}`).toEqual([
+        own.status,
+        own.objective,
+      ]);
       // What was prepared for another problem is ignored.
-      const other = solveNow(build(randomProblem(seed + 1000, { most: 9, values: 4, row: true })), { prepared });
-      expect(other.objective).toBe(solveNow(build(randomProblem(seed + 1000, { most: 9, values: 4, row: true }))).objective); // prettier-ignore
+      const other = solveNow(build(randomProblem(seed + 1000, { most: 9, values: 4, row: true })), {
+        prepared,
+      });
+      expect(other.objective).toBe(
+        solveNow(build(randomProblem(seed + 1000, { most: 9, values: 4, row: true }))).objective,
+      );
     }
   });
 });

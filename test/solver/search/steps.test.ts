@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
+
 import { verifyCertificate } from '../../../src/solver/check/verify.ts';
 import { solve } from '../../../src/solver/solve.ts';
-import { STEP_ABOUT, type Problem, type SolverStep } from '../../../src/solver/types.ts';
+import { type Problem, type SolverStep, STEP_ABOUT } from '../../../src/solver/types.ts';
 import { build, mulberry32 } from '../support.ts';
 
 /** A grid with random costs, and a row that half of the cheap values would break. */
@@ -42,8 +43,10 @@ describe('the steps that a solve tells', () => {
       if (k > 0) expect(level).toBeLessThanOrEqual(steps[k - 1].level + 1);
     }
     const names = new Set(steps.map(({ step }) => step));
-    for (const step of ['relaxation', 'presolve', 'ascent', 'multipliers', 'fixing', 'replay']) expect(names).toContain(step); // prettier-ignore
-    const timeless = (list: readonly SolverStep[]): unknown => list.map(({ seconds: _, ...step }) => step);
+    for (const step of ['relaxation', 'presolve', 'ascent', 'multipliers', 'fixing', 'replay'])
+      expect(names).toContain(step);
+    const timeless = (list: readonly SolverStep[]): unknown =>
+      list.map(({ seconds: _, ...step }) => step);
     expect(timeless(await stepsOf(problem))).toEqual(timeless(steps));
   });
 
@@ -77,6 +80,10 @@ describe('a gap that is enough', () => {
       await solve(problem, { engine: 'exact' }),
       await solve(problem, { engine: 'exact', enough: 0 }),
     ];
-    expect([same.status, same.objective, same.bound]).toEqual([whole.status, whole.objective, whole.bound]);
+    expect([same.status, same.objective, same.bound]).toEqual([
+      whole.status,
+      whole.objective,
+      whole.bound,
+    ]);
   });
 });

@@ -1,5 +1,6 @@
 /** Products in WebAssembly against the loops in JavaScript, bit by bit. */
 import { expect, test } from 'vitest';
+
 import { throughColumns, throughRows } from '../../../src/solver/dual/inner-loops.ts';
 import { TableKernels } from '../../../src/solver/store/table-kernels.ts';
 import { mulberry32 } from '../support.ts';
@@ -7,10 +8,24 @@ import { mulberry32 } from '../support.ts';
 test('rows and columns of tables of many shapes, some costs and cells Infinity', () => {
   const random = mulberry32(3);
   const numbers = (count: number): Float64Array =>
-    Float64Array.from({ length: count }, () => (random() < 0.1 ? Infinity : Math.floor((random() - 0.2) * 2 ** 45)));
+    Float64Array.from({ length: count }, () =>
+      random() < 0.1 ? Infinity : Math.floor((random() - 0.2) * 2 ** 45),
+    );
   const kernels = new TableKernels();
-  // Around the widths of vectors and of cache lines, and tall and wide ones; each stays in memory while the next is used.
-  const shapes = [[23, 23], [8, 64], [64, 8], [1, 513], [513, 1], [2, 300], [33, 17], [32, 16], [100, 31], [7, 601]]; // prettier-ignore
+  // Around the widths of vectors and of cache lines, and tall and wide ones; each stays in memory
+  // while the next is used.
+  const shapes = [
+    [23, 23],
+    [8, 64],
+    [64, 8],
+    [1, 513],
+    [513, 1],
+    [2, 300],
+    [33, 17],
+    [32, 16],
+    [100, 31],
+    [7, 601],
+  ];
   for (const [rows, columns] of [...shapes, ...shapes]) {
     const cells = numbers(rows * columns);
     const place = kernels.place(cells, rows, columns);

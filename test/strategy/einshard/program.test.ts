@@ -1,9 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
+
 import { describe, expect, it, test } from 'vitest';
+
 import { ShardwrightError } from '../../../src/errors.ts';
-import { evaluateEinshardProgram, type ProgramResult } from '../../../src/strategy/einshard/program.ts';
+import {
+  evaluateEinshardProgram,
+  type ProgramResult,
+} from '../../../src/strategy/einshard/program.ts';
 import { readEinshardProgram } from '../../../src/strategy/einshard/steps.ts';
 
 const WHOLE = '... -> * ...';
@@ -29,7 +34,9 @@ function run(program: unknown): ProgramResult {
 /** Placements of a tensor from its step on: `P(sum)>R`. */
 function course(result: ProgramResult, name: string): string {
   const found = result.tensors.find((t) => t.name === name);
-  return found === undefined ? 'missing' : found.history.map((h) => h.placements.join('')).join('>');
+  return found === undefined
+    ? 'missing'
+    : found.history.map((h) => h.placements.join('')).join('>');
 }
 function local(result: ProgramResult, name: string): readonly number[] | undefined {
   return result.tensors.find((t) => t.name === name)?.localShape;
@@ -110,14 +117,27 @@ describe('the table of the tutorial MLP', () => {
         at: ['b x -> b2 x 4', 'x y -> 2 x y4', 'y z -> 2 y4 z'],
         courses: { X: 'S(0)R', W1: 'RS(1)', W2: 'RS(0)', Y: 'S(0)S(1)', Z: 'S(0)P(sum)>S(0)R' },
         local: { X: [4, 128], W1: [128, 64], Y: [4, 64], Z: [4, 64] },
-        collectives: [['all_reduce', [4, 64], [[0, 1, 2, 3], [4, 5, 6, 7]], 'Z', 'the end']],
+        collectives: [
+          [
+            'all_reduce',
+            [4, 64],
+            [
+              [0, 1, 2, 3],
+              [4, 5, 6, 7],
+            ],
+            'Z',
+            'the end',
+          ],
+        ],
       },
     ],
-  ]; // prettier-ignore
+  ];
   test.each(rows)('%s', (_, row) => {
     const result = mlp(...row.at);
-    for (const [name, expected] of Object.entries(row.courses)) expect(course(result, name), name).toBe(expected);
-    for (const [name, expected] of Object.entries(row.local)) expect(local(result, name), name).toEqual(expected);
+    for (const [name, expected] of Object.entries(row.courses))
+      expect(course(result, name), name).toBe(expected);
+    for (const [name, expected] of Object.entries(row.local))
+      expect(local(result, name), name).toEqual(expected);
     expect(result.collectives).toEqual(
       row.collectives.map(([kind, shape, groups, tensor, before]) => ({
         kind,
@@ -131,16 +151,30 @@ describe('the table of the tutorial MLP', () => {
   });
 });
 
-/** Collectives, local parameter shapes and result shape of a program that XLA compiled for one of 8 devices. */
-function readHlo(name: string): { collectives: unknown[]; parameters: number[][]; result: number[] } {
-  const path = fileURLToPath(new URL(`../../fixtures/einshard/mlp-${name}.hlo.gz`, import.meta.url));
+/**
+ * Collectives, local parameter shapes and result shape of a program that XLA compiled for one of 8
+ * devices.
+ */
+function readHlo(name: string): {
+  collectives: unknown[];
+  parameters: number[][];
+  result: number[];
+} {
+  const path = fileURLToPath(
+    new URL(`../../fixtures/einshard/mlp-${name}.hlo.gz`, import.meta.url),
+  );
   const text = gunzipSync(readFileSync(path)).toString('utf8');
   const sizes = (list: string): number[] => list.split(',').map(Number);
   const collectives: unknown[] = [];
   const pattern =
     /= (f32)\[([\d,]+)\]\S* (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)\(.*?replica_groups=(.*?), (?:use|dim)/g;
   for (const [, dtype, shape, kind, groups] of text.matchAll(pattern))
-    collectives.push({ kind: kind.replaceAll('-', '_'), dtype, shape: sizes(shape), groups: readGroups(groups) });
+    collectives.push({
+      kind: kind.replaceAll('-', '_'),
+      dtype,
+      shape: sizes(shape),
+      groups: readGroups(groups),
+    });
   const entry = /^ENTRY \S+ \((.*)\) -> f32\[([\d,]+)\]/m.exec(text);
   if (entry === null) throw new Error(`no entry in ${name}`);
   const parameters = [...entry[1].matchAll(/f32\[([\d,]+)\]/g)].map((m) => sizes(m[1]));
@@ -151,11 +185,15 @@ function readHlo(name: string): { collectives: unknown[]; parameters: number[][]
 function readGroups(text: string): number[][] {
   const sort = (groups: number[][]): number[][] =>
     groups.map((g) => g.sort((a, b) => a - b)).sort((a, b) => a[0] - b[0]);
-  if (text.startsWith('{{')) return sort([...text.matchAll(/\{([\d,]+)\}/g)].map((m) => m[1].split(',').map(Number)));
+  if (text.startsWith('{{'))
+    return sort([...text.matchAll(/\{([\d,]+)\}/g)].map((m) => m[1].split(',').map(Number)));
   const named = /^mesh\[(.*)\] \{(.*)\}$/.exec(text);
   if (named !== null) {
     const dims = [...named[1].matchAll(/'(\w+)'=(\d+)/g)].map((m) => [m[1], Number(m[2])] as const);
-    return grouped(dims.map(([, n]) => n), (d) => named[2].includes(`'${dims[d][0]}'`)); // prettier-ignore
+    return grouped(
+      dims.map(([, n]) => n),
+      (d) => named[2].includes(`'${dims[d][0]}'`),
+    );
   }
   // [g,m]<=[r,c]T(1,0): count over (r, c), perhaps transposed, then cut into g groups of m.
   const iota = /^\[(\d+),(\d+)\]<=\[(\d+)(?:,(\d+))?\](T\(1,0\))?$/.exec(text);
@@ -192,16 +230,17 @@ describe('JAX 0.10 with Shardy compiles the same programs to the same collective
     ['x-then-z', 'x y -> x* y', 'y z -> y z*', 'b x -> b x*', 1],
     ['mismatch', 'x y -> x y*', 'y z -> y z*', WHOLE, 1],
     ['batch2-y4', 'x y -> * x y4', 'y z -> * y4 z', 'b x -> b2 * x', 1],
-    // JAX was given the mesh (p=2, q=4) with z on p and y on q: in einshard the order on the right says so.
+    // JAX was given the mesh (p=2, q=4) with z on p and y on q: in einshard the order on the right
+    // says so.
     ['2d-weight', 'x y -> x2 y4', 'y z -> z2 y4', WHOLE, 2],
     ['fsdp', 'x y -> x* y', 'y z -> y* z', 'b x -> b* x', 2],
   ])('%s', (name, w1, w2, x, count) => {
     const truth = readHlo(name);
     expect(truth.collectives).toHaveLength(count);
     const result = mlp(x, w1, w2);
-    expect(result.collectives.map(({ kind, dtype, shape, groups }) => ({ kind, dtype, shape, groups }))).toEqual(
-      truth.collectives,
-    );
+    expect(
+      result.collectives.map(({ kind, dtype, shape, groups }) => ({ kind, dtype, shape, groups })),
+    ).toEqual(truth.collectives);
     expect(['W1', 'W2', 'X'].map((n) => local(result, n))).toEqual(truth.parameters);
     expect(local(result, 'Z')).toEqual(truth.result);
   });
@@ -219,17 +258,26 @@ describe('what else programs do', () => {
     const X = { name: 'X', shape: [8, 8], expression: 'b x -> b x4' };
     const W = { name: 'W', shape: [8, 8], expression: 'x y -> x4 y' };
     const all = (tensors: readonly object[], ...steps: string[]): string[] =>
-      run({ devices: 4, tensors, steps }).collectives.map((c) => `${c.kind} ${c.tensor} before ${c.before}`);
+      run({ devices: 4, tensors, steps }).collectives.map(
+        (c) => `${c.kind} ${c.tensor} before ${c.before}`,
+      );
     const square = 'Z = by,bz->yz (Y, Y)';
     expect(all([X, W], 'Y = bx,xy->by', square)).toEqual(['all_reduce Y before Z']);
-    expect(all([X, W], 'Y = bx,xy->by', 'Z = by,by,by->by (Y, Y, Y)')).toEqual(['all_reduce Y before Z']);
+    expect(all([X, W], 'Y = bx,xy->by', 'Z = by,by,by->by (Y, Y, Y)')).toEqual([
+      'all_reduce Y before Z',
+    ]);
     // Once it is whole, later steps read it for nothing.
-    expect(all([X, W], 'Y = bx,xy->by', square, 'V = by,yz->bz (Y, Z)')).toEqual(['all_reduce Y before Z']);
+    expect(all([X, W], 'Y = bx,xy->by', square, 'V = by,yz->bz (Y, Z)')).toEqual([
+      'all_reduce Y before Z',
+    ]);
     expect(all([X], 'Z = bx,cy->bcxy (X, X)')).toEqual(['all_gather X before Z']);
   });
 
   it('a pending sum that the next product wants cut is reduce-scattered', () => {
-    const result = mlp('b x -> b x*', 'x y -> x* y', 'y z -> y* z', ['Y = bx,xy->by', 'Z = by,yz->bz']);
+    const result = mlp('b x -> b x*', 'x y -> x* y', 'y z -> y* z', [
+      'Y = bx,xy->by',
+      'Z = by,yz->bz',
+    ]);
     expect(result.collectives.map((c) => `${c.kind}[${c.shape.join()}]`)).toEqual([
       'reduce_scatter[8,32]',
       'all_reduce[8,64]',
@@ -255,7 +303,9 @@ describe('what else programs do', () => {
     });
     // h = 6 cannot be cut in 9, so K is gathered.
     expect(course(crossed, 'A')).toBe('S(0)R');
-    expect(crossed.collectives.map((c) => `${c.tensor} ${c.kind}[${c.shape.join()}]`)).toEqual(['K all_gather[6,9]']);
+    expect(crossed.collectives.map((c) => `${c.tensor} ${c.kind}[${c.shape.join()}]`)).toEqual([
+      'K all_gather[6,9]',
+    ]);
   });
 
   it('operands by letters in any order of the list, or by name', () => {
@@ -265,38 +315,125 @@ describe('what else programs do', () => {
       [W, X],
       [X, W],
     ])
-      // prettier-ignore
       expect(course(run({ devices: 2, tensors, steps: ['Y = bx,xy->by'] }), 'Y')).toBe('S(0)');
     const square = { name: 'S', shape: [4, 4], expression: 'a b -> a2 b' };
-    expect(course(run({ devices: 2, tensors: [square], steps: ['G = ka,kb->ab (S, S)'] }), 'G')).toBe('P(sum)>R');
-    const named = run({ devices: 2, tensors: [W, X], steps: ['Y = bx,xy->by', 'H = relu (Y)', 'V = by->yb'] });
-    expect(named.tensors.map((t) => `${t.name} ${t.placements.join('')} ${t.localShape.join()}`)).toEqual([
-      'W R 8,4',
-      'X S(0) 1,8',
-      'Y S(0) 1,4',
-      'H S(0) 1,4',
-      'V S(1) 4,1',
-    ]);
+    expect(
+      course(run({ devices: 2, tensors: [square], steps: ['G = ka,kb->ab (S, S)'] }), 'G'),
+    ).toBe('P(sum)>R');
+    const named = run({
+      devices: 2,
+      tensors: [W, X],
+      steps: ['Y = bx,xy->by', 'H = relu (Y)', 'V = by->yb'],
+    });
+    expect(
+      named.tensors.map((t) => `${t.name} ${t.placements.join('')} ${t.localShape.join()}`),
+    ).toEqual(['W R 8,4', 'X S(0) 1,8', 'Y S(0) 1,4', 'H S(0) 1,4', 'V S(1) 4,1']);
   });
 
   const X = { name: 'X', shape: [2, 8], expression: 'b x -> b2 x' };
   test.each<[string, unknown, string, RegExp]>([
     ['no JSON', undefined, 'E_SYNTAX', /not JSON/],
-    ['an unknown key', { devices: 2, tensors: [{ ...X, sharding: 'R' }], steps: [] }, 'E_SYNTAX', /sharding/],
-    ['a bad expression', { devices: 2, tensors: [{ ...X, expression: 'b x -> 2b x' }], steps: [] }, 'E_SYNTAX', /tensor 'X': expected eof at position 8/],
-    ['a tensor twice', { devices: 2, tensors: [X, X], steps: [] }, 'E_SYNTAX', /'X' is given twice/],
-    ['a bad step', { devices: 2, tensors: [X], steps: ['Y = bx-xb'] }, 'E_SYNTAX', /step 1, 'Y = bx-xb': expected a function of one tensor at position 4/],
-    ['a letter from nowhere', { devices: 2, tensors: [X], steps: ['Y = bx->bq'] }, 'E_SYNTAX', /letter of the operands at position 9/],
-    ['a letter twice', { devices: 2, tensors: [X], steps: ['Y = bx->bb'] }, 'E_SYNTAX', /once at position 9/],
-    ['a step without a name', { devices: 2, tensors: [X], steps: ['bx->xb'] }, 'E_SYNTAX', /expected NAME =/],
-    ['a missing operand', { devices: 2, tensors: [X], steps: ['Y = bx,xy->by'] }, 'E_REF', /no tensor is left for operand 2, 'xy'/],
-    ['swapped letters', { devices: 2, tensors: [X], steps: ['Y = xb->bx'] }, 'E_REF', /no tensor is left for operand 1, 'xb'/],
-    ['an unknown name', { devices: 2, tensors: [X], steps: ['Y = bx->xb (Q)'] }, 'E_REF', /no tensor 'Q'/],
-    ['a name that is taken', { devices: 2, tensors: [X], steps: ['X = bx->xb'] }, 'E_REF', /a tensor 'X' already/],
-    ['sizes that differ', { devices: 2, tensors: [X], steps: ['Y = bx,xx->b (X, X)'] }, 'E_TYPE', /'x' is 8, but 2 in 'X'/],
-    ['a function before any step', { devices: 2, tensors: [X], steps: ['relu'] }, 'E_REF', /no tensor before it/],
-    ['meshes that do not nest', { devices: 6, tensors: [{ name: 'A', shape: [6], expression: 'a -> 2 a3' }, { name: 'B', shape: [6], expression: 'a -> 3 a2' }], steps: [] }, 'E_EINSHARD', /'a -> 2 a3' and 'a -> 3 a2' do not fit/],
-    ['a mesh of too many dims', { devices: 64, tensors: [{ name: 'A', shape: [6], expression: 'a -> 2 2 2 2 2 2 a' }], steps: [] }, 'E_LIMIT', /mesh of 6 dims/],
+    [
+      'an unknown key',
+      { devices: 2, tensors: [{ ...X, sharding: 'R' }], steps: [] },
+      'E_SYNTAX',
+      /sharding/,
+    ],
+    [
+      'a bad expression',
+      { devices: 2, tensors: [{ ...X, expression: 'b x -> 2b x' }], steps: [] },
+      'E_SYNTAX',
+      /tensor 'X': expected eof at position 8/,
+    ],
+    [
+      'a tensor twice',
+      { devices: 2, tensors: [X, X], steps: [] },
+      'E_SYNTAX',
+      /'X' is given twice/,
+    ],
+    [
+      'a bad step',
+      { devices: 2, tensors: [X], steps: ['Y = bx-xb'] },
+      'E_SYNTAX',
+      /step 1, 'Y = bx-xb': expected a function of one tensor at position 4/,
+    ],
+    [
+      'a letter from nowhere',
+      { devices: 2, tensors: [X], steps: ['Y = bx->bq'] },
+      'E_SYNTAX',
+      /letter of the operands at position 9/,
+    ],
+    [
+      'a letter twice',
+      { devices: 2, tensors: [X], steps: ['Y = bx->bb'] },
+      'E_SYNTAX',
+      /once at position 9/,
+    ],
+    [
+      'a step without a name',
+      { devices: 2, tensors: [X], steps: ['bx->xb'] },
+      'E_SYNTAX',
+      /expected NAME =/,
+    ],
+    [
+      'a missing operand',
+      { devices: 2, tensors: [X], steps: ['Y = bx,xy->by'] },
+      'E_REF',
+      /no tensor is left for operand 2, 'xy'/,
+    ],
+    [
+      'swapped letters',
+      { devices: 2, tensors: [X], steps: ['Y = xb->bx'] },
+      'E_REF',
+      /no tensor is left for operand 1, 'xb'/,
+    ],
+    [
+      'an unknown name',
+      { devices: 2, tensors: [X], steps: ['Y = bx->xb (Q)'] },
+      'E_REF',
+      /no tensor 'Q'/,
+    ],
+    [
+      'a name that is taken',
+      { devices: 2, tensors: [X], steps: ['X = bx->xb'] },
+      'E_REF',
+      /a tensor 'X' already/,
+    ],
+    [
+      'sizes that differ',
+      { devices: 2, tensors: [X], steps: ['Y = bx,xx->b (X, X)'] },
+      'E_TYPE',
+      /'x' is 8, but 2 in 'X'/,
+    ],
+    [
+      'a function before any step',
+      { devices: 2, tensors: [X], steps: ['relu'] },
+      'E_REF',
+      /no tensor before it/,
+    ],
+    [
+      'meshes that do not nest',
+      {
+        devices: 6,
+        tensors: [
+          { name: 'A', shape: [6], expression: 'a -> 2 a3' },
+          { name: 'B', shape: [6], expression: 'a -> 3 a2' },
+        ],
+        steps: [],
+      },
+      'E_EINSHARD',
+      /'a -> 2 a3' and 'a -> 3 a2' do not fit/,
+    ],
+    [
+      'a mesh of too many dims',
+      {
+        devices: 64,
+        tensors: [{ name: 'A', shape: [6], expression: 'a -> 2 2 2 2 2 2 a' }],
+        steps: [],
+      },
+      'E_LIMIT',
+      /mesh of 6 dims/,
+    ],
   ])('%s is refused', (_, program, code, message) => {
     let caught: unknown;
     try {
@@ -308,5 +445,5 @@ describe('what else programs do', () => {
     expect(caught).toBeInstanceOf(ShardwrightError);
     expect((caught as ShardwrightError).code).toBe(code);
     expect((caught as ShardwrightError).message).toMatch(message);
-  }); // prettier-ignore
+  });
 });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import { GraphCache } from '../../../src/trace/capture/cache.ts';
 import { MLP } from '../../../src/trace/nn/feed-forward.ts';
 import { spec } from '../../../src/trace/record/spec.ts';
@@ -9,7 +10,8 @@ import { errorOf } from '../support.ts';
 const mlp = new MLP('', [128, 256, 64]);
 const model = ({ x }: { x: Tensor }): Tensor => mlp.forward(x);
 const batch = (n: number): { x: ReturnType<typeof spec> } => ({ x: spec([n, 128]) });
-const shapeOf = (made: { graph: { nodes: readonly { type: unknown }[] } }): unknown => made.graph.nodes.at(-1)?.type;
+const shapeOf = (made: { graph: { nodes: readonly { type: unknown }[] } }): unknown =>
+  made.graph.nodes.at(-1)?.type;
 
 describe('CA-33 host values', () => {
   const loop = ({ x, n }: { x: Tensor; n: number }): Tensor => {
@@ -37,7 +39,10 @@ describe('CA-33 host values', () => {
     const cache = new GraphCache(loop, { recompileLimit: 3 });
     for (const n of [1, 2, 3]) cache.get(inputs(n));
     const error = errorOf(() => cache.get(inputs(4)));
-    expect([error.code, error.message]).toEqual(['E_RECOMPILE_LIMIT', expect.stringContaining('n == 3, now 4')]);
+    expect([error.code, error.message]).toEqual([
+      'E_RECOMPILE_LIMIT',
+      expect.stringContaining('n == 3, now 4'),
+    ]);
     expect(cache.get(inputs(2)).made).toBe(false);
   });
 });
@@ -55,15 +60,25 @@ describe('CA-34 sizes', () => {
     const last = cache.get(batch(1));
     expect(last.made).toBe(true);
     expect(shapeOf(last)).toMatchObject({ shape: [1, 64] });
-    expect(cache.log).toEqual(['recompile 2: dim 0 of x, 8 -> 16', 'recompile 3: 2 <= s0, s0 is 1']);
-    expect([cache.get(batch(8)).made, cache.get(batch(1)).made, cache.size]).toEqual([false, false, 3]);
+    expect(cache.log).toEqual([
+      'recompile 2: dim 0 of x, 8 -> 16',
+      'recompile 3: 2 <= s0, s0 is 1',
+    ]);
+    expect([cache.get(batch(8)).made, cache.get(batch(1)).made, cache.size]).toEqual([
+      false,
+      false,
+      3,
+    ]);
   });
 
   it('CA-34 errorOnRecompile names the size', () => {
     const cache = new GraphCache(model, { errorOnRecompile: true });
     cache.get(batch(8));
     const error = errorOf(() => cache.get(batch(16)));
-    expect([error.code, error.message]).toEqual(['E_RECOMPILE', expect.stringContaining('dim 0 of x, 8 -> 16')]);
+    expect([error.code, error.message]).toEqual([
+      'E_RECOMPILE',
+      expect.stringContaining('dim 0 of x, 8 -> 16'),
+    ]);
   });
 
   it('dynamic: false makes a graph for each size; marked dims are open at once', () => {
@@ -101,7 +116,11 @@ describe('CA-34 sizes', () => {
     expect(cache.get(one(20)).made).toBe(false);
     const big = cache.get(one(21));
     expect(big.failed).toMatch(/^s0 <= 20 at .*cache\.test\.ts:\d+:\d+, s0 is 21$/);
-    expect([cache.get(one(1000)).made, cache.get(one(9)).made, cache.size]).toEqual([false, false, 2]);
+    expect([cache.get(one(1000)).made, cache.get(one(9)).made, cache.size]).toEqual([
+      false,
+      false,
+      2,
+    ]);
   });
 });
 
@@ -111,13 +130,16 @@ describe('other guards', () => {
     const cache = new GraphCache(({ x }: { x: Tensor }) =>
       guardOn('mode', () => mode) === 'train' ? x.sin() : x.cos(),
     );
-    const failed = (inputs: { x: ReturnType<typeof spec> }): string | undefined => cache.get(inputs).failed;
+    const failed = (inputs: { x: ReturnType<typeof spec> }): string | undefined =>
+      cache.get(inputs).failed;
     expect(failed({ x: spec([4]) })).toBeUndefined();
     expect(failed({ x: spec([4], 'bf16') })).toBe('dtype of x, f32 -> bf16');
     expect(failed({ x: spec([4, 4], 'bf16') })).toBe('rank of x, 1 -> 2');
     expect(failed({ x: spec([4, 4], 'bf16', { grad: true }) })).toBe('grad of x, false -> true');
     mode = 'eval';
     expect(failed({ x: spec([4, 4], 'bf16', { grad: true }) })).toBe('mode == "train", now "eval"');
-    expect(failed({ x: spec([4]), y: spec([4]) } as never)).toBe('inputs {"x": *} -> inputs {"x": *, "y": *}');
+    expect(failed({ x: spec([4]), y: spec([4]) } as never)).toBe(
+      'inputs {"x": *} -> inputs {"x": *, "y": *}',
+    );
   });
 });

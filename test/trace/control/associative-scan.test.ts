@@ -1,12 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { shardPrepared } from '../../../src/plan/shard.ts';
+
 import { prepare } from '../../../src/plan/prepare.ts';
+import { shardPrepared } from '../../../src/plan/shard.ts';
 import { verify } from '../../../src/simulate/verify.ts';
 import { associativeScan } from '../../../src/trace/control/associative-scan.ts';
 import { scan } from '../../../src/trace/control/loops.ts';
-import { cat } from '../../../src/trace/tensor/functional.ts';
 import { dim, spec } from '../../../src/trace/record/spec.ts';
-import { capture, trace, type Tensor } from '../../../src/trace/trace.ts';
+import { cat } from '../../../src/trace/tensor/functional.ts';
+import { capture, type Tensor, trace } from '../../../src/trace/trace.ts';
 import { expectClose, expectGradients, numbers, run } from '../../passes/control-support.ts';
 import { request, TABLE } from '../../plan/support.ts';
 import { errorOf } from '../support.ts';
@@ -16,7 +17,10 @@ interface Affine {
   readonly b: Tensor;
 }
 /** x -> a x + b, one after the other: not commutative. */
-const compose = (f: Affine, g: Affine): { a: Tensor; b: Tensor } => ({ a: g.a.mul(f.a), b: g.a.mul(f.b).add(g.b) });
+const compose = (f: Affine, g: Affine): { a: Tensor; b: Tensor } => ({
+  a: g.a.mul(f.a),
+  b: g.a.mul(f.b).add(g.b),
+});
 
 /** The same as a loop. */
 const loop = ({ a, b }: Affine, reverse = false) =>
@@ -68,7 +72,9 @@ describe('associativeScan', () => {
   });
 
   it('rows are cut over devices like those of any operator', async () => {
-    const graph = trace(({ x }) => associativeScan((a, b) => a.maximum(b), x), { x: spec([8, 16]) });
+    const graph = trace(({ x }) => associativeScan((a, b) => a.maximum(b), x), {
+      x: spec([8, 16]),
+    });
     const prepared = prepare(graph, request('d=4', { pins: [{ node: 'x', spec: 'S(1)' }] }), TABLE);
     const result = await shardPrepared(prepared);
     if (result.status !== 'planned') throw new Error('infeasible');
@@ -84,12 +90,20 @@ describe('associativeScan', () => {
     expect(errorOf(scanOf((a, b) => a.add(b).sum(0))).code).toBe('E_SCAN_CARRY');
     expect(errorOf(scanOf((a, b) => cat([a, b]))).code).toBe('E_SCAN_CARRY');
     expect(errorOf(scanOf((a, b) => a.add(b).to('f64'))).code).toBe('E_SCAN_CARRY');
-    const sizes = [{ x: spec([4]), y: spec([5]) }, { x: spec([dim('n')]), y: spec([dim('n')]) }];
+    const sizes = [
+      { x: spec([4]), y: spec([5]) },
+      { x: spec([dim('n')]), y: spec([dim('n')]) },
+    ];
     for (const inputs of sizes)
       expect(
-        errorOf(() => trace(({ x, y }) => associativeScan((a, b) => [a[0].add(b[0]), a[1].add(b[1])], [x, y]), inputs)).code,
+        errorOf(() =>
+          trace(
+            ({ x, y }) => associativeScan((a, b) => [a[0].add(b[0]), a[1].add(b[1])], [x, y]),
+            inputs,
+          ),
+        ).code,
       ).toBe('E_SCAN_LENGTH');
     const { report } = capture(({ x }) => associativeScan((a, b) => a.add(b), x), { x: spec([4]) });
     expect(report.controlFlow).toMatchObject([{ kind: 'associative_scan', policy: 'operators' }]);
-  }); // prettier-ignore
+  });
 });

@@ -1,18 +1,19 @@
 import { describe, expect, it } from 'vitest';
+
 import { fromFlat } from '../../../src/ndarray/array.ts';
-import { one } from '../../../src/ops/record/kernel.ts';
+import { NDArray } from '../../../src/ndarray/array.ts';
 import { builtinOperators } from '../../../src/ops/builtin.ts';
+import { one } from '../../../src/ops/record/kernel.ts';
 import { pointwiseRules } from '../../../src/ops/rules/pointwise.ts';
 import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
-import { NDArray } from '../../../src/ndarray/array.ts';
-import { customOp } from '../../../src/trace/custom/custom-op.ts';
 import { scan } from '../../../src/trace/control/loops.ts';
-import * as sourceHooks from '../../../src/trace/source/hooks.ts';
+import { customOp } from '../../../src/trace/custom/custom-op.ts';
 import { dim, spec } from '../../../src/trace/record/spec.ts';
-import { param } from '../../../src/trace/tensor/state.ts';
-import { capture, trace, type Tensor } from '../../../src/trace/trace.ts';
+import * as sourceHooks from '../../../src/trace/source/hooks.ts';
 import { wrapConditions } from '../../../src/trace/source/wrap-conditions.ts';
+import { param } from '../../../src/trace/tensor/state.ts';
+import { capture, type Tensor, trace } from '../../../src/trace/trace.ts';
 import { controlCalls, run } from '../../passes/control-support.ts';
 import { errorOf } from '../support.ts';
 
@@ -24,11 +25,15 @@ function load(source: string, mode: 'check' | 'rewrite'): Model {
   const body = text.replace(/^import .*$/m, '').replaceAll(/^export /gm, '');
   // The tests run the transformed text, which is their subject.
   // eslint-disable-next-line @typescript-eslint/no-implied-eval
-  const make = new Function('__shardwright', 'scan', `${body}\nreturn model;`) as (hooks: unknown, s: unknown) => Model;
+  const make = new Function('__shardwright', 'scan', `${body}\nreturn model;`) as (
+    hooks: unknown,
+    s: unknown,
+  ) => Model;
   return make(sourceHooks, scan);
 }
 
-const IF = 'export function model(x) { if (x.sum().gt(0)) { return x.sin(); } else { return x.cos(); } }';
+const IF =
+  'export function model(x) { if (x.sum().gt(0)) { return x.sin(); } else { return x.cos(); } }';
 const f64 = (...shape: number[]) => spec(shape, 'f64');
 
 describe('policies of the front end', () => {
@@ -40,7 +45,9 @@ describe('policies of the front end', () => {
   if (x.sum().gt(0)) { x = x.sin(); } else { x = x.cos(); }
   return scan((h, r) => [h.add(r), null], x.sum(), x)[0];
 }`;
-    const { report } = capture(load(source, 'rewrite'), [spec([dim('s0', { max: 64 })])], { policy: 'auto' });
+    const { report } = capture(load(source, 'rewrite'), [spec([dim('s0', { max: 64 })])], {
+      policy: 'auto',
+    });
     const found = report.controlFlow.map(({ kind, position, policy }) => [
       kind,
       position.replace(/^.*?([\w.]+):/, '$1:').replace(/:\d+$/, ''),
@@ -56,7 +63,8 @@ describe('policies of the front end', () => {
       policy: 'guards',
       reason: 'a size decides: s0 > 4',
     });
-    for (const { position, reason } of report.controlFlow) expect(position === '' || reason === '').toBe(false);
+    for (const { position, reason } of report.controlFlow)
+      expect(position === '' || reason === '').toBe(false);
   });
 
   it('CA-40 auto without rewriting: an error that names the ways out', () => {
@@ -65,17 +73,23 @@ describe('policies of the front end', () => {
     expect(error.message).toMatch(/^Data-dependent branching/);
     for (const way of ['guards', 'operators', 'predicate', 'regions', 'opaque', 'cfg'])
       expect(error.details.hint).toContain(way);
-    expect(errorOf(() => trace(load(IF, 'rewrite'), [spec([2])], { policy: 'guards' })).code).toBe('E_DATA_DEPENDENT');
+    expect(errorOf(() => trace(load(IF, 'rewrite'), [spec([2])], { policy: 'guards' })).code).toBe(
+      'E_DATA_DEPENDENT',
+    );
   });
 
   it("CA-6 CA-40 rewritten source asks the trace: an error by default, operators with controlFlow: 'capture'", () => {
     const model = load(IF, 'rewrite');
     expect(errorOf(() => trace(model, [spec([2])])).code).toBe('E_TRACE_CONTROL_FLOW');
-    expect(errorOf(() => trace(model, [spec([2])], { controlFlow: 'check' })).code).toBe('E_TRACE_CONTROL_FLOW');
+    expect(errorOf(() => trace(model, [spec([2])], { controlFlow: 'check' })).code).toBe(
+      'E_TRACE_CONTROL_FLOW',
+    );
     const { graph, report } = capture(model, [spec([2])], { controlFlow: 'capture' });
     expect(controlCalls(graph)).toEqual(['cond']);
     expect(report.controlFlow).toMatchObject([{ kind: 'if', policy: 'operators' }]);
-    expect(errorOf(() => trace(model, [spec([2])], { controlFlow: 'yes' as 'check' })).code).toBe('E_USAGE');
+    expect(errorOf(() => trace(model, [spec([2])], { controlFlow: 'yes' as 'check' })).code).toBe(
+      'E_USAGE',
+    );
     // What has no form as an operator is E_REWRITE only where operators were asked for.
     for (const body of [
       'if (x.sum().gt(0)) return x.sin();',
@@ -84,8 +98,12 @@ describe('policies of the front end', () => {
     ]) {
       const other = load(`export function model(x) { ${body} }`, 'rewrite');
       expect(errorOf(() => trace(other, [spec([2])])).code, body).toBe('E_TRACE_CONTROL_FLOW');
-      expect(errorOf(() => trace(other, [spec([2])], { policy: 'guards' })).code, body).toBe('E_DATA_DEPENDENT');
-      expect(errorOf(() => trace(other, [spec([2])], { controlFlow: 'capture' })).code, body).toBe('E_REWRITE');
+      expect(errorOf(() => trace(other, [spec([2])], { policy: 'guards' })).code, body).toBe(
+        'E_DATA_DEPENDENT',
+      );
+      expect(errorOf(() => trace(other, [spec([2])], { controlFlow: 'capture' })).code, body).toBe(
+        'E_REWRITE',
+      );
     }
   });
 
@@ -104,7 +122,12 @@ describe('policies of the front end', () => {
       while (y[0] + y[1] < 100) y = y.map((v) => v * 3);
       return x[0] + x[1] > 5 ? y : y.map((v) => -v);
     };
-    for (const x of [[1, 2], [3, 9], [60, 70]]) expect(run(graph, { arg0: x })).toEqual([truth(x)]); // prettier-ignore
+    for (const x of [
+      [1, 2],
+      [3, 9],
+      [60, 70],
+    ])
+      expect(run(graph, { arg0: x })).toEqual([truth(x)]);
   });
 
   it('CA-36 predicate: no control flow is left in the captured graph', () => {
@@ -145,7 +168,9 @@ describe('opaque', () => {
       'mine.sort_and_mask.default',
       'aten.mul.Tensor',
     ]);
-    expect(report.controlFlow).toMatchObject([{ kind: 'mine.sort_and_mask.default', policy: 'opaque' }]);
+    expect(report.controlFlow).toMatchObject([
+      { kind: 'mine.sort_and_mask.default', policy: 'opaque' },
+    ]);
     expect(report.controlFlow[0].reason).toContain('replicated');
     const inputs = [fromFlat([1], Float64Array.of(10)), fromFlat([3], Float64Array.of(3, -1, 2))];
     const [value] = evaluateGraph(table, graph, inputs).outputs;
@@ -156,7 +181,9 @@ describe('opaque', () => {
   it('CA-35 a captured parameter is refused', () => {
     const op = sortAndMask({ body: (x) => x.mul(param('hidden', [3])) });
     const table = builtinOperators().with([op.record]);
-    const error = errorOf(() => trace(({ x }: { x: Tensor }) => op.call(x, x), { x: spec([3]) }, { table }));
+    const error = errorOf(() =>
+      trace(({ x }: { x: Tensor }) => op.call(x, x), { x: spec([3]) }, { table }),
+    );
     expect(error.code).toBe('E_OPAQUE_CAPTURE');
     expect(error.message).toContain('%hidden');
     const listed = sortAndMask({ body: (x, scale) => x.mul(scale) });
@@ -185,7 +212,9 @@ describe('opaque', () => {
     const table = builtinOperators().with([op.record]);
     const graph = trace(({ x }: { x: Tensor }) => op.call(x.sin()).sum(), { x: f64(2) }, { table });
     const joint = jointGraph(graph, { table, wrt: 'all', seed: 1, vjps: op.vjps });
-    const [, gradient] = evaluateGraph(table, joint, [fromFlat([2], Float64Array.of(0.5, 2))]).outputs;
+    const [, gradient] = evaluateGraph(table, joint, [
+      fromFlat([2], Float64Array.of(0.5, 2)),
+    ]).outputs;
     const got = gradient instanceof NDArray ? gradient.toArray() : [];
     [0.5, 2].forEach((x, i) => expect(got[i]).toBeCloseTo(3 * Math.cos(x), 12));
   });

@@ -1,14 +1,15 @@
 import { describe, expect, it } from 'vitest';
+
 import { graphHash } from '../../../src/graph/hash.ts';
 import { lintGraph } from '../../../src/graph/lint.ts';
+import { parametersOf } from '../../../src/graph/parameters.ts';
 import { parseGraph } from '../../../src/graph/text/parse.ts';
 import { printGraph } from '../../../src/graph/text/write.ts';
-import { typeText } from '../../../src/graph/value.ts';
-import { parametersOf } from '../../../src/graph/parameters.ts';
 import type { Arg, Graph, Node } from '../../../src/graph/types.ts';
+import { typeText } from '../../../src/graph/value.ts';
 import { builtinOperators } from '../../../src/ops/builtin.ts';
-import { inferCall } from '../../../src/ops/record/infer.ts';
 import { graphFlops } from '../../../src/ops/flops.ts';
+import { inferCall } from '../../../src/ops/record/infer.ts';
 import { MLP } from '../../../src/trace/nn/feed-forward.ts';
 import { Transformer } from '../../../src/trace/nn/transformer.ts';
 import { dim, spec } from '../../../src/trace/record/spec.ts';
@@ -31,10 +32,13 @@ function shape(graph: Graph): string[] {
     return JSON.stringify(arg);
   };
   return graph.nodes.map((node: Node) => {
-    const type = typeText(node.type).replaceAll(/\b([a-z]\w*?)(?:=\d+)?(?=[,\]])/g, (_, name: string) => {
-      if (!dims.has(name)) dims.set(name, `d${dims.size}`);
-      return dims.get(name) ?? '';
-    });
+    const type = typeText(node.type).replaceAll(
+      /\b([a-z]\w*?)(?:=\d+)?(?=[,\]])/g,
+      (_, name: string) => {
+        if (!dims.has(name)) dims.set(name, `d${dims.size}`);
+        return dims.get(name) ?? '';
+      },
+    );
     // The text of an export knows parameters by the names of their placeholders.
     const name = (node.meta.roleName ?? '').replaceAll('.', '_').replace(/^p_/, '');
     const what = node.kind === 'placeholder' ? `${node.meta.role} ${name}` : node.target;
@@ -58,13 +62,25 @@ describe('an MLP as torch.export writes it', () => {
 });
 
 describe('CA-55 a Llama of our own layers beside llama-tiny', () => {
-  const net = new Transformer({ vocabulary: 512, width: 64, hidden: 128, layers: 2, heads: 4, keyHeads: 2 });
-  const graph = trace(({ x, y }) => net.loss(x, y), { x: spec([2, 32], 'i64'), y: spec([2, 32], 'i64') });
+  const net = new Transformer({
+    vocabulary: 512,
+    width: 64,
+    hidden: 128,
+    layers: 2,
+    heads: 4,
+    keyHeads: 2,
+  });
+  const graph = trace(({ x, y }) => net.loss(x, y), {
+    x: spec([2, 32], 'i64'),
+    y: spec([2, 32], 'i64'),
+  });
   const torch = graphOf('llama-tiny/export');
 
   it('CA-55 parameters and forward FLOPs of the record', () => {
     const parameters = parametersOf(graph);
-    expect([parameters.length, parameters.reduce((n, p) => n + p.elements, 0)]).toEqual([21, 139_584]);
+    expect([parameters.length, parameters.reduce((n, p) => n + p.elements, 0)]).toEqual([
+      21, 139_584,
+    ]);
     const { byTarget, forward } = graphFlops(graph, table);
     // 512 more are the outer product of positions and frequencies, which the record lists as bmm.
     expect(byTarget).toEqual({
@@ -81,9 +97,9 @@ describe('CA-55 a Llama of our own layers beside llama-tiny', () => {
     expect(parseGraph(printGraph(graph, { source: false }))).toEqual(
       parseGraph(text.replaceAll(/ source="[^"]*"/g, '')),
     );
-    expect(graphHash(parseGraph(text.replaceAll(/source="[^"]*"/g, 'source="elsewhere.ts:1:1"')))).toBe(
-      graphHash(graph),
-    );
+    expect(
+      graphHash(parseGraph(text.replaceAll(/source="[^"]*"/g, 'source="elsewhere.ts:1:1"'))),
+    ).toBe(graphHash(graph));
     lintGraph(graph, (node, typeOf) => inferCall(table, node, typeOf));
   });
 
@@ -96,8 +112,8 @@ describe('CA-55 a Llama of our own layers beside llama-tiny', () => {
   });
 
   it('the same operators with the same types in the same order, from the first norm to the logits', () => {
-    // transformers repeats the key heads where we leave that to the attention operator, casts to the dtype that a tensor
-    // has already, and asserts metadata.
+    // transformers repeats the key heads where we leave that to the attention operator, casts to
+    // the dtype that a tensor has already, and asserts metadata.
     const repeated = new Set(['f32[2, 2, 1, 32, 16]', 'f32[2, 2, 2, 32, 16]']);
     const list = (g: Graph): string[] => {
       const calls = g.nodes.filter((n) => n.kind === 'call');
@@ -106,9 +122,15 @@ describe('CA-55 a Llama of our own layers beside llama-tiny', () => {
       const kept: string[] = [];
       calls.slice(from, to + 1).forEach((n, i, all) => {
         const text = `${n.target} ${typeText(n.type)}`;
-        const afterRepeat = i > 0 && repeated.has(typeText(all[i - 1].type)) && n.target === 'aten.reshape.default';
+        const afterRepeat =
+          i > 0 && repeated.has(typeText(all[i - 1].type)) && n.target === 'aten.reshape.default';
         if (repeated.has(typeText(n.type)) || afterRepeat) return;
-        if (['aten._assert_tensor_metadata.default', 'aten.to.dtype', 'aten.alias.default'].includes(n.target)) return;
+        if (
+          ['aten._assert_tensor_metadata.default', 'aten.to.dtype', 'aten.alias.default'].includes(
+            n.target,
+          )
+        )
+          return;
         // The last hidden states are sliced in vain in the original.
         if (n.target === 'aten.slice.Tensor' && typeText(n.type) === 'f32[2, 32, 64]') return;
         kept.push(text);

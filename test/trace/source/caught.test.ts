@@ -1,16 +1,20 @@
 import { describe, expect, it } from 'vitest';
+
 import { fromList } from '../../../src/ndarray/array.ts';
 import { builtinOperators } from '../../../src/ops/builtin.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
-import { bernoulli } from '../../../src/trace/tensor/functional.ts';
 import { captureRegions } from '../../../src/trace/capture/regions.ts';
-import * as sourceHooks from '../../../src/trace/source/hooks.ts';
 import { dim, spec } from '../../../src/trace/record/spec.ts';
-import { trace, type Tensor, type TraceOptions } from '../../../src/trace/trace.ts';
+import * as sourceHooks from '../../../src/trace/source/hooks.ts';
 import { wrapConditions } from '../../../src/trace/source/wrap-conditions.ts';
+import { bernoulli } from '../../../src/trace/tensor/functional.ts';
+import { type Tensor, trace, type TraceOptions } from '../../../src/trace/trace.ts';
 import { errorOf } from '../support.ts';
 
-/** What stops a program for want of values must stop the trace, also where the program catches it and returns something. */
+/**
+ * What stops a program for want of values must stop the trace, also where the program catches it
+ * and returns something.
+ */
 
 type Model = (x: Tensor, y: Tensor) => Tensor;
 
@@ -19,7 +23,9 @@ function load(body: string, mode: 'check' | 'rewrite'): Model {
   const plain = text.replace(/^import .*$/m, '').replaceAll(/^export /gm, '');
   // The tests run the transformed text, which is their subject.
   // eslint-disable-next-line @typescript-eslint/no-implied-eval
-  return (new Function('__shardwright', `${plain}\nreturn model;`) as (hooks: unknown) => Model)(sourceHooks);
+  return (new Function('__shardwright', `${plain}\nreturn model;`) as (hooks: unknown) => Model)(
+    sourceHooks,
+  );
 }
 
 const INPUTS = [spec([4], 'b8'), spec([4], 'b8')] as const;
@@ -30,13 +36,37 @@ describe('an error that the traced function catches', () => {
     ['a condition', ANY, 'check', {}, 'E_TRACE_CONTROL_FLOW'],
     ['a condition that guards refuses', ANY, 'check', { policy: 'guards' }, 'E_DATA_DEPENDENT'],
     ['a condition that has no operator', ANY, 'rewrite', { controlFlow: 'capture' }, 'E_REWRITE'],
-    ['in finally', 'try { if (x.any()) return x } finally { return y }', 'check', {}, 'E_TRACE_CONTROL_FLOW'],
-    ['thrown on as another', 'try { return x.any().item() } catch { throw new Error("no") }', 'check', {}, 'E_TRACE_HOST_READ'],
-    ['a number', 'try { if (Number(x) > 2) return x } catch {} return y', 'check', {}, 'E_TRACE_COERCE'],
-    ['an unknown property', 'try { return x.data[0] } catch {} return y', 'check', {}, 'E_TRACE_COERCE'],
+    [
+      'in finally',
+      'try { if (x.any()) return x } finally { return y }',
+      'check',
+      {},
+      'E_TRACE_CONTROL_FLOW',
+    ],
+    [
+      'thrown on as another',
+      'try { return x.any().item() } catch { throw new Error("no") }',
+      'check',
+      {},
+      'E_TRACE_HOST_READ',
+    ],
+    [
+      'a number',
+      'try { if (Number(x) > 2) return x } catch {} return y',
+      'check',
+      {},
+      'E_TRACE_COERCE',
+    ],
+    [
+      'an unknown property',
+      'try { return x.data[0] } catch {} return y',
+      'check',
+      {},
+      'E_TRACE_COERCE',
+    ],
     ['an enumeration', 'try { return { ...x } } catch {} return y', 'check', {}, 'E_TRACE_COERCE'],
     ['the first of two', 'try { x.item() } catch {} return +y', 'check', {}, 'E_TRACE_HOST_READ'],
-  ]; // prettier-ignore
+  ];
   for (const [name, body, mode, options, code] of ROWS)
     it(`${code}: ${name}`, () => {
       const error = errorOf(() => trace(load(body, mode), INPUTS, options));
@@ -76,7 +106,10 @@ describe('an error that the traced function catches', () => {
       }
     };
     const graph = trace(fits, [spec([2, 3]), spec([5, 3])]);
-    expect(graph.nodes.filter((node) => node.kind === 'call').map((node) => node.name)).toEqual(['t', 'mm']);
+    expect(graph.nodes.filter((node) => node.kind === 'call').map((node) => node.name)).toEqual([
+      't',
+      'mm',
+    ]);
   });
 
   it('a region ends there though the program catches it on the way', () => {
@@ -87,9 +120,15 @@ describe('an error that the traced function catches', () => {
     );
     const values = (...bits: number[]) => fromList([4], bits, 'b8');
     const call = (x: number[]): readonly number[] => {
-      const runGraph = (graph: Parameters<typeof evaluateGraph>[1], inputs: readonly ReturnType<typeof values>[]) =>
-        evaluateGraph(table, graph, inputs).outputs as ReturnType<typeof values>[];
-      const [result] = program.run([values(...x), values(1, 1, 0, 0)], runGraph, (v) => v.item() !== 0);
+      const runGraph = (
+        graph: Parameters<typeof evaluateGraph>[1],
+        inputs: readonly ReturnType<typeof values>[],
+      ) => evaluateGraph(table, graph, inputs).outputs as ReturnType<typeof values>[];
+      const [result] = program.run(
+        [values(...x), values(1, 1, 0, 0)],
+        runGraph,
+        (v) => v.item() !== 0,
+      );
       return result.toArray();
     };
     expect(call([1, 0, 0, 0])).toEqual([0, 1, 1, 1]);

@@ -1,24 +1,26 @@
 import { describe, expect, it } from 'vitest';
-import * as sourceHooks from '../../../src/trace/source/hooks.ts';
+
 import { spec } from '../../../src/trace/record/spec.ts';
-import { trace, type Tensor } from '../../../src/trace/trace.ts';
+import * as sourceHooks from '../../../src/trace/source/hooks.ts';
 import { wrapConditions } from '../../../src/trace/source/wrap-conditions.ts';
+import { type Tensor, trace } from '../../../src/trace/trace.ts';
 import { controlCalls, run } from '../../passes/control-support.ts';
 import { errorOf } from '../support.ts';
 
 /**
- * Early returns as `cond`. The truth is the source as written, run on arrays of numbers whose comparisons are plain
- * booleans; the rewritten source must do the same on those, and its traced graph the same on values.
+ * Early returns as `cond`. The truth is the source as written, run on arrays of numbers whose
+ * comparisons are plain booleans; the rewritten source must do the same on those, and its traced
+ * graph the same on values.
  */
 
 class Plain {
   constructor(readonly values: readonly number[]) {}
-  readonly #map = (f: (v: number) => number): Plain => new Plain(this.values.map(f));
+  private readonly map = (f: (v: number) => number): Plain => new Plain(this.values.map(f));
   sum = (): Plain => new Plain([this.values.reduce((a, b) => a + b, 0)]);
-  add = (n: number): Plain => this.#map((v) => v + n);
-  sub = (n: number): Plain => this.#map((v) => v - n);
-  mul = (n: number): Plain => this.#map((v) => v * n);
-  neg = (): Plain => this.#map((v) => -v);
+  add = (n: number): Plain => this.map((v) => v + n);
+  sub = (n: number): Plain => this.map((v) => v - n);
+  mul = (n: number): Plain => this.map((v) => v * n);
+  neg = (): Plain => this.map((v) => -v);
   gt = (n: number): boolean => this.values[0] > n;
   lt = (n: number): boolean => this.values[0] < n;
 }
@@ -27,26 +29,72 @@ function load<T>(text: string): (x: T) => T {
   const body = text.replace(/^import .*$/m, '').replaceAll(/^export /gm, '');
   // The tests run the transformed text, which is their subject.
   // eslint-disable-next-line @typescript-eslint/no-implied-eval
-  return (new Function('__shardwright', `${body}\nreturn model;`) as (hooks: unknown) => (x: T) => T)(sourceHooks);
+  const made = new Function('__shardwright', `${body}\nreturn model;`) as (
+    hooks: unknown,
+  ) => (x: T) => T;
+  return made(sourceHooks);
 }
 
 const rewritten = <T>(body: string): ((x: T) => T) =>
   load(wrapConditions(`export function model(x) { ${body} }`, 'm.model.ts', { mode: 'rewrite' }));
 
-const INPUTS = [[1, 2], [7, 9], [-1, 0], [-8, -9], [0, 0], [40, 70]]; // prettier-ignore
+const INPUTS = [
+  [1, 2],
+  [7, 9],
+  [-1, 0],
+  [-8, -9],
+  [0, 0],
+  [40, 70],
+];
 
 const SAME: readonly (readonly [name: string, body: string, conds: number])[] = [
   ['what follows is the else', 'if (x.sum().gt(0)) return x.mul(2); return x.neg();', 1],
-  ['a declaration follows', 'if (x.sum().gt(0)) { return x.mul(2); } const y = x.add(1); return y.mul(3);', 1],
-  ['a chain', 'const s = x.sum(); if (s.gt(9)) return x.mul(2); if (s.gt(0)) return x.mul(3); if (s.lt(-9)) return x; return x.neg();', 3],
-  ['else if without else', 'const s = x.sum(); if (s.gt(9)) return x.mul(2); else if (s.gt(0)) return x.mul(3); return x.neg();', 2],
-  ['only the else returns', 'let y = x; if (x.sum().gt(0)) { y = y.add(1); } else return x.neg(); return y.mul(2);', 1],
-  ['a branch that goes on', 'let y = x; if (x.sum().gt(0)) { if (x.sum().gt(9)) return x.mul(5); y = y.add(1); } return y.mul(2);', 2],
-  ['assignments on the way out', 'if (x.sum().gt(0)) { x = x.add(1); return x.mul(2); } x = x.sub(1); return x.neg();', 1],
-  ['from the middle of a branch', 'if (x.sum().gt(0)) { const z = x.add(1); if (z.sum().gt(9)) return z; return z.mul(2); } return x;', 2],
-  ['a host condition between', 'const deep = true; if (x.sum().gt(0)) return x.mul(2); if (deep) x = x.sub(4); if (x.sum().lt(-9)) return x.neg(); return x;', 2],
-  ['in a nested function', 'const f = (h) => { if (h.sum().gt(0)) return h.mul(2); return h.sub(1); }; return f(f(x));', 2],
-]; // prettier-ignore
+  [
+    'a declaration follows',
+    'if (x.sum().gt(0)) { return x.mul(2); } const y = x.add(1); return y.mul(3);',
+    1,
+  ],
+  [
+    'a chain',
+    'const s = x.sum(); if (s.gt(9)) return x.mul(2); if (s.gt(0)) return x.mul(3); if (s.lt(-9)) return x; return x.neg();',
+    3,
+  ],
+  [
+    'else if without else',
+    'const s = x.sum(); if (s.gt(9)) return x.mul(2); else if (s.gt(0)) return x.mul(3); return x.neg();',
+    2,
+  ],
+  [
+    'only the else returns',
+    'let y = x; if (x.sum().gt(0)) { y = y.add(1); } else return x.neg(); return y.mul(2);',
+    1,
+  ],
+  [
+    'a branch that goes on',
+    'let y = x; if (x.sum().gt(0)) { if (x.sum().gt(9)) return x.mul(5); y = y.add(1); } return y.mul(2);',
+    2,
+  ],
+  [
+    'assignments on the way out',
+    'if (x.sum().gt(0)) { x = x.add(1); return x.mul(2); } x = x.sub(1); return x.neg();',
+    1,
+  ],
+  [
+    'from the middle of a branch',
+    'if (x.sum().gt(0)) { const z = x.add(1); if (z.sum().gt(9)) return z; return z.mul(2); } return x;',
+    2,
+  ],
+  [
+    'a host condition between',
+    'const deep = true; if (x.sum().gt(0)) return x.mul(2); if (deep) x = x.sub(4); if (x.sum().lt(-9)) return x.neg(); return x;',
+    2,
+  ],
+  [
+    'in a nested function',
+    'const f = (h) => { if (h.sum().gt(0)) return h.mul(2); return h.sub(1); }; return f(f(x));',
+    2,
+  ],
+];
 
 describe('early returns of a branch on tensors', () => {
   for (const [name, body, conds] of SAME)
@@ -63,14 +111,32 @@ describe('early returns of a branch on tensors', () => {
     });
 
   const KEPT: readonly (readonly [name: string, body: string, reason: string])[] = [
-    ['a name that hides another', 'const y = x; if (x.sum().gt(0)) { const y = x.mul(2); if (y.sum().gt(9)) return y; } return y.neg();', 'only one branch returns'],
-    ['a name that is known before', 'const later = () => z; if (x.sum().gt(0)) return x; const z = x.neg(); return later();', 'only one branch returns'],
-    ['a function that follows', 'if (x.sum().gt(0)) return f(x); function f(h) { return h.mul(2); } return x;', 'only one branch returns'],
-    ['more copies than the limit', `let y = x; ${'if (x.sum().gt(0)) { if (x.sum().gt(9)) return y; y = y.add(1); } '.repeat(9)} return y;`, 'returns from its middle'],
-  ]; // prettier-ignore
+    [
+      'a name that hides another',
+      'const y = x; if (x.sum().gt(0)) { const y = x.mul(2); if (y.sum().gt(9)) return y; } return y.neg();',
+      'only one branch returns',
+    ],
+    [
+      'a name that is known before',
+      'const later = () => z; if (x.sum().gt(0)) return x; const z = x.neg(); return later();',
+      'only one branch returns',
+    ],
+    [
+      'a function that follows',
+      'if (x.sum().gt(0)) return f(x); function f(h) { return h.mul(2); } return x;',
+      'only one branch returns',
+    ],
+    [
+      'more copies than the limit',
+      `let y = x; ${'if (x.sum().gt(0)) { if (x.sum().gt(9)) return y; y = y.add(1); } '.repeat(9)} return y;`,
+      'returns from its middle',
+    ],
+  ];
   for (const [name, body, reason] of KEPT)
     it(`E_REWRITE, and the host program unchanged: ${name}`, () => {
-      const error = errorOf(() => trace(rewritten<Tensor>(body), [spec([2])], { controlFlow: 'capture' }));
+      const error = errorOf(() =>
+        trace(rewritten<Tensor>(body), [spec([2])], { controlFlow: 'capture' }),
+      );
       expect(error.code).toBe('E_REWRITE');
       expect(error.message).toContain(reason);
       const truth = load<Plain>(`function model(x) { ${body} }`);

@@ -1,13 +1,21 @@
 import { describe, expect, it } from 'vitest';
+
 import type { ControlFlow } from '../../../src/trace/record/control-interface.ts';
-import * as sourceHooks from '../../../src/trace/source/hooks.ts';
 import { spec } from '../../../src/trace/record/spec.ts';
-import { trace, type Tensor } from '../../../src/trace/trace.ts';
+import * as sourceHooks from '../../../src/trace/source/hooks.ts';
 import { wrapConditionsPlugin } from '../../../src/trace/source/vite.ts';
-import { stripTypes, wrapConditions, type WrapOptions } from '../../../src/trace/source/wrap-conditions.ts';
+import {
+  stripTypes,
+  wrapConditions,
+  type WrapOptions,
+} from '../../../src/trace/source/wrap-conditions.ts';
+import { type Tensor, trace } from '../../../src/trace/trace.ts';
 import { errorOf } from '../support.ts';
 
-/** Exports of a module text after the front end transformed it. The import of the runtime becomes a parameter. */
+/**
+ * Exports of a module text after the front end transformed it. The import of the runtime becomes a
+ * parameter.
+ */
 function load(
   source: string,
   options: WrapOptions = {},
@@ -21,7 +29,9 @@ function evaluate(text: string): Record<string, (...a: never[]) => unknown> {
   const body = text.replace(/^import .*$/m, '').replaceAll(/^export /gm, '');
   // The tests run the transformed text, which is their subject.
   // eslint-disable-next-line @typescript-eslint/no-implied-eval
-  const make = new Function('__shardwright', `${body}\nreturn { ${names.join(', ')} };`) as (hooks: unknown) => unknown;
+  const make = new Function('__shardwright', `${body}\nreturn { ${names.join(', ')} };`) as (
+    hooks: unknown,
+  ) => unknown;
   return make(sourceHooks) as Record<string, (...a: never[]) => unknown>;
 }
 
@@ -69,7 +79,10 @@ describe('CA-4 every condition of the table is caught', () => {
       const error = errorOf(() => onTensor(module[`f${i}`] as (t: Tensor) => unknown));
       expect(error.code).toBe('E_TRACE_CONTROL_FLOW');
       expect(error.message).toContain(`in '${kind}' at sample.model.ts:${i + 1}:${column}`);
-      expect(error.details).toMatchObject({ file: 'sample.model.ts', position: { line: i + 1, column } });
+      expect(error.details).toMatchObject({
+        file: 'sample.model.ts',
+        position: { line: i + 1, column },
+      });
     });
   });
 
@@ -77,7 +90,12 @@ describe('CA-4 every condition of the table is caught', () => {
     const { f } = load(
       'export function f(t, u) { return [Object.is(t, u), [t].includes(u), Number.isNaN(t), Array.isArray(t)]; }',
     );
-    expect(onTensor((t) => f(t as never, t.logicalNot() as never))).toEqual([false, false, false, false]);
+    expect(onTensor((t) => f(t as never, t.logicalNot() as never))).toEqual([
+      false,
+      false,
+      false,
+      false,
+    ]);
   });
 
   it('presence tests, typeof and string comparisons are left alone', () => {
@@ -88,9 +106,13 @@ describe('CA-4 every condition of the table is caught', () => {
   });
 
   it('CA-6 the message says what cannot be done', () => {
-    const { model } = load('export function model(x) { if (x.sum().gt(0)) return x.sin(); return x.cos(); }');
+    const { model } = load(
+      'export function model(x) { if (x.sum().gt(0)) return x.sin(); return x.cos(); }',
+    );
     const error = errorOf(() => trace(model as (x: Tensor) => Tensor, [spec([2])]));
-    expect(error.message).toContain('symbolically traced variables cannot be used as inputs to control flow');
+    expect(error.message).toContain(
+      'symbolically traced variables cannot be used as inputs to control flow',
+    );
   });
 });
 
@@ -144,7 +166,9 @@ const HOST_FORMS: readonly string[] = [
 
 describe('CA-5 host programs run as before', () => {
   expect(HOST_FORMS.length).toBeGreaterThanOrEqual(40);
-  const source = HOST_FORMS.map((body, i) => `export function f${i}(tick, log) { ${body} }`).join('\n');
+  const source = HOST_FORMS.map((body, i) => `export function f${i}(tick, log) { ${body} }`).join(
+    '\n',
+  );
   const plain = evaluate(stripTypes(source, 'host.model.ts'));
   for (const mode of ['check', 'rewrite'] as const) {
     const wrapped = load(source, { mode }, 'host.model.ts');
@@ -170,7 +194,9 @@ describe('the transformed text', () => {
     const text = wrapConditions(source, 'models/a.model.ts');
     expect(text).toContain('import { sourceHooks as __shardwright } from "shardwright";');
     expect(text).toContain('__shardwright.condition(x, "?:", "models/a.model.ts:2:10") ? 1 : 2');
-    const map = JSON.parse(Buffer.from(/base64,([\w+/=]+)/.exec(text)?.[1] ?? '', 'base64').toString()) as {
+    const map = JSON.parse(
+      Buffer.from(/base64,([\w+/=]+)/.exec(text)?.[1] ?? '', 'base64').toString(),
+    ) as {
       sourcesContent: string[];
       sources: string[];
     };
@@ -179,7 +205,9 @@ describe('the transformed text', () => {
   });
 
   it('is refused with its place when the source does not parse', () => {
-    const error = errorOf(() => wrapConditions('export const a = 1;\nexport const = 2;', 'broken.model.ts'));
+    const error = errorOf(() =>
+      wrapConditions('export const a = 1;\nexport const = 2;', 'broken.model.ts'),
+    );
     expect(error.code).toBe('E_SYNTAX');
     expect(error.headline).toMatch(/^broken\.model\.ts:2:14: /);
   });
@@ -194,10 +222,14 @@ describe('the transformed text', () => {
   });
 });
 
-/** Records both sides as `where`, which is right for pure branches: a stand-in for the operators. */
+/**
+ * Records both sides as `where`, which is right for pure branches: a stand-in for the operators.
+ */
 function selecting(log: string[]): ControlFlow {
   const select = (pred: Tensor, a: unknown, b: unknown): unknown =>
-    Array.isArray(a) ? a.map((x, i) => select(pred, x, (b as unknown[])[i])) : pred.where(a as Tensor, b as Tensor);
+    Array.isArray(a)
+      ? a.map((x, i) => select(pred, x, (b as unknown[])[i]))
+      : pred.where(a as Tensor, b as Tensor);
   return {
     cond(pred, onTrue, onFalse, site) {
       log.push(`cond ${site.kind} at ${site.position}`);
@@ -214,15 +246,18 @@ function selecting(log: string[]): ControlFlow {
 describe('mode rewrite', () => {
   const run = (source: string, log: string[] = []): string[] => {
     const { model } = load(source, { mode: 'rewrite' }, 'm.model.ts');
-    const graph = trace(model as (x: Tensor) => Tensor, [spec([4])], { control: selecting(log), checkTwice: false });
+    const graph = trace(model as (x: Tensor) => Tensor, [spec([4])], {
+      control: selecting(log),
+      checkTwice: false,
+    });
     return graph.nodes.filter((n) => n.kind === 'call').map((n) => n.name);
   };
 
   it('c ? a : b', () => {
     const log: string[] = [];
-    expect(run('export function model(x) { return x.sum().gt(0) ? x.sin() : x.cos(); }', log)).toEqual([
-      'sum', 'gt', 'sin', 'cos', 'where',
-    ]); // prettier-ignore
+    expect(
+      run('export function model(x) { return x.sum().gt(0) ? x.sin() : x.cos(); }', log),
+    ).toEqual(['sum', 'gt', 'sin', 'cos', 'where']);
     expect(log).toEqual(['cond ?: at m.model.ts:1:35']);
   });
 
@@ -266,7 +301,11 @@ describe('mode rewrite', () => {
       'for (const k of [1, 2]) { if (x.sum().gt(k)) return x.sin(); } return x;',
       'only one branch returns',
     ],
-    ['early return before a throw', 'if (x.sum().gt(0)) return x.sin(); throw 1;', 'only one branch returns'],
+    [
+      'early return before a throw',
+      'if (x.sum().gt(0)) return x.sin(); throw 1;',
+      'only one branch returns',
+    ],
     [
       'early return before a throw of the host',
       'if (x.sum().gt(0)) return x.sin(); if (x.rank > 4) throw 1; return x;',
@@ -278,12 +317,32 @@ describe('mode rewrite', () => {
       'let a = x, b = x; if (x.sum().gt(0)) a = x.sin(); else b = x.cos(); return a.add(b);',
       'assign different variables',
     ],
-    ['property', 'const o = {}; if (x.sum().gt(0)) o.a = x; else o.a = x.neg(); return o.a;', 'it assigns a property'],
-    ['break', 'let y = x; while (y.sum().lt(9)) { y = y.mul(2); break; } return y;', 'it breaks out'],
-    ['continue', 'let y = x; while (y.sum().lt(9)) { y = y.mul(2); continue; } return y;', 'it continues a loop'],
-    ['return in a loop', 'let y = x; while (y.sum().lt(9)) { y = y.mul(2); return y; } return y;', 'its body returns'],
+    [
+      'property',
+      'const o = {}; if (x.sum().gt(0)) o.a = x; else o.a = x.neg(); return o.a;',
+      'it assigns a property',
+    ],
+    [
+      'break',
+      'let y = x; while (y.sum().lt(9)) { y = y.mul(2); break; } return y;',
+      'it breaks out',
+    ],
+    [
+      'continue',
+      'let y = x; while (y.sum().lt(9)) { y = y.mul(2); continue; } return y;',
+      'it continues a loop',
+    ],
+    [
+      'return in a loop',
+      'let y = x; while (y.sum().lt(9)) { y = y.mul(2); return y; } return y;',
+      'its body returns',
+    ],
     ['throw', 'let y = x; while (y.sum().lt(9)) { y = y.mul(2); throw 1; } return y;', 'it throws'],
-    ['var', 'let y = x; if (x.sum().gt(0)) { var z = x; y = z; } else { y = x.neg(); } return y;', 'it declares a var'],
+    [
+      'var',
+      'let y = x; if (x.sum().gt(0)) { var z = x; y = z; } else { y = x.neg(); } return y;',
+      'it declares a var',
+    ],
   ];
   for (const [name, body, reason] of REFUSED)
     it(`E_REWRITE: ${name}`, () => {
@@ -294,10 +353,15 @@ describe('mode rewrite', () => {
     });
 
   it('without a recorder of control flow the condition is the error of mode check', () => {
-    const { model } = load('export function model(x) { return x.sum().gt(0) ? x.sin() : x.cos(); }', {
-      mode: 'rewrite',
-    });
-    expect(errorOf(() => trace(model as (x: Tensor) => Tensor, [spec([4])])).code).toBe('E_TRACE_CONTROL_FLOW');
+    const { model } = load(
+      'export function model(x) { return x.sum().gt(0) ? x.sin() : x.cos(); }',
+      {
+        mode: 'rewrite',
+      },
+    );
+    expect(errorOf(() => trace(model as (x: Tensor) => Tensor, [spec([4])])).code).toBe(
+      'E_TRACE_CONTROL_FLOW',
+    );
   });
 
   it('policy regions is asked for the value of a condition, but never for an identity', () => {
@@ -306,6 +370,8 @@ describe('mode rewrite', () => {
     );
     const control: ControlFlow = { condition: () => false };
     expect(onTensor((t) => f(t as never), control)).toBe('no');
-    expect(errorOf(() => onTensor((t) => g(t as never), control)).code).toBe('E_TRACE_CONTROL_FLOW');
+    expect(errorOf(() => onTensor((t) => g(t as never), control)).code).toBe(
+      'E_TRACE_CONTROL_FLOW',
+    );
   });
 });

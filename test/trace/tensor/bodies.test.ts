@@ -1,22 +1,29 @@
 import { describe, expect, it } from 'vitest';
-import { builtinOperators } from '../../../src/ops/builtin.ts';
-import { inferCall } from '../../../src/ops/record/infer.ts';
+
 import { lintGraph } from '../../../src/graph/lint.ts';
 import { parseGraph } from '../../../src/graph/text/parse.ts';
 import { printGraph } from '../../../src/graph/text/write.ts';
+import { builtinOperators } from '../../../src/ops/builtin.ts';
+import { inferCall } from '../../../src/ops/record/infer.ts';
 import { needRecorder, recordInto, type TracedValue } from '../../../src/trace/record/recorder.ts';
 import { spec } from '../../../src/trace/record/spec.ts';
-import { param } from '../../../src/trace/tensor/state.ts';
 import { tracedValue } from '../../../src/trace/tensor/core.ts';
+import { param } from '../../../src/trace/tensor/state.ts';
 import { tensorOf } from '../../../src/trace/tensor/tensor.ts';
-import { trace, type Tensor } from '../../../src/trace/trace.ts';
+import { type Tensor, trace } from '../../../src/trace/trace.ts';
 import { errorOf } from '../support.ts';
 
-/** What recorders offer to operators with bodies: own inputs, captured outer values lifted, one result by getitem. */
+/**
+ * What recorders offer to operators with bodies: own inputs, captured outer values lifted, one
+ * result by getitem.
+ */
 
 const value = (t: Tensor): TracedValue => tracedValue(t) ?? (undefined as never);
 
-/** `cond` over bodies without inputs of their own: a small recorder of the operator, as control flow will have it. */
+/**
+ * `cond` over bodies without inputs of their own: a small recorder of the operator, as control flow
+ * will have it.
+ */
 function choose(pred: Tensor, onTrue: () => Tensor, onFalse: () => Tensor): Tensor {
   const outer = needRecorder('cond');
   const bodies = [onTrue, onFalse].map((fn, i) => {
@@ -30,10 +37,18 @@ function choose(pred: Tensor, onTrue: () => Tensor, onFalse: () => Tensor): Tens
     body.output({ value: result.name, role: 'output', index: 0 });
     return outer.subgraph(body.name, body.finish());
   });
-  const own = (v: TracedValue): { kind: 'value'; name: string } => ({ kind: 'value', name: outer.own(v, 'cond').name });
+  const own = (v: TracedValue): { kind: 'value'; name: string } => ({
+    kind: 'value',
+    name: outer.own(v, 'cond').name,
+  });
   const [picked] = outer.controlCall(
     'cond',
-    [own(value(pred)), { kind: 'graph', name: names[0] }, { kind: 'graph', name: names[1] }, captured.map(own)],
+    [
+      own(value(pred)),
+      { kind: 'graph', name: names[0] },
+      { kind: 'graph', name: names[1] },
+      captured.map(own),
+    ],
     [bodies[0].result],
   );
   return tensorOf(picked as TracedValue);

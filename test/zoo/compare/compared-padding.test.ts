@@ -1,28 +1,45 @@
 import { describe, expect, it } from 'vitest';
+
 import { asComparison } from '../../../src/report/model/comparison-schema.ts';
 import { comparisonText } from '../../../src/report/text/comparison.ts';
-import type { ComparedPlan, Comparison } from '../../../src/zoo/compare/comparison.ts';
 import { mostTensorRanks } from '../../../src/zoo/compare/compared-padding.ts';
+import type { ComparedPlan, Comparison } from '../../../src/zoo/compare/comparison.ts';
 import { mergeComparisons } from '../../../src/zoo/compare/conclude-comparison.ts';
 import { compareModel } from '../../../src/zoo/sweep/compare-model.ts';
 import { TABLE } from '../../plan/support.ts';
 
-/** Comparisons by model name with a padded vocabulary: each mesh has the rows of its own tensor ranks. */
+/**
+ * Comparisons by model name with a padded vocabulary: each mesh has the rows of its own tensor
+ * ranks.
+ */
 
 const WIDTH = 128;
 const CONFIG = JSON.stringify({
-  model_type: 'llama', hidden_size: WIDTH, intermediate_size: 256, num_attention_heads: 8, num_key_value_heads: 8,
-  num_hidden_layers: 4, vocab_size: 500, tie_word_embeddings: false, torch_dtype: 'bfloat16',
-}); // prettier-ignore
+  model_type: 'llama',
+  hidden_size: WIDTH,
+  intermediate_size: 256,
+  num_attention_heads: 8,
+  num_key_value_heads: 8,
+  num_hidden_layers: 4,
+  vocab_size: 500,
+  tie_word_embeddings: false,
+  torch_dtype: 'bfloat16',
+});
 
 const compared = (padVocabulary?: number): Promise<Comparison> =>
   compareModel(
     {
-      model: 'small', config: CONFIG, devices: 4, cluster: 'dgx-h100', sequence: 64, globalBatch: 4, cost: 'alpha-beta',
+      model: 'small',
+      config: CONFIG,
+      devices: 4,
+      cluster: 'dgx-h100',
+      sequence: 64,
+      globalBatch: 4,
+      cost: 'alpha-beta',
       ...(padVocabulary === undefined ? {} : { padVocabulary }),
     },
     { table: TABLE, threads: 1, plans: ['dp', 'tp', 'dp+tp'], whatIf: false },
-  ); // prettier-ignore
+  );
 
 describe('ZO-15 compare with a padded vocabulary', () => {
   it('each mesh is padded for its own tp; the parameters of a device are those of its padded tables', async () => {
@@ -57,7 +74,10 @@ describe('ZO-15 compare with a padded vocabulary', () => {
     const again = asComparison(JSON.parse(JSON.stringify(padded)), 'padded.json');
     expect(again.padding).toEqual(padded.padding);
     const [one, two, four] = padded.padding?.byTensor ?? [];
-    const piece = (...byTensor: (typeof one)[]): Comparison => ({ ...padded, padding: { multiple: 24, vocabulary: 500, byTensor } }); // prettier-ignore
+    const piece = (...byTensor: (typeof one)[]): Comparison => ({
+      ...padded,
+      padding: { multiple: 24, vocabulary: 500, byTensor },
+    });
     expect(mergeComparisons([piece(four, one), piece(two, one)]).padding).toEqual(padded.padding);
     expect(() => mergeComparisons([padded, plain])).toThrow(/one comparison is of/);
   });

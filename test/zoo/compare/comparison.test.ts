@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest';
+
 import { DEFAULT_REQUEST, type PlanRequest } from '../../../src/plan/request/request.ts';
 import { shard } from '../../../src/plan/shard.ts';
 import { asComparison } from '../../../src/report/model/comparison-schema.ts';
@@ -14,7 +15,8 @@ import { load, TABLE } from '../../plan/support.ts';
 const MLP = load('torch/mlp-loss/joint.expanded');
 
 function run(
-  more: Partial<Omit<CompareOptions, 'request'>> & Pick<PlanRequest, 'memoryBytes' | 'activations'> = {},
+  more: Partial<Omit<CompareOptions, 'request'>> &
+    Pick<PlanRequest, 'memoryBytes' | 'activations'> = {},
 ): Promise<Comparison> {
   const { memoryBytes, activations, ...rest } = more;
   const request = {
@@ -48,7 +50,17 @@ describe('ZO-7 meshes of a number of devices', () => {
 });
 
 describe('the front', () => {
-  const at = (name: string, seconds: number, peakBytes: number, fits = true): { name: string; seconds: number; peakBytes: number; fits: boolean } => ({ name, seconds, peakBytes, fits }); // prettier-ignore
+  const at = (
+    name: string,
+    seconds: number,
+    peakBytes: number,
+    fits = true,
+  ): { name: string; seconds: number; peakBytes: number; fits: boolean } => ({
+    name,
+    seconds,
+    peakBytes,
+    fits,
+  });
 
   it('ZO-22 lists what no other plan dominates, by memory', () => {
     const points = [
@@ -67,13 +79,22 @@ describe('the front', () => {
 
   it('is what every pair says, with ties', () => {
     let state = 7;
-    const random = (n: number): number => (state = (Math.imul(state, 1664525) + 1013904223) >>> 0) % n;
+    const random = (n: number): number =>
+      (state = (Math.imul(state, 1664525) + 1013904223) >>> 0) % n;
     for (let round = 0; round < 200; round++) {
-      const points = Array.from({ length: 1 + random(12) }, (_, k) => at(`p${k}`, random(6), random(6), random(4) > 0));
-      const better = (p: (typeof points)[0], q: (typeof points)[0]): boolean => p.seconds <= q.seconds && p.peakBytes <= q.peakBytes && (p.seconds < q.seconds || p.peakBytes < q.peakBytes); // prettier-ignore
+      const points = Array.from({ length: 1 + random(12) }, (_, k) =>
+        at(`p${k}`, random(6), random(6), random(4) > 0),
+      );
+      const better = (p: (typeof points)[0], q: (typeof points)[0]): boolean =>
+        p.seconds <= q.seconds &&
+        p.peakBytes <= q.peakBytes &&
+        (p.seconds < q.seconds || p.peakBytes < q.peakBytes);
       for (const q of points) {
         const all = points.filter((p) => p.fits && better(p, q));
-        all.sort((a, b) => a.seconds - b.seconds || a.peakBytes - b.peakBytes || (a.name < b.name ? -1 : 1));
+        all.sort(
+          (a, b) =>
+            a.seconds - b.seconds || a.peakBytes - b.peakBytes || (a.name < b.name ? -1 : 1),
+        );
         expect(dominators(points)(q)).toBe(all[0]?.name);
         if (q.fits) expect(paretoFront(points).includes(q.name)).toBe(all.length === 0);
       }
@@ -91,7 +112,9 @@ describe('a comparison of the MLP on 8 devices', () => {
     expect(optima).toHaveLength(4);
     for (const optimum of optima) {
       expect(optimum.proof?.status).toBe('optimal');
-      const zoo = all.plans.filter((p) => p.origin === 'zoo' && p.choice && sizes(p.mesh) === sizes(optimum.mesh));
+      const zoo = all.plans.filter(
+        (p) => p.origin === 'zoo' && p.choice && sizes(p.mesh) === sizes(optimum.mesh),
+      );
       expect(zoo.length).toBeGreaterThan(0);
       for (const p of zoo) expect(p.seconds).toBeGreaterThanOrEqual(optimum.seconds * (1 - 1e-12));
     }
@@ -106,13 +129,20 @@ describe('a comparison of the MLP on 8 devices', () => {
     expect(all.plans.map((p) => p.plan)).toEqual(
       expect.arrayContaining(['dp', 'zero1', 'zero2', 'fsdp', 'hsdp', 'dp+tp']),
     );
-    expect(all.refused.map((r) => r.plan)).toEqual(expect.arrayContaining(['dp+cp', 'dp+ep', 'tp+sp']));
+    expect(all.refused.map((r) => r.plan)).toEqual(
+      expect.arrayContaining(['dp+cp', 'dp+ep', 'tp+sp']),
+    );
   });
 
   it('ZO-8 ZeRO keeps the states that the paper says', async () => {
-    const states = await run({ activations: 'report', plans: ['dp', 'zero1', 'zero2', 'fsdp'], maxDims: 1 });
+    const states = await run({
+      activations: 'report',
+      plans: ['dp', 'zero1', 'zero2', 'fsdp'],
+      maxDims: 1,
+    });
     expect([states.holds, all.holds]).toEqual(['states', 'peak']);
-    const bytes = (name: string): number => states.plans.find((p) => p.name === name)?.peakBytes ?? NaN;
+    const bytes = (name: string): number =>
+      states.plans.find((p) => p.name === name)?.peakBytes ?? NaN;
     // 16 bytes a parameter: weight 4, gradient 4, moments 8; every size here is a multiple of 8.
     expect(bytes('zero1')).toBeCloseTo(bytes('dp') * (0.5 + 0.5 / 8), 0);
     expect(bytes('zero2')).toBeCloseTo(bytes('dp') * (0.25 + 0.75 / 8), 0);
@@ -138,35 +168,52 @@ describe('a comparison of the MLP on 8 devices', () => {
     const simulated = all.plans.filter((p) => p.simulatedSeconds !== undefined);
     for (const p of all.plans) expect(p.simulatedSeconds === undefined, p.name).toBe(!p.choice);
     for (const p of simulated) {
-      // CM-32: between the compute alone and every cost one after another, with a launch before each kernel.
-      expect(p.simulatedSeconds).toBeGreaterThanOrEqual((p.seconds - p.communicationSeconds) * (1 - 1e-9));
+      // CM-32: between the compute alone and every cost one after another, with a launch before
+      // each kernel.
+      expect(p.simulatedSeconds).toBeGreaterThanOrEqual(
+        (p.seconds - p.communicationSeconds) * (1 - 1e-9),
+      );
       expect(p.simulatedSeconds).toBeLessThanOrEqual((p.seconds + 2 * launches) * (1 + 1e-9));
     }
     // A plan of its own on the same mesh, played by itself, has that figure.
-    const planned = await shard(MLP, { ...DEFAULT_REQUEST, mesh: 'd0=8', cluster: 'dgx-h100' }, { table: TABLE });
+    const planned = await shard(
+      MLP,
+      { ...DEFAULT_REQUEST, mesh: 'd0=8', cluster: 'dgx-h100' },
+      { table: TABLE },
+    );
     if (planned.status !== 'planned') throw new Error(planned.status);
     const optimum = all.plans.find((p) => p.origin === 'ilp' && p.mesh === 'd0=8');
     const { timeline } = simulate(planned.prepared.program, planned.plan, TABLE);
     expect(optimum?.simulatedSeconds).toBe(timeline.seconds);
-    const ranked = all.simulatedRanking?.map((name) => all.plans.find((p) => p.name === name)) ?? [];
+    const ranked =
+      all.simulatedRanking?.map((name) => all.plans.find((p) => p.name === name)) ?? [];
     expect(new Set(ranked).size).toBe(simulated.filter((p) => p.fits).length);
     for (let i = 1; i < ranked.length; i++)
-      expect(ranked[i]?.simulatedSeconds).toBeGreaterThanOrEqual(ranked[i - 1]?.simulatedSeconds ?? Infinity);
+      expect(ranked[i]?.simulatedSeconds).toBeGreaterThanOrEqual(
+        ranked[i - 1]?.simulatedSeconds ?? Infinity,
+      );
     const text = comparisonText(all);
     const [first] = ranked;
     expect(text).toContain(`played ${first?.name ?? ''} on ${first?.mesh ?? ''}: `);
     expect(text).toMatch(/step time +simulated +communication/);
-    expect(asComparison(JSON.parse(JSON.stringify(all)), 'c.json').simulatedRanking).toEqual(all.simulatedRanking);
+    expect(asComparison(JSON.parse(JSON.stringify(all)), 'c.json').simulatedRanking).toEqual(
+      all.simulatedRanking,
+    );
   });
 
   it('pieces put together are the whole', async () => {
-    const pieces = [await run({ slice: { index: 0, count: 2 } }), await run({ slice: { index: 1, count: 2 } })];
+    const pieces = [
+      await run({ slice: { index: 0, count: 2 } }),
+      await run({ slice: { index: 1, count: 2 } }),
+    ];
     const merged = mergeComparisons(pieces);
     expect(merged.plans).toEqual(all.plans);
     expect(merged.best).toBe(all.best);
     expect(merged.pareto).toEqual(all.pareto);
     expect(merged.simulatedRanking).toEqual(all.simulatedRanking);
-    expect(() => mergeComparisons([pieces[0], { ...pieces[1], devices: 16 }])).toThrow(/16 of dgx-h100/);
+    expect(() => mergeComparisons([pieces[0], { ...pieces[1], devices: 16 }])).toThrow(
+      /16 of dgx-h100/,
+    );
   }, 60_000);
 
   it('a budget below data parallelism: it is listed with the bytes that it lacks, and is not on the front', async () => {
@@ -184,7 +231,8 @@ describe('a comparison of the MLP on 8 devices', () => {
 
 describe('a front as people read it', () => {
   it('has the leanest and the fastest point, and between them steps of a hundredth', () => {
-    const points = (...seconds: number[]): { seconds: number }[] => seconds.map((s) => ({ seconds: s }));
+    const points = (...seconds: number[]): { seconds: number }[] =>
+      seconds.map((s) => ({ seconds: s }));
     expect(shownFront(points(2, 2, 1.99, 1.97, 1.97, 1, 0.999))).toEqual(points(2, 1.97, 1, 0.999));
     expect(shownFront(points(2, 2))).toEqual(points(2));
     expect(shownFront([])).toEqual([]);

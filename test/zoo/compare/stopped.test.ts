@@ -1,15 +1,25 @@
 import { beforeAll, describe, expect, it } from 'vitest';
+
 import { Deadline } from '../../../src/plan/request/deadline.ts';
 import { stoppedText } from '../../../src/report/text/sweep.ts';
-import { mergeComparisons } from '../../../src/zoo/compare/conclude-comparison.ts';
 import type { Comparison } from '../../../src/zoo/compare/comparison.ts';
+import { mergeComparisons } from '../../../src/zoo/compare/conclude-comparison.ts';
 import { compareModel } from '../../../src/zoo/sweep/compare-model.ts';
 import type { SweepQuestion } from '../../../src/zoo/sweep/model/question.ts';
 import { TABLE } from '../../plan/support.ts';
 
 const QUESTION: SweepQuestion = {
   model: 'small',
-  config: JSON.stringify({ model_type: 'llama', hidden_size: 512, intermediate_size: 1536, num_attention_heads: 8, num_key_value_heads: 8, num_hidden_layers: 4, vocab_size: 4096, torch_dtype: 'bfloat16' }), // prettier-ignore
+  config: JSON.stringify({
+    model_type: 'llama',
+    hidden_size: 512,
+    intermediate_size: 1536,
+    num_attention_heads: 8,
+    num_key_value_heads: 8,
+    num_hidden_layers: 4,
+    vocab_size: 4096,
+    torch_dtype: 'bfloat16',
+  }),
   devices: 8,
   cluster: 'dgx-h100',
   sequence: 256,
@@ -21,7 +31,13 @@ const QUESTION: SweepQuestion = {
 function stoppedAfter(looks: number): Promise<Comparison> {
   let now = 0;
   const deadline = new Deadline(looks / 1e3, { clock: { now: () => now++ } });
-  return compareModel(QUESTION, { table: TABLE, threads: 1, whatIf: false, plans: ['dp', 'fsdp', 'fsdp+tp+sp', 'fsdp+ulysses', 'fsdp+cp', 'pp+fsdp'], deadline }); // prettier-ignore
+  return compareModel(QUESTION, {
+    table: TABLE,
+    threads: 1,
+    whatIf: false,
+    plans: ['dp', 'fsdp', 'fsdp+tp+sp', 'fsdp+ulysses', 'fsdp+cp', 'pp+fsdp'],
+    deadline,
+  });
 }
 
 describe('a comparison that is stopped', () => {
@@ -49,14 +65,25 @@ describe('a comparison that is stopped', () => {
 
   it('in words', () => {
     const stopped = { by: 'time limit', notAsked: ['3 programs'] } as const;
-    expect(stoppedText({ ...stopped, boundSeconds: 3 }, 4)).toBe('time limit: the best so far; no recipe has a step below 3.00 s, 25.0 % less; not asked: 3 programs'); // prettier-ignore
-    expect(stoppedText({ ...stopped, boundSeconds: 4 }, 4)).toBe('time limit: the best so far; no recipe is faster; not asked: 3 programs'); // prettier-ignore
+    expect(stoppedText({ ...stopped, boundSeconds: 3 }, 4)).toBe(
+      'time limit: the best so far; no recipe has a step below 3.00 s, 25.0 % less; not asked: 3 programs',
+    );
+    expect(stoppedText({ ...stopped, boundSeconds: 4 }, 4)).toBe(
+      'time limit: the best so far; no recipe is faster; not asked: 3 programs',
+    );
     expect(stoppedText(stopped, 4)).toBe('time limit: the best so far; not asked: 3 programs');
   });
 
   it('of pieces the least bound counts, and the best of those that were done', () => {
     const best = whole.plans.find((p) => p.name === whole.best)?.seconds ?? 0;
-    const cut = (boundSeconds?: number): Comparison => ({ ...whole, stopped: { by: 'time limit', notAsked: [], ...(boundSeconds === undefined ? {} : { boundSeconds }) } }); // prettier-ignore
+    const cut = (boundSeconds?: number): Comparison => ({
+      ...whole,
+      stopped: {
+        by: 'time limit',
+        notAsked: [],
+        ...(boundSeconds === undefined ? {} : { boundSeconds }),
+      },
+    });
     expect(mergeComparisons([whole, cut(best / 2)]).stopped?.boundSeconds).toBe(best / 2);
     expect(mergeComparisons([whole, cut(2 * best)]).stopped?.boundSeconds).toBe(best);
     expect(mergeComparisons([cut(), cut(best)]).stopped?.boundSeconds).toBeUndefined();

@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest';
+
 import { DEFAULT_SOFTWARE } from '../../../src/cost/kernels/software.ts';
-import { compareModel } from '../../../src/zoo/sweep/compare-model.ts';
-import type { StateMode } from '../../../src/zoo/sweep/model/zero-mode.ts';
-import type { SweepQuestion } from '../../../src/zoo/sweep/model/question.ts';
 import { compareLayout } from '../../../src/zoo/layout/compare-layout.ts';
 import { parseLayout } from '../../../src/zoo/layout/parse-layout.ts';
 import { LayoutPricer } from '../../../src/zoo/layout/price-layout.ts';
+import { compareModel } from '../../../src/zoo/sweep/compare-model.ts';
+import type { SweepQuestion } from '../../../src/zoo/sweep/model/question.ts';
+import type { StateMode } from '../../../src/zoo/sweep/model/zero-mode.ts';
 import { TABLE } from '../../plan/support.ts';
 
 const SMALL: SweepQuestion = {
@@ -29,7 +30,12 @@ const SMALL: SweepQuestion = {
 
 describe('the price of a stated layout', () => {
   it('is what compare says of the same layout', async () => {
-    const comparison = await compareModel(SMALL, { table: TABLE, threads: 1, whatIf: false, exhaustive: true });
+    const comparison = await compareModel(SMALL, {
+      table: TABLE,
+      threads: 1,
+      whatIf: false,
+      exhaustive: true,
+    });
     const pricer = new LayoutPricer(TABLE);
     const plans = comparison.plans.flatMap(({ layout, name, seconds }) =>
       layout === undefined || layout.unitsAgain !== undefined || name.includes('optimum')
@@ -57,9 +63,25 @@ describe('the price of a stated layout', () => {
 });
 
 describe('a stated dtype', () => {
-  const wide = { ...SMALL, config: SMALL.config.replace('512', '8192').replace('1536', '28672').replace(':8,', ':64,').replace('"num_hidden_layers":8', '"num_hidden_layers":2'), sequence: 4096 }; // prettier-ignore
+  const wide = {
+    ...SMALL,
+    config: SMALL.config
+      .replace('512', '8192')
+      .replace('1536', '28672')
+      .replace(':8,', ':64,')
+      .replace('"num_hidden_layers":8', '"num_hidden_layers":2'),
+    sequence: 4096,
+  };
   const priced = async (dtype: string, cluster = 'dgx-h100'): Promise<number> =>
-    (await compareLayout({ ...wide, cluster }, '', parseLayout(`dp=4,dtype=${dtype}`, 4), TABLE, undefined)).computeSeconds; // prettier-ignore
+    (
+      await compareLayout(
+        { ...wide, cluster },
+        '',
+        parseLayout(`dp=4,dtype=${dtype}`, 4),
+        TABLE,
+        undefined,
+      )
+    ).computeSeconds;
 
   it('fp8 runs products on its unit: faster where they are large, by less than that unit is', async () => {
     const [half, narrow] = [await priced('bf16'), await priced('fp8')];
@@ -71,14 +93,23 @@ describe('a stated dtype', () => {
 
 describe('stated gradients', () => {
   it('in float32 take twice the bytes of 16 bits, and their sums take longer; other prices have none', async () => {
-    const priced = (more: string, cost: SweepQuestion['cost'] = 'nccl'): ReturnType<typeof compareLayout> =>
+    const priced = (
+      more: string,
+      cost: SweepQuestion['cost'] = 'nccl',
+    ): ReturnType<typeof compareLayout> =>
       compareLayout({ ...SMALL, cost }, '', parseLayout(`dp=4,zero=1${more}`, 4), TABLE, undefined);
-    const [own, narrow, wide] = [await priced(''), await priced(',gradients=bf16'), await priced(',gradients=fp32')];
+    const [own, narrow, wide] = [
+      await priced(''),
+      await priced(',gradients=bf16'),
+      await priced(',gradients=fp32'),
+    ];
     expect(narrow.seconds).toBe(own.seconds);
     expect(wide.communicationSeconds).toBeGreaterThan(narrow.communicationSeconds);
     const parameters = 2 * 4096 * 512 + 8 * (4 * 512 * 512 + 3 * 512 * 1536 + 2 * 512) + 512;
     expect(wide.peakBytes - narrow.peakBytes).toBe(2 * parameters);
-    await expect(priced(',gradients=fp32', 'alpha-beta')).rejects.toThrow('gradients=fp32 under --cost alpha-beta');
+    await expect(priced(',gradients=fp32', 'alpha-beta')).rejects.toThrow(
+      'gradients=fp32 under --cost alpha-beta',
+    );
   });
 });
 
@@ -86,14 +117,19 @@ describe('what is kept for the backward pass', () => {
   it('operands of products count as they were cast, where the software keeps the cast', async () => {
     const layout = parseLayout('dp=4', 4);
     const bytes = async (savedOperandBytes?: number): Promise<number> => {
-      const software = { ...DEFAULT_SOFTWARE, narrowUnit: 'fp8' as const, ...(savedOperandBytes === undefined ? {} : { savedOperandBytes }) }; // prettier-ignore
+      const software = {
+        ...DEFAULT_SOFTWARE,
+        narrowUnit: 'fp8' as const,
+        ...(savedOperandBytes === undefined ? {} : { savedOperandBytes }),
+      };
       const { memory } = await new LayoutPricer(TABLE).price({ ...SMALL, software }, layout);
       return memory.activationBytes;
     };
     const [whole, eight, four] = [await bytes(), await bytes(1), await bytes(9 / 16)];
     expect(eight).toBeLessThan(whole);
     expect(four).toBeLessThan(eight);
-    // A layer keeps less than twelve values of hidden size as operands of products: what they save is no more than half of them.
+    // A layer keeps less than twelve values of hidden size as operands of products: what they save
+    // is no more than half of them.
     expect(whole - eight).toBeLessThan(8 * 12 * 512 * 256 + 8 * 2 * 1536 * 256);
   });
 });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import {
   contextBytes,
   dataBytes,
@@ -21,7 +22,10 @@ describe('bytes that a device sends, in closed form', () => {
     expect(zero1Bytes(8, 16 * MIB, 16 * MIB)).toBe(28 * MIB);
     expect(fsdpBytes(8, 16 * MIB, 16 * MIB)).toBe(42 * MIB);
     expect(fsdpBytes(8, 16 * MIB, 16 * MIB, false)).toBe(28 * MIB);
-    expect(hsdpBytes(2, 4, 16 * MIB, 16 * MIB)).toEqual({ shardAxis: 36 * MIB, replicaAxis: 4 * MIB });
+    expect(hsdpBytes(2, 4, 16 * MIB, 16 * MIB)).toEqual({
+      shardAxis: 36 * MIB,
+      replicaAxis: 4 * MIB,
+    });
   });
 
   it('ZO-9 a block at b s h = 8 MiB on 4 devices', () => {

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
-import { hintOf } from '../../support/thrown.ts';
 import { describe, expect, test } from 'vitest';
+
+import { MEGATRON_ORDERS, megatronMeshes } from '../../../src/zoo/pipeline/megatron-order.ts';
 import {
   denseMesh,
   DERIVED_AXES,
@@ -8,9 +9,10 @@ import {
   fillSizes,
   strategyGroups,
 } from '../../../src/zoo/recipes/expert-mesh.ts';
-import { MEGATRON_ORDERS, megatronMeshes } from '../../../src/zoo/pipeline/megatron-order.ts';
+import { hintOf } from '../../support/thrown.ts';
 
-const sets = (groups: readonly (readonly number[])[]): string => groups.map((g) => `{${g.join(',')}}`).join('');
+const sets = (groups: readonly (readonly number[])[]): string =>
+  groups.map((g) => `{${g.join(',')}}`).join('');
 
 describe('expert fold', () => {
   const sizes = { dp_shard: 4, cp: 2, tp: 2 };
@@ -37,15 +39,21 @@ describe('expert fold', () => {
     expect(expert.groups(['efsdp'])[0]).toEqual([0, 8]);
     expect(expert.text).toBe('pp=1,dp_replicate=1,efsdp=2,ep=8');
     expect(() => expertFold(16, { ...sizes, ep: 3 })).toThrow(/16 mod 3 \(ep x etp\) is 1/);
-    expect(hintOf(() => expertFold(16, { ...sizes, ep: 3 }))).toBe('valid values of ep: 1, 2, 4, 8, 16');
+    expect(hintOf(() => expertFold(16, { ...sizes, ep: 3 }))).toBe(
+      'valid values of ep: 1, 2, 4, 8, 16',
+    );
     expect(expertFold(16, { ...sizes, ep: 4 }).expert.groups(['efsdp'])[0]).toEqual([0, 4, 8, 12]);
     expect(expertFold(16, { ...sizes, ep: 2 }).inEp).toBeUndefined();
   });
 
   test('PL-150 the conditions of the fold inside dp_shard and cp', () => {
     expect(() => expertFold(16, { ...sizes, ep: 16, etp: 2 })).toThrow(/16 mod 32/);
-    expect(() => expertFold(32, { dp_shard: 4, cp: 4, tp: 2, ep: 2, etp: 2 })).toThrow(/ep 2 mod cp 4 is 2/);
-    expect(() => expertFold(36, { dp_shard: 3, cp: 6, tp: 2, ep: 12, etp: 2 })).toThrow(/36 mod 24/);
+    expect(() => expertFold(32, { dp_shard: 4, cp: 4, tp: 2, ep: 2, etp: 2 })).toThrow(
+      /ep 2 mod cp 4 is 2/,
+    );
+    expect(() => expertFold(36, { dp_shard: 3, cp: 6, tp: 2, ep: 12, etp: 2 })).toThrow(
+      /36 mod 24/,
+    );
     expect(() => expertFold(24, { dp_shard: 6, cp: 2, tp: 2, ep: 8, etp: 2 })).toThrow(/mod 16/);
     expect(() => expertFold(16, { ...sizes, ep: 0 })).toThrow(/'ep' has size 0/);
     expect(hintOf(() => expertFold(32, { dp_shard: 4, cp: 4, tp: 2, ep: 2, etp: 2 }))).toBe(
@@ -71,7 +79,8 @@ describe('expert fold', () => {
         for (let p = 0; p < pp; p++)
           for (let t = 0; t < tp; t++) {
             const group: number[] = [];
-            for (let w = 0; w < within; w++) for (let c = 0; c < cp; c++) group.push(device(p, 0, mod - 1, w, c, t));
+            for (let w = 0; w < within; w++)
+              for (let c = 0; c < cp; c++) group.push(device(p, 0, mod - 1, w, c, t));
             expect(ep.has(String(group))).toBe(true);
             const states: number[] = [];
             for (let m = 0; m < mod; m++) states.push(device(p, replicate - 1, m, 0, cp - 1, t));
@@ -79,7 +88,8 @@ describe('expert fold', () => {
           }
         expect(fold.modEp).toBe(mod);
         const flat = expertFold(devices, { ...dense, ep: within * cp * tp, etp: 1 });
-        for (const group of flat.expert.groups(['ep'])) expect(group).toEqual(group.map((_, i) => group[0] + i));
+        for (const group of flat.expert.groups(['ep']))
+          expect(group).toEqual(group.map((_, i) => group[0] + i));
       }),
     );
   });
@@ -87,15 +97,25 @@ describe('expert fold', () => {
 
 describe('sizes', () => {
   test('PL-151 dp_shard = -1 fills', () => {
-    expect(denseMesh(16, { dp_shard: -1, tp: 2, cp: 2 }).text).toBe('pp=1,dp_replicate=1,dp_shard=4,cp=2,tp=2');
-    expect(() => denseMesh(15, { dp_shard: -1, tp: 2, cp: 2 })).toThrow(/15 mod 4 \(cp 2 x tp 2\) is 3/);
-    expect(hintOf(() => denseMesh(15, { dp_shard: -1, tp: 2, cp: 2 }))).toBe('use 12 or 16 devices');
+    expect(denseMesh(16, { dp_shard: -1, tp: 2, cp: 2 }).text).toBe(
+      'pp=1,dp_replicate=1,dp_shard=4,cp=2,tp=2',
+    );
+    expect(() => denseMesh(15, { dp_shard: -1, tp: 2, cp: 2 })).toThrow(
+      /15 mod 4 \(cp 2 x tp 2\) is 3/,
+    );
+    expect(hintOf(() => denseMesh(15, { dp_shard: -1, tp: 2, cp: 2 }))).toBe(
+      'use 12 or 16 devices',
+    );
     expect(hintOf(() => denseMesh(3, { dp_shard: -1, tp: 2, cp: 2 }))).toBe('use 4 devices');
   });
 
   test('PL-151 sizes that do not fit', () => {
-    expect(() => denseMesh(16, { dp_shard: 2, tp: 2 })).toThrow(/dp_shard 2 x tp 2 makes 4 devices, but there are 16/);
-    expect(() => denseMesh(16, { dp_shard: -1, tp: -1 })).toThrow(/both 'dp_shard' and 'tp' are -1/);
+    expect(() => denseMesh(16, { dp_shard: 2, tp: 2 })).toThrow(
+      /dp_shard 2 x tp 2 makes 4 devices, but there are 16/,
+    );
+    expect(() => denseMesh(16, { dp_shard: -1, tp: -1 })).toThrow(
+      /both 'dp_shard' and 'tp' are -1/,
+    );
     expect(() => denseMesh(16, { tp: 0 })).toThrow(/'tp' has size 0/);
     expect(() => denseMesh(2.5, {})).toThrow(/number of devices is 2.5/);
     expect(() => denseMesh(2, {})).toThrow(/nothing else makes 1 devices/);
@@ -104,7 +124,8 @@ describe('sizes', () => {
 
   test('derived axes of dp_replicate 2, dp_shard 4, cp 2, tp 2', () => {
     const mesh = denseMesh(32, { dp_replicate: 2, dp_shard: 4, cp: 2, tp: 2 });
-    const size = (name: keyof typeof DERIVED_AXES): number => mesh.groups(DERIVED_AXES[name])[0].length;
+    const size = (name: keyof typeof DERIVED_AXES): number =>
+      mesh.groups(DERIVED_AXES[name])[0].length;
     expect([size('batch'), size('fsdp'), size('loss'), size('model')]).toEqual([8, 8, 16, 2]);
   });
 
@@ -131,8 +152,12 @@ describe('Megatron orders', () => {
   const sizes = { dp: 2, tp: 2, pp: 2 };
 
   test('PL-152 pp groups of the two orders', () => {
-    expect(sets(megatronMeshes('tp-cp-ep-dp-pp', sizes, 8).dense.groups(['pp']))).toBe('{0,4}{1,5}{2,6}{3,7}');
-    expect(sets(megatronMeshes('tp-cp-ep-pp-dp', sizes, 8).dense.groups(['pp']))).toBe('{0,2}{1,3}{4,6}{5,7}');
+    expect(sets(megatronMeshes('tp-cp-ep-dp-pp', sizes, 8).dense.groups(['pp']))).toBe(
+      '{0,4}{1,5}{2,6}{3,7}',
+    );
+    expect(sets(megatronMeshes('tp-cp-ep-pp-dp', sizes, 8).dense.groups(['pp']))).toBe(
+      '{0,2}{1,3}{4,6}{5,7}',
+    );
     expect(megatronMeshes('megatron', sizes, 8).dense.text).toBe('pp=2,dp=2,cp=1,tp=2');
     expect(megatronMeshes('megatron-dp-outer', sizes, 8).dense.text).toBe('dp=2,pp=2,cp=1,tp=2');
     expect(megatronMeshes('megatron', sizes, 8).expert).toBeUndefined();
@@ -142,7 +167,11 @@ describe('Megatron orders', () => {
     const inner = megatronMeshes(MEGATRON_ORDERS.megatron, { tp: 2, pp: 4, dp: -1 }, 16).dense;
     expect(sets(inner.groups(['pp']))).toBe('{0,4,8,12}{1,5,9,13}{2,6,10,14}{3,7,11,15}');
     expect(sets(inner.groups(['dp']))).toBe('{0,2}{1,3}{4,6}{5,7}{8,10}{9,11}{12,14}{13,15}');
-    const outer = megatronMeshes(MEGATRON_ORDERS['megatron-dp-outer'], { tp: 2, pp: 4, dp: -1 }, 16).dense;
+    const outer = megatronMeshes(
+      MEGATRON_ORDERS['megatron-dp-outer'],
+      { tp: 2, pp: 4, dp: -1 },
+      16,
+    ).dense;
     expect(sets(outer.groups(['pp']))).toBe('{0,2,4,6}{1,3,5,7}{8,10,12,14}{9,11,13,15}');
     expect(outer.groups(['dp'])[0]).toEqual([0, 8]);
   });
@@ -152,10 +181,12 @@ describe('Megatron orders', () => {
     expect(dense.text).toBe('pp=2,dp=2,cp=2,tp=2');
     expect(expert?.text).toBe('pp=2,edp=1,ep=4,etp=2');
     expect(expert?.groups(['pp'])).toEqual(dense.groups(['pp']));
-    expect(() => megatronMeshes('megatron-dp-outer', { tp: 2, cp: 2, dp: 2, pp: 2, ep: 4 }, 16)).toThrow(
-      /pipeline groups of .* are not the same devices/,
+    expect(() =>
+      megatronMeshes('megatron-dp-outer', { tp: 2, cp: 2, dp: 2, pp: 2, ep: 4 }, 16),
+    ).toThrow(/pipeline groups of .* are not the same devices/);
+    expect(megatronMeshes('megatron', { tp: 2, dp: 4, ep: 8, etp: 1 }, 8).expert?.text).toBe(
+      'pp=1,edp=1,ep=8,etp=1',
     );
-    expect(megatronMeshes('megatron', { tp: 2, dp: 4, ep: 8, etp: 1 }, 8).expert?.text).toBe('pp=1,edp=1,ep=8,etp=1');
   });
 
   test('orders that are none are refused', () => {
@@ -163,7 +194,9 @@ describe('Megatron orders', () => {
     expect(() => megatronMeshes('tp-tp-dp', sizes, 8)).toThrow(/lists 'tp' twice/);
     expect(() => megatronMeshes('tp-cp-dp', sizes, 8)).toThrow(/leaves out 'pp', which has size 2/);
     expect(() => megatronMeshes('megatron', sizes, 9)).toThrow(/makes 8 devices, but there are 9/);
-    expect(() => megatronMeshes('megatron', { ...sizes, ep: 3 }, 8)).toThrow(/does not divide 8 devices/);
+    expect(() => megatronMeshes('megatron', { ...sizes, ep: 3 }, 8)).toThrow(
+      /does not divide 8 devices/,
+    );
     expect(() => megatronMeshes('constructor', sizes, 8)).toThrow(/unknown axis 'constructor'/);
     expect(megatronMeshes('tp-dp-pp', sizes, 8).dense.groups(['pp'])[0]).toEqual([0, 4]);
   });

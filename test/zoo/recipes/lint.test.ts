@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { lint, lintPlan, type LintInput } from '../../../src/zoo/recipes/lint.ts';
-import { modelFacts, type ModelFacts } from '../../../src/zoo/recipes/inputs/model-facts.ts';
+
+import { type ModelFacts, modelFacts } from '../../../src/zoo/recipes/inputs/model-facts.ts';
+import { lint, type LintInput, lintPlan } from '../../../src/zoo/recipes/lint.ts';
 import { namedRecipe } from '../../../src/zoo/recipes/registry.ts';
 import { load } from '../../plan/support.ts';
 
@@ -15,11 +16,15 @@ const LLAMA: ModelFacts = {
 };
 
 function codes(input: Partial<LintInput>): string[] {
-  return lint({ sizes: {}, facts: LLAMA, devicesPerHost: 8, ...input }).map((f) => `${f.code} ${f.severity}`);
+  return lint({ sizes: {}, facts: LLAMA, devicesPerHost: 8, ...input }).map(
+    (f) => `${f.code} ${f.severity}`,
+  );
 }
 
 function found(input: Partial<LintInput>, code: string): ReturnType<typeof lint>[number] {
-  const finding = lint({ sizes: {}, facts: LLAMA, devicesPerHost: 8, ...input }).find((f) => f.code === code);
+  const finding = lint({ sizes: {}, facts: LLAMA, devicesPerHost: 8, ...input }).find(
+    (f) => f.code === code,
+  );
   if (finding === undefined) throw new Error(`no ${code}`);
   return finding;
 }
@@ -40,7 +45,10 @@ describe('ZO-16 the linter', () => {
   });
 
   it('a balanced sequence is cut in two for every rank', () => {
-    const finding = found({ sizes: { cp: 4 }, balancedContext: true, facts: { ...LLAMA, sequence: 8190 } }, 'ZL06');
+    const finding = found(
+      { sizes: { cp: 4 }, balancedContext: true, facts: { ...LLAMA, sequence: 8190 } },
+      'ZL06',
+    );
     expect(finding.nearest).toEqual([8184, 8192]);
     expect(codes({ sizes: { cp: 4 }, balancedContext: true })).toEqual([]);
   });
@@ -49,7 +57,9 @@ describe('ZO-16 the linter', () => {
     const finding = found({ sizes: { dp_shard: 8 }, facts: { ...LLAMA, batch: 4 } }, 'ZL02');
     expect(finding.severity).toBe('error');
     expect(finding.message).toContain('8 data ranks are more than the global batch of 4');
-    expect(found({ sizes: { dp_shard: 4 }, facts: { ...LLAMA, batch: 10 } }, 'ZL02').nearest).toEqual([8, 12]);
+    expect(
+      found({ sizes: { dp_shard: 4 }, facts: { ...LLAMA, batch: 10 } }, 'ZL02').nearest,
+    ).toEqual([8, 12]);
   });
 
   it('stages and microbatches', () => {
@@ -61,7 +71,9 @@ describe('ZO-16 the linter', () => {
 
   it('hosts, vocabulary, ties, memory', () => {
     expect(codes({ sizes: { tp: 16 } })).toEqual(['ZL04 warn', 'ZL11 warn']);
-    expect(found({ sizes: { tp: 8 }, facts: { vocabulary: 50257 } }, 'ZL07').values.padded).toBe(50264);
+    expect(found({ sizes: { tp: 8 }, facts: { vocabulary: 50257 } }, 'ZL07').values.padded).toBe(
+      50264,
+    );
     expect(codes({ sizes: { pp: 2 }, facts: { tied: true } })).toEqual(['ZL14 warn']);
     expect(codes({ peakBytes: 95, budgetBytes: 100 })).toEqual(['ZL15 warn']);
     expect(codes({ peakBytes: 101, budgetBytes: 100 })).toEqual(['ZL15 error']);
@@ -83,10 +95,18 @@ describe('experts and sizes', () => {
   });
 
   it('ZO-6 one size may be left open, and must come out even', () => {
-    expect(codes({ devices: 32, sizes: { dp_replicate: 2, dp_shard: -1, cp: 2, tp: 2 }, facts: {} })).toEqual([]);
-    expect(codes({ devices: 32, sizes: { dp_shard: -1, tp: 3 }, facts: {} })).toEqual(['ZL01 error']);
-    expect(codes({ devices: 32, sizes: { dp_shard: -1, tp: -1 }, facts: {} })).toEqual(['ZL01 error']);
-    expect(codes({ devices: 32, sizes: { dp_shard: 8, tp: 2 }, facts: {} })).toEqual(['ZL01 error']);
+    expect(
+      codes({ devices: 32, sizes: { dp_replicate: 2, dp_shard: -1, cp: 2, tp: 2 }, facts: {} }),
+    ).toEqual([]);
+    expect(codes({ devices: 32, sizes: { dp_shard: -1, tp: 3 }, facts: {} })).toEqual([
+      'ZL01 error',
+    ]);
+    expect(codes({ devices: 32, sizes: { dp_shard: -1, tp: -1 }, facts: {} })).toEqual([
+      'ZL01 error',
+    ]);
+    expect(codes({ devices: 32, sizes: { dp_shard: 8, tp: 2 }, facts: {} })).toEqual([
+      'ZL01 error',
+    ]);
   });
 });
 

@@ -1,12 +1,17 @@
 import { describe, expect, it } from 'vitest';
-import { decode } from '../../../src/plan/record/decode.ts';
+
 import { prepare } from '../../../src/plan/prepare.ts';
+import { decode } from '../../../src/plan/record/decode.ts';
 import { solve } from '../../../src/solver/solve.ts';
 import { priceRecipes } from '../../../src/zoo/compare/compare.ts';
 import { applyRecipe, meshRecipes, type Part } from '../../../src/zoo/recipes/recipes.ts';
 import { load, planFor, request, TABLE } from '../../plan/support.ts';
 
-async function recipePlan(model: string, mesh: string, parts: readonly Part[]): Promise<ReturnType<typeof decode>> {
+async function recipePlan(
+  model: string,
+  mesh: string,
+  parts: readonly Part[],
+): Promise<ReturnType<typeof decode>> {
   const { model: m } = prepare(load(model), request(mesh), TABLE);
   const applied = applyRecipe(m, { name: 'test', parts });
   if ('refused' in applied) throw new Error(applied.refused);
@@ -17,7 +22,8 @@ async function recipePlan(model: string, mesh: string, parts: readonly Part[]): 
 function collectives(plan: ReturnType<typeof decode>): Record<string, number> {
   const count: Record<string, number> = {};
   for (const node of [...plan.nodes, ...plan.outputs])
-    for (const r of node.redistributions) for (const c of r.collectives) count[c.kind] = (count[c.kind] ?? 0) + 1;
+    for (const r of node.redistributions)
+      for (const c of r.collectives) count[c.kind] = (count[c.kind] ?? 0) + 1;
   return count;
 }
 
@@ -85,7 +91,8 @@ describe('PL-160 no recipe is cheaper than the optimum', () => {
       const plan = await planFor(graph, mesh);
       const priced = recipes.flatMap((r) => (r.status === 'priced' ? [r.seconds] : []));
       expect(priced.length).toBeGreaterThan(2);
-      for (const seconds of priced) expect(seconds).toBeGreaterThanOrEqual(plan.objective.seconds * (1 - 1e-12));
+      for (const seconds of priced)
+        expect(seconds).toBeGreaterThanOrEqual(plan.objective.seconds * (1 - 1e-12));
       expect(plan.proof.status).toBe('optimal');
     });
   }

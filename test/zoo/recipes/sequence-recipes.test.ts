@@ -1,14 +1,15 @@
 import { beforeAll, describe, expect, it } from 'vitest';
-import { decode } from '../../../src/plan/record/decode.ts';
+
 import { prepare, type Prepared } from '../../../src/plan/prepare.ts';
+import { decode } from '../../../src/plan/record/decode.ts';
 import type { PlanRequest } from '../../../src/plan/request/request.ts';
 import { shardPrepared } from '../../../src/plan/shard.ts';
 import { verify } from '../../../src/simulate/verify.ts';
 import { evaluate } from '../../../src/solver/check/verify.ts';
-import { contextBytes, ulyssesBytes } from '../../support/parallelism-bytes.ts';
-import { priceRestriction, ringBytes, type Priced } from '../../../src/zoo/compare/price.ts';
+import { type Priced, priceRestriction, ringBytes } from '../../../src/zoo/compare/price.ts';
 import { applyRecipe, meshRecipes } from '../../../src/zoo/recipes/recipes.ts';
 import { load, request, TABLE } from '../../plan/support.ts';
+import { contextBytes, ulyssesBytes } from '../../support/parallelism-bytes.ts';
 
 const sequenceNames = ({ model }: Prepared): string[] =>
   meshRecipes(model).flatMap(({ name }) => (/context|Ulysses/.test(name) ? [name] : []));
@@ -47,11 +48,19 @@ describe('recipes of a sequence dim are listed where a program can be cut along 
     ['the innermost mesh dim has one device', 'torch/llama-tiny/joint.expanded', 'a=2,b=1', {}],
     ['there is no attention', 'torch/mlp-loss/joint.expanded', 'a=2,b=2', {}],
     ['dim 1 of the images is no sequence', 'torch/vit-tiny/joint.expanded', 'a=2,b=2', {}],
-  ] as const)('not where %s', (_, model, mesh, more) => expect(named(model, mesh, more)).toEqual([]));
+  ] as const)('not where %s', (_, model, mesh, more) =>
+    expect(named(model, mesh, more)).toEqual([]),
+  );
 
   it.each([
-    ['Ulysses (a)', 'the 4 heads of attention (_scaled_dot_product_flash_attention_for_cpu) cannot be cut 8 ways'],
-    ['FSDP (a) + Ulysses (a)', 'the 4 heads of attention (_scaled_dot_product_flash_attention_for_cpu) cannot be cut 8 ways'], // prettier-ignore
+    [
+      'Ulysses (a)',
+      'the 4 heads of attention (_scaled_dot_product_flash_attention_for_cpu) cannot be cut 8 ways',
+    ],
+    [
+      'FSDP (a) + Ulysses (a)',
+      'the 4 heads of attention (_scaled_dot_product_flash_attention_for_cpu) cannot be cut 8 ways',
+    ],
   ])('what the sizes do not admit says why: %s', (name, reason) => {
     const { model } = prepare(load('torch/llama-tiny/joint.expanded'), request('a=8'), TABLE);
     const recipe = meshRecipes(model).find((r) => r.name === name)!;
@@ -68,7 +77,10 @@ describe('ZO-10 two layers of Llama-3 8B, 16 sequences of 8192, on 8 x 8: what a
     prepared = prepare(load('torch/llama3-8b-2l-b16/joint.expanded'), request('dp=8,tp=8'), TABLE);
   });
 
-  /** By pass and kind: exchanges of [batch, heads, rows, channels] in a layer, and the bytes that they send. */
+  /**
+   * By pass and kind: exchanges of [batch, heads, rows, channels] in a layer, and the bytes that
+   * they send.
+   */
   function sentInLayer(choice: Int32Array): Record<string, [count: number, bytes: number]> {
     const { model } = prepared;
     const sent: Record<string, [number, number]> = {};
@@ -91,7 +103,10 @@ describe('ZO-10 two layers of Llama-3 8B, 16 sequences of 8192, on 8 x 8: what a
     async (name) => {
       const each = [2, contextBytes(RANKS, keyBytes)];
       const { choice } = await priced(prepared, name);
-      expect(sentInLayer(choice)).toEqual({ 'forward all_gather': each, 'backward reduce_scatter': each });
+      expect(sentInLayer(choice)).toEqual({
+        'forward all_gather': each,
+        'backward reduce_scatter': each,
+      });
     },
   );
 
@@ -130,12 +145,16 @@ describe('each runs on virtual devices as the unsharded program does', () => {
       for (const name of sequenceNames(prepared)) {
         const { nodes, outputs } = decode(prepared.model, (await priced(prepared, name)).choice);
         // Two sequences on a device: its rows are a piece of each.
-        expect(nodes.some((n) => n.inputs.some((spec) => spec.includes('_S(0, 2)')))).toBe(mesh === 'cp=2');
+        expect(nodes.some((n) => n.inputs.some((spec) => spec.includes('_S(0, 2)')))).toBe(
+          mesh === 'cp=2',
+        );
         const verified = verify(graph, { request: prepared.request, nodes, outputs }, TABLE);
         expect(verified.mismatches, name).toEqual([]);
         expect(verified.maxRelativeError).toBeLessThan(1e-9);
         expect(verified.collectives).toEqual(verified.promised);
-        expect(verified.collectives[name.includes('Ulysses') ? 'all_to_all' : 'all_gather']).toBeGreaterThan(0);
+        expect(
+          verified.collectives[name.includes('Ulysses') ? 'all_to_all' : 'all_gather'],
+        ).toBeGreaterThan(0);
       }
     },
     60_000,

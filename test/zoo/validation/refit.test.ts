@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest';
+
 import { publicRuns } from '../../../scripts/validation-figures.ts';
 import { FITTED } from '../../../src/cost/kernels/fitted.ts';
 import { parseCsv } from '../../../src/cost/validation/csv.ts';
@@ -12,12 +13,16 @@ const written = (list: readonly ReadonlyMap<string, string>[]): string =>
   [columns, ...list.map((cells) => columns.map((c) => cells.get(c) ?? ''))]
     .map((row) => row.map((c) => (/[",\n]/.test(c) ? `"${c.replaceAll('"', '""')}"` : c)).join(','))
     .join('\n');
-/** Runs of one small model on one host, which share a program; the time of the host shows in them. */
+/**
+ * Runs of one small model on one host, which share a program; the time of the host shows in them.
+ */
 const few = rows
   .filter(
     ({ cells }) =>
-      cells.get('model')?.startsWith('GPT-16L-1024h') === true && cells.get('tp') === '1' && cells.get('mbs') === '1',
-  ) // prettier-ignore
+      cells.get('model')?.startsWith('GPT-16L-1024h') === true &&
+      cells.get('tp') === '1' &&
+      cells.get('mbs') === '1',
+  )
   .slice(0, 6);
 
 /** The runs as a machine of these constants would have measured them, by the model itself. */
@@ -66,15 +71,28 @@ describe('constants fitted on runs of a user (issue 22, section 4)', () => {
       'E_CSV',
       /'hidden' holds 'wide'/,
     ],
-    ['a column that is not there', (t: string) => t.replace(',gpu_type,', ',gpu,'), 'E_CSV', /no column 'gpu_type'/],
+    [
+      'a column that is not there',
+      (t: string) => t.replace(',gpu_type,', ',gpu,'),
+      'E_CSV',
+      /no column 'gpu_type'/,
+    ],
     [
       'a column with a slip',
       (t: string) => t.replace(',framework,', ',framwork,'),
       'E_CSV',
       /'framwork', which is not read/,
     ],
-    ['too few runs', (t: string) => t.split('\n').slice(0, 3).join('\n'), 'E_INPUT', /2 runs .* needs 3/],
+    [
+      'too few runs',
+      (t: string) => t.split('\n').slice(0, 3).join('\n'),
+      'E_INPUT',
+      /2 runs .* needs 3/,
+    ],
   ] as const)('%s is refused with its place', async (_, spoil, code, message) => {
-    await expect(refitOn(spoil(slowHost), 'dgx-a100-80gb', TABLE)).rejects.toMatchObject({ code, message: expect.stringMatching(message) as string }); // prettier-ignore
+    await expect(refitOn(spoil(slowHost), 'dgx-a100-80gb', TABLE)).rejects.toMatchObject({
+      code,
+      message: expect.stringMatching(message) as string,
+    });
   });
 });

@@ -1,6 +1,6 @@
 /** The flags of `hardware`, `models`, `recipes` and `rules`. */
 
-import { list, on, or, required, text, value, type Given } from '../../input/flags/flag.ts';
+import { type Given, list, on, or, required, text, value } from '../../input/flags/flag.ts';
 import { MODEL_FLAGS, parsePad } from '../../input/flags/model-flags.ts';
 import { countFrom } from '../../input/flags/read.ts';
 import { CLUSTER, DEVICES, JSON_FLAG } from '../../input/flags/shared-flags.ts';
@@ -11,7 +11,8 @@ export type HardwareOptions = Given<typeof HARDWARE_COMMAND>;
 export const MODEL_SHOW_COMMAND = {
   padVocab: value(
     '--pad-vocab <n>',
-    'count it with the vocabulary padded to a multiple of n, such as 128, and the padding apart (default: 1, none)',
+    'count it with the vocabulary padded to a multiple of n, such as 128, and the padding ' +
+      'apart (default: 1, none)',
     parsePad,
   ),
   ...JSON_FLAG,
@@ -21,7 +22,11 @@ export type ModelShowOptions = Given<typeof MODEL_SHOW_COMMAND>;
 const HOSTS = or({ ...CLUSTER, help: 'node design whose hosts are counted' }, 'dgx-h100');
 
 export const RECIPE_LIST_COMMAND = {
-  mesh: value('--mesh <dims>', 'list only recipes for this number of mesh dims, and print their process groups', text),
+  mesh: value(
+    '--mesh <dims>',
+    'list only recipes for this number of mesh dims, and print their process groups',
+    text,
+  ),
   cluster: HOSTS,
   ...JSON_FLAG,
 };
@@ -33,7 +38,8 @@ export const RECIPE_LINT_COMMAND = {
   mesh: required(
     value(
       '--mesh <dims>',
-      'mesh dims of the recipe with their sizes, outermost first; one size may be -1 with --devices',
+      'mesh dims of the recipe with their sizes, outermost first; one size may be -1 with ' +
+        '--devices',
       text,
     ),
   ),
@@ -60,10 +66,16 @@ export const RULES_COMMAND = {
   op: value('--op <name>', 'one operator, such as mm or aten.sum.dim_IntList; default all', text),
   ops: list('--ops <file>', 'operators and rules of your own, alone without --op', text),
   check: on('--check', 'run the rules and search for missing ones'),
-  ranks: value('--ranks <list>', 'numbers of simulated ranks, from 2 to 8 (default: 2,3)', (given, flag) =>
-    given.split(',').map((part) => rank(part, flag)),
+  ranks: value(
+    '--ranks <list>',
+    'numbers of simulated ranks, from 2 to 8 (default: 2,3)',
+    (given, flag) => given.split(',').map((part) => rank(part, flag)),
   ),
-  budget: value('--budget <n>', 'combinations tried for one call before it is left out (default: 50000)', countFrom(1)),
+  budget: value(
+    '--budget <n>',
+    'combinations tried for one call before it is left out (default: 50000)',
+    countFrom(1),
+  ),
   ...JSON_FLAG,
 };
 export type RulesOptions = Given<typeof RULES_COMMAND>;

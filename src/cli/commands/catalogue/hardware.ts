@@ -1,12 +1,14 @@
-/** `hardware list` and `hardware show NAME`: prints node designs and their constants with sources. */
+/**
+ * `hardware list` and `hardware show NAME`: prints node designs and their constants with sources.
+ */
 
 import type { Cluster } from '../../../cost/hardware/cluster.ts';
-import { clusterNames, loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { hardware } from '../../../cost/hardware/hardware.ts';
+import { clusterNames, loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { constantsOf } from '../../../report/model/constants.ts';
 import { tableText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
-import { EXIT, type CliIo } from '../../output/io.ts';
+import { type CliIo, EXIT } from '../../output/io.ts';
 import type { HardwareOptions } from './flags.ts';
 
 /** `hardware list`: the node designs that `--cluster` takes. */
@@ -16,7 +18,9 @@ export function hardwareListCommand(options: HardwareOptions, io: CliIo): number
     const { _about: about, nodes } = hardware();
     const sources = (id: string): string[] =>
       (nodes.find((n) => n.id === id)?.sources ?? []).map((code) => about.sources[code] ?? code);
-    io.stdout(`${JSON.stringify({ clusters: clusters.map((c) => ({ ...factsOf(c), sources: sources(c.id) })) })}\n`);
+    io.stdout(
+      `${JSON.stringify({ clusters: clusters.map((c) => ({ ...factsOf(c), sources: sources(c.id) })) })}\n`,
+    );
     return EXIT.ok;
   }
   const rows = clusters.map((c) => [
@@ -29,15 +33,28 @@ export function hardwareListCommand(options: HardwareOptions, io: CliIo): number
     rate(c.intra.bytesPerSecond),
     rate(c.inter.bytesPerSecond),
   ]);
-  const head = ['name', 'accelerator', 'in a host', 'GB', 'TFLOPS', 'memory GB/s', 'link GB/s', 'network GB/s'];
+  const head = [
+    'name',
+    'accelerator',
+    'in a host',
+    'GB',
+    'TFLOPS',
+    'memory GB/s',
+    'link GB/s',
+    'network GB/s',
+  ];
   io.stdout(`${tableText([head, ...rows], [2, 3, 4, 5, 6, 7])}\n`);
   io.stdout(
-    '\nrates: one way, one device; TFLOPS: dense, bf16 where there is one. Sources: shardwright hardware show NAME\n',
+    '\nrates: one way, one device; TFLOPS: dense, bf16 where there is one. Sources: ' +
+      'shardwright hardware show NAME\n',
   );
   return EXIT.ok;
 }
 
-/** `hardware show NAME`: every constant with its unit and source. @throws E_CLUSTER for an unknown name */
+/**
+ * `hardware show NAME`: every constant with its unit and source. @throws E_CLUSTER for an unknown
+ * name
+ */
 export function hardwareShowCommand(name: string, options: HardwareOptions, io: CliIo): number {
   const cluster = loadCluster(clusterText(name));
   if (options.json === true) {

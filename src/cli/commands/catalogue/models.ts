@@ -1,13 +1,13 @@
 /** `models list` and `models show NAME`: prints the known models and their parameter counts. */
 
+import type { ModelShape } from '../../../models/architecture.ts';
 import { buildModel, countParameters } from '../../../models/build.ts';
 import { readModelConfig } from '../../../models/families.ts';
-import { ofThemPadding, vocabularyPadding } from '../../../models/vocabulary.ts';
-import type { ModelShape } from '../../../models/architecture.ts';
-import { modelEntries, modelEntry } from '../../../models/registry.ts';
 import type { JsonRecord } from '../../../models/read-config.ts';
+import { modelEntries, modelEntry } from '../../../models/registry.ts';
+import { ofThemPadding, vocabularyPadding } from '../../../models/vocabulary.ts';
 import { countText, tableText } from '../../../units.ts';
-import { answer, EXIT, type CliIo } from '../../output/io.ts';
+import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { HardwareOptions, ModelShowOptions } from './flags.ts';
 
 /** One row of `models list --json`; the keys are a contract. */
@@ -27,7 +27,10 @@ interface ModelReport extends ModelRow {
   readonly trainable: number;
   /** Of `parameters`: padding of the vocabulary, 0 where none is asked for. */
   readonly paddedParameters: number;
-  /** Count of the published class, which `parameters` without padding, counted on the graph, must equal. */
+  /**
+   * Count of the published class, which `parameters` without padding, counted on the graph, must
+   * equal.
+   */
   readonly published: number;
   readonly shape: ModelShape;
   /** Rows of the padded vocabulary; absent where no padding is asked for. */
@@ -46,7 +49,10 @@ export function listModels(options: HardwareOptions, io: CliIo): number {
     const { type, architecture } = readModelConfig(config);
     const { layers, width } = architecture.shape;
     const { total, active } = parameters;
-    const optional = { ...(active === undefined ? {} : { active }), ...(hfId === undefined ? {} : { hfId }) };
+    const optional = {
+      ...(active === undefined ? {} : { active }),
+      ...(hfId === undefined ? {} : { hfId }),
+    };
     return { name, family: type, parameters: total, layers, width, ...optional };
   });
   if (options.json === true) io.stdout(`${JSON.stringify({ models: rows })}\n`);
@@ -65,7 +71,9 @@ export function listModels(options: HardwareOptions, io: CliIo): number {
   return EXIT.ok;
 }
 
-/** `models show NAME`: one model, its parameters counted on the graph that is built from its config. */
+/**
+ * `models show NAME`: one model, its parameters counted on the graph that is built from its config.
+ */
 export function showModel(name: string, options: ModelShowOptions, io: CliIo): number {
   const report = modelReport(name, options.padVocab ?? 1);
   answer(io, options, report, reportText);
@@ -112,24 +120,37 @@ function reportText(report: ModelReport): string {
     shape.keyHeads === shape.heads
       ? `${shape.heads} heads of ${shape.headWidth}`
       : `${shape.heads} heads of ${shape.headWidth} on ${shape.keyHeads} of keys`;
-  const sizes = `${shape.layers} layers of ${countText(shape.width)}, feed-forward ${countText(shape.hidden)}, ${heads}`;
+  const sizes =
+    `${shape.layers} layers of ${countText(shape.width)}, feed-forward ` +
+    `${countText(shape.hidden)}, ${heads}`;
   const { parameters, paddedParameters, published, paddedVocabulary } = report;
   const real = parameters - paddedParameters;
-  const counted = real === published ? 'as the published class' : `the published class has ${countText(published)}`;
-  const apart = paddedParameters === 0 ? '' : `${ofThemPadding(paddedParameters)}; without it ${countText(real)}`; // prettier-ignore
+  const counted =
+    real === published
+      ? 'as the published class'
+      : `the published class has ${countText(published)}`;
+  const apart =
+    paddedParameters === 0
+      ? ''
+      : `${ofThemPadding(paddedParameters)}; without it ${countText(real)}`;
   const lines = [
     `${report.name}  (${report.family}${report.hfId === undefined ? '' : `, ${report.hfId}`})`,
     `parameters  ${countText(parameters)}${apart}, ${counted}`,
     ...(report.active === undefined ? [] : [`active      ${countText(report.active)} a token`]),
-    ...(report.trainable === report.parameters ? [] : [`trainable   ${countText(report.trainable)}`]),
+    ...(report.trainable === report.parameters
+      ? []
+      : [`trainable   ${countText(report.trainable)}`]),
     `sizes       ${sizes}`,
     ...(shape.vocabulary === 0
       ? []
       : [
-          `vocabulary  ${countText(shape.vocabulary)}${paddedVocabulary === undefined ? '' : `, padded to ${countText(paddedVocabulary)}`}`,
+          'vocabulary  ' +
+            `${countText(shape.vocabulary)}${paddedVocabulary === undefined ? '' : `, padded to ${countText(paddedVocabulary)}`}`,
         ]),
     ...(shape.positions === undefined ? [] : [`positions   ${countText(shape.positions)}`]),
-    `config      ${report.verbatim ? "the vendor's file" : 'shape-deciding fields exact, others may differ by revision'}: ${report.source}`,
+    'config      ' +
+      `${report.verbatim ? "the vendor's file" : 'shape-deciding fields exact, others may differ by revision'}: ` +
+      `${report.source}`,
     ...report.notes.map((note) => `note        ${note}`),
     ...(report.defaults.length === 0 ? [] : [`defaults    ${report.defaults.join(', ')}`]),
     ...(report.ignored.length === 0 ? [] : [`no effect   ${report.ignored.join(', ')}`]),

@@ -6,20 +6,25 @@ import { ShardwrightError } from '../../../errors.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import { paddingText } from '../../../models/vocabulary.ts';
 import { tableText } from '../../../units.ts';
-import { matchAxes } from '../../../zoo/recipes/mesh-axes.ts';
-import { lintPlan } from '../../../zoo/recipes/lint.ts';
-import { graphInputRoles } from '../../../zoo/recipes/inputs/roles.ts';
 import { modelFacts } from '../../../zoo/recipes/inputs/model-facts.ts';
-import { NAMED_RECIPES, namedRecipe, type NamedRecipe } from '../../../zoo/recipes/registry.ts';
+import { graphInputRoles } from '../../../zoo/recipes/inputs/roles.ts';
+import { lintPlan } from '../../../zoo/recipes/lint.ts';
+import { matchAxes } from '../../../zoo/recipes/mesh-axes.ts';
+import { NAMED_RECIPES, type NamedRecipe, namedRecipe } from '../../../zoo/recipes/registry.ts';
 import { clusterText } from '../../input/cluster-file.ts';
-import { EXIT, type CliIo } from '../../output/io.ts';
 import { loadModel } from '../../input/load.ts';
+import { type CliIo, EXIT } from '../../output/io.ts';
 import type { RecipeLintOptions, RecipeListOptions } from './flags.ts';
 
-/** `recipes list`: every plan; with a mesh, those whose axes its dims can be, with the groups and hosts of each axis. */
+/**
+ * `recipes list`: every plan; with a mesh, those whose axes its dims can be, with the groups and
+ * hosts of each axis.
+ */
 export function listRecipes(options: RecipeListOptions, io: CliIo): number {
   const mesh = options.mesh === undefined ? undefined : parseMesh(options.mesh);
-  const plans = NAMED_RECIPES.filter((z) => mesh === undefined || 'dims' in matchAxes(z, mesh.names));
+  const plans = NAMED_RECIPES.filter(
+    (z) => mesh === undefined || 'dims' in matchAxes(z, mesh.names),
+  );
   const cluster = loadCluster(clusterText(options.cluster));
   const groups = (z: NamedRecipe): { axis: string; hosts: number; groups: number[][] }[] => {
     if (mesh === undefined) return [];
@@ -33,10 +38,16 @@ export function listRecipes(options: RecipeListOptions, io: CliIo): number {
   };
   if (options.json === true) {
     const rows = plans.map(({ name, axes, shards, forward, backward, step, reuses, outside }) => ({
-      name, axes, shards, forward, backward, step, reuses,
+      name,
+      axes,
+      shards,
+      forward,
+      backward,
+      step,
+      reuses,
       ...(outside !== undefined ? { outside } : {}),
       ...(mesh !== undefined ? { groups: groups(namedRecipe(name)) } : {}),
-    })); // prettier-ignore
+    }));
     io.stdout(`${JSON.stringify({ plans: rows })}\n`);
     return EXIT.ok;
   }
@@ -55,7 +66,8 @@ export function listRecipes(options: RecipeListOptions, io: CliIo): number {
         .map((ids) => `{${ids.slice(0, 16).join(' ')}${ids.length > 16 ? ' ...' : ''}}`);
       rows.push([
         `  ${g.axis}`,
-        `${g.groups.length} groups on ${g.hosts} host${g.hosts === 1 ? '' : 's'} each: ${shown.join(' ')}${g.groups.length > 4 ? ' ...' : ''}`,
+        `${g.groups.length} groups on ${g.hosts} host${g.hosts === 1 ? '' : 's'} each: ` +
+          `${shown.join(' ')}${g.groups.length > 4 ? ' ...' : ''}`,
       ]);
     }
     io.stdout(`${tableText(rows)}\n\n`);
@@ -63,17 +75,27 @@ export function listRecipes(options: RecipeListOptions, io: CliIo): number {
   return EXIT.ok;
 }
 
-/** `recipes lint`: the faults of a recipe on a mesh, before planning. Exit 5 where it has an error. */
-export async function lintRecipe(model: string, options: RecipeLintOptions, io: CliIo): Promise<number> {
+/**
+ * `recipes lint`: the faults of a recipe on a mesh, before planning. Exit 5 where it has an error.
+ */
+export async function lintRecipe(
+  model: string,
+  options: RecipeLintOptions,
+  io: CliIo,
+): Promise<number> {
   const recipe = namedRecipe(options.plan);
   const sizes = meshSizes(options.mesh, recipe);
   const { batch, seq, padVocab, mesh: _, ...read } = options;
-  const given = { ...(batch === undefined ? {} : { batch }), ...(seq === undefined ? {} : { sequence: seq }) };
+  const given = {
+    ...(batch === undefined ? {} : { batch }),
+    ...(seq === undefined ? {} : { sequence: seq }),
+  };
   const { graph, table, padding } = await loadModel(model, {
     ...read,
     ...(padVocab === undefined ? {} : { padVocab, tensor: tensorOf(recipe, sizes, options) }),
   });
-  // A graph keeps its sizes: batch and sequence are what the linter asks about, and no sizes to build with.
+  // A graph keeps its sizes: batch and sequence are what the linter asks about, and no sizes to
+  // build with.
   const facts = { ...modelFacts(graph, graphInputRoles(graph, table)), ...given };
   const { devicesPerHost } = loadCluster(clusterText(options.cluster));
   const findings = lintPlan(recipe, sizes, facts, devicesPerHost, {
@@ -94,7 +116,11 @@ export async function lintRecipe(model: string, options: RecipeLintOptions, io: 
 }
 
 /** Size of the plan's tensor axis, 1 without one; the rest of the devices where it is left open. */
-function tensorOf({ axes }: NamedRecipe, sizes: readonly number[], { devices = 1 }: RecipeLintOptions): number {
+function tensorOf(
+  { axes }: NamedRecipe,
+  sizes: readonly number[],
+  { devices = 1 }: RecipeLintOptions,
+): number {
   const at = axes.indexOf('tp');
   if (at < 0) return 1;
   if (sizes[at] > 0) return sizes[at];
@@ -107,13 +133,15 @@ function tensorOf({ axes }: NamedRecipe, sizes: readonly number[], { devices = 1
 function meshSizes(text: string, recipe: NamedRecipe): number[] {
   const parts = text.split(',').map((part) => /^\s*([A-Za-z_]\w*)\s*=\s*(-1|\d+)\s*$/.exec(part));
   const dims = parts.map((match) => {
-    if (match === null) throw new ShardwrightError('E_USAGE', `--mesh '${text}' is not a mesh such as dp=8,tp=8`);
+    if (match === null)
+      throw new ShardwrightError('E_USAGE', `--mesh '${text}' is not a mesh such as dp=8,tp=8`);
     return { name: match[1], size: Number(match[2]) };
   });
   const matched = matchAxes(
     recipe,
     dims.map((d) => d.name),
   );
-  if ('refused' in matched) throw new ShardwrightError('E_USAGE', `--mesh ${text}: ${matched.refused}`);
+  if ('refused' in matched)
+    throw new ShardwrightError('E_USAGE', `--mesh ${text}: ${matched.refused}`);
   return matched.dims.map((d) => dims[d].size);
 }

@@ -1,12 +1,15 @@
-/** Registers `hardware`, `models`, `recipes` and `rules` with the command line. Each loads its code when it runs. */
+/**
+ * Registers `hardware`, `models`, `recipes` and `rules` with the command line. Each loads its code
+ * when it runs.
+ */
 
 import { command, commandGroup } from '../flags/add-command.ts';
 import {
   HARDWARE_COMMAND,
   MODEL_SHOW_COMMAND,
-  RULES_COMMAND,
   RECIPE_LINT_COMMAND,
   RECIPE_LIST_COMMAND,
+  RULES_COMMAND,
 } from './flags.ts';
 
 export const registerHardware = commandGroup(
@@ -14,21 +17,25 @@ export const registerHardware = commandGroup(
     usage: 'hardware',
     summary: 'the node designs that --cluster takes, with sources',
     description:
-      'Lists the built-in node designs (a host with its devices and links), or prints the constants of one.\n\nExample:\n  $ shardwright hardware show dgx-h100',
+      'Lists the built-in node designs (a host with its devices and links), or prints the ' +
+      'constants of one.\n\nExample:\n  $ shardwright hardware show dgx-h100',
   },
   [
     command({
       usage: 'list',
       summary: 'every node design',
-      description: 'Lists the node designs that --cluster takes.\n\nExample:\n  $ shardwright hardware list',
+      description:
+        'Lists the node designs that --cluster takes.\n\nExample:\n  $ shardwright hardware list',
       flags: HARDWARE_COMMAND,
-      run: async (options, { io }) => (await import('./hardware.ts')).hardwareListCommand(options, io),
+      run: async (options, { io }) =>
+        (await import('./hardware.ts')).hardwareListCommand(options, io),
     }),
     command({
       usage: 'show <name>',
       summary: 'every constant of one, with its unit and source',
       description:
-        'Prints the constants of a node design, or of a JSON file of your own.\n\nExample:\n  $ shardwright hardware show dgx-h100',
+        'Prints the constants of a node design, or of a JSON file of your own.\n\nExample:\n ' +
+        ' $ shardwright hardware show dgx-h100',
       flags: HARDWARE_COMMAND,
       run: async (options, { io }, name: string) =>
         (await import('./hardware.ts')).hardwareShowCommand(name, options, io),
@@ -41,13 +48,16 @@ export const registerModels = commandGroup(
     usage: 'models',
     summary: 'the models that are known by name',
     description:
-      'Lists the models that are known by name, or prints one.\n\nExample:\n  $ shardwright models show llama-3.1-8b',
+      'Lists the models that are known by name, or prints one.\n\nExample:\n  $ shardwright ' +
+      'models show llama-3.1-8b',
   },
   [
     command({
       usage: 'list',
       summary: 'names, families, parameters',
-      description: 'Lists the models that every command takes by name.\n\nExample:\n  $ shardwright models list',
+      description:
+        'Lists the models that every command takes by name.\n\nExample:\n  $ shardwright ' +
+        'models list',
       flags: HARDWARE_COMMAND,
       run: async (options, { io }) => (await import('./models.ts')).listModels(options, io),
     }),
@@ -55,9 +65,12 @@ export const registerModels = commandGroup(
       usage: 'show <name>',
       summary: 'sizes, parameters and source of one model',
       description:
-        'Prints the sizes and parameters of one model, and where its config comes from.\n\nExamples:\n  $ shardwright models show llama-3.1-8b\n  $ shardwright models show gpt2 --pad-vocab 128',
+        'Prints the sizes and parameters of one model, and where its config comes ' +
+        'from.\n\nExamples:\n  $ shardwright models show llama-3.1-8b\n  $ shardwright ' +
+        'models show gpt2 --pad-vocab 128',
       flags: MODEL_SHOW_COMMAND,
-      run: async (options, { io }, name: string) => (await import('./models.ts')).showModel(name, options, io),
+      run: async (options, { io }, name: string) =>
+        (await import('./models.ts')).showModel(name, options, io),
     }),
   ],
 );
@@ -66,14 +79,16 @@ export const registerRecipes = commandGroup(
   {
     usage: 'recipes',
     summary: 'the recipes that people know by name, and the faults of one',
-    description: 'Lists the recipes, or lints one.\n\nExample:\n  $ shardwright recipes list --mesh dp=2,tp=4',
+    description:
+      'Lists the recipes, or lints one.\n\nExample:\n  $ shardwright recipes list --mesh dp=2,tp=4',
   },
   [
     command({
       usage: 'list',
       summary: 'every recipe: axes, shards, collectives',
       description:
-        'Lists the recipes that compare and audit take.\n\nExample:\n  $ shardwright recipes list --mesh dp=2,tp=4',
+        'Lists the recipes that compare and audit take.\n\nExample:\n  $ shardwright recipes ' +
+        'list --mesh dp=2,tp=4',
       flags: RECIPE_LIST_COMMAND,
       run: async (options, { io }) => (await import('./recipes.ts')).listRecipes(options, io),
     }),
@@ -81,9 +96,12 @@ export const registerRecipes = commandGroup(
       usage: 'lint <model>',
       summary: 'the faults of a recipe on a mesh',
       description:
-        'Checks a recipe against the sizes of a model; exit 5 where it has an error.\n\nExample:\n  $ shardwright recipes lint model.fx.txt.gz --plan dp+tp --mesh dp=8,tp=8',
+        'Checks a recipe against the sizes of a model; exit 5 where it has an ' +
+        'error.\n\nExample:\n  $ shardwright recipes lint model.fx.txt.gz --plan dp+tp ' +
+        '--mesh dp=8,tp=8',
       flags: RECIPE_LINT_COMMAND,
-      run: async (options, { io }, model: string) => (await import('./recipes.ts')).lintRecipe(model, options, io),
+      run: async (options, { io }, model: string) =>
+        (await import('./recipes.ts')).lintRecipe(model, options, io),
     }),
   ],
   'zoo',
@@ -93,7 +111,11 @@ export const registerRules = command({
   usage: 'rules',
   summary: 'the sharding rules of operators, tried by execution',
   description:
-    'Lists the sharding rules of operators at their sample calls; with --check runs them on simulated ranks, by brute force over every placement of inputs and results, and lists the rules that are wrong and the ones that are missing.\n\nExamples:\n  $ shardwright rules --op mm\n  $ shardwright rules --op aten.softmax.int --check\n  $ shardwright rules --ops my-operators.ts --check',
+    'Lists the sharding rules of operators at their sample calls; with --check runs them on ' +
+    'simulated ranks, by brute force over every placement of inputs and results, and lists ' +
+    'the rules that are wrong and the ones that are missing.\n\nExamples:\n  $ shardwright ' +
+    'rules --op mm\n  $ shardwright rules --op aten.softmax.int --check\n  $ shardwright ' +
+    'rules --ops my-operators.ts --check',
   flags: RULES_COMMAND,
   run: async (options, { io }) => (await import('./rules.ts')).rulesCommand(options, io),
 });

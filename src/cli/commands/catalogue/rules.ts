@@ -2,27 +2,34 @@
 
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { operatorsWithoutKernel } from '../../../ops/kernels/evaluate.ts';
-import { EXPLAINED } from '../../../ops/rules/explained.ts';
+import type { OperatorRecord } from '../../../ops/record/record.ts';
 import { ruleText } from '../../../ops/record/rule.ts';
+import type { OperatorTable } from '../../../ops/record/table.ts';
+import { EXPLAINED } from '../../../ops/rules/explained.ts';
 import { bindText } from '../../../ops/samples/call-text.ts';
 import { sampleCalls } from '../../../ops/samples/table.ts';
-import type { OperatorRecord } from '../../../ops/record/record.ts';
-import type { OperatorTable } from '../../../ops/record/table.ts';
+import { type Finding, operatorNamed, validateRules } from '../../../simulate/rule-check/check.ts';
 import { explain, type ExplainedFinding } from '../../../simulate/rule-check/explain.ts';
-import { operatorNamed, validateRules, type Finding } from '../../../simulate/rule-check/check.ts';
-import { EXIT, type CliIo } from '../../output/io.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
+import { type CliIo, EXIT } from '../../output/io.ts';
 import type { RulesOptions } from './flags.ts';
 
-/** `shardwright rules`: the rules of operators at their sample calls, or, with `check`, what execution says of them. */
+/**
+ * `shardwright rules`: the rules of operators at their sample calls, or, with `check`, what
+ * execution says of them.
+ */
 export async function rulesCommand(options: RulesOptions, io: CliIo): Promise<number> {
   const builtin = builtinOperators();
   const table = await operatorsWith(options.ops, builtin);
   const wanted = wantedOf(table, builtin, options);
-  return options.check === true ? check(table, wanted, options, io) : list(table, wanted, options, io);
+  return options.check === true
+    ? check(table, wanted, options, io)
+    : list(table, wanted, options, io);
 }
 
-/** The operators asked for: one by name, else those that the files bring or add rules to, else all. */
+/**
+ * The operators asked for: one by name, else those that the files bring or add rules to, else all.
+ */
 function wantedOf(
   table: OperatorTable,
   builtin: OperatorTable,
@@ -83,21 +90,27 @@ function check(
 
 function reportText(report: RulesReport, table: OperatorTable): string {
   const lines = [
-    `${report.operators} operators, ${report.samples} sample calls, ${report.rulesChecked} rules run, ${report.combinations} combinations tried`,
-    `unsound: ${report.unsound.length}   missing: ${report.missing.length}   explained: ${report.explained.length}`,
+    `${report.operators} operators, ${report.samples} sample calls, ${report.rulesChecked} ` +
+      `rules run, ${report.combinations} combinations tried`,
+    `unsound: ${report.unsound.length}   missing: ${report.missing.length}   explained: ` +
+      `${report.explained.length}`,
   ];
   for (const kind of ['unsound', 'missing'] as const)
-    for (const f of report[kind]) lines.push(`${kind}  ${f.call}: ${f.rule}${f.why === undefined ? '' : `: ${f.why}`}`);
+    for (const f of report[kind])
+      lines.push(`${kind}  ${f.call}: ${f.rule}${f.why === undefined ? '' : `: ${f.why}`}`);
   const reasons = new Map<string, number>();
   for (const f of report.explained) reasons.set(f.reason, (reasons.get(f.reason) ?? 0) + 1);
   for (const [reason, count] of reasons) lines.push(`explained ${count}  ${reason}`);
   if (report.untried.length > 0) lines.push(`too many combinations: ${report.untried.join('; ')}`);
   const silent = new Set(operatorsWithoutKernel(table));
-  const [mute, idle] = [true, false].map((none) => report.untested.filter((name) => silent.has(name) === none));
+  const [mute, idle] = [true, false].map((none) =>
+    report.untested.filter((name) => silent.has(name) === none),
+  );
   if (mute.length > 0) lines.push(`no kernel: ${mute.join(', ')}`);
-  if (idle.length > 0) lines.push(`no sample calls (state them as \`samples\`): ${idle.join(', ')}`);
+  if (idle.length > 0)
+    lines.push(`no sample calls (state them as \`samples\`): ${idle.join(', ')}`);
   return `${lines.join('\n')}\n`;
-} // prettier-ignore
+}
 
 function list(
   table: OperatorTable,
@@ -108,16 +121,30 @@ function list(
   const calls = sampleCalls(table).flatMap((call) => {
     const { record, ctx } = bindText(table, call);
     if (wanted?.includes(record) === false) return [];
-    return [{ operator: record.name, call: call.text, rules: record.shard(ctx).map((r) => ({ text: ruleText(r), origin: r.origin, rewrite: r.rewrite ?? null })) }]; // prettier-ignore
+    return [
+      {
+        operator: record.name,
+        call: call.text,
+        rules: record
+          .shard(ctx)
+          .map((r) => ({ text: ruleText(r), origin: r.origin, rewrite: r.rewrite ?? null })),
+      },
+    ];
   });
   if (options.json === true) io.stdout(`${JSON.stringify({ calls }, null, 2)}\n`);
   else if (wanted !== undefined && calls.length === 0)
-    io.stdout(`${wanted.map(({ name }) => name).join(', ')}: there is no sample call of it, because no kernel runs it alone\n`);
+    io.stdout(
+      `${wanted.map(({ name }) => name).join(', ')}: there is no sample call of it, because ` +
+        'no kernel runs it alone\n',
+    );
   else
     for (const { call, rules } of calls) {
       io.stdout(`${call}\n`);
       for (const r of rules)
-        io.stdout(`  ${r.text}${r.origin === 'ext' ? '  (not in PyTorch 2.13)' : ''}${r.rewrite === null ? '' : `  [${r.rewrite}]`}\n`);
-    } // prettier-ignore
+        io.stdout(
+          '  ' +
+            `${r.text}${r.origin === 'ext' ? '  (not in PyTorch 2.13)' : ''}${r.rewrite === null ? '' : `  [${r.rewrite}]`}\n`,
+        );
+    }
   return EXIT.ok;
 }

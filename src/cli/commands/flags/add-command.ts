@@ -1,7 +1,11 @@
-/** Adds a command to the command line: its name, its help and its flags as records. Its code is loaded when it runs. */
+/**
+ * Adds a command to the command line: its name, its help and its flags as records. Its code is
+ * loaded when it runs.
+ */
 
-import { Option, type Command } from 'commander';
-import { readFlags, type Flag, type Flags, type Given } from '../../input/flags/flag.ts';
+import { type Command, Option } from 'commander';
+
+import { type Flag, type Flags, type Given, readFlags } from '../../input/flags/flag.ts';
 import type { CliSession } from './session.ts';
 
 /** One call of a command. */
@@ -28,7 +32,13 @@ interface CommandRecord<F extends Flags> extends CommandTexts {
 }
 
 /** A command of the command line. */
-export function command<F extends Flags>({ usage, summary, description, flags, run }: CommandRecord<F>): AddCommand {
+export function command<F extends Flags>({
+  usage,
+  summary,
+  description,
+  flags,
+  run,
+}: CommandRecord<F>): AddCommand {
   return (parent, session) => {
     const added = parent.command(usage).summary(summary).description(description);
     for (const flag of Object.values(flags)) added.addOption(optionOf(flag));
@@ -36,7 +46,11 @@ export function command<F extends Flags>({ usage, summary, description, flags, r
       const texts = added.opts<Record<string, string | boolean | readonly string[]>>();
       const options = await readFlags(flags, texts);
       const given = Object.keys(texts).filter((key) => added.getOptionValueSource(key) === 'cli');
-      session.exit = await run(options, { io: session.io, control: session.control, given }, ...added.args);
+      session.exit = await run(
+        options,
+        { io: session.io, control: session.control, given },
+        ...added.args,
+      );
     });
   };
 }
@@ -59,6 +73,7 @@ export function commandGroup(
 function optionOf({ usage, help, initial, isList, isRequired }: Flag<unknown>): Option {
   const option = new Option(usage, help).makeOptionMandatory(isRequired === true);
   if (initial !== undefined) option.default(initial);
-  if (isList === true) option.argParser((item, before: readonly string[] = []) => [...before, item]);
+  if (isList === true)
+    option.argParser((item, before: readonly string[] = []) => [...before, item]);
   return option;
 }

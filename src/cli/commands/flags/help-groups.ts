@@ -1,11 +1,16 @@
-/** Long help texts: options under headings, by one list for all commands. A list that fits on a screen stays as it is. */
-import { Help, type Command, type Option } from 'commander';
+/**
+ * Long help texts: options under headings, by one list for all commands. A list that fits on a
+ * screen stays as it is.
+ */
+import { type Command, Help, type Option } from 'commander';
 
 /** Headings in their order, with the flags below them. */
 const GROUPS: Readonly<Record<string, string>> = {
-  'Devices and their prices': 'mesh cluster devices cost framework compiled fp8 calibration collectives like',
+  'Devices and their prices':
+    'mesh cluster devices cost framework compiled fp8 calibration collectives like',
   'What is sought':
-    'plan plans objective overlap frontier range optimizer gradients edits max-regret max-dims global-batch layout',
+    'plan plans objective overlap frontier range optimizer gradients edits max-regret ' +
+    'max-dims global-batch layout',
   Placements: 'pin inputs outputs maps uneven cut strided unknown sharing',
   'Peak memory': 'memory headroom activations checkpoint',
   'Pipeline stages': 'pp schedule microbatches virtual',
@@ -14,14 +19,19 @@ const GROUPS: Readonly<Record<string, string>> = {
   Solver: 'solver gap time-limit seed explain-solver',
   'Long comparisons': 'threads resume slice list merge',
   'A model file':
-    'format ignore-shardings role tie input ops select size train-step optimizer-step batch-dim sequence-dim',
+    'format ignore-shardings role tie input ops select size train-step optimizer-step ' +
+    'batch-dim sequence-dim',
   'A model by name or config': 'batch seq dtype layers training pad-vocab microbatch',
   Output: 'program recipes cache emit-ilp output json quiet help',
 };
-const FLAGS = Object.entries(GROUPS).flatMap(([heading, flags]) => flags.split(' ').map((flag) => ({ flag, heading: `${heading}:` }))); // prettier-ignore
+const FLAGS = Object.entries(GROUPS).flatMap(([heading, flags]) =>
+  flags.split(' ').map((flag) => ({ flag, heading: `${heading}:` })),
+);
 /** Place of a flag in the list above; of one that is not in it, before all. */
 const placeOf = (item: Command | Option): number =>
-  'long' in item ? FLAGS.findIndex(({ flag }) => `--${flag}` === item.long || `--no-${flag}` === item.long) : -1;
+  'long' in item
+    ? FLAGS.findIndex(({ flag }) => `--${flag}` === item.long || `--no-${flag}` === item.long)
+    : -1;
 
 /** Most options that stand in one list. */
 const LIST = 12;
@@ -30,8 +40,13 @@ const LIST = 12;
 export function groupedHelp(program: Command): Command {
   const plain = new Help();
   return program.configureHelp({
-    groupItems<T extends Command | Option>(unsorted: T[], visible: T[], groupOf: (item: T) => string) {
-      if (visible.length <= LIST || !('long' in visible[0])) return plain.groupItems(unsorted, visible, groupOf);
+    groupItems<T extends Command | Option>(
+      unsorted: T[],
+      visible: T[],
+      groupOf: (item: T) => string,
+    ) {
+      if (visible.length <= LIST || !('long' in visible[0]))
+        return plain.groupItems(unsorted, visible, groupOf);
       const groups = new Map<string, T[]>();
       for (const item of [...visible].sort((a, b) => placeOf(a) - placeOf(b))) {
         const heading = FLAGS[placeOf(item)]?.heading ?? groupOf(item);

@@ -1,33 +1,43 @@
-/** `audit`: takes a model and a plan or recipe, and prints the gap to the optimum with the edits that reduce it. */
+/**
+ * `audit`: takes a model and a plan or recipe, and prints the gap to the optimum with the edits
+ * that reduce it.
+ */
 
 import { existsSync } from 'node:fs';
-import { ShardwrightError, interrupted } from '../../../errors.ts';
-import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
+
+import { interrupted, ShardwrightError } from '../../../errors.ts';
 import type { Graph } from '../../../graph/types.ts';
+import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
 import { paddingText, tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { prepare, type Prepared } from '../../../plan/prepare.ts';
-import type { PlanFolder } from '../../../plan/record/folder.ts';
-import type { PlanRequest } from '../../../plan/request/request.ts';
-import { shardPrepared } from '../../../plan/shard.ts';
 import { choiceOfPlan } from '../../../plan/questions/transfer.ts';
 import { changeRequest, withPins } from '../../../plan/questions/what-if.ts';
+import type { PlanFolder } from '../../../plan/record/folder.ts';
+import type { Deadline } from '../../../plan/request/deadline.ts';
+import type { PlanRequest } from '../../../plan/request/request.ts';
+import type { Infeasible } from '../../../plan/search/result.ts';
+import { shardPrepared } from '../../../plan/shard.ts';
 import { auditText } from '../../../report/text/audit.ts';
 import { bytesText, percentText, secondsText } from '../../../units.ts';
 import { audit } from '../../../zoo/audit.ts';
 import { priceRestriction } from '../../../zoo/compare/price.ts';
-import { applyRecipe } from '../../../zoo/recipes/recipes.ts';
 import { matchAxes } from '../../../zoo/recipes/mesh-axes.ts';
-import { isRecipeName, recipeOf, NAMED_RECIPES, namedRecipe, type NamedRecipe } from '../../../zoo/recipes/registry.ts';
+import { applyRecipe } from '../../../zoo/recipes/recipes.ts';
+import {
+  isRecipeName,
+  NAMED_RECIPES,
+  type NamedRecipe,
+  namedRecipe,
+  recipeOf,
+} from '../../../zoo/recipes/registry.ts';
 import { clusterText } from '../../input/cluster-file.ts';
-import { EXIT, type CliIo } from '../../output/io.ts';
 import { loadModel } from '../../input/load.ts';
-import type { Deadline } from '../../../plan/request/deadline.ts';
+import { loadPlan } from '../../input/plan-folder.ts';
+import { type CliIo, EXIT } from '../../output/io.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import type { AuditOptions } from './flags.ts';
 import { reportInfeasible, requestOf } from './plan.ts';
-import { loadPlan } from '../../input/plan-folder.ts';
-import type { Infeasible } from '../../../plan/search/result.ts';
 
 /** A recipe by name: `recipe:fsdp`. `zoo:` is its spelling of version 0.1. */
 const RECIPE = /^(?:recipe|zoo):/;
@@ -69,51 +79,82 @@ export async function auditCommand(
   );
   const { stopped } = result;
   if (stopped !== undefined)
-    io.stderr(`${stopped}: the bound is ${secondsText(result.bound)}, so the regret is at most ${percentText(result.provenRegret)}; not all edits were tried\n`); // prettier-ignore
+    io.stderr(
+      `${stopped}: the bound is ${secondsText(result.bound)}, so the regret is at most ` +
+        `${percentText(result.provenRegret)}; not all edits were tried\n`,
+    );
   if (!result.fits) {
     if (!json)
-      io.stderr(`the plan needs ${bytesText(result.peakBytes)}, the budget is ${bytesText(prepared.budgetBytes)}\n`);
+      io.stderr(
+        `the plan needs ${bytesText(result.peakBytes)}, the budget is ` +
+          `${bytesText(prepared.budgetBytes)}\n`,
+      );
     return EXIT.infeasible;
   }
   // What a proof that was cut short leaves open may be regret.
-  if (stopped !== undefined && (allowed === undefined || result.provenRegret > allowed)) return EXIT.gap;
+  if (stopped !== undefined && (allowed === undefined || result.provenRegret > allowed))
+    return EXIT.gap;
   if (allowed === undefined || result.regret <= allowed) return EXIT.ok;
-  if (!json) io.stderr(`regret ${percentText(result.regret)}, allowed ${percentText(allowed)} (--max-regret)\n`);
+  if (!json)
+    io.stderr(
+      `regret ${percentText(result.regret)}, allowed ${percentText(allowed)} (--max-regret)\n`,
+    );
   return EXIT.gap;
 }
 
 /** @throws E_USAGE where there is no such file, but a recipe of that name */
 function namedByMistake(plan: string): void {
   if (existsSync(plan) || !isRecipeName(plan)) return;
-  throw new ShardwrightError('E_USAGE', `--plan ${plan}: there is no such file, but a recipe of that name`, {
-    hint: `give --plan recipe:${plan}.`,
-  });
+  throw new ShardwrightError(
+    'E_USAGE',
+    `--plan ${plan}: there is no such file, but a recipe of that name`,
+    {
+      hint: `give --plan recipe:${plan}.`,
+    },
+  );
 }
 
 /** Plans whose axes the mesh has, and the mesh that this plan has. */
 function waysOut(named: NamedRecipe, mesh: DeviceMesh): string {
-  const fitting = NAMED_RECIPES.filter((other) => other.parts !== undefined && 'dims' in matchAxes(other, mesh.names));
+  const fitting = NAMED_RECIPES.filter(
+    (other) => other.parts !== undefined && 'dims' in matchAxes(other, mesh.names),
+  );
   const plans = fitting.map(({ name, axes }) => `recipe:${name} (${axes.join(', ')})`).join(', ');
-  const own = named.axes.length === 1 ? `--mesh ${named.axes[0]}=${mesh.size}` : `--mesh ${named.axes.map((axis) => `${axis}=N`).join(',')}`;
+  const own =
+    named.axes.length === 1
+      ? `--mesh ${named.axes[0]}=${mesh.size}`
+      : `--mesh ${named.axes.map((axis) => `${axis}=N`).join(',')}`;
   const others = plans === '' ? '' : `, or a recipe of this mesh: ${plans}`;
   return `give it a mesh of its axes, ${own}${others}.`;
-} // prettier-ignore
+}
 
-/** A plan of a padded model says nothing of the model without padding, nor the other way round. @throws E_PLAN */
+/**
+ * A plan of a padded model says nothing of the model without padding, nor the other way round.
+ * @throws E_PLAN
+ */
 function samePadding(
   planned: VocabularyPadding | undefined,
   padding: VocabularyPadding | undefined,
   isNamed: boolean,
 ): void {
   if (isNamed || planned?.rows === padding?.rows) return;
-  const text = (p: VocabularyPadding | undefined): string => (p === undefined ? 'not padded' : `padded to ${p.rows}`);
-  throw new ShardwrightError('E_PLAN', `the vocabulary of the plan is ${text(planned)}, that of the model ${text(padding)}`, {
-    hint: planned === undefined ? 'leave out --pad-vocab.' : `give --pad-vocab ${planned.multiple}, as the plan was made.`,
-  }); // prettier-ignore
+  const text = (p: VocabularyPadding | undefined): string =>
+    p === undefined ? 'not padded' : `padded to ${p.rows}`;
+  throw new ShardwrightError(
+    'E_PLAN',
+    `the vocabulary of the plan is ${text(planned)}, that of the model ${text(padding)}`,
+    {
+      hint:
+        planned === undefined
+          ? 'leave out --pad-vocab.'
+          : `give --pad-vocab ${planned.multiple}, as the plan was made.`,
+    },
+  );
 }
 
 type Named = { readonly prepared: Prepared } & (
-  { readonly choice: Int32Array; readonly notes: readonly string[] } | { readonly infeasible: Infeasible }
+  | { readonly choice: Int32Array; readonly notes: readonly string[] }
+  | { readonly infeasible: Infeasible }
 );
 
 /** @param found the written plan, where the options name one */
@@ -155,27 +196,46 @@ async function recipeChoice(
   const named = namedRecipe(name);
   const recipe = recipeOf(named);
   if (recipe === undefined)
-    throw new ShardwrightError('E_USAGE', `'${name}' cannot be audited: ${named.outside ?? 'it is not planned'}`);
+    throw new ShardwrightError(
+      'E_USAGE',
+      `'${name}' cannot be audited: ${named.outside ?? 'it is not planned'}`,
+    );
   const prepared = prepare(graph, freeRequest(options, options.mesh), table, deadline);
   const { mesh } = prepared.model.space;
   const matched = matchAxes(named, mesh.names);
   if ('refused' in matched)
-    throw new ShardwrightError('E_USAGE', `--mesh ${mesh.text}: ${matched.refused}`, { hint: waysOut(named, mesh) });
+    throw new ShardwrightError('E_USAGE', `--mesh ${mesh.text}: ${matched.refused}`, {
+      hint: waysOut(named, mesh),
+    });
   const parts = mesh.dims.map((_, d) => recipe.parts[matched.dims.indexOf(d)]);
   const applied = applyRecipe(prepared.model, { ...recipe, parts });
-  const priced = 'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction, deadline);
+  const priced =
+    'refused' in applied
+      ? applied
+      : await priceRestriction(prepared, applied.restriction, deadline);
   if ('isLate' in priced) throw late(deadline);
   if ('refused' in priced)
-    throw new ShardwrightError('E_PLAN', `the model does not admit '${named.name}' on ${mesh.text}: ${priced.refused}`);
+    throw new ShardwrightError(
+      'E_PLAN',
+      `the model does not admit '${named.name}' on ${mesh.text}: ${priced.refused}`,
+    );
   const axes = named.axes.map((axis, a) => `${axis} is ${mesh.names[matched.dims[a]]}`).join(', ');
   const notes = ['the recipe leaves some placements open; they are as cheap as the recipe admits'];
-  if (matched.by === 'position') notes.push(`no mesh dim has the name of an axis of '${named.name}', so they were taken in order: ${axes}`);
+  if (matched.by === 'position')
+    notes.push(
+      `no mesh dim has the name of an axis of '${named.name}', so they were taken in order: ` +
+        `${axes}`,
+    );
   return { prepared, choice: priced.choice, notes };
-} // prettier-ignore
+}
 
 /** The plan to audit has no price yet: there is nothing to answer with. */
 function late(deadline: Deadline): ShardwrightError {
-  return deadline.isInterrupted ? interrupted() : new ShardwrightError('E_TIME_LIMIT', 'the time limit came before the plan was priced', { hint: 'raise --time-limit.' }); // prettier-ignore
+  return deadline.isInterrupted
+    ? interrupted()
+    : new ShardwrightError('E_TIME_LIMIT', 'the time limit came before the plan was priced', {
+        hint: 'raise --time-limit.',
+      });
 }
 
 async function givenChoice(
@@ -196,13 +256,19 @@ async function givenChoice(
         hint: 'give --plan FILE or --plan recipe:NAME.',
       },
     );
-  const pinned = withPins(prepared, changeRequest(prepared.request, (draft) => void delete draft.shardings).request);
+  const pinned = withPins(
+    prepared,
+    changeRequest(prepared.request, (draft) => void delete draft.shardings).request,
+  );
   const result = await shardPrepared(pinned, { deadline: deadline.part(1 / 2) });
   if (result.status === 'infeasible') return { prepared, infeasible: result };
   return {
     prepared,
     choice: result.choice,
-    notes: [...pinned.unpinned, 'the source leaves some placements open; they are as cheap as it admits'],
+    notes: [
+      ...pinned.unpinned,
+      'the source leaves some placements open; they are as cheap as it admits',
+    ],
   };
 }
 
@@ -213,5 +279,11 @@ function freeRequest(options: AuditOptions, mesh: string | undefined): PlanReque
       'E_USAGE',
       `audit --plan ${options.plan} needs ${mesh === undefined ? '--mesh' : '--cluster'}`,
     );
-  return requestOf({ ...options, ignoreShardings: true, pin: [], mesh, cluster: clusterText(cluster, options) });
+  return requestOf({
+    ...options,
+    ignoreShardings: true,
+    pin: [],
+    mesh,
+    cluster: clusterText(cluster, options),
+  });
 }

@@ -1,10 +1,14 @@
-/** One comparison of a model by name or config: reads what the flags say of it, asks it, adds the run and the stated layout. */
+/**
+ * One comparison of a model by name or config: reads what the flags say of it, asks it, adds the
+ * run and the stated layout.
+ */
 
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
+
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
-import type { StepSoftware } from '../../../cost/kernels/software.ts';
 import type { Price } from '../../../cost/hardware/operation.ts';
+import type { StepSoftware } from '../../../cost/kernels/software.ts';
 import { defaultCostPreset } from '../../../cost/presets/presets.ts';
 import { FRAMEWORK_NAMES } from '../../../cost/validation/frameworks.ts';
 import { frameworkSoftware } from '../../../cost/validation/software.ts';
@@ -17,22 +21,28 @@ import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { readFileText } from '../../../platform/read-file.ts';
 import type { AskedLayout, Comparison } from '../../../zoo/compare/comparison.ts';
+import { withRefit } from '../../../zoo/compare/with-refit.ts';
 import { checkLayout, compareLayout } from '../../../zoo/layout/compare-layout.ts';
 import type { SettledLayout } from '../../../zoo/layout/files/layout-draft.ts';
 import { readLayoutFile } from '../../../zoo/layout/files/read-layout-file.ts';
 import { parseLayout } from '../../../zoo/layout/parse-layout.ts';
 import type { StatedLayout } from '../../../zoo/layout/price-layout.ts';
-import { withRefit } from '../../../zoo/compare/with-refit.ts';
-import { withRun, type AskedRun } from '../../../zoo/planning/run-question.ts';
+import { type AskedRun, withRun } from '../../../zoo/planning/run-question.ts';
 import { compareModel } from '../../../zoo/sweep/compare-model.ts';
-import { softwareInFp8, softwareWithGradients, type SweepQuestion } from '../../../zoo/sweep/model/question.ts';
+import {
+  softwareInFp8,
+  softwareWithGradients,
+  type SweepQuestion,
+} from '../../../zoo/sweep/model/question.ts';
 import { refitOn } from '../../../zoo/validation/refit.ts';
 import { oneOf } from '../../input/flags/read.ts';
 import { withRunsTable } from '../../input/runs-table.ts';
 import type { CompareOptions } from './flags.ts';
 
 /** The config of a model by name or of a config file; undefined for anything else. */
-export function configOf(model: string): { readonly name: string; readonly text: string } | undefined {
+export function configOf(
+  model: string,
+): { readonly name: string; readonly text: string } | undefined {
   const isStdin = model === '-';
   if (!isStdin && !existsSync(model))
     return isModelName(model)
@@ -42,7 +52,8 @@ export function configOf(model: string): { readonly name: string; readonly text:
   const text = readFileText(model);
   try {
     const json: unknown = JSON.parse(text);
-    if (typeof json !== 'object' || json === null || !looksLikeConfig(json as JsonRecord)) return undefined;
+    if (typeof json !== 'object' || json === null || !looksLikeConfig(json as JsonRecord))
+      return undefined;
   } catch {
     // What is wrong with the file is said by the loader of graphs, which knows where.
     return undefined;
@@ -92,17 +103,23 @@ export async function compareByConfig(
   },
 ): Promise<Comparison> {
   const { shape } = parseModelConfig(text).architecture;
-  const asked = options.layout === undefined ? undefined : layoutAsked(options.layout, text, devices);
+  const asked =
+    options.layout === undefined ? undefined : layoutAsked(options.layout, text, devices);
   const cost = options.cost ?? defaultCostPreset(loadCluster(cluster));
   const table = builtinOperators();
   const fitted =
-    options.like === undefined ? undefined : await refitAsked(options.like, cost, cluster, table, control.onProgress);
+    options.like === undefined
+      ? undefined
+      : await refitAsked(options.like, cost, cluster, table, control.onProgress);
   const wide: SweepQuestion = {
     model: name,
     config: text,
     devices,
     cluster,
-    sequence: sequence ?? asked?.sequence ?? Math.min(DEFAULT_SEQUENCE, shape.positions ?? DEFAULT_SEQUENCE),
+    sequence:
+      sequence ??
+      asked?.sequence ??
+      Math.min(DEFAULT_SEQUENCE, shape.positions ?? DEFAULT_SEQUENCE),
     globalBatch: globalBatch ?? asked?.globalBatch ?? devices,
     cost,
     ...(fitted?.refit.taken === true ? { constants: fitted.constants } : {}),
@@ -114,7 +131,8 @@ export async function compareByConfig(
     ...(options.optimizer === undefined ? {} : { optimizer: options.optimizer }),
   };
   const { fp8 } = options;
-  const question = fp8 === undefined ? wide : { ...wide, software: softwareInFp8(wide, fp8, `--fp8 ${fp8}`) };
+  const question =
+    fp8 === undefined ? wide : { ...wide, software: softwareInFp8(wide, fp8, `--fp8 ${fp8}`) };
   const run = runAsked(options.tokens, price);
   const layout = asked === undefined ? undefined : checkedLayout(asked, question);
   const found = await compareModel(question, {
@@ -129,37 +147,77 @@ export async function compareByConfig(
   const costed = withRun(compared, question, run);
   if (layout === undefined || asked === undefined) return costed;
   const best = compared.plans.find((plan) => plan.name === compared.best);
-  const from = asked.from === undefined ? undefined : { ...asked.from, notPriced: [...asked.from.notPriced, ...otherwise(asked, question)] }; // prettier-ignore
+  const from =
+    asked.from === undefined
+      ? undefined
+      : { ...asked.from, notPriced: [...asked.from.notPriced, ...otherwise(asked, question)] };
   return {
     ...costed,
-    layout: await compareLayout(question, asked.text, layout, table, best?.seconds, run, from, compared.certainty),
+    layout: await compareLayout(
+      question,
+      asked.text,
+      layout,
+      table,
+      best?.seconds,
+      run,
+      from,
+      compared.certainty,
+    ),
   };
 }
 
-/** The constants that `--like` asks for. @throws E_USAGE, E_IO, E_CSV with the line, E_INPUT for a table with too few runs */
-async function refitAsked(path: string, cost: string, cluster: string, table: OperatorTable, onProgress?: (line: string) => void): ReturnType<typeof refitOn> {
+/**
+ * The constants that `--like` asks for. @throws E_USAGE, E_IO, E_CSV with the line, E_INPUT for a
+ * table with too few runs
+ */
+async function refitAsked(
+  path: string,
+  cost: string,
+  cluster: string,
+  table: OperatorTable,
+  onProgress?: (line: string) => void,
+): ReturnType<typeof refitOn> {
   if (cost !== 'nccl')
-    throw new ShardwrightError('E_USAGE', `--like goes with --cost nccl, not ${cost}`, { hint: 'other presets have no constants that are fitted.' });
+    throw new ShardwrightError('E_USAGE', `--like goes with --cost nccl, not ${cost}`, {
+      hint: 'other presets have no constants that are fitted.',
+    });
   return withRunsTable(path, (text) => refitOn(text, cluster, table, onProgress));
-} // prettier-ignore
+}
 
 interface LayoutAsked extends SettledLayout {
   readonly from?: NonNullable<AskedLayout['from']>;
 }
 
-/** What `--layout` says: settings, or a file of a trainer that states them. @throws E_INPUT, E_IO */
+/**
+ * What `--layout` says: settings, or a file of a trainer that states them. @throws E_INPUT, E_IO
+ */
 function layoutAsked(layout: string, config: string, devices: number): LayoutAsked {
-  if (/^[a-z_]+\s*=/.test(layout) || !(existsSync(layout) || /[./]/.test(layout))) return { text: layout };
+  if (/^[a-z_]+\s*=/.test(layout) || !(existsSync(layout) || /[./]/.test(layout)))
+    return { text: layout };
   const { routed, shape } = parseModelConfig(config).architecture;
   // A Python file of several configurations has one behind a colon.
-  const [, path = layout, configuration] = existsSync(layout) ? [] : (/^(.+\.py):(\w+)$/.exec(layout) ?? []);
-  const text = readFileText(path, { what: 'layout', hint: 'give settings such as tp=8,pp=4,dp=8, or a configuration of a trainer.' }); // prettier-ignore
-  const setting = { file: path, devices, layers: shape.layers, routed: routed !== undefined, ...(configuration === undefined ? {} : { configuration }) }; // prettier-ignore
+  const [, path = layout, configuration] = existsSync(layout)
+    ? []
+    : (/^(.+\.py):(\w+)$/.exec(layout) ?? []);
+  const text = readFileText(path, {
+    what: 'layout',
+    hint: 'give settings such as tp=8,pp=4,dp=8, or a configuration of a trainer.',
+  });
+  const setting = {
+    file: path,
+    devices,
+    layers: shape.layers,
+    routed: routed !== undefined,
+    ...(configuration === undefined ? {} : { configuration }),
+  };
   const { format, notPriced, ...settled } = readLayoutFile(text, setting);
   return { ...settled, from: { file: basename(layout), format, notPriced } };
 }
 
-/** The layout, where it fits the model and the devices. @throws E_USAGE, E_INPUT with the file that states it */
+/**
+ * The layout, where it fits the model and the devices. @throws E_USAGE, E_INPUT with the file that
+ * states it
+ */
 function checkedLayout({ text, from }: LayoutAsked, question: SweepQuestion): StatedLayout {
   try {
     const layout = parseLayout(text, question.devices);
@@ -167,22 +225,41 @@ function checkedLayout({ text, from }: LayoutAsked, question: SweepQuestion): St
     return layout;
   } catch (error) {
     if (from === undefined || !(error instanceof ShardwrightError)) throw error;
-    throw new ShardwrightError('E_INPUT', `${error.message.replace(/^--layout: /, '')}; the file states ${text}`, { ...error.details, file: from.file });
+    throw new ShardwrightError(
+      'E_INPUT',
+      `${error.message.replace(/^--layout: /, '')}; the file states ${text}`,
+      { ...error.details, file: from.file },
+    );
   }
-} // prettier-ignore
+}
 
 /** What the file says of the sequence and the batch, where the flags say otherwise. */
-function otherwise({ sequence, globalBatch }: SettledLayout, question: SweepQuestion): { key: string; value: string; why: string }[] {
-  const said = (key: string, value: number | undefined, flag: string, own: number): { key: string; value: string; why: string }[] =>
-    value === undefined || value === own ? [] : [{ key, value: String(value), why: `${flag} is ${own}` }];
-  return [...said('sequence', sequence, '--seq', question.sequence), ...said('global batch', globalBatch, '--global-batch', question.globalBatch)];
-} // prettier-ignore
+function otherwise(
+  { sequence, globalBatch }: SettledLayout,
+  question: SweepQuestion,
+): { key: string; value: string; why: string }[] {
+  const said = (
+    key: string,
+    value: number | undefined,
+    flag: string,
+    own: number,
+  ): { key: string; value: string; why: string }[] =>
+    value === undefined || value === own
+      ? []
+      : [{ key, value: String(value), why: `${flag} is ${own}` }];
+  return [
+    ...said('sequence', sequence, '--seq', question.sequence),
+    ...said('global batch', globalBatch, '--global-batch', question.globalBatch),
+  ];
+}
 
 /** What `--tokens` and `--price` say. */
 function runAsked(tokens: number | undefined, price: Price | undefined): AskedRun | undefined {
   if (tokens !== undefined) return { tokens, ...(price === undefined ? {} : { price }) };
   if (price === undefined) return undefined;
-  throw new ShardwrightError('E_USAGE', '--price needs --tokens: a price is of a whole run', { hint: '--tokens 15T --price 2.5USD' }); // prettier-ignore
+  throw new ShardwrightError('E_USAGE', '--price needs --tokens: a price is of a whole run', {
+    hint: '--tokens 15T --price 2.5USD',
+  });
 }
 
 export const DEFAULT_SEQUENCE = 4096;

@@ -1,6 +1,6 @@
 /**
- * `compare` on several clusters, numbers of devices, sequences or batches: reads the lists, asks one comparison for each point, and
- * prints all at their best, side by side, with curves.
+ * `compare` on several clusters, numbers of devices, sequences or batches: reads the lists, asks
+ * one comparison for each point, and prints all at their best, side by side, with curves.
  */
 
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
@@ -9,9 +9,14 @@ import { ShardwrightError } from '../../../errors.ts';
 import { parseModelConfig } from '../../../models/families.ts';
 import { planningText } from '../../../report/text/planning.ts';
 import type { Comparison } from '../../../zoo/compare/comparison.ts';
-import { planningOf, pointOf, type PlanningPoint, type PointQuestion } from '../../../zoo/planning/planning.ts';
+import {
+  planningOf,
+  type PlanningPoint,
+  pointOf,
+  type PointQuestion,
+} from '../../../zoo/planning/planning.ts';
 import { clusterText } from '../../input/cluster-file.ts';
-import { answer, EXIT, type CliIo } from '../../output/io.ts';
+import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import { compareByConfig, DEFAULT_SEQUENCE } from './compare-model.ts';
 import type { CompareOptions } from './flags.ts';
@@ -26,13 +31,28 @@ export interface AskedCluster {
   readonly price?: Price;
 }
 
-/** The clusters of `--cluster`, each with its price. @throws E_CLUSTER, E_IO, E_USAGE where prices do not match */
-export function askedClusters({ cluster, price, calibration, collectives }: Pick<CompareOptions, 'cluster' | 'price' | 'calibration' | 'collectives'>): AskedCluster[] {
+/**
+ * The clusters of `--cluster`, each with its price. @throws E_CLUSTER, E_IO, E_USAGE where prices
+ * do not match
+ */
+export function askedClusters({
+  cluster,
+  price,
+  calibration,
+  collectives,
+}: Pick<CompareOptions, 'cluster' | 'price' | 'calibration' | 'collectives'>): AskedCluster[] {
   if (price.length > 1 && price.length !== cluster.length)
-    throw new ShardwrightError('E_USAGE', `--price stands ${price.length} times, and --cluster ${cluster.length} times`, {
-      hint: 'give one price for all, or one for each cluster in their order.',
-    });
-  const files = { ...(calibration === undefined ? {} : { calibration }), ...(collectives === undefined ? {} : { collectives }) };
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--price stands ${price.length} times, and --cluster ${cluster.length} times`,
+      {
+        hint: 'give one price for all, or one for each cluster in their order.',
+      },
+    );
+  const files = {
+    ...(calibration === undefined ? {} : { calibration }),
+    ...(collectives === undefined ? {} : { collectives }),
+  };
   return cluster.map((given, i) => {
     const [, name = given, devices] = /^(.+):(\d{1,7})$/.exec(given) ?? [];
     const own = price.length === 0 ? undefined : price[Math.min(i, price.length - 1)];
@@ -43,33 +63,54 @@ export function askedClusters({ cluster, price, calibration, collectives }: Pick
       ...(own === undefined ? {} : { price: own }),
     };
   });
-} // prettier-ignore
+}
 
 /** Whether the lists make more than one point. */
-export function asksMany({ cluster, devices = [], seq = [], globalBatch = [] }: CompareOptions): boolean {
+export function asksMany({
+  cluster,
+  devices = [],
+  seq = [],
+  globalBatch = [],
+}: CompareOptions): boolean {
   return [cluster, devices, seq, globalBatch].some((list) => list.length > 1);
 }
 
 /** Devices of a cluster that cost as much as so many of the first one: whole hosts, or trays. */
-function equalCost(first: AskedCluster, devices: number, { text, price, name }: AskedCluster): number {
+function equalCost(
+  first: AskedCluster,
+  devices: number,
+  { text, price, name }: AskedCluster,
+): number {
   const cluster = loadCluster(text);
   const own = price ?? cluster.operation?.pricePerDeviceHour;
   const other = first.price ?? loadCluster(first.text).operation?.pricePerDeviceHour;
   if (own === undefined || other === undefined)
-    throw new ShardwrightError('E_USAGE', `--equal cost needs the price of a device-hour of ${own === undefined ? name : first.name}`, {
-      hint: 'give --price for each cluster, or operation.pricePerDeviceHour in its file.',
-    });
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--equal cost needs the price of a device-hour of ${own === undefined ? name : first.name}`,
+      {
+        hint: 'give --price for each cluster, or operation.pricePerDeviceHour in its file.',
+      },
+    );
   if (own.currency !== other.currency)
-    throw new ShardwrightError('E_USAGE', `--equal cost: ${other.currency} and ${own.currency} cannot be compared`, {
-      hint: 'give prices of one currency.',
-    });
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--equal cost: ${other.currency} and ${own.currency} cannot be compared`,
+      {
+        hint: 'give prices of one currency.',
+      },
+    );
   const unit = cluster.devicesPerTray ?? cluster.devicesPerHost;
   const count = Math.floor((devices * other.amount) / own.amount / unit) * unit;
   if (count > 0) return count;
-  throw new ShardwrightError('E_USAGE', `--equal cost: what ${devices} devices of ${first.name} cost pays no ${unit} of ${name}`, {
-    hint: 'raise --devices.',
-  });
-} // prettier-ignore
+  throw new ShardwrightError(
+    'E_USAGE',
+    `--equal cost: what ${devices} devices of ${first.name} cost pays no ${unit} of ${name}`,
+    {
+      hint: 'raise --devices.',
+    },
+  );
+}
 
 /** A point, and the cluster that it is on. */
 export interface Asked {
@@ -78,48 +119,95 @@ export interface Asked {
 }
 
 /** Every point of the lists. @throws E_USAGE, E_CLUSTER */
-export function pointsOf(config: { readonly name: string; readonly text: string }, options: CompareOptions): Asked[] {
+export function pointsOf(
+  config: { readonly name: string; readonly text: string },
+  options: CompareOptions,
+): Asked[] {
   const clusters = askedClusters(options);
   for (const { text } of clusters) loadCluster(text);
   const positions = parseModelConfig(config.text).architecture.shape.positions;
-  const { devices = [], seq = [Math.min(DEFAULT_SEQUENCE, positions ?? DEFAULT_SEQUENCE)], globalBatch = [undefined] } = options;
+  const {
+    devices = [],
+    seq = [Math.min(DEFAULT_SEQUENCE, positions ?? DEFAULT_SEQUENCE)],
+    globalBatch = [undefined],
+  } = options;
   return clusters.flatMap((cluster) => {
     const own = cluster.devices === undefined ? devices : [cluster.devices];
-    if (own.length === 0) throw new ShardwrightError('E_USAGE', `no number of devices for ${cluster.name}`, { hint: `--devices 64, or --cluster ${cluster.name}:64` });
+    if (own.length === 0)
+      throw new ShardwrightError('E_USAGE', `no number of devices for ${cluster.name}`, {
+        hint: `--devices 64, or --cluster ${cluster.name}:64`,
+      });
     return own.flatMap((asked) => {
-      const count = options.equal === 'cost' && cluster !== clusters[0] ? equalCost(clusters[0], asked, cluster) : asked;
+      const count =
+        options.equal === 'cost' && cluster !== clusters[0]
+          ? equalCost(clusters[0], asked, cluster)
+          : asked;
       return seq.flatMap((sequence) =>
         globalBatch.map((batch): Asked => ({
-          question: { model: config.name, cluster: cluster.name, devices: count, sequence, globalBatch: batch ?? count },
+          question: {
+            model: config.name,
+            cluster: cluster.name,
+            devices: count,
+            sequence,
+            globalBatch: batch ?? count,
+          },
           cluster,
         })),
       );
     });
   });
-} // prettier-ignore
+}
 
-/** What `compare --json` of one point prints; undefined where the time was over before any plan was priced. */
-export async function askPoint(config: { readonly name: string; readonly text: string }, { question, cluster }: Asked, options: CompareOptions, control: Parameters<typeof compareByConfig>[3]): Promise<Comparison | undefined> {
+/**
+ * What `compare --json` of one point prints; undefined where the time was over before any plan was
+ * priced.
+ */
+export async function askPoint(
+  config: { readonly name: string; readonly text: string },
+  { question, cluster }: Asked,
+  options: CompareOptions,
+  control: Parameters<typeof compareByConfig>[3],
+): Promise<Comparison | undefined> {
   const { devices, sequence, globalBatch } = question;
   try {
-    return await compareByConfig(config, { devices, cluster: cluster.text, sequence, globalBatch, price: cluster.price }, options, control);
+    return await compareByConfig(
+      config,
+      { devices, cluster: cluster.text, sequence, globalBatch, price: cluster.price },
+      options,
+      control,
+    );
   } catch (error) {
-    if (error instanceof ShardwrightError && (error.code === 'E_TIME_LIMIT' || error.code === 'E_INTERRUPTED')) return undefined;
+    if (
+      error instanceof ShardwrightError &&
+      (error.code === 'E_TIME_LIMIT' || error.code === 'E_INTERRUPTED')
+    )
+      return undefined;
     throw error;
   }
-} // prettier-ignore
+}
 
 /** `compare` with lists: every point at its best plan. */
-export async function comparePoints(config: { readonly name: string; readonly text: string }, options: CompareOptions, io: CliIo, control: RunControl): Promise<number> {
+export async function comparePoints(
+  config: { readonly name: string; readonly text: string },
+  options: CompareOptions,
+  io: CliIo,
+  control: RunControl,
+): Promise<number> {
   for (const flag of ['layout', 'like', 'resume', 'slice'] as const)
     if (options[flag] !== undefined)
-      throw new ShardwrightError('E_USAGE', `--${flag} is for one comparison, and the lists ask for several`, { hint: 'name one cluster, one number of devices, one sequence and one batch.' });
+      throw new ShardwrightError(
+        'E_USAGE',
+        `--${flag} is for one comparison, and the lists ask for several`,
+        { hint: 'name one cluster, one number of devices, one sequence and one batch.' },
+      );
   const asked = pointsOf(config, options);
   const deadline = control.deadline(options.timeLimit);
   const points: PlanningPoint[] = [];
   for (const [i, point] of asked.entries()) {
     const { cluster, devices, sequence, globalBatch } = point.question;
-    const at = `${i + 1} of ${asked.length}: ${devices} devices of ${cluster}, sequences of ${sequence}, ${globalBatch} a step`;
+    const at =
+      `${i + 1} of ${asked.length}: ${devices} devices of ${cluster}, sequences of ` +
+      `${sequence}, ${globalBatch} a step`;
     const part = deadline.part(1 / (asked.length - i));
     const comparison = part.isOver
       ? undefined
@@ -127,7 +215,9 @@ export async function comparePoints(config: { readonly name: string; readonly te
           deadline: part,
           onPlan: control.answers,
           whatIf: false,
-          ...(options.quiet === true ? {} : { onProgress: (line) => io.progress(`${at}: ${line}`) }),
+          ...(options.quiet === true
+            ? {}
+            : { onProgress: (line) => io.progress(`${at}: ${line}`) }),
         });
     points.push(pointOf(point.question, comparison));
   }
@@ -139,4 +229,4 @@ export async function comparePoints(config: { readonly name: string; readonly te
     return EXIT.gap;
   }
   return points.every((p) => p.best === null) ? EXIT.infeasible : EXIT.ok;
-} // prettier-ignore
+}

@@ -1,26 +1,28 @@
 /**
- * `compare --sweep questions.yaml -o FOLDER`: asks every question of a file, keeps each answer in a file of its own, and goes on
- * from those that are there. Answers do not depend on which machine gave them, or in what order.
+ * `compare --sweep questions.yaml -o FOLDER`: asks every question of a file, keeps each answer in a
+ * file of its own, and goes on from those that are there. Answers do not depend on which machine
+ * gave them, or in what order.
  */
 
 import { existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { basename, dirname, isAbsolute, join } from 'node:path';
+
+import { parsePrice } from '../../../cost/hardware/operation.ts';
 import { ShardwrightError } from '../../../errors.ts';
+import { Deadline } from '../../../plan/request/deadline.ts';
 import { readFileText } from '../../../platform/read-file.ts';
 import { asComparison } from '../../../report/model/comparison-schema.ts';
 import { planningText } from '../../../report/text/planning.ts';
 import { VERSION } from '../../../version.ts';
-import { parsePrice } from '../../../cost/hardware/operation.ts';
 import type { Comparison } from '../../../zoo/compare/comparison.ts';
-import { planningOf, pointOf, type PlanningPoint } from '../../../zoo/planning/planning.ts';
-import { Deadline } from '../../../plan/request/deadline.ts';
+import { planningOf, type PlanningPoint, pointOf } from '../../../zoo/planning/planning.ts';
 import { parseQuestions, type SweepQuestions } from '../../../zoo/planning/questions.ts';
 import { parsePlans } from '../../../zoo/sweep/plan-names.ts';
-import { answer, EXIT, type CliIo } from '../../output/io.ts';
-import type { RunControl } from '../../thread/run-control.ts';
 import { parseTokens } from '../../input/flags/read.ts';
+import { answer, type CliIo, EXIT } from '../../output/io.ts';
+import type { RunControl } from '../../thread/run-control.ts';
 import { configOf } from './compare-model.ts';
-import { askPoint, pointsOf, type Asked } from './compare-points.ts';
+import { type Asked, askPoint, pointsOf } from './compare-points.ts';
 import type { CompareOptions } from './flags.ts';
 
 type Config = NonNullable<ReturnType<typeof configOf>>;
@@ -35,14 +37,19 @@ interface Task {
 
 /** Every question of a file. @throws E_INPUT, E_USAGE, E_CLUSTER */
 function tasksOf(questions: SweepQuestions, folder: string, options: CompareOptions): Task[] {
-  const beside = (name: string): string => (name.endsWith('.json') && !isAbsolute(name) ? join(folder, name) : name);
+  const beside = (name: string): string =>
+    name.endsWith('.json') && !isAbsolute(name) ? join(folder, name) : name;
   const { clusters, devices, sequences, globalBatches, tokens, plans } = questions;
   // A slice is one of questions here, not of meshes.
   const { slice: _, ...whole } = options;
   const asked: CompareOptions = {
     ...whole,
-    cluster: clusters.map((c) => `${beside(c.name)}${'devices' in c && c.devices !== undefined ? `:${c.devices}` : ''}`),
-    price: clusters.flatMap((c) => ('price' in c && c.price !== undefined ? (parsePrice(c.price) ?? []) : [])),
+    cluster: clusters.map(
+      (c) => `${beside(c.name)}${'devices' in c && c.devices !== undefined ? `:${c.devices}` : ''}`,
+    ),
+    price: clusters.flatMap((c) =>
+      'price' in c && c.price !== undefined ? (parsePrice(c.price) ?? []) : [],
+    ),
     ...(devices === undefined ? {} : { devices }),
     ...(sequences === undefined ? {} : { seq: sequences }),
     ...(globalBatches === undefined ? {} : { globalBatch: globalBatches }),
@@ -54,31 +61,57 @@ function tasksOf(questions: SweepQuestions, folder: string, options: CompareOpti
   return questions.models.flatMap((model) => {
     const config = configOf(beside(model));
     if (config === undefined)
-      throw new ShardwrightError('E_INPUT', `models: '${model}' is no model by name or config`, { hint: 'shardwright models list names them.' });
+      throw new ShardwrightError('E_INPUT', `models: '${model}' is no model by name or config`, {
+        hint: 'shardwright models list names them.',
+      });
     return pointsOf(config, asked).map((point): Task => {
       const { cluster, devices: n, sequence, globalBatch } = point.question;
-      const id = [config.name, cluster, n, sequence, globalBatch].join('--').replace(/[^\w.-]/g, '_');
+      const id = [config.name, cluster, n, sequence, globalBatch]
+        .join('--')
+        .replace(/[^\w.-]/g, '_');
       return { id, config, asked: point, options: asked };
     });
   });
-} // prettier-ignore
+}
 
 /** `compare --sweep`. */
-export async function compareSweep(path: string, options: CompareOptions, io: CliIo, control: RunControl): Promise<number> {
+export async function compareSweep(
+  path: string,
+  options: CompareOptions,
+  io: CliIo,
+  control: RunControl,
+): Promise<number> {
   const { output } = options;
   if (options.like !== undefined)
-    throw new ShardwrightError('E_USAGE', '--like is for one comparison, and --sweep asks for several', { hint: 'name one model.' });
+    throw new ShardwrightError(
+      'E_USAGE',
+      '--like is for one comparison, and --sweep asks for several',
+      { hint: 'name one model.' },
+    );
   if (output === undefined)
-    throw new ShardwrightError('E_USAGE', '--sweep needs a folder for its answers', { hint: `--sweep ${path} -o answers` });
-  const questions = parseQuestions(readFileText(path, { what: 'file of questions', hint: 'docs/planning.md shows one.' }), path);
+    throw new ShardwrightError('E_USAGE', '--sweep needs a folder for its answers', {
+      hint: `--sweep ${path} -o answers`,
+    });
+  const questions = parseQuestions(
+    readFileText(path, { what: 'file of questions', hint: 'docs/planning.md shows one.' }),
+    path,
+  );
   const all = tasksOf(questions, dirname(path), options);
   const twice = all.find(({ id }, i) => all.findIndex((t) => t.id === id) < i);
   if (twice !== undefined)
-    throw new ShardwrightError('E_INPUT', `${twice.id} is asked twice`, { file: path, hint: 'name each cluster and model once.' });
+    throw new ShardwrightError('E_INPUT', `${twice.id} is asked twice`, {
+      file: path,
+      hint: 'name each cluster and model once.',
+    });
   const { slice } = options;
   if (options.list) {
-    const listed = all.map(({ id, ...task }) => ({ id, answered: readAnswer(join(output, `${id}.json`), keyOf(task)) !== undefined }));
-    answer(io, options, listed, (tasks) => tasks.map(({ id, answered }) => `${id}${answered ? '  answered' : ''}`).join('\n'));
+    const listed = all.map(({ id, ...task }) => ({
+      id,
+      answered: readAnswer(join(output, `${id}.json`), keyOf(task)) !== undefined,
+    }));
+    answer(io, options, listed, (tasks) =>
+      tasks.map(({ id, answered }) => `${id}${answered ? '  answered' : ''}`).join('\n'),
+    );
     return EXIT.ok;
   }
   const tasks = slice === undefined ? all : all.filter((_, i) => i % slice.count === slice.index);
@@ -95,7 +128,10 @@ export async function compareSweep(path: string, options: CompareOptions, io: Cl
       const at = `${i + 1} of ${tasks.length}: ${task.id}`;
       io.progress(at);
       const limit = questions.timeLimitSeconds;
-      const own = limit === undefined || limit > whole.leftSeconds ? whole : new Deadline(limit, { signal: whole.signal });
+      const own =
+        limit === undefined || limit > whole.leftSeconds
+          ? whole
+          : new Deadline(limit, { signal: whole.signal });
       comparison = await askPoint(task.config, task.asked, task.options, {
         deadline: own,
         onPlan: control.answers,
@@ -103,25 +139,45 @@ export async function compareSweep(path: string, options: CompareOptions, io: Cl
         ...(options.quiet === true ? {} : { onProgress: (line) => io.progress(`${at}: ${line}`) }),
       });
       // An answer that is not whole is asked again.
-      if (comparison !== undefined && comparison.stopped === undefined) writeAnswer(file, { ...key, comparison });
+      if (comparison !== undefined && comparison.stopped === undefined)
+        writeAnswer(file, { ...key, comparison });
     }
     // What was asked now reads as what is read back: the order of keys is that of the schema.
-    const read = comparison === undefined ? undefined : asComparison(JSON.parse(JSON.stringify(comparison)), file);
+    const read =
+      comparison === undefined
+        ? undefined
+        : asComparison(JSON.parse(JSON.stringify(comparison)), file);
     points.push(pointOf(task.asked.question, read));
   }
   const planning = planningOf(points);
-  writeAnswer(join(output, slice === undefined ? 'planning.json' : `planning-${slice.index + 1}-of-${slice.count}.json`), planning);
+  writeAnswer(
+    join(
+      output,
+      slice === undefined ? 'planning.json' : `planning-${slice.index + 1}-of-${slice.count}.json`,
+    ),
+    planning,
+  );
   answer(io, options, planning, planningText);
   io.stderr(`${asked} asked, ${tasks.length - asked} answered before; answers: ${output}\n`);
   const open = points.filter((p) => p.stopped !== undefined).length;
-  if (open > 0) io.stderr(`${whole.cause}: ${open} of ${points.length} questions are not done; the same command goes on\n`);
+  if (open > 0)
+    io.stderr(
+      `${whole.cause}: ${open} of ${points.length} questions are not done; the same command ` +
+        'goes on\n',
+    );
   return open > 0 ? EXIT.gap : EXIT.ok;
-} // prettier-ignore
+}
 
 /** What an answer is kept under. */
 function keyOf({ asked, config, options }: Omit<Task, 'id'>): object {
-  return { version: VERSION, ...asked.question, cluster: asked.cluster.text, config: config.text, settings: settingsOf(options) };
-} // prettier-ignore
+  return {
+    version: VERSION,
+    ...asked.question,
+    cluster: asked.cluster.text,
+    config: config.text,
+    settings: settingsOf(options),
+  };
+}
 
 /** Flags that change an answer. */
 function settingsOf({
@@ -156,7 +212,10 @@ function settingsOf({
   };
 }
 
-/** The answer in a file, undefined where there is none. @throws E_USAGE for the answer of another question */
+/**
+ * The answer in a file, undefined where there is none. @throws E_USAGE for the answer of another
+ * question
+ */
 function readAnswer(file: string, key: object): Comparison | undefined {
   if (!existsSync(file)) return undefined;
   let value: unknown;
@@ -169,19 +228,27 @@ function readAnswer(file: string, key: object): Comparison | undefined {
   if (typeof value !== 'object' || value === null || !('comparison' in value)) return undefined;
   const { comparison, ...asked } = value;
   if (JSON.stringify(asked) === JSON.stringify(key)) return asComparison(comparison, file);
-  throw new ShardwrightError('E_USAGE', 'the file answers another question, or is of another version', {
-    file,
-    hint: 'give another folder to -o, or delete the file.',
-  });
+  throw new ShardwrightError(
+    'E_USAGE',
+    'the file answers another question, or is of another version',
+    {
+      file,
+      hint: 'give another folder to -o, or delete the file.',
+    },
+  );
 }
 
 function makeFolder(path: string): void {
   try {
     mkdirSync(path, { recursive: true });
   } catch (error) {
-    throw new ShardwrightError('E_IO', `cannot make the folder: ${error instanceof Error ? error.message : ''}`, { file: path });
+    throw new ShardwrightError(
+      'E_IO',
+      `cannot make the folder: ${error instanceof Error ? error.message : ''}`,
+      { file: path },
+    );
   }
-} // prettier-ignore
+}
 
 /** Written beside and renamed, so that a file is whole or not there. */
 function writeAnswer(file: string, value: object): void {
@@ -190,6 +257,10 @@ function writeAnswer(file: string, value: object): void {
     writeFileSync(beside, `${JSON.stringify(value)}\n`);
     renameSync(beside, file);
   } catch (error) {
-    throw new ShardwrightError('E_IO', `cannot write: ${error instanceof Error ? error.message : ''}`, { file });
+    throw new ShardwrightError(
+      'E_IO',
+      `cannot write: ${error instanceof Error ? error.message : ''}`,
+      { file },
+    );
   }
 }

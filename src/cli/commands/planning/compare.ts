@@ -1,20 +1,23 @@
-/** `compare`: takes a model and a number of devices and prints all recipes and the optimum on all meshes. */
+/**
+ * `compare`: takes a model and a number of devices and prints all recipes and the optimum on all
+ * meshes.
+ */
 
+import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../../plan/request/request.ts';
+import { readFileText } from '../../../platform/read-file.ts';
 import { asComparison } from '../../../report/model/comparison-schema.ts';
 import { comparisonText } from '../../../report/text/comparison.ts';
-import { readFileText } from '../../../platform/read-file.ts';
 import { countedText, percentText } from '../../../units.ts';
 import { compare } from '../../../zoo/compare/compare-graph.ts';
-import type { Comparison } from '../../../zoo/compare/comparison.ts';
 import { mostTensorRanks } from '../../../zoo/compare/compared-padding.ts';
+import type { Comparison } from '../../../zoo/compare/comparison.ts';
 import { mergeComparisons } from '../../../zoo/compare/conclude-comparison.ts';
-import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
-import { answer, EXIT, type CliIo } from '../../output/io.ts';
-import { loadModel } from '../../input/load.ts';
-import type { RunControl } from '../../thread/run-control.ts';
 import { longName, requestOfFlags } from '../../input/flags/flag.ts';
+import { loadModel } from '../../input/load.ts';
+import { answer, type CliIo, EXIT } from '../../output/io.ts';
+import type { RunControl } from '../../thread/run-control.ts';
 import { compareByConfig, configOf } from './compare-model.ts';
 import { askedClusters, asksMany, comparePoints } from './compare-points.ts';
 import { COMPARE_COMMAND, type CompareOptions } from './flags.ts';
@@ -42,7 +45,10 @@ export async function compareCommand(
   answer(io, options, comparison, comparisonText);
   const { stopped } = comparison;
   if (stopped !== undefined)
-    io.stderr(`${stopped.by}: the best so far; ${countedText(stopped.notAsked.length, 'question')} not asked\n`);
+    io.stderr(
+      `${stopped.by}: the best so far; ${countedText(stopped.notAsked.length, 'question')} ` +
+        'not asked\n',
+    );
   // A piece need not have a plan that fits: another piece may.
   if (comparison.best === null && options.slice === undefined && stopped === undefined) {
     // A named plan that the linter stops is bad input; anything else does not fit.
@@ -52,10 +58,13 @@ export async function compareCommand(
   // An optimum that a time limit stopped may not be the best of its mesh.
   const { gap } = options;
   const open = comparison.plans.filter(
-    ({ proof }) => proof !== undefined && proof.status !== 'optimal' && proof.gap > (proof.goodEnough ?? gap),
+    ({ proof }) =>
+      proof !== undefined && proof.status !== 'optimal' && proof.gap > (proof.goodEnough ?? gap),
   );
   for (const p of open)
-    io.stderr(`${p.mesh}: stopped at gap ${percentText(p.proof?.gap ?? 0)} (--gap, --time-limit)\n`);
+    io.stderr(
+      `${p.mesh}: stopped at gap ${percentText(p.proof?.gap ?? 0)} (--gap, --time-limit)\n`,
+    );
   return open.length > 0 || stopped !== undefined ? EXIT.gap : EXIT.ok;
 }
 
@@ -67,7 +76,11 @@ async function compareGiven(
 ): Promise<Comparison> {
   // Reading counts.
   const onProgress = options.quiet === true ? {} : { onProgress: io.progress };
-  const run = { deadline: control.deadline(options.timeLimit), onPlan: control.answers, ...onProgress };
+  const run = {
+    deadline: control.deadline(options.timeLimit),
+    onPlan: control.answers,
+    ...onProgress,
+  };
   const config = configAsked(model, options);
   const [cluster] = askedClusters(options);
   const devices = cluster?.devices ?? options.devices?.[0];
@@ -83,15 +96,35 @@ async function compareGiven(
     };
     return compareByConfig(config, point, options, run);
   }
-  for (const flag of ['globalBatch', 'tokens', 'layout', 'framework', 'fp8', 'like', 'threads', 'resume', 'equal'] as const)
+  for (const flag of [
+    'globalBatch',
+    'tokens',
+    'layout',
+    'framework',
+    'fp8',
+    'like',
+    'threads',
+    'resume',
+    'equal',
+  ] as const)
     if (options[flag] !== undefined)
-      throw new ShardwrightError('E_USAGE', `${longName(flag)} is for models by name or config; ${model} is compared as a graph`); // prettier-ignore
+      throw new ShardwrightError(
+        'E_USAGE',
+        `${longName(flag)} is for models by name or config; ${model} is compared as a graph`,
+      );
   // Plans of many meshes are compared, and the program speaks of one.
-  const base: PlanRequest = { ...DEFAULT_REQUEST, shardings: 'ignore', mesh: '', cluster: cluster.text };
+  const base: PlanRequest = {
+    ...DEFAULT_REQUEST,
+    shardings: 'ignore',
+    mesh: '',
+    cluster: cluster.text,
+  };
   const { mesh: _, ...request } = requestOfFlags(COMPARE_COMMAND, options, base);
   const { maxDims, plans, seq, ...read } = options;
   const tensor =
-    options.padVocab === undefined ? 1 : mostTensorRanks(devices, loadCluster(request.cluster), maxDims, plans);
+    options.padVocab === undefined
+      ? 1
+      : mostTensorRanks(devices, loadCluster(request.cluster), maxDims, plans);
   const { graph, table, padding } = await loadModel(model, {
     ...read,
     ...(seq === undefined ? {} : { seq: seq[0] }),
@@ -108,23 +141,47 @@ async function compareGiven(
   });
   if (padding === undefined) return compared;
   const { multiple, vocabulary, rows, parameters } = padding;
-  return { ...compared, padding: { multiple, vocabulary, byTensor: [{ tensor, rows, parameters }] } };
+  return {
+    ...compared,
+    padding: { multiple, vocabulary, byTensor: [{ tensor, rows, parameters }] },
+  };
 }
 
 /** The config of a model that is compared by it; undefined for a graph. @throws E_USAGE */
-function configAsked(model: string | undefined, options: CompareOptions): { readonly name: string; readonly text: string } | undefined {
+function configAsked(
+  model: string | undefined,
+  options: CompareOptions,
+): { readonly name: string; readonly text: string } | undefined {
   if (model === undefined) throw incomplete();
   const config = graphSizes(options) ? undefined : configOf(model);
   if (config !== undefined && options.batchDim.length + options.sequenceDim.length > 0)
-    throw new ShardwrightError('E_USAGE', `--batch-dim and --sequence-dim are for graphs; the inputs of ${model} are known`);
-  if (config !== undefined && options.activations !== undefined && options.activations !== 'constraint')
-    throw new ShardwrightError('E_USAGE', `--activations ${options.activations} is for graphs; of models by name peak memory is compared`);
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--batch-dim and --sequence-dim are for graphs; the inputs of ${model} are known`,
+    );
+  if (
+    config !== undefined &&
+    options.activations !== undefined &&
+    options.activations !== 'constraint'
+  )
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--activations ${options.activations} is for graphs; of models by name peak memory is ` +
+        'compared',
+    );
   if (config !== undefined && options.equal !== undefined && options.cluster.length < 2)
-    throw new ShardwrightError('E_USAGE', `--equal ${options.equal} needs several clusters`, { hint: 'name them: --cluster dgx-h100 --cluster dgx-b200.' });
+    throw new ShardwrightError('E_USAGE', `--equal ${options.equal} needs several clusters`, {
+      hint: 'name them: --cluster dgx-h100 --cluster dgx-b200.',
+    });
   if (config === undefined && asksMany(options))
-    throw new ShardwrightError('E_USAGE', `several clusters, devices, sequences or batches are for models by name or config; ${model} is compared as a graph`, { hint: 'name one of each.' });
+    throw new ShardwrightError(
+      'E_USAGE',
+      'several clusters, devices, sequences or batches are for models by name or config; ' +
+        `${model} is compared as a graph`,
+      { hint: 'name one of each.' },
+    );
   return config;
-} // prettier-ignore
+}
 
 function incomplete(): ShardwrightError {
   return new ShardwrightError('E_USAGE', 'compare needs a model, --devices and --cluster', {
@@ -134,7 +191,9 @@ function incomplete(): ShardwrightError {
 
 /** Flags that ask for one graph of stated sizes, which is compared as it is. */
 function graphSizes(options: CompareOptions): boolean {
-  return options.batch !== undefined || options.layers !== undefined || options.training !== undefined;
+  return (
+    options.batch !== undefined || options.layers !== undefined || options.training !== undefined
+  );
 }
 
 const WHAT_IS_MERGED = 'give files that `shardwright compare ... --slice i/n --json` wrote.';
@@ -146,9 +205,13 @@ function readPiece(path: string): Comparison {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new ShardwrightError('E_SYNTAX', `not JSON: ${error instanceof Error ? error.message : String(error)}`, {
-      file: path,
-    });
+    throw new ShardwrightError(
+      'E_SYNTAX',
+      `not JSON: ${error instanceof Error ? error.message : String(error)}`,
+      {
+        file: path,
+      },
+    );
   }
   return asComparison(value, path);
 }

@@ -1,20 +1,29 @@
 /** `demo`: plans a bundled model without any argument. */
 
 import { fileURLToPath } from 'node:url';
-import type { CliIo } from '../../output/io.ts';
-import { readFlags } from '../../input/flags/flag.ts';
-import { PLAN_COMMAND, type DemoOptions } from './flags.ts';
-import { planCommand } from './plan.ts';
-import { unwatched } from '../../thread/run-control.ts';
 
-/** The bundled graph: 2 layers of Llama-3 8B at batch 16 x 8192, forward and backward, as PyTorch 2.13 wrote it. */
-const DEMO_MODEL = fileURLToPath(new URL('../../../../examples/llama3-8b-2l-b16.fx.txt.gz', import.meta.url));
+import { readFlags } from '../../input/flags/flag.ts';
+import type { CliIo } from '../../output/io.ts';
+import { unwatched } from '../../thread/run-control.ts';
+import { type DemoOptions, PLAN_COMMAND } from './flags.ts';
+import { planCommand } from './plan.ts';
+
+/**
+ * The bundled graph: 2 layers of Llama-3 8B at batch 16 x 8192, forward and backward, as PyTorch
+ * 2.13 wrote it.
+ */
+const DEMO_MODEL = fileURLToPath(
+  new URL('../../../../examples/llama3-8b-2l-b16.fx.txt.gz', import.meta.url),
+);
 
 export async function demoCommand(options: DemoOptions, io: CliIo): Promise<number> {
   const mesh = 'dp=8,tp=8';
   const cluster = 'dgx-h100';
   if (options.json !== true)
-    io.stdout(`$ shardwright plan examples/llama3-8b-2l-b16.fx.txt.gz --mesh ${mesh} --cluster ${cluster}\n`);
+    io.stdout(
+      `$ shardwright plan examples/llama3-8b-2l-b16.fx.txt.gz --mesh ${mesh} --cluster ` +
+        `${cluster}\n`,
+    );
   const defaults = await readFlags(PLAN_COMMAND, { mesh, cluster, sharing: true, recipes: true });
   return planCommand(DEMO_MODEL, { ...defaults, ...options }, io, unwatched());
 }

@@ -2,7 +2,7 @@
 
 import { FP8_RECIPES } from '../../../cost/kernels/software.ts';
 import { parsePipelineSchedule, PIPELINE_SCHEDULES } from '../../../simulate/pipeline/schedules.ts';
-import { list, off, on, or, required, text, value, type Given } from '../../input/flags/flag.ts';
+import { type Given, list, off, on, or, required, text, value } from '../../input/flags/flag.ts';
 import { MODEL_FLAGS, SIZE_FLAGS } from '../../input/flags/model-flags.ts';
 import { PLAN_FLAGS } from '../../input/flags/planning-flags.ts';
 import {
@@ -20,9 +20,9 @@ import {
   CLUSTER,
   COMPILED,
   EXPLAIN_SOLVER,
+  HOLDS,
   INPUT_DIMS,
   JSON_FLAG,
-  HOLDS,
   MEMORY,
   MESH,
   PRICES,
@@ -42,13 +42,15 @@ export const PLAN_COMMAND = {
   ...PLANNING,
   overlap: on(
     '--overlap',
-    'look for the plan with the shortest simulated step, with communication beside compute, and prove a lower bound on the simulated step of every plan',
+    'look for the plan with the shortest simulated step, with communication beside compute, ' +
+      'and prove a lower bound on the simulated step of every plan',
     (overlap) => ({ overlap }),
   ),
   range: on('--range', 'price the plan at the least and the largest admitted sizes, too'),
   frontier: value<number | true>(
     '--frontier [points]',
-    'print time against memory instead of one plan: the plans that no other beats in both, from the budget down, and the knee (default: 8 points, --checkpoint auto)',
+    'print time against memory instead of one plan: the plans that no other beats in both, ' +
+      'from the budget down, and the knee (default: 8 points, --checkpoint auto)',
     parseCount,
   ),
   pp: value(
@@ -74,7 +76,11 @@ export const PLAN_COMMAND = {
   recipes: off('--no-recipes', 'leave out the comparison with the recipes'),
   program: PROGRAM,
   ...EXPLAIN_SOLVER,
-  cache: value('--cache <dir>', 'keep answers in this folder: the same question again is answered from there, byte for byte', text), // prettier-ignore
+  cache: value(
+    '--cache <dir>',
+    'keep answers in this folder: the same question again is answered from there, byte for byte',
+    text,
+  ),
   emitIlp: value('--emit-ilp <file>', 'write the integer program in LP format', text),
   output: value('-o, --output <dir>', 'write a plan folder', text),
 };
@@ -84,8 +90,14 @@ export const VERIFY_COMMAND = {
   ...PLANNING,
   mesh: { ...MESH, help: 'mesh dims, outermost first, such as dp=2,tp=2; a plan has its own' },
   cluster: or(CLUSTER, 'dgx-h100'),
-  tolerance: or(value('--tolerance <error>', 'relative error above which a tensor is wrong', parsePositive), '1e-9'),
-  replan: on('--replan', 'plan the reduced model, instead of taking the placements of the full-size plan'),
+  tolerance: or(
+    value('--tolerance <error>', 'relative error above which a tensor is wrong', parsePositive),
+    '1e-9',
+  ),
+  replan: on(
+    '--replan',
+    'plan the reduced model, instead of taking the placements of the full-size plan',
+  ),
   shrink: off('--no-shrink', "run at the model's own sizes"),
 };
 export type VerifyOptions = Given<typeof VERIFY_COMMAND>;
@@ -113,18 +125,47 @@ export type AuditOptions = Given<typeof AUDIT_COMMAND>;
 export const COMPARE_COMMAND = {
   ...MODEL_FLAGS,
   ...SIZE_FLAGS,
-  seq: value('--seq <list>', 'tokens of a sequence, of a model name or config; several, such as 4096,8192, for a model by name: a curve (default: 4096, or what the positions allow)', parseCounts), // prettier-ignore
-  devices: value('--devices <list>', 'number of devices; several, such as 64,128,256, for a model by name: a curve', parseCounts), // prettier-ignore
-  cluster: list('--cluster <name>', 'node design such as dgx-h100, or a JSON file; several side by side, for a model by name, with devices of their own as in dgx-b200:128', text), // prettier-ignore
-  equal: value('--equal <what>', 'of several clusters: devices, or cost: as many devices as cost what those of the first do (default: devices)', oneOf(['devices', 'cost'])), // prettier-ignore
+  seq: value(
+    '--seq <list>',
+    'tokens of a sequence, of a model name or config; several, such as 4096,8192, for a ' +
+      'model by name: a curve (default: 4096, or what the positions allow)',
+    parseCounts,
+  ),
+  devices: value(
+    '--devices <list>',
+    'number of devices; several, such as 64,128,256, for a model by name: a curve',
+    parseCounts,
+  ),
+  cluster: list(
+    '--cluster <name>',
+    'node design such as dgx-h100, or a JSON file; several side by side, for a model by ' +
+      'name, with devices of their own as in dgx-b200:128',
+    text,
+  ),
+  equal: value(
+    '--equal <what>',
+    'of several clusters: devices, or cost: as many devices as cost what those of the first ' +
+      'do (default: devices)',
+    oneOf(['devices', 'cost']),
+  ),
   plans: value(
     '--plans <names>',
-    'recipes to compare, and optimum, comma separated. For a model by name, suffixes set expert-parallel sizes (fsdp+tp+sp+ep4+etp2); etp selects all with expert tensor parallelism. Default: all; of those with etp, only promising ones',
+    'recipes to compare, and optimum, comma separated. For a model by name, suffixes set ' +
+      'expert-parallel sizes (fsdp+tp+sp+ep4+etp2); etp selects all with expert tensor ' +
+      'parallelism. Default: all; of those with etp, only promising ones',
     (names) => names.split(',').map((name) => name.trim()),
   ),
   maxDims: or(value('--max-dims <n>', 'most dims of a mesh: 1, 2 or 3', countFrom(1, 3)), '3'),
   ...PRICES,
-  gap: or(value('--gap <fraction>', 'relative gap of the optimum that is good enough', parseFraction, (gap) => ({ gap })), '0'), // prettier-ignore
+  gap: or(
+    value(
+      '--gap <fraction>',
+      'relative gap of the optimum that is good enough',
+      parseFraction,
+      (gap) => ({ gap }),
+    ),
+    '0',
+  ),
   ...UNKNOWN_OPERATORS,
   ...MEMORY,
   ...HOLDS,
@@ -132,33 +173,51 @@ export const COMPARE_COMMAND = {
   ...INPUT_DIMS,
   globalBatch: value(
     '--global-batch <list>',
-    'sequences of one step, for a model by name; several, such as 256,512: a curve (default: one a device)',
+    'sequences of one step, for a model by name; several, such as 256,512: a curve (default: ' +
+      'one a device)',
     parseCounts,
   ),
   layout: value(
     '--layout <settings>',
-    'the layout that you run, beside the best and with the changes of one setting that make it faster, for a model by name: tp=8,pp=4,dp=8,mbs=1,zero=1,recompute=layernorm+act (or full, selective, other modules; also dp_replicate, cp, ep, etp, vp, stages, sp, context, schedule, reshard, pair, gradients, dtype), or the file that states it: arguments of Megatron-LM, a configuration of torchtitan, NeMo, Megatron-Bridge, DeepSpeed or Accelerate',
+    'the layout that you run, beside the best and with the changes of one setting that make ' +
+      'it faster, for a model by name: tp=8,pp=4,dp=8,mbs=1,zero=1,recompute=layernorm+act (or ' +
+      'full, selective, other modules; also dp_replicate, cp, ep, etp, vp, stages, sp, ' +
+      'context, schedule, reshard, pair, gradients, dtype), or the file that states it: ' +
+      'arguments of Megatron-LM, a configuration of torchtitan, NeMo, Megatron-Bridge, ' +
+      'DeepSpeed or Accelerate',
     text,
   ),
   tokens: value(
     '--tokens <n>',
-    'what a run of so many tokens takes on the best plan: time with failures, device-hours, money, energy; such as 15T, 300B, for a model by name',
+    'what a run of so many tokens takes on the best plan: time with failures, device-hours, ' +
+      'money, energy; such as 15T, 300B, for a model by name',
     parseTokens,
   ),
-  price: list('--price <price>', 'with --tokens: of one device for one hour, such as 2.5USD, for all clusters or one for each (default: what the cluster file states)', parsePriceFlag), // prettier-ignore
+  price: list(
+    '--price <price>',
+    'with --tokens: of one device for one hour, such as 2.5USD, for all clusters or one for ' +
+      'each (default: what the cluster file states)',
+    parsePriceFlag,
+  ),
   framework: value(
     '--framework <name>',
-    'trainer whose kernels, launches and overlap are priced under --cost nccl, such as megatron-core, torchtitan or deepspeed; for a model by name (default: fused kernels, an eager host)',
+    'trainer whose kernels, launches and overlap are priced under --cost nccl, such as ' +
+      'megatron-core, torchtitan or deepspeed; for a model by name (default: fused kernels, an ' +
+      'eager host)',
     text,
   ),
   like: value(
     '--like <runs.csv>',
-    'fit the constants of the machine and its host on runs of your own, for a model by name: a table as validate reads it. Says what changed, and the errors before, after and on runs that are left out; all figures are by the fit where left-out runs are predicted better',
+    'fit the constants of the machine and its host on runs of your own, for a model by name: ' +
+      'a table as validate reads it. Says what changed, and the errors before, after and on ' +
+      'runs that are left out; all figures are by the fit where left-out runs are predicted ' +
+      'better',
     text,
   ),
   fp8: value(
     '--fp8 <recipe>',
-    `products with weights in the layers run in fp8, from 16-bit weights, for a model by name: ${FP8_RECIPES.join(', ')}`,
+    'products with weights in the layers run in fp8, from 16-bit weights, for a model by ' +
+      `name: ${FP8_RECIPES.join(', ')}`,
     oneOf(FP8_RECIPES),
   ),
   compiled: COMPILED,
@@ -167,9 +226,22 @@ export const COMPARE_COMMAND = {
     'threads that price, for a model by name (default: one a core, at most 8)',
     parseCount,
   ),
-  resume: value('--resume <file>', 'keep what was priced in a file, and go on from it, for a model by name', text),
-  slice: value('--slice <i/n>', 'only the i-th of n parts of the meshes, or of the questions of --sweep', parseSlice),
-  sweep: value('--sweep <file>', 'questions of many models, clusters and sizes, as YAML; with -o, and no model. Goes on from the answers in the folder', text), // prettier-ignore
+  resume: value(
+    '--resume <file>',
+    'keep what was priced in a file, and go on from it, for a model by name',
+    text,
+  ),
+  slice: value(
+    '--slice <i/n>',
+    'only the i-th of n parts of the meshes, or of the questions of --sweep',
+    parseSlice,
+  ),
+  sweep: value(
+    '--sweep <file>',
+    'questions of many models, clusters and sizes, as YAML; with -o, and no model. Goes on ' +
+      'from the answers in the folder',
+    text,
+  ),
   output: value('-o, --output <dir>', 'with --sweep: the folder of the answers', text),
   list: on('--list', 'with --sweep: name the questions and ask none'),
   merge: list('--merge <file>', 'put together what --slice --json wrote', text),

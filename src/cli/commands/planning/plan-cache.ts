@@ -1,20 +1,23 @@
 /**
- * `plan --cache DIR`: answers that were given before. In: a question (program, request, flags, version). Out: the answer as it was
- * printed and written, or a place for it. An entry is named by the hash of its question, so that no other question finds it.
+ * `plan --cache DIR`: answers that were given before. In: a question (program, request, flags,
+ * version). Out: the answer as it was printed and written, or a place for it. An entry is named by
+ * the hash of its question, so that no other question finds it.
  *
- * What a signal or a time limit may have cut short is not kept. An entry that is damaged is said to be, and is made again.
+ * What a signal or a time limit may have cut short is not kept. An entry that is damaged is said to
+ * be, and is made again.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
+
 import { ShardwrightError } from '../../../errors.ts';
 import { printGraph } from '../../../graph/text/write.ts';
 import type { Graph } from '../../../graph/types.ts';
-import type { PlanRequest } from '../../../plan/request/request.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
+import type { PlanRequest } from '../../../plan/request/request.ts';
 import { sha256 } from '../../../platform/platform.ts';
 import { VERSION } from '../../../version.ts';
-import { EXIT, type CliIo } from '../../output/io.ts';
+import { type CliIo, EXIT } from '../../output/io.ts';
 import { tryFolder, writeFolder } from '../../output/write-file.ts';
 import type { PlanOptions } from './flags.ts';
 
@@ -41,78 +44,113 @@ export function wroteText(folder: string, names: readonly string[]): string {
 
 /** One question and its place in the folder. */
 export class PlanCache {
-  readonly #path: string;
-  readonly #io: CliIo;
-  #stdout = '';
-  #stderr = '';
-  #wrote: Answer['wrote'] = { length: 0, names: [] };
-  #files: PlanFolderFiles = [];
+  private readonly path: string;
+  private readonly storage: CliIo;
+  private stdout = '';
+  private stderr = '';
+  private isWritten: Answer['wrote'] = { length: 0, names: [] };
+  private files: PlanFolderFiles = [];
 
   private constructor(path: string, io: CliIo) {
-    this.#path = path;
-    this.#io = io;
+    this.path = path;
+    this.storage = io;
   }
 
   /**
-   * The place of a question. Undefined without `--cache`, and where operators of the user's own decide the answer: no hash
-   * knows what their files load.
+   * The place of a question. Undefined without `--cache`, and where operators of the user's own
+   * decide the answer: no hash knows what their files load.
    *
-   * @throws E_USAGE with flags that print or write something else than one plan, E_IO where the folder cannot be written
+   * @throws E_USAGE with flags that print or write something else than one plan, E_IO where the
+   *   folder cannot be written
    */
-  static open(graph: Graph, request: PlanRequest, options: PlanOptions, io: CliIo): PlanCache | undefined {
-    const { cache, output, quiet: _, timeLimit: __, cluster: ___, calibration: ____, collectives: _____, ...flags } = options; // prettier-ignore
+  static open(
+    graph: Graph,
+    request: PlanRequest,
+    options: PlanOptions,
+    io: CliIo,
+  ): PlanCache | undefined {
+    const {
+      cache,
+      output,
+      quiet: _,
+      timeLimit: __,
+      cluster: ___,
+      calibration: ____,
+      collectives: _____,
+      ...flags
+    } = options;
     if (cache === undefined) return undefined;
     for (const flag of ['frontier', 'emitIlp'] as const)
       if (flags[flag] !== undefined)
-        throw new ShardwrightError('E_USAGE', `--cache keeps single plans, and ${flag === 'frontier' ? '--frontier' : '--emit-ilp'} asks for more`, { hint: 'leave one of them out.' }); // prettier-ignore
+        throw new ShardwrightError(
+          'E_USAGE',
+          '--cache keeps single plans, and ' +
+            `${flag === 'frontier' ? '--frontier' : '--emit-ilp'} asks for more`,
+          { hint: 'leave one of them out.' },
+        );
     if (flags.ops.length > 0) {
       io.stderr('cache  not used: operators of your own (--ops) may change without a trace\n');
       return undefined;
     }
     const { timeLimitSeconds: ______, ...asked } = request;
-    const question = { version: VERSION, graph: printGraph(graph), asked, flags, writes: output !== undefined };
+    const question = {
+      version: VERSION,
+      graph: printGraph(graph),
+      asked,
+      flags,
+      writes: output !== undefined,
+    };
     const name = `${sha256(JSON.stringify(question))}.json.gz`;
     tryFolder(cache, [name], 'cache');
     return new PlanCache(join(cache, name), io);
   }
 
-  /** Gives the answer that is known: prints it, writes its files into the folder, returns its exit code. */
+  /**
+   * Gives the answer that is known: prints it, writes its files into the folder, returns its exit
+   * code.
+   */
   replay(output: string | undefined): number | undefined {
-    const known = this.#read();
+    const known = this.read();
     if (known === undefined) return undefined;
     const { code, stdout, stderr, files, wrote } = known;
-    this.#io.stdout(stdout.slice(0, stdout.length - wrote.length));
+    this.storage.stdout(stdout.slice(0, stdout.length - wrote.length));
     if (output !== undefined)
       writeFolder(
         output,
-        files.map(([name, text, base64]) => [name, text ?? (base64 === null ? undefined : Buffer.from(base64, 'base64'))] as const), // prettier-ignore
+        files.map(
+          ([name, text, base64]) =>
+            [name, text ?? (base64 === null ? undefined : Buffer.from(base64, 'base64'))] as const,
+        ),
         'plan',
       );
-    if (output !== undefined && wrote.length > 0) this.#io.stdout(wroteText(output, wrote.names));
-    if (stderr !== '') this.#io.stderr(stderr);
+    if (output !== undefined && wrote.length > 0)
+      this.storage.stdout(wroteText(output, wrote.names));
+    if (stderr !== '') this.storage.stderr(stderr);
     return code;
   }
 
   /** Where the answer is printed, so that it is heard. */
   get io(): CliIo {
-    const io = this.#io;
+    const io = this.storage;
     return {
       ...io,
       stdout: (text) => {
-        this.#stdout += text;
+        this.stdout += text;
         io.stdout(text);
       },
       stderr: (text) => {
-        this.#stderr += text;
+        this.stderr += text;
         io.stderr(text);
       },
     };
   }
 
-  /** Hears of the files of the answer, and of the line that names them (empty: none was printed). */
+  /**
+   * Hears of the files of the answer, and of the line that names them (empty: none was printed).
+   */
   readonly wrote = (files: PlanFolderFiles, line: string): void => {
-    this.#files = files;
-    this.#wrote = {
+    this.files = files;
+    this.isWritten = {
       length: line.length,
       names: line
         .slice(line.lastIndexOf('/') + 1)
@@ -123,27 +161,47 @@ export class PlanCache {
 
   /** Keeps the answer, unless something may have cut it short. */
   store(code: number, deadline: Deadline, isLimited: boolean): void {
-    if (isLimited || deadline.isOver || (code !== EXIT.ok && code !== EXIT.gap && code !== EXIT.infeasible)) return;
-    const files = this.#files.map(([name, content]) => {
+    if (
+      isLimited ||
+      deadline.isOver ||
+      (code !== EXIT.ok && code !== EXIT.gap && code !== EXIT.infeasible)
+    )
+      return;
+    const files = this.files.map(([name, content]) => {
       const bytes = content !== undefined && typeof content !== 'string';
-      return [name, typeof content === 'string' ? content : null, bytes ? Buffer.from(content).toString('base64') : null] as const; // prettier-ignore
+      return [
+        name,
+        typeof content === 'string' ? content : null,
+        bytes ? Buffer.from(content).toString('base64') : null,
+      ] as const;
     });
-    const answer: Answer = { code, stdout: this.#stdout, stderr: this.#stderr, files, wrote: this.#wrote };
+    const answer: Answer = {
+      code,
+      stdout: this.stdout,
+      stderr: this.stderr,
+      files,
+      wrote: this.isWritten,
+    };
     const body = JSON.stringify(answer);
     const entry = gzipSync(JSON.stringify({ sha256: sha256(body), body }), { level: 1 });
-    writeFolder(dirname(this.#path), [[basename(this.#path), entry]], 'cache');
+    writeFolder(dirname(this.path), [[basename(this.path), entry]], 'cache');
   }
 
-  #read(): Answer | undefined {
-    if (!existsSync(this.#path)) return undefined;
+  private read(): Answer | undefined {
+    if (!existsSync(this.path)) return undefined;
     try {
-      const text = gunzipSync(readFileSync(this.#path), { maxOutputLength: MOST_BYTES }).toString('utf8');
-      const { sha256: hash, body } = JSON.parse(text) as { readonly sha256: string; readonly body: string };
+      const text = gunzipSync(readFileSync(this.path), { maxOutputLength: MOST_BYTES }).toString(
+        'utf8',
+      );
+      const { sha256: hash, body } = JSON.parse(text) as {
+        readonly sha256: string;
+        readonly body: string;
+      };
       if (sha256(body) === hash) return JSON.parse(body) as Answer;
     } catch {
       // Said below.
     }
-    this.#io.stderr(`cache  ${this.#path} is damaged: the plan is made again\n`);
+    this.storage.stderr(`cache  ${this.path} is damaged: the plan is made again\n`);
     return undefined;
   }
 }

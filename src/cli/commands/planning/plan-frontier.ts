@@ -1,26 +1,35 @@
 /** `plan --frontier`: time against memory, each point a plan. */
 
 import { join } from 'node:path';
+
 import { usableMemoryBytes } from '../../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { Graph } from '../../../graph/types.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
-import { FRONTIER_POINTS, memoryFrontier, type Frontier, type FrontierStep } from '../../../plan/memory-frontier.ts';
+import {
+  type Frontier,
+  FRONTIER_POINTS,
+  type FrontierStep,
+  memoryFrontier,
+} from '../../../plan/memory-frontier.ts';
+import type { Deadline } from '../../../plan/request/deadline.ts';
 import { gapUnderMemory, isGapGiven, type PlanRequest } from '../../../plan/request/request.ts';
+import type { ShardResult } from '../../../plan/search/result.ts';
 import { settingLines } from '../../../report/model/settings.ts';
 import type { Progress } from '../../../solver/types.ts';
 import { bytesText, excessOver, percentText, secondsText, tableText } from '../../../units.ts';
-import { answer, EXIT, type CliIo } from '../../output/io.ts';
 import { longName } from '../../input/flags/flag.ts';
+import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import { writeFolder } from '../../output/write-file.ts';
 import type { PlanOptions } from './flags.ts';
-import type { Deadline } from '../../../plan/request/deadline.ts';
-import type { ShardResult } from '../../../plan/search/result.ts';
 
 export const FRONTIER_FILE = 'frontier.json';
 
-/** What the command `plan` lends: how a plan folder is written, and how the solver's progress is printed. */
+/**
+ * What the command `plan` lends: how a plan folder is written, and how the solver's progress is
+ * printed.
+ */
 interface FrontierTools {
   readonly writePlan: (folder: string, result: Extract<ShardResult, { status: 'planned' }>) => void;
   readonly onProgress: (event: Progress) => void;
@@ -33,12 +42,18 @@ interface FrontierTools {
 const ALONE = ['range', 'pp', 'emitIlp', 'program', 'overlap'] as const;
 
 /** @throws E_USAGE for a flag that says nothing about a frontier */
-export function checkFrontierFlags(options: Readonly<Partial<Record<(typeof ALONE)[number], unknown>>>): void {
+export function checkFrontierFlags(
+  options: Readonly<Partial<Record<(typeof ALONE)[number], unknown>>>,
+): void {
   const flag = ALONE.find((name) => options[name] !== undefined && options[name] !== false);
   if (flag !== undefined)
-    throw new ShardwrightError('E_USAGE', `--frontier makes several plans, ${longName(flag)} is of one`, {
-      hint: 'write the plans with -o DIR, and ask about one of them.',
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--frontier makes several plans, ${longName(flag)} is of one`,
+      {
+        hint: 'write the plans with -o DIR, and ask about one of them.',
+      },
+    );
 }
 
 export async function frontierCommand(
@@ -77,12 +92,24 @@ export async function frontierCommand(
   const asked = gapUnderMemory(request);
   if (worst <= asked) return EXIT.ok;
   if (options.json !== true)
-    io.stderr(`stopped at gaps of up to ${percentText(worst)}, asked for ${percentText(asked)} (--gap)\n`);
+    io.stderr(
+      `stopped at gaps of up to ${percentText(worst)}, asked for ${percentText(asked)} (--gap)\n`,
+    );
   return EXIT.gap;
 }
 
-function stepText({ asked, points, wanted, budgetBytes, seconds, peakBytes }: FrontierStep): string {
-  const answer = seconds === undefined || peakBytes === undefined ? 'no plan' : `${secondsText(seconds)}, peak ${bytesText(peakBytes)}`; // prettier-ignore
+function stepText({
+  asked,
+  points,
+  wanted,
+  budgetBytes,
+  seconds,
+  peakBytes,
+}: FrontierStep): string {
+  const answer =
+    seconds === undefined || peakBytes === undefined
+      ? 'no plan'
+      : `${secondsText(seconds)}, peak ${bytesText(peakBytes)}`;
   return `budget ${asked}: ${bytesText(budgetBytes)}  ${answer}  ${points} of ${wanted} points`;
 }
 
@@ -131,11 +158,15 @@ function frontierText(frontier: Frontier, graph: Graph, request: PlanRequest): s
   const conflict = misses.find((m) => m.conflict !== undefined)?.conflict;
   if (points.length === 0 && neededBytes === undefined && conflict !== undefined)
     lines.push(`no plan exists: ${conflict.join(' contradicts ')}`);
-  if (neededBytes !== undefined) lines.push('', `proven: no plan takes less than ${bytesText(neededBytes)}`);
+  if (neededBytes !== undefined)
+    lines.push('', `proven: no plan takes less than ${bytesText(neededBytes)}`);
   // Above the last point every budget has a plan, whether or not its own search found one.
   const least = points.at(-1)?.peakBytes ?? Infinity;
   const open = misses
-    .filter((m) => m.status === 'not found' && m.budgetBytes < least && m.budgetBytes >= (neededBytes ?? 0))
+    .filter(
+      (m) =>
+        m.status === 'not found' && m.budgetBytes < least && m.budgetBytes >= (neededBytes ?? 0),
+    )
     .map((m) => bytesText(m.budgetBytes));
   if (open.length > 0) lines.push(`nothing found, and nothing ruled out, at ${open.join(', ')}`);
   return lines.join('\n');

@@ -1,20 +1,25 @@
-/** The pipeline part of `plan`: reads `--pp` and its flags, plans one microbatch, says the stages. */
+/**
+ * The pipeline part of `plan`: reads `--pp` and its flags, plans one microbatch, says the stages.
+ */
 
 import { existsSync } from 'node:fs';
+
 import { usableMemoryBytes } from '../../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
-import { bytesText, countedText, percentText, secondsText, tableText } from '../../../units.ts';
 import type { PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';
+import { bytesText, countedText, percentText, secondsText, tableText } from '../../../units.ts';
+import { defaultMicrobatches, divisors } from '../../../zoo/pipeline/microbatches.ts';
 import type { PlanPipeline, PlanPipelineRequest } from '../../../zoo/pipeline/plan.ts';
 import type { PlanOptions } from './flags.ts';
-import { defaultMicrobatches, divisors } from '../../../zoo/pipeline/microbatches.ts';
 
 const FLAGS = ['schedule', 'microbatches', 'virtual'] as const;
 const DEFAULT_BATCH = 8;
 
-/** What `--pp` asks, and the sequences of the program that is then planned: those of one microbatch. */
+/**
+ * What `--pp` asks, and the sequences of the program that is then planned: those of one microbatch.
+ */
 interface AskedPipeline extends PlanPipelineRequest {
   readonly microbatch: number;
 }
@@ -28,53 +33,98 @@ export function askedPipeline(
   options: PlanOptions,
   request: PlanRequest,
 ): AskedPipeline | undefined {
-  const usage = (message: string, hint: string): ShardwrightError => new ShardwrightError('E_USAGE', message, { hint });
+  const usage = (message: string, hint: string): ShardwrightError =>
+    new ShardwrightError('E_USAGE', message, { hint });
   if (options.pp === undefined) {
     const given = FLAGS.find((flag) => options[flag] !== undefined);
     if (given === undefined) return undefined;
-    throw usage(`--${given} is for pipelines`, 'give --pp with the number of stages, or leave it out.');
+    throw usage(
+      `--${given} is for pipelines`,
+      'give --pp with the number of stages, or leave it out.',
+    );
   }
   if (existsSync(model) && !/\.json(\.gz)?$/.test(model))
-    throw usage(`--pp cuts models by name or config; ${model} is a graph`, 'name a model (shardwright models list).');
-  const other = (['activations', 'checkpoint', 'range', 'overlap'] as const).find((flag) => options[flag] !== undefined);
+    throw usage(
+      `--pp cuts models by name or config; ${model} is a graph`,
+      'name a model (shardwright models list).',
+    );
+  const other = (['activations', 'checkpoint', 'range', 'overlap'] as const).find(
+    (flag) => options[flag] !== undefined,
+  );
   if (other !== undefined)
-    throw usage(`--${other} does not go with --pp`, 'stages count their own activations, each microbatch that they keep.');
+    throw usage(
+      `--${other} does not go with --pp`,
+      'stages count their own activations, each microbatch that they keep.',
+    );
   const { pp: devices, virtual: chunks, batch = DEFAULT_BATCH } = options;
-  const schedule: PipelineSchedule = options.schedule ?? ((chunks ?? 1) > 1 ? 'interleaved' : '1f1b');
+  const schedule: PipelineSchedule =
+    options.schedule ?? ((chunks ?? 1) > 1 ? 'interleaved' : '1f1b');
   const virtual = chunks ?? (schedule === 'interleaved' ? 2 : 1);
   if ((schedule === 'interleaved') !== virtual > 1)
-    throw usage(`schedule ${schedule} with ${virtual} chunks a device`, 'only interleaved has several chunks on a device (--virtual 2 or more).'); // prettier-ignore
+    throw usage(
+      `schedule ${schedule} with ${virtual} chunks a device`,
+      'only interleaved has several chunks on a device (--virtual 2 or more).',
+    );
   const { microbatches = defaultMicrobatches(batch, devices) } = options;
   if (batch % microbatches !== 0)
-    throw usage(`${microbatches} microbatches do not divide a batch of ${batch}`, `--microbatches of ${divisors(batch).join(', ')}, or another --batch.`); // prettier-ignore
+    throw usage(
+      `${microbatches} microbatches do not divide a batch of ${batch}`,
+      `--microbatches of ${divisors(batch).join(', ')}, or another --batch.`,
+    );
   const budgetBytes = usableMemoryBytes(loadCluster(request.cluster), request);
-  return { devices, schedule, virtual, microbatches, microbatch: batch / microbatches, budgetBytes };
-} // prettier-ignore
+  return {
+    devices,
+    schedule,
+    virtual,
+    microbatches,
+    microbatch: batch / microbatches,
+    budgetBytes,
+  };
+}
 
-/** The request of the program of one microbatch: all stages together have so many times the memory of one. */
-export function requestOfStages(request: PlanRequest, { devices, budgetBytes }: AskedPipeline): PlanRequest {
+/**
+ * The request of the program of one microbatch: all stages together have so many times the memory
+ * of one.
+ */
+export function requestOfStages(
+  request: PlanRequest,
+  { devices, budgetBytes }: AskedPipeline,
+): PlanRequest {
   return { ...request, memoryBytes: budgetBytes * devices, activations: 'off' };
 }
 
 /** The stages as text. */
 export function pipelineText(pipeline: PlanPipeline): string {
-  const { schedule, microbatches, virtual, seconds, bubbleSeconds, budgetBytes, stages, moved } = pipeline;
+  const { schedule, microbatches, virtual, seconds, bubbleSeconds, budgetBytes, stages, moved } =
+    pipeline;
   const chunks = virtual > 1 ? ` by ${virtual}` : '';
   const devices = stages.length / virtual;
   const rows = stages.map((s, k) => [
     `${k}`,
     `${k % devices}`,
-    [s.embedding ? 'embedding' : '', s.layers === null ? '' : `layers ${s.layers[0]}-${s.layers[1]}`, s.head ? 'head' : ''].filter((t) => t !== '').join(', '),
+    [
+      s.embedding ? 'embedding' : '',
+      s.layers === null ? '' : `layers ${s.layers[0]}-${s.layers[1]}`,
+      s.head ? 'head' : '',
+    ]
+      .filter((t) => t !== '')
+      .join(', '),
     secondsText(s.seconds),
     bytesText(s.peakBytes),
     `${s.inFlight}`,
     percentText(s.idleShare),
-  ]); // prettier-ignore
+  ]);
   return [
-    `pipeline   ${secondsText(seconds)} a step: ${schedule}${chunks}, ${countedText(microbatches, 'microbatch', 'microbatches')} (--schedule, --virtual, --microbatches); bubble ${secondsText(bubbleSeconds)}`,
-    `           the plan above is that of one microbatch on the mesh of one stage; its memory is that of ${devices === 1 ? 'one stage' : `all ${devices} stages together`}`,
+    `pipeline   ${secondsText(seconds)} a step: ${schedule}${chunks}, ` +
+      `${countedText(microbatches, 'microbatch', 'microbatches')} (--schedule, --virtual, ` +
+      `--microbatches); bubble ${secondsText(bubbleSeconds)}`,
+    '           the plan above is that of one microbatch on the mesh of one stage; its ' +
+      `memory is that of ${devices === 1 ? 'one stage' : `all ${devices} stages together`}`,
     '',
-    tableText([['stage', 'device', 'holds', 'a microbatch', 'memory', 'kept', 'idle'], ...rows], [0, 1, 3, 4, 5, 6]),
+    tableText(
+      [['stage', 'device', 'holds', 'a microbatch', 'memory', 'kept', 'idle'], ...rows],
+      [0, 1, 3, 4, 5, 6],
+    ),
     ...moved.map((text) => `note       ${text}`),
     ...(pipeline.fits ? [] : [`           does not fit: ${bytesText(budgetBytes)} per device`]),
   ].join('\n');

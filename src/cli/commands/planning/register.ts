@@ -1,13 +1,23 @@
-/** Registers `demo`, `plan`, `compare`, `audit` and `verify` with the command line. Each loads its code when it runs. */
+/**
+ * Registers `demo`, `plan`, `compare`, `audit` and `verify` with the command line. Each loads its
+ * code when it runs.
+ */
 
 import { command } from '../flags/add-command.ts';
-import { AUDIT_COMMAND, COMPARE_COMMAND, DEMO_COMMAND, PLAN_COMMAND, VERIFY_COMMAND } from './flags.ts';
+import {
+  AUDIT_COMMAND,
+  COMPARE_COMMAND,
+  DEMO_COMMAND,
+  PLAN_COMMAND,
+  VERIFY_COMMAND,
+} from './flags.ts';
 
 export const registerDemo = command({
   usage: 'demo',
   summary: 'plan the bundled 2-layer Llama graph on 64 H100s',
   description:
-    'Plans a bundled real graph (2 layers of Llama-3 8B, forward and backward, written by PyTorch).\n\nExample:\n  $ shardwright demo --program',
+    'Plans a bundled real graph (2 layers of Llama-3 8B, forward and backward, written by ' +
+    'PyTorch).\n\nExample:\n  $ shardwright demo --program',
   flags: DEMO_COMMAND,
   run: async (options, { io }) => (await import('./demo.ts')).demoCommand(options, io),
 });
@@ -16,7 +26,13 @@ export const registerPlan = command({
   usage: 'plan <model>',
   summary: 'the cheapest placements on a mesh, with proof',
   description:
-    'Plans a graph on a mesh of devices and proves the plan. The model is a file, the name of a model, or - for stdin.\n\nExamples:\n  $ shardwright plan model.fx.txt.gz --mesh dp=8,tp=8 --cluster dgx-h100 --memory 60GiB\n  $ shardwright plan gpt2 --training --mesh dp=2,tp=8 --cluster dgx-h100 --pad-vocab 128\n  $ shardwright plan model.fx.txt.gz --mesh dp=2,tp=8 --cluster dgx-h100 --cost nccl --collectives nccl-table.txt\n  $ shardwright plan model.fx.txt.gz --mesh dp=8,tp=8 --cluster dgx-h100 --cache ~/.cache/plans',
+    'Plans a graph on a mesh of devices and proves the plan. The model is a file, the name ' +
+    'of a model, or - for stdin.\n\nExamples:\n  $ shardwright plan model.fx.txt.gz --mesh ' +
+    'dp=8,tp=8 --cluster dgx-h100 --memory 60GiB\n  $ shardwright plan gpt2 --training ' +
+    '--mesh dp=2,tp=8 --cluster dgx-h100 --pad-vocab 128\n  $ shardwright plan ' +
+    'model.fx.txt.gz --mesh dp=2,tp=8 --cluster dgx-h100 --cost nccl --collectives ' +
+    'nccl-table.txt\n  $ shardwright plan model.fx.txt.gz --mesh dp=8,tp=8 --cluster ' +
+    'dgx-h100 --cache ~/.cache/plans',
   flags: PLAN_COMMAND,
   run: async (options, { io, control }, model: string) =>
     (await import('./plan.ts')).planCommand(model, options, io, control),
@@ -26,7 +42,12 @@ export const registerCompare = command({
   usage: 'compare [model]',
   summary: 'the recipes and the optimum on every mesh of some devices',
   description:
-    'Prices the recipes and the optimum on every mesh. Says which is best, and why each other one is slower. For a model by name it tries pipeline stages too.\n\nExamples:\n  $ shardwright compare llama-3.1-70b --devices 256 --cluster dgx-h100 --seq 8192 --global-batch 512\n  $ shardwright compare model.fx.txt.gz --devices 64 --cluster dgx-h100 --plans fsdp,dp+tp,optimum\n  $ shardwright compare llama-3.1-8b --devices 64 --cluster dgx-h100 --seq 8192 --like runs.csv',
+    'Prices the recipes and the optimum on every mesh. Says which is best, and why each ' +
+    'other one is slower. For a model by name it tries pipeline stages too.\n\nExamples:\n  ' +
+    '$ shardwright compare llama-3.1-70b --devices 256 --cluster dgx-h100 --seq 8192 ' +
+    '--global-batch 512\n  $ shardwright compare model.fx.txt.gz --devices 64 --cluster ' +
+    'dgx-h100 --plans fsdp,dp+tp,optimum\n  $ shardwright compare llama-3.1-8b --devices 64 ' +
+    '--cluster dgx-h100 --seq 8192 --like runs.csv',
   flags: COMPARE_COMMAND,
   run: async (options, { io, control }, model?: string) =>
     (await import('./compare.ts')).compareCommand(model, options, io, control),
@@ -36,7 +57,9 @@ export const registerAudit = command({
   usage: 'audit <model>',
   summary: 'the gap of a plan to the optimum, and the edits that reduce it',
   description:
-    'Prices a plan on the problem that the optimizer solves, and finds the best few changes. Exit 4 above the allowed regret.\n\nExample:\n  $ shardwright audit model.fx.txt.gz --plan recipe:fsdp+tp --mesh dp=8,tp=8 --cluster dgx-h100 --max-regret 3%',
+    'Prices a plan on the problem that the optimizer solves, and finds the best few changes. ' +
+    'Exit 4 above the allowed regret.\n\nExample:\n  $ shardwright audit model.fx.txt.gz ' +
+    '--plan recipe:fsdp+tp --mesh dp=8,tp=8 --cluster dgx-h100 --max-regret 3%',
   flags: AUDIT_COMMAND,
   run: async (options, { io, control }, model: string) =>
     (await import('./audit.ts')).auditCommand(model, options, io, control),
@@ -46,7 +69,11 @@ export const registerVerify = command({
   usage: 'verify <model|plan>',
   summary: 'run the plan with numbers on virtual devices, against the unsharded run',
   description:
-    'Plans a model, or takes a written plan. Reduces its sizes, lowers it to a program per device and runs that on virtual devices in float64. Compares every tensor, output and gradient with the single-device run, and the collectives with those of the plan.\n\nExamples:\n  $ shardwright verify model.fx.txt.gz --mesh dp=2,tp=2\n  $ shardwright verify out/',
+    'Plans a model, or takes a written plan. Reduces its sizes, lowers it to a program per ' +
+    'device and runs that on virtual devices in float64. Compares every tensor, output and ' +
+    'gradient with the single-device run, and the collectives with those of the ' +
+    'plan.\n\nExamples:\n  $ shardwright verify model.fx.txt.gz --mesh dp=2,tp=2\n  $ ' +
+    'shardwright verify out/',
   flags: VERIFY_COMMAND,
   run: async (options, { io, control, given }, path: string) =>
     (await import('./verify.ts')).verifyCommand(path, options, given, io, control),

@@ -1,7 +1,10 @@
-/** `verify`: plans a model or reads a plan, runs it on virtual devices and compares with one device. */
+/**
+ * `verify`: plans a model or reads a plan, runs it on virtual devices and compares with one device.
+ */
 
 import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
+
 import { ShardwrightError } from '../../../errors.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import { tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
@@ -10,18 +13,26 @@ import { plannable } from '../../../passes/plannable/plannable.ts';
 import type { Shrunk } from '../../../passes/sizes/shrink.ts';
 import type { LowerablePlan } from '../../../plan/lower/lower.ts';
 import { prepare } from '../../../plan/prepare.ts';
-import { shardPrepared } from '../../../plan/shard.ts';
 import { transferPlan } from '../../../plan/questions/transfer.ts';
-import { constantsAsInputs, reduced as reducedProgram, refuseUnevaluated } from '../../../simulate/reduced.ts';
+import { shardPrepared } from '../../../plan/shard.ts';
 import { readFileText } from '../../../platform/read-file.ts';
+import {
+  constantsAsInputs,
+  reduced as reducedProgram,
+  refuseUnevaluated,
+} from '../../../simulate/reduced.ts';
+import {
+  type Verification,
+  verify,
+  type VerifyOptions as VerifyNumbers,
+} from '../../../simulate/verify.ts';
 import { tableText } from '../../../units.ts';
-import { verify, type Verification, type VerifyOptions as VerifyNumbers } from '../../../simulate/verify.ts';
 import { clusterText } from '../../input/cluster-file.ts';
-import { answer, EXIT, type CliIo } from '../../output/io.ts';
+import { longName } from '../../input/flags/flag.ts';
 import { loadModel } from '../../input/load.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
-import { longName } from '../../input/flags/flag.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
+import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import type { VerifyOptions } from './flags.ts';
 import { padded, progressPrinter, reportInfeasible, requestOf } from './plan.ts';
@@ -52,7 +63,8 @@ interface Subject {
 }
 
 /**
- * `verify`: plan a model, or take a written plan; reduce the sizes, lower, run on virtual devices, compare with one device.
+ * `verify`: plan a model, or take a written plan; reduce the sizes, lower, run on virtual devices,
+ * compare with one device.
  *
  * @param given names of the options that stand on the command line; the others have their defaults
  */
@@ -70,7 +82,13 @@ export async function verifyCommand(
   if (typeof subject === 'number') return subject;
   const { reduced, plan, table, seed, model, mesh, planned, padding } = subject;
   const report: VerifyReport = {
-    ...verifyOrRefuse(reduced, plan, table, { seed, tolerance, ...realIds(padding, reduced.sizes) }, options.shrink),
+    ...verifyOrRefuse(
+      reduced,
+      plan,
+      table,
+      { seed, tolerance, ...realIds(padding, reduced.sizes) },
+      options.shrink,
+    ),
     model,
     mesh,
     sizes: reduced.sizes.filter(({ from, to }) => from !== to),
@@ -89,7 +107,14 @@ function isPlan(path: string): boolean {
 }
 
 /** Flags that mean something where the plan is there already. */
-const OF_PLANS: ReadonlySet<string> = new Set(['json', 'quiet', 'tolerance', 'shrink', 'seed', 'ops']);
+const OF_PLANS: ReadonlySet<string> = new Set([
+  'json',
+  'quiet',
+  'tolerance',
+  'shrink',
+  'seed',
+  'ops',
+]);
 
 /** The placements of a written plan, at reduced sizes unless told otherwise. */
 async function writtenPlan(
@@ -100,9 +125,13 @@ async function writtenPlan(
 ): Promise<Subject> {
   const other = given.find((name) => !OF_PLANS.has(name));
   if (other !== undefined)
-    throw new ShardwrightError('E_USAGE', `${longName(other)} is for a model that is planned here, ${path} is a plan`, {
-      hint: 'drop it; what was asked for is in the request.json of the plan.',
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_USAGE',
+      `${longName(other)} is for a model that is planned here, ${path} is a plan`,
+      {
+        hint: 'drop it; what was asked for is in the request.json of the plan.',
+      },
+    );
   const folder = wholePlan(path);
   const { plan: whole, program: planned } = folder;
   const table = await operatorsWith(options.ops);
@@ -112,20 +141,45 @@ async function writtenPlan(
   // Constants that became inputs stand behind the others; nodes of bodies are in no other order.
   const inputs = program.nodes.filter(({ kind }) => kind === 'placeholder').map(({ name }) => name);
   const byName = new Map(whole.nodes.map((node) => [node.name, node]));
-  const plan = { ...whole, nodes: [...inputs.flatMap((name) => byName.get(name) ?? []), ...whole.nodes.filter(({ name }) => !inputs.includes(name))] }; // prettier-ignore
+  const plan = {
+    ...whole,
+    nodes: [
+      ...inputs.flatMap((name) => byName.get(name) ?? []),
+      ...whole.nodes.filter(({ name }) => !inputs.includes(name)),
+    ],
+  };
   const padding = plan.request.padVocabulary;
-  const common = { model: plan.model, mesh: plan.request.mesh, table, planned: 'full', padding } as const;
+  const common = {
+    model: plan.model,
+    mesh: plan.request.mesh,
+    table,
+    planned: 'full',
+    padding,
+  } as const;
   const seed = given.includes('seed') ? options.seed : plan.request.seed;
-  if (!options.shrink) return { ...common, seed, reduced: { graph: program, sizes: [], kept: [] }, plan };
+  if (!options.shrink)
+    return { ...common, seed, reduced: { graph: program, sizes: [], kept: [] }, plan };
   const { sizes: meshSizes } = parseMesh(plan.request.mesh);
-  const reduced = reducedProgram(program, table, { meshSizes, seed, unknown: plan.request.unknown });
-  return { ...common, seed, reduced, plan: transferPlan(plan, prepare(reduced.graph, plan.request, table)) };
+  const reduced = reducedProgram(program, table, {
+    meshSizes,
+    seed,
+    unknown: plan.request.unknown,
+  });
+  return {
+    ...common,
+    seed,
+    reduced,
+    plan: transferPlan(plan, prepare(reduced.graph, plan.request, table)),
+  };
 }
 
 /** Part of the time left that the plan may take; the rest is for running it. */
 const PLANNING = 1 / 2;
 
-/** Plans a model, and places it at reduced sizes as that plan says; an exit code where there is no plan. */
+/**
+ * Plans a model, and places it at reduced sizes as that plan says; an exit code where there is no
+ * plan.
+ */
 async function plannedModel(
   path: string,
   options: VerifyOptions,
@@ -135,11 +189,17 @@ async function plannedModel(
   const { mesh } = options;
   if (mesh === undefined)
     throw new ShardwrightError('E_USAGE', 'verify plans a model on a mesh, and --mesh is missing', {
-      hint: 'add --mesh dp=2,tp=2, or give a plan folder, as `shardwright plan ... -o DIR` writes it.',
+      hint:
+        'add --mesh dp=2,tp=2, or give a plan folder, as `shardwright plan ... -o DIR` writes ' +
+        'it.',
     });
   const deadline = control.deadline(options.timeLimit);
   const asked = requestOf({ ...options, mesh, cluster: clusterText(options.cluster, options) });
-  const { graph: given, table, padding } = await loadModel(path, { ...options, tensor: tensorRanks(asked.mesh) });
+  const {
+    graph: given,
+    table,
+    padding,
+  } = await loadModel(path, { ...options, tensor: tensorRanks(asked.mesh) });
   const request = padded(asked, padding);
   try {
     const graph = constantsAsInputs(plannable(given, table));
@@ -149,7 +209,8 @@ async function plannedModel(
     const own: Shrunk = { graph, sizes: [], kept: [] };
     const replan = options.replan === true || !options.shrink;
     const again =
-      (request.checkpoint !== undefined && request.checkpoint !== 'none') || request.gradients !== undefined;
+      (request.checkpoint !== undefined && request.checkpoint !== 'none') ||
+      request.gradients !== undefined;
     const before =
       options.shrink && (replan || !again)
         ? reducedProgram(graph, table, { meshSizes, seed, unknown: request.unknown })
@@ -159,7 +220,8 @@ async function plannedModel(
       deadline: deadline.part(PLANNING),
       onProgress: progressPrinter(io, options.quiet === true),
     });
-    if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
+    if (result.status === 'infeasible')
+      return reportInfeasible(result, prepared, io, options.json === true);
     // Recomputed nodes of a checkpointed plan stand in the program that it was made for.
     const { program, request: settled } = result.prepared;
     const reduced = !again
@@ -169,7 +231,9 @@ async function plannedModel(
         : reducedProgram(program, table, { meshSizes, seed, unknown: request.unknown });
     return {
       reduced,
-      plan: replan ? result.plan : transferPlan(result.plan, prepare(reduced.graph, settled, table)),
+      plan: replan
+        ? result.plan
+        : transferPlan(result.plan, prepare(reduced.graph, settled, table)),
       model: result.plan.model,
       mesh: request.mesh,
       planned: replan ? 'reduced' : 'full',
@@ -178,13 +242,20 @@ async function plannedModel(
       padding,
     };
   } catch (error) {
-    if (error instanceof ShardwrightError && error.details.position !== undefined) throw error.with({ file: path });
+    if (error instanceof ShardwrightError && error.details.position !== undefined)
+      throw error.with({ file: path });
     throw error;
   }
 }
 
-/** Token ids stay below the real vocabulary, or below the same share of the rows where sizes were reduced. */
-function realIds(padding: VocabularyPadding | undefined, sizes: Shrunk['sizes']): Pick<VerifyNumbers, 'vocabulary'> {
+/**
+ * Token ids stay below the real vocabulary, or below the same share of the rows where sizes were
+ * reduced.
+ */
+function realIds(
+  padding: VocabularyPadding | undefined,
+  sizes: Shrunk['sizes'],
+): Pick<VerifyNumbers, 'vocabulary'> {
   if (padding === undefined) return {};
   const rows = sizes.find(({ from }) => from === padding.rows)?.to ?? padding.rows;
   const stated = Math.max(1, Math.floor((rows * padding.vocabulary) / padding.rows));
@@ -205,9 +276,16 @@ function verifyOrRefuse(
     if (!(error instanceof ShardwrightError) || error.code !== 'E_LIMIT') throw error;
     const [first] = reduced.kept;
     const whole = [
-      ...new Set(reduced.sizes.filter(({ from, to }) => from === to && from > 16).map(({ from }) => from)),
+      ...new Set(
+        reduced.sizes.filter(({ from, to }) => from === to && from > 16).map(({ from }) => from),
+      ),
     ];
-    const stays = first === undefined ? (whole.length === 0 ? '' : `sizes ${whole.join(', ')} stay; `) : `sizes of ${first.node} stay (${first.reason}); `; // prettier-ignore
+    const stays =
+      first === undefined
+        ? whole.length === 0
+          ? ''
+          : `sizes ${whole.join(', ')} stay; `
+        : `sizes of ${first.node} stay (${first.reason}); `;
     const hint = shrunk
       ? `${stays}verify fewer layers, or plan a smaller mesh.`
       : 'drop --no-shrink: the placements are then verified at reduced sizes.';
@@ -223,15 +301,25 @@ function textOf(report: VerifyReport): string {
   const ran = Object.entries(report.collectives).map(([kind, n]) => `${n} ${kind}`);
   const lines = tableText([
     ['devices', `${report.devices} virtual (${report.mesh})`],
-    ['sizes', sizes.length === 0 ? 'those of the model' : sizes.map(({ from, to }) => `${from} as ${to}`).join(', ')],
-    ['tensors', `${report.nodesCompared} compared, ${report.outputsCompared} outputs and gradients among them`],
+    [
+      'sizes',
+      sizes.length === 0
+        ? 'those of the model'
+        : sizes.map(({ from, to }) => `${from} as ${to}`).join(', '),
+    ],
+    [
+      'tensors',
+      `${report.nodesCompared} compared, ${report.outputsCompared} outputs and gradients ` +
+        'among them',
+    ],
     ['error', `${report.maxRelativeError.toExponential(1)} at most, relative, in float64`],
     ...(report.standIns.length === 0
       ? []
       : [
           [
             'stand-ins',
-            `${report.standIns.join(', ')}: unknown operators: each device ran a stand-in function of all operands, whole`,
+            `${report.standIns.join(', ')}: unknown operators: each device ran a stand-in ` +
+              'function of all operands, whole',
           ],
         ]),
     ['collectives', ran.length === 0 ? 'none' : ran.join(', ')],
@@ -239,11 +327,16 @@ function textOf(report: VerifyReport): string {
   const kept = report.kept.map((k) => `  sizes of ${k.node} (${k.target}) stay: ${k.reason}`);
   const wrong = mismatches
     .slice(0, SHOWN)
-    .map((m) => `  ${m.where}${m.target === undefined ? '' : ` (${m.target}, ${m.sharding ?? ''})`}: ${m.message}`);
+    .map(
+      (m) =>
+        `  ${m.where}${m.target === undefined ? '' : ` (${m.target}, ${m.sharding ?? ''})`}: ` +
+        `${m.message}`,
+    );
   if (mismatches.length > SHOWN) wrong.push(`  and ${mismatches.length - SHOWN} more`);
   const verdict =
     mismatches.length === 0
-      ? 'the sharded program gives the numbers of the unsharded one, with the collectives of the plan'
+      ? 'the sharded program gives the numbers of the unsharded one, with the collectives of ' +
+        'the plan'
       : `${mismatches.length} mismatches; the first is nearest to the fault:`;
   return [lines, ...kept, verdict, ...wrong].join('\n');
 }

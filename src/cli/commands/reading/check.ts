@@ -1,21 +1,28 @@
 /** `check`: what a mode forbids in a program or a plan, and whether its types can be stripped. */
 import { existsSync, statSync } from 'node:fs';
+
+import { ShardwrightError } from '../../../errors.ts';
 import { check, type CheckReport } from '../../../local-spmd/check.ts';
 import type { Mode } from '../../../local-spmd/modes.ts';
 import { fixText } from '../../../local-spmd/typed.ts';
-import { ShardwrightError } from '../../../errors.ts';
 import { checkPlannedModes, type PlanCheckReport } from '../../../plan/questions/spmd-check.ts';
-import { answer, EXIT, type CliIo } from '../../output/io.ts';
+import { bytesText, secondsText } from '../../../units.ts';
 import { loadModel } from '../../input/load.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { wholePlan } from '../../input/plan-folder.ts';
-import { bytesText, secondsText } from '../../../units.ts';
+import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { CheckOptions } from './flags.ts';
 
 /** Findings are the answer: exit 0 whatever is found. */
-export async function checkCommand(path: string, options: CheckOptions, io: CliIo): Promise<number> {
+export async function checkCommand(
+  path: string,
+  options: CheckOptions,
+  io: CliIo,
+): Promise<number> {
   const { mode } = options;
-  const report = isPlan(path) ? await ofPlan(path, options, mode) : await ofModel(path, options, mode);
+  const report = isPlan(path)
+    ? await ofPlan(path, options, mode)
+    : await ofModel(path, options, mode);
   answer(io, options, jsonOf(report), () => textOf(report));
   return EXIT.ok;
 }
@@ -26,7 +33,9 @@ function isPlan(path: string): boolean {
 
 async function ofPlan(path: string, options: CheckOptions, mode: Mode): Promise<PlanCheckReport> {
   if (options.mesh !== undefined)
-    throw new ShardwrightError('E_USAGE', '--mesh: a plan has its mesh', { hint: 'leave --mesh out' });
+    throw new ShardwrightError('E_USAGE', '--mesh: a plan has its mesh', {
+      hint: 'leave --mesh out',
+    });
   const { program, plan } = wholePlan(path);
   return checkPlannedModes(program, plan, await operatorsWith(options.ops), mode);
 }
@@ -34,13 +43,26 @@ async function ofPlan(path: string, options: CheckOptions, mode: Mode): Promise<
 async function ofModel(path: string, options: CheckOptions, mode: Mode): Promise<CheckReport> {
   const { graph, table } = await loadModel(path, options);
   const types = Object.fromEntries(options.type);
-  return check(graph, { mode, table, types, ...(options.mesh === undefined ? {} : { mesh: options.mesh }) });
+  return check(graph, {
+    mode,
+    table,
+    types,
+    ...(options.mesh === undefined ? {} : { mesh: options.mesh }),
+  });
 }
 
 function jsonOf(report: CheckReport | PlanCheckReport): unknown {
-  const violations = report.violations.map(({ node, meshDim, rule, types, fix, message, source }) => ({
-    node, meshDim, rule, types, fix, message, ...(source === undefined ? {} : { source }),
-  })); // prettier-ignore
+  const violations = report.violations.map(
+    ({ node, meshDim, rule, types, fix, message, source }) => ({
+      node,
+      meshDim,
+      rule,
+      types,
+      fix,
+      message,
+      ...(source === undefined ? {} : { source }),
+    }),
+  );
   return { ...report, violations };
 }
 
@@ -48,18 +70,40 @@ function textOf(report: CheckReport | PlanCheckReport): string {
   const { mode, eraseable, violations, localNotGlobal, implicit, assumed, advice } = report;
   const collectives = 'collectives' in report ? report.collectives : [];
   const lines = [
-    `mode ${mode}: ${violations.length === 0 ? 'nothing is forbidden' : `${violations.length} ${violations.length === 1 ? 'violation' : 'violations'}`}`,
+    `mode ${mode}: ` +
+      `${violations.length === 0 ? 'nothing is forbidden' : `${violations.length} ${violations.length === 1 ? 'violation' : 'violations'}`}`,
     `types can be stripped: ${eraseable ? 'yes' : 'no (strict mode finds violations)'}`,
     ...violations.flatMap(({ message, fix }) => [`  ${message}`, `    ${fixText(fix)}`]),
     ...(localNotGlobal.length === 0 ? [] : ['local is not global:']),
-    ...localNotGlobal.flatMap(({ node, meshDim, local, global, fix }) => [`  %${node} on ${meshDim}: per device ${local}, on the whole ${global}`, `    ${fix}`]),
+    ...localNotGlobal.flatMap(({ node, meshDim, local, global, fix }) => [
+      `  %${node} on ${meshDim}: per device ${local}, on the whole ${global}`,
+      `    ${fix}`,
+    ]),
     ...(implicit.length === 0 ? [] : [`made by itself (${implicit.length}):`]),
-    ...implicit.map(({ node, meshDim, value, kind, from, to }) => `  %${node}: ${kind} of ${value === undefined ? 'the result' : `%${value}`} on ${meshDim}, ${from} to ${to}`),
+    ...implicit.map(
+      ({ node, meshDim, value, kind, from, to }) =>
+        `  %${node}: ${kind} of ${value === undefined ? 'the result' : `%${value}`} on ` +
+        `${meshDim}, ${from} to ${to}`,
+    ),
     ...(collectives.length === 0 ? [] : [`collectives (${collectives.length}):`]),
-    ...collectives.map((c) => `  %${c.node}: ${c.kind}(${c.meshDims.join(',')}) ${bytesText(c.bytes)} ${secondsText(c.seconds)}${c.times === undefined || c.times <= 1 ? '' : ` x${c.times}`}${c.value === undefined ? '' : ` of %${c.value}`}, ${c.from} to ${c.to}; ${c.why}${c.source === undefined ? '' : ` at ${c.source}`}`),
+    ...collectives.map(
+      (c) =>
+        `  %${c.node}: ${c.kind}(${c.meshDims.join(',')}) ${bytesText(c.bytes)} ` +
+        `${secondsText(c.seconds)}${c.times === undefined || c.times <= 1 ? '' : ` x${c.times}`}${c.value === undefined ? '' : ` of %${c.value}`}, ` +
+        `${c.from} to ${c.to}; ${c.why}${c.source === undefined ? '' : ` at ${c.source}`}`,
+    ),
     ...(advice.length === 0 ? [] : ['fewer collectives would do:']),
-    ...advice.map(({ nodes, meshDim, advice: text }) => `  ${nodes.map((name) => `%${name}`).join(', ')} on ${meshDim}: ${text}`),
-    ...(assumed.length === 0 ? [] : [`no type is stated of ${assumed.slice(0, 8).join(', ')}${assumed.length > 8 ? `, and ${assumed.length - 8} more` : ''}: I`]),
-  ]; // prettier-ignore
+    ...advice.map(
+      ({ nodes, meshDim, advice: text }) =>
+        `  ${nodes.map((name) => `%${name}`).join(', ')} on ${meshDim}: ${text}`,
+    ),
+    ...(assumed.length === 0
+      ? []
+      : [
+          'no type is stated of ' +
+            `${assumed.slice(0, 8).join(', ')}${assumed.length > 8 ? `, and ${assumed.length - 8} more` : ''}: ` +
+            'I',
+        ]),
+  ];
   return lines.join('\n');
 }

@@ -1,7 +1,7 @@
 /** The flags of `inspect`, `trace` and `check`. */
 
-import { suggestion, ShardwrightError } from '../../../errors.ts';
-import { list, required, value, type Given } from '../../input/flags/flag.ts';
+import { ShardwrightError, suggestion } from '../../../errors.ts';
+import { type Given, list, required, value } from '../../input/flags/flag.ts';
 import { MODEL_FLAGS, SIZE_FLAGS } from '../../input/flags/model-flags.ts';
 import { pairOf } from '../../input/flags/read.ts';
 import { JSON_FLAG, MESH } from '../../input/flags/shared-flags.ts';

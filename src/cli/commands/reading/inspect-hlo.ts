@@ -1,15 +1,19 @@
-/** `inspect` of a compiled program: HLO text is no graph to plan, but says which collectives the compiler chose. */
+/**
+ * `inspect` of a compiled program: HLO text is no graph to plan, but says which collectives the
+ * compiler chose.
+ */
 
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { constants, gunzipSync } from 'node:zlib';
+
 import { ShardwrightError } from '../../../errors.ts';
 import { detectFormat } from '../../../import/detect.ts';
-import { readHlo, type HloCollective, type HloSummary } from '../../../import/hlo/collectives.ts';
-import { readModelFile } from '../../input/read-model-file.ts';
 import { isGzip } from '../../../import/file/unpack.ts';
+import { type HloCollective, type HloSummary, readHlo } from '../../../import/hlo/collectives.ts';
 import { shownPath } from '../../../platform/read-file.ts';
 import { bytesText, countText, tableText } from '../../../units.ts';
+import { readModelFile } from '../../input/read-model-file.ts';
 
 interface HloInspection {
   readonly name: string;
@@ -39,15 +43,20 @@ export function inspectHlo(path: string, format: string | undefined): HloInspect
 
 const HEAD = 1 << 16;
 
-/** Looks at the beginning of the file only; whatever is wrong with it is for the importer to say. */
+/**
+ * Looks at the beginning of the file only; whatever is wrong with it is for the importer to say.
+ */
 function beginsAsHlo(path: string): boolean {
   try {
     const bytes = path === '-' ? readModelFile(path).subarray(0, HEAD) : beginningOf(path);
     // A part of a stream is unpacked as far as it reaches; the limit holds before memory is taken.
     const options = { finishFlush: constants.Z_SYNC_FLUSH, maxOutputLength: HEAD * 200 };
-    return detectFormat(isGzip(bytes) ? new Uint8Array(gunzipSync(bytes, options)) : bytes) === 'hlo';
+    return (
+      detectFormat(isGzip(bytes) ? new Uint8Array(gunzipSync(bytes, options)) : bytes) === 'hlo'
+    );
   } catch (error) {
-    if (error instanceof ShardwrightError || (error instanceof Error && 'code' in error)) return false;
+    if (error instanceof ShardwrightError || (error instanceof Error && 'code' in error))
+      return false;
     throw error;
   }
 }
@@ -66,18 +75,30 @@ function beginningOf(path: string): Uint8Array {
 
 export function hloText({ name, nodes, ops, collectives, collectiveList }: HloInspection): string {
   const kinds = Object.entries(collectives).map(([kind, n]) => `${countText(n)} ${kind}`);
-  const rows = collectiveList.map(({ kind, name: own, resultBytes, groups, pairs, computation }) => [
-    kind, own, bytesText(resultBytes), devicesText(groups, pairs), computation,
-  ]); // prettier-ignore
+  const rows = collectiveList.map(
+    ({ kind, name: own, resultBytes, groups, pairs, computation }) => [
+      kind,
+      own,
+      bytesText(resultBytes),
+      devicesText(groups, pairs),
+      computation,
+    ],
+  );
   return [
     `${name}  (hlo: the program of one device, as compiled)`,
     `instructions  ${countText(nodes)}`,
     `collectives   ${kinds.length === 0 ? 'none' : kinds.join(', ')}`,
     ...(rows.length === 0
       ? []
-      : ['', tableText([['collective', 'name', 'result', 'devices', 'computation'], ...rows], [2])]),
+      : [
+          '',
+          tableText([['collective', 'name', 'result', 'devices', 'computation'], ...rows], [2]),
+        ]),
     '',
-    tableText([['operation', 'places'], ...Object.entries(ops).map(([op, n]) => [op, countText(n)])], [1]),
+    tableText(
+      [['operation', 'places'], ...Object.entries(ops).map(([op, n]) => [op, countText(n)])],
+      [1],
+    ),
   ].join('\n');
 }
 

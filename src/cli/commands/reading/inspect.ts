@@ -1,18 +1,18 @@
 /** `inspect`: reads a model file and prints its inputs, parameters, operators and refusals. */
 
+import { CONTROL_TARGETS } from '../../../graph/control.ts';
 import { countNodes, DTYPE_BYTES, type Graph } from '../../../graph/types.ts';
+import type { ProgramCounts } from '../../../import/types.ts';
+import { ofThemPadding, type VocabularyPadding } from '../../../models/vocabulary.ts';
 import { programFlops } from '../../../ops/program-flops.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
-import type { ProgramCounts } from '../../../import/types.ts';
-import { CONTROL_TARGETS } from '../../../graph/control.ts';
-import { ofThemPadding, type VocabularyPadding } from '../../../models/vocabulary.ts';
 import { isCheck } from '../../../passes/plannable/checks.ts';
 import { bytesText, countedText, countText, flopsText, tableText } from '../../../units.ts';
+import { loadModel } from '../../input/load.ts';
 import type { CliIo } from '../../output/io.ts';
 import { answer, EXIT } from '../../output/io.ts';
-import { hloText, inspectHlo } from './inspect-hlo.ts';
-import { loadModel } from '../../input/load.ts';
 import type { InspectOptions } from './flags.ts';
+import { hloText, inspectHlo } from './inspect-hlo.ts';
 
 /** What `inspect` prints; the keys are a contract. */
 export interface Inspection {
@@ -52,7 +52,10 @@ export function inspectGraph(
     if (node.kind === 'placeholder') {
       if (node.meta.role !== 'parameter' || node.type.kind !== 'tensor') continue;
       if (tied.has(node.meta.roleName ?? node.name)) continue;
-      const size = node.type.shape.reduce<number>((n, d) => n * (typeof d === 'number' ? d : (d.example ?? 1)), 1);
+      const size = node.type.shape.reduce<number>(
+        (n, d) => n * (typeof d === 'number' ? d : (d.example ?? 1)),
+        1,
+      );
       parameters += size;
       parameterCount++;
       parameterBytes += size * DTYPE_BYTES[node.type.dtype];
@@ -84,8 +87,10 @@ export function inspectGraph(
 /** What the work does not hold. */
 function workNotes(uncountedLoops: number, unsizedCalls: number): string[] {
   const notes: string[] = [];
-  if (uncountedLoops > 0) notes.push(`Loops whose number of trips is not known, counted once: ${uncountedLoops}.`);
-  if (unsizedCalls > 0) notes.push(`Calls with sizes that have no value, whose work counts as 0: ${unsizedCalls}.`);
+  if (uncountedLoops > 0)
+    notes.push(`Loops whose number of trips is not known, counted once: ${uncountedLoops}.`);
+  if (unsizedCalls > 0)
+    notes.push(`Calls with sizes that have no value, whose work counts as 0: ${unsizedCalls}.`);
   return notes;
 }
 
@@ -110,7 +115,11 @@ function addUnknown(graph: Graph, table: OperatorTable, unknown: Set<string>): v
   }
 }
 
-export async function inspectCommand(model: string, options: InspectOptions, io: CliIo): Promise<number> {
+export async function inspectCommand(
+  model: string,
+  options: InspectOptions,
+  io: CliIo,
+): Promise<number> {
   const compiled = inspectHlo(model, options.format);
   if (compiled !== undefined) {
     answer(io, options, compiled, hloText);
@@ -126,12 +135,19 @@ function inspectionText(found: Inspection): string {
   const lines = [
     `${found.name}  (${found.format})`,
     `nodes       ${countText(found.nodes)}`,
-    `parameters  ${countText(found.parameters)} in ${countedText(found.parameterCount, 'tensor')}, ${bytesText(found.parameterBytes)}${ofThemPadding(found.paddedParameters)}`,
-    `work        ${flopsText(found.flops.total)}: forward ${flopsText(found.flops.forward)}, backward ${flopsText(found.flops.backward)} (2 per multiply-add)`,
+    `parameters  ${countText(found.parameters)} in ` +
+      `${countedText(found.parameterCount, 'tensor')}, ` +
+      `${bytesText(found.parameterBytes)}${ofThemPadding(found.paddedParameters)}`,
+    `work        ${flopsText(found.flops.total)}: forward ${flopsText(found.flops.forward)}, ` +
+      `backward ${flopsText(found.flops.backward)} (2 per multiply-add)`,
     '',
-    tableText([['operator', 'nodes'], ...Object.entries(found.ops).map(([op, n]) => [op, countText(n)])], [1]),
+    tableText(
+      [['operator', 'nodes'], ...Object.entries(found.ops).map(([op, n]) => [op, countText(n)])],
+      [1],
+    ),
   ];
-  if (found.unknownOps.length > 0) lines.push('', `unknown operators: ${found.unknownOps.join(', ')}`);
+  if (found.unknownOps.length > 0)
+    lines.push('', `unknown operators: ${found.unknownOps.join(', ')}`);
   if (found.notes.length > 0) lines.push('', ...found.notes.map((n) => `note  ${n}`));
   return lines.join('\n');
 }

@@ -1,11 +1,11 @@
 /** `trace`: runs a TypeScript or JavaScript program, captures its graph and prints or writes it. */
 
+import { printGraph } from '../../../graph/text/write.ts';
 import { countNodes, type Graph } from '../../../graph/types.ts';
 import { getOwn } from '../../../graph/value.ts';
-import { printGraph } from '../../../graph/text/write.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
-import { EXIT, type CliIo } from '../../output/io.ts';
 import { traceScript } from '../../input/load-script.ts';
+import { type CliIo, EXIT } from '../../output/io.ts';
 import type { TraceOptions } from './flags.ts';
 
 /** What `trace --json` prints; the keys are a contract. */
@@ -17,7 +17,11 @@ interface TraceSummary {
   readonly subgraphs: Readonly<Record<string, TraceSummary>>;
 }
 
-export async function traceCommand(path: string, options: TraceOptions, io: CliIo): Promise<number> {
+export async function traceCommand(
+  path: string,
+  options: TraceOptions,
+  io: CliIo,
+): Promise<number> {
   const graph = await traceScript(path, builtinOperators());
   io.stdout(options.json === true ? `${JSON.stringify(summaryOf(graph))}\n` : printGraph(graph));
   return EXIT.ok;
@@ -25,8 +29,12 @@ export async function traceCommand(path: string, options: TraceOptions, io: CliI
 
 function summaryOf(graph: Graph): TraceSummary {
   const counts = new Map<string, number>();
-  for (const node of graph.nodes) if (node.kind === 'call') counts.set(node.target, (counts.get(node.target) ?? 0) + 1);
-  const subgraphs: Record<string, TraceSummary> = Object.create(null) as Record<string, TraceSummary>;
+  for (const node of graph.nodes)
+    if (node.kind === 'call') counts.set(node.target, (counts.get(node.target) ?? 0) + 1);
+  const subgraphs: Record<string, TraceSummary> = Object.create(null) as Record<
+    string,
+    TraceSummary
+  >;
   for (const name of Object.keys(graph.subgraphs)) {
     const body = getOwn(graph.subgraphs, name);
     if (body !== undefined) subgraphs[name] = summaryOf(body);

@@ -1,10 +1,13 @@
 /**
- * Answers what the page asks about a plan that was made for it: the strategies of a value, what another one costs, files for an
- * engine. In: a request whose header `x-question` names the plan. Out: lines of JSON: steps, then what the command line prints.
+ * Answers what the page asks about a plan that was made for it: the strategies of a value, what
+ * another one costs, files for an engine. In: a request whose header `x-question` names the plan.
+ * Out: lines of JSON: steps, then what the command line prints.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { join } from 'node:path';
+
 import * as z from 'zod';
+
 import type { KeptPlans } from './kept-plans.ts';
 import { runCommand } from './run-command.ts';
 
@@ -16,21 +19,34 @@ const questionSchema = z.discriminatedUnion('kind', [
 ]);
 type Question = z.infer<typeof questionSchema>;
 
-export async function askPlan(request: IncomingMessage, response: ServerResponse, headers: Readonly<Record<string, string>>, kept: KeptPlans): Promise<void> {
+export async function askPlan(
+  request: IncomingMessage,
+  response: ServerResponse,
+  headers: Readonly<Record<string, string>>,
+  kept: KeptPlans,
+): Promise<void> {
   const question = questionOf(request.headers['x-question']);
   const folder = question === undefined ? undefined : kept.folder(question.plan);
-  response.writeHead(question === undefined ? 400 : 200, { ...headers, 'content-type': 'application/x-ndjson' });
+  response.writeHead(question === undefined ? 400 : 200, {
+    ...headers,
+    'content-type': 'application/x-ndjson',
+  });
   const say = (line: object): void => void response.write(`${JSON.stringify(line)}\n`);
-  const fault = (code: string, message: string): void => say({ fault: { code, message, hint: '' } });
+  const fault = (code: string, message: string): void =>
+    say({ fault: { code, message, hint: '' } });
   if (question === undefined) fault('E_USAGE', 'the question cannot be read');
   else if (folder === undefined) fault('E_USAGE', 'this plan is no longer kept; plan again');
   else {
-    const { code, out, err } = await runCommand(wordsOf(question, join(folder, 'plan')), response, (step) => say({ step }));
+    const { code, out, err } = await runCommand(
+      wordsOf(question, join(folder, 'plan')),
+      response,
+      (step) => say({ step }),
+    );
     if (code === 0) say({ printed: out.replaceAll(folder, '') });
     else fault('E_PLAN', err.trim().replaceAll(folder, ''));
   }
   response.end();
-} // prettier-ignore
+}
 
 function questionOf(header: string | string[] | undefined): Question | undefined {
   try {

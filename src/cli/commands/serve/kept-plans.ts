@@ -1,6 +1,6 @@
 /**
- * Plans that the page may still ask about. In: folders of plans. Out: names for them that nobody guesses. The oldest go, and all of
- * them with the server.
+ * Plans that the page may still ask about. In: folders of plans. Out: names for them that nobody
+ * guesses. The oldest go, and all of them with the server.
  */
 import { randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
@@ -9,30 +9,30 @@ const MOST = 4;
 
 export class KeptPlans {
   /** By name, oldest first. */
-  readonly #folders = new Map<string, string>();
+  private readonly folders = new Map<string, string>();
 
   /** Owns the folder from now on. */
   keep(folder: string): string {
     const name = randomBytes(12).toString('hex');
-    this.#folders.set(name, folder);
-    for (const [oldest] of [...this.#folders].slice(0, -MOST)) this.#drop(oldest);
+    this.folders.set(name, folder);
+    for (const [oldest] of [...this.folders].slice(0, -MOST)) this.drop(oldest);
     return name;
   }
 
   folder(name: string): string | undefined {
-    return this.#folders.get(name);
+    return this.folders.get(name);
   }
 
   has(folder: string): boolean {
-    return [...this.#folders.values()].includes(folder);
+    return [...this.folders.values()].includes(folder);
   }
 
   close(): void {
-    for (const name of [...this.#folders.keys()]) this.#drop(name);
+    for (const name of [...this.folders.keys()]) this.drop(name);
   }
 
-  #drop(name: string): void {
-    rmSync(this.#folders.get(name) ?? '', { recursive: true, force: true });
-    this.#folders.delete(name);
+  private drop(name: string): void {
+    rmSync(this.folders.get(name) ?? '', { recursive: true, force: true });
+    this.folders.delete(name);
   }
 }

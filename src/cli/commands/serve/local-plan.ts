@@ -1,7 +1,8 @@
 /**
- * Plans a file that the page sent, with the command line in a process of its own: all threads and all memory of the machine. In: a
- * request whose header `x-question` has the flags and whose body is the file. Out: lines of JSON: steps, then the plan folder, its
- * report and a name for questions about it, or a fault. Who goes away ends the search.
+ * Plans a file that the page sent, with the command line in a process of its own: all threads and
+ * all memory of the machine. In: a request whose header `x-question` has the flags and whose body
+ * is the file. Out: lines of JSON: steps, then the plan folder, its report and a name for questions
+ * about it, or a fault. Who goes away ends the search.
  */
 import { createWriteStream, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -9,7 +10,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
+
 import * as z from 'zod';
+
 import type { KeptPlans } from './kept-plans.ts';
 import { runCommand } from './run-command.ts';
 
@@ -33,36 +36,59 @@ type Question = z.infer<typeof questionSchema>;
 
 let running = 0;
 
-export async function planLocally(request: IncomingMessage, response: ServerResponse, headers: Readonly<Record<string, string>>, kept: KeptPlans): Promise<void> {
+export async function planLocally(
+  request: IncomingMessage,
+  response: ServerResponse,
+  headers: Readonly<Record<string, string>>,
+  kept: KeptPlans,
+): Promise<void> {
   const say = (line: object): void => void response.write(`${JSON.stringify(line)}\n`);
   const refuse = (status: number, message: string): void => {
-    response.writeHead(status, { ...headers, 'content-type': 'application/x-ndjson', connection: 'close' });
+    response.writeHead(status, {
+      ...headers,
+      'content-type': 'application/x-ndjson',
+      connection: 'close',
+    });
     say({ fault: { code: 'E_USAGE', message, hint: '' } });
     // What is still being sent is not waited for.
     response.end(() => request.destroy());
   };
   const question = questionOf(request.headers['x-question']);
   if (question === undefined) return refuse(400, 'the question cannot be read');
-  if (running >= MOST_AT_ONCE) return refuse(503, `${MOST_AT_ONCE} plans are being made; wait for one`);
+  if (running >= MOST_AT_ONCE)
+    return refuse(503, `${MOST_AT_ONCE} plans are being made; wait for one`);
   running++;
   const folder = mkdtempSync(join(tmpdir(), 'shardwright-serve-'));
   try {
     const file = join(folder, `model-${question.name.replaceAll(/[^\w.-]/g, '_').slice(-80)}`);
-    if (!(await received(request, file))) return refuse(413, `the file has more than ${MOST_BYTES} bytes`);
+    if (!(await received(request, file)))
+      return refuse(413, `the file has more than ${MOST_BYTES} bytes`);
     response.writeHead(200, { ...headers, 'content-type': 'application/x-ndjson' });
     const out = join(folder, 'plan');
-    const planned = await runCommand(['plan', file, ...flagsOf(question), '--no-recipes', '-o', out], response, (step) => say({ step })); // prettier-ignore
+    const planned = await runCommand(
+      ['plan', file, ...flagsOf(question), '--no-recipes', '-o', out],
+      response,
+      (step) => say({ step }),
+    );
     if (planned.code !== 0 && planned.code !== 4) {
-      say({ fault: { code: 'E_PLAN', message: planned.err.trim().replaceAll(folder, ''), hint: '' } });
+      say({
+        fault: { code: 'E_PLAN', message: planned.err.trim().replaceAll(folder, ''), hint: '' },
+      });
       return;
     }
     say({ summary: planned.out.replaceAll(folder, '') });
-    const reported = await runCommand(['report', out, '-o', join(folder, 'report.html')], response, (step) => say({ step }));
+    const reported = await runCommand(
+      ['report', out, '-o', join(folder, 'report.html')],
+      response,
+      (step) => say({ step }),
+    );
     if (reported.code === 0)
       say({
         plan: kept.keep(folder),
         html: readFileSync(join(folder, 'report.html'), 'utf8'),
-        files: Object.fromEntries(readdirSync(out).map((name) => [name, readFileSync(join(out, name)).toString('base64')])), // prettier-ignore
+        files: Object.fromEntries(
+          readdirSync(out).map((name) => [name, readFileSync(join(out, name)).toString('base64')]),
+        ),
       });
     else say({ fault: { code: 'E_REPORT', message: reported.err.trim(), hint: '' } });
   } finally {
@@ -70,7 +96,7 @@ export async function planLocally(request: IncomingMessage, response: ServerResp
     response.end();
     if (!kept.has(folder)) rmSync(folder, { recursive: true, force: true });
   }
-} // prettier-ignore
+}
 
 function questionOf(header: string | string[] | undefined): Question | undefined {
   try {
@@ -82,17 +108,34 @@ function questionOf(header: string | string[] | undefined): Question | undefined
 }
 
 /** Each flag with its value in one word, so that no value is read as a flag. */
-function flagsOf({ name, mesh, cluster, memory, batch, sequence, layers, pins }: Question): string[] {
+function flagsOf({
+  name,
+  mesh,
+  cluster,
+  memory,
+  batch,
+  sequence,
+  layers,
+  pins,
+}: Question): string[] {
   const isConfig = /\.json(\.gz)?$/.test(name);
-  const given = (flag: string, text: string): string[] => (text === '' ? [] : [`--${flag}=${text}`]);
+  const given = (flag: string, text: string): string[] =>
+    text === '' ? [] : [`--${flag}=${text}`];
   return [
     ...given('mesh', mesh),
     ...given('cluster', cluster),
     ...given('memory', memory),
-    ...(isConfig ? ['--training', ...given('batch', batch), ...given('seq', sequence), ...given('layers', layers)] : []),
+    ...(isConfig
+      ? [
+          '--training',
+          ...given('batch', batch),
+          ...given('seq', sequence),
+          ...given('layers', layers),
+        ]
+      : []),
     ...pins.map((pin) => `--pin=${pin}`),
   ];
-} // prettier-ignore
+}
 
 /** Whether the whole body was written; what is too large is given up at the limit. */
 async function received(request: IncomingMessage, file: string): Promise<boolean> {

@@ -1,12 +1,14 @@
 /**
- * The files of the built page. In: a name, as a browser asks for it. Out: its bytes. A checkout has them in `site/dist`, the package
- * packed in `site/packed`; only names that are listed there are read.
+ * The files of the built page. In: a name, as a browser asks for it. Out: its bytes. A checkout has
+ * them in `site/dist`, the package packed in `site/packed`; only names that are listed there are
+ * read.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { brotliDecompressSync } from 'node:zlib';
+
 import { ShardwrightError } from '../../../errors.ts';
 
 const SITE = fileURLToPath(new URL('../../../../site/', import.meta.url));
@@ -15,13 +17,18 @@ const SITE = fileURLToPath(new URL('../../../../site/', import.meta.url));
 export function pageFolder(): string {
   const found = [join(SITE, 'dist'), join(SITE, 'packed')].find((folder) => existsSync(folder));
   if (found !== undefined) return found;
-  throw new ShardwrightError('E_IO', 'the page is not built', { hint: 'run npm run site in the checkout.' });
+  throw new ShardwrightError('E_IO', 'the page is not built', {
+    hint: 'run npm run site in the checkout.',
+  });
 }
 
 export function pageFile(folder: string, name: string): Buffer | undefined {
-  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).map((path) => path.replaceAll('\\', '/'));
+  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).map((path) =>
+    path.replaceAll('\\', '/'),
+  );
   if (files.includes(name) && /\.\w+$/.test(name)) return readFileSync(join(folder, name));
-  if (files.includes(`${name}.br`)) return brotliDecompressSync(readFileSync(join(folder, `${name}.br`)));
+  if (files.includes(`${name}.br`))
+    return brotliDecompressSync(readFileSync(join(folder, `${name}.br`)));
   // HiGHS is not packed twice.
   if (/^assets\/highs-[\w-]+\.wasm$/.test(name))
     return readFileSync(createRequire(import.meta.url).resolve('highs/runtime'));

@@ -5,14 +5,19 @@ import { countFrom } from '../../input/flags/read.ts';
 import { command } from '../flags/add-command.ts';
 
 const SERVE_COMMAND = {
-  port: or(value('--port <n>', 'port of 127.0.0.1; 0 takes one that is free', countFrom(0, 65_535)), '8017'),
+  port: or(
+    value('--port <n>', 'port of 127.0.0.1; 0 takes one that is free', countFrom(0, 65_535)),
+    '8017',
+  ),
 };
 
 export const registerServe = command({
   usage: 'serve',
   summary: 'the planner as a page for browsers of this machine',
   description:
-    'Serves the planner as a page to browsers of this machine alone. Large files are planned with all of its threads. Prints the address; Ctrl+C ends it.\n\nExample:\n  $ shardwright serve --port 8017',
+    'Serves the planner as a page to browsers of this machine alone. Large files are planned ' +
+    'with all of its threads. Prints the address; Ctrl+C ends it.\n\nExample:\n  $ ' +
+    'shardwright serve --port 8017',
   flags: SERVE_COMMAND,
   run: async ({ port }, { io }) => (await import('./serve.ts')).serveCommand({ port }, io),
 });

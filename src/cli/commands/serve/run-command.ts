@@ -1,6 +1,7 @@
 /**
- * Runs the command line in a process of its own, for a page that waits. In: words, the answer that the page hears, who is told of
- * steps. Out: exit code and what was printed. Who goes away ends the process.
+ * Runs the command line in a process of its own, for a page that waits. In: words, the answer that
+ * the page hears, who is told of steps. Out: exit code and what was printed. Who goes away ends the
+ * process.
  */
 import { spawn } from 'node:child_process';
 import type { ServerResponse } from 'node:http';
@@ -16,14 +17,19 @@ export function runCommand(
   response: ServerResponse,
   step: (text: string) => void,
 ): Promise<Ended> {
-  const child = spawn(process.execPath, [...process.execArgv, process.argv[1], ...args], { stdio: ['ignore', 'pipe', 'pipe'] }); // prettier-ignore
+  const child = spawn(process.execPath, [...process.execArgv, process.argv[1], ...args], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   const gone = (): void => void child.kill('SIGKILL');
   response.once('close', gone);
   let [out, err] = ['', ''];
   child.stdout.setEncoding('utf8').on('data', (text: string) => (out += text));
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
     err += text;
-    const line = text.trim().split(/[\r\n]+/).at(-1); // prettier-ignore
+    const line = text
+      .trim()
+      .split(/[\r\n]+/)
+      .at(-1);
     if (line !== undefined && line !== '') step(line);
   });
   return new Promise((resolve, reject) => {

@@ -1,21 +1,26 @@
 /** `draw`: takes a shape with cuts or a placement and draws the blocks and their devices. */
 
 import { ShardwrightError } from '../../../errors.ts';
-import { fromDimView } from '../../../mesh/views/dim-view.ts';
-import { resolveEinshard } from '../../../mesh/einshard/resolve.ts';
+import { type DeviceMesh, parseMesh } from '../../../mesh/devices/mesh.ts';
 import { parseShardingFor } from '../../../mesh/einshard/on-mesh.ts';
 import { einshardMesh, toPlacements } from '../../../mesh/einshard/placements.ts';
+import { resolveEinshard } from '../../../mesh/einshard/resolve.ts';
 import { isEinshard } from '../../../mesh/einshard/syntax.ts';
 import type { Order } from '../../../mesh/layout/int-tree.ts';
 import { parseLayout } from '../../../mesh/layout/parse.ts';
-import { parseMesh, type DeviceMesh } from '../../../mesh/devices/mesh.ts';
-import { isPartitionSpec, parsePartitionSpec } from '../../../mesh/views/partition-spec.ts';
 import { isPending, Sharding } from '../../../mesh/sharding/sharding.ts';
+import { fromDimView } from '../../../mesh/views/dim-view.ts';
+import { isPartitionSpec, parsePartitionSpec } from '../../../mesh/views/partition-spec.ts';
 import type { Cuts, Drawing } from '../../../report/draw/matrix.ts';
 import { drawSvg } from '../../../report/draw/svg.ts';
 import { drawText } from '../../../report/draw/text.ts';
-import { offsetsDrawing, pendingNote, placementDrawing, valuesDrawing } from '../../../report/draw/views.ts';
-import { EXIT, type CliIo } from '../../output/io.ts';
+import {
+  offsetsDrawing,
+  pendingNote,
+  placementDrawing,
+  valuesDrawing,
+} from '../../../report/draw/views.ts';
+import { type CliIo, EXIT } from '../../output/io.ts';
 import { writeText } from '../../output/write-file.ts';
 import type { DrawOptions } from './flags.ts';
 
@@ -41,7 +46,12 @@ export function drawCommand(options: DrawOptions, io: CliIo): number {
   const { rows, columns, cells } = view.drawing;
   if (options.svg !== undefined) writeText(options.svg, drawSvg(view.drawing, view), 'drawing');
   if (options.json === true) {
-    const result: DrawResult = { text, rows, columns, cells: cells.map((row) => row.map((cell) => cell.text)) };
+    const result: DrawResult = {
+      text,
+      rows,
+      columns,
+      cells: cells.map((row) => row.map((cell) => cell.text)),
+    };
     io.stdout(`${JSON.stringify(result)}\n`);
     return EXIT.ok;
   }
@@ -56,7 +66,8 @@ function viewOf(options: DrawOptions): View {
     throw usage('--layout and --placement are two drawings', 'give one of them.');
   if (options.order !== undefined && options.layout === undefined)
     throw usage('--order belongs to --layout', 'leave it out; values count in row-major order.');
-  if (!options.borders && placed === undefined) throw usage('--no-borders belongs to --placement', 'leave it out.');
+  if (!options.borders && placed === undefined)
+    throw usage('--no-borders belongs to --placement', 'leave it out.');
   const cuts = parseCuts(options.cut ?? '');
   const { shape } = options;
   if (options.layout !== undefined) return layoutView(options.layout, options.order, shape, cuts);
@@ -69,7 +80,12 @@ function viewOf(options: DrawOptions): View {
   };
 }
 
-function layoutView(text: string, order: Order | undefined, shape: readonly number[] | undefined, cuts: Cuts): View {
+function layoutView(
+  text: string,
+  order: Order | undefined,
+  shape: readonly number[] | undefined,
+  cuts: Cuts,
+): View {
   if (order === undefined)
     throw usage(
       `--layout '${text}' needs --order: which coordinate is the fastest`,
@@ -94,7 +110,10 @@ function placementView(options: DrawOptions, shape: readonly number[], cuts: Cut
       `write for example --mesh dp=2,tp=2 --placement 'S(0)R'.`,
     );
   const { mesh, sharding } = readPlacement(options.placement, options, shape);
-  const { drawing, holders } = placementDrawing(sharding, mesh, shape, { borders: options.borders, cuts });
+  const { drawing, holders } = placementDrawing(sharding, mesh, shape, {
+    borders: options.borders,
+    cuts,
+  });
   const pending = sharding.placements.find(isPending);
   const lines = `${pending === undefined ? '' : `; ${pendingNote(pending)}`}${options.borders ? '; lines are shard borders' : ''}`;
   return {
@@ -112,22 +131,30 @@ function readPlacement(
   shape: readonly number[],
 ): { mesh: DeviceMesh; sharding: Sharding } {
   if (options.mesh !== undefined) {
-    if (options.devices !== undefined) throw usage('--mesh and --devices both state the devices', 'give one of them.');
+    if (options.devices !== undefined)
+      throw usage('--mesh and --devices both state the devices', 'give one of them.');
     const mesh = parseMesh(options.mesh);
     if (isPartitionSpec(text))
-      return { mesh, sharding: fromDimView(parsePartitionSpec(text).forRank(shape.length), mesh).sharding };
+      return {
+        mesh,
+        sharding: fromDimView(parsePartitionSpec(text).forRank(shape.length), mesh).sharding,
+      };
     return { mesh, sharding: parseShardingFor(text, mesh, shape) };
   }
-  if (!isEinshard(text)) throw usage(`--placement '${text}' needs a mesh`, 'write for example --mesh dp=2,tp=2.');
+  if (!isEinshard(text))
+    throw usage(`--placement '${text}' needs a mesh`, 'write for example --mesh dp=2,tp=2.');
   if (options.devices === undefined)
-    throw usage(`--placement '${text}' needs the number of devices`, 'write for example --devices 16.');
+    throw usage(
+      `--placement '${text}' needs the number of devices`,
+      'write for example --devices 16.',
+    );
   const einshard = resolveEinshard(text, { devices: options.devices, shape });
   return { mesh: einshardMesh(einshard), sharding: new Sharding(toPlacements(einshard)) };
 }
 
 /**
- * `0,1` cuts these dims everywhere; `1@2` cuts dim 1 only before its slice 2. Both may be repeated and mixed; whether the
- * shape has them is for the drawing to say.
+ * `0,1` cuts these dims everywhere; `1@2` cuts dim 1 only before its slice 2. Both may be repeated
+ * and mixed; whether the shape has them is for the drawing to say.
  */
 function parseCuts(text: string): Cuts {
   const cuts = new Map<number, number[] | 'all'>();
@@ -138,7 +165,8 @@ function parseCuts(text: string): Cuts {
     if (match === null)
       throw new ShardwrightError(
         'E_USAGE',
-        `--cut '${text}': expected a dim, or a dim and a place, at column ${column}, got '${part.trim()}'`,
+        `--cut '${text}': expected a dim, or a dim and a place, at column ${column}, got ` +
+          `'${part.trim()}'`,
         { hint: 'write for example 0,1 (everywhere) or 0,1@2 (dim 1 before slice 2).' },
       );
     const dim = Number(match[1]);

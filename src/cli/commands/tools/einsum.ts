@@ -1,16 +1,22 @@
-/** `shardwright einsum`. In: an equation, where its operands are, the mesh dims. Out: classes, result, what gradients owe. */
+/**
+ * `shardwright einsum`. In: an equation, where its operands are, the mesh dims. Out: classes,
+ * result, what gradients owe.
+ */
 
 import { ShardwrightError } from '../../../errors.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
-import { classify, parseEinsum } from '../../../ops/rules/equation.ts';
 import { explain } from '../../../ops/einsum/explain.ts';
 import { shardRule } from '../../../ops/einsum/shard-rule.ts';
-import { rulesOf } from '../../../ops/rules/einsum.ts';
 import { ruleText } from '../../../ops/record/rule.ts';
-import { EXIT, type CliIo } from '../../output/io.ts';
+import { rulesOf } from '../../../ops/rules/einsum.ts';
+import { classify, parseEinsum } from '../../../ops/rules/equation.ts';
+import { type CliIo, EXIT } from '../../output/io.ts';
 import type { EinsumOptions } from './flags.ts';
 
-/** `einsum "abi,aoi->abo" --shard x=S(b) --axis tp=8`: operands are x, y, z, or 0, 1, 2 and on; one that is not named is R. */
+/**
+ * `einsum "abi,aoi->abo" --shard x=S(b) --axis tp=8`: operands are x, y, z, or 0, 1, 2 and on; one
+ * that is not named is R.
+ */
 export function einsumCommand(equation: string, options: EinsumOptions, io: CliIo): number {
   const { operands } = parseEinsum(equation);
   const { mode, shard, axis } = options;
@@ -27,20 +33,30 @@ export function einsumCommand(equation: string, options: EinsumOptions, io: CliI
     const k = /^\d{1,4}$/.test(name) ? Number(name) : NAMES.indexOf(name);
     if (k < 0 || k >= operands.length)
       throw new ShardwrightError('E_USAGE', `--shard '${text}' names no operand of '${equation}'`, {
-        hint: `write NAME=STATES with one of ${operands.map((_, i) => NAMES[i] ?? String(i)).join(', ')}, such as --shard x=S(0).`,
+        hint:
+          'write NAME=STATES with one of ' +
+          `${operands.map((_, i) => NAMES[i] ?? String(i)).join(', ')}, such as --shard x=S(0).`,
       });
-    if (given.has(k)) throw new ShardwrightError('E_USAGE', `--shard names operand '${name}' twice`);
+    if (given.has(k))
+      throw new ShardwrightError('E_USAGE', `--shard names operand '${name}' twice`);
     given.add(k);
     specs[k] = spec;
   }
   const named = { axes, sizes, mode } as const;
   if (options.json === true) {
     const sharding = shardRule(equation, specs, named);
-    const answer = { ...sharding, classes: classify(equation), rules: rulesOf(equation).map(ruleText) };
+    const answer = {
+      ...sharding,
+      classes: classify(equation),
+      rules: rulesOf(equation).map(ruleText),
+    };
     io.stdout(`${JSON.stringify(answer)}\n`);
     return EXIT.ok;
   }
-  const rules = shard.length > 0 ? [] : ['rules of one mesh dim:', ...rulesOf(equation).map((r) => `  ${ruleText(r)}`)];
+  const rules =
+    shard.length > 0
+      ? []
+      : ['rules of one mesh dim:', ...rulesOf(equation).map((r) => `  ${ruleText(r)}`)];
   io.stdout(`${[...explain(equation, specs, named), ...rules].join('\n')}\n`);
   return EXIT.ok;
 }

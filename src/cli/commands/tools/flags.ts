@@ -1,8 +1,8 @@
 /** The flags of `einshard`, `einsum`, `solve`, `draw`, `layout`, `redistribute` and `validate`. */
 
-import { DTYPES } from '../../../graph/types.ts';
 import { ShardwrightError, suggestion } from '../../../errors.ts';
-import { list, off, on, or, required, text, value, type Given } from '../../input/flags/flag.ts';
+import { DTYPES } from '../../../graph/types.ts';
+import { type Given, list, off, on, or, required, text, value } from '../../input/flags/flag.ts';
 import { oneOf, parseCount, parseFraction, parseShape } from '../../input/flags/read.ts';
 import {
   CLUSTER,
@@ -49,17 +49,26 @@ export const SOLVE_COMMAND = {
     help: 'answer with the best choice found in this time, counted from the start of the process',
   },
   gap: or(
-    value('--gap <fraction>', 'relative gap that is good enough; above it the exit code is 4', parseFraction),
+    value(
+      '--gap <fraction>',
+      'relative gap that is good enough; above it the exit code is 4',
+      parseFraction,
+    ),
     '0',
   ),
   seed: or(value('--seed <n>', 'seed of the search', parseCount), '0'),
   threads: or(
-    value('--threads <n>', 'worker threads; the answer to a number of rounds does not depend on it', parseCount),
+    value(
+      '--threads <n>',
+      'worker threads; the answer to a number of rounds does not depend on it',
+      parseCount,
+    ),
     '2',
   ),
   lanes: value(
     '--lanes <n>',
-    'searches that run side by side; more of them use more threads, and change the answer (default: 2)',
+    'searches that run side by side; more of them use more threads, and change the answer ' +
+      '(default: 2)',
     parseCount,
   ),
   rounds: value(
@@ -90,11 +99,31 @@ export const DRAW_COMMAND = {
     'sizes of the dims, outermost first, such as 2,2,2,2 (default: the modes of the layout)',
     parseShape,
   ),
-  cut: value('--cut <dims>', 'dims whose borders are drawn: before every slice, or before one as in 0,1@2', text),
-  layout: value('--layout <layout>', 'show the offsets of a layout, such as (4,2):(2,1); needs --order', text),
-  order: value('--order <order>', 'which coordinate is the fastest: lex (the last) or colex (the first)', ORDER),
-  placement: value('--placement <spec>', 'show who holds each element: S(0)R, P("tp", None), or einshard text', text),
-  mesh: value('--mesh <dims>', 'mesh of the placement, outermost dim first, such as dp=2,tp=2', text),
+  cut: value(
+    '--cut <dims>',
+    'dims whose borders are drawn: before every slice, or before one as in 0,1@2',
+    text,
+  ),
+  layout: value(
+    '--layout <layout>',
+    'show the offsets of a layout, such as (4,2):(2,1); needs --order',
+    text,
+  ),
+  order: value(
+    '--order <order>',
+    'which coordinate is the fastest: lex (the last) or colex (the first)',
+    ORDER,
+  ),
+  placement: value(
+    '--placement <spec>',
+    'show who holds each element: S(0)R, P("tp", None), or einshard text',
+    text,
+  ),
+  mesh: value(
+    '--mesh <dims>',
+    'mesh of the placement, outermost dim first, such as dp=2,tp=2',
+    text,
+  ),
   devices: { ...DEVICES, help: 'number of devices, for einshard text without --mesh' },
   borders: off('--no-borders', 'draw no lines at shard borders'),
   svg: value('--svg <file>', 'also write the drawing as SVG', text),
@@ -133,5 +162,8 @@ export const REDISTRIBUTE_COMMAND = {
 };
 export type RedistributeOptions = Given<typeof REDISTRIBUTE_COMMAND>;
 
-export const VALIDATE_COMMAND = { groups: on('--groups', 'also print every group of comparable runs'), ...JSON_FLAG };
+export const VALIDATE_COMMAND = {
+  groups: on('--groups', 'also print every group of comparable runs'),
+  ...JSON_FLAG,
+};
 export type ValidateOptions = Given<typeof VALIDATE_COMMAND>;

@@ -5,7 +5,12 @@ import { coalesce, coalesceModes } from '../../../mesh/layout/coalesce.ts';
 import { complement } from '../../../mesh/layout/complement.ts';
 import { composition } from '../../../mesh/layout/composition.ts';
 import { offsets } from '../../../mesh/layout/coordinates.ts';
-import { flatDivide, logicalDivide, tiledDivide, zippedDivide } from '../../../mesh/layout/divide.ts';
+import {
+  flatDivide,
+  logicalDivide,
+  tiledDivide,
+  zippedDivide,
+} from '../../../mesh/layout/divide.ts';
 import type { Order } from '../../../mesh/layout/int-tree.ts';
 import { leftInverse, rightInverse } from '../../../mesh/layout/inverse.ts';
 import { flatten, type Layout } from '../../../mesh/layout/layout.ts';
@@ -19,7 +24,7 @@ import {
   zippedProduct,
 } from '../../../mesh/layout/product.ts';
 import type { Tiler } from '../../../mesh/layout/tiler.ts';
-import { EXIT, type CliIo } from '../../output/io.ts';
+import { type CliIo, EXIT } from '../../output/io.ts';
 import type { LayoutOptions } from './flags.ts';
 
 type Run = (scan: LayoutScanner, order: Order) => Layout;
@@ -87,7 +92,12 @@ export function layoutCommand(expression: string, options: LayoutOptions, io: Cl
   const result = evaluate(expression, stated(options.order));
   if (options.json === true) {
     const { text, size, cosize } = result.layout;
-    const answer: LayoutAnswer = { result: text, size, cosize, offsets: offsets(result.layout, result.order) };
+    const answer: LayoutAnswer = {
+      result: text,
+      size,
+      cosize,
+      offsets: offsets(result.layout, result.order),
+    };
     io.stdout(`${JSON.stringify(answer)}\n`);
   } else io.stdout(`${result.layout.text}\n`);
   return EXIT.ok;
@@ -96,7 +106,9 @@ export function layoutCommand(expression: string, options: LayoutOptions, io: Cl
 function stated(order: Order | undefined): Order {
   if (order !== undefined) return order;
   throw new ShardwrightError('E_USAGE', 'the order is missing: --order lex or --order colex', {
-    hint: 'colex: the first coordinate is the fastest (CuTe); lex: the last is (PyTorch, device meshes)',
+    hint:
+      'colex: the first coordinate is the fastest (CuTe); lex: the last is (PyTorch, device ' +
+      'meshes)',
   });
 }
 
@@ -112,7 +124,8 @@ function evaluate(expression: string, order: Order): { layout: Layout; order: Or
       position: { line: 1, column },
       excerpt: expression,
     });
-  // Arguments are read one by one inside the operation, so whatever is left over shows only after it.
+  // Arguments are read one by one inside the operation, so whatever is left over shows only after
+  // it.
   const layout = run(scan, order);
   scan.end();
   return { layout, order };

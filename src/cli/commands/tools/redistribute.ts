@@ -1,19 +1,22 @@
-/** `redistribute`: takes two shardings of a tensor and prints the collectives between them with their prices. */
+/**
+ * `redistribute`: takes two shardings of a tensor and prints the collectives between them with
+ * their prices.
+ */
 
-import { RedistributionCharges } from '../../../cost/redistribution/charges.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
-import { GreedyPlanner } from '../../../cost/redistribution/greedy.ts';
 import { collectiveModel, defaultCostPreset } from '../../../cost/presets/presets.ts';
-import { Redistributor } from '../../../cost/redistribution/redistribute.ts';
+import { RedistributionCharges } from '../../../cost/redistribution/charges.ts';
+import { GreedyPlanner } from '../../../cost/redistribution/greedy.ts';
 import type { RedistributionPlan } from '../../../cost/redistribution/plan.ts';
+import { Redistributor } from '../../../cost/redistribution/redistribute.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { DTYPE_BYTES } from '../../../graph/types.ts';
+import { type DeviceMesh, parseMesh } from '../../../mesh/devices/mesh.ts';
 import { parseShardingFor } from '../../../mesh/einshard/on-mesh.ts';
-import { parseMesh, type DeviceMesh } from '../../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../../mesh/sharding/space.ts';
 import { bytesText, tableText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
-import { answer, EXIT, type CliIo } from '../../output/io.ts';
+import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { RedistributeOptions } from './flags.ts';
 
 /** What `redistribute` prints; the keys are a contract. */
@@ -29,16 +32,28 @@ export interface Redistribution {
     readonly pairs?: readonly (readonly [number, number])[];
   }[];
   readonly seconds: number;
-  /** Only where the preset charges redistributions by a formula: what a plan's objective counts; null where it refuses. */
+  /**
+   * Only where the preset charges redistributions by a formula: what a plan's objective counts;
+   * null where it refuses.
+   */
   readonly chargedSeconds?: number | null;
   readonly collectives: number;
   /** Largest local tensor on the way. */
   readonly peakBytes: number;
   /** PyTorch's default plan under the same preset; null where it has none. */
-  readonly greedy: { readonly plan: string; readonly seconds: number; readonly collectives: number } | null;
+  readonly greedy: {
+    readonly plan: string;
+    readonly seconds: number;
+    readonly collectives: number;
+  } | null;
 }
 
-export function redistributeCommand(from: string, to: string, options: RedistributeOptions, io: CliIo): number {
+export function redistributeCommand(
+  from: string,
+  to: string,
+  options: RedistributeOptions,
+  io: CliIo,
+): number {
   const mesh = parseMesh(options.mesh);
   const { shape } = options;
   const type = { shape, itemBytes: DTYPE_BYTES[options.dtype] };
@@ -50,7 +65,9 @@ export function redistributeCommand(from: string, to: string, options: Redistrib
   const planner = new Redistributor(space, model, { merge: options.merge });
   const plan = planner.plan(type, source, target);
   if (plan === undefined) {
-    const [reason, route] = (planner.refusal(source, target) ?? `${from} -> ${to} is refused`).split('; ');
+    const [reason, route] = (
+      planner.refusal(source, target) ?? `${from} -> ${to} is refused`
+    ).split('; ');
     throw new ShardwrightError('E_PLACEMENT', reason, route === undefined ? {} : { hint: route });
   }
   const greedy = greedyPlan(new GreedyPlanner(space, model), type, plan);
@@ -83,7 +100,9 @@ function record(
     collectives: plan.collectives,
     peakBytes: plan.peakBytes,
     greedy:
-      greedy === undefined ? null : { plan: greedy.text, seconds: greedy.seconds, collectives: greedy.collectives },
+      greedy === undefined
+        ? null
+        : { plan: greedy.text, seconds: greedy.seconds, collectives: greedy.collectives },
   };
 }
 
@@ -96,7 +115,8 @@ function planText(
 ): string {
   const lines = [
     plan.text,
-    `${timeText(plan.seconds)} (${prices}), ${countOf(plan.collectives, 'collective')}, at most ${bytesText(plan.peakBytes)} of it on a device`,
+    `${timeText(plan.seconds)} (${prices}), ${countOf(plan.collectives, 'collective')}, at ` +
+      `most ${bytesText(plan.peakBytes)} of it on a device`,
   ];
   if (charged !== undefined)
     lines.push(
@@ -113,12 +133,16 @@ function planText(
       timeText(step.seconds),
       (step.pairs ?? []).map(([a, b]) => `${a}->${b}`).join(' '),
     ]);
-    lines.push('', tableText([['step', 'mesh dims', 'devices', 'bytes', 'time', ''], ...rows], [2, 3, 4]));
+    lines.push(
+      '',
+      tableText([['step', 'mesh dims', 'devices', 'bytes', 'time', ''], ...rows], [2, 3, 4]),
+    );
   }
   if (greedy !== undefined && greedy.text !== plan.text)
     lines.push(
       '',
-      `PyTorch by default: ${timeText(greedy.seconds)}, ${countOf(greedy.collectives, 'collective')}`,
+      `PyTorch by default: ${timeText(greedy.seconds)}, ` +
+        `${countOf(greedy.collectives, 'collective')}`,
       `  ${greedy.text}`,
     );
   return lines.map((line) => line.trimEnd()).join('\n');

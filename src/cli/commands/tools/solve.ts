@@ -1,15 +1,20 @@
 /** `solve`: takes a choice problem (google/iopddl JSON) and prints the best choice found. */
 
 import { gunzipSync } from 'node:zlib';
+
 import { ShardwrightError } from '../../../errors.ts';
 import { asCertificate } from '../../../plan/record/certificate.ts';
+import { fileText, readFileBytes, shownPath } from '../../../platform/read-file.ts';
+import {
+  type RecordedStep,
+  SolverSteps,
+  solverStepsText,
+} from '../../../report/text/solver-steps.ts';
 import { NO_CHOICE, verifyCertificate } from '../../../solver/check/verify.ts';
 import { IopddlError, readIopddl } from '../../../solver/problem/iopddl.ts';
 import type { Problem, Progress, Solution } from '../../../solver/types.ts';
-import { fileText, readFileBytes, shownPath } from '../../../platform/read-file.ts';
-import { type RecordedStep, SolverSteps, solverStepsText } from '../../../report/text/solver-steps.ts';
 import { percentText, secondsText } from '../../../units.ts';
-import { EXIT, type CliIo } from '../../output/io.ts';
+import { type CliIo, EXIT } from '../../output/io.ts';
 import { tryFile, writeText } from '../../output/write-file.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import type { SolveOptions } from './flags.ts';
@@ -27,7 +32,8 @@ export async function solveCommand(
   const began = performance.now();
   // Reading counts.
   const deadline = control.deadline(timeLimit);
-  if (options.check !== undefined) return checkCommand(readProblem(path), options.check, options.json === true, io);
+  if (options.check !== undefined)
+    return checkCommand(readProblem(path), options.check, options.json === true, io);
   if (options.certificate !== undefined) tryFile(options.certificate, 'certificate');
   const problem = readProblem(path);
   const { solve } = await import('../../../solver/solve.ts');
@@ -47,7 +53,10 @@ export async function solveCommand(
     ...(lanes === undefined ? {} : { members: Math.max(1, lanes) }),
   });
   if (deadline.isInterrupted && solution.status === 'feasible')
-    io.stderr(`interrupted: the best choice so far costs ${exact(solution.objective)}, none costs less than ${exact(solution.bound)}, gap ${percentText(solution.gap)}\n`); // prettier-ignore
+    io.stderr(
+      `interrupted: the best choice so far costs ${exact(solution.objective)}, none costs ` +
+        `less than ${exact(solution.bound)}, gap ${percentText(solution.gap)}\n`,
+    );
   const seconds = (performance.now() - began) / 1000;
   report(solution, seconds, options.json === true, io, steps?.steps);
   if (options.certificate !== undefined && solution.certificate !== undefined)
@@ -58,22 +67,33 @@ export async function solveCommand(
 
 /** Replays a certificate against the problem; nothing is solved. Exit 5 where it proves nothing. */
 function checkCommand(problem: Problem, path: string, json: boolean, io: CliIo): number {
-  const certificate = asCertificate(parsedJson(readBytes(path, 'a certificate, as `--certificate` writes it.'), path), path); // prettier-ignore
+  const certificate = asCertificate(
+    parsedJson(readBytes(path, 'a certificate, as `--certificate` writes it.'), path),
+    path,
+  );
   const verdict = verifyCertificate(problem, { choice: [], objective: Infinity, certificate });
   const { accepted, reason, bound } = verdict;
   const infeasible = accepted && bound === NO_CHOICE;
   if (json) {
     const said = accepted && !infeasible ? `${bound}` : null;
-    io.stdout(`${JSON.stringify({ accepted, bound: said, infeasible, ...(accepted ? {} : { reason }) })}\n`);
+    io.stdout(
+      `${JSON.stringify({ accepted, bound: said, infeasible, ...(accepted ? {} : { reason }) })}\n`,
+    );
   } else if (!accepted) io.stdout(`refused: ${reason ?? ''}\n`);
-  else io.stdout(`accepted: ${infeasible ? 'there is no choice' : `no choice costs less than ${bound}`}\n`);
+  else
+    io.stdout(
+      `accepted: ${infeasible ? 'there is no choice' : `no choice costs less than ${bound}`}\n`,
+    );
   return accepted ? EXIT.ok : EXIT.findings;
 }
 
 /** Reads an IOPDDL file, plain or gzipped (told by its first bytes). */
 function readProblem(path: string): Problem {
   const parsed = parsedJson(
-    readBytes(path, 'an IOPDDL problem, as JSON or gzipped JSON of at most 512 MiB, or - for stdin.'),
+    readBytes(
+      path,
+      'an IOPDDL problem, as JSON or gzipped JSON of at most 512 MiB, or - for stdin.',
+    ),
     path,
   );
   try {
@@ -83,7 +103,9 @@ function readProblem(path: string): Problem {
       throw new ShardwrightError('E_FORMAT', error.message, {
         file: shownPath(path),
         path: error.path,
-        hint: 'the format is that of google/iopddl: problem.nodes, problem.edges and problem.usage_limit.',
+        hint:
+          'the format is that of google/iopddl: problem.nodes, problem.edges and ' +
+          'problem.usage_limit.',
       });
     throw error;
   }
@@ -91,12 +113,19 @@ function readProblem(path: string): Problem {
 
 function readBytes(path: string, what: string): Buffer {
   const hint = `give the path of ${what}`;
-  const bytes = readFileBytes(path, { what: 'problem', code: 'E_FILE', hint, maxBytes: MOST_BYTES });
+  const bytes = readFileBytes(path, {
+    what: 'problem',
+    code: 'E_FILE',
+    hint,
+    maxBytes: MOST_BYTES,
+  });
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes;
   try {
     return gunzipSync(bytes, { maxOutputLength: MOST_BYTES });
   } catch (error) {
-    throw new ShardwrightError('E_FILE', `cannot unpack ${shownPath(path)}: ${message(error)}`, { hint });
+    throw new ShardwrightError('E_FILE', `cannot unpack ${shownPath(path)}: ${message(error)}`, {
+      hint,
+    });
   }
 }
 
@@ -105,7 +134,9 @@ function parsedJson(bytes: Buffer, path: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new ShardwrightError('E_SYNTAX', `not JSON: ${message(error)}`, { file: shownPath(path) });
+    throw new ShardwrightError('E_SYNTAX', `not JSON: ${message(error)}`, {
+      file: shownPath(path),
+    });
   }
 }
 
@@ -130,7 +161,9 @@ function report(
       seconds,
       choice: Array.from(choice),
       ...(solution.conflict === undefined ? {} : { conflict: solution.conflict }),
-      ...(solution.smallestBudget === undefined ? {} : { smallestBudget: `${solution.smallestBudget}` }),
+      ...(solution.smallestBudget === undefined
+        ? {}
+        : { smallestBudget: `${solution.smallestBudget}` }),
       ...(solverSteps === undefined ? {} : { solverSteps }),
     };
     io.stdout(`${JSON.stringify(body)}\n`);
@@ -147,7 +180,8 @@ function report(
     return;
   }
   io.stdout(
-    `${status}  cost ${exact(objective)}  bound ${exact(bound)}  gap ${percentText(gap)}  ${secondsText(seconds)}\n`,
+    `${status}  cost ${exact(objective)}  bound ${exact(bound)}  gap ${percentText(gap)}  ` +
+      `${secondsText(seconds)}\n`,
   );
   explain();
 }
@@ -157,12 +191,17 @@ function exact(value: number): string {
   return Number.isFinite(value) ? BigInt(value).toString() : '-';
 }
 
-/** Incumbent, bound, gap and seconds: one rewritten line on a terminal, a line per change otherwise. */
+/**
+ * Incumbent, bound, gap and seconds: one rewritten line on a terminal, a line per change otherwise.
+ */
 function progressPrinter(io: CliIo, quiet: boolean): (event: Progress) => void {
   let last = '';
   return ({ phase, seconds, objective, bound, gap }) => {
     if (quiet) return;
-    const state = `${phase}  best ${Math.round(objective)}  bound ${Number.isFinite(bound) ? Math.floor(bound) : '-'}  gap ${Number.isFinite(gap) ? percentText(gap) : '-'}`;
+    const state =
+      `${phase}  best ${Math.round(objective)}  bound ` +
+      `${Number.isFinite(bound) ? Math.floor(bound) : '-'}  gap ` +
+      `${Number.isFinite(gap) ? percentText(gap) : '-'}`;
     if (state === last && !io.isTerminal) return;
     last = state;
     io.progress(`${state}  ${secondsText(seconds)}`);

@@ -1,19 +1,29 @@
 /**
- * `validate`: takes a table of measured training runs and prints, by source and family, what `compare --layout` says of each run
- * against what was measured.
+ * `validate`: takes a table of measured training runs and prints, by source and family, what
+ * `compare --layout` says of each run against what was measured.
  */
 
 import { SMALLEST_GROUP } from '../../../cost/validation/metrics.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { countedText, tableText } from '../../../units.ts';
-import { fitsDevice, SAFE, validateRuns, type Score, type Validation } from '../../../zoo/validation/validate.ts';
+import {
+  fitsDevice,
+  SAFE,
+  type Score,
+  validateRuns,
+  type Validation,
+} from '../../../zoo/validation/validate.ts';
 import { withRunsTable } from '../../input/runs-table.ts';
-import { answer, EXIT, type CliIo } from '../../output/io.ts';
+import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { ValidateOptions } from './flags.ts';
 
 /** `shardwright validate`: predicted against measured training runs. */
-export async function validateCommand(path: string, options: ValidateOptions, io: CliIo): Promise<number> {
+export async function validateCommand(
+  path: string,
+  options: ValidateOptions,
+  io: CliIo,
+): Promise<number> {
   const validation = await withRunsTable(path, async (table) => {
     const found = await validateRuns(table, builtinOperators(), (line) => io.progress(line));
     if (found.sources.length > 0) return found;
@@ -25,7 +35,9 @@ export async function validateCommand(path: string, options: ValidateOptions, io
   return EXIT.ok;
 }
 
-/** What `--json` prints; keys are a contract. Ours beside the baselines; absent figures are null. */
+/**
+ * What `--json` prints; keys are a contract. Ours beside the baselines; absent figures are null.
+ */
 function record(validation: Validation): object {
   const score = (s: Score): object => ({
     spearman: s.spearman ?? null,
@@ -79,13 +91,18 @@ function skippedLines({ skipped }: Validation): string[] {
     const key = `${reason} (${source})`;
     reasons.set(key, [...(reasons.get(key) ?? []), id]);
   }
-  return [...reasons].map(([reason, ids]) => `not predicted: ${countedText(ids.length, 'row')}, ${ids.join(', ')}: ${reason}`);
-} // prettier-ignore
+  return [...reasons].map(
+    ([reason, ids]) =>
+      `not predicted: ${countedText(ids.length, 'row')}, ${ids.join(', ')}: ${reason}`,
+  );
+}
 
 function text(validation: Validation, withGroups: boolean): string {
-  const percent = (x: number | undefined): string => (x === undefined ? '-' : `${(100 * x).toFixed(1)} %`);
+  const percent = (x: number | undefined): string =>
+    x === undefined ? '-' : `${(100 * x).toFixed(1)} %`;
   const plain = (x: number | undefined): string => (x === undefined ? '-' : x.toFixed(3));
-  const pair = (s: Score): string => (s.mape === undefined ? '-' : `${plain(s.spearman)} ${percent(s.mape)}`);
+  const pair = (s: Score): string =>
+    s.mape === undefined ? '-' : `${plain(s.spearman)} ${percent(s.mape)}`;
   const rows = validation.sources.map((s) => [
     s.source,
     String(s.rows),
@@ -101,24 +118,46 @@ function text(validation: Validation, withGroups: boolean): string {
     pair(s.constantUtilisation),
     pair(s.constantUtilisationBubble),
   ]);
-  const header = ['source', 'rows', 'groups', 'rank', 'regret', 'worst', 'MAPE', 'median', 'memory', 'OOM', 'Calculon-like', 'constant MFU', 'MFU x bubble']; // prettier-ignore
+  const header = [
+    'source',
+    'rows',
+    'groups',
+    'rank',
+    'regret',
+    'worst',
+    'MAPE',
+    'median',
+    'memory',
+    'OOM',
+    'Calculon-like',
+    'constant MFU',
+    'MFU x bubble',
+  ];
   const lines = [
     tableText([header, ...rows], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
     '',
-    `rank: mean Spearman over groups of at least ${SMALLEST_GROUP} runs; regret: measured time of our pick over the best, minus 1; memory: MAPE of the peak.`,
-    'Baselines show rank and MAPE: a layer model with the untouched A100 constants of Calculon, one utilisation per source, and that times the bubble.',
-    'FLOPs: step time or tokens/s where a row states them; TFLOPS and MFU rows by the convention that the row names.',
-    `Memory: a plan is safe when its peak fits the device with a probability of ${100 * SAFE} % by the readings of the public runs.`,
+    `rank: mean Spearman over groups of at least ${SMALLEST_GROUP} runs; regret: measured ` +
+      'time of our pick over the best, minus 1; memory: MAPE of the peak.',
+    'Baselines show rank and MAPE: a layer model with the untouched A100 constants of ' +
+      'Calculon, one utilisation per source, and that times the bubble.',
+    'FLOPs: step time or tokens/s where a row states them; TFLOPS and MFU rows by the ' +
+      'convention that the row names.',
+    'Memory: a plan is safe when its peak fits the device with a probability of ' +
+      `${100 * SAFE} % by the readings of the public runs.`,
     'Every run is priced as compare --layout prices its layout.',
   ];
   const oom = validation.predictions.filter((p) => p.run.outOfMemory);
   for (const p of oom)
     lines.push(
-      `${p.run.id} ran out of memory: predicted ${(p.peakBytes / 1e9).toFixed(1)} of ${(p.run.system.cluster.memoryBytes / 1e9).toFixed(1)} GB, ${fitsDevice(p).safe ? 'safe (wrong)' : fitsDevice(p).fits ? 'not safe (right, by the band only)' : 'beyond the device (right)'}`,
+      `${p.run.id} ran out of memory: predicted ${(p.peakBytes / 1e9).toFixed(1)} of ` +
+        `${(p.run.system.cluster.memoryBytes / 1e9).toFixed(1)} GB, ` +
+        `${fitsDevice(p).safe ? 'safe (wrong)' : fitsDevice(p).fits ? 'not safe (right, by the band only)' : 'beyond the device (right)'}`,
     );
-  const count = (key: 'falseAlarms' | 'beyondDevice'): number => validation.sources.reduce((n, s) => n + s[key], 0);
+  const count = (key: 'falseAlarms' | 'beyondDevice'): number =>
+    validation.sources.reduce((n, s) => n + s[key], 0);
   lines.push(
-    `Of the runs that did run, ${count('falseAlarms')} are predicted not to be safe, ${count('beyondDevice')} beyond the device.`,
+    `Of the runs that did run, ${count('falseAlarms')} are predicted not to be safe, ` +
+      `${count('beyondDevice')} beyond the device.`,
   );
   for (const a of validation.assumptions) lines.push(`assumed for ${a.rows} rows: ${a.text}`);
   lines.push(...skippedLines(validation));

@@ -1,11 +1,11 @@
 /** `check-plan`: a written plan against its graph, its request and its certificate. */
-import { checkPlan, differenceText, type PlanCheck } from '../../../plan/check-plan.ts';
 import { ShardwrightError } from '../../../errors.ts';
+import { checkPlan, differenceText, type PlanCheck } from '../../../plan/check-plan.ts';
 import { countedText, secondsText, tableText } from '../../../units.ts';
-import { answer, EXIT, type CliIo } from '../../output/io.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { stagesAgain } from '../../input/pipeline-file.ts';
 import { wholePlan } from '../../input/plan-folder.ts';
+import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { CheckPlanOptions } from './flags.ts';
 
 /** What `check-plan --json` prints; the keys are a contract. */
@@ -17,7 +17,11 @@ export interface CheckPlanReport extends Omit<PlanCheck, 'prepared' | 'choice'> 
   readonly seconds: number;
 }
 
-export async function checkPlanCommand(path: string, options: CheckPlanOptions, io: CliIo): Promise<number> {
+export async function checkPlanCommand(
+  path: string,
+  options: CheckPlanOptions,
+  io: CliIo,
+): Promise<number> {
   const began = performance.now();
   const folder = wholePlan(path);
   const table = await operatorsWith(options.ops);
@@ -52,17 +56,32 @@ const SHOWN = 20;
 
 function textOf(report: CheckPlanReport, { differences }: PlanCheck): string {
   const { producer, checkedBy } = report;
-  const whose = producer === checkedBy ? checkedBy : `${producer ?? 'an earlier version'}, compared with those of ${checkedBy}`; // prettier-ignore
+  const whose =
+    producer === checkedBy
+      ? checkedBy
+      : `${producer ?? 'an earlier version'}, compared with those of ${checkedBy}`;
   const lines = tableText([
     ['plan', `${report.model} on ${report.mesh}`],
     ['prices', `of ${whose}`],
-    ['compared', `${countedText(report.fields, 'field')} with what follows from graph.swg and request.json`],
+    [
+      'compared',
+      `${countedText(report.fields, 'field')} with what follows from graph.swg and request.json`,
+    ],
     ['re-costed', `${secondsText(report.recheckedSeconds)} from the placements alone`],
-    ['proof', `certificate of ${countedText(report.certificateNumbers, 'number')} replayed: no plan of the request takes less than ${secondsText(report.boundSeconds)}`], // prettier-ignore
+    [
+      'proof',
+      `certificate of ${countedText(report.certificateNumbers, 'number')} replayed: no plan ` +
+        `of the request takes less than ${secondsText(report.boundSeconds)}`,
+    ],
     ['checked in', secondsText(report.seconds)],
   ]);
   if (report.ok) return `${lines}\nthe plan is what it says`;
   const more = differences.length > SHOWN ? [`  and ${differences.length - SHOWN} more`] : [];
   const list = differences.slice(0, SHOWN).map((d) => `  ${differenceText(d)}`);
-  return [lines, `the plan is not what it says: ${countedText(differences.length, 'difference')}`, ...list, ...more].join('\n'); // prettier-ignore
+  return [
+    lines,
+    `the plan is not what it says: ${countedText(differences.length, 'difference')}`,
+    ...list,
+    ...more,
+  ].join('\n');
 }

@@ -5,8 +5,8 @@ import { builtinOperators } from '../../../ops/builtin.ts';
 import { diffPlans } from '../../../plan/record/diff.ts';
 import type { Plan } from '../../../plan/record/types.ts';
 import { diffText } from '../../../report/text/diff.ts';
-import { answer, EXIT, type CliIo } from '../../output/io.ts';
 import { checked, loadPlan } from '../../input/plan-folder.ts';
+import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { DiffOptions } from './flags.ts';
 
 export function diffCommand(left: string, right: string, options: DiffOptions, io: CliIo): number {
@@ -24,12 +24,19 @@ export function diffCommand(left: string, right: string, options: DiffOptions, i
   return EXIT.ok;
 }
 
-/** Plans of two models have nothing to set beside each other. @throws E_PLAN where no parameter and no node is in both */
+/**
+ * Plans of two models have nothing to set beside each other. @throws E_PLAN where no parameter and
+ * no node is in both
+ */
 function refuseStrangers(a: Plan, b: Plan): void {
   const names = (plan: Plan): string[] =>
     (plan.parameters.length > 0 ? plan.parameters : plan.nodes).map(({ name }) => name);
   const known = new Set(names(a));
   const shared = names(b).some((name) => known.has(name));
   if (shared || (known.size === 0 && names(b).length === 0)) return;
-  throw new ShardwrightError('E_PLAN', `the plans have nothing in common: ${a.model} and ${b.model} share no parameter`, { hint: 'give two plans of one model.' }); // prettier-ignore
+  throw new ShardwrightError(
+    'E_PLAN',
+    `the plans have nothing in common: ${a.model} and ${b.model} share no parameter`,
+    { hint: 'give two plans of one model.' },
+  );
 }

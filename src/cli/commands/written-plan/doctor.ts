@@ -1,16 +1,19 @@
-/** `doctor`: a profiler trace of a real run beside the prices of its plan. In: a plan folder, a trace. Out: a table, or JSON. */
+/**
+ * `doctor`: a profiler trace of a real run beside the prices of its plan. In: a plan folder, a
+ * trace. Out: a table, or JSON.
+ */
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../../../errors.ts';
+import { exportSource } from '../../../export/target.ts';
 import { compareRun, type RunReport } from '../../../export/torch/run/doctor.ts';
 import { runCalibration } from '../../../export/torch/run/measured.ts';
 import { readTrace, tracedDevice } from '../../../export/torch/run/trace.ts';
-import { exportSource } from '../../../export/target.ts';
 import { readFileText } from '../../../platform/read-file.ts';
 import { planSchedule } from '../../../simulate/timeline/from-plan.ts';
 import { secondsText, tableText } from '../../../units.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
-import { answer, EXIT, type CliIo } from '../../output/io.ts';
+import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import { tryFile, writeText } from '../../output/write-file.ts';
 import type { DoctorOptions } from './flags.ts';
 import { orderOf } from './order.ts';
@@ -18,11 +21,19 @@ import { orderOf } from './order.ts';
 /** Rows of the table of operators. */
 const SHOWN = 12;
 
-export async function doctorCommand(path: string, options: DoctorOptions, io: CliIo): Promise<number> {
+export async function doctorCommand(
+  path: string,
+  options: DoctorOptions,
+  io: CliIo,
+): Promise<number> {
   if (options.run === undefined)
-    throw new ShardwrightError('E_USAGE', 'doctor compares a plan with a run, and --run is missing', {
-      hint: 'give --run trace.json, as torch.profiler writes it with export_chrome_trace.',
-    });
+    throw new ShardwrightError(
+      'E_USAGE',
+      'doctor compares a plan with a run, and --run is missing',
+      {
+        hint: 'give --run trace.json, as torch.profiler writes it with export_chrome_trace.',
+      },
+    );
   const table = await operatorsWith(options.ops);
   const folder = wholePlan(path);
   checked(folder, path, table, io);
@@ -39,7 +50,8 @@ export async function doctorCommand(path: string, options: DoctorOptions, io: Cl
     writeText(options.calibration, `${JSON.stringify(measured, null, 1)}\n`, 'calibration');
     const products = Object.values(measured.matmul).reduce((n, points) => n + points.length, 0);
     io.stderr(
-      `wrote ${options.calibration} (${products} products, ${measured.memory.length} copies): plan --calibration reads it\n`,
+      `wrote ${options.calibration} (${products} products, ${measured.memory.length} ` +
+        'copies): plan --calibration reads it\n',
     );
   }
   return EXIT.ok;
@@ -77,6 +89,8 @@ function textOf(report: RunReport): string {
     }),
   ]);
   const kernels = report.timed === 'kernels' ? '; times are those of kernels on the device' : '';
-  const matched = `${report.calls.length} calls and collectives matched by name and order, in the last of ${report.steps} steps${kernels}`;
+  const matched =
+    `${report.calls.length} calls and collectives matched by name and order, in the last of ` +
+    `${report.steps} steps${kernels}`;
   return [totals, ops, misses, matched].join('\n\n');
 }

@@ -1,19 +1,22 @@
 /**
- * `explain`: takes a written plan and a node and prints the alternatives and, with `--force`, what another strategy would
- * cost.
+ * `explain`: takes a written plan and a node and prints the alternatives and, with `--force`, what
+ * another strategy would cost.
  */
 
-import type { Forced, NodeExplanation } from '../../../plan/questions/explain.ts';
-import { explainNode, forceNode, reopen } from '../../../plan/questions/explain.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
+import type { Forced, NodeExplanation } from '../../../plan/questions/explain.ts';
+import { explainNode, forceNode, reopen } from '../../../plan/questions/explain.ts';
 import { explanationText, forcedText } from '../../../report/text/explain.ts';
-import { EXIT, type CliIo } from '../../output/io.ts';
-import { progressPrinter, reportInfeasible } from '../planning/plan.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
+import { type CliIo, EXIT } from '../../output/io.ts';
+import { progressPrinter, reportInfeasible } from '../planning/plan.ts';
 import type { ExplainOptions } from './flags.ts';
 
-/** What `explain --json` prints; the keys are a contract. `attribution` and `changedNodes` are empty without `--force`. */
+/**
+ * What `explain --json` prints; the keys are a contract. `attribution` and `changedNodes` are empty
+ * without `--force`.
+ */
 export type ExplainResult = NodeExplanation & {
   readonly attribution: Forced['attribution'];
   readonly changedNodes: readonly string[];
@@ -26,7 +29,12 @@ export type ExplainResult = NodeExplanation & {
   };
 };
 
-export async function explainCommand(path: string, node: string, options: ExplainOptions, io: CliIo): Promise<number> {
+export async function explainCommand(
+  path: string,
+  node: string,
+  options: ExplainOptions,
+  io: CliIo,
+): Promise<number> {
   const { limit } = options;
   const folder = wholePlan(path);
   const { plan, program, request } = folder;
@@ -37,10 +45,13 @@ export async function explainCommand(path: string, node: string, options: Explai
   let forced: Forced | undefined;
   if (options.force !== undefined) {
     const onProgress = progressPrinter(io, options.quiet === true);
-    const result = await forceNode(opened, node, options.force, { onProgress }).catch((error: unknown) => {
-      throw namingForce(error, node);
-    });
-    if ('status' in result) return reportInfeasible(result, opened.prepared, io, options.json === true);
+    const result = await forceNode(opened, node, options.force, { onProgress }).catch(
+      (error: unknown) => {
+        throw namingForce(error, node);
+      },
+    );
+    if ('status' in result)
+      return reportInfeasible(result, opened.prepared, io, options.json === true);
     forced = result;
   }
   if (options.json === true) {
@@ -72,5 +83,9 @@ export async function explainCommand(path: string, node: string, options: Explai
 function namingForce(error: unknown, node: string): unknown {
   const pin = `--pin ${node}=`;
   if (!(error instanceof ShardwrightError) || !error.message.startsWith(pin)) return error;
-  return new ShardwrightError(error.code, `--force ${error.message.slice(pin.length)}`, error.details);
+  return new ShardwrightError(
+    error.code,
+    `--force ${error.message.slice(pin.length)}`,
+    error.details,
+  );
 }

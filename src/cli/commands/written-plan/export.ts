@@ -1,21 +1,26 @@
 /**
- * `export`: a plan as the files of one engine. In: a plan folder and a target. Out: a folder, or the one file on stdout; losses and
- * notes on stderr.
+ * `export`: a plan as the files of one engine. In: a plan folder and a target. Out: a folder, or
+ * the one file on stdout; losses and notes on stderr.
  */
 import { dirname, join } from 'node:path';
+
 import { ShardwrightError } from '../../../errors.ts';
 import { exportPlan } from '../../../export/export.ts';
-import { exportSource, type ExportFile } from '../../../export/target.ts';
+import { type ExportFile, exportSource } from '../../../export/target.ts';
 import { EXPORT_TARGETS, exportTarget } from '../../../export/targets.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
-import { EXIT, type CliIo } from '../../output/io.ts';
+import { type CliIo, EXIT } from '../../output/io.ts';
 import { tryFolder, writeFolder } from '../../output/write-file.ts';
 import type { ExportOptions } from './flags.ts';
 import { orderOf } from './order.ts';
 
 /** `export PLAN --target NAME -o DIR`; without a target: the list of them. */
-export async function exportCommand(path: string | undefined, options: ExportOptions, io: CliIo): Promise<number> {
+export async function exportCommand(
+  path: string | undefined,
+  options: ExportOptions,
+  io: CliIo,
+): Promise<number> {
   if (path === undefined || options.target === undefined) return list(path, options, io);
   const { target } = options;
   exportTarget(target);
@@ -32,22 +37,32 @@ export async function exportCommand(path: string | undefined, options: ExportOpt
     check: options.check === true,
     ...orderOf(options),
   });
-  for (const { item, planned, instead } of losses) io.stderr(`lost: ${item}: planned ${planned}; ${instead}\n`);
+  for (const { item, planned, instead } of losses)
+    io.stderr(`lost: ${item}: planned ${planned}; ${instead}\n`);
   for (const note of notes) io.stderr(`note  ${note}\n`);
   const names = files.map(({ name }) => name);
   if (options.output !== undefined) {
     write(options.output, files);
     io.stderr(`wrote ${names.map((name) => join(options.output ?? '', name)).join(', ')}\n`);
-    if (options.json === true) io.stdout(`${JSON.stringify({ target, folder: options.output, files: names, losses, notes })}\n`); // prettier-ignore
+    if (options.json === true)
+      io.stdout(
+        `${JSON.stringify({ target, folder: options.output, files: names, losses, notes })}\n`,
+      );
     return EXIT.ok;
   }
   if (options.json === true)
-    io.stdout(`${JSON.stringify({ target, files: Object.fromEntries(files.map(({ name, text }) => [name, text])), losses, notes })}\n`); // prettier-ignore
+    io.stdout(
+      `${JSON.stringify({ target, files: Object.fromEntries(files.map(({ name, text }) => [name, text])), losses, notes })}\n`,
+    );
   else if (files.length === 1) io.stdout(files[0].text);
   else
-    throw new ShardwrightError('E_USAGE', `--target ${target} writes ${files.length} files: ${names.join(', ')}`, {
-      hint: 'give -o DIR.',
-    });
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--target ${target} writes ${files.length} files: ${names.join(', ')}`,
+      {
+        hint: 'give -o DIR.',
+      },
+    );
   return EXIT.ok;
 }
 
@@ -66,8 +81,14 @@ function list(path: string | undefined, { json }: ExportOptions, io: CliIo): num
     throw new ShardwrightError('E_USAGE', 'no target is given', {
       hint: `give --target ${EXPORT_TARGETS.map(({ name }) => name).join('|')}.`,
     });
-  const targets = EXPORT_TARGETS.map(({ name, summary, triedWith }) => ({ name, summary, triedWith }));
+  const targets = EXPORT_TARGETS.map(({ name, summary, triedWith }) => ({
+    name,
+    summary,
+    triedWith,
+  }));
   if (json === true) io.stdout(`${JSON.stringify({ targets })}\n`);
-  else for (const { name, summary, triedWith } of targets) io.stdout(`${name.padEnd(14)}${summary} (${triedWith.join(', ')})\n`); // prettier-ignore
+  else
+    for (const { name, summary, triedWith } of targets)
+      io.stdout(`${name.padEnd(14)}${summary} (${triedWith.join(', ')})\n`);
   return EXIT.ok;
 }

@@ -1,7 +1,7 @@
 /** The flags of the commands that read a written plan. */
 
 import { REPORT_FORMATS } from '../../../report/formats.ts';
-import { list, off, on, or, text, value, type Given, type Read } from '../../input/flags/flag.ts';
+import { type Given, list, off, on, or, type Read, text, value } from '../../input/flags/flag.ts';
 import { countFrom, oneOf, parseBytes, parseCount, parsePositive } from '../../input/flags/read.ts';
 import { JSON_FLAG, OPERATOR_FILES, QUIET } from '../../input/flags/shared-flags.ts';
 
@@ -15,18 +15,25 @@ export const REPORT_COMMAND = {
     `${REPORT_FORMATS.join(', ')} (default: by the ending of the file, else html)`,
     oneOf(REPORT_FORMATS),
   ),
-  draw: list('--draw <name>', 'parameter to draw as a matrix of matrices (default: four of them)', text),
+  draw: list(
+    '--draw <name>',
+    'parameter to draw as a matrix of matrices (default: four of them)',
+    text,
+  ),
   recipes: off('--no-recipes', 'leave out the recipes, which are priced anew'),
   whatIf: on(
     '--what-if',
-    'solve again, several times: without the memory budget, on faster and slower links, and as asked where the plan folder has no progress.json',
+    'solve again, several times: without the memory budget, on faster and slower links, and ' +
+      'as asked where the plan folder has no progress.json',
   ),
   json: on('--json', 'the same as --format json'),
 };
 export type ReportOptions = Given<typeof REPORT_COMMAND>;
 
-const BUCKET_HELP = 'most bytes of one bucket of collectives, 0 for none, or auto: the faster of none and 25MiB';
-const readBucket: Read<number | 'auto'> = (given, flag) => (given === 'auto' ? given : given === '0' ? 0 : parseBytes(given, flag)); // prettier-ignore
+const BUCKET_HELP =
+  'most bytes of one bucket of collectives, 0 for none, or auto: the faster of none and 25MiB';
+const readBucket: Read<number | 'auto'> = (given, flag) =>
+  given === 'auto' ? given : given === '0' ? 0 : parseBytes(given, flag);
 
 export const SIMULATE_COMMAND = {
   trace: value('--trace <file>', 'write the timeline for ui.perfetto.dev', text),
@@ -35,23 +42,40 @@ export const SIMULATE_COMMAND = {
       '--prefetch <n>',
       'calls that gathers of weights run ahead, 0 for none, or auto: the fastest',
       (given, flag) =>
-        given === 'auto' ? given : parseCount(given, flag, 'give auto, 0 for no prefetch, or a number of calls.'),
+        given === 'auto'
+          ? given
+          : parseCount(given, flag, 'give auto, 0 for no prefetch, or a number of calls.'),
     ),
     'auto',
   ),
-  inFlight: or(value('--in-flight <size>', 'most bytes of gathered weights that wait for their call', parseBytes), '2GB'), // prettier-ignore
+  inFlight: or(
+    value(
+      '--in-flight <size>',
+      'most bytes of gathered weights that wait for their call',
+      parseBytes,
+    ),
+    '2GB',
+  ),
   bucket: or(value<number | 'auto'>('--bucket <size>', BUCKET_HELP, readBucket), 'auto'),
   memory: or(
     value<number | 'plan' | 'none'>(
       '--memory <size>',
-      'limit on live bytes: prefetches wait where they would exceed it. Or plan (its budget), or none',
+      'limit on live bytes: prefetches wait where they would exceed it. Or plan (its ' +
+        'budget), or none',
       (given, flag) => (given === 'plan' || given === 'none' ? given : parseBytes(given, flag)),
     ),
     'plan',
   ),
-  asyncTp: on('--async-tp', 'split gathers and scatters into pieces that run beside the matrix products next to them'),
+  asyncTp: on(
+    '--async-tp',
+    'split gathers and scatters into pieces that run beside the matrix products next to them',
+  ),
   slowdown: or(
-    value('--slowdown <factor>', 'time of compute beside communication, relative to compute alone', parsePositive),
+    value(
+      '--slowdown <factor>',
+      'time of compute beside communication, relative to compute alone',
+      parsePositive,
+    ),
     '1',
   ),
   ...JSON_FLAG,
@@ -62,14 +86,23 @@ export type SimulateOptions = Given<typeof SIMULATE_COMMAND>;
 const ORDER_FLAGS = {
   order: value(
     '--order <name>',
-    'torch: program (calls as the plan lists them) or simulated (in the order of the simulated step, with its buckets); default: the faster one',
+    'torch: program (calls as the plan lists them) or simulated (in the order of the ' +
+      'simulated step, with its buckets); default: the faster one',
     oneOf(['program', 'simulated']),
   ),
-  bucket: value('--bucket <size>', `torch, in the simulated order: ${BUCKET_HELP} (default: auto)`, readBucket),
+  bucket: value(
+    '--bucket <size>',
+    `torch, in the simulated order: ${BUCKET_HELP} (default: auto)`,
+    readBucket,
+  ),
 };
 
 export const DOCTOR_COMMAND = {
-  run: value('--run <trace.json>', 'trace of a step of one rank, as torch.profiler writes it', text),
+  run: value(
+    '--run <trace.json>',
+    'trace of a step of one rank, as torch.profiler writes it',
+    text,
+  ),
   calibration: value(
     '--calibration <file>',
     'write the measured calls there, as a calibration that plan --calibration reads',
@@ -82,7 +115,11 @@ export const DOCTOR_COMMAND = {
 export type DoctorOptions = Given<typeof DOCTOR_COMMAND>;
 
 export const EXPLAIN_COMMAND = {
-  force: value('--force <spec>', 'solve again with this placement of its result, such as S(0)R', text),
+  force: value(
+    '--force <spec>',
+    'solve again with this placement of its result, such as S(0)R',
+    text,
+  ),
   limit: or(value('--limit <n>', 'lines of each table', countFrom(1)), '12'),
   ...JSON_FLAG,
   ...QUIET,
@@ -94,9 +131,19 @@ export type DiffOptions = Given<typeof DIFF_COMMAND>;
 
 export const EXPORT_COMMAND = {
   target: value('--target <name>', 'engine or format; `shardwright export` lists them', text),
-  output: value('-o, --output <dir>', 'folder for the files (default: stdout where there is one)', text),
-  check: on('--check', 'torch: also write check.py, which runs the plan at small sizes beside one process'),
-  allowLossy: on('--allow-lossy', 'write the part that the target can express, with the losses as comments at the top'),
+  output: value(
+    '-o, --output <dir>',
+    'folder for the files (default: stdout where there is one)',
+    text,
+  ),
+  check: on(
+    '--check',
+    'torch: also write check.py, which runs the plan at small sizes beside one process',
+  ),
+  allowLossy: on(
+    '--allow-lossy',
+    'write the part that the target can express, with the losses as comments at the top',
+  ),
   ...ORDER_FLAGS,
   ops: OPERATOR_FILES,
   ...JSON_FLAG,

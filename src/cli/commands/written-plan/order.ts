@@ -1,7 +1,13 @@
-/** `--order` and `--bucket` of `export` and `doctor`. In: their values. Out: what they ask of the written program. */
+/**
+ * `--order` and `--bucket` of `export` and `doctor`. In: their values. Out: what they ask of the
+ * written program.
+ */
 import type { OrderOptions } from '../../../export/target.ts';
 import type { ExportOptions } from './flags.ts';
 
 export function orderOf({ order, bucket }: Pick<ExportOptions, 'order' | 'bucket'>): OrderOptions {
-  return { ...(order === undefined ? {} : { order }), ...(bucket === undefined ? {} : { bucketBytes: bucket }) };
+  return {
+    ...(order === undefined ? {} : { order }),
+    ...(bucket === undefined ? {} : { bucketBytes: bucket }),
+  };
 }

@@ -1,6 +1,12 @@
 /** The part of `report` that takes the output of `compare --json`. */
 
 import { statSync } from 'node:fs';
+
+import { readFileText } from '../../../platform/read-file.ts';
+import type { ReportFormat } from '../../../report/formats.ts';
+import { htmlFile } from '../../../report/html/page.ts';
+import { asComparison } from '../../../report/model/comparison-schema.ts';
+import { asPlanning } from '../../../report/model/planning-schema.ts';
 import {
   comparisonReport,
   comparisonSections,
@@ -8,21 +14,16 @@ import {
   comparisonTitle,
   pageData,
 } from '../../../report/sections/compared.ts';
-import { readFileText } from '../../../platform/read-file.ts';
-import { asComparison } from '../../../report/model/comparison-schema.ts';
 import { csvLines } from '../../../report/written/csv.ts';
-import type { ReportFormat } from '../../../report/formats.ts';
-import { htmlFile } from '../../../report/html/page.ts';
 import { markdownDocument } from '../../../report/written/markdown.ts';
 import { textDocument } from '../../../report/written/plain-text.ts';
-import { asPlanning } from '../../../report/model/planning-schema.ts';
+import type { Comparison } from '../../../zoo/compare/comparison.ts';
 import type { Planning } from '../../../zoo/planning/planning.ts';
 import { planningReport } from './report-planning.ts';
-import type { Comparison } from '../../../zoo/compare/comparison.ts';
 
 /**
- * The comparison in a file, or several side by side, as `compare --json` printed it; undefined for anything else, which is then read as a plan and refused
- * where it is none.
+ * The comparison in a file, or several side by side, as `compare --json` printed it; undefined for
+ * anything else, which is then read as a plan and refused where it is none.
  *
  * @throws E_TYPE with the path of what does not fit
  */
@@ -42,7 +43,11 @@ export function readComparison(path: string): Comparison | Planning | undefined 
 }
 
 /** The report of a comparison. */
-export function comparisonText(comparison: Comparison | Planning, format: ReportFormat, version: string): string {
+export function comparisonText(
+  comparison: Comparison | Planning,
+  format: ReportFormat,
+  version: string,
+): string {
   if ('points' in comparison) return planningReport(comparison, format, version);
   const report = comparisonReport(comparison, version);
   const title = comparisonTitle(comparison);
@@ -56,8 +61,28 @@ export function comparisonText(comparison: Comparison | Planning, format: Report
       return textDocument(title, report.answer, sections);
     case 'csv':
       return csvLines([
-        ['name', 'plan', 'origin', 'mesh', 'seconds', 'communication_seconds', 'peak_bytes', 'fits', 'why'],
-        ...comparison.plans.map((p) => [p.name, p.plan, p.origin, p.mesh, p.seconds, p.communicationSeconds, p.peakBytes, String(p.fits), p.why ?? '']), // prettier-ignore
+        [
+          'name',
+          'plan',
+          'origin',
+          'mesh',
+          'seconds',
+          'communication_seconds',
+          'peak_bytes',
+          'fits',
+          'why',
+        ],
+        ...comparison.plans.map((p) => [
+          p.name,
+          p.plan,
+          p.origin,
+          p.mesh,
+          p.seconds,
+          p.communicationSeconds,
+          p.peakBytes,
+          String(p.fits),
+          p.why ?? '',
+        ]),
       ]);
     case 'html':
       return htmlFile({

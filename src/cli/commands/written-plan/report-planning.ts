@@ -1,8 +1,15 @@
-/** The part of `report` that takes the output of `compare --json` for several clusters, devices, sequences or batches. */
+/**
+ * The part of `report` that takes the output of `compare --json` for several clusters, devices,
+ * sequences or batches.
+ */
 
 import type { ReportFormat } from '../../../report/formats.ts';
 import { htmlFile } from '../../../report/html/page.ts';
-import { planningAnswer, planningSections, planningTitle } from '../../../report/sections/planning.ts';
+import {
+  planningAnswer,
+  planningSections,
+  planningTitle,
+} from '../../../report/sections/planning.ts';
 import { csvLines } from '../../../report/written/csv.ts';
 import { markdownDocument } from '../../../report/written/markdown.ts';
 import { textDocument } from '../../../report/written/plain-text.ts';
@@ -13,7 +20,13 @@ export function planningReport(planning: Planning, format: ReportFormat, version
   const title = planningTitle(planning);
   const answer = planningAnswer(planning);
   const sections = planningSections(planning);
-  const data = { schema: 'shardwright.report/1', versions: { shardwright: version }, answer, planning, run: {} };
+  const data = {
+    schema: 'shardwright.report/1',
+    versions: { shardwright: version },
+    answer,
+    planning,
+    run: {},
+  };
   switch (format) {
     case 'json':
       return `${JSON.stringify(data)}\n`;
@@ -23,13 +36,41 @@ export function planningReport(planning: Planning, format: ReportFormat, version
       return textDocument(title, answer, sections);
     case 'csv':
       return csvLines([
-        ['model', 'cluster', 'devices', 'sequence', 'global_batch', 'plan', 'mesh', 'seconds', 'tokens_per_second', 'mfu', 'peak_bytes', 'wall_seconds', 'price', 'currency', 'megawatt_hours'],
+        [
+          'model',
+          'cluster',
+          'devices',
+          'sequence',
+          'global_batch',
+          'plan',
+          'mesh',
+          'seconds',
+          'tokens_per_second',
+          'mfu',
+          'peak_bytes',
+          'wall_seconds',
+          'price',
+          'currency',
+          'megawatt_hours',
+        ],
         ...planning.points.map((p) => [
-          p.model, p.cluster, p.devices, p.sequence, p.globalBatch, p.best?.plan ?? '', p.best?.mesh ?? '', p.best?.seconds ?? '',
-          p.best?.tokensPerSecond ?? '', p.best?.mfu ?? '', p.best?.peakBytes ?? '', p.run?.wallSeconds ?? '',
-          p.run?.price?.amount ?? '', p.run?.price?.currency ?? '', p.run?.energyMegawattHours ?? '',
+          p.model,
+          p.cluster,
+          p.devices,
+          p.sequence,
+          p.globalBatch,
+          p.best?.plan ?? '',
+          p.best?.mesh ?? '',
+          p.best?.seconds ?? '',
+          p.best?.tokensPerSecond ?? '',
+          p.best?.mfu ?? '',
+          p.best?.peakBytes ?? '',
+          p.run?.wallSeconds ?? '',
+          p.run?.price?.amount ?? '',
+          p.run?.price?.currency ?? '',
+          p.run?.energyMegawattHours ?? '',
         ]),
-      ]); // prettier-ignore
+      ]);
     case 'html':
       return htmlFile({
         title,

@@ -5,25 +5,29 @@ import { ShardwrightError } from '../../../errors.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import type { PlanCheck } from '../../../plan/check-plan.ts';
 import type { PlanFolder } from '../../../plan/record/folder.ts';
-import { csvReport } from '../../../report/written/csv.ts';
-import { reportOf, type Report } from '../../../report/model/data.ts';
-import { analyse } from '../../../report/model/gather.ts';
 import { REPORT_FORMATS, type ReportFormat } from '../../../report/formats.ts';
 import { drawParameters } from '../../../report/html/drawings.ts';
 import { htmlPage } from '../../../report/html/page.ts';
+import { type Report, reportOf } from '../../../report/model/data.ts';
+import { analyse } from '../../../report/model/gather.ts';
+import { csvReport } from '../../../report/written/csv.ts';
 import { markdownReport } from '../../../report/written/markdown.ts';
 import { textReport } from '../../../report/written/plain-text.ts';
 import { VERSION } from '../../../version.ts';
-import { EXIT, type CliIo } from '../../output/io.ts';
-import { checked, loadPlan } from '../../input/plan-folder.ts';
 import { pipelineOf } from '../../input/pipeline-file.ts';
+import { checked, loadPlan } from '../../input/plan-folder.ts';
+import { type CliIo, EXIT } from '../../output/io.ts';
 import { readProgress } from '../../output/plan-progress.ts';
-import { comparisonText, readComparison } from './report-comparison.ts';
 import { tryFile, writeText } from '../../output/write-file.ts';
 import type { ReportOptions } from './flags.ts';
+import { comparisonText, readComparison } from './report-comparison.ts';
 
 /** `report`: a plan, or a comparison that `compare --json` wrote, as one file. */
-export async function reportCommand(path: string, options: ReportOptions, io: CliIo): Promise<number> {
+export async function reportCommand(
+  path: string,
+  options: ReportOptions,
+  io: CliIo,
+): Promise<number> {
   const format = formatOf(options);
   if (options.output !== undefined) tryFile(options.output, 'report');
   const comparison = readComparison(path);
@@ -39,7 +43,12 @@ export async function reportCommand(path: string, options: ReportOptions, io: Cl
   return EXIT.ok;
 }
 
-async function reportText(path: string, format: ReportFormat, options: ReportOptions, io: CliIo): Promise<string> {
+async function reportText(
+  path: string,
+  format: ReportFormat,
+  options: ReportOptions,
+  io: CliIo,
+): Promise<string> {
   const folder = loadPlan(path);
   const { plan, graph } = folder;
   const check = checked(folder, path, builtinOperators(), io);
@@ -64,13 +73,21 @@ async function gather(
   const analysis = await analyse(folder, builtinOperators(), {
     recipes: options.recipes,
     whatIf: options.whatIf === true,
-    ...(check === undefined ? {} : { opened: { plan, prepared: check.prepared, choice: check.choice } }),
+    ...(check === undefined
+      ? {}
+      : { opened: { plan, prepared: check.prepared, choice: check.choice } }),
     ...(pipeline === undefined ? {} : { pipeline }),
     ...(progress === undefined ? {} : { progress }),
     onMissing: (line) => io.stderr(`left out: ${line}\n`),
     onProgress: (line) => io.stderr(`${line}\n`),
   });
-  return reportOf({ plan, cluster, analysis, version: VERSION, ...(graph !== undefined ? { graph } : {}) });
+  return reportOf({
+    plan,
+    cluster,
+    analysis,
+    version: VERSION,
+    ...(graph !== undefined ? { graph } : {}),
+  });
 }
 
 function formatOf({ format, json, output }: ReportOptions): ReportFormat {

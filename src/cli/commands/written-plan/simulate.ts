@@ -5,11 +5,11 @@ import { programUtilization } from '../../../cost/training/mfu.ts';
 import type { DType, Graph } from '../../../graph/types.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { programFlops } from '../../../ops/program-flops.ts';
-import { bytesText, percentText, secondsText, shareOf, tableText } from '../../../units.ts';
 import { simulate, type SimulateOptions } from '../../../simulate/timeline/simulate.ts';
 import { timelineTrace } from '../../../simulate/timeline/trace.ts';
-import { answer, EXIT, type CliIo } from '../../output/io.ts';
+import { bytesText, percentText, secondsText, shareOf, tableText } from '../../../units.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
+import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import { tryFile, writeText } from '../../output/write-file.ts';
 import type { SimulateOptions as SimulateFlags } from './flags.ts';
 
@@ -51,7 +51,13 @@ export function simulateCommand(path: string, flags: SimulateFlags, io: CliIo): 
   const { schedule, timeline, passes, notes, bound } = simulate(program, plan, table, options);
   const { forward, backward } = programFlops(program, table);
   const peak = matrixPeak(schedule.cluster, weightDtype(program)).flopsPerSecond;
-  const { mfu, convention } = programUtilization(forward, backward > 0, timeline.seconds, schedule.mesh.size, peak);
+  const { mfu, convention } = programUtilization(
+    forward,
+    backward > 0,
+    timeline.seconds,
+    schedule.mesh.size,
+    peak,
+  );
   const { memory } = timeline;
   const report: SimulateReport = {
     seconds: timeline.seconds,
@@ -95,7 +101,11 @@ function optionsOf(flags: SimulateFlags): SimulateOptions {
 /** Element type that the matrix units work in: that of the first parameter with several dims. */
 function weightDtype(graph: Graph): DType {
   for (const node of graph.nodes)
-    if (node.kind === 'placeholder' && node.meta.role === 'parameter' && node.type.kind === 'tensor')
+    if (
+      node.kind === 'placeholder' &&
+      node.meta.role === 'parameter' &&
+      node.type.kind === 'tensor'
+    )
       if (node.type.shape.length > 1) return node.type.dtype;
   return 'f32';
 }
@@ -103,11 +113,25 @@ function weightDtype(graph: Graph): DType {
 function textOf(r: SimulateReport): string {
   const kinds = Object.entries(r.memoryByKind).sort((a, b) => b[1] - a[1]);
   const lines = tableText([
-    ['step', `${secondsText(r.seconds)}   one after another ${secondsText(r.serialSeconds)}, objective of the plan ${secondsText(r.objectiveSeconds)}`], // prettier-ignore
+    [
+      'step',
+      `${secondsText(r.seconds)}   one after another ${secondsText(r.serialSeconds)}, ` +
+        `objective of the plan ${secondsText(r.objectiveSeconds)}`,
+    ],
     ['compute', secondsText(r.computeSeconds)],
-    ['communication', `${secondsText(r.communicationSeconds)}   ${secondsText(r.exposedCommunicationSeconds)} of it with nothing beside it (${percentText(shareOf(r.exposedCommunicationSeconds, r.seconds))} of the step)`], // prettier-ignore
+    [
+      'communication',
+      `${secondsText(r.communicationSeconds)}   ` +
+        `${secondsText(r.exposedCommunicationSeconds)} of it with nothing beside it ` +
+        `(${percentText(shareOf(r.exposedCommunicationSeconds, r.seconds))} of the step)`,
+    ],
     ['MFU', `${percentText(r.mfu)}   ${r.mfuConvention}`],
-    ['memory', `${bytesText(r.peakBytes)} at ${secondsText(r.peakAtSeconds)}${r.peakTask === null ? '' : `, ${r.peakTask}`}   ${kinds.map(([kind, bytes]) => `${kind} ${bytesText(bytes)}`).join('   ')}`], // prettier-ignore
+    [
+      'memory',
+      `${bytesText(r.peakBytes)} at ` +
+        `${secondsText(r.peakAtSeconds)}${r.peakTask === null ? '' : `, ${r.peakTask}`}   ` +
+        `${kinds.map(([kind, bytes]) => `${kind} ${bytesText(bytes)}`).join('   ')}`,
+    ],
     ['passes', r.passes.join('; ')],
   ]);
   return [lines, ...r.notes.map((note) => `note  ${note}`)].join('\n');

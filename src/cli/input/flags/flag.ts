@@ -1,10 +1,14 @@
 /**
- * What a flag of the command line is: one record that holds its name, help text, default, reader and what it sets in a request.
- * Goes in: such records, and the texts that stood on the command line. Comes out: their values, typed by the records.
+ * What a flag of the command line is: one record that holds its name, help text, default, reader
+ * and what it sets in a request. Goes in: such records, and the texts that stood on the command
+ * line. Comes out: their values, typed by the records.
  */
 import type { PlanRequest } from '../../../plan/request/request.ts';
 
-/** Reads the text of a flag. Slow modules are imported when there is something to read. @throws E_USAGE that names the flag */
+/**
+ * Reads the text of a flag. Slow modules are imported when there is something to read. @throws
+ * E_USAGE that names the flag
+ */
 export type Read<T> = (text: string, flag: string) => T | Promise<T>;
 
 /** What a value of a flag sets in a request. */
@@ -34,7 +38,10 @@ export type Flags = Readonly<Record<string, Flag<unknown>>>;
 type ValueOf<F> = F extends { readonly type?: () => infer T } ? T : never;
 type OptionalKey<F> = { [K in keyof F]: undefined extends ValueOf<F[K]> ? K : never }[keyof F];
 
-/** Values of flags. A flag that may be absent is an optional field; a list is empty where its flag does not stand. */
+/**
+ * Values of flags. A flag that may be absent is an optional field; a list is empty where its flag
+ * does not stand.
+ */
 export type Given<F extends Flags> = {
   readonly [K in Exclude<keyof F, OptionalKey<F>>]: ValueOf<F[K]>;
 } & { readonly [K in OptionalKey<F>]?: Exclude<ValueOf<F[K]>, undefined> };
@@ -43,13 +50,29 @@ export type Given<F extends Flags> = {
 export const text: Read<string> = (value) => value;
 
 /** A flag with one argument. */
-export function value<T>(usage: string, help: string, read: Read<T>, sets?: Sets<T>): Flag<T | undefined> {
+export function value<T>(
+  usage: string,
+  help: string,
+  read: Read<T>,
+  sets?: Sets<T>,
+): Flag<T | undefined> {
   return { usage, help, read, ...(sets === undefined ? {} : { sets: sets }) };
 }
 
 /** A flag with one argument that may stand several times. */
-export function list<T>(usage: string, help: string, read: Read<T>, sets?: Sets<readonly T[]>): Flag<readonly T[]> {
-  return { usage, help: `${help}; repeatable`, read, isList: true, ...(sets === undefined ? {} : { sets }) };
+export function list<T>(
+  usage: string,
+  help: string,
+  read: Read<T>,
+  sets?: Sets<readonly T[]>,
+): Flag<readonly T[]> {
+  return {
+    usage,
+    help: `${help}; repeatable`,
+    read,
+    isList: true,
+    ...(sets === undefined ? {} : { sets }),
+  };
 }
 
 /** A flag without argument: true where it stands. */
@@ -109,11 +132,16 @@ export async function readFlags<F extends Flags>(
  *
  * @param values of the flags; what is absent stays as it is in `base`
  */
-export function requestOfFlags<F extends Flags>(flags: F, values: Given<F>, base: PlanRequest): PlanRequest {
+export function requestOfFlags<F extends Flags>(
+  flags: F,
+  values: Given<F>,
+  base: PlanRequest,
+): PlanRequest {
   let request = base;
   for (const [key, flag] of Object.entries(flags)) {
     const given = (values as Readonly<Record<string, unknown>>)[key];
-    if (given !== undefined && flag.sets !== undefined) request = { ...request, ...flag.sets(given, request) };
+    if (given !== undefined && flag.sets !== undefined)
+      request = { ...request, ...flag.sets(given, request) };
   }
   return request;
 }

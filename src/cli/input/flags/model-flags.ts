@@ -1,9 +1,12 @@
-/** Flags of commands that read a model: corrections of a file, and sizes of a model that is built from its config. */
+/**
+ * Flags of commands that read a model: corrections of a file, and sizes of a model that is built
+ * from its config.
+ */
 
 import { FP8_RECIPES } from '../../../cost/kernels/software.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { FORMAT_NAMES, isFormat } from '../../../import/formats.ts';
-import { list, on, text, value, type Given } from './flag.ts';
+import { type Given, list, on, text, value } from './flag.ts';
 import { countFrom, oneOf, pairOf, parseCount } from './read.ts';
 import { JSON_FLAG } from './shared-flags.ts';
 
@@ -31,8 +34,15 @@ export const MODEL_FLAGS = {
       });
     },
   ),
-  tie: list('--tie <a=b>', 'two parameters are one tensor, such as embed.weight=head.weight', pairOf('a=b')),
-  trainStep: on('--train-step', 'the first outputs are the new values of the first inputs and take their placements'),
+  tie: list(
+    '--tie <a=b>',
+    'two parameters are one tensor, such as embed.weight=head.weight',
+    pairOf('a=b'),
+  ),
+  trainStep: on(
+    '--train-step',
+    'the first outputs are the new values of the first inputs and take their placements',
+  ),
   input: list(
     '--input <NAME=type>',
     'type of an input that the file does not state, such as x=f32[8,16]',
@@ -49,10 +59,14 @@ export const MODEL_FLAGS = {
     () => ({ shardings: 'ignore' }),
   ),
   select: value('--select <title>', 'which graph of a log to read, such as "Joint graph 0"', text),
-  size: list('--size <NAME=n>', 'value of a size that the model leaves open, such as s77=64', (given, flag) => {
-    const [name, size] = pairOf('NAME=VALUE')(given, flag);
-    return [name, parseCount(size, flag)] as const;
-  }),
+  size: list(
+    '--size <NAME=n>',
+    'value of a size that the model leaves open, such as s77=64',
+    (given, flag) => {
+      const [name, size] = pairOf('NAME=VALUE')(given, flag);
+      return [name, parseCount(size, flag)] as const;
+    },
+  ),
   ...JSON_FLAG,
 };
 
@@ -61,7 +75,11 @@ export const parsePad = countFrom(1, Infinity, 'write --pad-vocab 128, or 1 for 
 
 /** Sizes of what is built from a config; graph files have theirs in them. */
 export const SIZE_FLAGS = {
-  batch: value('--batch <n>', 'sequences at once, of a model name or config (default: 8)', parseCount),
+  batch: value(
+    '--batch <n>',
+    'sequences at once, of a model name or config (default: 8)',
+    parseCount,
+  ),
   seq: value(
     '--seq <n>',
     'tokens of a sequence, of a model name or config (default: 2048, or what the positions allow)',
@@ -73,21 +91,33 @@ export const SIZE_FLAGS = {
     async (name, flag) => {
       if (/^(torch\.)?(fp|f|float|mxfp|nvfp)_?[48](?!\d)/i.test(name))
         throw new ShardwrightError('E_USAGE', `${flag} '${name}' is no element type of weights`, {
-          hint: `weights that are trained have 16 bits or more; compare MODEL --fp8 RECIPE prices their products in fp8: ${FP8_RECIPES.join(', ')}.`,
+          hint:
+            'weights that are trained have 16 bits or more; compare MODEL --fp8 RECIPE prices ' +
+            `their products in fp8: ${FP8_RECIPES.join(', ')}.`,
         });
       return (await import('../../../models/build.ts')).dtypeNamed(name);
     },
   ),
-  layers: value('--layers <n>', 'layers, of a model name or config (default: what the config states)', parseCount),
-  training: on('--training', 'loss and gradients of a model name or config (default: the forward pass only)'),
+  layers: value(
+    '--layers <n>',
+    'layers, of a model name or config (default: what the config states)',
+    parseCount,
+  ),
+  training: on(
+    '--training',
+    'loss and gradients of a model name or config (default: the forward pass only)',
+  ),
   optimizerStep: value(
     '--optimizer-step <name>',
-    'add the update of an optimizer to a program that returns gradients: sgd, adam or adamw. Its states, and gradients until the update, are then placed each on its own (ZeRO-1 and ZeRO-2 among the choices)',
+    'add the update of an optimizer to a program that returns gradients: sgd, adam or adamw. ' +
+      'Its states, and gradients until the update, are then placed each on its own (ZeRO-1 and ' +
+      'ZeRO-2 among the choices)',
     oneOf(STEP_OPTIMIZERS),
   ),
   padVocab: value(
     '--pad-vocab <n>',
-    'pad the vocabulary of a model name or config, as Megatron-LM does: to a multiple of n times the size of tp, such as 128. Padding is counted apart (default: 1, none)',
+    'pad the vocabulary of a model name or config, as Megatron-LM does: to a multiple of n ' +
+      'times the size of tp, such as 128. Padding is counted apart (default: 1, none)',
     parsePad,
   ),
 };

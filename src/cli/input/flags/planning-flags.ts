@@ -1,4 +1,7 @@
-/** Flags of every command that plans: what is sought, what is fixed, how it is solved. Each says what it sets in the request. */
+/**
+ * Flags of every command that plans: what is sought, what is fixed, how it is solved. Each says
+ * what it sets in the request.
+ */
 
 import { ShardwrightError, suggestion } from '../../../errors.ts';
 import {
@@ -6,19 +9,32 @@ import {
   DEFAULT_REQUEST,
   MAPS,
   OBJECTIVES,
+  type PlanRequest,
   SOLVERS,
   STRIDED,
   UNEVEN,
-  type PlanRequest,
 } from '../../../plan/request/request.ts';
 import { list, off, or, text, value } from './flag.ts';
 import { oneOf, parseCount, parseFraction } from './read.ts';
-import { COMPILED, HOLDS, INPUT_DIMS, MEMORY, PRICES, QUIET, TIME_LIMIT, UNKNOWN_OPERATORS } from './shared-flags.ts';
+import {
+  COMPILED,
+  HOLDS,
+  INPUT_DIMS,
+  MEMORY,
+  PRICES,
+  QUIET,
+  TIME_LIMIT,
+  UNKNOWN_OPERATORS,
+} from './shared-flags.ts';
 
 /** A checkpointing policy by name, or a share between 0 and 1. */
 function parseCheckpoint(given: string, flag: string): NonNullable<PlanRequest['checkpoint']> {
   if (/^[-0-9.]/.test(given))
-    return parseFraction(given, flag, 'the share of what selective keeps, from 0 to 1, such as 0.5 or 50%.');
+    return parseFraction(
+      given,
+      flag,
+      'the share of what selective keeps, from 0 to 1, such as 0.5 or 50%.',
+    );
   const policy = CHECKPOINT_POLICIES.find((name) => name === given);
   if (policy !== undefined) return policy;
   throw new ShardwrightError(
@@ -31,14 +47,31 @@ function parseCheckpoint(given: string, flag: string): NonNullable<PlanRequest['
 export const PLAN_FLAGS = {
   pin: list(
     '--pin <NODE=SPEC>',
-    'fix the placement of a node or parameter, such as lm_head.weight=S(0)R, w=a b -> a8 b 8 or w=P("dp", None)',
+    'fix the placement of a node or parameter, such as lm_head.weight=S(0)R, w=a b -> a8 b 8 ' +
+      'or w=P("dp", None)',
     async (given) => (await import('../../../plan/restrict/pins.ts')).parsePin(given),
     (pins) => ({ pins }),
   ),
-  inputs: or(value('--inputs <SPEC>', 'one placement for all inputs, or free', text, (inputs) => ({ inputs })), DEFAULT_REQUEST.inputs), // prettier-ignore
-  outputs: or(value('--outputs <SPEC>', 'one placement for all outputs, or free', text, (outputs) => ({ outputs })), DEFAULT_REQUEST.outputs), // prettier-ignore
+  inputs: or(
+    value('--inputs <SPEC>', 'one placement for all inputs, or free', text, (inputs) => ({
+      inputs,
+    })),
+    DEFAULT_REQUEST.inputs,
+  ),
+  outputs: or(
+    value('--outputs <SPEC>', 'one placement for all outputs, or free', text, (outputs) => ({
+      outputs,
+    })),
+    DEFAULT_REQUEST.outputs,
+  ),
   objective: or(
-    value('--objective <name>', `what the plan minimises: ${OBJECTIVES.join(', ')}; with time a recipe is taken whose simulated step is shorter, with serial none`, oneOf(OBJECTIVES), (objective) => ({ objective })), // prettier-ignore
+    value(
+      '--objective <name>',
+      `what the plan minimises: ${OBJECTIVES.join(', ')}; with time a recipe is taken whose ` +
+        'simulated step is shorter, with serial none',
+      oneOf(OBJECTIVES),
+      (objective) => ({ objective }),
+    ),
     DEFAULT_REQUEST.objective,
   ),
   ...PRICES,
@@ -49,22 +82,35 @@ export const PLAN_FLAGS = {
   ),
   gap: value(
     '--gap <fraction>',
-    'relative gap that is good enough; above it the exit code is 4 (default: 0; 1% where the budget limits peak memory)',
+    'relative gap that is good enough; above it the exit code is 4 (default: 0; 1% where the ' +
+      'budget limits peak memory)',
     parseFraction,
     // A zero that was asked for is not the default of zero.
     (gap) => (gap === 0 ? { gap, budgetGap: 0 } : { gap }),
   ),
   seed: or(
-    value('--seed <n>', 'seed of the library solvers (highs, javascript-lp-solver); the own solver draws no random numbers', parseCount, (seed) => ({ seed })), // prettier-ignore
+    value(
+      '--seed <n>',
+      'seed of the library solvers (highs, javascript-lp-solver); the own solver draws no ' +
+        'random numbers',
+      parseCount,
+      (seed) => ({ seed }),
+    ),
     `${DEFAULT_REQUEST.seed}`,
   ),
   uneven: or(
-    value('--uneven <policy>', `whether a dim may be sharded into unequal pieces: ${UNEVEN.join(', ')}`, oneOf(UNEVEN), (uneven) => ({ uneven })), // prettier-ignore
+    value(
+      '--uneven <policy>',
+      `whether a dim may be sharded into unequal pieces: ${UNEVEN.join(', ')}`,
+      oneOf(UNEVEN),
+      (uneven) => ({ uneven }),
+    ),
     DEFAULT_REQUEST.uneven,
   ),
   strided: value(
     '--strided <which>',
-    'strided shards of dims that views merge, such as batch and sequence: rows (the leading dims), all, off (default: rows on meshes of up to three dims)',
+    'strided shards of dims that views merge, such as batch and sequence: rows (the leading ' +
+      'dims), all, off (default: rows on meshes of up to three dims)',
     oneOf(STRIDED),
     (strided) => ({ strided }),
   ),
@@ -76,18 +122,24 @@ export const PLAN_FLAGS = {
   ),
   maps: value(
     '--maps <how>',
-    `how a map is sharded: ${MAPS.join(' or ')}. bodies shards the tensors in its body, rows gives each device some of its rows`,
+    `how a map is sharded: ${MAPS.join(' or ')}. bodies shards the tensors in its body, rows ` +
+      'gives each device some of its rows',
     oneOf(MAPS),
     (maps) => ({ maps }),
   ),
-  cut: list('--cut <placement>', 'a further placement to consider, such as "_S(0, 3)"', text, (cuts) =>
-    cuts.length > 0 ? { cuts } : {},
+  cut: list(
+    '--cut <placement>',
+    'a further placement to consider, such as "_S(0, 3)"',
+    text,
+    (cuts) => (cuts.length > 0 ? { cuts } : {}),
   ),
   ...MEMORY,
   ...HOLDS,
   checkpoint: value(
     '--checkpoint <policy>',
-    'recompute forward nodes in the backward pass: none (default), full, selective, a share from 0 to 1, two-stage (chosen after the placements) or auto (chosen with them); both limit peak memory to the budget',
+    'recompute forward nodes in the backward pass: none (default), full, selective, a share ' +
+      'from 0 to 1, two-stage (chosen after the placements) or auto (chosen with them); both ' +
+      'limit peak memory to the budget',
     parseCheckpoint,
     (checkpoint) => ({ checkpoint }),
   ),

@@ -1,12 +1,23 @@
-/** Parses the values of flags (bytes, fractions, counts, choices, shapes) and refuses others by name. */
+/**
+ * Parses the values of flags (bytes, fractions, counts, choices, shapes) and refuses others by
+ * name.
+ */
 
-import { didYouMean, ShardwrightError } from '../../../errors.ts';
 import { parsePrice, type Price } from '../../../cost/hardware/operation.ts';
+import { didYouMean, ShardwrightError } from '../../../errors.ts';
 import type { Read } from './flag.ts';
 
 const UNITS: Readonly<Record<string, number>> = {
-  B: 1, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40,
-}; // prettier-ignore
+  B: 1,
+  KB: 1e3,
+  MB: 1e6,
+  GB: 1e9,
+  TB: 1e12,
+  KiB: 2 ** 10,
+  MiB: 2 ** 20,
+  GiB: 2 ** 30,
+  TiB: 2 ** 40,
+};
 
 /** `80GiB`, `80GB`, `1.5TB` as bytes. A bare number is refused, because 80 could be either. */
 export function parseBytes(text: string, flag: string): number {
@@ -24,11 +35,17 @@ export function parseBytes(text: string, flag: string): number {
 }
 
 /** `0`, `0.005`, `0.5%`. */
-export function parseFraction(text: string, flag: string, hint = 'write for example 0.005 or 0.5%.'): number {
+export function parseFraction(
+  text: string,
+  flag: string,
+  hint = 'write for example 0.005 or 0.5%.',
+): number {
   const match = /^(\d+(?:\.\d+)?(?:e-?\d+)?)\s*(%?)$/.exec(text.trim());
   const value = match === null ? NaN : Number(match[1]) / (match[2] === '%' ? 100 : 1);
   if (!Number.isFinite(value) || value < 0 || value > 1)
-    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a fraction between 0 and 1`, { hint });
+    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a fraction between 0 and 1`, {
+      hint,
+    });
   return value;
 }
 
@@ -54,19 +71,31 @@ export function parseCount(text: string, flag: string, hint?: string): number {
 export function parseCounts(text: string, flag: string): number[] {
   const counts = text.split(',').map((one) => (/^\d{1,12}$/.test(one.trim()) ? Number(one) : 0));
   if (counts.some((n) => n < 1) || new Set(counts).size < counts.length)
-    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a list of different numbers of 1 or more`, {
-      hint: `write for example ${flag} 64,128,256.`,
-    });
+    throw new ShardwrightError(
+      'E_USAGE',
+      `${flag} '${text}' is not a list of different numbers of 1 or more`,
+      {
+        hint: `write for example ${flag} 64,128,256.`,
+      },
+    );
   return counts;
 }
 
 /** Reads whole numbers in a range. */
-export function countFrom(least: number, most = Infinity, hint?: string): (text: string, flag: string) => number {
+export function countFrom(
+  least: number,
+  most = Infinity,
+  hint?: string,
+): (text: string, flag: string) => number {
   return (text, flag) => {
     const value = parseCount(text, flag, hint);
     if (value >= least && value <= most) return value;
     const range = most === Infinity ? `${least} or more` : `from ${least} to ${most}`;
-    throw new ShardwrightError('E_USAGE', `${flag} ${text} is not ${range}`, hint === undefined ? {} : { hint });
+    throw new ShardwrightError(
+      'E_USAGE',
+      `${flag} ${text} is not ${range}`,
+      hint === undefined ? {} : { hint },
+    );
   };
 }
 
@@ -98,7 +127,10 @@ export function parseInputDim(text: string, flag: string): readonly [string, num
 }
 
 /** `2/4`: the second of four pieces, counted from 0. */
-export function parseSlice(text: string, flag: string): { readonly index: number; readonly count: number } {
+export function parseSlice(
+  text: string,
+  flag: string,
+): { readonly index: number; readonly count: number } {
   const match = /^(\d+)\/(\d+)$/.exec(text.trim());
   const [index, count] = match === null ? [0, 0] : [Number(match[1]), Number(match[2])];
   if (index < 1 || index > count)
@@ -111,9 +143,14 @@ export function parseSlice(text: string, flag: string): { readonly index: number
 /** `15T`, `300B`, `2e9`: a number of tokens. */
 export function parseTokens(text: string, flag: string): number {
   const match = /^(\d+(?:\.\d+)?(?:e\d+)?)\s*([KMBT]?)$/.exec(text.trim());
-  const value = match === null ? NaN : Number(match[1]) * { '': 1, K: 1e3, M: 1e6, B: 1e9, T: 1e12 }[match[2] as 'K'];
+  const value =
+    match === null
+      ? NaN
+      : Number(match[1]) * { '': 1, K: 1e3, M: 1e6, B: 1e9, T: 1e12 }[match[2] as 'K'];
   if (value >= 1 && value <= 1e18) return value;
-  throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a number of tokens`, { hint: 'write for example 15T or 300B.' }); // prettier-ignore
+  throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a number of tokens`, {
+    hint: 'write for example 15T or 300B.',
+  });
 }
 
 /** `2.5USD`: a price with its currency. */
@@ -121,12 +158,19 @@ export function parsePriceFlag(text: string, flag: string): Price {
   const price = parsePrice(text);
   if (price !== undefined) return price;
   throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not an amount with its currency`, {
-    hint: `wanted the price of one device for one hour and the three letters of the currency: ${flag} 2.5USD.`,
+    hint:
+      'wanted the price of one device for one hour and the three letters of the currency: ' +
+      `${flag} 2.5USD.`,
   });
 }
 
 /** One of a fixed list of words. @throws E_USAGE with all of them, and the nearest */
-function parseChoice<T extends string>(text: string, flag: string, words: readonly T[], hint?: string): T {
+function parseChoice<T extends string>(
+  text: string,
+  flag: string,
+  words: readonly T[],
+  hint?: string,
+): T {
   const found = words.find((w) => w === text);
   if (found !== undefined) return found;
   const near = didYouMean(text, words);
@@ -139,7 +183,10 @@ function parseChoice<T extends string>(text: string, flag: string, words: readon
   });
 }
 
-/** `4,8`, `(4, 8)` or `[4, 8]`: sizes of at least 0, outermost dim first. `()` and the empty text are a scalar. */
+/**
+ * `4,8`, `(4, 8)` or `[4, 8]`: sizes of at least 0, outermost dim first. `()` and the empty text
+ * are a scalar.
+ */
 export function parseShape(text: string, flag: string): number[] {
   const inner = /^\s*(?:\(([^()]*)\)|\[([^[\]]*)\]|([^()[\]]*))\s*$/.exec(text);
   const body = inner?.[1] ?? inner?.[2] ?? inner?.[3];
@@ -153,7 +200,8 @@ export function parseShape(text: string, flag: string): number[] {
   if (parts.length > 1 && parts.at(-1)?.trim() === '') parts.pop(); // `(4,)`, as Python writes it
   return parts.map((part, dim) => {
     const size = Number(part);
-    if (!/^\s*\d+\s*$/.test(part) || !Number.isSafeInteger(size)) throw wrong(`size ${dim} is '${part.trim()}'`);
+    if (!/^\s*\d+\s*$/.test(part) || !Number.isSafeInteger(size))
+      throw wrong(`size ${dim} is '${part.trim()}'`);
     return size;
   });
 }

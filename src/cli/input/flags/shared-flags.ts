@@ -1,17 +1,30 @@
-/** Flags that several commands have, in the same words: output, devices and their prices, budgets, limits. */
+/**
+ * Flags that several commands have, in the same words: output, devices and their prices, budgets,
+ * limits.
+ */
 
-import { ShardwrightError } from '../../../errors.ts';
-import { COST_PRESETS } from '../../../cost/presets/names.ts';
 import { GRADIENTS, OPTIMIZERS } from '../../../cost/memory/state-bytes.ts';
+import { COST_PRESETS } from '../../../cost/presets/names.ts';
+import { ShardwrightError } from '../../../errors.ts';
 import { ACTIVATIONS, UNKNOWN } from '../../../plan/request/request.ts';
 import { list, on, or, text, value } from './flag.ts';
-import { countFrom, oneOf, parseBytes, parseFraction, parseInputDim, parsePositive } from './read.ts';
+import {
+  countFrom,
+  oneOf,
+  parseBytes,
+  parseFraction,
+  parseInputDim,
+  parsePositive,
+} from './read.ts';
 
 export const JSON_FLAG = { json: on('--json', 'print exactly one JSON value') };
 export const QUIET = { quiet: on('--quiet', 'no progress on stderr') };
 
 export const EXPLAIN_SOLVER = {
-  explainSolver: on('--explain-solver', 'also print the steps of the solver: what each came to, its work, the best cost and the bound'), // prettier-ignore
+  explainSolver: on(
+    '--explain-solver',
+    'also print the steps of the solver: what each came to, its work, the best cost and the bound',
+  ),
 };
 
 /** Read before the model: a slip in the mesh would otherwise be reported as one of the file. */
@@ -25,16 +38,22 @@ export const MESH = value(
   },
   (mesh) => ({ mesh }),
 );
-export const CLUSTER = value('--cluster <name>', 'node design such as dgx-h100, or a JSON file', text, (cluster) => ({
-  cluster,
-}));
+export const CLUSTER = value(
+  '--cluster <name>',
+  'node design such as dgx-h100, or a JSON file',
+  text,
+  (cluster) => ({
+    cluster,
+  }),
+);
 export const DEVICES = value('--devices <n>', 'number of devices', countFrom(0));
 
 /** What prices of a cluster are measured or modelled by. */
 export const PRICES = {
   cost: value(
     '--cost <preset>',
-    `cost preset: ${COST_PRESETS.join(', ')} (default: nccl where the cluster has constants for it, else alpha-beta)`,
+    `cost preset: ${COST_PRESETS.join(', ')} (default: nccl where the cluster has constants ` +
+      'for it, else alpha-beta)',
     oneOf(COST_PRESETS),
     (cost) => ({ cost }),
   ),
@@ -45,7 +64,8 @@ export const PRICES = {
   ),
   collectives: value(
     '--collectives <file>',
-    'measured collectives of the cluster: a table `Group Size Collective 1MB 2MB ...`, a line of dashes, rows of milliseconds such as `intra 8 all_reduce 0.05 0.08`',
+    'measured collectives of the cluster: a table `Group Size Collective 1MB 2MB ...`, a ' +
+      'line of dashes, rows of milliseconds such as `intra 8 all_reduce 0.05 0.08`',
     text,
   ),
 };
@@ -53,28 +73,37 @@ export const PRICES = {
 /** How the program runs. */
 export const COMPILED = on(
   '--compiled',
-  'price the program as a compiler runs it, which joins calls into kernels (torch.compile); of a model by name: with --framework, the step under its compiler', // prettier-ignore
+  'price the program as a compiler runs it, which joins calls into kernels (torch.compile); ' +
+    'of a model by name: with --framework, the step under its compiler',
   (compiled) => ({ compiled }),
 );
 
 /** A share of a device's memory that leaves something. */
 function parseHeadroom(given: string, flag: string): number {
-  const share = parseFraction(given, flag, 'a share of the memory of a device, such as 8% or 0.08.');
+  const share = parseFraction(
+    given,
+    flag,
+    'a share of the memory of a device, such as 8% or 0.08.',
+  );
   if (share < 1) return share;
-  throw new ShardwrightError('E_USAGE', `${flag} '${given}' leaves nothing of a device`, { hint: 'give less than 100%.' }); // prettier-ignore
+  throw new ShardwrightError('E_USAGE', `${flag} '${given}' leaves nothing of a device`, {
+    hint: 'give less than 100%.',
+  });
 }
 
 /** What a device holds. */
 export const MEMORY = {
   memory: value(
     '--memory <size>',
-    'budget per device, such as 60GiB (default: the memory of the device as its driver reports it, less the headroom)',
+    'budget per device, such as 60GiB (default: the memory of the device as its driver ' +
+      'reports it, less the headroom)',
     parseBytes,
     (memoryBytes) => ({ memoryBytes }),
   ),
   headroom: value(
     '--headroom <share>',
-    'share of the device memory that no plan fills, such as 8% (default: 5%): it is for context, allocator and buffers of collectives. --memory leaves none',
+    'share of the device memory that no plan fills, such as 8% (default: 5%): it is for ' +
+      'context, allocator and buffers of collectives. --memory leaves none',
     parseHeadroom,
     (headroom) => ({ headroom }),
   ),
@@ -86,7 +115,9 @@ export const MEMORY = {
   ),
   gradients: value(
     '--gradients <dtype>',
-    'what gradients are kept in until the update, fp32 or bf16, and what they are summed in: a plan widens 16-bit gradients where they are made (default: the dtype of their parameter, or what --framework does)',
+    'what gradients are kept in until the update, fp32 or bf16, and what they are summed in: ' +
+      'a plan widens 16-bit gradients where they are made (default: the dtype of their ' +
+      'parameter, or what --framework does)',
     oneOf(GRADIENTS),
     (gradients) => ({ gradients }),
   ),
@@ -96,7 +127,9 @@ export const MEMORY = {
 export const HOLDS = {
   activations: value(
     '--activations <how>',
-    'what the budget limits: constraint (peak memory, activations included; the default), report (parameters, gradients and optimizer state alone; the peak is reported), off (the same; no peak is computed)',
+    'what the budget limits: constraint (peak memory, activations included; the default), ' +
+      'report (parameters, gradients and optimizer state alone; the peak is reported), off ' +
+      '(the same; no peak is computed)',
     oneOf(ACTIVATIONS),
     (activations) => ({ activations }),
   ),
@@ -104,9 +137,14 @@ export const HOLDS = {
 
 export const UNKNOWN_OPERATORS = {
   unknown: or(
-    value('--unknown <policy>', `operators without a record: ${UNKNOWN.join(', ')}`, oneOf(UNKNOWN), (unknown) => ({
-      unknown,
-    })),
+    value(
+      '--unknown <policy>',
+      `operators without a record: ${UNKNOWN.join(', ')}`,
+      oneOf(UNKNOWN),
+      (unknown) => ({
+        unknown,
+      }),
+    ),
     'refuse',
   ),
 };
@@ -114,7 +152,10 @@ export const UNKNOWN_OPERATORS = {
 export const TIME_LIMIT = {
   timeLimit: value(
     '--time-limit <seconds>',
-    'answer with the best plan found in this time, counted from the start of the process. A command that has found none ends half a second later. Re-costing and proving the answer take up to an eighth of the time before the search, and up to 10 s more where no plan is known to fit',
+    'answer with the best plan found in this time, counted from the start of the process. A ' +
+      'command that has found none ends half a second later. Re-costing and proving the answer ' +
+      'take up to an eighth of the time before the search, and up to 10 s more where no plan ' +
+      'is known to fit',
     parsePositive,
     (timeLimitSeconds) => ({ timeLimitSeconds }),
   ),
@@ -124,7 +165,8 @@ export const TIME_LIMIT = {
 export const INPUT_DIMS = {
   batchDim: list(
     '--batch-dim <NAME=D>',
-    'batch dim of an input and of all inputs that share its index, for recipes, such as tokens=0 (default: read from the program)',
+    'batch dim of an input and of all inputs that share its index, for recipes, such as ' +
+      'tokens=0 (default: read from the program)',
     parseInputDim,
     (dims, { inputDims }) =>
       dims.length === 0 ? {} : { inputDims: { ...inputDims, batch: Object.fromEntries(dims) } },
@@ -133,9 +175,14 @@ export const INPUT_DIMS = {
     '--sequence-dim <NAME=D>',
     'sequence dim of an input, for recipes, such as tokens=1 (default: read from the program)',
     parseInputDim,
-    (dims, { inputDims }) => (dims.length === 0 ? {} : { inputDims: { ...inputDims, sequence: Object.fromEntries(dims) } }), // prettier-ignore
+    (dims, { inputDims }) =>
+      dims.length === 0 ? {} : { inputDims: { ...inputDims, sequence: Object.fromEntries(dims) } },
   ),
 };
 
 /** Files with operators of the user. */
-export const OPERATOR_FILES = list('--ops <file>', 'operators of your own that the plan was made with', text);
+export const OPERATOR_FILES = list(
+  '--ops <file>',
+  'operators of your own that the plan was made with',
+  text,
+);

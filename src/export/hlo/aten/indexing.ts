@@ -1,6 +1,7 @@
 /**
- * Reading and writing rows by number in HLO: embeddings, advanced indexing, gather, scatter. In: a call. Out: its value.
- * Negative numbers count from the end where PyTorch lets them; numbers outside are clamped by HLO, which PyTorch refuses.
+ * Reading and writing rows by number in HLO: embeddings, advanced indexing, gather, scatter. In: a
+ * call. Out: its value. Negative numbers count from the end where PyTorch lets them; numbers
+ * outside are clamped by HLO, which PyTorch refuses.
  */
 import type { HloCall, Lowering, Lowerings } from '../call.ts';
 import type { HloCode, Val } from '../code.ts';
@@ -12,7 +13,13 @@ interface GatherDims {
   readonly sizes: readonly number[];
 }
 
-function gather(hlo: HloCode, x: Val, indices: Val, dims: GatherDims, shape: readonly number[]): Val {
+function gather(
+  hlo: HloCode,
+  x: Val,
+  indices: Val,
+  dims: GatherDims,
+  shape: readonly number[],
+): Val {
   const [out] = hlo.emit('gather', [x, indices], [{ dtype: x.dtype, shape }], {
     offset_dims: dims.offset,
     collapsed_slice_dims: dims.collapsed,
@@ -31,7 +38,14 @@ interface ScatterDims {
   readonly map: readonly number[];
 }
 
-function scatter(hlo: HloCode, x: Val, indices: Val, updates: Val, dims: ScatterDims, adds: boolean): Val {
+function scatter(
+  hlo: HloCode,
+  x: Val,
+  indices: Val,
+  updates: Val,
+  dims: ScatterDims,
+  adds: boolean,
+): Val {
   const [out] = hlo.emit('scatter', [x, indices, updates], [x], {
     update_window_dims: dims.window,
     inserted_window_dims: dims.inserted,
@@ -54,7 +68,8 @@ function fromStart(hlo: HloCode, indices: Val, size: number): Val {
   return hlo.select(negative, hlo.add(indices, hlo.like(indices, size)), indices);
 }
 
-// ---- rows of a table --------------------------------------------------------------------------------------------------
+// ---- rows of a table
+// -----------------------------------------------------------------------------
 
 /** Whole rows of dim `dim` by number; the numbers' dims stand where the dim stood. */
 function rows(hlo: HloCode, x: Val, indices: Val, dim: number): Val {
@@ -63,27 +78,50 @@ function rows(hlo: HloCode, x: Val, indices: Val, dim: number): Val {
   const shape = [...before, ...indices.shape, ...after];
   const offset = shape.map((_, d) => d).filter((d) => d < dim || d >= dim + indices.shape.length);
   const sizes = x.shape.map((n, d) => (d === dim ? 1 : n));
-  return gather(hlo, x, vectors(hlo, indices), { offset, collapsed: [dim], map: [dim], sizes }, shape);
+  return gather(
+    hlo,
+    x,
+    vectors(hlo, indices),
+    { offset, collapsed: [dim], map: [dim], sizes },
+    shape,
+  );
 }
 
-const embedding: Lowering = (call) => rows(call.hlo, call.tensor('weight'), call.tensor('indices'), 0);
+const embedding: Lowering = (call) =>
+  rows(call.hlo, call.tensor('weight'), call.tensor('indices'), 0);
 
 /** Rows of the gradient added up where they came from; those of the padding row are left out. */
 const embeddingBackward: Lowering = (call) => {
   const { hlo } = call;
   const { dtype, shape } = call.out();
-  if (call.ctx.bool('scale_grad_by_freq')) return call.unsupported('scaled by frequency is not written');
+  if (call.ctx.bool('scale_grad_by_freq'))
+    return call.unsupported('scaled by frequency is not written');
   const indices = call.tensor('indices');
   let grad = hlo.convert(call.tensor('grad_output'), dtype);
   const padding = call.ctx.int('padding_idx');
   if (padding >= 0 || call.byRank('padding_idx') !== undefined) {
-    const own = hlo.compare('EQ', indices, call.filled('padding_idx', indices.dtype, indices.shape));
-    const mask = hlo.broadcastInDim(own, grad.shape, indices.shape.map((_, d) => d)); // prettier-ignore
+    const own = hlo.compare(
+      'EQ',
+      indices,
+      call.filled('padding_idx', indices.dtype, indices.shape),
+    );
+    const mask = hlo.broadcastInDim(
+      own,
+      grad.shape,
+      indices.shape.map((_, d) => d),
+    );
     grad = hlo.select(mask, hlo.like(grad, 0), grad);
   }
   const window = grad.shape.map((_, d) => d).slice(indices.shape.length);
   const zeros = hlo.constant(0, dtype, shape);
-  return scatter(hlo, zeros, vectors(hlo, indices), grad, { window, inserted: [0], map: [0] }, true);
+  return scatter(
+    hlo,
+    zeros,
+    vectors(hlo, indices),
+    grad,
+    { window, inserted: [0], map: [0] },
+    true,
+  );
 };
 
 const indexSelect: Lowering = (call) => {
@@ -102,15 +140,25 @@ const rowWrite =
     let source = hlo.convert(call.tensor('source'), x.dtype);
     if (adds) source = hlo.scaled(source, call.ctx.scalar('alpha')?.value ?? 1);
     const window = source.shape.map((_, d) => d).filter((d) => d !== dim);
-    return scatter(hlo, x, vectors(hlo, call.tensor('index')), source, { window, inserted: [dim], map: [dim] }, adds);
+    return scatter(
+      hlo,
+      x,
+      vectors(hlo, call.tensor('index')),
+      source,
+      { window, inserted: [dim], map: [dim] },
+      adds,
+    );
   };
 
-// ---- one number for every element -------------------------------------------------------------------------------------
+// ---- one number for every element
+// -----------------------------------------------------------------------------
 
 /** For every element of `index` the place it names: the own place in all dims but one. */
 function places(hlo: HloCode, index: Val, dim: number): Val {
   const one = [...index.shape, 1];
-  const parts = index.shape.map((_, d) => (d === dim ? hlo.reshape(index, one) : hlo.iota(index.dtype, one, d)));
+  const parts = index.shape.map((_, d) =>
+    d === dim ? hlo.reshape(index, one) : hlo.iota(index.dtype, one, d),
+  );
   return hlo.concatenate(parts, index.shape.length);
 }
 
@@ -120,7 +168,13 @@ const gathered: Lowering = (call) => {
   const dims = x.shape.map((_, d) => d);
   if (dims.length === 0) return hlo.reshape(x, call.out().shape);
   const at = places(hlo, index, call.dim('dim', dims.length));
-  return gather(hlo, x, at, { offset: [], collapsed: dims, map: dims, sizes: dims.map(() => 1) }, index.shape);
+  return gather(
+    hlo,
+    x,
+    at,
+    { offset: [], collapsed: dims, map: dims, sizes: dims.map(() => 1) },
+    index.shape,
+  );
 };
 
 const scattered =
@@ -138,7 +192,8 @@ const scattered =
     return scatter(hlo, x, at, updates, { window: [], inserted: dims, map: dims }, adds);
   };
 
-// ---- lists of indices -------------------------------------------------------------------------------------------------
+// ---- lists of indices
+// -----------------------------------------------------------------------------
 
 interface Indexed {
   /** Dims of the tensor that have numbers. */
@@ -150,22 +205,28 @@ interface Indexed {
   readonly shape: readonly number[];
 }
 
-/** Numbers of several dims, broadcast against each other; masks have no size that is known beforehand. */
+/**
+ * Numbers of several dims, broadcast against each other; masks have no size that is known
+ * beforehand.
+ */
 function indexed(call: HloCall, x: Val): Indexed {
   const { hlo } = call;
   const given = call.tensors('indices');
   const dims = given.flatMap((v, d) => (v === null ? [] : [d]));
   const numbers = given.flatMap((v) => (v === null ? [] : [v]));
-  if (numbers.some((v) => v.dtype === 'b8')) call.unsupported('by a mask has a size that no plan knows');
+  if (numbers.some((v) => v.dtype === 'b8'))
+    call.unsupported('by a mask has a size that no plan knows');
   const rank = Math.max(0, ...numbers.map((v) => v.shape.length));
-  const shape = Array.from({ length: rank }, (_, d) => Math.max(1, ...numbers.map((v) => v.shape[v.shape.length - rank + d] ?? 1)));
+  const shape = Array.from({ length: rank }, (_, d) =>
+    Math.max(1, ...numbers.map((v) => v.shape[v.shape.length - rank + d] ?? 1)),
+  );
   const wide = numbers.map((v, k) => {
     const own = hlo.broadcast(hlo.convert(v, 'i64'), shape);
     return hlo.reshape(fromStart(hlo, own, x.shape[dims[k]]), [...shape, 1]);
   });
   const together = dims.every((d, k) => k === 0 || d === dims[k - 1] + 1);
   return { dims, at: hlo.concatenate(wide, rank), place: together ? dims[0] : 0, shape };
-} // prettier-ignore
+}
 
 const index: Lowering = (call) => {
   const { hlo } = call;
@@ -185,10 +246,18 @@ const indexPut: Lowering = (call) => {
   const written = [...rest.slice(0, place), ...shape, ...rest.slice(place)];
   const values = hlo.broadcast(hlo.convert(call.tensor('values'), x.dtype), written);
   const window = written.map((_, d) => d).filter((d) => d < place || d >= place + shape.length);
-  return scatter(hlo, x, at, values, { window, inserted: dims, map: dims }, call.ctx.bool('accumulate'));
+  return scatter(
+    hlo,
+    x,
+    at,
+    values,
+    { window, inserted: dims, map: dims },
+    call.ctx.bool('accumulate'),
+  );
 };
 
-// ---- slices written back ----------------------------------------------------------------------------------------------
+// ---- slices written back
+// -----------------------------------------------------------------------------
 
 const sliceScatter: Lowering = (call) => {
   const { hlo } = call;
@@ -200,12 +269,19 @@ const sliceScatter: Lowering = (call) => {
   const given = one ? call.ctx.int('index') : (call.ctx.optionalInt('start') ?? 0);
   const start = Math.min(size, Math.max(0, given < 0 ? given + size : given));
   const step = one ? 1 : call.ctx.int('step');
-  const wide = hlo.reshape(update, x.shape.map((n, d) => (d === dim ? (one ? 1 : update.shape[d]) : n))); // prettier-ignore
+  const wide = hlo.reshape(
+    update,
+    x.shape.map((n, d) => (d === dim ? (one ? 1 : update.shape[d]) : n)),
+  );
   const ranks = call.byRank(one ? 'index' : 'start');
   if (step !== 1) return call.unsupported('with a step is not written');
   const zero = hlo.constant(0, 'i32');
   const first = ranks === undefined ? hlo.constant(start, 'i32') : hlo.rankValue(ranks, 'i32');
-  return hlo.dynamicUpdateSlice(x, wide, x.shape.map((_, d) => (d === dim ? first : zero))); // prettier-ignore
+  return hlo.dynamicUpdateSlice(
+    x,
+    wide,
+    x.shape.map((_, d) => (d === dim ? first : zero)),
+  );
 };
 
 export const indexingLowerings: Lowerings = {

@@ -1,6 +1,7 @@
 /**
- * Losses of ATen and their gradients in HLO. In: a call. Out: its values. A reduction is 0 none, 1 mean, 2 sum. The score of
- * a label is picked by comparing class numbers, so that no gather is needed.
+ * Losses of ATen and their gradients in HLO. In: a call. Out: its values. A reduction is 0 none, 1
+ * mean, 2 sum. The score of a label is picked by comparing class numbers, so that no gather is
+ * needed.
  */
 import type { HloCall, Lowering, Lowerings } from '../call.ts';
 import type { HloCode, Val } from '../code.ts';
@@ -31,13 +32,25 @@ function labelsOf(call: HloCall, scores: Val, target: Val): Labels {
   const { hlo } = call;
   const classDim = scores.shape.length === 1 ? 0 : 1;
   const others = scores.shape.map((_, d) => d).filter((d) => d !== classDim);
-  const wideTarget = hlo.broadcastInDim(target, scores.shape, target.shape.length === 0 ? [] : others);
+  const wideTarget = hlo.broadcastInDim(
+    target,
+    scores.shape,
+    target.shape.length === 0 ? [] : others,
+  );
   const isLabel = hlo.compare('EQ', wideTarget, hlo.iota(target.dtype, scores.shape, classDim));
   const ignored = call.filled('ignore_index', target.dtype, target.shape);
   const counts = hlo.compare('NE', target, ignored);
   const given = call.optional('weight');
   const one = hlo.constant(1, scores.dtype, target.shape);
-  const byClass = given === undefined ? one : picked(hlo, hlo.broadcastInDim(hlo.convert(given, scores.dtype), scores.shape, [classDim]), isLabel, classDim); // prettier-ignore
+  const byClass =
+    given === undefined
+      ? one
+      : picked(
+          hlo,
+          hlo.broadcastInDim(hlo.convert(given, scores.dtype), scores.shape, [classDim]),
+          isLabel,
+          classDim,
+        );
   return { classDim, isLabel, weights: hlo.select(counts, byClass, hlo.like(one, 0)) };
 }
 
@@ -51,7 +64,11 @@ function likelihood(call: HloCall, scores: Val, target: Val): [loss: Val, total:
   const { classDim, isLabel, weights } = labelsOf(call, scores, target);
   const own = picked(hlo, scores, isLabel, classDim);
   const zero = hlo.like(weights, 0);
-  const losses = hlo.select(hlo.compare('EQ', weights, zero), zero, hlo.unary('negate', hlo.multiply(weights, own)));
+  const losses = hlo.select(
+    hlo.compare('EQ', weights, zero),
+    zero,
+    hlo.unary('negate', hlo.multiply(weights, own)),
+  );
   const all = (x: Val): Val => hlo.reduce(x, 'add', allDims(x));
   const mode = call.ctx.int('reduction');
   if (mode === MEAN) return [hlo.divide(all(losses), all(weights)), all(weights)];
@@ -62,7 +79,9 @@ const nll: Lowering = (call) => {
   const { hlo } = call;
   const scores = call.tensor('self');
   const made = likelihood(call, hlo.convert(scores, wide(scores.dtype)), call.tensor('target'));
-  return call.ctx.outputs.map((meta, k) => (meta === null ? null : hlo.convert(made[k], meta.dtype)));
+  return call.ctx.outputs.map((meta, k) =>
+    meta === null ? null : hlo.convert(made[k], meta.dtype),
+  );
 };
 
 const nllBackward: Lowering = (call) => {
@@ -73,11 +92,18 @@ const nllBackward: Lowering = (call) => {
   const { classDim, isLabel, weights } = labelsOf(call, scores, target);
   let grad = hlo.broadcast(hlo.convert(call.tensor('grad_output'), scores.dtype), target.shape);
   if (call.ctx.int('reduction') === MEAN) {
-    const total = hlo.broadcast(hlo.convert(call.tensor('total_weight'), scores.dtype), target.shape);
+    const total = hlo.broadcast(
+      hlo.convert(call.tensor('total_weight'), scores.dtype),
+      target.shape,
+    );
     grad = hlo.divide(grad, total);
   }
   const zero = hlo.like(weights, 0);
-  const slope = hlo.select(hlo.compare('EQ', weights, zero), zero, hlo.unary('negate', hlo.multiply(weights, grad)));
+  const slope = hlo.select(
+    hlo.compare('EQ', weights, zero),
+    zero,
+    hlo.unary('negate', hlo.multiply(weights, grad)),
+  );
   const others = scores.shape.map((_, d) => d).filter((d) => d !== classDim);
   const spread = hlo.broadcastInDim(slope, scores.shape, others);
   return hlo.convert(hlo.select(isLabel, spread, hlo.like(spread, 0)), dtype);
@@ -93,8 +119,14 @@ const crossEntropy: Lowering = (call) => {
   const scores = logSoftmaxOf(hlo, x, classDim);
   const smoothing = call.ctx.number('label_smoothing');
   const classes = x.shape[classDim];
-  if (target.dtype === 'f32' || target.dtype === 'f64' || target.dtype === 'bf16' || target.dtype === 'f16') {
-    if (call.optional('weight') !== undefined) return call.unsupported('with class weights and probabilities');
+  if (
+    target.dtype === 'f32' ||
+    target.dtype === 'f64' ||
+    target.dtype === 'bf16' ||
+    target.dtype === 'f16'
+  ) {
+    if (call.optional('weight') !== undefined)
+      return call.unsupported('with class weights and probabilities');
     const wanted = hlo.scaled(hlo.convert(target, x.dtype), 1 - smoothing);
     const smooth = hlo.add(wanted, hlo.like(wanted, smoothing / classes));
     const losses = hlo.unary('negate', hlo.reduce(hlo.multiply(scores, smooth), 'add', [classDim]));
@@ -102,13 +134,17 @@ const crossEntropy: Lowering = (call) => {
   }
   const [plain, total] = likelihood(call, scores, target);
   if (smoothing === 0) return hlo.convert(plain, dtype);
-  if (call.optional('weight') !== undefined) return call.unsupported('with class weights and label smoothing');
+  if (call.optional('weight') !== undefined)
+    return call.unsupported('with class weights and label smoothing');
   const { weights } = labelsOf(call, scores, target);
   const spread = hlo.multiply(hlo.unary('negate', hlo.reduce(scores, 'add', [classDim])), weights);
   const mode = call.ctx.int('reduction');
   const sum = hlo.reduce(spread, 'add', allDims(spread));
   const other = mode === MEAN ? hlo.divide(sum, total) : mode === SUM ? sum : spread;
-  return hlo.convert(hlo.add(hlo.scaled(plain, 1 - smoothing), hlo.scaled(other, smoothing / classes)), dtype);
+  return hlo.convert(
+    hlo.add(hlo.scaled(plain, 1 - smoothing), hlo.scaled(other, smoothing / classes)),
+    dtype,
+  );
 };
 
 /** A loss of pairs, and its slope by the input. */
@@ -116,16 +152,21 @@ const pairLoss =
   (f: (hlo: HloCode, x: Val, y: Val) => Val): Lowering =>
   (call) => {
     const { hlo } = call;
-    const [x, y] = [hlo.convert(call.tensor('self'), call.out().dtype), hlo.convert(call.tensor('target'), call.out().dtype)];
+    const [x, y] = [
+      hlo.convert(call.tensor('self'), call.out().dtype),
+      hlo.convert(call.tensor('target'), call.out().dtype),
+    ];
     return reduced(call, f(hlo, x, y));
-  }; // prettier-ignore
+  };
 
 const pairBackward =
   (f: (hlo: HloCode, x: Val, y: Val) => Val): Lowering =>
   (call) => {
     const { hlo } = call;
     const { dtype, shape } = call.out();
-    const [x, y, g] = ['self', 'target', 'grad_output'].map((name) => call.operand(name, dtype, shape));
+    const [x, y, g] = ['self', 'target', 'grad_output'].map((name) =>
+      call.operand(name, dtype, shape),
+    );
     const slope = f(hlo, x, y);
     const factor = call.ctx.int('reduction') === MEAN ? 1 / shape.reduce((n, d) => n * d, 1) : 1;
     return hlo.multiply(hlo.scaled(slope, factor), g);

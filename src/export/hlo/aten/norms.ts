@@ -1,6 +1,7 @@
 /**
- * Normalisations of ATen and their gradients in HLO. In: a call. Out: its values. All are one computation: less a mean,
- * times an inverse deviation, scaled and shifted by weights; 16-bit numbers are taken to f32 for it.
+ * Normalisations of ATen and their gradients in HLO. In: a call. Out: its values. All are one
+ * computation: less a mean, times an inverse deviation, scaled and shifted by weights; 16-bit
+ * numbers are taken to f32 for it.
  */
 import type { DType } from '../../../graph/types.ts';
 import type { HloCall, Lowering, Lowerings } from '../call.ts';
@@ -23,8 +24,18 @@ function normalise(hlo: HloCode, x: Val, dims: readonly number[], eps: number): 
   return { out: hlo.multiply(away, hlo.broadcast(rstd, x.shape)), mean, rstd, variance };
 }
 
-/** Gradient through the statistics: rstd (g - mean(g) - y mean(g y)); without a mean its term is absent. */
-function throughStatistics(hlo: HloCode, g: Val, y: Val, rstd: Val, dims: readonly number[], centred: boolean): Val {
+/**
+ * Gradient through the statistics: rstd (g - mean(g) - y mean(g y)); without a mean its term is
+ * absent.
+ */
+function throughStatistics(
+  hlo: HloCode,
+  g: Val,
+  y: Val,
+  rstd: Val,
+  dims: readonly number[],
+  centred: boolean,
+): Val {
   const spread = (x: Val): Val => hlo.broadcast(x, g.shape);
   const rest = hlo.subtract(g, hlo.multiply(y, spread(meanOf(hlo, hlo.multiply(g, y), dims))));
   const moved = centred ? hlo.subtract(rest, spread(meanOf(hlo, g, dims))) : rest;
@@ -38,7 +49,8 @@ function settled(call: HloCall, results: readonly (() => Val)[]): (Val | null)[]
   );
 }
 
-// ---- rows -------------------------------------------------------------------------------------------------------------
+// ---- rows
+// -----------------------------------------------------------------------------
 
 interface Rows {
   readonly x: Val;
@@ -58,14 +70,23 @@ function rowsOf(call: HloCall): Rows {
     const vector = call.optional(name);
     return vector === undefined ? undefined : hlo.broadcast(hlo.convert(vector, x.dtype), x.shape);
   };
-  return { x, inner: dims.slice(dims.length - count), outer: dims.slice(0, dims.length - count), spread };
+  return {
+    x,
+    inner: dims.slice(dims.length - count),
+    outer: dims.slice(0, dims.length - count),
+    spread,
+  };
 }
 
 const layerNorm: Lowering = (call) => {
   const { hlo } = call;
   const { x, inner, spread } = rowsOf(call);
   const { out, mean, rstd } = normalise(hlo, x, inner, call.ctx.number('eps'));
-  const results = settled(call, [() => affine(hlo, out, spread('weight'), spread('bias')), () => mean, () => rstd]);
+  const results = settled(call, [
+    () => affine(hlo, out, spread('weight'), spread('bias')),
+    () => mean,
+    () => rstd,
+  ]);
   return call.record.results === 'tuple' ? results : (results[0] as Val);
 };
 
@@ -105,13 +126,22 @@ const rowNormBackward =
     const y = hlo.multiply(away, hlo.broadcast(rstd, x.shape));
     const weight = spread('weight');
     return settled(call, [
-      () => throughStatistics(hlo, weight === undefined ? grad : hlo.multiply(grad, weight), y, rstd, inner, centred),
+      () =>
+        throughStatistics(
+          hlo,
+          weight === undefined ? grad : hlo.multiply(grad, weight),
+          y,
+          rstd,
+          inner,
+          centred,
+        ),
       () => hlo.reduce(hlo.multiply(grad, y), 'add', outer),
       () => hlo.reduce(grad, 'add', outer),
     ]);
   };
 
-// ---- channels ---------------------------------------------------------------------------------------------------------
+// ---- channels
+// -----------------------------------------------------------------------------
 
 /** [batch, groups, channels of a group, positions]. */
 function grouped(hlo: HloCode, x: Val, groups: number): Val {
@@ -124,13 +154,22 @@ const groupNorm: Lowering = (call) => {
   const input = call.tensor('input');
   const x = hlo.convert(input, wide(input.dtype));
   const groups = call.ctx.int(call.takes('group') ? 'group' : 'num_groups');
-  const { out, mean, rstd } = normalise(hlo, grouped(hlo, x, groups), [2, 3], call.ctx.number('eps'));
+  const { out, mean, rstd } = normalise(
+    hlo,
+    grouped(hlo, x, groups),
+    [2, 3],
+    call.ctx.number('eps'),
+  );
   const vector = (name: string): Val | undefined => {
     const v = call.optional(name);
     return v === undefined ? undefined : hlo.broadcastInDim(hlo.convert(v, x.dtype), x.shape, [1]);
   };
   const whole = hlo.reshape(out, x.shape);
-  const results = settled(call, [() => affine(hlo, whole, vector('weight'), vector('bias')), () => mean, () => rstd]);
+  const results = settled(call, [
+    () => affine(hlo, whole, vector('weight'), vector('bias')),
+    () => mean,
+    () => rstd,
+  ]);
   return call.record.results === 'tuple' ? results : (results[0] as Val);
 };
 
@@ -141,18 +180,30 @@ const groupNormBackward: Lowering = (call) => {
   const dtype = wide(input.dtype);
   const parts = (name: string): Val => grouped(hlo, hlo.convert(call.tensor(name), dtype), groups);
   const [grad, x] = [parts('grad_out'), parts('input')];
-  const statistic = (name: string): Val => hlo.reshape(hlo.convert(call.tensor(name), dtype), [x.shape[0], groups, 1, 1]);
+  const statistic = (name: string): Val =>
+    hlo.reshape(hlo.convert(call.tensor(name), dtype), [x.shape[0], groups, 1, 1]);
   const rstd = statistic('rstd');
-  const y = hlo.multiply(hlo.subtract(x, hlo.broadcast(statistic('mean'), x.shape)), hlo.broadcast(rstd, x.shape));
+  const y = hlo.multiply(
+    hlo.subtract(x, hlo.broadcast(statistic('mean'), x.shape)),
+    hlo.broadcast(rstd, x.shape),
+  );
   const weight = call.optional('weight');
   const scaled =
-    weight === undefined ? grad : hlo.multiply(grad, hlo.broadcast(hlo.reshape(hlo.convert(weight, dtype), [1, groups, x.shape[2], 1]), x.shape));
+    weight === undefined
+      ? grad
+      : hlo.multiply(
+          grad,
+          hlo.broadcast(
+            hlo.reshape(hlo.convert(weight, dtype), [1, groups, x.shape[2], 1]),
+            x.shape,
+          ),
+        );
   return settled(call, [
     () => throughStatistics(hlo, scaled, y, rstd, [2, 3], true),
     () => hlo.reduce(hlo.multiply(grad, y), 'add', [0, 3]),
     () => hlo.reduce(grad, 'add', [0, 3]),
   ]);
-}; // prettier-ignore
+};
 
 /** Results of the batch norms of PyTorch, by operator. */
 type BatchField = 'out' | 'mean' | 'rstd' | 'runningMean' | 'runningVar' | 'reserve';
@@ -191,7 +242,9 @@ const batchNorm =
         reserve: none,
       };
     } else {
-      const [mean, variance] = ['running_mean', 'running_var'].map((name) => channels(call.tensor(name)));
+      const [mean, variance] = ['running_mean', 'running_var'].map((name) =>
+        channels(call.tensor(name)),
+      );
       const rstd = hlo.unary('rsqrt', hlo.add(variance, hlo.like(variance, eps)));
       const out = hlo.multiply(hlo.subtract(x, mean), rstd);
       const same = (name: string) => () => call.tensor(name);
@@ -204,7 +257,10 @@ const batchNorm =
         reserve: none,
       };
     }
-    const made = settled(call, fields.map((field) => results[field])); // prettier-ignore
+    const made = settled(
+      call,
+      fields.map((field) => results[field]),
+    );
     return call.record.results === 'tuple' ? made : (made[0] as Val);
   };
 
@@ -220,11 +276,13 @@ const batchNormBackward: Lowering = (call) => {
   const train = call.ctx.bool('train');
   const grad = up('grad_out');
   const mean = up(train ? 'save_mean' : 'running_mean');
-  const inverse = (v: Val): Val => hlo.unary('rsqrt', hlo.add(v, hlo.like(v, call.ctx.number('eps'))));
+  const inverse = (v: Val): Val =>
+    hlo.unary('rsqrt', hlo.add(v, hlo.like(v, call.ctx.number('eps'))));
   const rstd = train ? up('save_invstd') : inverse(up('running_var'));
   const y = hlo.multiply(hlo.subtract(x, channels(mean)), channels(rstd));
   const weight = call.optional('weight');
-  const scaled = weight === undefined ? grad : hlo.multiply(grad, channels(hlo.convert(weight, x.dtype)));
+  const scaled =
+    weight === undefined ? grad : hlo.multiply(grad, channels(hlo.convert(weight, x.dtype)));
   const kept = x.shape.map((n, d) => (d === 1 ? n : 1));
   return settled(call, [
     () =>
@@ -250,7 +308,13 @@ export const normLowerings: Lowerings = {
   'aten.native_batch_norm.default': batchNorm(['out', 'mean', 'rstd'], asked),
   'aten._native_batch_norm_legit.default': batchNorm(['out', 'mean', 'rstd'], asked),
   'aten._native_batch_norm_legit.no_stats': batchNorm(['out', 'mean', 'rstd'], asked),
-  'aten._native_batch_norm_legit_no_training.default': batchNorm(['out', 'mean', 'rstd'], () => false),
-  'aten._native_batch_norm_legit_functional.default': batchNorm(['out', 'mean', 'rstd', 'runningMean', 'runningVar'], asked), // prettier-ignore
+  'aten._native_batch_norm_legit_no_training.default': batchNorm(
+    ['out', 'mean', 'rstd'],
+    () => false,
+  ),
+  'aten._native_batch_norm_legit_functional.default': batchNorm(
+    ['out', 'mean', 'rstd', 'runningMean', 'runningVar'],
+    asked,
+  ),
   'aten.native_batch_norm_backward.default': batchNormBackward,
 };

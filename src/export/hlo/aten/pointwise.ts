@@ -1,8 +1,8 @@
 /**
- * Elementwise ATen operators in HLO. In: a call. Out: its value, computed in the type that PyTorch computes in. Formulas are
- * those of the PyTorch documentation.
+ * Elementwise ATen operators in HLO. In: a call. Out: its value, computed in the type that PyTorch
+ * computes in. Formulas are those of the PyTorch documentation.
  */
-import { isFloat, type HloCall, type Lowering, type Lowerings } from '../call.ts';
+import { type HloCall, isFloat, type Lowering, type Lowerings } from '../call.ts';
 import type { Direction, HloCode, Val } from '../code.ts';
 
 type Unary = (hlo: HloCode, x: Val, call: HloCall) => Val;
@@ -46,12 +46,15 @@ const logical =
     const { shape } = call.out();
     const bool = (name: string): Val => {
       const x = call.optional(name);
-      return x === undefined ? call.filled(name, 'b8', shape) : call.hlo.broadcast(call.hlo.convert(x, 'b8'), shape);
+      return x === undefined
+        ? call.filled(name, 'b8', shape)
+        : call.hlo.broadcast(call.hlo.convert(x, 'b8'), shape);
     };
     return call.hlo.binary(op, bool('self'), bool('other'));
   };
 
-// ---- division ---------------------------------------------------------------------------------------------------------
+// ---- division
+// -----------------------------------------------------------------------------
 
 function floorDivide(hlo: HloCode, x: Val, y: Val): Val {
   if (isFloat(x.dtype)) return hlo.unary('floor', hlo.divide(x, y));
@@ -73,18 +76,25 @@ function modulo(hlo: HloCode, x: Val, y: Val): Val {
 }
 
 function truncated(hlo: HloCode, x: Val): Val {
-  return hlo.select(hlo.compare('LT', x, hlo.like(x, 0)), hlo.unary('ceil', x), hlo.unary('floor', x));
+  return hlo.select(
+    hlo.compare('LT', x, hlo.like(x, 0)),
+    hlo.unary('ceil', x),
+    hlo.unary('floor', x),
+  );
 }
 
 const divided: Lowering = binary((hlo, x, y, call) => {
   const mode =
-    call.takes('rounding_mode') && call.ctx.has('rounding_mode') ? call.ctx.text('rounding_mode') : undefined;
+    call.takes('rounding_mode') && call.ctx.has('rounding_mode')
+      ? call.ctx.text('rounding_mode')
+      : undefined;
   if (mode === 'floor') return floorDivide(hlo, x, y);
   const quotient = hlo.divide(x, y);
   return mode === 'trunc' && isFloat(x.dtype) ? truncated(hlo, quotient) : quotient;
 });
 
-// ---- powers -----------------------------------------------------------------------------------------------------------
+// ---- powers
+// -----------------------------------------------------------------------------
 
 const power: Lowering = (call) => {
   const { hlo } = call;
@@ -102,7 +112,8 @@ const power: Lowering = (call) => {
   return hlo.binary('power', x, call.operand('exponent', dtype, shape));
 };
 
-// ---- activations ------------------------------------------------------------------------------------------------------
+// ---- activations
+// -----------------------------------------------------------------------------
 
 const BETA = Math.sqrt(2 / Math.PI);
 const CUBIC = 0.044715;
@@ -113,7 +124,10 @@ function sigmoid(hlo: HloCode, x: Val): Val {
 
 /** log(1 + exp(x)), exact for large x too. */
 function softplus(hlo: HloCode, x: Val): Val {
-  const small = hlo.unary('log_plus_one', hlo.unary('exponential', hlo.unary('negate', hlo.unary('abs', x))));
+  const small = hlo.unary(
+    'log_plus_one',
+    hlo.unary('exponential', hlo.unary('negate', hlo.unary('abs', x))),
+  );
   return hlo.add(hlo.maximum(x, hlo.like(x, 0)), small);
 }
 
@@ -142,11 +156,17 @@ const geluSlope: Unary = (hlo, x, call) => {
     const t = geluTanh(hlo, x);
     const one = hlo.like(x, 1);
     const inner = hlo.scaled(hlo.add(hlo.scaled(hlo.multiply(x, x), 3 * CUBIC), one), BETA);
-    const bend = hlo.multiply(hlo.multiply(hlo.scaled(x, 0.5), hlo.subtract(one, hlo.multiply(t, t))), inner);
+    const bend = hlo.multiply(
+      hlo.multiply(hlo.scaled(x, 0.5), hlo.subtract(one, hlo.multiply(t, t))),
+      inner,
+    );
     return hlo.add(hlo.scaled(hlo.add(t, one), 0.5), bend);
   }
   const density = hlo.unary('exponential', hlo.scaled(hlo.multiply(x, x), -0.5));
-  return hlo.add(normalCdf(hlo, x), hlo.multiply(x, hlo.scaled(density, 1 / Math.sqrt(2 * Math.PI))));
+  return hlo.add(
+    normalCdf(hlo, x),
+    hlo.multiply(x, hlo.scaled(density, 1 / Math.sqrt(2 * Math.PI))),
+  );
 };
 
 const siluSlope: Unary = (hlo, x) => {
@@ -156,18 +176,21 @@ const siluSlope: Unary = (hlo, x) => {
 };
 
 /** The incoming gradient times a slope. */
-const gradient = (saved: string, slope: Unary, grad = 'grad_output'): Lowering =>
+const gradient =
+  (saved: string, slope: Unary, grad = 'grad_output'): Lowering =>
   (call) => {
     const { dtype, shape } = call.out();
     const g = call.operand(grad, dtype, shape);
     return call.hlo.multiply(g, slope(call.hlo, call.operand(saved, dtype, shape), call));
-  }; // prettier-ignore
+  };
 
 const clamped: Lowering = (call) => {
   const { dtype, shape } = call.out();
   let x = call.operand('self', dtype, shape);
-  if (call.takes('min') && call.ctx.has('min')) x = call.hlo.maximum(x, call.operand('min', dtype, shape));
-  if (call.takes('max') && call.ctx.has('max')) x = call.hlo.minimum(x, call.operand('max', dtype, shape));
+  if (call.takes('min') && call.ctx.has('min'))
+    x = call.hlo.maximum(x, call.operand('min', dtype, shape));
+  if (call.takes('max') && call.ctx.has('max'))
+    x = call.hlo.minimum(x, call.operand('max', dtype, shape));
   return x;
 };
 
@@ -177,22 +200,35 @@ const leaky = (hlo: HloCode, x: Val, slope: number): Val =>
 const where: Lowering = (call) => {
   const { dtype, shape } = call.out();
   const condition = call.hlo.broadcast(call.hlo.convert(call.tensor('condition'), 'b8'), shape);
-  return call.hlo.select(condition, call.operand('self', dtype, shape), call.operand('other', dtype, shape));
+  return call.hlo.select(
+    condition,
+    call.operand('self', dtype, shape),
+    call.operand('other', dtype, shape),
+  );
 };
 
 const maskedFill: Lowering = (call) => {
   const { dtype, shape } = call.out();
   const mask = call.hlo.broadcast(call.hlo.convert(call.tensor('mask'), 'b8'), shape);
-  return call.hlo.select(mask, call.operand('value', dtype, shape), call.operand('self', dtype, shape));
+  return call.hlo.select(
+    mask,
+    call.operand('value', dtype, shape),
+    call.operand('self', dtype, shape),
+  );
 };
 
 /** self + value * a * b, or a / b. */
-const addedProduct = (op: 'multiply' | 'divide'): Lowering => (call) => {
-  const { dtype, shape } = call.out();
-  const [a, b] = ['tensor1', 'tensor2'].map((name) => call.operand(name, dtype, shape));
-  const product = call.hlo.scaled(call.hlo.binary(op, a, b), call.ctx.scalar('value')?.value ?? 1);
-  return call.hlo.add(call.operand('self', dtype, shape), product);
-}; // prettier-ignore
+const addedProduct =
+  (op: 'multiply' | 'divide'): Lowering =>
+  (call) => {
+    const { dtype, shape } = call.out();
+    const [a, b] = ['tensor1', 'tensor2'].map((name) => call.operand(name, dtype, shape));
+    const product = call.hlo.scaled(
+      call.hlo.binary(op, a, b),
+      call.ctx.scalar('value')?.value ?? 1,
+    );
+    return call.hlo.add(call.operand('self', dtype, shape), product);
+  };
 
 const lerp: Lowering = (call) => {
   const { dtype, shape } = call.out();
@@ -200,12 +236,21 @@ const lerp: Lowering = (call) => {
   return call.hlo.add(x, call.hlo.multiply(w, call.hlo.subtract(y, x)));
 };
 
-const isNan: Lowering = ({ hlo, first }) => (isFloat(first.dtype) ? hlo.compare('NE', first, first) : hlo.constant(false, 'b8', first.shape)); // prettier-ignore
+const isNan: Lowering = ({ hlo, first }) =>
+  isFloat(first.dtype) ? hlo.compare('NE', first, first) : hlo.constant(false, 'b8', first.shape);
 
 /** The value as it is, in another type where the call says so. */
 const cast: Lowering = (call) => call.hlo.convert(call.first, call.out().dtype);
 
-const SAME = ['clone', 'detach', 'alias', 'contiguous', 'positive', 'lift_fresh_copy', 'lift_fresh'];
+const SAME = [
+  'clone',
+  'detach',
+  'alias',
+  'contiguous',
+  'positive',
+  'lift_fresh_copy',
+  'lift_fresh',
+];
 
 export const pointwiseLowerings: Lowerings = {
   ...Object.fromEntries(SAME.map((name) => [`aten.${name}.default`, cast])),
@@ -241,22 +286,38 @@ export const pointwiseLowerings: Lowerings = {
   'aten.erfc.default': named('chlo.erfc'),
   'aten.square.default': unary((hlo, x) => hlo.multiply(x, x)),
   'aten.relu.default': unary((hlo, x) => hlo.maximum(x, hlo.like(x, 0))),
-  'aten.relu6.default': unary((hlo, x) => hlo.minimum(hlo.maximum(x, hlo.like(x, 0)), hlo.like(x, 6))),
+  'aten.relu6.default': unary((hlo, x) =>
+    hlo.minimum(hlo.maximum(x, hlo.like(x, 0)), hlo.like(x, 6)),
+  ),
   'aten.silu.default': unary((hlo, x) => hlo.multiply(x, sigmoid(hlo, x))),
   'aten.gelu.default': unary(gelu),
   'aten.mish.default': unary((hlo, x) => hlo.multiply(x, hlo.unary('tanh', softplus(hlo, x)))),
   'aten.softplus.default': unary((hlo, x, call) => {
     const [beta, threshold] = [call.ctx.number('beta'), call.ctx.number('threshold')];
     const scaled = hlo.scaled(x, beta);
-    return hlo.select(hlo.compare('GT', scaled, hlo.like(x, threshold)), x, hlo.scaled(softplus(hlo, scaled), 1 / beta)); // prettier-ignore
+    return hlo.select(
+      hlo.compare('GT', scaled, hlo.like(x, threshold)),
+      x,
+      hlo.scaled(softplus(hlo, scaled), 1 / beta),
+    );
   }),
-  'aten.log_sigmoid.default': unary((hlo, x) => hlo.unary('negate', softplus(hlo, hlo.unary('negate', x)))),
-  'aten.leaky_relu.default': unary((hlo, x, call) => leaky(hlo, x, call.ctx.number('negative_slope'))),
-  'aten.hardtanh.default': unary((hlo, x, { ctx }) => hlo.minimum(hlo.maximum(x, hlo.like(x, ctx.number('min_val'))), hlo.like(x, ctx.number('max_val')))), // prettier-ignore
+  'aten.log_sigmoid.default': unary((hlo, x) =>
+    hlo.unary('negate', softplus(hlo, hlo.unary('negate', x))),
+  ),
+  'aten.leaky_relu.default': unary((hlo, x, call) =>
+    leaky(hlo, x, call.ctx.number('negative_slope')),
+  ),
+  'aten.hardtanh.default': unary((hlo, x, { ctx }) =>
+    hlo.minimum(
+      hlo.maximum(x, hlo.like(x, ctx.number('min_val'))),
+      hlo.like(x, ctx.number('max_val')),
+    ),
+  ),
   'aten.logical_not.default': ({ hlo, first }) => hlo.unary('not', hlo.convert(first, 'b8')),
   'aten.bitwise_not.default': named('not'),
   'aten.isnan.default': isNan,
-  'aten.isinf.default': ({ hlo, first }) => hlo.compare('EQ', hlo.unary('abs', first), hlo.like(first, Infinity)),
+  'aten.isinf.default': ({ hlo, first }) =>
+    hlo.compare('EQ', hlo.unary('abs', first), hlo.like(first, Infinity)),
   'aten.isfinite.default': ({ hlo, first }) => hlo.unary('is_finite', first, 'b8'),
   'aten.add.Tensor': withAlpha('add'),
   'aten.add.Scalar': withAlpha('add'),
@@ -298,7 +359,10 @@ export const pointwiseLowerings: Lowerings = {
   'aten.clamp_max.Tensor': clamped,
   ...Object.fromEntries(
     (['eq', 'ne', 'ge', 'gt', 'le', 'lt'] as const).flatMap((name) =>
-      ['Tensor', 'Scalar'].map((form) => [`aten.${name}.${form}`, comparison(name.toUpperCase() as Direction)]),
+      ['Tensor', 'Scalar'].map((form) => [
+        `aten.${name}.${form}`,
+        comparison(name.toUpperCase() as Direction),
+      ]),
     ),
   ),
   'aten.where.self': where,
@@ -310,8 +374,12 @@ export const pointwiseLowerings: Lowerings = {
   'aten.lerp.Tensor': lerp,
   'aten.gelu_backward.default': gradient('self', geluSlope),
   'aten.silu_backward.default': gradient('self', siluSlope),
-  'aten.sigmoid_backward.default': gradient('output', (hlo, y) => hlo.multiply(y, hlo.subtract(hlo.like(y, 1), y))),
-  'aten.tanh_backward.default': gradient('output', (hlo, y) => hlo.subtract(hlo.like(y, 1), hlo.multiply(y, y))),
+  'aten.sigmoid_backward.default': gradient('output', (hlo, y) =>
+    hlo.multiply(y, hlo.subtract(hlo.like(y, 1), y)),
+  ),
+  'aten.tanh_backward.default': gradient('output', (hlo, y) =>
+    hlo.subtract(hlo.like(y, 1), hlo.multiply(y, y)),
+  ),
   'aten.threshold_backward.default': (call) => {
     const { dtype, shape } = call.out();
     const [g, x] = ['grad_output', 'self'].map((name) => call.operand(name, dtype, shape));

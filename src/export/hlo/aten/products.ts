@@ -1,9 +1,9 @@
 /**
- * Products of ATen in HLO: matrices, convolution, attention. In: a call. Out: its values. A product of 16-bit numbers has
- * the type of its operands, as in PyTorch; XLA adds it up in f32.
+ * Products of ATen in HLO: matrices, convolution, attention. In: a call. Out: its values. A product
+ * of 16-bit numbers has the type of its operands, as in PyTorch; XLA adds it up in f32.
  */
-import type { HloCode, Val } from '../code.ts';
 import type { HloCall, Lowering, Lowerings } from '../call.ts';
+import type { HloCode, Val } from '../code.ts';
 
 const mm: Lowering = (call) => call.hlo.matmul(call.first, call.second);
 
@@ -20,8 +20,13 @@ const addmm: Lowering = (call) => {
 const linear: Lowering = (call) => {
   const { hlo } = call;
   const [x, w] = [call.tensor('input'), call.tensor('weight')];
-  const product = hlo.dot(x, w, { batch: [[], []], contract: [[x.shape.length - 1], [w.shape.length - 1]] });
-  return call.ctx.has('bias') ? hlo.add(product, hlo.broadcast(call.tensor('bias'), product.shape)) : product;
+  const product = hlo.dot(x, w, {
+    batch: [[], []],
+    contract: [[x.shape.length - 1], [w.shape.length - 1]],
+  });
+  return call.ctx.has('bias')
+    ? hlo.add(product, hlo.broadcast(call.tensor('bias'), product.shape))
+    : product;
 };
 
 /** As PyTorch's matmul: vectors become matrices, dims before the last two broadcast. */
@@ -42,7 +47,8 @@ const matmul: Lowering = (call) => {
   return hlo.reshape(hlo.matmul(wide(x), wide(y)), call.out().shape);
 };
 
-// ---- convolution ------------------------------------------------------------------------------------------------------
+// ---- convolution
+// -----------------------------------------------------------------------------
 
 /** Input [batch, channels, ..], kernel [out, in / groups, ..]. */
 const convolution: Lowering = (call) => {
@@ -70,7 +76,8 @@ const convolution: Lowering = (call) => {
   return ctx.has('bias') ? hlo.add(out, hlo.broadcastInDim(call.tensor('bias'), shape, [1])) : out;
 };
 
-// ---- attention --------------------------------------------------------------------------------------------------------
+// ---- attention
+// -----------------------------------------------------------------------------
 
 /** Key or value heads repeated to the number of query heads. */
 function repeatHeads(hlo: HloCode, x: Val, heads: number): Val {
@@ -79,14 +86,23 @@ function repeatHeads(hlo: HloCode, x: Val, heads: number): Val {
   const own = x.shape[rank - 3];
   const wide = [...x.shape.slice(0, -2), heads / own, ...x.shape.slice(-2)];
   const dims = [...x.shape.slice(0, -2).map((_, d) => d), rank - 1, rank];
-  return hlo.reshape(hlo.broadcastInDim(x, wide, dims), [...x.shape.slice(0, -3), heads, ...x.shape.slice(-2)]);
+  return hlo.reshape(hlo.broadcastInDim(x, wide, dims), [
+    ...x.shape.slice(0, -3),
+    heads,
+    ...x.shape.slice(-2),
+  ]);
 }
 
 /** Gradients of repeated heads added up. */
 function foldHeads(hlo: HloCode, x: Val, own: number): Val {
   const rank = x.shape.length;
   if (rank < 3 || x.shape[rank - 3] === own) return x;
-  const split = hlo.reshape(x, [...x.shape.slice(0, -3), own, x.shape[rank - 3] / own, ...x.shape.slice(-2)]);
+  const split = hlo.reshape(x, [
+    ...x.shape.slice(0, -3),
+    own,
+    x.shape[rank - 3] / own,
+    ...x.shape.slice(-2),
+  ]);
   return hlo.reduce(split, 'add', [rank - 2]);
 }
 
@@ -104,20 +120,25 @@ function scoresOf(call: HloCall, mask: string | undefined): Scores {
   const wide = (x: Val): Val => hlo.convert(x, x.dtype === 'f64' ? 'f64' : 'f32');
   const query = wide(call.tensor('query'));
   const heads = query.shape[query.shape.length - 3] ?? 1;
-  const [key, value] = ['key', 'value'].map((name) => repeatHeads(hlo, wide(call.tensor(name)), heads));
+  const [key, value] = ['key', 'value'].map((name) =>
+    repeatHeads(hlo, wide(call.tensor(name)), heads),
+  );
   const scale = ctx.optionalNumber('scale') ?? 1 / Math.sqrt(query.shape[query.shape.length - 1]);
   let scores = hlo.scaled(hlo.matmul(query, hlo.transposed(key)), scale);
   const given = mask === undefined ? undefined : call.optional(mask);
-  if (given?.dtype === 'b8') scores = hlo.select(hlo.broadcast(given, scores.shape), scores, hlo.like(scores, -Infinity));
-  else if (given !== undefined) scores = hlo.add(scores, hlo.broadcast(hlo.convert(given, scores.dtype), scores.shape));
+  if (given?.dtype === 'b8')
+    scores = hlo.select(hlo.broadcast(given, scores.shape), scores, hlo.like(scores, -Infinity));
+  else if (given !== undefined)
+    scores = hlo.add(scores, hlo.broadcast(hlo.convert(given, scores.dtype), scores.shape));
   if (ctx.bool('is_causal')) {
     const rank = scores.shape.length;
     const [row, column] = [rank - 2, rank - 1].map((d) => hlo.iota('i32', scores.shape, d));
     scores = hlo.select(hlo.compare('GE', row, column), scores, hlo.like(scores, -Infinity));
   }
-  if (ctx.number('dropout_p') > 0) call.unsupported('with dropout draws numbers that only PyTorch draws');
+  if (ctx.number('dropout_p') > 0)
+    call.unsupported('with dropout draws numbers that only PyTorch draws');
   return { scores, scale, query, key, value };
-} // prettier-ignore
+}
 
 /** Rows without a single key have weights of zero. */
 function weightsOf(hlo: HloCode, scores: Val): { readonly weights: Val; readonly logSumExp: Val } {
@@ -127,14 +148,24 @@ function weightsOf(hlo: HloCode, scores: Val): { readonly weights: Val; readonly
   const safe = hlo.select(hlo.unary('is_finite', peak, 'b8'), peak, hlo.like(peak, 0));
   const raised = hlo.unary('exponential', hlo.subtract(scores, wide(safe)));
   const total = hlo.reduceKept(raised, 'add', [last]);
-  const divisor = hlo.select(hlo.compare('EQ', total, hlo.like(total, 0)), hlo.like(total, 1), total);
+  const divisor = hlo.select(
+    hlo.compare('EQ', total, hlo.like(total, 0)),
+    hlo.like(total, 1),
+    total,
+  );
   const logSumExp = hlo.add(hlo.unary('log', total), safe);
-  return { weights: hlo.divide(raised, wide(divisor)), logSumExp: hlo.reshape(logSumExp, scores.shape.slice(0, -1)) };
+  return {
+    weights: hlo.divide(raised, wide(divisor)),
+    logSumExp: hlo.reshape(logSumExp, scores.shape.slice(0, -1)),
+  };
 }
 
 const attention: Lowering = (call) => {
   const { scores, value } = scoresOf(call, 'attn_mask');
-  return call.hlo.convert(call.hlo.matmul(weightsOf(call.hlo, scores).weights, value), call.out().dtype);
+  return call.hlo.convert(
+    call.hlo.matmul(weightsOf(call.hlo, scores).weights, value),
+    call.out().dtype,
+  );
 };
 
 /** The kernel of the CPU: the output, and the log-sum-exp that its gradient reads. */
@@ -156,12 +187,23 @@ const flashForCpuBackward: Lowering = (call) => {
   const heads = query.shape[query.shape.length - 3] ?? 1;
   const value = repeatHeads(hlo, wide(call.tensor('value')), heads);
   const [grad, out, lse] = ['grad_out', 'out', 'logsumexp'].map((name) => wide(call.tensor(name)));
-  const column = hlo.broadcastInDim(lse, scores.shape, lse.shape.map((_, d) => d)); // prettier-ignore
+  const column = hlo.broadcastInDim(
+    lse,
+    scores.shape,
+    lse.shape.map((_, d) => d),
+  );
   const seen = hlo.compare('GT', scores, hlo.like(scores, -Infinity));
-  const weights = hlo.select(seen, hlo.unary('exponential', hlo.subtract(scores, column)), hlo.like(scores, 0));
+  const weights = hlo.select(
+    seen,
+    hlo.unary('exponential', hlo.subtract(scores, column)),
+    hlo.like(scores, 0),
+  );
   const last = scores.shape.length - 1;
   const inner = hlo.broadcast(hlo.reduceKept(hlo.multiply(grad, out), 'add', [last]), scores.shape);
-  const gradScores = hlo.multiply(weights, hlo.subtract(hlo.matmul(grad, hlo.transposed(value)), inner));
+  const gradScores = hlo.multiply(
+    weights,
+    hlo.subtract(hlo.matmul(grad, hlo.transposed(value)), inner),
+  );
   const own = call.tensor('key').shape[query.shape.length - 3] ?? 1;
   const results = [
     hlo.scaled(hlo.matmul(gradScores, key), scale),

@@ -1,6 +1,7 @@
 /**
- * Random operators in HLO, as far as they draw nothing: dropout that is off, and the gradient of dropout. In: a call. Out:
- * its values. No other engine draws PyTorch's numbers, so a call that draws is refused.
+ * Random operators in HLO, as far as they draw nothing: dropout that is off, and the gradient of
+ * dropout. In: a call. Out: its values. No other engine draws PyTorch's numbers, so a call that
+ * draws is refused.
  */
 import type { HloCall, Lowering, Lowerings } from '../call.ts';
 import type { Val } from '../code.ts';
@@ -16,7 +17,10 @@ const dropout: Lowering = (call) => (isOff(call) ? call.first : call.unsupported
 
 const nativeDropout: Lowering = (call): (Val | null)[] => {
   if (!isOff(call)) return call.unsupported(DRAWS);
-  return [call.first, call.ctx.outputs[1] === null ? null : call.hlo.constant(true, 'b8', call.first.shape)];
+  return [
+    call.first,
+    call.ctx.outputs[1] === null ? null : call.hlo.constant(true, 'b8', call.first.shape),
+  ];
 };
 
 const nativeDropoutBackward: Lowering = (call) => {

@@ -1,6 +1,6 @@
 /**
- * ATen reductions, softmax, scans and searches in HLO. In: a call. Out: its values. Sums of 16-bit numbers are added up in
- * f32, as PyTorch does.
+ * ATen reductions, softmax, scans and searches in HLO. In: a call. Out: its values. Sums of 16-bit
+ * numbers are added up in f32, as PyTorch does.
  */
 import type { DType } from '../../../graph/types.ts';
 import type { HloCall, Lowering, Lowerings } from '../call.ts';
@@ -68,13 +68,22 @@ const extremeAlong =
     const dim = call.dim('dim', first.shape.length);
     return call.ctx.outputs.map((meta, k) => {
       if (meta === null) return null;
-      const found = k === 0 ? hlo.reduce(first, reducer, [dim]) : firstPlace(hlo, first, reducer, dim, meta.dtype);
+      const found =
+        k === 0
+          ? hlo.reduce(first, reducer, [dim])
+          : firstPlace(hlo, first, reducer, dim, meta.dtype);
       return hlo.reshape(found, meta.shape);
     });
   };
 
 /** Number of the first row that holds the extreme. */
-function firstPlace(hlo: HloCode, x: Val, reducer: 'maximum' | 'minimum', dim: number, dtype: DType): Val {
+function firstPlace(
+  hlo: HloCode,
+  x: Val,
+  reducer: 'maximum' | 'minimum',
+  dim: number,
+  dtype: DType,
+): Val {
   const best = hlo.broadcast(hlo.reduceKept(x, reducer, [dim]), x.shape);
   const rows = hlo.iota(dtype, x.shape, dim);
   const last = hlo.constant(extreme(dtype, false), dtype, x.shape);
@@ -87,7 +96,8 @@ const argument =
     const { hlo, first } = call;
     const { dtype, shape } = call.out();
     const given = call.ctx.optionalInt('dim');
-    const x = given === undefined ? hlo.reshape(first, [first.shape.reduce((n, d) => n * d, 1)]) : first;
+    const x =
+      given === undefined ? hlo.reshape(first, [first.shape.reduce((n, d) => n * d, 1)]) : first;
     const dim = given === undefined ? 0 : given < 0 ? given + x.shape.length : given;
     return hlo.reshape(firstPlace(hlo, x, reducer, dim, dtype), shape);
   };
@@ -117,10 +127,15 @@ const vectorNorm: Lowering = (call) => {
   return done(hlo.binary('power', powers, hlo.like(powers, 1 / order)));
 };
 
-// ---- softmax ----------------------------------------------------------------------------------------------------------
+// ---- softmax
+// -----------------------------------------------------------------------------
 
 /** x less its maximum, and the exponentials of that. */
-function shifted(hlo: HloCode, x: Val, dim: number): { readonly away: Val; readonly raised: Val; readonly total: Val } {
+function shifted(
+  hlo: HloCode,
+  x: Val,
+  dim: number,
+): { readonly away: Val; readonly raised: Val; readonly total: Val } {
   const peak = hlo.reduceKept(x, 'maximum', [dim]);
   const away = hlo.subtract(x, hlo.broadcast(peak, x.shape));
   const raised = hlo.unary('exponential', away);
@@ -143,7 +158,8 @@ const alongDim =
     const { hlo } = call;
     const { dtype } = call.out();
     const x = hlo.convert(call.first, wide(dtype));
-    if (x.shape.length === 0) return hlo.reshape(hlo.convert(f(hlo, hlo.reshape(x, [1]), 0), dtype), []);
+    if (x.shape.length === 0)
+      return hlo.reshape(hlo.convert(f(hlo, hlo.reshape(x, [1]), 0), dtype), []);
     return hlo.convert(f(hlo, x, call.dim('dim', x.shape.length)), dtype);
   };
 
@@ -152,7 +168,9 @@ const softmaxBackward =
   (call) => {
     const { hlo } = call;
     const { dtype } = call.out();
-    const [grad, y] = ['grad_output', 'output'].map((name) => hlo.convert(call.tensor(name), wide(dtype)));
+    const [grad, y] = ['grad_output', 'output'].map((name) =>
+      hlo.convert(call.tensor(name), wide(dtype)),
+    );
     const dim = call.dim('dim', y.shape.length);
     const total = (x: Val): Val => hlo.broadcast(hlo.reduceKept(x, 'add', [dim]), x.shape);
     const out = log
@@ -161,7 +179,8 @@ const softmaxBackward =
     return hlo.convert(out, dtype);
   };
 
-// ---- scans and searches -----------------------------------------------------------------------------------------------
+// ---- scans and searches
+// -----------------------------------------------------------------------------
 
 /** Each row with all before it: a window that reaches to the first row. */
 const cumulative =
@@ -173,14 +192,19 @@ const cumulative =
     if (shape.length === 0) return hlo.convert(x, dtype);
     const dim = call.dim('dim', shape.length);
     const ones = shape.map(() => 1);
-    const [out] = hlo.emit('reduce_window', [x, hlo.unit(reducer, x.dtype)], [{ dtype: x.dtype, shape }], {
-      reducer,
-      window_dimensions: ones.map((_, d) => (d === dim ? Math.max(1, shape[dim]) : 1)),
-      window_strides: ones,
-      base_dilations: ones,
-      window_dilations: ones,
-      padding: shape.flatMap((_, d) => [d === dim ? Math.max(0, shape[dim] - 1) : 0, 0]),
-    });
+    const [out] = hlo.emit(
+      'reduce_window',
+      [x, hlo.unit(reducer, x.dtype)],
+      [{ dtype: x.dtype, shape }],
+      {
+        reducer,
+        window_dimensions: ones.map((_, d) => (d === dim ? Math.max(1, shape[dim]) : 1)),
+        window_strides: ones,
+        base_dilations: ones,
+        window_dilations: ones,
+        padding: shape.flatMap((_, d) => [d === dim ? Math.max(0, shape[dim] - 1) : 0, 0]),
+      },
+    );
     return hlo.convert(out, dtype);
   };
 
@@ -188,7 +212,12 @@ const cumulative =
 function withLast(hlo: HloCode, x: Val, dim: number, f: (y: Val) => Val[]): Val[] {
   const dims = allDims(x);
   const there = [...dims.filter((d) => d !== dim), dim];
-  return f(hlo.transpose(x, there)).map((y) => hlo.transpose(y, dims.map((d) => there.indexOf(d)))); // prettier-ignore
+  return f(hlo.transpose(x, there)).map((y) =>
+    hlo.transpose(
+      y,
+      dims.map((d) => there.indexOf(d)),
+    ),
+  );
 }
 
 const topK: Lowering = (call) => {
@@ -228,7 +257,12 @@ const sorted: Lowering = (call) => {
   });
   return call.ctx.outputs.map((meta, i) => {
     if (meta === null) return null;
-    const value = i === 0 && call.ctx.outputs.length > 1 ? (descending ? hlo.unary('negate', keys) : keys) : order;
+    const value =
+      i === 0 && call.ctx.outputs.length > 1
+        ? descending
+          ? hlo.unary('negate', keys)
+          : keys
+        : order;
     return hlo.convert(value, meta.dtype);
   });
 };
@@ -254,11 +288,18 @@ export const reductionLowerings: Lowerings = {
   'aten.min.dim': extremeAlong('minimum'),
   'aten.argmax.default': argument('maximum'),
   'aten.argmin.default': argument('minimum'),
-  'aten.var.correction': (call) => call.hlo.reshape(call.hlo.convert(variance(call).variance, call.out().dtype), call.out().shape), // prettier-ignore
-  'aten.std.correction': (call) => call.hlo.reshape(call.hlo.convert(call.hlo.unary('sqrt', variance(call).variance), call.out().dtype), call.out().shape), // prettier-ignore
+  'aten.var.correction': (call) =>
+    call.hlo.reshape(call.hlo.convert(variance(call).variance, call.out().dtype), call.out().shape),
+  'aten.std.correction': (call) =>
+    call.hlo.reshape(
+      call.hlo.convert(call.hlo.unary('sqrt', variance(call).variance), call.out().dtype),
+      call.out().shape,
+    ),
   'aten.var_mean.correction': (call) => {
     const { variance: v, mean: m } = variance(call);
-    return [v, m].map((x, k) => call.hlo.reshape(call.hlo.convert(x, call.out(k).dtype), call.out(k).shape));
+    return [v, m].map((x, k) =>
+      call.hlo.reshape(call.hlo.convert(x, call.out(k).dtype), call.out(k).shape),
+    );
   },
   'aten.logsumexp.default': logSumExp,
   'aten.linalg_vector_norm.default': vectorNorm,

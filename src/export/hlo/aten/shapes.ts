@@ -1,11 +1,11 @@
 /**
- * ATen operators that rename, move, join and make elements, in HLO. In: a call. Out: its value. Shapes are those of the
- * operator's own inference, so that a view needs no arithmetic here.
+ * ATen operators that rename, move, join and make elements, in HLO. In: a call. Out: its value.
+ * Shapes are those of the operator's own inference, so that a view needs no arithmetic here.
  */
-import type { Val } from '../code.ts';
+import { internalError } from '../../../errors.ts';
 import type { HloCall, Lowering, Lowerings } from '../call.ts';
 import { isFloat } from '../call.ts';
-import { internalError } from '../../../errors.ts';
+import type { Val } from '../code.ts';
 
 /** Row-major order is kept. */
 const reshaped: Lowering = (call) => call.hlo.reshape(call.first, call.out().shape);
@@ -23,7 +23,10 @@ const swapped = (rank: number, a: number, b: number): number[] => {
 
 const expanded: Lowering = (call) => call.hlo.broadcast(call.first, call.out().shape);
 
-/** First row and number of rows of a slice; the first row may differ between ranks, the number may not. */
+/**
+ * First row and number of rows of a slice; the first row may differ between ranks, the number may
+ * not.
+ */
 function sliced(call: HloCall, dim: number): Val {
   const { hlo, first } = call;
   const size = first.shape[dim];
@@ -41,18 +44,29 @@ function sliced(call: HloCall, dim: number): Val {
 }
 
 /** Rows of a dim from a place that is each rank's own. */
-function rowsFrom(call: HloCall, x: Val, dim: number, starts: readonly number[], rows: number): Val {
+function rowsFrom(
+  call: HloCall,
+  x: Val,
+  dim: number,
+  starts: readonly number[],
+  rows: number,
+): Val {
   const { hlo } = call;
   const zero = hlo.constant(0, 'i32');
   const at = x.shape.map((_, d) => (d === dim ? hlo.rankValue(starts, 'i32') : zero));
-  return hlo.dynamicSlice(x, at, x.shape.map((n, d) => (d === dim ? rows : n))); // prettier-ignore
+  return hlo.dynamicSlice(
+    x,
+    at,
+    x.shape.map((n, d) => (d === dim ? rows : n)),
+  );
 }
 
 /** Zeros around a gradient, in the shape of what was sliced. */
 const sliceBackward: Lowering = (call) => {
   const { hlo, first } = call;
   const { dtype, shape } = call.out();
-  if (call.byRank('start') !== undefined) return call.unsupported('starts elsewhere on each device');
+  if (call.byRank('start') !== undefined)
+    return call.unsupported('starts elsewhere on each device');
   const dim = call.dim('dim', shape.length);
   const size = shape[dim];
   const given = call.ctx.int('start');
@@ -64,7 +78,13 @@ function padded(call: HloCall, x: Val, dim: number, start: number, size: number,
   const none = x.shape.map(() => 0);
   const at = (n: number): number[] => none.map((_, d) => (d === dim ? n : 0));
   const used = x.shape[dim] === 0 ? 0 : (x.shape[dim] - 1) * step + 1;
-  return call.hlo.pad(x, call.hlo.constant(0, x.dtype), at(start), at(size - start - used), at(step - 1));
+  return call.hlo.pad(
+    x,
+    call.hlo.constant(0, x.dtype),
+    at(start),
+    at(size - start - used),
+    at(step - 1),
+  );
 }
 
 const selectBackward: Lowering = (call) => {
@@ -83,7 +103,10 @@ const selected: Lowering = (call) => {
   const ranks = call.byRank('index');
   const index = ranks === undefined ? call.ctx.int('index') : 0;
   const row = index < 0 ? index + first.shape[dim] : index;
-  const one = ranks === undefined ? hlo.sliceDim(first, dim, row, row + 1) : rowsFrom(call, first, dim, ranks, 1);
+  const one =
+    ranks === undefined
+      ? hlo.sliceDim(first, dim, row, row + 1)
+      : rowsFrom(call, first, dim, ranks, 1);
   return hlo.reshape(one, call.out().shape);
 };
 
@@ -103,22 +126,31 @@ const split: Lowering = (call) => {
 const unbound: Lowering = (call) => {
   const { hlo, first } = call;
   const dim = call.dim('dim', first.shape.length);
-  return call.ctx.outputs.map((meta, i) => hlo.reshape(hlo.sliceDim(first, dim, i, i + 1), meta?.shape ?? []));
+  return call.ctx.outputs.map((meta, i) =>
+    hlo.reshape(hlo.sliceDim(first, dim, i, i + 1), meta?.shape ?? []),
+  );
 };
 
 /** Empty one-dim members are skipped, as PyTorch does. */
 const joined: Lowering = (call) => {
   const { dtype, shape } = call.out();
-  const parts = call.tensors('tensors').flatMap((x) => (x === null || (x.shape.length === 1 && shape.length !== 1) ? [] : [x])); // prettier-ignore
+  const parts = call
+    .tensors('tensors')
+    .flatMap((x) => (x === null || (x.shape.length === 1 && shape.length !== 1) ? [] : [x]));
   const dim = call.dim('dim', shape.length);
-  return call.hlo.concatenate(parts.map((x) => call.hlo.convert(x, dtype)), dim); // prettier-ignore
+  return call.hlo.concatenate(
+    parts.map((x) => call.hlo.convert(x, dtype)),
+    dim,
+  );
 };
 
 const stacked: Lowering = (call) => {
   const { dtype, shape } = call.out();
   const dim = call.dim('dim', shape.length);
   const one = shape.map((n, d) => (d === dim ? 1 : n));
-  const parts = call.tensors('tensors').flatMap((x) => (x === null ? [] : [call.hlo.reshape(call.hlo.convert(x, dtype), one)])); // prettier-ignore
+  const parts = call
+    .tensors('tensors')
+    .flatMap((x) => (x === null ? [] : [call.hlo.reshape(call.hlo.convert(x, dtype), one)]));
   return call.hlo.concatenate(parts, dim);
 };
 
@@ -131,7 +163,8 @@ const constantPad: Lowering = (call) => {
   return hlo.pad(first, call.number('value', first.dtype), side(0), side(1));
 };
 
-const flipped: Lowering = (call) => call.hlo.reverse(call.first, call.dims('dims', call.first.shape.length));
+const flipped: Lowering = (call) =>
+  call.hlo.reverse(call.first, call.dims('dims', call.first.shape.length));
 
 const rolled: Lowering = (call) => {
   const { hlo } = call;
@@ -142,7 +175,10 @@ const rolled: Lowering = (call) => {
     const size = x.shape[dim];
     const by = size === 0 ? 0 : ((shifts[i] % size) + size) % size;
     if (by === 0) return x;
-    return hlo.concatenate([hlo.sliceDim(x, dim, size - by, size), hlo.sliceDim(x, dim, 0, size - by)], dim);
+    return hlo.concatenate(
+      [hlo.sliceDim(x, dim, size - by, size), hlo.sliceDim(x, dim, 0, size - by)],
+      dim,
+    );
   }, call.first);
 };
 
@@ -150,7 +186,10 @@ const repeated: Lowering = (call) => {
   const { hlo, first } = call;
   const times = call.ctx.ints('repeats');
   const own = [...times.slice(0, times.length - first.shape.length).map(() => 1), ...first.shape];
-  const wide = hlo.reshape(first, own.flatMap((n) => [1, n])); // prettier-ignore
+  const wide = hlo.reshape(
+    first,
+    own.flatMap((n) => [1, n]),
+  );
   const to = own.flatMap((n, d) => [times[d], n]);
   return hlo.reshape(hlo.broadcast(wide, to), call.out().shape);
 };
@@ -165,7 +204,8 @@ const triangle =
     return hlo.select(hlo.compare(direction, shifted, column), first, hlo.like(first, 0));
   };
 
-// ---- factories --------------------------------------------------------------------------------------------------------
+// ---- factories
+// -----------------------------------------------------------------------------
 
 const filled =
   (value: number): Lowering =>
@@ -176,7 +216,7 @@ const filled =
 
 const full: Lowering = (call) => {
   const { dtype, shape } = call.out();
-  const name = call.takes('fill_value') ? 'fill_value' : call.takes('value') ? 'value' : 's'; // prettier-ignore
+  const name = call.takes('fill_value') ? 'fill_value' : call.takes('value') ? 'value' : 's';
   return call.filled(name, dtype, shape);
 };
 
@@ -187,7 +227,8 @@ const arange: Lowering = (call) => {
   const has = (name: string): boolean => call.takes(name);
   const count = hlo.iota(dtype, shape, 0);
   const step = has('step') ? (call.ctx.scalar('step')?.value ?? 1) : 1;
-  if (step !== 1 && !Number.isInteger(step) && !isFloat(dtype)) return call.unsupported('steps by a fraction over integers'); // prettier-ignore
+  if (step !== 1 && !Number.isInteger(step) && !isFloat(dtype))
+    return call.unsupported('steps by a fraction over integers');
   const scaled = hlo.scaled(count, step);
   if (!has('start')) return scaled;
   if (call.byRank('start') === undefined && call.ctx.scalar('start')?.value === 0) return scaled;
@@ -198,7 +239,11 @@ const oneHot: Lowering = (call) => {
   const { hlo, first } = call;
   const { dtype, shape } = call.out();
   const classes = hlo.iota(first.dtype, shape, shape.length - 1);
-  const wide = hlo.broadcastInDim(first, shape, first.shape.map((_, d) => d)); // prettier-ignore
+  const wide = hlo.broadcastInDim(
+    first,
+    shape,
+    first.shape.map((_, d) => d),
+  );
   return hlo.convert(hlo.compare('EQ', wide, classes), dtype);
 };
 
@@ -208,11 +253,16 @@ const unfolded: Lowering = (call) => {
   const dim = call.dim('dimension', first.shape.length);
   const { shape } = call.out();
   const [size, step] = [shape[shape.length - 1], call.ctx.int('step')];
-  const windows = Array.from({ length: shape[dim] }, (_, i) => hlo.sliceDim(first, dim, i * step, i * step + size));
+  const windows = Array.from({ length: shape[dim] }, (_, i) =>
+    hlo.sliceDim(first, dim, i * step, i * step + size),
+  );
   const order = [...first.shape.map((_, d) => d)];
   const parts = windows.map((x) => {
     const moved = hlo.transpose(x, [...order.filter((d) => d !== dim), dim]);
-    return hlo.reshape(moved, shape.map((n, d) => (d === dim ? 1 : n))); // prettier-ignore
+    return hlo.reshape(
+      moved,
+      shape.map((n, d) => (d === dim ? 1 : n)),
+    );
   });
   return hlo.concatenate(parts, dim);
 };
@@ -220,14 +270,26 @@ const unfolded: Lowering = (call) => {
 export const shapeLowerings: Lowerings = {
   ...Object.fromEntries(
     [
-      'view.default', 'reshape.default', '_unsafe_view.default', 'unsqueeze.default', 'squeeze.default', 'squeeze.dim',
-      'squeeze.dims', 'flatten.using_ints', 'unflatten.int', '_reshape_copy.default',
+      'view.default',
+      'reshape.default',
+      '_unsafe_view.default',
+      'unsqueeze.default',
+      'squeeze.default',
+      'squeeze.dim',
+      'squeeze.dims',
+      'flatten.using_ints',
+      'unflatten.int',
+      '_reshape_copy.default',
     ].map((name) => [`aten.${name}`, reshaped]),
-  ), // prettier-ignore
+  ),
   'aten.t.default': permuted((_, rank) => (rank < 2 ? [0].slice(0, rank) : [1, 0])),
-  'aten.numpy_T.default': permuted((_, rank) => Array.from({ length: rank }, (__, d) => rank - 1 - d)),
+  'aten.numpy_T.default': permuted((_, rank) =>
+    Array.from({ length: rank }, (__, d) => rank - 1 - d),
+  ),
   'aten.mT.default': permuted((_, rank) => swapped(rank, rank - 2, rank - 1)),
-  'aten.transpose.int': permuted((call, rank) => swapped(rank, call.dim('dim0', rank), call.dim('dim1', rank))),
+  'aten.transpose.int': permuted((call, rank) =>
+    swapped(rank, call.dim('dim0', rank), call.dim('dim1', rank)),
+  ),
   'aten.permute.default': permuted((call, rank) => call.dims('dims', rank)),
   'aten.movedim.int': permuted((call, rank) => {
     const [from, to] = [call.dim('source', rank), call.dim('destination', rank)];

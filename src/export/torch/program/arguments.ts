@@ -1,6 +1,6 @@
 /**
- * Arguments and operators of a graph as Python expressions of PyTorch. In: an argument of a local call. Out: its text. Source:
- * PyTorch's schema of ATen calls, dtype names of `torch`.
+ * Arguments and operators of a graph as Python expressions of PyTorch. In: an argument of a local
+ * call. Out: its text. Source: PyTorch's schema of ATen calls, dtype names of `torch`.
  */
 import { ShardwrightError } from '../../../errors.ts';
 import type { Arg, DType, Node } from '../../../graph/types.ts';
@@ -8,11 +8,25 @@ import { isList } from '../../../graph/value.ts';
 import { pyBool, pyFloat, pyList, pyString } from '../../python-text.ts';
 
 const DTYPE_NAMES: Readonly<Record<DType, string>> = {
-  f64: 'float64', f32: 'float32', bf16: 'bfloat16', f16: 'float16',
-  f8e4m3fn: 'float8_e4m3fn', f8e5m2: 'float8_e5m2', f8e8m0fnu: 'float8_e8m0fnu',
-  i64: 'int64', i32: 'int32', i16: 'int16', i8: 'int8', u64: 'uint64', u32: 'uint32', u16: 'uint16', u8: 'uint8',
-  b8: 'bool', c64: 'complex64', c128: 'complex128',
-}; // prettier-ignore
+  f64: 'float64',
+  f32: 'float32',
+  bf16: 'bfloat16',
+  f16: 'float16',
+  f8e4m3fn: 'float8_e4m3fn',
+  f8e5m2: 'float8_e5m2',
+  f8e8m0fnu: 'float8_e8m0fnu',
+  i64: 'int64',
+  i32: 'int32',
+  i16: 'int16',
+  i8: 'int8',
+  u64: 'uint64',
+  u32: 'uint32',
+  u16: 'uint16',
+  u8: 'uint8',
+  b8: 'bool',
+  c64: 'complex64',
+  c128: 'complex128',
+};
 
 /** `float32` of `f32`. */
 export function torchDtype(dtype: DType): string {
@@ -64,14 +78,17 @@ export function argumentText(arg: Arg, names: Names): string {
     case 'graph':
       break;
   }
-  throw new ShardwrightError('E_UNSUPPORTED', `an argument of kind '${arg.kind}' has no text in PyTorch`);
+  throw new ShardwrightError(
+    'E_UNSUPPORTED',
+    `an argument of kind '${arg.kind}' has no text in PyTorch`,
+  );
 }
 
 const TARGET = /^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*){2}$/;
 
 /**
- * `aten.mm.default` of a call; other namespaces below `torch.ops`. A view becomes a reshape, which is the same where the tensor
- * at hand can be viewed so and a copy where it was moved and cannot.
+ * `aten.mm.default` of a call; other namespaces below `torch.ops`. A view becomes a reshape, which
+ * is the same where the tensor at hand can be viewed so and a copy where it was moved and cannot.
  *
  * @throws E_UNSUPPORTED, with the node, for operators of other worlds
  */
@@ -79,8 +96,11 @@ export function operatorText({ name, target }: Pick<Node, 'name' | 'target'>): s
   if (!TARGET.test(target) || target.startsWith('stablehlo.'))
     throw new ShardwrightError('E_UNSUPPORTED', `${target} is no operator of PyTorch`, {
       node: name,
-      hint: 'programs of StableHLO, jaxpr and ONNX files run with --target jax; PyTorch runs graphs of aten calls.',
+      hint:
+        'programs of StableHLO, jaxpr and ONNX files run with --target jax; PyTorch runs ' +
+        'graphs of aten calls.',
     });
-  if (target === 'aten.view.default' || target === 'aten._unsafe_view.default') return 'aten.reshape.default';
+  if (target === 'aten.view.default' || target === 'aten._unsafe_view.default')
+    return 'aten.reshape.default';
   return target.startsWith('aten.') ? target : `torch.ops.${target}`;
 }

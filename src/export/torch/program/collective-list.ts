@@ -1,6 +1,6 @@
 /**
- * The communication of `program.py`. In: the lowered program as two functions. Out: every collective in the order in which it is called,
- * as a JSON record.
+ * The communication of `program.py`. In: the lowered program as two functions. Out: every
+ * collective in the order in which it is called, as a JSON record.
  */
 import type { CollectiveKind } from '../../../cost/collective-model.ts';
 import { ShardwrightError } from '../../../errors.ts';
@@ -8,9 +8,9 @@ import { DTYPE_BYTES, type Graph, type Node, type TensorType } from '../../../gr
 import { isRef } from '../../../graph/value.ts';
 import { collectiveKind, readCollective } from '../../../plan/lower/program/collectives.ts';
 import type { DeviceProgram } from '../../../plan/lower/program/program.ts';
+import { bytesText } from '../../../units.ts';
 import { torchDtype } from './arguments.ts';
 import { controlOf, tripsOf } from './control.ts';
-import { bytesText } from '../../../units.ts';
 import { sizeAt } from './sizes.ts';
 import { callLines, type SplitProgram } from './split.ts';
 
@@ -20,7 +20,10 @@ interface CollectiveList {
   readonly plan: string;
   /** Absent of a program at small sizes, which has the order of the whole one. */
   readonly order?: 'program' | 'simulated';
-  /** A simulated step in this order, and the most bytes of tensors alive in it, states of the optimizer with them. */
+  /**
+   * A simulated step in this order, and the most bytes of tensors alive in it, states of the
+   * optimizer with them.
+   */
   readonly seconds?: number;
   readonly peakBytes?: number;
   readonly collectives: readonly CollectiveRow[];
@@ -44,7 +47,10 @@ export interface CollectiveRow {
   /** Member to which each member sends. */
   readonly targets?: readonly number[];
   readonly dtype: string;
-  /** all_gather: gathered output; reduce_scatter: input; all_reduce: tensor; all_to_all, collective_permute: one device's buffer. */
+  /**
+   * all_gather: gathered output; reduce_scatter: input; all_reduce: tensor; all_to_all,
+   * collective_permute: one device's buffer.
+   */
   readonly bytes: number;
   /** Sizes that each device brings, on the first device; a bucket has those of its members. */
   readonly shape?: readonly number[];
@@ -71,7 +77,9 @@ export function collectiveList(
   program: DeviceProgram,
   split: SplitProgram,
   plan: string,
-  chosen?: Pick<CollectiveList, 'seconds' | 'peakBytes'> & { readonly name: 'program' | 'simulated' },
+  chosen?: Pick<CollectiveList, 'seconds' | 'peakBytes'> & {
+    readonly name: 'program' | 'simulated';
+  },
 ): CollectiveList {
   const { name: order, seconds, peakBytes } = chosen ?? {};
   return {
@@ -84,7 +92,10 @@ export function collectiveList(
   };
 }
 
-/** Every collective in the order in which it is called; those of a body once, with the loops and branches around it. */
+/**
+ * Every collective in the order in which it is called; those of a body once, with the loops and
+ * branches around it.
+ */
 export function collectiveRows(program: DeviceProgram, split: SplitProgram): CollectiveRow[] {
   const { graph } = program;
   return (['forward', 'backward'] as const).flatMap((phase) =>
@@ -107,7 +118,9 @@ function rowsOf(
     const [node] = line;
     const bodies = bodyRows(program, node, graph, typeOf);
     if (bodies !== undefined)
-      return bodies.flatMap(([body, row]) => rowsOf(program, body, body.nodes, phase, [...inside, row], buckets));
+      return bodies.flatMap(([body, row]) =>
+        rowsOf(program, body, body.nodes, phase, [...inside, row], buckets),
+      );
     const kind = collectiveKind(node.target);
     if (kind === undefined) return [];
     const { meshDims, op, targets } = readCollective(mesh, node.target, node.args);
@@ -144,7 +157,8 @@ export function memberRow(
   const { kind, meshDims } = readCollective(mesh, target, args);
   const [value] = args;
   const type = isRef(value) ? types.get(value.name) : undefined;
-  if (type?.kind !== 'tensor') throw new ShardwrightError('E_UNSUPPORTED', 'a collective of no tensor', { node: name });
+  if (type?.kind !== 'tensor')
+    throw new ShardwrightError('E_UNSUPPORTED', 'a collective of no tensor', { node: name });
   return {
     node: name,
     dtype: torchDtype(type.dtype),
@@ -163,7 +177,10 @@ function bodyRows(
 ): [Graph, BodyRow][] | undefined {
   const form = controlOf(node, graph);
   if (form === undefined) return undefined;
-  const row = (body: Graph, rest: Pick<BodyRow, 'kind' | 'trips'>): [Graph, BodyRow] => [body, { call: node.name, body: body.name, ...rest }]; // prettier-ignore
+  const row = (body: Graph, rest: Pick<BodyRow, 'kind' | 'trips'>): [Graph, BodyRow] => [
+    body,
+    { call: node.name, body: body.name, ...rest },
+  ];
   switch (form.kind) {
     case 'scan':
       // Bodies that communicate run equally often everywhere.
@@ -171,21 +188,32 @@ function bodyRows(
     case 'while':
       return [form.condition, form.step].map((body) => row(body, { kind: 'loop', trips: null }));
     case 'branch':
-      return form.bodies.map(({ graph: body }) => row(body, { kind: form.test === null ? 'call' : 'branch' }));
+      return form.bodies.map(({ graph: body }) =>
+        row(body, { kind: form.test === null ? 'call' : 'branch' }),
+      );
   }
 }
 
 /** Bytes of a local tensor, on the device that has most of it. */
 export function largestBytes(program: DeviceProgram, { shape, dtype }: TensorType): number {
-  const elements = program.mesh.devices.map((_, rank) => shape.reduce((n: number, dim) => n * sizeAt(program, dim, rank), 1));
+  const elements = program.mesh.devices.map((_, rank) =>
+    shape.reduce((n: number, dim) => n * sizeAt(program, dim, rank), 1),
+  );
   return Math.max(...elements) * DTYPE_BYTES[dtype];
-} // prettier-ignore
+}
 
 /** What the buckets are, in one sentence; none where collectives are called one by one. */
 export function bucketNotes(program: DeviceProgram, split: SplitProgram): string[] {
   const rows = collectiveRows(program, split);
-  const buckets = rows.flatMap(({ members, bytes }) => (members === undefined ? [] : [{ count: members.length, bytes }]));
+  const buckets = rows.flatMap(({ members, bytes }) =>
+    members === undefined ? [] : [{ count: members.length, bytes }],
+  );
   if (buckets.length === 0) return [];
-  const sum = (of: 'count' | 'bytes'): number => buckets.reduce((total, bucket) => total + bucket[of], 0);
-  return [`${rows.length - buckets.length + sum('count')} collectives are ${rows.length} calls: ${sum('count')} of them, ${bytesText(sum('bytes'))}, are in ${buckets.length} ${buckets.length === 1 ? 'bucket' : 'buckets'}`];
-} // prettier-ignore
+  const sum = (of: 'count' | 'bytes'): number =>
+    buckets.reduce((total, bucket) => total + bucket[of], 0);
+  return [
+    `${rows.length - buckets.length + sum('count')} collectives are ${rows.length} calls: ` +
+      `${sum('count')} of them, ${bytesText(sum('bytes'))}, are in ${buckets.length} ` +
+      `${buckets.length === 1 ? 'bucket' : 'buckets'}`,
+  ];
+}

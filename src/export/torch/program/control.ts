@@ -1,13 +1,19 @@
 /**
- * Loops and branches as Python. In: a control-flow call of a program, its bodies as functions by name. Out: the text of the call: a
- * scan runs its body trip by trip, a branching runs the body that is taken. What decides is whole on every device, so all decide the
- * same; it is read on the host. Source of the calls: `torch.ops.higher_order`, which `passes/control/control-form.ts` reads.
+ * Loops and branches as Python. In: a control-flow call of a program, its bodies as functions by
+ * name. Out: the text of the call: a scan runs its body trip by trip, a branching runs the body
+ * that is taken. What decides is whole on every device, so all decide the same; it is read on the
+ * host. Source of the calls: `torch.ops.higher_order`, which `passes/control/control-form.ts`
+ * reads.
  */
 import { ShardwrightError } from '../../../errors.ts';
 import { CONTROL_TARGETS } from '../../../graph/control.ts';
 import type { Arg, Graph, Node, TensorType } from '../../../graph/types.ts';
 import { isRef } from '../../../graph/value.ts';
-import { controlForm, type ControlForm, type ScanForm } from '../../../passes/control/control-form.ts';
+import {
+  type ControlForm,
+  controlForm,
+  type ScanForm,
+} from '../../../passes/control/control-form.ts';
 import type { DeviceProgram } from '../../../plan/lower/program/program.ts';
 import { pyBool, pyList, pyTuple } from '../../python-text.ts';
 import type { Helper } from './helpers.ts';
@@ -52,7 +58,8 @@ export function controlOf(node: Node, { subgraphs }: Graph): ControlForm | undef
 /**
  * @param argument text of an argument
  * @param body name of the function that a body is
- * @param first name of the list of what a loop starts from, which the call empties; undefined: it is written here
+ * @param first name of the list of what a loop starts from, which the call empties; undefined: it
+ *   is written here
  */
 export function controlText(
   program: DeviceProgram,
@@ -78,17 +85,34 @@ export function controlText(
       return { text: `scan(here, ${args.join(', ')})`, helpers: ['scan'], decides: false };
     }
     case 'while': {
-      const args = [body(form.condition), body(form.step), first ?? list(form.carry), list(form.captured)];
+      const args = [
+        body(form.condition),
+        body(form.step),
+        first ?? list(form.carry),
+        list(form.captured),
+      ];
       if (form.maxTrips !== undefined) args.push(String(form.maxTrips));
-      return { text: `while_loop(here, ${args.join(', ')})`, helpers: ['while_loop'], decides: true };
+      return {
+        text: `while_loop(here, ${args.join(', ')})`,
+        helpers: ['while_loop'],
+        decides: true,
+      };
     }
     case 'branch': {
       const names = form.bodies.map(({ graph }) => body(graph));
       const operands = ['here', ...form.operands.map(argument)].join(', ');
-      if (form.test === null) return { text: `${names[0]}(${operands})`, helpers: [], decides: false };
+      if (form.test === null)
+        return { text: `${names[0]}(${operands})`, helpers: [], decides: false };
       const test = argument(form.test);
-      const taken = node.target === 'cond' ? `(${names[0]} if bool(${test}) else ${names[1]})` : `case(${test}, ${pyTuple(names)})`; // prettier-ignore
-      return { text: `${taken}(${operands})`, helpers: node.target === 'cond' ? [] : ['case'], decides: true };
+      const taken =
+        node.target === 'cond'
+          ? `(${names[0]} if bool(${test}) else ${names[1]})`
+          : `case(${test}, ${pyTuple(names)})`;
+      return {
+        text: `${taken}(${operands})`,
+        helpers: node.target === 'cond' ? [] : ['case'],
+        decides: true,
+      };
     }
   }
 }
@@ -103,9 +127,14 @@ function tripsText(
 ): string {
   const trips = tripsOf(program, node, form, typeOf);
   if (trips.includes(0))
-    throw new ShardwrightError('E_UNSUPPORTED', `${node.name} has no trip on device ${trips.indexOf(0)}, so no value that it stacks`, {
-      node: node.name, hint: 'pin what it goes over to R, or take a mesh of fewer devices.',
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_UNSUPPORTED',
+      `${node.name} has no trip on device ${trips.indexOf(0)}, so no value that it stacks`,
+      {
+        node: node.name,
+        hint: 'pin what it goes over to R, or take a mesh of fewer devices.',
+      },
+    );
   return trips.every((n) => n === trips[0]) ? String(trips[0]) : `${argument(form.xs[0])}.shape[0]`;
 }
 
@@ -119,7 +148,8 @@ export function tripsOf(
   const ranks = program.mesh.devices.map((_, rank) => rank);
   const [first] = xs;
   const type = first !== undefined && isRef(first) ? typeOf(first.name) : undefined;
-  if (type?.kind === 'tensor') return ranks.map((rank) => sizeAt(program, (type satisfies TensorType).shape[0], rank));
+  if (type?.kind === 'tensor')
+    return ranks.map((rank) => sizeAt(program, (type satisfies TensorType).shape[0], rank));
   const { length } = kwargs;
   if (typeof length === 'number') return ranks.map(() => length);
   throw new ShardwrightError('E_UNSUPPORTED', 'a scan without rows or length', { node: name });

@@ -1,7 +1,8 @@
 /**
- * Groups of collectives in the order that PyTorch gives them. In: a collective call of a program, whose group lists mesh dims in
- * the plan's order of members. Out: the same mesh dims in mesh order, and where each member of the plan's order stands then.
- * Source: `torch.distributed.new_group` sorts its ranks, so only ascending groups can be made.
+ * Groups of collectives in the order that PyTorch gives them. In: a collective call of a program,
+ * whose group lists mesh dims in the plan's order of members. Out: the same mesh dims in mesh
+ * order, and where each member of the plan's order stands then. Source:
+ * `torch.distributed.new_group` sorts its ranks, so only ascending groups can be made.
  */
 import type { Arg, Node } from '../../../graph/types.ts';
 import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
@@ -10,14 +11,20 @@ import { groupDims, groupOf, groupText } from '../../../plan/lower/program/colle
 interface GroupOrder {
   /** `dp,tp`: mesh dims in mesh order. */
   readonly group: string;
-  /** Place in PyTorch's group of each member in the plan's order; undefined where both orders are one. */
+  /**
+   * Place in PyTorch's group of each member in the plan's order; undefined where both orders are
+   * one.
+   */
   readonly order?: readonly number[];
 }
 
 /** The same places for all groups: ranks are places in the mesh, and those ascend in mesh order. */
 export function groupOrder(mesh: DeviceMesh, node: Pick<Node, 'args'>): GroupOrder {
   const dims = groupDims(mesh, node.args.at(-1));
-  const group = groupText(mesh, [...dims].sort((a, b) => a - b)); // prettier-ignore
+  const group = groupText(
+    mesh,
+    [...dims].sort((a, b) => a - b),
+  );
   const members = groupOf(mesh, dims, 0);
   const sorted = [...members].sort((a, b) => a - b);
   const order = members.map((rank) => sorted.indexOf(rank));

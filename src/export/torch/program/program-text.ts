@@ -1,27 +1,48 @@
 /**
- * `program.py`: what each device runs, as two Python functions. In: the lowered program. Out: text that PyTorch runs and people
- * read: one call a line with its local type, modules as comments, collectives by name, values dropped after their last use.
+ * `program.py`: what each device runs, as two Python functions. In: the lowered program. Out: text
+ * that PyTorch runs and people read: one call a line with its local type, modules as comments,
+ * collectives by name, values dropped after their last use.
  */
+import type { CollectiveKind } from '../../../cost/collective-model.ts';
 import { internalError, ShardwrightError } from '../../../errors.ts';
 import { bodyResult } from '../../../graph/control.ts';
 import type { Arg, Graph, Node } from '../../../graph/types.ts';
 import { eachOperand, isRef, typeText } from '../../../graph/value.ts';
-import type { CollectiveKind } from '../../../cost/collective-model.ts';
+import type { ControlForm } from '../../../passes/control/control-form.ts';
 import { collectiveKind } from '../../../plan/lower/program/collectives.ts';
 import type { DeviceProgram } from '../../../plan/lower/program/program.ts';
 import { bytesText } from '../../../units.ts';
 import { pyComment, PyNames, pyString, pyTuple } from '../../python-text.ts';
-import { argumentText, operatorText, type Names } from './arguments.ts';
-import type { ControlForm } from '../../../passes/control/control-form.ts';
+import { argumentText, type Names, operatorText } from './arguments.ts';
 import { memberRow } from './collective-list.ts';
 import { bodiesOf, controlOf, controlText } from './control.ts';
 import { groupOrder, inverse, permuted } from './group-order.ts';
-import { HELPER_USES, HELPERS, HERE, IMPORTS, type Helper } from './helpers.ts';
+import { type Helper, HELPER_USES, HELPERS, HERE, IMPORTS } from './helpers.ts';
 import { draws, randomText } from './random.ts';
 import { callLines, type SplitProgram } from './split.ts';
 
 /** Identifiers that the text itself uses. */
-const OWN = ['torch', 'dist', 'aten', 'c10d', 'here', 'primals', 'saved', 'tangents', 'forward', 'backward', 'Here', 'DeviceMesh', 'MESH_NAMES', 'MESH_SIZES', 'GROUPS', 'RANK_INTS', 'slice', 'float', ...Object.keys(HELPERS)]; // prettier-ignore
+const OWN = [
+  'torch',
+  'dist',
+  'aten',
+  'c10d',
+  'here',
+  'primals',
+  'saved',
+  'tangents',
+  'forward',
+  'backward',
+  'Here',
+  'DeviceMesh',
+  'MESH_NAMES',
+  'MESH_SIZES',
+  'GROUPS',
+  'RANK_INTS',
+  'slice',
+  'float',
+  ...Object.keys(HELPERS),
+];
 
 const HELPER_OF: Readonly<Record<CollectiveKind, Helper>> = {
   all_reduce: 'all_reduce',
@@ -43,7 +64,11 @@ const COALESCED: Readonly<Partial<Record<CollectiveKind, Helper>>> = {
  * @param head lines of its first comment
  * @throws E_UNSUPPORTED, with the node, for calls that PyTorch does not have
  */
-export function programText(program: DeviceProgram, split: SplitProgram, head: readonly string[]): string {
+export function programText(
+  program: DeviceProgram,
+  split: SplitProgram,
+  head: readonly string[],
+): string {
   const writer = new ProgramWriter(program, split);
   const functions = [...writer.bodies(), writer.forward(), writer.backward()];
   const { mesh, symbols } = program;
@@ -56,23 +81,41 @@ export function programText(program: DeviceProgram, split: SplitProgram, head: r
     '# Integers that differ from device to device, by place in the mesh.',
     ...(symbols.size === 0
       ? ['RANK_INTS = {}']
-      : ['RANK_INTS = {', ...[...symbols].map(([name, values]) => `    ${pyString(name)}: ${pyTuple(values.map(String))},`), '}']), // prettier-ignore
+      : [
+          'RANK_INTS = {',
+          ...[...symbols].map(
+            ([name, values]) => `    ${pyString(name)}: ${pyTuple(values.map(String))},`,
+          ),
+          '}',
+        ]),
   ];
   if (writer.decisions.size > 0)
-    tables.push('# Calls of which a value decides what runs, which is read on the host.', `DECIDES = ${pyTuple([...writer.decisions].map(pyString))}`); // prettier-ignore
+    tables.push(
+      '# Calls of which a value decides what runs, which is read on the host.',
+      `DECIDES = ${pyTuple([...writer.decisions].map(pyString))}`,
+    );
   if (writer.draws.size > 0)
-    tables.push('# Calls that draw random numbers: every device draws what one process draws, so all need one random state.', `DRAWS = ${pyTuple([...writer.draws].map(pyString))}`); // prettier-ignore
+    tables.push(
+      '# Calls that draw random numbers: every device draws what one process draws, so all ' +
+        'need one random state.',
+      `DRAWS = ${pyTuple([...writer.draws].map(pyString))}`,
+    );
   const helpers = writer.helpersInOrder().map((name) => HELPERS[name]);
   const intro = [
     '"""What each device of the mesh runs: local calls, and collectives where the plan has them.',
     '',
     ...head,
     '',
-    'forward(here, primals) returns (outputs, saved); backward(here, saved, tangents) returns one gradient or None for each of',
-    'the primals, and empties `saved`. placements.json says what each of them is; collectives.json lists the communication.',
+    'forward(here, primals) returns (outputs, saved); backward(here, saved, tangents) ' +
+      'returns one gradient or None for each of',
+    'the primals, and empties `saved`. placements.json says what each of them is; ' +
+      'collectives.json lists the communication.',
     '"""',
   ].map((line) => line.replaceAll('\\', '/'));
-  return `${[intro.join('\n'), IMPORTS, tables.join('\n') + '\n', HERE, ...helpers, ...functions].join('\n')}`.replace(/\n{3,}(?=def |class )/g, '\n\n\n'); // prettier-ignore
+  return `${[intro.join('\n'), IMPORTS, tables.join('\n') + '\n', HERE, ...helpers, ...functions].join('\n')}`.replace(
+    /\n{3,}(?=def |class )/g,
+    '\n\n\n',
+  );
 }
 
 /** What the functions of a program share. */
@@ -103,11 +146,14 @@ class ProgramWriter implements ProgramParts {
   ) {
     this.buckets = split.buckets;
     const names = new PyNames(OWN);
-    this.functions = new Map(bodiesOf(program.graph).map((body, k) => [body, names.of(`${body.name}:${k}`)]));
+    this.functions = new Map(
+      bodiesOf(program.graph).map((body, k) => [body, names.of(`${body.name}:${k}`)]),
+    );
   }
 
   helpersInOrder(): Helper[] {
-    for (const name of [...this.helpers]) for (const used of HELPER_USES[name] ?? []) this.helpers.add(used);
+    for (const name of [...this.helpers])
+      for (const used of HELPER_USES[name] ?? []) this.helpers.add(used);
     return (Object.keys(HELPERS) as Helper[]).filter((name) => this.helpers.has(name));
   }
 
@@ -119,7 +165,10 @@ class ProgramWriter implements ProgramParts {
       const parameters = inputs.map((node) => body.named(node.name));
       const types = bodyResult(graph).map((type) => typeText(type));
       const returned = graph.outputs.map(({ value }) => value);
-      body.calls(graph.nodes.filter(({ kind }) => kind === 'call'), new Set(returned.filter((v) => v !== null))); // prettier-ignore
+      body.calls(
+        graph.nodes.filter(({ kind }) => kind === 'call'),
+        new Set(returned.filter((v) => v !== null)),
+      );
       const list = returned.map((value) => (value === null ? 'None' : body.ready(value)));
       body.line(`return [${list.join(', ')}]  # ${pyComment(types.join(', '))}`);
       return `\n\ndef ${name}(${['here', ...parameters].join(', ')}):\n${body.text()}`;
@@ -129,7 +178,11 @@ class ProgramWriter implements ProgramParts {
   forward(): string {
     const { inputs, forward, outputs, saved } = this.split;
     const body = new FunctionText(this, this.program.graph);
-    body.unpack('primals', inputs, (node) => `${node.meta.roleName ?? node.name}: ${typeText(node.type)}`);
+    body.unpack(
+      'primals',
+      inputs,
+      (node) => `${node.meta.roleName ?? node.name}: ${typeText(node.type)}`,
+    );
     const returned = outputs.map(({ value }) => value);
     body.calls(forward, new Set([...saved, ...returned.filter((v) => v !== null)]));
     const list = (names: readonly (string | null)[]): string =>
@@ -142,7 +195,11 @@ class ProgramWriter implements ProgramParts {
     const { inputs, tangents, backward, gradients, saved } = this.split;
     const body = new FunctionText(this, this.program.graph);
     const byName = new Map(this.program.graph.nodes.map((node) => [node.name, node]));
-    body.unpack('saved', saved.flatMap((name) => byName.get(name) ?? []), (node) => typeText(node.type)); // prettier-ignore
+    body.unpack(
+      'saved',
+      saved.flatMap((name) => byName.get(name) ?? []),
+      (node) => typeText(node.type),
+    );
     body.line('saved.clear()');
     body.unpack('tangents', tangents, (node) => typeText(node.type));
     const gradientOf = new Map(gradients.map(({ of, value }) => [of ?? '', value]));
@@ -161,7 +218,10 @@ class FunctionText {
   private readonly types: ReadonlyMap<string, Node['type']>;
   private readonly integers = new Map<string, string>();
   /** Collectives whose value nothing has asked for yet, with those that were called with them. */
-  private readonly open = new Map<string, readonly { readonly node: Node; readonly after?: string }[]>();
+  private readonly open = new Map<
+    string,
+    readonly { readonly node: Node; readonly after?: string }[]
+  >();
   private readonly arguments: Names;
   private path: string | undefined;
 
@@ -176,7 +236,9 @@ class FunctionText {
       integer: (symbol) => {
         const known = this.integers.get(symbol);
         if (known !== undefined) return known;
-        const own = this.names.of(`int:${symbol.replace(/[^A-Za-z0-9_]+/g, '_').replace(/^_+|_+$/g, '')}`);
+        const own = this.names.of(
+          `int:${symbol.replace(/[^A-Za-z0-9_]+/g, '_').replace(/^_+|_+$/g, '')}`,
+        );
         this.integers.set(symbol, own);
         return own;
       },
@@ -184,7 +246,9 @@ class FunctionText {
   }
 
   text(): string {
-    const ints = [...this.integers].map(([symbol, own]) => `    ${own} = RANK_INTS[${pyString(symbol)}][here.rank]`);
+    const ints = [...this.integers].map(
+      ([symbol, own]) => `    ${own} = RANK_INTS[${pyString(symbol)}][here.rank]`,
+    );
     return `${[...ints, ...this.lines].join('\n')}\n`;
   }
 
@@ -199,7 +263,8 @@ class FunctionText {
   unpack(list: string, nodes: readonly Node[], note: (node: Node) => string): void {
     if (nodes.length === 0) return;
     this.line('(');
-    for (const node of nodes) this.line(`    ${this.names.of(node.name)},  # ${pyComment(note(node))}`);
+    for (const node of nodes)
+      this.line(`    ${this.names.of(node.name)},  # ${pyComment(note(node))}`);
     this.line(`) = ${list}`);
   }
 
@@ -209,7 +274,9 @@ class FunctionText {
     return this.names.of(name);
   }
 
-  /** Writes calls in order; values are dropped after their last use, but for those that are kept. */
+  /**
+   * Writes calls in order; values are dropped after their last use, but for those that are kept.
+   */
   calls(nodes: readonly Node[], kept: ReadonlySet<string>): void {
     const lines = callLines(nodes, this.parts.buckets);
     const last = new Map<string, number>();
@@ -236,12 +303,15 @@ class FunctionText {
       const [node] = line;
       const last = dying.get(i) ?? [];
       const handed = this.handed(node, last);
-      const dead = last.filter((name) => handed?.names.has(name) !== true).map((name) => this.names.of(name));
+      const dead = last
+        .filter((name) => handed?.names.has(name) !== true)
+        .map((name) => this.names.of(name));
       const drop = dead.length === 0 ? '' : `; del ${dead.join(', ')}`;
       if (line.length > 1) this.bucket(line, drop);
       else
         this.line(
-          `${this.names.of(node.name)} = ${this.call(node, handed?.list)}${drop}  # ${pyComment(typeText(node.type))}`,
+          `${this.names.of(node.name)} = ${this.call(node, handed?.list)}${drop}  # ` +
+            `${pyComment(typeText(node.type))}`,
         );
     });
     for (const name of [...this.open.keys()]) this.await(name);
@@ -263,7 +333,10 @@ class FunctionText {
     for (const { node, after } of members) {
       const own = this.names.of(node.name);
       this.open.delete(node.name);
-      this.line(`${own} = ${isAlone && after !== undefined ? `reordered(wait(${own}), ${after})` : `wait(${own})`}`);
+      this.line(
+        `${own} = ` +
+          `${isAlone && after !== undefined ? `reordered(wait(${own}), ${after})` : `wait(${own})`}`,
+      );
     }
     if (isAlone) return;
     for (const { node, after } of members) {
@@ -273,15 +346,25 @@ class FunctionText {
   }
 
   /**
-   * What a loop starts from, in a list of its own that the loop empties, where nobody reads some of it later: only the first trip
-   * holds that. Undefined where all of it stays.
+   * What a loop starts from, in a list of its own that the loop empties, where nobody reads some of
+   * it later: only the first trip holds that. Undefined where all of it stays.
    */
-  private handed(node: Node, last: readonly string[]): { list: string; names: ReadonlySet<string> } | undefined {
+  private handed(
+    node: Node,
+    last: readonly string[],
+  ): { list: string; names: ReadonlySet<string> } | undefined {
     const form = controlOf(node, this.graph);
     if (form === undefined || form.kind === 'branch') return undefined;
-    const [first, rest] = form.kind === 'scan' ? [form.init, [...form.xs, ...form.captured]] : [form.carry, form.captured]; // prettier-ignore
+    const [first, rest] =
+      form.kind === 'scan'
+        ? [form.init, [...form.xs, ...form.captured]]
+        : [form.carry, form.captured];
     const others = new Set(rest.flatMap((arg) => (isRef(arg) ? [arg.name] : [])));
-    const names = new Set(first.flatMap((arg) => (isRef(arg) && last.includes(arg.name) && !others.has(arg.name) ? [arg.name] : []))); // prettier-ignore
+    const names = new Set(
+      first.flatMap((arg) =>
+        isRef(arg) && last.includes(arg.name) && !others.has(arg.name) ? [arg.name] : [],
+      ),
+    );
     if (names.size === 0) return undefined;
     const list = this.names.of(`first:${node.name}`);
     const members = first.map((arg) => argumentText(arg, this.arguments)).join(', ');
@@ -304,7 +387,8 @@ class FunctionText {
       for (const name of drawn.helpers) this.parts.helpers.add(name);
       return drawn.text;
     }
-    // A call without operands makes its tensor where the program runs, whether or not the graph says so.
+    // A call without operands makes its tensor where the program runs, whether or not the graph
+    // says so.
     let made = !Object.hasOwn(node.kwargs, 'device');
     eachOperand(node, () => (made = false));
     return `${operatorText(node)}(${[...this.list(node), ...(made ? ['device=here.device'] : [])].join(', ')})`;
@@ -314,7 +398,15 @@ class FunctionText {
     const { program, functions, helpers, decisions } = this.parts;
     const argument = (arg: Arg): string => argumentText(arg, this.arguments);
     const typeOf = (name: string): Node['type'] => this.types.get(name) ?? { kind: 'none' };
-    const written = controlText(program, node, form, argument, (body) => functions.get(body) ?? '', typeOf, start);
+    const written = controlText(
+      program,
+      node,
+      form,
+      argument,
+      (body) => functions.get(body) ?? '',
+      typeOf,
+      start,
+    );
     for (const name of written.helpers) helpers.add(name);
     if (written.decides) decisions.add(`${node.name} (${node.target})`);
     return written.text;
@@ -334,7 +426,10 @@ class FunctionText {
     }
   }
 
-  /** A collective; where the plan's order of members is not PyTorch's, its parts are put in order before or after. */
+  /**
+   * A collective; where the plan's order of members is not PyTorch's, its parts are put in order
+   * before or after.
+   */
   private collective(node: Node, kind: CollectiveKind): string {
     const { group, order } = groupOrder(this.parts.program.mesh, node);
     this.parts.groups.add(group);
@@ -354,27 +449,47 @@ class FunctionText {
     const [first] = nodes;
     const kind = collectiveKind(first.target);
     const helper = kind === undefined ? undefined : COALESCED[kind];
-    if (kind === undefined || helper === undefined) throw internalError(`${first.name} is called with others`);
+    if (kind === undefined || helper === undefined)
+      throw internalError(`${first.name} is called with others`);
     const { group, order } = groupOrder(this.parts.program.mesh, first);
     this.parts.groups.add(group);
     this.parts.helpers.add(helper);
     const sides = nodes.map((node) => ({ node, ...this.sides(node, kind, order) }));
-    const args = [`[${sides.map(({ sent }) => sent).join(', ')}]`, ...sides[0].rest, pyString(group)];
+    const args = [
+      `[${sides.map(({ sent }) => sent).join(', ')}]`,
+      ...sides[0].rest,
+      pyString(group),
+    ];
     for (const { name } of nodes) this.open.set(name, sides);
     this.line('(');
-    for (const { name, type } of nodes) this.line(`    ${this.names.of(name)},  # ${pyComment(typeText(type))}`);
-    const bytes = nodes.reduce((sum, node) => sum + memberRow(this.parts.program, node, this.types).bytes, 0);
-    this.line(`) = ${helper}(here, ${args.join(', ')})${drop}  # a bucket of ${nodes.length}, ${bytesText(bytes)}`);
+    for (const { name, type } of nodes)
+      this.line(`    ${this.names.of(name)},  # ${pyComment(typeText(type))}`);
+    const bytes = nodes.reduce(
+      (sum, node) => sum + memberRow(this.parts.program, node, this.types).bytes,
+      0,
+    );
+    this.line(
+      `) = ${helper}(here, ${args.join(', ')})${drop}  # a bucket of ${nodes.length}, ` +
+        `${bytesText(bytes)}`,
+    );
   }
 
-  /** What a collective sends, its arguments between that and the group, and the order of the parts that it brings. */
+  /**
+   * What a collective sends, its arguments between that and the group, and the order of the parts
+   * that it brings.
+   */
   private sides(node: Node, kind: CollectiveKind, order: readonly number[] | undefined): Sides {
     const value = argumentText(node.args[0], this.arguments);
     const rest = node.args.slice(1, -1).map((arg: Arg) => argumentText(arg, this.arguments));
     if (order === undefined || kind === 'all_reduce') return { sent: value, rest };
     this.parts.helpers.add('reordered');
-    const sent = kind === 'all_gather' ? value : `reordered(${value}, (${inverse(order).join(', ')},))`;
-    return { sent, rest, ...(kind === 'reduce_scatter' ? {} : { after: `(${order.join(', ')},)` }) };
+    const sent =
+      kind === 'all_gather' ? value : `reordered(${value}, (${inverse(order).join(', ')},))`;
+    return {
+      sent,
+      rest,
+      ...(kind === 'reduce_scatter' ? {} : { after: `(${order.join(', ')},)` }),
+    };
   }
 }
 

@@ -1,7 +1,9 @@
 /**
- * Random calls that draw what one device would draw. In: a local random call and where its result lies in the global one. Out: a
- * call that draws the whole and takes the own part: generators of all devices stay the same, and numbers are those of one process.
- * The whole exists only briefly: of dropout its mask alone, a byte an element. Source: PyTorch's generators, whose numbers depend on the size of the tensor that is drawn.
+ * Random calls that draw what one device would draw. In: a local random call and where its result
+ * lies in the global one. Out: a call that draws the whole and takes the own part: generators of
+ * all devices stay the same, and numbers are those of one process. The whole exists only briefly:
+ * of dropout its mask alone, a byte an element. Source: PyTorch's generators, whose numbers depend
+ * on the size of the tensor that is drawn.
  */
 import { ShardwrightError } from '../../../errors.ts';
 import type { Node } from '../../../graph/types.ts';
@@ -12,7 +14,19 @@ import { pyList, pyTuple } from '../../python-text.ts';
 import type { Helper } from './helpers.ts';
 
 /** Calls whose first argument says size and dtype only. */
-const LIKE = new Set(['bernoulli.p', 'bernoulli_.float', 'normal_.default', 'uniform_.default', 'exponential_.default', 'log_normal_.default', 'geometric_.default', 'rand_like.default', 'randn_like.default'].map((name) => `aten.${name}`)); // prettier-ignore
+const LIKE = new Set(
+  [
+    'bernoulli.p',
+    'bernoulli_.float',
+    'normal_.default',
+    'uniform_.default',
+    'exponential_.default',
+    'log_normal_.default',
+    'geometric_.default',
+    'rand_like.default',
+    'randn_like.default',
+  ].map((name) => `aten.${name}`),
+);
 const CREATED = new Set(['aten.rand.default', 'aten.randn.default']);
 /** Attention draws only where it drops. */
 const DROP = new Map([
@@ -36,16 +50,27 @@ export function draws({ random }: DeviceProgram, node: Node): boolean {
   const at = DROP.get(node.target);
   if (at === undefined) return true;
   const rate = node.args[at];
-  return typeof rate === 'number' ? rate > 0 : typeof rate === 'object' && rate !== null && 'kind' in rate && rate.kind === 'float' && rate.value > 0; // prettier-ignore
+  return typeof rate === 'number'
+    ? rate > 0
+    : typeof rate === 'object' &&
+        rate !== null &&
+        'kind' in rate &&
+        rate.kind === 'float' &&
+        rate.value > 0;
 }
 
 /**
- * The text of a random call whose result is cut; undefined where every device draws the whole, or draws nothing.
+ * The text of a random call whose result is cut; undefined where every device draws the whole, or
+ * draws nothing.
  *
  * @param args its arguments as Python, keywords after positions
  * @throws E_UNSUPPORTED, with the node, for calls whose numbers would not be those of one device
  */
-export function randomText(program: DeviceProgram, node: Node, args: readonly string[]): RandomText | undefined {
+export function randomText(
+  program: DeviceProgram,
+  node: Node,
+  args: readonly string[],
+): RandomText | undefined {
   const piece = program.random.get(node.name);
   if (piece === undefined || !draws(program, node)) return undefined;
   const cuts = cutsOf(program, piece, node);
@@ -60,7 +85,10 @@ export function randomText(program: DeviceProgram, node: Node, args: readonly st
   if (LIKE.has(node.target)) {
     const [like, ...rest] = args;
     const empty = `torch.empty(${whole}, dtype=${like}.dtype, device=here.device)`;
-    return { text: `part(here, ${node.target}(${[empty, ...rest].join(', ')}), ${places})`, helpers: ['part'] };
+    return {
+      text: `part(here, ${node.target}(${[empty, ...rest].join(', ')}), ${places})`,
+      helpers: ['part'],
+    };
   }
   if (CREATED.has(node.target))
     return {
@@ -78,7 +106,11 @@ export function randomText(program: DeviceProgram, node: Node, args: readonly st
 }
 
 /** Mesh dim, tensor dim and chunks of each cut, in the order in which they are made. */
-function cutsOf({ space, mesh }: DeviceProgram, { sharding }: RandomPiece, node: Node): [number, number, number][] {
+function cutsOf(
+  { space, mesh }: DeviceProgram,
+  { sharding }: RandomPiece,
+  node: Node,
+): [number, number, number][] {
   const spec = space.get(sharding);
   return [...spec.orders].flatMap(([dim, order]) =>
     order
@@ -87,7 +119,11 @@ function cutsOf({ space, mesh }: DeviceProgram, { sharding }: RandomPiece, node:
         const cut = spec.placements[m];
         if (cut instanceof Shard) return [m, dim, 1];
         if (cut instanceof StridedShard) return [m, dim, cut.factor];
-        throw new ShardwrightError('E_UNSUPPORTED', `random numbers in ${spec.text} are not exported`, { node: node.name }); // prettier-ignore
+        throw new ShardwrightError(
+          'E_UNSUPPORTED',
+          `random numbers in ${spec.text} are not exported`,
+          { node: node.name },
+        );
       }),
   );
 }

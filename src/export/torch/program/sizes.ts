@@ -7,6 +7,7 @@ import type { DeviceProgram } from '../../../plan/lower/program/program.ts';
 export function sizeAt({ symbols }: DeviceProgram, dim: Dim, rank: number): number {
   if (typeof dim === 'number') return dim;
   const size = symbols.get(dim.sym)?.[rank] ?? dim.example;
-  if (size === undefined) throw new ShardwrightError('E_UNSUPPORTED', `size '${dim.sym}' has no value`);
+  if (size === undefined)
+    throw new ShardwrightError('E_UNSUPPORTED', `size '${dim.sym}' has no value`);
   return size;
 }

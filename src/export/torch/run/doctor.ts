@@ -1,7 +1,8 @@
 /**
- * A real run beside the plan. In: a plan with its graph, and a profiler trace of a step of `program.py` (Kineto's Chrome JSON, one rank).
- * Out: calls and collectives matched one by one by name and order, with measured and predicted seconds. Source: the trace that
- * `torch.profiler` exports; on gloo, collectives are its `gloo:...` ranges.
+ * A real run beside the plan. In: a plan with its graph, and a profiler trace of a step of
+ * `program.py` (Kineto's Chrome JSON, one rank). Out: calls and collectives matched one by one by
+ * name and order, with measured and predicted seconds. Source: the trace that `torch.profiler`
+ * exports; on gloo, collectives are its `gloo:...` ranges.
  */
 import type { CollectiveModel } from '../../../cost/collective-model.ts';
 import { ShardwrightError } from '../../../errors.ts';
@@ -9,9 +10,9 @@ import type { Node } from '../../../graph/types.ts';
 import { collectiveKind } from '../../../plan/lower/program/collectives.ts';
 import type { Plan } from '../../../plan/record/types.ts';
 import type { ExportSource, OrderOptions } from '../../target.ts';
+import { chooseOrder, splitInOrder } from '../order.ts';
 import { operatorText } from '../program/arguments.ts';
 import { collectiveRows } from '../program/collective-list.ts';
-import { chooseOrder, splitInOrder } from '../order.ts';
 import { callLines } from '../program/split.ts';
 import { DeviceTimes, type TraceSpan } from './trace.ts';
 
@@ -21,7 +22,10 @@ interface MeasuredCall {
   readonly op: string;
   readonly kind: 'compute' | 'collective';
   readonly measuredSeconds: number;
-  /** Null of calls that the plan does not price by themselves: copies around collectives and rewritten calls. */
+  /**
+   * Null of calls that the plan does not price by themselves: copies around collectives and
+   * rewritten calls.
+   */
   readonly predictedSeconds: number | null;
 }
 
@@ -31,25 +35,47 @@ export interface RunReport {
   readonly steps: number;
   /** Where calls were timed: on the processor, or the kernels that they launched. */
   readonly timed: 'processor' | 'kernels';
-  /** From the start of the forward to the end of the backward program; of kernels, from the first to the end of the last. */
+  /**
+   * From the start of the forward to the end of the backward program; of kernels, from the first to
+   * the end of the last.
+   */
   readonly measuredSeconds: number;
   readonly predictedSeconds: number;
   readonly computeSeconds: { readonly measured: number; readonly predicted: number };
   readonly collectiveSeconds: { readonly measured: number; readonly predicted: number };
-  /** Time that the program waited for collectives; of kernels, in which none but those of collectives ran. */
+  /**
+   * Time that the program waited for collectives; of kernels, in which none but those of
+   * collectives ran.
+   */
   readonly waitedSeconds: number;
-  readonly byOp: readonly { readonly op: string; readonly calls: number; readonly measuredSeconds: number; readonly predictedSeconds: number }[];
+  readonly byOp: readonly {
+    readonly op: string;
+    readonly calls: number;
+    readonly measuredSeconds: number;
+    readonly predictedSeconds: number;
+  }[];
   /** The calls whose measured time is farthest from the predicted one. */
   readonly misses: readonly MeasuredCall[];
   readonly calls: readonly MeasuredCall[];
-} // prettier-ignore
+}
 
 const MICRO = 1e-6;
 /** What the ranges of a step are in a trace: of a function of autograd, or named by hand. */
 const RANGES = new Set(['cpu_op', 'user_annotation']);
 const MISSES = 5;
 /** What `program.py` calls around the calls of the graph: waits, and copies for collectives. */
-const AROUND = new Set(['_c10d_functional::wait_tensor', 'aten::contiguous', 'aten::clone', 'aten::div', 'aten::reshape', 'aten::index', 'aten::ones', 'aten::cat', 'aten::narrow', 'aten::mul']); // prettier-ignore
+const AROUND = new Set([
+  '_c10d_functional::wait_tensor',
+  'aten::contiguous',
+  'aten::clone',
+  'aten::div',
+  'aten::reshape',
+  'aten::index',
+  'aten::ones',
+  'aten::cat',
+  'aten::narrow',
+  'aten::mul',
+]);
 const FUNCTIONAL: Readonly<Record<string, string>> = {
   all_reduce: 'all_reduce',
   all_gather: 'all_gather_into_tensor',
@@ -63,9 +89,16 @@ const FUNCTIONAL: Readonly<Record<string, string>> = {
  *
  * @param plan with its prices, whose objective is the predicted step
  * @param options with which the program was exported
- * @throws E_TRACE for a trace without a step, or of another program: with the first call that differs
+ * @throws E_TRACE for a trace without a step, or of another program: with the first call that
+ *   differs
  */
-export function compareRun(source: ExportSource, plan: Plan, model: CollectiveModel, spans: readonly TraceSpan[], options: OrderOptions = {}): RunReport {
+export function compareRun(
+  source: ExportSource,
+  plan: Plan,
+  model: CollectiveModel,
+  spans: readonly TraceSpan[],
+  options: OrderOptions = {},
+): RunReport {
   const forwards = spans.filter(({ name, cat }) => name === 'Step' && RANGES.has(cat));
   const backwards = spans.filter(({ name, cat }) => name === 'StepBackward' && RANGES.has(cat));
   const forward = forwards.at(-1);
@@ -74,15 +107,21 @@ export function compareRun(source: ExportSource, plan: Plan, model: CollectiveMo
   const split = splitInOrder(program, chooseOrder(source, options).order);
   if (forward === undefined || (backward === undefined && split.backward.length > 0))
     throw new ShardwrightError('E_TRACE', 'the trace has no whole step of a parallel module', {
-      hint: 'profile at least one forward and backward call of what shardwright.parallelize gave, with ProfilerActivity.CPU.',
+      hint:
+        'profile at least one forward and backward call of what shardwright.parallelize gave, ' +
+        'with ProfilerActivity.CPU.',
     });
   const collectives = new Map(collectiveRows(program, split).map((row) => [row.node, row]));
   const priced = new Map(plan.nodes.map((node) => [node.name, node.seconds]));
   const lines = backwardOf(forward, backward);
   const end = Math.max(...lines.map(({ ts, dur }) => ts + dur));
-  const ranges = spans.filter(({ name, ts }) => /^(gloo|nccl):/.test(name) && ts >= forward.ts && ts <= end);
+  const ranges = spans.filter(
+    ({ name, ts }) => /^(gloo|nccl):/.test(name) && ts >= forward.ts && ts <= end,
+  );
   const calls: MeasuredCall[] = [];
-  const device = spans.some(({ cat }) => cat === 'kernel') ? new DeviceTimes(spans, lines) : undefined;
+  const device = spans.some(({ cat }) => cat === 'kernel')
+    ? new DeviceTimes(spans, lines)
+    : undefined;
   let waited = 0;
   const match = (nodes: readonly Node[], within: TraceSpan): void => {
     const events = outermost(spans, within);
@@ -92,33 +131,60 @@ export function compareRun(source: ExportSource, plan: Plan, model: CollectiveMo
       if (node.target === 'operator.getitem') continue;
       const row = collectives.get(node.name);
       const op = opName(node, line.length > 1);
-      while (k < events.length && !isCall(events[k].name, op, row !== undefined) && AROUND.has(events[k].name)) {
+      while (
+        k < events.length &&
+        !isCall(events[k].name, op, row !== undefined) &&
+        AROUND.has(events[k].name)
+      ) {
         if (events[k].name === '_c10d_functional::wait_tensor') waited += events[k].dur;
         k++;
       }
       const found = events[k++] as TraceSpan | undefined;
       if (found === undefined || !isCall(found.name, op, row !== undefined))
-        throw new ShardwrightError('E_TRACE', `the trace has ${found?.name ?? 'nothing'} where the program calls ${op}`, {
-          node: node.name,
-          hint: 'profile a run of this plan, and give the --order and --bucket that it was exported with; a compiled program (compile=True) has other calls.',
-        });
+        throw new ShardwrightError(
+          'E_TRACE',
+          `the trace has ${found?.name ?? 'nothing'} where the program calls ${op}`,
+          {
+            node: node.name,
+            hint:
+              'profile a run of this plan, and give the --order and --bucket that it was ' +
+              'exported with; a compiled program (compile=True) has other calls.',
+          },
+        );
       if (row === undefined)
-        calls.push({ node: node.name, op, kind: 'compute', measuredSeconds: (device?.of(found) ?? found.dur) * MICRO, predictedSeconds: priced.get(node.name) ?? null });
+        calls.push({
+          node: node.name,
+          op,
+          kind: 'compute',
+          measuredSeconds: (device?.of(found) ?? found.dur) * MICRO,
+          predictedSeconds: priced.get(node.name) ?? null,
+        });
       else {
         const range = device === undefined ? takeRange(ranges, row.kind, found.ts) : undefined;
         const dims = row.meshDims.map((name) => program.mesh.indexOf(name));
-        calls.push({ node: node.name, op, kind: 'collective', measuredSeconds: (device?.of(found) ?? (range ?? found).dur) * MICRO, predictedSeconds: model.seconds(row.kind, row.bytes, dims) });
+        calls.push({
+          node: node.name,
+          op,
+          kind: 'collective',
+          measuredSeconds: (device?.of(found) ?? (range ?? found).dur) * MICRO,
+          predictedSeconds: model.seconds(row.kind, row.bytes, dims),
+        });
       }
     }
-    for (; k < events.length; k++) if (events[k].name === '_c10d_functional::wait_tensor') waited += events[k].dur;
+    for (; k < events.length; k++)
+      if (events[k].name === '_c10d_functional::wait_tensor') waited += events[k].dur;
   };
   match(split.forward, forward);
   if (backward !== undefined) match(split.backward, backward);
   const sum = (kind: MeasuredCall['kind']): { measured: number; predicted: number } => {
     const own = calls.filter((call) => call.kind === kind);
-    return { measured: own.reduce((s, c) => s + c.measuredSeconds, 0), predicted: own.reduce((s, c) => s + (c.predictedSeconds ?? 0), 0) };
+    return {
+      measured: own.reduce((s, c) => s + c.measuredSeconds, 0),
+      predicted: own.reduce((s, c) => s + (c.predictedSeconds ?? 0), 0),
+    };
   };
-  const miss = ({ measuredSeconds, predictedSeconds }: MeasuredCall): number => Math.abs(measuredSeconds - (predictedSeconds ?? 0));
+  const miss = ({ measuredSeconds, predictedSeconds }: MeasuredCall): number =>
+    Math.abs(measuredSeconds - (predictedSeconds ?? 0));
   const measured = device === undefined ? lines.reduce((s, { dur }) => s + dur, 0) : device.step;
   if (device !== undefined) waited = device.step - device.busy;
   return {
@@ -130,12 +196,18 @@ export function compareRun(source: ExportSource, plan: Plan, model: CollectiveMo
     collectiveSeconds: sum('collective'),
     waitedSeconds: waited * MICRO,
     byOp: byOp(calls),
-    misses: [...calls].filter((c) => c.predictedSeconds !== null).sort((a, b) => miss(b) - miss(a)).slice(0, MISSES),
+    misses: [...calls]
+      .filter((c) => c.predictedSeconds !== null)
+      .sort((a, b) => miss(b) - miss(a))
+      .slice(0, MISSES),
     calls,
   };
-} // prettier-ignore
+}
 
-/** Whether an event of a trace is a call of the program; what stands for a collective has its name in a space of its own. */
+/**
+ * Whether an event of a trace is a call of the program; what stands for a collective has its name
+ * in a space of its own.
+ */
 function isCall(name: string, op: string, isCollective: boolean): boolean {
   return isCollective ? name.split('::')[1] === op.split('::')[1] : name === op;
 }
@@ -147,7 +219,8 @@ function backwardOf(forward: TraceSpan, backward: TraceSpan | undefined): TraceS
 /** Name of a call in a trace: `aten::mm` of `aten.mm.default`. */
 function opName(node: Node, isBucket: boolean): string {
   const kind = collectiveKind(node.target);
-  if (kind !== undefined) return `_c10d_functional::${FUNCTIONAL[kind]}${isBucket ? '_coalesced' : ''}`;
+  if (kind !== undefined)
+    return `_c10d_functional::${FUNCTIONAL[kind]}${isBucket ? '_coalesced' : ''}`;
   const [space, name] = operatorText(node).replace('torch.ops.', '').split('.');
   return `${space}::${name}`;
 }
@@ -156,22 +229,34 @@ function opName(node: Node, isBucket: boolean): string {
 function outermost(spans: readonly TraceSpan[], { ts, dur, tid }: TraceSpan): TraceSpan[] {
   let until = -Infinity;
   return spans.filter((span) => {
-    if (span.cat !== 'cpu_op' || span.tid !== tid || span.ts < ts || span.ts + span.dur > ts + dur) return false;
+    if (span.cat !== 'cpu_op' || span.tid !== tid || span.ts < ts || span.ts + span.dur > ts + dur)
+      return false;
     if (!/^(?!autograd::)\w+::\w+$/.test(span.name) || span.ts < until) return false;
     until = span.ts + span.dur;
     return true;
   });
 }
 
-/** The first free range that began after a collective was called; gloo reduces and scatters by an all_reduce. */
+/**
+ * The first free range that began after a collective was called; gloo reduces and scatters by an
+ * all_reduce.
+ */
 function takeRange(ranges: TraceSpan[], kind: string, from: number): TraceSpan | undefined {
-  const names = kind === 'collective_permute' ? ['all_to_all'] : kind === 'reduce_scatter' ? ['reduce_scatter', '_reduce_scatter_base', 'all_reduce'] : [kind]; // prettier-ignore
+  const names =
+    kind === 'collective_permute'
+      ? ['all_to_all']
+      : kind === 'reduce_scatter'
+        ? ['reduce_scatter', '_reduce_scatter_base', 'all_reduce']
+        : [kind];
   const at = ranges.findIndex(({ name, ts }) => ts >= from && names.includes(name.split(':')[1]));
   return at < 0 ? undefined : ranges.splice(at, 1)[0];
 }
 
 function byOp(calls: readonly MeasuredCall[]): RunReport['byOp'] {
-  const sums = new Map<string, { op: string; calls: number; measuredSeconds: number; predictedSeconds: number }>();
+  const sums = new Map<
+    string,
+    { op: string; calls: number; measuredSeconds: number; predictedSeconds: number }
+  >();
   for (const { op, measuredSeconds, predictedSeconds } of calls) {
     const own = sums.get(op) ?? { op, calls: 0, measuredSeconds: 0, predictedSeconds: 0 };
     own.calls++;

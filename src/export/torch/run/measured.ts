@@ -1,10 +1,11 @@
 /**
- * What a traced run says of its device. In: the calls of a run with what they took, and the program that they are of. Out: a
- * calibration as `bench/calibrate.py` writes one, so that the next plan has the prices of this run.
+ * What a traced run says of its device. In: the calls of a run with what they took, and the program
+ * that they are of. Out: a calibration as `bench/calibrate.py` writes one, so that the next plan
+ * has the prices of this run.
  */
 import type { Calibration } from '../../../cost/collectives/calibration.ts';
-import type { Cluster } from '../../../cost/hardware/cluster.ts';
 import { matrixPeak } from '../../../cost/compute.ts';
+import type { Cluster } from '../../../cost/hardware/cluster.ts';
 import type { Graph, Node } from '../../../graph/types.ts';
 import { isRef } from '../../../graph/value.ts';
 import { metaBytes, type TensorMeta } from '../../../ops/record/record.ts';
@@ -16,15 +17,22 @@ const PRODUCTS: Readonly<Record<string, readonly [number, number]>> = {
   'aten.addmm.default': [1, 2],
 };
 /** Calls that read and write every byte once and compute next to nothing. */
-const COPIES = new Set(['aten.clone.default', 'aten._to_copy.default', 'aten.add.Tensor', 'aten.mul.Tensor', 'aten.neg.default']); // prettier-ignore
+const COPIES = new Set([
+  'aten.clone.default',
+  'aten._to_copy.default',
+  'aten.add.Tensor',
+  'aten.mul.Tensor',
+  'aten.neg.default',
+]);
 /** A curve has two unknowns. */
 const LEAST_PRODUCTS = 3;
 /** What the smallest kernels read and write at most: their time is that of the launch. */
 const SMALL_BYTES = 2 ** 14;
 
 /**
- * Products, copies and launches of a run; calls of one shape count once, with their median. Sizes that differ from rank to rank are left out, and so
- * is attention, whose measured form (every score computed) models do not call.
+ * Products, copies and launches of a run; calls of one shape count once, with their median. Sizes
+ * that differ from rank to rank are left out, and so is attention, whose measured form (every score
+ * computed) models do not call.
  *
  * @param program that the trace was compared with, as it was lowered
  * @param device as the trace names it
@@ -36,7 +44,10 @@ export function runCalibration(
   device: string,
 ): Calibration {
   const nodes = new Map(program.nodes.map((node) => [node.name, node]));
-  const products = new Map<string, { unit: string; m: number; k: number; n: number; itemBytes: number; seconds: number[] }>();
+  const products = new Map<
+    string,
+    { unit: string; m: number; k: number; n: number; itemBytes: number; seconds: number[] }
+  >();
   const copies = new Map<number, number[]>();
   const launches: number[] = [];
   const matmulLaunches: number[] = [];
@@ -56,28 +67,38 @@ export function runCalibration(
       if (m === 0 || k === 0 || n === 0) continue;
       const key = `${unit} ${m} ${k} ${n} ${itemBytes}`;
       const known = products.get(key);
-      if (known === undefined) products.set(key, { unit, m, k, n, itemBytes, seconds: [measuredSeconds] });
+      if (known === undefined)
+        products.set(key, { unit, m, k, n, itemBytes, seconds: [measuredSeconds] });
       else known.seconds.push(measuredSeconds);
-    } else if (COPIES.has(node.target) && tensors.every(({ shape }) => shape.join() === result.shape.join())) {
+    } else if (
+      COPIES.has(node.target) &&
+      tensors.every(({ shape }) => shape.join() === result.shape.join())
+    ) {
       if (bytes <= SMALL_BYTES) launches.push(measuredSeconds);
       if (bytes > 0) copies.set(bytes, [...(copies.get(bytes) ?? []), measuredSeconds]);
     }
   }
   const matmul: Calibration['matmul'] = {};
-  for (const { unit, seconds, ...sizes } of products.values()) (matmul[unit] ??= []).push({ ...sizes, seconds: median(seconds) });
-  for (const unit of Object.keys(matmul)) if (matmul[unit].length < LEAST_PRODUCTS) delete matmul[unit];
+  for (const { unit, seconds, ...sizes } of products.values())
+    (matmul[unit] ??= []).push({ ...sizes, seconds: median(seconds) });
+  for (const unit of Object.keys(matmul))
+    if (matmul[unit].length < LEAST_PRODUCTS) delete matmul[unit];
   return {
     version: 1,
     device,
-    software: `a step of ${program.name}, timed by its ${timed === 'kernels' ? 'kernels' : 'calls'}; shardwright doctor`,
+    software:
+      `a step of ${program.name}, timed by its ${timed === 'kernels' ? 'kernels' : 'calls'}; ` +
+      'shardwright doctor',
     matmul,
     attention: [],
-    memory: [...copies].sort(([a], [b]) => a - b).map(([bytes, seconds]) => ({ bytes, seconds: median(seconds) })),
+    memory: [...copies]
+      .sort(([a], [b]) => a - b)
+      .map(([bytes, seconds]) => ({ bytes, seconds: median(seconds) })),
     kernels: [],
     ...(launches.length > 0 && { launchSeconds: median(launches) }),
     ...(matmulLaunches.length > 0 && { matmulLaunchSeconds: median(matmulLaunches) }),
   };
-} // prettier-ignore
+}
 
 /** Tensors that a call reads, in order; undefined where a size differs from rank to rank. */
 function operands(node: Node, nodes: ReadonlyMap<string, Node>): TensorMeta[] | undefined {

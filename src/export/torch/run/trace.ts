@@ -1,6 +1,6 @@
 /**
- * A profiler's trace. In: the text that `torch.profiler` exports (Kineto's Chrome JSON, one rank). Out: its events in the order of their
- * starts, and what calls took on a device.
+ * A profiler's trace. In: the text that `torch.profiler` exports (Kineto's Chrome JSON, one rank).
+ * Out: its events in the order of their starts, and what calls took on a device.
  */
 import { ShardwrightError } from '../../../errors.ts';
 
@@ -25,40 +25,85 @@ export function readTrace(text: string, file: string): TraceSpan[] {
     value = JSON.parse(text);
   } catch (error) {
     const why = (error as Error).message.replace(/\s+/g, ' ');
-    throw new ShardwrightError('E_SYNTAX', `it is no JSON: ${why}`, { file, hint: 'give what torch.profiler wrote by export_chrome_trace.' }); // prettier-ignore
+    throw new ShardwrightError('E_SYNTAX', `it is no JSON: ${why}`, {
+      file,
+      hint: 'give what torch.profiler wrote by export_chrome_trace.',
+    });
   }
-  const events = typeof value === 'object' && value !== null && 'traceEvents' in value ? value.traceEvents : undefined;
-  if (!Array.isArray(events)) throw new ShardwrightError('E_SYNTAX', 'there is no list traceEvents', { file, hint: 'give what torch.profiler wrote by export_chrome_trace.' }); // prettier-ignore
-  return (events as (Partial<TraceSpan> & { ph?: string; args?: { correlation?: unknown } })[]).flatMap(({ ph, name, cat, tid, ts, dur, args }) =>
-    ph === 'X' && typeof name === 'string' && typeof cat === 'string' && typeof ts === 'number' && typeof dur === 'number'
-      ? [{ name, cat, tid: Number(tid), ts, dur, correlation: typeof args?.correlation === 'number' ? args.correlation : undefined }]
-      : [],
-  ).sort((a, b) => a.ts - b.ts || b.dur - a.dur);
-} // prettier-ignore
-
-/** The device that a trace names, as its driver calls it; that of a trace without one is a processor. */
-export function tracedDevice(text: string): string {
-  return /"deviceProperties":\s*\[\s*\{[^}]*?"name":\s*"([^"\\]*)"/.exec(text)?.[1] ?? 'a processor';
+  const events =
+    typeof value === 'object' && value !== null && 'traceEvents' in value
+      ? value.traceEvents
+      : undefined;
+  if (!Array.isArray(events))
+    throw new ShardwrightError('E_SYNTAX', 'there is no list traceEvents', {
+      file,
+      hint: 'give what torch.profiler wrote by export_chrome_trace.',
+    });
+  return (events as (Partial<TraceSpan> & { ph?: string; args?: { correlation?: unknown } })[])
+    .flatMap(({ ph, name, cat, tid, ts, dur, args }) =>
+      ph === 'X' &&
+      typeof name === 'string' &&
+      typeof cat === 'string' &&
+      typeof ts === 'number' &&
+      typeof dur === 'number'
+        ? [
+            {
+              name,
+              cat,
+              tid: Number(tid),
+              ts,
+              dur,
+              correlation: typeof args?.correlation === 'number' ? args.correlation : undefined,
+            },
+          ]
+        : [],
+    )
+    .sort((a, b) => a.ts - b.ts || b.dur - a.dur);
 }
 
-/** Microseconds of the device for the calls of one step: kernels, copies and fills belong to the call that launched them. */
+/**
+ * The device that a trace names, as its driver calls it; that of a trace without one is a
+ * processor.
+ */
+export function tracedDevice(text: string): string {
+  return (
+    /"deviceProperties":\s*\[\s*\{[^}]*?"name":\s*"([^"\\]*)"/.exec(text)?.[1] ?? 'a processor'
+  );
+}
+
+/**
+ * Microseconds of the device for the calls of one step: kernels, copies and fills belong to the
+ * call that launched them.
+ */
 export class DeviceTimes {
   /** From the start of the first to the end of the last. */
   readonly step: number;
   /** In which one ran that is no collective. */
   readonly busy: number;
   /** When and for how long, by the time of the launch. */
-  private readonly launched: readonly { readonly at: number; readonly tid: number; readonly dur: number }[];
+  private readonly launched: readonly {
+    readonly at: number;
+    readonly tid: number;
+    readonly dur: number;
+  }[];
 
   constructor(spans: readonly TraceSpan[], within: readonly TraceSpan[]) {
     const launches = new Map<number, TraceSpan>();
     for (const span of spans)
-      if (span.cat.startsWith('cuda_') && span.correlation !== undefined) launches.set(span.correlation, span);
+      if (span.cat.startsWith('cuda_') && span.correlation !== undefined)
+        launches.set(span.correlation, span);
     const own = spans.flatMap((span) => {
-      const by = DEVICE.has(span.cat) && span.correlation !== undefined ? launches.get(span.correlation) : undefined;
-      return by !== undefined && within.some(({ ts, dur }) => by.ts >= ts && by.ts <= ts + dur) ? [{ span, by }] : [];
+      const by =
+        DEVICE.has(span.cat) && span.correlation !== undefined
+          ? launches.get(span.correlation)
+          : undefined;
+      return by !== undefined && within.some(({ ts, dur }) => by.ts >= ts && by.ts <= ts + dur)
+        ? [{ span, by }]
+        : [];
     });
-    this.launched = own.map(({ span, by }) => ({ at: by.ts, tid: by.tid, dur: span.dur })).sort((a, b) => a.at - b.at);
+    this.launched = own
+      .map(({ span, by }) => ({ at: by.ts, tid: by.tid, dur: span.dur }))
+      .sort((a, b) => a.at - b.at);
     const starts = own.map(({ span }) => span.ts);
     const ends = own.map(({ span }) => span.ts + span.dur);
     this.step = own.length === 0 ? 0 : Math.max(...ends) - Math.min(...starts);
@@ -76,7 +121,8 @@ export class DeviceTimes {
 
   of({ ts, dur, tid }: TraceSpan): number {
     let sum = 0;
-    for (const one of this.launched) if (one.tid === tid && one.at >= ts && one.at <= ts + dur) sum += one.dur;
+    for (const one of this.launched)
+      if (one.tid === tid && one.at >= ts && one.at <= ts + dur) sum += one.dur;
     return sum;
   }
 }

@@ -1,7 +1,13 @@
 /** Reads the type annotations of FX text, such as `bf16[2, 512][512, 1]cuda:0`. */
 
 import { suggestion } from '../../../errors.ts';
-import { DTYPES, type DType, type Dim, type TensorType, type ValueType } from '../../../graph/types.ts';
+import {
+  type Dim,
+  type DType,
+  DTYPES,
+  type TensorType,
+  type ValueType,
+} from '../../../graph/types.ts';
 import { tensorType, typeText } from '../../../graph/value.ts';
 import type { Scanner } from '../../file/scan.ts';
 
@@ -9,8 +15,9 @@ const MAX_RANK = 64;
 const DTYPE_SET = new Set<string>(DTYPES);
 
 /**
- * Type annotations: `f32[4, 16]`, `bf16[2, 512][512, 1]cuda:0`, `f32[]`, `Sym(s77)`, `DTensor(f32[8, 16], S(0)R)`.
- * Each text is parsed once, and equal types are one frozen object, so that later stages can key tables on identity.
+ * Type annotations: `f32[4, 16]`, `bf16[2, 512][512, 1]cuda:0`, `f32[]`, `Sym(s77)`,
+ * `DTensor(f32[8, 16], S(0)R)`. Each text is parsed once, and equal types are one frozen object, so
+ * that later stages can key tables on identity.
  */
 export class Annotations {
   private readonly byText = new Map<string, ValueType>();
@@ -28,22 +35,28 @@ export class Annotations {
 
   private parse(text: string, scanner: Scanner): ValueType {
     const at = scanner.start + 1;
-    if (text.startsWith('Sym(') && text.endsWith(')')) return Object.freeze({ kind: 'sym', expr: text.slice(4, -1) });
+    if (text.startsWith('Sym(') && text.endsWith(')'))
+      return Object.freeze({ kind: 'sym', expr: text.slice(4, -1) });
     const open = text.indexOf('(');
     const bracket = text.indexOf('[');
     if (open >= 0 && (bracket < 0 || open < bracket)) return this.wrapped(text, open, scanner, at);
     return this.tensor(text, 0, text.length, undefined, scanner, at);
   }
 
-  /** `DTensor(core, S(0)R)` states a sharding; any other wrapper `Name(core)` is a subclass and means its core. */
+  /**
+   * `DTensor(core, S(0)R)` states a sharding; any other wrapper `Name(core)` is a subclass and
+   * means its core.
+   */
   private wrapped(text: string, open: number, scanner: Scanner, at: number): TensorType {
-    if (!text.endsWith(')')) bad(scanner, at + text.length, `the annotation '${text}' has no closing parenthesis`);
+    if (!text.endsWith(')'))
+      bad(scanner, at + text.length, `the annotation '${text}' has no closing parenthesis`);
     const close = text.lastIndexOf(']');
     const comma = text.indexOf(', ', close);
     const end = comma < 0 ? text.length - 1 : comma;
     const given = comma < 0 ? undefined : text.slice(comma + 2, -1).trim();
     const isDTensor = text.slice(0, open) === 'DTensor';
-    if (isDTensor && given === undefined) bad(scanner, at, 'a DTensor annotation states its placements after the type');
+    if (isDTensor && given === undefined)
+      bad(scanner, at, 'a DTensor annotation states its placements after the type');
     return this.tensor(text, open + 1, end, isDTensor ? given : undefined, scanner, at);
   }
 
@@ -57,9 +70,19 @@ export class Annotations {
   ): TensorType {
     const bracket = text.indexOf('[', from);
     if (bracket < 0 || bracket >= to)
-      bad(scanner, at + from, `expected a type such as f32[4, 16], found '${text.slice(from, to)}'`);
+      bad(
+        scanner,
+        at + from,
+        `expected a type such as f32[4, 16], found '${text.slice(from, to)}'`,
+      );
     const name = text.slice(from, bracket);
-    if (!isDType(name)) scanner.fail('E_TYPE', `'${name}' is no dtype`, at + from, suggestion(name, DTYPES, 'dtypes'));
+    if (!isDType(name))
+      scanner.fail(
+        'E_TYPE',
+        `'${name}' is no dtype`,
+        at + from,
+        suggestion(name, DTYPES, 'dtypes'),
+      );
     const shape: Dim[] = [];
     let end = readDims(text, bracket, to, shape, scanner, at);
     let stride: Dim[] | undefined;
@@ -84,7 +107,10 @@ export class Annotations {
   }
 
   private intern(type: TensorType): TensorType {
-    const stride = type.stride === undefined ? '' : typeText({ kind: 'tensor', dtype: type.dtype, shape: type.stride });
+    const stride =
+      type.stride === undefined
+        ? ''
+        : typeText({ kind: 'tensor', dtype: type.dtype, shape: type.stride });
     const meaning = `${typeText(type)}|${stride}|${type.given ?? ''}`;
     const known = this.byMeaning.get(meaning);
     if (known !== undefined) return known;
@@ -94,7 +120,14 @@ export class Annotations {
 }
 
 /** Reads `[a, b, c]` starting at `open`; returns the offset behind it. */
-function readDims(text: string, open: number, to: number, dims: Dim[], scanner: Scanner, at: number): number {
+function readDims(
+  text: string,
+  open: number,
+  to: number,
+  dims: Dim[],
+  scanner: Scanner,
+  at: number,
+): number {
   let pos = open + 1;
   for (;;) {
     while (text.charCodeAt(pos) === 32) pos++;
@@ -105,7 +138,8 @@ function readDims(text: string, open: number, to: number, dims: Dim[], scanner: 
     }
     const start = pos;
     let value = 0;
-    for (let c = text.charCodeAt(pos); c >= 48 && c <= 57; c = text.charCodeAt(++pos)) value = value * 10 + (c - 48);
+    for (let c = text.charCodeAt(pos); c >= 48 && c <= 57; c = text.charCodeAt(++pos))
+      value = value * 10 + (c - 48);
     const next = text.charCodeAt(pos);
     if (pos > start && (next === 44 || next === 93)) {
       if (!Number.isSafeInteger(value))
@@ -116,7 +150,12 @@ function readDims(text: string, open: number, to: number, dims: Dim[], scanner: 
       dims.push({ sym: text.slice(start, pos).trim() });
     }
     if (dims.length > MAX_RANK)
-      scanner.fail('E_LIMIT', `more than ${MAX_RANK} dims`, at + open, 'no tensor has so many dims');
+      scanner.fail(
+        'E_LIMIT',
+        `more than ${MAX_RANK} dims`,
+        at + open,
+        'no tensor has so many dims',
+      );
     if (text.charCodeAt(pos) === 93) return pos + 1;
     pos++;
   }
@@ -148,7 +187,12 @@ function endOfSize(text: string, from: number, to: number, scanner: Scanner, at:
 }
 
 function bad(scanner: Scanner, at: number, message: string): never {
-  scanner.fail('E_SYNTAX', message, at, 'a type reads dtype[sizes][strides]device, for example "f32[4, 16][16, 1]cpu"');
+  scanner.fail(
+    'E_SYNTAX',
+    message,
+    at,
+    'a type reads dtype[sizes][strides]device, for example "f32[4, 16][16, 1]cpu"',
+  );
 }
 
 function isDType(name: string): name is DType {

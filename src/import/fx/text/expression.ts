@@ -3,8 +3,17 @@
 import { exactInteger } from '../../../graph/text/token.ts';
 import type { Arg } from '../../../graph/types.ts';
 import { NO_KWARGS, setOwn } from '../../../graph/value.ts';
+import {
+  END,
+  FLOAT,
+  INTEGER,
+  NAME,
+  NEWLINE,
+  OPERATOR,
+  type Scanner,
+  STRING,
+} from '../../file/scan.ts';
 import { INFIX, PREFIX, pythonString, torchConstant } from './literal.ts';
-import { END, FLOAT, INTEGER, NAME, NEWLINE, OPERATOR, STRING, type Scanner } from '../../file/scan.ts';
 import type { Names } from './names.ts';
 import { targetName } from './target.ts';
 
@@ -19,8 +28,8 @@ interface Operation {
 }
 
 /**
- * Reads the right-hand side of statements. FX prints one operator a statement; its arguments are values and literals.
- * Names are resolved at once, so that every error has its place.
+ * Reads the right-hand side of statements. FX prints one operator a statement; its arguments are
+ * values and literals. Names are resolved at once, so that every error has its place.
  */
 export class ExpressionReader {
   /** Value of the last statement that was no operation. */
@@ -73,7 +82,10 @@ export class ExpressionReader {
     return (c >= 48 && c <= 57) || c === 46 || /^(inf|nan)\b/.test(text.slice(end, end + 4));
   }
 
-  /** A statement that starts with a name: call, method, attribute, index, or an alias (undefined, value in `result`). */
+  /**
+   * A statement that starts with a name: call, method, attribute, index, or an alias (undefined,
+   * value in `result`).
+   */
   private named(): Operation | undefined {
     const { scanner } = this;
     const { start } = scanner;
@@ -81,7 +93,8 @@ export class ExpressionReader {
     const kind = scanner.next();
     if (kind === 46) return this.dotted(first, start);
     if (kind === 40) {
-      if (this.names.has(first)) scanner.fail('E_UNSUPPORTED', `the value '${first}' is called`, start);
+      if (this.names.has(first))
+        scanner.fail('E_UNSUPPORTED', `the value '${first}' is called`, start);
       if (first === 'device') {
         this.result = this.device();
         return undefined;
@@ -99,7 +112,10 @@ export class ExpressionReader {
     return undefined;
   }
 
-  /** `a.b.c`, up to a call or the end: operator, torch constant, attribute of self, method or attribute of a value. */
+  /**
+   * `a.b.c`, up to a call or the end: operator, torch constant, attribute of self, method or
+   * attribute of a value.
+   */
   private dotted(first: string, start: number): Operation | undefined {
     const { scanner } = this;
     let end = scanner.end;
@@ -124,11 +140,21 @@ export class ExpressionReader {
             start,
             'trace to aten operators first (torch.export, AOTAutograd)',
           );
-        return { kind: 'get_attr', target: scanner.text.slice(start + 5, end), args: [], kwargs: NO_KWARGS };
+        return {
+          kind: 'get_attr',
+          target: scanner.text.slice(start + 5, end),
+          args: [],
+          kwargs: NO_KWARGS,
+        };
       }
       if (links > 1) this.nested(start);
       if (called) return this.call(`torch.Tensor.${last}`, [bound ?? null]);
-      return { kind: 'call', target: 'builtins.getattr', args: [bound ?? null, last], kwargs: NO_KWARGS };
+      return {
+        kind: 'call',
+        target: 'builtins.getattr',
+        args: [bound ?? null, last],
+        kwargs: NO_KWARGS,
+      };
     }
     if (called) return this.call(this.target(start, end), []);
     if (first === 'torch' && links === 1) {
@@ -140,7 +166,10 @@ export class ExpressionReader {
     return this.names.unknown(written, start);
   }
 
-  /** Name of a called function in the vocabulary of the graph; interned, as most texts call few operators often. */
+  /**
+   * Name of a called function in the vocabulary of the graph; interned, as most texts call few
+   * operators often.
+   */
   private target(start: number, end: number): string {
     const written = this.scanner.text.slice(start, end);
     const known = this.targets.get(written);
@@ -163,10 +192,12 @@ export class ExpressionReader {
         scanner.next();
         scanner.next();
         kwargs ??= {};
-        if (Object.hasOwn(kwargs, key)) scanner.fail('E_SYNTAX', `argument '${key}' is given twice`, start);
+        if (Object.hasOwn(kwargs, key))
+          scanner.fail('E_SYNTAX', `argument '${key}' is given twice`, start);
         setOwn(kwargs, key, this.value(0));
       } else {
-        if (kwargs !== undefined) scanner.fail('E_SYNTAX', 'a positional argument stands after a keyword');
+        if (kwargs !== undefined)
+          scanner.fail('E_SYNTAX', 'a positional argument stands after a keyword');
         args.push(this.value(0));
       }
       if (scanner.at(44)) scanner.next();
@@ -184,7 +215,9 @@ export class ExpressionReader {
     return text.charCodeAt(at) === 61 && text.charCodeAt(at + 1) !== 61;
   }
 
-  /** Steps over the closing bracket; an operator applied to the result would be a second operation. */
+  /**
+   * Steps over the closing bracket; an operator applied to the result would be a second operation.
+   */
   private closeOne(): void {
     const { scanner } = this;
     scanner.next();
@@ -302,7 +335,8 @@ export class ExpressionReader {
 
   private subscript(): Arg {
     const { scanner } = this;
-    const bound = (): Arg => (scanner.at(58) || scanner.at(44) || scanner.at(93) ? null : this.value(0));
+    const bound = (): Arg =>
+      scanner.at(58) || scanner.at(44) || scanner.at(93) ? null : this.value(0);
     if (!scanner.at(58)) {
       const value = this.value(0);
       if (!scanner.at(58)) return value;
@@ -352,9 +386,11 @@ export class ExpressionReader {
     const value = torchConstant(member);
     if (value !== undefined) return value;
     return this.scanner.fail(
-      'E_UNSUPPORTED', `'torch.${member}' is neither a dtype nor a memory format that graphs hold`, start,
+      'E_UNSUPPORTED',
+      `'torch.${member}' is neither a dtype nor a memory format that graphs hold`,
+      start,
       'supported are torch.float32 and its like, torch.strided, torch.contiguous_format',
-    ); // prettier-ignore
+    );
   }
 
   /** `device(type='cuda', index=0)` or `device('cuda:0')`, the scanner on '('. */
@@ -364,7 +400,8 @@ export class ExpressionReader {
     const { args, kwargs } = this.call('device', []);
     const type = args[0] ?? (Object.hasOwn(kwargs, 'type') ? kwargs.type : undefined);
     const index = args[1] ?? (Object.hasOwn(kwargs, 'index') ? kwargs.index : undefined);
-    if (typeof type !== 'string') return scanner.fail('E_SYNTAX', 'a device needs a type in quotes', at);
+    if (typeof type !== 'string')
+      return scanner.fail('E_SYNTAX', 'a device needs a type in quotes', at);
     return { kind: 'device', word: typeof index === 'number' ? `${type}:${index}` : type };
   }
 }

@@ -3,7 +3,10 @@
 import { MAX_NAME } from '../../../text/place.ts';
 import type { Scanner } from '../../file/scan.ts';
 
-/** A text that is read line by line, without tokens: nothing but the end of its line ends what stands in it. */
+/**
+ * A text that is read line by line, without tokens: nothing but the end of its line ends what
+ * stands in it.
+ */
 export class LineReader {
   protected pos = 0;
   /** 1-based; 0 before the first line. */
@@ -39,7 +42,11 @@ export class LineReader {
     while (pos < this.end && isName(text.charCodeAt(pos))) pos++;
     if (pos === start) this.expected('a name');
     if (pos - start > MAX_NAME)
-      this.fail('E_LIMIT', `a name of ${pos - start} characters; at most ${MAX_NAME} are allowed`, start);
+      this.fail(
+        'E_LIMIT',
+        `a name of ${pos - start} characters; at most ${MAX_NAME} are allowed`,
+        start,
+      );
     this.pos = pos;
     return text.slice(start, pos);
   }
@@ -51,13 +58,17 @@ export class LineReader {
 
   /** Skips a word. @throws E_SYNTAX where something else stands */
   protected expect(word: string): void {
-    if (!this.scanner.text.startsWith(word, this.pos) || this.pos + word.length > this.end) this.expected(`'${word}'`);
+    if (!this.scanner.text.startsWith(word, this.pos) || this.pos + word.length > this.end)
+      this.expected(`'${word}'`);
     this.pos += word.length;
   }
 
   protected expected(what: string): never {
     const found = this.scanner.text.slice(this.pos, Math.min(this.end, this.pos + 40));
-    return this.fail('E_SYNTAX', `expected ${what}, found ${found === '' ? 'the end of the line' : `'${found}'`}`);
+    return this.fail(
+      'E_SYNTAX',
+      `expected ${what}, found ${found === '' ? 'the end of the line' : `'${found}'`}`,
+    );
   }
 
   /** @throws the code with line and column, of the position by default */
@@ -78,5 +89,7 @@ export function isBlank(c: number): boolean {
 
 /** Of a character code: whether it may stand in a name. */
 export function isName(c: number): boolean {
-  return (c >= 97 && c <= 122) || (c >= 65 && c <= 90) || (c >= 48 && c <= 57) || c === 95 || c > 127;
+  return (
+    (c >= 97 && c <= 122) || (c >= 65 && c <= 90) || (c >= 48 && c <= 57) || c === 95 || c > 127
+  );
 }

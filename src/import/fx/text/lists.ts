@@ -8,9 +8,10 @@ import type { Infer } from '../../complete/infer.ts';
 import type { DraftRef, FxClass, FxNode } from '../record.ts';
 
 /**
- * Calls over lists of tensors (`_foreach_add.List`, `_fused_adamw_`) become a call for each element, so that each element
- * has a placement of its own. Elements that are read take the name of the line that reads them; results that are written
- * in place become `copy_` calls, which are made functional like all others.
+ * Calls over lists of tensors (`_foreach_add.List`, `_fused_adamw_`) become a call for each
+ * element, so that each element has a placement of its own. Elements that are read take the name of
+ * the line that reads them; results that are written in place become `copy_` calls, which are made
+ * functional like all others.
  */
 export function withoutLists(source: FxClass, infer: Infer | undefined): FxClass {
   const elements = infer?.elements;
@@ -21,11 +22,19 @@ export function withoutLists(source: FxClass, infer: Infer | undefined): FxClass
     const own = node.kind === 'call' ? known(elements, node) : undefined;
     if (own !== undefined) calls.set(node.name, own);
   }
-  return calls.size === 0 ? { ...source, classes } : { ...new Unbundling(source, calls).run(), classes };
+  return calls.size === 0
+    ? { ...source, classes }
+    : { ...new Unbundling(source, calls).run(), classes };
 }
 
-/** Undefined for a call that is none over lists, and for one without an element operator: that is told like any unknown one. */
-function known(elements: NonNullable<Infer['elements']>, node: FxNode): readonly ElementCall[] | undefined {
+/**
+ * Undefined for a call that is none over lists, and for one without an element operator: that is
+ * told like any unknown one.
+ */
+function known(
+  elements: NonNullable<Infer['elements']>,
+  node: FxNode,
+): readonly ElementCall[] | undefined {
   try {
     return elements(node);
   } catch (error) {
@@ -67,18 +76,34 @@ class Unbundling {
   private expand(node: FxNode, elements: readonly ElementCall[]): void {
     const refs = elements.map((element, i): DraftRef => {
       const reader = isTuple(element) ? undefined : this.readers(node.name, i)[0];
-      const draft = this.call(node, element.target, element.args, element.kwargs, reader?.name ?? `${node.name}_${i}`, reader);
+      const draft = this.call(
+        node,
+        element.target,
+        element.args,
+        element.kwargs,
+        reader?.name ?? `${node.name}_${i}`,
+        reader,
+      );
       for (const write of element.writes ?? []) {
-        const value = isTuple(element) ? this.call(node, 'operator.getitem', [draft.ref, write.result]).ref : draft.ref;
+        const value = isTuple(element)
+          ? this.call(node, 'operator.getitem', [draft.ref, write.result]).ref
+          : draft.ref;
         this.call(node, 'aten.copy_.default', [write.to, value]);
       }
       return draft.ref;
     });
     this.made.set(node.name, refs);
-  } // prettier-ignore
+  }
 
   /** Adds a call; `reader` is the line whose name and type it takes. */
-  private call(node: FxNode, target: string, args: readonly Arg[], kwargs: FxNode['kwargs'] = NO_KWARGS, wanted = node.name, reader?: FxNode): FxNode {
+  private call(
+    node: FxNode,
+    target: string,
+    args: readonly Arg[],
+    kwargs: FxNode['kwargs'] = NO_KWARGS,
+    wanted = node.name,
+    reader?: FxNode,
+  ): FxNode {
     let name = wanted;
     for (let i = 1; reader === undefined && this.names.has(name); i++) name = `${wanted}_${i}`;
     this.names.add(name);
@@ -86,7 +111,7 @@ class Unbundling {
     const draft: FxNode = { ...node, name, target, args, kwargs, type: reader?.type, ref };
     this.nodes.push(draft);
     return draft;
-  } // prettier-ignore
+  }
 
   private readers(call: string, index: number): FxNode[] {
     return this.source.nodes.filter((n) => {
@@ -95,10 +120,14 @@ class Unbundling {
     });
   }
 
-  /** Whether the line reads an element (or a list of elements) of a call that was taken apart: then it is dropped or rewritten. */
+  /**
+   * Whether the line reads an element (or a list of elements) of a call that was taken apart: then
+   * it is dropped or rewritten.
+   */
   private read(node: FxNode): boolean {
     const [tuple, index] = node.args;
-    if (node.target !== 'operator.getitem' || !isRef(tuple) || typeof index !== 'number') return false;
+    if (node.target !== 'operator.getitem' || !isRef(tuple) || typeof index !== 'number')
+      return false;
     const list = this.lists.get(tuple.name);
     if (list !== undefined) {
       const ref = this.made.get(list.call)?.[index];
@@ -130,8 +159,10 @@ class Unbundling {
         hint: 'read its elements: getitem(list, 0) and so on',
       });
     };
-    for (const node of this.nodes) eachOperand(node, (name) => gone(name) && !this.made.has(name) && refuse(name, node.name)); // prettier-ignore
-    for (const { value } of this.source.returns) if (value !== null && gone(value)) refuse(value, 'the graph');
+    for (const node of this.nodes)
+      eachOperand(node, (name) => gone(name) && !this.made.has(name) && refuse(name, node.name));
+    for (const { value } of this.source.returns)
+      if (value !== null && gone(value)) refuse(value, 'the graph');
   }
 }
 

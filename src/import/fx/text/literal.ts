@@ -4,18 +4,47 @@ import type { Arg, DType } from '../../../graph/types.ts';
 
 /** torch dtype names (`torch.float32`) to ours. */
 const TORCH_DTYPES: ReadonlyMap<string, DType> = new Map<string, DType>([
-  ['float64', 'f64'], ['double', 'f64'], ['float32', 'f32'], ['float', 'f32'], ['bfloat16', 'bf16'],
-  ['float16', 'f16'], ['half', 'f16'], ['float8_e4m3fn', 'f8e4m3fn'], ['float8_e5m2', 'f8e5m2'],
-  ['float8_e8m0fnu', 'f8e8m0fnu'], ['int64', 'i64'], ['long', 'i64'], ['int32', 'i32'], ['int', 'i32'],
-  ['int16', 'i16'], ['short', 'i16'], ['int8', 'i8'], ['uint64', 'u64'], ['uint32', 'u32'], ['uint16', 'u16'],
-  ['uint8', 'u8'], ['bool', 'b8'], ['complex64', 'c64'], ['cfloat', 'c64'], ['complex128', 'c128'], ['cdouble', 'c128'],
-]); // prettier-ignore
+  ['float64', 'f64'],
+  ['double', 'f64'],
+  ['float32', 'f32'],
+  ['float', 'f32'],
+  ['bfloat16', 'bf16'],
+  ['float16', 'f16'],
+  ['half', 'f16'],
+  ['float8_e4m3fn', 'f8e4m3fn'],
+  ['float8_e5m2', 'f8e5m2'],
+  ['float8_e8m0fnu', 'f8e8m0fnu'],
+  ['int64', 'i64'],
+  ['long', 'i64'],
+  ['int32', 'i32'],
+  ['int', 'i32'],
+  ['int16', 'i16'],
+  ['short', 'i16'],
+  ['int8', 'i8'],
+  ['uint64', 'u64'],
+  ['uint32', 'u32'],
+  ['uint16', 'u16'],
+  ['uint8', 'u8'],
+  ['bool', 'b8'],
+  ['complex64', 'c64'],
+  ['cfloat', 'c64'],
+  ['complex128', 'c128'],
+  ['cdouble', 'c128'],
+]);
 
 const LAYOUTS = new Set([
-  'strided', 'sparse_coo', 'jagged', 'contiguous_format', 'preserve_format', 'channels_last', 'channels_last_3d',
-]); // prettier-ignore
+  'strided',
+  'sparse_coo',
+  'jagged',
+  'contiguous_format',
+  'preserve_format',
+  'channels_last',
+  'channels_last_3d',
+]);
 
-/** Meaning of `torch.NAME` as an argument; undefined where it is no constant that a graph may hold. */
+/**
+ * Meaning of `torch.NAME` as an argument; undefined where it is no constant that a graph may hold.
+ */
 export function torchConstant(name: string): Arg | undefined {
   const dtype = TORCH_DTYPES.get(name);
   if (dtype !== undefined) return { kind: 'dtype', dtype };
@@ -65,18 +94,41 @@ export function pythonString(token: string): string {
 }
 
 const SIMPLE = new Map([
-  ['n', '\n'], ['t', '\t'], ['r', '\r'], ['b', '\b'], ['f', '\f'], ['v', '\v'], ['a', '\x07'],
-  ['\\', '\\'], ["'", "'"], ['"', '"'], ['\n', ''],
-]); // prettier-ignore
+  ['n', '\n'],
+  ['t', '\t'],
+  ['r', '\r'],
+  ['b', '\b'],
+  ['f', '\f'],
+  ['v', '\v'],
+  ['a', '\x07'],
+  ['\\', '\\'],
+  ["'", "'"],
+  ['"', '"'],
+  ['\n', ''],
+]);
 
 /** Target names of infix operators, as `operator` calls them. */
 export const INFIX: ReadonlyMap<string, string> = new Map([
-  ['+', 'operator.add'], ['-', 'operator.sub'], ['*', 'operator.mul'], ['/', 'operator.truediv'],
-  ['//', 'operator.floordiv'], ['%', 'operator.mod'], ['**', 'operator.pow'], ['@', 'operator.matmul'],
-  ['<<', 'operator.lshift'], ['>>', 'operator.rshift'], ['&', 'operator.and_'], ['|', 'operator.or_'],
-  ['^', 'operator.xor'], ['==', 'operator.eq'], ['!=', 'operator.ne'], ['<', 'operator.lt'], ['>', 'operator.gt'],
-  ['<=', 'operator.le'], ['>=', 'operator.ge'],
-]); // prettier-ignore
+  ['+', 'operator.add'],
+  ['-', 'operator.sub'],
+  ['*', 'operator.mul'],
+  ['/', 'operator.truediv'],
+  ['//', 'operator.floordiv'],
+  ['%', 'operator.mod'],
+  ['**', 'operator.pow'],
+  ['@', 'operator.matmul'],
+  ['<<', 'operator.lshift'],
+  ['>>', 'operator.rshift'],
+  ['&', 'operator.and_'],
+  ['|', 'operator.or_'],
+  ['^', 'operator.xor'],
+  ['==', 'operator.eq'],
+  ['!=', 'operator.ne'],
+  ['<', 'operator.lt'],
+  ['>', 'operator.gt'],
+  ['<=', 'operator.le'],
+  ['>=', 'operator.ge'],
+]);
 
 export const PREFIX: ReadonlyMap<string, string> = new Map([
   ['-', 'operator.neg'],

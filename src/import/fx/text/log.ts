@@ -1,11 +1,12 @@
 /**
- * Graphs inside the logs that torch writes: `TORCH_LOGS` (every line with a prefix) and `TORCH_TRACE` (JSON lines followed
- * by indented payloads, what tlparse reads). Frames interleave, so lines are gathered per artifact and compile id.
+ * Graphs inside the logs that torch writes: `TORCH_LOGS` (every line with a prefix) and
+ * `TORCH_TRACE` (JSON lines followed by indented payloads, what tlparse reads). Frames interleave,
+ * so lines are gathered per artifact and compile id.
  */
 
 import { ShardwrightError, suggestion } from '../../../errors.ts';
 import { md5 } from '../../../platform/platform.ts';
-import { isJsonObject, readJson, type JsonObject } from '../../file/json.ts';
+import { isJsonObject, type JsonObject, readJson } from '../../file/json.ts';
 
 interface LogGraph {
   /** `Joint graph 0`, `__compiled_fn_1_...`, or the name of the trace artifact. */
@@ -106,9 +107,14 @@ export function readTorchLog(text: string): LogContent {
 }
 
 const TRACE_KEYS = [
-  'dynamo_output_graph', 'aot_joint_graph', 'aot_forward_graph', 'aot_backward_graph', 'aot_inference_graph',
-  'inductor_post_grad_graph', 'exported_program',
-]; // prettier-ignore
+  'dynamo_output_graph',
+  'aot_joint_graph',
+  'aot_forward_graph',
+  'aot_backward_graph',
+  'aot_inference_graph',
+  'inductor_post_grad_graph',
+  'exported_program',
+];
 
 /**
  * Graphs of a `TORCH_TRACE` text. A payload whose checksum is wrong is read all the same and noted.
@@ -123,7 +129,8 @@ export function readTorchTrace(text: string): LogContent {
   const close = (): void => {
     if (block !== undefined && sum !== undefined) {
       const found = md5(block.text.join('\n'));
-      if (found !== sum) notes.push(`The payload of ${block.title} fails its checksum: it may be cut or edited.`);
+      if (found !== sum)
+        notes.push(`The payload of ${block.title} fails its checksum: it may be cut or edited.`);
     }
     block = undefined;
     sum = undefined;
@@ -145,8 +152,18 @@ export function readTorchTrace(text: string): LogContent {
     const artifact = TRACE_KEYS.find((key) => Object.hasOwn(entry, key));
     if (artifact === undefined || entry.has_payload === undefined) return;
     if (blocks.length >= MAX_GRAPHS) throw tooMany();
-    const compileId = [entry.frame_id, entry.frame_compile_id].filter((part) => typeof part === 'number').join('/');
-    block = { title: artifact, artifact, compileId, text: [], lines: [], indents: [], state: 'graph' };
+    const compileId = [entry.frame_id, entry.frame_compile_id]
+      .filter((part) => typeof part === 'number')
+      .join('/');
+    block = {
+      title: artifact,
+      artifact,
+      compileId,
+      text: [],
+      lines: [],
+      indents: [],
+      state: 'graph',
+    };
     sum = typeof entry.has_payload === 'string' ? entry.has_payload : undefined;
     blocks.push(block);
   });
@@ -165,9 +182,14 @@ function traceEntry(line: string, start: number, number: number): JsonObject {
   } catch (error) {
     if (!(error instanceof ShardwrightError)) throw error;
     const column = start + (error.details.position?.column ?? 1);
-    throw new ShardwrightError(error.code, error.message, { ...error.details, position: { line: number, column } });
+    throw new ShardwrightError(error.code, error.message, {
+      ...error.details,
+      position: { line: number, column },
+    });
   }
-  throw new ShardwrightError('E_SYNTAX', 'expected an object', { position: { line: number, column: start + 1 } });
+  throw new ShardwrightError('E_SYNTAX', 'expected an object', {
+    position: { line: number, column: start + 1 },
+  });
 }
 
 function finish(blocks: readonly Block[], notes: readonly string[], what: string): LogContent {
@@ -176,35 +198,60 @@ function finish(blocks: readonly Block[], notes: readonly string[], what: string
       hint: 'log with TORCH_LOGS="aot_graphs,aot_joint_graph,graph_code", or TORCH_TRACE=DIR',
     });
   const graphs = blocks.map(({ title, artifact, compileId, text, lines, indents }) => ({
-    title: title === '' ? artifact : title, artifact, compileId, text: text.join('\n'), lines, indents,
-  })); // prettier-ignore
+    title: title === '' ? artifact : title,
+    artifact,
+    compileId,
+    text: text.join('\n'),
+    lines,
+    indents,
+  }));
   return { graphs, notes };
 }
 
 /**
- * The graph that was asked for, by title, by artifact, or by both with the compile id before them (`0/1 Joint graph 1`).
+ * The graph that was asked for, by title, by artifact, or by both with the compile id before them
+ * (`0/1 Joint graph 1`).
  *
- * @throws E_REF when the log holds several and none was asked for, or no single one fits; the message lists them
+ * @throws E_REF when the log holds several and none was asked for, or no single one fits; the
+ *   message lists them
  */
 export function selectGraph(content: LogContent, select: string | undefined): LogGraph {
   const { graphs } = content;
-  const label = ({ title, compileId }: LogGraph): string => (compileId === '' ? title : `${compileId} ${title}`);
+  const label = ({ title, compileId }: LogGraph): string =>
+    compileId === '' ? title : `${compileId} ${title}`;
   if (select === undefined) {
     if (graphs.length === 1) return graphs[0];
     const list = graphs.slice(0, 50).map((graph) => `'${label(graph)}'`);
-    throw new ShardwrightError('E_REF', `the log holds ${graphs.length} graphs: ${list.join(', ')}`, {
-      hint: `name one: --select ${JSON.stringify(graphs.find((g) => /joint/i.test(g.artifact))?.title ?? graphs[0].title)}`,
-    });
+    throw new ShardwrightError(
+      'E_REF',
+      `the log holds ${graphs.length} graphs: ${list.join(', ')}`,
+      {
+        hint:
+          'name one: --select ' +
+          `${JSON.stringify(graphs.find((g) => /joint/i.test(g.artifact))?.title ?? graphs[0].title)}`,
+      },
+    );
   }
   const wanted = select.trim();
-  const fits = graphs.filter((g) => [g.title, label(g), g.artifact, `${g.compileId} ${g.artifact}`].includes(wanted));
+  const fits = graphs.filter((g) =>
+    [g.title, label(g), g.artifact, `${g.compileId} ${g.artifact}`].includes(wanted),
+  );
   if (fits.length === 1) return fits[0];
   const several = fits.length > 1;
   throw new ShardwrightError(
     'E_REF',
-    several ? `${fits.length} graphs of the log are called '${wanted}'` : `no graph of the log is called '${wanted.slice(0, 80)}'`,
-    { hint: several ? `say which: ${fits.slice(0, 20).map((g) => `'${label(g)}'`).join(', ')}` : suggestion(wanted, graphs.map(label), 'graphs') },
-  ); // prettier-ignore
+    several
+      ? `${fits.length} graphs of the log are called '${wanted}'`
+      : `no graph of the log is called '${wanted.slice(0, 80)}'`,
+    {
+      hint: several
+        ? `say which: ${fits
+            .slice(0, 20)
+            .map((g) => `'${label(g)}'`)
+            .join(', ')}`
+        : suggestion(wanted, graphs.map(label), 'graphs'),
+    },
+  );
 }
 
 /** An error in the text of a graph, told at its place in the log. */

@@ -1,4 +1,7 @@
-/** Names of one function of FX text: defines each once, and gives what it stands for or an error that says where it is defined. */
+/**
+ * Names of one function of FX text: defines each once, and gives what it stands for or an error
+ * that says where it is defined.
+ */
 
 import { suggestion } from '../../../errors.ts';
 import type { Arg } from '../../../graph/types.ts';
@@ -51,12 +54,21 @@ export class Names {
           ? `'${name}' is used in its own definition`
           : `'${name}' is used ${lines} line${lines === 1 ? '' : 's'} above its definition`,
         start,
-        'a value stands above its uses: move its line up; values that need each other in a circle are no graph',
+        'a value stands above its uses: move its line up; values that need each other in a ' +
+          'circle are no graph',
       );
-    this.scanner.fail('E_REF', `'${name}' is not defined`, start, suggestion(name, [...this.values.keys()], 'values'));
+    this.scanner.fail(
+      'E_REF',
+      `'${name}' is not defined`,
+      start,
+      suggestion(name, [...this.values.keys()], 'values'),
+    );
   }
 
-  /** How many lines further down in the same function a name is defined; 0 in this line, undefined where it is not. */
+  /**
+   * How many lines further down in the same function a name is defined; 0 in this line, undefined
+   * where it is not.
+   */
   private definedAfter(name: string, start: number): number | undefined {
     const { text } = this.scanner;
     const lines = text.slice(text.lastIndexOf('\n', start - 1) + 1).split('\n');

@@ -1,8 +1,13 @@
-/** Reads the comments between the statements of FX text: the place in the model's source, and what checkpointing is told. */
+/**
+ * Reads the comments between the statements of FX text: the place in the model's source, and what
+ * checkpointing is told.
+ */
 
 import type { Retention } from '../../../graph/types.ts';
 
-/** What the partitioner of PyTorch is told of a node (`torch.utils.checkpoint.CheckpointPolicy`). */
+/**
+ * What the partitioner of PyTorch is told of a node (`torch.utils.checkpoint.CheckpointPolicy`).
+ */
 const RETENTIONS: ReadonlyMap<string, Retention> = new Map([
   ['MUST_SAVE', 'save'],
   ['PREFER_SAVE', 'save'],
@@ -10,7 +15,10 @@ const RETENTIONS: ReadonlyMap<string, Retention> = new Map([
   ['PREFER_RECOMPUTE', 'recompute'],
 ]);
 
-/** What a comment says; `source` is null where it says nothing of the place, undefined where it says that there is none. */
+/**
+ * What a comment says; `source` is null where it says nothing of the place, undefined where it says
+ * that there is none.
+ */
 interface SourceComment {
   readonly save: Retention | undefined;
   readonly source: string | undefined | null;
@@ -19,7 +27,9 @@ interface SourceComment {
 /** Reads `# File: path:line in func, code: ...` and the annotations of activation checkpointing. */
 export function readSourceComment(comment: string): SourceComment {
   const [, wish] =
-    /^#(?: Annotation: [^\n]{0,512}?)? (?:ac_graph_id: \d{1,9} - |recompute: )(\w{1,32})/.exec(comment) ?? [];
+    /^#(?: Annotation: [^\n]{0,512}?)? (?:ac_graph_id: \d{1,9} - |recompute: )(\w{1,32})/.exec(
+      comment,
+    ) ?? [];
   const save = wish === undefined ? undefined : RETENTIONS.get(wish);
   const at = comment.startsWith('# File: ')
     ? 8

@@ -1,8 +1,11 @@
-/** Collectives inside `shard_map`: JAX names mesh axes, StableHLO lists the groups of devices that communicate. */
+/**
+ * Collectives inside `shard_map`: JAX names mesh axes, StableHLO lists the groups of devices that
+ * communicate.
+ */
 
 import type { Arg } from '../../../graph/types.ts';
-import { numbers, type GraphOfJaxpr } from '../builder.ts';
-import { opaque, operand, shapeOf, type Lower } from '../equation.ts';
+import { type GraphOfJaxpr, numbers } from '../builder.ts';
+import { type Lower, opaque, operand, shapeOf } from '../equation.ts';
 import type { Literal } from '../text/literal.ts';
 import type { Equation } from '../text/syntax.ts';
 
@@ -17,7 +20,8 @@ function axisNames(value: Literal | undefined): string[] {
 /** Devices that communicate: those that differ only along the axes. Undefined without a mesh. */
 function groupsOf(b: GraphOfJaxpr, names: readonly string[]): number[][] | undefined {
   const axes = b.context.mesh?.axes;
-  if (axes === undefined || names.some((name) => !axes.some((axis) => axis.name === name))) return undefined;
+  if (axes === undefined || names.some((name) => !axes.some((axis) => axis.name === name)))
+    return undefined;
   const total = axes.reduce((n, axis) => n * axis.size, 1);
   if (total > 1 << 16) return undefined;
   const groups = new Map<string, number[]>();
@@ -57,7 +61,8 @@ const resizing =
     const dim = b.int(e, dimKey, 0);
     const [before, after] = [numbers(b.tensor(operand(b, e))), shapeOf(e)];
     const ratio = after[dim] > before[dim] ? after[dim] / before[dim] : before[dim] / after[dim];
-    if (!b.bool(e, 'tiled') || before.length !== after.length || !Number.isInteger(ratio)) return opaque(b, e);
+    if (!b.bool(e, 'tiled') || before.length !== after.length || !Number.isInteger(ratio))
+      return opaque(b, e);
     const kwargs = {
       [keyword]: dim,
       group_size: b.int(e, 'axis_size', ratio),
@@ -73,8 +78,20 @@ export const COLLECTIVES: readonly (readonly [string, Lower])[] = [
   ['pmax', allReduce('maximum')],
   ['pmin', allReduce('minimum')],
   ['all_gather', resizing('stablehlo.all_gather', 'all_gather_dimension', 'all_gather_dim')],
-  ['all_gather_invariant', resizing('stablehlo.all_gather', 'all_gather_dimension', 'all_gather_dim')],
-  ['reduce_scatter', resizing('stablehlo.reduce_scatter', 'scatter_dimension', 'scatter_dimension')],
+  [
+    'all_gather_invariant',
+    resizing('stablehlo.all_gather', 'all_gather_dimension', 'all_gather_dim'),
+  ],
+  [
+    'reduce_scatter',
+    resizing('stablehlo.reduce_scatter', 'scatter_dimension', 'scatter_dimension'),
+  ],
   ['psum_scatter', resizing('stablehlo.reduce_scatter', 'scatter_dimension', 'scatter_dimension')],
-  ['ppermute', (b, e) => void b.emit(e, 'stablehlo.collective_permute', [b.value(operand(b, e))], { axes: axisNames(b.literal(e, 'axis_name')) })],
-]; // prettier-ignore
+  [
+    'ppermute',
+    (b, e) =>
+      void b.emit(e, 'stablehlo.collective_permute', [b.value(operand(b, e))], {
+        axes: axisNames(b.literal(e, 'axis_name')),
+      }),
+  ],
+];

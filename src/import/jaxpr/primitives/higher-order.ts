@@ -1,11 +1,14 @@
-/** Primitives with bodies: calls, loops, branches and manual regions, as `graph/control.ts` describes them. */
+/**
+ * Primitives with bodies: calls, loops, branches and manual regions, as `graph/control.ts`
+ * describes them.
+ */
 
 import type { Arg, TensorType } from '../../../graph/types.ts';
 import { NO_KWARGS } from '../../../graph/value.ts';
 import type { GraphOfJaxpr } from '../builder.ts';
 import type { Lower } from '../equation.ts';
-import type { Literal } from '../text/literal.ts';
 import { specPlacements } from '../shardings.ts';
+import type { Literal } from '../text/literal.ts';
 import type { Atom, Equation } from '../text/syntax.ts';
 
 /** Parameter that holds the body of a call. */
@@ -14,14 +17,22 @@ const BODIES = ['jaxpr', 'call_jaxpr', 'fun_jaxpr'];
 const call: Lower = (b, e) => {
   const key = BODIES.find((name) => (e.parameters.get(name)?.bodies.length ?? 0) > 0) ?? 'jaxpr';
   const body = b.jaxprOf(e, key);
-  checkInputs(b, e, body.inputs.map((input) => input.type), e.operands);
+  checkInputs(
+    b,
+    e,
+    body.inputs.map((input) => input.type),
+    e.operands,
+  );
   const name = e.parameters.get('name')?.text;
   const region = /^(remat|remat2|checkpoint)$/.test(e.primitive) ? { region: 'remat' } : NO_KWARGS;
   const graph = b.keep(plain(name ?? e.primitive), b.context.body(body), e.at);
   b.emit(e, 'call', [graph, values(b, e.operands)], region);
-}; // prettier-ignore
+};
 
-/** Operands: constants, then carry, then what is scanned; the body's inputs in the order carry, scanned, constants. */
+/**
+ * Operands: constants, then carry, then what is scanned; the body's inputs in the order carry,
+ * scanned, constants.
+ */
 const scan: Lower = (b, e) => {
   const body = b.jaxprOf(e, 'jaxpr');
   const consts = b.int(e, 'num_consts');
@@ -29,15 +40,28 @@ const scan: Lower = (b, e) => {
   const length = b.int(e, 'length');
   const n = e.operands.length;
   if (consts < 0 || carry < 0 || consts + carry > n || body.inputs.length !== n)
-    throw b.error('E_TYPE', `scan has ${n} operands, ${consts} constants, a carry of ${carry} and a body of ${body.inputs.length} inputs`, e.at);
-  const [constants, carried, scanned] = [e.operands.slice(0, consts), e.operands.slice(consts, consts + carry), e.operands.slice(consts + carry)];
-  const order = [...range(consts, consts + carry), ...range(consts + carry, n), ...range(0, consts)];
+    throw b.error(
+      'E_TYPE',
+      `scan has ${n} operands, ${consts} constants, a carry of ${carry} and a body of ` +
+        `${body.inputs.length} inputs`,
+      e.at,
+    );
+  const [constants, carried, scanned] = [
+    e.operands.slice(0, consts),
+    e.operands.slice(consts, consts + carry),
+    e.operands.slice(consts + carry),
+  ];
+  const order = [
+    ...range(consts, consts + carry),
+    ...range(consts + carry, n),
+    ...range(0, consts),
+  ];
   const graph = b.keep('scan_body', b.context.body(body, order), e.at);
   b.emit(e, 'scan', [graph, values(b, carried), values(b, scanned), values(b, constants)], {
     length,
     reverse: b.bool(e, 'reverse'),
   });
-}; // prettier-ignore
+};
 
 /** Operands: constants of the condition, of the body, then the carry. */
 const whileLoop: Lower = (b, e) => {
@@ -46,32 +70,68 @@ const whileLoop: Lower = (b, e) => {
   const second = b.int(e, 'body_nconsts');
   const carried = e.operands.slice(first + second);
   const types = e.operands.map((atom) => b.tensor(atom));
-  if (first < 0 || second < 0 || first + second > e.operands.length || condition.inputs.length !== first + carried.length || body.inputs.length !== second + carried.length)
+  if (
+    first < 0 ||
+    second < 0 ||
+    first + second > e.operands.length ||
+    condition.inputs.length !== first + carried.length ||
+    body.inputs.length !== second + carried.length
+  )
     throw b.error('E_TYPE', 'operands of while do not fit its condition and body', e.at);
   const state = (consts: number): number[] => range(consts, consts + carried.length);
-  const test = b.keep('while_cond', b.context.body(condition, [...state(first), ...range(0, first), ...types.slice(first, first + second)]), e.at);
-  const step = b.keep('while_body', b.context.body(body, [...state(second), ...types.slice(0, first), ...range(0, second)]), e.at);
+  const test = b.keep(
+    'while_cond',
+    b.context.body(condition, [
+      ...state(first),
+      ...range(0, first),
+      ...types.slice(first, first + second),
+    ]),
+    e.at,
+  );
+  const step = b.keep(
+    'while_body',
+    b.context.body(body, [...state(second), ...types.slice(0, first), ...range(0, second)]),
+    e.at,
+  );
   const captured = values(b, e.operands.slice(0, first + second));
-  b.emit(e, 'while_loop', [test, step, values(b, carried), ...(captured.length > 0 ? [captured] : [])]);
-}; // prettier-ignore
+  b.emit(e, 'while_loop', [
+    test,
+    step,
+    values(b, carried),
+    ...(captured.length > 0 ? [captured] : []),
+  ]);
+};
 
 /** The first operand is the number of the branch; of two branches, 0 stands for false. */
 const cond: Lower = (b, e) => {
   const { bodies } = b.parameter(e, 'branches');
   const [index, ...operands] = e.operands;
-  if (bodies.length === 0 || index === undefined) throw b.error('E_REF', 'cond without branches', e.at, 'the bodies are missing from the text');
-  for (const body of bodies) checkInputs(b, e, body.inputs.map((input) => input.type), operands);
+  if (bodies.length === 0 || index === undefined)
+    throw b.error('E_REF', 'cond without branches', e.at, 'the bodies are missing from the text');
+  for (const body of bodies)
+    checkInputs(
+      b,
+      e,
+      body.inputs.map((input) => input.type),
+      operands,
+    );
   const graphs = bodies.map((body, i) => b.keep(`branch_${i}`, b.context.body(body), e.at));
   const predicate = bodies.length === 2 ? boolBehind(b, index) : undefined;
   if (predicate === undefined) b.emit(e, 'case', [b.value(index), graphs, values(b, operands)]);
   else b.emit(e, 'cond', [predicate, graphs[1], graphs[0], values(b, operands)]);
-}; // prettier-ignore
+};
 
 function boolBehind(b: GraphOfJaxpr, index: Atom): Arg | undefined {
   if (b.tensor(index).dtype === 'b8') return b.value(index);
   const { name } = b.value(index);
   const source = b.converted.get(name) ?? null;
-  if (source === null || typeof source !== 'object' || !('kind' in source) || source.kind !== 'value') return undefined;
+  if (
+    source === null ||
+    typeof source !== 'object' ||
+    !('kind' in source) ||
+    source.kind !== 'value'
+  )
+    return undefined;
   const type = b.typeOf(source.name);
   return type.kind === 'tensor' && type.dtype === 'b8' ? source : undefined;
 }
@@ -79,23 +139,36 @@ function boolBehind(b: GraphOfJaxpr, index: Atom): Arg | undefined {
 /** A region with local types; the shardings of the boundary as text. */
 const shardMap: Lower = (b, e) => {
   const body = b.jaxprOf(e, 'jaxpr');
-  if (body.inputs.length !== e.operands.length) throw b.error('E_TYPE', `${e.operands.length} operands for ${body.inputs.length} inputs`, e.at);
+  if (body.inputs.length !== e.operands.length)
+    throw b.error('E_TYPE', `${e.operands.length} operands for ${body.inputs.length} inputs`, e.at);
   const specs = (key: string, types: readonly TensorType[]): Arg[] => {
     const list = b.literal(e, key);
-    const items: readonly Literal[] = list !== undefined && list !== null && typeof list === 'object' && list.kind === 'list' ? list.items : [];
-    return types.map((type, i) => specPlacements(items[i], b.context.mesh, type.shape.length)?.sharding ?? null);
+    const items: readonly Literal[] =
+      list !== undefined && list !== null && typeof list === 'object' && list.kind === 'list'
+        ? list.items
+        : [];
+    return types.map(
+      (type, i) => specPlacements(items[i], b.context.mesh, type.shape.length)?.sharding ?? null,
+    );
   };
   const manual = b.literal(e, 'manual_axes') ?? b.literal(e, 'newly_manual_axes');
   const graph = b.keep('shard_map_body', b.context.body(body), e.at);
   b.emit(e, 'sdy.manual_computation', [graph, values(b, e.operands)], {
-    in_shardings: specs('in_specs', e.operands.map((atom) => b.tensor(atom))),
-    out_shardings: specs('out_specs', e.results.map((result) => result.type)),
+    in_shardings: specs(
+      'in_specs',
+      e.operands.map((atom) => b.tensor(atom)),
+    ),
+    out_shardings: specs(
+      'out_specs',
+      e.results.map((result) => result.type),
+    ),
     manual_axes: strings(manual),
   });
-}; // prettier-ignore
+};
 
 function strings(value: Literal | undefined): string[] {
-  if (value === undefined || value === null || typeof value !== 'object' || value.kind === 'name') return [];
+  if (value === undefined || value === null || typeof value !== 'object' || value.kind === 'name')
+    return [];
   return value.kind === 'string' ? [value.value] : value.items.flatMap(strings);
 }
 
@@ -108,12 +181,25 @@ const constraint: Lower = (b, e) => {
   const value = b.literal(e, e.primitive === 'reshard' ? 'dst_sharding' : 'sharding');
   const stated = specPlacements(value, b.context.mesh, b.tensor(atom).shape.length);
   if (stated !== undefined) b.given.push({ value: name, ...stated });
-  else b.context.unread.add(`The sharding that ${e.primitive} states for %${name} is no PartitionSpec over a mesh of the text; it was left out.`); // prettier-ignore
+  else
+    b.context.unread.add(
+      `The sharding that ${e.primitive} states for %${name} is no PartitionSpec over a mesh ` +
+        'of the text; it was left out.',
+    );
 };
 
-function checkInputs(b: GraphOfJaxpr, e: Equation, wanted: readonly TensorType[], operands: readonly Atom[]): void {
+function checkInputs(
+  b: GraphOfJaxpr,
+  e: Equation,
+  wanted: readonly TensorType[],
+  operands: readonly Atom[],
+): void {
   if (wanted.length !== operands.length)
-    throw b.error('E_TYPE', `${e.primitive} has ${operands.length} operands, its body ${wanted.length} inputs`, e.at);
+    throw b.error(
+      'E_TYPE',
+      `${e.primitive} has ${operands.length} operands, its body ${wanted.length} inputs`,
+      e.at,
+    );
 }
 
 function values(b: GraphOfJaxpr, atoms: readonly Atom[]): Arg[] {
@@ -130,9 +216,23 @@ function plain(name: string): string {
 }
 
 const CALLS = [
-  'jit', 'pjit', 'closed_call', 'core_call', 'core_closed_call', 'xla_call', 'custom_jvp_call', 'custom_jvp_call_jaxpr', 'custom_vjp_call',
-  'custom_vjp_call_jaxpr', 'remat', 'remat2', 'checkpoint', 'custom_lin', 'run_scoped', 'named_call',
-]; // prettier-ignore
+  'jit',
+  'pjit',
+  'closed_call',
+  'core_call',
+  'core_closed_call',
+  'xla_call',
+  'custom_jvp_call',
+  'custom_jvp_call_jaxpr',
+  'custom_vjp_call',
+  'custom_vjp_call_jaxpr',
+  'remat',
+  'remat2',
+  'checkpoint',
+  'custom_lin',
+  'run_scoped',
+  'named_call',
+];
 
 const table = new Map<string, Lower>([
   ...CALLS.map((name): [string, Lower] => [name, call]),

@@ -1,6 +1,9 @@
-/** Fourier transforms and triangular matrices of JAX in StableHLO: in go equations over the last dims, out come calls. */
+/**
+ * Fourier transforms and triangular matrices of JAX in StableHLO: in go equations over the last
+ * dims, out come calls.
+ */
 
-import { operand, type Lower } from '../equation.ts';
+import { type Lower, operand } from '../equation.ts';
 
 const FOURIER = ['FFT', 'IFFT', 'RFFT', 'IRFFT'];
 
@@ -9,7 +12,11 @@ const fourier: Lower = (b, e) => {
   const { text } = b.parameter(e, 'fft_type');
   const kind = FOURIER.find((name, i) => text === String(i) || text.split('.').at(-1) === name);
   if (kind === undefined)
-    throw b.error('E_TYPE', `fft_type is '${text}', expected 0 to 3 for ${FOURIER.join(', ')}`, b.at(e, 'fft_type'));
+    throw b.error(
+      'E_TYPE',
+      `fft_type is '${text}', expected 0 to 3 for ${FOURIER.join(', ')}`,
+      b.at(e, 'fft_type'),
+    );
   b.emit(e, 'stablehlo.fft', [b.value(operand(b, e))], {
     fft_type: kind,
     fft_length: [...b.ints(e, 'fft_lengths')],
@@ -21,7 +28,11 @@ const cholesky: Lower = (b, e) => {
 };
 
 const triangularSolve: Lower = (b, e) => {
-  const turned = !b.bool(e, 'transpose_a') ? 'NO_TRANSPOSE' : b.bool(e, 'conjugate_a') ? 'ADJOINT' : 'TRANSPOSE';
+  const turned = !b.bool(e, 'transpose_a')
+    ? 'NO_TRANSPOSE'
+    : b.bool(e, 'conjugate_a')
+      ? 'ADJOINT'
+      : 'TRANSPOSE';
   b.emit(e, 'stablehlo.triangular_solve', [b.value(operand(b, e)), b.value(operand(b, e, 1))], {
     left_side: b.bool(e, 'left_side'),
     lower: b.bool(e, 'lower'),

@@ -1,38 +1,82 @@
-/** How first-order primitives of JAX read in StableHLO. One entry a primitive; absent ones import as opaque calls. */
+/**
+ * How first-order primitives of JAX read in StableHLO. One entry a primitive; absent ones import as
+ * opaque calls.
+ */
 
 import type { Arg } from '../../../graph/types.ts';
 import { tensorType } from '../../../graph/value.ts';
-import { dtypeArg, literalArg, numbers, type GraphOfJaxpr } from '../builder.ts';
-import { COLLECTIVES } from './collectives.ts';
-import { dtypeOf, operand, shapeOf, wordsBehind, type Lower } from '../equation.ts';
-import { MATRICES } from './linalg.ts';
+import { dtypeArg, type GraphOfJaxpr, literalArg, numbers } from '../builder.ts';
+import { dtypeOf, type Lower, operand, shapeOf, wordsBehind } from '../equation.ts';
 import { intsOf, type Literal } from '../text/literal.ts';
+import type { Equation } from '../text/syntax.ts';
+import { COLLECTIVES } from './collectives.ts';
+import { MATRICES } from './linalg.ts';
 import { RANDOM } from './random.ts';
 import { REDUCTIONS } from './reductions.ts';
-import type { Equation } from '../text/syntax.ts';
 import { WINDOWS } from './windows.ts';
 
-// ---- element-wise ---------------------------------------------------------------------------------------------------------
+// ---- element-wise
+// -----------------------------------------------------------------------------
 
 /** Operands in the shape of the result. */
 const elementwise =
   (target: string, kwargs: Readonly<Record<string, Arg>> = {}): Lower =>
   (b, e) => {
-    b.emit(e, target, e.operands.map((atom) => b.stretched(atom, shapeOf(e))), kwargs); // prettier-ignore
+    b.emit(
+      e,
+      target,
+      e.operands.map((atom) => b.stretched(atom, shapeOf(e))),
+      kwargs,
+    );
   };
 
 const UNARY: Readonly<Record<string, string>> = {
-  neg: 'negate', sin: 'sine', cos: 'cosine', tan: 'tan', tanh: 'tanh', logistic: 'logistic', exp: 'exponential',
-  expm1: 'exponential_minus_one', log: 'log', log1p: 'log_plus_one', sqrt: 'sqrt', rsqrt: 'rsqrt', cbrt: 'cbrt', abs: 'abs',
-  sign: 'sign', floor: 'floor', ceil: 'ceil', is_finite: 'is_finite', not: 'not', real: 'real', imag: 'imag',
-  population_count: 'popcnt', clz: 'count_leading_zeros',
-}; // prettier-ignore
-const CHLO = 'erf erfc erf_inv lgamma digamma asin acos sinh cosh asinh acosh atanh square conj bessel_i1e'.split(' ');
+  neg: 'negate',
+  sin: 'sine',
+  cos: 'cosine',
+  tan: 'tan',
+  tanh: 'tanh',
+  logistic: 'logistic',
+  exp: 'exponential',
+  expm1: 'exponential_minus_one',
+  log: 'log',
+  log1p: 'log_plus_one',
+  sqrt: 'sqrt',
+  rsqrt: 'rsqrt',
+  cbrt: 'cbrt',
+  abs: 'abs',
+  sign: 'sign',
+  floor: 'floor',
+  ceil: 'ceil',
+  is_finite: 'is_finite',
+  not: 'not',
+  real: 'real',
+  imag: 'imag',
+  population_count: 'popcnt',
+  clz: 'count_leading_zeros',
+};
+const CHLO = (
+  'erf erfc erf_inv lgamma digamma asin acos sinh cosh asinh acosh atanh square conj ' +
+  'bessel_i1e'
+).split(' ');
 const BINARY: Readonly<Record<string, string>> = {
-  add: 'add', add_any: 'add', sub: 'subtract', mul: 'multiply', div: 'divide', rem: 'remainder', max: 'maximum', min: 'minimum',
-  and: 'and', or: 'or', xor: 'xor', shift_left: 'shift_left', shift_right_arithmetic: 'shift_right_arithmetic',
-  shift_right_logical: 'shift_right_logical', atan2: 'atan2', complex: 'complex',
-}; // prettier-ignore
+  add: 'add',
+  add_any: 'add',
+  sub: 'subtract',
+  mul: 'multiply',
+  div: 'divide',
+  rem: 'remainder',
+  max: 'maximum',
+  min: 'minimum',
+  and: 'and',
+  or: 'or',
+  xor: 'xor',
+  shift_left: 'shift_left',
+  shift_right_arithmetic: 'shift_right_arithmetic',
+  shift_right_logical: 'shift_right_logical',
+  atan2: 'atan2',
+  complex: 'complex',
+};
 const COMPARISONS = 'eq ne lt le gt ge'.split(' ');
 
 /** Another name of the value: a marker for differentiation, layout or memory. */
@@ -48,7 +92,12 @@ const power: Lower = (b, e) => {
   const same = dtype === dtypeOf(e);
   const converted = same
     ? exponent
-    : b.helper('stablehlo.convert', [exponent, dtypeArg(dtypeOf(e))], {}, tensorType(dtypeOf(e), shapeOf(e)));
+    : b.helper(
+        'stablehlo.convert',
+        [exponent, dtypeArg(dtypeOf(e))],
+        {},
+        tensorType(dtypeOf(e), shapeOf(e)),
+      );
   b.emit(e, 'stablehlo.power', [b.stretched(x, shapeOf(e)), converted]);
 };
 
@@ -80,11 +129,16 @@ const exp2: Lower = (b, e) => {
 };
 
 const round: Lower = (b, e) => {
-  const even = b.literal(e, 'rounding_method') === 1 || /EVEN/.test(e.parameters.get('rounding_method')?.text ?? '');
-  b.emit(e, even ? 'stablehlo.round_nearest_even' : 'stablehlo.round_nearest_afz', [b.value(operand(b, e))]);
+  const even =
+    b.literal(e, 'rounding_method') === 1 ||
+    /EVEN/.test(e.parameters.get('rounding_method')?.text ?? '');
+  b.emit(e, even ? 'stablehlo.round_nearest_even' : 'stablehlo.round_nearest_afz', [
+    b.value(operand(b, e)),
+  ]);
 };
 
-// ---- shapes ---------------------------------------------------------------------------------------------------------------
+// ---- shapes
+// -----------------------------------------------------------------------------
 
 const broadcast: Lower = (b, e) => {
   const shape = shapeOf(e);
@@ -104,7 +158,14 @@ const slice: Lower = (b, e) => {
   b.emit(e, 'stablehlo.slice', [b.value(operand(b, e))], {
     start_indices: [...start, ...words.map(() => 0)],
     limit_indices: [...b.ints(e, 'limit_indices'), ...words],
-    strides: [...b.ints(e, 'strides', start.map(() => 1)), ...words.map(() => 1)], // prettier-ignore
+    strides: [
+      ...b.ints(
+        e,
+        'strides',
+        start.map(() => 1),
+      ),
+      ...words.map(() => 1),
+    ],
   });
 };
 
@@ -128,7 +189,10 @@ const transpose: Lower = (b, e) => {
 
 /** New memory, whose content nothing may depend on. JAX lowers it to zeros. */
 const zeros: Lower = (b, e) => {
-  b.emit(e, 'stablehlo.constant', [literalArg(0, dtypeOf(e))], { dtype: dtypeArg(dtypeOf(e)), shape: shapeOf(e) });
+  b.emit(e, 'stablehlo.constant', [literalArg(0, dtypeOf(e))], {
+    dtype: dtypeArg(dtypeOf(e)),
+    shape: shapeOf(e),
+  });
 };
 
 /** One slice a result; the last carries the equation. */
@@ -137,7 +201,11 @@ const split: Lower = (b, e) => {
   const axis = b.int(e, 'axis');
   const from = numbers(b.tensor(operand(b, e)));
   if (sizes.length !== e.results.length || sizes.length === 0)
-    throw b.error('E_TYPE', `split has ${sizes.length} sizes and ${e.results.length} results`, e.at);
+    throw b.error(
+      'E_TYPE',
+      `split has ${sizes.length} sizes and ${e.results.length} results`,
+      e.at,
+    );
   let start = 0;
   sizes.forEach((rows, i) => {
     const kwargs = {
@@ -147,17 +215,27 @@ const split: Lower = (b, e) => {
     };
     start += rows;
     const args = [b.value(operand(b, e))];
-    if (i === sizes.length - 1) b.emit({ ...e, results: [e.results[i]] }, 'stablehlo.slice', args, kwargs);
-    else b.define(e.results[i], b.helper('stablehlo.slice', args, kwargs, e.results[i].type, e.results[i].name).name);
+    if (i === sizes.length - 1)
+      b.emit({ ...e, results: [e.results[i]] }, 'stablehlo.slice', args, kwargs);
+    else
+      b.define(
+        e.results[i],
+        b.helper('stablehlo.slice', args, kwargs, e.results[i].type, e.results[i].name).name,
+      );
   });
 };
 
-// ---- products ---------------------------------------------------------------------------------------------------------------
+// ---- products
+// -----------------------------------------------------------------------------
 
 const dotGeneral: Lower = (b, e) => {
   const lists = pairsOf(b.literal(e, 'dimension_numbers'));
   if (lists === undefined)
-    throw b.error('E_TYPE', 'dimension_numbers of dot_general are not understood', b.at(e, 'dimension_numbers'));
+    throw b.error(
+      'E_TYPE',
+      'dimension_numbers of dot_general are not understood',
+      b.at(e, 'dimension_numbers'),
+    );
   const [[lhsContract, rhsContract], [lhsBatch, rhsBatch]] = lists;
   const { dtype } = b.tensor(operand(b, e));
   b.emit(e, 'stablehlo.dot_general', [b.value(operand(b, e)), b.value(operand(b, e, 1))], {
@@ -174,7 +252,9 @@ type Pair = readonly [number[], number[]];
 /** `((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))`. */
 function pairsOf(value: Literal | undefined): readonly [Pair, Pair] | undefined {
   const members = (item: Literal | undefined): readonly Literal[] =>
-    item !== undefined && item !== null && typeof item === 'object' && item.kind === 'list' ? item.items : [];
+    item !== undefined && item !== null && typeof item === 'object' && item.kind === 'list'
+      ? item.items
+      : [];
   const pair = (item: Literal | undefined): Pair | undefined => {
     const [a, b] = members(item).map(intsOf);
     return a === undefined || b === undefined ? undefined : [a, b];
@@ -186,7 +266,10 @@ function pairsOf(value: Literal | undefined): readonly [Pair, Pair] | undefined 
 const convolution: Lower = (b, e) => {
   const dims = b.literal(e, 'dimension_numbers');
   const spec = (key: string): number[] => {
-    const list = dims !== undefined && dims !== null && typeof dims === 'object' && dims.kind === 'call' ? intsOf(dims.named.get(key)) : undefined;
+    const list =
+      dims !== undefined && dims !== null && typeof dims === 'object' && dims.kind === 'call'
+        ? intsOf(dims.named.get(key))
+        : undefined;
     return list ?? b.ints({ ...e, parameters: new Map() }, key).slice();
   };
   const [out, into, ...spatial] = spec('rhs_spec');
@@ -203,20 +286,27 @@ const convolution: Lower = (b, e) => {
     batch_group_count: b.int(e, 'batch_group_count', 1),
     ...(dtype === dtypeOf(e) ? {} : { dtype: dtypeArg(dtypeOf(e)) }),
   });
-}; // prettier-ignore
+};
 
-// ---- indexing ---------------------------------------------------------------------------------------------------------------
+// ---- indexing
+// -----------------------------------------------------------------------------
 
 function dimensionNumbers(b: GraphOfJaxpr, e: Equation): (key: string) => number[] {
   const dims = b.literal(e, 'dimension_numbers');
   return (key) => {
     const named =
-      dims !== undefined && dims !== null && typeof dims === 'object' && dims.kind === 'call' ? dims.named : undefined;
+      dims !== undefined && dims !== null && typeof dims === 'object' && dims.kind === 'call'
+        ? dims.named
+        : undefined;
     const list = intsOf(named?.get(key));
     // Batching dims came later than the others.
     if (list === undefined && named !== undefined && /batching/.test(key)) return [];
     if (list === undefined)
-      throw b.error('E_TYPE', `dimension_numbers of ${e.primitive} lack ${key}`, b.at(e, 'dimension_numbers'));
+      throw b.error(
+        'E_TYPE',
+        `dimension_numbers of ${e.primitive} lack ${key}`,
+        b.at(e, 'dimension_numbers'),
+      );
     return list;
   };
 }
@@ -264,9 +354,15 @@ const dynamicSlice: Lower = (b, e) => {
 };
 
 const table = new Map<string, Lower>([
-  ...Object.entries(UNARY).map(([jax, hlo]): [string, Lower] => [jax, elementwise(`stablehlo.${hlo}`)]),
+  ...Object.entries(UNARY).map(([jax, hlo]): [string, Lower] => [
+    jax,
+    elementwise(`stablehlo.${hlo}`),
+  ]),
   ...CHLO.map((name): [string, Lower] => [name, elementwise(`chlo.${name}`)]),
-  ...Object.entries(BINARY).map(([jax, hlo]): [string, Lower] => [jax, elementwise(`stablehlo.${hlo}`)]),
+  ...Object.entries(BINARY).map(([jax, hlo]): [string, Lower] => [
+    jax,
+    elementwise(`stablehlo.${hlo}`),
+  ]),
   ...COMPARISONS.map((name): [string, Lower] => [
     name,
     (b, e) => {
@@ -278,7 +374,15 @@ const table = new Map<string, Lower>([
     .split(' ')
     .map((name): [string, Lower] => [name, identity]),
   ['nextafter', elementwise('chlo.next_after')],
-  ['clamp', (b, e) => void b.emit(e, 'stablehlo.clamp', e.operands.map((atom) => b.value(atom)))],
+  [
+    'clamp',
+    (b, e) =>
+      void b.emit(
+        e,
+        'stablehlo.clamp',
+        e.operands.map((atom) => b.value(atom)),
+      ),
+  ],
   ['convert_element_type', identity],
   ['pow', power],
   ['integer_pow', integerPower],
@@ -290,24 +394,77 @@ const table = new Map<string, Lower>([
   ['squeeze', reshape],
   ['expand_dims', reshape],
   ['transpose', transpose],
-  ['rev', (b, e) => void b.emit(e, 'stablehlo.reverse', [b.value(operand(b, e))], { dimensions: [...b.ints(e, 'dimensions')] })],
-  ['concatenate', (b, e) => void b.emit(e, 'stablehlo.concatenate', [e.operands.map((atom) => b.value(atom))], { dimension: b.int(e, 'dimension') })],
+  [
+    'rev',
+    (b, e) =>
+      void b.emit(e, 'stablehlo.reverse', [b.value(operand(b, e))], {
+        dimensions: [...b.ints(e, 'dimensions')],
+      }),
+  ],
+  [
+    'concatenate',
+    (b, e) =>
+      void b.emit(e, 'stablehlo.concatenate', [e.operands.map((atom) => b.value(atom))], {
+        dimension: b.int(e, 'dimension'),
+      }),
+  ],
   ['pad', pad],
   ['slice', slice],
   ['split', split],
   ['dynamic_slice', dynamicSlice],
-  ['dynamic_update_slice', (b, e) => void b.emit(e, 'stablehlo.dynamic_update_slice', [b.value(operand(b, e)), b.value(operand(b, e, 1)), starts(b, e, 2)])],
-  ['iota', (b, e) => void b.emit(e, 'stablehlo.iota', [b.int(e, 'dimension')], { dtype: dtypeArg(dtypeOf(e)), shape: shapeOf(e) })],
-  ['bitcast_convert_type', (b, e) => void b.emit(e, 'stablehlo.bitcast_convert', [b.value(operand(b, e))], { dtype: dtypeArg(dtypeOf(e)), shape: shapeOf(e) })],
-  ['reduce_precision', (b, e) => void b.emit(e, 'stablehlo.reduce_precision', [b.value(operand(b, e))], { exponent_bits: b.int(e, 'exponent_bits'), mantissa_bits: b.int(e, 'mantissa_bits') })],
-  ['optimization_barrier', (b, e) => void b.emit(e, 'stablehlo.optimization_barrier', [e.operands.map((atom) => b.value(atom))])],
+  [
+    'dynamic_update_slice',
+    (b, e) =>
+      void b.emit(e, 'stablehlo.dynamic_update_slice', [
+        b.value(operand(b, e)),
+        b.value(operand(b, e, 1)),
+        starts(b, e, 2),
+      ]),
+  ],
+  [
+    'iota',
+    (b, e) =>
+      void b.emit(e, 'stablehlo.iota', [b.int(e, 'dimension')], {
+        dtype: dtypeArg(dtypeOf(e)),
+        shape: shapeOf(e),
+      }),
+  ],
+  [
+    'bitcast_convert_type',
+    (b, e) =>
+      void b.emit(e, 'stablehlo.bitcast_convert', [b.value(operand(b, e))], {
+        dtype: dtypeArg(dtypeOf(e)),
+        shape: shapeOf(e),
+      }),
+  ],
+  [
+    'reduce_precision',
+    (b, e) =>
+      void b.emit(e, 'stablehlo.reduce_precision', [b.value(operand(b, e))], {
+        exponent_bits: b.int(e, 'exponent_bits'),
+        mantissa_bits: b.int(e, 'mantissa_bits'),
+      }),
+  ],
+  [
+    'optimization_barrier',
+    (b, e) =>
+      void b.emit(e, 'stablehlo.optimization_barrier', [e.operands.map((atom) => b.value(atom))]),
+  ],
   ...REDUCTIONS,
   ...WINDOWS,
   ...MATRICES,
   ...RANDOM,
   ['empty', zeros],
   ['empty2', zeros],
-  ['sort', (b, e) => void b.emit(e, 'stablehlo.sort', [e.operands.map((atom) => b.value(atom))], { dimension: b.int(e, 'dimension'), is_stable: b.bool(e, 'is_stable'), ...(b.int(e, 'num_keys') === 1 ? {} : { num_keys: b.int(e, 'num_keys') }) })],
+  [
+    'sort',
+    (b, e) =>
+      void b.emit(e, 'stablehlo.sort', [e.operands.map((atom) => b.value(atom))], {
+        dimension: b.int(e, 'dimension'),
+        is_stable: b.bool(e, 'is_stable'),
+        ...(b.int(e, 'num_keys') === 1 ? {} : { num_keys: b.int(e, 'num_keys') }),
+      }),
+  ],
   ['top_k', (b, e) => void b.emit(e, 'chlo.top_k', [b.value(operand(b, e))], { k: b.int(e, 'k') })],
   ['dot_general', dotGeneral],
   ['conv_general_dilated', convolution],
@@ -318,7 +475,7 @@ const table = new Map<string, Lower>([
   ['scatter-max', scatter('maximum')],
   ['scatter-min', scatter('minimum')],
   ...COLLECTIVES,
-]); // prettier-ignore
+]);
 
 /** The entry of a primitive; undefined where there is none. */
 export function loweringOf(primitive: string): Lower | undefined {

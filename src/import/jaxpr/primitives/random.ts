@@ -1,12 +1,13 @@
 /**
- * Random keys of JAX: arrays of words, the last dim. Seeding and taking apart are exact; new keys and bits come from
- * `rng_bit_generator`, so a program that is evaluated draws the numbers of our own generator and not those of JAX.
+ * Random keys of JAX: arrays of words, the last dim. Seeding and taking apart are exact; new keys
+ * and bits come from `rng_bit_generator`, so a program that is evaluated draws the numbers of our
+ * own generator and not those of JAX.
  */
 
 import type { ValueRef } from '../../../graph/types.ts';
 import { tensorType } from '../../../graph/value.ts';
-import { dtypeArg, numbers, type GraphOfJaxpr } from '../builder.ts';
-import { dtypeOf, operand, shapeOf, type Lower } from '../equation.ts';
+import { dtypeArg, type GraphOfJaxpr, numbers } from '../builder.ts';
+import { dtypeOf, type Lower, operand, shapeOf } from '../equation.ts';
 import type { Atom, Equation } from '../text/syntax.ts';
 
 /** A number as two words, the high one first. */
@@ -16,15 +17,32 @@ function twoWords(b: GraphOfJaxpr, atom: Atom): ValueRef {
   const words = [...sizes, 1];
   const half = tensorType('u32', words);
   const word = (value: ValueRef): ValueRef => {
-    const converted = b.helper('stablehlo.convert', [value, dtypeArg('u32')], {}, tensorType('u32', sizes));
+    const converted = b.helper(
+      'stablehlo.convert',
+      [value, dtypeArg('u32')],
+      {},
+      tensorType('u32', sizes),
+    );
     return b.helper('stablehlo.reshape', [converted], { shape: words }, half);
   };
   const value = b.value(atom);
   const high = dtype.endsWith('64')
-    ? word(b.helper('stablehlo.shift_right_logical', [value, b.constant(32, dtype, sizes)], {}, tensorType(dtype, sizes)))
+    ? word(
+        b.helper(
+          'stablehlo.shift_right_logical',
+          [value, b.constant(32, dtype, sizes)],
+          {},
+          tensorType(dtype, sizes),
+        ),
+      )
     : b.constant(0, 'u32', words);
-  return b.helper('stablehlo.concatenate', [[high, word(value)]], { dimension: sizes.length }, tensorType('u32', [...sizes, 2]));
-} // prettier-ignore
+  return b.helper(
+    'stablehlo.concatenate',
+    [[high, word(value)]],
+    { dimension: sizes.length },
+    tensorType('u32', [...sizes, 2]),
+  );
+}
 
 /** Keys of four words hold the two words twice. */
 function twice(pair: ValueRef, words: number): ValueRef[] {
@@ -37,7 +55,12 @@ const seed: Lower = (b, e) => {
   b.emit(e, 'stablehlo.concatenate', [parts], { dimension: rank - 1 });
 };
 
-function draw(b: GraphOfJaxpr, e: Equation, state: ValueRef, type: ReturnType<typeof tensorType>): void {
+function draw(
+  b: GraphOfJaxpr,
+  e: Equation,
+  state: ValueRef,
+  type: ReturnType<typeof tensorType>,
+): void {
   const moved = { name: '_', at: e.at, type };
   b.emit({ ...e, results: [moved, ...e.results] }, 'stablehlo.rng_bit_generator', [state], {
     rng_algorithm: numbers(type).at(-1) === 4 ? 'DEFAULT' : 'THREE_FRY',
@@ -57,9 +80,19 @@ const foldIn: Lower = (b, e) => {
   const shape = numbers(type);
   const sizes = numbers(b.tensor(data));
   const words = shape.at(-1) ?? 2;
-  const pairs = b.helper('stablehlo.concatenate', [twice(twoWords(b, data), words)], { dimension: sizes.length }, tensorType('u32', [...sizes, words])); // prettier-ignore
+  const pairs = b.helper(
+    'stablehlo.concatenate',
+    [twice(twoWords(b, data), words)],
+    { dimension: sizes.length },
+    tensorType('u32', [...sizes, words]),
+  );
   const dims = [...sizes.map((_, d) => d), shape.length - 1];
-  const spread = b.helper('stablehlo.broadcast_in_dim', [pairs], { broadcast_dimensions: dims, shape }, type);
+  const spread = b.helper(
+    'stablehlo.broadcast_in_dim',
+    [pairs],
+    { broadcast_dimensions: dims, shape },
+    type,
+  );
   draw(b, e, b.helper('stablehlo.xor', [b.value(key), spread], {}, type), type);
 };
 

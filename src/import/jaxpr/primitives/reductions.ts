@@ -1,9 +1,12 @@
-/** Reductions of JAX in StableHLO: over whole dims, to positions, and running. Each names the value that it starts from. */
+/**
+ * Reductions of JAX in StableHLO: over whole dims, to positions, and running. Each names the value
+ * that it starts from.
+ */
 
 import type { DType } from '../../../graph/types.ts';
 import { tensorType } from '../../../graph/value.ts';
 import { dtypeArg, numbers } from '../builder.ts';
-import { dtypeOf, operand, shapeOf, type Lower } from '../equation.ts';
+import { dtypeOf, type Lower, operand, shapeOf } from '../equation.ts';
 
 /** The value that leaves every other as it is. */
 export function neutral(reducer: string, dtype: DType): number | bigint | boolean {
@@ -14,9 +17,19 @@ export function neutral(reducer: string, dtype: DType): number | bigint | boolea
     case 'multiply':
       return 1;
     case 'maximum':
-      return dtype === 'b8' ? false : float ? -Infinity : unsigned ? 0 : exact(-(2n ** (bits - 1n)));
+      return dtype === 'b8'
+        ? false
+        : float
+          ? -Infinity
+          : unsigned
+            ? 0
+            : exact(-(2n ** (bits - 1n)));
     case 'minimum':
-      return dtype === 'b8' ? true : float ? Infinity : exact(unsigned ? 2n ** bits - 1n : 2n ** (bits - 1n) - 1n);
+      return dtype === 'b8'
+        ? true
+        : float
+          ? Infinity
+          : exact(unsigned ? 2n ** bits - 1n : 2n ** (bits - 1n) - 1n);
     case 'and':
       return dtype === 'b8' ? true : unsigned ? exact(2n ** bits - 1n) : -1;
     default:
@@ -32,13 +45,21 @@ const reduction =
   (reducer: string): Lower =>
   (b, e) => {
     const { dtype } = b.tensor(operand(b, e));
-    b.emit(e, 'stablehlo.reduce', [[b.value(operand(b, e))], [b.constant(neutral(reducer, dtype), dtype, [])]], {
-      dimensions: [...b.ints(e, 'axes')],
-      reducer,
-    });
+    b.emit(
+      e,
+      'stablehlo.reduce',
+      [[b.value(operand(b, e))], [b.constant(neutral(reducer, dtype), dtype, [])]],
+      {
+        dimensions: [...b.ints(e, 'axes')],
+        reducer,
+      },
+    );
   };
 
-/** Position of the largest: a reduction of values and positions together, of which the second result counts. */
+/**
+ * Position of the largest: a reduction of values and positions together, of which the second result
+ * counts.
+ */
 const argument =
   (reducer: string): Lower =>
   (b, e) => {
@@ -53,7 +74,10 @@ const argument =
       tensorType(index, shape),
     );
     const value = reducer === 'argmax' ? 'maximum' : 'minimum';
-    const inits = [b.constant(neutral(value, type.dtype), type.dtype, []), b.constant(0, index, [])];
+    const inits = [
+      b.constant(neutral(value, type.dtype), type.dtype, []),
+      b.constant(0, index, []),
+    ];
     const values = { name: '_', at: e.at, type: tensorType(type.dtype, shapeOf(e)) };
     b.emit(
       { ...e, results: [values, ...e.results] },
@@ -75,11 +99,18 @@ const cumulative =
     const axis = b.int(e, 'axis');
     const rows = shape[axis] ?? 1;
     const back = b.bool(e, 'reverse');
-    b.emit(e, 'stablehlo.reduce_window', [[b.value(operand(b, e))], [b.constant(neutral(reducer, type.dtype), type.dtype, [])]], {
-      window_dimensions: shape.map((_, d) => (d === axis ? rows : 1)),
-      padding: shape.flatMap((_, d) => (d !== axis ? [0, 0] : back ? [0, rows - 1] : [rows - 1, 0])),
-      reducer,
-    }); // prettier-ignore
+    b.emit(
+      e,
+      'stablehlo.reduce_window',
+      [[b.value(operand(b, e))], [b.constant(neutral(reducer, type.dtype), type.dtype, [])]],
+      {
+        window_dimensions: shape.map((_, d) => (d === axis ? rows : 1)),
+        padding: shape.flatMap((_, d) =>
+          d !== axis ? [0, 0] : back ? [0, rows - 1] : [rows - 1, 0],
+        ),
+        reducer,
+      },
+    );
   };
 
 /** The reductions by primitive. */

@@ -1,11 +1,14 @@
-/** Reductions of JAX over windows, and by a body: in go equations, out come `reduce`, `reduce_window` and `select_and_scatter`. */
+/**
+ * Reductions of JAX over windows, and by a body: in go equations, out come `reduce`,
+ * `reduce_window` and `select_and_scatter`.
+ */
 
 import type { Arg } from '../../../graph/types.ts';
 import { tensorType } from '../../../graph/value.ts';
 import type { GraphOfJaxpr } from '../builder.ts';
-import { dtypeOf, operand, type Lower } from '../equation.ts';
-import { neutral } from './reductions.ts';
+import { dtypeOf, type Lower, operand } from '../equation.ts';
 import type { Atom, Equation, Jaxpr, Variable } from '../text/syntax.ts';
+import { neutral } from './reductions.ts';
 
 const WINDOW: readonly (readonly [jax: string, hlo: string])[] = [
   ['window_dimensions', 'window_dimensions'],
@@ -26,23 +29,39 @@ const windowReduction =
   (b, e) => {
     const { dtype } = b.tensor(operand(b, e));
     const start = b.constant(neutral(reducer, dtype), dtype, []);
-    b.emit(e, 'stablehlo.reduce_window', [[b.value(operand(b, e))], [start]], { ...windowOf(b, e), reducer });
+    b.emit(e, 'stablehlo.reduce_window', [[b.value(operand(b, e))], [start]], {
+      ...windowOf(b, e),
+      reducer,
+    });
   };
 
 const NAMED: Readonly<Record<string, string>> = {
-  add: 'add', add_any: 'add', mul: 'multiply', max: 'maximum', min: 'minimum', and: 'and', or: 'or', xor: 'xor',
-}; // prettier-ignore
+  add: 'add',
+  add_any: 'add',
+  mul: 'multiply',
+  max: 'maximum',
+  min: 'minimum',
+  and: 'and',
+  or: 'or',
+  xor: 'xor',
+};
 
 /** The name of a body that is one operation on its two inputs; undefined for any other. */
 function nameOf({ inputs, equations, outputs }: Jaxpr): string | undefined {
   const [only] = equations;
-  if (equations.length !== 1 || inputs.length !== 2 || only.results.length !== 1 || outputs.length !== 1) return undefined;
+  if (
+    equations.length !== 1 ||
+    inputs.length !== 2 ||
+    only.results.length !== 1 ||
+    outputs.length !== 1
+  )
+    return undefined;
   const read = only.operands.map((atom) => (atom.kind === 'variable' ? atom.name : ''));
   const [result] = outputs;
   const whole = result.kind === 'variable' && result.name === only.results[0].name;
   const both = read.length === 2 && inputs.every(({ name }) => read.includes(name));
   return whole && both && Object.hasOwn(NAMED, only.primitive) ? NAMED[only.primitive] : undefined;
-} // prettier-ignore
+}
 
 /** A reduction whose body the equation holds: operands, then as many values to start from. */
 const bodyReduction =
@@ -54,7 +73,9 @@ const bodyReduction =
     const reducer = nameOf(body);
     b.emit(e, target, [values(e.operands.slice(0, half)), values(e.operands.slice(half))], {
       ...own(b, e),
-      ...(reducer === undefined ? { body: b.keep('reducer', b.context.body(body), e.at) } : { reducer }),
+      ...(reducer === undefined
+        ? { body: b.keep('reducer', b.context.body(body), e.at) }
+        : { reducer }),
     });
   };
 
@@ -62,25 +83,47 @@ const bodyReduction =
 function twoNumbers(e: Equation, primitive: string, result: Variable['type']): Jaxpr {
   const { at } = e;
   const type = tensorType(dtypeOf(e), []);
-  const [a, b, c] = ['a', 'b', 'c'].map((name) => ({ name, at, type: name === 'c' ? result : type }));
+  const [a, b, c] = ['a', 'b', 'c'].map((name) => ({
+    name,
+    at,
+    type: name === 'c' ? result : type,
+  }));
   const read = (v: Variable): Atom => ({ kind: 'variable', name: v.name, at });
-  const equation = { primitive, at, results: [c], parameters: new Map(), operands: [read(a), read(b)] };
+  const equation = {
+    primitive,
+    at,
+    results: [c],
+    parameters: new Map(),
+    operands: [read(a), read(b)],
+  };
   return { at, constants: [], inputs: [a, b], equations: [equation], outputs: [read(c)] };
 }
 
-/** The gradient of a window's largest or smallest: the source goes to the place that `select_prim` picks. */
+/**
+ * The gradient of a window's largest or smallest: the source goes to the place that `select_prim`
+ * picks.
+ */
 const selectAndScatterAdd: Lower = (b, e) => {
   const select = e.parameters.get('select_prim')?.text ?? '';
   if (select !== 'ge' && select !== 'le')
-    throw b.error('E_TYPE', `select_prim of ${e.primitive} is '${select}', expected ge or le`, b.at(e, 'select_prim'));
+    throw b.error(
+      'E_TYPE',
+      `select_prim of ${e.primitive} is '${select}', expected ge or le`,
+      b.at(e, 'select_prim'),
+    );
   const [source, x] = [operand(b, e, 0), operand(b, e, 1)];
   const body = (name: string, primitive: string, result: Variable['type']): Arg =>
     b.keep(name, b.context.body(twoNumbers(e, primitive, result)), e.at);
-  b.emit(e, 'stablehlo.select_and_scatter', [b.value(x), b.value(source), b.constant(0, dtypeOf(e), [])], {
-    ...windowOf(b, e),
-    select: body(select, select, tensorType('b8', [])),
-    scatter: body('add', 'add', tensorType(dtypeOf(e), [])),
-  });
+  b.emit(
+    e,
+    'stablehlo.select_and_scatter',
+    [b.value(x), b.value(source), b.constant(0, dtypeOf(e), [])],
+    {
+      ...windowOf(b, e),
+      select: body(select, select, tensorType('b8', [])),
+      scatter: body('add', 'add', tensorType(dtypeOf(e), [])),
+    },
+  );
 };
 
 /** The primitives by name. */
@@ -89,6 +132,9 @@ export const WINDOWS: readonly (readonly [string, Lower])[] = [
   ['reduce_window_max', windowReduction('maximum')],
   ['reduce_window_min', windowReduction('minimum')],
   ['reduce_window', bodyReduction('stablehlo.reduce_window', windowOf)],
-  ['reduce', bodyReduction('stablehlo.reduce', (b, e) => ({ dimensions: [...b.ints(e, 'dimensions')] }))],
+  [
+    'reduce',
+    bodyReduction('stablehlo.reduce', (b, e) => ({ dimensions: [...b.ints(e, 'dimensions')] })),
+  ],
   ['select_and_scatter_add', selectAndScatterAdd],
 ];

@@ -68,7 +68,8 @@ function read(scan: Scan, depth: number): Literal {
   if (quoted !== undefined) return { kind: 'string', value: quoted.slice(1, -1) };
   const number = match(scan, NUMBER);
   if (number !== undefined) {
-    if (/^-?\d+$/.test(number)) return Number.isSafeInteger(Number(number)) ? Number(number) : BigInt(number);
+    if (/^-?\d+$/.test(number))
+      return Number.isSafeInteger(Number(number)) ? Number(number) : BigInt(number);
     return Number(number.replace('inf', 'Infinity').replace('nan', 'NaN'));
   }
   const name = match(scan, NAME);
@@ -83,7 +84,11 @@ function read(scan: Scan, depth: number): Literal {
   return { kind: 'call', name, items, named };
 }
 
-function members(scan: Scan, close: string, depth: number): { items: Literal[]; named: Map<string, Literal> } {
+function members(
+  scan: Scan,
+  close: string,
+  depth: number,
+): { items: Literal[]; named: Map<string, Literal> } {
   const items: Literal[] = [];
   const named = new Map<string, Literal>();
   for (;;) {
@@ -111,14 +116,17 @@ function members(scan: Scan, close: string, depth: number): { items: Literal[]; 
 
 /** Integers of a (nested) list, row-major; undefined where it holds anything else. */
 export function intsOf(value: Literal | undefined): number[] | undefined {
-  if (value === undefined || value === null || typeof value !== 'object' || value.kind !== 'list') return undefined;
+  if (value === undefined || value === null || typeof value !== 'object' || value.kind !== 'list')
+    return undefined;
   const out: number[] = [];
   const walk = (item: Literal): boolean => {
     if (typeof item === 'number') {
       out.push(item);
       return true;
     }
-    return item !== null && typeof item === 'object' && item.kind === 'list' && item.items.every(walk);
+    return (
+      item !== null && typeof item === 'object' && item.kind === 'list' && item.items.every(walk)
+    );
   };
   return value.items.every(walk) ? out : undefined;
 }

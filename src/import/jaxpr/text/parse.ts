@@ -1,13 +1,14 @@
 /**
- * Parser of jaxpr text. `in` and `let` are also names of variables: the keyword `in` stands before `(`. Lists of binders
- * and operands wrap over lines, so an equation ends where a binder, a `;`, or a line that is not indented deeper begins.
+ * Parser of jaxpr text. `in` and `let` are also names of variables: the keyword `in` stands before
+ * `(`. Lists of binders and operands wrap over lines, so an equation ends where a binder, a `;`, or
+ * a line that is not indented deeper begins.
  */
 
 import { suggestion } from '../../../errors.ts';
 import type { DType, TensorType } from '../../../graph/types.ts';
 import { tensorType } from '../../../graph/value.ts';
 import { MAX_DEPTH } from '../../../text/place.ts';
-import { isDigit, isLetterOrDigit, TextReader, type Bracket } from '../../../text/reader.ts';
+import { type Bracket, isDigit, isLetterOrDigit, TextReader } from '../../../text/reader.ts';
 import { COMPLEX, LITERAL, scalarValue } from './scalar.ts';
 import type { Atom, Equation, Jaxpr, Parameter, Variable } from './syntax.ts';
 
@@ -15,16 +16,37 @@ const MAX_EQUATIONS = 2_000_000;
 const MAX_RANK = 64;
 
 const JAX_DTYPES: Readonly<Record<string, DType>> = {
-  f64: 'f64', f32: 'f32', bf16: 'bf16', f16: 'f16', i64: 'i64', i32: 'i32', i16: 'i16', i8: 'i8', u64: 'u64', u32: 'u32',
-  u16: 'u16', u8: 'u8', bool: 'b8', c64: 'c64', c128: 'c128', f8_e4m3fn: 'f8e4m3fn', float8_e4m3fn: 'f8e4m3fn',
-  f8_e5m2: 'f8e5m2', float8_e5m2: 'f8e5m2', f8_e8m0fnu: 'f8e8m0fnu', float8_e8m0fnu: 'f8e8m0fnu',
-}; // prettier-ignore
+  f64: 'f64',
+  f32: 'f32',
+  bf16: 'bf16',
+  f16: 'f16',
+  i64: 'i64',
+  i32: 'i32',
+  i16: 'i16',
+  i8: 'i8',
+  u64: 'u64',
+  u32: 'u32',
+  u16: 'u16',
+  u8: 'u8',
+  bool: 'b8',
+  c64: 'c64',
+  c128: 'c128',
+  f8_e4m3fn: 'f8e4m3fn',
+  float8_e4m3fn: 'f8e4m3fn',
+  f8_e5m2: 'f8e5m2',
+  float8_e5m2: 'f8e5m2',
+  f8_e8m0fnu: 'f8e8m0fnu',
+  float8_e8m0fnu: 'f8e8m0fnu',
+};
 /** Words of a random key, by implementation. */
 const KEYS: Readonly<Record<string, number>> = { fry: 2, rbg: 4, urbg: 4 };
 export const KEY_WORDS: ReadonlySet<number> = new Set(Object.values(KEYS));
 
 /** @throws E_SYNTAX, E_REF, E_DUP, E_UNSUPPORTED, E_LIMIT, each with line and column */
-export function parseJaxpr(text: string, file?: string): { readonly root: Jaxpr; readonly parser: JaxprParser } {
+export function parseJaxpr(
+  text: string,
+  file?: string,
+): { readonly root: Jaxpr; readonly parser: JaxprParser } {
   const parser = new JaxprParser(text, file);
   return { root: parser.program(), parser };
 }
@@ -64,7 +86,9 @@ export class JaxprParser extends TextReader {
     return root;
   }
 
-  /** Puts the bodies in that are named before they stand: JAX prints a caller before what it calls. */
+  /**
+   * Puts the bodies in that are named before they stand: JAX prints a caller before what it calls.
+   */
   private resolve(): void {
     const called = new Map<string, Set<string>>();
     for (const { from, names, bodies } of this.references) {
@@ -83,7 +107,13 @@ export class JaxprParser extends TextReader {
     const state = new Map<string, 'open' | 'done'>();
     const visit = (name: string): void => {
       if (state.get(name) === 'done') return;
-      if (state.get(name) === 'open') this.fail(`jaxpr '${name}' calls itself`, this.named.get(name)?.at, 'E_REF', 'a jaxpr has no recursion'); // prettier-ignore
+      if (state.get(name) === 'open')
+        this.fail(
+          `jaxpr '${name}' calls itself`,
+          this.named.get(name)?.at,
+          'E_REF',
+          'a jaxpr has no recursion',
+        );
       state.set(name, 'open');
       for (const next of called.get(name) ?? []) visit(next);
       state.set(name, 'done');
@@ -91,7 +121,8 @@ export class JaxprParser extends TextReader {
     for (const name of called.keys()) visit(name);
   }
 
-  // ---- tokens -----------------------------------------------------------------------------------------------------------
+  // ---- tokens
+  // ---------------------------------------------------------------------------
 
   /** End of the name that starts here; the position itself where none does. */
   private nameEnd(from: number, hyphens = false): number {
@@ -112,7 +143,8 @@ export class JaxprParser extends TextReader {
     return name;
   }
 
-  // ---- jaxprs -----------------------------------------------------------------------------------------------------------
+  // ---- jaxprs
+  // ---------------------------------------------------------------------------
 
   private jaxpr(): Jaxpr {
     return this.nested(() => this.oneJaxpr());
@@ -140,7 +172,8 @@ export class JaxprParser extends TextReader {
     const outputs: Atom[] = [];
     while (!this.accept(')')) {
       outputs.push(this.atom());
-      if (!this.accept(',') && !this.text.startsWith(')', this.skipTo())) this.expected(`',' or ')'`);
+      if (!this.accept(',') && !this.text.startsWith(')', this.skipTo()))
+        this.expected(`',' or ')'`);
     }
     this.expect('}');
     return { at, constants, inputs, equations, outputs };
@@ -181,7 +214,12 @@ export class JaxprParser extends TextReader {
 
   private equation(): Equation {
     if (++this.equations > MAX_EQUATIONS)
-      this.fail(`more than ${MAX_EQUATIONS} equations`, this.pos, 'E_LIMIT', 'import a smaller part of the program');
+      this.fail(
+        `more than ${MAX_EQUATIONS} equations`,
+        this.pos,
+        'E_LIMIT',
+        'import a smaller part of the program',
+      );
     const start = this.pos;
     const results: Variable[] = [];
     while (this.binderHere()) {
@@ -192,8 +230,15 @@ export class JaxprParser extends TextReader {
     this.skip();
     const at = this.pos;
     const primitive = this.name('a primitive', true);
-    const parameters = this.text[this.pos] === '[' ? this.parameters() : new Map<string, Parameter>();
-    return { primitive, at, results, parameters, operands: this.operands(column(this.text, start)) };
+    const parameters =
+      this.text[this.pos] === '[' ? this.parameters() : new Map<string, Parameter>();
+    return {
+      primitive,
+      at,
+      results,
+      parameters,
+      operands: this.operands(column(this.text, start)),
+    };
   }
 
   /** Atoms up to the next equation. */
@@ -207,7 +252,11 @@ export class JaxprParser extends TextReader {
       const newLine = this.text.slice(before, this.pos).includes('\n');
       if (newLine && column(this.text, this.pos) <= indent) return out;
       // `nan:f32[]` is a literal here; a result of that name would start a line.
-      if (this.binderHere() && !/^(True|False|inf|nan):/.test(this.text.slice(this.pos, this.pos + 6))) return out;
+      if (
+        this.binderHere() &&
+        !/^(True|False|inf|nan):/.test(this.text.slice(this.pos, this.pos + 6))
+      )
+        return out;
       const end = this.nameEnd(this.pos, true);
       // A primitive without results starts with its parameters.
       if (end > this.pos && this.text[end] === '[') return out;
@@ -232,7 +281,8 @@ export class JaxprParser extends TextReader {
     return { kind: 'variable', at, name: this.name('a variable or a literal') };
   }
 
-  // ---- types ------------------------------------------------------------------------------------------------------------
+  // ---- types
+  // ---------------------------------------------------------------------------
 
   /** `f32[8,64]`, with shardings (`8@data`) and varying axes (`{V:data}`) left out. */
   private type(): TensorType {
@@ -249,9 +299,15 @@ export class JaxprParser extends TextReader {
       this.pos = close + 1;
     } else if (word === 'Ref' || word === 'MemRef')
       this.fail('a mutable reference', at, 'E_UNSUPPORTED', 'a plan needs a functional program');
-    const dtype = tail !== undefined ? 'u32' : Object.hasOwn(JAX_DTYPES, word) ? JAX_DTYPES[word] : undefined;
+    const dtype =
+      tail !== undefined ? 'u32' : Object.hasOwn(JAX_DTYPES, word) ? JAX_DTYPES[word] : undefined;
     if (dtype === undefined)
-      throw this.error('E_TYPE', `'${word}' is no dtype`, at, suggestion(word, Object.keys(JAX_DTYPES), 'dtypes'));
+      throw this.error(
+        'E_TYPE',
+        `'${word}' is no dtype`,
+        at,
+        suggestion(word, Object.keys(JAX_DTYPES), 'dtypes'),
+      );
     const shape = this.sizes();
     if (tail !== undefined) shape.push(tail);
     if (this.text[this.pos] === '*') this.pos++;
@@ -276,14 +332,23 @@ export class JaxprParser extends TextReader {
       let end = at;
       while (isDigit(this.text.charCodeAt(end))) end++;
       const next = this.text[end];
-      if (end === at || !(next === ',' || next === ']' || next === '@' || next === ' ' || next === '\n')) {
+      if (
+        end === at ||
+        !(next === ',' || next === ']' || next === '@' || next === ' ' || next === '\n')
+      ) {
         if (end === at && (next === undefined || next === ',')) this.expected('a size');
-        this.fail('a symbolic size', at, 'E_UNSUPPORTED', 'trace the function with concrete shapes');
+        this.fail(
+          'a symbolic size',
+          at,
+          'E_UNSUPPORTED',
+          'trace the function with concrete shapes',
+        );
       }
       const size = Number(this.text.slice(at, end));
       if (!Number.isSafeInteger(size)) this.fail('the size is beyond 2^53', at, 'E_LIMIT');
       shape.push(size);
-      if (shape.length > MAX_RANK) this.fail(`more than ${MAX_RANK} dims`, at, 'E_LIMIT', 'no tensor has so many dims');
+      if (shape.length > MAX_RANK)
+        this.fail(`more than ${MAX_RANK} dims`, at, 'E_LIMIT', 'no tensor has so many dims');
       this.pos = end;
       if (this.text[this.pos] === '@') {
         this.pos++;
@@ -293,12 +358,14 @@ export class JaxprParser extends TextReader {
           this.pos = close + 1;
         } else this.name('a mesh axis');
       }
-      if (!this.accept(',') && !this.text.startsWith(']', this.skipTo())) this.expected(`',' or ']'`);
+      if (!this.accept(',') && !this.text.startsWith(']', this.skipTo()))
+        this.expected(`',' or ']'`);
     }
     return shape;
   }
 
-  // ---- parameters -------------------------------------------------------------------------------------------------------
+  // ---- parameters
+  // ---------------------------------------------------------------------------
 
   /** `[key=value ...]`: a value reaches up to the next `key=` outside brackets. */
   private parameters(): Map<string, Parameter> {
@@ -336,7 +403,8 @@ export class JaxprParser extends TextReader {
     this.pos = end;
     // Bodies that were taken out of line are named by these parameters; `name=silu` is only a name.
     const refers = /(^|_)jaxpr$/.test(key);
-    const listed = key === 'branches' ? text.replaceAll(/[(),]/g, ' ').split(/\s+/).filter(Boolean) : [];
+    const listed =
+      key === 'branches' ? text.replaceAll(/[(),]/g, ' ').split(/\s+/).filter(Boolean) : [];
     const names = refers ? [text] : listed;
     const bodies: Jaxpr[] = [];
     if (names.length > 0) this.references.push({ from: this.within, names, bodies });
@@ -355,7 +423,8 @@ export class JaxprParser extends TextReader {
         at = close;
       } else if (c === 40 || c === 91 || c === 123) {
         open.push({ mark: text[at], at });
-        if (open.length > MAX_DEPTH) this.fail(`brackets nest deeper than ${MAX_DEPTH}`, at, 'E_LIMIT');
+        if (open.length > MAX_DEPTH)
+          this.fail(`brackets nest deeper than ${MAX_DEPTH}`, at, 'E_LIMIT');
       } else if (c === 41 || c === 93 || c === 125) {
         if (open.length === 0) {
           if (c !== 93)
@@ -372,11 +441,17 @@ export class JaxprParser extends TextReader {
         let next = at;
         while (text.charCodeAt(next) === 32 || text.charCodeAt(next) === 10) next++;
         const end = this.nameEnd(next);
-        if (text[next] === ']' || (end > next && text[end] === '=' && text[end + 1] !== '=')) return at;
+        if (text[next] === ']' || (end > next && text[end] === '=' && text[end + 1] !== '='))
+          return at;
         at = next - 1;
       }
     }
-    return this.fail(`the bracket '[' of the parameters is never closed`, from, 'E_SYNTAX', 'the text seems to be cut');
+    return this.fail(
+      `the bracket '[' of the parameters is never closed`,
+      from,
+      'E_SYNTAX',
+      'the text seems to be cut',
+    );
   }
 }
 

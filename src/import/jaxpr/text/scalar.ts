@@ -1,4 +1,7 @@
-/** Scalars of jaxpr text, as they stand where an equation takes a number: the patterns that find them, and their values. */
+/**
+ * Scalars of jaxpr text, as they stand where an equation takes a number: the patterns that find
+ * them, and their values.
+ */
 
 import type { DType } from '../../../graph/types.ts';
 import type { LiteralValue } from './syntax.ts';
@@ -10,11 +13,13 @@ export const COMPLEX =
 /** The value of such a word at an element type. */
 export function scalarValue(word: string, dtype: DType): LiteralValue {
   const complex = COMPLEX.exec(`${word}:c`);
-  if (complex !== null) return `(${complex[1] ?? '0'}, ${(complex[2] ?? complex[3]).replace('+', '')})`;
+  if (complex !== null)
+    return `(${complex[1] ?? '0'}, ${(complex[2] ?? complex[3]).replace('+', '')})`;
   if (word === 'True' || word === 'False') return word === 'True';
   if (word.endsWith('inf')) return word.startsWith('-') ? -Infinity : Infinity;
   if (word.endsWith('nan')) return NaN;
   const integer = /^[iu]\d+$/.test(dtype);
-  if (integer && /^-?\d+$/.test(word)) return Number.isSafeInteger(Number(word)) ? Number(word) : BigInt(word);
+  if (integer && /^-?\d+$/.test(word))
+    return Number.isSafeInteger(Number(word)) ? Number(word) : BigInt(word);
   return Number(word);
 }

@@ -1,9 +1,10 @@
 /**
- * GSPMD strings name no mesh: they shape the device numbers anew each time. What all strings of a program have in common is
- * the finest split that any of them makes; its factors are the axes, major first.
+ * GSPMD strings name no mesh: they shape the device numbers anew each time. What all strings of a
+ * program have in common is the finest split that any of them makes; its factors are the axes,
+ * major first.
  */
 
-import { tileDevices, type GspmdSharding } from './gspmd.ts';
+import { type GspmdSharding, tileDevices } from './gspmd.ts';
 
 /** A run of device numbers: `size` steps of `stride`. */
 export interface Factor {
@@ -35,13 +36,16 @@ export function tilingOf(sharding: Extract<GspmdSharding, { kind: 'tiled' }>): T
   // The number of a device must be the sum of what each tile dim contributes.
   for (let flat = 0; flat < devices.length; flat++) {
     let sum = 0;
-    for (let d = 0; d < tiles.length; d++) sum += devices[(Math.floor(flat / steps[d]) % tiles[d]) * steps[d]];
+    for (let d = 0; d < tiles.length; d++)
+      sum += devices[(Math.floor(flat / steps[d]) % tiles[d]) * steps[d]];
     if (sum !== devices[flat]) return undefined;
   }
   return { dims, rank, subgroups, devices: devices.length };
 }
 
-/** Mixed radix of a sequence that starts at 0: factors major first; undefined where there is none. */
+/**
+ * Mixed radix of a sequence that starts at 0: factors major first; undefined where there is none.
+ */
 function factorsOf(values: readonly number[]): Factor[] | undefined {
   if (values[0] !== 0) return undefined;
   const factors: Factor[] = [];
@@ -67,7 +71,10 @@ function factorsOf(values: readonly number[]): Factor[] | undefined {
   return factors;
 }
 
-/** The axes that every factor is made of whole ones of, major first; undefined where two factors cross. */
+/**
+ * The axes that every factor is made of whole ones of, major first; undefined where two factors
+ * cross.
+ */
 export function commonAxes(factors: readonly Factor[], devices: number): Factor[] | undefined {
   const cuts = new Set<number>([1, devices]);
   for (const { size, stride } of factors) cuts.add(stride).add(stride * size);
@@ -83,6 +90,8 @@ export function commonAxes(factors: readonly Factor[], devices: number): Factor[
 /** Positions of the axes that make up the factors, in order. */
 export function axesOf(factors: readonly Factor[], axes: readonly Factor[]): number[] {
   return factors.flatMap(({ size, stride }) =>
-    axes.flatMap((axis, i) => (axis.stride >= stride && axis.stride * axis.size <= stride * size ? [i] : [])),
+    axes.flatMap((axis, i) =>
+      axis.stride >= stride && axis.stride * axis.size <= stride * size ? [i] : [],
+    ),
   );
 }

@@ -1,6 +1,7 @@
 /**
- * Shardings that a program states, as placements over one mesh. Shardy names the mesh, and parts of an axis split it
- * (`a` becomes `a.0`, `a.1`); GSPMD strings have the axes in common that `axes.ts` finds.
+ * Shardings that a program states, as placements over one mesh. Shardy names the mesh, and parts of
+ * an axis split it (`a` becomes `a.0`, `a.1`); GSPMD strings have the axes in common that `axes.ts`
+ * finds.
  */
 
 import { ShardwrightError } from '../../../errors.ts';
@@ -9,11 +10,23 @@ import type { Placement } from '../../../mesh/placements/placement.ts';
 import { REPLICATE } from '../../../mesh/placements/replicate.ts';
 import { Shard } from '../../../mesh/placements/shards/shard.ts';
 import { Sharding } from '../../../mesh/sharding/sharding.ts';
-import { axesOf, commonAxes, tilingOf as newTiling, type Factor, type Tiling } from './axes.ts';
-import { parseGspmd, type GspmdSharding } from './gspmd.ts';
 import type { MlirReader } from '../syntax/reader.ts';
-import { readShardingList, readTensorSharding, type AxisRef, type TensorSharding } from './sharding.ts';
-import type { Attributes, MlirAttribute, MlirMesh, MlirModule, MlirType, Operation } from '../syntax/syntax.ts';
+import type {
+  Attributes,
+  MlirAttribute,
+  MlirMesh,
+  MlirModule,
+  MlirType,
+  Operation,
+} from '../syntax/syntax.ts';
+import { axesOf, commonAxes, type Factor, type Tiling, tilingOf as newTiling } from './axes.ts';
+import { type GspmdSharding, parseGspmd } from './gspmd.ts';
+import {
+  type AxisRef,
+  readShardingList,
+  readTensorSharding,
+  type TensorSharding,
+} from './sharding.ts';
 
 /** What is known of one value. */
 export interface Stated {
@@ -41,7 +54,9 @@ export class StatedShardings {
   private readonly gspmd = new Map<string, GspmdSharding>();
   private readonly tilings = new Map<GspmdSharding, Tiling | undefined>();
 
-  /** @throws E_SYNTAX, E_REF, E_UNSUPPORTED where the shardings of the module name no common mesh */
+  /**
+   * @throws E_SYNTAX, E_REF, E_UNSUPPORTED where the shardings of the module name no common mesh
+   */
   constructor(
     private readonly module: MlirModule,
     private readonly reader: MlirReader,
@@ -53,12 +68,15 @@ export class StatedShardings {
       const text = attributes.get('mhlo.sharding');
       if (text?.kind === 'string' && !strings.has(text.value)) strings.set(text.value, at);
     }
-    this.axes = shardy.length > 0 || strings.size === 0 ? this.shardyAxes(shardy) : this.gspmdAxes(strings);
+    this.axes =
+      shardy.length > 0 || strings.size === 0 ? this.shardyAxes(shardy) : this.gspmdAxes(strings);
   }
 
   /** `p=2,q=4`; undefined where no sharding is stated. */
   get mesh(): string | undefined {
-    return this.axes.length === 0 ? undefined : this.axes.map(({ name, size }) => `${name}=${size}`).join(',');
+    return this.axes.length === 0
+      ? undefined
+      : this.axes.map(({ name, size }) => `${name}=${size}`).join(',');
   }
 
   /** Of an argument or a result: `sdy.sharding` or `mhlo.sharding` of its attributes. */
@@ -77,7 +95,9 @@ export class StatedShardings {
     const value = attributes.get('sdy.sharding');
     const found = value === undefined ? [] : this.shardyOf(value);
     if (found.length > 0)
-      return types.map((type, i) => (found[i] === undefined ? undefined : this.shardy(found[i], type)));
+      return types.map((type, i) =>
+        found[i] === undefined ? undefined : this.shardy(found[i], type),
+      );
     const text = attributes.get('mhlo.sharding');
     if (text?.kind !== 'string') return [];
     const parsed = this.parse(text.value, at);
@@ -88,8 +108,15 @@ export class StatedShardings {
     return types.map((type) => this.tiled(parsed, type, at));
   }
 
-  /** Of one attribute that holds Shardy shardings or a list of GSPMD strings, for values of these types. */
-  list(value: MlirAttribute | undefined, types: readonly MlirType[], at: number): (Stated | undefined)[] {
+  /**
+   * Of one attribute that holds Shardy shardings or a list of GSPMD strings, for values of these
+   * types.
+   */
+  list(
+    value: MlirAttribute | undefined,
+    types: readonly MlirType[],
+    at: number,
+  ): (Stated | undefined)[] {
     if (value?.kind === 'list')
       return types.map((type, i) => {
         const item = value.items[i] as MlirAttribute | undefined;
@@ -97,13 +124,16 @@ export class StatedShardings {
       });
     return value === undefined
       ? []
-      : this.shardyOf(value).map((s, i) => (i < types.length ? this.shardy(s, types[i]) : undefined));
+      : this.shardyOf(value).map((s, i) =>
+          i < types.length ? this.shardy(s, types[i]) : undefined,
+        );
   }
 
   /** Axes that a GSPMD string makes manual: all of them, or those of its subgroups of that kind. */
   manualAxes(text: string, at: number): string[] {
     const sharding = this.parse(text, at);
-    if (sharding.kind !== 'tiled') return sharding.kind === 'manual' ? this.axes.map(({ name }) => name) : [];
+    if (sharding.kind !== 'tiled')
+      return sharding.kind === 'manual' ? this.axes.map(({ name }) => name) : [];
     const tiling = this.tilingOf(sharding);
     const own = this.axes.map(({ size, stride }): Factor => ({ size, stride: stride ?? 1 }));
     return sharding.subgroups.flatMap((word, i) =>
@@ -127,13 +157,16 @@ export class StatedShardings {
     return this.tiled(this.parse(text, at), type, at);
   }
 
-  // ---- Shardy -----------------------------------------------------------------------------------------------------------
+  // ---- Shardy
+  // ---------------------------------------------------------------------------
 
   private shardyOf(value: MlirAttribute): readonly TensorSharding[] {
     const resolved = value.kind === 'alias' ? this.module.attributeAliases.get(value.name) : value;
     if (resolved?.kind !== 'dialect' || resolved.body === undefined) return [];
     if (resolved.name === 'sdy.sharding') return [readTensorSharding(this.reader, resolved.body)];
-    return resolved.name === 'sdy.sharding_per_value' ? readShardingList(this.reader, resolved.body) : [];
+    return resolved.name === 'sdy.sharding_per_value'
+      ? readShardingList(this.reader, resolved.body)
+      : [];
   }
 
   private meshOf(sharding: TensorSharding): { readonly name: string; readonly mesh: MlirMesh } {
@@ -142,7 +175,12 @@ export class StatedShardings {
     const mesh = this.module.meshes.get(name);
     if (mesh !== undefined) return { name: `@${name}`, mesh };
     const known = [...this.module.meshes.keys()].map((n) => `@${n}`).join(', ');
-    throw this.reader.error('E_REF', `mesh '@${name}' is not defined`, sharding.at, known === '' ? 'declare it with sdy.mesh' : `meshes of the module: ${known}`); // prettier-ignore
+    throw this.reader.error(
+      'E_REF',
+      `mesh '@${name}' is not defined`,
+      sharding.at,
+      known === '' ? 'declare it with sdy.mesh' : `meshes of the module: ${known}`,
+    );
   }
 
   /** One mesh for all shardings, its axes split where a sharding uses parts. */
@@ -166,8 +204,16 @@ export class StatedShardings {
     if (chosen === undefined) return [];
     const { mesh, name } = chosen;
     const total = mesh.axes.reduce((n, axis) => n * axis.size, 1);
-    if (mesh.devices !== undefined && mesh.devices.some((id, i) => id !== i) && mesh.devices.length === total)
-      this.notes.push(`Mesh ${name} places its devices in the order ${mesh.devices.slice(0, 16).join(', ')}${mesh.devices.length > 16 ? ' ...' : ''}; plans number them from 0.`); // prettier-ignore
+    if (
+      mesh.devices !== undefined &&
+      mesh.devices.some((id, i) => id !== i) &&
+      mesh.devices.length === total
+    )
+      this.notes.push(
+        `Mesh ${name} places its devices in the order ` +
+          `${mesh.devices.slice(0, 16).join(', ')}${mesh.devices.length > 16 ? ' ...' : ''}; ` +
+          'plans number them from 0.',
+      );
     const taken = new Set<string>();
     return mesh.axes.flatMap(({ name: axis, size }): Axis[] => {
       const points = [...(cuts.get(axis) ?? []), 1, size].sort((a, b) => a - b);
@@ -175,24 +221,43 @@ export class StatedShardings {
       if (parts.length <= 2) return [{ name: dimName(axis, taken), size, of: axis, before: 1 }];
       return parts.slice(1).map((point, i) => {
         if (point % parts[i] !== 0)
-          throw this.reader.error('E_UNSUPPORTED', `parts of axis '${axis}' that cross`, shardings[0].at, 'use parts that divide each other');
-        return { name: dimName(`${axis}.${i}`, taken), size: point / parts[i], of: axis, before: parts[i] };
-      }); // prettier-ignore
+          throw this.reader.error(
+            'E_UNSUPPORTED',
+            `parts of axis '${axis}' that cross`,
+            shardings[0].at,
+            'use parts that divide each other',
+          );
+        return {
+          name: dimName(`${axis}.${i}`, taken),
+          size: point / parts[i],
+          of: axis,
+          before: parts[i],
+        };
+      });
     });
   }
 
   private cut(axis: AxisRef, mesh: MlirMesh, cuts: Map<string, Set<number>>, at: number): void {
     const known = mesh.axes.find(({ name }) => name === axis.name);
     if (known === undefined)
-      throw this.reader.error('E_REF', `the mesh has no axis '${axis.name}'`, at, `its axes: ${mesh.axes.map((a) => a.name).join(', ')}`);
+      throw this.reader.error(
+        'E_REF',
+        `the mesh has no axis '${axis.name}'`,
+        at,
+        `its axes: ${mesh.axes.map((a) => a.name).join(', ')}`,
+      );
     if (axis.part === undefined) return;
     const { before, size } = axis.part;
     if (known.size % (before * size) !== 0)
-      throw this.reader.error('E_TYPE', `part (${before})${size} does not fit axis '${axis.name}' of size ${known.size}`, at);
+      throw this.reader.error(
+        'E_TYPE',
+        `part (${before})${size} does not fit axis '${axis.name}' of size ${known.size}`,
+        at,
+      );
     let points = cuts.get(axis.name);
     if (points === undefined) cuts.set(axis.name, (points = new Set()));
     points.add(before).add(before * size);
-  } // prettier-ignore
+  }
 
   /** Mesh dims of an axis or a part of one, major first. */
   private dimsOf(ref: AxisRef): number[] {
@@ -216,7 +281,9 @@ export class StatedShardings {
     const pending = sharding.unreduced.flatMap((axis) => this.dimsOf(axis));
     const open = sharding.dims.some((dim) => dim.open || (dim.priority ?? 0) > 0);
     if (open && cut.every((axes) => axes.length === 0) && pending.length === 0) return undefined;
-    const priorities = sharding.dims.flatMap(({ priority }) => (priority === undefined ? [] : [priority]));
+    const priorities = sharding.dims.flatMap(({ priority }) =>
+      priority === undefined ? [] : [priority],
+    );
     return {
       sharding: this.text(cut, pending, sharding.at),
       strength: open ? 'hint' : 'pin',
@@ -224,7 +291,8 @@ export class StatedShardings {
     };
   }
 
-  // ---- GSPMD ------------------------------------------------------------------------------------------------------------
+  // ---- GSPMD
+  // ---------------------------------------------------------------------------
 
   private parse(text: string, at: number): GspmdSharding {
     let parsed = this.gspmd.get(text);
@@ -248,13 +316,22 @@ export class StatedShardings {
         if (sharding.kind !== 'tiled') continue;
         const tiling = this.tilingOf(sharding);
         if (tiling === undefined)
-          throw this.reader.error('E_UNSUPPORTED', `the devices of "${text}" lie on no mesh`, at, 'use a regular order of devices');
+          throw this.reader.error(
+            'E_UNSUPPORTED',
+            `the devices of "${text}" lie on no mesh`,
+            at,
+            'use a regular order of devices',
+          );
         if (devices !== undefined && devices !== tiling.devices)
-          throw this.reader.error('E_UNSUPPORTED', `shardings over ${devices} and over ${tiling.devices} devices`, at);
+          throw this.reader.error(
+            'E_UNSUPPORTED',
+            `shardings over ${devices} and over ${tiling.devices} devices`,
+            at,
+          );
         devices = tiling.devices;
         factors.push(...tiling.dims.flat());
       }
-    } // prettier-ignore
+    }
     if (devices === undefined || devices === 1) return [];
     const axes = commonAxes(factors, devices);
     if (axes === undefined)
@@ -267,7 +344,8 @@ export class StatedShardings {
   }
 
   private tiled(sharding: GspmdSharding, type: MlirType, at: number): Stated | undefined {
-    if (this.axes.length === 0 || sharding.kind === 'manual' || sharding.kind === 'unknown') return undefined;
+    if (this.axes.length === 0 || sharding.kind === 'manual' || sharding.kind === 'unknown')
+      return undefined;
     const rank = type.kind === 'tensor' ? type.shape.length : 0;
     if (sharding.kind === 'replicated') return { sharding: this.text([], [], at), strength: 'pin' };
     // One device alone holds the value; a plan has no such placement.
@@ -275,7 +353,11 @@ export class StatedShardings {
     const tiling = this.tilingOf(sharding);
     if (tiling === undefined) return undefined;
     if (tiling.rank !== rank)
-      throw this.reader.error('E_TYPE', `a sharding of ${tiling.rank} dims for a tensor of ${rank}`, at);
+      throw this.reader.error(
+        'E_TYPE',
+        `a sharding of ${tiling.rank} dims for a tensor of ${rank}`,
+        at,
+      );
     const own = this.axes.map(({ size, stride }): Factor => ({ size, stride: stride ?? 1 }));
     const cut = tiling.dims.slice(0, rank).map((factors) => axesOf(factors, own));
     const pending = tiling.subgroups.flatMap((word, i) =>
@@ -290,16 +372,25 @@ export class StatedShardings {
     return this.tilings.get(sharding);
   }
 
-  // ---- both -------------------------------------------------------------------------------------------------------------
+  // ---- both
+  // ---------------------------------------------------------------------------
 
   /** Placements of a tensor whose dim `d` the mesh dims `cut[d]` cut, major first. */
-  private text(cut: readonly (readonly number[])[], pending: readonly number[], at: number): string {
+  private text(
+    cut: readonly (readonly number[])[],
+    pending: readonly number[],
+    at: number,
+  ): string {
     const placements: Placement[] = this.axes.map(() => REPLICATE);
     const used = new Set<number>();
     const orders = new Map<number, readonly number[]>();
     const use = (axis: number, placement: Placement): void => {
       if (used.has(axis))
-        throw this.reader.error('E_TYPE', `mesh axis '${this.axes[axis].name}' is used twice in one sharding`, at);
+        throw this.reader.error(
+          'E_TYPE',
+          `mesh axis '${this.axes[axis].name}' is used twice in one sharding`,
+          at,
+        );
       used.add(axis);
       placements[axis] = placement;
     };
@@ -320,7 +411,11 @@ function meshKey({ axes }: MlirMesh): string {
 }
 
 function namedAxes(sharding: TensorSharding): AxisRef[] {
-  return [...sharding.dims.flatMap((dim) => dim.axes), ...sharding.replicated, ...sharding.unreduced];
+  return [
+    ...sharding.dims.flatMap((dim) => dim.axes),
+    ...sharding.replicated,
+    ...sharding.unreduced,
+  ];
 }
 
 function flatten(sharding: GspmdSharding): GspmdSharding[] {

@@ -1,6 +1,6 @@
 /**
- * GSPMD's sharding strings: `{devices=[2,1,4]<=[8] last_tile_dim_replicate}`. The tile assignment is a table of devices:
- * ids 0..N-1 shaped as stated, transposed, shaped as the tiles.
+ * GSPMD's sharding strings: `{devices=[2,1,4]<=[8] last_tile_dim_replicate}`. The tile assignment
+ * is a table of devices: ids 0..N-1 shaped as stated, transposed, shaped as the tiles.
  */
 
 import { ShardwrightError } from '../../../errors.ts';
@@ -22,7 +22,11 @@ export type GspmdSharding =
 
 /** Devices in tile order: an iota reshaped and transposed, or a list. */
 type DeviceOrder =
-  | { readonly kind: 'iota'; readonly shape: readonly number[]; readonly permutation: readonly number[] }
+  | {
+      readonly kind: 'iota';
+      readonly shape: readonly number[];
+      readonly permutation: readonly number[];
+    }
   | { readonly kind: 'list'; readonly ids: readonly number[] };
 
 const MAX_DEVICES = 1 << 20;
@@ -43,7 +47,11 @@ class Scan {
     throw new ShardwrightError(
       'E_SYNTAX',
       `mhlo.sharding "${this.text}": expected ${expected} at character ${this.at + 1}`,
-      { hint: 'as in {devices=[2,1,4]<=[8] last_tile_dim_replicate}, {replicated} or {maximal device=0}' },
+      {
+        hint:
+          'as in {devices=[2,1,4]<=[8] last_tile_dim_replicate}, {replicated} or {maximal ' +
+          'device=0}',
+      },
     );
   }
 
@@ -108,14 +116,17 @@ class Scan {
     this.expect('[');
     const tiles = this.numbers(']');
     const count = tiles.reduce((a, b) => a * b, 1);
-    if (count < 1 || count > MAX_DEVICES) this.fail(`between 1 and ${MAX_DEVICES} devices (this has ${count})`);
+    if (count < 1 || count > MAX_DEVICES)
+      this.fail(`between 1 and ${MAX_DEVICES} devices (this has ${count})`);
     const devices = this.devices(count);
     let subgroups: string[] = [];
     if (this.take('last_tile_dim_replicate')) subgroups = ['replicated'];
     else if (this.take('last_tile_dims=')) {
       this.expect('{');
       do {
-        const word = ['replicated', 'manual', 'unreduced'].find((w) => this.take(w)) ?? this.fail('a kind of subgroup');
+        const word =
+          ['replicated', 'manual', 'unreduced'].find((w) => this.take(w)) ??
+          this.fail('a kind of subgroup');
         subgroups.push(word);
       } while (this.take(','));
       this.expect('}');
@@ -134,13 +145,15 @@ class Scan {
     }
     this.expect('[');
     const shape = this.numbers(']');
-    if (shape.reduce((a, b) => a * b, 1) !== count) this.fail(`${count} devices in [${shape.join(',')}]`);
+    if (shape.reduce((a, b) => a * b, 1) !== count)
+      this.fail(`${count} devices in [${shape.join(',')}]`);
     let permutation = shape.map((_, i) => i);
     if (this.take('T')) {
       this.expect('(');
       permutation = this.numbers(')');
       const sorted = [...permutation].sort((a, b) => a - b);
-      if (permutation.length !== shape.length || sorted.some((d, i) => d !== i)) this.fail('a permutation of the dims');
+      if (permutation.length !== shape.length || sorted.some((d, i) => d !== i))
+        this.fail('a permutation of the dims');
     }
     return { kind: 'iota', shape, permutation };
   }

@@ -1,14 +1,23 @@
 /**
- * Manual regions of GSPMD. Where Shardy has `sdy.manual_computation`, GSPMD marks the boundary alone: a value enters by
- * `@Sharding` (how the parts are cut) and `@SPMDFullToShardShape`, and leaves by `@SPMDShardToFullShape`; everything computed
- * from a local value in between belongs to the region. Here the region is written out as Shardy does, with GSPMD's strings in
- * place of Shardy's shardings, so that both dialects become one graph.
+ * Manual regions of GSPMD. Where Shardy has `sdy.manual_computation`, GSPMD marks the boundary
+ * alone: a value enters by `@Sharding` (how the parts are cut) and `@SPMDFullToShardShape`, and
+ * leaves by `@SPMDShardToFullShape`; everything computed from a local value in between belongs to
+ * the region. Here the region is written out as Shardy does, with GSPMD's strings in place of
+ * Shardy's shardings, so that both dialects become one graph.
  */
 
-import type { MlirReader } from '../syntax/reader.ts';
 import { TERMINATORS } from '../reducer.ts';
+import type { MlirReader } from '../syntax/reader.ts';
 import { freeUses } from '../syntax/scope.ts';
-import type { Attributes, BlockArgument, MlirAttribute, MlirModule, Operation, Region, Use } from '../syntax/syntax.ts';
+import type {
+  Attributes,
+  BlockArgument,
+  MlirAttribute,
+  MlirModule,
+  Operation,
+  Region,
+  Use,
+} from '../syntax/syntax.ts';
 import { NO_ATTRIBUTES } from '../syntax/syntax.ts';
 
 interface ManualRegion {
@@ -19,7 +28,10 @@ interface ManualRegion {
   readonly constants: Map<string, Operation>;
 }
 
-/** The module with its boundaries as regions. @throws E_UNSUPPORTED where the boundaries enclose no region */
+/**
+ * The module with its boundaries as regions. @throws E_UNSUPPORTED where the boundaries enclose no
+ * region
+ */
 export function withManualRegions(module: MlirModule, reader: MlirReader): MlirModule {
   if (!reader.text.includes(ENTER) && !reader.text.includes(LEAVE)) return module;
   const functions = new Map(
@@ -36,9 +48,12 @@ const LEAVE = 'SPMDShardToFullShape';
 
 function rewritten(region: Region, reader: MlirReader): Region {
   const operations = region.operations.map((op) =>
-    op.regions.length === 0 ? op : { ...op, regions: op.regions.map((inner) => rewritten(inner, reader)) },
+    op.regions.length === 0
+      ? op
+      : { ...op, regions: op.regions.map((inner) => rewritten(inner, reader)) },
   );
-  if (!operations.some((op) => [ENTER, LEAVE].includes(customTarget(op) ?? ''))) return { ...region, operations };
+  if (!operations.some((op) => [ENTER, LEAVE].includes(customTarget(op) ?? '')))
+    return { ...region, operations };
   return { ...region, operations: new RegionFinder(operations, reader).run() };
 }
 
@@ -53,7 +68,8 @@ class RegionFinder {
     private readonly operations: readonly Operation[],
     private readonly reader: MlirReader,
   ) {
-    for (const op of operations) for (const use of usesOf(op)) this.uses.set(use.id, (this.uses.get(use.id) ?? 0) + 1);
+    for (const op of operations)
+      for (const use of usesOf(op)) this.uses.set(use.id, (this.uses.get(use.id) ?? 0) + 1);
   }
 
   run(): Operation[] {
@@ -71,10 +87,12 @@ class RegionFinder {
         region.entries.push(op);
         this.markLocal(op, region);
       } else if (customTarget(op) === LEAVE) {
-        if (region === undefined) this.refuse(op, `@${LEAVE} of a value that is in no manual region`);
+        if (region === undefined)
+          this.refuse(op, `@${LEAVE} of a value that is in no manual region`);
         region.exits.push(op);
       } else if (region !== undefined) {
-        if (TERMINATORS.has(op.name)) this.refuse(op, `a value of a manual region is returned without @${LEAVE}`);
+        if (TERMINATORS.has(op.name))
+          this.refuse(op, `a value of a manual region is returned without @${LEAVE}`);
         this.enclose(op, region);
       }
       if (region !== undefined) of.set(op, region);
@@ -88,7 +106,8 @@ class RegionFinder {
     for (const { id } of usesOf(op)) {
       const region = this.local.get(id);
       if (region === undefined) continue;
-      if (found !== undefined && found !== region) this.refuse(op, 'an operation reads values of two manual regions');
+      if (found !== undefined && found !== region)
+        this.refuse(op, 'an operation reads values of two manual regions');
       found = region;
     }
     return found;
@@ -103,7 +122,11 @@ class RegionFinder {
       if (this.local.get(use.id) === region) continue;
       const source = this.made.get(use.id);
       if (source === undefined || source.operands.length > 0 || source.regions.length > 0)
-        this.refuse(op, `a manual region reads '%${use.id}', which is not local to a device`, use.at);
+        this.refuse(
+          op,
+          `a manual region reads '%${use.id}', which is not local to a device`,
+          use.at,
+        );
       region.constants.set(use.id, source);
     }
     region.inside.push(op);
@@ -118,12 +141,14 @@ class RegionFinder {
       const region = of.get(op);
       if (region === undefined) {
         const early = usesOf(op).find(({ id }) => open.has(id));
-        if (early !== undefined) this.refuse(op, `'%${early.id}' is read before its manual region has ended`, early.at);
+        if (early !== undefined)
+          this.refuse(op, `'%${early.id}' is read before its manual region has ended`, early.at);
         out.push(op);
         continue;
       }
       const last = region.exits[region.exits.length - 1] as Operation | undefined;
-      if (last === undefined) this.refuse(region.entries[0], `a manual region without end: no @${LEAVE}`);
+      if (last === undefined)
+        this.refuse(region.entries[0], `a manual region without end: no @${LEAVE}`);
       if (customTarget(op) === LEAVE) for (const { id } of op.results) open.set(id, region);
       if (op !== last) continue;
       out.push(this.written(region));
@@ -149,39 +174,59 @@ class RegionFinder {
     }
     const returned = exits.map((op): Use => {
       const [use] = op.operands;
-      if (use === undefined || op.resultTypes.length !== 1) this.refuse(op, `@${LEAVE} takes one value and gives one`);
+      if (use === undefined || op.resultTypes.length !== 1)
+        this.refuse(op, `@${LEAVE} takes one value and gives one`);
       return this.onlyFor(use, this.constraintOf(use)) ?? use;
     });
     const at = entries[0].at;
     const terminator: Operation = {
-      name: 'sdy.return', at, results: [], operands: returned, attributes: NO_ATTRIBUTES, regions: [],
-      operandTypes: exits.map((op) => op.operandTypes[0]), resultTypes: [],
-    }; // prettier-ignore
+      name: 'sdy.return',
+      at,
+      results: [],
+      operands: returned,
+      attributes: NO_ATTRIBUTES,
+      regions: [],
+      operandTypes: exits.map((op) => op.operandTypes[0]),
+      resultTypes: [],
+    };
     const attributes: Attributes = new Map<string, MlirAttribute>([
       ['in_shardings', { kind: 'list', items: inShardings }],
       ['out_shardings', { kind: 'list', items: exits.map(shardingText) }],
       ['manual_axes', shardingText(entries[0])],
     ]);
     const { location } = entries[0];
-    const body = [...constants.values(), ...inside.filter((op) => !this.dropped.has(op)), terminator];
+    const body = [
+      ...constants.values(),
+      ...inside.filter((op) => !this.dropped.has(op)),
+      terminator,
+    ];
     return {
-      name: 'sdy.manual_computation', at,
-      results: exits.flatMap((op) => [...op.results]), operands, attributes,
+      name: 'sdy.manual_computation',
+      at,
+      results: exits.flatMap((op) => [...op.results]),
+      operands,
+      attributes,
       regions: [{ args, operations: body, at }],
-      operandTypes: entries.flatMap((op) => [...op.operandTypes]), resultTypes: exits.flatMap((op) => [...op.resultTypes]),
+      operandTypes: entries.flatMap((op) => [...op.operandTypes]),
+      resultTypes: exits.flatMap((op) => [...op.resultTypes]),
       ...(location !== undefined ? { location } : {}),
-    }; // prettier-ignore
+    };
   }
 
   /** The `@Sharding` that makes a value. */
   private constraintOf(use: Use): Operation | undefined {
     const source = this.made.get(use.id);
-    return source !== undefined && customTarget(source) === 'Sharding' && source.operands.length === 1
+    return source !== undefined &&
+      customTarget(source) === 'Sharding' &&
+      source.operands.length === 1
       ? source
       : undefined;
   }
 
-  /** What stands before a constraint that serves the boundary alone; the constraint is left out then. */
+  /**
+   * What stands before a constraint that serves the boundary alone; the constraint is left out
+   * then.
+   */
   private onlyFor(use: Use, constraint: Operation | undefined): Use | undefined {
     if (constraint === undefined || this.uses.get(use.id) !== 1) return undefined;
     this.dropped.add(constraint);

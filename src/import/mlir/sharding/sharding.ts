@@ -3,8 +3,8 @@
  * `<@mesh, [{"a"}, {?}, {"b":(1)2, ?}p1], replicated={"x"}, unreduced={"y"}>`.
  */
 
-import type { MlirReader } from '../syntax/reader.ts';
 import { readInlineMesh } from '../module.ts';
+import type { MlirReader } from '../syntax/reader.ts';
 import type { MlirMesh, Span } from '../syntax/syntax.ts';
 
 /** An axis, or the part of size `size` of an axis whose earlier parts have size `before` in all. */
@@ -51,7 +51,9 @@ export function readShardingList(outer: MlirReader, body: Span): TensorSharding[
 function sharded(reader: MlirReader): TensorSharding {
   reader.skip();
   const at = reader.pos;
-  const mesh = reader.peek('@') ? { name: reader.sigil('@', 'a mesh') } : { inline: readInlineMesh(reader) };
+  const mesh = reader.peek('@')
+    ? { name: reader.sigil('@', 'a mesh') }
+    : { inline: readInlineMesh(reader) };
   reader.expect(',');
   const dims = reader.list('[', ']', () => dimSharding(reader));
   let replicated: AxisRef[] = [];
@@ -63,7 +65,13 @@ function sharded(reader: MlirReader): TensorSharding {
     const axes = reader.list('{', '}', () => axisRef(reader));
     if (key === 'replicated') replicated = axes;
     else if (key === 'unreduced') unreduced = axes;
-    else reader.fail(`'${key}' is no part of a sharding`, keyAt, 'E_SYNTAX', 'replicated={...} or unreduced={...}');
+    else
+      reader.fail(
+        `'${key}' is no part of a sharding`,
+        keyAt,
+        'E_SYNTAX',
+        'replicated={...} or unreduced={...}',
+      );
   }
   return { mesh, dims, replicated, unreduced, at };
 }
@@ -77,7 +85,9 @@ function dimSharding(reader: MlirReader): DimSharding {
     else axes.push(axisRef(reader));
   });
   // The priority is glued to the bracket.
-  const tail = /^p(\d{1,9})/.exec(reader.text.slice(reader.pos, Math.min(reader.end, reader.pos + 12)));
+  const tail = /^p(\d{1,9})/.exec(
+    reader.text.slice(reader.pos, Math.min(reader.end, reader.pos + 12)),
+  );
   if (tail === null) return { axes, open };
   reader.pos += tail[0].length;
   return { axes, open, priority: Number(tail[1]) };
@@ -92,6 +102,7 @@ function axisRef(reader: MlirReader): AxisRef {
   reader.expect(')');
   const at = reader.pos;
   const size = reader.size('the size of the part');
-  if (before < 1 || size < 2) reader.fail(`part (${before})${size} of axis '${name}'`, at, 'E_TYPE', 'write "a":(1)2');
+  if (before < 1 || size < 2)
+    reader.fail(`part (${before})${size} of axis '${name}'`, at, 'E_TYPE', 'write "a":(1)2');
   return { name, part: { before, size } };
 }

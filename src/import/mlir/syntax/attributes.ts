@@ -118,12 +118,15 @@ function tensorType(reader: MlirReader): MlirTensor {
 function readDialect(reader: MlirReader): MlirAttribute {
   const at = reader.pos;
   const name = reader.sigil('#', 'an attribute');
-  // The body starts right behind the name; a blank would begin a comparison, which attributes do not have.
+  // The body starts right behind the name; a blank would begin a comparison, which attributes do
+  // not have.
   if (reader.text[reader.pos] === '<' && reader.pos < reader.end) {
     reader.pos++;
     return { kind: 'dialect', name, body: reader.balanced() };
   }
-  return name.includes('.') ? { kind: 'dialect', name, body: undefined } : { kind: 'alias', name, at };
+  return name.includes('.')
+    ? { kind: 'dialect', name, body: undefined }
+    : { kind: 'alias', name, at };
 }
 
 /** `{a = 1, b, "c d" = "x"}`; an entry without a value is a flag. */
@@ -132,8 +135,11 @@ export function readDictionary(reader: MlirReader): Map<string, MlirAttribute> {
   reader.list('{', '}', () => {
     reader.skip();
     const at = reader.pos;
-    const key = reader.peek('"') ? reader.string('a name') : reader.word('the name of an attribute');
-    if (entries.has(key)) reader.fail(`attribute '${key}' is given twice`, at, 'E_DUP', 'keep one of them');
+    const key = reader.peek('"')
+      ? reader.string('a name')
+      : reader.word('the name of an attribute');
+    if (entries.has(key))
+      reader.fail(`attribute '${key}' is given twice`, at, 'E_DUP', 'keep one of them');
     entries.set(key, reader.accept('=') ? readAttribute(reader) : { kind: 'unit' });
   });
   return entries;

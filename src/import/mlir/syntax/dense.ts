@@ -1,7 +1,10 @@
-/** Payloads of `dense<...>`: one literal for a splat, all elements of a short list, else the payload as text. */
+/**
+ * Payloads of `dense<...>`: one literal for a splat, all elements of a short list, else the payload
+ * as text.
+ */
 
-import type { Arg, DType } from '../../../graph/types.ts';
 import { exactInteger } from '../../../graph/text/token.ts';
+import type { Arg, DType } from '../../../graph/types.ts';
 import type { MlirReader } from './reader.ts';
 import type { MlirTensor, Span } from './syntax.ts';
 import { typeName } from './types.ts';
@@ -10,14 +13,21 @@ import { typeName } from './types.ts';
 const MAX_ELEMENTS = 16;
 
 /**
- * The value of a dense constant as an argument. The number of elements is checked against the type for every length.
+ * The value of a dense constant as an argument. The number of elements is checked against the type
+ * for every length.
  *
  * @throws E_SYNTAX, E_TYPE with line and column
  */
-export function denseValue(outer: MlirReader, payload: Span, type: MlirTensor, maxListed = MAX_ELEMENTS): Arg {
+export function denseValue(
+  outer: MlirReader,
+  payload: Span,
+  type: MlirTensor,
+  maxListed = MAX_ELEMENTS,
+): Arg {
   const reader = outer.within(payload);
   if (reader.atEnd()) {
-    if (!type.shape.includes(0)) reader.fail(`no elements for ${typeName(type)}`, payload.from, 'E_TYPE');
+    if (!type.shape.includes(0))
+      reader.fail(`no elements for ${typeName(type)}`, payload.from, 'E_TYPE');
     return [];
   }
   if (reader.peek('"')) return packed(reader, payload, type);
@@ -38,17 +48,27 @@ function listed(reader: MlirReader, payload: Span, type: MlirTensor, maxListed: 
   const counts: number[] = [0];
   const member = (): void => {
     counts[counts.length - 1]++;
-    if (counts.length > 1 && !reader.accept(',') && !reader.peek(']')) reader.expected(`',' or ']'`);
+    if (counts.length > 1 && !reader.accept(',') && !reader.peek(']'))
+      reader.expected(`',' or ']'`);
   };
   do {
     if (reader.accept('[')) {
       if (counts.length > shape.length)
-        reader.fail(`the list is deeper than ${typeName(type)}`, reader.pos - 1, 'E_TYPE', 'one bracket a dim');
+        reader.fail(
+          `the list is deeper than ${typeName(type)}`,
+          reader.pos - 1,
+          'E_TYPE',
+          'one bracket a dim',
+        );
       counts.push(0);
     } else if (reader.accept(']')) {
       const dim = counts.length - 2;
       if (counts[dim + 1] !== shape[dim])
-        reader.fail(`${counts[dim + 1]} members along dim ${dim} of ${typeName(type)}`, reader.pos - 1, 'E_TYPE');
+        reader.fail(
+          `${counts[dim + 1]} members along dim ${dim} of ${typeName(type)}`,
+          reader.pos - 1,
+          'E_TYPE',
+        );
       counts.pop();
       member();
     } else {
@@ -74,17 +94,28 @@ const BITS: Partial<Record<DType, number>> = {
   u64: 64,
 };
 const WIDTH: Partial<Record<DType, number>> = {
-  ...BITS, f64: 64, f32: 32, bf16: 16, f16: 16, f8e4m3fn: 8, f8e5m2: 8, f8e8m0fnu: 8, c64: 64, c128: 128,
-}; // prettier-ignore
+  ...BITS,
+  f64: 64,
+  f32: 32,
+  bf16: 16,
+  f16: 16,
+  f8e4m3fn: 8,
+  f8e5m2: 8,
+  f8e8m0fnu: 8,
+  c64: 64,
+  c128: 128,
+};
 
 /** `"0x0000803F..."`: the bytes of all elements. */
 function packed(reader: MlirReader, payload: Span, type: MlirTensor): Arg {
   const text = reader.string('bytes');
-  if (!/^0x[0-9A-Fa-f]*$/.test(text)) reader.fail('expected bytes such as "0x0000803F"', payload.from);
+  if (!/^0x[0-9A-Fa-f]*$/.test(text))
+    reader.fail('expected bytes such as "0x0000803F"', payload.from);
   const bytes = (text.length - 2) / 2;
   const elements = type.shape.reduce((a, b) => a * b, 1);
   const width = (WIDTH[type.dtype] ?? 8) / 8;
-  const fits = type.dtype === 'b8' ? bytes >= elements / 8 : bytes === elements * width || bytes === width;
+  const fits =
+    type.dtype === 'b8' ? bytes >= elements / 8 : bytes === elements * width || bytes === width;
   if (!fits) reader.fail(`${bytes} bytes for ${typeName(type)}`, payload.from, 'E_TYPE');
   return reader.text.slice(payload.from, payload.to);
 }
@@ -94,7 +125,8 @@ function element(reader: MlirReader, dtype: DType): Arg {
   const at = reader.pos;
   if (reader.peek('(')) {
     const parts = reader.list('(', ')', () => reader.number().text);
-    if (parts.length !== 2 || !dtype.startsWith('c')) reader.fail(`no element of type ${dtype}`, at, 'E_TYPE');
+    if (parts.length !== 2 || !dtype.startsWith('c'))
+      reader.fail(`no element of type ${dtype}`, at, 'E_TYPE');
     return `(${parts.join(', ')})`;
   }
   if (reader.acceptWord('true')) return booleanOrOne(dtype, true);
@@ -102,7 +134,8 @@ function element(reader: MlirReader, dtype: DType): Arg {
   const { text, form } = reader.number();
   const isInteger = BITS[dtype] !== undefined;
   if (isInteger) {
-    if (form === 'float') reader.fail(`${text} is no element of type ${dtype}`, at, 'E_TYPE', 'write an integer');
+    if (form === 'float')
+      reader.fail(`${text} is no element of type ${dtype}`, at, 'E_TYPE', 'write an integer');
     if (dtype === 'b8') return Number(text) !== 0;
     const value = form === 'hex' ? exactInteger(String(BigInt(text))) : exactInteger(text);
     const bits = BITS[dtype] ?? 64;

@@ -1,9 +1,12 @@
-/** What readers of pretty forms share: the interface to the reader of operations, and the parts that many forms have. */
+/**
+ * What readers of pretty forms share: the interface to the reader of operations, and the parts that
+ * many forms have.
+ */
 
 import { optionalDictionary } from './attributes.ts';
 import type { MlirReader } from './reader.ts';
-import { NO_ATTRIBUTES } from './syntax.ts';
 import type { Attributes, BlockArgument, MlirAttribute, MlirType, Region, Use } from './syntax.ts';
+import { NO_ATTRIBUTES } from './syntax.ts';
 import { readType } from './types.ts';
 
 /** What a form of an operation says, before results and location. */
@@ -28,17 +31,24 @@ export interface FormReader {
 export type Form = (ops: FormReader, name: string) => Draft;
 
 export const int = (value: number): MlirAttribute => ({ kind: 'int', value });
-export const ints = (values: readonly number[]): MlirAttribute => ({ kind: 'list', items: values.map(int) });
+export const ints = (values: readonly number[]): MlirAttribute => ({
+  kind: 'list',
+  items: values.map(int),
+});
 
 /** The attribute dictionary that may stand before the types, joined to what the form says. */
-export function withDictionary(reader: MlirReader, stated: readonly (readonly [string, MlirAttribute])[]): Attributes {
+export function withDictionary(
+  reader: MlirReader,
+  stated: readonly (readonly [string, MlirAttribute])[],
+): Attributes {
   reader.skip();
   const at = reader.pos;
   const dictionary = optionalDictionary(reader);
   if (stated.length === 0 && dictionary === undefined) return NO_ATTRIBUTES;
   const attributes = new Map(stated);
   for (const [key, value] of dictionary ?? []) {
-    if (attributes.has(key)) reader.fail(`attribute '${key}' is given twice`, at, 'E_DUP', 'keep one of them');
+    if (attributes.has(key))
+      reader.fail(`attribute '${key}' is given twice`, at, 'E_DUP', 'keep one of them');
     attributes.set(key, value);
   }
   return attributes;
@@ -59,7 +69,9 @@ export function readSignature(ops: FormReader): Signature {
   do types.push(readType(reader));
   while (reader.accept(','));
   if (!reader.accept('->')) return { operandTypes: types, resultTypes: undefined };
-  const resultTypes = reader.peek('(') ? reader.list('(', ')', () => readType(reader)) : [readType(reader)];
+  const resultTypes = reader.peek('(')
+    ? reader.list('(', ')', () => readType(reader))
+    : [readType(reader)];
   return { operandTypes: types, resultTypes };
 }
 
@@ -73,7 +85,8 @@ export const callee =
     const { reader } = ops;
     const name = reader.sigil('@', 'the name of a function');
     const operands = reader.list('(', ')', () => ops.use());
-    const value: MlirAttribute = attribute === 'callee' ? { kind: 'symbol', name } : { kind: 'string', value: name };
+    const value: MlirAttribute =
+      attribute === 'callee' ? { kind: 'symbol', name } : { kind: 'string', value: name };
     const attributes = withDictionary(reader, [[attribute, value]]);
     reader.expect(':');
     return { operands, attributes, regions: [], ...ops.functionType() };
@@ -83,7 +96,8 @@ export const callee =
 export function terminator(ops: FormReader): Draft {
   const operands = ops.uses();
   const attributes = withDictionary(ops.reader, []);
-  if (operands.length === 0) return { operands, attributes, regions: [], operandTypes: [], resultTypes: [] };
+  if (operands.length === 0)
+    return { operands, attributes, regions: [], operandTypes: [], resultTypes: [] };
   const operandTypes: MlirType[] = [];
   ops.reader.expect(':');
   do operandTypes.push(readType(ops.reader));

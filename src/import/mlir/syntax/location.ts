@@ -1,6 +1,7 @@
 /**
- * Locations: `loc("file.py":12:3)`, `loc("name"(#loc2))`, `loc(fused[...])`, `loc(callsite(a at b))`, `loc(#loc1)`. Of a
- * fused or call-site location the first part with a name or a place counts.
+ * Locations: `loc("file.py":12:3)`, `loc("name"(#loc2))`, `loc(fused[...])`, `loc(callsite(a at
+ * b))`, `loc(#loc1)`. Of a fused or call-site location the first part with a name or a place
+ * counts.
  */
 
 import type { MlirReader } from './reader.ts';
@@ -48,10 +49,15 @@ function readLocation(reader: MlirReader): MlirLocation {
 }
 
 function isKnown(location: MlirLocation): boolean {
-  return location.name !== undefined || location.place !== undefined || location.alias !== undefined;
+  return (
+    location.name !== undefined || location.place !== undefined || location.alias !== undefined
+  );
 }
 
-/** `"file":line:column`, with `to` and further numbers in ranges, or `"name"` with the location that it stands for. */
+/**
+ * `"file":line:column`, with `to` and further numbers in ranges, or `"name"` with the location that
+ * it stands for.
+ */
 function readNamed(reader: MlirReader): MlirLocation {
   const text = reader.string('a string');
   if (reader.accept(':')) {
@@ -68,7 +74,9 @@ function readNamed(reader: MlirReader): MlirLocation {
   return { ...child, name: text };
 }
 
-/** A location with its aliases followed: name from the outermost, place from the first that has one. */
+/**
+ * A location with its aliases followed: name from the outermost, place from the first that has one.
+ */
 export function resolveLocation(
   location: MlirLocation | undefined,
   aliases: ReadonlyMap<string, MlirLocation>,

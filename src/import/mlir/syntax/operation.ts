@@ -38,7 +38,8 @@ export class OperationReader implements FormReader {
             'the region has several blocks',
             reader.pos,
             'E_UNSUPPORTED',
-            'structured control flow (stablehlo.while, case, if) is read; branches between blocks are not',
+            'structured control flow (stablehlo.while, case, if) is read; branches between ' +
+              'blocks are not',
           );
         operations.push(this.operation());
       }
@@ -65,7 +66,12 @@ export class OperationReader implements FormReader {
     reader.skip();
     const start = reader.pos;
     if (++this.count > MAX_OPERATIONS)
-      reader.fail(`more than ${MAX_OPERATIONS} operations`, start, 'E_LIMIT', 'import a smaller part of the program');
+      reader.fail(
+        `more than ${MAX_OPERATIONS} operations`,
+        start,
+        'E_LIMIT',
+        'import a smaller part of the program',
+      );
     const results: { id: string; count: number; at: number }[] = [];
     if (reader.peek('%')) {
       do {
@@ -94,7 +100,16 @@ export class OperationReader implements FormReader {
       );
     // Written out: a spread costs more than all else here, and there are millions.
     const { operands, attributes, regions, operandTypes, resultTypes } = draft;
-    const read = { name: full, at, results, operands, attributes, regions, operandTypes, resultTypes };
+    const read = {
+      name: full,
+      at,
+      results,
+      operands,
+      attributes,
+      regions,
+      operandTypes,
+      resultTypes,
+    };
     return location === undefined ? read : { ...read, location };
   }
 
@@ -103,7 +118,12 @@ export class OperationReader implements FormReader {
     const { reader } = this;
     const operands = reader.list('(', ')', () => this.use());
     if (reader.peek('['))
-      reader.fail('the operation branches to blocks', reader.pos, 'E_UNSUPPORTED', 'use structured control flow');
+      reader.fail(
+        'the operation branches to blocks',
+        reader.pos,
+        'E_UNSUPPORTED',
+        'use structured control flow',
+      );
     const attributes = new Map<string, MlirAttribute>();
     if (reader.accept('<')) {
       for (const [key, value] of readDictionary(reader)) attributes.set(key, value);
@@ -113,7 +133,8 @@ export class OperationReader implements FormReader {
     reader.skip();
     const at = reader.pos;
     for (const [key, value] of optionalDictionary(reader) ?? NO_ATTRIBUTES) {
-      if (attributes.has(key)) reader.fail(`attribute '${key}' is given twice`, at, 'E_DUP', 'keep one of them');
+      if (attributes.has(key))
+        reader.fail(`attribute '${key}' is given twice`, at, 'E_DUP', 'keep one of them');
       attributes.set(key, value);
     }
     reader.expect(':');
@@ -136,7 +157,8 @@ export class OperationReader implements FormReader {
     reader.skip();
     const at = reader.pos;
     const id = reader.sigil('%', 'a value such as %0');
-    const result = reader.text[reader.pos] === '#' && reader.pos < reader.end ? this.resultNumber() : 0;
+    const result =
+      reader.text[reader.pos] === '#' && reader.pos < reader.end ? this.resultNumber() : 0;
     return { id, result, at };
   }
 
@@ -156,7 +178,10 @@ export class OperationReader implements FormReader {
 }
 
 /** Operations of `func` stand without their dialect. */
-const FULL_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create(null) as Record<string, string>, {
-  return: 'func.return',
-  call: 'func.call',
-});
+const FULL_NAMES: Readonly<Record<string, string>> = Object.assign(
+  Object.create(null) as Record<string, string>,
+  {
+    return: 'func.return',
+    call: 'func.call',
+  },
+);

@@ -1,16 +1,19 @@
-/** Pretty forms with regions or a grammar of their own: loops, reductions, convolutions, the operations of Shardy. */
+/**
+ * Pretty forms with regions or a grammar of their own: loops, reductions, convolutions, the
+ * operations of Shardy.
+ */
 
 import { optionalDictionary, readAttribute } from './attributes.ts';
 import {
   callee,
+  type Draft,
+  type Form,
+  type FormReader,
   int,
   ints,
   readSignature,
   terminator,
   withDictionary,
-  type Draft,
-  type Form,
-  type FormReader,
 } from './forms.ts';
 import type { MlirReader } from './reader.ts';
 import type { BlockArgument, MlirAttribute, MlirType, Region, Use } from './syntax.ts';
@@ -34,16 +37,30 @@ function whileForm(ops: FormReader): Draft {
   }
   if (types.length !== names.length)
     reader.fail(`${types.length} types for ${names.length} carried values`, reader.pos, 'E_TYPE');
-  const args = names.map(({ id, at }, i): BlockArgument => ({ id, at, type: types[i], attributes: NO_ATTRIBUTES }));
+  const args = names.map(({ id, at }, i): BlockArgument => ({
+    id,
+    at,
+    type: types[i],
+    attributes: NO_ATTRIBUTES,
+  }));
   const attributes = reader.acceptWord('attributes') ? withDictionary(reader, []) : NO_ATTRIBUTES;
   reader.expectWord('cond');
   const condition = ops.region(args);
   reader.expectWord('do');
   const body = ops.region(args);
-  return { operands, attributes, regions: [condition, body], operandTypes: types, resultTypes: types };
+  return {
+    operands,
+    attributes,
+    regions: [condition, body],
+    operandTypes: types,
+    resultTypes: types,
+  };
 }
 
-/** `reduce(%x init: %c), (%y init: %d) applies stablehlo.add across dimensions = [1] : ... reducer(...) (...) {..}`. */
+/**
+ * `reduce(%x init: %c), (%y init: %d) applies stablehlo.add across dimensions = [1] : ...
+ * reducer(...) (...) {..}`.
+ */
 function reduceForm(ops: FormReader): Draft {
   const { reader } = ops;
   const inputs: Use[] = [];
@@ -67,12 +84,19 @@ function reduceForm(ops: FormReader): Draft {
   const { operandTypes, resultTypes } = readSignature(ops);
   const operands = [...inputs, ...inits];
   if (resultTypes === undefined || operandTypes.length !== operands.length)
-    return reader.fail(`types of ${operands.length} operands and of the results are needed`, at, 'E_TYPE');
-  const body = applied !== undefined ? appliedBody(applied, operandTypes[1], at) : reducer(ops, inputs.length);
+    return reader.fail(
+      `types of ${operands.length} operands and of the results are needed`,
+      at,
+      'E_TYPE',
+    );
+  const body =
+    applied !== undefined ? appliedBody(applied, operandTypes[1], at) : reducer(ops, inputs.length);
   return { operands, attributes, regions: [body], operandTypes, resultTypes };
 }
 
-/** The body that `applies OP` stands for. Its ids are no ids of texts, so that they hide nothing. */
+/**
+ * The body that `applies OP` stands for. Its ids are no ids of texts, so that they hide nothing.
+ */
 function appliedBody(name: string, type: MlirType, at: number): Region {
   const [a, b, r] = ['<lhs>', '<rhs>', '<result>'];
   const use = (id: string): Use => ({ id, result: 0, at });
@@ -82,18 +106,33 @@ function appliedBody(name: string, type: MlirType, at: number): Region {
     args: [argument(a), argument(b)],
     operations: [
       {
-        name, at, results: [{ id: r, count: 1, at }], operands: [use(a), use(b)], attributes: NO_ATTRIBUTES, regions: [],
-        operandTypes: [type, type], resultTypes: [type],
+        name,
+        at,
+        results: [{ id: r, count: 1, at }],
+        operands: [use(a), use(b)],
+        attributes: NO_ATTRIBUTES,
+        regions: [],
+        operandTypes: [type, type],
+        resultTypes: [type],
       },
       {
-        name: 'stablehlo.return', at, results: [], operands: [use(r)], attributes: NO_ATTRIBUTES, regions: [],
-        operandTypes: [type], resultTypes: [],
+        name: 'stablehlo.return',
+        at,
+        results: [],
+        operands: [use(r)],
+        attributes: NO_ATTRIBUTES,
+        regions: [],
+        operandTypes: [type],
+        resultTypes: [],
       },
     ],
-  }; // prettier-ignore
+  };
 }
 
-/** `reducer(%a: t, %b: t) (%c: u, %d: u) {..}`: a pair an input; the block lists all first, then all second members. */
+/**
+ * `reducer(%a: t, %b: t) (%c: u, %d: u) {..}`: a pair an input; the block lists all first, then all
+ * second members.
+ */
 function reducer(ops: FormReader, count: number): Region {
   const { reader } = ops;
   reader.expectWord('reducer');
@@ -109,9 +148,13 @@ function reducer(ops: FormReader, count: number): Region {
   return ops.region([...first, ...second]);
 }
 
-// ---- convolution --------------------------------------------------------------------------------------------------------
+// ---- convolution
+// -----------------------------------------------------------------------------
 
-/** `convolution(%a, %w) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [2], ...} {...} : ...`. */
+/**
+ * `convolution(%a, %w) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [2], ...}
+ * {...} : ...`.
+ */
 function convolutionForm(ops: FormReader): Draft {
   const { reader } = ops;
   const operands = reader.list('(', ')', () => ops.use());
@@ -143,7 +186,10 @@ const WINDOW: Readonly<Record<string, string>> = {
   reverse: 'window_reversal',
 };
 
-/** `[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]` as positions: batch (input feature), feature (output feature), spatial dims. */
+/**
+ * `[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]` as positions: batch (input feature), feature (output
+ * feature), spatial dims.
+ */
 export function readConvolutionDims(reader: MlirReader): MlirAttribute {
   const entries = new Map<string, MlirAttribute>();
   const side = (name: string, first: string, second: string): void => {
@@ -156,7 +202,10 @@ export function readConvolutionDims(reader: MlirReader): MlirAttribute {
     const order = [first, second, ...Array.from({ length: spatial }, (_, i) => i)];
     const positions = order.map((label) => labels.indexOf(label));
     if (labels.length !== order.length || positions.includes(-1))
-      reader.fail(`expected ${first}, ${second} and the spatial dims 0 to ${spatial - 1}, each once`, at);
+      reader.fail(
+        `expected ${first}, ${second} and the spatial dims 0 to ${spatial - 1}, each once`,
+        at,
+      );
     entries.set(name, ints(positions));
   };
   side('input_dimensions', 'b', 'f');
@@ -167,7 +216,8 @@ export function readConvolutionDims(reader: MlirReader): MlirAttribute {
   return { kind: 'dict', entries };
 }
 
-// ---- Shardy -------------------------------------------------------------------------------------------------------------
+// ---- Shardy
+// -----------------------------------------------------------------------------
 
 /** The body of a sharding without its name: `<@mesh, [...]>`. */
 function sharding(reader: MlirReader): MlirAttribute {
@@ -182,14 +232,21 @@ function constraint(ops: FormReader): Draft {
   return sameType(ops, operands, stated);
 }
 
-function sameType(ops: FormReader, operands: readonly Use[], stated: readonly [string, MlirAttribute][]): Draft {
+function sameType(
+  ops: FormReader,
+  operands: readonly Use[],
+  stated: readonly [string, MlirAttribute][],
+): Draft {
   const attributes = withDictionary(ops.reader, stated);
   const { operandTypes, resultTypes } = readSignature(ops);
   const all = resultTypes ?? operandTypes;
   return { operands, attributes, regions: [], operandTypes, resultTypes: all };
 }
 
-/** `sdy.all_gather [{}, {"x"}] %a out_sharding=<...> : T` and the other steps that a partitioner writes. */
+/**
+ * `sdy.all_gather [{}, {"x"}] %a out_sharding=<...> : T` and the other steps that a partitioner
+ * writes.
+ */
 function partitioned(ops: FormReader): Draft {
   const { reader } = ops;
   // Which axes move follows from the two shardings.
@@ -217,7 +274,10 @@ function skipBrackets(reader: MlirReader): void {
   } while (depth > 0);
 }
 
-/** `sdy.propagation_barrier %a allowed_direction=BACKWARD : T`, `sdy.sharding_group %a group_id=0 : T`. */
+/**
+ * `sdy.propagation_barrier %a allowed_direction=BACKWARD : T`, `sdy.sharding_group %a group_id=0 :
+ * T`.
+ */
 function marked(ops: FormReader, name: string): Draft {
   const { reader } = ops;
   const operands = [ops.use()];
@@ -230,7 +290,10 @@ function marked(ops: FormReader, name: string): Draft {
   return name === 'sdy.sharding_group' ? { ...draft, resultTypes: [] } : draft;
 }
 
-/** `sdy.manual_computation(%a) in_shardings=[<..>] out_shardings=[<..>] manual_axes={"x"} (%arg: T) {..} : (U) -> V`. */
+/**
+ * `sdy.manual_computation(%a) in_shardings=[<..>] out_shardings=[<..>] manual_axes={"x"} (%arg: T)
+ * {..} : (U) -> V`.
+ */
 function manual(ops: FormReader): Draft {
   const { reader } = ops;
   const operands = reader.list('(', ')', () => ops.use());
@@ -241,12 +304,18 @@ function manual(ops: FormReader): Draft {
     const from = reader.pos;
     if (!reader.peek('[')) reader.expected(`'['`);
     skipBrackets(reader);
-    return [key, { kind: 'dialect', name: 'sdy.sharding_per_value', body: { from, to: reader.pos } }];
+    return [
+      key,
+      { kind: 'dialect', name: 'sdy.sharding_per_value', body: { from, to: reader.pos } },
+    ];
   };
   const stated = [perValue('in_shardings'), perValue('out_shardings')];
   reader.expectWord('manual_axes');
   reader.expect('=');
-  const axes = reader.list('{', '}', (): MlirAttribute => ({ kind: 'string', value: reader.string('a mesh axis') }));
+  const axes = reader.list('{', '}', (): MlirAttribute => ({
+    kind: 'string',
+    value: reader.string('a mesh axis'),
+  }));
   stated.push(['manual_axes', { kind: 'list', items: axes }]);
   const args = reader.peek('(') ? reader.list('(', ')', () => ops.argument()) : [];
   const body = ops.region(args);
@@ -269,7 +338,15 @@ export const STRUCTURED: Readonly<Record<string, Form>> = {
   'sdy.propagation_barrier': marked,
   'sdy.sharding_group': marked,
   ...Object.fromEntries(
-    ['all_gather', 'all_slice', 'all_to_all', 'all_reduce', 'reduce_scatter', 'collective_permute', 'sharded_to_unreduced',
-      'replicated_to_unreduced'].map((n) => [`sdy.${n}`, partitioned]),
+    [
+      'all_gather',
+      'all_slice',
+      'all_to_all',
+      'all_reduce',
+      'reduce_scatter',
+      'collective_permute',
+      'sharded_to_unreduced',
+      'replicated_to_unreduced',
+    ].map((n) => [`sdy.${n}`, partitioned]),
   ),
-}; // prettier-ignore
+};

@@ -1,20 +1,20 @@
 /**
- * Pretty forms of operations, turned into what the generic form says. An operation that is not in the tables is read as an
- * elementwise one (`%a, %b : T`), which covers new functions of a dialect.
+ * Pretty forms of operations, turned into what the generic form says. An operation that is not in
+ * the tables is read as an elementwise one (`%a, %b : T`), which covers new functions of a dialect.
  */
 
 import { readAttribute } from './attributes.ts';
 import {
   callee,
+  type Draft,
   enumeration,
+  type Form,
+  type FormReader,
   int,
   ints,
   readSignature,
   terminator,
   withDictionary,
-  type Draft,
-  type Form,
-  type FormReader,
 } from './forms.ts';
 import { STRUCTURED } from './pretty-structured.ts';
 import type { MlirReader } from './reader.ts';
@@ -23,18 +23,25 @@ import { sameMlirType } from './types.ts';
 
 export function readPretty(ops: FormReader, name: string, at: number): Draft {
   const base = name.slice(name.indexOf('.') + 1);
-  const structured = own(STRUCTURED, name) ?? (isStableHlo(name) ? own(STRUCTURED, base) : undefined);
+  const structured =
+    own(STRUCTURED, name) ?? (isStableHlo(name) ? own(STRUCTURED, base) : undefined);
   if (structured !== undefined) return structured(ops, name);
   const form = isStableHlo(name) ? own(FORMS, base) : undefined;
   if (form !== undefined) return form(ops, name);
   if (!name.includes('.'))
-    ops.reader.fail(`'${name}' is no operation`, at, 'E_SYNTAX', 'operations carry their dialect: stablehlo.add');
+    ops.reader.fail(
+      `'${name}' is no operation`,
+      at,
+      'E_SYNTAX',
+      'operations carry their dialect: stablehlo.add',
+    );
   if (!ops.reader.peek('%') && !ops.reader.peek(':'))
     ops.reader.fail(
       `the form of ${name} is not known`,
       at,
       'E_UNSUPPORTED',
-      'print the program in generic form (--mlir-print-op-generic), which is the same for every operation',
+      'print the program in generic form (--mlir-print-op-generic), which is the same for ' +
+        'every operation',
     );
   return elementwise(ops);
 }
@@ -47,7 +54,10 @@ function own<T>(table: Readonly<Record<string, T>>, key: string): T | undefined 
   return Object.hasOwn(table, key) ? table[key] : undefined;
 }
 
-/** Operands, dictionary, types: `T` stands for all operands and the result; a last type of several is the result's. */
+/**
+ * Operands, dictionary, types: `T` stands for all operands and the result; a last type of several
+ * is the result's.
+ */
 function finish(
   ops: FormReader,
   operands: readonly Use[],
@@ -56,13 +66,26 @@ function finish(
   const attributes = withDictionary(ops.reader, stated);
   const at = ops.reader.pos;
   const { operandTypes, resultTypes } = readSignature(ops);
-  if (resultTypes !== undefined) return { operands, attributes, regions: [], operandTypes, resultTypes };
+  if (resultTypes !== undefined)
+    return { operands, attributes, regions: [], operandTypes, resultTypes };
   const last = operandTypes[operandTypes.length - 1];
   if (operandTypes.length === 1)
-    return { operands, attributes, regions: [], operandTypes: operands.map(() => last), resultTypes: [last] };
+    return {
+      operands,
+      attributes,
+      regions: [],
+      operandTypes: operands.map(() => last),
+      resultTypes: [last],
+    };
   // `select %p, %a, %b : Tp, T`.
   if (operandTypes.length === 2 && operands.length === 3)
-    return { operands, attributes, regions: [], operandTypes: [operandTypes[0], last, last], resultTypes: [last] };
+    return {
+      operands,
+      attributes,
+      regions: [],
+      operandTypes: [operandTypes[0], last, last],
+      resultTypes: [last],
+    };
   return ops.reader.fail(
     `${operandTypes.length} types for ${operands.length} operands`,
     at,
@@ -75,8 +98,14 @@ function elementwise(ops: FormReader): Draft {
   return finish(ops, ops.uses(), []);
 }
 
-/** `key = value` pairs behind operands, each after a comma: `dims = [0, 2]`, `contracting_dims = [1] x [0]`. */
-function pairs(reader: MlirReader, keys: Readonly<Record<string, string>>): [string, MlirAttribute][] {
+/**
+ * `key = value` pairs behind operands, each after a comma: `dims = [0, 2]`, `contracting_dims = [1]
+ * x [0]`.
+ */
+function pairs(
+  reader: MlirReader,
+  keys: Readonly<Record<string, string>>,
+): [string, MlirAttribute][] {
   const out: [string, MlirAttribute][] = [];
   do {
     reader.skip();
@@ -84,7 +113,12 @@ function pairs(reader: MlirReader, keys: Readonly<Record<string, string>>): [str
     const key = reader.word('the name of an attribute');
     const name = own(keys, key);
     if (name === undefined)
-      reader.fail(`'${key}' is no attribute of this form`, at, 'E_SYNTAX', `expected ${Object.keys(keys).join(', ')}`);
+      reader.fail(
+        `'${key}' is no attribute of this form`,
+        at,
+        'E_SYNTAX',
+        `expected ${Object.keys(keys).join(', ')}`,
+      );
     else {
       reader.expect('=');
       // A colon behind a number starts the types of the operation.
@@ -117,17 +151,21 @@ const keyed =
   (ops) =>
     operandsThenPairs(ops, keys);
 
-// ---- the forms ----------------------------------------------------------------------------------------------------------
+// ---- the forms
+// -----------------------------------------------------------------------------
 
 /** `compare LT, %a, %b, SIGNED : (T, U) -> V`; old texts lack the kind, or have two blanks. */
 function compare(ops: FormReader): Draft {
   const { reader } = ops;
-  const stated: [string, MlirAttribute][] = [['comparison_direction', enumeration(reader.word('a comparison'))]];
+  const stated: [string, MlirAttribute][] = [
+    ['comparison_direction', enumeration(reader.word('a comparison'))],
+  ];
   reader.expect(',');
   const operands = [ops.use()];
   reader.expect(',');
   operands.push(ops.use());
-  if (reader.accept(',')) stated.push(['compare_type', enumeration(reader.word('a kind of comparison'))]);
+  if (reader.accept(','))
+    stated.push(['compare_type', enumeration(reader.word('a kind of comparison'))]);
   return finish(ops, operands, stated);
 }
 
@@ -138,7 +176,8 @@ function constant(ops: FormReader): Draft {
   reader.skip();
   const at = reader.pos;
   const value = readAttribute(reader);
-  if (value.kind !== 'dense' && value.kind !== 'resource') return reader.fail('expected dense<...> and a type', at);
+  if (value.kind !== 'dense' && value.kind !== 'resource')
+    return reader.fail('expected dense<...> and a type', at);
   attributes.set('value', value);
   return { operands: [], attributes, regions: [], operandTypes: [], resultTypes: [value.type] };
 }
@@ -154,10 +193,21 @@ function slice(ops: FormReader): Draft {
     return [start, limit, reader.accept(':') ? reader.size('the step') : 1] as const;
   });
   const column = (k: 0 | 1 | 2): MlirAttribute => ints(ranges.map((range) => range[k]));
-  return finish(ops, [operand], [['start_indices', column(0)], ['limit_indices', column(1)], ['strides', column(2)]]); // prettier-ignore
+  return finish(
+    ops,
+    [operand],
+    [
+      ['start_indices', column(0)],
+      ['limit_indices', column(1)],
+      ['strides', column(2)],
+    ],
+  );
 }
 
-/** `dot_general %a, %b, batching_dims = [0] x [0], contracting_dims = [2] x [1], precision = [..], algorithm = <..> : ...`. */
+/**
+ * `dot_general %a, %b, batching_dims = [0] x [0], contracting_dims = [2] x [1], precision = [..],
+ * algorithm = <..> : ...`.
+ */
 function dotGeneral(ops: FormReader): Draft {
   const { reader } = ops;
   const operands = [ops.use()];
@@ -178,10 +228,16 @@ function dotGeneral(ops: FormReader): Draft {
     } else if (key === 'precision') stated.push(['precision_config', wordList(reader)]);
     else if (key === 'algorithm') {
       reader.expect('<');
-      stated.push(['algorithm', { kind: 'dialect', name: 'stablehlo.dot_algorithm', body: reader.balanced() }]);
+      stated.push([
+        'algorithm',
+        { kind: 'dialect', name: 'stablehlo.dot_algorithm', body: reader.balanced() },
+      ]);
     } else reader.fail(`'${key}' is no part of dot_general`, at);
   }
-  return finish(ops, operands, [['dot_dimension_numbers', { kind: 'dict', entries: dims }], ...stated]);
+  return finish(ops, operands, [
+    ['dot_dimension_numbers', { kind: 'dict', entries: dims }],
+    ...stated,
+  ]);
 }
 
 function dimList(reader: MlirReader): MlirAttribute {
@@ -189,7 +245,10 @@ function dimList(reader: MlirReader): MlirAttribute {
 }
 
 function wordList(reader: MlirReader): MlirAttribute {
-  return { kind: 'list', items: reader.list('[', ']', () => enumeration(reader.word('a precision'))) };
+  return {
+    kind: 'list',
+    items: reader.list('[', ']', () => enumeration(reader.word('a precision'))),
+  };
 }
 
 /** `dot %a, %b, precision = [DEFAULT, DEFAULT] : ...`. */
@@ -209,7 +268,10 @@ function dot(ops: FormReader): Draft {
 
 /** `composite "name" %a, %b {...} : (T, U) -> V`. */
 function composite(ops: FormReader): Draft {
-  const name: MlirAttribute = { kind: 'string', value: ops.reader.string('the name of the composite') };
+  const name: MlirAttribute = {
+    kind: 'string',
+    value: ops.reader.string('the name of the composite'),
+  };
   return finish(ops, ops.uses(), [['name', name]]);
 }
 
@@ -218,7 +280,13 @@ function barrier(ops: FormReader): Draft {
   const operands = ops.reader.peek('(') ? ops.reader.list('(', ')', () => ops.use()) : ops.uses();
   const attributes = withDictionary(ops.reader, []);
   const { operandTypes, resultTypes } = readSignature(ops);
-  return { operands, attributes, regions: [], operandTypes, resultTypes: resultTypes ?? operandTypes };
+  return {
+    operands,
+    attributes,
+    regions: [],
+    operandTypes,
+    resultTypes: resultTypes ?? operandTypes,
+  };
 }
 
 /** `get_tuple_element %t[0] : (tuple<...>) -> T`. */
@@ -237,7 +305,13 @@ function tuple(ops: FormReader): Draft {
   const { operandTypes, resultTypes } = readSignature(ops);
   const result = (resultTypes ?? operandTypes)[0];
   const items = result?.kind === 'tuple' ? result.items : [];
-  return { operands, attributes, regions: [], operandTypes: items, resultTypes: result === undefined ? [] : [result] };
+  return {
+    operands,
+    attributes,
+    regions: [],
+    operandTypes: items,
+    resultTypes: result === undefined ? [] : [result],
+  };
 }
 
 /** `reduce_precision %a, format = e5m10 : T`. */
@@ -251,14 +325,27 @@ function reducePrecision(ops: FormReader): Draft {
   const at = reader.pos;
   const format = /^e(\d{1,3})m(\d{1,3})$/.exec(reader.word('a format such as e5m10'));
   if (format === null) return reader.fail('expected a format such as e5m10', at);
-  return finish(ops, [operand], [['exponent_bits', int(Number(format[1]))], ['mantissa_bits', int(Number(format[2]))]]); // prettier-ignore
+  return finish(
+    ops,
+    [operand],
+    [
+      ['exponent_bits', int(Number(format[1]))],
+      ['mantissa_bits', int(Number(format[2]))],
+    ],
+  );
 }
 
 /** `partition_id : T`. */
 function nullary(ops: FormReader): Draft {
   const attributes = withDictionary(ops.reader, []);
   const { operandTypes, resultTypes } = readSignature(ops);
-  return { operands: [], attributes, regions: [], operandTypes: [], resultTypes: resultTypes ?? operandTypes };
+  return {
+    operands: [],
+    attributes,
+    regions: [],
+    operandTypes: [],
+    resultTypes: resultTypes ?? operandTypes,
+  };
 }
 
 /** `chlo.top_k(%x, k = 4) : T -> (U, V)`. */
@@ -329,10 +416,20 @@ function fftForm(ops: FormReader): Draft {
   reader.expect(',');
   reader.expectWord('length');
   reader.expect('=');
-  return finish(ops, [operand], [['fft_type', kind], ['fft_length', readAttribute(reader)]]); // prettier-ignore
+  return finish(
+    ops,
+    [operand],
+    [
+      ['fft_type', kind],
+      ['fft_length', readAttribute(reader)],
+    ],
+  );
 }
 
-/** `rng %a, %b, %shape, distribution = UNIFORM : ...` and `rng_bit_generator %s, algorithm = DEFAULT : ...`. */
+/**
+ * `rng %a, %b, %shape, distribution = UNIFORM : ...` and `rng_bit_generator %s, algorithm = DEFAULT
+ * : ...`.
+ */
 function rngForm(ops: FormReader): Draft {
   const { reader } = ops;
   const operands = [ops.use()];

@@ -2,17 +2,27 @@
 
 import { exactInteger } from '../../../graph/text/token.ts';
 import { MAX_DEPTH } from '../../../text/place.ts';
-import { isDigit, isLetterOrDigit, TextReader, type Bracket } from '../../../text/reader.ts';
+import { type Bracket, isDigit, isLetterOrDigit, TextReader } from '../../../text/reader.ts';
 import type { MlirTensor } from './syntax.ts';
 
-/** Tokenizer of MLIR text: names with sigils, strings, numbers and balanced bodies of dialect attributes. */
+/**
+ * Tokenizer of MLIR text: names with sigils, strings, numbers and balanced bodies of dialect
+ * attributes.
+ */
 export class MlirReader extends TextReader {
-  protected override readonly advice = 'check the text against what the compiler printed; it may be cut or edited';
+  protected override readonly advice =
+    'check the text against what the compiler printed; it may be cut or edited';
   protected override readonly comment = '//';
   /** Tensor types by their text, one object each; of the whole text, parts included. */
   readonly tensorTypes: Map<string, MlirTensor>;
 
-  constructor(text: string, file: string | undefined, from?: number, end?: number, whole?: MlirReader) {
+  constructor(
+    text: string,
+    file: string | undefined,
+    from?: number,
+    end?: number,
+    whole?: MlirReader,
+  ) {
     super(text, file, from, end);
     this.tensorTypes = whole?.tensorTypes ?? new Map<string, MlirTensor>();
   }
@@ -41,7 +51,9 @@ export class MlirReader extends TextReader {
     return this.wordHere() ?? this.expected(what);
   }
 
-  /** What follows one of `%`, `^`, `@`, `#`, `!`: a bare name (digits too), or a string after `@`. */
+  /**
+   * What follows one of `%`, `^`, `@`, `#`, `!`: a bare name (digits too), or a string after `@`.
+   */
   sigil(mark: '%' | '^' | '@' | '#' | '!', what: string): string {
     if (!this.accept(mark)) this.expected(what);
     const start = this.pos;
@@ -62,7 +74,13 @@ export class MlirReader extends TextReader {
     for (;;) {
       const c = at < this.end ? this.text.charCodeAt(at) : 10;
       if (c === 34) break;
-      if (c === 10) this.fail('the string has no closing quote', start, 'E_SYNTAX', 'the text seems to be cut here');
+      if (c === 10)
+        this.fail(
+          'the string has no closing quote',
+          start,
+          'E_SYNTAX',
+          'the text seems to be cut here',
+        );
       if (c === 92) {
         plain = false;
         at++;
@@ -108,7 +126,10 @@ export class MlirReader extends TextReader {
     return this.pos < this.end && isDigit(first);
   }
 
-  /** A decimal, hexadecimal or floating-point number; `float` tells the last two apart from integers. */
+  /**
+   * A decimal, hexadecimal or floating-point number; `float` tells the last two apart from
+   * integers.
+   */
   number(): { readonly text: string; readonly form: 'int' | 'hex' | 'float' } {
     if (!this.peekNumber()) this.expected('a number');
     const start = this.pos;
@@ -155,7 +176,9 @@ export class MlirReader extends TextReader {
     return value;
   }
 
-  /** The range up to the bracket that closes `<`, which stands before the reader; moves behind it. */
+  /**
+   * The range up to the bracket that closes `<`, which stands before the reader; moves behind it.
+   */
   balanced(): Span {
     const from = this.pos;
     const open: Bracket[] = [{ mark: '<', at: from - 1 }];
@@ -167,13 +190,19 @@ export class MlirReader extends TextReader {
       } else if (c === '-' && this.text[this.pos + 1] === '>') this.pos++;
       else if (c === '<' || c === '[' || c === '(' || c === '{') {
         open.push({ mark: c, at: this.pos });
-        if (open.length > MAX_DEPTH) this.fail(`brackets nest deeper than ${MAX_DEPTH}`, this.pos, 'E_LIMIT');
+        if (open.length > MAX_DEPTH)
+          this.fail(`brackets nest deeper than ${MAX_DEPTH}`, this.pos, 'E_LIMIT');
       } else if (c === '>' || c === ']' || c === ')' || c === '}') {
         this.closeBracket(open, c);
         if (open.length === 0) return { from, to: this.pos++ };
       }
     }
-    return this.fail(`the bracket '<' is never closed`, from, 'E_SYNTAX', 'the text seems to be cut');
+    return this.fail(
+      `the bracket '<' is never closed`,
+      from,
+      'E_SYNTAX',
+      'the text seems to be cut',
+    );
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * MLIR text as plain records: what the parser hands on. Pretty and generic forms give the same records, under the names
- * and attributes of the generic form.
+ * MLIR text as plain records: what the parser hands on. Pretty and generic forms give the same
+ * records, under the names and attributes of the generic form.
  */
 
 import type { DType } from '../../../graph/types.ts';
@@ -55,7 +55,10 @@ export type MlirAttribute =
 export type Attributes = ReadonlyMap<string, MlirAttribute>;
 export const NO_ATTRIBUTES: Attributes = new Map();
 
-/** Where a location says that something comes from; `name` of a named location, `place` of a file location. */
+/**
+ * Where a location says that something comes from; `name` of a named location, `place` of a file
+ * location.
+ */
 export interface MlirLocation {
   readonly name?: string;
   readonly place?: string;
@@ -108,7 +111,9 @@ export interface MlirFunc {
   readonly body: Region | undefined;
 }
 
-/** `sdy.mesh`: axes, outermost first, and the device of every place where the ids do not count up. */
+/**
+ * `sdy.mesh`: axes, outermost first, and the device of every place where the ids do not count up.
+ */
 export interface MlirMesh {
   readonly axes: readonly { readonly name: string; readonly size: number }[];
   readonly devices?: readonly number[];

@@ -1,17 +1,34 @@
 /** Types of MLIR text. Element types that a graph does not know are errors, never defaults. */
 
-import type { DType } from '../../../graph/types.ts';
 import { suggestion } from '../../../errors.ts';
+import type { DType } from '../../../graph/types.ts';
 import type { MlirReader } from './reader.ts';
 import type { MlirTensor, MlirType } from './syntax.ts';
 
 const MAX_RANK = 64;
 
 const ELEMENTS: Readonly<Record<string, DType>> = {
-  f64: 'f64', f32: 'f32', bf16: 'bf16', f16: 'f16', f8E4M3FN: 'f8e4m3fn', f8E5M2: 'f8e5m2', f8E8M0FNU: 'f8e8m0fnu',
-  i64: 'i64', i32: 'i32', i16: 'i16', i8: 'i8', si64: 'i64', si32: 'i32', si16: 'i16', si8: 'i8',
-  ui64: 'u64', ui32: 'u32', ui16: 'u16', ui8: 'u8', i1: 'b8',
-}; // prettier-ignore
+  f64: 'f64',
+  f32: 'f32',
+  bf16: 'bf16',
+  f16: 'f16',
+  f8E4M3FN: 'f8e4m3fn',
+  f8E5M2: 'f8e5m2',
+  f8E8M0FNU: 'f8e8m0fnu',
+  i64: 'i64',
+  i32: 'i32',
+  i16: 'i16',
+  i8: 'i8',
+  si64: 'i64',
+  si32: 'i32',
+  si16: 'i16',
+  si8: 'i8',
+  ui64: 'u64',
+  ui32: 'u32',
+  ui16: 'u16',
+  ui8: 'u8',
+  i1: 'b8',
+};
 
 /** Element types that exist and that graphs do not hold. */
 const FOREIGN = /^([su]?i(2|4)|f4\w+|f6\w+|f8\w+|tf32|f80|f128|index|i\d+|ui\d+|si\d+)$/;
@@ -20,7 +37,10 @@ export function readType(reader: MlirReader): MlirType {
   return knownTensor(reader) ?? reader.nested(() => readOneType(reader));
 }
 
-/** A tensor type whose text was read before: a program has few types and names them in every operation. */
+/**
+ * A tensor type whose text was read before: a program has few types and names them in every
+ * operation.
+ */
 function knownTensor(reader: MlirReader): MlirTensor | undefined {
   if (!reader.peek('tensor<')) return undefined;
   const end = reader.text.indexOf('>', reader.pos) + 1;
@@ -70,9 +90,15 @@ function readOneType(reader: MlirReader): MlirType {
       reader.balanced();
       return { kind: 'other', text: word };
     default:
-      if (Object.hasOwn(ELEMENTS, word)) return { kind: 'other', text: word, dtype: ELEMENTS[word] };
+      if (Object.hasOwn(ELEMENTS, word))
+        return { kind: 'other', text: word, dtype: ELEMENTS[word] };
       if (word === 'none' || FOREIGN.test(word)) return { kind: 'other', text: word };
-      return reader.fail(`'${word}' is no type`, at, 'E_SYNTAX', 'a tensor type reads tensor<4x16xf32>');
+      return reader.fail(
+        `'${word}' is no type`,
+        at,
+        'E_SYNTAX',
+        'a tensor type reads tensor<4x16xf32>',
+      );
   }
 }
 
@@ -94,29 +120,42 @@ function readTensor(reader: MlirReader, at: number): MlirTensor {
         'the tensor has a size that is only known at run time',
         start,
         'E_UNSUPPORTED',
-        'export the program for the sizes you will run: a plan needs concrete shapes (jax.export with fixed shapes, or --refine-shapes)',
+        'export the program for the sizes you will run: a plan needs concrete shapes ' +
+          '(jax.export with fixed shapes, or --refine-shapes)',
       );
     if (c === 42)
-      reader.fail('the rank of the tensor is not known', start, 'E_UNSUPPORTED', 'export with concrete shapes');
+      reader.fail(
+        'the rank of the tensor is not known',
+        start,
+        'E_UNSUPPORTED',
+        'export with concrete shapes',
+      );
     if (!(c >= 48 && c <= 57)) break;
     let end = start;
     while (isDigit(reader.text.charCodeAt(end))) end++;
     const size = Number(reader.text.slice(start, end));
-    if (!Number.isSafeInteger(size)) reader.fail('the size is beyond 2^53', start, 'E_LIMIT', 'no tensor is so large');
+    if (!Number.isSafeInteger(size))
+      reader.fail('the size is beyond 2^53', start, 'E_LIMIT', 'no tensor is so large');
     if (reader.text[end] !== 'x') {
       reader.pos = end;
       reader.expected(`'x' and an element type after the size`);
     }
     reader.pos = end + 1;
     shape.push(size);
-    if (shape.length > MAX_RANK) reader.fail(`more than ${MAX_RANK} dims`, at, 'E_LIMIT', 'no tensor has so many dims');
+    if (shape.length > MAX_RANK)
+      reader.fail(`more than ${MAX_RANK} dims`, at, 'E_LIMIT', 'no tensor has so many dims');
   }
   const dtype = readElement(reader);
   if (reader.accept(',')) {
     const from = reader.pos;
     const { to } = reader.balanced();
     if (/sparse/.test(reader.text.slice(from, to)))
-      reader.fail('a sparse tensor', from, 'E_UNSUPPORTED', 'export the program with dense tensors');
+      reader.fail(
+        'a sparse tensor',
+        from,
+        'E_UNSUPPORTED',
+        'export the program with dense tensors',
+      );
     return { kind: 'tensor', dtype, shape };
   }
   reader.expect('>');
@@ -174,13 +213,18 @@ export function typeName(type: MlirType): string {
     case 'tuple':
       return `tuple<${type.items.map(typeName).join(', ')}>`;
     case 'function':
-      return `(${type.inputs.map(typeName).join(', ')}) -> (${type.results.map(typeName).join(', ')})`;
+      return (
+        `(${type.inputs.map(typeName).join(', ')}) -> ` +
+        `(${type.results.map(typeName).join(', ')})`
+      );
     case 'other':
       return type.text;
   }
 }
 
-const NAMES = new Map<DType, string>(Object.entries(ELEMENTS).map(([name, dtype]) => [dtype, name]));
+const NAMES = new Map<DType, string>(
+  Object.entries(ELEMENTS).map(([name, dtype]) => [dtype, name]),
+);
 
 /** MLIR's name of a dtype. Signless integers are the signed ones. */
 function elementName(dtype: DType): string {

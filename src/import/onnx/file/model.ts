@@ -1,8 +1,11 @@
-/** The parts of an ONNX model that planning needs, as records. Field numbers are those of onnx.proto. */
+/**
+ * The parts of an ONNX model that planning needs, as records. Field numbers are those of
+ * onnx.proto.
+ */
 
 import { ShardwrightError } from '../../../errors.ts';
 import type { DType } from '../../../graph/types.ts';
-import { dtypeOf, MAX_LIST, MAX_NAME, MAX_RANK, readTensor, type OnnxTensor } from './tensor.ts';
+import { dtypeOf, MAX_LIST, MAX_NAME, MAX_RANK, type OnnxTensor, readTensor } from './tensor.ts';
 import { WireReader } from './wire.ts';
 
 export interface OnnxAttribute {
@@ -34,7 +37,9 @@ export interface OnnxNode {
 export interface OnnxValue {
   readonly name: string;
   readonly dtype?: DType;
-  /** A size, the name of a symbolic size, or null where nothing is said; absent for an unknown rank. */
+  /**
+   * A size, the name of a symbolic size, or null where nothing is said; absent for an unknown rank.
+   */
   readonly shape?: readonly (number | string | null)[];
 }
 
@@ -73,8 +78,8 @@ class Budget {
 /**
  * Reads a serialized ModelProto.
  *
- * @throws E_SYNTAX (with the byte), E_ENCODING, E_LIMIT, E_UNSUPPORTED for sparse initializers, dtypes and values without
- *   a counterpart
+ * @throws E_SYNTAX (with the byte), E_ENCODING, E_LIMIT, E_UNSUPPORTED for sparse initializers,
+ *   dtypes and values without a counterpart
  */
 export function readModel(bytes: Uint8Array): OnnxModel {
   const reader = new WireReader(bytes);
@@ -97,7 +102,10 @@ export function readModel(bytes: Uint8Array): OnnxModel {
   return { irVersion, graph, opsets, functions };
 }
 
-function readPair<T>(reader: WireReader, read: (r: WireReader) => T): { key: string; value: T | undefined } {
+function readPair<T>(
+  reader: WireReader,
+  read: (r: WireReader) => T,
+): { key: string; value: T | undefined } {
   let key = '';
   let value: T | undefined;
   while (reader.next()) {
@@ -179,7 +187,8 @@ function readNode(reader: WireReader, budget: Budget): OnnxNode {
         break;
       case 5: {
         const attribute = readAttribute(reader.message(), budget);
-        if (attributes.has(attribute.name)) throw reader.fail(`attribute '${attribute.name}' is given twice`);
+        if (attributes.has(attribute.name))
+          throw reader.fail(`attribute '${attribute.name}' is given twice`);
         attributes.set(attribute.name, attribute);
         break;
       }
@@ -193,9 +202,19 @@ function readNode(reader: WireReader, budget: Budget): OnnxNode {
       }
       default:
     }
-    if (inputs.length + outputs.length > MAX_LIST) throw reader.fail('a node has too many inputs and outputs');
+    if (inputs.length + outputs.length > MAX_LIST)
+      throw reader.fail('a node has too many inputs and outputs');
   }
-  return { inputs, outputs, name, op, domain: domain === 'ai.onnx' ? '' : domain, attributes, metadata, offset };
+  return {
+    inputs,
+    outputs,
+    name,
+    op,
+    domain: domain === 'ai.onnx' ? '' : domain,
+    attributes,
+    metadata,
+    offset,
+  };
 }
 
 function readAttribute(reader: WireReader, budget: Budget): OnnxAttribute {
@@ -264,7 +283,11 @@ function readType(reader: WireReader): { dtype?: DType; shape?: (number | string
   while (reader.next()) {
     if (reader.field !== 1) {
       if (reader.field === 4 || reader.field === 5 || reader.field === 9)
-        throw unsupported('a value that is a sequence, map or optional', reader, 'export the model with tensors only');
+        throw unsupported(
+          'a value that is a sequence, map or optional',
+          reader,
+          'export the model with tensors only',
+        );
       continue;
     }
     const tensor = reader.message();

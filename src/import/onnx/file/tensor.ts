@@ -19,9 +19,25 @@ export const MAX_LIST = 1 << 20;
 const MAX_CONSTANT = 1024;
 
 const DTYPES: ReadonlyMap<number, DType> = new Map<number, DType>([
-  [1, 'f32'], [2, 'u8'], [3, 'i8'], [4, 'u16'], [5, 'i16'], [6, 'i32'], [7, 'i64'], [9, 'b8'], [10, 'f16'], [11, 'f64'],
-  [12, 'u32'], [13, 'u64'], [14, 'c64'], [15, 'c128'], [16, 'bf16'], [17, 'f8e4m3fn'], [19, 'f8e5m2'], [24, 'f8e8m0fnu'],
-]); // prettier-ignore
+  [1, 'f32'],
+  [2, 'u8'],
+  [3, 'i8'],
+  [4, 'u16'],
+  [5, 'i16'],
+  [6, 'i32'],
+  [7, 'i64'],
+  [9, 'b8'],
+  [10, 'f16'],
+  [11, 'f64'],
+  [12, 'u32'],
+  [13, 'u64'],
+  [14, 'c64'],
+  [15, 'c128'],
+  [16, 'bf16'],
+  [17, 'f8e4m3fn'],
+  [19, 'f8e5m2'],
+  [24, 'f8e8m0fnu'],
+]);
 
 /** A TensorProto. @throws E_SYNTAX, E_LIMIT, E_UNSUPPORTED */
 export function readTensor(reader: WireReader): OnnxTensor {
@@ -47,11 +63,13 @@ export function readTensor(reader: WireReader): OnnxTensor {
         raw = reader.raw();
         break;
       case 4:
-        if (reader.wire !== 2 || reader.raw().length <= 4 * MAX_CONSTANT) reader.floats(floats, MAX_LIST);
+        if (reader.wire !== 2 || reader.raw().length <= 4 * MAX_CONSTANT)
+          reader.floats(floats, MAX_LIST);
         break;
       case 5:
       case 7:
-        if (reader.wire !== 2 || reader.raw().length <= 10 * MAX_CONSTANT) reader.ints(ints, MAX_LIST);
+        if (reader.wire !== 2 || reader.raw().length <= 10 * MAX_CONSTANT)
+          reader.ints(ints, MAX_LIST);
         break;
       case 14:
         external = reader.small() === 1;
@@ -62,7 +80,8 @@ export function readTensor(reader: WireReader): OnnxTensor {
   const dtype = dtypeOf(type, `tensor '${name}'`);
   let count = 1;
   const sizes = dims.map((dim) => {
-    if (typeof dim === 'bigint' || dim < 0) throw reader.fail(`tensor '${name}' has a size of ${dim}`, reader.start);
+    if (typeof dim === 'bigint' || dim < 0)
+      throw reader.fail(`tensor '${name}' has a size of ${dim}`, reader.start);
     count *= dim;
     return dim;
   });
@@ -70,7 +89,8 @@ export function readTensor(reader: WireReader): OnnxTensor {
     throw new ShardwrightError('E_LIMIT', `tensor '${name}' has more than 2^53 elements`, {
       hint: 'the file may be damaged',
     });
-  const values = external || count > MAX_CONSTANT ? undefined : elements(dtype, count, raw, floats, ints);
+  const values =
+    external || count > MAX_CONSTANT ? undefined : elements(dtype, count, raw, floats, ints);
   return { name, dims: sizes, dtype, ...(values !== undefined ? { values } : {}) };
 }
 
@@ -88,10 +108,19 @@ function elements(
   return integer && ints.length === count ? [...ints] : undefined;
 }
 
-function rawElements(dtype: DType, count: number, raw: Uint8Array): (number | bigint)[] | undefined {
+function rawElements(
+  dtype: DType,
+  count: number,
+  raw: Uint8Array,
+): (number | bigint)[] | undefined {
   const view = new DataView(raw.buffer, raw.byteOffset, raw.byteLength);
-  const read = (bytes: number, at: (offset: number) => number | bigint): (number | bigint)[] | undefined =>
-    raw.length === bytes * count ? Array.from({ length: count }, (_, i) => at(i * bytes)) : undefined;
+  const read = (
+    bytes: number,
+    at: (offset: number) => number | bigint,
+  ): (number | bigint)[] | undefined =>
+    raw.length === bytes * count
+      ? Array.from({ length: count }, (_, i) => at(i * bytes))
+      : undefined;
   switch (dtype) {
     case 'i64':
       return read(8, (o) => {
@@ -137,7 +166,12 @@ function half(bits: number): number {
 export function dtypeOf(number: number, what: string): DType {
   const dtype = DTYPES.get(number);
   if (dtype !== undefined) return dtype;
-  throw new ShardwrightError('E_UNSUPPORTED', `${what} has the ONNX type number ${number}${number === 8 ? ' (string)' : ''}, which no graph here holds`, {
-    hint: 'numbers from float8 to int64 and bool are read',
-  }); // prettier-ignore
+  throw new ShardwrightError(
+    'E_UNSUPPORTED',
+    `${what} has the ONNX type number ${number}${number === 8 ? ' (string)' : ''}, which no ` +
+      'graph here holds',
+    {
+      hint: 'numbers from float8 to int64 and bool are read',
+    },
+  );
 }

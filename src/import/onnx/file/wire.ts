@@ -1,6 +1,7 @@
 /**
- * Protobuf wire format: fields of a message one after another, by number and wire type. Only what is asked for is decoded;
- * tensors of weights are stepped over. Every length is checked against the bytes that are there.
+ * Protobuf wire format: fields of a message one after another, by number and wire type. Only what
+ * is asked for is decoded; tensors of weights are stepped over. Every length is checked against the
+ * bytes that are there.
  */
 
 import { ShardwrightError } from '../../../errors.ts';
@@ -32,9 +33,13 @@ export class WireReader {
     this.pos = start;
     this.after = start;
     if (depth > MAX_DEPTH)
-      throw new ShardwrightError('E_LIMIT', `messages nest deeper than ${MAX_DEPTH}, at byte ${start}`, {
-        hint: 'no model needs this; check where the file comes from',
-      });
+      throw new ShardwrightError(
+        'E_LIMIT',
+        `messages nest deeper than ${MAX_DEPTH}, at byte ${start}`,
+        {
+          hint: 'no model needs this; check where the file comes from',
+        },
+      );
   }
 
   /** Moves to the next field; false at the end of the message. */
@@ -45,7 +50,8 @@ export class WireReader {
     const key = this.varint();
     this.field = Math.floor(key / 8);
     this.wire = key % 8;
-    if (this.field < 1 || this.field > 536_870_911) throw this.fail(`field number ${this.field} does not exist`, at);
+    if (this.field < 1 || this.field > 536_870_911)
+      throw this.fail(`field number ${this.field} does not exist`, at);
     switch (this.wire) {
       case VARINT:
         this.value = this.pos;
@@ -69,7 +75,10 @@ export class WireReader {
         throw this.fail(`wire type ${this.wire} is not used by ONNX`, at);
     }
     if (this.pos > this.end)
-      throw this.fail(`field ${this.field} ends at byte ${this.pos}, behind its message (byte ${this.end})`, at);
+      throw this.fail(
+        `field ${this.field} ends at byte ${this.pos}, behind its message (byte ${this.end})`,
+        at,
+      );
     this.after = this.pos;
     return true;
   }
@@ -94,9 +103,13 @@ export class WireReader {
   text(maxLength: number): string {
     const raw = this.raw();
     if (raw.length > maxLength)
-      throw new ShardwrightError('E_LIMIT', `a text of ${raw.length} bytes at byte ${this.value}; at most ${maxLength} are allowed`, {
-        hint: 'no name is that long; the file may be damaged',
-      }); // prettier-ignore
+      throw new ShardwrightError(
+        'E_LIMIT',
+        `a text of ${raw.length} bytes at byte ${this.value}; at most ${maxLength} are allowed`,
+        {
+          hint: 'no name is that long; the file may be damaged',
+        },
+      );
     try {
       return UTF8.decode(raw);
     } catch {
@@ -115,7 +128,8 @@ export class WireReader {
   /** An integer that must be a plain number, such as an enumeration. */
   small(): number {
     const value = this.int();
-    if (typeof value === 'bigint') throw this.fail(`the number ${value} is out of range`, this.value);
+    if (typeof value === 'bigint')
+      throw this.fail(`the number ${value} is out of range`, this.value);
     return value;
   }
 
@@ -153,19 +167,28 @@ export class WireReader {
 
   fail(message: string, at = this.value): ShardwrightError {
     return new ShardwrightError('E_SYNTAX', `${message}, at byte ${at}`, {
-      hint: 'the file may be cut or damaged; `python -c "import onnx; onnx.checker.check_model(FILE)"` checks it',
+      hint:
+        'the file may be cut or damaged; `python -c "import onnx; ' +
+        'onnx.checker.check_model(FILE)"` checks it',
     });
   }
 
   private tooMany(max: number): ShardwrightError {
-    return new ShardwrightError('E_LIMIT', `more than ${max} numbers in a list, at byte ${this.value}`, {
-      hint: 'the file may be damaged',
-    });
+    return new ShardwrightError(
+      'E_LIMIT',
+      `more than ${max} numbers in a list, at byte ${this.value}`,
+      {
+        hint: 'the file may be damaged',
+      },
+    );
   }
 
   private expect(wire: number): void {
     if (this.wire !== wire)
-      throw this.fail(`field ${this.field} has wire type ${this.wire}, expected ${wire}`, this.value);
+      throw this.fail(
+        `field ${this.field} has wire type ${this.wire}, expected ${wire}`,
+        this.value,
+      );
   }
 
   /** Reads a length or key at `pos`. */

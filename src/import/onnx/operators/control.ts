@@ -2,12 +2,13 @@
 
 import type { Arg, Graph, TensorType } from '../../../graph/types.ts';
 import { tensorType } from '../../../graph/value.ts';
-import { nodeError, type BodyBuilder, type OnnxOperand } from '../call.ts';
+import { type BodyBuilder, nodeError, type OnnxOperand } from '../call.ts';
 import type { OnnxGraph, OnnxNode } from '../file/model.ts';
 
 /**
- * `If`, `Loop` and `Scan` become `cond`, `while_loop` or `scan`. Bodies of ONNX read values of the graph around them by
- * name; ours take everything they read as inputs, behind those that the operator hands over.
+ * `If`, `Loop` and `Scan` become `cond`, `while_loop` or `scan`. Bodies of ONNX read values of the
+ * graph around them by name; ours take everything they read as inputs, behind those that the
+ * operator hands over.
  */
 export function lowerControl(
   graph: BodyBuilder,
@@ -33,7 +34,10 @@ class Control {
   }
 
   private body(name: string): OnnxGraph {
-    return this.node.attributes.get(name)?.graph ?? this.fail('E_TYPE', `attribute '${name}' holds no graph`);
+    return (
+      this.node.attributes.get(name)?.graph ??
+      this.fail('E_TYPE', `attribute '${name}' holds no graph`)
+    );
   }
 
   private input(i: number): OnnxOperand {
@@ -59,7 +63,8 @@ class Control {
     });
     const all: OnnxOperand[] = [];
     for (const { lowering } of branches)
-      for (const operand of lowering.captured) if (!all.some((known) => known.name === operand.name)) all.push(operand);
+      for (const operand of lowering.captured)
+        if (!all.some((known) => known.name === operand.name)) all.push(operand);
     const [a, b] = branches;
     const other = b.name === a.name ? `${b.name}_else` : b.name;
     const bodies: [string, Graph][] = [
@@ -67,8 +72,11 @@ class Control {
       [other, { ...withInputs(b.made, b.lowering.captured, all), name: other }],
     ];
     const args: Arg[] = [
-      graph.ref(this.input(0)), { kind: 'graph', name: a.name }, { kind: 'graph', name: other }, this.refs(all),
-    ]; // prettier-ignore
+      graph.ref(this.input(0)),
+      { kind: 'graph', name: a.name },
+      { kind: 'graph', name: other },
+      this.refs(all),
+    ];
     return graph.emitControl('cond', args, bodies);
   }
 
@@ -78,8 +86,16 @@ class Control {
     const source = this.body('body');
     const scanned = node.attributes.get('num_scan_inputs')?.int;
     if (typeof scanned !== 'number' || scanned < 1 || scanned > this.inputs.length)
-      return this.fail('E_TYPE', `num_scan_inputs is ${String(scanned)} for ${this.inputs.length} inputs`);
-    for (const name of ['scan_input_axes', 'scan_output_axes', 'scan_input_directions', 'scan_output_directions'])
+      return this.fail(
+        'E_TYPE',
+        `num_scan_inputs is ${String(scanned)} for ${this.inputs.length} inputs`,
+      );
+    for (const name of [
+      'scan_input_axes',
+      'scan_output_axes',
+      'scan_input_directions',
+      'scan_output_directions',
+    ])
       if (node.attributes.get(name)?.ints.some((value) => value !== 0) === true)
         return this.fail('E_UNSUPPORTED', `a scan whose ${name} are not all 0`);
     const operands = this.inputs.map((_, i) => this.input(i));
@@ -96,13 +112,18 @@ class Control {
     const lowering = this.lowering(source);
     const name = graph.bodyName(source.name);
     const made = lowering.body(name, types, (_inputs, results) => results);
-    const args: Arg[] = [{ kind: 'graph', name }, this.refs(states), this.refs(xs), this.refs(lowering.captured)];
+    const args: Arg[] = [
+      { kind: 'graph', name },
+      this.refs(states),
+      this.refs(xs),
+      this.refs(lowering.captured),
+    ];
     return graph.emitControl('scan', args, [[name, made]]);
   }
 
   /**
-   * With a known count and no condition of its own a loop is a scan over nothing; otherwise a `while_loop` that carries
-   * the iteration number and the condition.
+   * With a known count and no condition of its own a loop is a scan over nothing; otherwise a
+   * `while_loop` that carries the iteration number and the condition.
    */
   loop(): readonly OnnxOperand[] {
     const { graph } = this;
@@ -110,10 +131,12 @@ class Control {
     const limit = this.inputs[0];
     const start = this.inputs[1];
     const carried = this.inputs.slice(2).map((_, i) => this.input(i + 2));
-    const passesCondition = source.outputs[0] !== undefined && source.outputs[0].name === source.inputs[1]?.name;
+    const passesCondition =
+      source.outputs[0] !== undefined && source.outputs[0].name === source.inputs[1]?.name;
     const count = limit?.constant?.values[0];
     const startsTrue = start === undefined || Number(start.constant?.values[0] ?? 0) === 1;
-    const number = (value: number): OnnxOperand => graph.constant({ dtype: 'i64', dims: [], values: [value] });
+    const number = (value: number): OnnxOperand =>
+      graph.constant({ dtype: 'i64', dims: [], values: [value] });
     const truth = graph.constant({ dtype: 'b8', dims: [], values: [1] });
     const scalars: TensorType[] = [tensorType('i64', []), tensorType('b8', [])];
     const types = [...scalars, ...carried.map((operand) => operand.type)];
@@ -127,18 +150,32 @@ class Control {
     const init = [number(0), start ?? truth, ...carried];
     const stacked = source.outputs.length - 1 - carried.length;
     if (stacked < 0)
-      return this.fail('E_TYPE', `the body returns ${source.outputs.length} values for ${carried.length} carried ones`);
+      return this.fail(
+        'E_TYPE',
+        `the body returns ${source.outputs.length} values for ${carried.length} carried ones`,
+      );
     if (counted) {
-      const args: Arg[] = [{ kind: 'graph', name }, this.refs(init), [], this.refs(lowering.captured)];
+      const args: Arg[] = [
+        { kind: 'graph', name },
+        this.refs(init),
+        [],
+        this.refs(lowering.captured),
+      ];
       return graph.emitControl('scan', args, [[name, made]], { length: count }).slice(2);
     }
-    if (stacked > 0) return this.fail('E_UNSUPPORTED', 'a loop with a condition that also collects values');
+    if (stacked > 0)
+      return this.fail('E_UNSUPPORTED', 'a loop with a condition that also collects values');
     if (limit !== undefined && !isEndless(limit))
       return this.fail('E_UNSUPPORTED', 'a loop with both a count and a condition');
     const test = graph.bodyName(`${source.name}_condition`);
     const captured = lowering.captured;
     const inputs = [...types, ...captured.map((operand) => operand.type)];
-    const args: Arg[] = [{ kind: 'graph', name: test }, { kind: 'graph', name }, this.refs(init), this.refs(captured)];
+    const args: Arg[] = [
+      { kind: 'graph', name: test },
+      { kind: 'graph', name },
+      this.refs(init),
+      this.refs(captured),
+    ];
     return graph
       .emitControl('while_loop', args, [
         [test, conditionBody(test, inputs)],
@@ -157,9 +194,14 @@ function isEndless(limit: OnnxOperand): boolean {
 /** Returns the carried condition. */
 function conditionBody(name: string, types: readonly TensorType[]): Graph {
   const nodes = types.map((type, i) => ({
-    name: `arg${i}`, kind: 'placeholder' as const, target: `arg${i}`, args: [], kwargs: {}, type,
+    name: `arg${i}`,
+    kind: 'placeholder' as const,
+    target: `arg${i}`,
+    args: [],
+    kwargs: {},
+    type,
     meta: { role: 'arg' as const, roleIndex: i },
-  })); // prettier-ignore
+  }));
   return { name, nodes, outputs: [{ value: 'arg1', role: 'output', index: 0 }], subgraphs: {} };
 }
 
@@ -176,7 +218,15 @@ function withInputs(body: Graph, own: readonly OnnxOperand[], all: readonly Onnx
     let name = operand.name;
     for (let k = 1; taken.has(name); k++) name = `${operand.name}_${k}`;
     taken.add(name);
-    return { name, kind: 'placeholder' as const, target: name, args: [], kwargs: {}, type: operand.type, meta };
+    return {
+      name,
+      kind: 'placeholder' as const,
+      target: name,
+      args: [],
+      kwargs: {},
+      type: operand.type,
+      meta,
+    };
   });
   return { ...body, nodes: [...inputs, ...rest] };
 }

@@ -8,7 +8,10 @@ const unary =
   (target: string): Lowering =>
   (c) => [c.build.emit(`aten.${target}.default`, [c.arg(0)])];
 
-/** A scalar known at import is written as a literal, as traced graphs do; torch then keeps the dtype of the tensor. */
+/**
+ * A scalar known at import is written as a literal, as traced graphs do; torch then keeps the dtype
+ * of the tensor.
+ */
 const binary =
   (target: string): Lowering =>
   (c) => {
@@ -28,7 +31,8 @@ const variadic =
   (target: string): Lowering =>
   (c) => {
     let result = c.input(0);
-    for (let i = 1; i < c.operands.length; i++) result = c.build.emit(target, [c.build.ref(result), c.arg(i)]);
+    for (let i = 1; i < c.operands.length; i++)
+      result = c.build.emit(target, [c.build.ref(result), c.arg(i)]);
     return [result];
   };
 
@@ -69,12 +73,16 @@ const cast: Lowering = (c) => {
 const where: Lowering = (c) => {
   const [a, b] = [c.scalarOrRef(1), c.scalarOrRef(2)];
   // Two literals would lose the dtype.
-  return [c.build.emit('aten.where.self', [c.arg(0), c.isLiteral(a) && c.isLiteral(b) ? c.arg(1) : a, b])];
+  return [
+    c.build.emit('aten.where.self', [c.arg(0), c.isLiteral(a) && c.isLiteral(b) ? c.arg(1) : a, b]),
+  ];
 };
 
 const gelu: Lowering = (c) => {
   const approximate = c.text('approximate', 'none');
-  return [c.build.emit('aten.gelu.default', [c.arg(0)], approximate === 'none' ? {} : { approximate })];
+  return [
+    c.build.emit('aten.gelu.default', [c.arg(0)], approximate === 'none' ? {} : { approximate }),
+  ];
 };
 
 /** alpha x + beta, cut to 0..1; torch's own has alpha 1/6. */
@@ -101,19 +109,46 @@ const mean: Lowering = (c) => {
 };
 
 const swish = (c: OnnxCall, alpha: number): OnnxOperand => {
-  const scaled = alpha === 1 ? c.input(0) : c.build.emit('aten.mul.Tensor', [c.arg(0), floatArg(alpha)]);
+  const scaled =
+    alpha === 1 ? c.input(0) : c.build.emit('aten.mul.Tensor', [c.arg(0), floatArg(alpha)]);
   const gate = c.build.emit('aten.sigmoid.default', [c.build.ref(scaled)]);
   return c.build.emit('aten.mul.Tensor', [c.arg(0), c.build.ref(gate)]);
 };
 
 const UNARY: readonly (readonly [onnx: string, aten: string])[] = [
-  ['Relu', 'relu'], ['Sigmoid', 'sigmoid'], ['Tanh', 'tanh'], ['Exp', 'exp'], ['Log', 'log'], ['Sqrt', 'sqrt'],
-  ['Reciprocal', 'reciprocal'], ['Neg', 'neg'], ['Abs', 'abs'], ['Sin', 'sin'], ['Cos', 'cos'], ['Tan', 'tan'],
-  ['Asin', 'asin'], ['Acos', 'acos'], ['Atan', 'atan'], ['Sinh', 'sinh'], ['Cosh', 'cosh'], ['Asinh', 'asinh'],
-  ['Acosh', 'acosh'], ['Atanh', 'atanh'], ['Erf', 'erf'], ['Floor', 'floor'], ['Ceil', 'ceil'], ['Round', 'round'],
-  ['Sign', 'sign'], ['Not', 'logical_not'], ['BitwiseNot', 'bitwise_not'], ['IsNaN', 'isnan'], ['IsInf', 'isinf'],
-  ['HardSwish', 'hardswish'], ['Mish', 'mish'], ['Softplus', 'softplus'],
-]; // prettier-ignore
+  ['Relu', 'relu'],
+  ['Sigmoid', 'sigmoid'],
+  ['Tanh', 'tanh'],
+  ['Exp', 'exp'],
+  ['Log', 'log'],
+  ['Sqrt', 'sqrt'],
+  ['Reciprocal', 'reciprocal'],
+  ['Neg', 'neg'],
+  ['Abs', 'abs'],
+  ['Sin', 'sin'],
+  ['Cos', 'cos'],
+  ['Tan', 'tan'],
+  ['Asin', 'asin'],
+  ['Acos', 'acos'],
+  ['Atan', 'atan'],
+  ['Sinh', 'sinh'],
+  ['Cosh', 'cosh'],
+  ['Asinh', 'asinh'],
+  ['Acosh', 'acosh'],
+  ['Atanh', 'atanh'],
+  ['Erf', 'erf'],
+  ['Floor', 'floor'],
+  ['Ceil', 'ceil'],
+  ['Round', 'round'],
+  ['Sign', 'sign'],
+  ['Not', 'logical_not'],
+  ['BitwiseNot', 'bitwise_not'],
+  ['IsNaN', 'isnan'],
+  ['IsInf', 'isinf'],
+  ['HardSwish', 'hardswish'],
+  ['Mish', 'mish'],
+  ['Softplus', 'softplus'],
+];
 
 export const ELEMENTWISE: readonly (readonly [string, Lowering])[] = [
   ...UNARY.map(([name, target]) => [name, unary(target)] as const),
@@ -144,14 +179,23 @@ export const ELEMENTWISE: readonly (readonly [string, Lowering])[] = [
   ['CastLike', (c) => [c.build.emit('aten.to.dtype', [c.arg(0), dtypeArg(c.type(1).dtype)])]],
   ['Gelu', gelu],
   ['com.microsoft.Gelu', gelu],
-  ['com.microsoft.FastGelu', (c) => [c.build.emit('aten.gelu.default', [c.arg(0)], { approximate: 'tanh' })]],
+  [
+    'com.microsoft.FastGelu',
+    (c) => [c.build.emit('aten.gelu.default', [c.arg(0)], { approximate: 'tanh' })],
+  ],
   ['com.microsoft.QuickGelu', (c) => [swish(c, c.float('alpha', 1.702))]],
   ['Swish', (c) => [swish(c, c.float('alpha', 1))]],
-  ['LeakyRelu', (c) => [c.build.emit('aten.leaky_relu.default', [c.arg(0), floatArg(c.float('alpha', 0.01))])]],
+  [
+    'LeakyRelu',
+    (c) => [c.build.emit('aten.leaky_relu.default', [c.arg(0), floatArg(c.float('alpha', 0.01))])],
+  ],
   ['Elu', (c) => [c.build.emit('aten.elu.default', [c.arg(0), floatArg(c.float('alpha', 1))])]],
   ['Celu', (c) => [c.build.emit('aten.celu.default', [c.arg(0), floatArg(c.float('alpha', 1))])]],
   ['Selu', unary('selu')],
   ['HardSigmoid', hardSigmoid],
   ['PRelu', prelu],
-  ['ThresholdedRelu', (c) => [c.build.emit('aten.threshold.default', [c.arg(0), floatArg(c.float('alpha', 1)), 0])]],
+  [
+    'ThresholdedRelu',
+    (c) => [c.build.emit('aten.threshold.default', [c.arg(0), floatArg(c.float('alpha', 1)), 0])],
+  ],
 ];

@@ -10,7 +10,10 @@ const reshape: Lowering = (c) => {
   const { shape } = c.type(0);
   const sizes = wanted.map((dim, i) => {
     if (dim !== 0 || c.int('allowzero', 0) === 1) return dim;
-    return shape[i] ?? c.fail('E_TYPE', `size ${i} is 0, which copies a dim that the input does not have`);
+    return (
+      shape[i] ??
+      c.fail('E_TYPE', `size ${i} is 0, which copies a dim that the input does not have`)
+    );
   });
   return [c.build.emit('aten.reshape.default', [c.arg(0), sizes.map(dimArg)])];
 };
@@ -20,7 +23,8 @@ const flatten: Lowering = (c) => {
   const rank = c.rank(0);
   const stated = c.int('axis', 1);
   const at = stated < 0 ? stated + rank : stated;
-  if (at < 0 || at > rank) return c.fail('E_TYPE', `axis ${stated} does not exist in a tensor of ${rank} dims`);
+  if (at < 0 || at > rank)
+    return c.fail('E_TYPE', `axis ${stated} does not exist in a tensor of ${rank} dims`);
   const { shape } = c.type(0);
   const left = shape.slice(0, at);
   const product = left.every((dim) => typeof dim === 'number')
@@ -36,14 +40,17 @@ const unsqueeze: Lowering = (c) => {
   const rank = c.rank(0) + axes.length;
   const sorted = axes.map((axis) => c.axis(axis, rank)).sort((a, b) => a - b);
   let result = c.input(0);
-  for (const axis of sorted) result = c.build.emit('aten.unsqueeze.default', [c.build.ref(result), axis]);
+  for (const axis of sorted)
+    result = c.build.emit('aten.unsqueeze.default', [c.build.ref(result), axis]);
   return [result];
 };
 
 const squeeze: Lowering = (c) => {
   const axes = c.axes(1);
   if (axes === undefined) return [c.build.emit('aten.squeeze.default', [c.arg(0)])];
-  return [c.build.emit('aten.squeeze.dims', [c.arg(0), axes.map((axis) => c.axis(axis, c.rank(0)))])];
+  return [
+    c.build.emit('aten.squeeze.dims', [c.arg(0), axes.map((axis) => c.axis(axis, c.rank(0)))]),
+  ];
 };
 
 const transpose: Lowering = (c) => {
@@ -64,7 +71,8 @@ const split: Lowering = (c) => {
   if (sizes === undefined) {
     const size = c.size(c.type(0).shape[axis], `dim ${axis}, which is split,`);
     const parts = c.int('num_outputs', c.node.outputs.length);
-    if (parts < 1 || parts > c.node.outputs.length) return c.fail('E_TYPE', `num_outputs is ${parts}`);
+    if (parts < 1 || parts > c.node.outputs.length)
+      return c.fail('E_TYPE', `num_outputs is ${parts}`);
     const each = Math.ceil(size / parts);
     sizes = Array.from({ length: parts }, (_, i) => Math.max(0, Math.min(each, size - i * each)));
   }
@@ -78,17 +86,23 @@ const FAR = 2 ** 30;
 
 const slice: Lowering = (c) => {
   const rank = c.rank(0);
-  const starts = c.ints('starts') ?? c.constantInts(1) ?? c.fail('E_TYPE', 'the starts are missing');
+  const starts =
+    c.ints('starts') ?? c.constantInts(1) ?? c.fail('E_TYPE', 'the starts are missing');
   const ends = c.ints('ends') ?? c.constantInts(2) ?? c.fail('E_TYPE', 'the ends are missing');
   const axes = c.axes(3) ?? starts.map((_, i) => i);
   const steps = c.constantInts(4) ?? starts.map(() => 1);
-  if (ends.length !== starts.length || axes.length !== starts.length || steps.length !== starts.length)
+  if (
+    ends.length !== starts.length ||
+    axes.length !== starts.length ||
+    steps.length !== starts.length
+  )
     return c.fail('E_TYPE', 'starts, ends, axes and steps have different lengths');
   let result = c.input(0);
   starts.forEach((start, i) => {
     const axis = c.axis(axes[i], rank);
     const value = c.build.ref(result);
-    if (steps[i] > 0) result = c.build.emit('aten.slice.Tensor', [value, axis, start, ends[i], steps[i]]);
+    if (steps[i] > 0)
+      result = c.build.emit('aten.slice.Tensor', [value, axis, start, ends[i], steps[i]]);
     else if (steps[i] === -1 && (start === -1 || start > FAR) && ends[i] < -FAR)
       result = c.build.emit('aten.flip.default', [value, [axis]]);
     else c.fail('E_UNSUPPORTED', `a slice with step ${steps[i]} of only a part of axis ${axis}`);
@@ -115,10 +129,14 @@ const pad: Lowering = (c) => {
   if (mode !== 'constant') return c.fail('E_UNSUPPORTED', `padding by '${mode}'`);
   const pads = c.ints('pads') ?? c.constantInts(1) ?? c.fail('E_TYPE', 'the pads are missing');
   const rank = c.rank(0);
-  const axes = (c.constantInts(3) ?? Array.from({ length: rank }, (_, i) => i)).map((axis) => c.axis(axis, rank));
-  if (pads.length !== 2 * axes.length) return c.fail('E_TYPE', `${pads.length} pads for ${axes.length} axes`);
+  const axes = (c.constantInts(3) ?? Array.from({ length: rank }, (_, i) => i)).map((axis) =>
+    c.axis(axis, rank),
+  );
+  if (pads.length !== 2 * axes.length)
+    return c.fail('E_TYPE', `${pads.length} pads for ${axes.length} axes`);
   const value = c.optional(2) === undefined ? floatArg(c.float('value', 0)) : c.literal(c.input(2));
-  if (value === undefined) return c.fail('E_UNSUPPORTED', 'the padding value is computed at run time');
+  if (value === undefined)
+    return c.fail('E_UNSUPPORTED', 'the padding value is computed at run time');
   return [padded(c, c.input(0), axes, pads, value)];
 };
 
@@ -140,13 +158,17 @@ export function padded(
   return c.build.emit('aten.constant_pad_nd.default', [c.build.ref(operand), list, value]);
 }
 
-/** Rows of a table are an embedding; one constant index is a select; anything else an indexing of one dim. */
+/**
+ * Rows of a table are an embedding; one constant index is a select; anything else an indexing of
+ * one dim.
+ */
 const gather: Lowering = (c) => {
   const rank = c.rank(0);
   const axis = c.axis(c.int('axis', 0), rank);
   const indices = c.input(1);
   const literal = c.literal(indices);
-  if (typeof literal === 'number') return [c.build.emit('aten.select.int', [c.arg(0), axis, literal])];
+  if (typeof literal === 'number')
+    return [c.build.emit('aten.select.int', [c.arg(0), axis, literal])];
   if (axis === 0 && rank === 2 && /^(f|bf)/.test(c.type(0).dtype))
     return [c.build.emit('aten.embedding.default', [c.arg(0), c.arg(1)])];
   const before = Array.from({ length: axis }, () => null);
@@ -171,12 +193,18 @@ const constantOfShape: Lowering = (c) => {
   const value = Number(stated?.values?.[0] ?? 0);
   const fill: Arg = dtype === 'b8' ? value !== 0 : /^[iu]/.test(dtype) ? value : floatArg(value);
   const device: Arg = { kind: 'device', word: 'cpu' };
-  return [c.build.emit('aten.full.default', [sizes.map(dimArg), fill], { dtype: { kind: 'dtype', dtype }, device })];
+  return [
+    c.build.emit('aten.full.default', [sizes.map(dimArg), fill], {
+      dtype: { kind: 'dtype', dtype },
+      device,
+    }),
+  ];
 };
 
 const range: Lowering = (c) => {
   const ends = [0, 1, 2].map(
-    (i) => c.literal(c.input(i)) ?? c.fail('E_UNSUPPORTED', 'a range with ends computed at run time'),
+    (i) =>
+      c.literal(c.input(i)) ?? c.fail('E_UNSUPPORTED', 'a range with ends computed at run time'),
   );
   const { dtype } = c.type(0);
   return [c.build.emit('aten.arange.start_step', ends, { dtype: { kind: 'dtype', dtype } })];
@@ -184,19 +212,32 @@ const range: Lowering = (c) => {
 
 const trilu: Lowering = (c) => {
   const k = c.optional(1) === undefined ? 0 : (c.constantInts(1)?.[0] ?? 0);
-  return [c.build.emit(c.int('upper', 1) === 1 ? 'aten.triu.default' : 'aten.tril.default', [c.arg(0), k])];
+  return [
+    c.build.emit(c.int('upper', 1) === 1 ? 'aten.triu.default' : 'aten.tril.default', [
+      c.arg(0),
+      k,
+    ]),
+  ];
 };
 
 const scatterElements: Lowering = (c) => {
   const reduction = c.text('reduction', 'none');
   const target =
-    reduction === 'none' ? 'aten.scatter.src' : reduction === 'add' ? 'aten.scatter_add.default' : undefined;
-  if (target === undefined) return c.fail('E_UNSUPPORTED', `a scatter with reduction '${reduction}'`);
+    reduction === 'none'
+      ? 'aten.scatter.src'
+      : reduction === 'add'
+        ? 'aten.scatter_add.default'
+        : undefined;
+  if (target === undefined)
+    return c.fail('E_UNSUPPORTED', `a scatter with reduction '${reduction}'`);
   return [c.build.emit(target, [c.arg(0), c.int('axis', 0), c.arg(1), c.arg(2)])];
 };
 
 const tile: Lowering = (c) => [
-  c.build.emit('aten.repeat.default', [c.arg(0), c.constantInts(1) ?? c.fail('E_TYPE', 'the repeats are missing')]),
+  c.build.emit('aten.repeat.default', [
+    c.arg(0),
+    c.constantInts(1) ?? c.fail('E_TYPE', 'the repeats are missing'),
+  ]),
 ];
 
 export const SHAPES: readonly (readonly [string, Lowering])[] = [
@@ -212,7 +253,10 @@ export const SHAPES: readonly (readonly [string, Lowering])[] = [
   ['Tile', tile],
   ['Pad', pad],
   ['Gather', gather],
-  ['GatherElements', (c) => [c.build.emit('aten.gather.default', [c.arg(0), c.int('axis', 0), c.arg(1)])]],
+  [
+    'GatherElements',
+    (c) => [c.build.emit('aten.gather.default', [c.arg(0), c.int('axis', 0), c.arg(1)])],
+  ],
   ['ScatterElements', scatterElements],
   ['Shape', shapeOf],
   ['Size', sizeOf],

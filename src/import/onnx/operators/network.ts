@@ -10,13 +10,27 @@ function product(c: OnnxCall, a: OnnxOperand, b: OnnxOperand): OnnxOperand {
   return c.build.emit(target, [c.build.ref(a), c.build.ref(b)]);
 }
 
-/** alpha A B + beta C. The form of a linear layer (B transposed, C a vector or absent) becomes `linear`. */
+/**
+ * alpha A B + beta C. The form of a linear layer (B transposed, C a vector or absent) becomes
+ * `linear`.
+ */
 const gemm: Lowering = (c) => {
   const [alpha, beta] = [c.float('alpha', 1), c.float('beta', 1)];
   const [transA, transB] = [c.int('transA', 0) !== 0, c.int('transB', 0) !== 0];
   const bias = c.optional(2);
-  if (transB && !transA && alpha === 1 && (bias === undefined || (beta === 1 && bias.type.shape.length === 1)))
-    return [c.build.emit('aten.linear.default', [c.arg(0), c.arg(1), ...(bias === undefined ? [] : [c.arg(2)])])];
+  if (
+    transB &&
+    !transA &&
+    alpha === 1 &&
+    (bias === undefined || (beta === 1 && bias.type.shape.length === 1))
+  )
+    return [
+      c.build.emit('aten.linear.default', [
+        c.arg(0),
+        c.arg(1),
+        ...(bias === undefined ? [] : [c.arg(2)]),
+      ]),
+    ];
   const turned = (i: number, turn: boolean): OnnxOperand =>
     turn ? c.build.emit('aten.t.default', [c.arg(i)]) : c.input(i);
   const [a, b] = [turned(0, transA), turned(1, transB)];
@@ -25,10 +39,18 @@ const gemm: Lowering = (c) => {
       ...(beta === 1 ? {} : { beta: floatArg(beta) }),
       ...(alpha === 1 ? {} : { alpha: floatArg(alpha) }),
     };
-    return [c.build.emit('aten.addmm.default', [c.build.ref(bias), c.build.ref(a), c.build.ref(b)], factors)];
+    return [
+      c.build.emit(
+        'aten.addmm.default',
+        [c.build.ref(bias), c.build.ref(a), c.build.ref(b)],
+        factors,
+      ),
+    ];
   }
   const made = product(c, a, b);
-  return [alpha === 1 ? made : c.build.emit('aten.mul.Tensor', [c.build.ref(made), floatArg(alpha)])];
+  return [
+    alpha === 1 ? made : c.build.emit('aten.mul.Tensor', [c.build.ref(made), floatArg(alpha)]),
+  ];
 };
 
 /** com.microsoft: MatMul with the last two dims of an operand exchanged first. */
@@ -39,7 +61,9 @@ const fusedMatMul: Lowering = (c) => {
     c.int(name, 0) !== 0 ? c.build.emit('aten.transpose.int', [c.arg(i), -2, -1]) : c.input(i);
   const made = product(c, turned(0, 'transA'), turned(1, 'transB'));
   const alpha = c.float('alpha', 1);
-  return [alpha === 1 ? made : c.build.emit('aten.mul.Tensor', [c.build.ref(made), floatArg(alpha)])];
+  return [
+    alpha === 1 ? made : c.build.emit('aten.mul.Tensor', [c.build.ref(made), floatArg(alpha)]),
+  ];
 };
 
 interface Window {
@@ -50,7 +74,9 @@ interface Window {
   readonly ends: number[];
 }
 
-/** Kernel, stride, dilation and pads of a convolution or pool over the dims behind the first two. */
+/**
+ * Kernel, stride, dilation and pads of a convolution or pool over the dims behind the first two.
+ */
 function windowOf(c: OnnxCall, kernel: readonly number[]): Window {
   const n = kernel.length;
   const stride = c.ints('strides') ?? kernel.map(() => 1);
@@ -74,11 +100,18 @@ function windowOf(c: OnnxCall, kernel: readonly number[]): Window {
 }
 
 /** torch pads both ends equally; other padding is made before. */
-function evened(c: OnnxCall, window: Window, value: Arg): { operand: OnnxOperand; padding: number[] } {
+function evened(
+  c: OnnxCall,
+  window: Window,
+  value: Arg,
+): { operand: OnnxOperand; padding: number[] } {
   const { begins, ends } = window;
   if (begins.every((n, i) => n === ends[i])) return { operand: c.input(0), padding: begins };
   const axes = begins.map((_, i) => i + 2);
-  return { operand: padded(c, c.input(0), axes, [...begins, ...ends], value), padding: begins.map(() => 0) };
+  return {
+    operand: padded(c, c.input(0), axes, [...begins, ...ends], value),
+    padding: begins.map(() => 0),
+  };
 }
 
 const convolution =
@@ -89,7 +122,10 @@ const convolution =
       return c.fail('E_TYPE', `an input of ${c.rank(0)} dims and a kernel of ${shape.length}`);
     const kernel = shape.slice(2).map((dim) => c.size(dim, 'a dim of the kernel'));
     const window = windowOf(c, kernel);
-    if (transposed && (c.ints('output_shape') !== undefined || window.begins.some((n, i) => n !== window.ends[i])))
+    if (
+      transposed &&
+      (c.ints('output_shape') !== undefined || window.begins.some((n, i) => n !== window.ends[i]))
+    )
       return c.fail('E_UNSUPPORTED', 'a transposed convolution with uneven pads');
     const { operand, padding } = transposed
       ? { operand: c.input(0), padding: window.begins }
@@ -97,15 +133,24 @@ const convolution =
     const extra = (transposed ? c.ints('output_padding') : undefined) ?? kernel.map(() => 0);
     return [
       c.build.emit('aten.convolution.default', [
-        c.build.ref(operand), c.arg(1), c.optionalArg(2), window.stride, padding, window.dilation, transposed, extra, c.int('group', 1),
+        c.build.ref(operand),
+        c.arg(1),
+        c.optionalArg(2),
+        window.stride,
+        padding,
+        window.dilation,
+        transposed,
+        extra,
+        c.int('group', 1),
       ]),
-    ]; // prettier-ignore
+    ];
   };
 
 const pool =
   (kind: 'max' | 'avg'): Lowering =>
   (c) => {
-    const kernel = c.ints('kernel_shape') ?? c.fail('E_TYPE', `attribute 'kernel_shape' is missing`);
+    const kernel =
+      c.ints('kernel_shape') ?? c.fail('E_TYPE', `attribute 'kernel_shape' is missing`);
     if (kernel.length !== 2) return c.fail('E_UNSUPPORTED', `pooling over ${kernel.length} dims`);
     if (c.node.outputs.length > 1) return c.fail('E_UNSUPPORTED', 'the positions of the maxima');
     const window = windowOf(c, kernel);
@@ -123,17 +168,29 @@ const pool =
         ]),
       ];
     }
-    if (window.dilation.some((n) => n !== 1)) return c.fail('E_UNSUPPORTED', 'average pooling with dilation');
+    if (window.dilation.some((n) => n !== 1))
+      return c.fail('E_UNSUPPORTED', 'average pooling with dilation');
     if (window.begins.some((n, i) => n !== window.ends[i]))
       return c.fail('E_UNSUPPORTED', 'average pooling with uneven pads');
     const counted = c.int('count_include_pad', 0) === 1;
-    return [c.build.emit('aten.avg_pool2d.default', [c.arg(0), kernel, window.stride, window.begins, ceil, counted])];
+    return [
+      c.build.emit('aten.avg_pool2d.default', [
+        c.arg(0),
+        kernel,
+        window.stride,
+        window.begins,
+        ceil,
+        counted,
+      ]),
+    ];
   };
 
 /** Over all dims behind the first two. */
 const globalPool =
   (target: string): Lowering =>
-  (c) => [c.build.emit(target, [c.arg(0), Array.from({ length: c.rank(0) - 2 }, (_, i) => i + 2), true])];
+  (c) => [
+    c.build.emit(target, [c.arg(0), Array.from({ length: c.rank(0) - 2 }, (_, i) => i + 2), true]),
+  ];
 
 const normalized = (c: OnnxCall, axis: number): number[] =>
   c
@@ -145,23 +202,47 @@ const layerNorm: Lowering = (c) => {
   const shape = normalized(c, c.int('axis', -1));
   const epsilon = floatArg(c.float('epsilon', 1e-5));
   if (c.node.outputs.filter((name) => name !== '').length <= 1)
-    return [c.build.emit('aten.layer_norm.default', [c.arg(0), shape, c.arg(1), c.optionalArg(2), epsilon])];
-  return c.build.emitTuple('aten.native_layer_norm.default', [c.arg(0), shape, c.arg(1), c.optionalArg(2), epsilon]);
+    return [
+      c.build.emit('aten.layer_norm.default', [
+        c.arg(0),
+        shape,
+        c.arg(1),
+        c.optionalArg(2),
+        epsilon,
+      ]),
+    ];
+  return c.build.emitTuple('aten.native_layer_norm.default', [
+    c.arg(0),
+    shape,
+    c.arg(1),
+    c.optionalArg(2),
+    epsilon,
+  ]);
 };
 
 const rmsNorm: Lowering = (c) => {
   if (c.node.outputs.filter((name) => name !== '').length > 1)
     return c.fail('E_UNSUPPORTED', 'the statistics of an RMS norm');
   const epsilon = floatArg(c.float('epsilon', 1e-5));
-  return [c.build.emit('aten.rms_norm.default', [c.arg(0), normalized(c, c.int('axis', -1)), c.arg(1), epsilon])];
+  return [
+    c.build.emit('aten.rms_norm.default', [
+      c.arg(0),
+      normalized(c, c.int('axis', -1)),
+      c.arg(1),
+      epsilon,
+    ]),
+  ];
 };
 
 const batchNorm: Lowering = (c) => {
-  if (c.int('training_mode', 0) === 1) return c.fail('E_UNSUPPORTED', 'batch norm in training mode');
+  if (c.int('training_mode', 0) === 1)
+    return c.fail('E_UNSUPPORTED', 'batch norm in training mode');
   const momentum = floatArg(1 - c.float('momentum', 0.9));
   const epsilon = floatArg(c.float('epsilon', 1e-5));
   const stats = [1, 2, 3, 4].map((i) => c.arg(i));
-  return [c.build.emit('aten.batch_norm.default', [c.arg(0), ...stats, false, momentum, epsilon, false])];
+  return [
+    c.build.emit('aten.batch_norm.default', [c.arg(0), ...stats, false, momentum, epsilon, false]),
+  ];
 };
 
 const groupNorm: Lowering = (c) => {
@@ -173,7 +254,9 @@ const groupNorm: Lowering = (c) => {
 const instanceNorm: Lowering = (c) => {
   const channels = c.size(c.type(0).shape[1] ?? 0, 'the number of channels');
   const epsilon = floatArg(c.float('epsilon', 1e-5));
-  return [c.build.emit('aten.group_norm.default', [c.arg(0), channels, c.arg(1), c.arg(2), epsilon])];
+  return [
+    c.build.emit('aten.group_norm.default', [c.arg(0), channels, c.arg(1), c.arg(2), epsilon]),
+  ];
 };
 
 /** Reduced axes, counted from the front; undefined where the operator returns its input. */
@@ -191,7 +274,8 @@ const reduce =
     const axes = reducedAxes(c);
     let value = c.input(0);
     for (const step of before) value = c.build.emit(step, [c.build.ref(value)]);
-    if (axes !== undefined) value = c.build.emit(target, [c.build.ref(value), axes, c.int('keepdims', 1) === 1]);
+    if (axes !== undefined)
+      value = c.build.emit(target, [c.build.ref(value), axes, c.int('keepdims', 1) === 1]);
     for (const step of after) value = c.build.emit(step, [c.build.ref(value)]);
     return [value];
   };
@@ -207,8 +291,15 @@ const reduceProduct: Lowering = (c) => {
 const position =
   (target: string): Lowering =>
   (c) => {
-    if (c.int('select_last_index', 0) === 1) return c.fail('E_UNSUPPORTED', 'the last of several equal positions');
-    return [c.build.emit(target, [c.arg(0), c.axis(c.int('axis', 0), c.rank(0)), c.int('keepdims', 1) === 1])];
+    if (c.int('select_last_index', 0) === 1)
+      return c.fail('E_UNSUPPORTED', 'the last of several equal positions');
+    return [
+      c.build.emit(target, [
+        c.arg(0),
+        c.axis(c.int('axis', 0), c.rank(0)),
+        c.int('keepdims', 1) === 1,
+      ]),
+    ];
   };
 
 const topK: Lowering = (c) => {
@@ -232,7 +323,11 @@ const dropout: Lowering = (c) => {
 
 /** Opset 23, four-dimensional and without a cache. */
 const attention: Lowering = (c) => {
-  if (c.rank(0) !== 4 || c.operands.slice(4).some((o) => o !== undefined) || c.node.outputs.length > 1)
+  if (
+    c.rank(0) !== 4 ||
+    c.operands.slice(4).some((o) => o !== undefined) ||
+    c.node.outputs.length > 1
+  )
     return c.fail('E_UNSUPPORTED', 'attention with packed heads, a cache, or its inner results');
   const scale = c.attribute('scale')?.float;
   return [

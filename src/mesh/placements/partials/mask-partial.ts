@@ -1,12 +1,13 @@
 /** The placement of a masked table lookup that waits for its sum. */
 
-import { Pending } from './pending.ts';
 import type { PlacementKind } from '../kinds.ts';
+import { Pending } from './pending.ts';
 
 /**
- * A masked table lookup waiting for its sum: out-of-range indices were masked and the shard's offset subtracted (DTensor's
- * _MaskPartial). Two are the same placement only with the same offset shape and dim and, once there is one, the same mask:
- * rows masked by one lookup mean nothing to another.
+ * A masked table lookup waiting for its sum: out-of-range indices were masked and the shard's
+ * offset subtracted (DTensor's _MaskPartial). Two are the same placement only with the same offset
+ * shape and dim and, once there is one, the same mask: rows masked by one lookup mean nothing to
+ * another.
  */
 export class MaskPartial extends Pending {
   readonly kind = 'mask-partial';
@@ -40,7 +41,10 @@ export class MaskPartial extends Pending {
   }
 }
 
-/** What one rank looks up: row numbers of its own part of the table, and which of the indices are not its own. */
+/**
+ * What one rank looks up: row numbers of its own part of the table, and which of the indices are
+ * not its own.
+ */
 export interface LookupMask {
   /** Index into the local rows; 0 where masked. */
   readonly local: Int32Array;
@@ -60,7 +64,10 @@ export function lookupMask(indices: readonly number[], offset: number, length: n
   return { local, masked };
 }
 
-/** The rows looked up with those of other ranks set to 0; the mask stays usable, so a value can be reduced many times. */
+/**
+ * The rows looked up with those of other ranks set to 0; the mask stays usable, so a value can be
+ * reduced many times.
+ */
 export function maskedRows(rows: readonly (readonly number[])[], mask: LookupMask): number[][] {
   return rows.map((row, i) => (mask.masked[i] === 1 ? row.map(() => 0) : [...row]));
 }
@@ -78,7 +85,8 @@ export const MASK: PlacementKind = {
     if (torch) scan.expect(')');
     scan.expect(',');
     const dim = scan.count('a tensor dim', 0);
-    if (dim >= shape.length) scan.fail(`a dim of the ${shape.length}-D table before this place (got ${dim})`);
+    if (dim >= shape.length)
+      scan.fail(`a dim of the ${shape.length}-D table before this place (got ${dim})`);
     scan.expect(')');
     return new MaskPartial(shape, dim);
   },

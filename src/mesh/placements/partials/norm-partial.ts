@@ -1,11 +1,11 @@
 /** The placement of partial p-norms that wait for the norm of all. */
 
-import { Pending } from './pending.ts';
 import type { PlacementKind } from '../kinds.ts';
+import { Pending } from './pending.ts';
 
 /**
- * Each rank holds the p-norm of its rows; pending is the norm of all: (sum x^p)^(1/p), the maximum for p = inf, the minimum
- * for p = -inf and the sum of counts for p = 0 (DTensor's _NormPartial).
+ * Each rank holds the p-norm of its rows; pending is the norm of all: (sum x^p)^(1/p), the maximum
+ * for p = inf, the minimum for p = -inf and the sum of counts for p = 0 (DTensor's _NormPartial).
  */
 export class NormPartial extends Pending {
   readonly kind = 'norm-partial';
@@ -27,10 +27,15 @@ export class NormPartial extends Pending {
     // Scaled by the largest operand, so that powers neither overflow nor vanish.
     const scale = operands.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
     if (scale === 0 || scale === Infinity) return p > 0 ? scale : 0;
-    return scale * operands.reduce((sum, x) => sum + Math.pow(Math.abs(x) / scale, p), 0) ** (1 / p);
+    return (
+      scale * operands.reduce((sum, x) => sum + Math.pow(Math.abs(x) / scale, p), 0) ** (1 / p)
+    );
   }
 
-  /** Every rank holds value / n^(1/p); the value itself for infinite p; refused for p = 0, whose counts are whole. */
+  /**
+   * Every rank holds value / n^(1/p); the value itself for infinite p; refused for p = 0, whose
+   * counts are whole.
+   */
   operand(value: number, _rank: number, n: number): number | undefined {
     if (this.p === 0) return undefined;
     return Math.abs(this.p) === Infinity ? value : value / n ** (1 / this.p);

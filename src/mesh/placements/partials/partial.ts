@@ -1,12 +1,21 @@
 /** The placement `Partial`: each rank has an operand of a pending reduction. */
 
 import { ShardwrightError, suggestion } from '../../../errors.ts';
-import { Pending, type OperandType } from './pending.ts';
-import type { Placement, ReduceOp } from '../placement.ts';
 import type { PlacementKind } from '../kinds.ts';
+import type { Placement, ReduceOp } from '../placement.ts';
+import { type OperandType, Pending } from './pending.ts';
 
 /** Every reduction that a Partial may wait for, in the order of their kind codes. */
-export const REDUCE_OPS: readonly ReduceOp[] = ['sum', 'avg', 'max', 'min', 'product', 'band', 'bor', 'bxor'];
+export const REDUCE_OPS: readonly ReduceOp[] = [
+  'sum',
+  'avg',
+  'max',
+  'min',
+  'product',
+  'band',
+  'bor',
+  'bxor',
+];
 
 /** Each rank holds an operand of a pending reduction over the whole local tensor. */
 export class Partial extends Pending {
@@ -34,7 +43,8 @@ export class Partial extends Pending {
   /**
    * Of booleans, sum is "or" and product is "and".
    *
-   * @throws E_PLACEMENT for the average of booleans, and for bitwise reductions of numbers that are not whole
+   * @throws E_PLACEMENT for the average of booleans, and for bitwise reductions of numbers that are
+   *   not whole
    */
   reduce(operands: readonly number[], type: OperandType = 'number'): number {
     if (type === 'bool') return reduceBooleans(this.op, operands);
@@ -58,7 +68,10 @@ export class Partial extends Pending {
     }
   }
 
-  /** Sum: the first rank keeps the value, others hold 0. Avg, max, min: all keep it. Product and bitwise: refused. */
+  /**
+   * Sum: the first rank keeps the value, others hold 0. Avg, max, min: all keep it. Product and
+   * bitwise: refused.
+   */
   operand(value: number, rank: number): number | undefined {
     switch (this.op) {
       case 'sum':
@@ -97,10 +110,17 @@ function reduceBooleans(op: ReduceOp, operands: readonly number[]): number {
 }
 
 /** By BigInt: JavaScript's own bit operations keep 32 bits only. */
-function bitwise(p: Partial, operands: readonly number[], step: (a: bigint, b: bigint) => bigint): number {
+function bitwise(
+  p: Partial,
+  operands: readonly number[],
+  step: (a: bigint, b: bigint) => bigint,
+): number {
   const bad = operands.find((v) => !Number.isSafeInteger(v));
   if (bad !== undefined)
-    throw new ShardwrightError('E_PLACEMENT', `${p.text} of ${bad}: bitwise reductions want whole numbers`);
+    throw new ShardwrightError(
+      'E_PLACEMENT',
+      `${p.text} of ${bad}: bitwise reductions want whole numbers`,
+    );
   return Number(operands.map((v) => BigInt(v)).reduce(step));
 }
 

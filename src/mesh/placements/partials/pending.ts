@@ -4,18 +4,22 @@ import type { Placement } from '../placement.ts';
 import { Uncut } from '../uncut.ts';
 
 /**
- * What all pending reductions have in common: every rank holds an operand of a reduction that is still to be done. A new
- * kind says how operands reduce and how one value is taken apart into operands.
+ * What all pending reductions have in common: every rank holds an operand of a reduction that is
+ * still to be done. A new kind says how operands reduce and how one value is taken apart into
+ * operands.
  */
 export abstract class Pending extends Uncut {
   /** The value that the operands of all ranks stand for. Booleans are given as 0 and 1. */
   abstract reduce(operands: readonly number[], type?: OperandType): number;
   /**
-   * Operand of one of `n` ranks for a value that all of them hold, so that the operands reduce to the value; undefined
-   * where the step from R is refused.
+   * Operand of one of `n` ranks for a value that all of them hold, so that the operands reduce to
+   * the value; undefined where the step from R is refused.
    */
   abstract operand(value: number, rank: number, n: number): number | undefined;
-  /** Whether both may stand on one tensor, on different mesh dims: as a rule the same reduction only. */
+  /**
+   * Whether both may stand on one tensor, on different mesh dims: as a rule the same reduction
+   * only.
+   */
   standsWith(other: Placement): boolean {
     return this.equals(other);
   }

@@ -4,8 +4,9 @@ import { ShardwrightError } from '../../../errors.ts';
 import type { Placement } from '../placement.ts';
 
 /**
- * What all slicing kinds have in common. A kind only has to say which rows go to which rank (`split`) and how the same cut
- * is made on another dim; sizes, evenness and the inverse follow. Kinds with a formula override them for speed.
+ * What all slicing kinds have in common. A kind only has to say which rows go to which rank
+ * (`split`) and how the same cut is made on another dim; sizes, evenness and the inverse follow.
+ * Kinds with a formula override them for speed.
  */
 export abstract class Cut implements Placement {
   abstract readonly kind: string;
@@ -13,7 +14,10 @@ export abstract class Cut implements Placement {
   readonly chunks: number = 1;
   readonly oneRun: boolean = false;
 
-  /** @throws RangeError for a negative dim: texts and users' dims are normalised before (`normalDim`) */
+  /**
+   * @throws RangeError for a negative dim: texts and users' dims are normalised before
+   *   (`normalDim`)
+   */
   constructor(readonly dim: number) {
     if (!Number.isInteger(dim) || dim < 0) throw new RangeError(`internal: a cut of dim ${dim}`);
   }
@@ -39,7 +43,8 @@ export abstract class Cut implements Placement {
       if (rows.length !== parts[r].length)
         throw new ShardwrightError(
           'E_PLACEMENT',
-          `${this.text}: rank ${r} of ${parts.length} gives ${parts[r].length} rows of ${size}, expected ${rows.length}`,
+          `${this.text}: rank ${r} of ${parts.length} gives ${parts[r].length} rows of ` +
+            `${size}, expected ${rows.length}`,
         );
       rows.forEach((row, i) => (out[row] = parts[r][i]));
     });

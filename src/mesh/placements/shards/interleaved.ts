@@ -1,14 +1,15 @@
 /** The placement that cuts stated sections of a dim one by one, as fused weights are cut. */
 
-import { checkCut, Cut } from './cut.ts';
 import type { PlacementKind } from '../kinds.ts';
-import { Shard, ceilChunks } from './shard.ts';
+import { checkCut, Cut } from './cut.ts';
+import { ceilChunks, Shard } from './shard.ts';
 import { StridedShard } from './strided.ts';
 
 /**
- * Sections of stated lengths, each cut into n ceil pieces; rank r holds piece r of every section. This is how a fused
- * query-key-value weight is cut when the sections differ in length: `Interleaved(0, [4096, 1024, 1024])`. Sections of
- * equal length are a StridedShard: the text `Interleaved(0, 3)` means `_S(0, 3)`.
+ * Sections of stated lengths, each cut into n ceil pieces; rank r holds piece r of every section.
+ * This is how a fused query-key-value weight is cut when the sections differ in length:
+ * `Interleaved(0, [4096, 1024, 1024])`. Sections of equal length are a StridedShard: the text
+ * `Interleaved(0, 3)` means `_S(0, 3)`.
  */
 export class Interleaved extends Cut {
   readonly kind = 'interleaved';
@@ -24,7 +25,9 @@ export class Interleaved extends Cut {
 
   override refusal(size: number): string | undefined {
     const total = this.sections.reduce((a, b) => a + b, 0);
-    return total === size ? undefined : `${this.text} has sections of ${total} rows in all, the dim has ${size}`;
+    return total === size
+      ? undefined
+      : `${this.text} has sections of ${total} rows in all, the dim has ${size}`;
   }
   override localSize(size: number, n: number, rank?: number): number {
     checkCut(this, size, n);

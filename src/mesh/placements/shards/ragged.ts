@@ -1,11 +1,12 @@
 /** The placement that gives each rank a stated number of blocks of rows. */
 
-import { checkCut, Cut } from './cut.ts';
 import type { PlacementKind } from '../kinds.ts';
+import { checkCut, Cut } from './cut.ts';
 
 /**
- * Rank r holds `units[r]` consecutive blocks of `block` rows, rank 0 first; a rank may own none, or all. The units times
- * the block must be the size of the dim (compare PyTorch issue 169320: whole optimizer states on single ranks).
+ * Rank r holds `units[r]` consecutive blocks of `block` rows, rank 0 first; a rank may own none, or
+ * all. The units times the block must be the size of the dim (compare PyTorch issue 169320: whole
+ * optimizer states on single ranks).
  */
 export class Ragged extends Cut {
   readonly kind = 'ragged';
@@ -26,7 +27,8 @@ export class Ragged extends Cut {
   }
 
   override refusal(size: number, n: number): string | undefined {
-    if (this.units.length !== n) return `${this.text} has units for ${this.units.length} ranks, the mesh dim has ${n}`;
+    if (this.units.length !== n)
+      return `${this.text} has units for ${this.units.length} ranks, the mesh dim has ${n}`;
     const rows = this.starts[n] * this.block;
     return rows === size ? undefined : `${this.text} has ${rows} rows in all, the dim has ${size}`;
   }
@@ -44,7 +46,9 @@ export class Ragged extends Cut {
   }
   split(size: number, n: number): number[][] {
     checkCut(this, size, n);
-    return this.units.map((u, r) => Array.from({ length: u * this.block }, (_, i) => this.starts[r] * this.block + i));
+    return this.units.map((u, r) =>
+      Array.from({ length: u * this.block }, (_, i) => this.starts[r] * this.block + i),
+    );
   }
   override isEven(size: number, n: number): boolean {
     return this.refusal(size, n) === undefined && this.units.every((u) => u === this.units[0]);

@@ -1,9 +1,12 @@
 /** The placement `S(d)`: ceil chunks of one tensor dim, as DTensor's `Shard`. */
 
-import { Cut, normalDim } from './cut.ts';
 import type { PlacementKind } from '../kinds.ts';
+import { Cut, normalDim } from './cut.ts';
 
-/** Ceil chunks of one tensor dim: chunk = ceil(size / n), later ranks short or empty (as DTensor's Shard). */
+/**
+ * Ceil chunks of one tensor dim: chunk = ceil(size / n), later ranks short or empty (as DTensor's
+ * Shard).
+ */
 export class Shard extends Cut {
   readonly kind = 'shard';
   readonly text: string;
@@ -18,7 +21,8 @@ export class Shard extends Cut {
    * One object for each dim.
    *
    * @param rank of the tensor, for dims counted from the end: `Shard.of(-1, 3)` is `S(2)`
-   * @throws E_PLACEMENT when a tensor of that rank has no such dim, RangeError for a negative dim without a rank
+   * @throws E_PLACEMENT when a tensor of that rank has no such dim, RangeError for a negative dim
+   *   without a rank
    */
   static of(dim: number, rank?: number): Shard {
     const normal = rank === undefined ? dim : normalDim(dim, rank);
@@ -34,7 +38,9 @@ export class Shard extends Cut {
     return Math.min(rank * Math.ceil(size / n), size);
   }
   split(size: number, n: number): number[][] {
-    return ceilChunks(size, n).map(({ offset, length }) => Array.from({ length }, (_, i) => offset + i));
+    return ceilChunks(size, n).map(({ offset, length }) =>
+      Array.from({ length }, (_, i) => offset + i),
+    );
   }
   override isEven(size: number, n: number): boolean {
     return size % n === 0;

@@ -1,12 +1,12 @@
 /** The placement `_S(d, f)` (DTensor's `_StridedShard`): pieces of the chunks of a dim. */
 
+import type { PlacementKind } from '../kinds.ts';
 import { Cut } from './cut.ts';
 import { ceilChunks, Shard } from './shard.ts';
-import type { PlacementKind } from '../kinds.ts';
 
 /**
- * The dim is cut into `factor` ceil chunks and each chunk into n ceil pieces; rank r holds piece r of every chunk
- * (DTensor's _StridedShard). Factor 1 is a plain Shard and is not made here.
+ * The dim is cut into `factor` ceil chunks and each chunk into n ceil pieces; rank r holds piece r
+ * of every chunk (DTensor's _StridedShard). Factor 1 is a plain Shard and is not made here.
  */
 export class StridedShard extends Cut {
   readonly kind = 'strided';

@@ -1,10 +1,13 @@
 /**
- * Elementwise operators of ATen on several operands: arithmetic, comparison, logic, selection. Which pending reductions pass
- * follows from the function alone (linear, monotone, lattice); what is not listed reduces first.
+ * Elementwise operators of ATen on several operands: arithmetic, comparison, logic, selection.
+ * Which pending reductions pass follows from the function alone (linear, monotone, lattice); what
+ * is not listed reduces first.
  */
 
 import type { DType } from '../../../graph/types.ts';
 import { floatResult } from '../../record/dtypes.ts';
+import type { OpContext, OperatorRecord, TypedContext } from '../../record/record.ts';
+import { ALL_KINDS, LINEAR_KINDS, P, type Rule, rule } from '../../record/rule.ts';
 import {
   addedOperand,
   additiveRules,
@@ -18,14 +21,12 @@ import {
 } from '../../rules/partials.ts';
 import {
   pointwise,
+  type PointwiseSpec,
   productCost,
   promotedType,
   TRANSCENDENTAL,
   withInPlace,
-  type PointwiseSpec,
 } from '../../rules/pointwise.ts';
-import type { OpContext, OperatorRecord, TypedContext } from '../../record/record.ts';
-import { ALL_KINDS, LINEAR_KINDS, P, rule, type Rule } from '../../record/rule.ts';
 
 type Extra = NonNullable<PointwiseSpec['extra']>;
 
@@ -35,7 +36,8 @@ const SELF_OTHER = ['self', 'other'];
 const TENSOR_PAIR = 'TensorOrScalar self, TensorOrScalar other';
 const TENSOR_SCALAR = 'Tensor self, Scalar other';
 
-// ---- arithmetic of two ------------------------------------------------------------------------------------------------
+// ---- arithmetic of two
+// -----------------------------------------------------------------------------
 
 /** `c1 * self + c2 * other`, either side a tensor or a number. */
 const additive =
@@ -53,14 +55,21 @@ const additive =
 
 const product: Extra = (ctx) => {
   if (ctx.outputs[0]?.dtype === 'b8') return [];
-  if (ctx.inputs.length === 1) return scaleRules(ctx, scalarOf(ctx, ctx.indexOf('self') < 0 ? 'self' : 'other'));
+  if (ctx.inputs.length === 1)
+    return scaleRules(ctx, scalarOf(ctx, ctx.indexOf('self') < 0 ? 'self' : 'other'));
   return [0, 1].flatMap((i) => LINEAR_KINDS.map((kind) => onePartial(ctx, i, kind)));
 };
 
 /** The larger or the smaller of two. */
-function larger(name: string, kind: 'max' | 'min', aliases: readonly string[] = []): OperatorRecord[] {
+function larger(
+  name: string,
+  kind: 'max' | 'min',
+  aliases: readonly string[] = [],
+): OperatorRecord[] {
   const extra: Extra = (ctx) => latticeRules(ctx, kind);
-  return [pointwise(`aten.${name}.default`, { schema: 'Tensor self, Tensor other', aliases, extra })];
+  return [
+    pointwise(`aten.${name}.default`, { schema: 'Tensor self, Tensor other', aliases, extra }),
+  ];
 }
 
 /** The numerator only, and no rounding: a quotient is not linear in its divisor. */
@@ -74,8 +83,10 @@ const quotient: Extra = (ctx) => {
 function roundedQuotient(ctx: TypedContext): Rule[] {
   if (ctx.inputs.length !== 1 || ctx.indexOf('self') < 0) return [];
   const divisor = scalarOf(ctx, 'other');
-  return addedOperand(ctx, 'self', 1 / divisor).filter((r) => r.inputs[0]?.kind === 'partial' && r.inputs[0].op !== 'avg');
-} // prettier-ignore
+  return addedOperand(ctx, 'self', 1 / divisor).filter(
+    (r) => r.inputs[0]?.kind === 'partial' && r.inputs[0].op !== 'avg',
+  );
+}
 
 const ADD = { operands: SELF_OTHER, extra: additive(1, 1) };
 const SUB = { operands: SELF_OTHER, extra: additive(1, -1) };
@@ -93,29 +104,50 @@ const plainBinary = (names: string, spec: Omit<PointwiseSpec, 'schema'> = {}): O
       ...withInPlace(`aten.${n}.Scalar`, { schema: TENSOR_SCALAR, operands: SELF_OTHER, ...spec }),
     ]);
 const defaultBinary = (names: string, spec: Omit<PointwiseSpec, 'schema'> = {}): OperatorRecord[] =>
-  names.split(' ').map((n) => pointwise(`aten.${n}.default`, { schema: TENSOR_PAIR, operands: SELF_OTHER, ...spec }));
+  names
+    .split(' ')
+    .map((n) =>
+      pointwise(`aten.${n}.default`, { schema: TENSOR_PAIR, operands: SELF_OTHER, ...spec }),
+    );
 
-/** `min(max(x, low), high)`: each operand is non-decreasing; maxima join with the lower bound, minima with the upper. */
+/**
+ * `min(max(x, low), high)`: each operand is non-decreasing; maxima join with the lower bound,
+ * minima with the upper.
+ */
 function clampRules(ctx: TypedContext, x: string, low: string, high: string): Rule[] {
   const present = [x, low, high].filter((name) => ctx.indexOf(name) >= 0);
   return [
-    ...present.flatMap((name) => (['max', 'min'] as const).map((k) => jointPartial(ctx, [name], k))),
+    ...present.flatMap((name) =>
+      (['max', 'min'] as const).map((k) => jointPartial(ctx, [name], k)),
+    ),
     ...(ctx.indexOf(low) < 0 ? [] : [jointPartial(ctx, [x, low], 'max')]),
     ...(ctx.indexOf(high) < 0 ? [] : [jointPartial(ctx, [x, high], 'min')]),
-    ...(ctx.indexOf(low) < 0 || ctx.indexOf(high) < 0 ? [] : [jointPartial(ctx, [low, high], 'min')]),
+    ...(ctx.indexOf(low) < 0 || ctx.indexOf(high) < 0
+      ? []
+      : [jointPartial(ctx, [low, high], 'min')]),
   ];
 }
 
 const arithmeticOps: OperatorRecord[] = [
   ...withInPlace('aten.add.Tensor', { schema: withAlpha(TENSOR_PAIR), ...ADD }),
-  ...withInPlace('aten.add.Scalar', { schema: 'Tensor self, Scalar other, Scalar alpha=1', ...ADD }),
+  ...withInPlace('aten.add.Scalar', {
+    schema: 'Tensor self, Scalar other, Scalar alpha=1',
+    ...ADD,
+  }),
   ...withInPlace('aten.sub.Tensor', { schema: withAlpha(TENSOR_PAIR), ...SUB }),
-  ...withInPlace('aten.sub.Scalar', { schema: 'Tensor self, Scalar other, Scalar alpha=1', ...SUB }),
+  ...withInPlace('aten.sub.Scalar', {
+    schema: 'Tensor self, Scalar other, Scalar alpha=1',
+    ...SUB,
+  }),
   pointwise('aten.rsub.Tensor', { schema: withAlpha(TENSOR_PAIR), ...RSUB }),
   pointwise('aten.rsub.Scalar', { schema: 'Tensor self, Scalar other, Scalar alpha=1', ...RSUB }),
   ...withInPlace('aten.mul.Tensor', { schema: TENSOR_PAIR, ...MUL }),
   ...withInPlace('aten.mul.Scalar', { schema: TENSOR_SCALAR, ...MUL }),
-  ...withInPlace('aten.div.Tensor', { schema: TENSOR_PAIR, ...DIV, aliases: ['aten.true_divide.Tensor'] }),
+  ...withInPlace('aten.div.Tensor', {
+    schema: TENSOR_PAIR,
+    ...DIV,
+    aliases: ['aten.true_divide.Tensor'],
+  }),
   ...withInPlace('aten.div.Scalar', { schema: TENSOR_SCALAR, ...DIV }),
   ...['Tensor_mode', 'Scalar_mode'].map((overload) =>
     pointwise(`aten.div.${overload}`, {
@@ -126,7 +158,11 @@ const arithmeticOps: OperatorRecord[] = [
     }),
   ),
   ...defaultBinary('floor_divide', { extra: (ctx) => roundedQuotient(ctx) }),
-  pointwise('aten.floor_divide.Scalar', { schema: TENSOR_SCALAR, operands: SELF_OTHER, extra: (ctx) => roundedQuotient(ctx) }), // prettier-ignore
+  pointwise('aten.floor_divide.Scalar', {
+    schema: TENSOR_SCALAR,
+    operands: SELF_OTHER,
+    extra: (ctx) => roundedQuotient(ctx),
+  }),
   ...plainBinary('remainder fmod'),
   ...defaultBinary('atan2', { result: 'float', cost: TRANSCENDENTAL }),
   ...defaultBinary('hypot nextafter'),
@@ -140,8 +176,14 @@ const arithmeticOps: OperatorRecord[] = [
   ...larger('fmax', 'max'),
   ...larger('minimum', 'min', ['aten.min.other']),
   ...larger('fmin', 'min'),
-  pointwise('aten.clamp_min.Tensor', { schema: 'Tensor self, Tensor min', extra: (ctx) => latticeRules(ctx, 'max') }),
-  pointwise('aten.clamp_max.Tensor', { schema: 'Tensor self, Tensor max', extra: (ctx) => latticeRules(ctx, 'min') }),
+  pointwise('aten.clamp_min.Tensor', {
+    schema: 'Tensor self, Tensor min',
+    extra: (ctx) => latticeRules(ctx, 'max'),
+  }),
+  pointwise('aten.clamp_max.Tensor', {
+    schema: 'Tensor self, Tensor max',
+    extra: (ctx) => latticeRules(ctx, 'min'),
+  }),
   pointwise('aten.clamp.Tensor', {
     schema: 'Tensor self, Tensor? min=None, Tensor? max=None',
     extra: (ctx) => clampRules(ctx, 'self', 'min', 'max'),
@@ -169,7 +211,8 @@ function dividedType(ctx: OpContext): DType {
   return ctx.has('rounding_mode') ? promoted : floatResult(promoted);
 }
 
-// ---- comparisons and logic --------------------------------------------------------------------------------------------
+// ---- comparisons and logic
+// -----------------------------------------------------------------------------
 
 const COMPARISONS: readonly [string, readonly boolean[]][] = [
   ['lt', [false, true]],
@@ -178,13 +221,16 @@ const COMPARISONS: readonly [string, readonly boolean[]][] = [
   ['ge', [true, false]],
 ];
 
-/** and, or: distributive over each other, so either pending kind passes beside a replicated operand. */
+/**
+ * and, or: distributive over each other, so either pending kind passes beside a replicated operand.
+ */
 const logic =
   (own: 'bor' | 'band'): Extra =>
   (ctx) => {
     if (ctx.inputs.some((t) => t.dtype !== 'b8') || ctx.outputs[0]?.dtype !== 'b8') return [];
     // Beside a constant: either kind passes whatever the constant is.
-    if (ctx.inputs.length < 2) return (['bor', 'band'] as const).map((k) => onePartial(ctx, 0, k, k, 'ext'));
+    if (ctx.inputs.length < 2)
+      return (['bor', 'band'] as const).map((k) => onePartial(ctx, 0, k, k, 'ext'));
     const one = (['bor', 'band'] as const).flatMap((k) => [
       onePartial(ctx, 0, k, k, 'ext'),
       onePartial(ctx, 1, k, k, 'ext'),
@@ -211,18 +257,23 @@ const logicOps: OperatorRecord[] = [
   ...plainBinary('bitwise_or __or__', { extra: logic('bor') }),
   ...plainBinary('bitwise_xor __xor__', {
     extra: (ctx) => {
-      if (ctx.inputs.length > 1 || ctx.inputs[0].dtype !== 'b8' || ctx.outputs[0]?.dtype !== 'b8') return [];
+      if (ctx.inputs.length > 1 || ctx.inputs[0].dtype !== 'b8' || ctx.outputs[0]?.dtype !== 'b8')
+        return [];
       const flips = scalarOf(ctx, ctx.indexOf('self') < 0 ? 'self' : 'other') !== 0;
-      return [onePartial(ctx, 0, 'bor', flips ? 'band' : 'bor', 'ext'), onePartial(ctx, 0, 'band', flips ? 'bor' : 'band', 'ext')];
+      return [
+        onePartial(ctx, 0, 'bor', flips ? 'band' : 'bor', 'ext'),
+        onePartial(ctx, 0, 'band', flips ? 'bor' : 'band', 'ext'),
+      ];
     },
-  }), // prettier-ignore
+  }),
   ...['bitwise_left_shift', 'bitwise_right_shift'].flatMap((n) => [
     ...withInPlace(`aten.${n}.Tensor`, { schema: TENSOR_PAIR, operands: SELF_OTHER }),
     ...withInPlace(`aten.${n}.Tensor_Scalar`, { schema: TENSOR_SCALAR, operands: SELF_OTHER }),
   ]),
 ];
 
-// ---- selection and fused arithmetic -------------------------------------------------------------------------------------
+// ---- selection and fused arithmetic
+// -----------------------------------------------------------------------------
 
 /** Elementwise choice between two values by a replicated mask: any pending kind that both share. */
 const choice =
@@ -234,7 +285,9 @@ const choice =
     if (tensors.length === 0) return [];
     const constant = scalarOf(ctx, tensors[0] === values[0] ? values[1] : values[0]);
     // A constant survives an average and an extreme; n copies of it add up to more than one.
-    return kinds.filter((k) => k !== 'sum' || constant === 0).map((k) => jointPartial(ctx, tensors, k));
+    return kinds
+      .filter((k) => k !== 'sum' || constant === 0)
+      .map((k) => jointPartial(ctx, tensors, k));
   };
 
 const linearGroups =
@@ -260,16 +313,26 @@ const selectionOps: OperatorRecord[] = [
     schema: 'Tensor self, Tensor end, Scalar weight',
     extra: (ctx) => {
       const w = ctx.number('weight');
-      return [...linearGroups(['self', 'end'])(ctx), ...addedOperand(ctx, 'self', 1 - w), ...addedOperand(ctx, 'end', w)];
-    }, // prettier-ignore
+      return [
+        ...linearGroups(['self', 'end'])(ctx),
+        ...addedOperand(ctx, 'self', 1 - w),
+        ...addedOperand(ctx, 'end', w),
+      ];
+    },
   }),
   pointwise('aten.lerp.Tensor', {
     schema: 'Tensor self, Tensor end, Tensor weight',
-    extra: (ctx) => [...linearGroups(['self', 'end'])(ctx), onePartial(ctx, 2, 'avg', 'avg', 'ext')],
+    extra: (ctx) => [
+      ...linearGroups(['self', 'end'])(ctx),
+      onePartial(ctx, 2, 'avg', 'avg', 'ext'),
+    ],
   }),
   ...withInPlace('aten.addcmul.default', {
     schema: 'Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1',
-    extra: (ctx) => [...linearGroups(['self', 'tensor1'], ['self', 'tensor2'])(ctx), ...addedOperand(ctx, 'self', 1)],
+    extra: (ctx) => [
+      ...linearGroups(['self', 'tensor1'], ['self', 'tensor2'])(ctx),
+      ...addedOperand(ctx, 'self', 1),
+    ],
   }),
   ...withInPlace('aten.addcdiv.default', {
     schema: 'Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1',
@@ -277,4 +340,8 @@ const selectionOps: OperatorRecord[] = [
   }),
 ];
 
-export const binaryOps: readonly OperatorRecord[] = [...arithmeticOps, ...logicOps, ...selectionOps];
+export const binaryOps: readonly OperatorRecord[] = [
+  ...arithmeticOps,
+  ...logicOps,
+  ...selectionOps,
+];

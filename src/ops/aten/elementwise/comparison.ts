@@ -1,19 +1,26 @@
-/** Whether two tensors are the same, as one truth value: of every rank's part, and then of all parts. */
+/**
+ * Whether two tensors are the same, as one truth value: of every rank's part, and then of all
+ * parts.
+ */
 
 import { build, flat } from '../../../ndarray/array.ts';
-import { cuttable, need, sameShape } from '../../rules/dims.ts';
 import { one, tensor } from '../../record/kernel.ts';
-import { defineOp, elements, type OperatorRecord, type OpContext } from '../../record/record.ts';
-import { P, R, S, rule } from '../../record/rule.ts';
+import { defineOp, elements, type OpContext, type OperatorRecord } from '../../record/record.ts';
+import { P, R, rule, S } from '../../record/rule.ts';
+import { cuttable, need, sameShape } from '../../rules/dims.ts';
 
-const sizesAgree = (ctx: OpContext): boolean => sameShape(need(ctx, 'self').shape, need(ctx, 'other').shape);
+const sizesAgree = (ctx: OpContext): boolean =>
+  sameShape(need(ctx, 'self').shape, need(ctx, 'other').shape);
 
 const equal = defineOp('aten.equal.default', {
   schema: 'Tensor self, Tensor other',
   cls: 'reduction',
   infer: () => [{ dtype: 'b8', shape: [] }],
   // Of unequal sizes the answer is no, which no rank could tell from its parts.
-  shard: (ctx) => (sizesAgree(ctx) ? cuttable(ctx.inputs[0].shape).map((d) => rule([S(d), S(d)], [P('band')])) : []),
+  shard: (ctx) =>
+    sizesAgree(ctx)
+      ? cuttable(ctx.inputs[0].shape).map((d) => rule([S(d), S(d)], [P('band')]))
+      : [],
   flops: (ctx) => ({ matrix: 0, vector: elements(ctx.inputs[0].shape) }),
   kernel: one((call) => {
     const [a, b] = [tensor(call, 'self'), tensor(call, 'other')];
@@ -28,11 +35,16 @@ const isSameSize = defineOp('aten.is_same_size.default', {
   schema: 'Tensor self, Tensor other',
   cls: 'reduction',
   infer: () => [{ dtype: 'b8', shape: [] }],
-  shard: (ctx) => (sizesAgree(ctx) ? cuttable(ctx.inputs[0].shape).map((d) => rule([S(d), S(d)], [R])) : []),
+  shard: (ctx) =>
+    sizesAgree(ctx) ? cuttable(ctx.inputs[0].shape).map((d) => rule([S(d), S(d)], [R])) : [],
   flops: () => ({ matrix: 0, vector: 0 }),
   bytes: () => 0,
   kernel: one((call) =>
-    build([], () => (sameShape(tensor(call, 'self').shape, tensor(call, 'other').shape) ? 1 : 0), 'b8'),
+    build(
+      [],
+      () => (sameShape(tensor(call, 'self').shape, tensor(call, 'other').shape) ? 1 : 0),
+      'b8',
+    ),
   ),
 });
 

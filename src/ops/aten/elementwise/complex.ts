@@ -1,16 +1,17 @@
 /**
- * Complex numbers, as rotary embeddings use them: pairs of reals seen as one complex number and back, made of parts or of
- * length and angle, conjugated. Arithmetic on them stands with that on reals.
+ * Complex numbers, as rotary embeddings use them: pairs of reals seen as one complex number and
+ * back, made of parts or of length and angle, conjugated. Arithmetic on them stands with that on
+ * reals.
  */
 
 import type { DType } from '../../../graph/types.ts';
+import type { ValueRef } from '../../../graph/types.ts';
+import { defineOp, type OpContext, type OperatorRecord } from '../../record/record.ts';
+import { LINEAR_KINDS, rule, S } from '../../record/rule.ts';
 import { cuttable, kindsPass, need } from '../../rules/dims.ts';
-import type { Body, DecomposedSpec } from '../../vjp/composite/decomposed.ts';
 import { jointPartial, linearIn } from '../../rules/partials.ts';
 import { pointwise } from '../../rules/pointwise.ts';
-import { defineOp, type OpContext, type OperatorRecord } from '../../record/record.ts';
-import { LINEAR_KINDS, S, rule } from '../../record/rule.ts';
-import type { ValueRef } from '../../../graph/types.ts';
+import type { Body, DecomposedSpec } from '../../vjp/composite/decomposed.ts';
 
 const PARTS: Readonly<Partial<Record<DType, DType>>> = { c64: 'f32', c128: 'f64' };
 const WHOLE: Readonly<Partial<Record<DType, DType>>> = { f32: 'c64', f64: 'c128' };
@@ -18,20 +19,24 @@ const WHOLE: Readonly<Partial<Record<DType, DType>>> = { f32: 'c64', f64: 'c128'
 const partOf = (ctx: OpContext, dtype: DType): DType =>
   PARTS[dtype] ?? ctx.fail(`self has dtype ${dtype}, expected c64 or c128`);
 const complexOf = (ctx: OpContext, dtype: DType): DType =>
-  WHOLE[dtype] ?? ctx.fail(`there are no complex numbers with parts of ${dtype}; expected f32 or f64`);
+  WHOLE[dtype] ??
+  ctx.fail(`there are no complex numbers with parts of ${dtype}; expected f32 or f64`);
 
 const viewAsComplex = defineOp('aten.view_as_complex.default', {
   schema: 'Tensor self',
   cls: 'view',
   infer: (ctx) => {
     const { dtype, shape } = need(ctx, 'self');
-    if (shape.at(-1) !== 2) ctx.fail(`the last dim of [${shape.join(', ')}] must be 2: real and imaginary part`);
+    if (shape.at(-1) !== 2)
+      ctx.fail(`the last dim of [${shape.join(', ')}] must be 2: real and imaginary part`);
     return [{ dtype: complexOf(ctx, dtype), shape: shape.slice(0, -1) }];
   },
   // Both parts of a number stay together.
   shard: (ctx) => {
     const { shape } = need(ctx, 'self');
-    const cuts = cuttable(shape.slice(0, -1)).map((d) => rule([S(d, { slicing: 'any' })], [S(d, { slicing: 'any' })]));
+    const cuts = cuttable(shape.slice(0, -1)).map((d) =>
+      rule([S(d, { slicing: 'any' })], [S(d, { slicing: 'any' })]),
+    );
     return [...cuts, ...linearIn()(ctx)];
   },
 });
@@ -45,7 +50,9 @@ const viewAsReal = defineOp('aten.view_as_real.default', {
   },
   shard: (ctx) => {
     const { shape } = need(ctx, 'self');
-    const cuts = cuttable(shape).map((d) => rule([S(d, { slicing: 'any' })], [S(d, { slicing: 'any' })]));
+    const cuts = cuttable(shape).map((d) =>
+      rule([S(d, { slicing: 'any' })], [S(d, { slicing: 'any' })]),
+    );
     return [...cuts, ...linearIn()(ctx)];
   },
 });
@@ -60,15 +67,24 @@ const complex = pointwise('aten.complex.default', {
 const conjugate = defineOp('aten._conj.default', {
   schema: 'Tensor self',
   cls: 'other',
-  aliases: ['conj', 'conj_physical', '_conj_physical', '_conj_copy'].map((name) => `aten.${name}.default`),
+  aliases: ['conj', 'conj_physical', '_conj_physical', '_conj_copy'].map(
+    (name) => `aten.${name}.default`,
+  ),
   infer: (ctx) => [need(ctx, 'self')],
   shard: (ctx) => [
-    ...cuttable(need(ctx, 'self').shape).map((d) => rule([S(d, { slicing: 'any' })], [S(d, { slicing: 'any' })])),
+    ...cuttable(need(ctx, 'self').shape).map((d) =>
+      rule([S(d, { slicing: 'any' })], [S(d, { slicing: 'any' })]),
+    ),
     ...kindsPass(need(ctx, 'self').dtype),
   ],
 });
 
-export const complexOps: readonly OperatorRecord[] = [viewAsComplex, viewAsReal, complex, conjugate];
+export const complexOps: readonly OperatorRecord[] = [
+  viewAsComplex,
+  viewAsReal,
+  complex,
+  conjugate,
+];
 
 const part =
   (index: number) =>

@@ -1,8 +1,11 @@
 /**
- * Elementwise operators of ATen on one tensor, with their parameters. Which pending reductions pass follows from the function
- * alone (linear, monotone); what is not listed reduces first.
+ * Elementwise operators of ATen on one tensor, with their parameters. Which pending reductions pass
+ * follows from the function alone (linear, monotone); what is not listed reduces first.
  */
 
+import { realOf } from '../../record/dtypes.ts';
+import type { OperatorRecord, TypedContext } from '../../record/record.ts';
+import { ALL_KINDS, LINEAR_KINDS, type Rule } from '../../record/rule.ts';
 import {
   comparisonRules,
   linearIn,
@@ -12,13 +15,17 @@ import {
   onePartial,
   scaleRules,
 } from '../../rules/partials.ts';
-import { realOf } from '../../record/dtypes.ts';
-import { pointwise, TRANSCENDENTAL, withInPlace, type PointwiseSpec } from '../../rules/pointwise.ts';
-import type { OperatorRecord, TypedContext } from '../../record/record.ts';
-import { ALL_KINDS, LINEAR_KINDS, type Rule } from '../../record/rule.ts';
+import {
+  pointwise,
+  type PointwiseSpec,
+  TRANSCENDENTAL,
+  withInPlace,
+} from '../../rules/pointwise.ts';
 
 const unary = (names: string, spec: Omit<PointwiseSpec, 'schema'>): OperatorRecord[] =>
-  names.split(' ').flatMap((n) => withInPlace(`aten.${n}.default`, { schema: 'Tensor self', ...spec }));
+  names
+    .split(' ')
+    .flatMap((n) => withInPlace(`aten.${n}.default`, { schema: 'Tensor self', ...spec }));
 
 const keepsInteger = { result: 'promote' } as const;
 const real = { result: 'float', cost: TRANSCENDENTAL } as const;
@@ -27,19 +34,29 @@ const plainOps: OperatorRecord[] = [
   // Non-decreasing on all reals.
   ...unary('ceil floor round trunc sgn sign relu', { ...keepsInteger, extra: nonDecreasing }),
   ...unary('asinh atan erf exp exp2 expm1 sigmoid sinh tanh', { ...real, extra: nonDecreasing }),
-  ...unary('deg2rad rad2deg', { result: 'float', extra: (ctx) => [...linearIn()(ctx), ...nonDecreasing(ctx)] }),
+  ...unary('deg2rad rad2deg', {
+    result: 'float',
+    extra: (ctx) => [...linearIn()(ctx), ...nonDecreasing(ctx)],
+  }),
   ...unary('relu6 hardsigmoid selu', { ...keepsInteger, extra: nonDecreasingExt }),
   ...unary('erfc', { ...real, extra: nonIncreasing }),
-  pointwise('aten.log_sigmoid.default', { schema: 'Tensor self', ...real, extra: nonDecreasingExt }),
+  pointwise('aten.log_sigmoid.default', {
+    schema: 'Tensor self',
+    ...real,
+    extra: nonDecreasingExt,
+  }),
   pointwise('aten.positive.default', { schema: 'Tensor self', extra: (ctx) => allKinds(ctx) }),
   ...unary('neg', {
     extra: (ctx) => [...LINEAR_KINDS.map((k) => onePartial(ctx, 0, k)), ...nonIncreasing(ctx)],
   }),
-  // Neither linear nor monotone on all reals, or undefined on part of them: what the other ranks hold may be out of domain.
+  // Neither linear nor monotone on all reals, or undefined on part of them: what the other ranks
+  // hold may be out of domain.
   ...unary('abs', { result: (ctx) => realOf(ctx.inputs[0].dtype) }),
   ...unary('hardswish', keepsInteger),
   // A power with an integer exponent: bools become integers.
-  ...unary('square', { result: (ctx) => (ctx.inputs[0].dtype === 'b8' ? 'i64' : ctx.inputs[0].dtype) }),
+  ...unary('square', {
+    result: (ctx) => (ctx.inputs[0].dtype === 'b8' ? 'i64' : ctx.inputs[0].dtype),
+  }),
   ...unary('sin cos tan asin acos acosh atanh cosh silu mish lgamma digamma sinc frac', real),
   ...unary('log log2 log10 log1p sqrt rsqrt reciprocal', real),
   // Of an integer it is -1 - x.
@@ -59,7 +76,8 @@ const plainOps: OperatorRecord[] = [
   pointwise('aten.special_i1.default', { schema: 'Tensor self', ...real, extra: nonDecreasing }),
   pointwise('aten.special_i0.default', { schema: 'Tensor self', ...real }),
   pointwise('aten.special_erfcx.default', { schema: 'Tensor self', ...real, extra: nonIncreasing }),
-  // Decreasing for positive arguments, NaN below zero: other ranks hold values above a pending minimum, so that it passes.
+  // Decreasing for positive arguments, NaN below zero: other ranks hold values above a pending
+  // minimum, so that it passes.
   ...['k0', 'k1'].flatMap((k) =>
     ['special_modified_bessel', 'special_scaled_modified_bessel'].map((n) =>
       pointwise(`aten.${n}_${k}.default`, {
@@ -82,7 +100,10 @@ const plainOps: OperatorRecord[] = [
   pointwise('aten.nan_to_num.default', {
     schema: 'Tensor self, float? nan=None, float? posinf=None, float? neginf=None',
   }),
-  ...withInPlace('aten.gelu.default', { schema: "Tensor self, *, str approximate='none'", ...real }),
+  ...withInPlace('aten.gelu.default', {
+    schema: "Tensor self, *, str approximate='none'",
+    ...real,
+  }),
 ];
 
 function allKinds(ctx: TypedContext): Rule[] {
@@ -132,11 +153,18 @@ const parametricOps: OperatorRecord[] = [
   pointwise('aten.softplus.default', {
     schema: 'Tensor self, Scalar beta=1, Scalar threshold=20',
     cost: TRANSCENDENTAL,
-    // Past the threshold it is x itself, which is below softplus(x): a step down, so extremes pass only without one.
+    // Past the threshold it is x itself, which is below softplus(x): a step down, so extremes pass
+    // only without one.
     extra: monotoneIf((ctx) => ctx.number('beta') > 0 && ctx.number('threshold') >= 20),
   }),
-  pointwise('aten.hardshrink.default', { schema: 'Tensor self, Scalar lambd=0.5', extra: nonDecreasing }),
-  pointwise('aten.softshrink.default', { schema: 'Tensor self, Scalar lambd=0.5', extra: nonDecreasingExt }),
+  pointwise('aten.hardshrink.default', {
+    schema: 'Tensor self, Scalar lambd=0.5',
+    extra: nonDecreasing,
+  }),
+  pointwise('aten.softshrink.default', {
+    schema: 'Tensor self, Scalar lambd=0.5',
+    extra: nonDecreasingExt,
+  }),
   ...withInPlace('aten.threshold.default', {
     schema: 'Tensor self, Scalar threshold, Scalar value',
     extra: (ctx) => (ctx.number('value') <= ctx.number('threshold') ? nonDecreasing(ctx) : []),
@@ -158,7 +186,9 @@ const parametricOps: OperatorRecord[] = [
     extra: (ctx) => {
       const base = ctx.number('self');
       if (base >= 1) return nonDecreasingExt(ctx);
-      return base > 0 ? [onePartial(ctx, 0, 'max', 'min', 'ext'), onePartial(ctx, 0, 'min', 'max', 'ext')] : [];
+      return base > 0
+        ? [onePartial(ctx, 0, 'max', 'min', 'ext'), onePartial(ctx, 0, 'min', 'max', 'ext')]
+        : [];
     },
   }),
 ];

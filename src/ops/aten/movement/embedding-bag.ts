@@ -1,13 +1,20 @@
 /**
- * Bags of rows of a table, each added up, averaged, or its largest values taken. A bag ends where the next one starts, so a
- * rank needs all indices; columns of the table may be cut, and pending sums of it pass where bags are linear in it.
+ * Bags of rows of a table, each added up, averaged, or its largest values taken. A bag ends where
+ * the next one starts, so a rank needs all indices; columns of the table may be cut, and pending
+ * sums of it pass where bags are linear in it.
  */
 
+import { type DType, DTYPE_BYTES } from '../../../graph/types.ts';
 import { flat, fromFlat, type NDArray } from '../../../ndarray/array.ts';
-import { linearKinds, need, pendingRules } from '../../rules/dims.ts';
 import { isIntegral } from '../../record/dtypes.ts';
-import { one, optional, tensor, valueError, type Kernel, type KernelCall } from '../../record/kernel.ts';
-import { DTYPE_BYTES, type DType } from '../../../graph/types.ts';
+import {
+  type Kernel,
+  type KernelCall,
+  one,
+  optional,
+  tensor,
+  valueError,
+} from '../../record/kernel.ts';
 import {
   defineOp,
   elements,
@@ -17,7 +24,8 @@ import {
   type TensorMeta,
   type TypedContext,
 } from '../../record/record.ts';
-import { R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
+import { R, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
+import { linearKinds, need, pendingRules } from '../../rules/dims.ts';
 
 const SUM = 0;
 const MAX = 2;
@@ -30,19 +38,26 @@ interface Bags {
 }
 
 function bagsOf(ctx: OpContext): Bags {
-  const [weight, indices, offsets] = ['weight', 'indices', 'offsets'].map((name) => need(ctx, name));
+  const [weight, indices, offsets] = ['weight', 'indices', 'offsets'].map((name) =>
+    need(ctx, name),
+  );
   if (weight.shape.length !== 2) ctx.fail(`weight has ${weight.shape.length} dims, expected 2`);
   for (const meta of [indices, offsets])
-    if (meta.shape.length !== 1 || !isIntegral(meta.dtype)) ctx.fail('indices and offsets must be lists of integers');
+    if (meta.shape.length !== 1 || !isIntegral(meta.dtype))
+      ctx.fail('indices and offsets must be lists of integers');
   const count = offsets.shape[0] - (ctx.bool('include_last_offset') ? 1 : 0);
   return { weight, count, indices: indices.shape[0], mode: ctx.int('mode') };
 }
 
-/** As a CPU gives them: the bags, the bag of each index (none for plain sums), sizes of the bags, places of the largest. */
+/**
+ * As a CPU gives them: the bags, the bag of each index (none for plain sums), sizes of the bags,
+ * places of the largest.
+ */
 function resultsOnCpu(ctx: OpContext): TensorMeta[] {
   const { weight, count, indices, mode } = bagsOf(ctx);
   const { dtype } = need(ctx, 'offsets');
-  const plain = mode === SUM && ctx.int('padding_idx') < 0 && ['f32', 'f16', 'bf16'].includes(weight.dtype);
+  const plain =
+    mode === SUM && ctx.int('padding_idx') < 0 && ['f32', 'f16', 'bf16'].includes(weight.dtype);
   return [
     { dtype: weight.dtype, shape: [count, weight.shape[1]] },
     { dtype, shape: [plain ? 0 : indices] },
@@ -74,7 +89,11 @@ function bagRules(ctx: TypedContext): Rule[] {
 }
 
 /** Bags are linear in the table (or in their gradient) and in the factors of the indices. */
-function linearRules(ctx: TypedContext, dtype: DType, results: readonly ('pending' | 'plain')[]): Rule[] {
+function linearRules(
+  ctx: TypedContext,
+  dtype: DType,
+  results: readonly ('pending' | 'plain')[],
+): Rule[] {
   const factors = ctx.indexOf('per_sample_weights');
   return [0, ...(factors < 0 ? [] : [factors])].flatMap((i) =>
     pendingRules(ctx.inputs.length, [i], results, linearKinds(dtype), 'ext'),
@@ -86,8 +105,12 @@ function spans(call: KernelCall): (readonly [number, number])[] {
   const starts = flat(tensor(call, 'offsets'));
   const total = tensor(call, 'indices').size;
   const count =
-    starts.length - (call.ctx.target.includes('backward') ? 0 : call.ctx.bool('include_last_offset') ? 1 : 0);
-  return Array.from({ length: count }, (_, i) => [starts[i], i + 1 < count ? starts[i + 1] : total] as const);
+    starts.length -
+    (call.ctx.target.includes('backward') ? 0 : call.ctx.bool('include_last_offset') ? 1 : 0);
+  return Array.from(
+    { length: count },
+    (_, i) => [starts[i], i + 1 < count ? starts[i + 1] : total] as const,
+  );
 }
 
 const bagKernel: Kernel = (call) => {
@@ -107,7 +130,8 @@ const bagKernel: Kernel = (call) => {
     for (let i = start; i < end; i++) {
       const row = indices[i];
       owner[i] = bag;
-      if (row < 0 || row >= rows) valueError(call, `index ${row} is outside of a table of ${rows} rows`);
+      if (row < 0 || row >= rows)
+        valueError(call, `index ${row} is outside of a table of ${rows} rows`);
       if (row === padding) continue;
       sizes[bag]++;
       for (let c = 0; c < width; c++) {
@@ -117,13 +141,18 @@ const bagKernel: Kernel = (call) => {
         else if (sizes[bag] === 1 || value > out[at]) [out[at], largest[at]] = [value, row];
       }
     }
-    if (mode === 1 && sizes[bag] > 0) for (let c = 0; c < width; c++) out[bag * width + c] /= sizes[bag];
+    if (mode === 1 && sizes[bag] > 0)
+      for (let c = 0; c < width; c++) out[bag * width + c] /= sizes[bag];
   });
   // Sums do not ask how many they add: PyTorch leaves the sizes at zero.
   if (mode === SUM) sizes.fill(0);
   const shapes = ctx.outputs.map((meta) => meta?.shape ?? []);
   const fitted = (values: Float64Array, k: number): NDArray =>
-    fromFlat(shapes[k], Float64Array.from({ length: elements(shapes[k]) }, (_, i) => values[i] ?? 0), 'i64'); // prettier-ignore
+    fromFlat(
+      shapes[k],
+      Float64Array.from({ length: elements(shapes[k]) }, (_, i) => values[i] ?? 0),
+      'i64',
+    );
   return [
     fromFlat(shapes[0], out, weight.dtype),
     fitted(owner, 1),
@@ -135,7 +164,9 @@ const bagKernel: Kernel = (call) => {
 const embeddingBag = (name: string): OperatorRecord =>
   defineOp(name, {
     schema:
-      'Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1',
+      'Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int ' +
+      'mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool ' +
+      'include_last_offset=False, int padding_idx=-1',
     cls: 'other',
     results: 'tuple',
     infer: resultsOnCpu,
@@ -152,7 +183,9 @@ function bagBytes(ctx: TypedContext, table: string): number {
   const width = DTYPE_BYTES[dtype] * (shape.at(-1) ?? 1);
   const indices = need(ctx, 'indices');
   return (
-    (indices.shape[0] + (ctx.outputs[0]?.shape[0] ?? 0)) * width + metaBytes(indices) + metaBytes(need(ctx, 'offsets'))
+    (indices.shape[0] + (ctx.outputs[0]?.shape[0] ?? 0)) * width +
+    metaBytes(indices) +
+    metaBytes(need(ctx, 'offsets'))
   );
 }
 
@@ -190,7 +223,10 @@ const backwardKernel: Kernel = one((call) => {
 
 const backward = (name: string, sparse: string): OperatorRecord =>
   defineOp(name, {
-    schema: `Tensor grad, Tensor indices, Tensor offsets, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, int num_weights, bool scale_grad_by_freq, int mode, ${sparse}Tensor? per_sample_weights, int padding_idx=-1`,
+    schema:
+      'Tensor grad, Tensor indices, Tensor offsets, Tensor offset2bag, Tensor bag_size, Tensor ' +
+      `maximum_indices, int num_weights, bool scale_grad_by_freq, int mode, ${sparse}Tensor? ` +
+      'per_sample_weights, int padding_idx=-1',
     cls: 'other',
     infer: (ctx) => {
       const { dtype, shape } = need(ctx, 'grad');
@@ -200,10 +236,14 @@ const backward = (name: string, sparse: string): OperatorRecord =>
       const { dtype, shape } = need(ctx, 'grad');
       const places = ctx.int('mode') === MAX ? columns(1) : R;
       const rest = ctx.inputs.slice(6).map((): RuleSlot => R);
-      const cut = shape[1] > 1 ? [rule([columns(1), R, R, R, R, places, ...rest], [columns(1)])] : [];
+      const cut =
+        shape[1] > 1 ? [rule([columns(1), R, R, R, R, places, ...rest], [columns(1)])] : [];
       return ctx.int('mode') === MAX ? cut : [...cut, ...linearRules(ctx, dtype, ['pending'])];
     },
-    flops: (ctx) => ({ matrix: 0, vector: need(ctx, 'indices').shape[0] * need(ctx, 'grad').shape[1] }),
+    flops: (ctx) => ({
+      matrix: 0,
+      vector: need(ctx, 'indices').shape[0] * need(ctx, 'grad').shape[1],
+    }),
     kernel: backwardKernel,
   });
 
@@ -221,7 +261,10 @@ export const embeddingBagSamples: readonly string[] = [
   '_embedding_bag(x[9,6], index9[12], starts12[5], False, 1, False, None, False, 3)',
   '_embedding_bag(x[9,6], index9[12], starts12[5], False, 0, False, None, True, 3)',
   '_embedding_bag_forward_only(x[9,6], index9[12], starts12[5])',
-  '_embedding_bag_backward(x[5,6], index9[12], starts12[5], index9[0], index9[0], index9[0], 9, False, 0, False, None)',
-  '_embedding_bag_backward(x[6,5], index9[12], starts12[6], index9[0], index9[0], index9[0], 9, False, 0, False, x[12])',
-  '_embedding_bag_backward(x[5,6], index9[12], starts12[5], index9[0], seven[5], index9[0], 9, False, 1, False, None)',
+  '_embedding_bag_backward(x[5,6], index9[12], starts12[5], index9[0], index9[0], index9[0], ' +
+    '9, False, 0, False, None)',
+  '_embedding_bag_backward(x[6,5], index9[12], starts12[6], index9[0], index9[0], index9[0], ' +
+    '9, False, 0, False, x[12])',
+  '_embedding_bag_backward(x[5,6], index9[12], starts12[5], index9[0], seven[5], index9[0], ' +
+    '9, False, 1, False, None)',
 ];

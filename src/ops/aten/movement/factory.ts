@@ -1,12 +1,12 @@
 /**
- * Tensors from nothing. Constants can be made in any cut (each rank makes its own piece, with a rewritten shape); a range
- * needs the offset of the rank. A zero-dim result is replicated only. `*_like` and `new_*` read the shape or dtype of
- * their input, never its values, so any placement of it will do.
+ * Tensors from nothing. Constants can be made in any cut (each rank makes its own piece, with a
+ * rewritten shape); a range needs the offset of the rank. A zero-dim result is replicated only.
+ * `*_like` and `new_*` read the shape or dtype of their input, never its values, so any placement
+ * of it will do.
  */
 
 import type { DType } from '../../../graph/types.ts';
 import { fromFlat } from '../../../ndarray/array.ts';
-import { anyS, cuttable, need } from '../../rules/dims.ts';
 import { one } from '../../record/kernel.ts';
 import {
   defineOp,
@@ -15,7 +15,8 @@ import {
   type ScalarArg,
   type TypedContext,
 } from '../../record/record.ts';
-import { ALL_KINDS, P, R, rule, S, type Rule, type RuleSlot } from '../../record/rule.ts';
+import { ALL_KINDS, P, R, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
+import { anyS, cuttable, need } from '../../rules/dims.ts';
 
 const TAIL = '*, ScalarType? dtype=None, Any layout=None, Any device=None, Any pin_memory=None';
 
@@ -26,7 +27,12 @@ function freeRules(ctx: TypedContext): Rule[] {
   );
 }
 
-function constant(name: string, schema: string, dtype: (ctx: OpContext) => DType, size = 'size'): OperatorRecord {
+function constant(
+  name: string,
+  schema: string,
+  dtype: (ctx: OpContext) => DType,
+  size = 'size',
+): OperatorRecord {
   return defineOp(name, {
     schema,
     cls: 'factory',
@@ -35,7 +41,8 @@ function constant(name: string, schema: string, dtype: (ctx: OpContext) => DType
   });
 }
 
-const byScalar = (scalar: ScalarArg): DType => (scalar.kind === 'float' ? 'f32' : scalar.kind === 'int' ? 'i64' : 'b8');
+const byScalar = (scalar: ScalarArg): DType =>
+  scalar.kind === 'float' ? 'f32' : scalar.kind === 'int' ? 'i64' : 'b8';
 const asked = (ctx: OpContext, fallback: DType): DType => ctx.dtype('dtype') ?? fallback;
 const scalarType =
   (name: string) =>
@@ -67,7 +74,10 @@ function created(name: string, schema: string): OperatorRecord {
   });
 }
 
-/** Every placement of the input with every placement of the result, less all-replicate and those in `known`. */
+/**
+ * Every placement of the input with every placement of the result, less all-replicate and those in
+ * `known`.
+ */
 function independentRules(ctx: TypedContext, known: readonly Rule[]): Rule[] {
   const input = need(ctx, 'self').shape;
   const output = ctx.outputs[0]?.shape ?? [];
@@ -130,12 +140,17 @@ function rangeType(...names: readonly string[]) {
   };
 }
 
-/** Rows and columns of a triangle of a matrix, one after the other: few numbers, whole on every rank. */
+/**
+ * Rows and columns of a triangle of a matrix, one after the other: few numbers, whole on every
+ * rank.
+ */
 const triangle = (name: string, upper: boolean): OperatorRecord =>
   defineOp(name, {
     schema: `int row, int col, int offset=0, ${TAIL}`,
     cls: 'factory',
-    infer: (ctx) => [{ dtype: asked(ctx, 'i64'), shape: [2, trianglePlaces(ctx, upper).length / 2] }],
+    infer: (ctx) => [
+      { dtype: asked(ctx, 'i64'), shape: [2, trianglePlaces(ctx, upper).length / 2] },
+    ],
     kernel: one((call) => {
       const places = trianglePlaces(call.ctx, upper);
       return fromFlat([2, places.length / 2], Float64Array.from(places), asked(call.ctx, 'i64'));
@@ -199,7 +214,12 @@ export const factoryOps: readonly OperatorRecord[] = [
   created('aten.new_full.default', `Tensor self, int[] size, Scalar fill_value, ${TAIL}`),
   eye('aten.eye.default', `int n, ${TAIL}`, 'n'),
   eye('aten.eye.m', `int n, int m, ${TAIL}`, 'm'),
-  range('aten.arange.default', `Scalar end, ${TAIL}`, (ctx) => steps(ctx, 0, ctx.number('end'), 1), rangeType('end')),
+  range(
+    'aten.arange.default',
+    `Scalar end, ${TAIL}`,
+    (ctx) => steps(ctx, 0, ctx.number('end'), 1),
+    rangeType('end'),
+  ),
   range(
     'aten.arange.start',
     `Scalar start, Scalar end, ${TAIL}`,
@@ -212,10 +232,16 @@ export const factoryOps: readonly OperatorRecord[] = [
     (ctx) => steps(ctx, ctx.number('start'), ctx.number('end'), ctx.number('step')),
     rangeType('start', 'end', 'step'),
   ),
-  range('aten.linspace.default', `Scalar start, Scalar end, int steps, ${TAIL}`, (ctx) => ctx.int('steps'), floats),
+  range(
+    'aten.linspace.default',
+    `Scalar start, Scalar end, int steps, ${TAIL}`,
+    (ctx) => ctx.int('steps'),
+    floats,
+  ),
   range(
     'prims.iota.default',
-    'int length, *, int start, int step, ScalarType dtype, Any device=None, bool requires_grad=False',
+    'int length, *, int start, int step, ScalarType dtype, Any device=None, bool ' +
+      'requires_grad=False',
     (ctx) => ctx.int('length'),
     (ctx) => asked(ctx, 'i64'),
   ),

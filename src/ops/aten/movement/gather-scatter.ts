@@ -1,8 +1,19 @@
 /**
- * `gather` and `scatter`: one element is read or written for each entry of the index. Holds what all operators that index one dim
- * share too: its number, the rows that a rank masks, and the bytes and work of what is read and written.
+ * `gather` and `scatter`: one element is read or written for each entry of the index. Holds what
+ * all operators that index one dim share too: its number, the rows that a rank masks, and the bytes
+ * and work of what is read and written.
  */
 
+import {
+  defineOp,
+  elements,
+  metaBytes,
+  type OpContext,
+  type OperatorRecord,
+  type TensorMeta,
+  type TypedContext,
+} from '../../record/record.ts';
+import { P, R, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
 import {
   additiveKind,
   anyS,
@@ -14,22 +25,14 @@ import {
   pendingRules,
   self,
 } from '../../rules/dims.ts';
-import {
-  defineOp,
-  elements,
-  metaBytes,
-  type OpContext,
-  type OperatorRecord,
-  type TensorMeta,
-  type TypedContext,
-} from '../../record/record.ts';
-import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
 
 export const rows = (dim: number): RuleSlot => S(dim, { slicing: 'contiguous' });
 export const EXT = { origin: 'ext' } as const;
 export const MASK = { origin: 'ext', rewrite: 'mask' } as const;
 
-/** Reading costs the rows read, the indices, and the result; the rest of the table is not touched. */
+/**
+ * Reading costs the rows read, the indices, and the result; the rest of the table is not touched.
+ */
 export function gatherBytes(ctx: TypedContext): number {
   let total = 0;
   for (const out of ctx.outputs) if (out !== null) total += 2 * metaBytes(out);
@@ -49,7 +52,9 @@ export function writeWork(ctx: TypedContext): { matrix: number; vector: number }
 /** Dims other than `dim` on which all named tensors have the same size: cut together. */
 function alignedDims(ctx: OpContext, dim: number, names: readonly string[]): number[] {
   const shapes = names.map((name) => need(ctx, name).shape);
-  return cuttable(shapes[0]).filter((d) => d !== dim && shapes.every((shape) => shape[d] === shapes[0][d]));
+  return cuttable(shapes[0]).filter(
+    (d) => d !== dim && shapes.every((shape) => shape[d] === shapes[0][d]),
+  );
 }
 
 export function indexedDim(ctx: OpContext): number {
@@ -61,10 +66,14 @@ function checkIndex(ctx: OpContext): TensorMeta {
   const { shape } = self(ctx);
   const meta = need(ctx, 'index');
   const dim = indexedDim(ctx);
-  if (meta.dtype !== 'i64' && meta.dtype !== 'i32') ctx.fail(`index has dtype ${meta.dtype}, expected i64`);
-  const fits = meta.shape.length === shape.length && meta.shape.every((n, d) => d === dim || n <= shape[d]);
+  if (meta.dtype !== 'i64' && meta.dtype !== 'i32')
+    ctx.fail(`index has dtype ${meta.dtype}, expected i64`);
+  const fits =
+    meta.shape.length === shape.length && meta.shape.every((n, d) => d === dim || n <= shape[d]);
   if (!fits && elements(meta.shape) > 0 && shape.length > 0 && meta.shape.length > 0)
-    ctx.fail(`index of shape [${meta.shape.join(', ')}] does not fit self of shape [${shape.join(', ')}]`);
+    ctx.fail(
+      `index of shape [${meta.shape.join(', ')}] does not fit self of shape [${shape.join(', ')}]`,
+    );
   return meta;
 }
 
@@ -93,7 +102,9 @@ const scatterSrc = defineOp('aten.scatter.src', {
   shard: (ctx) => {
     const dim = indexedDim(ctx);
     return [
-      ...alignedDims(ctx, dim, ['self', 'index', 'src']).map((d) => rule([S(d), S(d), S(d)], [S(d)])),
+      ...alignedDims(ctx, dim, ['self', 'index', 'src']).map((d) =>
+        rule([S(d), S(d), S(d)], [S(d)]),
+      ),
       ...pendingRules(3, [0, 2], ['pending'], movedKinds(self(ctx).dtype), 'ext'),
       ...maskedRows(ctx, dim, [R, R]),
     ];
@@ -109,7 +120,9 @@ const scatterValue = defineOp('aten.scatter.value', {
   shard: (ctx) => {
     const dim = indexedDim(ctx);
     // The value replaces on every rank: fine for everything but a sum, unless it is zero.
-    const kinds = movedKinds(self(ctx).dtype).filter((kind) => kind !== 'sum' || ctx.number('value') === 0);
+    const kinds = movedKinds(self(ctx).dtype).filter(
+      (kind) => kind !== 'sum' || ctx.number('value') === 0,
+    );
     return [
       ...alignedDims(ctx, dim, ['self', 'index']).map((d) => rule([S(d), S(d)], [S(d)])),
       ...pendingRules(2, [0], ['pending'], kinds, 'ext'),
@@ -128,9 +141,15 @@ const scatterAdd = defineOp('aten.scatter_add.default', {
     const dim = indexedDim(ctx);
     const { dtype } = self(ctx);
     const index = need(ctx, 'index').shape;
-    const rules = alignedDims(ctx, dim, ['self', 'index', 'src']).map((d) => rule([S(d), S(d), S(d)], [S(d)]));
+    const rules = alignedDims(ctx, dim, ['self', 'index', 'src']).map((d) =>
+      rule([S(d), S(d), S(d)], [S(d)]),
+    );
     rules.push(...pendingRules(3, [0, 2], ['pending'], linearKinds(dtype), 'ext'));
-    if (index[dim] > 1 && need(ctx, 'src').shape[dim] === index[dim] && linearKinds(dtype).includes('sum'))
+    if (
+      index[dim] > 1 &&
+      need(ctx, 'src').shape[dim] === index[dim] &&
+      linearKinds(dtype).includes('sum')
+    )
       rules.push(rule([P(), S(dim), S(dim)], [P()], EXT));
     return [...rules, ...maskedRows(ctx, dim, [R, R])];
   },
@@ -140,8 +159,14 @@ const scatterAdd = defineOp('aten.scatter_add.default', {
 function scattered(ctx: OpContext): readonly TensorMeta[] {
   const index = checkIndex(ctx);
   const src = ctx.indexOf('src') < 0 ? undefined : need(ctx, 'src');
-  if (src !== undefined && !(src.shape.length === index.shape.length && index.shape.every((n, d) => n <= src.shape[d])))
-    ctx.fail(`index of shape [${index.shape.join(', ')}] does not fit src of shape [${src.shape.join(', ')}]`);
+  if (
+    src !== undefined &&
+    !(src.shape.length === index.shape.length && index.shape.every((n, d) => n <= src.shape[d]))
+  )
+    ctx.fail(
+      `index of shape [${index.shape.join(', ')}] does not fit src of shape ` +
+        `[${src.shape.join(', ')}]`,
+    );
   return [self(ctx)];
 }
 
@@ -150,4 +175,9 @@ export function maskedRows(ctx: OpContext, dim: number, others: readonly RuleSlo
   return self(ctx).shape[dim] > 1 ? [rule([rows(dim), ...others], [rows(dim)], MASK)] : [];
 }
 
-export const gatherScatterOps: readonly OperatorRecord[] = [gather, scatterSrc, scatterValue, scatterAdd];
+export const gatherScatterOps: readonly OperatorRecord[] = [
+  gather,
+  scatterSrc,
+  scatterValue,
+  scatterAdd,
+];

@@ -1,15 +1,22 @@
 /**
- * Reading an image [N, C, H, W] at the points of a grid [N, H', W', 2] of coordinates (column, row) from -1 to 1, as ATen's
- * `GridSampler.h` does: each point reads a few rows and columns, weighted. The result is linear in the image; a point stands
- * alone, so batch, channels and points may be cut.
+ * Reading an image [N, C, H, W] at the points of a grid [N, H', W', 2] of coordinates (column, row)
+ * from -1 to 1, as ATen's `GridSampler.h` does: each point reads a few rows and columns, weighted.
+ * The result is linear in the image; a point stands alone, so batch, channels and points may be
+ * cut.
  */
 
 import { flat, fromFlat, sizeOf } from '../../../ndarray/array.ts';
+import { type Kernel, type KernelCall, resultShape, tensor } from '../../record/kernel.ts';
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TypedContext,
+} from '../../record/record.ts';
+import { P, R, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
 import { cuttable, linearKinds, movedKinds, need } from '../../rules/dims.ts';
-import { resultShape, tensor, type Kernel, type KernelCall } from '../../record/kernel.ts';
 import { onePartial } from '../../rules/partials.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord, type TypedContext } from '../../record/record.ts';
-import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
 
 const MODES = ['bilinear', 'nearest', 'bicubic'] as const;
 const PADDINGS = ['zeros', 'border', 'reflection'] as const;
@@ -26,7 +33,10 @@ function reading(ctx: OpContext): Reading {
   return { mode, padding, corners: ctx.bool('align_corners') };
 }
 
-/** A row (or column) that a point reads, its weight, and how the weight grows with the coordinate; -1 for none. */
+/**
+ * A row (or column) that a point reads, its weight, and how the weight grows with the coordinate;
+ * -1 for none.
+ */
 interface Tap {
   readonly at: number;
   readonly weight: number;
@@ -53,7 +63,10 @@ function mirrored([x, slope]: Dual, low: number, high: number): Dual {
 function inside(place: Dual, size: number, { padding, corners }: Reading): Dual {
   if (padding === 'zeros') return place;
   if (padding === 'border') return clipped(place, size);
-  return clipped(corners ? mirrored(place, 0, 2 * (size - 1)) : mirrored(place, -1, 2 * size - 1), size);
+  return clipped(
+    corners ? mirrored(place, 0, 2 * (size - 1)) : mirrored(place, -1, 2 * size - 1),
+    size,
+  );
 }
 
 /** The nearest integer, halves to the even one. */
@@ -67,7 +80,8 @@ function cubic(d: number): Dual {
   const a = -0.75;
   const t = Math.abs(d);
   const sign = d < 0 ? -1 : 1;
-  if (t <= 1) return [((a + 2) * t - (a + 3)) * t * t + 1, sign * (3 * (a + 2) * t - 2 * (a + 3)) * t];
+  if (t <= 1)
+    return [((a + 2) * t - (a + 3)) * t * t + 1, sign * (3 * (a + 2) * t - 2 * (a + 3)) * t];
   return [((a * t - 5 * a) * t + 8 * a) * t - 4 * a, sign * ((3 * a * t - 10 * a) * t + 8 * a)];
 }
 
@@ -108,7 +122,11 @@ function sizes(input: readonly number[], grid: readonly number[]): Sizes {
 }
 
 /** Calls back for every point with the rows and columns that it reads. */
-function eachPoint(call: KernelCall, s: Sizes, visit: (image: number, point: number, rows: Tap[], columns: Tap[]) => void): void {
+function eachPoint(
+  call: KernelCall,
+  s: Sizes,
+  visit: (image: number, point: number, rows: Tap[], columns: Tap[]) => void,
+): void {
   const how = reading(call.ctx);
   const grid = flat(tensor(call, 'grid'));
   for (let n = 0; n < s.batch; n++)
@@ -116,7 +134,7 @@ function eachPoint(call: KernelCall, s: Sizes, visit: (image: number, point: num
       const at = 2 * (n * s.points + p);
       visit(n, p, taps(grid[at + 1], s.height, how), taps(grid[at], s.width, how));
     }
-} // prettier-ignore
+}
 
 const sample: Kernel = (call) => {
   const x = tensor(call, 'input');
@@ -128,14 +146,19 @@ const sample: Kernel = (call) => {
       for (const r of rows)
         for (const k of columns)
           if (r.at >= 0 && k.at >= 0)
-            out[plane * s.points + p] += r.weight * k.weight * data[(plane * s.height + r.at) * s.width + k.at];
+            out[plane * s.points + p] +=
+              r.weight * k.weight * data[(plane * s.height + r.at) * s.width + k.at];
     }
   });
   return [fromFlat(resultShape(call), out, x.dtype)];
 };
 
 const sampleBackward: Kernel = (call) => {
-  const [grad, x, grid] = [tensor(call, 'grad_output'), tensor(call, 'input'), tensor(call, 'grid')];
+  const [grad, x, grid] = [
+    tensor(call, 'grad_output'),
+    tensor(call, 'input'),
+    tensor(call, 'grid'),
+  ];
   const s = sizes(x.shape, grid.shape);
   const [g, data] = [flat(grad), flat(x)];
   const [toInput, toGrid] = [new Float64Array(x.size), new Float64Array(grid.size)];
@@ -157,22 +180,34 @@ const sampleBackward: Kernel = (call) => {
   return [wanted ? fromFlat(x.shape, toInput) : null, always ? fromFlat(grid.shape, toGrid) : null];
 };
 
-function checked(ctx: OpContext): { readonly input: readonly number[]; readonly grid: readonly number[] } {
+function checked(ctx: OpContext): {
+  readonly input: readonly number[];
+  readonly grid: readonly number[];
+} {
   const [input, grid] = [need(ctx, 'input').shape, need(ctx, 'grid').shape];
   reading(ctx);
   if (input.length !== 4 || grid.length !== 4 || grid[3] !== 2 || input[0] !== grid[0])
-    ctx.fail(`needs [N, C, H, W] and [N, H', W', 2], got [${input.join(', ')}] and [${grid.join(', ')}]`);
+    ctx.fail(
+      `needs [N, C, H, W] and [N, H', W', 2], got [${input.join(', ')}] and [${grid.join(', ')}]`,
+    );
   return { input, grid };
 }
 
-/** Batch, channels and points: `slots` says which dim of the image, of the grid and of the result a cut stands on. */
-function cuts(ctx: TypedContext): { image: RuleSlot; points: RuleSlot; result: RuleSlot; base: boolean }[] {
+/**
+ * Batch, channels and points: `slots` says which dim of the image, of the grid and of the result a
+ * cut stands on.
+ */
+function cuts(
+  ctx: TypedContext,
+): { image: RuleSlot; points: RuleSlot; result: RuleSlot; base: boolean }[] {
   const { input, grid } = checked(ctx);
   const has = (shape: readonly number[], d: number): boolean => cuttable(shape).includes(d);
   return [
     ...(has(input, 0) ? [{ image: S(0), points: S(0), result: S(0), base: true }] : []),
     ...(has(input, 1) ? [{ image: S(1), points: R, result: S(1), base: false }] : []),
-    ...[1, 2].filter((d) => has(grid, d)).map((d) => ({ image: R, points: S(d), result: S(d + 1), base: false })),
+    ...[1, 2]
+      .filter((d) => has(grid, d))
+      .map((d) => ({ image: R, points: S(d), result: S(d + 1), base: false })),
   ];
 }
 
@@ -191,17 +226,23 @@ const forward = defineOp('aten.grid_sampler_2d.default', {
     // The nearest element is a choice of one; outside of the image it is zero for every rank.
     const kinds = reading(ctx).mode === 'nearest' ? movedKinds(dtype) : linearKinds(dtype);
     return [
-      ...cuts(ctx).map((c) => rule([c.image, c.points], [c.result], c.base ? {} : { origin: 'ext' })),
+      ...cuts(ctx).map((c) =>
+        rule([c.image, c.points], [c.result], c.base ? {} : { origin: 'ext' }),
+      ),
       ...kinds.map((k) => onePartial(ctx, 0, k, k, k === 'sum' || k === 'avg' ? 'base' : 'ext')),
     ];
   },
-  flops: (ctx) => ({ matrix: 0, vector: 2 * WORK[reading(ctx).mode] * elements(ctx.outputs[0]?.shape ?? []) }),
+  flops: (ctx) => ({
+    matrix: 0,
+    vector: 2 * WORK[reading(ctx).mode] * elements(ctx.outputs[0]?.shape ?? []),
+  }),
   kernel: sample,
 });
 
 const backward = defineOp('aten.grid_sampler_2d_backward.default', {
   schema:
-    'Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[] output_mask',
+    'Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int ' +
+    'padding_mode, bool align_corners, bool[] output_mask',
   cls: 'other',
   results: 'tuple',
   infer: (ctx) => {
@@ -210,12 +251,17 @@ const backward = defineOp('aten.grid_sampler_2d_backward.default', {
     return [input ? need(ctx, 'input') : null, grid ? need(ctx, 'grid') : null];
   },
   shard: (ctx) => {
-    const present = (slots: readonly RuleSlot[]): RuleSlot[] => slots.map((s, i) => (ctx.outputs[i] === null ? null : s)); // prettier-ignore
+    const present = (slots: readonly RuleSlot[]): RuleSlot[] =>
+      slots.map((s, i) => (ctx.outputs[i] === null ? null : s));
     const follow = cuts(ctx).map((c) => {
       // What a rank does not hold of channels or points is missing from its sums over them.
       const toImage = c.image?.kind === 'shard' ? c.image : P('sum');
       const toGrid = c.points?.kind === 'shard' ? c.points : P('sum');
-      return rule([c.result, c.image, c.points], present([toImage, toGrid]), c.base ? {} : { origin: 'ext' });
+      return rule(
+        [c.result, c.image, c.points],
+        present([toImage, toGrid]),
+        c.base ? {} : { origin: 'ext' },
+      );
     });
     const linear = linearKinds(ctx.inputs[0].dtype).flatMap((kind): Rule[] => [
       onePartial(ctx, 0, kind, kind, 'ext'),
@@ -224,7 +270,10 @@ const backward = defineOp('aten.grid_sampler_2d_backward.default', {
     ]);
     return [...follow, ...linear];
   },
-  flops: (ctx) => ({ matrix: 0, vector: 6 * WORK[reading(ctx).mode] * elements(ctx.inputs[0].shape) }),
+  flops: (ctx) => ({
+    matrix: 0,
+    vector: 6 * WORK[reading(ctx).mode] * elements(ctx.inputs[0].shape),
+  }),
   kernel: sampleBackward,
 });
 

@@ -1,10 +1,22 @@
 /**
- * Reading and writing by index. Three families of rules: dims that are not indexed follow; the index itself is cut and
- * the table is whole; the indexed dim is cut (`mask`): each rank keeps the indices that fall into its rows, shifted to
- * its own start, and reads zero (or writes nothing) for the others. Read like that the results add up over the ranks.
+ * Reading and writing by index. Three families of rules: dims that are not indexed follow; the
+ * index itself is cut and the table is whole; the indexed dim is cut (`mask`): each rank keeps the
+ * indices that fall into its rows, shifted to its own start, and reads zero (or writes nothing) for
+ * the others. Read like that the results add up over the ranks.
  */
 
-import { DTYPE_BYTES, type DType } from '../../../graph/types.ts';
+import { type DType, DTYPE_BYTES } from '../../../graph/types.ts';
+import { isIntegral } from '../../record/dtypes.ts';
+import {
+  defineOp,
+  elements,
+  metaBytes,
+  type OpContext,
+  type OperatorRecord,
+  type TensorMeta,
+  type TypedContext,
+} from '../../record/record.ts';
+import { P, R, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
 import {
   additiveKind,
   anyS,
@@ -18,20 +30,19 @@ import {
   sameShape,
   self,
 } from '../../rules/dims.ts';
-import { isIntegral } from '../../record/dtypes.ts';
 import {
-  defineOp,
-  elements,
-  metaBytes,
-  type OpContext,
-  type OperatorRecord,
-  type TensorMeta,
-  type TypedContext,
-} from '../../record/record.ts';
-import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
-import { rows, EXT, MASK, gatherBytes, writeWork, indexedDim, maskedRows, gatherScatterOps } from './gather-scatter.ts';
+  EXT,
+  gatherBytes,
+  gatherScatterOps,
+  indexedDim,
+  MASK,
+  maskedRows,
+  rows,
+  writeWork,
+} from './gather-scatter.ts';
 
-// ---- index, index_put -----------------------------------------------------------------------------------------------
+// ---- index, index_put
+// -----------------------------------------------------------------------------
 
 interface IndexPlan {
   /** Dims of self that are indexed, in order. */
@@ -46,18 +57,26 @@ interface IndexPlan {
   readonly shape: readonly number[];
 }
 
-/** How `self[indices]` is laid out: the index block stands where the indexed dims were if they are adjacent, else in front. */
+/**
+ * How `self[indices]` is laid out: the index block stands where the indexed dims were if they are
+ * adjacent, else in front.
+ */
 function indexPlan(ctx: OpContext): IndexPlan {
   const { shape } = self(ctx);
   const members = ctx.list('indices');
-  if (members.length > shape.length) ctx.fail(`${members.length} indices for a tensor of ${shape.length} dims`);
+  if (members.length > shape.length)
+    ctx.fail(`${members.length} indices for a tensor of ${shape.length} dims`);
   const indexed: number[] = [];
   const indices: { index: number; shape: readonly number[] }[] = [];
   members.forEach((member, dim) => {
     if (member === null) return;
-    if (!isIntegral(member.meta.dtype)) ctx.fail(`index ${dim} has dtype ${member.meta.dtype}, expected integers`);
+    if (!isIntegral(member.meta.dtype))
+      ctx.fail(`index ${dim} has dtype ${member.meta.dtype}, expected integers`);
     if (member.meta.dtype === 'b8')
-      ctx.fail(`index ${dim} is a mask, whose result has no fixed shape; expected integers (write where(mask, x, 0))`);
+      ctx.fail(
+        `index ${dim} is a mask, whose result has no fixed shape; expected integers (write ` +
+          'where(mask, x, 0))',
+      );
     indexed.push(dim);
     indices.push({ index: member.index, shape: member.meta.shape });
   });
@@ -83,7 +102,9 @@ function indexRules(ctx: TypedContext): Rule[] {
   const meta = self(ctx);
   const plan = indexPlan(ctx);
   const slots = (own: RuleSlot, index: (shape: readonly number[]) => RuleSlot): RuleSlot[] =>
-    ctx.inputs.map((_, i) => (i === 0 ? own : index(plan.indices.find((p) => p.index === i)?.shape ?? [])));
+    ctx.inputs.map((_, i) =>
+      i === 0 ? own : index(plan.indices.find((p) => p.index === i)?.shape ?? []),
+    );
   const rules: Rule[] = [];
   for (const dim of cuttable(meta.shape)) {
     const out = plan.outputDim.get(dim);
@@ -125,8 +146,9 @@ const index = defineOp('aten.index.Tensor', {
 });
 
 /**
- * Rules of a write `self[indices] = values` (or `+=`). Values, and a mask if there is one, broadcast to the result shape of
- * the read `self[indices]`, so one dim of that shape says how every input is cut.
+ * Rules of a write `self[indices] = values` (or `+=`). Values, and a mask if there is one,
+ * broadcast to the result shape of the read `self[indices]`, so one dim of that shape says how
+ * every input is cut.
  */
 function indexPutRules(ctx: TypedContext, accumulate: boolean): Rule[] {
   const meta = self(ctx);
@@ -151,11 +173,15 @@ function indexPutRules(ctx: TypedContext, accumulate: boolean): Rule[] {
   // What is added is linear in both; what replaces comes whole from one of them.
   const kinds = accumulate ? linearKinds(meta.dtype) : movedKinds(meta.dtype);
   for (const kind of kinds)
-    rules.push(rule(slots(P(kind), P(kind)), [P(kind)], { origin: kind === 'sum' ? 'base' : 'ext' }));
+    rules.push(
+      rule(slots(P(kind), P(kind)), [P(kind)], { origin: kind === 'sum' ? 'base' : 'ext' }),
+    );
   const single = plan.indexed.length === 1 ? plan.indexed[0] : undefined;
-  if (single !== undefined && meta.shape[single] > 1) rules.push(rule(slots(rows(single), R), [rows(single)], MASK));
+  if (single !== undefined && meta.shape[single] > 1)
+    rules.push(rule(slots(rows(single), R), [rows(single)], MASK));
   if (accumulate && linearKinds(meta.dtype).includes('sum'))
-    for (const dim of cuttable(plan.block)) rules.push(rule(slots(P(), R, plan.insert + dim), [P()], EXT));
+    for (const dim of cuttable(plan.block))
+      rules.push(rule(slots(P(), R, plan.insert + dim), [P()], EXT));
   return rules;
 }
 
@@ -165,7 +191,8 @@ function checkWrite(ctx: OpContext): readonly TensorMeta[] {
   const joined = broadcastAll(ctx, [shape, values.shape]);
   if (!sameShape(joined, shape))
     ctx.fail(
-      `values of shape [${values.shape.join(', ')}] do not broadcast to the indexed shape [${shape.join(', ')}]`,
+      `values of shape [${values.shape.join(', ')}] do not broadcast to the indexed shape ` +
+        `[${shape.join(', ')}]`,
     );
   return [self(ctx)];
 }
@@ -188,7 +215,8 @@ const maskedIndexPut = defineOp('aten._unsafe_masked_index_put_accumulate.defaul
   flops: writeWork,
 });
 
-// ---- index_select, index_add, index_copy, index_fill ----------------------------------------------------------------
+// ---- index_select, index_add, index_copy, index_fill
+// -----------------------------------------------------------------------------
 
 function selectedShape(ctx: OpContext, dtype: DType): TensorMeta {
   const { shape } = self(ctx);
@@ -205,7 +233,9 @@ const indexSelect = defineOp('aten.index_select.default', {
   shard: (ctx) => {
     const { dtype, shape } = self(ctx);
     const dim = indexedDim(ctx);
-    const rules = cuttable(shape).flatMap((d) => (d === dim ? [] : [rule([anyS(d), R], [anyS(d)])]));
+    const rules = cuttable(shape).flatMap((d) =>
+      d === dim ? [] : [rule([anyS(d), R], [anyS(d)])],
+    );
     if ((need(ctx, 'index').shape[0] ?? 1) > 1) rules.push(rule([R, anyS(0)], [anyS(dim)]));
     rules.push(...pendingRules(2, [0], ['pending'], movedKinds(dtype)));
     if (shape[dim] > 1) rules.push(rule([rows(dim), R], [P(additiveKind(dtype))], MASK));
@@ -216,7 +246,12 @@ const indexSelect = defineOp('aten.index_select.default', {
 });
 
 /** Writes whole rows of `source` to the rows that `index` names. */
-function rowWrite(name: string, schema: string, adds: boolean, aliases: readonly string[]): OperatorRecord {
+function rowWrite(
+  name: string,
+  schema: string,
+  adds: boolean,
+  aliases: readonly string[],
+): OperatorRecord {
   return defineOp(name, {
     schema,
     cls: 'other',
@@ -238,7 +273,9 @@ function rowWrite(name: string, schema: string, adds: boolean, aliases: readonly
       );
       const kinds = adds ? linearKinds(dtype) : movedKinds(dtype);
       rules.push(
-        ...kinds.map((kind) => rule([P(kind), R, P(kind)], [P(kind)], { origin: kind === 'sum' ? 'base' : 'ext' })),
+        ...kinds.map((kind) =>
+          rule([P(kind), R, P(kind)], [P(kind)], { origin: kind === 'sum' ? 'base' : 'ext' }),
+        ),
       );
       if (adds && regular && source[dim] > 1 && linearKinds(dtype).includes('sum'))
         rules.push(rule([P(), S(0), S(dim)], [P()], EXT));
@@ -265,7 +302,9 @@ const indexFill = defineOp('aten.index_fill.int_Scalar', {
       ...maskedRows(ctx, dim, [R]),
     ];
   },
-  bytes: (ctx) => 2 * metaBytes(self(ctx)) + elements(need(ctx, 'index').shape) * DTYPE_BYTES[need(ctx, 'index').dtype],
+  bytes: (ctx) =>
+    2 * metaBytes(self(ctx)) +
+    elements(need(ctx, 'index').shape) * DTYPE_BYTES[need(ctx, 'index').dtype],
 });
 
 export const indexingOps: readonly OperatorRecord[] = [
@@ -274,9 +313,12 @@ export const indexingOps: readonly OperatorRecord[] = [
   maskedIndexPut,
   ...gatherScatterOps,
   indexSelect,
-  rowWrite('aten.index_add.default', 'Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1', true, [
-    'aten.index_add_.default',
-  ]),
+  rowWrite(
+    'aten.index_add.default',
+    'Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1',
+    true,
+    ['aten.index_add_.default'],
+  ),
   rowWrite('aten.index_copy.default', 'Tensor self, int dim, Tensor index, Tensor source', false, [
     'aten.index_copy_.default',
   ]),

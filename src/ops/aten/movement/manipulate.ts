@@ -1,11 +1,10 @@
 /**
- * Moving rows about: joining, reversing, padding, repeating, sorting (`slicing.ts` has the taking of rows). Dims that an
- * operator does not touch follow; pending reductions pass wherever every element is moved or set to a value that the
- * reduction leaves alone.
+ * Moving rows about: joining, reversing, padding, repeating, sorting (`slicing.ts` has the taking
+ * of rows). Dims that an operator does not touch follow; pending reductions pass wherever every
+ * element is moved or set to a value that the reduction leaves alone.
  */
 
 import { promoteTypes } from '../../record/dtypes.ts';
-import { anyS, cuttable, movedKinds, normalDim, pendingRules, sameShape, self, untouched } from '../../rules/dims.ts';
 import {
   defineOp,
   elements,
@@ -14,10 +13,21 @@ import {
   type TensorMeta,
   type TypedContext,
 } from '../../record/record.ts';
-import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
+import { P, R, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
+import {
+  anyS,
+  cuttable,
+  movedKinds,
+  normalDim,
+  pendingRules,
+  sameShape,
+  self,
+  untouched,
+} from '../../rules/dims.ts';
 import { slicingOps } from './slicing.ts';
 
-// ---- cat, stack -----------------------------------------------------------------------------------------------------
+// ---- cat, stack
+// -----------------------------------------------------------------------------
 
 /** PyTorch's old rule: a one-dim tensor without elements joins anything and adds nothing. */
 function isLegacyEmpty(meta: TensorMeta): boolean {
@@ -44,9 +54,14 @@ const cat = defineOp('aten.cat.default', {
     let rows = 0;
     for (const m of ctx.inputs) {
       if (isLegacyEmpty(m)) continue;
-      const fits = m.shape.length === model.shape.length && m.shape.every((n, i) => i === dim || n === model.shape[i]);
+      const fits =
+        m.shape.length === model.shape.length &&
+        m.shape.every((n, i) => i === dim || n === model.shape[i]);
       if (!fits)
-        ctx.fail(`shapes [${model.shape.join(', ')}] and [${m.shape.join(', ')}] must agree in all dims but ${dim}`);
+        ctx.fail(
+          `shapes [${model.shape.join(', ')}] and [${m.shape.join(', ')}] must agree in all ` +
+            `dims but ${dim}`,
+        );
       rows += m.shape[dim];
     }
     const shape = model.shape.map((n, i) => (i === dim ? rows : n));
@@ -54,7 +69,8 @@ const cat = defineOp('aten.cat.default', {
   },
   shard: (ctx) => {
     const { model, dim } = catPlan(ctx);
-    const slots = (slot: RuleSlot): RuleSlot[] => ctx.inputs.map((m) => (isLegacyEmpty(m) ? R : slot));
+    const slots = (slot: RuleSlot): RuleSlot[] =>
+      ctx.inputs.map((m) => (isLegacyEmpty(m) ? R : slot));
     const cuts = cuttable(model.shape).filter((d) => d !== dim);
     return [...cuts.map((d) => rule(slots(S(d)), [S(d)])), ...jointKinds(ctx, slots)];
   },
@@ -64,8 +80,12 @@ const cat = defineOp('aten.cat.default', {
 /** All members pending the same way. 2.13 lets only sums join. */
 function jointKinds(ctx: TypedContext, slots: (slot: RuleSlot) => RuleSlot[]): Rule[] {
   const dtypes = ctx.inputs.map((m) => m.dtype);
-  const kinds = movedKinds(dtypes[0]).filter((kind) => dtypes.every((dtype) => movedKinds(dtype).includes(kind)));
-  return kinds.map((kind) => rule(slots(P(kind)), [P(kind)], { origin: kind === 'sum' ? 'base' : 'ext' }));
+  const kinds = movedKinds(dtypes[0]).filter((kind) =>
+    dtypes.every((dtype) => movedKinds(dtype).includes(kind)),
+  );
+  return kinds.map((kind) =>
+    rule(slots(P(kind)), [P(kind)], { origin: kind === 'sum' ? 'base' : 'ext' }),
+  );
 }
 
 const stack = defineOp('aten.stack.default', {
@@ -75,10 +95,16 @@ const stack = defineOp('aten.stack.default', {
     const first = ctx.inputs[0] ?? ctx.fail('needs at least one tensor');
     for (const m of ctx.inputs)
       if (!sameShape(m.shape, first.shape))
-        ctx.fail(`all tensors must have one shape, got [${first.shape.join(', ')}] and [${m.shape.join(', ')}]`);
+        ctx.fail(
+          `all tensors must have one shape, got [${first.shape.join(', ')}] and ` +
+            `[${m.shape.join(', ')}]`,
+        );
     const dim = normalDim(ctx, ctx.int('dim'), first.shape.length + 1);
     return [
-      { dtype: joinedType(ctx), shape: [...first.shape.slice(0, dim), ctx.inputs.length, ...first.shape.slice(dim)] },
+      {
+        dtype: joinedType(ctx),
+        shape: [...first.shape.slice(0, dim), ctx.inputs.length, ...first.shape.slice(dim)],
+      },
     ];
   },
   shard: (ctx) => {
@@ -95,7 +121,8 @@ const stack = defineOp('aten.stack.default', {
   flops: () => ({ matrix: 0, vector: 0 }),
 });
 
-// ---- flip, roll, triangles, padding ---------------------------------------------------------------------------------
+// ---- flip, roll, triangles, padding
+// -----------------------------------------------------------------------------
 
 /** Same shape out as in; the dims that `touched` names are R, pending kinds pass. */
 function rearranging(
@@ -107,7 +134,8 @@ function rearranging(
     schema,
     cls: 'other',
     infer: (ctx) => [self(ctx)],
-    shard: (ctx) => untouched(ctx, touched(ctx, self(ctx).shape.length), movedKinds(self(ctx).dtype)),
+    shard: (ctx) =>
+      untouched(ctx, touched(ctx, self(ctx).shape.length), movedKinds(self(ctx).dtype)),
     flops: () => ({ matrix: 0, vector: 0 }),
   });
 }
@@ -117,12 +145,19 @@ const flip = rearranging('aten.flip.default', 'Tensor self, int[] dims', (ctx, r
 );
 
 /** Without dims the tensor is rolled as one flat row, which touches every dim. */
-const roll = rearranging('aten.roll.default', 'Tensor self, int[] shifts, int[] dims=[]', (ctx, rank) => {
-  const dims = ctx.ints('dims').map((dim) => normalDim(ctx, dim, rank));
-  return dims.length === 0 ? Array.from({ length: rank }, (_, i) => i) : dims;
-});
+const roll = rearranging(
+  'aten.roll.default',
+  'Tensor self, int[] shifts, int[] dims=[]',
+  (ctx, rank) => {
+    const dims = ctx.ints('dims').map((dim) => normalDim(ctx, dim, rank));
+    return dims.length === 0 ? Array.from({ length: rank }, (_, i) => i) : dims;
+  },
+);
 
-/** Keeps a triangle of the last two dims: zero elsewhere on every rank, so that every pending kind passes. */
+/**
+ * Keeps a triangle of the last two dims: zero elsewhere on every rank, so that every pending kind
+ * passes.
+ */
 function triangle(name: string): OperatorRecord {
   return defineOp(name, {
     schema: 'Tensor self, int diagonal=0',
@@ -182,9 +217,13 @@ const constantPad = defineOp('aten.constant_pad_nd.default', {
   flops: () => ({ matrix: 0, vector: 0 }),
 });
 
-// ---- repeat ---------------------------------------------------------------------------------------------------------
+// ---- repeat
+// -----------------------------------------------------------------------------
 
-/** `repeat`: copies side by side. Dims taken once follow; what is made of a single row may be cut for free. */
+/**
+ * `repeat`: copies side by side. Dims taken once follow; what is made of a single row may be cut
+ * for free.
+ */
 const repeat = defineOp('aten.repeat.default', {
   schema: 'Tensor self, int[] repeats',
   cls: 'other',
@@ -201,7 +240,8 @@ const repeat = defineOp('aten.repeat.default', {
     const added = times.length - shape.length;
     const rules = times.flatMap((n, out) => {
       const rows = out < added ? 1 : shape[out - added];
-      if (rows === 1 && n > 1) return [rule([R], [anyS(out)], { origin: 'ext', rewrite: 'local-shape' })];
+      if (rows === 1 && n > 1)
+        return [rule([R], [anyS(out)], { origin: 'ext', rewrite: 'local-shape' })];
       return rows > 1 && n === 1 ? [rule([anyS(out - added)], [anyS(out)])] : [];
     });
     return [...rules, ...pendingRules(1, [0], ['pending'], movedKinds(dtype))];
@@ -209,7 +249,10 @@ const repeat = defineOp('aten.repeat.default', {
   flops: () => ({ matrix: 0, vector: 0 }),
 });
 
-/** Each row several times in place; a cut into whole rows stays a cut into whole blocks. Without a dim the tensor is flat. */
+/**
+ * Each row several times in place; a cut into whole rows stays a cut into whole blocks. Without a
+ * dim the tensor is flat.
+ */
 const repeatInterleave = defineOp('aten.repeat_interleave.self_int', {
   schema: 'Tensor self, int repeats, int? dim=None, *, int? output_size=None',
   cls: 'other',
@@ -226,7 +269,11 @@ const repeatInterleave = defineOp('aten.repeat_interleave.self_int', {
     const { dtype, shape } = self(ctx);
     const dim = ctx.optionalInt('dim');
     const at = dim === undefined ? 0 : normalDim(ctx, dim, shape.length);
-    const rules = untouched(ctx, dim === undefined ? shape.map((_, i) => i) : [at], movedKinds(dtype));
+    const rules = untouched(
+      ctx,
+      dim === undefined ? shape.map((_, i) => i) : [at],
+      movedKinds(dtype),
+    );
     if (cuttable(shape).includes(at) && ctx.int('repeats') > 0) {
       const cut = { slicing: 'contiguous', even: true, scaled: true } as const;
       const rewrite = ctx.has('output_size') ? { rewrite: 'local-shape' } : {};
@@ -237,9 +284,13 @@ const repeatInterleave = defineOp('aten.repeat_interleave.self_int', {
   flops: () => ({ matrix: 0, vector: 0 }),
 });
 
-// ---- sort, topk -----------------------------------------------------------------------------------------------------
+// ---- sort, topk
+// -----------------------------------------------------------------------------
 
-/** Values and their indices along one dim, which must be whole. Sorting n values costs n log2 n comparisons. */
+/**
+ * Values and their indices along one dim, which must be whole. Sorting n values costs n log2 n
+ * comparisons.
+ */
 function ranking(
   name: string,
   schema: string,
@@ -264,12 +315,19 @@ function ranking(
     flops: (ctx) => {
       const { shape } = self(ctx);
       const size = shape.length === 0 ? 1 : shape[normalDim(ctx, ctx.int('dim'), shape.length)];
-      return { matrix: 0, vector: elements(shape) * Math.max(1, Math.ceil(Math.log2(Math.max(size, 1)))) };
+      return {
+        matrix: 0,
+        vector: elements(shape) * Math.max(1, Math.ceil(Math.log2(Math.max(size, 1)))),
+      };
     },
   });
 }
 
-const sort = ranking('aten.sort.default', 'Tensor self, int dim=-1, bool descending=False', (_, n) => n);
+const sort = ranking(
+  'aten.sort.default',
+  'Tensor self, int dim=-1, bool descending=False',
+  (_, n) => n,
+);
 const sortStable = ranking(
   'aten.sort.stable',
   'Tensor self, *, Any stable, int dim=-1, bool descending=False',

@@ -1,12 +1,10 @@
 /**
- * Random operators. Values are drawn from a counter keyed by the GLOBAL element index, so a shard of the result is the
- * slice of the unsharded one and any dim may be cut; lowering passes the offset of the shard.
+ * Random operators. Values are drawn from a counter keyed by the GLOBAL element index, so a shard
+ * of the result is the slice of the unsharded one and any dim may be cut; lowering passes the
+ * offset of the shard.
  */
 
 import { floatResult } from '../../record/dtypes.ts';
-import { cuttable } from '../../rules/dims.ts';
-import { identityKinds, linearIn } from '../../rules/partials.ts';
-import { pointwiseRules } from '../../rules/pointwise.ts';
 import {
   defineOp,
   elements,
@@ -15,11 +13,17 @@ import {
   type OperatorRecord,
   type TypedContext,
 } from '../../record/record.ts';
-import { LINEAR_KINDS, P, R, rule, S, type Rule } from '../../record/rule.ts';
+import { LINEAR_KINDS, P, R, type Rule, rule, S } from '../../record/rule.ts';
+import { cuttable } from '../../rules/dims.ts';
+import { identityKinds, linearIn } from '../../rules/partials.ts';
+import { pointwiseRules } from '../../rules/pointwise.ts';
 
 const OFFSET = { rewrite: 'random-offset' } as const;
 
-/** The noise is the same for every part of a pending sum, so dropout, linear in its input, keeps linear kinds. */
+/**
+ * The noise is the same for every part of a pending sum, so dropout, linear in its input, keeps
+ * linear kinds.
+ */
 const dropout = defineOp('aten.dropout.default', {
   schema: 'Tensor input, float p, bool train',
   cls: 'random',
@@ -73,7 +77,9 @@ const created = (name: string, schema: string): OperatorRecord =>
     cls: 'random',
     infer: (ctx: OpContext) => [{ dtype: ctx.dtype('dtype') ?? 'f32', shape: ctx.ints('size') }],
     shard: (ctx: TypedContext) =>
-      cuttable(ctx.outputs[0]?.shape ?? []).map((d) => rule([], [S(d)], { origin: 'ext', ...OFFSET })),
+      cuttable(ctx.outputs[0]?.shape ?? []).map((d) =>
+        rule([], [S(d)], { origin: 'ext', ...OFFSET }),
+      ),
     flops: (ctx) => ({ matrix: 0, vector: 8 * elements(ctx.outputs[0]?.shape ?? []) }),
   });
 
@@ -95,7 +101,8 @@ const multinomial = defineOp('aten.multinomial.default', {
     const [wanted, there] = [ctx.int('num_samples'), shape[shape.length - 1]];
     if (shape.length < 1 || shape.length > 2)
       ctx.fail(`needs one row of weights or several, got [${shape.join(', ')}]`);
-    if (!ctx.bool('replacement') && wanted > there) ctx.fail(`cannot draw ${wanted} of ${there} without replacement`);
+    if (!ctx.bool('replacement') && wanted > there)
+      ctx.fail(`cannot draw ${wanted} of ${there} without replacement`);
     return [{ dtype: 'i64', shape: [...shape.slice(0, -1), wanted] }];
   },
   shard: (ctx) =>
@@ -109,7 +116,9 @@ const likeInput = (name: string): OperatorRecord =>
   defineOp(`aten.${name}`, {
     schema: `Tensor self, ${TAIL}, Any memory_format=None`,
     cls: 'random',
-    infer: (ctx) => [{ dtype: ctx.dtype('dtype') ?? floatResult(ctx.inputs[0].dtype), shape: ctx.inputs[0].shape }],
+    infer: (ctx) => [
+      { dtype: ctx.dtype('dtype') ?? floatResult(ctx.inputs[0].dtype), shape: ctx.inputs[0].shape },
+    ],
     shard: (ctx) => keyed(pointwiseRules(ctx)),
     bytes: (ctx) => bytesWritten(ctx),
   });

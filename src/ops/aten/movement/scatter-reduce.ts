@@ -1,15 +1,29 @@
 /**
- * Writes that combine what falls on one element: a sum, a product, a mean, a largest or a least value, with the old value
- * (`include_self`) or without it. Dims along which nothing is indexed follow.
+ * Writes that combine what falls on one element: a sum, a product, a mean, a largest or a least
+ * value, with the old value (`include_self`) or without it. Dims along which nothing is indexed
+ * follow.
  */
 
-import { copyFlat, flat, fromFlat, NDArray, sizeOf } from '../../../ndarray/array.ts';
-import { cuttable, linearKinds, need, normalDim } from '../../rules/dims.ts';
-import { isFloating } from '../../record/dtypes.ts';
-import { one, optional, tensor, valueError, type Kernel, type KernelCall } from '../../record/kernel.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord, type TypedContext } from '../../record/record.ts';
-import { P, R, S, rule, type Rule } from '../../record/rule.ts';
 import type { ReduceOp } from '../../../mesh/placements/placement.ts';
+import { copyFlat, flat, fromFlat, NDArray, sizeOf } from '../../../ndarray/array.ts';
+import { isFloating } from '../../record/dtypes.ts';
+import {
+  type Kernel,
+  type KernelCall,
+  one,
+  optional,
+  tensor,
+  valueError,
+} from '../../record/kernel.ts';
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TypedContext,
+} from '../../record/record.ts';
+import { P, R, type Rule, rule, S } from '../../record/rule.ts';
+import { cuttable, linearKinds, need, normalDim } from '../../rules/dims.ts';
 
 type Combine = 'sum' | 'prod' | 'mean' | 'amax' | 'amin';
 
@@ -19,17 +33,22 @@ const COMBINES: readonly string[] = ['sum', 'prod', 'mean', 'amax', 'amin'];
 function combineOf(ctx: OpContext): Combine {
   const word = ctx.text('reduce');
   const known = Object.hasOwn(WORDS, word) ? WORDS[word] : COMBINES.find((c) => c === word);
-  return (known as Combine | undefined) ?? ctx.fail(`reduce '${word}' is not one of ${COMBINES.join(', ')}`);
+  return (
+    (known as Combine | undefined) ??
+    ctx.fail(`reduce '${word}' is not one of ${COMBINES.join(', ')}`)
+  );
 }
 
 /** The old value takes part. */
-const keepsOld = (ctx: OpContext): boolean => ctx.target.startsWith('aten.scatter.') || ctx.bool('include_self');
+const keepsOld = (ctx: OpContext): boolean =>
+  ctx.target.startsWith('aten.scatter.') || ctx.bool('include_self');
 
 function dimOf(ctx: OpContext): number {
   return normalDim(ctx, ctx.int('dim'), need(ctx, 'self').shape.length);
 }
 
-// ---- rules ----------------------------------------------------------------------------------------------------------
+// ---- rules
+// -----------------------------------------------------------------------------
 
 /** Pending kinds of `self` beside a replicated source, and the same kinds of both. */
 function pendingKinds(
@@ -55,35 +74,59 @@ function pendingKinds(
       // A mean of integers is rounded.
       return { alone: old ? extremes : replaced, joint: isFloating(dtype) ? linear : [] };
     case 'prod':
-      return { alone: old ? [...linear, ...(keepsOrder(ctx) ? extremes : [])] : replaced, joint: [] };
+      return {
+        alone: old ? [...linear, ...(keepsOrder(ctx) ? extremes : [])] : replaced,
+        joint: [],
+      };
   }
 }
 
-/** Whether everything is multiplied by a number that is not negative, which keeps a largest value the largest. */
-const keepsOrder = (ctx: OpContext): boolean => ctx.target === 'aten.scatter.value_reduce' && ctx.number('value') >= 0;
+/**
+ * Whether everything is multiplied by a number that is not negative, which keeps a largest value
+ * the largest.
+ */
+const keepsOrder = (ctx: OpContext): boolean =>
+  ctx.target === 'aten.scatter.value_reduce' && ctx.number('value') >= 0;
 
 function reductionRules(ctx: TypedContext, sourced: boolean): Rule[] {
   const { alone, joint } = pendingKinds(ctx, sourced);
   const pending = (self: ReduceOp, source: ReduceOp | undefined): Rule =>
-    rule([P(self), R, ...(sourced ? [source === undefined ? R : P(source)] : [])], [P(self)], { origin: 'ext' });
+    rule([P(self), R, ...(sourced ? [source === undefined ? R : P(source)] : [])], [P(self)], {
+      origin: 'ext',
+    });
   return [
     ...(sourced ? joint.map((kind) => pending(kind, kind)) : []),
-    ...alone.filter((kind) => !sourced || !joint.includes(kind) || kind === 'sum').map((kind) => pending(kind, undefined)),
+    ...alone
+      .filter((kind) => !sourced || !joint.includes(kind) || kind === 'sum')
+      .map((kind) => pending(kind, undefined)),
   ];
-} // prettier-ignore
+}
 
-/** Written values are cut with their index: parts of a largest value, or of a sum, are put together in the pending result. */
-function cutIndex(ctx: TypedContext, index: number, source: number | undefined, count: number): Rule[] {
+/**
+ * Written values are cut with their index: parts of a largest value, or of a sum, are put together
+ * in the pending result.
+ */
+function cutIndex(
+  ctx: TypedContext,
+  index: number,
+  source: number | undefined,
+  count: number,
+): Rule[] {
   const combine = combineOf(ctx);
   if (!keepsOld(ctx) || count < 2) return [];
   const { dtype } = need(ctx, 'self');
   const kind: ReduceOp | undefined =
     combine === 'amax' ? 'max' : combine === 'amin' ? 'min' : combine === 'sum' ? 'sum' : undefined;
   if (kind === undefined || dtype === 'b8') return [];
-  return [rule([P(kind), S(index), ...(source === undefined ? [] : [S(source)])], [P(kind)], { origin: 'ext' })];
+  return [
+    rule([P(kind), S(index), ...(source === undefined ? [] : [S(source)])], [P(kind)], {
+      origin: 'ext',
+    }),
+  ];
 }
 
-// ---- values ---------------------------------------------------------------------------------------------------------
+// ---- values
+// -----------------------------------------------------------------------------
 
 /** Combines `values[i]` into place `positions[i]`. */
 function combined(call: KernelCall, positions: Float64Array, values: Float64Array): NDArray {
@@ -109,16 +152,26 @@ function combined(call: KernelCall, positions: Float64Array, values: Float64Arra
 }
 
 function bounded(call: KernelCall, index: number, size: number): number {
-  return index >= 0 && index < size ? index : valueError(call, `index ${index} is outside of a dim of ${size}`);
+  return index >= 0 && index < size
+    ? index
+    : valueError(call, `index ${index} is outside of a dim of ${size}`);
 }
 
 /** Rows of the source go to the rows that a one-dim index names. */
 const indexReduceKernel: Kernel = one((call) => {
-  const [self, index, source] = [tensor(call, 'self'), flat(tensor(call, 'index')), tensor(call, 'source')];
+  const [self, index, source] = [
+    tensor(call, 'self'),
+    flat(tensor(call, 'index')),
+    tensor(call, 'source'),
+  ];
   const dim = dimOf(call.ctx);
   const [rows, inner] = [self.shape[dim], sizeOf(self.shape.slice(dim + 1))];
   const positions = new Float64Array(source.size).map((_, i) => {
-    const [k, row, outer] = [i % inner, Math.floor(i / inner) % index.length, Math.floor(i / (inner * index.length))];
+    const [k, row, outer] = [
+      i % inner,
+      Math.floor(i / inner) % index.length,
+      Math.floor(i / (inner * index.length)),
+    ];
     return (outer * rows + bounded(call, index[row], rows)) * inner + k;
   });
   return combined(call, positions, flat(source));
@@ -129,7 +182,10 @@ const scatterKernel: Kernel = one((call) => {
   const [self, index] = [tensor(call, 'self'), tensor(call, 'index')];
   const dim = dimOf(call.ctx);
   const src = optional(call, 'src');
-  const part = src === undefined ? undefined : flat(new NDArray(src.dtype, index.shape, src.strides, src.offset, src.storage)); // prettier-ignore
+  const part =
+    src === undefined
+      ? undefined
+      : flat(new NDArray(src.dtype, index.shape, src.strides, src.offset, src.storage));
   const to = flat(index);
   const positions = new Float64Array(index.size).map((_, i) => {
     let [rest, at, step] = [i, 0, 1];
@@ -141,24 +197,38 @@ const scatterKernel: Kernel = one((call) => {
     }
     return at;
   });
-  return combined(call, positions, part ?? new Float64Array(index.size).fill(call.ctx.number('value')));
+  return combined(
+    call,
+    positions,
+    part ?? new Float64Array(index.size).fill(call.ctx.number('value')),
+  );
 });
 
-// ---- records --------------------------------------------------------------------------------------------------------
+// ---- records
+// -----------------------------------------------------------------------------
 
 const indexReduce = defineOp('aten.index_reduce.default', {
-  schema: 'Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True',
+  schema:
+    'Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True',
   cls: 'other',
   aliases: ['aten.index_reduce_.default'],
   infer: (ctx) => {
-    const [{ shape }, index, source] = [need(ctx, 'self'), need(ctx, 'index').shape, need(ctx, 'source').shape];
+    const [{ shape }, index, source] = [
+      need(ctx, 'self'),
+      need(ctx, 'index').shape,
+      need(ctx, 'source').shape,
+    ];
     const dim = dimOf(ctx);
-    const fits = index.length === 1 && source.length === shape.length && source.every((n, d) => n === (d === dim ? index[0] : shape[d])); // prettier-ignore
+    const fits =
+      index.length === 1 &&
+      source.length === shape.length &&
+      source.every((n, d) => n === (d === dim ? index[0] : shape[d]));
     if (!fits || combineOf(ctx) === 'sum')
       ctx.fail(
         fits
           ? "reduce 'sum' is index_add"
-          : `source [${source.join(', ')}] does not fit self [${shape.join(', ')}] and index [${index.join(', ')}]`,
+          : `source [${source.join(', ')}] does not fit self [${shape.join(', ')}] and index ` +
+              `[${index.join(', ')}]`,
       );
     return [need(ctx, 'self')];
   },
@@ -176,7 +246,12 @@ const indexReduce = defineOp('aten.index_reduce.default', {
   kernel: indexReduceKernel,
 });
 
-function scatter(name: string, schema: string, sourced: boolean, aliases: readonly string[]): OperatorRecord {
+function scatter(
+  name: string,
+  schema: string,
+  sourced: boolean,
+  aliases: readonly string[],
+): OperatorRecord {
   const names = sourced ? ['self', 'index', 'src'] : ['self', 'index'];
   return defineOp(name, {
     schema: `Tensor self, int dim, Tensor index, ${schema}`,
@@ -186,7 +261,9 @@ function scatter(name: string, schema: string, sourced: boolean, aliases: readon
       const [{ shape }, index] = [need(ctx, 'self'), need(ctx, 'index').shape];
       const dim = dimOf(ctx);
       const src = sourced ? need(ctx, 'src').shape : index;
-      const fits = index.length === shape.length && index.every((n, d) => n <= (src[d] ?? 0) && (d === dim || n <= shape[d])); // prettier-ignore
+      const fits =
+        index.length === shape.length &&
+        index.every((n, d) => n <= (src[d] ?? 0) && (d === dim || n <= shape[d]));
       if (!fits) ctx.fail(`index [${index.join(', ')}] does not fit self [${shape.join(', ')}]`);
       combineOf(ctx);
       return [need(ctx, 'self')];
@@ -194,14 +271,21 @@ function scatter(name: string, schema: string, sourced: boolean, aliases: readon
     shard: (ctx) => {
       const dim = dimOf(ctx);
       const shapes = names.map((n) => need(ctx, n).shape);
-      const follow = cuttable(shapes[0]).filter((d) => d !== dim && shapes.every((s) => s[d] === shapes[0][d]));
+      const follow = cuttable(shapes[0]).filter(
+        (d) => d !== dim && shapes.every((s) => s[d] === shapes[0][d]),
+      );
       const [, index, src] = shapes;
       const aligned = !sourced || index.every((n, d) => n === src[d]);
       return [
-        ...follow.map((d) => rule(names.map(() => S(d)), [S(d)])),
+        ...follow.map((d) =>
+          rule(
+            names.map(() => S(d)),
+            [S(d)],
+          ),
+        ),
         ...reductionRules(ctx, sourced),
         ...(aligned ? cutIndex(ctx, dim, sourced ? dim : undefined, index[dim]) : []),
-      ]; // prettier-ignore
+      ];
     },
     flops: (ctx) => ({ matrix: 0, vector: elements(need(ctx, 'index').shape) }),
     kernel: scatterKernel,
@@ -211,7 +295,9 @@ function scatter(name: string, schema: string, sourced: boolean, aliases: readon
 export const scatterReduceOps: readonly OperatorRecord[] = [
   indexReduce,
   scatter('aten.scatter.reduce', 'Tensor src, *, str reduce', true, ['aten.scatter_.reduce']),
-  scatter('aten.scatter.value_reduce', 'Scalar value, *, str reduce', false, ['aten.scatter_.value_reduce']),
+  scatter('aten.scatter.value_reduce', 'Scalar value, *, str reduce', false, [
+    'aten.scatter_.value_reduce',
+  ]),
   scatter('aten.scatter_reduce.two', 'Tensor src, str reduce, *, bool include_self=True', true, [
     'aten.scatter_reduce_.two',
   ]),

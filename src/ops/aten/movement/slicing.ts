@@ -1,13 +1,27 @@
 /**
- * Taking rows: split, slice, select, their gradients and functional writes. Dims that are not cut up follow; pending
- * reductions pass, because every element is moved or set to zero on all ranks.
+ * Taking rows: split, slice, select, their gradients and functional writes. Dims that are not cut
+ * up follow; pending reductions pass, because every element is moved or set to zero on all ranks.
  */
 
-import { cuttable, movedKinds, need, normalDim, sameShape, self, untouched } from '../../rules/dims.ts';
-import { defineOp, type OpContext, type OperatorRecord, type TypedContext } from '../../record/record.ts';
-import { P, S, rule, type Rule } from '../../record/rule.ts';
+import {
+  defineOp,
+  type OpContext,
+  type OperatorRecord,
+  type TypedContext,
+} from '../../record/record.ts';
+import { P, type Rule, rule, S } from '../../record/rule.ts';
+import {
+  cuttable,
+  movedKinds,
+  need,
+  normalDim,
+  sameShape,
+  self,
+  untouched,
+} from '../../rules/dims.ts';
 
-// ---- split, chunk, unbind -------------------------------------------------------------------------------------------
+// ---- split, chunk, unbind
+// -----------------------------------------------------------------------------
 
 /** A view of one tensor as several along `dim`, with the piece sizes of the call. */
 function splitting(
@@ -25,7 +39,10 @@ function splitting(
       const { dtype, shape } = self(ctx);
       if (shape.length === 0) ctx.fail('cannot split a tensor without dims');
       const dim = normalDim(ctx, ctx.int('dim'), shape.length);
-      return sizes(ctx, shape[dim]).map((rows) => ({ dtype, shape: shape.map((n, i) => (i === dim ? rows : n)) }));
+      return sizes(ctx, shape[dim]).map((rows) => ({
+        dtype,
+        shape: shape.map((n, i) => (i === dim ? rows : n)),
+      }));
     },
     shard: (ctx) => {
       const dim = normalDim(ctx, ctx.int('dim'), self(ctx).shape.length);
@@ -65,12 +82,16 @@ const splitWithSizes = splitting(
   ['aten.split_with_sizes_copy.default', 'aten.unsafe_split_with_sizes.default'],
 );
 
-const splitSizes = splitting('aten.split.sizes', 'Tensor self, int[] split_size, int dim=0', (ctx, rows) => {
-  const sizes = ctx.ints('split_size');
-  const total = sizes.reduce((a, b) => a + b, 0);
-  if (total !== rows) ctx.fail(`split_size adds up to ${total}, expected ${rows}`);
-  return sizes;
-});
+const splitSizes = splitting(
+  'aten.split.sizes',
+  'Tensor self, int[] split_size, int dim=0',
+  (ctx, rows) => {
+    const sizes = ctx.ints('split_size');
+    const total = sizes.reduce((a, b) => a + b, 0);
+    if (total !== rows) ctx.fail(`split_size adds up to ${total}, expected ${rows}`);
+    return sizes;
+  },
+);
 
 const chunk = splitting(
   'aten.chunk.default',
@@ -92,15 +113,21 @@ const unbind = defineOp('aten.unbind.int', {
     const { dtype, shape } = self(ctx);
     if (shape.length === 0) ctx.fail('cannot unbind a tensor without dims');
     const dim = normalDim(ctx, ctx.int('dim'), shape.length);
-    return Array.from({ length: shape[dim] }, () => ({ dtype, shape: shape.filter((_, i) => i !== dim) }));
+    return Array.from({ length: shape[dim] }, () => ({
+      dtype,
+      shape: shape.filter((_, i) => i !== dim),
+    }));
   },
   shard: (ctx) => {
     const dim = normalDim(ctx, ctx.int('dim'), self(ctx).shape.length);
-    return untouched(ctx, [dim], movedKinds(self(ctx).dtype), { shift: (d) => (d < dim ? d : d - 1) });
+    return untouched(ctx, [dim], movedKinds(self(ctx).dtype), {
+      shift: (d) => (d < dim ? d : d - 1),
+    });
   },
 });
 
-// ---- slice, select --------------------------------------------------------------------------------------------------
+// ---- slice, select
+// -----------------------------------------------------------------------------
 
 interface Range {
   readonly dim: number;
@@ -112,7 +139,10 @@ interface Range {
   readonly full: boolean;
 }
 
-/** The rows that `dim, start, end, step` take of a tensor of this shape: negative bounds count from the end, then clamp. */
+/**
+ * The rows that `dim, start, end, step` take of a tensor of this shape: negative bounds count from
+ * the end, then clamp.
+ */
 function rangeOf(ctx: OpContext, shape: readonly number[]): Range {
   if (shape.length === 0) return ctx.fail('cannot slice a tensor without dims');
   const dim = normalDim(ctx, ctx.int('dim'), shape.length);
@@ -145,11 +175,14 @@ const slice = defineOp('aten.slice.Tensor', {
     const { dtype, shape } = self(ctx);
     const range = rangeOf(ctx, shape);
     const rules = untouched(ctx, range.full ? [] : [range.dim], movedKinds(dtype));
-    // Every rank's block starts at a multiple of the step, so each takes its own rows of the result.
+    // Every rank's block starts at a multiple of the step, so each takes its own rows of the
+    // result.
     const strided = range.step > 1 && range.start === 0 && range.end === shape[range.dim];
     if (strided && shape[range.dim] % range.step === 0 && range.rows > 1) {
       const cut = { slicing: 'contiguous', even: true, scaled: true } as const;
-      rules.push(rule([S(range.dim, { ...cut, unit: range.step })], [S(range.dim, cut)], { origin: 'ext' }));
+      rules.push(
+        rule([S(range.dim, { ...cut, unit: range.step })], [S(range.dim, cut)], { origin: 'ext' }),
+      );
     }
     return rules;
   },
@@ -197,9 +230,14 @@ const sliceBackward = defineOp('aten.slice_backward.default', {
   flops: () => ({ matrix: 0, vector: 0 }),
 });
 
-/** `P, P -> P` of all kinds on the two tensor inputs of a functional write: every element comes from one of them. */
+/**
+ * `P, P -> P` of all kinds on the two tensor inputs of a functional write: every element comes from
+ * one of them.
+ */
 function writtenKinds(ctx: TypedContext): Rule[] {
-  return movedKinds(ctx.inputs[0].dtype).map((kind) => rule([P(kind), P(kind)], [P(kind)], { origin: 'ext' }));
+  return movedKinds(ctx.inputs[0].dtype).map((kind) =>
+    rule([P(kind), P(kind)], [P(kind)], { origin: 'ext' }),
+  );
 }
 
 const sliceScatter = defineOp('aten.slice_scatter.default', {
@@ -244,7 +282,9 @@ const select = defineOp('aten.select.int', {
   },
   shard: (ctx) => {
     const dim = selected(ctx, self(ctx).shape);
-    return untouched(ctx, [dim], movedKinds(self(ctx).dtype), { shift: (d) => (d < dim ? d : d - 1) });
+    return untouched(ctx, [dim], movedKinds(self(ctx).dtype), {
+      shift: (d) => (d < dim ? d : d - 1),
+    });
   },
 });
 
@@ -263,7 +303,10 @@ const selectBackward = defineOp('aten.select_backward.default', {
   shard: (ctx) => {
     const dim = selected(ctx, ctx.ints('input_sizes'));
     const kinds = movedKinds(need(ctx, 'grad_output').dtype);
-    return untouched(ctx, [], kinds, { shift: (d) => (d < dim ? d : d + 1), rewrite: 'local-shape' });
+    return untouched(ctx, [], kinds, {
+      shift: (d) => (d < dim ? d : d + 1),
+      rewrite: 'local-shape',
+    });
   },
   flops: () => ({ matrix: 0, vector: 0 }),
 });

@@ -1,14 +1,21 @@
 /**
- * Resampling of images by one matrix per spatial dim: nearest, linear and cubic. Batch and channels follow, pending sums
- * pass; the nearest neighbour is a choice of elements, so every pending kind passes. The gradient is the transpose.
+ * Resampling of images by one matrix per spatial dim: nearest, linear and cubic. Batch and channels
+ * follow, pending sums pass; the nearest neighbour is a choice of elements, so every pending kind
+ * passes. The gradient is the transpose.
  */
 
-import { flat, fromFlat, sizeOf, type NDArray } from '../../../ndarray/array.ts';
+import { flat, fromFlat, type NDArray, sizeOf } from '../../../ndarray/array.ts';
+import { type KernelCall, one, tensor } from '../../record/kernel.ts';
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TypedContext,
+} from '../../record/record.ts';
+import { type Rule, rule, S } from '../../record/rule.ts';
 import { cuttable, linearKinds, movedKinds, need } from '../../rules/dims.ts';
-import { one, tensor, type KernelCall } from '../../record/kernel.ts';
 import { onePartial } from '../../rules/partials.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord, type TypedContext } from '../../record/record.ts';
-import { S, rule, type Rule } from '../../record/rule.ts';
 
 type Mode = 'nearest' | 'linear' | 'cubic';
 
@@ -26,33 +33,58 @@ const FAMILIES: readonly Family[] = [
   { name: 'upsample_bicubic2d', mode: 'cubic', dims: 2 },
 ];
 
-const SUFFIX: Readonly<Record<number, readonly string[]>> = { 1: [''], 2: ['_h', '_w'], 3: ['_d', '_h', '_w'] };
+const SUFFIX: Readonly<Record<number, readonly string[]>> = {
+  1: [''],
+  2: ['_h', '_w'],
+  3: ['_d', '_h', '_w'],
+};
 
-const scales = (dims: number): string => SUFFIX[dims].map((s) => `float? scales${s}=None`).join(', ');
+const scales = (dims: number): string =>
+  SUFFIX[dims].map((s) => `float? scales${s}=None`).join(', ');
 const align = (mode: Mode): string => (mode === 'nearest' ? '' : ', bool align_corners');
 
 /** What each result row reads: places and weights. */
 type Row = readonly (readonly [at: number, weight: number])[];
 
-/** Rows of the matrix of one dim, as ATen's `UpSample.h` places them. @param scale results per input row, where the call states it */
-function rowsOf(mode: Mode, size: number, out: number, alignCorners: boolean, scale: number | undefined): Row[] {
+/**
+ * Rows of the matrix of one dim, as ATen's `UpSample.h` places them. @param scale results per input
+ * row, where the call states it
+ */
+function rowsOf(
+  mode: Mode,
+  size: number,
+  out: number,
+  alignCorners: boolean,
+  scale: number | undefined,
+): Row[] {
   if (mode === 'nearest') {
     const ratio = scale !== undefined && scale > 0 ? 1 / scale : size / out;
-    return Array.from({ length: out }, (_, i): Row => [[Math.min(size - 1, Math.floor(i * ratio)), 1]]);
+    return Array.from({ length: out }, (_, i): Row => [
+      [Math.min(size - 1, Math.floor(i * ratio)), 1],
+    ]);
   }
   const ratio = alignCorners
-    ? out > 1 ? (size - 1) / (out - 1) : 0
-    : scale !== undefined && scale > 0 ? 1 / scale : size / out; // prettier-ignore
+    ? out > 1
+      ? (size - 1) / (out - 1)
+      : 0
+    : scale !== undefined && scale > 0
+      ? 1 / scale
+      : size / out;
   return Array.from({ length: out }, (_, i): Row => {
     const centre = alignCorners ? ratio * i : ratio * (i + 0.5) - 0.5;
     if (mode === 'linear') {
       const at = Math.max(0, centre);
       const low = Math.min(size - 1, Math.floor(at));
       const t = Math.min(1, Math.max(0, at - low));
-      return [[low, 1 - t], [Math.min(size - 1, low + 1), t]]; // prettier-ignore
+      return [
+        [low, 1 - t],
+        [Math.min(size - 1, low + 1), t],
+      ];
     }
     const low = Math.floor(centre);
-    return cubic(centre - low).map((w, k) => [Math.min(size - 1, Math.max(0, low - 1 + k)), w] as const);
+    return cubic(centre - low).map(
+      (w, k) => [Math.min(size - 1, Math.max(0, low - 1 + k)), w] as const,
+    );
   });
 }
 
@@ -65,7 +97,12 @@ function cubic(t: number): number[] {
 }
 
 /** Applies the matrix of a dim, or its transpose. */
-function resample(x: NDArray, dim: number, rows: readonly Row[], back: number | undefined): NDArray {
+function resample(
+  x: NDArray,
+  dim: number,
+  rows: readonly Row[],
+  back: number | undefined,
+): NDArray {
   const shape = x.shape.map((n, d) => (d === dim ? (back ?? rows.length) : n));
   const inner = sizeOf(x.shape.slice(dim + 1));
   const outer = sizeOf(x.shape.slice(0, dim));
@@ -75,7 +112,8 @@ function resample(x: NDArray, dim: number, rows: readonly Row[], back: number | 
     rows.forEach((row, i) => {
       for (const [at, w] of row) {
         const [source, target] = back === undefined ? [at, i] : [i, at];
-        for (let k = 0; k < inner; k++) out[(o * to + target) * inner + k] += w * data[(o * from + source) * inner + k];
+        for (let k = 0; k < inner; k++)
+          out[(o * to + target) * inner + k] += w * data[(o * from + source) * inner + k];
       }
     });
   return fromFlat(shape, out, x.dtype);
@@ -85,7 +123,9 @@ function matrices(call: KernelCall, { mode, dims }: Family, sizes: readonly numb
   const { ctx } = call;
   const out = ctx.ints('output_size');
   const corners = mode !== 'nearest' && ctx.bool('align_corners');
-  return sizes.map((size, d) => rowsOf(mode, size, out[d], corners, ctx.optionalNumber(`scales${SUFFIX[dims][d]}`)));
+  return sizes.map((size, d) =>
+    rowsOf(mode, size, out[d], corners, ctx.optionalNumber(`scales${SUFFIX[dims][d]}`)),
+  );
 }
 
 function follow(ctx: TypedContext, rewrite?: string): Rule[] {
@@ -96,7 +136,8 @@ function follow(ctx: TypedContext, rewrite?: string): Rule[] {
 
 function checked(ctx: OpContext, name: string, dims: number): readonly number[] {
   const { shape } = need(ctx, name);
-  if (shape.length !== dims + 2) ctx.fail(`needs [batch, channels, ${dims} spatial dims], got [${shape.join(', ')}]`);
+  if (shape.length !== dims + 2)
+    ctx.fail(`needs [batch, channels, ${dims} spatial dims], got [${shape.join(', ')}]`);
   const sizes = ctx.ints('output_size');
   if (sizes.length !== dims) ctx.fail(`output_size has ${sizes.length} entries, expected ${dims}`);
   return shape;
@@ -109,14 +150,26 @@ function forward(family: Family): OperatorRecord {
     cls: 'other',
     infer: (ctx) => {
       const shape = checked(ctx, 'self', dims);
-      return [{ dtype: need(ctx, 'self').dtype, shape: [...shape.slice(0, 2), ...ctx.ints('output_size')] }];
+      return [
+        {
+          dtype: need(ctx, 'self').dtype,
+          shape: [...shape.slice(0, 2), ...ctx.ints('output_size')],
+        },
+      ];
     },
     shard: (ctx) => {
-      const kinds = mode === 'nearest' ? movedKinds(ctx.inputs[0].dtype) : linearKinds(ctx.inputs[0].dtype);
+      const kinds =
+        mode === 'nearest' ? movedKinds(ctx.inputs[0].dtype) : linearKinds(ctx.inputs[0].dtype);
       const base = new Set(['sum', 'avg']);
-      return [...follow(ctx), ...kinds.map((k) => onePartial(ctx, 0, k, k, base.has(k) ? 'base' : 'ext'))];
+      return [
+        ...follow(ctx),
+        ...kinds.map((k) => onePartial(ctx, 0, k, k, base.has(k) ? 'base' : 'ext')),
+      ];
     },
-    flops: (ctx) => ({ matrix: 0, vector: TAPS[mode] ** dims * elements(ctx.outputs[0]?.shape ?? []) }),
+    flops: (ctx) => ({
+      matrix: 0,
+      vector: TAPS[mode] ** dims * elements(ctx.outputs[0]?.shape ?? []),
+    }),
     kernel: one((call) => {
       const x = tensor(call, 'self');
       const rows = matrices(call, family, x.shape.slice(2));
@@ -145,15 +198,23 @@ function backward(family: Family): OperatorRecord {
     kernel: one((call) => {
       const sizes = call.ctx.ints('input_size').slice(2);
       const rows = matrices(call, family, sizes);
-      return rows.reduce((image, list, d) => resample(image, d + 2, list, sizes[d]), tensor(call, 'grad_output'));
+      return rows.reduce(
+        (image, list, d) => resample(image, d + 2, list, sizes[d]),
+        tensor(call, 'grad_output'),
+      );
     }),
   });
 }
 
-export const upsampleOps: readonly OperatorRecord[] = FAMILIES.flatMap((family) => [forward(family), backward(family)]);
+export const upsampleOps: readonly OperatorRecord[] = FAMILIES.flatMap((family) => [
+  forward(family),
+  backward(family),
+]);
 
 /** Gradients whose `input_size` each device states for itself. */
-export const UPSAMPLE_GRADIENTS: readonly string[] = FAMILIES.map(({ name }) => `aten.${name}_backward.default`);
+export const UPSAMPLE_GRADIENTS: readonly string[] = FAMILIES.map(
+  ({ name }) => `aten.${name}_backward.default`,
+);
 
 export const upsampleSamples: readonly string[] = [
   'upsample_nearest1d(x[5,6,7], [12])',

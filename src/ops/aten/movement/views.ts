@@ -1,12 +1,11 @@
 /**
- * Views: operators that only rename dims. They cost nothing and move nothing. `reshape` is here too: where it must copy,
- * the copy is not priced. Copying forms that functionalisation writes (`t_copy`, `view_copy`) are aliases of the views,
- * because a compiler turns them back.
+ * Views: operators that only rename dims. They cost nothing and move nothing. `reshape` is here
+ * too: where it must copy, the copy is not priced. Copying forms that functionalisation writes
+ * (`t_copy`, `view_copy`) are aliases of the views, because a compiler turns them back.
  */
 
 import { build, copyFlat, flat, fromFlat } from '../../../ndarray/array.ts';
 import { diagonal as diagonalOf } from '../../../ndarray/views.ts';
-import { broadcastAll, cuttable, movedKinds, need, normalDim, sameShape, self } from '../../rules/dims.ts';
 import { one, tensor } from '../../record/kernel.ts';
 import {
   defineOp,
@@ -15,14 +14,27 @@ import {
   type TensorMeta,
   type TypedContext,
 } from '../../record/record.ts';
-import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
+import { P, R, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
+import {
+  broadcastAll,
+  cuttable,
+  movedKinds,
+  need,
+  normalDim,
+  sameShape,
+  self,
+} from '../../rules/dims.ts';
 import { resolveShape, viewRules } from '../../rules/viewgroups.ts';
 
 /**
- * Shards follow a dim map (`to[i]` is the output dim of input dim i, undefined where it goes away); pending kinds pass.
- * Dims in `fragile` need a rewritten call when they are cut.
+ * Shards follow a dim map (`to[i]` is the output dim of input dim i, undefined where it goes away);
+ * pending kinds pass. Dims in `fragile` need a rewritten call when they are cut.
  */
-function follow(meta: TensorMeta, to: readonly (number | undefined)[], fragile: readonly number[] = []): Rule[] {
+function follow(
+  meta: TensorMeta,
+  to: readonly (number | undefined)[],
+  fragile: readonly number[] = [],
+): Rule[] {
   const cuts = cuttable(meta.shape).flatMap((dim) => {
     const out = to[dim];
     if (out === undefined) return [];
@@ -58,7 +70,10 @@ function permuting(
   });
 }
 
-/** A view to a target shape. `sizes` is the shape argument as written; dims written as -1 adapt by themselves. */
+/**
+ * A view to a target shape. `sizes` is the shape argument as written; dims written as -1 adapt by
+ * themselves.
+ */
 function reshaping(
   name: string,
   schema: string,
@@ -80,8 +95,9 @@ function reshaping(
 }
 
 /**
- * A view that drops dims of size 1, by their global size. A named dim that stays because it is larger must not be dropped
- * when a rank holds a single row of it: cutting it means naming the dims anew.
+ * A view that drops dims of size 1, by their global size. A named dim that stays because it is
+ * larger must not be dropped when a rank holds a single row of it: cutting it means naming the dims
+ * anew.
  */
 function squeezing(
   name: string,
@@ -102,7 +118,9 @@ function squeezing(
     schema,
     cls: 'view',
     aliases,
-    infer: (ctx) => [{ dtype: self(ctx).dtype, shape: kept(ctx).map((dim) => self(ctx).shape[dim]) }],
+    infer: (ctx) => [
+      { dtype: self(ctx).dtype, shape: kept(ctx).map((dim) => self(ctx).shape[dim]) },
+    ],
     shard: (ctx) => {
       const dims = kept(ctx);
       return follow(
@@ -137,11 +155,14 @@ function permuted(ctx: OpContext, rank: number): number[] {
 function moved(ctx: OpContext, rank: number): number[] {
   const source = ctx.ints('source').map((dim) => normalDim(ctx, dim, rank));
   const destination = ctx.ints('destination').map((dim) => normalDim(ctx, dim, rank));
-  if (source.length !== destination.length) ctx.fail('source and destination must have equally many dims');
+  if (source.length !== destination.length)
+    ctx.fail('source and destination must have equally many dims');
   const rest = allDims(rank).filter((dim) => !source.includes(dim));
   return allDims(rank).map((at) => {
     const k = destination.indexOf(at);
-    return k >= 0 ? source[k] : (rest.shift() ?? ctx.fail('source and destination must not repeat a dim'));
+    return k >= 0
+      ? source[k]
+      : (rest.shift() ?? ctx.fail('source and destination must not repeat a dim'));
   });
 }
 
@@ -160,7 +181,11 @@ function flattened(ctx: OpContext): number[] {
 function unflattened(ctx: OpContext): number[] {
   const { shape } = self(ctx);
   const dim = normalDim(ctx, ctx.int('dim'), shape.length);
-  return [...shape.slice(0, dim), ...resolveShape([shape[dim]], ctx.ints('sizes')), ...shape.slice(dim + 1)];
+  return [
+    ...shape.slice(0, dim),
+    ...resolveShape([shape[dim]], ctx.ints('sizes')),
+    ...shape.slice(dim + 1),
+  ];
 }
 
 /** Result of `expand`: -1 keeps a size, a size of 1 stretches. */
@@ -171,18 +196,26 @@ function expandedShape(ctx: OpContext): number[] {
   if (added < 0) return ctx.fail(`cannot expand ${shape.length} dims to ${written.length}`);
   return written.map((size, i) => {
     const own = i < added ? undefined : shape[i - added];
-    if (size === -1) return own ?? ctx.fail(`size -1 at dim ${i} is not allowed in a new leading dim`);
+    if (size === -1)
+      return own ?? ctx.fail(`size -1 at dim ${i} is not allowed in a new leading dim`);
     if (own !== undefined && own !== 1 && own !== size)
-      return ctx.fail(`cannot expand dim ${i} of size ${own} to ${size}; only a dim of size 1 expands`);
+      return ctx.fail(
+        `cannot expand dim ${i} of size ${own} to ${size}; only a dim of size 1 expands`,
+      );
     return size;
   });
 }
 
 /**
- * Cuts of a tensor broadcast to a shape: dims that exist follow; a broadcast dim may be cut from a replicated input for
- * free, each rank expanding to its own number of rows. `written` holds the sizes as the call gives them (-1 adapts).
+ * Cuts of a tensor broadcast to a shape: dims that exist follow; a broadcast dim may be cut from a
+ * replicated input for free, each rank expanding to its own number of rows. `written` holds the
+ * sizes as the call gives them (-1 adapts).
  */
-function broadcastRules(from: readonly number[], to: readonly number[], written: readonly number[]): Rule[] {
+function broadcastRules(
+  from: readonly number[],
+  to: readonly number[],
+  written: readonly number[],
+): Rule[] {
   return cuttable(to).map((out) => {
     const dim = out - (to.length - from.length);
     const stretched = dim < 0 || from[dim] === 1;
@@ -224,7 +257,10 @@ const expandAs = defineOp('aten.expand_as.default', {
   },
 });
 
-/** Every member is expanded to the common shape; cut together, or each kind of pending reduction on all. */
+/**
+ * Every member is expanded to the common shape; cut together, or each kind of pending reduction on
+ * all.
+ */
 const broadcastTensors = defineOp('aten.broadcast_tensors.default', {
   schema: 'Tensor[] tensors',
   cls: 'view',
@@ -275,7 +311,10 @@ const unsqueeze = defineOp('aten.unsqueeze.default', {
   },
 });
 
-/** `diagonal(offset, dim1, dim2)`: the two dims go, their diagonal comes last; its length by the offset. */
+/**
+ * `diagonal(offset, dim1, dim2)`: the two dims go, their diagonal comes last; its length by the
+ * offset.
+ */
 const diagonal = defineOp('aten.diagonal.default', {
   schema: 'Tensor self, int offset=0, int dim1=0, int dim2=1',
   cls: 'view',
@@ -284,7 +323,10 @@ const diagonal = defineOp('aten.diagonal.default', {
     const { dtype, shape } = self(ctx);
     const [a, b] = diagonalDims(ctx);
     const offset = ctx.int('offset');
-    const length = Math.max(0, Math.min(shape[a] + Math.min(offset, 0), shape[b] - Math.max(offset, 0)));
+    const length = Math.max(
+      0,
+      Math.min(shape[a] + Math.min(offset, 0), shape[b] - Math.max(offset, 0)),
+    );
     return [{ dtype, shape: [...shape.filter((_, dim) => dim !== a && dim !== b), length] }];
   },
   shard: (ctx) => {
@@ -305,7 +347,8 @@ const diagonalScatter = defineOp('aten.diagonal_scatter.default', {
   infer: (ctx) => {
     const [{ shape }] = diagonal.infer(ctx) as readonly TensorMeta[];
     const src = need(ctx, 'src').shape;
-    if (!sameShape(src, shape)) ctx.fail(`src has shape [${src.join(', ')}], expected [${shape.join(', ')}]`);
+    if (!sameShape(src, shape))
+      ctx.fail(`src has shape [${src.join(', ')}], expected [${shape.join(', ')}]`);
     return [self(ctx)];
   },
   shard: (ctx) => {
@@ -353,8 +396,12 @@ function matrixTransposed(ctx: OpContext, rank: number): number[] {
 
 export const viewOps: readonly OperatorRecord[] = [
   permuting('aten.t.default', 'Tensor self', matrixTransposed, ['aten.t_copy.default']),
-  permuting('aten.transpose.int', 'Tensor self, int dim0, int dim1', transposed, ['aten.transpose_copy.int']),
-  permuting('aten.permute.default', 'Tensor self, int[] dims', permuted, ['aten.permute_copy.default']),
+  permuting('aten.transpose.int', 'Tensor self, int dim0, int dim1', transposed, [
+    'aten.transpose_copy.int',
+  ]),
+  permuting('aten.permute.default', 'Tensor self, int[] dims', permuted, [
+    'aten.permute_copy.default',
+  ]),
   permuting('aten.movedim.int', 'Tensor self, int source, int destination', moved),
   permuting('aten.movedim.intlist', 'Tensor self, int[] source, int[] destination', moved),
   permuting('aten.numpy_T.default', 'Tensor self', (_, rank) => allDims(rank).reverse()),
@@ -367,7 +414,9 @@ export const viewOps: readonly OperatorRecord[] = [
   }),
   reshaping('aten._unsafe_view.default', 'Tensor self, int[] size', (ctx) => ctx.ints('size')),
   reshaping('aten.reshape.default', 'Tensor self, int[] shape', (ctx) => ctx.ints('shape')),
-  reshaping('aten.flatten.using_ints', 'Tensor self, int start_dim=0, int end_dim=-1', flattened, { explicit: false }),
+  reshaping('aten.flatten.using_ints', 'Tensor self, int start_dim=0, int end_dim=-1', flattened, {
+    explicit: false,
+  }),
   reshaping('aten.unflatten.int', 'Tensor self, int dim, int[] sizes', unflattened),
   expand,
   expandAs,
@@ -375,7 +424,13 @@ export const viewOps: readonly OperatorRecord[] = [
   unsqueeze,
   diagonal,
   diagonalScatter,
-  squeezing('aten.squeeze.default', 'Tensor self', (_, rank) => allDims(rank), ['aten.squeeze_copy.default']),
-  squeezing('aten.squeeze.dim', 'Tensor self, int dim', (ctx) => [ctx.int('dim')], ['aten.squeeze_copy.dim']),
-  squeezing('aten.squeeze.dims', 'Tensor self, int[] dim', (ctx) => ctx.ints('dim'), ['aten.squeeze_copy.dims']),
+  squeezing('aten.squeeze.default', 'Tensor self', (_, rank) => allDims(rank), [
+    'aten.squeeze_copy.default',
+  ]),
+  squeezing('aten.squeeze.dim', 'Tensor self, int dim', (ctx) => [ctx.int('dim')], [
+    'aten.squeeze_copy.dim',
+  ]),
+  squeezing('aten.squeeze.dims', 'Tensor self, int[] dim', (ctx) => ctx.ints('dim'), [
+    'aten.squeeze_copy.dims',
+  ]),
 ];

@@ -1,6 +1,5 @@
 /** Scaled dot product attention in the fused forms of PyTorch and as the composite function. */
 
-import { broadcastAll, need, sameShape } from '../../rules/dims.ts';
 import {
   defineOp,
   metaBytes,
@@ -9,15 +8,16 @@ import {
   type TensorMeta,
   type TypedContext,
 } from '../../record/record.ts';
+import { broadcastAll, need, sameShape } from '../../rules/dims.ts';
 import {
+  type AttentionSizes,
+  type BackwardForm,
   backwardRules,
   backwardWork,
   forwardRules,
   forwardWork,
   fusedSizes,
   sizesOf,
-  type AttentionSizes,
-  type BackwardForm,
 } from './attention-rules.ts';
 
 /** What one fused form has beyond query, key and value. */
@@ -46,7 +46,8 @@ function fusedBytes(ctx: TypedContext, names: readonly string[], outputs: number
 }
 
 function fusedForward(form: Form): OperatorRecord {
-  const wantsLse = (ctx: OpContext): boolean => !form.schema.includes('compute_log_sumexp') || ctx.bool('compute_log_sumexp'); // prettier-ignore
+  const wantsLse = (ctx: OpContext): boolean =>
+    !form.schema.includes('compute_log_sumexp') || ctx.bool('compute_log_sumexp');
   return defineOp(form.name, {
     schema: form.schema,
     cls: 'attention',
@@ -56,7 +57,8 @@ function fusedForward(form: Form): OperatorRecord {
       const { dtype } = need(ctx, 'query');
       const unit = form.lseUnit ?? 1;
       const lseRows = wantsLse(ctx) ? Math.ceil(s.queries / unit) * unit : 0;
-      if (form.mask !== undefined) checkMask(ctx, form.mask, [...s.batch, s.heads, s.queries, s.keys]);
+      if (form.mask !== undefined)
+        checkMask(ctx, form.mask, [...s.batch, s.heads, s.queries, s.keys]);
       return [
         { dtype, shape: [...s.batch, s.heads, s.queries, s.values] },
         {
@@ -76,7 +78,12 @@ function fusedForward(form: Form): OperatorRecord {
         lseUnit: wantsLse(ctx) ? (form.lseUnit ?? 1) : 1,
       }),
     flops: (ctx) => forwardWork(fusedSizes(ctx)),
-    bytes: (ctx) => fusedBytes(ctx, ['query', 'key', 'value', ...(form.mask === undefined ? [] : [form.mask])], 2),
+    bytes: (ctx) =>
+      fusedBytes(
+        ctx,
+        ['query', 'key', 'value', ...(form.mask === undefined ? [] : [form.mask])],
+        2,
+      ),
   });
 }
 
@@ -85,7 +92,9 @@ function checkMask(ctx: OpContext, name: string, shape: readonly number[]): void
   const mask = ctx.tensor(name);
   if (mask === undefined) return;
   if (!sameShape(broadcastAll(ctx, [mask.shape, shape]), shape))
-    ctx.fail(`${name} of shape [${mask.shape.join(', ')}] does not broadcast to [${shape.join(', ')}]`);
+    ctx.fail(
+      `${name} of shape [${mask.shape.join(', ')}] does not broadcast to [${shape.join(', ')}]`,
+    );
 }
 
 function fusedBackward(form: BackwardForm): OperatorRecord {
@@ -98,18 +107,32 @@ function fusedBackward(form: BackwardForm): OperatorRecord {
       const grad = need(ctx, form.grad);
       const expected = [...s.batch, s.heads, s.queries, s.values];
       if (!sameShape(grad.shape, expected))
-        ctx.fail(`${form.grad} has shape [${grad.shape.join(', ')}], expected [${expected.join(', ')}]`);
+        ctx.fail(
+          `${form.grad} has shape [${grad.shape.join(', ')}], expected [${expected.join(', ')}]`,
+        );
       const wanted = form.maskGrad === true ? ctx.bools('grad_input_mask') : [true, true, true];
       const mask = form.mask === undefined ? undefined : ctx.tensor(form.mask);
-      const metas = [need(ctx, 'query'), need(ctx, 'key'), need(ctx, 'value')].map((m, i) => (wanted[i] ? m : null));
-      return form.maskGrad === true ? [...metas, wanted[3] && mask !== undefined ? mask : null] : metas;
+      const metas = [need(ctx, 'query'), need(ctx, 'key'), need(ctx, 'value')].map((m, i) =>
+        wanted[i] ? m : null,
+      );
+      return form.maskGrad === true
+        ? [...metas, wanted[3] && mask !== undefined ? mask : null]
+        : metas;
     },
     shard: (ctx) => backwardRules(ctx, form),
     flops: (ctx) => backwardWork(fusedSizes(ctx)),
     bytes: (ctx) =>
       fusedBytes(
         ctx,
-        [form.grad, 'query', 'key', 'value', 'out', 'logsumexp', ...(form.mask === undefined ? [] : [form.mask])],
+        [
+          form.grad,
+          'query',
+          'key',
+          'value',
+          'out',
+          'logsumexp',
+          ...(form.mask === undefined ? [] : [form.mask]),
+        ],
         4,
       ),
   });
@@ -136,7 +159,8 @@ const fused: readonly OperatorRecord[] = [
   fusedBackward({
     name: `${flash}_for_cpu_backward.default`,
     schema:
-      'Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, ' +
+      'Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor ' +
+      'logsumexp, float dropout_p, ' +
       'bool is_causal, *, Tensor? attn_mask=None, float? scale=None',
     grad: 'grad_out',
     mask: 'attn_mask',
@@ -147,20 +171,31 @@ const fused: readonly OperatorRecord[] = [
       'Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, ' +
       'bool return_debug_mask=False, *, float? scale=None',
     // cum_seq_q, cum_seq_k, max_q, max_k, rng_state, unused, debug_attn_mask
-    rest: [null, null, null, null, { dtype: 'u64', shape: [2] }, { dtype: 'u64', shape: [] }, EMPTY_MASK],
+    rest: [
+      null,
+      null,
+      null,
+      null,
+      { dtype: 'u64', shape: [2] },
+      { dtype: 'u64', shape: [] },
+      EMPTY_MASK,
+    ],
   }),
   fusedBackward({
     name: `${flash}_backward.default`,
     schema:
-      'Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, Tensor? cum_seq_q, ' +
-      'Tensor? cum_seq_k, Any max_q, Any max_k, float dropout_p, bool is_causal, Tensor philox_seed, ' +
+      'Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor ' +
+      'logsumexp, Tensor? cum_seq_q, ' +
+      'Tensor? cum_seq_k, Any max_q, Any max_k, float dropout_p, bool is_causal, Tensor ' +
+      'philox_seed, ' +
       'Tensor philox_offset, *, float? scale=None',
     grad: 'grad_out',
   }),
   fusedForward({
     name: `${efficient}.default`,
     schema:
-      'Tensor query, Tensor key, Tensor value, Tensor? attn_bias, bool compute_log_sumexp, float dropout_p=0.0, ' +
+      'Tensor query, Tensor key, Tensor value, Tensor? attn_bias, bool compute_log_sumexp, ' +
+      'float dropout_p=0.0, ' +
       'bool is_causal=False, *, float? scale=None',
     mask: 'attn_bias',
     rest: [SCALAR_I64, SCALAR_I64],
@@ -169,8 +204,10 @@ const fused: readonly OperatorRecord[] = [
   fusedBackward({
     name: `${efficient}_backward.default`,
     schema:
-      'Tensor grad_out_, Tensor query, Tensor key, Tensor value, Tensor? attn_bias, Tensor out, Tensor logsumexp, ' +
-      'Tensor philox_seed, Tensor philox_offset, float dropout_p, bool[] grad_input_mask, bool is_causal=False, *, ' +
+      'Tensor grad_out_, Tensor query, Tensor key, Tensor value, Tensor? attn_bias, Tensor ' +
+      'out, Tensor logsumexp, ' +
+      'Tensor philox_seed, Tensor philox_offset, float dropout_p, bool[] grad_input_mask, ' +
+      'bool is_causal=False, *, ' +
       'float? scale=None',
     grad: 'grad_out_',
     mask: 'attn_bias',
@@ -180,7 +217,8 @@ const fused: readonly OperatorRecord[] = [
   fusedForward({
     name: `${cudnn}.default`,
     schema:
-      'Tensor query, Tensor key, Tensor value, Tensor? attn_bias, bool compute_log_sumexp, float dropout_p=0.0, ' +
+      'Tensor query, Tensor key, Tensor value, Tensor? attn_bias, bool compute_log_sumexp, ' +
+      'float dropout_p=0.0, ' +
       'bool is_causal=False, bool return_debug_mask=False, *, float? scale=None',
     mask: 'attn_bias',
     // cum_seq_q, cum_seq_k, max_q, max_k, philox_seed, philox_offset, debug_attn_mask
@@ -190,8 +228,10 @@ const fused: readonly OperatorRecord[] = [
   fusedBackward({
     name: `${cudnn}_backward.default`,
     schema:
-      'Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, Tensor philox_seed, ' +
-      'Tensor philox_offset, Tensor? attn_bias, Tensor? cum_seq_q, Tensor? cum_seq_k, Any max_q, Any max_k, ' +
+      'Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor ' +
+      'logsumexp, Tensor philox_seed, ' +
+      'Tensor philox_offset, Tensor? attn_bias, Tensor? cum_seq_q, Tensor? cum_seq_k, Any ' +
+      'max_q, Any max_k, ' +
       'float dropout_p, bool is_causal, *, float? scale=None',
     grad: 'grad_out',
     mask: 'attn_bias',
@@ -201,7 +241,8 @@ const fused: readonly OperatorRecord[] = [
 /** Any number of batch dims; with fewer than three dims there are no heads. */
 function compositeSizes(ctx: OpContext): AttentionSizes {
   const [q, k, v] = ['query', 'key', 'value'].map((name) => need(ctx, name));
-  if (q.shape.length < 2) ctx.fail(`query has ${q.shape.length} dims, expected at least 2 [.., rows, channels]`);
+  if (q.shape.length < 2)
+    ctx.fail(`query has ${q.shape.length} dims, expected at least 2 [.., rows, channels]`);
   const sizes = sizesOf(ctx, q, k, v);
   if (sizes.heads !== sizes.keyHeads && !ctx.bool('enable_gqa'))
     ctx.fail(`${sizes.heads} query heads and ${sizes.keyHeads} key heads need enable_gqa=True`);
@@ -210,7 +251,8 @@ function compositeSizes(ctx: OpContext): AttentionSizes {
 
 const composite = defineOp('aten.scaled_dot_product_attention.default', {
   schema:
-    'Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, ' +
+    'Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, ' +
+    'bool is_causal=False, *, ' +
     'float? scale=None, bool enable_gqa=False',
   cls: 'attention',
   infer: (ctx) => {

@@ -1,11 +1,10 @@
 /**
- * Convolutions. Batch and channels are cut like the dims of a matrix product: the batch follows, output channels follow the
- * weight, cut input channels leave a pending sum. With groups, channels are cut in whole groups only. Spatial dims stay
- * whole (a cut would need halos).
+ * Convolutions. Batch and channels are cut like the dims of a matrix product: the batch follows,
+ * output channels follow the weight, cut input channels leave a pending sum. With groups, channels
+ * are cut in whole groups only. Spatial dims stay whole (a cut would need halos).
  */
 
 import { resultType } from '../../record/dtypes.ts';
-import { cuttable, need } from '../../rules/dims.ts';
 import {
   defineOp,
   elements,
@@ -14,7 +13,8 @@ import {
   type TensorMeta,
   type TypedContext,
 } from '../../record/record.ts';
-import { LINEAR_KINDS, P, R, rule, S, type Rule, type RuleSlot } from '../../record/rule.ts';
+import { LINEAR_KINDS, P, R, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
+import { cuttable, need } from '../../rules/dims.ts';
 
 interface Setup {
   readonly x: TensorMeta;
@@ -31,12 +31,18 @@ function setup(ctx: OpContext, xName: string, transposed: boolean): Setup {
   const groups = ctx.int('groups');
   const spatial = w.shape.length - 2;
   if (x.shape.length !== w.shape.length || spatial < 1) {
-    ctx.fail(`input [${x.shape.join(', ')}] must be batched and of the rank of the weight [${w.shape.join(', ')}]`);
+    ctx.fail(
+      `input [${x.shape.join(', ')}] must be batched and of the rank of the weight ` +
+        `[${w.shape.join(', ')}]`,
+    );
   }
   const expected = transposed ? w.shape[0] : w.shape[1] * groups;
-  if (x.shape[1] !== expected) ctx.fail(`input has ${x.shape[1]} channels, the weight takes ${expected}`);
+  if (x.shape[1] !== expected)
+    ctx.fail(`input has ${x.shape[1]} channels, the weight takes ${expected}`);
   if (w.shape[0] % groups !== 0)
-    ctx.fail(`the weight [${w.shape.join(', ')}] is not divisible in ${groups} groups along its first dim`);
+    ctx.fail(
+      `the weight [${w.shape.join(', ')}] is not divisible in ${groups} groups along its first dim`,
+    );
   return { x, w, groups, transposed, channels: transposed ? w.shape[1] * groups : w.shape[0] };
 }
 
@@ -47,20 +53,32 @@ function perDim(values: readonly number[], spatial: number): readonly number[] {
 
 function outputShape(ctx: OpContext, { x, w, transposed, channels }: Setup): readonly number[] {
   const spatial = w.shape.length - 2;
-  const [stride, padding, dilation] = ['stride', 'padding', 'dilation'].map((n) => perDim(ctx.ints(n), spatial));
+  const [stride, padding, dilation] = ['stride', 'padding', 'dilation'].map((n) =>
+    perDim(ctx.ints(n), spatial),
+  );
   const extra = transposed ? perDim(ctx.ints('output_padding'), spatial) : [];
   const sizes = x.shape.slice(2).map((size, i) => {
     const reach = dilation[i] * (w.shape[i + 2] - 1);
     const out = transposed
       ? (size - 1) * stride[i] - 2 * padding[i] + reach + extra[i] + 1
       : Math.floor((size + 2 * padding[i] - reach - 1) / stride[i]) + 1;
-    return out > 0 ? out : ctx.fail(`the kernel [${w.shape.slice(2).join(', ')}] is larger than the padded input`);
+    return out > 0
+      ? out
+      : ctx.fail(`the kernel [${w.shape.slice(2).join(', ')}] is larger than the padded input`);
   });
   return [x.shape[0], channels, ...sizes];
 }
 
-/** 2 * batch * positions * weight elements: every weight meets every position of the side it slides over. */
-function forwardFlops(x: TensorMeta, w: TensorMeta, out: readonly number[], transposed: boolean): number {
+/**
+ * 2 * batch * positions * weight elements: every weight meets every position of the side it slides
+ * over.
+ */
+function forwardFlops(
+  x: TensorMeta,
+  w: TensorMeta,
+  out: readonly number[],
+  transposed: boolean,
+): number {
   const positions = elements((transposed ? x.shape : out).slice(2));
   return 2 * x.shape[0] * positions * elements(w.shape);
 }
@@ -71,7 +89,9 @@ function pointDims(ctx: OpContext, x: TensorMeta, transposed: boolean): number[]
   const spatial = w.length - 2;
   const [stride, padding] = ['stride', 'padding'].map((name) => perDim(ctx.ints(name), spatial));
   if (transposed) return [];
-  return cuttable(x.shape).filter((d) => d >= 2 && w[d] === 1 && stride[d - 2] === 1 && padding[d - 2] === 0);
+  return cuttable(x.shape).filter(
+    (d) => d >= 2 && w[d] === 1 && stride[d - 2] === 1 && padding[d - 2] === 0,
+  );
 }
 
 function forwardRules(ctx: TypedContext, xName: string, transposed: boolean): Rule[] {
@@ -90,7 +110,9 @@ function forwardRules(ctx: TypedContext, xName: string, transposed: boolean): Ru
     rules.push(rule([S(1), S(wIn), ...bias(P('sum'))], [P('sum')], { origin: 'ext' }));
   } else {
     const cut = groupCut(ctx, xName, transposed);
-    rules.push(rule([cut.x, cut.w, ...bias(cut.out(0))], [cut.out(1)], { origin: 'ext', rewrite: 'groups' }));
+    rules.push(
+      rule([cut.x, cut.w, ...bias(cut.out(0))], [cut.out(1)], { origin: 'ext', rewrite: 'groups' }),
+    );
   }
   for (const kind of LINEAR_KINDS) {
     rules.push(rule([P(kind), R, ...bias(P(kind))], [P(kind)], { origin: 'ext' }));
@@ -102,7 +124,8 @@ function forwardRules(ctx: TypedContext, xName: string, transposed: boolean): Ru
 /** Slots that cut channels of input, weight and output between whole groups. */
 function groupCut(ctx: OpContext, xName: string, transposed: boolean) {
   const { x, w, groups, channels } = setup(ctx, xName, transposed);
-  const whole = (dim: number, size: number): RuleSlot => S(dim, { unit: size / groups, even: true, scaled: true });
+  const whole = (dim: number, size: number): RuleSlot =>
+    S(dim, { unit: size / groups, even: true, scaled: true });
   return {
     x: whole(1, x.shape[1]),
     w: whole(0, w.shape[0]),
@@ -110,7 +133,11 @@ function groupCut(ctx: OpContext, xName: string, transposed: boolean) {
   };
 }
 
-function forward(name: string, schema: string, transposedOf: (ctx: OpContext) => boolean): OperatorRecord {
+function forward(
+  name: string,
+  schema: string,
+  transposedOf: (ctx: OpContext) => boolean,
+): OperatorRecord {
   return defineOp(name, {
     schema,
     cls: 'matmul',
@@ -129,13 +156,19 @@ function forward(name: string, schema: string, transposedOf: (ctx: OpContext) =>
 
 const backward = defineOp('aten.convolution_backward.default', {
   schema:
-    'Tensor grad_output, Tensor input, Tensor weight, int[]? bias_sizes, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, bool[] output_mask',
+    'Tensor grad_output, Tensor input, Tensor weight, int[]? bias_sizes, int[] stride, int[] ' +
+    'padding, int[] dilation, bool transposed, int[] output_padding, int groups, bool[] ' +
+    'output_mask',
   cls: 'matmul',
   results: 'tuple',
   infer(ctx) {
     const { x, w, channels } = setup(ctx, 'input', ctx.bool('transposed'));
     const [wantX, wantW, wantB] = ctx.bools('output_mask');
-    return [wantX ? x : null, wantW ? w : null, wantB ? { dtype: w.dtype, shape: [channels] } : null];
+    return [
+      wantX ? x : null,
+      wantW ? w : null,
+      wantB ? { dtype: w.dtype, shape: [channels] } : null,
+    ];
   },
   shard: backwardRules,
   flops(ctx) {
@@ -143,7 +176,10 @@ const backward = defineOp('aten.convolution_backward.default', {
     const [grad, x, w] = ctx.inputs;
     const one = forwardFlops(x, w, grad.shape, ctx.bool('transposed'));
     const [wantX, wantW, wantB] = ctx.bools('output_mask');
-    return { matrix: one * (Number(wantX) + Number(wantW)), vector: wantB ? elements(grad.shape) : 0 };
+    return {
+      matrix: one * (Number(wantX) + Number(wantW)),
+      vector: wantB ? elements(grad.shape) : 0,
+    };
   },
 });
 
@@ -152,7 +188,8 @@ function backwardRules(ctx: TypedContext): Rule[] {
   const { x, groups } = setup(ctx, 'input', transposed);
   const [wOut, wIn] = transposed ? [1, 0] : [0, 1];
   const mask = ctx.bools('output_mask');
-  const out = (...all: readonly RuleSlot[]): RuleSlot[] => all.map((slot, i) => (mask[i] ? slot : null));
+  const out = (...all: readonly RuleSlot[]): RuleSlot[] =>
+    all.map((slot, i) => (mask[i] ? slot : null));
   const rules: Rule[] = [];
   if (x.shape[0] > 1) rules.push(rule([S(0), S(0), R], out(S(0), P('sum'), P('sum'))));
   if (groups === 1) {
@@ -176,14 +213,16 @@ function backwardRules(ctx: TypedContext): Rule[] {
 const simple = (spatial: number): OperatorRecord =>
   forward(
     `aten.conv${spatial}d.default`,
-    'Tensor input, Tensor weight, Tensor? bias=None, int[] stride=[1], int[] padding=[0], int[] dilation=[1], int groups=1',
+    'Tensor input, Tensor weight, Tensor? bias=None, int[] stride=[1], int[] padding=[0], ' +
+      'int[] dilation=[1], int groups=1',
     () => false,
   );
 
 export const convolutionOps: readonly OperatorRecord[] = [
   forward(
     'aten.convolution.default',
-    'Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups',
+    'Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, ' +
+      'bool transposed, int[] output_padding, int groups',
     (ctx) => ctx.bool('transposed'),
   ),
   simple(1),

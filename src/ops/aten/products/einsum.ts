@@ -1,11 +1,14 @@
-/** `torch.einsum` as it is called: letters for the dims of any number of operands. Rules follow from the letters alone. */
+/**
+ * `torch.einsum` as it is called: letters for the dims of any number of operands. Rules follow from
+ * the letters alone.
+ */
 
 import { flat, fromFlat, sizeOf } from '../../../ndarray/array.ts';
 import { letters } from '../../einsum/letters.ts';
 import { sumResult } from '../../record/dtypes.ts';
-import { einsumFlops, einsumRules } from '../../rules/einsum.ts';
-import { one, tensors, type KernelCall } from '../../record/kernel.ts';
+import { type KernelCall, one, tensors } from '../../record/kernel.ts';
 import { defineOp, type OperatorRecord } from '../../record/record.ts';
+import { einsumFlops, einsumRules } from '../../rules/einsum.ts';
 
 function contract(call: KernelCall) {
   const { operands, output, sizes } = letters(call.ctx);
@@ -16,7 +19,10 @@ function contract(call: KernelCall) {
   /** Step of each letter in each operand; letters that it repeats step along its diagonal. */
   const steps = operands.map((names, i) =>
     order.map((l) =>
-      [...names].reduce((sum, name, d) => sum + (name === l ? sizeOf(own[i].shape.slice(d + 1)) : 0), 0),
+      [...names].reduce(
+        (sum, name, d) => sum + (name === l ? sizeOf(own[i].shape.slice(d + 1)) : 0),
+        0,
+      ),
     ),
   );
   const shape = counts.slice(0, output.length);
@@ -52,7 +58,10 @@ export const einsumOps: readonly OperatorRecord[] = [
       return [{ dtype, shape: [...output].map((l) => sizes.get(l) ?? 1) }];
     },
     shard: (ctx) => einsumRules(letters(ctx).equation),
-    flops: (ctx) => ({ matrix: einsumFlops(letters(ctx).equation, ...ctx.inputs.map((x) => x.shape)), vector: 0 }),
+    flops: (ctx) => ({
+      matrix: einsumFlops(letters(ctx).equation, ...ctx.inputs.map((x) => x.shape)),
+      vector: 0,
+    }),
     kernel: one(contract),
   }),
 ];

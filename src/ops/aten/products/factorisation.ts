@@ -1,13 +1,23 @@
-/** Singular values, LU factors, and solutions with a factor at hand: matrices of a batch stand alone (see `linalg.ts`). */
+/**
+ * Singular values, LU factors, and solutions with a factor at hand: matrices of a batch stand alone
+ * (see `linalg.ts`).
+ */
 
-import { fromFlat, flat, sizeOf } from '../../../ndarray/array.ts';
-import { luFactor, luParts, singularValues, solve, solveTriangle, symmetricEigen } from '../../../ndarray/matrix.ts';
+import { flat, fromFlat, sizeOf } from '../../../ndarray/array.ts';
+import {
+  luFactor,
+  luParts,
+  singularValues,
+  solve,
+  solveTriangle,
+  symmetricEigen,
+} from '../../../ndarray/matrix.ts';
 import { expand } from '../../../ndarray/views.ts';
-import { broadcastAll, broadcastSlot, cuttable, linearKinds, need } from '../../rules/dims.ts';
-import { one, tensor, type KernelCall } from '../../record/kernel.ts';
-import { onePartial } from '../../rules/partials.ts';
+import { type KernelCall, one, tensor } from '../../record/kernel.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord } from '../../record/record.ts';
-import { R, S, rule, type RuleSlot } from '../../record/rule.ts';
+import { R, rule, type RuleSlot, S } from '../../record/rule.ts';
+import { broadcastAll, broadcastSlot, cuttable, linearKinds, need } from '../../rules/dims.ts';
+import { onePartial } from '../../rules/partials.ts';
 import { decomposition, identity, lowerFactor, matrices, singular, transposed } from './linalg.ts';
 
 const wantsAll = (ctx: OpContext): boolean => ctx.bool('full_matrices');
@@ -49,14 +59,18 @@ function pivoting(ctx: OpContext): void {
 
 const factors: readonly OperatorRecord[] = [
   svd('aten.linalg_svd.default', 'Tensor A, bool full_matrices=True, *, str? driver=None'),
-  svd('aten._linalg_svd.default', 'Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None'),
+  svd(
+    'aten._linalg_svd.default',
+    'Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None',
+  ),
   decomposition('aten.svd.default', {
     schema: 'Tensor self, bool some=True, bool compute_uv=True',
     input: 'self',
     square: false,
     tuple: true,
     results: (m, n, ctx) => {
-      if (ctx.has('compute_uv') && !ctx.bool('compute_uv')) ctx.fail('compute_uv=False is not modelled: linalg_svdvals gives the values'); // prettier-ignore
+      if (ctx.has('compute_uv') && !ctx.bool('compute_uv'))
+        ctx.fail('compute_uv=False is not modelled: linalg_svdvals gives the values');
       const [u, s, [rows, columns]] = singularShapes(m, n, !ctx.bool('some'));
       return [u, s, [columns, rows]];
     },
@@ -77,17 +91,21 @@ const factors: readonly OperatorRecord[] = [
     schema: "Tensor self, str UPLO='L'",
     input: 'self',
     results: (n) => [[n]],
-    each: (a, n, _, call) => [symmetricEigen(symmetric(a, n, call.ctx.text('UPLO').toUpperCase() === 'U'), n)[0]],
+    each: (a, n, _, call) => [
+      symmetricEigen(symmetric(a, n, call.ctx.text('UPLO').toUpperCase() === 'U'), n)[0],
+    ],
   }),
   decomposition('aten._linalg_eigh.default', {
     schema: "Tensor A, str UPLO='L', bool compute_v=True",
     input: 'A',
     tuple: true,
     results: (n, _, ctx) => {
-      if (ctx.has('compute_v') && !ctx.bool('compute_v')) ctx.fail('compute_v=False is not modelled: linalg_eigvalsh gives the values'); // prettier-ignore
+      if (ctx.has('compute_v') && !ctx.bool('compute_v'))
+        ctx.fail('compute_v=False is not modelled: linalg_eigvalsh gives the values');
       return [[n], [n, n]];
     },
-    each: (a, n, _, call) => symmetricEigen(symmetric(a, n, call.ctx.text('UPLO').toUpperCase() === 'U'), n),
+    each: (a, n, _, call) =>
+      symmetricEigen(symmetric(a, n, call.ctx.text('UPLO').toUpperCase() === 'U'), n),
   }),
   decomposition('aten.linalg_lu.default', {
     schema: 'Tensor A, *, bool pivot=True',
@@ -97,30 +115,36 @@ const factors: readonly OperatorRecord[] = [
     results: (m, n, ctx) => {
       if (ctx.has('pivot')) pivoting(ctx);
       const k = Math.min(m, n);
-      return [[m, m], [m, k], [k, n]]; // prettier-ignore
+      return [
+        [m, m],
+        [m, k],
+        [k, n],
+      ];
     },
     each: (a, m, n) => luParts(...luFactor(a, m, n), m, n),
   }),
-  ...(['aten.linalg_lu_factor.default', 'aten.linalg_lu_factor_ex.default'] as const).map((name) => {
-    const told = name.includes('_ex'); // whether a pivot was zero is told, not thrown
-    return decomposition(name, {
-      schema: `Tensor A, *, bool pivot=True${told ? ', bool check_errors=False' : ''}`,
-      input: 'A',
-      square: false,
-      tuple: true,
-      results: (m, n, ctx) => {
-        if (ctx.has('pivot')) pivoting(ctx);
-        return [[m, n], [Math.min(m, n)], ...(told ? [[]] : [])];
-      },
-      dtypes: [undefined, 'i32', 'i32'],
-      each: (a, m, n, call) => {
-        const [lu, pivots] = luFactor(a, m, n);
-        const zero = pivots.findIndex((_, i) => lu[i * n + i] === 0);
-        if (zero >= 0 && !told) singular(call);
-        return [lu, counted(pivots), ...(told ? [[zero + 1]] : [])];
-      },
-    });
-  }),
+  ...(['aten.linalg_lu_factor.default', 'aten.linalg_lu_factor_ex.default'] as const).map(
+    (name) => {
+      const told = name.includes('_ex'); // whether a pivot was zero is told, not thrown
+      return decomposition(name, {
+        schema: `Tensor A, *, bool pivot=True${told ? ', bool check_errors=False' : ''}`,
+        input: 'A',
+        square: false,
+        tuple: true,
+        results: (m, n, ctx) => {
+          if (ctx.has('pivot')) pivoting(ctx);
+          return [[m, n], [Math.min(m, n)], ...(told ? [[]] : [])];
+        },
+        dtypes: [undefined, 'i32', 'i32'],
+        each: (a, m, n, call) => {
+          const [lu, pivots] = luFactor(a, m, n);
+          const zero = pivots.findIndex((_, i) => lu[i * n + i] === 0);
+          if (zero >= 0 && !told) singular(call);
+          return [lu, counted(pivots), ...(told ? [[zero + 1]] : [])];
+        },
+      });
+    },
+  ),
   decomposition('aten.linalg_cholesky_ex.default', {
     schema: 'Tensor self, *, bool upper=False, bool check_errors=False',
     input: 'self',
@@ -142,21 +166,34 @@ const factors: readonly OperatorRecord[] = [
   }),
 ];
 
-// ---- solutions ------------------------------------------------------------------------------------------------------
+// ---- solutions
+// -----------------------------------------------------------------------------
 
 interface Solver {
   readonly schema: string;
   /** The factor, then what stands between it and the right-hand side, by name. */
   readonly factor: string;
   readonly side: string;
-  readonly solve: (call: KernelCall, a: Float64Array, b: Float64Array, n: number, width: number) => Float64Array;
+  readonly solve: (
+    call: KernelCall,
+    a: Float64Array,
+    b: Float64Array,
+    n: number,
+    width: number,
+  ) => Float64Array;
 }
 
-/** Matrices [.., n, n] with right-hand sides [.., n, width]: linear in these, whose columns stand alone. */
+/**
+ * Matrices [.., n, n] with right-hand sides [.., n, width]: linear in these, whose columns stand
+ * alone.
+ */
 function solver(name: string, spec: Solver): OperatorRecord {
-  const sides = (ctx: OpContext): { a: readonly number[]; b: readonly number[]; batch: readonly number[] } => {
+  const sides = (
+    ctx: OpContext,
+  ): { a: readonly number[]; b: readonly number[]; batch: readonly number[] } => {
     const [a, b] = [matrices(ctx, spec.factor, true).shape, matrices(ctx, spec.side, false).shape];
-    if (a[a.length - 1] !== b[b.length - 2]) ctx.fail(`matrices [${a.join(', ')}] do not fit [${b.join(', ')}]`);
+    if (a[a.length - 1] !== b[b.length - 2])
+      ctx.fail(`matrices [${a.join(', ')}] do not fit [${b.join(', ')}]`);
     return { a, b, batch: broadcastAll(ctx, [a.slice(0, -2), b.slice(0, -2)]) };
   };
   return defineOp(name, {
@@ -172,13 +209,26 @@ function solver(name: string, spec: Solver): OperatorRecord {
         ctx.inputs.map((_, i) => (i === ctx.indexOf(spec.side) ? side : factor));
       return [
         ...cuttable(batch).map((d) =>
-          rule(at(broadcastSlot(a.slice(0, -2), batch.length, d), broadcastSlot(b.slice(0, -2), batch.length, d)), [S(d)]),
+          rule(
+            at(
+              broadcastSlot(a.slice(0, -2), batch.length, d),
+              broadcastSlot(b.slice(0, -2), batch.length, d),
+            ),
+            [S(d)],
+          ),
         ),
-        ...(b[b.length - 1] > 1 ? [rule(at(R, S(b.length - 1)), [S(batch.length + 1)], { origin: 'ext' })] : []),
-        ...linearKinds(need(ctx, spec.side).dtype).map((kind) => onePartial(ctx, ctx.indexOf(spec.side), kind)),
+        ...(b[b.length - 1] > 1
+          ? [rule(at(R, S(b.length - 1)), [S(batch.length + 1)], { origin: 'ext' })]
+          : []),
+        ...linearKinds(need(ctx, spec.side).dtype).map((kind) =>
+          onePartial(ctx, ctx.indexOf(spec.side), kind),
+        ),
       ];
     },
-    flops: (ctx) => ({ matrix: 0, vector: elements(ctx.outputs[0]?.shape ?? []) * (need(ctx, spec.factor).shape.at(-1) ?? 1) }),
+    flops: (ctx) => ({
+      matrix: 0,
+      vector: elements(ctx.outputs[0]?.shape ?? []) * (need(ctx, spec.factor).shape.at(-1) ?? 1),
+    }),
     kernel: one((call) => {
       const { a, b, batch } = sides(call.ctx);
       const [n, width] = b.slice(-2);
@@ -187,13 +237,19 @@ function solver(name: string, spec: Solver): OperatorRecord {
       const out = new Float64Array(q.length);
       for (let i = 0; i < sizeOf(batch); i++)
         out.set(
-          spec.solve(call, p.slice(i * n * n, (i + 1) * n * n), q.slice(i * n * width, (i + 1) * n * width), n, width),
+          spec.solve(
+            call,
+            p.slice(i * n * n, (i + 1) * n * n),
+            q.slice(i * n * width, (i + 1) * n * width),
+            n,
+            width,
+          ),
           i * n * width,
         );
       return fromFlat([...batch, n, width], out, tensor(call, spec.side).dtype);
     }),
   });
-} // prettier-ignore
+}
 
 const solvers: readonly OperatorRecord[] = [
   solver('aten.linalg_solve_triangular.default', {
@@ -210,8 +266,17 @@ const solvers: readonly OperatorRecord[] = [
     factor: 'input2',
     side: 'self',
     solve: ({ ctx }, a, b, n, width) => {
-      const [lower, upper] = ctx.bool('upper') ? [transposed(a, n, n), a] : [a, transposed(a, n, n)];
-      return solveTriangle(upper, solveTriangle(lower, b, n, width, false, false), n, width, true, false);
+      const [lower, upper] = ctx.bool('upper')
+        ? [transposed(a, n, n), a]
+        : [a, transposed(a, n, n)];
+      return solveTriangle(
+        upper,
+        solveTriangle(lower, b, n, width, false, false),
+        n,
+        width,
+        true,
+        false,
+      );
     },
   }),
 ];

@@ -1,33 +1,51 @@
 /**
- * Steps of Adam and AdamW over lists of tensors. The importer takes the lists apart, so that each parameter has a call and a
- * placement of its own: a parameter, its gradient and its moments are cut the same way, the step count is whole. Results are those
- * of the functional operator, one after the other: parameters, gradients, both moments, largest second moments.
+ * Steps of Adam and AdamW over lists of tensors. The importer takes the lists apart, so that each
+ * parameter has a call and a placement of its own: a parameter, its gradient and its moments are
+ * cut the same way, the step count is whole. Results are those of the functional operator, one
+ * after the other: parameters, gradients, both moments, largest second moments.
  */
 
-import { flat, fromFlat } from '../../../ndarray/array.ts';
-import { cuttable, sameShape } from '../../rules/dims.ts';
-import { optional, tensors, type Kernel, type KernelCall } from '../../record/kernel.ts';
 import type { NDArray } from '../../../ndarray/array.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta } from '../../record/record.ts';
-import { R, S, rule } from '../../record/rule.ts';
+import { flat, fromFlat } from '../../../ndarray/array.ts';
+import { type Kernel, type KernelCall, optional, tensors } from '../../record/kernel.ts';
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TensorMeta,
+} from '../../record/record.ts';
+import { R, rule, S } from '../../record/rule.ts';
+import { cuttable, sameShape } from '../../rules/dims.ts';
 
 const LISTS = ['self', 'grads', 'exp_avgs', 'exp_avg_sqs', 'max_exp_avg_sqs'] as const;
 
 /** The lists that a step writes, each with its members. */
-function written(ctx: OpContext): readonly (readonly { readonly meta: TensorMeta; readonly index: number }[])[] {
-  const lists = LISTS.map((name) => ctx.list(name).flatMap((member) => (member === null ? [] : [member])));
+function written(
+  ctx: OpContext,
+): readonly (readonly { readonly meta: TensorMeta; readonly index: number }[])[] {
+  const lists = LISTS.map((name) =>
+    ctx.list(name).flatMap((member) => (member === null ? [] : [member])),
+  );
   const [params, ...others] = lists;
   others.forEach((list, k) => {
     const name = LISTS[k + 1];
     if (name === 'max_exp_avg_sqs' && list.length === 0 && !ctx.bool('amsgrad')) return;
     if (list.length !== params.length)
-      ctx.fail(`'${name}' has ${list.length} tensors for ${params.length} parameters; the lists must be as long as each other`); // prettier-ignore
+      ctx.fail(
+        `'${name}' has ${list.length} tensors for ${params.length} parameters; the lists ` +
+          'must be as long as each other',
+      );
     list.forEach(({ meta }, i) => {
       if (!sameShape(meta.shape, params[i].meta.shape))
-        ctx.fail(`'${name}' ${i} has shape [${meta.shape.join(', ')}], its parameter [${params[i].meta.shape.join(', ')}]`); // prettier-ignore
+        ctx.fail(
+          `'${name}' ${i} has shape [${meta.shape.join(', ')}], its parameter ` +
+            `[${params[i].meta.shape.join(', ')}]`,
+        );
     });
   });
-  if (ctx.list('state_steps').length !== params.length) ctx.fail("'state_steps' must have a count for each parameter");
+  if (ctx.list('state_steps').length !== params.length)
+    ctx.fail("'state_steps' must have a count for each parameter");
   return lists;
 }
 
@@ -37,9 +55,16 @@ interface Step {
 }
 
 /** One parameter after one step; all of the same size. */
-function stepped(call: KernelCall, { lr, decoupled }: Step, parts: readonly Float64Array[], step: number): Float64Array[] {
+function stepped(
+  call: KernelCall,
+  { lr, decoupled }: Step,
+  parts: readonly Float64Array[],
+  step: number,
+): Float64Array[] {
   const { ctx } = call;
-  const [beta1, beta2, decay, eps] = ['beta1', 'beta2', 'weight_decay', 'eps'].map((name) => ctx.number(name));
+  const [beta1, beta2, decay, eps] = ['beta1', 'beta2', 'weight_decay', 'eps'].map((name) =>
+    ctx.number(name),
+  );
   const [correction1, correction2] = [1 - beta1 ** step, 1 - beta2 ** step];
   const unscale = optional(call, 'grad_scale')?.item() ?? 1;
   const sign = ctx.bool('maximize') ? -1 : 1;
@@ -56,7 +81,7 @@ function stepped(call: KernelCall, { lr, decoupled }: Step, parts: readonly Floa
     p[i] -= ((lr / correction1) * m[i]) / (Math.sqrt(second) / Math.sqrt(correction2) + eps);
   });
   return [p, g, m, v, ...(parts.length > 4 ? [top] : [])];
-} // prettier-ignore
+}
 
 const adamKernel =
   (decoupled: boolean): Kernel =>
@@ -77,11 +102,14 @@ const adamKernel =
   };
 
 const TAIL =
-  'float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None';
+  'float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, ' +
+  'Tensor? grad_scale=None, Tensor? found_inf=None';
 
 const adam = (name: string, overload: string): OperatorRecord =>
   defineOp(`aten._fused_${name}.${overload}`, {
-    schema: `${LISTS.map((list) => `Tensor[] ${list}`).join(', ')}, Tensor[] state_steps, *, ${overload === 'default' ? 'float' : 'Tensor'} lr, ${TAIL}`,
+    schema:
+      `${LISTS.map((list) => `Tensor[] ${list}`).join(', ')}, Tensor[] state_steps, *, ` +
+      `${overload === 'default' ? 'float' : 'Tensor'} lr, ${TAIL}`,
     cls: 'other',
     results: 'tuple',
     infer: (ctx) => written(ctx).flatMap((list) => list.map(({ meta }) => meta)),
@@ -111,6 +139,8 @@ export const fusedOps: readonly OperatorRecord[] = ['adam', 'adamw'].flatMap((na
 const NUMBERS = 'beta1=0.9, beta2=0.99, weight_decay=0.1, eps=1e-6';
 
 export const fusedSamples: readonly string[] = ['_fused_adam', '_fused_adamw'].flatMap((name) => [
-  `${name}([x[5]], [x[5]], [x[5]], [pos[5]], [], [large[]], lr=0.1, ${NUMBERS}, amsgrad=False, maximize=False)`,
-  `${name}.tensor_lr([x[6]], [x[6]], [x[6]], [pos[6]], [pos[6]], [large[]], lr=pos[], ${NUMBERS}, amsgrad=True, maximize=True)`,
+  `${name}([x[5]], [x[5]], [x[5]], [pos[5]], [], [large[]], lr=0.1, ${NUMBERS}, ` +
+    'amsgrad=False, maximize=False)',
+  `${name}.tensor_lr([x[6]], [x[6]], [x[6]], [pos[6]], [pos[6]], [large[]], lr=pos[], ` +
+    `${NUMBERS}, amsgrad=True, maximize=True)`,
 ]);

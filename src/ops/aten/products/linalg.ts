@@ -1,18 +1,34 @@
 /**
- * Decompositions, solutions and determinants of matrices: each matrix of a batch stands alone, so batch dims are cut and
- * the two dims of a matrix are not. A solution is linear in the right-hand side, and its columns stand alone too.
+ * Decompositions, solutions and determinants of matrices: each matrix of a batch stands alone, so
+ * batch dims are cut and the two dims of a matrix are not. A solution is linear in the right-hand
+ * side, and its columns stand alone too.
  */
 
 import type { DType } from '../../../graph/types.ts';
-import { fromFlat, flat, sizeOf, type NDArray } from '../../../ndarray/array.ts';
+import { flat, fromFlat, type NDArray, sizeOf } from '../../../ndarray/array.ts';
 import { matmul } from '../../../ndarray/matmul.ts';
 import { cholesky, determinant, qr, solve, symmetricEigen } from '../../../ndarray/matrix.ts';
 import { expand, reshape, transpose, unsqueeze } from '../../../ndarray/views.ts';
-import { broadcastAll, broadcastSlot, cuttable, linearKinds, movedKinds, need, normalDim } from '../../rules/dims.ts';
-import { one, tensor, valueError, type Kernel, type KernelCall } from '../../record/kernel.ts';
+import { type Kernel, type KernelCall, one, tensor, valueError } from '../../record/kernel.ts';
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TensorMeta,
+  type TypedContext,
+} from '../../record/record.ts';
+import { R, type Rule, rule, S } from '../../record/rule.ts';
+import {
+  broadcastAll,
+  broadcastSlot,
+  cuttable,
+  linearKinds,
+  movedKinds,
+  need,
+  normalDim,
+} from '../../rules/dims.ts';
 import { onePartial } from '../../rules/partials.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta, type TypedContext } from '../../record/record.ts'; // prettier-ignore
-import { R, S, rule, type Rule } from '../../record/rule.ts';
 
 /** The input, which must be a batch of matrices. */
 export function matrices(ctx: OpContext, name: string, square: boolean): TensorMeta {
@@ -48,7 +64,12 @@ interface Decomposition {
   /** Element type of each result, where it is not that of the matrix. */
   readonly dtypes?: readonly (DType | undefined)[];
   /** Results for one matrix, row-major. */
-  readonly each: (a: Float64Array, m: number, n: number, call: KernelCall) => readonly ArrayLike<number>[];
+  readonly each: (
+    a: Float64Array,
+    m: number,
+    n: number,
+    call: KernelCall,
+  ) => readonly ArrayLike<number>[];
 }
 
 /** @param name with overload */
@@ -56,13 +77,19 @@ export function decomposition(name: string, spec: Decomposition): OperatorRecord
   const types = (ctx: OpContext): TensorMeta[] => {
     const { dtype, shape } = matrices(ctx, spec.input, spec.square !== false);
     const [m, n] = shape.slice(-2);
-    return spec.results(m, n, ctx).map((tail, k) => ({ dtype: spec.dtypes?.[k] ?? dtype, shape: [...shape.slice(0, -2), ...tail] })); // prettier-ignore
+    return spec.results(m, n, ctx).map((tail, k) => ({
+      dtype: spec.dtypes?.[k] ?? dtype,
+      shape: [...shape.slice(0, -2), ...tail],
+    }));
   };
   const kernel: Kernel = (call) => {
     const x = tensor(call, spec.input);
     const [m, n] = x.shape.slice(-2);
     const data = flat(x);
-    const outputs = types(call.ctx).map(({ shape }) => ({ shape, data: new Float64Array(sizeOf(shape)) }));
+    const outputs = types(call.ctx).map(({ shape }) => ({
+      shape,
+      data: new Float64Array(sizeOf(shape)),
+    }));
     for (let i = 0; i < sizeOf(x.shape.slice(0, -2)); i++) {
       const parts = spec.each(data.slice(i * m * n, (i + 1) * m * n), m, n, call);
       outputs.forEach((out, k) => out.data.set(parts[k], i * parts[k].length));
@@ -76,7 +103,10 @@ export function decomposition(name: string, spec: Decomposition): OperatorRecord
     results: spec.tuple === true ? 'tuple' : 'single',
     infer: types,
     shard: batchRules,
-    flops: (ctx) => ({ matrix: 0, vector: 2 * elements(ctx.inputs[0].shape) * Math.max(...ctx.inputs[0].shape.slice(-2)) }), // prettier-ignore
+    flops: (ctx) => ({
+      matrix: 0,
+      vector: 2 * elements(ctx.inputs[0].shape) * Math.max(...ctx.inputs[0].shape.slice(-2)),
+    }),
     kernel,
   });
 }
@@ -94,9 +124,13 @@ export function lowerFactor(a: Float64Array, n: number, call: KernelCall): Float
   return cholesky(a, n) ?? valueError(call, 'a matrix is not positive definite');
 }
 
-/** The factor as the call wants it: L from the lower triangle, or its transpose from the upper one. */
+/**
+ * The factor as the call wants it: L from the lower triangle, or its transpose from the upper one.
+ */
 const factor: Decomposition['each'] = (a, n, _, call) =>
-  call.ctx.bool('upper') ? [transposed(lowerFactor(transposed(a, n, n), n, call), n, n)] : [lowerFactor(a, n, call)];
+  call.ctx.bool('upper')
+    ? [transposed(lowerFactor(transposed(a, n, n), n, call), n, n)]
+    : [lowerFactor(a, n, call)];
 
 const decompositions: readonly OperatorRecord[] = [
   ...(['aten.linalg_cholesky.default', 'aten.cholesky.default'] as const).map((name) =>
@@ -150,7 +184,10 @@ const decompositions: readonly OperatorRecord[] = [
       const mode = ctx.text('mode');
       if (mode !== 'reduced') ctx.fail(`mode '${mode}' is not modelled, 'reduced' is`);
       const k = Math.min(m, n);
-      return [[m, k], [k, n]]; // prettier-ignore
+      return [
+        [m, k],
+        [k, n],
+      ];
     },
     each: (a, m, n) => qr(a, m, n),
   }),
@@ -170,7 +207,8 @@ const decompositions: readonly OperatorRecord[] = [
   }),
 ];
 
-// ---- solve ----------------------------------------------------------------------------------------------------------
+// ---- solve
+// -----------------------------------------------------------------------------
 
 /** Whether the right-hand side is a vector for each matrix. */
 function isVector(a: readonly number[], b: readonly number[]): boolean {
@@ -206,29 +244,47 @@ const linalgSolve = defineOp('aten.linalg_solve.default', {
     const { a, b, vector, batch } = equations(ctx);
     const own = b.slice(0, b.length - (vector ? 1 : 2));
     const rules = cuttable(batch).map((d) =>
-      rule([broadcastSlot(a.slice(0, -2), batch.length, d), broadcastSlot(own, batch.length, d)], [S(d)]),
+      rule(
+        [broadcastSlot(a.slice(0, -2), batch.length, d), broadcastSlot(own, batch.length, d)],
+        [S(d)],
+      ),
     );
     if (!vector && b[b.length - 1] > 1)
       rules.push(rule([R, S(b.length - 1)], [S(batch.length + 1)], { origin: 'ext' }));
     return [...rules, ...linearKinds(need(ctx, 'B').dtype).map((kind) => onePartial(ctx, 1, kind))];
   },
-  flops: (ctx) => ({ matrix: 0, vector: 2 * elements(ctx.outputs[0]?.shape ?? []) * ctx.inputs[0].shape[ctx.inputs[0].shape.length - 1] }), // prettier-ignore
+  flops: (ctx) => ({
+    matrix: 0,
+    vector:
+      2 *
+      elements(ctx.outputs[0]?.shape ?? []) *
+      ctx.inputs[0].shape[ctx.inputs[0].shape.length - 1],
+  }),
   kernel: one((call) => {
     const { a: aShape, vector, batch } = equations(call.ctx);
     const [n] = aShape.slice(-1);
     const b = vector ? unsqueeze(tensor(call, 'B'), -1) : tensor(call, 'B');
     const width = b.shape[b.rank - 1];
-    const [p, q] = [flat(expand(tensor(call, 'A'), [...batch, n, n])), flat(expand(b, [...batch, n, width]))];
+    const [p, q] = [
+      flat(expand(tensor(call, 'A'), [...batch, n, n])),
+      flat(expand(b, [...batch, n, width])),
+    ];
     const out = new Float64Array(q.length);
     for (let i = 0; i < sizeOf(batch); i++) {
-      const own = solve(p.slice(i * n * n, (i + 1) * n * n), q.slice(i * n * width, (i + 1) * n * width), n, width);
+      const own = solve(
+        p.slice(i * n * n, (i + 1) * n * n),
+        q.slice(i * n * width, (i + 1) * n * width),
+        n,
+        width,
+      );
       out.set(own ?? singular(call), i * n * width);
     }
     return fromFlat(vector ? [...batch, n] : [...batch, n, width], out, b.dtype);
   }),
 });
 
-// ---- cross product --------------------------------------------------------------------------------------------------
+// ---- cross product
+// -----------------------------------------------------------------------------
 
 const linalgCross = defineOp('aten.linalg_cross.default', {
   schema: 'Tensor self, Tensor other, *, int dim=-1',
@@ -238,7 +294,8 @@ const linalgCross = defineOp('aten.linalg_cross.default', {
     if (a.shape.length !== b.shape.length) ctx.fail('both sides must have as many dims');
     const shape = broadcastAll(ctx, [a.shape, b.shape]);
     const dim = normalDim(ctx, ctx.int('dim'), shape.length);
-    if (a.shape[dim] !== 3 || b.shape[dim] !== 3) ctx.fail(`dim ${dim} must have 3 rows on both sides`);
+    if (a.shape[dim] !== 3 || b.shape[dim] !== 3)
+      ctx.fail(`dim ${dim} must have 3 rows on both sides`);
     return [{ dtype: a.dtype, shape }];
   },
   shard: (ctx) => {
@@ -246,10 +303,18 @@ const linalgCross = defineOp('aten.linalg_cross.default', {
     const dim = normalDim(ctx, ctx.int('dim'), shape.length);
     const rules = cuttable(shape)
       .filter((d) => d !== dim)
-      .map((d) => rule(ctx.inputs.map((x) => broadcastSlot(x.shape, shape.length, d)), [S(d)])); // prettier-ignore
+      .map((d) =>
+        rule(
+          ctx.inputs.map((x) => broadcastSlot(x.shape, shape.length, d)),
+          [S(d)],
+        ),
+      );
     // Linear in each side.
     const kinds = linearKinds(ctx.inputs[0].dtype);
-    return [...rules, ...[0, 1].flatMap((i) => kinds.map((kind) => onePartial(ctx, i, kind, kind, 'ext')))];
+    return [
+      ...rules,
+      ...[0, 1].flatMap((i) => kinds.map((kind) => onePartial(ctx, i, kind, kind, 'ext'))),
+    ];
   },
   flops: (ctx) => ({ matrix: 0, vector: 3 * elements(ctx.outputs[0]?.shape ?? []) }),
   kernel: one((call) => {
@@ -264,12 +329,16 @@ const linalgCross = defineOp('aten.linalg_cross.default', {
         const [s, t] = [i + ((k + 1) % 3), i + ((k + 2) % 3)];
         out[i + k] = p[s] * q[t] - p[t] * q[s];
       }
-    const moved = shape.map((n, d) => (d === dim ? shape[shape.length - 1] : d === shape.length - 1 ? 3 : n));
+    const moved = shape.map((n, d) =>
+      d === dim ? shape[shape.length - 1] : d === shape.length - 1 ? 3 : n,
+    );
     return transpose(fromFlat(moved, out, a.dtype), dim, -1);
   }),
 });
 
-/** `aten.linalg_multi_dot`'s and others' products are matmuls already; this one repeats a product. */
+/**
+ * `aten.linalg_multi_dot`'s and others' products are matmuls already; this one repeats a product.
+ */
 const matrixPower = defineOp('aten.linalg_matrix_power.default', {
   schema: 'Tensor self, int n',
   cls: 'other',
@@ -279,10 +348,16 @@ const matrixPower = defineOp('aten.linalg_matrix_power.default', {
   },
   shard: (ctx) => [
     ...batchRules(ctx),
-    ...(ctx.int('n') === 1 ? movedKinds(ctx.inputs[0].dtype).map((kind) => onePartial(ctx, 0, kind, kind, 'ext')) : []),
+    ...(ctx.int('n') === 1
+      ? movedKinds(ctx.inputs[0].dtype).map((kind) => onePartial(ctx, 0, kind, kind, 'ext'))
+      : []),
   ],
   flops: (ctx) => ({
-    matrix: 2 * Math.max(0, ctx.int('n') - 1) * elements(ctx.inputs[0].shape) * (ctx.inputs[0].shape.at(-1) ?? 1),
+    matrix:
+      2 *
+      Math.max(0, ctx.int('n') - 1) *
+      elements(ctx.inputs[0].shape) *
+      (ctx.inputs[0].shape.at(-1) ?? 1),
     vector: 0,
   }),
   kernel: one((call) => {
@@ -294,7 +369,12 @@ const matrixPower = defineOp('aten.linalg_matrix_power.default', {
   }),
 });
 
-export const linalgOps: readonly OperatorRecord[] = [...decompositions, linalgSolve, linalgCross, matrixPower];
+export const linalgOps: readonly OperatorRecord[] = [
+  ...decompositions,
+  linalgSolve,
+  linalgCross,
+  matrixPower,
+];
 
 export const linalgSamples: readonly string[] = [
   'linalg_cholesky(definite3[6,3,3])',

@@ -1,8 +1,6 @@
 /** Matrix products: each is an einsum, so its rules and its FLOPs come from letters. */
 
 import { resultType } from '../../record/dtypes.ts';
-import { cutLetter, einsumFlops, einsumRules } from '../../rules/einsum.ts';
-import { parseEinsum } from '../../rules/equation.ts';
 import {
   defineOp,
   elements,
@@ -11,7 +9,9 @@ import {
   type TensorMeta,
   type TypedContext,
 } from '../../record/record.ts';
-import { R, rule, S, type Rule, type RuleOptions, type RuleSlot } from '../../record/rule.ts';
+import { R, type Rule, rule, type RuleOptions, type RuleSlot, S } from '../../record/rule.ts';
+import { cutLetter, einsumFlops, einsumRules } from '../../rules/einsum.ts';
+import { parseEinsum } from '../../rules/equation.ts';
 
 interface Product {
   readonly schema: string;
@@ -25,7 +25,8 @@ interface Product {
 }
 
 function product(name: string, spec: Product): OperatorRecord {
-  const lettersOf = (ctx: OpContext): string => (typeof spec.letters === 'string' ? spec.letters : spec.letters(ctx));
+  const lettersOf = (ctx: OpContext): string =>
+    typeof spec.letters === 'string' ? spec.letters : spec.letters(ctx);
   const factorsOf = (ctx: OpContext): readonly TensorMeta[] =>
     spec.factors.map((f) => ctx.tensor(f) ?? ctx.fail(`argument '${f}' must be a tensor`));
   return defineOp(name, {
@@ -48,7 +49,10 @@ function product(name: string, spec: Product): OperatorRecord {
   });
 }
 
-/** The generator puts the bias first; schemas of `linear` put it last. A size-1 dim that broadcasts is not cut. */
+/**
+ * The generator puts the bias first; schemas of `linear` put it last. A size-1 dim that broadcasts
+ * is not cut.
+ */
 function productRules(ctx: TypedContext, letters: string, spec: Product): Rule[] {
   const bias = spec.bias === undefined ? undefined : ctx.tensor(spec.bias);
   const out = ctx.outputs[0];
@@ -59,7 +63,11 @@ function productRules(ctx: TypedContext, letters: string, spec: Product): Rule[]
 }
 
 /** Output shape by letters. @throws E_TYPE when ranks or the sizes of one letter disagree */
-function einsumShape(ctx: OpContext, equation: string, factors: readonly TensorMeta[]): readonly number[] {
+function einsumShape(
+  ctx: OpContext,
+  equation: string,
+  factors: readonly TensorMeta[],
+): readonly number[] {
   const { operands, output } = parseEinsum(equation);
   const sizes = new Map<string, number>();
   operands.forEach((letters, i) => {
@@ -81,8 +89,12 @@ function einsumShape(ctx: OpContext, equation: string, factors: readonly TensorM
 
 function checkBias(ctx: OpContext, bias: TensorMeta, shape: readonly number[]): void {
   const offset = shape.length - bias.shape.length;
-  const fits = offset >= 0 && bias.shape.every((size, d) => size === 1 || size === shape[d + offset]);
-  if (!fits) ctx.fail(`bias of shape [${bias.shape.join(', ')}] does not broadcast to [${shape.join(', ')}]`);
+  const fits =
+    offset >= 0 && bias.shape.every((size, d) => size === 1 || size === shape[d + offset]);
+  if (!fits)
+    ctx.fail(
+      `bias of shape [${bias.shape.join(', ')}] does not broadcast to [${shape.join(', ')}]`,
+    );
 }
 
 const LEADING = 'abcdefghij';
@@ -95,8 +107,8 @@ function linearLetters(ctx: OpContext): string {
 }
 
 /**
- * Letters of `torch.matmul` for the ranks at hand. Batch dims that one side broadcasts (size 1 or missing) get a letter of
- * their own on the other side, so that they stay whole where they are 1.
+ * Letters of `torch.matmul` for the ranks at hand. Batch dims that one side broadcasts (size 1 or
+ * missing) get a letter of their own on the other side, so that they stay whole where they are 1.
  */
 function matmulLetters(ctx: OpContext): string {
   const a = ctx.tensor('self')?.shape ?? [];
@@ -115,7 +127,8 @@ function matmulLetters(ctx: OpContext): string {
     const sizeB = batchB[i - (rank - batchB.length)];
     const [both, ones] = [LEADING[i], LEADING[i].toUpperCase()];
     // A dim of one row is a letter of its own only where the other operand has more of it.
-    const widened = (own: number | undefined, other: number | undefined): boolean => own === 1 && (other ?? 1) !== 1;
+    const widened = (own: number | undefined, other: number | undefined): boolean =>
+      own === 1 && (other ?? 1) !== 1;
     if (sizeA !== undefined) left += widened(sizeA, sizeB) ? ones : both;
     if (sizeB !== undefined) right += widened(sizeB, sizeA) ? ones : both;
     out += both;
@@ -123,16 +136,22 @@ function matmulLetters(ctx: OpContext): string {
   return `${left}${m}k,${right}${n === '' ? 'k' : 'kn'}->${out}${m}${n}`;
 }
 
-/** Token groups against experts: `offs` bounds the groups, so which rows meet which expert is data. */
-function groupedForm(ctx: OpContext): { readonly ranks: string; readonly a: TensorMeta; readonly b: TensorMeta } {
+/**
+ * Token groups against experts: `offs` bounds the groups, so which rows meet which expert is data.
+ */
+function groupedForm(ctx: OpContext): {
+  readonly ranks: string;
+  readonly a: TensorMeta;
+  readonly b: TensorMeta;
+} {
   const a = ctx.tensor('self') ?? ctx.fail("argument 'self' must be a tensor");
   const b = ctx.tensor('mat2') ?? ctx.fail("argument 'mat2' must be a tensor");
   return { ranks: `${a.shape.length}x${b.shape.length}`, a, b };
 }
 
 /**
- * Grouped products as einsums: the third operand `tg` is 1 where token t belongs to group g, which `offs` says. Letters stand in the
- * order in which 2.13 lists its rules.
+ * Grouped products as einsums: the third operand `tg` is 1 where token t belongs to group g, which
+ * `offs` says. Letters stand in the order in which 2.13 lists its rules.
  */
 const GROUPED: Readonly<Record<string, readonly [equation: string, letters: string]>> = {
   '2x3': ['tk,gkn,tg->tn', 'nktg'],
@@ -146,25 +165,35 @@ function groupedRules(ctx: TypedContext): Rule[] {
   const [equation, letters] = GROUPED[ranks] ?? ctx.fail(`does not take operands of ${ranks} dims`);
   const offs = ctx.inputs.slice(2).map(() => R);
   // The bounds of the groups stay whole, whatever is cut.
-  const made = (inputs: readonly RuleSlot[], out: RuleSlot, options: RuleOptions = {}): Rule => rule([...inputs.slice(0, 2), ...offs], [out], options); // prettier-ignore
+  const made = (inputs: readonly RuleSlot[], out: RuleSlot, options: RuleOptions = {}): Rule =>
+    rule([...inputs.slice(0, 2), ...offs], [out], options);
   const rules = [...letters].map((letter) => {
     const [cut, options] = groupedCut(letter, equation.includes('tg'));
     const { inputs, output } = cutLetter(equation, letter, cut);
     return made(inputs, output, options);
   });
   for (const { inputs, outputs } of einsumRules(equation))
-    if (inputs.slice(0, 2).some((slot) => slot?.kind === 'partial')) rules.push(made(inputs, outputs[0]));
+    if (inputs.slice(0, 2).some((slot) => slot?.kind === 'partial'))
+      rules.push(made(inputs, outputs[0]));
   return rules;
 }
 
-/** How a letter of a grouped product is cut, and what the lowering does to the bounds of the groups then. */
-function groupedCut(letter: string, bounded: boolean): readonly [(dim: number) => RuleSlot, RuleOptions?] {
+/**
+ * How a letter of a grouped product is cut, and what the lowering does to the bounds of the groups
+ * then.
+ */
+function groupedCut(
+  letter: string,
+  bounded: boolean,
+): readonly [(dim: number) => RuleSlot, RuleOptions?] {
   // A rank holds a contiguous run of tokens; the group bounds are clipped to that run.
-  if (letter === 't') return [(d) => S(d, { slicing: 'contiguous' }), { origin: 'ext', rewrite: 'offsets' }];
+  if (letter === 't')
+    return [(d) => S(d, { slicing: 'contiguous' }), { origin: 'ext', rewrite: 'offsets' }];
   // Rows of 16 bytes are what the kernels need; even cuts of aligned sizes keep them.
   if (letter !== 'g') return [(d) => S(d, { even: true, unit: ALIGNED_ELEMENTS })];
   if (!bounded) return [(d) => S(d)];
-  // A rank holds some experts and computes their groups; rows of the others are zero. Whole tokens meet cut experts.
+  // A rank holds some experts and computes their groups; rows of the others are zero. Whole tokens
+  // meet cut experts.
   return [(d) => S(d, { slicing: 'contiguous', even: true }), { origin: 'ext', rewrite: 'offset' }];
 }
 
@@ -172,7 +201,8 @@ function groupedCut(letter: string, bounded: boolean): readonly [(dim: number) =
 const ALIGNED_ELEMENTS = 8;
 
 const groupedMm = defineOp('aten._grouped_mm.default', {
-  schema: 'Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None',
+  schema:
+    'Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None',
   cls: 'matmul',
   infer(ctx) {
     const { ranks, a, b } = groupedForm(ctx);
@@ -192,19 +222,32 @@ const groupedMm = defineOp('aten._grouped_mm.default', {
   },
   shard: (ctx) => (ctx.has('bias') ? [] : groupedRules(ctx)),
   flops(ctx) {
-    // Every row meets one expert: 2 * tokens * k * n, whatever the groups. A rank with some of the experts has as many of
-    // the rows, if the routing is balanced: which rows there are is data.
+    // Every row meets one expert: 2 * tokens * k * n, whatever the groups. A rank with some of the
+    // experts has as many of the rows, if the routing is balanced: which rows there are is data.
     const { ranks, a, b } = groupedForm(ctx);
     const [k, n] = b.shape.slice(-2);
-    const rows = ranks === '3x2' ? a.shape[1] : ranks === '3x3' ? a.shape[0] * a.shape[1] : a.shape[0];
+    const rows =
+      ranks === '3x2' ? a.shape[1] : ranks === '3x3' ? a.shape[0] * a.shape[1] : a.shape[0];
     const groups = ctx.tensor('offs')?.shape[0] ?? 0;
-    const stacked = ranks === '2x3' ? b.shape[0] : ranks === '3x2' ? a.shape[0] : (ctx.outputs[0]?.shape[0] ?? groups);
-    return { matrix: (2 * rows * k * n * (groups > 0 ? stacked : 1)) / Math.max(groups, 1), vector: 0 };
+    const stacked =
+      ranks === '2x3'
+        ? b.shape[0]
+        : ranks === '3x2'
+          ? a.shape[0]
+          : (ctx.outputs[0]?.shape[0] ?? groups);
+    return {
+      matrix: (2 * rows * k * n * (groups > 0 ? stacked : 1)) / Math.max(groups, 1),
+      vector: 0,
+    };
   },
 });
 
 export const matmulOps: readonly OperatorRecord[] = [
-  product('aten.mm.default', { schema: 'Tensor self, Tensor mat2', letters: 'mk,kn->mn', factors: ['self', 'mat2'] }),
+  product('aten.mm.default', {
+    schema: 'Tensor self, Tensor mat2',
+    letters: 'mk,kn->mn',
+    factors: ['self', 'mat2'],
+  }),
   product('aten.bmm.default', {
     schema: 'Tensor self, Tensor mat2',
     letters: 'bmk,bkn->bmn',
@@ -234,10 +277,26 @@ export const matmulOps: readonly OperatorRecord[] = [
     factors: ['batch1', 'batch2'],
     bias: 'self',
   }),
-  product('aten.mv.default', { schema: 'Tensor self, Tensor vec', letters: 'mk,k->m', factors: ['self', 'vec'] }),
-  product('aten.dot.default', { schema: 'Tensor self, Tensor tensor', letters: 'i,i->', factors: ['self', 'tensor'] }),
-  product('aten.vdot.default', { schema: 'Tensor self, Tensor other', letters: 'i,i->', factors: ['self', 'other'] }),
-  product('aten.outer.default', { schema: 'Tensor self, Tensor vec2', letters: 'm,n->mn', factors: ['self', 'vec2'] }),
+  product('aten.mv.default', {
+    schema: 'Tensor self, Tensor vec',
+    letters: 'mk,k->m',
+    factors: ['self', 'vec'],
+  }),
+  product('aten.dot.default', {
+    schema: 'Tensor self, Tensor tensor',
+    letters: 'i,i->',
+    factors: ['self', 'tensor'],
+  }),
+  product('aten.vdot.default', {
+    schema: 'Tensor self, Tensor other',
+    letters: 'i,i->',
+    factors: ['self', 'other'],
+  }),
+  product('aten.outer.default', {
+    schema: 'Tensor self, Tensor vec2',
+    letters: 'm,n->mn',
+    factors: ['self', 'vec2'],
+  }),
   product('aten.linear.default', {
     schema: 'Tensor input, Tensor weight, Tensor? bias=None',
     letters: linearLetters,

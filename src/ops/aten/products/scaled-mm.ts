@@ -1,17 +1,25 @@
 /**
- * A product of two matrices of 8-bit numbers, each with scales: one for the whole matrix, or a matrix of them, each for a
- * block of as many rows and columns as there are to a scale. A matrix of scales is cut with the matrix that it scales: its
- * sharding rules are those of an einsum in which both have the same letters.
+ * A product of two matrices of 8-bit numbers, each with scales: one for the whole matrix, or a
+ * matrix of them, each for a block of as many rows and columns as there are to a scale. A matrix of
+ * scales is cut with the matrix that it scales: its sharding rules are those of an einsum in which
+ * both have the same letters.
  */
 
+import type { NDArray } from '../../../ndarray/array.ts';
 import { build, flat } from '../../../ndarray/array.ts';
 import { matmul } from '../../../ndarray/matmul.ts';
+import { type KernelCall, one, optional, tensor, valueError } from '../../record/kernel.ts';
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TensorMeta,
+  type TypedContext,
+} from '../../record/record.ts';
+import { R, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
 import { need } from '../../rules/dims.ts';
 import { einsumRules } from '../../rules/einsum.ts';
-import { one, optional, tensor, valueError, type KernelCall } from '../../record/kernel.ts';
-import type { NDArray } from '../../../ndarray/array.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta, type TypedContext } from '../../record/record.ts'; // prettier-ignore
-import { R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
 
 const blocks = (scale: TensorMeta): boolean => elements(scale.shape) > 1;
 
@@ -20,25 +28,37 @@ function product(ctx: OpContext): readonly [m: number, k: number, n: number] {
   const [a, b] = [need(ctx, 'self').shape, need(ctx, 'mat2').shape];
   if (a.length !== 2 || b.length !== 2 || a[1] !== b[0])
     ctx.fail(`shapes [${a.join(', ')}] and [${b.join(', ')}] do not match`);
-  for (const [name, shape] of [['scale_a', a], ['scale_b', b]] as const) {
+  for (const [name, shape] of [
+    ['scale_a', a],
+    ['scale_b', b],
+  ] as const) {
     const scale = need(ctx, name).shape;
-    const fits = elements(scale) === 1 || scale.length < 2 || scale.every((s, d) => shape[d] % s === 0);
-    if (!fits) ctx.fail(`${name} of shape [${scale.join(', ')}] does not divide [${shape.join(', ')}]`);
-  } // prettier-ignore
+    const fits =
+      elements(scale) === 1 || scale.length < 2 || scale.every((s, d) => shape[d] % s === 0);
+    if (!fits)
+      ctx.fail(`${name} of shape [${scale.join(', ')}] does not divide [${shape.join(', ')}]`);
+  }
   return [a[0], a[1], b[1]];
 }
 
 /**
- * Slot of a matrix and of its scales when dim `dim` of it is cut; undefined where they cannot be cut together: scales in a
- * list are in an order of the hardware's.
+ * Slot of a matrix and of its scales when dim `dim` of it is cut; undefined where they cannot be
+ * cut together: scales in a list are in an order of the hardware's.
  */
-function together(matrix: TensorMeta, scale: TensorMeta, dim: number): readonly [RuleSlot, RuleSlot] | undefined {
+function together(
+  matrix: TensorMeta,
+  scale: TensorMeta,
+  dim: number,
+): readonly [RuleSlot, RuleSlot] | undefined {
   if (!blocks(scale)) return [S(dim), R];
   if (scale.shape.length !== 2) return undefined;
   const rows = scale.shape[dim];
   if (rows === 1) return [S(dim), R];
   if (rows === matrix.shape[dim]) return [S(dim), S(dim)];
-  return [S(dim, { even: true, scaled: true, unit: matrix.shape[dim] / rows }), S(dim, { even: true, scaled: true })];
+  return [
+    S(dim, { even: true, scaled: true, unit: matrix.shape[dim] / rows }),
+    S(dim, { even: true, scaled: true }),
+  ];
 }
 
 /** A product of four factors: each matrix meets its scales letter by letter. */
@@ -49,13 +69,19 @@ function productRules(ctx: TypedContext): Rule[] {
   const [a, b] = [need(ctx, 'self'), need(ctx, 'mat2')];
   const [sa, sb] = [need(ctx, 'scale_a'), need(ctx, 'scale_b')];
   const tied = (slot: RuleSlot, other: RuleSlot): RuleSlot =>
-    slot?.kind === 'shard' && other?.kind === 'shard' && other.scaled ? { ...slot, even: true, scaled: true, unit: other.unit } : slot; // prettier-ignore
+    slot?.kind === 'shard' && other?.kind === 'shard' && other.scaled
+      ? { ...slot, even: true, scaled: true, unit: other.unit }
+      : slot;
   return einsumRules(EQUATION).flatMap((plain): Rule[] => {
     const [x, y, u, v] = plain.inputs;
     const left = x?.kind === 'shard' ? together(a, sa, x.dim) : ([x, u] as const);
     const right = y?.kind === 'shard' ? together(b, sb, y.dim) : ([y, v] as const);
     if (left === undefined || right === undefined) return [];
-    if ((x?.kind === 'shard' && a.shape[x.dim] <= 1) || (y?.kind === 'shard' && b.shape[y.dim] <= 1)) return [];
+    if (
+      (x?.kind === 'shard' && a.shape[x.dim] <= 1) ||
+      (y?.kind === 'shard' && b.shape[y.dim] <= 1)
+    )
+      return [];
     const inputs = [tied(left[0], right[0]), tied(right[0], left[0]), left[1], right[1]];
     const output = tied(tied(plain.outputs[0], left[0]), right[0]);
     // Pending 8-bit numbers do not occur in programs; those of scales 2.13 does not list.
@@ -80,7 +106,8 @@ function scaled(call: KernelCall, name: string, scaleName: string): NDArray {
 
 const scaledMm = defineOp('aten._scaled_mm.default', {
   schema:
-    'Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False',
+    'Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? ' +
+    'scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False',
   cls: 'matmul',
   infer: (ctx) => {
     const [m, , n] = product(ctx);
@@ -89,7 +116,10 @@ const scaledMm = defineOp('aten._scaled_mm.default', {
   shard: (ctx) => (ctx.has('bias') || ctx.has('scale_result') ? [] : productRules(ctx)),
   flops: (ctx) => {
     const [m, k, n] = product(ctx);
-    return { matrix: 2 * m * k * n, vector: elements(need(ctx, 'self').shape) + elements(need(ctx, 'mat2').shape) };
+    return {
+      matrix: 2 * m * k * n,
+      vector: elements(need(ctx, 'self').shape) + elements(need(ctx, 'mat2').shape),
+    };
   },
   kernel: one((call) => {
     const out = matmul(scaled(call, 'self', 'scale_a'), scaled(call, 'mat2', 'scale_b'));

@@ -1,11 +1,18 @@
 /**
- * Batch normalisation: each channel is its own problem. In training its statistics run over all other dims, which must be
- * whole; rules with collectives inside the operator (two values per channel) are not offered yet.
+ * Batch normalisation: each channel is its own problem. In training its statistics run over all
+ * other dims, which must be whole; rules with collectives inside the operator (two values per
+ * channel) are not offered yet.
  */
 
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TensorMeta,
+} from '../../record/record.ts';
+import { P, R, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
 import { cuttable, need, sameShape, slotsByName } from '../../rules/dims.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta } from '../../record/record.ts';
-import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
 import {
   named,
   normWork,
@@ -17,7 +24,14 @@ import {
   withOwnStatistics,
 } from './norm-common.ts';
 
-const PER_CHANNEL = ['weight', 'bias', 'running_mean', 'running_var', 'save_mean', 'save_invstd'] as const;
+const PER_CHANNEL = [
+  'weight',
+  'bias',
+  'running_mean',
+  'running_var',
+  'save_mean',
+  'save_invstd',
+] as const;
 
 interface BatchForm {
   readonly name: string;
@@ -30,7 +44,8 @@ interface BatchForm {
 
 function channelsOf(ctx: OpContext): number {
   const { shape } = need(ctx, 'input');
-  if (shape.length < 2) return ctx.fail(`input has ${shape.length} dims, expected at least 2 [batch, channels, ..]`);
+  if (shape.length < 2)
+    return ctx.fail(`input has ${shape.length} dims, expected at least 2 [batch, channels, ..]`);
   for (const name of PER_CHANNEL) {
     const meta = ctx.tensor(name);
     // Evaluation saves nothing: its saved statistics are empty.
@@ -77,17 +92,23 @@ function batchNorm(form: BatchForm): OperatorRecord {
       const results = (input: RuleSlot, vector: RuleSlot): RuleSlot[] =>
         outputsOf(ctx, [
           input,
-          ...form.rest.map((what) => (what === 'reserve' || (what === 'saved' && !training) ? R : vector)),
+          ...form.rest.map((what) =>
+            what === 'reserve' || (what === 'saved' && !training) ? R : vector,
+          ),
         ]);
       if (shape[1] > 1) {
         const vectors = PER_CHANNEL.filter((name) => ctx.indexOf(name) >= 0);
-        rules.push(rule(slotsByName(ctx, { input: S(1), ...named(vectors, S(0)) }), results(S(1), S(0))));
+        rules.push(
+          rule(slotsByName(ctx, { input: S(1), ...named(vectors, S(0)) }), results(S(1), S(0))),
+        );
       }
-      // In training a cut batch or spatial dim needs an all-reduce of two values per channel; such rules belong here.
+      // In training a cut batch or spatial dim needs an all-reduce of two values per channel; such
+      // rules belong here.
       if (!training)
         for (const d of cuttable(shape)) {
           const cut = S(d, { slicing: 'any' });
-          if (d !== 1) rules.push(rule(slotsByName(ctx, { input: cut }), results(cut, R), { origin: 'ext' }));
+          if (d !== 1)
+            rules.push(rule(slotsByName(ctx, { input: cut }), results(cut, R), { origin: 'ext' }));
         }
       return [...rules, ...pendingAffine(ctx, form.rest.length)];
     },
@@ -101,19 +122,25 @@ const asked = (ctx: OpContext): boolean => ctx.bool('training');
 const batchNorms: readonly OperatorRecord[] = [
   batchNorm({
     name: 'aten.batch_norm.default',
-    schema: `${AFFINE}, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled`,
+    schema:
+      `${AFFINE}, Tensor? running_mean, Tensor? running_var, bool training, float momentum, ` +
+      'float eps, bool cudnn_enabled',
     rest: [],
     training: asked,
   }),
   batchNorm({
     name: 'aten.native_batch_norm.default',
-    schema: `${AFFINE}, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps`,
+    schema:
+      `${AFFINE}, Tensor? running_mean, Tensor? running_var, bool training, float momentum, ` +
+      'float eps',
     rest: ['saved', 'saved'],
     training: asked,
   }),
   batchNorm({
     name: 'aten._native_batch_norm_legit.default',
-    schema: `${AFFINE}, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps`,
+    schema:
+      `${AFFINE}, Tensor running_mean, Tensor running_var, bool training, float momentum, ` +
+      'float eps',
     rest: ['saved', 'saved'],
     training: asked,
   }),
@@ -131,7 +158,9 @@ const batchNorms: readonly OperatorRecord[] = [
   }),
   batchNorm({
     name: 'aten._native_batch_norm_legit_functional.default',
-    schema: `${AFFINE}, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps`,
+    schema:
+      `${AFFINE}, Tensor running_mean, Tensor running_var, bool training, float momentum, ` +
+      'float eps',
     rest: ['saved', 'saved', 'running', 'running'],
     training: asked,
   }),
@@ -145,7 +174,8 @@ const batchNorms: readonly OperatorRecord[] = [
 
 const batchNormBackward = defineOp('aten.native_batch_norm_backward.default', {
   schema:
-    'Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, ' +
+    'Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? ' +
+    'running_var, Tensor? save_mean, ' +
     'Tensor? save_invstd, bool train, float eps, bool[] output_mask',
   cls: 'norm',
   results: 'tuple',
@@ -154,7 +184,10 @@ const batchNormBackward = defineOp('aten.native_batch_norm_backward.default', {
     const channels = channelsOf(ctx);
     const mask = ctx.bools('output_mask');
     if (mask.length !== 3) ctx.fail(`output_mask has ${mask.length} entries, expected 3`);
-    const vector: TensorMeta = { dtype: ctx.tensor('weight')?.dtype ?? input.dtype, shape: [channels] };
+    const vector: TensorMeta = {
+      dtype: ctx.tensor('weight')?.dtype ?? input.dtype,
+      shape: [channels],
+    };
     return [mask[0] ? input : null, mask[1] ? vector : null, mask[2] ? vector : null];
   },
   shard: (ctx) => {
@@ -165,11 +198,18 @@ const batchNormBackward = defineOp('aten.native_batch_norm_backward.default', {
       const inputs = slotsByName(ctx, { grad_out: S(1), input: S(1), ...named(vectors, S(0)) });
       rules.push(rule(inputs, outputsOf(ctx, [S(1), S(0), S(0)])));
     }
-    // In training a cut batch or spatial dim needs an all-reduce of two values per channel; such rules belong here.
+    // In training a cut batch or spatial dim needs an all-reduce of two values per channel; such
+    // rules belong here.
     if (!ctx.bool('train'))
       for (const d of cuttable(shape))
         if (d !== 1)
-          rules.push(rule(slotsByName(ctx, { grad_out: S(d), input: S(d) }), outputsOf(ctx, [S(d), P(), P()]), { origin: 'ext' })); // prettier-ignore
+          rules.push(
+            rule(
+              slotsByName(ctx, { grad_out: S(d), input: S(d) }),
+              outputsOf(ctx, [S(d), P(), P()]),
+              { origin: 'ext' },
+            ),
+          );
     return [...rules, ...pendingGrad(ctx), ...pendingWeight(ctx)];
   },
   flops: normWork,

@@ -1,25 +1,32 @@
 /**
- * Losses. A mean over a cut batch divides by a GLOBAL figure: the number of elements, or for `nll_loss` the total weight of
- * the targets that are not ignored, which no rank knows alone. PyTorch 2.13 averages the means of the ranks, which is wrong
- * whenever targets are ignored, weighted or unevenly cut; that rule is not offered here.
+ * Losses. A mean over a cut batch divides by a GLOBAL figure: the number of elements, or for
+ * `nll_loss` the total weight of the targets that are not ignored, which no rank knows alone.
+ * PyTorch 2.13 averages the means of the ranks, which is wrong whenever targets are ignored,
+ * weighted or unevenly cut; that rule is not offered here.
  */
 
 import { isFloating } from '../../record/dtypes.ts';
-import { broadcastAll, broadcastSlot, cuttable, need } from '../../rules/dims.ts';
-import { jointPartial, linearIn, onePartial } from '../../rules/partials.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord, type TypedContext } from '../../record/record.ts';
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TypedContext,
+} from '../../record/record.ts';
 import {
   ALL_KINDS,
+  type InternalCollective,
   LINEAR_KINDS,
   P,
   R,
-  rule,
-  S,
-  type InternalCollective,
   type Rule,
+  rule,
   type RuleOptions,
   type RuleSlot,
+  S,
 } from '../../record/rule.ts';
+import { broadcastAll, broadcastSlot, cuttable, need } from '../../rules/dims.ts';
+import { jointPartial, linearIn, onePartial } from '../../rules/partials.ts';
 
 const NONE = 0;
 const MEAN = 1;
@@ -29,10 +36,17 @@ const TOTAL_WEIGHT: InternalCollective = { kind: 'all_reduce', bytes: () => 4 };
 /** Loss and total weight together. */
 const LOSS_AND_WEIGHT: InternalCollective = { kind: 'all_reduce', bytes: () => 8 };
 
-// ---- negative log likelihood -------------------------------------------------------------------------------------------
+// ---- negative log likelihood
+// -----------------------------------------------------------------------------
 
-/** Dims of `self` [N, C, d1, ...] (or [C]): the class dim, and for every other dim its place in `target`. */
-function classDims(ctx: OpContext): { readonly classes: number; readonly others: readonly [number, number][] } {
+/**
+ * Dims of `self` [N, C, d1, ...] (or [C]): the class dim, and for every other dim its place in
+ * `target`.
+ */
+function classDims(ctx: OpContext): {
+  readonly classes: number;
+  readonly others: readonly [number, number][];
+} {
   const rank = need(ctx, 'self').shape.length;
   const classes = rank === 1 ? 0 : 1;
   const others: [number, number][] = [];
@@ -40,7 +54,9 @@ function classDims(ctx: OpContext): { readonly classes: number; readonly others:
   return { classes, others };
 }
 
-/** Slots by argument name; arguments that are absent are left out, those not named are replicated. */
+/**
+ * Slots by argument name; arguments that are absent are left out, those not named are replicated.
+ */
 function slots(ctx: TypedContext, named: Readonly<Record<string, RuleSlot>>): RuleSlot[] {
   const out: RuleSlot[] = ctx.inputs.map(() => R);
   for (const [name, slot] of Object.entries(named)) {
@@ -79,7 +95,10 @@ function checkTarget(ctx: OpContext): void {
   const self = need(ctx, 'self').shape;
   const target = need(ctx, 'target').shape;
   const fits = target.length === others.length && others.every(([d, t]) => self[d] === target[t]);
-  if (!fits) ctx.fail(`target of shape [${target.join(', ')}] does not fit input of shape [${self.join(', ')}]`);
+  if (!fits)
+    ctx.fail(
+      `target of shape [${target.join(', ')}] does not fit input of shape [${self.join(', ')}]`,
+    );
 }
 
 function gatheredBytes(ctx: TypedContext): number {
@@ -99,17 +118,36 @@ function nllForwardRules(ctx: TypedContext): Rule[] {
     const inputs = slots(ctx, { self: S(d), target: S(t) });
     if (reduction === NONE) rules.push(rule(inputs, [S(t), R]));
     else if (reduction === MEAN) {
-      // Each rank divides the sum of its own losses by the total weight of all ranks, which one all-reduce provides.
-      rules.push(rule(inputs, [P('sum'), R], { origin: 'ext', rewrite: 'global-count', collectives: [TOTAL_WEIGHT] }));
-      rules.push(rule(inputs, [R, R], { origin: 'ext', rewrite: 'all-reduce-loss', collectives: [LOSS_AND_WEIGHT] }));
+      // Each rank divides the sum of its own losses by the total weight of all ranks, which one
+      // all-reduce provides.
+      rules.push(
+        rule(inputs, [P('sum'), R], {
+          origin: 'ext',
+          rewrite: 'global-count',
+          collectives: [TOTAL_WEIGHT],
+        }),
+      );
+      rules.push(
+        rule(inputs, [R, R], {
+          origin: 'ext',
+          rewrite: 'all-reduce-loss',
+          collectives: [LOSS_AND_WEIGHT],
+        }),
+      );
     } else rules.push(rule(inputs, [P('sum'), P('sum')]));
   }
   for (const kind of LINEAR_KINDS) {
     rules.push(rule(slots(ctx, { self: P(kind) }), [P(kind), R], { origin: 'ext' }));
   }
   if (shape[classes] > 1) {
-    // A target's score lies on one rank; the others contribute zero. Targets and so the total weight are known everywhere.
-    rules.push(rule(slots(ctx, { self: contiguous(classes) }), [P('sum'), R], { origin: 'ext', rewrite: 'mask' }));
+    // A target's score lies on one rank; the others contribute zero. Targets and so the total
+    // weight are known everywhere.
+    rules.push(
+      rule(slots(ctx, { self: contiguous(classes) }), [P('sum'), R], {
+        origin: 'ext',
+        rewrite: 'mask',
+      }),
+    );
   }
   return rules;
 }
@@ -117,7 +155,8 @@ function nllForwardRules(ctx: TypedContext): Rule[] {
 function nllBackward(name: string): OperatorRecord {
   return defineOp(name, {
     schema:
-      'Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight',
+      'Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, int ' +
+      'ignore_index, Tensor total_weight',
     cls: 'reduction',
     infer(ctx) {
       checkTarget(ctx);
@@ -137,13 +176,18 @@ function nllBackwardRules(ctx: TypedContext): Rule[] {
   const rules: Rule[] = [];
   for (const [d, t] of others) {
     if (shape[d] === 1) continue;
-    rules.push(rule(slots(ctx, { grad_output: perTarget ? S(t) : R, self: S(d), target: S(t) }), [S(d)]));
+    rules.push(
+      rule(slots(ctx, { grad_output: perTarget ? S(t) : R, self: S(d), target: S(t) }), [S(d)]),
+    );
   }
   rules.push(...linearIn('grad_output')(ctx));
   // Only the shape of `self` matters, so its pending reductions do not.
-  for (const kind of ALL_KINDS) rules.push(rule(slots(ctx, { self: P(kind) }), [R], { origin: 'ext' }));
+  for (const kind of ALL_KINDS)
+    rules.push(rule(slots(ctx, { self: P(kind) }), [R], { origin: 'ext' }));
   for (const kind of LINEAR_KINDS) {
-    rules.push(rule(slots(ctx, { grad_output: P(kind), self: P(kind) }), [P(kind)], { origin: 'ext' }));
+    rules.push(
+      rule(slots(ctx, { grad_output: P(kind), self: P(kind) }), [P(kind)], { origin: 'ext' }),
+    );
   }
   if (shape[classes] > 1) {
     const inputs = slots(ctx, { self: contiguous(classes) });
@@ -152,11 +196,13 @@ function nllBackwardRules(ctx: TypedContext): Rule[] {
   return rules;
 }
 
-// ---- cross entropy as one node ------------------------------------------------------------------------------------------
+// ---- cross entropy as one node
+// -----------------------------------------------------------------------------
 
 const crossEntropy = defineOp('aten.cross_entropy_loss.default', {
   schema:
-    'Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100, float label_smoothing=0.0',
+    'Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ' +
+    'ignore_index=-100, float label_smoothing=0.0',
   cls: 'reduction',
   infer(ctx) {
     const self = need(ctx, 'self');
@@ -178,11 +224,25 @@ const crossEntropy = defineOp('aten.cross_entropy_loss.default', {
       const inputs = slots(ctx, { self: S(d), target: S(probabilities ? d : t) });
       if (reduction === NONE) rules.push(rule(inputs, [S(t)]));
       else if (reduction !== MEAN) rules.push(rule(inputs, [P('sum')]));
-      // With class probabilities the mean divides by the batch, which is known; with class indices by what is not ignored.
-      else if (probabilities) rules.push(rule(inputs, [P('sum')], { origin: 'ext', rewrite: 'global-count' }));
+      // With class probabilities the mean divides by the batch, which is known; with class indices
+      // by what is not ignored.
+      else if (probabilities)
+        rules.push(rule(inputs, [P('sum')], { origin: 'ext', rewrite: 'global-count' }));
       else {
-        rules.push(rule(inputs, [P('sum')], { origin: 'ext', rewrite: 'global-count', collectives: [TOTAL_WEIGHT] }));
-        rules.push(rule(inputs, [R], { origin: 'ext', rewrite: 'all-reduce-loss', collectives: [LOSS_AND_WEIGHT] }));
+        rules.push(
+          rule(inputs, [P('sum')], {
+            origin: 'ext',
+            rewrite: 'global-count',
+            collectives: [TOTAL_WEIGHT],
+          }),
+        );
+        rules.push(
+          rule(inputs, [R], {
+            origin: 'ext',
+            rewrite: 'all-reduce-loss',
+            collectives: [LOSS_AND_WEIGHT],
+          }),
+        );
       }
     }
     if (self.shape[classes] > 1 && !probabilities && ctx.number('label_smoothing') === 0) {
@@ -191,14 +251,21 @@ const crossEntropy = defineOp('aten.cross_entropy_loss.default', {
         bytes: (local) => (self.dtype === 'f64' ? 8 : 4) * elements(need(local, 'target').shape),
       };
       const inputs = slots(ctx, { self: contiguous(classes) });
-      rules.push(rule(inputs, [P('sum')], { origin: 'ext', rewrite: 'vocabulary-parallel', collectives: [row, row] }));
+      rules.push(
+        rule(inputs, [P('sum')], {
+          origin: 'ext',
+          rewrite: 'vocabulary-parallel',
+          collectives: [row, row],
+        }),
+      );
     }
     return rules;
   },
   flops: (ctx) => ({ matrix: 0, vector: 6 * elements(need(ctx, 'self').shape) }),
 });
 
-// ---- elementwise losses -------------------------------------------------------------------------------------------------
+// ---- elementwise losses
+// -----------------------------------------------------------------------------
 
 /** Mean, sum or nothing over an elementwise function of broadcast tensors. */
 function elementwiseLoss(name: string, schema: string, cost: number): OperatorRecord {
@@ -210,7 +277,9 @@ function elementwiseLoss(name: string, schema: string, cost: number): OperatorRe
   return defineOp(name, {
     schema,
     cls: 'reduction',
-    infer: (ctx) => [{ dtype: need(ctx, 'self').dtype, shape: ctx.int('reduction') === NONE ? shapeOf(ctx) : [] }],
+    infer: (ctx) => [
+      { dtype: need(ctx, 'self').dtype, shape: ctx.int('reduction') === NONE ? shapeOf(ctx) : [] },
+    ],
     shard(ctx) {
       const reduction = ctx.int('reduction');
       const shape = shapeOf(ctx);
@@ -230,10 +299,16 @@ function elementwiseLoss(name: string, schema: string, cost: number): OperatorRe
 }
 
 /**
- * Backward of an elementwise loss. With mean reduction the divisor is the global count: a rank that divides by its own
- * count makes the gradient n times too large (the fault of 2.13), so cut inputs need a rewritten body.
+ * Backward of an elementwise loss. With mean reduction the divisor is the global count: a rank that
+ * divides by its own count makes the gradient n times too large (the fault of 2.13), so cut inputs
+ * need a rewritten body.
  */
-function elementwiseLossBackward(name: string, schema: string, cost: number, jointly = false): OperatorRecord {
+function elementwiseLossBackward(
+  name: string,
+  schema: string,
+  cost: number,
+  jointly = false,
+): OperatorRecord {
   return defineOp(name, {
     schema,
     cls: 'pointwise',
@@ -248,7 +323,8 @@ function elementwiseLossBackward(name: string, schema: string, cost: number, joi
     ],
     shard(ctx) {
       const out = ctx.outputs[0]?.shape ?? [];
-      const options: RuleOptions = ctx.int('reduction') === MEAN ? { origin: 'ext', rewrite: 'global-count' } : {};
+      const options: RuleOptions =
+        ctx.int('reduction') === MEAN ? { origin: 'ext', rewrite: 'global-count' } : {};
       return [
         ...cuttable(out).map((d) =>
           rule(
@@ -257,7 +333,9 @@ function elementwiseLossBackward(name: string, schema: string, cost: number, joi
             options,
           ),
         ),
-        ...LINEAR_KINDS.map((kind) => onePartial(ctx, ctx.indexOf('grad_output'), kind, kind, 'ext')),
+        ...LINEAR_KINDS.map((kind) =>
+          onePartial(ctx, ctx.indexOf('grad_output'), kind, kind, 'ext'),
+        ),
         ...(jointly ? LINEAR_KINDS.map((kind) => jointPartial(ctx, ['self', 'target'], kind)) : []),
       ];
     },
@@ -278,15 +356,27 @@ export const lossOps: readonly OperatorRecord[] = [
   elementwiseLoss('aten.l1_loss.default', `${PAIR}, int reduction=1`, 3),
   elementwiseLoss('aten.smooth_l1_loss.default', `${PAIR}, int reduction=1, float beta=1.0`, 5),
   elementwiseLoss('aten.huber_loss.default', `${PAIR}, int reduction=1, float delta=1.0`, 5),
-  elementwiseLoss('aten.binary_cross_entropy.default', `${PAIR}, Tensor? weight=None, int reduction=1`, 20),
+  elementwiseLoss(
+    'aten.binary_cross_entropy.default',
+    `${PAIR}, Tensor? weight=None, int reduction=1`,
+    20,
+  ),
   elementwiseLoss(
     'aten.binary_cross_entropy_with_logits.default',
     `${PAIR}, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1`,
     20,
   ),
   elementwiseLossBackward('aten.mse_loss_backward.default', `${GRAD}, int reduction`, 3, true),
-  elementwiseLossBackward('aten.smooth_l1_loss_backward.default', `${GRAD}, int reduction, float beta`, 5),
-  elementwiseLossBackward('aten.huber_loss_backward.default', `${GRAD}, int reduction, float delta`, 5),
+  elementwiseLossBackward(
+    'aten.smooth_l1_loss_backward.default',
+    `${GRAD}, int reduction, float beta`,
+    5,
+  ),
+  elementwiseLossBackward(
+    'aten.huber_loss_backward.default',
+    `${GRAD}, int reduction, float delta`,
+    5,
+  ),
   elementwiseLossBackward(
     'aten.binary_cross_entropy_backward.default',
     `${GRAD}, Tensor? weight=None, int reduction=1`,

@@ -1,12 +1,17 @@
 /**
- * What all normalisations have in common. Weight and bias enter linearly, so pending weights pass to the output, and a
- * pending gradient passes to all gradients.
+ * What all normalisations have in common. Weight and bias enter linearly, so pending weights pass
+ * to the output, and a pending gradient passes to all gradients.
  */
 
 import type { DType } from '../../../graph/types.ts';
+import {
+  elements,
+  type OpContext,
+  type TensorMeta,
+  type TypedContext,
+} from '../../record/record.ts';
+import { P, R, type Rule, rule, type RuleSlot } from '../../record/rule.ts';
 import { linearKinds, need, slotsByName } from '../../rules/dims.ts';
-import { elements, type OpContext, type TensorMeta, type TypedContext } from '../../record/record.ts';
-import { P, R, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
 
 /** Work per element of a normalisation, for time estimates. */
 const NORM_COST = 8;
@@ -27,7 +32,10 @@ export function named(names: readonly string[], slot: RuleSlot): Record<string, 
   return Object.fromEntries(names.map((name) => [name, slot]));
 }
 
-/** Weight and bias pending the same way (those that are there): the output is pending, statistics are not. */
+/**
+ * Weight and bias pending the same way (those that are there): the output is pending, statistics
+ * are not.
+ */
 export function pendingAffine(ctx: TypedContext, statistics: number): Rule[] {
   const names = ['weight', 'bias'].filter((name) => ctx.indexOf(name) >= 0);
   if (names.length === 0) return [];
@@ -43,11 +51,15 @@ export function pendingAffine(ctx: TypedContext, statistics: number): Rule[] {
 /** Pending gradient of the output: all gradients pending. */
 export function pendingGrad(ctx: TypedContext): Rule[] {
   return linearKinds(need(ctx, 'input').dtype).map((kind) =>
-    rule(slotsByName(ctx, { grad_out: P(kind) }), outputsOf(ctx, [P(kind), P(kind), P(kind)]), { origin: 'ext' }),
+    rule(slotsByName(ctx, { grad_out: P(kind) }), outputsOf(ctx, [P(kind), P(kind), P(kind)]), {
+      origin: 'ext',
+    }),
   );
 }
 
-/** Pending weight: the input's gradient is linear in it, the weight's own gradient does not use it. */
+/**
+ * Pending weight: the input's gradient is linear in it, the weight's own gradient does not use it.
+ */
 export function pendingWeight(ctx: TypedContext): Rule[] {
   if (ctx.indexOf('weight') < 0 || ctx.outputs[0] === null) return [];
   return linearKinds(need(ctx, 'weight').dtype).map((kind) =>
@@ -67,5 +79,9 @@ export function withOwnStatistics(
 ): readonly (readonly (TensorMeta | null)[])[] {
   const { dtype } = need(ctx, 'input');
   if (statisticType(dtype) === dtype) return [];
-  return [results.map((meta, i) => (i === 0 || meta === null || meta.dtype !== 'f32' ? meta : { ...meta, dtype }))];
+  return [
+    results.map((meta, i) =>
+      i === 0 || meta === null || meta.dtype !== 'f32' ? meta : { ...meta, dtype },
+    ),
+  ];
 }

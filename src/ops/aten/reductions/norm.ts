@@ -1,10 +1,10 @@
 /**
- * Normalisations of rows and of groups of channels. Rows that are normalised on their own may be cut; the normalised dims
- * must be whole. Statistics over a cut dim need collectives inside the operator (two values per row): such rules are not
- * offered yet, and each family says where they belong.
+ * Normalisations of rows and of groups of channels. Rows that are normalised on their own may be
+ * cut; the normalised dims must be whole. Statistics over a cut dim need collectives inside the
+ * operator (two values per row): such rules are not offered yet, and each family says where they
+ * belong.
  */
 
-import { cuttable, need, sameShape, slotsByName } from '../../rules/dims.ts';
 import {
   defineOp,
   elements,
@@ -13,7 +13,8 @@ import {
   type TensorMeta,
   type TypedContext,
 } from '../../record/record.ts';
-import { P, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
+import { P, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
+import { cuttable, need, sameShape, slotsByName } from '../../rules/dims.ts';
 import {
   named,
   normWork,
@@ -25,7 +26,8 @@ import {
   withOwnStatistics,
 } from './norm-common.ts';
 
-// ---- layer norm, RMS norm -------------------------------------------------------------------------------------------
+// ---- layer norm, RMS norm
+// -----------------------------------------------------------------------------
 
 /** First normalised dim; the shape must end in `normalized_shape`. */
 function normAxis(ctx: OpContext): number {
@@ -33,7 +35,9 @@ function normAxis(ctx: OpContext): number {
   const inner = ctx.ints('normalized_shape');
   const axis = shape.length - inner.length;
   if (axis < 0 || inner.length === 0 || !sameShape(shape.slice(axis), inner))
-    return ctx.fail(`input of shape [${shape.join(', ')}] does not end in normalized_shape [${inner.join(', ')}]`);
+    return ctx.fail(
+      `input of shape [${shape.join(', ')}] does not end in normalized_shape [${inner.join(', ')}]`,
+    );
   for (const name of ['weight', 'bias']) {
     const meta = ctx.tensor(name);
     if (meta !== undefined && !sameShape(meta.shape, inner))
@@ -59,7 +63,8 @@ function rowRules(
     const cut = S(d, along.length > 1 ? {} : { slicing: 'any' });
     return rule(slotsByName(ctx, named(along, cut)), outputsOf(ctx, results(cut)));
   });
-  // The normalised dim itself: `S(last), S(0), S(0)` with an all-reduce of two values per row belongs here.
+  // The normalised dim itself: `S(last), S(0), S(0)` with an all-reduce of two values per row
+  // belongs here.
 }
 
 function rowResults(ctx: OpContext, statistics: number): TensorMeta[] {
@@ -76,17 +81,29 @@ function rowNorm(name: string, schema: string, statistics: 0 | 1 | 2): OperatorR
     results: statistics === 0 ? 'single' : 'tuple',
     infer: (ctx) => rowResults(ctx, statistics),
     variants: (ctx) => withOwnStatistics(ctx, rowResults(ctx, statistics)),
-    shard: (ctx) => [...rowRules(ctx, ['input'], (cut) => [cut, cut, cut]), ...pendingAffine(ctx, statistics)],
+    shard: (ctx) => [
+      ...rowRules(ctx, ['input'], (cut) => [cut, cut, cut]),
+      ...pendingAffine(ctx, statistics),
+    ],
     flops: normWork,
   });
 }
 
-/** A backward over the last dims; results are gradients of input, weight and (layer norm) bias, by `output_mask`. */
-function rowNormBackward(name: string, schema: string, statistics: readonly string[], results: 2 | 3): OperatorRecord {
+/**
+ * A backward over the last dims; results are gradients of input, weight and (layer norm) bias, by
+ * `output_mask`.
+ */
+function rowNormBackward(
+  name: string,
+  schema: string,
+  statistics: readonly string[],
+  results: 2 | 3,
+): OperatorRecord {
   const gradients = (ctx: OpContext): (TensorMeta | null)[] => {
     const input = need(ctx, 'input');
     const mask = ctx.bools('output_mask');
-    if (mask.length !== results) ctx.fail(`output_mask has ${mask.length} entries, expected ${results}`);
+    if (mask.length !== results)
+      ctx.fail(`output_mask has ${mask.length} entries, expected ${results}`);
     const weight = ctx.tensor('weight') ?? null;
     const bias = results === 3 ? (ctx.tensor('bias') ?? null) : null;
     return [input, weight, bias].slice(0, results).map((meta, i) => (mask[i] ? meta : null));
@@ -99,7 +116,8 @@ function rowNormBackward(name: string, schema: string, statistics: readonly stri
       normAxis(ctx);
       const { shape } = need(ctx, 'input');
       const grad = need(ctx, 'grad_out').shape;
-      if (!sameShape(grad, shape)) ctx.fail(`grad_out has shape [${grad.join(', ')}], expected [${shape.join(', ')}]`);
+      if (!sameShape(grad, shape))
+        ctx.fail(`grad_out has shape [${grad.join(', ')}], expected [${shape.join(', ')}]`);
       return gradients(ctx);
     },
     shard: (ctx) => [
@@ -119,45 +137,69 @@ const rowNorms: readonly OperatorRecord[] = [
   ),
   rowNormBackward(
     'aten.native_layer_norm_backward.default',
-    'Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, ' +
+    'Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, ' +
+      'Tensor? weight, Tensor? bias, ' +
       'bool[] output_mask',
     ['mean', 'rstd'],
     3,
   ),
   rowNorm(
     'aten.layer_norm.default',
-    'Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, ' +
+    'Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float ' +
+      'eps=1e-05, ' +
       'bool cudnn_enable=True',
     0,
   ),
-  rowNorm('aten._fused_rms_norm.default', 'Tensor input, int[] normalized_shape, Tensor? weight, float? eps', 1),
+  rowNorm(
+    'aten._fused_rms_norm.default',
+    'Tensor input, int[] normalized_shape, Tensor? weight, float? eps',
+    1,
+  ),
   rowNormBackward(
     'aten._fused_rms_norm_backward.default',
-    'Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, bool[] output_mask',
+    'Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, ' +
+      'bool[] output_mask',
     ['rstd'],
     2,
   ),
-  rowNorm('aten.rms_norm.default', 'Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None', 0),
+  rowNorm(
+    'aten.rms_norm.default',
+    'Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None',
+    0,
+  ),
 ];
 
-// ---- group norm -----------------------------------------------------------------------------------------------------
+// ---- group norm
+// -----------------------------------------------------------------------------
 
 const BATCH_CUT = S(0, { slicing: 'any' });
 
-/** Channels cut in whole groups of `unit`, with the per-channel vectors and the per-group statistics. */
+/**
+ * Channels cut in whole groups of `unit`, with the per-channel vectors and the per-group
+ * statistics.
+ */
 function groupCut(unit: number): { channel: RuleSlot; vector: RuleSlot; statistic: RuleSlot } {
   const tie = { even: true, scaled: true } as const;
   return { channel: S(1, { ...tie, unit }), vector: S(0, { ...tie, unit }), statistic: S(1, tie) };
 }
 
 /** Batch rows, whole groups of channels, and pending weights. */
-function groupRules(ctx: TypedContext, group: number, rewritten: boolean, statistics: number): Rule[] {
+function groupRules(
+  ctx: TypedContext,
+  group: number,
+  rewritten: boolean,
+  statistics: number,
+): Rule[] {
   const { shape } = need(ctx, 'input');
   const rewrite = rewritten ? { rewrite: 'local-shape' } : {};
   const rules: Rule[] = [];
   if (shape[0] > 1)
     rules.push(
-      rule(slotsByName(ctx, { input: BATCH_CUT }), outputsOf(ctx, [BATCH_CUT, BATCH_CUT, BATCH_CUT]), rewrite),
+      rule(
+        slotsByName(ctx, { input: BATCH_CUT }),
+        outputsOf(ctx, [BATCH_CUT, BATCH_CUT, BATCH_CUT]),
+        rewrite,
+      ),
     );
   if (group > 1) {
     const { channel, vector, statistic } = groupCut(shape[1] / group);
@@ -173,7 +215,8 @@ function groupRules(ctx: TypedContext, group: number, rewritten: boolean, statis
 }
 
 function checkGroups(ctx: OpContext, channels: number, group: number): void {
-  if (group <= 0 || channels % group !== 0) ctx.fail(`${channels} channels do not divide into ${group} groups`);
+  if (group <= 0 || channels % group !== 0)
+    ctx.fail(`${channels} channels do not divide into ${group} groups`);
 }
 
 const nativeGroupNorm = defineOp('aten.native_group_norm.default', {
@@ -185,10 +228,17 @@ const nativeGroupNorm = defineOp('aten.native_group_norm.default', {
     const [n, c, group] = [ctx.int('N'), ctx.int('C'), ctx.int('group')];
     checkGroups(ctx, c, group);
     if (n * c * ctx.int('HxW') !== elements(input.shape))
-      ctx.fail(`N=${n}, C=${c}, HxW=${ctx.int('HxW')} do not fit an input of shape [${input.shape.join(', ')}]`);
-    // Unlike the other norms: 16-bit input keeps 16-bit statistics, unless the weights are f32 (ATen `param_scalar_type`).
+      ctx.fail(
+        `N=${n}, C=${c}, HxW=${ctx.int('HxW')} do not fit an input of shape ` +
+          `[${input.shape.join(', ')}]`,
+      );
+    // Unlike the other norms: 16-bit input keeps 16-bit statistics, unless the weights are f32
+    // (ATen `param_scalar_type`).
     const dtype = ctx.tensor('weight')?.dtype ?? ctx.tensor('bias')?.dtype ?? input.dtype;
-    const statistic: TensorMeta = { dtype: dtype === 'f32' ? 'f32' : input.dtype, shape: [n, group] };
+    const statistic: TensorMeta = {
+      dtype: dtype === 'f32' ? 'f32' : input.dtype,
+      shape: [n, group],
+    };
     return [input, statistic, statistic];
   },
   shard: (ctx) => groupRules(ctx, ctx.int('group'), true, 2),
@@ -197,11 +247,13 @@ const nativeGroupNorm = defineOp('aten.native_group_norm.default', {
 
 const groupNorm = defineOp('aten.group_norm.default', {
   schema:
-    'Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True',
+    'Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, ' +
+    'bool cudnn_enabled=True',
   cls: 'norm',
   infer: (ctx) => {
     const input = need(ctx, 'input');
-    if (input.shape.length < 2) ctx.fail(`input has ${input.shape.length} dims, expected at least 2`);
+    if (input.shape.length < 2)
+      ctx.fail(`input has ${input.shape.length} dims, expected at least 2`);
     checkGroups(ctx, input.shape[1], ctx.int('num_groups'));
     return [input];
   },
@@ -212,7 +264,8 @@ const groupNorm = defineOp('aten.group_norm.default', {
 /** Results are the gradients of input, weight and bias; `mean` and `rstd` are [batch, groups]. */
 const groupNormBackward = defineOp('aten.native_group_norm_backward.default', {
   schema:
-    'Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, int N, int C, int HxW, int group, ' +
+    'Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, int N, int C, ' +
+    'int HxW, int group, ' +
     'bool[] output_mask',
   cls: 'norm',
   results: 'tuple',
@@ -239,11 +292,21 @@ const groupNormBackward = defineOp('aten.native_group_norm_backward.default', {
         ...named(['mean', 'rstd'], statistic),
         weight: vector,
       });
-      rules.push(rule(inputs, outputsOf(ctx, [channel, vector, vector]), { origin: 'ext', rewrite: 'local-shape' }));
+      rules.push(
+        rule(inputs, outputsOf(ctx, [channel, vector, vector]), {
+          origin: 'ext',
+          rewrite: 'local-shape',
+        }),
+      );
     }
     return [...rules, ...pendingGrad(ctx), ...pendingWeight(ctx)];
   },
   flops: normWork,
 });
 
-export const normOps: readonly OperatorRecord[] = [...rowNorms, nativeGroupNorm, groupNorm, groupNormBackward];
+export const normOps: readonly OperatorRecord[] = [
+  ...rowNorms,
+  nativeGroupNorm,
+  groupNorm,
+  groupNormBackward,
+];

@@ -1,7 +1,5 @@
 /** Pooling over the last two or three dims: batch and channels follow, on inputs and results. */
 
-import { cuttable, movedKinds, need } from '../../rules/dims.ts';
-import { linearIn, nonDecreasingExt, onePartial } from '../../rules/partials.ts';
 import {
   defineOp,
   elements,
@@ -10,7 +8,9 @@ import {
   type TensorMeta,
   type TypedContext,
 } from '../../record/record.ts';
-import { rule, S, type Rule } from '../../record/rule.ts';
+import { type Rule, rule, S } from '../../record/rule.ts';
+import { cuttable, movedKinds, need } from '../../rules/dims.ts';
+import { linearIn, nonDecreasingExt, onePartial } from '../../rules/partials.ts';
 
 /** Rules for every dim but the pooled ones. */
 function followRules(ctx: TypedContext, dims: number): Rule[] {
@@ -42,8 +42,8 @@ function windowsOf(ctx: OpContext, dims: number): Windows {
 }
 
 /**
- * A pooled dim cut between windows: where windows lie side by side without padding, a rank that holds whole windows pools
- * them alone.
+ * A pooled dim cut between windows: where windows lie side by side without padding, a rank that
+ * holds whole windows pools them alone.
  */
 function windowRules(ctx: TypedContext, dims: number): Rule[] {
   const { shape } = need(ctx, 'self');
@@ -101,10 +101,16 @@ function gradient(name: string, schema: string, dims: number): OperatorRecord {
 /** The sizes of the pooled dims stand in `output_size`. */
 function resized(ctx: OpContext, dims: number): TensorMeta {
   const shape = imageShape(ctx, dims);
-  return { dtype: need(ctx, 'self').dtype, shape: [...shape.slice(0, -dims), ...spread(ctx.ints('output_size'), dims)] };
-} // prettier-ignore
+  return {
+    dtype: need(ctx, 'self').dtype,
+    shape: [...shape.slice(0, -dims), ...spread(ctx.ints('output_size'), dims)],
+  };
+}
 
-const places = (values: TensorMeta): TensorMeta[] => [values, { dtype: 'i64', shape: values.shape }];
+const places = (values: TensorMeta): TensorMeta[] => [
+  values,
+  { dtype: 'i64', shape: values.shape },
+];
 
 function adaptive(name: string, dims: number): OperatorRecord {
   return defineOp(name, {
@@ -121,7 +127,10 @@ const pooled = (ctx: OpContext, dims: number, dilated: boolean): TensorMeta => (
   shape: pooledShape(ctx, dims, dilated),
 });
 
-/** Windows that random numbers place, a row of them for each plane: batch and channels follow on both. */
+/**
+ * Windows that random numbers place, a row of them for each plane: batch and channels follow on
+ * both.
+ */
 function fractional(dims: number): OperatorRecord {
   return defineOp(`aten.fractional_max_pool${dims}d.default`, {
     schema: 'Tensor self, int[] kernel_size, int[] output_size, Tensor random_samples',
@@ -162,7 +171,9 @@ const family = (dims: number): readonly OperatorRecord[] => [
     // The largest value of a window of maxima over ranks is the maximum of the ranks' largest.
     shard: (ctx) => [
       ...followRules(ctx, dims),
-      ...nonDecreasingExt(ctx).filter((r) => r.inputs[0]?.kind === 'partial' && r.inputs[0].op === 'max'),
+      ...nonDecreasingExt(ctx).filter(
+        (r) => r.inputs[0]?.kind === 'partial' && r.inputs[0].op === 'max',
+      ),
       ...(ctx.ints('dilation').every((n) => n === 1) ? windowRules(ctx, dims) : []),
     ],
     flops: windowWork(dims),
@@ -177,7 +188,8 @@ const family = (dims: number): readonly OperatorRecord[] => [
   }),
   gradient(
     `aten.max_pool${dims}d_with_indices_backward.default`,
-    'Tensor grad_output, Tensor self, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode, Tensor indices',
+    'Tensor grad_output, Tensor self, int[] kernel_size, int[] stride, int[] padding, int[] ' +
+      'dilation, bool ceil_mode, Tensor indices',
     dims,
   ),
   unpool(dims),
@@ -191,7 +203,8 @@ const family = (dims: number): readonly OperatorRecord[] => [
   }),
   gradient(
     `aten.avg_pool${dims}d_backward.default`,
-    'Tensor grad_output, Tensor self, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, bool count_include_pad, int? divisor_override',
+    'Tensor grad_output, Tensor self, int[] kernel_size, int[] stride, int[] padding, bool ' +
+      'ceil_mode, bool count_include_pad, int? divisor_override',
     dims,
   ),
   defineOp(`aten.adaptive_max_pool${dims}d.default`, {
@@ -204,7 +217,11 @@ const family = (dims: number): readonly OperatorRecord[] => [
   }),
   adaptive(`aten.adaptive_avg_pool${dims}d.default`, dims),
   adaptive(`aten._adaptive_avg_pool${dims}d.default`, dims),
-  gradient(`aten._adaptive_avg_pool${dims}d_backward.default`, 'Tensor grad_output, Tensor self', dims),
+  gradient(
+    `aten._adaptive_avg_pool${dims}d_backward.default`,
+    'Tensor grad_output, Tensor self',
+    dims,
+  ),
 ];
 
 export const poolOps: readonly OperatorRecord[] = [...family(2), ...family(3)];
@@ -222,7 +239,8 @@ export const poolSamples: readonly string[] = [
   'max_pool3d(x[5,6,4,6,4], [2,2,2])',
   'max_pool3d(x[6,5,7,5,6], [3,3,3], [2,2,2], [1,1,1], [1,1,1], True)',
   'max_pool3d_with_indices(x[6,5,5,4,6], [3,2,3], [2,2,2], [1,1,1])',
-  'max_pool3d_with_indices_backward(x[5,6,2,2,2], x[5,6,4,4,4], [2,2,2], [2,2,2], [0,0,0], [1,1,1], False, index64[5,6,2,2,2])',
+  'max_pool3d_with_indices_backward(x[5,6,2,2,2], x[5,6,4,4,4], [2,2,2], [2,2,2], [0,0,0], ' +
+    '[1,1,1], False, index64[5,6,2,2,2])',
   'avg_pool3d(x[5,6,4,6,4], [2,2,2])',
   'avg_pool3d(x[6,5,7,5,6], [3,3,3], [2,2,2], [1,1,1], True, False)',
   'avg_pool3d(x[6,5,5,5], [3,3,3], [2,2,2], [1,1,1], False, True, 5)',

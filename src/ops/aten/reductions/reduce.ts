@@ -1,15 +1,22 @@
 /**
- * Reductions and scans. Over a dim that is not reduced the cut follows; over a reduced dim each rank reduces its
- * rows, which leaves a pending reduction of the same kind. An input that is pending in that kind passes.
+ * Reductions and scans. Over a dim that is not reduced the cut follows; over a reduced dim each
+ * rank reduces its rows, which leaves a pending reduction of the same kind. An input that is
+ * pending in that kind passes.
  */
 
 import type { DType } from '../../../graph/types.ts';
 import type { ReduceOp } from '../../../mesh/placements/placement.ts';
 import { floatResult, sumResult } from '../../record/dtypes.ts';
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TypedContext,
+} from '../../record/record.ts';
+import { P, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
 import { anyS, cuttable, need, normalDim } from '../../rules/dims.ts';
 import { linearIn, onePartial } from '../../rules/partials.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord, type TypedContext } from '../../record/record.ts';
-import { P, rule, S, type Rule, type RuleSlot } from '../../record/rule.ts';
 
 type Leaves = (ctx: OpContext) => ReduceOp | undefined;
 
@@ -18,7 +25,10 @@ interface Reduction {
   readonly aliases?: readonly string[];
   /** Dtype of the result. */
   readonly dtype: (ctx: OpContext) => DType;
-  /** Kind that a cut of a reduced dim leaves; undefined where partial results do not combine (`var`, `median`). */
+  /**
+   * Kind that a cut of a reduced dim leaves; undefined where partial results do not combine (`var`,
+   * `median`).
+   */
   readonly leaves?: Leaves;
   /** There is no result over no values, so every rank needs a row of a cut dim. */
   readonly needsValues?: boolean;
@@ -58,7 +68,13 @@ function reduction(name: string, spec: Reduction): OperatorRecord {
     },
     shard(ctx) {
       const leaves = spec.leaves?.(ctx);
-      const rules = reductionRules(ctx, reducedDims(ctx, hasDim), keeps(ctx), leaves, spec.needsValues === true);
+      const rules = reductionRules(
+        ctx,
+        reducedDims(ctx, hasDim),
+        keeps(ctx),
+        leaves,
+        spec.needsValues === true,
+      );
       return [...rules, ...(spec.extra?.(ctx) ?? [])];
     },
     flops: (ctx) => ({ matrix: 0, vector: (spec.cost ?? 1) * elements(ctx.inputs[0].shape) }),
@@ -107,8 +123,18 @@ const leavesMax: Leaves = (ctx) => (keep(ctx) === 'b8' ? 'bor' : 'max');
 const leavesMin: Leaves = (ctx) => (keep(ctx) === 'b8' ? 'band' : 'min');
 const SUM = { dtype: summed, leaves: leavesSum, extra: unlessBool(passes('sum', 'avg')) } as const;
 const PROD = { dtype: summed, leaves: leavesProduct } as const;
-const AMAX = { dtype: keep, leaves: leavesMax, needsValues: true, extra: unlessBool(passes('max')) } as const;
-const AMIN = { dtype: keep, leaves: leavesMin, needsValues: true, extra: unlessBool(passes('min')) } as const;
+const AMAX = {
+  dtype: keep,
+  leaves: leavesMax,
+  needsValues: true,
+  extra: unlessBool(passes('max')),
+} as const;
+const AMIN = {
+  dtype: keep,
+  leaves: leavesMin,
+  needsValues: true,
+  extra: unlessBool(passes('min')),
+} as const;
 const bool = (ctx: OpContext): DType => (keep(ctx) === 'u8' ? 'u8' : 'b8');
 const onBool =
   (kind: ReduceOp): ((ctx: TypedContext) => Rule[]) =>
@@ -118,8 +144,9 @@ const ANY = { dtype: bool, leaves: leavesOr, extra: onBool('bor') } as const;
 const ALL = { dtype: bool, leaves: leavesAnd, extra: onBool('band') } as const;
 
 /**
- * A mean over a cut dim is the average of the local means only if all shards are equally long; a local sum divided by the
- * GLOBAL count is right for any cut, so that form is offered as well (the body is rewritten).
+ * A mean over a cut dim is the average of the local means only if all shards are equally long; a
+ * local sum divided by the GLOBAL count is right for any cut, so that form is offered as well (the
+ * body is rewritten).
  */
 const meanRules = (hasDim: boolean): ((ctx: TypedContext) => Rule[]) => {
   return (ctx) => {
@@ -127,7 +154,9 @@ const meanRules = (hasDim: boolean): ((ctx: TypedContext) => Rule[]) => {
     return [
       ...reduced.map((d) => rule([anyS(d, { even: true })], [P('avg')])),
       onePartial(ctx, 0, 'avg'),
-      ...reduced.map((d) => rule([anyS(d)], [P('sum')], { origin: 'ext', rewrite: 'global-count' })),
+      ...reduced.map((d) =>
+        rule([anyS(d)], [P('sum')], { origin: 'ext', rewrite: 'global-count' }),
+      ),
       onePartial(ctx, 0, 'sum', 'sum', 'ext'),
     ];
   };
@@ -150,25 +179,52 @@ const reductions: OperatorRecord[] = [
   reduction('aten.sum.default', { schema: `Tensor self${DTYPE}`, ...SUM }),
   reduction('aten.sum.dim_IntList', { schema: `Tensor self, ${DIMS}${DTYPE}`, ...SUM }),
   // A NaN in one part of a pending sum is not a NaN of the sum: nansum takes no pending input.
-  reduction('aten.nansum.default', { schema: `Tensor self, ${DIMS}${DTYPE}`, dtype: summed, leaves: leavesSum }),
-  reduction('aten.mean.default', { schema: `Tensor self${DTYPE}`, dtype: meanType, extra: meanRules(false) }),
-  reduction('aten.mean.dim', { schema: `Tensor self, ${DIMS}${DTYPE}`, dtype: meanType, extra: meanRules(true) }),
+  reduction('aten.nansum.default', {
+    schema: `Tensor self, ${DIMS}${DTYPE}`,
+    dtype: summed,
+    leaves: leavesSum,
+  }),
+  reduction('aten.mean.default', {
+    schema: `Tensor self${DTYPE}`,
+    dtype: meanType,
+    extra: meanRules(false),
+  }),
+  reduction('aten.mean.dim', {
+    schema: `Tensor self, ${DIMS}${DTYPE}`,
+    dtype: meanType,
+    extra: meanRules(true),
+  }),
   reduction('aten.prod.default', { schema: `Tensor self${DTYPE}`, ...PROD }),
   reduction('aten.prod.dim_int', { schema: `Tensor self, ${DIM}${DTYPE}`, ...PROD }),
   reduction('aten.max.default', { schema: 'Tensor self', ...AMAX }),
   reduction('aten.min.default', { schema: 'Tensor self', ...AMIN }),
-  reduction('aten.amax.default', { schema: 'Tensor self, int[] dim=[], bool keepdim=False', ...AMAX }),
-  reduction('aten.amin.default', { schema: 'Tensor self, int[] dim=[], bool keepdim=False', ...AMIN }),
+  reduction('aten.amax.default', {
+    schema: 'Tensor self, int[] dim=[], bool keepdim=False',
+    ...AMAX,
+  }),
+  reduction('aten.amin.default', {
+    schema: 'Tensor self, int[] dim=[], bool keepdim=False',
+    ...AMIN,
+  }),
   reduction('aten.any.default', { schema: 'Tensor self', ...ANY }),
   reduction('aten.any.dim', { schema: `Tensor self, ${DIM}`, ...ANY }),
   reduction('aten.any.dims', { schema: `Tensor self, ${DIMS}`, ...ANY }),
   reduction('aten.all.default', { schema: 'Tensor self', ...ALL }),
   reduction('aten.all.dim', { schema: `Tensor self, ${DIM}`, ...ALL }),
   reduction('aten.all.dims', { schema: `Tensor self, ${DIMS}`, ...ALL }),
-  reduction('aten.count_nonzero.default', { schema: 'Tensor self, int? dim=None', dtype: index, leaves: leavesSum }),
-  reduction('aten.count_nonzero.dim_IntList', { schema: 'Tensor self, int[] dim', dtype: index, leaves: leavesSum }),
+  reduction('aten.count_nonzero.default', {
+    schema: 'Tensor self, int? dim=None',
+    dtype: index,
+    leaves: leavesSum,
+  }),
+  reduction('aten.count_nonzero.dim_IntList', {
+    schema: 'Tensor self, int[] dim',
+    dtype: index,
+    leaves: leavesSum,
+  }),
   reduction('aten.linalg_vector_norm.default', {
-    schema: 'Tensor self, Scalar ord=2, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None',
+    schema:
+      'Tensor self, Scalar ord=2, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None',
     dtype: meanType,
     leaves: normKind,
     cost: 2,
@@ -194,8 +250,14 @@ const reductions: OperatorRecord[] = [
     dtype: (ctx) => floatResult(keep(ctx)),
     cost: 9,
   }),
-  reduction('aten.argmax.default', { schema: 'Tensor self, int? dim=None, bool keepdim=False', dtype: index }),
-  reduction('aten.argmin.default', { schema: 'Tensor self, int? dim=None, bool keepdim=False', dtype: index }),
+  reduction('aten.argmax.default', {
+    schema: 'Tensor self, int? dim=None, bool keepdim=False',
+    dtype: index,
+  }),
+  reduction('aten.argmin.default', {
+    schema: 'Tensor self, int? dim=None, bool keepdim=False',
+    dtype: index,
+  }),
   reduction('aten.median.default', { schema: 'Tensor self', dtype: keep, cost: 8 }),
   ...['max.dim', 'min.dim', 'median.dim', 'mode.default'].map((n) =>
     reduction(`aten.${n}`, {
@@ -207,7 +269,8 @@ const reductions: OperatorRecord[] = [
   ),
 ];
 
-// ---- scans: the scanned dim stays whole ----------------------------------------------------------------------
+// ---- scans: the scanned dim stays whole
+// -----------------------------------------------------------------------------
 
 interface Along {
   readonly schema: string;
@@ -216,10 +279,14 @@ interface Along {
   readonly costPerElement: number;
 }
 
-/** Functions along one dim, independent across the others: every other dim may be cut, inputs and results. */
+/**
+ * Functions along one dim, independent across the others: every other dim may be cut, inputs and
+ * results.
+ */
 function along(name: string, spec: Along): OperatorRecord {
   const results = spec.results ?? [keep];
-  const dimOf = (ctx: OpContext): number => normalDim(ctx, ctx.int('dim'), ctx.inputs[0].shape.length);
+  const dimOf = (ctx: OpContext): number =>
+    normalDim(ctx, ctx.int('dim'), ctx.inputs[0].shape.length);
   return defineOp(name, {
     schema: spec.schema,
     cls: 'reduction',
@@ -252,24 +319,39 @@ const scans: OperatorRecord[] = [
     extra: (ctx) => (ctx.inputs[0].dtype === 'b8' ? [] : linearIn()(ctx)),
     costPerElement: 1,
   }),
-  along('aten.cumprod.default', { schema: `Tensor self, int dim${DTYPE}`, results: [summed], costPerElement: 1 }),
+  along('aten.cumprod.default', {
+    schema: `Tensor self, int dim${DTYPE}`,
+    results: [summed],
+    costPerElement: 1,
+  }),
   along('aten.logcumsumexp.default', { schema: 'Tensor self, int dim', costPerElement: 9 }),
-  along('aten.cummax.default', { schema: 'Tensor self, int dim', results: [keep, index], costPerElement: 2 }),
-  along('aten.cummin.default', { schema: 'Tensor self, int dim', results: [keep, index], costPerElement: 2 }),
+  along('aten.cummax.default', {
+    schema: 'Tensor self, int dim',
+    results: [keep, index],
+    costPerElement: 2,
+  }),
+  along('aten.cummin.default', {
+    schema: 'Tensor self, int dim',
+    results: [keep, index],
+    costPerElement: 2,
+  }),
   diff(),
   histogram(),
 ];
 
 /** `torch.diff` with values put before and after along the dim: each order shortens it by one. */
 function diff(): OperatorRecord {
-  const dimOf = (ctx: OpContext): number => normalDim(ctx, ctx.int('dim'), ctx.inputs[0].shape.length);
+  const dimOf = (ctx: OpContext): number =>
+    normalDim(ctx, ctx.int('dim'), ctx.inputs[0].shape.length);
   return defineOp('aten.diff.default', {
     schema: 'Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None',
     cls: 'reduction',
     infer(ctx) {
       const dim = dimOf(ctx);
       const added = ctx.inputs.slice(1).reduce((sum, t) => sum + t.shape[dim], 0);
-      const shape = ctx.inputs[0].shape.map((size, d) => (d === dim ? Math.max(0, size + added - ctx.int('n')) : size));
+      const shape = ctx.inputs[0].shape.map((size, d) =>
+        d === dim ? Math.max(0, size + added - ctx.int('n')) : size,
+      );
       return [{ dtype: keep(ctx), shape }];
     },
     shard(ctx) {
@@ -296,7 +378,10 @@ function diff(): OperatorRecord {
   });
 }
 
-/** Counts per bin between fixed bounds add up over any cut of the data. With min = max the data itself sets the bounds. */
+/**
+ * Counts per bin between fixed bounds add up over any cut of the data. With min = max the data
+ * itself sets the bounds.
+ */
 function histogram(): OperatorRecord {
   return defineOp('aten.histc.default', {
     schema: 'Tensor self, int bins=100, Scalar min=0, Scalar max=0',

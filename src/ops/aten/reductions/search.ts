@@ -1,12 +1,30 @@
-/** Places in sorted rows, counts, and chosen values: what reads an order or a number of occurrences. */
+/**
+ * Places in sorted rows, counts, and chosen values: what reads an order or a number of occurrences.
+ */
 
 import { build, flat, fromFlat, sizeOf } from '../../../ndarray/array.ts';
 import { along, reduce } from '../../../ndarray/reduce.ts';
 import { reshape } from '../../../ndarray/views.ts';
+import {
+  type Kernel,
+  type KernelCall,
+  one,
+  operand,
+  optional,
+  resultShape,
+  tensor,
+  valueError,
+} from '../../record/kernel.ts';
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TensorMeta,
+  type TypedContext,
+} from '../../record/record.ts';
+import { P, R, type Rule, rule, S } from '../../record/rule.ts';
 import { anyS, cuttable, need, normalDim } from '../../rules/dims.ts';
-import { one, operand, optional, resultShape, tensor, valueError, type Kernel, type KernelCall } from '../../record/kernel.ts'; // prettier-ignore
-import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta, type TypedContext } from '../../record/record.ts'; // prettier-ignore
-import { P, R, S, rule, type Rule } from '../../record/rule.ts';
 
 const log2 = (n: number): number => Math.ceil(Math.log2(Math.max(2, n)));
 
@@ -21,7 +39,7 @@ function place(data: Float64Array, start: number, end: number, v: number, above:
         ? !(data[mid] > v) && !(Number.isNaN(data[mid]) && !Number.isNaN(v))
         : data[mid] < v || (Number.isNaN(v) && !Number.isNaN(data[mid]))
     )
-      low = mid + 1; // prettier-ignore
+      low = mid + 1;
     else high = mid;
   }
   return low - start;
@@ -29,37 +47,53 @@ function place(data: Float64Array, start: number, end: number, v: number, above:
 
 function rightSide(ctx: OpContext, hasSide: boolean): boolean {
   const side = hasSide && ctx.has('side') ? ctx.text('side') : undefined;
-  if (side !== undefined && side !== 'left' && side !== 'right') ctx.fail(`side is 'left' or 'right', not '${side}'`);
-  if (side === 'left' && ctx.bool('right')) ctx.fail("side 'left' and right=True contradict each other");
+  if (side !== undefined && side !== 'left' && side !== 'right')
+    ctx.fail(`side is 'left' or 'right', not '${side}'`);
+  if (side === 'left' && ctx.bool('right'))
+    ctx.fail("side 'left' and right=True contradict each other");
   return side === 'right' || ctx.bool('right');
 }
 
 const indexType = (ctx: OpContext): TensorMeta['dtype'] => (ctx.bool('out_int32') ? 'i32' : 'i64');
 
 /**
- * How many of the sorted values lie below: the places of each rank's part of the sorted values add up, and a larger value
- * has no smaller place.
+ * How many of the sorted values lie below: the places of each rank's part of the sorted values add
+ * up, and a larger value has no smaller place.
  */
 const searchsorted = defineOp('aten.searchsorted.Tensor', {
-  schema: 'Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None', // prettier-ignore
+  schema:
+    'Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? ' +
+    'side=None, Tensor? sorter=None',
   cls: 'other',
   infer: (ctx) => {
     const [sorted, self] = [need(ctx, 'sorted_sequence').shape, need(ctx, 'self').shape];
     if (ctx.has('sorter')) ctx.fail('a sorter is not modelled: gather the sequence first');
-    const fits = sorted.length === 1 || (sorted.length === self.length && sorted.every((n, d) => d === sorted.length - 1 || n === self[d])); // prettier-ignore
+    const fits =
+      sorted.length === 1 ||
+      (sorted.length === self.length &&
+        sorted.every((n, d) => d === sorted.length - 1 || n === self[d]));
     if (!fits)
-      ctx.fail(`rows [${sorted.join(', ')}] and values [${self.join(', ')}] must agree in all dims but the last`);
+      ctx.fail(
+        `rows [${sorted.join(', ')}] and values [${self.join(', ')}] must agree in all dims ` +
+          'but the last',
+      );
     return [{ dtype: indexType(ctx), shape: self }];
   },
   shard: (ctx) => {
     const [sorted, { shape }] = [need(ctx, 'sorted_sequence').shape, need(ctx, 'self')];
     const batched = sorted.length > 1;
     const last = shape.length - 1;
-    const rules = cuttable(shape).map((d) => rule([batched && d !== last ? S(d) : R, S(d)], [S(d)], { origin: 'ext' }));
-    if (sorted[sorted.length - 1] > 1) rules.push(rule([anyS(sorted.length - 1), R], [P('sum')], { origin: 'ext' }));
+    const rules = cuttable(shape).map((d) =>
+      rule([batched && d !== last ? S(d) : R, S(d)], [S(d)], { origin: 'ext' }),
+    );
+    if (sorted[sorted.length - 1] > 1)
+      rules.push(rule([anyS(sorted.length - 1), R], [P('sum')], { origin: 'ext' }));
     return [...rules, ...monotone()];
   },
-  flops: (ctx) => ({ matrix: 0, vector: elements(ctx.inputs[1].shape) * log2(ctx.inputs[0].shape.at(-1) ?? 1) }),
+  flops: (ctx) => ({
+    matrix: 0,
+    vector: elements(ctx.inputs[1].shape) * log2(ctx.inputs[0].shape.at(-1) ?? 1),
+  }),
   kernel: one((call) => {
     const [sorted, x] = [tensor(call, 'sorted_sequence'), tensor(call, 'self')];
     const [rows, values] = [flat(sorted), flat(x)];
@@ -88,7 +122,10 @@ const bucketize = defineOp('aten.bucketize.Tensor', {
     ...(ctx.inputs[1].shape[0] > 1 ? [rule([R, anyS(0)], [P('sum')])] : []),
     ...(['max', 'min'] as const).map((kind) => rule([P(kind), R], [P(kind)])),
   ],
-  flops: (ctx) => ({ matrix: 0, vector: elements(ctx.inputs[0].shape) * log2(ctx.inputs[1].shape[0]) }),
+  flops: (ctx) => ({
+    matrix: 0,
+    vector: elements(ctx.inputs[0].shape) * log2(ctx.inputs[1].shape[0]),
+  }),
   kernel: one((call) => {
     const [x, bounds] = [tensor(call, 'self'), flat(tensor(call, 'boundaries'))];
     const values = flat(x);
@@ -97,12 +134,16 @@ const bucketize = defineOp('aten.bucketize.Tensor', {
   }),
 });
 
-/** Occurrences of 0, 1, ..; the number of results is data unless `minlength` says enough, so it must be stated. */
+/**
+ * Occurrences of 0, 1, ..; the number of results is data unless `minlength` says enough, so it must
+ * be stated.
+ */
 const bincount = defineOp('aten.bincount.default', {
   schema: 'Tensor self, Tensor? weights=None, int minlength=0',
   cls: 'reduction',
   infer: (ctx) => {
-    if (ctx.int('minlength') === 0) ctx.fail('has as many results as the data says: state minlength');
+    if (ctx.int('minlength') === 0)
+      ctx.fail('has as many results as the data says: state minlength');
     const weights = ctx.tensor('weights');
     const dtype = weights === undefined ? 'i64' : weights.dtype === 'f32' ? 'f32' : 'f64';
     return [{ dtype, shape: [ctx.int('minlength')] }];
@@ -126,19 +167,23 @@ const bincount = defineOp('aten.bincount.default', {
     const weights = optional(call, 'weights');
     const by = weights === undefined ? undefined : flat(weights);
     flat(tensor(call, 'self')).forEach((v, i) => {
-      if (v < 0 || v >= counts.length) valueError(call, `value ${v} is not below minlength ${counts.length}`);
+      if (v < 0 || v >= counts.length)
+        valueError(call, `value ${v} is not below minlength ${counts.length}`);
       counts[v] += by === undefined ? 1 : by[i];
     });
     return fromFlat([counts.length], counts);
   }),
 });
 
-// ---- chosen values --------------------------------------------------------------------------------------------------
+// ---- chosen values
+// -----------------------------------------------------------------------------
 
 /** Positions of a run in rising order of value, NaN last, the earlier one first among equals. */
 function rising(data: Float64Array, start: number, length: number): number[] {
   const nan = (i: number): number => (Number.isNaN(data[start + i]) ? 1 : 0);
-  return Array.from({ length }, (_, i) => i).sort((i, j) => nan(i) - nan(j) || data[start + i] - data[start + j] || i - j); // prettier-ignore
+  return Array.from({ length }, (_, i) => i).sort(
+    (i, j) => nan(i) - nan(j) || data[start + i] - data[start + j] || i - j,
+  );
 }
 
 type Choose = (data: Float64Array, start: number, length: number, call: KernelCall) => number;
@@ -160,25 +205,37 @@ const pick =
   (choose: Choose): Kernel =>
   (call) => {
     const x = tensor(call, 'self');
-    const chosen = along(x, call.ctx.int('dim'), [x.dtype, 'i64'], (input, start, length, [values, indices], out) => {
-      const at = choose(input, start, length, call);
-      values[out] = input[start + at];
-      indices[out] = at;
-    }, 1); // prettier-ignore
+    const chosen = along(
+      x,
+      call.ctx.int('dim'),
+      [x.dtype, 'i64'],
+      (input, start, length, [values, indices], out) => {
+        const at = choose(input, start, length, call);
+        values[out] = input[start + at];
+        indices[out] = at;
+      },
+      1,
+    );
     return chosen.map((part, k) => reshape(part, resultShape(call, k)));
   };
 
 /** A value and its place along one dim, which stays whole. */
 function chosen(name: string, schema: string, choose: Choose): OperatorRecord {
-  const dimOf = (ctx: OpContext): number => normalDim(ctx, ctx.int('dim'), need(ctx, 'self').shape.length);
+  const dimOf = (ctx: OpContext): number =>
+    normalDim(ctx, ctx.int('dim'), need(ctx, 'self').shape.length);
   return defineOp(name, {
     schema,
     cls: 'reduction',
     results: 'tuple',
     infer: (ctx) => {
       const [{ dtype, shape: own }, dim] = [need(ctx, 'self'), dimOf(ctx)];
-      const shape = ctx.bool('keepdim') ? own.map((n, d) => (d === dim ? 1 : n)) : own.filter((_, d) => d !== dim);
-      return [{ dtype, shape }, { dtype: 'i64', shape }]; // prettier-ignore
+      const shape = ctx.bool('keepdim')
+        ? own.map((n, d) => (d === dim ? 1 : n))
+        : own.filter((_, d) => d !== dim);
+      return [
+        { dtype, shape },
+        { dtype: 'i64', shape },
+      ];
     },
     shard: (ctx) => {
       const dim = dimOf(ctx);
@@ -207,7 +264,8 @@ const nanmedian = defineOp('aten.nanmedian.default', {
   }),
 });
 
-// ---- windows and diagonals ------------------------------------------------------------------------------------------
+// ---- windows and diagonals
+// -----------------------------------------------------------------------------
 
 /** Windows of `size` rows, `step` apart, as a new last dim. */
 const unfold = defineOp('aten.unfold.default', {
@@ -225,11 +283,14 @@ const unfold = defineOp('aten.unfold.default', {
   shard: (ctx) => {
     const { dtype, shape } = ctx.inputs[0];
     const dim = normalDim(ctx, ctx.int('dimension'), shape.length);
-    const kinds = dtype === 'b8' ? (['bor', 'band'] as const) : (['sum', 'avg', 'max', 'min'] as const);
+    const kinds =
+      dtype === 'b8' ? (['bor', 'band'] as const) : (['sum', 'avg', 'max', 'min'] as const);
     return [
-      ...cuttable(shape).filter((d) => d !== dim).map((d) => rule([anyS(d)], [anyS(d)], { origin: 'ext' })),
+      ...cuttable(shape)
+        .filter((d) => d !== dim)
+        .map((d) => rule([anyS(d)], [anyS(d)], { origin: 'ext' })),
       ...kinds.map((kind) => rule([P(kind)], [P(kind)], { origin: 'ext' })),
-    ]; // prettier-ignore
+    ];
   },
   kernel: one((call) => {
     const x = tensor(call, 'self');
@@ -239,30 +300,45 @@ const unfold = defineOp('aten.unfold.default', {
     const data = flat(x);
     const inner = sizeOf(x.shape.slice(dim + 1));
     const count = shape[dim];
-    return build(shape, (i) => {
-      const [k, rest] = [i % size, Math.floor(i / size)];
-      const [at, row, outer] = [rest % inner, Math.floor(rest / inner) % count, Math.floor(rest / (inner * count))];
-      return data[(outer * x.shape[dim] + row * step + k) * inner + at];
-    }, x.dtype); // prettier-ignore
+    return build(
+      shape,
+      (i) => {
+        const [k, rest] = [i % size, Math.floor(i / size)];
+        const [at, row, outer] = [
+          rest % inner,
+          Math.floor(rest / inner) % count,
+          Math.floor(rest / (inner * count)),
+        ];
+        return data[(outer * x.shape[dim] + row * step + k) * inner + at];
+      },
+      x.dtype,
+    );
   }),
 });
 
-// ---- norms ----------------------------------------------------------------------------------------------------------
+// ---- norms
+// -----------------------------------------------------------------------------
 
-/** Sum of p-th powers of absolute values; of an even power, or of any, the parts of a cut add up. */
+/**
+ * Sum of p-th powers of absolute values; of an even power, or of any, the parts of a cut add up.
+ */
 const powsum = defineOp('aten.linalg__powsum.default', {
-  schema: 'Tensor self, Scalar ord=2, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None',
+  schema:
+    'Tensor self, Scalar ord=2, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None',
   cls: 'reduction',
   infer: (ctx) => {
     const { dtype, shape } = need(ctx, 'self');
     const dims = summed(ctx);
     const keep = ctx.bool('keepdim');
-    const out = keep ? shape.map((n, d) => (dims.includes(d) ? 1 : n)) : shape.filter((_, d) => !dims.includes(d));
+    const out = keep
+      ? shape.map((n, d) => (dims.includes(d) ? 1 : n))
+      : shape.filter((_, d) => !dims.includes(d));
     return [{ dtype: ctx.dtype('dtype') ?? dtype, shape: out }];
   },
   shard: (ctx: TypedContext) => {
     const dims = summed(ctx);
-    const shift = (d: number): number => (ctx.bool('keepdim') ? d : d - dims.filter((r) => r < d).length);
+    const shift = (d: number): number =>
+      ctx.bool('keepdim') ? d : d - dims.filter((r) => r < d).length;
     return cuttable(ctx.inputs[0].shape).map((d) =>
       rule([anyS(d)], [dims.includes(d) ? P('sum') : anyS(shift(d))]),
     );
@@ -277,12 +353,14 @@ const powsum = defineOp('aten.linalg__powsum.default', {
       return total;
     });
   }),
-}); // prettier-ignore
+});
 
 function summed(ctx: OpContext): readonly number[] {
   const rank = need(ctx, 'self').shape.length;
   const given = ctx.optionalInts('dim');
-  return given === undefined || given.length === 0 ? Array.from({ length: rank }, (_, d) => d) : given.map((d) => normalDim(ctx, d, rank)); // prettier-ignore
+  return given === undefined || given.length === 0
+    ? Array.from({ length: rank }, (_, d) => d)
+    : given.map((d) => normalDim(ctx, d, rank));
 }
 
 /** A tensor without dims in the place of the value. */
@@ -296,10 +374,13 @@ const indexFill = defineOp('aten.index_fill.int_Tensor', {
   shard: (ctx) => {
     const { dtype, shape } = need(ctx, 'self');
     const dim = normalDim(ctx, ctx.int('dim'), shape.length);
-    const kinds = dtype === 'b8' ? (['bor', 'band'] as const) : (['sum', 'avg', 'max', 'min'] as const);
+    const kinds =
+      dtype === 'b8' ? (['bor', 'band'] as const) : (['sum', 'avg', 'max', 'min'] as const);
     const beside = dtype === 'b8' ? (['bor', 'band'] as const) : (['avg', 'max', 'min'] as const);
     return [
-      ...cuttable(shape).filter((d) => d !== dim).map((d) => rule([S(d), R, R], [S(d)])),
+      ...cuttable(shape)
+        .filter((d) => d !== dim)
+        .map((d) => rule([S(d), R, R], [S(d)])),
       ...kinds.map((kind) => rule([P(kind), R, P(kind)], [P(kind)])),
       ...beside.flatMap((kind) => [
         rule([P(kind), R, R], [P(kind)], { origin: 'ext' }),
@@ -318,9 +399,13 @@ const indexFill = defineOp('aten.index_fill.int_Tensor', {
     }
     const inner = sizeOf(x.shape.slice(dim + 1));
     const [data, value] = [flat(x), operand(call, 'value').item()];
-    return build(x.shape, (i) => (marked.has(Math.floor(i / inner) % n) ? value : data[i]), x.dtype);
+    return build(
+      x.shape,
+      (i) => (marked.has(Math.floor(i / inner) % n) ? value : data[i]),
+      x.dtype,
+    );
   }),
-}); // prettier-ignore
+});
 
 export const searchOps: readonly OperatorRecord[] = [
   searchsorted,

@@ -1,22 +1,37 @@
 /**
- * Softmax, its logarithm, and their backward. Dims other than the normalised one follow. Cutting the normalised dim itself
- * (a vocabulary over ranks) needs the row maximum and the row sum of all ranks: two small all-reduces inside the operator,
- * one in the backward.
+ * Softmax, its logarithm, and their backward. Dims other than the normalised one follow. Cutting
+ * the normalised dim itself (a vocabulary over ranks) needs the row maximum and the row sum of all
+ * ranks: two small all-reduces inside the operator, one in the backward.
  */
 
-import { DTYPE_BYTES, type DType } from '../../../graph/types.ts';
+import { type DType, DTYPE_BYTES } from '../../../graph/types.ts';
 import { floatResult } from '../../record/dtypes.ts';
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TypedContext,
+} from '../../record/record.ts';
+import {
+  type BodyTraffic,
+  type InternalCollective,
+  type Rule,
+  rule,
+  S,
+} from '../../record/rule.ts';
 import { anyS, cuttable, normalDim } from '../../rules/dims.ts';
 import { linearIn } from '../../rules/partials.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord, type TypedContext } from '../../record/record.ts';
-import { rule, S, type BodyTraffic, type InternalCollective, type Rule } from '../../record/rule.ts';
 
 /** Dim that is normalised. */
 function softmaxDim(ctx: OpContext): number {
   return normalDim(ctx, ctx.int('dim'), ctx.inputs[0].shape.length);
 }
 
-/** All-reduce of one accumulator (f32, or f64 for double input) per row; rows are cut with the context. */
+/**
+ * All-reduce of one accumulator (f32, or f64 for double input) per row; rows are cut with the
+ * context.
+ */
 function perRow(dimOf: (ctx: TypedContext) => number): InternalCollective {
   return {
     kind: 'all_reduce',
@@ -57,14 +72,18 @@ function softmax(name: string, spec: Softmax): OperatorRecord {
       const across = dims.includes(dim) ? [acrossRule(ctx, dim, name, spec.backward)] : [];
       return [...follow, ...(spec.extra?.(ctx) ?? []), ...across];
     },
-    flops: (ctx) => ({ matrix: 0, vector: (spec.backward ? 4 : 5) * elements(ctx.inputs[0].shape) }),
+    flops: (ctx) => ({
+      matrix: 0,
+      vector: (spec.backward ? 4 : 5) * elements(ctx.inputs[0].shape),
+    }),
   });
 }
 
 /**
- * What the local form moves with the normalised dim cut, in at least 32 bits. Forward: largest, difference, exponential, sum, and a
- * difference or a quotient. Backward of a softmax: product, sum, difference, product; of a log softmax: sum, exponential, difference of
- * a product. A cast where the result is narrower.
+ * What the local form moves with the normalised dim cut, in at least 32 bits. Forward: largest,
+ * difference, exponential, sum, and a difference or a quotient. Backward of a softmax: product,
+ * sum, difference, product; of a log softmax: sum, exponential, difference of a product. A cast
+ * where the result is narrower.
  */
 function formTraffic(local: TypedContext, name: string, backward: boolean): BodyTraffic {
   const count = elements(local.inputs[0].shape);
@@ -104,7 +123,8 @@ const halfToFloat = (ctx: OpContext): DType => {
   const dtype = floatResult(ctx.inputs[0].dtype);
   return ctx.bool('half_to_float') ? 'f32' : dtype;
 };
-const askedDtype = (ctx: OpContext): DType => ctx.dtype('dtype') ?? floatResult(ctx.inputs[0].dtype);
+const askedDtype = (ctx: OpContext): DType =>
+  ctx.dtype('dtype') ?? floatResult(ctx.inputs[0].dtype);
 const FORWARD = 'Tensor self, int dim, bool half_to_float';
 const COMPOSITE = 'Tensor self, int dim, ScalarType? dtype=None';
 const gradType = (ctx: OpContext): DType => ctx.dtype('input_dtype') ?? ctx.inputs[0].dtype;

@@ -1,20 +1,31 @@
-/** Gradients of activations: the incoming gradient times the derivative at the input, or at the result where that is saved. */
+/**
+ * Gradients of activations: the incoming gradient times the derivative at the input, or at the
+ * result where that is saved.
+ */
 
 import { map, map2, map3 } from '../../../ndarray/elementwise.ts';
 import { erf } from '../../../ndarray/special.ts';
-import { one, tensor, type Kernel, type KernelCall, type Kernels } from '../../record/kernel.ts';
+import { type Kernel, type KernelCall, type Kernels, one, tensor } from '../../record/kernel.ts';
 import { sigmoid, softplusOf } from './unary.ts';
 
 type Derivative = (x: number) => number;
 
-const backward = (saved: string, derivative: (call: KernelCall) => Derivative, grad = 'grad_output'): Kernel =>
+const backward = (
+  saved: string,
+  derivative: (call: KernelCall) => Derivative,
+  grad = 'grad_output',
+): Kernel =>
   one((call) => {
     const f = derivative(call);
     return map2(tensor(call, grad), tensor(call, saved), (g, x) => g * f(x));
   });
 
 /** The gradient passes where the condition holds and is zero elsewhere, whatever it is. */
-const gate = (passes: (call: KernelCall) => (x: number) => boolean, grad = 'grad_output', scale = 1): Kernel =>
+const gate = (
+  passes: (call: KernelCall) => (x: number) => boolean,
+  grad = 'grad_output',
+  scale = 1,
+): Kernel =>
   one((call) => {
     const f = passes(call);
     return map2(tensor(call, grad), tensor(call, 'self'), (g, x) => (f(x) ? g * scale : 0));
@@ -46,12 +57,22 @@ const elu = ({ ctx }: KernelCall): Derivative => {
 const logSigmoidBackward: Kernel = one((call) => {
   const [x, saved] = [tensor(call, 'self'), tensor(call, 'buffer')];
   const z = saved.size === 0 && x.size > 0 ? map(x, (v) => Math.exp(-Math.abs(v))) : saved;
-  return map3(tensor(call, 'grad_output'), x, z, (g, v, e) => g * (v < 0 ? 1 - e / (1 + e) : e / (1 + e)));
+  return map3(
+    tensor(call, 'grad_output'),
+    x,
+    z,
+    (g, v, e) => g * (v < 0 ? 1 - e / (1 + e) : e / (1 + e)),
+  );
 });
 
 export const activationBackwardKernels: Kernels = {
-  'aten.gelu_backward.default': backward('self', ({ ctx }) => (ctx.text('approximate') === 'tanh' ? geluTanh : geluErf)), // prettier-ignore
-  'aten.silu_backward.default': backward('self', () => (x) => sigmoid(x) * (1 + x * (1 - sigmoid(x)))),
+  'aten.gelu_backward.default': backward('self', ({ ctx }) =>
+    ctx.text('approximate') === 'tanh' ? geluTanh : geluErf,
+  ),
+  'aten.silu_backward.default': backward(
+    'self',
+    () => (x) => sigmoid(x) * (1 + x * (1 - sigmoid(x))),
+  ),
   'aten.mish_backward.default': backward('self', () => mish),
   'aten.sigmoid_backward.default': backward('output', () => (y) => y * (1 - y)),
   'aten.tanh_backward.default': backward('output', () => (y) => 1 - y * y),
@@ -63,7 +84,10 @@ export const activationBackwardKernels: Kernels = {
     const [low, high] = [ctx.number('min_val'), ctx.number('max_val')];
     return (x) => !(x <= low || x >= high);
   }),
-  'aten.hardswish_backward.default': backward('self', () => (x) => (x < -3 ? 0 : x <= 3 ? x / 3 + 0.5 : 1)),
+  'aten.hardswish_backward.default': backward(
+    'self',
+    () => (x) => (x < -3 ? 0 : x <= 3 ? x / 3 + 0.5 : 1),
+  ),
   'aten.hardsigmoid_backward.default': gate(() => (x) => x > -3 && x < 3, 'grad_output', 1 / 6),
   'aten.leaky_relu_backward.default': backward('self', ({ ctx }) => {
     const slope = ctx.number('negative_slope');

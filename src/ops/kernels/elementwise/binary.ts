@@ -3,24 +3,44 @@
 import { kindOf, type NDArray } from '../../../ndarray/array.ts';
 import { bitsOf, map, map2, map3 } from '../../../ndarray/elementwise.ts';
 import { nextAfter } from '../../../ndarray/special.ts';
-import { one, operand, optional, resultType, tensor, valueError, type Kernel, type KernelCall, type Kernels } from '../../record/kernel.ts'; // prettier-ignore
+import {
+  type Kernel,
+  type KernelCall,
+  type Kernels,
+  one,
+  operand,
+  optional,
+  resultType,
+  tensor,
+  valueError,
+} from '../../record/kernel.ts';
 import { bothForms, integerPow, pow } from './unary.ts';
 
 type Pair = (a: number, b: number) => number;
 
 /** A kernel of `self` and `other`, whichever of them is a tensor. */
-const pair = (f: Pair, names: readonly [string, string] = ['self', 'other']): Kernel => pairOf(() => f, names);
+const pair = (f: Pair, names: readonly [string, string] = ['self', 'other']): Kernel =>
+  pairOf(() => f, names);
 
 /** The same with a function that depends on further arguments of the call. */
-function pairOf(f: (call: KernelCall) => Pair, names: readonly [string, string] = ['self', 'other']): Kernel {
-  return one((call) => map2(operand(call, names[0]), operand(call, names[1]), f(call), resultType(call)));
+function pairOf(
+  f: (call: KernelCall) => Pair,
+  names: readonly [string, string] = ['self', 'other'],
+): Kernel {
+  return one((call) =>
+    map2(operand(call, names[0]), operand(call, names[1]), f(call), resultType(call)),
+  );
 }
 
 /** `base.Tensor`, `base.Scalar` and their in-place forms. */
-const overloads = (name: string, kernel: Kernel, suffixes = ['Tensor', 'Scalar']): [string, Kernel][] =>
-  suffixes.flatMap((s) => bothForms(`${name}.${s}`, kernel));
+const overloads = (
+  name: string,
+  kernel: Kernel,
+  suffixes = ['Tensor', 'Scalar'],
+): [string, Kernel][] => suffixes.flatMap((s) => bothForms(`${name}.${s}`, kernel));
 
-// ---- division ---------------------------------------------------------------------------------------------------------
+// ---- division
+// -----------------------------------------------------------------------------
 
 const remainder: Pair = (a, b) => {
   const r = a % b;
@@ -45,7 +65,9 @@ const integerQuotient: Pair = (a, b) => (a - (a % b)) / b + 0;
 const dividing =
   (f: Pair, whole: Pair = f): ((call: KernelCall) => Pair) =>
   (call) => {
-    const integers = (['self', 'other'] as const).every((name) => operand(call, name).kind !== 'float');
+    const integers = (['self', 'other'] as const).every(
+      (name) => operand(call, name).kind !== 'float',
+    );
     if (!integers) return f;
     return (a, b) => (b === 0 ? valueError(call, 'integer division by zero') : whole(a, b) + 0);
   };
@@ -63,7 +85,8 @@ const rounding = (call: KernelCall): Pair => {
   return call.ctx.fail(`rounding_mode '${mode}' is neither 'floor' nor 'trunc'`);
 };
 
-// ---- bits -------------------------------------------------------------------------------------------------------------
+// ---- bits
+// -----------------------------------------------------------------------------
 
 const small = (v: number): boolean => v >= -0x80000000 && v <= 0x7fffffff;
 
@@ -75,10 +98,19 @@ const bits =
 
 /** On bools these are the logical functions. */
 export const bitwise = {
-  and: bits((a, b) => a & b, (a, b) => a & b),
-  or: bits((a, b) => a | b, (a, b) => a | b),
-  xor: bits((a, b) => a ^ b, (a, b) => a ^ b),
-}; // prettier-ignore
+  and: bits(
+    (a, b) => a & b,
+    (a, b) => a & b,
+  ),
+  or: bits(
+    (a, b) => a | b,
+    (a, b) => a | b,
+  ),
+  xor: bits(
+    (a, b) => a ^ b,
+    (a, b) => a ^ b,
+  ),
+};
 
 /** Bits shifted past the end of the type are gone; a negative shift moves all of them. */
 const leftShift = (call: KernelCall): Pair => {
@@ -90,7 +122,8 @@ const rightShift = (call: KernelCall): Pair => {
   return (a, b) => (b < 0 || b >= width ? (a < 0 ? -1 : 0) : Math.floor(a / 2 ** b));
 };
 
-// ---- extremes ---------------------------------------------------------------------------------------------------------
+// ---- extremes
+// -----------------------------------------------------------------------------
 
 /** The one that is a number wins over NaN. */
 const fmax: Pair = (a, b) => (Number.isNaN(a) ? b : Number.isNaN(b) ? a : Math.max(a, b));
@@ -111,16 +144,27 @@ const xLog =
   (x, y) =>
     Number.isNaN(y) ? y : x === 0 ? 0 : x * f(y);
 
-// ---- selection --------------------------------------------------------------------------------------------------------
+// ---- selection
+// -----------------------------------------------------------------------------
 
-const where: Kernel = one(
-  (call) =>
-  map3(tensor(call, 'condition'), operand(call, 'self'), operand(call, 'other'), (c, a, b) => (c !== 0 ? a : b), resultType(call)), // prettier-ignore
+const where: Kernel = one((call) =>
+  map3(
+    tensor(call, 'condition'),
+    operand(call, 'self'),
+    operand(call, 'other'),
+    (c, a, b) => (c !== 0 ? a : b),
+    resultType(call),
+  ),
 );
 
-const maskedFill: Kernel = one(
-  (call) =>
-  map3(tensor(call, 'mask'), operand(call, 'value'), tensor(call, 'self'), (m, v, x) => (m !== 0 ? v : x), resultType(call)), // prettier-ignore
+const maskedFill: Kernel = one((call) =>
+  map3(
+    tensor(call, 'mask'),
+    operand(call, 'value'),
+    tensor(call, 'self'),
+    (m, v, x) => (m !== 0 ? v : x),
+    resultType(call),
+  ),
 );
 
 /** From the nearer end, so that both ends are exact. */
@@ -142,11 +186,20 @@ const minimum: Pair = (a, b) => Math.min(a, b);
 const fused = (f: (x: number, a: number, b: number, value: number) => number): Kernel =>
   one((call) => {
     const value = call.ctx.number('value');
-    return map3(tensor(call, 'self'), tensor(call, 'tensor1'), tensor(call, 'tensor2'), (x, a, b) => f(x, a, b, value), resultType(call)); // prettier-ignore
+    return map3(
+      tensor(call, 'self'),
+      tensor(call, 'tensor1'),
+      tensor(call, 'tensor2'),
+      (x, a, b) => f(x, a, b, value),
+      resultType(call),
+    );
   });
 
 const alphaOf = (call: KernelCall): number => call.ctx.number('alpha');
-const truth = (f: (a: number, b: number) => boolean): Pair => (a, b) => f(a, b) ? 1 : 0; // prettier-ignore
+const truth =
+  (f: (a: number, b: number) => boolean): Pair =>
+  (a, b) =>
+    f(a, b) ? 1 : 0;
 
 const addition = pairOf((call) => {
   const alpha = alphaOf(call);
@@ -166,27 +219,47 @@ const BOTH = ['Tensor', 'Scalar'];
 /** Bools add up as or, and multiply as and. */
 const boolAware = (kernel: Kernel): Kernel => {
   return (call) =>
-    resultType(call) === 'b8' ? kernel(call).map((x) => x && map(x, (v) => (v !== 0 ? 1 : 0))) : kernel(call);
+    resultType(call) === 'b8'
+      ? kernel(call).map((x) => x && map(x, (v) => (v !== 0 ? 1 : 0)))
+      : kernel(call);
 };
 
 export const binaryKernels: Kernels = Object.fromEntries([
   ...overloads('add', boolAware(addition)),
   ...overloads('sub', subtraction),
   ...BOTH.map((s): [string, Kernel] => [`aten.rsub.${s}`, reversed]),
-  ...overloads('mul', pair((a, b) => a * b)), // prettier-ignore
-  ...overloads('div', pair((a, b) => a / b)), // prettier-ignore
+  ...overloads(
+    'mul',
+    pair((a, b) => a * b),
+  ),
+  ...overloads(
+    'div',
+    pair((a, b) => a / b),
+  ),
   ...BOTH.map((s): [string, Kernel] => [`aten.div.${s}_mode`, pairOf(rounding)]),
-  ...['default', 'Scalar'].map((s): [string, Kernel] => [`aten.floor_divide.${s}`, pairOf(dividing(floorQuotient, wholeFloor))]), // prettier-ignore
+  ...['default', 'Scalar'].map((s): [string, Kernel] => [
+    `aten.floor_divide.${s}`,
+    pairOf(dividing(floorQuotient, wholeFloor)),
+  ]),
   ...overloads('remainder', pairOf(dividing(remainder))),
   ...overloads('fmod', pairOf(dividing((a, b) => a % b))),
   ['aten.atan2.default', pair(Math.atan2)],
   ['aten.hypot.default', pair((a, b) => Math.hypot(a, b))],
   ['aten.nextafter.default', pair(nextAfter)],
-  ['aten.heaviside.default', pair((x, v) => (Number.isNaN(x) ? x : x === 0 ? v : x < 0 ? 0 : 1), ['self', 'values'])], // prettier-ignore
-  ['aten.copysign.Tensor', pair((a, b) => (b < 0 || Object.is(b, -0) ? -Math.abs(a) : Math.abs(a)))],
+  [
+    'aten.heaviside.default',
+    pair((x, v) => (Number.isNaN(x) ? x : x === 0 ? v : x < 0 ? 0 : 1), ['self', 'values']),
+  ],
+  [
+    'aten.copysign.Tensor',
+    pair((a, b) => (b < 0 || Object.is(b, -0) ? -Math.abs(a) : Math.abs(a))),
+  ],
   [
     'aten.pow.Tensor_Tensor',
-    pairOf((call) => (kindOf(resultType(call)) === 'integer' ? integerPow : pow), ['self', 'exponent']),
+    pairOf(
+      (call) => (kindOf(resultType(call)) === 'integer' ? integerPow : pow),
+      ['self', 'exponent'],
+    ),
   ],
   ['aten.maximum.default', pair(maximum)],
   ['aten.minimum.default', pair(minimum)],
@@ -217,6 +290,12 @@ export const binaryKernels: Kernels = Object.fromEntries([
   ...overloads('masked_fill', maskedFill),
   ['aten.lerp.Scalar', lerp],
   ['aten.lerp.Tensor', lerp],
-  ...bothForms('addcmul.default', fused((x, a, b, v) => x + v * a * b)), // prettier-ignore
-  ...bothForms('addcdiv.default', fused((x, a, b, v) => x + (v * a) / b)), // prettier-ignore
+  ...bothForms(
+    'addcmul.default',
+    fused((x, a, b, v) => x + v * a * b),
+  ),
+  ...bothForms(
+    'addcdiv.default',
+    fused((x, a, b, v) => x + (v * a) / b),
+  ),
 ]);

@@ -2,12 +2,30 @@
 
 import { ShardwrightError } from '../../../errors.ts';
 import { fromList, full, type NDArray } from '../../../ndarray/array.ts';
-import { complexOf, isComplexType, partsOf, partType, realPart, type ComplexType } from '../../../ndarray/complex.ts';
+import {
+  complexOf,
+  type ComplexType,
+  isComplexType,
+  partsOf,
+  partType,
+  realPart,
+} from '../../../ndarray/complex.ts';
 import { add, map, map2, multiply, scale, subtract } from '../../../ndarray/elementwise.ts';
 import { fourier } from '../../../ndarray/fourier.ts';
 import { broadcastShape, concat, expand, select, unsqueeze } from '../../../ndarray/views.ts';
+import {
+  type EvaluatedArg,
+  type Kernel,
+  type KernelCall,
+  type Kernels,
+  named,
+  one,
+  operand,
+  resultShape,
+  resultType,
+  tensor,
+} from '../../record/kernel.ts';
 import type { OperatorRecord } from '../../record/record.ts';
-import { named, one, operand, resultShape, resultType, tensor, type EvaluatedArg, type Kernel, type KernelCall, type Kernels } from '../../record/kernel.ts'; // prettier-ignore
 
 interface Complex {
   readonly re: NDArray;
@@ -20,12 +38,17 @@ const split = (x: NDArray): Complex => {
 };
 
 /** A kernel on the operands `names`, real ones read as complex. */
-const complex = (names: readonly string[], f: (...operands: readonly Complex[]) => Complex): Kernel =>
+const complex = (
+  names: readonly string[],
+  f: (...operands: readonly Complex[]) => Complex,
+): Kernel =>
   one((call) => {
     const type = resultType(call);
     const shape = resultShape(call);
     const { re, im } = f(...names.map((name) => split(operand(call, name))));
-    const [wideRe, wideIm] = [expand(re, shape), expand(im, shape)].map((part) => part.as(partType(type)));
+    const [wideRe, wideIm] = [expand(re, shape), expand(im, shape)].map((part) =>
+      part.as(partType(type)),
+    );
     return isComplexType(type) ? complexOf(wideRe, wideIm, type) : wideRe;
   });
 
@@ -43,7 +66,10 @@ const sum =
   (call) => {
     const alpha = sign * (call.ctx.target.startsWith('aten') ? call.ctx.number('alpha') : 1);
     const [x, y] = call.ctx.target.startsWith('aten') ? ['self', 'other'] : ['lhs', 'rhs'];
-    return complex([x, y], (a, b) => ({ re: add(a.re, scale(b.re, alpha)), im: add(a.im, scale(b.im, alpha)) }))(call);
+    return complex([x, y], (a, b) => ({
+      re: add(a.re, scale(b.re, alpha)),
+      im: add(a.im, scale(b.im, alpha)),
+    }))(call);
   };
 const conjugate = ({ re, im }: Complex): Complex => ({ re, im: scale(im, -1) });
 const modulus = ({ re, im }: Complex): Complex => ({ re: map2(re, im, Math.hypot), im });
@@ -88,13 +114,17 @@ function converted(call: KernelCall): NDArray {
   return isComplexType(type) ? complexOf(re, im, type) : re;
 }
 
-const imaginaryPart = (call: KernelCall): NDArray => partsOf(only(call))[1] ?? map(only(call), () => 0);
+const imaginaryPart = (call: KernelCall): NDArray =>
+  partsOf(only(call))[1] ?? map(only(call), () => 0);
 
 /** A number, or the text `(re, im)`; no other literal is a complex number. */
 function literalParts(value: EvaluatedArg): readonly number[] | undefined {
   if (typeof value === 'number') return [value, 0];
   if (typeof value === 'string') {
-    return /^\(([^,]+), ([^,]+)\)$/.exec(value)?.slice(1).map((part) => Number(part.replace('inf', 'Infinity').replace('nan', 'NaN'))); // prettier-ignore
+    return /^\(([^,]+), ([^,]+)\)$/
+      .exec(value)
+      ?.slice(1)
+      .map((part) => Number(part.replace('inf', 'Infinity').replace('nan', 'NaN')));
   }
   return isFloat(value) ? [value.value, 0] : undefined;
 }
@@ -107,14 +137,25 @@ function isFloat(value: EvaluatedArg): value is { readonly kind: 'float'; readon
 function constant(call: KernelCall): NDArray {
   const value = call.argument('value') ?? null;
   const shape = resultShape(call);
-  const list = Array.isArray(value) ? (value as readonly EvaluatedArg[]).map(literalParts) : [literalParts(value)];
+  const list = Array.isArray(value)
+    ? (value as readonly EvaluatedArg[]).map(literalParts)
+    : [literalParts(value)];
   const known = list.filter((parts) => parts !== undefined);
   if (known.length < list.length)
-    throw new ShardwrightError('E_NO_KERNEL', `${call.ctx.target}: the elements of [${shape.join(', ')}] are not known as numbers`, {
-      hint: 'long constants are imported as text, which is not evaluated',
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_NO_KERNEL',
+      `${call.ctx.target}: the elements of [${shape.join(', ')}] are not known as numbers`,
+      {
+        hint: 'long constants are imported as text, which is not evaluated',
+      },
+    );
   const part = (k: number): NDArray =>
-    Array.isArray(value) ? fromList(shape, known.map((parts) => parts[k])) : full(shape, known[0][k]); // prettier-ignore
+    Array.isArray(value)
+      ? fromList(
+          shape,
+          known.map((parts) => parts[k]),
+        )
+      : full(shape, known[0][k]);
   const [re, im] = [part(0), part(1)];
   const type = resultType(call);
   return isComplexType(type) ? complexOf(re.as(partType(type)), im, type) : re;
@@ -124,7 +165,8 @@ function constant(call: KernelCall): NDArray {
 function compared(call: KernelCall): NDArray {
   const [a, b] = ['lhs', 'rhs'].map((name) => split(operand(call, name)));
   const how = call.ctx.text('comparison_direction');
-  if (how !== 'EQ' && how !== 'NE') return call.ctx.fail(`compares complex numbers with EQ or NE, not ${how}`);
+  if (how !== 'EQ' && how !== 'NE')
+    return call.ctx.fail(`compares complex numbers with EQ or NE, not ${how}`);
   const same = (x: NDArray, y: NDArray): NDArray => map2(x, y, (u, v) => Number(u === v));
   const equal = multiply(same(a.re, b.re), same(a.im, b.im));
   return how === 'EQ' ? equal : map(equal, (v) => 1 - v);
@@ -161,7 +203,12 @@ const KERNELS: Kernels = {
 /** Transforms the last dims; `fft_length` names their sizes in time. */
 function fourierTransform(call: KernelCall): NDArray {
   const { ctx } = call;
-  return fourier(tensor(call, 'operand'), ctx.text('fft_type'), ctx.ints('fft_length'), resultType(call));
+  return fourier(
+    tensor(call, 'operand'),
+    ctx.text('fft_type'),
+    ctx.ints('fft_length'),
+    resultType(call),
+  );
 }
 
 /** The kernel of a call on complex numbers, where it is another than on real ones. */
@@ -169,22 +216,34 @@ export function complexKernelOf(name: string): Kernel | undefined {
   return Object.hasOwn(KERNELS, name) ? KERNELS[name] : undefined;
 }
 
-/** Calls that move elements, or are linear with real factors: what they do to complex numbers they do to both parts. */
+/**
+ * Calls that move elements, or are linear with real factors: what they do to complex numbers they
+ * do to both parts.
+ */
 const COMPONENTWISE = new Set(
   [
-    'clone.default contiguous.default copy.default copy_.default detach_copy.default lift_fresh_copy.default neg.default',
-    'cat.default stack.default slice.Tensor select.int index.Tensor index_select.default gather.default roll.default flip.default',
-    'slice_backward.default select_backward.default slice_scatter.default select_scatter.default constant_pad_nd.default',
-    'repeat.default where.self sum.default sum.dim_IntList mean.default mean.dim zeros_like.default new_zeros.default',
+    'clone.default contiguous.default copy.default copy_.default detach_copy.default ' +
+      'lift_fresh_copy.default neg.default',
+    'cat.default stack.default slice.Tensor select.int index.Tensor index_select.default ' +
+      'gather.default roll.default flip.default',
+    'slice_backward.default select_backward.default slice_scatter.default ' +
+      'select_scatter.default constant_pad_nd.default',
+    'repeat.default where.self sum.default sum.dim_IntList mean.default mean.dim ' +
+      'zeros_like.default new_zeros.default',
   ].flatMap((line) => line.split(' ').map((name) => `aten.${name}`)),
 );
 const COMPONENTWISE_HLO = new Set(
-  'negate reshape broadcast_in_dim transpose slice concatenate reverse select gather dynamic_slice dynamic_update_slice pad'
+  (
+    'negate reshape broadcast_in_dim transpose slice concatenate reverse select gather ' +
+    'dynamic_slice dynamic_update_slice pad'
+  )
     .split(' ')
     .map((name) => `stablehlo.${name}`),
 );
 
 /** Whether a call on complex numbers is the same call on both parts. */
 export function isComponentwise(record: OperatorRecord): boolean {
-  return record.cls === 'view' || COMPONENTWISE.has(record.name) || COMPONENTWISE_HLO.has(record.name);
+  return (
+    record.cls === 'view' || COMPONENTWISE.has(record.name) || COMPONENTWISE_HLO.has(record.name)
+  );
 }

@@ -1,10 +1,30 @@
-/** Elementwise functions of one tensor, with their parameters. NaN stays NaN unless the function says otherwise. */
+/**
+ * Elementwise functions of one tensor, with their parameters. NaN stays NaN unless the function
+ * says otherwise.
+ */
 
 import { kindOf, type NDArray } from '../../../ndarray/array.ts';
 import { map } from '../../../ndarray/elementwise.ts';
-import { besselI, besselKScaled, digamma, erf, erfc, erfcx, lgamma, roundHalfEven } from '../../../ndarray/special.ts';
+import {
+  besselI,
+  besselKScaled,
+  digamma,
+  erf,
+  erfc,
+  erfcx,
+  lgamma,
+  roundHalfEven,
+} from '../../../ndarray/special.ts';
 import { inPlaceName } from '../../record/in-place.ts';
-import { one, operand, resultType, tensor, type Kernel, type KernelCall, type Kernels } from '../../record/kernel.ts';
+import {
+  type Kernel,
+  type KernelCall,
+  type Kernels,
+  one,
+  operand,
+  resultType,
+  tensor,
+} from '../../record/kernel.ts';
 
 type Real = (x: number) => number;
 
@@ -12,7 +32,8 @@ const SQRT_HALF = Math.SQRT1_2;
 const SELU_ALPHA = 1.6732632423543772848170429916717;
 const SELU_SCALE = 1.0507009873554804934193349852946;
 
-export const sigmoid: Real = (x) => (x >= 0 ? 1 / (1 + Math.exp(-x)) : Math.exp(x) / (1 + Math.exp(x)));
+export const sigmoid: Real = (x) =>
+  x >= 0 ? 1 / (1 + Math.exp(-x)) : Math.exp(x) / (1 + Math.exp(x));
 /** log(1 + exp(x)) without overflow. */
 export const softplusOf: Real = (x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
 /** Between two bounds; the lower one loses where they cross. */
@@ -88,10 +109,14 @@ const TESTS: Readonly<Record<string, (x: number) => boolean>> = {
   signbit: (x) => x < 0 || Object.is(x, -0),
 };
 
-const geluTanh: Real = (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x * x * x)));
+const geluTanh: Real = (x) =>
+  0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x * x * x)));
 const geluErf: Real = (x) => 0.5 * x * (1 + erf(x * SQRT_HALF));
 
-/** Functions with parameters: the call gives the parameters, the result is the function of one value. */
+/**
+ * Functions with parameters: the call gives the parameters, the result is the function of one
+ * value.
+ */
 const PARAMETRIC: Readonly<Record<string, (call: KernelCall) => Real>> = {
   'gelu.default': ({ ctx }) => (ctx.text('approximate') === 'tanh' ? geluTanh : geluErf),
   'nan_to_num.default': ({ ctx }) => {
@@ -103,7 +128,10 @@ const PARAMETRIC: Readonly<Record<string, (call: KernelCall) => Real>> = {
     };
   },
   'clamp.default': ({ ctx }) => {
-    const [low, high] = [ctx.optionalNumber('min') ?? -Infinity, ctx.optionalNumber('max') ?? Infinity];
+    const [low, high] = [
+      ctx.optionalNumber('min') ?? -Infinity,
+      ctx.optionalNumber('max') ?? Infinity,
+    ];
     return (x) => clampTo(x, low, high);
   },
   'clamp_min.default': ({ ctx }) => {
@@ -174,7 +202,8 @@ const bitwiseNot: Kernel = one((call) => {
 const power: Kernel = one((call) => {
   const [base, exponent] = [operand(call, 'self'), operand(call, 'exponent')];
   const e = exponent.item();
-  if (base.kind !== 'float' && exponent.kind !== 'float' && e < 0) call.ctx.fail('integers to negative integer powers are not allowed'); // prettier-ignore
+  if (base.kind !== 'float' && exponent.kind !== 'float' && e < 0)
+    call.ctx.fail('integers to negative integer powers are not allowed');
   return map(base, powerOf(e));
 });
 
@@ -187,7 +216,10 @@ function powerOf(e: number): Real {
   return (x) => pow(x, e);
 }
 
-/** As C has it: 1 to any power is 1, where JavaScript gives NaN for an infinite or undefined exponent. */
+/**
+ * As C has it: 1 to any power is 1, where JavaScript gives NaN for an infinite or undefined
+ * exponent.
+ */
 export function pow(base: number, exponent: number): number {
   if (base === 1 || exponent === 0) return 1;
   if (base === -1 && (exponent === Infinity || exponent === -Infinity)) return 1;
@@ -196,10 +228,14 @@ export function pow(base: number, exponent: number): number {
 
 /** Names without an in-place form among the records. */
 const OUT_OF_PLACE = new Set(
-  ['log_sigmoid', 'positive', 'nan_to_num', 'softplus', 'hardshrink', 'softshrink'].map((n) => `${n}.default`),
+  ['log_sigmoid', 'positive', 'nan_to_num', 'softplus', 'hardshrink', 'softshrink'].map(
+    (n) => `${n}.default`,
+  ),
 );
 const forms = (name: string, kernel: Kernel): [string, Kernel][] =>
-  OUT_OF_PLACE.has(name) || name.startsWith('special_') ? [[`aten.${name}`, kernel]] : bothForms(name, kernel);
+  OUT_OF_PLACE.has(name) || name.startsWith('special_')
+    ? [[`aten.${name}`, kernel]]
+    : bothForms(name, kernel);
 
 /** Integer powers: what a negative exponent leaves of a whole number. */
 export function integerPow(base: number, exponent: number): number {
@@ -215,12 +251,22 @@ function scalarPower(call: KernelCall): NDArray {
 }
 
 export const unaryKernels: Kernels = Object.fromEntries([
-  ...Object.entries(FUNCTIONS).flatMap(([name, f]) => forms(`${name}.default`, one((call) => map(first(call), f)))), // prettier-ignore
+  ...Object.entries(FUNCTIONS).flatMap(([name, f]) =>
+    forms(
+      `${name}.default`,
+      one((call) => map(first(call), f)),
+    ),
+  ),
   ...Object.entries(TESTS).map(([name, f]): [string, Kernel] => [
     `aten.${name}.default`,
     one((call) => map(first(call), (x) => (f(x) ? 1 : 0), 'b8')),
   ]),
-  ...Object.entries(PARAMETRIC).flatMap(([name, f]) => forms(name, one((call) => map(first(call), f(call))))), // prettier-ignore
+  ...Object.entries(PARAMETRIC).flatMap(([name, f]) =>
+    forms(
+      name,
+      one((call) => map(first(call), f(call))),
+    ),
+  ),
   ...bothForms('bitwise_not.default', bitwiseNot),
   ['aten.pow.Tensor_Scalar', power],
   ['aten.pow_.Scalar', power],

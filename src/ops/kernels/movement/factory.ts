@@ -2,15 +2,25 @@
 
 import { build, full, kindOf, type NDArray } from '../../../ndarray/array.ts';
 import { bitsOf, cast } from '../../../ndarray/elementwise.ts';
-import { constant, named, one, resultShape, resultType, type Kernel, type KernelCall, type Kernels } from '../../record/kernel.ts'; // prettier-ignore
+import {
+  constant,
+  type Kernel,
+  type KernelCall,
+  type Kernels,
+  named,
+  one,
+  resultShape,
+  resultType,
+} from '../../record/kernel.ts';
 
 /** Arrays made from nothing. */
 
-const filled = (argument: string): Kernel => one((call) => constant(call, call.ctx.number(argument)));
+const filled = (argument: string): Kernel =>
+  one((call) => constant(call, call.ctx.number(argument)));
 
 /**
- * What is never to be read: NaN in floats, the largest value in integers, true. A program whose results depend on it shows
- * that, where zeros would hide it.
+ * What is never to be read: NaN in floats, the largest value in integers, true. A program whose
+ * results depend on it shows that, where zeros would hide it.
  */
 const unset: Kernel = one((call) => {
   const dtype = resultType(call);
@@ -39,7 +49,9 @@ const linspace: Kernel = one((call) => {
   const { ctx } = call;
   const [start, end, steps] = [ctx.number('start'), ctx.number('end'), ctx.int('steps')];
   const by = steps > 1 ? (end - start) / (steps - 1) : 0;
-  const points = build([steps], (i) => (i < Math.floor(steps / 2) || steps === 1 ? start + i * by : end - (steps - 1 - i) * by)); // prettier-ignore
+  const points = build([steps], (i) =>
+    i < Math.floor(steps / 2) || steps === 1 ? start + i * by : end - (steps - 1 - i) * by,
+  );
   return cast(points, resultType(call));
 });
 
@@ -55,16 +67,26 @@ const number =
     ctx.number(name);
 
 export const factoryKernels: Kernels = {
-  ...named('zeros.default zeros_like.default zero_.default new_zeros.default', one((call) => constant(call, 0))), // prettier-ignore
-  ...named('ones.default ones_like.default new_ones.default', one((call) => constant(call, 1))), // prettier-ignore
   ...named(
-    'empty.memory_format empty_strided.default empty_like.default new_empty.default new_empty_strided.default',
+    'zeros.default zeros_like.default zero_.default new_zeros.default',
+    one((call) => constant(call, 0)),
+  ),
+  ...named(
+    'ones.default ones_like.default new_ones.default',
+    one((call) => constant(call, 1)),
+  ),
+  ...named(
+    'empty.memory_format empty_strided.default empty_like.default new_empty.default ' +
+      'new_empty_strided.default',
     unset,
   ),
   ...named('full.default full_like.default new_full.default', filled('fill_value')),
   ...named('fill.Scalar fill_.Scalar', filled('value')),
   'aten.scalar_tensor.default': filled('s'),
-  'aten.arange.default': range(() => 0, () => 1), // prettier-ignore
+  'aten.arange.default': range(
+    () => 0,
+    () => 1,
+  ),
   'aten.arange.start': range(number('start'), () => 1),
   'aten.arange.start_step': range(number('start'), number('step')),
   'aten.linspace.default': linspace,

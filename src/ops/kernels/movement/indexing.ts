@@ -1,19 +1,44 @@
 /** Reading and writing by index, and lookup tables. */
 
-import { copyFlat, flat, fromFlat, full, sizeOf, type NDArray } from '../../../ndarray/array.ts';
+import { copyFlat, flat, fromFlat, full, type NDArray, sizeOf } from '../../../ndarray/array.ts';
 import { map, scale } from '../../../ndarray/elementwise.ts';
-import { gather, index, indexedBlock, indexPut, oneDim, scatter } from '../../../ndarray/indexing.ts';
+import {
+  gather,
+  index,
+  indexedBlock,
+  indexPut,
+  oneDim,
+  scatter,
+} from '../../../ndarray/indexing.ts';
 import { expand } from '../../../ndarray/views.ts';
-import { one, resultShape, tensor, tensors, valueError, type Kernel, type KernelCall, type Kernels } from '../../record/kernel.ts'; // prettier-ignore
+import {
+  type Kernel,
+  type KernelCall,
+  type Kernels,
+  one,
+  resultShape,
+  tensor,
+  tensors,
+  valueError,
+} from '../../record/kernel.ts';
 
 const replace = (_: number, value: number): number => value;
 const plus = (old: number, value: number): number => old + value;
 
 const scattering = (source: (call: KernelCall) => NDArray, combine: typeof plus): Kernel =>
-  one((call) => scatter(tensor(call, 'self'), call.ctx.int('dim'), tensor(call, 'index'), source(call), combine));
+  one((call) =>
+    scatter(
+      tensor(call, 'self'),
+      call.ctx.int('dim'),
+      tensor(call, 'index'),
+      source(call),
+      combine,
+    ),
+  );
 
 /** A number read wherever the index asks. */
-const valueEverywhere = (call: KernelCall): NDArray => full(tensor(call, 'index').shape, call.ctx.number('value'));
+const valueEverywhere = (call: KernelCall): NDArray =>
+  full(tensor(call, 'index').shape, call.ctx.number('value'));
 
 /** Adds where the mask is set; elsewhere the index may be anything. */
 const maskedIndexPut: Kernel = one((call) => {
@@ -24,7 +49,10 @@ const maskedIndexPut: Kernel = one((call) => {
     return map(at, (i) => ((i % size) + size) % size);
   });
   const { shape, positions } = indexedBlock(self.shape, wrapped);
-  const [mask, values] = [flat(expand(tensor(call, 'mask'), shape)), flat(expand(tensor(call, 'values'), shape))];
+  const [mask, values] = [
+    flat(expand(tensor(call, 'mask'), shape)),
+    flat(expand(tensor(call, 'values'), shape)),
+  ];
   const out = copyFlat(self);
   positions.forEach((p, i) => {
     if (mask[i] !== 0) out[p] += values[i];
@@ -42,7 +70,12 @@ const rowWrite = (source: (call: KernelCall) => NDArray, accumulate: boolean): K
       const [value] = flat(source(call));
       return map(self, (old) => (accumulate ? old + value * positions.size : value));
     }
-    return indexPut(self, oneDim(self.rank, call.ctx.int('dim'), positions), source(call), accumulate);
+    return indexPut(
+      self,
+      oneDim(self.rank, call.ctx.int('dim'), positions),
+      source(call),
+      accumulate,
+    );
   });
 
 const embedding: Kernel = one((call) => {
@@ -88,10 +121,17 @@ const source = (call: KernelCall): NDArray => tensor(call, 'source');
 export const indexingKernels: Kernels = {
   'aten.index.Tensor': one((call) => index(tensor(call, 'self'), tensors(call, 'indices'))),
   'aten.index_put.default': one((call) =>
-    indexPut(tensor(call, 'self'), tensors(call, 'indices'), tensor(call, 'values'), call.ctx.bool('accumulate')),
+    indexPut(
+      tensor(call, 'self'),
+      tensors(call, 'indices'),
+      tensor(call, 'values'),
+      call.ctx.bool('accumulate'),
+    ),
   ),
   'aten._unsafe_masked_index_put_accumulate.default': maskedIndexPut,
-  'aten.gather.default': one((call) => gather(tensor(call, 'self'), call.ctx.int('dim'), tensor(call, 'index'))),
+  'aten.gather.default': one((call) =>
+    gather(tensor(call, 'self'), call.ctx.int('dim'), tensor(call, 'index')),
+  ),
   'aten.scatter.src': scattering((call) => tensor(call, 'src'), replace),
   'aten.scatter.value': scattering(valueEverywhere, replace),
   'aten.scatter_add.default': scattering((call) => tensor(call, 'src'), plus),

@@ -3,8 +3,27 @@
 import { build, contiguous, flat, full, type NDArray } from '../../../ndarray/array.ts';
 import { cast } from '../../../ndarray/elementwise.ts';
 import { sort } from '../../../ndarray/sort.ts';
-import { concat, dimOf, expand, flip, overwrite, reshape, rows, select, unsqueeze } from '../../../ndarray/views.ts';
-import { one, resultShape, resultType, tensor, tensors, type Kernel, type KernelCall, type Kernels } from '../../record/kernel.ts'; // prettier-ignore
+import {
+  concat,
+  dimOf,
+  expand,
+  flip,
+  overwrite,
+  reshape,
+  rows,
+  select,
+  unsqueeze,
+} from '../../../ndarray/views.ts';
+import {
+  type Kernel,
+  type KernelCall,
+  type Kernels,
+  one,
+  resultShape,
+  resultType,
+  tensor,
+  tensors,
+} from '../../record/kernel.ts';
 import { sliced } from './view.ts';
 
 const self = (call: KernelCall): NDArray => tensor(call, 'self');
@@ -15,23 +34,36 @@ const cat: Kernel = one((call) => {
   // An empty vector joins with anything.
   const real = list.filter((x) => !(x.rank === 1 && x.size === 0));
   const parts = real.length === 0 ? list.slice(0, 1) : real;
-  return concat(parts.map((x) => cast(x, dtype)), call.ctx.int('dim')); // prettier-ignore
+  return concat(
+    parts.map((x) => cast(x, dtype)),
+    call.ctx.int('dim'),
+  );
 });
 
 const stack: Kernel = one((call) => {
   const list = tensors(call, 'tensors').filter((x) => x !== null);
   const dim = dimOf(call.ctx.int('dim'), list[0].rank + 1);
-  return concat(list.map((x) => unsqueeze(cast(x, resultType(call)), dim)), dim); // prettier-ignore
+  return concat(
+    list.map((x) => unsqueeze(cast(x, resultType(call)), dim)),
+    dim,
+  );
 });
 
 /** Zeros with the gradient written over the window that was read. */
 const windowGradient = (window: (call: KernelCall, x: NDArray) => NDArray): Kernel =>
-  one((call) => overwrite(full(call.ctx.ints('input_sizes'), 0), (x) => window(call, x), tensor(call, 'grad_output')));
+  one((call) =>
+    overwrite(
+      full(call.ctx.ints('input_sizes'), 0),
+      (x) => window(call, x),
+      tensor(call, 'grad_output'),
+    ),
+  );
 
 const windowWrite = (window: (call: KernelCall, x: NDArray) => NDArray): Kernel =>
   one((call) => overwrite(self(call), (x) => window(call, x), tensor(call, 'src')));
 
-const selected = (call: KernelCall, x: NDArray): NDArray => select(x, call.ctx.int('dim'), call.ctx.int('index'));
+const selected = (call: KernelCall, x: NDArray): NDArray =>
+  select(x, call.ctx.int('dim'), call.ctx.int('index'));
 
 /** Rows moved on by `shift`, the last ones to the front. */
 function rolled(x: NDArray, shift: number, dim: number): NDArray {
@@ -53,7 +85,11 @@ const triangle = (keeps: (column: number, edge: number) => boolean): Kernel =>
     const [height, width] = x.shape.slice(-2);
     const offset = call.ctx.int('diagonal');
     const data = flat(x);
-    return build(x.shape, (i) => (keeps(i % width, (Math.floor(i / width) % height) + offset) ? data[i] : 0), x.dtype);
+    return build(
+      x.shape,
+      (i) => (keeps(i % width, (Math.floor(i / width) % height) + offset) ? data[i] : 0),
+      x.dtype,
+    );
   });
 
 /** Pairs of sizes before and after, from the last dim on; a negative one cuts. */
@@ -84,8 +120,17 @@ const repeat: Kernel = one((call) => {
   const x = self(call);
   const times = call.ctx.ints('repeats');
   const sizes = [...new Array<number>(times.length - x.rank).fill(1), ...x.shape];
-  const apart = reshape(x, sizes.flatMap((n) => [1, n])); // prettier-ignore
-  return reshape(expand(apart, sizes.flatMap((n, d) => [times[d], n])), resultShape(call)); // prettier-ignore
+  const apart = reshape(
+    x,
+    sizes.flatMap((n) => [1, n]),
+  );
+  return reshape(
+    expand(
+      apart,
+      sizes.flatMap((n, d) => [times[d], n]),
+    ),
+    resultShape(call),
+  );
 });
 
 const repeatInterleave: Kernel = one((call) => {
@@ -94,10 +139,17 @@ const repeatInterleave: Kernel = one((call) => {
   const x = dim === undefined ? reshape(self(call), [self(call).size]) : self(call);
   const at = dimOf(dim ?? 0, x.rank);
   const apart = unsqueeze(x, at + 1);
-  return reshape(expand(apart, apart.shape.map((n, d) => (d === at + 1 ? times : n))), resultShape(call)); // prettier-ignore
+  return reshape(
+    expand(
+      apart,
+      apart.shape.map((n, d) => (d === at + 1 ? times : n)),
+    ),
+    resultShape(call),
+  );
 });
 
-const sorting: Kernel = (call) => sort(self(call), call.ctx.int('dim'), call.ctx.bool('descending'));
+const sorting: Kernel = (call) =>
+  sort(self(call), call.ctx.int('dim'), call.ctx.bool('descending'));
 
 export const manipulateKernels: Kernels = {
   'aten.cat.default': cat,
@@ -116,5 +168,6 @@ export const manipulateKernels: Kernels = {
   'aten.sort.default': sorting,
   'aten.sort.stable': sorting,
   'aten.argsort.default': (call) => sorting(call).slice(1),
-  'aten.topk.default': (call) => sort(self(call), call.ctx.int('dim'), call.ctx.bool('largest'), call.ctx.int('k')),
+  'aten.topk.default': (call) =>
+    sort(self(call), call.ctx.int('dim'), call.ctx.bool('largest'), call.ctx.int('k')),
 };

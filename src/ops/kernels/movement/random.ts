@@ -1,19 +1,19 @@
 /**
- * Random operators. Element i of a result is a function of the seed, the stream of the call and i alone; the numbers are
- * not those of PyTorch, their distributions are.
+ * Random operators. Element i of a result is a function of the seed, the stream of the call and i
+ * alone; the numbers are not those of PyTorch, their distributions are.
  */
 
-import { build, flat, fromFlat, full, sizeOf, type NDArray } from '../../../ndarray/array.ts';
+import { build, flat, fromFlat, full, type NDArray, sizeOf } from '../../../ndarray/array.ts';
 import { map3, multiply } from '../../../ndarray/elementwise.ts';
 import { exponential, normal, uniform } from '../../../ndarray/random.ts';
 import {
+  type Kernel,
+  type KernelCall,
+  type Kernels,
   one,
   resultShape,
   tensor,
   valueError,
-  type Kernel,
-  type KernelCall,
-  type Kernels,
 } from '../../record/kernel.ts';
 
 /** 1 where an element is kept, with probability 1 - p. */
@@ -23,7 +23,9 @@ function keepMask(call: KernelCall, shape: readonly number[], p: number): NDArra
 
 /** Kept elements over the probability of being kept; the others times zero. */
 function dropped(x: NDArray, mask: NDArray, p: number): NDArray {
-  return map3(x, mask, full([], p === 1 ? 0 : 1 / (1 - p)), (v, kept, factor) => (kept !== 0 ? v * factor : 0 * v));
+  return map3(x, mask, full([], p === 1 ? 0 : 1 / (1 - p)), (v, kept, factor) =>
+    kept !== 0 ? v * factor : 0 * v,
+  );
 }
 
 const dropout: Kernel = one((call) => {
@@ -68,7 +70,10 @@ const randperm: Kernel = one((call) => {
   );
 });
 
-/** The place where the running sum of the weights passes a drawn share of their total; a place taken weighs nothing. */
+/**
+ * The place where the running sum of the weights passes a drawn share of their total; a place taken
+ * weighs nothing.
+ */
 const multinomial: Kernel = one((call) => {
   const x = tensor(call, 'self');
   const shape = resultShape(call);
@@ -78,7 +83,8 @@ const multinomial: Kernel = one((call) => {
     const start = Math.floor(i / count) * width;
     const row = weights.subarray(start, start + width);
     const total = row.reduce((sum, w) => (w >= 0 ? sum + w : NaN), 0);
-    if (!(total > 0 && total < Infinity)) valueError(call, 'weights must not be negative, and enough of them not zero');
+    if (!(total > 0 && total < Infinity))
+      valueError(call, 'weights must not be negative, and enough of them not zero');
     const wanted = uniform(call.random, i) * total;
     let [sum, at, last] = [0, 0, 0];
     for (; at < width; at++) {

@@ -1,12 +1,21 @@
 /** Kernels of matrix products and convolutions on arrays. */
 
 import { flat, full, type NDArray } from '../../../ndarray/array.ts';
+import { type Geometry, toLarge, toSmall, toWeight } from '../../../ndarray/convolution.ts';
 import { add, map2, scale } from '../../../ndarray/elementwise.ts';
 import { matmul } from '../../../ndarray/matmul.ts';
 import { sum } from '../../../ndarray/reduce.ts';
-import { toLarge, toSmall, toWeight, type Geometry } from '../../../ndarray/convolution.ts';
 import { concat, reshape, rows, select, transpose, unsqueeze } from '../../../ndarray/views.ts';
-import { one, optional, resultShape, tensor, valueError, type Kernel, type KernelCall, type Kernels } from '../../record/kernel.ts'; // prettier-ignore
+import {
+  type Kernel,
+  type KernelCall,
+  type Kernels,
+  one,
+  optional,
+  resultShape,
+  tensor,
+  valueError,
+} from '../../record/kernel.ts';
 
 /** Matrix products and convolutions. */
 
@@ -18,7 +27,8 @@ const biased = (product: (call: KernelCall) => NDArray): Kernel =>
     return beta === 0 ? scaled : map2(scaled, tensor(call, 'self'), (p, b) => p + beta * b);
   });
 
-const plain = (a: string, b: string): Kernel => one((call) => matmul(tensor(call, a), tensor(call, b)));
+const plain = (a: string, b: string): Kernel =>
+  one((call) => matmul(tensor(call, a), tensor(call, b)));
 
 const linear: Kernel = one((call) => {
   const out = matmul(tensor(call, 'input'), transpose(tensor(call, 'weight'), -1, -2));
@@ -26,9 +36,14 @@ const linear: Kernel = one((call) => {
   return bias === undefined ? out : add(out, bias);
 });
 
-const outer: Kernel = one((call) => map2(unsqueeze(tensor(call, 'self'), 1), tensor(call, 'vec2'), (a, b) => a * b));
+const outer: Kernel = one((call) =>
+  map2(unsqueeze(tensor(call, 'self'), 1), tensor(call, 'vec2'), (a, b) => a * b),
+);
 
-/** Products of groups of rows (or of columns, or of contracted rows) whose ends `offs` lists, with a matrix each. */
+/**
+ * Products of groups of rows (or of columns, or of contracted rows) whose ends `offs` lists, with a
+ * matrix each.
+ */
 const groupedMm: Kernel = one((call) => {
   const [a, b, offs] = [tensor(call, 'self'), tensor(call, 'mat2'), optional(call, 'offs')];
   if (a.rank === 3 && b.rank === 3) return withBias(call, matmul(a, b));
@@ -36,10 +51,12 @@ const groupedMm: Kernel = one((call) => {
   const limit = a.rank === 2 && b.rank === 3 ? a.shape[0] : a.rank === 3 ? b.shape[1] : a.shape[1];
   const groups = ends.map((end, g) => {
     const start = g === 0 ? 0 : ends[g - 1];
-    if (start > end || end > limit) valueError(call, `group ends [${ends.join(', ')}] do not rise to at most ${limit}`);
+    if (start > end || end > limit)
+      valueError(call, `group ends [${ends.join(', ')}] do not rise to at most ${limit}`);
     return { start, count: end - start };
   });
-  const cut = (x: NDArray, dim: number, g: number): NDArray => rows(x, dim, groups[g].start, groups[g].count);
+  const cut = (x: NDArray, dim: number, g: number): NDArray =>
+    rows(x, dim, groups[g].start, groups[g].count);
   if (a.rank === 2 && b.rank === 2)
     return withBias(call, stack(groups.map((_, g) => matmul(cut(a, 1, g), cut(b, 0, g)))));
   const parts =
@@ -65,9 +82,14 @@ const withBias = (call: KernelCall, x: NDArray): NDArray => {
   return bias === undefined ? x : add(x, bias);
 };
 
-const stack = (parts: readonly NDArray[]): NDArray => concat(parts.map((p) => unsqueeze(p, 0)), 0); // prettier-ignore
+const stack = (parts: readonly NDArray[]): NDArray =>
+  concat(
+    parts.map((p) => unsqueeze(p, 0)),
+    0,
+  );
 
-// ---- convolution --------------------------------------------------------------------------------------------------------
+// ---- convolution
+// -----------------------------------------------------------------------------
 
 function geometry(call: KernelCall): Geometry {
   const spatial = tensor(call, 'weight').rank - 2;
@@ -93,7 +115,11 @@ const convolution = (transposed: (call: KernelCall) => boolean): Kernel =>
   });
 
 const convolutionBackward: Kernel = (call) => {
-  const [grad, x, weight] = [tensor(call, 'grad_output'), tensor(call, 'input'), tensor(call, 'weight')];
+  const [grad, x, weight] = [
+    tensor(call, 'grad_output'),
+    tensor(call, 'input'),
+    tensor(call, 'weight'),
+  ];
   const [forX, forW, forBias] = call.ctx.bools('output_mask');
   const g = geometry(call);
   const transposed = call.ctx.bool('transposed');
@@ -103,7 +129,12 @@ const convolutionBackward: Kernel = (call) => {
   return [
     forX ? gradX(grad, weight, x.shape.slice(2), g) : null,
     forW ? toWeight(small, large, weight.shape, g) : null,
-    forBias ? sum(grad, grad.shape.flatMap((_, d) => (d === 1 ? [] : [d]))) : null, // prettier-ignore
+    forBias
+      ? sum(
+          grad,
+          grad.shape.flatMap((_, d) => (d === 1 ? [] : [d])),
+        )
+      : null,
   ];
 };
 
@@ -119,7 +150,9 @@ export const productKernels: Kernels = {
   'aten.addmm.default': biased((call) => matmul(tensor(call, 'mat1'), tensor(call, 'mat2'))),
   'aten.addmv.default': biased((call) => matmul(tensor(call, 'mat'), tensor(call, 'vec'))),
   'aten.baddbmm.default': biased((call) => matmul(tensor(call, 'batch1'), tensor(call, 'batch2'))),
-  'aten.addbmm.default': biased((call) => sum(matmul(tensor(call, 'batch1'), tensor(call, 'batch2')), [0])),
+  'aten.addbmm.default': biased((call) =>
+    sum(matmul(tensor(call, 'batch1'), tensor(call, 'batch2')), [0]),
+  ),
   'aten.outer.default': outer,
   'aten.linear.default': linear,
   'aten._grouped_mm.default': groupedMm,

@@ -1,12 +1,20 @@
 /** Losses and their gradients. A reduction is 0 none, 1 mean, 2 sum. */
 
-import { flat, fromFlat, full, scalar, sizeOf, type NDArray } from '../../../ndarray/array.ts';
+import { flat, fromFlat, full, type NDArray, scalar, sizeOf } from '../../../ndarray/array.ts';
 import { map, map2, map3, multiply, scale } from '../../../ndarray/elementwise.ts';
 import { reduce, sumOf } from '../../../ndarray/reduce.ts';
 import { expand, reshape } from '../../../ndarray/views.ts';
-import { one, optional, tensor, valueError, type Kernel, type KernelCall, type Kernels } from '../../record/kernel.ts';
-import { logSoftmax } from './softmax.ts';
+import {
+  type Kernel,
+  type KernelCall,
+  type Kernels,
+  one,
+  optional,
+  tensor,
+  valueError,
+} from '../../record/kernel.ts';
 import { softplusOf } from '../elementwise/unary.ts';
+import { logSoftmax } from './softmax.ts';
 
 const MEAN = 1;
 const SUM = 2;
@@ -61,7 +69,8 @@ const huberSlope = (call: KernelCall): PairLoss => {
 };
 
 /** Cross entropy of a probability; logarithms end at -100. */
-const entropy: PairLoss = (x, y) => (y - 1) * Math.max(Math.log1p(-x), -100) - y * Math.max(Math.log(x), -100);
+const entropy: PairLoss = (x, y) =>
+  (y - 1) * Math.max(Math.log1p(-x), -100) - y * Math.max(Math.log(x), -100);
 const entropySlope: PairLoss = (x, y) => (x - y) / Math.max((1 - x) * x, 1e-12);
 
 function weighted(call: KernelCall, losses: NDArray): NDArray {
@@ -73,11 +82,17 @@ const withLogits: Kernel = one((call) => {
   const [x, y] = [tensor(call, 'self'), tensor(call, 'target')];
   const positive = optional(call, 'pos_weight') ?? scalar(1);
   // (1 - y) x + (1 + (w - 1) y) log(1 + exp(-x))
-  const losses = map3(x, y, expand(positive, x.shape), (u, v, w) => (1 - v) * u + (1 + (w - 1) * v) * softplusOf(-u));
+  const losses = map3(
+    x,
+    y,
+    expand(positive, x.shape),
+    (u, v, w) => (1 - v) * u + (1 + (w - 1) * v) * softplusOf(-u),
+  );
   return reduced(call, weighted(call, losses));
 });
 
-// ---- negative log likelihood ------------------------------------------------------------------------------------------
+// ---- negative log likelihood
+// -----------------------------------------------------------------------------
 
 /** Scores as [samples, classes, positions]: the class dim is 1, or the only one. */
 interface Likelihood {
@@ -98,7 +113,8 @@ function likelihood(call: KernelCall, shape: readonly number[], target: NDArray)
   const labels = flat(target);
   const weights = labels.map((label) => {
     if (label === ignored) return 0;
-    if (label < 0 || label >= classes) return valueError(call, `target ${label} is not among ${classes} classes`);
+    if (label < 0 || label >= classes)
+      return valueError(call, `target ${label} is not among ${classes} classes`);
     return byClass === undefined ? 1 : byClass[label];
   });
   return { samples, classes, positions, target: labels, weights };
@@ -112,16 +128,24 @@ function scoreOf(l: Likelihood, i: number): number {
 
 const total = (l: Likelihood): number => sumOf(l.weights, 0, l.weights.length);
 
-function negativeLogLikelihood(call: KernelCall, scores: NDArray, target: NDArray): [NDArray, NDArray] {
+function negativeLogLikelihood(
+  call: KernelCall,
+  scores: NDArray,
+  target: NDArray,
+): [NDArray, NDArray] {
   const l = likelihood(call, scores.shape, target);
   const data = flat(scores);
-  const losses = fromFlat(target.shape, l.weights.map((w, i) => (w === 0 ? 0 : -w * data[scoreOf(l, i)]))); // prettier-ignore
+  const losses = fromFlat(
+    target.shape,
+    l.weights.map((w, i) => (w === 0 ? 0 : -w * data[scoreOf(l, i)])),
+  );
   const mode = call.ctx.int('reduction');
   if (mode === MEAN) return [scalar(all(losses) / total(l)), scalar(total(l))];
   return mode === SUM ? [scalar(all(losses)), scalar(total(l))] : [losses, scalar(0)];
 }
 
-const nllForward: Kernel = (call) => negativeLogLikelihood(call, tensor(call, 'self'), tensor(call, 'target'));
+const nllForward: Kernel = (call) =>
+  negativeLogLikelihood(call, tensor(call, 'self'), tensor(call, 'target'));
 
 const nllBackward: Kernel = one((call) => {
   const [scores, target] = [tensor(call, 'self'), tensor(call, 'target')];
@@ -135,7 +159,10 @@ const nllBackward: Kernel = one((call) => {
   return fromFlat(scores.shape, out);
 });
 
-/** Log-softmax over the classes, then the likelihood of a class or the mean under given probabilities. */
+/**
+ * Log-softmax over the classes, then the likelihood of a class or the mean under given
+ * probabilities.
+ */
 const crossEntropy: Kernel = one((call) => {
   const { ctx } = call;
   const [x, target] = [tensor(call, 'self'), tensor(call, 'target')];
@@ -158,9 +185,17 @@ const crossEntropy: Kernel = one((call) => {
   if (smoothing === 0) return plain;
   const l = likelihood(call, scores.shape, target);
   const spread = reduce(multiply(scores, factors), [classDim], false, (d, s, e) => -sumOf(d, s, e));
-  const kept = map2(spread, fromFlat(target.shape, l.weights.map((_, i) => (l.target[i] === ctx.int('ignore_index') ? 0 : 1))), (s, k) => (k === 0 ? 0 : s)); // prettier-ignore
+  const kept = map2(
+    spread,
+    fromFlat(
+      target.shape,
+      l.weights.map((_, i) => (l.target[i] === ctx.int('ignore_index') ? 0 : 1)),
+    ),
+    (s, k) => (k === 0 ? 0 : s),
+  );
   const mode = ctx.int('reduction');
-  const other = mode === MEAN ? scalar(all(kept) / total(l)) : mode === SUM ? scalar(all(kept)) : kept;
+  const other =
+    mode === MEAN ? scalar(all(kept) / total(l)) : mode === SUM ? scalar(all(kept)) : kept;
   return map2(scale(plain, 1 - smoothing), scale(other, smoothing / classes), (a, b) => a + b);
 });
 

@@ -4,7 +4,7 @@ import type { NDArray } from '../../../ndarray/array.ts';
 import { map, map2, multiply, subtract } from '../../../ndarray/elementwise.ts';
 import { alongOne, logSumExpOf, maximumOf, reduce, sum } from '../../../ndarray/reduce.ts';
 import { dimOf } from '../../../ndarray/views.ts';
-import { named, one, tensor, type KernelCall, type Kernels } from '../../record/kernel.ts';
+import { type KernelCall, type Kernels, named, one, tensor } from '../../record/kernel.ts';
 
 /** Relative to the largest value of each run. A run of minus infinities gives NaN. */
 function softmax(x: NDArray, dim: number): NDArray {
@@ -12,7 +12,8 @@ function softmax(x: NDArray, dim: number): NDArray {
     if (length === 0) return;
     const largest = maximumOf(input, start, start + length);
     let total = 0;
-    for (let i = 0; i < length; i++) total += result[out + i] = Math.exp(input[start + i] - largest);
+    for (let i = 0; i < length; i++)
+      total += result[out + i] = Math.exp(input[start + i] - largest);
     for (let i = 0; i < length; i++) result[out + i] /= total;
   });
 }
@@ -32,12 +33,21 @@ export function safeSoftmax(x: NDArray, dim: number): NDArray {
   return map2(masked, softmax(x, dim), (m, v) => (m !== 0 ? 0 : v));
 }
 
-const dimsOf = (call: KernelCall, x: NDArray): number[] => (x.rank === 0 ? [] : [dimOf(call.ctx.int('dim'), x.rank)]);
+const dimsOf = (call: KernelCall, x: NDArray): number[] =>
+  x.rank === 0 ? [] : [dimOf(call.ctx.int('dim'), x.rank)];
 
 export const softmaxKernels: Kernels = {
-  ...named('_softmax.default softmax.int', one((call) => softmax(tensor(call, 'self'), call.ctx.int('dim')))), // prettier-ignore
-  ...named('_log_softmax.default log_softmax.int', one((call) => logSoftmax(tensor(call, 'self'), call.ctx.int('dim')))), // prettier-ignore
-  'aten._safe_softmax.default': one((call) => safeSoftmax(tensor(call, 'self'), call.ctx.int('dim'))),
+  ...named(
+    '_softmax.default softmax.int',
+    one((call) => softmax(tensor(call, 'self'), call.ctx.int('dim'))),
+  ),
+  ...named(
+    '_log_softmax.default log_softmax.int',
+    one((call) => logSoftmax(tensor(call, 'self'), call.ctx.int('dim'))),
+  ),
+  'aten._safe_softmax.default': one((call) =>
+    safeSoftmax(tensor(call, 'self'), call.ctx.int('dim')),
+  ),
   'aten._softmax_backward_data.default': one((call) => {
     const [grad, output] = [tensor(call, 'grad_output'), tensor(call, 'output')];
     const total = sum(multiply(grad, output), dimsOf(call, grad), true);

@@ -1,10 +1,22 @@
-/** Bits of numbers, bits at random, and matrices of StableHLO: in go arrays, out come arrays of the inferred types. */
+/**
+ * Bits of numbers, bits at random, and matrices of StableHLO: in go arrays, out come arrays of the
+ * inferred types.
+ */
 
 import { build, flat, fromFlat, type NDArray } from '../../../ndarray/array.ts';
 import { cholesky, solveTriangle } from '../../../ndarray/matrix.ts';
 import { streamOf, uniform } from '../../../ndarray/random.ts';
 import { transpose } from '../../../ndarray/views.ts';
-import { one, resultShape, resultType, tensor, valueError, type Kernel, type KernelCall, type Kernels } from '../../record/kernel.ts'; // prettier-ignore
+import {
+  type Kernel,
+  type KernelCall,
+  type Kernels,
+  one,
+  resultShape,
+  resultType,
+  tensor,
+  valueError,
+} from '../../record/kernel.ts';
 
 /** Reading and writing one number of 32 bits by its type. */
 const view = new DataView(new ArrayBuffer(4));
@@ -36,8 +48,12 @@ const bits: Kernel = (call) => {
   const stream = streamOf(`state ${flat(state).join(' ')}`);
   const dtype = call.ctx.outputs[1]?.dtype ?? 'u32';
   const width = dtype === 'u8' || dtype === 'i8' ? 8 : dtype === 'u16' || dtype === 'i16' ? 16 : 32;
-  const drawn = build(resultShape(call, 1), (i) => Math.floor(uniform({ seed: 0, stream }, i) * 2 ** width));
-  const next = Float64Array.from(flat(state), (v, i) => (i === state.size - 1 ? (v + 1) % 2 ** 32 : v));
+  const drawn = build(resultShape(call, 1), (i) =>
+    Math.floor(uniform({ seed: 0, stream }, i) * 2 ** width),
+  );
+  const next = Float64Array.from(flat(state), (v, i) =>
+    i === state.size - 1 ? (v + 1) % 2 ** 32 : v,
+  );
   return [fromFlat(state.shape, next, state.dtype), drawn];
 };
 
@@ -55,7 +71,10 @@ const factor: Kernel = one((call) => {
   const lower = call.ctx.bool('lower');
   const n = x.shape[x.rank - 1];
   const turned = lower ? x : transpose(x, -2, -1);
-  const l = each(turned, (a) => cholesky(a, n) ?? valueError(call, 'a matrix is not positive definite'));
+  const l = each(
+    turned,
+    (a) => cholesky(a, n) ?? valueError(call, 'a matrix is not positive definite'),
+  );
   return lower ? l : transpose(l, -2, -1);
 });
 
@@ -77,7 +96,14 @@ const triangular: Kernel = one((call) => {
   const matrices = flat(a);
   const x = each(b, (rows, at) => {
     const from = (at / (n * width)) * n * n;
-    return solveTriangle(matrices.subarray(from, from + n * n), rows, n, width, !lower, ctx.bool('unit_diagonal'));
+    return solveTriangle(
+      matrices.subarray(from, from + n * n),
+      rows,
+      n,
+      width,
+      !lower,
+      ctx.bool('unit_diagonal'),
+    );
   });
   return left ? x : transpose(x, -2, -1);
 });

@@ -1,20 +1,20 @@
 /**
- * Operations of StableHLO that take a body: `sort` by a comparator, `map`, `select_and_scatter`, and reductions over several
- * inputs at once. In go arrays and the body on single numbers, out come arrays. Reductions by a body of a known name are
- * with the products.
+ * Operations of StableHLO that take a body: `sort` by a comparator, `map`, `select_and_scatter`,
+ * and reductions over several inputs at once. In go arrays and the body on single numbers, out come
+ * arrays. Reductions by a body of a known name are with the products.
  */
 
-import { flat, fromFlat, sizeOf, stridesOf, type NDArray } from '../../../ndarray/array.ts';
+import { flat, fromFlat, type NDArray, sizeOf, stridesOf } from '../../../ndarray/array.ts';
 import { moveDim } from '../../../ndarray/views.ts';
 import {
   advance,
   body,
-  resultShape,
-  tensor,
-  tensors,
   type Kernel,
   type KernelCall,
   type Kernels,
+  resultShape,
+  tensor,
+  tensors,
 } from '../../record/kernel.ts';
 
 /** The array with a dim last, as numbers in one run a row. */
@@ -23,7 +23,12 @@ function rowsAlong(x: NDArray, dim: number): Float64Array {
 }
 
 /** The way back from rows along a dim. */
-function fromRows(shape: readonly number[], dim: number, data: Float64Array, dtype: NDArray['dtype']): NDArray {
+function fromRows(
+  shape: readonly number[],
+  dim: number,
+  data: Float64Array,
+  dtype: NDArray['dtype'],
+): NDArray {
   const moved = [...shape.filter((_, d) => d !== dim), shape[dim]];
   return moveDim(fromFlat(moved, data, dtype), shape.length - 1, dim);
 }
@@ -34,12 +39,15 @@ function ascending(a: number, b: number): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** Positions of a row in order: by the comparator of the call, else by its first operands ascending. */
+/**
+ * Positions of a row in order: by the comparator of the call, else by its first operands ascending.
+ */
 const sort: Kernel = (call) => {
   const operands = call.inputs;
   const [first] = operands;
   const rank = first.rank;
-  const dim = call.ctx.int('dimension') < 0 ? call.ctx.int('dimension') + rank : call.ctx.int('dimension');
+  const dim =
+    call.ctx.int('dimension') < 0 ? call.ctx.int('dimension') + rank : call.ctx.int('dimension');
   if (rank === 0) return operands;
   const less = body(
     call,
@@ -69,7 +77,11 @@ const sort: Kernel = (call) => {
 
 /** The results of a body on each place of the operands. */
 const mapped: Kernel = (call) => {
-  const f = body(call, 'computation', call.inputs.map((x) => x.dtype)); // prettier-ignore
+  const f = body(
+    call,
+    'computation',
+    call.inputs.map((x) => x.dtype),
+  );
   if (f === undefined) return call.ctx.fail('has no body to map');
   const data = call.inputs.map(flat);
   const out = new Float64Array(sizeOf(resultShape(call)));
@@ -77,13 +89,19 @@ const mapped: Kernel = (call) => {
   return [fromFlat(resultShape(call), out, call.inputs[0].dtype)];
 };
 
-/** What `argmax` and `argmin` do to pairs of a value and a position: the first of the best, NaN before all. */
+/**
+ * What `argmax` and `argmin` do to pairs of a value and a position: the first of the best, NaN
+ * before all.
+ */
 const NAMED: Readonly<Record<string, (values: readonly number[]) => number[]>> = {
   argmax: ([a, i, b, j]) => (a > b || Number.isNaN(a) || (a === b && i < j) ? [a, i] : [b, j]),
   argmin: ([a, i, b, j]) => (a < b || Number.isNaN(a) || (a === b && i < j) ? [a, i] : [b, j]),
 };
 
-/** How a call joins what it has with the next values, all inputs at once; undefined where one named reducer does it. */
+/**
+ * How a call joins what it has with the next values, all inputs at once; undefined where one named
+ * reducer does it.
+ */
 export function joinOf(call: KernelCall): ((values: readonly number[]) => number[]) | undefined {
   const types = tensors(call, 'inputs').flatMap((x) => (x === null ? [] : [x.dtype]));
   const given = body(call, 'body', [...types, ...types]);
@@ -93,7 +111,10 @@ export function joinOf(call: KernelCall): ((values: readonly number[]) => number
 }
 
 /** A reduction by a join of all inputs: from the initial values over the rows in order. */
-export function reduceJoined(call: KernelCall, join: (values: readonly number[]) => number[]): NDArray[] {
+export function reduceJoined(
+  call: KernelCall,
+  join: (values: readonly number[]) => number[],
+): NDArray[] {
   const inputs = tensors(call, 'inputs').flatMap((x) => (x === null ? [] : [x]));
   const inits = tensors(call, 'init_values').map((x) => x?.item() ?? 0);
   const { shape } = inputs[0];
@@ -113,13 +134,17 @@ export function reduceJoined(call: KernelCall, join: (values: readonly number[])
   return inputs.map((x, k) => fromFlat(resultShape(call), out[k], x.dtype));
 }
 
-/** Each value of the source goes to the place of its window that `select` picks, and joins what is there by `scatter`. */
+/**
+ * Each value of the source goes to the place of its window that `select` picks, and joins what is
+ * there by `scatter`.
+ */
 const selectAndScatter: Kernel = (call) => {
   const { ctx } = call;
   const [x, source] = [tensor(call, 'operand'), tensor(call, 'source')];
   const keeps = body(call, 'select', [x.dtype, x.dtype]);
   const joins = body(call, 'scatter', [x.dtype, x.dtype]);
-  if (keeps === undefined || joins === undefined) return ctx.fail('needs a body to select and one to scatter');
+  if (keeps === undefined || joins === undefined)
+    return ctx.fail('needs a body to select and one to scatter');
   const list = (name: string, n: number, fill: number): readonly number[] => {
     const given = ctx.ints(name);
     return given.length === 0 ? new Array<number>(n).fill(fill) : given;

@@ -2,17 +2,25 @@
 
 import type { NDArray } from '../../../ndarray/array.ts';
 import { bitsOf, cast, map, map2, map3 } from '../../../ndarray/elementwise.ts';
-import { digamma, erf, erfc, erfinv, lgamma, nextAfter, roundHalfEven } from '../../../ndarray/special.ts';
-import { bitwise } from '../elementwise/binary.ts';
 import {
+  digamma,
+  erf,
+  erfc,
+  erfinv,
+  lgamma,
+  nextAfter,
+  roundHalfEven,
+} from '../../../ndarray/special.ts';
+import {
+  type Kernel,
+  type KernelCall,
+  type Kernels,
   one,
   resultType,
   tensor,
   valueError,
-  type Kernel,
-  type KernelCall,
-  type Kernels,
 } from '../../record/kernel.ts';
+import { bitwise } from '../elementwise/binary.ts';
 import { integerPow, pow, sigmoid } from '../elementwise/unary.ts';
 
 type Real = (x: number) => number;
@@ -74,11 +82,16 @@ const population: Kernel = one((call) => {
 });
 const leadingZeros: Kernel = one((call) => {
   const width = bitsOf(resultType(call));
-  return map(operand(call), (x) => (x === 0 ? width : width - unsigned(x, width).toString(2).length));
+  return map(operand(call), (x) =>
+    x === 0 ? width : width - unsigned(x, width).toString(2).length,
+  );
 });
 
 type PairOf = (call: KernelCall) => Pair;
-const always = (f: Pair): PairOf => () => f; // prettier-ignore
+const always =
+  (f: Pair): PairOf =>
+  () =>
+    f;
 
 /** The function on floats and on integers. */
 const byKind =
@@ -109,8 +122,14 @@ const PAIRS: Readonly<Record<string, PairOf>> = {
   ),
   subtract: always((a, b) => a - b),
   multiply: always((a, b) => a * b),
-  divide: byKind((a, b) => a / b, dividing((a, b) => (a - (a % b)) / b)), // prettier-ignore
-  remainder: byKind((a, b) => a % b, dividing((a, b) => a % b)), // prettier-ignore
+  divide: byKind(
+    (a, b) => a / b,
+    dividing((a, b) => (a - (a % b)) / b),
+  ),
+  remainder: byKind(
+    (a, b) => a % b,
+    dividing((a, b) => a % b),
+  ),
   maximum: always(Math.max),
   minimum: always(Math.min),
   power: byKind(pow, always(integerPow)),
@@ -118,13 +137,24 @@ const PAIRS: Readonly<Record<string, PairOf>> = {
   and: always(bitwise.and),
   or: always(bitwise.or),
   xor: always(bitwise.xor),
-  shift_left: shift((a, b, width) => Number(BigInt.asIntN(width, BigInt(a) << BigInt(b))), () => 0), // prettier-ignore
-  shift_right_arithmetic: shift((a, b) => Math.floor(a / 2 ** b), (a) => (a < 0 ? -1 : 0)), // prettier-ignore
-  shift_right_logical: shift((a, b, width) => Number(unsigned(a, width) >> BigInt(b)), () => 0), // prettier-ignore
+  shift_left: shift(
+    (a, b, width) => Number(BigInt.asIntN(width, BigInt(a) << BigInt(b))),
+    () => 0,
+  ),
+  shift_right_arithmetic: shift(
+    (a, b) => Math.floor(a / 2 ** b),
+    (a) => (a < 0 ? -1 : 0),
+  ),
+  shift_right_logical: shift(
+    (a, b, width) => Number(unsigned(a, width) >> BigInt(b)),
+    () => 0,
+  ),
 };
-const BROADCAST = 'add subtract multiply divide maximum minimum and or xor power remainder atan2'.split(' ');
+const BROADCAST =
+  'add subtract multiply divide maximum minimum and or xor power remainder atan2'.split(' ');
 
-const pair = (f: PairOf): Kernel => one((call) => map2(tensor(call, 'lhs'), tensor(call, 'rhs'), f(call), resultType(call))); // prettier-ignore
+const pair = (f: PairOf): Kernel =>
+  one((call) => map2(tensor(call, 'lhs'), tensor(call, 'rhs'), f(call), resultType(call)));
 
 const DIRECTIONS: Readonly<Record<string, (a: number, b: number) => boolean>> = {
   EQ: (a, b) => a === b,
@@ -135,7 +165,10 @@ const DIRECTIONS: Readonly<Record<string, (a: number, b: number) => boolean>> = 
   GE: (a, b) => a >= b,
 };
 
-/** The place of a float in the total order: -0 before 0, and NaN, whose sign is not held, after every number. */
+/**
+ * The place of a float in the total order: -0 before 0, and NaN, whose sign is not held, after
+ * every number.
+ */
 function total(a: number, b: number): number {
   if (Object.is(a, b)) return 0;
   if (Number.isNaN(a) || Number.isNaN(b)) return Number.isNaN(a) ? 1 : -1;
@@ -151,23 +184,34 @@ const compare: Kernel = one((call) => {
 });
 
 export const stablehloElementwiseKernels: Kernels = {
-  ...Object.fromEntries(Object.entries(FUNCTIONS).map(([name, f]) => [name, one((call) => map(operand(call), f))])),
   ...Object.fromEntries(
-    Object.entries(TESTS).map(([name, f]) => [name, one((call) => map(operand(call), (x) => (f(x) ? 1 : 0), 'b8'))]),
+    Object.entries(FUNCTIONS).map(([name, f]) => [name, one((call) => map(operand(call), f))]),
+  ),
+  ...Object.fromEntries(
+    Object.entries(TESTS).map(([name, f]) => [
+      name,
+      one((call) => map(operand(call), (x) => (f(x) ? 1 : 0), 'b8')),
+    ]),
   ),
   ...Object.fromEntries(Object.entries(PAIRS).map(([name, f]) => [`stablehlo.${name}`, pair(f)])),
   ...Object.fromEntries(BROADCAST.map((name) => [`chlo.broadcast_${name}`, pair(PAIRS[name])])),
   'chlo.next_after': pair(always(nextAfter)),
   'stablehlo.popcnt': population,
   'stablehlo.count_leading_zeros': leadingZeros,
-  'stablehlo.not': one((call) => map(operand(call), operand(call).kind === 'bool' ? (x) => 1 - x : (x) => -x - 1)),
+  'stablehlo.not': one((call) =>
+    map(operand(call), operand(call).kind === 'bool' ? (x) => 1 - x : (x) => -x - 1),
+  ),
   'stablehlo.compare': compare,
   'chlo.broadcast_compare': compare,
   'stablehlo.select': one((call) =>
-    map3(tensor(call, 'pred'), tensor(call, 'on_true'), tensor(call, 'on_false'), (p, a, b) => (p !== 0 ? a : b)),
+    map3(tensor(call, 'pred'), tensor(call, 'on_true'), tensor(call, 'on_false'), (p, a, b) =>
+      p !== 0 ? a : b,
+    ),
   ),
   'stablehlo.clamp': one((call) =>
-    map3(operand(call), tensor(call, 'min'), tensor(call, 'max'), (x, low, high) => Math.min(Math.max(x, low), high)),
+    map3(operand(call), tensor(call, 'min'), tensor(call, 'max'), (x, low, high) =>
+      Math.min(Math.max(x, low), high),
+    ),
   ),
   'stablehlo.convert': one((call) => cast(operand(call), resultType(call))),
 };

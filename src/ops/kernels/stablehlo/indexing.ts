@@ -3,16 +3,23 @@
  * inside of the operand; what a scatter would write outside of it is dropped.
  */
 
-import { copyFlat, flat, fromFlat, sizeOf, stridesOf, type NDArray } from '../../../ndarray/array.ts';
+import {
+  copyFlat,
+  flat,
+  fromFlat,
+  type NDArray,
+  sizeOf,
+  stridesOf,
+} from '../../../ndarray/array.ts';
 import {
   advance,
+  type Kernel,
+  type KernelCall,
+  type Kernels,
   one,
   resultShape,
   tensor,
   tensors,
-  type Kernel,
-  type KernelCall,
-  type Kernels,
 } from '../../record/kernel.ts';
 import { reducerOf } from './products.ts';
 
@@ -31,7 +38,9 @@ function indicesOf(call: KernelCall, name: string): Indices {
   return { values: flat(x), strides, vector, step: vector < x.rank ? strides[vector] : 0 };
 }
 
-/** Position of the first entry of the index vector at an index over the other dims of the indices. */
+/**
+ * Position of the first entry of the index vector at an index over the other dims of the indices.
+ */
 function vectorAt(indices: Indices, batch: readonly number[]): number {
   let position = 0;
   let k = 0;
@@ -54,7 +63,11 @@ interface Numbers {
 }
 
 /** Splits an index into its window part, by operand dim, and its batch part. */
-function split(at: readonly number[], n: Numbers, rank: number): { offset: number[]; batch: number[] } {
+function split(
+  at: readonly number[],
+  n: Numbers,
+  rank: number,
+): { offset: number[]; batch: number[] } {
   const offset = new Array<number>(rank).fill(0);
   const batch: number[] = [];
   at.forEach((i, d) => {
@@ -74,16 +87,30 @@ function startOf(indices: Indices, batch: readonly number[], n: Numbers, rank: n
   return start;
 }
 
-function numbers(call: KernelCall, rank: number, names: readonly [string, string, string, string, string]): Numbers {
-  const [windows, gone, indexMap, batching, indexBatching] = names.map((name) => call.ctx.ints(name));
-  const windowDims = Array.from({ length: rank }, (_, d) => d).filter((d) => !gone.includes(d) && !batching.includes(d)); // prettier-ignore
+function numbers(
+  call: KernelCall,
+  rank: number,
+  names: readonly [string, string, string, string, string],
+): Numbers {
+  const [windows, gone, indexMap, batching, indexBatching] = names.map((name) =>
+    call.ctx.ints(name),
+  );
+  const windowDims = Array.from({ length: rank }, (_, d) => d).filter(
+    (d) => !gone.includes(d) && !batching.includes(d),
+  );
   return { windows, windowDims, indexMap, batching, indexBatching };
 }
 
 const gather: Kernel = one((call) => {
   const x = tensor(call, 'operand');
   const indices = indicesOf(call, 'start_indices');
-  const n = numbers(call, x.rank, ['offset_dims', 'collapsed_slice_dims', 'start_index_map', 'operand_batching_dims', 'start_indices_batching_dims']); // prettier-ignore
+  const n = numbers(call, x.rank, [
+    'offset_dims',
+    'collapsed_slice_dims',
+    'start_index_map',
+    'operand_batching_dims',
+    'start_indices_batching_dims',
+  ]);
   const sizes = call.ctx.ints('slice_sizes');
   const shape = resultShape(call);
   const [data, strides, out] = [flat(x), stridesOf(x.shape), new Float64Array(sizeOf(shape))];
@@ -103,13 +130,20 @@ const gather: Kernel = one((call) => {
 const scatter: Kernel = one((call) => {
   const [inputs, updates] = [tensors(call, 'inputs'), tensors(call, 'updates')];
   const [x, update] = [inputs[0], updates[0]];
-  if (inputs.length !== 1 || x === null || update === null) return call.ctx.fail('is evaluated with one input only');
+  if (inputs.length !== 1 || x === null || update === null)
+    return call.ctx.fail('is evaluated with one input only');
   return written(call, x, update);
 });
 
 function written(call: KernelCall, x: NDArray, update: NDArray): NDArray {
   const indices = indicesOf(call, 'scatter_indices');
-  const n = numbers(call, x.rank, ['update_window_dims', 'inserted_window_dims', 'scatter_dims_to_operand_dims', 'input_batching_dims', 'scatter_indices_batching_dims']); // prettier-ignore
+  const n = numbers(call, x.rank, [
+    'update_window_dims',
+    'inserted_window_dims',
+    'scatter_dims_to_operand_dims',
+    'input_batching_dims',
+    'scatter_indices_batching_dims',
+  ]);
   const f = reducerOf(call, x.kind === 'bool');
   const [values, strides, out] = [flat(update), stridesOf(x.shape), copyFlat(x)];
   const at = new Array<number>(update.rank).fill(0);

@@ -1,38 +1,56 @@
 /** Products, reductions and batch norms of StableHLO. */
 
-import { fromFlat, full, sizeOf, type NDArray } from '../../../ndarray/array.ts';
+import { fromFlat, full, type NDArray, sizeOf } from '../../../ndarray/array.ts';
+import { flat } from '../../../ndarray/array.ts';
 import { toSmall } from '../../../ndarray/convolution.ts';
 import { add, map, map2, multiply, subtract } from '../../../ndarray/elementwise.ts';
 import { einsum, matmul } from '../../../ndarray/matmul.ts';
-import { flat } from '../../../ndarray/array.ts';
 import { meanOf, reduce, sum, varianceOf } from '../../../ndarray/reduce.ts';
 import { concat, flip, overwrite, permute, reshape, rows } from '../../../ndarray/views.ts';
-import { bitwise } from '../elementwise/binary.ts';
-import { joinOf, reduceJoined } from './bodies.ts';
 import {
   advance,
   body,
+  type Kernel,
+  type KernelCall,
+  type Kernels,
   one,
   resultShape,
   tensor,
   tensors,
-  type Kernel,
-  type KernelCall,
-  type Kernels,
 } from '../../record/kernel.ts';
+import { bitwise } from '../elementwise/binary.ts';
+import { joinOf, reduceJoined } from './bodies.ts';
 
 /** Batch dims, then what is left of the left operand, then of the right one. */
-function dotGeneral(a: NDArray, b: NDArray, batch: readonly (readonly number[])[], contract: readonly (readonly number[])[]): NDArray {
-  const left = a.shape.map((_, d) => d).filter((d) => !batch[0].includes(d) && !contract[0].includes(d));
-  const right = b.shape.map((_, d) => d).filter((d) => !batch[1].includes(d) && !contract[1].includes(d));
+function dotGeneral(
+  a: NDArray,
+  b: NDArray,
+  batch: readonly (readonly number[])[],
+  contract: readonly (readonly number[])[],
+): NDArray {
+  const left = a.shape
+    .map((_, d) => d)
+    .filter((d) => !batch[0].includes(d) && !contract[0].includes(d));
+  const right = b.shape
+    .map((_, d) => d)
+    .filter((d) => !batch[1].includes(d) && !contract[1].includes(d));
   const sizes = (x: NDArray, dims: readonly number[]): number[] => dims.map((d) => x.shape[d]);
   const grouped = (x: NDArray, groups: readonly (readonly number[])[]): NDArray =>
-    reshape(permute(x, groups.flat()), groups.map((dims) => sizeOf(sizes(x, dims)))); // prettier-ignore
-  const product = matmul(grouped(a, [batch[0], left, contract[0]]), grouped(b, [batch[1], contract[1], right]));
+    reshape(
+      permute(x, groups.flat()),
+      groups.map((dims) => sizeOf(sizes(x, dims))),
+    );
+  const product = matmul(
+    grouped(a, [batch[0], left, contract[0]]),
+    grouped(b, [batch[1], contract[1], right]),
+  );
   return reshape(product, [...sizes(a, batch[0]), ...sizes(a, left), ...sizes(b, right)]);
-} // prettier-ignore
+}
 
-const operands = (call: KernelCall): [NDArray, NDArray] => [tensor(call, 'lhs'), tensor(call, 'rhs')];
+const operands = (call: KernelCall): [NDArray, NDArray] => [
+  tensor(call, 'lhs'),
+  tensor(call, 'rhs'),
+];
 
 /** The image with zeros between rows and around, negative padding cut off. */
 function spread(x: NDArray, dim: number, step: number, low: number, high: number): NDArray {
@@ -42,7 +60,11 @@ function spread(x: NDArray, dim: number, step: number, low: number, high: number
     const shape = x.shape.map((n, d) => (d === dim ? (n - 1) * step + 1 : n));
     out = overwrite(full(shape, 0), (whole) => rows(whole, dim, 0, size, step), x);
   }
-  const zeros = (n: number): NDArray => full(out.shape.map((m, d) => (d === dim ? n : m)), 0); // prettier-ignore
+  const zeros = (n: number): NDArray =>
+    full(
+      out.shape.map((m, d) => (d === dim ? n : m)),
+      0,
+    );
   if (low > 0) out = concat([zeros(low), out], dim);
   if (high > 0) out = concat([out, zeros(high)], dim);
   const [before, after] = [Math.max(0, -low), Math.max(0, -high)];
@@ -51,7 +73,9 @@ function spread(x: NDArray, dim: number, step: number, low: number, high: number
 
 const convolution: Kernel = one((call) => {
   const { ctx } = call;
-  const [image, kernel, result] = ['input', 'kernel', 'output'].map((n) => ctx.ints(`${n}_dimensions`));
+  const [image, kernel, result] = ['input', 'kernel', 'output'].map((n) =>
+    ctx.ints(`${n}_dimensions`),
+  );
   const spatial = image.length - 2;
   const list = (name: string, n: number, fill: number): readonly number[] => {
     const given = ctx.ints(name);
@@ -70,18 +94,30 @@ const convolution: Kernel = one((call) => {
   const shape = resultShape(call);
   // Each group of the batch meets its own part of the output features.
   const batches = ctx.int('batch_group_count');
-  const part = (y: NDArray, g: number): NDArray => rows(y, 0, (g * y.shape[0]) / batches, y.shape[0] / batches);
-  const made = Array.from({ length: batches }, (_, g) => toSmall(part(x, g), part(w, g), result.slice(2).map((d) => shape[d]), {
-    stride: list('window_strides', spatial, 1),
-    padding: new Array<number>(spatial).fill(0),
-    dilation: list('rhs_dilation', spatial, 1),
-    groups: ctx.int('feature_group_count'),
-  })); // prettier-ignore
+  const part = (y: NDArray, g: number): NDArray =>
+    rows(y, 0, (g * y.shape[0]) / batches, y.shape[0] / batches);
+  const made = Array.from({ length: batches }, (_, g) =>
+    toSmall(
+      part(x, g),
+      part(w, g),
+      result.slice(2).map((d) => shape[d]),
+      {
+        stride: list('window_strides', spatial, 1),
+        padding: new Array<number>(spatial).fill(0),
+        dilation: list('rhs_dilation', spatial, 1),
+        groups: ctx.int('feature_group_count'),
+      },
+    ),
+  );
   const out = concat(made, 1);
-  return permute(out, shape.map((_, d) => result.indexOf(d))); // prettier-ignore
+  return permute(
+    out,
+    shape.map((_, d) => result.indexOf(d)),
+  );
 });
 
-// ---- reductions -----------------------------------------------------------------------------------------------------------
+// ---- reductions
+// -----------------------------------------------------------------------------
 
 type Pair = (a: number, b: number) => number;
 
@@ -100,14 +136,17 @@ export function reducerOf(call: KernelCall, bool: boolean): Pair {
     xor: bitwise.xor,
     second: (_, b) => b,
   };
-  return Object.hasOwn(known, name) ? known[name] : call.ctx.fail(`is not evaluated with ${name} for a reducer`);
+  return Object.hasOwn(known, name)
+    ? known[name]
+    : call.ctx.fail(`is not evaluated with ${name} for a reducer`);
 }
 
 /** One input and its initial value. */
 function single(call: KernelCall): [NDArray, number] {
   const [inputs, inits] = [tensors(call, 'inputs'), tensors(call, 'init_values')];
   const [x, init] = [inputs[0], inits[0]];
-  if (inputs.length !== 1 || x === null || init === null) return call.ctx.fail('is evaluated with one input only');
+  if (inputs.length !== 1 || x === null || init === null)
+    return call.ctx.fail('is evaluated with one input only');
   return [x, init.item()];
 }
 
@@ -137,7 +176,12 @@ const reduceWindow: Kernel = one((call) => {
     const given = ctx.ints(name);
     return given.length === 0 ? new Array<number>(n).fill(fill) : given;
   };
-  const [size, stride, base, gap] = ['window_dimensions', 'window_strides', 'base_dilations', 'window_dilations'].map((n) => list(n, rank, 1)); // prettier-ignore
+  const [size, stride, base, gap] = [
+    'window_dimensions',
+    'window_strides',
+    'base_dilations',
+    'window_dilations',
+  ].map((n) => list(n, rank, 1));
   const padding = list('padding', 2 * rank, 0);
   const shape = resultShape(call);
   const data = flat(input);
@@ -160,7 +204,8 @@ const reduceWindow: Kernel = one((call) => {
   return fromFlat(shape, out, input.dtype);
 });
 
-// ---- batch norm -----------------------------------------------------------------------------------------------------------
+// ---- batch norm
+// -----------------------------------------------------------------------------
 
 interface Features {
   readonly x: NDArray;
@@ -177,7 +222,11 @@ function features(call: KernelCall): Features {
   return {
     x,
     others: x.shape.map((_, d) => d).filter((d) => d !== dim),
-    spread: (vector) => reshape(vector, x.shape.map((n, d) => (d === dim ? n : 1))), // prettier-ignore
+    spread: (vector) =>
+      reshape(
+        vector,
+        x.shape.map((n, d) => (d === dim ? n : 1)),
+      ),
     inverse: (variance) => map(variance, (v) => 1 / Math.sqrt(v + eps)),
   };
 }
@@ -193,16 +242,25 @@ const batchNormGrad: Kernel = (call) => {
   const inverse = f.spread(f.inverse(tensor(call, 'variance')));
   const y = multiply(subtract(f.x, f.spread(tensor(call, 'mean'))), inverse);
   const along = reduce(multiply(grad, y), f.others, true, meanOf);
-  const centred = subtract(subtract(grad, reduce(grad, f.others, true, meanOf)), multiply(y, along));
+  const centred = subtract(
+    subtract(grad, reduce(grad, f.others, true, meanOf)),
+    multiply(y, along),
+  );
   const factor = map2(f.spread(scale), inverse, (s, i) => s * i);
   return [multiply(centred, factor), sum(multiply(grad, y), f.others), sum(grad, f.others)];
 };
 
 export const stablehloProductKernels: Kernels = {
   'stablehlo.dot_general': one((call) => {
-    const dims = (side: string, what: string): readonly number[] => call.ctx.ints(`${side}_${what}_dimensions`);
+    const dims = (side: string, what: string): readonly number[] =>
+      call.ctx.ints(`${side}_${what}_dimensions`);
     const [a, b] = operands(call);
-    return dotGeneral(a, b, [dims('lhs', 'batching'), dims('rhs', 'batching')], [dims('lhs', 'contracting'), dims('rhs', 'contracting')]); // prettier-ignore
+    return dotGeneral(
+      a,
+      b,
+      [dims('lhs', 'batching'), dims('rhs', 'batching')],
+      [dims('lhs', 'contracting'), dims('rhs', 'contracting')],
+    );
   }),
   'stablehlo.dot': one((call) => {
     const [a, b] = operands(call);
@@ -217,7 +275,10 @@ export const stablehloProductKernels: Kernels = {
   'stablehlo.reduce_window': reduceWindow,
   'stablehlo.batch_norm_training': (call) => {
     const f = features(call);
-    const [mean, variance] = [reduce(f.x, f.others, false, meanOf), reduce(f.x, f.others, false, varianceOf(0))];
+    const [mean, variance] = [
+      reduce(f.x, f.others, false, meanOf),
+      reduce(f.x, f.others, false, varianceOf(0)),
+    ];
     return [normalised(call, f, mean, variance), mean, variance];
   },
   'stablehlo.batch_norm_inference': one((call) =>

@@ -1,12 +1,22 @@
 /** Operations of StableHLO that make, move and rename elements. */
 
 import { ShardwrightError } from '../../../errors.ts';
-import { build, fromList, full, scalar, NDArray } from '../../../ndarray/array.ts';
+import { build, fromList, full, NDArray, scalar } from '../../../ndarray/array.ts';
 import { cast } from '../../../ndarray/elementwise.ts';
 import { normal, uniform } from '../../../ndarray/random.ts';
 import { sort } from '../../../ndarray/sort.ts';
 import { concat, expand, flip, overwrite, permute, reshape, rows } from '../../../ndarray/views.ts';
-import { one, resultShape, resultType, tensor, tensors, type EvaluatedArg, type Kernel, type KernelCall, type Kernels } from '../../record/kernel.ts'; // prettier-ignore
+import {
+  type EvaluatedArg,
+  type Kernel,
+  type KernelCall,
+  type Kernels,
+  one,
+  resultShape,
+  resultType,
+  tensor,
+  tensors,
+} from '../../record/kernel.ts';
 
 const operand = (call: KernelCall): NDArray => tensor(call, 'operand');
 
@@ -15,7 +25,8 @@ function numberOf(value: EvaluatedArg): number | undefined {
   if (typeof value === 'number') return value;
   if (typeof value === 'boolean') return value ? 1 : 0;
   if (typeof value === 'bigint') return Number(value);
-  if (value === null || typeof value !== 'object' || value instanceof NDArray || !('kind' in value)) return undefined;
+  if (value === null || typeof value !== 'object' || value instanceof NDArray || !('kind' in value))
+    return undefined;
   return value.kind === 'float' ? value.value : undefined;
 }
 
@@ -24,12 +35,18 @@ const constant: Kernel = one((call) => {
   const shape = resultShape(call);
   const single = numberOf(value);
   if (single !== undefined) return cast(full(shape, single), resultType(call));
-  const list = Array.isArray(value) ? (value as readonly EvaluatedArg[]).map(numberOf) : [undefined];
+  const list = Array.isArray(value)
+    ? (value as readonly EvaluatedArg[]).map(numberOf)
+    : [undefined];
   const numbers = list.filter((v) => v !== undefined);
   if (numbers.length < list.length)
-    throw new ShardwrightError('E_NO_KERNEL', `${call.ctx.target}: the elements of [${shape.join(', ')}] are not known as numbers`, {
-      hint: 'long constants are imported as text, which is not evaluated',
-    }); // prettier-ignore
+    throw new ShardwrightError(
+      'E_NO_KERNEL',
+      `${call.ctx.target}: the elements of [${shape.join(', ')}] are not known as numbers`,
+      {
+        hint: 'long constants are imported as text, which is not evaluated',
+      },
+    );
   return cast(fromList(shape, numbers), resultType(call));
 });
 
@@ -54,7 +71,10 @@ const slice: Kernel = one((call) => {
   const { ctx } = call;
   const x = operand(call);
   const [start, strides] = [ctx.ints('start_indices'), ctx.ints('strides')];
-  return resultShape(call).reduce((view, count, d) => rows(view, d, start[d], count, strides[d] ?? 1), x);
+  return resultShape(call).reduce(
+    (view, count, d) => rows(view, d, start[d], count, strides[d] ?? 1),
+    x,
+  );
 });
 
 /** Rows before and after, which may be negative, and between. */
@@ -74,7 +94,11 @@ const pad: Kernel = one((call) => {
   });
   const around = expand(tensor(call, 'padding_value'), shape);
   if (x.size === 0) return around;
-  return overwrite(around, (whole) => starts.reduce((view, s, d) => rows(view, d, s, x.shape[d], steps[d]), whole), x);
+  return overwrite(
+    around,
+    (whole) => starts.reduce((view, s, d) => rows(view, d, s, x.shape[d], steps[d]), whole),
+    x,
+  );
 });
 
 /** Start of each dim, moved so that the window fits. */
@@ -100,7 +124,8 @@ const dynamicUpdateSlice: Kernel = one((call) => {
 const rng: Kernel = one((call) => {
   const [a, b] = [tensor(call, 'a').item(), tensor(call, 'b').item()];
   const shape = resultShape(call);
-  if (call.ctx.text('rng_distribution') === 'NORMAL') return build(shape, (i) => a + b * normal(call.random, i));
+  if (call.ctx.text('rng_distribution') === 'NORMAL')
+    return build(shape, (i) => a + b * normal(call.random, i));
   const drawn = build(shape, (i) => a + (b - a) * uniform(call.random, i));
   return cast(drawn, resultType(call));
 });
@@ -122,7 +147,9 @@ export const stablehloShapeKernels: Kernels = {
   'stablehlo.optimization_barrier': same,
   'sdy.sharding_constraint': same,
   'sdy.reshard': same,
-  'stablehlo.get_dimension_size': one((call) => scalar(operand(call).shape[call.ctx.int('dimension')], 'i32')),
+  'stablehlo.get_dimension_size': one((call) =>
+    scalar(operand(call).shape[call.ctx.int('dimension')], 'i32'),
+  ),
   'chlo.top_k': (call) => sort(operand(call), -1, true, call.ctx.int('k')),
   'stablehlo.rng': rng,
 };

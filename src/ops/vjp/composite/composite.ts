@@ -1,18 +1,20 @@
 /**
- * Operators that PyTorch differentiates through the operators they are made of. Where a gradient is to pass, such a call is
- * replaced by the same calls that AOTAutograd traces.
+ * Operators that PyTorch differentiates through the operators they are made of. Where a gradient is
+ * to pass, such a call is replaced by the same calls that AOTAutograd traces.
  */
 
 import type { Arg, DType, ValueRef } from '../../../graph/types.ts';
-import { isDecomposed } from './decomposed.ts';
 import { elements, type OperatorRecord } from '../../record/record.ts';
 import { literal } from '../build.ts';
+import type { VjpCall } from '../vjp.ts';
 import { attention, withRowSums } from './attention.ts';
+import { isDecomposed } from './decomposed.ts';
 import { crossEntropy } from './loss.ts';
 import { matmulOf } from './product.ts';
-import type { VjpCall } from '../vjp.ts';
 
-/** Replaces a call; `update` tells that an operand's storage takes a new value (running statistics). */
+/**
+ * Replaces a call; `update` tells that an operand's storage takes a new value (running statistics).
+ */
 type Composite = (c: VjpCall, update: (operand: ValueRef, value: ValueRef) => void) => ValueRef;
 
 /** `x W^T + bias`: one product of matrices, whatever the leading dims. */
@@ -42,9 +44,15 @@ function linear(c: VjpCall): ValueRef {
 const normalizedShape = (c: VjpCall): Arg => c.arg('normalized_shape') ?? [];
 
 function layerNorm(c: VjpCall): ValueRef {
-  const args = [c.x('input'), normalizedShape(c), c.optional('weight'), c.optional('bias'), literal(c.ctx.number('eps'))];
+  const args = [
+    c.x('input'),
+    normalizedShape(c),
+    c.optional('weight'),
+    c.optional('bias'),
+    literal(c.ctx.number('eps')),
+  ];
   return c.b.item(c.b.call('aten.native_layer_norm.default', args), 0);
-} // prettier-ignore
+}
 
 function rmsNorm(c: VjpCall): ValueRef {
   const args = [c.x('input'), normalizedShape(c), c.optional('weight'), c.arg('eps') ?? null];
@@ -55,12 +63,18 @@ function groupNorm(c: VjpCall): ValueRef {
   const [n, channels, ...rest] = c.shape('input');
   return c.b.item(
     c.b.call('aten.native_group_norm.default', [
-      c.b.isStrided(c.x('input')) ? c.b.rowMajor(c.x('input')) : c.x('input'), c.optional('weight'), c.optional('bias'),
-      n, channels, elements(rest), c.ctx.int('num_groups'), literal(c.ctx.number('eps')),
+      c.b.isStrided(c.x('input')) ? c.b.rowMajor(c.x('input')) : c.x('input'),
+      c.optional('weight'),
+      c.optional('bias'),
+      n,
+      channels,
+      elements(rest),
+      c.ctx.int('num_groups'),
+      literal(c.ctx.number('eps')),
     ]),
     0,
   );
-} // prettier-ignore
+}
 
 /** In training the running statistics move: they are results, and the buffers take them. */
 function batchNorm(c: VjpCall, update: (operand: ValueRef, value: ValueRef) => void): ValueRef {
@@ -71,7 +85,10 @@ function batchNorm(c: VjpCall, update: (operand: ValueRef, value: ValueRef) => v
   const numbers = [literal(c.ctx.number('momentum')), literal(c.ctx.number('eps'))];
   if (mean === null || variance === null) {
     if (!training) return c.ctx.fail('without training it needs running_mean and running_var');
-    return b.item(b.call('aten._native_batch_norm_legit.no_stats', [...affine, true, ...numbers]), 0);
+    return b.item(
+      b.call('aten._native_batch_norm_legit.no_stats', [...affine, true, ...numbers]),
+      0,
+    );
   }
   const target = 'aten._native_batch_norm_legit_functional.default';
   const call = b.call(target, [...affine, mean, variance, training, ...numbers]);
@@ -92,7 +109,12 @@ function convolution(c: VjpCall): ValueRef {
   const n = c.shape('weight').length - 2;
   const lists = ['stride', 'padding', 'dilation'].map((name) => spatial(c.ctx.ints(name), n));
   const settings = [...lists, false, spatial([0], n), c.ctx.int('groups')];
-  return b.call('aten.convolution.default', [c.x('input'), c.x('weight'), c.optional('bias'), ...settings]);
+  return b.call('aten.convolution.default', [
+    c.x('input'),
+    c.x('weight'),
+    c.optional('bias'),
+    ...settings,
+  ]);
 }
 
 function maxPool(c: VjpCall): ValueRef {
@@ -106,11 +128,13 @@ function adaptivePool(c: VjpCall): ValueRef {
   return c.b.call('aten._adaptive_avg_pool2d.default', [c.x('self'), size]);
 }
 
-const softmax = (target: string) => (c: VjpCall): ValueRef => {
-  const dtype = c.ctx.dtype('dtype');
-  const x = dtype === undefined ? c.x('self') : c.b.cast(c.x('self'), dtype);
-  return c.b.call(target, [x, c.ctx.int('dim'), false]);
-}; // prettier-ignore
+const softmax =
+  (target: string) =>
+  (c: VjpCall): ValueRef => {
+    const dtype = c.ctx.dtype('dtype');
+    const x = dtype === undefined ? c.x('self') : c.b.cast(c.x('self'), dtype);
+    return c.b.call(target, [x, c.ctx.int('dim'), false]);
+  };
 
 /** Nothing is dropped outside of training; with probability 0 PyTorch makes a copy. */
 function dropout(c: VjpCall): ValueRef {
@@ -158,5 +182,10 @@ export function compositeOf(record: OperatorRecord): Composite | undefined {
   if (Object.hasOwn(COMPOSITES, record.name)) return COMPOSITES[record.name];
   if (!isDecomposed(record) || record.results !== 'single') return undefined;
   return (c) =>
-    record.decompose({ b: c.b, ctx: c.ctx, x: (name) => c.x(name), optional: (name) => c.optional(name) })[0];
+    record.decompose({
+      b: c.b,
+      ctx: c.ctx,
+      x: (name) => c.x(name),
+      optional: (name) => c.optional(name),
+    })[0];
 }

@@ -8,7 +8,10 @@ import type { VjpCall } from '../vjp.ts';
 const NONE = 0;
 const MEAN = 1;
 
-/** Cross entropy: the logarithm of the softmax, then the negative log likelihood of the target classes or probabilities. */
+/**
+ * Cross entropy: the logarithm of the softmax, then the negative log likelihood of the target
+ * classes or probabilities.
+ */
 export function crossEntropy(c: VjpCall): ValueRef {
   const { b } = c;
   const rank = c.shape('self').length;
@@ -28,7 +31,8 @@ function negativeLog(c: VjpCall, logs: ValueRef): ValueRef {
   const settings = [c.optional('weight'), c.ctx.int('reduction'), c.ctx.int('ignore_index')];
   const shape = b.shape(logs);
   const target = c.x('target');
-  if (shape.length <= 2) return b.item(b.call('aten.nll_loss_forward.default', [logs, target, ...settings]), 0);
+  if (shape.length <= 2)
+    return b.item(b.call('aten.nll_loss_forward.default', [logs, target, ...settings]), 0);
   const [batch, classes, ...places] = shape;
   const spatial = places.length === 2 ? places : [1, places.reduce((n, d) => n * d, 1)];
   const loss = b.item(
@@ -50,7 +54,10 @@ function classWeights(c: VjpCall, classes: number): ValueRef | null {
   return c.b.call('aten.view.default', [weight, shape]);
 }
 
-/** The part of label smoothing: minus the sum of the logarithms of all classes, where the target counts. */
+/**
+ * The part of label smoothing: minus the sum of the logarithms of all classes, where the target
+ * counts.
+ */
 function smoothLoss(c: VjpCall, logs: ValueRef, classes: number): ValueRef {
   const { b } = c;
   const weight = classWeights(c, classes);
@@ -63,23 +70,34 @@ function smoothLoss(c: VjpCall, logs: ValueRef, classes: number): ValueRef {
   const total = b.call('aten.sum.default', [counted]);
   if (reduction !== MEAN) return total;
   const kept = b.unary('logical_not', ignored);
-  if (weight === null) return b.div(total, b.call('aten.sum.default', [b.cast(kept, b.dtype(logs))]));
-  // The mean is over the weights of the targets; an ignored one stands for class 0 and counts nothing.
+  if (weight === null)
+    return b.div(total, b.call('aten.sum.default', [b.cast(kept, b.dtype(logs))]));
+  // The mean is over the weights of the targets; an ignored one stands for class 0 and counts
+  // nothing.
   const own = b.call('aten.masked_fill.Scalar', [target, ignored, 0]);
   const picked = b.call('aten.index.Tensor', [c.x('weight'), [own]]);
   return b.div(total, b.call('aten.sum.default', [b.zeroed(picked, ignored)]));
 }
 
-/** Targets that are probabilities: minus their mean logarithm; the mean is over the batch and its places. */
+/**
+ * Targets that are probabilities: minus their mean logarithm; the mean is over the batch and its
+ * places.
+ */
 function likelihood(c: VjpCall, logs: ValueRef, classes: number, smoothing: number): ValueRef {
   const { b } = c;
   const shape = b.shape(logs);
   const given = c.x('target');
-  const target = smoothing === 0 ? given : b.add(b.mul(given, 1 - smoothing), smoothing / shape[classes]);
+  const target =
+    smoothing === 0 ? given : b.add(b.mul(given, 1 - smoothing), smoothing / shape[classes]);
   const weight = classWeights(c, classes);
   const terms = b.mul(weight === null ? logs : b.mul(logs, weight), target);
   const reduction = c.ctx.int('reduction');
   if (reduction === NONE) return b.neg(b.sum(terms, [classes]));
   const total = b.neg(b.call('aten.sum.default', [terms]));
-  return reduction === MEAN ? b.div(total, shape.reduce((n, d, i) => (i === classes ? n : n * d), 1)) : total; // prettier-ignore
+  return reduction === MEAN
+    ? b.div(
+        total,
+        shape.reduce((n, d, i) => (i === classes ? n : n * d), 1),
+      )
+    : total;
 }

@@ -4,7 +4,10 @@ import type { ValueRef } from '../../../graph/types.ts';
 import { elements } from '../../record/record.ts';
 import type { CallBuilder } from '../build.ts';
 
-/** Matrix product of any ranks: folded into one matrix product where the right operand is a matrix, else batched. */
+/**
+ * Matrix product of any ranks: folded into one matrix product where the right operand is a matrix,
+ * else batched.
+ */
 export function matmulOf(b: CallBuilder, x: ValueRef, y: ValueRef): ValueRef {
   const [sx, sy] = [b.shape(x), b.shape(y)];
   const vector = (a: ValueRef, v: ValueRef): ValueRef => b.call('aten.mv.default', [a, v]);

@@ -1,8 +1,11 @@
-/** Elementwise functions of several operands. A tie of maximum, minimum or clamp goes to the first argument. */
+/**
+ * Elementwise functions of several operands. A tie of maximum, minimum or clamp goes to the first
+ * argument.
+ */
 
 import type { ValueRef } from '../../../graph/types.ts';
 import { categoryOf } from '../../record/dtypes.ts';
-import { literal, type CallBuilder, type Operand } from '../build.ts';
+import { type CallBuilder, literal, type Operand } from '../build.ts';
 import { named, type VjpCall, type Vjps } from '../vjp.ts';
 
 /** A tensor argument, or the number in its place. */
@@ -13,12 +16,17 @@ function operand(c: VjpCall, name: string): Operand {
 /** A number stays in the operator's form for tensors, if the forward call has it there. */
 function like(c: VjpCall, name: 'mul' | 'div', a: ValueRef, x: Operand): ValueRef {
   if (typeof x !== 'number') return c.b[name](a, x);
-  return c.b.call(`aten.${name}.${c.node.target.endsWith('.Scalar') ? 'Scalar' : 'Tensor'}`, [a, literal(x)]);
+  return c.b.call(`aten.${name}.${c.node.target.endsWith('.Scalar') ? 'Scalar' : 'Tensor'}`, [
+    a,
+    literal(x),
+  ]);
 }
 
 /** Gradients of complex numbers are conjugate, as PyTorch has them. */
 function conjugated(c: VjpCall, x: Operand): Operand {
-  return typeof x === 'number' || categoryOf(c.b.dtype(x)) !== 3 ? x : c.b.call('aten._conj.default', [x]);
+  return typeof x === 'number' || categoryOf(c.b.dtype(x)) !== 3
+    ? x
+    : c.b.call('aten._conj.default', [x]);
 }
 
 const both = ['Tensor', 'Scalar'];
@@ -40,7 +48,10 @@ function powerExponent(c: VjpCall): ValueRef {
   return b.mul(c.g(), b.zeroed(b.mul(c.y(), b.unary('log', x)), flat));
 }
 
-/** Gradients of a choice between two operands: all of it where `first` holds, none elsewhere; and the other way round. */
+/**
+ * Gradients of a choice between two operands: all of it where `first` holds, none elsewhere; and
+ * the other way round.
+ */
 function choice(c: VjpCall, names: readonly [string, string], first: () => ValueRef) {
   const { b } = c;
   let taken: ValueRef | undefined;
@@ -55,14 +66,19 @@ const SELF_OTHER = ['self', 'other'] as const;
 /** The larger or smaller of two that is a number. */
 const nanAware = (compare: string) => (c: VjpCall) =>
   choice(c, SELF_OTHER, () =>
-    c.b.call('aten.logical_or.default', [c.b.compare(compare, c.x('self'), c.x('other')), c.b.unary('isnan', c.x('other'))]),
-  ); // prettier-ignore
+    c.b.call('aten.logical_or.default', [
+      c.b.compare(compare, c.x('self'), c.x('other')),
+      c.b.unary('isnan', c.x('other')),
+    ]),
+  );
 
 /** Divisions with a remainder: the quotient is constant where it is smooth. */
 const modulo = (rounding: string) => (c: VjpCall) => ({
   self: () => c.g(),
   other: () => {
-    const quotient = c.b.call('aten.div.Tensor_mode', [c.arg('self') ?? null, c.x('other')], { rounding_mode: rounding }); // prettier-ignore
+    const quotient = c.b.call('aten.div.Tensor_mode', [c.arg('self') ?? null, c.x('other')], {
+      rounding_mode: rounding,
+    });
     return c.b.neg(c.b.mul(c.g(), quotient));
   },
 });
@@ -75,7 +91,10 @@ function quotient(c: VjpCall) {
       const other = c.x('other');
       const ratio = b.call('aten.div.Tensor', [c.arg('self') ?? null, other]);
       const slope = b.div(ratio, other);
-      return b.mul(b.neg(c.g()), categoryOf(b.dtype(slope)) === 3 ? b.call('aten._conj.default', [slope]) : slope);
+      return b.mul(
+        b.neg(c.g()),
+        categoryOf(b.dtype(slope)) === 3 ? b.call('aten._conj.default', [slope]) : slope,
+      );
     },
   };
 }
@@ -84,7 +103,11 @@ function quotient(c: VjpCall) {
 const roundedQuotient = (c: VjpCall) =>
   c.ctx.has('rounding_mode') ? { self: () => null, other: () => null } : quotient(c);
 
-const logTimes = (log: (b: CallBuilder, y: Operand) => Operand, derivative: (b: CallBuilder, y: ValueRef) => ValueRef) =>
+const logTimes =
+  (
+    log: (b: CallBuilder, y: Operand) => Operand,
+    derivative: (b: CallBuilder, y: ValueRef) => ValueRef,
+  ) =>
   (c: VjpCall) => {
     const { b } = c;
     return {
@@ -95,7 +118,7 @@ const logTimes = (log: (b: CallBuilder, y: Operand) => Operand, derivative: (b: 
       },
       other: () => b.mul(c.g(), b.div(asTensor(c, 'self'), derivative(b, c.x('other')))),
     };
-  }; // prettier-ignore
+  };
 
 /** The operand as a tensor; a number becomes one without dims. */
 function asTensor(c: VjpCall, name: string): ValueRef {
@@ -126,7 +149,10 @@ function clampBetween(c: VjpCall): ValueRef {
   return b.where(inside, c.g(), 0);
 }
 
-/** With both bounds, the lower one counts only where it is below the upper one: the upper is applied last. */
+/**
+ * With both bounds, the lower one counts only where it is below the upper one: the upper is applied
+ * last.
+ */
 function clampTensors(c: VjpCall) {
   const { b } = c;
   const x = c.x('self');
@@ -135,12 +161,18 @@ function clampTensors(c: VjpCall) {
     self: () => clampBetween(c),
     min: () => {
       const below = b.compare('lt', x, c.x('min'));
-      const counts = high === null ? below : b.call('aten.logical_and.default', [below, b.compare('lt', c.x('min'), high)]); // prettier-ignore
+      const counts =
+        high === null
+          ? below
+          : b.call('aten.logical_and.default', [below, b.compare('lt', c.x('min'), high)]);
       return b.where(counts, c.g(), 0);
     },
     max: () => {
       const above = b.compare('gt', x, c.x('max'));
-      const counts = low === null ? above : b.call('aten.logical_or.default', [above, b.compare('lt', c.x('max'), low)]); // prettier-ignore
+      const counts =
+        low === null
+          ? above
+          : b.call('aten.logical_or.default', [above, b.compare('lt', c.x('max'), low)]);
       return b.where(counts, c.g(), 0);
     },
   };
@@ -150,9 +182,18 @@ const alpha = (c: VjpCall): number => c.ctx.number('alpha');
 const value = (c: VjpCall): number => c.ctx.number('value');
 
 export const binaryVjps: Vjps = {
-  ...named(overloads('add'), (c) => ({ self: () => c.g(), other: () => c.b.scaled(c.g(), alpha(c)) })),
-  ...named(overloads('sub'), (c) => ({ self: () => c.g(), other: () => c.b.scaled(c.g(), -alpha(c)) })),
-  ...named(overloads('rsub'), (c) => ({ self: () => c.b.scaled(c.g(), -alpha(c)), other: () => c.g() })),
+  ...named(overloads('add'), (c) => ({
+    self: () => c.g(),
+    other: () => c.b.scaled(c.g(), alpha(c)),
+  })),
+  ...named(overloads('sub'), (c) => ({
+    self: () => c.g(),
+    other: () => c.b.scaled(c.g(), -alpha(c)),
+  })),
+  ...named(overloads('rsub'), (c) => ({
+    self: () => c.b.scaled(c.g(), -alpha(c)),
+    other: () => c.g(),
+  })),
   ...named(overloads('mul'), (c) => ({
     self: () => like(c, 'mul', c.g(), conjugated(c, operand(c, 'other'))),
     other: () => like(c, 'mul', c.g(), conjugated(c, operand(c, 'self'))),
@@ -161,9 +202,16 @@ export const binaryVjps: Vjps = {
   ...named('div.Tensor_mode div.Scalar_mode', roundedQuotient),
   ...named(overloads('remainder'), modulo('floor')),
   ...named(overloads('fmod'), modulo('trunc')),
-  ...named('pow.Tensor_Tensor', (c) => ({ self: () => powerBase(c), exponent: () => powerExponent(c) })),
-  ...named('maximum.default', (c) => choice(c, SELF_OTHER, () => c.b.compare('ge', c.x('self'), c.x('other')))),
-  ...named('minimum.default', (c) => choice(c, SELF_OTHER, () => c.b.compare('le', c.x('self'), c.x('other')))),
+  ...named('pow.Tensor_Tensor', (c) => ({
+    self: () => powerBase(c),
+    exponent: () => powerExponent(c),
+  })),
+  ...named('maximum.default', (c) =>
+    choice(c, SELF_OTHER, () => c.b.compare('ge', c.x('self'), c.x('other'))),
+  ),
+  ...named('minimum.default', (c) =>
+    choice(c, SELF_OTHER, () => c.b.compare('le', c.x('self'), c.x('other'))),
+  ),
   ...named('fmax.default', nanAware('ge')),
   ...named('fmin.default', nanAware('le')),
   ...named('clamp.default', (c) => ({ self: () => clampBetween(c) })),
@@ -181,7 +229,8 @@ export const binaryVjps: Vjps = {
     other: () => c.b.mul(c.g(), c.b.div(c.x('other'), c.y())),
   })),
   ...named('copysign.Tensor', (c) => ({
-    self: () => c.b.zeroed(c.b.mul(c.g(), c.b.div(c.y(), c.x('self'))), c.b.compare('eq', c.x('self'), 0)),
+    self: () =>
+      c.b.zeroed(c.b.mul(c.g(), c.b.div(c.y(), c.x('self'))), c.b.compare('eq', c.x('self'), 0)),
     other: () => null,
   })),
   ...named('logaddexp.default', (c) => ({
@@ -193,8 +242,20 @@ export const binaryVjps: Vjps = {
       c.b.mul(c.g(), c.b.unary('sigmoid', c.b.mul(c.b.sub(c.x(x), c.x(y)), Math.LN2)));
     return { self: () => share('self', 'other'), other: () => share('other', 'self') };
   }),
-  ...named('xlogy.Tensor', logTimes((b, y) => (typeof y === 'number' ? Math.log(y) : b.unary('log', y)), (_b, y) => y)), // prettier-ignore
-  ...named('special_xlog1py.default', logTimes((b, y) => (typeof y === 'number' ? Math.log1p(y) : b.unary('log1p', y)), (b, y) => b.add(y, 1))), // prettier-ignore
+  ...named(
+    'xlogy.Tensor',
+    logTimes(
+      (b, y) => (typeof y === 'number' ? Math.log(y) : b.unary('log', y)),
+      (_b, y) => y,
+    ),
+  ),
+  ...named(
+    'special_xlog1py.default',
+    logTimes(
+      (b, y) => (typeof y === 'number' ? Math.log1p(y) : b.unary('log1p', y)),
+      (b, y) => b.add(y, 1),
+    ),
+  ),
   ...named('where.self', (c) => ({
     self: () => c.b.where(c.x('condition'), c.g(), 0),
     other: () => c.b.where(c.x('condition'), 0, c.g()),
@@ -219,10 +280,17 @@ export const binaryVjps: Vjps = {
   })),
   ...named('addcdiv.default', (c) => ({
     self: () => c.g(),
-    tensor1: () => c.b.mul(c.g(), c.b.div(c.b.full([], value(c), c.ctx.outputs[0]?.dtype ?? 'f32'), c.x('tensor2'))),
+    tensor1: () =>
+      c.b.mul(
+        c.g(),
+        c.b.div(c.b.full([], value(c), c.ctx.outputs[0]?.dtype ?? 'f32'), c.x('tensor2')),
+      ),
     tensor2: () => {
       const { b } = c;
-      const ratio = b.div(c.b.scaled(c.x('tensor1'), value(c)), b.mul(c.x('tensor2'), c.x('tensor2')));
+      const ratio = b.div(
+        c.b.scaled(c.x('tensor1'), value(c)),
+        b.mul(c.x('tensor2'), c.x('tensor2')),
+      );
       return b.neg(b.mul(c.g(), ratio));
     },
   })),

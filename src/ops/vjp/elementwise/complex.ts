@@ -1,12 +1,14 @@
 /**
- * In: an operator on complex numbers. Out: whether its derivative is right for them. PyTorch's gradient of a complex operand
- * is the conjugate of the derivative times what comes back; formulas written for real numbers lack the conjugate unless the
- * operator only moves or adds numbers, which has none to take.
+ * In: an operator on complex numbers. Out: whether its derivative is right for them. PyTorch's
+ * gradient of a complex operand is the conjugate of the derivative times what comes back; formulas
+ * written for real numbers lack the conjugate unless the operator only moves or adds numbers, which
+ * has none to take.
  */
 import type { OperatorRecord } from '../../record/record.ts';
 
 /** Tried on complex numbers against torch.autograd (test/passes/autodiff/complex-vjp.test.ts). */
-const CONJUGATED = /^aten\.(view_as_complex|view_as_real|complex|_conj|polar|real|imag|abs|mul|div)\./;
+const CONJUGATED =
+  /^aten\.(view_as_complex|view_as_real|complex|_conj|polar|real|imag|abs|mul|div)\./;
 
 /** Linear with real coefficients: sums, and what puts elements elsewhere. */
 const MOVED_OR_ADDED =

@@ -1,4 +1,7 @@
-/** Elementwise functions of one tensor. Formulas are those of PyTorch's `derivatives.yaml`, in the same operators. */
+/**
+ * Elementwise functions of one tensor. Formulas are those of PyTorch's `derivatives.yaml`, in the
+ * same operators.
+ */
 
 import type { ValueRef } from '../../../graph/types.ts';
 import type { CallBuilder } from '../build.ts';
@@ -6,15 +9,20 @@ import { named, type VjpCall, type Vjps } from '../vjp.ts';
 
 type Formula = (b: CallBuilder, g: ValueRef, c: VjpCall) => ValueRef | null;
 
-const self = (names: string, formula: Formula): Vjps => named(names, (c) => ({ self: () => formula(c.b, c.g(), c) }));
+const self = (names: string, formula: Formula): Vjps =>
+  named(names, (c) => ({ self: () => formula(c.b, c.g(), c) }));
 
 /** `name.default` of one argument `self`, from gradient, input and result. */
-const of = (name: string, formula: (b: CallBuilder, g: ValueRef, x: ValueRef, y: () => ValueRef) => ValueRef): Vjps =>
-  self(`${name}.default`, (b, g, c) => formula(b, g, c.x('self'), () => c.y()));
+const of = (
+  name: string,
+  formula: (b: CallBuilder, g: ValueRef, x: ValueRef, y: () => ValueRef) => ValueRef,
+): Vjps => self(`${name}.default`, (b, g, c) => formula(b, g, c.x('self'), () => c.y()));
 
 /** A backward operator of gradient and input, or of gradient and result. */
-const byInput = (name: string): Vjps => of(name, (b, g, x) => b.call(`aten.${name}_backward.default`, [g, x]));
-const byResult = (name: string): Vjps => of(name, (b, g, _x, y) => b.call(`aten.${name}_backward.default`, [g, y()]));
+const byInput = (name: string): Vjps =>
+  of(name, (b, g, x) => b.call(`aten.${name}_backward.default`, [g, x]));
+const byResult = (name: string): Vjps =>
+  of(name, (b, g, _x, y) => b.call(`aten.${name}_backward.default`, [g, y()]));
 
 const SELU_ALPHA = 1.6732632423543772;
 const SELU_SCALE = 1.0507009873554805;
@@ -33,7 +41,11 @@ const sincGradient = (b: CallBuilder, g: ValueRef, x: ValueRef): ValueRef => {
 };
 
 export const unaryVjps: Vjps = {
-  ...self('clone.default contiguous.default alias.default alias_copy.default lift_fresh.default lift_fresh_copy.default positive.default frac.default', (_b, g) => g), // prettier-ignore
+  ...self(
+    'clone.default contiguous.default alias.default alias_copy.default lift_fresh.default ' +
+      'lift_fresh_copy.default positive.default frac.default',
+    (_b, g) => g,
+  ),
   ...of('neg', (b, g) => b.neg(g)),
   ...self('_conj.default', (b, g) => b.call('aten._conj.default', [g])),
   ...self('view_as_complex.default', (b, g) => b.call('aten.view_as_real.default', [g])),
@@ -65,19 +77,26 @@ export const unaryVjps: Vjps = {
   ...of('asinh', (b, g, x) => b.mul(g, b.unary('rsqrt', b.add(b.pow(x, 2), 1)))),
   ...of('acosh', (b, g, x) => b.mul(g, b.unary('rsqrt', b.sub(b.pow(x, 2), 1)))),
   ...of('atanh', (b, g, x) => b.div(g, b.rsub(b.pow(x, 2), 1))),
-  ...of('erf', (b, g, x) => b.mul(b.mul(g, b.unary('exp', b.neg(b.pow(x, 2)))), 2 / Math.sqrt(Math.PI))),
-  ...of('erfc', (b, g, x) => b.mul(b.mul(g, b.unary('exp', b.neg(b.pow(x, 2)))), -2 / Math.sqrt(Math.PI))),
+  ...of('erf', (b, g, x) =>
+    b.mul(b.mul(g, b.unary('exp', b.neg(b.pow(x, 2)))), 2 / Math.sqrt(Math.PI)),
+  ),
+  ...of('erfc', (b, g, x) =>
+    b.mul(b.mul(g, b.unary('exp', b.neg(b.pow(x, 2)))), -2 / Math.sqrt(Math.PI)),
+  ),
   ...of('lgamma', (b, g, x) => b.mul(g, b.unary('digamma', x))),
   ...of('sinc', sincGradient),
   ...of('deg2rad', (b, g) => b.mul(g, Math.PI / 180)),
   ...of('rad2deg', (b, g) => b.mul(g, 180 / Math.PI)),
-  ...self('nan_to_num.default', (b, g, c) => b.zeroed(g, b.unary('logical_not', b.unary('isfinite', c.x('self'))))),
+  ...self('nan_to_num.default', (b, g, c) =>
+    b.zeroed(g, b.unary('logical_not', b.unary('isfinite', c.x('self')))),
+  ),
   ...self('pow.Tensor_Scalar', power),
   ...named('pow.Scalar', (c) => ({
     exponent: () => c.b.mul(c.b.mul(c.g(), c.y()), Math.log(c.ctx.number('self'))),
   })),
 
-  // ---- activations ----------------------------------------------------------------------------------------------------
+  // ---- activations
+  // ---------------------------------------------------------------------------
   ...of('relu', (b, g, _x, y) => b.call('aten.threshold_backward.default', [g, y(), 0])),
   ...byResult('sigmoid'),
   ...byResult('tanh'),
@@ -87,20 +106,48 @@ export const unaryVjps: Vjps = {
   ...byInput('hardswish'),
   ...of('log_sigmoid', (b, g, x) => b.mul(g, b.unary('sigmoid', b.neg(x)))),
   ...self('gelu.default', (b, g, c) =>
-    b.call('aten.gelu_backward.default', [g, c.x('self')], { approximate: c.ctx.text('approximate') }),
+    b.call('aten.gelu_backward.default', [g, c.x('self')], {
+      approximate: c.ctx.text('approximate'),
+    }),
   ),
   ...of('relu6', (b, g, x) => b.call('aten.hardtanh_backward.default', [g, x, 0, 6])),
   ...self('hardtanh.default', (b, g, c) =>
-    b.call('aten.hardtanh_backward.default', [g, c.x('self'), c.arg('min_val') ?? -1, c.arg('max_val') ?? 1]),
+    b.call('aten.hardtanh_backward.default', [
+      g,
+      c.x('self'),
+      c.arg('min_val') ?? -1,
+      c.arg('max_val') ?? 1,
+    ]),
   ),
   ...self('leaky_relu.default', (b, g, c) =>
-    b.call('aten.leaky_relu_backward.default', [g, c.x('self'), { kind: 'float', value: c.ctx.number('negative_slope') }, false]),
-  ), // prettier-ignore
-  ...self('elu.default', (b, g, c) => eluBackward(b, g, c.x('self'), c.ctx.number('alpha'), c.ctx.number('scale'), c.ctx.number('input_scale'))), // prettier-ignore
-  ...self('celu.default', (b, g, c) => eluBackward(b, g, c.x('self'), c.ctx.number('alpha'), 1, 1 / c.ctx.number('alpha'))), // prettier-ignore
+    b.call('aten.leaky_relu_backward.default', [
+      g,
+      c.x('self'),
+      { kind: 'float', value: c.ctx.number('negative_slope') },
+      false,
+    ]),
+  ),
+  ...self('elu.default', (b, g, c) =>
+    eluBackward(
+      b,
+      g,
+      c.x('self'),
+      c.ctx.number('alpha'),
+      c.ctx.number('scale'),
+      c.ctx.number('input_scale'),
+    ),
+  ),
+  ...self('celu.default', (b, g, c) =>
+    eluBackward(b, g, c.x('self'), c.ctx.number('alpha'), 1, 1 / c.ctx.number('alpha')),
+  ),
   ...of('selu', (b, g, x) => eluBackward(b, g, x, SELU_ALPHA, SELU_SCALE, 1)),
   ...self('softplus.default', (b, g, c) =>
-    b.call('aten.softplus_backward.default', [g, c.x('self'), c.arg('beta') ?? 1, c.arg('threshold') ?? 20]),
+    b.call('aten.softplus_backward.default', [
+      g,
+      c.x('self'),
+      c.arg('beta') ?? 1,
+      c.arg('threshold') ?? 20,
+    ]),
   ),
   ...self('threshold.default', (b, g, c) =>
     b.call('aten.threshold_backward.default', [g, c.x('self'), c.arg('threshold') ?? 0]),
@@ -109,11 +156,22 @@ export const unaryVjps: Vjps = {
   ...self('softshrink.default', (b, g, c) => shrinkBackward('softshrink', b, g, c)),
 };
 
-function eluBackward(b: CallBuilder, g: ValueRef, x: ValueRef, alpha: number, scale: number, inputScale: number): ValueRef {
+function eluBackward(
+  b: CallBuilder,
+  g: ValueRef,
+  x: ValueRef,
+  alpha: number,
+  scale: number,
+  inputScale: number,
+): ValueRef {
   const numbers = [alpha, scale, inputScale].map((value) => ({ kind: 'float', value }) as const);
   return b.call('aten.elu_backward.default', [g, ...numbers, false, x]);
-} // prettier-ignore
+}
 
 function shrinkBackward(name: string, b: CallBuilder, g: ValueRef, c: VjpCall): ValueRef {
-  return b.call(`aten.${name}_backward.default`, [g, c.x('self'), { kind: 'float', value: c.ctx.number('lambd') }]);
+  return b.call(`aten.${name}_backward.default`, [
+    g,
+    c.x('self'),
+    { kind: 'float', value: c.ctx.number('lambd') },
+  ]);
 }

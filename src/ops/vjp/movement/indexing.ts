@@ -1,4 +1,7 @@
-/** Look-ups and writes by index: what was read is added back where it was read, what was overwritten gets nothing. */
+/**
+ * Look-ups and writes by index: what was read is added back where it was read, what was overwritten
+ * gets nothing.
+ */
 
 import type { Arg, ValueRef } from '../../../graph/types.ts';
 import { named, type VjpCall, type Vjps } from '../vjp.ts';
@@ -6,7 +9,10 @@ import { named, type VjpCall, type Vjps } from '../vjp.ts';
 const index = (c: VjpCall): Arg => c.arg('indices') ?? [];
 const dim = (c: VjpCall): Arg => c.arg('dim') ?? 0;
 
-/** The gradient of a source that is larger than its index: only the corner that the index covers was read. */
+/**
+ * The gradient of a source that is larger than its index: only the corner that the index covers was
+ * read.
+ */
 function corner(c: VjpCall, gathered: ValueRef): ValueRef {
   const [from, to] = [c.b.shape(gathered), c.shape('src')];
   if (from.every((size, d) => size === to[d])) return gathered;
@@ -14,22 +20,30 @@ function corner(c: VjpCall, gathered: ValueRef): ValueRef {
   return c.b.call('aten.constant_pad_nd.default', [gathered, pad]);
 }
 
-const gathered = (c: VjpCall): ValueRef => corner(c, c.b.call('aten.gather.default', [c.g(), dim(c), c.x('index')]));
+const gathered = (c: VjpCall): ValueRef =>
+  corner(c, c.b.call('aten.gather.default', [c.g(), dim(c), c.x('index')]));
 
 /** The gradient with the overwritten places at zero. */
-const scatteredOver = (c: VjpCall): ValueRef => c.b.call('aten.scatter.value', [c.g(), dim(c), c.x('index'), 0]);
+const scatteredOver = (c: VjpCall): ValueRef =>
+  c.b.call('aten.scatter.value', [c.g(), dim(c), c.x('index'), 0]);
 
-const filledOver = (c: VjpCall): ValueRef => c.b.call('aten.index_fill.int_Scalar', [c.g(), dim(c), c.x('index'), 0]);
+const filledOver = (c: VjpCall): ValueRef =>
+  c.b.call('aten.index_fill.int_Scalar', [c.g(), dim(c), c.x('index'), 0]);
 
-const selected = (c: VjpCall): ValueRef => c.b.call('aten.index_select.default', [c.g(), dim(c), c.x('index')]);
+const selected = (c: VjpCall): ValueRef =>
+  c.b.call('aten.index_select.default', [c.g(), dim(c), c.x('index')]);
 
 export const indexingVjps: Vjps = {
   ...named('embedding.default', (c) => ({
     weight: () =>
       c.b.call('aten.embedding_dense_backward.default', [
-        c.g(), c.x('indices'), c.shape('weight')[0], c.arg('padding_idx') ?? -1, c.arg('scale_grad_by_freq') ?? false,
+        c.g(),
+        c.x('indices'),
+        c.shape('weight')[0],
+        c.arg('padding_idx') ?? -1,
+        c.arg('scale_grad_by_freq') ?? false,
       ]),
-  })), // prettier-ignore
+  })),
   ...named('index.Tensor', (c) => ({
     self: () => {
       const zeros = c.b.newZeros(c.g(), c.shape('self'));

@@ -14,10 +14,12 @@ const joined = (c: VjpCall) => ({
 });
 
 /** The gradient with the written part at zero, and that part of the gradient. */
-const written = (read: (c: VjpCall) => ValueRef, write: (c: VjpCall, zeros: ValueRef) => ValueRef) => (c: VjpCall) => ({
-  self: () => write(c, c.b.full(c.shape('src'), 0, c.b.dtype(c.g()))),
-  src: () => read(c),
-});
+const written =
+  (read: (c: VjpCall) => ValueRef, write: (c: VjpCall, zeros: ValueRef) => ValueRef) =>
+  (c: VjpCall) => ({
+    self: () => write(c, c.b.full(c.shape('src'), 0, c.b.dtype(c.g()))),
+    src: () => read(c),
+  });
 
 const range = (c: VjpCall): readonly Arg[] => [
   c.arg('dim') ?? 0,
@@ -31,9 +33,14 @@ function slicedBack(c: VjpCall): ValueRef {
   const start = c.arg('start') ?? 0;
   const end = c.arg('end') ?? 9223372036854775807n;
   return c.b.call('aten.slice_backward.default', [
-    c.g(), [...own(c)], c.arg('dim') ?? 0, start, end, c.arg('step') ?? 1,
+    c.g(),
+    [...own(c)],
+    c.arg('dim') ?? 0,
+    start,
+    end,
+    c.arg('step') ?? 1,
   ]);
-} // prettier-ignore
+}
 
 /** Sums the copies of each element: the result's dims are cut into copies and elements. */
 function repeated(c: VjpCall): ValueRef {
@@ -63,10 +70,15 @@ function interleaved(c: VjpCall): ValueRef {
     return b.reshape(b.sum(b.reshape(c.g(), [n, times]), [1]), shape);
   }
   const at = frontDim(dim, shape.length);
-  return b.sum(b.reshape(c.g(), [...shape.slice(0, at + 1), times, ...shape.slice(at + 1)]), [at + 1]);
+  return b.sum(b.reshape(c.g(), [...shape.slice(0, at + 1), times, ...shape.slice(at + 1)]), [
+    at + 1,
+  ]);
 }
 
-/** Slices of the gradient, one for each joined tensor; an empty one-dim tensor has no part in the result. */
+/**
+ * Slices of the gradient, one for each joined tensor; an empty one-dim tensor has no part in the
+ * result.
+ */
 function parts(c: VjpCall): readonly (ValueRef | null)[] {
   const { b } = c;
   const shape = b.shape(c.g());
@@ -94,11 +106,15 @@ export const slicingVjps: Vjps = {
       return c.list('tensors').map((_, i) => c.b.item(cut, i));
     },
   })),
-  ...named('split.Tensor split_with_sizes.default split.sizes chunk.default', { results: 'all', vjp: joined }),
+  ...named('split.Tensor split_with_sizes.default split.sizes chunk.default', {
+    results: 'all',
+    vjp: joined,
+  }),
   ...named('unbind.int', {
     results: 'all',
     vjp: (c) => ({
-      self: () => c.b.call('aten.stack.default', [c.ctx.outputs.map((_, i) => c.g(i)), c.arg('dim') ?? 0]),
+      self: () =>
+        c.b.call('aten.stack.default', [c.ctx.outputs.map((_, i) => c.g(i)), c.arg('dim') ?? 0]),
     }),
   }),
   ...named('slice.Tensor', (c) => ({ self: () => slicedBack(c) })),
@@ -107,30 +123,59 @@ export const slicingVjps: Vjps = {
       const size = own(c)[frontDim(c.ctx.int('dim'), own(c).length)];
       const start = c.ctx.int('start') + (c.ctx.int('start') < 0 ? size : 0);
       return c.b.call('aten.slice_backward.default', [
-        c.g(), [...own(c)], c.ctx.int('dim'), start, start + c.ctx.int('length'), 1,
+        c.g(),
+        [...own(c)],
+        c.ctx.int('dim'),
+        start,
+        start + c.ctx.int('length'),
+        1,
       ]);
     },
-  })), // prettier-ignore
-  ...named('select.int', (c) => ({
-    self: () => c.b.call('aten.select_backward.default', [c.g(), [...own(c)], c.arg('dim') ?? 0, c.arg('index') ?? 0]),
   })),
-  ...named('slice_scatter.default', written(
-    (c) => c.b.call('aten.slice.Tensor', [c.g(), ...range(c)]),
-    (c, zeros) => c.b.call('aten.slice_scatter.default', [c.g(), zeros, ...range(c)]),
-  )), // prettier-ignore
-  ...named('select_scatter.default', written(
-    (c) => c.b.call('aten.select.int', [c.g(), c.ctx.int('dim'), c.ctx.int('index')]),
-    (c, zeros) => c.b.call('aten.select_scatter.default', [c.g(), zeros, c.ctx.int('dim'), c.ctx.int('index')]),
-  )), // prettier-ignore
-  ...named('flip.default', (c) => ({ self: () => c.b.call('aten.flip.default', [c.g(), c.arg('dims') ?? []]) })),
+  ...named('select.int', (c) => ({
+    self: () =>
+      c.b.call('aten.select_backward.default', [
+        c.g(),
+        [...own(c)],
+        c.arg('dim') ?? 0,
+        c.arg('index') ?? 0,
+      ]),
+  })),
+  ...named(
+    'slice_scatter.default',
+    written(
+      (c) => c.b.call('aten.slice.Tensor', [c.g(), ...range(c)]),
+      (c, zeros) => c.b.call('aten.slice_scatter.default', [c.g(), zeros, ...range(c)]),
+    ),
+  ),
+  ...named(
+    'select_scatter.default',
+    written(
+      (c) => c.b.call('aten.select.int', [c.g(), c.ctx.int('dim'), c.ctx.int('index')]),
+      (c, zeros) =>
+        c.b.call('aten.select_scatter.default', [
+          c.g(),
+          zeros,
+          c.ctx.int('dim'),
+          c.ctx.int('index'),
+        ]),
+    ),
+  ),
+  ...named('flip.default', (c) => ({
+    self: () => c.b.call('aten.flip.default', [c.g(), c.arg('dims') ?? []]),
+  })),
   ...named('roll.default', (c) => ({
     self: () => {
       const back = c.ctx.ints('shifts').map((n) => -n);
       return c.b.call('aten.roll.default', [c.g(), back, c.arg('dims') ?? []]);
     },
   })),
-  ...named('tril.default', (c) => ({ self: () => c.b.call('aten.tril.default', [c.g(), c.ctx.int('diagonal')]) })),
-  ...named('triu.default', (c) => ({ self: () => c.b.call('aten.triu.default', [c.g(), c.ctx.int('diagonal')]) })),
+  ...named('tril.default', (c) => ({
+    self: () => c.b.call('aten.tril.default', [c.g(), c.ctx.int('diagonal')]),
+  })),
+  ...named('triu.default', (c) => ({
+    self: () => c.b.call('aten.triu.default', [c.g(), c.ctx.int('diagonal')]),
+  })),
   ...named('constant_pad_nd.default', (c) => ({ self: () => constantPad(c) })),
   ...named('repeat.default', (c) => ({ self: () => repeated(c) })),
   ...named('repeat_interleave.self_int', (c) => ({ self: () => interleaved(c) })),

@@ -51,7 +51,8 @@ export const viewVjps: Vjps = {
     self: () => c.b.permute(c.g(), inverse(c.ctx.ints('dims').map((d) => frontDim(d, rank(c))))),
   })),
   ...named('movedim.int movedim.intlist', (c) => ({
-    self: () => c.b.permute(c.g(), inverse(moved(c.ctx.ints('source'), c.ctx.ints('destination'), rank(c)))),
+    self: () =>
+      c.b.permute(c.g(), inverse(moved(c.ctx.ints('source'), c.ctx.ints('destination'), rank(c)))),
   })),
   ...named('numpy_T.default', (c) => ({
     self: () =>
@@ -61,7 +62,10 @@ export const viewVjps: Vjps = {
       ),
   })),
   ...named('mT.default', (c) => ({ self: () => c.b.transpose(c.g(), -2, -1) })),
-  ...named('view.default _unsafe_view.default reshape.default flatten.using_ints unflatten.int', reshaped),
+  ...named(
+    'view.default _unsafe_view.default reshape.default flatten.using_ints unflatten.int',
+    reshaped,
+  ),
   ...named('squeeze.default squeeze.dims', reshaped),
   ...named('squeeze.dim', (c) => ({
     self: () => {

@@ -1,13 +1,17 @@
-/** Matrix products. A product whose two operands are differentiated costs twice its forward work in the backward pass. */
+/**
+ * Matrix products. A product whose two operands are differentiated costs twice its forward work in
+ * the backward pass.
+ */
 
 import type { ValueRef } from '../../../graph/types.ts';
-import type { CallBuilder } from '../build.ts';
 import { letters as einsumLetters } from '../../einsum/letters.ts';
+import type { CallBuilder } from '../build.ts';
 import { named, type VjpCall, type Vjps } from '../vjp.ts';
 
 /**
- * Gradient of the right operand of `a @ b`. A right operand that is a transposed matrix gets a transposed gradient, so that
- * the gradient of the matrix itself is row-major (PyTorch's `mm_mat2_backward`).
+ * Gradient of the right operand of `a @ b`. A right operand that is a transposed matrix gets a
+ * transposed gradient, so that the gradient of the matrix itself is row-major (PyTorch's
+ * `mm_mat2_backward`).
  */
 function rightGradient(b: CallBuilder, g: ValueRef, left: ValueRef, right: ValueRef): ValueRef {
   return b.isStrided(right) ? b.t(b.mm(b.t(g), left)) : b.mm(b.t(left), g);
@@ -43,14 +47,17 @@ export const productVjps: Vjps = {
     const [, , p] = c.shape('batch2');
     const spread = (): ValueRef => c.b.expand(c.b.unsqueeze(c.g(), 0), [batch, n, p]);
     return {
-      batch1: () => c.b.scaled(c.b.bmm(spread(), transposed(c.b, c.x('batch2'))), number(c, 'alpha')),
-      batch2: () => c.b.scaled(c.b.bmm(transposed(c.b, c.x('batch1')), spread()), number(c, 'alpha')),
+      batch1: () =>
+        c.b.scaled(c.b.bmm(spread(), transposed(c.b, c.x('batch2'))), number(c, 'alpha')),
+      batch2: () =>
+        c.b.scaled(c.b.bmm(transposed(c.b, c.x('batch1')), spread()), number(c, 'alpha')),
       self: () => c.b.scaled(c.g(), number(c, 'beta')),
     };
   }),
   ...named('addmv.default', (c) => ({
     mat: () => c.b.scaled(outer(c.b, c.g(), c.x('vec')), number(c, 'alpha')),
-    vec: () => c.b.scaled(c.b.call('aten.mv.default', [c.b.t(c.x('mat')), c.g()]), number(c, 'alpha')),
+    vec: () =>
+      c.b.scaled(c.b.call('aten.mv.default', [c.b.t(c.x('mat')), c.g()]), number(c, 'alpha')),
     self: () => c.b.scaled(c.g(), number(c, 'beta')),
   })),
   ...named('mv.default', (c) => ({
@@ -77,38 +84,55 @@ export const productVjps: Vjps = {
     return {
       // Transposed like the weight, which groups hold as the transpose of what the program stores.
       mat2: () =>
-        c.b.isStrided(c.x('mat2')) ? turned(product(turned(c.g()), c.x('self'))) : product(turned(c.x('self')), c.g()),
+        c.b.isStrided(c.x('mat2'))
+          ? turned(product(turned(c.g()), c.x('self')))
+          : product(turned(c.x('self')), c.g()),
       self: () => product(c.g(), turned(c.x('mat2'))),
     };
   }),
-  ...named('einsum.default', (c) => ({ tensors: () => c.list('tensors').map((_, k) => throughEinsum(c, k)) })),
+  ...named('einsum.default', (c) => ({
+    tensors: () => c.list('tensors').map((_, k) => throughEinsum(c, k)),
+  })),
 };
 
 /**
- * The same equation with the letters of an operand and of the result changed. A letter that only the operand has is spread; of
- * one that it repeats, the diagonal alone has a gradient.
+ * The same equation with the letters of an operand and of the result changed. A letter that only
+ * the operand has is spread; of one that it repeats, the diagonal alone has a gradient.
  */
 function throughEinsum(c: VjpCall, k: number): ValueRef {
   const { operands, output } = einsumLetters(c.ctx);
   const own = [...operands[k]];
   const unique = [...new Set(own)];
   const others = operands.filter((_, i) => i !== k);
-  const given = unique.filter((letter) => output.includes(letter) || others.some((o) => o.includes(letter)));
-  const list = c.list('tensors').map((x, i) => (i === k ? c.g() : (x ?? c.ctx.fail(`operand ${i} is missing`))));
+  const given = unique.filter(
+    (letter) => output.includes(letter) || others.some((o) => o.includes(letter)),
+  );
+  const list = c
+    .list('tensors')
+    .map((x, i) => (i === k ? c.g() : (x ?? c.ctx.fail(`operand ${i} is missing`))));
   const letters = operands.map((o, i) => (i === k ? output : o));
-  const product = c.b.call('aten.einsum.default', [`${letters.join(',')}->${given.join('')}`, list]);
+  const product = c.b.call('aten.einsum.default', [
+    `${letters.join(',')}->${given.join('')}`,
+    list,
+  ]);
   if (given.length === own.length) return product;
   const { shape } = c.ctx.list('tensors')[k]?.meta ?? c.ctx.fail(`operand ${k} is missing`);
-  // Each letter at its first place; the other places of a repeated one, and letters that are not given, are new dims.
+  // Each letter at its first place; the other places of a repeated one, and letters that are not
+  // given, are new dims.
   const spread = own.reduce(
-    (x, letter, d) => (given.includes(letter) && own.indexOf(letter) === d ? x : c.b.unsqueeze(x, d)),
+    (x, letter, d) =>
+      given.includes(letter) && own.indexOf(letter) === d ? x : c.b.unsqueeze(x, d),
     product,
   );
   return own.reduce(
     (x, letter, d) => {
       const first = own.indexOf(letter);
       if (first === d) return x;
-      const along = (dim: number): ValueRef => c.b.reshape(c.b.iota(shape[d]), own.map((_, i) => (i === dim ? shape[d] : 1))); // prettier-ignore
+      const along = (dim: number): ValueRef =>
+        c.b.reshape(
+          c.b.iota(shape[d]),
+          own.map((_, i) => (i === dim ? shape[d] : 1)),
+        );
       return c.b.where(c.b.compare('eq', along(first), along(d)), x, 0);
     },
     c.b.expand(spread, shape),

@@ -25,15 +25,27 @@ function perElement(c: VjpCall): ValueRef {
 const negativeLogLikelihood = (target: string) => (c: VjpCall) => ({
   self: () =>
     c.b.call(target, [
-      c.g(), c.x('self'), c.x('target'), c.optional('weight'), c.arg('reduction') ?? MEAN, c.arg('ignore_index') ?? -100, c.y(1),
+      c.g(),
+      c.x('self'),
+      c.x('target'),
+      c.optional('weight'),
+      c.arg('reduction') ?? MEAN,
+      c.arg('ignore_index') ?? -100,
+      c.y(1),
     ]),
-}); // prettier-ignore
+});
 
 /** A loss that is the same with its operands exchanged. */
 const symmetric = (name: string, parameter?: 'beta' | 'delta') => (c: VjpCall) => {
   const of = (a: string, b: string): ValueRef => {
     const more = parameter === undefined ? [] : [literal(c.ctx.number(parameter))];
-    return c.b.call(`aten.${name}_backward.default`, [c.g(), c.x(a), c.x(b), c.ctx.int('reduction'), ...more]);
+    return c.b.call(`aten.${name}_backward.default`, [
+      c.g(),
+      c.x(a),
+      c.x(b),
+      c.ctx.int('reduction'),
+      ...more,
+    ]);
   };
   return { self: () => of('self', 'target'), target: () => of('target', 'self') };
 };
@@ -44,8 +56,8 @@ function weighted(c: VjpCall, g: ValueRef): ValueRef {
 }
 
 /**
- * `w ((1 - t) x + (1 + (p - 1) t) softplus(-x))`, p the weight of positive targets: with `q = 1 + (p - 1) t` the derivative
- * is `(1 - t) - q sigmoid(-x)` in x and `-x + (p - 1) softplus(-x)` in t.
+ * `w ((1 - t) x + (1 + (p - 1) t) softplus(-x))`, p the weight of positive targets: with `q = 1 +
+ * (p - 1) t` the derivative is `(1 - t) - q sigmoid(-x)` in x and `-x + (p - 1) softplus(-x)` in t.
  */
 function withLogits(c: VjpCall) {
   const { b } = c;
@@ -53,7 +65,8 @@ function withLogits(c: VjpCall) {
   const positive = c.optional('pos_weight');
   return {
     self: () => {
-      if (positive === null) return weighted(c, b.mul(b.sub(b.unary('sigmoid', x), t), perElement(c)));
+      if (positive === null)
+        return weighted(c, b.mul(b.sub(b.unary('sigmoid', x), t), perElement(c)));
       const q = b.add(b.mul(b.sub(positive, 1), t), 1);
       const slope = b.sub(b.rsub(t, 1), b.mul(b.unary('sigmoid', b.neg(x)), q));
       return weighted(c, b.mul(slope, perElement(c)));
@@ -73,19 +86,24 @@ export const lossVjps: Vjps = {
   ...named('smooth_l1_loss.default', symmetric('smooth_l1_loss', 'beta')),
   ...named('huber_loss.default', symmetric('huber_loss', 'delta')),
   ...named('l1_loss.default', (c) => {
-    const slope = (a: string, b: string): ValueRef => c.b.mul(c.b.unary('sgn', c.b.sub(c.x(a), c.x(b))), perElement(c));
+    const slope = (a: string, b: string): ValueRef =>
+      c.b.mul(c.b.unary('sgn', c.b.sub(c.x(a), c.x(b))), perElement(c));
     return { self: () => slope('self', 'target'), target: () => slope('target', 'self') };
   }),
   ...named('binary_cross_entropy.default', (c) => ({
     self: () =>
       c.b.call('aten.binary_cross_entropy_backward.default', [
-        c.g(), c.x('self'), c.x('target'), c.optional('weight'), c.ctx.int('reduction'),
+        c.g(),
+        c.x('self'),
+        c.x('target'),
+        c.optional('weight'),
+        c.ctx.int('reduction'),
       ]),
     target: () => {
       const { b } = c;
       const slope = b.sub(b.unary('log', b.rsub(c.x('self'), 1)), b.unary('log', c.x('self')));
       return weighted(c, b.mul(slope, perElement(c)));
     },
-  })), // prettier-ignore
+  })),
   ...named('binary_cross_entropy_with_logits.default', withLogits),
 };

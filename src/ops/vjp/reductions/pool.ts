@@ -13,7 +13,13 @@ export const poolVjps: Vjps = {
       c.b.call('aten.max_pool2d_with_indices_backward.default', [
         c.g(),
         c.x('self'),
-        ...settings(c, { kernel_size: [], stride: [], padding: [0, 0], dilation: [1, 1], ceil_mode: false }),
+        ...settings(c, {
+          kernel_size: [],
+          stride: [],
+          padding: [0, 0],
+          dilation: [1, 1],
+          ceil_mode: false,
+        }),
         c.y(1),
       ]),
   })),
@@ -23,10 +29,15 @@ export const poolVjps: Vjps = {
         c.g(),
         c.x('self'),
         ...settings(c, {
-          kernel_size: [], stride: [], padding: [0, 0], ceil_mode: false, count_include_pad: true, divisor_override: null,
+          kernel_size: [],
+          stride: [],
+          padding: [0, 0],
+          ceil_mode: false,
+          count_include_pad: true,
+          divisor_override: null,
         }),
       ]),
-  })), // prettier-ignore
+  })),
   ...named('_adaptive_avg_pool2d.default', (c) => ({
     self: () => c.b.call('aten._adaptive_avg_pool2d_backward.default', [c.g(), c.x('self')]),
   })),

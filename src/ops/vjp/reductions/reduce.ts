@@ -1,7 +1,10 @@
-/** Reductions: the gradient is spread over what was reduced, weighted by how much each element counts. */
+/**
+ * Reductions: the gradient is spread over what was reduced, weighted by how much each element
+ * counts.
+ */
 
 import type { ValueRef } from '../../../graph/types.ts';
-import { literal, type CallBuilder } from '../build.ts';
+import { type CallBuilder, literal } from '../build.ts';
 import { frontDim, named, type VjpCall, type Vjps } from '../vjp.ts';
 
 /** Dims that the call reduces, from the front; all where it names none. */
@@ -73,7 +76,12 @@ const accumulated = (c: VjpCall) => ({
   self: () => {
     const shape = c.shape('self');
     if (shape.length === 0) return c.g();
-    return c.b.call('aten.scatter_add.default', [c.b.newZeros(c.g(), shape), c.ctx.int('dim'), c.y(1), c.g()]);
+    return c.b.call('aten.scatter_add.default', [
+      c.b.newZeros(c.g(), shape),
+      c.ctx.int('dim'),
+      c.y(1),
+      c.g(),
+    ]);
   },
 });
 
@@ -106,13 +114,18 @@ function normGradient(c: VjpCall): ValueRef | null {
   return b.mul(p < 1 ? b.zeroed(powered, b.compare('eq', x, 0)) : powered, scale);
 }
 
-// ---- products and running reductions ------------------------------------------------------------------------------------
+// ---- products and running reductions
+// -----------------------------------------------------------------------------
 
 /** For each element the product of all others along `dim`, without dividing by a zero. */
 function otherProduct(b: CallBuilder, x: ValueRef, dim: number): ValueRef {
   const shape = b.shape(x);
   const n = shape[dim];
-  const ones = b.full(shape.map((size, d) => (d === dim ? Math.min(1, size) : size)), 1, b.dtype(x)); // prettier-ignore
+  const ones = b.full(
+    shape.map((size, d) => (d === dim ? Math.min(1, size) : size)),
+    1,
+    b.dtype(x),
+  );
   if (n <= 1) return ones;
   const before = (v: ValueRef): ValueRef =>
     b.call('aten.cumprod.default', [b.cat([ones, b.slice(v, dim, 0, n - 1)], dim), dim]);
@@ -122,7 +135,10 @@ function otherProduct(b: CallBuilder, x: ValueRef, dim: number): ValueRef {
 function productAlong(c: VjpCall): ValueRef {
   const shape = c.shape('self');
   if (shape.length === 0) return c.g();
-  return c.b.mul(keptDims(c, c.g()), otherProduct(c.b, c.x('self'), frontDim(c.ctx.int('dim'), shape.length)));
+  return c.b.mul(
+    keptDims(c, c.g()),
+    otherProduct(c.b, c.x('self'), frontDim(c.ctx.int('dim'), shape.length)),
+  );
 }
 
 function productOfAll(c: VjpCall): ValueRef {
@@ -141,8 +157,8 @@ function sumOfRest(b: CallBuilder, x: ValueRef, dim: number): ValueRef {
 const alongDim = (c: VjpCall): number => frontDim(c.ctx.int('dim'), c.shape('self').length);
 
 /**
- * `dx_i = sum over j >= i of g_j times the product of x_k, k <= j, k != i`: exact where elements are zero, at the price of
- * n values per element.
+ * `dx_i = sum over j >= i of g_j times the product of x_k, k <= j, k != i`: exact where elements
+ * are zero, at the price of n values per element.
  */
 function runningProduct(c: VjpCall): ValueRef {
   const { b } = c;
@@ -156,15 +172,25 @@ function runningProduct(c: VjpCall): ValueRef {
   const lead = b.shape(x).slice(0, -1);
   const index = b.iota(n);
   const row = b.unsqueeze(index, 1);
-  // Row i holds the factors with x_i left out, so that its running products are those of the others.
+  // Row i holds the factors with x_i left out, so that its running products are those of the
+  // others.
   const own = b.call('aten.eq.Tensor', [row, index]);
   const rows = b.expand(b.unsqueeze(x, -2), [...lead, n, n]);
-  const others = b.call('aten.cumprod.default', [b.call('aten.masked_fill.Scalar', [rows, own, literal(1)]), -1]);
-  const weighted = b.zeroed(b.mul(others, b.unsqueeze(g, -2)), b.call('aten.lt.Tensor', [index, row]));
+  const others = b.call('aten.cumprod.default', [
+    b.call('aten.masked_fill.Scalar', [rows, own, literal(1)]),
+    -1,
+  ]);
+  const weighted = b.zeroed(
+    b.mul(others, b.unsqueeze(g, -2)),
+    b.call('aten.lt.Tensor', [index, row]),
+  );
   return turn(b.sum(weighted, [shape.length]));
 }
 
-/** `exp(x_i) times the sum over j >= i of g_j exp(-y_j)`, positive and negative gradients apart so that neither overflows. */
+/**
+ * `exp(x_i) times the sum over j >= i of g_j exp(-y_j)`, positive and negative gradients apart so
+ * that neither overflows.
+ */
 function runningLogSum(c: VjpCall): ValueRef {
   const { b } = c;
   if (c.shape('self').length === 0) return c.g();
@@ -172,12 +198,17 @@ function runningLogSum(c: VjpCall): ValueRef {
   const part = (g: ValueRef): ValueRef => {
     const logs = b.unary('log', b.where(b.compare('gt', g, 0), g, 0));
     const terms = b.flip(b.sub(logs, c.y()), dim);
-    return b.unary('exp', b.add(b.flip(b.call('aten.logcumsumexp.default', [terms, dim]), dim), c.x('self')));
+    return b.unary(
+      'exp',
+      b.add(b.flip(b.call('aten.logcumsumexp.default', [terms, dim]), dim), c.x('self')),
+    );
   };
   return b.sub(part(c.g()), part(b.neg(c.g())));
 }
 
-/** Differences between neighbours, n times: each is undone by adding what the two neighbours gave. */
+/**
+ * Differences between neighbours, n times: each is undone by adding what the two neighbours gave.
+ */
 function difference(c: VjpCall) {
   const { b } = c;
   const rank = c.shape('self').length;
@@ -194,7 +225,8 @@ function difference(c: VjpCall) {
     for (let i = 0; i < c.ctx.int('n'); i++) x = b.sub(pad(x, 1, 0), pad(x, 0, 1));
     return x;
   };
-  const part = (start: number, length: number): ValueRef => b.slice((whole ??= total()), dim, start, start + length);
+  const part = (start: number, length: number): ValueRef =>
+    b.slice((whole ??= total()), dim, start, start + length);
   const before = size('prepend');
   const own = c.shape('self')[dim];
   return {
@@ -207,7 +239,9 @@ function difference(c: VjpCall) {
 export const reduceVjps: Vjps = {
   ...named('sum.default sum.dim_IntList', sumOf),
   ...named('mean.default mean.dim', meanOf),
-  ...named('nansum.default', (c) => ({ self: () => c.b.zeroed(spread(c), c.b.unary('isnan', c.x('self'))) })),
+  ...named('nansum.default', (c) => ({
+    self: () => c.b.zeroed(spread(c), c.b.unary('isnan', c.x('self'))),
+  })),
   ...named('prod.default', (c) => ({ self: () => productOfAll(c) })),
   ...named('prod.dim_int', (c) => ({ self: () => productAlong(c) })),
   ...named('max.default min.default amax.default amin.default median.default', extreme),
@@ -228,14 +262,16 @@ export const reduceVjps: Vjps = {
     vjp: (c) => ({
       self: () => {
         const { b } = c;
-        const fromMean = (): ValueRef => b.div(b.expand(keptDims(c, c.g(1)), c.shape('self')), count(c));
+        const fromMean = (): ValueRef =>
+          b.div(b.expand(keptDims(c, c.g(1)), c.shape('self')), count(c));
         if (!c.hasGradient(1)) return varianceGradient(c, c.g(0));
         return c.hasGradient(0) ? b.add(varianceGradient(c, c.g(0)), fromMean()) : fromMean();
       },
     }),
   }),
   ...named('logsumexp.default', (c) => ({
-    self: () => c.b.mul(keptDims(c, c.g()), c.b.unary('exp', c.b.sub(c.x('self'), keptDims(c, c.y())))),
+    self: () =>
+      c.b.mul(keptDims(c, c.g()), c.b.unary('exp', c.b.sub(c.x('self'), keptDims(c, c.y())))),
   })),
   ...named('cumsum.default', (c) => ({ self: () => sumOfRest(c.b, c.g(), alongDim(c)) })),
   ...named('cumprod.default', (c) => ({ self: () => runningProduct(c) })),

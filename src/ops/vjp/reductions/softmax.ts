@@ -10,7 +10,7 @@ function inputType(c: VjpCall): DType {
 const backward = (target: string) => (c: VjpCall) => ({
   self: () =>
     c.b.call(target, [c.g(), c.y(), c.arg('dim') ?? -1, { kind: 'dtype', dtype: inputType(c) }]),
-}); // prettier-ignore
+});
 
 export const softmaxVjps: Vjps = {
   ...named('_softmax.default', backward('aten._softmax_backward_data.default')),

@@ -4,8 +4,8 @@ import type { Graph, Node, ValueRef } from '../../../graph/types.ts';
 import { eachOperand } from '../../../graph/value.ts';
 
 /**
- * The joint graph of a body: its results, then one gradient slot for each input, in order. Tangents are asked for the results
- * `from` only.
+ * The joint graph of a body: its results, then one gradient slot for each input, in order. Tangents
+ * are asked for the results `from` only.
  */
 export type Differentiate = (body: Graph, wrt: readonly string[], from: readonly number[]) => Graph;
 
@@ -23,7 +23,9 @@ export function gradientSlots(joint: Graph, inputs: readonly string[]): (string 
   return inputs.map((name) => byInput.get(name) ?? null);
 }
 
-/** Names that these values depend on, themselves included; what `stop` names is not looked behind. */
+/**
+ * Names that these values depend on, themselves included; what `stop` names is not looked behind.
+ */
 export function neededNodes(
   graph: Graph,
   ends: Iterable<string | null>,
@@ -33,7 +35,8 @@ export function neededNodes(
   for (const end of ends) if (end !== null) needed.add(end);
   for (let i = graph.nodes.length - 1; i >= 0; i--) {
     const node = graph.nodes[i];
-    if (needed.has(node.name) && !stop.has(node.name)) eachOperand(node, (name) => needed.add(name));
+    if (needed.has(node.name) && !stop.has(node.name))
+      eachOperand(node, (name) => needed.add(name));
   }
   return needed;
 }

@@ -1,27 +1,30 @@
-/** Writes the derivatives of control-flow calls, and refuses bodies that change tensors in place. */
+/**
+ * Writes the derivatives of control-flow calls, and refuses bodies that change tensors in place.
+ */
 
 import { ShardwrightError } from '../../../errors.ts';
 import { LOCAL_MAP } from '../../../graph/local-map.ts';
 import type { Arg, Graph, Node, ValueRef } from '../../../graph/types.ts';
 import { isRef } from '../../../graph/value.ts';
-import type { CallBuilder } from '../../../ops/vjp/build.ts';
 import { functionalForm } from '../../../ops/record/in-place.ts';
+import type { CallBuilder } from '../../../ops/vjp/build.ts';
 import { BodyWriter } from '../../control/body-writer.ts';
+import { controlForm, inputNames, type ScanForm } from '../../control/control-form.ts';
+import { Activity } from '../activity.ts';
+import { type KeptRegion, keptRegion } from '../kept-region.ts';
+import { hasGradient } from '../wanted.ts';
 import type { Contribution, Differentiate } from './body-gradients.ts';
 import { branchBackward } from './branch-vjp.ts';
-import { controlForm, inputNames, type ScanForm } from '../../control/control-form.ts';
-import { customDerivative, type CustomDerivative } from './custom-vjp.ts';
-import { Activity } from '../activity.ts';
-import { hasGradient } from '../wanted.ts';
-import { planLocalMap, type LocalMapPlan } from './local-map-vjp.ts';
-import { keptRegion, type KeptRegion } from '../kept-region.ts';
+import { type CustomDerivative, customDerivative } from './custom-vjp.ts';
+import { type LocalMapPlan, planLocalMap } from './local-map-vjp.ts';
 import { planScan, type ScanPlan } from './scan-vjp.ts';
 
 /**
- * Derivatives of control flow. A condition becomes a second one on the same predicate, whose bodies run their branch again
- * and apply its derivative. A scan also stacks what its backward scan reads, unless that is the same on every trip; the
- * backward scan goes the other way, carries the gradients of the carry and the sums of those of captured values, and yields
- * those of the scanned rows. A map has no carry, and sums after the loop.
+ * Derivatives of control flow. A condition becomes a second one on the same predicate, whose bodies
+ * run their branch again and apply its derivative. A scan also stacks what its backward scan reads,
+ * unless that is the same on every trip; the backward scan goes the other way, carries the
+ * gradients of the carry and the sums of those of captured values, and yields those of the scanned
+ * rows. A map has no carry, and sums after the loop.
  */
 export class ControlVjp {
   private readonly plans = new Map<string, ScanPlan>();
@@ -46,7 +49,10 @@ export class ControlVjp {
     return kind === 'call' && HANDLED.has(target);
   }
 
-  /** The forward call as the backward pass needs it, after whatever it captures beyond the given operands. */
+  /**
+   * The forward call as the backward pass needs it, after whatever it captures beyond the given
+   * operands.
+   */
   forward(node: Node): Node {
     const stated = customDerivative(node, this.source.subgraphs, this.calls);
     if (stated !== undefined) {
@@ -54,7 +60,14 @@ export class ControlVjp {
       return stated.forward;
     }
     if (node.target === LOCAL_MAP) {
-      const plan = planLocalMap({ node, subgraphs: this.source.subgraphs, isActive: (operand) => this.isActive(operand), wanted: this.wantedResults(node), calls: this.calls, differentiate: this.differentiate });
+      const plan = planLocalMap({
+        node,
+        subgraphs: this.source.subgraphs,
+        isActive: (operand) => this.isActive(operand),
+        wanted: this.wantedResults(node),
+        calls: this.calls,
+        differentiate: this.differentiate,
+      });
       if (plan === undefined) return node;
       this.regions.set(node.name, plan);
       return plan.forward;
@@ -71,11 +84,19 @@ export class ControlVjp {
     const wrt = this.activeInputs(form);
     if (wrt.length === 0) return node;
     refuseMutation(node, form.step);
-    const plan = planScan({ node, form, wrt, wanted, calls: this.calls, writer: this.writer, differentiate: this.differentiate });
+    const plan = planScan({
+      node,
+      form,
+      wrt,
+      wanted,
+      calls: this.calls,
+      writer: this.writer,
+      differentiate: this.differentiate,
+    });
     if (plan === undefined) return node;
     this.plans.set(node.name, plan);
     return plan.forward;
-  } // prettier-ignore
+  }
 
   /** What the gradients of a call's results give its operands. */
   backward(node: Node, gradients: readonly (ValueRef | undefined)[]): Contribution[] {
@@ -84,15 +105,18 @@ export class ControlVjp {
     const region = this.regions.get(node.name);
     if (region !== undefined) return region.backward(gradients);
     const stated = this.stated.get(node.name);
-    if (stated !== undefined) return stated.backward(gradients, (operand) => this.isActive(operand));
+    if (stated !== undefined)
+      return stated.backward(gradients, (operand) => this.isActive(operand));
     const kept = this.kept.get(node.name);
     const form = kept?.form ?? controlForm(node, this.source.subgraphs);
     if (form?.kind === 'branch') {
       for (const body of form.bodies) refuseMutation(node, body.graph);
       const wrt = form.operands.flatMap((operand, i) => (this.isActive(operand) ? [i] : []));
       const saved =
-        kept?.saved.map((output) => ({ output, value: this.calls.item({ kind: 'value', name: node.name }, output) })) ??
-        [];
+        kept?.saved.map((output) => ({
+          output,
+          value: this.calls.item({ kind: 'value', name: node.name }, output),
+        })) ?? [];
       return branchBackward({
         node,
         form,
@@ -107,7 +131,9 @@ export class ControlVjp {
   }
 
   private isActive(operand: Arg): boolean {
-    return isRef(operand) && this.activity.has(operand.name) && hasGradient(this.calls.typeOf(operand));
+    return (
+      isRef(operand) && this.activity.has(operand.name) && hasGradient(this.calls.typeOf(operand))
+    );
   }
 
   /** Results that a read leads on to where gradients start. */
@@ -115,13 +141,22 @@ export class ControlVjp {
     const wanted = new Set<number>();
     for (const { target, args, name } of this.source.nodes) {
       const [read, index] = args;
-      if (target !== 'operator.getitem' || read === undefined || !isRef(read) || read.name !== node.name) continue;
+      if (
+        target !== 'operator.getitem' ||
+        read === undefined ||
+        !isRef(read) ||
+        read.name !== node.name
+      )
+        continue;
       if (this.needed.has(name) && typeof index === 'number') wanted.add(index);
     }
     return wanted;
   }
 
-  /** Inputs of a scan's body that depend on what is differentiated; a carry may come to do so on a later trip. */
+  /**
+   * Inputs of a scan's body that depend on what is differentiated; a carry may come to do so on a
+   * later trip.
+   */
   private activeInputs({ step, init, xs, captured }: ScanForm): string[] {
     const names = inputNames(step);
     const types = new Map(step.nodes.map((node) => [node.name, node.type]));
@@ -142,18 +177,30 @@ export class ControlVjp {
   }
 }
 
-const HANDLED: ReadonlySet<string> = new Set(['call', 'cond', 'case', 'scan', 'map', 'map_impl', LOCAL_MAP]);
+const HANDLED: ReadonlySet<string> = new Set([
+  'call',
+  'cond',
+  'case',
+  'scan',
+  'map',
+  'map_impl',
+  LOCAL_MAP,
+]);
 
 /** @throws E_HOP_MUTATION when a body, or a body inside it, changes a tensor in place */
 function refuseMutation(node: Node, body: Graph): void {
   for (const call of body.nodes) {
     const functional = functionalForm(call.target);
     if (functional === undefined) continue;
-    throw new ShardwrightError('E_HOP_MUTATION', `${node.name}: ${call.target} changes a tensor in place inside the body @${body.name}`, {
-      node: call.name,
-      ...(call.meta.line === undefined ? {} : { position: { line: call.meta.line, column: 1 } }),
-      hint: `bodies are functional: use ${functional} and return its result`,
-    });
+    throw new ShardwrightError(
+      'E_HOP_MUTATION',
+      `${node.name}: ${call.target} changes a tensor in place inside the body @${body.name}`,
+      {
+        node: call.name,
+        ...(call.meta.line === undefined ? {} : { position: { line: call.meta.line, column: 1 } }),
+        hint: `bodies are functional: use ${functional} and return its result`,
+      },
+    );
   }
   for (const inner of Object.values(body.subgraphs)) refuseMutation(node, inner);
-} // prettier-ignore
+}

@@ -7,12 +7,18 @@ import { getOwn, isGraphRef, isList, isRef, NO_KWARGS } from '../../../graph/val
 import type { CallBuilder } from '../../../ops/vjp/build.ts';
 import type { Contribution } from './body-gradients.ts';
 
-/** A call of a function that states its derivative: `call(@f, operands, vjp_forward=@f', vjp_backward=@b, vjp_wrt=[...])`. */
+/**
+ * A call of a function that states its derivative: `call(@f, operands, vjp_forward=@f',
+ * vjp_backward=@b, vjp_wrt=[...])`.
+ */
 export interface CustomDerivative {
   /** The call that also returns what the backward function reads. */
   readonly forward: Node;
   /** The call of the backward function. */
-  backward(gradients: readonly (ValueRef | undefined)[], isWanted: (operand: Arg) => boolean): Contribution[];
+  backward(
+    gradients: readonly (ValueRef | undefined)[],
+    isWanted: (operand: Arg) => boolean,
+  ): Contribution[];
 }
 
 /** The derivative that a call states; undefined for any other call. */
@@ -21,12 +27,21 @@ export function customDerivative(
   subgraphs: Readonly<Record<string, Graph>>,
   calls: CallBuilder,
 ): CustomDerivative | undefined {
-  const [replaced, back] = [getOwn(node.kwargs, 'vjp_forward'), getOwn(node.kwargs, 'vjp_backward')];
+  const [replaced, back] = [
+    getOwn(node.kwargs, 'vjp_forward'),
+    getOwn(node.kwargs, 'vjp_backward'),
+  ];
   if (node.target !== 'call' || replaced === undefined || back === undefined) return undefined;
-  if (!isGraphRef(replaced) || !isGraphRef(back)) throw internalError(`${node.name} has no bodies for its derivative`);
+  if (!isGraphRef(replaced) || !isGraphRef(back))
+    throw internalError(`${node.name} has no bodies for its derivative`);
   const [withSaved, backward] = [getOwn(subgraphs, replaced.name), getOwn(subgraphs, back.name)];
   const [, operands] = node.args;
-  if (withSaved === undefined || backward === undefined || operands === undefined || !isList(operands))
+  if (
+    withSaved === undefined ||
+    backward === undefined ||
+    operands === undefined ||
+    !isList(operands)
+  )
     throw internalError(`${node.name} has no bodies for its derivative`);
   const results = bodyResult(withSaved);
   const count = node.type.kind === 'tuple' ? node.type.items.length : 0;
@@ -49,12 +64,20 @@ export function customDerivative(
         if (type.kind !== 'tensor') throw internalError(`result ${i} of ${node.name} is no tensor`);
         return calls.zerosOf(type);
       });
-      const call = calls.graph.call('call', [back, [...saved, ...incoming]], { kind: 'tuple', items: bodyResult(backward) }, {
-        meta: calls.meta, name: calls.freshName('call'),
-      }); // prettier-ignore
+      const call = calls.graph.call(
+        'call',
+        [back, [...saved, ...incoming]],
+        { kind: 'tuple', items: bodyResult(backward) },
+        {
+          meta: calls.meta,
+          name: calls.freshName('call'),
+        },
+      );
       return wrt.flatMap((position, i): Contribution[] => {
         const operand = operands[position];
-        return isRef(operand) && isWanted(operand) ? [{ operand, gradient: calls.item(call, i) }] : [];
+        return isRef(operand) && isWanted(operand)
+          ? [{ operand, gradient: calls.item(call, i) }]
+          : [];
       });
     },
   };

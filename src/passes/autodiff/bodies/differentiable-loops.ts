@@ -2,15 +2,16 @@
 
 import type { Graph, Node } from '../../../graph/types.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
-import { boundedLoopsToScans } from '../../control/loops/bounded-loops.ts';
 import { controlForm } from '../../control/control-form.ts';
+import { boundedLoopsToScans } from '../../control/loops/bounded-loops.ts';
 import { hoistInvariants } from '../../control/loops/hoist-invariants.ts';
 import { Activity } from '../activity.ts';
 import { differentiated, type Wanted } from '../wanted.ts';
 
 /**
- * The graph with the loops that a gradient passes in a form that it can pass: bounded `while_loop` calls as scans, and calls
- * that are the same on every trip before the loop, so that they are differentiated once. Other loops stay.
+ * The graph with the loops that a gradient passes in a form that it can pass: bounded `while_loop`
+ * calls as scans, and calls that are the same on every trip before the loop, so that they are
+ * differentiated once. Other loops stay.
  */
 export function withDifferentiableLoops(graph: Graph, table: OperatorTable, wanted: Wanted): Graph {
   const isLoop = (node: Node): boolean => {

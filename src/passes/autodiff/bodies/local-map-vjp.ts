@@ -1,20 +1,26 @@
 /**
- * Derivative of a region of per-device code: a second region, on the same axes. In: a `local_map` call. Out: the call that also
- * returns what its backward region reads, and that region. What is saved leaves the first region and enters the second as what
- * it is on every axis: pieces (V) side by side on a new dim 0, so that their
- * own dims stay free for other axes. Gradients enter and leave in the types that belong to the specs.
+ * Derivative of a region of per-device code: a second region, on the same axes. In: a `local_map`
+ * call. Out: the call that also returns what its backward region reads, and that region. What is
+ * saved leaves the first region and enters the second as what it is on every axis: pieces (V) side
+ * by side on a new dim 0, so that their own dims stay free for other axes. Gradients enter and
+ * leave in the types that belong to the specs.
  */
 import { internalError } from '../../../errors.ts';
 import { GraphBuilder } from '../../../graph/build.ts';
 import { bodyResult, placeholdersOf } from '../../../graph/control.ts';
-import { localMapCall, localType, type LocalMapCall } from '../../../graph/local-map.ts';
+import { type LocalMapCall, localMapCall, localType } from '../../../graph/local-map.ts';
 import type { Arg, Graph, Node, TensorType, ValueRef, ValueType } from '../../../graph/types.ts';
 import { eachOperand, getOwn, isRef, tensorType } from '../../../graph/value.ts';
-import { checkRegion, type CheckedRegion } from '../../../local-spmd/region.ts';
-import { gradientType, type AxisType } from '../../../mesh/local-types/types.ts';
+import { type CheckedRegion, checkRegion } from '../../../local-spmd/region.ts';
+import { type AxisType, gradientType } from '../../../mesh/local-types/types.ts';
 import type { CallBuilder } from '../../../ops/vjp/build.ts';
-import { gradientSlots, neededNodes, type Contribution, type Differentiate } from './body-gradients.ts';
 import { BodyWriter } from '../../control/body-writer.ts';
+import {
+  type Contribution,
+  type Differentiate,
+  gradientSlots,
+  neededNodes,
+} from './body-gradients.ts';
 
 interface LocalMapGradient {
   readonly node: Node;
@@ -33,7 +39,9 @@ export interface LocalMapPlan {
   backward(gradients: readonly (ValueRef | undefined)[]): Contribution[];
 }
 
-/** A value that the first region saves: how it leaves, and under which name the second one reads it. */
+/**
+ * A value that the first region saves: how it leaves, and under which name the second one reads it.
+ */
 interface Saved {
   readonly name: string;
   readonly spec: readonly AxisType[];
@@ -73,21 +81,29 @@ class RegionSplit {
     this.nodes = new Map(joint.nodes.map((node) => [node.name, node]));
     this.inputs = placeholdersOf(body).map(({ name }) => name);
     this.slots = gradientSlots(joint, wrt);
-    const byIndex = new Map(joint.outputs.map((o) => [o.role === 'output' ? o.index : undefined, o.value]));
+    const byIndex = new Map(
+      joint.outputs.map((o) => [o.role === 'output' ? o.index : undefined, o.value]),
+    );
     this.returned = body.outputs.map((output, i) => byIndex.get(output.index ?? i) ?? null);
-    this.forwardTypes = this.checked(this.forwardPart(this.returned.map((value) => ({ value }))), call.outSpecs);
+    this.forwardTypes = this.checked(
+      this.forwardPart(this.returned.map((value) => ({ value }))),
+      call.outSpecs,
+    );
   }
 
   plan(): LocalMapPlan {
     const { site } = this;
     const needed = neededNodes(this.joint, this.slots);
-    const backward = this.joint.nodes.filter((n) => n.kind !== 'placeholder' && needed.has(n.name) && this.isBackward(n.name));
+    const backward = this.joint.nodes.filter(
+      (n) => n.kind !== 'placeholder' && needed.has(n.name) && this.isBackward(n.name),
+    );
     const again = new Set<string>();
     const read = new Set<string>();
     const reach = (name: string): void => {
       if (this.isBackward(name) || read.has(name) || again.has(name)) return;
       const node = this.nodes.get(name);
-      if (node === undefined) throw internalError(`the region of ${site.node.name} reads ${name}, which it lacks`);
+      if (node === undefined)
+        throw internalError(`the region of ${site.node.name} reads ${name}, which it lacks`);
       const free = site.calls.table.get(node.target);
       const constant = node.kind === 'call' && isConstant(node);
       // What only the gradient reads of the forward values is computed there, too.
@@ -99,17 +115,32 @@ class RegionSplit {
     };
     for (const node of backward) eachOperand(node, reach);
     for (const slot of this.slots) if (slot !== null) reach(slot);
-    const saved = [...read].filter((name) => !this.inputs.includes(name)).map((name) => this.savedAs(name));
-    const first = this.forwardPart([...this.returned.map((value) => ({ value })), ...saved.map(({ name, stacked }) => ({ value: name, stacked }))]);
-    const specs = [...this.call.outSpecs as readonly (readonly AxisType[])[], ...saved.map(({ spec }) => spec)];
+    const saved = [...read]
+      .filter((name) => !this.inputs.includes(name))
+      .map((name) => this.savedAs(name));
+    const first = this.forwardPart([
+      ...this.returned.map((value) => ({ value })),
+      ...saved.map(({ name, stacked }) => ({ value: name, stacked })),
+    ]);
+    const specs = [
+      ...(this.call.outSpecs as readonly (readonly AxisType[])[]),
+      ...saved.map(({ spec }) => spec),
+    ];
     const checkedFirst = this.checked(first, specs);
-    const forward = this.callOf(site.node, checkedFirst.body, `${this.call.body}_forward`, this.call.operands, this.call.inSpecs, specs);
+    const forward = this.callOf(
+      site.node,
+      checkedFirst.body,
+      `${this.call.body}_forward`,
+      this.call.operands,
+      this.call.inSpecs,
+      specs,
+    );
     const items = forward.type.kind === 'tuple' ? forward.type.items : [];
     return {
       forward,
       backward: (gradients) => this.backward(gradients, backward, again, read, saved, items),
     };
-  } // prettier-ignore
+  }
 
   private isBackward(name: string): boolean {
     const node = this.nodes.get(name);
@@ -120,12 +151,18 @@ class RegionSplit {
     const types = this.forwardTypes.types.get(name);
     const node = this.nodes.get(name);
     if (types === undefined || node?.type.kind !== 'tensor')
-      throw internalError(`the backward region of ${this.site.node.name} reads ${name}, whose type is not known`);
+      throw internalError(
+        `the backward region of ${this.site.node.name} reads ${name}, whose type is not known`,
+      );
     const spec = this.call.axes.map((axis): AxisType => {
       const type = types.get(axis.name) ?? 'I';
       return type === 'V' ? 'S(0)' : type;
     });
-    return { name, spec, stacked: this.call.axes.some(({ name: axis }) => types.get(axis) === 'V') };
+    return {
+      name,
+      spec,
+      stacked: this.call.axes.some(({ name: axis }) => types.get(axis) === 'V'),
+    };
   }
 
   /** The forward calls of the joint graph that these results need. */
@@ -134,18 +171,34 @@ class RegionSplit {
     const writer = new BodyWriter(builder);
     const names = new Map<string, Arg>();
     for (const node of placeholdersOf(this.body)) names.set(node.name, builder.keep(node));
-    const needed = neededNodes(this.joint, results.map(({ value }) => value)); // prettier-ignore
+    const needed = neededNodes(
+      this.joint,
+      results.map(({ value }) => value),
+    );
     for (const node of this.joint.nodes)
       if (node.kind !== 'placeholder' && needed.has(node.name) && !this.isBackward(node.name))
         names.set(node.name, writer.copy(node, this.joint, names, withoutPhase(node)));
     results.forEach(({ value, stacked }, index) => {
       const now = value === null ? undefined : names.get(value);
-      builder.output({ value: now === undefined || !isRef(now) ? null : stacked === true ? oneDimMore(builder, now).name : now.name, role: 'output', index });
+      builder.output({
+        value:
+          now === undefined || !isRef(now)
+            ? null
+            : stacked === true
+              ? oneDimMore(builder, now).name
+              : now.name,
+        role: 'output',
+        index,
+      });
     });
     return builder.build();
-  } // prettier-ignore
+  }
 
-  private checked(body: Graph, outSpecs: readonly (readonly string[])[], inSpecs = this.call.inSpecs): CheckedRegion {
+  private checked(
+    body: Graph,
+    outSpecs: readonly (readonly string[])[],
+    inSpecs = this.call.inSpecs,
+  ): CheckedRegion {
     return checkRegion(this.site.calls.table, {
       body,
       axes: this.call.axes,
@@ -164,7 +217,9 @@ class RegionSplit {
     outSpecs: readonly (readonly string[])[],
   ): Node {
     const written = this.site.calls.graph.subgraph(name, { ...body, name });
-    const items = bodyResult(body).map((type, k): ValueType => localType(type, outSpecs[k], this.call.axes, 'join', `result ${k}`)); // prettier-ignore
+    const items = bodyResult(body).map((type, k): ValueType =>
+      localType(type, outSpecs[k], this.call.axes, 'join', `result ${k}`),
+    );
     return {
       ...like,
       args: [{ kind: 'graph', name: written }, operands],
@@ -182,14 +237,21 @@ class RegionSplit {
     items: readonly ValueType[],
   ): Contribution[] {
     const { calls, node } = this.site;
-    const live = this.wrt.flatMap((name, k) => (this.slots[k] === null ? [] : [{ name, slot: this.slots[k] }]));
+    const live = this.wrt.flatMap((name, k) =>
+      this.slots[k] === null ? [] : [{ name, slot: this.slots[k] }],
+    );
     if (live.length === 0) return [];
     const builder = new GraphBuilder(`${this.body.name}_backward`);
     const writer = new BodyWriter(builder);
     const names = new Map<string, Arg>();
     const operands: Arg[] = [];
     const inSpecs: (readonly string[])[] = [];
-    const enter = (name: string, type: TensorType, operand: Arg, spec: readonly string[]): ValueRef => {
+    const enter = (
+      name: string,
+      type: TensorType,
+      operand: Arg,
+      spec: readonly string[],
+    ): ValueRef => {
       operands.push(operand);
       inSpecs.push(spec);
       return builder.placeholder(name, type, { role: 'arg', roleIndex: operands.length - 1 });
@@ -206,43 +268,67 @@ class RegionSplit {
       else names.set(value.name, entered);
     });
     this.inputs.forEach((name, i) => {
-      if (read.has(name)) names.set(name, enter(name, this.typeOf(name), this.call.operands[i], this.call.inSpecs[i]));
+      if (read.has(name))
+        names.set(
+          name,
+          enter(name, this.typeOf(name), this.call.operands[i], this.call.inSpecs[i]),
+        );
     });
     for (const tangent of this.joint.nodes.filter(({ meta }) => meta.role === 'tangent')) {
-      const at = this.body.outputs.findIndex((output, i) => (output.index ?? i) === tangent.meta.roleIndex);
+      const at = this.body.outputs.findIndex(
+        (output, i) => (output.index ?? i) === tangent.meta.roleIndex,
+      );
       const global = items[at];
-      if (at < 0 || global.kind !== 'tensor') throw internalError(`a tangent of ${node.name} belongs to no result`);
+      if (at < 0 || global.kind !== 'tensor')
+        throw internalError(`a tangent of ${node.name} belongs to no result`);
       const operand = gradients[at] ?? calls.zerosOf(global);
       const spec = this.call.outSpecs[at].map((type) => gradientType(type as AxisType));
       names.set(tangent.name, enter(tangent.name, this.typeOf(tangent.name), operand, spec));
     }
     for (const [value, entered] of squeezed) {
       const { dtype, shape } = this.typeOf(value.name);
-      names.set(value.name, builder.call('aten.squeeze.dim', [entered, 0], tensorType(dtype, shape)));
+      names.set(
+        value.name,
+        builder.call('aten.squeeze.dim', [entered, 0], tensorType(dtype, shape)),
+      );
     }
     const own = new Set(nodes.map(({ name }) => name));
     for (const each of this.joint.nodes)
-      if (own.has(each.name) || again.has(each.name)) names.set(each.name, writer.copy(each, this.joint, names, withoutPhase(each)));
+      if (own.has(each.name) || again.has(each.name))
+        names.set(each.name, writer.copy(each, this.joint, names, withoutPhase(each)));
     live.forEach(({ slot }, index) => {
       const value = names.get(slot ?? '');
-      if (value === undefined || !isRef(value)) throw internalError(`a gradient of ${node.name} is lost`);
+      if (value === undefined || !isRef(value))
+        throw internalError(`a gradient of ${node.name} is lost`);
       builder.output({ value: value.name, role: 'output', index });
     });
-    const outSpecs = live.map(({ name }) => this.call.inSpecs[this.inputs.indexOf(name)].map((type) => gradientType(type as AxisType)));
+    const outSpecs = live.map(({ name }) =>
+      this.call.inSpecs[this.inputs.indexOf(name)].map((type) => gradientType(type as AxisType)),
+    );
     const checked = this.checked(builder.build(), outSpecs, inSpecs);
-    const written = this.callOf(node, checked.body, `${this.call.body}_backward`, operands, inSpecs, outSpecs);
+    const written = this.callOf(
+      node,
+      checked.body,
+      `${this.call.body}_backward`,
+      operands,
+      inSpecs,
+      outSpecs,
+    );
     const made = calls.graph.call(written.target, written.args, written.type, {
-      meta: calls.meta, kwargs: written.kwargs, name: calls.freshName(written.target),
+      meta: calls.meta,
+      kwargs: written.kwargs,
+      name: calls.freshName(written.target),
     });
     return live.flatMap(({ name }, i): Contribution[] => {
       const operand = this.call.operands[this.inputs.indexOf(name)];
       return isRef(operand) ? [{ operand, gradient: calls.item(made, i) }] : [];
     });
-  } // prettier-ignore
+  }
 
   private typeOf(name: string): TensorType {
     const type = this.nodes.get(name)?.type;
-    if (type?.kind !== 'tensor') throw internalError(`${name} is no tensor of the region of ${this.site.node.name}`);
+    if (type?.kind !== 'tensor')
+      throw internalError(`${name} is no tensor of the region of ${this.site.node.name}`);
     return type;
   }
 }
@@ -262,5 +348,9 @@ function withoutPhase(node: Node): Node['meta'] {
 function oneDimMore(builder: GraphBuilder, value: ValueRef): ValueRef {
   const type = builder.typeOf(value);
   if (type.kind !== 'tensor') throw internalError(`${value.name} is saved and no tensor`);
-  return builder.call('aten.unsqueeze.default', [value, 0], tensorType(type.dtype, [1, ...type.shape]));
+  return builder.call(
+    'aten.unsqueeze.default',
+    [value, 0],
+    tensorType(type.dtype, [1, ...type.shape]),
+  );
 }

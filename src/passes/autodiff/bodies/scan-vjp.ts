@@ -1,16 +1,32 @@
-/** Writes the derivative of `scan` and `map`: a forward loop that stacks what the backward loop reads. */
+/**
+ * Writes the derivative of `scan` and `map`: a forward loop that stacks what the backward loop
+ * reads.
+ */
 
 import { internalError } from '../../../errors.ts';
 import { GraphBuilder } from '../../../graph/build.ts';
 import { placeholdersOf } from '../../../graph/control.ts';
-import type { Arg, Dim, Graph, Node, TensorType, ValueRef, ValueType } from '../../../graph/types.ts';
+import type {
+  Arg,
+  Dim,
+  Graph,
+  Node,
+  TensorType,
+  ValueRef,
+  ValueType,
+} from '../../../graph/types.ts';
 import { eachOperand, isRef, NO_KWARGS } from '../../../graph/value.ts';
 import type { CallBuilder } from '../../../ops/vjp/build.ts';
-import { gradientSlots, neededNodes, type Contribution, type Differentiate } from './body-gradients.ts';
 import { BodyWriter, isBodyName } from '../../control/body-writer.ts';
-import { zeros } from './branch-vjp.ts';
-import { scanLength, type ScanForm } from '../../control/control-form.ts';
+import { type ScanForm, scanLength } from '../../control/control-form.ts';
 import { drawsWithoutKey, isMovable } from '../../control/loops/hoist-invariants.ts';
+import {
+  type Contribution,
+  type Differentiate,
+  gradientSlots,
+  neededNodes,
+} from './body-gradients.ts';
+import { zeros } from './branch-vjp.ts';
 
 interface ScanGradient {
   readonly node: Node;
@@ -33,18 +49,24 @@ export interface ScanPlan {
 }
 
 /**
- * How the backward body comes by a value of the forward body: `given` on every trip (a captured operand), `row` of a scanned
- * operand, `stack` that the forward loop saves, `again` by the same call.
+ * How the backward body comes by a value of the forward body: `given` on every trip (a captured
+ * operand), `row` of a scanned operand, `stack` that the forward loop saves, `again` by the same
+ * call.
  */
 type Source = 'given' | 'row' | 'stack' | 'again';
 
-/** The forward call of a loop, and what the backward loop will read. Undefined where no result depends on what is wanted. */
+/**
+ * The forward call of a loop, and what the backward loop will read. Undefined where no result
+ * depends on what is wanted.
+ */
 export function planScan(site: ScanGradient): ScanPlan | undefined {
   const { form, wanted, wrt, differentiate } = site;
   const count = form.init.length;
   const from = form.step.outputs.flatMap((_, i) => (i < count || wanted.has(i) ? [i] : []));
   const joint = differentiate(form.step, wrt, from);
-  return joint.nodes.some((node) => node.meta.role === 'tangent') ? new ScanSplit(site, joint).plan() : undefined;
+  return joint.nodes.some((node) => node.meta.role === 'tangent')
+    ? new ScanSplit(site, joint).plan()
+    : undefined;
 }
 
 class ScanSplit {
@@ -87,7 +109,8 @@ class ScanSplit {
     const backward = [...this.backwardNodes()];
     const stacked = new Set<string>();
     for (const call of backward) this.readsOf(call, (name) => this.source(name, stacked));
-    for (const slot of this.slots) if (slot !== null && !this.isBackward(slot)) this.source(slot, stacked);
+    for (const slot of this.slots)
+      if (slot !== null && !this.isBackward(slot)) this.source(slot, stacked);
     const extra = [...stacked].filter((name) => !this.stacks.has(name));
     extra.forEach((name, i) => this.stacks.set(name, returned.length + i));
     const all = [...returned, ...extra];
@@ -100,12 +123,15 @@ class ScanSplit {
     return { forward, backward: (gradients) => this.backwardCall(forward, backward, gradients) };
   }
 
-  // ---- what is read, and where it comes from ---------------------------------------------------------------------------
+  // ---- what is read, and where it comes from
+  // ---------------------------------------------------------------------------
 
   /** The loop's results in the joint graph of its body. */
   private outputs(): (string | null)[] {
     const { step } = this.site.form;
-    const byIndex = new Map(this.joint.outputs.map((o) => [o.role === 'output' ? o.index : undefined, o.value]));
+    const byIndex = new Map(
+      this.joint.outputs.map((o) => [o.role === 'output' ? o.index : undefined, o.value]),
+    );
     return step.outputs.map((output, i) => byIndex.get(output.index ?? i) ?? null);
   }
 
@@ -117,7 +143,9 @@ class ScanSplit {
   /** Backward calls that some gradient needs. */
   private backwardNodes(): Node[] {
     const needed = neededNodes(this.joint, this.slots);
-    return this.joint.nodes.filter((n) => n.kind !== 'placeholder' && needed.has(n.name) && this.isBackward(n.name));
+    return this.joint.nodes.filter(
+      (n) => n.kind !== 'placeholder' && needed.has(n.name) && this.isBackward(n.name),
+    );
   }
 
   /** Calls that depend on captured values alone, and calls that depend on nothing. */
@@ -125,7 +153,8 @@ class ScanSplit {
     const { table } = this.site.calls;
     const fixed = new Set<string>(this.captured.keys());
     for (const node of this.joint.nodes) {
-      if (node.kind === 'placeholder' || this.isBackward(node.name) || !isMovable(node, table)) continue;
+      if (node.kind === 'placeholder' || this.isBackward(node.name) || !isMovable(node, table))
+        continue;
       let reads = 0;
       let loopFree = true;
       let constant = true;
@@ -143,16 +172,22 @@ class ScanSplit {
     for (const name of this.constants) this.sources.set(name, 'again');
   }
 
-  /** Decides where the backward body gets a forward value, and notes what must be stacked for it. */
+  /**
+   * Decides where the backward body gets a forward value, and notes what must be stacked for it.
+   */
   private source(name: string, stacked: Set<string>): Source | undefined {
     const known = this.sources.get(name);
     if (known !== undefined || this.isBackward(name)) return known;
     const node = this.nodes.get(name);
-    if (node === undefined) throw internalError(`the body of ${this.site.node.name} reads ${name}, which it lacks`);
+    if (node === undefined)
+      throw internalError(`the body of ${this.site.node.name} reads ${name}, which it lacks`);
     const { form, calls } = this.site;
     const cheap = calls.table.get(node.target)?.cls === 'view' || node.type.kind !== 'tensor';
     const again =
-      node.kind !== 'placeholder' && !this.stacks.has(name) && (cheap || form.checkpoint) && !this.draws(node);
+      node.kind !== 'placeholder' &&
+      !this.stacks.has(name) &&
+      (cheap || form.checkpoint) &&
+      !this.draws(node);
     const made: Source = again ? 'again' : 'stack';
     this.sources.set(name, made);
     if (made === 'stack') stacked.add(name);
@@ -160,10 +195,14 @@ class ScanSplit {
     return made;
   }
 
-  /** Whether another run of a call would draw other numbers; reads of several results are judged by the call. */
+  /**
+   * Whether another run of a call would draw other numbers; reads of several results are judged by
+   * the call.
+   */
   private draws(node: Node): boolean {
     const [read] = node.args;
-    const call = node.target === 'operator.getitem' && isRef(read) ? this.nodes.get(read.name) : node;
+    const call =
+      node.target === 'operator.getitem' && isRef(read) ? this.nodes.get(read.name) : node;
     return call !== undefined && drawsWithoutKey(call, this.site.calls.table);
   }
 
@@ -173,14 +212,20 @@ class ScanSplit {
     });
   }
 
-  /** Makes the fixed calls that either body reads, before the loop; returns those that are read, in order. */
+  /**
+   * Makes the fixed calls that either body reads, before the loop; returns those that are read, in
+   * order.
+   */
   private makeFixed(backward: readonly Node[], returned: readonly (string | null)[]): string[] {
-    const isFixed = (name: string): boolean => this.sources.get(name) === 'given' && !this.captured.has(name);
+    const isFixed = (name: string): boolean =>
+      this.sources.get(name) === 'given' && !this.captured.has(name);
     const forward = neededNodes(this.joint, returned);
     const read = new Set<string>();
     const see = (name: string): void => void (isFixed(name) && read.add(name));
     for (const node of this.joint.nodes) {
-      const runs = !this.isBackward(node.name) && (forward.has(node.name) || this.sources.get(node.name) === 'again');
+      const runs =
+        !this.isBackward(node.name) &&
+        (forward.has(node.name) || this.sources.get(node.name) === 'again');
       if (runs && !isFixed(node.name)) eachOperand(node, see);
     }
     for (const node of backward) eachOperand(node, see);
@@ -190,16 +235,27 @@ class ScanSplit {
     const names = new Map<string, Arg>(this.captured);
     for (const node of this.joint.nodes) {
       const constant = this.constants.has(node.name);
-      if (!needed.has(node.name) || node.kind === 'placeholder' || !(constant || isFixed(node.name))) continue;
-      const copy = writer.copy(node, this.joint, names, { ...node.meta, ...placeOf(this.site.node) });
+      if (
+        !needed.has(node.name) ||
+        node.kind === 'placeholder' ||
+        !(constant || isFixed(node.name))
+      )
+        continue;
+      const copy = writer.copy(node, this.joint, names, {
+        ...node.meta,
+        ...placeOf(this.site.node),
+      });
       names.set(node.name, copy);
       if (isFixed(node.name)) this.fixed.set(node.name, copy);
     }
-    const order = this.joint.nodes.filter((node) => read.has(node.name) && node.type.kind === 'tensor');
+    const order = this.joint.nodes.filter(
+      (node) => read.has(node.name) && node.type.kind === 'tensor',
+    );
     return order.map((node) => node.name);
   }
 
-  // ---- the forward loop ----------------------------------------------------------------------------------------------------
+  // ---- the forward loop
+  // ---------------------------------------------------------------------------
 
   private forwardBody(returned: readonly (string | null)[], hoisted: readonly string[]): Graph {
     const { name } = this.site.form;
@@ -210,23 +266,38 @@ class ScanSplit {
     this.addInputs(builder, names, hoisted);
     const needed = neededNodes(this.joint, returned, new Set(hoisted));
     for (const node of this.joint.nodes)
-      if (needed.has(node.name) && !names.has(node.name) && !isBodyName(node, this.joint)) names.set(node.name, writer.copy(node, this.joint, names));
-    returned.forEach((value, index) => builder.output({ value: nameIn(names, value), role: 'output', index }));
+      if (needed.has(node.name) && !names.has(node.name) && !isBodyName(node, this.joint))
+        names.set(node.name, writer.copy(node, this.joint, names));
+    returned.forEach((value, index) =>
+      builder.output({ value: nameIn(names, value), role: 'output', index }),
+    );
     return builder.build();
-  } // prettier-ignore
+  }
 
-  private addInputs(builder: GraphBuilder, names: Map<string, Arg>, added: readonly string[]): void {
+  private addInputs(
+    builder: GraphBuilder,
+    names: Map<string, Arg>,
+    added: readonly string[],
+  ): void {
     for (const name of added) {
       const roleIndex = names.size;
       names.set(name, builder.placeholder(name, this.typeOf(name), { role: 'arg', roleIndex }));
     }
   }
 
-  private forwardCall(node: Node, body: Graph, extra: readonly string[], hoisted: readonly string[]): Node {
+  private forwardCall(
+    node: Node,
+    body: Graph,
+    extra: readonly string[],
+    hoisted: readonly string[],
+  ): Node {
     const { form } = this.site;
     const name = this.site.writer.body(form.name, body);
     const captured: Arg[] = [...form.captured, ...hoisted.map((key) => this.outer(key))];
-    const items = [...tupleItems(node.type), ...extra.map((key) => this.stackedType(this.typeOf(key)))];
+    const items = [
+      ...tupleItems(node.type),
+      ...extra.map((key) => this.stackedType(this.typeOf(key))),
+    ];
     const scans = node.target === 'scan';
     const args: Arg[] = [{ kind: 'graph', name }, ...(scans ? [form.init] : []), form.xs, captured];
     return { ...node, args, type: { kind: 'tuple', items } };
@@ -238,11 +309,13 @@ class ScanSplit {
     return value;
   }
 
-  // ---- the backward loop ---------------------------------------------------------------------------------------------------
+  // ---- the backward loop
+  // ---------------------------------------------------------------------------
 
   /**
-   * Backward body: inputs are d(carry) and the sums of d(captured), then rows of the gradients of ys, saved values and scanned
-   * values, then captured values; results are the new d(carry) and sums, then rows of d(xs). A map has neither carry nor sums.
+   * Backward body: inputs are d(carry) and the sums of d(captured), then rows of the gradients of
+   * ys, saved values and scanned values, then captured values; results are the new d(carry) and
+   * sums, then rows of d(xs). A map has neither carry nor sums.
    */
   private backwardCall(
     forward: Node,
@@ -253,8 +326,13 @@ class ScanSplit {
     const scans = node.target === 'scan';
     const builder = new GraphBuilder(`${form.name}_backward`);
     const names = new Map<string, Arg>();
-    const input = (base: string, type: ValueType): ValueRef => builder.placeholder(base, type, { role: 'arg', roleIndex: 0 });
-    const tangents = new Map(placeholdersOf(this.joint).flatMap((p) => (p.meta.role === 'tangent' ? [[p.meta.roleIndex, p] as const] : [])));
+    const input = (base: string, type: ValueType): ValueRef =>
+      builder.placeholder(base, type, { role: 'arg', roleIndex: 0 });
+    const tangents = new Map(
+      placeholdersOf(this.joint).flatMap((p) =>
+        p.meta.role === 'tangent' ? [[p.meta.roleIndex, p] as const] : [],
+      ),
+    );
     const carried = wrt.filter((name) => this.carry.has(name));
     const summed = wrt.filter((name, k) => this.captured.has(name) && this.slots[k] !== null);
     const scanned = wrt.filter((name, k) => this.rows.has(name) && this.slots[k] !== null);
@@ -270,10 +348,12 @@ class ScanSplit {
       if (tangent !== undefined) names.set(tangent.name, ref);
       init.push(gradients[at] ?? calls.zerosOf(this.tensor(name)));
     }
-    const sums = scans ? summed.map((name) => {
-      init.push(calls.zerosOf(this.tensor(name)));
-      return input(`sum_${name}`, this.typeOf(name));
-    }) : []; // prettier-ignore
+    const sums = scans
+      ? summed.map((name) => {
+          init.push(calls.zerosOf(this.tensor(name)));
+          return input(`sum_${name}`, this.typeOf(name));
+        })
+      : [];
     const needed = neededNodes(this.joint, this.slots);
     const zeroTangents: Node[] = [];
     for (const [index, tangent] of tangents) {
@@ -301,11 +381,17 @@ class ScanSplit {
       captured.push(this.captured.get(name) ?? this.outer(name));
     }
     const writer = new BodyWriter(builder);
-    for (const tangent of zeroTangents) names.set(tangent.name, zeros(builder, tangent.type, calls.table));
+    for (const tangent of zeroTangents)
+      names.set(tangent.name, zeros(builder, tangent.type, calls.table));
     const runs = new Set(backward.map((call) => call.name));
     for (const inner of this.joint.nodes) {
       const again = this.sources.get(inner.name) === 'again' && reads.has(inner.name);
-      if ((again || runs.has(inner.name)) && !names.has(inner.name) && !isBodyName(inner, this.joint)) names.set(inner.name, writer.copy(inner, this.joint, names));
+      if (
+        (again || runs.has(inner.name)) &&
+        !names.has(inner.name) &&
+        !isBodyName(inner, this.joint)
+      )
+        names.set(inner.name, writer.copy(inner, this.joint, names));
     }
     let index = 0;
     const items: ValueType[] = [];
@@ -315,7 +401,10 @@ class ScanSplit {
     };
     for (const name of carried) {
       const slot = slotOf(name);
-      out(slot === null ? zeros(builder, this.typeOf(name), calls.table).name : nameIn(names, slot), this.typeOf(name));
+      out(
+        slot === null ? zeros(builder, this.typeOf(name), calls.table).name : nameIn(names, slot),
+        this.typeOf(name),
+      );
     }
     summed.forEach((name, i) => {
       const part = nameIn(names, slotOf(name));
@@ -324,21 +413,34 @@ class ScanSplit {
       const args: Arg[] = [sums[i], { kind: 'value', name: part ?? '' }];
       out(builder.call('aten.add.Tensor', args, type).name, type);
     });
-    for (const name of scanned) out(nameIn(names, slotOf(name)), this.stackedType(this.typeOf(name)));
-    if (!scans) for (const name of summed) out(nameIn(names, slotOf(name)), this.stackedType(this.typeOf(name)));
+    for (const name of scanned)
+      out(nameIn(names, slotOf(name)), this.stackedType(this.typeOf(name)));
+    if (!scans)
+      for (const name of summed)
+        out(nameIn(names, slotOf(name)), this.stackedType(this.typeOf(name)));
     const body = numbered(builder.build());
     const length = xs.length === 0 ? { length: this.length() } : {};
     const kwargs = scans ? { ...length, ...(form.reverse ? {} : { reverse: true }) } : NO_KWARGS;
     const bodyName = this.site.writer.body(body.name, body);
     const args: Arg[] = [{ kind: 'graph', name: bodyName }, ...(scans ? [init] : []), xs, captured];
-    const call = calls.graph.call(node.target, args, { kind: 'tuple', items }, { meta: calls.meta, kwargs, name: calls.freshName(node.target) });
+    const call = calls.graph.call(
+      node.target,
+      args,
+      { kind: 'tuple', items },
+      { meta: calls.meta, kwargs, name: calls.freshName(node.target) },
+    );
     return results.flatMap((name, i): Contribution[] => {
       const operand = this.operandOf(name);
       if (operand === undefined) return [];
       const gradient = calls.item(call, i);
-      return [{ operand, gradient: !scans && this.captured.has(name) ? calls.sum(gradient, [0]) : gradient }];
+      return [
+        {
+          operand,
+          gradient: !scans && this.captured.has(name) ? calls.sum(gradient, [0]) : gradient,
+        },
+      ];
     });
-  } // prettier-ignore
+  }
 
   /** Forward values that the backward body reads, directly or by calling again. */
   private backwardReads(backward: readonly Node[]): Set<string> {
@@ -356,7 +458,9 @@ class ScanSplit {
 
   private operandOf(name: string): ValueRef | undefined {
     const { init, xs, captured } = this.site.form;
-    const operand = [...init, ...xs, ...captured][this.inputs.findIndex((input) => input.name === name)];
+    const operand = [...init, ...xs, ...captured][
+      this.inputs.findIndex((input) => input.name === name)
+    ];
     return isRef(operand) ? operand : undefined;
   }
 
@@ -394,7 +498,9 @@ class ScanSplit {
 function numbered(body: Graph): Graph {
   let roleIndex = 0;
   const nodes = body.nodes.map((node) =>
-    node.kind === 'placeholder' ? { ...node, meta: { ...node.meta, roleIndex: roleIndex++ } } : node,
+    node.kind === 'placeholder'
+      ? { ...node, meta: { ...node.meta, roleIndex: roleIndex++ } }
+      : node,
   );
   return { ...body, nodes };
 }

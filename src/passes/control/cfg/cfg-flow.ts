@@ -1,12 +1,14 @@
 /** Gives the edges between the blocks of a program and the blocks that can be reached. */
 
 import { alg, Graph } from 'graphlib';
+
 import { ShardwrightError } from '../../../errors.ts';
-import { edgesOf, type Block, type Cfg } from './cfg.ts';
+import { type Block, type Cfg, edgesOf } from './cfg.ts';
 
 /**
- * Which block leads to which, as a graph with one edge for each edge of the program (a branch with two like sides has two).
- * Programs of blocks are small: graphlib's searches are recursive and overflow at a few thousand blocks in a row.
+ * Which block leads to which, as a graph with one edge for each edge of the program (a branch with
+ * two like sides has two). Programs of blocks are small: graphlib's searches are recursive and
+ * overflow at a few thousand blocks in a row.
  */
 export type FlowGraph = Graph<object, object, object>;
 
@@ -21,9 +23,13 @@ export function flowGraph(name: string, blocks: Iterable<Block>): FlowGraph {
     edgesOf(block).forEach(({ to }, side) => flow.setEdge(block.id, to, {}, String(side)));
   }
   if (flow.nodeCount() > MAX_BLOCKS)
-    throw new ShardwrightError('E_LIMIT', `${name} has ${flow.nodeCount()} blocks, more than ${MAX_BLOCKS}`, {
-      hint: 'write straight stretches as one block, or make several programs.',
-    });
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `${name} has ${flow.nodeCount()} blocks, more than ${MAX_BLOCKS}`,
+      {
+        hint: 'write straight stretches as one block, or make several programs.',
+      },
+    );
   return flow;
 }
 
@@ -40,7 +46,10 @@ export function waysInto(flow: FlowGraph, id: string, entry: string): number {
 /** Blocks that all lead to each other. */
 export interface CfgLoop {
   readonly blocks: readonly string[];
-  /** Those that are entered from outside. A loop with several has no header, and no `while_loop` says it. */
+  /**
+   * Those that are entered from outside. A loop with several has no header, and no `while_loop`
+   * says it.
+   */
   readonly entries: readonly string[];
 }
 
@@ -48,13 +57,16 @@ export interface CfgLoop {
 export function loopsOf({ name, entry, blocks }: Cfg): CfgLoop[] {
   const flow = flowGraph(name, blocks);
   const position = new Map(blocks.map((block, i) => [block.id, i]));
-  const inOrder = (ids: readonly string[]): string[] => [...ids].sort((a, b) => position.get(a)! - position.get(b)!);
+  const inOrder = (ids: readonly string[]): string[] =>
+    [...ids].sort((a, b) => position.get(a)! - position.get(b)!);
   return alg
     .tarjan(flow)
     .filter((ids) => ids.length > 1 || flow.outEdges(ids[0], ids[0])!.length > 0)
     .map((ids) => ({
       blocks: inOrder(ids),
-      entries: inOrder(ids).filter((id) => id === entry || flow.inEdges(id)!.some((edge) => !ids.includes(edge.v))),
+      entries: inOrder(ids).filter(
+        (id) => id === entry || flow.inEdges(id)!.some((edge) => !ids.includes(edge.v)),
+      ),
     }))
     .sort((a, b) => position.get(a.blocks[0])! - position.get(b.blocks[0])!);
 }

@@ -7,8 +7,8 @@ import type { Graph, ValueType } from '../../../graph/types.ts';
 import { sameType, typeText } from '../../../graph/value.ts';
 
 /**
- * Any control flow: blocks of straight-line code. A block sees its own parameters only, the placeholders of its graph; what
- * it hands on are arguments of the edge that leaves it.
+ * Any control flow: blocks of straight-line code. A block sees its own parameters only, the
+ * placeholders of its graph; what it hands on are arguments of the edge that leaves it.
  */
 export interface Cfg {
   readonly name: string;
@@ -55,7 +55,11 @@ function endValues({ end }: Pick<Block, 'end'>): string[] {
 
 /** A block whose graph returns what its end reads. */
 export function blockOf(id: string, graph: Graph, end: BlockEnd): Block {
-  const outputs = endValues({ end }).map((value, index) => ({ value, role: 'output' as const, index }));
+  const outputs = endValues({ end }).map((value, index) => ({
+    value,
+    role: 'output' as const,
+    index,
+  }));
   return { id, graph: { ...graph, outputs }, end };
 }
 
@@ -84,7 +88,8 @@ export function checkCfg({ name, entry, blocks }: Cfg): void {
     lintGraph(block.graph);
     const names = new Set(block.graph.nodes.map((node) => node.name));
     const unknown = endValues(block).find((value) => !names.has(value));
-    if (unknown !== undefined) fail(block.id, `its end reads %${unknown}, which the block does not have`);
+    if (unknown !== undefined)
+      fail(block.id, `its end reads %${unknown}, which the block does not have`);
     const typeOf = typesIn(block.graph);
     const { end } = block;
     if (end.kind === 'branch' && typeText(typeOf(end.on)) !== 'b8[]')
@@ -93,19 +98,34 @@ export function checkCfg({ name, entry, blocks }: Cfg): void {
       const target = byId.get(to);
       if (target === undefined) return fail(block.id, `it goes to ${to}, which does not exist`);
       const params = placeholdersOf(target.graph);
-      if (params.length !== args.length) fail(block.id, `it gives ${args.length} values to ${to}, which takes ${params.length}`);
+      if (params.length !== args.length)
+        fail(block.id, `it gives ${args.length} values to ${to}, which takes ${params.length}`);
       params.forEach((param, i) => {
         if (!sameType(param.type, typeOf(args[i])))
-          fail(block.id, `argument ${i} of ${to} is ${typeText(typeOf(args[i]))}, expected ${typeText(param.type)}`);
+          fail(
+            block.id,
+            `argument ${i} of ${to} is ${typeText(typeOf(args[i]))}, expected ` +
+              `${typeText(param.type)}`,
+          );
       });
     }
     if (end.kind !== 'return') continue;
     const types = end.values.map(typeOf);
-    if (returned !== undefined && !(types.length === returned.length && types.every((type, i) => sameType(type, returned?.[i] ?? type))))
-      fail(block.id, `it returns (${types.map((type) => typeText(type)).join(', ')}), another block (${returned.map((type) => typeText(type)).join(', ')})`);
+    if (
+      returned !== undefined &&
+      !(
+        types.length === returned.length &&
+        types.every((type, i) => sameType(type, returned?.[i] ?? type))
+      )
+    )
+      fail(
+        block.id,
+        `it returns (${types.map((type) => typeText(type)).join(', ')}), another block ` +
+          `(${returned.map((type) => typeText(type)).join(', ')})`,
+      );
     returned = types;
   }
-} // prettier-ignore
+}
 
 /**
  * Runs a program block by block.
@@ -128,13 +148,16 @@ export function runCfg<V>(
     if (block === undefined) throw new ShardwrightError('E_CFG', `${cfg.name} has no block ${id}`);
     trail.push(id);
     if (trail.length > maxBlocks)
-      throw new ShardwrightError('E_LIMIT', `${cfg.name} runs more than ${maxBlocks} blocks`, { path: id });
+      throw new ShardwrightError('E_LIMIT', `${cfg.name} runs more than ${maxBlocks} blocks`, {
+        path: id,
+      });
     const results = run(block.graph, args);
     const values = new Map(endValues(block).map((name, i) => [name, results[i]]));
-    const read = (names: readonly string[]): V[] => names.flatMap((name) => (values.has(name) ? [values.get(name) as V] : []));
+    const read = (names: readonly string[]): V[] =>
+      names.flatMap((name) => (values.has(name) ? [values.get(name) as V] : []));
     const { end } = block;
     if (end.kind === 'return') return { values: read(end.values), blocks: trail };
     const edge = end.kind === 'jump' ? end.edge : truth(read([end.on])[0]) ? end.then : end.else;
     [id, args] = [edge.to, read(edge.args)];
   }
-} // prettier-ignore
+}

@@ -4,9 +4,24 @@ import { GraphBuilder } from '../../../graph/build.ts';
 import { placeholdersOf } from '../../../graph/control.ts';
 import { lintGraph } from '../../../graph/lint.ts';
 import type { Arg, Graph, ValueRef, ValueType } from '../../../graph/types.ts';
-import { blockOf, checkCfg, typesIn, type Block, type BlockEnd, type Cfg, type Edge } from './cfg.ts';
 import { BodyWriter, refName } from '../body-writer.ts';
-import { flowGraph, loopsOf, reachable, waysInto, type CfgLoop, type FlowGraph } from './cfg-flow.ts';
+import {
+  type Block,
+  type BlockEnd,
+  blockOf,
+  type Cfg,
+  checkCfg,
+  type Edge,
+  typesIn,
+} from './cfg.ts';
+import {
+  type CfgLoop,
+  type FlowGraph,
+  flowGraph,
+  loopsOf,
+  reachable,
+  waysInto,
+} from './cfg-flow.ts';
 
 /** A control-flow graph whose ifs and loops were found, and the graph that they make. */
 export interface Structured {
@@ -18,8 +33,9 @@ export interface Structured {
 }
 
 /**
- * Turns what has the shape of an if or a loop into `cond` and `while_loop`, and joins blocks that follow each other; the rest
- * stays blocks. An if: both sides meet in one block, or both return. A loop: a block that decides, and one that comes back.
+ * Turns what has the shape of an if or a loop into `cond` and `while_loop`, and joins blocks that
+ * follow each other; the rest stays blocks. An if: both sides meet in one block, or both return. A
+ * loop: a block that decides, and one that comes back.
  *
  * @throws E_CFG when the program is not sound, E_LIMIT for one of more than 1,000 blocks
  */
@@ -41,8 +57,13 @@ export function structure(cfg: Cfg): Structured {
   const left: Cfg = { ...cfg, blocks: [...blocks.values()] };
   checkCfg(left);
   const [only] = left.blocks;
-  if (left.blocks.length > 1 || only.end.kind !== 'return') return { cfg: left, loops: loopsOf(left) };
-  const outputs = only.end.values.map((value, index) => ({ value, role: 'output' as const, index }));
+  if (left.blocks.length > 1 || only.end.kind !== 'return')
+    return { cfg: left, loops: loopsOf(left) };
+  const outputs = only.end.values.map((value, index) => ({
+    value,
+    role: 'output' as const,
+    index,
+  }));
   const graph: Graph = { ...only.graph, name: cfg.name, outputs };
   lintGraph(graph);
   return { cfg: left, loops: [], graph };
@@ -104,8 +125,12 @@ function branched(block: Block, program: Program): Block | undefined {
     site.refs(operands),
   ];
   const values = site.results('cond', args, items);
-  return site.finish(meet.to === undefined ? { kind: 'return', values } : { kind: 'jump', edge: { to: meet.to, args: values } });
-} // prettier-ignore
+  return site.finish(
+    meet.to === undefined
+      ? { kind: 'return', values }
+      : { kind: 'jump', edge: { to: meet.to, args: values } },
+  );
+}
 
 /** One side of a branch: its own block, or an edge straight to where the sides meet. */
 interface Side {
@@ -126,36 +151,62 @@ interface Meeting {
   readonly otherwise: Side;
 }
 
-function meeting(then: Side, otherwise: Side, end: Extract<BlockEnd, { kind: 'branch' }>): Meeting | undefined {
+function meeting(
+  then: Side,
+  otherwise: Side,
+  end: Extract<BlockEnd, { kind: 'branch' }>,
+): Meeting | undefined {
   const a = then.block?.end;
   const b = otherwise.block?.end;
   const typesOf = (block: Block | undefined, values: readonly string[]): ValueType[] =>
-    values.map(typesIn((block ?? { graph: { name: '', nodes: [], outputs: [], subgraphs: {} } }).graph));
+    values.map(
+      typesIn((block ?? { graph: { name: '', nodes: [], outputs: [], subgraphs: {} } }).graph),
+    );
   if (a?.kind === 'return' && b?.kind === 'return')
     return { to: undefined, types: typesOf(then.block, a.values), then, otherwise };
   if (a?.kind === 'jump' && b?.kind === 'jump' && a.edge.to === b.edge.to)
     return { to: a.edge.to, types: typesOf(then.block, a.edge.args), then, otherwise };
   // One side goes straight on.
   if (a?.kind === 'jump' && a.edge.to === end.else.to)
-    return { to: a.edge.to, types: typesOf(then.block, a.edge.args), then, otherwise: { edge: end.else } };
+    return {
+      to: a.edge.to,
+      types: typesOf(then.block, a.edge.args),
+      then,
+      otherwise: { edge: end.else },
+    };
   if (b?.kind === 'jump' && b.edge.to === end.then.to)
-    return { to: b.edge.to, types: typesOf(otherwise.block, b.edge.args), then: { edge: end.then }, otherwise };
+    return {
+      to: b.edge.to,
+      types: typesOf(otherwise.block, b.edge.args),
+      then: { edge: end.then },
+      otherwise,
+    };
   return undefined;
 }
 
 /** The body of one side: it takes the operands of both and reads its own. */
-function sideBody(name: string, { block }: Side, types: readonly ValueType[], from: number, count: number): Graph {
+function sideBody(
+  name: string,
+  { block }: Side,
+  types: readonly ValueType[],
+  from: number,
+  count: number,
+): Graph {
   const builder = new GraphBuilder(name);
   const writer = new BodyWriter(builder);
-  const inputs = types.map((type, roleIndex) => builder.placeholder(`arg${roleIndex}`, type, { role: 'arg', roleIndex }));
+  const inputs = types.map((type, roleIndex) =>
+    builder.placeholder(`arg${roleIndex}`, type, { role: 'arg', roleIndex }),
+  );
   const own = inputs.slice(from, from + count);
   const names = block === undefined ? undefined : place(writer, block.graph, own);
   const end = block?.end;
   const values = end?.kind === 'jump' ? end.edge.args : end?.kind === 'return' ? end.values : [];
   const results = names === undefined ? own : values.map((value) => names.get(value));
-  results.forEach((value, index) => builder.output({ value: refName(value) ?? null, role: 'output', index }));
+  results.forEach((value, index) =>
+    builder.output({ value: refName(value) ?? null, role: 'output', index }),
+  );
   return builder.build();
-} // prettier-ignore
+}
 
 /** A block that decides whether another one runs and comes back to it. */
 function looped(header: Block, program: Program): Block | undefined {
@@ -180,7 +231,11 @@ function looped(header: Block, program: Program): Block | undefined {
   const { args } = body.end.edge;
   const step = loopBody('while_body', types, (_builder, writer, inputs) => {
     const names = place(writer, header.graph, inputs);
-    const inner = place(writer, body.graph, inside.args.map((value) => names.get(value) ?? null));
+    const inner = place(
+      writer,
+      body.graph,
+      inside.args.map((value) => names.get(value) ?? null),
+    );
     return args.map((value) => inner.get(value) ?? null);
   });
   const site = new Site(header, false);
@@ -193,9 +248,12 @@ function looped(header: Block, program: Program): Block | undefined {
   ];
   const last = site.results('while_loop', calls, types);
   // The way out may read what the header computes: it runs once more on the last carry.
-  const names = site.place(header, last.map((name): ValueRef => ({ kind: 'value', name })));
+  const names = site.place(
+    header,
+    last.map((name): ValueRef => ({ kind: 'value', name })),
+  );
   return site.finish({ kind: 'jump', edge: mapEdge(exit, names) });
-} // prettier-ignore
+}
 
 function loopBody(
   name: string,
@@ -203,11 +261,15 @@ function loopBody(
   write: (builder: GraphBuilder, writer: BodyWriter, inputs: readonly ValueRef[]) => readonly Arg[],
 ): Graph {
   const builder = new GraphBuilder(name);
-  const inputs = types.map((type, roleIndex) => builder.placeholder(`arg${roleIndex}`, type, { role: 'arg', roleIndex }));
+  const inputs = types.map((type, roleIndex) =>
+    builder.placeholder(`arg${roleIndex}`, type, { role: 'arg', roleIndex }),
+  );
   const results = write(builder, new BodyWriter(builder), inputs);
-  results.forEach((value, index) => builder.output({ value: refName(value) ?? null, role: 'output', index }));
+  results.forEach((value, index) =>
+    builder.output({ value: refName(value) ?? null, role: 'output', index }),
+  );
   return builder.build();
-} // prettier-ignore
+}
 
 /** A block that is rewritten. */
 class Site {
@@ -224,8 +286,10 @@ class Site {
     this.builder = new GraphBuilder(graph.name);
     this.writer = new BodyWriter(this.builder);
     this.typeOf = typesIn(graph);
-    if (whole) for (const [name, body] of Object.entries(graph.subgraphs)) this.writer.body(name, body);
-    for (const node of graph.nodes) if (whole || node.kind === 'placeholder') this.builder.keep(node);
+    if (whole)
+      for (const [name, body] of Object.entries(graph.subgraphs)) this.writer.body(name, body);
+    for (const node of graph.nodes)
+      if (whole || node.kind === 'placeholder') this.builder.keep(node);
   }
 
   refs(names: readonly string[]): ValueRef[] {
@@ -240,7 +304,9 @@ class Site {
   results(target: string, args: readonly Arg[], items: readonly ValueType[]): string[] {
     const meta = { phase: 'forward' } as const;
     const call = this.builder.call(target, args, { kind: 'tuple', items }, { meta });
-    return items.map((item, i) => this.builder.call('operator.getitem', [call, i], item, { meta }).name);
+    return items.map(
+      (item, i) => this.builder.call('operator.getitem', [call, i], item, { meta }).name,
+    );
   }
 
   finish(end: BlockEnd): Block {
@@ -248,8 +314,14 @@ class Site {
   }
 }
 
-/** Copies a graph's calls, its placeholders being these values; returns what each name stands for. */
-function place(writer: BodyWriter, graph: Graph, operands: readonly Arg[]): ReadonlyMap<string, Arg> {
+/**
+ * Copies a graph's calls, its placeholders being these values; returns what each name stands for.
+ */
+function place(
+  writer: BodyWriter,
+  graph: Graph,
+  operands: readonly Arg[],
+): ReadonlyMap<string, Arg> {
   const names = new Map<string, Arg>();
   let position = 0;
   for (const node of graph.nodes) {
@@ -268,8 +340,13 @@ function mapEnd(end: BlockEnd, names: ReadonlyMap<string, Arg>): BlockEnd {
     case 'jump':
       return { ...end, edge: mapEdge(end.edge, names) };
     case 'branch':
-      return { ...end, on: refName(names.get(end.on)) ?? end.on, then: mapEdge(end.then, names), else: mapEdge(end.else, names) };
+      return {
+        ...end,
+        on: refName(names.get(end.on)) ?? end.on,
+        then: mapEdge(end.then, names),
+        else: mapEdge(end.else, names),
+      };
     case 'return':
       return { ...end, values: end.values.map((name) => refName(names.get(name)) ?? name) };
   }
-} // prettier-ignore
+}

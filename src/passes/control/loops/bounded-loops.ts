@@ -20,8 +20,8 @@ export interface BoundedLoopOptions {
 }
 
 /**
- * `while_loop` with `max_trips` as a scan of that length: each trip asks the condition, and an ended loop hands its carry on
- * (a `cond` on the active flag). Thus a gradient can pass it.
+ * `while_loop` with `max_trips` as a scan of that length: each trip asks the condition, and an
+ * ended loop hands its carry on (a `cond` on the active flag). Thus a gradient can pass it.
  */
 export function boundedLoopsToScans(graph: Graph, options: BoundedLoopOptions = {}): Graph {
   const { table = builtinOperators(), only = () => true, nested = true } = options;
@@ -32,11 +32,16 @@ export function boundedLoopsToScans(graph: Graph, options: BoundedLoopOptions = 
       if (form.kind !== 'while' || form.maxTrips === undefined || !only(node)) return undefined;
       const body = writer.body('scan_body', tripOf(form));
       const { type } = node;
-      const scan = calls.graph.call('scan', [{ kind: 'graph', name: body }, form.carry, [], form.captured], type, {
-        kwargs: { length: form.maxTrips },
-        meta: node.meta,
-        name: calls.freshName('scan'),
-      });
+      const scan = calls.graph.call(
+        'scan',
+        [{ kind: 'graph', name: body }, form.carry, [], form.captured],
+        type,
+        {
+          kwargs: { length: form.maxTrips },
+          meta: node.meta,
+          name: calls.freshName('scan'),
+        },
+      );
       const items: readonly ValueType[] = type.kind === 'tuple' ? type.items : [];
       return items.map((_, i) => calls.item(scan, i));
     },
@@ -56,12 +61,19 @@ function tripOf({ condition, step, carry }: WhileForm): Graph {
   const type: ValueType = { kind: 'tuple', items: bodyResult(step) };
   const result = builder.call(
     'cond',
-    [active, { kind: 'graph', name: writer.body('step', step) }, { kind: 'graph', name: writer.body('done', identityOf(step, carry.length)) }, inputs],
+    [
+      active,
+      { kind: 'graph', name: writer.body('step', step) },
+      { kind: 'graph', name: writer.body('done', identityOf(step, carry.length)) },
+      inputs,
+    ],
     type,
     { meta: { phase: 'forward' } },
-  ); // prettier-ignore
+  );
   type.items.forEach((item, index) => {
-    const read = builder.call('operator.getitem', [result, index], item, { meta: { phase: 'forward' } });
+    const read = builder.call('operator.getitem', [result, index], item, {
+      meta: { phase: 'forward' },
+    });
     builder.output({ value: isRef(read) ? read.name : null, role: 'output', index });
   });
   return builder.build();

@@ -6,13 +6,16 @@ import { counterIn, type FindCounter } from './counted-loops.ts';
 
 const COMPARISONS: ReadonlyMap<string, string> = new Map(
   ['lt', 'le', 'gt', 'ge', 'ne'].flatMap((name) =>
-    ['Scalar', 'Tensor'].map((form): [string, string] => [`aten.${name}.${form}`, name.toUpperCase()]),
+    ['Scalar', 'Tensor'].map((form): [string, string] => [
+      `aten.${name}.${form}`,
+      name.toUpperCase(),
+    ]),
   ),
 );
 
 /**
- * The counter of a `while_loop` in the aten vocabulary, as tracing and torch.export write it: `i.lt(5)` as the condition,
- * `i.add(1)` in the body, a constant before the loop.
+ * The counter of a `while_loop` in the aten vocabulary, as tracing and torch.export write it:
+ * `i.lt(5)` as the condition, `i.add(1)` in the body, a constant before the loop.
  */
 export const atenCounter: FindCounter = counterIn({
   constant,

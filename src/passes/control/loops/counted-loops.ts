@@ -4,11 +4,16 @@ import type { Arg, Graph, Node } from '../../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, setOwn } from '../../../graph/value.ts';
 
 /** Finds the counter of a loop of a graph; undefined where the number of trips depends on data. */
-export type FindCounter = (loop: Node, graph: Graph, byName: ReadonlyMap<string, Node>) => Counter | undefined;
+export type FindCounter = (
+  loop: Node,
+  graph: Graph,
+  byName: ReadonlyMap<string, Node>,
+) => Counter | undefined;
 
 /**
- * Trip counts of `while_loop` calls: a carried integer that starts at a constant, grows by a constant and is compared with a
- * constant. The count becomes the keyword `trips`; other loops stay as they are.
+ * Trip counts of `while_loop` calls: a carried integer that starts at a constant, grows by a
+ * constant and is compared with a constant. The count becomes the keyword `trips`; other loops stay
+ * as they are.
  *
  * @param find the counters of a vocabulary; by default StableHLO's
  */
@@ -39,8 +44,13 @@ function counted(graph: Graph, find: FindCounter, done: Map<Graph, Graph>): Grap
   }
   let byName: ReadonlyMap<string, Node> | undefined;
   const nodes = graph.nodes.map((node) => {
-    if (node.target !== 'while_loop' || node.kind !== 'call' || Object.hasOwn(node.kwargs, 'trips')) return node;
-    const counter = find(node, graph, (byName ??= new Map(graph.nodes.map((one) => [one.name, one]))));
+    if (node.target !== 'while_loop' || node.kind !== 'call' || Object.hasOwn(node.kwargs, 'trips'))
+      return node;
+    const counter = find(
+      node,
+      graph,
+      (byName ??= new Map(graph.nodes.map((one) => [one.name, one]))),
+    );
     if (counter === undefined) return node;
     changed = true;
     return { ...node, kwargs: { ...node.kwargs, trips: counter.trips } };
@@ -54,7 +64,10 @@ function counted(graph: Graph, find: FindCounter, done: Map<Graph, Graph>): Grap
 interface CounterWords {
   /** The whole number that an argument is a constant of. */
   readonly constant: (arg: Arg | undefined, nodes: ReadonlyMap<string, Node>) => number | undefined;
-  /** What a comparison of its first two arguments asks, `LT`, `LE`, `GT`, `GE` or `NE`; undefined for any other node. */
+  /**
+   * What a comparison of its first two arguments asks, `LT`, `LE`, `GT`, `GE` or `NE`; undefined
+   * for any other node.
+   */
   readonly comparison: (node: Node) => string | undefined;
   /** 1 for the sum of two arguments, -1 for their difference; undefined for any other node. */
   readonly sign: (node: Node) => 1 | -1 | undefined;
@@ -66,7 +79,8 @@ export function counterIn(words: CounterWords): FindCounter {
     const [test, body, carried] = loop.args;
     const condition = bodyOf(test, graph);
     const step = bodyOf(body, graph);
-    if (condition === undefined || step === undefined || carried === undefined || !isList(carried)) return undefined;
+    if (condition === undefined || step === undefined || carried === undefined || !isList(carried))
+      return undefined;
     const tests = new Map(condition.nodes.map((node) => [node.name, node]));
     const compare = tests.get(condition.outputs[0]?.value ?? '');
     const direction = compare === undefined ? undefined : words.comparison(compare);
@@ -88,14 +102,28 @@ export const counterOf: FindCounter = counterIn({
   constant: integer,
   comparison: ({ target, kwargs: { comparison_direction: direction } }) =>
     target === 'stablehlo.compare' && typeof direction === 'string' ? direction : undefined,
-  sign: ({ target }) => (target === 'stablehlo.add' ? 1 : target === 'stablehlo.subtract' ? -1 : undefined),
+  sign: ({ target }) =>
+    target === 'stablehlo.add' ? 1 : target === 'stablehlo.subtract' ? -1 : undefined,
 });
 
-/** Trips of a loop that goes on while its counter is `LT`, `LE`, `GT`, `GE` or `NE` to the bound. */
-function tripsOf(direction: string, start: number, bound: number, step: number): number | undefined {
+/**
+ * Trips of a loop that goes on while its counter is `LT`, `LE`, `GT`, `GE` or `NE` to the bound.
+ */
+function tripsOf(
+  direction: string,
+  start: number,
+  bound: number,
+  step: number,
+): number | undefined {
   const distance =
-    direction === 'LT' || direction === 'NE' ? bound - start : direction === 'LE' ? bound - start + 1 : undefined;
-  const up = distance ?? (direction === 'GT' ? start - bound : direction === 'GE' ? start - bound + 1 : undefined);
+    direction === 'LT' || direction === 'NE'
+      ? bound - start
+      : direction === 'LE'
+        ? bound - start + 1
+        : undefined;
+  const up =
+    distance ??
+    (direction === 'GT' ? start - bound : direction === 'GE' ? start - bound + 1 : undefined);
   if (up === undefined) return undefined;
   const by = distance === undefined ? -step : step;
   if (by <= 0 || (direction === 'NE' && (up < 0 || up % by !== 0))) return undefined;
@@ -131,7 +159,10 @@ export function inputIndex(arg: Arg | undefined, graph: Graph): number {
 }
 
 /** The integer that an argument is a constant of. */
-export function integer(arg: Arg | undefined, nodes: ReadonlyMap<string, Node>): number | undefined {
+export function integer(
+  arg: Arg | undefined,
+  nodes: ReadonlyMap<string, Node>,
+): number | undefined {
   if (arg === undefined || !isRef(arg)) return undefined;
   const node = nodes.get(arg.name);
   if (node?.target !== 'stablehlo.constant') return undefined;

@@ -1,12 +1,12 @@
 /** Moves calls that give the same value on every trip out of loops. */
 
+import { GraphBuilder } from '../../../graph/build.ts';
 import { placeholdersOf } from '../../../graph/control.ts';
 import type { Arg, Graph, Node, NodeMeta } from '../../../graph/types.ts';
 import { eachGraphRef, eachOperand, isRef } from '../../../graph/value.ts';
-import { GraphBuilder } from '../../../graph/build.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
-import { spmdName } from '../../../ops/spmd/operators.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
+import { spmdName } from '../../../ops/spmd/operators.ts';
 import { BodyWriter } from '../body-writer.ts';
 import { rewriteControl, type Site } from '../rewrite-control.ts';
 
@@ -20,22 +20,33 @@ export interface HoistOptions {
 }
 
 /**
- * Moves calls that give the same value on every trip out of `scan`, `map` and `while_loop`: they are made once before the
- * loop and captured. Constants stay, they cost nothing; so do random draws without a key, calls with bodies, and verbs of typed
- * code: where one stands, the collective of its gradient runs.
+ * Moves calls that give the same value on every trip out of `scan`, `map` and `while_loop`: they
+ * are made once before the loop and captured. Constants stay, they cost nothing; so do random draws
+ * without a key, calls with bodies, and verbs of typed code: where one stands, the collective of
+ * its gradient runs.
  */
 export function hoistInvariants(graph: Graph, options: HoistOptions = {}): Graph {
   const { table = builtinOperators(), only = () => true, nested = true } = options;
-  return rewriteControl(graph, table, (site) => (only(site.node) ? hoisted(site, table) : undefined), nested);
+  return rewriteControl(
+    graph,
+    table,
+    (site) => (only(site.node) ? hoisted(site, table) : undefined),
+    nested,
+  );
 }
 
-function hoisted({ node, form, calls, writer }: Site, table: OperatorTable): readonly Arg[] | undefined {
+function hoisted(
+  { node, form, calls, writer }: Site,
+  table: OperatorTable,
+): readonly Arg[] | undefined {
   if (form.kind === 'branch') return undefined;
   const { captured } = form;
-  const changing = (form.kind === 'scan' ? form.init.length + form.xs.length : form.carry.length);
+  const changing = form.kind === 'scan' ? form.init.length + form.xs.length : form.carry.length;
   const names = new Map<string, Arg>();
   const { step } = form;
-  placeholdersOf(step).slice(changing).forEach((input, i) => names.set(input.name, captured[i])); // prettier-ignore
+  placeholdersOf(step)
+    .slice(changing)
+    .forEach((input, i) => names.set(input.name, captured[i]));
   const invariant = invariantCalls(step, new Set(names.keys()), table);
   const frontier = [...readOutside(step, invariant)];
   if (frontier.length === 0) return undefined;
@@ -47,22 +58,39 @@ function hoisted({ node, form, calls, writer }: Site, table: OperatorTable): rea
   }
   const operands = [...captured, ...frontier.map((name) => names.get(name) ?? null)];
   const types = new Map(step.nodes.map((call) => [call.name, call.type]));
-  const added = frontier.map((name) => ({ name, type: types.get(name) ?? { kind: 'none' as const } }));
+  const added = frontier.map((name) => ({
+    name,
+    type: types.get(name) ?? { kind: 'none' as const },
+  }));
   const body = writer.body(step.name, withInputs(step, added, invariant));
   const [bodies, lists] =
     form.kind === 'scan'
       ? [[body], node.target === 'scan' ? [form.init, form.xs, operands] : [form.xs, operands]]
-      : [[writer.body(form.condition.name, withInputs(form.condition, added, new Set())), body], [form.carry, operands]];
+      : [
+          [writer.body(form.condition.name, withInputs(form.condition, added, new Set())), body],
+          [form.carry, operands],
+        ];
   const args: Arg[] = [...bodies.map((name): Arg => ({ kind: 'graph', name })), ...lists];
-  const call = calls.graph.call(node.target, args, node.type, { kwargs: node.kwargs, meta: node.meta, name: calls.freshName(node.target) });
-  return node.type.kind === 'tuple' ? node.type.items.map((_, i) => calls.item(call, i)) : undefined;
-} // prettier-ignore
+  const call = calls.graph.call(node.target, args, node.type, {
+    kwargs: node.kwargs,
+    meta: node.meta,
+    name: calls.freshName(node.target),
+  });
+  return node.type.kind === 'tuple'
+    ? node.type.items.map((_, i) => calls.item(call, i))
+    : undefined;
+}
 
 /** Calls of a body that depend on nothing but the given inputs, on at least one of them. */
-function invariantCalls(body: Graph, inputs: ReadonlySet<string>, table: OperatorTable): Set<string> {
+function invariantCalls(
+  body: Graph,
+  inputs: ReadonlySet<string>,
+  table: OperatorTable,
+): Set<string> {
   const found = new Set<string>();
   for (const node of body.nodes) {
-    if (node.kind !== 'call' || !isMovable(node, table) || spmdName(node.target) !== undefined) continue;
+    if (node.kind !== 'call' || !isMovable(node, table) || spmdName(node.target) !== undefined)
+      continue;
     let reads = 0;
     let fixed = true;
     eachOperand(node, (name) => {
@@ -74,7 +102,9 @@ function invariantCalls(body: Graph, inputs: ReadonlySet<string>, table: Operato
   return found;
 }
 
-/** Whether a call gives the same value wherever it stands: no body, no random draw without a key. */
+/**
+ * Whether a call gives the same value wherever it stands: no body, no random draw without a key.
+ */
 export function isMovable(node: Node, table: OperatorTable): boolean {
   let bodies = 0;
   eachGraphRef(node, () => bodies++);
@@ -87,7 +117,10 @@ export function drawsWithoutKey(node: Node, table: OperatorTable): boolean {
   return key === undefined || !isRef(key);
 }
 
-/** Members of a set of calls that other calls read, or that the body returns; tuples only through their reads. */
+/**
+ * Members of a set of calls that other calls read, or that the body returns; tuples only through
+ * their reads.
+ */
 function readOutside(body: Graph, set: ReadonlySet<string>): Set<string> {
   const read = new Set<string>();
   for (const node of body.nodes)
@@ -96,8 +129,15 @@ function readOutside(body: Graph, set: ReadonlySet<string>): Set<string> {
   return read;
 }
 
-/** The body with more inputs at its end, which stand for the calls of the same names; `dropped` calls are left out. */
-function withInputs(body: Graph, added: readonly Pick<Node, 'name' | 'type'>[], dropped: ReadonlySet<string>): Graph {
+/**
+ * The body with more inputs at its end, which stand for the calls of the same names; `dropped`
+ * calls are left out.
+ */
+function withInputs(
+  body: Graph,
+  added: readonly Pick<Node, 'name' | 'type'>[],
+  dropped: ReadonlySet<string>,
+): Graph {
   const builder = new GraphBuilder(body.name);
   const writer = new BodyWriter(builder);
   const names = new Map<string, Arg>();
@@ -108,7 +148,8 @@ function withInputs(body: Graph, added: readonly Pick<Node, 'name' | 'type'>[], 
     if (dropped.has(name)) names.set(name, value);
   });
   for (const node of body.nodes)
-    if (node.kind !== 'placeholder' && !dropped.has(node.name)) names.set(node.name, writer.copy(node, body, names));
+    if (node.kind !== 'placeholder' && !dropped.has(node.name))
+      names.set(node.name, writer.copy(node, body, names));
   for (const output of body.outputs) {
     const value: Arg | undefined = output.value === null ? null : names.get(output.value);
     builder.output({ ...output, value: value !== undefined && isRef(value) ? value.name : null });

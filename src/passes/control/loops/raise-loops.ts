@@ -1,14 +1,26 @@
-/** Rewrites counted `while_loop` calls of StableHLO into scans where they read or write one row a trip. */
+/**
+ * Rewrites counted `while_loop` calls of StableHLO into scans where they read or write one row a
+ * trip.
+ */
 
-import { tensorType, isList, isRef, mapOperands, eachOperand, setOwn, getOwn } from '../../../graph/value.ts';
 import type { Arg, Graph, Node, Output, TensorType, ValueRef } from '../../../graph/types.ts';
-import { counterOf, inputIndex, integer, bodyOf, type Counter } from './counted-loops.ts';
+import {
+  eachOperand,
+  getOwn,
+  isList,
+  isRef,
+  mapOperands,
+  setOwn,
+  tensorType,
+} from '../../../graph/value.ts';
 import { inlineCalls } from '../inline-calls.ts';
+import { bodyOf, type Counter, counterOf, inputIndex, integer } from './counted-loops.ts';
 
 /**
- * Counted loops as scans. A `while_loop` of StableHLO carries whole arrays that it reads, or writes, one row a trip; a scan
- * says so: rows come in (`xs`), rows go out (`ys`), what does not change is captured, the rest is the carry. Rows may be
- * taken from the end (`reverse`). A loop that scans nothing stays a `while_loop` with its number of `trips`.
+ * Counted loops as scans. A `while_loop` of StableHLO carries whole arrays that it reads, or
+ * writes, one row a trip; a scan says so: rows come in (`xs`), rows go out (`ys`), what does not
+ * change is captured, the rest is the carry. Rows may be taken from the end (`reverse`). A loop
+ * that scans nothing stays a `while_loop` with its number of `trips`.
  */
 export function raiseLoops(graph: Graph): Graph {
   return raised(graph, new Map());
@@ -27,7 +39,8 @@ function raised(graph: Graph, done: Map<Graph, Graph>): Graph {
   }
   let current: Graph = changed ? { ...graph, subgraphs } : graph;
   for (const node of graph.nodes)
-    if (node.kind === 'call' && node.target === 'while_loop') current = raiseOne(current, node.name) ?? current;
+    if (node.kind === 'call' && node.target === 'while_loop')
+      current = raiseOne(current, node.name) ?? current;
   done.set(graph, current);
   return current;
 }
@@ -48,15 +61,18 @@ function raiseOne(graph: Graph, name: string): Graph | undefined {
   const counter = counterOf(loop, graph, byName);
   const step = bodyOf(loop.args[1], graph);
   const carried = loop.args[2];
-  if (counter === undefined || counter.step !== 1 || counter.start !== 0 || step === undefined) return undefined;
+  if (counter === undefined || counter.step !== 1 || counter.start !== 0 || step === undefined)
+    return undefined;
   if (!isList(carried) || !carried.every(isRef)) return undefined;
-  const captured = loop.args[3] !== undefined && isList(loop.args[3]) ? loop.args[3].filter(isRef) : [];
+  const captured =
+    loop.args[3] !== undefined && isList(loop.args[3]) ? loop.args[3].filter(isRef) : [];
   const body = new LoopBody(inlineCalls(step), counter, carried.length);
   const plan = body.plan(carried.length + captured.length);
   if (plan === undefined) return undefined;
   const outside = [...carried, ...captured] as readonly ValueRef[];
   // The counter is dropped unless something reads it.
-  const countRead = graph.nodes.some((node) => readsResult(node, name, counter.index)) || plan.countNeeded;
+  const countRead =
+    graph.nodes.some((node) => readsResult(node, name, counter.index)) || plan.countNeeded;
   const uses = plan.uses.map((use, i): InputUse =>
     i === counter.index && countRead ? { kind: 'carry', at: -1 } : use,
   );
@@ -66,7 +82,11 @@ function raiseOne(graph: Graph, name: string): Graph | undefined {
 function readsResult(node: Node, name: string, index: number): boolean {
   const [source, at] = node.args;
   return (
-    node.target === 'operator.getitem' && source !== undefined && isRef(source) && source.name === name && at === index
+    node.target === 'operator.getitem' &&
+    source !== undefined &&
+    isRef(source) &&
+    source.name === name &&
+    at === index
   );
 }
 
@@ -74,7 +94,10 @@ class LoopBody {
   private readonly nodes: ReadonlyMap<string, Node>;
   private readonly users = new Map<string, Node[]>();
   private readonly inputs: readonly Node[];
-  /** Rows read by slices: the value that stands for the row, by the slice or the reshape that makes it. */
+  /**
+   * Rows read by slices: the value that stands for the row, by the slice or the reshape that makes
+   * it.
+   */
   private readonly rows = new Map<string, number>();
   private reverse: boolean | undefined;
 
@@ -99,7 +122,8 @@ class LoopBody {
     const uses = this.inputs.map((input, i): InputUse => {
       if (i === counter.index) return { kind: 'counter' };
       const returned = i < carried ? (body.outputs[i]?.value ?? undefined) : input.name;
-      if (returned === input.name) return this.readByRows(input, i) ? { kind: 'rows' } : { kind: 'same' };
+      if (returned === input.name)
+        return this.readByRows(input, i) ? { kind: 'rows' } : { kind: 'same' };
       const row = returned === undefined ? undefined : this.writtenRow(input, returned);
       return row === undefined ? { kind: 'carry', at: i } : { kind: 'stacked', row };
     });
@@ -107,45 +131,66 @@ class LoopBody {
     return scans ? { uses, countNeeded: this.counterNeeded(uses) } : undefined;
   }
 
-  /** Whether every use of an input takes row `counter` (or the one from the end) of it, without its leading dim. */
+  /**
+   * Whether every use of an input takes row `counter` (or the one from the end) of it, without its
+   * leading dim.
+   */
   private readByRows(input: Node, index: number): boolean {
     const users = this.users.get(input.name) ?? [];
     const type = input.type;
-    if (users.length === 0 || type.kind !== 'tensor' || type.shape[0] !== this.counter.trips) return false;
+    if (users.length === 0 || type.kind !== 'tensor' || type.shape[0] !== this.counter.trips)
+      return false;
     const found: [string, boolean][] = [];
     for (const slice of users) {
       const [operand, starts] = slice.args;
       const sizes = slice.kwargs.slice_sizes;
-      if (slice.target !== 'stablehlo.dynamic_slice' || inputIndex(operand, this.body) !== index) return false;
+      if (slice.target !== 'stablehlo.dynamic_slice' || inputIndex(operand, this.body) !== index)
+        return false;
       const whole = isList(sizes) && sizes.every((n, d) => n === (d === 0 ? 1 : type.shape[d]));
       const direction = isList(starts) ? this.rowOf(starts) : undefined;
       const after = this.users.get(slice.name) ?? [];
-      const dropped = after.length > 0 && after.every((node) => node.target === 'stablehlo.reshape' && sameSizes(node.type as TensorType, type.shape.slice(1) as number[]));
+      const dropped =
+        after.length > 0 &&
+        after.every(
+          (node) =>
+            node.target === 'stablehlo.reshape' &&
+            sameSizes(node.type as TensorType, type.shape.slice(1) as number[]),
+        );
       if (!whole || direction === undefined || !dropped || this.returned(slice.name)) return false;
       for (const node of after) found.push([node.name, direction]);
-    } // prettier-ignore
+    }
     if (!found.every(([, reverse]) => this.agrees(reverse))) return false;
     for (const [name] of found) this.rows.set(name, index);
     return true;
   }
 
-  /** The row that a `dynamic_update_slice` of the input writes at the counter; its result is what the body returns. */
+  /**
+   * The row that a `dynamic_update_slice` of the input writes at the counter; its result is what
+   * the body returns.
+   */
   private writtenRow(input: Node, returned: string): string | undefined {
     const write = this.nodes.get(returned);
     const type = input.type;
-    if (write?.target !== 'stablehlo.dynamic_update_slice' || type.kind !== 'tensor') return undefined;
+    if (write?.target !== 'stablehlo.dynamic_update_slice' || type.kind !== 'tensor')
+      return undefined;
     const [operand, update, starts] = write.args;
-    if (type.shape[0] !== this.counter.trips || !isRef(operand) || operand.name !== input.name) return undefined;
-    if ((this.users.get(input.name) ?? []).length !== 1 || (this.users.get(write.name) ?? []).length > 0)
+    if (type.shape[0] !== this.counter.trips || !isRef(operand) || operand.name !== input.name)
+      return undefined;
+    if (
+      (this.users.get(input.name) ?? []).length !== 1 ||
+      (this.users.get(write.name) ?? []).length > 0
+    )
       return undefined;
     const direction = isList(starts) ? this.rowOf(starts) : undefined;
     const lifted = isRef(update) ? this.nodes.get(update.name) : undefined;
     const row = lifted?.args[0];
-    if (direction === undefined || lifted === undefined || row === undefined || !isRef(row)) return undefined;
+    if (direction === undefined || lifted === undefined || row === undefined || !isRef(row))
+      return undefined;
     const source = this.nodes.get(row.name)?.type;
     const rest = type.shape.slice(1) as number[];
     const views = lifted.target === 'stablehlo.reshape' || this.addsLeadingDim(lifted);
-    if (!views || source?.kind !== 'tensor' || !sameSizes(source, rest) || !this.agrees(direction)) return undefined;
+    if (!views || source?.kind !== 'tensor' || !sameSizes(source, rest) || !this.agrees(direction))
+      return undefined;
     return row.name;
   }
 
@@ -183,7 +228,10 @@ class LoopBody {
     const node = this.nodes.get(arg.name);
     if (node?.target === 'stablehlo.convert') return this.affine(node.args[0], depth + 1);
     if (node?.target !== 'stablehlo.add' && node?.target !== 'stablehlo.subtract') return undefined;
-    const [left, right] = [this.affine(node.args[0], depth + 1), this.affine(node.args[1], depth + 1)];
+    const [left, right] = [
+      this.affine(node.args[0], depth + 1),
+      this.affine(node.args[1], depth + 1),
+    ];
     if (left === undefined || right === undefined) return undefined;
     const sign = node.target === 'stablehlo.add' ? 1 : -1;
     return [left[0] + sign * right[0], left[1] + sign * right[1]];
@@ -193,7 +241,9 @@ class LoopBody {
     return this.body.outputs.some((output) => output.value === name);
   }
 
-  /** Whether the counter is read by more than the reads and writes of rows and its own increment. */
+  /**
+   * Whether the counter is read by more than the reads and writes of rows and its own increment.
+   */
   private counterNeeded(uses: readonly InputUse[]): boolean {
     const live = this.live(uses);
     return live.has(this.inputs[this.counter.index].name);
@@ -211,7 +261,8 @@ class LoopBody {
       if (live.has(name)) continue;
       live.add(name);
       const node = this.nodes.get(name);
-      if (node !== undefined && !this.rows.has(name)) eachOperand(node, (operand) => work.push(operand));
+      if (node !== undefined && !this.rows.has(name))
+        eachOperand(node, (operand) => work.push(operand));
     }
     return live;
   }
@@ -219,11 +270,21 @@ class LoopBody {
   /** The graph with the scan in the loop's place. */
   write(graph: Graph, loop: Node, uses: readonly InputUse[], outside: readonly ValueRef[]): Graph {
     const live = this.live(uses);
-    const at = (kind: InputUse['kind']): number[] => uses.flatMap((use, i) => (use.kind === kind ? [i] : []));
-    const [carry, rows, same, stacked] = [at('carry'), at('rows'), at('same').filter((i) => live.has(this.inputs[i].name)), at('stacked')];
+    const at = (kind: InputUse['kind']): number[] =>
+      uses.flatMap((use, i) => (use.kind === kind ? [i] : []));
+    const [carry, rows, same, stacked] = [
+      at('carry'),
+      at('rows'),
+      at('same').filter((i) => live.has(this.inputs[i].name)),
+      at('stacked'),
+    ];
     const renamed = new Map<string, string>();
     for (const [name, index] of this.rows) renamed.set(name, this.inputs[index].name);
-    const input = (i: number, position: number, type: Node['type']): Node => ({ ...this.inputs[i], type, meta: { ...this.inputs[i].meta, roleIndex: position } });
+    const input = (i: number, position: number, type: Node['type']): Node => ({
+      ...this.inputs[i],
+      type,
+      meta: { ...this.inputs[i].meta, roleIndex: position },
+    });
     const sliced = (i: number): TensorType => {
       const type = this.inputs[i].type as TensorType;
       return tensorType(type.dtype, type.shape.slice(1));
@@ -233,9 +294,14 @@ class LoopBody {
       ...rows.map((i, k) => input(i, carry.length + k, sliced(i))),
       ...same.map((i, k) => input(i, carry.length + rows.length + k, this.inputs[i].type)),
     ];
-    const nodes = this.body.nodes.filter((node) => node.kind !== 'placeholder' && live.has(node.name) && !this.rows.has(node.name));
+    const nodes = this.body.nodes.filter(
+      (node) => node.kind !== 'placeholder' && live.has(node.name) && !this.rows.has(node.name),
+    );
     const nameOf = (name: string): string => renamed.get(name) ?? name;
-    const values = [...carry.map((i) => this.body.outputs[i].value ?? ''), ...stacked.map((i) => (uses[i] as { row: string }).row)];
+    const values = [
+      ...carry.map((i) => this.body.outputs[i].value ?? ''),
+      ...stacked.map((i) => (uses[i] as { row: string }).row),
+    ];
     const { given, ...rest } = this.body;
     const kept = new Set([...placeholders, ...nodes].map((node) => node.name));
     const stated = (given ?? []).filter((one) => one.value !== undefined && kept.has(one.value));
@@ -243,7 +309,11 @@ class LoopBody {
       ...rest,
       ...(stated.length > 0 ? { given: stated } : {}),
       nodes: [...placeholders, ...nodes.map((node) => mapOperands(node, nameOf))],
-      outputs: values.map((value, index): Output => ({ value: nameOf(value), role: 'output', index })),
+      outputs: values.map((value, index): Output => ({
+        value: nameOf(value),
+        role: 'output',
+        index,
+      })),
     };
     const old = (loop.args[1] as { name: string }).name;
     // Another loop may run the same body.
@@ -251,7 +321,10 @@ class LoopBody {
     let key = old;
     for (let i = 1; shared && Object.hasOwn(graph.subgraphs, key); i++) key = `${old}_${i}`;
     const pick = (list: readonly number[]): Arg[] => list.map((i) => outside[i]);
-    const items = [...carry.map((i) => this.inputs[i].type), ...stacked.map((i) => this.inputs[i].type)];
+    const items = [
+      ...carry.map((i) => this.inputs[i].type),
+      ...stacked.map((i) => this.inputs[i].type),
+    ];
     const scan: Node = {
       ...loop,
       target: 'scan',
@@ -266,25 +339,34 @@ class LoopBody {
     for (const node of graph.nodes) {
       const [source, index] = node.args;
       if (node.name === loop.name) out.push(scan);
-      else if (node.target === 'operator.getitem' && isRef(source) && source.name === loop.name && typeof index === 'number') {
+      else if (
+        node.target === 'operator.getitem' &&
+        isRef(source) &&
+        source.name === loop.name &&
+        typeof index === 'number'
+      ) {
         const to = place.get(index);
         if (to === undefined) alias.set(node.name, outside[index].name);
         else out.push({ ...node, args: [source, to] });
-      } else out.push(alias.size === 0 ? node : mapOperands(node, (name) => alias.get(name) ?? name));
+      } else
+        out.push(alias.size === 0 ? node : mapOperands(node, (name) => alias.get(name) ?? name));
     }
     const subgraphs: Record<string, Graph> = {};
     const test = (loop.args[0] as { name: string }).name;
     const used = new Set(out.flatMap((node) => (node === scan ? [] : graphNames(node.args))));
     for (const name of Object.keys(graph.subgraphs))
-      if (used.has(name) || (name !== test && name !== old)) setOwn(subgraphs, name, getOwn(graph.subgraphs, name)!);
+      if (used.has(name) || (name !== test && name !== old))
+        setOwn(subgraphs, name, getOwn(graph.subgraphs, name)!);
     setOwn(subgraphs, key, body);
     return {
       ...graph,
       nodes: out,
-      outputs: graph.outputs.map((o): Output => (o.value === null ? o : { ...o, value: alias.get(o.value) ?? o.value })),
+      outputs: graph.outputs.map((o): Output =>
+        o.value === null ? o : { ...o, value: alias.get(o.value) ?? o.value },
+      ),
       subgraphs,
     };
-  } // prettier-ignore
+  }
 }
 
 function graphNames(args: readonly Arg[]): string[] {
@@ -295,5 +377,9 @@ function graphNames(args: readonly Arg[]): string[] {
 }
 
 function sameSizes(type: TensorType, sizes: readonly number[]): boolean {
-  return type.kind === 'tensor' && type.shape.length === sizes.length && type.shape.every((n, d) => n === sizes[d]);
+  return (
+    type.kind === 'tensor' &&
+    type.shape.length === sizes.length &&
+    type.shape.every((n, d) => n === sizes[d])
+  );
 }

@@ -1,18 +1,25 @@
-/** Finds the trip counts of `while_loop` calls that depend only on scalars of the graph, by running these scalars. */
+/**
+ * Finds the trip counts of `while_loop` calls that depend only on scalars of the graph, by running
+ * these scalars.
+ */
 
 import type { Arg, Graph, Node } from '../../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, setOwn } from '../../../graph/value.ts';
 
 /**
- * Trip counts of `while_loop` calls in the aten vocabulary. A loop whose condition depends only on scalars that the graph
- * itself makes (a counter from `zeros([])`, say) is run on those scalars alone; the count becomes the keyword `trips`.
- * Loops whose condition depends on data stay as they are.
+ * Trip counts of `while_loop` calls in the aten vocabulary. A loop whose condition depends only on
+ * scalars that the graph itself makes (a counter from `zeros([])`, say) is run on those scalars
+ * alone; the count becomes the keyword `trips`. Loops whose condition depends on data stay as they
+ * are.
  */
 export function withScalarTrips(graph: Graph): Graph {
   return counted(graph, { steps: MAX_STEPS });
 }
 
-/** Scalar operations that may still be run, for all loops of the graph together; beyond, trips count as unknown. */
+/**
+ * Scalar operations that may still be run, for all loops of the graph together; beyond, trips count
+ * as unknown.
+ */
 interface Budget {
   steps: number;
 }
@@ -29,7 +36,8 @@ function counted(graph: Graph, budget: Budget): Graph {
   }
   let outer: Map<string, number> | undefined;
   const nodes = graph.nodes.map((node) => {
-    if (node.kind !== 'call' || node.target !== 'while_loop' || Object.hasOwn(node.kwargs, 'trips')) return node;
+    if (node.kind !== 'call' || node.target !== 'while_loop' || Object.hasOwn(node.kwargs, 'trips'))
+      return node;
     outer ??= evaluate(graph.nodes, new Map());
     const trips = tripsOf(node, graph, outer, budget);
     if (trips === undefined) return node;
@@ -39,19 +47,28 @@ function counted(graph: Graph, budget: Budget): Graph {
   return changed ? { ...graph, nodes, subgraphs } : graph;
 }
 
-function tripsOf(loop: Node, graph: Graph, outer: ReadonlyMap<string, number>, budget: Budget): number | undefined {
+function tripsOf(
+  loop: Node,
+  graph: Graph,
+  outer: ReadonlyMap<string, number>,
+  budget: Budget,
+): number | undefined {
   const [test, body, carried, captured] = loop.args;
   const condition = bodyOf(test, graph);
   const step = bodyOf(body, graph);
-  if (condition === undefined || step === undefined || carried === undefined || !isList(carried)) return undefined;
-  const fixed = captured !== undefined && isList(captured) ? captured.map((arg) => valueOf(arg, outer)) : [];
+  if (condition === undefined || step === undefined || carried === undefined || !isList(carried))
+    return undefined;
+  const fixed =
+    captured !== undefined && isList(captured) ? captured.map((arg) => valueOf(arg, outer)) : [];
   let state = carried.map((arg) => valueOf(arg, outer));
   const goesOn = condition.outputs[0]?.value ?? null;
   if (goesOn === null) return undefined;
   const cost = condition.nodes.length + step.nodes.length;
   for (let trips = 0; budget.steps >= cost; trips++) {
     budget.steps -= cost;
-    const decision = evaluate(condition.nodes, inputsOf(condition, [...state, ...fixed])).get(goesOn);
+    const decision = evaluate(condition.nodes, inputsOf(condition, [...state, ...fixed])).get(
+      goesOn,
+    );
     if (decision === undefined) return undefined;
     if (decision === 0) return trips;
     const made = evaluate(step.nodes, inputsOf(step, [...state, ...fixed]));
@@ -96,7 +113,8 @@ function valueOf(arg: Arg | undefined, known: ReadonlyMap<string, number>): numb
 }
 
 function scalar(node: Node, known: ReadonlyMap<string, number>): number | undefined {
-  const [, operator = '', overload = ''] = /^(?:aten|operator)\.(\w+?)_?(?:\.(\w+))?$/.exec(node.target) ?? [];
+  const [, operator = '', overload = ''] =
+    /^(?:aten|operator)\.(\w+?)_?(?:\.(\w+))?$/.exec(node.target) ?? [];
   const a = valueOf(node.args[0], known);
   const b = valueOf(node.args[1], known);
   switch (operator) {
@@ -118,7 +136,10 @@ function scalar(node: Node, known: ReadonlyMap<string, number>): number | undefi
   }
   if (a === undefined || b === undefined) return undefined;
   // `alpha` scales the second operand of add and sub.
-  const alpha = valueOf(getOwn(node.kwargs, 'alpha') ?? (overload === 'Scalar' ? node.args[2] : undefined) ?? 1, known);
+  const alpha = valueOf(
+    getOwn(node.kwargs, 'alpha') ?? (overload === 'Scalar' ? node.args[2] : undefined) ?? 1,
+    known,
+  );
   const integer = node.type.kind === 'tensor' && /^[iu]/.test(node.type.dtype);
   switch (operator) {
     case 'add':

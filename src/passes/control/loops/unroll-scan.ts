@@ -5,7 +5,7 @@ import type { Arg, Graph, Node, ValueRef } from '../../../graph/types.ts';
 import { isRef } from '../../../graph/value.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
-import { scanLength, type ScanForm } from '../control-form.ts';
+import { type ScanForm, scanLength } from '../control-form.ts';
 import { rewriteControl, type Site } from '../rewrite-control.ts';
 
 /** Which loops are unrolled, and how far. */
@@ -18,8 +18,8 @@ export interface UnrollOptions {
 }
 
 /**
- * Writes `scan` and `map` out, one copy of the body for each trip, for planning and for comparison. Symbolic lengths count at
- * their examples.
+ * Writes `scan` and `map` out, one copy of the body for each trip, for planning and for comparison.
+ * Symbolic lengths count at their examples.
  *
  * @throws E_LIMIT for a loop of more than `maxTrips` trips
  */
@@ -30,15 +30,24 @@ export function unrollScan(graph: Graph, options: UnrollOptions = {}): Graph {
   );
 }
 
-function unrolled({ node, calls, writer }: Site, form: ScanForm, maxTrips: number): readonly Arg[] | undefined {
+function unrolled(
+  { node, calls, writer }: Site,
+  form: ScanForm,
+  maxTrips: number,
+): readonly Arg[] | undefined {
   const length = scanLength(node, form, (name) => calls.typeOf({ kind: 'value', name }));
   // Where there are results to stack, an empty loop stays: no trip says what they look like.
-  if (length === undefined || (length === 0 && form.step.outputs.length > form.init.length)) return undefined;
+  if (length === undefined || (length === 0 && form.step.outputs.length > form.init.length))
+    return undefined;
   if (length > maxTrips)
-    throw new ShardwrightError('E_LIMIT', `${node.name} has ${length} trips, unrolling stops at ${maxTrips}`, {
-      node: node.name,
-      hint: 'leave it a scan, or raise maxTrips',
-    });
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `${node.name} has ${length} trips, unrolling stops at ${maxTrips}`,
+      {
+        node: node.name,
+        hint: 'leave it a scan, or raise maxTrips',
+      },
+    );
   const { init, xs, captured, reverse, step } = form;
   const { path } = node.meta;
   const stacks: ValueRef[][] = step.outputs.slice(init.length).map(() => []);
@@ -56,5 +65,8 @@ function unrolled({ node, calls, writer }: Site, form: ScanForm, maxTrips: numbe
       if (isRef(y)) stacks[k][row] = y;
     });
   }
-  return [...carry, ...stacks.map((ys) => (ys.length === 0 ? null : calls.call('aten.stack.default', [ys, 0])))];
+  return [
+    ...carry,
+    ...stacks.map((ys) => (ys.length === 0 ? null : calls.call('aten.stack.default', [ys, 0]))),
+  ];
 }

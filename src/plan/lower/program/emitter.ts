@@ -1,16 +1,25 @@
 /**
- * The emitter of per-device programs. In: calls with local arguments. Out: nodes, each typed on every rank.
+ * The emitter of per-device programs. In: calls with local arguments. Out: nodes, each typed on
+ * every rank.
  */
-import { internalError } from '../../../errors.ts';
 import type { CollectiveKind } from '../../../cost/collective-model.ts';
-import type { Arg, DType, Node, NodeMeta, TensorType, ValueRef, ValueType } from '../../../graph/types.ts';
+import { internalError } from '../../../errors.ts';
+import type {
+  Arg,
+  DType,
+  Node,
+  NodeMeta,
+  TensorType,
+  ValueRef,
+  ValueType,
+} from '../../../graph/types.ts';
 import { eachOperand, NO_KWARGS, tensorType } from '../../../graph/value.ts';
 import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
 import type { TensorMeta } from '../../../ops/record/call.ts';
 import { bind } from '../../../ops/record/infer.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { collectiveTarget, groupText } from './collectives.ts';
-import { argAtRank, atRank, rankInt, type RankInt, type RankSymbols } from './rank-int.ts';
+import { argAtRank, atRank, type RankInt, rankInt, type RankSymbols } from './rank-int.ts';
 
 /** Type of a local tensor: its shape may differ from rank to rank. */
 export interface LocalType {
@@ -40,8 +49,8 @@ export function ref(name: string): ValueRef {
 }
 
 /**
- * Writes the nodes of a per-device program. Every call is typed on every rank by the operator's own inference, so that a
- * size which does not fit on some rank is found when the program is made.
+ * Writes the nodes of a per-device program. Every call is typed on every rank by the operator's own
+ * inference, so that a size which does not fit on some rank is found when the program is made.
  */
 export class Emitter {
   /** Where nodes are written from here on. */
@@ -73,8 +82,16 @@ export class Emitter {
   bodyInput(base: string, type: LocalType): Node {
     const name = this.unique(base);
     this.types.set(name, [type]);
-    return { name, kind: 'placeholder', target: name, args: [], kwargs: NO_KWARGS, type: this.typeOf(type), meta: { role: 'arg' } };
-  } // prettier-ignore
+    return {
+      name,
+      kind: 'placeholder',
+      target: name,
+      args: [],
+      kwargs: NO_KWARGS,
+      type: this.typeOf(type),
+      meta: { role: 'arg' },
+    };
+  }
 
   /** A control-flow call: its own name, and the names of its members. */
   control(
@@ -85,7 +102,10 @@ export class Emitter {
     types: readonly LocalType[],
   ): { readonly name: string; readonly members: readonly string[] } {
     const name = this.unique(base);
-    this.push(name, target, args, kwargs, types, { kind: 'tuple', items: types.map((type) => this.typeOf(type)) });
+    this.push(name, target, args, kwargs, types, {
+      kind: 'tuple',
+      items: types.map((type) => this.typeOf(type)),
+    });
     const members = types.map((type, k) => {
       const member = this.unique(`${name}_${k}`);
       this.push(member, 'operator.getitem', [ref(name), k], NO_KWARGS, [type], this.typeOf(type));
@@ -139,7 +159,10 @@ export class Emitter {
     });
   }
 
-  /** A call of an operator that nobody knows, on whole operands: its results have the types that the source states. */
+  /**
+   * A call of an operator that nobody knows, on whole operands: its results have the types that the
+   * source states.
+   */
   stated(
     node: Node,
     args: readonly Arg[],
@@ -152,7 +175,10 @@ export class Emitter {
     return node.type.kind === 'tuple' ? this.members(name, types, memberName) : [name];
   }
 
-  /** A call without operands that is the same wherever it stands in a section, written once; it belongs to no phase. */
+  /**
+   * A call without operands that is the same wherever it stands in a section, written once; it
+   * belongs to no phase.
+   */
   once(key: string, target: string, args: readonly Arg[], options: EmitOptions = {}): string {
     const { shared } = this.section;
     let name = shared.get(key);
@@ -166,16 +192,25 @@ export class Emitter {
   }
 
   /**
-   * A collective over the flattened group of some mesh dims; of shapes it wants what PyTorch's wants.
+   * A collective over the flattened group of some mesh dims; of shapes it wants what PyTorch's
+   * wants.
    *
    * @param extra arguments between the tensor and the group
    */
-  collective(kind: CollectiveKind, input: string, meshDims: readonly number[], extra: readonly Arg[]): string {
+  collective(
+    kind: CollectiveKind,
+    input: string,
+    meshDims: readonly number[],
+    extra: readonly Arg[],
+  ): string {
     const { dtype, shape } = this.type(input);
     const n = this.mesh.sizeOf(meshDims);
     const [rows, ...rest] = shape;
     const scaled = (f: (rows: number) => number): RankInt =>
-      rankInt(this.mesh.devices.map((_, rank) => f(atRank(rows, rank))), 'rows of a collective'); // prettier-ignore
+      rankInt(
+        this.mesh.devices.map((_, rank) => f(atRank(rows, rank))),
+        'rows of a collective',
+      );
     let out = shape;
     if (kind === 'all_gather') out = [scaled((r) => r * n), ...rest];
     if (kind === 'reduce_scatter') out = [scaled((r) => r / n), ...rest];
@@ -196,13 +231,17 @@ export class Emitter {
   }
 
   typeOf({ dtype, shape }: LocalType): TensorType {
-    return tensorType(dtype, shape.map((size) => this.symbols.dim(size))); // prettier-ignore
+    return tensorType(
+      dtype,
+      shape.map((size) => this.symbols.dim(size)),
+    );
   }
 
   /** `base`, or `base_1`, `base_2` where taken. */
   private unique(base: string, own = false): string {
     let name = base;
-    for (let i = 1; this.taken.has(name) || (!own && this.reserved.has(name)); i++) name = `${base}_${i}`;
+    for (let i = 1; this.taken.has(name) || (!own && this.reserved.has(name)); i++)
+      name = `${base}_${i}`;
     this.taken.add(name);
     return name;
   }
@@ -215,7 +254,9 @@ export class Emitter {
     const types = this.infer(target, args, kwargs);
     const tuple = this.table.get(target)?.results === 'tuple';
     const unique = name !== undefined ? this.unique(name, true) : this.unique(shortName(target));
-    const items = types.map((type): ValueType => (type === null ? { kind: 'none' } : this.typeOf(type)));
+    const items = types.map((type): ValueType =>
+      type === null ? { kind: 'none' } : this.typeOf(type),
+    );
     this.push(unique, target, args, kwargs, types, tuple ? { kind: 'tuple', items } : items[0]);
     return { name: unique, types };
   }
@@ -252,20 +293,26 @@ export class Emitter {
         name: target,
         target,
         args: args.map((arg) => argAtRank(arg, values, rank)),
-        kwargs: Object.fromEntries(Object.entries(kwargs).map(([key, arg]) => [key, argAtRank(arg, values, rank)])),
+        kwargs: Object.fromEntries(
+          Object.entries(kwargs).map(([key, arg]) => [key, argAtRank(arg, values, rank)]),
+        ),
       };
       const ctx = bind(this.table, call, (name) => {
         const { dtype, shape } = this.type(name);
         return { kind: 'tensor', dtype, shape: shape.map((size) => atRank(size, rank)) };
       });
-      if (ctx === undefined) throw internalError(`${target} has no record to type a local call with`);
+      if (ctx === undefined)
+        throw internalError(`${target} has no record to type a local call with`);
       byRank.push(ctx.outputs);
     }
     return byRank[0].map((meta, k): LocalType | null => {
       if (meta === null) return null;
       const shape = meta.shape.map((_, d) =>
-        rankInt(byRank.map((outputs) => outputs[k]?.shape[d] ?? -1), `size of ${shortName(target)}`),
-      ); // prettier-ignore
+        rankInt(
+          byRank.map((outputs) => outputs[k]?.shape[d] ?? -1),
+          `size of ${shortName(target)}`,
+        ),
+      );
       return { dtype: meta.dtype, shape };
     });
   }

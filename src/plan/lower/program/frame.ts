@@ -1,9 +1,10 @@
 /**
- * Frames of the lowering. In: names of global values. Out: their local values with the placement that each has.
+ * Frames of the lowering. In: names of global values. Out: their local values with the placement
+ * that each has.
  */
 import type { Node } from '../../../graph/types.ts';
 import type { Graph } from '../../../graph/types.ts';
-import { emptySection, type Emitter, type Section } from './emitter.ts';
+import { type Emitter, emptySection, type Section } from './emitter.ts';
 
 /** A local value and the placement that it has. */
 export interface Placed {
@@ -12,8 +13,8 @@ export interface Placed {
 }
 
 /**
- * The program or one body of it while it is written. A body is a graph of its own: what it uses of the code around it comes
- * in as an input, however deep it stands.
+ * The program or one body of it while it is written. A body is a graph of its own: what it uses of
+ * the code around it comes in as an input, however deep it stands.
  */
 export class Frame {
   readonly section: Section = emptySection();
@@ -46,7 +47,8 @@ export class Frame {
   /** Name here of a value of the frame around this one. */
   capture(outer: string): string {
     let node = this.captured.get(outer);
-    if (node === undefined) this.captured.set(outer, (node = this.emit.bodyInput(outer, this.emit.type(outer))));
+    if (node === undefined)
+      this.captured.set(outer, (node = this.emit.bodyInput(outer, this.emit.type(outer))));
     return node.name;
   }
 
@@ -67,12 +69,16 @@ export class Frame {
     return node.name;
   }
 
-  /** The finished body. `captured`: names around it that the call hands over, in order; this frame may use fewer. */
+  /**
+   * The finished body. `captured`: names around it that the call hands over, in order; this frame
+   * may use fewer.
+   */
   graph(name: string, captured: readonly string[], returns: readonly string[]): Graph {
     for (const outer of captured) this.capture(outer);
-    const placeholders = [...this.inputs, ...captured.map((outer) => this.captured.get(outer)!)].map(
-      (node, roleIndex): Node => ({ ...node, meta: { role: 'arg', roleIndex } }),
-    );
+    const placeholders = [
+      ...this.inputs,
+      ...captured.map((outer) => this.captured.get(outer)!),
+    ].map((node, roleIndex): Node => ({ ...node, meta: { role: 'arg', roleIndex } }));
     return {
       name,
       nodes: [...placeholders, ...this.section.nodes],

@@ -3,14 +3,20 @@
  */
 import { internalError, ShardwrightError } from '../../../errors.ts';
 import { Shard } from '../../../mesh/placements/shards/shard.ts';
+import { StridedShard } from '../../../mesh/placements/shards/strided.ts';
 import type { Sharding } from '../../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../../mesh/sharding/space.ts';
-import { StridedShard } from '../../../mesh/placements/shards/strided.ts';
-import { rankInt, type RankInt } from './rank-int.ts';
+import { type RankInt, rankInt } from './rank-int.ts';
 
-/** The rows of one tensor dim that each rank holds: one run of rows where all cuts are ceil chunks, else several. */
+/**
+ * The rows of one tensor dim that each rank holds: one run of rows where all cuts are ceil chunks,
+ * else several.
+ */
 export interface Piece {
-  /** First row; the size of the dim where a rank holds none. @throws E_INTERNAL of rows that are no single run */
+  /**
+   * First row; the size of the dim where a rank holds none. @throws E_INTERNAL of rows that are no
+   * single run
+   */
   readonly start: RankInt;
   readonly rows: RankInt;
 }
@@ -54,7 +60,10 @@ export class Pieces {
       rows.push(length);
     }
     const names = order.map((m) => mesh.names[m]).join(', ');
-    piece = { start: rankInt(starts, `start(${size}, ${names})`), rows: rankInt(rows, `rows(${size}, ${names})`) };
+    piece = {
+      start: rankInt(starts, `start(${size}, ${names})`),
+      rows: rankInt(rows, `rows(${size}, ${names})`),
+    };
     this.known.set(key, piece);
     return piece;
   }
@@ -62,19 +71,29 @@ export class Pieces {
   /** Equally many rows on every rank, in runs. */
   private inStrides(spec: Sharding, order: readonly number[], dim: number, size: number): Piece {
     const refuse = (m: number, why: string, hint: string): never => {
-      throw new ShardwrightError('E_UNSUPPORTED', `${spec.text} is not lowered: ${spec.placements[m].text} ${why}`, { hint }); // prettier-ignore
+      throw new ShardwrightError(
+        'E_UNSUPPORTED',
+        `${spec.text} is not lowered: ${spec.placements[m].text} ${why}`,
+        { hint },
+      );
     };
     let rows = size;
     for (const m of order) {
       const cut = spec.placements[m];
       if (!(cut instanceof Shard || cut instanceof StridedShard))
-        refuse(m, 'is no cut into chunks', 'lowering takes R, S(d), even _S(d, n) and pending reductions; a plan has other cuts only where the request asks for them (--cut, a pin)'); // prettier-ignore
+        refuse(
+          m,
+          'is no cut into chunks',
+          'lowering takes R, S(d), even _S(d, n) and pending reductions; a plan has other ' +
+            'cuts only where the request asks for them (--cut, a pin)',
+        );
       const n = this.space.mesh.sizes[m];
       if (!cut.isEven(rows, n))
         refuse(
           m,
           `cuts ${rows} rows of dim ${dim} unevenly`,
-          'a plan that is made now has no such cut: plan again, or pin a placement that cuts it evenly',
+          'a plan that is made now has no such cut: plan again, or pin a placement that cuts ' +
+            'it evenly',
         );
       rows /= n;
     }

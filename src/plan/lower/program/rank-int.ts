@@ -1,14 +1,16 @@
 /**
- * Integers that differ from rank to rank. In: one value a rank. Out: a number, or a symbol with a table of values.
+ * Integers that differ from rank to rank. In: one value a rank. Out: a number, or a symbol with a
+ * table of values.
  */
 import { internalError } from '../../../errors.ts';
 import type { Arg, Dim } from '../../../graph/types.ts';
 import { isList } from '../../../graph/value.ts';
 
 /**
- * Integers of a per-device program that differ from rank to rank: sizes of uneven shards, first rows, offsets. One program
- * serves all ranks, so such an integer stands in it as a symbolic size (`rows(10, dp)`), and a table says what the symbol
- * is on each rank. Its example value is that of rank 0, whose shards are never the short ones.
+ * Integers of a per-device program that differ from rank to rank: sizes of uneven shards, first
+ * rows, offsets. One program serves all ranks, so such an integer stands in it as a symbolic size
+ * (`rows(10, dp)`), and a table says what the symbol is on each rank. Its example value is that of
+ * rank 0, whose shards are never the short ones.
  */
 
 /** An integer that is the same on all ranks, or one for each rank (place in the mesh). */
@@ -32,10 +34,17 @@ export function atRank(value: RankInt, rank: number): number {
 }
 
 /** Rank by rank. */
-export function combine(parts: readonly RankInt[], text: string, f: (...values: readonly number[]) => number): RankInt {
+export function combine(
+  parts: readonly RankInt[],
+  text: string,
+  f: (...values: readonly number[]) => number,
+): RankInt {
   const varying = parts.find((p) => typeof p !== 'number');
   if (varying === undefined) return f(...parts.map((p) => atRank(p, 0)));
-  return rankInt(varying.values.map((_, rank) => f(...parts.map((p) => atRank(p, rank)))), text); // prettier-ignore
+  return rankInt(
+    varying.values.map((_, rank) => f(...parts.map((p) => atRank(p, rank)))),
+    text,
+  );
 }
 
 export function plus(a: RankInt, b: RankInt): RankInt {
@@ -70,7 +79,9 @@ export class RankSymbols {
   }
 
   dim(value: RankInt): Dim {
-    return typeof value === 'number' ? value : { sym: this.symbol(value), example: value.values[0] };
+    return typeof value === 'number'
+      ? value
+      : { sym: this.symbol(value), example: value.values[0] };
   }
 
   arg(value: RankInt): Arg {
@@ -83,7 +94,8 @@ export class RankSymbols {
   varies(arg: Arg): boolean {
     if (isList(arg)) return arg.some((member) => this.varies(member));
     if (arg === null || typeof arg !== 'object') return false;
-    if (arg.kind === 'slice') return [arg.start, arg.stop, arg.step].some((part) => this.varies(part));
+    if (arg.kind === 'slice')
+      return [arg.start, arg.stop, arg.step].some((part) => this.varies(part));
     return arg.kind === 'size' && this.table.has(arg.size.sym);
   }
 
@@ -93,7 +105,8 @@ export class RankSymbols {
     if (known !== undefined) return known;
     let name = text;
     for (let i = 2; this.table.has(name); i++) name = `${text} ${i}`;
-    if (!/^[A-Za-z0-9_.+\-*/%, <>!()]+$/.test(name)) throw internalError(`'${name}' is no size expression`);
+    if (!/^[A-Za-z0-9_.+\-*/%, <>!()]+$/.test(name))
+      throw internalError(`'${name}' is no size expression`);
     this.byValues.set(key, name);
     this.table.set(name, values);
     return name;
@@ -101,7 +114,11 @@ export class RankSymbols {
 }
 
 /** An argument as one rank has it: symbols of the table replaced by their numbers. */
-export function argAtRank(arg: Arg, symbols: ReadonlyMap<string, readonly number[]>, rank: number): Arg {
+export function argAtRank(
+  arg: Arg,
+  symbols: ReadonlyMap<string, readonly number[]>,
+  rank: number,
+): Arg {
   if (isList(arg)) return arg.map((member) => argAtRank(member, symbols, rank));
   if (arg === null || typeof arg !== 'object') return arg;
   if (arg.kind === 'slice')
@@ -117,7 +134,11 @@ export function argAtRank(arg: Arg, symbols: ReadonlyMap<string, readonly number
 }
 
 /** A size as one rank has it. */
-export function dimAtRank(dim: Dim, symbols: ReadonlyMap<string, readonly number[]>, rank: number): Dim {
+export function dimAtRank(
+  dim: Dim,
+  symbols: ReadonlyMap<string, readonly number[]>,
+  rank: number,
+): Dim {
   if (typeof dim === 'number') return dim;
   return symbols.get(dim.sym)?.[rank] ?? dim;
 }

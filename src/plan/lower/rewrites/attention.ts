@@ -1,18 +1,20 @@
 /**
  * Local form of attention. In: a causal call with cut rows. Out: a call with an explicit mask.
  */
-import { ref } from '../program/emitter.ts';
 import type { Rewrite, Rewrites } from '../local-call.ts';
+import { ref } from '../program/emitter.ts';
 
 /**
- * Causal attention with query or key rows cut: which keys a query sees follows from its place in the whole, so the causal
- * flag becomes a mask that is made from the rank's first rows. Forms without a mask argument have no such form.
+ * Causal attention with query or key rows cut: which keys a query sees follows from its place in
+ * the whole, so the causal flag becomes a mask that is made from the rank's first rows. Forms
+ * without a mask argument have no such form.
  */
 const causal =
   (mask: string): Rewrite =>
   (call) => {
     const { emit, global } = call;
-    if (call.optional(mask) !== undefined) return call.unsupported('it has a mask beside its causal flag');
+    if (call.optional(mask) !== undefined)
+      return call.unsupported('it has a mask beside its causal flag');
     const query = global.inputs[global.indexOf('query')];
     const row = query.shape.length - 2;
     const [queries, keys] = [call.inputPiece('query', row), call.inputPiece('key', row)];
@@ -28,10 +30,18 @@ const causal =
       });
     const own = emit.call('aten.unsqueeze.default', [ref(numbers(queries)), 1]);
     const future = emit.call('aten.lt.Tensor', [ref(own), ref(numbers(keys))]);
-    const open = emit.call('aten.full.default', [emit.ints([queries.rows, keys.rows]), { kind: 'float', value: 0 }], {
-      kwargs: { dtype: { kind: 'dtype', dtype: query.dtype } },
-    });
-    const made = emit.call('aten.masked_fill.Scalar', [ref(open), ref(future), { kind: 'float', value: -Infinity }]);
+    const open = emit.call(
+      'aten.full.default',
+      [emit.ints([queries.rows, keys.rows]), { kind: 'float', value: 0 }],
+      {
+        kwargs: { dtype: { kind: 'dtype', dtype: query.dtype } },
+      },
+    );
+    const made = emit.call('aten.masked_fill.Scalar', [
+      ref(open),
+      ref(future),
+      { kind: 'float', value: -Infinity },
+    ]);
     return call.run({ is_causal: false, [mask]: ref(made) });
   };
 

@@ -1,11 +1,15 @@
 /**
- * Local form of embeddings. In: a call whose table is cut by rows. Out: masked reads and writes of own rows.
+ * Local form of embeddings. In: a call whose table is cut by rows. Out: masked reads and writes of
+ * own rows.
  */
-import { ref } from '../program/emitter.ts';
 import type { Rewrite, Rewrites } from '../local-call.ts';
+import { ref } from '../program/emitter.ts';
 import { firstRows, notEmpty, oneMore, ownRows, withTrailing, zeroed } from './masked.ts';
 
-/** Lookup tables cut by rows. Reads of other ranks' rows are zero, so that results add up; writes there are dropped. */
+/**
+ * Lookup tables cut by rows. Reads of other ranks' rows are zero, so that results add up; writes
+ * there are dropped.
+ */
 
 const embedding: Rewrite = (call) => {
   const { emit } = call;
@@ -25,7 +29,10 @@ const backward: Rewrite = (call) => {
     const idle = emit.call('aten.eq.Scalar', [ref(call.tensor('indices')), padding]);
     rows = emit.call('aten.masked_fill.Scalar', [ref(rows), ref(idle), emit.int(piece.rows)]);
   }
-  const written = call.runOne({ indices: ref(rows), num_weights: emit.int(oneMore(piece)), padding_idx: -1 }, false);
+  const written = call.runOne(
+    { indices: ref(rows), num_weights: emit.int(oneMore(piece)), padding_idx: -1 },
+    false,
+  );
   return [firstRows(emit, written, 0, piece.rows, call.node.name)];
 };
 

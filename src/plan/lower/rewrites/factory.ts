@@ -2,8 +2,8 @@
  * Local form of factories. In: a call that makes a tensor. Out: the piece that each rank makes.
  */
 import type { Arg, DType } from '../../../graph/types.ts';
-import { ref } from '../program/emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
+import { ref } from '../program/emitter.ts';
 import { combine } from '../program/rank-int.ts';
 import { localShape } from './shape.ts';
 
@@ -15,7 +15,10 @@ function resultType(call: LocalCall): DType {
   return call.global.outputs[0]?.dtype ?? 'f32';
 }
 
-/** A constant of the local shape; what the call was made like gives only the shape that was asked for. */
+/**
+ * A constant of the local shape; what the call was made like gives only the shape that was asked
+ * for.
+ */
 const like =
   (made: string, value?: string): Rewrite =>
   (call) => {
@@ -53,18 +56,32 @@ const range =
     const dtype = resultType(call);
     const counter = (from: Arg, by: number, type: DType, name?: string): string =>
       emit.call('prims.iota.default', [emit.int(rows)], {
-        kwargs: { start: from, step: by, dtype: dtypeArg(type), device: { kind: 'device', word: 'cpu' }, requires_grad: false },
+        kwargs: {
+          start: from,
+          step: by,
+          dtype: dtypeArg(type),
+          device: { kind: 'device', word: 'cpu' },
+          requires_grad: false,
+        },
         ...(name === undefined ? {} : { name }),
-      }); // prettier-ignore
+      });
     if (Number.isInteger(start) && Number.isInteger(step)) {
-      const from = combine([first], `first number of ${call.node.name}`, (row) => start + row * step);
+      const from = combine(
+        [first],
+        `first number of ${call.node.name}`,
+        (row) => start + row * step,
+      );
       return [counter(emit.int(from), step, dtype, call.node.name)];
     }
     const rowsFrom = counter(emit.int(first), 1, 'i64');
     const float: DType = dtype;
     const cast = emit.call('prims.convert_element_type.default', [ref(rowsFrom), dtypeArg(float)]);
     const scaled = emit.call('aten.mul.Tensor', [ref(cast), { kind: 'float', value: step }]);
-    return [emit.call('aten.add.Tensor', [ref(scaled), { kind: 'float', value: start }], { name: call.node.name })];
+    return [
+      emit.call('aten.add.Tensor', [ref(scaled), { kind: 'float', value: start }], {
+        name: call.node.name,
+      }),
+    ];
   };
 
 /** The rank's part of a unit matrix: where its row and column numbers agree. */
@@ -73,18 +90,27 @@ const eye: Rewrite = (call) => {
   const numbers = (d: number): string => {
     const { start, rows } = call.outputPiece(d);
     const counted = emit.call('prims.iota.default', [emit.int(rows)], {
-      kwargs: { start: emit.int(start), step: 1, dtype: dtypeArg('i64'), device: { kind: 'device', word: 'cpu' }, requires_grad: false },
-    }); // prettier-ignore
+      kwargs: {
+        start: emit.int(start),
+        step: 1,
+        dtype: dtypeArg('i64'),
+        device: { kind: 'device', word: 'cpu' },
+        requires_grad: false,
+      },
+    });
     return emit.call('aten.unsqueeze.default', [ref(counted), 1 - d]);
   };
   const same = emit.call('aten.eq.Tensor', [ref(numbers(0)), ref(numbers(1))]);
   const dtype = dtypeArg(resultType(call));
-  return [emit.call('prims.convert_element_type.default', [ref(same), dtype], { name: call.node.name })];
+  return [
+    emit.call('prims.convert_element_type.default', [ref(same), dtype], { name: call.node.name }),
+  ];
 };
 
 const number = (call: LocalCall, name: string): number => call.global.number(name);
 /** Whole steps where the result is of integers, as the unsharded range takes them. */
-const whole = (call: LocalCall, value: number): number => (resultType(call).startsWith('f') || resultType(call) === 'bf16' ? value : Math.trunc(value)); // prettier-ignore
+const whole = (call: LocalCall, value: number): number =>
+  resultType(call).startsWith('f') || resultType(call) === 'bf16' ? value : Math.trunc(value);
 
 export const factoryRewrites: Rewrites = {
   'aten.zeros.default': localShape('size'),
@@ -116,10 +142,17 @@ export const factoryRewrites: Rewrites = {
     step: whole(call, number(call, 'step')),
   })),
   'aten.linspace.default': range((call) => {
-    const [start, end, steps] = [number(call, 'start'), number(call, 'end'), call.global.int('steps')];
+    const [start, end, steps] = [
+      number(call, 'start'),
+      number(call, 'end'),
+      call.global.int('steps'),
+    ];
     return { start, step: steps > 1 ? (end - start) / (steps - 1) : 0 };
   }),
-  'prims.iota.default': range((call) => ({ start: number(call, 'start'), step: number(call, 'step') })),
+  'prims.iota.default': range((call) => ({
+    start: number(call, 'start'),
+    step: number(call, 'step'),
+  })),
 };
 
 /** Draws of a part need no change of the call: the executor numbers them by the global position. */
@@ -139,4 +172,6 @@ const RANDOM_AS_IS: readonly string[] = [
   'aten.rand_like.default',
   'aten.randn_like.default',
 ];
-export const randomRewrites: Rewrites = Object.fromEntries(RANDOM_AS_IS.map((name) => [name, asIs]));
+export const randomRewrites: Rewrites = Object.fromEntries(
+  RANDOM_AS_IS.map((name) => [name, asIs]),
+);

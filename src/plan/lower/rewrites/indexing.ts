@@ -2,8 +2,8 @@
  * Local form of indexing. In: reads and writes with the indexed dim cut. Out: masked local calls.
  */
 import type { Arg } from '../../../graph/types.ts';
-import { ref } from '../program/emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
+import { ref } from '../program/emitter.ts';
 import { firstRows, notEmpty, ownRows, padEnd, withTrailing, zeroed } from './masked.ts';
 
 /** Reads and writes by index with the indexed dim cut. */
@@ -28,9 +28,12 @@ const read =
     return [zeroed(emit, out, withTrailing(emit, outside, trailing(call, dim)), call.node.name)];
   };
 
-const rankOf = (call: LocalCall): number => call.global.inputs[call.global.indexOf('self')].shape.length;
+const rankOf = (call: LocalCall): number =>
+  call.global.inputs[call.global.indexOf('self')].shape.length;
 
-/** A write goes to a row after the last one where the row is another rank's; that row is dropped. */
+/**
+ * A write goes to a row after the last one where the row is another rank's; that row is dropped.
+ */
 const write: Rewrite = (call) => {
   const { emit } = call;
   const dim = dimOf(call);
@@ -41,8 +44,14 @@ const write: Rewrite = (call) => {
   return [firstRows(emit, out, dim, piece.rows, call.node.name)];
 };
 
-/** The dim that a list of indices names, if it is one, and the list with another index in its place. */
-function singleIndex(call: LocalCall): { dim: number; index: string; replaced: (by: string) => Arg } {
+/**
+ * The dim that a list of indices names, if it is one, and the list with another index in its place.
+ */
+function singleIndex(call: LocalCall): {
+  dim: number;
+  index: string;
+  replaced: (by: string) => Arg;
+} {
   const members = call.global.list('indices');
   const dim = members.findIndex((m) => m !== null);
   const at = members[dim]?.index ?? -1;

@@ -1,5 +1,6 @@
 /**
- * Local form of losses. In: a call with cut rows. Out: local sums over the global number of elements.
+ * Local form of losses. In: a call with cut rows. Out: local sums over the global number of
+ * elements.
  */
 import { elements } from '../../../ops/record/record.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
@@ -14,14 +15,20 @@ function count(call: LocalCall): number {
   const shapes = call.global.inputs.map((t) => t.shape);
   const rank = Math.max(...shapes.map((s) => s.length));
   return elements(
-    Array.from({ length: rank }, (_, d) => Math.max(...shapes.map((s) => s[d - (rank - s.length)] ?? 1))),
+    Array.from({ length: rank }, (_, d) =>
+      Math.max(...shapes.map((s) => s[d - (rank - s.length)] ?? 1)),
+    ),
   );
 }
 
-const loss: Rewrite = (call) => [dividedBy(call, call.runOne({ reduction: SUM }, false), divisor(call, count(call)))];
+const loss: Rewrite = (call) => [
+  dividedBy(call, call.runOne({ reduction: SUM }, false), divisor(call, count(call))),
+];
 
 /** The gradient of a sum, over the global count: a local count would make it too large. */
-const backward: Rewrite = (call) => [dividedBy(call, call.runOne({ reduction: SUM }, false), count(call))];
+const backward: Rewrite = (call) => [
+  dividedBy(call, call.runOne({ reduction: SUM }, false), count(call)),
+];
 
 export const lossRewrites: Rewrites = {
   'aten.mse_loss.default': loss,

@@ -1,8 +1,9 @@
 /**
- * Masked rows. In: indices into a cut dim. Out: local indices and the mask of the rows that a rank has.
+ * Masked rows. In: indices into a cut dim. Out: local indices and the mask of the rows that a rank
+ * has.
  */
 import type { Arg } from '../../../graph/types.ts';
-import { ref, type Emitter } from '../program/emitter.ts';
+import { type Emitter, ref } from '../program/emitter.ts';
 import type { Piece } from '../program/pieces.ts';
 import { atRank, combine, plus, type RankInt } from '../program/rank-int.ts';
 
@@ -20,7 +21,13 @@ interface OwnRows {
  *
  * @param wraps size of the dim, if negative numbers count from its end
  */
-export function ownRows(emit: Emitter, indices: string, piece: Piece, instead: RankInt, wraps?: number): OwnRows {
+export function ownRows(
+  emit: Emitter,
+  indices: string,
+  piece: Piece,
+  instead: RankInt,
+  wraps?: number,
+): OwnRows {
   let numbers = indices;
   if (wraps !== undefined) {
     const negative = emit.call('aten.lt.Scalar', [ref(indices), 0]);
@@ -31,11 +38,17 @@ export function ownRows(emit: Emitter, indices: string, piece: Piece, instead: R
   const below = emit.call('aten.lt.Scalar', [ref(shifted), 0]);
   const above = emit.call('aten.ge.Scalar', [ref(shifted), emit.int(piece.rows)]);
   const outside = emit.call('aten.bitwise_or.Tensor', [ref(below), ref(above)]);
-  const rows = emit.call('aten.masked_fill.Scalar', [ref(shifted), ref(outside), emit.int(instead)]);
+  const rows = emit.call('aten.masked_fill.Scalar', [
+    ref(shifted),
+    ref(outside),
+    emit.int(instead),
+  ]);
   return { rows, outside };
 }
 
-/** The tensor with at least one row in a dim: reading row 0 must work on a rank that has no rows. */
+/**
+ * The tensor with at least one row in a dim: reading row 0 must work on a rank that has no rows.
+ */
 export function notEmpty(emit: Emitter, value: string, dim: number): string {
   const rows = emit.type(value).shape[dim];
   if (typeof rows === 'number' ? rows > 0 : rows.values.every((n) => n > 0)) return value;
@@ -57,7 +70,13 @@ export function padEnd(emit: Emitter, value: string, dim: number, rows: RankInt,
 }
 
 /** The first rows of a dim, under a name. */
-export function firstRows(emit: Emitter, value: string, dim: number, rows: RankInt, name: string): string {
+export function firstRows(
+  emit: Emitter,
+  value: string,
+  dim: number,
+  rows: RankInt,
+  name: string,
+): string {
   return emit.call('aten.slice.Tensor', [ref(value), dim, 0, emit.int(rows)], { name });
 }
 
@@ -70,7 +89,10 @@ export function oneMore(piece: Piece): RankInt {
 export function withTrailing(emit: Emitter, mask: string, count: number): string {
   if (count === 0) return mask;
   const { shape } = emit.type(mask);
-  return emit.call('aten.reshape.default', [ref(mask), emit.ints([...shape, ...Array<RankInt>(count).fill(1)])]);
+  return emit.call('aten.reshape.default', [
+    ref(mask),
+    emit.ints([...shape, ...Array<RankInt>(count).fill(1)]),
+  ]);
 }
 
 /** Zero where the mask is set. */
@@ -80,5 +102,7 @@ export function zeroed(emit: Emitter, value: string, mask: string, name: string)
 
 /** Whether some rank has no rows of a dim. */
 export function someEmpty(rows: RankInt): boolean {
-  return typeof rows === 'number' ? rows === 0 : rows.values.some((_, rank) => atRank(rows, rank) === 0);
+  return typeof rows === 'number'
+    ? rows === 0
+    : rows.values.some((_, rank) => atRank(rows, rank) === 0);
 }

@@ -1,18 +1,19 @@
 /**
- * Local form of the negative log likelihood. In: a call with cut batch or classes. Out: local calls and reduced weights.
+ * Local form of the negative log likelihood. In: a call with cut batch or classes. Out: local calls
+ * and reduced weights.
  */
 import type { Arg } from '../../../graph/types.ts';
-import { ref } from '../program/emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
+import { ref } from '../program/emitter.ts';
 import { plus } from '../program/rank-int.ts';
 import { ownRows } from './masked.ts';
 import { dividedBy } from './reduction.ts';
 import { cast, reducedOver, rowStatistics } from './softmax.ts';
 
 /**
- * Negative log likelihood with the batch or the classes cut, alone and inside of cross entropy. A target whose class is
- * another rank's counts as ignored here and in full there; the total weight of all targets, by which a mean divides, is
- * summed over the ranks that have different targets.
+ * Negative log likelihood with the batch or the classes cut, alone and inside of cross entropy. A
+ * target whose class is another rank's counts as ignored here and in full there; the total weight
+ * of all targets, by which a mean divides, is summed over the ranks that have different targets.
  */
 
 const NONE = 0;
@@ -26,7 +27,10 @@ function classDim(call: LocalCall): number {
 }
 
 interface LocalTargets {
-  /** Classes counted from the rank's first one; `IGNORED` where another rank or nobody counts the target. */
+  /**
+   * Classes counted from the rank's first one; `IGNORED` where another rank or nobody counts the
+   * target.
+   */
   readonly target: string;
   readonly weight: Arg;
   /** True where the target counts for nobody. */
@@ -46,12 +50,20 @@ function localTargets(call: LocalCall): LocalTargets {
   const own = emit.call('aten.masked_fill.Scalar', [ref(rows), ref(ignored), IGNORED]);
   if (weight === undefined) return { target: own, weight: null, ignored };
   const end = plus(classes.start, classes.rows);
-  const part = emit.call('aten.slice.Tensor', [ref(weight), 0, emit.int(classes.start), emit.int(end)]);
+  const part = emit.call('aten.slice.Tensor', [
+    ref(weight),
+    0,
+    emit.int(classes.start),
+    emit.int(end),
+  ]);
   return { target: own, weight: ref(part), ignored };
 }
 
 function ignoredTargets(call: LocalCall): string {
-  return call.emit.call('aten.eq.Scalar', [ref(call.tensor('target')), call.global.int('ignore_index')]);
+  return call.emit.call('aten.eq.Scalar', [
+    ref(call.tensor('target')),
+    call.global.int('ignore_index'),
+  ]);
 }
 
 /** Total weight of the rank's targets, whatever rank has their class. */
@@ -60,20 +72,31 @@ function targetWeight(call: LocalCall, ignored: string): string {
   const dtype = call.global.inputs[call.global.indexOf('self')].dtype;
   const weight = call.optional('weight');
   const counts = emit.call('aten.logical_not.default', [ref(ignored)]);
-  if (weight === undefined) return emit.call('aten.sum.default', [ref(counts)], { kwargs: { dtype: { kind: 'dtype', dtype } } });
+  if (weight === undefined)
+    return emit.call('aten.sum.default', [ref(counts)], {
+      kwargs: { dtype: { kind: 'dtype', dtype } },
+    });
   // An ignored target may be no class at all.
-  const classes = emit.call('aten.masked_fill.Scalar', [ref(call.tensor('target')), ref(ignored), 0]);
+  const classes = emit.call('aten.masked_fill.Scalar', [
+    ref(call.tensor('target')),
+    ref(ignored),
+    0,
+  ]);
   const looked = emit.call('aten.index.Tensor', [ref(weight), [ref(classes)]]);
   const kept = emit.call('aten.masked_fill.Scalar', [ref(looked), ref(ignored), 0]);
   return emit.call('aten.sum.default', [ref(kept)]);
-} // prettier-ignore
+}
 
-/** Reductions of the total weight that the rules hold, and of the loss with it, each a collective of its own. */
+/**
+ * Reductions of the total weight that the rules hold, and of the loss with it, each a collective of
+ * its own.
+ */
 function totals(call: LocalCall, loss: string, weight: string): { loss: string; weight: string } {
   const { emit } = call;
   let now = { loss, weight };
   call.rules.forEach((r, m) => {
-    if (r?.rewrite === 'global-count') now = { ...now, weight: reducedOver(call, now.weight, 'sum', [m]) };
+    if (r?.rewrite === 'global-count')
+      now = { ...now, weight: reducedOver(call, now.weight, 'sum', [m]) };
     if (r?.rewrite !== 'all-reduce-loss') return;
     const pair = emit.call('aten.stack.default', [[ref(now.loss), ref(now.weight)]]);
     const both = reducedOver(call, pair, 'sum', [m]);
@@ -108,7 +131,10 @@ const backward: Rewrite = (call) => {
   return call.run({ target: ref(target), weight, ignore_index: IGNORED });
 };
 
-/** Cross entropy: the logarithm of the softmax with the classes cut, then the likelihood of the own classes. */
+/**
+ * Cross entropy: the logarithm of the softmax with the classes cut, then the likelihood of the own
+ * classes.
+ */
 const crossEntropy: Rewrite = (call) => {
   const { emit, global } = call;
   const mode = global.int('reduction');

@@ -1,5 +1,6 @@
 /**
- * Local form of norms. In: a group norm with cut batch or channels. Out: a call with the sizes of the rank.
+ * Local form of norms. In: a group norm with cut batch or channels. Out: a call with the sizes of
+ * the rank.
  */
 import type { Rewrite, Rewrites } from '../local-call.ts';
 
@@ -8,10 +9,15 @@ const sizes: Rewrite = (call) => {
   const { emit } = call;
   const [rows, channels] = emit.type(call.tensor('input')).shape;
   const pieces = call.piecesOf('input', 1);
-  return call.run({ N: emit.int(rows), C: emit.int(channels), group: call.global.int('group') / pieces });
+  return call.run({
+    N: emit.int(rows),
+    C: emit.int(channels),
+    group: call.global.int('group') / pieces,
+  });
 };
 
-const groups: Rewrite = (call) => call.run({ num_groups: call.global.int('num_groups') / call.piecesOf('input', 1) });
+const groups: Rewrite = (call) =>
+  call.run({ num_groups: call.global.int('num_groups') / call.piecesOf('input', 1) });
 
 export const normRewrites: Rewrites = {
   'aten.native_group_norm.default': sizes,

@@ -1,8 +1,9 @@
 /**
- * Local form of products. In: convolutions and grouped products with cut groups or rows. Out: calls with local sizes.
+ * Local form of products. In: convolutions and grouped products with cut groups or rows. Out: calls
+ * with local sizes.
  */
-import { ref } from '../program/emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
+import { ref } from '../program/emitter.ts';
 import { combine, minus, plus, type RankInt } from '../program/rank-int.ts';
 
 /** Products: convolutions with whole groups cut, grouped products with their rows cut. */
@@ -17,9 +18,9 @@ const groupsAs =
 const groups = groupsAs('groups');
 
 /**
- * Groups of rows, each with an expert. Where rows are cut, the ends of the groups are counted from the rank's first row and
- * clipped to its rows. Where experts are cut, the rank's own groups are turned to the front, because groups start at row 0,
- * and the rest is zero.
+ * Groups of rows, each with an expert. Where rows are cut, the ends of the groups are counted from
+ * the rank's first row and clipped to its rows. Where experts are cut, the rank's own groups are
+ * turned to the front, because groups start at row 0, and the rest is zero.
  */
 const grouped: Rewrite = (call) => {
   const { emit } = call;
@@ -30,11 +31,24 @@ const grouped: Rewrite = (call) => {
     ends = emit.call('aten.clamp.default', [ref(shifted), 0, emit.int(piece.rows)]);
   }
   if (call.meshDims('offset').length === 0) return call.run({ offs: ref(ends) });
-  const form = call.global.inputs.slice(0, 2).map((meta) => meta.shape.length).join('x'); // prettier-ignore
-  const experts = form === '2x3' ? call.inputPiece('mat2', 0) : form === '3x2' ? call.inputPiece('self', 0) : call.outputPiece(0); // prettier-ignore
+  const form = call.global.inputs
+    .slice(0, 2)
+    .map((meta) => meta.shape.length)
+    .join('x');
+  const experts =
+    form === '2x3'
+      ? call.inputPiece('mat2', 0)
+      : form === '3x2'
+        ? call.inputPiece('self', 0)
+        : call.outputPiece(0);
   const [left, right] = [call.tensor('self'), call.tensor('mat2')];
   const [, columns] = emit.type(left).shape;
-  const rows = form === '2x3' ? emit.type(left).shape[0] : form === '3x2' ? emit.type(right).shape[1] : columns;
+  const rows =
+    form === '2x3'
+      ? emit.type(left).shape[0]
+      : form === '3x2'
+        ? emit.type(right).shape[1]
+        : columns;
   const last = plus(experts.start, experts.rows);
   const part = (value: string, from: RankInt, to: RankInt): string =>
     emit.call('aten.slice.Tensor', [ref(value), 0, emit.int(from), emit.int(to)]);
@@ -50,11 +64,20 @@ const grouped: Rewrite = (call) => {
   };
   const forward = turned('add');
   const pick = (value: string, dim: number, index: string, name?: string): string =>
-    emit.call('aten.index_select.default', [ref(value), dim, ref(index)], name === undefined ? {} : { name });
+    emit.call(
+      'aten.index_select.default',
+      [ref(value), dim, ref(index)],
+      name === undefined ? {} : { name },
+    );
   if (form === '2x2')
-    return call.run({ self: ref(pick(left, 1, forward)), mat2: ref(pick(right, 0, forward)), offs: ref(own) });
+    return call.run({
+      self: ref(pick(left, 1, forward)),
+      mat2: ref(pick(right, 0, forward)),
+      offs: ref(own),
+    });
   const dim = form === '2x3' ? 0 : 1;
-  const operands = dim === 0 ? { self: ref(pick(left, 0, forward)) } : { mat2: ref(pick(right, 1, forward)) };
+  const operands =
+    dim === 0 ? { self: ref(pick(left, 0, forward)) } : { mat2: ref(pick(right, 1, forward)) };
   const made = call.runOne({ ...operands, offs: ref(own) }, false);
   // Rows after the last own group: the kernel leaves them unwritten.
   const done = part(own, minus(experts.rows, 1), experts.rows);

@@ -1,9 +1,10 @@
 /**
- * Local form of shape calls. In: a call with sizes as arguments. Out: the same call with local sizes.
+ * Local form of shape calls. In: a call with sizes as arguments. Out: the same call with local
+ * sizes.
  */
-import { ref } from '../program/emitter.ts';
 import { UPSAMPLE_GRADIENTS } from '../../../ops/aten/movement/upsample.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
+import { ref } from '../program/emitter.ts';
 import { combine, type RankInt } from '../program/rank-int.ts';
 
 /** Shape arguments become those of the local result. */
@@ -14,9 +15,13 @@ export const localShape =
 
 /** The same elements under the local result shape: for views that name dims instead of sizes. */
 const reshaped: Rewrite = (call) => [
-  call.emit.call('aten.reshape.default', [ref(call.tensor('self')), call.emit.ints(call.localShape())], {
-    name: call.node.name,
-  }),
+  call.emit.call(
+    'aten.reshape.default',
+    [ref(call.tensor('self')), call.emit.ints(call.localShape())],
+    {
+      name: call.node.name,
+    },
+  ),
 ];
 
 /** A dim made of one row by copies: as many copies as the rank has rows. */

@@ -1,12 +1,12 @@
 /**
- * Local form of softmax. In: a call whose normalised dim is cut. Out: row maxima and sums that are reduced over the
- * ranks.
+ * Local form of softmax. In: a call whose normalised dim is cut. Out: row maxima and sums that are
+ * reduced over the ranks.
  */
 import type { Arg, DType } from '../../../graph/types.ts';
-import { ref } from '../program/emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
-import { padEnd, someEmpty } from './masked.ts';
+import { ref } from '../program/emitter.ts';
 import { combine } from '../program/rank-int.ts';
+import { padEnd, someEmpty } from './masked.ts';
 
 /** Softmax with the normalised dim cut: row maxima and row sums are reduced over the ranks. */
 
@@ -21,14 +21,27 @@ interface RowStatistics {
 }
 
 /** All-reduced one mesh dim after the other: each is a collective of its own. */
-export function reducedOver(call: LocalCall, value: string, op: 'max' | 'sum', meshDims: readonly number[]): string {
+export function reducedOver(
+  call: LocalCall,
+  value: string,
+  op: 'max' | 'sum',
+  meshDims: readonly number[],
+): string {
   let now = value;
   for (const m of meshDims) now = call.emit.collective('all_reduce', now, [m], [op]);
   return now;
 }
 
-/** @param meshDims mesh dims that cut dim `dim` of x; statistics are wider than a 16-bit x, which needs no wider copy for them */
-export function rowStatistics(call: LocalCall, x: string, dim: number, meshDims: readonly number[]): RowStatistics {
+/**
+ * @param meshDims mesh dims that cut dim `dim` of x; statistics are wider than a 16-bit x, which
+ *   needs no wider copy for them
+ */
+export function rowStatistics(
+  call: LocalCall,
+  x: string,
+  dim: number,
+  meshDims: readonly number[],
+): RowStatistics {
   const { emit } = call;
   const rows = emit.type(x).shape[dim];
   // A rank without rows has no largest one; minus infinity never wins.
@@ -59,7 +72,11 @@ export function widened(call: LocalCall, x: string): string {
 export function cast(call: LocalCall, x: string, dtype: DType, name?: string): string {
   if (call.emit.type(x).dtype === dtype && name === undefined) return x;
   const options = name === undefined ? {} : { name };
-  return call.emit.call('prims.convert_element_type.default', [ref(x), { kind: 'dtype', dtype }], options);
+  return call.emit.call(
+    'prims.convert_element_type.default',
+    [ref(x), { kind: 'dtype', dtype }],
+    options,
+  );
 }
 
 function dimOf(call: LocalCall): number {
@@ -67,26 +84,43 @@ function dimOf(call: LocalCall): number {
   return dim < 0 ? dim + call.global.inputs[0].shape.length : dim;
 }
 
-/** The last call of a form, on values of a dtype; it has the node's name, and so does a cast behind it. */
-function last(call: LocalCall, wide: DType, target: string, args: readonly Arg[], kwargs: Readonly<Record<string, Arg>> = {}): string {
+/**
+ * The last call of a form, on values of a dtype; it has the node's name, and so does a cast behind
+ * it.
+ */
+function last(
+  call: LocalCall,
+  wide: DType,
+  target: string,
+  args: readonly Arg[],
+  kwargs: Readonly<Record<string, Arg>> = {},
+): string {
   const dtype = call.global.outputs[0]?.dtype ?? 'f32';
   if (dtype === wide) return call.emit.call(target, args, { kwargs, name: call.node.name });
   return cast(call, call.emit.call(target, args, { kwargs }), dtype, call.node.name);
-} // prettier-ignore
+}
 
 type Finish = (call: LocalCall, s: RowStatistics, wide: DType) => string;
 
 const forward =
   (finish: Finish): Rewrite =>
   (call) => {
-    const statistics = rowStatistics(call, call.inputs[0], dimOf(call), call.meshDims('all-reduce-max-sum'));
+    const statistics = rowStatistics(
+      call,
+      call.inputs[0],
+      dimOf(call),
+      call.meshDims('all-reduce-max-sum'),
+    );
     return [finish(call, statistics, call.emit.type(statistics.shifted).dtype)];
   };
 
 const probabilities: Finish = (call, s, wide) =>
   last(call, wide, 'aten.div.Tensor', [ref(s.exponentials), ref(s.total)]);
 const logarithms: Finish = (call, s, wide) =>
-  last(call, wide, 'aten.sub.Tensor', [ref(s.shifted), ref(call.emit.call('aten.log.default', [ref(s.total)]))]);
+  last(call, wide, 'aten.sub.Tensor', [
+    ref(s.shifted),
+    ref(call.emit.call('aten.log.default', [ref(s.total)])),
+  ]);
 
 /** Zero in rows that are minus infinity everywhere. */
 const safe: Finish = (call, s, wide) => {
@@ -106,16 +140,32 @@ const backward =
     const weighted = log ? grad : emit.call('aten.mul.Tensor', [ref(grad), ref(output)]);
     const { dtype } = emit.type(output);
     const isWide = emit.type(grad).dtype === dtype;
-    const kwargs: Readonly<Record<string, Arg>> = emit.type(weighted).dtype === dtype ? {} : { dtype: { kind: 'dtype', dtype } };
+    const kwargs: Readonly<Record<string, Arg>> =
+      emit.type(weighted).dtype === dtype ? {} : { dtype: { kind: 'dtype', dtype } };
     const sum = emit.call('aten.sum.dim_IntList', [ref(weighted), [dimOf(call)], true], { kwargs });
     const total = reducedOver(call, sum, 'sum', call.meshDims('all-reduce-sum'));
     if (!log)
-      return [last(call, dtype, 'aten.mul.Tensor', [ref(output), ref(emit.call('aten.sub.Tensor', [ref(grad), ref(total)]))])];
+      return [
+        last(call, dtype, 'aten.mul.Tensor', [
+          ref(output),
+          ref(emit.call('aten.sub.Tensor', [ref(grad), ref(total)])),
+        ]),
+      ];
     const factor = emit.call('aten.exp.default', [ref(output)]);
     // One pass over the rows, where a product and a difference would be two.
-    if (isWide) return [last(call, dtype, 'aten.addcmul.default', [ref(grad), ref(factor), ref(total)], { value: -1 })];
-    return [last(call, dtype, 'aten.sub.Tensor', [ref(grad), ref(emit.call('aten.mul.Tensor', [ref(factor), ref(total)]))])];
-  }; // prettier-ignore
+    if (isWide)
+      return [
+        last(call, dtype, 'aten.addcmul.default', [ref(grad), ref(factor), ref(total)], {
+          value: -1,
+        }),
+      ];
+    return [
+      last(call, dtype, 'aten.sub.Tensor', [
+        ref(grad),
+        ref(emit.call('aten.mul.Tensor', [ref(factor), ref(total)])),
+      ]),
+    ];
+  };
 
 export const softmaxRewrites: Rewrites = {
   'aten._softmax.default': forward(probabilities),

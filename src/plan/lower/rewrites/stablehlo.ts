@@ -1,23 +1,28 @@
 /**
- * Local form of StableHLO calls. In: calls with cut operands or results. Out: calls with the sizes of the rank.
+ * Local form of StableHLO calls. In: calls with cut operands or results. Out: calls with the sizes
+ * of the rank.
  */
-import { isList } from '../../../graph/value.ts';
 import type { Arg } from '../../../graph/types.ts';
-import { ref } from '../program/emitter.ts';
+import { isList } from '../../../graph/value.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
+import { ref } from '../program/emitter.ts';
 import type { RankInt } from '../program/rank-int.ts';
 import { firstRows, notEmpty, ownRows, padEnd, zeroed } from './masked.ts';
 import { localShape } from './shape.ts';
 
 /**
- * Local forms of StableHLO calls: in go calls with cut operands or results, out come calls with the rank's own sizes. Shapes
- * are written out in StableHLO, so most calls need the local one. Positions in a cut dim are counted from the rank's first
- * row; what lies in another rank's rows reads as zero and is not written.
+ * Local forms of StableHLO calls: in go calls with cut operands or results, out come calls with the
+ * rank's own sizes. Shapes are written out in StableHLO, so most calls need the local one.
+ * Positions in a cut dim are counted from the rank's first row; what lies in another rank's rows
+ * reads as zero and is not written.
  */
 
 const i64: Arg = { kind: 'dtype', dtype: 'i64' };
 
-/** One number everywhere is made in the local shape; a list of elements is made whole, and each rank takes its part. */
+/**
+ * One number everywhere is made in the local shape; a list of elements is made whole, and each rank
+ * takes its part.
+ */
 const constant: Rewrite = (call) => {
   const [value = null] = call.args;
   if (!isList(value) && typeof value !== 'string') return localShape('shape')(call);
@@ -39,7 +44,11 @@ const iota: Rewrite = (call) => {
   const shape = { shape: emit.ints(call.localShape()) };
   const { start } = call.outputPiece(call.global.int('iota_dimension'));
   if (start === 0) return call.run(shape);
-  return [emit.call('aten.add.Tensor', [ref(call.runOne(shape, false)), emit.int(start)], { name: call.node.name })];
+  return [
+    emit.call('aten.add.Tensor', [ref(call.runOne(shape, false)), emit.int(start)], {
+      name: call.node.name,
+    }),
+  ];
 };
 
 /** A cut dim is taken whole: from the rank's first row to its last, in the same steps. */
@@ -64,13 +73,20 @@ function clamped(call: LocalCall, position: string, size: number): string {
 
 /** Names of the start indices, one a dim. */
 function starts(call: LocalCall): string[] {
-  return call.global.list('start_indices').flatMap((member) => (member === null ? [] : [call.inputs[member.index]]));
+  return call.global
+    .list('start_indices')
+    .flatMap((member) => (member === null ? [] : [call.inputs[member.index]]));
 }
 
-/** Dims in which a single row is read or written at a runtime position, and whose rows lie on several ranks. */
+/**
+ * Dims in which a single row is read or written at a runtime position, and whose rows lie on
+ * several ranks.
+ */
 function rowDims(call: LocalCall, taken: readonly number[]): number[] {
   const { shape } = call.global.inputs[0];
-  return shape.flatMap((size, d) => (isCut(call, 'operand', d) && taken[d] === 1 && size > 1 ? [d] : []));
+  return shape.flatMap((size, d) =>
+    isCut(call, 'operand', d) && taken[d] === 1 && size > 1 ? [d] : [],
+  );
 }
 
 const dynamicSlice: Rewrite = (call) => {
@@ -88,7 +104,11 @@ const dynamicSlice: Rewrite = (call) => {
     operand = notEmpty(emit, operand, d);
     masks.push(outside);
   }
-  const replaced = { operand: ref(operand), start_indices: own.map(ref), slice_sizes: emit.ints(taken) };
+  const replaced = {
+    operand: ref(operand),
+    start_indices: own.map(ref),
+    slice_sizes: emit.ints(taken),
+  };
   if (masks.length === 0) return call.run(replaced);
   const read = call.runOne(replaced, false);
   return [masks.reduce((value, mask) => zeroed(emit, value, mask, call.node.name), read)];
@@ -108,10 +128,18 @@ const dynamicUpdateSlice: Rewrite = (call) => {
     operand = padEnd(emit, operand, d, 1);
   }
   const wide = call.runOne({ operand: ref(operand), start_indices: own.map(ref) }, false);
-  return [dims.reduce((value, d) => firstRows(emit, value, d, call.inputPiece('operand', d).rows, call.node.name), wide)];
-}; // prettier-ignore
+  return [
+    dims.reduce(
+      (value, d) => firstRows(emit, value, d, call.inputPiece('operand', d).rows, call.node.name),
+      wide,
+    ),
+  ];
+};
 
-/** The entries of the index vectors that name a dim of the operand; all of them where vectors have no dim of their own. */
+/**
+ * The entries of the index vectors that name a dim of the operand; all of them where vectors have
+ * no dim of their own.
+ */
 function component(call: LocalCall, indices: string, k: number): string {
   const vector = call.global.int('index_vector_dim');
   if (vector >= call.emit.type(indices).shape.length) return indices;
@@ -123,11 +151,19 @@ function withComponent(call: LocalCall, indices: string, k: number, entries: str
   const { emit, global } = call;
   const vector = global.int('index_vector_dim');
   const { shape, dtype } = emit.type(indices);
-  const cast = emit.call('prims.convert_element_type.default', [ref(entries), { kind: 'dtype', dtype }]);
+  const cast = emit.call('prims.convert_element_type.default', [
+    ref(entries),
+    { kind: 'dtype', dtype },
+  ]);
   if (vector >= shape.length) return cast;
   const row = emit.call('aten.unsqueeze.default', [ref(cast), vector]);
   const before = emit.call('aten.slice.Tensor', [ref(indices), vector, 0, k]);
-  const after = emit.call('aten.slice.Tensor', [ref(indices), vector, k + 1, emit.int(shape[vector])]);
+  const after = emit.call('aten.slice.Tensor', [
+    ref(indices),
+    vector,
+    k + 1,
+    emit.int(shape[vector]),
+  ]);
   return emit.call('aten.cat.default', [[ref(before), ref(row), ref(after)], vector]);
 }
 
@@ -142,7 +178,9 @@ const gather: Rewrite = (call) => {
   const batching = global.ints('operand_batching_dims');
   const masks: string[] = [];
   const taken = sizes.map((n, d): RankInt => {
-    return isCut(call, 'operand', d) && n === shape[d] && !batching.includes(d) && n > 1 ? local[d] : n;
+    return isCut(call, 'operand', d) && n === shape[d] && !batching.includes(d) && n > 1
+      ? local[d]
+      : n;
   });
   indexed.forEach((d, k) => {
     if (!isCut(call, 'operand', d) || sizes[d] !== 1 || shape[d] === 1) return;
@@ -152,7 +190,11 @@ const gather: Rewrite = (call) => {
     operand = notEmpty(emit, operand, d);
     masks.push(outside);
   });
-  const replaced = { operand: ref(operand), start_indices: ref(indices), slice_sizes: emit.ints(taken) };
+  const replaced = {
+    operand: ref(operand),
+    start_indices: ref(indices),
+    slice_sizes: emit.ints(taken),
+  };
   if (masks.length === 0) return call.run(replaced);
   // A mask has the dims of the indices but the vector; the dims of the window are new to it.
   const offsets = new Set(global.ints('offset_dims'));
@@ -161,13 +203,18 @@ const gather: Rewrite = (call) => {
   const spread = (mask: string): string => {
     const batch = emit.type(mask).shape;
     let next = 0;
-    const dims = Array.from({ length: rank }, (_, d): RankInt => (offsets.has(d) ? 1 : batch[next++]));
+    const dims = Array.from({ length: rank }, (_, d): RankInt =>
+      offsets.has(d) ? 1 : batch[next++],
+    );
     return emit.call('aten.reshape.default', [ref(mask), emit.ints(dims)]);
   };
   return [masks.reduce((value, mask) => zeroed(emit, value, spread(mask), call.node.name), read)];
 };
 
-/** StableHLO drops writes outside of the operand: with positions counted from the rank's first row, those of other ranks. */
+/**
+ * StableHLO drops writes outside of the operand: with positions counted from the rank's first row,
+ * those of other ranks.
+ */
 const scatter: Rewrite = (call) => {
   const { emit, global } = call;
   let indices = call.tensor('scatter_indices');
@@ -175,7 +222,10 @@ const scatter: Rewrite = (call) => {
   global.ints('scatter_dims_to_operand_dims').forEach((d, k) => {
     const { start, rows } = call.pieces.of(call.inputSpecs[0], d, global.inputs[0].shape[d]);
     if (!inserted.includes(d) || rows === global.inputs[0].shape[d]) return;
-    const wide = emit.call('prims.convert_element_type.default', [ref(component(call, indices, k)), i64]);
+    const wide = emit.call('prims.convert_element_type.default', [
+      ref(component(call, indices, k)),
+      i64,
+    ]);
     const shifted = emit.call('aten.sub.Tensor', [ref(wide), emit.int(start)]);
     indices = withComponent(call, indices, k, shifted);
   });

@@ -8,8 +8,8 @@ import { embeddingRewrites } from './embedding.ts';
 import { factoryRewrites, randomRewrites } from './factory.ts';
 import { indexingRewrites } from './indexing.ts';
 import { lossRewrites } from './loss.ts';
-import { normRewrites } from './norm.ts';
 import { nllRewrites } from './nll.ts';
+import { normRewrites } from './norm.ts';
 import { productRewrites } from './product.ts';
 import { reductionRewrites } from './reduction.ts';
 import { shapeRewrites } from './shape.ts';
@@ -32,7 +32,10 @@ const FAMILIES: readonly Rewrites[] = [
   stablehloRewrites,
 ];
 
-/** The local forms, by the name of their operator: what a call becomes where its rule asks for a change. */
+/**
+ * The local forms, by the name of their operator: what a call becomes where its rule asks for a
+ * change.
+ */
 export const LOCAL_FORMS = new Map<string, Rewrite>();
 for (const family of FAMILIES)
   for (const [name, made] of Object.entries(family)) {
@@ -49,6 +52,7 @@ export function rewrite(call: LocalCall): readonly (string | null)[] {
   const words = call.rewrites();
   if (words.size === 0) return call.run();
   const form = LOCAL_FORMS.get(call.record.name);
-  if (form === undefined) return call.unsupported(`there is no local form for '${[...words].join("', '")}'`);
+  if (form === undefined)
+    return call.unsupported(`there is no local form for '${[...words].join("', '")}'`);
   return form(call);
 }

@@ -1,12 +1,12 @@
 /**
- * Calls with bodies of a typed program (`call`, `cond`, `while_loop`, `scan`, `map`). In: one call, and how its operands and bodies are
- * written. Out: the local call, with bodies of local calls.
+ * Calls with bodies of a typed program (`call`, `cond`, `while_loop`, `scan`, `map`). In: one call,
+ * and how its operands and bodies are written. Out: the local call, with bodies of local calls.
  */
-import { scanPositions } from '../../../graph/control.ts';
 import { internalError } from '../../../errors.ts';
+import { scanPositions } from '../../../graph/control.ts';
 import type { Arg, Graph, Node } from '../../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../../../graph/value.ts';
-import { ref, type Emitter, type LocalType } from '../program/emitter.ts';
+import { type Emitter, type LocalType, ref } from '../program/emitter.ts';
 
 /** A value of the program that is written: its name, or those of its members. */
 export type Local = { readonly name: string } | { readonly items: readonly Local[] };
@@ -33,15 +33,27 @@ export function eraseControl(graph: Graph, node: Node, site: ControlSite): Local
   const { args, target } = node;
   const list = (at: number): string[] => {
     const arg: Arg | undefined = args[at];
-    return arg !== undefined && isList(arg) ? arg.map((member) => (isRef(member) ? site.single(member.name) : internal(`${node.name} takes a value that is no tensor`))) : [];
+    return arg !== undefined && isList(arg)
+      ? arg.map((member) =>
+          isRef(member)
+            ? site.single(member.name)
+            : internal(`${node.name} takes a value that is no tensor`),
+        )
+      : [];
   };
   const body = (at: Arg | undefined): Graph => {
     const found = at !== undefined && isGraphRef(at) ? getOwn(graph.subgraphs, at.name) : undefined;
     return found ?? internal(`${node.name} has no body`);
   };
   const write = site.body;
-  const typesOf = (values: readonly string[]): LocalType[] => values.map((value) => emit.type(value));
-  const call = (bodies: readonly string[], given: readonly Arg[], types: readonly LocalType[], origins: readonly string[]): Local => {
+  const typesOf = (values: readonly string[]): LocalType[] =>
+    values.map((value) => emit.type(value));
+  const call = (
+    bodies: readonly string[],
+    given: readonly Arg[],
+    types: readonly LocalType[],
+    origins: readonly string[],
+  ): Local => {
     const made = emit.control(target, given, node.kwargs, node.name, types);
     site.called(made.name, bodies, origins);
     return { items: made.members.map((name): Local => ({ name })) };
@@ -49,38 +61,67 @@ export function eraseControl(graph: Graph, node: Node, site: ControlSite): Local
   const graphRef = (name: string): Arg => ({ kind: 'graph', name });
   switch (target) {
     case 'call':
-      return { items: site.inline(body(args[0]), list(1).map((name) => ({ name }))) };
+      return {
+        items: site.inline(
+          body(args[0]),
+          list(1).map((name) => ({ name })),
+        ),
+      };
     case 'cond': {
       const test = args[0];
       if (!isRef(test)) throw internalError(`${node.name} decides by no value`);
       const operands = list(3);
       const made = [body(args[1]), body(args[2])].map((of) => write(of, typesOf(operands)));
-      return call(made.map(({ name }) => name), [ref(site.single(test.name)), ...made.map(({ name }) => graphRef(name)), operands.map(ref)], made[0].types, [body(args[1]).name, body(args[2]).name]);
+      return call(
+        made.map(({ name }) => name),
+        [ref(site.single(test.name)), ...made.map(({ name }) => graphRef(name)), operands.map(ref)],
+        made[0].types,
+        [body(args[1]).name, body(args[2]).name],
+      );
     }
     case 'while_loop': {
       const [carry, captured] = [list(2), list(3)];
-      const made = [body(args[0]), body(args[1])].map((of) => write(of, typesOf([...carry, ...captured])));
-      return call(made.map(({ name }) => name), [...made.map(({ name }) => graphRef(name)), carry.map(ref), captured.map(ref)], made[1].types, [body(args[0]).name, body(args[1]).name]);
+      const made = [body(args[0]), body(args[1])].map((of) =>
+        write(of, typesOf([...carry, ...captured])),
+      );
+      return call(
+        made.map(({ name }) => name),
+        [...made.map(({ name }) => graphRef(name)), carry.map(ref), captured.map(ref)],
+        made[1].types,
+        [body(args[0]).name, body(args[1]).name],
+      );
     }
     case 'scan':
     case 'map':
     case 'map_impl': {
       const scans = target === 'scan';
       const at = scanPositions(target);
-      const [init, xs, captured] = [at.init === undefined ? [] : list(at.init), list(at.xs), list(at.captured)];
+      const [init, xs, captured] = [
+        at.init === undefined ? [] : list(at.init),
+        list(at.xs),
+        list(at.captured),
+      ];
       const rows = typesOf(xs).map(({ dtype, shape }) => ({ dtype, shape: shape.slice(1) }));
       const step = body(args[0]);
       const made = write(step, [...typesOf(init), ...rows, ...typesOf(captured)]);
       const length = xs.length > 0 ? emit.type(xs[0]).shape[0] : getOwn(node.kwargs, 'length');
       if (typeof length !== 'number') throw internalError(`${node.name} has no length`);
-      const types = made.types.map(({ dtype, shape }, k): LocalType => ({ dtype, shape: k < init.length ? shape : [length, ...shape] }));
+      const types = made.types.map(({ dtype, shape }, k): LocalType => ({
+        dtype,
+        shape: k < init.length ? shape : [length, ...shape],
+      }));
       const operands: Arg[] = [init, xs, captured].map((names) => names.map(ref));
-      return call([made.name], [graphRef(made.name), ...(scans ? operands : operands.slice(1))], types, [step.name]);
+      return call(
+        [made.name],
+        [graphRef(made.name), ...(scans ? operands : operands.slice(1))],
+        types,
+        [step.name],
+      );
     }
     default:
       return undefined;
   }
-} // prettier-ignore
+}
 
 export function internal(message: string): never {
   throw internalError(message);

@@ -1,36 +1,37 @@
 /**
- * The program of one device from a typed one. In: a graph with casts, collectives and regions of per-device code, and the types of
- * its inputs. Out: local calls and collectives, with neither types nor specs left: every verb is the collective that it
- * names, casts without communication are slices, zeros or nothing, regions stand where they were called. Each call is written
- * as lowering writes it (`LocalCall`).
+ * The program of one device from a typed one. In: a graph with casts, collectives and regions of
+ * per-device code, and the types of its inputs. Out: local calls and collectives, with neither
+ * types nor specs left: every verb is the collective that it names, casts without communication are
+ * slices, zeros or nothing, regions stand where they were called. Each call is written as lowering
+ * writes it (`LocalCall`).
  */
-import { Claims } from './claims.ts';
 import { internalError, ShardwrightError } from '../../../errors.ts';
-import { LOCAL_MAP, localMapCall } from '../../../graph/local-map.ts';
 import { placeholdersOf } from '../../../graph/control.ts';
 import { lintGraph } from '../../../graph/lint.ts';
+import { LOCAL_MAP, localMapCall } from '../../../graph/local-map.ts';
 import type { Graph, Node, Output } from '../../../graph/types.ts';
 import { getOwn, isList, isRef } from '../../../graph/value.ts';
-import { fixText, isTuple, type Known, type Typed } from '../../../local-spmd/typed.ts';
 import { typedAxes, typeGraph } from '../../../local-spmd/type-graph.ts';
+import { fixText, isTuple, type Known, type Typed } from '../../../local-spmd/typed.ts';
 import type { Typer } from '../../../local-spmd/typer.ts';
-import { isAxisType, type AxisType } from '../../../mesh/local-types/types.ts';
 import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
+import { type AxisType, isAxisType } from '../../../mesh/local-types/types.ts';
 import { REPLICATE } from '../../../mesh/placements/replicate.ts';
 import { Sharding } from '../../../mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../../../mesh/sharding/space.ts';
-import { bind } from '../../../ops/record/infer.ts';
-import { spmdName } from '../../../ops/spmd/operators.ts';
 import { tensorInputs } from '../../../ops/record/context.ts';
+import { bind } from '../../../ops/record/infer.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
-import { emptySection, Emitter, type LocalType } from '../program/emitter.ts';
+import { spmdName } from '../../../ops/spmd/operators.ts';
 import { LocalCall } from '../local-call.ts';
+import { Emitter, emptySection, type LocalType } from '../program/emitter.ts';
 import { Pieces } from '../program/pieces.ts';
 import type { DeviceProgram, ProgramCall, ProgramValue, RandomPiece } from '../program/program.ts';
 import { RankSymbols } from '../program/rank-int.ts';
 import { RedistributionWriter } from '../redistribution.ts';
 import { rewrite } from '../rewrites/table.ts';
 import { rulesTaken } from '../rules-taken.ts';
+import { Claims } from './claims.ts';
 import { eraseControl, internal, type Local } from './control.ts';
 import { placementOf, VerbWriter } from './verbs.ts';
 
@@ -68,7 +69,10 @@ export function eraseInto(
   return new Eraser(input).inlined(operands);
 }
 
-/** A per-device program and what was known of its values: the axes on which each is I or R, so that its replicas are equal. */
+/**
+ * A per-device program and what was known of its values: the axes on which each is I or R, so that
+ * its replicas are equal.
+ */
 export interface ErasedProgram extends DeviceProgram {
   readonly claims: ReadonlyMap<string, readonly string[]>;
 }
@@ -76,7 +80,8 @@ export interface ErasedProgram extends DeviceProgram {
 /**
  * Writes the per-device program.
  *
- * @throws E_SPMD_TYPE with the first law that the program breaks; E_UNSUPPORTED for a call that has no local form
+ * @throws E_SPMD_TYPE with the first law that the program breaks; E_UNSUPPORTED for a call that has
+ *   no local form
  */
 export function eraseTypes(input: EraseInput): ErasedProgram {
   return new Eraser(input).run();
@@ -115,30 +120,47 @@ class Eraser {
     this.manual = new Set(input.manual ?? []);
     const axes = typedAxes(mesh, (axis) => (this.manual.has(axis) ? 'manual' : 'strict'));
     const at = axes.map(({ name }) => mesh.indexOf(name));
-    this.typer = typeGraph(table, graph, axes, input.inputs.map((types) => at.map((m) => types[m])), { pending: into !== undefined });
+    this.typer = typeGraph(
+      table,
+      graph,
+      axes,
+      input.inputs.map((types) => at.map((m) => types[m])),
+      { pending: into !== undefined },
+    );
     this.claims = new Claims(this.typer);
     const [broken] = this.typer.violations;
     if (broken !== undefined)
-      throw new ShardwrightError('E_SPMD_TYPE', broken.message, { node: broken.node, hint: fixText(broken.fix) });
-  } // prettier-ignore
+      throw new ShardwrightError('E_SPMD_TYPE', broken.message, {
+        node: broken.node,
+        hint: fixText(broken.fix),
+      });
+  }
 
   /** Writes the graph where the program stands: local names of what it returns. */
   inlined(operands: readonly string[]): string[] {
     const { into, graph } = this.input;
     const { meta } = this.emit;
     this.inBody = true;
-    const made = this.inline(graph, operands.map((name) => ({ name })));
+    const made = this.inline(
+      graph,
+      operands.map((name) => ({ name })),
+    );
     for (const [name, call] of this.calls) into?.called(name, call);
     this.emit.meta = meta;
-    return made.map((local) => ('name' in local ? local.name : internal(`@${graph.name} returns a list`)));
-  } // prettier-ignore
+    return made.map((local) =>
+      'name' in local ? local.name : internal(`@${graph.name} returns a list`),
+    );
+  }
 
   run(): ErasedProgram {
     const { graph, mesh } = this.input;
     const names = new Map<string, Local>();
     for (const node of placeholdersOf(graph)) {
       const sharding = this.placed(graph, this.firstTyped(graph, node.name));
-      const type = node.type.kind === 'tensor' ? { dtype: node.type.dtype, shape: this.pieces.shape(sharding, sizes(node)) } : null; // prettier-ignore
+      const type =
+        node.type.kind === 'tensor'
+          ? { dtype: node.type.dtype, shape: this.pieces.shape(sharding, sizes(node)) }
+          : null;
       names.set(node.name, { name: this.emit.placeholder(node, type) });
       this.claims.add(graph, this.firstTyped(graph, node.name), node.name);
       this.note(graph, node, { name: node.name }, sharding);
@@ -162,16 +184,27 @@ class Eraser {
     };
     lintGraph(program);
     return {
-      graph: program, mesh, space: this.space, symbols: this.symbols.values, values: this.values, outputs: shardings,
-      random: this.random, calls: this.calls, claims: this.claims.byLocal,
-    }; // prettier-ignore
+      graph: program,
+      mesh,
+      space: this.space,
+      symbols: this.symbols.values,
+      values: this.values,
+      outputs: shardings,
+      random: this.random,
+      calls: this.calls,
+      claims: this.claims.byLocal,
+    };
   }
 
   /** An input whose type is stated by `assert_type` alone has that type from the start. */
   private firstTyped(graph: Graph, name: string): string {
     const typed = this.typer.types.get(graph)?.get(name);
-    if (typed !== undefined && !isTuple(typed) && typed.some((type) => type !== undefined)) return name;
-    const stated = graph.nodes.find(({ target, args: [x] }) => spmdName(target) === 'assert_type' && x !== undefined && isRef(x) && x.name === name); // prettier-ignore
+    if (typed !== undefined && !isTuple(typed) && typed.some((type) => type !== undefined))
+      return name;
+    const stated = graph.nodes.find(
+      ({ target, args: [x] }) =>
+        spmdName(target) === 'assert_type' && x !== undefined && isRef(x) && x.name === name,
+    );
     return stated?.name ?? name;
   }
 
@@ -189,7 +222,8 @@ class Eraser {
     if (node.target === 'operator.getitem') {
       const [source, index] = node.args;
       const from = source !== undefined && isRef(source) ? names.get(source.name) : undefined;
-      if (from === undefined || !('items' in from)) throw internalError(`${node.name} reads no list`);
+      if (from === undefined || !('items' in from))
+        throw internalError(`${node.name} reads no list`);
       return from.items[Number(index)] ?? internal(`${node.name} reads a result that is not there`);
     }
     if (node.target === LOCAL_MAP) return this.region(graph, node, names);
@@ -206,7 +240,8 @@ class Eraser {
     const value = this.single(names, x.name);
     if (name === 'assert_type' || name === 'out_partial') return value;
     const m = mesh.indexOf(axisName(node, 1));
-    if (name === 'permute') return this.verbs.permute(value, m, isList(node.args[3]) ? node.args[3].map(Number) : []);
+    if (name === 'permute')
+      return this.verbs.permute(value, m, isList(node.args[3]) ? node.args[3].map(Number) : []);
     const [src, dst] = [node.args[3], node.args[4]];
     if (!isAxisType(src) || !isAxisType(dst)) throw internalError(`${node.name} names no types`);
     if (name !== 'redistribute') return this.verbs.write(name, value, m, src, dst);
@@ -216,37 +251,67 @@ class Eraser {
     return moved;
   }
 
-  /** An ordinary operator on local operands, in the form that its rules ask for on the axes that are global. */
+  /**
+   * An ordinary operator on local operands, in the form that its rules ask for on the axes that are
+   * global.
+   */
   private operator(graph: Graph, node: Node, names: Map<string, Local>): Local {
     const { table } = this.input;
     const record = table.get(node.target);
     const typeOf = (name: string): Node['type'] => nodeOf(graph, name).type;
     const ctx = record === undefined ? undefined : bind(table, node, typeOf);
     if (record === undefined || ctx === undefined)
-      throw new ShardwrightError('E_UNSUPPORTED', `${node.target} has no record`, { node: node.name });
+      throw new ShardwrightError('E_UNSUPPORTED', `${node.target} has no record`, {
+        node: node.name,
+      });
     const operands = tensorInputs(record, node.args, node.kwargs);
-    const outputSpecs = ctx.outputs.map((meta, k) => (meta === null ? -1 : this.placed(graph, node.name, k)));
+    const outputSpecs = ctx.outputs.map((meta, k) =>
+      meta === null ? -1 : this.placed(graph, node.name, k),
+    );
     const rules = record.shard(ctx);
     // A tensor of plain numbers is cut as its rule wants it, for free.
     const wanted = operands.map((name) => this.placed(graph, name));
     const inputs = operands.map((name, i) => {
-      const [id, value] = this.fitted(graph, name, wanted, i, rules, outputSpecs, this.single(names, name));
+      const [id, value] = this.fitted(
+        graph,
+        name,
+        wanted,
+        i,
+        rules,
+        outputSpecs,
+        this.single(names, name),
+      );
       wanted[i] = id;
       return value;
     });
-    const call = new LocalCall(this.emit, this.pieces, node, record, ctx, inputs, wanted, outputSpecs, rulesTaken(this.space, rules, wanted, outputSpecs), () => undefined);
+    const call = new LocalCall(
+      this.emit,
+      this.pieces,
+      node,
+      record,
+      ctx,
+      inputs,
+      wanted,
+      outputSpecs,
+      rulesTaken(this.space, rules, wanted, outputSpecs),
+      () => undefined,
+    );
     const first = this.emit.section.nodes.length;
     const made = rewrite(call);
     const [meta] = ctx.outputs;
     if (meta !== undefined && meta !== null)
       for (const written of this.emit.section.nodes.slice(first))
         if (table.get(written.target)?.cls === 'random' && this.manual.size === 0)
-          this.random.set(written.name, { stream: node.name, sharding: outputSpecs[0], shape: meta.shape });
+          this.random.set(written.name, {
+            stream: node.name,
+            sharding: outputSpecs[0],
+            shape: meta.shape,
+          });
     const locals = made.map((name): Local => ({ name: name ?? '' }));
     if (record.results === 'tuple') return { items: locals };
     this.note(graph, node, locals[0]);
     return locals[0];
-  } // prettier-ignore
+  }
 
   /** An operand made of numbers only, sliced where the rule that the others take cuts it. */
   private fitted(
@@ -259,28 +324,39 @@ class Eraser {
     value: string,
   ): [number, string] {
     const typed = this.typer.types.get(graph)?.get(name);
-    if (typed === undefined || isTuple(typed) || !typed.includes('number')) return [wanted[i], value];
+    if (typed === undefined || isTuple(typed) || !typed.includes('number'))
+      return [wanted[i], value];
     let id = wanted[i];
     let now = value;
     this.typer.axes.forEach((axis, a) => {
       if (typed[a] !== 'number' || this.manual.has(axis.name)) return;
       const m = this.space.mesh.indexOf(axis.name);
-      const placements = [...wanted, ...outputs].map((spec) => (spec < 0 ? undefined : this.space.get(spec).placements[m]));
-      const rule = rules.find((r) => [...r.inputs, ...r.outputs].every((slot, k) => {
-        const own = placements[k];
-        if (k === i || slot === null || own === undefined) return true;
-        return slot.kind === 'shard' ? own.dim === slot.dim : slot.kind === 'partial' ? own.kind === 'partial' : own.kind === 'replicate';
-      }));
+      const placements = [...wanted, ...outputs].map((spec) =>
+        spec < 0 ? undefined : this.space.get(spec).placements[m],
+      );
+      const rule = rules.find((r) =>
+        [...r.inputs, ...r.outputs].every((slot, k) => {
+          const own = placements[k];
+          if (k === i || slot === null || own === undefined) return true;
+          return slot.kind === 'shard'
+            ? own.dim === slot.dim
+            : slot.kind === 'partial'
+              ? own.kind === 'partial'
+              : own.kind === 'replicate';
+        }),
+      );
       const slot = rule?.inputs[i];
       if (slot?.kind !== 'shard') return;
       const dst: AxisType = `S(${slot.dim})`;
       const shape = sizes(nodeOf(graph, name));
       now = this.verbs.move(now, m, 'R', dst, this.space.get(id), shape);
       const base = this.space.get(id);
-      id = this.space.intern(new Sharding(base.placements.map((p, k) => (k === m ? placementOf(dst) : p))));
+      id = this.space.intern(
+        new Sharding(base.placements.map((p, k) => (k === m ? placementOf(dst) : p))),
+      );
     });
     return [id, now];
-  } // prettier-ignore
+  }
 
   private region(graph: Graph, node: Node, names: Map<string, Local>): Local {
     const call = localMapCall(node);
@@ -315,7 +391,9 @@ class Eraser {
     this.inBody = true;
     this.walk(body, inner);
     this.inBody = was;
-    return body.outputs.map(({ value }): Local => (value === null ? { name: '' } : (inner.get(value) ?? internal(`${value} is lost`)))); // prettier-ignore
+    return body.outputs.map(({ value }): Local =>
+      value === null ? { name: '' } : (inner.get(value) ?? internal(`${value} is lost`)),
+    );
   }
 
   private control(graph: Graph, node: Node, names: Map<string, Local>): Local | undefined {
@@ -325,26 +403,48 @@ class Eraser {
       inline: (body, operands) => this.within(body.name, () => this.inline(body, operands)),
       body: (of, types) => this.body(node, of, types),
       called: (name, bodies, origins) =>
-        this.calls.set(name, { name: node.name, bodies: new Map(bodies.map((body, i) => [body, { name: origins[i], scope: -1, path: `${this.path}/${origins[i]}` }])) }),
+        this.calls.set(name, {
+          name: node.name,
+          bodies: new Map(
+            bodies.map((body, i) => [
+              body,
+              { name: origins[i], scope: -1, path: `${this.path}/${origins[i]}` },
+            ]),
+          ),
+        }),
     });
-  } // prettier-ignore
+  }
 
   /** A body as a graph of its own. */
-  private body(node: Node, of: Graph, types: readonly LocalType[]): { name: string; types: LocalType[] } {
+  private body(
+    node: Node,
+    of: Graph,
+    types: readonly LocalType[],
+  ): { name: string; types: LocalType[] } {
     const outer = { section: this.emit.section, bodies: this.bodies, inBody: this.inBody };
     this.emit.section = emptySection();
     this.bodies = new Map();
     this.inBody = true;
-    const inputs = placeholdersOf(of).map((placeholder, i) => this.emit.bodyInput(placeholder.name, types[i]));
-    const inner = new Map(placeholdersOf(of).map((placeholder, i): [string, Local] => [placeholder.name, { name: inputs[i].name }])); // prettier-ignore
+    const inputs = placeholdersOf(of).map((placeholder, i) =>
+      this.emit.bodyInput(placeholder.name, types[i]),
+    );
+    const inner = new Map(
+      placeholdersOf(of).map((placeholder, i): [string, Local] => [
+        placeholder.name,
+        { name: inputs[i].name },
+      ]),
+    );
     this.within(of.name, () => this.walk(of, inner));
-    const returned = of.outputs.map(({ value }) => (value === null ? internal(`@${of.name} returns nothing`) : this.single(inner, value))); // prettier-ignore
+    const returned = of.outputs.map(({ value }) =>
+      value === null ? internal(`@${of.name} returns nothing`) : this.single(inner, value),
+    );
     const nodes = [
       ...inputs.map((input, roleIndex): Node => ({ ...input, meta: { role: 'arg', roleIndex } })),
       ...this.emit.section.nodes,
     ];
     let name = of.name;
-    for (let i = 1; this.bodyNames.has(name) || this.bodies.has(name); i++) name = `${of.name}_${i}`;
+    for (let i = 1; this.bodyNames.has(name) || this.bodies.has(name); i++)
+      name = `${of.name}_${i}`;
     this.bodyNames.add(name);
     const graph: Graph = {
       name,
@@ -362,28 +462,39 @@ class Eraser {
 
   private single(names: ReadonlyMap<string, Local>, name: string): string {
     const found = names.get(name);
-    if (found === undefined || !('name' in found)) throw internalError(`${name} is no single value`);
+    if (found === undefined || !('name' in found))
+      throw internalError(`${name} is no single value`);
     return found.name;
   }
 
-  /** The sharding of a value on the axes that are global here; per-device axes hold what they hold. */
+  /**
+   * The sharding of a value on the axes that are global here; per-device axes hold what they hold.
+   */
   private placed(graph: Graph, name: string, result?: number): number {
     const whole = this.typer.types.get(graph)?.get(name);
-    const typed: Typed | undefined = whole !== undefined && isTuple(whole) ? whole.items[result ?? 0] : whole;
+    const typed: Typed | undefined =
+      whole !== undefined && isTuple(whole) ? whole.items[result ?? 0] : whole;
     const placements = this.space.mesh.names.map((axis) => {
       const a = this.typer.axes.findIndex((known) => known.name === axis);
       const type = a < 0 || typed === undefined || isTuple(typed) ? undefined : typed[a];
-      if (this.manual.has(axis) || type === undefined || type === 'number' || type === 'V') return REPLICATE;
+      if (this.manual.has(axis) || type === undefined || type === 'number' || type === 'V')
+        return REPLICATE;
       return placementOf(type);
     });
     return this.space.intern(new Sharding(placements));
   }
 
   private note(graph: Graph, node: Node, local: Local, sharding?: number): void {
-    if (node.type.kind !== 'tensor' || this.manual.size > 0 || this.inBody || !('name' in local)) return;
+    if (node.type.kind !== 'tensor' || this.manual.size > 0 || this.inBody || !('name' in local))
+      return;
     this.values.push({
-      name: node.name, result: 0, local: local.name, sharding: sharding ?? this.placed(graph, node.name), shape: sizes(node), inBody: false,
-    }); // prettier-ignore
+      name: node.name,
+      result: 0,
+      local: local.name,
+      sharding: sharding ?? this.placed(graph, node.name),
+      shape: sizes(node),
+      inBody: false,
+    });
   }
 }
 
@@ -393,10 +504,15 @@ function axisName({ name, args }: Node, at: number): string {
 }
 
 function nodeOf(graph: Graph, name: string): Node {
-  return graph.nodes.find((node) => node.name === name) ?? internal(`graph ${graph.name} has no value ${name}`);
+  return (
+    graph.nodes.find((node) => node.name === name) ??
+    internal(`graph ${graph.name} has no value ${name}`)
+  );
 }
 
 function sizes({ name, type }: Node): number[] {
   if (type.kind !== 'tensor') return internal(`${name} is no tensor`);
-  return type.shape.map((size) => (typeof size === 'number' ? size : (size.example ?? internal(`${name} has an open size`))));
-} // prettier-ignore
+  return type.shape.map((size) =>
+    typeof size === 'number' ? size : (size.example ?? internal(`${name} has an open size`)),
+  );
+}

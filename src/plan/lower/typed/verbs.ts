@@ -1,27 +1,29 @@
 /**
- * The verbs of typed per-device code as nodes of the per-device program. In: a local value, a verb with its types, a mesh dim. Out:
- * the local value after it: the collective of the verb, a slice, zeros, or nothing. What is written is what redistributions
- * write (`../redistribution.ts`): a stack of V pieces is a cut of a new dim 0.
+ * The verbs of typed per-device code as nodes of the per-device program. In: a local value, a verb
+ * with its types, a mesh dim. Out: the local value after it: the collective of the verb, a slice,
+ * zeros, or nothing. What is written is what redistributions write (`../redistribution.ts`): a
+ * stack of V pieces is a cut of a new dim 0.
  */
 import type { RedistributionStep } from '../../../cost/redistribution/plan.ts';
 import { internalError } from '../../../errors.ts';
-import { chunksOf, cutOf, type AxisType } from '../../../mesh/local-types/types.ts';
+import { type AxisType, chunksOf, cutOf } from '../../../mesh/local-types/types.ts';
 import { Partial } from '../../../mesh/placements/partials/partial.ts';
 import type { Placement } from '../../../mesh/placements/placement.ts';
 import { REPLICATE } from '../../../mesh/placements/replicate.ts';
 import { Shard } from '../../../mesh/placements/shards/shard.ts';
+import { StridedShard } from '../../../mesh/placements/shards/strided.ts';
 import { Sharding } from '../../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../../mesh/sharding/space.ts';
-import { StridedShard } from '../../../mesh/placements/shards/strided.ts';
-import { ref, type Emitter } from '../program/emitter.ts';
+import { type Emitter, ref } from '../program/emitter.ts';
 import { coordinate, type Pieces } from '../program/pieces.ts';
+import { combine, type RankInt, rankInt } from '../program/rank-int.ts';
 import type { RedistributionWriter } from '../redistribution.ts';
-import { combine, rankInt, type RankInt } from '../program/rank-int.ts';
 
 /** Placement of a type on one mesh dim; I and R are equal data. */
 export function placementOf(type: AxisType): Placement {
   const cut = chunksOf(type);
-  if (cut !== undefined) return cut.chunks === 1 ? Shard.of(cut.dim) : new StridedShard(cut.dim, cut.chunks);
+  if (cut !== undefined)
+    return cut.chunks === 1 ? Shard.of(cut.dim) : new StridedShard(cut.dim, cut.chunks);
   if (type === 'V') throw internalError('V is no placement');
   return type === 'P' ? Partial.of('sum') : REPLICATE;
 }
@@ -49,7 +51,9 @@ export class VerbWriter {
 
   /** Sends a value along a mesh dim. */
   permute(value: string, m: number, targets: readonly number[]): string {
-    return this.space.mesh.sizes[m] === 1 ? value : this.emit.collective('collective_permute', value, [m], [[...targets]]); // prettier-ignore
+    return this.space.mesh.sizes[m] === 1
+      ? value
+      : this.emit.collective('collective_permute', value, [m], [[...targets]]);
   }
 
   /** The own coordinate on a mesh dim. */
@@ -65,9 +69,17 @@ export class VerbWriter {
    * A local value from one type to another on one mesh dim, the whole value being what it is.
    *
    * @param base placements on the other mesh dims; default none
-   * @param shape global sizes of the value; default those that the local value makes with this mesh dim alone
+   * @param shape global sizes of the value; default those that the local value makes with this mesh
+   *   dim alone
    */
-  move(value: string, m: number, src: AxisType, dst: AxisType, base?: Sharding, shape?: readonly number[]): string {
+  move(
+    value: string,
+    m: number,
+    src: AxisType,
+    dst: AxisType,
+    base?: Sharding,
+    shape?: readonly number[],
+  ): string {
     const n = this.space.mesh.sizes[m];
     const [from, to] = [this.id(m, src, base), this.id(m, dst, base)];
     if (from === to || n === 1) return value;
@@ -75,7 +87,14 @@ export class VerbWriter {
     const cut = cutOf(src);
     if (cut !== undefined && dst === 'P') return this.padded(value, m, cut);
     const kind = stepKind(src, dst);
-    const step: RedistributionStep = { kind, meshDims: [m], groupSize: n, bytes: 0, seconds: 0, to };
+    const step: RedistributionStep = {
+      kind,
+      meshDims: [m],
+      groupSize: n,
+      bytes: 0,
+      seconds: 0,
+      to,
+    };
     return this.writer.write(
       { from, to, seconds: 0, steps: [step], collectives: 0, peakBytes: 0, text: '' },
       value,
@@ -96,8 +115,16 @@ export class VerbWriter {
     const { shape } = this.emit.type(value);
     const n = this.space.mesh.sizes[m];
     const own = this.coordinates(m);
-    const before = combine([shape[dim], own], `start(${this.space.mesh.names[m]})`, (rows, c) => rows * c);
-    const after = combine([shape[dim], own], `rest(${this.space.mesh.names[m]})`, (rows, c) => rows * (n - 1 - c));
+    const before = combine(
+      [shape[dim], own],
+      `start(${this.space.mesh.names[m]})`,
+      (rows, c) => rows * c,
+    );
+    const after = combine(
+      [shape[dim], own],
+      `rest(${this.space.mesh.names[m]})`,
+      (rows, c) => rows * (n - 1 - c),
+    );
     const pad: RankInt[] = new Array<RankInt>(2 * (shape.length - dim)).fill(0);
     pad[2 * (shape.length - 1 - dim)] = before;
     pad[2 * (shape.length - 1 - dim) + 1] = after;
@@ -111,7 +138,9 @@ export class VerbWriter {
 
   private id(m: number, type: AxisType, base: Sharding | undefined): number {
     const own = placementOf(type);
-    const placements = this.space.mesh.names.map((_, i) => (i === m ? own : (base?.placements[i] ?? REPLICATE)));
+    const placements = this.space.mesh.names.map((_, i) =>
+      i === m ? own : (base?.placements[i] ?? REPLICATE),
+    );
     return this.space.intern(new Sharding(placements));
   }
 

@@ -1,8 +1,13 @@
 /**
- * Takes a plan and a node and gives the strategies that the solver could have chosen there, and the nearest other plans.
+ * Takes a plan and a node and gives the strategies that the solver could have chosen there, and the
+ * nearest other plans.
  */
 
-import { explainNode, type CandidateClass, type Reopened } from '../../../plan/questions/explain.ts';
+import {
+  type CandidateClass,
+  explainNode,
+  type Reopened,
+} from '../../../plan/questions/explain.ts';
 import { foldNumbers } from '../layer-names.ts';
 
 /** The strategies of one node, as `explain` lists them: the chosen one, then the nearest others. */
@@ -65,7 +70,8 @@ export function parameterNodes({ prepared, plan }: Reopened): number[] {
   const first = new Map<string, number>();
   const placed = new Map(plan.parameters.map((p) => [p.name, p.placement]));
   graph.nodes.forEach((node, n) => {
-    if (node.kind !== 'placeholder' || node.meta.role !== 'parameter' || nodeVariable[n] < 0) return;
+    if (node.kind !== 'placeholder' || node.meta.role !== 'parameter' || nodeVariable[n] < 0)
+      return;
     const name = node.meta.roleName ?? node.name;
     const key = `${foldNumbers(name)}|${placed.get(name) ?? ''}`;
     if (!first.has(key)) first.set(key, n);
@@ -74,8 +80,9 @@ export function parameterNodes({ prepared, plan }: Reopened): number[] {
 }
 
 /**
- * The nearest other plans that are known without solving again: the cheapest changes of one node and of one parameter that fit,
- * with everything else as it is, and the best recipe. The second best plan of all is at most as far away as the first of these.
+ * The nearest other plans that are known without solving again: the cheapest changes of one node
+ * and of one parameter that fit, with everything else as it is, and the best recipe. The second
+ * best plan of all is at most as far away as the first of these.
  *
  * @param known seconds of recipes that fit
  */
@@ -91,7 +98,8 @@ export function nextBestOf(
   const parameter = nearestOf(parameters, 'one parameter', (c) => c.class === 'COSTLIER');
   const [best] = [...known].sort((a, b) => a.seconds - b.seconds || (a.name < b.name ? -1 : 1));
   const out = [tie, node, parameter].filter((n) => n !== undefined);
-  if (best !== undefined) out.push({ kind: 'recipe', name: best.name, deltaSeconds: best.seconds - seconds });
+  if (best !== undefined)
+    out.push({ kind: 'recipe', name: best.name, deltaSeconds: best.seconds - seconds });
   return out.sort((a, b) => a.deltaSeconds - b.deltaSeconds);
 }
 
@@ -105,7 +113,11 @@ function nearestOf(
   let found: NextBest | undefined;
   for (const { node, nearest } of explained)
     for (const c of nearest)
-      if (accepts(c) && c.localSeconds !== null && (found === undefined || c.localSeconds < found.deltaSeconds))
+      if (
+        accepts(c) &&
+        c.localSeconds !== null &&
+        (found === undefined || c.localSeconds < found.deltaSeconds)
+      )
         found = { kind, name: node, spec: c.spec, deltaSeconds: c.localSeconds };
   return found;
 }

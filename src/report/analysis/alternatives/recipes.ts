@@ -1,20 +1,28 @@
-/** Prices the recipes of a plan's mesh on the plan's own problem and says why each of them loses. */
+/**
+ * Prices the recipes of a plan's mesh on the plan's own problem and says why each of them loses.
+ */
 
-import { sumCollectives, termsOf } from '../../../plan/record/diff.ts';
 import { decode } from '../../../plan/record/decode.ts';
+import { sumCollectives, termsOf } from '../../../plan/record/diff.ts';
 import type { Plan } from '../../../plan/record/types.ts';
 import { dominators, paretoFront } from '../../../zoo/compare/pareto.ts';
 import { priceRestriction, type Solvable } from '../../../zoo/compare/price.ts';
 import { inputRoles } from '../../../zoo/recipes/inputs/roles.ts';
 import { applyRecipe, meshRecipes } from '../../../zoo/recipes/recipes.ts';
 
-/** A recipe, priced on the same problem; where the mesh or the model does not admit it, `reason` says why. */
+/**
+ * A recipe, priced on the same problem; where the mesh or the model does not admit it, `reason`
+ * says why.
+ */
 export interface ComparedRecipe {
   readonly name: string;
   readonly seconds: number | null;
   readonly computeSeconds: number | null;
   readonly communicationSeconds: number | null;
-  /** What counts against the budget on the fullest device: peak memory, or the states where those alone were asked about. */
+  /**
+   * What counts against the budget on the fullest device: peak memory, or the states where those
+   * alone were asked about.
+   */
   readonly peakBytes: number | null;
   /** Bytes above the budget, where it is over. */
   readonly overBytes?: number;
@@ -36,8 +44,15 @@ interface Loss {
 
 export interface Compared {
   readonly plans: readonly ComparedRecipe[];
-  /** Plans that fit and that no other fitting one is better than in both seconds and bytes, least bytes first. */
-  readonly frontier: readonly { readonly name: string; readonly peakBytes: number; readonly seconds: number }[];
+  /**
+   * Plans that fit and that no other fitting one is better than in both seconds and bytes, least
+   * bytes first.
+   */
+  readonly frontier: readonly {
+    readonly name: string;
+    readonly peakBytes: number;
+    readonly seconds: number;
+  }[];
   readonly choices: readonly { readonly name: string; readonly choice: Int32Array }[];
 }
 
@@ -52,15 +67,29 @@ export async function compareRecipes(prepared: Solvable, plan: Plan): Promise<Co
   const inputs = inputRoles(model);
   for (const recipe of meshRecipes(model, inputs)) {
     const applied = applyRecipe(model, recipe, undefined, inputs);
-    const priced = 'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction);
+    const priced =
+      'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction);
     if ('refused' in priced) {
-      rows.push({ name: recipe.name, seconds: null, computeSeconds: null, communicationSeconds: null, peakBytes: null, losses: [], reason: priced.refused }); // prettier-ignore
+      rows.push({
+        name: recipe.name,
+        seconds: null,
+        computeSeconds: null,
+        communicationSeconds: null,
+        peakBytes: null,
+        losses: [],
+        reason: priced.refused,
+      });
       continue;
     }
     const { choice, seconds, peakBytes } = priced;
     const decoded = decode(model, choice);
     const { computeSeconds, communicationSeconds } = decoded;
-    const other = { ...plan, ...decoded, objective: { seconds, computeSeconds, communicationSeconds }, memory: plan.memory }; // prettier-ignore
+    const other = {
+      ...plan,
+      ...decoded,
+      objective: { seconds, computeSeconds, communicationSeconds },
+      memory: plan.memory,
+    };
     const over = peakBytes - prepared.budgetBytes;
     choices.push({ name: recipe.name, choice });
     rows.push({
@@ -75,11 +104,23 @@ export async function compareRecipes(prepared: Solvable, plan: Plan): Promise<Co
     });
   }
   const points = [
-    { name: THIS_PLAN, seconds: plan.objective.seconds, peakBytes: plan.memory.peakBytes, fits: true },
+    {
+      name: THIS_PLAN,
+      seconds: plan.objective.seconds,
+      peakBytes: plan.memory.peakBytes,
+      fits: true,
+    },
     ...rows.flatMap((r) =>
       r.seconds === null || r.peakBytes === null
         ? []
-        : [{ name: r.name, seconds: r.seconds, peakBytes: r.peakBytes, fits: r.overBytes === undefined }],
+        : [
+            {
+              name: r.name,
+              seconds: r.seconds,
+              peakBytes: r.peakBytes,
+              fits: r.overBytes === undefined,
+            },
+          ],
     ),
   ];
   const dominatorOf = dominators(points);
@@ -93,10 +134,13 @@ export async function compareRecipes(prepared: Solvable, plan: Plan): Promise<Co
     const p = byName.get(name);
     return p === undefined ? [] : [{ name, peakBytes: p.peakBytes, seconds: p.seconds }];
   });
-  // Of plans that are equal in both, the first stands for all: the plan itself before any known one.
+  // Of plans that are equal in both, the first stands for all: the plan itself before any known
+  // one.
   const order = new Map(points.map((p, k) => [p.name, k]));
   const distinct = [...frontier]
-    .sort((a, b) => a.peakBytes - b.peakBytes || (order.get(a.name) ?? 0) - (order.get(b.name) ?? 0))
+    .sort(
+      (a, b) => a.peakBytes - b.peakBytes || (order.get(a.name) ?? 0) - (order.get(b.name) ?? 0),
+    )
     .filter((p, k, all) => k === 0 || p.peakBytes !== all[k - 1].peakBytes);
   return { plans, frontier: distinct, choices };
 }
@@ -116,6 +160,9 @@ function lossesOf(plan: Plan, other: Plan): Loss[] {
     .slice(0, MOST_LOSSES)
     .map((loss) => {
       const bytes = theirBytes.get(loss.term);
-      return { ...loss, bytes: bytes === undefined ? null : bytes - (mineBytes.get(loss.term) ?? 0) };
+      return {
+        ...loss,
+        bytes: bytes === undefined ? null : bytes - (mineBytes.get(loss.term) ?? 0),
+      };
     });
 }

@@ -1,12 +1,12 @@
 /** Prices a given plan again on faster and slower links. */
 
-import { RedistributionCharges } from '../../../cost/redistribution/charges.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
-import { pricesOf } from '../../../plan/request/prices.ts';
+import { RedistributionCharges } from '../../../cost/redistribution/charges.ts';
 import { Redistributor } from '../../../cost/redistribution/redistribute.ts';
 import type { Prepared } from '../../../plan/prepare.ts';
 import { recost } from '../../../plan/record/recost.ts';
 import type { Plan } from '../../../plan/record/types.ts';
+import { pricesOf } from '../../../plan/request/prices.ts';
 
 /** The same plan on links of another speed. */
 export interface Sensitivity {
@@ -38,16 +38,27 @@ export function linkChanges(plan: Plan): LinkChange[] {
   const { torus, collectiveTable } = loadCluster(plan.request.cluster);
   // Measured times are of the links as they are: what they would be on others is not known.
   if (collectiveTable !== undefined) return [];
-  return CHANGES.filter(({ level }) => (level === 'inter' ? crosses : inside && torus === undefined));
+  return CHANGES.filter(({ level }) =>
+    level === 'inter' ? crosses : inside && torus === undefined,
+  );
 }
 
-/** The cluster of a request with other links, as text: the name of a design or a file stays what it was beside that. */
+/**
+ * The cluster of a request with other links, as text: the name of a design or a file stays what it
+ * was beside that.
+ */
 export function withLinks(cluster: string, { level, factor }: LinkChange): string {
   const { bytesPerSecond } = loadCluster(cluster)[level];
   const text = cluster.trim();
-  const file = (text.startsWith('{') ? JSON.parse(text) : { base: text }) as Record<string, unknown>;
+  const file = (text.startsWith('{') ? JSON.parse(text) : { base: text }) as Record<
+    string,
+    unknown
+  >;
   const links = typeof file[level] === 'object' ? file[level] : {};
-  return JSON.stringify({ ...file, [level]: { ...links, bytesPerSecond: bytesPerSecond * factor } });
+  return JSON.stringify({
+    ...file,
+    [level]: { ...links, bytesPerSecond: bytesPerSecond * factor },
+  });
 }
 
 /** Prices the plan anew on faster and slower links; nothing is solved. */
@@ -61,6 +72,11 @@ export function sensitivityOf(
     const collectives = pricesOf(request, cluster, space.mesh);
     const charges = new RedistributionCharges(new Redistributor(space, collectives));
     const seconds = recost(plan, graph, flow, table, space, cluster, collectives, charges, model);
-    return { what: change.what, seconds, deltaSeconds: seconds - plan.proof.recheckedSeconds, bestSeconds: null };
+    return {
+      what: change.what,
+      seconds,
+      deltaSeconds: seconds - plan.proof.recheckedSeconds,
+      bestSeconds: null,
+    };
   });
 }

@@ -1,18 +1,24 @@
-/** Solves the request of a plan again without its memory budget, for the least memory, and on other links. */
+/**
+ * Solves the request of a plan again without its memory budget, for the least memory, and on other
+ * links.
+ */
 
-import { leastMemory } from '../../../plan/memory/least-memory.ts';
-import { restrictionOf } from '../../../plan/restrict/pins.ts';
-import { prepare } from '../../../plan/prepare.ts';
-import { shardPrepared } from '../../../plan/shard.ts';
-import type { Reopened } from '../../../plan/questions/explain.ts';
 import type { Graph } from '../../../graph/types.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
+import { leastMemory } from '../../../plan/memory/least-memory.ts';
+import { prepare } from '../../../plan/prepare.ts';
+import type { Reopened } from '../../../plan/questions/explain.ts';
 import { changeRequest } from '../../../plan/questions/what-if.ts';
+import { restrictionOf } from '../../../plan/restrict/pins.ts';
+import { shardPrepared } from '../../../plan/shard.ts';
 import { solveRestricted } from '../../../zoo/compare/price.ts';
 import type { Compared } from './recipes.ts';
-import { linkChanges, withLinks, type Sensitivity } from './sensitivity.ts';
+import { linkChanges, type Sensitivity, withLinks } from './sensitivity.ts';
 
-/** What more memory would be worth, and how little would do; states only, activations are not part of these budgets. */
+/**
+ * What more memory would be worth, and how little would do; states only, activations are not part
+ * of these budgets.
+ */
 export interface MemoryBounds {
   /** The best plan without any limit on states. */
   readonly unlimited: { readonly peakBytes: number; readonly seconds: number } | null;
@@ -32,7 +38,10 @@ export async function memoryBounds({ prepared }: Reopened): Promise<MemoryBounds
   };
 }
 
-/** Seconds that are paid, at most, for less memory: between neighbours on the front of plans that are known. */
+/**
+ * Seconds that are paid, at most, for less memory: between neighbours on the front of plans that
+ * are known.
+ */
 export interface PriceStep {
   readonly fromBytes: number;
   readonly toBytes: number;
@@ -47,7 +56,11 @@ export function priceSteps(frontier: Compared['frontier']): PriceStep[] {
   for (const to of down.slice(1)) {
     // A few bytes less, as of padding, are no step: nobody pays for them.
     if (from.peakBytes - to.peakBytes < LEAST_STEP * widest.peakBytes) continue;
-    out.push({ fromBytes: from.peakBytes, toBytes: to.peakBytes, deltaSeconds: to.seconds - from.seconds });
+    out.push({
+      fromBytes: from.peakBytes,
+      toBytes: to.peakBytes,
+      deltaSeconds: to.seconds - from.seconds,
+    });
     from = to;
   }
   return out;
@@ -69,7 +82,10 @@ export async function bestOnOtherLinks(
       draft.cluster = withLinks(draft.cluster, change);
     });
     const result = await shardPrepared(prepare(program, request, operators), { starts: [choice] });
-    out.push({ ...priced[k], bestSeconds: result.status === 'infeasible' ? null : result.plan.objective.seconds });
+    out.push({
+      ...priced[k],
+      bestSeconds: result.status === 'infeasible' ? null : result.plan.objective.seconds,
+    });
   }
   return out;
 }

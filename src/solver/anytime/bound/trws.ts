@@ -1,12 +1,16 @@
 /**
- * Lower bounds: prices on the rows (Lagrangian relaxation) over sequential tree-reweighted message passing (TRW-S,
- * V. Kolmogorov, PAMI 2006). For any prices >= 0 and any messages the sum of all minima is at most the cost of every choice
- * that keeps the rows; sweeps and price steps only make it larger. Floating point: what counts is proven elsewhere.
+ * Lower bounds: prices on the rows (Lagrangian relaxation) over sequential tree-reweighted message
+ * passing (TRW-S, V. Kolmogorov, PAMI 2006). For any prices >= 0 and any messages the sum of all
+ * minima is at most the cost of every choice that keeps the rows; sweeps and price steps only make
+ * it larger. Floating point: what counts is proven elsewhere.
  */
 import { Arena } from '../../store/kernels.ts';
 import type { Model } from '../model/model.ts';
 
-/** Models with at least this many cells keep a copy where kernels reach it; sweeps of smaller ones are quick anyway. */
+/**
+ * Models with at least this many cells keep a copy where kernels reach it; sweeps of smaller ones
+ * are quick anyway.
+ */
 const KERNEL_CELLS = 100_000;
 /** Tables from this many cells on are worth the call of a kernel. */
 const KERNEL_TABLE = 48;
@@ -19,24 +23,27 @@ export class Dual {
   readonly lambda: Float64Array;
   /** Unary cost plus price of every value. */
   readonly priced: Float64Array;
-  /** Sum of the messages at every value after the last backward sweep, plus its priced cost, less the least of its variable. */
+  /**
+   * Sum of the messages at every value after the last backward sweep, plus its priced cost, less
+   * the least of its variable.
+   */
   readonly marginal: Float64Array;
   /** Message to the first and to the second end of every edge. */
   readonly toFirst: Float64Array;
   readonly toSecond: Float64Array;
   readonly firstAt: Int32Array;
   readonly secondAt: Int32Array;
-  readonly #middle: Int32Array;
-  readonly #gamma: Float64Array;
-  readonly #total: Float64Array;
-  readonly #rest: Float64Array;
-  readonly #prefix: Float64Array;
+  private readonly middle: Int32Array;
+  private readonly gamma: Float64Array;
+  private readonly total: Float64Array;
+  private readonly rest: Float64Array;
+  private readonly prefix: Float64Array;
   /** 1 for every value that may be chosen; undefined where all may. */
-  #live: Uint8Array | undefined;
+  private live: Uint8Array | undefined;
   /** The model's cells from 0 on, then two rows of numbers, as wide as the largest variable. */
-  readonly #arena: Arena | undefined;
-  readonly #ownAt: number;
-  readonly #leastAt: number;
+  private readonly arena: Arena | undefined;
+  private readonly ownAt: number;
+  private readonly leastAt: number;
 
   constructor(model: Model) {
     const { count, sizes, first, second, incident, edge } = model;
@@ -53,46 +60,46 @@ export class Dual {
     }
     this.toFirst = new Float64Array(this.firstAt[edges]);
     this.toSecond = new Float64Array(this.secondAt[edges]);
-    this.#middle = new Int32Array(count);
-    this.#gamma = new Float64Array(count);
+    this.middle = new Int32Array(count);
+    this.gamma = new Float64Array(count);
     let widest = 1;
     for (let i = 0; i < count; i++) {
       widest = Math.max(widest, sizes[i]);
       let earlier = 0;
       for (let k = incident[i]; k < incident[i + 1]; k++) if (second[edge[k]] === i) earlier++;
-      this.#middle[i] = earlier;
-      this.#gamma[i] = 1 / Math.max(earlier, incident[i + 1] - incident[i] - earlier, 1);
+      this.middle[i] = earlier;
+      this.gamma[i] = 1 / Math.max(earlier, incident[i + 1] - incident[i] - earlier, 1);
     }
-    this.#total = new Float64Array(widest);
-    this.#rest = new Float64Array(widest);
-    this.#prefix = new Float64Array(model.rows + 1);
+    this.total = new Float64Array(widest);
+    this.rest = new Float64Array(widest);
+    this.prefix = new Float64Array(model.rows + 1);
     const { cells } = model;
-    this.#ownAt = cells.length;
-    this.#leastAt = cells.length + widest;
+    this.ownAt = cells.length;
+    this.leastAt = cells.length + widest;
     if (cells.length < KERNEL_CELLS) return;
-    this.#arena = new Arena();
-    this.#arena.need(this.#leastAt + widest + MARGIN);
-    this.#arena.numbers.set(cells);
+    this.arena = new Arena();
+    this.arena.need(this.leastAt + widest + MARGIN);
+    this.arena.numbers.set(cells);
   }
 
   /** Bounds choices of the marked values alone from the next `reprice` on. */
   restrict(live: Uint8Array): void {
-    this.#live = live;
+    this.live = live;
   }
 
   /** Recomputes the priced unaries after a change of `lambda`. */
   reprice(): void {
-    priceValues(this.model, this.lambda, this.#prefix, this.priced);
-    const live = this.#live;
+    priceValues(this.model, this.lambda, this.prefix, this.priced);
+    const live = this.live;
     if (live === undefined) return;
     for (let v = 0; v < live.length; v++) if (live[v] === 0) this.priced[v] = Infinity;
   }
 
   /** Sum of the messages into variable i and its priced cost, into `total`. */
-  #gather(i: number): void {
+  private gather(i: number): void {
     const { sizes, start, incident, edge, first } = this.model;
     const size = sizes[i];
-    const total = this.#total;
+    const total = this.total;
     const at = start[i];
     for (let a = 0; a < size; a++) total[a] = this.priced[at + a];
     for (let k = incident[i]; k < incident[i + 1]; k++) {
@@ -105,16 +112,18 @@ export class Dual {
   }
 
   /**
-   * Messages to the second ends as the last backward sweep left them: with `toFirst` they move cost so that the bound is the
-   * sum of the least value of every variable and the least cell of every edge. Not finite at values without a partner.
+   * Messages to the second ends as the last backward sweep left them: with `toFirst` they move cost
+   * so that the bound is the sum of the least value of every variable and the least cell of every
+   * edge. Not finite at values without a partner.
    */
   settled(): Float64Array {
     const { first, second, start, sizes } = this.model;
     const out = this.toSecond.slice();
     for (let e = 0; e < first.length; e++) {
       const i = second[e];
-      const gamma = this.#gamma[i];
-      for (let a = 0; a < sizes[i]; a++) out[this.secondAt[e] + a] -= gamma * this.marginal[start[i] + a];
+      const gamma = this.gamma[i];
+      for (let a = 0; a < sizes[i]; a++)
+        out[this.secondAt[e] + a] -= gamma * this.marginal[start[i] + a];
     }
     return out;
   }
@@ -124,18 +133,27 @@ export class Dual {
     const { model } = this;
     const { count, first, second, incident, edge, sizes, start } = model;
     for (let i = 0; i < count; i++) {
-      this.#gather(i);
-      const gamma = this.#gamma[i];
+      this.gather(i);
+      const gamma = this.gamma[i];
       for (let k = incident[i]; k < incident[i + 1]; k++) {
         const e = edge[k];
         if (first[e] !== i) continue;
-        this.#send(gamma, sizes[i], this.toFirst, this.firstAt[e], this.toSecond, this.secondAt[e], sizes[second[e]], model.table[e]); // prettier-ignore
+        this.send(
+          gamma,
+          sizes[i],
+          this.toFirst,
+          this.firstAt[e],
+          this.toSecond,
+          this.secondAt[e],
+          sizes[second[e]],
+          model.table[e],
+        );
       }
     }
     let bound = model.constant;
-    const total = this.#total;
+    const total = this.total;
     for (let i = count - 1; i >= 0; i--) {
-      this.#gather(i);
+      this.gather(i);
       const size = sizes[i];
       let least = Infinity;
       for (let a = 0; a < size; a++) if (total[a] < least) least = total[a];
@@ -145,19 +163,31 @@ export class Dual {
         this.marginal[at + a] = total[a];
       }
       bound += least;
-      const gamma = this.#gamma[i];
+      const gamma = this.gamma[i];
       for (let k = incident[i]; k < incident[i + 1]; k++) {
         const e = edge[k];
         if (second[e] !== i) continue;
-        bound += this.#send(gamma, size, this.toSecond, this.secondAt[e], this.toFirst, this.firstAt[e], sizes[first[e]], model.transposed[e]); // prettier-ignore
+        bound += this.send(
+          gamma,
+          size,
+          this.toSecond,
+          this.secondAt[e],
+          this.toFirst,
+          this.firstAt[e],
+          sizes[first[e]],
+          model.transposed[e],
+        );
       }
     }
-    for (let t = 0; t < model.rows; t++) if (this.lambda[t] > 0) bound -= this.lambda[t] * model.capacity[t];
+    for (let t = 0; t < model.rows; t++)
+      if (this.lambda[t] > 0) bound -= this.lambda[t] * model.capacity[t];
     return bound;
   }
 
-  /** Message over one edge from a side of `size` values; returns the minimum that was subtracted. */
-  #send(
+  /**
+   * Message over one edge from a side of `size` values; returns the minimum that was subtracted.
+   */
+  private send(
     gamma: number,
     size: number,
     back: Float64Array,
@@ -168,14 +198,14 @@ export class Dual {
     view: number,
   ): number {
     const { cells } = this.model;
-    const total = this.#total;
-    const rest = this.#rest;
+    const total = this.total;
+    const rest = this.rest;
     let least = Infinity;
-    if (this.#arena !== undefined && size * width >= KERNEL_TABLE) {
-      const { numbers, kernel } = this.#arena;
-      const own = this.#ownAt;
+    if (this.arena !== undefined && size * width >= KERNEL_TABLE) {
+      const { numbers, kernel } = this.arena;
+      const own = this.ownAt;
       for (let a = 0; a < size; a++) numbers[own + a] = gamma * total[a] - back[backAt + a];
-      const from = this.#leastAt;
+      const from = this.leastAt;
       kernel.send(8 * own, size, 8 * view, 8 * width, 8 * width, 8 * from);
       for (let b = 0; b < width; b++) if (numbers[from + b] < least) least = numbers[from + b];
       for (let b = 0; b < width; b++) to[toAt + b] = numbers[from + b] - least;
@@ -196,13 +226,13 @@ export class Dual {
   }
 
   /**
-   * A choice by sequential rounding: each variable in order takes its best value given the decided ones and the messages of
-   * the undecided ones.
+   * A choice by sequential rounding: each variable in order takes its best value given the decided
+   * ones and the messages of the undecided ones.
    */
   decode(): Int32Array {
     const { count, sizes, start, incident, edge, other, view, first, cells } = this.model;
     const choice = new Int32Array(count);
-    const total = this.#total;
+    const total = this.total;
     for (let i = 0; i < count; i++) {
       const size = sizes[i];
       const at = start[i];
@@ -230,7 +260,8 @@ export class Dual {
     const choice = new Int32Array(count);
     for (let i = 0; i < count; i++) {
       let best = 0;
-      for (let a = 1; a < sizes[i]; a++) if (this.marginal[start[i] + a] < this.marginal[start[i] + best]) best = a;
+      for (let a = 1; a < sizes[i]; a++)
+        if (this.marginal[start[i] + a] < this.marginal[start[i] + best]) best = a;
       choice[i] = best;
     }
     return choice;
@@ -238,7 +269,12 @@ export class Dual {
 }
 
 /** out = unary + prices: every segment charges its amounts times the prices of its rows. */
-export function priceValues(model: Model, lambda: Float64Array, prefix: Float64Array, out: Float64Array): void {
+export function priceValues(
+  model: Model,
+  lambda: Float64Array,
+  prefix: Float64Array,
+  out: Float64Array,
+): void {
   const { count, sizes, start, segment, lo, hi, amount, amounts } = model;
   out.set(model.unary);
   for (let t = 0; t < model.rows; t++) prefix[t + 1] = prefix[t] + lambda[t];
@@ -246,7 +282,8 @@ export function priceValues(model: Model, lambda: Float64Array, prefix: Float64A
     for (let s = segment[i]; s < segment[i + 1]; s++) {
       const price = prefix[hi[s]] - prefix[lo[s]];
       if (price <= 0) continue;
-      for (let a = 0, at = start[i], u = amount[s]; a < sizes[i]; a++) out[at + a] += price * amounts[u + a];
+      for (let a = 0, at = start[i], u = amount[s]; a < sizes[i]; a++)
+        out[at + a] += price * amounts[u + a];
     }
   }
 }

@@ -1,7 +1,10 @@
-/** From a plan on the reduced model to one on the problem: its variables, values, rows and integer prices. */
-import { pricedRows, type BranchTree } from './branch-tree.ts';
-import type { Branching, BranchingNode } from './close.ts';
+/**
+ * From a plan on the reduced model to one on the problem: its variables, values, rows and integer
+ * prices.
+ */
 import type { Presolved } from '../model/presolve.ts';
+import { type BranchTree, pricedRows } from './branch-tree.ts';
+import type { Branching, BranchingNode } from './close.ts';
 import { sourceOf } from './dual-certificate.ts';
 
 const PRICE_SCALE = 2 ** 20;
@@ -13,7 +16,8 @@ export function branchingOf(reduced: Presolved, tree: BranchTree): Branching {
   const translate = (node: BranchTree): BranchingNode => {
     if ('prices' in node) {
       const prices = rows.map(() => 0n);
-      for (const { row, price } of node.prices) prices[place.get(row) ?? 0] = BigInt(Math.round(price * PRICE_SCALE));
+      for (const { row, price } of node.prices)
+        prices[place.get(row) ?? 0] = BigInt(Math.round(price * PRICE_SCALE));
       return { prices };
     }
     const { variable, values, parts } = node;

@@ -1,6 +1,6 @@
 /**
- * Runs `close` in a thread of its own, so that signals and limits are heard while it works. Plain JavaScript for the same
- * reason as `worker.mjs`.
+ * Runs `close` in a thread of its own, so that signals and limits are heard while it works. Plain
+ * JavaScript for the same reason as `worker.mjs`.
  */
 import { existsSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';

@@ -1,20 +1,20 @@
 /**
- * Closing: the exact engine on the whole problem with only those rows that carry a price, starting from the best choice
- * found. Rows that are left out can only lower a bound, so what it proves holds for the whole problem; rows that its
- * relaxed optima break are added and it tries again.
+ * Closing: the exact engine on the whole problem with only those rows that carry a price, starting
+ * from the best choice found. Rows that are left out can only lower a bound, so what it proves
+ * holds for the whole problem; rows that its relaxed optima break are added and it tries again.
  */
 import { monotonicMilliseconds as milliseconds } from '../../../platform/platform.ts';
 import type { ThreadPort } from '../../../platform/types.ts';
-import { prove } from '../../search/answer/certify.ts';
 import { networkOf } from '../../network/from-problem.ts';
 import type { Network } from '../../network/network.ts';
-import { Pool } from '../../store/pool.ts';
 import { STEP } from '../../network/proof-log.ts';
 import { installRows, type PlainRow } from '../../network/rows.ts';
-import { makeWorkspace } from '../../search/workspace.ts';
+import { prove } from '../../search/answer/certify.ts';
 import { Search } from '../../search/branch-and-bound.ts';
+import { makeWorkspace } from '../../search/workspace.ts';
+import { Pool } from '../../store/pool.ts';
 import type { Certificate, CertificateRow, Problem } from '../../types.ts';
-import { evaluator, type Evaluated } from '../model/evaluator.ts';
+import { type Evaluated, evaluator } from '../model/evaluator.ts';
 
 /** A split of a variable of the problem into the listed values and all others. */
 interface BranchingSplit {
@@ -104,10 +104,16 @@ function attempt(
     return withRows && (worstTime >= 0 || breaksRow) ? Infinity : value;
   };
   const stopped = (): boolean => milliseconds() > deadline;
-  const search = new Search({ evaluate: cost, stopped, progress: () => undefined, gap: 0 }, makeWorkspace(net));
+  const search = new Search(
+    { evaluate: cost, stopped, progress: () => undefined, gap: 0 },
+    makeWorkspace(net),
+  );
   search.propose(job.choice);
   const bound = Math.ceil(search.solvePriced(net, job.prices) / net.quantum) * net.quantum;
-  const { choice, objective } = search.best ?? { choice: job.choice, objective: cost(job.choice, true) };
+  const { choice, objective } = search.best ?? {
+    choice: job.choice,
+    objective: cost(job.choice, true),
+  };
   const proven = prove(problem, choice, objective, pool, rows, search.proof, bound >= objective);
   return {
     choice,
@@ -123,8 +129,15 @@ function attempt(
   };
 }
 
-/** Carries out a plan of branching: reduces, splits as it says, and has the engine solve every leaf at the leaf's prices. */
-function carryOut(job: ClosingJob, plan: Branching, evaluateChoice: (choice: Int32Array) => Evaluated): Closing {
+/**
+ * Carries out a plan of branching: reduces, splits as it says, and has the engine solve every leaf
+ * at the leaf's prices.
+ */
+function carryOut(
+  job: ClosingJob,
+  plan: Branching,
+  evaluateChoice: (choice: Int32Array) => Evaluated,
+): Closing {
   const { problem, deadline } = job;
   const rows = plan.rows.map((source) => rowOf(problem, source));
   const pool = new Pool();
@@ -136,12 +149,16 @@ function carryOut(job: ClosingJob, plan: Branching, evaluateChoice: (choice: Int
   };
   const stopped = (): boolean => milliseconds() > deadline;
   const workspace = makeWorkspace(net);
-  const search = new Search({ evaluate: cost, stopped, progress: () => undefined, gap: 0 }, workspace);
+  const search = new Search(
+    { evaluate: cost, stopped, progress: () => undefined, gap: 0 },
+    workspace,
+  );
   search.propose(job.choice);
   const visit = (node: BranchingNode, at: Network): number => {
     if ('prices' in node) return search.solvePriced(at, node.prices);
     const part = positionsOf(at, node);
-    // The reduction has settled the variable, which it had not on the model of the plan: no plan for this network.
+    // The reduction has settled the variable, which it had not on the model of the plan: no plan
+    // for this network.
     if (part === undefined) return -Infinity;
     at.log.push(STEP.branch, part.variable, 2);
     let least = Infinity;
@@ -156,18 +173,34 @@ function carryOut(job: ClosingJob, plan: Branching, evaluateChoice: (choice: Int
     });
     return least;
   };
-  const bound = workspace.reducer.reduce(net) ? Math.ceil(visit(plan.root, net) / net.quantum) * net.quantum : Infinity;
-  const { choice, objective } = search.best ?? { choice: job.choice, objective: cost(job.choice, true) };
+  const bound = workspace.reducer.reduce(net)
+    ? Math.ceil(visit(plan.root, net) / net.quantum) * net.quantum
+    : Infinity;
+  const { choice, objective } = search.best ?? {
+    choice: job.choice,
+    objective: cost(job.choice, true),
+  };
   const uncertified = { log: net.log, rows: true };
   const proven = prove(problem, choice, objective, pool, rows, uncertified, bound >= objective);
-  return { choice, objective, bound: proven.bound, certificate: proven.certificate, nodes: search.nodes };
+  return {
+    choice,
+    objective,
+    bound: proven.bound,
+    certificate: proven.certificate,
+    nodes: search.nodes,
+  };
 }
 
-/** The network's variable that decides a variable of the problem, and its positions with the listed values and without. */
+/**
+ * The network's variable that decides a variable of the problem, and its positions with the listed
+ * values and without.
+ */
 function positionsOf(
   net: Network,
   { variable, values }: BranchingSplit,
-): { readonly variable: number; readonly inside: Int32Array; readonly outside: Int32Array } | undefined {
+):
+  | { readonly variable: number; readonly inside: Int32Array; readonly outside: Int32Array }
+  | undefined {
   const { pool } = net;
   for (let i = 0; i < net.count; i++) {
     if (net.gone[i] === 1) continue;
@@ -190,7 +223,9 @@ function rowOf(problem: Problem, source: CertificateRow): PlainRow {
     if (row === undefined) throw new Error(`internal: there is no row ${source.row}`);
     return { ...row, source };
   }
-  const pieces = (problem.usage?.pieces ?? []).filter((p) => p.lo <= source.time && source.time < p.hi);
+  const pieces = (problem.usage?.pieces ?? []).filter(
+    (p) => p.lo <= source.time && source.time < p.hi,
+  );
   return {
     name: `memory at ${source.time}`,
     source,

@@ -1,6 +1,7 @@
 /**
- * From the bound of the search to a certificate: prices and messages move from the reduced model to the groups of the
- * whole problem, a few sweeps settle what the reduction had taken out, and everything is rounded to integers.
+ * From the bound of the search to a certificate: prices and messages move from the reduced model to
+ * the groups of the whole problem, a few sweeps settle what the reduction had taken out, and
+ * everything is rounded to integers.
  */
 import { STEP } from '../../check/certificate-format.ts';
 import { hashProblem } from '../../check/hash.ts';
@@ -8,10 +9,12 @@ import type { Certificate, CertificateRow, Problem } from '../../types.ts';
 import { Dual } from '../bound/trws.ts';
 import type { Groups } from '../model/merge.ts';
 import { PartValues } from '../model/part-values.ts';
-import { withoutPresolve, type Presolved } from '../model/presolve.ts';
+import { type Presolved, withoutPresolve } from '../model/presolve.ts';
 import type { BoundReport } from '../run/member.ts';
 
-/** Sweeps on the unreduced model: at least so many, more while they gain, within a number of cells. */
+/**
+ * Sweeps on the unreduced model: at least so many, more while they gain, within a number of cells.
+ */
 const SWEEPS = 12;
 const SWEPT_CELLS = 2e8;
 const GAIN = 1e-7;
@@ -22,7 +25,10 @@ export function sourceOf(source: number): CertificateRow {
   return source >= 0 ? { time: source } : { row: -1 - source };
 }
 
-/** A bound on all values of the groups: the model, prices and messages of it, ready to be written down. */
+/**
+ * A bound on all values of the groups: the model, prices and messages of it, ready to be written
+ * down.
+ */
 export interface WholeBound {
   readonly whole: Presolved;
   readonly dual: Dual;
@@ -40,7 +46,10 @@ export function dualCertificate(
   return writer.certificate();
 }
 
-/** A bound of `reduced.model` on a model that has all values of the groups; prices of rows that it lacks are left out. */
+/**
+ * A bound of `reduced.model` on a model that has all values of the groups; prices of rows that it
+ * lacks are left out.
+ */
 export function wholeBound(
   whole: Presolved,
   reduced: Presolved,
@@ -70,23 +79,32 @@ export function floorPrice(price: number): number {
   return Math.floor(price * PRICE_SCALE) / PRICE_SCALE;
 }
 
-/** Writes bounds of a model without presolve down as steps, for which the variables of the problem are first made those of the model. */
+/**
+ * Writes bounds of a model without presolve down as steps, for which the variables of the problem
+ * are first made those of the model.
+ */
 export class ProofWriter {
-  readonly #problem: Problem;
-  readonly #whole: Presolved;
-  readonly #steps: number[];
-  readonly #lists: number[][] = [];
-  /** Prices of the model's rows for the lists that hold them; those of no row that is priced anywhere are left out. */
-  readonly #prices: { readonly list: number[]; readonly lambda: Float64Array }[] = [];
-  /** The factor of every edge of the model, and whether its first variable is the second end of that edge. */
-  readonly #factor: Int32Array;
-  readonly #swap: Uint8Array;
+  private readonly problem: Problem;
+  private readonly whole: Presolved;
+  private readonly steps: number[];
+  private readonly lists: number[][] = [];
+  /**
+   * Prices of the model's rows for the lists that hold them; those of no row that is priced
+   * anywhere are left out.
+   */
+  private readonly prices: { readonly list: number[]; readonly lambda: Float64Array }[] = [];
+  /**
+   * The factor of every edge of the model, and whether its first variable is the second end of that
+   * edge.
+   */
+  private readonly factor: Int32Array;
+  private readonly swap: Uint8Array;
 
   constructor(problem: Problem, whole: Presolved) {
-    this.#problem = problem;
-    this.#whole = whole;
+    this.problem = problem;
+    this.whole = whole;
     const { model, groups, roots } = whole;
-    this.#steps = [STEP.support, ...mergeSteps(problem, groups)];
+    this.steps = [STEP.support, ...mergeSteps(problem, groups)];
     const n = problem.domains.length;
     const { first, second } = problem.edges;
     const factors = new Map<number, number>();
@@ -99,83 +117,112 @@ export class ProofWriter {
       if (factor === undefined) factors.set(key, e);
       else added.push(STEP.add, factor, e);
     }
-    for (const x of added) this.#steps.push(x);
-    this.#steps.push(STEP.support);
-    // The model has moved the costs of edges of groups with one value into the other end, where they decide with its other costs.
+    for (const x of added) this.steps.push(x);
+    this.steps.push(STEP.support);
+    // The model has moved the costs of edges of groups with one value into the other end, where
+    // they decide with its other costs.
     for (const [key, f] of factors)
-      if (groups.size[Math.floor(key / n)] === 1 || groups.size[key % n] === 1) this.#steps.push(STEP.separate, f);
-    this.#factor = model.first.map((i, e) => factors.get(roots[i] * n + roots[model.second[e]]) ?? -1);
-    this.#swap = Uint8Array.from(this.#factor, (f, e) => (groups.root[first[f]] === roots[model.first[e]] ? 0 : 1));
+      if (groups.size[Math.floor(key / n)] === 1 || groups.size[key % n] === 1)
+        this.steps.push(STEP.separate, f);
+    this.factor = model.first.map(
+      (i, e) => factors.get(roots[i] * n + roots[model.second[e]]) ?? -1,
+    );
+    this.swap = Uint8Array.from(this.factor, (f, e) =>
+      groups.root[first[f]] === roots[model.first[e]] ? 0 : 1,
+    );
   }
 
   /** Prices and messages of a bound after its last sweep, over the marked values. */
   messages(dual: Dual, live: Uint8Array): void {
-    const { model } = this.#whole;
+    const { model } = this.whole;
     const { first, second } = model;
     const settled = dual.settled();
-    const bits = this.#bits(dual.toFirst, settled);
+    const bits = this.bits(dual.toFirst, settled);
     const scale = 2 ** bits;
     const listOf = (messages: Float64Array, at: number, i: number): number => {
       const list: number[] = [];
       for (let v = model.start[i], k = at; v < model.start[i + 1]; v++, k++)
-        if (live[v] === 1) list.push(Number.isFinite(messages[k]) ? 0 + Math.round(messages[k] * scale) : 0);
-      return list.some((x) => x !== 0) ? this.#list(list) : -1;
+        if (live[v] === 1)
+          list.push(Number.isFinite(messages[k]) ? 0 + Math.round(messages[k] * scale) : 0);
+      return list.some((x) => x !== 0) ? this.list(list) : -1;
     };
     const triples: number[] = [];
     for (let e = 0; e < first.length; e++) {
-      const ends = [listOf(dual.toFirst, dual.firstAt[e], first[e]), listOf(settled, dual.secondAt[e], second[e])];
+      const ends = [
+        listOf(dual.toFirst, dual.firstAt[e], first[e]),
+        listOf(settled, dual.secondAt[e], second[e]),
+      ];
       if (ends[0] < 0 && ends[1] < 0) continue;
-      if (this.#swap[e] === 1) ends.reverse();
-      triples.push(this.#factor[e], ...ends);
+      if (this.swap[e] === 1) ends.reverse();
+      triples.push(this.factor[e], ...ends);
     }
-    this.#steps.push(STEP.messages, bits, this.#priced(dual), this.#list(triples));
+    this.steps.push(STEP.messages, bits, this.priced(dual), this.list(triples));
   }
 
-  /** The bound of a part whose messages the checker finds by so many sweeps; the dual has made them. */
+  /**
+   * The bound of a part whose messages the checker finds by so many sweeps; the dual has made them.
+   */
   swept(dual: Dual, sweeps: number): void {
-    this.#steps.push(STEP.sweep, this.#bits(dual.toFirst, dual.settled()), this.#priced(dual), sweeps);
+    this.steps.push(STEP.sweep, this.bits(dual.toFirst, dual.settled()), this.priced(dual), sweeps);
   }
 
-  /** Two parts of the marked values: those listed of a variable, and its others. `write` writes the proof of each. */
-  branch(variable: number, low: readonly number[], live: Uint8Array, write: (side: 0 | 1) => void): void {
-    const { model, roots } = this.#whole;
+  /**
+   * Two parts of the marked values: those listed of a variable, and its others. `write` writes the
+   * proof of each.
+   */
+  branch(
+    variable: number,
+    low: readonly number[],
+    live: Uint8Array,
+    write: (side: 0 | 1) => void,
+  ): void {
+    const { model, roots } = this.whole;
     const listed = new Set(low);
     const left: number[] = [];
-    for (let v = model.start[variable]; v < model.start[variable + 1]; v++) if (live[v] === 1) left.push(v);
-    this.#steps.push(STEP.branch, roots[variable], 2);
+    for (let v = model.start[variable]; v < model.start[variable + 1]; v++)
+      if (live[v] === 1) left.push(v);
+    this.steps.push(STEP.branch, roots[variable], 2);
     for (const side of [0, 1] as const) {
       const kept = Array.from(left.keys()).filter((a) => listed.has(left[a]) === (side === 0));
-      this.#steps.push(STEP.part, this.#list(kept), STEP.support);
+      this.steps.push(STEP.part, this.list(kept), STEP.support);
       write(side);
-      this.#steps.push(STEP.end);
+      this.steps.push(STEP.end);
     }
   }
 
   certificate(): Certificate {
-    const { sources } = this.#whole.model;
+    const { sources } = this.whole.model;
     const priced = Array.from(sources.keys()).filter((t) =>
-      this.#prices.some(({ lambda }) => numerator(lambda[t]) > 0),
+      this.prices.some(({ lambda }) => numerator(lambda[t]) > 0),
     );
-    for (const { list, lambda } of this.#prices) for (const t of priced) list.push(numerator(lambda[t]));
+    for (const { list, lambda } of this.prices)
+      for (const t of priced) list.push(numerator(lambda[t]));
     const rows = priced.map((t) => sourceOf(sources[t]));
-    return { version: 2, problem: hashProblem(this.#problem), rows, steps: this.#steps, lists: this.#lists };
+    return {
+      version: 2,
+      problem: hashProblem(this.problem),
+      rows,
+      steps: this.steps,
+      lists: this.lists,
+    };
   }
 
-  #list(list: number[]): number {
-    return this.#lists.push(list) - 1;
+  private list(list: number[]): number {
+    return this.lists.push(list) - 1;
   }
 
-  #priced({ lambda }: Dual): number {
+  private priced({ lambda }: Dual): number {
     const list: number[] = [];
-    this.#prices.push({ list, lambda: lambda.slice() });
-    return this.#list(list);
+    this.prices.push({ list, lambda: lambda.slice() });
+    return this.list(list);
   }
 
   /** The finest scale at which sums of messages and cells are exact. */
-  #bits(toFirst: Float64Array, toSecond: Float64Array): number {
+  private bits(toFirst: Float64Array, toSecond: Float64Array): number {
     let largest = 1;
-    for (const list of [toFirst, toSecond, this.#whole.model.cells])
-      for (const x of list) if (Math.abs(x) < Infinity && Math.abs(x) > largest) largest = Math.abs(x);
+    for (const list of [toFirst, toSecond, this.whole.model.cells])
+      for (const x of list)
+        if (Math.abs(x) < Infinity && Math.abs(x) > largest) largest = Math.abs(x);
     return Math.max(0, Math.min(20, 49 - Math.ceil(Math.log2(largest))));
   }
 }
@@ -195,7 +242,9 @@ function mergeSteps(problem: Problem, { joins }: Groups): number[] {
   };
   const steps: number[] = [];
   for (const { edge, isBackward, afterDeletions } of joins) {
-    const [i, j] = isBackward ? [find(second[edge]), find(first[edge])] : [find(first[edge]), find(second[edge])];
+    const [i, j] = isBackward
+      ? [find(second[edge]), find(first[edge])]
+      : [find(first[edge]), find(second[edge])];
     if (afterDeletions) steps.push(STEP.support);
     steps.push(STEP.merge, j, i, edge);
     root[j] = i;
@@ -226,7 +275,11 @@ function carryMessages(
     const [i, j] = [reduced.model.first[e], reduced.model.second[e]];
     const g = edges.get(positions[i] * count + positions[j]);
     if (g === undefined) continue;
-    places[i].forEach((a, k) => (dual.toFirst[dual.firstAt[g] + a] = report.toFirst[from.firstAt[e] + k]));
-    places[j].forEach((b, k) => (dual.toSecond[dual.secondAt[g] + b] = report.toSecond[from.secondAt[e] + k]));
+    places[i].forEach(
+      (a, k) => (dual.toFirst[dual.firstAt[g] + a] = report.toFirst[from.firstAt[e] + k]),
+    );
+    places[j].forEach(
+      (b, k) => (dual.toSecond[dual.secondAt[g] + b] = report.toSecond[from.secondAt[e] + k]),
+    );
   }
 }

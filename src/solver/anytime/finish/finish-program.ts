@@ -1,7 +1,8 @@
 /**
- * The reduced model as a mixed-integer program in flow form: one binary per live value, one flow per live pair of values of
- * an edge, and only those memory rows that are asked for. Costs are the moved ones of `reduced-cost-fixing.ts`: they count from the bound, so
- * a solver's tolerances apply to the gap and not to the whole cost; a row with a price gets its slack as a column, at that
+ * The reduced model as a mixed-integer program in flow form: one binary per live value, one flow
+ * per live pair of values of an edge, and only those memory rows that are asked for. Costs are the
+ * moved ones of `reduced-cost-fixing.ts`: they count from the bound, so a solver's tolerances apply
+ * to the gap and not to the whole cost; a row with a price gets its slack as a column, at that
  * price, which makes the moved costs exact.
  */
 import { type ProgramArrays, ProgramWriter } from '../../milp/program-writer.ts';
@@ -13,13 +14,18 @@ export interface FinishProgram extends ProgramArrays {
   /** Column of every value and pair of the model, or -1. */
   readonly valueColumn: Int32Array;
   readonly cellColumn: Int32Array;
-  /** Rows of the model that are in the program, the column of the slack of each, and what its amounts are multiplied by. */
+  /**
+   * Rows of the model that are in the program, the column of the slack of each, and what its
+   * amounts are multiplied by.
+   */
   readonly modelRows: readonly number[];
   readonly slacks: readonly number[];
   readonly units: readonly number[];
 }
 
-/** One memory row for the program: sum of values * columns <= upper, amounts multiplied by `unit`. */
+/**
+ * One memory row for the program: sum of values * columns <= upper, amounts multiplied by `unit`.
+ */
 interface MemoryRow {
   readonly indices: Int32Array;
   readonly values: Float64Array;
@@ -32,10 +38,15 @@ const COST_UNITS = 1e4;
 const AMOUNT_UNITS = 1e3;
 
 /**
- * Writes the program with the given memory rows; `gap` is the distance of the incumbent from the bound. With `surplusCost`
- * every memory row can be exceeded, at that cost per (scaled) unit.
+ * Writes the program with the given memory rows; `gap` is the distance of the incumbent from the
+ * bound. With `surplusCost` every memory row can be exceeded, at that cost per (scaled) unit.
  */
-export function finishProgram(fixed: Fixed, rows: readonly number[], gap: number, surplusCost?: number): FinishProgram {
+export function finishProgram(
+  fixed: Fixed,
+  rows: readonly number[],
+  gap: number,
+  surplusCost?: number,
+): FinishProgram {
   const { model, liveValue, liveCell, cellAt, lambda } = fixed;
   const { count, start, sizes, first, second } = model;
   const scale = 2 ** Math.floor(Math.log2(COST_UNITS / Math.max(1, gap)));
@@ -52,7 +63,8 @@ export function finishProgram(fixed: Fixed, rows: readonly number[], gap: number
     const width = sizes[second[e]];
     const cells = cellColumn.subarray(cellAt[e], cellAt[e + 1]);
     for (let a = 0; a < sizes[i]; a++)
-      if (liveValue[from + a] === 1) writer.flow([valueColumn[from + a]], cells.subarray(a * width, (a + 1) * width));
+      if (liveValue[from + a] === 1)
+        writer.flow([valueColumn[from + a]], cells.subarray(a * width, (a + 1) * width));
     for (let b = 0; b < width; b++) {
       const column = Array.from({ length: sizes[i] }, (_, a) => cells[a * width + b]);
       if (liveValue[to + b] === 1) writer.flow([valueColumn[to + b]], column);
@@ -101,7 +113,11 @@ export function memoryRow({ model }: Fixed, valueColumn: Int32Array, t: number):
 }
 
 /** Column values of a choice: the start of the program. */
-export function startOf(fixed: Fixed, program: FinishProgram, choice: ArrayLike<number>): Float64Array {
+export function startOf(
+  fixed: Fixed,
+  program: FinishProgram,
+  choice: ArrayLike<number>,
+): Float64Array {
   const { model, cellAt } = fixed;
   const out = new Float64Array(program.columns);
   for (let i = 0; i < model.count; i++) out[program.valueColumn[model.start[i] + choice[i]]] = 1;
@@ -118,12 +134,20 @@ export function startOf(fixed: Fixed, program: FinishProgram, choice: ArrayLike<
   return out;
 }
 
-/** The choice that a solution of the program stands for; undefined where some variable has no value near 1. */
-export function choiceOf(fixed: Fixed, program: FinishProgram, columns: ArrayLike<number>): Int32Array | undefined {
+/**
+ * The choice that a solution of the program stands for; undefined where some variable has no value
+ * near 1.
+ */
+export function choiceOf(
+  fixed: Fixed,
+  program: FinishProgram,
+  columns: ArrayLike<number>,
+): Int32Array | undefined {
   const { count, start } = fixed.model;
   const choice = new Int32Array(count).fill(-1);
   for (let i = 0; i < count; i++)
     for (let v = start[i]; v < start[i + 1]; v++)
-      if (program.valueColumn[v] >= 0 && columns[program.valueColumn[v]] > 0.5) choice[i] = v - start[i];
+      if (program.valueColumn[v] >= 0 && columns[program.valueColumn[v]] > 0.5)
+        choice[i] = v - start[i];
   return choice.includes(-1) ? undefined : choice;
 }

@@ -1,15 +1,16 @@
 /**
- * The finisher: HiGHS on the reduced model with the rows that have a price, starting from the incumbent; times that its
- * answer breaks join the program, until it breaks none. What it finds is a choice like any other: looked at by our own
- * evaluation, never a proof.
+ * The finisher: HiGHS on the reduced model with the rows that have a price, starting from the
+ * incumbent; times that its answer breaks join the program, until it breaks none. What it finds is
+ * a choice like any other: looked at by our own evaluation, never a proof.
  */
-import { monotonicMilliseconds as milliseconds } from '../../../platform/platform.ts';
 import load from 'highs';
+
+import { monotonicMilliseconds as milliseconds } from '../../../platform/platform.ts';
 import { costOf, usageOf } from '../bound/trws.ts';
-import { choiceOf, finishProgram, memoryRow, startOf } from './finish-program.ts';
-import { fix, type BoundSource } from './reduced-cost-fixing.ts';
-import { brokenRows, openProgram } from './highs.ts';
 import type { Model } from '../model/model.ts';
+import { choiceOf, finishProgram, memoryRow, startOf } from './finish-program.ts';
+import { brokenRows, openProgram } from './highs.ts';
+import { type BoundSource, fix } from './reduced-cost-fixing.ts';
 
 export interface FinishJob {
   readonly model: Model;
@@ -43,7 +44,9 @@ const MOST_NONZEROS = 800_000;
 /** Milliseconds of a run that are worth starting one. */
 const LEAST_MILLISECONDS = 100;
 
-/** Runs HiGHS to the end or a limit; `improved` hears of every better choice that keeps all rows. */
+/**
+ * Runs HiGHS to the end or a limit; `improved` hears of every better choice that keeps all rows.
+ */
 export async function finish(
   job: FinishJob,
   improved: (choice: Int32Array, cost: number) => void = () => undefined,
@@ -64,7 +67,8 @@ export async function finish(
     columns: program.columns,
     values: fixed.liveValue.reduce((a, b) => a + b, 0),
   });
-  if (program.columns > MOST_COLUMNS || program.indices.length > MOST_NONZEROS) return end('too large');
+  if (program.columns > MOST_COLUMNS || program.indices.length > MOST_NONZEROS)
+    return end('too large');
   const propose = (columns: ArrayLike<number>): Int32Array | undefined => {
     const found = choiceOf(fixed, program, columns);
     if (found === undefined) return undefined;
@@ -101,7 +105,8 @@ export async function finish(
       const status = lp.getModelStatus();
       if (status !== highs.constants.modelStatus.optimal)
         return end(
-          status === highs.constants.modelStatus.timeLimit || status === highs.constants.modelStatus.solutionLimit
+          status === highs.constants.modelStatus.timeLimit ||
+            status === highs.constants.modelStatus.solutionLimit
             ? 'limit'
             : 'no word',
         );

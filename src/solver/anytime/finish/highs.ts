@@ -1,8 +1,9 @@
 /** A finisher's program in HiGHS, and the rows that join it lazily. */
 import type { Highs, Model as HighsModel } from 'highs';
+
 import { usageOf } from '../bound/trws.ts';
-import type { FinishProgram } from './finish-program.ts';
 import type { Model } from '../model/model.ts';
+import type { FinishProgram } from './finish-program.ts';
 
 /** Windows of rows; each may add the most exceeded one after a run. */
 const WINDOWS = 48;
@@ -27,7 +28,9 @@ export function openProgram(highs: Highs, p: FinishProgram, whole: boolean): Hig
       indices: p.indices,
       values: p.values,
     },
-    ...(whole ? { integrality: Array.from(p.integer, (flag) => (flag === 1 ? integer : continuous)) } : {}),
+    ...(whole
+      ? { integrality: Array.from(p.integer, (flag) => (flag === 1 ? integer : continuous)) }
+      : {}),
   });
 }
 
@@ -39,7 +42,11 @@ export function brokenRows(model: Model, choice: Int32Array, known: readonly num
   for (let w = 0; w < WINDOWS; w++) {
     let best = -1;
     let excess = 0;
-    for (let t = Math.floor((w * model.rows) / WINDOWS); t < Math.floor(((w + 1) * model.rows) / WINDOWS); t++) {
+    for (
+      let t = Math.floor((w * model.rows) / WINDOWS);
+      t < Math.floor(((w + 1) * model.rows) / WINDOWS);
+      t++
+    ) {
       const over = usage[t] - model.capacity[t];
       if (over > excess && !inProgram.has(t)) [best, excess] = [t, over];
     }

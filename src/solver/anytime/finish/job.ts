@@ -1,6 +1,7 @@
 /**
- * One job in a worker thread of its own, so that limits and stops are heard whatever it does. The job looks at the
- * clock itself; past its deadline and a grace it is terminated, and so it is at once when the caller says stop.
+ * One job in a worker thread of its own, so that limits and stops are heard whatever it does. The
+ * job looks at the clock itself; past its deadline and a grace it is terminated, and so it is at
+ * once when the caller says stop.
  */
 import { monotonicMilliseconds as milliseconds, startThread } from '../../../platform/platform.ts';
 import type { ThreadCode } from '../../../platform/types.ts';
@@ -19,13 +20,15 @@ type JobOutcome<T> =
   | { readonly kind: 'stopped' }
   | { readonly kind: 'fault'; readonly fault: Error };
 
-/** Milliseconds after the deadline that a job gets to notice it, and between two looks at the clock. */
+/**
+ * Milliseconds after the deadline that a job gets to notice it, and between two looks at the clock.
+ */
 const GRACE = 500;
 const TICK = 50;
 
 /**
- * Runs a thread on a job. Messages `{ update }` go to `receive` as they come, a message `{ answer }` ends it. The
- * types are asserted by the caller, who knows what its worker posts.
+ * Runs a thread on a job. Messages `{ update }` go to `receive` as they come, a message `{ answer
+ * }` ends it. The types are asserted by the caller, who knows what its worker posts.
  */
 export async function runJob<T, Update = never>(
   code: ThreadCode,

@@ -1,17 +1,22 @@
 /**
- * Reduced-cost fixing on the search model: what a value, or a pair of values on an edge, must cost at least under the prices
- * and messages of a bound. Whatever exceeds the distance to the incumbent is in no better choice and can go.
+ * Reduced-cost fixing on the search model: what a value, or a pair of values on an edge, must cost
+ * at least under the prices and messages of a bound. Whatever exceeds the distance to the incumbent
+ * is in no better choice and can go.
  *
- * Floating point: the numbers steer a finisher and prove nothing. What is proven is derived again in integers elsewhere.
+ * Floating point: the numbers steer a finisher and prove nothing. What is proven is derived again
+ * in integers elsewhere.
  */
 import { Dual } from '../bound/trws.ts';
-import type { BoundReport } from '../run/member.ts';
 import type { Model } from '../model/model.ts';
+import type { BoundReport } from '../run/member.ts';
 
 /** Prices and messages of a bound: what fixing starts from. */
 export type BoundSource = Pick<BoundReport, 'lambda' | 'toFirst' | 'toSecond'>;
 
-/** A model with its costs moved by prices and messages so that all of them are at least zero, and what was fixed. */
+/**
+ * A model with its costs moved by prices and messages so that all of them are at least zero, and
+ * what was fixed.
+ */
 export interface Fixed {
   readonly model: Model;
   /** Lower bound of the model: what every choice pays before the costs below. */
@@ -19,7 +24,10 @@ export interface Fixed {
   readonly lambda: Float64Array;
   /** Cost of every value beyond the least one of its variable; values as in `model.start`. */
   readonly unary: Float64Array;
-  /** Cost of every pair of values beyond the least one of its edge; edge e begins at `cellAt[e]`, row-major. */
+  /**
+   * Cost of every pair of values beyond the least one of its edge; edge e begins at `cellAt[e]`,
+   * row-major.
+   */
   readonly cells: Float64Array;
   readonly cellAt: Int32Array;
   /** 1 for values and pairs that may be in a choice below the limit. */
@@ -33,10 +41,16 @@ const SWEEPS = 2;
 const ROOM = 1e-12;
 
 /**
- * Fixes against a limit: every choice of the model that keeps its rows and costs at most `limit` uses live values and live
- * pairs only. `choice`, if given, stays live whatever it costs (the incumbent itself costs more than the limit).
+ * Fixes against a limit: every choice of the model that keeps its rows and costs at most `limit`
+ * uses live values and live pairs only. `choice`, if given, stays live whatever it costs (the
+ * incumbent itself costs more than the limit).
  */
-export function fix(model: Model, source: BoundSource, limit: number, choice?: ArrayLike<number>): Fixed {
+export function fix(
+  model: Model,
+  source: BoundSource,
+  limit: number,
+  choice?: ArrayLike<number>,
+): Fixed {
   const dual = new Dual(model);
   dual.lambda.set(source.lambda);
   dual.toFirst.set(source.toFirst);
@@ -71,7 +85,9 @@ export function fix(model: Model, source: BoundSource, limit: number, choice?: A
   });
   if (choice !== undefined) {
     for (let i = 0; i < count; i++) liveValue[start[i] + choice[i]] = 1;
-    first.forEach((i, e) => (liveCell[cellAt[e] + choice[i] * sizes[second[e]] + choice[second[e]]] = 1));
+    first.forEach(
+      (i, e) => (liveCell[cellAt[e] + choice[i] * sizes[second[e]] + choice[second[e]]] = 1),
+    );
   }
   return { model, bound, lambda: dual.lambda, unary, cells, cellAt, liveValue, liveCell };
 }
@@ -85,7 +101,8 @@ function shift(dual: Dual): Shifted {
   const toSecond = dual.settled();
   const unary = dual.priced.slice();
   const cellAt = new Int32Array(first.length + 1);
-  for (let e = 0; e < first.length; e++) cellAt[e + 1] = cellAt[e] + sizes[first[e]] * sizes[second[e]];
+  for (let e = 0; e < first.length; e++)
+    cellAt[e + 1] = cellAt[e] + sizes[first[e]] * sizes[second[e]];
   const cells = new Float64Array(cellAt[first.length]);
   let bound = model.constant;
   for (let t = 0; t < model.rows; t++) if (lambda[t] > 0) bound -= lambda[t] * capacity[t];
@@ -95,7 +112,11 @@ function shift(dual: Dual): Shifted {
     for (let b = 0; b < sizes[j]; b++) unary[start[j] + b] += toSecond[secondAt[e] + b];
     for (let a = 0, at = cellAt[e]; a < sizes[i]; a++)
       for (let b = 0; b < sizes[j]; b++, at++)
-        cells[at] = lowered(from[table[e] + a * sizes[j] + b], toFirst[firstAt[e] + a], toSecond[secondAt[e] + b]);
+        cells[at] = lowered(
+          from[table[e] + a * sizes[j] + b],
+          toFirst[firstAt[e] + a],
+          toSecond[secondAt[e] + b],
+        );
     bound += settleLeast(cells, cellAt[e], cellAt[e + 1]);
   }
   for (let i = 0; i < count; i++) bound += settleLeast(unary, start[i], start[i + 1]);

@@ -1,17 +1,18 @@
 /**
- * Exact minimisation of a block: some variables with candidate values, costs per candidate, tables between pairs of them.
- * Bucket elimination along a greedy order; variables whose elimination would make too large a table are frozen at their
- * present value before the numbers are touched.
+ * Exact minimisation of a block: some variables with candidate values, costs per candidate, tables
+ * between pairs of them. Bucket elimination along a greedy order; variables whose elimination would
+ * make too large a table are frozen at their present value before the numbers are touched.
  *
- * One object is reused for all blocks of a thread: nothing is allocated in the loop once the buffers have grown.
+ * One object is reused for all blocks of a thread: nothing is allocated in the loop once the
+ * buffers have grown.
  */
 
 import { Arena } from '../../store/kernels.ts';
 import { arrange } from './order.ts';
 
 /**
- * Where all blocks of a thread keep their tables. A block's tables live from `begin` to the last `minimise`, and blocks are
- * worked on one after the other, so that one memory does for all.
+ * Where all blocks of a thread keep their tables. A block's tables live from `begin` to the last
+ * `minimise`, and blocks are worked on one after the other, so that one memory does for all.
  */
 const tables = new Arena();
 /** Numbers past the end of a table that a kernel may look at. */
@@ -48,42 +49,48 @@ export class Block {
   /** Cells of all numbers that were minimised over, for step counting. */
   work = 0;
 
-  readonly #frozen: Uint8Array;
-  readonly #order: Int32Array;
-  readonly #stopped: () => boolean;
-  #ordered = 0;
-  readonly #near: Set<number>[] = [];
-  readonly #edgeFirst: number[] = [];
-  readonly #edgeSecond: number[] = [];
-  readonly #edgeAt: number[] = [];
-  /** Numbers of `tables` in use: cells of the edges, two rows of sums, then the tables that eliminations make. */
-  #used = 0;
-  #edgeEnd = 0;
-  #sumAt = 0;
-  #lastAt = 0;
+  private readonly frozen: Uint8Array;
+  private readonly order: Int32Array;
+  private readonly stopped: () => boolean;
+  private ordered = 0;
+  private readonly near: Set<number>[] = [];
+  private readonly edgeFirst: number[] = [];
+  private readonly edgeSecond: number[] = [];
+  private readonly edgeAt: number[] = [];
+  /**
+   * Numbers of `tables` in use: cells of the edges, two rows of sums, then the tables that
+   * eliminations make.
+   */
+  private used = 0;
+  private edgeEnd = 0;
+  private sumAt = 0;
+  private lastAt = 0;
   /** What was summed to eliminate each variable, in the order of the sum. */
-  readonly #plan: (readonly Strided[])[] = [];
-  readonly #sums: Float64Array[] = [];
-  readonly #buckets: Factor[][] = [];
+  private readonly plan: (readonly Strided[])[] = [];
+  private readonly sums: Float64Array[] = [];
+  private readonly buckets: Factor[][] = [];
 
-  /** For blocks of at most `most` variables; `stopped` is asked now and then and ends a minimisation early. */
+  /**
+   * For blocks of at most `most` variables; `stopped` is asked now and then and ends a minimisation
+   * early.
+   */
   constructor(most: number, stopped: () => boolean = () => false) {
     this.sizes = new Int32Array(most);
     this.present = new Int32Array(most);
     this.start = new Int32Array(most + 1);
     this.chosen = new Int32Array(most);
-    this.#frozen = new Uint8Array(most);
-    this.#order = new Int32Array(most);
-    this.#stopped = stopped;
+    this.frozen = new Uint8Array(most);
+    this.order = new Int32Array(most);
+    this.stopped = stopped;
   }
 
   /** Starts a new block. */
   begin(): void {
     this.count = 0;
-    this.#used = 0;
-    this.#edgeFirst.length = 0;
-    this.#edgeSecond.length = 0;
-    this.#edgeAt.length = 0;
+    this.used = 0;
+    this.edgeFirst.length = 0;
+    this.edgeSecond.length = 0;
+    this.edgeAt.length = 0;
   }
 
   /** Adds a variable; its costs are to be written to `costs` from the returned place. */
@@ -98,25 +105,28 @@ export class Block {
       bigger.set(this.costs);
       this.costs = bigger;
     }
-    let near = this.#near[i];
+    let near = this.near[i];
     if (near === undefined) {
       near = new Set();
-      this.#near[i] = near;
+      this.near[i] = near;
     }
     near.clear();
     return at;
   }
 
-  /** Adds an edge between local variables i and j; returns where its cells are to be written in `cells()`. */
+  /**
+   * Adds an edge between local variables i and j; returns where its cells are to be written in
+   * `cells()`.
+   */
   join(i: number, j: number): number {
-    const at = this.#used;
+    const at = this.used;
     tables.need(MARGIN + at + this.sizes[i] * this.sizes[j]);
-    this.#used = at + this.sizes[i] * this.sizes[j];
-    this.#edgeFirst.push(i);
-    this.#edgeSecond.push(j);
-    this.#edgeAt.push(at);
-    this.#near[i].add(j);
-    this.#near[j].add(i);
+    this.used = at + this.sizes[i] * this.sizes[j];
+    this.edgeFirst.push(i);
+    this.edgeSecond.push(j);
+    this.edgeAt.push(at);
+    this.near[i].add(j);
+    this.near[j].add(i);
     return at;
   }
 
@@ -126,91 +136,104 @@ export class Block {
   }
 
   /**
-   * Fixes the elimination order for tables of at most `cap` cells (`order.ts`); call once, before any `minimise`. The first
-   * `spared` variables are frozen only when nothing else is left to freeze; `luck` is a random factor on who is frozen.
+   * Fixes the elimination order for tables of at most `cap` cells (`order.ts`); call once, before
+   * any `minimise`. The first `spared` variables are frozen only when nothing else is left to
+   * freeze; `luck` is a random factor on who is frozen.
    */
   arrange(cap: number, spared: number, luck?: () => number): void {
     const { count, sizes } = this;
-    this.#edgeEnd = this.#used;
-    const job = { near: this.#near, sizes, count, cap, spared, ...(luck === undefined ? {} : { luck }) };
-    const { ordered, work } = arrange(job, this.#order, this.#frozen);
-    this.#ordered = ordered;
+    this.edgeEnd = this.used;
+    const job = {
+      near: this.near,
+      sizes,
+      count,
+      cap,
+      spared,
+      ...(luck === undefined ? {} : { luck }),
+    };
+    const { ordered, work } = arrange(job, this.order, this.frozen);
+    this.ordered = ordered;
     this.work += work;
   }
 
   /** Number of variables that take part (are not frozen). */
   get free(): number {
-    return this.#ordered;
+    return this.ordered;
   }
 
   /**
-   * Minimises; returns the least cost (of the costs as they are now) and leaves the minimiser in `chosen`. NaN when it was
-   * stopped before it had one.
+   * Minimises; returns the least cost (of the costs as they are now) and leaves the minimiser in
+   * `chosen`. NaN when it was stopped before it had one.
    */
   minimise(): number {
     const { sizes, present, start, count } = this;
-    this.#plan.length = 0;
-    this.#makeSums();
+    this.plan.length = 0;
+    this.makeSums();
     const cells = tables.numbers;
     const place = new Int32Array(count).fill(-1);
-    for (let k = 0; k < this.#ordered; k++) place[this.#order[k]] = k;
+    for (let k = 0; k < this.ordered; k++) place[this.order[k]] = k;
     const unary = this.costs.slice(0, start[count]);
     let total = 0;
-    while (this.#buckets.length < count) this.#buckets.push([]);
-    for (let k = 0; k < count; k++) this.#buckets[k].length = 0;
+    while (this.buckets.length < count) this.buckets.push([]);
+    for (let k = 0; k < count; k++) this.buckets[k].length = 0;
     for (let v = 0; v < count; v++) {
-      if (this.#frozen[v] === 1) {
+      if (this.frozen[v] === 1) {
         this.chosen[v] = present[v];
         total += unary[start[v] + present[v]];
       }
     }
-    for (let e = 0; e < this.#edgeFirst.length; e++) {
-      const i = this.#edgeFirst[e];
-      const j = this.#edgeSecond[e];
-      const at = this.#edgeAt[e];
+    for (let e = 0; e < this.edgeFirst.length; e++) {
+      const i = this.edgeFirst[e];
+      const j = this.edgeSecond[e];
+      const at = this.edgeAt[e];
       const columns = sizes[j];
-      if (this.#frozen[i] === 1 && this.#frozen[j] === 1) {
+      if (this.frozen[i] === 1 && this.frozen[j] === 1) {
         total += cells[at + present[i] * columns + present[j]];
-      } else if (this.#frozen[i] === 1) {
-        for (let b = 0; b < columns; b++) unary[start[j] + b] += cells[at + present[i] * columns + b];
-      } else if (this.#frozen[j] === 1) {
-        for (let a = 0; a < sizes[i]; a++) unary[start[i] + a] += cells[at + a * columns + present[j]];
+      } else if (this.frozen[i] === 1) {
+        for (let b = 0; b < columns; b++)
+          unary[start[j] + b] += cells[at + present[i] * columns + b];
+      } else if (this.frozen[j] === 1) {
+        for (let a = 0; a < sizes[i]; a++)
+          unary[start[i] + a] += cells[at + a * columns + present[j]];
       } else if (place[i] < place[j]) {
-        this.#buckets[place[i]].push({ vars: [j, i], at: this.#flip(at, sizes[i], columns) });
-      } else this.#buckets[place[j]].push({ vars: [i, j], at });
+        this.buckets[place[i]].push({ vars: [j, i], at: this.flip(at, sizes[i], columns) });
+      } else this.buckets[place[j]].push({ vars: [i, j], at });
     }
     let next = this.work + LOOK_EVERY;
-    for (let k = 0; k < this.#ordered; k++) {
-      total += this.#eliminate(k, place, unary);
+    for (let k = 0; k < this.ordered; k++) {
+      total += this.eliminate(k, place, unary);
       if (this.work < next) continue;
-      if (this.#stopped()) return NaN;
+      if (this.stopped()) return NaN;
       next = this.work + LOOK_EVERY;
     }
-    for (let k = this.#ordered - 1; k >= 0; k--) this.#pick(k, unary);
+    for (let k = this.ordered - 1; k >= 0; k--) this.pick(k, unary);
     return total;
   }
 
   /** Room for two rows of sums, as wide as the largest variable and padded for the kernels. */
-  #makeSums(): void {
+  private makeSums(): void {
     let widest = 1;
     for (let i = 0; i < this.count; i++) if (this.sizes[i] > widest) widest = this.sizes[i];
     const row = 4 * Math.ceil(widest / 4);
-    this.#sumAt = this.#edgeEnd;
-    this.#lastAt = this.#edgeEnd + row;
-    this.#used = this.#edgeEnd + 2 * row;
+    this.sumAt = this.edgeEnd;
+    this.lastAt = this.edgeEnd + row;
+    this.used = this.edgeEnd + 2 * row;
     // The flipped tables of the edges follow.
-    tables.need(MARGIN + this.#used + this.#edgeEnd);
+    tables.need(MARGIN + this.used + this.edgeEnd);
   }
 
-  /** The best value of the k-th variable of the order, all later ones being chosen: the first least of the same sums. */
-  #pick(k: number, unary: Float64Array): void {
+  /**
+   * The best value of the k-th variable of the order, all later ones being chosen: the first least
+   * of the same sums.
+   */
+  private pick(k: number, unary: Float64Array): void {
     const cells = tables.numbers;
-    const v = this.#order[k];
+    const v = this.order[k];
     const from = this.start[v];
     const d = this.sizes[v];
-    const sum = this.#sums[0];
+    const sum = this.sums[0];
     for (let a = 0; a < d; a++) sum[a] = unary[from + a];
-    for (const { at, axes, strides } of this.#plan[k]) {
+    for (const { at, axes, strides } of this.plan[k]) {
       let o = at;
       for (let x = 0; x < axes.length; x++) o += strides[x] * this.chosen[axes[x]];
       for (let a = 0; a < d; a++) sum[a] += cells[o + a];
@@ -220,10 +243,10 @@ export class Block {
     this.chosen[v] = best;
   }
 
-  #flip(at: number, rows: number, columns: number): number {
-    const to = this.#used;
+  private flip(at: number, rows: number, columns: number): number {
+    const to = this.used;
     tables.need(MARGIN + to + rows * columns);
-    this.#used = to + rows * columns;
+    this.used = to + rows * columns;
     const cells = tables.numbers;
     for (let a = 0; a < rows; a++)
       for (let b = 0; b < columns; b++) cells[to + b * rows + a] = cells[at + a * columns + b];
@@ -231,50 +254,64 @@ export class Block {
   }
 
   /** Eliminates the k-th variable of the order; returns what became constant. */
-  #eliminate(k: number, place: Int32Array, unary: Float64Array): number {
+  private eliminate(k: number, place: Int32Array, unary: Float64Array): number {
     const { sizes, start } = this;
-    const v = this.#order[k];
+    const v = this.order[k];
     const d = sizes[v];
     const from = start[v];
-    const factors = this.#buckets[k];
+    const factors = this.buckets[k];
     const axes: number[] = [];
     for (const f of factors)
-      for (let x = 0; x < f.vars.length - 1; x++) if (!axes.includes(f.vars[x])) axes.push(f.vars[x]);
-    // Axes that are eliminated later come first, so that the result's cells suit the next elimination.
+      for (let x = 0; x < f.vars.length - 1; x++)
+        if (!axes.includes(f.vars[x])) axes.push(f.vars[x]);
+    // Axes that are eliminated later come first, so that the result's cells suit the next
+    // elimination.
     axes.sort((a, b) => place[b] - place[a]);
     let product = 1;
     for (const w of axes) product *= sizes[w];
     this.work += product * d;
-    while (this.#sums.length <= axes.length) this.#sums.push(new Float64Array(64));
-    for (let l = 0; l <= axes.length; l++) if (this.#sums[l].length < d) this.#sums[l] = new Float64Array(2 * d);
+    while (this.sums.length <= axes.length) this.sums.push(new Float64Array(64));
+    for (let l = 0; l <= axes.length; l++)
+      if (this.sums[l].length < d) this.sums[l] = new Float64Array(2 * d);
     if (axes.length === 0) {
-      this.#plan.push([]);
+      this.plan.push([]);
       let least = unary[from];
       for (let a = 1; a < d; a++) if (unary[from + a] < least) least = unary[from + a];
       return least;
     }
-    const to = this.#used;
+    const to = this.used;
     tables.need(MARGIN + to + product);
-    this.#used = to + product;
-    this.#grid(axes, d, unary, from, factors, to);
+    this.used = to + product;
+    this.grid(axes, d, unary, from, factors, to);
     if (axes.length === 1) {
       const w = axes[0];
       const cells = tables.numbers;
       for (let b = 0; b < sizes[w]; b++) unary[start[w] + b] += cells[to + b];
-      this.#used = to;
+      this.used = to;
     } else {
       // The axis that is eliminated next is last.
-      this.#buckets[place[axes[axes.length - 1]]].push({ vars: axes, at: to });
+      this.buckets[place[axes[axes.length - 1]]].push({ vars: axes, at: to });
     }
     return 0;
   }
 
-  /** Partial sums per level (axis), the last level fused with the minimum; writes the table over `axes` to `to`. */
-  #grid(axes: number[], d: number, unary: Float64Array, from: number, factors: Factor[], to: number): void {
+  /**
+   * Partial sums per level (axis), the last level fused with the minimum; writes the table over
+   * `axes` to `to`.
+   */
+  private grid(
+    axes: number[],
+    d: number,
+    unary: Float64Array,
+    from: number,
+    factors: Factor[],
+    to: number,
+  ): void {
     const { kernel, numbers: cells } = tables;
     const rank = axes.length;
     const sizes = axes.map((w) => this.sizes[w]);
-    // Per factor: stride of each axis (0 where it does not see it), and the level at which it becomes known.
+    // Per factor: stride of each axis (0 where it does not see it), and the level at which it
+    // becomes known.
     const levels: { at: number; strides: number[] }[][] = Array.from({ length: rank }, () => []);
     const parts: Strided[][] = Array.from({ length: rank }, () => []);
     for (const f of factors) {
@@ -293,8 +330,8 @@ export class Block {
       levels[level].push({ at: f.at, strides });
       parts[level].push({ at: f.at, axes: own, strides: steps });
     }
-    this.#plan.push(parts.flat());
-    const base = this.#sums[0];
+    this.plan.push(parts.flat());
+    const base = this.sums[0];
     for (let a = 0; a < d; a++) base[a] = unary[from + a];
     const at = new Int32Array(rank);
     let cell = to;
@@ -306,15 +343,15 @@ export class Block {
     const width = sizes[last];
     // Kernels look at whole multiples of four numbers.
     const padded = 4 * Math.ceil(d / 4);
-    const { [last]: sum } = this.#sums;
-    const [first, final] = [this.#sumAt, this.#lastAt];
+    const { [last]: sum } = this.sums;
+    const [first, final] = [this.sumAt, this.lastAt];
     cells.fill(Infinity, first, first + padded);
     cells.fill(Infinity, final, final + padded);
     for (;;) {
       // Partial sums from the level that changed down to the last but one.
       for (; level < last; level++) {
-        const before = this.#sums[level];
-        const after = this.#sums[level + 1];
+        const before = this.sums[level];
+        const after = this.sums[level + 1];
         for (let a = 0; a < d; a++) after[a] = before[a];
         for (const f of levels[level]) {
           let o = f.at;
@@ -332,7 +369,16 @@ export class Block {
         kernel.least(8 * first, 8 * padded, 8 * innerAt[0], 8 * innerStep[0], width, 8 * cell);
       } else if (inner.length === 2) {
         const [x, y] = innerAt;
-        kernel.leastOfTwo(8 * first, 8 * padded, 8 * x, 8 * innerStep[0], 8 * y, 8 * innerStep[1], width, 8 * cell);
+        kernel.leastOfTwo(
+          8 * first,
+          8 * padded,
+          8 * x,
+          8 * innerStep[0],
+          8 * y,
+          8 * innerStep[1],
+          width,
+          8 * cell,
+        );
       } else {
         const most = inner.length - 1;
         for (let b = 0; b < width; b++) {

@@ -1,6 +1,6 @@
 /**
- * Which variables a block holds: balls and walks in the graph, variables that live at one row, and regions in which two
- * choices differ.
+ * Which variables a block holds: balls and walks in the graph, variables that live at one row, and
+ * regions in which two choices differ.
  */
 import type { Model } from '../model/model.ts';
 import type { Random } from '../model/random.ts';
@@ -10,26 +10,32 @@ import { segmentAt } from './repair.ts';
 const FAN_OUT = 12;
 
 export class Neighbourhood {
-  readonly #model: Model;
-  readonly #random: Random;
-  readonly #seen: Int32Array;
-  #stamp = 0;
+  private readonly model: Model;
+  private readonly random: Random;
+  private readonly seen: Int32Array;
+  private stamp = 0;
 
   constructor(model: Model, random: Random) {
-    this.#model = model;
-    this.#random = random;
-    this.#seen = new Int32Array(model.count);
+    this.model = model;
+    this.random = random;
+    this.seen = new Int32Array(model.count);
   }
 
   /**
-   * A connected set of at most `most` variables around `seed`, breadth first or by random steps. Only variables that
-   * `admit` allows take part.
+   * A connected set of at most `most` variables around `seed`, breadth first or by random steps.
+   * Only variables that `admit` allows take part.
    */
-  connected(seed: number, most: number, breadth: boolean, admit?: (i: number) => boolean, fanOut = FAN_OUT): number[] {
-    const { incident, other } = this.#model;
-    const random = this.#random;
-    const stamp = ++this.#stamp;
-    const seen = this.#seen;
+  connected(
+    seed: number,
+    most: number,
+    breadth: boolean,
+    admit?: (i: number) => boolean,
+    fanOut = FAN_OUT,
+  ): number[] {
+    const { incident, other } = this.model;
+    const random = this.random;
+    const stamp = ++this.stamp;
+    const seen = this.seen;
     const out = [seed];
     const front = [seed];
     seen[seed] = stamp;
@@ -60,20 +66,29 @@ export class Neighbourhood {
 
   /** A variable drawn by its degree, with its neighbours, their neighbours and so on. */
   hub(most: number): number[] {
-    const { first, second } = this.#model;
+    const { first, second } = this.model;
     if (first.length === 0) return [];
-    const e = this.#random.below(first.length);
-    return this.connected(this.#random.next() < 0.5 ? first[e] : second[e], most, true, undefined, Infinity);
+    const e = this.random.below(first.length);
+    return this.connected(
+      this.random.next() < 0.5 ? first[e] : second[e],
+      most,
+      true,
+      undefined,
+      Infinity,
+    );
   }
 
-  /** Small connected groups around random variables that hold memory in one row, `most` variables in all. */
+  /**
+   * Small connected groups around random variables that hold memory in one row, `most` variables in
+   * all.
+   */
   atRow(row: number, most: number): number[] {
-    const { count, incident, other } = this.#model;
-    const random = this.#random;
-    const stamp = ++this.#stamp;
-    const seen = this.#seen;
+    const { count, incident, other } = this.model;
+    const random = this.random;
+    const stamp = ++this.stamp;
+    const seen = this.seen;
     const live: number[] = [];
-    for (let i = 0; i < count; i++) if (segmentAt(this.#model, i, row) >= 0) live.push(i);
+    for (let i = 0; i < count; i++) if (segmentAt(this.model, i, row) >= 0) live.push(i);
     const out: number[] = [];
     for (let tries = 0; tries < most && out.length < most && live.length > 0; tries++) {
       const i = live[random.below(live.length)];
@@ -94,8 +109,9 @@ export class Neighbourhood {
 }
 
 /**
- * Next variable of the same kind (equal domain and equal tables around it) for every variable, in cyclic order of their
- * numbers: in a model of repeated layers mostly the same place one layer on. A variable of its own kind is its own sibling.
+ * Next variable of the same kind (equal domain and equal tables around it) for every variable, in
+ * cyclic order of their numbers: in a model of repeated layers mostly the same place one layer on.
+ * A variable of its own kind is its own sibling.
  */
 export function siblings(model: Model): Int32Array {
   const { count, sizes, incident, view } = model;
@@ -108,6 +124,7 @@ export function siblings(model: Model): Int32Array {
     else list.push(i);
   }
   const next = Int32Array.from({ length: count }, (_, i) => i);
-  for (const list of kinds.values()) list.forEach((i, k) => (next[i] = list[(k + 1) % list.length]));
+  for (const list of kinds.values())
+    list.forEach((i, k) => (next[i] = list[(k + 1) % list.length]));
   return next;
 }

@@ -1,7 +1,8 @@
 /**
- * The order in which a block is eliminated: the variable whose table is smallest goes first; when even that table would
- * be too large, the variable that holds most neighbours together is frozen at its present value. On programs of repeated
- * layers a few per cent of frozen variables leave all others to one exact elimination.
+ * The order in which a block is eliminated: the variable whose table is smallest goes first; when
+ * even that table would be too large, the variable that holds most neighbours together is frozen at
+ * its present value. On programs of repeated layers a few per cent of frozen variables leave all
+ * others to one exact elimination.
  */
 
 interface Arrangement {
@@ -13,13 +14,16 @@ interface Arrangement {
   readonly cap: number;
   /** The first so many variables are frozen only when nothing else is left to freeze. */
   readonly spared: number;
-  /** Factor on a variable's weight when one is to be frozen; drawn once for every variable. Default 1. */
+  /**
+   * Factor on a variable's weight when one is to be frozen; drawn once for every variable. Default
+   * 1.
+   */
   readonly luck?: () => number;
 }
 
 /**
- * Writes the order to `order` and 1 for every frozen variable to `frozen`; returns the length of the order and the work
- * it took, in units that compare with cells of an elimination.
+ * Writes the order to `order` and 1 for every frozen variable to `frozen`; returns the length of
+ * the order and the work it took, in units that compare with cells of an elimination.
  */
 export function arrange(
   { near, sizes, count, cap, spared, luck }: Arrangement,
@@ -91,20 +95,23 @@ export function arrange(
 /** Cells of an elimination that take as long as one change of a set. */
 const SET_COST = 20;
 
-/** Variables by weight, least first, then by number; entries whose weight has changed since are skipped. */
+/**
+ * Variables by weight, least first, then by number; entries whose weight has changed since are
+ * skipped.
+ */
 class Heap {
-  readonly #weight: Float64Array;
-  readonly #items: number[] = [];
-  readonly #keys: number[] = [];
+  private readonly weight: Float64Array;
+  private readonly items: number[] = [];
+  private readonly keys: number[] = [];
 
   constructor(weight: Float64Array) {
-    this.#weight = weight;
+    this.weight = weight;
   }
 
   push(v: number): void {
-    const items = this.#items;
-    const keys = this.#keys;
-    const key = this.#weight[v];
+    const items = this.items;
+    const keys = this.keys;
+    const key = this.weight[v];
     let at = items.length;
     items.push(v);
     keys.push(key);
@@ -122,16 +129,16 @@ class Heap {
   /** Takes out the lightest variable that is alive; there is one. */
   pop(alive: (v: number) => boolean): number {
     for (;;) {
-      const v = this.#items[0];
-      const key = this.#keys[0];
-      this.#drop();
-      if (alive(v) && this.#weight[v] === key) return v;
+      const v = this.items[0];
+      const key = this.keys[0];
+      this.drop();
+      if (alive(v) && this.weight[v] === key) return v;
     }
   }
 
-  #drop(): void {
-    const items = this.#items;
-    const keys = this.#keys;
+  private drop(): void {
+    const items = this.items;
+    const keys = this.keys;
     const v = items.pop() ?? 0;
     const key = keys.pop() ?? 0;
     const { length } = items;
@@ -142,7 +149,8 @@ class Heap {
       if (down >= length) break;
       if (
         down + 1 < length &&
-        (keys[down + 1] < keys[down] || (keys[down + 1] === keys[down] && items[down + 1] < items[down]))
+        (keys[down + 1] < keys[down] ||
+          (keys[down + 1] === keys[down] && items[down + 1] < items[down]))
       )
         down++;
       if (key < keys[down] || (key === keys[down] && v <= items[down])) break;

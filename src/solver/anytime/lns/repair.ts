@@ -1,11 +1,14 @@
 /**
- * From a choice that exceeds rows to one that keeps them: the most exceeded row first, moves of one variable ranked by
- * what they cost per unit of relief.
+ * From a choice that exceeds rows to one that keeps them: the most exceeded row first, moves of one
+ * variable ranked by what they cost per unit of relief.
  */
 import { usageOf } from '../bound/trws.ts';
 import type { Model } from '../model/model.ts';
 
-/** The choice that uses least of all rows, variable by variable (the smallest sum of amounts over its segments). */
+/**
+ * The choice that uses least of all rows, variable by variable (the smallest sum of amounts over
+ * its segments).
+ */
 export function leastUsage(model: Model): Int32Array {
   const { count, sizes, start, segment, amount, amounts, lo, hi, unary } = model;
   return Int32Array.from({ length: count }, (_, i) => {
@@ -13,7 +16,8 @@ export function leastUsage(model: Model): Int32Array {
     let least = Infinity;
     for (let a = 0; a < sizes[i]; a++) {
       let sum = 0;
-      for (let s = segment[i]; s < segment[i + 1]; s++) sum += amounts[amount[s] + a] * (hi[s] - lo[s]);
+      for (let s = segment[i]; s < segment[i + 1]; s++)
+        sum += amounts[amount[s] + a] * (hi[s] - lo[s]);
       if (sum < least || (sum === least && unary[start[i] + a] < unary[start[i] + best])) {
         least = sum;
         best = a;
@@ -23,7 +27,10 @@ export function leastUsage(model: Model): Int32Array {
   });
 }
 
-/** Repairs `choice` in place by at most `rounds` batches of moves; returns whether every row is kept. */
+/**
+ * Repairs `choice` in place by at most `rounds` batches of moves; returns whether every row is
+ * kept.
+ */
 export function repair(
   model: Model,
   choice: Int32Array,

@@ -1,9 +1,13 @@
 /**
- * The draft of a reduced problem: composite variables, one table per pair of variables, and a row per distinct time. The
- * steps of the reduction (`merge.ts`, `shrink.ts`, `time-rows.ts`) rewrite it in place; `presolve.ts` freezes the result.
+ * The draft of a reduced problem: composite variables, one table per pair of variables, and a row
+ * per distinct time. The steps of the reduction (`merge.ts`, `shrink.ts`, `time-rows.ts`) rewrite
+ * it in place; `presolve.ts` freezes the result.
  */
 
-/** Amounts that a variable holds in the rows lo .. hi - 1, one per value; the segments of a variable do not overlap. */
+/**
+ * Amounts that a variable holds in the rows lo .. hi - 1, one per value; the segments of a variable
+ * do not overlap.
+ */
 export interface Segment {
   readonly lo: number;
   readonly hi: number;
@@ -25,7 +29,10 @@ export interface DraftVariable {
   readonly edges: Map<number, DraftEdge>;
   /** Original variables that are functions of this one: `map[value]` is the original value. */
   members: { readonly variable: number; map: Int32Array }[];
-  /** What every value at the beginning is now: itself, or the value that replaces it; -1 for values of no choice at all. */
+  /**
+   * What every value at the beginning is now: itself, or the value that replaces it; -1 for values
+   * of no choice at all.
+   */
   place: Int32Array;
 }
 
@@ -44,8 +51,8 @@ export interface Draft {
 }
 
 /**
- * Keeps the listed values (ascending) of variable i. With `by` every other value has one among them that replaces it; without,
- * the others are in no choice.
+ * Keeps the listed values (ascending) of variable i. With `by` every other value has one among them
+ * that replaces it; without, the others are in no choice.
  */
 export function restrict(draft: Draft, i: number, keep: Int32Array, by?: Int32Array): void {
   const v = draft.variables[i];
@@ -57,7 +64,8 @@ export function restrict(draft: Draft, i: number, keep: Int32Array, by?: Int32Ar
   };
   for (const [other, edge] of v.edges) {
     const width = draft.variables[other]?.size ?? 0;
-    edge.cells = edge.a === i ? rowsOf(edge.cells, width, keep) : columnsOf(edge.cells, v.size, width, keep);
+    edge.cells =
+      edge.a === i ? rowsOf(edge.cells, width, keep) : columnsOf(edge.cells, v.size, width, keep);
   }
   v.unary = pick(v.unary);
   v.segments = v.segments.map((s) => ({ lo: s.lo, hi: s.hi, amounts: pick(s.amounts) }));
@@ -73,13 +81,20 @@ export function restrict(draft: Draft, i: number, keep: Int32Array, by?: Int32Ar
 
 function rowsOf(cells: Float64Array, width: number, keep: Int32Array): Float64Array {
   const out = new Float64Array(keep.length * width);
-  for (let k = 0; k < keep.length; k++) out.set(cells.subarray(keep[k] * width, (keep[k] + 1) * width), k * width);
+  for (let k = 0; k < keep.length; k++)
+    out.set(cells.subarray(keep[k] * width, (keep[k] + 1) * width), k * width);
   return out;
 }
 
-function columnsOf(cells: Float64Array, size: number, rows: number, keep: Int32Array): Float64Array {
+function columnsOf(
+  cells: Float64Array,
+  size: number,
+  rows: number,
+  keep: Int32Array,
+): Float64Array {
   const out = new Float64Array(rows * keep.length);
-  for (let r = 0, at = 0; r < rows; r++) for (let k = 0; k < keep.length; k++) out[at++] = cells[r * size + keep[k]];
+  for (let r = 0, at = 0; r < rows; r++)
+    for (let k = 0; k < keep.length; k++) out[at++] = cells[r * size + keep[k]];
   return out;
 }
 
@@ -89,7 +104,10 @@ export function removeEdge(draft: Draft, edge: DraftEdge): void {
   draft.variables[edge.b]?.edges.delete(edge.a);
 }
 
-/** Settles variable i, which has one value left: costs move to its neighbours and the constant, amounts to the rows. */
+/**
+ * Settles variable i, which has one value left: costs move to its neighbours and the constant,
+ * amounts to the rows.
+ */
 export function settle(draft: Draft, i: number): void {
   const v = draft.variables[i];
   if (v === undefined) return;

@@ -1,4 +1,7 @@
-/** Fast exact evaluation of full choices (sums stay below 2^53); the BigInt checker decides in the end. */
+/**
+ * Fast exact evaluation of full choices (sums stay below 2^53); the BigInt checker decides in the
+ * end.
+ */
 import { costFunction } from '../../problem/cost.ts';
 import type { Problem } from '../../types.ts';
 

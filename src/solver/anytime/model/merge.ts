@@ -1,6 +1,7 @@
 /**
- * Composite variables: an edge whose finite cells give every value of one end exactly one partner makes the other end a
- * function of it. Such ends are merged, values without a finite partner are deleted, until nothing changes.
+ * Composite variables: an edge whose finite cells give every value of one end exactly one partner
+ * makes the other end a function of it. Such ends are merged, values without a finite partner are
+ * deleted, until nothing changes.
  */
 import type { Problem } from '../../types.ts';
 
@@ -33,20 +34,20 @@ export function mergeFollowers(problem: Problem): Groups | undefined {
 }
 
 class Merger implements Groups {
-  readonly #problem: Problem;
+  private readonly problem: Problem;
   readonly root: Int32Array;
   readonly maps: Int32Array[];
   readonly size: Int32Array;
   readonly members: number[][];
   readonly joins: Join[] = [];
   /** Edges with a forbidden cell, by variable: only they can delete or tie values. */
-  readonly #barred: number[][];
-  readonly #queue: number[] = [];
-  readonly #queued: Uint8Array;
-  #hasDeleted = false;
+  private readonly barred: number[][];
+  private readonly queue: number[] = [];
+  private readonly queued: Uint8Array;
+  private hasDeleted = false;
 
   constructor(problem: Problem) {
-    this.#problem = problem;
+    this.problem = problem;
     const { domains, unary, vectors, edges, tables } = problem;
     const n = domains.length;
     this.root = Int32Array.from({ length: n }, (_, i) => i);
@@ -56,52 +57,58 @@ class Merger implements Groups {
       return Int32Array.from({ length: size }, (_, a) => a).filter((a) => costs[a] < Infinity);
     });
     this.size = Int32Array.from(this.maps, (m) => m.length);
-    this.#barred = Array.from({ length: n }, () => []);
+    this.barred = Array.from({ length: n }, () => []);
     const count = edges.first.length;
-    this.#queued = new Uint8Array(count);
+    this.queued = new Uint8Array(count);
     const holes = tables.map((t) => t.costs.some((c) => c === Infinity));
     for (let e = 0; e < count; e++) {
       if (!holes[edges.table[e]]) continue;
-      this.#barred[edges.first[e]].push(e);
-      if (edges.second[e] !== edges.first[e]) this.#barred[edges.second[e]].push(e);
-      this.#enqueue(e);
+      this.barred[edges.first[e]].push(e);
+      if (edges.second[e] !== edges.first[e]) this.barred[edges.second[e]].push(e);
+      this.enqueue(e);
     }
   }
 
   run(): boolean {
     if (this.size.includes(0)) return false;
-    for (let at = 0; at < this.#queue.length; at++) {
-      const e = this.#queue[at];
-      this.#queued[e] = 0;
-      if (!this.#look(e)) return false;
+    for (let at = 0; at < this.queue.length; at++) {
+      const e = this.queue[at];
+      this.queued[e] = 0;
+      if (!this.look(e)) return false;
       if (at > 1_000_000) {
-        this.#queue.splice(0, at + 1);
+        this.queue.splice(0, at + 1);
         at = -1;
       }
     }
     return true;
   }
 
-  #enqueue(e: number): void {
-    if (this.#queued[e] === 1) return;
-    this.#queued[e] = 1;
-    this.#queue.push(e);
+  private enqueue(e: number): void {
+    if (this.queued[e] === 1) return;
+    this.queued[e] = 1;
+    this.queue.push(e);
   }
 
-  /** Deletes values that edge e leaves without a partner and merges its ends if one is a function of the other. */
-  #look(e: number): boolean {
-    const { edges, tables, maps } = this.#problem;
+  /**
+   * Deletes values that edge e leaves without a partner and merges its ends if one is a function of
+   * the other.
+   */
+  private look(e: number): boolean {
+    const { edges, tables, maps } = this.problem;
     const [u, v] = [edges.first[e], edges.second[e]];
     const [r, s] = [this.root[u], this.root[v]];
     const { columns, costs } = tables[edges.table[e]];
     const rows = through(this.maps[u], edges.firstMap[e] < 0 ? undefined : maps[edges.firstMap[e]]);
-    const cols = through(this.maps[v], edges.secondMap[e] < 0 ? undefined : maps[edges.secondMap[e]]);
+    const cols = through(
+      this.maps[v],
+      edges.secondMap[e] < 0 ? undefined : maps[edges.secondMap[e]],
+    );
     const [k, l] = [this.size[r], this.size[s]];
     if (r === s) {
       const keep = Int32Array.from({ length: k }, (_, a) => a).filter(
         (a) => costs[rows[a] * columns + cols[a]] < Infinity,
       );
-      return this.#restrict(r, keep);
+      return this.restrict(r, keep);
     }
     // Partners of each value: their number, and the last one.
     const rowCount = new Int32Array(k);
@@ -122,42 +129,42 @@ class Merger implements Groups {
       // The edge is queued again by the restriction.
       const keepRows = Int32Array.from(rowCount.keys()).filter((a) => rowCount[a] > 0);
       const keepCols = Int32Array.from(colCount.keys()).filter((b) => colCount[b] > 0);
-      return this.#restrict(r, keepRows) && this.#restrict(s, keepCols);
+      return this.restrict(r, keepRows) && this.restrict(s, keepCols);
     }
     const forward = rowCount.every((c) => c === 1);
     const backward = colCount.every((c) => c === 1);
     if (forward && backward) {
-      if (this.members[s].length <= this.members[r].length) this.#merge(e, false, s, r, rowPartner);
-      else this.#merge(e, true, r, s, colPartner);
-    } else if (forward) this.#merge(e, false, s, r, rowPartner);
-    else if (backward) this.#merge(e, true, r, s, colPartner);
+      if (this.members[s].length <= this.members[r].length) this.merge(e, false, s, r, rowPartner);
+      else this.merge(e, true, r, s, colPartner);
+    } else if (forward) this.merge(e, false, s, r, rowPartner);
+    else if (backward) this.merge(e, true, r, s, colPartner);
     return true;
   }
 
   /** Keeps the listed values of root r; false when none is left. */
-  #restrict(r: number, keep: Int32Array): boolean {
+  private restrict(r: number, keep: Int32Array): boolean {
     if (keep.length === this.size[r]) return true;
     if (keep.length === 0) return false;
     this.size[r] = keep.length;
-    this.#hasDeleted = true;
+    this.hasDeleted = true;
     for (const m of this.members[r]) {
       const map = this.maps[m];
       this.maps[m] = keep.map((a) => map[a]);
-      for (const e of this.#barred[m]) this.#enqueue(e);
+      for (const e of this.barred[m]) this.enqueue(e);
     }
     return true;
   }
 
   /** Makes root s and its members functions of root r: `of[value of r]` is the value of s. */
-  #merge(edge: number, isBackward: boolean, s: number, r: number, of: Int32Array): void {
-    this.joins.push({ edge, isBackward, afterDeletions: this.#hasDeleted });
-    this.#hasDeleted = false;
+  private merge(edge: number, isBackward: boolean, s: number, r: number, of: Int32Array): void {
+    this.joins.push({ edge, isBackward, afterDeletions: this.hasDeleted });
+    this.hasDeleted = false;
     for (const m of this.members[s]) {
       const map = this.maps[m];
       this.maps[m] = of.map((b) => map[b]);
       this.root[m] = r;
       this.members[r].push(m);
-      for (const e of this.#barred[m]) this.#enqueue(e);
+      for (const e of this.barred[m]) this.enqueue(e);
     }
     this.members[s] = [];
   }

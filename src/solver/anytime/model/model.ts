@@ -1,5 +1,6 @@
 /**
- * The model that search and bounds run on: flat typed arrays, so that it can be shared between threads as it is.
+ * The model that search and bounds run on: flat typed arrays, so that it can be shared between
+ * threads as it is.
  *
  *   minimise constant + sum_i unary_i(x_i) + sum_e cells_e(x_first, x_second)
  *   subject to, in every row t, the sum of the amounts of the segments that cover t <= capacity_t
@@ -13,21 +14,29 @@ export interface Model {
   readonly count: number;
   /** Number of values of every variable. */
   readonly sizes: Int32Array;
-  /** Values of variable i are start[i] .. start[i + 1] - 1 in `unary` and in every per-value array. */
+  /**
+   * Values of variable i are start[i] .. start[i + 1] - 1 in `unary` and in every per-value array.
+   */
   readonly start: Int32Array;
   readonly unary: Float64Array;
   readonly constant: number;
   /** Endpoints of every edge, first < second. */
   readonly first: Int32Array;
   readonly second: Int32Array;
-  /** Where the table of an edge begins in `cells`; row-major over (first, second). Equal tables are stored once. */
+  /**
+   * Where the table of an edge begins in `cells`; row-major over (first, second). Equal tables are
+   * stored once.
+   */
   readonly table: Int32Array;
   /** Where the transposed table begins in `cells`. */
   readonly transposed: Int32Array;
   readonly cells: Float64Array;
   /** Incidences of variable i: incident[i] .. incident[i + 1] - 1. */
   readonly incident: Int32Array;
-  /** Edge, neighbour and the table seen from i (row-major over (own value, neighbour value)) of every incidence. */
+  /**
+   * Edge, neighbour and the table seen from i (row-major over (own value, neighbour value)) of
+   * every incidence.
+   */
   readonly edge: Int32Array;
   readonly other: Int32Array;
   readonly view: Int32Array;
@@ -47,36 +56,36 @@ export interface Model {
 
 /** Stores equal arrays once in one flat array. */
 class Store {
-  readonly #buckets = new Map<number, { at: number; length: number }[]>();
-  #data = new Float64Array(1024);
-  #length = 0;
+  private readonly buckets = new Map<number, { at: number; length: number }[]>();
+  private buffer = new Float64Array(1024);
+  private length = 0;
 
   add(values: Float64Array): number {
     const words = new Int32Array(values.buffer, values.byteOffset, values.length * 2);
     let h = words.length;
     for (let k = 0; k < words.length; k++) h = Math.imul(h ^ words[k], 0x9e3779b1) ^ (h >>> 15);
-    const bucket = this.#buckets.get(h) ?? [];
+    const bucket = this.buckets.get(h) ?? [];
     for (const { at, length } of bucket) {
       if (length !== values.length) continue;
       let k = 0;
-      while (k < length && this.#data[at + k] === values[k]) k++;
+      while (k < length && this.buffer[at + k] === values[k]) k++;
       if (k === length) return at;
     }
-    const at = this.#length;
-    this.#length += values.length;
-    if (this.#length > this.#data.length) {
-      const bigger = new Float64Array(Math.max(this.#length, 2 * this.#data.length));
-      bigger.set(this.#data);
-      this.#data = bigger;
+    const at = this.length;
+    this.length += values.length;
+    if (this.length > this.buffer.length) {
+      const bigger = new Float64Array(Math.max(this.length, 2 * this.buffer.length));
+      bigger.set(this.buffer);
+      this.buffer = bigger;
     }
-    this.#data.set(values, at);
+    this.buffer.set(values, at);
     bucket.push({ at, length: values.length });
-    this.#buckets.set(h, bucket);
+    this.buckets.set(h, bucket);
     return at;
   }
 
   get data(): Float64Array {
-    return this.#data.slice(0, this.#length);
+    return this.buffer.slice(0, this.length);
   }
 }
 
@@ -163,6 +172,7 @@ export function freeze(draft: Draft): { model: Model; index: Int32Array } {
 
 function transpose(cells: Float64Array, rows: number, columns: number): Float64Array {
   const out = new Float64Array(cells.length);
-  for (let a = 0; a < rows; a++) for (let b = 0; b < columns; b++) out[b * rows + a] = cells[a * columns + b];
+  for (let a = 0; a < rows; a++)
+    for (let b = 0; b < columns; b++) out[b * rows + a] = cells[a * columns + b];
   return out;
 }

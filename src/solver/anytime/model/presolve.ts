@@ -1,27 +1,32 @@
 /**
- * From a problem to the model that the anytime search works on: values without support deleted, followers merged, parallel
- * edges summed, separable edges and dominated values removed, times reduced to the rows that can bind. Exact: an optimal
- * choice of the problem survives, and `expand` turns every choice of the model into one of the problem.
+ * From a problem to the model that the anytime search works on: values without support deleted,
+ * followers merged, parallel edges summed, separable edges and dominated values removed, times
+ * reduced to the rows that can bind. Exact: an optimal choice of the problem survives, and `expand`
+ * turns every choice of the model into one of the problem.
  */
 import type { Problem } from '../../types.ts';
-import { settle, type Draft, type DraftVariable } from './draft.ts';
-import { mergeFollowers, type Groups } from './merge.ts';
+import { type Draft, type DraftVariable, settle } from './draft.ts';
+import { type Groups, mergeFollowers } from './merge.ts';
 import { freeze, type Model } from './model.ts';
 import { dominate, separate, support } from './shrink.ts';
-import { profile, pruneRows, type Piece } from './time-rows.ts';
+import { type Piece, profile, pruneRows } from './time-rows.ts';
 
 /** A reduced model and the way back. */
 export interface Presolved {
   readonly model: Model;
   readonly groups: Groups;
-  /** Original variable whose values the model's variable goes by, and that value for each value of the model. */
+  /**
+   * Original variable whose values the model's variable goes by, and that value for each value of
+   * the model.
+   */
   readonly roots: Int32Array;
   readonly values: readonly Int32Array[];
   /** Value of every original variable under a choice of the model. */
   readonly expand: (choice: ArrayLike<number>) => Int32Array;
   /**
-   * The choice of the model for one of the problem: values that the reduction deleted are replaced by what it kept in their place, so
-   * that a choice that keeps the rows still does and costs no more. Undefined where some value is in no choice.
+   * The choice of the model for one of the problem: values that the reduction deleted are replaced
+   * by what it kept in their place, so that a choice that keeps the rows still does and costs no
+   * more. Undefined where some value is in no choice.
    */
   readonly contract: (choice: ArrayLike<number>) => Int32Array | undefined;
 }
@@ -35,12 +40,18 @@ export function presolve(problem: Problem): Presolved | undefined {
   return finish(draft, groups);
 }
 
-/** The model of the groups as they are: nothing separated, no value deleted that has partners, all rows. */
+/**
+ * The model of the groups as they are: nothing separated, no value deleted that has partners, all
+ * rows.
+ */
 export function withoutPresolve(problem: Problem, groups: Groups): Presolved {
   return finish(draftOf(problem, groups), groups);
 }
 
-/** The same with those rows only that can bind and that no other one implies; undefined when some row cannot be kept. */
+/**
+ * The same with those rows only that can bind and that no other one implies; undefined when some
+ * row cannot be kept.
+ */
 export function withAllValues(problem: Problem, groups: Groups): Presolved | undefined {
   const draft = draftOf(problem, groups);
   return pruneRows(draft) ? finish(draft, groups) : undefined;
@@ -81,7 +92,8 @@ function finish(draft: Draft, groups: Groups): Presolved {
     groups,
     roots: Int32Array.from(roots),
     values,
-    expand: (choice) => settled.map((value, i) => (owner[i] < 0 ? value : maps[i][choice[owner[i]]])),
+    expand: (choice) =>
+      settled.map((value, i) => (owner[i] < 0 ? value : maps[i][choice[owner[i]]])),
     contract: (choice) => {
       if (choice.length !== settled.length) return undefined;
       const kept = Int32Array.from(roots, (i, k) => {
@@ -128,7 +140,11 @@ function draftOf(problem: Problem, groups: Groups): Draft {
   return draft;
 }
 
-function addEdges(problem: Problem, groups: Groups, variables: (DraftVariable | undefined)[]): void {
+function addEdges(
+  problem: Problem,
+  groups: Groups,
+  variables: (DraftVariable | undefined)[],
+): void {
   const { first, second, table, firstMap, secondMap } = problem.edges;
   for (let e = 0; e < first.length; e++) {
     const { columns, costs } = problem.tables[table[e]];
@@ -136,7 +152,8 @@ function addEdges(problem: Problem, groups: Groups, variables: (DraftVariable | 
     const cols = classesOf(groups.maps[second[e]], problem.maps[secondMap[e]]);
     const [r, s] = [groups.root[first[e]], groups.root[second[e]]];
     const [vr, vs] = [variables[r], variables[s]];
-    if (vr === undefined || vs === undefined) throw new Error('internal: an edge of a variable without a root');
+    if (vr === undefined || vs === undefined)
+      throw new Error('internal: an edge of a variable without a root');
     if (r === s) {
       for (let a = 0; a < vr.size; a++) vr.unary[a] += costs[rows[a] * columns + cols[a]];
       continue;

@@ -1,13 +1,21 @@
 /**
- * Shrinking a draft: values without a partner, edges that are sums of two unary costs, and values that another value of the
- * same variable replaces at no cost and no memory whatever the neighbours do. Every step keeps an optimal choice (not always
- * the lexicographically smallest one).
+ * Shrinking a draft: values without a partner, edges that are sums of two unary costs, and values
+ * that another value of the same variable replaces at no cost and no memory whatever the neighbours
+ * do. Every step keeps an optimal choice (not always the lexicographically smallest one).
  */
-import { removeEdge, restrict, settle, type Draft, type DraftEdge, type DraftVariable } from './draft.ts';
+import {
+  type Draft,
+  type DraftEdge,
+  type DraftVariable,
+  removeEdge,
+  restrict,
+  settle,
+} from './draft.ts';
 
 /**
- * Deletes values that are forbidden or that some table leaves without a partner; false when a variable loses its last one. Two
- * edges between the same variables may each leave a value a partner and their sum none, so merging alone does not see them.
+ * Deletes values that are forbidden or that some table leaves without a partner; false when a
+ * variable loses its last one. Two edges between the same variables may each leave a value a
+ * partner and their sum none, so merging alone does not see them.
  */
 export function support(draft: Draft): boolean {
   const queue = [...draft.variables.keys()];
@@ -38,7 +46,10 @@ function hasPartner({ cells, own, theirs, width }: Side, a: number): boolean {
   return false;
 }
 
-/** Moves separable edges into the unaries and settles variables with one value; returns whether anything changed. */
+/**
+ * Moves separable edges into the unaries and settles variables with one value; returns whether
+ * anything changed.
+ */
 export function separate(draft: Draft, touched: Uint8Array): boolean {
   let any = false;
   for (let i = 0; i < draft.variables.length; i++) {
@@ -79,10 +90,16 @@ function isSeparable(cells: Float64Array, rows: number, columns: number): boolea
   return true;
 }
 
-/** Cells that dominance may look at in one call, and the largest domain that it looks at pair by pair. */
+/**
+ * Cells that dominance may look at in one call, and the largest domain that it looks at pair by
+ * pair.
+ */
 const WORK = 3e8;
 
-/** Deletes dominated values of touched variables; returns whether any was deleted. Marks what changed in `touched`. */
+/**
+ * Deletes dominated values of touched variables; returns whether any was deleted. Marks what
+ * changed in `touched`.
+ */
 export function dominate(draft: Draft, touched: Uint8Array): boolean {
   let any = false;
   let work = 0;
@@ -116,7 +133,9 @@ function sideOf(draft: Draft, edge: DraftEdge, i: number): Side {
   const { a, b, cells } = edge;
   const columns = draft.variables[b]?.size ?? 0;
   const rows = draft.variables[a]?.size ?? 0;
-  return a === i ? { cells, own: columns, theirs: 1, width: columns } : { cells, own: 1, theirs: columns, width: rows };
+  return a === i
+    ? { cells, own: columns, theirs: 1, width: columns }
+    : { cells, own: 1, theirs: columns, width: rows };
 }
 
 /** Values that another one replaces (marks), and the one that does. */
@@ -132,7 +151,8 @@ function dominated(draft: Draft, v: DraftVariable, i: number): Dominated {
   const dead = new Uint8Array(v.size);
   const by = Int32Array.from({ length: v.size }, (_, a) => a);
   let work = 0;
-  // A few sample choices of the neighbours reject most pairs: w cannot dominate d if it costs more in any of them.
+  // A few sample choices of the neighbours reject most pairs: w cannot dominate d if it costs more
+  // in any of them.
   const samples = sampleCosts(v, sides);
   for (let d = 0; d < v.size; d++) {
     for (let w = 0; w < v.size && dead[d] === 0; w++) {
@@ -146,7 +166,10 @@ function dominated(draft: Draft, v: DraftVariable, i: number): Dominated {
         work += side.width;
         if (sum === Infinity) break;
       }
-      if (sum < 0 || (sum === 0 && (w < d || v.segments.some((s) => s.amounts[w] < s.amounts[d])))) {
+      if (
+        sum < 0 ||
+        (sum === 0 && (w < d || v.segments.some((s) => s.amounts[w] < s.amounts[d])))
+      ) {
         dead[d] = 1;
         by[d] = w;
       }

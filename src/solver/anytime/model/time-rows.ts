@@ -1,6 +1,6 @@
 /**
- * Usage over time as rows: one per distinct set of live pieces. Rows that no choice can exceed, and rows that another
- * one implies, are dropped.
+ * Usage over time as rows: one per distinct set of live pieces. Rows that no choice can exceed, and
+ * rows that another one implies, are dropped.
  */
 import type { Draft, Segment } from './draft.ts';
 
@@ -14,7 +14,8 @@ export interface Piece {
 /** Sums overlapping pieces into segments, ascending and disjoint. Equal neighbours become one. */
 export function profile(pieces: readonly Piece[], size: number): Segment[] {
   if (pieces.length === 0) return [];
-  if (pieces.length === 1) return [{ lo: pieces[0].lo, hi: pieces[0].hi, amounts: pieces[0].amounts }];
+  if (pieces.length === 1)
+    return [{ lo: pieces[0].lo, hi: pieces[0].hi, amounts: pieces[0].amounts }];
   const events = pieces.flatMap((p, k) => [
     { at: p.lo, piece: k, sign: 1 },
     { at: p.hi, piece: k, sign: -1 },
@@ -52,8 +53,9 @@ function same(x: Float64Array, y: Float64Array): boolean {
 const MOST_CHANGES = 64;
 
 /**
- * Moves every segment's least amount into the capacity, then drops rows that cannot be exceeded or that another row
- * implies, and numbers the rest anew. Returns false when some row cannot be kept by any choice.
+ * Moves every segment's least amount into the capacity, then drops rows that cannot be exceeded or
+ * that another row implies, and numbers the rest anew. Returns false when some row cannot be kept
+ * by any choice.
  */
 export function pruneRows(draft: Draft): boolean {
   const rows = draft.capacity.length;
@@ -93,7 +95,10 @@ export function pruneRows(draft: Draft): boolean {
   return true;
 }
 
-/** Clears `keep` of rows that a neighbouring kept row implies: no smaller amounts, no larger capacity. */
+/**
+ * Clears `keep` of rows that a neighbouring kept row implies: no smaller amounts, no larger
+ * capacity.
+ */
 function dropImplied(draft: Draft, keep: Uint8Array): void {
   const { capacity } = draft;
   // Variables whose segments begin or end at a row.
@@ -122,7 +127,8 @@ function dropImplied(draft: Draft, keep: Uint8Array): void {
     for (const i of changed) {
       const more = at(i, t);
       const less = at(i, s);
-      for (let a = 0; a < less.length; a++) if (less[a] > (more.length === 0 ? 0 : more[a])) return false;
+      for (let a = 0; a < less.length; a++)
+        if (less[a] > (more.length === 0 ? 0 : more[a])) return false;
     }
     return true;
   };

@@ -1,7 +1,8 @@
 /**
- * Splits where the bound of a part is below the cost of its rounding although no row is to blame: messages that run around a cycle
- * leave several values of a variable equally good, and some table then costs more than its least cell whichever are taken. In: a dual
- * after its last sweep, and the values of the part. Out: splits of the ends of the tables that the rounding pays most for.
+ * Splits where the bound of a part is below the cost of its rounding although no row is to blame:
+ * messages that run around a cycle leave several values of a variable equally good, and some table
+ * then costs more than its least cell whichever are taken. In: a dual after its last sweep, and the
+ * values of the part. Out: splits of the ends of the tables that the rounding pays most for.
  */
 import type { Dual } from '../bound/trws.ts';
 import type { Split } from '../model/part-values.ts';
@@ -23,7 +24,9 @@ export function conflictSplits(dual: Dual, live: Uint8Array): Split[] {
   worst.sort((x, y) => y.excess - x.excess || x.e - y.e);
   const splits: Split[] = [];
   const add = (variable: number, low: readonly number[]): void => {
-    const all = Array.from({ length: sizes[variable] }, (_, a) => start[variable] + a).filter((v) => live[v] === 1);
+    const all = Array.from({ length: sizes[variable] }, (_, a) => start[variable] + a).filter(
+      (v) => live[v] === 1,
+    );
     if (low.length > 0 && low.length < all.length) splits.push({ variable, low });
   };
   for (const { e, least, excess } of worst.slice(0, MOST_TABLES)) {
@@ -34,7 +37,8 @@ export function conflictSplits(dual: Dual, live: Uint8Array): Split[] {
         const cell = isFirst ? reduced.cell(e, a, partner) : reduced.cell(e, partner, a);
         return live[start[variable] + a] === 1 && cell - least <= excess / 2;
       });
-      // What agrees with the other end against what does not; and the rounded value against all others.
+      // What agrees with the other end against what does not; and the rounded value against all
+      // others.
       add(
         variable,
         near.map((a) => start[variable] + a),
@@ -50,25 +54,27 @@ export function conflictSplits(dual: Dual, live: Uint8Array): Split[] {
 
 /** Tables less the messages that have left them: their least cells are part of the bound. */
 class ReducedTables {
-  readonly #dual: Dual;
-  readonly #live: Uint8Array;
-  readonly #settled: Float64Array;
+  private readonly dual: Dual;
+  private readonly live: Uint8Array;
+  private readonly settled: Float64Array;
 
   constructor(dual: Dual, live: Uint8Array) {
-    this.#dual = dual;
-    this.#live = live;
-    this.#settled = dual.settled();
+    this.dual = dual;
+    this.live = live;
+    this.settled = dual.settled();
   }
 
   cell(e: number, a: number, b: number): number {
-    const { model, toFirst, firstAt, secondAt } = this.#dual;
+    const { model, toFirst, firstAt, secondAt } = this.dual;
     const cost = model.cells[model.table[e] + a * model.sizes[model.second[e]] + b];
-    return cost === Infinity ? Infinity : cost - toFirst[firstAt[e] + a] - this.#settled[secondAt[e] + b];
+    return cost === Infinity
+      ? Infinity
+      : cost - toFirst[firstAt[e] + a] - this.settled[secondAt[e] + b];
   }
 
   least(e: number): number {
-    const { first, second, sizes, start } = this.#dual.model;
-    const live = this.#live;
+    const { first, second, sizes, start } = this.dual.model;
+    const live = this.live;
     let least = Infinity;
     for (let a = 0; a < sizes[first[e]]; a++) {
       if (live[start[first[e]] + a] === 0) continue;

@@ -1,7 +1,9 @@
 /**
- * Where to split a part of all choices. In: how often each value was among the least ones while prices rose (weights, an average of
- * the sub-problems' solutions that tends to a fractional solution of the relaxation), and what the usage of each value is worth.
- * Out: a variable and the values of one side. Source: F. Barahona and R. Anbil, "The volume algorithm", Math. Programming 2000.
+ * Where to split a part of all choices. In: how often each value was among the least ones while
+ * prices rose (weights, an average of the sub-problems' solutions that tends to a fractional
+ * solution of the relaxation), and what the usage of each value is worth. Out: a variable and the
+ * values of one side. Source: F. Barahona and R. Anbil, "The volume algorithm", Math. Programming
+ * 2000.
  */
 import type { Model } from '../model/model.ts';
 import type { Split } from '../model/part-values.ts';
@@ -21,11 +23,14 @@ export interface PartView {
 }
 
 /**
- * The split that parts most usage from most by the weights, that of the variable whose weights are most undecided, and that of the
- * one whose second best value costs least, as far as there are any. Empty when every variable has one value.
+ * The split that parts most usage from most by the weights, that of the variable whose weights are
+ * most undecided, and that of the one whose second best value costs least, as far as there are any.
+ * Empty when every variable has one value.
  */
 export function splitsOf(model: Model, view: PartView): Split[] {
-  return [byWorth(model, view), undecided(model, view), nearest(model, view)].filter((split) => split !== undefined);
+  return [byWorth(model, view), undecided(model, view), nearest(model, view)].filter(
+    (split) => split !== undefined,
+  );
 }
 
 /** The split that parts most usage from most by the weights. */
@@ -35,7 +40,8 @@ function byWorth(model: Model, view: PartView): Split | undefined {
   let most = 0;
   for (let i = 0; i < count; i++) {
     const values: number[] = [];
-    for (let v = start[i]; v < start[i + 1]; v++) if (view.live[v] === 1 && view.weights[v] > 0) values.push(v);
+    for (let v = start[i]; v < start[i + 1]; v++)
+      if (view.live[v] === 1 && view.weights[v] > 0) values.push(v);
     if (values.length < 2) continue;
     const found = byUsage(values, view);
     if (found.score <= most) continue;
@@ -49,8 +55,14 @@ function byWorth(model: Model, view: PartView): Split | undefined {
   return best;
 }
 
-/** The best place to part values of positive weight in the order of their worth: all up to `below` against the rest. */
-function byUsage(values: number[], { weights, worth }: PartView): { readonly score: number; readonly below: number } {
+/**
+ * The best place to part values of positive weight in the order of their worth: all up to `below`
+ * against the rest.
+ */
+function byUsage(
+  values: number[],
+  { weights, worth }: PartView,
+): { readonly score: number; readonly below: number } {
   values.sort((a, b) => worth[a] - worth[b] || a - b);
   const total = values.reduce((sum, v) => sum + weights[v], 0);
   const mean = values.reduce((sum, v) => sum + weights[v] * worth[v], 0) / total;
@@ -67,8 +79,14 @@ function byUsage(values: number[], { weights, worth }: PartView): { readonly sco
   return best;
 }
 
-/** The value of most weight against all others, of the variable with most weight (by its edges) on the others. */
-function undecided({ start, count, incident }: Model, { live, weights }: PartView): Split | undefined {
+/**
+ * The value of most weight against all others, of the variable with most weight (by its edges) on
+ * the others.
+ */
+function undecided(
+  { start, count, incident }: Model,
+  { live, weights }: PartView,
+): Split | undefined {
   let best: Split | undefined;
   let most = 0;
   for (let i = 0; i < count; i++) {

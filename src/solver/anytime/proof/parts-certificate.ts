@@ -1,6 +1,7 @@
 /**
- * Writes a tree of parts down as branches of a certificate. In: the bound of the whole model that the parts began at, and the tree. Out:
- * the certificate, whose leaves have the prices of their parts as integers, and their messages or the sweeps that find them.
+ * Writes a tree of parts down as branches of a certificate. In: the bound of the whole model that
+ * the parts began at, and the tree. Out: the certificate, whose leaves have the prices of their
+ * parts as integers, and their messages or the sweeps that find them.
  */
 import type { Certificate, Problem } from '../../types.ts';
 import { Dual } from '../bound/trws.ts';
@@ -14,8 +15,9 @@ const MOST_SWEEPS = 200;
 const NEAR = 0.25;
 
 /**
- * The certificate of the least bound over the parts of a tree; undefined where there are no two parts. Parts of small models are
- * written as prices and a number of sweeps, in which the checker finds the messages: some hundred bytes instead of all messages.
+ * The certificate of the least bound over the parts of a tree; undefined where there are no two
+ * parts. Parts of small models are written as prices and a number of sweeps, in which the checker
+ * finds the messages: some hundred bytes instead of all messages.
  */
 export function partsCertificate(
   problem: Problem,

@@ -1,22 +1,25 @@
 /**
- * A bound by parts: all choices are split in two by the values of one variable, and each part is bounded by a dual ascent of its
- * own, which begins at the prices and messages of the part that it came from. The least bound over the parts holds for all choices;
- * the part that has it is split next (best-first branch and bound with a Lagrangian bound). Parts whose bound reaches the best
- * choice are closed.
- * In: a model, prices and messages, the cost of the best choice. Out: the tree of parts. Floating point: a certificate is written
- * and checked elsewhere.
- * Source: A. Geoffrion, "Lagrangean relaxation for integer programming", Math. Programming Study 2, 1974.
+ * A bound by parts: all choices are split in two by the values of one variable, and each part is
+ * bounded by a dual ascent of its own, which begins at the prices and messages of the part that it
+ * came from. The least bound over the parts holds for all choices; the part that has it is split
+ * next (best-first branch and bound with a Lagrangian bound). Parts whose bound reaches the best
+ * choice are closed. In: a model, prices and messages, the cost of the best choice. Out: the tree
+ * of parts. Floating point: a certificate is written and checked elsewhere. Source: A. Geoffrion,
+ * "Lagrangean relaxation for integer programming", Math. Programming Study 2, 1974.
  */
 import { monotonicMilliseconds as milliseconds } from '../../../platform/platform.ts';
-import { PriceAscent, type AscentStart } from '../bound/row-prices.ts';
+import { type AscentStart, PriceAscent } from '../bound/row-prices.ts';
 import { Dual, priceValues } from '../bound/trws.ts';
 import type { Model } from '../model/model.ts';
+import { PartValues, type Split } from '../model/part-values.ts';
 import { conflictSplits } from './part-conflicts.ts';
 import { splitsOf } from './part-split.ts';
-import { PartValues, type Split } from '../model/part-values.ts';
 import { rowRange } from './row-range.ts';
 
-/** A part of all choices: its bound with the prices and messages behind it, how it may be split, and how it was. */
+/**
+ * A part of all choices: its bound with the prices and messages behind it, how it may be split, and
+ * how it was.
+ */
 export interface Part {
   readonly bound: number;
   /** Undefined once the part has been split: the numbers of its sides hold then. */
@@ -41,7 +44,10 @@ export interface PartsJob {
 
 /** Prices of a part move as if so many steps had been made: they begin near their end. */
 const STEPS_DONE = 60;
-/** Most steps of a part; it ends sooner when `PATIENCE` steps gain less than `GAIN` of the distance to the best choice. */
+/**
+ * Most steps of a part; it ends sooner when `PATIENCE` steps gain less than `GAIN` of the distance
+ * to the best choice.
+ */
 const MOST_STEPS = 60;
 const PATIENCE = 20;
 const GAIN = 0.002;
@@ -51,14 +57,18 @@ const KEPT = 0.97;
 const MOST_NUMBERS = 2 ** 23;
 const MOST_PARTS = 1000;
 /**
- * Models of at most this many cells of tables are small: several splits of a part are tried, all exceeded rows join at once, and
- * certificates leave the messages to the checker. On larger ones (M of the contest) the same time is better spent on more parts.
+ * Models of at most this many cells of tables are small: several splits of a part are tried, all
+ * exceeded rows join at once, and certificates leave the messages to the checker. On larger ones (M
+ * of the contest) the same time is better spent on more parts.
  */
 const SMALL_CELLS = 2 ** 20;
 /** Most splits of a part that are tried, and steps of each of their sides. */
 const MOST_TRIALS = 8;
 const TRIAL_STEPS = 6;
-/** What the better side of a split counts beside the worse one: a side that ends at once is worth little if the other gains nothing. */
+/**
+ * What the better side of a split counts beside the worse one: a side that ends at once is worth
+ * little if the other gains nothing.
+ */
 const BETTER_SIDE = 0.01;
 /** A part is closed this far below the best choice: costs are integers. */
 const CLOSED = 0.5;
@@ -80,11 +90,15 @@ export function boundByParts(job: PartsJob): Part {
   const ascents = new PartAscents(job, values);
   const all = values.all();
   const leaves: Leaf[] = [];
-  const root = job.tree === undefined ? ascents.leaf(all, job.start) : leafOf(values, job.tree, all, leaves);
+  const root =
+    job.tree === undefined ? ascents.leaf(all, job.start) : leafOf(values, job.tree, all, leaves);
   if (job.tree === undefined) leaves.push(root);
   const perPart = job.start.lambda.length + job.start.toFirst.length + job.start.toSecond.length;
   const most = Math.min(MOST_PARTS, Math.max(2, Math.floor(MOST_NUMBERS / perPart)));
-  while (leaves.length < most && milliseconds() + (leaves.length + 1) * job.partMilliseconds < deadline) {
+  while (
+    leaves.length < most &&
+    milliseconds() + (leaves.length + 1) * job.partMilliseconds < deadline
+  ) {
     const at = leastOpen(leaves, cost);
     if (at < 0) break;
     const leaf = leaves[at];
@@ -123,47 +137,66 @@ function leafOf(values: PartValues, part: Part, live: Uint8Array, leaves: Leaf[]
 
 /** Dual ascents on parts of one model. */
 class PartAscents {
-  readonly #model: Model;
-  readonly #cost: number;
-  readonly #deadline: number;
-  readonly #dual: Dual;
-  readonly #values: PartValues;
-  readonly #small: boolean;
-  readonly #prefix: Float64Array;
-  readonly #worth: Float64Array;
+  private readonly model: Model;
+  private readonly cost: number;
+  private readonly deadline: number;
+  private readonly dual: Dual;
+  private readonly values: PartValues;
+  private readonly small: boolean;
+  private readonly prefix: Float64Array;
+  private readonly worth: Float64Array;
 
   constructor({ model, cost, deadline }: PartsJob, values: PartValues) {
-    this.#model = model;
-    this.#cost = cost;
-    this.#deadline = deadline;
-    this.#dual = new Dual(model);
-    this.#values = values;
-    this.#small = isSmall(model);
-    this.#prefix = new Float64Array(model.rows + 1);
-    this.#worth = new Float64Array(model.unary.length);
+    this.model = model;
+    this.cost = cost;
+    this.deadline = deadline;
+    this.dual = new Dual(model);
+    this.values = values;
+    this.small = isSmall(model);
+    this.prefix = new Float64Array(model.rows + 1);
+    this.worth = new Float64Array(model.unary.length);
   }
 
-  /** A leaf of the marked values. Its first sweep already bounds it by no less than the part that it came from. */
+  /**
+   * A leaf of the marked values. Its first sweep already bounds it by no less than the part that it
+   * came from.
+   */
   leaf(live: Uint8Array, from: AscentStart): Leaf {
-    if (this.#values.isEmpty(live))
-      return { bound: Infinity, start: undefined, splits: [], split: undefined, parts: undefined, live };
-    this.#dual.restrict(live);
-    const { overfull, slack } = rowRange(this.#model, live);
-    if (overfull !== undefined) return this.#overfull(live, overfull);
+    if (this.values.isEmpty(live))
+      return {
+        bound: Infinity,
+        start: undefined,
+        splits: [],
+        split: undefined,
+        parts: undefined,
+        live,
+      };
+    this.dual.restrict(live);
+    const { overfull, slack } = rowRange(this.model, live);
+    if (overfull !== undefined) return this.overfull(live, overfull);
     const weights = new Float64Array(live.length);
-    const ascent = this.#ascend(from, slack, MOST_STEPS, weights);
+    const ascent = this.ascend(from, slack, MOST_STEPS, weights);
     const { best, kept, bestFirst, bestSecond } = ascent;
     const start = { lambda: kept, toFirst: bestFirst, toSecond: bestSecond, steps: STEPS_DONE };
-    return { bound: best, start, splits: this.#splits(live, weights, kept), split: undefined, parts: undefined, live };
+    return {
+      bound: best,
+      start,
+      splits: this.splits(live, weights, kept),
+      split: undefined,
+      parts: undefined,
+      live,
+    };
   }
 
-  /** The split whose sides gain most in a few steps; undefined where every variable has one value. */
+  /**
+   * The split whose sides gain most in a few steps; undefined where every variable has one value.
+   */
   bestSplit({ live, bound, splits }: Leaf, start: AscentStart): Split | undefined {
     if (splits.length < 2) return splits.at(0);
     let best: Split | undefined;
     let most = -Infinity;
     for (const split of splits) {
-      const gains = this.#values.sides(live, split).map((side) => this.#trial(side, start) - bound);
+      const gains = this.values.sides(live, split).map((side) => this.trial(side, start) - bound);
       const score = Math.min(...gains) + BETTER_SIDE * Math.max(...gains);
       if (score <= most) continue;
       most = score;
@@ -173,67 +206,86 @@ class PartAscents {
   }
 
   /** The bound of a side after a few steps, no higher than the best choice. */
-  #trial(live: Uint8Array, from: AscentStart): number {
-    if (this.#values.isEmpty(live)) return this.#cost;
-    this.#dual.restrict(live);
-    const { overfull, slack } = rowRange(this.#model, live);
-    return overfull === undefined ? Math.min(this.#cost, this.#ascend(from, slack, TRIAL_STEPS).best) : this.#cost;
+  private trial(live: Uint8Array, from: AscentStart): number {
+    if (this.values.isEmpty(live)) return this.cost;
+    this.dual.restrict(live);
+    const { overfull, slack } = rowRange(this.model, live);
+    return overfull === undefined
+      ? Math.min(this.cost, this.ascend(from, slack, TRIAL_STEPS).best)
+      : this.cost;
   }
 
   /** Steps on the values to which the dual is restricted; rows with slack lose their prices. */
-  #ascend(
+  private ascend(
     { lambda, toFirst, toSecond }: AscentStart,
     slack: readonly number[],
     most: number,
     weights?: Float64Array,
   ): PriceAscent {
-    const dual = this.#dual;
-    const ascent = new PriceAscent(dual, { lambda, toFirst, toSecond, steps: STEPS_DONE }, this.#small);
+    const dual = this.dual;
+    const ascent = new PriceAscent(
+      dual,
+      { lambda, toFirst, toSecond, steps: STEPS_DONE },
+      this.small,
+    );
     const history: number[] = [];
-    for (let k = 0; k < most && ascent.best < this.#cost - CLOSED; k++) {
+    for (let k = 0; k < most && ascent.best < this.cost - CLOSED; k++) {
       ascent.step();
       if (k === 0) for (const t of slack) dual.lambda[t] = 0;
       history.push(ascent.best);
-      if (weights !== undefined) this.#weigh(weights);
+      if (weights !== undefined) this.weigh(weights);
       const gain = ascent.best - (history.at(-1 - PATIENCE) ?? -Infinity);
-      if (gain < GAIN * (this.#cost - ascent.best) || milliseconds() > this.#deadline) break;
+      if (gain < GAIN * (this.cost - ascent.best) || milliseconds() > this.deadline) break;
     }
     return ascent;
   }
 
-  /** A part without a choice: the price of one row alone bounds it above the best choice, with room for rounding. */
-  #overfull(live: Uint8Array, { row, excess }: { readonly row: number; readonly excess: number }): Leaf {
-    const dual = this.#dual;
+  /**
+   * A part without a choice: the price of one row alone bounds it above the best choice, with room
+   * for rounding.
+   */
+  private overfull(
+    live: Uint8Array,
+    { row, excess }: { readonly row: number; readonly excess: number },
+  ): Leaf {
+    const dual = this.dual;
     dual.lambda.fill(0);
     dual.toFirst.fill(0);
     dual.toSecond.fill(0);
     dual.reprice();
     const free = dual.sweep();
-    dual.lambda[row] = (2 * Math.max(1, Math.abs(this.#cost), Math.abs(free), this.#cost - free)) / excess;
+    dual.lambda[row] =
+      (2 * Math.max(1, Math.abs(this.cost), Math.abs(free), this.cost - free)) / excess;
     dual.toFirst.fill(0);
     dual.toSecond.fill(0);
     dual.reprice();
     const bound = dual.sweep();
     const [first, second] = [dual.toFirst.slice(), dual.toSecond.slice()];
-    const start = { lambda: dual.lambda.slice(), toFirst: first, toSecond: second, steps: STEPS_DONE };
+    const start = {
+      lambda: dual.lambda.slice(),
+      toFirst: first,
+      toSecond: second,
+      steps: STEPS_DONE,
+    };
     return { bound, start, splits: [], split: undefined, parts: undefined, live };
   }
 
-  #weigh(weights: Float64Array): void {
-    const { start } = this.#model;
+  private weigh(weights: Float64Array): void {
+    const { start } = this.model;
     for (let v = 0; v < weights.length; v++) weights[v] *= KEPT;
-    this.#dual.argmin().forEach((a, i) => (weights[start[i] + a] += 1 - KEPT));
+    this.dual.argmin().forEach((a, i) => (weights[start[i] + a] += 1 - KEPT));
   }
 
   /** Splits that may be worth a trial, without equal ones. */
-  #splits(live: Uint8Array, weights: Float64Array, lambda: Float64Array): Split[] {
-    const model = this.#model;
-    const worth = this.#worth;
-    priceValues(model, lambda, this.#prefix, worth);
-    for (let v = 0; v < worth.length; v++) worth[v] = model.unary[v] === Infinity ? 0 : worth[v] - model.unary[v];
-    const view = { live, weights, worth, marginal: this.#dual.marginal };
-    if (!this.#small) return splitsOf(model, view).slice(0, 1);
-    const all = [...splitsOf(model, view), ...conflictSplits(this.#dual, live)];
+  private splits(live: Uint8Array, weights: Float64Array, lambda: Float64Array): Split[] {
+    const model = this.model;
+    const worth = this.worth;
+    priceValues(model, lambda, this.prefix, worth);
+    for (let v = 0; v < worth.length; v++)
+      worth[v] = model.unary[v] === Infinity ? 0 : worth[v] - model.unary[v];
+    const view = { live, weights, worth, marginal: this.dual.marginal };
+    if (!this.small) return splitsOf(model, view).slice(0, 1);
+    const all = [...splitsOf(model, view), ...conflictSplits(this.dual, live)];
     const fresh = new Map(all.map((split) => [`${split.variable}:${split.low.join(',')}`, split]));
     return [...fresh.values()].slice(0, MOST_TRIALS);
   }

@@ -1,12 +1,16 @@
 /**
- * The least and the most that the choices of a part use of every row. A row that even the least usage exceeds shows that the part
- * holds no choice: a high price of that row alone bounds it above any cost, where an ascent would need many steps. A row that not
- * even the most usage exceeds needs no price. In: a model and marks of values. Out: the rows.
+ * The least and the most that the choices of a part use of every row. A row that even the least
+ * usage exceeds shows that the part holds no choice: a high price of that row alone bounds it above
+ * any cost, where an ascent would need many steps. A row that not even the most usage exceeds needs
+ * no price. In: a model and marks of values. Out: the rows.
  */
 import type { Model } from '../model/model.ts';
 
 interface RowRange {
-  /** The row that the least usage exceeds most (relative to the capacity), and by how much; undefined without any. */
+  /**
+   * The row that the least usage exceeds most (relative to the capacity), and by how much;
+   * undefined without any.
+   */
   readonly overfull: { readonly row: number; readonly excess: number } | undefined;
   /** Rows that no choice of the part can exceed. */
   readonly slack: readonly number[];

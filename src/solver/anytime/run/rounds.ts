@@ -1,14 +1,15 @@
 /**
- * The rounds of the anytime search: every member follows its schedule (`schedule.ts`), and the first one also raises the bound:
- * alone at first, because search under unconverged prices runs into traps, and every few rounds once they have converged.
- * In: a model and a feasible choice. Out: the best choice and the best bound. Everything is
- * counted in cells and rounds; the clock only says when to stop.
+ * The rounds of the anytime search: every member follows its schedule (`schedule.ts`), and the
+ * first one also raises the bound: alone at first, because search under unconverged prices runs
+ * into traps, and every few rounds once they have converged. In: a model and a feasible choice.
+ * Out: the best choice and the best bound. Everything is counted in cells and rounds; the clock
+ * only says when to stop.
  */
 import { monotonicMilliseconds as milliseconds } from '../../../platform/platform.ts';
-import { startThreads } from './threads.ts';
-import { Schedule, type Outlook, type Priced } from './schedule.ts';
-import type { BoundReport, Orders, Report } from './member.ts';
 import type { Model } from '../model/model.ts';
+import type { BoundReport, Orders, Report } from './member.ts';
+import { type Outlook, type Priced, Schedule } from './schedule.ts';
+import { startThreads } from './threads.ts';
 
 /** Members of a search where the caller does not say; whatever the number of threads. */
 export const MEMBERS = 2;
@@ -18,16 +19,18 @@ const FULL_WORK = 24e6;
 /** A block can hold all of a smaller model than this, and descents add nothing. */
 const DESCENT_VARIABLES = 1000;
 /**
- * Once it rises less fast, the bound gets one round of its member in so many: more often while its latest gain is more than
- * a share of its distance to the best choice, less often once it gains nothing.
+ * Once it rises less fast, the bound gets one round of its member in so many: more often while its
+ * latest gain is more than a share of its distance to the best choice, less often once it gains
+ * nothing.
  */
 const SHARE = 4;
 const SHARE_NEAR = 2;
 const NEAR = 0.05;
 const REVISIT = 16;
 /**
- * A bound this close to the best choice (relative) makes a model tight: the bound then comes first until its latest gain is
- * less than a share of its distance to the best choice, because its converged prices round to better choices than the search finds.
+ * A bound this close to the best choice (relative) makes a model tight: the bound then comes first
+ * until its latest gain is less than a share of its distance to the best choice, because its
+ * converged prices round to better choices than the search finds.
  */
 const TIGHT = 0.01;
 const SETTLED = 0.01;
@@ -57,10 +60,17 @@ interface RoundOptions {
 }
 
 /** Searches from a feasible choice until the options say stop. */
-export async function search(model: Model, choice: Int32Array, cost: number, options: RoundOptions): Promise<Findings> {
+export async function search(
+  model: Model,
+  choice: Int32Array,
+  cost: number,
+  options: RoundOptions,
+): Promise<Findings> {
   const { deadline, control } = options;
   const members = Math.max(1, options.members ?? MEMBERS);
-  const seeds = Array.from({ length: members }, (_, k) => Math.imul(options.seed * members + k + 1, 0x9e3779b1));
+  const seeds = Array.from({ length: members }, (_, k) =>
+    Math.imul(options.seed * members + k + 1, 0x9e3779b1),
+  );
   const team = startThreads(model, seeds, options.threads, { deadline, control });
   const large = model.count > DESCENT_VARIABLES;
   const schedules = seeds.map((_, k) => new Schedule(large, k % 2 === 0));
@@ -75,7 +85,13 @@ export async function search(model: Model, choice: Int32Array, cost: number, opt
       const outlook =
         bound === undefined || bound.unconverged
           ? undefined
-          : { bound, best, elites: elitesOf(best, schedules), start, tight: large && isTight(bound, best) };
+          : {
+              bound,
+              best,
+              elites: elitesOf(best, schedules),
+              start,
+              tight: large && isTight(bound, best),
+            };
       const raises = outlook === undefined || isDue(outlook, rounds, large);
       const orders = schedules.map((schedule, k): Orders => {
         if (k === 0 && raises) return { kind: 'bound', work, objective: best.cost };
@@ -109,7 +125,11 @@ function isTight(bound: BoundReport, best: Priced): boolean {
 
 /** The best choice and what the schedules found, now and before, the present ones first. */
 function elitesOf(best: Priced, schedules: readonly Schedule[]): Int32Array[] {
-  const all = [best, ...schedules.map((schedule) => schedule.found), ...schedules.map((schedule) => schedule.ended)];
+  const all = [
+    best,
+    ...schedules.map((schedule) => schedule.found),
+    ...schedules.map((schedule) => schedule.ended),
+  ];
   return [...new Set(all.flatMap((priced) => priced?.choice ?? []))].slice(0, MOST_ELITES);
 }
 

@@ -1,6 +1,6 @@
 /**
- * The threads of the portfolio: this thread, or worker threads. Both give the same reports; only the time differs.
- * In: a model, one seed a member. Out: a function that runs one round of orders.
+ * The threads of the portfolio: this thread, or worker threads. Both give the same reports; only
+ * the time differs. In: a model, one seed a member. Out: a function that runs one round of orders.
  */
 import {
   monotonicMilliseconds as milliseconds,
@@ -8,8 +8,8 @@ import {
   startThread,
   threadsAtMost,
 } from '../../../platform/platform.ts';
-import { Member, inSharedMemory, type Orders, type Report } from './member.ts';
 import type { Model } from '../model/model.ts';
+import { inSharedMemory, Member, type Orders, type Report } from './member.ts';
 
 interface MemberThreads {
   /** One round: orders per member; resolves to the reports in the order of the members. */
@@ -28,13 +28,22 @@ interface Clock {
 }
 
 /** `threads` worker threads, or this very thread when `threads` is 1. */
-export function startThreads(model: Model, seeds: readonly number[], threads: number, clock: Clock): MemberThreads {
-  return Math.min(threads, threadsAtMost()) <= 1 ? alone(model, seeds, clock) : together(model, seeds, threads, clock);
+export function startThreads(
+  model: Model,
+  seeds: readonly number[],
+  threads: number,
+  clock: Clock,
+): MemberThreads {
+  return Math.min(threads, threadsAtMost()) <= 1
+    ? alone(model, seeds, clock)
+    : together(model, seeds, threads, clock);
 }
 
 function alone(model: Model, seeds: readonly number[], clock: Clock): MemberThreads {
   const stopped = (): boolean =>
-    Atomics.load(clock.control, 0) !== 0 || clock.stopped?.() === true || milliseconds() > clock.deadline;
+    Atomics.load(clock.control, 0) !== 0 ||
+    clock.stopped?.() === true ||
+    milliseconds() > clock.deadline;
   const members = seeds.map((seed) => new Member(model, seed, stopped));
   return {
     round: async (orders) => {
@@ -50,12 +59,22 @@ function alone(model: Model, seeds: readonly number[], clock: Clock): MemberThre
   };
 }
 
-function together(model: Model, seeds: readonly number[], threads: number, clock: Clock): MemberThreads {
+function together(
+  model: Model,
+  seeds: readonly number[],
+  threads: number,
+  clock: Clock,
+): MemberThreads {
   const common = inSharedMemory(model);
   const count = Math.min(threads, seeds.length);
   const workers = Array.from({ length: count }, (_, w) => {
     const mine = seeds.flatMap((seed, member) => (member % count === w ? [{ member, seed }] : []));
-    const workerData = { model: common, seeds: mine, control: clock.control, deadline: clock.deadline };
+    const workerData = {
+      model: common,
+      seeds: mine,
+      control: clock.control,
+      deadline: clock.deadline,
+    };
     return startThread({ from: import.meta.url, file: './worker.mjs' }, workerData);
   });
   return {
@@ -66,7 +85,9 @@ function together(model: Model, seeds: readonly number[], threads: number, clock
         workers.forEach((worker) => {
           worker.removeAllListeners();
           worker.on('error', reject);
-          worker.on('exit', (code: number) => reject(new Error(`internal: a search thread ended with code ${code}`)));
+          worker.on('exit', (code: number) =>
+            reject(new Error(`internal: a search thread ended with code ${code}`)),
+          );
           worker.on('message', ({ member, report }: { member: number; report: Report }) => {
             reports[member] = report;
             if (--left === 0) resolve(reports);

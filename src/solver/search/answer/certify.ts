@@ -1,13 +1,13 @@
 /**
- * Certification: the checker replays the proof log of the search.
- * In: a problem, a choice, a proof log. Out: a certificate that the checker accepted, and the bound that it proves.
+ * Certification: the checker replays the proof log of the search. In: a problem, a choice, a proof
+ * log. Out: a certificate that the checker accepted, and the bound that it proves.
  */
-import { isLeast } from '../../problem/cost.ts';
 import { STEP } from '../../check/certificate-format.ts';
-import { hashProblem, verifyHashed, NO_CHOICE } from '../../check/verify.ts';
-import type { Pool } from '../../store/pool.ts';
+import { hashProblem, NO_CHOICE, verifyHashed } from '../../check/verify.ts';
 import { certificateOf, type Log } from '../../network/proof-log.ts';
 import type { PlainRow } from '../../network/rows.ts';
+import { isLeast } from '../../problem/cost.ts';
+import type { Pool } from '../../store/pool.ts';
 import type { Certificate, CertificateRow, Problem } from '../../types.ts';
 
 /** What the checker accepted. */
@@ -26,9 +26,10 @@ interface UncertifiedProof {
 }
 
 /**
- * Has the checker replay the proof of the search; where it is refused (or there is none), a plain elimination of the whole
- * problem, and at last the sum of all minima, which is always a proof. `choice` empty: the log is to prove that there is none.
- * `complete`: the search found that nothing costs less, so a weaker bound is worth a second attempt.
+ * Has the checker replay the proof of the search; where it is refused (or there is none), a plain
+ * elimination of the whole problem, and at last the sum of all minima, which is always a proof.
+ * `choice` empty: the log is to prove that there is none. `complete`: the search found that nothing
+ * costs less, so a weaker bound is worth a second attempt.
  */
 export function prove(
   problem: Problem,
@@ -42,7 +43,13 @@ export function prove(
   const hash = hashProblem(problem);
   const attempts: (() => Certificate | undefined)[] = [
     () =>
-      uncertified && certificateOf(uncertified.log, pool, hash, uncertified.rows ? rows.map((row) => row.source) : []),
+      uncertified &&
+      certificateOf(
+        uncertified.log,
+        pool,
+        hash,
+        uncertified.rows ? rows.map((row) => row.source) : [],
+      ),
     () =>
       eliminationCertificate(
         problem,
@@ -65,7 +72,8 @@ export function prove(
     if (best === undefined || bound > best.bound) best = { bound, certificate };
     if (isLeast(problem, objective, bound) || !complete) break;
   }
-  if (best === undefined) throw new Error(`internal: the checker refuses every proof (${refused ?? ''})`);
+  if (best === undefined)
+    throw new Error(`internal: the checker refuses every proof (${refused ?? ''})`);
   return refused === undefined ? best : { ...best, refused };
 }
 
@@ -73,8 +81,9 @@ export function prove(
 const PLAIN_VARIABLES = 400;
 
 /**
- * The simplest certificate: eliminate every variable, fewest neighbours first; with rows, one Pareto elimination. Undefined
- * for problems above 400 variables; where the problem is wide, the checker refuses it.
+ * The simplest certificate: eliminate every variable, fewest neighbours first; with rows, one
+ * Pareto elimination. Undefined for problems above 400 variables; where the problem is wide, the
+ * checker refuses it.
  */
 export function eliminationCertificate(
   problem: Problem,

@@ -1,22 +1,29 @@
 /**
- * Questions about feasibility alone, answered by the exact engine on a problem whose costs are replaced: which rows are in
- * each other's way, how much of a row any choice needs, and whether there is a choice at all.
+ * Questions about feasibility alone, answered by the exact engine on a problem whose costs are
+ * replaced: which rows are in each other's way, how much of a row any choice needs, and whether
+ * there is a choice at all.
  */
-import { plainRows, type PlainRow } from '../../network/rows.ts';
+import { type PlainRow, plainRows } from '../../network/rows.ts';
 import { rowAsCost, withoutCosts } from '../../problem/recost.ts';
 import type { Problem, Solution, SolveOptions } from '../../types.ts';
 
 /** The engine, handed in so that this file does not import the file that imports it. */
 export type Solver = (problem: Problem, options: SolveOptions) => Solution;
 
-/** Why there is no choice, and the smallest bound that would admit one where a single bound is to blame. */
+/**
+ * Why there is no choice, and the smallest bound that would admit one where a single bound is to
+ * blame.
+ */
 interface Explanation {
   readonly conflict: readonly string[];
   readonly emptyVariable?: number;
   readonly smallestBudget?: number;
 }
 
-/** The choice with the least amount of a row among all that no forbidden entry rules out; undefined when there is none. */
+/**
+ * The choice with the least amount of a row among all that no forbidden entry rules out; undefined
+ * when there is none.
+ */
 function leastAmount(
   problem: Problem,
   row: PlainRow,
@@ -28,10 +35,14 @@ function leastAmount(
 }
 
 /**
- * Some choice that keeps all rows; undefined when there is none, `open` where `seconds` are too few to decide, which the solver
- * may also say by throwing.
+ * Some choice that keeps all rows; undefined when there is none, `open` where `seconds` are too few
+ * to decide, which the solver may also say by throwing.
  */
-export function anyChoice(problem: Problem, seconds: number, solver: Solver): Int32Array | 'open' | undefined {
+export function anyChoice(
+  problem: Problem,
+  seconds: number,
+  solver: Solver,
+): Int32Array | 'open' | undefined {
   const rows = plainRows(problem);
   const limit = seconds === Infinity ? {} : { timeLimitSeconds: seconds };
   if (rows.length === 1) {
@@ -50,7 +61,11 @@ export function explain(problem: Problem, solver: Solver): Explanation {
   if (!admits([])) {
     const empty = emptyVariable(problem);
     return empty === undefined
-      ? { conflict: ['the forbidden pairs of the edges admit no choice, though every value has partners'] }
+      ? {
+          conflict: [
+            'the forbidden pairs of the edges admit no choice, though every value has partners',
+          ],
+        }
       : { conflict: [`variable ${empty}`], emptyVariable: empty };
   }
   const needed = irreducible(plainRows(problem), admits);
@@ -58,7 +73,10 @@ export function explain(problem: Problem, solver: Solver): Explanation {
   const conflict = needed.map((r) => r.name);
   if (needed.length === 1 && linear.length === 1) {
     const least = leastAmount(problem, needed[0], solver);
-    return { conflict, ...(least?.status !== 'optimal' ? {} : { smallestBudget: least.objective }) };
+    return {
+      conflict,
+      ...(least?.status !== 'optimal' ? {} : { smallestBudget: least.objective }),
+    };
   }
   if (linear.length > 0) return { conflict };
   // A linear row that nothing keeps on its own would stand in the way under any usage limit.
@@ -67,8 +85,12 @@ export function explain(problem: Problem, solver: Solver): Explanation {
 }
 
 /** Deletion filtering: rows are left out one by one as long as the rest still admits nothing. */
-function irreducible(rows: readonly PlainRow[], admits: (rows: readonly PlainRow[]) => boolean): readonly PlainRow[] {
-  // A single row that nothing can keep needs no filtering; try those first, they are cheap to decide.
+function irreducible(
+  rows: readonly PlainRow[],
+  admits: (rows: readonly PlainRow[]) => boolean,
+): readonly PlainRow[] {
+  // A single row that nothing can keep needs no filtering; try those first, they are cheap to
+  // decide.
   const alone = rows.find((row) => !admits([row]));
   if (alone !== undefined) return [alone];
   let kept = rows;
@@ -79,11 +101,16 @@ function irreducible(rows: readonly PlainRow[], admits: (rows: readonly PlainRow
   return kept;
 }
 
-/** Least usage limit under which the usage and the linear rows admit a choice together, by bisection. */
+/**
+ * Least usage limit under which the usage and the linear rows admit a choice together, by
+ * bisection.
+ */
 function smallestLimit(problem: Problem, admits: (rows: readonly PlainRow[]) => boolean): number {
   const under = (limit: number): boolean => {
     const { usage } = problem;
-    return admits(plainRows(usage === undefined ? problem : { ...problem, usage: { ...usage, limit } }));
+    return admits(
+      plainRows(usage === undefined ? problem : { ...problem, usage: { ...usage, limit } }),
+    );
   };
   let low = Math.floor(problem.usage?.limit ?? 0);
   let high = Math.max(1, 2 * low);
@@ -99,11 +126,16 @@ function smallestLimit(problem: Problem, admits: (rows: readonly PlainRow[]) => 
   return high;
 }
 
-/** The first variable that loses its last value when values without a partner are deleted one by one. */
+/**
+ * The first variable that loses its last value when values without a partner are deleted one by
+ * one.
+ */
 function emptyVariable(problem: Problem): number | undefined {
   const { domains, edges, tables, maps } = problem;
   const alive = Array.from(domains, (size, i) =>
-    Uint8Array.from({ length: size }, (_, a) => (problem.vectors[problem.unary[i]][a] < Infinity ? 1 : 0)),
+    Uint8Array.from({ length: size }, (_, a) =>
+      problem.vectors[problem.unary[i]][a] < Infinity ? 1 : 0,
+    ),
   );
   const none = alive.findIndex((values) => !values.includes(1));
   if (none >= 0) return none;

@@ -1,7 +1,7 @@
 /**
- * A lower bound by messages alone, where no choice is asked for. In: a problem, how far to go. Out: a bound that the checker finds in
- * the messages, and the choice that they point at. Some sweeps say nearly as much as the search for the optimum, and take a part
- * of its time.
+ * A lower bound by messages alone, where no choice is asked for. In: a problem, how far to go. Out:
+ * a bound that the checker finds in the messages, and the choice that they point at. Some sweeps
+ * say nearly as much as the search for the optimum, and take a part of its time.
  */
 import { replay } from '../../check/replay.ts';
 import { Refused } from '../../check/store.ts';
@@ -9,9 +9,9 @@ import { evaluatePositions } from '../../dual/rounding.ts';
 import { Trws } from '../../dual/trws.ts';
 import type { Problem } from '../../types.ts';
 import { ELIMINATION } from '../limits.ts';
-import { messageProof } from './lists.ts';
 import { PreparedProblem } from '../prepared.ts';
 import { makeWorkspace } from '../workspace.ts';
+import { messageProof } from './lists.ts';
 
 interface MessageBoundOptions {
   /** A sweep that raises the bound by a smaller share is the last. */
@@ -35,7 +35,10 @@ const SERIES = { ...ELIMINATION.easy, series: true };
  *
  * @returns undefined where no choice is possible, or where the checker refuses the messages
  */
-export function messageBound(problem: Problem, { minGain, sweeps, stopped }: MessageBoundOptions): MessageBound | undefined {
+export function messageBound(
+  problem: Problem,
+  { minGain, sweeps, stopped }: MessageBoundOptions,
+): MessageBound | undefined {
   const prepared = new PreparedProblem(problem);
   const workspace = makeWorkspace(prepared);
   const { net, fold } = prepared;
@@ -55,9 +58,12 @@ export function messageBound(problem: Problem, { minGain, sweeps, stopped }: Mes
   try {
     const bound = replay(problem, { rows: [], ...proof });
     if (bound === undefined) return undefined;
-    return { bound: Number(bound), choice: short && (fold?.variable.map((v) => short[v]) ?? short) };
+    return {
+      bound: Number(bound),
+      choice: short && (fold?.variable.map((v) => short[v]) ?? short),
+    };
   } catch (error) {
     if (error instanceof Refused) return undefined;
     throw error;
   }
-} // prettier-ignore
+}

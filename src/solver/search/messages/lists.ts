@@ -1,12 +1,13 @@
 /**
- * Messages of a network that was shortened and reduced, as lists for every edge of the problem. In: a prepared problem, its short or
- * whole network after series eliminations, messages on it. Out: the steps of a proof that the checker reads: parallel edges are
- * added, then for each edge the cost that leaves it for its two variables.
+ * Messages of a network that was shortened and reduced, as lists for every edge of the problem. In:
+ * a prepared problem, its short or whole network after series eliminations, messages on it. Out:
+ * the steps of a proof that the checker reads: parallel edges are added, then for each edge the
+ * cost that leaves it for its two variables.
  */
 import { STEP } from '../../check/certificate-format.ts';
-import type { Fold } from '../../fold/fold.ts';
 import { liftShifts, type Shifts, shiftsOf } from '../../dual/lift.ts';
 import { Trws } from '../../dual/trws.ts';
+import type { Fold } from '../../fold/fold.ts';
 import type { Network } from '../../network/network.ts';
 import type { Certificate, Problem } from '../../types.ts';
 import type { PreparedProblem } from '../prepared.ts';
@@ -19,13 +20,22 @@ const SPREAD_SWEEPS = 2;
 /**
  * A proof without rows by the messages of all edges, in lists that equal edges share.
  *
- * @param work the short network of the problem, else its whole one, after series eliminations that it has recorded
+ * @param work the short network of the problem, else its whole one, after series eliminations that
+ *   it has recorded
  */
-export function messageProof(prepared: PreparedProblem, work: Network, messages: Trws, workspace: Workspace): Pick<Certificate, 'steps' | 'lists'> {
+export function messageProof(
+  prepared: PreparedProblem,
+  work: Network,
+  messages: Trws,
+  workspace: Workspace,
+): Pick<Certificate, 'steps' | 'lists'> {
   const { net, fold, problem } = prepared;
   const { pool } = net;
   const lifted = liftShifts(pool, work.series ?? [], shiftsOf(work, messages));
-  const { shifts, edge } = fold === undefined ? { shifts: lifted, edge: undefined } : spreadShifts(net, fold, lifted, workspace);
+  const { shifts, edge } =
+    fold === undefined
+      ? { shifts: lifted, edge: undefined }
+      : spreadShifts(net, fold, lifted, workspace);
   const names = new Map<number, number>();
   const lists: (readonly number[])[] = [];
   const name = (shift: Float64Array): number => {
@@ -43,7 +53,8 @@ export function messageProof(prepared: PreparedProblem, work: Network, messages:
   const own = shifts.map((pair) => pair && ([name(pair[0]), name(pair[1])] as const));
   const steps = addParallel(problem);
   const triples: number[] = [];
-  // Equal edges of two variables are one edge of the short network, which has the messages of both: the first takes them.
+  // Equal edges of two variables are one edge of the short network, which has the messages of both:
+  // the first takes them.
   const taken = new Set<string>();
   for (let e = 0; e < problem.edges.first.length; e++) {
     const twin = edge === undefined ? e : edge[e];
@@ -56,7 +67,7 @@ export function messageProof(prepared: PreparedProblem, work: Network, messages:
   }
   steps.push(STEP.messages, 0, lists.push([]) - 1, lists.push(triples) - 1);
   return { steps, lists };
-} // prettier-ignore
+}
 
 /** Steps that add every later edge of two variables to the first one. */
 function addParallel({ edges: { first, second }, domains }: Problem): number[] {
@@ -72,23 +83,32 @@ function addParallel({ edges: { first, second }, domains }: Problem): number[] {
   return steps;
 }
 
-/** Shifts by edge, and the edge that each edge of the long network takes its shifts from (undefined: its own). */
+/**
+ * Shifts by edge, and the edge that each edge of the long network takes its shifts from (undefined:
+ * its own).
+ */
 interface Spread {
   readonly shifts: readonly (Shifts | undefined)[];
   readonly edge: Int32Array | undefined;
 }
 
 /**
- * A few sweeps of a network with some more blocks, all in lock step: what the blocks in its middle say then holds for any
- * number of blocks between them.
+ * A few sweeps of a network with some more blocks, all in lock step: what the blocks in its middle
+ * say then holds for any number of blocks between them.
  */
-function spreadShifts(net: Network, fold: Fold, shifts: readonly (Shifts | undefined)[], workspace: Workspace): Spread {
+function spreadShifts(
+  net: Network,
+  fold: Fold,
+  shifts: readonly (Shifts | undefined)[],
+  workspace: Workspace,
+): Spread {
   const wide = fold.wider(MARGIN);
   const target = wide?.short ?? net.clone();
   workspace.reducer.sumParallel(target);
   const origin = wide?.origin;
   const rank = origin === undefined ? fold.lockstep : origin.map((i) => fold.lockstep[i]);
-  // Edge of the target -> edge of the short network, and how many edges of the long one it stands for.
+  // Edge of the target -> edge of the short network, and how many edges of the long one it stands
+  // for.
   const twin = new Int32Array(target.factors.length).fill(-1);
   const count = new Float64Array(target.factors.length);
   for (let e = 0; e < fold.edge.length; e++) {
@@ -101,7 +121,8 @@ function spreadShifts(net: Network, fold: Fold, shifts: readonly (Shifts | undef
   const weights = new Float64Array(2 * target.factors.length).fill(1);
   target.factors.forEach((f, e) => {
     f?.vars.forEach((v, side) => {
-      if (fold.outside[origin === undefined ? v : origin[v]] === 1) weights[2 * e + side] = count[e];
+      if (fold.outside[origin === undefined ? v : origin[v]] === 1)
+        weights[2 * e + side] = count[e];
     });
   });
   const messages = new Trws(target, rank, weights);

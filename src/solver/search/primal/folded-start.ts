@@ -1,22 +1,29 @@
 /**
- * Warm starts from the folded network: sweeps of the short network cost little and save sweeps of the long one.
- * In: a long network of equal blocks. Out: its first messages, a first choice, and a bracket of the price of one row.
+ * Warm starts from the folded network: sweeps of the short network cost little and save sweeps of
+ * the long one. In: a long network of equal blocks. Out: its first messages, a first choice, and a
+ * bracket of the price of one row.
  */
 import { ascend, type AscentLimits } from '../../dual/ascent.ts';
-import { ASCENT } from '../limits.ts';
-import { Trws } from '../../dual/trws.ts';
-import { type Fold, foldOf, gatherMessages, spreadChoice, spreadMessages } from '../../fold/fold.ts';
-import type { Tied } from '../../fold/tied.ts';
-import { searchWithinGap } from './gap-restricted.ts';
-import type { Network } from '../../network/network.ts';
-import { bracketOf, type Bracket, type SupportingLine } from '../../dual/multipliers.ts';
+import { type Bracket, bracketOf, type SupportingLine } from '../../dual/multipliers.ts';
 import { evaluatePositions, oneOpt } from '../../dual/rounding.ts';
+import { Trws } from '../../dual/trws.ts';
+import {
+  type Fold,
+  foldOf,
+  gatherMessages,
+  spreadChoice,
+  spreadMessages,
+} from '../../fold/fold.ts';
+import type { Tied } from '../../fold/tied.ts';
+import type { Network } from '../../network/network.ts';
+import { addPrices, amountsAt, constantAt } from '../../network/rows.ts';
+import { ASCENT } from '../limits.ts';
 import type { PricedState } from '../price-memo.ts';
+import { type ReducedNetwork, withBounds } from '../reduced-network.ts';
+import type { Workspace } from '../workspace.ts';
+import { searchWithinGap } from './gap-restricted.ts';
 import { mixLayers } from './layer-mix.ts';
 import { relink } from './path-relinking.ts';
-import { type ReducedNetwork, withBounds } from '../reduced-network.ts';
-import { addPrices, amountsAt, constantAt } from '../../network/rows.ts';
-import type { Workspace } from '../workspace.ts';
 
 /** A choice is far above the bound by more than so much of what it costs with its prices. */
 const FAR = 0.01;
@@ -33,7 +40,10 @@ export interface FoldedHost {
   readonly workspace: Pick<Workspace, 'fixing' | 'reducer' | 'eliminator' | 'prices'>;
 }
 
-/** First messages of a long network from a short one, whose best choice is proposed; undefined where nothing repeats. */
+/**
+ * First messages of a long network from a short one, whose best choice is proposed; undefined where
+ * nothing repeats.
+ */
 export function startFromFolded(
   net: Network,
   messages: Trws,
@@ -49,8 +59,9 @@ export function startFromFolded(
 }
 
 /**
- * The bracket of the price of one row, found on the tied network: at every price its choices and bounds are about those of the
- * long one, because equal blocks want the same where nothing but a price limits them. With it come messages at the best price.
+ * The bracket of the price of one row, found on the tied network: at every price its choices and
+ * bounds are about those of the long one, because equal blocks want the same where nothing but a
+ * price limits them. With it come messages at the best price.
  *
  * @returns undefined where nothing repeats; no bracket where the row does not bind
  */
@@ -58,13 +69,17 @@ export function foldedBracket(
   reduced: ReducedNetwork,
   cap: bigint,
   host: FoldedHost,
-): { readonly bracket: Bracket | undefined; readonly messages: (net: Network) => Trws } | undefined {
+):
+  { readonly bracket: Bracket | undefined; readonly messages: (net: Network) => Trws } | undefined {
   const { net, fold, tied } = reduced;
   if (fold === undefined || tied === undefined) return undefined;
   const { bound } = net.rows[0];
   const known = host.workspace.prices.of(tied.net);
-  const tried: { price: bigint; messages: Trws; best?: Int32Array }[] = [{ price: -1n, messages: new Trws(tied.net) }];
-  // Messages of a price below are the better start: from one above, where few choices are in play, the way back is long.
+  const tried: { price: bigint; messages: Trws; best?: Int32Array }[] = [
+    { price: -1n, messages: new Trws(tied.net) },
+  ];
+  // Messages of a price below are the better start: from one above, where few choices are in play,
+  // the way back is long.
   const below = (price: bigint): Trws =>
     tried.reduce((a, b) => (b.price <= price && b.price > a.price ? b : a)).messages;
   const stateAt = (price: bigint, sweeps: number): PricedState => {
@@ -82,12 +97,25 @@ export function foldedBracket(
       return before;
     }
     const { minProgress, extrapolates } = ASCENT.priced;
-    let { best, bound: reached } = ascendFolded(priced, messages, host, { sweeps, minProgress, extrapolates }, others);
-    // A choice far above the bound says little of what the best one takes, and begins the next price badly. What the row may hold
-    // at its price is no part of what choices cost.
-    if (best === undefined || evaluatePositions(priced, best) - reached > FAR * (reached - priced.constant))
+    let { best, bound: reached } = ascendFolded(
+      priced,
+      messages,
+      host,
+      { sweeps, minProgress, extrapolates },
+      others,
+    );
+    // A choice far above the bound says little of what the best one takes, and begins the next
+    // price badly. What the row may hold at its price is no part of what choices cost.
+    if (
+      best === undefined ||
+      evaluatePositions(priced, best) - reached > FAR * (reached - priced.constant)
+    )
       ({ best, bound: reached } = ascendFolded(priced, messages, host, ASCENT.far, others));
-    const state = { best: best ?? messages.decode(), gained: reached - priced.constant, to: messages.to };
+    const state = {
+      best: best ?? messages.decode(),
+      gained: reached - priced.constant,
+      to: messages.to,
+    };
     known.set(price, state);
     asked.best = state.best;
     return state;
@@ -101,7 +129,11 @@ export function foldedBracket(
     const over = amountsAt(net, at)[0] - bound;
     if (over > 0) cheap = at;
     else small = at;
-    return { cost: evaluatePositions(net, at), over, bound: gained + constantAt(net, price > cap ? cap : price) };
+    return {
+      cost: evaluatePositions(net, at),
+      over,
+      bound: gained + constantAt(net, price > cap ? cap : price),
+    };
   };
   const bracket = bracketOf(choiceAt, host.stopped, bound, host.gap);
   const price = bracket?.breakpoint.price ?? 0n;
@@ -126,12 +158,19 @@ export function foldedBracket(
   if (before !== undefined) messages.to.set(before.to);
   else {
     const { best, bound: reached } = ascendFolded(short, messages, host, ASCENT.untied);
-    untied.set(price, { best: best ?? messages.decode(), gained: reached - short.constant, to: messages.to });
+    untied.set(price, {
+      best: best ?? messages.decode(),
+      gained: reached - short.constant,
+      to: messages.to,
+    });
   }
   return { bracket, messages: (target) => spreadMessages(fold, messages, target, reduced.sides) };
 }
 
-/** Messages of the short network from those of the tied one: each of its equal edges takes a like part. */
+/**
+ * Messages of the short network from those of the tied one: each of its equal edges takes a like
+ * part.
+ */
 function looseMessages(fold: Fold, { edge, copies }: Tied, from: Trws, short: Network): Trws {
   const out = new Trws(short);
   fold.edge.forEach((e, long) => {
@@ -144,7 +183,10 @@ function looseMessages(fold: Fold, { edge, copies }: Tied, from: Trws, short: Ne
   return out;
 }
 
-/** Sweeps of a short network; the best choice met, if any, those known from elsewhere included, and the bound. */
+/**
+ * Sweeps of a short network; the best choice met, if any, those known from elsewhere included, and
+ * the bound.
+ */
 function ascendFolded(
   short: Network,
   messages: Trws,

@@ -1,54 +1,61 @@
 /**
- * Fusion of choices: what several choices of a network take is put together, and the cheapest choice of it is found
- * exactly (V. Lempitsky, C. Rother, S. Roth and A. Blake, "Fusion moves for Markov random field optimization", PAMI 2010).
- * Variables of equal content share what any of them takes, so that what one layer has found serves all.
- * In: a network without rows and choices of it. Out: positions, or nothing where what they take is too much.
+ * Fusion of choices: what several choices of a network take is put together, and the cheapest
+ * choice of it is found exactly (V. Lempitsky, C. Rother, S. Roth and A. Blake, "Fusion moves for
+ * Markov random field optimization", PAMI 2010). Variables of equal content share what any of them
+ * takes, so that what one layer has found serves all. In: a network without rows and choices of it.
+ * Out: positions, or nothing where what they take is too much.
  */
 import type { Eliminator } from '../../eliminate/buckets.ts';
-import { ELIMINATION } from '../limits.ts';
-import { KeyTable } from '../../store/keys.ts';
 import type { Network } from '../../network/network.ts';
 import type { Reducer } from '../../reduce/presolve.ts';
+import { KeyTable } from '../../store/keys.ts';
+import { ELIMINATION } from '../limits.ts';
 
 /** Choices that are gathered before they are fused; the next time there are twice as many. */
 const FIRST = 4;
 
 export class Fusion {
-  readonly #net: Network;
-  readonly #workspace: { readonly reducer: Reducer; readonly eliminator: Eliminator };
+  private readonly net: Network;
+  private readonly workspace: { readonly reducer: Reducer; readonly eliminator: Eliminator };
   /** Class of each variable by content, and the positions that its members took. */
-  readonly #classOf: Int32Array;
-  readonly #taken: Set<number>[] = [];
-  #count = 0;
-  #next = FIRST;
+  private readonly classOf: Int32Array;
+  private readonly taken: Set<number>[] = [];
+  private count = 0;
+  private next = FIRST;
 
-  constructor(net: Network, workspace: { readonly reducer: Reducer; readonly eliminator: Eliminator }) {
-    this.#net = net;
-    this.#workspace = workspace;
+  constructor(
+    net: Network,
+    workspace: { readonly reducer: Reducer; readonly eliminator: Eliminator },
+  ) {
+    this.net = net;
+    this.workspace = workspace;
     const keys = new KeyTable();
-    this.#classOf = Int32Array.from(net.gone, (gone, i) => {
+    this.classOf = Int32Array.from(net.gone, (gone, i) => {
       if (gone === 1) return -1;
       const id = keys.begin().add(net.unary[i]).add(net.values[i]).end();
-      this.#taken[id] ??= new Set();
+      this.taken[id] ??= new Set();
       return id;
     });
   }
 
-  /** Takes a choice; now and then the cheapest of what all of them take is proposed, as positions. */
+  /**
+   * Takes a choice; now and then the cheapest of what all of them take is proposed, as positions.
+   */
   add(at: Int32Array, propose: (found: Int32Array) => void): void {
-    this.#classOf.forEach((id, i) => {
-      if (id >= 0) this.#taken[id].add(at[i]);
+    this.classOf.forEach((id, i) => {
+      if (id >= 0) this.taken[id].add(at[i]);
     });
-    if (++this.#count < this.#next) return;
-    this.#next *= 2;
-    const core = this.#net.afresh();
+    if (++this.count < this.next) return;
+    this.next *= 2;
+    const core = this.net.afresh();
     const { pool } = core;
-    const kept = this.#taken.map((set) => pool.map(Int32Array.from(set).sort()));
-    this.#classOf.forEach((id, i) => {
+    const kept = this.taken.map((set) => pool.map(Int32Array.from(set).sort()));
+    this.classOf.forEach((id, i) => {
       if (id >= 0) core.restrict(i, kept[id]);
     });
-    const { reducer, eliminator } = this.#workspace;
+    const { reducer, eliminator } = this.workspace;
     if (!reducer.reduce(core, true)) return;
-    if (eliminator.run(core, ELIMINATION.fusion) === 'done') propose(core.complete(new Int32Array(core.count)));
+    if (eliminator.run(core, ELIMINATION.fusion) === 'done')
+      propose(core.complete(new Int32Array(core.count)));
   }
 }

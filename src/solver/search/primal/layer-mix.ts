@@ -1,19 +1,23 @@
 /**
- * Mixtures of two choices under a row, layer by layer, with layers in between that are chosen anew. As many layers take the small
- * choice as the row needs, and the rest the cheap one. Where the two meet, their values may not go together: the layers on either
- * side of that seam, and what is in no layer, are free, at the price of the row.
- * In: a network with one row, a choice that breaks it and one that keeps it, the layer of every variable. Out: proposed choices.
+ * Mixtures of two choices under a row, layer by layer, with layers in between that are chosen anew.
+ * As many layers take the small choice as the row needs, and the rest the cheap one. Where the two
+ * meet, their values may not go together: the layers on either side of that seam, and what is in no
+ * layer, are free, at the price of the row. In: a network with one row, a choice that breaks it and
+ * one that keeps it, the layer of every variable. Out: proposed choices.
  */
 import { ascend } from '../../dual/ascent.ts';
-import { ASCENT, ELIMINATION } from '../limits.ts';
 import { addSlice } from '../../dual/inner-loops.ts';
-import { Trws } from '../../dual/trws.ts';
 import { evaluatePositions } from '../../dual/rounding.ts';
-import { addPrices, amountsAt, dropRows } from '../../network/rows.ts';
+import { Trws } from '../../dual/trws.ts';
 import { Network } from '../../network/network.ts';
+import { addPrices, amountsAt, dropRows } from '../../network/rows.ts';
+import { ASCENT, ELIMINATION } from '../limits.ts';
 import type { Workspace } from '../workspace.ts';
 
-/** Seams tried, each a layer further, until one keeps the row: free layers may take more than either choice does there. */
+/**
+ * Seams tried, each a layer further, until one keeps the row: free layers may take more than either
+ * choice does there.
+ */
 const SEAMS = 3;
 
 interface MixHost {
@@ -76,7 +80,10 @@ function firstSeam(
   return found < 0 ? layers.length : found;
 }
 
-/** The best choice met of the variables that are free, the others fixed; as positions of the network, undefined where there is none. */
+/**
+ * The best choice met of the variables that are free, the others fixed; as positions of the
+ * network, undefined where there is none.
+ */
 function cheapestAcross(
   net: Network,
   { workspace, stopped, spent }: MixHost,
@@ -95,7 +102,8 @@ function cheapestAcross(
   addPrices(core, [price]);
   dropRows(core);
   const { reducer, eliminator } = workspace;
-  if (!reducer.reduce(core) || eliminator.run(core, ELIMINATION.easy) === 'infeasible') return undefined;
+  if (!reducer.reduce(core) || eliminator.run(core, ELIMINATION.easy) === 'infeasible')
+    return undefined;
   const messages = new Trws(core);
   let best: Int32Array | undefined;
   let least = Infinity;
@@ -112,7 +120,10 @@ function cheapestAcross(
   return at;
 }
 
-/** The network of some variables, given the positions of all others; its constant leaves out what those cost among themselves. */
+/**
+ * The network of some variables, given the positions of all others; its constant leaves out what
+ * those cost among themselves.
+ */
 function conditioned(net: Network, free: readonly number[], at: Int32Array): Network {
   const { pool } = net;
   const core = new Network(
@@ -137,7 +148,8 @@ function conditioned(net: Network, free: readonly number[], at: Int32Array): Net
       const there = pool.mapOf(f.maps[1 - side])[at[other]];
       const width = f.table.dims[1];
       if (there < 0) costs.fill(Infinity);
-      else if (side === 0) addSlice(costs, costs.length, pool.mapOf(f.maps[0]), f.table.cells, there, width);
+      else if (side === 0)
+        addSlice(costs, costs.length, pool.mapOf(f.maps[0]), f.table.cells, there, width);
       else addSlice(costs, costs.length, pool.mapOf(f.maps[1]), f.table.cells, there * width, 1);
     }
     core.unary[k] = pool.vector(costs);

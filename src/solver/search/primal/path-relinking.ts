@@ -1,18 +1,28 @@
 /**
- * Path relinking under rows: between a choice that is cheap and breaks a row and one that keeps it lie choices that take
- * some layers from the one and some from the other. Walking from the first to the second, one variable at a time in a
- * given order, passes all of them; the cheapest that keeps every row is the answer.
+ * Path relinking under rows: between a choice that is cheap and breaks a row and one that keeps it
+ * lie choices that take some layers from the one and some from the other. Walking from the first to
+ * the second, one variable at a time in a given order, passes all of them; the cheapest that keeps
+ * every row is the answer.
  */
 import type { Network } from '../../network/network.ts';
 import { amountsAt } from '../../network/rows.ts';
 
-/** Cheapest choice on the path from `start` to `end` that keeps all rows, or undefined when none on the way does. */
-export function relink(net: Network, start: Int32Array, end: Int32Array, order: Int32Array): Int32Array | undefined {
+/**
+ * Cheapest choice on the path from `start` to `end` that keeps all rows, or undefined when none on
+ * the way does.
+ */
+export function relink(
+  net: Network,
+  start: Int32Array,
+  end: Int32Array,
+  order: Int32Array,
+): Int32Array | undefined {
   const at = start.slice();
   const used = amountsAt(net, at);
   let cost = 0;
   let forbidden = 0;
-  // Costs of variable i and its edges, relative only: what does not change along the path is left out.
+  // Costs of variable i and its edges, relative only: what does not change along the path is left
+  // out.
   const weigh = (i: number, sign: 1 | -1): void => {
     const add = (c: number): void => {
       if (c === Infinity) forbidden += sign;
@@ -44,7 +54,8 @@ export function relink(net: Network, start: Int32Array, end: Int32Array, order: 
     at[i] = end[i];
     weigh(i, 1);
     moved.push(i);
-    if (forbidden > 0 || cost >= least || !net.rows.every((row, r) => used[r] <= row.bound)) continue;
+    if (forbidden > 0 || cost >= least || !net.rows.every((row, r) => used[r] <= row.bound))
+      continue;
     least = cost;
     steps = moved.length;
   }

@@ -1,22 +1,43 @@
 /**
- * Reads the layout of Megatron-LM: its arguments, in a file of them or in a launch script, and the same settings as NeMo and
- * Megatron-Bridge dump them to YAML. Sources: `ModelParallelConfig`, `TransformerConfig` and `DistributedDataParallelConfig` of
- * megatron-core 0.16; the argument parser of Megatron-LM; `ConfigContainer` of Megatron-Bridge.
+ * Reads the layout of Megatron-LM: its arguments, in a file of them or in a launch script, and the
+ * same settings as NeMo and Megatron-Bridge dump them to YAML. Sources: `ModelParallelConfig`,
+ * `TransformerConfig` and `DistributedDataParallelConfig` of megatron-core 0.16; the argument
+ * parser of Megatron-LM; `ConfigContainer` of Megatron-Bridge.
  */
 
 import { parse } from 'yaml';
-import type { Gradients } from '../../../cost/memory/state-bytes.ts';
+
 import type { Fp8Recipe } from '../../../cost/kernels/software.ts';
+import type { Gradients } from '../../../cost/memory/state-bytes.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { moduleSet, RECOMPUTE_MODULES, type RecomputeModule } from '../../recipes/checkpoints.ts';
 import type { LayoutDraft, NotPriced } from './layout-draft.ts';
+import {
+  count,
+  type FileSetting,
+  isOn,
+  noPrice,
+  readSettings,
+  settingsOf,
+  type SettingsTable,
+  type Take,
+} from './settings-table.ts';
 import { stageLetters } from './stage-cuts.ts';
-import { count, isOn, noPrice, readSettings, settingsOf, type FileSetting, type SettingsTable, type Take } from './settings-table.ts'; // prettier-ignore
 
 const STRATEGIES = ['no_shard', 'optim', 'optim_grads', 'optim_grads_params'];
-const CONTEXTS: Readonly<Record<string, string>> = { p2p: 'ring', all_gather: 'cp', allgather: 'cp', a2a: 'ulysses' };
+const CONTEXTS: Readonly<Record<string, string>> = {
+  p2p: 'ring',
+  all_gather: 'cp',
+  allgather: 'cp',
+  a2a: 'ulysses',
+};
 
-const FP8: Readonly<Record<string, Fp8Recipe>> = { delayed: 'delayed', tensorwise: 'current', blockwise: 'blockwise', mxfp8: 'mxfp8' }; // prettier-ignore
+const FP8: Readonly<Record<string, Fp8Recipe>> = {
+  delayed: 'delayed',
+  tensorwise: 'current',
+  blockwise: 'blockwise',
+  mxfp8: 'mxfp8',
+};
 
 const sharded: Take = (value, draft) => {
   if (isOn(value)) draft.zero = Math.max(draft.zero ?? 0, 3);
@@ -106,7 +127,9 @@ const TABLE: SettingsTable = {
   fp16: (value, draft) => void (isOff(value) ? undefined : (draft.dtype ??= 'f16')),
   fp4: noPrice('products are priced in 16 bits'),
   fp4_format: noPrice('products are priced in 16 bits'),
-  tp_comm_overlap: noPrice('tensor-parallel collectives are exposed; --framework megatron-core counts what hides'),
+  tp_comm_overlap: noPrice(
+    'tensor-parallel collectives are exposed; --framework megatron-core counts what hides',
+  ),
   pipeline_model_parallel_layout: (value, draft, wrong) => {
     const letters = stageLetters(value);
     if (letters === undefined)
@@ -150,10 +173,15 @@ const FLAG = 'true';
 
 /** Whether a text has arguments of Megatron-LM. */
 export function isMegatronArguments(text: string): boolean {
-  return /(^|\s)--(tensor-model-parallel-size|pipeline-model-parallel-size|micro-batch-size)[\s=]/m.test(text);
+  return /(^|\s)--(tensor-model-parallel-size|pipeline-model-parallel-size|micro-batch-size)[\s=]/m.test(
+    text,
+  );
 }
 
-/** Arguments in a file or a script: words that begin with two dashes, and the words behind them. @throws E_INPUT */
+/**
+ * Arguments in a file or a script: words that begin with two dashes, and the words behind them.
+ * @throws E_INPUT
+ */
 export function readMegatronArguments(text: string, file: string): MegatronLayout {
   const variables = new Map<string, string>();
   const words: string[] = [];
@@ -163,37 +191,67 @@ export function readMegatronArguments(text: string, file: string): MegatronLayou
     if (variable !== null) variables.set(variable[1], variable[2]);
     words.push(...line.split(/\s+/).map((word) => word.replace(/^["'(]+|["')\\]+$/g, '')));
   }
-  const value = (word: string): string => word.replace(/^\$\{?(\w+)(?::-(\w+))?\}?$/, (whole, name: string, otherwise?: string) => variables.get(name) ?? otherwise ?? whole); // prettier-ignore
+  const value = (word: string): string =>
+    word.replace(
+      /^\$\{?(\w+)(?::-(\w+))?\}?$/,
+      (whole, name: string, otherwise?: string) => variables.get(name) ?? otherwise ?? whole,
+    );
   const settings: FileSetting[] = [];
   words.forEach((word, i) => {
     const [name, stated] = word.split('=');
     if (!/^--[a-z]/.test(name)) return;
     const behind = words.slice(i + 1).filter((w) => w !== '');
     const end = behind.findIndex((w) => /^(--|[A-Z_]+=|torchrun|python)/.test(w));
-    const values = stated === undefined ? behind.slice(0, end < 0 ? undefined : end).map(value).join(' ') : value(stated);
-    settings.push({ path: name, key: name.slice(2).replaceAll('-', '_'), value: values === '' ? FLAG : values });
+    const values =
+      stated === undefined
+        ? behind
+            .slice(0, end < 0 ? undefined : end)
+            .map(value)
+            .join(' ')
+        : value(stated);
+    settings.push({
+      path: name,
+      key: name.slice(2).replaceAll('-', '_'),
+      value: values === '' ? FLAG : values,
+    });
   });
   for (const { path, key, value: found } of settings)
     if (Object.hasOwn(TABLE, key) && found.includes('$'))
-      throw new ShardwrightError('E_INPUT', `${path}: found '${found}', which the file does not set`, { file, hint: 'write the number.' }); // prettier-ignore
+      throw new ShardwrightError(
+        'E_INPUT',
+        `${path}: found '${found}', which the file does not set`,
+        { file, hint: 'write the number.' },
+      );
   const found = settled(settings, file);
   // The argument parser makes it so beside bf16.
-  if (settings.some(({ key, value: on }) => key === 'bf16' && !isOff(on))) found.draft.gradients ??= 'fp32';
+  if (settings.some(({ key, value: on }) => key === 'bf16' && !isOff(on)))
+    found.draft.gradients ??= 'fp32';
   return found;
-} // prettier-ignore
+}
 
-/** A dump of Megatron-Bridge's or NeMo's configuration: the settings stand in sections, by the same names. @throws E_INPUT */
+/**
+ * A dump of Megatron-Bridge's or NeMo's configuration: the settings stand in sections, by the same
+ * names. @throws E_INPUT
+ */
 export function readMegatronYaml(text: string, file: string): MegatronLayout {
   const value: unknown = parse(text, { maxAliasCount: 100, logLevel: 'error' });
   const settings = settingsOf(value);
   // What other sections repeat, the model and the trainer decide.
-  const order = (s: FileSetting): number => (s.value === 'null' ? 3 : /(^|\.)(model|train|strategy|ddp|mixed_precision)\./.test(s.path) ? 0 : /(^|\.)dataset\./.test(s.path) ? 1 : 2); // prettier-ignore
+  const order = (s: FileSetting): number =>
+    s.value === 'null'
+      ? 3
+      : /(^|\.)(model|train|strategy|ddp|mixed_precision)\./.test(s.path)
+        ? 0
+        : /(^|\.)dataset\./.test(s.path)
+          ? 1
+          : 2;
   const seen = new Set<string>();
   const first = settings
     .map((s) => ({ s, at: order(s) }))
     .sort((a, b) => a.at - b.at)
     .flatMap(({ s }) => {
-      // A precision that is stated anywhere counts: sections of the model are filled from it when the run starts.
+      // A precision that is stated anywhere counts: sections of the model are filled from it when
+      // the run starts.
       const isOffHere = isOff(s.value) || s.value === 'null';
       if (seen.has(s.key) || isOffHere) return [];
       seen.add(s.key);
@@ -214,17 +272,28 @@ interface MegatronLayout {
 
 function settled(settings: readonly FileSetting[], file: string): MegatronLayout {
   // A strategy of Megatron-FSDP counts only where that is used.
-  const uses = settings.some(({ key, value }) => /^use_(megatron|custom)_fsdp$/.test(key) && isOn(value));
-  const { draft, notPriced } = readSettings(uses ? settings : settings.filter(({ key }) => key !== 'data_parallel_sharding_strategy'), TABLE, file); // prettier-ignore
+  const uses = settings.some(
+    ({ key, value }) => /^use_(megatron|custom)_fsdp$/.test(key) && isOn(value),
+  );
+  const { draft, notPriced } = readSettings(
+    uses ? settings : settings.filter(({ key }) => key !== 'data_parallel_sharding_strategy'),
+    TABLE,
+    file,
+  );
   const more: NotPriced[] = [];
   if (draft.zero !== 3 && (draft.replicas ?? 1) > 1) {
-    more.push({ key: 'num_distributed_optimizer_instances', value: String(draft.replicas), why: 'the optimizer is cut over all data ranks' }); // prettier-ignore
+    more.push({
+      key: 'num_distributed_optimizer_instances',
+      value: String(draft.replicas),
+      why: 'the optimizer is cut over all data ranks',
+    });
     delete draft.replicas;
   }
   const modules = settings
     .find(({ key, value }) => key === 'recompute_modules' && value !== 'null')
     ?.value.split(/\s+/);
-  if (draft.recompute === 'core_attn' && modules !== undefined) draft.recompute = moduleSet(modules.filter(isModule));
+  if (draft.recompute === 'core_attn' && modules !== undefined)
+    draft.recompute = moduleSet(modules.filter(isModule));
   draft.sequenceParallel ??= false;
   draft.cuts ??= { trainer: 'megatron' };
   // Experts are cut as everything else is, where nothing is said of them.

@@ -1,7 +1,8 @@
 /**
- * Reads settings of a trainer's configuration by a table. In: keys with their values, as text. Out: a draft of the layout and what
- * has no price. A key that the table does not have is left alone, unless it stands where the table should know all, or is all but
- * the name of one that it knows: then it is an error.
+ * Reads settings of a trainer's configuration by a table. In: keys with their values, as text. Out:
+ * a draft of the layout and what has no price. A key that the table does not have is left alone,
+ * unless it stands where the table should know all, or is all but the name of one that it knows:
+ * then it is an error.
  */
 
 import { editDistance, ShardwrightError, suggestion } from '../../../errors.ts';
@@ -14,7 +15,10 @@ export interface FileSetting {
   readonly value: string;
 }
 
-/** Takes a value into the draft; says why where it has no price. Undefined: it has, or it does not matter. */
+/**
+ * Takes a value into the draft; says why where it has no price. Undefined: it has, or it does not
+ * matter.
+ */
 export type Take = (
   value: string,
   draft: LayoutDraft,
@@ -47,13 +51,20 @@ export function readSettings(
   for (const { path, key, value } of settings) {
     if (UNSTATED.has(value.toLowerCase())) continue;
     if (!Object.hasOwn(table, key)) {
-      const mistyped = key.length >= TYPED_WRONG && known.some((name) => editDistance(key, name) <= 2);
+      const mistyped =
+        key.length >= TYPED_WRONG && known.some((name) => editDistance(key, name) <= 2);
       if (mistyped || closed({ path, key, value }))
-        throw new ShardwrightError('E_INPUT', `unknown key '${path}'`, { file, hint: suggestion(key, known, 'keys') });
+        throw new ShardwrightError('E_INPUT', `unknown key '${path}'`, {
+          file,
+          hint: suggestion(key, known, 'keys'),
+        });
       continue;
     }
     const wrong = (wanted: string): ShardwrightError =>
-      new ShardwrightError('E_INPUT', `${path}: found '${value}', wanted ${wanted}`, { file, hint: 'change the file, or write the layout out: --layout tp=8,pp=4,dp=8.' }); // prettier-ignore
+      new ShardwrightError('E_INPUT', `${path}: found '${value}', wanted ${wanted}`, {
+        file,
+        hint: 'change the file, or write the layout out: --layout tp=8,pp=4,dp=8.',
+      });
     const why = value === 'auto' ? 'the trainer chooses it' : table[key](value, draft, wrong);
     if (why !== undefined) notPriced.push({ key: path, value, why });
   }
@@ -71,7 +82,8 @@ type NumberKey = {
 export function count(key: NumberKey, least = 1): Take {
   return (value, draft, wrong) => {
     const n = Number(value);
-    if (!Number.isInteger(n) || (n < least && n !== -1)) throw wrong(`a whole number from ${least} on`);
+    if (!Number.isInteger(n) || (n < least && n !== -1))
+      throw wrong(`a whole number from ${least} on`);
     if (n >= least || key === 'shards' || key === 'replicas') draft[key] = n;
     return undefined;
   };
@@ -83,7 +95,8 @@ export function isOn(value: string): boolean {
 
 /** A switch that has no price where it is on. */
 export function noPrice(why: string, off: readonly string[] = []): Take {
-  return (value) => (/^(false|no|0|0\.0|off|-1)$/i.test(value) || off.includes(value) ? undefined : why);
+  return (value) =>
+    /^(false|no|0|0\.0|off|-1)$/i.test(value) || off.includes(value) ? undefined : why;
 }
 
 /** Nested records as settings; the key is the last name of the path. */
@@ -92,14 +105,17 @@ export function settingsOf(value: unknown, path = ''): FileSetting[] {
     const flat = value.every((item) => typeof item !== 'object');
     if (flat) return [{ path, key: lastOf(path), value: value.join(' ') }];
     const rows = value.filter(
-      (item): item is unknown[] => Array.isArray(item) && item.every((word) => typeof word !== 'object'),
+      (item): item is unknown[] =>
+        Array.isArray(item) && item.every((word) => typeof word !== 'object'),
     );
     return rows.length < value.length
       ? []
       : [{ path, key: lastOf(path), value: rows.map((row) => row.join(' ')).join('|') }];
   }
   if (typeof value === 'object' && value !== null)
-    return Object.entries(value).flatMap(([key, inner]) => settingsOf(inner, path === '' ? key : `${path}.${key}`));
+    return Object.entries(value).flatMap(([key, inner]) =>
+      settingsOf(inner, path === '' ? key : `${path}.${key}`),
+    );
   return [{ path, key: lastOf(path), value: String(value) }];
 }
 

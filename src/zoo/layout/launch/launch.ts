@@ -1,9 +1,10 @@
 /**
- * Launch configurations of a compared plan. In: a plan of a comparison by model name, the question, the devices. Out: what to give to
- * Megatron-LM, torchtitan and MaxText so that they run its layout, each with what that trainer does otherwise.
+ * Launch configurations of a compared plan. In: a plan of a comparison by model name, the question,
+ * the devices. Out: what to give to Megatron-LM, torchtitan and MaxText so that they run its
+ * layout, each with what that trainer does otherwise.
  */
 
-import type { Comparison, ComparedPlan } from '../../compare/comparison.ts';
+import type { ComparedPlan, Comparison } from '../../compare/comparison.ts';
 import { launchedLayout, type LaunchFile } from './launched-layout.ts';
 import { maxtextLaunch } from './maxtext.ts';
 import { megatronLaunch } from './megatron.ts';
@@ -14,6 +15,9 @@ export function launchFiles(
   plan: ComparedPlan,
   { question, devices, meshes }: Pick<Comparison, 'question' | 'devices' | 'meshes'>,
 ): readonly LaunchFile[] {
-  const layout = question === undefined ? undefined : launchedLayout(plan, question, devices, meshes);
-  return layout === undefined ? [] : [megatronLaunch(layout), torchtitanLaunch(layout), maxtextLaunch(layout)];
+  const layout =
+    question === undefined ? undefined : launchedLayout(plan, question, devices, meshes);
+  return layout === undefined
+    ? []
+    : [megatronLaunch(layout), torchtitanLaunch(layout), maxtextLaunch(layout)];
 }

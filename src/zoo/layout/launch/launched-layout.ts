@@ -1,10 +1,16 @@
 /**
- * The layout of a compared plan as a trainer has to be told it. In: a plan of a comparison by model name, the question. Out: mesh,
- * kind and tuning in one record; of a free plan those of the recipe that it is nearest to, which is said.
+ * The layout of a compared plan as a trainer has to be told it. In: a plan of a comparison by model
+ * name, the question. Out: mesh, kind and tuning in one record; of a free plan those of the recipe
+ * that it is nearest to, which is said.
  */
 
+import type {
+  ComparedLayout,
+  ComparedMesh,
+  ComparedPlan,
+  Comparison,
+} from '../../compare/comparison.ts';
 import { STATE_MODES, type StateMode } from '../../sweep/model/zero-mode.ts';
-import type { ComparedLayout, ComparedMesh, ComparedPlan, Comparison } from '../../compare/comparison.ts';
 
 /** What the plan has and the trainer will do otherwise. */
 export interface LaunchLoss {
@@ -31,7 +37,10 @@ export interface LaunchedLayout {
   readonly mode: StateMode;
   readonly context: 'ring' | 'cp' | 'ulysses';
   readonly sequenceParallel: boolean;
-  readonly tuning: Pick<ComparedLayout, 'microbatch' | 'microbatches' | 'schedule' | 'chunks' | 'checkpoint'>;
+  readonly tuning: Pick<
+    ComparedLayout,
+    'microbatch' | 'microbatches' | 'schedule' | 'chunks' | 'checkpoint'
+  >;
   /** Layers, embedding and head that are recomputed; absent: all of them, or none. */
   readonly unitsAgain?: number;
   readonly gathersOnce: boolean;
@@ -60,26 +69,49 @@ export function launchedLayout(
   const named = layout.placements?.split(' on ')[0] ?? plan;
   const parts = named.split('+');
   if (free && layout.placements === undefined)
-    losses.push({ planned: 'placements of the optimum inside the layers', instead: 'those of tensor and sequence parallelism' });
-  const { sizes, microbatch, microbatches, schedule, chunks, checkpoint, unitsAgain, stages } = layout;
+    losses.push({
+      planned: 'placements of the optimum inside the layers',
+      instead: 'those of tensor and sequence parallelism',
+    });
+  const { sizes, microbatch, microbatches, schedule, chunks, checkpoint, unitsAgain, stages } =
+    layout;
   const { layers, model, sequence, globalBatch } = question;
   const units = layers + 2;
-  const dims = mesh.split(' ')[0].split(',').map((dim) => dim.split('=')[0]);
+  const dims = mesh
+    .split(' ')[0]
+    .split(',')
+    .map((dim) => dim.split('=')[0]);
   const touched = meshes.find((m) => m.mesh === mesh)?.hosts ?? [];
   return {
-    model, devices, sequence, globalBatch, sizes, layers, losses,
+    model,
+    devices,
+    sequence,
+    globalBatch,
+    sizes,
+    layers,
+    losses,
     mode: STATE_MODES.find((mode) => parts.includes(mode)) ?? 'dp',
     context: parts.includes('ulysses') ? 'ulysses' : parts.includes('cp') ? 'cp' : 'ring',
-    sequenceParallel: sizes.tp > 1 && (parts.includes('sp') || (free && layout.placements === undefined)),
-    tuning: { microbatch, microbatches, schedule, chunks, checkpoint: unitsAgain === 0 ? 'none' : checkpoint },
-    // The last layers of the list are embedding and head: recomputing all layers is recomputing all that trainers can.
-    ...(unitsAgain === undefined || unitsAgain === 0 || unitsAgain >= units - 2 ? {} : { unitsAgain }),
+    sequenceParallel:
+      sizes.tp > 1 && (parts.includes('sp') || (free && layout.placements === undefined)),
+    tuning: {
+      microbatch,
+      microbatches,
+      schedule,
+      chunks,
+      checkpoint: unitsAgain === 0 ? 'none' : checkpoint,
+    },
+    // The last layers of the list are embedding and head: recomputing all layers is recomputing all
+    // that trainers can.
+    ...(unitsAgain === undefined || unitsAgain === 0 || unitsAgain >= units - 2
+      ? {}
+      : { unitsAgain }),
     gathersOnce: layout.gathersOnce === true,
     pairsMicrobatches: layout.pairsMicrobatches === true,
     stageLayers: stages.map((stage) => stage.end - stage.first),
     hosts: new Map(dims.map((dim, i) => [dim, touched[i] ?? 1])),
   };
-} // prettier-ignore
+}
 
 /** Whether all stages have as many layers. */
 export function hasEqualStages({ stageLayers }: LaunchedLayout): boolean {
@@ -87,10 +119,15 @@ export function hasEqualStages({ stageLayers }: LaunchedLayout): boolean {
 }
 
 /** Mesh, question and losses, a line each, for the head of a configuration. */
-export function launchHead(layout: LaunchedLayout, trainer: string, losses: readonly LaunchLoss[]): string[] {
+export function launchHead(
+  layout: LaunchedLayout,
+  trainer: string,
+  losses: readonly LaunchLoss[],
+): string[] {
   const { model, devices, sequence, globalBatch } = layout;
   return [
-    `${model} on ${devices} devices, sequences of ${sequence}, ${globalBatch} in a step: a layout of shardwright for ${trainer}.`,
+    `${model} on ${devices} devices, sequences of ${sequence}, ${globalBatch} in a step: a ` +
+      `layout of shardwright for ${trainer}.`,
     ...losses.map(({ planned, instead }) => `Differs from the plan: ${planned}; here ${instead}.`),
   ];
 }

@@ -1,13 +1,14 @@
 /**
- * A configuration of MaxText for a layout. In: the layout. Out: `maxtext.yml`, and what MaxText does otherwise. Source: `base.yml` of
- * MaxText: a mesh dim is `ici` within a host and `dcn` between hosts, and the product of all is the number of devices.
+ * A configuration of MaxText for a layout. In: the layout. Out: `maxtext.yml`, and what MaxText
+ * does otherwise. Source: `base.yml` of MaxText: a mesh dim is `ici` within a host and `dcn`
+ * between hosts, and the product of all is the number of devices.
  */
 
 import {
   hasEqualStages,
-  launchHead,
   type LaunchedLayout,
   type LaunchFile,
+  launchHead,
   type LaunchLoss,
 } from './launched-layout.ts';
 
@@ -20,12 +21,20 @@ export function maxtextLaunch(layout: LaunchedLayout): LaunchFile {
   // An axis of experts is one of its own: its devices come out of those that hold other data.
   const fromData = whole ? data : fsdp;
   const expert = fromData % ep === 0 ? ep : 1;
-  if (expert !== ep) losses.push({ planned: `ep=${ep} over data, context and tensor ranks`, instead: 'experts cut as the other weights are' });
+  if (expert !== ep)
+    losses.push({
+      planned: `ep=${ep} over data, context and tensor ranks`,
+      instead: 'experts cut as the other weights are',
+    });
   if (etp > 1) losses.push({ planned: `etp=${etp}`, instead: `experts cut over tp=${tp}` });
-  if (mode === 'zero2') losses.push({ planned: 'ZeRO-2', instead: 'ZeRO-1 (shard_optimizer_over_data)' });
-  if (cp > 1 && layout.context === 'ulysses') losses.push({ planned: 'the sequence cut as Ulysses does', instead: 'ring attention' });
-  if (layout.pairsMicrobatches) losses.push({ planned: 'forward passes beside backward passes', instead: 'one after another' });
-  if (layout.gathersOnce) losses.push({ planned: 'parameters gathered once a step', instead: 'gathered for every pass' });
+  if (mode === 'zero2')
+    losses.push({ planned: 'ZeRO-2', instead: 'ZeRO-1 (shard_optimizer_over_data)' });
+  if (cp > 1 && layout.context === 'ulysses')
+    losses.push({ planned: 'the sequence cut as Ulysses does', instead: 'ring attention' });
+  if (layout.pairsMicrobatches)
+    losses.push({ planned: 'forward passes beside backward passes', instead: 'one after another' });
+  if (layout.gathersOnce)
+    losses.push({ planned: 'parameters gathered once a step', instead: 'gathered for every pass' });
   const dim = (name: string): number => hosts.get(name) ?? 1;
   const outer = dim(sizes.dp_replicate > 1 && sizes.dp_shard > 1 ? 'dp_shard' : 'dp');
   const axes: readonly (readonly [axis: string, size: number, hosts: number])[] = [
@@ -45,21 +54,34 @@ export function maxtextLaunch(layout: LaunchedLayout): LaunchFile {
     `per_device_batch_size: ${layout.globalBatch / pieces / layout.devices}`,
     ...(pieces > 1 ? [`gradient_accumulation_steps: ${pieces}`] : []),
     `max_target_length: ${layout.sequence}`,
-    ...(cp > 1 ? [`context_parallel_strategy: ${layout.context === 'cp' ? 'all_gather' : 'ring'}`] : []),
+    ...(cp > 1
+      ? [`context_parallel_strategy: ${layout.context === 'cp' ? 'all_gather' : 'ring'}`]
+      : []),
     ...(mode === 'zero1' || mode === 'zero2' ? ['shard_optimizer_over_data: true'] : []),
     ...stages(layout, losses),
     `remat_policy: ${policy(layout, losses)}`,
   );
   const head = launchHead(layout, 'MaxText', losses).map((line) => `# ${line}`);
-  return { trainer: 'MaxText', file: 'maxtext.yml', text: [...head, ...lines, ''].join('\n'), losses };
-} // prettier-ignore
+  return {
+    trainer: 'MaxText',
+    file: 'maxtext.yml',
+    text: [...head, ...lines, ''].join('\n'),
+    losses,
+  };
+}
 
 function stages(layout: LaunchedLayout, losses: LaunchLoss[]): string[] {
   const { sizes, tuning, stageLayers } = layout;
   if (sizes.pp === 1) return [];
-  losses.push({ planned: `schedule ${tuning.schedule}`, instead: 'the circular pipeline of MaxText' });
+  losses.push({
+    planned: `schedule ${tuning.schedule}`,
+    instead: 'the circular pipeline of MaxText',
+  });
   if (!hasEqualStages(layout))
-    losses.push({ planned: `stages of ${stageLayers.join(', ')} layers`, instead: 'equal stages, which the layers have to allow' }); // prettier-ignore
+    losses.push({
+      planned: `stages of ${stageLayers.join(', ')} layers`,
+      instead: 'equal stages, which the layers have to allow',
+    });
   return [
     `num_layers_per_pipeline_stage: ${Math.max(...stageLayers)}`,
     `num_pipeline_microbatches: ${tuning.microbatches}`,
@@ -68,9 +90,14 @@ function stages(layout: LaunchedLayout, losses: LaunchLoss[]): string[] {
 
 function policy({ tuning, unitsAgain }: LaunchedLayout, losses: LaunchLoss[]): string {
   const { checkpoint } = tuning;
-  if (unitsAgain !== undefined) losses.push({ planned: `${unitsAgain} units recomputed`, instead: 'all layers' });
+  if (unitsAgain !== undefined)
+    losses.push({ planned: `${unitsAgain} units recomputed`, instead: 'all layers' });
   if (checkpoint === 'none') return 'none';
   if (checkpoint === 'products') return 'minimal';
-  if (checkpoint !== 'full') losses.push({ planned: `recompute=${checkpoint}`, instead: 'full, which is slower and keeps less' }); // prettier-ignore
+  if (checkpoint !== 'full')
+    losses.push({
+      planned: `recompute=${checkpoint}`,
+      instead: 'full, which is slower and keeps less',
+    });
   return 'full';
 }

@@ -1,14 +1,15 @@
 /**
- * Arguments of Megatron-LM for a layout. In: the layout. Out: `megatron.args`, one argument a line, and what Megatron does otherwise.
- * Source: the argument parser of megatron-core 0.16. The arguments of the model, the data and the optimizer are not among them.
+ * Arguments of Megatron-LM for a layout. In: the layout. Out: `megatron.args`, one argument a line,
+ * and what Megatron does otherwise. Source: the argument parser of megatron-core 0.16. The
+ * arguments of the model, the data and the optimizer are not among them.
  */
 
 import { modulesOf } from '../../recipes/checkpoints.ts';
 import {
   hasEqualStages,
-  launchHead,
   type LaunchedLayout,
   type LaunchFile,
+  launchHead,
   type LaunchLoss,
 } from './launched-layout.ts';
 
@@ -20,7 +21,8 @@ export function megatronLaunch(layout: LaunchedLayout): LaunchFile {
   const losses: LaunchLoss[] = [...layout.losses];
   const args = [`--tensor-model-parallel-size ${tp}`, `--pipeline-model-parallel-size ${pp}`];
   if (layout.sequenceParallel) args.push('--sequence-parallel');
-  if (cp > 1) args.push(`--context-parallel-size ${cp}`, `--cp-comm-type ${CONTEXTS[layout.context]}`);
+  if (cp > 1)
+    args.push(`--context-parallel-size ${cp}`, `--cp-comm-type ${CONTEXTS[layout.context]}`);
   if (ep > 1) args.push(`--expert-model-parallel-size ${ep}`);
   if (ep > 1 || etp !== tp) args.push(`--expert-tensor-parallel-size ${etp}`);
   args.push(...stageArguments(layout, losses), ...stateArguments(layout));
@@ -30,43 +32,85 @@ export function megatronLaunch(layout: LaunchedLayout): LaunchFile {
   args.push(...recomputeArguments(layout, losses));
   if (layout.pairsMicrobatches) args.push('--overlap-moe-expert-parallel-comm');
   const head = launchHead(layout, 'Megatron-LM', losses).map((line) => `# ${line}`);
-  return { trainer: 'Megatron-LM', file: 'megatron.args', text: [...head, ...args, ''].join('\n'), losses };
+  return {
+    trainer: 'Megatron-LM',
+    file: 'megatron.args',
+    text: [...head, ...args, ''].join('\n'),
+    losses,
+  };
 }
 
 function stageArguments(layout: LaunchedLayout, losses: LaunchLoss[]): string[] {
   const { sizes, tuning, stageLayers } = layout;
   if (sizes.pp === 1) return [];
   if (tuning.schedule !== '1f1b' && tuning.schedule !== 'interleaved')
-    losses.push({ planned: `schedule ${tuning.schedule}`, instead: tuning.chunks > 1 ? 'interleaved 1F1B' : '1F1B' });
-  if (hasEqualStages(layout)) return tuning.chunks > 1 ? [`--num-layers-per-virtual-pipeline-stage ${stageLayers[0]}`] : [];
+    losses.push({
+      planned: `schedule ${tuning.schedule}`,
+      instead: tuning.chunks > 1 ? 'interleaved 1F1B' : '1F1B',
+    });
+  if (hasEqualStages(layout))
+    return tuning.chunks > 1 ? [`--num-layers-per-virtual-pipeline-stage ${stageLayers[0]}`] : [];
   // E: the embedding, t: a layer, L: the head and the loss.
-  const text = stageLayers.map((n, i) => `${i === 0 ? 'E' : ''}${'t'.repeat(n)}${i === stageLayers.length - 1 ? 'L' : ''}`);
+  const text = stageLayers.map(
+    (n, i) => `${i === 0 ? 'E' : ''}${'t'.repeat(n)}${i === stageLayers.length - 1 ? 'L' : ''}`,
+  );
   return [`--pipeline-model-parallel-layout ${text.join('|')}`];
-} // prettier-ignore
+}
 
 function stateArguments({ mode }: LaunchedLayout): string[] {
   if (mode === 'dp') return [];
   if (mode === 'zero1') return ['--use-distributed-optimizer'];
   const strategy = mode === 'zero2' ? 'optim_grads' : 'optim_grads_params';
-  return ['--use-distributed-optimizer', '--use-megatron-fsdp', `--data-parallel-sharding-strategy ${strategy}`, '--ckpt-format fsdp_dtensor']; // prettier-ignore
+  return [
+    '--use-distributed-optimizer',
+    '--use-megatron-fsdp',
+    `--data-parallel-sharding-strategy ${strategy}`,
+    '--ckpt-format fsdp_dtensor',
+  ];
 }
 
-function recomputeArguments({ tuning, unitsAgain, stageLayers }: LaunchedLayout, losses: LaunchLoss[]): string[] {
+function recomputeArguments(
+  { tuning, unitsAgain, stageLayers }: LaunchedLayout,
+  losses: LaunchLoss[],
+): string[] {
   const { checkpoint } = tuning;
   if (checkpoint === 'none') return [];
   const modules = modulesOf(checkpoint);
   if (modules.length > 0) {
-    if (unitsAgain !== undefined) losses.push({ planned: `${modules.join(' and ')} recomputed in ${unitsAgain} units`, instead: 'in all layers' }); // prettier-ignore
-    if (modules.includes('act')) losses.push({ planned: 'activation functions recomputed', instead: 'whole dense feed-forward layers (mlp)' }); // prettier-ignore
+    if (unitsAgain !== undefined)
+      losses.push({
+        planned: `${modules.join(' and ')} recomputed in ${unitsAgain} units`,
+        instead: 'in all layers',
+      });
+    if (modules.includes('act'))
+      losses.push({
+        planned: 'activation functions recomputed',
+        instead: 'whole dense feed-forward layers (mlp)',
+      });
     const names = new Set(modules.map((m) => (m === 'act' ? 'mlp' : m)));
     return ['--recompute-granularity selective', `--recompute-modules ${[...names].join(' ')}`];
   }
-  if (checkpoint !== 'full') losses.push({ planned: `recompute=${checkpoint}`, instead: 'full, which is slower and keeps less' }); // prettier-ignore
+  if (checkpoint !== 'full')
+    losses.push({
+      planned: `recompute=${checkpoint}`,
+      instead: 'full, which is slower and keeps less',
+    });
   if (unitsAgain === undefined)
-    return ['--recompute-granularity full', '--recompute-method uniform', '--recompute-num-layers 1'];
+    return [
+      '--recompute-granularity full',
+      '--recompute-method uniform',
+      '--recompute-num-layers 1',
+    ];
   // `block` recomputes so many layers of every stage.
   const each = Math.ceil(unitsAgain / stageLayers.length);
   if (each * stageLayers.length !== unitsAgain)
-    losses.push({ planned: `${unitsAgain} units recomputed`, instead: `${each} layers of each of ${stageLayers.length} stages` }); // prettier-ignore
-  return ['--recompute-granularity full', '--recompute-method block', `--recompute-num-layers ${each}`];
+    losses.push({
+      planned: `${unitsAgain} units recomputed`,
+      instead: `${each} layers of each of ${stageLayers.length} stages`,
+    });
+  return [
+    '--recompute-granularity full',
+    '--recompute-method block',
+    `--recompute-num-layers ${each}`,
+  ];
 }

@@ -1,13 +1,14 @@
 /**
- * A configuration of torchtitan for a layout. In: the layout. Out: `torchtitan_config.py`, the degrees, and a function that sets
- * them, the batch and the recomputation in a recipe of torchtitan, and what torchtitan does otherwise. Source: `torchtitan.config` of 0.3.0.
+ * A configuration of torchtitan for a layout. In: the layout. Out: `torchtitan_config.py`, the
+ * degrees, and a function that sets them, the batch and the recomputation in a recipe of
+ * torchtitan, and what torchtitan does otherwise. Source: `torchtitan.config` of 0.3.0.
  */
 
 import {
   hasEqualStages,
-  launchHead,
   type LaunchedLayout,
   type LaunchFile,
+  launchHead,
   type LaunchLoss,
 } from './launched-layout.ts';
 
@@ -18,13 +19,19 @@ export function torchtitanLaunch(layout: LaunchedLayout): LaunchFile {
   const losses: LaunchLoss[] = [...layout.losses];
   const fields = { ...degrees(layout, losses), ...stages(layout, losses) };
   const local = sizes.pp > 1 ? tuning.microbatch * tuning.microbatches : tuning.microbatch;
-  const training = { local_batch_size: local, global_batch_size: layout.globalBatch, seq_len: layout.sequence };
+  const training = {
+    local_batch_size: local,
+    global_batch_size: layout.globalBatch,
+    seq_len: layout.sequence,
+  };
   const recompute = recomputation(layout, losses);
   const head = launchHead(layout, 'torchtitan', losses).map((line) => `# ${line}`);
   const text = [
     ...head,
     'from torchtitan.config import ParallelismConfig',
-    ...(recompute === undefined ? [] : [`from torchtitan.distributed.activation_checkpoint import ${recompute}`]),
+    ...(recompute === undefined
+      ? []
+      : [`from torchtitan.distributed.activation_checkpoint import ${recompute}`]),
     '',
     '',
     'def parallelism():',
@@ -38,8 +45,11 @@ export function torchtitanLaunch(layout: LaunchedLayout): LaunchFile {
     '    """A recipe of torchtitan, such as `llama3_8b`, with this layout."""',
     '    config = recipe()',
     '    config.parallelism = parallelism()',
-    ...Object.entries(training).map(([name, value]) => `    config.training.${name} = ${python(value)}`),
-    `    config.activation_checkpoint = ${recompute === undefined ? 'None' : `${recompute}.Config()`}`,
+    ...Object.entries(training).map(
+      ([name, value]) => `    config.training.${name} = ${python(value)}`,
+    ),
+    '    config.activation_checkpoint = ' +
+      `${recompute === undefined ? 'None' : `${recompute}.Config()`}`,
     '    return config',
     '',
   ].join('\n');
@@ -49,7 +59,13 @@ export function torchtitanLaunch(layout: LaunchedLayout): LaunchFile {
 type Field = number | string | boolean;
 
 function python(value: Field): string {
-  return typeof value === 'string' ? JSON.stringify(value) : typeof value === 'boolean' ? (value ? 'True' : 'False') : String(value); // prettier-ignore
+  return typeof value === 'string'
+    ? JSON.stringify(value)
+    : typeof value === 'boolean'
+      ? value
+        ? 'True'
+        : 'False'
+      : String(value);
 }
 
 function degrees(layout: LaunchedLayout, losses: LaunchLoss[]): Record<string, Field> {
@@ -57,12 +73,27 @@ function degrees(layout: LaunchedLayout, losses: LaunchLoss[]): Record<string, F
   const { pp, dp_replicate: replicas, dp_shard: shards, cp, tp, ep, etp = 1 } = sizes;
   const whole = mode === 'dp';
   if (mode === 'zero1' || mode === 'zero2')
-    losses.push({ planned: mode === 'zero1' ? 'ZeRO-1' : 'ZeRO-2', instead: 'FSDP that keeps the gathered parameters for the step' });
+    losses.push({
+      planned: mode === 'zero1' ? 'ZeRO-1' : 'ZeRO-2',
+      instead: 'FSDP that keeps the gathered parameters for the step',
+    });
   if (cp > 1 && context !== 'cp')
-    losses.push({ planned: context === 'ring' ? 'keys and values passed on in a ring' : 'the sequence cut as Ulysses does', instead: 'keys and values gathered' });
-  if (whole && cp > 1) losses.push({ planned: 'whole parameters on all ranks of cp', instead: 'parameters cut over them' });
-  if (etp > 1) losses.push({ planned: `experts cut over ${etp} devices each`, instead: 'whole experts' });
-  if (layout.pairsMicrobatches) losses.push({ planned: 'forward passes beside backward passes', instead: 'one after another' });
+    losses.push({
+      planned:
+        context === 'ring'
+          ? 'keys and values passed on in a ring'
+          : 'the sequence cut as Ulysses does',
+      instead: 'keys and values gathered',
+    });
+  if (whole && cp > 1)
+    losses.push({
+      planned: 'whole parameters on all ranks of cp',
+      instead: 'parameters cut over them',
+    });
+  if (etp > 1)
+    losses.push({ planned: `experts cut over ${etp} devices each`, instead: 'whole experts' });
+  if (layout.pairsMicrobatches)
+    losses.push({ planned: 'forward passes beside backward passes', instead: 'one after another' });
   const keeps = mode === 'zero1' || mode === 'zero2' || layout.gathersOnce;
   return {
     data_parallel_replicate_degree: whole ? replicas * shards : replicas,
@@ -74,15 +105,21 @@ function degrees(layout: LaunchedLayout, losses: LaunchLoss[]): Record<string, F
     expert_parallel_degree: ep,
     fsdp_reshard_after_forward: keeps ? 'never' : 'always',
   };
-} // prettier-ignore
+}
 
 function stages(layout: LaunchedLayout, losses: LaunchLoss[]): Record<string, Field> {
   const { sizes, tuning, stageLayers } = layout;
   if (sizes.pp === 1) return {};
-  const known = tuning.schedule === 'zb-h1' || tuning.schedule === 'zb-h2' ? undefined : SCHEDULES[tuning.schedule];
+  const known =
+    tuning.schedule === 'zb-h1' || tuning.schedule === 'zb-h2'
+      ? undefined
+      : SCHEDULES[tuning.schedule];
   if (known === undefined) losses.push({ planned: `schedule ${tuning.schedule}`, instead: '1F1B' });
   if (!hasEqualStages(layout))
-    losses.push({ planned: `stages of ${stageLayers.join(', ')} layers`, instead: 'stages as equal as they can be' });
+    losses.push({
+      planned: `stages of ${stageLayers.join(', ')} layers`,
+      instead: 'stages as equal as they can be',
+    });
   return {
     pipeline_parallel_schedule: known ?? '1F1B',
     pipeline_parallel_microbatch_size: tuning.microbatch,
@@ -91,11 +128,19 @@ function stages(layout: LaunchedLayout, losses: LaunchLoss[]): Record<string, Fi
 }
 
 /** The class that recomputes. */
-function recomputation({ tuning, unitsAgain }: LaunchedLayout, losses: LaunchLoss[]): string | undefined {
+function recomputation(
+  { tuning, unitsAgain }: LaunchedLayout,
+  losses: LaunchLoss[],
+): string | undefined {
   const { checkpoint } = tuning;
   if (checkpoint === 'none') return undefined;
-  if (unitsAgain !== undefined) losses.push({ planned: `${unitsAgain} units recomputed`, instead: 'all layers' });
+  if (unitsAgain !== undefined)
+    losses.push({ planned: `${unitsAgain} units recomputed`, instead: 'all layers' });
   if (checkpoint === 'operators') return 'SelectiveAC';
-  if (checkpoint !== 'full') losses.push({ planned: `recompute=${checkpoint}`, instead: 'full, which is slower and keeps less' }); // prettier-ignore
+  if (checkpoint !== 'full')
+    losses.push({
+      planned: `recompute=${checkpoint}`,
+      instead: 'full, which is slower and keeps less',
+    });
   return 'FullAC';
 }

@@ -1,13 +1,31 @@
-/** Takes a program, its rules and indices; gives the batch dim of each input: the index whose parts reach the loss apart. */
+/**
+ * Takes a program, its rules and indices; gives the batch dim of each input: the index whose parts
+ * reach the loss apart.
+ */
 
 import type { TensorMeta } from '../../../ops/record/record.ts';
-import { P, R, S, type Rule, type RuleSlot } from '../../../ops/record/rule.ts';
+import { P, R, type Rule, type RuleSlot, S } from '../../../ops/record/rule.ts';
 import type { Indices, RuleLists } from './indices.ts';
-import { elements, inputsOf, isPlain, type Dims, type InputTensor, type Program } from './program.ts';
+import {
+  type Dims,
+  elements,
+  inputsOf,
+  type InputTensor,
+  isPlain,
+  type Program,
+} from './program.ts';
 import { walk } from './sequence.ts';
 
-/** The index that the most inputs have among those that reach the loss in parts; the outermost where several do. */
-export function batchOf(model: Program, rules: RuleLists, indices: Indices, inputs: readonly InputTensor[]): Dims {
+/**
+ * The index that the most inputs have among those that reach the loss in parts; the outermost where
+ * several do.
+ */
+export function batchOf(
+  model: Program,
+  rules: RuleLists,
+  indices: Indices,
+  inputs: readonly InputTensor[],
+): Dims {
   const candidates = new Map<number, Map<number, number>>();
   // An index that a weight has as well is one of features.
   const features = new Set(
@@ -33,7 +51,11 @@ export function batchOf(model: Program, rules: RuleLists, indices: Indices, inpu
     for (const dims of ranked) {
       if (!reachesLoss(model, rules, dims, meeting)) continue;
       // A sequence comes back to the loss beside its attention too.
-      if (meeting === 'anywhere' && [...dims].some(([node, dim]) => walk(model, rules, node, dim).mixed)) continue;
+      if (
+        meeting === 'anywhere' &&
+        [...dims].some(([node, dim]) => walk(model, rules, node, dim).mixed)
+      )
+        continue;
       return { dims, stated: false };
     }
   return { dims: new Map(), stated: false };
@@ -41,39 +63,54 @@ export function batchOf(model: Program, rules: RuleLists, indices: Indices, inpu
 
 function dimsOf({ flow }: Program, node: number): (readonly [value: number, dim: number])[] {
   const [value] = flow.results[node];
-  return value === undefined || value < 0 ? [] : flow.values[value].meta.shape.flatMap((size, dim) => (size > 1 ? [[value, dim] as const] : []));
-} // prettier-ignore
+  return value === undefined || value < 0
+    ? []
+    : flow.values[value].meta.shape.flatMap((size, dim) =>
+        size > 1 ? [[value, dim] as const] : [],
+      );
+}
 
 /**
- * Where parts may meet before the loss: nowhere but in numbers (the count of valid labels); in what reductions and
- * normalisations make of a batch too, as batch norm does; anywhere, as in the routing of tokens to experts, where the index
- * comes back to the loss on a way beside it.
+ * Where parts may meet before the loss: nowhere but in numbers (the count of valid labels); in what
+ * reductions and normalisations make of a batch too, as batch norm does; anywhere, as in the
+ * routing of tokens to experts, where the index comes back to the loss on a way beside it.
  */
 const MEETINGS = ['numbers', 'statistics', 'anywhere'] as const;
 type Meeting = (typeof MEETINGS)[number];
 
-const total = (dims: ReadonlyMap<number, number>): number => [...dims.values()].reduce((a, b) => a + b, 0);
+const total = (dims: ReadonlyMap<number, number>): number =>
+  [...dims.values()].reduce((a, b) => a + b, 0);
 
 /** How a value lies over the parts: whole, cut on a dim, or still to be added up. */
 interface Spread {
   readonly slot: Exclude<RuleSlot, null>;
   /** Inputs whose parts are in it. */
   readonly from: ReadonlySet<number>;
-  /** Depends on an input that is not cut: to cut it now would be to choose a batch for that input. */
+  /**
+   * Depends on an input that is not cut: to cut it now would be to choose a batch for that input.
+   */
   readonly foreign: boolean;
 }
 const WHOLE: Spread = { slot: R, from: new Set(), foreign: false };
 
 /**
- * Whether the forward pass runs with these dims cut and all parameters whole, each call by a rule, and a result or the loss
- * comes out in parts.
+ * Whether the forward pass runs with these dims cut and all parameters whole, each call by a rule,
+ * and a result or the loss comes out in parts.
  */
-function reachesLoss(model: Program, rules: RuleLists, dims: ReadonlyMap<number, number>, meeting: Meeting): boolean {
+function reachesLoss(
+  model: Program,
+  rules: RuleLists,
+  dims: ReadonlyMap<number, number>,
+  meeting: Meeting,
+): boolean {
   const { graph, flow, strategies } = model;
   const spread = new Array<Spread>(flow.values.length).fill(WHOLE);
   for (const { node, value, shape } of inputsOf(model)) {
     const dim = dims.get(node);
-    spread[value] = dim === undefined ? { ...WHOLE, foreign: shape.length > 0 } : { slot: S(dim), from: new Set([node]), foreign: false };
+    spread[value] =
+      dim === undefined
+        ? { ...WHOLE, foreign: shape.length > 0 }
+        : { slot: S(dim), from: new Set([node]), foreign: false };
   }
   for (let n = 0; n < graph.nodes.length; n++) {
     const list = rules.of(n);
@@ -94,7 +131,10 @@ function reachesLoss(model: Program, rules: RuleLists, dims: ReadonlyMap<number,
     const outputs = outputsOf(list, coming, metas);
     const cls = strategies.nodes[n]?.record?.cls ?? '';
     if (outputs === undefined) {
-      const normal = meeting !== 'numbers' && cls === 'norm' ? coming.find(({ slot }) => slot.kind === 'shard') : undefined;
+      const normal =
+        meeting !== 'numbers' && cls === 'norm'
+          ? coming.find(({ slot }) => slot.kind === 'shard')
+          : undefined;
       if (normal === undefined && meeting !== 'anywhere') return false;
       const shape = normal === undefined ? '' : metas[coming.indexOf(normal)].shape.join();
       flow.results[n].forEach((value, k) => {
@@ -113,8 +153,11 @@ function reachesLoss(model: Program, rules: RuleLists, dims: ReadonlyMap<number,
     });
   }
   // What comes out must have the parts of every input, not of the labels alone.
-  return flow.outputs.some(({ output, value }) => value >= 0 && output.role === 'output' && spread[value].from.size === dims.size);
-} // prettier-ignore
+  return flow.outputs.some(
+    ({ output, value }) =>
+      value >= 0 && output.role === 'output' && spread[value].from.size === dims.size,
+  );
+}
 
 function union(sets: readonly ReadonlySet<number>[]): ReadonlySet<number> {
   const [first = new Set<number>(), ...rest] = sets.filter((set) => set.size > 0);
@@ -125,14 +168,24 @@ function metaOf(flow: Program['flow'], value: number | undefined): TensorMeta | 
   return value === undefined || value < 0 ? undefined : flow.values[value].meta;
 }
 
-/** What a call leaves under the first rule that takes the inputs as they come: cut ones as cut, whole ones whole or sliced. */
-function outputsOf(rules: readonly Rule[], coming: readonly Spread[], metas: readonly TensorMeta[]): readonly RuleSlot[] | undefined {
+/**
+ * What a call leaves under the first rule that takes the inputs as they come: cut ones as cut,
+ * whole ones whole or sliced.
+ */
+function outputsOf(
+  rules: readonly Rule[],
+  coming: readonly Spread[],
+  metas: readonly TensorMeta[],
+): readonly RuleSlot[] | undefined {
   const cost = (r: Rule): number | undefined => {
     let sliced = 0;
     for (const [i, { slot, foreign }] of coming.entries()) {
       const wanted = r.inputs[i] ?? R;
       const isNumber = elements(metas[i]) <= 1;
-      if (slot.kind === 'shard' ? isPlain(wanted) && wanted.dim === slot.dim : sameKind(slot, wanted)) continue;
+      if (
+        slot.kind === 'shard' ? isPlain(wanted) && wanted.dim === slot.dim : sameKind(slot, wanted)
+      )
+        continue;
       if (slot.kind === 'replicate' && isPlain(wanted) && !foreign) sliced++;
       else if (slot.kind === 'partial' && isNumber && wanted.kind === 'replicate') sliced++;
       else return undefined;
@@ -146,9 +199,15 @@ function outputsOf(rules: readonly Rule[], coming: readonly Spread[], metas: rea
   }
   if (best !== undefined) return best.rule.outputs;
   // Numbers alone that are still to be added up: they are, and what is made of them is a mean.
-  if (!coming.every(({ slot }, i) => slot.kind === 'replicate' || (slot.kind === 'partial' && elements(metas[i]) <= 1))) return undefined;
+  if (
+    !coming.every(
+      ({ slot }, i) =>
+        slot.kind === 'replicate' || (slot.kind === 'partial' && elements(metas[i]) <= 1),
+    )
+  )
+    return undefined;
   return [P('sum')];
-} // prettier-ignore
+}
 
 function sameKind(a: RuleSlot, b: RuleSlot): boolean {
   return a?.kind === 'partial' ? b?.kind === 'partial' && a.op === b.op : a?.kind === b?.kind;

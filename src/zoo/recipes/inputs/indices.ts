@@ -1,10 +1,16 @@
-/** Takes a program; gives the rules of its forward calls, and which dims of its values are one index by those rules. */
+/**
+ * Takes a program; gives the rules of its forward calls, and which dims of its values are one index
+ * by those rules.
+ */
 
 import { isPartialCode, shardDimOfCode } from '../../../mesh/sharding/space.ts';
-import { P, R, S, type Rule, type RuleSlot } from '../../../ops/record/rule.ts';
+import { P, R, type Rule, type RuleSlot, S } from '../../../ops/record/rule.ts';
 import { elements, isPlain, type Program } from './program.ts';
 
-/** Rules of forward calls: those of the record, or for what has none (marks of bodies) those that its strategies show. */
+/**
+ * Rules of forward calls: those of the record, or for what has none (marks of bodies) those that
+ * its strategies show.
+ */
 export class RuleLists {
   private readonly byContent = new Map<number, readonly Rule[]>();
   private readonly shown: number;
@@ -17,17 +23,22 @@ export class RuleLists {
   of(n: number): readonly Rule[] | undefined {
     const { graph, flow, strategies } = this.model;
     const entry = strategies.nodes[n];
-    if (entry === null || graph.nodes[n].kind !== 'call' || flow.phases[n] !== 'forward') return undefined;
+    if (entry === null || graph.nodes[n].kind !== 'call' || flow.phases[n] !== 'forward')
+      return undefined;
     let rules = this.byContent.get(entry.content);
     if (rules === undefined) {
-      const all = entry.record !== undefined && entry.call !== undefined ? entry.record.shard(entry.call) : this.shownBy(n);
+      const all =
+        entry.record !== undefined && entry.call !== undefined
+          ? entry.record.shard(entry.call)
+          : this.shownBy(n);
       // A loss may add up how many labels count: what meets there is a number.
-      const isNumber = entry.call?.outputs.every((meta) => meta === null || elements(meta) <= 1) === true;
+      const isNumber =
+        entry.call?.outputs.every((meta) => meta === null || elements(meta) <= 1) === true;
       rules = isNumber ? all : all.filter((r) => r.collectives === undefined);
       this.byContent.set(entry.content, rules);
     }
     return rules;
-  } // prettier-ignore
+  }
 
   isNorm(n: number): boolean {
     return this.of(n) !== undefined && this.model.strategies.nodes[n]?.record?.cls === 'norm';
@@ -45,7 +56,11 @@ export class RuleLists {
         const dim = shardDimOfCode(code);
         return dim >= 0 ? S(dim) : isPartialCode(code) ? P('sum') : R;
       });
-      return { inputs: slots.slice(0, set.inputCount), outputs: slots.slice(set.inputCount), origin: 'ext' as const };
+      return {
+        inputs: slots.slice(0, set.inputCount),
+        outputs: slots.slice(set.inputCount),
+        origin: 'ext' as const,
+      };
     });
   }
 }
@@ -75,7 +90,8 @@ export class Indices {
       if (this.rules.isNorm(n)) {
         const [x, y] = [flow.inputs[n][0], flow.results[n][0]];
         flow.values[x].meta.shape.forEach((size, d) => {
-          if (flow.values[y].meta.shape[d] === size) this.join(x * MOST_DIMS + d, y * MOST_DIMS + d);
+          if (flow.values[y].meta.shape[d] === size)
+            this.join(x * MOST_DIMS + d, y * MOST_DIMS + d);
         });
       }
     });
@@ -92,8 +108,13 @@ export class Indices {
 
   private root(at: number): number {
     let root = at;
-    for (let next = this.parent.get(root); next !== undefined; next = this.parent.get(root)) root = next;
-    for (let next = this.parent.get(at); next !== undefined && next !== root; next = this.parent.get(at)) {
+    for (let next = this.parent.get(root); next !== undefined; next = this.parent.get(root))
+      root = next;
+    for (
+      let next = this.parent.get(at);
+      next !== undefined && next !== root;
+      next = this.parent.get(at)
+    ) {
       this.parent.set(at, root);
       at = next;
     }

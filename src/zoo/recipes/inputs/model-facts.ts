@@ -1,4 +1,7 @@
-/** Reads the sizes of a transformer (layers, heads, experts, vocabulary, batch, sequence) off its graph, for the linter. */
+/**
+ * Reads the sizes of a transformer (layers, heads, experts, vocabulary, batch, sequence) off its
+ * graph, for the linter.
+ */
 
 import type { Graph, Node } from '../../../graph/types.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
@@ -21,13 +24,18 @@ export interface ModelFacts {
 }
 
 /**
- * Reads the sizes off a graph: parameters by the names that model libraries give them, heads from the attention nodes, batch
- * and sequence from the program (`inputRoles`).
+ * Reads the sizes off a graph: parameters by the names that model libraries give them, heads from
+ * the attention nodes, batch and sequence from the program (`inputRoles`).
  *
  * @param roles by node of the graph, where they are known
  */
-export function modelFacts(graph: Graph, roles: InputRoles = graphInputRoles(graph, builtinOperators())): ModelFacts {
-  const parameters = graph.nodes.filter((n) => n.kind === 'placeholder' && n.meta.role === 'parameter');
+export function modelFacts(
+  graph: Graph,
+  roles: InputRoles = graphInputRoles(graph, builtinOperators()),
+): ModelFacts {
+  const parameters = graph.nodes.filter(
+    (n) => n.kind === 'placeholder' && n.meta.role === 'parameter',
+  );
   const shapeOf = (pattern: RegExp): readonly number[] | undefined => {
     const found = parameters.find((n) => pattern.test(n.meta.roleName ?? n.name));
     return found === undefined ? undefined : shape(found);
@@ -44,7 +52,9 @@ export function modelFacts(graph: Graph, roles: InputRoles = graphInputRoles(gra
     n.kind === 'call' && n.target.includes('scaled_dot_product') ? [n.args[0]] : [],
   )[0];
   const named =
-    query !== null && typeof query === 'object' && 'kind' in query && query.kind === 'value' ? query.name : undefined;
+    query !== null && typeof query === 'object' && 'kind' in query && query.kind === 'value'
+      ? query.name
+      : undefined;
   const q = named === undefined ? [] : shape(graph.nodes.find((n) => n.name === named));
   const heads = q.length === 4 ? q[1] : undefined;
   const keys = shapeOf(/(^|[._])(k_proj|wk|key)\.weight/);

@@ -1,4 +1,7 @@
-/** What the search for batch and sequence reads: the planned program, its input tensors, and which slots are plain cuts. */
+/**
+ * What the search for batch and sequence reads: the planned program, its input tensors, and which
+ * slots are plain cuts.
+ */
 
 import type { TensorMeta } from '../../../ops/record/record.ts';
 import { isStrided, type RuleSlot, type ShardSlot } from '../../../ops/record/rule.ts';
@@ -24,12 +27,20 @@ export function inputsOf({ graph, flow }: Program): InputTensor[] {
     if (node.kind !== 'placeholder' || node.meta.role !== 'input') return [];
     const [value] = flow.results[n];
     if (value === undefined || value < 0) return [];
-    return [{ node: n, value, names: [node.name, node.meta.roleName ?? node.name], shape: flow.values[value].meta.shape }];
+    return [
+      {
+        node: n,
+        value,
+        names: [node.name, node.meta.roleName ?? node.name],
+        shape: flow.values[value].meta.shape,
+      },
+    ];
   });
-} // prettier-ignore
+}
 
 /** A cut of whole rows from the first on, not inside other indices. */
-export const isPlain = (slot: RuleSlot): slot is ShardSlot => slot?.kind === 'shard' && !isStrided(slot);
+export const isPlain = (slot: RuleSlot): slot is ShardSlot =>
+  slot?.kind === 'shard' && !isStrided(slot);
 
 export function elements({ shape }: TensorMeta): number {
   return shape.reduce((n, size) => n * size, 1);

@@ -1,4 +1,7 @@
-/** Takes a graph and what the user states and gives the batch dim and the sequence dim of each input. */
+/**
+ * Takes a graph and what the user states and gives the batch dim and the sequence dim of each
+ * input.
+ */
 
 import { ShardwrightError, suggestion } from '../../../errors.ts';
 import type { Graph } from '../../../graph/types.ts';
@@ -11,16 +14,17 @@ import { dataflow } from '../../../strategy/dataflow.ts';
 import { nodeStrategies } from '../../../strategy/nodes.ts';
 import { batchOf } from './batch.ts';
 import { Indices, RuleLists } from './indices.ts';
-import { inputsOf, type Dims, type InputTensor, type Program } from './program.ts';
+import { type Dims, inputsOf, type InputTensor, type Program } from './program.ts';
 import { sequences } from './sequence.ts';
 
 /**
- * Which dim of each input is the batch and which the sequence, told by the program. In: a model and what the user states.
- * Out: both dims by input node.
+ * Which dim of each input is the batch and which the sequence, told by the program. In: a model and
+ * what the user states. Out: both dims by input node.
  *
- * The batch is the index whose parts do not meet before the loss: with its dims cut on every input, and parameters whole, the
- * forward pass runs by its rules without communication and the loss is a sum or mean of what the parts give. The sequence is
- * the index over which attention mixes: it reaches the rows of fused attention, or both sides of a table of scores.
+ * The batch is the index whose parts do not meet before the loss: with its dims cut on every input,
+ * and parameters whole, the forward pass runs by its rules without communication and the loss is a
+ * sum or mean of what the parts give. The sequence is the index over which attention mixes: it
+ * reaches the rows of fused attention, or both sides of a table of scores.
  */
 interface InputRole {
   readonly batch?: number;
@@ -36,28 +40,49 @@ export function inputRoles(model: Program): InputRoles {
   const indices = new Indices(model, rules);
   const batch = statedOf(model, inputs, 'batch') ?? batchOf(model, rules, indices, inputs);
   const whole = batch.stated ? linked(indices, inputs, batch.dims) : batch.dims;
-  const sequence = statedOf(model, inputs, 'sequence')?.dims ?? sequences(model, rules, inputs, whole);
+  const sequence =
+    statedOf(model, inputs, 'sequence')?.dims ?? sequences(model, rules, inputs, whole);
   const roles = new Map<number, InputRole>();
   for (const { node } of inputs) {
     const [own, row] = [whole.get(node), sequence.get(node)];
-    roles.set(node, { ...(own === undefined ? {} : { batch: own }), ...(row === undefined ? {} : { sequence: row }) });
+    roles.set(node, {
+      ...(own === undefined ? {} : { batch: own }),
+      ...(row === undefined ? {} : { sequence: row }),
+    });
   }
   return roles;
-} // prettier-ignore
+}
 
 /** The same for a graph that is not planned, on one device. */
-export function graphInputRoles(graph: Graph, table: OperatorTable, statedDims?: StatedDims): InputRoles {
+export function graphInputRoles(
+  graph: Graph,
+  table: OperatorTable,
+  statedDims?: StatedDims,
+): InputRoles {
   const space = new ShardingSpace(parseMesh('d=1'));
   const program = plannable(graph, table);
   const flow = dataflow(program, table, true);
-  const strategies = nodeStrategies(program, flow, table, space, { uneven: 'allow', unknown: 'replicate' });
-  const roles = inputRoles({ graph: program, flow, strategies, space, ...(statedDims === undefined ? {} : { statedDims }) });
+  const strategies = nodeStrategies(program, flow, table, space, {
+    uneven: 'allow',
+    unknown: 'replicate',
+  });
+  const roles = inputRoles({
+    graph: program,
+    flow,
+    strategies,
+    space,
+    ...(statedDims === undefined ? {} : { statedDims }),
+  });
   const position = new Map(graph.nodes.map((node, n) => [node.name, n]));
   return new Map([...roles].map(([n, role]) => [position.get(program.nodes[n].name) ?? n, role]));
-} // prettier-ignore
+}
 
 /** What the user says; undefined where nothing is said of this role. */
-function statedOf(model: Program, inputs: readonly InputTensor[], role: 'batch' | 'sequence'): Dims | undefined {
+function statedOf(
+  model: Program,
+  inputs: readonly InputTensor[],
+  role: 'batch' | 'sequence',
+): Dims | undefined {
   const stated = Object.entries(model.statedDims?.[role] ?? {});
   if (stated.length === 0) return undefined;
   const dims = new Map<number, number>();
@@ -70,16 +95,24 @@ function statedOf(model: Program, inputs: readonly InputTensor[], role: 'batch' 
       });
     const at = dim < 0 ? dim + found.shape.length : dim;
     if (!Number.isInteger(dim) || at < 0 || at >= found.shape.length)
-      throw new ShardwrightError('E_SHAPE', `${flag}: '${name}' [${found.shape.join(', ')}] has no dim ${dim}`, {
-        hint: `name one from 0 to ${found.shape.length - 1}.`,
-      });
+      throw new ShardwrightError(
+        'E_SHAPE',
+        `${flag}: '${name}' [${found.shape.join(', ')}] has no dim ${dim}`,
+        {
+          hint: `name one from 0 to ${found.shape.length - 1}.`,
+        },
+      );
     dims.set(found.node, at);
   }
   return { dims, stated: true };
 }
 
 /** The inputs that share an index with a stated dim are cut with it; a stated dim wins. */
-function linked(indices: Indices, inputs: readonly InputTensor[], stated: ReadonlyMap<number, number>): Map<number, number> {
+function linked(
+  indices: Indices,
+  inputs: readonly InputTensor[],
+  stated: ReadonlyMap<number, number>,
+): Map<number, number> {
   const all = new Map(stated);
   const wanted = new Set([...stated].map(([node, dim]) => indices.of(valueOf(inputs, node), dim)));
   for (const { node, value, shape } of inputs) {
@@ -87,7 +120,7 @@ function linked(indices: Indices, inputs: readonly InputTensor[], stated: Readon
     if (dim >= 0 && !all.has(node)) all.set(node, dim);
   }
   return all;
-} // prettier-ignore
+}
 
 function valueOf(inputs: readonly InputTensor[], node: number): number {
   return inputs.find((input) => input.node === node)?.value ?? -1;

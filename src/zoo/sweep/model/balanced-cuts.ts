@@ -1,9 +1,15 @@
-/** Cuts a chain of units into pipeline stages: minimises the longest stage within the memory of a device. */
+/**
+ * Cuts a chain of units into pipeline stages: minimises the longest stage within the memory of a
+ * device.
+ */
 
 import { keptMicrobatches } from '../../../simulate/pipeline/closed-forms.ts';
 import type { PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';
 
-/** One unit as stages are cut: seconds of a microbatch, bytes of states and of what a microbatch keeps. */
+/**
+ * One unit as stages are cut: seconds of a microbatch, bytes of states and of what a microbatch
+ * keeps.
+ */
 export interface CutUnit {
   readonly seconds: number;
   readonly stateBytes: number;
@@ -18,9 +24,11 @@ interface CutRequest {
 }
 
 /**
- * Cuts units into stages of which the longest is as short as can be, each within its memory. Where messages between all units
- * are the same, this is what `partitionStages` finds, whose sum over the stages is then the same for all cuts: a sweep cuts
- * thousands of pipelines, so the longest stage is bisected (over the lengths that stages can have) and stages are filled from the end, which gives the earliest cuts.
+ * Cuts units into stages of which the longest is as short as can be, each within its memory. Where
+ * messages between all units are the same, this is what `partitionStages` finds, whose sum over the
+ * stages is then the same for all cuts: a sweep cuts thousands of pipelines, so the longest stage
+ * is bisected (over the lengths that stages can have) and stages are filled from the end, which
+ * gives the earliest cuts.
  *
  * @returns first unit of every stage and the number of units; undefined where no cuts fit
  */
@@ -28,8 +36,13 @@ export function balancedCuts(units: readonly CutUnit[], request: CutRequest): nu
   const { stages: p, microbatches, schedule, limitBytes } = request;
   const n = units.length;
   if (n < p) return undefined;
-  const kept = Array.from({ length: p }, (_, s) => keptMicrobatches(schedule, { devices: p, microbatches }, s));
-  /** Of the last filling, the least that a stage would have had with one unit more: no bound below it gives other cuts. */
+  const kept = Array.from({ length: p }, (_, s) =>
+    keptMicrobatches(schedule, { devices: p, microbatches }, s),
+  );
+  /**
+   * Of the last filling, the least that a stage would have had with one unit more: no bound below
+   * it gives other cuts.
+   */
   let next = Infinity;
   /** Cuts with no stage above `most`, filled from the last stage on. */
   const fill = (most: number): number[] | undefined => {
@@ -45,7 +58,11 @@ export function balancedCuts(units: readonly CutUnit[], request: CutRequest): nu
         const bytes = states + u.stateBytes + kept[s] * (activations + u.activationBytes);
         if (longer > most * (1 + 1e-12)) next = Math.min(next, longer);
         if (longer > most * (1 + 1e-12) || bytes > limitBytes) break;
-        [seconds, states, activations] = [longer, states + u.stateBytes, activations + u.activationBytes];
+        [seconds, states, activations] = [
+          longer,
+          states + u.stateBytes,
+          activations + u.activationBytes,
+        ];
         first--;
       }
       if (first === bounds[s + 1]) return undefined;
@@ -55,7 +72,8 @@ export function balancedCuts(units: readonly CutUnit[], request: CutRequest): nu
   };
   const all = units.reduce((t, u) => t + u.seconds, 0);
   let low = all / p;
-  // Layers are alike, so that few lengths lie above the mean: they are tried in turn before the rest is bisected.
+  // Layers are alike, so that few lengths lie above the mean: they are tried in turn before the
+  // rest is bisected.
   let length = low;
   for (let tried = 0; tried < LENGTHS_TRIED; tried++) {
     const found = fill(length);

@@ -1,14 +1,15 @@
 /**
- * Plays a pipeline schedule and gives the end time of each device, without the record of spans that `playPipeline` makes.
+ * Plays a pipeline schedule and gives the end time of each device, without the record of spans that
+ * `playPipeline` makes.
  */
 
 import { internalError } from '../../../errors.ts';
 import type { StageSeconds } from '../../../simulate/pipeline/play.ts';
 import {
-  PIPELINE_SCHEDULES,
   passOrder,
-  splitsBackward,
+  PIPELINE_SCHEDULES,
   type PipelineSchedule,
+  splitsBackward,
 } from '../../../simulate/pipeline/schedules.ts';
 
 /** One step of a pipeline. */
@@ -24,18 +25,21 @@ interface PipelineRun {
 }
 
 /**
- * Ends of a pipeline's devices, as `playPipeline` finds them, without the spans: a sweep plays thousands of schedules of few
- * shapes. The order of the passes of a shape is made once.
+ * Ends of a pipeline's devices, as `playPipeline` finds them, without the spans: a sweep plays
+ * thousands of schedules of few shapes. The order of the passes of a shape is made once.
  */
 export class PipelinePlayer {
   private readonly orders = new Map<string, CompiledOrder>();
   private ready = new Float64Array(0);
-  /** Last plays by a hash of what was played: layouts that keep their states otherwise often work alike. */
+  /**
+   * Last plays by a hash of what was played: layouts that keep their states otherwise often work
+   * alike.
+   */
   private readonly played = new Map<number, Played>();
 
   /**
-   * @returns seconds at which each device is done; with more than `MOST_PASSES` passes, the end of fewer microbatches and the
-   *   rest at the rate of the last of them
+   * @returns seconds at which each device is done; with more than `MOST_PASSES` passes, the end of
+   *   fewer microbatches and the rest at the rate of the last of them
    */
   ends(run: PipelineRun): Float64Array {
     const input = inputOf(run);
@@ -60,13 +64,20 @@ export class PipelinePlayer {
   }
 
   /** Plays `m` microbatches of the run. */
-  private play({ schedule, devices: p, chunks: v, stages, hops }: PipelineRun, m: number): Float64Array {
+  private play(
+    { schedule, devices: p, chunks: v, stages, hops }: PipelineRun,
+    m: number,
+  ): Float64Array {
     const { passes, start } = this.order(schedule, p, v, m);
     const count = p * v;
     const split = splitsBackward(schedule);
     const duration = Float64Array.from({ length: 3 * count }, (_, i) => {
       const { forward, backwardInput, backwardWeight } = stages[Math.floor(i / 3)];
-      return i % 3 === 0 ? forward : i % 3 === 1 ? backwardInput + (split ? 0 : backwardWeight) : backwardWeight;
+      return i % 3 === 0
+        ? forward
+        : i % 3 === 1
+          ? backwardInput + (split ? 0 : backwardWeight)
+          : backwardWeight;
     });
     // Arrival of what a pass needs, by kind, stage and microbatch; -1: not yet.
     if (this.ready.length < 3 * count * m) this.ready = new Float64Array(3 * count * m);
@@ -78,7 +89,10 @@ export class PipelinePlayer {
     const free = new Float64Array(p);
     let left = passes.length;
     for (let moved = true; left > 0;) {
-      if (!moved) throw internalError(`schedule ${schedule} of ${p} devices and ${m} microbatches waits for itself`);
+      if (!moved)
+        throw internalError(
+          `schedule ${schedule} of ${p} devices and ${m} microbatches waits for itself`,
+        );
       moved = false;
       for (let i = 0; i < p; i++) {
         for (; next[i] < start[i + 1]; next[i]++, left--, moved = true) {
@@ -115,7 +129,11 @@ export class PipelinePlayer {
     const key = `${schedule} ${p} ${v} ${m}`;
     let found = this.orders.get(key);
     if (found === undefined) {
-      const lists = passOrder(schedule, { devices: p, microbatches: m, ...(v > 1 ? { chunks: v } : {}) });
+      const lists = passOrder(schedule, {
+        devices: p,
+        microbatches: m,
+        ...(v > 1 ? { chunks: v } : {}),
+      });
       const start = new Int32Array(p + 1);
       lists.forEach((list, i) => (start[i + 1] = start[i] + list.length));
       const passes = new Int32Array(start[p]);
@@ -136,7 +154,14 @@ interface Played {
 }
 
 /** Everything that a play depends on. */
-function inputOf({ schedule, devices, chunks, microbatches, stages, hops }: PipelineRun): Float64Array {
+function inputOf({
+  schedule,
+  devices,
+  chunks,
+  microbatches,
+  stages,
+  hops,
+}: PipelineRun): Float64Array {
   const input = new Float64Array(4 + 3 * stages.length + hops.length);
   input.set([PIPELINE_SCHEDULES.indexOf(schedule), devices, chunks, microbatches]);
   stages.forEach(({ forward, backwardInput, backwardWeight }, k) => {

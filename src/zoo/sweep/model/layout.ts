@@ -1,17 +1,23 @@
 /**
- * The layout of a sweep: sizes of the mesh dims, how the sequence is cut, what is tuned; gives a layout's names and the
- * request of its per-rank program.
+ * The layout of a sweep: sizes of the mesh dims, how the sequence is cut, what is tuned; gives a
+ * layout's names and the request of its per-rank program.
  */
 
+import {
+  type Allocation,
+  allocationOf,
+  type Hosts,
+  usedPerHost,
+} from '../../../cost/hardware/topology.ts';
 import type { PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';
 import type { Checkpoint } from '../../recipes/checkpoints.ts';
 import type { CoreAxis, CoreRequest } from './types.ts';
-import { allocationOf, usedPerHost, type Allocation, type Hosts } from '../../../cost/hardware/topology.ts';
 import type { StateMode } from './zero-mode.ts';
 
 /**
- * Sizes of a mesh, outermost first: pp, dp_replicate, dp_shard, cp (or sp of Ulysses), tp; ep folds over the last three, and so
- * does etp, inside it: devices that cut each expert between them. Without etp an expert is whole where it is used.
+ * Sizes of a mesh, outermost first: pp, dp_replicate, dp_shard, cp (or sp of Ulysses), tp; ep folds
+ * over the last three, and so does etp, inside it: devices that cut each expert between them.
+ * Without etp an expert is whole where it is used.
  */
 export interface LayoutSizes {
   readonly pp: number;
@@ -23,7 +29,10 @@ export interface LayoutSizes {
   readonly etp?: number;
 }
 
-/** How a sequence dim is used (`cp` gathers keys and values, `ring` passes them on), and whether the residual stream is cut between tensor-parallel regions. */
+/**
+ * How a sequence dim is used (`cp` gathers keys and values, `ring` passes them on), and whether the
+ * residual stream is cut between tensor-parallel regions.
+ */
 export interface LayoutKind {
   readonly mode: StateMode;
   readonly context: 'cp' | 'ring' | 'ulysses';
@@ -33,11 +42,13 @@ export interface LayoutKind {
 }
 
 /**
- * Why a layout of routed experts with tensor parallelism has sequence parallelism too. Source: `MoELayer.forward` of megatron-core
- * 0.16.1 (`transformer/moe/moe_layer.py`), which raises a ValueError in training without it.
+ * Why a layout of routed experts with tensor parallelism has sequence parallelism too. Source:
+ * `MoELayer.forward` of megatron-core 0.16.1 (`transformer/moe/moe_layer.py`), which raises a
+ * ValueError in training without it.
  */
 export const UNCUT_STREAM =
-  'tokens are sent to experts from where they lie, so tensor parallelism cuts the sequence between layers too, and megatron-core 0.16 refuses to train without';
+  'tokens are sent to experts from where they lie, so tensor parallelism cuts the sequence ' +
+  'between layers too, and megatron-core 0.16 refuses to train without';
 
 /** What is left to choose when mesh and plan are given. */
 export interface LayoutTuning {
@@ -45,24 +56,34 @@ export interface LayoutTuning {
   readonly schedule: PipelineSchedule;
   readonly chunks: number;
   readonly checkpoint: Checkpoint;
-  /** Whether FSDP gathers parameters once a step and keeps them (`reshard=false`), not before every pass. */
+  /**
+   * Whether FSDP gathers parameters once a step and keeps them (`reshard=false`), not before every
+   * pass.
+   */
   readonly once: boolean;
   /**
-   * Whether a device runs the forward pass of a microbatch beside the backward pass of another, so that exchanges of tokens with
-   * experts hide (`overlap.ts`); absent: one after another.
+   * Whether a device runs the forward pass of a microbatch beside the backward pass of another, so
+   * that exchanges of tokens with experts hide (`overlap.ts`); absent: one after another.
    */
   readonly paired?: boolean;
   /**
-   * Whether the layout runs as frameworks run what is stated: layers in equal parts (or by one layer unequal), all of them recomputed; absent: stages are
-   * balanced by their seconds, and layers are recomputed only where memory requires it.
+   * Whether the layout runs as frameworks run what is stated: layers in equal parts (or by one
+   * layer unequal), all of them recomputed; absent: stages are balanced by their seconds, and
+   * layers are recomputed only where memory requires it.
    */
   readonly asStated?: boolean;
-  /** Of what is stated: layers of each chunk, in the order of the model; embedding and head are with the first and the last. Absent: equal parts. */
+  /**
+   * Of what is stated: layers of each chunk, in the order of the model; embedding and head are with
+   * the first and the last. Absent: equal parts.
+   */
   readonly stageLayers?: readonly number[];
 }
 
 /** The name of a plan, as `compare --plans` takes it. */
-export function planName({ pp, dp_replicate, dp_shard, cp, tp, ep, etp = 1 }: LayoutSizes, kind: LayoutKind): string {
+export function planName(
+  { pp, dp_replicate, dp_shard, cp, tp, ep, etp = 1 }: LayoutSizes,
+  kind: LayoutKind,
+): string {
   const parts: string[] = [];
   if (pp > 1) parts.push('pp');
   if (dp_replicate * dp_shard * cp > 1) parts.push(kind.mode);
@@ -83,19 +104,34 @@ export function meshText(sizes: LayoutSizes, kind?: LayoutKind): string {
   const names: readonly (readonly [string, number])[] = [
     ['pp', sizes.pp],
     ...(data
-      ? ([['dp_replicate', sizes.dp_replicate], ['dp_shard', sizes.dp_shard]] as const)
+      ? ([
+          ['dp_replicate', sizes.dp_replicate],
+          ['dp_shard', sizes.dp_shard],
+        ] as const)
       : ([['dp', sizes.dp_replicate * sizes.dp_shard]] as const)),
     [kind?.context === 'ulysses' ? 'sp' : 'cp', sizes.cp],
     ['tp', sizes.tp],
-  ]; // prettier-ignore
-  const text = names.filter(([, n]) => n > 1).map(([name, n]) => `${name}=${n}`).join(','); // prettier-ignore
+  ];
+  const text = names
+    .filter(([, n]) => n > 1)
+    .map(([name, n]) => `${name}=${n}`)
+    .join(',');
   const dense = text === '' ? 'dp=1' : text;
-  const folded = [['ep', sizes.ep], ['etp', sizes.etp ?? 1]] as const; // prettier-ignore
-  const experts = folded.filter(([, n]) => n > 1).map(([name, n]) => `${name}=${n}`).join(','); // prettier-ignore
+  const folded = [
+    ['ep', sizes.ep],
+    ['etp', sizes.etp ?? 1],
+  ] as const;
+  const experts = folded
+    .filter(([, n]) => n > 1)
+    .map(([name, n]) => `${name}=${n}`)
+    .join(',');
   return experts === '' ? dense : `${dense} ${experts}`;
 }
 
-/** Products of the inner sizes of a layout's dense mesh, as hosts must fit them; its expert mesh folds over the same devices. */
+/**
+ * Products of the inner sizes of a layout's dense mesh, as hosts must fit them; its expert mesh
+ * folds over the same devices.
+ */
 export function layoutInners({ pp, dp_replicate, dp_shard, cp, tp }: LayoutSizes): number[] {
   const rank = dp_replicate * dp_shard * cp * tp;
   return [pp * rank, rank, cp * tp, tp];
@@ -120,7 +156,9 @@ export function coreRequest(sizes: LayoutSizes, kind: LayoutKind, microbatch: nu
     axes.push({
       name: 'tp',
       size: sizes.tp,
-      ...(kind.free === true ? {} : { part: kind.sequenceParallel ? 'tensor-sequence' : 'tensor-whole' }),
+      ...(kind.free === true
+        ? {}
+        : { part: kind.sequenceParallel ? 'tensor-sequence' : 'tensor-whole' }),
     });
   return { microbatch, axes };
 }

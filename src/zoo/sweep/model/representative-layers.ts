@@ -1,4 +1,7 @@
-/** Builds a model with few layers that stands for one of many, and gives the number of real layers that each represents. */
+/**
+ * Builds a model with few layers that stands for one of many, and gives the number of real layers
+ * that each represents.
+ */
 
 import { ShardwrightError } from '../../../errors.ts';
 import type { Arg, DType, Graph, Node } from '../../../graph/types.ts';
@@ -12,8 +15,8 @@ import { trace } from '../../../trace/trace.ts';
 import { withFusedAttention } from './fused-attention.ts';
 
 /**
- * A model of few layers that stands for one of many: equal layers cost the same, so one of each kind is priced,
- * the first and the last beside it.
+ * A model of few layers that stands for one of many: equal layers cost the same, so one of each
+ * kind is priced, the first and the last beside it.
  */
 export interface LayerKinds {
   /** Layers of the model. */
@@ -59,9 +62,13 @@ export function stackLayers(graph: Graph): number {
   }
   const layers = Math.max(-1, ...numbers) + 1;
   if (stacks.size !== 1 || numbers.size !== layers)
-    throw new ShardwrightError('E_UNSUPPORTED', `the layers of '${graph.name}' are not one stack, numbered from 0`, {
-      hint: 'pipeline stages are cut between the layers of a decoder or an encoder.',
-    });
+    throw new ShardwrightError(
+      'E_UNSUPPORTED',
+      `the layers of '${graph.name}' are not one stack, numbered from 0`,
+      {
+        hint: 'pipeline stages are cut between the layers of a decoder or an encoder.',
+      },
+    );
   return layers;
 }
 
@@ -74,13 +81,33 @@ interface TokenSizes {
 }
 
 /** The forward program with its loss, of so many layers. */
-export function lossProgram(config: ModelConfig, sizes: TokenSizes, layers: number, table: OperatorTable): Graph {
-  const dtype = sizes.dtype ?? (config.statedDtype === undefined ? 'bf16' : dtypeNamed(config.statedDtype));
+export function lossProgram(
+  config: ModelConfig,
+  sizes: TokenSizes,
+  layers: number,
+  table: OperatorTable,
+): Graph {
+  const dtype =
+    sizes.dtype ?? (config.statedDtype === undefined ? 'bf16' : dtypeNamed(config.statedDtype));
   const { batch, sequence: seq, vocabulary } = sizes;
   const rows = vocabulary === undefined ? {} : { vocabulary };
-  const { inputs, run } = config.architecture.program({ batch, seq, dtype, training: true, layers, ...rows });
+  const { inputs, run } = config.architecture.program({
+    batch,
+    seq,
+    dtype,
+    training: true,
+    layers,
+    ...rows,
+  });
   // The programs here are our own and pure, as in `buildModel`.
-  const options = { name: config.type, table, training: true, checkTwice: false, proxy: false, positions: false };
+  const options = {
+    name: config.type,
+    table,
+    training: true,
+    checkTwice: false,
+    proxy: false,
+    positions: false,
+  };
   return trace((given) => run(given), inputs, options);
 }
 
@@ -90,26 +117,41 @@ export function withBackward(forward: Graph, table: OperatorTable): Graph {
 }
 
 /**
- * The kinds of the layers of a model, told by their calls: two layers are of one kind if they apply the same operators to the
- * same shapes and to the same values from outside (masks, rotations).
+ * The kinds of the layers of a model, told by their calls: two layers are of one kind if they apply
+ * the same operators to the same shapes and to the same values from outside (masks, rotations).
  *
  * @throws E_UNSUPPORTED for a model whose layers are not one stack
  */
-export function layerKinds(config: ModelConfig, sizes: TokenSizes, table: OperatorTable): LayerKinds {
+export function layerKinds(
+  config: ModelConfig,
+  sizes: TokenSizes,
+  table: OperatorTable,
+): LayerKinds {
   const { layers } = config.architecture.shape;
   const graph = lossProgram(config, { ...sizes, batch: 1 }, layers, table);
   const signatures = layerSignatures(graph, layers);
   const kindOf = signatures.map((text) => signatures.indexOf(text));
   const last = layers - 1;
   const kinds = new Set(kindOf).size;
-  const whole = { layers, kinds, sequenceFlops: programFlops(graph, table).forward, tied: hasTies(graph) };
+  const whole = {
+    layers,
+    kinds,
+    sequenceFlops: programFlops(graph, table).forward,
+    tied: hasTies(graph),
+  };
   for (let n = Math.min(3, layers); n < layers; n++) {
     const standsFor = kindOf.map((kind, l) => {
       if (l === 0) return 0;
       if (l === last) return kindOf[n - 1] === kind ? n - 1 : -1;
       // A neighbour of the same kinds is preferred: what it hands over is cut the same way.
-      const inside = Array.from({ length: n - 2 }, (_, i) => i + 1).filter((i) => kindOf[i] === kind);
-      return inside.find((i) => kindOf[i - 1] === kindOf[l - 1] && kindOf[i + 1] === kindOf[l + 1]) ?? inside[0] ?? -1;
+      const inside = Array.from({ length: n - 2 }, (_, i) => i + 1).filter(
+        (i) => kindOf[i] === kind,
+      );
+      return (
+        inside.find((i) => kindOf[i - 1] === kindOf[l - 1] && kindOf[i + 1] === kindOf[l + 1]) ??
+        inside[0] ??
+        -1
+      );
     });
     if (!standsFor.includes(-1)) return { ...whole, shallow: n, standsFor };
   }
@@ -118,9 +160,15 @@ export function layerKinds(config: ModelConfig, sizes: TokenSizes, table: Operat
 
 /** Whether a parameter is used both before the first call of the layers and after the last. */
 function hasTies(graph: Graph): boolean {
-  const inLayers = graph.nodes.flatMap((n, i) => (n.kind === 'call' && layerOf(n.meta.path) !== undefined ? [i] : []));
+  const inLayers = graph.nodes.flatMap((n, i) =>
+    n.kind === 'call' && layerOf(n.meta.path) !== undefined ? [i] : [],
+  );
   const [first = 0, last = 0] = [inLayers[0], inLayers.at(-1)];
-  const parameters = new Set(graph.nodes.flatMap((n) => (n.kind === 'placeholder' && n.meta.role === 'parameter' ? [n.name] : []))); // prettier-ignore
+  const parameters = new Set(
+    graph.nodes.flatMap((n) =>
+      n.kind === 'placeholder' && n.meta.role === 'parameter' ? [n.name] : [],
+    ),
+  );
   const early = new Set<string>();
   const late = new Set<string>();
   graph.nodes.forEach((node, i) => {
@@ -149,14 +197,22 @@ function layerSignatures(graph: Graph, layers: number): string[] {
     if (node.kind !== 'call') continue;
     const named = mapOperands(node, (name) => {
       const known = inside.get(name);
-      return known === undefined ? `outside ${name}` : known.layer === layer ? known.name : 'stream';
+      return known === undefined
+        ? `outside ${name}`
+        : known.layer === layer
+          ? known.name
+          : 'stream';
     });
     texts[layer].push(`${node.target}(${argsText(named)}): ${typeText(node.type)}`);
   }
   if (stacks.size !== 1 || texts.some((t) => t.length === 0))
-    throw new ShardwrightError('E_UNSUPPORTED', `the ${layers} layers of '${graph.name}' are not one stack`, {
-      hint: 'compare its graph instead: trace or export it to a file.',
-    });
+    throw new ShardwrightError(
+      'E_UNSUPPORTED',
+      `the ${layers} layers of '${graph.name}' are not one stack`,
+      {
+        hint: 'compare its graph instead: trace or export it to a file.',
+      },
+    );
   return texts.map((t) => t.join('\n'));
 }
 

@@ -1,6 +1,6 @@
 /**
- * Prices the states of one parameter (gather, gradient reduction, optimizer step) under each ZeRO mode, in seconds and
- * bytes.
+ * Prices the states of one parameter (gather, gradient reduction, optimizer step) under each ZeRO
+ * mode, in seconds and bytes.
  */
 
 import type { CollectiveModel } from '../../../cost/collective-model.ts';
@@ -14,9 +14,15 @@ import type { StateMode } from './zero-mode.ts';
 export interface DataGroups {
   readonly dense: { readonly mesh: DeviceMesh; readonly collectives: CollectiveModel };
   readonly expert: { readonly mesh: DeviceMesh; readonly collectives: CollectiveModel };
-  /** The expert mesh with its groups cut into hosts (`epHosts`) and devices of a host (`epInside`), where they reach over hosts. */
+  /**
+   * The expert mesh with its groups cut into hosts (`epHosts`) and devices of a host (`epInside`),
+   * where they reach over hosts.
+   */
   readonly forwarding?: DataGroups['expert'];
-  /** Whether data ranks are on several hosts, so that what they move passes other links than tensor parallelism. */
+  /**
+   * Whether data ranks are on several hosts, so that what they move passes other links than tensor
+   * parallelism.
+   */
   readonly overHosts: boolean;
   /** Devices of an expert group, and those that cut an expert between them. */
   readonly ep: number;
@@ -45,11 +51,17 @@ export interface StateMove {
 export interface StateMoving {
   /** Bytes of an element on a device where they are not those of the parameter's `state`. */
   readonly state?: Partial<StateBytes>;
-  /** Bytes of cast weights that stay beside each element of a weight of the layers, while it is whole. */
+  /**
+   * Bytes of cast weights that stay beside each element of a weight of the layers, while it is
+   * whole.
+   */
   readonly keptWeightBytes?: number;
   /** Of a gradient element as data ranks sum it; default: as the parameter. */
   readonly gradientBytes?: number;
-  /** Whole gradients are summed everywhere before each rank takes its part (DeepSpeed without overlap). */
+  /**
+   * Whole gradients are summed everywhere before each rank takes its part (DeepSpeed without
+   * overlap).
+   */
   readonly sumsWhole?: boolean;
   /** Seconds of a collective; default: each alone. */
   readonly priced?: (move: StateMove) => number;
@@ -57,11 +69,14 @@ export interface StateMoving {
   readonly listed?: boolean;
 }
 
-const alone = ({ kind, bytes, dims, collectives }: StateMove): number => collectives.seconds(kind, bytes, dims);
+const alone = ({ kind, bytes, dims, collectives }: StateMove): number =>
+  collectives.seconds(kind, bytes, dims);
 
 /** One parameter on one device. */
 export interface ParameterCost {
-  /** Every microbatch: gathers before the passes, and gradients scattered after the backward pass. */
+  /**
+   * Every microbatch: gathers before the passes, and gradients scattered after the backward pass.
+   */
   readonly gatherForwardSeconds: number;
   readonly gatherBackwardSeconds: number;
   readonly scatterSeconds: number;
@@ -83,10 +98,11 @@ export interface ParameterCost {
 }
 
 /**
- * What a parameter costs and takes: exact prices of the same collectives that a plan on the whole mesh has. One with fewer rows than ranks stays whole, as every FSDP implementation keeps it.
+ * What a parameter costs and takes: exact prices of the same collectives that a plan on the whole
+ * mesh has. One with fewer rows than ranks stays whole, as every FSDP implementation keeps it.
  *
- * @param once of FSDP: parameters are gathered once a step and stay, gradients are scattered once (`reshard=false`), which is
- *   what frameworks do where several microbatches follow each other
+ * @param once of FSDP: parameters are gathered once a step and stay, gradients are scattered once
+ *   (`reshard=false`), which is what frameworks do where several microbatches follow each other
  */
 export function parameterCost(
   p: CoreParameter,
@@ -108,9 +124,13 @@ export function parameterCost(
   const shardAxes = present(p.kind === 'expert' ? ['efsdp'] : ['dp_shard', 'cp', 'sp']);
   const replicaAxes = present(['dp_replicate']);
   // What else leaves the gradient pending: model dims, and for a router every dim that cuts tokens.
-  const pendingAxes = present(p.kind === 'router' ? ['tp'] : p.pending.filter((a) => !shardAxes.includes(a)));
+  const pendingAxes = present(
+    p.kind === 'router' ? ['tp'] : p.pending.filter((a) => !shardAxes.includes(a)),
+  );
   const localElements =
-    p.kind === 'expert' ? (p.localElements / p.rows / groups.etp) * Math.ceil(p.rows / groups.ep) : p.localElements;
+    p.kind === 'expert'
+      ? (p.localElements / p.rows / groups.etp) * Math.ceil(p.rows / groups.ep)
+      : p.localElements;
   const localRows = p.kind === 'expert' ? Math.ceil(p.rows / groups.ep) : p.localRows;
   const wholeBytes = localElements * p.itemBytes;
   const count = (axes: readonly string[]): number => axes.reduce((n, a) => n * size(a), 1);
@@ -122,16 +142,28 @@ export function parameterCost(
 
   const perMicrobatch: Moved[] = [];
   const perStep: Moved[] = [];
-  const price = (list: Moved[], kind: Parameters<CollectiveModel['seconds']>[0], bytes: number, axes: readonly string[], moment: StateMove['moment'] = 'sum'): number => {
+  const price = (
+    list: Moved[],
+    kind: Parameters<CollectiveModel['seconds']>[0],
+    bytes: number,
+    axes: readonly string[],
+    moment: StateMove['moment'] = 'sum',
+  ): number => {
     if (axes.length === 0 || bytes === 0) return 0;
     const dims: number[] = [];
     for (let d = 0; d < mesh.names.length; d++) if (axes.includes(mesh.names[d])) dims.push(d);
     const seconds = priced({ kind, bytes, dims, collectives, parameter: p, moment });
     if (!listed) return seconds;
     const names = dims.map((d) => mesh.names[d]).join('+');
-    list.push({ kind, axes: names, count: 1, sentBytes: ringBytes(kind, bytes, mesh.sizeOf(dims)), seconds });
+    list.push({
+      kind,
+      axes: names,
+      count: 1,
+      sentBytes: ringBytes(kind, bytes, mesh.sizeOf(dims)),
+      seconds,
+    });
     return seconds;
-  }; // prettier-ignore
+  };
   let [
     gatherForwardSeconds,
     gatherBackwardSeconds,
@@ -162,22 +194,36 @@ export function parameterCost(
         shares = { parameter: share, gradient: 1, optimizer: share };
         keptGathered = bytes;
       } else {
-        if (p.usedForward) gatherForwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes, 'forward');
-        if (p.usedBackward) gatherBackwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes, 'backward');
-        if (p.trained) scatterSeconds += price(perMicrobatch, 'reduce_scatter', summed, shardAxes, 'scatter');
+        if (p.usedForward)
+          gatherForwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes, 'forward');
+        if (p.usedBackward)
+          gatherBackwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes, 'backward');
+        if (p.trained)
+          scatterSeconds += price(perMicrobatch, 'reduce_scatter', summed, shardAxes, 'scatter');
         prefetchedBytes = bytes;
         gathered = bytes + (p.trained ? wholeBytes : 0);
       }
       if (p.trained)
-        sumSeconds += price(perStep, 'all_reduce', shard * gradientBytes, [...replicaAxes, ...pendingAxes], 'pending');
+        sumSeconds += price(
+          perStep,
+          'all_reduce',
+          shard * gradientBytes,
+          [...replicaAxes, ...pendingAxes],
+          'pending',
+        );
     } else if (p.trained) {
-      sumSeconds += price(perStep, 'all_reduce', wholeBytes, [...replicaAxes, ...shardAxes, ...pendingAxes]);
+      sumSeconds += price(perStep, 'all_reduce', wholeBytes, [
+        ...replicaAxes,
+        ...shardAxes,
+        ...pendingAxes,
+      ]);
     }
   } else if (p.trained) {
     const all = [...replicaAxes, ...shardAxes];
     const n = count(all);
     const summedBytes = localElements * gradientBytes;
-    if (mode === 'dp' || n === 1) sumSeconds += price(perStep, 'all_reduce', summedBytes, [...all, ...pendingAxes]);
+    if (mode === 'dp' || n === 1)
+      sumSeconds += price(perStep, 'all_reduce', summedBytes, [...all, ...pendingAxes]);
     else {
       // Buffers are flat, so that any number of ranks cuts them.
       const share = Math.ceil(localElements / n) / localElements;
@@ -201,7 +247,9 @@ export function parameterCost(
     gatherSeconds,
     // What is gathered for each pass is cast for it.
     parameterBytes:
-      localElements * (state.parameter * shares.parameter + (gathered > wholeBytes ? 0 : castBytes)) + keptGathered,
+      localElements *
+        (state.parameter * shares.parameter + (gathered > wholeBytes ? 0 : castBytes)) +
+      keptGathered,
     gradientBytes: localElements * state.gradient * shares.gradient,
     optimizerBytes: localElements * state.optimizer * shares.optimizer,
     gatheredBytes: gathered,

@@ -1,10 +1,11 @@
 /**
- * The program of one data rank, priced on the mesh dims that cut it (its model dims): what every layout with the same model
- * dims, whatever its stages and data ranks, is put together from. Plain data: it travels between threads.
+ * The program of one data rank, priced on the mesh dims that cut it (its model dims): what every
+ * layout with the same model dims, whatever its stages and data ranks, is put together from. Plain
+ * data: it travels between threads.
  */
 
-import type { Part } from '../../recipes/parts.ts';
 import type { Checkpoint } from '../../recipes/checkpoints.ts';
+import type { Part } from '../../recipes/parts.ts';
 import type { DataRanks } from './zero-mode.ts';
 
 /** A mesh dim that cuts the program of a data rank: `cp`, `sp` (Ulysses) or `tp`. */
@@ -22,7 +23,10 @@ export interface CoreRequest {
   readonly axes: readonly CoreAxis[];
   /** Also priced with this recomputed; absent: with what a search tries. */
   readonly recompute?: Checkpoint;
-  /** The data ranks whose costs the placements are chosen for, where they are free; absent: the program alone. */
+  /**
+   * The data ranks whose costs the placements are chosen for, where they are free; absent: the
+   * program alone.
+   */
   readonly data?: DataRanks;
 }
 
@@ -32,7 +36,10 @@ export interface PassSeconds {
   readonly communication: number;
   /** Of the compute, products of matrices. */
   readonly products: number;
-  /** Of the communication, gathers and scatters over `tp` alone: they can be cut into parts beside the products. */
+  /**
+   * Of the communication, gathers and scatters over `tp` alone: they can be cut into parts beside
+   * the products.
+   */
   readonly tensorParts: number;
   /** Kernels and collectives that the host launches. */
   readonly kernels: number;
@@ -89,7 +96,11 @@ export interface CoreParameter {
   readonly rowWays: number;
   readonly itemBytes: number;
   /** Bytes per element of parameter, gradient and optimizer state. */
-  readonly state: { readonly parameter: number; readonly gradient: number; readonly optimizer: number };
+  readonly state: {
+    readonly parameter: number;
+    readonly gradient: number;
+    readonly optimizer: number;
+  };
   /** A weight of the layers whose products may run on a narrow unit. */
   readonly isNarrow?: boolean;
   readonly usedForward: boolean;
@@ -124,7 +135,10 @@ export interface CoreCost {
   readonly parameters: readonly CoreParameter[];
   readonly extras: readonly DataExtra[];
   readonly traffic: readonly CoreTraffic[];
-  /** Seconds of the built layers as one program on the model dims, parameters and gradients in place; with the costs of `data`. */
+  /**
+   * Seconds of the built layers as one program on the model dims, parameters and gradients in
+   * place; with the costs of `data`.
+   */
   readonly shallowSeconds: number;
   /** Of a free core: the proof, for the built layers. */
   readonly proof?: {

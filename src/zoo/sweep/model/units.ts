@@ -1,16 +1,22 @@
-/** Assigns every call of a joint graph to a pipeline unit and a pass (forward, input gradient, weight gradient). */
+/**
+ * Assigns every call of a joint graph to a pipeline unit and a pass (forward, input gradient,
+ * weight gradient).
+ */
 
-import { indexGraph, type GraphIndex } from '../../../graph/order.ts';
+import { type GraphIndex, indexGraph } from '../../../graph/order.ts';
 import type { Graph } from '../../../graph/types.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { layerOf } from './representative-layers.ts';
 
-/** In which pass a call runs; the gradients of weights are a pass of their own for schedules that move them. */
+/**
+ * In which pass a call runs; the gradients of weights are a pass of their own for schedules that
+ * move them.
+ */
 export type PassOf = 'forward' | 'input' | 'weight';
 
 /**
- * The calls of a joint graph by unit of a pipeline: unit 0 is what comes before the layers, unit l + 1 layer l, the last one what
- * comes after them; in the backward pass the other way round.
+ * The calls of a joint graph by unit of a pipeline: unit 0 is what comes before the layers, unit l
+ * + 1 layer l, the last one what comes after them; in the backward pass the other way round.
  */
 export interface GraphUnits {
   readonly count: number;
@@ -33,9 +39,13 @@ export function graphUnits(
   const { nodes } = graph;
   const index = indexGraph(graph);
   const head = layers + 1;
-  const own = nodes.map((n) => layerOf(n.kind === 'placeholder' ? (n.meta.roleName ?? n.name) : n.meta.path));
+  const own = nodes.map((n) =>
+    layerOf(n.kind === 'placeholder' ? (n.meta.roleName ?? n.name) : n.meta.path),
+  );
   const range = (phase: string): readonly [number, number] => {
-    const list = nodes.flatMap((n, i) => (n.kind === 'call' && phases[i] === phase && own[i] !== undefined ? [i] : []));
+    const list = nodes.flatMap((n, i) =>
+      n.kind === 'call' && phases[i] === phase && own[i] !== undefined ? [i] : [],
+    );
     return [list[0] ?? nodes.length, list.at(-1) ?? -1];
   };
   const [firstForward, lastForward] = range('forward');
@@ -47,7 +57,8 @@ export function graphUnits(
     if (phases[i] === 'backward') return i < firstBackward ? head : 0;
     return i > lastForward && i > firstForward ? head : 0;
   });
-  const operands = (i: number): Int32Array => index.operands.subarray(index.operandStart[i], index.operandStart[i + 1]);
+  const operands = (i: number): Int32Array =>
+    index.operands.subarray(index.operandStart[i], index.operandStart[i + 1]);
   const root = Int32Array.from(nodes.keys());
   const weight = new Uint8Array(nodes.length);
   nodes.forEach((node, i) => {
@@ -67,7 +78,8 @@ export function graphUnits(
   // The lowest unit that a backward call leads to.
   const reaches = Int32Array.from(unit);
   for (let i = nodes.length - 1; i >= 0; i--)
-    if (phases[i] === 'backward') for (const o of operands(i)) reaches[o] = Math.min(reaches[o], reaches[i]);
+    if (phases[i] === 'backward')
+      for (const o of operands(i)) reaches[o] = Math.min(reaches[o], reaches[i]);
   const pass = nodes.map((_, i): PassOf => {
     if (phases[i] === 'forward') return 'forward';
     return reaches[i] < unit[i] || unit[i] === 0 ? 'input' : 'weight';

@@ -1,4 +1,7 @@
-/** Adds the costs of data ranks (parameter gathers, gradient sums) to the problem of one data rank's program. */
+/**
+ * Adds the costs of data ranks (parameter gathers, gradient sums) to the problem of one data rank's
+ * program.
+ */
 
 import type { Cluster } from '../../../cost/hardware/cluster.ts';
 import { internalError } from '../../../errors.ts';
@@ -9,23 +12,32 @@ import type { Model } from '../../../plan/model/model.ts';
 import type { Prepared } from '../../../plan/prepare.ts';
 import { Recosting } from '../../../solver/problem/recost.ts';
 import type { Problem } from '../../../solver/types.ts';
+import { type DataGroups, type ParameterCost, parameterCost } from '../model/states.ts';
 import type { CoreParameter } from '../model/types.ts';
-import { GroupMaker } from './data-groups.ts';
-import type { DataRanks } from '../model/zero-mode.ts';
-import { parameterCost, type DataGroups, type ParameterCost } from '../model/states.ts';
 import { graphUnits } from '../model/units.ts';
+import type { DataRanks } from '../model/zero-mode.ts';
+import { GroupMaker } from './data-groups.ts';
 
 /**
- * The problem of a data rank's program with what data ranks add to it, per microbatch: each placement of a parameter costs its
- * gathers and the sums of its gradient, and what a gradient moves over model dims on its way out counts once a step. Not
- * exact where a sum runs over model and data dims together: here it is both, one after another.
+ * The problem of a data rank's program with what data ranks add to it, per microbatch: each
+ * placement of a parameter costs its gathers and the sums of its gradient, and what a gradient
+ * moves over model dims on its way out counts once a step. Not exact where a sum runs over model
+ * and data dims together: here it is both, one after another.
  */
-export function withDataRanks({ model, compact }: Pick<Prepared, 'model' | 'compact'>, data: DataRanks, layers: number, preset: string, cluster: Cluster, table: OperatorTable): Problem {
+export function withDataRanks(
+  { model, compact }: Pick<Prepared, 'model' | 'compact'>,
+  data: DataRanks,
+  layers: number,
+  preset: string,
+  cluster: Cluster,
+  table: OperatorTable,
+): Problem {
   const { problem } = compact;
   const { graph, flow, space, strategies, nodeVariable, unitsPerSecond, quantum } = model;
   if (problem.domains.some((size, v) => size !== model.problem.domains[v]))
     throw internalError('a program without pins has lost placements');
-  const units = (seconds: number): number => Math.round((seconds * unitsPerSecond) / quantum) * quantum;
+  const units = (seconds: number): number =>
+    Math.round((seconds * unitsPerSecond) / quantum) * quantum;
   const groups = new GroupMaker(preset, cluster).groups(data.sizes, data.context);
   const used = passesOf(model, layers, table);
   // Equal layers keep equal vectors, so that solving one of them solves all.
@@ -44,7 +56,13 @@ export function withDataRanks({ model, compact }: Pick<Prepared, 'model' | 'comp
         localElements: state.localElements[s],
         localRows: local[0] ?? 1,
         rows: meta.shape[0] ?? 1,
-        rowWays: meta.shape.length === 0 ? Number.MAX_SAFE_INTEGER : space.mesh.sizes.reduce((w, size, d) => (space.kindAt(sharding, d) === shardCode(0) ? w * size : w), 1),
+        rowWays:
+          meta.shape.length === 0
+            ? Number.MAX_SAFE_INTEGER
+            : space.mesh.sizes.reduce(
+                (w, size, d) => (space.kindAt(sharding, d) === shardCode(0) ? w * size : w),
+                1,
+              ),
         itemBytes: DTYPE_BYTES[meta.dtype],
         state,
         usedForward: used.get(n)?.has('forward') ?? false,
@@ -58,12 +76,18 @@ export function withDataRanks({ model, compact }: Pick<Prepared, 'model' | 'comp
   }
   gradientsOnceAStep(model, recosting, data.microbatches, units);
   return { ...recosting.problem, rows: [] };
-} // prettier-ignore
+}
 
-function perMicrobatch(p: CoreParameter, { mode, once, microbatches, visible }: DataRanks, groups: DataGroups): number {
+function perMicrobatch(
+  p: CoreParameter,
+  { mode, once, microbatches, visible }: DataRanks,
+  groups: DataGroups,
+): number {
   const c: ParameterCost = parameterCost(p, mode, groups, once);
   const each = c.gatherForwardSeconds + c.gatherBackwardSeconds + c.scatterSeconds;
-  return each * visible.microbatch + ((c.sumSeconds + c.gatherSeconds) * visible.step) / microbatches;
+  return (
+    each * visible.microbatch + ((c.sumSeconds + c.gatherSeconds) * visible.step) / microbatches
+  );
 }
 
 /** Passes that use each parameter, itself or seen through views. */
@@ -81,10 +105,17 @@ function passesOf(model: Model, layers: number, table: OperatorTable): Map<numbe
 }
 
 /** Edges on which gradients leave the program are charged at their price per microbatch. */
-function gradientsOnceAStep({ edges, uses, flow, unitsPerSecond }: Model, recosting: Recosting, microbatches: number, units: (seconds: number) => number): void {
+function gradientsOnceAStep(
+  { edges, uses, flow, unitsPerSecond }: Model,
+  recosting: Recosting,
+  microbatches: number,
+  units: (seconds: number) => number,
+): void {
   edges.forEach((edge, e) => {
     const at = edge.kind === 'use' ? uses[edge.use].at : undefined;
     if (at?.kind !== 'output' || flow.outputs[at.output].output.role !== 'grad') return;
-    recosting.edge(e, 'once', (costs) => costs.map((c) => (c === Infinity ? c : units(c / unitsPerSecond / microbatches))));
+    recosting.edge(e, 'once', (costs) =>
+      costs.map((c) => (c === Infinity ? c : units(c / unitsPerSecond / microbatches))),
+    );
   });
-} // prettier-ignore
+}

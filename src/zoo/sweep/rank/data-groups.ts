@@ -1,5 +1,6 @@
 /**
- * Makes the dense mesh and the expert mesh of a layout with their collective models, and keeps each for the next layout.
+ * Makes the dense mesh and the expert mesh of a layout with their collective models, and keeps each
+ * for the next layout.
  */
 
 import type { Cluster } from '../../../cost/hardware/cluster.ts';
@@ -17,7 +18,10 @@ interface ExpertMesh extends PricedMesh {
   reach?: { readonly hosts: number; readonly perHost: number };
 }
 
-/** Meshes of layouts with the prices of their collectives; each is made once, whatever its dims are called for. */
+/**
+ * Meshes of layouts with the prices of their collectives; each is made once, whatever its dims are
+ * called for.
+ */
 export class GroupMaker {
   private readonly made = new Map<string, ExpertMesh>();
 
@@ -41,22 +45,51 @@ export class GroupMaker {
   groups(sizes: LayoutSizes, context: LayoutKind['context']): DataGroups {
     const { pp, dp_replicate, dp_shard, cp, tp, ep, etp = 1 } = sizes;
     const sequence = context === 'ulysses' ? 'sp' : 'cp';
-    const outer = [['pp', pp], ['dp_replicate', dp_replicate], ['efsdp', (dp_shard * cp * tp) / (ep * etp)]] as const;
+    const outer = [
+      ['pp', pp],
+      ['dp_replicate', dp_replicate],
+      ['efsdp', (dp_shard * cp * tp) / (ep * etp)],
+    ] as const;
     const inner = etp > 1 ? [['etp', etp] as const] : [];
     // Both meshes are of the same devices.
     const used = usedPerHost(this.cluster, layoutInners(sizes));
-    const cluster = used === undefined || used === this.cluster.devicesPerHost ? this.cluster : { ...this.cluster, usedPerHost: used };
+    const cluster =
+      used === undefined || used === this.cluster.devicesPerHost
+        ? this.cluster
+        : { ...this.cluster, usedPerHost: used };
     const expert = this.mesh([...outer, ['ep', ep], ...inner], cluster);
-    const { hosts, perHost } = (expert.reach ??= clusterTopology(cluster, expert.mesh, expert.mesh.resolve(['ep'])));
+    const { hosts, perHost } = (expert.reach ??= clusterTopology(
+      cluster,
+      expert.mesh,
+      expert.mesh.resolve(['ep']),
+    ));
     const isForwarded = hosts > 1 && hosts * perHost === ep;
-    const dense = this.mesh([['pp', pp], ['dp_replicate', dp_replicate], ['dp_shard', dp_shard], [sequence, cp], ['tp', tp]], cluster);
+    const dense = this.mesh(
+      [
+        ['pp', pp],
+        ['dp_replicate', dp_replicate],
+        ['dp_shard', dp_shard],
+        [sequence, cp],
+        ['tp', tp],
+      ],
+      cluster,
+    );
     return {
       dense,
-      overHosts: clusterTopology(cluster, dense.mesh, dense.mesh.resolve(['dp_replicate', 'dp_shard'])).hosts > 1,
+      overHosts:
+        clusterTopology(cluster, dense.mesh, dense.mesh.resolve(['dp_replicate', 'dp_shard']))
+          .hosts > 1,
       expert,
-      ...(isForwarded ? { forwarding: this.mesh([...outer, ['epHosts', hosts], ['epInside', perHost], ...inner], cluster) } : {}),
+      ...(isForwarded
+        ? {
+            forwarding: this.mesh(
+              [...outer, ['epHosts', hosts], ['epInside', perHost], ...inner],
+              cluster,
+            ),
+          }
+        : {}),
       ep,
       etp,
     };
-  } // prettier-ignore
+  }
 }

@@ -5,9 +5,13 @@ import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { Model } from '../../../plan/model/model.ts';
 
 /**
- * Of every value the parameter (node) whose gradient it is, -1 for none: outputs, and what only views separate from one.
+ * Of every value the parameter (node) whose gradient it is, -1 for none: outputs, and what only
+ * views separate from one.
  */
-export function gradientRoots({ graph, flow }: Pick<Model, 'graph' | 'flow'>, table: OperatorTable): Int32Array {
+export function gradientRoots(
+  { graph, flow }: Pick<Model, 'graph' | 'flow'>,
+  table: OperatorTable,
+): Int32Array {
   const found = new Int32Array(flow.values.length).fill(-1);
   const users = new Int32Array(flow.values.length);
   for (const list of flow.inputs) for (const v of list) users[v]++;

@@ -1,14 +1,20 @@
 /**
- * Routed experts are priced beside the rest of the program. In the whole program tokens are sorted by expert over the whole
- * batch, which no data rank does: each sorts its own tokens and exchanges them with the other ranks of its expert group. So the
- * routed blocks are taken out of the program that is placed, and what one device does for its own tokens is priced by its calls:
- * balanced routing is assumed, rows stay as many, and of the experts' weights one device reads its share.
+ * Routed experts are priced beside the rest of the program. In the whole program tokens are sorted
+ * by expert over the whole batch, which no data rank does: each sorts its own tokens and exchanges
+ * them with the other ranks of its expert group. So the routed blocks are taken out of the program
+ * that is placed, and what one device does for its own tokens is priced by its calls: balanced
+ * routing is assumed, rows stay as many, and of the experts' weights one device reads its share.
  */
 
-import { stateBytes, defaultOptimizer, type Optimizer } from '../../../cost/memory/state-bytes.ts';
 import type { Cluster } from '../../../cost/hardware/cluster.ts';
+import {
+  type CallTime,
+  matrixCall,
+  memoryCall,
+  type StepSystem,
+} from '../../../cost/kernels/call.ts';
+import { defaultOptimizer, type Optimizer, stateBytes } from '../../../cost/memory/state-bytes.ts';
 import { presetComputeCost } from '../../../cost/presets/presets.ts';
-import { matrixCall, memoryCall, type CallTime, type StepSystem } from '../../../cost/kernels/call.ts';
 import { internalError } from '../../../errors.ts';
 import { DTYPE_BYTES, type Graph, type Node, type ValueType } from '../../../graph/types.ts';
 import { eachOperand, elementCount, mapOperands, sameShape } from '../../../graph/value.ts';
@@ -17,10 +23,10 @@ import type { OperatorTable } from '../../../ops/record/table.ts';
 import { withoutDeadCode } from '../../../passes/dead-code.ts';
 import { ROUTED_PARTS, type RoutedPart } from '../../recipes/checkpoints.ts';
 import type { CoreParameter } from '../model/types.ts';
-import { fusedCalls } from './saved/made-again.ts';
-import { keptByUnit, narrowSaves } from './saved/saved-activations.ts';
 import { graphUnits } from '../model/units.ts';
 import { programKernels } from './program-kernels.ts';
+import { fusedCalls } from './saved/made-again.ts';
+import { keptByUnit, narrowSaves } from './saved/saved-activations.ts';
 
 const EXPERTS = '.experts.';
 const SHARED = /\.shared_expert/;
@@ -31,7 +37,8 @@ function routedScopes(graph: Graph): string[] {
   for (const node of graph.nodes) {
     const name = node.meta.roleName ?? node.name;
     const at = name.indexOf(EXPERTS);
-    if (node.kind === 'placeholder' && node.meta.role === 'parameter' && at > 0) scopes.add(name.slice(0, at));
+    if (node.kind === 'placeholder' && node.meta.role === 'parameter' && at > 0)
+      scopes.add(name.slice(0, at));
   }
   return [...scopes];
 }
@@ -60,7 +67,8 @@ function blocks(graph: Graph, forward: (node: Node, i: number) => boolean): Bloc
     let exit: string | undefined;
     for (const [i, node] of graph.nodes.entries()) {
       if (node.kind === 'placeholder') {
-        if ((node.meta.roleName ?? node.name).startsWith(`${scope}${EXPERTS}`)) expert.add(node.name);
+        if ((node.meta.roleName ?? node.name).startsWith(`${scope}${EXPERTS}`))
+          expert.add(node.name);
         continue;
       }
       if (exit !== undefined || !forward(node, i) || !inside(node.meta.path, scope)) continue;
@@ -72,7 +80,8 @@ function blocks(graph: Graph, forward: (node: Node, i: number) => boolean): Bloc
       });
       if (entry === undefined || !expert.has(node.name)) continue;
       const [read, made] = [types.get(entry)?.type, node.type];
-      if (read?.kind === 'tensor' && made.kind === 'tensor' && sameShape(read.shape, made.shape)) exit = node.name;
+      if (read?.kind === 'tensor' && made.kind === 'tensor' && sameShape(read.shape, made.shape))
+        exit = node.name;
     }
     if (entry === undefined || exit === undefined)
       throw internalError(`the routed block ${scope} has no value that goes in or comes out`);
@@ -134,9 +143,12 @@ function foldKey({ ep, etp }: Fold): string {
 }
 
 /** The routed block of each unit under a fold; undefined where it was not priced for it. */
-export function routedUnits(costs: RoutedCosts, { ep, etp = 1 }: { readonly ep: number; readonly etp?: number }): readonly RoutedUnit[] | undefined {
+export function routedUnits(
+  costs: RoutedCosts,
+  { ep, etp = 1 }: { readonly ep: number; readonly etp?: number },
+): readonly RoutedUnit[] | undefined {
   return costs.units[foldKey({ ep, etp })];
-} // prettier-ignore
+}
 
 interface RoutedRequest {
   /** Joint program of one device's tokens. */
@@ -156,9 +168,10 @@ interface RoutedRequest {
 }
 
 /**
- * Routed blocks of a joint program, by unit and by fold. Where `etp` devices cut an expert between them, each has the rows of all
- * of them and its part of the expert's width: products are priced at those sizes, what is computed element by element between
- * them has as many elements as before, and the gathered rows are kept.
+ * Routed blocks of a joint program, by unit and by fold. Where `etp` devices cut an expert between
+ * them, each has the rows of all of them and its part of the expert's width: products are priced at
+ * those sizes, what is computed element by element between them has as many elements as before, and
+ * the gathered rows are kept.
  */
 export function routedCosts(request: RoutedRequest): RoutedCosts {
   const { graph, phases, layers, table, experts, system } = request;
@@ -180,7 +193,9 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
   const again = record(
     (part) =>
       new Set(
-        graph.nodes.flatMap((n) => (forward.has(n.name) && isRecomputed(part, n, isPointwise(n)) ? [n.name] : [])),
+        graph.nodes.flatMap((n) =>
+          forward.has(n.name) && isRecomputed(part, n, isPointwise(n)) ? [n.name] : [],
+        ),
       ),
   );
   const narrow = narrowSaves(graph, units, table, system?.software);
@@ -196,7 +211,10 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
   const width = streamWidth(found, types);
   const timeAt = (node: Node, share: number, etp: number): CallTime =>
     callTime(node, types, { share, etp, width }, request);
-  const made = system === undefined ? undefined : programKernels({ graph, units, table, bytesOf, contextOf }, system);
+  const made =
+    system === undefined
+      ? undefined
+      : programKernels({ graph, units, table, bytesOf, contextOf }, system);
   // Of a device's experts only their products see how many there are and how they are cut.
   const others = graph.nodes.map((node, i) => {
     if (!isRouted[i] || isProduct(node)) return NOTHING;
@@ -209,17 +227,27 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
     const times = graph.nodes.map((node, i) =>
       isRouted[i] && isProduct(node) ? timeAt(node, share, fold.etp) : others[i],
     );
-    const sum = (u: number, accepts: (i: number) => boolean, of: keyof CallTime = 'seconds'): number =>
-      times.reduce((sum, t, i) => (isRouted[i] && units.unit[i] === u && accepts(i) ? sum + t[of] : sum), 0);
+    const sum = (
+      u: number,
+      accepts: (i: number) => boolean,
+      of: keyof CallTime = 'seconds',
+    ): number =>
+      times.reduce(
+        (sum, t, i) => (isRouted[i] && units.unit[i] === u && accepts(i) ? sum + t[of] : sum),
+        0,
+      );
     return Array.from({ length: units.count }, (_, u): RoutedUnit => {
       const largest = graph.nodes.reduce(
         (most, node, i) =>
-          isRouted[i] && units.unit[i] === u && !isStack(node.type, experts) ? Math.max(most, bytesOf(i)) : most,
+          isRouted[i] && units.unit[i] === u && !isStack(node.type, experts)
+            ? Math.max(most, bytesOf(i))
+            : most,
         0,
       );
       const dispatchBytes = dispatchOf(found, graph, u, request.active);
       // Rows that come from the others that cut the same experts.
-      const gathered = (part: RoutedPart): number => (part === 'full' ? 0 : (fold.etp - 1) * dispatchBytes);
+      const gathered = (part: RoutedPart): number =>
+        part === 'full' ? 0 : (fold.etp - 1) * dispatchBytes;
       return {
         forwardSeconds: sum(u, (i) => units.pass[i] === 'forward'),
         inputSeconds: sum(u, (i) => units.pass[i] === 'input'),
@@ -231,7 +259,8 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
         recomputeSeconds: record((part) => sum(u, (i) => again[part].has(graph.nodes[i].name))),
         keptBytes: record((part) => kept[part].bytes[u] + gathered(part)),
         // A product's operand and its result, and the gradient of one of them.
-        temporaryBytes: 2 * (fold.etp === 1 ? largest : Math.max(largest, fold.etp * dispatchBytes)),
+        temporaryBytes:
+          2 * (fold.etp === 1 ? largest : Math.max(largest, fold.etp * dispatchBytes)),
         dispatchBytes,
       };
     });
@@ -246,12 +275,13 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
 }
 
 /**
- * Of a block that is recomputed, only what goes in is kept; selectively, the products of the experts are kept too. Activation
- * functions alone: what lies between the products.
+ * Of a block that is recomputed, only what goes in is kept; selectively, the products of the
+ * experts are kept too. Activation functions alone: what lies between the products.
  */
 function isRecomputed(part: RoutedPart, node: Node, isPointwise: boolean): boolean {
   if (part === 'none') return false;
-  if (part === 'moe_act') return isPointwise && node.meta.path?.endsWith(EXPERTS.slice(0, -1)) === true;
+  if (part === 'moe_act')
+    return isPointwise && node.meta.path?.endsWith(EXPERTS.slice(0, -1)) === true;
   return part === 'full' || !isProduct(node);
 }
 
@@ -294,25 +324,42 @@ interface ExpertSizes {
   readonly width: number;
 }
 
-/** Operands on a device of a grouped product: [rows, in] x [experts, in, out], or [in, rows] x [rows, out], and bounds [experts]. */
-function productTypes(operands: readonly ValueType[], made: ValueType, { share, etp, width }: ExpertSizes): ValueType[] {
-  const shapeOf = (type: ValueType): readonly number[] => (type.kind === 'tensor' ? type.shape.map(Number) : []);
+/**
+ * Operands on a device of a grouped product: [rows, in] x [experts, in, out], or [in, rows] x
+ * [rows, out], and bounds [experts].
+ */
+function productTypes(
+  operands: readonly ValueType[],
+  made: ValueType,
+  { share, etp, width }: ExpertSizes,
+): ValueType[] {
+  const shapeOf = (type: ValueType): readonly number[] =>
+    type.kind === 'tensor' ? type.shape.map(Number) : [];
   const ofWeight = shapeOf(operands[1]).length === 2;
   const [, inward] = shapeOf(ofWeight ? made : operands[1]);
   // Of a weight's two dims the one inside the expert is cut; equal ones make equal products.
   const [i, o] = inward === width ? [1, etp] : [etp, 1];
   const [left, right, bounds] = operands.map(shapeOf);
   const local = ofWeight
-    ? [[left[0] / i, left[1] * etp], [right[0] * etp, right[1] / o]]
-    : [[left[0] * etp, left[1] / i], [share, right[1] / i, right[2] / o]]; // prettier-ignore
+    ? [
+        [left[0] / i, left[1] * etp],
+        [right[0] * etp, right[1] / o],
+      ]
+    : [
+        [left[0] * etp, left[1] / i],
+        [share, right[1] / i, right[2] / o],
+      ];
   return operands.map((type, k) => {
     if (type.kind !== 'tensor') return type;
     const { stride: _, ...plain } = type;
     return { ...plain, shape: k < 2 ? local[k] : bounds.map(() => share) };
   });
-} // prettier-ignore
+}
 
-/** Of the traffic that lays rows out, the share that is left where one kernel takes them as the exchange leaves them: 2 of 6 passes. */
+/**
+ * Of the traffic that lays rows out, the share that is left where one kernel takes them as the
+ * exchange leaves them: 2 of 6 passes.
+ */
 const ROWS_STILL_MOVED = 1 / 3;
 
 function internalType(name: string): never {
@@ -329,7 +376,8 @@ function callTime(
   { table, cluster, preset, system }: RoutedRequest,
 ): CallTime {
   const operator = table.get(node.target);
-  if (operator === undefined || operator.cls === 'view' || operator.cls === 'control') return NOTHING;
+  if (operator === undefined || operator.cls === 'view' || operator.cls === 'control')
+    return NOTHING;
   const typeOf = (name: string): ValueType => types.get(name) ?? internalType(name);
   let context: ReturnType<typeof bind>;
   if (!isProduct(node)) context = bind(table, node, typeOf);
@@ -358,7 +406,11 @@ function routedParameters(
 ): CoreParameter[] {
   return graph.nodes.flatMap((node, i): CoreParameter[] => {
     const { role } = node.meta;
-    if (node.kind !== 'placeholder' || (role !== 'parameter' && role !== 'buffer') || node.type.kind !== 'tensor')
+    if (
+      node.kind !== 'placeholder' ||
+      (role !== 'parameter' && role !== 'buffer') ||
+      node.type.kind !== 'tensor'
+    )
       return [];
     const name = node.meta.roleName ?? node.name;
     if (!scopes.some((scope) => inside(name, scope))) return [];

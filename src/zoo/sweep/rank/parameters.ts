@@ -1,6 +1,7 @@
 /**
- * The parameters and buffers of one data rank, as its plan lays them out. In: the placed program, its moves and the pending sums of its
- * gradients. Out: of each the local sizes, state bytes and passes that use it; the costs over data ranks are made of these.
+ * The parameters and buffers of one data rank, as its plan lays them out. In: the placed program,
+ * its moves and the pending sums of its gradients. Out: of each the local sizes, state bytes and
+ * passes that use it; the costs over data ranks are made of these.
  */
 
 import { DTYPE_BYTES } from '../../../graph/types.ts';
@@ -11,7 +12,10 @@ import type { CoreParameter } from '../model/types.ts';
 import type { GraphUnits } from '../model/units.ts';
 import type { Move } from './moves/pending-sums.ts';
 
-/** @param pending of each parameter (node) the model dims over which its gradient is a pending sum where it is made */
+/**
+ * @param pending of each parameter (node) the model dims over which its gradient is a pending sum
+ *   where it is made
+ */
 export function coreParameters(
   model: Model,
   choice: Int32Array,
@@ -21,12 +25,20 @@ export function coreParameters(
 ): CoreParameter[] {
   const { graph, flow, strategies, space } = model;
   const tied = new Set((graph.ties ?? []).flatMap(([, ...others]) => others));
-  const trained = new Set(flow.outputs.flatMap(({ output, value }) => (output.role === 'grad' && value >= 0 && output.of !== undefined ? [output.of] : []))); // prettier-ignore
+  const trained = new Set(
+    flow.outputs.flatMap(({ output, value }) =>
+      output.role === 'grad' && value >= 0 && output.of !== undefined ? [output.of] : [],
+    ),
+  );
   const uses = new Map<number, { forward: boolean; backward: boolean; units: Set<number> }>();
   for (const { use, kind } of moves) {
     if (kind !== 'weight' || use.at.kind !== 'input') continue;
     const parameter = graphUnits.root[flow.values[use.value].node];
-    const found = uses.get(parameter) ?? { forward: false, backward: false, units: new Set<number>() };
+    const found = uses.get(parameter) ?? {
+      forward: false,
+      backward: false,
+      units: new Set<number>(),
+    };
     if (use.phase === 'forward') {
       found.forward = true;
       found.units.add(graphUnits.unit[use.at.node]);
@@ -36,7 +48,8 @@ export function coreParameters(
   return graph.nodes.flatMap((node, n): CoreParameter[] => {
     const { role } = node.meta;
     const name = node.meta.roleName ?? node.name;
-    if (node.kind !== 'placeholder' || role === 'input' || role === 'tangent' || tied.has(name)) return [];
+    if (node.kind !== 'placeholder' || role === 'input' || role === 'tangent' || tied.has(name))
+      return [];
     const state = model.stateBytes.get(n);
     const entry = strategies.nodes[n];
     if (state === undefined || entry === null) return [];
@@ -60,10 +73,13 @@ export function coreParameters(
         localRows: local[0] ?? 1,
         rows: meta.shape[0] ?? 1,
         // Buffers and scalars are never cut.
-        rowWays: meta.shape.length === 0 || role !== 'parameter' ? Number.MAX_SAFE_INTEGER : rowWays,
+        rowWays:
+          meta.shape.length === 0 || role !== 'parameter' ? Number.MAX_SAFE_INTEGER : rowWays,
         itemBytes: DTYPE_BYTES[meta.dtype],
         state: { parameter: state.parameter, gradient: state.gradient, optimizer: state.optimizer },
-        ...(meta.shape.length > 1 && unit > 0 && unit < graphUnits.count - 1 ? { isNarrow: true } : {}),
+        ...(meta.shape.length > 1 && unit > 0 && unit < graphUnits.count - 1
+          ? { isNarrow: true }
+          : {}),
         usedForward: used?.forward ?? false,
         usedBackward: used?.backward ?? false,
         trained: trained.has(name),

@@ -1,34 +1,48 @@
-/** Takes the solved program of one data rank and gives seconds, saved bytes and parameters by pipeline unit. */
+/**
+ * Takes the solved program of one data rank and gives seconds, saved bytes and parameters by
+ * pipeline unit.
+ */
 
-import { COLLECTIVES, dataExtras, unitTraffic } from './moves/plan-collectives.ts';
 import { keptScoreBytes, type StepSystem } from '../../../cost/kernels/call.ts';
 import { internalError } from '../../../errors.ts';
 import { isPartialCode } from '../../../mesh/sharding/space.ts';
-import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { TypedContext } from '../../../ops/record/record.ts';
+import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { Model, Use } from '../../../plan/model/model.ts';
 import { localCall } from '../../../plan/model/node-costs.ts';
-import { Routes } from '../../../plan/record/routes.ts';
 import { moved } from '../../../plan/model/tables.ts';
-import { POLICIES, modulesOf, programPart, type Checkpoint } from '../../recipes/checkpoints.ts';
-import { type ByCheckpoint, type ContextPass, type CoreParameter, type CoreTraffic, type CoreUnit, type DataExtra, type PassSeconds } from '../model/types.ts'; // prettier-ignore
+import { Routes } from '../../../plan/record/routes.ts';
+import { type Checkpoint, modulesOf, POLICIES, programPart } from '../../recipes/checkpoints.ts';
+import {
+  type ByCheckpoint,
+  type ContextPass,
+  type CoreParameter,
+  type CoreTraffic,
+  type CoreUnit,
+  type DataExtra,
+  type PassSeconds,
+} from '../model/types.ts';
+import { type GraphUnits, graphUnits, type PassOf } from '../model/units.ts';
 import { gradientRoots } from './gradient-roots.ts';
-import { gatheredRepeats, isSavedAsTaken, type GatheredRepeats } from './saved/key-values.ts';
+import { NarrowGathers } from './moves/narrow-gathers.ts';
+import { localBytes, type Move, PARTS, PendingSums, type Step } from './moves/pending-sums.ts';
+import { COLLECTIVES, dataExtras, unitTraffic } from './moves/plan-collectives.ts';
+import { coreParameters } from './parameters.ts';
+import { programKernels } from './program-kernels.ts';
+import { type GatheredRepeats, gatheredRepeats, isSavedAsTaken } from './saved/key-values.ts';
+import { priceModuleSets } from './saved/layer-modules.ts';
 import { fusedCalls } from './saved/made-again.ts';
 import { keptByUnit, narrowSaves, recomputedCalls } from './saved/saved-activations.ts';
-import { localBytes, PARTS, PendingSums, type Move, type Step } from './moves/pending-sums.ts';
-import { NarrowGathers } from './moves/narrow-gathers.ts';
 import { temporaryBytes } from './saved/temporaries.ts';
-import { graphUnits, type GraphUnits, type PassOf } from '../model/units.ts';
-import { programKernels } from './program-kernels.ts';
-import { coreParameters } from './parameters.ts';
-import { priceModuleSets } from './saved/layer-modules.ts';
 
 /** Reads the parts of a plan of one data rank: seconds, bytes and parameters by unit. */
 export class PlanReader {
   private readonly graphUnits: GraphUnits;
   private readonly routes: Routes;
-  /** Seconds by node: compute with nothing moved, collectives of activations, and of recomputed calls. */
+  /**
+   * Seconds by node: compute with nothing moved, collectives of activations, and of recomputed
+   * calls.
+   */
   private readonly compute: Float64Array;
   /** Kernels and collectives that the host launches. */
   private readonly kernels: Float64Array;
@@ -37,7 +51,10 @@ export class PlanReader {
   private readonly contextSeconds: Float64Array;
   /** Of those collectives, gathers and scatters over `tp` alone. */
   private readonly tensorParts: Float64Array;
-  /** Seconds of each unit that a step has once, whatever its microbatches: gradients on their way out. */
+  /**
+   * Seconds of each unit that a step has once, whatever its microbatches: gradients on their way
+   * out.
+   */
   readonly stepSeconds: Float64Array;
   /** Of these, gradients that are laid out anew. */
   private readonly relaidSeconds: Float64Array;
@@ -82,8 +99,8 @@ export class PlanReader {
       this.communication[n] = seconds?.internal[s] ?? 0;
     });
     if (system !== undefined) this.priceKernels(system);
-    // Kernels of grouped queries read keys as they are: the copies that the program writes cost what they cost other plans, for
-    // the rows of a rank.
+    // Kernels of grouped queries read keys as they are: the copies that the program writes cost
+    // what they cost other plans, for the rows of a rank.
     const cp = model.space.mesh.names.indexOf('cp');
     for (const n of this.repeated) this.compute[n] /= model.space.mesh.sizes[cp];
     for (const use of this.inOrder()) this.walk(use);
@@ -97,17 +114,26 @@ export class PlanReader {
       flow.results[n].reduce((most, v) => (v < 0 ? most : Math.max(most, this.valueBytes(v))), 0);
     const contextOf = (n: number): TypedContext | undefined => {
       const entry = strategies.nodes[n];
-      return entry?.call === undefined ? undefined : localCall(entry, this.choice[nodeVariable[n]], space);
+      return entry?.call === undefined
+        ? undefined
+        : localCall(entry, this.choice[nodeVariable[n]], space);
     };
-    const made = programKernels({ graph, units: this.graphUnits, table: this.table, bytesOf, contextOf }, system);
+    const made = programKernels(
+      { graph, units: this.graphUnits, table: this.table, bytesOf, contextOf },
+      system,
+    );
     this.compute.set(made.seconds);
     this.kernels.set(made.kernels);
   }
 
   /** Shared copies are made by the first use in program order. */
   private inOrder(): Use[] {
-    const at = (use: Use): number => (use.at.kind === 'input' ? use.at.node : Number.MAX_SAFE_INTEGER);
-    return this.model.uses.map((use, i) => ({ use, i })).sort((a, b) => at(a.use) - at(b.use) || a.i - b.i).map(({ use }) => use); // prettier-ignore
+    const at = (use: Use): number =>
+      use.at.kind === 'input' ? use.at.node : Number.MAX_SAFE_INTEGER;
+    return this.model.uses
+      .map((use, i) => ({ use, i }))
+      .sort((a, b) => at(a.use) - at(b.use) || a.i - b.i)
+      .map(({ use }) => use);
   }
 
   private walk(use: Use): void {
@@ -120,15 +146,22 @@ export class PlanReader {
       if (plan === undefined) throw internalError('a chosen redistribution is refused');
       for (const step of plan.steps) steps.push(this.gathers.stepOf(use, step));
     }
-    const exchanged = steps.some((s) => s.kind === 'all_to_all') && isSavedAsTaken(this.model, this.routes, this.table, use); // prettier-ignore
+    const exchanged =
+      steps.some((s) => s.kind === 'all_to_all') &&
+      isSavedAsTaken(this.model, this.routes, this.table, use);
     const producer = flow.values[use.value].node;
     if (exchanged) this.saved.push({ producer, steps: steps.splice(0) });
     const node = use.at.kind === 'input' ? use.at.node : producer;
     const kind: Move['kind'] =
-      this.graphUnits.weight[producer] === 1 ? 'weight' : this.isGradient(use) ? 'gradient' : 'activation';
+      this.graphUnits.weight[producer] === 1
+        ? 'weight'
+        : this.isGradient(use)
+          ? 'gradient'
+          : 'activation';
     this.moves.push({ use, kind, node, steps });
     const seconds = steps.reduce((sum, step) => sum + step.seconds, 0);
-    // Parameters on the model dims are used as stored, or sliced for nothing; what does move is paid with the call.
+    // Parameters on the model dims are used as stored, or sliced for nothing; what does move is
+    // paid with the call.
     if (kind === 'gradient' || (kind === 'weight' && use.at.kind !== 'input')) {
       this.stepSeconds[this.graphUnits.unit[node]] += seconds;
       // Sums are priced together with those over data ranks (`CoreParameter.pending`).
@@ -164,9 +197,16 @@ export class PlanReader {
     const narrow = narrowSaves(graph, graphUnits, this.table, software);
     const fused = fusedCalls(graph, graphUnits, this.table, software);
     const keptUnder = (policy: Checkpoint): ReturnType<typeof keptByUnit> =>
-      keptByUnit(graph, graphUnits, this.notKept(policy), (n) => this.bytes(n, policy), { narrow, fused });
+      keptByUnit(graph, graphUnits, this.notKept(policy), (n) => this.bytes(n, policy), {
+        narrow,
+        fused,
+      });
     const kept = keptUnder('none');
-    const temporary = temporaryBytes(this.model, this.choice, this.table, { units: graphUnits, kept: kept.nodes, repeats: this.repeats }); // prettier-ignore
+    const temporary = temporaryBytes(this.model, this.choice, this.table, {
+      units: graphUnits,
+      kept: kept.nodes,
+      repeats: this.repeats,
+    });
     const boundary = this.boundaries();
     const of = (which: PassOf): PassSeconds[] => this.sums((n) => pass[n] === which);
     const [forward, weight] = [of('forward'), of('weight')];
@@ -181,14 +221,23 @@ export class PlanReader {
       return this.sums((n) => names.has(graph.nodes[n].name)).map((s, u) => ({
         ...s,
         // What is recomputed without the attention that took it is exchanged again.
-        communication: s.communication - made.seconds[u] + (this.isAttentionAgain(names) ? 0 : exchanges(u, names)),
+        communication:
+          s.communication -
+          made.seconds[u] +
+          (this.isAttentionAgain(names) ? 0 : exchanges(u, names)),
         tensorParts: s.tensorParts - made.tensorParts[u],
       }));
     };
-    const byPolicy = new Map<Checkpoint, { readonly again: PassSeconds[]; readonly bytes: Float64Array }>();
-    const priced = (policy: Checkpoint): { readonly again: PassSeconds[]; readonly bytes: Float64Array } => {
+    const byPolicy = new Map<
+      Checkpoint,
+      { readonly again: PassSeconds[]; readonly bytes: Float64Array }
+    >();
+    const priced = (
+      policy: Checkpoint,
+    ): { readonly again: PassSeconds[]; readonly bytes: Float64Array } => {
       let found = byPolicy.get(policy);
-      if (found === undefined) byPolicy.set(policy, (found = { again: second(policy), bytes: keptUnder(policy).bytes })); // prettier-ignore
+      if (found === undefined)
+        byPolicy.set(policy, (found = { again: second(policy), bytes: keptUnder(policy).bytes }));
       return found;
     };
     for (const policy of POLICIES) priced(policy);
@@ -200,7 +249,10 @@ export class PlanReader {
       };
     });
     priced(programPart(asked));
-    const record = <T>(get: (p: { again: PassSeconds[]; bytes: Float64Array }, policy: Checkpoint) => T): ByCheckpoint<T> => Object.fromEntries([...byPolicy].map(([policy, p]) => [policy, get(p, policy)])); // prettier-ignore
+    const record = <T>(
+      get: (p: { again: PassSeconds[]; bytes: Float64Array }, policy: Checkpoint) => T,
+    ): ByCheckpoint<T> =>
+      Object.fromEntries([...byPolicy].map(([policy, p]) => [policy, get(p, policy)]));
     const context = this.contexts([...byPolicy.keys()]);
     return Array.from({ length: count }, (_, u): CoreUnit => ({
       forward: forward[u],
@@ -237,7 +289,9 @@ export class PlanReader {
   }
 
   private isAttentionAgain(names: ReadonlySet<string>): boolean {
-    return this.model.graph.nodes.some((n) => names.has(n.name) && this.table.get(n.target)?.cls === 'attention');
+    return this.model.graph.nodes.some(
+      (n) => names.has(n.name) && this.table.get(n.target)?.cls === 'attention',
+    );
   }
 
   /** What each layer does over `cp`. */
@@ -246,13 +300,15 @@ export class PlanReader {
     const { unit, pass, count } = this.graphUnits;
     if (!space.mesh.names.includes('cp')) return () => ({});
     const again = policies.map((policy) => [policy, this.recomputedNames(policy)] as const);
-    const isAttention = (n: number): boolean => this.table.get(graph.nodes[n].target)?.cls === 'attention';
+    const isAttention = (n: number): boolean =>
+      this.table.get(graph.nodes[n].target)?.cls === 'attention';
     return (u) => {
       if (u === 0 || u === count - 1) return {};
       const own = [...unit.keys()].filter((n) => unit[n] === u);
       const sum = (accepts: (n: number) => boolean): ContextPass => {
         const list = own.filter(accepts);
-        const add = (of: (n: number) => number): number => list.reduce((total, n) => total + of(n), 0);
+        const add = (of: (n: number) => number): number =>
+          list.reduce((total, n) => total + of(n), 0);
         return {
           seconds: add((n) => this.contextSeconds[n]),
           attentionSeconds: add((n) => (isAttention(n) ? this.compute[n] : 0)),
@@ -260,11 +316,22 @@ export class PlanReader {
       };
       const forward = sum((n) => pass[n] === 'forward');
       const backward = sum((n) => pass[n] !== 'forward' || this.repeated.has(n));
-      return { context: { forward, backward, again: Object.fromEntries(again.map(([policy, names]) => [policy, sum((n) => names.has(graph.nodes[n].name))])) } };
+      return {
+        context: {
+          forward,
+          backward,
+          again: Object.fromEntries(
+            again.map(([policy, names]) => [policy, sum((n) => names.has(graph.nodes[n].name))]),
+          ),
+        },
+      };
     };
-  } // prettier-ignore
+  }
 
-  /** Calls that are recomputed for what is not kept; repeats for the gradient of attention are part of the backward pass. */
+  /**
+   * Calls that are recomputed for what is not kept; repeats for the gradient of attention are part
+   * of the backward pass.
+   */
   private recomputedNames(policy: Checkpoint): Set<string> {
     const names = new Set(recomputedCalls(policy, this.model.graph, this.table));
     if (policy !== 'full') for (const name of this.repeatedNames()) names.delete(name);
@@ -276,7 +343,8 @@ export class PlanReader {
     const names = new Set([...recomputedCalls(policy, graph, this.table), ...this.repeatedNames()]);
     // What attention gives is kept where it alone is recomputed: the projection behind it reads it.
     if (modulesOf(policy).includes('core_attn'))
-      for (const n of graph.nodes) if (this.table.get(n.target)?.cls === 'attention') names.delete(n.name);
+      for (const n of graph.nodes)
+        if (this.table.get(n.target)?.cls === 'attention') names.delete(n.name);
     return names;
   }
 
@@ -290,7 +358,10 @@ export class PlanReader {
     const isAttention = this.table.get(graph.nodes[n].target)?.cls === 'attention';
     const isAgain = isAttention && modulesOf(policy).includes('core_attn');
     const results = isAgain ? flow.results[n].slice(0, 1) : flow.results[n];
-    const bytes = [...results].reduce((sum, v) => (v < 0 ? sum : sum + this.pendingSums.keptBytes(v)), 0);
+    const bytes = [...results].reduce(
+      (sum, v) => (v < 0 ? sum : sum + this.pendingSums.keptBytes(v)),
+      0,
+    );
     return bytes + (isAttention && !isAgain ? this.scoreBytes(n) : 0);
   }
 
@@ -338,7 +409,9 @@ export class PlanReader {
       const parameter = this.gradientOf[use.value];
       if (parameter < 0) continue;
       const from = this.routes.owned(use.value);
-      const dims = space.mesh.dims.flatMap(({ name, size }, d) => (size > 1 && isPartialCode(space.kindAt(from, d)) ? [name] : [])); // prettier-ignore
+      const dims = space.mesh.dims.flatMap(({ name, size }, d) =>
+        size > 1 && isPartialCode(space.kindAt(from, d)) ? [name] : [],
+      );
       const known = out.get(parameter) ?? [];
       out.set(parameter, [...new Set([...known, ...dims])]);
     }

@@ -1,6 +1,6 @@
 /**
- * Prices the program of one data rank: takes its request, solves its placement and gives the costs by unit; shares work
- * between requests.
+ * Prices the program of one data rank: takes its request, solves its placement and gives the costs
+ * by unit; shares work between requests.
  */
 
 import type { Cluster } from '../../../cost/hardware/cluster.ts';
@@ -14,21 +14,26 @@ import { vocabularyPadding } from '../../../models/vocabulary.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { plannable } from '../../../passes/plannable/plannable.ts';
 import { backwardStart } from '../../../passes/plannable/weight-views.ts';
+import type { Model } from '../../../plan/model/model.ts';
 import { prepare, type Prepared } from '../../../plan/prepare.ts';
+import type { Deadline } from '../../../plan/request/deadline.ts';
 import { DEFAULT_REQUEST } from '../../../plan/request/request.ts';
 import { evaluate } from '../../../solver/check/verify.ts';
 import type { Problem } from '../../../solver/types.ts';
 import { priceRestriction } from '../../compare/price.ts';
 import { applyRecipe } from '../../recipes/recipes.ts';
-import type { CoreCost, CoreRequest, CoreResult, DataExtra } from '../model/types.ts';
-import type { Deadline } from '../../../plan/request/deadline.ts';
-import { withDataRanks } from './data-costs.ts';
-import { solveFree } from './unconstrained.ts';
-import { PlanReader } from './plan-reader.ts';
 import { stepSystem, type SweepQuestion } from '../model/question.ts';
-import { routedCosts, withoutRouted, type RoutedCosts } from './moe.ts';
-import { layerKinds, lossProgram, withBackward, type LayerKinds } from '../model/representative-layers.ts';
-import type { Model } from '../../../plan/model/model.ts';
+import {
+  type LayerKinds,
+  layerKinds,
+  lossProgram,
+  withBackward,
+} from '../model/representative-layers.ts';
+import type { CoreCost, CoreRequest, CoreResult, DataExtra } from '../model/types.ts';
+import { withDataRanks } from './data-costs.ts';
+import { type RoutedCosts, routedCosts, withoutRouted } from './moe.ts';
+import { PlanReader } from './plan-reader.ts';
+import { solveFree } from './unconstrained.ts';
 
 /** A program whose placement is chosen. */
 interface Placed {
@@ -60,21 +65,36 @@ export class CoreSolver {
     return stepSystem(this.question, this.cluster);
   }
 
-  private sizes(batch: number, sequence = this.question.sequence): Parameters<typeof lossProgram>[1] {
+  private sizes(
+    batch: number,
+    sequence = this.question.sequence,
+  ): Parameters<typeof lossProgram>[1] {
     const { dtype } = this.question;
     return { batch, sequence, ...(dtype === undefined ? {} : { dtype }) };
   }
 
-  /** The built layers without routed blocks, with the backward pass; the vocabulary padded for so many tensor ranks. */
+  /**
+   * The built layers without routed blocks, with the backward pass; the vocabulary padded for so
+   * many tensor ranks.
+   */
   private graph(batch: number, tensor: number): Graph {
-    const padding = vocabularyPadding(this.config, { multiple: this.question.padVocabulary ?? 1, tensor });
+    const padding = vocabularyPadding(this.config, {
+      multiple: this.question.padVocabulary ?? 1,
+      tensor,
+    });
     const key = `${batch} ${padding?.rows ?? ''}`;
     let found = this.graphs.get(key);
     if (found === undefined) {
-      const sizes = { ...this.sizes(batch), ...(padding === undefined ? {} : { vocabulary: padding.rows }) };
+      const sizes = {
+        ...this.sizes(batch),
+        ...(padding === undefined ? {} : { vocabulary: padding.rows }),
+      };
       const forward = lossProgram(this.config, sizes, this.kinds.shallow, this.table);
       // What planning opens is opened once, and whoever reads the program knows it again.
-      this.graphs.set(key, (found = plannable(withBackward(withoutRouted(forward), this.table), this.table)));
+      this.graphs.set(
+        key,
+        (found = plannable(withBackward(withoutRouted(forward), this.table), this.table)),
+      );
     }
     return found;
   }
@@ -98,7 +118,10 @@ export class CoreSolver {
     );
   }
 
-  /** @throws E_PIN and the like never: what a recipe or the model does not admit is a refusal with its reason */
+  /**
+   * @throws E_PIN and the like never: what a recipe or the model does not admit is a refusal with
+   *   its reason
+   */
   async price(request: CoreRequest, deadline?: Deadline): Promise<CoreResult> {
     const [result] = await this.priceUnder(request, [{}], deadline);
     return result;
@@ -125,7 +148,10 @@ export class CoreSolver {
     return results;
   }
 
-  private async place(request: CoreRequest, deadline?: Deadline): Promise<Placed | { readonly refused: string }> {
+  private async place(
+    request: CoreRequest,
+    deadline?: Deadline,
+  ): Promise<Placed | { readonly refused: string }> {
     const { axes, microbatch } = request;
     const mesh = axes.length === 0 ? 'one=1' : axes.map((a) => `${a.name}=${a.size}`).join(',');
     const prepared = this.prepared(microbatch, mesh, axes.find((a) => a.name === 'tp')?.size);
@@ -135,13 +161,20 @@ export class CoreSolver {
       if ('refused' in free) return free;
       return { prepared, choice: free.choice, seconds: free.seconds, proof: free.proof };
     }
-    const parts = axes.length === 0 ? (['replicate'] as const) : axes.map((a) => a.part ?? 'replicate');
+    const parts =
+      axes.length === 0 ? (['replicate'] as const) : axes.map((a) => a.part ?? 'replicate');
     const applied = applyRecipe(prepared.model, { name: axes.map((a) => a.part).join('+'), parts });
     if ('refused' in applied) return applied;
-    const priced = await priceRestriction({ ...prepared, budgetBytes: 0 }, applied.restriction, deadline);
+    const priced = await priceRestriction(
+      { ...prepared, budgetBytes: 0 },
+      applied.restriction,
+      deadline,
+    );
     if ('refused' in priced) return priced;
     const seconds =
-      request.data === undefined ? priced.seconds : this.secondsOf(prepared.model, problem, priced.choice);
+      request.data === undefined
+        ? priced.seconds
+        : this.secondsOf(prepared.model, problem, priced.choice);
     return { prepared, choice: priced.choice, seconds };
   }
 
@@ -153,9 +186,19 @@ export class CoreSolver {
   }
 
   /** The problem of a program, with the costs of its data ranks where they are asked for. */
-  private problemFor(prepared: Pick<Prepared, 'model' | 'compact'>, { data }: CoreRequest): Problem {
+  private problemFor(
+    prepared: Pick<Prepared, 'model' | 'compact'>,
+    { data }: CoreRequest,
+  ): Problem {
     if (data === undefined) return prepared.compact.problem;
-    return withDataRanks(prepared, data, this.kinds.shallow, this.question.cost, this.cluster, this.table);
+    return withDataRanks(
+      prepared,
+      data,
+      this.kinds.shallow,
+      this.question.cost,
+      this.cluster,
+      this.table,
+    );
   }
 
   private async read(
@@ -178,8 +221,9 @@ export class CoreSolver {
   }
 
   /**
-   * What a data dim adds besides gathers of parameters and sums of gradients, read off a plan for two data ranks: the sums of
-   * the loss. Their bytes depend neither on the batch nor on the number of ranks.
+   * What a data dim adds besides gathers of parameters and sums of gradients, read off a plan for
+   * two data ranks: the sums of the loss. Their bytes depend neither on the batch nor on the number
+   * of ranks.
    */
   private async dataExtras(): Promise<readonly DataExtra[]> {
     const prepared = this.prepared(2, 'dp=2');
@@ -187,10 +231,19 @@ export class CoreSolver {
     if ('refused' in applied) throw internalError(`two data ranks: ${applied.refused}`);
     const priced = await priceRestriction({ ...prepared, budgetBytes: 0 }, applied.restriction);
     if ('refused' in priced) throw internalError(`two data ranks: ${priced.refused}`);
-    return new PlanReader(prepared.model, priced.choice, this.kinds.shallow, this.table, this.system).extras();
+    return new PlanReader(
+      prepared.model,
+      priced.choice,
+      this.kinds.shallow,
+      this.table,
+      this.system,
+    ).extras();
   }
 
-  /** Routed blocks of one device's tokens where the model dims cut each sequence `ways` ways; undefined for dense models. */
+  /**
+   * Routed blocks of one device's tokens where the model dims cut each sequence `ways` ways;
+   * undefined for dense models.
+   */
   routed(
     microbatch: number,
     ways: number,
@@ -201,11 +254,16 @@ export class CoreSolver {
     if (routed === undefined) return undefined;
     const { sequence, cost, optimizer } = this.question;
     const sizes = this.sizes(microbatch, sequence / ways);
-    const graph = withBackward(lossProgram(this.config, sizes, this.kinds.shallow, this.table), this.table);
+    const graph = withBackward(
+      lossProgram(this.config, sizes, this.kinds.shallow, this.table),
+      this.table,
+    );
     const start = backwardStart(graph);
     return routedCosts({
       graph,
-      phases: graph.nodes.map((node, i) => (node.kind === 'call' && i >= start ? 'backward' : 'forward')),
+      phases: graph.nodes.map((node, i) =>
+        node.kind === 'call' && i >= start ? 'backward' : 'forward',
+      ),
       layers: this.kinds.shallow,
       table: this.table,
       cluster: this.cluster,

@@ -1,14 +1,15 @@
 /** Solves the placement of a data rank's program without a memory bound. */
 
+import type { Prepared } from '../../../plan/prepare.ts';
+import type { Deadline } from '../../../plan/request/deadline.ts';
 import { conflictOf } from '../../../plan/restrict/conflict.ts';
 import { withoutFixed } from '../../../solver/problem/condition.ts';
-import type { Prepared } from '../../../plan/prepare.ts';
 import { solve } from '../../../solver/solve.ts';
 import type { Problem } from '../../../solver/types.ts';
-import type { Deadline } from '../../../plan/request/deadline.ts';
 
 /**
- * The cheapest placements of a program, whatever they need; the states that they need are compared with the budget later.
+ * The cheapest placements of a program, whatever they need; the states that they need are compared
+ * with the budget later.
  *
  * @param problem the program's own, or the same with other costs
  */
@@ -38,7 +39,11 @@ export async function solveFree(
     ...deadline?.solveOptions,
   });
   if (solution.status === 'infeasible')
-    return { refused: conflictOf(model, solution, free.variableOf).join(', ') || 'no placement of every node fits it' };
+    return {
+      refused:
+        conflictOf(model, solution, free.variableOf).join(', ') ||
+        'no placement of every node fits it',
+    };
   const per = model.unitsPerSecond;
   return {
     choice: compact.expand(free.expand(solution.choice)),

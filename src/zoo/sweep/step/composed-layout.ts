@@ -1,13 +1,13 @@
 /**
- * The priced parts that layouts are put together from. In: a question, a priced program, a layout. Out: the units of the model in
- * that layout with the costs of their states, each made once.
+ * The priced parts that layouts are put together from. In: a question, a priced program, a layout.
+ * Out: the units of the model in that layout with the costs of their states, each made once.
  */
 
 import type { Cluster } from '../../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import type { StepSystem } from '../../../cost/kernels/call.ts';
 import type { StateBytes } from '../../../cost/memory/state-bytes.ts';
-import { DTYPE_BYTES, type DType } from '../../../graph/types.ts';
+import { type DType, DTYPE_BYTES } from '../../../graph/types.ts';
 import { dtypeNamed } from '../../../models/build.ts';
 import { parseModelConfig } from '../../../models/families.ts';
 import type { Checkpoint } from '../../recipes/checkpoints.ts';
@@ -16,12 +16,19 @@ import { stepSystem, type SweepQuestion } from '../model/question.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import type { DataGroups } from '../model/states.ts';
 import type { CoreCost, CoreParameter } from '../model/types.ts';
-import type { RoutedCosts } from '../rank/moe.ts';
 import { GroupMaker } from '../rank/data-groups.ts';
+import type { RoutedCosts } from '../rank/moe.ts';
 import { endsSumSeconds } from '../rank/tied-embedding.ts';
-import { leastUnits, type LeastUnits } from './stages/least-units.ts';
-import { stateCosts, type StateCosts, type UnitMoving } from './units/state-costs.ts';
-import { ofModel, passUnits, withStates, type PassUnit, type Unit, type UnitRequest } from './units/unit-costs.ts';
+import { type LeastUnits, leastUnits } from './stages/least-units.ts';
+import { type StateCosts, stateCosts, type UnitMoving } from './units/state-costs.ts';
+import {
+  ofModel,
+  type PassUnit,
+  passUnits,
+  type Unit,
+  type UnitRequest,
+  withStates,
+} from './units/unit-costs.ts';
 
 /** A mesh and what its dims do. */
 export interface Layout {
@@ -63,15 +70,28 @@ function dtypeOf(config: string): DType {
   return statedDtype === undefined ? 'bf16' : dtypeNamed(statedDtype);
 }
 
-/** Software that keeps a master copy keeps it beside 16-bit weights; an optimizer that is asked for goes before. */
-function stateOf({ software, optimizer, dtype, config }: SweepQuestion): Partial<StateBytes> | undefined {
+/**
+ * Software that keeps a master copy keeps it beside 16-bit weights; an optimizer that is asked for
+ * goes before.
+ */
+function stateOf({
+  software,
+  optimizer,
+  dtype,
+  config,
+}: SweepQuestion): Partial<StateBytes> | undefined {
   const state = software?.state;
   if (state === undefined || DTYPE_BYTES[dtype ?? dtypeOf(config)] !== 2) return undefined;
   if (optimizer === undefined) return state;
-  return state.gradient === undefined || optimizer === 'none' ? undefined : { gradient: state.gradient };
+  return state.gradient === undefined || optimizer === 'none'
+    ? undefined
+    : { gradient: state.gradient };
 }
 
-/** Keys and values of a layer for one sequence; heads that a rank does not have whole are repeated (lint rule ZL04). */
+/**
+ * Keys and values of a layer for one sequence; heads that a rank does not have whole are repeated
+ * (lint rule ZL04).
+ */
 function keyValueBytes({ config, sequence, dtype }: SweepQuestion): (tp: number) => number {
   const { keyHeads, headWidth } = parseModelConfig(config).architecture.shape;
   const itemBytes = DTYPE_BYTES[dtype ?? dtypeOf(config)];
@@ -95,7 +115,8 @@ export class LayoutUnits {
   private readonly parameters = new WeakMap<CoreCost, Map<RoutedCosts | undefined, Parameters>>();
   private readonly parameterIds = new Map<string, number>();
   private latest: MadeLayout | undefined;
-  private latestList: { readonly of: StateCosts; readonly costs: ReturnType<StateCosts['costs']> } | undefined;
+  private latestList:
+    { readonly of: StateCosts; readonly costs: ReturnType<StateCosts['costs']> } | undefined;
 
   constructor(
     private readonly question: SweepQuestion,
@@ -142,34 +163,83 @@ export class LayoutUnits {
     return found;
   }
 
-  /** What is made of a layout once, however often it is tuned: one layout is tuned after the other. */
+  /**
+   * What is made of a layout once, however often it is tuned: one layout is tuned after the other.
+   */
   made(core: CoreCost, routed: RoutedCosts | undefined, { sizes, kind }: Layout): MadeLayout {
     const known = this.latest;
-    if (known !== undefined && known.core === core && known.routed === routed && known.sizes === sizes && known.kind === kind) return known;
+    if (
+      known !== undefined &&
+      known.core === core &&
+      known.routed === routed &&
+      known.sizes === sizes &&
+      known.kind === kind
+    )
+      return known;
     const { context, sequenceParallel } = kind;
     // Layouts that keep their states otherwise come one after the other, too.
-    const isAlike = known !== undefined && known.core === core && known.routed === routed && known.sizes === sizes && known.kind.context === context && known.kind.sequenceParallel === sequenceParallel;
-    const { groups, passes } = isAlike ? known : { groups: this.groupsOf(sizes, kind), passes: new Map<string, readonly PassUnit[]>() };
-    return (this.latest = { core, routed, sizes, kind, groups, passes, states: new Map(), units: new Map() });
-  } // prettier-ignore
+    const isAlike =
+      known !== undefined &&
+      known.core === core &&
+      known.routed === routed &&
+      known.sizes === sizes &&
+      known.kind.context === context &&
+      known.kind.sequenceParallel === sequenceParallel;
+    const { groups, passes } = isAlike
+      ? known
+      : { groups: this.groupsOf(sizes, kind), passes: new Map<string, readonly PassUnit[]>() };
+    return (this.latest = {
+      core,
+      routed,
+      sizes,
+      kind,
+      groups,
+      passes,
+      states: new Map(),
+      units: new Map(),
+    });
+  }
 
   /** What the units of a layout are made from. */
   request(made: MadeLayout, checkpoint: Checkpoint, { once, paired = false }: Ways): UnitRequest {
     const { core, routed, sizes, kind, groups } = made;
     let states = made.states.get(once);
     if (states === undefined) made.states.set(once, (states = this.statesOf(made, once)));
-    return { core, routed, sizes, kind, checkpoint, paired, groups, overlaps: this.overlaps, system: this.system, keyValueBytes: this.keyValueBytes, states };
-  } // prettier-ignore
+    return {
+      core,
+      routed,
+      sizes,
+      kind,
+      checkpoint,
+      paired,
+      groups,
+      overlaps: this.overlaps,
+      system: this.system,
+      keyValueBytes: this.keyValueBytes,
+      states,
+    };
+  }
 
-  /** Costs of the parameters: of dense ones once for all layouts that differ in their experts alone. */
+  /**
+   * Costs of the parameters: of dense ones once for all layouts that differ in their experts alone.
+   */
   private statesOf({ core, routed, sizes, kind, groups }: MadeLayout, once: boolean): StateCosts {
     const { pp, dp_replicate, dp_shard, cp, tp } = sizes;
     const { devices, cost } = this.question;
     const endsSum = (bytes: number): number => endsSumSeconds(bytes, devices, cost, this.cluster);
     const moving = this.moving(core.units.length, pp);
-    const how = { mode: kind.mode, once, groups, ...(this.state === undefined ? {} : { state: this.state }), ...(moving === undefined ? {} : { moving }), ...(pp > 1 ? { endsSum } : {}) };
+    const how = {
+      mode: kind.mode,
+      once,
+      groups,
+      ...(this.state === undefined ? {} : { state: this.state }),
+      ...(moving === undefined ? {} : { moving }),
+      ...(pp > 1 ? { endsSum } : {}),
+    };
     const { id, experts, others } = this.parametersOf(core, routed);
-    const key = `${id} ${pp} ${dp_replicate} ${dp_shard} ${cp} ${tp} ${kind.mode} ${kind.context === 'ulysses'} ${once}`;
+    const key =
+      `${id} ${pp} ${dp_replicate} ${dp_shard} ${cp} ${tp} ${kind.mode} ` +
+      `${kind.context === 'ulysses'} ${once}`;
     let dense = this.denseOf.get(key);
     if (dense === undefined) {
       const priced = stateCosts(others, how, core.units.length, pp > 1);
@@ -177,16 +247,24 @@ export class LayoutUnits {
       if (this.denseOf.size >= MOST_COSTS) this.denseOf.clear();
       this.denseOf.set(key, dense);
     }
-    return experts.length === 0 ? dense : stateCosts(experts, how, core.units.length, pp > 1, dense);
-  } // prettier-ignore
+    return experts.length === 0
+      ? dense
+      : stateCosts(experts, how, core.units.length, pp > 1, dense);
+  }
 
-  /** The list of what was listed last: layouts that differ in their experts alone come one after the other. */
+  /**
+   * The list of what was listed last: layouts that differ in their experts alone come one after the
+   * other.
+   */
   private listed(priced: StateCosts): ReturnType<StateCosts['costs']> {
     if (this.latestList?.of !== priced) this.latestList = { of: priced, costs: priced.costs() };
     return this.latestList.costs;
   }
 
-  /** The parameters of a program, those of experts apart; of equal others, as microbatches of other sizes have them, the id is one. */
+  /**
+   * The parameters of a program, those of experts apart; of equal others, as microbatches of other
+   * sizes have them, the id is one.
+   */
   private parametersOf(core: CoreCost, routed: RoutedCosts | undefined): Parameters {
     const byRouted = this.parameters.get(core) ?? new Map<RoutedCosts | undefined, Parameters>();
     this.parameters.set(core, byRouted);

@@ -1,27 +1,32 @@
 /**
- * Plans whose experts are cut over `etp` devices, and which of them need not be priced. Cuts add as many plans again as there are
- * divisors of tp, and few of them can win: what an expert group of more devices does with whole experts, the cut does with gathers
- * and scatters of rows on top. Not always: rows are gathered once for all experts of a token, but sent once for each, so that a
- * small cut of an expert can be cheaper than a large group, between whole experts and etp = tp too. No cut is left out for its size
- * alone, therefore; a plan is, where one of two proofs holds for it.
+ * Plans whose experts are cut over `etp` devices, and which of them need not be priced. Cuts add as
+ * many plans again as there are divisors of tp, and few of them can win: what an expert group of
+ * more devices does with whole experts, the cut does with gathers and scatters of rows on top. Not
+ * always: rows are gathered once for all experts of a token, but sent once for each, so that a
+ * small cut of an expert can be cheaper than a large group, between whole experts and etp = tp too.
+ * No cut is left out for its size alone, therefore; a plan is, where one of two proofs holds for
+ * it.
  *
- * **Another fold** of the same devices takes no part longer and no part larger (`isWorse`). It has ep * f groups of experts cut
- * etp / f ways: the same devices hold the same experts, cut less. Their states are equal to the byte, 16 Phi / (ep * etp * efsdp)
- * where they are sharded, and so are the groups that reduce their gradients. Seconds and bytes of a step never fall when a part of
- * it grows: of a second more of compute at most 0.8 hide what was visible, of a second more of exchange none does. That is so at
- * equal tuning and equal cuts into stages. A plan is reported with its fastest tuning that fits, so that a point of a plan that is
- * left out may be missing among the reported ones: the other fold has it or a better one at a tuning that is not its fastest.
+ * **Another fold** of the same devices takes no part longer and no part larger (`isWorse`). It has
+ * ep * f groups of experts cut etp / f ways: the same devices hold the same experts, cut less.
+ * Their states are equal to the byte, 16 Phi / (ep * etp * efsdp) where they are sharded, and so
+ * are the groups that reduce their gradients. Seconds and bytes of a step never fall when a part of
+ * it grows: of a second more of compute at most 0.8 hide what was visible, of a second more of
+ * exchange none does. That is so at equal tuning and equal cuts into stages. A plan is reported
+ * with its fastest tuning that fits, so that a point of a plan that is left out may be missing
+ * among the reported ones: the other fold has it or a better one at a tuning that is not its
+ * fastest.
  *
- * **Bounds** (`leastSeconds`, `leastBytes`): a plan that was priced is as fast as the plan can be at best and takes no more memory
- * than it takes at least, and the best plan is as fast too.
+ * **Bounds** (`leastSeconds`, `leastBytes`): a plan that was priced is as fast as the plan can be
+ * at best and takes no more memory than it takes at least, and the best plan is as fast too.
  */
 
 import { ROUTED_PARTS } from '../../recipes/checkpoints.ts';
 import type { CoreCost } from '../model/types.ts';
+import { type Fold, type RoutedCosts, type RoutedUnit, routedUnits } from '../rank/moe.ts';
 import type { Composer } from './compose.ts';
-import { tokenExchange } from './units/token-exchange.ts';
 import type { LayoutRow } from './layouts.ts';
-import { routedUnits, type Fold, type RoutedCosts, type RoutedUnit } from '../rank/moe.ts';
+import { tokenExchange } from './units/token-exchange.ts';
 
 /** Plans with cut experts that were not priced, by the proof that spares them. */
 export interface CutsLeftOut {
@@ -31,7 +36,10 @@ export interface CutsLeftOut {
   readonly beaten: number;
 }
 
-/** Folds of the same devices that cut an expert less, the least cut first; of experts in equal groups. */
+/**
+ * Folds of the same devices that cut an expert less, the least cut first; of experts in equal
+ * groups.
+ */
 export function lessCut({ ep, etp }: Fold, experts: number): Fold[] {
   return Array.from({ length: etp }, (_, i) => ({ ep: (ep * etp) / (i + 1), etp: i + 1 })).filter(
     (f) => f.etp < etp && etp % f.etp === 0 && experts % f.ep === 0,
@@ -42,15 +50,21 @@ export function lessCut({ ep, etp }: Fold, experts: number): Fold[] {
 const ROUNDING = 1e-9;
 
 /**
- * Whether a layout takes at least as long and as much in every part as the one that cuts its experts as `other` says. Both must
- * be folds of the same devices (`lessCut`) that were priced.
+ * Whether a layout takes at least as long and as much in every part as the one that cuts its
+ * experts as `other` says. Both must be folds of the same devices (`lessCut`) that were priced.
  */
-export function isWorse(row: LayoutRow, other: Fold, routed: RoutedCosts, composer: Composer): boolean {
+export function isWorse(
+  row: LayoutRow,
+  other: Fold,
+  routed: RoutedCosts,
+  composer: Composer,
+): boolean {
   const own: Fold = { ep: row.sizes.ep, etp: row.sizes.etp ?? 1 };
   const [units, others] = [routedUnits(routed, own), routedUnits(routed, other)];
   if (units === undefined || others === undefined) return false;
   const isMore = (part: number, than: number): boolean => than <= part * (1 + ROUNDING);
-  if (!units.every((u, k) => partsOf(u).every((part, i) => isMore(part, partsOf(others[k])[i])))) return false;
+  if (!units.every((u, k) => partsOf(u).every((part, i) => isMore(part, partsOf(others[k])[i]))))
+    return false;
   const exchange = (fold: Fold, of: readonly RoutedUnit[]): number[] => {
     const groups = composer.groupsOf({ ...row.sizes, ...fold }, row.kind);
     return of.map((u) => tokenExchange(groups, u.dispatchBytes, routed).seconds);
@@ -84,11 +98,17 @@ export interface CutRow {
 }
 
 /** The least seconds and bytes of a plan, whatever is left to choose. */
-export function leastOf({ row, programs }: CutRow, composer: Composer): { readonly seconds: number; readonly bytes: () => number } {
+export function leastOf(
+  { row, programs }: CutRow,
+  composer: Composer,
+): { readonly seconds: number; readonly bytes: () => number } {
   const { sizes, kind } = row;
   const least = programs.map(({ core, routed }) => composer.leastOf(core, routed, { sizes, kind }));
-  return { seconds: Math.min(...least.map((l) => l.seconds)), bytes: () => Math.min(...least.map((l) => l.bytes())) };
-} // prettier-ignore
+  return {
+    seconds: Math.min(...least.map((l) => l.seconds)),
+    bytes: () => Math.min(...least.map((l) => l.bytes())),
+  };
+}
 
 /** Least seconds of the plans that fit in so many bytes, by what was priced. */
 export class Front {
@@ -96,7 +116,9 @@ export class Front {
   private readonly seconds: number[] = [];
 
   constructor(points: readonly { readonly peakBytes: number; readonly seconds: number }[]) {
-    for (const p of [...points].sort((a, b) => a.peakBytes - b.peakBytes || a.seconds - b.seconds)) {
+    for (const p of [...points].sort(
+      (a, b) => a.peakBytes - b.peakBytes || a.seconds - b.seconds,
+    )) {
       if (p.seconds >= (this.seconds.at(-1) ?? Infinity)) continue;
       this.bytes.push(p.peakBytes);
       this.seconds.push(p.seconds);

@@ -1,13 +1,22 @@
-/** Lists every layout of a sweep: ordered factorizations of the devices with the recipes that each admits. */
+/**
+ * Lists every layout of a sweep: ordered factorizations of the devices with the recipes that each
+ * admits.
+ */
 
+import { type Hosts, tornText, usedPerHost } from '../../../cost/hardware/topology.ts';
 import type { ModelConfig } from '../../../models/families.ts';
 import { vocabularyPadding } from '../../../models/vocabulary.ts';
-import { lint, type Finding } from '../../recipes/lint.ts';
-import { tornText, usedPerHost, type Hosts } from '../../../cost/hardware/topology.ts';
-import { foldProblem, type FoldedSizes } from '../../recipes/expert-mesh.ts';
 import { factorizations } from '../../compare/meshes.ts';
+import { type FoldedSizes, foldProblem } from '../../recipes/expert-mesh.ts';
 import type { ModelFacts } from '../../recipes/inputs/model-facts.ts';
-import { layoutInners, meshText, planName, type LayoutKind, type LayoutSizes } from '../model/layout.ts';
+import { type Finding, lint } from '../../recipes/lint.ts';
+import {
+  layoutInners,
+  type LayoutKind,
+  type LayoutSizes,
+  meshText,
+  planName,
+} from '../model/layout.ts';
 import type { SweepQuestion } from '../model/question.ts';
 import type { StateMode } from '../model/zero-mode.ts';
 import type { Fold } from '../rank/moe.ts';
@@ -27,7 +36,11 @@ export interface MeshRows {
   readonly mesh: string;
   readonly sizes: readonly number[];
   readonly rows: readonly LayoutRow[];
-  readonly refused: readonly { readonly name: string; readonly mesh: string; readonly finding: Finding }[];
+  readonly refused: readonly {
+    readonly name: string;
+    readonly mesh: string;
+    readonly finding: Finding;
+  }[];
 }
 
 /** Plans that are asked for. */
@@ -37,7 +50,10 @@ export interface AskedPlans {
   readonly folds: readonly Partial<Fold>[];
 }
 
-/** Sizes of a model as the linter asks for them; a padded vocabulary is that of so many tensor ranks. */
+/**
+ * Sizes of a model as the linter asks for them; a padded vocabulary is that of so many tensor
+ * ranks.
+ */
 function factsOf(config: ModelConfig, question: SweepQuestion, tensor = 1): ModelFacts {
   const { shape, routed } = config.architecture;
   return {
@@ -47,21 +63,25 @@ function factsOf(config: ModelConfig, question: SweepQuestion, tensor = 1): Mode
     heads: shape.heads,
     kvHeads: shape.keyHeads,
     mlpWidth: shape.hidden,
-    vocabulary: vocabularyPadding(config, { multiple: question.padVocabulary ?? 1, tensor })?.rows ?? shape.vocabulary,
+    vocabulary:
+      vocabularyPadding(config, { multiple: question.padVocabulary ?? 1, tensor })?.rows ??
+      shape.vocabulary,
     layers: shape.layers,
     ...(routed === undefined ? {} : { experts: routed.experts, expertWidth: routed.hidden }),
   };
 }
 
 /**
- * Every ordered factorization (pp, dp, cp, tp) of the devices with the plans on it: all state modes of the data ranks, context
- * parallelism (gathered or in a ring) or Ulysses where the sequence is cut, tensor parallelism with and without a cut residual stream, experts folded
- * over the data and model dims, each whole or cut over as many devices as divide tp (`etp`). What the linter stops is listed with
- * its finding; experts that are cut, only where it is the cut that it stops: the rest is said of whole ones.
+ * Every ordered factorization (pp, dp, cp, tp) of the devices with the plans on it: all state modes
+ * of the data ranks, context parallelism (gathered or in a ring) or Ulysses where the sequence is
+ * cut, tensor parallelism with and without a cut residual stream, experts folded over the data and
+ * model dims, each whole or cut over as many devices as divide tp (`etp`). What the linter stops is
+ * listed with its finding; experts that are cut, only where it is the cut that it stops: the rest
+ * is said of whole ones.
  *
  * @param tied whether the embedding is also the head
- * @param asked plans that are asked for with the sizes of their expert mesh: where it does not fold, they are listed with the
- *   finding too
+ * @param asked plans that are asked for with the sizes of their expert mesh: where it does not
+ *   fold, they are listed with the finding too
  */
 export function meshRows(
   config: ModelConfig,
@@ -80,20 +100,35 @@ export function meshRows(
       const findings = layoutFindings(config, question, hosts, sizes, kind, tied);
       const error = findings.find((f) => f.severity === 'error');
       if (error !== undefined) {
-        if ((sizes.etp ?? 1) === 1 || error.code === 'ZL08') refused.push({ name, mesh, finding: error });
+        if ((sizes.etp ?? 1) === 1 || error.code === 'ZL08')
+          refused.push({ name, mesh, finding: error });
       } else rows.push({ name, mesh, sizes, kind, findings, meshIndex });
     };
     const experts = config.architecture.routed?.experts;
     const list = experts === undefined ? [{ ep: 1 }] : foldsOn({ shard: dp, cp, tp }, experts);
     for (const [sizes, kind] of plansOn([pp, dp, cp, tp], isRouted, list)) add(sizes, kind);
     const others = (asked?.folds ?? []).flatMap(({ ep = 1, etp = 1 }) =>
-      isRouted && tp % etp === 0 && !list.some((f) => f.ep === ep && (f.etp ?? 1) === etp) ? [{ ep, etp }] : [],
+      isRouted && tp % etp === 0 && !list.some((f) => f.ep === ep && (f.etp ?? 1) === etp)
+        ? [{ ep, etp }]
+        : [],
     );
     for (const [sizes, kind] of plansOn([pp, dp, cp, tp], isRouted, others)) {
-      const row = { name: planName(sizes, kind), mesh: meshText(sizes, kind), sizes, kind, findings: [], meshIndex };
+      const row = {
+        name: planName(sizes, kind),
+        mesh: meshText(sizes, kind),
+        sizes,
+        kind,
+        findings: [],
+        meshIndex,
+      };
       if (asked?.row(row) === true) add(sizes, kind);
     }
-    return { mesh: meshText({ pp, dp_replicate: 1, dp_shard: dp, cp, tp, ep: 1 }), sizes: [pp, dp, cp, tp], rows, refused }; // prettier-ignore
+    return {
+      mesh: meshText({ pp, dp_replicate: 1, dp_shard: dp, cp, tp, ep: 1 }),
+      sizes: [pp, dp, cp, tp],
+      rows,
+      refused,
+    };
   });
 }
 
@@ -126,8 +161,17 @@ export function layoutFindings(
   if (used !== undefined) return findings;
   const { devicesPerHost } = hosts;
   const values = { devices: question.devices, devicesPerHost };
-  return [{ code: 'ZL01', severity: 'error', message: tornText(hosts, layoutInners(sizes)), values, nearest: [] }, ...findings];
-} // prettier-ignore
+  return [
+    {
+      code: 'ZL01',
+      severity: 'error',
+      message: tornText(hosts, layoutInners(sizes)),
+      values,
+      nearest: [],
+    },
+    ...findings,
+  ];
+}
 
 function* plansOn(
   [pp, dp, cp, tp]: readonly number[],
@@ -136,7 +180,8 @@ function* plansOn(
 ): Generator<readonly [LayoutSizes, LayoutKind]> {
   const replicas = divisors(dp);
   const contexts = cp > 1 ? (['cp', 'ring', 'ulysses'] as const) : (['cp'] as const);
-  // Tokens are sent to experts from where they lie: with tensor parallelism the residual stream is cut between regions.
+  // Tokens are sent to experts from where they lie: with tensor parallelism the residual stream is
+  // cut between regions.
   const streams = tp > 1 && !isRouted ? [false, true] : [true];
   const modes: readonly StateMode[] = dp * cp === 1 ? ['dp'] : ['dp', 'zero1', 'zero2', 'fsdp'];
   for (const fold of folds)
@@ -146,7 +191,11 @@ function* plansOn(
         for (const mode of modes) yield [base, { mode, context, sequenceParallel }];
         for (const r of replicas) {
           // Expert groups stay inside a replica.
-          if (r === 1 || r === dp || foldProblem({ shard: dp / r, cp, tp }, fold.ep, fold.etp ?? 1) !== undefined)
+          if (
+            r === 1 ||
+            r === dp ||
+            foldProblem({ shard: dp / r, cp, tp }, fold.ep, fold.etp ?? 1) !== undefined
+          )
             continue;
           yield [
             { ...base, dp_replicate: r, dp_shard: dp / r },
@@ -157,8 +206,9 @@ function* plansOn(
 }
 
 /**
- * Every fold of expert groups out of a mesh: experts whole (etp 1), cut over all devices of a tensor group as Megatron and
- * torchtitan cut them (etp = tp), and over any number between that divides it.
+ * Every fold of expert groups out of a mesh: experts whole (etp 1), cut over all devices of a
+ * tensor group as Megatron and torchtitan cut them (etp = tp), and over any number between that
+ * divides it.
  */
 function foldsOn(sizes: FoldedSizes, experts: number): Pick<LayoutSizes, 'ep' | 'etp'>[] {
   const { shard, cp, tp } = sizes;

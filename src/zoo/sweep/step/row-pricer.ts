@@ -1,13 +1,13 @@
 /** Prices the layouts of a sweep, tunes each one, and keeps the best. */
 
 import { routedPart } from '../../recipes/checkpoints.ts';
+import type { LayoutTuning } from '../model/layout.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import type { CoreCost } from '../model/types.ts';
+import type { RoutedCosts } from '../rank/moe.ts';
 import type { Composer, Figures } from './compose.ts';
-import type { LayoutTuning } from '../model/layout.ts';
 import type { LayoutRow } from './layouts.ts';
 import { TriedCheckpoints } from './tried-checkpoints.ts';
-import type { RoutedCosts } from '../rank/moe.ts';
 
 /** A plan that was priced, with the best of what was left to choose. */
 export interface PricedRow {
@@ -15,7 +15,10 @@ export interface PricedRow {
   readonly tuning: LayoutTuning;
   readonly figures: Figures;
   readonly fits: boolean;
-  /** Of an optimum: the recipe whose placements it has, because in all they are cheaper than those proven for the layers. */
+  /**
+   * Of an optimum: the recipe whose placements it has, because in all they are cheaper than those
+   * proven for the layers.
+   */
   readonly like?: LayoutRow;
 }
 
@@ -38,19 +41,28 @@ export class RowPricer {
     this.tried = new TriedCheckpoints(kinds);
   }
 
-  /** Tries the schedules of a row on a program of its data rank; results are recomputed only where they would not fit otherwise. */
+  /**
+   * Tries the schedules of a row on a program of its data rank; results are recomputed only where
+   * they would not fit otherwise.
+   */
   price(row: LayoutRow, core: CoreCost, routed: RoutedCosts | undefined): void {
     const checkpoints = this.tried.of(core, routed, row.sizes);
     const over = new Map<boolean, boolean>();
     const isOver = (once: boolean): boolean => {
       let found = over.get(once);
-      if (found === undefined) over.set(once, (found = this.composer.isOver(core, routed, row, once)));
+      if (found === undefined)
+        over.set(once, (found = this.composer.isOver(core, routed, row, once)));
       return found;
     };
     for (const { schedule, chunks } of this.schedules(row, core.request.microbatch)) {
       const known = this.best.get(row);
       // Exchanges with experts may hide in what is left to try.
-      if (schedule !== '1f1b' && known?.fits === true && known.figures.busySeconds - known.figures.exchangeSeconds > SCHEDULE_MARGIN * this.incumbent) return; // prettier-ignore
+      if (
+        schedule !== '1f1b' &&
+        known?.fits === true &&
+        known.figures.busySeconds - known.figures.exchangeSeconds > SCHEDULE_MARGIN * this.incumbent
+      )
+        return;
       for (const { once, paired } of this.ways(row, schedule, core.request.microbatch))
         // What fits in no way counts with all recomputed.
         for (const checkpoint of isOver(once) ? checkpoints.slice(-1) : checkpoints) {
@@ -65,22 +77,38 @@ export class RowPricer {
             : { fitting: true, below: rival?.fits === true ? rival.figures.seconds : Infinity };
           const figures = this.composer.compose(core, routed, row.sizes, row.kind, tuning, limits);
           if (figures === undefined) continue;
-          const asRun = figures.unitsAgain === 0 ? { ...tuning, checkpoint: 'none' as const } : tuning;
+          const asRun =
+            figures.unitsAgain === 0 ? { ...tuning, checkpoint: 'none' as const } : tuning;
           if (figures.seconds !== undefined)
-            this.offer({ row, tuning: asRun, figures, fits: figures.peakBytes <= this.composer.budgetBytes });
+            this.offer({
+              row,
+              tuning: asRun,
+              figures,
+              fits: figures.peakBytes <= this.composer.budgetBytes,
+            });
           // Nothing is recomputed: no other policy is faster.
           if (figures.unitsAgain === 0) break;
         }
     }
   }
 
-  /** Whether FSDP keeps what it gathers, and whether two microbatches run beside each other: where frameworks can. */
-  private ways(row: LayoutRow, schedule: string, microbatch: number): { readonly once: boolean; readonly paired: boolean }[] {
+  /**
+   * Whether FSDP keeps what it gathers, and whether two microbatches run beside each other: where
+   * frameworks can.
+   */
+  private ways(
+    row: LayoutRow,
+    schedule: string,
+    microbatch: number,
+  ): { readonly once: boolean; readonly paired: boolean }[] {
     const { pp, ep } = row.sizes;
     const m = this.composer.microbatches(row.sizes, microbatch);
-    const pairs = this.composer.overlaps && ep > 1 && m > 1 && (pp === 1 || schedule === 'interleaved');
-    return keeps(row, m).flatMap((once) => (pairs ? [false, true] : [false]).map((paired) => ({ once, paired })));
-  } // prettier-ignore
+    const pairs =
+      this.composer.overlaps && ep > 1 && m > 1 && (pp === 1 || schedule === 'interleaved');
+    return keeps(row, m).flatMap((once) =>
+      (pairs ? [false, true] : [false]).map((paired) => ({ once, paired })),
+    );
+  }
 
   private offer(found: PricedRow): void {
     const known = this.best.get(found.row);
@@ -88,14 +116,22 @@ export class RowPricer {
     if (found.fits) this.incumbent = Math.min(this.incumbent, found.figures.seconds);
   }
 
-  /** Chunks of a device: powers of two, and what cuts the layers evenly, as published layouts do (5 and 12 among them). */
+  /**
+   * Chunks of a device: powers of two, and what cuts the layers evenly, as published layouts do (5
+   * and 12 among them).
+   */
   private chunkCounts(pp: number): number[] {
     return Array.from({ length: MOST_CHUNKS - 1 }, (_, i) => i + 2).filter(
-      (v) => pp * v <= this.kinds.layers && (v === 2 || v === 4 || v === 8 || this.kinds.layers % (pp * v) === 0),
+      (v) =>
+        pp * v <= this.kinds.layers &&
+        (v === 2 || v === 4 || v === 8 || this.kinds.layers % (pp * v) === 0),
     );
   }
 
-  private schedules(row: LayoutRow, microbatch: number): Pick<LayoutTuning, 'schedule' | 'chunks'>[] {
+  private schedules(
+    row: LayoutRow,
+    microbatch: number,
+  ): Pick<LayoutTuning, 'schedule' | 'chunks'>[] {
     const { pp } = row.sizes;
     if (pp === 1) return [{ schedule: '1f1b', chunks: 1 }];
     const m = this.composer.microbatches(row.sizes, microbatch);
@@ -103,7 +139,8 @@ export class RowPricer {
       { schedule: '1f1b', chunks: 1 },
       { schedule: 'zb-h1', chunks: 1 },
     ];
-    for (const chunks of this.chunkCounts(pp)) if (m % pp === 0) list.push({ schedule: 'interleaved', chunks });
+    for (const chunks of this.chunkCounts(pp))
+      if (m % pp === 0) list.push({ schedule: 'interleaved', chunks });
     return list;
   }
 }

@@ -1,16 +1,28 @@
 /**
- * Which policies and sets of modules a search tries on a layout. In: the priced program of a data rank and its routed experts. Out: a
- * short list, the least seconds for a byte first. Layers that keep everything are mixed with layers that recompute, so a choice is
- * worth trying only where no other saves about as much at fewer seconds for a byte: those are left. Exchanges with experts that a choice
- * repeats are not in its seconds.
+ * Which policies and sets of modules a search tries on a layout. In: the priced program of a data
+ * rank and its routed experts. Out: a short list, the least seconds for a byte first. Layers that
+ * keep everything are mixed with layers that recompute, so a choice is worth trying only where no
+ * other saves about as much at fewer seconds for a byte: those are left. Exchanges with experts
+ * that a choice repeats are not in its seconds.
  */
 
+import {
+  type Checkpoint,
+  isPolicy,
+  moduleSet,
+  modulesOf,
+  programPart,
+  type RecomputeModule,
+  routedPart,
+} from '../../recipes/checkpoints.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
-import { isPolicy, moduleSet, modulesOf, programPart, routedPart, type Checkpoint, type RecomputeModule } from '../../recipes/checkpoints.ts'; // prettier-ignore
 import type { CoreCost } from '../model/types.ts';
-import { routedUnits, type Fold, type RoutedCosts } from '../rank/moe.ts';
+import { type Fold, type RoutedCosts, routedUnits } from '../rank/moe.ts';
 
-/** Of what recomputing whole layers saves, the share by which a choice must save more than cheaper ones. */
+/**
+ * Of what recomputing whole layers saves, the share by which a choice must save more than cheaper
+ * ones.
+ */
 const LEAST_STEP = 0.05;
 
 const ROUTED_SETS: readonly (readonly RecomputeModule[])[] = [[], ['moe_act'], ['moe']];
@@ -27,7 +39,6 @@ export class TriedCheckpoints {
     routed: RoutedCosts | undefined,
     { ep, etp = 1 }: Partial<Fold> & Pick<Fold, 'ep'>,
   ): readonly Checkpoint[] {
-    // prettier-ignore
     const byFold = this.known.get(core) ?? new Map<string, readonly Checkpoint[]>();
     this.known.set(core, byFold);
     const key = routed === undefined ? '' : `${ep} ${etp}`;
@@ -43,7 +54,10 @@ export class TriedCheckpoints {
     }));
     const saving = priced.filter((p) => p.saved > 0);
     const ratio = (p: (typeof saving)[number]): number => p.seconds / p.saved;
-    saving.sort((a, b) => ratio(a) - ratio(b) || b.saved - a.saved || a.checkpoint.length - b.checkpoint.length);
+    saving.sort(
+      (a, b) =>
+        ratio(a) - ratio(b) || b.saved - a.saved || a.checkpoint.length - b.checkpoint.length,
+    );
     const step = LEAST_STEP * (saving.find(({ checkpoint }) => checkpoint === 'full')?.saved ?? 0);
     let most = 0;
     const front = saving.filter(({ checkpoint, saved }) => {
@@ -55,21 +69,23 @@ export class TriedCheckpoints {
     return ['none', ...front.slice(0, full + 1).map(({ checkpoint }) => checkpoint)];
   }
 
-  /** Seconds that are spent again and bytes that are not kept, of one microbatch in the whole model. */
+  /**
+   * Seconds that are spent again and bytes that are not kept, of one microbatch in the whole model.
+   */
   private price(
     core: CoreCost,
     routed: RoutedCosts | undefined,
     fold: Fold,
     checkpoint: Checkpoint,
   ): { readonly seconds: number; readonly saved: number } {
-    // prettier-ignore
     const blocks = routed === undefined ? undefined : routedUnits(routed, fold);
     const [part, routedBy] = [programPart(checkpoint), routedPart(checkpoint)];
     let [seconds, saved] = [0, 0];
     for (const u of [0, ...this.kinds.standsFor.map((l) => l + 1), core.units.length - 1]) {
       const { again, keptBytes } = core.units[u];
       const block = blocks?.[u];
-      seconds += again[part].compute + again[part].communication + (block?.recomputeSeconds[routedBy] ?? 0);
+      seconds +=
+        again[part].compute + again[part].communication + (block?.recomputeSeconds[routedBy] ?? 0);
       saved += keptBytes.none - keptBytes[part];
       if (block !== undefined) saved += block.keptBytes.none - block.keptBytes[routedBy];
     }
@@ -84,7 +100,9 @@ function candidates(core: CoreCost, hasExperts: boolean): Checkpoint[] {
   const joined = ['none' as const, ...sets].flatMap((set) =>
     experts.map((more) => moduleSet([...modulesOf(set), ...more])),
   );
-  // A set of the whole layer of experts recomputes the shared ones too, whether they were priced alone or not.
-  const isPriced = (c: Checkpoint): boolean => Object.hasOwn(core.units[0].keptBytes, programPart(c));
+  // A set of the whole layer of experts recomputes the shared ones too, whether they were priced
+  // alone or not.
+  const isPriced = (c: Checkpoint): boolean =>
+    Object.hasOwn(core.units[0].keptBytes, programPart(c));
   return ['selective', 'full', ...new Set(joined.filter((c) => c !== 'none' && isPriced(c)))];
 }

@@ -1,9 +1,9 @@
 /** The jobs of a sweep and their answers, as messages that threads can exchange. */
 
-import type { CoreRequest, CoreResult } from '../model/types.ts';
 import type { SweepQuestion } from '../model/question.ts';
-import type { RoutedCosts } from '../rank/moe.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
+import type { CoreRequest, CoreResult } from '../model/types.ts';
+import type { RoutedCosts } from '../rank/moe.ts';
 
 /** What threads are asked: a program of a data rank, or the routed blocks of its tokens. */
 export type SweepJob =
@@ -27,7 +27,10 @@ export interface SweepThread {
   readonly kinds: LayerKinds;
 }
 
-/** Does jobs, several at once where it has threads; answers come in the order of the jobs, undefined for those that the deadline left out. */
+/**
+ * Does jobs, several at once where it has threads; answers come in the order of the jobs, undefined
+ * for those that the deadline left out.
+ */
 export interface SweepPool {
   run(jobs: readonly SweepJob[]): Promise<(SweepAnswer | undefined)[]>;
   close(): Promise<void>;

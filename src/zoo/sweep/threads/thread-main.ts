@@ -15,7 +15,10 @@ export function serve(port: ThreadPort, { question, kinds }: SweepThread): void 
         port.postMessage({ id, answer: given });
       },
       (error: unknown) => {
-        port.postMessage({ id, error: error instanceof Error ? (error.stack ?? error.message) : String(error) });
+        port.postMessage({
+          id,
+          error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+        });
       },
     );
   });

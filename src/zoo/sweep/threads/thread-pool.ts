@@ -1,9 +1,9 @@
 /** A sweep pool of worker threads: takes jobs and gives answers in the order of the jobs. */
 
 import { internalError } from '../../../errors.ts';
+import { Deadline } from '../../../plan/request/deadline.ts';
 import { startThread } from '../../../platform/platform.ts';
 import type { Thread, ThreadCode } from '../../../platform/types.ts';
-import { Deadline } from '../../../plan/request/deadline.ts';
 import type { SweepAnswer, SweepJob, SweepPool, SweepThread } from './pool.ts';
 
 const CODE: ThreadCode = {
@@ -20,21 +20,31 @@ interface Reply {
 }
 
 /**
- * Threads that take jobs as they get free. Answers do not depend on how many there are: each job is a question of its own. At the
- * deadline jobs that are begun are left alone.
+ * Threads that take jobs as they get free. Answers do not depend on how many there are: each job is
+ * a question of its own. At the deadline jobs that are begun are left alone.
  */
-export function threadPool(count: number, start: SweepThread, deadline = new Deadline(undefined)): SweepPool {
+export function threadPool(
+  count: number,
+  start: SweepThread,
+  deadline = new Deadline(undefined),
+): SweepPool {
   const workers: Thread[] = [];
   return {
     run: (jobs) =>
       new Promise((resolve, reject) => {
-        const answers = Array.from({ length: jobs.length }, (): SweepAnswer | undefined => undefined);
+        const answers = Array.from(
+          { length: jobs.length },
+          (): SweepAnswer | undefined => undefined,
+        );
         if (jobs.length === 0 || deadline.isOver) {
           resolve(answers);
           return;
         }
         const over = (): void => end(() => resolve(answers));
-        const timer = deadline.leftSeconds === Infinity ? undefined : setTimeout(over, 1e3 * deadline.leftSeconds);
+        const timer =
+          deadline.leftSeconds === Infinity
+            ? undefined
+            : setTimeout(over, 1e3 * deadline.leftSeconds);
         const { signal } = deadline;
         signal?.addEventListener('abort', over);
         const end = (settle: () => void): void => {
@@ -42,11 +52,13 @@ export function threadPool(count: number, start: SweepThread, deadline = new Dea
           signal?.removeEventListener('abort', over);
           settle();
         };
-        while (workers.length < Math.min(count, jobs.length)) workers.push(startThread(CODE, start));
+        while (workers.length < Math.min(count, jobs.length))
+          workers.push(startThread(CODE, start));
         let next = 0;
         let left = jobs.length;
         const give = (worker: Thread): void => {
-          if (next < jobs.length) worker.postMessage({ id: next, job: jobs[next++] satisfies SweepJob });
+          if (next < jobs.length)
+            worker.postMessage({ id: next, job: jobs[next++] satisfies SweepJob });
         };
         for (const worker of workers) {
           worker.removeAllListeners();

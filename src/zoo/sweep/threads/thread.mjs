@@ -1,6 +1,7 @@
 /**
- * A thread of a sweep: prices one program after another. Plain JavaScript, because a worker entry in TypeScript fails under
- * vitest and tsx on Node 20; from a source tree it loads the rest through tsx.
+ * A thread of a sweep: prices one program after another. Plain JavaScript, because a worker entry
+ * in TypeScript fails under vitest and tsx on Node 20; from a source tree it loads the rest through
+ * tsx.
  */
 import { existsSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';

@@ -2,7 +2,9 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { TINY } from '../../../models/tiny.ts';
 import { cli } from '../../support.ts';
 
@@ -34,7 +36,9 @@ describe('models', () => {
   it('ZO-17 models list: one JSON value with the counts, and a table', async () => {
     const { code, out } = await cli('models', 'list', '--json');
     expect(code).toBe(0);
-    const { models } = json<{ models: { name: string; parameters: number; active?: number; family: string }[] }>(out);
+    const { models } = json<{
+      models: { name: string; parameters: number; active?: number; family: string }[];
+    }>(out);
     expect(models).toHaveLength(40);
     expect(models.find((m) => m.name === 'mixtral-8x7b')).toMatchObject({
       family: 'mixtral',
@@ -53,7 +57,9 @@ describe('models', () => {
       published: 37760640,
       family: 'whisper',
     });
-    expect((await cli('models', 'show', 'gpt2')).out).toContain('124,439,808, as the published class');
+    expect((await cli('models', 'show', 'gpt2')).out).toContain(
+      '124,439,808, as the published class',
+    );
   });
 
   it('ZO-37 models show of a name that is not there: exit 2 and near names', async () => {
@@ -65,10 +71,24 @@ describe('models', () => {
 
 describe('a model name or config in place of a file', () => {
   it('ZO-19 inspect of a name: parameters, FLOPs, and the sizes that were chosen', async () => {
-    const { code, out } = await cli('inspect', 'llama-3.1-8b', '--batch', '4', '--seq', '4096', '--training', '--json');
+    const { code, out } = await cli(
+      'inspect',
+      'llama-3.1-8b',
+      '--batch',
+      '4',
+      '--seq',
+      '4096',
+      '--training',
+      '--json',
+    );
     expect(code).toBe(0);
     const found = json<Inspected>(out);
-    expect(found).toMatchObject({ name: 'llama-3.1-8b', format: 'hf-config', parameters: 8030261248, unknownOps: [] });
+    expect(found).toMatchObject({
+      name: 'llama-3.1-8b',
+      format: 'hf-config',
+      parameters: 8030261248,
+      unknownOps: [],
+    });
     expect(found.flops.forward + found.flops.backward).toBe(860883245334528);
     expect(found.notes.join()).toContain('batch 4, sequence 4096, bf16, 32 layers, training');
   });
@@ -82,7 +102,9 @@ describe('a model name or config in place of a file', () => {
     const plain = json<Inspected>((await cli('inspect', config(), '--json')).out);
     expect(plain).toMatchObject({ name: 'small', format: 'hf-config' });
     // 2 tables, 2 layers of q, k, v, o, three weights and two norms, one norm.
-    expect(plain.parameters).toBe(2 * 512 * 64 + 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96 + 2 * 64) + 64);
+    expect(plain.parameters).toBe(
+      2 * 512 * 64 + 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96 + 2 * 64) + 64,
+    );
     const packed = await cli('inspect', join(folder, 'packed.json.gz'), '--json');
     expect(packed.code).toBe(0);
     expect(json<Inspected>(packed.out).name).toBe('packed');
@@ -98,8 +120,23 @@ describe('a model name or config in place of a file', () => {
   it('ZO-21 a multimodal config: its text tower is planned, and the plan says so', async () => {
     const path = join(folder, 'gemma3.json');
     const { model_type: _, ...text } = TINY.gemma3_text;
-    writeFileSync(path, JSON.stringify({ model_type: 'gemma3', text_config: text, vision_config: {} }));
-    const run = await cli('plan', path, '--mesh', 'tp=2', '--cluster', 'dgx-h100', '--batch', '2', '--seq', '16', '--no-recipes'); // prettier-ignore
+    writeFileSync(
+      path,
+      JSON.stringify({ model_type: 'gemma3', text_config: text, vision_config: {} }),
+    );
+    const run = await cli(
+      'plan',
+      path,
+      '--mesh',
+      'tp=2',
+      '--cluster',
+      'dgx-h100',
+      '--batch',
+      '2',
+      '--seq',
+      '16',
+      '--no-recipes',
+    );
     expect(run.code, run.err).toBe(0);
     expect(run.out).toContain('text tower');
   });
@@ -122,9 +159,19 @@ describe('a model name or config in place of a file', () => {
 
   it('ZO-17 a traced training graph plans, with proof, and its parameters go by their checkpoint names', async () => {
     const sizes = ['--batch', '8', '--seq', '16', '--training', '--quiet', '--json'];
-    const { code, out } = await cli('plan', config(), '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100', ...sizes);
+    const { code, out } = await cli(
+      'plan',
+      config(),
+      '--mesh',
+      'dp=2,tp=2',
+      '--cluster',
+      'dgx-h100',
+      ...sizes,
+    );
     expect(code).toBe(0);
-    const plan = json<{ proof: { status: string; gap: number }; parameters: { name: string }[] }>(out);
+    const plan = json<{ proof: { status: string; gap: number }; parameters: { name: string }[] }>(
+      out,
+    );
     expect(plan.proof).toMatchObject({ status: 'optimal', gap: 0 });
     expect(plan.parameters.map((p) => p.name)).toContain('model.layers.1.self_attn.q_proj.weight');
     expect(plan.parameters).toHaveLength(21);

@@ -1,14 +1,31 @@
 import { describe, expect, it } from 'vitest';
+
 import { cli, fixture } from '../../support.ts';
 
 describe('recipes list', () => {
   it('ZO-39 prints every plan with its axes and collectives', async () => {
     const run = await cli('recipes', 'list', '--json');
     expect(run.code).toBe(0);
-    const { plans } = JSON.parse(run.out) as { plans: { name: string; axes: string[]; outside?: string }[] };
+    const { plans } = JSON.parse(run.out) as {
+      plans: { name: string; axes: string[]; outside?: string }[];
+    };
     expect(plans.map((p) => p.name)).toEqual(
-      expect.arrayContaining(['dp', 'zero1', 'zero2', 'fsdp', 'hsdp', 'dp+tp', 'dp+tp+sp', 'hsdp+tp', 'dp+cp', 'dp+ulysses', 'dp+cp+tp', 'dp+ep', 'pp']),
-    ); // prettier-ignore
+      expect.arrayContaining([
+        'dp',
+        'zero1',
+        'zero2',
+        'fsdp',
+        'hsdp',
+        'dp+tp',
+        'dp+tp+sp',
+        'hsdp+tp',
+        'dp+cp',
+        'dp+ulysses',
+        'dp+cp+tp',
+        'dp+ep',
+        'pp',
+      ]),
+    );
     expect(plans.find((p) => p.name === 'pp')?.outside).toContain('plan NAME --pp N');
     expect(plans.find((p) => p.name === 'dp+tp')).toMatchObject({
       axes: ['dp', 'tp'],
@@ -20,16 +37,48 @@ describe('recipes list', () => {
     const run = await cli('recipes', 'list', '--mesh', 'a=2,b=4', '--json');
     const { plans } = JSON.parse(run.out) as { plans: { name: string; groups: unknown }[] };
     expect(plans.find((p) => p.name === 'hsdp')?.groups).toEqual([
-      { axis: 'dp_replicate', hosts: 1, groups: [[0, 4], [1, 5], [2, 6], [3, 7]] },
-      { axis: 'dp_shard', hosts: 1, groups: [[0, 1, 2, 3], [4, 5, 6, 7]] },
-    ]); // prettier-ignore
+      {
+        axis: 'dp_replicate',
+        hosts: 1,
+        groups: [
+          [0, 4],
+          [1, 5],
+          [2, 6],
+          [3, 7],
+        ],
+      },
+      {
+        axis: 'dp_shard',
+        hosts: 1,
+        groups: [
+          [0, 1, 2, 3],
+          [4, 5, 6, 7],
+        ],
+      },
+    ]);
     const turned = await cli('recipes', 'list', '--mesh', 'tp=2,dp=4', '--json');
     const named = (JSON.parse(turned.out) as { plans: typeof plans }).plans;
     expect(named.map((p) => p.name)).not.toContain('hsdp');
     expect(named.find((p) => p.name === 'dp+tp')?.groups).toEqual([
-      { axis: 'dp', hosts: 1, groups: [[0, 1, 2, 3], [4, 5, 6, 7]] },
-      { axis: 'tp', hosts: 1, groups: [[0, 4], [1, 5], [2, 6], [3, 7]] },
-    ]); // prettier-ignore
+      {
+        axis: 'dp',
+        hosts: 1,
+        groups: [
+          [0, 1, 2, 3],
+          [4, 5, 6, 7],
+        ],
+      },
+      {
+        axis: 'tp',
+        hosts: 1,
+        groups: [
+          [0, 4],
+          [1, 5],
+          [2, 6],
+          [3, 7],
+        ],
+      },
+    ]);
     const wide = await cli('recipes', 'list', '--mesh', 'dp=4,tp=8');
     expect(wide.out).toContain('8 groups on 4 hosts each');
     expect(wide.out).toContain('4 groups on 1 host each');
@@ -48,9 +97,20 @@ describe('recipes lint', () => {
   const llama = fixture('llama3-8b-2l-b16');
 
   it('ZO-16 KV heads fewer than tp are a warning; heads that tp does not divide an error, exit 5', async () => {
-    const warned = await cli('recipes', 'lint', llama, '--plan', 'dp+tp', '--mesh', 'dp=4,tp=16', '--json');
+    const warned = await cli(
+      'recipes',
+      'lint',
+      llama,
+      '--plan',
+      'dp+tp',
+      '--mesh',
+      'dp=4,tp=16',
+      '--json',
+    );
     expect(warned.code).toBe(0);
-    const { findings } = JSON.parse(warned.out) as { findings: { code: string; severity: string; values: object }[] };
+    const { findings } = JSON.parse(warned.out) as {
+      findings: { code: string; severity: string; values: object }[];
+    };
     expect(findings.map((f) => [f.code, f.severity])).toEqual([
       ['ZL04', 'warn'],
       ['ZL11', 'warn'],
@@ -72,7 +132,8 @@ describe('recipes lint', () => {
 
   it('--batch and --seq are the sizes that are checked', async () => {
     const sizes = async (...more: string[]): Promise<string> =>
-      (await cli('recipes', 'lint', llama, '--plan', 'fsdp+tp+sp', '--mesh', 'dp=2,tp=4', ...more)).out;
+      (await cli('recipes', 'lint', llama, '--plan', 'fsdp+tp+sp', '--mesh', 'dp=2,tp=4', ...more))
+        .out;
     expect(await sizes()).not.toMatch(/ZL02|ZL06/);
     expect(await sizes('--batch', '3')).toContain('ZL02  error  global batch 3 mod 2');
     expect(await sizes('--seq', '1001')).toContain('ZL06  error  sequence 1001 mod 4 is 1');

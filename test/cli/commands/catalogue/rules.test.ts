@@ -1,13 +1,18 @@
 import { describe, expect, test } from 'vitest';
-import { runCli } from '../../../../src/cli/program.ts';
+
 import type { RulesReport } from '../../../../src/cli/commands/catalogue/rules.ts';
+import { runCli } from '../../../../src/cli/program.ts';
 
 async function run(...argv: string[]): Promise<{ code: number; out: string; err: string }> {
   let out = '';
   let err = '';
-  const code = await runCli(argv, { stdout: (text) => (out += text), stderr: (text) => (err += text), isTerminal: false });
+  const code = await runCli(argv, {
+    stdout: (text) => (out += text),
+    stderr: (text) => (err += text),
+    isTerminal: false,
+  });
   return { code, out, err };
-} // prettier-ignore
+}
 
 describe('shardwright rules', () => {
   test('lists the rules of an operator at its samples', async () => {
@@ -22,7 +27,17 @@ describe('shardwright rules', () => {
     const { code, out } = await run('rules', '--op', 'aten.mm.default', '--check', '--json');
     const report = JSON.parse(out) as RulesReport;
     expect(code).toBe(0);
-    expect(Object.keys(report)).toEqual(['operators', 'rulesChecked', 'samples', 'combinations', 'unsound', 'missing', 'explained', 'untried', 'untested']); // prettier-ignore
+    expect(Object.keys(report)).toEqual([
+      'operators',
+      'rulesChecked',
+      'samples',
+      'combinations',
+      'unsound',
+      'missing',
+      'explained',
+      'untried',
+      'untested',
+    ]);
     expect([report.operators, report.unsound, report.missing]).toEqual([1, [], []]);
     expect(report.rulesChecked).toBeGreaterThan(30);
     expect(report.combinations).toBeGreaterThan(100);
@@ -34,7 +49,9 @@ describe('shardwright rules', () => {
   test('bad arguments are refused', async () => {
     expect(await run('rules', '--op', 'nothing', '--check')).toMatchObject({ code: 2 });
     expect((await run('rules', '--op', 'nothing')).err).toMatch(/there is no operator 'nothing'/);
-    expect((await run('rules', '--check', '--ranks', '1')).err).toMatch(/--ranks 1 is not from 2 to 8/);
+    expect((await run('rules', '--check', '--ranks', '1')).err).toMatch(
+      /--ranks 1 is not from 2 to 8/,
+    );
     expect((await run('rules', '--check', '--budget', 'x', '--json')).out).toMatch(/E_USAGE/);
   });
 });

@@ -2,7 +2,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { cli, fixture } from '../../support.ts';
 
 const MLP = fixture('mlp-loss');
@@ -16,8 +18,14 @@ interface Audited {
   readonly optimumSeconds: number;
   readonly bound: number;
   readonly regret: number;
-  readonly edits: readonly { readonly node: string; readonly from: string; readonly to: string; readonly secondsSaved: number; readonly bytesFreed: number }[];
-} // prettier-ignore
+  readonly edits: readonly {
+    readonly node: string;
+    readonly from: string;
+    readonly to: string;
+    readonly secondsSaved: number;
+    readonly bytesFreed: number;
+  }[];
+}
 
 describe('audit', () => {
   it('a recipe costs the same on a mesh whose dims stand in another order, or have names that say nothing', async () => {
@@ -39,7 +47,11 @@ describe('audit', () => {
         notes: string[];
       };
     };
-    const [named, turned, unnamed] = [await audited('dp=2,tp=4'), await audited('tp=4,dp=2'), await audited('a=2,b=4')];
+    const [named, turned, unnamed] = [
+      await audited('dp=2,tp=4'),
+      await audited('tp=4,dp=2'),
+      await audited('a=2,b=4'),
+    ];
     expect(turned.seconds).toBeCloseTo(named.seconds, 12);
     expect(unnamed.seconds).toBe(named.seconds);
     expect(named.notes.join()).not.toContain('in order');
@@ -48,7 +60,20 @@ describe('audit', () => {
 
   it('zoo: is another spelling of recipe:, and zoo of recipes', async () => {
     const audited = (plan: string): ReturnType<typeof cli> =>
-      cli('audit', fixture('mlp'), '--plan', plan, '--mesh', 'dp=2', '--cluster', 'dgx-h100', '--edits', '0', '--json', '--quiet'); // prettier-ignore
+      cli(
+        'audit',
+        fixture('mlp'),
+        '--plan',
+        plan,
+        '--mesh',
+        'dp=2',
+        '--cluster',
+        'dgx-h100',
+        '--edits',
+        '0',
+        '--json',
+        '--quiet',
+      );
     const [now, before] = [await audited('recipe:dp'), await audited('zoo:dp')];
     expect(before.out).toBe(now.out);
     expect((JSON.parse(now.out) as Audited).seconds).toBeGreaterThan(0);
@@ -107,7 +132,17 @@ describe('audit', () => {
     const file = fileURLToPath(
       new URL('../../../fixtures/jax/einshard-mlp-tutorial-y/shardy.mlir.gz', import.meta.url),
     );
-    const run = await cli('audit', file, '--plan', 'given', '--mesh', 'd=8', '--cluster', 'dgx-h100', '--json');
+    const run = await cli(
+      'audit',
+      file,
+      '--plan',
+      'given',
+      '--mesh',
+      'd=8',
+      '--cluster',
+      'dgx-h100',
+      '--json',
+    );
     expect(run.code, run.err).toBe(0);
     const audited = JSON.parse(run.out) as Audited;
     expect(audited.seconds).toBeGreaterThanOrEqual(audited.optimumSeconds);
@@ -117,9 +152,27 @@ describe('audit', () => {
   });
 
   it('ZO-38 a plan that does not fit is exit 3, and its edits make it fit', async () => {
-    const run = await cli('audit', MLP, '--plan', 'recipe:dp', '--mesh', 'dp=8', '--cluster', 'dgx-h100', '--memory', '64MiB', '--edits', '6', '--json'); // prettier-ignore
+    const run = await cli(
+      'audit',
+      MLP,
+      '--plan',
+      'recipe:dp',
+      '--mesh',
+      'dp=8',
+      '--cluster',
+      'dgx-h100',
+      '--memory',
+      '64MiB',
+      '--edits',
+      '6',
+      '--json',
+    );
     expect(run.code, run.err).toBe(3);
-    const audited = JSON.parse(run.out) as Audited & { fits: boolean; overBytes: number; editedPeakBytes: number };
+    const audited = JSON.parse(run.out) as Audited & {
+      fits: boolean;
+      overBytes: number;
+      editedPeakBytes: number;
+    };
     expect(audited.fits).toBe(false);
     // States alone are 67,190,784 over; the batch and what the loss keeps come on top.
     expect(audited.overBytes).toBe(84033544);
@@ -131,7 +184,10 @@ describe('audit', () => {
     expect(name.code).toBe(2);
     expect(name.err).toContain("did you mean 'fsdp'?");
     expect((await cli('audit', MLP, '--plan', 'recipe:dp', ...WHERE)).err).toContain('has axes dp');
-    expect((await cli('audit', MLP, '--plan', 'recipe:zero1', '--mesh', 'dp=8', '--cluster', 'dgx-h100')).code).toBe(2);
+    expect(
+      (await cli('audit', MLP, '--plan', 'recipe:zero1', '--mesh', 'dp=8', '--cluster', 'dgx-h100'))
+        .code,
+    ).toBe(2);
     expect((await cli('audit', MLP, '--plan', join(folder, 'nothing'))).code).toBe(2);
     expect((await cli('audit', MLP, '--plan', 'recipe:dp')).err).toContain('needs --mesh');
   });

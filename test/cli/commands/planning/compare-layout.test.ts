@@ -1,11 +1,29 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { describe, expect, it } from 'vitest';
+
 import { evenBounds } from '../../../../src/zoo/sweep/step/stages/stage-bounds.ts';
 import { cli } from '../../support.ts';
 
-const ASKED = ['compare', 'llama-3.2-1b', '--devices', '8', '--cluster', 'dgx-h100', '--seq', '2048', '--global-batch', '32', '--plans', 'fsdp', '--quiet', '--threads', '1'] as const; // prettier-ignore
+const ASKED = [
+  'compare',
+  'llama-3.2-1b',
+  '--devices',
+  '8',
+  '--cluster',
+  'dgx-h100',
+  '--seq',
+  '2048',
+  '--global-batch',
+  '32',
+  '--plans',
+  'fsdp',
+  '--quiet',
+  '--threads',
+  '1',
+] as const;
 
 interface Layout {
   readonly text: string;
@@ -25,64 +43,116 @@ describe('compare --layout', () => {
   it('prices the stated layout, says how far it is from the best, and which settings bring it nearer', async () => {
     const run = await cli(...ASKED, '--layout', text, '--json');
     expect(run.code, run.err).toBe(0);
-    const { layout, plans, best } = JSON.parse(run.out) as { layout: Layout; plans: { name: string; seconds: number }[]; best: string }; // prettier-ignore
-    expect(layout).toMatchObject({ text, name: 'zero1+tp+sp', mesh: 'dp=4,tp=2', fits: true, microbatches: 4 });
+    const { layout, plans, best } = JSON.parse(run.out) as {
+      layout: Layout;
+      plans: { name: string; seconds: number }[];
+      best: string;
+    };
+    expect(layout).toMatchObject({
+      text,
+      name: 'zero1+tp+sp',
+      mesh: 'dp=4,tp=2',
+      fits: true,
+      microbatches: 4,
+    });
     const bestSeconds = plans.find((p) => p.name === best)?.seconds ?? NaN;
     expect(layout.overBest).toBeCloseTo(layout.seconds / bestSeconds - 1, 12);
     expect(layout.tokensPerSecond).toBeCloseTo((32 * 2048) / layout.seconds, 6);
     // An edit that is named gives what the edited layout gives when it is asked for.
     const [edit] = layout.edits;
     expect(edit.change).toBe('recompute=none');
-    const again = await cli(...ASKED, '--layout', text.replace('recompute=full', edit.change), '--json');
+    const again = await cli(
+      ...ASKED,
+      '--layout',
+      text.replace('recompute=full', edit.change),
+      '--json',
+    );
     const edited = (JSON.parse(again.out) as { layout: Layout }).layout;
     expect(edited.seconds).toBeCloseTo(edit.seconds, 12);
     expect(edited.seconds).toBeLessThan(layout.seconds);
   });
 
   it('layers that do not divide lie in parts that differ by one layer', async () => {
-    for (const [layers, chunks] of [[61, 16], [61, 32], [16, 6], [7, 7], [32, 5], [48, 8]] as const) {
+    for (const [layers, chunks] of [
+      [61, 16],
+      [61, 32],
+      [16, 6],
+      [7, 7],
+      [32, 5],
+      [48, 8],
+    ] as const) {
       const bounds = evenBounds(layers, chunks);
       // The embedding is with the first part, the head with the last.
-      const held = bounds.slice(1).map((end, k) => end - bounds[k] - Number(k === 0) - Number(k === chunks - 1));
+      const held = bounds
+        .slice(1)
+        .map((end, k) => end - bounds[k] - Number(k === 0) - Number(k === chunks - 1));
       expect(held.reduce((sum, n) => sum + n, 0)).toBe(layers);
       expect(Math.max(...held) - Math.min(...held)).toBe(layers % chunks === 0 ? 0 : 1);
     }
     const run = await cli(...ASKED, '--layout', 'pp=2,dp=4,vp=3', '--json');
     expect(run.code, run.err).toBe(0);
-    expect((JSON.parse(run.out) as { layout: Layout }).layout).toMatchObject({ name: 'pp+dp', fits: true });
-  }); // prettier-ignore
+    expect((JSON.parse(run.out) as { layout: Layout }).layout).toMatchObject({
+      name: 'pp+dp',
+      fits: true,
+    });
+  });
 
   it('prints it under the comparison', async () => {
     const run = await cli(...ASKED, '--layout', 'dp=8,zero=3');
     expect(run.out).toContain('layout    dp=8,zero=3\n          fsdp on dp=8: ');
-    expect(run.out).toMatch(/tokens\/s; [\d.]+ % (slower than the best|faster than the best that was priced)/);
+    expect(run.out).toMatch(
+      /tokens\/s; [\d.]+ % (slower than the best|faster than the best that was priced)/,
+    );
   });
 
   it('reads it from the configuration of a trainer, with sequence and batch, and lists what it cannot price', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'shardwright-layout-'));
     try {
       const path = join(folder, 'ds_config.json');
-      const config = { train_micro_batch_size_per_gpu: 2, gradient_accumulation_steps: 2, bf16: { enabled: true }, zero_optimization: { stage: 1, offload_optimizer: { device: 'cpu' } } }; // prettier-ignore
+      const config = {
+        train_micro_batch_size_per_gpu: 2,
+        gradient_accumulation_steps: 2,
+        bf16: { enabled: true },
+        zero_optimization: { stage: 1, offload_optimizer: { device: 'cpu' } },
+      };
       writeFileSync(path, JSON.stringify(config));
       const run = await cli(...ASKED, '--layout', path, '--json');
       expect(run.code, run.err).toBe(0);
       const { layout } = JSON.parse(run.out) as { layout: Layout & { from: unknown } };
-      expect(layout).toMatchObject({ text: 'dp=8,mbs=2,zero=1,dtype=bf16', name: 'zero1', microbatches: 2 });
+      expect(layout).toMatchObject({
+        text: 'dp=8,mbs=2,zero=1,dtype=bf16',
+        name: 'zero1',
+        microbatches: 2,
+      });
       expect(layout.from).toEqual({
         file: 'ds_config.json',
         format: 'DeepSpeed',
-        notPriced: [{ key: 'zero_optimization.offload_optimizer.device', value: 'cpu', why: 'nothing is moved to the host' }],
-      }); // prettier-ignore
+        notPriced: [
+          {
+            key: 'zero_optimization.offload_optimizer.device',
+            value: 'cpu',
+            why: 'nothing is moved to the host',
+          },
+        ],
+      });
       // What does not fit the model names the file, and how it was read.
       writeFileSync(path, JSON.stringify({ ...config, train_batch_size: 100 }));
-      const torn = await cli(...ASKED.filter((word) => word !== '--global-batch' && word !== '32'), '--layout', path);
+      const torn = await cli(
+        ...ASKED.filter((word) => word !== '--global-batch' && word !== '32'),
+        '--layout',
+        path,
+      );
       expect(torn.code).toBe(2);
       expect(torn.err).toMatch(
         /^ds_config\.json: E_INPUT the global batch of 100 does not divide over 8 data ranks with mbs=2; the file states dp=8,mbs=2,zero=1,dtype=bf16\n {2}hint: .* a batch of 96 or 112 would fit\.\n$/,
       );
       writeFileSync(path, JSON.stringify(config));
       // The file's batch is 8 x 2 x 2 sequences; the command says 16.
-      const other = await cli(...ASKED.map((word) => (word === '32' ? '16' : word)), '--layout', path);
+      const other = await cli(
+        ...ASKED.map((word) => (word === '32' ? '16' : word)),
+        '--layout',
+        path,
+      );
       expect(other.out).toContain('read from ds_config.json, DeepSpeed');
       expect(other.out).toContain('not counted: global batch 32: --global-batch is 16');
     } finally {
@@ -116,7 +186,16 @@ describe('compare --layout', () => {
   });
 
   it('a graph has no layers to lay out', async () => {
-    const run = await cli('compare', 'examples/mlp.ts', '--devices', '4', '--cluster', 'dgx-h100', '--layout', 'dp=4');
+    const run = await cli(
+      'compare',
+      'examples/mlp.ts',
+      '--devices',
+      '4',
+      '--cluster',
+      'dgx-h100',
+      '--layout',
+      'dp=4',
+    );
     expect(run.code).toBe(2);
     expect(run.err).toContain('--layout is for models by name or config');
   });

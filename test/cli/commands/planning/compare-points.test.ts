@@ -1,25 +1,65 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
-import type { Planning } from '../../../../src/zoo/planning/planning.ts';
-import { cli } from '../../support.ts';
-import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
-const ASKED = ['compare', 'llama-3.2-1b', '--seq', '2048', '--plans', 'fsdp', '--quiet', '--threads', '1'] as const;
-const JSON_OF = async (...more: string[]): Promise<Planning> => JSON.parse((await cli(...ASKED, ...more, '--json')).out) as Planning; // prettier-ignore
+import { describe, expect, it } from 'vitest';
+
+import type { Planning } from '../../../../src/zoo/planning/planning.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
+import { cli } from '../../support.ts';
+
+const ASKED = [
+  'compare',
+  'llama-3.2-1b',
+  '--seq',
+  '2048',
+  '--plans',
+  'fsdp',
+  '--quiet',
+  '--threads',
+  '1',
+] as const;
+const JSON_OF = async (...more: string[]): Promise<Planning> =>
+  JSON.parse((await cli(...ASKED, ...more, '--json')).out) as Planning;
 
 describe('compare with lists', () => {
   it('each point is what compare says of it alone; report draws them', async () => {
-    const planning = await JSON_OF('--cluster', 'dgx-h100', '--devices', '8,16', '--global-batch', '32');
-    expect(planning.points.map((p) => [p.devices, p.globalBatch])).toEqual([[8, 32], [16, 32]]); // prettier-ignore
-    const alone = await cli(...ASKED, '--cluster', 'dgx-h100', '--devices', '16', '--global-batch', '32', '--json');
-    const { plans, best } = JSON.parse(alone.out) as { plans: { name: string; seconds: number }[]; best: string };
+    const planning = await JSON_OF(
+      '--cluster',
+      'dgx-h100',
+      '--devices',
+      '8,16',
+      '--global-batch',
+      '32',
+    );
+    expect(planning.points.map((p) => [p.devices, p.globalBatch])).toEqual([
+      [8, 32],
+      [16, 32],
+    ]);
+    const alone = await cli(
+      ...ASKED,
+      '--cluster',
+      'dgx-h100',
+      '--devices',
+      '16',
+      '--global-batch',
+      '32',
+      '--json',
+    );
+    const { plans, best } = JSON.parse(alone.out) as {
+      plans: { name: string; seconds: number }[];
+      best: string;
+    };
     expect(planning.points[1].best?.seconds).toBe(plans.find((p) => p.name === best)?.seconds);
     expect(planning.curves[0]).toMatchObject({ scaling: 'strong', points: [0, 1] });
     const folder = temporaryFolder();
     writeFileSync(join(folder, 'points.json'), JSON.stringify(planning));
     for (const format of ['html', 'md', 'txt', 'csv', 'json']) {
-      const { code, err } = await cli('report', join(folder, 'points.json'), '-o', join(folder, `report.${format}`));
+      const { code, err } = await cli(
+        'report',
+        join(folder, 'points.json'),
+        '-o',
+        join(folder, `report.${format}`),
+      );
       expect(code, err).toBe(0);
     }
     const html = readFileSync(join(folder, 'report.html'), 'utf8');
@@ -28,31 +68,96 @@ describe('compare with lists', () => {
   }, 60_000);
 
   it('clusters side by side: their own devices, prices in their order, equal cost', async () => {
-    const two = ['--cluster', 'dgx-h100:16', '--cluster', 'dgx-b200:8', '--global-batch', '32', '--tokens', '1T', '--price', '2USD', '--price', '4USD']; // prettier-ignore
+    const two = [
+      '--cluster',
+      'dgx-h100:16',
+      '--cluster',
+      'dgx-b200:8',
+      '--global-batch',
+      '32',
+      '--tokens',
+      '1T',
+      '--price',
+      '2USD',
+      '--price',
+      '4USD',
+    ];
     const { points } = await JSON_OF(...two);
-    expect(points.map((p) => [p.cluster, p.devices])).toEqual([['dgx-h100', 16], ['dgx-b200', 8]]); // prettier-ignore
-    for (const { run, devices } of points) expect((run?.deviceHours ?? 0) * 3600).toBeCloseTo(devices * (run?.wallSeconds ?? 0), 3); // prettier-ignore
-    expect((points[1].run?.price?.amount ?? 0) / (points[1].run?.deviceHours ?? 1)).toBeCloseTo(4, 9);
+    expect(points.map((p) => [p.cluster, p.devices])).toEqual([
+      ['dgx-h100', 16],
+      ['dgx-b200', 8],
+    ]);
+    for (const { run, devices } of points)
+      expect((run?.deviceHours ?? 0) * 3600).toBeCloseTo(devices * (run?.wallSeconds ?? 0), 3);
+    expect((points[1].run?.price?.amount ?? 0) / (points[1].run?.deviceHours ?? 1)).toBeCloseTo(
+      4,
+      9,
+    );
     const { out } = await cli(...ASKED, ...two);
     expect(out).toMatch(/cheapest: 8 devices of dgx-b200, [\d,]+ USD/);
-    const equal = await JSON_OF('--cluster', 'dgx-h100', '--cluster', 'dgx-b200', '--devices', '40', '--global-batch', '80', '--equal', 'cost', '--price', '2USD', '--price', '4USD', '--tokens', '1T'); // prettier-ignore
+    const equal = await JSON_OF(
+      '--cluster',
+      'dgx-h100',
+      '--cluster',
+      'dgx-b200',
+      '--devices',
+      '40',
+      '--global-batch',
+      '80',
+      '--equal',
+      'cost',
+      '--price',
+      '2USD',
+      '--price',
+      '4USD',
+      '--tokens',
+      '1T',
+    );
     // 20 devices would cost the same: two hosts of 8.
     expect(equal.points.map((p) => p.devices)).toEqual([40, 16]);
   }, 60_000);
 
   it.each([
-    [['--cluster', 'dgx-h100', '--cluster', 'dgx-b200'], 'no number of devices for dgx-h100', '--cluster dgx-h100:64'],
-    [['--cluster', 'dgx-h100', '--devices', '8,8'], "--devices '8,8' is not a list of different numbers", '64,128,256'],
-    [['--cluster', 'dgx-h100', '--devices', '8,16', '--layout', 'dp=8'], '--layout is for one comparison', 'name one cluster'],
-    [['--cluster', 'dgx-h100:8', '--cluster', 'dgx-b200:8', '--equal', 'cost'], '--equal cost needs the price of a device-hour of dgx-b200', 'operation.pricePerDeviceHour'],
-    [['--cluster', 'dgx-h100:8', '--equal', 'cost'], '--equal cost needs several clusters', '--cluster dgx-h100 --cluster dgx-b200'],
-    [['--cluster', 'dgx-h100:8', '--cluster', 'dgx-b201:8'], "dgx-b201", 'did you mean'],
-    [['--cluster', 'dgx-h100', '--devices', '8,x'], "--devices '8,x' is not a list of different numbers of 1 or more", '64,128,256'],
-    [['--cluster', 'dgx-h100:8', '--price', '1USD', '--price', '2USD', '--tokens', '1T'], '--price stands 2 times, and --cluster 1 times', 'one price for all'],
+    [
+      ['--cluster', 'dgx-h100', '--cluster', 'dgx-b200'],
+      'no number of devices for dgx-h100',
+      '--cluster dgx-h100:64',
+    ],
+    [
+      ['--cluster', 'dgx-h100', '--devices', '8,8'],
+      "--devices '8,8' is not a list of different numbers",
+      '64,128,256',
+    ],
+    [
+      ['--cluster', 'dgx-h100', '--devices', '8,16', '--layout', 'dp=8'],
+      '--layout is for one comparison',
+      'name one cluster',
+    ],
+    [
+      ['--cluster', 'dgx-h100:8', '--cluster', 'dgx-b200:8', '--equal', 'cost'],
+      '--equal cost needs the price of a device-hour of dgx-b200',
+      'operation.pricePerDeviceHour',
+    ],
+    [
+      ['--cluster', 'dgx-h100:8', '--equal', 'cost'],
+      '--equal cost needs several clusters',
+      '--cluster dgx-h100 --cluster dgx-b200',
+    ],
+    [['--cluster', 'dgx-h100:8', '--cluster', 'dgx-b201:8'], 'dgx-b201', 'did you mean'],
+    [
+      ['--cluster', 'dgx-h100', '--devices', '8,x'],
+      "--devices '8,x' is not a list of different numbers of 1 or more",
+      '64,128,256',
+    ],
+    [
+      ['--cluster', 'dgx-h100:8', '--price', '1USD', '--price', '2USD', '--tokens', '1T'],
+      '--price stands 2 times, and --cluster 1 times',
+      'one price for all',
+    ],
   ])('%s is refused', async (more, found, fix) => {
     const { code, err } = await cli(...ASKED, ...more);
     expect(code).toBe(2);
     expect(err).toContain(found);
     expect(err).toContain(fix);
-  }); // prettier-ignore
+  });
 });

@@ -1,17 +1,42 @@
-import { describe, expect, it } from 'vitest';
-import { cli } from '../../support.ts';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
-const ASKED = ['compare', 'llama-3.2-1b', '--devices', '8', '--cluster', 'dgx-h100', '--seq', '2048', '--global-batch', '32', '--plans', 'fsdp', '--quiet', '--threads', '1'] as const; // prettier-ignore
+import { describe, expect, it } from 'vitest';
+
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
+import { cli } from '../../support.ts';
+
+const ASKED = [
+  'compare',
+  'llama-3.2-1b',
+  '--devices',
+  '8',
+  '--cluster',
+  'dgx-h100',
+  '--seq',
+  '2048',
+  '--global-batch',
+  '32',
+  '--plans',
+  'fsdp',
+  '--quiet',
+  '--threads',
+  '1',
+] as const;
 
 interface Answer {
   readonly best: string;
   readonly plans: readonly { readonly name: string; readonly seconds: number }[];
-  readonly run: { readonly wallSeconds: number; readonly goodput: number; readonly steps: number; readonly deviceHours: number; readonly price: { readonly amount: number }; readonly energyMegawattHours: number };
+  readonly run: {
+    readonly wallSeconds: number;
+    readonly goodput: number;
+    readonly steps: number;
+    readonly deviceHours: number;
+    readonly price: { readonly amount: number };
+    readonly energyMegawattHours: number;
+  };
   readonly layout: { readonly run: { readonly wallSeconds: number }; readonly seconds: number };
-} // prettier-ignore
+}
 
 describe('compare --tokens', () => {
   it('time, device-hours, money and energy of the best plan and of the stated layout; in the text and the JSON', async () => {
@@ -28,7 +53,9 @@ describe('compare --tokens', () => {
     expect(run.energyMegawattHours).toBeCloseTo((10.2e-3 * run.wallSeconds) / 3600, 6);
     expect(layout.run.wallSeconds / run.wallSeconds).toBeCloseTo(layout.seconds / step, 9);
     const text = (await cli(...ASKED, ...more)).out;
-    expect(text).toMatch(/\nrun {7}1T tokens in 15,258,790 steps: .* device-hours, .* USD, .* MWh\n/);
+    expect(text).toMatch(
+      /\nrun {7}1T tokens in 15,258,790 steps: .* device-hours, .* USD, .* MWh\n/,
+    );
     expect(text).toMatch(
       /\n {10}goodput \d.*: a failure every .*, a checkpoint of 60.0 s every .*, 10.0 min to restart\n/,
     );
@@ -37,7 +64,13 @@ describe('compare --tokens', () => {
 
   it('takes what the cluster file states', async () => {
     const file = join(temporaryFolder(), 'own.json');
-    const operation = { pricePerDeviceHour: '3EUR', pue: 1.5, deviceHoursBetweenFailures: 1000, checkpointWriteSeconds: 30, restartSeconds: 0 }; // prettier-ignore
+    const operation = {
+      pricePerDeviceHour: '3EUR',
+      pue: 1.5,
+      deviceHoursBetweenFailures: 1000,
+      checkpointWriteSeconds: 30,
+      restartSeconds: 0,
+    };
     writeFileSync(file, JSON.stringify({ base: 'dgx-h100', operation }));
     const asked = ASKED.map((word) => (word === 'dgx-h100' ? file : word));
     const { out } = await cli(...asked, '--tokens', '300B');
@@ -47,7 +80,11 @@ describe('compare --tokens', () => {
   });
 
   it.each([
-    [['--tokens', '1T', '--price', '2.5'], "--price '2.5' is not an amount with its currency", '--price 2.5USD'],
+    [
+      ['--tokens', '1T', '--price', '2.5'],
+      "--price '2.5' is not an amount with its currency",
+      '--price 2.5USD',
+    ],
     [['--price', '2.5USD'], '--price needs --tokens', '--tokens 15T'],
     [['--tokens', 'many'], "--tokens 'many' is not a number of tokens", '15T'],
   ])('%s is refused', async (more, found, fix) => {

@@ -1,7 +1,9 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { cli, fixture } from '../../support.ts';
 
 const MLP = [fixture('mlp-loss'), '--devices', '8', '--cluster', 'dgx-h100'] as const;
@@ -10,52 +12,104 @@ beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'shardwright-'))));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 interface Compared {
-  readonly plans: readonly { readonly name: string; readonly plan: string; readonly mesh: string; readonly seconds: number; readonly peakBytes: number; readonly fits: boolean; readonly communicationSeconds: number }[];
+  readonly plans: readonly {
+    readonly name: string;
+    readonly plan: string;
+    readonly mesh: string;
+    readonly seconds: number;
+    readonly peakBytes: number;
+    readonly fits: boolean;
+    readonly communicationSeconds: number;
+  }[];
   readonly best: string | null;
   readonly pareto: readonly string[];
-} // prettier-ignore
+}
 
 describe('compare --framework', () => {
   const small = (): string => {
     const path = join(folder, 'small.json');
-    writeFileSync(path, JSON.stringify({ model_type: 'llama', hidden_size: 256, intermediate_size: 512, num_attention_heads: 4, num_hidden_layers: 3, vocab_size: 512, torch_dtype: 'bfloat16' })); // prettier-ignore
+    writeFileSync(
+      path,
+      JSON.stringify({
+        model_type: 'llama',
+        hidden_size: 256,
+        intermediate_size: 512,
+        num_attention_heads: 4,
+        num_hidden_layers: 3,
+        vocab_size: 512,
+        torch_dtype: 'bfloat16',
+      }),
+    );
     return path;
   };
   const ask = async (...more: readonly string[]): ReturnType<typeof cli> =>
-    cli('compare', small(), '--devices', '2', '--cluster', 'dgx-h100', '--seq', '128', '--plans', 'dp', '--quiet', '--threads', '1', ...more); // prettier-ignore
+    cli(
+      'compare',
+      small(),
+      '--devices',
+      '2',
+      '--cluster',
+      'dgx-h100',
+      '--seq',
+      '128',
+      '--plans',
+      'dp',
+      '--quiet',
+      '--threads',
+      '1',
+      ...more,
+    );
 
   it('an eager host launches the kernels of a small model slower than a compiled step', async () => {
     const [eager, compiled] = await Promise.all([
       ask('--framework', 'torchtitan', '--json'),
       ask('--framework', 'torchtitan', '--compiled', '--json'),
     ]);
-    const seconds = ({ out }: { readonly out: string }): number => (JSON.parse(out) as Compared).plans[0].seconds;
+    const seconds = ({ out }: { readonly out: string }): number =>
+      (JSON.parse(out) as Compared).plans[0].seconds;
     expect(seconds(eager)).toBeGreaterThan(1.2 * seconds(compiled));
   });
 
   it('gradients are kept and summed as the framework does, or as --gradients says', async () => {
-    const states = async (...more: readonly string[]): Promise<{ readonly bytes: number; readonly seconds: number; readonly notes: string }> => {
+    const states = async (
+      ...more: readonly string[]
+    ): Promise<{ readonly bytes: number; readonly seconds: number; readonly notes: string }> => {
       const { out } = await ask('--json', ...more);
       const { plans, notes } = JSON.parse(out) as Compared & { readonly notes: readonly string[] };
-      return { bytes: plans[0].peakBytes, seconds: plans[0].communicationSeconds, notes: notes.join(' ') };
+      return {
+        bytes: plans[0].peakBytes,
+        seconds: plans[0].communicationSeconds,
+        notes: notes.join(' '),
+      };
     };
     const [plain, wide, megatron, narrow] = await Promise.all([
-      states(), states('--gradients', 'fp32'), states('--framework', 'megatron-core'), states('--framework', 'megatron-core', '--gradients', 'bf16'),
+      states(),
+      states('--gradients', 'fp32'),
+      states('--framework', 'megatron-core'),
+      states('--framework', 'megatron-core', '--gradients', 'bf16'),
     ]);
     // Two bytes more for each parameter: two tables, three layers, and the last norm.
     const parameters = 2 * 512 * 256 + 3 * (4 * 256 ** 2 + 3 * 256 * 512 + 2 * 256) + 256;
-    expect([wide.bytes - plain.bytes, megatron.bytes - narrow.bytes]).toEqual([2 * parameters, 2 * parameters]);
+    expect([wide.bytes - plain.bytes, megatron.bytes - narrow.bytes]).toEqual([
+      2 * parameters,
+      2 * parameters,
+    ]);
     expect(wide.seconds).toBeGreaterThan(plain.seconds);
     expect(megatron.seconds).toBeGreaterThan(narrow.seconds);
     expect(plain.notes).not.toContain('Gradients are kept');
-    expect(megatron.notes).toContain('Gradients are kept in 32 bits, and summed over data ranks in 32 bits');
-  }); // prettier-ignore
+    expect(megatron.notes).toContain(
+      'Gradients are kept in 32 bits, and summed over data ranks in 32 bits',
+    );
+  });
 
   it.each([
     [['--gradients', 'fp16'], /fp32/],
     [['--framework', 'megatron-cor'], /megatron-core/],
     [['--compiled'], /needs --framework/],
-    [['--framework', 'torchtitan', '--cost', 'alpha-beta'], /goes with --cost nccl, not alpha-beta/],
+    [
+      ['--framework', 'torchtitan', '--cost', 'alpha-beta'],
+      /goes with --cost nccl, not alpha-beta/,
+    ],
   ])('%j is refused with what would do', async (flags, message) => {
     const run = await ask(...flags);
     expect(run.code).toBe(2);
@@ -76,7 +130,8 @@ describe('compare', () => {
     }
     expect(compared.best).toBe('optimum');
     const front = compared.pareto.map((name) => compared.plans.find((p) => p.name === name));
-    for (let i = 1; i < front.length; i++) expect(front[i]!.seconds).toBeLessThanOrEqual(front[i - 1]!.seconds);
+    for (let i = 1; i < front.length; i++)
+      expect(front[i]!.seconds).toBeLessThanOrEqual(front[i - 1]!.seconds);
     expect(run.err).toContain('mesh 2 x 4: solving');
   });
 
@@ -119,7 +174,11 @@ describe('compare', () => {
       '--json',
     );
     expect(run.code).toBe(2);
-    expect(JSON.parse(run.out)).toMatchObject({ plans: [], best: null, refused: [{ plan: 'dp', code: 'ZL02' }] });
+    expect(JSON.parse(run.out)).toMatchObject({
+      plans: [],
+      best: null,
+      refused: [{ plan: 'dp', code: 'ZL02' }],
+    });
   });
 
   it('slices put together are the whole, and the same bytes on every run', async () => {

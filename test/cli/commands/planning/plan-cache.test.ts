@@ -1,7 +1,9 @@
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { cli, fixture } from '../../support.ts';
 
 /** An answer has a time in it (`solveSeconds`): equal bytes are those of the first run. */
@@ -13,11 +15,16 @@ const PLAN = ['plan', fixture('mlp-loss'), '--mesh', 'dp=4', '--cluster', 'dgx-h
 
 /** The files of a folder by name. */
 function filesOf(path: string): Record<string, string> {
-  return Object.fromEntries(readdirSync(path).map((name) => [name, readFileSync(join(path, name)).toString('base64')]));
+  return Object.fromEntries(
+    readdirSync(path).map((name) => [name, readFileSync(join(path, name)).toString('base64')]),
+  );
 }
 
 describe('plan --cache', () => {
-  it.each([['as text', []], ['as JSON', ['--json']]] as const)('answers the same question with the same bytes, %s', async (name, flags) => {
+  it.each([
+    ['as text', []],
+    ['as JSON', ['--json']],
+  ] as const)('answers the same question with the same bytes, %s', async (name, flags) => {
     const cache = join(folder, `cache ${name}`);
     const [out, other] = [join(folder, `a ${name}`), join(folder, `b ${name}`)];
     const first = await cli(...PLAN, ...flags, '--cache', cache, '-o', out);
@@ -27,11 +34,16 @@ describe('plan --cache', () => {
     expect([again.code, again.err]).toEqual([first.code, first.err]);
     expect(again.out).toBe(first.out.replaceAll(out, other));
     expect(filesOf(other)).toEqual(filesOf(out));
-  }); // prettier-ignore
+  });
 
   it('tells questions apart: another mesh, another flag, another output', async () => {
     const cache = join(folder, 'apart');
-    const asked = [PLAN, [...PLAN, '--json'], [...PLAN, '--no-recipes'], [...PLAN, '--memory', '40GiB']];
+    const asked = [
+      PLAN,
+      [...PLAN, '--json'],
+      [...PLAN, '--no-recipes'],
+      [...PLAN, '--memory', '40GiB'],
+    ];
     asked.push(PLAN.map((word) => (word === 'dp=4' ? 'dp=8' : word)));
     for (const [k, words] of asked.entries()) {
       expect((await cli(...words, '--cache', cache)).code).toBe(0);
@@ -52,7 +64,10 @@ describe('plan --cache', () => {
     for (const damage of [Buffer.from('no gzip'), readFileSync(path).subarray(0, 100)]) {
       writeFileSync(path, damage);
       const run = await cli(...PLAN, '--json', '--cache', cache);
-      expect([run.code, run.err]).toEqual([0, `cache  ${path} is damaged: the plan is made again\n`]);
+      expect([run.code, run.err]).toEqual([
+        0,
+        `cache  ${path} is damaged: the plan is made again\n`,
+      ]);
       const timeless = (text: string): string => text.replaceAll(/"solveSeconds":[\d.e-]+/g, '');
       expect(timeless(run.out)).toBe(timeless(first.out));
       expect((await cli(...PLAN, '--json', '--cache', cache)).out).toBe(run.out);

@@ -1,14 +1,20 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { expect, it } from 'vitest';
+
 import { readPlan } from '../../../../src/plan/record/schema.ts';
 import { cli, fixture } from '../../support.ts';
 
 const MLP = ['plan', fixture('mlp'), '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100'] as const;
 
 interface Printed {
-  readonly points: readonly { readonly seconds: number; readonly peakBytes: number; readonly boundSeconds: number }[];
+  readonly points: readonly {
+    readonly seconds: number;
+    readonly peakBytes: number;
+    readonly boundSeconds: number;
+  }[];
   readonly knee: number;
   readonly asked: number;
 }
@@ -48,5 +54,10 @@ it('a frontier is refused what is said of one plan, and a budget without plans e
   const none = await cli(...MLP, '--frontier', '--memory', '4KiB', '--json', '--quiet');
   expect(none.code).toBe(3);
   expect(none.err).toBe('');
-  expect(JSON.parse(none.out)).toMatchObject({ mesh: 'dp=2,tp=2', points: [], knee: null, asked: 1 });
+  expect(JSON.parse(none.out)).toMatchObject({
+    mesh: 'dp=2,tp=2',
+    points: [],
+    knee: null,
+    asked: 1,
+  });
 });

@@ -2,11 +2,15 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
 import { describe, expect, it } from 'vitest';
+
 import { readPlan } from '../../../../src/plan/record/schema.ts';
 import { cli } from '../../support.ts';
 
-const VIT = fileURLToPath(new URL('../../../fixtures/torch/vit-tiny/joint.expanded.txt.gz', import.meta.url));
+const VIT = fileURLToPath(
+  new URL('../../../fixtures/torch/vit-tiny/joint.expanded.txt.gz', import.meta.url),
+);
 const ASK = ['--mesh', 'dp=8', '--cluster', 'dgx-h100', '--quiet', '--json'];
 
 interface Printed {
@@ -33,7 +37,9 @@ describe('CM-34 plan takes the known plan of the shortest simulated step', () =>
       expect(plan.proof.status).toBe('feasible');
       expect(plan.proof.bound).toBeCloseTo(simulated.baseSerialSeconds, 6);
       expect(plan.proof.gap).toBeCloseTo(1 - plan.proof.bound / simulated.serialSeconds, 6);
-      expect(plan.proof.evidence.join()).toContain('data parallel (dp): chosen for its simulated step');
+      expect(plan.proof.evidence.join()).toContain(
+        'data parallel (dp): chosen for its simulated step',
+      );
       const { out } = await cli('simulate', folder, '--json');
       expect((JSON.parse(out) as { seconds: number }).seconds).toBe(simulated.simulatedSeconds);
     } finally {
@@ -41,10 +47,13 @@ describe('CM-34 plan takes the known plan of the shortest simulated step', () =>
     }
   });
 
-  it.runIf(process.env.SHARDWRIGHT_FULL === '1')('--objective serial keeps what is proven least one after another', async () => {
-    const run = await cli('plan', VIT, ...ASK, '--objective', 'serial');
-    expect(run.code, run.err).toBe(0);
-    expect(JSON.parse(run.out)).not.toHaveProperty('simulated');
-    expect(readPlan(run.out).proof.status).toBe('optimal');
-  }); // prettier-ignore
+  it.runIf(process.env.SHARDWRIGHT_FULL === '1')(
+    '--objective serial keeps what is proven least one after another',
+    async () => {
+      const run = await cli('plan', VIT, ...ASK, '--objective', 'serial');
+      expect(run.code, run.err).toBe(0);
+      expect(JSON.parse(run.out)).not.toHaveProperty('simulated');
+      expect(readPlan(run.out).proof.status).toBe('optimal');
+    },
+  );
 });

@@ -1,7 +1,9 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { describe, expect, it } from 'vitest';
+
 import type { Plan } from '../../../../src/plan/record/types.ts';
 import { cli, fixture } from '../../support.ts';
 
@@ -15,7 +17,16 @@ const MLP = [
   '--no-recipes',
   '--quiet',
 ] as const;
-const RESNET = ['plan', fixture('resnet18'), '--mesh', 'd=1', '--cluster', 'dgx-h100', '--no-recipes', '--quiet'] as const; // prettier-ignore
+const RESNET = [
+  'plan',
+  fixture('resnet18'),
+  '--mesh',
+  'd=1',
+  '--cluster',
+  'dgx-h100',
+  '--no-recipes',
+  '--quiet',
+] as const;
 
 describe('what plan says of memory', () => {
   it('states alone are a budget that works only where the budget holds states alone', async () => {
@@ -24,13 +35,18 @@ describe('what plan says of memory', () => {
     for (const held of [[], ['--activations', 'constraint'], ['--checkpoint', 'auto']]) {
       const run = await cli(...MLP, '--memory', '1KiB', ...held);
       expect(run.code).toBe(3);
-      expect(run.err).toContain('no plan fits 1.00 KiB per device: none needs less than 193 KiB, activations included');
+      expect(run.err).toContain(
+        'no plan fits 1.00 KiB per device: none needs less than 193 KiB, activations included',
+      );
       expect(run.err).not.toContain('works');
     }
   });
 
   it('--gradients bf16 halves what gradients of float32 weights take, and the plan says so', async () => {
-    const [own, asked] = await Promise.all([cli(...MLP, '--json'), cli(...MLP, '--gradients', 'bf16', '--json')]);
+    const [own, asked] = await Promise.all([
+      cli(...MLP, '--json'),
+      cli(...MLP, '--gradients', 'bf16', '--json'),
+    ]);
     const bytes = ({ out }: { readonly out: string }): number =>
       (JSON.parse(out) as { memory: { gradientBytes: number } }).memory.gradientBytes;
     expect(bytes(own)).toBeGreaterThan(0);
@@ -42,32 +58,57 @@ describe('what plan says of memory', () => {
   it('an infeasible budget on peak memory says how much is needed, at whichever program point the excess is', async () => {
     const run = await cli(...RESNET, '--checkpoint', 'auto', '--memory', '300MiB');
     expect(run.code, run.err).toBe(3);
-    expect(run.err).toMatch(/^E_INFEASIBLE no plan fits 300 MiB per device: none needs less than \d+ MiB, activations included; a plan of \d+ MiB is known/); // prettier-ignore
+    expect(run.err).toMatch(
+      /^E_INFEASIBLE no plan fits 300 MiB per device: none needs less than \d+ MiB, activations included; a plan of \d+ MiB is known/,
+    );
     expect(run.err).not.toContain('drop one of them');
     expect(run.err).not.toContain('--checkpoint auto');
   });
 
   it('what one node alone holds is named where that does not fit', async () => {
-    // States of 178 MiB fit; an activation function with its gradient holds three tensors of 49 MiB beside them.
+    // States of 178 MiB fit; an activation function with its gradient holds three tensors of 49 MiB
+    // beside them.
     const run = await cli(...RESNET, '--checkpoint', 'auto', '--memory', '200MiB');
     expect(run.code, run.err).toBe(3);
-    expect(run.err).toContain('no plan fits 200 MiB per device: none needs less than 335 MiB, activations included');
+    expect(run.err).toContain(
+      'no plan fits 200 MiB per device: none needs less than 335 MiB, activations included',
+    );
   });
 
-  it('a budget a little above what is proven to be needed has a plan', { timeout: 120_000 }, async () => {
-    for (const budget of process.env.SHARDWRIGHT_FULL === '1' ? ['336MiB', '350MiB', '380MiB'] : ['380MiB']) {
-      const run = await cli(...RESNET, '--checkpoint', 'auto', '--memory', budget, '--gap', '5%', '--json');
-      expect(run.code, run.err).toBe(0);
-      const { memory, proof } = JSON.parse(run.out) as { memory: { peakBytes: number; budgetBytes: number }; proof: { gap: number } }; // prettier-ignore
-      expect(memory.peakBytes).toBeLessThanOrEqual(memory.budgetBytes);
-      expect(proof.gap).toBeLessThan(0.05);
-    }
-  });
+  it(
+    'a budget a little above what is proven to be needed has a plan',
+    { timeout: 120_000 },
+    async () => {
+      for (const budget of process.env.SHARDWRIGHT_FULL === '1'
+        ? ['336MiB', '350MiB', '380MiB']
+        : ['380MiB']) {
+        const run = await cli(
+          ...RESNET,
+          '--checkpoint',
+          'auto',
+          '--memory',
+          budget,
+          '--gap',
+          '5%',
+          '--json',
+        );
+        expect(run.code, run.err).toBe(0);
+        const { memory, proof } = JSON.parse(run.out) as {
+          memory: { peakBytes: number; budgetBytes: number };
+          proof: { gap: number };
+        };
+        expect(memory.peakBytes).toBeLessThanOrEqual(memory.budgetBytes);
+        expect(proof.gap).toBeLessThan(0.05);
+      }
+    },
+  );
 
   it('what was asked stands in its line; a budget beyond the device is said to be that', async () => {
     const run = await cli(...MLP, '--checkpoint', 'auto', '--memory', '1TB');
     expect(run.code, run.err).toBe(0);
-    expect(run.out).toContain('asked      budget 931 GiB per device for peak memory; checkpoint auto\n');
+    expect(run.out).toContain(
+      'asked      budget 931 GiB per device for peak memory; checkpoint auto\n',
+    );
     expect(run.out).toContain(
       'note  The budget of 931 GiB is more than a device of dgx-h100 has: 75.7 GiB are usable.',
     );
@@ -96,15 +137,38 @@ describe('what plan says of memory', () => {
   it('with the update of an optimizer in the program, states are cut where parameters are whole (ZeRO)', async () => {
     const asked = MLP.map((word) => (word === 'dp=2,tp=2' ? 'dp=4' : word));
     // Parameters of 193 KiB, states twice that: whole they take 579 KiB.
-    const more = ['--json', '--pin', 'fc1.weight=R', '--pin', 'fc2.weight=R', '--memory', '330KiB', '--activations', 'report']; // prettier-ignore
+    const more = [
+      '--json',
+      '--pin',
+      'fc1.weight=R',
+      '--pin',
+      'fc2.weight=R',
+      '--memory',
+      '330KiB',
+      '--activations',
+      'report',
+    ];
     expect((await cli(...asked, ...more)).code).toBe(3);
     const step = await cli(...asked, ...more, '--optimizer-step', 'adamw');
     expect(step.code, step.err).toBe(0);
     const { memory, outputs } = JSON.parse(step.out) as Pick<Plan, 'memory' | 'outputs'>;
     expect(memory.parameterBytes).toBe(4 * 49_472);
     expect(memory.optimizerBytes).toBeLessThan(140_000);
-    expect(new Set(outputs.map((o) => o.role))).toEqual(new Set(['mutation', 'newstate', 'output']));
-    const forward = await cli('plan', 'gpt2', '--layers', '1', '--mesh', 'dp=2', '--cluster', 'dgx-h100', '--optimizer-step', 'adamw'); // prettier-ignore
+    expect(new Set(outputs.map((o) => o.role))).toEqual(
+      new Set(['mutation', 'newstate', 'output']),
+    );
+    const forward = await cli(
+      'plan',
+      'gpt2',
+      '--layers',
+      '1',
+      '--mesh',
+      'dp=2',
+      '--cluster',
+      'dgx-h100',
+      '--optimizer-step',
+      'adamw',
+    );
     expect(forward.code).toBe(2);
     expect(forward.err).toContain('add --training');
   });
@@ -128,14 +192,18 @@ describe('what plan says of memory', () => {
       2,
       expect.stringContaining("nor a share from 0 to 1\n  hint: did you mean 'full'"),
     ]);
-    expect((await cli(...MLP, '--checkpoint', '-1')).err).toContain('the share of what selective keeps');
+    expect((await cli(...MLP, '--checkpoint', '-1')).err).toContain(
+      'the share of what selective keeps',
+    );
   });
 });
 
 describe('where prices come from', () => {
   it('literal presets say that they do not look at the links of the cluster', async () => {
     const dtensor = await cli(...MLP, '--cost', 'dtensor');
-    expect(dtensor.out).toContain("note  Collectives at PyTorch's own figures, whatever the cluster has: 87.7 GB/s inside a host"); // prettier-ignore
+    expect(dtensor.out).toContain(
+      "note  Collectives at PyTorch's own figures, whatever the cluster has: 87.7 GB/s inside a host",
+    );
     const literal = await cli(...MLP, '--cost', 'autoparallel');
     expect(literal.out).toContain("note  Kernels and collectives at AutoParallel's own figures");
     for (const cost of ['alpha-beta', 'nccl'])
@@ -152,14 +220,20 @@ describe('where prices come from', () => {
       expect(run.err).toContain(`${path}: E_CALIBRATION the calibration does not fit`);
       writeFileSync(path, '{"base": "dgx-h100", "intra": {"bytesPerSecond": -1}}');
       const cluster = await cli('plan', fixture('mlp'), '--mesh', 'd=2', '--cluster', path);
-      expect([cluster.code, cluster.err]).toEqual([2, expect.stringContaining(`${path}: E_CLUSTER`)]);
+      expect([cluster.code, cluster.err]).toEqual([
+        2,
+        expect.stringContaining(`${path}: E_CLUSTER`),
+      ]);
     } finally {
       rmSync(folder, { recursive: true });
     }
   });
 });
 
-/** Budgets that other planners' tests ask for. ResNet-50 and DenseNet-121 have no captured graph here. */
+/**
+ * Budgets that other planners' tests ask for. ResNet-50 and DenseNet-121 have no captured graph
+ * here.
+ */
 describe('CM-57 budgets of other tests are feasible with checkpointing', () => {
   const auto = ['--checkpoint', 'auto', '--no-recipes', '--quiet', '--json'] as const;
   interface Printed {
@@ -196,7 +270,8 @@ describe('CM-57 budgets of other tests are feasible with checkpointing', () => {
     }
   });
 
-  // The published budgets, 2100 and 3000 MB, do not say their batch; without recomputation a batch of 16 takes 526 MB.
+  // The published budgets, 2100 and 3000 MB, do not say their batch; without recomputation a batch
+  // of 16 takes 526 MB.
   it('ResNet-18, batch 16: 420 MB with recomputation', async () => {
     const run = await cli(
       'plan',

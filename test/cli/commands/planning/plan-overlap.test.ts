@@ -2,14 +2,29 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
 import { describe, expect, it } from 'vitest';
+
 import { readPlan } from '../../../../src/plan/record/schema.ts';
 import { cli, fixture } from '../../support.ts';
 
 const BLOCK = fileURLToPath(new URL('../../../fixtures/peers/block-2048.txt.gz', import.meta.url));
-/** A 64th of the states of the block and a little: the last weight may be cut by one mesh dim only. */
+/**
+ * A 64th of the states of the block and a little: the last weight may be cut by one mesh dim only.
+ */
 const BUDGET = Math.floor((((4 * 6144 * 6144 + 2 * 6144 * 24576) * 16) / 64) * 1.0001);
-const ON_2D = ['--mesh', 'x=32,y=8', '--inputs', 'S(0)R', '--outputs', 'S(0)R', '--memory', `${BUDGET}B`, '--activations', 'report']; // prettier-ignore
+const ON_2D = [
+  '--mesh',
+  'x=32,y=8',
+  '--inputs',
+  'S(0)R',
+  '--outputs',
+  'S(0)R',
+  '--memory',
+  `${BUDGET}B`,
+  '--activations',
+  'report',
+];
 /** Prices by formulas, with which overlap changes the plan. */
 const FORMULAS = ['--cost', 'alpha-beta'];
 const ASK = ['--cluster', 'dgx-h100', '--no-recipes', '--quiet'];
@@ -32,10 +47,23 @@ describe('CM-34 plan --overlap', () => {
       const folder = mkdtempSync(join(tmpdir(), 'shardwright-'));
       try {
         const serial = await cli('plan', BLOCK, ...ON_2D, ...ASK, ...FORMULAS, '--json');
-        const run = await cli('plan', BLOCK, ...ON_2D, ...ASK, ...FORMULAS, '--json', '--overlap', '-o', folder);
+        const run = await cli(
+          'plan',
+          BLOCK,
+          ...ON_2D,
+          ...ASK,
+          ...FORMULAS,
+          '--json',
+          '--overlap',
+          '-o',
+          folder,
+        );
         expect(run.code, run.err).toBe(0);
         const { overlap } = JSON.parse(run.out) as { overlap: Printed };
-        const [before, after] = [readPlan(serial.out), readPlan(readFileSync(join(folder, 'plan.json'), 'utf8'))];
+        const [before, after] = [
+          readPlan(serial.out),
+          readPlan(readFileSync(join(folder, 'plan.json'), 'utf8')),
+        ];
         expect(overlap.changed).toBe(true);
         expect(overlap.simulatedSeconds).toBeLessThan(overlap.baseSimulatedSeconds);
         expect(after.objective.seconds).toBeCloseTo(overlap.serialSeconds, 9);
@@ -48,7 +76,9 @@ describe('CM-34 plan --overlap', () => {
         expect(after.proof.evidence.join()).toContain('chosen for its simulated step');
         expect(after.request.overlap).toBe(true);
         const simulated = await cli('simulate', folder, '--json');
-        expect((JSON.parse(simulated.out) as { seconds: number }).seconds).toBe(overlap.simulatedSeconds);
+        expect((JSON.parse(simulated.out) as { seconds: number }).seconds).toBe(
+          overlap.simulatedSeconds,
+        );
       } finally {
         rmSync(folder, { recursive: true });
       }
@@ -71,7 +101,16 @@ describe('CM-34 plan --overlap', () => {
       ['--solver', 'propagate'],
       ['--frontier', '3'],
     ]) {
-      const run = await cli('plan', fixture('mlp'), '--mesh', 'd=2', ...ASK, '--overlap', flag, value);
+      const run = await cli(
+        'plan',
+        fixture('mlp'),
+        '--mesh',
+        'd=2',
+        ...ASK,
+        '--overlap',
+        flag,
+        value,
+      );
       expect([flag, run.code]).toEqual([flag, 2]);
       expect(run.err).toContain('--overlap');
     }

@@ -3,16 +3,31 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
+
 import { describe, expect, it } from 'vitest';
+
 import { readPlan } from '../../../../src/plan/record/schema.ts';
 import type { Plan } from '../../../../src/plan/record/types.ts';
 import { cli, fixture } from '../../support.ts';
 
-/** Test models of PyTorch's AutoParallel on one mesh dim, planned by the command line; two dims: test/plan/peers.test.ts. */
+/**
+ * Test models of PyTorch's AutoParallel on one mesh dim, planned by the command line; two dims:
+ * test/plan/peers.test.ts.
+ */
 const model = (name: string): string =>
   fileURLToPath(new URL(`../../../fixtures/peers/${name}.txt.gz`, import.meta.url));
 
-const ASK = ['--cluster', 'dgx-h100', '--no-recipes', '--activations', 'report', '--inputs', 'S(0)', '--outputs', 'S(0)'] as const; // prettier-ignore
+const ASK = [
+  '--cluster',
+  'dgx-h100',
+  '--no-recipes',
+  '--activations',
+  'report',
+  '--inputs',
+  'S(0)',
+  '--outputs',
+  'S(0)',
+] as const;
 
 async function planned(name: string, ...flags: readonly string[]): Promise<Plan> {
   const run = await cli('plan', model(name), ...ASK, '--json', ...flags);
@@ -23,7 +38,9 @@ async function planned(name: string, ...flags: readonly string[]): Promise<Plan>
 }
 
 const products = (plan: Plan): string[] =>
-  plan.nodes.filter((n) => n.target === 'aten.mm.default').map((n) => `${n.inputs.join()} -> ${n.outputs.join()}`);
+  plan.nodes
+    .filter((n) => n.target === 'aten.mm.default')
+    .map((n) => `${n.inputs.join()} -> ${n.outputs.join()}`);
 
 /** 16 bytes of state for each element: weight, gradient and Adam's two moments. */
 const BLOCK_STATE_BYTES = (4 * 6144 * 6144 + 2 * 6144 * 24576) * 16;
@@ -32,7 +49,13 @@ const WEIGHT = 'S(1),S(0) -> P(sum)';
 
 describe('SO-27 a transformer block on 256 devices', () => {
   it('SO-27 with memory for one share every parameter is S(0): fully sharded data parallel', async () => {
-    const plan = await planned('block-2048', '--mesh', 'x=256', '--memory', `${BLOCK_STATE_BYTES / 256}B`);
+    const plan = await planned(
+      'block-2048',
+      '--mesh',
+      'x=256',
+      '--memory',
+      `${BLOCK_STATE_BYTES / 256}B`,
+    );
     expect(plan.parameters.map((p) => p.placement)).toEqual(Array(6).fill('S(0)'));
     expect(plan.memory.peakBytes).toBe(BLOCK_STATE_BYTES / 256);
     const found = products(plan);
@@ -51,7 +74,8 @@ describe('SO-27 a transformer block on 256 devices', () => {
 });
 
 it('SO-27 a parameter smaller than the mesh dim stays R, and the plan is feasible', async () => {
-  // 1024 -> 280 (+ bias) -> 1024 on 1024 devices: neither the bias nor the 280 of a weight can be cut 1024 ways.
+  // 1024 -> 280 (+ bias) -> 1024 on 1024 devices: neither the bias nor the 280 of a weight can be
+  // cut 1024 ways.
   const mesh = ['--mesh', 'x=1024'] as const;
   const least = (280 + 280 + 280) * 16;
   const plan = await planned('uneven-65536', ...mesh, '--memory', `${least}B`);
@@ -60,7 +84,14 @@ it('SO-27 a parameter smaller than the mesh dim stays R, and the plan is feasibl
     'linear1.bias R',
     'linear2.weight S(0)',
   ]);
-  const below = await cli('plan', model('uneven-65536'), ...ASK, ...mesh, '--memory', `${least - 1}B`);
+  const below = await cli(
+    'plan',
+    model('uneven-65536'),
+    ...ASK,
+    ...mesh,
+    '--memory',
+    `${least - 1}B`,
+  );
   expect(below.code).toBe(3);
   expect(below.err).toContain(`the smallest budget that works is 13.1 KiB (${least} bytes)`);
 });

@@ -1,7 +1,9 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import type { Plan } from '../../../../src/plan/record/types.ts';
 import type { PlanPipeline } from '../../../../src/zoo/pipeline/plan.ts';
 import { cli, fixture } from '../../support.ts';
@@ -29,7 +31,19 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 type Cut = Plan & { readonly pipeline: PlanPipeline };
 
 async function cut(model: string, mesh: string, ...more: string[]): Promise<Cut> {
-  const run = await cli('plan', model, '--mesh', mesh, '--cluster', 'dgx-h100', '--seq', '256', '--no-recipes', '--json', ...more); // prettier-ignore
+  const run = await cli(
+    'plan',
+    model,
+    '--mesh',
+    mesh,
+    '--cluster',
+    'dgx-h100',
+    '--seq',
+    '256',
+    '--no-recipes',
+    '--json',
+    ...more,
+  );
   expect(run.code, run.err).toBe(0);
   return JSON.parse(run.out) as Cut;
 }
@@ -50,7 +64,12 @@ describe('plan --pp', () => {
       // The plan rounds each price to a quantum.
       expect(Math.abs(pipeline.seconds / objective.seconds - 1)).toBeLessThan(1e-6);
       expect(pipeline.stages).toHaveLength(1);
-      expect(pipeline.stages[0]).toMatchObject({ layers: [0, 2], embedding: true, head: true, inFlight: 1 });
+      expect(pipeline.stages[0]).toMatchObject({
+        layers: [0, 2],
+        embedding: true,
+        head: true,
+        inFlight: 1,
+      });
       expect(pipeline.stages[0].peakBytes).toBeGreaterThan(memory.peakBytes);
       expect(pipeline.bubbleSeconds).toBe(0);
     }
@@ -59,7 +78,13 @@ describe('plan --pp', () => {
   it('adds the keys of the pipeline: stages cover the layers, their seconds are those of the plan', async () => {
     const { objective, pipeline } = await cut(config, 'tp=2', '--pp', '3', '--microbatches', '8');
     expect(pipeline).toMatchObject({ schedule: '1f1b', microbatches: 8, virtual: 1, fits: true });
-    expect(pipeline.stages.flatMap(({ layers }) => (layers === null ? [] : Array.from({ length: layers[1] - layers[0] + 1 }, (_, i) => layers[0] + i)))).toEqual([0, 1, 2]);
+    expect(
+      pipeline.stages.flatMap(({ layers }) =>
+        layers === null
+          ? []
+          : Array.from({ length: layers[1] - layers[0] + 1 }, (_, i) => layers[0] + i),
+      ),
+    ).toEqual([0, 1, 2]);
     expect(pipeline.stages.map((s) => s.inFlight)).toEqual([3, 2, 1]);
     // Over tp alone no gradient is summed, so that stages add up to the plan of one microbatch.
     const seconds = pipeline.stages.map((s) => s.seconds);
@@ -70,8 +95,10 @@ describe('plan --pp', () => {
     expect(pipeline.seconds).toBeLessThan(least * 1.05);
     expect(pipeline.seconds).toBeGreaterThanOrEqual(8 * Math.max(...seconds));
     expect(pipeline.bubbleSeconds).toBeCloseTo(pipeline.seconds - 8 * Math.max(...seconds), 12);
-    pipeline.stages.forEach((s) => expect(s.idleShare).toBeCloseTo(1 - (8 * s.seconds) / pipeline.seconds, 12));
-  }); // prettier-ignore
+    pipeline.stages.forEach((s) =>
+      expect(s.idleShare).toBeCloseTo(1 - (8 * s.seconds) / pipeline.seconds, 12),
+    );
+  });
 
   it('schedules: zero-bubble and interleaving wait less than 1F1B, gpipe keeps every microbatch', async () => {
     const at = (...more: string[]): Promise<PlanPipeline> =>
@@ -101,7 +128,19 @@ describe('plan --pp', () => {
 
   it('what does not fit is cut otherwise, then said, exit 3; -o writes the stages beside the plan', async () => {
     const out = join(folder, 'plan');
-    const args = ['plan', config, '--mesh', 'tp=2', '--cluster', 'dgx-h100', '--seq', '256', '--no-recipes', '--pp', '2']; // prettier-ignore
+    const args = [
+      'plan',
+      config,
+      '--mesh',
+      'tp=2',
+      '--cluster',
+      'dgx-h100',
+      '--seq',
+      '256',
+      '--no-recipes',
+      '--pp',
+      '2',
+    ];
     const text = await cli(...args, '-o', out);
     expect(text.code, text.err).toBe(0);
     expect(text.out).toMatch(/pipeline +\S+ ms a step: 1f1b, 8 microbatches/);
@@ -128,13 +167,33 @@ describe('plan --pp', () => {
     [['--pp', '2', '--checkpoint', 'full'], /--checkpoint does not go with --pp/],
     [['--microbatches', '2'], /--microbatches is for pipelines/],
   ])('%j is bad input', async (flags, says) => {
-    const run = await cli('plan', config, '--mesh', 'tp=2', '--cluster', 'dgx-h100', '--seq', '64', '--no-recipes', ...flags); // prettier-ignore
+    const run = await cli(
+      'plan',
+      config,
+      '--mesh',
+      'tp=2',
+      '--cluster',
+      'dgx-h100',
+      '--seq',
+      '64',
+      '--no-recipes',
+      ...flags,
+    );
     expect(run.code).toBe(2);
     expect(run.err).toMatch(says);
   });
 
   it('a graph file is not cut', async () => {
-    const run = await cli('plan', fixture('mlp-loss'), '--mesh', 'tp=2', '--cluster', 'dgx-h100', '--pp', '2');
+    const run = await cli(
+      'plan',
+      fixture('mlp-loss'),
+      '--mesh',
+      'tp=2',
+      '--cluster',
+      'dgx-h100',
+      '--pp',
+      '2',
+    );
     expect(run.code).toBe(2);
     expect(run.err).toContain('is a graph');
   });

@@ -1,16 +1,24 @@
-import { prepare } from '../../../../src/plan/prepare.ts';
-import { shardPrepared } from '../../../../src/plan/shard.ts';
-import { load, request, TABLE } from '../../../plan/support.ts';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import loadHighs from 'highs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import { prepare } from '../../../../src/plan/prepare.ts';
 import { readPlan } from '../../../../src/plan/record/schema.ts';
+import { shardPrepared } from '../../../../src/plan/shard.ts';
+import { load, request, TABLE } from '../../../plan/support.ts';
 import { cli, fixture } from '../../support.ts';
 
-// A slow cluster and inputs that are cut, outputs that are whole: the small program has to communicate, so that placements matter.
-const SLOW = { base: 'dgx-a100-80gb', launchSeconds: 1e-9, matmulLaunchSeconds: 1e-9, baseLatencySeconds: 1e-8 };
+// A slow cluster and inputs that are cut, outputs that are whole: the small program has to
+// communicate, so that placements matter.
+const SLOW = {
+  base: 'dgx-a100-80gb',
+  launchSeconds: 1e-9,
+  matmulLaunchSeconds: 1e-9,
+  baseLatencySeconds: 1e-8,
+};
 let folder = '';
 let plan: readonly string[] = [];
 beforeAll(() => {
@@ -42,11 +50,19 @@ describe('--solver', () => {
       const run = await cli(...plan, '--solver', name);
       expect(run.code, run.err).toBe(0);
       const { proof, objective } = readPlan(run.out);
-      expect([proof.status, proof.gap, objective.seconds], name).toEqual(['optimal', 0, auto.objective.seconds]);
-      expect(Math.abs(proof.recheckedSeconds - objective.seconds), name).toBeLessThanOrEqual(proof.roundingSeconds!);
+      expect([proof.status, proof.gap, objective.seconds], name).toEqual([
+        'optimal',
+        0,
+        auto.objective.seconds,
+      ]);
+      expect(Math.abs(proof.recheckedSeconds - objective.seconds), name).toBeLessThanOrEqual(
+        proof.roundingSeconds!,
+      );
       if (name === 'exact') continue;
       expect(proof.solver).toBe(name);
-      expect(proof.evidence?.join('; ')).toMatch(new RegExp(`^${name}: .*; the bound \\d+ is our own engine's`));
+      expect(proof.evidence?.join('; ')).toMatch(
+        new RegExp(`^${name}: .*; the bound \\d+ is our own engine's`),
+      );
     }
   });
 
@@ -55,9 +71,22 @@ describe('--solver', () => {
       ['highs', 'llama-tiny', 'dp=2,tp=2'],
       ['javascript-lp-solver', 'mlp', 'dp=2,tp=2'],
     ] as const) {
-      const run = await cli('plan', fixture(model), '--mesh', mesh, '--cluster', 'dgx-h100', '--solver', name);
+      const run = await cli(
+        'plan',
+        fixture(model),
+        '--mesh',
+        mesh,
+        '--cluster',
+        'dgx-h100',
+        '--solver',
+        name,
+      );
       expect([run.code, run.out]).toEqual([2, '']);
-      expect(run.err).toMatch(new RegExp(`^E_LIMIT ${name} cannot take this problem: it has \\d+ binaries.*\n {2}hint: use --solver auto`)); // prettier-ignore
+      expect(run.err).toMatch(
+        new RegExp(
+          `^E_LIMIT ${name} cannot take this problem: it has \\d+ binaries.*\n {2}hint: use --solver auto`,
+        ),
+      );
     }
   });
 });
@@ -73,16 +102,27 @@ it('--emit-ilp writes the program of the plan: HiGHS reads the file and ends at 
 });
 
 it('a limit that comes before the solver begins names the step, and exits 4', async () => {
-  const llama = ['plan', fixture('llama3-8b-2l-b16'), '--mesh', 'dp=8,tp=8', '--cluster', 'dgx-h100'] as const;
+  const llama = [
+    'plan',
+    fixture('llama3-8b-2l-b16'),
+    '--mesh',
+    'dp=8,tp=8',
+    '--cluster',
+    'dgx-h100',
+  ] as const;
   const run = await cli(...llama, '--time-limit', '0.001');
   expect(run.code).toBe(4);
-  expect(run.err).toMatch(/^E_TIME_LIMIT the time limit of 1\.00 ms came while .*, before the solver began/m);
+  expect(run.err).toMatch(
+    /^E_TIME_LIMIT the time limit of 1\.00 ms came while .*, before the solver began/m,
+  );
 });
 
 it('an answer at the time limit is feasible with a true bound, never optimal', async () => {
   // The limit of a request that is prepared counts from the solver on.
   const asked = request('dp=8,tp=8', { timeLimitSeconds: 0.001 });
-  const result = await shardPrepared(prepare(load('torch/llama3-8b-2l-b16/joint.expanded'), asked, TABLE));
+  const result = await shardPrepared(
+    prepare(load('torch/llama3-8b-2l-b16/joint.expanded'), asked, TABLE),
+  );
   if (result.status !== 'planned') throw new Error('infeasible');
   const { proof, objective, greedySeconds } = result.plan;
   expect(proof.status).toBe('feasible');
@@ -98,7 +138,11 @@ it('an answer at the time limit is feasible with a true bound, never optimal', a
 
 describe('--explain-solver', () => {
   it('prints the steps of the solver: a line each, and what each is', async () => {
-    const run = await cli(...plan.filter((word) => word !== '--json'), '--explain-solver', '--quiet');
+    const run = await cli(
+      ...plan.filter((word) => word !== '--json'),
+      '--explain-solver',
+      '--quiet',
+    );
     expect(run.code, run.err).toBe(0);
     const [, text] = run.out.split('\nsolver     ');
     expect(text).toMatch(/^1 solve; cost and bound in units of each problem/);
@@ -110,18 +154,23 @@ describe('--explain-solver', () => {
 
   it('adds them to --json, and changes nothing else', async () => {
     const [told, plain] = [await cli(...plan, '--explain-solver'), await cli(...plan)];
-    const { solverSteps, ...rest } = JSON.parse(told.out) as { solverSteps: { step: string; level: number; solve: number }[] }; // prettier-ignore
+    const { solverSteps, ...rest } = JSON.parse(told.out) as {
+      solverSteps: { step: string; level: number; solve: number }[];
+    };
     expect(solverSteps.map(({ step, level, solve }) => [step, level, solve])).toEqual([
       ['solve', 0, 0],
       ['relaxation', 1, 0],
     ]);
-    const timeless = (text: string): string => text.replaceAll(/"(solveSeconds|seconds)":[\d.e-]+/g, '');
+    const timeless = (text: string): string =>
+      text.replaceAll(/"(solveSeconds|seconds)":[\d.e-]+/g, '');
     expect(timeless(JSON.stringify(rest))).toBe(timeless(plain.out.trim()));
   });
 
   it('names a library, and says what it reports', async () => {
     const run = await cli(...plan, '--explain-solver', '--solver', 'highs');
-    const { solverSteps } = JSON.parse(run.out) as { solverSteps: { step: string; outcome: string }[] };
+    const { solverSteps } = JSON.parse(run.out) as {
+      solverSteps: { step: string; outcome: string }[];
+    };
     expect(solverSteps.find(({ step }) => step === 'library')?.outcome).toMatch(/^highs: /);
   });
 });

@@ -1,13 +1,21 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { parseGraph } from '../../../../src/graph/text/parse.ts';
 import { readPlan } from '../../../../src/plan/record/schema.ts';
 import type { Plan } from '../../../../src/plan/record/types.ts';
 import { cli, fixture } from '../../support.ts';
 
-const LLAMA = [fixture('llama3-8b-2l-b16'), '--mesh', 'dp=8,tp=8', '--cluster', 'dgx-h100'] as const;
+const LLAMA = [
+  fixture('llama3-8b-2l-b16'),
+  '--mesh',
+  'dp=8,tp=8',
+  '--cluster',
+  'dgx-h100',
+] as const;
 let folder = '';
 beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'shardwright-'))));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -30,7 +38,16 @@ describe('plan of 2 layers of Llama-3 8B on 8 x 8 H100s', () => {
 
   it('has the JSON keys that tests rely on', () => {
     expect(Object.keys(plan)).toEqual(
-      expect.arrayContaining(['version', 'mesh', 'cluster', 'objective', 'proof', 'memory', 'parameters', 'nodes']),
+      expect.arrayContaining([
+        'version',
+        'mesh',
+        'cluster',
+        'objective',
+        'proof',
+        'memory',
+        'parameters',
+        'nodes',
+      ]),
     );
     expect(Object.keys(plan.memory)).toEqual(
       expect.arrayContaining([
@@ -45,7 +62,8 @@ describe('plan of 2 layers of Llama-3 8B on 8 x 8 H100s', () => {
     expect(plan.memory.activationBytes).toBe(plan.memory.timeline?.activationBytes);
     expect(plan.memory.peakBytes).toBe(plan.memory.timeline?.peakBytes);
     expect(plan.parameters).toHaveLength(21);
-    // The 601 nodes of the text; transposes of weights are taken again in the backward pass instead of kept.
+    // The 601 nodes of the text; transposes of weights are taken again in the backward pass instead
+    // of kept.
     expect(plan.nodes.length).toBeGreaterThanOrEqual(601);
     const collectives = plan.nodes.flatMap((n) => n.redistributions.flatMap((r) => r.collectives));
     expect(collectives.length).toBeGreaterThan(0);
@@ -59,7 +77,10 @@ describe('plan of 2 layers of Llama-3 8B on 8 x 8 H100s', () => {
   it('fits the memory it says: 16 bytes of state for every local element', () => {
     const local = (shape: readonly number[], placement: string): number => {
       const cuts = (placement.match(/S\(\d+\)/g) ?? []).map((s) => Number(s[2]));
-      return shape.reduce((n, size, d) => n * Math.ceil(size / 8 ** cuts.filter((c) => c === d).length), 1);
+      return shape.reduce(
+        (n, size, d) => n * Math.ceil(size / 8 ** cuts.filter((c) => c === d).length),
+        1,
+      );
     };
     const elements = plan.parameters.reduce((sum, p) => sum + local(p.shape, p.placement), 0);
     // Two rotary buffers of 64 float32 values stand beside the parameters.
@@ -74,10 +95,14 @@ describe('plan of 2 layers of Llama-3 8B on 8 x 8 H100s', () => {
     expect(run.out).not.toContain('not held');
     expect(run.out).toMatch(/data parallel \(dp\+tp\) .*the batch of 16 .* cannot be cut 64 ways/);
     const seconds = { ms: 1e-3, s: 1, µs: 1e-6 };
-    const rows = [...run.out.matchAll(/^(?:replicated|FSDP|data parallel|Megatron).*?  +([\d.]+) (ms|s|µs)/gm)];
+    const rows = [
+      ...run.out.matchAll(/^(?:replicated|FSDP|data parallel|Megatron).*?  +([\d.]+) (ms|s|µs)/gm),
+    ];
     expect(rows.length).toBeGreaterThanOrEqual(5);
     for (const [, value, unit] of rows)
-      expect(Number(value) * seconds[unit as 'ms']).toBeGreaterThanOrEqual(plan.objective.seconds * 0.995);
+      expect(Number(value) * seconds[unit as 'ms']).toBeGreaterThanOrEqual(
+        plan.objective.seconds * 0.995,
+      );
   });
 
   it('greedy propagation is more expensive, and exits 4 because its gap is not 0', async () => {
@@ -91,13 +116,15 @@ describe('plan of 2 layers of Llama-3 8B on 8 x 8 H100s', () => {
 
   it('--program prints every line of the program with its placement', async () => {
     const run = await cli('plan', ...LLAMA, '--program', '--no-recipes');
-    for (const node of plan.nodes) expect(run.out).toMatch(new RegExp(`^(in )?%${node.name}(:| =)`, 'm'));
+    for (const node of plan.nodes)
+      expect(run.out).toMatch(new RegExp(`^(in )?%${node.name}(:| =)`, 'm'));
     expect(run.out).toContain('gradient of model.model.embed_tokens.weight');
   });
 
   it('-o writes a plan folder, byte for byte the same each time', async () => {
     const [a, b] = [join(folder, 'a'), join(folder, 'b')];
-    for (const out of [a, b]) expect((await cli('plan', ...LLAMA, '--no-recipes', '-o', out)).code).toBe(0);
+    for (const out of [a, b])
+      expect((await cli('plan', ...LLAMA, '--no-recipes', '-o', out)).code).toBe(0);
     for (const name of ['plan.json', 'graph.swg', 'request.json'])
       expect(readFileSync(join(a, name), 'utf8')).toBe(readFileSync(join(b, name), 'utf8'));
     expect(readPlan(readFileSync(join(a, 'plan.json'), 'utf8')).objective).toEqual(plan.objective);
@@ -107,18 +134,38 @@ describe('plan of 2 layers of Llama-3 8B on 8 x 8 H100s', () => {
   });
 
   it('a pinned parameter is where the pin says', async () => {
-    const run = await cli('plan', ...LLAMA, '--no-recipes', '--json', '--pin', 'model.lm_head.weight=S(0)S(0)');
+    const run = await cli(
+      'plan',
+      ...LLAMA,
+      '--no-recipes',
+      '--json',
+      '--pin',
+      'model.lm_head.weight=S(0)S(0)',
+    );
     const pinned = readPlan(run.out);
-    expect(pinned.parameters.find((p) => p.name === 'model.lm_head.weight')?.placement).toBe('S(0)S(0)');
+    expect(pinned.parameters.find((p) => p.name === 'model.lm_head.weight')?.placement).toBe(
+      'S(0)S(0)',
+    );
     expect(pinned.objective.seconds).toBeGreaterThanOrEqual(plan.objective.seconds);
   });
 });
 
 it('a batch of 4 does not fit the data-parallel recipes on 8 x 8, and the answer says so; it is proven optimal', async () => {
-  const run = await cli('plan', fixture('llama3-8b-2l'), '--mesh', 'dp=8,tp=8', '--cluster', 'dgx-h100');
+  const run = await cli(
+    'plan',
+    fixture('llama3-8b-2l'),
+    '--mesh',
+    'dp=8,tp=8',
+    '--cluster',
+    'dgx-h100',
+  );
   expect(run.code).toBe(0);
   expect(run.out).toMatch(/^proof {6}optimal \(gap 0\)/m);
-  for (const recipe of ['data parallel \\(dp\\+tp\\)', 'FSDP \\(dp\\)', 'FSDP \\(dp\\) \\+ Megatron \\(tp\\)'])
+  for (const recipe of [
+    'data parallel \\(dp\\+tp\\)',
+    'FSDP \\(dp\\)',
+    'FSDP \\(dp\\) \\+ Megatron \\(tp\\)',
+  ])
     expect(run.out).toMatch(new RegExp(`${recipe} .*the batch of 4 .* cannot be cut`));
 });
 
@@ -133,7 +180,9 @@ it('recipes that know nothing of demanded inputs may be cheaper than the plan, w
   const seconds = (text: string): number => readPlan(text).objective.seconds;
   expect(seconds(readFileSync(join(held, 'plan.json'), 'utf8'))).toBeGreaterThan(seconds(free.out));
   expect(told.out).toMatch(/^replicated .* -[\d.]+ %/m);
-  expect(told.out).toContain('note  Recipes ignore --inputs; so a recipe may take less time than the plan');
+  expect(told.out).toContain(
+    'note  Recipes ignore --inputs; so a recipe may take less time than the plan',
+  );
 });
 
 it('refuses an unknown optimizer with the nearest name', async () => {

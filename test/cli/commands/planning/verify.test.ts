@@ -1,13 +1,15 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+
 import { afterAll, describe, expect, it } from 'vitest';
+
 import { COMMAND } from '../../../../scripts/command.ts';
 import type { VerifyReport } from '../../../../src/cli/commands/planning/verify.ts';
 import type { Plan } from '../../../../src/plan/record/types.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { planInto, planModelInto } from '../../plan-folders.ts';
 import { cli, fixture } from '../../support.ts';
-import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 const model = (name: string): string => fixture(name, 'joint.readable');
 
@@ -20,9 +22,23 @@ async function report(...argv: readonly string[]): Promise<VerifyReport> {
 
 describe('verify', () => {
   it('has the JSON keys that tests rely on, and compares everything', async () => {
-    const out = await report(model('mlp'), '--mesh', 'd=4', '--pin', 'primals_1=S(0)', '--pin', 'primals_3=S(1)');
+    const out = await report(
+      model('mlp'),
+      '--mesh',
+      'd=4',
+      '--pin',
+      'primals_1=S(0)',
+      '--pin',
+      'primals_3=S(1)',
+    );
     expect(Object.keys(out)).toEqual(
-      expect.arrayContaining(['devices', 'nodesCompared', 'maxRelativeError', 'mismatches', 'collectives']),
+      expect.arrayContaining([
+        'devices',
+        'nodesCompared',
+        'maxRelativeError',
+        'mismatches',
+        'collectives',
+      ]),
     );
     expect(out).toMatchObject({ devices: 4, mismatches: [], planned: 'full' });
     expect(out.nodesCompared).toBeGreaterThan(20);
@@ -40,8 +56,14 @@ describe('verify', () => {
   }, 120_000);
 
   it('can plan the reduced model instead, or run at the own sizes', async () => {
-    expect(await report(model('mlp'), '--mesh', 'd=3', '--replan')).toMatchObject({ planned: 'reduced', mismatches: [] }); // prettier-ignore
-    expect(await report(model('mlp'), '--mesh', 'd=3', '--no-shrink')).toMatchObject({ sizes: [], mismatches: [] });
+    expect(await report(model('mlp'), '--mesh', 'd=3', '--replan')).toMatchObject({
+      planned: 'reduced',
+      mismatches: [],
+    });
+    expect(await report(model('mlp'), '--mesh', 'd=3', '--no-shrink')).toMatchObject({
+      sizes: [],
+      mismatches: [],
+    });
   }, 60_000);
 
   it('prints a summary for people', async () => {
@@ -52,11 +74,23 @@ describe('verify', () => {
   }, 60_000);
 
   it('exits 1 when a tensor is off by more than the tolerance', async () => {
-    const run = await cli('verify', model('gpt2-2l'), '--mesh', 'dp=2,tp=2', '--tolerance', '1e-30', '--quiet', '--json'); // prettier-ignore
+    const run = await cli(
+      'verify',
+      model('gpt2-2l'),
+      '--mesh',
+      'dp=2,tp=2',
+      '--tolerance',
+      '1e-30',
+      '--quiet',
+      '--json',
+    );
     expect(run.code).toBe(1);
     const out = JSON.parse(run.out) as VerifyReport;
     expect(out.mismatches.length).toBeGreaterThan(0);
-    expect(out.mismatches[0]).toMatchObject({ where: expect.any(String) as string, relativeError: expect.any(Number) as number }); // prettier-ignore
+    expect(out.mismatches[0]).toMatchObject({
+      where: expect.any(String) as string,
+      relativeError: expect.any(Number) as number,
+    });
   }, 120_000);
 
   it('exits 2 for a mesh that cannot be read, 3 for a budget below every plan', async () => {
@@ -67,7 +101,14 @@ describe('verify', () => {
   }, 60_000);
 
   it('runs loops and branches, at reduced sizes', async () => {
-    const out = await report(model('hop-scan-joint'), '--mesh', 'a=2,b=2', '--pin', 'primals_1=S(0)R', '--quiet');
+    const out = await report(
+      model('hop-scan-joint'),
+      '--mesh',
+      'a=2,b=2',
+      '--pin',
+      'primals_1=S(0)R',
+      '--quiet',
+    );
     expect(out.mismatches).toEqual([]);
     expect(out.sizes).toContainEqual({ from: 16, to: 8 });
     // Every trip of both loops is compared, not every body once.
@@ -77,14 +118,25 @@ describe('verify', () => {
 
   it('shares out the rows of a map when asked to', async () => {
     const path = fixture('hop-map', 'export.readable');
-    const out = await report(path, '--mesh', 'd=2', '--maps', 'rows', '--pin', 'xs=S(0)', '--quiet');
+    const out = await report(
+      path,
+      '--mesh',
+      'd=2',
+      '--maps',
+      'rows',
+      '--pin',
+      'xs=S(0)',
+      '--quiet',
+    );
     expect(out).toMatchObject({ mismatches: [], collectives: {} });
   }, 60_000);
 
   it("takes operators of the user's files, with rules and kernels of their own", async () => {
     const folder = temporaryFolder();
     const [ops, path, rules] = ['ops.ts', 'g.swg', 'rules.json'].map((name) => join(folder, name));
-    writeFileSync(ops, `import { defineOp } from 'shardwright';
+    writeFileSync(
+      ops,
+      `import { defineOp } from 'shardwright';
 export const operators = [
   defineOp('my.twice.default', {
     schema: 'Tensor self', cls: 'other', infer: (ctx) => [ctx.inputs[0]],
@@ -92,10 +144,31 @@ export const operators = [
     kernel: (call) => [call.inputs[0]],
   }),
 ];
-`); // prettier-ignore
-    writeFileSync(path, 'swgraph 1\ngraph @g {\n  in %x: f32[8, 6] input "x"\n  %y = my.twice.default(%x): f32[8, 6]\n  out %y output 0\n}\n'); // prettier-ignore
+`,
+    );
+    writeFileSync(
+      path,
+      'swgraph 1\ngraph @g {\n  in %x: f32[8, 6] input "x"\n  %y = my.twice.default(%x): f32[8, 6]\n  out %y output 0\n}\n',
+    );
     // A process of its own: a program of the user is loaded by hooks that stay.
-    const run = spawnSync(process.execPath, [...COMMAND, 'verify', path, '--mesh', 'd=2', '--ops', ops, '--pin', 'y=S(0)', '--no-shrink', '--quiet', '--json'], { encoding: 'utf8' }); // prettier-ignore
+    const run = spawnSync(
+      process.execPath,
+      [
+        ...COMMAND,
+        'verify',
+        path,
+        '--mesh',
+        'd=2',
+        '--ops',
+        ops,
+        '--pin',
+        'y=S(0)',
+        '--no-shrink',
+        '--quiet',
+        '--json',
+      ],
+      { encoding: 'utf8' },
+    );
     expect(run.status, run.stdout + run.stderr).toBe(0);
     expect(JSON.parse(run.stdout)).toMatchObject({ mismatches: [], nodesCompared: 2 });
     // Without the file, and with a name that is there already.
@@ -140,15 +213,22 @@ export const operators = [
         expect(run.code).toBe(2);
         return run.err;
       };
-      expect(await refused(folder, '--mesh', 'd=2')).toMatch(/--mesh is for a model that is planned here/);
+      expect(await refused(folder, '--mesh', 'd=2')).toMatch(
+        /--mesh is for a model that is planned here/,
+      );
       expect(await refused(folder, '--time-limit', '3')).toMatch(/--time-limit is for a model/);
       expect(await refused(model('mlp'))).toMatch(/--mesh is missing/);
       const alone = join(root, 'alone.json');
-      writeFileSync(alone, readFileSync(join(folder, 'plan.json'), 'utf8').replace(/"hashes"[^}]*},?/, '"x":{}'));
+      writeFileSync(
+        alone,
+        readFileSync(join(folder, 'plan.json'), 'utf8').replace(/"hashes"[^}]*},?/, '"x":{}'),
+      );
       expect(await refused(alone)).toMatch(/graph.swg is not beside the plan/);
       expect(await refused(join(root, 'nowhere', 'plan.json'))).toMatch(/there is no file/);
       const large = await planModelInto(model('gpt2-2l'), root, 'large');
-      expect(await refused(large, '--no-shrink')).toMatch(/at most 268435456 are simulated[^]*drop --no-shrink/);
+      expect(await refused(large, '--no-shrink')).toMatch(
+        /at most 268435456 are simulated[^]*drop --no-shrink/,
+      );
     }, 120_000);
   });
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import type { Inspection } from '../../../../src/cli/commands/reading/inspect.ts';
 import { answerKey, cli, fixture, JOINT_MODELS } from '../../support.ts';
 
@@ -18,7 +19,11 @@ const TIED: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
-async function inspect(model: string, text: string, ...flags: readonly string[]): Promise<Inspection> {
+async function inspect(
+  model: string,
+  text: string,
+  ...flags: readonly string[]
+): Promise<Inspection> {
   const run = await cli('inspect', fixture(model, text), '--json', ...flags);
   expect(run.err).toBe('');
   expect(run.code).toBe(0);
@@ -39,7 +44,11 @@ describe('inspect agrees with what PyTorch counted', () => {
     }
     it(`${model}: parameters`, async () => {
       const key = answerKey<Key>(model);
-      const found = await inspect(model, 'joint.expanded', ...(TIED[model] ?? []).flatMap((tie) => ['--tie', tie]));
+      const found = await inspect(
+        model,
+        'joint.expanded',
+        ...(TIED[model] ?? []).flatMap((tie) => ['--tie', tie]),
+      );
       expect(found.parameters).toBe(key.params.numel);
       expect(found.parameterCount).toBe(key.params.count);
     });

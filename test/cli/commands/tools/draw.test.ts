@@ -1,8 +1,10 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
 import type { DrawResult } from '../../../../src/cli/commands/tools/draw.ts';
 import { cli } from '../../support.ts';
 
@@ -12,7 +14,11 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe('draw', () => {
   test.each<[string, string[], string]>([
-    ['PL-132', ['--shape', '2,2,2,2'], ' 0  1    4  5\n 2  3    6  7\n\n 8  9   12 13\n10 11   14 15'],
+    [
+      'PL-132',
+      ['--shape', '2,2,2,2'],
+      ' 0  1    4  5\n 2  3    6  7\n\n 8  9   12 13\n10 11   14 15',
+    ],
     [
       'PL-139',
       ['--shape', '2,2,2,2', '--cut', '0,1'],
@@ -47,7 +53,11 @@ describe('draw', () => {
       ['--shape', '4,1', '--mesh', 'dp=2,tp=2', '--placement', 'P("tp", None)'],
       ' 0,2\n 0,2\n-----\n 1,3\n 1,3',
     ],
-    ['a pending sum, not a PartitionSpec', ['--shape', '2', '--mesh', 'x=2', '--placement', 'P(sum)'], '0+1 0+1'],
+    [
+      'a pending sum, not a PartitionSpec',
+      ['--shape', '2', '--mesh', 'x=2', '--placement', 'P(sum)'],
+      '0+1 0+1',
+    ],
     [
       'einshard text with its own mesh',
       ['--shape', '4,2', '--placement', 'a b -> 2 a2* b*', '--devices', '16'],
@@ -72,10 +82,20 @@ describe('draw', () => {
 
   test('PL-24 on a dim that does not divide, an order and a stride cut differently', async () => {
     const held = async (spec: string): Promise<string[]> => {
-      const run = await cli('draw', '--shape', '7', '--mesh', 'dp=3,tp=2', '--placement', spec, '--json');
+      const run = await cli(
+        'draw',
+        '--shape',
+        '7',
+        '--mesh',
+        'dp=3,tp=2',
+        '--placement',
+        spec,
+        '--json',
+      );
       return (JSON.parse(run.out) as DrawResult).cells[0].map(String);
     };
-    // Ranks are 2 dp + tp. Ordered (tp, dp): dp0 [0,1][4], dp1 [2,3][5], dp2 [][6]; strided: dp2 [6][].
+    // Ranks are 2 dp + tp. Ordered (tp, dp): dp0 [0,1][4], dp1 [2,3][5], dp2 [][6]; strided: dp2
+    // [6][].
     expect(await held('S(0)[1]S(0)[0]')).toEqual(['0', '0', '2', '2', '1', '3', '5']);
     expect((await held('_S(0, 2)S(0)'))[6]).toBe('4');
   });
@@ -118,18 +138,38 @@ describe('wrong input exits with 2 and says what to write', () => {
     [['--layout', '4:1', '--order', 'row'], "'row' is not one of lex, colex", 'E_USAGE'],
     [['--layout', '4:x', '--order', 'lex'], 'at column 3', 'SHAPE:STRIDE'],
     [['--layout', '(2,2):(2,1)', '--order', 'lex', '--shape', '8'], '4 coordinates', 'same size'],
-    [['--layout', '4:1', '--order', 'lex', '--mesh', 'x=2'], '--layout and --placement', 'one of them'],
+    [
+      ['--layout', '4:1', '--order', 'lex', '--mesh', 'x=2'],
+      '--layout and --placement',
+      'one of them',
+    ],
     [['--shape', '4', '--placement', 'S(0)'], "'S(0)' needs a mesh", '--mesh dp=2,tp=2'],
     [['--shape', '4', '--mesh', 'x=2', '--placement', 'P("y")'], "no dim 'y'", 'E_MESH'],
-    [['--shape', '4', '--mesh', 'x=2', '--placement', 'P(None, "x")'], 'the tensor has 1', 'E_PLACEMENT'],
+    [
+      ['--shape', '4', '--mesh', 'x=2', '--placement', 'P(None, "x")'],
+      'the tensor has 1',
+      'E_PLACEMENT',
+    ],
     [['--shape', '4', '--placement', 'a -> a4'], 'needs the number of devices', '--devices 16'],
     [['--shape', '4', '--placement', 'a -> a4', '--devices', '8'], '8', 'E_EINSHARD'],
     [['--shape', '4', '--mesh', 'x=2'], '--mesh is given without --placement', '--placement'],
-    [['--shape', '4', '--mesh', 'x=2', '--devices', '2', '--placement', 'S(0)'], 'both state', 'one of them'],
-    [['--shape', '4', '--mesh', 'x=2,y=2', '--placement', 'S(0)'], 'has 1 placement', 'outermost first'],
+    [
+      ['--shape', '4', '--mesh', 'x=2', '--devices', '2', '--placement', 'S(0)'],
+      'both state',
+      'one of them',
+    ],
+    [
+      ['--shape', '4', '--mesh', 'x=2,y=2', '--placement', 'S(0)'],
+      'has 1 placement',
+      'outermost first',
+    ],
     [['--shape', '4', '--mesh', 'x=2', '--placement', 'S(1)'], '1-D tensor', 'E_SYNTAX'],
     [['--shape', '4', '--mesh', 'x=2048', '--placement', 'R'], '2048 devices', 'smaller mesh'],
-    [['--shape', '4', '--svg', '/no/such/folder/x.svg'], 'cannot write the drawing', 'folder that exists'],
+    [
+      ['--shape', '4', '--svg', '/no/such/folder/x.svg'],
+      'cannot write the drawing',
+      'folder that exists',
+    ],
   ])('%j', async (flags, what, fix) => {
     const run = await cli('draw', ...flags);
     expect(run.code, run.err).toBe(2);
@@ -144,18 +184,66 @@ describe('wrong input exits with 2 and says what to write', () => {
 
 describe('any text', () => {
   const texts = {
-    shape: ['2,2', '4', '()', '(2,', '1,1,1,1,1,1', '0', '70000', '-1', 'x', '2.5', '1e3', ' 3 , 2 ', '[2,2]'],
+    shape: [
+      '2,2',
+      '4',
+      '()',
+      '(2,',
+      '1,1,1,1,1,1',
+      '0',
+      '70000',
+      '-1',
+      'x',
+      '2.5',
+      '1e3',
+      ' 3 , 2 ',
+      '[2,2]',
+    ],
     cut: ['0', '1', '0,1', '0@1', '9', '1@0', '@', ',', '0@1,0@2', 'all'],
-    layout: ['4:1', '(2,2):(1,2)', '((2,2),2):((2,4),1)', '(', '2:2:2', '4', '(1,2):(3)', '99999999:1', '4:99999999999999999'],
+    layout: [
+      '4:1',
+      '(2,2):(1,2)',
+      '((2,2),2):((2,4),1)',
+      '(',
+      '2:2:2',
+      '4',
+      '(1,2):(3)',
+      '99999999:1',
+      '4:99999999999999999',
+    ],
     order: ['lex', 'colex', 'row'],
     mesh: ['x=2', 'x=2,y=2', 'x=0', 'x=9999', 'x', 'x=2,x=2', '', 'x=1'],
     devices: ['4', '16', '0', '-1', 'many', '99999999'],
-    placement: ['S(0)', 'R', 'S(0)R', 'S(0)S(1)', '_S(0, 2)S(0)', 'P(sum)', 'P("x")', 'P(("y", "x"))', 'a -> a4', 'a b -> a2 b2', 'S(9)', 'Ragged(0, [1, 1], 1)', 'Ragged(0, [9], 1)', '_S(0, 99999)', 'S(-1)R', '[S(0), R', '_NormP(2)', 'MaskP(sum, [2], 0)', 'P(None)'],
-  } as const; // prettier-ignore
+    placement: [
+      'S(0)',
+      'R',
+      'S(0)R',
+      'S(0)S(1)',
+      '_S(0, 2)S(0)',
+      'P(sum)',
+      'P("x")',
+      'P(("y", "x"))',
+      'a -> a4',
+      'a b -> a2 b2',
+      'S(9)',
+      'Ragged(0, [1, 1], 1)',
+      'Ragged(0, [9], 1)',
+      '_S(0, 99999)',
+      'S(-1)R',
+      '[S(0), R',
+      '_NormP(2)',
+      'MaskP(sum, [2], 0)',
+      'P(None)',
+    ],
+  } as const;
 
   test('draws or is refused with a reason, and is never an internal fault', async () => {
     const some = (...names: readonly (keyof typeof texts)[]): fc.Arbitrary<[string, string][]> =>
-      fc.tuple(...names.map((name) => fc.constantFrom<string>(...texts[name]).map((t): [string, string] => [name, t])));
+      fc.tuple(
+        ...names.map((name) =>
+          fc.constantFrom<string>(...texts[name]).map((t): [string, string] => [name, t]),
+        ),
+      );
     const flags = fc.oneof(
       some('shape'),
       some('shape', 'cut'),

@@ -1,11 +1,14 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { readPlan } from '../../../../src/plan/record/schema.ts';
 import { cli, fixture } from '../../support.ts';
 
-const PL148 = '  0,8 |  1,9\n------+------\n 2,10 | 3,11\n------+------\n 4,12 | 5,13\n------+------\n 6,14 | 7,15';
+const PL148 =
+  '  0,8 |  1,9\n------+------\n 2,10 | 3,11\n------+------\n 4,12 | 5,13\n------+------\n 6,14 | 7,15';
 const PL95 = ['einshard', 'a b -> 2 a2* b*', '--shape', '4,8', '--devices', '16'] as const;
 
 describe('einshard EXPR', () => {
@@ -19,7 +22,10 @@ describe('einshard EXPR', () => {
       placements: ['R', 'S(0)', 'S(1)'],
       spec: [['a'], ['b']],
       localShape: [1, 4],
-      blocks: [0, 1, 2, 3, 4, 5, 6, 7].map((n) => ({ index: [Math.floor(n / 2), n % 2], devices: [n, n + 8] })),
+      blocks: [0, 1, 2, 3, 4, 5, 6, 7].map((n) => ({
+        index: [Math.floor(n / 2), n % 2],
+        devices: [n, n + 8],
+      })),
     };
     expect(JSON.parse(run.out)).toEqual(keys);
     const drawn = await cli(...PL95, '--json', '--draw');
@@ -54,7 +60,9 @@ describe('einshard EXPR', () => {
       '1:9: E_SYNTAX expected eof at position 8\n  a b -> 2a b\n          ^\n  hint: the name is written before the number, as in a2\n',
     );
     const json = await cli('einshard', 'a b -> 2 a', '--shape', '4,8', '--devices', '2', '--json');
-    expect(JSON.parse(json.out)).toMatchObject({ error: { code: 'E_EINSHARD', where: { line: 1, column: 3 } } });
+    expect(JSON.parse(json.out)).toMatchObject({
+      error: { code: 'E_EINSHARD', where: { line: 1, column: 3 } },
+    });
   });
 
   it.each([
@@ -63,7 +71,10 @@ describe('einshard EXPR', () => {
     [['einshard', 'a -> a', '--shape', '3'], '--devices'],
     [['einshard', 'a -> a', '--program', 'x.json'], "not the expression 'a -> a'"],
     [['einshard', '--devices', '3', '--program', 'x.json'], 'not devices'],
-    [['einshard', '--program', '/nowhere/x.json'], 'cannot read the program: there is no file /nowhere/x.json'],
+    [
+      ['einshard', '--program', '/nowhere/x.json'],
+      'cannot read the program: there is no file /nowhere/x.json',
+    ],
     [['einshard', 'a -> a', '--shape', '3,x', '--devices', '1'], "size 1 is 'x'"],
   ])('%j is a wrong use', async (argv, message) => {
     const run = await cli(...argv);
@@ -84,7 +95,10 @@ describe('einshard --program', () => {
       { name: 'W1', shape: [128, 256], expression: 'x y -> 2 x y4' },
       { name: 'W2', shape: [256, 64], expression: 'y z -> 2 y4 z' },
     ];
-    writeFileSync(path, JSON.stringify({ devices: 8, tensors, steps: ['Y = bx,xy->by', 'relu', 'Z = by,yz->bz'] }));
+    writeFileSync(
+      path,
+      JSON.stringify({ devices: 8, tensors, steps: ['Y = bx,xy->by', 'relu', 'Z = by,yz->bz'] }),
+    );
     const run = await cli('einshard', '--program', path);
     expect(run.code, run.err).toBe(0);
     expect(run.out).toMatchInlineSnapshot(`
@@ -101,10 +115,21 @@ describe('einshard --program', () => {
       all_reduce  f32[4, 64]  Z       the end  {0,1,2,3}{4,5,6,7}
       "
     `);
-    const json = JSON.parse((await cli('einshard', '--program', path, '--json')).out) as Record<string, unknown>;
+    const json = JSON.parse((await cli('einshard', '--program', path, '--json')).out) as Record<
+      string,
+      unknown
+    >;
     expect(json.collectives).toMatchObject([
-      { kind: 'all_reduce', dtype: 'f32', shape: [4, 64], groups: [[0, 1, 2, 3], [4, 5, 6, 7]] },
-    ]); // prettier-ignore
+      {
+        kind: 'all_reduce',
+        dtype: 'f32',
+        shape: [4, 64],
+        groups: [
+          [0, 1, 2, 3],
+          [4, 5, 6, 7],
+        ],
+      },
+    ]);
     expect(json.tensors).toMatchObject([
       { name: 'X', placements: ['S(0)', 'R'], localShape: [4, 128] },
       { name: 'W1', placements: ['R', 'S(1)'], localShape: [128, 64] },
@@ -119,7 +144,9 @@ describe('einshard --program', () => {
     writeFileSync(path, JSON.stringify({ devices: 2, tensors: [], steps: ['softmaks'] }));
     const run = await cli('einshard', '--program', path);
     expect(run.code).toBe(2);
-    expect(run.err).toContain(`${path}: E_SYNTAX step 1, 'softmaks': expected a function of one tensor at position 0`);
+    expect(run.err).toContain(
+      `${path}: E_SYNTAX step 1, 'softmaks': expected a function of one tensor at position 0`,
+    );
   });
 });
 
@@ -138,14 +165,15 @@ describe('einshard text where plan takes a sharding', () => {
     const run = await cli(...PLAN, ...flags);
     expect(run.code, run.out).toBe(0);
     const plan = readPlan(run.out);
-    return ['fc1.weight', 'fc2.weight'].map((name) => plan.parameters.find((p) => p.name === name)?.placement);
+    return ['fc1.weight', 'fc2.weight'].map(
+      (name) => plan.parameters.find((p) => p.name === name)?.placement,
+    );
   };
 
   it('--pin: the same plan as with placements', async () => {
-    expect(await placements('--pin', 'fc1.weight=o i -> 2 o2 i', '--pin', 'fc2.weight=o i -> i2 o2')).toEqual([
-      'RS(0)',
-      'S(1)S(0)',
-    ]);
+    expect(
+      await placements('--pin', 'fc1.weight=o i -> 2 o2 i', '--pin', 'fc2.weight=o i -> i2 o2'),
+    ).toEqual(['RS(0)', 'S(1)S(0)']);
     expect(await placements('--pin', 'fc1.weight=RS(0)', '--pin', 'fc2.weight=S(1)S(0)')).toEqual([
       'RS(0)',
       'S(1)S(0)',

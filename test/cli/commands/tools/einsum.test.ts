@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { cli } from '../../support.ts';
 
 const run = async (...argv: readonly string[]): Promise<string> => {
@@ -25,16 +26,25 @@ describe('shardwright einsum', () => {
   });
 
   test('the same as JSON', async () => {
-    const answer = JSON.parse(await run('sbi,io->sbo', '--shard', 'y=S(o)', '--axis', 'tp=8', '--json')) as unknown;
+    const answer = JSON.parse(
+      await run('sbi,io->sbo', '--shard', 'y=S(o)', '--axis', 'tp=8', '--json'),
+    ) as unknown;
     expect(answer).toMatchObject({
-      classes: { batch: [], contraction: ['i'], free: [['s', 'b'], ['o']], broadcast: [['o'], ['s', 'b']] },
+      classes: {
+        batch: [],
+        contraction: ['i'],
+        free: [['s', 'b'], ['o']],
+        broadcast: [['o'], ['s', 'b']],
+      },
       result: { tp: 'S(2)' },
       gradients: [
         {
           operand: 'x',
           equation: 'sbo,io->sbi',
           states: { tp: 'P' },
-          owes: [{ axis: 'tp', collective: 'all_reduce', because: 'o, cut on tp, is summed over in it' }],
+          owes: [
+            { axis: 'tp', collective: 'all_reduce', because: 'o, cut on tp, is summed over in it' },
+          ],
         },
         { operand: 'y', equation: 'sbi,sbo->io', states: { tp: 'S(1)' }, owes: [] },
       ],
@@ -43,7 +53,17 @@ describe('shardwright einsum', () => {
   });
 
   test('LS-8 two mesh dims, one of them strict about a weight that is I', async () => {
-    const args = ['bh,ho->bo', '--shard', 'x=S(b)R', '--shard', 'y=IS(o)', '--axis', 'dp=2', '--axis', 'tp=4'];
+    const args = [
+      'bh,ho->bo',
+      '--shard',
+      'x=S(b)R',
+      '--shard',
+      'y=IS(o)',
+      '--axis',
+      'dp=2',
+      '--axis',
+      'tp=4',
+    ];
     const strict = await run(...args, '--mode', 'strict');
     expect(strict).toContain('write convert(y, "dp", I→R)');
     expect(strict).toContain('result: refused');
@@ -54,15 +74,23 @@ describe('shardwright einsum', () => {
   });
 
   test('a mesh dim of one device is left out; without mesh dims the rules are listed', async () => {
-    expect(await run('mk,kn->mn', '--shard', 'x=S(m)S(m)', '--axis', 'dp=1,tp=2')).toContain('result: S(0) on tp\n');
+    expect(await run('mk,kn->mn', '--shard', 'x=S(m)S(m)', '--axis', 'dp=1,tp=2')).toContain(
+      'result: S(0) on tp\n',
+    );
     expect(await run('mk,kn->mn')).toContain('  S(1), S(0) -> P(sum)\n');
   });
 
   test.each([
     [['mk'], "E_SYNTAX einsum 'mk': found no '->' at column 3"],
     [['mk,kn->mn', '--shard', 'x=S(m)'], 'E_USAGE --shard needs the mesh dims that cut'],
-    [['mk,kn->mn', '--shard', 'q=R', '--axis', 'tp=2'], "E_USAGE --shard 'q=R' names no operand of 'mk,kn->mn'"],
-    [['mk,kn->mn', '--shard', 'x=R', '--shard', '0=R', '--axis', 'tp=2'], "E_USAGE --shard names operand '0' twice"],
+    [
+      ['mk,kn->mn', '--shard', 'q=R', '--axis', 'tp=2'],
+      "E_USAGE --shard 'q=R' names no operand of 'mk,kn->mn'",
+    ],
+    [
+      ['mk,kn->mn', '--shard', 'x=R', '--shard', '0=R', '--axis', 'tp=2'],
+      "E_USAGE --shard names operand '0' twice",
+    ],
     [['mk,kn->mn', '--shard', 'x=S(n)', '--axis', 'tp=2'], "E_PLACEMENT x has no letter 'n'"],
     [['mk,kn->mn', '--shard', 'x=Q', '--axis', 'tp=2'], "E_SYNTAX x: 'Q' has no state at column 1"],
     [['mk,kn->mn', '--axis', 'tp=2,tp=4'], 'E_MESH'],

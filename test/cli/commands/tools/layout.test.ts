@@ -1,4 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
+
 import { cli } from '../../support.ts';
 
 describe('layout', () => {
@@ -16,7 +17,13 @@ describe('layout', () => {
   });
 
   it('prints the keys of the contract', async () => {
-    const run = await cli('layout', 'compose (6,2):(8,2) (4,3):(3,1)', '--order', 'colex', '--json');
+    const run = await cli(
+      'layout',
+      'compose (6,2):(8,2) (4,3):(3,1)',
+      '--order',
+      'colex',
+      '--json',
+    );
     expect(JSON.parse(run.out)).toEqual({
       result: '((2,2),3):((24,2),8)',
       size: 12,
@@ -38,8 +45,16 @@ describe('layout', () => {
     ['complement 4:2 24', 'colex', '(2,3):(1,8)'],
     ['divide (4,2,3):(2,1,8) 4:2', 'colex', '((2,2),(2,3)):((4,1),(2,8))'],
     ['zipped_divide (4,4):(1,4) <2:1, 2:2>', 'colex', '((2,2),(2,2)):((1,8),(2,4))'],
-    ['tiled_divide (9,(4,8)):(59,(13,1)) <3:3,(2,4):(1,8)>', 'colex', '((3,(2,4)),3,(2,2)):((177,(13,2)),59,(26,1))'],
-    ['flat_divide (9,(4,8)):(59,(13,1)) <3:3,(2,4):(1,8)>', 'colex', '(3,(2,4),3,(2,2)):(177,(13,2),59,(26,1))'],
+    [
+      'tiled_divide (9,(4,8)):(59,(13,1)) <3:3,(2,4):(1,8)>',
+      'colex',
+      '((3,(2,4)),3,(2,2)):((177,(13,2)),59,(26,1))',
+    ],
+    [
+      'flat_divide (9,(4,8)):(59,(13,1)) <3:3,(2,4):(1,8)>',
+      'colex',
+      '(3,(2,4),3,(2,2)):(177,(13,2),59,(26,1))',
+    ],
     ['product (2,2):(4,1) 6:1', 'colex', '((2,2),(2,3)):((4,1),(2,8))'],
     ['zipped_product (2,5):(5,1) <3:5, 4:6>', 'colex', '((2,5),(3,4)):((5,1),(10,30))'],
     ['tiled_product (2,5):(5,1) <3:5, 4:6>', 'colex', '((2,5),3,4):((5,1),10,30)'],
@@ -55,7 +70,10 @@ describe('layout', () => {
   });
 
   test.each([
-    ['coalesce (2,(1,6)):(1,6)', /strides \(1,6\) are not nested as the shape \(2,\(1,6\)\) is, at column 20/],
+    [
+      'coalesce (2,(1,6)):(1,6)',
+      /strides \(1,6\) are not nested as the shape \(2,\(1,6\)\) is, at column 20/,
+    ],
     ['coalesce (2,:(1)', /expected an integer or '\(', got ':' at column 13/],
     ['coalesce (2,3', /expected ',' or '\)', got the end at column 14/],
     ['coalesce 4:1 5', /expected nothing more, got '5' at column 14/],
@@ -82,7 +100,11 @@ describe('layout', () => {
 
   it('shows where the text is wrong, and the nearest operation', async () => {
     const run = await cli('layout', 'coalesse 4:1', '--order', 'lex');
-    expect(run.err.split('\n').slice(1, 4)).toEqual(['  coalesse 4:1', '  ^', "  hint: did you mean 'coalesce'?"]);
+    expect(run.err.split('\n').slice(1, 4)).toEqual([
+      '  coalesse 4:1',
+      '  ^',
+      "  hint: did you mean 'coalesce'?",
+    ]);
   });
 
   it('says that divides and products are colex, and which orders there are', async () => {
@@ -113,7 +135,9 @@ describe('layout', () => {
   it('has help with an example that works, naming every operation', async () => {
     const help = await cli('layout', '--help');
     expect(help.code).toBe(0);
-    expect(help.out).toContain("$ shardwright layout 'compose (6,2):(8,2) (4,3):(3,1)' --order colex");
+    expect(help.out).toContain(
+      "$ shardwright layout 'compose (6,2):(8,2) (4,3):(3,1)' --order colex",
+    );
     const refused = await cli('layout', 'zzzzzzzzzz 4:1', '--order', 'colex');
     const known = /known operations: (.*)/.exec(refused.err)?.[1].split(', ') ?? [];
     expect(known.length).toBe(18);

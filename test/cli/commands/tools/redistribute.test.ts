@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import type { Redistribution } from '../../../../src/cli/commands/tools/redistribute.ts';
 import { cli } from '../../support.ts';
 
@@ -58,17 +59,37 @@ describe('redistribute', () => {
   });
 
   it('reads einshard, long forms and dims from the end; presets differ', async () => {
-    const text = await json('a b -> a2 b2', 'Replicate() Shard(dim=-1)', '--mesh', 'a=2,b=2', '--shape', '8,8');
+    const text = await json(
+      'a b -> a2 b2',
+      'Replicate() Shard(dim=-1)',
+      '--mesh',
+      'a=2,b=2',
+      '--shape',
+      '8,8',
+    );
     expect(text.plan).toBe('S(0)S(1)->RS(1)');
     const priced = await json('S(0)R', 'RR', ...ON);
-    expect(priced.seconds).not.toBe((await json('S(0)R', 'RR', '--mesh', 'a=2,b=2', '--shape', '4096,4096')).seconds);
+    expect(priced.seconds).not.toBe(
+      (await json('S(0)R', 'RR', '--mesh', 'a=2,b=2', '--shape', '4096,4096')).seconds,
+    );
   });
 
   it('CM-20 under autoparallel says what runs and what a plan is charged', async () => {
-    const given = ['--mesh', 'a=8,b=8', '--shape', '512,128,128', '--dtype', 'f32', '--cost', 'autoparallel'] as const;
+    const given = [
+      '--mesh',
+      'a=8,b=8',
+      '--shape',
+      '512,128,128',
+      '--dtype',
+      'f32',
+      '--cost',
+      'autoparallel',
+    ] as const;
     const run = await cli('redistribute', 'S(0)S(0)', 'RR', ...given);
     expect(run.out).toContain('313.82 µs (autoparallel on dgx-h100), 1 collective');
-    expect(run.out).toContain("271.72 µs charged in a plan, by the preset's formula for a contiguous tensor");
+    expect(run.out).toContain(
+      "271.72 µs charged in a plan, by the preset's formula for a contiguous tensor",
+    );
     expect((await json('RS(0)', 'S(0)S(0)', ...given)).chargedSeconds).toBe(0);
     expect((await json('RR', 'P(sum)R', ...given)).chargedSeconds).toBe(null);
     expect(await json('RR', 'P(sum)R', ...ON)).not.toHaveProperty('chargedSeconds');
@@ -96,7 +117,11 @@ describe('redistribute', () => {
     ],
     [
       ['S(0)R', 'P(sum)R'],
-      ["on mesh dim 'a' S(0) does not become P(sum)", 'hint: go to R first', 'S(0) -> R, then R -> P(sum)'],
+      [
+        "on mesh dim 'a' S(0) does not become P(sum)",
+        'hint: go to R first',
+        'S(0) -> R, then R -> P(sum)',
+      ],
     ],
     [
       ['P(sum)R', 'P(avg)R'],

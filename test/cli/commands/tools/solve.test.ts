@@ -2,28 +2,51 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { verifyCertificate } from '../../../../src/solver/check/verify.ts';
 import { readIopddl } from '../../../../src/solver/problem/iopddl.ts';
 import type { Certificate } from '../../../../src/solver/types.ts';
 import { cli } from '../../support.ts';
 
-/** Five nodes in a row; the limit keeps node 2 from its cheapest strategy. Optimum 42 by hand, see `iopddl.test.ts`. */
+/**
+ * Five nodes in a row; the limit keeps node 2 from its cheapest strategy. Optimum 42 by hand, see
+ * `iopddl.test.ts`.
+ */
 const PROBLEM = {
   problem: {
     name: 'five in a row',
     nodes: {
-      intervals: [[0, 4], [1, 5], [2, 6], [5, 8], [4, 8]],
+      intervals: [
+        [0, 4],
+        [1, 5],
+        [2, 6],
+        [5, 8],
+        [4, 8],
+      ],
       costs: [[7], [3, 9], [4, 2, 8], [6, 1], [5]],
       usages: [[2], [3, 1], [4, 6, 1], [2, 2], [3]],
     },
     edges: {
-      nodes: [[0, 1], [0, 2], [1, 3], [2, 4], [3, 4]],
-      costs: [[2, 8], [1, 5, 3], [0, 7, 9, 2], [4, 6, 1], [3, 8]],
+      nodes: [
+        [0, 1],
+        [0, 2],
+        [1, 3],
+        [2, 4],
+        [3, 4],
+      ],
+      costs: [
+        [2, 8],
+        [1, 5, 3],
+        [0, 7, 9, 2],
+        [4, 6, 1],
+        [3, 8],
+      ],
     },
     usage_limit: 10,
   },
-}; // prettier-ignore
+};
 
 let folder = '';
 beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'shardwright-'))));
@@ -42,10 +65,15 @@ function least(limit: number): number {
   for (let k = 0; k < 12; k++) {
     const x = [0, k % 2, Math.floor(k / 2) % 3, Math.floor(k / 6), 0];
     let cost = nodes.costs.reduce((sum, c, i) => sum + c[x[i]], 0);
-    edges.nodes.forEach(([i, j], e) => (cost += edges.costs[e][x[i] * nodes.costs[j].length + x[j]]));
+    edges.nodes.forEach(
+      ([i, j], e) => (cost += edges.costs[e][x[i] * nodes.costs[j].length + x[j]]),
+    );
     const peak = Math.max(
       ...[0, 1, 2, 3, 4, 5, 6, 7].map((t) =>
-        nodes.intervals.reduce((sum, [lo, hi], i) => (lo <= t && t < hi ? sum + nodes.usages[i][x[i]] : sum), 0),
+        nodes.intervals.reduce(
+          (sum, [lo, hi], i) => (lo <= t && t < hi ? sum + nodes.usages[i][x[i]] : sum),
+          0,
+        ),
       ),
     );
     if (peak <= limit) best = Math.min(best, cost);
@@ -57,29 +85,70 @@ describe('shardwright solve', () => {
   it('prints one JSON value with status, objective, bound, gap, seconds and choice; the certificate holds', async () => {
     const path = file('five.json', JSON.stringify(PROBLEM));
     const certificate = join(folder, 'five.cert.json');
-    const run = await cli('solve', path, '--json', '--threads', '1', '--rounds', '3', '--certificate', certificate);
+    const run = await cli(
+      'solve',
+      path,
+      '--json',
+      '--threads',
+      '1',
+      '--rounds',
+      '3',
+      '--certificate',
+      certificate,
+    );
     expect(run.code, run.err).toBe(0);
     const answer = JSON.parse(run.out) as Record<string, unknown>;
-    expect(answer).toMatchObject({ status: 'optimal', objective: `${least(10)}`, bound: `${least(10)}`, gap: 0 });
+    expect(answer).toMatchObject({
+      status: 'optimal',
+      objective: `${least(10)}`,
+      bound: `${least(10)}`,
+      gap: 0,
+    });
     expect(typeof answer.seconds).toBe('number');
     const problem = readIopddl(PROBLEM);
     const choice = answer.choice as number[];
     const proof = JSON.parse(readFileSync(certificate, 'utf8')) as Certificate;
-    const verdict = verifyCertificate(problem, { choice, objective: least(10), certificate: proof });
+    const verdict = verifyCertificate(problem, {
+      choice,
+      objective: least(10),
+      certificate: proof,
+    });
     expect([verdict.accepted, verdict.bound]).toEqual([true, BigInt(least(10))]);
   });
 
   it('--check replays a certificate against its problem alone, and refuses a changed one with exit code 5', async () => {
     const path = file('checked.json', JSON.stringify(PROBLEM));
     const certificate = join(folder, 'checked.cert.json');
-    await cli('solve', path, '--quiet', '--threads', '1', '--rounds', '3', '--certificate', certificate);
+    await cli(
+      'solve',
+      path,
+      '--quiet',
+      '--threads',
+      '1',
+      '--rounds',
+      '3',
+      '--certificate',
+      certificate,
+    );
     const held = await cli('solve', path, '--check', certificate, '--json');
-    expect(JSON.parse(held.out)).toEqual({ accepted: true, bound: `${least(10)}`, infeasible: false });
+    expect(JSON.parse(held.out)).toEqual({
+      accepted: true,
+      bound: `${least(10)}`,
+      infeasible: false,
+    });
     expect(held.code).toBe(0);
-    expect((await cli('solve', path, '--check', certificate)).out).toContain(`no choice costs less than ${least(10)}`);
-    const other = file('other.json', JSON.stringify(PROBLEM).replace('"usage_limit":10', '"usage_limit":9'));
+    expect((await cli('solve', path, '--check', certificate)).out).toContain(
+      `no choice costs less than ${least(10)}`,
+    );
+    const other = file(
+      'other.json',
+      JSON.stringify(PROBLEM).replace('"usage_limit":10', '"usage_limit":9'),
+    );
     const refused = await cli('solve', other, '--check', certificate, '--json');
-    expect([refused.code, JSON.parse(refused.out)]).toMatchObject([5, { accepted: false, bound: null }]);
+    expect([refused.code, JSON.parse(refused.out)]).toMatchObject([
+      5,
+      { accepted: false, bound: null },
+    ]);
     const proof = JSON.parse(readFileSync(certificate, 'utf8')) as object;
     const broken = await cli(
       'solve',
@@ -104,7 +173,11 @@ describe('shardwright solve', () => {
     const path = file('tight.json', JSON.stringify({ problem }));
     const run = await cli('solve', path, '--json', '--threads', '1');
     expect(run.code).toBe(3);
-    const answer = JSON.parse(run.out) as { status: string; objective: null; smallestBudget: string };
+    const answer = JSON.parse(run.out) as {
+      status: string;
+      objective: null;
+      smallestBudget: string;
+    };
     expect([answer.status, answer.objective]).toEqual(['infeasible', null]);
     const smallest = Number(answer.smallestBudget);
     expect([least(smallest) < Infinity, least(smallest - 1)]).toEqual([true, Infinity]);
@@ -134,6 +207,12 @@ it('--explain-solver prints the phases of the search, and --json has them', asyn
   expect(run.out).toMatch(/\nsolver     1 solve/);
   expect(run.out).toMatch(/^solve +optimal +35 +35 /m);
   const json = await cli('solve', path, '--explain-solver', '--quiet', '--json', '--threads', '1');
-  const { solverSteps } = JSON.parse(json.out) as { solverSteps: { step: string; level: number; cost: number }[] };
-  expect([solverSteps[0].step, solverSteps[0].level, solverSteps[0].cost]).toEqual(['solve', 0, 35]);
+  const { solverSteps } = JSON.parse(json.out) as {
+    solverSteps: { step: string; level: number; cost: number }[];
+  };
+  expect([solverSteps[0].step, solverSteps[0].level, solverSteps[0].cost]).toEqual([
+    'solve',
+    0,
+    35,
+  ]);
 });

@@ -1,19 +1,26 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
+
 import { describe, expect, test } from 'vitest';
-import { median, ranks, regret, spearman } from '../../../../src/cost/validation/metrics.ts';
+
+import { publicPredictions } from '../../../../scripts/validation-figures.ts';
+import { modelFlops } from '../../../../src/cost/training/shape.ts';
 import { parseCsv } from '../../../../src/cost/validation/csv.ts';
 import { fitProbability } from '../../../../src/cost/validation/fidelity.ts';
-import { modelFlops } from '../../../../src/cost/training/shape.ts';
+import { median, ranks, regret, spearman } from '../../../../src/cost/validation/metrics.ts';
 import { builtinOperators } from '../../../../src/ops/builtin.ts';
 import { LayoutPricer } from '../../../../src/zoo/layout/price-layout.ts';
 import { askedRun } from '../../../../src/zoo/validation/asked-run.ts';
 import { RunPredictor } from '../../../../src/zoo/validation/predict-run.ts';
-import { fitsDevice, SAFE, validationOf, type SourceReport } from '../../../../src/zoo/validation/validate.ts';
-import { publicPredictions } from '../../../../scripts/validation-figures.ts';
-import { cli } from '../../support.ts';
+import {
+  fitsDevice,
+  SAFE,
+  type SourceReport,
+  validationOf,
+} from '../../../../src/zoo/validation/validate.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
+import { cli } from '../../support.ts';
 
 const file = new URL('../../../fixtures/runs/measured.csv.gz', import.meta.url);
 const csv = gunzipSync(readFileSync(file)).toString('utf8');
@@ -49,27 +56,40 @@ describe('CM-60 measured runs: the deciding model', () => {
     },
   );
 
-  test.runIf(process.env.SHARDWRIGHT_FULL === '1')('all of it', { timeout: 7_200_000 }, async () => {
-    const predictor = new RunPredictor(table);
-    for (const { run, seconds } of predictions) {
-      const found = await predictor.predict(run);
-      expect('reason' in found ? found.reason : found.seconds / seconds, run.id).toBeCloseTo(1, 3);
-    }
-  });
+  test.runIf(process.env.SHARDWRIGHT_FULL === '1')(
+    'all of it',
+    { timeout: 7_200_000 },
+    async () => {
+      const predictor = new RunPredictor(table);
+      for (const { run, seconds } of predictions) {
+        const found = await predictor.predict(run);
+        expect('reason' in found ? found.reason : found.seconds / seconds, run.id).toBeCloseTo(
+          1,
+          3,
+        );
+      }
+    },
+  );
 
-  /** Rank, mean and largest regret, MAPE, median error of Calculon with its A100 file, as published beside the table. */
+  /**
+   * Rank, mean and largest regret, MAPE, median error of Calculon with its A100 file, as published
+   * beside the table.
+   */
   test.each([
     ['vTrain ground truth (multi-node)', 0.548, 0.0225, 0.0455, 0.138, 0.087],
     ['vTrain ground truth (single-node)', 0.572, 0.12, 0.535, 0.381, 0.35],
     ['BigScience BLOOM sweep', 0.073, 0.11, 0.203, 0.314, 0.307],
-  ])('%s: better than a published layer model', (name, rank, regretMean, regretMax, mape, medianApe) => {
-    const { ours } = validation.sources.find((x) => x.source === name)!;
-    expect(ours.spearman).toBeGreaterThan(rank);
-    expect(ours.regretMean).toBeLessThan(regretMean);
-    expect(ours.regretMax).toBeLessThan(regretMax);
-    expect(ours.mape).toBeLessThan(mape);
-    expect(ours.medianApe).toBeLessThan(medianApe);
-  });
+  ])(
+    '%s: better than a published layer model',
+    (name, rank, regretMean, regretMax, mape, medianApe) => {
+      const { ours } = validation.sources.find((x) => x.source === name)!;
+      expect(ours.spearman).toBeGreaterThan(rank);
+      expect(ours.regretMean).toBeLessThan(regretMean);
+      expect(ours.regretMax).toBeLessThan(regretMax);
+      expect(ours.mape).toBeLessThan(mape);
+      expect(ours.medianApe).toBeLessThan(medianApe);
+    },
+  );
 
   test('what was asked for and is reached: rank, regret and MAPE of three sets', () => {
     const [single, multi, bloom] = [/single/, /multi/, /BLOOM/].map((name) => source(name).ours);
@@ -120,7 +140,9 @@ describe('CM-60 measured runs: the deciding model', () => {
   });
 
   test('all families: bias, mean and median error', () => {
-    const errors = predictions.filter((p) => p.measured !== undefined).map((p) => p.seconds / p.measured! - 1);
+    const errors = predictions
+      .filter((p) => p.measured !== undefined)
+      .map((p) => p.seconds / p.measured! - 1);
     const sizes = errors.map(Math.abs);
     expect(Math.abs(median(errors)!)).toBeLessThan(0.05);
     expect(sizes.reduce((a, b) => a + b, 0) / sizes.length).toBeLessThan(0.11);
@@ -131,7 +153,9 @@ describe('CM-60 measured runs: the deciding model', () => {
     const timed = predictions.filter((p) => p.measured !== undefined);
     expect(timed.filter((p) => p.heldOut === undefined)).toEqual([]);
     const errors = timed.map((p) => Math.abs(p.heldOut! / p.measured! - 1));
-    expect(median(errors)).toBeGreaterThan(median(timed.map((p) => Math.abs(p.seconds / p.measured! - 1)))!);
+    expect(median(errors)).toBeGreaterThan(
+      median(timed.map((p) => Math.abs(p.seconds / p.measured! - 1)))!,
+    );
     expect(median(errors)).toBeLessThan(0.13);
   });
 
@@ -152,10 +176,14 @@ describe('CM-60 measured runs: the deciding model', () => {
 });
 
 describe('CM-61 runs that ran out of memory', () => {
-  test.each(['r0041', 'r0572', 'r0579', 'r0580'])('ZO-42 %s is predicted beyond the device', (id) => {
-    expect(fitsDevice(run(id))).toEqual({ fits: false, safe: false });
-  });
-  // Runs of the same plan with 16 % fewer parameters read 60 to 63 GB (53 GB said); no term of the model scales them to 85.9 GB.
+  test.each(['r0041', 'r0572', 'r0579', 'r0580'])(
+    'ZO-42 %s is predicted beyond the device',
+    (id) => {
+      expect(fitsDevice(run(id))).toEqual({ fits: false, safe: false });
+    },
+  );
+  // Runs of the same plan with 16 % fewer parameters read 60 to 63 GB (53 GB said); no term of the
+  // model scales them to 85.9 GB.
   test('r0630 is missed: nothing tells it from its neighbours', () => {
     expect(fitsDevice(run('r0630')).fits).toBe(true);
   });
@@ -169,12 +197,16 @@ describe('CM-62 memory', () => {
 
   test('within 15 % on the median run with a reading', () => {
     expect(read.length).toBeGreaterThan(70);
-    expect(median(read.map((p) => Math.abs(p.peakBytes / p.run.memoryBytes! - 1)))).toBeLessThan(0.15);
+    expect(median(read.map((p) => Math.abs(p.peakBytes / p.run.memoryBytes! - 1)))).toBeLessThan(
+      0.15,
+    );
   });
 
   test('the probability of fitting falls with the peak, and is never certain', () => {
     const of = (peak: number): number => fitProbability(peak, 80e9);
-    expect([1e9, 40e9, 60e9, 70e9, 80e9, 100e9, 200e9].map(of)).toEqual([1e9, 40e9, 60e9, 70e9, 80e9, 100e9, 200e9].map(of).sort((a, b) => b - a)); // prettier-ignore
+    expect([1e9, 40e9, 60e9, 70e9, 80e9, 100e9, 200e9].map(of)).toEqual(
+      [1e9, 40e9, 60e9, 70e9, 80e9, 100e9, 200e9].map(of).sort((a, b) => b - a),
+    );
     expect(of(0)).toBeLessThan(1);
     expect(of(1e12)).toBeGreaterThan(0);
   });
@@ -187,13 +219,15 @@ describe('CM-62 memory', () => {
       return bytes;
     };
     expect(read.length).toBeGreaterThan(60);
-    const isWithin = (p: (typeof read)[number]): boolean => p.run.memoryBytes! <= limit(p.peakBytes);
+    const isWithin = (p: (typeof read)[number]): boolean =>
+      p.run.memoryBytes! <= limit(p.peakBytes);
     const share = (rows: typeof read): number => rows.filter(isWithin).length / rows.length;
     const families = [...new Set(read.map((p) => p.family))].map((name) =>
       share(read.filter((p) => p.family === name)),
     );
     expect(families.reduce((a, b) => a + b, 0) / families.length).toBeCloseTo(0.9, 1);
-    // BLOOM's readings are of the driver, with what the process holds besides: 31 of 42 stay within.
+    // BLOOM's readings are of the driver, with what the process holds besides: 31 of 42 stay
+    // within.
     expect(share(read)).toBeGreaterThan(0.8);
   });
 
@@ -202,7 +236,10 @@ describe('CM-62 memory', () => {
       const { peakFlopsPerSecond: peaks, accelerator } = r.system.cluster;
       if (accelerator.startsWith('TPU')) continue;
       const peak = peaks[r.system.matmulUnit] ?? peaks.bf16 ?? peaks.fp16 ?? 1;
-      expect(modelFlops(r.shape, r.plan.globalBatch, true) / (seconds * r.devices * peak), r.id).toBeLessThan(0.63);
+      expect(
+        modelFlops(r.shape, r.plan.globalBatch, true) / (seconds * r.devices * peak),
+        r.id,
+      ).toBeLessThan(0.63);
     }
   });
 });
@@ -229,7 +266,10 @@ describe('CM-63 monotone', () => {
 });
 
 describe('ZO-40 the command', () => {
-  /** A few rows of the fixture: one group of three runs, one without memory, one with an optimizer on the host. */
+  /**
+   * A few rows of the fixture: one group of three runs, one without memory, one with an optimizer
+   * on the host.
+   */
   const few = (): string => {
     const dir = temporaryFolder();
     const path = join(dir, 'few.csv');
@@ -248,7 +288,16 @@ describe('ZO-40 the command', () => {
       skipped: { id: string; reason: string }[];
     };
     for (const s of sources)
-      for (const key of ['source', 'rows', 'groups', 'spearman', 'regretMean', 'mape', 'memoryMape', 'oomCorrect'])
+      for (const key of [
+        'source',
+        'rows',
+        'groups',
+        'spearman',
+        'regretMean',
+        'mape',
+        'memoryMape',
+        'oomCorrect',
+      ])
         expect(Object.keys(s)).toContain(key);
     expect(sources.reduce((sum, s) => sum + (s.rows as number), 0)).toBe(5);
     expect(outOfMemory).toMatchObject([{ id: 'r0041', predictedInfeasible: true }]);
@@ -264,7 +313,9 @@ describe('ZO-40 the command', () => {
       expect(out).toContain('FLOPs: step time or tokens/s');
       expect(out).toContain('Every run is priced as compare --layout prices its layout.');
       expect(out).toContain('r0041 ran out of memory');
-      expect(out).toContain('not predicted: 1 row, r0662: an optimizer on the host (Bekman H200-vs-B200)');
+      expect(out).toContain(
+        'not predicted: 1 row, r0662: an optimizer on the host (Bekman H200-vs-B200)',
+      );
     },
   );
 
@@ -273,14 +324,24 @@ describe('ZO-40 the command', () => {
     const lines = csv.split('\n');
     const columns = lines[0].split(',');
     const cells = lines[1].split(',');
-    const change = (name: string, value: string) => cells.map((c, i) => (columns[i] === name ? value : c)).join(',');
+    const change = (name: string, value: string) =>
+      cells.map((c, i) => (columns[i] === name ? value : c)).join(',');
     const path = join(dir, 'runs.csv');
     writeFileSync(
       path,
-      [lines[0], change('gpu_type', 'Cerebras'), change('tp', '3'), change('seq', ''), lines[1]].join('\n'),
+      [
+        lines[0],
+        change('gpu_type', 'Cerebras'),
+        change('tp', '3'),
+        change('seq', ''),
+        lines[1],
+      ].join('\n'),
     );
     const { out } = await cli('validate', path, '--json');
-    const { skipped, sources } = JSON.parse(out) as { skipped: { reason: string }[]; sources: { rows: number }[] };
+    const { skipped, sources } = JSON.parse(out) as {
+      skipped: { reason: string }[];
+      sources: { rows: number }[];
+    };
     expect(skipped.map((s) => s.reason)).toEqual([
       "no hardware figures for 'Cerebras'",
       expect.stringContaining('the degrees multiply to'),
@@ -289,14 +350,20 @@ describe('ZO-40 the command', () => {
     expect(sources[0].rows).toBe(4);
     writeFileSync(path, [lines[0], change('layers', 'many')].join('\n'));
     const bad = await cli('validate', path);
-    expect([bad.code, bad.err]).toEqual([2, expect.stringContaining("column 'layers' holds 'many'")]);
+    expect([bad.code, bad.err]).toEqual([
+      2,
+      expect.stringContaining("column 'layers' holds 'many'"),
+    ]);
     expect((await cli('validate', join(dir, 'none.csv'))).code).toBe(2);
     writeFileSync(path, 'a,b\n1,2\n');
     expect((await cli('validate', path)).err).toContain("no column 'id'");
     // A header alone is no answer, and every fault names its file.
     writeFileSync(path, `${lines[0]}\n`);
     const empty = await cli('validate', path);
-    expect([empty.code, empty.err]).toEqual([2, expect.stringContaining(`${path}: E_CSV the table has no rows`)]);
+    expect([empty.code, empty.err]).toEqual([
+      2,
+      expect.stringContaining(`${path}: E_CSV the table has no rows`),
+    ]);
     writeFileSync(path, [lines[0], change('seq', '-5')].join('\n'));
     expect((await cli('validate', path)).err).toContain(
       `${path}:2:1: E_CSV column 'seq' holds '-5', a number of 0 or more`,

@@ -3,12 +3,14 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { planModelInto } from '../../plan-folders.ts';
-import { cli, fixture, type CliRun } from '../../support.ts';
-import type { Plan } from '../../../../src/plan/record/types.ts';
-import type { PlanCertificate } from '../../../../src/plan/record/certificate.ts';
+
 import type { CheckPlanReport } from '../../../../src/cli/commands/written-plan/check-plan.ts';
+import type { PlanCertificate } from '../../../../src/plan/record/certificate.ts';
+import type { Plan } from '../../../../src/plan/record/types.ts';
+import { planModelInto } from '../../plan-folders.ts';
+import { cli, type CliRun, fixture } from '../../support.ts';
 
 type Mutable<T> = T extends object ? { -readonly [K in keyof T]: Mutable<T[K]> } : T;
 
@@ -17,14 +19,25 @@ let whole: string;
 let copies = 0;
 
 beforeAll(async () => {
-  whole = await planModelInto(fixture('mlp-loss'), root, 'whole', '--inputs', 'S(0)S(0)', '--outputs', 'RR');
+  whole = await planModelInto(
+    fixture('mlp-loss'),
+    root,
+    'whole',
+    '--inputs',
+    'S(0)S(0)',
+    '--outputs',
+    'RR',
+  );
 });
 
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 const sha = (text: string): string => createHash('sha256').update(text).digest('hex');
 
-/** A copy of the folder with another plan in it; whoever changes it is able to make the hashes fit again. */
+/**
+ * A copy of the folder with another plan in it; whoever changes it is able to make the hashes fit
+ * again.
+ */
 function changed(change: (plan: Mutable<Plan>) => void, hashesFit = true): string {
   const folder = join(root, `${++copies}`);
   cpSync(whole, folder, { recursive: true });
@@ -47,14 +60,19 @@ function recertified(change: (certificate: Mutable<PlanCertificate>) => void): s
   ) as Mutable<PlanCertificate>;
   change(certificate);
   const text = JSON.stringify(certificate);
-  const folder = changed((plan) => void (plan.hashes = { ...plan.hashes!, certificate: sha(text) }));
+  const folder = changed(
+    (plan) => void (plan.hashes = { ...plan.hashes!, certificate: sha(text) }),
+  );
   writeFileSync(join(folder, 'certificate.json.gz'), gzipSync(text));
   return folder;
 }
 
-const moved = (plan: Mutable<Plan>): number => plan.nodes.findIndex((n) => n.redistributions.length > 0);
+const moved = (plan: Mutable<Plan>): number =>
+  plan.nodes.findIndex((n) => n.redistributions.length > 0);
 
-async function check(folder: string): Promise<{ readonly run: CliRun; readonly report: CheckPlanReport }> {
+async function check(
+  folder: string,
+): Promise<{ readonly run: CliRun; readonly report: CheckPlanReport }> {
   const run = await cli('check-plan', folder, '--json');
   return { run, report: JSON.parse(run.out) as CheckPlanReport };
 }
@@ -77,16 +95,37 @@ describe('check-plan', () => {
 
   it.each<readonly [string, string, (plan: Mutable<Plan>) => void]>([
     ['an objective of 1e-12 s', '$.objective.seconds', (p) => void (p.objective.seconds = 1e-12)],
-    ['all of the objective and its bound', '$.objective.seconds', (p) => {
-      for (const key of ['seconds', 'computeSeconds', 'communicationSeconds'] as const) p.objective[key] /= 2;
-      p.proof.bound = p.objective.seconds;
-      p.proof.recheckedSeconds = p.objective.seconds;
-    }],
+    [
+      'all of the objective and its bound',
+      '$.objective.seconds',
+      (p) => {
+        for (const key of ['seconds', 'computeSeconds', 'communicationSeconds'] as const)
+          p.objective[key] /= 2;
+        p.proof.bound = p.objective.seconds;
+        p.proof.recheckedSeconds = p.objective.seconds;
+      },
+    ],
     ['a bound above what is proven', '$.proof.bound', (p) => void (p.proof.bound *= 1.01)],
-    ['redistributions that are gone', 'redistributions', (p) => void (p.nodes[moved(p)].redistributions = [])],
-    ['seconds of a node', '.seconds', (p) => void (p.nodes.find((n) => n.seconds > 0)!.seconds *= 2)],
-    ['bytes of a collective', '.bytes', (p) => void (p.nodes[moved(p)].redistributions[0].collectives[0].bytes += 1)],
-    ['the placement of a parameter in the list', '$.parameters[0].placement', (p) => void (p.parameters[0].placement = 'P(sum)R')],
+    [
+      'redistributions that are gone',
+      'redistributions',
+      (p) => void (p.nodes[moved(p)].redistributions = []),
+    ],
+    [
+      'seconds of a node',
+      '.seconds',
+      (p) => void (p.nodes.find((n) => n.seconds > 0)!.seconds *= 2),
+    ],
+    [
+      'bytes of a collective',
+      '.bytes',
+      (p) => void (p.nodes[moved(p)].redistributions[0].collectives[0].bytes += 1),
+    ],
+    [
+      'the placement of a parameter in the list',
+      '$.parameters[0].placement',
+      (p) => void (p.parameters[0].placement = 'P(sum)R'),
+    ],
     ['bytes of the peak', '$.memory.peakBytes', (p) => void (p.memory.peakBytes -= 1024)],
     ['hosts of a mesh dim', '$.mesh[0].hosts', (p) => void (p.mesh[0].hosts = 7)],
     ['the cluster', '$.cluster', (p) => void (p.cluster = 'dgx-b200')],
@@ -98,10 +137,12 @@ describe('check-plan', () => {
     expect(run.code).toBe(5);
     expect(report.ok).toBe(false);
     expect(report.differences.map((d) => d.path).join(' ')).toContain(path);
-  }); // prettier-ignore
+  });
 
   it('knows by its hash a plan whose words no one can derive', async () => {
-    const { run, report } = await check(changed((p) => void p.proof.evidence.push('another engine agrees'), false));
+    const { run, report } = await check(
+      changed((p) => void p.proof.evidence.push('another engine agrees'), false),
+    );
     expect(run.code).toBe(5);
     expect(report.differences[0]).toMatchObject({ path: '$.hashes.plan' });
   });
@@ -115,12 +156,23 @@ describe('check-plan', () => {
   });
 
   it('refuses a status that the certificate does not prove', async () => {
-    // Without its certificate only the sum of all least prices is a bound: the plan is no longer optimal.
+    // Without its certificate only the sum of all least prices is a bound: the plan is no longer
+    // optimal.
     const bare = recertified((c) => void delete c.free);
     const { run, report } = await check(bare);
     expect(run.code).toBe(5);
-    expect(report.differences.map((d) => d.path)).toEqual(expect.arrayContaining(['$.proof.bound', '$.proof.status']));
-    const honest = changed((p) => void (p.proof = { ...p.proof, status: 'feasible', bound: report.boundSeconds, gap: 1 - report.boundSeconds / p.objective.seconds })); // prettier-ignore
+    expect(report.differences.map((d) => d.path)).toEqual(
+      expect.arrayContaining(['$.proof.bound', '$.proof.status']),
+    );
+    const honest = changed(
+      (p) =>
+        void (p.proof = {
+          ...p.proof,
+          status: 'feasible',
+          bound: report.boundSeconds,
+          gap: 1 - report.boundSeconds / p.objective.seconds,
+        }),
+    );
     expect((await check(honest)).run.code).toBe(0);
   });
 
@@ -151,7 +203,9 @@ describe('check-plan', () => {
     const text = await cli('check-plan', other);
     expect(text.code).toBe(5);
     expect(text.out).toContain('of shardwright 0.0.9, compared with those of shardwright 0.1.0');
-    expect((await cli('simulate', other)).err).toContain('the plan has the prices of shardwright 0.0.9');
+    expect((await cli('simulate', other)).err).toContain(
+      'the plan has the prices of shardwright 0.0.9',
+    );
     const format = changed((p) => void Object.assign(p, { version: 9 }));
     const run = await cli('check-plan', format);
     expect(run.code).toBe(2);
@@ -164,16 +218,39 @@ describe('check-plan', () => {
     ['no inputs', '.inputs', (p) => void (p.nodes.find((n) => n.inputs.length > 0)!.inputs = [])],
     ['a number for a placement', '.outputs[0]', (p) => void (p.nodes[0].outputs = [3 as never])],
     ['no placement', '$.nodes[0].outputs[0]', (p) => void (p.nodes[0].outputs = ['Q(0)R'])],
-    ['a copy that nothing made', '.copy', (p) => void (p.nodes[moved(p)].redistributions[0].copy = 'reused')],
-    ['an input that is not there', '.input', (p) => void (p.nodes[moved(p)].redistributions[0].input = 99)],
-    ['a collective that is none', '.kind', (p) => void (p.nodes[moved(p)].redistributions[0].collectives[0].kind = 'all_magic')],
-    ['a mesh dim that is not there', '.meshDims[0]', (p) => void (p.nodes[moved(p)].redistributions[0].collectives[0].meshDims = ['zz'])],
+    [
+      'a copy that nothing made',
+      '.copy',
+      (p) => void (p.nodes[moved(p)].redistributions[0].copy = 'reused'),
+    ],
+    [
+      'an input that is not there',
+      '.input',
+      (p) => void (p.nodes[moved(p)].redistributions[0].input = 99),
+    ],
+    [
+      'a collective that is none',
+      '.kind',
+      (p) => void (p.nodes[moved(p)].redistributions[0].collectives[0].kind = 'all_magic'),
+    ],
+    [
+      'a mesh dim that is not there',
+      '.meshDims[0]',
+      (p) => void (p.nodes[moved(p)].redistributions[0].collectives[0].meshDims = ['zz']),
+    ],
     ['a node less', '$.nodes', (p) => void p.nodes.pop()],
     ['another node', '$.nodes[1].name', (p) => void (p.nodes[1].name = 'nobody')],
     ['null for a list', '$.nodes', (p) => void ((p as { nodes: unknown }).nodes = null)],
   ])('refuses a damaged plan with its JSON path, in every command: %s', async (_, path, change) => {
     const folder = changed(change);
-    for (const command of ['check-plan', 'verify', 'simulate', 'report', 'diff', 'explain'] as const) {
+    for (const command of [
+      'check-plan',
+      'verify',
+      'simulate',
+      'report',
+      'diff',
+      'explain',
+    ] as const) {
       const more = command === 'diff' ? [whole] : command === 'explain' ? ['x'] : [];
       const run = await cli(command, folder, ...more);
       expect([command, run.code, run.out]).toEqual([command, 2, '']);
@@ -181,7 +258,7 @@ describe('check-plan', () => {
       expect(run.err).toContain(path);
       expect(run.err).not.toContain('internal');
     }
-  }); // prettier-ignore
+  });
 });
 
 describe('what reads a plan', () => {
@@ -189,7 +266,8 @@ describe('what reads a plan', () => {
     '%s exits 5, names the field and calls nothing optimal',
     async (command) => {
       const edited = changed((p) => void (p.objective.seconds = 1e-12));
-      const node = (JSON.parse(readFileSync(join(edited, 'plan.json'), 'utf8')) as Plan).nodes[0].name;
+      const node = (JSON.parse(readFileSync(join(edited, 'plan.json'), 'utf8')) as Plan).nodes[0]
+        .name;
       const more = command === 'diff' ? [whole] : command === 'explain' ? [node] : [];
       for (const json of [[], ['--json']]) {
         const run = await cli(command, edited, ...more, ...json);
@@ -203,7 +281,12 @@ describe('what reads a plan', () => {
   );
 
   it('verify finds redistributions that were taken out', async () => {
-    const edited = changed((p) => void p.nodes.forEach((n) => (n.redistributions = n.redistributions.filter((r) => r.copy !== undefined)))); // prettier-ignore
+    const edited = changed(
+      (p) =>
+        void p.nodes.forEach(
+          (n) => (n.redistributions = n.redistributions.filter((r) => r.copy !== undefined)),
+        ),
+    );
     const run = await cli('verify', edited);
     expect(run.code).toBe(5);
     expect(run.err).toMatch(/\$\.nodes\[\d+\]\.redistributions/);
@@ -230,7 +313,13 @@ describe('what reads a plan', () => {
 
 describe('plans of every kind of proof', () => {
   it.each<readonly [string, string, string, readonly string[], readonly string[]]>([
-    ['least memory first', 'mlp-loss', 'dp=2,tp=2', ['--objective', 'parameter-memory'], ['free', 'leastBytes']],
+    [
+      'least memory first',
+      'mlp-loss',
+      'dp=2,tp=2',
+      ['--objective', 'parameter-memory'],
+      ['free', 'leastBytes'],
+    ],
     ['greedy propagation', 'mlp-loss', 'dp=2,tp=2', ['--solver', 'propagate'], []],
     ['a library', 'mlp-loss', 'dp=2', ['--solver', 'highs'], ['free']],
     [
@@ -251,14 +340,26 @@ describe('plans of every kind of proof', () => {
     ['overlap', 'mlp-loss', 'dp=2,tp=2', ['--overlap', '--inputs', 'S(0)S(0)'], ['free']],
   ])('%s', async (name, model, mesh, flags, parts) => {
     const folder = join(root, name.replaceAll(' ', '-'));
-    const plan = await cli('plan', fixture(model), '--mesh', mesh, '--cluster', 'dgx-h100', '--no-recipes', '-o', folder, ...flags); // prettier-ignore
+    const plan = await cli(
+      'plan',
+      fixture(model),
+      '--mesh',
+      mesh,
+      '--cluster',
+      'dgx-h100',
+      '--no-recipes',
+      '-o',
+      folder,
+      ...flags,
+    );
     expect([0, 4]).toContain(plan.code);
     const packed = gunzipSync(readFileSync(join(folder, 'certificate.json.gz'))).toString('utf8');
     expect(Object.keys(JSON.parse(packed) as object)).toEqual(['version', ...parts]);
     const { run, report } = await check(folder);
     expect(report.differences).toEqual([]);
     expect(run.code).toBe(0);
-    const stated = (JSON.parse(readFileSync(join(folder, 'plan.json'), 'utf8')) as Plan).proof.bound;
+    const stated = (JSON.parse(readFileSync(join(folder, 'plan.json'), 'utf8')) as Plan).proof
+      .bound;
     expect(report.boundSeconds).toBeGreaterThanOrEqual(stated * (1 - 1e-9));
   });
 });

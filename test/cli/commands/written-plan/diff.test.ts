@@ -1,7 +1,9 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import type { PlanDiff } from '../../../../src/plan/record/diff.ts';
 import { readPlan } from '../../../../src/plan/record/schema.ts';
 import type { Plan } from '../../../../src/plan/record/types.ts';
@@ -14,10 +16,12 @@ const plans: Plan[] = [];
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'shardwright-diff-'));
   folders.push(await planInto(root, 'a'));
-  const [weight] = (JSON.parse(readFileSync(join(folders[0], 'plan.json'), 'utf8')) as Plan).parameters;
+  const [weight] = (JSON.parse(readFileSync(join(folders[0], 'plan.json'), 'utf8')) as Plan)
+    .parameters;
   folders.push(await planInto(root, 'b', '--pin', `${weight.name}=S(1)S(1)`));
   folders.push(await planInto(root, 'c', '--solver', 'exact', '--optimizer', 'sgd'));
-  for (const folder of folders) plans.push(readPlan(readFileSync(join(folder, 'plan.json'), 'utf8')));
+  for (const folder of folders)
+    plans.push(readPlan(readFileSync(join(folder, 'plan.json'), 'utf8')));
 });
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
@@ -31,8 +35,14 @@ describe('diff', () => {
   it('ZO-26 of a plan with itself is empty', async () => {
     const found = await diff(folders[0], folders[0]);
     expect(found).toEqual({
-      deltaSeconds: 0, deltaPeakBytes: 0, terms: [], memory: [], placements: [], collectives: [], request: [],
-    }); // prettier-ignore
+      deltaSeconds: 0,
+      deltaPeakBytes: 0,
+      terms: [],
+      memory: [],
+      placements: [],
+      collectives: [],
+      request: [],
+    });
     expect((await cli('diff', folders[0], folders[0])).out).toContain('the plans are the same');
   });
 
@@ -48,7 +58,9 @@ describe('diff', () => {
 
   it('lists what is placed differently, and nothing else', async () => {
     const found = await diff(folders[0], folders[1]);
-    const changed = plans[0].parameters.filter((p, i) => p.placement !== plans[1].parameters[i].placement);
+    const changed = plans[0].parameters.filter(
+      (p, i) => p.placement !== plans[1].parameters[i].placement,
+    );
     expect(changed.length).toBeGreaterThan(0);
     const counted = found.placements.reduce((n, p) => n + p.count, 0);
     const nodes = plans[0].nodes.filter((n, i) => {
@@ -59,7 +71,9 @@ describe('diff', () => {
     expect(counted).toBe(nodes.length);
     const entry = found.placements.find((p) => p.name === changed[0].name);
     expect(entry ?? found.placements.find((p) => p.name.includes('*'))).toBeDefined();
-    expect(found.request).toEqual([{ key: 'pins', a: '', b: `${plans[0].parameters[0].name}=S(1)S(1)` }]);
+    expect(found.request).toEqual([
+      { key: 'pins', a: '', b: `${plans[0].parameters[0].name}=S(1)S(1)` },
+    ]);
     for (const c of found.collectives) expect(c.a).not.toBe(c.b);
     const text = (await cli('diff', folders[0], folders[1])).out;
     expect(text).toContain('step time');
@@ -68,7 +82,9 @@ describe('diff', () => {
 
   it('another optimizer is a difference of memory and request', async () => {
     const found = await diff(folders[0], folders[2]);
-    expect(found.memory.map((m) => m.term)).toEqual(expect.arrayContaining(['peakBytes', 'optimizerBytes']));
+    expect(found.memory.map((m) => m.term)).toEqual(
+      expect.arrayContaining(['peakBytes', 'optimizerBytes']),
+    );
     expect(found.request).toEqual(
       expect.arrayContaining([
         { key: 'optimizer', a: '(default)', b: 'sgd' },
@@ -83,7 +99,9 @@ describe('diff', () => {
     writeFileSync(other, JSON.stringify({ ...bare, parameters: [], nodes: [] }));
     const run = await cli('diff', folders[0], other, '--json');
     expect(run.code).toBe(2);
-    expect((JSON.parse(run.out) as { error: { message: string } }).error.message).toContain('nothing in common');
+    expect((JSON.parse(run.out) as { error: { message: string } }).error.message).toContain(
+      'nothing in common',
+    );
   });
 });
 
@@ -98,7 +116,9 @@ describe('hardware', () => {
       expect(list.out).toContain(`${id} `);
       expect(sources.length).toBeGreaterThan(0);
     }
-    expect(json.clusters.map((c) => c.id)).toEqual(expect.arrayContaining(['dgx-h100', 'gb200-nvl72']));
+    expect(json.clusters.map((c) => c.id)).toEqual(
+      expect.arrayContaining(['dgx-h100', 'gb200-nvl72']),
+    );
     const show = await cli('hardware', 'show', 'dgx-h100');
     expect(show.out).toContain(`${81_559 * 2 ** 20}`);
     expect(show.out).toMatch(/dense peaks .*bf16 989\.4/);
@@ -109,7 +129,9 @@ describe('hardware', () => {
       for (const line of out.split('\n')) expect(line.length, line).toBeLessThanOrEqual(100);
     }
     expect(show.out).not.toContain('not stated');
-    expect(JSON.parse((await cli('hardware', 'show', 'dgx-h100', '--json')).out)).toMatchObject({ devicesPerHost: 8 });
+    expect(JSON.parse((await cli('hardware', 'show', 'dgx-h100', '--json')).out)).toMatchObject({
+      devicesPerHost: 8,
+    });
   });
 
   it('what show --json prints is a cluster file: the same cluster, and the same plan', async () => {
@@ -119,9 +141,21 @@ describe('hardware', () => {
         const { out } = await cli('hardware', 'show', name, '--json');
         const file = join(folder, `${name}.json`);
         writeFileSync(file, out);
-        expect(JSON.parse((await cli('hardware', 'show', file, '--json')).out)).toEqual(JSON.parse(out));
+        expect(JSON.parse((await cli('hardware', 'show', file, '--json')).out)).toEqual(
+          JSON.parse(out),
+        );
         const plan = async (cluster: string): Promise<string> =>
-          (await cli('plan', fixture('mlp-loss'), '--mesh', 'dp=4', '--cluster', cluster, '--quiet')).out.replace(/, [\d.]+ \S?s;/, ';'); // prettier-ignore
+          (
+            await cli(
+              'plan',
+              fixture('mlp-loss'),
+              '--mesh',
+              'dp=4',
+              '--cluster',
+              cluster,
+              '--quiet',
+            )
+          ).out.replace(/, [\d.]+ \S?s;/, ';');
         expect(await plan(file)).toBe(await plan(name));
       }
     } finally {

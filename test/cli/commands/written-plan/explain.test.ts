@@ -1,7 +1,9 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import type { ExplainResult } from '../../../../src/cli/commands/written-plan/explain.ts';
 import { readPlan } from '../../../../src/plan/record/schema.ts';
 import type { Plan } from '../../../../src/plan/record/types.ts';
@@ -32,7 +34,11 @@ describe('explain', () => {
       expect.arrayContaining(['node', 'chosen', 'strategies', 'attribution', 'changedNodes']),
     );
     expect(found.chosen).toBe(weight.placement);
-    expect(found.strategies[0]).toMatchObject({ class: 'CHOSEN', spec: weight.placement, localSeconds: 0 });
+    expect(found.strategies[0]).toMatchObject({
+      class: 'CHOSEN',
+      spec: weight.placement,
+      localSeconds: 0,
+    });
     expect(found.strategies.filter((c) => c.class === 'CHOSEN')).toHaveLength(1);
     // A proven optimum: with everything else fixed nothing is cheaper.
     expect(plan.proof.status).toBe('optimal');
@@ -79,10 +85,30 @@ describe('explain', () => {
 
   it('a placement over the budget says by how much, and --force exits 3 with the smallest budget', async () => {
     const model = fixture('mlp-loss');
-    const least = await cli('plan', model, '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100', '--memory', '1B', '--activations', 'report', '--json'); // prettier-ignore
+    const least = await cli(
+      'plan',
+      model,
+      '--mesh',
+      'dp=2,tp=2',
+      '--cluster',
+      'dgx-h100',
+      '--memory',
+      '1B',
+      '--activations',
+      'report',
+      '--json',
+    );
     expect(least.code).toBe(3);
     const { smallestBudgetBytes } = JSON.parse(least.out) as { smallestBudgetBytes: number };
-    const tight = await planModelInto(model, root, 'tight', '--memory', `${smallestBudgetBytes}B`, '--activations', 'report'); // prettier-ignore
+    const tight = await planModelInto(
+      model,
+      root,
+      'tight',
+      '--memory',
+      `${smallestBudgetBytes}B`,
+      '--activations',
+      'report',
+    );
     const [{ name }] = readPlan(readFileSync(join(tight, 'plan.json'), 'utf8')).parameters;
     const run = await cli('explain', tight, name, '--json');
     expect(run.code, run.err).toBe(0);
@@ -92,7 +118,8 @@ describe('explain', () => {
     expect(found.limits[0]).toMatch(/^Memory: /);
     const forced = await cli('explain', tight, name, '--force', over[0].spec);
     expect(forced.code).toBe(3);
-    // At the least budget every other parameter is at its smallest, so what is over is what is missing.
+    // At the least budget every other parameter is at its smallest, so what is over is what is
+    // missing.
     expect(forced.err).toContain(`${smallestBudgetBytes + over[0].overBytes!} bytes`);
   });
 

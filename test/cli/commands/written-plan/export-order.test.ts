@@ -1,7 +1,9 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
 import { planInto } from '../../plan-folders.ts';
 import { cli } from '../../support.ts';
 
@@ -18,18 +20,29 @@ interface List {
   readonly seconds: number;
   readonly peakBytes: number;
 }
-const list = (folder: string): List => JSON.parse(readFileSync(join(folder, 'collectives.json'), 'utf8')) as List;
+const list = (folder: string): List =>
+  JSON.parse(readFileSync(join(folder, 'collectives.json'), 'utf8')) as List;
 
 describe('export --target torch --order', () => {
   test('the faster order by default; both are at hand by name', async () => {
     const written: Record<string, List> = {};
     for (const order of ['program', 'simulated', 'default']) {
       const out = join(root, order);
-      const run = await cli('export', plan, '--target', 'torch', '-o', out, ...(order === 'default' ? [] : ['--order', order])); // prettier-ignore
+      const run = await cli(
+        'export',
+        plan,
+        '--target',
+        'torch',
+        '-o',
+        out,
+        ...(order === 'default' ? [] : ['--order', order]),
+      );
       expect(run.code, run.err).toBe(0);
       written[order] = list(out);
       expect(run.err).toContain(`note  order  ${written[order].order}, `);
-      expect(readFileSync(join(out, 'program.py'), 'utf8')).toContain(`\norder  ${written[order].order}, `);
+      expect(readFileSync(join(out, 'program.py'), 'utf8')).toContain(
+        `\norder  ${written[order].order}, `,
+      );
     }
     const { program, simulated } = written;
     expect([program.order, simulated.order]).toEqual(['program', 'simulated']);

@@ -1,7 +1,9 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import type { SimulateReport } from '../../../../src/cli/commands/written-plan/simulate.ts';
 import { readPlan } from '../../../../src/plan/record/schema.ts';
 import type { Plan } from '../../../../src/plan/record/types.ts';
@@ -32,8 +34,12 @@ describe('simulate', () => {
     expect(report.seconds).toBeLessThanOrEqual(report.serialSeconds);
     expect(report.seconds).toBeGreaterThanOrEqual(report.computeSeconds);
     expect(report.exposedCommunicationSeconds).toBeLessThanOrEqual(report.communicationSeconds);
-    expect(report.seconds).toBeLessThanOrEqual(report.computeSeconds + report.exposedCommunicationSeconds + 1e-12);
-    expect(report.peakBytes).toBeGreaterThan(plan.memory.parameterBytes + plan.memory.optimizerBytes);
+    expect(report.seconds).toBeLessThanOrEqual(
+      report.computeSeconds + report.exposedCommunicationSeconds + 1e-12,
+    );
+    expect(report.peakBytes).toBeGreaterThan(
+      plan.memory.parameterBytes + plan.memory.optimizerBytes,
+    );
     expect(Object.values(report.memoryByKind).reduce((a, b) => a + b, 0)).toBe(report.peakBytes);
     expect(report.mfu).toBeGreaterThan(0);
     expect(report.mfu).toBeLessThan(1);
@@ -48,27 +54,43 @@ describe('simulate', () => {
     expect(Math.max(...ends)).toBeCloseTo(report.seconds * 1e6, 6);
     const memory = traceEvents.filter((e) => e.ph === 'C').map((e) => Number(e.args?.MiB));
     expect(Math.max(...memory) * 2 ** 20).toBe(report.peakBytes);
-    const compute = traceEvents.filter((e) => e.ph === 'X' && e.tid === 0).reduce((sum, e) => sum + e.dur!, 0);
-    expect(Math.abs(compute / 1e6 - report.computeSeconds)).toBeLessThanOrEqual(1e-9 * report.computeSeconds);
+    const compute = traceEvents
+      .filter((e) => e.ph === 'X' && e.tid === 0)
+      .reduce((sum, e) => sum + e.dur!, 0);
+    expect(Math.abs(compute / 1e6 - report.computeSeconds)).toBeLessThanOrEqual(
+      1e-9 * report.computeSeconds,
+    );
   });
 
   it('takes the passes from its options, the same bytes each time', async () => {
     const first = await cli('simulate', folder, '--json');
     expect((await cli('simulate', folder, '--json')).out).toBe(first.out);
     const bare = await simulated('--prefetch', '0', '--bucket', '0');
-    expect(bare.passes).toEqual(['no buckets', 'gathers at most 0 calls and 2000000000 bytes ahead']);
+    expect(bare.passes).toEqual([
+      'no buckets',
+      'gathers at most 0 calls and 2000000000 bytes ahead',
+    ]);
     expect((await simulated()).seconds).toBeLessThanOrEqual(bare.seconds);
     const packed = await simulated('--bucket', '1MiB', '--async-tp', '--slowdown', '1.2');
     expect(packed.passes[0]).toBe('asynchronous tensor parallelism');
     expect(packed.passes[1]).toBe('buckets of at most 1048576 bytes');
     const text = (await cli('simulate', folder)).out;
-    for (const word of ['step', 'communication', 'MFU', 'memory', 'passes', 'note']) expect(text).toContain(word);
+    for (const word of ['step', 'communication', 'MFU', 'memory', 'passes', 'note'])
+      expect(text).toContain(word);
   });
 
   it('keeps the peak within the budget of the plan or the limit given, and says what waits for it', async () => {
     const report = await simulated();
-    expect(report).toMatchObject({ memoryBoundBytes: plan.memory.budgetBytes, delayedTasks: 0, delayedSeconds: 0, unboundedPeakBytes: report.peakBytes }); // prettier-ignore
-    expect(await simulated('--memory', 'none')).toMatchObject({ memoryBoundBytes: null, seconds: report.seconds });
+    expect(report).toMatchObject({
+      memoryBoundBytes: plan.memory.budgetBytes,
+      delayedTasks: 0,
+      delayedSeconds: 0,
+      unboundedPeakBytes: report.peakBytes,
+    });
+    expect(await simulated('--memory', 'none')).toMatchObject({
+      memoryBoundBytes: null,
+      seconds: report.seconds,
+    });
     const tight = await simulated('--memory', `${plan.memory.timeline?.peakBytes ?? NaN}B`);
     expect(tight.peakBytes).toBeLessThanOrEqual(plan.memory.timeline?.peakBytes ?? NaN);
     expect(tight.unboundedPeakBytes).toBeGreaterThanOrEqual(tight.peakBytes);

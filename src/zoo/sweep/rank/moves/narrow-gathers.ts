@@ -1,7 +1,8 @@
 /**
- * What tensor-parallel ranks gather for products on a narrow unit: operands are cast before they are gathered. In: the placed program
- * and its software. Out: for each use the share of bytes, and a step of its redistribution in so many bytes. Source: Transformer
- * Engine (`gather_along_first_dim` with a quantizer), torchao (`Float8ColwiseParallel`).
+ * What tensor-parallel ranks gather for products on a narrow unit: operands are cast before they
+ * are gathered. In: the placed program and its software. Out: for each use the share of bytes, and
+ * a step of its redistribution in so many bytes. Source: Transformer Engine
+ * (`gather_along_first_dim` with a quantizer), torchao (`Float8ColwiseParallel`).
  */
 
 import type { StepSystem } from '../../../../cost/kernels/call.ts';
@@ -27,7 +28,8 @@ export class NarrowGathers {
     this.feeds = new Uint8Array(nodes.length);
     if (this.share === 1) return;
     for (let i = nodes.length - 1; i >= 0; i--) {
-      if (table.get(nodes[i].target)?.cls === 'matmul') this.feeds[i] = Number(unit[i] > 0 && unit[i] < count - 1);
+      if (table.get(nodes[i].target)?.cls === 'matmul')
+        this.feeds[i] = Number(unit[i] > 0 && unit[i] < count - 1);
       if (this.feeds[i] === 0) continue;
       for (let k = index.operandStart[i]; k < index.operandStart[i + 1]; k++) {
         const operand = index.operands[k];

@@ -1,6 +1,6 @@
 /**
- * Finds products whose result is a pending sum when it is saved for the backward pass, and gives the bytes and moves that
- * implementations have instead.
+ * Finds products whose result is a pending sum when it is saved for the backward pass, and gives
+ * the bytes and moves that implementations have instead.
  */
 
 import { DTYPE_BYTES } from '../../../../graph/types.ts';
@@ -36,9 +36,10 @@ export function localBytes({ flow, space }: Model, value: number, sharding: numb
 }
 
 /**
- * Results that a product leaves as pending sums over model dims, where they are kept for the backward pass: kept is what their
- * uses get of them, since nothing reads the summands twice (torchtitan's selective checkpointing keeps the results of
- * `reduce_scatter_tensor`, not what goes in). Recomputation then takes the sum as it is.
+ * Results that a product leaves as pending sums over model dims, where they are kept for the
+ * backward pass: kept is what their uses get of them, since nothing reads the summands twice
+ * (torchtitan's selective checkpointing keeps the results of `reduce_scatter_tensor`, not what goes
+ * in). Recomputation then takes the sum as it is.
  */
 export class PendingSums {
   private readonly uses = new Map<number, Use[]>();
@@ -50,7 +51,8 @@ export class PendingSums {
     private readonly moves: readonly Move[],
   ) {
     for (const use of model.uses)
-      if (use.at.kind === 'input') this.uses.set(use.value, [...(this.uses.get(use.value) ?? []), use]);
+      if (use.at.kind === 'input')
+        this.uses.set(use.value, [...(this.uses.get(use.value) ?? []), use]);
   }
 
   /** Bytes of a value on a device, as it is kept. */
@@ -58,18 +60,32 @@ export class PendingSums {
     const owned = localBytes(this.model, value, this.routes.owned(value));
     const uses = this.uses.get(value) ?? [];
     if (uses.length === 0 || !this.isPending(value)) return owned;
-    return Math.min(owned, Math.max(...uses.map((u) => localBytes(this.model, value, this.routes.demanded(u)))));
+    return Math.min(
+      owned,
+      Math.max(...uses.map((u) => localBytes(this.model, value, this.routes.demanded(u)))),
+    );
   }
 
-  /** By unit, seconds of sums that the calls which are recomputed need of results that are kept; of them those over `tp` in parts. */
-  madeBefore(again: ReadonlySet<string>): { readonly seconds: Float64Array; readonly tensorParts: Float64Array } {
+  /**
+   * By unit, seconds of sums that the calls which are recomputed need of results that are kept; of
+   * them those over `tp` in parts.
+   */
+  madeBefore(again: ReadonlySet<string>): {
+    readonly seconds: Float64Array;
+    readonly tensorParts: Float64Array;
+  } {
     const { graph, flow, space } = this.model;
     const seconds = new Float64Array(this.units.count);
     const tensorParts = new Float64Array(this.units.count);
     for (const { use, kind, node, steps } of this.moves) {
       const producer = graph.nodes[flow.values[use.value].node];
       if (kind !== 'activation' || use.at.kind !== 'input' || producer.kind !== 'call') continue;
-      if (!again.has(graph.nodes[node].name) || again.has(producer.name) || !this.isPending(use.value)) continue;
+      if (
+        !again.has(graph.nodes[node].name) ||
+        again.has(producer.name) ||
+        !this.isPending(use.value)
+      )
+        continue;
       const unit = this.units.unit[node];
       for (const step of steps) {
         seconds[unit] += step.seconds;

@@ -1,4 +1,7 @@
-/** Takes the moves of a solved plan of one data rank and gives its collectives: by unit for the traffic of a step, and those of data ranks. */
+/**
+ * Takes the moves of a solved plan of one data rank and gives its collectives: by unit for the
+ * traffic of a step, and those of data ranks.
+ */
 
 import { COLLECTIVE_KINDS } from '../../../../cost/collective-model.ts';
 import type { Model } from '../../../../plan/model/model.ts';
@@ -43,7 +46,12 @@ export function unitTraffic(
 }
 
 /** Collectives of a plan for data ranks that are neither of parameters nor of gradients. */
-export function dataExtras(model: Model, choice: Int32Array, units: GraphUnits, moves: readonly Move[]): DataExtra[] {
+export function dataExtras(
+  model: Model,
+  choice: Int32Array,
+  units: GraphUnits,
+  moves: readonly Move[],
+): DataExtra[] {
   const out: DataExtra[] = [];
   const add = (kind: string, bytes: number, n: number): void => {
     const pass = units.pass[n] === 'forward' ? 'forward' : 'input';
@@ -56,7 +64,11 @@ export function dataExtras(model: Model, choice: Int32Array, units: GraphUnits, 
   model.graph.nodes.forEach((_, n) => {
     const entry = model.strategies.nodes[n];
     if (entry?.call === undefined || entry.record === undefined) return;
-    for (const { kind, bytes } of collectivesInside(entry, choice[model.nodeVariable[n]], model.space))
+    for (const { kind, bytes } of collectivesInside(
+      entry,
+      choice[model.nodeVariable[n]],
+      model.space,
+    ))
       add(kind, bytes, n);
   });
   return out;

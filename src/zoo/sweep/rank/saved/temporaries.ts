@@ -1,10 +1,10 @@
 /** Gives the peak bytes of each unit that are neither states nor saved activations. */
 
 import type { OperatorTable } from '../../../../ops/record/table.ts';
-import { planMemoryTimeline } from '../../../../plan/record/memory-timeline.ts';
 import type { Model } from '../../../../plan/model/model.ts';
-import type { GatheredRepeats } from './key-values.ts';
+import { planMemoryTimeline } from '../../../../plan/record/memory-timeline.ts';
 import type { GraphUnits } from '../../model/units.ts';
+import type { GatheredRepeats } from './key-values.ts';
 
 /** What of a program is kept for the backward pass, and what is made twice. */
 interface Kept {
@@ -15,7 +15,12 @@ interface Kept {
 }
 
 /** The most bytes alive in each unit of a device that are neither states nor kept. */
-export function temporaryBytes(model: Model, choice: Int32Array, table: OperatorTable, { units, kept, repeats }: Kept): Float64Array {
+export function temporaryBytes(
+  model: Model,
+  choice: Int32Array,
+  table: OperatorTable,
+  { units, kept, repeats }: Kept,
+): Float64Array {
   const { nodes } = model.graph;
   const names = new Set([...kept].map((n) => nodes[n].name));
   const twice = new Map(repeats.flatMap((r) => r.nodes.map((n) => [nodes[n].name, r] as const)));
@@ -43,4 +48,4 @@ export function temporaryBytes(model: Model, choice: Int32Array, table: Operator
     most[u] = Math.max(most[u], live);
   });
   return most;
-} // prettier-ignore
+}

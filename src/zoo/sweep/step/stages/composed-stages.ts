@@ -1,6 +1,7 @@
 /**
- * The stages of a layout and what they hand on, as a comparison lists them. In: seconds, units and devices of the chunks. Out: the
- * lists, made when somebody asks: a sweep prices tens of thousands of layouts and shows the stages of a few.
+ * The stages of a layout and what they hand on, as a comparison lists them. In: seconds, units and
+ * devices of the chunks. Out: the lists, made when somebody asks: a sweep prices tens of thousands
+ * of layouts and shows the stages of a few.
  */
 
 import type { StageSeconds } from '../../../../simulate/pipeline/play.ts';
@@ -24,7 +25,8 @@ export interface ComposedStages {
  * The stages of a layout, on demand.
  *
  * @param bounds first unit of every chunk, and the number of units
- * @param sent bytes and seconds of a message from each chunk but the last; none where there is one device
+ * @param sent bytes and seconds of a message from each chunk but the last; none where there is one
+ *   device
  */
 export function composedStages(
   bounds: readonly number[],
@@ -55,13 +57,21 @@ export function composedStages(
 }
 
 /** What the lists are made of is all that they hold on to. */
-function onDemand(bounds: readonly number[], passes: Float64Array, own: Float64Array, messages: Float64Array): ComposedStages {
+function onDemand(
+  bounds: readonly number[],
+  passes: Float64Array,
+  own: Float64Array,
+  messages: Float64Array,
+): ComposedStages {
   const units = bounds[bounds.length - 1];
   return {
     get stages() {
       return Array.from({ length: passes.length / 3 }, (_, k): ComparedStage => {
         const device = 3 * (k % (own.length / 3));
-        const [forwardSeconds, backwardInputSeconds, backwardWeightSeconds] = passes.subarray(3 * k, 3 * k + 3);
+        const [forwardSeconds, backwardInputSeconds, backwardWeightSeconds] = passes.subarray(
+          3 * k,
+          3 * k + 3,
+        );
         return {
           first: Math.max(0, bounds[k] - 1),
           end: Math.min(units - 2, bounds[k + 1] - 1),
@@ -78,7 +88,10 @@ function onDemand(bounds: readonly number[], passes: Float64Array, own: Float64A
       });
     },
     get boundaries() {
-      return Array.from({ length: messages.length / 2 }, (_, k) => ({ bytes: messages[2 * k], seconds: messages[2 * k + 1] }));
+      return Array.from({ length: messages.length / 2 }, (_, k) => ({
+        bytes: messages[2 * k],
+        seconds: messages[2 * k + 1],
+      }));
     },
   };
-} // prettier-ignore
+}

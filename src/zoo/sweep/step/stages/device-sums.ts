@@ -1,10 +1,11 @@
 /**
- * Adds up the units of a pipeline's device. In: the units of the whole model and the chunks of one device. Out: seconds and bytes of
- * each chunk, and of the device. A sweep adds up hundreds of thousands of devices, so all sums are made in one pass.
+ * Adds up the units of a pipeline's device. In: the units of the whole model and the chunks of one
+ * device. Out: seconds and bytes of each chunk, and of the device. A sweep adds up hundreds of
+ * thousands of devices, so all sums are made in one pass.
  */
 
 import type { StageSeconds } from '../../../../simulate/pipeline/play.ts';
-import { savedInRun, savedInStep, type Saved } from '../../model/overlap.ts';
+import { type Saved, savedInRun, savedInStep } from '../../model/overlap.ts';
 import type { Unit } from '../units/unit-costs.ts';
 
 /** A chunk of layers: its first unit, and the one behind its last. */
@@ -27,7 +28,10 @@ export interface DeviceSums {
   readonly gradientBytes: number;
   readonly optimizerBytes: number;
   readonly temporaryBytes: number;
-  /** The most that a unit with experts holds besides, while the same device is at work on another microbatch. */
+  /**
+   * The most that a unit with experts holds besides, while the same device is at work on another
+   * microbatch.
+   */
   readonly besideBytes: number;
   /** Bytes that a neighbour is about to use, gathered already. */
   readonly aheadBytes: number;
@@ -41,7 +45,12 @@ const NOTHING: Saved = { forward: 0, backward: 0, hiddenForward: 0, hiddenBackwa
  * @param share of the passes that run in pairs
  * @param overlaps whether collectives run beside compute
  */
-export function deviceSums(units: readonly Unit[], spans: readonly Span[], share: number, overlaps: boolean): DeviceSums {
+export function deviceSums(
+  units: readonly Unit[],
+  spans: readonly Span[],
+  share: number,
+  overlaps: boolean,
+): DeviceSums {
   let [parameterBytes, gradientBytes, optimizerBytes, stepSeconds] = [0, 0, 0, 0];
   let [temporaryBytes, besideBytes, aheadBytes] = [-Infinity, 0, 0];
   const chunks = spans.map(({ first, end }): ChunkSums => {
@@ -72,13 +81,31 @@ export function deviceSums(units: readonly Unit[], spans: readonly Span[], share
       saved,
     };
   });
-  if (overlaps) stepSeconds -= savedInStep(units, chunks.map((c) => c.saved), spans);
+  if (overlaps)
+    stepSeconds -= savedInStep(
+      units,
+      chunks.map((c) => c.saved),
+      spans,
+    );
   else aheadBytes = 0;
-  return { chunks, parameterBytes, gradientBytes, optimizerBytes, temporaryBytes, besideBytes, aheadBytes, stepSeconds };
-} // prettier-ignore
+  return {
+    chunks,
+    parameterBytes,
+    gradientBytes,
+    optimizerBytes,
+    temporaryBytes,
+    besideBytes,
+    aheadBytes,
+    stepSeconds,
+  };
+}
 
 /** A sum over the units of a device, chunk after chunk. */
-export function sumOver(units: readonly Unit[], spans: readonly Span[], of: (u: Unit) => number): number {
+export function sumOver(
+  units: readonly Unit[],
+  spans: readonly Span[],
+  of: (u: Unit) => number,
+): number {
   let sum = 0;
   for (const { first, end } of spans) for (let i = first; i < end; i++) sum += of(units[i]);
   return sum;

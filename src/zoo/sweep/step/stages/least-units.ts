@@ -1,12 +1,13 @@
 /**
- * Seconds and bytes below which no tuning of a layout is, before its stages are made. In: the units of a layout with their results
- * kept and recomputed. Out: whether a step takes a stated time at least, and whether some device is over its budget. A sweep asks
- * both of hundreds of thousands of tunings, most of which do not fit or are slower than another of the same plan.
+ * Seconds and bytes below which no tuning of a layout is, before its stages are made. In: the units
+ * of a layout with their results kept and recomputed. Out: whether a step takes a stated time at
+ * least, and whether some device is over its budget. A sweep asks both of hundreds of thousands of
+ * tunings, most of which do not fit or are slower than another of the same plan.
  */
 
 import { leastVisible } from '../../model/overlap.ts';
-import type { HeldBytes } from './held-activations.ts';
 import type { Unit } from '../units/unit-costs.ts';
+import type { HeldBytes } from './held-activations.ts';
 
 /** Of every built unit the less of both ways; states and their moves are the same in both. */
 export interface LeastUnits {
@@ -21,7 +22,10 @@ export interface LeastUnits {
   /** Of all units. */
   readonly leastTemporaryBytes: number;
   readonly allStateBytes: number;
-  /** Of one microbatch through all units, with all that may hide hidden; what pairs of microbatches save is not taken off. */
+  /**
+   * Of one microbatch through all units, with all that may hide hidden; what pairs of microbatches
+   * save is not taken off.
+   */
   readonly passSeconds: number;
   readonly pairedSeconds: number;
   /** Of all exchanges of those that keep their results. */
@@ -38,14 +42,25 @@ const ROUNDING = 1e-9;
  * @param built which of them every unit of the model is
  * @param overlaps whether collectives run beside compute
  */
-export function leastUnits(strict: readonly Unit[], plain: readonly Unit[], built: readonly number[], overlaps: boolean): LeastUnits {
-  const less = (of: (u: Unit) => number): number[] => strict.map((u, i) => Math.min(of(u), of(plain[i])));
+export function leastUnits(
+  strict: readonly Unit[],
+  plain: readonly Unit[],
+  built: readonly number[],
+  overlaps: boolean,
+): LeastUnits {
+  const less = (of: (u: Unit) => number): number[] =>
+    strict.map((u, i) => Math.min(of(u), of(plain[i])));
   const stateBytes = strict.map((u) => u.states[0] + u.states[1] + u.states[2]);
   const temporaryBytes = less((u) => u.temporaryBytes);
   const passes = less((u) => passesOf(u, overlaps));
   // The most that may be saved.
-  const paired = strict.map((u, i) => Math.max(u.pairedForward + u.pairedBackward, plain[i].pairedForward + plain[i].pairedBackward));
-  const steps = strict.map((u) => (overlaps ? leastVisible(u.stepSum + u.stepGather) : u.stepSum + u.stepGather) + u.update);
+  const paired = strict.map((u, i) =>
+    Math.max(u.pairedForward + u.pairedBackward, plain[i].pairedForward + plain[i].pairedBackward),
+  );
+  const steps = strict.map(
+    (u) =>
+      (overlaps ? leastVisible(u.stepSum + u.stepGather) : u.stepSum + u.stepGather) + u.update,
+  );
   let [allStateBytes, passSeconds, pairedSeconds, exchangeSeconds, stepSeconds] = [0, 0, 0, 0, 0];
   for (const i of built) {
     allStateBytes += stateBytes[i];
@@ -68,40 +83,62 @@ export function leastUnits(strict: readonly Unit[], plain: readonly Unit[], buil
     exchangeSeconds,
     stepSeconds,
   };
-} // prettier-ignore
+}
 
-function passesOf({ forward, input, weight, gatherForward, gatherBackward, scatter }: Unit, overlaps: boolean): number {
+function passesOf(
+  { forward, input, weight, gatherForward, gatherBackward, scatter }: Unit,
+  overlaps: boolean,
+): number {
   const moved = gatherForward + gatherBackward + scatter;
   return forward + input + weight + (overlaps ? leastVisible(moved) : moved);
 }
 
 /**
- * Whether the device that works longest does so for at least these seconds: no less than the mean of all.
+ * Whether the device that works longest does so for at least these seconds: no less than the mean
+ * of all.
  *
  * @param share of the passes that run in pairs
  */
 export function takesAtLeast(
   seconds: number,
   { passSeconds, pairedSeconds, stepSeconds }: LeastUnits,
-  { pp, microbatches, share }: { readonly pp: number; readonly microbatches: number; readonly share: number },
+  {
+    pp,
+    microbatches,
+    share,
+  }: { readonly pp: number; readonly microbatches: number; readonly share: number },
 ): boolean {
   const mean = (microbatches * (passSeconds - share * pairedSeconds) + stepSeconds) / pp;
   return mean > seconds * (1 + ROUNDING);
 }
 
-/** Whether states and the least temporary bytes alone are over the budget on some device, wherever stages are cut. */
-export function isOverInMean(budgetBytes: number, { allStateBytes, leastTemporaryBytes }: LeastUnits, pp: number): boolean {
+/**
+ * Whether states and the least temporary bytes alone are over the budget on some device, wherever
+ * stages are cut.
+ */
+export function isOverInMean(
+  budgetBytes: number,
+  { allStateBytes, leastTemporaryBytes }: LeastUnits,
+  pp: number,
+): boolean {
   return allStateBytes / pp + leastTemporaryBytes > budgetBytes * (1 + ROUNDING);
-} // prettier-ignore
+}
 
 /**
- * Whether some device is over its budget with these stages, however many of its units are recomputed.
+ * Whether some device is over its budget with these stages, however many of its units are
+ * recomputed.
  *
  * @param bounds first unit of every chunk, and the number of units
  * @param held bytes that each device keeps, of what a microbatch keeps of its chunks
  * @param paired whether a unit with experts holds its own beside another microbatch
  */
-export function isOverSomewhere(budgetBytes: number, least: LeastUnits, bounds: readonly number[], held: readonly HeldBytes[], paired: boolean): boolean {
+export function isOverSomewhere(
+  budgetBytes: number,
+  least: LeastUnits,
+  bounds: readonly number[],
+  held: readonly HeldBytes[],
+  paired: boolean,
+): boolean {
   const pp = held.length;
   const chunks = (bounds.length - 1) / pp;
   const kept = new Array<number>(chunks).fill(0);
@@ -123,4 +160,4 @@ export function isOverSomewhere(budgetBytes: number, least: LeastUnits, bounds: 
     if (bytes > budgetBytes * (1 + ROUNDING) + 1) return true;
   }
   return false;
-} // prettier-ignore
+}

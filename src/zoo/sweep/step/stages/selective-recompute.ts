@@ -1,17 +1,18 @@
 /**
- * Chooses the units that save their activations while the others recompute them, within the memory of each stage's
- * device.
+ * Chooses the units that save their activations while the others recompute them, within the memory
+ * of each stage's device.
  */
 
-import type { HeldBytes } from './held-activations.ts';
 import type { Unit } from '../units/unit-costs.ts';
+import type { HeldBytes } from './held-activations.ts';
 
 /**
- * Results are recomputed only in as many units as memory asks for: from the end of every chunk of a device on, units keep all their
- * results as long as the device stays within its budget (Megatron's block recomputation). A device that does not fit with all
- * recomputed units keeps them all so.
+ * Results are recomputed only in as many units as memory asks for: from the end of every chunk of a
+ * device on, units keep all their results as long as the device stays within its budget (Megatron's
+ * block recomputation). A device that does not fit with all recomputed units keeps them all so.
  *
- * @param strict units of each chunk of one device, whose results are recomputed; `plain` the same units, keeping theirs
+ * @param strict units of each chunk of one device, whose results are recomputed; `plain` the same
+ *   units, keeping theirs
  * @param held bytes of all microbatches that are kept, of what one keeps of each chunk
  * @param fixedBytes states, and what is gathered ahead
  * @returns for each chunk how many of its last units keep their results
@@ -30,7 +31,10 @@ export function keptUnits(
   const first = strict.map((list) => mostOf(list));
   const last = plain.map((list) => mostOf([...list].reverse()));
   const temporaryOf = (tried: readonly number[]): number =>
-    strict.reduce((most, list, c) => Math.max(most, first[c][list.length - tried[c]], last[c][tried[c]]), 0);
+    strict.reduce(
+      (most, list, c) => Math.max(most, first[c][list.length - tried[c]], last[c][tried[c]]),
+      0,
+    );
   for (let r = 1; r <= longest; r++) {
     const next = strict.map((list) => Math.min(r, list.length));
     const grown = kept.map((bytes, c) => {

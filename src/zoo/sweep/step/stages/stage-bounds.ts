@@ -1,4 +1,7 @@
-/** Takes the units of a layout and gives the first unit of every chunk of layers: balanced under a memory budget, or as parts of as many layers. */
+/**
+ * Takes the units of a layout and gives the first unit of every chunk of layers: balanced under a
+ * memory budget, or as parts of as many layers.
+ */
 
 import { internalError } from '../../../../errors.ts';
 import { balancedCuts, type CutUnit } from '../../model/balanced-cuts.ts';
@@ -27,18 +30,28 @@ export function stageBounds(
   }));
   const list = built.map((i) => cuts[i]);
   const temporary = Math.max(...units.map((u) => u.temporaryBytes));
-  const request = { stages: pp * v, microbatches, schedule: schedule === 'interleaved' ? '1f1b' : schedule } as const;
+  const request = {
+    stages: pp * v,
+    microbatches,
+    schedule: schedule === 'interleaved' ? '1f1b' : schedule,
+  } as const;
   const limitBytes = schedule === 'interleaved' ? Infinity : budgetBytes - temporary;
-  // What fits nowhere is priced at its fastest cuts, so that it can be said by how much it does not fit.
+  // What fits nowhere is priced at its fastest cuts, so that it can be said by how much it does not
+  // fit.
   const found =
-    balancedCuts(list, { ...request, limitBytes }) ?? balancedCuts(list, { ...request, limitBytes: Infinity });
+    balancedCuts(list, { ...request, limitBytes }) ??
+    balancedCuts(list, { ...request, limitBytes: Infinity });
   if (found === undefined) throw internalError(`${built.length} units for ${pp * v} stages`);
   return found;
 }
 
-/** First unit of every chunk where layers are cut into equal parts; where they do not divide, parts differ by one layer, the first has the more. */
+/**
+ * First unit of every chunk where layers are cut into equal parts; where they do not divide, parts
+ * differ by one layer, the first has the more.
+ */
 export function evenBounds(layers: number, chunks: number): readonly number[] {
-  // What stands before and behind the layers takes the places of layers where all parts are then equal.
+  // What stands before and behind the layers takes the places of layers where all parts are then
+  // equal.
   if (layers % chunks !== 0 && (layers + 2) % chunks === 0)
     return Array.from({ length: chunks + 1 }, (_, k) => (k * (layers + 2)) / chunks);
   const cut = Array.from({ length: chunks + 1 }, (_, k) => 1 + Math.ceil((k * layers) / chunks));

@@ -1,9 +1,12 @@
 /** Prices ring attention (arXiv:2310.01889): the seconds of sends that attention does not hide. */
 
+import { type Beside, beside } from '../../model/overlap.ts';
 import type { ContextPass } from '../../model/types.ts';
-import { beside, type Beside } from '../../model/overlap.ts';
 
-/** Sends of one block to the next rank in a pass: keys and values, backward their gradients too, which come home. */
+/**
+ * Sends of one block to the next rank in a pass: keys and values, backward their gradients too,
+ * which come home.
+ */
 export function ringSends(ranks: number, direction: 'forward' | 'backward'): number {
   return direction === 'forward' ? ranks - 1 : 2 * ranks - 1;
 }
@@ -18,14 +21,19 @@ export interface Ring {
 }
 
 /**
- * What a ring leaves visible in a pass, in place of the collectives over the context dim: every rank sends its block on while it
- * attends to the one that it has (arXiv:2310.01889). Forward n - 1 sends of keys and values; backward the same again, and n sends
- * of their gradients, the last of which nothing hides.
+ * What a ring leaves visible in a pass, in place of the collectives over the context dim: every
+ * rank sends its block on while it attends to the one that it has (arXiv:2310.01889). Forward n - 1
+ * sends of keys and values; backward the same again, and n sends of their gradients, the last of
+ * which nothing hides.
  */
-export function ringSeconds({ attentionSeconds }: ContextPass, { ranks, blockBytes, hop }: Ring, direction: 'forward' | 'backward'): Beside {
+export function ringSeconds(
+  { attentionSeconds }: ContextPass,
+  { ranks, blockBytes, hop }: Ring,
+  direction: 'forward' | 'backward',
+): Beside {
   if (attentionSeconds === 0) return { seconds: 0, hidden: 0 };
   const send = hop(blockBytes);
   const turn = beside(direction === 'forward' ? send : 2 * send, attentionSeconds / ranks);
   const last = direction === 'forward' ? 0 : send;
   return { seconds: (ranks - 1) * turn.seconds + last, hidden: (ranks - 1) * turn.hidden };
-} // prettier-ignore
+}

@@ -1,19 +1,30 @@
 /**
- * Prices the parameters of a layout and sums their costs by unit. In: the parameters of a program, how data ranks keep and move
- * them. Out: each with its cost, and for each unit the sums that its seconds and bytes are made of. Dense parameters and experts are
- * priced apart, since layouts that differ in their expert groups alone share the former.
+ * Prices the parameters of a layout and sums their costs by unit. In: the parameters of a program,
+ * how data ranks keep and move them. Out: each with its cost, and for each unit the sums that its
+ * seconds and bytes are made of. Dense parameters and experts are priced apart, since layouts that
+ * differ in their expert groups alone share the former.
  */
 
 import { COLLECTIVE_KINDS, dimsMask } from '../../../../cost/collective-model.ts';
 import type { StepSoftware } from '../../../../cost/kernels/software.ts';
 import type { StateBytes } from '../../../../cost/memory/state-bytes.ts';
 import type { LayoutKind } from '../../model/layout.ts';
-import { parameterCost, type DataGroups, type Moved, type ParameterCost, type StateMove, type StateMoving } from '../../model/states.ts'; // prettier-ignore
+import {
+  type DataGroups,
+  type Moved,
+  type ParameterCost,
+  parameterCost,
+  type StateMove,
+  type StateMoving,
+} from '../../model/states.ts';
 import type { CoreParameter } from '../../model/types.ts';
 
 /** How software moves what the units of a device have. */
 export interface UnitMoving extends Omit<StateMoving, 'priced' | 'state' | 'listed'> {
-  /** Elements of a collective that sums gradients or gathers parameters outside FSDP; absent: those of a unit. */
+  /**
+   * Elements of a collective that sums gradients or gathers parameters outside FSDP; absent: those
+   * of a unit.
+   */
   readonly bucket?: NonNullable<StepSoftware['bucket']>;
   /** How often a device has each unit, a mean over its stages. */
   readonly times: readonly number[];
@@ -31,8 +42,17 @@ export interface StateCosts {
 }
 
 type Summed =
-  | 'gatherForwardSeconds' | 'gatherBackwardSeconds' | 'scatterSeconds' | 'sumSeconds' | 'gatherSeconds'
-  | 'parameterBytes' | 'gradientBytes' | 'optimizerBytes' | 'gatheredBytes' | 'prefetchedBytes' | 'updatedElements'; // prettier-ignore
+  | 'gatherForwardSeconds'
+  | 'gatherBackwardSeconds'
+  | 'scatterSeconds'
+  | 'sumSeconds'
+  | 'gatherSeconds'
+  | 'parameterBytes'
+  | 'gradientBytes'
+  | 'optimizerBytes'
+  | 'gatheredBytes'
+  | 'prefetchedBytes'
+  | 'updatedElements';
 
 /** Of the parameters of one unit. */
 export type StateSums = Readonly<Record<Summed, number>> & {
@@ -43,10 +63,20 @@ export type StateSums = Readonly<Record<Summed, number>> & {
 };
 
 export const NO_STATES: StateSums = {
-  gatherForwardSeconds: 0, gatherBackwardSeconds: 0, scatterSeconds: 0, sumSeconds: 0, gatherSeconds: 0,
-  parameterBytes: 0, gradientBytes: 0, optimizerBytes: 0, gatheredBytes: 0, prefetchedBytes: 0, updatedElements: 0,
-  addedBytes: 0, trained: 0,
-}; // prettier-ignore
+  gatherForwardSeconds: 0,
+  gatherBackwardSeconds: 0,
+  scatterSeconds: 0,
+  sumSeconds: 0,
+  gatherSeconds: 0,
+  parameterBytes: 0,
+  gradientBytes: 0,
+  optimizerBytes: 0,
+  gatheredBytes: 0,
+  prefetchedBytes: 0,
+  updatedElements: 0,
+  addedBytes: 0,
+  trained: 0,
+};
 
 /** Gradients are read, their buffers read and written. */
 const ADDED_BYTES = 6;
@@ -58,7 +88,10 @@ interface Keeping {
   readonly groups: DataGroups;
   /** Seconds in which the ends of a pipeline sum these bytes, where there are stages. */
   readonly endsSum?: (bytes: number) => number;
-  /** How software moves states, all of a unit in one collective, or several units; absent: each parameter alone. */
+  /**
+   * How software moves states, all of a unit in one collective, or several units; absent: each
+   * parameter alone.
+   */
   readonly moving?: UnitMoving;
   /** Bytes of an element on a device where they are not those of the parameters. */
   readonly state?: Partial<StateBytes>;
@@ -69,7 +102,13 @@ interface Keeping {
  *
  * @param staged whether a tied parameter lies on two devices, and counts in both units
  */
-export function stateCosts(parameters: readonly CoreParameter[], how: Keeping, units: number, staged: boolean, under?: StateCosts): StateCosts {
+export function stateCosts(
+  parameters: readonly CoreParameter[],
+  how: Keeping,
+  units: number,
+  staged: boolean,
+  under?: StateCosts,
+): StateCosts {
   const sums = Array.from({ length: units }, (_, u) => ({ ...(under?.sums[u] ?? NO_STATES) }));
   const add = (u: number, { p, cost }: PricedParameter): void => {
     const sum = sums[u];
@@ -93,25 +132,39 @@ export function stateCosts(parameters: readonly CoreParameter[], how: Keeping, u
     add(unit, priced);
     if (staged && alsoUnit !== undefined && alsoUnit !== unit) add(alsoUnit, priced);
   }
-  return { costs: () => [...(under?.costs() ?? []), ...parameterCosts(parameters, how, true)], sums };
-} // prettier-ignore
+  return {
+    costs: () => [...(under?.costs() ?? []), ...parameterCosts(parameters, how, true)],
+    sums,
+  };
+}
 
 /** Every parameter with its cost; its moves only where they are listed. */
-function parameterCosts(parameters: readonly CoreParameter[], how: Keeping, listed: boolean): PricedParameter[] {
+function parameterCosts(
+  parameters: readonly CoreParameter[],
+  how: Keeping,
+  listed: boolean,
+): PricedParameter[] {
   const { mode, groups, once, moving, state } = how;
   const ways = { listed, ...(state === undefined ? {} : { state }) };
   const alike = alikeIn(parameters);
-  const moves = moving === undefined ? ways : { ...moving, ...ways, priced: collected(parameters, alike, how, moving) };
+  const moves =
+    moving === undefined
+      ? ways
+      : { ...moving, ...ways, priced: collected(parameters, alike, how, moving) };
   /** Parameters of equal sizes cost the same in units that have the same parameters. */
   const costs: ParameterCost[] = [];
   return parameters.map((p, i) => {
     const cost = (costs[alike.costs[i]] ??= parameterCost(p, mode, groups, once, moves));
     if (how.endsSum === undefined || p.alsoUnit === undefined || !p.trained) return { p, cost };
-    // The first and the last stage both have it: once a step they sum their gradients (lint rule ZL14).
+    // The first and the last stage both have it: once a step they sum their gradients (lint rule
+    // ZL14).
     const bytes = (cost.gradientBytes / (state?.gradient ?? p.state.gradient)) * p.itemBytes;
     const seconds = how.endsSum(bytes);
     const move: Moved = { kind: 'all_reduce', axes: 'pp', count: 1, sentBytes: bytes, seconds };
-    return { p, cost: { ...cost, sumSeconds: cost.sumSeconds + seconds, perStep: [...cost.perStep, move] } };
+    return {
+      p,
+      cost: { ...cost, sumSeconds: cost.sumSeconds + seconds, perStep: [...cost.perStep, move] },
+    };
   });
 }
 
@@ -126,7 +179,9 @@ interface Alike {
 function alikeIn(parameters: readonly CoreParameter[]): Alike {
   let found = known.get(parameters);
   if (found === undefined) {
-    const kinds = numbered(parameters.map((p) => JSON.stringify({ ...p, name: '', unit: 0, alsoUnit: 0 })));
+    const kinds = numbered(
+      parameters.map((p) => JSON.stringify({ ...p, name: '', unit: 0, alsoUnit: 0 })),
+    );
     const ofUnit = new Map<number, string>();
     parameters.forEach(({ unit }, i) => ofUnit.set(unit, `${ofUnit.get(unit) ?? ''} ${kinds[i]}`));
     const costs = numbered(parameters.map(({ unit }, i) => `${kinds[i]} in${ofUnit.get(unit)}`));
@@ -148,11 +203,19 @@ function numbered(texts: readonly string[]): number[] {
   });
 }
 
-const MOMENTS: readonly StateMove['moment'][] = ['forward', 'backward', 'scatter', 'sum', 'gather', 'pending'];
+const MOMENTS: readonly StateMove['moment'][] = [
+  'forward',
+  'backward',
+  'scatter',
+  'sum',
+  'gather',
+  'pending',
+];
 
 /** A number for what is moved over the same dims at the same moment, experts apart. */
 function groupOf({ kind, dims, moment, parameter }: StateMove): number {
-  const part = Number(parameter.kind === 'expert') * COLLECTIVE_KINDS.length + COLLECTIVE_KINDS.indexOf(kind);
+  const part =
+    Number(parameter.kind === 'expert') * COLLECTIVE_KINDS.length + COLLECTIVE_KINDS.indexOf(kind);
   return (part * MOMENTS.length + MOMENTS.indexOf(moment)) * 2 ** MOST_DIMS + dimsMask(dims);
 }
 /** A mesh of a layout has fewer dims. */
@@ -160,10 +223,15 @@ const MOST_DIMS = 8;
 const GROUPS = 2 * COLLECTIVE_KINDS.length * MOMENTS.length * 2 ** MOST_DIMS;
 
 /**
- * Prices of moves that several parameters share: frameworks move what a unit has in one collective, and Megatron and DeepSpeed what
- * fills a bucket. Each parameter pays its share.
+ * Prices of moves that several parameters share: frameworks move what a unit has in one collective,
+ * and Megatron and DeepSpeed what fills a bucket. Each parameter pays its share.
  */
-function collected(parameters: readonly CoreParameter[], alike: Alike, { mode, groups, once }: Keeping, moving: UnitMoving): (move: StateMove) => number {
+function collected(
+  parameters: readonly CoreParameter[],
+  alike: Alike,
+  { mode, groups, once }: Keeping,
+  moving: UnitMoving,
+): (move: StateMove) => number {
   const isBucketed = moving.bucket !== undefined && mode !== 'fsdp' && mode !== 'hsdp';
   const ofUnits = new Map<number, number>();
   const ofDevice = new Map<number, number>();
@@ -196,11 +264,15 @@ function collected(parameters: readonly CoreParameter[], alike: Alike, { mode, g
       if (isBucketed && moving.bucket !== undefined) {
         const { elements, perRank } = moving.bucket;
         const ranks = collectives.mesh.sizeOf(dims);
-        const itemBytes = kind === 'all_gather' ? q.itemBytes : (moving.gradientBytes ?? q.itemBytes);
-        together = Math.max(together, Math.min(itemBytes * Math.max(elements, perRank * ranks), ofDevice.get(group) ?? 0));
+        const itemBytes =
+          kind === 'all_gather' ? q.itemBytes : (moving.gradientBytes ?? q.itemBytes);
+        together = Math.max(
+          together,
+          Math.min(itemBytes * Math.max(elements, perRank * ranks), ofDevice.get(group) ?? 0),
+        );
       }
       perBytes.set(unit, (perByte = collectives.seconds(kind, together, dims) / together));
     }
     return perByte * bytes;
   };
-} // prettier-ignore
+}
