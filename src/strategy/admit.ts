@@ -17,9 +17,9 @@ import {
   refusedCut,
   Sharding,
 } from '../mesh/sharding/sharding.ts';
+import { takesAnyCut } from '../ops/expansion/row.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import { inOnePiece, R, type Rule, type RuleSlot, type ShardSlot } from '../ops/record/rule.ts';
-import { takesAnyCut } from './row.ts';
 
 /**
  * Asks the rules of one call whether given input shardings may stand as they are, and what comes

@@ -6,10 +6,10 @@ import { StridedShard } from '../mesh/placements/shards/strided.ts';
 import { toMeshView } from '../mesh/sharding/mesh-view.ts';
 import type { Sharding } from '../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
+import { allReplicate, cutRows, plainRow } from '../ops/expansion/expand.ts';
+import type { Row } from '../ops/expansion/row.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import type { Rule } from '../ops/record/rule.ts';
-import { allReplicate, cutRows, plainRow } from './expand.ts';
-import type { Row } from './row.ts';
 
 /**
  * Discovery: the rules of one call with their shard slots filled by the cuts that its inputs really

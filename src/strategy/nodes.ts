@@ -11,12 +11,7 @@ import { isGraphRef } from '../graph/value.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
 import { evenlyShardable, shardable, strideEvenly } from '../mesh/sharding/sharding.ts';
 import { isPartialCode, type ShardingSpace } from '../mesh/sharding/space.ts';
-import { bindCall, withOutputs } from '../ops/record/context.ts';
-import type { OperatorRecord, TensorMeta, TypedContext } from '../ops/record/record.ts';
-import type { OperatorTable } from '../ops/record/table.ts';
-import { rulesTemplate } from '../ops/rules/rules-template.ts';
-import type { Dataflow } from './dataflow.ts';
-import { expandRules, type StrategySet } from './expand.ts';
+import { expandRules, type StrategySet } from '../ops/expansion/expand.ts';
 import {
   type CutPattern,
   fewFactors,
@@ -24,7 +19,12 @@ import {
   offered,
   patternsOf,
   type StridedCuts,
-} from './patterns.ts';
+} from '../ops/expansion/patterns.ts';
+import { bindCall, withOutputs } from '../ops/record/context.ts';
+import type { OperatorRecord, TensorMeta, TypedContext } from '../ops/record/record.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
+import { rulesTemplate } from '../ops/rules/rules-template.ts';
+import type { Dataflow } from './dataflow.ts';
 import { runsOf } from './runs.ts';
 
 export interface NodeStrategies {

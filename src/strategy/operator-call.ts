@@ -17,11 +17,11 @@ import { parseSharding } from '../mesh/sharding/parse.ts';
 import type { Sharding } from '../mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../mesh/sharding/space.ts';
 import { builtinOperators } from '../ops/builtin.ts';
+import { type ExpandOptions, expandRules } from '../ops/expansion/expand.ts';
 import type { OperatorRecord, TensorMeta, TypedContext } from '../ops/record/record.ts';
 import type { Rule } from '../ops/record/rule.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { bindText, callOf } from '../ops/samples/call-text.ts';
-import { type ExpandOptions, expandRules } from './expand.ts';
 import { propagate } from './propagate.ts';
 
 /** A call of an operator on types; its `rules`, `inputs` and `outputs` are what `admit` takes. */

@@ -6,9 +6,9 @@
 import { internalError, ShardwrightError } from '../errors.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
+import { expandRows } from '../ops/expansion/expand.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
 import type { Rule } from '../ops/record/rule.ts';
-import { expandRows } from './expand.ts';
 import { type FillOptions, fillRules } from './fill.ts';
 import { MovePrices, type Prices } from './prices.ts';
 import { cheapest } from './search.ts';

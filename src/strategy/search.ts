@@ -2,11 +2,11 @@
 
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import { FIRST_OTHER_CODE } from '../mesh/sharding/space.ts';
+import { type Row } from '../ops/expansion/row.ts';
+import { type ProductOptions, RowProduct } from '../ops/expansion/row-product.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import type { FilledRules } from './fill.ts';
 import type { MovePrices } from './prices.ts';
-import { type Row } from './row.ts';
-import { type ProductOptions, RowProduct } from './row-product.ts';
 
 /**
  * Best-first search for the strategy whose inputs are cheapest to bring about, without pricing

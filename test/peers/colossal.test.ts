@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
+import { expandRules } from '../../src/ops/expansion/expand.ts';
 import { bindText, parseCall } from '../../src/ops/samples/call-text.ts';
-import { expandRules } from '../../src/strategy/expand.ts';
 
 /**
  * Colossal-Auto writes a strategy as `out = lhs x rhs`, each a sharding per tensor dim: `S0`, `S1`,

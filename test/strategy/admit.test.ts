@@ -13,13 +13,13 @@ import { parseSharding } from '../../src/mesh/sharding/parse.ts';
 import { heldRows } from '../../src/mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
+import { expandRules } from '../../src/ops/expansion/expand.ts';
 import { bindCall, withOutputs } from '../../src/ops/record/context.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
 import type { TensorMeta } from '../../src/ops/record/record.ts';
 import { type Rule, rule, S } from '../../src/ops/record/rule.ts';
 import { type Admission, admit } from '../../src/strategy/admit.ts';
 import { dataflow } from '../../src/strategy/dataflow.ts';
-import { expandRules } from '../../src/strategy/expand.ts';
 import { nodeStrategies } from '../../src/strategy/nodes.ts';
 import { input, parameter, trace } from '../../src/trace/trace.ts';
 

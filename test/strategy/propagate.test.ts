@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import { expandRows } from '../../src/strategy/expand.ts';
+import { expandRows } from '../../src/ops/expansion/expand.ts';
 import { cutsAmong, fillRules } from '../../src/strategy/fill.ts';
 import { MovePrices } from '../../src/strategy/prices.ts';
 import { cheapestFew } from '../../src/strategy/search.ts';

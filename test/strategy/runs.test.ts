@@ -2,9 +2,9 @@ import { describe, expect, it } from 'vitest';
 
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
+import { expandRules, type StrategySet } from '../../src/ops/expansion/expand.ts';
 import type { TensorMeta } from '../../src/ops/record/record.ts';
 import { einsumRules } from '../../src/ops/rules/einsum.ts';
-import { expandRules, type StrategySet } from '../../src/strategy/expand.ts';
 import { runsOf } from '../../src/strategy/runs.ts';
 
 const f32 = (...shape: number[]): TensorMeta => ({ dtype: 'f32', shape });

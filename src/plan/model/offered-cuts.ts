@@ -9,7 +9,7 @@ import type { Placement } from '../../mesh/placements/placement.ts';
 import { Shard } from '../../mesh/placements/shards/shard.ts';
 import { parsePlacement } from '../../mesh/sharding/parse.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
-import type { StridedCuts } from '../../strategy/patterns.ts';
+import type { StridedCuts } from '../../ops/expansion/patterns.ts';
 import { MOST_RUNS, runsOf } from '../../strategy/runs.ts';
 import type { PlanRequest } from '../request/request.ts';
 import type { GivenPins } from '../request/source-pins.ts';

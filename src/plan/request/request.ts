@@ -3,7 +3,7 @@
  */
 import type { Gradients, Optimizer } from '../../cost/memory/state-bytes.ts';
 import type { VocabularyPadding } from '../../models/vocabulary.ts';
-import type { StridedCuts } from '../../strategy/patterns.ts';
+import type { StridedCuts } from '../../ops/expansion/patterns.ts';
 
 /**
  * What the user asks for. The request is plain, frozen data: what-if questions are immer patches on

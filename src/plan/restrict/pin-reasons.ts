@@ -11,17 +11,17 @@ import {
   strideEvenly,
 } from '../../mesh/sharding/sharding.ts';
 import { FIRST_OTHER_CODE, REPLICATE_CODE, type ShardingSpace } from '../../mesh/sharding/space.ts';
+import { allReplicate, cutRows, plainRow } from '../../ops/expansion/expand.ts';
+import { offered } from '../../ops/expansion/patterns.ts';
+import { type Row } from '../../ops/expansion/row.ts';
+import { type ProductOptions, RowProduct } from '../../ops/expansion/row-product.ts';
 import type { TensorMeta } from '../../ops/record/record.ts';
 import { type Rule, ruleText, type ShardSlot } from '../../ops/record/rule.ts';
-import { allReplicate, cutRows, plainRow } from '../../strategy/expand.ts';
-import { offered } from '../../strategy/patterns.ts';
-import { type Row } from '../../strategy/row.ts';
-import { type ProductOptions, RowProduct } from '../../strategy/row-product.ts';
 import type { Model } from '../model/model.ts';
 
 /**
  * Why no strategy of a node leaves its result in a sharding. The reason is the first of the
- * search's own filters that takes the sharding away (`strategy/expand.ts`), found by asking them
+ * search's own filters that takes the sharding away (`ops/expansion/expand.ts`), found by asking them
  * one after the other.
  */
 

@@ -5,8 +5,8 @@
 
 import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
+import { expandRules } from '../../ops/expansion/expand.ts';
 import { isStrided, type Rule, type RuleSlot } from '../../ops/record/rule.ts';
-import { expandRules } from '../../strategy/expand.ts';
 import type { SampleCall } from './sample-call.ts';
 
 /**

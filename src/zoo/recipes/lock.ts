@@ -4,10 +4,10 @@
  */
 
 import { isPartialCode, REPLICATE_CODE, type ShardingSpace } from '../../mesh/sharding/space.ts';
+import type { StrategySet } from '../../ops/expansion/expand.ts';
 import type { Model } from '../../plan/model/model.ts';
 import type { Restriction } from '../../plan/restrict/restriction.ts';
 import { PairMap } from '../../solver/store/pair-map.ts';
-import type { StrategySet } from '../../strategy/expand.ts';
 
 const UNKNOWN = -1;
 

@@ -6,9 +6,9 @@ import {
   shardCode,
   type ShardingSpace,
 } from '../../mesh/sharding/space.ts';
+import type { StrategySet } from '../../ops/expansion/expand.ts';
 import type { Model } from '../../plan/model/model.ts';
 import { Restriction } from '../../plan/restrict/restriction.ts';
-import type { StrategySet } from '../../strategy/expand.ts';
 import type { NodeStrategies } from '../../strategy/nodes.ts';
 import { placeActivations } from './activations.ts';
 import { type InputRoles, inputRoles } from './inputs/roles.ts';

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../../src/mesh/sharding/space.ts';
 import { viewOps } from '../../../src/ops/aten/movement/views.ts';
+import { expandRules } from '../../../src/ops/expansion/expand.ts';
 import { ruleText } from '../../../src/ops/record/rule.ts';
 import { OperatorTable } from '../../../src/ops/record/table.ts';
 import {
@@ -12,7 +13,6 @@ import {
   viewGroups,
   viewRules,
 } from '../../../src/ops/rules/viewgroups.ts';
-import { expandRules } from '../../../src/strategy/expand.ts';
 import { makeCall } from '../support/calls.ts';
 import { draw } from '../support/draw.ts';
 import { shapeKernels } from '../support/kernels.ts';

@@ -2,12 +2,12 @@ import { describe, expect, it, test } from 'vitest';
 
 import { suggestion } from '../../../src/errors.ts';
 import type { Graph } from '../../../src/graph/types.ts';
+import { offered as offeredRules } from '../../../src/ops/expansion/patterns.ts';
 import { ruleText } from '../../../src/ops/record/rule.ts';
 import type { Model } from '../../../src/plan/model/model.ts';
 import { prepare } from '../../../src/plan/prepare.ts';
 import type { PlanRequest } from '../../../src/plan/request/request.ts';
 import { whyNotOffered } from '../../../src/plan/restrict/pin-reasons.ts';
-import { offered as offeredRules } from '../../../src/strategy/patterns.ts';
 import { input, parameter } from '../../../src/trace/record/spec.ts';
 import type { Tensor } from '../../../src/trace/tensor/tensor.ts';
 import { trace } from '../../../src/trace/trace.ts';

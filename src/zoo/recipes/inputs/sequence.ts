@@ -3,8 +3,8 @@
  * attention mixes.
  */
 
+import { takesAnyCut } from '../../../ops/expansion/row.ts';
 import { isStrided, type ShardSlot } from '../../../ops/record/rule.ts';
-import { takesAnyCut } from '../../../strategy/row.ts';
 import type { RuleLists } from './indices.ts';
 import { type InputTensor, isPlain, type Program } from './program.ts';
 

@@ -4,26 +4,26 @@
  * cannot pass is left where it first fails and going on from a prefix costs one step.
  */
 
-import { checkPlannedDims } from '../mesh/devices/mesh.ts';
-import type { Placement } from '../mesh/placements/placement.ts';
-import { StridedShard } from '../mesh/placements/shards/strided.ts';
-import { fromMeshView } from '../mesh/sharding/mesh-view.ts';
+import { checkPlannedDims } from '../../mesh/devices/mesh.ts';
+import type { Placement } from '../../mesh/placements/placement.ts';
+import { StridedShard } from '../../mesh/placements/shards/strided.ts';
+import { fromMeshView } from '../../mesh/sharding/mesh-view.ts';
 import {
   evenlyShardable,
   fillsAllRanks,
   shardable,
   Sharding,
   strideEvenly,
-} from '../mesh/sharding/sharding.ts';
+} from '../../mesh/sharding/sharding.ts';
 import {
   FIRST_OTHER_CODE,
   FIRST_SHARD_CODE,
   partialCode,
   REPLICATE_CODE,
   type ShardingSpace,
-} from '../mesh/sharding/space.ts';
-import type { TensorMeta } from '../ops/record/record.ts';
-import type { RuleSlot } from '../ops/record/rule.ts';
+} from '../../mesh/sharding/space.ts';
+import type { TensorMeta } from '../record/record.ts';
+import type { RuleSlot } from '../record/rule.ts';
 import { patternOf, type Patterns } from './patterns.ts';
 import { needsOf, type Row, type RowNeeds, someLookEqual, takesAnyCut } from './row.ts';
 

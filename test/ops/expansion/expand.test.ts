@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
 
-import { parseMesh } from '../../src/mesh/devices/mesh.ts';
-import { heldRows } from '../../src/mesh/sharding/sharding.ts';
-import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
-import type { TensorMeta } from '../../src/ops/record/record.ts';
-import { P, R, type Rule, rule, S } from '../../src/ops/record/rule.ts';
-import { einsumRules } from '../../src/ops/rules/einsum.ts';
-import { viewRules } from '../../src/ops/rules/viewgroups.ts';
-import { expandRules, type StrategySet } from '../../src/strategy/expand.ts';
+import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
+import { heldRows } from '../../../src/mesh/sharding/sharding.ts';
+import { ShardingSpace } from '../../../src/mesh/sharding/space.ts';
+import { expandRules, type StrategySet } from '../../../src/ops/expansion/expand.ts';
+import type { TensorMeta } from '../../../src/ops/record/record.ts';
+import { P, R, type Rule, rule, S } from '../../../src/ops/record/rule.ts';
+import { einsumRules } from '../../../src/ops/rules/einsum.ts';
+import { viewRules } from '../../../src/ops/rules/viewgroups.ts';
 
 const f32 = (...shape: number[]): TensorMeta => ({ dtype: 'f32', shape });
 const space = (mesh: string): ShardingSpace => new ShardingSpace(parseMesh(mesh));

@@ -19,15 +19,15 @@
  * them only to be equal (`cutRows`).
  */
 
-import type { Placement, ReduceOp } from '../mesh/placements/placement.ts';
+import type { Placement, ReduceOp } from '../../mesh/placements/placement.ts';
 import {
   partialCode,
   REPLICATE_CODE,
   shardCode,
   type ShardingSpace,
-} from '../mesh/sharding/space.ts';
-import type { TensorMeta } from '../ops/record/record.ts';
-import { isStrided, R, type Rule, type RuleSlot } from '../ops/record/rule.ts';
+} from '../../mesh/sharding/space.ts';
+import type { TensorMeta } from '../record/record.ts';
+import { isStrided, R, type Rule, type RuleSlot } from '../record/rule.ts';
 import { hasCut } from './patterns.ts';
 import { type Row, shardsOf, takesAnyCut } from './row.ts';
 import { type ProductOptions, RowProduct } from './row-product.ts';

@@ -3,8 +3,8 @@
  * call.
  */
 
-import type { TensorMeta } from '../ops/record/record.ts';
-import type { RuleSlot, ShardSlot } from '../ops/record/rule.ts';
+import type { TensorMeta } from '../record/record.ts';
+import type { RuleSlot, ShardSlot } from '../record/rule.ts';
 
 /**
  * A rule on one mesh dim: its slots for inputs and outputs, and the kind codes that they stand for.

@@ -1,18 +1,18 @@
 import { describe, expect, test } from 'vitest';
 
-import type { Redistributor } from '../../src/cost/redistribution/redistribute.ts';
-import { parseMesh } from '../../src/mesh/devices/mesh.ts';
-import { MaskPartial } from '../../src/mesh/placements/partials/mask-partial.ts';
-import { Partial } from '../../src/mesh/placements/partials/partial.ts';
-import { Shard } from '../../src/mesh/placements/shards/shard.ts';
-import { StridedShard } from '../../src/mesh/placements/shards/strided.ts';
-import { parseSharding } from '../../src/mesh/sharding/parse.ts';
-import { heldRows, pendingTogether } from '../../src/mesh/sharding/sharding.ts';
-import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
-import { P, type Rule, rule } from '../../src/ops/record/rule.ts';
-import { expandRules } from '../../src/strategy/expand.ts';
-import type { PropagateOptions } from '../../src/strategy/propagate.ts';
-import { COMPAT, setup, spec } from './support.ts';
+import type { Redistributor } from '../../../src/cost/redistribution/redistribute.ts';
+import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
+import { MaskPartial } from '../../../src/mesh/placements/partials/mask-partial.ts';
+import { Partial } from '../../../src/mesh/placements/partials/partial.ts';
+import { Shard } from '../../../src/mesh/placements/shards/shard.ts';
+import { StridedShard } from '../../../src/mesh/placements/shards/strided.ts';
+import { parseSharding } from '../../../src/mesh/sharding/parse.ts';
+import { heldRows, pendingTogether } from '../../../src/mesh/sharding/sharding.ts';
+import { ShardingSpace } from '../../../src/mesh/sharding/space.ts';
+import { expandRules } from '../../../src/ops/expansion/expand.ts';
+import { P, type Rule, rule } from '../../../src/ops/record/rule.ts';
+import type { PropagateOptions } from '../../../src/strategy/propagate.ts';
+import { COMPAT, setup, spec } from '../../strategy/support.ts';
 
 /**
  * Rows of the spec's table, from DTensor 2.13: what comes out of given placements on two mesh dims,

@@ -1,11 +1,11 @@
 /** Finds the strided cuts that the values of a program can have. */
 
-import type { Placement } from '../mesh/placements/placement.ts';
-import { StridedShard } from '../mesh/placements/shards/strided.ts';
-import { toMeshView } from '../mesh/sharding/mesh-view.ts';
-import { FIRST_OTHER_CODE, type ShardingSpace } from '../mesh/sharding/space.ts';
-import type { TensorMeta } from '../ops/record/record.ts';
-import { isStrided, type Rule } from '../ops/record/rule.ts';
+import type { Placement } from '../../mesh/placements/placement.ts';
+import { StridedShard } from '../../mesh/placements/shards/strided.ts';
+import { toMeshView } from '../../mesh/sharding/mesh-view.ts';
+import { FIRST_OTHER_CODE, type ShardingSpace } from '../../mesh/sharding/space.ts';
+import type { TensorMeta } from '../record/record.ts';
+import { isStrided, type Rule } from '../record/rule.ts';
 
 /**
  * Strided cuts that values of a program can have. They come from views that merge dims (a cut of
