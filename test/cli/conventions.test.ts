@@ -24,7 +24,7 @@ afterAll(() => rmSync(root, { recursive: true, force: true }));
 const MLP = fixture('mlp-loss');
 const ON = ['--mesh', 'dp=4', '--cluster', 'dgx-h100'];
 
-describe('ZO-37 a slip is exit 2, says the right word, and is one JSON value with --json', () => {
+describe('a slip is exit 2, says the right word, and is one JSON value with --json', () => {
   it.each<[string, () => readonly string[], readonly string[]]>([
     ['comapre', () => ['comapre', MLP], ['Did you mean compare?']],
     [
@@ -93,14 +93,14 @@ describe('ZO-37 a slip is exit 2, says the right word, and is one JSON value wit
   );
 });
 
-describe('ZO-38 exit codes, each by a command of the documentation', () => {
+describe('exit codes, each by a command of the documentation', () => {
   it('the help says them', async () => {
     const { out, code } = await cli('--help');
     expect(code).toBe(0);
     expect(out).toMatch(/Exit codes: 0 ok, 1 .*, 2 .*, 3 .*, 4 /);
   });
 
-  it('3: infeasible, with a budget that works; 0: the plan of that budget', async () => {
+  it('an infeasible budget exits 3 and names a budget that works, and the plan of that budget exits 0', async () => {
     const plan = ['plan', MLP, ...ON, '--no-recipes'] as const;
     const none = await cli(...plan, '--memory', '1B');
     expect([none.code, none.out]).toEqual([3, '']);
@@ -114,7 +114,7 @@ describe('ZO-38 exit codes, each by a command of the documentation', () => {
     ).not.toBe(0);
   });
 
-  it('2: bad input; 3: infeasible, with the smallest budget of states, which is one; 0: the plan of that budget', async () => {
+  it('bad input exits 2, too little memory for the states exits 3 with the least budget, and that budget exits 0', async () => {
     const plan = ['plan', MLP, ...ON, '--no-recipes', '--activations', 'report'] as const;
     expect((await cli(...plan, '--memory', '60')).code).toBe(2);
     const none = await cli(...plan, '--memory', '1B');

@@ -29,7 +29,7 @@ const json = async <T>(...argv: readonly string[]): Promise<T> => {
 };
 
 describe('--pad-vocab', () => {
-  it('ZO-15 models show and inspect count the padding apart', async () => {
+  it('models show and inspect count the padding apart', async () => {
     const shown = await json<object>('models', 'show', 'gpt2', '--pad-vocab', '128');
     expect(shown).toMatchObject({
       parameters: 124_439_808 + 36_096,
@@ -53,7 +53,7 @@ describe('--pad-vocab', () => {
     expect(await json('inspect', model, '--pad-vocab', '1')).toEqual(plain);
   });
 
-  it('ZO-15 a plan folder says what was padded, for the tensor ranks of its mesh', async () => {
+  it('a plan folder says what was padded, for the tensor ranks of its mesh', async () => {
     const out = join(folder, 'plan');
     const flags = [
       '--mesh',
@@ -92,7 +92,7 @@ describe('--pad-vocab', () => {
     expect(same.out).toMatch(/regret +0 %[^]*896 parameters are padding/);
   });
 
-  it('ZO-15 verify of a model pads it for its mesh', async () => {
+  it('verify of a model pads it for its mesh', async () => {
     const flags = ['--mesh', 'tp=2', '--quiet', '--pad-vocab', '8', ...SIZES] as const;
     expect(await json('verify', model, ...flags, '--no-shrink')).toMatchObject({
       devices: 2,
@@ -108,7 +108,7 @@ describe('--pad-vocab', () => {
     expect(reduced.sizes.map((s) => s.from)).not.toContain(50);
   });
 
-  it('ZO-15 compare of one graph pads it for the most tensor ranks, and says so', async () => {
+  it('compare of one graph pads it for the most tensor ranks, and says so', async () => {
     const argv = [
       'compare',
       model,
@@ -136,7 +136,7 @@ describe('--pad-vocab', () => {
     );
   });
 
-  it('ZO-15 recipes lint has nothing to say of a vocabulary that is padded for its plan', async () => {
+  it('recipes lint has nothing to say of a vocabulary that is padded for its plan', async () => {
     const argv = ['recipes', 'lint', model, '--plan', 'tp', '--mesh', 'tp=4'] as const;
     expect((await cli(...argv)).out).toContain('ZL07');
     const padded = await cli(...argv, '--pad-vocab', '8');
@@ -144,7 +144,7 @@ describe('--pad-vocab', () => {
     expect(padded.out).toContain('padded to 64, a multiple of 8 x 4 tensor ranks');
   });
 
-  it.each(['0', '-1', '1.5', 'many', '99999999'])('ZO-37 --pad-vocab %s: exit 2', async (value) => {
+  it.each(['0', '-1', '1.5', 'many', '99999999'])('--pad-vocab %s: exit 2', async (value) => {
     for (const argv of [
       ['inspect', model],
       ['models', 'show', 'gpt2'],

@@ -11,8 +11,8 @@ import { ShardwrightError } from '../../src/errors.ts';
 import { OwnProcess } from '../support/own-process.ts';
 
 /**
- * CA-17: what is wrong in a program of the user is said in one line with its place, exit 2; it is
- * no defect of ours.
+ * A fault of the user's program is reported in one line with its place and exit code 2, and not as a
+ * defect of Shardwright.
  */
 
 const root = join(import.meta.dirname, '../..');
@@ -49,8 +49,8 @@ function alone(...args: readonly string[]): Run {
   return { code: status, out: stdout, lines: stderr.trimEnd().split('\n') };
 }
 
-describe('CA-17 faults of a program', () => {
-  it('CA-17 a syntax error has line and column', () => {
+describe('faults of a program', () => {
+  it('a syntax error has line and column', () => {
     const run = alone(
       'trace',
       file('syntax.ts', 'export function model({ x }) {\n  return x.relu(;\n}'),
@@ -60,7 +60,7 @@ describe('CA-17 faults of a program', () => {
     expect(run.lines[0]).toMatch(/syntax\.ts:4:17: E_SYNTAX '\)' expected\./);
   });
 
-  it('CA-17 what the model throws has its place; --json says the same', async () => {
+  it('what the model throws has its place; --json says the same', async () => {
     const path = file(
       'throws.ts',
       'export function model({ x }) {\n  const u: any = undefined;\n  return u.foo(x);\n}',
@@ -77,7 +77,7 @@ describe('CA-17 faults of a program', () => {
     });
   });
 
-  it("CA-6 CA-40 options { controlFlow: 'capture' } make operators of the file's own conditions", async () => {
+  it("options { controlFlow: 'capture' } make operators of the file's own conditions", async () => {
     const body =
       'export default ({ x }) => {\n  if (x.sum().gt(0)) return x.sin();\n  else return x.cos();\n};';
     const path = file('capture.ts', `export const options = { controlFlow: 'capture' };\n${body}`);
@@ -95,7 +95,7 @@ describe('CA-17 faults of a program', () => {
     );
   });
 
-  it('CA-17 the other faults, without a process of their own', async () => {
+  it('the other faults, without a process of their own', async () => {
     const thrown = async (error: unknown, body: string): Promise<unknown[]> => {
       const found = await scriptError(error, file('other.ts', body));
       if (!(found instanceof ShardwrightError)) return ['passed on'];

@@ -55,7 +55,7 @@ describe('--size', () => {
     expect(open.memory).toEqual(fixed.memory);
   });
 
-  it('a joint graph whose batch is an input: the input is gone, the work is that of CA-50', async () => {
+  it('--size fixes the batch of a joint graph, drops its input, and gives the FLOPs of the fixed graph', async () => {
     const select = ['--select', '0/1 Joint graph 1', '--size', 's77=8'];
     const found = await json<Inspection>('inspect', log, ...select);
     expect(found.flops).toEqual({ forward: 786_432, backward: 1_048_576, total: 1_835_008 });

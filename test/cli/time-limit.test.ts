@@ -51,7 +51,7 @@ async function underControl(control: RunControl, argv: readonly string[]): Promi
   return { code, out, err };
 }
 
-it('4: a limit in the middle of a hard search gives the bound, the gap and a plan folder that can be used', async () => {
+it('a limit in the middle of a hard search exits 4 with the bound, the gap and a plan folder that can be used', async () => {
   // A budget that binds: the proof takes minutes.
   const out = join(root, 'late');
   const hard = [

@@ -11,7 +11,7 @@ import { DeviceMesh, parseMesh } from '../../src/mesh/devices/mesh.ts';
 
 const mesh = (...sizes: number[]) => parseMesh(sizes.map((n, i) => `m${i}=${n}`).join(','));
 
-describe('CM-14 topology', () => {
+describe('topology', () => {
   test.each<[number[], number[], number, number, number]>([
     [[8, 8], [0], 8, 8, 1],
     [[8, 8], [1], 8, 1, 8],
@@ -29,7 +29,7 @@ describe('CM-14 topology', () => {
   });
 });
 
-test('CM-14 a permuted table is read as it stands: device ids say which host a rank is on', () => {
+test('a permuted table is read as it stands: device ids say which host a rank is on', () => {
   const ids = [0, 8, 1, 9, 2, 10, 3, 11];
   const table = new DeviceMesh(
     [
@@ -80,7 +80,7 @@ describe('alpha-beta', () => {
     for (const kind of COLLECTIVE_KINDS) expect(model.seconds(kind, 1e9, [1])).toBe(0);
   });
 
-  test('CM-13 monotone in bytes', () => {
+  test('monotone in bytes', () => {
     const model = alphaBeta(cluster, mesh(4, 2, 8));
     fc.assert(
       fc.property(
@@ -108,7 +108,7 @@ describe('presets', () => {
     expect(() => collectiveModel('toString', cluster, mesh(2))).toThrow(/no cost preset/);
   });
 
-  test('CM-64 presets and meshes do not mix', () => {
+  test('presets and meshes do not mix', () => {
     const cluster = loadCluster('dgx-h100');
     const before = collectiveModel('dtensor', cluster, mesh(8)).seconds('all_gather', 2 ** 22, [0]);
     collectiveModel('alpha-beta', cluster, mesh(8)).seconds('all_gather', 2 ** 22, [0]);

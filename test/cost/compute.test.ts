@@ -49,7 +49,7 @@ const product = (m: number, k: number, n: number, dtype: DType = 'bf16'): TypedC
 
 const cluster = loadCluster('dgx-h100');
 
-describe('CM-2 matmul efficiency', () => {
+describe('matmul efficiency', () => {
   test.each([
     [10, 0.0136],
     [50, 0.1231],
@@ -136,7 +136,7 @@ describe('computeSeconds', () => {
     );
   });
 
-  test('CM-4 a dtype that the device cannot do is an error that lists what it can', () => {
+  test('a dtype that the device cannot do is an error that lists what it can', () => {
     const bare = { ...cluster, peakFlopsPerSecond: { fp4: 1e15 } };
     expect(() => matrixPeak(bare, 'bf16')).toThrow(/no peak for bf16; it has fp4/);
   });

@@ -14,7 +14,7 @@ const records = corpus.filter(
     r.id.endsWith('/joint') && r.graph_flops !== undefined && !/32l|4l-b64|12l|^hop/.test(r.id),
 );
 
-describe('CM-3 FLOPs of the public graphs equal the index', () => {
+describe('FLOPs of the public graphs equal the index', () => {
   test.each(records.map((r) => [r.id, r] as const))('%s', (_, record) => {
     const path = record.files.map((f) => f.path).find((p) => p.includes('joint.expanded'));
     expect(path).toBeDefined();

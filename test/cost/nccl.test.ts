@@ -44,7 +44,7 @@ B 72,1  30.01/31.01/50.01 31.33/32.96/51.55 51.29/62.42/74.86 115.16/156.67/149.
 B 144,1 160.8/43.16/37.05 187.4/71.49/50.44 408.93/120.41/651.55 702.02/254.42/1424.69 2741.4/2468.34/14999.96`;
 const FAMILY: Readonly<Record<string, NcclFamily>> = { A: 'ampere', H: 'hopper', B: 'blackwell' };
 
-describe('CM-10 golden collective times', () => {
+describe('golden collective times', () => {
   const lines = GOLDEN.trim().split('\n');
   test.each(lines.map((line) => line.trim().split(/\s+/)))(
     '%s: %s devices apart',
@@ -71,7 +71,7 @@ describe('CM-10 golden collective times', () => {
   );
 });
 
-describe('CM-11 parts of the NCCL-like model', () => {
+describe('parts of the NCCL-like model', () => {
   const a100 = literalLinks('ampere');
   const eight = literalGroup(8, 1, 8);
 
@@ -194,7 +194,7 @@ describe('CM-11 parts of the NCCL-like model', () => {
   });
 });
 
-describe('CM-12 measured collectives', () => {
+describe('measured collectives', () => {
   const points = measuredPoints();
   const left = (accelerators: readonly string[]): number[] =>
     accelerators.flatMap((accelerator) =>
@@ -286,7 +286,7 @@ describe('CM-12 measured collectives', () => {
   });
 });
 
-describe('CM-13 the preset nccl', () => {
+describe('the preset nccl', () => {
   const clusters = [
     'dgx-h100',
     'dgx-h200',

@@ -130,7 +130,7 @@ function numbersOf(room: string): Found[] {
 
 const told = ({ where, name }: Found): string => `${where.slice(SOURCE.length + 1)}: ${name}`;
 
-describe('CM-5 names of numbers', () => {
+describe('names of numbers', () => {
   test.each(ROOMS)('every exported number of src/%s ends in its unit, or has none', (room) => {
     const numbers = numbersOf(room);
     expect(numbers.length).toBeGreaterThan(10);

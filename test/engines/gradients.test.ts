@@ -61,7 +61,7 @@ const recording = {
 if (process.env['SHARDWRIGHT_RECORD'] === '1') writeFileSync(FILE, writeGradients(recording));
 
 describe('gradients against PyTorch', () => {
-  test('CA-53: every sample agrees to 1e-9', () => {
+  test('every sample agrees to 1e-9', () => {
     expect(gradientSamples.flatMap((s, i) => wrongAgainst(s, answer.calls[i]))).toEqual([]);
   });
 

@@ -65,7 +65,7 @@ const out = document.createElement('pre'); out.id = 'probe'; out.textContent = J
 </script>`;
 
 describe.skipIf(browser === undefined)(
-  'ZO-34 the report in headless Chromium (skipped where none is installed)',
+  'the report in headless Chromium (skipped where none is installed)',
   () => {
     let root = '';
     let page = '';
@@ -168,7 +168,7 @@ const out = document.createElement('pre'); out.id = 'probe'; out.textContent = J
 const A4 = 718;
 
 describe.skipIf(browser === undefined)(
-  'ZO-34 nothing lies over anything (skipped where no browser is installed)',
+  'nothing lies over anything (skipped where no browser is installed)',
   () => {
     let root = '';
     let pages: Readonly<Record<string, string>> = {};

@@ -48,7 +48,7 @@ describe('programs exported to JAX', () => {
   );
 
   test.each(Object.keys(record.cases))(
-    'FM-80 %s: the placements read back are those of the plan',
+    '%s: the placements read back are those of the plan',
     (name) => {
       const source = recordedSource(record.cases[name]);
       const mesh = parseMesh(source.plan.request.mesh);

@@ -43,7 +43,7 @@ const ROWS = ['self_attn.o_proj', 'mlp.down_proj'];
 const text = (target: typeof megatronTarget, source: ExportSource, name: string): string =>
   target.write(source).files.find((file) => file.name === name)?.text ?? '';
 
-describe('FM-74: column and row parallel over tp, data parallel over dp', () => {
+describe('column and row parallel over tp, data parallel over dp', () => {
   test('the roles of the mesh dims', () => {
     const roles = planRoles(tp);
     expect(roles.roles).toEqual(['data', 'tensor']);
@@ -162,7 +162,7 @@ describe('the real packages', () => {
 });
 
 /** A parameter of that name, in every text that is Python, JSON, YAML or MLIR. */
-describe('FM-79: names are data', () => {
+describe('names are data', () => {
   const evil = 'a"]);\nimport os #';
   const named = (): ExportSource => {
     const rename = (name: string | undefined): string | undefined =>
@@ -220,7 +220,7 @@ describe('losses', () => {
     },
   });
 
-  test('FM-78: a layer that Megatron does not know is refused, and written with the loss at the top when allowed', () => {
+  test('a layer that Megatron does not know is refused, and written with the loss at the top when allowed', () => {
     expect(() => exportPlan(turned(), 'megatron')).toThrow(/E_EXPORT_LOSS|model\.model\.layers/);
     const { files, losses } = exportPlan(turned(), 'megatron', { allowLossy: true });
     expect(losses.length).toBe(1);
@@ -229,14 +229,14 @@ describe('losses', () => {
     );
   });
 
-  test('FM-76: layers that differ are written out', () => {
+  test('layers that differ are written out', () => {
     const python = text(torchDtensorTarget, turned(), 'parallelize.py');
     expect(python).toContain('"model.model.layers.*.mlp.up_proj": ColwiseParallel()');
     expect(python).toContain('"model.model.layers.*.mlp.other": ColwiseParallel()');
   });
 });
 
-describe('FM-80: what targets state is read back', () => {
+describe('what targets state is read back', () => {
   test.each([einshardTarget, torchDtensorTarget])('$name: every parameter', (target) => {
     for (const source of [tp, fsdp]) {
       const { files, losses } = target.write(source);
@@ -247,7 +247,7 @@ describe('FM-80: what targets state is read back', () => {
     }
   });
 
-  test('FM-77 autoparallel: every node, by its name', () => {
+  test('autoparallel: every node, by its name', () => {
     const { files, losses } = autoparallelTarget.write(tp);
     expect(losses).toEqual([]);
     const read = autoparallelTarget.readBack?.(files, tp.mesh);

@@ -24,7 +24,7 @@ describe('texts of shardings', () => {
     ['S(0)R', '{devices=[2,1,4]<=[8] last_tile_dim_replicate}', '<@mesh, [{"a"}, {}]>'],
     ['S(0)[1]S(0)[0]', '{devices=[8,1]<=[2,4]T(1,0)}', '<@mesh, [{"b", "a"}, {}]>'],
     ['RR', '{replicated}', '<@mesh, [{}, {}]>'],
-  ])('FM-34 %s', (placement, gspmd, shardy) => {
+  ])('%s', (placement, gspmd, shardy) => {
     const mesh = parseMesh('a=2,b=4');
     const sharding = parseSharding(placement, mesh);
     expect(gspmdText(sharding, mesh, [16, 16])).toEqual({ text: gspmd });
@@ -46,18 +46,15 @@ function stated(source: ExportSource, text: string): string[] {
 }
 
 describe('StableHLO with shardings', () => {
-  test.each(NAMES)(
-    'FM-80 %s: the importer reads the planned placements from the Shardy text',
-    (name) => {
-      const source = recordedSource(record.cases[name]);
-      const [{ text }] = shardyTarget.write(source).files;
-      const planned = new Map(source.plan.nodes.map((node) => [node.name, node.outputs[0]]));
-      const wanted = source.program.nodes.flatMap((n) =>
-        n.kind === 'placeholder' ? [planned.get(n.name)] : [],
-      );
-      expect(stated(source, text)).toEqual(wanted);
-    },
-  );
+  test.each(NAMES)('%s: the importer reads the planned placements from the Shardy text', (name) => {
+    const source = recordedSource(record.cases[name]);
+    const [{ text }] = shardyTarget.write(source).files;
+    const planned = new Map(source.plan.nodes.map((node) => [node.name, node.outputs[0]]));
+    const wanted = source.program.nodes.flatMap((n) =>
+      n.kind === 'placeholder' ? [planned.get(n.name)] : [],
+    );
+    expect(stated(source, text)).toEqual(wanted);
+  });
 
   test.each(NAMES)('%s: the GSPMD text reads as a program of the same size', (name) => {
     const source = recordedSource(record.cases[name]);

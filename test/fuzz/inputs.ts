@@ -1,7 +1,7 @@
 /**
- * FM-55 FM-56: files of every importer with changed bits, lines, numbers and words. Each is read,
- * and then a linted graph whose text reads back, or refused with code and remedy; never an internal
- * error, a foreign exception, or no end.
+ * Files of every importer with changed bits, lines, numbers and words. Each one gives a linted graph
+ * whose text reads back, or is refused with a code and a remedy. None gives an internal error or a
+ * foreign exception, and none runs forever.
  */
 import fc from 'fast-check';
 import { unzipSync, zipSync } from 'fflate';

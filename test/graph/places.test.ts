@@ -34,7 +34,7 @@ function told(text: string): string {
   throw new Error('the text was not refused');
 }
 
-describe('CA-15 malformed graph text is refused with exact line and column', () => {
+describe('malformed graph text is refused with exact line and column', () => {
   test('the text itself is read', () => {
     expect(parseGraph(TEXT).nodes).toHaveLength(4);
   });

@@ -79,7 +79,7 @@ const JOINT: readonly [
   ['hop-map-joint', 17],
 ];
 
-describe('FM-2 FM-3 FM-6 joint texts against the answer keys', () => {
+describe('joint texts against the answer keys', () => {
   test.each(JOINT)('%s: %i nodes, both texts', (model, nodes, ties = []) => {
     const key = answerKey(`${model}/joint`);
     expect(key.graph.nodes).toBe(nodes);
@@ -126,7 +126,7 @@ describe('other producers', () => {
     ['hop-while/export', ['readable']],
     ['hop-cond/export', ['readable', 'ep']],
   ];
-  test.each(OTHERS)('FM-2 %s', (id, kinds) => {
+  test.each(OTHERS)('%s', (id, kinds) => {
     const key = answerKey(id);
     for (const kind of kinds) {
       const graph = importGraph(packed(`${id}.${kind}.txt.gz`));
@@ -136,7 +136,7 @@ describe('other producers', () => {
   });
 
   test.each(['mlp/export', 'convnet/export_core', 'llama-tiny/export', 'gpt2-2l/export'])(
-    'FM-6 %s: parameters are the used p_ placeholders',
+    '%s: parameters are the used p_ placeholders',
     (id) => {
       const key = answerKey(id);
       const found = parametersOf(importGraph(packed(`${id}.readable.txt.gz`)));
@@ -147,7 +147,7 @@ describe('other producers', () => {
     },
   );
 
-  test('FM-7 str(ExportedProgram): full names, ranges, buffer mutations first', () => {
+  test('str(ExportedProgram): full names, ranges, buffer mutations first', () => {
     const dynamic = importGraph(packed('mlp-dynamic/export.ep.txt.gz'));
     expect(dynamic.dims).toEqual({ s77: { min: 2, max: 512 } });
     expect(
@@ -162,7 +162,7 @@ describe('other producers', () => {
     ]);
   });
 
-  test('FM-13 a symbolic batch is one named dim', () => {
+  test('a symbolic batch is one named dim', () => {
     const graph = importGraph(packed('mlp-dynamic/export.readable.txt.gz'));
     const x = graph.nodes.find((n) => n.name === 'x');
     expect(x?.type).toEqual({ kind: 'tensor', dtype: 'f32', shape: [{ sym: 's77' }, 128] });
@@ -172,7 +172,7 @@ describe('other producers', () => {
 describe('roles, phases and sources of joint graphs', () => {
   const graph = importGraph(packed('convnet/joint.expanded.txt.gz'));
 
-  test('FM-12 descriptors give names, roles, gradient links and buffer updates', () => {
+  test('descriptors give names, roles, gradient links and buffer updates', () => {
     const named = (role: string): (string | undefined)[] =>
       graph.nodes.filter((n) => n.meta.role === role).map((n) => n.meta.roleName);
     expect(named('parameter').slice(0, 3)).toEqual(['c1.weight', 'c1.bias', 'b1.weight']);
@@ -221,7 +221,7 @@ describe('roles, phases and sources of joint graphs', () => {
     expect([source?.source, source?.line]).toEqual(['torch_models.py:114', 24]);
   });
 
-  test('FM-9 bodies become subgraphs, their reads references; results are typed by the bodies', () => {
+  test('bodies become subgraphs, their reads references; results are typed by the bodies', () => {
     const joint = importGraph(packed('hop-scan-joint/joint.expanded.txt.gz'));
     const scan = joint.nodes.find((n) => n.name === 'scan_1');
     expect(scan?.target).toBe('scan');

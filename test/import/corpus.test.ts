@@ -56,7 +56,7 @@ const shapeOf = (type: TensorValue): unknown[] =>
   type.shape.map((d) => (typeof d === 'number' ? d : d.sym));
 
 describe('the corpus', () => {
-  test('FM-1 content alone gives the format of every file, packed or not', () => {
+  test('content alone gives the format of every file, packed or not', () => {
     const seen = new Map<string, number>();
     for (const record of corpus) {
       for (const path of graphFiles(record)) {
@@ -78,7 +78,7 @@ describe('the corpus', () => {
     ]).toEqual([75, 10, 11, 33, 14, 8]);
   }, 60_000);
 
-  test('FM-3 the 41,444 top-level annotations are those of the answer keys', () => {
+  test('the 41,444 top-level annotations are those of the answer keys', () => {
     let compared = 0;
     let added = 0;
     for (const { record, path, shapes } of READABLE) {
@@ -111,7 +111,7 @@ describe('the corpus', () => {
     expect([READABLE.length, compared - added, compared]).toEqual([78, 41_444, 50_848]);
   }, 60_000);
 
-  test('FM-4 with all annotations of calls erased, dtype, shape and stride are inferred again', () => {
+  test('with all annotations of calls erased, dtype, shape and stride are inferred again', () => {
     let compared = 0;
     for (const { path, shapes } of READABLE) {
       const erased = corpusText(path).replaceAll(/^( *\w+): "[^"]*" =/gm, '$1 =');
@@ -136,7 +136,7 @@ describe('the corpus', () => {
     expect(compared).toBe(50_848);
   }, 60_000);
 
-  test('FM-5 all 75 str(graph) texts give the graph of the readable twin', () => {
+  test('all 75 str(graph) texts give the graph of the readable twin', () => {
     let compared = 0;
     for (const { record, path, shapes } of READABLE) {
       const twin = fileOf(record, '.graph.txt');
@@ -149,7 +149,7 @@ describe('the corpus', () => {
   }, 60_000);
 });
 
-describe('FM-8 work', () => {
+describe('work', () => {
   test('by operator, at the top level', () => {
     let compared = 0;
     for (const { record, path } of READABLE) {
@@ -218,7 +218,7 @@ const PHASES: readonly (readonly [
   ['llama3-8b-32l', 3445, 4060, 2796, 295, 4],
 ];
 
-describe('CA-52 phases of imported joint graphs', () => {
+describe('phases of imported joint graphs', () => {
   test.each(PHASES)(
     '%s: %i forward, %i backward; %i needed; %i slots, %i none',
     (model, ...wanted) => {

@@ -13,9 +13,9 @@ import { jaxText } from './support-jax.ts';
 import { infer, inputTypes } from './twins.ts';
 
 /**
- * FM-55: in a statement of each text format, one mark (a bracket, a quote, an equals sign ...) is
- * deleted, swapped with its neighbour, or the text is cut there. Never a graph: an error in the
- * damaged line or at the next token.
+ * In a statement of each text format, one mark (a bracket, a quote, an equals sign ...) is deleted,
+ * swapped with its neighbour, or the text is cut there. The importer must not return a graph: it
+ * reports an error in the damaged line or at the next token.
  */
 
 interface Source {
@@ -182,7 +182,7 @@ function* damaged({ text: whole, statement, meaning }: Source, seed: number): Ge
   }
 }
 
-describe('FM-55 one damaged mark is found in its statement', () => {
+describe('one damaged mark is found in its statement', () => {
   test.each(SOURCES)('%s', (_, source) => {
     read(source.text, source.format);
     let tried = 0;

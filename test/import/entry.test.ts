@@ -17,7 +17,7 @@ import { packed, text } from './fixtures.ts';
 
 const bytes = (content: string): Uint8Array => new TextEncoder().encode(content);
 
-describe('FM-1 detection by content', () => {
+describe('detection by content', () => {
   const zip = (name: string): Uint8Array => zipSync({ [name]: bytes('{}') });
   test.each<[string, Uint8Array | string]>([
     ['fx', 'class GraphModule(torch.nn.Module):\n    def forward(self):\n'],

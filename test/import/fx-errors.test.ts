@@ -168,7 +168,7 @@ describe('bad FX text is refused with place and remedy', () => {
       '        g = self.g\n        c = torch.ops.higher_order.cond(x, g, g, (w,))\n        r: "f32[16, 16]" = c[1]\n        return (r,)\n\n    class g(torch.nn.Module):\n        def forward(self, a: "f32[16, 16]"):\n            return (a,)\n',
       'E_TYPE 5:9 r reads result 1 of c, which has 1',
     ],
-  ])('FM-55 %s', (_what, body, message) => {
+  ])('%s', (_what, body, message) => {
     expect(told(HEAD + body)).toBe(message);
   });
 
@@ -220,13 +220,13 @@ describe('bad FX text is refused with place and remedy', () => {
 });
 
 describe('limits', () => {
-  test('FM-57 100,000 nested brackets', () => {
+  test('100,000 nested brackets', () => {
     const error = refusal(
       HEAD + `        y = torch.ops.aten.view.default(x, ${'['.repeat(100_000)}\n`,
     );
     expect(error.headline).toBe('3:299: E_LIMIT brackets nest deeper than 256');
   });
-  test('FM-57 a name of 1 MiB', () => {
+  test('a name of 1 MiB', () => {
     const error = refusal(
       `${HEAD}        ${'a'.repeat(2 ** 20)} = torch.ops.aten.neg.default(x)\n`,
     );
@@ -234,13 +234,13 @@ describe('limits', () => {
       '3:9: E_LIMIT a name of 1048576 characters; at most 4096 are allowed',
     );
   });
-  test('FM-57 a rank of 1,000', () => {
+  test('a rank of 1,000', () => {
     const error = refusal(
       HEAD + MM.replace('f32[4, 16]', `f32[${Array<number>(1000).fill(1).join(', ')}]`) + TAIL,
     );
     expect(error.headline).toBe('3:17: E_LIMIT more than 64 dims');
   });
-  test('FM-57 300 nested classes', () => {
+  test('300 nested classes', () => {
     let nested = HEAD + MM + TAIL;
     for (let depth = 1; depth <= 300; depth++) {
       const indent = ' '.repeat(4 * depth);
@@ -248,7 +248,7 @@ describe('limits', () => {
     }
     expect(refusal(nested).headline).toContain('E_LIMIT classes nest deeper than 256');
   });
-  test('FM-57 a gzip that unpacks 1,000 times, and a text above the limit', () => {
+  test('a gzip that unpacks 1,000 times, and a text above the limit', () => {
     const bomb = refusal(gzipSync(Buffer.alloc(2 ** 24, 32)));
     expect([bomb.code, bomb.message]).toEqual([
       'E_LIMIT',
@@ -273,7 +273,7 @@ describe('limits', () => {
 });
 
 describe('hostile names', () => {
-  test('FM-56 prototype keys are ordinary names', () => {
+  test('prototype keys are ordinary names', () => {
     const names = ['__proto__', 'constructor', 'hasOwnProperty', 'toString'];
     const lines = names.map(
       (name) => `        ${name}: "f32[4, 16]" = torch.ops.aten.add.Tensor(x, x, ${name} = 1)\n`,
@@ -294,7 +294,7 @@ describe('hostile names', () => {
       ),
     ).toBe(`E_REF 3:54 '__proto__' is not defined`);
   });
-  test('FM-56 classes may be called like prototype keys', () => {
+  test('classes may be called like prototype keys', () => {
     const graph = importGraph(
       `${HEAD}        c = self.__proto__\n        d = self.constructor\n        y = torch.ops.higher_order.cond(x, c, d, (w,))\n        return (w,)\n` +
         ['__proto__', 'constructor']
@@ -313,7 +313,7 @@ describe('damaged texts', () => {
   const small = text('mlp/joint.expanded.txt.gz');
   const nested = text('hop-cond/export.readable.txt.gz');
 
-  test('FM-55 every prefix of a text is refused with its place, or is complete', () => {
+  test('every prefix of a text is refused with its place, or is complete', () => {
     for (const whole of [small, nested]) {
       const complete = whole.trimEnd().length;
       // Every third prefix, every one with SHARDWRIGHT_FULL.
@@ -329,7 +329,7 @@ describe('damaged texts', () => {
     }
   });
 
-  test('FM-56 any small damage gives a linted graph or a coded error', () => {
+  test('any small damage gives a linted graph or a coded error', () => {
     const damage = fc.tuple(
       fc.nat(small.length - 1),
       fc.constantFrom('delete', 'swap', 'put'),

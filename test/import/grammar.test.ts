@@ -141,7 +141,7 @@ describe('the grammar of FX text, statement by statement', () => {
     expect(unlifted.nodes.map((n) => n.name)).toEqual(['x']);
   });
 
-  test('FM-12 Dynamo names give module paths and roles', () => {
+  test('Dynamo names give module paths and roles', () => {
     const graph = importGraph(
       'class G(torch.nn.Module):\n    def forward(self, L_self_modules_h_modules_0_modules_q_proj_parameters_weight_: "f32[4]", L_self_buffers_mask_: "b8[4]", L_x_: "f32[4]"):\n        return (L_x_,)\n',
     );

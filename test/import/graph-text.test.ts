@@ -22,7 +22,7 @@ const COPIES = [
   'hop-scan-joint/joint',
 ];
 
-describe('FM-5 str(graph) gives the graph of the readable twin', () => {
+describe('str(graph) gives the graph of the readable twin', () => {
   test.each(COPIES)('%s', (id) => {
     const inputs = inputTypes(answerKey(id).shapes);
     const { graph, format } = importModel(packed(`${id}.graph.txt.gz`), { infer, inputs });
@@ -43,7 +43,7 @@ function told(body: string): string {
   return `${code} ${details.position?.line}:${details.position?.column} ${message}`;
 }
 
-describe('FM-12 FM-55 hand-written texts', () => {
+describe('hand-written texts', () => {
   const MM =
     '    %mm : [num_users=1] = call_function[target=torch.ops.aten.mm.default](args = (%x, %w), kwargs = {})\n';
   const RETURN = '    return (mm,)\n';

@@ -56,7 +56,7 @@ function erased(source: string): string {
 describe('operator rules at import', () => {
   const joint = text('mlp/joint.readable.txt.gz');
 
-  test('FM-4 erased annotations are inferred again', () => {
+  test('erased annotations are inferred again', () => {
     const inferred = importGraph(erased(joint), { infer });
     const stated = importGraph(joint, { infer });
     const shapes = (nodes: typeof stated.nodes): unknown =>
@@ -64,7 +64,7 @@ describe('operator rules at import', () => {
     expect(shapes(inferred.nodes)).toEqual(shapes(stated.nodes));
   });
 
-  test('FM-59 a wrong annotation is refused at its line with both types', () => {
+  test('a wrong annotation is refused at its line with both types', () => {
     const wrong = joint.replace('addmm: "f32[8, 256]', 'addmm: "f32[8, 255]');
     const error = refusal(wrong, infer);
     expect(error.headline).toBe(
@@ -83,7 +83,7 @@ describe('operator rules at import', () => {
     expect(error.headline).toBe('m.txt:7:9: E_TYPE t: aten.t.default: argument 0 must be a tensor');
   });
 
-  test('FM-58 unknown operators without types come in one error with counts and first lines', () => {
+  test('unknown operators without types come in one error with counts and first lines', () => {
     const unknown = erased(text('llama-tiny/joint.readable.txt.gz'))
       .replace('aten.silu.default', 'foo.one.default')
       .replaceAll('aten.rsqrt.default', 'foo.two.default')
@@ -105,7 +105,7 @@ describe('operator rules at import', () => {
     expect(error.details.position?.line).toBeGreaterThan(50);
   });
 
-  test('FM-58 unknown operators with types are legal', () => {
+  test('unknown operators with types are legal', () => {
     const graph = importGraph(joint.replaceAll('aten.relu.default', 'foo.bar.default'), { infer });
     expect(graph.nodes.find((n) => n.target === 'foo.bar.default')?.type).toEqual(
       tensorType('f32', [8, 256]),

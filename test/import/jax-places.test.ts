@@ -4,7 +4,7 @@ import type { ShardwrightError } from '../../src/errors.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { infer, jaxText } from './support-jax.ts';
 
-test('FM-55 a character less in a statement is found there or at the next token', () => {
+test('a character less in a statement is found there or at the next token', () => {
   const text = jaxText('mlp-constraint/shardy.mlir.gz');
   const lines = text.split('\n');
   for (const [line, from] of [

@@ -19,12 +19,12 @@ const read = (text: string): Graph => importGraph(text, { infer });
 const WHILE_TRIPS: Readonly<Record<string, number>> = { 'ctl-while/jaxpr': 10 };
 
 describe('every jaxpr of the fixtures', () => {
-  test('FM-40 there are 14 of them', () => {
+  test('there are 14 of them', () => {
     expect(jaxprAnswers.length).toBe(14);
   });
 
   test.each(jaxprAnswers.map((a) => [a.id, a] as const))(
-    'FM-40 %s: equations, primitives, FLOPs, types',
+    '%s: equations, primitives, FLOPs, types',
     (id, answer) => {
       // With rules: the type of every equation is compared with that of the operator it becomes.
       const { graph, counts, format } = importModel(packedJax(answer.file), { infer });
@@ -46,12 +46,12 @@ describe('every jaxpr of the fixtures', () => {
     return twin === undefined ? [] : [[a.id, a.file, twin.file] as const];
   });
 
-  test('FM-41 there are 12 programs in both forms', () => {
+  test('there are 12 programs in both forms', () => {
     expect(pairs.length).toBe(12);
   });
 
   test.each(pairs)(
-    'FM-41 %s equals its StableHLO text in FLOPs, inputs and outputs',
+    '%s equals its StableHLO text in FLOPs, inputs and outputs',
     (id, jaxpr, mlir) => {
       const [a, b] = [jaxpr, mlir].map((file) => importGraph(packedJax(file), { infer }));
       const live = (graph: Graph): number => programFlops(withoutDead(graph), table).total;
@@ -101,7 +101,7 @@ describe('bodies', () => {
   const body = (graph: Graph, node: Node, at: number): Graph =>
     getOwn(graph.subgraphs, (node.args[at] as { name: string }).name)!;
 
-  test('FM-32 scan: carry, scanned, constants in this order, as in the StableHLO text', () => {
+  test('scan: carry, scanned, constants in this order, as in the StableHLO text', () => {
     const graph = importGraph(packedJax('ctl-scan-rnn/jaxpr.txt.gz'), { infer });
     const scan = find(graph, 'scan');
     expect(scan.kwargs).toEqual({ length: 6, reverse: false });
@@ -115,7 +115,7 @@ describe('bodies', () => {
     ).toEqual(['g', 'h', 'f']);
   });
 
-  test('FM-35 shard_map: a manual region, one all-reduce in groups', () => {
+  test('shard_map: a manual region, one all-reduce in groups', () => {
     const graph = importGraph(packedJax('shard-map-mlp/jaxpr.txt.gz'), { infer });
     expect(graph.mesh).toBe('data=2,model=4');
     const region = find(graph, 'sdy.manual_computation');
@@ -138,7 +138,7 @@ describe('bodies', () => {
     ]);
   });
 
-  test('FM-35 constraints of mlp-constraint are the pins of its Shardy text', () => {
+  test('constraints of mlp-constraint are the pins of its Shardy text', () => {
     const [jaxpr, shardy] = ['jaxpr.txt', 'shardy.mlir'].map((f) =>
       importGraph(packedJax(`mlp-constraint/${f}.gz`), { infer }),
     );
@@ -247,7 +247,7 @@ describe('text forms', () => {
   });
 });
 
-describe('FM-55 bad text is refused with place and remedy', () => {
+describe('bad text is refused with place and remedy', () => {
   const told = (text: string): string => {
     try {
       read(text);
@@ -313,7 +313,7 @@ describe('FM-55 bad text is refused with place and remedy', () => {
     expect(told(text)).toContain(message);
   });
 
-  test('FM-57 limits', () => {
+  test('limits', () => {
     expect(
       told(`{ lambda ; a:f32[4]. let b:f32[4] = neg[x=${'('.repeat(100_000)}] a in (b,) }`),
     ).toMatch(/^E_LIMIT/);

@@ -34,7 +34,7 @@ const calls = (graph: Graph): Record<string, number> => {
   return count;
 };
 
-describe('OP-6 lists of tensors in an imported graph are taken apart', () => {
+describe('lists of tensors in an imported graph are taken apart', () => {
   test.each([
     ['foreach', { 'aten.lerp.Scalar': 2, 'aten.mul.Scalar': 2, 'aten.add.Tensor': 2 }],
     [

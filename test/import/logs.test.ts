@@ -50,7 +50,7 @@ const LOGS: readonly [
   ],
 ];
 
-describe('FM-11 TORCH_LOGS', () => {
+describe('TORCH_LOGS', () => {
   test.each(LOGS)('%s', (log, graphs) => {
     const source = text(`logs/${log}.log.gz`);
     const found = readTorchLog(source).graphs;
@@ -139,7 +139,7 @@ describe('FM-11 TORCH_LOGS', () => {
   });
 });
 
-describe('FM-12 TORCH_TRACE', () => {
+describe('TORCH_TRACE', () => {
   const joint = text('mlp-loss/joint.readable.txt.gz').trimEnd();
   const forward = text('mlp/forward.readable.txt.gz').trimEnd();
   const entry = (key: string, payload: string, sum?: string): string => {

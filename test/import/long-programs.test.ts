@@ -6,8 +6,8 @@ import { LONG_PROGRAMS } from './long-programs.ts';
 import { infer } from './twins.ts';
 
 /**
- * FM-55: what a program takes grows with its length and no faster. Seconds of this process are
- * compared with each other and not with a clock; `bench/long-programs.ts` has them for a million
+ * The time to read a program grows linearly with its length. CPU seconds of this process are
+ * compared with each other and not with a limit; `bench/long-programs.ts` has them for a million
  * nodes.
  */
 const FULL = process.env.SHARDWRIGHT_FULL === '1';

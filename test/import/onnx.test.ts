@@ -113,7 +113,7 @@ function fields(data: Uint8Array): { number: number; bytes: Uint8Array; value: U
   return found;
 }
 
-describe('FM-45 FM-46 the models of the index', () => {
+describe('the models of the index', () => {
   test.each(MODELS)(
     '%s: %i nodes, %i initializers, %i elements, %i FLOPs',
     (name, nodes, initializers, elements, flops) => {
@@ -175,7 +175,7 @@ describe('FM-45 FM-46 the models of the index', () => {
     expect(graph.nodes.at(-1)?.meta.source).toMatch(/^torch\/nn\/modules\/linear\.py:\d+$/);
   });
 
-  test('FM-46 bodies: a branch reads outer values, a loop has its trips, a scan its length', () => {
+  test('bodies: a branch reads outer values, a loop has its trips, a scan its length', () => {
     const cond = importGraph(fixture('onnx/hop-cond.onnx.gz'), { infer });
     expect(Object.keys(cond.subgraphs)).toEqual(['true_graph_0', 'false_graph_0']);
     const call = cond.nodes.find((n) => n.target === 'cond');
@@ -389,7 +389,7 @@ describe('bodies and their constants', () => {
   });
 });
 
-describe('FM-47 FM-23 broken and unknown', () => {
+describe('broken and unknown', () => {
   const told = (model: Uint8Array, format?: 'onnx'): string => {
     const {
       code,

@@ -22,14 +22,14 @@ const MODELS = [
 ];
 
 describe('import with the built-in operators', () => {
-  test.each(MODELS)('FM-3 %s: every stated type agrees with its operator', (model) => {
+  test.each(MODELS)('%s: every stated type agrees with its operator', (model) => {
     const graph = importGraph(packed(`${model}/joint.expanded.txt.gz`), { infer });
     lintGraph(graph, infer);
     expect(graph.nodes.length + 1).toBe(answerKey(`${model}/joint`).graph.nodes);
   });
 
   test.each(MODELS)(
-    'FM-4 %s: dtypes and shapes inferred from the placeholders alone equal the answer key',
+    '%s: dtypes and shapes inferred from the placeholders alone equal the answer key',
     (model) => {
       const erased = text(`${model}/joint.readable.txt.gz`).replaceAll(
         /^( *\w+): "[^"]*" =/gm,

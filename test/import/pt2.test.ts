@@ -39,7 +39,7 @@ const PROGRAMS: readonly [
   ['llama3-8b-32l/export', 'model.json', 2343, 291, 8_030_261_248],
 ];
 
-describe('FM-20 exported programs against the index and their readable twins', () => {
+describe('exported programs against the index and their readable twins', () => {
   test.each(PROGRAMS)(
     '%s.%s: %i nodes, %i parameters, %i elements',
     (id, file, nodes, parameters, elements) => {
@@ -80,7 +80,7 @@ describe('FM-20 exported programs against the index and their readable twins', (
     },
   );
 
-  test('FM-13 a dynamic batch: named s77, 2 to 512, hint 8', () => {
+  test('a dynamic batch: named s77, 2 to 512, hint 8', () => {
     const graph = importGraph(packed('mlp-dynamic/export.pt2.gz'), { infer });
     expect(graph.dims).toEqual({ s77: { min: 2, max: 512 } });
     expect(graph.nodes.find((n) => n.name === 'x')?.type).toMatchObject({
@@ -110,7 +110,7 @@ describe('FM-20 exported programs against the index and their readable twins', (
   });
 });
 
-describe('FM-21 paths and sources', () => {
+describe('paths and sources', () => {
   const graph = importGraph(packed('llama3-8b-32l/export.model.json.gz'));
 
   test('32 blocks of equal operator sequences', () => {
@@ -162,7 +162,7 @@ function model(): string {
   return strFromU8(whole()[MODEL]);
 }
 
-describe('FM-22 weights are a table of names', () => {
+describe('weights are a table of names', () => {
   const names = (graph: Graph): unknown =>
     parametersOf(graph).map((p) => p.placeholders.map((n) => n.meta.roleName));
 
@@ -216,7 +216,7 @@ test('what a file with open sizes contradicts itself in is refused with the node
   expect(message).toBe('aten.linear.default: bias of shape [64] does not broadcast to [8, 0]');
 });
 
-describe('FM-23 broken archives', () => {
+describe('broken archives', () => {
   const told = (bytes: Uint8Array): string => {
     const { code, message, details } = refusal(() => importGraph(bytes));
     expect(details.hint ?? '').not.toBe('');

@@ -29,7 +29,7 @@ const shapes = (source: string): unknown[] =>
         : type.kind,
   ]);
 
-describe('FM-12 Inductor repro files', () => {
+describe('Inductor repro files', () => {
   test('types come from load_args: default float32, a size, strides; all others are inferred', () => {
     const { graph, format } = importModel(FORWARD, { infer });
     expect([format, graph.name]).toEqual(['fx', 'Repro']);
@@ -216,7 +216,7 @@ describe('FM-12 Inductor repro files', () => {
       68,
       `E_REF 'q' is not defined`,
     ],
-  ])('FM-55 %s', (_, from, to, at, column, message) => {
+  ])('%s', (_, from, to, at, column, message) => {
     expect(FORWARD).toContain(from);
     expect(told(FORWARD.replace(from, to))).toBe(`${line(at)}:${column}: ${message}`);
   });

@@ -85,7 +85,7 @@ describe('tied weights', () => {
     expect(head!.some((v) => Math.abs(v) > 0.1)).toBe(true);
   });
 
-  test('CM-44: parameter, gradient and optimizer of a tied weight are counted once', async () => {
+  test('parameter, gradient and optimizer of a tied weight are counted once', async () => {
     const plan = await planFor(read('tied.joint.txt', TIE), 'd=1', { inputs: 'R', outputs: 'R' });
     expect(plan.memory).toMatchObject({
       parameterBytes: BYTES,

@@ -17,7 +17,7 @@ const typed = text('llama-tiny/joint.readable.txt.gz')
 const erased = typed.replaceAll(/^( *\w+): "[^"]*" =/gm, '$1 =');
 const lineOf = (part: string): number => typed.slice(0, typed.indexOf(part)).split('\n').length;
 
-describe('FM-58 three unknown operators in a large graph', () => {
+describe('three unknown operators in a large graph', () => {
   let folder = '';
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'shardwright-'));

@@ -124,7 +124,7 @@ describe('types stripped, and planned with its types as pins', () => {
     ['fully sharded parameters', fullySharded],
     ['loss of three axes', loss],
   ] as const)(
-    'LS-59 LS-80 %s: the same collectives in the same order, forward and with the gradient',
+    '%s: the same collectives in the same order, forward and with the gradient',
     async (_name, made) => {
       for (const graph of [made(), jointGraph(made(), { wrt: roles(made()) })]) {
         expect(check(graph, { mode: 'strict' }).violations).toEqual([]);

@@ -61,17 +61,17 @@ describe('the gated MLP, strict', () => {
     expect(violations.map((v) => v.message)).toEqual([]);
   });
 
-  test('LS-60 h1, h3 and h', () => {
+  test('h1, h3 and h', () => {
     expect(typesOf('aten.einsum.default').slice(0, 2)).toEqual([
       'f32[4,8@dp,32@tp]',
       'f32[4,8@dp,32@tp]',
     ]);
     expect(typesOf('aten.mul.Tensor')[0]).toBe('f32[4,8@dp,32@tp]');
   });
-  test('LS-61 out is unreduced on tp', () => {
+  test('out is unreduced on tp', () => {
     expect(texts.get(joint.outputs[0].value ?? '')).toBe('f32[4,8@dp,16]{U:tp}');
   });
-  test('LS-62 g_out is reduced, g_h cut', () => {
+  test('g_out is reduced, g_h cut', () => {
     expect(texts.get('tangents_1')).toBe('f32[4,8@dp,16]{R:tp}');
     const [made] = joint.nodes.filter(
       ({ target, args }) => target === 'aten.einsum.default' && args[0] === 'sbh,ih->sbi',
@@ -86,21 +86,21 @@ describe('the gated MLP, strict', () => {
     const [x] = node?.args ?? [];
     return texts.get((x as { name: string }).name) ?? '?';
   };
-  test('LS-63 g_w2 is unreduced on dp', () => {
+  test('g_w2 is unreduced on dp', () => {
     expect(owed('arg2')).toBe('f32[32@tp,16]{U:dp}');
     expect(texts.get(gradient('arg2'))).toBe('f32[32@tp,16]');
   });
-  test('LS-64 gradients of the gate are cut as h', () => {
+  test('gradients of the gate are cut as h', () => {
     const names = joint.nodes.filter(
       (n) => n.meta.phase === 'backward' && /mul|silu_backward/.test(n.target),
     );
     expect(names.length).toBe(4 - 1);
     for (const { name } of names) expect(texts.get(name)).toBe('f32[4,8@dp,32@tp]');
   });
-  test('LS-65 g_w1 and g_w3 are unreduced on dp', () => {
+  test('g_w1 and g_w3 are unreduced on dp', () => {
     for (const of of ['arg1', 'arg3']) expect(owed(of)).toBe('f32[16,32@tp]{U:dp}');
   });
-  test('LS-66 the two addends of g_x are added while unreduced', () => {
+  test('the two addends of g_x are added while unreduced', () => {
     expect(owed('arg0')).toBe('f32[4,8@dp,16]{U:tp}');
     const sum = joint.nodes.filter((n) => n.target === 'aten.add.Tensor');
     expect(sum.map((n) => texts.get(n.name))).toEqual(['f32[4,8@dp,16]{U:tp}']);
@@ -114,14 +114,14 @@ describe('the gated MLP, strict', () => {
       inputs: placeholdersOf(graph).map(() => []),
     });
 
-  test('LS-67 no collective forward; one AR on dp for each weight and one on tp in the gradient', () => {
+  test('no collective forward; one AR on dp for each weight and one on tp in the gradient', () => {
     const axes = ['dp', 'tp'];
     expect(runErased(program(forward)).collectives.map((c) => textOf(c, axes))).toEqual([]);
     const made = runErased(program(joint)).collectives.map((c) => textOf(c, axes));
     expect([...made].sort()).toEqual(['AR dp', 'AR dp', 'AR dp', 'AR tp']);
   });
 
-  test('LS-67 in buckets one all_reduce carries the three weight gradients, over the groups of dp', () => {
+  test('in buckets one all_reduce carries the three weight gradients, over the groups of dp', () => {
     const groups = (of: DeviceProgram): string[] =>
       hloOf(of)
         .map(([kind, groups, shapes]) => `${kind} ${JSON.stringify(groups)} ${shapes.join()}`)
@@ -140,7 +140,7 @@ describe('the gated MLP, strict', () => {
     for (const error of runErased(packed, joint).compare) expect(error).toBeLessThan(1e-9);
   });
 
-  test('LS-68 a cast in each branch costs a second AR on tp', () => {
+  test('a cast in each branch costs a second AR on tp', () => {
     const apart = jointGraph(gated(false), { wrt: WRT });
     expect(checkTypes(apart).violations).toEqual([]);
     const made = runErased(program(apart)).collectives.map((c) => textOf(c, ['dp', 'tp']));
@@ -159,7 +159,7 @@ describe('the gated MLP, strict', () => {
     expect(check(gated(true), { mode: 'strict' }).advice).toEqual([]);
   });
 
-  test('LS-59 LS-78 the erased program gives the outputs and gradients of one device', () => {
+  test('the erased program gives the outputs and gradients of one device', () => {
     for (const graph of [forward, joint, jointGraph(gated(false), { wrt: WRT })]) {
       const { compare } = runErased(program(graph), graph);
       expect(compare.length).toBeGreaterThan(0);
@@ -167,7 +167,7 @@ describe('the gated MLP, strict', () => {
     }
   });
 
-  test('LS-82 an axis of size 1 gives the same program without collectives', () => {
+  test('an axis of size 1 gives the same program without collectives', () => {
     const single = jointGraph(gated(true, 'dp=1,tp=1'), { wrt: WRT });
     const run = runErased(
       eraseTypes({
@@ -214,7 +214,7 @@ describe('a dim that two axes cut', () => {
       { mesh: MESH },
     );
 
-  test('LS-31 only the last axis of a dim is gathered: tp first, then dp', () => {
+  test('only the last axis of a dim is gathered: tp first, then dp', () => {
     const { violations } = checkTypes(gathers(['dp']), { mode: 'strict' });
     expect(violations.map(({ message, fix }) => [message, fix])).toEqual([
       [

@@ -53,7 +53,7 @@ describe('operators', () => {
   const pair = (target: string, a: OperandType, b: OperandType): string =>
     typed(target, [v('a'), v('b')], { a, b });
 
-  test('LS-32 pairs of types', () => {
+  test('pairs of types', () => {
     const add = (a: OperandType, b: OperandType): string => pair('aten.add.Tensor', a, b);
     const mul = (a: OperandType, b: OperandType): string => pair('aten.mul.Tensor', a, b);
     const all = ['R', 'I', 'V', 'P'] as const;
@@ -72,7 +72,7 @@ describe('operators', () => {
     expect(grid((a, b) => pair('aten.mm.default', a, b))).toEqual(grid(mul));
   });
 
-  test('LS-32 one operand, numbers, three operands, in place', () => {
+  test('one operand, numbers, three operands, in place', () => {
     const one = (target: string, ...rest: Arg[]): string[] =>
       (['R', 'I', 'V', 'P'] as const).map((x) => typed(target, [v('x'), ...rest], { x }));
     expect(one('aten.neg.default')).toEqual(['R', 'I', 'V', 'P']);
@@ -99,7 +99,7 @@ describe('operators', () => {
     expect([inPlace('V', 'R'), inPlace('P', 'P'), inPlace('R', 'V')]).toEqual(['V', 'P', 'error']);
   });
 
-  test('LS-32 LS-78 every accepted pair has the gradient of one device', () => {
+  test('every accepted pair has the gradient of one device', () => {
     const specs = { R: { tp: 'R' }, I: { tp: 'I' }, V: 'P("tp")', P: { tp: 'P' } } as const;
     const ops = {
       add: (a: Tensor, b: Tensor) => a.add(b),
@@ -196,10 +196,10 @@ describe('the gradient of every accepted operator', () => {
       ['PPR', 'PRP', 'RRR', 'III', 'RVR', 'VRR', 'RRV', 'VVV'],
     ],
   ];
-  test.each(accepted)('LS-32 LS-78 %s is that of one device', (_name, fn, held) => {
+  test.each(accepted)('%s is that of one device', (_name, fn, held) => {
     for (const types of held) agrees(fn, types);
   });
-  test('LS-32 a number that differs per rank has a type', () => {
+  test('a number that differs per rank has a type', () => {
     const region = (body: (x: Tensor, n: Tensor) => Tensor, held: Held, out: Held): Graph =>
       trace(
         (x) =>
@@ -242,7 +242,7 @@ describe('loops and branches', () => {
       { mesh: 'dp=2' },
     );
 
-  test('LS-69 LS-81 a weight that is R reduces its gradient once, whatever the number of microbatches', () => {
+  test('a weight that is R reduces its gradient once, whatever the number of microbatches', () => {
     const [forward, backward] = collectivesOf(jointGraph(micro(true), { wrt: ['arg1'] }));
     expect(forward).toEqual([]);
     expect(backward).toEqual(['AR dp']);
@@ -270,7 +270,7 @@ describe('loops and branches', () => {
       { mesh: 'dp=2' },
     );
 
-  test('LS-69 a weight that is I is reduced in each microbatch, and check says to share its cast', () => {
+  test('a weight that is I is reduced in each microbatch, and check says to share its cast', () => {
     expect(collectivesOf(jointGraph(writtenOut(), { wrt: ['arg1'] }))).toEqual([
       [],
       ['AR dp', 'AR dp', 'AR dp'],
@@ -298,7 +298,7 @@ describe('loops and branches', () => {
     expectSame(jointGraph(micro(false), { wrt: ['arg1'] }), reference);
   });
 
-  test('LS-81 the predicate of a branch is equal on all ranks, and branches agree', () => {
+  test('the predicate of a branch is equal on all ranks, and branches agree', () => {
     const branch = (assumed: 'R' | 'P("dp")') =>
       trace(
         (x, y) =>
@@ -318,7 +318,7 @@ describe('loops and branches', () => {
   });
 });
 
-test('LS-81 branches of a condition in a region end in the same types, and a loop ends by what is equal on all ranks', () => {
+test('branches of a condition in a region end in the same types, and a loop ends by what is equal on all ranks', () => {
   const region = (body: (x: Tensor, t: Tensor) => Tensor): Graph =>
     trace(
       (x, t) =>
@@ -352,7 +352,7 @@ test('LS-81 branches of a condition in a region end in the same types, and a loo
 });
 
 describe('off and on', () => {
-  test('LS-51 LS-82 a local sum that was meant for all ranks shows when the axis has one rank and several', () => {
+  test('a local sum that was meant for all ranks shows when the axis has one rank and several', () => {
     const program = (mesh: string, right: boolean): Graph =>
       trace(
         (x) =>
@@ -394,7 +394,7 @@ describe('off and on', () => {
   });
 });
 
-test('LS-53 a value claimed I whose replicas differ on one rank is named with axis and rank', () => {
+test('a value claimed I whose replicas differ on one rank is named with axis and rank', () => {
   const graph = trace(
     (x, w) =>
       contract(
@@ -426,7 +426,7 @@ test('LS-53 a value claimed I whose replicas differ on one rank is named with ax
   });
 });
 
-test('LS-80 the collectives of the erased program are those that the simulator runs, in their order', () => {
+test('the collectives of the erased program are those that the simulator runs, in their order', () => {
   const graph = trace(
     (x, w1, w2) => {
       const own = convert(assertType(x, 'P("dp")'), 'tp', { src: 'I', dst: 'R' });

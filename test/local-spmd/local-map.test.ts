@@ -43,7 +43,7 @@ function column(options: Partial<LocalMapOptions>, cast = true, mesh = 'tp=2') {
 }
 
 describe('regions of per-device code', () => {
-  test('LS-35 types of a column-parallel linear print as in JAX', () => {
+  test('types of a column-parallel linear print as in JAX', () => {
     const { texts } = checkTypes(column({}));
     const found = [...texts]
       .filter(([name]) => name.includes('/'))
@@ -54,7 +54,7 @@ describe('regions of per-device code', () => {
     expect(found.at(-1)?.[1]).toBe('f32[4,2,8]{V:tp}');
   });
 
-  test('LS-35 the region is one node with a body, and the whole result joins', () => {
+  test('the region is one node with a body, and the whole result joins', () => {
     const graph = column({});
     const node = graph.nodes.find(({ target }) => target === LOCAL_MAP);
     expect(node?.kwargs).toMatchObject({
@@ -66,7 +66,7 @@ describe('regions of per-device code', () => {
     expect(printGraph(graph)).toContain('local_map');
   });
 
-  test('LS-36 a missing cast is an error that names both types, the cast and the line', () => {
+  test('a missing cast is an error that names both types, the cast and the line', () => {
     const { message, hint } = refusedBy(() => column({ autoCast: false }, false));
     expect(message).toContain('f32[4,2,8]');
     expect(message).toContain('f32[8,8]{V:tp}');
@@ -74,18 +74,18 @@ describe('regions of per-device code', () => {
     expect(hint).toMatch(/^insert convert\(\w+, "tp", I→R\)$/);
   });
 
-  test('LS-36 with casts inserted the cast is a node', () => {
+  test('with casts inserted the cast is a node', () => {
     expect(printGraph(column({}, false))).toContain('spmd_types.reinterpret.default');
   });
 
-  test('LS-37 an out spec that claims replication of what varies is refused', () => {
+  test('an out spec that claims replication of what varies is refused', () => {
     const { message, hint } = refusedBy(() => column({ outSpecs: 'P(None)' }));
     expect(message).toContain('replication over tp is required');
     expect(message).toContain('the value may vary over {tp}');
     expect(hint).toContain('all_gather');
   });
 
-  test('LS-38 a carry keeps its type on every trip', () => {
+  test('a carry keeps its type on every trip', () => {
     const swapped = (cast: boolean) =>
       trace(
         (x, y) =>
@@ -108,7 +108,7 @@ describe('regions of per-device code', () => {
     expect(refusedBy(() => swapped(true)).message).toBe('accepted');
   });
 
-  test('LS-71 LS-72 LS-73 LS-74 what Megatron forgets is a type error', () => {
+  test('what Megatron forgets is a type error', () => {
     const mlp = (f: boolean, g: 'reinterpret' | 'none' | 'twice' | 'whole', out: 'I' | 'R' = 'I') =>
       trace(
         (x, w1, w2) =>
@@ -149,7 +149,7 @@ describe('regions of per-device code', () => {
     expect(refusedBy(() => mlp(true, 'whole', 'R')).message).toContain('says I on tp, it is R');
   });
 
-  test('LS-34 a replicated regulariser added to a P loss must become addends first', () => {
+  test('a replicated regulariser added to a P loss must become addends first', () => {
     const loss = (cast: boolean) =>
       trace(
         (x, w) =>

@@ -24,7 +24,7 @@ const scalars = (...list: number[]): NDArray[] =>
 const [A, B, C] = [2, 3, 5];
 
 describe('what verbs mean on three ranks', () => {
-  test('LS-15 all_gather', () => {
+  test('all_gather', () => {
     const pieces = rows([A], [B], [C]);
     expect(lists(apply(one('all_gather S(0)→R'), pieces))).toEqual([
       [A, B, C],
@@ -39,16 +39,16 @@ describe('what verbs mean on three ranks', () => {
       [A, B, C],
     ]);
   });
-  test('LS-16 all_reduce', () => {
+  test('all_reduce', () => {
     expect(lists(apply(one('all_reduce P→R'), rows([A], [B], [C])))).toEqual([[10], [10], [10]]);
   });
-  test('LS-17 reduce_scatter', () => {
+  test('reduce_scatter', () => {
     const addends = rows([1, 2, 3], [10, 20, 30], [100, 200, 300]);
     expect(lists(apply(one('reduce_scatter P→S(0)'), addends))).toEqual([[111], [222], [333]]);
     expect(apply(one('reduce_scatter P→V'), addends)[0].shape).toEqual([]);
     expect(lists(apply(one('reduce_scatter P→V'), addends))).toEqual([[111], [222], [333]]);
   });
-  test('LS-18 all_to_all', () => {
+  test('all_to_all', () => {
     const parts = rows([1, 2, 3], [4, 5, 6], [7, 8, 9]);
     expect(lists(apply(one('all_to_all V→V'), parts))).toEqual([
       [1, 4, 7],
@@ -56,7 +56,7 @@ describe('what verbs mean on three ranks', () => {
       [3, 6, 9],
     ]);
   });
-  test('LS-19 convert R→S(0) and its gradient', () => {
+  test('convert R→S(0) and its gradient', () => {
     expect(lists(apply(one('convert R→S(0)'), rows([A, B, C], [A, B, C], [A, B, C])))).toEqual([
       [A],
       [B],
@@ -68,7 +68,7 @@ describe('what verbs mean on three ranks', () => {
       [0, 0, 9],
     ]);
   });
-  test('LS-20 convert R→P; convert I→R and its gradient', () => {
+  test('convert R→P; convert I→R and its gradient', () => {
     expect(lists(apply(one('convert R→P'), rows([A], [A], [A])))).toEqual([[A], [0], [0]]);
     expect(lists(apply(one('convert I→R'), rows([A], [A], [A])))).toEqual([[A], [A], [A]]);
     expect(lists(apply(gradient('convert I→R'), rows([1], [10], [100])))).toEqual([
@@ -77,18 +77,18 @@ describe('what verbs mean on three ranks', () => {
       [111],
     ]);
   });
-  test('LS-21 reinterpret V→P and its gradient', () => {
+  test('reinterpret V→P and its gradient', () => {
     expect(
       lists(apply([...one('reinterpret V→P'), ...one('all_reduce P→R')], rows([A], [B], [C]))),
     ).toEqual([[10], [10], [10]]);
     expect(lists(apply(gradient('reinterpret V→P'), rows([7], [7], [7])))).toEqual([[7], [7], [7]]);
   });
-  test('LS-22 reinterpret R→P means the value times the size', () => {
+  test('reinterpret R→P means the value times the size', () => {
     expect(
       lists(apply([...one('reinterpret R→P'), ...one('all_reduce P→R')], rows([A], [A], [A]))),
     ).toEqual([[3 * A], [3 * A], [3 * A]]);
   });
-  test('LS-23 convert I→S(0) and its gradient; convert V→P', () => {
+  test('convert I→S(0) and its gradient; convert V→P', () => {
     expect(lists(apply(one('convert I→S(0)'), rows([A, B, C], [A, B, C], [A, B, C])))).toEqual([
       [A],
       [B],
@@ -147,7 +147,7 @@ describe('transposes', () => {
         ],
   );
   test.each(cells.map((p) => [primitiveText(p), p] as const))(
-    'LS-24 %s preserves the pairing',
+    '%s preserves the pairing',
     (_text, p) => {
       for (const n of [2, 3]) {
         const x = value(p.src, n, [n, n * 2], 0.3);
@@ -168,7 +168,7 @@ describe('transposes', () => {
   );
 });
 
-test('LS-33 the product of addends is not the addends of the product', () => {
+test('the product of addends is not the addends of the product', () => {
   const x = scalars(1, 1);
   const products = x.map((own) => flat(own)[0] * flat(own)[0]);
   expect(products.reduce((a, b) => a + b)).toBe(2);
@@ -176,7 +176,7 @@ test('LS-33 the product of addends is not the addends of the product', () => {
   expect(sum * sum).toBe(4);
 });
 
-test('LS-50 sums of pieces are addends of the sum; means of pieces only average to the mean', () => {
+test('sums of pieces are addends of the sum; means of pieces only average to the mean', () => {
   const pieces = rows([1, 2], [3, 4]);
   const sums = pieces.map((x) => flat(x).reduce((a, b) => a + b));
   expect(sums).toEqual([3, 7]);

@@ -117,7 +117,7 @@ describe('the functions of Megatron', () => {
       'AG tp',
     ],
   ] as [string, (x: Tensor) => Tensor, Specs, string, string][])(
-    'LS-70 %s and its gradient',
+    '%s and its gradient',
     (_name, fn, specs, forward, backward) => {
       expect(both((x) => fn(x), specs)).toEqual([forward, backward]);
     },
@@ -169,7 +169,7 @@ describe('the functions of Megatron', () => {
       { mesh: 'tp=4' },
     );
 
-  test('LS-70 LS-71 LS-76 one block of two halves: 2 + 2 AR, or 2 AG + 2 RS each way, and the numbers of one device', () => {
+  test('one block of two halves: 2 + 2 AR, or 2 AG + 2 RS each way, and the numbers of one device', () => {
     const reference = jointGraph(whole, { wrt: WRT });
     const tp = jointGraph(halves(false), { wrt: WRT });
     const sp = jointGraph(halves(true), { wrt: WRT });
@@ -185,7 +185,7 @@ describe('the functions of Megatron', () => {
     expectSame(sp, reference);
   });
 
-  test('LS-71 a sum that ends R instead of I costs one more reduction in the gradient', () => {
+  test('a sum that ends R instead of I costs one more reduction in the gradient', () => {
     const ends = (dst: 'I' | 'R') =>
       both(
         (x) =>
@@ -256,7 +256,7 @@ describe('the functions of Megatron', () => {
     });
   });
 
-  test('LS-75 the loss of data, tensor and context parallelism', () => {
+  test('the loss of data, tensor and context parallelism', () => {
     const graph = trace(
       (x, w1, w2) => {
         const rows = assertType(x, 'P("dp","cp")');
@@ -304,7 +304,7 @@ describe('the functions of Megatron', () => {
     ]);
   });
 
-  test('LS-75 gradients of parameters in pieces end in pieces, by a reduce_scatter each', () => {
+  test('gradients of parameters in pieces end in pieces, by a reduce_scatter each', () => {
     const graph = trace(
       (x, w) => {
         const whole = allGather(assertType(w, 'P("dp")'), 'dp', { src: 'S(0)', dst: 'R' });

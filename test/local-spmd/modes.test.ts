@@ -42,7 +42,7 @@ const rows: [
   Record<Mode, string>,
 ][] = [
   [
-    'LS-41 sum',
+    'sum',
     'aten.sum.dim_IntList',
     [v('x'), [1]],
     X,
@@ -50,7 +50,7 @@ const rows: [
     { manual: 'V', auto: 'P', explicit: 'R: all_reduce', strict: 'error: sum over S' },
   ],
   [
-    'LS-42 mean',
+    'mean',
     'aten.mean.dim',
     [v('x'), [1]],
     X,
@@ -58,7 +58,7 @@ const rows: [
     { manual: 'V', auto: 'P', explicit: 'R: all_reduce', strict: 'error: mean over S(1)' },
   ],
   [
-    'LS-42 mean of an uneven cut',
+    'mean of an uneven cut',
     'aten.mean.dim',
     [v('x'), [0]],
     { x: [7] },
@@ -71,7 +71,7 @@ const rows: [
     },
   ],
   [
-    'LS-43 softmax',
+    'softmax',
     'aten._softmax.default',
     [v('x'), 0, false],
     { x: [8] },
@@ -84,7 +84,7 @@ const rows: [
     },
   ],
   [
-    'LS-44 matmul',
+    'matmul',
     'aten.mm.default',
     [v('x'), v('y')],
     XY,
@@ -92,7 +92,7 @@ const rows: [
     { manual: 'V', auto: 'P', explicit: 'error: ambiguous', strict: 'error: sum over S' },
   ],
   [
-    'LS-45 layer norm',
+    'layer norm',
     'aten.native_layer_norm.default',
     [v('x'), [8], null, null, { kind: 'float', value: 1e-5 }],
     X,
@@ -105,7 +105,7 @@ const rows: [
     },
   ],
   [
-    'LS-46 add of two cuts',
+    'add of two cuts',
     'aten.add.Tensor',
     [v('x'), v('y')],
     XY,
@@ -118,7 +118,7 @@ const rows: [
     },
   ],
   [
-    'LS-47 relu of P',
+    'relu of P',
     'aten.relu.default',
     [v('x')],
     X,
@@ -131,7 +131,7 @@ const rows: [
     },
   ],
   [
-    'LS-47 cos of P',
+    'cos of P',
     'aten.cos.default',
     [v('x')],
     X,
@@ -144,7 +144,7 @@ const rows: [
     },
   ],
   [
-    'LS-48 P+P',
+    'P+P',
     'aten.add.Tensor',
     [v('x'), v('y')],
     XY,
@@ -152,7 +152,7 @@ const rows: [
     { manual: 'P', auto: 'P', explicit: 'P', strict: 'P' },
   ],
   [
-    'LS-48 P·P',
+    'P·P',
     'aten.mul.Tensor',
     [v('x'), v('y')],
     XY,
@@ -165,7 +165,7 @@ const rows: [
     },
   ],
   [
-    'LS-48 P+R',
+    'P+R',
     'aten.add.Tensor',
     [v('x'), v('y')],
     XY,
@@ -178,7 +178,7 @@ const rows: [
     },
   ],
   [
-    'LS-48 P·R',
+    'P·R',
     'aten.mul.Tensor',
     [v('x'), v('y')],
     XY,
@@ -186,7 +186,7 @@ const rows: [
     { manual: 'P', auto: 'P', explicit: 'P', strict: 'P' },
   ],
   [
-    'LS-49 cumsum',
+    'cumsum',
     'aten.cumsum.default',
     [v('x'), 0],
     { x: [8] },
@@ -199,7 +199,7 @@ const rows: [
     },
   ],
   [
-    'LS-49 reshape',
+    'reshape',
     'aten.view.default',
     [v('x'), [64]],
     X,
@@ -207,7 +207,7 @@ const rows: [
     { manual: 'V', auto: '_S(0,8)', explicit: 'error: reshape', strict: '_S(0,8)' },
   ],
   [
-    'LS-54 mm (S0,R)',
+    'mm (S0,R)',
     'aten.mm.default',
     [v('x'), v('y')],
     XY,
@@ -215,7 +215,7 @@ const rows: [
     { manual: 'V', auto: 'S(0)', explicit: 'S(0)', strict: 'S(0)' },
   ],
   [
-    'LS-54 mm (S1,S0)',
+    'mm (S1,S0)',
     'aten.mm.default',
     [v('x'), v('y')],
     XY,
@@ -223,7 +223,7 @@ const rows: [
     { manual: 'V', auto: 'P', explicit: 'error: ambiguous', strict: 'error: sum over S' },
   ],
   [
-    'LS-55 mm (R,S0)',
+    'mm (R,S0)',
     'aten.mm.default',
     [v('x'), v('y')],
     XY,
@@ -231,7 +231,7 @@ const rows: [
     { manual: 'V', auto: 'P: slice', explicit: 'error: ambiguous', strict: 'error: R with S(0)' },
   ],
   [
-    'LS-58 I·S broadcast',
+    'I·S broadcast',
     'aten.mul.Tensor',
     [v('x'), v('y')],
     { x: [8, 8], y: [8] },
@@ -251,7 +251,7 @@ describe('the same operator under four modes', () => {
     expect(got).toEqual(expected);
   });
 
-  test('LS-9 LS-10 LS-11 pairs of a batched product without communication, with a slice, and with one collective', () => {
+  test('pairs of a batched product without communication, with a slice, and with one collective', () => {
     const pairs = ['R', 'S(0)', 'S(1)', 'S(2)'] as const;
     const found: Record<string, string> = {};
     for (const x of pairs)
@@ -299,7 +299,7 @@ describe('the same operator under four modes', () => {
       ).toBe(1);
   });
 
-  test('LS-57 LS-58 an I beside a cut wants I→R in strict; auto passes it', () => {
+  test('an I beside a cut wants I→R in strict; auto passes it', () => {
     const linear = (mode: Mode): string =>
       under(
         mode,

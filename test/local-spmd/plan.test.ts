@@ -52,7 +52,7 @@ async function planned(graph: Graph, wanted: PlanRequest): Promise<Plan> {
 }
 
 describe('a region of per-device code in a planned program', () => {
-  test('LS-80 its specs are pins on its axes, its collectives are priced, run and counted', async () => {
+  test('its specs are pins on its axes, its collectives are priced, run and counted', async () => {
     for (const [graph, reductions] of [
       [program(), 1],
       [jointGraph(program(), { wrt: ['arg0', 'arg1', 'arg2'] }), 2],
@@ -100,7 +100,7 @@ describe('a region of per-device code in a planned program', () => {
     ],
   ];
   test.each(cases)(
-    'LS-80 check lists what runs, in its order, with its bytes: %s',
+    'check lists what runs, in its order, with its bytes: %s',
     async (_name, made, more) => {
       const graph = made();
       const plan = await planned(graph, request(more));
@@ -200,7 +200,7 @@ describe('a region of per-device code in a planned program', () => {
       { mesh },
     );
 
-  test('LS-80 LS-81 of the branches in a region all collectives are listed and the heaviest is priced; a run has those of the one taken', async () => {
+  test('of the branches in a region all collectives are listed and the heaviest is priced; a run has those of the one taken', async () => {
     for (const [heavy, bytes] of [
       [true, 8 * 8 * 4],
       [false, 8 * 4],
@@ -247,7 +247,7 @@ describe('a region of per-device code in a planned program', () => {
     ).toEqual([]);
   });
 
-  test('LS-81 a loop in a region costs its trips', async () => {
+  test('a loop in a region costs its trips', async () => {
     const looped = (trips: number): Graph =>
       trace(
         (x) =>

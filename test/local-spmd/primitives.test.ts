@@ -28,7 +28,7 @@ function refused(text: string, expert = false): string {
 }
 
 describe('the table of verbs', () => {
-  test('LS-79 the type of a gradient is an involution', () => {
+  test('the type of a gradient is an involution', () => {
     for (const type of ['V', 'R', 'I', 'P', 'S(0)', 'S(3)'] as const)
       expect(gradientType(gradientType(type))).toBe(type);
     expect((['V', 'R', 'I', 'P', 'S(1)'] as const).map(gradientType)).toEqual([
@@ -40,7 +40,7 @@ describe('the table of verbs', () => {
     ]);
   });
 
-  test('LS-24 a gradient goes from the type of the result’s gradient to that of the operand’s', () => {
+  test('a gradient goes from the type of the result’s gradient to that of the operand’s', () => {
     for (const p of PRIMITIVES) {
       const way = transposeOf(p);
       expect(way[0].src, primitiveText(p)).toBe(gradientType(p.dst));
@@ -49,7 +49,7 @@ describe('the table of verbs', () => {
     }
   });
 
-  test('LS-24 the transpose of the transpose is the verb, compositions apart', () => {
+  test('the transpose of the transpose is the verb, compositions apart', () => {
     for (const p of PRIMITIVES) {
       const [first, ...more] = transposeOf(p);
       // `reinterpret I→V` is convert I→R and then reinterpret R→V; two names for one verb are
@@ -59,7 +59,7 @@ describe('the table of verbs', () => {
     }
   });
 
-  test('LS-24 cuts keep their dims, and change places in all_to_all', () => {
+  test('cuts keep their dims, and change places in all_to_all', () => {
     const text = (of: string): string =>
       transposeOf({ op: cell(of)[0], src: cell(of)[1], dst: cell(of)[2] })
         .map(primitiveText)
@@ -72,24 +72,24 @@ describe('the table of verbs', () => {
   });
 
   test.each([
-    ['LS-25', 'convert P→R', 'use all_reduce with dst R'],
-    ['LS-25', 'convert P→I', 'use all_reduce with dst I'],
-    ['LS-25', 'convert P→S(0)', 'use reduce_scatter with dst S(0)'],
-    ['LS-25', 'convert P→V', 'use reduce_scatter with dst V'],
-    ['LS-26', 'convert S(0)→S(1)', 'changes the cut, which moves data | use all_to_all'],
-    ['LS-27', 'reinterpret S(0)→P', 'use V in place of S(i), or convert'],
-    ['LS-27', 'reinterpret R→S(0)', 'use V in place of S(i), or convert'],
-    ['LS-27', 'reinterpret P→R', 'undefined | all_reduce first'],
-    ['LS-27', 'reinterpret P→V', 'undefined | all_reduce first'],
-    ['LS-28', 'reinterpret V→R', 'cannot assert that varying values are equal'],
-    ['LS-28', 'reinterpret V→I', 'cannot assert that varying values are equal'],
-    ['LS-30', 'all_gather R→I', 'src must be V or S(i), got R'],
-    ['LS-30', 'all_reduce V→R', 'src must be P, got V | reinterpret V→P first'],
-    ['LS-30', 'all_reduce P→V', 'dst must be R or I, got V | use reduce_scatter'],
-    ['LS-18', 'all_to_all S(0)→S(0)', 'the cut stays on its dim | leave it out'],
-    ['LS-30', 'reduce_scatter P→R', 'dst must be V or S(i), got R | use all_reduce with dst R'],
-    ['LS-74', 'all_reduce I→R', 'src must be P, got I'],
-  ])('%s %s says %s', (_id, text, said) => {
+    ['convert P→R', 'use all_reduce with dst R'],
+    ['convert P→I', 'use all_reduce with dst I'],
+    ['convert P→S(0)', 'use reduce_scatter with dst S(0)'],
+    ['convert P→V', 'use reduce_scatter with dst V'],
+    ['convert S(0)→S(1)', 'changes the cut, which moves data | use all_to_all'],
+    ['reinterpret S(0)→P', 'use V in place of S(i), or convert'],
+    ['reinterpret R→S(0)', 'use V in place of S(i), or convert'],
+    ['reinterpret P→R', 'undefined | all_reduce first'],
+    ['reinterpret P→V', 'undefined | all_reduce first'],
+    ['reinterpret V→R', 'cannot assert that varying values are equal'],
+    ['reinterpret V→I', 'cannot assert that varying values are equal'],
+    ['all_gather R→I', 'src must be V or S(i), got R'],
+    ['all_reduce V→R', 'src must be P, got V | reinterpret V→P first'],
+    ['all_reduce P→V', 'dst must be R or I, got V | use reduce_scatter'],
+    ['all_to_all S(0)→S(0)', 'the cut stays on its dim | leave it out'],
+    ['reduce_scatter P→R', 'dst must be V or S(i), got R | use all_reduce with dst R'],
+    ['all_reduce I→R', 'src must be P, got I'],
+  ])('%s says %s', (text, said) => {
     expect(refused(text, true)).toContain(said);
   });
 
@@ -102,7 +102,7 @@ describe('the table of verbs', () => {
     ['reinterpret R→V', 'convert R→S(i)'],
     ['reinterpret R→P', 'convert R→P'],
     ['reinterpret I→P', 'convert R→P'],
-  ])('LS-29 %s wants the flag, and names the usual choice', (text, usual) => {
+  ])('%s wants the flag, and names the usual choice', (text, usual) => {
     expect(refused(text)).toContain('wants the flag expert');
     expect(refused(text)).toContain(usual);
     expect(refused(text, true)).toBe('accepted');

@@ -82,7 +82,7 @@ const named = (graph: Graph): number =>
     0,
   );
 
-test('LS-79 LS-80 LS-82 they and their gradients type-check, run what they name, and mean the same on any number of ranks', () => {
+test('they and their gradients type-check, run what they name, and mean the same on any number of ranks', () => {
   const start = fc.constantFrom<Held>('I', 'R', 'V', 'P');
   const picks = fc.array(fc.nat(1000), { minLength: 1, maxLength: 8 });
   fc.assert(

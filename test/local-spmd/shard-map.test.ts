@@ -392,14 +392,14 @@ const refused = (run: () => unknown): boolean => {
 };
 
 describe('programs of shard_map', () => {
-  test('LS-35 the types that both print in a column-parallel linear', () => {
+  test('the types that both print in a column-parallel linear', () => {
     const inside = [...checkTypes(column(true)).texts]
       .filter(([name]) => name.includes('/'))
       .map(([, text]) => text);
     const { input: x, weight, cast, output } = jax.programs.column;
     expect(inside).toEqual([x, weight, cast, output]);
   });
-  test('LS-36 LS-37 LS-38 both refuse the same programs', () => {
+  test('both refuse the same programs', () => {
     const {
       column_no_cast: noCast,
       column_out_replicated: replicated,
@@ -470,8 +470,8 @@ describe('collectives of the compiled programs of shard_map', () => {
   const ALL = ['arg0', 'arg1', 'arg2'];
 
   test.each([
-    ['LS-39 nothing cut on dp', false, jax.programs.mlp_uncut],
-    ['LS-40 rows cut on dp', true, jax.programs.mlp_cut],
+    ['nothing cut on dp', false, jax.programs.mlp_uncut],
+    ['rows cut on dp', true, jax.programs.mlp_cut],
   ] as const)('%s: kinds, groups and shapes, forward and gradient', (_name, cut, answer) => {
     expect(hlo(mlp(cut))).toEqual([answer.forward]);
     const [forward, backward] = hlo(jointGraph(mlp(cut), { wrt: ALL }));
@@ -481,7 +481,7 @@ describe('collectives of the compiled programs of shard_map', () => {
     expect(members(weights)).toEqual(members(answer.gradient_weights));
   });
 
-  test('LS-40 in buckets there are as many all_reduces as XLA has, of as many numbers', () => {
+  test('in buckets there are as many all_reduces as XLA has, of as many numbers', () => {
     const elements = (shapes: readonly string[]): number =>
       shapes.reduce(
         (sum, text) =>
@@ -505,7 +505,7 @@ describe('collectives of the compiled programs of shard_map', () => {
     ['without', false, jax.programs.block],
     ['with', true, jax.programs.block_sequence],
   ] as const)(
-    'LS-70 a block %s sequence parallelism: the collectives of XLA, forward and with the gradient',
+    'a block %s sequence parallelism: the collectives of XLA, forward and with the gradient',
     (_name, sequence, answer) => {
       expect(hlo(block(sequence))).toEqual([answer.forward]);
       const both = hlo(jointGraph(block(sequence), { wrt: [...ALL, 'arg3', 'arg4'] })).flat();
@@ -513,7 +513,7 @@ describe('collectives of the compiled programs of shard_map', () => {
     },
   );
 
-  test('LS-69 a weight that a scan uses is reduced once if it is cast before the loop, else in each trip, as in JAX', () => {
+  test('a weight that a scan uses is reduced once if it is cast before the loop, else in each trip, as in JAX', () => {
     const loss = (cast: 'before' | 'inside' | 'auto'): Graph => {
       const body = (x: Tensor, w: Tensor): Tensor => {
         const own = cast === 'before' ? pvary(w, 'dp') : w;
@@ -543,7 +543,7 @@ describe('collectives of the compiled programs of shard_map', () => {
     );
   });
 
-  test('LS-70 both move the same bytes', () => {
+  test('both move the same bytes', () => {
     // Of a ring of n: a reduction moves 2 (n - 1) / n of the tensor, a gather and a scatter (n - 1)
     // / n each.
     const share: Readonly<Record<string, number>> = {

@@ -81,7 +81,7 @@ const sp = (mesh: string): Graph =>
 
 describe('regions run on virtual devices', () => {
   test.each(['tp=1', 'tp=2', 'tp=4'])(
-    'LS-76 LS-82 a block on %s is the whole one, forward and gradient',
+    'a block on %s is the whole one, forward and gradient',
     (mesh) => {
       const reference = jointGraph(whole(), { wrt: WRT });
       expectSame(jointGraph(tp(mesh), { wrt: WRT }), reference);
@@ -89,7 +89,7 @@ describe('regions run on virtual devices', () => {
     },
   );
 
-  test('LS-70 half a block runs one AR forward and one in the gradient; with sequence parallelism AG and RS', () => {
+  test('half a block runs one AR forward and one in the gradient; with sequence parallelism AG and RS', () => {
     expect(collectivesOf(jointGraph(tp('tp=2'), { wrt: WRT }))).toEqual([['AR tp'], ['AR tp']]);
     const [forward, backward] = collectivesOf(jointGraph(sp('tp=2'), { wrt: WRT }));
     expect(forward).toEqual(['AG tp', 'RS tp']);
@@ -115,7 +115,7 @@ describe('regions run on virtual devices', () => {
       { mesh: 'dp=2,tp=2' },
     );
 
-  test('LS-39 the gradient of all runs one AR on tp, that of the weights none', () => {
+  test('the gradient of all runs one AR on tp, that of the weights none', () => {
     expect(collectivesOf(mlp(false))).toEqual([['AR tp']]);
     expect(collectivesOf(jointGraph(mlp(false), { wrt: WRT, seed: 1 }))).toEqual([
       ['AR tp'],
@@ -127,7 +127,7 @@ describe('regions run on virtual devices', () => {
     ]);
   });
 
-  test('LS-40 rows cut on dp add one AR on dp for each weight', () => {
+  test('rows cut on dp add one AR on dp for each weight', () => {
     expect(collectivesOf(mlp(true))).toEqual([['AR tp']]);
     const all = collectivesOf(jointGraph(mlp(true), { wrt: WRT, seed: 1 }))[1];
     expect([...all].sort()).toEqual(['AR dp', 'AR dp', 'AR tp']);

@@ -78,7 +78,7 @@ function verbDifference({ op, src, dst, expert }: Cell): string | undefined {
 }
 
 describe('verbs of spmd_types', () => {
-  test('LS-24 every cell: the same types, gradients and collectives, or the same refusal', () => {
+  test('every cell: the same types, gradients and collectives, or the same refusal', () => {
     const listed: Record<string, string[]> = {};
     const wrong: string[] = [];
     let same = 0;
@@ -123,7 +123,7 @@ describe('verbs of spmd_types', () => {
 
 describe('values of spmd_types', () => {
   test.each([2, 3, 4])(
-    'LS-24 every verb on %i ranks holds what PyTorch holds, forward and in its gradient',
+    'every verb on %i ranks holds what PyTorch holds, forward and in its gradient',
     (ranks) => {
       const wrong: string[] = [];
       let run = 0;
@@ -192,7 +192,7 @@ function callDifference({ op, operands }: Call, theirs: string): string | undefi
 }
 
 describe('operators of spmd_types', () => {
-  test('LS-32 every operator on every combination of types: the same type or the same refusal', () => {
+  test('every operator on every combination of types: the same type or the same refusal', () => {
     const listed: Record<string, string[]> = {};
     const wrong: string[] = [];
     const absent = new Set<string>();

@@ -30,14 +30,14 @@ describe('refusals', () => {
     ['hidden_act', 'softsign', 'E_UNSUPPORTED', ['softsign']],
     ['q_lora_rank', 512, 'E_UNSUPPORTED', ['llama']],
     ['num_local_experts', 8, 'E_UNSUPPORTED', ['llama']],
-  ])('FM-51 %s = %j is %s with its JSON path', (name, value, code, words) => {
+  ])('%s = %j is %s with its JSON path', (name, value, code, words) => {
     const error = refusal(() => readModelConfig(llama({ [name]: value })));
     expect(error.code).toBe(code);
     expect(error.details.path).toBe(`$.${name}`);
     for (const word of words) expect(error.message).toContain(word);
   });
 
-  it('FM-51 ZO-21 an unknown family is named, with a near one', () => {
+  it('an unknown family is named, with a near one', () => {
     const error = refusal(() => readModelConfig({ model_type: 'lama' }));
     expect(error.code).toBe('E_UNSUPPORTED');
     expect(error.message).toContain("'lama'");
@@ -49,7 +49,7 @@ describe('refusals', () => {
     expect(refusal(() => readModelConfig({ model_type: '__proto__' })).code).toBe('E_UNSUPPORTED');
   });
 
-  it('ZO-21 more dense layers than layers: both numbers', () => {
+  it('more dense layers than layers: both numbers', () => {
     const error = refusal(() =>
       readModelConfig({ ...modelEntry('deepseek-v3').config, first_k_dense_replace: 62 }),
     );
@@ -58,7 +58,7 @@ describe('refusals', () => {
     expect(error.message).toContain('61');
   });
 
-  it('FM-51 text that is no JSON: line and column; a list; too long', () => {
+  it('text that is no JSON: line and column; a list; too long', () => {
     const broken = refusal(() =>
       parseModelConfig('{\n "model_type": "llama",\n "x": }\n', 'config.json'),
     );
@@ -69,12 +69,12 @@ describe('refusals', () => {
     expect(refusal(() => parseModelConfig('['.repeat(100000))).code).toBe('E_SYNTAX');
   });
 
-  it('FM-51 a missing size is named', () => {
+  it('a missing size is named', () => {
     const error = refusal(() => readModelConfig({ model_type: 'gpt2', n_embd: 64, n_head: 4 }));
     expect(error.message).toContain('vocab_size is missing');
   });
 
-  it('FM-51 sizes of the program: out of range, or beyond a table of positions', () => {
+  it('sizes of the program: out of range, or beyond a table of positions', () => {
     const gpt2 = readModelConfig(TINY.gpt2 as JsonRecord);
     expect(refusal(() => buildModel(gpt2, { batch: 0 })).code).toBe('E_LIMIT');
     expect(refusal(() => buildModel(gpt2, { layers: 5000 })).code).toBe('E_LIMIT');
@@ -87,7 +87,7 @@ describe('refusals', () => {
 });
 
 describe('what a config may say', () => {
-  it('FM-51 old and new spellings give one graph', () => {
+  it('old and new spellings give one graph', () => {
     const old = readModelConfig(
       tiny('llama', { torch_dtype: 'float32', rope_theta: 10000, rope_scaling: null }),
     );
@@ -106,7 +106,7 @@ describe('what a config may say', () => {
     });
   });
 
-  it('ZO-21 a multimodal config gives its text tower, and says so', () => {
+  it('a multimodal config gives its text tower, and says so', () => {
     const { model_type: _, ...text } = TINY.gemma3_text;
     const config = readModelConfig({
       model_type: 'gemma3',
@@ -124,7 +124,7 @@ describe('what a config may say', () => {
     );
   });
 
-  it('FM-51 defaults taken and keys without effect are listed, also in the notes of the graph', () => {
+  it('defaults taken and keys without effect are listed, also in the notes of the graph', () => {
     const config = readModelConfig(tiny('llama', { bos_token_id: 1, num_key_value_heads: null }));
     expect(config.defaults).toContain('num_key_value_heads = 4');
     expect(config.ignored).toEqual(['bos_token_id']);
@@ -134,7 +134,7 @@ describe('what a config may say', () => {
     expect(notes).toContain('bos_token_id');
   });
 
-  it('FM-51 the family by the class, where there is no model_type', () => {
+  it('the family by the class, where there is no model_type', () => {
     const { model_type: _, ...rest } = TINY.qwen3_moe as JsonRecord;
     expect(readModelConfig({ ...rest, architectures: ['Qwen3MoeForCausalLM'] }).type).toBe(
       'qwen3_moe',

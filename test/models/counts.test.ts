@@ -32,7 +32,7 @@ describe('parameters of known models', () => {
   });
 
   it.each(entries.map(({ name, parameters }) => [name, parameters] as const))(
-    'ZO-17 FM-50 %s has as many as its published class',
+    '%s has as many as its published class',
     (name, { total, trainable, active }) => {
       const config = knownModelConfig(name);
       const counts = countParameters(buildModel(config, { batch: 1, seq: 8 }), config);
@@ -44,7 +44,7 @@ describe('parameters of known models', () => {
     },
   );
 
-  it('ZO-17 the data file has the figures of the specification', () => {
+  it('the data file has the figures of the specification', () => {
     const total = (name: string): number | undefined =>
       modelEntries().find((e) => e.name === name)?.parameters.total;
     expect(modelEntries()).toHaveLength(40);
@@ -59,12 +59,12 @@ describe('parameters of known models', () => {
     expect(total('t5-small')).toBe(60506624);
   });
 
-  it('ZO-17 gpt-oss-20b: a token meets 3,608,307,264 parameters without the input embedding', () => {
+  it('gpt-oss-20b: a token meets 3,608,307,264 parameters without the input embedding', () => {
     const { active = 0 } = counted(known('gpt-oss-20b'), 24);
     expect(active - 201088 * 2880).toBe(3608307264);
   });
 
-  it('ZO-18 one layer of Llama-3.1-8B, GPT-2 and the parts of DeepSeek-V3', () => {
+  it('one layer of Llama-3.1-8B, GPT-2 and the parts of DeepSeek-V3', () => {
     const step = (name: string, from: number): number =>
       counted(known(name), from + 1).total - counted(known(name), from).total;
     expect(step('llama-3.1-8b', 1)).toBe(218112000);
@@ -81,7 +81,7 @@ describe('parameters of known models', () => {
     expect((countParameters(one, config).routed ?? 0) / 256).toBe(44040192);
   });
 
-  it('ZO-18 a changed config changes the count as the formula says', () => {
+  it('a changed config changes the count as the formula says', () => {
     const config = {
       ...known('llama-3.1-8b'),
       num_hidden_layers: 3,
@@ -95,7 +95,7 @@ describe('parameters of known models', () => {
     );
   });
 
-  it('ZO-17 families without a row in the data: OPT-125M, OPT-350M, BLOOM-560M, Gemma 2B, Qwen1.5-MoE-A2.7B', () => {
+  it('families without a row in the data: OPT-125M, OPT-350M, BLOOM-560M, Gemma 2B, Qwen1.5-MoE-A2.7B', () => {
     const opt = { model_type: 'opt', vocab_size: 50272, max_position_embeddings: 2048 };
     const small = {
       ...opt,
@@ -151,12 +151,12 @@ describe('parameters of known models', () => {
     expect(counted(qwen).total).toBe(14315784192);
   });
 
-  it('FM-50 the masked-LM head of BERT in place of its pooler', () => {
+  it('the masked-LM head of BERT in place of its pooler', () => {
     const config = { ...known('bert-base-uncased'), architectures: ['BertForMaskedLM'] };
     expect(counted(config).total).toBe(109482240 - 590592 + 592128 + 30522);
   });
 
-  it('ZO-17 every family has a tiny config and builds both forms of it', () => {
+  it('every family has a tiny config and builds both forms of it', () => {
     expect(MODEL_TYPES.filter((type) => !Object.hasOwn(TINY, type))).toEqual(['kimi_k2', 'mt5']);
     for (const config of Object.values(TINY)) {
       const model = readModelConfig(config as JsonRecord);

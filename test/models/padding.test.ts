@@ -29,7 +29,7 @@ const shapeOf = (graph: Graph, roleName: string): unknown =>
     n.meta.roleName === roleName && n.type.kind === 'tensor' ? [n.type.shape] : [],
   )[0];
 
-describe('ZO-15 parameters of a padded vocabulary', () => {
+describe('parameters of a padded vocabulary', () => {
   it('GPT-2, one table: h for each row of padding', () => {
     const config = knownModelConfig('gpt2');
     const one = buildModel(config, { batch: 1, seq: 8, padVocabulary: { multiple: 128 } });
@@ -108,7 +108,7 @@ describe('ZO-15 parameters of a padded vocabulary', () => {
   });
 });
 
-describe('ZO-15 numbers of a padded model', () => {
+describe('numbers of a padded model', () => {
   const padVocabulary = { multiple: 8, tensor: 2 };
   const sizes = { batch: 2, seq: 6, layers: 1, dtype: 'f32' } as const;
 

@@ -130,13 +130,13 @@ function parameters(graph: Graph, name: (roleName: string) => string = (n) => n)
 }
 
 describe('FLOPs of both passes', () => {
-  it.each(Object.keys(CASES))('ZO-19 FM-50 %s: as PyTorch counted on its joint graph', (name) => {
+  it.each(Object.keys(CASES))('%s: as PyTorch counted on its joint graph', (name) => {
     const of = key(name).flops;
     expect(of).toBeDefined();
     expect(flops(built(CASES[name], true)).total).toBe(of?.total);
   });
 
-  it('ZO-19 Llama-3.1-8B forward: 245,912,647,499,776 in weights, 35,184,372,088,832 in attention, and the rotary product', () => {
+  it('Llama-3.1-8B forward: 245,912,647,499,776 in weights, 35,184,372,088,832 in attention, and the rotary product', () => {
     const rotary = 2 * 64 * 4096;
     const one = flops(built(CASES['llama3-8b-32l'], false));
     expect(one.total - rotary).toBe(245912647499776 + 35184372088832);
@@ -149,11 +149,11 @@ describe('FLOPs of both passes', () => {
     expect(87960930222080).toBe(2.5 * 35184372088832);
   });
 
-  it('ZO-19 GPT-2, batch 8 of 1024: 2,023,948,812,288 in weights and 309,237,645,312 in attention', () => {
+  it('GPT-2, batch 8 of 1024: 2,023,948,812,288 in weights and 309,237,645,312 in attention', () => {
     expect(flops(built(CASES['gpt2-12l'], false)).total).toBe(2023948812288 + 309237645312);
   });
 
-  it('FM-50 mixtral-tiny: grouped experts do the work that PyTorch counts, forward and backward', () => {
+  it('mixtral-tiny: grouped experts do the work that PyTorch counts, forward and backward', () => {
     expect(flops(built({ ...ROUTED, dtype: 'bf16' }, false)).total).toBe(17891328 + 512);
     expect(flops(built({ ...ROUTED, dtype: 'bf16' }, true)).total).toBe(54198784);
   });
@@ -165,7 +165,7 @@ describe('names of parameters', () => {
     ['mixtral-tiny', { ...ROUTED, dtype: 'f32' as const }],
     ['gpt2-2l', CASES['gpt2-2l']],
     ['bert-base', CASES['bert-base']],
-  ])('ZO-17 %s: those of the checkpoint, with their shapes', (name, config) => {
+  ])('%s: those of the checkpoint, with their shapes', (name, config) => {
     const { graph } = importModel(readFileSync(path(name, 'export.model.json.gz')));
     // The exported program wraps the model; tied tensors go by the name of the head there.
     const tied = new Map([

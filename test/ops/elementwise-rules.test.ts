@@ -216,7 +216,7 @@ describe('elementwise rules by execution', () => {
     ['aten.abs.default', [X], Math.abs, rule([P('max')], [P('max')])],
     ['aten.relu.default', [X], relu, rule([P()], [P()])],
   ] as [string, OracleArg[], (...v: number[]) => number, Rule][])(
-    'OP-54 %s does not have a rule that is refuted',
+    '%s does not have a rule that is refuted',
     (op, args, f, wrong) => {
       expect(bound(op, args).rules.map(ruleText)).not.toContain(ruleText(wrong));
       const { failed } = judgeCall(op, args, {}, () => elementwise(f), [wrong]);
@@ -224,7 +224,7 @@ describe('elementwise rules by execution', () => {
     },
   );
 
-  test('OP-11 OP-12 the base rules, in the order that breaks ties', () => {
+  test('the base rules, in the order that breaks ties', () => {
     const base = (op: string, args: OracleArg[]): string[] =>
       bound(op, args)
         .rules.filter((r) => r.origin === 'base')
@@ -465,7 +465,7 @@ function nll(
 describe('losses by execution', () => {
   const scalar = (v: number): NDArray => ({ shape: [], data: Float64Array.of(v) });
 
-  test('OP-56 a weighted mean with ignored targets divides by the total weight of all ranks', () => {
+  test('a weighted mean with ignored targets divides by the total weight of all ranks', () => {
     const op = 'aten.nll_loss_forward.default';
     const { failed, judged } = judgeCall(
       op,
@@ -546,7 +546,7 @@ describe('losses by execution', () => {
     );
   });
 
-  test('OP-56 mse: the mean and its backward divide by the global count, even where shards are uneven', () => {
+  test('mse: the mean and its backward divide by the global count, even where shards are uneven', () => {
     const square = (a: NDArray, b: NDArray): number =>
       a.data.reduce((s, v, i) => s + (v - b.data[i]) ** 2, 0);
     const forward = judgeCall('aten.mse_loss.default', [C, C, 1], {}, (r) => (call) => {

@@ -62,7 +62,7 @@ describe('rules against the brute-force validator', () => {
     ).toEqual([]);
   });
 
-  test.each([2, 3] as const)('OP-54 no rule is refuted on %i ranks', (ranks) => {
+  test.each([2, 3] as const)('no rule is refuted on %i ranks', (ranks) => {
     const refuted: Record<string, string[]> = {};
     let judged = 0;
     for (const c of cases) {
@@ -78,7 +78,7 @@ describe('rules against the brute-force validator', () => {
     expect(judged).toBeGreaterThan(110);
   });
 
-  test('OP-55 what is valid and not offered is waived with a reason', () => {
+  test('what is valid and not offered is waived with a reason', () => {
     const found: Record<string, readonly string[]> = {};
     for (const c of cases) {
       const ctx = bindCase(operators, c);
@@ -116,7 +116,7 @@ describe('rules against the brute-force validator', () => {
     ['mm', 8],
     ['bmm', 9],
     ['addmm_bias1d', 8],
-  ])('OP-5 %s has %i rules with the all-replicate one', (name, count) => {
+  ])('%s has %i rules with the all-replicate one', (name, count) => {
     const c = oracleCases[name];
     const ctx = bindCase(operators, c);
     expect(ctx === undefined ? 0 : (operators.get(c.op)?.shard(ctx).length ?? 0) + 1).toBe(count);

@@ -29,7 +29,7 @@ const rulesOf = (r: OperatorRegistry, target: string, shape = [8, 8]): string[] 
 };
 
 describe('registering operators', () => {
-  test('OP-17 the same name twice is an error that names both places; replace is accepted and listed', () => {
+  test('the same name twice is an error that names both places; replace is accepted and listed', () => {
     const r = registry();
     r.registerOp(mine('my.op.default'), { site: 'first.ts:1' });
     const error = refusal(() => r.registerOp(mine('my.op.default'), { site: 'second.ts:2' }));
@@ -49,7 +49,7 @@ describe('registering operators', () => {
     ).toHaveLength(1);
   });
 
-  test('OP-17 a built-in operator and an alias count as well; the place is the caller by default', () => {
+  test('a built-in operator and an alias count as well; the place is the caller by default', () => {
     const r = registry();
     expect(refusal(() => r.registerOp(mine('aten.mm.default'))).message).toMatch(
       /built in, and registry\.test\.ts:\d+|built in, and .*:\d+/,
@@ -84,7 +84,7 @@ describe('rules files', () => {
     JSON.stringify({ format: 'shardwright-rules/1', operators });
   const entry = { name: 'my::op.default', schema: 'Tensor x, Tensor w', outputs: ['x'] };
 
-  test('OP-59 an unknown operator gets rules without code: written ones, or those of elementwise functions', () => {
+  test('an unknown operator gets rules without code: written ones, or those of elementwise functions', () => {
     const r = registry();
     r.registerRulesFile(
       file({ ...entry, rules: ['S(0), R -> S(0)', 'S(5), R -> S(5)', 'P(sum), R -> P(sum)'] }),
@@ -124,7 +124,7 @@ describe('rules files', () => {
     expect(error.message).toMatch(pattern);
   });
 
-  test('OP-14 a rule of the wrong length names both counts', () => {
+  test('a rule of the wrong length names both counts', () => {
     const r = registry();
     r.registerRulesFile(file({ ...entry, rules: ['S(0) -> S(0)'] }));
     expect(refusal(() => rulesOf(r, 'my::op.default')).message).toMatch(

@@ -34,8 +34,8 @@ export interface GradientSample {
 }
 
 /**
- * Broadcasting, sizes of 1, no dims: five shapes or pairs of shapes for every elementwise operator
- * (CA-53).
+ * Broadcasting, sizes of 1 and scalars: five shapes or pairs of shapes for every elementwise
+ * operator.
  */
 const SHAPES = ['7', '', '2,1,3', '1,4', '3,5'] as const;
 const PAIRS = [

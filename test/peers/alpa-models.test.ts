@@ -22,7 +22,7 @@ const matrices = ({ spec }: Trained, layers = 2): string[] =>
   ).flat();
 const alternate = (a: string, b: string): string[] => [a, b, a, b, a, b, a, b];
 
-describe('SO-24 two Bert layers with Adam', () => {
+describe('two Bert layers with Adam', () => {
   it('data parallel: one all-reduce', async () => {
     const made = await trained(bert(2, 64, 64, 32, 8), LINES[0]);
     expect(made.cost).toBe(152691.24);
@@ -64,7 +64,7 @@ describe('SO-24 two Bert layers with Adam', () => {
   });
 });
 
-describe('SO-24 embeddings', () => {
+describe('embeddings', () => {
   it('tied to the logits on 2x2: cut by words, all-reduces only', async () => {
     const made = await trained(
       tiedEmbedding(1024, 8, 8, 8),
@@ -107,7 +107,7 @@ describe('SO-24 embeddings', () => {
   });
 });
 
-describe('SO-24 mixtures of experts', () => {
+describe('mixtures of experts', () => {
   it('one layer: experts cut by number, four all-to-alls, one all-reduce for the rest', async () => {
     for (const [axis, on] of LINES.entries()) {
       const made = await trained(trainedExperts(64, 16, 64, 16, EXPERTS), on);
@@ -153,7 +153,7 @@ describe('SO-24 mixtures of experts', () => {
   });
 });
 
-describe('SO-24 convolutions with batch normalisation', () => {
+describe('convolutions with batch normalisation', () => {
   it('data parallel: one all-reduce, and two for each normalisation', async () => {
     for (const on of LINES) {
       const made = await trained(convNet(3, 16, 16, 4), on);

@@ -10,8 +10,8 @@ import { mlpWithAdam } from './alpa-programs.ts';
 import { Hlo } from './hlo.ts';
 
 /**
- * SO-24 by the rules of the Python solver; alpa-zero and alpa-models have those of the compiler
- * pass and what comes after it.
+ * Alpa's training problems by the rules of its Python solver. The files alpa-zero and alpa-models
+ * use the rules of its compiler pass and of the steps that follow it.
  */
 const mesh = (a: number, b: number, beta: readonly [number, number] = [1, 1]): AlpaMesh => ({
   sizes: [a, b],
@@ -69,7 +69,7 @@ const near = (cost: number, stated: number): void => {
   expect(Math.abs(cost - stated) / stated).toBeLessThanOrEqual(0.01);
 };
 
-describe('SO-24 a training step of six layers with Adam under the costs of Alpa', () => {
+describe('a training step of six layers with Adam under the costs of Alpa', () => {
   it('data parallel: every parameter whole, one combined all-reduce', async () => {
     for (const on of [mesh(4, 1), mesh(1, 4)]) {
       const axis = on.sizes[0] === 4 ? 0 : 1;
@@ -118,7 +118,7 @@ describe('SO-24 a training step of six layers with Adam under the costs of Alpa'
   });
 });
 
-describe('SO-24 single calls', () => {
+describe('single calls', () => {
   it('a matrix times a vector on four devices: each holds 64 columns', async () => {
     const h = new Hlo();
     const w = h.parameter(128, 256);

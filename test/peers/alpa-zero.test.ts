@@ -9,7 +9,7 @@ import { alpaProblem } from './alpa-problem.ts';
 import { compilerMesh, counts, GRID, LINES, near, trained } from './alpa-run.ts';
 import { Hlo } from './hlo.ts';
 
-describe('SO-24 six linear layers under the compiler pass', () => {
+describe('six linear layers under the compiler pass', () => {
   it('data parallel, ZeRO 2 and ZeRO 3: one all-reduce; scatter and gather; gathers before forward and backward', async () => {
     const net = trainedMlp(6, 256, 32);
     const {
@@ -84,7 +84,7 @@ describe('SO-24 six linear layers under the compiler pass', () => {
   });
 });
 
-describe('SO-24 costs of the compiler pass', () => {
+describe('costs of the compiler pass', () => {
   const move = (on: AlpaMesh, from: Spec, to: Spec): unknown[] =>
     new AlpaCosts(on).moves([128, 64], from, to).map(({ kind, axis, cost }) => [kind, axis, cost]);
 
@@ -111,7 +111,7 @@ describe('SO-24 costs of the compiler pass', () => {
   });
 });
 
-describe('SO-24 small programs under the compiler pass', () => {
+describe('small programs under the compiler pass', () => {
   it('a chain of products over parts, mixed on 2x2 without all-gathers: only all-reduces and all-to-alls', async () => {
     const on = compilerMesh(2, 2, {
       beta: [1, 0.1],

@@ -161,7 +161,7 @@ async function proven(problem: Problem): Promise<number> {
   return solution.objective / UNITS;
 }
 
-describe('SO-21 programs of Alpa with its literal costs', () => {
+describe('programs of Alpa with its literal costs', () => {
   it.each(CASES)('$id', async ({ program, meshes, options, optimum, counts }) => {
     for (const [m, on] of meshes.entries()) {
       const hlo = program();
@@ -193,7 +193,7 @@ describe('SO-21 programs of Alpa with its literal costs', () => {
   });
 });
 
-describe('SO-22 resharding costs of Alpa', () => {
+describe('resharding costs of Alpa', () => {
   it.each([
     ['equal', [0, 1], [0, 1], 0],
     ['slicing', [0, -1], [0, 1], 0],

@@ -125,7 +125,7 @@ const GENERATORS: readonly Generator[] = [
   },
 ];
 
-describe('SO-26 the generators of Colossal-Auto on 2x2', () => {
+describe('the generators of Colossal-Auto on 2x2', () => {
   it.each(GENERATORS)(
     '$name: each of its strategies is one of ours',
     ({ call, strategies, read, inputs }) => {

@@ -42,7 +42,7 @@ function tilingOf(
 
 const text = ({ tiles, devices }: Tiling): string => `[${tiles.join()}]${devices.join()}`;
 
-describe('SO-23 layouts of Alpa', () => {
+describe('layouts of Alpa', () => {
   it.each([
     ['[0,1]@[0,1]', [2, 3], 2, [0, 1], [0, 1], '[2,3]0,1,2,3,4,5'],
     ['[1,0]@[1,0]', [2, 3], 2, [1, 0], [1, 0], '[2,3]0,1,2,3,4,5'],

@@ -26,7 +26,7 @@ async function specs(hlo: Hlo): Promise<string[]> {
   return valuesOf(solution.choice).map(({ spec }) => xla(spec));
 }
 
-describe('SO-25 the specs of XLA on a 2x2 mesh with one cheap axis', () => {
+describe('the specs of XLA on a 2x2 mesh with one cheap axis', () => {
   it('two products in a row: the contraction between them goes over the cheap axis', async () => {
     const h = new Hlo();
     const [p1, p2] = [h.parameter(64, 64), h.parameter(64, 128)];

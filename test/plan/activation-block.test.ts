@@ -84,7 +84,7 @@ async function savedBytes(policy: ActivationPolicy): Promise<number> {
     .reduce((sum, i) => sum + i.bytes, 0);
 }
 
-describe('CM-43 a captured GPT block under Megatron placements leaves what the closed form says', () => {
+describe('a captured GPT block under Megatron placements leaves what the closed form says', () => {
   const policies: readonly ActivationPolicy[] = [
     'tp',
     'tp+sp',

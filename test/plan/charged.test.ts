@@ -56,7 +56,7 @@ const moves = (plan: Plan): PlannedRedistribution[] =>
   [...plan.nodes, ...plan.outputs].flatMap((at) => at.redistributions);
 
 describe('a plan at AutoParallel prices', () => {
-  test('CM-20, SO-27 says of every redistribution what is charged and what runs', async () => {
+  test('says of every redistribution what is charged and what runs', async () => {
     const plan = await planned('autoparallel');
     const lines = [
       ...plan.nodes.map(({ name, redistributions }) => ({ name, redistributions })),
@@ -79,7 +79,7 @@ describe('a plan at AutoParallel prices', () => {
     `);
   });
 
-  test('CM-20 the charges are those of the formula, and the objective is their sum', async () => {
+  test('the charges are those of the formula, and the objective is their sum', async () => {
     const plan = await planned('autoparallel');
     const weight = 1024 * 4096 * 4;
     const sizeOf: Record<string, number> = {

@@ -233,7 +233,7 @@ describe('end-to-end programs of DTensor from the same placements', () => {
     expect(other.sort()).toEqual(Object.keys(WHY_GREEDY).sort()));
 });
 
-test('OP-47 a weight sharded over data parallel devices: solved as a whole its rows are not made pending sums', async () => {
+test('a weight sharded over data parallel devices: solved as a whole its rows are not made pending sums', async () => {
   const step = jointGraph(
     trace(({ x, w }) => squares(x.matmul(w)), {
       x: input([4096, 4096]),

@@ -72,7 +72,7 @@ function check(frontier: Frontier): void {
   expect(knee).toBe(distance.indexOf(Math.min(...distance)));
 }
 
-describe('CM-58 the frontier of seconds against peak bytes', () => {
+describe('the frontier of seconds against peak bytes', () => {
   test('five feed-forward layers on 2 devices: at least 8 points, each a checked plan, strictly falling, with its knee', async () => {
     const steps: FrontierStep[] = [];
     const graph = deep();
@@ -187,7 +187,7 @@ describe('CM-58 the frontier of seconds against peak bytes', () => {
     expect(frontier.misses[0].conflict?.length).toBeGreaterThan(0);
   });
 
-  test('ZO-25 states alone: points of the walk over every trade, down to the least, each proven', async () => {
+  test('states alone: points of the walk over every trade, down to the least, each proven', async () => {
     const graph = load('torch/mlp/joint.expanded');
     const asked = request('a=2,b=2', { activations: 'off', gap: 0 });
     const { compact, model } = prepare(graph, asked, TABLE);

@@ -119,7 +119,7 @@ describe('the memory timeline of a plan', () => {
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const block = (): Graph => load('peers/block-2048');
 
-describe('CM-46 memory rows bind', () => {
+describe('memory rows bind', () => {
   test.each(FULL ? [0.05, 0.01] : [])(
     'a transformer block on (32, 8) at 60 and 30 (and 100 and 40) hundredths of its peak, and below the smallest budget reported, gap %f',
     async (gap) => {
@@ -191,7 +191,7 @@ describe('CM-46 memory rows bind', () => {
   });
 });
 
-test('CM-47 an embedding counts by its bytes: under a tight budget the large table is cut, the norms are not', async () => {
+test('an embedding counts by its bytes: under a tight budget the large table is cut, the norms are not', async () => {
   const graph = load('torch/llama-tiny/joint.expanded');
   const table = 'model.model.embed_tokens.weight';
   const states = { activations: 'report' } as const;
@@ -226,7 +226,7 @@ test('CM-47 an embedding counts by its bytes: under a tight budget the large tab
   expect(kept.status).toBe('infeasible');
 });
 
-describe('CM-58 checkpointing chosen with the placements', () => {
+describe('checkpointing chosen with the placements', () => {
   test('half of the peak of the FFN is proven too little: inputs, outputs and what one matmul holds are 57 %', async () => {
     const free = await planFor(ffn(), 'x=32,y=8', ON_2D);
     const peak = free.memory.timeline?.peakBytes ?? NaN;

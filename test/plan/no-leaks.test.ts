@@ -33,7 +33,7 @@ async function fresh(): Promise<Ask> {
     told(await planFor(graph, mesh, { cost, memoryBytes: MEMORY_BYTES, activations: 'report' }));
 }
 
-test('CM-64 plans of other meshes and presets before in the same process change no byte of a plan', async () => {
+test('plans of other meshes and presets before in the same process change no byte of a plan', async () => {
   const alone: string[] = [];
   for (const [mesh, cost] of CASES) alone.push(await (await fresh())(mesh, cost));
   expect(new Set(alone).size).toBe(CASES.length);

@@ -72,8 +72,8 @@ const opaque = (plan: Pick<Plan, 'nodes'>): Plan['nodes'][number] => {
   return node;
 };
 
-describe('CA-35 an opaque operator is planned and simulated like any other', () => {
-  it('CA-35 with rules it is cut where they allow, and an eighth costs an eighth', async () => {
+describe('an opaque operator is planned and simulated like any other', () => {
+  it('with rules it is cut where they allow, and an eighth costs an eighth', async () => {
     const op = sortAndMask({ sharding: byRow });
     const cut = await planOf(prepared(op, 65_536, 4096));
     expect([opaque(cut).inputs, opaque(cut).outputs]).toEqual([['S(0)'], ['S(0)']]);
@@ -83,7 +83,7 @@ describe('CA-35 an opaque operator is planned and simulated like any other', () 
     expect(cut.objective.seconds).toBeLessThan(whole.objective.seconds);
   });
 
-  it('CA-35 the cost is the declared one', async () => {
+  it('the cost is the declared one', async () => {
     const bytes = (factor: number) =>
       sortAndMask({ bytes: (ctx) => factor * 8 * elements(ctx.inputs[0].shape) });
     const [once, thrice] = [
@@ -93,7 +93,7 @@ describe('CA-35 an opaque operator is planned and simulated like any other', () 
     expect(opaque(thrice).seconds / opaque(once).seconds).toBeCloseTo(3, 9);
   });
 
-  it('CA-35 random feasible plans compute what one device does, with the promised collectives', () => {
+  it('random feasible plans compute what one device does, with the promised collectives', () => {
     const ready = prepared(sortAndMask({ sharding: byRow }), 64, 32);
     const seen = new Set<string>();
     for (let seed = 0; seed < 20; seed++) {
@@ -111,7 +111,7 @@ describe('CA-35 an opaque operator is planned and simulated like any other', () 
     expect([...seen].sort()).toEqual(['R', 'S(0)']);
   });
 
-  it('CA-35 a rule that is wrong is found out: cutting the sorted dim gives other numbers', () => {
+  it('a rule that is wrong is found out: cutting the sorted dim gives other numbers', () => {
     const ready = prepared(
       sortAndMask({ sharding: () => [{ inputs: [S(1)], outputs: [S(1)], origin: 'base' }] }),
       64,
@@ -124,7 +124,7 @@ describe('CA-35 an opaque operator is planned and simulated like any other', () 
     );
   });
 
-  it('CA-35 without rules it runs replicated', async () => {
+  it('without rules it runs replicated', async () => {
     const ready = prepared(sortAndMask(), 65_536, 4096);
     const plan = await planOf(ready);
     expect([opaque(plan).inputs, opaque(plan).outputs]).toEqual([['R'], ['R']]);

@@ -30,14 +30,14 @@ const ON_1D = { inputs: 'S(0)', outputs: 'S(0)' } as const;
 const ON_2D = { inputs: 'S(0)R', outputs: 'S(0)R' } as const;
 const BLOCK_WEIGHTS = ['wq', 'wk', 'wv', 'w1'] as const;
 
-/** Issue 7: the same again under the preset that has AutoParallel's own costs. */
+/** The plans are the same under the preset that has AutoParallel's own costs. */
 describe.each(['alpha-beta', 'autoparallel'] as const)(
-  'SO-27 plans of AutoParallel test models, prices of %s',
+  'plans of AutoParallel test models, prices of %s',
   (cost) => {
     const planFor = (graph: Graph, mesh: string, more: Partial<PlanRequest>): Promise<Plan> =>
       planAt(graph, mesh, { cost, activations: 'report', ...more });
 
-    it('SO-27 FFN on 256 devices with memory for one share: fully sharded data parallel', async () => {
+    it('FFN on 256 devices with memory for one share: fully sharded data parallel', async () => {
       const plan = await planFor(load('peers/ffn-524288'), 'x=256', {
         ...ON_1D,
         memoryBytes: FFN_STATE / 256,
@@ -49,12 +49,12 @@ describe.each(['alpha-beta', 'autoparallel'] as const)(
       expect(products(plan)).toEqual([forward, forward, weight, forward, weight]);
     });
 
-    it('SO-27 FFN on 256 devices without a limit: every parameter replicated', async () => {
+    it('FFN on 256 devices without a limit: every parameter replicated', async () => {
       const plan = await planFor(load('peers/ffn-524288'), 'x=256', ON_1D);
       for (const p of plan.parameters) expect(p.placement).toBe('R');
     });
 
-    it('SO-27 FFN on (32, 8): the Megatron pair, its column weight S(0)S(0) or where that is more expensive cut otherwise', async () => {
+    it('FFN on (32, 8): the Megatron pair, its column weight S(0)S(0) or where that is more expensive cut otherwise', async () => {
       const graph = load('peers/ffn-65536');
       const limit = { ...ON_2D, memoryBytes: FFN_STATE / 256 };
       const ours = await planFor(graph, 'x=32,y=8', limit);
@@ -80,7 +80,7 @@ describe.each(['alpha-beta', 'autoparallel'] as const)(
       else expect(ours.objective.seconds).toBeLessThan(listed.objective.seconds);
     });
 
-    it('SO-27 transformer block on (32, 8): Megatron by itself', async () => {
+    it('transformer block on (32, 8): Megatron by itself', async () => {
       const graph = load('peers/block-256');
       const limit = { ...ON_2D, memoryBytes: BLOCK_STATE / 256 };
       const ours = await planFor(graph, 'x=32,y=8', limit);
@@ -124,7 +124,7 @@ describe.each(['alpha-beta', 'autoparallel'] as const)(
       } else expect(ours.objective.seconds).toBeLessThanOrEqual(listed.objective.seconds);
     });
 
-    it('SO-27 transformer block on 256 devices: all parameters S(0) for one share, all R without a limit', async () => {
+    it('transformer block on 256 devices: all parameters S(0) for one share, all R without a limit', async () => {
       const graph = load('peers/block-2048');
       const least = await planFor(graph, 'x=256', { ...ON_1D, memoryBytes: BLOCK_STATE / 256 });
       const free = await planFor(graph, 'x=256', ON_1D);
@@ -137,7 +137,7 @@ describe.each(['alpha-beta', 'autoparallel'] as const)(
       }
     });
 
-    it('SO-27 uneven widths: 1024 -> 280 (+ bias) -> 1024 on (32, 8) is feasible', async () => {
+    it('uneven widths: 1024 -> 280 (+ bias) -> 1024 on (32, 8) is feasible', async () => {
       const plan = await planFor(load('peers/uneven-65536'), 'x=32,y=8', ON_2D);
       expect(plan.proof.status).toBe('optimal');
       const sharded = await planFor(load('peers/uneven-65536'), 'x=32,y=8', {
@@ -147,7 +147,7 @@ describe.each(['alpha-beta', 'autoparallel'] as const)(
       expect(placed(sharded, 'linear1.weight')).toBe('S(0)S(0)');
     });
 
-    it('SO-27 pin the first weight whole, then unpin: S(0) is back', async () => {
+    it('pin the first weight whole, then unpin: S(0) is back', async () => {
       const graph = load('peers/ffn-524288');
       const most = { ...ON_1D, memoryBytes: Math.floor(FFN_STATE * 0.51) };
       const pinned = await planFor(graph, 'x=256', {
@@ -160,7 +160,7 @@ describe.each(['alpha-beta', 'autoparallel'] as const)(
       expect(placed(again, 'linear1.weight')).toBe('S(0)');
     });
 
-    it('SO-27 contradictory pins are infeasible and both are named', async () => {
+    it('contradictory pins are infeasible and both are named', async () => {
       const result = await solveFor(load('peers/ffn-65536'), 'x=32,y=8', {
         cost,
         pins: [
@@ -174,7 +174,7 @@ describe.each(['alpha-beta', 'autoparallel'] as const)(
       });
     });
 
-    it('SO-27 the joint optimum is at most each mesh dim planned on its own', async () => {
+    it('the joint optimum is at most each mesh dim planned on its own', async () => {
       const graph = load('peers/ffn-65536');
       const joint = await planFor(graph, 'x=32,y=8', ON_2D);
       for (const pins of [

@@ -13,7 +13,7 @@ const CASES = [
   ['torch/llama-tiny/joint.expanded', 'a=2,b=3'],
 ] as const;
 
-describe('CM-44 bytes of states in plans', () => {
+describe('bytes of states in plans', () => {
   test.each(CASES)(
     '%s on %s: one more cut of one parameter never takes more, all devices together hold all of it',
     (name, mesh) => {

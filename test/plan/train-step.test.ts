@@ -114,7 +114,7 @@ describe('plans of whole train steps', () => {
     expect(placed(plan, 'w1')).toBe('S(1)');
   });
 
-  test('CM-44: states of the program are optimizer bytes, and no others are added', async () => {
+  test('states of the program are optimizer bytes, and no others are added', async () => {
     const elements = 256 * 64 + 256 + 64 * 256;
     const replicated = { inputs: 'R', outputs: 'R', pins: [] } as const;
     const adam = await planFor(step(adamw({ lr: 1e-3 })), 'd=1', replicated);

@@ -10,7 +10,7 @@ describe('the MLP of the einshard tutorial', () => {
     w2: parameter([256, 64]),
   });
 
-  it('PL-127 inputs and outputs whole, least weight memory, 8 devices: W1 S(1), W2 S(0), one all-reduce of f32[8,64]', async () => {
+  it('inputs and outputs whole, least weight memory, 8 devices: W1 S(1), W2 S(0), one all-reduce of f32[8,64]', async () => {
     const plan = await planFor(graph, 'd=8', {
       inputs: 'R',
       outputs: 'R',

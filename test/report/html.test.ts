@@ -34,7 +34,7 @@ async function made(format: string, ...more: string[]): Promise<string> {
   return run.out;
 }
 
-describe('ZO-34 the report of a 2-layer Llama plan', () => {
+describe('the report of a 2-layer Llama plan', () => {
   it('is well-formed, with every tag closed and every id once', () => {
     expect(checkHtml(html)).toEqual([]);
   });
@@ -146,7 +146,7 @@ describe('ZO-34 the report of a 2-layer Llama plan', () => {
   });
 });
 
-describe('ZO-35 one folder', () => {
+describe('one folder', () => {
   it('two runs give the same bytes, in every format', async () => {
     // Markdown and text print the blocks of the page, so that the page stands for them; that the
     // JSON of another run is that of the page is said above.

@@ -112,7 +112,7 @@ describe('11.1 pipeline', () => {
     );
   });
 
-  it('ZO-11 (report) a message between stages is b x s x h elements, sent each way for every microbatch', () => {
+  it('(report) a message between stages is b x s x h elements, sent each way for every microbatch', () => {
     const bytes = (16 / MICROBATCHES) * SEQUENCE * LLAMA.hidden_size * 2;
     const { boundaries } = report.pipeline!;
     expect(boundaries.map((b) => [b.from, b.to, b.bytes, b.stepBytes])).toEqual([
@@ -122,7 +122,7 @@ describe('11.1 pipeline', () => {
     for (const b of boundaries) expect(b.seconds).toBeGreaterThan(0);
   });
 
-  it('ZO-35 for stages: the step and its bubble are played again from the JSON alone', () => {
+  it('for stages: the step and its bubble are played again from the JSON alone', () => {
     const { schedule, devices, microbatches, stages, boundaries, afterSeconds, seconds } =
       report.pipeline!;
     const run = playPipeline(

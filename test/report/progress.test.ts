@@ -73,7 +73,7 @@ async function made(folder: string, format: string): Promise<string> {
   return run.out;
 }
 
-describe('ZO-35 two runs, from the request on', () => {
+describe('two runs, from the request on', () => {
   it('plan.json, graph.swg and request.json have the same bytes, the steps differ by their clock alone', () => {
     const [a, b] = folders;
     expect(readdirSync(a)).toEqual([

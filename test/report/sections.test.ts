@@ -114,7 +114,7 @@ describe('11.1 memory timeline', () => {
 });
 
 describe('11.1 against the recipes', () => {
-  it('ZO-25 in the report: no recipe that fits is faster than a proven optimum; the front falls strictly', () => {
+  it('in the report: no recipe that fits is faster than a proven optimum; the front falls strictly', () => {
     expect(report.plan.proof.status).toBe('optimal');
     const priced = report.zoo!.filter((r) => r.seconds !== null);
     expect(priced.length).toBeGreaterThan(3);
@@ -335,7 +335,7 @@ describe('11.1 graph, solver, warnings', () => {
   });
 });
 
-describe('ZO-38 in part: text', () => {
+describe('in part: text', () => {
   it('has every number of the answer, aligned tables, no escape sequence and no carriage return', async () => {
     const { out } = await cli('report', folder, '--format', 'text', '--no-recipes');
     const said = JSON.parse((await cli('report', folder, '--json', '--no-recipes')).out) as Report;

@@ -26,7 +26,7 @@ afterAll(() => rmSync(root, { recursive: true, force: true }));
 const MODEL = fixture('mlp-loss');
 const ON = ['--mesh', 'dp=4', '--cluster', 'dgx-h100'];
 
-describe('ZO-37 in part: a slip is answered by what, where and the nearest right word', () => {
+describe('in part: a slip is answered by what, where and the nearest right word', () => {
   it.each<[string, () => string[], RegExp]>([
     [
       'letters of a model',

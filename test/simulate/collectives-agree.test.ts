@@ -22,8 +22,8 @@ const SLOW: [string, string, Partial<PlanRequest>] = [
 ];
 
 /**
- * Issue 7: the sum of a plan's collectives in the report is that of the lowered program, and of
- * what virtual devices ran.
+ * The collectives that a plan's report counts are those of the lowered program, and those that the
+ * virtual devices ran.
  */
 test.each<[string, string, Partial<PlanRequest>]>([
   ...(process.env.SHARDWRIGHT_FULL === '1' ? [SLOW] : []),

@@ -80,7 +80,7 @@ graph @scanned {
 }
 `);
 
-describe('OP-60: control flow on virtual devices equals the unsharded run', () => {
+describe('control flow on virtual devices equals the unsharded run', () => {
   test('branches that prefer different placements end in equal ones; each pays for its own way there', async () => {
     const pins = ['0.h=S(0)', '0.s=S(0)', '1.s=S(1)'].map((pin) => ({
       node: `cond.${pin.split('=')[0]}`,

@@ -140,7 +140,7 @@ describe('control flow', () => {
   const body = (name: string, calls: string, out: string, inputs = 'in %x: f64[2] arg 0'): string =>
     `  graph @${name} {\n    ${inputs}\n    ${calls}\n    ${out}\n  }\n`;
 
-  test('CA-20: cond takes the branch that its predicate says', () => {
+  test('cond takes the branch that its predicate says', () => {
     const text =
       'graph @main {\n  in %x: f64[2] input "x"\n  %s = aten.sum.default(%x): f64[]\n  %p = aten.gt.Scalar(%s, 0): b8[]\n' +
       '  %c = cond(%p, @t, @f, [%x]): (f64[2])\n  %y = operator.getitem(%c, 0): f64[2]\n  out %y output 0\n' +
@@ -171,7 +171,7 @@ describe('control flow', () => {
     ) +
     '}\n';
 
-  test('CA-24: a while loop doubles five times', () => {
+  test('a while loop doubles five times', () => {
     expect(list(run(loop, [scalar(0, 'i64'), scalar(1)]).outputs[0])).toEqual([32]);
     expect(list(run(loop, [scalar(9, 'i64'), scalar(1)]).outputs[0])).toEqual([1]);
   });
@@ -193,7 +193,7 @@ describe('control flow', () => {
     ) +
     '}\n';
 
-  test('CA-27: a scan carries and stacks, forwards and backwards', () => {
+  test('a scan carries and stacks, forwards and backwards', () => {
     const inputs = [scalar(1), fromList([3], [2, 3, 4])];
     expect(run(scanned(''), inputs).outputs.map(list)).toEqual([[24], [2, 6, 24]]);
     expect(run(scanned(', reverse=true'), inputs).outputs.map(list)).toEqual([[24], [24, 12, 4]]);

@@ -73,7 +73,7 @@ describe('programs of one device', () => {
       '  %y = aten.mm.default(%a, %w2): f32[8, 12]\n  out %y output 0',
   );
 
-  test('OP-51: tensor parallel mlp: columns, then rows, then one all-reduce', () => {
+  test('tensor parallel mlp: columns, then rows, then one all-reduce', () => {
     const plan = placed(
       mlp,
       'tp=4',
@@ -176,7 +176,7 @@ describe('programs of one device', () => {
     expect(verify(graph, plan, TABLE).mismatches).toEqual([]);
   });
 
-  test('OP-40: a table cut by rows is looked up with shifted, masked indices', () => {
+  test('a table cut by rows is looked up with shifted, masked indices', () => {
     const graph = graphOf(
       '  in %w: f32[6, 4] parameter "w"\n  in %i: i64[3] input "i"\n  %e = aten.embedding.default(%w, %i): f32[3, 4]\n  out %e output 0',
     );
@@ -228,7 +228,7 @@ describe('every redistribution, lowered and run', () => {
     ['a=2,b=2', [5, 9]],
   ] as const;
   test.each(cases)(
-    'CM-20: mesh (%s), shape %j: the tensor is what it was, the collectives are the priced ones',
+    'mesh (%s), shape %j: the tensor is what it was, the collectives are the priced ones',
     (mesh, shape) => {
       const space = new ShardingSpace(parseMesh(mesh));
       const redistributor = new Redistributor(

@@ -53,7 +53,7 @@ describe('random feasible plans', () => {
     ['vit-tiny', 'a=2,b=2'],
   ];
   test.each(FULL ? all : sample)(
-    'OP-51: %s on (%s): sharded equals unsharded, collectives as planned',
+    '%s on (%s): sharded equals unsharded, collectives as planned',
     (model, mesh) => {
       const graph = reduced(load(MODELS[model]), mesh);
       const prepared = prepare(graph, request(mesh), TABLE);

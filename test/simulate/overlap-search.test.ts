@@ -81,7 +81,7 @@ describe('the bound on an overlapped step', () => {
     ...(FULL ? [['torch/llama-tiny/joint.expanded', 'x=2,y=2']] : []),
     ['torch/gpt2-2l/joint.expanded', 'x=2,y=8'],
   ])(
-    'CM-33 of %s on %s: whatever is given to which stream, no random plan is played faster',
+    'of %s on %s: whatever is given to which stream, no random plan is played faster',
     (name, mesh) => {
       const prepared = of(load(name), mesh);
       const next = random(7);
@@ -122,7 +122,7 @@ describe('the bound on an overlapped step', () => {
     ['torch/mlp-loss/joint.expanded', 'x=2,y=4,z=2', 3],
     ['torch/gpt2-2l/joint.expanded', 'x=2,y=8', 2],
   ])(
-    'CM-33 of %s on %s, on links of two kinds: no mixture of paths is worth more than any plan is played in',
+    'of %s on %s, on links of two kinds: no mixture of paths is worth more than any plan is played in',
     (name, mesh, plans) => {
       const prepared = of(load(name), mesh);
       const { model } = prepared;
@@ -157,7 +157,7 @@ describe('the bound on an overlapped step', () => {
     },
   );
 
-  it('CM-33 two moves between the same two kernels may run beside each other, on two streams', () => {
+  it('two moves between the same two kernels may run beside each other, on two streams', () => {
     const graph = trace(
       ({ x }) => {
         const y = x.relu();
@@ -185,7 +185,7 @@ describe('the bound on an overlapped step', () => {
     }
   });
 
-  it('CM-33 every plan of a small problem, played: the bound is below the fastest, and the search finds it within its gap', async () => {
+  it('every plan of a small problem, played: the bound is below the fastest, and the search finds it within its gap', async () => {
     const graph = trace(({ x, w, v }) => x.matmul(w).relu().matmul(v), {
       x: input([4096, 4096]),
       w: parameter([4096, 4096]),
@@ -252,7 +252,7 @@ describe('plans for the overlapped step', () => {
       ['one share of memory', 1 / 256],
       ['an eighth of the states', 1 / 8],
     ] as const)
-      it(`CM-34 ${name} on (32, 8) with ${what}: within its gap of the bound, and never slower than the plan of summed costs`, async () => {
+      it(`${name} on (32, 8) with ${what}: within its gap of the bound, and never slower than the plan of summed costs`, async () => {
         const planned = await solveFor(load(file), 'x=32,y=8', {
           ...ON_2D,
           memoryBytes: state * share,
@@ -276,7 +276,7 @@ describe('plans for the overlapped step', () => {
       });
 
   it.runIf(FULL)(
-    'CM-34 BERT on 8 devices: 20 % faster overlapped than the plan of summed costs, faster than every recipe, its gap at most 8 %',
+    'BERT on 8 devices: 20 % faster overlapped than the plan of summed costs, faster than every recipe, its gap at most 8 %',
     async () => {
       const planned = await solveFor(load('torch/bert-base/joint.expanded'), 'dp=8', {
         activations: 'report',

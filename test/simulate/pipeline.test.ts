@@ -36,7 +36,7 @@ const stage = (seconds: number): StageSeconds => ({
 });
 
 describe('pipeline schedules by events', () => {
-  it('ZO-28 gpipe and 1f1b: one time, other memory', () => {
+  it('gpipe and 1f1b: one time, other memory', () => {
     for (const schedule of ['gpipe', '1f1b'] as const) {
       const r = run(schedule, 4, 8);
       expect([r.seconds, r.bubbleSeconds]).toEqual([33, 9]);
@@ -50,7 +50,7 @@ describe('pipeline schedules by events', () => {
     expect(kept(few)).toEqual([2, 2, 2, 1]);
   });
 
-  it('ZO-29 interleaved: the bubble by v, more chunks held', () => {
+  it('interleaved: the bubble by v, more chunks held', () => {
     const two = run('interleaved', 4, 8, THIRD, 2);
     expect([two.seconds, kept(two)]).toEqual([28.5, [11, 9, 7, 5]]);
     const four = run('interleaved', 4, 8, THIRD, 4);
@@ -63,7 +63,7 @@ describe('pipeline schedules by events', () => {
     expect(interleavingFactor(4, 2)).toBe(1.375);
   });
 
-  it('ZO-30 zero bubble: weights fill the gaps', () => {
+  it('zero bubble: weights fill the gaps', () => {
     const h1 = run('zb-h1', 4, 8);
     expect([h1.seconds, h1.bubbleSeconds, kept(h1)]).toEqual([27, 3, [4, 4, 4, 4]]);
     expect(run('zb-h1', 8, 32).seconds).toBe(103);
@@ -75,7 +75,7 @@ describe('pipeline schedules by events', () => {
     expect(run('zb-h2', 4, 8, uneven).bubbleSeconds).toBe(9);
   });
 
-  it('CM-31 uniform stages by events are the closed forms; uneven ones have them as a bound', () => {
+  it('uniform stages by events are the closed forms; uneven ones have them as a bound', () => {
     expect(run('1f1b', 4, 8).bubbleSeconds).toBe(9);
     expect(run('interleaved', 4, 8, THIRD, 2).seconds).toBe(28.5);
     expect(pipelineSeconds([3, 3, 3, 3], 8)).toBe(33);
@@ -130,7 +130,7 @@ describe('pipeline schedules by events', () => {
     );
   });
 
-  it('CM-31 zero-bubble schedules of equal parts have the closed-form bubble and memory', () => {
+  it('zero-bubble schedules of equal parts have the closed-form bubble and memory', () => {
     for (let p = 1; p <= 8; p++)
       for (let m = 2 * p; m <= 4 * p; m += p)
         for (const schedule of ['zb-h1', 'zb-h2'] as const) {
@@ -146,7 +146,7 @@ describe('pipeline schedules by events', () => {
         }
   });
 
-  it('ZO-31 uneven stages: the formula is an upper bound of 1f1b', () => {
+  it('uneven stages: the formula is an upper bound of 1f1b', () => {
     const simulated = (stages: readonly number[]): number =>
       playPipeline('1f1b', { devices: 4, microbatches: 8 }, { stages: stages.map(stage) }).seconds;
     expect(pipelineSeconds([5, 3, 3, 4], 8)).toBe(50);
@@ -220,7 +220,7 @@ describe('pipeline schedules by events', () => {
     expect(() => parsePipelineSchedule('1f1f')).toThrow(/unknown pipeline schedule/);
   });
 
-  it('ZO-36 a pipeline trace: stages as processes, no overlap, arrows from inside a pass to the start of the next', () => {
+  it('a pipeline trace: stages as processes, no overlap, arrows from inside a pass to the start of the next', () => {
     const r = playPipeline(
       '1f1b',
       { devices: 4, microbatches: 8 },

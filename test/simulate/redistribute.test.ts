@@ -104,7 +104,7 @@ const SHAPES = [
   [1, 13],
 ];
 
-describe('PL-62 plans executed on virtual shards', () => {
+describe('plans executed on virtual shards', () => {
   for (const sizes of MESHES) {
     const world = setup(sizes);
     for (const shape of SHAPES) {
@@ -295,7 +295,7 @@ describe('PL-62 plans executed on virtual shards', () => {
     );
   });
 
-  test('PL-61, PL-161 mesh dims of one device carry nothing', () => {
+  test('mesh dims of one device carry nothing', () => {
     const world = setup([4, 1]);
     const one = setup([1, 1]);
     for (const [{ space, merged }, w] of [
@@ -338,7 +338,7 @@ describe('PL-62 plans executed on virtual shards', () => {
   });
 });
 
-describe('PL-16 a masked lookup', () => {
+describe('a masked lookup', () => {
   test('indices are masked and shifted locally, masked rows are 0 in the reduction, the value is read twice', () => {
     const { space, mesh, merged } = setup([4]);
     const placement = new MaskPartial([16, 8], 0);

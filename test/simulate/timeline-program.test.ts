@@ -71,7 +71,7 @@ const relus = three((i) => `  %y${i} = aten.relu.default(%x${i}): f32[8, ${12 * 
 const products = three((i) => `  %y${i} = aten.mm.default(%x${i}, %w${i}): f32[8, 16]\n`, true);
 
 describe('buckets in the program', () => {
-  it('CM-32 three collectives become one, of the same bytes and the same numbers, whatever the kind', async () => {
+  it('three collectives become one, of the same bytes and the same numbers, whatever the kind', async () => {
     for (const [graph, mesh, from, to, kind] of [
       [products, 'd=4', 'P(sum)', 'R', 'all_reduce'],
       [products, 'd=4', 'P(sum)', 'S(0)', 'reduce_scatter'],
@@ -99,7 +99,7 @@ describe('buckets in the program', () => {
     }
   });
 
-  it('CM-32 random plans of a joint graph: the same numbers', () => {
+  it('random plans of a joint graph: the same numbers', () => {
     const graph = load('torch/mlp/joint.expanded');
     for (let seed = 0; seed < 2; seed++) {
       const prepared = prepare(graph, request('d=4'), TABLE);

@@ -43,7 +43,7 @@ function busiestSeconds(timeline: Timeline, streams: number): number {
 }
 
 describe('two streams', () => {
-  it('CM-30 three gathered layers: unlimited, one ahead, none ahead', () => {
+  it('three gathered layers: unlimited, one ahead, none ahead', () => {
     const cases = [
       [10, [38, 38, 54], [8, 8, 24]],
       [5, [29, 29, 39], [14, 14, 24]],
@@ -70,7 +70,7 @@ describe('two streams', () => {
     expect(play(ahead).memory.peakBytes).toBe(2);
   });
 
-  it('CM-30 the distance may be any, and bytes may bound it', () => {
+  it('the distance may be any, and bytes may bound it', () => {
     const peak = (options: Parameters<typeof prefetch>[1]): number =>
       play(prefetch(gatheredLayers(12, 1, 10), options)).memory.peakBytes;
     for (let distance = 1; distance < 9; distance++) expect(peak({ distance })).toBe(distance + 1);
@@ -81,7 +81,7 @@ describe('two streams', () => {
     expect(() => prefetch(gatheredLayers(1, 1, 1), { distance: 0.5 })).toThrow(/distance of 0.5/);
   });
 
-  it('CM-32 random programs: every rule of the timeline, at least the busiest stream, at most one after another', () => {
+  it('random programs: every rule of the timeline, at least the busiest stream, at most one after another', () => {
     fc.assert(
       fc.property(programs, (schedule) => {
         checkSchedule(schedule);
@@ -98,7 +98,7 @@ describe('two streams', () => {
     );
   });
 
-  it('CM-32 prefetch and buckets keep every result, and data in order; buckets are never more expensive', () => {
+  it('prefetch and buckets keep every result, and data in order; buckets are never more expensive', () => {
     const seconds = (_: string, bytes: number): number => (bytes > 60 ? 100 : 4 + bytes / 20);
     fc.assert(
       fc.property(
@@ -142,7 +142,7 @@ describe('two streams', () => {
     );
   });
 
-  it('CM-32 chunks of asynchronous tensor parallelism keep every result and all communication', () => {
+  it('chunks of asynchronous tensor parallelism keep every result and all communication', () => {
     let changed = 0;
     fc.assert(
       fc.property(programs, fc.integer({ min: 2, max: 4 }), (schedule, n) => {
@@ -264,7 +264,7 @@ describe('schedules of plans', () => {
     'torch/llama-tiny/joint.expanded',
   ];
 
-  it('CM-32 without overlap a plan takes its objective and the launches, whatever the placements', () => {
+  it('without overlap a plan takes its objective and the launches, whatever the placements', () => {
     for (const name of graphs) {
       const graph = load(name);
       for (const mesh of ['d=4', 'dp=2,tp=2'])
@@ -282,7 +282,7 @@ describe('schedules of plans', () => {
     }
   });
 
-  it('CM-44 in program order the peak is that of the memory timeline, worked out by other code, byte for byte', () => {
+  it('in program order the peak is that of the memory timeline, worked out by other code, byte for byte', () => {
     for (const name of graphs) {
       const graph = load(name);
       for (const mesh of ['d=4', 'dp=2,tp=2'])
@@ -328,7 +328,7 @@ describe('schedules of plans', () => {
     }
   });
 
-  it('CM-32 passes on a sharded data-parallel plan: the fastest distance is taken, buckets save latency', async () => {
+  it('passes on a sharded data-parallel plan: the fastest distance is taken, buckets save latency', async () => {
     const graph = load('torch/llama-tiny/joint.expanded');
     const prepared = prepare(graph, request('dp=2'), TABLE);
     const applied = applyRecipe(prepared.model, { name: 'fsdp', parts: ['fsdp'] });
@@ -366,7 +366,7 @@ describe('schedules of plans', () => {
 });
 
 describe('traces', () => {
-  it('ZO-36 valid events, no overlap on a thread, ends at the step time, peak and compute as reported', async () => {
+  it('valid events, no overlap on a thread, ends at the step time, peak and compute as reported', async () => {
     const graph = load('torch/llama-tiny/joint.expanded');
     const plan = await planFor(graph, 'dp=2,tp=2');
     for (const options of [{}, { asyncTensor: true }, { prefetch: 1, overlapSlowdown: 1.2 }]) {

@@ -70,7 +70,7 @@ const ordered = (
 const played = (schedule: Schedule): number => play(schedule).seconds;
 
 describe('urgent moves first', () => {
-  it('CM-32 a move that a kernel waits for does not stand behind a sum of gradients', () => {
+  it('a move that a kernel waits for does not stand behind a sum of gradients', () => {
     const step = steps([
       ['k1', 1],
       ['sum', 3, 'k1'],
@@ -83,7 +83,7 @@ describe('urgent moves first', () => {
     expect(played(out)).toBe(5);
   });
 
-  it('CM-32 a stream stays idle for a move that is soon ready, unless the wait is longer than the delay it saves', () => {
+  it('a stream stays idle for a move that is soon ready, unless the wait is longer than the delay it saves', () => {
     // The sum would end at 4; the move is ready at 2, and its kernel is late by 2 for a stream that
     // would idle for 1.
     const step = steps([
@@ -99,7 +99,7 @@ describe('urgent moves first', () => {
     expect(played(ordered(step, 0, 0))).toBe(7);
   });
 
-  it('CM-32 sums that are ready together are one collective, as long as the stream has time for', () => {
+  it('sums that are ready together are one collective, as long as the stream has time for', () => {
     const step = steps([
       ['k1', 2],
       ['a', 2, 'k1'],
@@ -136,7 +136,7 @@ describe('urgent moves first', () => {
     expect(played(hurry)).toBe(15);
   });
 
-  it('CM-32 of sums that are ready, those that something follows may go first, and then the fullest bucket', () => {
+  it('of sums that are ready, those that something follows may go first, and then the fullest bucket', () => {
     const step = steps([
       ['k1', 1],
       ['a', 3, 'k1'],
@@ -159,7 +159,7 @@ describe('urgent moves first', () => {
     expect(played(ordered(more, 25, 0, 'long'))).toBe(7);
   });
 
-  it('CM-32 on any program: the same tasks, kernels in their order, data before its readers, never below the busiest stream', () => {
+  it('on any program: the same tasks, kernels in their order, data before its readers, never below the busiest stream', () => {
     fc.assert(
       fc.property(
         programs,
@@ -184,7 +184,7 @@ describe('urgent moves first', () => {
     );
   });
 
-  it('CM-32 late and then early: on any program the same tasks, kernels in their order, and no longer', () => {
+  it('late and then early: on any program the same tasks, kernels in their order, and no longer', () => {
     fc.assert(
       fc.property(
         programs,
@@ -214,7 +214,7 @@ describe('urgent moves first', () => {
     );
   });
 
-  it('CM-32 late and then early: a stream that took the wrong move first takes the other', () => {
+  it('late and then early: a stream that took the wrong move first takes the other', () => {
     // Both moves are ready at 1. The kernel of `b` needs it for 6 seconds of work; that of `a`
     // comes after.
     const step = steps([

@@ -50,7 +50,7 @@ const UNTESTED: readonly string[] = [
 ];
 
 describe('rules run on simulated ranks', () => {
-  test('OP-54 no rule of any operator is refuted on 2 and 3 ranks, even, uneven and with empty shards', () => {
+  test('no rule of any operator is refuted on 2 and 3 ranks, even, uneven and with empty shards', () => {
     const found = validateRules(operators, {
       operators: judgedOperators,
       complete: false,
@@ -71,7 +71,7 @@ describe('rules run on simulated ranks', () => {
     expect(ruled.filter((name) => !tried.has(name)).sort()).toEqual([...UNTESTED].sort());
   });
 
-  test('OP-55 what is valid and not offered is explained, and every explanation is needed', () => {
+  test('what is valid and not offered is explained, and every explanation is needed', () => {
     const found = validateRules(operators, { operators: searched, budget: FULL ? 50_000 : 1_000 });
     const { open, used } = explain(found.missing, 'missing', EXPLAINED);
     expect(open.map((f) => `${f.call}: ${f.rule}`)).toEqual([]);
@@ -124,7 +124,7 @@ describe('wrong rules are found', () => {
     ['masked_fill.Scalar(x[6,5], bits[6,5], -9)', rule([P(), R], [P()])],
     ['native_dropout(x[6,5], 0.5, True)', rule([S(0)], [S(0), S(0)])],
   ];
-  test.each(wrong.map(([call, r]) => [`OP-54 ${call}: ${ruleText(r)}`, call, r] as const))(
+  test.each(wrong.map(([call, r]) => [`${call}: ${ruleText(r)}`, call, r] as const))(
     '%s',
     (_, call, r) => {
       expect([2, 3, 4].some((ranks) => judged(call, r, ranks) !== undefined)).toBe(true);
@@ -138,7 +138,7 @@ describe('wrong rules are found', () => {
     },
   );
 
-  test('OP-54 nansum would lose a NaN: the rule is not offered', () => {
+  test('nansum would lose a NaN: the rule is not offered', () => {
     const { record, ctx } = new SampleCall(operators, parseCall('nansum(x[6,5], [1])'));
     expect(record.shard(ctx).map(ruleText)).not.toContain('P(sum) -> P(sum)');
   });
@@ -191,7 +191,7 @@ describe('missing rules are found', () => {
       }),
     );
   }
-  test.each(must)('OP-55 %s without %s', (name, ...texts) => {
+  test.each(must)('%s without %s', (name, ...texts) => {
     const found = validateRules(without(name, texts), {
       operators: [name],
       ranks: [2],
@@ -201,7 +201,7 @@ describe('missing rules are found', () => {
     expect(open.map((f) => f.rule)).toEqual(expect.arrayContaining(texts));
   });
 
-  test('OP-55 expand to a new dim may be cut for nothing', () => {
+  test('expand to a new dim may be cut for nothing', () => {
     const { record, ctx } = new SampleCall(operators, parseCall('expand(x[6,5], [4, 6, 5])'));
     expect(record.shard(ctx).map((r) => `${ruleText(r)} ${r.rewrite ?? ''}`)).toContain(
       'R -> S(0) local-shape',

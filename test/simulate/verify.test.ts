@@ -36,7 +36,7 @@ describe('random feasible plans of real training graphs', () => {
       .flatMap((model) => MESHES.map((mesh) => [model, mesh]))
       .filter(([model, mesh]) => FULL || model !== 'convnet' || mesh === 'd=4'),
   )(
-    'OP-51: %s on (%s): sharded equals unsharded, collectives as planned',
+    '%s on (%s): sharded equals unsharded, collectives as planned',
     (model, mesh) => {
       const graph = reduced(model, mesh);
       const prepared = prepare(graph, request(mesh), TABLE);

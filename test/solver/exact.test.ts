@@ -4,7 +4,7 @@ import { verifyCertificate } from '../../src/solver/check/verify.ts';
 import { solveNow } from '../../src/solver/solve.ts';
 import type { LinearRow, Problem, UsagePiece } from '../../src/solver/types.ts';
 
-/** mulberry32 of the specification (SO-28). */
+/** The random generator mulberry32. */
 function randomOf(seed: number): (n: number) => number {
   let a = seed;
   return (n) => {
@@ -229,19 +229,19 @@ function check(p: Problem, name: string): void {
   expect(costOf(p, [...s.choice]), name).toBe(least);
 }
 
-describe('SO-29 exact engine against exhaustive search', () => {
-  it('SO-29 free problems', () => {
+describe('exact engine against exhaustive search', () => {
+  it('free problems', () => {
     for (let seed = 1; seed <= 300; seed++) check(randomProblem(seed, 0), `seed ${seed}`);
   });
-  it('SO-29 problems with one row', () => {
+  it('problems with one row', () => {
     for (let seed = 1; seed <= 200; seed++)
       check(randomProblem(1000 + seed, 1), `seed ${1000 + seed}`);
   });
-  it('SO-29 problems with two rows', () => {
+  it('problems with two rows', () => {
     for (let seed = 1; seed <= 100; seed++)
       check(randomProblem(2000 + seed, 2), `seed ${2000 + seed}`);
   });
-  it('SO-29 with a tolerance: optimal is what costs no more than it above the least, and so says the certificate', () => {
+  it('with a tolerance: optimal is what costs no more than it above the least, and so says the certificate', () => {
     let loose = 0;
     for (let seed = 1; seed <= 150; seed++) {
       const problem = { ...randomProblem(4000 + seed, seed % 2), tolerance: 40 };
@@ -259,7 +259,7 @@ describe('SO-29 exact engine against exhaustive search', () => {
     }
     expect(loose).toBeGreaterThan(0);
   });
-  it('SO-34 layered problems with a hub', () => {
+  it('layered problems with a hub', () => {
     for (let seed = 1; seed <= 60; seed++)
       check(layeredProblem(3000 + seed, seed % 3 === 0 ? 1 : 0, 4), `seed ${seed}`);
   });

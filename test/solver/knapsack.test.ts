@@ -31,7 +31,7 @@ const CASES: readonly (readonly [
   ['K13', [1, 2, 3], [0, 0, 0], 6, 0, []],
 ];
 
-describe('SO-30 the knapsack as a choice problem', () => {
+describe('the knapsack as a choice problem', () => {
   it.each(CASES)('%s', async (_, memory, runtime, capacity, saved, kept) => {
     // Value 0 is to keep, so that ties go to the items of lowest index; what saves nothing has
     // dropping first.

@@ -1,4 +1,4 @@
-/** SO-34: equal layers share work and never decisions. */
+/** Equal layers share work and never decisions. */
 import { describe, expect, it } from 'vitest';
 
 import { ProblemBuilder } from '../../src/solver/problem/builder.ts';
@@ -15,7 +15,7 @@ function withoutClocks({ seconds: _seconds, statistics, ...rest }: Solution): un
   };
 }
 
-describe('SO-34: layers', () => {
+describe('layers', () => {
   it('hash-consed elimination equals plain elimination on 50 random layered problems', async () => {
     let finite = 0;
     for (let seed = 0; seed < 50; seed++) {

@@ -9,7 +9,7 @@ import { Pool } from '../../src/solver/store/pool.ts';
 import type { Problem } from '../../src/solver/types.ts';
 import { build } from './support.ts';
 
-describe('SO-32: a redistribution that several consumers share is paid once', () => {
+describe('a redistribution that several consumers share is paid once', () => {
   const R = [100, 0]; // a consumer: wants S0 (50), wants R (0); the producer: S0 (0), R (100)
   const consumers = [1, 2, 3];
   const unary = [[0, R[0]], ...consumers.map(() => [0, 50])];
@@ -43,7 +43,7 @@ describe('SO-32: a redistribution that several consumers share is paid once', ()
   });
 });
 
-describe('SO-33: pairing', () => {
+describe('pairing', () => {
   /**
    * Parameter {S0, R} and gradient {S0, P}: only S0 pairs. A pin makes every other value infinite.
    */

@@ -193,7 +193,7 @@ export function enumerate(plain: PlainProblem): number {
   return best;
 }
 
-/** mulberry32, as the acceptance cases define it. */
+/** The random generator mulberry32. */
 export function mulberry32(seed: number): () => number {
   let a = seed | 0;
   return () => {
@@ -204,8 +204,8 @@ export function mulberry32(seed: number): () => number {
   };
 }
 
-/** The random instances of SO-28. */
-export function so28(seed: number): PlainProblem {
+/** A random instance with 5 to 8 nodes, a usage of each value and one limit, by its seed. */
+export function limitedInstance(seed: number): PlainProblem {
   const next = mulberry32(seed);
   const int = (n: number): number => Math.floor(next() * n);
   const n = 5 + int(4);

@@ -86,7 +86,7 @@ const xy = parseMesh('x=2,y=2');
 const MM = (m: number, k: number, n: number): Bound => call('aten.mm.default', [m, k], [k, n]);
 const BMM = call('aten.bmm.default', [6, 4, 8], [6, 8, 5]);
 
-describe('PL-13 a user kind under the rules of a batched product', () => {
+describe('a user kind under the rules of a batched product', () => {
   test('on the batch dim it passes and reappears on the output', () => {
     expect(outcome(x2, BMM, 'Interleaved2(0)', 'Interleaved2(0)')).toEqual(['Interleaved2(0)']);
   });
@@ -153,7 +153,7 @@ describe('PL-13 a user kind under the rules of a batched product', () => {
   });
 });
 
-test('PL-13 a whole graph: placeholders and calls are offered the cut', () => {
+test('a whole graph: placeholders and calls are offered the cut', () => {
   const graph = trace((t) => t.x.matmul(t.w).relu(), { x: input([8, 6]), w: parameter([6, 4]) });
   const space = new ShardingSpace(x2);
   const options = { uneven: 'allow', unknown: 'refuse', cuts: [INTERLEAVED2.of(0)] } as const;
@@ -180,24 +180,23 @@ test('PL-13 a whole graph: placeholders and calls are offered the cut', () => {
 
 describe('strided cuts under the rules of a product', () => {
   test.each([
-    ['PL-14', x2, MM(8, 3, 5), '_S(0, 2)', 'R', '_S(0, 2)'],
-    ['PL-14', xy, MM(96, 8, 4), '_S(0, 4)_S(0, 8)', 'RR', '_S(0, 4)_S(0, 8)'],
-    ['', xy, MM(8, 8, 8), 'RS(0)', 'S(1)R', 'S(1)S(0)'],
-    ['', xy, MM(8, 8, 8), 'S(0)[1]S(0)[0]', 'RR', 'S(0)[1]S(0)[0]'],
-    ['', xy, MM(8, 8, 8), 'S(1)[1]S(1)[0]', 'S(0)[1]S(0)[0]', 'P(sum)P(sum)'],
+    [x2, MM(8, 3, 5), '_S(0, 2)', 'R', '_S(0, 2)'],
+    [xy, MM(96, 8, 4), '_S(0, 4)_S(0, 8)', 'RR', '_S(0, 4)_S(0, 8)'],
+    [xy, MM(8, 8, 8), 'RS(0)', 'S(1)R', 'S(1)S(0)'],
+    [xy, MM(8, 8, 8), 'S(0)[1]S(0)[0]', 'RR', 'S(0)[1]S(0)[0]'],
+    [xy, MM(8, 8, 8), 'S(1)[1]S(1)[0]', 'S(0)[1]S(0)[0]', 'P(sum)P(sum)'],
     [
-      '',
       xy,
       MM(12, 8, 8),
       'Ragged(0, [1, 3], 3)R',
       'RInterleaved(1, [4, 2, 2])',
       'Ragged(0, [1, 3], 3)Interleaved(1, [4, 2, 2])',
     ],
-  ])('%s kept without communication', (_, mesh, bound, a, b, out) => {
+  ])('case %# keeps its cuts without communication', (mesh, bound, a, b, out) => {
     expect(outcome(mesh, bound, a, b)).toEqual([out]);
   });
 
-  test('PL-14 the expansion keeps them too', () => {
+  test('the expansion keeps them too', () => {
     const bound = MM(96, 8, 4);
     const space = new ShardingSpace(xy);
     const cuts = [new StridedShard(0, 4), new StridedShard(0, 8)];
@@ -219,7 +218,7 @@ describe('strided cuts under the rules of a product', () => {
     }
   });
 
-  test('PL-15 cut in different orders: never free', () => {
+  test('cut in different orders: never free', () => {
     const bound = MM(8, 8, 8);
     const text = outcome(xy, bound, 'S(1)S(1)', '_S(0, 2)S(0)');
     expect(text).toMatch(
@@ -250,7 +249,7 @@ describe('strided cuts under the rules of a product', () => {
 });
 
 describe('what rules demand of a cut', () => {
-  test('PL-16 a lookup in a table cut by rows is a masked pending sum', () => {
+  test('a lookup in a table cut by rows is a masked pending sum', () => {
     const bound = call('aten.embedding.default', [16, 8], [3]);
     const x4 = parseMesh('x=4');
     expect(outcome(x4, bound, 'S(0)', 'R')).toEqual(['MaskP(sum, [16, 8], 0)']);

@@ -64,7 +64,7 @@ const direct = (call: string): string[] => {
 };
 
 describe('rules from decompositions', () => {
-  test('OP-50 aminmax is amin and amax of one input', () => {
+  test('aminmax is amin and amax of one input', () => {
     const aminmax = body([[8, 8]], (call, x) => [
       call('aten.amin.default', x, [0]),
       call('aten.amax.default', x, [0]),
@@ -74,7 +74,7 @@ describe('rules from decompositions', () => {
     expect(first.inputs[0]).toMatchObject({ kind: 'shard', filled: true });
   });
 
-  test('OP-50 an operator of operators, and the second time from memory', () => {
+  test('an operator of operators, and the second time from memory', () => {
     const graph = body(
       [
         [8, 8],
@@ -186,7 +186,7 @@ describe('rules from decompositions', () => {
 
 describe('operators over lists', () => {
   const ref = (name: string): ValueRef => ({ kind: 'value', name });
-  test('OP-6 each place of the lists is a call of the element operator', () => {
+  test('each place of the lists is a call of the element operator', () => {
     const calls = elementCalls(
       operators,
       'aten._foreach_add.List',
@@ -251,7 +251,7 @@ describe('operators that are described by what they are made of', () => {
     }),
   ]);
 
-  test('OP-50 aminmax from shards and a pending minimum', () => {
+  test('aminmax from shards and a pending minimum', () => {
     const one = setup([4], 'aminmax(f32[8,8])').run(['S0'], { search: 'enumerate' });
     expect([one.text, one.cost]).toEqual(['S(0)->P(min),P(max)', 0]);
     const two = setup([2, 2], 'aminmax(f32[8,8])', 'least').run(['S1Pmin'], {
@@ -260,7 +260,7 @@ describe('operators that are described by what they are made of', () => {
     expect(two.text).toBe('S(1)S(0)->P(min)P(min),P(max)P(max)');
   });
 
-  test('OP-50 an operator of an operator of an operator: the row form of the product', () => {
+  test('an operator of an operator of an operator: the row form of the product', () => {
     const { record, ctx } = bindText(nested, parseCall('my_negated_product(f32[8,8], f32[8,8])'));
     const space = new ShardingSpace(parseMesh('a=2,b=2'));
     const mesh = space.mesh;

@@ -80,7 +80,7 @@ function compare(c: RecordedCase): { compared: number; worse: string[] } {
   return { compared, worse };
 }
 
-describe('OP-36 to OP-44: rows of the oracle', () => {
+describe('rows of the oracle', () => {
   test('no propagation costs more than that of DTensor, but for the listed ones', () => {
     const worse: string[] = [];
     const needed = new Set<string>();

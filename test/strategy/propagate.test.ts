@@ -10,7 +10,7 @@ const MM = 'mm(f32[64,64], f32[64,64])';
 const repeat = (word: string, n: number): string => word.repeat(n);
 
 describe('filling', () => {
-  test('OP-9 from replicated inputs: rules without shards only', () => {
+  test('from replicated inputs: rules without shards only', () => {
     expect(setup([4], MM).filled(['R', 'R'])).toEqual([
       '[R, R, R]',
       '[P(sum), P(sum), R]',
@@ -20,7 +20,7 @@ describe('filling', () => {
     ]);
   });
 
-  test('OP-10 from plain shards, from strided ones, from both: plain first, then by split factor', () => {
+  test('from plain shards, from strided ones, from both: plain first, then by split factor', () => {
     const mm = setup([4], MM);
     expect(mm.filled(['S0', 'S1']).slice(1, 4)).toEqual([
       '[P(sum), S(1), S(0)]',
@@ -38,7 +38,7 @@ describe('filling', () => {
     expect(both.slice(1, 3)).toEqual(['[P(sum), S(1), S(0)]', '[P(sum), _S(1, 2), _S(0, 2)]']);
   });
 
-  test('OP-10 each strided copy keeps its own factor (PyTorch issue 171942)', () => {
+  test('each strided copy keeps its own factor (PyTorch issue 171942)', () => {
     const { space, ids } = setup([4], MM);
     const cuts = cutsAmong(ids(['SS(0,4)', 'SS(1,2)']).map((id) => space.get(id).placements));
     expect(cuts.map((c) => c.text)).toEqual(['_S(0, 2)', '_S(0, 4)']);
@@ -47,11 +47,11 @@ describe('filling', () => {
 
 describe('counts of candidates', () => {
   test.each([
-    ['OP-3', 'mm(f32[64,64], f32[64,64])', 2, [8, 64, 512, 4096], [5, 25, 125]],
-    ['OP-5', 'bmm(f32[64,64,64], f32[64,64,64])', 2, [9, 81, 729], [5, 25, 125]],
-    ['OP-5', 'addmm(f32[64], f32[64,64], f32[64,64])', 3, [8, 64, 512], [5, 25, 125]],
-    ['OP-5', 'add.Tensor(f32[64,64], f32[64,64])', 2, [9, 63, 417], []],
-  ])('%s %s', (_, call, inputs, withShards, without) => {
+    ['mm(f32[64,64], f32[64,64])', 2, [8, 64, 512, 4096], [5, 25, 125]],
+    ['bmm(f32[64,64,64], f32[64,64,64])', 2, [9, 81, 729], [5, 25, 125]],
+    ['addmm(f32[64], f32[64,64], f32[64,64])', 3, [8, 64, 512], [5, 25, 125]],
+    ['add.Tensor(f32[64,64], f32[64,64])', 2, [9, 63, 417], []],
+  ])('%s', (call, inputs, withShards, without) => {
     withShards.forEach((count, k) => {
       const given = Array.from({ length: inputs }, () => repeat('S0', k + 1));
       expect(setup(Array<number>(k + 1).fill(2), call).count(given)).toBe(count);
@@ -62,11 +62,11 @@ describe('counts of candidates', () => {
     });
   });
 
-  test('OP-3 the sizes of the mesh do not matter', () => {
+  test('the sizes of the mesh do not matter', () => {
     expect(setup([2, 4], MM).count(['S0R', 'RR'])).toBe(setup([2, 2], MM).count(['S0R', 'RR']));
   });
 
-  test('OP-6 add of (8,8,8) on (2,2,2): sums and averages mix, nothing else; in place one is left', () => {
+  test('add of (8,8,8) on (2,2,2): sums and averages mix, nothing else; in place one is left', () => {
     const add = setup([2, 2, 2], 'add.Tensor(f32[8,8,8], f32[8,8,8])');
     expect(add.count(['S0RR', 'RRR'])).toBe(634);
     expect(add.count(['RRR', 'RRR'])).toBe(139);
@@ -75,7 +75,7 @@ describe('counts of candidates', () => {
     ).toBe(1);
   });
 
-  test('OP-7 cat: dims that are too short drop out; the length of the list does not matter', () => {
+  test('cat: dims that are too short drop out; the length of the list does not matter', () => {
     const cat = (shape: string, n = 2): number => {
       const call = `cat([${Array<string>(n).fill(`f32[${shape}]`).join(', ')}])`;
       return setup([2, 2, 2], call).count(['S2RR', ...Array<string>(n - 1).fill('RRR')]);
@@ -85,7 +85,7 @@ describe('counts of candidates', () => {
     expect(cat('8,8,8', 100)).toBe(64);
   });
 
-  test('OP-8 cat takes what is cut the same way, and sums that are all pending', () => {
+  test('cat takes what is cut the same way, and sums that are all pending', () => {
     const cat = (second: string) => setup([2, 2, 2], `cat([f32[8,8,8], f32[${second}]])`, 'least');
     expect(cat('8,8,8').run(['RRS1', 'S1S1S1']).outputs).toHaveLength(1);
     expect(cat('8,8,8').run(['RRS1', 'S1S1S1']).text).toBe(spec('S1S1S1,S1S1S1->S1S1S1'));
@@ -94,7 +94,7 @@ describe('counts of candidates', () => {
     expect(short.text).toBe(spec('S1S1R,S1S1R->S1S1R'));
   });
 
-  test('OP-4 mm of 3 x 4 on four ranks: cuts of three rows drop out', () => {
+  test('mm of 3 x 4 on four ranks: cuts of three rows drop out', () => {
     const mm = setup([4], 'mm(f32[3,4], f32[4,4])');
     expect(mm.count(['S0', 'R'])).toBe(7);
     const found = mm.run(['R', 'R']);
@@ -105,10 +105,9 @@ describe('counts of candidates', () => {
 });
 
 describe('choices and their costs are those of DTensor', () => {
-  const table: [string, number[], string, string[], string, number][] = [
+  const table: [number[], string, string[], string, number][] = [
     ...(['S0', 'S1', 'R', 'Ps'] as const).map(
-      (rhs, i): [string, number[], string, string[], string, number] => [
-        'OP-18',
+      (rhs, i): [number[], string, string[], string, number] => [
         [4],
         'mm(f32[64,32], f32[32,64])',
         ['S0', rhs],
@@ -117,8 +116,7 @@ describe('choices and their costs are those of DTensor', () => {
       ],
     ),
     ...(['S0', 'S1', 'R', 'Ps'] as const).map(
-      (rhs, i): [string, number[], string, string[], string, number] => [
-        'OP-19',
+      (rhs, i): [number[], string, string[], string, number] => [
         [4],
         'mm(f32[64,32], f32[32,64])',
         ['S1', rhs],
@@ -127,8 +125,7 @@ describe('choices and their costs are those of DTensor', () => {
       ],
     ),
     ...(['S0', 'S1', 'R', 'Ps'] as const).map(
-      (rhs, i): [string, number[], string, string[], string, number] => [
-        'OP-20',
+      (rhs, i): [number[], string, string[], string, number] => [
         [4],
         'mm(f32[64,32], f32[32,64])',
         ['R', rhs],
@@ -137,8 +134,7 @@ describe('choices and their costs are those of DTensor', () => {
       ],
     ),
     ...(['S0', 'S1', 'R', 'Ps'] as const).map(
-      (rhs, i): [string, number[], string, string[], string, number] => [
-        'OP-21',
+      (rhs, i): [number[], string, string[], string, number] => [
         [4],
         'mm(f32[64,32], f32[32,64])',
         ['Ps', rhs],
@@ -146,37 +142,16 @@ describe('choices and their costs are those of DTensor', () => {
         [8.4652, 8.4652, 0, 10.3305][i],
       ],
     ),
-    ['OP-22', [8], 'mm(f32[4096,4096], f32[4096,11008])', ['S0', 'S0'], 'S1,S0->Ps', 89.7468],
-    ['OP-22', [8], 'mm(f32[4096,4096], f32[4096,11008])', ['Ps', 'Ps'], 'R,Ps->Ps', 1262.149],
-    ['OP-23', [2, 4], 'mm(f32[4096,4096], f32[4096,11008])', ['S0R', 'RS1'], 'S0R,RS1->S0S1', 0],
-    ['OP-23', [2, 4], 'mm(f32[4096,4096], f32[4096,11008])', ['S0S1', 'RS0'], 'S0S1,RS0->S0Ps', 0],
-    [
-      'OP-23',
-      [2, 4],
-      'mm(f32[4096,4096], f32[4096,11008])',
-      ['S0R', 'S0R'],
-      'S1R,S0R->PsR',
-      186.364,
-    ],
-    [
-      'OP-23',
-      [2, 4],
-      'mm(f32[4096,4096], f32[4096,11008])',
-      ['S0S0', 'RS1'],
-      'S0R,RS1->S0S1',
-      275.646,
-    ],
-    ['OP-23', [2, 4], 'mm(f32[4096,4096], f32[4096,11008])', ['PsR', 'RPs'], 'PsR,RPs->PsPs', 0],
-    [
-      'OP-24',
-      [4],
-      'addmm(f32[8], f32[50,6], f32[6,8])',
-      ['S0', 'Ps', 'S1'],
-      'S0,R,S1->S1',
-      10.2191,
-    ],
+    [[8], 'mm(f32[4096,4096], f32[4096,11008])', ['S0', 'S0'], 'S1,S0->Ps', 89.7468],
+    [[8], 'mm(f32[4096,4096], f32[4096,11008])', ['Ps', 'Ps'], 'R,Ps->Ps', 1262.149],
+    [[2, 4], 'mm(f32[4096,4096], f32[4096,11008])', ['S0R', 'RS1'], 'S0R,RS1->S0S1', 0],
+    [[2, 4], 'mm(f32[4096,4096], f32[4096,11008])', ['S0S1', 'RS0'], 'S0S1,RS0->S0Ps', 0],
+    [[2, 4], 'mm(f32[4096,4096], f32[4096,11008])', ['S0R', 'S0R'], 'S1R,S0R->PsR', 186.364],
+    [[2, 4], 'mm(f32[4096,4096], f32[4096,11008])', ['S0S0', 'RS1'], 'S0R,RS1->S0S1', 275.646],
+    [[2, 4], 'mm(f32[4096,4096], f32[4096,11008])', ['PsR', 'RPs'], 'PsR,RPs->PsPs', 0],
+    [[4], 'addmm(f32[8], f32[50,6], f32[6,8])', ['S0', 'Ps', 'S1'], 'S0,R,S1->S1', 10.2191],
   ];
-  test.each(table)('%s on %j %s from %j: %s', (_, mesh, call, given, text, micro) => {
+  test.each(table)('on %j %s from %j: %s', (mesh, call, given, text, micro) => {
     for (const search of ['enumerate', 'priority'] as const) {
       const found = setup(mesh, call).run(given, { ...COMPAT, search });
       expect(found.text, search).toBe(spec(text));
@@ -187,14 +162,14 @@ describe('choices and their costs are those of DTensor', () => {
   test.each([
     [['S0', 'S1'], 311.029],
     [['S1', 'S1'], 221.2821],
-  ])('OP-22 on 8 ranks from %j costs %d', (given, micro) => {
+  ])('on 8 ranks from %j costs %d', (given, micro) => {
     const found = setup([8], 'mm(f32[4096,4096], f32[4096,11008])').run(given);
     expect(Math.abs(found.micro - micro)).toBeLessThan(1e-2);
   });
 });
 
 describe('refusals', () => {
-  test('OP-14 an in-place operator keeps its argument where it is', () => {
+  test('an in-place operator keeps its argument where it is', () => {
     const clamp = setup([4], 'clamp_(f32[8,8], 0)');
     expect(() => clamp.run(['Ps'])).toThrow(
       /clamp_.*in-place operations that require placement changes are not supported.*P\(sum\)/,
@@ -205,7 +180,7 @@ describe('refusals', () => {
     expect(clamp.run(['S0']).text).toBe('S(0)->S(0)');
   });
 
-  test('OP-14 results: several, and as many placements as inputs', () => {
+  test('results: several, and as many placements as inputs', () => {
     expect(setup([4], 'topk(f32[8,8], 2)').run(['S0']).outputs).toHaveLength(2);
     const mm = setup([4], MM);
     expect(() => mm.run(['S0'])).toThrow(/has 2 tensor inputs, got 1/);
@@ -213,7 +188,7 @@ describe('refusals', () => {
 });
 
 describe('the search', () => {
-  test('OP-25 nothing to do takes no step; one local cut is one change', () => {
+  test('nothing to do takes no step; one local cut is one change', () => {
     const three = setup([2, 2, 2], 'mm(f32[64,32], f32[32,64])', 'least').run(
       ['S0RR', 'RRR'],
       COMPAT,
@@ -229,7 +204,7 @@ describe('the search', () => {
     expect(both.micro).toBeCloseTo(15.774, 3);
   });
 
-  test('OP-25 strided shards are left to the enumeration', () => {
+  test('strided shards are left to the enumeration', () => {
     expect(setup([4], MM).run(['SS(0,2)', 'R'], COMPAT).how).toBe('enumerate');
     expect(setup([4], MM).run(['S0', 'R'], COMPAT).how).toBe('priority');
   });
@@ -238,7 +213,7 @@ describe('the search', () => {
   const tuples = (n: number): string[] =>
     n === 0 ? [''] : tuples(n - 1).flatMap((rest) => words.map((w) => `${rest}${w}`));
   test.each([[[4]], [[2, 4]], [[2, 2, 2]]])(
-    'OP-26 on %j the cost is the least of the enumeration, and the choice the same',
+    'on %j the cost is the least of the enumeration, and the choice the same',
     (sizes) => {
       const mm = setup(sizes, 'mm(f32[64,32], f32[32,64])', 'least');
       const all = tuples(sizes.length);
@@ -267,7 +242,7 @@ describe('the search', () => {
     },
   );
 
-  test('OP-26 asked for all, it gives every candidate of the enumeration that can be reached, cheapest first', () => {
+  test('asked for all, it gives every candidate of the enumeration that can be reached, cheapest first', () => {
     const { space, record, ctx, ids, prices } = setup(
       [2, 2],
       'mm(f32[64,32], f32[32,64])',
@@ -302,7 +277,7 @@ describe('the search', () => {
 });
 
 describe('strided shards', () => {
-  test('OP-27 pass where the index is carried on, and never against another order', () => {
+  test('pass where the index is carried on, and never against another order', () => {
     const rows = setup([4], 'mm(f32[8,3], f32[3,8])', 'least').run(['SS(0,2)', 'R']);
     expect([rows.text, rows.cost]).toEqual(['_S(0, 2),R->_S(0, 2)', 0]);
     // Factors that no order of these mesh dims has, so that the placements stay what they are.

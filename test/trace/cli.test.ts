@@ -53,8 +53,8 @@ export function model({ x }: { x: Tensor }): Tensor {
 export const inputs = { x: spec([8, 128]) };
 `;
 
-describe('CA-17 shardwright trace', () => {
-  it('CA-17 prints the canonical text; --json counts', async () => {
+describe('shardwright trace', () => {
+  it('prints the canonical text; --json counts', async () => {
     const path = file('mlp.model.ts', MODEL);
     const run = await cli('trace', path);
     expect(run.err).toBe('');
@@ -71,7 +71,7 @@ describe('CA-17 shardwright trace', () => {
     });
   });
 
-  it('CA-17 a file without inputs exits 2 and names the export', async () => {
+  it('a file without inputs exits 2 and names the export', async () => {
     const run = await cli('trace', file('no-inputs.ts', 'export default (x) => x;'));
     expect([run.code, run.out]).toEqual([2, '']);
     expect(run.err).toContain("has no export 'inputs'");
@@ -81,7 +81,7 @@ describe('CA-17 shardwright trace', () => {
     expect((await cli('trace', join(folder, 'absent.ts'))).code).toBe(2);
   });
 
-  it('CA-6 a branch on a traced value exits 2 with the place of the condition in the source', async () => {
+  it('a branch on a traced value exits 2 with the place of the condition in the source', async () => {
     const path = file(
       'branch.ts',
       MODEL.replace('return net.forward(x);', 'if (x.sum().gt(0)) return x.sin();\n  return x;'),
@@ -111,7 +111,7 @@ describe('CA-17 shardwright trace', () => {
   });
 });
 
-describe('CA-4 node --import shardwright/register', () => {
+describe('node --import shardwright/register', () => {
   const app = `import { trace, spec } from 'shardwright';
 import { model } from './net.model.ts';
 import { helper } from './helper.ts';
@@ -140,7 +140,7 @@ try {
     );
   };
 
-  it('CA-4 model files are watched, their imports share the tracer, other TypeScript only loses its types', () => {
+  it('model files are watched, their imports share the tracer, other TypeScript only loses its types', () => {
     const { out, err } = run();
     expect(err).toBe('');
     expect(out).toMatch(
@@ -148,7 +148,7 @@ try {
     );
   });
 
-  it('CA-62 two processes print the same text', async () => {
+  it('two processes print the same text', async () => {
     const path = file('twice.model.ts', MODEL);
     const alone = node(...COMMAND, 'trace', path);
     expect([alone.code, alone.err]).toEqual([0, '']);

@@ -311,7 +311,7 @@ const HARMLESS: (readonly [name: string, body: Row[1], result: unknown])[] = [
   ['reading', (t) => [t.rank, t.dtype, t.name, t.requiresGrad], [2, 'f32', 't', false]],
 ];
 
-describe('CA-1 what throws', () => {
+describe('what throws', () => {
   for (const [group, rows] of Object.entries({
     NUMBER,
     DEFAULT,
@@ -321,7 +321,7 @@ describe('CA-1 what throws', () => {
     PROPERTIES,
   }))
     for (const [name, body] of rows)
-      it(`CA-1 ${group.toLowerCase()}: ${name}`, () => {
+      it(`${group.toLowerCase()}: ${name}`, () => {
         const error = errorOf(() => withTensor(body));
         expect(error.code).toBe('E_TRACE_COERCE');
         expect(error.message).toContain('%t: f32[4, 8]');
@@ -329,13 +329,13 @@ describe('CA-1 what throws', () => {
         expect(error.details.hint).toMatch(/`|method|change|record/);
       });
 
-  it('CA-1 the position is that of the construct, in the source as written', () => {
+  it('the position is that of the construct, in the source as written', () => {
     const line = Number(/coercion\.test\.ts:(\d+)/.exec(new Error().stack ?? '')?.[1]);
     const error = errorOf(() => withTensor((t: Untyped) => t * 2));
     expect(error.details.position?.line).toBe(line + 1);
   });
 
-  it('CA-1 for await', async () => {
+  it('for await', async () => {
     const t = withTensor((x) => x);
     await expect(async () => {
       for await (const x of t as Untyped) return x as unknown;
@@ -343,26 +343,26 @@ describe('CA-1 what throws', () => {
     }).rejects.toMatchObject({ code: 'E_TRACE_COERCE' });
   });
 
-  it('CA-1 a structured clone of a guarded tensor is refused by the engine itself', () => {
+  it('a structured clone of a guarded tensor is refused by the engine itself', () => {
     expect(() => withTensor((t) => structuredClone(t))).toThrow(/could not be cloned/);
   });
 });
 
-describe('CA-1 what nothing can trap at run time', () => {
+describe('what nothing can trap at run time', () => {
   for (const [name, body, result] of SILENT)
-    it(`CA-1 silent: ${name}`, () => expect(withTensor(body)).toEqual(result));
+    it(`silent: ${name}`, () => expect(withTensor(body)).toEqual(result));
 });
 
-describe('CA-1 what is meant and works', () => {
+describe('what is meant and works', () => {
   for (const [name, body, result] of HARMLESS)
-    it(`CA-1 harmless: ${name}`, () => expect(withTensor(body)).toEqual(result));
+    it(`harmless: ${name}`, () => expect(withTensor(body)).toEqual(result));
 
-  it('CA-1 harmless: await t', async () => {
+  it('harmless: await t', async () => {
     const t = withTensor((x) => x);
     expect((await t) === t).toBe(true);
   });
 
-  it('CA-1 printing shows name and type', () => {
+  it('printing shows name and type', () => {
     for (const proxy of [true, false]) {
       expect(withTensor((t) => inspect(t), proxy)).toBe('%t: f32[4, 8]');
       expect(withTensor((t) => format('%O', t), proxy)).toBe('%t: f32[4, 8]');
@@ -371,8 +371,8 @@ describe('CA-1 what is meant and works', () => {
   });
 });
 
-describe('CA-2 property traffic with and without the guard', () => {
-  it('CA-2 a plain frozen tensor answers in silence', () => {
+describe('property traffic with and without the guard', () => {
+  it('a plain frozen tensor answers in silence', () => {
     expect(withTensor((t: Untyped) => t[0], false)).toBeUndefined();
     expect(withTensor((t: Untyped) => ({ ...t }), false)).toEqual({
       name: 't',
@@ -384,7 +384,7 @@ describe('CA-2 property traffic with and without the guard', () => {
     expect(errorOf(() => withTensor((t: Untyped) => t + 1, false)).code).toBe('E_TRACE_COERCE');
   });
 
-  it('CA-2 by default both throw, with the method to use', () => {
+  it('by default both throw, with the method to use', () => {
     expect(errorOf(() => withTensor((t: Untyped) => t[3])).details.hint).toContain(
       't.select(0, 3)',
     );

@@ -132,7 +132,7 @@ function lint(): Linter.LintMessage[] {
   );
 }
 
-describe('CA-3 the lint preset', () => {
+describe('the lint preset', () => {
   const messages = lint();
   const letter: Record<string, string> = {
     '@typescript-eslint/no-unnecessary-condition': 'N',
@@ -140,7 +140,7 @@ describe('CA-3 the lint preset', () => {
     'shardwright/no-tensor-coercion': 'O',
   };
   ROWS.forEach(([code, reports], i) => {
-    it(`CA-3 ${code}`, () => {
+    it(`${code}`, () => {
       const here = messages.filter((m) => m.line === i + 2);
       const found = here
         .map((m) => letter[m.ruleId ?? ''] ?? m.message)
@@ -156,7 +156,7 @@ describe('CA-3 the lint preset', () => {
     });
   });
 
-  it('CA-3 the own rule without type information says what to set up', () => {
+  it('the own rule without type information says what to set up', () => {
     expect(() =>
       new Linter().verify('export const a = 1;', [
         {

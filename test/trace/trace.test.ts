@@ -36,10 +36,10 @@ const text = (graph: Graph): string => printGraph(graph, { source: false });
 const line = (n: number): number =>
   Number(/trace\.test\.ts:(\d+)/.exec(new Error().stack?.split('\n')[2] ?? '')?.[1]) + n;
 
-describe('CA-11 a traced MLP', () => {
+describe('a traced MLP', () => {
   const graph = trace(model, { x: spec([8, 128]) });
 
-  it('CA-11 5 placeholders, 3 calls, 1 output; FLOPs and parameters', () => {
+  it('5 placeholders, 3 calls, 1 output; FLOPs and parameters', () => {
     expect(graph.nodes.filter((n) => n.kind === 'placeholder')).toHaveLength(5);
     expect(calls(graph)).toEqual(['linear', 'relu', 'linear_1']);
     expect(graph.outputs).toHaveLength(1);
@@ -47,7 +47,7 @@ describe('CA-11 a traced MLP', () => {
     expect(parametersOf(graph).reduce((n, p) => n + p.elements, 0)).toBe(49_472);
   });
 
-  it('CA-11 the text: names, module paths, state before inputs', () => {
+  it('the text: names, module paths, state before inputs', () => {
     expect(text(graph)).toMatchInlineSnapshot(`
       "swgraph 1
       graph @model {
@@ -65,7 +65,7 @@ describe('CA-11 a traced MLP', () => {
     `);
   });
 
-  it('CA-14 print, parse, print; the hash does not see positions', () => {
+  it('print, parse, print; the hash does not see positions', () => {
     const printed = printGraph(graph);
     expect(printed).toContain('source="test/trace/trace.test.ts:');
     expect(printGraph(parseGraph(printed))).toBe(printed);
@@ -74,8 +74,8 @@ describe('CA-11 a traced MLP', () => {
   });
 });
 
-describe('CA-9 dtypes', () => {
-  it('CA-9 a product of two dtypes, a mean of integers, a name that is no dtype', () => {
+describe('dtypes', () => {
+  it('a product of two dtypes, a mean of integers, a name that is no dtype', () => {
     const refused = (fn: (x: Tensor, y: Tensor) => Tensor, dtype: 'bf16' | 'i64'): string => {
       const error = errorOf(() =>
         trace(({ x, y }) => fn(x, y), { x: spec([2, 2]), y: spec([2, 2], dtype) }),
@@ -106,7 +106,7 @@ describe('CA-9 dtypes', () => {
     );
   });
 
-  it('CA-8 any random operator without a key, also by its name', () => {
+  it('any random operator without a key, also by its name', () => {
     const draw = (kwargs: Record<string, Tensor>) =>
       apply('aten.bernoulli.p', [zeros([2]), 0.5], kwargs);
     expect(errorOf(() => trace(() => draw({}), {})).code).toBe('E_TRACE_IMPURE');
@@ -116,8 +116,8 @@ describe('CA-9 dtypes', () => {
   });
 });
 
-describe('CA-40 names of policies', () => {
-  it('CA-40 a policy with a call of its own names it; controlFlow is auto', () => {
+describe('names of policies', () => {
+  it('a policy with a call of its own names it; controlFlow is auto', () => {
     const at = (policy: string) =>
       errorOf(() => trace(({ x }) => x, { x: spec([2]) }, { policy: policy as 'auto' }));
     expect([at('regions').code, at('regions').details.hint]).toEqual([
@@ -130,8 +130,8 @@ describe('CA-40 names of policies', () => {
   });
 });
 
-describe('CA-12, CA-13 dims', () => {
-  it('CA-12 a dynamic batch', () => {
+describe('dims', () => {
+  it('a dynamic batch', () => {
     const { graph, guards } = capture(model, { x: spec([dim('s0', { min: 2, max: 512 }), 128]) });
     expect(printGraph(graph)).toContain('dim s0 in [2, 512]\n');
     expect(printGraph(graph)).toMatch(/%linear_1 = aten\.linear\.default\(.*\): f32\[s0, 64\] ;/);
@@ -150,7 +150,7 @@ describe('CA-12, CA-13 dims', () => {
     ({ x }: { x: Tensor }): Tensor =>
       bigger(x.size(0)) ? x.sin() : x.cos();
 
-  it('CA-13 a comparison by method leaves its predicate, in the sense in which it held', () => {
+  it('a comparison by method leaves its predicate, in the sense in which it held', () => {
     const above = branching((size) => typeof size === 'number' || size.gt(4));
     const at = (example: number): string[] => [
       ...capture(above, { x: spec([dim('s0', { example })]) }).report.guards.filter((g) =>
@@ -164,7 +164,7 @@ describe('CA-12, CA-13 dims', () => {
     expect(calls(capture(above, { x: spec([dim('s0', { example: 3 })]) }).graph)).toEqual(['cos']);
   });
 
-  it('CA-13 a comparison by coercion fixes the size and says so', () => {
+  it('a comparison by coercion fixes the size and says so', () => {
     const { report } = capture(
       branching((size) => (size as number) > 4),
       { x: spec([dim('s0')]) },
@@ -243,8 +243,8 @@ describe('CA-12, CA-13 dims', () => {
   });
 });
 
-describe('CA-7, CA-8, CA-9 what is refused', () => {
-  it('CA-7 random numbers of the host', () => {
+describe('what is refused', () => {
+  it('random numbers of the host', () => {
     const error = errorOf(() => trace(({ x }) => x.add(1).mul(Math.random()), { x: spec([2]) }));
     expect(error.code).toBe('E_TRACE_UNSTABLE');
     expect(error.message).toMatch(
@@ -256,7 +256,7 @@ describe('CA-7, CA-8, CA-9 what is refused', () => {
     ).toBe('E_TRACE_UNSTABLE');
   });
 
-  it('CA-7 a tensor kept from another trace: both lines', () => {
+  it('a tensor kept from another trace: both lines', () => {
     let kept: Tensor | undefined;
     trace(({ x }) => (kept = x.sin()), { x: spec([2]) }, { checkTwice: false });
     const made = line(-1);
@@ -271,7 +271,7 @@ describe('CA-7, CA-8, CA-9 what is refused', () => {
     expect(errorOf(() => param('w', [2])).code).toBe('E_TRACE_LEAK');
   });
 
-  it('CA-8 reading values, async functions, random operators without a key, other leaves', async () => {
+  it('reading values, async functions, random operators without a key, other leaves', async () => {
     const code = (fn: (x: Tensor) => unknown): string =>
       errorOf(() => trace(fn as (x: Tensor) => Tensor, [spec([2])])).code;
     expect(code((x) => x.sum().item())).toBe('E_TRACE_HOST_READ');
@@ -293,7 +293,7 @@ describe('CA-7, CA-8, CA-9 what is refused', () => {
     await Promise.resolve();
   });
 
-  it('CA-8 outputs are tensors, sizes and host constants', () => {
+  it('outputs are tensors, sizes and host constants', () => {
     const code = (result: unknown): string =>
       errorOf(() => trace((() => result) as () => Tensor, [spec([2])])).code;
     expect(code(undefined)).toBe('E_TRACE_INPUT');
@@ -305,7 +305,7 @@ describe('CA-7, CA-8, CA-9 what is refused', () => {
     expect(code(cyclic)).toBe('E_TRACE_INPUT');
   });
 
-  it("CA-9 a product that does not fit, at the caller's line", () => {
+  it("a product that does not fit, at the caller's line", () => {
     const inputs = { a: spec([4, 512]), b: spec([480, 16]) };
     const here = line(1);
     const error = errorOf(() => trace(({ a, b }) => scope('mlp', () => matmul(a, b)), inputs));
@@ -468,8 +468,8 @@ describe('inputs, outputs and state', () => {
   });
 });
 
-describe('CA-16, CA-62 size and determinism', () => {
-  it('CA-16 a chain of 10,000 nodes and 2,000 nested scopes', () => {
+describe('size and determinism', () => {
+  it('a chain of 10,000 nodes and 2,000 nested scopes', () => {
     const deep = (x: Tensor, n: number): Tensor =>
       n === 0 ? x.sin() : scope('s', () => deep(x, n - 1));
     const graph = trace(
@@ -487,7 +487,7 @@ describe('CA-16, CA-62 size and determinism', () => {
     expect(printGraph(parseGraph(printGraph(graph)))).toBe(printGraph(graph));
   });
 
-  it('CA-62 the same model gives the same text', () => {
+  it('the same model gives the same text', () => {
     const other = new MLP('', [128, 256, 64]);
     expect(text(trace(({ x }) => other.forward(x), { x: spec([8, 128]) }, { name: 'model' }))).toBe(
       text(trace(model, { x: spec([8, 128]) })),

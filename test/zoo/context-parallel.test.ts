@@ -85,7 +85,7 @@ const modelOf = (family: string): Graph =>
     table: TABLE,
   });
 
-describe('ZO-10 keys and values move as many as the model makes, not once for each query head', () => {
+describe('keys and values move as many as the model makes, not once for each query head', () => {
   it.each(Object.keys(FAMILIES))(
     '%s, gathered: forward the closed form, the same again scattered backward',
     async (family) => {
@@ -218,7 +218,7 @@ describe('ZO-10 keys and values move as many as the model makes, not once for ea
   });
 });
 
-it('ZO-25 both are choices of the problem, and its optimum is not more expensive', async () => {
+it('both are choices of the problem, and its optimum is not more expensive', async () => {
   const graph = modelOf('llama');
   const found = [
     await planned(graph, 'cp=2', ['context'], 'cp'),
@@ -262,7 +262,7 @@ describe('a sweep', () => {
         .map((t) => [`${t.kind} ${t.axes}`, [t.count, t.sentBytes / MIB]]),
     );
 
-  it('ZO-10 a layer of Llama-3.1-8B: keys and values gathered in both passes, nothing kept of what is gathered', async () => {
+  it('a layer of Llama-3.1-8B: keys and values gathered in both passes, nothing kept of what is gathered', async () => {
     const cp = await core('cp');
     // 28 MiB a direction; frameworks keep the ranks' own rows and gather them again for the
     // gradient of attention.
@@ -279,7 +279,7 @@ describe('a sweep', () => {
     expect(cp.units[2].forward.compute / ulysses.forward.compute).toBeCloseTo(1, 1);
   });
 
-  it('ZO-10 a layer of Llama-3.1-8B: Ulysses exchanges 8 times, 35 MiB in both directions', async () => {
+  it('a layer of Llama-3.1-8B: Ulysses exchanges 8 times, 35 MiB in both directions', async () => {
     expect(sent(await core('ulysses'))).toEqual({ 'all_to_all sp': [8, 35] });
   });
 });

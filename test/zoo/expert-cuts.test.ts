@@ -113,54 +113,49 @@ class ByHand {
 }
 
 describe('tokens on their way from the dense to the expert mesh', () => {
-  it.each(FOLDS)(
-    'ZO-5 bytes that leave each device are those of tokens sent by hand: %j',
-    (sizes) => {
-      const { ep = 1, etp = 1, dp_replicate = 1 } = sizes;
-      const groups = maker.groups({ ...one, ...sizes }, 'cp');
-      const routed = { experts: EXPERTS, active: ACTIVE };
-      const { moves } = tokenExchange(groups, TOKENS * ACTIVE * ROW, routed);
-      const sent = (kind: string): number => moves.find((m) => m.kind === kind)?.sentBytes ?? 0;
-      const ways = [false, true].map((isEarly) => new ByHand(ep, etp, isEarly));
-      for (const { has } of ways)
-        for (let device = 0; device < DEVICES; device++) {
-          // Whoever has a part of an expert has every row of it that comes from its replica's slice
-          // of the folded devices.
-          const first = Math.floor(device / (ep * etp)) * ep * etp;
-          const wanted = Array.from({ length: ep * etp }, (_, i) => first + i).flatMap((from) =>
-            Array.from({ length: TOKENS }, (_, token) =>
-              Array.from({ length: ACTIVE }, (_, k) => (token + k) % EXPERTS),
-            )
-              .flatMap((experts, token) =>
-                experts.map((expert) => ({ device: from, token, expert })),
-              )
-              .filter(
-                ({ expert }) =>
-                  Math.floor(expert / (EXPERTS / ep)) === Math.floor((device - first) / etp),
-              ),
-          );
-          const text = (c: Copy): string => [c.device, c.token, c.expert].join();
-          expect(has[device].map(text).sort()).toEqual(wanted.map(text).sort());
-        }
-      // Which of the two ways it is shows in what is gathered: copies of tokens, or tokens.
-      const way = ways.find(({ sent: s }) => s.gather[0] === sent('all_gather'))!;
+  it.each(FOLDS)('bytes that leave each device are those of tokens sent by hand: %j', (sizes) => {
+    const { ep = 1, etp = 1, dp_replicate = 1 } = sizes;
+    const groups = maker.groups({ ...one, ...sizes }, 'cp');
+    const routed = { experts: EXPERTS, active: ACTIVE };
+    const { moves } = tokenExchange(groups, TOKENS * ACTIVE * ROW, routed);
+    const sent = (kind: string): number => moves.find((m) => m.kind === kind)?.sentBytes ?? 0;
+    const ways = [false, true].map((isEarly) => new ByHand(ep, etp, isEarly));
+    for (const { has } of ways)
       for (let device = 0; device < DEVICES; device++) {
-        // There and back; results go round the same ring as summands.
-        expect(sent('all_to_all')).toBe(2 * way.sent.exchange[device]);
-        expect([sent('all_gather'), sent('reduce_scatter')]).toEqual([
-          way.sent.gather[device],
-          way.sent.gather[device],
-        ]);
+        // Whoever has a part of an expert has every row of it that comes from its replica's slice
+        // of the folded devices.
+        const first = Math.floor(device / (ep * etp)) * ep * etp;
+        const wanted = Array.from({ length: ep * etp }, (_, i) => first + i).flatMap((from) =>
+          Array.from({ length: TOKENS }, (_, token) =>
+            Array.from({ length: ACTIVE }, (_, k) => (token + k) % EXPERTS),
+          )
+            .flatMap((experts, token) => experts.map((expert) => ({ device: from, token, expert })))
+            .filter(
+              ({ expert }) =>
+                Math.floor(expert / (EXPERTS / ep)) === Math.floor((device - first) / etp),
+            ),
+        );
+        const text = (c: Copy): string => [c.device, c.token, c.expert].join();
+        expect(has[device].map(text).sort()).toEqual(wanted.map(text).sort());
       }
-      expect(groups.expert.mesh.sizes).toEqual([
-        1,
-        dp_replicate,
-        DEVICES / (dp_replicate * ep * etp),
-        ep,
-        ...(etp > 1 ? [etp] : []),
+    // Which of the two ways it is shows in what is gathered: copies of tokens, or tokens.
+    const way = ways.find(({ sent: s }) => s.gather[0] === sent('all_gather'))!;
+    for (let device = 0; device < DEVICES; device++) {
+      // There and back; results go round the same ring as summands.
+      expect(sent('all_to_all')).toBe(2 * way.sent.exchange[device]);
+      expect([sent('all_gather'), sent('reduce_scatter')]).toEqual([
+        way.sent.gather[device],
+        way.sent.gather[device],
       ]);
-    },
-  );
+    }
+    expect(groups.expert.mesh.sizes).toEqual([
+      1,
+      dp_replicate,
+      DEVICES / (dp_replicate * ep * etp),
+      ep,
+      ...(etp > 1 ? [etp] : []),
+    ]);
+  });
 });
 
 describe('states of experts and the groups that reduce their gradients', () => {
@@ -182,7 +177,7 @@ describe('states of experts and the groups that reduce their gradients', () => {
   };
 
   it.each(FOLDS)(
-    'ZO-13 16 Phi / (ep etp efsdp) sharded, 16 Phi / (ep etp) replicated, sums over efsdp and replicas: %j',
+    '16 Phi / (ep etp efsdp) sharded, 16 Phi / (ep etp) replicated, sums over efsdp and replicas: %j',
     (sizes) => {
       const { ep = 1, etp = 1, dp_replicate: replicas = 1 } = sizes;
       const groups = maker.groups({ ...one, ...sizes }, 'cp');

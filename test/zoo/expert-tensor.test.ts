@@ -55,7 +55,7 @@ const maker = (devices = 'dgx-h100'): GroupMaker =>
 const one: LayoutSizes = { pp: 1, dp_replicate: 1, dp_shard: 1, cp: 1, tp: 1, ep: 1 };
 
 describe('experts that several devices cut between them: groups, rules, states', () => {
-  it('ZO-4 ZO-5 the groups of a sweep are those of the fold', () => {
+  it('the groups of a sweep are those of the fold', () => {
     const sizes = { ...one, dp_shard: 4, cp: 2, tp: 2, ep: 4 };
     for (const etp of [1, 2]) {
       const { mesh } = maker().groups({ ...sizes, etp }, 'cp').expert;
@@ -125,7 +125,7 @@ describe('experts that several devices cut between them: groups, rules, states',
     expect([1, 2, 4].map(hosts)).toEqual([[], [], ['ZL16']]);
   });
 
-  it('ZO-13 states of the routed experts of Mixtral 8x7B on 64 devices: 10.5 GiB with etp 1 and with etp 2', () => {
+  it('states of the routed experts of Mixtral 8x7B on 64 devices: 10.5 GiB with etp 1 and with etp 2', () => {
     const config = JSON.stringify(modelEntry('mixtral-8x7b').config);
     const solver = new CoreSolver(ask({ config, sequence: 1024 }), TABLE);
     const routed = solver.routed(1, 2, [8], [2])!;
@@ -144,7 +144,7 @@ describe('experts that several devices cut between them: groups, rules, states',
 });
 
 describe('what they move and compute', () => {
-  it('ZO-11 tokens there and back, and gathered and scattered over etp: the closed forms of both ways, whichever is cheaper', () => {
+  it('tokens there and back, and gathered and scattered over etp: the closed forms of both ways, whichever is cheaper', () => {
     const [tokens, copies, row] = [4096, 8, 7168 * 2];
     const routed = { experts: 256, active: copies };
     const exchange = (sizes: Partial<LayoutSizes>): ReturnType<typeof tokenExchange> =>
@@ -318,7 +318,7 @@ describe('among the plans', () => {
     expect(refusals('fsdp+tp+sp+ep4+etp2', 'dp=4,tp=4')).toEqual([]);
   });
 
-  it('ZO-25 on one graph: experts stored and used cut on both dims, a choice of the problem, the optimum not more expensive', async () => {
+  it('on one graph: experts stored and used cut on both dims, a choice of the problem, the optimum not more expensive', async () => {
     const prepared = prepare(
       load('torch/mixtral-tiny/export.readable'),
       request('ep=2,tp=2'),

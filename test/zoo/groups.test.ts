@@ -38,7 +38,7 @@ const run = (from: number, count: number, step: number): number[] =>
   Array.from({ length: count }, (_, i) => from + i * step);
 
 describe('process groups', () => {
-  it('ZO-1 sizes (2,2,2): every axis and every pair', () => {
+  it('sizes (2,2,2): every axis and every pair', () => {
     const mesh = parseMesh('a=2,b=2,c=2');
     expect(text(mesh.groups([0]))).toBe('{0,4}{1,5}{2,6}{3,7}');
     expect(text(mesh.groups([1]))).toBe('{0,2}{1,3}{4,6}{5,7}');
@@ -49,11 +49,11 @@ describe('process groups', () => {
     expect(mesh.groups([0, 1, 2])).toEqual([run(0, 8, 1)]);
   });
 
-  it('ZO-1 an axis of size 1 is legal: groups of one device', () => {
+  it('an axis of size 1 is legal: groups of one device', () => {
     expect(text(parseMesh('a=1,b=3').groups([0]))).toBe('{0}{1}{2}');
   });
 
-  it('ZO-2 sizes (2,3,4): the groups of device 17 = (1,1,1); hsdp on (2,4)', () => {
+  it('sizes (2,3,4): the groups of device 17 = (1,1,1); hsdp on (2,4)', () => {
     const mesh = parseMesh('a=2,b=3,c=4');
     expect(mesh.coordinates(17)).toEqual([1, 1, 1]);
     const of17 = (dims: number[]): readonly number[] | undefined =>
@@ -67,7 +67,7 @@ describe('process groups', () => {
     expect(text(hsdp.groups(['dp_replicate']))).toBe('{0,4}{1,5}{2,6}{3,7}');
   });
 
-  it('ZO-5 the same dense mesh with whole experts: ep 8, ep 4, and ep 4 with expert-tp 2', () => {
+  it('the same dense mesh with whole experts: ep 8, ep 4, and ep 4 with expert-tp 2', () => {
     const dense = { dp_shard: 4, cp: 2, tp: 2 };
     const of0 = (
       fold: ReturnType<typeof expertFold>,
@@ -89,7 +89,7 @@ describe('process groups', () => {
     expect(() => expertFold(16, { ...dense, ep: 3 })).toThrow(/16 mod 3/);
   });
 
-  it('ZO-3 pipeline groups of the orders', () => {
+  it('pipeline groups of the orders', () => {
     const dims = (...names: string[]): DeviceMesh =>
       new DeviceMesh(names.map((name) => ({ name, size: 2 })));
     expect(text(dims('pp', 'dp', 'tp').groups(['pp']))).toBe('{0,4}{1,5}{2,6}{3,7}');
@@ -104,7 +104,7 @@ describe('process groups', () => {
     expect(outer.groups(['dp'])).toEqual(run(0, 8, 1).map((i) => [i, i + 8]));
   });
 
-  it('ZO-4 dp_shard 4, cp 2, tp 2 with ep 4 and expert-tp = tp', () => {
+  it('dp_shard 4, cp 2, tp 2 with ep 4 and expert-tp = tp', () => {
     const fold = expertFold(16, { dp_shard: 4, cp: 2, tp: 2, ep: 4, etp: 2 });
     expect([fold.modEp, fold.inEp]).toEqual([2, 2]);
     const of0 = (groups: readonly (readonly number[])[]): readonly number[] =>
@@ -117,7 +117,7 @@ describe('process groups', () => {
     expect(text(fold.expert.groups(['ep']))).toBe('{0,2,4,6}{1,3,5,7}{8,10,12,14}{9,11,13,15}');
   });
 
-  it('ZO-1 groups of any axes: a partition whose members agree in every other coordinate', () => {
+  it('groups of any axes: a partition whose members agree in every other coordinate', () => {
     const sizes = fc.array(fc.integer({ min: 1, max: 3 }), { minLength: 1, maxLength: 4 });
     fc.assert(
       fc.property(sizes, fc.nat(15), (list, mask) => {
@@ -138,7 +138,7 @@ describe('process groups', () => {
 });
 
 describe('states and sizes', () => {
-  it('ZO-13 Mixtral 8x7B with experts folded out of the data-parallel devices', () => {
+  it('Mixtral 8x7B with experts folded out of the data-parallel devices', () => {
     const total = 46_702_792_704;
     const routed = 32 * 8 * 3 * 4096 * 14336;
     const parts = { split: total - routed, rest: 0, routed };
@@ -157,13 +157,13 @@ describe('states and sizes', () => {
     expect(foldedStateBytes(experts, two)).toBe(10.5 * GIB);
   });
 
-  it('ZO-12 Llama-3.1-8B over tp 8: norms are whole on every rank', () => {
+  it('Llama-3.1-8B over tp 8: norms are whole on every rank', () => {
     const rest = 65 * 4096;
     const fold = expertFold(8, { tp: 8 });
     expect(foldedStateBytes({ split: 8_030_261_248 - rest, rest }, fold)).toBe(16_064_249_856);
   });
 
-  it('ZO-15 vocabulary padded to 128 x tp', () => {
+  it('vocabulary padded to 128 x tp', () => {
     expect(paddedVocabulary(50257, 1)).toBe(50304);
     expect(paddedVocabulary(50257, 8)).toBe(51200);
     expect(paddedVocabulary(32000, 8)).toBe(32768);
@@ -177,7 +177,7 @@ describe('states and sizes', () => {
     expect(() => paddedVocabulary(0, 1)).toThrow(/vocabulary of 0 rows/);
   });
 
-  it('ZO-20 MFU of a published run, by both conventions, which are printed', () => {
+  it('MFU of a published run, by both conventions, which are printed', () => {
     const shape: TransformerShape = {
       layers: 32,
       hidden: 4096,
@@ -195,17 +195,17 @@ describe('states and sizes', () => {
       ((100 * 5762 * flopsPerToken(causal)) / 989.4e12).toFixed(2);
     expect(percent(true)).toBe('29.97');
     expect(percent(false)).toBe('33.73');
-    // Three times the forward matmuls of ZO-19 and attention.
+    // Three times the forward matmuls of Llama-3.1-8B and its attention.
     expect(flopsPerToken(false)).toBe(3 * (15_009_316_864 + 4 * 8192 * 4096 * 32));
   });
 
-  it('ZO-6 -1 fills an axis', () => {
+  it('-1 fills an axis', () => {
     expect(denseMesh(32, { dp_replicate: 2, dp_shard: -1, cp: 2, tp: 2 }).sizes).toEqual([
       1, 2, 4, 2, 2,
     ]);
   });
 
-  it('ZO-6 flattened names: groups of the batch, of fsdp and of the loss', () => {
+  it('flattened names: groups of the batch, of fsdp and of the loss', () => {
     const mesh = denseMesh(32, { dp_replicate: 2, dp_shard: 4, cp: 2, tp: 2 });
     const size = (axes: readonly string[]): number => mesh.sizeOf(mesh.resolve([...axes]));
     expect([size(DERIVED_AXES.batch), size(DERIVED_AXES.fsdp), size(DERIVED_AXES.loss)]).toEqual([
@@ -246,7 +246,7 @@ async function relaxed(limit: number): Promise<number> {
 }
 
 describe('the toy problem of comparisons', () => {
-  it('ZO-22 optimum and choice by memory limit', () => {
+  it('optimum and choice by memory limit', () => {
     const at = (limit: number): [number, string] => {
       const { objective, choice } = solveNow(build(toy(limit)), { ties: 'lexicographic' });
       return [objective, choice.join('')];
@@ -261,7 +261,7 @@ describe('the toy problem of comparisons', () => {
     expect([none.status, none.smallestBudget]).toEqual(['infeasible', 50]);
   });
 
-  it('ZO-22 the front: every limit has its choice, ties go to the least memory, and what a unit of it is worth', () => {
+  it('the front: every limit has its choice, ties go to the least memory, and what a unit of it is worth', () => {
     const points = memoryFront(build(toy(0)), 'memory');
     expect(points.map((p) => [p.amount, p.cost, p.choice.join('')])).toEqual([
       [130, 31, '000'],
@@ -287,7 +287,7 @@ describe('the toy problem of comparisons', () => {
     expect(steps.map((s) => s.deltaSeconds / (s.fromBytes - s.toBytes))).toEqual([1 / 7, 1.1]);
   });
 
-  it('ZO-23 bound and price of the relaxation at limit 100', async () => {
+  it('bound and price of the relaxation at limit 100', async () => {
     const bound = await relaxed(100);
     expect(bound).toBeCloseTo(247 / 7, 9);
     // The relaxed optimum is piecewise linear in the limit, so that its slope is the dual of the
@@ -298,13 +298,13 @@ describe('the toy problem of comparisons', () => {
     expect((100 * (objective - bound)) / objective).toBeCloseTo(13.94, 2);
   });
 
-  it('ZO-23 next best without a limit: 41, ten more, and two of them', () => {
+  it('next best without a limit: 41, ten more, and two of them', () => {
     const found = nextBest(build(toy(1000)));
     expect([found?.cost, found?.delta]).toEqual([41, 10]);
     expect(found?.choices.map((c) => c.join('')).sort()).toEqual(['011', '111']);
   });
 
-  it('ZO-24 at limit 70: the optimum, the next best, and what forcing a value costs here and in all', () => {
+  it('at limit 70: the optimum, the next best, and what forcing a value costs here and in all', () => {
     const limit = 70;
     const found = solveNow(build(toy(limit)), { ties: 'lexicographic' });
     expect([found.objective, found.choice.join('')]).toEqual([41, '111']);
@@ -341,7 +341,7 @@ describe('the toy problem of comparisons', () => {
     expect(force(1, 1)).toEqual([0, 0, 0, [0, 0, 0, 0, 0]]);
   });
 
-  it('ZO-23 choices come ranked: all of them, by cost, as enumeration has them', () => {
+  it('choices come ranked: all of them, by cost, as enumeration has them', () => {
     const table = (k: number, l: number): fc.Arbitrary<number[]> =>
       fc.array(fc.integer({ min: 0, max: 9 }), { minLength: k * l, maxLength: k * l });
     const vector = (k: number): fc.Arbitrary<number[]> => table(k, 1);
@@ -431,7 +431,7 @@ describe('a two-layer perceptron of JAX', () => {
     return [...hlo.matchAll(/ = (\S+)\{[\d,]*\} all-reduce\(/g)].map((m) => m[1]);
   };
 
-  it('ZO-27 collectives of dp, of tp, and of both', async () => {
+  it('collectives of dp, of tp, and of both', async () => {
     for (const graph of [fromJax, ours]) {
       expect(await planned(graph, 'dp=8', { arg0: 'R', arg1: 'R', arg2: 'S(0)' }, 'S(0)')).toEqual(
         [],

@@ -149,7 +149,7 @@ function checkPoint({ model, collectives }: Prepared, { zoo, priced, allows }: P
   return walked;
 }
 
-describe('ZO-25 as one problem: two layers of each model', () => {
+describe('as one problem: two layers of each model', () => {
   const meshes: readonly (readonly number[])[] = [
     [8],
     [2, 4],
@@ -270,7 +270,7 @@ function ask(model: ModelName, devices: number): SweepQuestion {
   };
 }
 
-describe('ZO-25 programs of data ranks: free placements against those of the recipes, in the same prices', () => {
+describe('programs of data ranks: free placements against those of the recipes, in the same prices', () => {
   const all = MODELS.flatMap((model) =>
     (
       [
@@ -316,7 +316,7 @@ describe('ZO-25 programs of data ranks: free placements against those of the rec
   );
 });
 
-describe('ZO-25 compare by name: no optimum is more expensive than a recipe on its mesh with its state sharding', () => {
+describe('compare by name: no optimum is more expensive than a recipe on its mesh with its state sharding', () => {
   interface Named {
     readonly model: ModelName;
     readonly devices: number;

@@ -43,7 +43,7 @@ function* allCuts(n: number, p: number, first = 1): Generator<number[]> {
 }
 
 describe('stage partition', () => {
-  it('ZO-31 ten layers on two to five stages; ties go to the earliest cuts', () => {
+  it('ten layers on two to five stages; ties go to the earliest cuts', () => {
     const units = [3, 1, 1, 1, 1, 1, 1, 1, 1, 4].map((s) => unit(s));
     const cut = (stages: number): [number, readonly number[]] => {
       const { seconds, cuts } = found(partitionStages(units, { stages, microbatches: 8 }));
@@ -55,7 +55,7 @@ describe('stage partition', () => {
     expect(cut(5)[0]).toBe(43);
   });
 
-  it('ZO-31 is the best of all partitions, the first among equals, with memory, messages and schedules', () => {
+  it('is the best of all partitions, the first among equals, with memory, messages and schedules', () => {
     const units = fc.array(
       fc.record({
         seconds: fc.integer({ min: 1, max: 6 }),
@@ -128,7 +128,7 @@ describe('stages of a model', () => {
   const graph = buildModel(knownModelConfig('llama-3.1-70b'), { batch: 1, seq: 8192 });
   const units = layerUnits(graph, TABLE, unsharded(graph, TABLE, loadCluster('dgx-h100'), 'nccl'));
 
-  it('ZO-32 parameters of Llama-3.1-70B in four stages of 20 layers', () => {
+  it('parameters of Llama-3.1-70B in four stages of 20 layers', () => {
     expect(units.map((u) => u.name).filter((_, i) => i < 2 || i > 79)).toEqual([
       'embedding',
       'model.layers.0',
@@ -143,11 +143,11 @@ describe('stages of a model', () => {
     expect(stages.reduce((a, b) => a + b, 0)).toBe(70_553_706_496);
   });
 
-  it('ZO-11 a boundary carries b s h: 128 MiB', () => {
+  it('a boundary carries b s h: 128 MiB', () => {
     for (const u of units.slice(0, -1)) expect(u.boundaryBytes).toBe(128 * 2 ** 20);
   });
 
-  it('ZO-32 a limit that fits 19 layers on the last stage moves the cut, and the reason is told', () => {
+  it('a limit that fits 19 layers on the last stage moves the cut, and the reason is told', () => {
     // A layer takes one unit of time, embedding and head none: free of limits every stage has 20
     // layers.
     const list = units.map((u, i) =>
@@ -227,7 +227,7 @@ describe('stages of a model', () => {
 });
 
 describe('layout strings', () => {
-  it('ZO-33 32 stages, and back', () => {
+  it('32 stages, and back', () => {
     const text = 'Ettt|(tt|)*29,m|L';
     const layout = parsePipelineLayout(text);
     expect(layout).toHaveLength(32);
@@ -239,7 +239,7 @@ describe('layout strings', () => {
     expect(() => parsePipelineLayout(text, 64)).toThrow(/has 61 layers, the model has 64/);
   });
 
-  it('ZO-33 what is printed parses to the same stages', () => {
+  it('what is printed parses to the same stages', () => {
     const stage = fc.array(fc.constantFrom<LayoutPart>('t', 'm'), { maxLength: 4 });
     fc.assert(
       fc.property(fc.array(stage, { minLength: 1, maxLength: 12 }), (stages) => {
@@ -252,7 +252,7 @@ describe('layout strings', () => {
     expect(formatPipelineLayout(parsePipelineLayout('E(t*2|)*3, tL'))).toBe('Ett|(tt|)*2tL');
   });
 
-  it('ZO-33 faults have their column', () => {
+  it('faults have their column', () => {
     const fault = (text: string): unknown => {
       try {
         parsePipelineLayout(text);

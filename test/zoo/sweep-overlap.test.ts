@@ -289,7 +289,7 @@ describe('FSDP that gathers once a step', () => {
   };
   const groups = groupsOf(sizes);
 
-  it('ZO-8 sends 28 MiB of 16 over 8 ranks with reshard=false, 42 with two gathers, and keeps what it gathers', () => {
+  it('sends 28 MiB of 16 over 8 ranks with reshard=false, 42 with two gathers, and keeps what it gathers', () => {
     const sent = (once: boolean): number => {
       const { perMicrobatch, perStep } = parameterCost(p, 'fsdp', groups, once);
       return [...perMicrobatch, ...perStep].reduce((total, m) => total + m.sentBytes, 0) / MiB;

@@ -293,7 +293,7 @@ describe('a sweep of the small model on 8 devices', () => {
   const options = { table: TABLE, threads: 1 } as const;
   beforeAll(async () => void (all = await compareModel(small(), options)), 120_000);
 
-  it('ZO-7 every ordered factorization is solved, beaten by a bound, or refused with its code', () => {
+  it('every ordered factorization is solved, beaten by a bound, or refused with its code', () => {
     expect(all.meshes).toHaveLength(20);
     for (const mesh of all.meshes) {
       expect(['solved', 'beaten', 'refused']).toContain(mesh.status);
@@ -303,7 +303,7 @@ describe('a sweep of the small model on 8 devices', () => {
     }
   });
 
-  it('ZO-7 (pp, dp, cp, tp) on 64 devices: 84 meshes', () => {
+  it('(pp, dp, cp, tp) on 64 devices: 84 meshes', () => {
     const meshes = meshRows(parseModelConfig(SMALL), ask({ devices: 64, globalBatch: 64 }), {
       devicesPerHost: 8,
     });
@@ -314,7 +314,7 @@ describe('a sweep of the small model on 8 devices', () => {
     );
   });
 
-  it('ZO-39 lists the rows of the recipes, the best, the front, and why each other one loses', () => {
+  it('lists the rows of the recipes, the best, the front, and why each other one loses', () => {
     const plans = new Set(all.plans.map((p) => p.plan));
     for (const name of [
       'dp',
@@ -445,7 +445,7 @@ describe('a sweep of the small model on 8 devices', () => {
     expect(worse).toBeGreaterThan(0);
   });
 
-  it('ZO-10 (the ring) keys and values go round as many as they are, and their gradients once more', async () => {
+  it('(the ring) keys and values go round as many as they are, and their gradients once more', async () => {
     // bf16, b 1, s 8192, h 4096, kv width 1024, n 8: blocks of 4 MiB; forward n - 1 of them (28
     // MiB), backward n - 1 again and n of gradients.
     const config = JSON.stringify({
@@ -490,7 +490,7 @@ describe('a sweep of the small model on 8 devices', () => {
     expect(ring.seconds).toBeLessThan(gathered.seconds);
   }, 60_000);
 
-  it('ZO-11 a boundary of b 1, s 8192, h 8192 in bf16 is 128 MiB, 16 MiB with sp over tp 8', async () => {
+  it('a boundary of b 1, s 8192, h 8192 in bf16 is 128 MiB, 16 MiB with sp over tp 8', async () => {
     const config = JSON.stringify({
       ...(JSON.parse(SMALL) as object),
       hidden_size: 8192,
@@ -693,7 +693,7 @@ describe('a sweep of the small model on 8 devices', () => {
     expect(merged.question).toEqual(whole.question);
   }, 120_000);
 
-  it('ZO-39 --plans dp alone on a small device: by how much it does not fit', async () => {
+  it('--plans dp alone on a small device: by how much it does not fit', async () => {
     const memoryBytes = 200e6;
     const found = await compareModel(small({ memoryBytes }), { ...options, plans: ['dp'] });
     expect(found.best).toBeNull();
@@ -723,7 +723,7 @@ describe('a sweep of the small model on 8 devices', () => {
     const exchange = routed.plans
       .find((p) => p.plan === 'zero1+ep' && p.layout?.sizes.ep === 8)
       ?.traffic?.find((t) => t.axes === 'ep');
-    // ZO-11: K N h elements a device, 7/8 sent, four exchanges a layer, 3 layers.
+    // K N h elements a device, 7/8 sent, four exchanges a layer, 3 layers.
     expect(exchange).toMatchObject({
       kind: 'all_to_all',
       count: 12,
@@ -743,7 +743,7 @@ describe('the question of the documentation: Llama-3.1-8B on 64 H100s', () => {
     cost: 'alpha-beta',
   };
 
-  it('ZO-39 --plans dp alone: it does not fit, and by how much; its states are those of the closed form', async () => {
+  it('--plans dp alone: it does not fit, and by how much; its states are those of the closed form', async () => {
     const { plans, best, budgetBytes } = await compareModel(asked, {
       table: TABLE,
       threads: 1,
@@ -757,7 +757,7 @@ describe('the question of the documentation: Llama-3.1-8B on 64 H100s', () => {
       `does not fit: ${bytesText(overBytes!)} over the budget, most of it optimizer memory`,
     );
     const { parameterBytes, gradientBytes, optimizerBytes } = layout!.memory;
-    // ZO-12: 16 bytes a parameter; frequencies of the rotary embedding lie beside them.
+    // 16 bytes a parameter; the frequencies of the rotary embedding come on top of them.
     expect(
       Math.abs(parameterBytes + gradientBytes + optimizerBytes - 128_484_179_968),
     ).toBeLessThan(1024);
@@ -765,7 +765,7 @@ describe('the question of the documentation: Llama-3.1-8B on 64 H100s', () => {
 
   // Half a minute.
   it.skipIf(process.env.SHARDWRIGHT_FULL !== '1')(
-    'ZO-7 ZO-39 every one of 84 meshes is solved, beaten or refused with its code; every recipe, and why it is not the best (SHARDWRIGHT_FULL=1)',
+    'every one of 84 meshes is solved, beaten or refused with its code; every recipe, and why it is not the best (SHARDWRIGHT_FULL=1)',
     async () => {
       const { plans, meshes, best, pareto } = await compareModel(asked, {
         table: TABLE,

@@ -2,7 +2,7 @@
  * Takes a redistribution of data and gives the transposed redistribution of its gradient.
  *
  * The gradient of a redistribution is the transposed redistribution: from what the gradient of the
- * target is, to what the gradient of the source must be (docs/spec, placements). Pieces have
+ * target is, to what the gradient of the source must be. Pieces have
  * gradients in the same pieces; an addend of a pending sum has the gradient of the sum, which all
  * ranks hold. Equal data is one of two: invariant, one value with one gradient; or reduced, a value
  * that every rank uses for itself, so that the gradients are addends of a pending sum.

@@ -59,7 +59,7 @@ describe('loadCluster', () => {
     expect(loadCluster('gb200-nvl72').memoryBytes).toBe(189471 * 2 ** 20);
   });
 
-  test('CM-4 unknown names list the known ones', () => {
+  test('unknown names list the known ones', () => {
     const details = (name: string): string => {
       try {
         loadCluster(name);

@@ -42,7 +42,7 @@ const MODELS: readonly (readonly [
   ['1T', 25600, 160, 128, 1, 64, 1, [131.25, 76.56, 81.25, 26.56, 12.5], [58.3, 61.9, 20.2, 9.5]],
 ];
 
-describe('CM-42 ZO-14 activation closed form of four models and five policies', () => {
+describe('activation closed form of four models and five policies', () => {
   test.each(MODELS)(
     '%s',
     (_, hidden, heads, layers, microbatch, pipeline, chunks, gib, percent) => {
@@ -56,7 +56,7 @@ describe('CM-42 ZO-14 activation closed form of four models and five policies', 
     },
   );
 
-  test('ZO-14 order of the policies', () => {
+  test('order of the policies', () => {
     for (const [, hidden, heads, layers, microbatch] of MODELS) {
       const shape = { sequence: 2048, microbatch, hidden, heads, layers };
       const of = (p: ActivationPolicy) => activationBytes(shape, p, 8);
@@ -88,7 +88,7 @@ describe('CM-42 ZO-14 activation closed form of four models and five policies', 
 describe('states', () => {
   const state = stateBytes('adamw-mixed', 'bf16');
 
-  test('CM-40 ZeRO stages of 7.5e9 parameters, GB', () => {
+  test('ZeRO stages of 7.5e9 parameters, GB', () => {
     const table: readonly (readonly [number, readonly number[]])[] = [
       [8, [120, 41.25, 28.125, 15]],
       [64, [120, 31.41, 16.64, 1.88]],
@@ -110,7 +110,7 @@ describe('states', () => {
     expect(zeroBytes(state, 8e6, { ...plan, stage: 2 }).gatheredBytes).toBe(0);
   });
 
-  test('CM-41 Megatron with float32 gradients: 18 bytes a parameter', () => {
+  test('Megatron with float32 gradients: 18 bytes a parameter', () => {
     const megatron = stateBytes('adamw-mixed', 'bf16', 'f32');
     const perParameter = megatron.parameter + megatron.gradient + megatron.optimizer;
     expect(perParameter).toBe(18);
@@ -118,7 +118,7 @@ describe('states', () => {
     expect((layerStackParameters(96, 12288, 8, 8) * perParameter) / GIB).toBeCloseTo(45.5625, 4);
   });
 
-  test('CM-44 state bytes never rise with one more shard', () => {
+  test('state bytes never rise with one more shard', () => {
     for (const elements of [7, 1000, 12345, 7.5e9])
       for (const stage of [0, 1, 2, 3] as const)
         for (let n = 1; n < 9; n++) {

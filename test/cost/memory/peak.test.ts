@@ -63,7 +63,7 @@ describe('memory over program time', () => {
   });
 });
 
-describe('CM-45 uneven shards count the largest', () => {
+describe('uneven shards count the largest', () => {
   const rowsOf = (rows: number, mesh: string, text: string): number[] => {
     const parsed = parseMesh(mesh);
     const sharding = parseSharding(text, parsed);

@@ -20,7 +20,7 @@ describe('state bytes per parameter element', () => {
     });
   });
 
-  test('CM-40 ZeRO stages of a model of 7.5e9 parameters, GB', () => {
+  test('ZeRO stages of a model of 7.5e9 parameters, GB', () => {
     const state = stateBytes('adamw-mixed', 'bf16');
     const gb = (n: number): number[] =>
       ([0, 1, 2, 3] as const).map((s) => zeroStateBytes(state, 7.5e9, s, n) / 1e9);
@@ -33,7 +33,7 @@ describe('state bytes per parameter element', () => {
       gb(n).forEach((x, i) => expect(Math.abs(x - expected[i])).toBeLessThan(0.006));
   });
 
-  test('CM-41 Megatron with float32 gradients: 18 bytes, 45.5625 GiB', () => {
+  test('Megatron with float32 gradients: 18 bytes, 45.5625 GiB', () => {
     const s = stateBytes('adamw-mixed', 'bf16', 'f32');
     const each = s.parameter + s.gradient + s.optimizer;
     expect(each).toBe(18);

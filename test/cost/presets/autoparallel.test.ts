@@ -53,7 +53,7 @@ const product = (m: number, k: number, n: number, dtype: DType = 'bf16') =>
 const micros = (record: OperatorRecord, ctx: TypedContext) =>
   autoparallelCompute(record, ctx, h100).seconds * 1e6;
 
-describe('CM-1 compute goldens of the preset autoparallel on H100', () => {
+describe('compute goldens of the preset autoparallel on H100', () => {
   test.each([
     ['mm 4096^3 bf16', mm, product(4096, 4096, 4096), 198.525],
     ['mm 4096^3 f32', mm, product(4096, 4096, 4096, 'f32'), 397.452],
@@ -71,7 +71,7 @@ describe('CM-1 compute goldens of the preset autoparallel on H100', () => {
     expect(Math.abs(micros(record, ctx) - expected)).toBeLessThan(0.001);
   });
 
-  test('CM-4 unknown devices and dtypes name the known ones', () => {
+  test('unknown devices and dtypes name the known ones', () => {
     const hint = (f: () => unknown): string => {
       try {
         f();
@@ -90,7 +90,7 @@ describe('CM-1 compute goldens of the preset autoparallel on H100', () => {
   });
 });
 
-describe('CM-20 redistributions as AutoParallel prices them: H100, mesh (8,8), 32 MiB', () => {
+describe('redistributions as AutoParallel prices them: H100, mesh (8,8), 32 MiB', () => {
   const mesh = parseMesh('a=8,b=8');
   const space = new ShardingSpace(mesh);
   const model = autoparallelModel(h100, mesh);
@@ -133,7 +133,7 @@ describe('CM-20 redistributions as AutoParallel prices them: H100, mesh (8,8), 3
   });
 });
 
-test('CM-64 the literal presets give their goldens whatever was used before', () => {
+test('the literal presets give their goldens whatever was used before', () => {
   const golden = () => {
     const eight = parseMesh('a=8');
     return [

@@ -25,7 +25,7 @@ function setup(preset: string, mesh = 'a=8,b=8') {
 const CUBE = { meta: { shape: [512, 128, 128], dtype: 'f32' }, contiguous: true } as const;
 const close = (value: number): unknown => expect.closeTo(value, 2);
 
-describe('CM-20 redistributions under the preset autoparallel on H100, mesh (8,8), 32 MiB', () => {
+describe('redistributions under the preset autoparallel on H100, mesh (8,8), 32 MiB', () => {
   const { space, redistributor, charges, id } = setup('autoparallel');
   const type = charges.typeOf(CUBE);
   const micros = (from: string, to: string, of = type): number =>
@@ -106,7 +106,7 @@ test.each([
   ['a=2,b=2', [8, 8], 'S0P', 'RS0', 15.003, 14.403],
   ['a=4', [8, 8], 'S0', 'S1', 9.401, 8.402],
 ])(
-  'CM-22 dtensor on %s, %j: %s to %s is charged by our steps, PyTorch charges its greedy plan',
+  'dtensor on %s, %j: %s to %s is charged by our steps, PyTorch charges its greedy plan',
   (mesh, shape, from, to, greedy, ours) => {
     const { redistributor, charges, id } = setup('dtensor', mesh);
     const type = { shape, itemBytes: 4 };

@@ -31,11 +31,11 @@ const micro = (seconds: number): number => seconds * 1e6;
 
 describe('the greedy planner of DTensor', () => {
   test.each([
-    ['PL-40', 8, [49.7734, 16.6717, 92.9468, 49.7734]],
-    ['PL-40', 4, [41.8058, 17.7514, 77.0116, 41.8058]],
-    ['PL-41', 2, [29.4705, 19.3353, 52.341, 29.4705]],
-    ['PL-41', 16, [236.9056, 59.9629, 467.2112, 236.9056]],
-  ])('%s, CM-21 4 MiB on n = %i', (_, n, expected) => {
+    [8, [49.7734, 16.6717, 92.9468, 49.7734]],
+    [4, [41.8058, 17.7514, 77.0116, 41.8058]],
+    [2, [29.4705, 19.3353, 52.341, 29.4705]],
+    [16, [236.9056, 59.9629, 467.2112, 236.9056]],
+  ])('4 MiB on n = %i', (n, expected) => {
     const { plan } = setup([n]);
     const pairs = [
       ['S(0)', 'R'],
@@ -48,7 +48,7 @@ describe('the greedy planner of DTensor', () => {
     );
   });
 
-  test('PL-42, CM-21 uneven 10 x 10 keeps fractional bytes', () => {
+  test('uneven 10 x 10 keeps fractional bytes', () => {
     const { plan, planner, space } = setup([4]);
     expect(micro(plan('S(0)', 'R', [10, 10]).seconds)).toBeCloseTo(8.403186, 6);
     expect(micro(plan('S(0)', 'S(1)', [10, 10]).seconds)).toBeCloseTo(9.400796, 6);
@@ -61,54 +61,53 @@ describe('the greedy planner of DTensor', () => {
     expect(planner.seconds(type, space.parse('P(sum)'), space.parse('P(avg)'))).toBe(Infinity);
   });
 
-  test.each<[string, number[], number[], string, string, number]>([
-    ['PL-43', [2, 2], [8, 8], 'S0S0', 'RR', 14.402],
-    ['PL-43', [2, 2], [8, 8], 'PP', 'RR', 15.6054],
-    ['PL-43', [2, 2], [8, 8], 'PP', 'S0S0', 14.402],
-    ['PL-44', [2, 2], [8, 8], 'S0S1', 'S1S0', 15.4014],
-    ['PL-45', [2, 2], [8, 8], 'S0S0', 'S1S1', 15.4014],
-    ['PL-46', [2, 2], [8, 8], 'S0P', 'RS0', 15.0027],
-    ['PL-47', [2, 2], [8, 8], 'S0S0', 'RS0', 14.402],
-    ['PL-47', [2, 2], [8, 8], 'S0S0', 'S0R', 7.2007],
-    ['PL-48', [2, 2, 2], [8, 8, 8], 'S0S0S0', 'S1S1S1', 22.6136],
-    ['PL-49', [2, 2, 2], [8, 8, 8], 'PPP', 'RS0R', 22.8435],
-    ['PL-49', [2, 2, 2], [8, 8, 8], 'S1S0S0', 'RS0S0', 7.2027],
-    ['PL-50', [2, 2, 2], [8, 8, 8], 'PS0P', 'RRR', 22.8435],
-    ['PL-50', [2, 2, 2], [8, 8, 8], 'PRP', 'RRR', 15.6435],
-    ['PL-51', [2, 2], [4096, 4096], 'S0S0', 'S1S1', 371.7284],
-    ['PL-51', [2, 2], [4096, 4096], 'PP', 'RR', 1440.9136],
-    ['PL-51', [2, 2], [4096, 4096], 'S0S1', 'S1S0', 371.7284],
-  ])('%s, CM-21, CM-22 on %j, %j: %s -> %s', (_, sizes, shape, from, to, expected) => {
+  test.each<[number[], number[], string, string, number]>([
+    [[2, 2], [8, 8], 'S0S0', 'RR', 14.402],
+    [[2, 2], [8, 8], 'PP', 'RR', 15.6054],
+    [[2, 2], [8, 8], 'PP', 'S0S0', 14.402],
+    [[2, 2], [8, 8], 'S0S1', 'S1S0', 15.4014],
+    [[2, 2], [8, 8], 'S0S0', 'S1S1', 15.4014],
+    [[2, 2], [8, 8], 'S0P', 'RS0', 15.0027],
+    [[2, 2], [8, 8], 'S0S0', 'RS0', 14.402],
+    [[2, 2], [8, 8], 'S0S0', 'S0R', 7.2007],
+    [[2, 2, 2], [8, 8, 8], 'S0S0S0', 'S1S1S1', 22.6136],
+    [[2, 2, 2], [8, 8, 8], 'PPP', 'RS0R', 22.8435],
+    [[2, 2, 2], [8, 8, 8], 'S1S0S0', 'RS0S0', 7.2027],
+    [[2, 2, 2], [8, 8, 8], 'PS0P', 'RRR', 22.8435],
+    [[2, 2, 2], [8, 8, 8], 'PRP', 'RRR', 15.6435],
+    [[2, 2], [4096, 4096], 'S0S0', 'S1S1', 371.7284],
+    [[2, 2], [4096, 4096], 'PP', 'RR', 1440.9136],
+    [[2, 2], [4096, 4096], 'S0S1', 'S1S0', 371.7284],
+  ])('on %j, %j: %s -> %s', (sizes, shape, from, to, expected) => {
     expect(micro(setup(sizes).plan(spec(from), spec(to), shape).seconds)).toBeCloseTo(expected, 3);
   });
 
   test.each([
-    ['PL-44, CM-22', [2, 2], 'S0S1', 'S1S0', 'S(0)S(1)->S(0)R->S(1)R->S(1)S(0)'],
-    ['PL-46, CM-22', [2, 2], 'S0P', 'RS0', 'S(0)P(sum)->S(0)R->RR->RS(0)'],
+    [[2, 2], 'S0S1', 'S1S0', 'S(0)S(1)->S(0)R->S(1)R->S(1)S(0)'],
+    [[2, 2], 'S0P', 'RS0', 'S(0)P(sum)->S(0)R->RR->RS(0)'],
     [
-      'PL-52, CM-22',
       [2, 2, 2],
       'S0S0S0',
       'S1S1S1',
       'S(0)[0]S(0)[1]S(0)[2]->S(0)[0]S(0)[1]R->S(0)RR->S(1)RR->S(1)[0]S(1)[1]R->S(1)[0]S(1)[1]S(1)[2]',
     ],
-  ])('%s trace on %j: %s -> %s', (_, sizes, from, to, text) => {
+  ])('trace on %j: %s -> %s', (sizes, from, to, text) => {
     expect(setup(sizes).plan(spec(from), spec(to), [8, 8, 8]).text).toBe(text);
   });
 
-  test.each<[string, number[], string, string, number]>([
-    ['PL-57', [2, 2], 'S0S1', 'S0S0', 1],
-    ['PL-57', [2, 2], 'S0S1', 'S1S0', 2],
-    ['PL-57', [2, 2], 'S0S0', 'S1S1', 2],
-    ['PL-57', [2, 2], 'S0S2', 'S1S0', 2],
-    ['PL-57', [2, 2], 'S1S1', 'S1S2', 1],
-    ['PL-58', [2, 2, 2], 'S0S0S0', 'S1S1S1', 3],
-    ['PL-58', [2, 2, 2], 'S0S1S0', 'S1S0S0', 3],
-    ['PL-58', [2, 2, 2], 'S0S1S2', 'S2S1S0', 2],
-    ['PL-58', [2, 2, 2], 'S1S0S0', 'RS0S0', 1],
-    ['PL-58', [2, 2, 2], 'S1RS0', 'RS0S0', 2],
-    ['PL-58', [2, 2, 2], 'S0S0S1', 'S0S1S2', 2],
-  ])('%s, CM-24 collectives on %j: %s -> %s', (_, sizes, from, to, count) => {
+  test.each<[number[], string, string, number]>([
+    [[2, 2], 'S0S1', 'S0S0', 1],
+    [[2, 2], 'S0S1', 'S1S0', 2],
+    [[2, 2], 'S0S0', 'S1S1', 2],
+    [[2, 2], 'S0S2', 'S1S0', 2],
+    [[2, 2], 'S1S1', 'S1S2', 1],
+    [[2, 2, 2], 'S0S0S0', 'S1S1S1', 3],
+    [[2, 2, 2], 'S0S1S0', 'S1S0S0', 3],
+    [[2, 2, 2], 'S0S1S2', 'S2S1S0', 2],
+    [[2, 2, 2], 'S1S0S0', 'RS0S0', 1],
+    [[2, 2, 2], 'S1RS0', 'RS0S0', 2],
+    [[2, 2, 2], 'S0S0S1', 'S0S1S2', 2],
+  ])('collectives on %j: %s -> %s', (sizes, from, to, count) => {
     expect(setup(sizes).plan(spec(from), spec(to), [8, 8, 8]).collectives).toBe(count);
   });
 
@@ -121,7 +120,7 @@ describe('the greedy planner of DTensor', () => {
     [[2, 2, 2], 'PPS0', 'S0S0S0', { reduce_scatter: 1, all_reduce: 1, all_gather: 1 }],
     [[2, 2, 2], 'PS0P', 'RRR', { all_reduce: 2, all_gather: 1 }],
     [[2, 2, 2], 'PRP', 'RRR', { all_reduce: 1 }],
-  ])("PL-60, CM-24 DTensor's own merging on %j: %s -> %s", (sizes, from, to, expected) => {
+  ])("DTensor's own merging on %j: %s -> %s", (sizes, from, to, expected) => {
     const { mesh } = setup(sizes);
     const steps = greedySteps(parseSharding(spec(from), mesh), parseSharding(spec(to), mesh), mesh);
     const counts: Record<string, number> = {};
@@ -130,7 +129,7 @@ describe('the greedy planner of DTensor', () => {
     expect(counts).toEqual(expected);
   });
 
-  test('PL-60 nothing merges over sub-meshes that were not flattened, nor scatters of uneven dims', () => {
+  test('nothing merges over sub-meshes that were not flattened, nor scatters of uneven dims', () => {
     const { mesh } = setup([4, 2]);
     const steps = greedySteps(
       parseSharding('P(sum)P(sum)', mesh),
@@ -142,7 +141,7 @@ describe('the greedy planner of DTensor', () => {
     expect(mergeAsDTensor(steps, mesh, [16, 8])).toHaveLength(1);
   });
 
-  test('PL-61, CM-24 a mesh dim of one device is charged, but does not communicate', () => {
+  test('a mesh dim of one device is charged, but does not communicate', () => {
     const { plan } = setup([4, 1]);
     const gathered = plan('RS(0)', 'RR', [8, 8]);
     expect(gathered.collectives).toBe(0);
@@ -202,7 +201,7 @@ function select(
   return best;
 }
 
-describe('CM-23 selection costs', () => {
+describe('selection costs', () => {
   test.each([
     ['S0,S0', 8.4652],
     ['S0,S1', 8.4652],
@@ -275,7 +274,7 @@ const long = (word: string): string =>
   word.startsWith('S') ? `S(${word.slice(1)})` : word.replace('Psum', 'P(sum)');
 const short = (text: string): string => text.replaceAll(/[()]/g, '');
 
-describe('PL-55 against what torch 2.13 did', () => {
+describe('against what torch 2.13 did', () => {
   test('the oracle is whole', () => {
     expect(Object.values(ORACLE).reduce((n, { rows }) => n + rows.length, 0)).toBe(10_520);
   });

@@ -173,7 +173,7 @@ function orderings(list: readonly number[]): number[][] {
   );
 }
 
-describe('PL-62 the planner against a second state graph, searched by graphlib', () => {
+describe('the planner against a second state graph, searched by graphlib', () => {
   const cases: [number[], number[], number][] = [
     [[4], [8, 12], 8],
     [[4], [7, 5], 8],

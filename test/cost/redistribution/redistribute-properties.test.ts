@@ -85,7 +85,7 @@ const problems = fc.record({
   picks: fc.tuple(fc.nat(), fc.nat(), fc.nat()),
 });
 
-describe('PL-62', () => {
+describe('redistributions on random meshes', () => {
   const worlds = new Map(MESHES.map((sizes) => [sizes.join(), setup(sizes)]));
   const world = (sizes: readonly number[]) => {
     const found = worlds.get(sizes.join());
@@ -166,7 +166,7 @@ describe('PL-62', () => {
 });
 
 describe('the default model', () => {
-  test('PL-61, PL-161 mesh dims of one device never communicate', () => {
+  test('mesh dims of one device never communicate', () => {
     const { space, planner } = setup([4, 1]);
     const type = { shape: [64, 64], itemBytes: 4 };
     for (const [from, to] of [

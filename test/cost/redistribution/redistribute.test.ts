@@ -36,11 +36,11 @@ const micro = (seconds: number): number => seconds * 1e6;
 
 describe('one mesh dim under the dtensor preset', () => {
   test.each([
-    ['PL-40', 8, [49.7734, 16.6717, 92.9468, 49.7734]],
-    ['PL-40', 4, [41.8058, 17.7514, 77.0116, 41.8058]],
-    ['PL-41', 2, [29.4705, 19.3353, 52.341, 29.4705]],
-    ['PL-41', 16, [236.9056, 59.9629, 467.2112, 236.9056]],
-  ])('%s 4 MiB on n = %i', (_, n, [gather, exchange, reduce, scatter]) => {
+    [8, [49.7734, 16.6717, 92.9468, 49.7734]],
+    [4, [41.8058, 17.7514, 77.0116, 41.8058]],
+    [2, [29.4705, 19.3353, 52.341, 29.4705]],
+    [16, [236.9056, 59.9629, 467.2112, 236.9056]],
+  ])('4 MiB on n = %i', (n, [gather, exchange, reduce, scatter]) => {
     const { plan } = setup([n], { merge: false });
     const shape = [1024, 1024];
     expect(micro(plan('S(0)', 'R', shape).seconds)).toBeCloseTo(gather, 3);
@@ -51,7 +51,7 @@ describe('one mesh dim under the dtensor preset', () => {
     expect(micro(dtensorModel(mesh).seconds('all_reduce', 2 ** 22, [0]))).toBeCloseTo(reduce, 3);
   });
 
-  test('PL-42 uneven 10 x 10 keeps fractional bytes', () => {
+  test('uneven 10 x 10 keeps fractional bytes', () => {
     const { plan } = setup([4]);
     expect(micro(plan('S(0)', 'R', [10, 10]).seconds)).toBeCloseTo(8.403186, 6);
     expect(micro(plan('P(sum)', 'R', [10, 10]).seconds)).toBeCloseTo(10.206372, 6);
@@ -60,7 +60,7 @@ describe('one mesh dim under the dtensor preset', () => {
     expect(micro(dtensorModel(mesh).seconds('all_to_all', 100, [0]))).toBeCloseTo(9.400796, 6);
   });
 
-  test('PL-63 pending values are not made of pieces or of other reductions', () => {
+  test('pending values are not made of pieces or of other reductions', () => {
     const { planner, space } = setup([4]);
     const type = { shape: [8, 8], itemBytes: 4 };
     for (const [from, to] of [
@@ -97,31 +97,31 @@ describe('one mesh dim under the dtensor preset', () => {
   });
 });
 
-// id, mesh, shape, from, to, per-axis minimum in us, merged minimum in us, collectives of the
+// mesh, shape, from, to, per-axis minimum in us, merged minimum in us, collectives of the
 // merged plan
-const TABLE: [string, number[], number[], string, string, number, number, string[]][] = [
-  ['PL-43', [2, 2], [8, 8], 'S0S0', 'RR', 14.402, 8.402, ['all_gather']],
-  ['PL-43', [2, 2], [8, 8], 'PP', 'RR', 15.6054, 10.2041, ['all_reduce']],
-  ['PL-43', [2, 2], [8, 8], 'PP', 'S0S0', 14.402, 8.402, ['reduce_scatter']],
-  ['PL-44', [2, 2], [8, 8], 'S0S1', 'S1S0', 14.402, 7.2007, ['collective_permute']],
-  ['PL-45', [2, 2], [8, 8], 'S0S0', 'S1S1', 14.402, 8.402, ['all_gather']],
-  ['PL-46', [2, 2], [8, 8], 'S0P', 'RS0', 14.4027, 14.4027, ['all_gather', 'reduce_scatter']],
-  ['PL-47', [2, 2], [8, 8], 'S0S0', 'RS0', 14.402, 8.402, ['all_gather']],
-  ['PL-47', [2, 2], [8, 8], 'S0S0', 'S0R', 7.2007, 7.2007, ['all_gather']],
-  ['PL-48', [2, 2, 2], [8, 8, 8], 'S0S0S0', 'S1S1S1', 21.619, 10.819, ['all_gather']],
-  ['PL-49', [2, 2, 2], [8, 8, 8], 'PPP', 'RS0R', 22.8326, 15.0381, ['all_reduce']],
-  ['PL-49', [2, 2, 2], [8, 8, 8], 'S1S0S0', 'RS0S0', 7.2027, 7.2027, ['all_gather']],
-  ['PL-50', [2, 2, 2], [8, 8, 8], 'PS0P', 'RRR', 22.8326, 17.4272, ['all_reduce', 'all_gather']],
-  ['PL-50', [2, 2, 2], [8, 8, 8], 'PRP', 'RRR', 15.6435, 10.2326, ['all_reduce']],
-  ['PL-51', [2, 2], [4096, 4096], 'S0S0', 'S1S1', 371.7284, 143.0231, ['all_to_all']],
-  ['PL-51', [2, 2], [4096, 4096], 'PP', 'RR', 1091.1852, 1079.1852, ['all_reduce']],
-  ['PL-51', [2, 2], [4096, 4096], 'S0S1', 'S1S0', 371.7284, 185.3642, ['collective_permute']],
+const TABLE: [number[], number[], string, string, number, number, string[]][] = [
+  [[2, 2], [8, 8], 'S0S0', 'RR', 14.402, 8.402, ['all_gather']],
+  [[2, 2], [8, 8], 'PP', 'RR', 15.6054, 10.2041, ['all_reduce']],
+  [[2, 2], [8, 8], 'PP', 'S0S0', 14.402, 8.402, ['reduce_scatter']],
+  [[2, 2], [8, 8], 'S0S1', 'S1S0', 14.402, 7.2007, ['collective_permute']],
+  [[2, 2], [8, 8], 'S0S0', 'S1S1', 14.402, 8.402, ['all_gather']],
+  [[2, 2], [8, 8], 'S0P', 'RS0', 14.4027, 14.4027, ['all_gather', 'reduce_scatter']],
+  [[2, 2], [8, 8], 'S0S0', 'RS0', 14.402, 8.402, ['all_gather']],
+  [[2, 2], [8, 8], 'S0S0', 'S0R', 7.2007, 7.2007, ['all_gather']],
+  [[2, 2, 2], [8, 8, 8], 'S0S0S0', 'S1S1S1', 21.619, 10.819, ['all_gather']],
+  [[2, 2, 2], [8, 8, 8], 'PPP', 'RS0R', 22.8326, 15.0381, ['all_reduce']],
+  [[2, 2, 2], [8, 8, 8], 'S1S0S0', 'RS0S0', 7.2027, 7.2027, ['all_gather']],
+  [[2, 2, 2], [8, 8, 8], 'PS0P', 'RRR', 22.8326, 17.4272, ['all_reduce', 'all_gather']],
+  [[2, 2, 2], [8, 8, 8], 'PRP', 'RRR', 15.6435, 10.2326, ['all_reduce']],
+  [[2, 2], [4096, 4096], 'S0S0', 'S1S1', 371.7284, 143.0231, ['all_to_all']],
+  [[2, 2], [4096, 4096], 'PP', 'RR', 1091.1852, 1079.1852, ['all_reduce']],
+  [[2, 2], [4096, 4096], 'S0S1', 'S1S0', 371.7284, 185.3642, ['collective_permute']],
 ];
 
 describe('several mesh dims under the dtensor preset', () => {
   test.each(TABLE)(
-    '%s on %j, %j: %s -> %s',
-    (_, sizes, shape, from, to, perAxis, merged, collectives) => {
+    'on %j, %j: %s -> %s',
+    (sizes, shape, from, to, perAxis, merged, collectives) => {
       const single = setup(sizes, { merge: false }).plan(spec(from), spec(to), shape);
       expect(micro(single.seconds)).toBeCloseTo(perAxis, 3);
       const best = setup(sizes).plan(spec(from), spec(to), shape);
@@ -131,19 +131,19 @@ describe('several mesh dims under the dtensor preset', () => {
   );
 
   test.each([
-    ['PL-44', 'S0S1', 'S1S0', 'S(0)S(1)->RS(1)->RR->S(1)R->S(1)S(0)'],
-    ['PL-46', 'S0P', 'RS0', 'S(0)P(sum)->RP(sum)->RS(0)'],
-  ])('%s, CM-22 plan text of the per-axis minimum', (_, from, to, text) => {
+    ['S0S1', 'S1S0', 'S(0)S(1)->RS(1)->RR->S(1)R->S(1)S(0)'],
+    ['S0P', 'RS0', 'S(0)P(sum)->RP(sum)->RS(0)'],
+  ])('plan text of the per-axis minimum', (from, to, text) => {
     expect(setup([2, 2], { merge: false }).plan(spec(from), spec(to), [8, 8]).text).toBe(text);
   });
 
-  test('PL-48, CM-22 three mesh dims from one tensor dim to another: all the way to R, and out again', () => {
+  test('three mesh dims from one tensor dim to another: all the way to R, and out again', () => {
     const plan = setup([2, 2, 2], { merge: false }).plan(spec('S0S0S0'), spec('S1S1S1'), [8, 8, 8]);
     expect(plan.text.split('->')).toContain('RRR');
     expect(micro(plan.seconds)).toBeCloseTo(21.619, 3);
   });
 
-  test('PL-54 a change of order: per axis gathers and slices, merged one permutation', () => {
+  test('a change of order: per axis gathers and slices, merged one permutation', () => {
     const from = 'S(0)S(0)';
     const to = 'S(0)[1]S(0)[0]';
     const single = setup([2, 2], { merge: false }).plan(from, to, [8]);
@@ -161,7 +161,7 @@ describe('several mesh dims under the dtensor preset', () => {
     ]);
   });
 
-  test('PL-61 mesh dims of one device take part in the prices of this preset, and carry nothing', () => {
+  test('mesh dims of one device take part in the prices of this preset, and carry nothing', () => {
     const { plan } = setup([1, 1, 4]);
     const swap = plan('S(0)S(1)S(0)', 'S(1)S(0)S(0)', [8, 8]);
     expect(swap.collectives).toBe(0);
@@ -170,7 +170,7 @@ describe('several mesh dims under the dtensor preset', () => {
       expect(step.pairs?.every(([source, target]) => source === target)).not.toBe(false);
   });
 
-  test('PL-23 the weight of fully sharded data parallelism, cut by tp and then by dp', () => {
+  test('the weight of fully sharded data parallelism, cut by tp and then by dp', () => {
     const { plan } = setup([2, 2], { merge: false });
     const unshard = plan('_S(0, 2)S(0)', 'RS(0)', [8, 8]);
     expect(unshard.text).toBe('S(0)[1]S(0)[0]->RS(0)');
@@ -183,27 +183,27 @@ describe('several mesh dims under the dtensor preset', () => {
     expect(kinds(setup([2, 2]).plan('_S(0, 2)S(0)', 'RS(0)', [8, 8]))).toEqual(['all_gather']);
   });
 
-  test('PL-53, CM-22 an ordered source is gathered from the end of its order', () => {
+  test('an ordered source is gathered from the end of its order', () => {
     const { plan } = setup([2, 2, 2], { merge: false });
     expect(plan('S(0)[1]S(0)[0]S(0)[2]', 'RS(0)S(0)', [8, 8, 8]).text).toBe(
       'S(0)[1]S(0)[0]S(0)[2]->S(0)[1]S(0)[0]R->RS(0)R->RS(0)[0]S(0)[1]',
     );
   });
 
-  // id, mesh, from, to, collectives of the per-axis minimum, of the merged one
-  test.each<[string, number[], string, string, number, number]>([
-    ['PL-57', [2, 2], 'S0S1', 'S0S0', 1, 1],
-    ['PL-57', [2, 2], 'S0S1', 'S1S0', 2, 1],
-    ['PL-57', [2, 2], 'S0S0', 'S1S1', 2, 1],
-    ['PL-57', [2, 2], 'S0S2', 'S1S0', 2, 2],
-    ['PL-57', [2, 2], 'S1S1', 'S1S2', 1, 1],
-    ['PL-58', [2, 2, 2], 'S0S0S0', 'S1S1S1', 3, 1],
-    ['PL-58', [2, 2, 2], 'S0S1S0', 'S1S0S0', 3, 1],
-    ['PL-58', [2, 2, 2], 'S0S1S2', 'S2S1S0', 2, 1],
-    ['PL-58', [2, 2, 2], 'S1S0S0', 'RS0S0', 1, 1],
-    ['PL-58', [2, 2, 2], 'S1RS0', 'RS0S0', 2, 2],
-    ['PL-58', [2, 2, 2], 'S0S0S1', 'S0S1S2', 2, 2],
-  ])('%s collectives on %j: %s -> %s', (_, sizes, from, to, perAxis, merged) => {
+  // mesh, from, to, collectives of the per-axis minimum, of the merged one
+  test.each<[number[], string, string, number, number]>([
+    [[2, 2], 'S0S1', 'S0S0', 1, 1],
+    [[2, 2], 'S0S1', 'S1S0', 2, 1],
+    [[2, 2], 'S0S0', 'S1S1', 2, 1],
+    [[2, 2], 'S0S2', 'S1S0', 2, 2],
+    [[2, 2], 'S1S1', 'S1S2', 1, 1],
+    [[2, 2, 2], 'S0S0S0', 'S1S1S1', 3, 1],
+    [[2, 2, 2], 'S0S1S0', 'S1S0S0', 3, 1],
+    [[2, 2, 2], 'S0S1S2', 'S2S1S0', 2, 1],
+    [[2, 2, 2], 'S1S0S0', 'RS0S0', 1, 1],
+    [[2, 2, 2], 'S1RS0', 'RS0S0', 2, 2],
+    [[2, 2, 2], 'S0S0S1', 'S0S1S2', 2, 2],
+  ])('collectives on %j: %s -> %s', (sizes, from, to, perAxis, merged) => {
     expect(setup(sizes, { merge: false }).plan(spec(from), spec(to), [8, 8, 8]).collectives).toBe(
       perAxis,
     );
@@ -215,11 +215,11 @@ describe('several mesh dims under the dtensor preset', () => {
     [[4, 2], 'PP', 'S0S0', 'reduce_scatter'],
     [[4, 2], 'S0S0', 'RR', 'all_gather'],
     [[2, 2, 2], 'PRP', 'RRR', 'all_reduce'],
-  ])('PL-59 merged on %j: %s -> %s is one %s', (sizes, from, to, kind) => {
+  ])('merged on %j: %s -> %s is one %s', (sizes, from, to, kind) => {
     expect(kinds(setup(sizes).plan(spec(from), spec(to), [8, 8, 8]))).toEqual([kind]);
   });
 
-  test('PL-60 ours needs no more collectives than DTensor merging does', () => {
+  test('ours needs no more collectives than DTensor merging does', () => {
     expect(setup([4, 2]).plan(spec('PP'), spec('S0S1'), [8, 8, 8]).collectives).toBeLessThanOrEqual(
       2,
     );
@@ -339,7 +339,7 @@ describe('pieces that are no run in memory are copied: read and written once', (
   });
 });
 
-describe('PL-55 against the plans that torch 2.13 chose', () => {
+describe('against the plans that torch 2.13 chose', () => {
   const word = (w: string): string =>
     w
       .split(',')

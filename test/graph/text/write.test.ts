@@ -69,7 +69,7 @@ describe('graph text', () => {
     expect(printGraph(parseGraph(CANONICAL))).toBe(CANONICAL);
   });
 
-  test('CA-12 CA-14 a size has its example from the dim line, and says so itself where it has another', () => {
+  test('a size has its example from the dim line, and says so itself where it has another', () => {
     const at = (line: string, size: string): string =>
       `swgraph 1\n${line}\ngraph @main {\n  in %x: f32[${size}] input "x"\n  out %x output 0\n}\n`;
     const read = (line: string, size: string): unknown => {

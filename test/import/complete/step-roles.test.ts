@@ -159,7 +159,7 @@ describe('roles in a whole train step', () => {
     });
   });
 
-  test('CM-44: what is kept is counted as what it is', async () => {
+  test('what is kept is counted as what it is', async () => {
     const replicated = { inputs: 'R', outputs: 'R' } as const;
     const elements = 16 * 32 + 32 + 2 * 32 + 32 * 8;
     const momentum = await planFor(read('torch-momentum.ep.txt'), 'd=1', replicated);

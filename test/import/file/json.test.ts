@@ -59,7 +59,7 @@ describe('the JSON reader', () => {
     expect(refusal(() => readJson(text)).headline).toBe(headline);
   });
 
-  test('FM-57 100,000 brackets', () => {
+  test('100,000 brackets', () => {
     expect(refusal(() => readJson('['.repeat(100_000))).headline).toBe(
       '1:257: E_LIMIT lists and objects nest deeper than 256',
     );
@@ -92,7 +92,7 @@ describe('size expressions of torch.export', () => {
   });
 });
 
-describe('FM-45 types with symbolic sizes', () => {
+describe('types with symbolic sizes', () => {
   const s = { sym: 's0', example: 8 };
   const types: Record<string, ValueType> = {
     x: tensorType('f32', [s, 6]),

@@ -38,7 +38,7 @@ function inferred([target, operands, rest, results]: Case): number[][] {
   );
 }
 
-describe('FM-4 strides that the text does not state', () => {
+describe('strides that the text does not state', () => {
   const targets = [...new Set(CASES.map(([target]) => target))].sort();
 
   test('there are thousands of cases, most of them not row-major', () => {

@@ -15,7 +15,7 @@ const COMPILED = corpus.flatMap((record) => {
 });
 const PARTITIONED = COMPILED.filter(({ record }) => record.hlo !== undefined);
 
-describe('FM-36 what XLA made of the programs', () => {
+describe('what XLA made of the programs', () => {
   test('there are 21 partitioned programs and 11 of one device', () => {
     expect([PARTITIONED.length, COMPILED.length - PARTITIONED.length]).toEqual([21, 11]);
   });
@@ -135,7 +135,7 @@ function coordinates(place: number, sizes: readonly number[]): number[] {
   return out;
 }
 
-describe('FM-36 replica groups mean what their notation says', () => {
+describe('replica groups mean what their notation says', () => {
   const sizes = fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 1, maxLength: 4 });
 
   test('a count shaped, transposed and shaped again', () => {
@@ -275,7 +275,7 @@ describe('FM-36 replica groups mean what their notation says', () => {
   });
 });
 
-describe('FM-55 bad HLO text is refused with place and remedy', () => {
+describe('bad HLO text is refused with place and remedy', () => {
   const told = (text: string): string => {
     try {
       readHlo(text);
@@ -347,7 +347,7 @@ describe('FM-55 bad HLO text is refused with place and remedy', () => {
     expect(told(good.replace(from, to))).toContain(message);
   });
 
-  test('FM-57 limits', () => {
+  test('limits', () => {
     expect(told(good.replace('{{0,1}}', '{'.repeat(100_000)))).toMatch(
       /E_LIMIT brackets nest deeper than 256$/,
     );

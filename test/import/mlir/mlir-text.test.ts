@@ -93,7 +93,7 @@ describe('pretty and generic forms give one graph', () => {
       `%r = "stablehlo.transpose"(%a) {permutation = dense<[1, 0]> : tensor<2xi64>} : (${T}) -> tensor<8x4xf32>`,
       'tensor<8x4xf32>',
     ],
-  ])('FM-33 %s', (_, pretty, generic, result = T) => {
+  ])('%s', (_, pretty, generic, result = T) => {
     const [a, b] = [read(module(pretty, result)), read(module(generic, result))];
     // Strides of 1 and an absent list mean the same; both are written out here.
     const plain = (g: Graph): unknown =>
@@ -186,7 +186,7 @@ describe('constants', () => {
 });
 
 describe('names, locations, roles', () => {
-  test('FM-33 argument names come from locations, and parameters from names', () => {
+  test('argument names come from locations, and parameters from names', () => {
     const text = module(
       '%r = stablehlo.add %a, %b : tensor<4x8xf32> loc(#loc3)',
       'tensor<4x8xf32>',
@@ -220,7 +220,7 @@ describe('names, locations, roles', () => {
   });
 });
 
-describe('FM-55 bad text is refused with place and remedy', () => {
+describe('bad text is refused with place and remedy', () => {
   const T = 'tensor<4x8xf32>';
   test.each<[what: string, text: string, message: string]>([
     [
@@ -347,7 +347,7 @@ describe('FM-55 bad text is refused with place and remedy', () => {
     ]);
   });
 
-  test('FM-57 limits hold before memory is taken', () => {
+  test('limits hold before memory is taken', () => {
     expect(told(module(`%r = stablehlo.negate %a {x = ${'['.repeat(100_000)}} : ${T}`))).toMatch(
       /^E_LIMIT/,
     );
@@ -371,7 +371,7 @@ describe('FM-55 bad text is refused with place and remedy', () => {
   });
 });
 
-describe('FM-34 GSPMD strings', () => {
+describe('GSPMD strings', () => {
   const axes = [
     { size: 2, stride: 4 },
     { size: 4, stride: 1 },
@@ -529,7 +529,7 @@ describe('FM-34 GSPMD strings', () => {
   });
 });
 
-describe('FM-35 manual regions of GSPMD', () => {
+describe('manual regions of GSPMD', () => {
   const full = (
     result: string,
     operand: string,

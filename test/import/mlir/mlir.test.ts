@@ -66,12 +66,12 @@ function reconciled(byOp: Readonly<Record<string, number>>, text: string): Recor
 }
 
 describe('every StableHLO text of the fixtures', () => {
-  test('FM-30 there are 33 of them', () => {
+  test('there are 33 of them', () => {
     expect(mlirAnswers.length).toBe(33);
   });
 
   test.each(mlirAnswers.map((a) => [a.file, a] as const))(
-    'FM-30 FM-31 %s: nodes, operations, FLOPs, types',
+    '%s: nodes, operations, FLOPs, types',
     (file, answer) => {
       const text = jaxText(file);
       // With rules: every stated type is compared with the operator's own.
@@ -89,7 +89,7 @@ describe('every StableHLO text of the fixtures', () => {
     },
   );
 
-  test('FM-30 functions: 39 in lm2-scan, 12 in lm2-unrolled', () => {
+  test('functions: 39 in lm2-scan, 12 in lm2-unrolled', () => {
     expect(parseModule(jaxText('lm2-scan/stablehlo.mlir.gz')).module.functions.size).toBe(39);
     expect(parseModule(jaxText('lm2-unrolled/stablehlo.mlir.gz')).module.functions.size).toBe(12);
   });
@@ -103,14 +103,14 @@ describe('every StableHLO text of the fixtures', () => {
     ['ctl-scan-rnn', 12_288],
     ['ctl-scan-rnn-grad', 36_864],
     ['ctl-cond', 2_048],
-  ])('FM-31 %s with trips: %d', (id, flops) => {
+  ])('%s with trips: %d', (id, flops) => {
     const graph = importGraph(packedJax(`${id}/stablehlo.mlir.gz`), { infer });
     expect(programFlops(graph, table).total).toBe(flops);
     expect(programFlops(inlineCalls(graph), table).total).toBe(flops);
   });
 
   test.each(mlirAnswers.map((a) => a.file))(
-    'FM-33 %s in generic form, and with locations, is the same graph',
+    '%s in generic form, and with locations, is the same graph',
     (file) => {
       const text = jaxText(file);
       const { graph } = readStablehlo(text, { infer });
@@ -150,7 +150,7 @@ const shapeOf = (node: Node): unknown[] => [
   ...node.args.map((a) => (Array.isArray(a) ? a.length : '@')),
 ];
 
-describe('FM-32 loops are raised to scans', () => {
+describe('loops are raised to scans', () => {
   const raised = (id: string): Graph => {
     const graph = raiseLoops(importGraph(packedJax(`${id}/stablehlo.mlir.gz`), { infer }));
     lintGraph(graph, infer);
@@ -234,7 +234,7 @@ describe('FM-32 loops are raised to scans', () => {
 // ---- shardings
 // -----------------------------------------------------------------------------
 
-describe('FM-34 given shardings', () => {
+describe('given shardings', () => {
   const sharded = mlirAnswers.filter((a) => a.in_shardings !== undefined);
   test.each(sharded.map((a) => [a.file, a] as const))(
     '%s: arguments and results',
@@ -275,7 +275,7 @@ describe('FM-34 given shardings', () => {
     }
   });
 
-  test('FM-35 mlp-constraint: two pins on values', () => {
+  test('mlp-constraint: two pins on values', () => {
     for (const file of ['mlp-constraint/shardy.mlir.gz', 'mlp-constraint/gspmd.mlir.gz']) {
       const graph = importGraph(packedJax(file), { infer });
       const constraints = graph.nodes
@@ -297,7 +297,7 @@ describe('FM-34 given shardings', () => {
     ['shardy', ['data', 'model']],
     ['gspmd', ['axis_0', 'axis_1']],
   ])(
-    'FM-35 shard-map-mlp in %s: a manual region with local FLOPs and one all-reduce',
+    'shard-map-mlp in %s: a manual region with local FLOPs and one all-reduce',
     (dialect, axes) => {
       const graph = importGraph(packedJax(`shard-map-mlp/${dialect}.mlir.gz`), { infer });
       lintGraph(graph, infer);

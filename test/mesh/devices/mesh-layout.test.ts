@@ -29,11 +29,11 @@ describe('mesh dims as layouts', () => {
     [[2, 0], '(2,2):(1,4)'],
     [[0, 1, 2], '8:1'],
     [[], '1:0'],
-  ])('PL-3 dims %j are %s', (dims, expected) => {
+  ])('dims %j are %s', (dims, expected) => {
     expect(meshLayout(mesh, dims).text).toBe(expected);
   });
 
-  test('PL-7 groups of an axis by its complement', () => {
+  test('groups of an axis by its complement', () => {
     const axis = parseLayout('2:2', 'lex');
     expect(complement(axis, 8, 'colex').text).toBe('(2,2):(1,4)');
     expect(offsets(complement(axis, 8, 'colex'), 'colex')).toEqual([0, 1, 4, 5]);
@@ -45,7 +45,7 @@ describe('mesh dims as layouts', () => {
     );
   });
 
-  test('PL-7 PL-159 on random meshes the groups of the layout are the groups of the mesh', () => {
+  test('on random meshes the groups of the layout are the groups of the mesh', () => {
     const sizes = fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 1, maxLength: 4 });
     fc.assert(
       fc.property(sizes, fc.array(fc.boolean(), { minLength: 4, maxLength: 4 }), (list, pick) => {
@@ -98,7 +98,7 @@ describe('mesh dims as layouts', () => {
 });
 
 describe('strided shards as layouts', () => {
-  test('PL-10 sf 2, 16 on 2 and sf 3, 12 on 2', () => {
+  test('sf 2, 16 on 2 and sf 3, 12 on 2', () => {
     const rows = (size: number, factor: number, n: number): number[][] =>
       stridedShardLayout(size, factor, n).map(({ offset, layout }) =>
         offsets(layout, 'lex').map((o) => offset + o),
@@ -117,7 +117,7 @@ describe('strided shards as layouts', () => {
     ]);
   });
 
-  test('PL-159 every rank holds pieces r, r + n, r + 2n ... of factor * n equal pieces', () => {
+  test('every rank holds pieces r, r + n, r + 2n ... of factor * n equal pieces', () => {
     const n = fc.integer({ min: 1, max: 5 });
     fc.assert(
       fc.property(n, n, n, (factor, ranks, piece) => {

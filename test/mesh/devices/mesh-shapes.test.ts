@@ -47,7 +47,7 @@ describe('meshes of a mesh', () => {
     expect(() => submesh(mesh, ['a', 'a'], {})).toThrow(/'a' is listed twice/);
   });
 
-  test('PL-2 flattened dims have the groups of the dims together', () => {
+  test('flattened dims have the groups of the dims together', () => {
     const ac = flattenDims(mesh, ['a', 'c']);
     expect(ac.text).toBe('a_c=4,b=2');
     expect(sets(ac.groups(['a_c']))).toBe('{0,1,4,5}{2,3,6,7}');
@@ -118,7 +118,7 @@ describe('meshes of a mesh', () => {
     ).toThrow(/do not have the same table/);
   });
 
-  test('PL-161 dims of size 1 are legal and make groups of one', () => {
+  test('dims of size 1 are legal and make groups of one', () => {
     const one = parseMesh('a=1,b=2');
     expect(sets(one.groups(['a']))).toBe('{0}{1}');
     expect(one.toString()).toBe('DeviceMesh((a=1, b=2), stride=(2, 1))');
@@ -126,11 +126,11 @@ describe('meshes of a mesh', () => {
 });
 
 describe('orthogonal axes', () => {
-  test('PL-6 4:1 with 2:4', () => {
+  test('4:1 with 2:4', () => {
     expect(areOrthogonal([axis('4:1'), axis('2:4')])).toBe(true);
   });
 
-  test('PL-6 4:1 with 2:2 is refused, and both are named', () => {
+  test('4:1 with 2:2 is refused, and both are named', () => {
     const axes = [axis('4:1', 'tp'), axis('2:2', 'ep')];
     expect(areOrthogonal(axes)).toBe(false);
     expect(() => checkOrthogonal(axes)).toThrow(
@@ -139,7 +139,7 @@ describe('orthogonal axes', () => {
     expect(() => checkOrthogonal(axes)).toThrow(/rank 2 in two ways/);
   });
 
-  test('PL-6 an axis of size 1 is orthogonal to any', () => {
+  test('an axis of size 1 is orthogonal to any', () => {
     for (const text of ['4:1', '2:2', '(2,2):(4,1)'])
       for (const k of [0, 1, 2, 5]) expect(areOrthogonal([axis(text), axis(`1:${k}`)])).toBe(true);
   });
@@ -203,13 +203,13 @@ describe('printed meshes', () => {
     ['DeviceMesh((a=2, b=2), stride=(1, 2))', [0, 2, 1, 3]],
     ['DeviceMesh((a=2, b=2), stride=(2, 1), devices=(7, 5, 3, 1))', [7, 5, 3, 1]],
     ['DeviceMesh((), stride=())', [0]],
-  ])('PL-162 %s', (text, devices) => {
+  ])('%s', (text, devices) => {
     const mesh = parseMesh(text);
     expect(mesh.devices).toEqual(devices);
     expect(mesh.toString()).toBe(text);
   });
 
-  test('PL-162 print and parse on random tables', () => {
+  test('print and parse on random tables', () => {
     const sizes = fc.array(fc.integer({ min: 1, max: 3 }), { maxLength: 3 });
     fc.assert(
       fc.property(
@@ -258,7 +258,7 @@ describe('printed meshes', () => {
     expect(() => parseMesh(text)).toThrow(message);
   });
 
-  test('PL-6 errors name the culprit', () => {
+  test('errors name the culprit', () => {
     const dims = [{ name: 'dp', size: 2 }];
     expect(() => new DeviceMesh(dims, [0, -1])).toThrow(/device id -1 of rank 1/);
     expect(() => new DeviceMesh(dims, [0, 1.5])).toThrow(/device id 1.5 of rank 1/);

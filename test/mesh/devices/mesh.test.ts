@@ -7,28 +7,28 @@ const sets = (groups: number[][]): string => groups.map((g) => `{${g.join(',')}}
 
 describe('groups', () => {
   const mesh = parseMesh('a=2,b=2,c=2');
-  test.each<[string, number[], string]>([
-    ['PL-1', [0], '{0,4}{1,5}{2,6}{3,7}'],
-    ['PL-1', [1], '{0,2}{1,3}{4,6}{5,7}'],
-    ['PL-1', [2], '{0,1}{2,3}{4,5}{6,7}'],
-    ['PL-2', [0, 1], '{0,2,4,6}{1,3,5,7}'],
-    ['PL-2', [0, 2], '{0,1,4,5}{2,3,6,7}'],
-  ])('%s dims %j', (_, dims, expected) => {
+  test.each<[number[], string]>([
+    [[0], '{0,4}{1,5}{2,6}{3,7}'],
+    [[1], '{0,2}{1,3}{4,6}{5,7}'],
+    [[2], '{0,1}{2,3}{4,5}{6,7}'],
+    [[0, 1], '{0,2,4,6}{1,3,5,7}'],
+    [[0, 2], '{0,1,4,5}{2,3,6,7}'],
+  ])('dims %j', (dims, expected) => {
     expect(sets(mesh.groups(dims))).toBe(expected);
   });
 
-  test('PL-4 HSDP', () => {
+  test('HSDP', () => {
     const hsdp = parseMesh('replicate=2,shard=4');
     expect(sets(hsdp.groups(['shard']))).toBe('{0,1,2,3}{4,5,6,7}');
     expect(sets(hsdp.groups(['replicate']))).toBe('{0,4}{1,5}{2,6}{3,7}');
   });
 
-  test('PL-5 the place of pp decides its groups', () => {
+  test('the place of pp decides its groups', () => {
     expect(sets(parseMesh('pp=2,dp=2,tp=2').groups(['pp']))).toBe('{0,4}{1,5}{2,6}{3,7}');
     expect(sets(parseMesh('dp=2,pp=2,tp=2').groups(['pp']))).toBe('{0,2}{1,3}{4,6}{5,7}');
   });
 
-  test('PL-153 gather order follows the dims as listed', () => {
+  test('gather order follows the dims as listed', () => {
     const two = parseMesh('dp=2,tp=2');
     expect(two.orderedGroups(['tp', 'dp'])).toEqual([[0, 2, 1, 3]]);
     expect(two.orderedGroups(['dp', 'tp'])).toEqual([[0, 1, 2, 3]]);
@@ -49,7 +49,7 @@ describe('groups', () => {
 });
 
 describe('text', () => {
-  test('PL-162 print and parse', () => {
+  test('print and parse', () => {
     const mesh = parseMesh(' dp = 2 , tp=4');
     expect(mesh.text).toBe('dp=2,tp=4');
     expect(mesh.toString()).toBe('DeviceMesh((dp=2, tp=4), stride=(4, 1))');

@@ -202,7 +202,7 @@ const cases = (even: boolean): fc.Arbitrary<Case> =>
 
 const runs = process.env['SHARDWRIGHT_FULL'] === '1' ? 10_000 : 300;
 
-describe('PL-159 LS-77 who holds element k', () => {
+describe('who holds element k', () => {
   test(`dim view, mesh view, einshard text, axis layouts and drawing agree (${runs} cases)`, () => {
     let withEinshard = 0;
     let strided = 0;

@@ -119,7 +119,7 @@ const legal = fc
   .filter(({ devices, right }) => devices <= 200 && right.length > 0);
 
 describe('einshard text', () => {
-  it('PL-162 parsing what is printed gives the expression back, and canonical text prints as itself', () => {
+  it('parsing what is printed gives the expression back, and canonical text prints as itself', () => {
     fc.assert(
       fc.property(anyText, ({ text, left, right }) => {
         const read = parseEinshard(text);
@@ -139,7 +139,7 @@ describe('einshard text', () => {
 });
 
 describe('who holds what', () => {
-  it('PL-159 blocks, placements and a count by hand agree on every element (einshard)', () => {
+  it('blocks, placements and a count by hand agree on every element (einshard)', () => {
     fc.assert(
       fc.property(legal, ({ text, devices, shape, dims, right }) => {
         const found = resolveEinshard(text, { devices, shape });

@@ -118,8 +118,8 @@ function attempt<T>(run: () => T): T | undefined {
 }
 const ascending = (list: readonly number[]): number[] => [...list].sort((x, y) => x - y);
 
-describe('PL-88 properties on random layouts', () => {
-  test('PL-88 offsets, cosize and text', () => {
+describe('properties on random layouts', () => {
+  test('offsets, cosize and text', () => {
     fc.assert(
       fc.property(layout, order, (a, o) => {
         expect(offsets(a, o)).toEqual(values(a, o));
@@ -129,7 +129,7 @@ describe('PL-88 properties on random layouts', () => {
     );
   });
 
-  test('PL-88 coalesce keeps the function, in the fewest modes', () => {
+  test('coalesce keeps the function, in the fewest modes', () => {
     fc.assert(
       fc.property(layout, order, (a, o) => {
         const result = coalesce(a, o);
@@ -143,7 +143,7 @@ describe('PL-88 properties on random layouts', () => {
     );
   });
 
-  test('PL-88 composition is pointwise, or refused; always refused where B leaves A', () => {
+  test('composition is pointwise, or refused; always refused where B leaves A', () => {
     let results = 0;
     fc.assert(
       fc.property(layout, layout, order, (a, b, o) => {
@@ -161,14 +161,14 @@ describe('PL-88 properties on random layouts', () => {
     expect(results).toBeGreaterThan(300);
   });
 
-  test('PL-77 modes that carry into each other are refused', () => {
+  test('modes that carry into each other are refused', () => {
     // (1, 2) of B is 3 + 4 = 7, which is (1, 1) of A and so 19; mode by mode it would be 3 + 4 = 7.
     const [a, b] = [new Layout([6, 2], [1, 18]), new Layout([2, 3], [3, 2])];
     expect(values(b, 'colex').map((x) => values(a, 'colex')[x])).toEqual([0, 3, 2, 5, 4, 19]);
     expect(() => composition(a, b, 'colex')).toThrow(/add up to 7 inside size 6 and carry over/);
   });
 
-  test('PL-88 one mode in one mode is refused only where it leaves A', () => {
+  test('one mode in one mode is refused only where it leaves A', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 12 }),
@@ -183,7 +183,7 @@ describe('PL-88 properties on random layouts', () => {
     );
   });
 
-  test('PL-88 complement is disjoint, ordered, and fills', () => {
+  test('complement is disjoint, ordered, and fills', () => {
     let results = 0;
     fc.assert(
       fc.property(layout, fc.constantFrom(1, 2, 6, 12, 24, 48, 100), order, (a, bound, o) => {
@@ -210,7 +210,7 @@ describe('PL-88 properties on random layouts', () => {
     expect(results).toBeGreaterThan(200);
   });
 
-  test('PL-82 PL-88 divides rearrange, zipped mode 0 is the composition', () => {
+  test('divides rearrange, zipped mode 0 is the composition', () => {
     let results = 0;
     fc.assert(
       fc.property(layout, layout, (a, b) => {
@@ -230,7 +230,7 @@ describe('PL-88 properties on random layouts', () => {
     expect(results).toBeGreaterThan(100);
   });
 
-  test('PL-82 PL-88 divide by mode then zip is a bijection, mode 0 is the composition by mode', () => {
+  test('divide by mode then zip is a bijection, mode 0 is the composition by mode', () => {
     const pair = fc.tuple(
       fc.constantFrom(2, 3, 4),
       fc.constantFrom(1, 2, 3),
@@ -257,7 +257,7 @@ describe('PL-88 properties on random layouts', () => {
     );
   });
 
-  test('PL-83 PL-88 products copy A to where nothing of A lies', () => {
+  test('products copy A to where nothing of A lies', () => {
     let results = 0;
     fc.assert(
       fc.property(layout, layout, (a, b) => {
@@ -286,7 +286,7 @@ describe('PL-88 properties on random layouts', () => {
     expect(results).toBeGreaterThan(100);
   });
 
-  test('PL-84 blocked puts copies side by side, raked deals them out', () => {
+  test('blocked puts copies side by side, raked deals them out', () => {
     // A block of compact rows x columns, repeated over a compact grid: cell (r, c) of the whole.
     const n = fc.integer({ min: 1, max: 4 });
     fc.assert(
@@ -308,7 +308,7 @@ describe('PL-88 properties on random layouts', () => {
     );
   });
 
-  test('PL-86 right inverse: A(R(i)) = i, the longest for injective layouts', () => {
+  test('right inverse: A(R(i)) = i, the longest for injective layouts', () => {
     fc.assert(
       fc.property(layout, order, (a, o) => {
         const result = rightInverse(a, o);
@@ -327,7 +327,7 @@ describe('PL-88 properties on random layouts', () => {
     );
   });
 
-  test('PL-87 left inverse: L(A(i)) = i, or a refusal', () => {
+  test('left inverse: L(A(i)) = i, or a refusal', () => {
     let results = 0;
     fc.assert(
       fc.property(layout, order, (a, o) => {
@@ -347,7 +347,7 @@ describe('PL-88 properties on random layouts', () => {
     expect(results).toBeGreaterThan(200);
   });
 
-  test('PL-88 a transposed view is flattened and unflattened without loss', () => {
+  test('a transposed view is flattened and unflattened without loss', () => {
     const n = fc.integer({ min: 2, max: 5 });
     fc.assert(
       fc.property(n, n, n, order, (x, y, z, o) => {
@@ -363,7 +363,7 @@ describe('PL-88 properties on random layouts', () => {
     );
   });
 
-  test('PL-88 lex is colex in the mirror', () => {
+  test('lex is colex in the mirror', () => {
     fc.assert(
       fc.property(layout, layout, (a, b) => {
         expect(values(reverse(a), 'colex')).toEqual(values(a, 'lex'));
@@ -379,7 +379,7 @@ describe('PL-88 properties on random layouts', () => {
     );
   });
 
-  test('PL-71 compatible: every coordinate of A is one of B', () => {
+  test('compatible: every coordinate of A is one of B', () => {
     fc.assert(
       fc.property(small, small, (a, b) => {
         expect(compatible(a, a)).toBe(true);

@@ -61,14 +61,14 @@ const T = (text: string): Tiler => new LayoutScanner(text).tiler();
 describe('layouts as functions', () => {
   const nested = L('((2,2),2):((2,4),1)');
 
-  test('PL-64 one integer is unfolded inside a tree', () => {
+  test('one integer is unfolded inside a tree', () => {
     expect(offsetAt(nested, [2, 0], 'lex')).toBe(2);
     expect(offsetAt(nested, [2, 0], 'colex')).toBe(4);
     expect(treeText(idx2crd(2, [2, 2], 'lex'))).toBe('(1,0)');
     expect(treeText(idx2crd(2, [2, 2], 'colex'))).toBe('(0,1)');
   });
 
-  test('PL-65 the four rows', () => {
+  test('the four rows', () => {
     expect(offsetTable(nested, 'lex')).toEqual([
       [0, 1],
       [4, 5],
@@ -83,12 +83,12 @@ describe('layouts as functions', () => {
     ]);
   });
 
-  test('PL-66 all 1-D offsets', () => {
+  test('all 1-D offsets', () => {
     expect(offsets(nested, 'lex')).toEqual([0, 1, 4, 5, 2, 3, 6, 7]);
     expect(offsets(nested, 'colex')).toEqual([0, 2, 4, 6, 1, 3, 5, 7]);
   });
 
-  test('PL-67', () => {
+  test('a nested mode makes a table of offsets in colexicographic order', () => {
     const layout = L('(2,(2,2)):(4,(2,1))');
     expect(offsetTable(layout, 'colex')).toEqual([
       [0, 2, 1, 3],
@@ -98,7 +98,7 @@ describe('layouts as functions', () => {
     expect(offsets(layout, 'lex')).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
   });
 
-  test('PL-68 natural and 2-D coordinates of an index', () => {
+  test('natural and 2-D coordinates of an index', () => {
     const layout = L('(3,(2,3)):(3,(12,1))');
     expect(treeText(idx2crd(16, layout.shape, 'colex'))).toBe('(1,(1,2))');
     expect(topCoordinate(16, layout.shape, 'colex')).toEqual([1, 5]);
@@ -114,7 +114,7 @@ describe('layouts as functions', () => {
     expect([layout.size, layout.rank, layout.depth]).toEqual([18, 2, 2]);
   });
 
-  test('PL-69', () => {
+  test('a nested first mode makes the rows of the table', () => {
     expect(offsetTable(L('((2,2),2):((4,1),2)'), 'colex')).toEqual([
       [0, 2],
       [4, 6],
@@ -129,7 +129,7 @@ describe('layouts as functions', () => {
     ['(2,4)', 'lex', '(2,4):(4,1)'],
     ['(2,(2,2))', 'colex', '(2,(2,2)):(1,(2,4))'],
     ['(2,(2,2))', 'lex', '(2,(2,2)):(4,(2,1))'],
-  ] as const)('PL-70 default strides of %s, %s', (shape, order, expected) => {
+  ] as const)('default strides of %s, %s', (shape, order, expected) => {
     expect(compact(treeOf(shape), order).text).toBe(expected);
     expect(parseLayout(shape, order).text).toBe(expected);
   });
@@ -145,7 +145,7 @@ describe('layouts as functions', () => {
     ['24', '(24)', true],
     ['(24)', '24', false],
     ['(24)', '(4,6)', false],
-  ])('PL-71 %s compatible with %s: %s', (a, b, expected) => {
+  ])('%s compatible with %s: %s', (a, b, expected) => {
     expect(compatible(treeOf(a), treeOf(b))).toBe(expected);
   });
 
@@ -172,35 +172,35 @@ describe('layouts as functions', () => {
 
 describe('coalesce', () => {
   test.each([
-    ['PL-72', '(2,(1,6)):(1,(6,2))', 'colex', '12:1'],
-    ['PL-73', '(2,2):(2,1)', 'lex', '4:1'],
-    ['PL-73', '(2,2):(4,2)', 'lex', '4:2'],
-    ['PL-73', '(2,2):(4,1)', 'lex', '(2,2):(4,1)'],
-    ['PL-73', '(3,2):(4,1)', 'lex', '(3,2):(4,1)'],
-    ['PL-72', '(1,1):(5,7)', 'lex', '1:0'],
-  ] as const)('%s %s %s → %s', (_, a, order, expected) => {
+    ['(2,(1,6)):(1,(6,2))', 'colex', '12:1'],
+    ['(2,2):(2,1)', 'lex', '4:1'],
+    ['(2,2):(4,2)', 'lex', '4:2'],
+    ['(2,2):(4,1)', 'lex', '(2,2):(4,1)'],
+    ['(3,2):(4,1)', 'lex', '(3,2):(4,1)'],
+    ['(1,1):(5,7)', 'lex', '1:0'],
+  ] as const)('%s %s → %s', (a, order, expected) => {
     expect(coalesce(L(a), order).text).toBe(expected);
     checkCoalesced(L(a), coalesce(L(a), order), order);
   });
 
-  test('PL-72 by mode', () => {
+  test('by mode', () => {
     expect(coalesceModes(L('(2,(1,6)):(1,(6,2))'), 'colex').text).toBe('(2,6):(1,2)');
   });
 });
 
 describe('composition', () => {
   test.each([
-    ['PL-74', '(6,2):(8,2)', '(4,3):(3,1)', '((2,2),3):((24,2),8)'],
-    ['PL-75', '20:2', '(5,4):(4,1)', '(5,4):(8,2)'],
-    ['PL-75', '(10,2):(16,4)', '(5,4):(1,5)', '(5,(2,2)):(16,(80,4))'],
-    ['PL-75', '(3,6,2,8):(1,10,100,1000)', '16:9', '(2,2,4):(30,100,1000)'],
-  ])('%s %s o %s = %s', (_, a, b, expected) => {
+    ['(6,2):(8,2)', '(4,3):(3,1)', '((2,2),3):((24,2),8)'],
+    ['20:2', '(5,4):(4,1)', '(5,4):(8,2)'],
+    ['(10,2):(16,4)', '(5,4):(1,5)', '(5,(2,2)):(16,(80,4))'],
+    ['(3,6,2,8):(1,10,100,1000)', '16:9', '(2,2,4):(30,100,1000)'],
+  ])('%s o %s = %s', (a, b, expected) => {
     const result = composition(L(a), L(b), 'colex');
     expect(result.text).toBe(expected);
     checkComposed(L(a), L(b), result, 'colex');
   });
 
-  test('PL-74 offsets', () => {
+  test('offsets', () => {
     const result = composition(L('(6,2):(8,2)'), L('(4,3):(3,1)'), 'colex');
     expect(offsets(result, 'colex')).toEqual([0, 24, 2, 26, 8, 32, 10, 34, 16, 40, 18, 42]);
   });
@@ -210,11 +210,11 @@ describe('composition', () => {
     ['(3,8)', '(3,(4,2)):(59,(13,1))'],
     ['<_, 8:2>', '(12,(2,4)):(59,(26,1))'],
     ['<3:4>', '(3,(4,8)):(236,(13,1))'],
-  ])('PL-76 by mode with %s', (tiler, expected) => {
+  ])('by mode with %s', (tiler, expected) => {
     expect(composition(L('(12,(4,8)):(59,(13,1))'), T(tiler), 'colex').text).toBe(expected);
   });
 
-  test('PL-76 in lex order a list names every mode', () => {
+  test('in lex order a list names every mode', () => {
     const a = L('(12,(4,8)):(59,(13,1))');
     expect(() => composition(a, T('<3:4>'), 'lex')).toThrow(/1 parts for 2 modes/);
     // By hand: in lex, 8:2 in (4,8):(13,1) takes every second of the inner 8 (4 of them, stride 2),
@@ -229,7 +229,7 @@ describe('composition', () => {
     ['(6,2):(1,100)', '4:4', /size 6 is not divisible by stride 4/],
     ['8:1', '4:3', /reaches outside/],
     ['(2,4):(1,8)', '5:2', /reaches outside/],
-  ])('PL-77 %s o %s is refused', (a, b, message) => {
+  ])('%s o %s is refused', (a, b, message) => {
     expect(() => composition(L(a), L(b), 'colex')).toThrow(message);
     // The refusal in lex speaks of the layouts as they were given.
     const [ra, rb] = [a, b].map((t) => coalesceMirror(L(t)));
@@ -253,19 +253,19 @@ describe('complement', () => {
     ['(2,4):(1,6)', '3:2'],
     ['(2,2):(1,6)', '(3,2):(2,12)'],
     ['4:0', '24:1'],
-  ])('PL-78 of %s up to 24 is %s', (a, expected) => {
+  ])('of %s up to 24 is %s', (a, expected) => {
     expect(complement(L(a), 24, 'colex').text).toBe(expected);
     if (a !== '4:0') checkComplement(L(a), 24, complement(L(a), 24, 'colex'), 'colex');
   });
 
-  test('PL-78 a gap that copies do not fill may lie beyond the bound', () => {
+  test('a gap that copies do not fill may lie beyond the bound', () => {
     expect(complement(L('(6,2):(1,16)'), 12, 'colex').text).toBe('2:6');
     expect(() => complement(L('(2,6):(16,1)'), 13, 'lex')).toThrow(
       '(2,6):(16,1) has no complement up to 13',
     );
   });
 
-  test('PL-78 overlap and gaps that nothing fills are refused', () => {
+  test('overlap and gaps that nothing fills are refused', () => {
     expect(() => complement(L('(2,2):(1,1)'), 24, 'colex')).toThrow(/mode 2:1 overlaps/);
     expect(() => complement(L('(2,2):(1,3)'), 24, 'colex')).toThrow(
       /stride 3 is not a multiple of 2/,
@@ -278,28 +278,28 @@ describe('divides', () => {
   const a = L('(9,(4,8)):(59,(13,1))');
   const tiler = T('<3:3, (2,4):(1,8)>');
 
-  test('PL-79', () => {
+  test('a logical division by a layout keeps the remaining modes in one group', () => {
     const result = logicalDivide(L('(4,2,3):(2,1,8)'), L('4:2'));
     expect(result.text).toBe('((2,2),(2,3)):((4,1),(2,8))');
     checkDivided(L('(4,2,3):(2,1,8)'), L('4:2'), result);
   });
 
-  test('PL-80 by mode', () => {
+  test('by mode', () => {
     expect(logicalDivide(a, tiler).text).toBe('((3,3),((2,4),(2,2))):((177,59),((13,2),(26,1)))');
   });
 
-  test('PL-81 zipped, tiled, flat', () => {
+  test('zipped, tiled, flat', () => {
     expect(zippedDivide(a, tiler).text).toBe('((3,(2,4)),(3,(2,2))):((177,(13,2)),(59,(26,1)))');
     expect(tiledDivide(a, tiler).text).toBe('((3,(2,4)),3,(2,2)):((177,(13,2)),59,(26,1))');
     expect(flatDivide(a, tiler).text).toBe('(3,(2,4),3,(2,2)):(177,(13,2),59,(26,1))');
   });
 
-  test('PL-81 modes beyond the list and modes left alone are rests', () => {
+  test('modes beyond the list and modes left alone are rests', () => {
     expect(zippedDivide(L('(4,6):(1,4)'), T('<2:1>')).text).toBe('((2),(2,6)):((1),(2,4))');
     expect(zippedDivide(L('(4,6):(1,4)'), T('<_,2:1>')).text).toBe('((1,2),(4,3)):((0,4),(1,8))');
   });
 
-  test('PL-82', () => {
+  test('a zipped division by a tiler gathers the tiles in the first mode', () => {
     const four = L('(4,4):(1,4)');
     expect(zippedDivide(four, T('<2:1, 2:2>')).text).toBe('((2,2),(2,2)):((1,8),(2,4))');
     expect(zippedDivide(four, T('<2:1, 2:2>')).modes[0].text).toBe(
@@ -319,12 +319,12 @@ describe('products', () => {
   test.each([
     ['(2,2):(4,1)', '6:1', '((2,2),(2,3)):((4,1),(2,8))'],
     ['(2,2):(4,1)', '(4,2):(2,1)', '((2,2),(4,2)):((4,1),(8,2))'],
-  ])('PL-83 %s by %s', (a, b, expected) => {
+  ])('%s by %s', (a, b, expected) => {
     expect(logicalProduct(L(a), L(b)).text).toBe(expected);
     checkProduct(L(a), L(b), logicalProduct(L(a), L(b)));
   });
 
-  test('PL-84 logical, blocked, raked', () => {
+  test('logical, blocked, raked', () => {
     const [a, b] = [L('(2,5):(5,1)'), L('(3,4):(1,3)')];
     expect(logicalProduct(a, b).text).toBe('((2,5),(3,4)):((5,1),(10,30))');
     expect(blockedProduct(a, b).text).toBe('(6,(5,4)):(5,(1,30))');
@@ -332,7 +332,7 @@ describe('products', () => {
     expect(blockedProduct(L('(2,2):(1,2)'), L('3:1')).text).toBe('((2,3),2):((1,4),2)');
   });
 
-  test('PL-85 by mode: logical, zipped, tiled, flat', () => {
+  test('by mode: logical, zipped, tiled, flat', () => {
     const [a, tiler] = [L('(2,5):(5,1)'), T('<3:5, 4:6>')];
     expect(logicalProduct(a, tiler).text).toBe('((2,3),(5,4)):((5,10),(1,30))');
     expect(zippedProduct(a, tiler).text).toBe('((2,5),(3,4)):((5,1),(10,30))');
@@ -349,7 +349,7 @@ describe('inverses', () => {
     ['(4,2):(1,16)', '4:1'],
     ['(3,2):(4,1)', '2:3'],
     ['(2,4):(0,1)', '4:2'],
-  ])('PL-86 right inverse of %s is %s', (a, expected) => {
+  ])('right inverse of %s is %s', (a, expected) => {
     expect(rightInverse(L(a), 'colex').text).toBe(expected);
     checkRightInverse(L(a), rightInverse(L(a), 'colex'), 'colex');
   });
@@ -361,12 +361,12 @@ describe('inverses', () => {
     ['(4,8):(8,1)', '(8,4):(4,1)'],
     // The gap between the modes is no whole number of copies: the first mode is widened instead.
     ['(2,2):(1,3)', '(3,2):(1,2)'],
-  ])('PL-87 left inverse of %s is %s', (a, expected) => {
+  ])('left inverse of %s is %s', (a, expected) => {
     expect(leftInverse(L(a), 'colex').text).toBe(expected);
     checkLeftInverse(L(a), leftInverse(L(a), 'colex'), 'colex');
   });
 
-  test('PL-87 a layout that is not injective has no left inverse, and the two coordinates are named', () => {
+  test('a layout that is not injective has no left inverse, and the two coordinates are named', () => {
     expect(() => leftInverse(L('(2,2):(1,1)'), 'colex')).toThrow(
       /coordinates 1 and 2 \(colex\) have one offset, 1/,
     );
@@ -384,7 +384,7 @@ describe('inverses', () => {
 
 describe('text', () => {
   test.each(['4:1', '(24):(1)', '((2,2),3):((24,2),8)', '(3,(2,(4,5),1)):(0,(1,(2,3),9))'])(
-    'PL-162 %s is parsed and printed',
+    '%s is parsed and printed',
     (text) => {
       for (const order of ['lex', 'colex'] as Order[])
         expect(parseLayout(text, order).text).toBe(text);

@@ -39,20 +39,20 @@ const sizes = (p: Placement, size: number, n: number): number[] =>
 
 describe('cuts of a dim', () => {
   test.each([
-    ['PL-8', 10, 4, [3, 3, 3, 1], [0, 3, 6, 9]],
-    ['PL-8', 9, 4, [3, 3, 3, 0], [0, 3, 6, 9]],
-    ['PL-8', 5, 4, [2, 2, 1, 0], [0, 2, 4, 5]],
-    ['PL-8', 3, 4, [1, 1, 1, 0], [0, 1, 2, 3]],
-    ['PL-8', 1, 4, [1, 0, 0, 0], [0, 1, 1, 1]],
-    ['PL-9', 13, 8, [2, 2, 2, 2, 2, 2, 1, 0], [0, 2, 4, 6, 8, 10, 12, 13]],
-    ['PL-9', 17, 8, [3, 3, 3, 3, 3, 2, 0, 0], [0, 3, 6, 9, 12, 15, 17, 17]],
-  ])('%s sizes and offsets of each rank, %i on %i', (_, size, n, rows, offsets) => {
+    [10, 4, [3, 3, 3, 1], [0, 3, 6, 9]],
+    [9, 4, [3, 3, 3, 0], [0, 3, 6, 9]],
+    [5, 4, [2, 2, 1, 0], [0, 2, 4, 5]],
+    [3, 4, [1, 1, 1, 0], [0, 1, 2, 3]],
+    [1, 4, [1, 0, 0, 0], [0, 1, 1, 1]],
+    [13, 8, [2, 2, 2, 2, 2, 2, 1, 0], [0, 2, 4, 6, 8, 10, 12, 13]],
+    [17, 8, [3, 3, 3, 3, 3, 2, 0, 0], [0, 3, 6, 9, 12, 15, 17, 17]],
+  ])('sizes and offsets of each rank, %i on %i', (size, n, rows, offsets) => {
     const p = Shard.of(0);
     expect(sizes(p, size, n)).toEqual(rows);
     expect(rows.map((__, r) => p.offset(size, n, r))).toEqual(offsets);
   });
 
-  test('PL-11 ragged: sizes, offsets, a rank that owns all, and what is refused', () => {
+  test('ragged: sizes, offsets, a rank that owns all, and what is refused', () => {
     const p = new Ragged(0, [2, 1, 0, 1], 3);
     expect(p.text).toBe('Ragged(0, [2, 1, 0, 1], 3)');
     expect(sizes(p, 12, 4)).toEqual([6, 3, 0, 3]);
@@ -181,7 +181,7 @@ describe('cuts of a dim', () => {
     );
   });
 
-  test('PL-157 dims are normalised', () => {
+  test('dims are normalised', () => {
     expect(Shard.of(-1, 3).text).toBe('S(2)');
     expect(parsePlacement('Shard(-1)', { rank: 3 })).toBe(Shard.of(2));
     expect(parsePlacement('_S(-2, 4)', { rank: 3 }).text).toBe('_S(1, 4)');
@@ -207,7 +207,7 @@ describe('the table of kinds', () => {
       Array.from({ length: size }, (_, i) => parts[i % parts.length][Math.floor(i / parts.length)]),
   });
 
-  test('PL-13 a user kind: register, list, parse, remove', () => {
+  test('a user kind: register, list, parse, remove', () => {
     const kinds = builtinKinds().register(interleaved2);
     expect(kinds.list().map((k) => k.kind)).toEqual([
       ...[
@@ -355,7 +355,7 @@ describe('sizes of shardings', () => {
     expect(refusedCut(sharding, mesh, 0, 12)).toBeUndefined();
   });
 
-  test('PL-23 FSDP over tensor parallelism cuts last', () => {
+  test('FSDP over tensor parallelism cuts last', () => {
     const weight = parseSharding('RS(0)', mesh);
     expect(cutFurther(weight, 0, Shard.of(0)).text).toBe('S(0)[1]S(0)[0]');
     expect(() => cutFurther(weight, 1, Shard.of(0))).toThrow('RS(0): mesh dim 1 is S(0) already');
@@ -383,7 +383,7 @@ describe('texts', () => {
       'Ragged(0, [2, 1], 3)[1]S(0)[0]',
       'Ragged(0, [], 1)R',
     ],
-  ])('PL-162 %s', (text) => {
+  ])('%s', (text) => {
     expect(parseSharding(text, mesh).text).toBe(text);
   });
 
@@ -411,7 +411,7 @@ describe('texts', () => {
     expect(() => parseSharding(text, mesh)).toThrow(message);
   });
 
-  test('PL-162 print and parse are inverse for any placements and any order', () => {
+  test('print and parse are inverse for any placements and any order', () => {
     const nat = fc.integer({ min: 0, max: 40 });
     const dim = fc.integer({ min: 0, max: 3 });
     const cut: fc.Arbitrary<Placement> = fc.oneof(

@@ -77,7 +77,7 @@ describe('laws of pending reductions', () => {
     expect([0, 1, 2].map((r) => Partial.of('sum').operand(5, r))).toEqual([5, 0, 0]);
   });
 
-  test('PL-12 the only mix is sum with avg', () => {
+  test('the only mix is sum with avg', () => {
     const all = [
       ...REDUCE_OPS.map((op) => `P(${op})`),
       '_NormP(2)',
@@ -122,7 +122,7 @@ describe('masked lookups', () => {
     Array.from({ length: 8 }, (__, j) => 100 * i + j),
   );
 
-  test('PL-16 rank 2 of 4 looks up local row 1, the others mask; reading the value twice works', () => {
+  test('rank 2 of 4 looks up local row 1, the others mask; reading the value twice works', () => {
     const indices = [9, 0, 15, 9];
     const cut = Shard.of(0);
     const ranks = [0, 1, 2, 3].map((r) => {

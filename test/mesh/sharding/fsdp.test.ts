@@ -9,7 +9,7 @@ import { parseSharding } from '../../../src/mesh/sharding/parse.ts';
 import { cutFurther } from '../../../src/mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../../../src/mesh/sharding/space.ts';
 
-describe('PL-23 FSDP over a weight that tensor parallelism cut', () => {
+describe('FSDP over a weight that tensor parallelism cut', () => {
   const mesh = parseMesh('dp=2,tp=2');
   const space = new ShardingSpace(mesh);
   const planner = new Redistributor(space, alphaBeta(loadCluster('dgx-h100'), mesh), {

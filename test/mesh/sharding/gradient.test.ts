@@ -34,7 +34,7 @@ function setup(text: string) {
   };
 }
 
-describe('PL-56 the gradient of a redistribution is the transposed one', () => {
+describe('the gradient of a redistribution is the transposed one', () => {
   const on4 = setup('x=4');
 
   test.each<[string, string, GradientOptions, string[], string[]]>([

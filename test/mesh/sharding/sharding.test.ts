@@ -20,14 +20,14 @@ import { permutations } from '../../../src/mesh/sharding/space.ts';
 
 describe('cuts', () => {
   test.each([
-    ['PL-8', 10, 4, '(3,0)(3,3)(3,6)(1,9)'],
-    ['PL-8', 9, 4, '(3,0)(3,3)(3,6)(0,9)'],
-    ['PL-8', 5, 4, '(2,0)(2,2)(1,4)(0,5)'],
-    ['PL-8', 3, 4, '(1,0)(1,1)(1,2)(0,3)'],
-    ['PL-8', 1, 4, '(1,0)(0,1)(0,1)(0,1)'],
-    ['PL-9', 13, 8, '(2,0)(2,2)(2,4)(2,6)(2,8)(2,10)(1,12)(0,13)'],
-    ['PL-9', 17, 8, '(3,0)(3,3)(3,6)(3,9)(3,12)(2,15)(0,17)(0,17)'],
-  ])('%s ceil chunks of %i on %i', (_, size, n, expected) => {
+    [10, 4, '(3,0)(3,3)(3,6)(1,9)'],
+    [9, 4, '(3,0)(3,3)(3,6)(0,9)'],
+    [5, 4, '(2,0)(2,2)(1,4)(0,5)'],
+    [3, 4, '(1,0)(1,1)(1,2)(0,3)'],
+    [1, 4, '(1,0)(0,1)(0,1)(0,1)'],
+    [13, 8, '(2,0)(2,2)(2,4)(2,6)(2,8)(2,10)(1,12)(0,13)'],
+    [17, 8, '(3,0)(3,3)(3,6)(3,9)(3,12)(2,15)(0,17)(0,17)'],
+  ])('ceil chunks of %i on %i', (size, n, expected) => {
     const chunks = ceilChunks(size, n);
     expect(chunks.map((c) => `(${c.length},${c.offset})`).join('')).toBe(expected);
     expect(Shard.of(0).localSize(size, n)).toBe(chunks[0].length);
@@ -63,13 +63,13 @@ describe('cuts', () => {
         [4, 5, 6, 7, 12, 13, 14, 15],
       ],
     ],
-  ])('PL-10 strided shard, factor %i, %i on %i', (factor, size, n, expected) => {
+  ])('strided shard, factor %i, %i on %i', (factor, size, n, expected) => {
     const p = new StridedShard(0, factor);
     expect(p.split(size, n)).toEqual(expected);
     expect(p.localSize(size, n)).toBe(Math.max(...expected.map((rows) => rows.length)));
   });
 
-  test('PL-12 which pending reductions go together', () => {
+  test('which pending reductions go together', () => {
     const sum = Partial.of('sum');
     expect(() => new Sharding([sum, Partial.of('max')])).toThrow(/P\(sum\) and P\(max\) cannot/);
     expect(() => new Sharding([sum, new MaskPartial([16, 8], 0)])).toThrow(
@@ -90,7 +90,7 @@ describe('texts', () => {
     '_S(0, 3)R',
     '_S(0, 4)_S(0, 8)',
     ...REDUCE_OPS.map((op) => `P(${op})R`),
-  ])('PL-162 %s', (text) => {
+  ])('%s', (text) => {
     const parsed = parseSharding(text, mesh);
     expect(parsed.text).toBe(text);
     expect(parseSharding(parsed.orderedText, mesh).text).toBe(text);
@@ -109,7 +109,7 @@ describe('texts', () => {
     expect(parseSharding(text, mesh, { rank: 3 }).text).toBe(short);
   });
 
-  test('PL-157 Shard(-1) of a 3-D tensor; two shards with order (1, 0)', () => {
+  test('Shard(-1) of a 3-D tensor; two shards with order (1, 0)', () => {
     expect(parsePlacement('Shard(-1)', { rank: 3 }).text).toBe('S(2)');
     expect(new Sharding([Shard.of(0), Shard.of(0)], new Map([[0, [1, 0]]])).text).toBe(
       'S(0)[1]S(0)[0]',
@@ -140,7 +140,7 @@ describe('texts', () => {
 describe('orders and strides', () => {
   const two = parseMesh('dp=2,tp=2');
 
-  test('PL-17 mesh order', () => {
+  test('mesh order', () => {
     expect(heldRows(parseSharding('S(0)S(0)', two), two, 0, 8)).toEqual([
       [0, 1],
       [2, 3],
@@ -149,7 +149,7 @@ describe('orders and strides', () => {
     ]);
   });
 
-  test('PL-18 tp outside dp', () => {
+  test('tp outside dp', () => {
     const ordered = parseSharding('S(0)[1]S(0)[0]', two);
     const rows = [
       [0, 1],
@@ -174,7 +174,7 @@ describe('orders and strides', () => {
     ['cab', [4, 4, 1]],
     ['cba', [12, 4, 1]],
   ];
-  test.each(FACTORS)('PL-20, PL-21 order %s has factors %j', (order, factors) => {
+  test.each(FACTORS)('order %s has factors %j', (order, factors) => {
     const dims = [...order].map((c) => 'abc'.indexOf(c));
     const sharding = new Sharding([Shard.of(0), Shard.of(0), Shard.of(0)], new Map([[0, dims]]));
     const view = toMeshView(sharding, three);
@@ -183,14 +183,14 @@ describe('orders and strides', () => {
     expect(decodeOrder(factors, three.sizes)).toEqual(dims);
   });
 
-  test('PL-21 factors that are no order', () => {
+  test('factors that are no order', () => {
     expect(decodeOrder([2, 1, 1], three.sizes)).toBeUndefined();
     expect(fromMeshView([new StridedShard(0, 2), Shard.of(0), Shard.of(0)], three).text).toBe(
       '_S(0, 2)S(0)S(0)',
     );
   });
 
-  test('PL-22 every order of one to three mesh dims survives the mesh view, element for element', () => {
+  test('every order of one to three mesh dims survives the mesh view, element for element', () => {
     for (const sizes of [[2], [4], [2, 3], [4, 2], [3, 4], [2, 3, 4], [4, 4, 2], [3, 2, 3]]) {
       const mesh = parseMesh(sizes.map((n, i) => `m${i}=${n}`).join(','));
       const size = 2 * mesh.size;
@@ -210,7 +210,7 @@ describe('orders and strides', () => {
     }
   });
 
-  test('PL-24 uneven: the order is kept, strides are refused', () => {
+  test('uneven: the order is kept, strides are refused', () => {
     const mesh = parseMesh('dp=3,tp=2');
     const ordered = parseSharding('S(0)[1]S(0)[0]', mesh);
     expect(heldRows(ordered, mesh, 0, 7)).toEqual([[0, 1], [4], [2, 3], [5], [], [6]]);

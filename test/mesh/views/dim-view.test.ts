@@ -61,15 +61,15 @@ function owned(axes: readonly string[], mesh: DeviceMesh, size: number): number[
 
 describe('dim view and mesh view', () => {
   test.each([
-    ['PL-17', 'P(("dp", "tp"))', 'S(0)S(0)', [8], 'S(0)S(0)'],
-    ['PL-18', 'P(("tp", "dp"))', 'S(0)[1]S(0)[0]', [8], '_S(0, 2)S(0)'],
-    ['PL-19', 'P("tp", None)', 'RS(0)', [4, 4], 'RS(0)'],
-    ['', 'P(None, "dp")', 'S(1)R', [4, 4], 'S(1)R'],
-    ['', 'P("tp", "dp")', 'S(1)S(0)', [4, 4], 'S(1)S(0)'],
-    ['', 'P(None, unreduced={"tp"})', 'RP(sum)', [4], 'RP(sum)'],
-    ['', 'P("dp", unreduced={"tp": "max"})', 'S(0)P(max)', [4], 'S(0)P(max)'],
-    ['', 'P()', 'RR', [], 'RR'],
-  ])('%s %s is %s', (_, dims, ordered, shape, view) => {
+    ['P(("dp", "tp"))', 'S(0)S(0)', [8], 'S(0)S(0)'],
+    ['P(("tp", "dp"))', 'S(0)[1]S(0)[0]', [8], '_S(0, 2)S(0)'],
+    ['P("tp", None)', 'RS(0)', [4, 4], 'RS(0)'],
+    ['P(None, "dp")', 'S(1)R', [4, 4], 'S(1)R'],
+    ['P("tp", "dp")', 'S(1)S(0)', [4, 4], 'S(1)S(0)'],
+    ['P(None, unreduced={"tp"})', 'RP(sum)', [4], 'RP(sum)'],
+    ['P("dp", unreduced={"tp": "max"})', 'S(0)P(max)', [4], 'S(0)P(max)'],
+    ['P()', 'RR', [], 'RR'],
+  ])('%s is %s', (dims, ordered, shape, view) => {
     const { sharding } = fromDimView(spec(dims), two);
     expect(sharding.text).toBe(ordered);
     expect(dimText(sharding, two, shape)).toBe(dims);
@@ -80,7 +80,7 @@ describe('dim view and mesh view', () => {
     if (!('refused' in raw)) expect(dimText(new Sharding(raw.placements), two, shape)).toBe(dims);
   });
 
-  test('PL-17, PL-18 who holds what', () => {
+  test('who holds what', () => {
     const held = (text: string): number[][] =>
       heldRows(fromDimView(spec(text), two).sharding, two, 0, 8);
     expect(held('P(("dp", "tp"))')).toEqual([
@@ -106,14 +106,14 @@ describe('dim view and mesh view', () => {
     ['cab', [4, 4, 1]],
     ['cba', [12, 4, 1]],
   ];
-  test.each(FACTORS)('PL-20, PL-21 order %s has factors %j', (order, factors) => {
+  test.each(FACTORS)('order %s has factors %j', (order, factors) => {
     const dims = new PartitionSpec([[...order]]);
     const texts = factors.map((f) => (f === 1 ? 'S(0)' : `_S(0, ${f})`)).join('');
     expect(meshText(fromDimView(dims, three).sharding, three)).toBe(texts);
     expect(dimText(parseSharding(texts, three), three, [24])).toBe(dims.text);
   });
 
-  test('PL-21 a stride that is no order has no dim view, and says so', () => {
+  test('a stride that is no order has no dim view, and says so', () => {
     expect(dimText(parseSharding('_S(0, 2)S(0)S(0)', three), three, [48])).toBe(
       "refused: mesh dim 'a' is _S(0, 2): its stride is not an order of mesh dims (as after a flatten), which a PartitionSpec cannot say",
     );
@@ -130,7 +130,7 @@ describe('dim view and mesh view', () => {
     );
   });
 
-  test('PL-24 uneven: the order is kept, the strided form is refused both ways', () => {
+  test('uneven: the order is kept, the strided form is refused both ways', () => {
     const mesh = parseMesh('dp=3,tp=2');
     const { sharding } = fromDimView(spec('P(("tp", "dp"))'), mesh);
     expect(heldRows(sharding, mesh, 0, 7)).toEqual([[0, 1], [4], [2, 3], [5], [], [6]]);
@@ -164,7 +164,7 @@ describe('dim view and mesh view', () => {
   });
 });
 
-describe('PL-22 every order, element for element', () => {
+describe('every order, element for element', () => {
   const check = (mesh: DeviceMesh, axes: readonly string[]): void => {
     const where = `${axes.join()} on ${mesh.text}`;
     const product = axes.reduce((n, a) => n * mesh.sizes[mesh.names.indexOf(a)], 1);
@@ -250,7 +250,7 @@ describe('texts of the dim view', () => {
     'P(("tp", "dp"), unreduced={"cp", "x"}, reduced={"y"})',
     'P(None, unreduced={"cp": "sum", "x": "max"})',
     'P(None, reduced={"a", "b"})',
-  ])('PL-162 %s', (text) => {
+  ])('%s', (text) => {
     expect(spec(text).text).toBe(text);
     expect(spec(spec(text).text).equals(spec(text))).toBe(true);
   });
@@ -286,7 +286,7 @@ describe('texts of the dim view', () => {
     'f32[4,8@dp,16]{U:tp}',
     'f32[4,8@dp,16]{R:tp}',
     'float32[8@x]{V:(a,b), R:r, U:u, U(max):(m,n)}',
-  ])('PL-162 type %s', (text) => {
+  ])('type %s', (text) => {
     expect(parseShardedType(text).text).toBe(text);
   });
 
@@ -314,7 +314,7 @@ describe('texts of the dim view', () => {
     'Spec(f32[8, 8](S(0)S(1)))',
     'Spec(bf16[](RR))',
     'Spec(f32[16](_S(0, 3)Ragged(0, [1, 3], 2)))',
-  ])('PL-162 %s', (text) => {
+  ])('%s', (text) => {
     expect(printSpec(parseSpec(text, two))).toBe(text);
   });
 
@@ -327,7 +327,7 @@ describe('texts of the dim view', () => {
     expect(() => parseSpec('Spec(f32[8](S(0)R)', two)).toThrow('expected a sharding and');
   });
 
-  test('PL-162 meshes', () => {
+  test('meshes', () => {
     for (const text of ['dp=2,tp=2', 'x=1', 'pp=2,dp_shard=4,cp.in=3']) {
       expect(parseMesh(text).text).toBe(text);
       expect(parseMesh(parseMesh(text).toString()).toString()).toBe(parseMesh(text).toString());

@@ -169,7 +169,7 @@ describe('result types', () => {
 });
 
 describe('rules that must be offered', () => {
-  test('OP-55', () => {
+  test('attention, gather, triu, lookups, norms and expand offer the rules that users expect', () => {
     expect(rules(`${flash}.default`, qkv)).toEqual(
       expect.arrayContaining([
         'S(2), R, R -> S(2), S(2), -, -, -, -, R, R, R',
@@ -224,7 +224,7 @@ describe('rules that must be offered', () => {
     );
   });
 
-  test('OP-53 grouped heads: 8 query heads on 2 key heads run on 2 ranks, not on 4', () => {
+  test('grouped heads: 8 query heads on 2 key heads run on 2 ranks, not on 4', () => {
     const gqa = call(
       'scaled_dot_product_attention.default',
       [t(2, 8, 6, 3), t(2, 2, 5, 3), t(2, 2, 5, 3)],
@@ -283,7 +283,7 @@ describe('rules that must be offered', () => {
     );
   });
 
-  test('OP-54 padding with a value or writing a value does not accept a pending sum', () => {
+  test('padding with a value or writing a value does not accept a pending sum', () => {
     expect(rules('constant_pad_nd.default', [t(5, 4), [1, 1], 2])).not.toContain(
       'P(sum) -> P(sum)',
     );

@@ -51,33 +51,26 @@ function follows(
 
 describe('viewGroups', () => {
   test.each([
-    ['PL-25', [2, 3], [3, 2], 'Split(Flatten(0,1),(3,2),0), Split(Flatten(0,1),(3,2),1)'],
-    ['PL-26', [3, 4, 5], [12, 5], 'Flatten(0,1), 2'],
-    ['PL-26', [2, 3, 4], [2, -1, 4], '0, 1, 2'],
+    [[2, 3], [3, 2], 'Split(Flatten(0,1),(3,2),0), Split(Flatten(0,1),(3,2),1)'],
+    [[3, 4, 5], [12, 5], 'Flatten(0,1), 2'],
+    [[2, 3, 4], [2, -1, 4], '0, 1, 2'],
+    [[3, 4, 8, 3], [12, 4, 2, 3], 'Flatten(0,1), Split(2,(4,2),0), Split(2,(4,2),1), 3'],
     [
-      'PL-27 OP-28',
-      [3, 4, 8, 3],
-      [12, 4, 2, 3],
-      'Flatten(0,1), Split(2,(4,2),0), Split(2,(4,2),1), 3',
-    ],
-    [
-      'PL-28 OP-29',
       [3, 24],
       [1, 3, 2, 4, 1, 3, 1],
       'Singleton, 0, Split(1,(2,4,3),0), Split(1,(2,4,3),1), Singleton, Split(1,(2,4,3),2), Singleton',
     ],
-    ['PL-29', [1, 1, 3, 2, 1, 1], [6, 1, 1, 1], 'Flatten(2,3), 4, 5, Singleton'],
+    [[1, 1, 3, 2, 1, 1], [6, 1, 1, 1], 'Flatten(2,3), 4, 5, Singleton'],
     [
-      'PL-30 OP-30',
       [1, 1, 12, 1, 1, 1, 2, 5, 1],
       [3, 4, 1, 10],
       'Split(2,(3,4),0), Split(2,(3,4),1), 3, Flatten(6,7)',
     ],
-    ['scalar', [], [1, 1], 'Singleton, Singleton'],
-    ['to scalar', [1, 1], [], ''],
-    ['inner ones', [4, 1, 3], [12], 'Flatten(0,1,2)'],
-    ['no elements', [4, 0, 3], [4, 3, 0], '0, Singleton, Singleton'],
-  ])('%s %j to %j', (_, from, to, expected) => {
+    [[], [1, 1], 'Singleton, Singleton'],
+    [[1, 1], [], ''],
+    [[4, 1, 3], [12], 'Flatten(0,1,2)'],
+    [[4, 0, 3], [4, 3, 0], '0, Singleton, Singleton'],
+  ])('a view of %j as %j groups its dims', (from, to, expected) => {
     expect(viewGroups(from, to).map(dimSpecText).join(', ')).toBe(expected);
   });
 
@@ -95,36 +88,29 @@ describe('shards through a view', () => {
   // Where the specification answers with an error or R, nothing is offered: the input is
   // replicated.
   test.each([
-    ['PL-31 OP-31', [8, 4], [32], [0], [4], 'S(0)'],
-    ['PL-31 OP-31 strided', [8, 4], [32], [1], [4], '_S(0, 8)'],
-    ['PL-32 OP-32 strided', [6, 4, 3], [24, 3], [1], [2], '_S(0, 6)'],
-    ['PL-33 OP-33', [2, 8, 16], [2, 8, 4, 4], [2], [4], 'S(2)'],
-    ['PL-33 OP-33', [2, 8, 16], [2, 8, 4, 4], [2], [8], '-'],
-    ['PL-33 OP-33', [2, 8, 16], [2, 8, 8, 2], [2], [8], 'S(2)'],
-    ['PL-34 OP-33', [2, 8, 4, 4], [2, 8, 16], [2], [4], 'S(2)'],
-    ['PL-34 OP-33 strided', [2, 8, 4, 4], [2, 8, 16], [3], [4], '_S(2, 4)'],
-    ['PL-35 OP-32', [12, 8], [16, 6], [1], [4], '-'],
-    ['PL-35 OP-32', [12, 8], [16, 6], [0], [4], 'S(0)'],
-    ['PL-36 OP-31', [3, 4], [12], [0], [2], '-'],
-    ['PL-36 OP-31 strided', [3, 4], [12], [1], [2], '_S(0, 3)'],
-    ['PL-37 OP-34 strided', [6, 6, 6, 3], [216, 3], [1, 2], [2, 2], '_S(0, 6)_S(0, 18)'],
-    ['PL-37 OP-34 strided', [6, 4, 6, 3], [144, 3], [1, 2], [2, 2], '_S(0, 6)_S(0, 12)'],
-    ['PL-38 OP-32', [5, 2, 2, 2], [5, 8], [0], [4], 'S(0)'],
-    ['PL-38 OP-34', [4, 16, 64], [4, 16, 8, 8], [0, 2], [2, 2], 'S(0)S(2)'],
-    ['PL-39', [6, 8, 16], [48, 16], [0], [2], 'S(0)'],
-    ['PL-39 strided', [6, 8, 16], [48, 16], [1], [4], '_S(0, 6)'],
-    ['OP-35', [4, 4], [2, 8], [0], [4], '-'],
-    ['both mesh dims on one flattened dim', [4, 6], [24], [0, 0], [2, 2], 'S(0)S(0)'],
-    ['two pieces would be even, four are not', [6, 4], [24], [0, 0], [2, 2], '-'],
-    [
-      'heads and groups of a fused projection',
-      [2, 7, 768],
-      [2, 7, 12, 64],
-      [2, 2],
-      [2, 3],
-      'S(2)S(2)',
-    ],
-  ])('%s: %j to %j, dims %j on mesh %j gives %s', (_, from, to, dims, sizes, expected) => {
+    [[8, 4], [32], [0], [4], 'S(0)'],
+    [[8, 4], [32], [1], [4], '_S(0, 8)'],
+    [[6, 4, 3], [24, 3], [1], [2], '_S(0, 6)'],
+    [[2, 8, 16], [2, 8, 4, 4], [2], [4], 'S(2)'],
+    [[2, 8, 16], [2, 8, 4, 4], [2], [8], '-'],
+    [[2, 8, 16], [2, 8, 8, 2], [2], [8], 'S(2)'],
+    [[2, 8, 4, 4], [2, 8, 16], [2], [4], 'S(2)'],
+    [[2, 8, 4, 4], [2, 8, 16], [3], [4], '_S(2, 4)'],
+    [[12, 8], [16, 6], [1], [4], '-'],
+    [[12, 8], [16, 6], [0], [4], 'S(0)'],
+    [[3, 4], [12], [0], [2], '-'],
+    [[3, 4], [12], [1], [2], '_S(0, 3)'],
+    [[6, 6, 6, 3], [216, 3], [1, 2], [2, 2], '_S(0, 6)_S(0, 18)'],
+    [[6, 4, 6, 3], [144, 3], [1, 2], [2, 2], '_S(0, 6)_S(0, 12)'],
+    [[5, 2, 2, 2], [5, 8], [0], [4], 'S(0)'],
+    [[4, 16, 64], [4, 16, 8, 8], [0, 2], [2, 2], 'S(0)S(2)'],
+    [[6, 8, 16], [48, 16], [0], [2], 'S(0)'],
+    [[6, 8, 16], [48, 16], [1], [4], '_S(0, 6)'],
+    [[4, 4], [2, 8], [0], [4], '-'],
+    [[4, 6], [24], [0, 0], [2, 2], 'S(0)S(0)'],
+    [[6, 4], [24], [0, 0], [2, 2], '-'],
+    [[2, 7, 768], [2, 7, 12, 64], [2, 2], [2, 3], 'S(2)S(2)'],
+  ])('a view of %j as %j, dims %j cut on mesh %j, gives %s', (from, to, dims, sizes, expected) => {
     expect(follows(from, to, dims, sizes)).toBe(expected);
   });
 
@@ -164,32 +150,26 @@ describe('shards through a view', () => {
       [4, 8, 12],
       [32, 3, 4],
     ],
-  ])(
-    'PL-37 OP-34 %j to %j: every combination on two mesh dims gives the unsharded result',
-    (from, to) => {
-      const call = viewCall(from, to);
-      const inputs = call.tensors.map((arg) => draw(arg, 1));
-      const space = new ShardingSpace(parseMesh('a=2,b=2'));
-      const set = expandRules(
-        space,
-        call.record.shard(call.ctx),
-        call.ctx.inputs,
-        call.ctx.outputs,
-        { uneven: 'allow', patterns: 'any' },
-      );
-      let strided = 0;
-      for (let s = 0; s < set.count; s++) {
-        const rules = [0, 1].map((m) => set.rules[set.choice[2 * s + m]]);
-        if (rules.some((r) => ruleText(r).includes('_S('))) strided++;
-        expect(
-          judge(call.ctx, inputs, shapeKernels['aten.view.default'], rules, [2, 2]),
-        ).toBeUndefined();
-      }
-      expect(strided).toBeGreaterThanOrEqual(4);
-    },
-  );
+  ])('%j to %j: every combination on two mesh dims gives the unsharded result', (from, to) => {
+    const call = viewCall(from, to);
+    const inputs = call.tensors.map((arg) => draw(arg, 1));
+    const space = new ShardingSpace(parseMesh('a=2,b=2'));
+    const set = expandRules(space, call.record.shard(call.ctx), call.ctx.inputs, call.ctx.outputs, {
+      uneven: 'allow',
+      patterns: 'any',
+    });
+    let strided = 0;
+    for (let s = 0; s < set.count; s++) {
+      const rules = [0, 1].map((m) => set.rules[set.choice[2 * s + m]]);
+      if (rules.some((r) => ruleText(r).includes('_S('))) strided++;
+      expect(
+        judge(call.ctx, inputs, shapeKernels['aten.view.default'], rules, [2, 2]),
+      ).toBeUndefined();
+    }
+    expect(strided).toBeGreaterThanOrEqual(4);
+  });
 
-  test('PL-39 every pending kind passes, whatever the shapes', () => {
+  test('every pending kind passes, whatever the shapes', () => {
     const texts = viewRules([6, 8, 16], [48, 16]).map(ruleText);
     for (const kind of ['sum', 'avg', 'max', 'min'])
       expect(texts).toContain(`P(${kind}) -> P(${kind})`);

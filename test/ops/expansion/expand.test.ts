@@ -21,7 +21,7 @@ function texts(set: StrategySet, s: ShardingSpace): string[] {
 }
 
 describe('expansion to the mesh', () => {
-  it('OP-2 counts of the einsum generator without linearity: mm 4 and 16, bmm 5 and 25', () => {
+  it('counts of the einsum generator without linearity: mm 4 and 16, bmm 5 and 25', () => {
     const count = (
       equation: string,
       mesh: string,

@@ -19,7 +19,7 @@ import { COMPAT, setup, spec } from '../../strategy/support.ts';
  * and at what price.
  */
 
-describe('OP-13 pending reductions of two mesh dims', () => {
+describe('pending reductions of two mesh dims', () => {
   const meta = { dtype: 'f32', shape: [8, 8] } as const;
   const through = (kind: 'sum' | 'avg' | 'max'): Rule => rule([P(kind), P(kind)], [P(kind)]);
   const inputs = (kinds: readonly ('sum' | 'avg' | 'max')[]): string[] => {
@@ -61,7 +61,7 @@ describe('which rows a rank holds', () => {
     [1, 4, [1, 0, 0, 0]],
     [13, 8, [2, 2, 2, 2, 2, 2, 1, 0]],
     [17, 8, [3, 3, 3, 3, 3, 2, 0, 0]],
-  ])('OP-15 S(0): %i rows on %i ranks', (size, n, expected) => {
+  ])('S(0): %i rows on %i ranks', (size, n, expected) => {
     const rows = Shard.of(0).split(size, n);
     expect(rows.map((r) => r.length)).toEqual(expected);
     expect(rows.flat()).toEqual(Array.from({ length: size }, (_, i) => i));
@@ -75,12 +75,12 @@ describe('which rows a rank holds', () => {
     [2, 9, 4, '0 1 5|2 3 6|4 7|8'],
     [2, 10, 2, '0 1 2 5 6 7|3 4 8 9'],
     [3, 12, 2, '0 1 4 5 8 9|2 3 6 7 10 11'],
-  ])('OP-16 _S(0, %i): %i rows on %i ranks', (factor, size, n, expected) => {
+  ])('_S(0, %i): %i rows on %i ranks', (factor, size, n, expected) => {
     const held = new StridedShard(0, factor).split(size, n).map((rows) => rows.join(' '));
     expect(held.join('|')).toBe(expected);
   });
 
-  test('OP-16 _S(0, 2)S(0) on (2,2): pairs of rows 0, 2, 1, 3', () => {
+  test('_S(0, 2)S(0) on (2,2): pairs of rows 0, 2, 1, 3', () => {
     const mesh = parseMesh('a=2,b=2');
     const pairs = heldRows(parseSharding('_S(0, 2)S(0)', mesh), mesh, 0, 8);
     expect(pairs).toEqual([0, 2, 1, 3].map((pair) => [2 * pair, 2 * pair + 1]));
@@ -98,40 +98,35 @@ const FLASH =
 
 describe('rows on (2,2) with the rules of DTensor', () => {
   test.each([
-    ['OP-45', 'sum.dim_IntList(f32[8,8], [1])', ['S0S1'], 'S0S1->S0Ps', 0],
-    ['OP-45', 'sum.dim_IntList(f32[8,8], [0])', ['S0S0'], 'S0S0->PsPs', 0],
-    ['OP-45', LAYER_NORM, ['S0S1', 'RR', 'RR'], 'S0S1,RR,RR->S0S1,S0S1,S0S1', 0],
-    ['OP-45', LAYER_NORM, ['S0S2', 'RR', 'RR'], 'S0R,RR,RR->S0R,S0R,S0R', 7.2054],
+    ['sum.dim_IntList(f32[8,8], [1])', ['S0S1'], 'S0S1->S0Ps', 0],
+    ['sum.dim_IntList(f32[8,8], [0])', ['S0S0'], 'S0S0->PsPs', 0],
+    [LAYER_NORM, ['S0S1', 'RR', 'RR'], 'S0S1,RR,RR->S0S1,S0S1,S0S1', 0],
+    [LAYER_NORM, ['S0S2', 'RR', 'RR'], 'S0R,RR,RR->S0R,S0R,S0R', 7.2054],
     [
-      'OP-45',
       LAYER_NORM_BACKWARD,
       ['S0S1', 'S0S1', 'S0S1', 'S0S1', 'RR', 'RR'],
       'S0S1,S0S1,S0S1,S0S1,RR,RR->S0S1,PsPs,PsPs',
       0,
     ],
     [
-      'OP-46',
       'embedding_dense_backward(f32[4,8,8], i64[4,8], 16, -1, False)',
       ['S0R', 'S0R'],
       'S0R,S0R->PsR',
       0,
     ],
-    ['OP-46', FLASH, ['S0S1', 'S0S1', 'S0S1'], 'S0S1,S0S1,S0S1->S0S1,S0S1', 0],
-    ['OP-46', FLASH, ['S0S2', 'S0S2', 'S0S2'], 'S0R,S0R,S0R->S0R,S0R', 21.7305],
-    ['OP-46', 'dropout(f32[8,8], 0.5, True)', ['S0Ps'], 'S0S0->S0S0', 7.2007],
-    ['OP-46', 'bmm(f32[4,8,8], f32[4,8,8])', ['S0S2', 'S0S1'], 'S0S2,S0S1->S0Ps', 0],
-    ['OP-52', 'sum.dim_IntList(f32[8,8,8], [0,1])', ['S0S1'], 'S0S1->PsPs', 0],
-    ['OP-52', 'sum.dim_IntList(f32[8,8,8], [0,1])', ['S2S2'], 'S2S2->S0S0', 0],
-    ['OP-52', 'sum.dim_IntList(f32[8,8,8], [0,1])', ['S0S2'], 'S0S2->PsS0', 0],
-    ['OP-52', 'mean.dim(f32[8,8,8], [0,1])', ['S0S1'], 'S0S1->PaPa', 0],
-  ] as [string, string, string[], string, number][])(
-    '%s %s from %j: %s',
-    (_, call, given, text, micro) => {
-      const found = setup([2, 2], call).run(given, ENUMERATE);
-      expect(found.text).toBe(spec(text));
-      expect(Math.abs(found.micro - micro)).toBeLessThan(1e-3);
-    },
-  );
+    [FLASH, ['S0S1', 'S0S1', 'S0S1'], 'S0S1,S0S1,S0S1->S0S1,S0S1', 0],
+    [FLASH, ['S0S2', 'S0S2', 'S0S2'], 'S0R,S0R,S0R->S0R,S0R', 21.7305],
+    ['dropout(f32[8,8], 0.5, True)', ['S0Ps'], 'S0S0->S0S0', 7.2007],
+    ['bmm(f32[4,8,8], f32[4,8,8])', ['S0S2', 'S0S1'], 'S0S2,S0S1->S0Ps', 0],
+    ['sum.dim_IntList(f32[8,8,8], [0,1])', ['S0S1'], 'S0S1->PsPs', 0],
+    ['sum.dim_IntList(f32[8,8,8], [0,1])', ['S2S2'], 'S2S2->S0S0', 0],
+    ['sum.dim_IntList(f32[8,8,8], [0,1])', ['S0S2'], 'S0S2->PsS0', 0],
+    ['mean.dim(f32[8,8,8], [0,1])', ['S0S1'], 'S0S1->PaPa', 0],
+  ] as [string, string[], string, number][])('%s from %j: %s', (call, given, text, micro) => {
+    const found = setup([2, 2], call).run(given, ENUMERATE);
+    expect(found.text).toBe(spec(text));
+    expect(Math.abs(found.micro - micro)).toBeLessThan(1e-3);
+  });
 
   // Where our rules go beyond those of DTensor: sound by execution (`rules --check`), and no more
   // expensive.
@@ -142,7 +137,7 @@ describe('rows on (2,2) with the rules of DTensor', () => {
     ['dropout(f32[8,8], 0.5, True)', ['S0Ps'], 'S0Ps->S0Ps', 0],
     ['new_zeros(f32[8,8], [4,6])', ['S0S1'], 'S0S1->RR', 0],
   ] as [string, string[], string, number][])(
-    'OP-46 with our own rules %s from %j: %s',
+    'with our own rules %s from %j: %s',
     (call, given, text, micro) => {
       const found = setup([2, 2], call).run(given, OURS);
       expect(found.text).toBe(spec(text));
@@ -151,7 +146,7 @@ describe('rows on (2,2) with the rules of DTensor', () => {
   );
 });
 
-describe('OP-48 products of what is pending on every mesh dim', () => {
+describe('products of what is pending on every mesh dim', () => {
   const MM = 'mm(f32[64,64], f32[64,64])';
   test.each([
     ['Ps', [4]],
@@ -184,7 +179,7 @@ describe('OP-48 products of what is pending on every mesh dim', () => {
   });
 });
 
-describe('OP-49 grouped products', () => {
+describe('grouped products', () => {
   test('columns of the first weight, rows of the second: one pending sum and no communication', () => {
     const first = setup([4], '_grouped_mm(bf16[32,64], bf16[4,64,32], i32[4])').run(
       ['R', 'S2', 'R'],
@@ -208,7 +203,7 @@ describe('OP-49 grouped products', () => {
   });
 });
 
-describe('OP-50 what DTensor derives from decompositions, by rules of our own', () => {
+describe('what DTensor derives from decompositions, by rules of our own', () => {
   test.each([
     ['unsafe_chunk(f32[8,8,8], 2, 1)', [4], ['S2'], 'S2->S2,S2', 0],
     ['unsafe_chunk(f32[8,8,8], 2, 2)', [4], ['S2'], 'R->R,R', 8.4163],

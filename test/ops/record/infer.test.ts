@@ -70,7 +70,7 @@ const text = (type: ValueType | undefined): string | null =>
   type?.kind === 'tensor' ? `${type.dtype}[${type.shape.map(String).join(',')}]` : null;
 
 describe('types of calls', () => {
-  test('OP-58 every call of the fixture graphs gets the type that PyTorch gave it', () => {
+  test('every call of the fixture graphs gets the type that PyTorch gave it', () => {
     const wrong: string[] = [];
     for (const call of fixture.calls) {
       const type = inferCall(operators, toNode('x', call), tensor);
@@ -88,7 +88,7 @@ describe('types of calls', () => {
     expect(fixture.calls.length).toBeGreaterThan(1400);
   });
 
-  test('OP-57 matrix FLOPs equal the index of the fixtures, in total and by operator', () => {
+  test('matrix FLOPs equal the index of the fixtures, in total and by operator', () => {
     const wrong: string[] = [];
     let judged = 0;
     for (const [name, { calls, flops, byOp }] of Object.entries(fixture.graphs)) {
@@ -105,7 +105,7 @@ describe('types of calls', () => {
     expect(judged).toBeGreaterThan(50);
   });
 
-  test('OP-57 the stated figures', () => {
+  test('the stated figures', () => {
     const of = (name: string) => graphFlops(graphOf(name, fixture.graphs[name].calls), operators);
     const llama = of('llama3-8b-2l/joint').byTarget;
     expect(llama['aten.mm.default']).toBe(94523640250368);

@@ -47,7 +47,7 @@ const classes = (equation: string): string => {
 };
 
 describe('letters', () => {
-  test('LS-1 abi,aoi->abo has the batch letter a, free b and o, contraction i', () => {
+  test('abi,aoi->abo has the batch letter a, free b and o, contraction i', () => {
     expect(classify('abi,aoi->abo')).toEqual({
       batch: ['a'],
       contraction: ['i'],
@@ -55,15 +55,15 @@ describe('letters', () => {
       broadcast: [['o'], ['b']],
     });
   });
-  test('LS-2 products of stacks, and a product without contraction', () => {
+  test('products of stacks, and a product without contraction', () => {
     expect(classes('bmk,bkn->bmn')).toBe('b / m|n / k');
     expect(classes('abc,ab->abc')).toBe('ab / c| / ');
   });
-  test('LS-3 several letters of a class', () => {
+  test('several letters of a class', () => {
     expect(classes('abd,bf->abfd')).toBe('b / ad|f / ');
     expect(classes('bcmk,bckn->bcmn')).toBe('bc / m|n / k');
   });
-  test('LS-4 the gradient of an operand swaps its letters with those of the result', () => {
+  test('the gradient of an operand swaps its letters with those of the result', () => {
     expect(einsumBackward('bi,oi->bo', 0)).toEqual({
       equation: 'bo,oi->bi',
       operands: ['gradient', 1],
@@ -73,7 +73,7 @@ describe('letters', () => {
       operands: [0, 'gradient'],
     });
   });
-  test('LS-5 a diagonal and a plain sum have no such gradient', () => {
+  test('a diagonal and a plain sum have no such gradient', () => {
     expect(refusalText(() => einsumBackward('ii->i', 0))).toBe(
       "E_EINSUM: the gradient of 'ii->i' is no einsum: repeated letter i",
     );
@@ -121,7 +121,7 @@ describe('one mesh dim', () => {
     expect(row('P', 'R')).toBe('P R P w: all_reduce on tp');
     expect(row('P', 'P')).toBe('');
   });
-  test('LS-6 a column-parallel linear: the input gradient is owed', () => {
+  test('a column-parallel linear: the input gradient is owed', () => {
     const s = on('sbi,io->sbo', 'R', 'S(o)', 'strict');
     expect(s.result).toEqual({ tp: 'S(2)' });
     expect(s.gradients.map((g) => [g.equation, g.states['tp']])).toEqual([
@@ -130,7 +130,7 @@ describe('one mesh dim', () => {
     ]);
     expect(owed(s)).toEqual(['x: all_reduce on tp']);
   });
-  test('LS-7 a scale along a cut sequence: the gradient of the scale is owed', () => {
+  test('a scale along a cut sequence: the gradient of the scale is owed', () => {
     const s = on('sbh,h->sbh', 'S(s)', 'R', 'strict');
     expect(s.result).toEqual({ tp: 'S(0)' });
     expect(s.gradients.map((g) => [g.equation, g.states['tp']])).toEqual([
@@ -139,7 +139,7 @@ describe('one mesh dim', () => {
     ]);
     expect(owed(s)).toEqual(['w: all_reduce on tp']);
   });
-  test('LS-8 invariant weights beside a cut batch are refused, and a cast makes them owe 1 all_reduce', () => {
+  test('invariant weights beside a cut batch are refused, and a cast makes them owe 1 all_reduce', () => {
     const given = (w: string, mode: 'auto' | 'strict') =>
       shardRule('bh,ho->bo', [{ dp: 'S(b)' }, { dp: w }], { mode, names: ['x', 'w'] });
     const refused = given('I', 'strict');
@@ -167,7 +167,7 @@ describe('one mesh dim', () => {
   const pairs = STATES.flatMap((x) => STATES.map((y) => [x, y] as const));
   const collectives = (s: EinsumSharding): number =>
     s.steps.filter((t) => t.kind !== 'slice' && t.kind !== 'cast').length;
-  test('LS-9 the pairs of abi,aoi->abo without communication', () => {
+  test('the pairs of abi,aoi->abo without communication', () => {
     const free = pairs
       .map((p) => [p, on('abi,aoi->abo', ...p)] as const)
       .filter(([, s]) => collectives(s) === 0);
@@ -183,7 +183,7 @@ describe('one mesh dim', () => {
       '(S(2),S(2))→P',
     ]);
   });
-  test('LS-10 four of them slice an operand, which strict refuses', () => {
+  test('four of them slice an operand, which strict refuses', () => {
     const sliced = pairs.filter((p) =>
       on('abi,aoi->abo', ...p).steps.some((s) => s.kind === 'slice'),
     );
@@ -202,7 +202,7 @@ describe('one mesh dim', () => {
       expect(faults[0].fix).toMatch(/^convert\([xw], "tp", R→S\([02]\)\)$/);
     }
   });
-  test('LS-11 the other seven take one collective each', () => {
+  test('the other seven take one collective each', () => {
     const others = pairs
       .map((p) => [p, on('abi,aoi->abo', ...p)] as const)
       .filter(([, s]) => collectives(s) > 0);
@@ -218,7 +218,7 @@ describe('one mesh dim', () => {
       ].map((p) => `${p}: 1`),
     );
   });
-  test('LS-12 the rules of a product and of a stack of products', () => {
+  test('the rules of a product and of a stack of products', () => {
     expect(rulesOf('mk,kn->mn').map(ruleText)).toEqual([
       'R, R -> R',
       'S(1), S(0) -> P(sum)',
@@ -256,7 +256,7 @@ describe('several mesh dims', () => {
       { dp: 'P', tp: 'S(1)' },
     ]);
   });
-  test('LS-14 another kind of cut, or another order of mesh dims, is no free rule', () => {
+  test('another kind of cut, or another order of mesh dims, is no free rule', () => {
     const strided = on('mk,kn->mn', '_S(k, 2)', 'S(k)', 'strict');
     expect(strided.faults.map((f) => f.fix)).toHaveLength(1);
     expect(on('mk,kn->mn', '_S(k, 2)', 'S(k)').steps).toHaveLength(1);
@@ -327,7 +327,7 @@ describe('numbers', () => {
       .split(',')
       .map((own) => random([...own].map(() => 6)));
 
-  test.each(EQUATIONS)('LS-13 every rule of %s is an equality on 2 and 3 ranks', (equation) => {
+  test.each(EQUATIONS)('every rule of %s is an equality on 2 and 3 ranks', (equation) => {
     const operands = inputs(equation);
     const expected = bruteEinsum(equation, operands);
     for (const n of [2, 3])
@@ -346,7 +346,7 @@ describe('numbers', () => {
       }
   });
 
-  test.each(EQUATIONS)('LS-13 every derived gradient of %s is an equality', (equation) => {
+  test.each(EQUATIONS)('every derived gradient of %s is an equality', (equation) => {
     const operands = inputs(equation);
     const { shape } = bruteEinsum(equation, operands);
     const g = random(shape);
@@ -451,10 +451,10 @@ describe('products take their rules from letters', () => {
     ['aten._grouped_mm.default', [t(6, 8, 16), t(16, 12), ends], bounds('gmk,kt,tg->mt')],
     ['aten._grouped_mm.default', [t(8, 12), t(12, 16), ends], bounds('mt,tn,tg->gmn')],
     ['aten._grouped_mm.default', [t(6, 8, 16), t(6, 16, 8)], letters('gmk,gkn->gmn')],
-  ] as const)('LS-12 %s %#', (op, args, expected) => {
+  ] as const)('%s %#', (op, args, expected) => {
     expect(rulesOfCall(op, args)).toEqual(expected);
   });
-  test('LS-12 stablehlo.dot_general', () => {
+  test('stablehlo.dot_general', () => {
     const dims = {
       lhs_batching_dimensions: [0],
       rhs_batching_dimensions: [0],

@@ -5,7 +5,7 @@ import { einsumFlops, einsumRules } from '../../../src/ops/rules/einsum.ts';
 import { classify } from '../../../src/ops/rules/equation.ts';
 
 describe('einsum rules', () => {
-  test('OP-1 letters are sorted into batch, contracting and free ones', () => {
+  test('letters are sorted into batch, contracting and free ones', () => {
     const dims = (equation: string): string => {
       const { batch, contraction, free } = classify(equation);
       return [batch, contraction, ...free].map((letters) => letters.join('')).join('|');
@@ -23,13 +23,13 @@ describe('einsum rules', () => {
     ['bmk,k->bm', 4, 16],
     ['abcd,abcd->abcd', 5, 25],
     ['bcd,abcd->abcd', 5, 25],
-  ])('OP-2 %s has %i rules without linearity, %i on two mesh dims', (equation, count, squared) => {
+  ])('%s has %i rules without linearity, %i on two mesh dims', (equation, count, squared) => {
     const rules = einsumRules(equation, { linear: false }).length + 1; // the all-replicate rule
     expect(rules).toBe(count);
     expect(rules ** 2).toBe(squared);
   });
 
-  test('OP-2 jointly linear functions add one rule per linear kind', () => {
+  test('jointly linear functions add one rule per linear kind', () => {
     const texts = einsumRules('abcd,abcd->abcd', { jointlyLinear: true }).map(ruleText);
     expect(texts.filter((t) => t.startsWith('P'))).toEqual([
       'P(sum), P(sum) -> P(sum)',

@@ -259,7 +259,7 @@ function load([op, args, kwargs]: Sample, seed: number) {
 const title = ([op, args, kwargs]: Sample): string =>
   `${op} ${JSON.stringify(args)} ${JSON.stringify(kwargs ?? {})}`;
 
-describe('OP-54 every rule gives the unsharded result', () => {
+describe('every rule gives the unsharded result', () => {
   test.each(samples.map((s) => [title(s), s] as const))('%s', (_, sample) => {
     const wrong: string[] = [];
     const idle = new Set(load(sample, 1).rules.map(ruleText));
@@ -283,7 +283,7 @@ describe('OP-54 every rule gives the unsharded result', () => {
   });
 });
 
-describe('OP-55 rules that must be offered', () => {
+describe('rules that must be offered', () => {
   const offered = (
     op: string,
     args: readonly TestArg[],

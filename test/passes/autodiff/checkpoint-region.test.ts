@@ -29,7 +29,7 @@ import {
   type Values,
 } from '../control-support.ts';
 
-/** The Llama of CA-55, its blocks as checkpoint regions or plain. */
+/** The Llama of `test/trace/nn/torch.test.ts`, its blocks as checkpoint regions or plain. */
 function llama(checkpointed: boolean, size: 'record' | 'small' = 'record'): Graph {
   const config =
     size === 'record'
@@ -72,10 +72,10 @@ const savedBytes = (graph: Graph): number =>
     0,
   );
 
-describe('CA-56 checkpoint around each block of the Llama of CA-55', () => {
+describe('checkpoint around each block of a Llama', () => {
   const [plain, kept] = [llama(false), llama(true)];
 
-  it('CA-56 blocks keep their inputs only: the hidden state that enters and the rotation', () => {
+  it('blocks keep their inputs only: the hidden state that enters and the rotation', () => {
     const joint = jointGraph(kept, { seed: 1 });
     const types = new Map(joint.nodes.map((node) => [node.name, node.type]));
     const shapes = readBy(joint, (user) => user.target === 'call').map((name) => {
@@ -98,7 +98,7 @@ describe('CA-56 checkpoint around each block of the Llama of CA-55', () => {
     expect(savedBytes(plain) / savedBytes(kept)).toBeGreaterThan(3);
   });
 
-  it('CA-56 the forward work of the blocks appears once more, as PyTorch counts it', () => {
+  it('the forward work of the blocks appears once more, as PyTorch counts it', () => {
     const { forward } = programFlops(plain, table);
     expect(programFlops(kept, table).forward).toBe(forward);
     // 64 tokens; the head is 64 x 512, the rotation's outer product 8 x 32, the rest are the two
@@ -113,7 +113,7 @@ describe('CA-56 checkpoint around each block of the Llama of CA-55', () => {
     expect(blocks - last - 1_048_576).toBe(7_340_032);
   });
 
-  it('CA-56 gradients are unchanged', () => {
+  it('gradients are unchanged', () => {
     const graphs = [llama(false, 'small'), llama(true, 'small')];
     const names = placeholders(graphs[0]).flatMap((n) =>
       n.meta.role === 'parameter' ? [n.meta.roleName ?? ''] : [],
@@ -138,7 +138,7 @@ describe('CA-56 checkpoint around each block of the Llama of CA-55', () => {
     for (const name of names) expectClose(b[name] ?? [], a[name] ?? [NaN], 1e-12, name);
   });
 
-  it('CA-56 written out for planning, the repeated work stands in the backward pass', () => {
+  it('written out for planning, the repeated work stands in the backward pass', () => {
     const joint = jointGraph(kept, { seed: 1 });
     const flat = plannable(joint, table);
     expect(flat.nodes.some((node) => node.target === 'call')).toBe(false);

@@ -42,12 +42,12 @@ describe('cond', () => {
     { x: f64(2) },
   );
 
-  it('CA-20 gradients of the summed output on either side', () => {
+  it('gradients of the summed output on either side', () => {
     expectClose(gradients(graph, { x: [1, 2] }, ['x']).x ?? [], [0.540302, -0.416147], 1e-6);
     expectClose(gradients(graph, { x: [-1, -2] }, ['x']).x ?? [], [0.841471, 0.909297], 1e-6);
   });
 
-  it('CA-20 the backward pass is a second cond on the same predicate', () => {
+  it('the backward pass is a second cond on the same predicate', () => {
     const joint = jointGraph(graph, { wrt: 'all', seed: 1 });
     const conds = joint.nodes.filter((node) => node.target === 'cond');
     expect(conds.map((node) => node.meta.phase)).toEqual(['forward', 'backward']);
@@ -95,7 +95,7 @@ describe('scan', () => {
       { c: f64(), x: f64(3) },
     );
 
-  it('CA-27 d carry / d xs and d init', () => {
+  it('d carry / d xs and d init', () => {
     const found = gradients(product(false), { c: [1], x: [2, 3, 4] }, ['c', 'x']);
     expect(found).toEqual({ c: [24], x: [12, 8, 6] });
     expect(gradients(product(true), { c: [1], x: [2, 3, 4] }, ['c', 'x'])).toEqual({
@@ -132,7 +132,7 @@ describe('scan', () => {
     wh: numbers(256, 4).map((v) => v / 4),
   };
 
-  it('CA-28 gradients match finite differences and the unrolled program, saved or recomputed', () => {
+  it('gradients match finite differences and the unrolled program, saved or recomputed', () => {
     const graph = rnn(false, 'f64');
     const wrt = ['wx', 'wh', 'h0'];
     const ours = gradients(graph, values, wrt);
@@ -158,7 +158,7 @@ describe('scan', () => {
     }
   });
 
-  it('CA-28 the reverse scan carries d h, d Wx, d Wh; nothing of [6, 16, 16] is stacked; FLOPs', () => {
+  it('the reverse scan carries d h, d Wx, d Wh; nothing of [6, 16, 16] is stacked; FLOPs', () => {
     const joint = jointGraph(rnn(false, 'f32'), { seed: 1 });
     const scans = joint.nodes.filter((node) => node.target === 'scan');
     expect(scans.map((node) => node.meta.phase)).toEqual(['forward', 'backward']);
@@ -179,7 +179,7 @@ describe('scan', () => {
     expect(programFlops(joint, table)).toMatchObject({ forward: 24_576, backward: 36_864 });
   });
 
-  it('CA-28 checkpoint: only the carry is stacked, and the forward FLOPs appear again', () => {
+  it('checkpoint: only the carry is stacked, and the forward FLOPs appear again', () => {
     const joint = jointGraph(rnn(true, 'f32'), { seed: 1 });
     const [forward] = joint.nodes.filter((node) => node.target === 'scan');
     // Final carry, ys, and the carry of each trip.
@@ -274,7 +274,7 @@ describe('scan', () => {
 });
 
 describe('map and fori', () => {
-  it('CA-29 gradients of a map: d w is summed after the map', () => {
+  it('gradients of a map: d w is summed after the map', () => {
     const graph = trace(
       ({ x, w }: { x: Tensor; w: Tensor }) => map((r: Tensor, v: Tensor) => r.mul(v), x, w).sum(),
       { x: f64(2, 2), w: f64(2) },
@@ -290,7 +290,7 @@ describe('map and fori', () => {
     expect(joint.nodes.find((node) => node.name === slot)?.target).toBe('aten.sum.dim_IntList');
   });
 
-  it('CA-29 fori lowers to a scan that a gradient passes', () => {
+  it('fori lowers to a scan that a gradient passes', () => {
     const graph = trace(
       ({ x }: { x: Tensor }) => foriLoop(0, 3, (i, c) => c.add(i).mul(x).sin(), x).sum(),
       {
@@ -315,13 +315,13 @@ describe('while', () => {
       { x: f64() },
     );
 
-  it('CA-24 a gradient needs maxTrips', () => {
+  it('a gradient needs maxTrips', () => {
     const error = errorOf(() => jointGraph(doubling(), { wrt: 'all', seed: 1 }));
     expect(error.code).toBe('E_GRAD_WHILE');
     expect(error.details.hint).toContain('maxTrips');
   });
 
-  it('CA-24 with maxTrips 5 or 8: value 32, gradient 32', () => {
+  it('with maxTrips 5 or 8: value 32, gradient 32', () => {
     for (const trips of [5, 8]) {
       expect(run(doubling(trips), { x: [1] })).toEqual([[32]]);
       expect(gradients(doubling(trips), { x: [1] }, ['x']).x).toEqual([32]);

@@ -28,7 +28,7 @@ const PAIRS: readonly (readonly [string, string, number])[] = [
   ['hop-scan-joint', '', 0],
 ];
 
-describe('FM-10: joining the forward and backward halves', () => {
+describe('joining the forward and backward halves', () => {
   test.each(PAIRS)('%s%s', (model, kind, flops) => {
     const joined = joinForwardBackward(
       graphOf(model, `forward${kind}`),

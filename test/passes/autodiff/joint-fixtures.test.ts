@@ -139,7 +139,7 @@ describe('the joint graph of an exported program', () => {
     ['llama-tiny', 29_884_416],
     ['mixtral-tiny', 36_306_944],
     ['llama3-8b-2l', 68_513_318_305_792],
-  ])('CA-55: %s: the backward work is that of PyTorch', (model, backward) => {
+  ])('%s: the backward work is that of PyTorch', (model, backward) => {
     const ours = jointGraph(graphOf(model, 'export'), { table });
     const theirs = graphOf(model, 'joint');
     expect(graphFlops(ours, table).backward).toBe(backward);

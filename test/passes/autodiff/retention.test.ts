@@ -58,8 +58,8 @@ function expectSameGradients(graph: Graph): void {
   for (const name of ['w', 'v']) expectClose(b[name] ?? [], a[name] ?? [NaN], 1e-12, name);
 }
 
-describe('CA-56 save and recompute', () => {
-  it('CA-56 save keeps a value of a checkpoint region: 72 bytes cross, and its product is not recomputed', () => {
+describe('save and recompute', () => {
+  it('save keeps a value of a checkpoint region: 72 bytes cross, and its product is not recomputed', () => {
     const [plain, kept] = [traced(true, 'mm', asIs), traced(true, 'mm', save)];
     const [a, b] = [plain, kept].map((graph) => jointGraph(graph, { seed: 1 }));
     const bytes = (joint: Graph): number =>
@@ -77,7 +77,7 @@ describe('CA-56 save and recompute', () => {
     expect(products).toHaveLength(3);
   });
 
-  it('CA-56 a result of the region that is tagged is read where it is', () => {
+  it('a result of the region that is tagged is read where it is', () => {
     const graph = trace(
       ({ x }) => {
         const y = checkpoint((a: Tensor) => save(a.matmul(weight('w')).exp()), x);
@@ -163,7 +163,7 @@ describe('CA-56 save and recompute', () => {
     expect(errorOf(() => save({} as Tensor)).code).toBe('E_TRACE_LEAK');
   });
 
-  it('FM-12 the tags of a joint graph of PyTorch are kept', () => {
+  it('the tags of a joint graph of PyTorch are kept', () => {
     const text = `class joint_helper(torch.nn.Module):
     def forward(self, x: "f32[2, 3]"):
         # recompute: MUST_SAVE File: net.py:3 in forward, code: y = x.sin()

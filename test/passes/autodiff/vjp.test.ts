@@ -67,7 +67,7 @@ const recording = readGradients(
   readFileSync(join(import.meta.dirname, '../../fixtures/kernels/gradients.json.gz')),
 );
 
-describe('CA-53: gradients against those that PyTorch gave', () => {
+describe('gradients against those that PyTorch gave', () => {
   test('every sample is recorded, and agrees', () => {
     expect(gradientSamples.flatMap((s) => wrongAgainstKept(s, recording.calls[s.text]))).toEqual(
       [],
@@ -75,7 +75,7 @@ describe('CA-53: gradients against those that PyTorch gave', () => {
   });
 });
 
-describe('CA-53: gradients against central differences', () => {
+describe('gradients against central differences', () => {
   test.each([...byTarget])('%s', (_target, samples) => {
     expect(samples.filter((s) => !NO_QUOTIENT.has(s.text)).flatMap(wrongGradients)).toEqual([]);
   });

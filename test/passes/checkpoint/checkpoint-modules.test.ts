@@ -83,7 +83,7 @@ async function baselinePeakBytes(modules: readonly ModuleStatistics[]): Promise<
 const planned = (lines: 'ours' | 'torch', budgetGiB: number) =>
   checkpointModules(tree(lines), { budgetBytes: budgetGiB * GIB, devices: measured.worldSize });
 
-describe('CM-54 checkpointing per module: 4-layer transformer d768, batch 8, sequence 1024, 4 devices', () => {
+describe('checkpointing per module: 4-layer transformer d768, batch 8, sequence 1024, 4 devices', () => {
   const layers = [0, 1, 2, 3].map((i) => `Transformer.layers.${i}`);
 
   test('the peak without checkpointing is the published one, to the rounding of an allocator', async () => {
@@ -186,7 +186,7 @@ function alongLine(points: readonly CurvePoint[], x: number): number {
   );
 }
 
-test('CM-53 operators that draw random numbers are kept together or not at all', () => {
+test('operators that draw random numbers are kept together or not at all', () => {
   const ops = [
     { seconds: 5, bytes: 10, random: true },
     { seconds: 1, bytes: 10 },

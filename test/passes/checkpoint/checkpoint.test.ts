@@ -29,7 +29,7 @@ import { leastEvaluations, mirroredChain } from '../remat-search.ts';
 const items = (bytes: readonly number[], seconds: readonly number[]) =>
   bytes.map((b, i) => ({ bytes: b, seconds: seconds[i] }));
 
-describe('CM-50 knapsack over values to keep', () => {
+describe('knapsack over values to keep', () => {
   test.each([
     ['K1', [2, 3, 2, 4, 1], [1, 2, 1, 3, 2], 5, 5, [3, 4]],
     ['K2', [1, 1, 1], [1, 2, 3], 3, 6, [0, 1, 2]],
@@ -51,7 +51,7 @@ describe('CM-50 knapsack over values to keep', () => {
     expect(choice.keptBytes).toBe(kept.reduce((sum: number, i) => sum + (bytes[i] ?? NaN), 0));
   });
 
-  test('CM-57 exact by brute force, never below the greedy choice, rising with the limit', () => {
+  test('exact by brute force, never below the greedy choice, rising with the limit', () => {
     const item = fc.record({ bytes: fc.nat(30), seconds: fc.nat(20) });
     fc.assert(
       fc.property(fc.array(item, { maxLength: 10 }), fc.nat(120), (list, limit) => {
@@ -80,7 +80,7 @@ describe('CM-50 knapsack over values to keep', () => {
   });
 });
 
-describe('CM-51 evaluator', () => {
+describe('evaluator', () => {
   const edges = [
     ['node1', 'node2'],
     ['node2', 'node3'],
@@ -148,7 +148,7 @@ describe('CM-51 evaluator', () => {
   });
 });
 
-describe('CM-52 saved values under a budget fraction', () => {
+describe('saved values under a budget fraction', () => {
   /**
    * A program of matmuls (`mm`, bytes and FLOPs in units) and cosines, all of whose gradients are
    * wanted.
@@ -408,7 +408,7 @@ describe('CM-52 saved values under a budget fraction', () => {
   });
 });
 
-describe('CM-53 per-operator choice in a region', () => {
+describe('per-operator choice in a region', () => {
   const seconds = [5, 5, 8, 15, 15, 9, 1, 5];
   const bytes = [0, 100, 100, 120, 0, 100, 0, 0];
   const ops = seconds.map((s, i) => ({
@@ -446,7 +446,7 @@ const uniform = (length: number, saved: number): ChainStage[] =>
     savedSlots: saved,
   }));
 
-describe('CM-55 Rotor on uniform chains', () => {
+describe('Rotor on uniform chains', () => {
   test.each([
     [1, 4, 4, '17,14,12'],
     [1, 6, 4, '32,23,21,20,18'],
@@ -542,7 +542,7 @@ function recurrence(stages: readonly ChainStage[], slots: number): number {
   return cost(slots - x(0), 1, L + 1);
 }
 
-test('CM-55 the table equals the recurrence on 60 random chains', () => {
+test('the table equals the recurrence on 60 random chains', () => {
   let seed = 12345;
   const random = (n: number): number => (seed = (seed * 1103515245 + 12345) & 0x7fffffff) % n;
   let feasible = 0;
@@ -625,7 +625,7 @@ function leastByTrying(stages: readonly ChainStage[], slots: number): number {
   return Infinity;
 }
 
-test('CM-55 the recurrence equals trying every order of steps on 60 random chains', () => {
+test('the recurrence equals trying every order of steps on 60 random chains', () => {
   let seed = 777;
   const random = (n: number): number => (seed = (seed * 1103515245 + 12345) & 0x7fffffff) % n;
   let feasible = 0;
@@ -662,7 +662,7 @@ const CHECKMATE: readonly (readonly [n: number, evaluations: readonly number[]])
   [7, [36, 22, 19, 18, 17, 16, 15]],
 ];
 
-describe('CM-56 Checkmate on the mirrored chain', () => {
+describe('Checkmate on the mirrored chain', () => {
   test.each(CHECKMATE)('by search, n = %i', (n, evaluations) => {
     const graph = mirroredChain(n);
     evaluations.forEach((e, i) =>
@@ -687,7 +687,7 @@ describe('CM-56 Checkmate on the mirrored chain', () => {
     },
   );
 
-  test('CM-57 on any chain a persistent schedule takes at least as many evaluations', () => {
+  test('on any chain a persistent schedule takes at least as many evaluations', () => {
     // Unit chain with the mirrored backward as its stages: x = 1, everything a stage saves is its
     // output, f = b = 1.
     for (let n = 2; n <= 6; n++)
@@ -708,7 +708,7 @@ describe('CM-56 Checkmate on the mirrored chain', () => {
       }
   });
 
-  test('CM-57 the same on chains of random times', () => {
+  test('the same on chains of random times', () => {
     const seconds = fc.integer({ min: 1, max: 9 });
     const times = fc.array(fc.tuple(seconds, seconds), { minLength: 2, maxLength: 6 });
     let compared = 0;

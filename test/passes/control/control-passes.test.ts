@@ -36,7 +36,7 @@ describe('predicate', () => {
     { x: f64(2) },
   );
 
-  it('CA-36 no control flow is left; values and gradients are equal', () => {
+  it('no control flow is left; values and gradients are equal', () => {
     for (const graph of [branches, doubling]) {
       const { graph: straight, remaining } = predicate(graph);
       expect(controlCalls(straight)).toEqual([]);
@@ -56,7 +56,7 @@ describe('predicate', () => {
     }
   });
 
-  it('CA-36 wasted work is reported, site by site', () => {
+  it('wasted work is reported, site by site', () => {
     const products = trace(
       ({ x, w }: { x: Tensor; w: Tensor }) =>
         cond(
@@ -81,7 +81,7 @@ describe('predicate', () => {
     expect(loop.most).toEqual({ matrix: 0, vector: 8 * (1 + 1 + 2) });
   });
 
-  it('CA-37 no NaN from the untaken side: log at 0', () => {
+  it('no NaN from the untaken side: log at 0', () => {
     const graph = trace(
       ({ x }: { x: Tensor }) =>
         cond(
@@ -97,7 +97,7 @@ describe('predicate', () => {
     expectClose(gradients(straight, { x: [3] }, ['x']).x ?? [], [1 / 3], 1e-12);
   });
 
-  it('CA-37 also where the safe value itself gives an infinite derivative', () => {
+  it('also where the safe value itself gives an infinite derivative', () => {
     const graph = trace(
       ({ x }: { x: Tensor }) =>
         cond(
@@ -124,7 +124,7 @@ describe('predicate', () => {
       { x: f64(), n: spec([], 'i64') },
     );
 
-  it('CA-38 a loop of n trips unrolled to 8, n = 0 to 8', () => {
+  it('a loop of n trips unrolled to 8, n = 0 to 8', () => {
     const graph = counting(8);
     const { graph: straight } = predicate(graph);
     expect(controlCalls(straight)).toEqual([]);
@@ -174,7 +174,7 @@ describe('predicate', () => {
 });
 
 describe('unrollScan', () => {
-  it('CA-28 values equal the loop, forwards and backwards, nested, and for map', () => {
+  it('values equal the loop, forwards and backwards, nested, and for map', () => {
     for (const reverse of [false, true]) {
       const graph = trace(
         ({ x, w }: { x: Tensor; w: Tensor }) => {

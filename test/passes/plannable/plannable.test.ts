@@ -62,7 +62,7 @@ graph @loop {
 }
 `;
 
-describe('FM-9 trips of loops over scalars', () => {
+describe('trips of loops over scalars', () => {
   const trips = (condition: string, step: string): unknown =>
     withScalarTrips(parseGraph(loop(condition, step))).nodes.find((n) => n.target === 'while_loop')
       ?.kwargs.trips;

@@ -58,7 +58,7 @@ function slot({
 const options = { lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8 };
 
 describe('trainStep', () => {
-  test('CA-58: two steps of AdamW without decay', () => {
+  test('two steps of AdamW without decay', () => {
     const [first, second] = run(trainStep(half('f64'), adamw(options), { table }), 2);
     expect(first['p']).toBeCloseTo(0.900000002, 12);
     expect(first['p exp_avg']).toBeCloseTo(0.05, 12);
@@ -68,7 +68,7 @@ describe('trainStep', () => {
     expect(second['optimizer step']).toBe(2);
   });
 
-  test('CA-58: the first step of AdamW with decay 0.01', () => {
+  test('the first step of AdamW with decay 0.01', () => {
     const [first] = run(
       trainStep(half('f64'), adamw({ ...options, weightDecay: 0.01 }), { table }),
       1,
@@ -86,7 +86,7 @@ describe('trainStep', () => {
     expect(first['p']).toBeCloseTo(1 - (0.1 * 0.51) / (0.51 + 1e-8), 12);
   });
 
-  test('CA-59: two steps of SGD with momentum', () => {
+  test('two steps of SGD with momentum', () => {
     const [first, second] = run(
       trainStep(half('f64'), sgd({ lr: 0.1, momentum: 0.9 }), { table }),
       2,
@@ -107,7 +107,7 @@ describe('trainStep', () => {
     expect(second['p']).toBeCloseTo(0.905 - 0.1 * (0.5 + 0.9 * 0.95), 12);
   });
 
-  test('CA-60: Adam of 21 parameters has 3n + 1 states in and out, the data and the loss', () => {
+  test('Adam of 21 parameters has 3n + 1 states in and out, the data and the loss', () => {
     const theirs = graphOf('llama3-8b-2l', 'joint');
     const forward = forwardPart(theirs);
     const wanted = withGradient(theirs);
@@ -135,7 +135,7 @@ describe('trainStep', () => {
     expect(step.outputs.length).toBe(3 * 21 + 2);
   });
 
-  test('CA-61: bf16 parameters have float32 masters and moments, and stay bf16', () => {
+  test('bf16 parameters have float32 masters and moments, and stay bf16', () => {
     const step = trainStep(half('bf16'), adamw(options), { table });
     const types = Object.fromEntries(
       step.nodes

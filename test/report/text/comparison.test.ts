@@ -70,7 +70,7 @@ describe('11.1 report of a comparison', () => {
     expect(text).not.toMatch(/[\u001b\r]/);
   });
 
-  it('ZO-35 for comparisons: two runs give the same bytes; CSV has a row for each plan', async () => {
+  it('for comparisons: two runs give the same bytes; CSV has a row for each plan', async () => {
     expect(await made('html')).toBe(await made('html'));
     expect((await made('csv')).trimEnd().split('\r\n')).toHaveLength(comparison.plans.length + 1);
   });

@@ -15,15 +15,15 @@ import {
   build,
   enumerate,
   exhaust,
+  limitedInstance,
   mulberry32,
   type PlainProblem,
   randomProblem,
   ring,
-  so28,
 } from '../support.ts';
 
-/** Optimum and choice of the table of SO-28, by seed. */
-const SO28: readonly (readonly [number, number])[] = [
+/** Seed and optimum of the sixteen limited instances. */
+const OPTIMA: readonly (readonly [number, number])[] = [
   [1, 694],
   [2, 606],
   [3, 483],
@@ -45,12 +45,12 @@ const SO28: readonly (readonly [number, number])[] = [
 const numbers = (choice: ArrayLike<number>): number[] => Array.from(choice);
 
 describe('reduction to the search model', () => {
-  it('SO-35: the optimum of the reduced model is that of the problem, and every choice expands to one of equal cost', () => {
+  it('the optimum of the reduced model is that of the problem, and every choice expands to one of equal cost', () => {
     let reducedAway = 0;
     for (let seed = 1; seed <= 216; seed++) {
       const plain =
         seed <= 16
-          ? so28(seed)
+          ? limitedInstance(seed)
           : randomProblem(seed, { most: 6, values: 3, usage: true, row: seed % 3 === 0 });
       const problem = build(plain, seed % 2 === 0);
       const { objective } = exhaust(plain);
@@ -87,12 +87,12 @@ const proves = (problem: Problem, certificate: Certificate): Verdict =>
   verifyCertificate(problem, { choice: [], objective: Infinity, certificate });
 
 describe('bounds by prices and messages', () => {
-  it('SO-36: no bound above the optimum, on the way up or certified', () => {
+  it('no bound above the optimum, on the way up or certified', () => {
     let close = 0;
     for (let seed = 1; seed <= 60; seed++) {
       const plain =
         seed <= 16
-          ? so28(seed)
+          ? limitedInstance(seed)
           : randomProblem(seed, { most: 8, values: 3, usage: true, row: seed % 3 === 0 });
       const problem = build(plain, seed % 2 === 0);
       const optimum = enumerate(plain);
@@ -114,8 +114,8 @@ describe('bounds by prices and messages', () => {
     expect(close).toBeGreaterThan(30);
   });
 
-  it('SO-36: a certificate with a flipped, shifted or foreign part is refused or proves less, never more than the optimum', () => {
-    const plain = so28(5);
+  it('a certificate with a flipped, shifted or foreign part is refused or proves less, never more than the optimum', () => {
+    const plain = limitedInstance(5);
     const problem = build(plain);
     const reduced = presolve(problem);
     if (reduced === undefined) throw new Error('it has choices');
@@ -167,10 +167,10 @@ describe('bounds by prices and messages', () => {
     expect(
       proves(problem, { ...good, steps: [...good.steps, STEP.eliminate, 0] }).reason,
     ).toContain('follows messages');
-    expect(proves(build(so28(6)), good).accepted).toBe(false);
+    expect(proves(build(limitedInstance(6)), good).accepted).toBe(false);
   });
 
-  it('SO-36: edges of variables with one value are certified with the costs of their other ends', () => {
+  it('edges of variables with one value are certified with the costs of their other ends', () => {
     // Alone every edge and every variable costs nothing at best; together each pair costs 10.
     const pairs = 5;
     const unary = [[3], ...Array.from({ length: pairs }, () => [0, 10, 12])];
@@ -216,7 +216,7 @@ function withPartnerless(plain: PlainProblem, seed: number): PlainProblem {
 }
 
 describe('values without a partner', () => {
-  it('SO-36: values that two edges together leave without a partner are deleted, and bounds of such problems are certified', () => {
+  it('values that two edges together leave without a partner are deleted, and bounds of such problems are certified', () => {
     let doubled = 0;
     for (let seed = 1; seed <= 120; seed++) {
       const random = randomProblem(seed, { most: 6, values: 4, usage: true, row: seed % 3 === 0 });
@@ -250,10 +250,10 @@ describe('values without a partner', () => {
 });
 
 describe('solve, anytime', () => {
-  it('SO-28: sixteen random instances (every other one without SHARDWRIGHT_FULL), proven', async () => {
-    for (const [i, [seed, optimum]] of SO28.entries()) {
+  it('sixteen random instances (every other one without SHARDWRIGHT_FULL), proven', async () => {
+    for (const [i, [seed, optimum]] of OPTIMA.entries()) {
       if (i % 2 === 1 && process.env.SHARDWRIGHT_FULL !== '1') continue;
-      const problem = build(so28(seed));
+      const problem = build(limitedInstance(seed));
       const solution = await solve(problem, { mode: 'anytime', threads: 1, rounds: 12 });
       expect([seed, solution.status, solution.objective, solution.bound]).toEqual([
         seed,
@@ -264,7 +264,7 @@ describe('solve, anytime', () => {
     }
   });
 
-  it('SO-29: random problems of every kind against enumeration; certificates are accepted', async () => {
+  it('random problems of every kind against enumeration; certificates are accepted', async () => {
     const last = process.env.SHARDWRIGHT_FULL === '1' ? 425 : 412;
     for (let seed = 400; seed < last; seed++) {
       const plain = randomProblem(seed, { most: 9, values: 3, usage: true, row: seed % 2 === 0 });
@@ -283,7 +283,7 @@ describe('solve, anytime', () => {
     }
   });
 
-  it('SO-37: the same bytes with one thread and with three', async () => {
+  it('the same bytes with one thread and with three', async () => {
     const problem = build(ring(7, 120, 3, 1.1));
     const [alone, together] = await Promise.all([
       solve(problem, { mode: 'anytime', threads: 1, rounds: 2, seed: 5, close: false }),
@@ -297,7 +297,7 @@ describe('solve, anytime', () => {
     ]);
   });
 
-  it('SO-38: cost falls and bound rises; a stop in mid-search returns a checked choice with an honest bound', async () => {
+  it('cost falls and bound rises; a stop in mid-search returns a checked choice with an honest bound', async () => {
     const problem = build(ring(3, 200, 3, 1.1));
     const stop = new AbortController();
     const events: (readonly [number, number])[] = [];

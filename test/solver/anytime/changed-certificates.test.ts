@@ -1,6 +1,6 @@
 /**
- * Certificates of the anytime mode, changed in every place: what the checker still accepts is a
- * true bound (SO-36).
+ * Certificates of the anytime mode, changed in every place: a bound that the checker still accepts
+ * is a true bound.
  */
 import { describe, expect, it } from 'vitest';
 

@@ -70,7 +70,7 @@ const WHOLE: BlockMove = {
   attempts: 8,
 };
 
-describe('SO-35 (elimination orders of the search)', () => {
+describe('(elimination orders of the search)', () => {
   it('every variable is ordered or frozen, and no table is larger than the cap', () => {
     let frozenInAll = 0;
     for (let seed = 1; seed <= 30; seed++) {
@@ -113,7 +113,7 @@ describe('SO-35 (elimination orders of the search)', () => {
   });
 });
 
-describe('SO-29 (whole models as one block)', () => {
+describe('(whole models as one block)', () => {
   it('without rows a block of everything is the optimum', () => {
     for (let seed = 1; seed <= 20; seed++) {
       const plain = randomProblem(seed, { most: 9, values: 3, usage: false, row: false });
@@ -151,7 +151,7 @@ describe('SO-29 (whole models as one block)', () => {
   });
 });
 
-describe('SO-37, SO-38 (descents)', () => {
+describe('(descents)', () => {
   const newsOf = (model: Model): SharedState | undefined => {
     const choice = firstChoice(model);
     if (choice === undefined) return undefined;

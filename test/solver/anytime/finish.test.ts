@@ -14,7 +14,14 @@ import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
 import { evaluate, verifyCertificate } from '../../../src/solver/check/verify.ts';
 import { solve } from '../../../src/solver/solve.ts';
 import type { Problem } from '../../../src/solver/types.ts';
-import { build, exhaust, type PlainProblem, randomProblem, ring, so28 } from '../support.ts';
+import {
+  build,
+  exhaust,
+  limitedInstance,
+  type PlainProblem,
+  randomProblem,
+  ring,
+} from '../support.ts';
 
 // The long runs belong to `npm run test:full`.
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
@@ -37,7 +44,7 @@ function* cases(): Generator<Case> {
   for (let seed = 1; seed <= 70; seed++) {
     const plain =
       seed <= 16
-        ? so28(seed)
+        ? limitedInstance(seed)
         : randomProblem(seed, { most: 7, values: 3, usage: true, row: seed % 3 === 0 });
     const problem = build(plain, seed % 2 === 0);
     const reduced = presolve(problem);

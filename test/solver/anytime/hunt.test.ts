@@ -17,7 +17,7 @@ import { build, mulberry32, type PlainProblem } from '../support.ts';
 // The long runs belong to `npm run test:full`.
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
 
-describe('SO-29 (the kernels in WebAssembly)', () => {
+describe('(the kernels in WebAssembly)', () => {
   it('least sums and messages of any width, the same bits as plain loops', () => {
     const next = mulberry32(5);
     const arena = new Arena();
@@ -126,7 +126,7 @@ function chain(seed: number, n: number, values: number): PlainProblem {
   return { unary, edges, pieces, limit: Math.floor(1.1 * peak) };
 }
 
-describe('SO-37 (schedules)', () => {
+describe('(schedules)', () => {
   const bound: BoundReport = {
     best: 0,
     present: 0,

@@ -14,7 +14,7 @@ import { STEP } from '../../../src/solver/check/certificate-format.ts';
 import { type Verdict, verifyCertificate } from '../../../src/solver/check/verify.ts';
 import type { Certificate, Problem } from '../../../src/solver/types.ts';
 import { placesOf, type Step, stepsOf, withList, withSteps } from '../certificate-support.ts';
-import { build, enumerate, randomProblem, ring, so28 } from '../support.ts';
+import { build, enumerate, limitedInstance,randomProblem, ring } from '../support.ts';
 import { partsOf } from './bounded.ts';
 
 /** What the checker says of a bound alone. */
@@ -31,7 +31,7 @@ function divided(swept?: boolean): {
   readonly good: Certificate;
 } {
   const optimum = 837;
-  const problem = build(so28(5));
+  const problem = build(limitedInstance(5));
   const bounded = partsOf(problem, optimum);
   const good =
     bounded === undefined
@@ -70,7 +70,7 @@ describe('bounds by parts', () => {
     for (let seed = 1; seed <= 90; seed++) {
       const plain =
         seed <= 16
-          ? so28(seed)
+          ? limitedInstance(seed)
           : randomProblem(seed, { most: 8, values: 4, usage: true, row: seed % 2 === 0 });
       const problem = build(plain, seed % 2 === 0);
       const optimum = enumerate(plain);
@@ -196,7 +196,7 @@ describe('bounds by parts', () => {
     for (const [what, bad] of refused)
       expect([what, proves(problem, bad).accepted]).toEqual([what, false]);
     expect(proves(problem, { ...good, problem: '0123456789abcdef' }).accepted).toBe(false);
-    expect(proves(build(so28(6)), good).accepted).toBe(false);
+    expect(proves(build(limitedInstance(6)), good).accepted).toBe(false);
     // Numbers that no ascent found still bound what they say they bound.
     const swapped =
       parts.find((list, k) => k > 0 && good.lists[list].length + good.lists[kept].length > 0) ??

@@ -10,12 +10,12 @@ import {
   build,
   costOf as plainCost,
   enumerate,
+  limitedInstance,
   mulberry32,
   peakOf,
   type PlainProblem,
   randomProblem,
   rowsHold,
-  so28,
 } from '../support.ts';
 
 /** Feasible choices of a problem, each with its cost, by walking through all. */
@@ -34,7 +34,7 @@ function feasible(plain: PlainProblem): { readonly choice: Int32Array; readonly 
 
 const plainOf = (seed: number): PlainProblem =>
   seed <= 16
-    ? so28(seed)
+    ? limitedInstance(seed)
     : randomProblem(seed, { most: 6, values: 4, usage: true, row: seed % 2 === 0 });
 
 /** A random tree or, with `extra` edges, near-tree of variables whose amounts stand in one row. */
@@ -117,7 +117,7 @@ describe('choices known beforehand', () => {
   });
 
   it('and a bound known beforehand end the search once they meet', async () => {
-    const plain = so28(5);
+    const plain = limitedInstance(5);
     const problem = build(plain);
     const best = feasible(plain).reduce((a, b) => (b.cost < a.cost ? b : a));
     const options = {

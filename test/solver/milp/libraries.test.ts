@@ -20,10 +20,10 @@ import {
   build,
   enumerate,
   exhaust,
+  limitedInstance,
   mulberry32,
   type PlainProblem,
   randomProblem,
-  so28,
 } from '../support.ts';
 
 /** Rounds costs in seconds to integer units; Infinity stays. */
@@ -108,7 +108,7 @@ function hard(n = 50, chord = 7): PlainProblem {
   };
 }
 
-describe('SO-31: adapters', () => {
+describe('adapters', () => {
   it.each(BACKENDS)(
     '$library: x + y = 1, 81e9 x + 40e9 y <= 80e9 is feasible with y = 1',
     async (backend) => {
@@ -262,7 +262,7 @@ describe('bounds and words', () => {
     });
 
   it('a library alone is never optimal: with a weak bound of ours its optimum is feasible', async () => {
-    const plain = so28(3);
+    const plain = limitedInstance(3);
     const optimum = exhaust(plain).objective;
     for (const engine of ['highs', 'javascript-lp-solver'] as const) {
       const solution = await solveWithLibrary(
@@ -282,7 +282,7 @@ describe('bounds and words', () => {
   });
 
   it('a bound of ours above a checked choice is shown as an internal error and not claimed', async () => {
-    const plain = so28(3);
+    const plain = limitedInstance(3);
     const optimum = exhaust(plain).objective;
     const solution = await solveWithLibrary(
       'highs',
@@ -296,7 +296,7 @@ describe('bounds and words', () => {
   });
 
   it('the second opinion refutes a wrong optimum of ours, and agrees on an infeasible problem', async () => {
-    const { limit: _limit, pieces: _pieces, ...free } = so28(1);
+    const { limit: _limit, pieces: _pieces, ...free } = limitedInstance(1);
     const problem = build(free);
     const ours = solveNow(problem);
     expect((await withSecondOpinion(problem, ours)).secondOpinion).toBe(
@@ -322,8 +322,8 @@ describe('bounds and words', () => {
   });
 
   it('no second opinion where a row can bind, and none with the engine `exact`', async () => {
-    expect((await solve(build(so28(1)))).evidence).toBeUndefined();
-    const { limit: _limit, pieces: _pieces, ...free } = so28(1);
+    expect((await solve(build(limitedInstance(1)))).evidence).toBeUndefined();
+    const { limit: _limit, pieces: _pieces, ...free } = limitedInstance(1);
     expect((await solve(build(free), { engine: 'exact' })).evidence).toBeUndefined();
   });
 });

@@ -23,7 +23,7 @@ const CASES: readonly (readonly [string, number, number, RandomOptions])[] = [
   ],
 ];
 
-describe('SO-29: enumeration = own engine = HiGHS = javascript-lp-solver', () => {
+describe('enumeration = own engine = HiGHS = javascript-lp-solver', () => {
   it.each(CASES)('%s', async (_, seed0, all, options) => {
     const count = FULL ? all : all / 4;
     let infeasible = 0;

@@ -1,5 +1,5 @@
 /**
- * SO-5 to SO-20: the five-node instance of XLA's auto-sharding solver tests, as far as the solver's
+ * The five-node instance of XLA's auto-sharding solver tests, as far as the solver's
  * own types express it.
  */
 import { describe, expect, it } from 'vitest';
@@ -162,7 +162,7 @@ const CASES: readonly (readonly [string, PlainProblem, number, readonly number[]
   ],
 ];
 
-describe('SO-20: the XLA instance', () => {
+describe('the XLA instance', () => {
   it.each(CASES)('%s', async (_, plain, optimum, first) => {
     const all = exhaust(plain);
     expect(all.objective).toBe(optimum);

@@ -1,4 +1,4 @@
-/** SO-51: the largest public file. Read beside the checkout, skipped without. */
+/** Loads the largest public IOPDDL file. It is read from a folder next to the checkout, and the test is skipped without it. */
 import { existsSync, readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 
@@ -9,7 +9,7 @@ import { readIopddl } from '../../../src/solver/problem/iopddl.ts';
 const FILE = new URL('../../../../shared/fixtures/iopddl/A.json.gz', import.meta.url);
 const full = process.env.SHARDWRIGHT_FULL === '1';
 
-describe('SO-51 IOPDDL: loading the largest public file (../shared/fixtures/iopddl)', () => {
+describe('IOPDDL: loading the largest public file (../shared/fixtures/iopddl)', () => {
   it.skipIf(!existsSync(FILE))(
     'counts are those published, equal tables are kept once',
     () => {

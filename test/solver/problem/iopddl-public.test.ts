@@ -39,7 +39,7 @@ const PROVEN: readonly (readonly [string, number, boolean])[] = [
 describe('IOPDDL: public files, proven (../shared/fixtures/iopddl)', () => {
   for (const [letter, optimum, always] of PROVEN) {
     it.skipIf(!has(letter) || !always)(
-      `SO-36, SO-40..50: ${letter} is proven optimal with a certificate that the checker accepts`,
+      `${letter} is proven optimal with a certificate that the checker accepts`,
       async () => {
         const problem = read(letter);
         const solution = await solve(problem, { mode: 'anytime', threads: 2, rounds: 8 });
@@ -65,7 +65,7 @@ const BOUNDS: readonly (readonly [string, number, number])[] = [
 describe('IOPDDL: public files, reduction (../shared/fixtures/iopddl)', () => {
   for (const [letter, nodes, bound] of BOUNDS) {
     it.skipIf(!has(letter) || (letter === 'K' && !FULL))(
-      `SO-40..50: ${letter} has a feasible first choice, the same in the model and the file`,
+      `${letter} has a feasible first choice, the same in the model and the file`,
       () => {
         const problem = read(letter);
         const reduced = presolve(problem);
@@ -124,7 +124,7 @@ function large(): unknown {
 
 describe('IOPDDL: size', () => {
   it.runIf(full)(
-    'SO-52: 70,000 nodes, 110,000 edges and a domain of 2,000: a checked choice and a bound',
+    '70,000 nodes, 110,000 edges and a domain of 2,000: a checked choice and a bound',
     async () => {
       const problem = readIopddl(large());
       const solution = await solve(problem, { mode: 'anytime', threads: 1, rounds: 2 });

@@ -79,7 +79,7 @@ function least(problem: Problem): number {
 describe.skipIf(!has('example.json'))(
   'IOPDDL: the example of the contest (../shared/fixtures/iopddl)',
   () => {
-    it('SO-1: all twelve choices, and the optimum 445', async () => {
+    it('all twelve choices, and the optimum 445', async () => {
       const table =
         '00000 575 50,00010 475 50,00100 515 55,00110 415 55,00200 545 50,00210 445 50,01000 525 50,01010 565 50,01100 465 55,01110 505 55,01200 495 50,01210 535 50';
       for (const line of table.split(',')) {
@@ -98,7 +98,7 @@ describe.skipIf(!has('example.json'))(
       }
     });
 
-    it('SO-2: 415 without a limit, with a second opinion; the evaluator refuses what is no choice', async () => {
+    it('415 without a limit, with a second opinion; the evaluator refuses what is no choice', async () => {
       const free = example((f) => delete f.problem.usage_limit);
       const solution = await solve(free);
       expect([solution.status, solution.objective, [...solution.choice]]).toEqual([
@@ -121,7 +121,7 @@ describe.skipIf(!has('example.json'))(
       expect(codes([0, 4, 1, 1, 0])).toEqual(['range']);
     });
 
-    it('SO-3: a limit of 49 or 0 is infeasible', async () => {
+    it('a limit of 49 or 0 is infeasible', async () => {
       for (const limit of [49, 0]) {
         const solution = await solve(example((f) => (f.problem.usage_limit = limit)));
         expect(solution.status).toBe('infeasible');
@@ -130,7 +130,7 @@ describe.skipIf(!has('example.json'))(
       }
     });
 
-    it('SO-4: node 3 pinned to 0', async () => {
+    it('node 3 pinned to 0', async () => {
       const pin = (f: Example): void => void (f.problem.nodes.costs[3][1] = 1e18);
       const pinned = await solve(example(pin));
       expect([pinned.objective, [...pinned.choice]]).toEqual([495, [0, 1, 2, 0, 0]]);

@@ -1,6 +1,6 @@
 /**
- * SO-35: the reduced problem plus its constant has the optimum of the whole, and its choices expand
- * to whole ones.
+ * The reduced problem plus its constant has the optimum of the whole problem, and its choices expand
+ * to choices of the whole.
  */
 import { describe, expect, it } from 'vitest';
 
@@ -10,7 +10,7 @@ import type { Network } from '../../../src/solver/network/network.ts';
 import { addPrices, dropRows, installRows, plainRows } from '../../../src/solver/network/rows.ts';
 import { Reducer } from '../../../src/solver/reduce/presolve.ts';
 import { Pool } from '../../../src/solver/store/pool.ts';
-import { build, enumerate, type PlainProblem, randomProblem, so28 } from '../support.ts';
+import { build, enumerate, limitedInstance,type PlainProblem, randomProblem } from '../support.ts';
 
 /**
  * Optimum of what is left of a network, by depth-first enumeration of positions, with the positions
@@ -85,10 +85,10 @@ function check(
   };
 }
 
-describe('SO-35: reduction', () => {
-  it('the sixteen instances of SO-28, with and without their limit', () => {
+describe('reduction', () => {
+  it('the sixteen limited instances keep their optimum, with and without their limit', () => {
     for (let seed = 1; seed <= 16; seed++) {
-      const plain = so28(seed);
+      const plain = limitedInstance(seed);
       const { limit: _limit, pieces: _pieces, ...free } = plain;
       check(plain, false, `seed ${seed}`);
       check(free, false, `seed ${seed}, free`);

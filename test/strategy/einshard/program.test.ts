@@ -58,7 +58,7 @@ describe('the table of the tutorial MLP', () => {
   }
   const rows: readonly [string, Row][] = [
     [
-      'PL-120 y',
+      'y',
       {
         at: [WHOLE, 'x y -> x y*', 'y z -> y* z'],
         courses: { X: 'R', W1: 'S(1)', W2: 'S(0)', Y: 'S(1)', Z: 'P(sum)>R' },
@@ -67,7 +67,7 @@ describe('the table of the tutorial MLP', () => {
       },
     ],
     [
-      'PL-121 b',
+      'b',
       {
         at: ['b x -> b* x', WHOLE, WHOLE],
         courses: { X: 'S(0)', W1: 'R', W2: 'R', Y: 'S(0)', Z: 'S(0)' },
@@ -76,7 +76,7 @@ describe('the table of the tutorial MLP', () => {
       },
     ],
     [
-      'PL-122 z',
+      'z',
       {
         at: [WHOLE, WHOLE, 'y z -> y z*'],
         courses: { X: 'R', W1: 'R', W2: 'S(1)', Y: 'R', Z: 'S(1)' },
@@ -85,7 +85,7 @@ describe('the table of the tutorial MLP', () => {
       },
     ],
     [
-      'PL-123 x then z',
+      'x then z',
       {
         at: ['b x -> b x*', 'x y -> x* y', 'y z -> y z*'],
         courses: { X: 'S(1)', W1: 'S(0)', W2: 'S(1)', Y: 'P(sum)>R', Z: 'S(1)' },
@@ -94,7 +94,7 @@ describe('the table of the tutorial MLP', () => {
       },
     ],
     [
-      'PL-124 x only',
+      'x only',
       {
         at: ['b x -> b x*', 'x y -> x* y', WHOLE],
         courses: { X: 'S(1)', W1: 'S(0)', W2: 'R', Y: 'P(sum)>R', Z: 'R' },
@@ -103,7 +103,7 @@ describe('the table of the tutorial MLP', () => {
       },
     ],
     [
-      'PL-125 W1 on y, W2 on z',
+      'W1 on y, W2 on z',
       {
         at: [WHOLE, 'x y -> x y*', 'y z -> y z*'],
         courses: { X: 'R', W1: 'S(1)', W2: 'S(1)', Y: 'S(1)>R', Z: 'S(1)' },
@@ -112,7 +112,7 @@ describe('the table of the tutorial MLP', () => {
       },
     ],
     [
-      'PL-126 b2 x y4',
+      'b2 x y4',
       {
         at: ['b x -> b2 x 4', 'x y -> 2 x y4', 'y z -> 2 y4 z'],
         courses: { X: 'S(0)R', W1: 'RS(1)', W2: 'RS(0)', Y: 'S(0)S(1)', Z: 'S(0)P(sum)>S(0)R' },

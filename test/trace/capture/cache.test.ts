@@ -13,7 +13,7 @@ const batch = (n: number): { x: ReturnType<typeof spec> } => ({ x: spec([n, 128]
 const shapeOf = (made: { graph: { nodes: readonly { type: unknown }[] } }): unknown =>
   made.graph.nodes.at(-1)?.type;
 
-describe('CA-33 host values', () => {
+describe('host values', () => {
   const loop = ({ x, n }: { x: Tensor; n: number }): Tensor => {
     let y = x;
     for (let i = 0; i < n; i++) y = y.add(1);
@@ -21,7 +21,7 @@ describe('CA-33 host values', () => {
   };
   const inputs = (n: number): { x: ReturnType<typeof spec>; n: number } => ({ x: spec([4]), n });
 
-  it('CA-33 one graph for each unroll length; a known one is found', () => {
+  it('one graph for each unroll length; a known one is found', () => {
     const cache = new GraphCache(loop);
     for (const n of [1, 2, 3, 4]) expect(cache.get(inputs(n)).graph.nodes).toHaveLength(1 + n);
     expect(cache.size).toBe(4);
@@ -35,7 +35,7 @@ describe('CA-33 host values', () => {
     ]);
   });
 
-  it('CA-33 the limit on graphs', () => {
+  it('the limit on graphs', () => {
     const cache = new GraphCache(loop, { recompileLimit: 3 });
     for (const n of [1, 2, 3]) cache.get(inputs(n));
     const error = errorOf(() => cache.get(inputs(4)));
@@ -47,8 +47,8 @@ describe('CA-33 host values', () => {
   });
 });
 
-describe('CA-34 sizes', () => {
-  it('CA-34 batch 8, 16, 32, then 1', () => {
+describe('sizes', () => {
+  it('batch 8, 16, 32, then 1', () => {
     const cache = new GraphCache(model);
     const first = cache.get(batch(8));
     expect(first.made).toBe(true);
@@ -71,7 +71,7 @@ describe('CA-34 sizes', () => {
     ]);
   });
 
-  it('CA-34 errorOnRecompile names the size', () => {
+  it('errorOnRecompile names the size', () => {
     const cache = new GraphCache(model, { errorOnRecompile: true });
     cache.get(batch(8));
     const error = errorOf(() => cache.get(batch(16)));

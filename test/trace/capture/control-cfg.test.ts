@@ -52,7 +52,7 @@ const twoExits = captureCfg('search', 'head', {
 });
 
 describe('cfg', () => {
-  it('CA-39 two exits: values, trips, and the way taken', () => {
+  it('two exits: values, trips, and the way taken', () => {
     const found = runBlocks(twoExits, [fromList([2], [1, 1]), int(0)]);
     expect(found.values).toEqual([[64, 64]]);
     expect(found.blocks.filter((id) => id === 'next')).toHaveLength(6);
@@ -61,7 +61,7 @@ describe('cfg', () => {
     expect(none.values[0].map(Math.abs)).toEqual([0, 0]);
   });
 
-  it('CA-39 structure leaves it as blocks', () => {
+  it('structure leaves it as blocks', () => {
     const { graph, cfg, loops } = structure(twoExits);
     expect(graph).toBeUndefined();
     // The loop has a header, but two ways out.
@@ -77,7 +77,7 @@ describe('cfg', () => {
     }
   });
 
-  it('CA-39 a plain diamond becomes a cond', () => {
+  it('a plain diamond becomes a cond', () => {
     const diamond = captureCfg('diamond', 'top', {
       top: {
         params: [x],

@@ -34,7 +34,7 @@ describe('cond', () => {
     { x: f64(2) },
   );
 
-  it('CA-20 calls sum gt cond getitem, one call a body; values on both sides', () => {
+  it('calls sum gt cond getitem, one call a body; values on both sides', () => {
     expect(calls(graph)).toEqual(['sum', 'gt', 'cond', 'getitem']);
     expect(Object.values(graph.subgraphs).map(calls)).toEqual([['sin'], ['cos']]);
     expectClose(run(graph, { x: [1, 2] })[0] ?? [], [Math.sin(1), Math.sin(2)], 1e-12);
@@ -62,7 +62,7 @@ describe('cond', () => {
       ]);
   });
 
-  it('CA-22 branches of different shape, dtype or structure; a predicate of shape [2]', () => {
+  it('branches of different shape, dtype or structure; a predicate of shape [2]', () => {
     const mismatch = (other: (x: Tensor) => Tensor | readonly Tensor[]) =>
       errorOf(() =>
         trace(
@@ -111,7 +111,7 @@ describe('cond', () => {
     ).toBe('E_COND_PRED');
   });
 
-  it('CA-23 an in-place operator in a branch, traced or in a foreign graph', () => {
+  it('an in-place operator in a branch, traced or in a foreign graph', () => {
     const traced = errorOf(() =>
       trace(
         ({ x }: { x: Tensor }) =>
@@ -206,12 +206,12 @@ describe('while', () => {
     { x: f64(2) },
   );
 
-  it('CA-24 the value after five trips', () => {
+  it('the value after five trips', () => {
     expect(run(doubling, { x: [1, 1] })).toEqual([[32, 32]]);
     roundTrips(doubling);
   });
 
-  it('CA-25 a body that changes the shape of the carry', () => {
+  it('a body that changes the shape of the carry', () => {
     const error = errorOf(() =>
       trace(
         ({ x }: { x: Tensor }) =>
@@ -263,7 +263,7 @@ describe('while', () => {
 });
 
 describe('scan, map, fori', () => {
-  it('CA-26 cumulative sums', () => {
+  it('cumulative sums', () => {
     const graph = trace(
       ({ c, x }: { c: Tensor; x: Tensor }) =>
         scan((h: Tensor, r: Tensor) => [h.add(r), h.add(r)], c, x),
@@ -276,7 +276,7 @@ describe('scan, map, fori', () => {
     roundTrips(graph);
   });
 
-  it('CA-27 cumulative products, either way', () => {
+  it('cumulative products, either way', () => {
     const graph = (reverse: boolean): Graph =>
       trace(
         ({ c, x }: { c: Tensor; x: Tensor }) =>
@@ -336,7 +336,7 @@ describe('scan, map, fori', () => {
     expect(run(graph, { c: [3, 4] })).toEqual([[3, 4], []]);
   });
 
-  it('CA-29 map and fori', () => {
+  it('map and fori', () => {
     const graph = trace(({ x, w }: { x: Tensor; w: Tensor }) => map((r: Tensor) => r.mul(w), x), {
       x: f64(2, 2),
       w: f64(2),
@@ -365,7 +365,7 @@ describe('scan, map, fori', () => {
     expect(run(bounded, { x: [1], n: [3] })).toEqual([[16]]);
   });
 
-  it('CA-16 bodies nested 50 deep', () => {
+  it('bodies nested 50 deep', () => {
     const deep = (h: Tensor, depth: number): Tensor =>
       depth === 0
         ? h.sin()

@@ -39,7 +39,7 @@ const run = <I>(regions: RegionCapture<I>, x: readonly number[]): number[] => {
 const CA6 = 'export function model(x) { if (x.sum().gt(0)) return x.sin(); return x.cos(); }';
 
 describe('regions', () => {
-  it('CA-30 two graphs and three operators; a negative input adds one graph and reuses the first', () => {
+  it('two graphs and three operators; a negative input adds one graph and reuses the first', () => {
     const regions = captureRegions(load(CA6), [spec([2], 'f64')]);
     expect(run(regions, [1, 2])).toEqual([Math.sin(1), Math.sin(2)]);
     expect(regions.regions.map(({ graph }) => ops(graph))).toEqual([['sum', 'gt'], ['sin']]);
@@ -56,14 +56,14 @@ describe('regions', () => {
     ]);
   });
 
-  it('CA-31 fullgraph', () => {
+  it('fullgraph', () => {
     const regions = captureRegions(load(CA6), [spec([2], 'f64')], { fullgraph: true });
     const error = errorOf(() => run(regions, [1, 2]));
     expect(error.code).toBe('E_DATA_DEPENDENT');
     expect(error.message).toMatch(/^Data-dependent branching/);
   });
 
-  it('CA-32 callers of a split function are split around it', () => {
+  it('callers of a split function are split around it', () => {
     const regions = captureRegions(
       load(`function b(y) { const z = y.add(1); if (z.sum().gt(0)) return z.sin(); return z; }
 export function model(x) { return b(x.mul(2)).add(3); }`),

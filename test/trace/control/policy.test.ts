@@ -37,7 +37,7 @@ const IF =
 const f64 = (...shape: number[]) => spec(shape, 'f64');
 
 describe('policies of the front end', () => {
-  it('CA-40 auto: host branch, size branch, tensor if, explicit scan, each with position and reason', () => {
+  it('auto: host branch, size branch, tensor if, explicit scan, each with position and reason', () => {
     const source = `export function model(x) {
   const deep = 3;
   if (deep > 2) x = x.mul(2);
@@ -67,7 +67,7 @@ describe('policies of the front end', () => {
       expect(position === '' || reason === '').toBe(false);
   });
 
-  it('CA-40 auto without rewriting: an error that names the ways out', () => {
+  it('auto without rewriting: an error that names the ways out', () => {
     const error = errorOf(() => trace(load(IF, 'check'), [spec([2])], { policy: 'auto' }));
     expect(error.code).toBe('E_DATA_DEPENDENT');
     expect(error.message).toMatch(/^Data-dependent branching/);
@@ -78,7 +78,7 @@ describe('policies of the front end', () => {
     );
   });
 
-  it("CA-6 CA-40 rewritten source asks the trace: an error by default, operators with controlFlow: 'capture'", () => {
+  it("rewritten source asks the trace: an error by default, operators with controlFlow: 'capture'", () => {
     const model = load(IF, 'rewrite');
     expect(errorOf(() => trace(model, [spec([2])])).code).toBe('E_TRACE_CONTROL_FLOW');
     expect(errorOf(() => trace(model, [spec([2])], { controlFlow: 'check' })).code).toBe(
@@ -130,7 +130,7 @@ describe('policies of the front end', () => {
       expect(run(graph, { arg0: x })).toEqual([truth(x)]);
   });
 
-  it('CA-36 predicate: no control flow is left in the captured graph', () => {
+  it('predicate: no control flow is left in the captured graph', () => {
     const { graph, report } = capture(load(IF, 'rewrite'), [f64(2)], { policy: 'predicate' });
     expect(controlCalls(graph)).toEqual([]);
     expect(report.controlFlow).toMatchObject([
@@ -156,7 +156,7 @@ describe('opaque', () => {
       ...extra,
     });
 
-  it('CA-35 one node, with declared type; it is evaluated by its kernel', () => {
+  it('one node, with declared type; it is evaluated by its kernel', () => {
     const op = sortAndMask();
     const table = builtinOperators().with([op.record]);
     const { graph, report } = capture(
@@ -178,7 +178,7 @@ describe('opaque', () => {
     expect(errorOf(() => jointGraph(graph, { table })).code).toBe('E_NO_VJP');
   });
 
-  it('CA-35 a captured parameter is refused', () => {
+  it('a captured parameter is refused', () => {
     const op = sortAndMask({ body: (x) => x.mul(param('hidden', [3])) });
     const table = builtinOperators().with([op.record]);
     const error = errorOf(() =>
@@ -195,7 +195,7 @@ describe('opaque', () => {
     expect(fine.nodes).toHaveLength(2);
   });
 
-  it('CA-35 with a derivative and rules', () => {
+  it('with a derivative and rules', () => {
     const op = customOp({
       name: 'mine.triple.default',
       schema: 'Tensor x',

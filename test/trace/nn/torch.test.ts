@@ -49,19 +49,19 @@ function shape(graph: Graph): string[] {
 describe('an MLP as torch.export writes it', () => {
   const mlp = new MLP('', [128, 256, 64]);
 
-  it('CA-11 node for node as mlp/export', () => {
+  it('node for node as mlp/export', () => {
     const graph = trace(({ x }) => mlp.forward(x), { x: spec([8, 128]) });
     expect(shape(graph)).toEqual(shape(graphOf('mlp/export')));
   });
 
-  it('CA-12 isomorphic to mlp-dynamic/export', () => {
+  it('isomorphic to mlp-dynamic/export', () => {
     const graph = trace(({ x }) => mlp.forward(x), { x: spec([dim('s0', { max: 512 }), 128]) });
     expect(shape(graph)).toEqual(shape(graphOf('mlp-dynamic/export')));
     expect(shape(graph).at(-1)).toBe('aten.linear.default(#6, #2, #3): f32[d0, 64]');
   });
 });
 
-describe('CA-55 a Llama of our own layers beside llama-tiny', () => {
+describe('a Llama of our own layers beside llama-tiny', () => {
   const net = new Transformer({
     vocabulary: 512,
     width: 64,
@@ -76,7 +76,7 @@ describe('CA-55 a Llama of our own layers beside llama-tiny', () => {
   });
   const torch = graphOf('llama-tiny/export');
 
-  it('CA-55 parameters and forward FLOPs of the record', () => {
+  it('parameters and forward FLOPs of the record', () => {
     const parameters = parametersOf(graph);
     expect([parameters.length, parameters.reduce((n, p) => n + p.elements, 0)]).toEqual([
       21, 139_584,
@@ -91,7 +91,7 @@ describe('CA-55 a Llama of our own layers beside llama-tiny', () => {
     expect(forward).toBe(14_680_576);
   });
 
-  it('CA-14 print, parse, print, and the types of every call derived again', () => {
+  it('print, parse, print, and the types of every call derived again', () => {
     const text = printGraph(graph);
     expect(printGraph(parseGraph(text))).toBe(text);
     expect(parseGraph(printGraph(graph, { source: false }))).toEqual(

@@ -70,12 +70,12 @@ const SITES: readonly (readonly [kind: string, line: string, column: number])[] 
   ['some', 'export function f16(t: any) { return [1].some(() => t); }', 47],
 ];
 
-describe('CA-4 every condition of the table is caught', () => {
+describe('every condition of the table is caught', () => {
   // The type annotations make the generated text differ from the source in every column.
   const source = SITES.map(([, line]) => line).join('\n');
   const module = load(source);
   SITES.forEach(([kind, , column], i) => {
-    it(`CA-4 ${kind}: line ${i + 1}, column ${column}`, () => {
+    it(`${kind}: line ${i + 1}, column ${column}`, () => {
       const error = errorOf(() => onTensor(module[`f${i}`] as (t: Tensor) => unknown));
       expect(error.code).toBe('E_TRACE_CONTROL_FLOW');
       expect(error.message).toContain(`in '${kind}' at sample.model.ts:${i + 1}:${column}`);
@@ -86,7 +86,7 @@ describe('CA-4 every condition of the table is caught', () => {
     });
   });
 
-  it('CA-1 the silent rows that only the lint rule sees stay silent under the hook', () => {
+  it('the silent rows that only the lint rule sees stay silent under the hook', () => {
     const { f } = load(
       'export function f(t, u) { return [Object.is(t, u), [t].includes(u), Number.isNaN(t), Array.isArray(t)]; }',
     );
@@ -105,7 +105,7 @@ describe('CA-4 every condition of the table is caught', () => {
     expect(onTensor((t) => f(t as never))).toEqual([false, false, true, true, false, true]);
   });
 
-  it('CA-6 the message says what cannot be done', () => {
+  it('the message says what cannot be done', () => {
     const { model } = load(
       'export function model(x) { if (x.sum().gt(0)) return x.sin(); return x.cos(); }',
     );
@@ -164,7 +164,7 @@ const HOST_FORMS: readonly string[] = [
   'function* g() { const x = (yield 1) ? "y" : "n"; return x; } const it = g(); it.next(); return it.next(1).value;',
 ];
 
-describe('CA-5 host programs run as before', () => {
+describe('host programs run as before', () => {
   expect(HOST_FORMS.length).toBeGreaterThanOrEqual(40);
   const source = HOST_FORMS.map((body, i) => `export function f${i}(tick, log) { ${body} }`).join(
     '\n',
@@ -173,7 +173,7 @@ describe('CA-5 host programs run as before', () => {
   for (const mode of ['check', 'rewrite'] as const) {
     const wrapped = load(source, { mode }, 'host.model.ts');
     HOST_FORMS.forEach((body, i) =>
-      it(`CA-5 ${mode}: ${body.slice(0, 60)}`, () => {
+      it(`${mode}: ${body.slice(0, 60)}`, () => {
         const run = (module: typeof plain): unknown => {
           const log: unknown[] = [];
           const tick = (value: unknown): unknown => {

@@ -55,7 +55,7 @@ function choose(pred: Tensor, onTrue: () => Tensor, onFalse: () => Tensor): Tens
 }
 
 describe('bodies', () => {
-  it('CA-20 outer tensors and parameters become inputs of both bodies, in one order', () => {
+  it('outer tensors and parameters become inputs of both bodies, in one order', () => {
     const graph = trace(
       ({ x, y }) =>
         choose(

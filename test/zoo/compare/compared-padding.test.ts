@@ -41,7 +41,7 @@ const compared = (padVocabulary?: number): Promise<Comparison> =>
     { table: TABLE, threads: 1, plans: ['dp', 'tp', 'dp+tp'], whatIf: false },
   );
 
-describe('ZO-15 compare with a padded vocabulary', () => {
+describe('compare with a padded vocabulary', () => {
   it('each mesh is padded for its own tp; the parameters of a device are those of its padded tables', async () => {
     const [plain, padded] = await Promise.all([compared(), compared(24)]);
     expect(plain.padding).toBeUndefined();

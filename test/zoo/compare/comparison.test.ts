@@ -28,7 +28,7 @@ function run(
   return compare(MLP, { table: TABLE, devices: 8, request, ...rest });
 }
 
-describe('ZO-7 meshes of a number of devices', () => {
+describe('meshes of a number of devices', () => {
   it('ordered factorizations of 64', () => {
     expect(factorizations(64, 3)).toHaveLength(28);
     expect(factorizations(64, 4)).toHaveLength(84);
@@ -62,7 +62,7 @@ describe('the front', () => {
     fits,
   });
 
-  it('ZO-22 lists what no other plan dominates, by memory', () => {
+  it('lists what no other plan dominates, by memory', () => {
     const points = [
       at('a', 52, 50),
       at('b', 41, 60),
@@ -106,7 +106,7 @@ describe('a comparison of the MLP on 8 devices', () => {
   let all: Comparison;
   beforeAll(async () => void (all = await run()), 60_000);
 
-  it('ZO-25 the optimum of a mesh is at most every recipe on it', () => {
+  it('the optimum of a mesh is at most every recipe on it', () => {
     const sizes = (mesh: string): string => mesh.replace(/[a-z_]\w*=/g, '');
     const optima = all.plans.filter((p) => p.origin === 'ilp');
     expect(optima).toHaveLength(4);
@@ -120,7 +120,7 @@ describe('a comparison of the MLP on 8 devices', () => {
     }
   });
 
-  it('ZO-39 names are unique, the best is first, every other one says why it is not', () => {
+  it('names are unique, the best is first, every other one says why it is not', () => {
     expect(new Set(all.plans.map((p) => p.name)).size).toBe(all.plans.length);
     const [first, ...others] = all.plans;
     expect(all.best).toBe(first.name);
@@ -134,7 +134,7 @@ describe('a comparison of the MLP on 8 devices', () => {
     );
   });
 
-  it('ZO-8 ZeRO keeps the states that the paper says', async () => {
+  it('ZeRO keeps the states that the paper says', async () => {
     const states = await run({
       activations: 'report',
       plans: ['dp', 'zero1', 'zero2', 'fsdp'],
@@ -168,7 +168,7 @@ describe('a comparison of the MLP on 8 devices', () => {
     const simulated = all.plans.filter((p) => p.simulatedSeconds !== undefined);
     for (const p of all.plans) expect(p.simulatedSeconds === undefined, p.name).toBe(!p.choice);
     for (const p of simulated) {
-      // CM-32: between the compute alone and every cost one after another, with a launch before
+      // Between the compute alone and every cost one after another, with a launch before
       // each kernel.
       expect(p.simulatedSeconds).toBeGreaterThanOrEqual(
         (p.seconds - p.communicationSeconds) * (1 - 1e-9),

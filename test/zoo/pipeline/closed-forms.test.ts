@@ -17,7 +17,7 @@ const MIB = 2 ** 20;
 const GIB = 2 ** 30;
 
 describe('bytes that a device sends, in closed form', () => {
-  it('ZO-8 data parallel plans at W = G = 16 MiB on 8 devices', () => {
+  it('data parallel plans at W = G = 16 MiB on 8 devices', () => {
     expect(dataBytes(8, 16 * MIB)).toBe(28 * MIB);
     expect(zero1Bytes(8, 16 * MIB, 16 * MIB)).toBe(28 * MIB);
     expect(fsdpBytes(8, 16 * MIB, 16 * MIB)).toBe(42 * MIB);
@@ -28,7 +28,7 @@ describe('bytes that a device sends, in closed form', () => {
     });
   });
 
-  it('ZO-9 a block at b s h = 8 MiB on 4 devices', () => {
+  it('a block at b s h = 8 MiB on 4 devices', () => {
     expect(tensorBytes(4, 8 * MIB)).toBe(48 * MIB);
     expect(sequenceBytes(4, 8 * MIB)).toBe(48 * MIB);
     expect(tensorBytes(4, 8 * MIB, true)).toBe(72 * MIB);
@@ -36,14 +36,14 @@ describe('bytes that a device sends, in closed form', () => {
     expect(2 * ulyssesBytes(4, 8 * MIB, 8 * MIB)).toBe(12 * MIB);
   });
 
-  it('ZO-10 a block of Llama-3.1-8B at 8192 tokens on 8 devices', () => {
+  it('a block of Llama-3.1-8B at 8192 tokens on 8 devices', () => {
     const [stream, keys] = [8192 * 4096 * 2, 8192 * 1024 * 2];
     expect(tensorBytes(8, stream)).toBe(448 * MIB);
     expect(ulyssesBytes(8, stream, keys)).toBe(17.5 * MIB);
     expect(contextBytes(8, keys)).toBe(28 * MIB);
   });
 
-  it('ZO-11 tokens to experts and back', () => {
+  it('tokens to experts and back', () => {
     const payload = 4096 * 8 * 7168 * 2;
     expect(payload).toBe(448 * MIB);
     const sent = expertBytes(32, 4096, 8, 7168 * 2);
@@ -52,7 +52,7 @@ describe('bytes that a device sends, in closed form', () => {
     expect(4 * sent).toBe(1736 * MIB);
   });
 
-  it('ZO-12 states of Llama-3.1-8B', () => {
+  it('states of Llama-3.1-8B', () => {
     const parameters = 8_030_261_248;
     expect(stateBytesPerDevice('dp', parameters, 8)).toBe(128_484_179_968);
     const gib = (plan: 'zero1' | 'zero2' | 'fsdp', n: number): number =>

@@ -17,7 +17,7 @@ const sets = (groups: readonly (readonly number[])[]): string =>
 describe('expert fold', () => {
   const sizes = { dp_shard: 4, cp: 2, tp: 2 };
 
-  test('PL-149 world 16, ep 4, expert-tp = tp', () => {
+  test('world 16, ep 4, expert-tp = tp', () => {
     const { dense, expert, modEp, inEp } = expertFold(16, { ...sizes, ep: 4, etp: 2 });
     expect([modEp, inEp]).toEqual([2, 2]);
     const first = (groups: readonly (readonly number[])[]): readonly number[] | undefined =>
@@ -32,7 +32,7 @@ describe('expert fold', () => {
     expect(expert.text).toBe('pp=1,dp_replicate=1,efsdp=2,ep=4,etp=2');
   });
 
-  test('PL-150 ep 8 with expert-tp 1; ep 3 is rejected', () => {
+  test('ep 8 with expert-tp 1; ep 3 is rejected', () => {
     const { expert, modEp, inEp } = expertFold(16, { ...sizes, ep: 8 });
     expect([modEp, inEp]).toEqual([2, 2]);
     expect(sets(expert.groups(['ep']))).toBe('{0,1,2,3,4,5,6,7}{8,9,10,11,12,13,14,15}');
@@ -46,7 +46,7 @@ describe('expert fold', () => {
     expect(expertFold(16, { ...sizes, ep: 2 }).inEp).toBeUndefined();
   });
 
-  test('PL-150 the conditions of the fold inside dp_shard and cp', () => {
+  test('the conditions of the fold inside dp_shard and cp', () => {
     expect(() => expertFold(16, { ...sizes, ep: 16, etp: 2 })).toThrow(/16 mod 32/);
     expect(() => expertFold(32, { dp_shard: 4, cp: 4, tp: 2, ep: 2, etp: 2 })).toThrow(
       /ep 2 mod cp 4 is 2/,
@@ -64,7 +64,7 @@ describe('expert fold', () => {
     );
   });
 
-  test('PL-149 with etp = tp the ep group runs over (dp_shard_in_ep, cp) at fixed tp, and with etp = 1 over consecutive devices', () => {
+  test('with etp = tp the ep group runs over (dp_shard_in_ep, cp) at fixed tp, and with etp = 1 over consecutive devices', () => {
     const n = fc.constantFrom(1, 2, 3);
     fc.assert(
       fc.property(n, n, n, n, n, n, (pp, replicate, mod, within, cp, tp) => {
@@ -96,7 +96,7 @@ describe('expert fold', () => {
 });
 
 describe('sizes', () => {
-  test('PL-151 dp_shard = -1 fills', () => {
+  test('dp_shard = -1 fills', () => {
     expect(denseMesh(16, { dp_shard: -1, tp: 2, cp: 2 }).text).toBe(
       'pp=1,dp_replicate=1,dp_shard=4,cp=2,tp=2',
     );
@@ -109,7 +109,7 @@ describe('sizes', () => {
     expect(hintOf(() => denseMesh(3, { dp_shard: -1, tp: 2, cp: 2 }))).toBe('use 4 devices');
   });
 
-  test('PL-151 sizes that do not fit', () => {
+  test('sizes that do not fit', () => {
     expect(() => denseMesh(16, { dp_shard: 2, tp: 2 })).toThrow(
       /dp_shard 2 x tp 2 makes 4 devices, but there are 16/,
     );
@@ -151,7 +151,7 @@ describe('sizes', () => {
 describe('Megatron orders', () => {
   const sizes = { dp: 2, tp: 2, pp: 2 };
 
-  test('PL-152 pp groups of the two orders', () => {
+  test('pp groups of the two orders', () => {
     expect(sets(megatronMeshes('tp-cp-ep-dp-pp', sizes, 8).dense.groups(['pp']))).toBe(
       '{0,4}{1,5}{2,6}{3,7}',
     );

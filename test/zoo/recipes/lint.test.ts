@@ -29,7 +29,7 @@ function found(input: Partial<LintInput>, code: string): ReturnType<typeof lint>
   return finding;
 }
 
-describe('ZO-16 the linter', () => {
+describe('the linter', () => {
   it('Ulysses needs a head for every rank', () => {
     expect(codes({ ulysses: 8, facts: { sequence: 8192, heads: 4 } })).toEqual(['ZL05 error']);
     expect(codes({ sizes: { cp: 8 }, facts: { sequence: 8192, heads: 4 } })).toEqual([]);
@@ -82,7 +82,7 @@ describe('ZO-16 the linter', () => {
 });
 
 describe('experts and sizes', () => {
-  it('ZO-5 a fold that does not work out names its equation', () => {
+  it('a fold that does not work out names its equation', () => {
     const sizes = { dp_shard: 4, cp: 2, tp: 2 };
     const three = found({ sizes, ep: 3, facts: {} }, 'ZL08');
     expect(three.message).toContain('16 mod 3');
@@ -94,7 +94,7 @@ describe('experts and sizes', () => {
     expect(codes({ sizes, ep: 4, facts: { experts: 8 } })).toEqual([]);
   });
 
-  it('ZO-6 one size may be left open, and must come out even', () => {
+  it('one size may be left open, and must come out even', () => {
     expect(
       codes({ devices: 32, sizes: { dp_replicate: 2, dp_shard: -1, cp: 2, tp: 2 }, facts: {} }),
     ).toEqual([]);
@@ -124,7 +124,7 @@ describe('a recipe and a graph', () => {
     });
   });
 
-  it('ZO-16 axes of a plan are what the rules look at', () => {
+  it('axes of a plan are what the rules look at', () => {
     const lintOf = (name: string, sizes: number[], facts: ModelFacts): string[] =>
       lintPlan(namedRecipe(name), sizes, facts, 8).map((f) => f.code);
     expect(lintOf('dp+ulysses', [2, 8], { heads: 4 })).toEqual(['ZL05']);

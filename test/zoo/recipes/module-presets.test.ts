@@ -47,7 +47,7 @@ async function counts(
   return out;
 }
 
-describe('PL-158 the MLP, colwise then rowwise, on tp=4', () => {
+describe('the MLP, colwise then rowwise, on tp=4', () => {
   const graph = load('torch/mlp/joint.expanded');
   const pins = parallelizeModule(graph, TP4, STYLES);
 
@@ -95,7 +95,7 @@ describe('PL-158 the MLP, colwise then rowwise, on tp=4', () => {
   });
 });
 
-test('PL-158 the same on a traced MLP (forward)', async () => {
+test('the same on a traced MLP (forward)', async () => {
   const graph = trace(
     (t) =>
       t.x

@@ -77,7 +77,7 @@ it('a weight under two names has one role in every recipe, that of the name unde
   expect(await price([['model.transformer.wte.weight', 'model.lm_head.weight']])).toEqual(untied);
 });
 
-describe('PL-160 no recipe is cheaper than the optimum', () => {
+describe('no recipe is cheaper than the optimum', () => {
   for (const [model, mesh] of [
     ['torch/mlp-loss/joint.expanded', 'x=4'],
     ['torch/mlp-loss/joint.expanded', 'x=2,y=4'],

@@ -37,7 +37,7 @@ async function zooPlanned(
   return { ...decode(prepared.model, priced.choice), priced };
 }
 
-describe('ZO-25 PL-160 every recipe is a choice of the problem, and the optimum is never more expensive', () => {
+describe('every recipe is a choice of the problem, and the optimum is never more expensive', () => {
   /** Graph, mesh, and the plans that at least are a choice. */
   const asked: readonly (readonly [string, string, number])[] = [
     ['torch/mlp-loss/joint.expanded', 'a=8', 3],
@@ -105,7 +105,7 @@ describe('ZO-25 PL-160 every recipe is a choice of the problem, and the optimum 
   }
 });
 
-describe('ZO-25 more budget never takes more seconds', () => {
+describe('more budget never takes more seconds', () => {
   it('the front of an MLP falls strictly, and is what every budget between its points gives', async () => {
     // The front trades states, which are one row; peak memory is none.
     const STATES = { activations: 'report' } as const;
@@ -143,7 +143,7 @@ describe('ZO-25 more budget never takes more seconds', () => {
 });
 
 describe('what a plan sends is what its closed form says', () => {
-  it('ZO-8 dp all-reduces every gradient, fsdp scatters it and gathers the weights', async () => {
+  it('dp all-reduces every gradient, fsdp scatters it and gathers the weights', async () => {
     const prepared = prepare(load('torch/mlp-loss/joint.expanded'), request('a=8'), TABLE);
     const dp = await zooPlanned(prepared, 'dp');
     const weights = dp.parameters.reduce(
@@ -165,7 +165,7 @@ describe('what a plan sends is what its closed form says', () => {
     expect(sent(fsdp, 'all_gather')).toBeGreaterThan((7 / 8) * weights);
   });
 
-  it('ZO-41 ZO-9 large collectives of a Llama of two layers over tp', async () => {
+  it('large collectives of a Llama of two layers over tp', async () => {
     const prepared = prepare(
       load('torch/llama3-8b-2l-b16/joint.expanded'),
       request('dp=8,tp=8'),
@@ -207,7 +207,7 @@ describe('what a plan sends is what its closed form says', () => {
 
   // 32 layers, 65 collectives, take some seconds.
   const layers = process.env.SHARDWRIGHT_FULL === '1' ? 32 : 7;
-  it(`ZO-41 large collectives over tp of a Llama of ${layers} layers: 2 L + 1 each way`, async () => {
+  it(`large collectives over tp of a Llama of ${layers} layers: 2 L + 1 each way`, async () => {
     const counts = async (
       name: string,
       h: number,
@@ -254,7 +254,7 @@ describe('what a plan sends is what its closed form says', () => {
     });
   }, 30_000);
 
-  it('ZO-41 a collective per parameter: dp one sum, fsdp one scatter and two gathers, of the embedding one', async () => {
+  it('a collective per parameter: dp one sum, fsdp one scatter and two gathers, of the embedding one', async () => {
     const prepared = prepare(load('torch/llama3-8b-2l-b16/joint.expanded'), request('dp=8'), TABLE);
     const count = (plan: Decoded, kind: string): number =>
       trafficOf(prepared.model, plan)
@@ -297,7 +297,7 @@ describe('what a plan sends is what its closed form says', () => {
 });
 
 describe('the registry', () => {
-  it('ZO-37 a name that is nearly one is told', () => {
+  it('a name that is nearly one is told', () => {
     expect(() => namedRecipe('fspd')).toThrow(
       expect.objectContaining({ details: { hint: "did you mean 'fsdp'?" } }),
     );

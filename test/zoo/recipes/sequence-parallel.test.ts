@@ -68,7 +68,7 @@ async function planned(prepared: Prepared, name: string): Promise<Planned> {
   return { decoded: decode(prepared.model, priced.choice), peakBytes: peakOf(intervals).peakBytes };
 }
 
-describe('ZO-9 sequence parallelism against tensor parallelism alone, family by family', () => {
+describe('sequence parallelism against tensor parallelism alone, family by family', () => {
   it.each(Object.keys(FAMILIES))(
     '%s: the same bytes over tp, and a lower peak of activations',
     async (family) => {

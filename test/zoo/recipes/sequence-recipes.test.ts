@@ -68,7 +68,7 @@ describe('recipes of a sequence dim are listed where a program can be cut along 
   });
 });
 
-describe('ZO-10 two layers of Llama-3 8B, 16 sequences of 8192, on 8 x 8: what a device sends over the sequence dim in a layer', () => {
+describe('two layers of Llama-3 8B, 16 sequences of 8192, on 8 x 8: what a device sends over the sequence dim in a layer', () => {
   const [RANKS, LAYERS, SEQUENCES, ROWS, HIDDEN, KEYS] = [8, 2, 16 / 8, 8192, 4096, 1024];
   const queryBytes = SEQUENCES * ROWS * HIDDEN * 2;
   const keyBytes = SEQUENCES * ROWS * KEYS * 2;
@@ -122,7 +122,7 @@ describe('ZO-10 two layers of Llama-3 8B, 16 sequences of 8192, on 8 x 8: what a
     },
   );
 
-  it('ZO-25 they are choices of the problem, and its optimum is not more expensive', async () => {
+  it('they are choices of the problem, and its optimum is not more expensive', async () => {
     const found = await Promise.all(sequenceNames(prepared).map((name) => priced(prepared, name)));
     expect(found).toHaveLength(4);
     const best = await shardPrepared(prepared);

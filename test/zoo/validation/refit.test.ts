@@ -37,7 +37,7 @@ async function measuredBy(constants: typeof FITTED): Promise<string> {
   return written(cells);
 }
 
-describe('constants fitted on runs of a user (issue 22, section 4)', () => {
+describe('constants fitted on runs of a user', () => {
   const planted = { ...FITTED, eagerHostSeconds: 2 * FITTED.eagerHostSeconds };
   let slowHost = '';
   beforeAll(async () => {

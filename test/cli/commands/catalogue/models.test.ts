@@ -33,7 +33,7 @@ interface Inspected {
 const json = <T>(out: string): T => JSON.parse(out) as T;
 
 describe('models', () => {
-  it('ZO-17 models list: one JSON value with the counts, and a table', async () => {
+  it('models list: one JSON value with the counts, and a table', async () => {
     const { code, out } = await cli('models', 'list', '--json');
     expect(code).toBe(0);
     const { models } = json<{
@@ -48,7 +48,7 @@ describe('models', () => {
     expect((await cli('models', 'list')).out).toContain('405,853,388,800');
   });
 
-  it('ZO-17 models show: counted on the graph, equal to the published class', async () => {
+  it('models show: counted on the graph, equal to the published class', async () => {
     const { code, out } = await cli('models', 'show', 'whisper-tiny', '--json');
     expect(code).toBe(0);
     expect(json(out)).toMatchObject({
@@ -62,7 +62,7 @@ describe('models', () => {
     );
   });
 
-  it('ZO-37 models show of a name that is not there: exit 2 and near names', async () => {
+  it('models show of a name that is not there: exit 2 and near names', async () => {
     const { code, err } = await cli('models', 'show', 'llama-3.1-8c');
     expect(code).toBe(2);
     expect(err).toContain("'llama-3.1-8b'");
@@ -70,7 +70,7 @@ describe('models', () => {
 });
 
 describe('a model name or config in place of a file', () => {
-  it('ZO-19 inspect of a name: parameters, FLOPs, and the sizes that were chosen', async () => {
+  it('inspect of a name: parameters, FLOPs, and the sizes that were chosen', async () => {
     const { code, out } = await cli(
       'inspect',
       'llama-3.1-8b',
@@ -93,12 +93,12 @@ describe('a model name or config in place of a file', () => {
     expect(found.notes.join()).toContain('batch 4, sequence 4096, bf16, 32 layers, training');
   });
 
-  it('ZO-19 defaults are printed', async () => {
+  it('defaults are printed', async () => {
     const { out } = await cli('inspect', 'gpt2');
     expect(out).toContain('batch 8, sequence 1024, bf16, 12 layers, inference');
   });
 
-  it('FM-50 inspect of a config file, packed or not', async () => {
+  it('inspect of a config file, packed or not', async () => {
     const plain = json<Inspected>((await cli('inspect', config(), '--json')).out);
     expect(plain).toMatchObject({ name: 'small', format: 'hf-config' });
     // 2 tables, 2 layers of q, k, v, o, three weights and two norms, one norm.
@@ -110,14 +110,14 @@ describe('a model name or config in place of a file', () => {
     expect(json<Inspected>(packed.out).name).toBe('packed');
   });
 
-  it('ZO-21 an unknown family: exit 2, did you mean llama', async () => {
+  it('an unknown family: exit 2, did you mean llama', async () => {
     const { code, err } = await cli('inspect', join(folder, 'lama.json'));
     expect(code).toBe(2);
     expect(err).toContain("did you mean 'llama'");
     expect(err).toContain('lama.json');
   });
 
-  it('ZO-21 a multimodal config: its text tower is planned, and the plan says so', async () => {
+  it('a multimodal config: its text tower is planned, and the plan says so', async () => {
     const path = join(folder, 'gemma3.json');
     const { model_type: _, ...text } = TINY.gemma3_text;
     writeFileSync(
@@ -157,7 +157,7 @@ describe('a model name or config in place of a file', () => {
     expect([count.code, count.err]).toEqual([2, expect.stringContaining("--seq 'long'")]);
   });
 
-  it('ZO-17 a traced training graph plans, with proof, and its parameters go by their checkpoint names', async () => {
+  it('a traced training graph plans, with proof, and its parameters go by their checkpoint names', async () => {
     const sizes = ['--batch', '8', '--seq', '16', '--training', '--quiet', '--json'];
     const { code, out } = await cli(
       'plan',

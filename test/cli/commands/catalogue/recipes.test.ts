@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { cli, fixture } from '../../support.ts';
 
 describe('recipes list', () => {
-  it('ZO-39 prints every plan with its axes and collectives', async () => {
+  it('prints every plan with its axes and collectives', async () => {
     const run = await cli('recipes', 'list', '--json');
     expect(run.code).toBe(0);
     const { plans } = JSON.parse(run.out) as {
@@ -33,7 +33,7 @@ describe('recipes list', () => {
     });
   });
 
-  it('ZO-2 with a mesh, the process groups of each axis and the hosts that they touch', async () => {
+  it('with a mesh, the process groups of each axis and the hosts that they touch', async () => {
     const run = await cli('recipes', 'list', '--mesh', 'a=2,b=4', '--json');
     const { plans } = JSON.parse(run.out) as { plans: { name: string; groups: unknown }[] };
     expect(plans.find((p) => p.name === 'hsdp')?.groups).toEqual([
@@ -96,7 +96,7 @@ it('zoo is the earlier name of the command: it works, and help shows the new one
 describe('recipes lint', () => {
   const llama = fixture('llama3-8b-2l-b16');
 
-  it('ZO-16 KV heads fewer than tp are a warning; heads that tp does not divide an error, exit 5', async () => {
+  it('KV heads fewer than tp are a warning; heads that tp does not divide an error, exit 5', async () => {
     const warned = await cli(
       'recipes',
       'lint',
@@ -122,7 +122,7 @@ describe('recipes lint', () => {
     expect(wrong.out).toContain('nearest: 8, 16');
   });
 
-  it('ZO-6 a size of -1 is filled', async () => {
+  it('a size of -1 is filled', async () => {
     const args = ['recipes', 'lint', llama, '--plan', 'hsdp+tp', '--devices', '32', '--mesh'];
     expect((await cli(...args, 'dp_replicate=2,dp_shard=-1,tp=4')).code).toBe(0);
     const wrong = await cli(...args, 'dp_replicate=2,dp_shard=-1,tp=3');

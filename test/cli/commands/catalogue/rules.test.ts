@@ -23,7 +23,7 @@ describe('shardwright rules', () => {
     expect(softmax.out).toContain('S(1) -> S(1)  (not in PyTorch 2.13)  [all-reduce-max-sum]');
   });
 
-  test('OP-54, OP-55 checks them: the JSON is a contract, and both lists are empty', async () => {
+  test('checks them: the JSON is a contract, and both lists are empty', async () => {
     const { code, out } = await run('rules', '--op', 'aten.mm.default', '--check', '--json');
     const report = JSON.parse(out) as RulesReport;
     expect(code).toBe(0);

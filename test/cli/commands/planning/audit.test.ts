@@ -81,7 +81,7 @@ describe('audit', () => {
     expect((await cli('--help')).out).not.toContain('zoo');
   });
 
-  it('ZO-38 of a recipe: regret, edits, exit 4 above the allowed regret', async () => {
+  it('of a recipe: regret, edits, exit 4 above the allowed regret', async () => {
     const run = await cli(
       'audit',
       MLP,
@@ -151,7 +151,7 @@ describe('audit', () => {
     expect(without.err).toContain('no shardings came with the model');
   });
 
-  it('ZO-38 a plan that does not fit is exit 3, and its edits make it fit', async () => {
+  it('a plan that does not fit is exit 3, and its edits make it fit', async () => {
     const run = await cli(
       'audit',
       MLP,
@@ -179,7 +179,7 @@ describe('audit', () => {
     expect(audited.editedPeakBytes).toBeLessThanOrEqual(64 * 2 ** 20);
   });
 
-  it('ZO-37 bad input', async () => {
+  it('bad input', async () => {
     const name = await cli('audit', MLP, '--plan', 'recipe:fspd', ...WHERE);
     expect(name.code).toBe(2);
     expect(name.err).toContain("did you mean 'fsdp'?");

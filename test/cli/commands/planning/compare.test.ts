@@ -118,7 +118,7 @@ describe('compare --framework', () => {
 });
 
 describe('compare', () => {
-  it('ZO-39 prints plans, the best and the front as one JSON value', async () => {
+  it('prints plans, the best and the front as one JSON value', async () => {
     const run = await cli('compare', ...MLP, '--max-dims', '2', '--json');
     expect(run.code, run.err).toBe(0);
     const compared = JSON.parse(run.out) as Compared;
@@ -135,7 +135,7 @@ describe('compare', () => {
     expect(run.err).toContain('mesh 2 x 4: solving');
   });
 
-  it('ZO-39 one plan alone that does not fit: by how much, exit 3', async () => {
+  it('one plan alone that does not fit: by how much, exit 3', async () => {
     const alone = ['compare', ...MLP, '--plans', 'dp', '--memory', '64MiB'] as const;
     const run = await cli(...alone);
     expect(run.code).toBe(3);
@@ -148,7 +148,7 @@ describe('compare', () => {
     expect(states.out).toContain('does not fit: 64.1 MiB over the budget');
   });
 
-  it('ZO-37 names and sizes that are nearly right', async () => {
+  it('names and sizes that are nearly right', async () => {
     const plan = await cli('compare', ...MLP, '--plans', 'fspd');
     expect(plan.code).toBe(2);
     expect(plan.err).toContain("did you mean 'fsdp'?");

@@ -19,7 +19,7 @@ interface Printed {
   readonly asked: number;
 }
 
-it('CM-58 plan --frontier: a table with the knee, progress on stderr, a plan folder a point', async () => {
+it('plan --frontier: a table with the knee, progress on stderr, a plan folder a point', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'shardwright-'));
   try {
     const run = await cli(...MLP, '--frontier', '2', '--gap', '20%', '-o', folder);

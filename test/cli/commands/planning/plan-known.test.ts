@@ -21,7 +21,7 @@ interface Printed {
   readonly baseSerialSeconds: number;
 }
 
-describe('CM-34 plan takes the known plan of the shortest simulated step', () => {
+describe('plan takes the known plan of the shortest simulated step', () => {
   it('data parallelism of ViT sums its gradients beside the backward pass, and is written as simulated', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'shardwright-'));
     try {

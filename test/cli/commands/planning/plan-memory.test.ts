@@ -234,7 +234,7 @@ describe('where prices come from', () => {
  * Budgets that other planners' tests ask for. ResNet-50 and DenseNet-121 have no captured graph
  * here.
  */
-describe('CM-57 budgets of other tests are feasible with checkpointing', () => {
+describe('budgets of other tests are feasible with checkpointing', () => {
   const auto = ['--checkpoint', 'auto', '--no-recipes', '--quiet', '--json'] as const;
   interface Printed {
     readonly memory: { readonly peakBytes: number };

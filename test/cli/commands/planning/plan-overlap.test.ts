@@ -40,7 +40,7 @@ interface Printed {
   readonly rounds: number;
 }
 
-describe('CM-34 plan --overlap', () => {
+describe('plan --overlap', () => {
   it.runIf(process.env.SHARDWRIGHT_FULL === '1')(
     'takes the plan that is faster when simulated, says what it gives away, and writes it',
     async () => {

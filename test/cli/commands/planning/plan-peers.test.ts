@@ -47,8 +47,8 @@ const BLOCK_STATE_BYTES = (4 * 6144 * 6144 + 2 * 6144 * 24576) * 16;
 const FORWARD = 'S(0),R -> S(0)';
 const WEIGHT = 'S(1),S(0) -> P(sum)';
 
-describe('SO-27 a transformer block on 256 devices', () => {
-  it('SO-27 with memory for one share every parameter is S(0): fully sharded data parallel', async () => {
+describe('a transformer block on 256 devices', () => {
+  it('with memory for one share every parameter is S(0): fully sharded data parallel', async () => {
     const plan = await planned(
       'block-2048',
       '--mesh',
@@ -64,7 +64,7 @@ describe('SO-27 a transformer block on 256 devices', () => {
     expect(found.filter((p) => p === FORWARD)).toHaveLength(12);
   });
 
-  it('SO-27 without a limit every parameter is R: data parallel', async () => {
+  it('without a limit every parameter is R: data parallel', async () => {
     const plan = await planned('block-2048', '--mesh', 'x=256');
     expect(plan.parameters.map((p) => p.placement)).toEqual(Array(6).fill('R'));
     const found = products(plan);
@@ -73,7 +73,7 @@ describe('SO-27 a transformer block on 256 devices', () => {
   });
 });
 
-it('SO-27 a parameter smaller than the mesh dim stays R, and the plan is feasible', async () => {
+it('a parameter smaller than the mesh dim stays R, and the plan is feasible', async () => {
   // 1024 -> 280 (+ bias) -> 1024 on 1024 devices: neither the bias nor the 280 of a weight can be
   // cut 1024 ways.
   const mesh = ['--mesh', 'x=1024'] as const;
@@ -96,7 +96,7 @@ it('SO-27 a parameter smaller than the mesh dim stays R, and the plan is feasibl
   expect(below.err).toContain(`the smallest budget that works is 13.1 KiB (${least} bytes)`);
 });
 
-it('SO-27 a constant tensor is R', async () => {
+it('a constant tensor is R', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'shardwright-'));
   try {
     const path = join(folder, 'constant.txt');

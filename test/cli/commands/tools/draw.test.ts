@@ -15,41 +15,49 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 describe('draw', () => {
   test.each<[string, string[], string]>([
     [
-      'PL-132',
+      'a shape of four dims',
       ['--shape', '2,2,2,2'],
       ' 0  1    4  5\n 2  3    6  7\n\n 8  9   12 13\n10 11   14 15',
     ],
     [
-      'PL-139',
+      'cuts of two dims',
       ['--shape', '2,2,2,2', '--cut', '0,1'],
       '  0  1 |  4  5\n  2  3 |  6  7\n-------+-------\n  8  9 | 12 13\n 10 11 | 14 15',
     ],
     [
-      'PL-147',
+      'shards of both dims',
       ['--shape', '4,4', '--mesh', 'dp=2,tp=2', '--placement', 'S(0)S(1)'],
       '  0    0 |  1    1\n  0    0 |  1    1\n---------+---------\n  2    2 |  3    3\n  2    2 |  3    3',
     ],
     [
-      'PL-144',
+      'a strided shard without borders',
       ['--shape', '8,1', '--mesh', 'dp=2,tp=2', '--placement', '_S(0, 2)S(0)', '--no-borders'],
       '0\n0\n2\n2\n1\n1\n3\n3',
     ],
     [
-      'PL-145',
+      'a strided shard',
       ['--shape', '8,1', '--mesh', 'dp=2,tp=2', '--placement', '_S(0, 2)S(0)'],
       '  0\n  0\n----\n  2\n  2\n----\n  1\n  1\n----\n  3\n  3',
     ],
-    ['PL-65', ['--layout', '((2,2),2):((2,4),1)', '--order', 'lex'], '0  1\n4  5\n2  3\n6  7'],
-    ['PL-65', ['--layout', '((2,2),2):((2,4),1)', '--order', 'colex'], '0  1\n2  3\n4  5\n6  7'],
+    [
+      'a layout in lexicographic order',
+      ['--layout', '((2,2),2):((2,4),1)', '--order', 'lex'],
+      '0  1\n4  5\n2  3\n6  7',
+    ],
+    [
+      'a layout in colexicographic order',
+      ['--layout', '((2,2),2):((2,4),1)', '--order', 'colex'],
+      '0  1\n2  3\n4  5\n6  7',
+    ],
     ['a cut at one place', ['--shape', '1,4', '--cut', '1@1'], '0 |  1    2    3'],
     ['a scalar', ['--shape', '()'], '0'],
     [
-      'PL-18 a PartitionSpec',
+      'a PartitionSpec',
       ['--shape', '8', '--mesh', 'dp=2,tp=2', '--placement', 'P(("tp", "dp"))'],
       '0    0 |  2    2 |  1    1 |  3    3',
     ],
     [
-      'PL-19 a PartitionSpec',
+      'a PartitionSpec',
       ['--shape', '4,1', '--mesh', 'dp=2,tp=2', '--placement', 'P("tp", None)'],
       ' 0,2\n 0,2\n-----\n 1,3\n 1,3',
     ],
@@ -80,7 +88,7 @@ describe('draw', () => {
     for (const row of value.cells) expect(row).toHaveLength(value.columns);
   });
 
-  test('PL-24 on a dim that does not divide, an order and a stride cut differently', async () => {
+  test('on a dim that does not divide, an order and a stride cut differently', async () => {
     const held = async (spec: string): Promise<string[]> => {
       const run = await cli(
         'draw',

@@ -7,13 +7,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readPlan } from '../../../../src/plan/record/schema.ts';
 import { cli, fixture } from '../../support.ts';
 
-const PL148 =
+const DRAWING =
   '  0,8 |  1,9\n------+------\n 2,10 | 3,11\n------+------\n 4,12 | 5,13\n------+------\n 6,14 | 7,15';
-const PL95 = ['einshard', 'a b -> 2 a2* b*', '--shape', '4,8', '--devices', '16'] as const;
+const COMMAND = ['einshard', 'a b -> 2 a2* b*', '--shape', '4,8', '--devices', '16'] as const;
 
 describe('einshard EXPR', () => {
-  it('PL-154 PL-95 as JSON keys, with the drawing PL-148', async () => {
-    const run = await cli(...PL95, '--json');
+  it('--json gives the keys of the result, and --draw its drawing', async () => {
+    const run = await cli(...COMMAND, '--json');
     expect(run.code, run.err).toBe(0);
     const keys = {
       expression: 'a b -> 2 a2* b*',
@@ -28,11 +28,11 @@ describe('einshard EXPR', () => {
       })),
     };
     expect(JSON.parse(run.out)).toEqual(keys);
-    const drawn = await cli(...PL95, '--json', '--draw');
-    expect(JSON.parse(drawn.out)).toEqual({ ...keys, drawing: PL148 });
-    const text = await cli(...PL95, '--draw');
+    const drawn = await cli(...COMMAND, '--json', '--draw');
+    expect(JSON.parse(drawn.out)).toEqual({ ...keys, drawing: DRAWING });
+    const text = await cli(...COMMAND, '--draw');
     expect(text.code).toBe(0);
-    expect(text.out.endsWith(`\n\n${PL148}\n`)).toBe(true);
+    expect(text.out.endsWith(`\n\n${DRAWING}\n`)).toBe(true);
   });
 
   it('prints the canonical expression, mesh, placements, local shape and blocks', async () => {
@@ -88,7 +88,7 @@ describe('einshard --program', () => {
   beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'shardwright-'))));
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-  it('PL-126 the table, and its JSON', async () => {
+  it('the table, and its JSON', async () => {
     const path = join(folder, 'mlp.json');
     const tensors = [
       { name: 'X', shape: [8, 128], expression: 'b x -> b2 x 4' },

@@ -9,7 +9,7 @@ const run = async (...argv: readonly string[]): Promise<string> => {
 };
 
 describe('shardwright einsum', () => {
-  test('LS-1 says in words what each letter is, where the result is and what gradients owe', async () => {
+  test('says in words what each letter is, where the result is and what gradients owe', async () => {
     expect(await run('abi,aoi->abo', '--shard', 'x=S(b)', '--axis', 'tp=8')).toMatchInlineSnapshot(`
       "einsum abi,aoi->abo
         a  batch       in x, y and the result; not cut
@@ -52,7 +52,7 @@ describe('shardwright einsum', () => {
     expect((answer as { rules: string[] }).rules).toHaveLength(9);
   });
 
-  test('LS-8 two mesh dims, one of them strict about a weight that is I', async () => {
+  test('two mesh dims, one of them strict about a weight that is I', async () => {
     const args = [
       'bh,ho->bo',
       '--shard',

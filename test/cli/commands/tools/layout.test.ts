@@ -3,7 +3,7 @@ import { describe, expect, it, test } from 'vitest';
 import { cli } from '../../support.ts';
 
 describe('layout', () => {
-  it('PL-155 asks for the order and exits 2 without it', async () => {
+  it('asks for the order and exits 2 without it', async () => {
     const run = await cli('layout', 'coalesce (2,(1,6)):(1,(6,2))');
     expect(run.code).toBe(2);
     expect(run.out).toBe('');
@@ -11,7 +11,7 @@ describe('layout', () => {
     expect(run.err).toContain('colex: the first coordinate is the fastest');
   });
 
-  it('PL-155 prints the layout', async () => {
+  it('prints the layout', async () => {
     const run = await cli('layout', 'coalesce (2,(1,6)):(1,(6,2))', '--order', 'colex');
     expect(run).toEqual({ code: 0, out: '12:1\n', err: '' });
   });

@@ -12,7 +12,7 @@ async function json(...argv: readonly string[]): Promise<Redistribution> {
 }
 
 describe('redistribute', () => {
-  it('PL-156 prints the plan and its time', async () => {
+  it('prints the plan and its time', async () => {
     const run = await cli('redistribute', 'S(0)S(1)', 'S(1)S(0)', ...ON, '--no-merge');
     expect(run.code).toBe(0);
     expect(run.err).toBe('');
@@ -32,7 +32,7 @@ describe('redistribute', () => {
     `);
   });
 
-  it('PL-156 as JSON', async () => {
+  it('as JSON', async () => {
     const found = await json('S(0)S(1)', 'S(1)S(0)', ...ON, '--no-merge');
     expect(found.plan).toBe('S(0)S(1)->RS(1)->RR->S(1)R->S(1)S(0)');
     expect(found.seconds * 1e6).toBeCloseTo(14.402, 3);
@@ -46,7 +46,7 @@ describe('redistribute', () => {
     expect(found.greedy?.seconds).toBeGreaterThan(found.seconds);
   });
 
-  it('PL-54 a permutation lists who sends to whom; no default plan for other orders', async () => {
+  it('a permutation lists who sends to whom; no default plan for other orders', async () => {
     const found = await json('S(0)S(0)', '_S(0, 2)S(0)', ...ON);
     expect(found.plan).toBe('S(0)[0]S(0)[1]-->S(0)[1]S(0)[0]');
     expect(found.steps[0].pairs).toEqual([
@@ -74,7 +74,7 @@ describe('redistribute', () => {
     );
   });
 
-  it('CM-20 under autoparallel says what runs and what a plan is charged', async () => {
+  it('under autoparallel says what runs and what a plan is charged', async () => {
     const given = [
       '--mesh',
       'a=8,b=8',

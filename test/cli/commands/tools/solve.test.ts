@@ -167,7 +167,7 @@ describe('shardwright solve', () => {
     expect(run.err).toContain('search  best');
   });
 
-  it('SO-3: an infeasible limit names the smallest one that works, exit code 3', async () => {
+  it('an infeasible limit names the smallest one that works, exit code 3', async () => {
     const { problem } = structuredClone(PROBLEM);
     problem.usage_limit = 4;
     const path = file('tight.json', JSON.stringify({ problem }));

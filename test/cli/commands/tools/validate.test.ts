@@ -38,7 +38,7 @@ const run = (id: string) => {
   return found;
 };
 
-describe('CM-60 measured runs: the deciding model', () => {
+describe('measured runs: the deciding model', () => {
   const table = builtinOperators();
 
   test(
@@ -175,24 +175,21 @@ describe('CM-60 measured runs: the deciding model', () => {
   });
 });
 
-describe('CM-61 runs that ran out of memory', () => {
-  test.each(['r0041', 'r0572', 'r0579', 'r0580'])(
-    'ZO-42 %s is predicted beyond the device',
-    (id) => {
-      expect(fitsDevice(run(id))).toEqual({ fits: false, safe: false });
-    },
-  );
+describe('runs that ran out of memory', () => {
+  test.each(['r0041', 'r0572', 'r0579', 'r0580'])('%s is predicted beyond the device', (id) => {
+    expect(fitsDevice(run(id))).toEqual({ fits: false, safe: false });
+  });
   // Runs of the same plan with 16 % fewer parameters read 60 to 63 GB (53 GB said); no term of the
   // model scales them to 85.9 GB.
   test('r0630 is missed: nothing tells it from its neighbours', () => {
     expect(fitsDevice(run('r0630')).fits).toBe(true);
   });
-  test('ZO-42 the same model and batch with full recomputation fits', () => {
+  test('the same model and batch with full recomputation fits', () => {
     expect(fitsDevice(run('r0040'))).toEqual({ fits: true, safe: true });
   });
 });
 
-describe('CM-62 memory', () => {
+describe('memory', () => {
   const read = predictions.filter((p) => p.run.memoryBytes !== undefined && !p.run.outOfMemory);
 
   test('within 15 % on the median run with a reading', () => {
@@ -231,7 +228,7 @@ describe('CM-62 memory', () => {
     expect(share(read)).toBeGreaterThan(0.8);
   });
 
-  test('ZO-42 nothing is predicted above 63 % of the dense peak', () => {
+  test('nothing is predicted above 63 % of the dense peak', () => {
     for (const { run: r, seconds } of predictions) {
       const { peakFlopsPerSecond: peaks, accelerator } = r.system.cluster;
       if (accelerator.startsWith('TPU')) continue;
@@ -244,7 +241,7 @@ describe('CM-62 memory', () => {
   });
 });
 
-describe('CM-63 monotone', () => {
+describe('monotone', () => {
   test('more sequence takes more memory and time', { timeout: 60_000 }, async () => {
     const pricer = new LayoutPricer(builtinOperators());
     const r = run('r0524').run;
@@ -265,7 +262,7 @@ describe('CM-63 monotone', () => {
   });
 });
 
-describe('ZO-40 the command', () => {
+describe('the command', () => {
   /**
    * A few rows of the fixture: one group of three runs, one without memory, one with an optimizer
    * on the host.

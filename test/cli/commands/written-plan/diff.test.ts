@@ -32,7 +32,7 @@ async function diff(a: string, b: string): Promise<PlanDiff> {
 }
 
 describe('diff', () => {
-  it('ZO-26 of a plan with itself is empty', async () => {
+  it('of a plan with itself is empty', async () => {
     const found = await diff(folders[0], folders[0]);
     expect(found).toEqual({
       deltaSeconds: 0,
@@ -46,7 +46,7 @@ describe('diff', () => {
     expect((await cli('diff', folders[0], folders[0])).out).toContain('the plans are the same');
   });
 
-  it('ZO-26 the terms sum to the difference of the objectives', async () => {
+  it('the terms sum to the difference of the objectives', async () => {
     const found = await diff(folders[0], folders[1]);
     const delta = plans[1].objective.seconds - plans[0].objective.seconds;
     expect(found.deltaSeconds).toBe(delta);
@@ -163,7 +163,7 @@ describe('hardware', () => {
     }
   });
 
-  it('ZO-37 --cluster dgx-h1000 and show dgx-h1000 suggest dgx-h100, then dgx-h200', async () => {
+  it('--cluster dgx-h1000 and show dgx-h1000 suggest dgx-h100, then dgx-h200', async () => {
     const run = await cli('hardware', 'show', 'dgx-h1000');
     expect(run.code).toBe(2);
     expect(run.err).toMatch(/did you mean 'dgx-h100' or 'dgx-h200'/);

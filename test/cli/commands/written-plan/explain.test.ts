@@ -56,7 +56,7 @@ describe('explain', () => {
     expect(found.strategies[0].computeSeconds).toBe(node.seconds);
   });
 
-  it('ZO-26 --force of the chosen placement gives 0', async () => {
+  it('--force of the chosen placement gives 0', async () => {
     const weight = plan.parameters[0];
     const found = await explain(weight.name, '--force', weight.placement);
     expect(found.forced?.globalSeconds).toBe(0);
@@ -64,7 +64,7 @@ describe('explain', () => {
     expect(found.changedNodes).toEqual([]);
   });
 
-  it('ZO-24 --force solves again: as expensive as a plan with that pin, and the terms sum to the difference', async () => {
+  it('--force solves again: as expensive as a plan with that pin, and the terms sum to the difference', async () => {
     const weight = plan.parameters.find((p) => p.shape.length === 2)!;
     const others = (await explain(weight.name)).strategies.filter((c) => c.class !== 'CHOSEN');
     for (const { spec } of others.slice(0, 2)) {

@@ -46,7 +46,7 @@ describe('simulate', () => {
     expect(report.mfuConvention).toMatch(/full attention .* TFLOPS dense peak/);
   });
 
-  it('ZO-36 --trace writes what the report says', async () => {
+  it('--trace writes what the report says', async () => {
     const file = join(root, 'trace.json');
     const report = await simulated('--trace', file);
     const { traceEvents } = JSON.parse(readFileSync(file, 'utf8')) as TraceFile;
