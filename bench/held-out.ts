@@ -3,16 +3,12 @@ import { join } from 'node:path';
 
 import { publicRuns } from '../scripts/validation-figures.ts';
 import { FITTED, type FittedConstants } from '../src/cost/kernels/fitted.ts';
-import { FAMILY_NAMES, familyOf } from '../src/cost/validation/families.ts';
-import { mean, median, SMALLEST_GROUP, spearman } from '../src/cost/validation/metrics.ts';
-import { parseRuns } from '../src/cost/validation/runs.ts';
+import { coordinateSearch } from '../src/fidelity/coordinate-search.ts';
+import { FAMILY_NAMES, familyOf } from '../src/fidelity/families.ts';
+import { mean, median, SMALLEST_GROUP, spearman } from '../src/fidelity/metrics.ts';
+import { parseRuns } from '../src/fidelity/runs.ts';
+import { predictedSeconds, type RunInParts, runsInParts } from '../src/fidelity/runs-under.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
-import { coordinateSearch } from '../src/zoo/validation/coordinate-search.ts';
-import {
-  predictedSeconds,
-  type RunInParts,
-  runsInParts,
-} from '../src/zoo/validation/runs-under.ts';
 import { KeptSolver } from './kept-programs.ts';
 
 /**

@@ -9,7 +9,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { deserialize, serialize } from 'node:v8';
 
-import { CoreSolver } from '../src/zoo/sweep/rank/rank-price.ts';
+import { CoreSolver } from '../src/sweep/rank/rank-price.ts';
 
 type Pricing = InstanceType<typeof CoreSolver>;
 

@@ -10,13 +10,13 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
+import { exportSource } from '../src/backend/target.ts';
 import { planFiles } from '../src/cli/input/plan-folder.ts';
 import { exportPlan } from '../src/export/export.ts';
-import { exportSource } from '../src/export/target.ts';
 import { builtinOperators, DEFAULT_REQUEST, importGraph, shard } from '../src/index.ts';
 import { planOfChoice } from '../src/plan/search/result.ts';
-import { priceRestriction } from '../src/zoo/compare/price.ts';
-import { applyRecipe, meshRecipes } from '../src/zoo/recipes/recipes.ts';
+import { priceRestriction } from '../src/recipes/compare/price.ts';
+import { applyRecipe, meshRecipes } from '../src/recipes/recipes.ts';
 
 const [file, mesh, cluster, folder, ...names] = process.argv.slice(2);
 const table = builtinOperators();

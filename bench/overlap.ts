@@ -10,10 +10,10 @@ import { prepare } from '../src/plan/prepare.ts';
 import { decode } from '../src/plan/record/decode.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../src/plan/request/request.ts';
 import { shardPrepared } from '../src/plan/shard.ts';
+import { priceRecipes } from '../src/recipes/compare/compare.ts';
+import { simulatedSeconds } from '../src/recipes/compare/simulated.ts';
 import { overlapPlan } from '../src/simulate/overlap/plan.ts';
 import { percentText, secondsText } from '../src/units.ts';
-import { priceRecipes } from '../src/zoo/compare/compare.ts';
-import { simulatedSeconds } from '../src/zoo/compare/simulated.ts';
 
 const FILE = (name: string): string => `test/fixtures/torch/${name}/joint.expanded.txt.gz`;
 const [BERT, GPT2, GPT2_12, VIT] = ['bert-base', 'gpt2-2l', 'gpt2-12l', 'vit-tiny'].map(FILE);

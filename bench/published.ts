@@ -13,7 +13,7 @@ import { format, resolveConfig } from 'prettier';
 
 import { modelEntry } from '../src/models/registry.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
-import { compareModel } from '../src/zoo/sweep/compare-model.ts';
+import { compareModel } from '../src/sweep/compare-model.ts';
 import {
   layoutOf,
   publishedCluster,

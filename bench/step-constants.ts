@@ -5,14 +5,10 @@ import { format } from 'prettier';
 
 import { publicRuns } from '../scripts/validation-figures.ts';
 import { FITTED, type FittedConstants } from '../src/cost/kernels/fitted.ts';
-import { mean, median } from '../src/cost/validation/metrics.ts';
-import { parseRuns } from '../src/cost/validation/runs.ts';
+import { mean, median } from '../src/fidelity/metrics.ts';
+import { parseRuns } from '../src/fidelity/runs.ts';
+import { predictedSeconds, type RunInParts, runsInParts } from '../src/fidelity/runs-under.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
-import {
-  predictedSeconds,
-  type RunInParts,
-  runsInParts,
-} from '../src/zoo/validation/runs-under.ts';
 
 /**
  * What each fitted constant of a step does for the predictions of `compare` on the public runs:

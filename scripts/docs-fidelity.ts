@@ -8,19 +8,14 @@ import { fileURLToPath } from 'node:url';
 
 import { format } from 'prettier';
 
-import {
-  type ErrorFigures,
-  type Fidelity,
-  fidelity,
-  poolText,
-} from '../src/cost/validation/fidelity.ts';
+import { type ErrorFigures, type Fidelity, fidelity, poolText } from '../src/cost/error-bands.ts';
 import {
   mean,
   median,
   SMALLEST_GROUP,
   spearman,
   weightedQuantile,
-} from '../src/cost/validation/metrics.ts';
+} from '../src/fidelity/metrics.ts';
 import { fidelityFigure } from '../src/report/figures/fidelity.ts';
 import { type Prediction, publicPredictions } from './validation-figures.ts';
 

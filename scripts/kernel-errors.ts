@@ -16,7 +16,7 @@ import {
 import type { Cluster } from '../src/cost/hardware/cluster.ts';
 import { loadCluster } from '../src/cost/hardware/load-cluster.ts';
 import { presetComputeCost } from '../src/cost/presets/presets.ts';
-import { median } from '../src/cost/validation/metrics.ts';
+import { median } from '../src/fidelity/metrics.ts';
 import type { Arg, DType } from '../src/graph/types.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
 import { bindCall, withOutputs } from '../src/ops/record/context.ts';

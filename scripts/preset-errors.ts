@@ -11,7 +11,7 @@ import { format } from 'prettier';
 import { MeasuredCurve, measuredPoints } from '../src/cost/collectives/measured.ts';
 import { loadCluster } from '../src/cost/hardware/load-cluster.ts';
 import { collectiveModel } from '../src/cost/presets/presets.ts';
-import { median } from '../src/cost/validation/metrics.ts';
+import { median } from '../src/fidelity/metrics.ts';
 import { DeviceMesh } from '../src/mesh/devices/mesh.ts';
 
 const FILE = fileURLToPath(new URL('../docs/costs.md', import.meta.url));

@@ -9,8 +9,6 @@ import { gunzipSync } from 'node:zlib';
 
 import { format } from 'prettier';
 
-import { parseCsv } from '../src/cost/validation/csv.ts';
-import { FAMILY_NAMES, familyOf } from '../src/cost/validation/families.ts';
 import {
   type ErrorFigures,
   type ErrorPool,
@@ -18,7 +16,9 @@ import {
   generationOf,
   type MeasuredErrors,
   type Quantiles,
-} from '../src/cost/validation/fidelity.ts';
+} from '../src/cost/error-bands.ts';
+import { parseCsv } from '../src/fidelity/csv.ts';
+import { FAMILY_NAMES, familyOf } from '../src/fidelity/families.ts';
 import {
   mean,
   median,
@@ -26,8 +26,8 @@ import {
   SMALLEST_GROUP,
   spearman,
   weightedQuantile,
-} from '../src/cost/validation/metrics.ts';
-import { type MeasuredRun, parseRuns } from '../src/cost/validation/runs.ts';
+} from '../src/fidelity/metrics.ts';
+import { type MeasuredRun, parseRuns } from '../src/fidelity/runs.ts';
 
 const FILE = fileURLToPath(new URL('../data/validation.json', import.meta.url));
 /** Runs and families that a pool has at least. */

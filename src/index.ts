@@ -13,131 +13,211 @@
  */
 // The ten of the road.
 export {
-  capture,
-  input,
-  parameter,
-  Tensor,
-  trace,
-  type Capture,
-  type InputTree,
-  type OutputTree,
-  type TraceOptions,
-} from './trace/trace.ts';
-export { importGraph, type GraphImportOptions } from './import/import.ts';
-export { shard, shardPrepared, type ShardOptions } from './plan/shard.ts';
-export type { Infeasible, PlannedResult, ShardResult } from './plan/search/result.ts';
-export { lower, type LowerablePlan } from './plan/lower/lower.ts';
-export { verify, type Mismatch, type Verification, type VerifyOptions } from './simulate/verify.ts';
-export { simulate, type SimulateOptions, type Simulation } from './simulate/timeline/simulate.ts';
-export { compare, type CompareOptions } from './zoo/compare/compare-graph.ts';
-export { audit, type Audit, type AuditOptions, type Edit } from './zoo/audit.ts';
-export {
-  explainNode as explain,
-  forceNode,
-  reopen,
-  type Forced,
-  type NodeExplanation,
-  type Reopened,
-} from './plan/questions/explain.ts';
-export { exportPlan, type ExportOptions } from './export/export.ts';
-export {
-  exportSource,
   type ExportedPlan,
   type ExportFile,
   type ExportLoss,
   type ExportResult,
   type ExportSource,
-} from './export/target.ts';
+  exportSource,
+} from './backend/target.ts';
+export { type ExportOptions, exportPlan } from './export/export.ts';
 export { EXPORT_TARGETS } from './export/targets.ts';
+export { type GraphImportOptions, importGraph } from './import/import.ts';
+export { lower, type LowerablePlan } from './lower/lower.ts';
+export {
+  explainNode as explain,
+  type Forced,
+  forceNode,
+  type NodeExplanation,
+  reopen,
+  type Reopened,
+} from './plan/questions/explain.ts';
+export type { Infeasible, PlannedResult, ShardResult } from './plan/search/result.ts';
+export { shard, type ShardOptions, shardPrepared } from './plan/shard.ts';
+export { type Audit, audit, type AuditOptions, type Edit } from './recipes/audit.ts';
+export { compare, type CompareOptions } from './recipes/compare/compare-graph.ts';
+export { simulate, type SimulateOptions, type Simulation } from './simulate/timeline/simulate.ts';
+export { type Mismatch, type Verification, verify, type VerifyOptions } from './simulate/verify.ts';
+export {
+  type Capture,
+  capture,
+  input,
+  type InputTree,
+  type OutputTree,
+  parameter,
+  Tensor,
+  trace,
+  type TraceOptions,
+} from './trace/trace.ts';
 
 // Parts that have entries of their own.
-export * from './entries/notations.ts';
 export * from './entries/checkpointing.ts';
+export * from './entries/notations.ts';
 export * from './entries/solver.ts';
 
 // Their parts, and the vocabulary of traced programs.
-export { ShardwrightError } from './errors.ts';
-export type { Graph, Node, Output, TensorType, ValueType, Arg, DType } from './graph/types.ts';
-export { GraphBuilder } from './graph/build.ts';
-export { lintGraph } from './graph/lint.ts';
-export { printGraph } from './graph/text/write.ts';
-export { graphHash } from './graph/hash.ts';
-export { parseGraph } from './graph/text/parse.ts';
+export type { CollectiveKind, CollectiveModel, CostRecord } from './cost/collective-model.ts';
+export type { Cluster } from './cost/hardware/cluster.ts';
 export {
-  readHlo,
+  type CollectiveRow,
+  parseCollectiveTable,
+  tabledClusterText,
+} from './cost/hardware/collective-table.ts';
+export { clusterNames, loadCluster } from './cost/hardware/load-cluster.ts';
+export { type PriceJump, priceJumps } from './cost/jumps.ts';
+export { COST_PRESETS } from './cost/presets/names.ts';
+export { collectiveModel } from './cost/presets/presets.ts';
+export { ShardwrightError } from './errors.ts';
+export { GraphBuilder } from './graph/build.ts';
+export { graphHash } from './graph/hash.ts';
+export { lintGraph } from './graph/lint.ts';
+export { parseGraph } from './graph/text/parse.ts';
+export { printGraph } from './graph/text/write.ts';
+export type { Arg, DType, Graph, Node, Output, TensorType, ValueType } from './graph/types.ts';
+export {
   type HloCollective,
   type HloOptions,
   type HloSummary,
+  readHlo,
 } from './import/hlo/collectives.ts';
-export { builtinOperators } from './ops/builtin.ts';
-export { defineOp, type OperatorRecord } from './ops/record/record.ts';
+export type { Advice } from './local-spmd/advice.ts';
 export {
-  decomposedOp,
-  type Body,
-  type Decompose,
-  type DecomposedSpec,
-} from './ops/vjp/composite/decomposed.ts';
+  check,
+  type CheckOptions,
+  type CheckReport,
+  eraseable,
+  type LocalNotGlobal,
+} from './local-spmd/check.ts';
+export { checkTypes, type CheckTypesOptions, type TypedGraph } from './local-spmd/check-types.ts';
+export { type Mode, MODES, typeInMode } from './local-spmd/modes.ts';
+export type { Meaning, OperandType } from './local-spmd/operator-types.ts';
+export { typeCall } from './local-spmd/type-call.ts';
+export type { Violation } from './local-spmd/typed.ts';
+export type { SpecWord, TypeWord } from './local-spmd/words.ts';
+export { type Cause, erase, type EraseOptions, why } from './lower/typed/erased.ts';
+export { builtinOperators } from './ops/builtin.ts';
+export { graphFlops } from './ops/flops.ts';
+export { inferCall } from './ops/record/infer.ts';
+export { defineOp, type OperatorRecord } from './ops/record/record.ts';
+export { P, R, rule, S } from './ops/record/rule.ts';
 export { OperatorTable } from './ops/record/table.ts';
 export { OperatorRegistry } from './ops/registry.ts';
-export { P, R, rule, S } from './ops/record/rule.ts';
-export { inferCall } from './ops/record/infer.ts';
-export { graphFlops } from './ops/flops.ts';
-export { VjpCall, type Gradients, type Vjp, type VjpEntry, type Vjps } from './ops/vjp/vjp.ts';
-export { jointGraph, type JointOptions, type Wanted } from './passes/autodiff/joint.ts';
+export {
+  type Body,
+  type Decompose,
+  decomposedOp,
+  type DecomposedSpec,
+} from './ops/vjp/composite/decomposed.ts';
+export { type Gradients, type Vjp, VjpCall, type VjpEntry, type Vjps } from './ops/vjp/vjp.ts';
 export { joinForwardBackward } from './passes/autodiff/from-parts.ts';
-export { savedValues, type SavedValue } from './passes/autodiff/saved.ts';
+export { jointGraph, type JointOptions, type Wanted } from './passes/autodiff/joint.ts';
+export { type SavedValue, savedValues } from './passes/autodiff/saved.ts';
+export { type Block, type Cfg, checkCfg, runCfg } from './passes/control/cfg/cfg.ts';
+export { type CfgLoop, loopsOf } from './passes/control/cfg/cfg-flow.ts';
+export { structure, type Structured } from './passes/control/cfg/structure.ts';
+export {
+  type BoundedLoopOptions,
+  boundedLoopsToScans,
+} from './passes/control/loops/bounded-loops.ts';
+export { hoistInvariants, type HoistOptions } from './passes/control/loops/hoist-invariants.ts';
+export { raiseLoops } from './passes/control/loops/raise-loops.ts';
+export { type UnrollOptions, unrollScan } from './passes/control/loops/unroll-scan.ts';
+export { predicate, type Predicated, type PredicateOptions } from './passes/control/predicate.ts';
 export { forwardPart, withoutDeadCode } from './passes/dead-code.ts';
-export { trainStep, type TrainStepOptions } from './passes/training/train-step.ts';
+export {
+  fusedComputeSeconds,
+  type FusedGroup,
+  fusedGroups,
+  type FusedSeconds,
+} from './passes/fusion/fusion.ts';
+export { atSizes, type OpenSize, openSizes } from './passes/sizes/fix-sizes.ts';
 export {
   adam,
-  adamw,
-  sgd,
   type AdamOptions,
+  adamw,
   type Optimizer,
+  sgd,
   type SgdOptions,
 } from './passes/training/optimizer.ts';
-export type { SpecWord, TypeWord } from './local-spmd/words.ts';
-export { admit, type Admission } from './strategy/admit.ts';
+export { trainStep, type TrainStepOptions } from './passes/training/train-step.ts';
+export {
+  type CheckedCollective,
+  checkPlannedModes,
+  type PlanCheckReport,
+} from './plan/questions/spmd-check.ts';
+export { type OffOnDifference, offOnDifference } from './simulate/off-on.ts';
+export { type ReplicaFault, replicaFaults } from './simulate/ranks/replicas.ts';
+export type {
+  Validation as RuleCheck,
+  Finding as RuleFinding,
+} from './simulate/rule-check/check.ts';
+export { checkRules, type RuleCheckOptions } from './simulate/rule-check/check-rules.ts';
+export { type Admission, admit } from './strategy/admit.ts';
 export {
   expandCall as expandRules,
+  type OperatorCall,
   operatorCall,
   propagateCall as propagate,
-  type OperatorCall,
   type PropagateCallOptions,
   type Propagated,
   type Strategy,
 } from './strategy/operator-call.ts';
-export { checkRules, type RuleCheckOptions } from './simulate/rule-check/check-rules.ts';
-export type {
-  Finding as RuleFinding,
-  Validation as RuleCheck,
-} from './simulate/rule-check/check.ts';
-export type { Cluster } from './cost/hardware/cluster.ts';
-export { loadCluster, clusterNames } from './cost/hardware/load-cluster.ts';
+export { type CachedCapture, GraphCache, type GraphCacheOptions } from './trace/capture/cache.ts';
+export { type BlockSpec, branch, captureCfg, jump, leave } from './trace/capture/control-cfg.ts';
 export {
-  parseCollectiveTable,
-  tabledClusterText,
-  type CollectiveRow,
-} from './cost/hardware/collective-table.ts';
-export { collectiveModel } from './cost/presets/presets.ts';
-export { COST_PRESETS } from './cost/presets/names.ts';
-export type { CollectiveKind, CollectiveModel, CostRecord } from './cost/collective-model.ts';
-export { priceJumps, type PriceJump } from './cost/jumps.ts';
+  captureRegions,
+  type HostRead,
+  type Region,
+  type RegionCapture,
+  type RegionOptions,
+} from './trace/capture/regions.ts';
+export { associativeScan } from './trace/control/associative-scan.ts';
+export { checkpoint } from './trace/control/checkpoint.ts';
+export { type BodyTree, cond, type CondOptions } from './trace/control/cond.ts';
+export {
+  foriLoop,
+  map,
+  scan,
+  type ScanOptions,
+  whileLoop,
+  type WhileOptions,
+} from './trace/control/loops.ts';
+export type { Policy } from './trace/control/policy.ts';
+export { type CustomOp, customOp, type CustomOpSpec } from './trace/custom/custom-op.ts';
+export { customVjp } from './trace/custom/custom-vjp.ts';
+export { MultiHeadAttention } from './trace/nn/attention.ts';
+export { Conv2d } from './trace/nn/conv.ts';
+export { Dropout } from './trace/nn/dropout.ts';
+export { MLP, SwiGLU } from './trace/nn/feed-forward.ts';
+export { Embedding, Linear } from './trace/nn/linear.ts';
+export { MixtureOfExperts } from './trace/nn/moe.ts';
+export { LayerNorm, RMSNorm } from './trace/nn/norm.ts';
+export { GRUCell, LSTMCell } from './trace/nn/recurrent.ts';
+export { rotate, type Rotation, rotation } from './trace/nn/rope.ts';
+export { Transformer, TransformerBlock, type TransformerConfig } from './trace/nn/transformer.ts';
 export {
   dim,
+  type DimOptions,
+  type DimSpec,
   randomKey,
   spec,
   TensorSpec,
-  type DimOptions,
-  type DimSpec,
 } from './trace/record/spec.ts';
-export { buffer, guardOn, isTraining, param, scope, withSharding } from './trace/tensor/state.ts';
-export { sizes, Sym, type Size } from './trace/sizes/sizes.ts';
-export { GraphCache, type CachedCapture, type GraphCacheOptions } from './trace/capture/cache.ts';
-export { apply, applyTuple } from './trace/tensor/tensor.ts';
-export { einsum } from './trace/tensor/einsum.ts';
-export { associativeScan } from './trace/control/associative-scan.ts';
+export { type Size, sizes, Sym } from './trace/sizes/sizes.ts';
+export {
+  allGatherInvariant,
+  jaxAllGather,
+  jaxAllToAll,
+  pcast,
+  type PieceOptions,
+  ppermute,
+  pscatter,
+  psum,
+  psumScatter,
+  pvary,
+} from './trace/spmd/jax-names.ts';
 export { localMap, type LocalMapOptions } from './trace/spmd/local-map.ts';
+export * as megatron from './trace/spmd/megatron.ts';
 export {
   allGather,
   allReduce,
@@ -154,80 +234,7 @@ export {
   reinterpret,
   type VerbTypes,
 } from './trace/spmd/verbs.ts';
-export {
-  allGatherInvariant,
-  jaxAllGather,
-  jaxAllToAll,
-  pcast,
-  ppermute,
-  pscatter,
-  psum,
-  psumScatter,
-  pvary,
-  type PieceOptions,
-} from './trace/spmd/jax-names.ts';
-export { checkTypes, type CheckTypesOptions, type TypedGraph } from './local-spmd/check-types.ts';
-export { offOnDifference, type OffOnDifference } from './simulate/off-on.ts';
-export { replicaFaults, type ReplicaFault } from './simulate/ranks/replicas.ts';
-export { erase, why, type Cause, type EraseOptions } from './plan/lower/typed/erased.ts';
-export * as megatron from './trace/spmd/megatron.ts';
-export {
-  check,
-  eraseable,
-  type CheckOptions,
-  type CheckReport,
-  type LocalNotGlobal,
-} from './local-spmd/check.ts';
-export type { Advice } from './local-spmd/advice.ts';
-export {
-  checkPlannedModes,
-  type CheckedCollective,
-  type PlanCheckReport,
-} from './plan/questions/spmd-check.ts';
-export { MODES, typeInMode, type Mode } from './local-spmd/modes.ts';
-export { typeCall } from './local-spmd/type-call.ts';
-export type { Meaning, OperandType } from './local-spmd/operator-types.ts';
-export type { Violation } from './local-spmd/typed.ts';
-export { checkpoint } from './trace/control/checkpoint.ts';
-export { recompute, save } from './trace/tensor/retain.ts';
-export { customVjp } from './trace/custom/custom-vjp.ts';
-export { cond, type BodyTree, type CondOptions } from './trace/control/cond.ts';
-export {
-  foriLoop,
-  map,
-  scan,
-  whileLoop,
-  type ScanOptions,
-  type WhileOptions,
-} from './trace/control/loops.ts';
-export type { Policy } from './trace/control/policy.ts';
-export { customOp, type CustomOp, type CustomOpSpec } from './trace/custom/custom-op.ts';
-export {
-  captureRegions,
-  type HostRead,
-  type Region,
-  type RegionCapture,
-  type RegionOptions,
-} from './trace/capture/regions.ts';
-export { branch, captureCfg, jump, leave, type BlockSpec } from './trace/capture/control-cfg.ts';
-export { checkCfg, runCfg, type Block, type Cfg } from './passes/control/cfg/cfg.ts';
-export { loopsOf, type CfgLoop } from './passes/control/cfg/cfg-flow.ts';
-export { structure, type Structured } from './passes/control/cfg/structure.ts';
-export { predicate, type Predicated, type PredicateOptions } from './passes/control/predicate.ts';
-export { atSizes, openSizes, type OpenSize } from './passes/sizes/fix-sizes.ts';
-export { unrollScan, type UnrollOptions } from './passes/control/loops/unroll-scan.ts';
-export { hoistInvariants, type HoistOptions } from './passes/control/loops/hoist-invariants.ts';
-export { raiseLoops } from './passes/control/loops/raise-loops.ts';
-export {
-  fusedComputeSeconds,
-  fusedGroups,
-  type FusedGroup,
-  type FusedSeconds,
-} from './passes/fusion/fusion.ts';
-export {
-  boundedLoopsToScans,
-  type BoundedLoopOptions,
-} from './passes/control/loops/bounded-loops.ts';
+export { einsum } from './trace/tensor/einsum.ts';
 export {
   arange,
   cat,
@@ -244,131 +251,124 @@ export {
   zeros,
 } from './trace/tensor/functional.ts';
 export * as functional from './trace/tensor/functional.ts';
-export { MultiHeadAttention } from './trace/nn/attention.ts';
-export { Conv2d } from './trace/nn/conv.ts';
-export { Dropout } from './trace/nn/dropout.ts';
-export { MLP, SwiGLU } from './trace/nn/feed-forward.ts';
-export { Embedding, Linear } from './trace/nn/linear.ts';
-export { MixtureOfExperts } from './trace/nn/moe.ts';
-export { LayerNorm, RMSNorm } from './trace/nn/norm.ts';
-export { GRUCell, LSTMCell } from './trace/nn/recurrent.ts';
-export { rotate, rotation, type Rotation } from './trace/nn/rope.ts';
-export { Transformer, TransformerBlock, type TransformerConfig } from './trace/nn/transformer.ts';
+export { recompute, save } from './trace/tensor/retain.ts';
+export { buffer, guardOn, isTraining, param, scope, withSharding } from './trace/tensor/state.ts';
+export { apply, applyTuple } from './trace/tensor/tensor.ts';
 /** What modules transformed by the source-level front end call. */
-export * as sourceHooks from './trace/source/hooks.ts';
-export type { ControlFlow, ControlSite, Variables } from './trace/record/control-interface.ts';
-export { DEFAULT_REQUEST, type Pin, type PlanRequest } from './plan/request/request.ts';
-export { prepare, type Prepared } from './plan/prepare.ts';
-export { planAtEnds, rangeEnds, type RangeEnd } from './plan/questions/size-range.ts';
 export {
-  memoryFrontier,
+  type DeviceProgram,
+  programAtRank,
+  type ProgramValue,
+  type RandomPiece,
+} from './lower/program/program.ts';
+export { type PromisedCollective, promisedCollectives } from './lower/promised.ts';
+export {
+  buildModel,
+  type BuildOptions,
+  countParameters,
+  type ParameterCounts,
+} from './models/build.ts';
+export { MODEL_TYPES, type ModelConfig, parseModelConfig } from './models/families.ts';
+export { knownModelConfig, modelEntries, type ModelEntry, modelEntry } from './models/registry.ts';
+export {
+  paddedVocabulary,
+  tensorRanks,
+  type VocabularyPad,
+  type VocabularyPadding,
+  vocabularyPadding,
+} from './models/vocabulary.ts';
+export { fromList, NDArray } from './ndarray/array.ts';
+export { shrinkGraph, type ShrinkOptions, type Shrunk } from './passes/sizes/shrink.ts';
+export { checkPlan, type PlanCheck, type PlanDifference } from './plan/check-plan.ts';
+export {
   type Frontier,
   type FrontierMiss,
   type FrontierOptions,
   type FrontierPoint,
   type FrontierStep,
+  memoryFrontier,
 } from './plan/memory-frontier.ts';
-export type { Plan } from './plan/record/types.ts';
+export { prepare, type Prepared } from './plan/prepare.ts';
+export { planAtEnds, type RangeEnd, rangeEnds } from './plan/questions/size-range.ts';
+export { transferPlan } from './plan/questions/transfer.ts';
 export type { PlanCertificate } from './plan/record/certificate.ts';
-export { checkPlan, type PlanCheck, type PlanDifference } from './plan/check-plan.ts';
+export { diffPlans, type PlanDiff } from './plan/record/diff.ts';
 export {
-  planTexts,
-  readPlanFolder,
   type PlanFolder,
   type PlanTexts,
+  planTexts,
+  readPlanFolder,
 } from './plan/record/folder.ts';
-export {
-  programAtRank,
-  type DeviceProgram,
-  type ProgramValue,
-  type RandomPiece,
-} from './plan/lower/program/program.ts';
-export { promisedCollectives, type PromisedCollective } from './plan/lower/promised.ts';
 export { randomPlan } from './plan/record/random-plan.ts';
-export { transferPlan } from './plan/questions/transfer.ts';
-export { shrinkGraph, type Shrunk, type ShrinkOptions } from './passes/sizes/shrink.ts';
-export { runDevices, type DeviceRun, type ExecutedCollective } from './simulate/ranks/devices.ts';
+export type { Plan } from './plan/record/types.ts';
+export { DEFAULT_REQUEST, type Pin, type PlanRequest } from './plan/request/request.ts';
+export { priceRecipes, type RecipeResult } from './recipes/compare/compare.ts';
+export type { Comparison } from './recipes/compare/comparison.ts';
+export { mergeComparisons } from './recipes/compare/conclude-comparison.ts';
+export { nextBest, type RankedChoice, rankedChoices } from './recipes/compare/next-best.ts';
+export {
+  denseMesh,
+  DERIVED_AXES,
+  type ExpertFold,
+  expertFold,
+  type FoldSizes,
+  strategyGroups,
+} from './recipes/expert-mesh.ts';
+export { type ModelFacts, modelFacts } from './recipes/inputs/model-facts.ts';
+export { type Finding, lint, type LintInput, lintPlan } from './recipes/lint.ts';
+export {
+  fullyShard,
+  type ModulePreset,
+  modulePreset,
+  type ModuleStyle,
+  parallelizeModule,
+} from './recipes/module-presets.ts';
+export { NAMED_RECIPES, type NamedRecipe, namedRecipe } from './recipes/registry.ts';
+export { annotatedProgram } from './report/analysis/program.ts';
+export { type Drawings, drawParameters } from './report/html/drawings.ts';
+export { htmlPage } from './report/html/page.ts';
+export { type Report, type ReportInput, reportOf } from './report/model/data.ts';
+export { analyse, type GatherOptions } from './report/model/gather.ts';
+export { type EinshardParameter, einshardParameters } from './report/text/einshard-plan.ts';
+export { planSummary } from './report/text/summary.ts';
+export { markdownReport } from './report/written/markdown.ts';
+export { textReport } from './report/written/plain-text.ts';
 export {
   evaluateGraph,
-  type Evaluation,
   type EvaluateOptions,
+  type Evaluation,
   type Value,
 } from './simulate/evaluate.ts';
-export { fromList, NDArray } from './ndarray/array.ts';
 export { drawInputs } from './simulate/inputs.ts';
+export type { OverlapCandidate } from './simulate/overlap/candidates.ts';
+export { type OverlapPlan, overlapPlan } from './simulate/overlap/plan.ts';
 export {
-  searchOverlap,
   type OverlapOptions,
   type OverlapSearch,
+  searchOverlap,
 } from './simulate/overlap/search.ts';
-export type { OverlapCandidate } from './simulate/overlap/candidates.ts';
-export { bucketProgram } from './simulate/timeline/bucket-program.ts';
-export { overlapPlan, type OverlapPlan } from './simulate/overlap/plan.ts';
-export { play, type Timeline } from './simulate/timeline/play.ts';
-export { pipelineTrace, timelineTrace, type TraceFile } from './simulate/timeline/trace.ts';
-export { playPipeline, type PipelineRun, type PipelineTimes } from './simulate/pipeline/play.ts';
+export { type PipelineRun, type PipelineTimes, playPipeline } from './simulate/pipeline/play.ts';
 export {
   PIPELINE_SCHEDULES,
   type PipelineSchedule,
   type PipelineShape,
 } from './simulate/pipeline/schedules.ts';
-export {
-  buildModel,
-  countParameters,
-  type BuildOptions,
-  type ParameterCounts,
-} from './models/build.ts';
-export { MODEL_TYPES, parseModelConfig, type ModelConfig } from './models/families.ts';
-export { knownModelConfig, modelEntries, modelEntry, type ModelEntry } from './models/registry.ts';
-export {
-  paddedVocabulary,
-  tensorRanks,
-  vocabularyPadding,
-  type VocabularyPad,
-  type VocabularyPadding,
-} from './models/vocabulary.ts';
-export {
-  denseMesh,
-  DERIVED_AXES,
-  expertFold,
-  strategyGroups,
-  type ExpertFold,
-  type FoldSizes,
-} from './zoo/recipes/expert-mesh.ts';
+export { type DeviceRun, type ExecutedCollective, runDevices } from './simulate/ranks/devices.ts';
+export { bucketProgram } from './simulate/timeline/bucket-program.ts';
+export { play, type Timeline } from './simulate/timeline/play.ts';
+export { pipelineTrace, timelineTrace, type TraceFile } from './simulate/timeline/trace.ts';
+export { type Partition, partitionStages, type PipelineUnit } from './sweep/pipeline/partition.ts';
+export { type LayerUnit, layerUnits, unsharded } from './sweep/pipeline/units.ts';
+export type { ControlFlow, ControlSite, Variables } from './trace/record/control-interface.ts';
+export * as sourceHooks from './trace/source/hooks.ts';
 export {
   MEGATRON_ORDERS,
-  megatronMeshes,
   type MegatronMeshes,
+  megatronMeshes,
   type MegatronSizes,
-} from './zoo/pipeline/megatron-order.ts';
-export {
-  fullyShard,
-  modulePreset,
-  parallelizeModule,
-  type ModulePreset,
-  type ModuleStyle,
-} from './zoo/recipes/module-presets.ts';
-export { priceRecipes, type RecipeResult } from './zoo/compare/compare.ts';
-export type { Comparison } from './zoo/compare/comparison.ts';
-export { nextBest, rankedChoices, type RankedChoice } from './zoo/compare/next-best.ts';
-export { mergeComparisons } from './zoo/compare/conclude-comparison.ts';
-export { lint, lintPlan, type Finding, type LintInput } from './zoo/recipes/lint.ts';
-export { modelFacts, type ModelFacts } from './zoo/recipes/inputs/model-facts.ts';
-export { partitionStages, type Partition, type PipelineUnit } from './zoo/pipeline/partition.ts';
-export { layerUnits, unsharded, type LayerUnit } from './zoo/pipeline/units.ts';
+} from './trainers/megatron-order.ts';
 export {
   formatPipelineLayout,
   parsePipelineLayout,
   type PipelineLayout,
-} from './zoo/pipeline/layout.ts';
-export { NAMED_RECIPES, namedRecipe, type NamedRecipe } from './zoo/recipes/registry.ts';
-export { einshardParameters, type EinshardParameter } from './report/text/einshard-plan.ts';
-export { annotatedProgram } from './report/analysis/program.ts';
-export { planSummary } from './report/text/summary.ts';
-export { analyse, type GatherOptions } from './report/model/gather.ts';
-export { reportOf, type Report, type ReportInput } from './report/model/data.ts';
-export { htmlPage } from './report/html/page.ts';
-export { drawParameters, type Drawings } from './report/html/drawings.ts';
-export { markdownReport } from './report/written/markdown.ts';
-export { textReport } from './report/written/plain-text.ts';
-export { diffPlans, type PlanDiff } from './plan/record/diff.ts';
+} from './trainers/pipeline-layout.ts';

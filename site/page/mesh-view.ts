@@ -3,7 +3,7 @@
  * their hosts. In: a mesh as text (`dp=8,tp=8`) and how many devices a host has. Out: the text of
  * the mesh that was drawn.
  */
-import { FILLS } from '../../src/report/draw/palette.ts';
+import { FILLS } from '../../src/notations/draw/palette.ts';
 import { byId, small } from './elements.ts';
 
 interface Dim {

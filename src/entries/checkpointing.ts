@@ -6,26 +6,6 @@
  * @module shardwright/checkpointing
  */
 export {
-  checkpointModules,
-  type ModuleDiscard,
-  type ModuleStatistics,
-  type PerModuleOptions,
-  type PerModuleResult,
-} from '../passes/checkpoint/per-module.ts';
-export {
-  curveLines,
-  recomputeCurve,
-  type CurveLine,
-  type RecomputeCurve,
-} from '../passes/checkpoint/recompute-curve.ts';
-export { chooseRegion, type RegionChoice, type RegionOp } from '../passes/checkpoint/per-op.ts';
-export {
-  rotor,
-  type ChainSchedule,
-  type ChainStage,
-  type ChainStep,
-} from '../passes/checkpoint/rotor.ts';
-export {
   checkmate,
   checkmateProgram,
   type RematGraph,
@@ -35,11 +15,11 @@ export {
 } from '../passes/checkpoint/checkmate.ts';
 export {
   evaluateKept,
-  kneeBudget,
-  recomputeGraph,
   type KeepEvaluation,
+  kneeBudget,
   type ProgramOrder,
   type RecomputeGraph,
+  recomputeGraph,
 } from '../passes/checkpoint/evaluate.ts';
 export {
   bestKept,
@@ -47,3 +27,23 @@ export {
   type KeepChoice,
   type KeepItem,
 } from '../passes/checkpoint/knapsack.ts';
+export {
+  checkpointModules,
+  type ModuleDiscard,
+  type ModuleStatistics,
+  type PerModuleOptions,
+  type PerModuleResult,
+} from '../passes/checkpoint/per-module.ts';
+export { chooseRegion, type RegionChoice, type RegionOp } from '../passes/checkpoint/per-op.ts';
+export {
+  type CurveLine,
+  curveLines,
+  type RecomputeCurve,
+  recomputeCurve,
+} from '../passes/checkpoint/recompute-curve.ts';
+export {
+  type ChainSchedule,
+  type ChainStage,
+  type ChainStep,
+  rotor,
+} from '../passes/checkpoint/rotor.ts';

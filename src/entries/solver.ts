@@ -5,27 +5,28 @@
  *
  * @module shardwright/solver
  */
-export { solve, solveNow } from '../solver/solve.ts';
+export { solveAnytime } from '../contest/anytime.ts';
+export { IopddlError, readIopddl } from '../contest/iopddl.ts';
+export type { ContestOptions } from '../contest/options.ts';
 export {
   evaluate as evaluateChoice,
   hashProblem,
-  verifyCertificate,
   type Verdict,
+  verifyCertificate,
 } from '../solver/check/verify.ts';
-export { IopddlError, readIopddl } from '../solver/problem/iopddl.ts';
+export type { LinearProgram } from '../solver/milp/linear-program.ts';
+export { lpText } from '../solver/milp/lp-text.ts';
 export { ProblemBuilder } from '../solver/problem/builder.ts';
+export { solve, solveNow } from '../solver/solve.ts';
 export type {
   Certificate,
   CertificateRow,
   LinearRow,
   Problem,
   Progress,
-  ProveOptions,
   Solution,
   SolveOptions,
   SolverStep,
   StepName,
   UsagePiece,
 } from '../solver/types.ts';
-export { lpText } from '../solver/milp/lp-text.ts';
-export type { LinearProgram } from '../solver/milp/linear-program.ts';

@@ -3,16 +3,6 @@
  * `placements.einshard.json`. A dim that neighbours of the mesh cut in mesh order counts as cut by
  * one; any other order of devices is a loss, because the order of devices is part of the meaning.
  */
-import { ShardwrightError } from '../errors.ts';
-import { DeviceMesh } from '../mesh/devices/mesh.ts';
-import { fromPlacements, toPlacements } from '../mesh/einshard/placements.ts';
-import { resolveEinshard } from '../mesh/einshard/resolve.ts';
-import { formatEinshard, parseEinshard } from '../mesh/einshard/syntax.ts';
-import type { Placement } from '../mesh/placements/placement.ts';
-import { REPLICATE } from '../mesh/placements/replicate.ts';
-import { Shard } from '../mesh/placements/shards/shard.ts';
-import { parseSharding } from '../mesh/sharding/parse.ts';
-import { Sharding } from '../mesh/sharding/sharding.ts';
 import type {
   ExportFile,
   ExportLoss,
@@ -20,7 +10,17 @@ import type {
   ExportSource,
   ExportTarget,
   ReadPlacements,
-} from './target.ts';
+} from '../backend/target.ts';
+import { ShardwrightError } from '../errors.ts';
+import { DeviceMesh } from '../mesh/devices/mesh.ts';
+import type { Placement } from '../mesh/placements/placement.ts';
+import { REPLICATE } from '../mesh/placements/replicate.ts';
+import { Shard } from '../mesh/placements/shards/shard.ts';
+import { parseSharding } from '../mesh/sharding/parse.ts';
+import { Sharding } from '../mesh/sharding/sharding.ts';
+import { fromPlacements, toPlacements } from '../notations/einshard/placements.ts';
+import { resolveEinshard } from '../notations/einshard/resolve.ts';
+import { formatEinshard, parseEinshard } from '../notations/einshard/syntax.ts';
 
 /** The sharding on a mesh in which neighbours that cut one dim in mesh order are one. */
 function joined(

@@ -3,8 +3,13 @@
  * of a target. Out: files by name, and the losses that stand in them. Nothing that means something
  * else than the plan is written unless it is asked for.
  */
+import {
+  type ExportResult,
+  type ExportSource,
+  type OrderOptions,
+  refuseLosses,
+} from '../backend/target.ts';
 import { ShardwrightError } from '../errors.ts';
-import { type ExportResult, type ExportSource, type OrderOptions, refuseLosses } from './target.ts';
 import { exportTarget } from './targets.ts';
 
 /** How strictly a plan is exported. */

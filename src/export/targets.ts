@@ -1,15 +1,15 @@
 /** The targets of `shardwright export`, in the order in which they are listed. */
+import type { ExportTarget } from '../backend/target.ts';
 import { ShardwrightError, suggestion } from '../errors.ts';
-import { autoparallelTarget } from './configs/autoparallel.ts';
-import { deepspeedTarget } from './configs/deepspeed.ts';
-import { hfTarget } from './configs/hf.ts';
-import { maxtextTarget } from './configs/maxtext.ts';
-import { megatronTarget } from './configs/megatron.ts';
-import { torchtitanTarget } from './configs/torchtitan.ts';
+import { autoparallelTarget } from '../trainers/recipe/autoparallel.ts';
+import { deepspeedTarget } from '../trainers/recipe/deepspeed.ts';
+import { hfTarget } from '../trainers/recipe/hf.ts';
+import { maxtextTarget } from '../trainers/recipe/maxtext.ts';
+import { megatronTarget } from '../trainers/recipe/megatron.ts';
+import { torchtitanTarget } from '../trainers/recipe/torchtitan.ts';
 import { einshardTarget } from './einshard.ts';
 import { jaxTarget } from './jax/target.ts';
 import { gspmdTarget, shardyTarget } from './shardy/target.ts';
-import type { ExportTarget } from './target.ts';
 import { torchTarget } from './torch/target.ts';
 import { torchDtensorTarget } from './torch-dtensor.ts';
 

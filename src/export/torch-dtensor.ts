@@ -4,15 +4,8 @@
  * collectives itself: measured, it ran other ones than the plan and up to six times the bytes;
  * `--target torch` runs the plan as it is.
  */
-import { ShardwrightError } from '../errors.ts';
-import type { DeviceMesh } from '../mesh/devices/mesh.ts';
-import { toMeshView } from '../mesh/sharding/mesh-view.ts';
-import { fromMeshView } from '../mesh/sharding/mesh-view.ts';
-import { parseSharding } from '../mesh/sharding/parse.ts';
-import { lossLines } from './loss-lines.ts';
-import { headLines, pyString, pyTuple } from './python-text.ts';
-import { planRoles } from './recipe/roles.ts';
-import { recipeLosses, type Style, tensorStyles } from './recipe/styles.ts';
+import { lossLines } from '../backend/loss-lines.ts';
+import { headLines, pyString, pyTuple } from '../backend/python-text.ts';
 import type {
   ExportFile,
   ExportLoss,
@@ -20,7 +13,14 @@ import type {
   ExportSource,
   ExportTarget,
   ReadPlacements,
-} from './target.ts';
+} from '../backend/target.ts';
+import { ShardwrightError } from '../errors.ts';
+import type { DeviceMesh } from '../mesh/devices/mesh.ts';
+import { toMeshView } from '../mesh/sharding/mesh-view.ts';
+import { fromMeshView } from '../mesh/sharding/mesh-view.ts';
+import { parseSharding } from '../mesh/sharding/parse.ts';
+import { planRoles } from '../trainers/roles/roles.ts';
+import { recipeLosses, type Style, tensorStyles } from '../trainers/roles/styles.ts';
 
 const CALLS: Readonly<Record<Style, string>> = {
   colwise: 'ColwiseParallel()',

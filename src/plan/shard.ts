@@ -4,7 +4,7 @@
  */
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
-import type { Problem, Progress, ProveOptions, Solution } from '../solver/types.ts';
+import type { Problem, Progress, Solution, SolveOptions } from '../solver/types.ts';
 import { leastMemoryBound } from './memory/least-memory.ts';
 import { prepare, type Prepared } from './prepare.ts';
 import type { PlanCertificate } from './record/certificate.ts';
@@ -81,7 +81,7 @@ export async function shardPrepared(
   const starts = startsOf(prepared, deadline, options.starts)?.flatMap(
     (choice) => contract(choice) ?? [],
   );
-  const asked: ProveOptions = {
+  const asked: SolveOptions = {
     engine: request.solver,
     gap: request.gap,
     seed: request.seed,

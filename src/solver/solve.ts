@@ -15,12 +15,7 @@ export { NoChoiceInTime, solveNow } from './prove.ts';
  * is any choice, and the library engines throw `TooLargeForLibrary` beyond their size guard.
  */
 export async function solve(problem: Problem, options: SolveOptions = {}): Promise<Solution> {
-  const { mode = 'prove', engine = 'auto' } = options;
-  if (mode === 'anytime') {
-    // Loaded where it is asked for: planning needs no threads and no WebAssembly.
-    const { solveAnytime } = await import('./anytime/anytime.ts');
-    return solveAnytime(problem, options);
-  }
+  const { engine = 'auto' } = options;
   if (engine === 'highs' || engine === 'javascript-lp-solver')
     return solveWithLibrary(engine, problem, options, solveNow);
   const solution = solveNow(problem, options);

@@ -95,12 +95,6 @@ export interface UsagePiece {
 /** Engine, limits and known choices of a solve. */
 export interface SolveOptions {
   /**
-   * `prove` (default) closes the gap or says how far it got; `anytime` is for large problems with
-   * usage over time: it searches with threads while a dual bound rises, and proves where the
-   * reduced problem is small.
-   */
-  readonly mode?: 'prove' | 'anytime';
-  /**
    * `auto` and `exact` are our own engine; the other two are library backends; what they report is
    * evidence, not proof.
    */
@@ -129,7 +123,7 @@ export interface SolveOptions {
    */
   readonly enough?: number;
   /**
-   * Of `prove` under rows: whether a gap that is too wide for exact elimination is searched as a
+   * Under rows: whether a gap that is too wide for exact elimination is searched as a
    * whole, with a few labels a cell. Takes much of a work limit, and is for problems whose best
    * choice is known to be poor. Default false.
    */
@@ -150,15 +144,9 @@ export interface SolveOptions {
    */
   readonly prepared?: { readonly problem: Problem };
   /**
-   * Choices known beforehand (recipes, an earlier plan), in both modes; infeasible ones are
-   * ignored.
+   * Choices known beforehand (recipes, an earlier plan); infeasible ones are ignored.
    */
   readonly starts?: readonly Int32Array[];
-  /**
-   * Of `anytime`: a bound known beforehand. The search ends once its best choice is within the gap
-   * of it, too; the bound of the answer does not rest on it.
-   */
-  readonly lowerBound?: number;
   /**
    * `engine` (default): the engine's deterministic choice among those of least cost.
    * `lexicographic`: the smallest choice vector, up to 2,000 variables. It takes up to one more
@@ -166,25 +154,6 @@ export interface SolveOptions {
    * variables or out of time the answer says `ties: 'engine'`.
    */
   readonly ties?: 'lexicographic' | 'engine';
-  /**
-   * Of `anytime`: worker threads; 1 works in the calling thread. The answer does not depend on it.
-   * Default 2.
-   */
-  readonly threads?: number;
-  /**
-   * Of `anytime`: lines of search that meet after every round. The answer depends on it. Default 2.
-   */
-  readonly members?: number;
-  /**
-   * Of `anytime`: most rounds of search, the deterministic limit. Default: none when there is a
-   * time limit, else 400.
-   */
-  readonly rounds?: number;
-  /**
-   * Of `anytime`: whether the exact engine may close small models (at most a minute without a time
-   * limit), and the bound of others be raised by parts. Default true.
-   */
-  readonly close?: boolean;
 }
 
 /**
@@ -241,7 +210,7 @@ export interface SolverStep {
   readonly outcome: string;
   /**
    * Work of it and its parts, in the unit of `SolveOptions.workLimit`: sweeps and labels count,
-   * reductions do not; absent in `anytime`.
+   * reductions do not; absent in the contest solver.
    */
   readonly work?: number;
   readonly seconds: number;
@@ -259,7 +228,7 @@ export type CertificateRow = { readonly row: number } | { readonly time: number 
 
 /**
  * Proof of a lower bound, replayed by `verifyCertificate` against the problem alone: reductions,
- * eliminations, branches, prices and messages. Both modes write it. Plain data: it survives JSON.
+ * eliminations, branches, prices and messages. `solve` and `solveAnytime` write it. Plain data: it survives JSON.
  */
 export interface Certificate {
   readonly version: 2;
@@ -333,6 +302,3 @@ export interface Solution {
    */
   readonly ties: 'lexicographic' | 'engine';
 }
-
-/** What mode `prove` takes and gives. */
-export type ProveOptions = SolveOptions & { readonly mode?: 'prove' };

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 import { readRequest } from '../../src/plan/record/folder.ts';
 import { readPlan } from '../../src/plan/record/schema.ts';
-import type { Comparison } from '../../src/zoo/compare/comparison.ts';
+import type { Comparison } from '../../src/recipes/compare/comparison.ts';
 import { TINY } from '../models/tiny.ts';
 import { cli, fixture } from './support.ts';
 

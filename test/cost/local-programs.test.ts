@@ -3,17 +3,17 @@ import { gunzipSync } from 'node:zlib';
 
 import { expect, test } from 'vitest';
 
+import { exportSource } from '../../src/backend/target.ts';
 import { ATTENTION_SHARE, computeCost } from '../../src/cost/compute.ts';
-import { median } from '../../src/cost/validation/metrics.ts';
-import { exportSource } from '../../src/export/target.ts';
+import { median } from '../../src/fidelity/metrics.ts';
 import { builtinOperators, DEFAULT_REQUEST, importGraph, shard } from '../../src/index.ts';
 import { callContext, tensorMetas } from '../../src/passes/call-context.ts';
 import { compiledTraffic } from '../../src/passes/fusion/fusion.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import type { ShardResult } from '../../src/plan/search/result.ts';
 import { planOfChoice } from '../../src/plan/search/result.ts';
-import { priceRestriction } from '../../src/zoo/compare/price.ts';
-import { applyRecipe, meshRecipes } from '../../src/zoo/recipes/recipes.ts';
+import { priceRestriction } from '../../src/recipes/compare/price.ts';
+import { applyRecipe, meshRecipes } from '../../src/recipes/recipes.ts';
 
 /**
  * Programs of one device that `bench/local-programs.py` timed on an H100, their collectives

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 
 import { PLANNING_PAGE, planningPage, QUESTIONS, STORY } from '../../scripts/docs-planning.ts';
-import { parseQuestions } from '../../src/zoo/planning/questions.ts';
+import { parseQuestions } from '../../src/sweep/planning/questions.ts';
 
 const page = readFileSync(PLANNING_PAGE, 'utf8');
 

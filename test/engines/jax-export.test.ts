@@ -4,9 +4,9 @@ import { dirname, join } from 'node:path';
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
+import type { ExportFile } from '../../src/backend/target.ts';
 import { jaxTypeName } from '../../src/export/jax/expressions.ts';
 import { jaxTarget } from '../../src/export/jax/target.ts';
-import type { ExportFile } from '../../src/export/target.ts';
 import type { NDArray } from '../../src/ndarray/array.ts';
 import { numbersOf } from '../../src/ndarray/complex.ts';
 import { evaluateGraph, type Value } from '../../src/simulate/evaluate.ts';

@@ -3,10 +3,10 @@ import { dirname } from 'node:path';
 
 import { beforeAll, describe, expect, test } from 'vitest';
 
+import type { ExportTarget } from '../../src/backend/target.ts';
 import { jaxTypeName } from '../../src/export/jax/expressions.ts';
 import { jaxTarget } from '../../src/export/jax/target.ts';
 import { gspmdTarget, shardyTarget } from '../../src/export/shardy/target.ts';
-import type { ExportTarget } from '../../src/export/target.ts';
 import type { NDArray } from '../../src/ndarray/array.ts';
 import { numbersOf } from '../../src/ndarray/complex.ts';
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';

@@ -1,10 +1,10 @@
 import { fileURLToPath } from 'node:url';
 
-import { deepspeedTarget } from '../../src/export/configs/deepspeed.ts';
-import { hfTarget } from '../../src/export/configs/hf.ts';
-import { megatronTarget } from '../../src/export/configs/megatron.ts';
-import { torchtitanTarget } from '../../src/export/configs/torchtitan.ts';
-import type { ExportFile, ExportSource, ExportTarget } from '../../src/export/target.ts';
+import type { ExportFile, ExportSource, ExportTarget } from '../../src/backend/target.ts';
+import { deepspeedTarget } from '../../src/trainers/recipe/deepspeed.ts';
+import { hfTarget } from '../../src/trainers/recipe/hf.ts';
+import { megatronTarget } from '../../src/trainers/recipe/megatron.ts';
+import { torchtitanTarget } from '../../src/trainers/recipe/torchtitan.ts';
 import { megatronSource, vocabularySource } from './recipe-plans.ts';
 
 /** Targets whose files are read by a package. */

@@ -1,6 +1,6 @@
+import type { ExportSource } from '../../src/backend/target.ts';
 import type { Instruction } from '../../src/export/hlo/code.ts';
 import { hloProgram } from '../../src/export/hlo/program.ts';
-import type { ExportSource } from '../../src/export/target.ts';
 import { TABLE } from '../plan/support.ts';
 
 /**

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import * as branch from '../../examples/early-exit-cond.ts';
 import * as rnn from '../../examples/rnn-scan.ts';
 import * as transformer from '../../examples/transformer.ts';
-import type { ExportSource } from '../../src/export/target.ts';
+import type { ExportSource } from '../../src/backend/target.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';

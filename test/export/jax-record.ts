@@ -4,7 +4,7 @@ import { gunzipSync } from 'node:zlib';
 
 import { gzipSync, strToU8 } from 'fflate';
 
-import type { ExportFile, ExportSource } from '../../src/export/target.ts';
+import type { ExportFile, ExportSource } from '../../src/backend/target.ts';
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import { printGraph } from '../../src/graph/text/write.ts';
 import type { Plan } from '../../src/plan/record/types.ts';

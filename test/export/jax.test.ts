@@ -3,9 +3,9 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 
 import { jaxTarget } from '../../src/export/jax/target.ts';
+import { plannedProgram } from '../../src/lower/lower.ts';
+import { promisedCollectives } from '../../src/lower/promised.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
-import { plannedProgram } from '../../src/plan/lower/lower.ts';
-import { promisedCollectives } from '../../src/plan/lower/promised.ts';
 import { TABLE } from '../plan/support.ts';
 import { distinctCollectives } from './distinct.ts';
 import {

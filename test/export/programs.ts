@@ -1,4 +1,4 @@
-import { type ExportedPlan, type ExportSource, exportSource } from '../../src/export/target.ts';
+import { type ExportedPlan, type ExportSource, exportSource } from '../../src/backend/target.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
 import { prepare } from '../../src/plan/prepare.ts';

@@ -1,4 +1,4 @@
-import type { ExportSource } from '../../src/export/target.ts';
+import type { ExportSource } from '../../src/backend/target.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { adamw } from '../../src/passes/training/optimizer.ts';
 import { trainStep } from '../../src/passes/training/train-step.ts';

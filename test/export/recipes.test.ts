@@ -2,18 +2,18 @@ import { readFileSync } from 'node:fs';
 
 import { beforeAll, describe, expect, test } from 'vitest';
 
-import { autoparallelTarget } from '../../src/export/configs/autoparallel.ts';
-import { deepspeedTarget } from '../../src/export/configs/deepspeed.ts';
-import { hfTarget } from '../../src/export/configs/hf.ts';
-import { maxtextTarget } from '../../src/export/configs/maxtext.ts';
-import { megatronTarget } from '../../src/export/configs/megatron.ts';
-import { torchtitanTarget } from '../../src/export/configs/torchtitan.ts';
+import type { ExportSource } from '../../src/backend/target.ts';
 import { einshardTarget } from '../../src/export/einshard.ts';
 import { exportPlan } from '../../src/export/export.ts';
-import { planRoles } from '../../src/export/recipe/roles.ts';
-import type { ExportSource } from '../../src/export/target.ts';
 import { EXPORT_TARGETS } from '../../src/export/targets.ts';
 import { torchDtensorTarget } from '../../src/export/torch-dtensor.ts';
+import { autoparallelTarget } from '../../src/trainers/recipe/autoparallel.ts';
+import { deepspeedTarget } from '../../src/trainers/recipe/deepspeed.ts';
+import { hfTarget } from '../../src/trainers/recipe/hf.ts';
+import { maxtextTarget } from '../../src/trainers/recipe/maxtext.ts';
+import { megatronTarget } from '../../src/trainers/recipe/megatron.ts';
+import { torchtitanTarget } from '../../src/trainers/recipe/torchtitan.ts';
+import { planRoles } from '../../src/trainers/roles/roles.ts';
 import {
   CONFIG_RECORD,
   configFiles,

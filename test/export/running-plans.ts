@@ -6,13 +6,13 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 
-import { exportPlan } from '../../src/export/export.ts';
 import {
   type ExportFile,
   type ExportSource,
   exportSource,
   type OrderOptions,
-} from '../../src/export/target.ts';
+} from '../../src/backend/target.ts';
+import { exportPlan } from '../../src/export/export.ts';
 import { applyRoles } from '../../src/import/complete/roles.ts';
 import {
   builtinOperators,
@@ -25,9 +25,9 @@ import {
 } from '../../src/index.ts';
 import type { Pin } from '../../src/plan/request/request.ts';
 import { planOfChoice } from '../../src/plan/search/result.ts';
-import { priceRestriction } from '../../src/zoo/compare/price.ts';
-import { applyRecipe, meshRecipes, type Recipe } from '../../src/zoo/recipes/recipes.ts';
-import { NAMED_RECIPES } from '../../src/zoo/recipes/registry.ts';
+import { priceRestriction } from '../../src/recipes/compare/price.ts';
+import { applyRecipe, meshRecipes, type Recipe } from '../../src/recipes/recipes.ts';
+import { NAMED_RECIPES } from '../../src/recipes/registry.ts';
 import { TRACED } from './traced-models.ts';
 
 /** Slow devices beside fast links: tiny models get plans that cut. */

@@ -2,9 +2,9 @@ import { readFileSync } from 'node:fs';
 
 import { describe, expect, test } from 'vitest';
 
+import type { ExportSource } from '../../src/backend/target.ts';
 import { gspmdText, shardyText } from '../../src/export/shardy/shardings.ts';
 import { gspmdTarget, shardyTarget } from '../../src/export/shardy/target.ts';
-import type { ExportSource } from '../../src/export/target.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { parseSharding } from '../../src/mesh/sharding/parse.ts';

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 
 import { describe, expect, test } from 'vitest';
 
+import { type ExportSource, exportSource } from '../../src/backend/target.ts';
 import { exportPlan } from '../../src/export/export.ts';
-import { type ExportSource, exportSource } from '../../src/export/target.ts';
 import { torchTarget } from '../../src/export/torch/target.ts';
 import {
   builtinOperators,

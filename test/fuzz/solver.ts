@@ -4,8 +4,9 @@
 import fc from 'fast-check';
 import { expect } from 'vitest';
 
+import { solveAnytime } from '../../src/contest/anytime.ts';
 import { NO_CHOICE, verifyCertificate } from '../../src/solver/check/verify.ts';
-import { NoChoiceInTime, solve, solveNow } from '../../src/solver/solve.ts';
+import { NoChoiceInTime, solveNow } from '../../src/solver/prove.ts';
 import {
   build,
   costOf,
@@ -74,7 +75,7 @@ export const SOLVER = fuzzer('problems', 150, examples, ({ plain, compress, ties
 
 export const ANYTIME = fuzzer('problems, large-problem engine', 12, problems(), async (plain) => {
   const truth = exhaust(plain);
-  const answer = await solve(build(plain), { mode: 'anytime', threads: 1, rounds: 3 });
+  const answer = await solveAnytime(build(plain), { threads: 1, rounds: 3 });
   if (answer.status === 'infeasible') expect(truth.objective).toBe(Infinity);
   else isTrue(plain, truth, answer.choice, answer.objective, answer.bound);
   if (answer.status === 'optimal') expect(answer.objective).toBe(truth.objective);

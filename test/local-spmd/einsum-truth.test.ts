@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 
 import { describe, expect, test } from 'vitest';
 
-import { shardRule } from '../../src/ops/einsum/shard-rule.ts';
+import { shardRule } from '../../src/notations/einsum/shard-rule.ts';
 import { isRefusal, readAnswers, type SpmdAnswers } from './support/recorded.ts';
 import { type EinsumQuestion, einsums } from './support/spmd-questions.ts';
 

@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest';
 
 import type { Graph } from '../../src/graph/types.ts';
 import { check } from '../../src/local-spmd/check.ts';
+import { lower } from '../../src/lower/lower.ts';
+import { erase } from '../../src/lower/typed/erased.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
-import { lower } from '../../src/plan/lower/lower.ts';
-import { erase } from '../../src/plan/lower/typed/erased.ts';
 import { checkPlannedModes } from '../../src/plan/questions/spmd-check.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';

@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 
 import { ShardwrightError } from '../../src/errors.ts';
 import type { Graph } from '../../src/graph/types.ts';
+import { lower } from '../../src/lower/lower.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
-import { lower } from '../../src/plan/lower/lower.ts';
 import { explainNode, reopen } from '../../src/plan/questions/explain.ts';
 import { checkPlannedModes } from '../../src/plan/questions/spmd-check.ts';
 import { plannedProgram } from '../../src/plan/record/planned.ts';

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 
 import { parseGspmd, tileDevices } from '../../src/import/mlir/sharding/gspmd.ts';
-import { offsets } from '../../src/mesh/layout/coordinates.ts';
-import { compact, concat, flatModes, fromModes } from '../../src/mesh/layout/layout.ts';
+import { offsets } from '../../src/notations/layout/coordinates.ts';
+import { compact, concat, flatModes, fromModes } from '../../src/notations/layout/layout.ts';
 
 /**
  * XLA's tile assignment: tiles along each tensor dim (then the replicated rest), devices in tile

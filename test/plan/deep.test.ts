@@ -5,7 +5,7 @@ import { lintGraph } from '../../src/graph/lint.ts';
 import { graphFlops } from '../../src/ops/flops.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
 import { prepare } from '../../src/plan/prepare.ts';
-import { priceRecipes } from '../../src/zoo/compare/compare.ts';
+import { priceRecipes } from '../../src/recipes/compare/compare.ts';
 import { load, planFor, request, TABLE } from './support.ts';
 
 const DEEP = 'torch/llama3-8b-32l-b16/joint.expanded';

@@ -6,9 +6,9 @@ import { describe, expect, test } from 'vitest';
 
 import type { Graph } from '../../src/graph/types.ts';
 import { eachOperand } from '../../src/graph/value.ts';
+import { plannedProgram } from '../../src/lower/lower.ts';
+import { promisedCollectives } from '../../src/lower/promised.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
-import { plannedProgram } from '../../src/plan/lower/lower.ts';
-import { promisedCollectives } from '../../src/plan/lower/promised.ts';
 import type { Plan, PlannedRedistribution } from '../../src/plan/record/types.ts';
 import type { PlanRequest } from '../../src/plan/request/request.ts';
 import { verify } from '../../src/simulate/verify.ts';

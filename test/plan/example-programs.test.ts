@@ -3,13 +3,13 @@ import { describe, expect, it } from 'vitest';
 import * as earlyExit from '../../examples/early-exit-cond.ts';
 import * as rnn from '../../examples/rnn-scan.ts';
 import * as transformer from '../../examples/transformer.ts';
+import { evaluateEinshardProgram } from '../../src/notations/einshard-program/program.ts';
+import { readEinshardProgram } from '../../src/notations/einshard-program/steps.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { unrollScan } from '../../src/passes/control/loops/unroll-scan.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { einshardParameters } from '../../src/report/text/einshard-plan.ts';
-import { evaluateEinshardProgram } from '../../src/strategy/einshard/program.ts';
-import { readEinshardProgram } from '../../src/strategy/einshard/steps.ts';
 import { input, trace } from '../../src/trace/trace.ts';
 import { placed, planFor, request, TABLE } from './support.ts';
 

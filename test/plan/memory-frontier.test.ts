@@ -15,8 +15,8 @@ import { play } from '../../src/simulate/timeline/play.ts';
 import { input, parameter } from '../../src/trace/record/spec.ts';
 import type { Tensor } from '../../src/trace/tensor/tensor.ts';
 import { trace } from '../../src/trace/trace.ts';
+import { memoryFront } from '../recipes/memory-front.ts';
 import { serial } from '../support/serial-schedule.ts';
-import { memoryFront } from '../zoo/memory-front.ts';
 import { paretoByWalking, undominated } from './pareto.ts';
 import { load, planFor, request, TABLE } from './support.ts';
 

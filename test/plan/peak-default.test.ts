@@ -12,9 +12,9 @@ import type { Plan } from '../../src/plan/record/types.ts';
 import { askedGap } from '../../src/plan/request/request.ts';
 import type { ShardResult } from '../../src/plan/search/result.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
+import { priceRecipes } from '../../src/recipes/compare/compare.ts';
 import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';
 import { play } from '../../src/simulate/timeline/play.ts';
-import { priceRecipes } from '../../src/zoo/compare/compare.ts';
 import { serial } from '../support/serial-schedule.ts';
 import { load, planFor, request, solveFor, TABLE } from './support.ts';
 

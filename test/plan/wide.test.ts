@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 
 import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
-import { compare } from '../../src/zoo/compare/compare-graph.ts';
+import { compare } from '../../src/recipes/compare/compare-graph.ts';
 import { load, planFor, TABLE } from './support.ts';
 
 // The long runs belong to `npm run test:full`.

@@ -1,9 +1,9 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 
 import { comparisonText } from '../../src/cli/commands/written-plan/report-comparison.ts';
+import type { ComparedPlan, Comparison } from '../../src/recipes/compare/comparison.ts';
 import { comparisonSections } from '../../src/report/sections/compared.ts';
-import type { ComparedPlan, Comparison } from '../../src/zoo/compare/comparison.ts';
-import { compareModel } from '../../src/zoo/sweep/compare-model.ts';
+import { compareModel } from '../../src/sweep/compare-model.ts';
 import { TABLE } from '../plan/support.ts';
 
 const MANY = 16_000;

@@ -2,10 +2,10 @@ import { describe, expect, test } from 'vitest';
 
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { parseSharding } from '../../src/mesh/sharding/parse.ts';
-import { matrixOfMatrices } from '../../src/report/draw/matrix.ts';
-import { DARK, FILL_INK, FILLS, LIGHT } from '../../src/report/draw/palette.ts';
-import { drawSvg } from '../../src/report/draw/svg.ts';
-import { placementDrawing, valuesDrawing } from '../../src/report/draw/views.ts';
+import { matrixOfMatrices } from '../../src/notations/draw/matrix.ts';
+import { DARK, FILL_INK, FILLS, LIGHT } from '../../src/notations/draw/palette.ts';
+import { drawSvg } from '../../src/notations/draw/svg.ts';
+import { placementDrawing, valuesDrawing } from '../../src/notations/draw/views.ts';
 
 function placed(spec: string, mesh: string, shape: readonly number[]): string {
   const on = parseMesh(mesh);

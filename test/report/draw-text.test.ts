@@ -2,12 +2,12 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
 import { DeviceMesh, parseMesh } from '../../src/mesh/devices/mesh.ts';
-import { parseLayout } from '../../src/mesh/layout/parse.ts';
 import { parseSharding } from '../../src/mesh/sharding/parse.ts';
-import { drawBlocks } from '../../src/report/draw/blocks.ts';
-import { type Cuts, matrixOfMatrices } from '../../src/report/draw/matrix.ts';
-import { drawText } from '../../src/report/draw/text.ts';
-import { offsetsDrawing, placementDrawing, valuesDrawing } from '../../src/report/draw/views.ts';
+import { drawBlocks } from '../../src/notations/draw/blocks.ts';
+import { type Cuts, matrixOfMatrices } from '../../src/notations/draw/matrix.ts';
+import { drawText } from '../../src/notations/draw/text.ts';
+import { offsetsDrawing, placementDrawing, valuesDrawing } from '../../src/notations/draw/views.ts';
+import { parseLayout } from '../../src/notations/layout/parse.ts';
 
 const arange = (shape: readonly number[], cuts?: Cuts): string =>
   drawText(matrixOfMatrices(shape, String, cuts));

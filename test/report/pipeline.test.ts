@@ -6,8 +6,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 import type { Report } from '../../src/report/model/data.ts';
 import { playPipeline } from '../../src/simulate/pipeline/play.ts';
+import type { PlanPipeline } from '../../src/sweep/pipeline/plan.ts';
 import { bytesText, percentText, secondsText } from '../../src/units.ts';
-import type { PlanPipeline } from '../../src/zoo/pipeline/plan.ts';
 import { cli } from '../cli/support.ts';
 import { checkHtml, textOf } from './html-reader.ts';
 

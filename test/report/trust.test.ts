@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 
 import { fidelityPicture, fidelityTables, layoutErrors } from '../../scripts/docs-fidelity.ts';
 import { publicPredictions, validationFigures } from '../../scripts/validation-figures.ts';
-import { fidelity } from '../../src/cost/validation/fidelity.ts';
+import { fidelity } from '../../src/cost/error-bands.ts';
 import { trustOf } from '../../src/report/analysis/measured.ts';
 
 const near = (accelerator: string, experts: boolean, hosts = 1): ReturnType<typeof trustOf> =>

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
-import { lower } from '../../src/plan/lower/lower.ts';
-import { collectiveKind, readCollective } from '../../src/plan/lower/program/collectives.ts';
+import { lower } from '../../src/lower/lower.ts';
+import { collectiveKind, readCollective } from '../../src/lower/program/collectives.ts';
 import type { PlanRequest } from '../../src/plan/request/request.ts';
 import { collectivesOf } from '../../src/report/model/sums.ts';
 import { drawInputs } from '../../src/simulate/inputs.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { kernelNeeds } from '../../src/plan/overlap/kernel-needs.ts';
+import { kernelNeeds } from '../../src/simulate/work/kernel-needs.ts';
 
 describe('what kernels need', () => {
   it('is carried through steps that are no kernels, and ends at results that none reads', () => {

@@ -1,16 +1,16 @@
 import { describe, expect, it } from 'vitest';
 
-import { longestPath } from '../../src/plan/overlap/longest-path.ts';
-import { StepWork } from '../../src/plan/overlap/step-work.ts';
 import { prepare, type Prepared } from '../../src/plan/prepare.ts';
 import { decode, stateMemory } from '../../src/plan/record/decode.ts';
 import { randomChoice } from '../../src/plan/record/random-plan.ts';
 import { Deadline } from '../../src/plan/request/deadline.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
+import { priceRecipes } from '../../src/recipes/compare/compare.ts';
 import { CandidatePool } from '../../src/simulate/overlap/candidates.ts';
 import { overlappedStep } from '../../src/simulate/overlap/known-plan.ts';
 import { simulate, type SimulateOptions } from '../../src/simulate/timeline/simulate.ts';
-import { priceRecipes } from '../../src/zoo/compare/compare.ts';
+import { longestPath } from '../../src/simulate/work/longest-path.ts';
+import { StepWork } from '../../src/simulate/work/step-work.ts';
 import { load, request, TABLE } from '../plan/support.ts';
 
 const COSTS = { launchSeconds: 1e-6, bucketBytes: 25 * 2 ** 20 };

@@ -1,22 +1,22 @@
 import { describe, expect, it } from 'vitest';
 
 import type { Graph } from '../../src/graph/types.ts';
-import { longestPath } from '../../src/plan/overlap/longest-path.ts';
-import type { Packing } from '../../src/plan/overlap/packing.ts';
-import { PathGame } from '../../src/plan/overlap/path-mixture.ts';
-import { planLoads } from '../../src/plan/overlap/plan-loads.ts';
-import { StepWork } from '../../src/plan/overlap/step-work.ts';
-import { StreamCosts } from '../../src/plan/overlap/stream-costs.ts';
 import { prepare, type Prepared } from '../../src/plan/prepare.ts';
 import { decode, stateMemory } from '../../src/plan/record/decode.ts';
 import { randomChoice } from '../../src/plan/record/random-plan.ts';
+import { priceRecipes } from '../../src/recipes/compare/compare.ts';
 import { searchOverlap } from '../../src/simulate/overlap/search.ts';
 import { simulate, type SimulateOptions } from '../../src/simulate/timeline/simulate.ts';
+import { longestPath } from '../../src/simulate/work/longest-path.ts';
+import type { Packing } from '../../src/simulate/work/packing.ts';
+import { PathGame } from '../../src/simulate/work/path-mixture.ts';
+import { planLoads } from '../../src/simulate/work/plan-loads.ts';
+import { StepWork } from '../../src/simulate/work/step-work.ts';
+import { StreamCosts } from '../../src/simulate/work/stream-costs.ts';
 import { evaluate } from '../../src/solver/check/verify.ts';
 import { bestMixture } from '../../src/solver/dual/best-mixture.ts';
 import { input, parameter } from '../../src/trace/record/spec.ts';
 import { trace } from '../../src/trace/trace.ts';
-import { priceRecipes } from '../../src/zoo/compare/compare.ts';
 import { load, request, solveFor, TABLE } from '../plan/support.ts';
 
 const FFN_STATE = 2 * 1024 * 4096 * 16;

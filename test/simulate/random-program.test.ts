@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 
 import { CONTROL_TARGETS } from '../../src/graph/control.ts';
 import { printGraph } from '../../src/graph/text/write.ts';
+import { LOCAL_FORMS } from '../../src/lower/rewrites/table.ts';
 import { kernelOf } from '../../src/ops/kernels/table.ts';
-import { LOCAL_FORMS } from '../../src/plan/lower/rewrites/table.ts';
 import { TABLE } from './random/builder.ts';
 import { type Kind, randomProgram, runRandom, runSolved } from './random/program.ts';
 

@@ -2,9 +2,9 @@ import { describe, expect, it } from 'vitest';
 
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Graph } from '../../src/graph/types.ts';
+import { lower } from '../../src/lower/lower.ts';
+import type { DeviceProgram } from '../../src/lower/program/program.ts';
 import { flat, type NDArray } from '../../src/ndarray/array.ts';
-import { lower } from '../../src/plan/lower/lower.ts';
-import type { DeviceProgram } from '../../src/plan/lower/program/program.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { decode } from '../../src/plan/record/decode.ts';
 import { randomChoice } from '../../src/plan/record/random-plan.ts';

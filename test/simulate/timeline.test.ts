@@ -3,14 +3,15 @@ import { describe, expect, it } from 'vitest';
 
 import { peakOf } from '../../src/cost/memory/peak.ts';
 import type { Graph } from '../../src/graph/types.ts';
-import { lower, plannedProgram } from '../../src/plan/lower/lower.ts';
-import { collectiveKind, readCollective } from '../../src/plan/lower/program/collectives.ts';
-import { promisedCollectives } from '../../src/plan/lower/promised.ts';
-import { COMPUTE } from '../../src/plan/overlap/streams.ts';
+import { lower, plannedProgram } from '../../src/lower/lower.ts';
+import { collectiveKind, readCollective } from '../../src/lower/program/collectives.ts';
+import { promisedCollectives } from '../../src/lower/promised.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { decode, stateMemory } from '../../src/plan/record/decode.ts';
 import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
 import { randomChoice } from '../../src/plan/record/random-plan.ts';
+import { priceRestriction } from '../../src/recipes/compare/price.ts';
+import { applyRecipe } from '../../src/recipes/recipes.ts';
 import { asyncTensor } from '../../src/simulate/timeline/async-tensor.ts';
 import { bucket } from '../../src/simulate/timeline/bucket.ts';
 import {
@@ -29,8 +30,7 @@ import {
 } from '../../src/simulate/timeline/schedule.ts';
 import { simulate } from '../../src/simulate/timeline/simulate.ts';
 import { timelineTrace, type TraceEvent } from '../../src/simulate/timeline/trace.ts';
-import { priceRestriction } from '../../src/zoo/compare/price.ts';
-import { applyRecipe } from '../../src/zoo/recipes/recipes.ts';
+import { COMPUTE } from '../../src/simulate/work/streams.ts';
 import { load, planFor, request, TABLE } from '../plan/support.ts';
 import { serial } from '../support/serial-schedule.ts';
 import { gatheredLayers, judge, programs } from './random-schedules.ts';

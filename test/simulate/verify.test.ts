@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Arg, Graph } from '../../src/graph/types.ts';
+import { lower, type LowerablePlan } from '../../src/lower/lower.ts';
+import type { DeviceProgram } from '../../src/lower/program/program.ts';
+import { promisedCollectives } from '../../src/lower/promised.ts';
 import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
-import { lower, type LowerablePlan } from '../../src/plan/lower/lower.ts';
-import type { DeviceProgram } from '../../src/plan/lower/program/program.ts';
-import { promisedCollectives } from '../../src/plan/lower/promised.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { transferPlan } from '../../src/plan/questions/transfer.ts';
 import { randomPlan } from '../../src/plan/record/random-plan.ts';

@@ -1,9 +1,9 @@
 import { internalError } from '../../src/errors.ts';
-import { complement } from '../../src/mesh/layout/complement.ts';
-import { idx2crd, MAX_OFFSETS, offsetAt, offsets } from '../../src/mesh/layout/coordinates.ts';
-import type { Order } from '../../src/mesh/layout/int-tree.ts';
-import { collision } from '../../src/mesh/layout/inverse.ts';
-import { compatible, concat, type Layout } from '../../src/mesh/layout/layout.ts';
+import { complement } from '../../src/notations/layout/complement.ts';
+import { idx2crd, MAX_OFFSETS, offsetAt, offsets } from '../../src/notations/layout/coordinates.ts';
+import type { Order } from '../../src/notations/layout/int-tree.ts';
+import { collision } from '../../src/notations/layout/inverse.ts';
+import { compatible, concat, type Layout } from '../../src/notations/layout/layout.ts';
 
 /**
  * Checks of results against what the functions promise, coordinate by coordinate. Tests and callers

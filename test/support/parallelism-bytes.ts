@@ -1,5 +1,5 @@
 import type { DeviceMesh } from '../../src/mesh/devices/mesh.ts';
-import type { ExpertFold } from '../../src/zoo/recipes/expert-mesh.ts';
+import type { ExpertFold } from '../../src/recipes/expert-mesh.ts';
 
 /**
  * Bytes that each device sends, and bytes of states that it keeps, in closed form: for first

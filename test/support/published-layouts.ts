@@ -1,5 +1,5 @@
+import type { ComparedPlan, Comparison } from '../../src/recipes/compare/comparison.ts';
 import { bytesText } from '../../src/units.ts';
-import type { ComparedPlan, Comparison } from '../../src/zoo/compare/comparison.ts';
 
 /** A parallel layout as a source states it; what it leaves open is absent. */
 export interface PublishedLayout {

@@ -10,7 +10,7 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import type { StagesAgain } from '../../plan/check-plan.ts';
 import type { PlanFolder } from '../../plan/record/folder.ts';
 import { PIPELINE_SCHEDULES } from '../../simulate/pipeline/schedules.ts';
-import { pipelineOfPlan, type PlanPipeline } from '../../zoo/pipeline/plan.ts';
+import { pipelineOfPlan, type PlanPipeline } from '../../sweep/pipeline/plan.ts';
 
 /** The stages of a plan, beside it. */
 export const PIPELINE_FILE = 'pipeline.json';

@@ -15,7 +15,7 @@ import type { PlanCertificate } from '../../plan/record/certificate.ts';
 import { type PlanFolder, planTexts, readPlanFolder } from '../../plan/record/folder.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { readFileBytes, readFileText } from '../../platform/read-file.ts';
-import type { PlanPipeline } from '../../zoo/pipeline/plan.ts';
+import type { PlanPipeline } from '../../sweep/pipeline/plan.ts';
 import type { CliIo } from '../output/io.ts';
 import { NEXT } from '../output/write-file.ts';
 import { PIPELINE_FILE, pipelineOf, stagesAgain } from './pipeline-file.ts';

@@ -3,10 +3,10 @@
  * Out: a Python expression. Source: the reference of jax.lax in JAX 0.10. Constants stand in the
  * expressions that read them.
  */
+import { pyBool, pyFloat, pyString, pyTuple } from '../../backend/python-text.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { DType } from '../../graph/types.ts';
 import type { AttributeValue, Instruction, Val } from '../hlo/code.ts';
-import { pyBool, pyFloat, pyString, pyTuple } from '../python-text.ts';
 
 /** Texts of the values that an instruction reads. */
 export interface Texts {

@@ -3,9 +3,9 @@
  * function. Every value has the name of its node where it has one; constants are written where they
  * are read.
  */
+import { PyNames, pyTuple } from '../../backend/python-text.ts';
 import type { HloBody, Instruction, Val } from '../hlo/code.ts';
 import type { HloProgram } from '../hlo/program.ts';
-import { PyNames, pyTuple } from '../python-text.ts';
 import { expression, JAX_TYPES, pyNumber, type Texts, tuple } from './expressions.ts';
 
 interface FunctionText {

@@ -3,6 +3,7 @@
  * output, or the loss where there is none. Source: `jax.sharding.PartitionSpec`: mesh dims of each
  * tensor dim, major first.
  */
+import type { ExportFile, ExportLoss, ExportSource, ReadPlacements } from '../../backend/target.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Node } from '../../graph/types.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
@@ -10,7 +11,6 @@ import { parseSharding } from '../../mesh/sharding/parse.ts';
 import { evenlyShardable, isPending, type Sharding } from '../../mesh/sharding/sharding.ts';
 import { fromDimView, toDimView } from '../../mesh/views/dim-view.ts';
 import { parsePartitionSpec, PartitionSpec } from '../../mesh/views/partition-spec.ts';
-import type { ExportFile, ExportLoss, ExportSource, ReadPlacements } from '../target.ts';
 
 export interface SpecOf {
   /** Name behind the role, such as the parameter's; of an output its number. */

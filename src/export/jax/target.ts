@@ -4,20 +4,20 @@
  * (the program before it was cut), `shardings.json`, `collectives.json` and `check.py`, which runs
  * the two beside each other. Source: JAX 0.10, `jax.shard_map`, `jax.lax`.
  */
-import { ShardwrightError } from '../../errors.ts';
-import type { DType } from '../../graph/types.ts';
-import { collectiveKind, readCollective } from '../../plan/lower/program/collectives.ts';
-import type { DeviceProgram } from '../../plan/lower/program/program.ts';
-import { type HloProgram, hloProgram } from '../hlo/program.ts';
-import { lossLines } from '../loss-lines.ts';
-import { headLines, pyList, pyString, pyTuple } from '../python-text.ts';
+import { lossLines } from '../../backend/loss-lines.ts';
+import { headLines, pyList, pyString, pyTuple } from '../../backend/python-text.ts';
 import type {
   ExportFile,
   ExportLoss,
   ExportResult,
   ExportSource,
   ExportTarget,
-} from '../target.ts';
+} from '../../backend/target.ts';
+import { ShardwrightError } from '../../errors.ts';
+import type { DType } from '../../graph/types.ts';
+import { collectiveKind, readCollective } from '../../lower/program/collectives.ts';
+import type { DeviceProgram } from '../../lower/program/program.ts';
+import { type HloProgram, hloProgram } from '../hlo/program.ts';
 import { CHECK } from './check.ts';
 import { jaxTypeName, writtenKind } from './expressions.ts';
 import { jaxFunction } from './function.ts';

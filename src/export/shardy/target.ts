@@ -3,6 +3,9 @@
  * the plan as shardings of inputs and results and as constraints where a value is redistributed;
  * XLA's partitioner puts the collectives. In: a plan. Out: `program.mlir` and `shardings.json`.
  */
+import { lossLines } from '../../backend/loss-lines.ts';
+import { headLines } from '../../backend/python-text.ts';
+import type { ExportLoss, ExportResult, ExportSource, ExportTarget } from '../../backend/target.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Node } from '../../graph/types.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
@@ -17,9 +20,6 @@ import {
   shardingsJson,
   type SpecOf,
 } from '../jax/shardings.ts';
-import { lossLines } from '../loss-lines.ts';
-import { headLines } from '../python-text.ts';
-import type { ExportLoss, ExportResult, ExportSource, ExportTarget } from '../target.ts';
 import { gspmdText, type ShardingText, shardyText } from './shardings.ts';
 import { mlirString, moduleText } from './text.ts';
 

@@ -3,11 +3,11 @@
  * `check.py`, and below `check/` the plan's program at small sizes beside the program before it was
  * cut. Placements are those of the plan; only sizes are smaller.
  */
+import { headLines } from '../../backend/python-text.ts';
+import { type ExportFile, type ExportSource, exportSource } from '../../backend/target.ts';
 import { prepare } from '../../plan/prepare.ts';
 import { transferPlan } from '../../plan/questions/transfer.ts';
 import { reduced } from '../../simulate/reduced.ts';
-import { headLines } from '../python-text.ts';
-import { type ExportFile, type ExportSource, exportSource } from '../target.ts';
 import { CHECK } from './check-text.ts';
 import { programText } from './program/program-text.ts';
 import { splitProgram } from './program/split.ts';

@@ -3,12 +3,13 @@
  * the calls of both functions in the order of the plan or in that of the faster simulated step,
  * with the collectives that are one call, and what that is worth.
  */
+import type { ExportSource, OrderOptions } from '../../backend/target.ts';
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Node } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
-import { readCollective } from '../../plan/lower/program/collectives.ts';
-import type { DeviceProgram } from '../../plan/lower/program/program.ts';
+import { readCollective } from '../../lower/program/collectives.ts';
+import type { DeviceProgram } from '../../lower/program/program.ts';
 import { type CalledStep, issueOrder, playCalls } from '../../simulate/call-order/issue-order.ts';
 import {
   type CallOrder,
@@ -20,7 +21,6 @@ import { type PlanSchedule, planSchedule } from '../../simulate/timeline/from-pl
 import { checkSchedule, type Schedule, type Task } from '../../simulate/timeline/schedule.ts';
 import { simulate } from '../../simulate/timeline/simulate.ts';
 import { bytesText, secondsText } from '../../units.ts';
-import type { ExportSource, OrderOptions } from '../target.ts';
 import { withPads } from './padded.ts';
 import { type SplitProgram, splitProgram } from './program/split.ts';
 

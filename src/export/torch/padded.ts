@@ -4,11 +4,11 @@
  * what comes back as large as it comes.
  */
 import { isRef } from '../../graph/value.ts';
-import { collectiveKind } from '../../plan/lower/program/collectives.ts';
-import type { DeviceProgram } from '../../plan/lower/program/program.ts';
-import { COMPUTE } from '../../plan/overlap/streams.ts';
+import { collectiveKind } from '../../lower/program/collectives.ts';
+import type { DeviceProgram } from '../../lower/program/program.ts';
 import type { TaskCalls } from '../../simulate/call-order/order-calls.ts';
 import type { Buffer, Schedule, Task } from '../../simulate/timeline/schedule.ts';
+import { COMPUTE } from '../../simulate/work/streams.ts';
 import { largestBytes } from './program/collective-list.ts';
 
 const PAD = 'aten.constant_pad_nd.default';

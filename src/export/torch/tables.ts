@@ -3,13 +3,13 @@
  * program. Out: a JSON record that holds in every JSON reader. Source of DTensor's words:
  * `torch.distributed.tensor.placement_types`.
  */
+import type { ExportedPlan } from '../../backend/target.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { hostSize } from '../../cost/hardware/topology.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Node, Output, TensorType } from '../../graph/types.ts';
+import type { DeviceProgram } from '../../lower/program/program.ts';
 import { toMeshView } from '../../mesh/sharding/mesh-view.ts';
-import type { DeviceProgram } from '../../plan/lower/program/program.ts';
-import type { ExportedPlan } from '../target.ts';
 import { torchDtype } from './program/arguments.ts';
 import { sizeAt } from './program/sizes.ts';
 import type { SplitProgram } from './program/split.ts';

@@ -3,8 +3,7 @@
  * `program.py`, the placements of all that goes in and comes out, and the communication. Nothing is
  * lost: what is written is the lowered program.
  */
-import { ShardwrightError } from '../../errors.ts';
-import { headLines, pyComment } from '../python-text.ts';
+import { headLines, pyComment } from '../../backend/python-text.ts';
 import type {
   ExportFile,
   ExportResult,
@@ -12,7 +11,8 @@ import type {
   ExportTarget,
   OrderOptions,
   ReadPlacements,
-} from '../target.ts';
+} from '../../backend/target.ts';
+import { ShardwrightError } from '../../errors.ts';
 import { checkFiles } from './check.ts';
 import { chooseOrder, type ProgramOrder, splitInOrder } from './order.ts';
 import { bucketNotes, collectiveList } from './program/collective-list.ts';

@@ -6,7 +6,7 @@
  * bound mixes a choice with the tensor whole and one with it split. Exact elimination closes it
  * once the best choice is so close to the bound that reduced-cost fixing leaves few values.
  */
-import { NoChoiceInTime, solve } from '../../solver/solve.ts';
+import { NoChoiceInTime } from '../../solver/solve.ts';
 import type { Problem, SolveOptions } from '../../solver/types.ts';
 import type { Deadline } from '../request/deadline.ts';
 import type { PlanRequest } from '../request/request.ts';
@@ -39,8 +39,9 @@ export async function neighbourhoodStart(
   const cells = edges.first.reduce((sum, v, e) => sum + domains[v] * domains[edges.second[e]], 0);
   if (cells > MOST_CELLS || deadline.isOver) return undefined;
   try {
-    const solution = await solve(problem, {
-      mode: 'anytime',
+    // Loaded where a budget binds: other plans need none of it.
+    const { solveAnytime } = await import('../../contest/anytime.ts');
+    const solution = await solveAnytime(problem, {
       certify: false,
       close: false,
       threads: 1,

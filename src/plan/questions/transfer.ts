@@ -3,11 +3,11 @@
  * redistributions of those sizes.
  */
 import { ShardwrightError } from '../../errors.ts';
-import type { LowerablePlan } from '../lower/lower.ts';
 import type { Model } from '../model/model.ts';
 import type { Prepared } from '../prepare.ts';
 import { refuseDamaged } from '../record/damage.ts';
 import { decode } from '../record/decode.ts';
+import type { LowerablePlan } from '../record/planned.ts';
 
 /**
  * The placements of a plan on the same graph at other sizes: every node, copy and output is placed

@@ -6,7 +6,7 @@
 import { interrupted, ShardwrightError } from '../../errors.ts';
 import { TooLargeForLibrary } from '../../solver/milp/verdict.ts';
 import { NoChoiceInTime, solve } from '../../solver/solve.ts';
-import type { Certificate, Problem, ProveOptions, Solution } from '../../solver/types.ts';
+import type { Certificate, Problem, Solution, SolveOptions } from '../../solver/types.ts';
 import { provenLeastMemory } from '../memory/least-memory.ts';
 import type { Prepared } from '../prepare.ts';
 import { withMemoryBound } from '../record/certificate.ts';
@@ -16,7 +16,7 @@ import { greedily } from './greedy.ts';
 /** Undefined when no choice was found in time. */
 export async function solveUnlessLate(
   problem: Problem,
-  options: ProveOptions,
+  options: SolveOptions,
 ): Promise<Solution | undefined> {
   return solve(problem, options).catch((error: unknown) => {
     if (error instanceof NoChoiceInTime) return undefined;
@@ -48,7 +48,7 @@ export async function lexicographic(
 export async function solveOrRefuse(
   prepared: Pick<Prepared, 'model' | 'problem' | 'compact'>,
   problem: Problem,
-  options: ProveOptions,
+  options: SolveOptions,
   deadline: Deadline,
 ): Promise<Solution> {
   try {

@@ -7,7 +7,7 @@ import { printGraph } from '../../graph/text/write.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import { FOLD_VARIABLES } from '../../solver/search/prepared.ts';
 import { relaxedChoice } from '../../solver/search/tight-relaxation.ts';
-import type { Problem, Progress, ProveOptions, Solution } from '../../solver/types.ts';
+import type { Problem, Progress, Solution, SolveOptions } from '../../solver/types.ts';
 import { bytesText } from '../../units.ts';
 import { leastMemory, memoryOf } from '../memory/least-memory.ts';
 import { neighbourhoodStart } from '../memory/neighbourhood-start.ts';
@@ -139,7 +139,7 @@ interface FirstUnderBudget {
 export async function firstUnderBudget(
   prepared: Pick<Prepared, 'request' | 'budgetBytes' | 'compact' | 'model' | 'problem' | 'table'>,
   problem: Problem,
-  asked: ProveOptions,
+  asked: SolveOptions,
   deadline: Deadline,
 ): Promise<FirstUnderBudget> {
   const { request, budgetBytes, compact } = prepared;

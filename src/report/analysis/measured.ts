@@ -11,9 +11,9 @@ import {
   generationOf,
   type MeasuredErrors,
   nearestPool,
-} from '../../cost/validation/fidelity.ts';
+} from '../../cost/error-bands.ts';
 
-export type { MeasuredErrors } from '../../cost/validation/fidelity.ts';
+export type { MeasuredErrors } from '../../cost/error-bands.ts';
 
 /** What is known of the errors of the predictions, nearest to a plan first. */
 export interface Trust {

@@ -8,10 +8,10 @@ import type { Graph } from '../../graph/types.ts';
 import { programFlops } from '../../ops/program-flops.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Model } from '../../plan/model/model.ts';
-import { COMPUTE } from '../../plan/overlap/streams.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import type { Span, Timeline } from '../../simulate/timeline/play.ts';
 import { simulate } from '../../simulate/timeline/simulate.ts';
+import { COMPUTE } from '../../simulate/work/streams.ts';
 import { matrixDtype } from './layers.ts';
 
 /** The step with communication beside compute, as `simulate` plays it. */

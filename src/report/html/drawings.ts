@@ -3,10 +3,10 @@
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
+import { DARK, LIGHT, themeRules } from '../../notations/draw/palette.ts';
+import { drawSvg } from '../../notations/draw/svg.ts';
+import { placementDrawing } from '../../notations/draw/views.ts';
 import type { Plan } from '../../plan/record/types.ts';
-import { DARK, LIGHT, themeRules } from '../draw/palette.ts';
-import { drawSvg } from '../draw/svg.ts';
-import { placementDrawing } from '../draw/views.ts';
 import { h, Markup } from '../markup.ts';
 
 const DEFAULT_DRAWN = 4;

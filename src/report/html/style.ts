@@ -1,6 +1,6 @@
 /** The style sheet of the report page: light, dark and paper. */
 
-import { DARK, LIGHT, type Theme } from '../draw/palette.ts';
+import { DARK, LIGHT, type Theme } from '../../notations/draw/palette.ts';
 
 /**
  * Colours of the page beside those of drawings. Text keeps a contrast of at least 4.5:1 on its

@@ -3,15 +3,15 @@
  * steps lie, and the probability that the peak fits, by measured runs.
  */
 
-import type { Cluster } from '../../cost/hardware/cluster.ts';
-import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import {
   type Circumstances,
   fitProbability,
   hasExperts,
   nearestPool,
   poolText,
-} from '../../cost/validation/fidelity.ts';
+} from '../../cost/error-bands.ts';
+import type { Cluster } from '../../cost/hardware/cluster.ts';
+import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { countedText, probabilityText, secondsText } from '../../units.ts';
 

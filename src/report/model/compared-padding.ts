@@ -1,7 +1,7 @@
 /** Words what a comparison did to a padded vocabulary, in one sentence. */
 
+import type { Comparison } from '../../recipes/compare/comparison.ts';
 import { countText } from '../../units.ts';
-import type { Comparison } from '../../zoo/compare/comparison.ts';
 
 /**
  * What a comparison says of a padded vocabulary in one sentence; nothing where none was asked for.

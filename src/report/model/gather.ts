@@ -8,7 +8,7 @@ import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { reopen, type Reopened } from '../../plan/questions/explain.ts';
 import type { PlanFolder } from '../../plan/record/folder.ts';
-import type { PlanPipeline } from '../../zoo/pipeline/plan.ts';
+import type { PlanPipeline } from '../../sweep/pipeline/plan.ts';
 import { candidatesOf, nextBestOf, parameterNodes } from '../analysis/alternatives/candidates.ts';
 import { compareRecipes } from '../analysis/alternatives/recipes.ts';
 import { sensitivityOf } from '../analysis/alternatives/sensitivity.ts';

@@ -6,7 +6,7 @@
 import * as z from 'zod';
 
 import { ShardwrightError } from '../../errors.ts';
-import type { Planning } from '../../zoo/planning/planning.ts';
+import type { Planning } from '../../sweep/planning/planning.ts';
 import { allocationSchema, checkpointSchema, runSchema } from './comparison-schema.ts';
 
 const count = z.int().positive();

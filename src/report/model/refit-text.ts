@@ -3,8 +3,8 @@
  * a report.
  */
 
+import type { Refit, RefitErrors } from '../../recipes/compare/comparison.ts';
 import { countedText, percentText, secondsText } from '../../units.ts';
-import type { Refit, RefitErrors } from '../../zoo/compare/comparison.ts';
 
 /** Rows without a price that are named. */
 const NAMED = 3;

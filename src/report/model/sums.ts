@@ -8,7 +8,7 @@ import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { type CollectiveSum, sumCollectives } from '../../plan/record/diff.ts';
 import type { Plan } from '../../plan/record/types.ts';
-import { ringBytes } from '../../zoo/compare/price.ts';
+import { ringBytes } from '../../recipes/compare/price.ts';
 import { axesKey, type Streams } from '../analysis/streams.ts';
 import { foldParameters } from './parameters.ts';
 

@@ -1,7 +1,7 @@
 /** Makes the sections on the best plan of a comparison: memory, collectives, stages. */
 
+import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 import { bytesText, countedText, percentText } from '../../units.ts';
-import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
 import { stageText } from '../analysis/pipeline.ts';
 import { scheduleFigures } from '../figures/schedule.ts';
 import { type Block, bytes, count, seconds, type Section } from '../model/blocks.ts';

@@ -3,8 +3,8 @@
  * nearer, what is not counted.
  */
 
+import type { Comparison } from '../../recipes/compare/comparison.ts';
 import { bytesText, countText, percentText, secondsText } from '../../units.ts';
-import type { Comparison } from '../../zoo/compare/comparison.ts';
 import { slowerText } from '../model/answer.ts';
 import { type Block, seconds, type Section } from '../model/blocks.ts';
 

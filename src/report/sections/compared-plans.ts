@@ -1,8 +1,8 @@
 /** Makes the sections that list the plans, the meshes and the refusals of a comparison. */
 
+import type { ComparedPlan, Comparison, WhatIf } from '../../recipes/compare/comparison.ts';
+import { shownFront } from '../../recipes/compare/pareto.ts';
 import { bytesText, countText, probabilityText } from '../../units.ts';
-import type { ComparedPlan, Comparison, WhatIf } from '../../zoo/compare/comparison.ts';
-import { shownFront } from '../../zoo/compare/pareto.ts';
 import { paretoFigure, type PlanPoint } from '../figures/pareto.ts';
 import { slowerText } from '../model/answer.ts';
 import {

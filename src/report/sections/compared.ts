@@ -1,9 +1,9 @@
 /** Takes a comparison and gives its report: title, sections and the value as it was read. */
 
 import { allocationText } from '../../cost/hardware/topology.ts';
+import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
+import { recomputeText } from '../../recipes/recompute-text.ts';
 import { bytesText, countedText, countText, percentText, secondsText } from '../../units.ts';
-import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
-import { recomputeText } from '../../zoo/recipes/recompute-text.ts';
 import { slowerText } from '../model/answer.ts';
 import type { Section } from '../model/blocks.ts';
 import { fitText } from '../model/certainty.ts';

@@ -4,8 +4,8 @@
  */
 
 import { allocationText } from '../../cost/hardware/topology.ts';
+import type { Curve, Planning, PlanningPoint } from '../../sweep/planning/planning.ts';
 import { countedText, countText, percentText, secondsText } from '../../units.ts';
-import type { Curve, Planning, PlanningPoint } from '../../zoo/planning/planning.ts';
 import { scalingFigure } from '../figures/scaling.ts';
 import type { Block, Cell, Section } from '../model/blocks.ts';
 import { fastestText, POINT_HEAD, pointRow, RUN_HEAD } from '../text/planning.ts';

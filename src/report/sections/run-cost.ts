@@ -1,8 +1,8 @@
 /** Makes the section on what a run takes: time, device-hours, money, energy, failures. */
 
 import type { RunCost } from '../../cost/training/run-cost.ts';
+import type { Comparison } from '../../recipes/compare/comparison.ts';
 import { countText, durationText, percentText, secondsText } from '../../units.ts';
-import type { Comparison } from '../../zoo/compare/comparison.ts';
 import type { Section } from '../model/blocks.ts';
 import { amountText, moneyText, tokensText } from '../text/run-cost.ts';
 

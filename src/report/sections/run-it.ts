@@ -3,8 +3,8 @@
  * trainer, and what differs there.
  */
 
-import type { Comparison } from '../../zoo/compare/comparison.ts';
-import { launchFiles } from '../../zoo/layout/launch/launch.ts';
+import type { Comparison } from '../../recipes/compare/comparison.ts';
+import { launchFiles } from '../../trainers/launch/launch.ts';
 import type { Section } from '../model/blocks.ts';
 
 export function runItSection(c: Comparison): Section[] {

@@ -1,6 +1,6 @@
 /** Makes the sections on proof, measured errors, assumptions and reproduction of a plan. */
 
-import { poolText } from '../../cost/validation/fidelity.ts';
+import { poolText } from '../../cost/error-bands.ts';
 import { blurSeconds } from '../../plan/record/write.ts';
 import { percentText, secondsText } from '../../units.ts';
 import type { MeasuredErrors } from '../analysis/measured.ts';

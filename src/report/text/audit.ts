@@ -1,7 +1,7 @@
 /** Prints an audit as text: the gap to the optimum and the edits that reduce it. */
 
+import type { Audit } from '../../recipes/audit.ts';
 import { bytesText, percentText, secondsText, tableText } from '../../units.ts';
-import type { Audit } from '../../zoo/audit.ts';
 
 /** An audit as text: where the plan stands, and the edits that bring it nearer. */
 export function auditText(name: string, a: Audit): string {

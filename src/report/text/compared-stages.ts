@@ -1,7 +1,7 @@
 /** Writes the stages of a compared plan in words and rows, for the terminal and the pages. */
 
+import type { ComparedLayout, ComparedStage } from '../../recipes/compare/comparison.ts';
 import { bytesText, countText, percentText, secondsText, tableText } from '../../units.ts';
-import type { ComparedLayout, ComparedStage } from '../../zoo/compare/comparison.ts';
 import { type ReportStage, stageText } from '../analysis/pipeline.ts';
 
 /** A stage as `stageText` reads it. */

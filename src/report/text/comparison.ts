@@ -1,7 +1,7 @@
 /** Prints a comparison as text: ranked plans, the Pareto front, the meshes, the refusals. */
 
+import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 import { bytesText, excessOver, percentText, secondsText, tableText } from '../../units.ts';
-import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
 import { certaintyLines, planRow, stoppedText, sweepText } from './sweep.ts';
 

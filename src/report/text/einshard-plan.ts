@@ -1,9 +1,9 @@
 /** Gives the parameters of a plan as einshard expressions. */
 
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import { fromPlacements } from '../../mesh/einshard/placements.ts';
-import { formatEinshard } from '../../mesh/einshard/syntax.ts';
 import { parseSharding } from '../../mesh/sharding/parse.ts';
+import { fromPlacements } from '../../notations/einshard/placements.ts';
+import { formatEinshard } from '../../notations/einshard/syntax.ts';
 import type { Plan } from '../../plan/record/types.ts';
 
 /** A parameter of a plan in einshard notation. */

@@ -1,16 +1,16 @@
 /** Evaluates an einshard expression on a shape and prints its blocks and devices. */
 
-import { type Block, blockCounts, einshardBlocks } from '../../mesh/einshard/blocks.ts';
-import { einshardMesh, toPlacements, toSpec } from '../../mesh/einshard/placements.ts';
-import { type Einshard, einshardLocalShape } from '../../mesh/einshard/resolve.ts';
-import { formatEinshard } from '../../mesh/einshard/syntax.ts';
+import { drawBlocks } from '../../notations/draw/blocks.ts';
+import { type Block, blockCounts, einshardBlocks } from '../../notations/einshard/blocks.ts';
+import { einshardMesh, toPlacements, toSpec } from '../../notations/einshard/placements.ts';
+import { type Einshard, einshardLocalShape } from '../../notations/einshard/resolve.ts';
+import { formatEinshard } from '../../notations/einshard/syntax.ts';
 import type {
   ProgramCollective,
   ProgramResult,
   ProgramValue,
-} from '../../strategy/einshard/program.ts';
+} from '../../notations/einshard-program/program.ts';
 import { tableText } from '../../units.ts';
-import { drawBlocks } from '../draw/blocks.ts';
 
 /** What `einshard EXPR` prints; the keys are a contract. */
 interface EinshardReport {

@@ -4,6 +4,7 @@
  */
 
 import { allocationText } from '../../cost/hardware/topology.ts';
+import type { Curve, Planning, PlanningPoint } from '../../sweep/planning/planning.ts';
 import {
   bytesText,
   countText,
@@ -12,7 +13,6 @@ import {
   secondsText,
   tableText,
 } from '../../units.ts';
-import type { Curve, Planning, PlanningPoint } from '../../zoo/planning/planning.ts';
 import { amountText, moneyText } from './run-cost.ts';
 
 /** Columns of a point; those of a run only where one is asked for. */

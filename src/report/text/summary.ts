@@ -5,6 +5,7 @@ import { ofThemPadding } from '../../models/vocabulary.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { blurSeconds } from '../../plan/record/write.ts';
 import { askedGap, isGapGiven, type PlanRequest } from '../../plan/request/request.ts';
+import type { RecipeResult } from '../../recipes/compare/compare.ts';
 import {
   bytesText,
   countedText,
@@ -13,7 +14,6 @@ import {
   secondsText,
   tableText,
 } from '../../units.ts';
-import type { RecipeResult } from '../../zoo/compare/compare.ts';
 import { planBandText, planFitText } from '../model/certainty.ts';
 import { gradientText } from '../model/memory-parts.ts';
 import { parameterElements, parameterTable } from '../model/parameters.ts';

@@ -4,6 +4,9 @@
  */
 
 import { allocationText } from '../../cost/hardware/topology.ts';
+import type { AskedLayout, ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
+import { shownFront } from '../../recipes/compare/pareto.ts';
+import { recomputeText } from '../../recipes/recompute-text.ts';
 import {
   bytesText,
   countedText,
@@ -13,9 +16,6 @@ import {
   secondsText,
   tableText,
 } from '../../units.ts';
-import type { AskedLayout, ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
-import { shownFront } from '../../zoo/compare/pareto.ts';
-import { recomputeText } from '../../zoo/recipes/recompute-text.ts';
 import { fitText } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
 import { refitLines } from '../model/refit-text.ts';

@@ -4,10 +4,10 @@
  * kernels queue up on one stream, and a collective waits for all kernels that were called before it
  * (`ProcessGroupNCCL` records an event on the current stream when it is called).
  */
-import { COMPUTE } from '../../plan/overlap/streams.ts';
 import { serialPeakBytes } from '../timeline/headroom.ts';
 import { play, type Timeline } from '../timeline/play.ts';
 import { type Schedule, type Task, writers } from '../timeline/schedule.ts';
+import { COMPUTE } from '../work/streams.ts';
 
 /**
  * The tasks in an order of calls in which each collective starts as it did: it is called before the

@@ -7,8 +7,8 @@ import { ShardwrightError } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import { indexGraph } from '../../graph/order.ts';
 import { isRef } from '../../graph/value.ts';
-import { collectiveKind, readCollective } from '../../plan/lower/program/collectives.ts';
-import type { DeviceProgram, Redistributed } from '../../plan/lower/program/program.ts';
+import { collectiveKind, readCollective } from '../../lower/program/collectives.ts';
+import type { DeviceProgram, Redistributed } from '../../lower/program/program.ts';
 import type { PlanSchedule } from '../timeline/from-plan.ts';
 import { INSIDE, type Task } from '../timeline/schedule.ts';
 

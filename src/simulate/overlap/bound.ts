@@ -2,9 +2,6 @@
  * The cheapest certified bound on the overlapped step, for plans whose step is not searched for.
  * In: plans that are known. Out: seconds that no plan of their problem goes below.
  */
-import type { LongestPath } from '../../plan/overlap/longest-path.ts';
-import type { StepWork } from '../../plan/overlap/step-work.ts';
-import { StreamCosts } from '../../plan/overlap/stream-costs.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
 import { workOn } from '../../plan/request/work-limits.ts';
@@ -15,6 +12,9 @@ import { repairRows } from '../../solver/problem/repair.ts';
 import { compactProblem } from '../../solver/problem/restrict.ts';
 import { messageBound } from '../../solver/search/messages/bound.ts';
 import { solve } from '../../solver/solve.ts';
+import type { LongestPath } from '../work/longest-path.ts';
+import type { StepWork } from '../work/step-work.ts';
+import { StreamCosts } from '../work/stream-costs.ts';
 
 /** Bins of kernels: prices differ from bin to bin, so that many take longer. */
 const BINS = 4;

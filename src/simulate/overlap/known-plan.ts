@@ -4,12 +4,12 @@
  * and a lower bound on the simulated step of every plan.
  */
 
-import { longestPath, stepWorkFor } from '../../plan/overlap/longest-path.ts';
-import { DEFAULT_BUCKET_BYTES, LAUNCH_SECONDS } from '../../plan/overlap/rules.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
 import { type PlannedResult, planOfChoice } from '../../plan/search/result.ts';
 import { NoChoiceInTime } from '../../solver/solve.ts';
 import { percentText, secondsText } from '../../units.ts';
+import { longestPath, stepWorkFor } from '../work/longest-path.ts';
+import { DEFAULT_BUCKET_BYTES, LAUNCH_SECONDS } from '../work/rules.ts';
 import { boundOverlap } from './bound.ts';
 import { CandidatePool } from './candidates.ts';
 

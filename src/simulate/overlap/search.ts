@@ -4,13 +4,6 @@
  * bound on the overlapped step of every plan.
  */
 
-import { type LongestPath, longestPath, stepWorkFor } from '../../plan/overlap/longest-path.ts';
-import type { Packing } from '../../plan/overlap/packing.ts';
-import { PathGame } from '../../plan/overlap/path-mixture.ts';
-import { planLoads } from '../../plan/overlap/plan-loads.ts';
-import { DEFAULT_BUCKET_BYTES, LAUNCH_SECONDS } from '../../plan/overlap/rules.ts';
-import type { StepWork } from '../../plan/overlap/step-work.ts';
-import { StreamCosts } from '../../plan/overlap/stream-costs.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
 import { workOn } from '../../plan/request/work-limits.ts';
@@ -23,6 +16,13 @@ import { solve } from '../../solver/solve.ts';
 import type { Problem } from '../../solver/types.ts';
 import { random } from '../ranks/shards.ts';
 import type { SimulateOptions } from '../timeline/simulate.ts';
+import { type LongestPath, longestPath, stepWorkFor } from '../work/longest-path.ts';
+import type { Packing } from '../work/packing.ts';
+import { PathGame } from '../work/path-mixture.ts';
+import { planLoads } from '../work/plan-loads.ts';
+import { DEFAULT_BUCKET_BYTES, LAUNCH_SECONDS } from '../work/rules.ts';
+import type { StepWork } from '../work/step-work.ts';
+import { StreamCosts } from '../work/stream-costs.ts';
 import { CandidatePool, type Candidates, type OverlapCandidate } from './candidates.ts';
 
 /**

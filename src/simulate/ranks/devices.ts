@@ -8,6 +8,17 @@ import { internalError, ShardwrightError } from '../../errors.ts';
 import { indexGraph } from '../../graph/order.ts';
 import { DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
 import { getOwn, isRef } from '../../graph/value.ts';
+import {
+  type CollectiveCall,
+  collectiveKind,
+  groupOf,
+  readCollective,
+} from '../../lower/program/collectives.ts';
+import {
+  type DeviceProgram,
+  programAtRank,
+  type RandomPiece,
+} from '../../lower/program/program.ts';
 import { Partial } from '../../mesh/placements/partials/partial.ts';
 import { heldRows } from '../../mesh/sharding/sharding.ts';
 import { flat, fromFlat, NDArray } from '../../ndarray/array.ts';
@@ -16,17 +27,6 @@ import { type RandomStream, streamOf } from '../../ndarray/random.ts';
 import { concat, slice } from '../../ndarray/views.ts';
 import { evaluateCall, type EvaluatedArg } from '../../ops/kernels/evaluate.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import {
-  type CollectiveCall,
-  collectiveKind,
-  groupOf,
-  readCollective,
-} from '../../plan/lower/program/collectives.ts';
-import {
-  type DeviceProgram,
-  programAtRank,
-  type RandomPiece,
-} from '../../plan/lower/program/program.ts';
 import { controlFlow, isControl, type RankValues } from '../interpreter/control.ts';
 import { argument, bodiesOf, runOf, type Value } from '../interpreter/evaluator.ts';
 import { standIn } from '../interpreter/stand-in.ts';

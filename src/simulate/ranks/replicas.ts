@@ -4,9 +4,9 @@
  * what types cannot see: inputs that are not what they are said to be, and devices that compute
  * differently.
  */
+import type { ErasedProgram } from '../../lower/typed/erase.ts';
 import { flat, type NDArray } from '../../ndarray/array.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import type { ErasedProgram } from '../../plan/lower/typed/erase.ts';
 import { runDevices } from './devices.ts';
 
 /** A local value that is claimed to be equal along an axis, and is not. */

@@ -3,7 +3,7 @@
  * (asynchronous tensor parallelism).
  */
 
-import { COMPUTE } from '../../plan/overlap/streams.ts';
+import { COMPUTE } from '../work/streams.ts';
 import type { Buffer, Schedule, Task } from './schedule.ts';
 
 /**

@@ -12,9 +12,9 @@ import {
   collectiveKind,
   collectiveTarget,
   readCollective,
-} from '../../plan/lower/program/collectives.ts';
-import { ref } from '../../plan/lower/program/emitter.ts';
-import type { DeviceProgram } from '../../plan/lower/program/program.ts';
+} from '../../lower/program/collectives.ts';
+import { ref } from '../../lower/program/emitter.ts';
+import type { DeviceProgram } from '../../lower/program/program.ts';
 
 /**
  * Buckets in the program itself: consecutive collectives of one kind, group, reduction and dtype

@@ -13,15 +13,15 @@ import { isFree, type RedistributionStep } from '../../cost/redistribution/plan.
 import { Redistributor } from '../../cost/redistribution/redistribute.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
+import { plannedProgram } from '../../lower/lower.ts';
 import { type DeviceMesh, parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { elements } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { plannedProgram } from '../../plan/lower/lower.ts';
-import { LAUNCH_SECONDS, splitStep, weightValues } from '../../plan/overlap/rules.ts';
-import { COMPUTE, type StreamRule, Streams } from '../../plan/overlap/streams.ts';
 import type { Plan, PlannedNode, PlannedRedistribution } from '../../plan/record/types.ts';
 import { type Dataflow, dataflow } from '../../strategy/dataflow.ts';
+import { LAUNCH_SECONDS, splitStep, weightValues } from '../work/rules.ts';
+import { COMPUTE, type StreamRule, Streams } from '../work/streams.ts';
 import { type Buffer, INSIDE, type Schedule, type Task } from './schedule.ts';
 
 /** What of a plan is simulated. */

@@ -3,7 +3,7 @@
  * sides of it.
  */
 
-import { kernelNeeds } from '../../plan/overlap/kernel-needs.ts';
+import { kernelNeeds } from '../work/kernel-needs.ts';
 import { INSIDE, type Schedule, writers } from './schedule.ts';
 
 /**

@@ -1,7 +1,7 @@
 /** Plays tasks on streams by discrete events and gives spans, idle times and the memory curve. */
 
 import { internalError, ShardwrightError } from '../../errors.ts';
-import { COMPUTE } from '../../plan/overlap/streams.ts';
+import { COMPUTE } from '../work/streams.ts';
 import { Headroom } from './headroom.ts';
 import { type Schedule, type Task, taskSeconds } from './schedule.ts';
 

@@ -1,7 +1,7 @@
 /** Moves gathers of parameters ahead in a task list, within a limit on distance and memory. */
 
 import { ShardwrightError } from '../../errors.ts';
-import { COMPUTE } from '../../plan/overlap/streams.ts';
+import { COMPUTE } from '../work/streams.ts';
 import { RangeMost, serialBytes } from './headroom.ts';
 import { type Schedule, type Task, writers } from './schedule.ts';
 

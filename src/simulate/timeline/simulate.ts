@@ -3,9 +3,9 @@
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { DEFAULT_BUCKET_BYTES } from '../../plan/overlap/rules.ts';
-import { COMPUTE } from '../../plan/overlap/streams.ts';
 import { bytesText, secondsText } from '../../units.ts';
+import { DEFAULT_BUCKET_BYTES } from '../work/rules.ts';
+import { COMPUTE } from '../work/streams.ts';
 import { asyncTensor } from './async-tensor.ts';
 import { bucket } from './bucket.ts';
 import {

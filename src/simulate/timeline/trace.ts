@@ -1,7 +1,7 @@
 /** Writes simulated steps and pipelines as Chrome trace events. */
 
-import { COMPUTE } from '../../plan/overlap/streams.ts';
 import type { PipelineRun } from '../pipeline/play.ts';
+import { COMPUTE } from '../work/streams.ts';
 import type { PlanSchedule } from './from-plan.ts';
 import type { Timeline } from './play.ts';
 import type { Task } from './schedule.ts';

@@ -12,7 +12,7 @@
  */
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { internalError } from '../../errors.ts';
-import { COMPUTE } from '../../plan/overlap/streams.ts';
+import { COMPUTE } from '../work/streams.ts';
 import { together } from './bucket.ts';
 import { Needs, sumsOf } from './needs.ts';
 import { type Schedule, type Task, taskSeconds } from './schedule.ts';

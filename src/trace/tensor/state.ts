@@ -6,8 +6,8 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { DType } from '../../graph/types.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
-import { parseShardingFor } from '../../mesh/einshard/on-mesh.ts';
 import { localShape } from '../../mesh/sharding/sharding.ts';
+import { parseShardingFor } from '../../notations/einshard/on-mesh.ts';
 import { refusal } from '../errors/refusal.ts';
 import { inModule, needRecorder } from '../record/recorder.ts';
 import { DimSpec, knownDtype, type TensorSpec } from '../record/spec.ts';

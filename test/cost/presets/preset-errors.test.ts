@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 
 import { presetErrors, presetErrorTable } from '../../../scripts/preset-errors.ts';
-import { median } from '../../../src/cost/validation/metrics.ts';
+import { median } from '../../../src/fidelity/metrics.ts';
 
 describe('what presets are off by', () => {
   it('docs/costs.md has the table that the script makes', () => {

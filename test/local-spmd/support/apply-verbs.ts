@@ -1,11 +1,11 @@
 import { GraphBuilder } from '../../../src/graph/build.ts';
+import { eraseTypes } from '../../../src/lower/typed/erase.ts';
 import { DeviceMesh } from '../../../src/mesh/devices/mesh.ts';
 import type { Primitive } from '../../../src/mesh/local-types/primitives.ts';
 import { cutOf } from '../../../src/mesh/local-types/types.ts';
 import type { NDArray } from '../../../src/ndarray/array.ts';
 import { inferCall } from '../../../src/ops/record/infer.ts';
 import { spmdTarget } from '../../../src/ops/spmd/operators.ts';
-import { eraseTypes } from '../../../src/plan/lower/typed/erase.ts';
 import { runDevices } from '../../../src/simulate/ranks/devices.ts';
 import { table } from './simulated.ts';
 

@@ -1,7 +1,7 @@
 import { placeholdersOf } from '../../../src/graph/control.ts';
 import type { Graph } from '../../../src/graph/types.ts';
+import type { DeviceProgram } from '../../../src/lower/program/program.ts';
 import { flat, fromFlat, NDArray } from '../../../src/ndarray/array.ts';
-import type { DeviceProgram } from '../../../src/plan/lower/program/program.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
 import { type ExecutedCollective, runDevices } from '../../../src/simulate/ranks/devices.ts';
 import { putTogether } from '../../../src/simulate/ranks/laid-out.ts';

@@ -1,7 +1,7 @@
 import { LOCAL_MAP } from '../../../src/graph/local-map.ts';
 import type { Graph } from '../../../src/graph/types.ts';
-import { collectiveKind, readCollective } from '../../../src/plan/lower/program/collectives.ts';
-import type { DeviceProgram } from '../../../src/plan/lower/program/program.ts';
+import { collectiveKind, readCollective } from '../../../src/lower/program/collectives.ts';
+import type { DeviceProgram } from '../../../src/lower/program/program.ts';
 import { regionProgram } from '../../../src/simulate/ranks/local-map.ts';
 import type { JaxCollective } from './recorded.ts';
 import { table } from './simulated.ts';

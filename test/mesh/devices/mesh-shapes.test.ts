@@ -4,13 +4,6 @@ import { describe, expect, test } from 'vitest';
 import { groupLevels, hostLevel, levelText, meshLevels } from '../../../src/mesh/devices/levels.ts';
 import { DeviceMesh, parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import {
-  areOrthogonal,
-  checkOrthogonal,
-  groupsMeet,
-  type MeshAxis,
-  meshAxis,
-} from '../../../src/mesh/devices/orthogonal.ts';
-import {
   commonRefinement,
   flattenDims,
   permuteDims,
@@ -18,7 +11,14 @@ import {
   submesh,
   unflattenDim,
 } from '../../../src/mesh/devices/submesh.ts';
-import { parseLayout } from '../../../src/mesh/layout/parse.ts';
+import {
+  areOrthogonal,
+  checkOrthogonal,
+  groupsMeet,
+  type MeshAxis,
+  meshAxis,
+} from '../../../src/notations/layout/orthogonal.ts';
+import { parseLayout } from '../../../src/notations/layout/parse.ts';
 import { hintOf } from '../../support/thrown.ts';
 
 const sets = (groups: readonly (readonly number[])[]): string =>

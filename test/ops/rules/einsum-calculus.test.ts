@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 
-import { explain } from '../../../src/ops/einsum/explain.ts';
-import { einsumBackward } from '../../../src/ops/einsum/gradient.ts';
-import { type EinsumSharding, shardRule } from '../../../src/ops/einsum/shard-rule.ts';
+import { explain } from '../../../src/notations/einsum/explain.ts';
+import { einsumBackward } from '../../../src/notations/einsum/gradient.ts';
+import { type EinsumSharding, shardRule } from '../../../src/notations/einsum/shard-rule.ts';
 import { type RuleSlot, ruleText } from '../../../src/ops/record/rule.ts';
 import { rulesOf } from '../../../src/ops/rules/einsum.ts';
 import { classify, parseEinsum } from '../../../src/ops/rules/equation.ts';

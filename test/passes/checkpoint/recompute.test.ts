@@ -14,7 +14,7 @@ import { backwardStart } from '../../../src/passes/plannable/weight-views.ts';
 import { prepare } from '../../../src/plan/prepare.ts';
 import { DEFAULT_REQUEST } from '../../../src/plan/request/request.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
-import { lossProgram, withBackward } from '../../../src/zoo/sweep/model/representative-layers.ts';
+import { lossProgram, withBackward } from '../../../src/sweep/model/representative-layers.ts';
 import { load, TABLE } from '../../plan/support.ts';
 import { drawnInputs, graphOf, numbersOf } from '../../simulate/graph-inputs.ts';
 

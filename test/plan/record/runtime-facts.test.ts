@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
 import { printGraph } from '../../../src/graph/text/write.ts';
-import { dimAtRank } from '../../../src/plan/lower/program/rank-int.ts';
+import { dimAtRank } from '../../../src/lower/program/rank-int.ts';
 import { planSchema } from '../../../src/plan/record/schema.ts';
 import type { PlannedNode } from '../../../src/plan/record/types.ts';
 import { runningPlans } from '../../export/running-plans.ts';

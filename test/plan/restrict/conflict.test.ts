@@ -3,10 +3,10 @@ import { describe, expect, it } from 'vitest';
 import { prepare, type Prepared } from '../../../src/plan/prepare.ts';
 import { Restriction } from '../../../src/plan/restrict/restriction.ts';
 import { shardPrepared } from '../../../src/plan/shard.ts';
+import { priceRestriction } from '../../../src/recipes/compare/price.ts';
 import { input, parameter } from '../../../src/trace/record/spec.ts';
 import type { Tensor } from '../../../src/trace/tensor/tensor.ts';
 import { trace } from '../../../src/trace/trace.ts';
-import { priceRestriction } from '../../../src/zoo/compare/price.ts';
 import { request, TABLE } from '../support.ts';
 
 /** Where no choice is left, the node that is left none is named, never a number of the solver's. */

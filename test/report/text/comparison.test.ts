@@ -4,14 +4,14 @@ import { join } from 'node:path';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import type { ComparisonReport } from '../../../src/report/sections/compared.ts';
-import { comparisonText as terminalText } from '../../../src/report/text/comparison.ts';
-import { secondsText } from '../../../src/units.ts';
 import type {
   ComparedLayout,
   ComparedStage,
   Comparison,
-} from '../../../src/zoo/compare/comparison.ts';
+} from '../../../src/recipes/compare/comparison.ts';
+import type { ComparisonReport } from '../../../src/report/sections/compared.ts';
+import { comparisonText as terminalText } from '../../../src/report/text/comparison.ts';
+import { secondsText } from '../../../src/units.ts';
 import { cli, fixture } from '../../cli/support.ts';
 import { checkHtml, textOf } from '../html-reader.ts';
 

@@ -1,7 +1,7 @@
 import { ShardwrightError } from '../../../src/errors.ts';
 import type { Graph } from '../../../src/graph/types.ts';
+import type { LowerablePlan } from '../../../src/lower/lower.ts';
 import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
-import type { LowerablePlan } from '../../../src/plan/lower/lower.ts';
 import { prepare, type Prepared } from '../../../src/plan/prepare.ts';
 import { randomPlan } from '../../../src/plan/record/random-plan.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../../src/plan/request/request.ts';

@@ -1,7 +1,7 @@
 import type { Graph, Node, Output } from '../../../src/graph/types.ts';
+import { lower, type LowerablePlan, plannedProgram } from '../../../src/lower/lower.ts';
+import type { DeviceProgram } from '../../../src/lower/program/program.ts';
 import { flat, fromFlat, type NDArray } from '../../../src/ndarray/array.ts';
-import { lower, type LowerablePlan, plannedProgram } from '../../../src/plan/lower/lower.ts';
-import type { DeviceProgram } from '../../../src/plan/lower/program/program.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
 import { drawInputs } from '../../../src/simulate/inputs.ts';
 import { runDevices } from '../../../src/simulate/ranks/devices.ts';

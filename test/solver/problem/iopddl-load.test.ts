@@ -4,7 +4,7 @@ import { gunzipSync } from 'node:zlib';
 
 import { describe, expect, it } from 'vitest';
 
-import { readIopddl } from '../../../src/solver/problem/iopddl.ts';
+import { readIopddl } from '../../../src/contest/iopddl.ts';
 
 const FILE = new URL('../../../../shared/fixtures/iopddl/A.json.gz', import.meta.url);
 const full = process.env.SHARDWRIGHT_FULL === '1';

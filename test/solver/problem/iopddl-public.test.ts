@@ -7,12 +7,12 @@ import { gunzipSync } from 'node:zlib';
 
 import { describe, expect, it } from 'vitest';
 
-import { costOf, usageOf } from '../../../src/solver/anytime/bound/trws.ts';
-import { presolve } from '../../../src/solver/anytime/model/presolve.ts';
-import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
+import { solveAnytime } from '../../../src/contest/anytime.ts';
+import { costOf, usageOf } from '../../../src/contest/bound/trws.ts';
+import { readIopddl } from '../../../src/contest/iopddl.ts';
+import { presolve } from '../../../src/contest/model/presolve.ts';
+import { firstChoice } from '../../../src/contest/run/member.ts';
 import { evaluate, verifyCertificate } from '../../../src/solver/check/verify.ts';
-import { readIopddl } from '../../../src/solver/problem/iopddl.ts';
-import { solve } from '../../../src/solver/solve.ts';
 import type { Problem } from '../../../src/solver/types.ts';
 import { mulberry32 } from '../support.ts';
 
@@ -42,7 +42,7 @@ describe('IOPDDL: public files, proven (../shared/fixtures/iopddl)', () => {
       `${letter} is proven optimal with a certificate that the checker accepts`,
       async () => {
         const problem = read(letter);
-        const solution = await solve(problem, { mode: 'anytime', threads: 2, rounds: 8 });
+        const solution = await solveAnytime(problem, { threads: 2, rounds: 8 });
         const { choice, certificate } = solution;
         expect([solution.objective, solution.bound]).toEqual([optimum, optimum]);
         expect(evaluate(problem, choice)).toMatchObject({ violations: [], cost: BigInt(optimum) });
@@ -127,7 +127,7 @@ describe('IOPDDL: size', () => {
     '70,000 nodes, 110,000 edges and a domain of 2,000: a checked choice and a bound',
     async () => {
       const problem = readIopddl(large());
-      const solution = await solve(problem, { mode: 'anytime', threads: 1, rounds: 2 });
+      const solution = await solveAnytime(problem, { threads: 1, rounds: 2 });
       expect(evaluate(problem, solution.choice)).toMatchObject({
         violations: [],
         cost: BigInt(solution.objective),

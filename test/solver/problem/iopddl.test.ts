@@ -3,8 +3,8 @@ import { gunzipSync } from 'node:zlib';
 
 import { describe, expect, it } from 'vitest';
 
+import { IopddlError, readIopddl } from '../../../src/contest/iopddl.ts';
 import { evaluate } from '../../../src/solver/check/verify.ts';
-import { IopddlError, readIopddl } from '../../../src/solver/problem/iopddl.ts';
 import { solve } from '../../../src/solver/solve.ts';
 import type { Problem } from '../../../src/solver/types.ts';
 

@@ -8,8 +8,8 @@ import { ShardwrightError } from '../../../src/errors.ts';
 import {
   evaluateEinshardProgram,
   type ProgramResult,
-} from '../../../src/strategy/einshard/program.ts';
-import { readEinshardProgram } from '../../../src/strategy/einshard/steps.ts';
+} from '../../../src/notations/einshard-program/program.ts';
+import { readEinshardProgram } from '../../../src/notations/einshard-program/steps.ts';
 
 const WHOLE = '... -> * ...';
 const STEPS = ['Y = bx,xy->by', 'relu', 'Z = by,yz->bz'];

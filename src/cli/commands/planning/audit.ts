@@ -18,19 +18,19 @@ import type { Deadline } from '../../../plan/request/deadline.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
 import type { Infeasible } from '../../../plan/search/result.ts';
 import { shardPrepared } from '../../../plan/shard.ts';
-import { auditText } from '../../../report/text/audit.ts';
-import { bytesText, percentText, secondsText } from '../../../units.ts';
-import { audit } from '../../../zoo/audit.ts';
-import { priceRestriction } from '../../../zoo/compare/price.ts';
-import { matchAxes } from '../../../zoo/recipes/mesh-axes.ts';
-import { applyRecipe } from '../../../zoo/recipes/recipes.ts';
+import { audit } from '../../../recipes/audit.ts';
+import { priceRestriction } from '../../../recipes/compare/price.ts';
+import { matchAxes } from '../../../recipes/mesh-axes.ts';
+import { applyRecipe } from '../../../recipes/recipes.ts';
 import {
   isRecipeName,
   NAMED_RECIPES,
   type NamedRecipe,
   namedRecipe,
   recipeOf,
-} from '../../../zoo/recipes/registry.ts';
+} from '../../../recipes/registry.ts';
+import { auditText } from '../../../report/text/audit.ts';
+import { bytesText, percentText, secondsText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { loadModel } from '../../input/load.ts';
 import { loadPlan } from '../../input/plan-folder.ts';

@@ -10,9 +10,9 @@ import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import type { Price } from '../../../cost/hardware/operation.ts';
 import type { StepSoftware } from '../../../cost/kernels/software.ts';
 import { defaultCostPreset } from '../../../cost/presets/presets.ts';
-import { FRAMEWORK_NAMES } from '../../../cost/validation/frameworks.ts';
-import { frameworkSoftware } from '../../../cost/validation/software.ts';
 import { ShardwrightError } from '../../../errors.ts';
+import { refitOn } from '../../../fidelity/refit.ts';
+import { frameworkSoftware } from '../../../fidelity/software.ts';
 import { looksLikeConfig, parseModelConfig } from '../../../models/families.ts';
 import type { JsonRecord } from '../../../models/read-config.ts';
 import { isModelName, modelEntry } from '../../../models/registry.ts';
@@ -20,21 +20,21 @@ import { builtinOperators } from '../../../ops/builtin.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { readFileText } from '../../../platform/read-file.ts';
-import type { AskedLayout, Comparison } from '../../../zoo/compare/comparison.ts';
-import { withRefit } from '../../../zoo/compare/with-refit.ts';
-import { checkLayout, compareLayout } from '../../../zoo/layout/compare-layout.ts';
-import type { SettledLayout } from '../../../zoo/layout/files/layout-draft.ts';
-import { readLayoutFile } from '../../../zoo/layout/files/read-layout-file.ts';
-import { parseLayout } from '../../../zoo/layout/parse-layout.ts';
-import type { StatedLayout } from '../../../zoo/layout/price-layout.ts';
-import { type AskedRun, withRun } from '../../../zoo/planning/run-question.ts';
-import { compareModel } from '../../../zoo/sweep/compare-model.ts';
+import type { AskedLayout, Comparison } from '../../../recipes/compare/comparison.ts';
+import { withRefit } from '../../../recipes/compare/with-refit.ts';
+import { compareModel } from '../../../sweep/compare-model.ts';
+import { checkLayout, compareLayout } from '../../../sweep/layout/compare-layout.ts';
+import { parseLayout } from '../../../sweep/layout/parse-layout.ts';
+import type { StatedLayout } from '../../../sweep/layout/price-layout.ts';
 import {
   softwareInFp8,
   softwareWithGradients,
   type SweepQuestion,
-} from '../../../zoo/sweep/model/question.ts';
-import { refitOn } from '../../../zoo/validation/refit.ts';
+} from '../../../sweep/model/question.ts';
+import { type AskedRun, withRun } from '../../../sweep/planning/run-question.ts';
+import type { SettledLayout } from '../../../trainers/files/layout-draft.ts';
+import { readLayoutFile } from '../../../trainers/files/read-layout-file.ts';
+import { FRAMEWORK_NAMES } from '../../../trainers/frameworks.ts';
 import { oneOf } from '../../input/flags/read.ts';
 import { withRunsTable } from '../../input/runs-table.ts';
 import type { CompareOptions } from './flags.ts';

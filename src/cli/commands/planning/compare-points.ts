@@ -7,14 +7,14 @@ import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import type { Price } from '../../../cost/hardware/operation.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { parseModelConfig } from '../../../models/families.ts';
+import type { Comparison } from '../../../recipes/compare/comparison.ts';
 import { planningText } from '../../../report/text/planning.ts';
-import type { Comparison } from '../../../zoo/compare/comparison.ts';
 import {
   planningOf,
   type PlanningPoint,
   pointOf,
   type PointQuestion,
-} from '../../../zoo/planning/planning.ts';
+} from '../../../sweep/planning/planning.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { RunControl } from '../../thread/run-control.ts';

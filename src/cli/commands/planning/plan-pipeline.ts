@@ -9,9 +9,9 @@ import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
 import type { PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';
+import { defaultMicrobatches, divisors } from '../../../sweep/pipeline/microbatches.ts';
+import type { PlanPipeline, PlanPipelineRequest } from '../../../sweep/pipeline/plan.ts';
 import { bytesText, countedText, percentText, secondsText, tableText } from '../../../units.ts';
-import { defaultMicrobatches, divisors } from '../../../zoo/pipeline/microbatches.ts';
-import type { PlanPipeline, PlanPipelineRequest } from '../../../zoo/pipeline/plan.ts';
 import type { PlanOptions } from './flags.ts';
 
 const FLAGS = ['schedule', 'microbatches', 'virtual'] as const;

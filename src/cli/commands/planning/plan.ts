@@ -22,6 +22,11 @@ import {
 } from '../../../plan/request/request.ts';
 import type { Infeasible, ShardResult } from '../../../plan/search/result.ts';
 import { shardPrepared } from '../../../plan/shard.ts';
+import { priceRecipes } from '../../../recipes/compare/compare.ts';
+import {
+  checkRecipes,
+  whyRecipesAreCheaper,
+} from '../../../recipes/compare/recipes-beside-plan.ts';
 import { SolverLog } from '../../../report/analysis/incumbents.ts';
 import { annotatedProgram } from '../../../report/analysis/program.ts';
 import { infeasibleText } from '../../../report/text/infeasible.ts';
@@ -32,10 +37,8 @@ import type { OverlappedStep } from '../../../simulate/overlap/known-plan.ts';
 import type { OverlapPlan } from '../../../simulate/overlap/plan.ts';
 import { NoChoiceInTime } from '../../../solver/solve.ts';
 import type { Problem, Progress } from '../../../solver/types.ts';
+import type { PlanPipeline } from '../../../sweep/pipeline/plan.ts';
 import { countedText, excessOver, percentText, secondsText, shareOf } from '../../../units.ts';
-import { priceRecipes } from '../../../zoo/compare/compare.ts';
-import { checkRecipes, whyRecipesAreCheaper } from '../../../zoo/compare/recipes-beside-plan.ts';
-import type { PlanPipeline } from '../../../zoo/pipeline/plan.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { type Given, requestOfFlags } from '../../input/flags/flag.ts';
 import { PLAN_FLAGS } from '../../input/flags/planning-flags.ts';
@@ -93,7 +96,7 @@ export async function planCommand(
   };
   try {
     if (asked !== undefined) {
-      const { checkPipeline, pipelineOfPlan } = await import('../../../zoo/pipeline/plan.ts');
+      const { checkPipeline, pipelineOfPlan } = await import('../../../sweep/pipeline/plan.ts');
       checkPipeline(graph, asked);
       const stages: Stages = (prepared, choice) => pipelineOfPlan(prepared, choice, asked, table);
       return await answer(graph, requestOfStages(request, asked), undefined, {

@@ -6,12 +6,12 @@ import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 
 import { ShardwrightError } from '../../../errors.ts';
+import type { LowerablePlan } from '../../../lower/lower.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import { tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { plannable } from '../../../passes/plannable/plannable.ts';
 import type { Shrunk } from '../../../passes/sizes/shrink.ts';
-import type { LowerablePlan } from '../../../plan/lower/lower.ts';
 import { prepare } from '../../../plan/prepare.ts';
 import { transferPlan } from '../../../plan/questions/transfer.ts';
 import { shardPrepared } from '../../../plan/shard.ts';

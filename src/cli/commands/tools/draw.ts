@@ -2,24 +2,24 @@
 
 import { ShardwrightError } from '../../../errors.ts';
 import { type DeviceMesh, parseMesh } from '../../../mesh/devices/mesh.ts';
-import { parseShardingFor } from '../../../mesh/einshard/on-mesh.ts';
-import { einshardMesh, toPlacements } from '../../../mesh/einshard/placements.ts';
-import { resolveEinshard } from '../../../mesh/einshard/resolve.ts';
-import { isEinshard } from '../../../mesh/einshard/syntax.ts';
-import type { Order } from '../../../mesh/layout/int-tree.ts';
-import { parseLayout } from '../../../mesh/layout/parse.ts';
 import { isPending, Sharding } from '../../../mesh/sharding/sharding.ts';
 import { fromDimView } from '../../../mesh/views/dim-view.ts';
 import { isPartitionSpec, parsePartitionSpec } from '../../../mesh/views/partition-spec.ts';
-import type { Cuts, Drawing } from '../../../report/draw/matrix.ts';
-import { drawSvg } from '../../../report/draw/svg.ts';
-import { drawText } from '../../../report/draw/text.ts';
+import type { Cuts, Drawing } from '../../../notations/draw/matrix.ts';
+import { drawSvg } from '../../../notations/draw/svg.ts';
+import { drawText } from '../../../notations/draw/text.ts';
 import {
   offsetsDrawing,
   pendingNote,
   placementDrawing,
   valuesDrawing,
-} from '../../../report/draw/views.ts';
+} from '../../../notations/draw/views.ts';
+import { parseShardingFor } from '../../../notations/einshard/on-mesh.ts';
+import { einshardMesh, toPlacements } from '../../../notations/einshard/placements.ts';
+import { resolveEinshard } from '../../../notations/einshard/resolve.ts';
+import { isEinshard } from '../../../notations/einshard/syntax.ts';
+import type { Order } from '../../../notations/layout/int-tree.ts';
+import { parseLayout } from '../../../notations/layout/parse.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import { writeText } from '../../output/write-file.ts';
 import type { DrawOptions } from './flags.ts';

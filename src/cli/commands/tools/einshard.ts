@@ -1,11 +1,11 @@
 /** `einshard`: takes an expression or a program and prints the blocks that it means. */
 
 import { ShardwrightError } from '../../../errors.ts';
-import { resolveEinshard } from '../../../mesh/einshard/resolve.ts';
+import { resolveEinshard } from '../../../notations/einshard/resolve.ts';
+import { evaluateEinshardProgram } from '../../../notations/einshard-program/program.ts';
+import { readEinshardProgram } from '../../../notations/einshard-program/steps.ts';
 import { readFileText } from '../../../platform/read-file.ts';
 import { einshardReport, einshardText, programText } from '../../../report/text/einshard.ts';
-import { evaluateEinshardProgram } from '../../../strategy/einshard/program.ts';
-import { readEinshardProgram } from '../../../strategy/einshard/steps.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { EinshardOptions } from './flags.ts';
 

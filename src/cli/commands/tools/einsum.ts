@@ -5,8 +5,8 @@
 
 import { ShardwrightError } from '../../../errors.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
-import { explain } from '../../../ops/einsum/explain.ts';
-import { shardRule } from '../../../ops/einsum/shard-rule.ts';
+import { explain } from '../../../notations/einsum/explain.ts';
+import { shardRule } from '../../../notations/einsum/shard-rule.ts';
 import { ruleText } from '../../../ops/record/rule.ts';
 import { rulesOf } from '../../../ops/rules/einsum.ts';
 import { classify, parseEinsum } from '../../../ops/rules/equation.ts';

@@ -1,20 +1,20 @@
 /** `layout`: takes a layout expression and prints its algebra. */
 
 import { ShardwrightError, suggestion } from '../../../errors.ts';
-import { coalesce, coalesceModes } from '../../../mesh/layout/coalesce.ts';
-import { complement } from '../../../mesh/layout/complement.ts';
-import { composition } from '../../../mesh/layout/composition.ts';
-import { offsets } from '../../../mesh/layout/coordinates.ts';
+import { coalesce, coalesceModes } from '../../../notations/layout/coalesce.ts';
+import { complement } from '../../../notations/layout/complement.ts';
+import { composition } from '../../../notations/layout/composition.ts';
+import { offsets } from '../../../notations/layout/coordinates.ts';
 import {
   flatDivide,
   logicalDivide,
   tiledDivide,
   zippedDivide,
-} from '../../../mesh/layout/divide.ts';
-import type { Order } from '../../../mesh/layout/int-tree.ts';
-import { leftInverse, rightInverse } from '../../../mesh/layout/inverse.ts';
-import { flatten, type Layout } from '../../../mesh/layout/layout.ts';
-import { LayoutScanner } from '../../../mesh/layout/parse.ts';
+} from '../../../notations/layout/divide.ts';
+import type { Order } from '../../../notations/layout/int-tree.ts';
+import { leftInverse, rightInverse } from '../../../notations/layout/inverse.ts';
+import { flatten, type Layout } from '../../../notations/layout/layout.ts';
+import { LayoutScanner } from '../../../notations/layout/parse.ts';
 import {
   blockedProduct,
   flatProduct,
@@ -22,8 +22,8 @@ import {
   rakedProduct,
   tiledProduct,
   zippedProduct,
-} from '../../../mesh/layout/product.ts';
-import type { Tiler } from '../../../mesh/layout/tiler.ts';
+} from '../../../notations/layout/product.ts';
+import type { Tiler } from '../../../notations/layout/tiler.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import type { LayoutOptions } from './flags.ts';
 

@@ -2,6 +2,7 @@
 
 import { gunzipSync } from 'node:zlib';
 
+import { IopddlError, readIopddl } from '../../../contest/iopddl.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { asCertificate } from '../../../plan/record/certificate.ts';
 import { fileText, readFileBytes, shownPath } from '../../../platform/read-file.ts';
@@ -11,7 +12,6 @@ import {
   solverStepsText,
 } from '../../../report/text/solver-steps.ts';
 import { NO_CHOICE, verifyCertificate } from '../../../solver/check/verify.ts';
-import { IopddlError, readIopddl } from '../../../solver/problem/iopddl.ts';
 import type { Problem, Progress, Solution } from '../../../solver/types.ts';
 import { percentText, secondsText } from '../../../units.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
@@ -36,11 +36,10 @@ export async function solveCommand(
     return checkCommand(readProblem(path), options.check, options.json === true, io);
   if (options.certificate !== undefined) tryFile(options.certificate, 'certificate');
   const problem = readProblem(path);
-  const { solve } = await import('../../../solver/solve.ts');
+  const { solveAnytime } = await import('../../../contest/anytime.ts');
   control.answers();
   const steps = options.explainSolver === true ? new SolverSteps() : undefined;
-  const solution = await solve(problem, {
-    mode: 'anytime',
+  const solution = await solveAnytime(problem, {
     gap,
     seed,
     threads: Math.max(1, options.threads),

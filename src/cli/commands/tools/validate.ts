@@ -3,17 +3,17 @@
  * `compare --layout` says of each run against what was measured.
  */
 
-import { SMALLEST_GROUP } from '../../../cost/validation/metrics.ts';
 import { ShardwrightError } from '../../../errors.ts';
-import { builtinOperators } from '../../../ops/builtin.ts';
-import { countedText, tableText } from '../../../units.ts';
+import { SMALLEST_GROUP } from '../../../fidelity/metrics.ts';
 import {
   fitsDevice,
   SAFE,
   type Score,
   validateRuns,
   type Validation,
-} from '../../../zoo/validation/validate.ts';
+} from '../../../fidelity/validate.ts';
+import { builtinOperators } from '../../../ops/builtin.ts';
+import { countedText, tableText } from '../../../units.ts';
 import { withRunsTable } from '../../input/runs-table.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { ValidateOptions } from './flags.ts';

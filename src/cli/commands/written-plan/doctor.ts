@@ -2,9 +2,9 @@
  * `doctor`: a profiler trace of a real run beside the prices of its plan. In: a plan folder, a
  * trace. Out: a table, or JSON.
  */
+import { exportSource } from '../../../backend/target.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../../../errors.ts';
-import { exportSource } from '../../../export/target.ts';
 import { compareRun, type RunReport } from '../../../export/torch/run/doctor.ts';
 import { runCalibration } from '../../../export/torch/run/measured.ts';
 import { readTrace, tracedDevice } from '../../../export/torch/run/trace.ts';

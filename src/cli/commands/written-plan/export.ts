@@ -4,9 +4,9 @@
  */
 import { dirname, join } from 'node:path';
 
+import { type ExportFile, exportSource } from '../../../backend/target.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { exportPlan } from '../../../export/export.ts';
-import { type ExportFile, exportSource } from '../../../export/target.ts';
 import { EXPORT_TARGETS, exportTarget } from '../../../export/targets.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';

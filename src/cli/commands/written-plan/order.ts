@@ -2,7 +2,7 @@
  * `--order` and `--bucket` of `export` and `doctor`. In: their values. Out: what they ask of the
  * written program.
  */
-import type { OrderOptions } from '../../../export/target.ts';
+import type { OrderOptions } from '../../../backend/target.ts';
 import type { ExportOptions } from './flags.ts';
 
 export function orderOf({ order, bucket }: Pick<ExportOptions, 'order' | 'bucket'>): OrderOptions {

@@ -3,6 +3,7 @@
 import { statSync } from 'node:fs';
 
 import { readFileText } from '../../../platform/read-file.ts';
+import type { Comparison } from '../../../recipes/compare/comparison.ts';
 import type { ReportFormat } from '../../../report/formats.ts';
 import { htmlFile } from '../../../report/html/page.ts';
 import { asComparison } from '../../../report/model/comparison-schema.ts';
@@ -17,8 +18,7 @@ import {
 import { csvLines } from '../../../report/written/csv.ts';
 import { markdownDocument } from '../../../report/written/markdown.ts';
 import { textDocument } from '../../../report/written/plain-text.ts';
-import type { Comparison } from '../../../zoo/compare/comparison.ts';
-import type { Planning } from '../../../zoo/planning/planning.ts';
+import type { Planning } from '../../../sweep/planning/planning.ts';
 import { planningReport } from './report-planning.ts';
 
 /**

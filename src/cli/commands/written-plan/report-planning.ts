@@ -13,7 +13,7 @@ import {
 import { csvLines } from '../../../report/written/csv.ts';
 import { markdownDocument } from '../../../report/written/markdown.ts';
 import { textDocument } from '../../../report/written/plain-text.ts';
-import type { Planning } from '../../../zoo/planning/planning.ts';
+import type { Planning } from '../../../sweep/planning/planning.ts';
 
 /** The report of points side by side. */
 export function planningReport(planning: Planning, format: ReportFormat, version: string): string {

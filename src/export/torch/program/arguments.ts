@@ -2,10 +2,10 @@
  * Arguments and operators of a graph as Python expressions of PyTorch. In: an argument of a local
  * call. Out: its text. Source: PyTorch's schema of ATen calls, dtype names of `torch`.
  */
+import { pyBool, pyFloat, pyList, pyString } from '../../../backend/python-text.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { Arg, DType, Node } from '../../../graph/types.ts';
 import { isList } from '../../../graph/value.ts';
-import { pyBool, pyFloat, pyList, pyString } from '../../python-text.ts';
 
 const DTYPE_NAMES: Readonly<Record<DType, string>> = {
   f64: 'float64',

@@ -5,17 +5,17 @@
  * host. Source of the calls: `torch.ops.higher_order`, which `passes/control/control-form.ts`
  * reads.
  */
+import { pyBool, pyList, pyTuple } from '../../../backend/python-text.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { CONTROL_TARGETS } from '../../../graph/control.ts';
 import type { Arg, Graph, Node, TensorType } from '../../../graph/types.ts';
 import { isRef } from '../../../graph/value.ts';
+import type { DeviceProgram } from '../../../lower/program/program.ts';
 import {
   type ControlForm,
   controlForm,
   type ScanForm,
 } from '../../../passes/control/control-form.ts';
-import type { DeviceProgram } from '../../../plan/lower/program/program.ts';
-import { pyBool, pyList, pyTuple } from '../../python-text.ts';
 import type { Helper } from './helpers.ts';
 import { sizeAt } from './sizes.ts';
 

@@ -5,8 +5,8 @@
  * `torch.distributed.new_group` sorts its ranks, so only ascending groups can be made.
  */
 import type { Arg, Node } from '../../../graph/types.ts';
+import { groupDims, groupOf, groupText } from '../../../lower/program/collectives.ts';
 import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
-import { groupDims, groupOf, groupText } from '../../../plan/lower/program/collectives.ts';
 
 interface GroupOrder {
   /** `dp,tp`: mesh dims in mesh order. */

@@ -3,16 +3,16 @@
  * that PyTorch runs and people read: one call a line with its local type, modules as comments,
  * collectives by name, values dropped after their last use.
  */
+import { pyComment, PyNames, pyString, pyTuple } from '../../../backend/python-text.ts';
 import type { CollectiveKind } from '../../../cost/collective-model.ts';
 import { internalError, ShardwrightError } from '../../../errors.ts';
 import { bodyResult } from '../../../graph/control.ts';
 import type { Arg, Graph, Node } from '../../../graph/types.ts';
 import { eachOperand, isRef, typeText } from '../../../graph/value.ts';
+import { collectiveKind } from '../../../lower/program/collectives.ts';
+import type { DeviceProgram } from '../../../lower/program/program.ts';
 import type { ControlForm } from '../../../passes/control/control-form.ts';
-import { collectiveKind } from '../../../plan/lower/program/collectives.ts';
-import type { DeviceProgram } from '../../../plan/lower/program/program.ts';
 import { bytesText } from '../../../units.ts';
-import { pyComment, PyNames, pyString, pyTuple } from '../../python-text.ts';
 import { argumentText, type Names, operatorText } from './arguments.ts';
 import { memberRow } from './collective-list.ts';
 import { bodiesOf, controlOf, controlText } from './control.ts';

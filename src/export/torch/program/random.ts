@@ -5,12 +5,12 @@
  * of dropout its mask alone, a byte an element. Source: PyTorch's generators, whose numbers depend
  * on the size of the tensor that is drawn.
  */
+import { pyList, pyTuple } from '../../../backend/python-text.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { Node } from '../../../graph/types.ts';
+import type { DeviceProgram, RandomPiece } from '../../../lower/program/program.ts';
 import { Shard } from '../../../mesh/placements/shards/shard.ts';
 import { StridedShard } from '../../../mesh/placements/shards/strided.ts';
-import type { DeviceProgram, RandomPiece } from '../../../plan/lower/program/program.ts';
-import { pyList, pyTuple } from '../../python-text.ts';
 import type { Helper } from './helpers.ts';
 
 /** Calls whose first argument says size and dtype only. */

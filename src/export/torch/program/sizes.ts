@@ -1,7 +1,7 @@
 /** Local sizes of a program. In: a dim of a local tensor and a device. Out: its number there. */
 import { ShardwrightError } from '../../../errors.ts';
 import type { Dim } from '../../../graph/types.ts';
-import type { DeviceProgram } from '../../../plan/lower/program/program.ts';
+import type { DeviceProgram } from '../../../lower/program/program.ts';
 
 /** @throws E_UNSUPPORTED for a size that has no value */
 export function sizeAt({ symbols }: DeviceProgram, dim: Dim, rank: number): number {

@@ -4,12 +4,12 @@
  * name and order, with measured and predicted seconds. Source: the trace that `torch.profiler`
  * exports; on gloo, collectives are its `gloo:...` ranges.
  */
+import type { ExportSource, OrderOptions } from '../../../backend/target.ts';
 import type { CollectiveModel } from '../../../cost/collective-model.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { Node } from '../../../graph/types.ts';
-import { collectiveKind } from '../../../plan/lower/program/collectives.ts';
+import { collectiveKind } from '../../../lower/program/collectives.ts';
 import type { Plan } from '../../../plan/record/types.ts';
-import type { ExportSource, OrderOptions } from '../../target.ts';
 import { chooseOrder, splitInOrder } from '../order.ts';
 import { operatorText } from '../program/arguments.ts';
 import { collectiveRows } from '../program/collective-list.ts';

@@ -4,11 +4,11 @@
  */
 
 import { flat, fromFlat, sizeOf } from '../../../ndarray/array.ts';
-import { letters } from '../../einsum/letters.ts';
 import { sumResult } from '../../record/dtypes.ts';
 import { type KernelCall, one, tensors } from '../../record/kernel.ts';
 import { defineOp, type OperatorRecord } from '../../record/record.ts';
 import { einsumFlops, einsumRules } from '../../rules/einsum.ts';
+import { letters } from '../../rules/einsum-letters.ts';
 
 function contract(call: KernelCall) {
   const { operands, output, sizes } = letters(call.ctx);

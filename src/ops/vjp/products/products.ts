@@ -4,7 +4,7 @@
  */
 
 import type { ValueRef } from '../../../graph/types.ts';
-import { letters as einsumLetters } from '../../einsum/letters.ts';
+import { letters as einsumLetters } from '../../rules/einsum-letters.ts';
 import type { CallBuilder } from '../build.ts';
 import { named, type VjpCall, type Vjps } from '../vjp.ts';
 

@@ -5,10 +5,10 @@
 import { decode } from '../../../plan/record/decode.ts';
 import { sumCollectives, termsOf } from '../../../plan/record/diff.ts';
 import type { Plan } from '../../../plan/record/types.ts';
-import { dominators, paretoFront } from '../../../zoo/compare/pareto.ts';
-import { priceRestriction, type Solvable } from '../../../zoo/compare/price.ts';
-import { inputRoles } from '../../../zoo/recipes/inputs/roles.ts';
-import { applyRecipe, meshRecipes } from '../../../zoo/recipes/recipes.ts';
+import { dominators, paretoFront } from '../../../recipes/compare/pareto.ts';
+import { priceRestriction, type Solvable } from '../../../recipes/compare/price.ts';
+import { inputRoles } from '../../../recipes/inputs/roles.ts';
+import { applyRecipe, meshRecipes } from '../../../recipes/recipes.ts';
 
 /**
  * A recipe, priced on the same problem; where the mesh or the model does not admit it, `reason`

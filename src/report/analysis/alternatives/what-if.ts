@@ -11,7 +11,7 @@ import type { Reopened } from '../../../plan/questions/explain.ts';
 import { changeRequest } from '../../../plan/questions/what-if.ts';
 import { restrictionOf } from '../../../plan/restrict/pins.ts';
 import { shardPrepared } from '../../../plan/shard.ts';
-import { solveRestricted } from '../../../zoo/compare/price.ts';
+import { solveRestricted } from '../../../recipes/compare/price.ts';
 import type { Compared } from './recipes.ts';
 import { linkChanges, type Sensitivity, withLinks } from './sensitivity.ts';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 import { describe, expect, it } from 'vitest';
 
-import { evenBounds } from '../../../../src/zoo/sweep/step/stages/stage-bounds.ts';
+import { evenBounds } from '../../../../src/sweep/step/stages/stage-bounds.ts';
 import { cli } from '../../support.ts';
 
 const ASKED = [

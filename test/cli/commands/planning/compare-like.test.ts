@@ -5,7 +5,7 @@ import { gunzipSync } from 'node:zlib';
 
 import { afterAll, describe, expect, it } from 'vitest';
 
-import type { Comparison } from '../../../../src/zoo/compare/comparison.ts';
+import type { Comparison } from '../../../../src/recipes/compare/comparison.ts';
 import { cli } from '../../support.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'like-'));

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 
 import { describe, expect, it } from 'vitest';
 
-import type { Planning } from '../../../../src/zoo/planning/planning.ts';
+import type { Planning } from '../../../../src/sweep/planning/planning.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { cli } from '../../support.ts';
 

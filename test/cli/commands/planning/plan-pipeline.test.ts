@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 import type { Plan } from '../../../../src/plan/record/types.ts';
-import type { PlanPipeline } from '../../../../src/zoo/pipeline/plan.ts';
+import type { PlanPipeline } from '../../../../src/sweep/pipeline/plan.ts';
 import { cli, fixture } from '../../support.ts';
 
 const LLAMA = {

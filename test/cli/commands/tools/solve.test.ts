@@ -5,8 +5,8 @@ import { gzipSync } from 'node:zlib';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
+import { readIopddl } from '../../../../src/contest/iopddl.ts';
 import { verifyCertificate } from '../../../../src/solver/check/verify.ts';
-import { readIopddl } from '../../../../src/solver/problem/iopddl.ts';
 import type { Certificate } from '../../../../src/solver/types.ts';
 import { cli } from '../../support.ts';
 

@@ -5,20 +5,20 @@ import { gunzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 
 import { publicPredictions } from '../../../../scripts/validation-figures.ts';
+import { fitProbability } from '../../../../src/cost/error-bands.ts';
 import { modelFlops } from '../../../../src/cost/training/shape.ts';
-import { parseCsv } from '../../../../src/cost/validation/csv.ts';
-import { fitProbability } from '../../../../src/cost/validation/fidelity.ts';
-import { median, ranks, regret, spearman } from '../../../../src/cost/validation/metrics.ts';
-import { builtinOperators } from '../../../../src/ops/builtin.ts';
-import { LayoutPricer } from '../../../../src/zoo/layout/price-layout.ts';
-import { askedRun } from '../../../../src/zoo/validation/asked-run.ts';
-import { RunPredictor } from '../../../../src/zoo/validation/predict-run.ts';
+import { askedRun } from '../../../../src/fidelity/asked-run.ts';
+import { parseCsv } from '../../../../src/fidelity/csv.ts';
+import { median, ranks, regret, spearman } from '../../../../src/fidelity/metrics.ts';
+import { RunPredictor } from '../../../../src/fidelity/predict-run.ts';
 import {
   fitsDevice,
   SAFE,
   type SourceReport,
   validationOf,
-} from '../../../../src/zoo/validation/validate.ts';
+} from '../../../../src/fidelity/validate.ts';
+import { builtinOperators } from '../../../../src/ops/builtin.ts';
+import { LayoutPricer } from '../../../../src/sweep/layout/price-layout.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { cli } from '../../support.ts';
 

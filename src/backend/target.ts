@@ -1,0 +1,155 @@
+/**
+ * What an export target is. In: a plan with its graph. Out: files, and what of the plan they cannot
+ * say. A target is a plain record, one file each below this folder; `targets.ts` lists them and
+ * `export.ts` is the door.
+ */
+import { ShardwrightError } from '../errors.ts';
+import type { Graph } from '../graph/types.ts';
+import { lower } from '../lower/lower.ts';
+import type { DeviceProgram } from '../lower/program/program.ts';
+import type { DeviceMesh } from '../mesh/devices/mesh.ts';
+import { parseMesh } from '../mesh/devices/mesh.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
+import type { Plan } from '../plan/record/types.ts';
+
+/**
+ * What targets read of a plan; a plan without prices, drawn or written by hand, can be exported
+ * too.
+ */
+export type ExportedPlan = Pick<
+  Plan,
+  'model' | 'mesh' | 'cluster' | 'request' | 'nodes' | 'outputs' | 'parameters' | 'hashes'
+> &
+  Partial<Pick<Plan, 'objective' | 'greedySeconds' | 'memory'>>;
+
+/** What every target is given. */
+export interface ExportSource {
+  readonly plan: ExportedPlan;
+  readonly mesh: DeviceMesh;
+  /** The program that was planned, its bodies as bodies. */
+  readonly program: Graph;
+  /** The nodes that the plan lists: the program with each body in line. */
+  readonly graph: Graph;
+  readonly table: OperatorTable;
+  /**
+   * `sha256:...` of the plan folder, or `unhashed` of a plan that was never written: stands in the
+   * head of files.
+   */
+  readonly planHash: string;
+  /** The per-device program, lowered at the first call. @throws what `lower` throws */
+  readonly lowered: () => DeviceProgram;
+}
+
+/** Something that the plan says and the files of a target do not. */
+export interface ExportLoss {
+  /** What it is about: a parameter, a node, a mesh dim, or the whole plan. */
+  readonly item: string;
+  /** What the plan says there. */
+  readonly planned: string;
+  /** What the files say or what the engine will do instead, and why. */
+  readonly instead: string;
+}
+
+/** A file of the answer. */
+export interface ExportFile {
+  /** Path below the output folder, with `/`. */
+  readonly name: string;
+  readonly text: string;
+}
+
+/** What a target wrote. */
+export interface ExportResult {
+  /** The first is what is printed where no folder is given. */
+  readonly files: readonly ExportFile[];
+  /** Empty where the files mean exactly the plan. */
+  readonly losses: readonly ExportLoss[];
+  /** What the reader of the files should know; one sentence each, printed on stderr. */
+  readonly notes?: readonly string[];
+}
+
+/** Placements as files state them: of parameters by fully qualified name, or of nodes by name. */
+export interface ReadPlacements {
+  readonly parameters?: ReadonlyMap<string, string>;
+  readonly nodes?: ReadonlyMap<
+    string,
+    { readonly inputs?: readonly string[]; readonly outputs: readonly string[] }
+  >;
+}
+
+/** In which order a written program calls. */
+export interface OrderOptions {
+  /**
+   * `program`: as the plan lists the calls, collectives one by one. `simulated`: as the faster
+   * simulated step has them, with its buckets. Default: what the simulation says is faster.
+   */
+  readonly order?: 'program' | 'simulated';
+  /**
+   * Of the simulated order: most bytes of a bucket of collectives, as
+   * `SimulateOptions.bucketBytes`. Default `auto`.
+   */
+  readonly bucketBytes?: number | 'auto';
+}
+
+/** One engine or format that plans are written for. */
+export interface ExportTarget {
+  /** As `--target` takes it. */
+  readonly name: string;
+  /** One line for the list of targets. */
+  readonly summary: string;
+  /** Versions of the engine that the files were tried with, `torch 2.13`. */
+  readonly triedWith: readonly string[];
+  /**
+   * Writes the files and lists every loss; it never refuses for a loss, the door does.
+   *
+   * @throws E_UNSUPPORTED, with the node, for what there is no text for at all
+   */
+  readonly write: (source: ExportSource, options?: OrderOptions) => ExportResult;
+  /** Whether it takes `OrderOptions`. */
+  readonly ordered?: true;
+  /**
+   * Files that hold the written program against the uncut one at small sizes; present where a
+   * target writes programs.
+   */
+  readonly check?: (source: ExportSource, options?: OrderOptions) => readonly ExportFile[];
+  /** Reads the placements that the files state; present where the target states shardings. */
+  readonly readBack?: (files: readonly ExportFile[], mesh: DeviceMesh) => ReadPlacements;
+}
+
+/** A plan with its graph as targets take it. */
+export function exportSource(
+  {
+    plan,
+    program,
+    graph,
+  }: { readonly plan: ExportedPlan; readonly program: Graph; readonly graph?: Graph },
+  table: OperatorTable,
+): ExportSource {
+  let lowered: DeviceProgram | undefined;
+  return {
+    plan,
+    mesh: parseMesh(plan.request.mesh),
+    program,
+    graph: graph ?? program,
+    table,
+    planHash: plan.hashes?.plan === undefined ? 'unhashed' : `sha256:${plan.hashes.plan}`,
+    lowered: () => (lowered ??= lower(program, plan, table)),
+  };
+}
+
+/** @throws E_EXPORT_LOSS listing each loss */
+export function refuseLosses({ name }: ExportTarget, losses: readonly ExportLoss[]): never {
+  const shown = losses
+    .slice(0, 20)
+    .map(({ item, planned, instead }) => `${item}: planned ${planned}; ${instead}`);
+  const rest = losses.length > shown.length ? [`and ${losses.length - shown.length} more`] : [];
+  const what = losses.length === 1 ? 'one thing' : `${losses.length} things`;
+  throw new ShardwrightError(
+    'E_EXPORT_LOSS',
+    [`${name} cannot say ${what} of this plan`, ...shown, ...rest].join('\n'),
+    {
+      hint:
+        'give --allow-lossy to write the rest with these lines at the top, or export with ' +
+        '--target torch.',
+    },
+  );
+}

@@ -1,0 +1,208 @@
+/**
+ * How far the model that decides is off, as a band around a prediction. In: `data/validation.json`,
+ * which scripts/validation-figures.ts makes of bench/predictions.csv. Out: for a machine and a kind
+ * of model the range in which eight of ten measured steps lie, the probability that a predicted
+ * peak fits, and the difference below which two plans of one model cannot be told apart. `about`
+ * says which runs were predicted by constants that were fitted without their family.
+ */
+
+import * as z from 'zod';
+
+import { packageData } from '../platform/platform.ts';
+
+/** Of measured over predicted: below `p10` lies one of ten, below `p90` nine of ten. */
+export interface Quantiles {
+  readonly p10: number;
+  readonly p50: number;
+  readonly p90: number;
+}
+
+/**
+ * What prices a step: `step` puts it together as `compare MODEL` does, `calls` adds up calls as
+ * `plan` does.
+ */
+export type PricedBy = 'step' | 'calls';
+
+/** Measured runs that are alike in what errors depend on. A part that is null is any. */
+export interface ErrorPool {
+  /** Generation: A100, H100. */
+  readonly accelerator: string | null;
+  readonly experts: boolean | null;
+  readonly hosts: 'one' | 'several' | null;
+  readonly runs: number;
+  readonly families: readonly string[];
+  readonly step: Quantiles;
+  readonly calls: Quantiles;
+}
+
+/** How far one source family is off. Shares: 0.1 is 10 %. */
+export interface FamilyErrors {
+  readonly family: string;
+  readonly runs: number;
+  readonly shipped: ErrorFigures;
+  /** By constants that were fitted without it; absent where that was not done. */
+  readonly heldOut?: ErrorFigures;
+  readonly calls: ErrorFigures;
+}
+
+/** `bias`: median of predicted over measured minus 1; the others of its absolute value. */
+export interface ErrorFigures {
+  readonly bias: number;
+  readonly mape: number;
+  readonly median: number;
+  /** Mean over groups of at least five runs; null without such groups. */
+  readonly rank: number | null;
+  readonly regret: number | null;
+}
+
+export interface Fidelity {
+  readonly about: string;
+  readonly source: string;
+  /** The narrowest first; the last is of all runs. */
+  readonly pools: readonly ErrorPool[];
+  readonly families: readonly FamilyErrors[];
+  /**
+   * Pairs of comparable runs: nine of ten times the plan that is predicted to be slower by more
+   * than this is slower.
+   */
+  readonly pairs: { readonly groups: number; readonly step: number; readonly calls: number };
+  /**
+   * Measured over predicted peak, ascending: evenly spread quantiles in which each family counts
+   * the same.
+   */
+  readonly memory: {
+    readonly readings: number;
+    readonly families: readonly string[];
+    readonly ratios: readonly number[];
+  };
+  readonly rows: readonly MeasuredErrors[];
+}
+
+/**
+ * How far predictions are off on the runs of one kind of device. Shares of the measured value, 0.1
+ * is 10 %.
+ */
+export interface MeasuredErrors {
+  readonly accelerator: string;
+  readonly experts: boolean;
+  readonly runs: number;
+  readonly sources: readonly string[];
+  /** Of step times: mean and median of the absolute error, null without a timed run. */
+  readonly mape: number | null;
+  readonly medianApe: number | null;
+  readonly memoryRuns: number;
+  /** Of memory peaks: median of the absolute error. */
+  readonly memoryMedianApe: number | null;
+}
+
+const quantiles = z.strictObject({ p10: z.number(), p50: z.number(), p90: z.number() });
+const figures = z.strictObject({
+  bias: z.number(),
+  mape: z.number(),
+  median: z.number(),
+  rank: z.number().nullable(),
+  regret: z.number().nullable(),
+});
+const schema = z.strictObject({
+  about: z.string(),
+  source: z.string(),
+  pools: z.array(
+    z.strictObject({
+      accelerator: z.string().nullable(),
+      experts: z.boolean().nullable(),
+      hosts: z.enum(['one', 'several']).nullable(),
+      runs: z.int(),
+      families: z.array(z.string()),
+      step: quantiles,
+      calls: quantiles,
+    }),
+  ),
+  families: z.array(
+    z.strictObject({
+      family: z.string(),
+      runs: z.int(),
+      shipped: figures,
+      heldOut: figures.exactOptional(),
+      calls: figures,
+    }),
+  ),
+  pairs: z.strictObject({ groups: z.int(), step: z.number(), calls: z.number() }),
+  memory: z.strictObject({
+    readings: z.int(),
+    families: z.array(z.string()),
+    ratios: z.array(z.number()),
+  }),
+  rows: z.array(
+    z.strictObject({
+      accelerator: z.string(),
+      experts: z.boolean(),
+      runs: z.int(),
+      sources: z.array(z.string()),
+      mape: z.number().nullable(),
+      medianApe: z.number().nullable(),
+      memoryRuns: z.int(),
+      memoryMedianApe: z.number().nullable(),
+    }),
+  ),
+});
+
+let known: Fidelity | undefined;
+
+/** The bundled figures. */
+export function fidelity(): Fidelity {
+  return (known ??= schema.parse(JSON.parse(packageData('validation.json'))));
+}
+
+/** What errors depend on. */
+export interface Circumstances {
+  readonly accelerator: string;
+  readonly experts: boolean;
+  readonly hosts: number;
+}
+
+/** The narrowest pool that the circumstances are in. */
+export function nearestPool({ accelerator, experts, hosts }: Circumstances): ErrorPool {
+  const own = {
+    accelerator: generationOf(accelerator),
+    experts,
+    hosts: hosts > 1 ? 'several' : 'one',
+  } as const;
+  const found = fidelity().pools.find(
+    (p) =>
+      (p.accelerator ?? own.accelerator) === own.accelerator &&
+      (p.experts ?? own.experts) === own.experts &&
+      (p.hosts ?? own.hosts) === own.hosts,
+  );
+  if (found === undefined) throw new Error('data/validation.json has no pool of all runs');
+  return found;
+}
+
+/** `dense models on A100, several hosts`, as far as a pool is narrow. */
+export function poolText({ accelerator, experts, hosts }: ErrorPool): string {
+  const models = experts === null ? 'models' : experts ? 'mixtures of experts' : 'dense models';
+  const where = accelerator === null ? ' on any machine' : ` on ${accelerator}`;
+  return `${models}${where}${hosts === null ? '' : hosts === 'one' ? ', one host' : ', several hosts'}`;
+}
+
+/** Whether a model routes tokens to experts, by the names of its parameters. */
+export function hasExperts(parameters: readonly string[]): boolean {
+  return parameters.some((name) => /(^|[._])experts?([._]|$)/.test(name));
+}
+
+/** `H100` of `H100-SXM5-80GB`; a name without a dash is its own generation. */
+export function generationOf(accelerator: string): string {
+  const parts = accelerator.split('-');
+  return parts.slice(0, accelerator.startsWith('TPU') ? 2 : 1).join('-');
+}
+
+/**
+ * The probability that a predicted peak stays within a limit, by the readings of measured runs.
+ * Never 0 or 1: as many readings as there are say no more than that.
+ */
+export function fitProbability(peakBytes: number, limitBytes: number): number {
+  const { ratios, readings } = fidelity().memory;
+  if (peakBytes <= 0) return readings / (readings + 1);
+  const room = limitBytes / peakBytes;
+  const below = ratios.filter((ratio) => ratio <= room).length / ratios.length;
+  return (below * readings + 0.5) / (readings + 1);
+}

@@ -1,0 +1,208 @@
+/**
+ * Fits the constants of a machine and its host again on somebody's own runs. In: a table of runs as
+ * `validate` reads it, and the cluster that is asked about. Out: the constants, what changed, and
+ * the errors before, after, and on runs that were left out of the fit. Constants stay as shipped
+ * where left-out runs are not predicted better.
+ */
+
+import { loadCluster } from '../cost/hardware/load-cluster.ts';
+import { FITTED, type FittedConstants } from '../cost/kernels/fitted.ts';
+import { ShardwrightError } from '../errors.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
+import type { Refit, RefitErrors } from '../recipes/compare/comparison.ts';
+import { steepestSearch } from './coordinate-search.ts';
+import { mean, median, weightedQuantile } from './metrics.ts';
+import { RunPredictor } from './predict-run.ts';
+import { type MeasuredRun, parseRuns } from './runs.ts';
+import { predictedSeconds, type RunInParts, runsInParts } from './runs-under.ts';
+
+/**
+ * What a machine and its host decide; the other constants are of software and of hardware that all
+ * have.
+ */
+const OF_THE_MACHINE = [
+  'tailMean',
+  'pointwiseTraffic',
+  'kernelGapSeconds',
+  'eagerHostSeconds',
+  'compiledHostSeconds',
+  'hopHostSeconds',
+  'stepHostSeconds',
+] as const;
+type Name = (typeof OF_THE_MACHINE)[number];
+
+/** Runs with a price below which nothing is fitted. */
+const LEAST_RUNS = 3;
+/**
+ * Runs from which on their own left-out errors are the range of seconds, as of the pools of public
+ * runs.
+ */
+const RUNS_OF_A_RANGE = 20;
+const MOST_FOLDS = 10;
+/**
+ * Errors that a constant must take off, summed over the runs, to move by a factor of e: few runs
+ * move little.
+ */
+const PRICE_OF_A_MOVE = 0.1;
+const FACTORS = [1.5, 1.2, 1.1, 1.05];
+
+type Timed = RunInParts & { readonly measured: number };
+
+/** @param cluster that is asked about: runs on its accelerator are priced on it, with its links */
+export async function refitOn(
+  text: string,
+  cluster: string,
+  table: OperatorTable,
+  onProgress?: (line: string) => void,
+): Promise<{ readonly constants: FittedConstants; readonly refit: Refit }> {
+  const { runs, skipped } = parseRuns(text);
+  const own = loadCluster(cluster);
+  const timed = runs.filter((run) => run.stepSeconds !== undefined);
+  const here = timed.map((run): MeasuredRun =>
+    run.system.cluster.accelerator === own.accelerator
+      ? { ...run, clusterText: cluster, system: { ...run.system, cluster: own } }
+      : run,
+  );
+  const rows: Timed[] = [];
+  const left = skipped.map(({ line, id, reason }) => ({ line, id, reason }));
+  for await (const found of runsInParts(here, table)) {
+    onProgress?.(`${rows.length + left.length + 1} of ${runs.length + skipped.length} runs priced`);
+    const { run } = found;
+    if ('reason' in found) left.push({ line: run.line, id: run.id, reason: found.reason });
+    else rows.push({ ...found, measured: run.stepSeconds ?? NaN });
+  }
+  left.sort((a, b) => a.line - b.line);
+  if (rows.length < LEAST_RUNS) throw tooFew(rows.length, left);
+  rows.sort((a, b) => a.run.line - b.run.line);
+
+  const said = remembered(
+    (row, constants) =>
+      (row.seconds * predictedSeconds(row, constants)) / predictedSeconds(row, FITTED),
+  );
+  // Constants that no run shows are not searched.
+  const shown = OF_THE_MACHINE.filter((name) =>
+    rows.some(
+      (row) =>
+        Math.abs(said(row, { ...FITTED, [name]: 2 * FITTED[name] }) / row.seconds - 1) > 1e-4,
+    ),
+  );
+  const fit = (on: readonly Timed[]): FittedConstants =>
+    steepestSearch<Name, FittedConstants>({
+      start: FITTED,
+      free: shown,
+      loss: (c) =>
+        on.reduce((sum, row) => sum + Math.abs(Math.log(said(row, c) / row.measured)), 0) +
+        moveOf(c),
+      factors: FACTORS,
+    });
+  const { by, folds } = foldsOf(rows);
+  const leftOut = new Map<Timed, number>();
+  for (const [k, fold] of folds.entries()) {
+    onProgress?.(`fitting without part ${k + 1} of ${folds.length}`);
+    const without = fit(rows.filter((row) => !fold.includes(row)));
+    for (const row of fold) leftOut.set(row, said(row, without));
+  }
+  const before = errorsOf(rows, (row) => row.seconds);
+  const errors = errorsOf(rows, (row) => leftOut.get(row) ?? NaN);
+  const taken = errors.mape < before.mape;
+  const constants = taken ? fit(rows) : FITTED;
+  const after = taken ? await repriced(rows, constants, table) : before;
+  const ratios = rows.map((row) => ({
+    value: row.measured / (leftOut.get(row) ?? NaN),
+    weight: 1,
+  }));
+  return {
+    constants,
+    refit: {
+      runs: rows.length,
+      notPriced: left,
+      elsewhere: rows.filter((row) => row.run.clusterText !== cluster).length,
+      taken,
+      constants: OF_THE_MACHINE.map((name) => ({
+        name,
+        before: FITTED[name],
+        after: constants[name],
+      })),
+      before,
+      after,
+      leftOut: { ...errors, by },
+      ...(taken && rows.length >= RUNS_OF_A_RANGE
+        ? { range: { p10: weightedQuantile(ratios, 0.1), p90: weightedQuantile(ratios, 0.9) } }
+        : {}),
+    },
+  };
+}
+
+type Says = (row: Timed, constants: FittedConstants) => number;
+
+/** The same, once for each row and constants: searches without a part go much the same way. */
+function remembered(says: Says): Says {
+  const known = new Map<Timed, Map<string, number>>();
+  return (row, constants) => {
+    const own = known.get(row) ?? new Map<string, number>();
+    known.set(row, own);
+    const key = OF_THE_MACHINE.map((name) => constants[name]).join(' ');
+    let found = own.get(key);
+    if (found === undefined) own.set(key, (found = says(row, constants)));
+    return found;
+  };
+}
+
+/** What moving constants costs. */
+function moveOf(constants: FittedConstants): number {
+  return OF_THE_MACHINE.reduce(
+    (sum, name) => sum + PRICE_OF_A_MOVE * Math.abs(Math.log(constants[name] / FITTED[name])),
+    0,
+  );
+}
+
+/**
+ * What is left out together: whole groups where there are enough, because runs of one group are
+ * alike.
+ */
+function foldsOf(rows: readonly Timed[]): {
+  readonly by: Refit['leftOut']['by'];
+  readonly folds: readonly Timed[][];
+} {
+  const groups = new Map<string, Timed[]>();
+  for (const row of rows) groups.set(row.run.group, [...(groups.get(row.run.group) ?? []), row]);
+  const by = groups.size >= LEAST_RUNS ? 'group' : 'run';
+  const lists = by === 'group' ? [...groups.values()] : rows.map((row) => [row]);
+  const count = Math.min(MOST_FOLDS, lists.length);
+  return {
+    by,
+    folds: Array.from({ length: count }, (_, k) => lists.filter((_, i) => i % count === k).flat()),
+  };
+}
+
+function errorsOf(rows: readonly Timed[], said: (row: Timed) => number): RefitErrors {
+  const errors = rows.map((row) => said(row) / row.measured - 1);
+  return { bias: median(errors) ?? NaN, mape: mean(errors.map(Math.abs)) ?? NaN };
+}
+
+/** The errors of what a comparison with these constants says. */
+async function repriced(
+  rows: readonly Timed[],
+  constants: FittedConstants,
+  table: OperatorTable,
+): Promise<RefitErrors> {
+  const predictor = new RunPredictor(table, { constants });
+  const seconds = new Map<Timed, number>();
+  for (const row of rows) {
+    const found = await predictor.predict(row.run);
+    if (!('reason' in found)) seconds.set(row, found.seconds);
+  }
+  return errorsOf(rows, (row) => seconds.get(row) ?? NaN);
+}
+
+function tooFew(count: number, left: Refit['notPriced']): ShardwrightError {
+  const [first] = left;
+  const why = first === undefined ? '' : `; line ${first.line}: ${first.reason}`;
+  return new ShardwrightError(
+    'E_INPUT',
+    `the table has ${count} runs with a step time and a price; a fit needs ${LEAST_RUNS}${why}`,
+    {
+      hint: 'shardwright validate prints what is read of each row.',
+    },
+  );
+}

@@ -1,0 +1,177 @@
+/**
+ * Local form of factories. In: a call that makes a tensor. Out: the piece that each rank makes.
+ */
+import type { Arg, DType } from '../../graph/types.ts';
+import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
+import { ref } from '../program/emitter.ts';
+import { combine } from '../program/rank-int.ts';
+import { localShape } from './shape.ts';
+
+/** Tensors from nothing: each rank makes its own piece. */
+
+const dtypeArg = (dtype: DType): Arg => ({ kind: 'dtype', dtype });
+
+function resultType(call: LocalCall): DType {
+  return call.global.outputs[0]?.dtype ?? 'f32';
+}
+
+/**
+ * A constant of the local shape; what the call was made like gives only the shape that was asked
+ * for.
+ */
+const like =
+  (made: string, value?: string): Rewrite =>
+  (call) => {
+    const self = ref(call.tensor('self'));
+    const size = call.emit.ints(call.localShape());
+    const fill = value === undefined ? [] : [valueOf(call, value)];
+    const kwargs = { dtype: dtypeArg(resultType(call)) };
+    return [call.emit.call(made, [self, size, ...fill], { name: call.node.name, kwargs })];
+  };
+
+/** The argument as the call has it. */
+function valueOf(call: LocalCall, name: string): Arg {
+  let position = 0;
+  for (const s of call.record.schema) {
+    const at = s.kwargOnly ? -1 : position++;
+    if (s.name !== name) continue;
+    const given = at >= 0 && at < call.args.length ? call.args[at] : call.kwargs[name];
+    return given ?? s.default ?? null;
+  }
+  return null;
+}
+
+interface Counting {
+  readonly start: number;
+  readonly step: number;
+}
+
+/** A range of the rank's rows: the counter starts at its first row. */
+const range =
+  (counting: (call: LocalCall) => Counting): Rewrite =>
+  (call) => {
+    const { emit } = call;
+    const { start, step } = counting(call);
+    const { start: first, rows } = call.outputPiece(0);
+    const dtype = resultType(call);
+    const counter = (from: Arg, by: number, type: DType, name?: string): string =>
+      emit.call('prims.iota.default', [emit.int(rows)], {
+        kwargs: {
+          start: from,
+          step: by,
+          dtype: dtypeArg(type),
+          device: { kind: 'device', word: 'cpu' },
+          requires_grad: false,
+        },
+        ...(name === undefined ? {} : { name }),
+      });
+    if (Number.isInteger(start) && Number.isInteger(step)) {
+      const from = combine(
+        [first],
+        `first number of ${call.node.name}`,
+        (row) => start + row * step,
+      );
+      return [counter(emit.int(from), step, dtype, call.node.name)];
+    }
+    const rowsFrom = counter(emit.int(first), 1, 'i64');
+    const float: DType = dtype;
+    const cast = emit.call('prims.convert_element_type.default', [ref(rowsFrom), dtypeArg(float)]);
+    const scaled = emit.call('aten.mul.Tensor', [ref(cast), { kind: 'float', value: step }]);
+    return [
+      emit.call('aten.add.Tensor', [ref(scaled), { kind: 'float', value: start }], {
+        name: call.node.name,
+      }),
+    ];
+  };
+
+/** The rank's part of a unit matrix: where its row and column numbers agree. */
+const eye: Rewrite = (call) => {
+  const { emit } = call;
+  const numbers = (d: number): string => {
+    const { start, rows } = call.outputPiece(d);
+    const counted = emit.call('prims.iota.default', [emit.int(rows)], {
+      kwargs: {
+        start: emit.int(start),
+        step: 1,
+        dtype: dtypeArg('i64'),
+        device: { kind: 'device', word: 'cpu' },
+        requires_grad: false,
+      },
+    });
+    return emit.call('aten.unsqueeze.default', [ref(counted), 1 - d]);
+  };
+  const same = emit.call('aten.eq.Tensor', [ref(numbers(0)), ref(numbers(1))]);
+  const dtype = dtypeArg(resultType(call));
+  return [
+    emit.call('prims.convert_element_type.default', [ref(same), dtype], { name: call.node.name }),
+  ];
+};
+
+const number = (call: LocalCall, name: string): number => call.global.number(name);
+/** Whole steps where the result is of integers, as the unsharded range takes them. */
+const whole = (call: LocalCall, value: number): number =>
+  resultType(call).startsWith('f') || resultType(call) === 'bf16' ? value : Math.trunc(value);
+
+export const factoryRewrites: Rewrites = {
+  'aten.zeros.default': localShape('size'),
+  'aten.ones.default': localShape('size'),
+  'aten.empty.memory_format': localShape('size'),
+  'aten.full.default': localShape('size'),
+  'aten.new_zeros.default': localShape('size'),
+  'aten.new_ones.default': localShape('size'),
+  'aten.new_empty.default': localShape('size'),
+  'aten.new_full.default': localShape('size'),
+  // Strides mean nothing to values, so those of the whole tensor stay.
+  'aten.empty_strided.default': localShape('size'),
+  'aten.new_empty_strided.default': localShape('size'),
+  'aten.rand.default': localShape('size'),
+  'aten.randn.default': localShape('size'),
+  'aten.zeros_like.default': like('aten.new_zeros.default'),
+  'aten.zero_.default': like('aten.new_zeros.default'),
+  'aten.ones_like.default': like('aten.new_ones.default'),
+  'aten.empty_like.default': like('aten.new_empty.default'),
+  'aten.full_like.default': like('aten.new_full.default', 'fill_value'),
+  'aten.fill.Scalar': like('aten.new_full.default', 'value'),
+  'aten.fill_.Scalar': like('aten.new_full.default', 'value'),
+  'aten.eye.default': eye,
+  'aten.eye.m': eye,
+  'aten.arange.default': range(() => ({ start: 0, step: 1 })),
+  'aten.arange.start': range((call) => ({ start: whole(call, number(call, 'start')), step: 1 })),
+  'aten.arange.start_step': range((call) => ({
+    start: whole(call, number(call, 'start')),
+    step: whole(call, number(call, 'step')),
+  })),
+  'aten.linspace.default': range((call) => {
+    const [start, end, steps] = [
+      number(call, 'start'),
+      number(call, 'end'),
+      call.global.int('steps'),
+    ];
+    return { start, step: steps > 1 ? (end - start) / (steps - 1) : 0 };
+  }),
+  'prims.iota.default': range((call) => ({
+    start: number(call, 'start'),
+    step: number(call, 'step'),
+  })),
+};
+
+/** Draws of a part need no change of the call: the executor numbers them by the global position. */
+const asIs: Rewrite = (call) => call.run();
+const RANDOM_AS_IS: readonly string[] = [
+  'aten.dropout.default',
+  'aten.native_dropout.default',
+  'aten.bernoulli.default',
+  'aten.bernoulli.p',
+  'aten.bernoulli_.float',
+  'aten.normal_.default',
+  'aten.uniform_.default',
+  'aten.exponential_.default',
+  'aten.log_normal_.default',
+  'aten.geometric_.default',
+  'aten.multinomial.default',
+  'aten.rand_like.default',
+  'aten.randn_like.default',
+];
+export const randomRewrites: Rewrites = Object.fromEntries(
+  RANDOM_AS_IS.map((name) => [name, asIs]),
+);

@@ -1,0 +1,518 @@
+/**
+ * The program of one device from a typed one. In: a graph with casts, collectives and regions of
+ * per-device code, and the types of its inputs. Out: local calls and collectives, with neither
+ * types nor specs left: every verb is the collective that it names, casts without communication are
+ * slices, zeros or nothing, regions stand where they were called. Each call is written as lowering
+ * writes it (`LocalCall`).
+ */
+import { internalError, ShardwrightError } from '../../errors.ts';
+import { placeholdersOf } from '../../graph/control.ts';
+import { lintGraph } from '../../graph/lint.ts';
+import { LOCAL_MAP, localMapCall } from '../../graph/local-map.ts';
+import type { Graph, Node, Output } from '../../graph/types.ts';
+import { getOwn, isList, isRef } from '../../graph/value.ts';
+import { typedAxes, typeGraph } from '../../local-spmd/type-graph.ts';
+import { fixText, isTuple, type Known, type Typed } from '../../local-spmd/typed.ts';
+import type { Typer } from '../../local-spmd/typer.ts';
+import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import { type AxisType, isAxisType } from '../../mesh/local-types/types.ts';
+import { REPLICATE } from '../../mesh/placements/replicate.ts';
+import { Sharding } from '../../mesh/sharding/sharding.ts';
+import { ShardingSpace } from '../../mesh/sharding/space.ts';
+import { tensorInputs } from '../../ops/record/context.ts';
+import { bind } from '../../ops/record/infer.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { spmdName } from '../../ops/spmd/operators.ts';
+import { LocalCall } from '../local-call.ts';
+import { Emitter, emptySection, type LocalType } from '../program/emitter.ts';
+import { Pieces } from '../program/pieces.ts';
+import type { DeviceProgram, ProgramCall, ProgramValue, RandomPiece } from '../program/program.ts';
+import { RankSymbols } from '../program/rank-int.ts';
+import { RedistributionWriter } from '../redistribution.ts';
+import { rewrite } from '../rewrites/table.ts';
+import { rulesTaken } from '../rules-taken.ts';
+import { Claims } from './claims.ts';
+import { eraseControl, internal, type Local } from './control.ts';
+import { placementOf, VerbWriter } from './verbs.ts';
+
+interface EraseInput {
+  readonly graph: Graph;
+  readonly mesh: DeviceMesh;
+  readonly table: OperatorTable;
+  /** Types of the inputs, one for each axis of the mesh; undefined where `assertType` says it. */
+  readonly inputs: readonly (readonly Known[])[];
+  /** Axes on which the whole graph is per device; default none. */
+  readonly manual?: readonly string[];
+  /** The program that the graph is written into, as part of it; default one of its own. */
+  readonly into?: {
+    /** The call that is written. */
+    readonly region: string;
+    readonly space: ShardingSpace;
+    readonly emit: Emitter;
+    readonly pieces: Pieces;
+    readonly writer: RedistributionWriter;
+    readonly symbols: RankSymbols;
+    readonly bodies: Map<string, Graph>;
+    readonly called: (name: string, call: ProgramCall) => void;
+  };
+}
+
+/**
+ * Writes a body into a program: names of its results.
+ *
+ * @param operands local values, one for each placeholder
+ */
+export function eraseInto(
+  input: EraseInput & Required<Pick<EraseInput, 'into'>>,
+  operands: readonly string[],
+): string[] {
+  return new Eraser(input).inlined(operands);
+}
+
+/**
+ * A per-device program and what was known of its values: the axes on which each is I or R, so that
+ * its replicas are equal.
+ */
+export interface ErasedProgram extends DeviceProgram {
+  readonly claims: ReadonlyMap<string, readonly string[]>;
+}
+
+/**
+ * Writes the per-device program.
+ *
+ * @throws E_SPMD_TYPE with the first law that the program breaks; E_UNSUPPORTED for a call that has
+ *   no local form
+ */
+export function eraseTypes(input: EraseInput): ErasedProgram {
+  return new Eraser(input).run();
+}
+
+class Eraser {
+  private readonly space: ShardingSpace;
+  private readonly emit: Emitter;
+  private readonly pieces: Pieces;
+  private readonly verbs: VerbWriter;
+  private readonly typer: Typer;
+  private readonly symbols: RankSymbols;
+  private readonly calls = new Map<string, ProgramCall>();
+  private readonly random = new Map<string, RandomPiece>();
+  private readonly values: ProgramValue[] = [];
+  private readonly claims: Claims;
+  private bodies = new Map<string, Graph>();
+  private readonly bodyNames = new Set<string>();
+  /** Axes that are per device where the walk stands. */
+  private manual: ReadonlySet<string>;
+  private inBody = false;
+  /** The bodies around where the walk stands, as the source names them. */
+  private path: string;
+
+  constructor(private readonly input: EraseInput) {
+    const { graph, mesh, table } = input;
+    const { into } = input;
+    this.path = into?.region ?? '';
+    this.symbols = into?.symbols ?? new RankSymbols();
+    this.space = into?.space ?? new ShardingSpace(mesh, table.kinds);
+    this.emit = into?.emit ?? new Emitter(table, mesh, this.symbols, new Set());
+    this.pieces = into?.pieces ?? new Pieces(this.space);
+    const writer = into?.writer ?? new RedistributionWriter(this.emit, this.space, this.pieces);
+    this.verbs = new VerbWriter(this.emit, this.space, this.pieces, writer);
+    if (into !== undefined) this.bodies = into.bodies;
+    this.manual = new Set(input.manual ?? []);
+    const axes = typedAxes(mesh, (axis) => (this.manual.has(axis) ? 'manual' : 'strict'));
+    const at = axes.map(({ name }) => mesh.indexOf(name));
+    this.typer = typeGraph(
+      table,
+      graph,
+      axes,
+      input.inputs.map((types) => at.map((m) => types[m])),
+      { pending: into !== undefined },
+    );
+    this.claims = new Claims(this.typer);
+    const [broken] = this.typer.violations;
+    if (broken !== undefined)
+      throw new ShardwrightError('E_SPMD_TYPE', broken.message, {
+        node: broken.node,
+        hint: fixText(broken.fix),
+      });
+  }
+
+  /** Writes the graph where the program stands: local names of what it returns. */
+  inlined(operands: readonly string[]): string[] {
+    const { into, graph } = this.input;
+    const { meta } = this.emit;
+    this.inBody = true;
+    const made = this.inline(
+      graph,
+      operands.map((name) => ({ name })),
+    );
+    for (const [name, call] of this.calls) into?.called(name, call);
+    this.emit.meta = meta;
+    return made.map((local) =>
+      'name' in local ? local.name : internal(`@${graph.name} returns a list`),
+    );
+  }
+
+  run(): ErasedProgram {
+    const { graph, mesh } = this.input;
+    const names = new Map<string, Local>();
+    for (const node of placeholdersOf(graph)) {
+      const sharding = this.placed(graph, this.firstTyped(graph, node.name));
+      const type =
+        node.type.kind === 'tensor'
+          ? { dtype: node.type.dtype, shape: this.pieces.shape(sharding, sizes(node)) }
+          : null;
+      names.set(node.name, { name: this.emit.placeholder(node, type) });
+      this.claims.add(graph, this.firstTyped(graph, node.name), node.name);
+      this.note(graph, node, { name: node.name }, sharding);
+    }
+    this.walk(graph, names);
+    const shardings: (number | null)[] = [];
+    const outputs = graph.outputs.map((output): Output => {
+      if (output.value === null) {
+        shardings.push(null);
+        return output;
+      }
+      shardings.push(this.placed(graph, output.value));
+      return { ...output, value: this.single(names, output.value) };
+    });
+    const program: Graph = {
+      name: graph.name,
+      nodes: this.emit.section.nodes,
+      outputs,
+      subgraphs: Object.fromEntries(this.bodies),
+      notes: [`Program of each device of the mesh ${mesh.text}.`],
+    };
+    lintGraph(program);
+    return {
+      graph: program,
+      mesh,
+      space: this.space,
+      symbols: this.symbols.values,
+      values: this.values,
+      outputs: shardings,
+      random: this.random,
+      calls: this.calls,
+      claims: this.claims.byLocal,
+    };
+  }
+
+  /** An input whose type is stated by `assert_type` alone has that type from the start. */
+  private firstTyped(graph: Graph, name: string): string {
+    const typed = this.typer.types.get(graph)?.get(name);
+    if (typed !== undefined && !isTuple(typed) && typed.some((type) => type !== undefined))
+      return name;
+    const stated = graph.nodes.find(
+      ({ target, args: [x] }) =>
+        spmdName(target) === 'assert_type' && x !== undefined && isRef(x) && x.name === name,
+    );
+    return stated?.name ?? name;
+  }
+
+  private walk(graph: Graph, names: Map<string, Local>): void {
+    for (const node of graph.nodes) {
+      if (node.kind === 'placeholder') continue;
+      this.emit.meta = this.input.into === undefined ? node.meta : this.input.into.emit.meta;
+      const made = this.call(graph, node, names);
+      names.set(node.name, made);
+      if ('name' in made) this.claims.add(graph, node.name, made.name);
+    }
+  }
+
+  private call(graph: Graph, node: Node, names: Map<string, Local>): Local {
+    if (node.target === 'operator.getitem') {
+      const [source, index] = node.args;
+      const from = source !== undefined && isRef(source) ? names.get(source.name) : undefined;
+      if (from === undefined || !('items' in from))
+        throw internalError(`${node.name} reads no list`);
+      return from.items[Number(index)] ?? internal(`${node.name} reads a result that is not there`);
+    }
+    if (node.target === LOCAL_MAP) return this.region(graph, node, names);
+    const verb = spmdName(node.target);
+    if (verb !== undefined) return { name: this.verb(graph, node, verb, names) };
+    return this.control(graph, node, names) ?? this.operator(graph, node, names);
+  }
+
+  private verb(graph: Graph, node: Node, name: string, names: Map<string, Local>): string {
+    const { mesh } = this.space;
+    if (name === 'axis_index') return this.verbs.index(mesh.indexOf(axisName(node, 0)));
+    const [x] = node.args;
+    if (x === undefined || !isRef(x)) throw internalError(`${node.name} has no operand`);
+    const value = this.single(names, x.name);
+    if (name === 'assert_type' || name === 'out_partial') return value;
+    const m = mesh.indexOf(axisName(node, 1));
+    if (name === 'permute')
+      return this.verbs.permute(value, m, isList(node.args[3]) ? node.args[3].map(Number) : []);
+    const [src, dst] = [node.args[3], node.args[4]];
+    if (!isAxisType(src) || !isAxisType(dst)) throw internalError(`${node.name} names no types`);
+    if (name !== 'redistribute') return this.verbs.write(name, value, m, src, dst);
+    const base = this.space.get(this.placed(graph, x.name));
+    const moved = this.verbs.move(value, m, src, dst, base, sizes(nodeOf(graph, x.name)));
+    this.note(graph, node, { name: moved });
+    return moved;
+  }
+
+  /**
+   * An ordinary operator on local operands, in the form that its rules ask for on the axes that are
+   * global.
+   */
+  private operator(graph: Graph, node: Node, names: Map<string, Local>): Local {
+    const { table } = this.input;
+    const record = table.get(node.target);
+    const typeOf = (name: string): Node['type'] => nodeOf(graph, name).type;
+    const ctx = record === undefined ? undefined : bind(table, node, typeOf);
+    if (record === undefined || ctx === undefined)
+      throw new ShardwrightError('E_UNSUPPORTED', `${node.target} has no record`, {
+        node: node.name,
+      });
+    const operands = tensorInputs(record, node.args, node.kwargs);
+    const outputSpecs = ctx.outputs.map((meta, k) =>
+      meta === null ? -1 : this.placed(graph, node.name, k),
+    );
+    const rules = record.shard(ctx);
+    // A tensor of plain numbers is cut as its rule wants it, for free.
+    const wanted = operands.map((name) => this.placed(graph, name));
+    const inputs = operands.map((name, i) => {
+      const [id, value] = this.fitted(
+        graph,
+        name,
+        wanted,
+        i,
+        rules,
+        outputSpecs,
+        this.single(names, name),
+      );
+      wanted[i] = id;
+      return value;
+    });
+    const call = new LocalCall(
+      this.emit,
+      this.pieces,
+      node,
+      record,
+      ctx,
+      inputs,
+      wanted,
+      outputSpecs,
+      rulesTaken(this.space, rules, wanted, outputSpecs),
+      () => undefined,
+    );
+    const first = this.emit.section.nodes.length;
+    const made = rewrite(call);
+    const [meta] = ctx.outputs;
+    if (meta !== undefined && meta !== null)
+      for (const written of this.emit.section.nodes.slice(first))
+        if (table.get(written.target)?.cls === 'random' && this.manual.size === 0)
+          this.random.set(written.name, {
+            stream: node.name,
+            sharding: outputSpecs[0],
+            shape: meta.shape,
+          });
+    const locals = made.map((name): Local => ({ name: name ?? '' }));
+    if (record.results === 'tuple') return { items: locals };
+    this.note(graph, node, locals[0]);
+    return locals[0];
+  }
+
+  /** An operand made of numbers only, sliced where the rule that the others take cuts it. */
+  private fitted(
+    graph: Graph,
+    name: string,
+    wanted: readonly number[],
+    i: number,
+    rules: Parameters<typeof rulesTaken>[1],
+    outputs: readonly number[],
+    value: string,
+  ): [number, string] {
+    const typed = this.typer.types.get(graph)?.get(name);
+    if (typed === undefined || isTuple(typed) || !typed.includes('number'))
+      return [wanted[i], value];
+    let id = wanted[i];
+    let now = value;
+    this.typer.axes.forEach((axis, a) => {
+      if (typed[a] !== 'number' || this.manual.has(axis.name)) return;
+      const m = this.space.mesh.indexOf(axis.name);
+      const placements = [...wanted, ...outputs].map((spec) =>
+        spec < 0 ? undefined : this.space.get(spec).placements[m],
+      );
+      const rule = rules.find((r) =>
+        [...r.inputs, ...r.outputs].every((slot, k) => {
+          const own = placements[k];
+          if (k === i || slot === null || own === undefined) return true;
+          return slot.kind === 'shard'
+            ? own.dim === slot.dim
+            : slot.kind === 'partial'
+              ? own.kind === 'partial'
+              : own.kind === 'replicate';
+        }),
+      );
+      const slot = rule?.inputs[i];
+      if (slot?.kind !== 'shard') return;
+      const dst: AxisType = `S(${slot.dim})`;
+      const shape = sizes(nodeOf(graph, name));
+      now = this.verbs.move(now, m, 'R', dst, this.space.get(id), shape);
+      const base = this.space.get(id);
+      id = this.space.intern(
+        new Sharding(base.placements.map((p, k) => (k === m ? placementOf(dst) : p))),
+      );
+    });
+    return [id, now];
+  }
+
+  private region(graph: Graph, node: Node, names: Map<string, Local>): Local {
+    const call = localMapCall(node);
+    const body = getOwn(graph.subgraphs, call.body);
+    if (body === undefined) throw internalError(`${node.name} has no body`);
+    const outer = this.manual;
+    this.manual = new Set([...outer, ...call.axes.map(({ name }) => name)]);
+    const operands = call.operands.map((arg) => (isRef(arg) ? names.get(arg.name) : undefined));
+    const made = this.within(call.body, () => this.inline(body, operands));
+    this.manual = outer;
+    return { items: made };
+  }
+
+  /** Walks a body, whose own bodies are told from those of others by its name. */
+  private within<T>(body: string, walk: () => T): T {
+    const outer = this.path;
+    this.path = `${outer}/${body}`;
+    const made = walk();
+    this.path = outer;
+    return made;
+  }
+
+  /** A body in the place of its call. */
+  private inline(body: Graph, operands: readonly (Local | undefined)[]): Local[] {
+    const inner = new Map<string, Local>();
+    placeholdersOf(body).forEach((node, i) => {
+      const given = operands[i];
+      if (given === undefined) throw internalError(`@${body.name} gets no value for ${node.name}`);
+      inner.set(node.name, given);
+    });
+    const was = this.inBody;
+    this.inBody = true;
+    this.walk(body, inner);
+    this.inBody = was;
+    return body.outputs.map(({ value }): Local =>
+      value === null ? { name: '' } : (inner.get(value) ?? internal(`${value} is lost`)),
+    );
+  }
+
+  private control(graph: Graph, node: Node, names: Map<string, Local>): Local | undefined {
+    return eraseControl(graph, node, {
+      emit: this.emit,
+      single: (name) => this.single(names, name),
+      inline: (body, operands) => this.within(body.name, () => this.inline(body, operands)),
+      body: (of, types) => this.body(node, of, types),
+      called: (name, bodies, origins) =>
+        this.calls.set(name, {
+          name: node.name,
+          bodies: new Map(
+            bodies.map((body, i) => [
+              body,
+              { name: origins[i], scope: -1, path: `${this.path}/${origins[i]}` },
+            ]),
+          ),
+        }),
+    });
+  }
+
+  /** A body as a graph of its own. */
+  private body(
+    node: Node,
+    of: Graph,
+    types: readonly LocalType[],
+  ): { name: string; types: LocalType[] } {
+    const outer = { section: this.emit.section, bodies: this.bodies, inBody: this.inBody };
+    this.emit.section = emptySection();
+    this.bodies = new Map();
+    this.inBody = true;
+    const inputs = placeholdersOf(of).map((placeholder, i) =>
+      this.emit.bodyInput(placeholder.name, types[i]),
+    );
+    const inner = new Map(
+      placeholdersOf(of).map((placeholder, i): [string, Local] => [
+        placeholder.name,
+        { name: inputs[i].name },
+      ]),
+    );
+    this.within(of.name, () => this.walk(of, inner));
+    const returned = of.outputs.map(({ value }) =>
+      value === null ? internal(`@${of.name} returns nothing`) : this.single(inner, value),
+    );
+    const nodes = [
+      ...inputs.map((input, roleIndex): Node => ({ ...input, meta: { role: 'arg', roleIndex } })),
+      ...this.emit.section.nodes,
+    ];
+    let name = of.name;
+    for (let i = 1; this.bodyNames.has(name) || this.bodies.has(name); i++)
+      name = `${of.name}_${i}`;
+    this.bodyNames.add(name);
+    const graph: Graph = {
+      name,
+      nodes,
+      outputs: returned.map((value, index): Output => ({ value, role: 'output', index })),
+      subgraphs: Object.fromEntries(this.bodies),
+    };
+    this.emit.section = outer.section;
+    this.bodies = outer.bodies;
+    this.inBody = outer.inBody;
+    this.emit.meta = this.input.into === undefined ? node.meta : this.emit.meta;
+    this.bodies.set(name, graph);
+    return { name, types: returned.map((value) => this.emit.type(value)) };
+  }
+
+  private single(names: ReadonlyMap<string, Local>, name: string): string {
+    const found = names.get(name);
+    if (found === undefined || !('name' in found))
+      throw internalError(`${name} is no single value`);
+    return found.name;
+  }
+
+  /**
+   * The sharding of a value on the axes that are global here; per-device axes hold what they hold.
+   */
+  private placed(graph: Graph, name: string, result?: number): number {
+    const whole = this.typer.types.get(graph)?.get(name);
+    const typed: Typed | undefined =
+      whole !== undefined && isTuple(whole) ? whole.items[result ?? 0] : whole;
+    const placements = this.space.mesh.names.map((axis) => {
+      const a = this.typer.axes.findIndex((known) => known.name === axis);
+      const type = a < 0 || typed === undefined || isTuple(typed) ? undefined : typed[a];
+      if (this.manual.has(axis) || type === undefined || type === 'number' || type === 'V')
+        return REPLICATE;
+      return placementOf(type);
+    });
+    return this.space.intern(new Sharding(placements));
+  }
+
+  private note(graph: Graph, node: Node, local: Local, sharding?: number): void {
+    if (node.type.kind !== 'tensor' || this.manual.size > 0 || this.inBody || !('name' in local))
+      return;
+    this.values.push({
+      name: node.name,
+      result: 0,
+      local: local.name,
+      sharding: sharding ?? this.placed(graph, node.name),
+      shape: sizes(node),
+      inBody: false,
+    });
+  }
+}
+
+function axisName({ name, args }: Node, at: number): string {
+  const axis = args[at];
+  return typeof axis === 'string' ? axis : internal(`${name} names no axis`);
+}
+
+function nodeOf(graph: Graph, name: string): Node {
+  return (
+    graph.nodes.find((node) => node.name === name) ??
+    internal(`graph ${graph.name} has no value ${name}`)
+  );
+}
+
+function sizes({ name, type }: Node): number[] {
+  if (type.kind !== 'tensor') return internal(`${name} is no tensor`);
+  return type.shape.map((size) =>
+    typeof size === 'number' ? size : (size.example ?? internal(`${name} has an open size`)),
+  );
+}

@@ -1,0 +1,155 @@
+/**
+ * Says of a comparison how sure it is. In: a comparison, the machine, what priced it. Out: the
+ * range in which measured steps lie for each plan, the probability that each fits, the plans that
+ * cannot be told from the best, and the simplest of them. Everything comes from measured runs
+ * (`cost/error-bands.ts`).
+ */
+
+import {
+  fidelity,
+  fitProbability,
+  nearestPool,
+  poolText,
+  type PricedBy,
+} from '../../cost/error-bands.ts';
+import type { Cluster } from '../../cost/hardware/cluster.ts';
+import type { Certainty, ComparedPlan, Comparison } from './comparison.ts';
+
+interface Asked {
+  readonly cluster: Cluster;
+  readonly experts: boolean;
+  readonly cost: string;
+  readonly by: PricedBy;
+  /** Whether the program is a training step; no other was measured. */
+  readonly trains: boolean;
+  /** Memory that somebody set as the budget; absent: all that the driver reports. */
+  readonly memoryBytes?: number | undefined;
+}
+
+/** A plan is likely to fit from here on. */
+const LIKELY = 0.9;
+
+/** In words, in this order; what is compared first stands first. */
+const SIMPLER = [
+  'fits with a probability of 90 %',
+  'fewer mesh dims',
+  'no pipeline',
+  'no experts over devices',
+  'no cut sequence',
+  'no tensor parallelism',
+  'a recipe rather than free placements',
+  'states whole rather than cut (dp, zero1, zero2, fsdp, hsdp)',
+  'nothing recomputed',
+  'the faster',
+] as const;
+
+/** The comparison with the certainty of its figures; as it was where no measured run tells. */
+export function withCertainty(comparison: Comparison, asked: Asked): Comparison {
+  const { cluster, experts, cost, by, trains, memoryBytes } = asked;
+  const limit = memoryBytes ?? cluster.memoryBytes;
+  const fits =
+    comparison.holds === 'states'
+      ? undefined
+      : (bytes: number): number => fitProbability(bytes, limit);
+  const likely = ({ peakBytes }: ComparedPlan): Pick<ComparedPlan, 'fitProbability'> =>
+    fits === undefined ? {} : { fitProbability: fits(peakBytes) };
+  const plans = comparison.plans.map((plan) => withFields(plan, likely(plan)));
+  if (cost !== 'nccl' || !trains)
+    return {
+      ...comparison,
+      plans,
+      unsure: trains
+        ? `no band: the prices of ${cost} were not set against measured runs`
+        : 'no band: only training steps were measured',
+    };
+  const hosts = comparison.devices > cluster.devicesPerHost ? 2 : 1;
+  const pool = nearestPool({ accelerator: cluster.accelerator, experts, hosts });
+  const { p10, p90 } = pool[by];
+  const banded = plans.map((plan) =>
+    withFields(plan, { secondsBand: [plan.seconds * p10, plan.seconds * p90] }),
+  );
+  const { pairs } = fidelity();
+  const figures = {
+    p10,
+    p90,
+    from: poolText(pool),
+    runs: pool.runs,
+    families: pool.families,
+    alikeShare: pairs[by],
+    alikeGroups: pairs.groups,
+  };
+  return { ...comparison, plans: banded, certainty: { ...figures, ...tiesOf(banded, pairs[by]) } };
+}
+
+/** A plan with more fields; what it makes on demand is not asked for. */
+function withFields(plan: ComparedPlan, fields: Partial<ComparedPlan>): ComparedPlan {
+  return Object.assign(
+    Object.defineProperties({}, Object.getOwnPropertyDescriptors(plan)) as ComparedPlan,
+    fields,
+  );
+}
+
+/**
+ * The certainty of a comparison that was put together from pieces: their figures, and what is alike
+ * in the whole.
+ */
+export function certaintyOfWhole(
+  whole: Comparison,
+  { certainty, unsure }: Comparison,
+): Pick<Comparison, 'certainty' | 'unsure'> {
+  if (certainty === undefined) return unsure === undefined ? {} : { unsure };
+  return { certainty: { ...certainty, ...tiesOf(whole.plans, certainty.alikeShare) } };
+}
+
+/** What cannot be told from the fastest plan, and the simplest of it. */
+function tiesOf(
+  plans: readonly ComparedPlan[],
+  share: number,
+): Pick<Certainty, 'alike' | 'recommended' | 'order'> {
+  const alike = tiedPlans(plans, share);
+  const [recommended] = [...alike].sort(bySimplicity);
+  return {
+    alike: alike.map((p) => p.name),
+    recommended: alike.length === 0 ? null : recommended.name,
+    order: SIMPLER,
+  };
+}
+
+/**
+ * Plans that fit and are not slower than the best by more than what measured pairs confirm nine
+ * times in ten.
+ */
+function tiedPlans(plans: readonly ComparedPlan[], share: number): ComparedPlan[] {
+  const fitting = plans.filter((p) => p.fits);
+  const least = fitting.reduce((most, p) => Math.min(most, p.seconds), Infinity);
+  return fitting.filter((p) => p.seconds <= least * (1 + share));
+}
+
+/** The simpler plan first, by the order of `SIMPLER`. */
+function bySimplicity(a: ComparedPlan, b: ComparedPlan): number {
+  const [left, right] = [complexity(a), complexity(b)];
+  const at = left.findIndex((value, i) => value !== right[i]);
+  return at < 0 ? a.name.localeCompare(b.name, 'en') : left[at] - right[at];
+}
+
+const STATES = ['dp', 'zero1', 'zero2', 'fsdp', 'hsdp'];
+
+function complexity(plan: ComparedPlan): number[] {
+  const dims = plan.mesh.split(/[ ,]+/).filter((dim) => !dim.endsWith('=1'));
+  const names = dims.map((dim) => dim.replace(/=.*/, ''));
+  const parts = plan.plan.split('+');
+  const has = (...any: readonly string[]): number =>
+    Number(any.some((name) => names.includes(name) || parts.includes(name)));
+  return [
+    Number((plan.fitProbability ?? 1) < LIKELY),
+    dims.length,
+    has('pp'),
+    has('ep', 'etp'),
+    Number(names.includes('cp') || names.includes('sp')),
+    has('tp'),
+    Number(plan.origin === 'ilp'),
+    Math.max(0, ...parts.map((part) => STATES.indexOf(part))),
+    Number((plan.layout?.unitsAgain ?? 0) > 0),
+    plan.seconds,
+  ];
+}

@@ -1,0 +1,377 @@
+/**
+ * Takes a graph and a number of devices and gives every recipe and the unrestricted optimum on
+ * every mesh, ranked.
+ */
+
+import { hasExperts } from '../../cost/error-bands.ts';
+import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
+import { loadCluster } from '../../cost/hardware/load-cluster.ts';
+import { clusterTopology, type Hosts, hostSize } from '../../cost/hardware/topology.ts';
+import { defaultCostPreset } from '../../cost/presets/presets.ts';
+import { internalError, interrupted, ShardwrightError } from '../../errors.ts';
+import type { Graph } from '../../graph/types.ts';
+import { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { prepare, type Prepared } from '../../plan/prepare.ts';
+import { decode } from '../../plan/record/decode.ts';
+import { Deadline } from '../../plan/request/deadline.ts';
+import { askedGap, holdsPeak, type PlanRequest } from '../../plan/request/request.ts';
+import type { ShardResult } from '../../plan/search/result.ts';
+import { shardPrepared } from '../../plan/shard.ts';
+import { leastTotal } from '../../solver/problem/cost.ts';
+import { type ModelFacts, modelFacts } from '../inputs/model-facts.ts';
+import { type InputRoles, inputRoles } from '../inputs/roles.ts';
+import { lintPlan } from '../lint.ts';
+import { applyRecipe } from '../recipes.ts';
+import { NAMED_RECIPES, type NamedRecipe, namedRecipe, recipeOf } from '../registry.ts';
+import { zeroFromData } from '../zero.ts';
+import { withCertainty } from './certainty.ts';
+import type { ComparedMesh, Comparison, RefusedPlan } from './comparison.ts';
+import { concludeComparison, type Found, type RawPlan } from './conclude-comparison.ts';
+import { type MeshCandidate, meshCandidates } from './meshes.ts';
+import { LATE, priceRestriction, type Solvable, trafficOf } from './price.ts';
+import { simulatedSeconds } from './simulated.ts';
+
+/** Name of the free optimum among the plans. */
+const OPTIMUM = 'optimum';
+
+/**
+ * Work on the optimum of one mesh where nobody limits time: several times what the models of the
+ * tests take to be proven. An answer that is not proven then says its gap.
+ */
+const MESH_WORK = 100_000_000;
+
+/** Devices, request and recipes of a comparison. */
+export interface CompareOptions {
+  readonly table: OperatorTable;
+  readonly devices: number;
+  /** Everything of the request but its mesh. */
+  readonly request: Omit<PlanRequest, 'mesh'>;
+  /** Names of plans; absent: all of them. `optimum` is the free optimum. */
+  readonly plans?: readonly string[];
+  readonly maxDims?: number;
+  /**
+   * Part of the meshes, for comparisons that are run in pieces: every n-th, from i on (0-based).
+   */
+  readonly slice?: { readonly index: number; readonly count: number };
+  readonly signal?: AbortSignal;
+  /** Of the whole comparison, instead of the request's time limit and the signal. */
+  readonly deadline?: Deadline;
+  /** Called when the first plan is priced: from then on there is something to answer with. */
+  readonly onPlan?: () => void;
+  readonly onProgress?: (line: string) => void;
+}
+
+/**
+ * The recipes on every mesh of some devices, beside the free optimum. Each recipe is solved as a
+ * restriction of the same problem, so the optimum of its mesh can not be more expensive; a mesh
+ * whose bound is above the best plan so far is not solved. The time limit is that of all meshes:
+ * each gets an equal part of what is left.
+ *
+ * @throws E_TIME_LIMIT, E_INTERRUPTED where there is no plan by then; E_USAGE for an unknown
+ *   recipe, E_MESH, E_CLUSTER as `prepare`
+ */
+export async function compare(graph: Graph, options: CompareOptions): Promise<Comparison> {
+  const wanted = options.plans?.map((name) =>
+    name === OPTIMUM ? OPTIMUM : namedRecipe(name).name,
+  );
+  const cluster = loadCluster(options.request.cluster);
+  const all = meshCandidates(options.devices, cluster, options.maxDims ?? 3);
+  const { slice } = options;
+  const candidates =
+    slice === undefined ? all : all.filter((_, i) => i % slice.count === slice.index);
+  const state: State = {
+    raw: [],
+    refused: [],
+    findings: [],
+    meshes: [],
+    incumbent: Infinity,
+    budgetBytes: usableMemoryBytes(cluster, options.request),
+    holds: holdsPeak({ ...options.request, mesh: '' }) ? 'peak' : 'states',
+    wanted,
+  };
+  if (wanted?.includes('pp') === true)
+    state.refused.push({
+      plan: 'pp',
+      mesh: `pp=${options.devices}`,
+      reason: namedRecipe('pp').outside ?? 'it is not planned',
+    });
+  const { request, signal } = options;
+  const deadline = options.deadline ?? new Deadline(request.timeLimitSeconds, { signal });
+  for (const [i, candidate] of candidates.entries()) {
+    const part = deadline.part(1 / (candidates.length - i));
+    if (
+      candidate.refused !== undefined ||
+      part.isOver ||
+      !(await reached(() => compareOn(graph, candidate, part, options, state)))
+    )
+      state.meshes.push(meshOf(candidate, cluster));
+  }
+  const stopped = stoppedAt(state, deadline);
+  const concluded = concludeComparison(options.devices, cluster.id, {
+    ...state,
+    ...(stopped === undefined ? {} : { stopped }),
+  });
+  const { memoryBytes, cost = defaultCostPreset(cluster) } = options.request;
+  const trains = graph.outputs.some(
+    ({ role, value }) => (role === 'grad' || role === 'newstate') && value !== null,
+  );
+  const experts = hasExperts(
+    graph.nodes.filter((n) => n.meta.role === 'parameter').map((n) => n.meta.roleName ?? n.name),
+  );
+  const sure = withCertainty(concluded, {
+    cluster,
+    experts,
+    cost,
+    by: 'calls',
+    trains,
+    memoryBytes,
+  });
+  return { model: graph.name, ...sure };
+}
+
+/** Whether a mesh was done before its time was over. */
+async function reached(work: () => Promise<void>): Promise<boolean> {
+  try {
+    await work();
+    return true;
+  } catch (error) {
+    if (
+      error instanceof ShardwrightError &&
+      (error.code === 'E_TIME_LIMIT' || error.code === 'E_INTERRUPTED')
+    )
+      return false;
+    throw error;
+  }
+}
+
+/** A mesh without an optimum: refused, or not reached. */
+function meshOf({ sizes, refused }: MeshCandidate, cluster: Hosts): ComparedMesh {
+  const mesh = new DeviceMesh(sizes.map((size, d) => ({ name: `d${d}`, size })));
+  const hosts = sizes.map((_, d) => clusterTopology(cluster, mesh, [d]).hosts);
+  if (refused !== undefined) return { mesh: mesh.text, hosts, status: 'refused', reason: refused };
+  return { mesh: mesh.text, hosts, status: 'not reached', reason: 'the time was over' };
+}
+
+/**
+ * What was left out, where something was. @throws E_TIME_LIMIT, E_INTERRUPTED where nothing is left
+ */
+function stoppedAt(state: State, deadline: Deadline): Comparison['stopped'] {
+  const meshes = state.meshes
+    .filter(({ status }) => status === 'not reached')
+    .map(({ mesh }) => mesh);
+  const plans = state.refused.filter(({ reason }) => reason === LATE);
+  if (meshes.length + plans.length === 0) return undefined;
+  if (state.raw.length === 0) {
+    if (deadline.isInterrupted) throw interrupted();
+    throw new ShardwrightError('E_TIME_LIMIT', 'the time limit came before any plan was priced', {
+      hint: 'raise --time-limit, or name --plans.',
+    });
+  }
+  return {
+    by: deadline.cause,
+    notAsked: [
+      ...meshes.map((mesh) => `the optimum on ${mesh}`),
+      ...plans.map(({ plan, mesh }) => `${plan} on ${mesh}`),
+    ],
+  };
+}
+
+interface State extends Found {
+  readonly raw: RawPlan[];
+  readonly refused: RefusedPlan[];
+  readonly findings: Found['findings'][number][];
+  readonly meshes: ComparedMesh[];
+  readonly wanted: readonly string[] | undefined;
+  /** Least seconds of a plan that fits. */
+  incumbent: number;
+}
+
+async function compareOn(
+  graph: Graph,
+  { sizes }: MeshCandidate,
+  deadline: Deadline,
+  options: CompareOptions,
+  state: State,
+): Promise<void> {
+  const { request } = options;
+  const mesh = new DeviceMesh(sizes.map((size, d) => ({ name: `d${d}`, size })));
+  const cluster = loadCluster(request.cluster);
+  const hosts = sizes.map((_, d) => clusterTopology(cluster, mesh, [d]).hosts);
+  const asked = (name: string): boolean => state.wanted?.includes(name) ?? true;
+  const plans = NAMED_RECIPES.filter(
+    (recipe) => recipe.axes.length === sizes.length && recipe.name !== 'pp' && asked(recipe.name),
+  );
+  if (plans.length === 0 && !asked(OPTIMUM)) {
+    state.meshes.push({ mesh: mesh.text, hosts, status: 'not asked' });
+    return;
+  }
+  options.onProgress?.(`mesh ${sizes.join(' x ')}: preparing`);
+  const prepared = prepare(graph, { ...request, mesh: mesh.text }, options.table, deadline);
+  const inputs = inputRoles(prepared.model);
+  const facts = modelFacts(prepared.model.graph, inputs);
+  const starts: Int32Array[] = [];
+  let bestHere = Infinity;
+  for (const recipe of plans) {
+    const found = await priceRecipe(prepared, recipe, { inputs, facts }, state, deadline);
+    if (found === undefined) continue;
+    options.onPlan?.();
+    if (found.choice !== undefined) {
+      starts.push(found.choice);
+      if (found.plan.fits) bestHere = Math.min(bestHere, found.plan.seconds);
+    }
+    if (found.plan.fits) state.incumbent = Math.min(state.incumbent, found.plan.seconds);
+  }
+  if (!asked(OPTIMUM)) {
+    state.meshes.push({ mesh: mesh.text, hosts, status: 'not asked' });
+    return;
+  }
+  const boundSeconds = leastTotal(prepared.problem) / prepared.model.unitsPerSecond;
+  if (boundSeconds > state.incumbent) {
+    state.meshes.push({ mesh: mesh.text, hosts, status: 'beaten', boundSeconds });
+    return;
+  }
+  options.onProgress?.(`mesh ${sizes.join(' x ')}: solving`);
+  const limit = request.timeLimitSeconds === undefined ? { workLimit: MESH_WORK } : {};
+  const result = await foundOrNot(() => shardPrepared(prepared, { starts, ...limit, deadline }));
+  if (typeof result === 'string') {
+    state.meshes.push({
+      mesh: mesh.text,
+      hosts,
+      status: 'not found',
+      reason: result,
+      boundSeconds,
+    });
+    return;
+  }
+  options.onPlan?.();
+  if (result.status === 'infeasible') {
+    const { smallestBudgetBytes, neededBytes } = result;
+    state.meshes.push({
+      mesh: mesh.text,
+      hosts,
+      status: 'infeasible',
+      reason: result.conflict.join(', '),
+      ...(smallestBudgetBytes !== undefined ? { smallestBudgetBytes } : {}),
+      ...(neededBytes !== undefined ? { neededBytes } : {}),
+    });
+    return;
+  }
+  const { objective, proof, memory } = result.plan;
+  const goodEnough = askedGap(result.plan.request);
+  if (proof.status === 'optimal' && objective.seconds > bestHere * (1 + 1e-9))
+    throw internalError(
+      `the optimum of ${mesh.text} costs ${objective.seconds} s, a recipe ${bestHere} s`,
+    );
+  state.incumbent = Math.min(state.incumbent, objective.seconds);
+  state.meshes.push({ mesh: mesh.text, hosts, status: 'solved', boundSeconds: proof.bound });
+  state.raw.push({
+    plan: OPTIMUM,
+    origin: 'ilp',
+    mesh: mesh.text,
+    seconds: objective.seconds,
+    simulatedSeconds: simulatedSeconds(result.prepared, result.choice, result.plan),
+    communicationSeconds: objective.communicationSeconds,
+    peakBytes: memory.peakBytes,
+    fits: true,
+    choice: true,
+    proof: {
+      status: proof.status,
+      bound: proof.bound,
+      gap: proof.gap,
+      ...(goodEnough === request.gap ? {} : { goodEnough }),
+    },
+    traffic: trafficOf(result.prepared.model, result.plan),
+  });
+}
+
+/**
+ * The result, or why there is none where the search under a peak finds no plan and proves nothing.
+ */
+async function foundOrNot(work: () => Promise<ShardResult>): Promise<ShardResult | string> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof ShardwrightError && error.code === 'E_LIMIT') return error.message;
+    throw error;
+  }
+}
+
+async function priceRecipe(
+  prepared: Prepared,
+  recipe: NamedRecipe,
+  { inputs, facts }: { readonly inputs: InputRoles; readonly facts: ModelFacts },
+  state: State,
+  deadline: Deadline,
+): Promise<{ readonly plan: RawPlan; readonly choice?: Int32Array } | undefined> {
+  const { sizes } = prepared.model.space.mesh;
+  const mesh = recipe.axes.map((axis, d) => `${axis}=${sizes[d]}`).join(',');
+  const refuse = (reason: string, code?: string): void => {
+    state.refused.push({
+      plan: recipe.name,
+      mesh,
+      ...(code !== undefined ? { code } : {}),
+      reason,
+    });
+  };
+  const findings = lintPlan(
+    recipe,
+    sizes,
+    facts,
+    hostSize(prepared.model.cluster, prepared.model.space.mesh),
+  );
+  for (const finding of findings) state.findings.push({ plan: recipe.name, mesh, ...finding });
+  const error = findings.find((f) => f.severity === 'error');
+  if (error !== undefined) {
+    refuse(error.message, error.code);
+    return undefined;
+  }
+  const stage = recipe.name === 'zero1' ? 1 : recipe.name === 'zero2' ? 2 : undefined;
+  const known = recipeOf(stage === undefined ? recipe : namedRecipe('dp'));
+  if (known === undefined) {
+    refuse(recipe.outside ?? 'it is not planned');
+    return undefined;
+  }
+  const pricedOn = async (
+    asked: Solvable,
+  ): Promise<Awaited<ReturnType<typeof priceRestriction>>> => {
+    const applied = applyRecipe(asked.model, known, undefined, inputs);
+    return 'refused' in applied ? applied : priceRestriction(asked, applied.restriction, deadline);
+  };
+  const usual = await pricedOn(prepared);
+  const { withoutCeiling } = prepared;
+  // A recipe may need a price that was left out.
+  const priced =
+    'refused' in usual && withoutCeiling !== undefined
+      ? await pricedOn({ ...prepared, ...withoutCeiling })
+      : usual;
+  if ('refused' in priced) {
+    refuse(priced.refused);
+    return undefined;
+  }
+  const decoded = decode(prepared.model, priced.choice);
+  const figures =
+    stage === undefined
+      ? {
+          seconds: priced.seconds,
+          communicationSeconds: decoded.communicationSeconds,
+          peakBytes: priced.peakBytes,
+        }
+      : zeroFromData(prepared, priced.choice, stage);
+  const over = figures.peakBytes - prepared.budgetBytes;
+  const plan: RawPlan = {
+    plan: recipe.name,
+    origin: 'zoo',
+    mesh,
+    ...figures,
+    fits: over <= 0,
+    ...(over > 0 ? { overBytes: over } : {}),
+    choice: stage === undefined,
+    ...(stage === undefined
+      ? { simulatedSeconds: simulatedSeconds(prepared, priced.choice, decoded) }
+      : {}),
+    ...(stage === undefined ? { traffic: trafficOf(prepared.model, decoded, recipe.axes) } : {}),
+  };
+  state.raw.push(plan);
+  return stage === undefined ? { plan, choice: priced.choice } : { plan };
+}

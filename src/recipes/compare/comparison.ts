@@ -1,0 +1,420 @@
+/** What a comparison of plans says: records that are printed as JSON and read by reports. */
+
+import type { Allocation } from '../../cost/hardware/topology.ts';
+import type { RunCost } from '../../cost/training/run-cost.ts';
+import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
+import type { Checkpoint } from '../checkpoints.ts';
+import type { Finding } from '../lint.ts';
+import type { Traffic } from './price.ts';
+
+/** One plan on one mesh. */
+export interface ComparedPlan {
+  /**
+   * The plan's name; with the sizes of the mesh behind it where a better mesh has the plain name.
+   */
+  readonly name: string;
+  readonly plan: string;
+  readonly origin: 'ilp' | 'zoo';
+  readonly mesh: string;
+  /**
+   * All costs one after another; of a model by name the step as it was put together, with what runs
+   * beside compute.
+   */
+  readonly seconds: number;
+  /**
+   * The step with communication beside compute, as `simulate` plays it; absent of what is priced
+   * beside the planning problem, and of models by name.
+   */
+  readonly simulatedSeconds?: number;
+  readonly communicationSeconds: number;
+  readonly peakBytes: number;
+  readonly fits: boolean;
+  /** Bytes above the budget. */
+  readonly overBytes?: number;
+  /** Seconds between which eight of ten measured steps lie; absent where no measured run tells. */
+  readonly secondsBand?: readonly [p10: number, p90: number];
+  /**
+   * Probability that the peak stays within the device, by measured readings; absent where states
+   * alone are counted.
+   */
+  readonly fitProbability?: number;
+  /** False for ZeRO-1 and ZeRO-2, which are priced beside the planning problem. */
+  readonly choice: boolean;
+  /**
+   * `goodEnough`: the gap that was asked for where it is not that of the question, as under a peak
+   * that binds.
+   */
+  readonly proof?: {
+    readonly status: string;
+    readonly bound: number;
+    readonly gap: number;
+    readonly goodEnough?: number;
+  };
+  readonly traffic?: readonly Traffic[];
+  /** Why it is not the best: the parts below in one sentence. */
+  readonly why?: string;
+  /** The term that it loses by, or what fills the memory that it is over by. */
+  readonly cause?: string;
+  /** Name of a fitting plan that is at most as slow and as large, and less in one of them. */
+  readonly dominatedBy?: string;
+  /**
+   * Of a plan that was put together from priced layers; absent where the whole graph was priced.
+   */
+  readonly layout?: ComparedLayout;
+}
+
+/** How sure a comparison is, by measured runs. */
+export interface Certainty {
+  /** Of measured over predicted seconds: one of ten lies below, and nine of ten. */
+  readonly p10: number;
+  readonly p90: number;
+  /** What the runs have in common, how many there are, and of which families. */
+  readonly from: string;
+  readonly runs: number;
+  readonly families: readonly string[];
+  /**
+   * Of two plans the one that is predicted to be slower by more than this is slower, nine times in
+   * ten; and the groups of runs that say so.
+   */
+  readonly alikeShare: number;
+  readonly alikeGroups: number;
+  /**
+   * Plans that cannot be told from the fastest, by seconds; and the simplest of them, by what
+   * counts first.
+   */
+  readonly alike: readonly string[];
+  readonly recommended: string | null;
+  readonly order: readonly string[];
+}
+
+/** A pipeline stage of a plan; seconds are those of one microbatch. */
+export interface ComparedStage {
+  /** Layers from `first` up to and without `end`. */
+  readonly first: number;
+  readonly end: number;
+  readonly embedding: boolean;
+  readonly head: boolean;
+  /** The sum of the three that follow. */
+  readonly seconds: number;
+  readonly forwardSeconds: number;
+  /** Recomputation of unsaved values included. */
+  readonly backwardInputSeconds: number;
+  readonly backwardWeightSeconds: number;
+  /** Of the device that holds it, at its peak. */
+  readonly peakBytes: number;
+  /** Microbatches (of a chunk) that the device keeps. */
+  readonly inFlight: number;
+  /** Share of the step that the device waits, 0..1. */
+  readonly idleShare: number;
+}
+
+/**
+ * The message between two stages that follow one another: activations forward, and as many bytes of
+ * gradients back.
+ */
+export interface ComparedBoundary {
+  /** That each device sends for one microbatch and direction. */
+  readonly bytes: number;
+  readonly seconds: number;
+}
+
+/** Bytes of a device by class. */
+export type MemoryByClass = Readonly<
+  Record<
+    'parameterBytes' | 'gradientBytes' | 'optimizerBytes' | 'activationBytes' | 'temporaryBytes',
+    number
+  >
+>;
+
+/**
+ * What a comparison by model name says of a plan besides its figures. Seconds of the device that
+ * works longest.
+ */
+export interface ComparedLayout {
+  readonly computeSeconds: number;
+  readonly exposedCommunicationSeconds: number;
+  readonly bubbleSeconds: number;
+  /** Of all devices. */
+  readonly tokensPerSecond: number;
+  /** Model FLOPs utilisation; its convention is `question.mfuConvention`. */
+  readonly mfu: number;
+  /** Of the fullest device. */
+  readonly memory: MemoryByClass;
+  /** `etp`: devices that cut each expert between them; absent for models without routed experts. */
+  readonly sizes: Readonly<
+    Record<'pp' | 'dp_replicate' | 'dp_shard' | 'cp' | 'tp' | 'ep', number>
+  > & {
+    readonly etp?: number;
+  };
+  /** Sequences of a microbatch on a data rank, and microbatches of a step. */
+  readonly microbatch: number;
+  readonly microbatches: number;
+  readonly schedule: PipelineSchedule;
+  readonly chunks: number;
+  /** A policy, or modules joined by `+`. */
+  readonly checkpoint: Checkpoint;
+  /** Modules that are recomputed; absent under a policy. */
+  readonly recomputes?: readonly string[];
+  /** Layers (and embedding or head) whose results are recomputed; absent where none do. */
+  readonly unitsAgain?: number;
+  /**
+   * FSDP gathers parameters once a step and keeps them (`reshard=false`); absent where it gathers
+   * for every pass.
+   */
+  readonly gathersOnce?: true;
+  /**
+   * Forward passes run beside backward passes of another microbatch, which hides exchanges with
+   * experts; absent where not.
+   */
+  readonly pairsMicrobatches?: true;
+  /** By chunk * devices + device. */
+  readonly stages: readonly ComparedStage[];
+  /** Between each stage and the one after it; empty without stages. */
+  readonly boundaries: readonly ComparedBoundary[];
+  /** Sent over all boundaries in a step, both directions, by one row of devices. */
+  readonly pointToPointBytes: number;
+  /** Layers that were priced; the others are written the same way. */
+  readonly pricedLayers: number;
+  /** Of a free plan: the recipe whose placements it has, because they are cheaper in all. */
+  readonly placements?: string;
+  /**
+   * Of a free plan: what was proven of the program of the priced layers, not of the whole model.
+   */
+  readonly shallowProof?: {
+    readonly status: string;
+    readonly bound: number;
+    readonly gap: number;
+    readonly objective: number;
+  };
+}
+
+/** What would change the answer. */
+export interface WhatIf {
+  readonly change: string;
+  readonly best: string | null;
+  readonly mesh?: string;
+  readonly seconds?: number;
+  /** Whether plan and mesh are those of the answer. */
+  readonly same: boolean;
+  /**
+   * Microbatches, schedule and recomputation, where the same plan needs others; absent where they
+   * are the same.
+   */
+  readonly settings?: string;
+  readonly next?: string;
+}
+
+/** A plan that a mesh, the model or the linter does not admit. */
+export interface RefusedPlan {
+  readonly plan: string;
+  readonly mesh: string;
+  readonly code?: string;
+  readonly reason: string;
+}
+
+/** What became of a mesh. */
+export interface ComparedMesh {
+  readonly mesh: string;
+  /** Hosts that one group of each dim touches. */
+  readonly hosts: readonly number[];
+  readonly status:
+    'solved' | 'beaten' | 'refused' | 'infeasible' | 'not asked' | 'not reached' | 'not found';
+  readonly boundSeconds?: number;
+  /** Rule of the linter that refuses it. */
+  readonly code?: string;
+  readonly reason?: string;
+  readonly smallestBudgetBytes?: number;
+  /** Bytes below which no plan of the mesh exists, activations included. */
+  readonly neededBytes?: number;
+}
+
+/** A layout that somebody runs, as the comparison prices it. */
+export interface AskedLayout {
+  /** As it was given; of a file, as `--layout` would take what it says. */
+  readonly text: string;
+  /** What products in fp8 are taken to do; absent where there are none. */
+  readonly assumes?: string;
+  /**
+   * The trainer's configuration that states it, and its settings that have no price; absent where
+   * it was written out.
+   */
+  readonly from?: {
+    readonly file: string;
+    readonly format: string;
+    readonly notPriced: readonly {
+      readonly key: string;
+      readonly value: string;
+      readonly why: string;
+    }[];
+  };
+  readonly name: string;
+  readonly mesh: string;
+  readonly seconds: number;
+  readonly tokensPerSecond: number;
+  readonly peakBytes: number;
+  readonly fits: boolean;
+  /** As of `ComparedPlan`. */
+  readonly secondsBand?: readonly [p10: number, p90: number];
+  readonly fitProbability?: number;
+  readonly computeSeconds: number;
+  readonly communicationSeconds: number;
+  readonly bubbleSeconds: number;
+  readonly microbatches: number;
+  /** What a run of so many tokens takes on it; absent where none is asked for. */
+  readonly run?: RunCost;
+  /** seconds / those of the best plan - 1; absent where no plan fits. */
+  readonly overBest?: number;
+  /** Changes of one setting that fit and are faster, the fastest first. */
+  readonly edits: readonly {
+    readonly change: string;
+    readonly seconds: number;
+    readonly peakBytes: number;
+  }[];
+}
+
+/** Of predicted over measured seconds minus 1: its median, and the mean of its absolute value. */
+export interface RefitErrors {
+  readonly bias: number;
+  readonly mape: number;
+}
+
+/**
+ * Constants of a machine that were fitted on somebody's own runs, and what they do for the errors
+ * on them.
+ */
+export interface Refit {
+  /** Runs with a step time and a price. */
+  readonly runs: number;
+  readonly notPriced: readonly {
+    readonly line: number;
+    readonly id: string;
+    readonly reason: string;
+  }[];
+  /** Runs on other accelerators than that of the comparison. */
+  readonly elsewhere: number;
+  /**
+   * False: runs that are left out are not predicted better, and the comparison has the shipped
+   * constants.
+   */
+  readonly taken: boolean;
+  /** As in `FittedConstants`; equal where a constant did not move. */
+  readonly constants: readonly {
+    readonly name: string;
+    readonly before: number;
+    readonly after: number;
+  }[];
+  readonly before: RefitErrors;
+  readonly after: RefitErrors;
+  /**
+   * Each group, or each run where there are few groups, by constants that were fitted without it.
+   */
+  readonly leftOut: RefitErrors & { readonly by: 'group' | 'run' };
+  /**
+   * Of measured over predicted seconds of left-out runs; absent of few runs, and where the fit was
+   * not taken.
+   */
+  readonly range?: { readonly p10: number; readonly p90: number };
+}
+
+/** A vocabulary that was padded for the comparison. */
+export interface ComparedPadding {
+  readonly multiple: number;
+  /** As the model states it. */
+  readonly vocabulary: number;
+  /**
+   * For each number of tensor ranks that was priced, ascending: the rows that were built, and the
+   * parameters among them that are padding.
+   */
+  readonly byTensor: readonly {
+    readonly tensor: number;
+    readonly rows: number;
+    readonly parameters: number;
+  }[];
+}
+
+/**
+ * Every recipe and the optimum on every mesh, with seconds and bytes, the best of them, and why
+ * others are not.
+ */
+export interface Comparison {
+  /**
+   * What ended the comparison before it was done, and what was not asked, one sentence each; absent
+   * where all was asked. `boundSeconds`: no recipe, priced or not, has a shorter step; absent of
+   * graphs, and where nothing is known of what was not priced.
+   */
+  readonly stopped?: {
+    readonly by: 'interrupted' | 'time limit';
+    readonly notAsked: readonly string[];
+    readonly boundSeconds?: number;
+  };
+  /** Name of the graph that was compared; of a model by name `question` has it. */
+  readonly model?: string;
+  readonly devices: number;
+  readonly cluster: string;
+  readonly budgetBytes: number;
+  /**
+   * What `peakBytes` of plans of a graph counts; absent of models by name, and of comparisons of
+   * earlier versions, which counted states.
+   */
+  readonly holds?: 'peak' | 'states';
+  readonly plans: readonly ComparedPlan[];
+  readonly refused: readonly RefusedPlan[];
+  readonly findings: readonly (Finding & { readonly plan: string; readonly mesh: string })[];
+  readonly meshes: readonly ComparedMesh[];
+  /** Name of the best plan that fits; null where none does. */
+  readonly best: string | null;
+  readonly pareto: readonly string[];
+  /** Names of the plans that fit, by simulated seconds; absent where none was simulated. */
+  readonly simulatedRanking?: readonly string[];
+  /** What was asked, where a model was named. */
+  readonly question?: {
+    readonly model: string;
+    readonly sequence: number;
+    readonly globalBatch: number;
+    readonly cost: string;
+    readonly layers: number;
+    readonly pricedLayers: number;
+    readonly layerKinds: number;
+    readonly mfuConvention: string;
+  };
+  /** Absent where no padding was asked for. */
+  readonly padding?: ComparedPadding;
+  /** How sure the figures are; absent where no measured run tells, and `unsure` says why. */
+  readonly certainty?: Certainty;
+  readonly unsure?: string;
+  /**
+   * Constants that were fitted on runs of the user's own (`--like`); absent where none were given.
+   */
+  readonly refit?: Refit;
+  /** How the figures were made, one sentence each. */
+  readonly notes?: readonly string[];
+  /** The Pareto front by memory. */
+  readonly frontier?: readonly {
+    readonly peakBytes: number;
+    readonly seconds: number;
+    readonly gap: number | null;
+    readonly name: string;
+  }[];
+  readonly priceOfMemory?: readonly {
+    readonly fromBytes: number;
+    readonly toBytes: number;
+    readonly deltaSeconds: number;
+  }[];
+  readonly nextBest?: readonly {
+    readonly kind: string;
+    readonly name: string;
+    readonly mesh: string;
+    readonly deltaSeconds: number;
+  }[];
+  readonly whatIf?: readonly WhatIf[];
+  readonly smallestBudgetBytes?: number;
+  /** Hosts that the best plan holds, and what of them stays idle; absent where no plan fits. */
+  readonly held?: Allocation;
+  /**
+   * What a run of so many tokens takes on the best plan; absent where none is asked for, or no plan
+   * fits.
+   */
+  readonly run?: RunCost;
+  /** The layout that was asked about (`--layout`), beside the best. */
+  readonly layout?: AskedLayout;
+}

@@ -1,0 +1,47 @@
+/**
+ * What the search for batch and sequence reads: the planned program, its input tensors, and which
+ * slots are plain cuts.
+ */
+
+import type { TensorMeta } from '../../ops/record/record.ts';
+import { isStrided, type RuleSlot, type ShardSlot } from '../../ops/record/rule.ts';
+import type { Model } from '../../plan/model/model.ts';
+
+export type Program = Pick<Model, 'graph' | 'flow' | 'strategies' | 'space' | 'statedDims'>;
+
+export interface InputTensor {
+  readonly node: number;
+  readonly value: number;
+  readonly names: readonly string[];
+  readonly shape: readonly number[];
+}
+
+export interface Dims {
+  /** Dim by input node. */
+  readonly dims: ReadonlyMap<number, number>;
+  readonly stated: boolean;
+}
+
+export function inputsOf({ graph, flow }: Program): InputTensor[] {
+  return graph.nodes.flatMap((node, n): InputTensor[] => {
+    if (node.kind !== 'placeholder' || node.meta.role !== 'input') return [];
+    const [value] = flow.results[n];
+    if (value === undefined || value < 0) return [];
+    return [
+      {
+        node: n,
+        value,
+        names: [node.name, node.meta.roleName ?? node.name],
+        shape: flow.values[value].meta.shape,
+      },
+    ];
+  });
+}
+
+/** A cut of whole rows from the first on, not inside other indices. */
+export const isPlain = (slot: RuleSlot): slot is ShardSlot =>
+  slot?.kind === 'shard' && !isStrided(slot);
+
+export function elements({ shape }: TensorMeta): number {
+  return shape.reduce((n, size) => n * size, 1);
+}

@@ -1,0 +1,319 @@
+/**
+ * Finds the keys and values of attention in a graph and restricts their placements under context
+ * parallelism, Ulysses and tensor parallelism.
+ */
+
+import { isPartialCode, REPLICATE_CODE, shardCode } from '../mesh/sharding/space.ts';
+import { elements } from '../ops/record/record.ts';
+import type { Model } from '../plan/model/model.ts';
+import type { Restriction } from '../plan/restrict/restriction.ts';
+import type { Dataflow } from '../strategy/dataflow.ts';
+import type { Part, Recipe } from './parts.ts';
+
+/** Queries are [batch, heads, rows, channels]; so are keys and values. */
+const HEADS = shardCode(1);
+const ROWS = shardCode(2);
+
+const isUlysses = (part: Part): boolean => part.startsWith('ulysses');
+
+/**
+ * Keys or values of one attention in the forward pass, from where they are as many as the model
+ * makes.
+ */
+interface KeyValuePath {
+  /** Node of the attention. */
+  readonly attention: number;
+  /** Which of its inputs: 1 keys, 2 values. */
+  readonly input: number;
+  /** Value before it is repeated; the input itself where it is not. */
+  readonly source: number;
+  /** Nodes that repeat it for the query heads that share it, in program order. */
+  readonly repeats: readonly number[];
+}
+
+/** By data flow, whose phases are those of one graph: the nodes of each pass. */
+const ATTENTION = new WeakMap<
+  Dataflow,
+  { readonly forward: readonly number[]; readonly backward: readonly number[] }
+>();
+
+/** Nodes that are fused attention, or the gradient of it. */
+export function attentionNodes(
+  { graph, flow }: Pick<Model, 'graph' | 'flow'>,
+  phase: 'forward' | 'backward',
+): readonly number[] {
+  let nodes = ATTENTION.get(flow);
+  if (nodes === undefined) {
+    const found: { readonly forward: number[]; readonly backward: number[] } = {
+      forward: [],
+      backward: [],
+    };
+    for (const [n, { kind, target }] of graph.nodes.entries())
+      if (kind === 'call' && target.includes('scaled_dot_product')) found[flow.phases[n]].push(n);
+    ATTENTION.set(flow, (nodes = found));
+  }
+  return nodes[phase];
+}
+
+/**
+ * Grouped queries share a key head. Programs repeat it for each of them (`repeat_kv`: unsqueeze,
+ * expand, reshape), but no implementation sends the copies: devices exchange what the projections
+ * make, and repeat it then.
+ */
+export function keyValuePaths(model: Pick<Model, 'graph' | 'flow' | 'strategies'>): KeyValuePath[] {
+  const { graph, flow } = model;
+  const count = (value: number): number => elements(flow.values[value].meta.shape);
+  return attentionNodes(model, 'forward').flatMap((attention) =>
+    [1, 2].map((input): KeyValuePath => {
+      let value = flow.inputs[attention][input];
+      let path: number[] = [];
+      let found: Pick<KeyValuePath, 'source' | 'repeats'> = { source: value, repeats: [] };
+      for (let n = flow.values[value].node; layoutOnly(model, n); n = flow.values[value].node) {
+        const [before] = flow.inputs[n];
+        path = [n, ...path];
+        if (count(before) < count(value)) found = { source: before, repeats: path };
+        value = before;
+      }
+      return { attention, input, ...found };
+    }),
+  );
+
+  function layoutOnly({ strategies }: typeof model, n: number): boolean {
+    const node = graph.nodes[n];
+    if (node.kind !== 'call' || flow.phases[n] !== 'forward' || flow.inputs[n].length !== 1)
+      return false;
+    return strategies.nodes[n]?.record?.cls === 'view' || LAYOUT.test(node.target);
+  }
+}
+
+/** Calls that write elements as they are, in another order or more than once. */
+const LAYOUT = /^aten\.(clone|contiguous|expand|repeat|repeat_interleave|_unsafe_view|reshape)\./;
+
+/**
+ * What attention takes on a sequence dim, and where keys, values and their gradients move for it.
+ *
+ *  - Context parallelism: queries are cut on their rows in both passes. Keys and values are
+ *    gathered before they are repeated; each device makes a summand of their gradients, which are
+ *    summed over the query heads that share them, and then scattered.
+ *  - Ulysses: queries are cut on their heads in both passes; keys and values change their cut
+ *    before they are repeated, where the dim cuts their heads evenly, and the output changes it
+ *    where it is read.
+ *
+ * @returns the nodes at which something moves: what comes is not what they take
+ */
+export function placeAttention(
+  model: Model,
+  restriction: Restriction,
+  recipe: Recipe,
+  dim: number,
+): ReadonlySet<number> {
+  const part = recipe.parts[dim];
+  const moves = new Set<number>();
+  const { flow, space, strategies, nodeVariable } = model;
+  const reason = `recipe ${recipe.name}: ${part} over ${space.mesh.names[dim]}`;
+  const isContext = !isUlysses(part);
+  const kind = (n: number, a: number, tensor: number): number => {
+    const { set } = strategies.nodes[n]!;
+    return space.kindAt(set.specs[a * (set.inputCount + set.outputCount) + tensor], dim);
+  };
+  const takes = (n: number, input: number, code: number): void =>
+    restriction.keep(nodeVariable[n], reason, (a) => kind(n, a, input) === code);
+
+  const users = new Users(model);
+  const movesTo = (
+    value: number,
+    code: number,
+    isMoved: (user: number) => boolean = () => true,
+  ): void => {
+    for (const [user, input] of users.of(value)) {
+      if (!isMoved(user)) continue;
+      takes(user, input, code);
+      moves.add(user);
+    }
+  };
+
+  const paths = keyValuePaths(model);
+  /**
+   * Inputs of attention that are exchanged as they are: several ranks share a head before it is
+   * repeated.
+   */
+  const repeated = new Set<KeyValuePath>();
+  for (const n of attentionNodes(model, 'forward')) takes(n, 0, isContext ? ROWS : HEADS);
+  for (const path of paths) {
+    const { repeats, attention, input } = path;
+    const codes = isContext
+      ? repeats.map(() => REPLICATE_CODE)
+      : backThrough(model, repeats, dim, HEADS);
+    if (codes === undefined) {
+      repeated.add(path);
+      continue;
+    }
+    repeats.forEach((n, i) => takes(n, 0, codes[i]));
+    if (repeats.length > 0) moves.add(repeats[0]);
+    if (!isContext) continue;
+    takes(attention, input, REPLICATE_CODE);
+    moves.add(attention);
+  }
+  // What the backward pass reads of the output it reads as attention left it.
+  const isForward = (user: number): boolean =>
+    flow.phases[user] === 'forward' && !isKept(model, users, user);
+  if (!isContext)
+    for (const n of attentionNodes(model, 'forward')) movesTo(flow.results[n][0], ROWS, isForward);
+  // Its arguments are those of the forward pass after the gradient, its results the gradients of
+  // query, key and value.
+  for (const n of attentionNodes(model, 'backward')) {
+    const code = isContext ? ROWS : HEADS;
+    restriction.keep(
+      nodeVariable[n],
+      reason,
+      (a) => kind(n, a, strategies.nodes[n]!.set.inputCount) === code,
+    );
+    if (!isContext && flow.results[n][0] >= 0) movesTo(flow.results[n][0], ROWS);
+    for (const result of [1, 2]) {
+      const value = flow.results[n][result];
+      const path = paths.find(
+        (p) => p.input === result && flow.inputs[n].includes(flow.inputs[p.attention][p.input]),
+      );
+      if (value === undefined || value < 0 || path === undefined) continue;
+      const whole = elements(flow.values[repeated.has(path) ? value : path.source].meta.shape);
+      const summed = afterSum(model, users, value, dim, whole);
+      if (summed !== undefined) movesTo(summed.value, summed.code);
+    }
+  }
+  return moves;
+}
+
+/** Why a mesh dim cannot cut the rows of attention, or its heads; undefined where it can. */
+export function uncutAttention(
+  { graph, flow, space, strategies }: Model,
+  part: Part,
+  dim: number,
+): string | undefined {
+  const [code, what, tensorDim] = isUlysses(part)
+    ? ([HEADS, 'heads', 1] as const)
+    : ([ROWS, 'rows', 2] as const);
+  for (const n of attentionNodes({ graph, flow }, 'forward')) {
+    const { set } = strategies.nodes[n]!;
+    const width = set.inputCount + set.outputCount;
+    if (set.specs.some((id, t) => t % width === 0 && space.kindAt(id, dim) === code)) continue;
+    const size = flow.values[flow.inputs[n][0]].meta.shape[tensorDim];
+    return (
+      `the ${size} ${what} of attention (${graph.nodes[n].name}) cannot be cut ` +
+      `${space.mesh.sizes[dim]} ways`
+    );
+  }
+  return undefined;
+}
+
+/**
+ * Codes that nodes in a row take on a mesh dim so that the last leaves one; undefined where they
+ * cannot.
+ */
+function backThrough(
+  model: Model,
+  nodes: readonly number[],
+  dim: number,
+  last: number,
+): number[] | undefined {
+  const codes: number[] = [];
+  let wanted = last;
+  for (const n of [...nodes].reverse()) {
+    const found = codeThrough(model, n, dim, (input, output) =>
+      output === wanted ? input : undefined,
+    );
+    if (found === undefined) return undefined;
+    codes.unshift(found);
+    wanted = found;
+  }
+  return codes;
+}
+
+/**
+ * The gradient of keys or values after it was summed over the heads that share them, and the code
+ * of a cut of its rows.
+ */
+function afterSum(
+  model: Model,
+  users: Users,
+  from: number,
+  dim: number,
+  whole: number,
+): { readonly value: number; readonly code: number } | undefined {
+  const { flow } = model;
+  let [value, code] = [from, ROWS];
+  while (elements(flow.values[value].meta.shape) > whole) {
+    const readers = users.of(value);
+    if (readers.length !== 1) return undefined;
+    const [[n]] = readers;
+    if (flow.inputs[n].length !== 1 || flow.results[n].length !== 1) return undefined;
+    const out = codeThrough(model, n, dim, (input, output) =>
+      input === code ? output : undefined,
+    );
+    if (out === undefined) return undefined;
+    [value, code] = [flow.results[n][0], out];
+  }
+  return elements(flow.values[value].meta.shape) === whole ? { value, code } : undefined;
+}
+
+/** The one cut that a node of one input and one result makes of another. */
+function codeThrough(
+  model: Model,
+  n: number,
+  dim: number,
+  pick: (input: number, output: number) => number | undefined,
+): number | undefined {
+  const entry = model.strategies.nodes[n];
+  if (entry === null) return undefined;
+  const { set } = entry;
+  const width = set.inputCount + set.outputCount;
+  let found: number | undefined;
+  for (let a = 0; a < set.count; a++) {
+    const [input, output] = [0, 1].map((t) => model.space.kindAt(set.specs[a * width + t], dim));
+    const code = pick(input, output);
+    if (code === undefined || code === REPLICATE_CODE || isPartialCode(code)) continue;
+    if (found !== undefined && found !== code) return undefined;
+    found = code;
+  }
+  return found;
+}
+
+/** The calls that read each value, with the place where they do. */
+class Users {
+  /** Those of value v are at `first[v]` up to `first[v + 1]` of the lists. */
+  private readonly first: Int32Array;
+  private readonly nodes: Int32Array;
+  private readonly inputs: Int32Array;
+
+  constructor({ flow, graph }: Model) {
+    this.first = new Int32Array(flow.values.length + 1);
+    const calls = flow.inputs.map((values, n) =>
+      graph.nodes[n].kind === 'call' ? values : NO_VALUES,
+    );
+    for (const values of calls) for (const value of values) this.first[value + 1]++;
+    for (let v = 0; v < flow.values.length; v++) this.first[v + 1] += this.first[v];
+    const next = this.first.slice();
+    this.nodes = new Int32Array(this.first[flow.values.length]);
+    this.inputs = new Int32Array(this.nodes.length);
+    for (let n = 0; n < calls.length; n++)
+      for (let i = 0; i < calls[n].length; i++) {
+        const at = next[calls[n][i]]++;
+        this.nodes[at] = n;
+        this.inputs[at] = i;
+      }
+  }
+
+  of(value: number): (readonly [node: number, input: number])[] {
+    const users: [number, number][] = [];
+    for (let k = this.first[value]; k < this.first[value + 1]; k++)
+      users.push([this.nodes[k], this.inputs[k]]);
+    return users;
+  }
+}
+
+const NO_VALUES = new Int32Array(0);
+
+/** Whether a node of the forward pass hands on what only the backward pass reads. */
+function isKept({ flow }: Model, users: Users, n: number): boolean {
+  const readers = [...flow.results[n]].flatMap((value) => (value < 0 ? [] : users.of(value)));
+  return readers.length > 0 && readers.every(([user]) => flow.phases[user] === 'backward');
+}

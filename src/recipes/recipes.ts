@@ -1,0 +1,345 @@
+/** Lists the recipes of a mesh and turns one into restrictions of a planning problem. */
+
+import {
+  isPartialCode,
+  REPLICATE_CODE,
+  shardCode,
+  type ShardingSpace,
+} from '../mesh/sharding/space.ts';
+import type { StrategySet } from '../ops/expansion/expand.ts';
+import type { Model } from '../plan/model/model.ts';
+import { Restriction } from '../plan/restrict/restriction.ts';
+import type { NodeStrategies } from '../strategy/nodes.ts';
+import { placeActivations } from './activations.ts';
+import { type InputRoles, inputRoles } from './inputs/roles.ts';
+import { attentionNodes, placeAttention, uncutAttention } from './key-values.ts';
+import { lockDataDim } from './lock.ts';
+import { inputCut, isTensor, type Part, type Recipe, storesCut } from './parts.ts';
+import { isCutAlongSequence } from './sequence.ts';
+import { type WeightRole, weightRoles } from './weights.ts';
+
+export type { Part, Recipe } from './parts.ts';
+
+/** A recipe made ready, or the reason why the model does not admit it. */
+type AppliedRecipe = { readonly restriction: Restriction } | { readonly refused: string };
+
+/**
+ * The recipes of a mesh, in a fixed order: data dims are taken from the outside, the tensor or
+ * sequence dim is the innermost. Those of a sequence dim are there where the program can be cut
+ * along it.
+ */
+export function meshRecipes(model: Model, inputs: InputRoles = inputRoles(model)): Recipe[] {
+  const { dims } = model.space.mesh;
+  const n = dims.length;
+  const recipes: Recipe[] = [];
+  const add = (
+    label: (active: string) => string,
+    part: Part,
+    last: Part,
+    from: number,
+    to: number,
+  ): void => {
+    const parts = dims.map((_, d): Part =>
+      d >= from && d < to ? part : d === n - 1 && last === 'tensor' ? last : 'replicate',
+    );
+    const active = dims
+      .filter((_, d) => d >= from && d < to)
+      .map((d) => d.name)
+      .join('+');
+    recipes.push({ name: label(active), parts });
+  };
+  recipes.push({ name: 'replicated', parts: dims.map(() => 'replicate') });
+  add((a) => `data parallel (${a})`, 'data', 'replicate', 0, n);
+  for (let d = 0; d < n; d++) add((a) => `FSDP (${a})`, 'fsdp', 'replicate', d, d + 1);
+  if (n > 1) {
+    add((a) => `FSDP (${a})`, 'fsdp', 'replicate', 0, n);
+    const tensor = dims[n - 1].name;
+    add((a) => `data parallel (${a}) + Megatron (${tensor})`, 'data', 'tensor', 0, n - 1);
+    add((a) => `FSDP (${a}) + Megatron (${tensor})`, 'fsdp', 'tensor', 0, n - 1);
+  } else recipes.push({ name: `Megatron (${dims[0].name})`, parts: ['tensor'] });
+  const isCut = model.space.mesh.sizes[n - 1] > 1 && isCutAlongSequence(model, inputs);
+  return isCut ? [...recipes, ...sequenceRecipes(dims.map((d) => d.name))] : recipes;
+}
+
+/**
+ * The sequence cut on the innermost mesh dim and the batch on the others; parameters whole, or cut
+ * over all of them.
+ */
+function sequenceRecipes(names: readonly string[]): Recipe[] {
+  const [outer, inner] = [names.slice(0, -1), names[names.length - 1]];
+  return (['context', 'ulysses'] as const).flatMap((part): Recipe[] => {
+    const how = part === 'context' ? `context parallel (${inner})` : `Ulysses (${inner})`;
+    return [
+      {
+        name: outer.length === 0 ? how : `data parallel (${outer.join('+')}) + ${how}`,
+        parts: [...outer.map((): Part => 'data'), part],
+      },
+      {
+        name: `FSDP (${names.join('+')}) + ${how}`,
+        parts: [...outer.map((): Part => 'fsdp'), `${part}-fsdp`],
+      },
+    ];
+  });
+}
+
+/**
+ * Restricts the model to a recipe; `roles` and `inputs` are those of the model, for whoever applies
+ * several recipes.
+ */
+export function applyRecipe(
+  model: Model,
+  recipe: Recipe,
+  roles: ReadonlyMap<number, WeightRole> = weightRoles(model.graph, model.flow),
+  inputs: InputRoles = inputRoles(model),
+): AppliedRecipe {
+  const restriction = new Restriction(model);
+  if (
+    recipe.parts.some(isTensor) &&
+    ![...roles.values()].some((r) => r.kind !== 'whole' && r.kind !== 'expert')
+  )
+    return { refused: 'no weight has a name that tells its Megatron role' };
+  const experts = [...roles.values()].filter((r) => r.kind === 'expert');
+  if (
+    recipe.parts.some((part) => part === 'expert' || part === 'tensor-expert') &&
+    experts.length === 0
+  )
+    return { refused: 'no weight has the name of routed experts' };
+  if (recipe.parts.includes('tensor-expert') && experts.some((r) => r.inner === undefined))
+    return { refused: 'the weights of the experts do not tell which dim is inside them' };
+  const refused = placeInputs(model, restriction, recipe, inputs);
+  if (refused !== undefined) return { refused };
+  const weights = placeParameters(model, restriction, recipe, roles);
+  replicateIdleDims(model, restriction, recipe);
+  const unplaced = placeActivations(model, restriction, recipe);
+  if (unplaced !== undefined) return { refused: unplaced };
+  if (
+    recipe.parts.some((part) => inputCut(part) === 'sequence') &&
+    attentionNodes(model, 'forward').length === 0
+  )
+    return {
+      refused:
+        'the model has no fused attention, whose queries and keys the plan cuts along the sequence',
+    };
+  for (const [d, part] of recipe.parts.entries()) {
+    const uncut = inputCut(part) === 'sequence' ? uncutAttention(model, part, d) : undefined;
+    if (uncut !== undefined) return { refused: uncut };
+  }
+  const moves = recipe.parts.map((part, d) =>
+    inputCut(part) === 'sequence' ? placeAttention(model, restriction, recipe, d) : undefined,
+  );
+  recipe.parts.forEach((part, d) => {
+    if (inputCut(part) !== undefined) lockDataDim(model, restriction, d, weights, false, moves[d]);
+    else if (part === 'tensor-whole') lockDataDim(model, restriction, d, weights, true);
+  });
+  const [reason] = restriction.contradictions();
+  return reason === undefined ? { restriction } : { refused: reason };
+}
+
+/**
+ * Inputs and tangents: cut on their batch by the data dims, on their sequence by the sequence dims,
+ * whole on the others.
+ */
+function placeInputs(
+  model: Model,
+  restriction: Restriction,
+  recipe: Recipe,
+  inputs: InputRoles,
+): string | undefined {
+  const { graph, flow, space, strategies, nodeVariable } = model;
+  const cuts = recipe.parts.map(inputCut);
+  for (const role of ['batch', 'sequence'] as const) {
+    const ways = cuts.reduce((w, cut, d) => (cut === role ? w * space.mesh.sizes[d] : w), 1);
+    if (ways === 1) continue;
+    const cut = [...inputs].flatMap(([n, { [role]: dim }]) =>
+      dim === undefined ? [] : [{ n, dim }],
+    );
+    if (cut.length === 0)
+      return (
+        `no input has a ${role} that the program tells: ${UNTOLD[role]}; say it with ` +
+        `--${role}-dim NAME=D`
+      );
+    for (const { n, dim } of cut) {
+      const size = flow.values[flow.results[n][0]].meta.shape[dim];
+      if (size < ways || size % ways !== 0)
+        return (
+          `the ${role} of ${size} (input ` +
+          `${graph.nodes[n].meta.roleName ?? graph.nodes[n].name}) cannot be cut ${ways} ways`
+        );
+    }
+  }
+  for (const [n, dims] of inputs) {
+    const { set } = strategies.nodes[n]!;
+    const code = (role: 'batch' | 'sequence' | undefined): number => {
+      const dim = role === undefined ? undefined : dims[role];
+      return dim === undefined ? REPLICATE_CODE : shardCode(dim);
+    };
+    restriction.keep(nodeVariable[n], `recipe ${recipe.name}`, (a) =>
+      cuts.every((role, d) => space.kindAt(set.specs[a], d) === code(role)),
+    );
+  }
+  return undefined;
+}
+
+const UNTOLD = {
+  batch: 'no dim reaches the loss as a sum or mean of its parts',
+  sequence: 'there is no dim that attention mixes',
+} as const;
+
+/**
+ * Parameters: where they are stored, and in which placement the program takes them. Returns the
+ * latter: the code on each mesh dim of every parameter and of its views.
+ */
+function placeParameters(
+  model: Model,
+  restriction: Restriction,
+  recipe: Recipe,
+  roles: ReadonlyMap<number, WeightRole>,
+): Map<number, readonly number[]> {
+  const { graph, flow, space, strategies, nodeVariable } = model;
+  // Equal parameters and equal takers are answered once.
+  const known = new Map<string, Uint8Array>();
+  const marked = (key: string, set: StrategySet, accepts: (a: number) => boolean): Uint8Array => {
+    let found = known.get(key);
+    if (found === undefined)
+      known.set(
+        key,
+        (found = Uint8Array.from({ length: set.count }, (_, a) => (accepts(a) ? 1 : 0))),
+      );
+    return found;
+  };
+  // For every value made from one parameter by views alone: the code in which each mesh dim takes
+  // it. A replicated one may also be taken as pending (a bias is added once), and over the tensor
+  // dim in slices: both are free.
+  const taken = new Map<number, readonly number[]>();
+  for (const [n, node] of graph.nodes.entries()) {
+    if (node.kind !== 'placeholder' || node.meta.role !== 'parameter') continue;
+    const value = flow.results[n][0];
+    const { shape } = flow.values[value].meta;
+    const role = roles.get(n) ?? { kind: 'whole' };
+    let cut = 1;
+    const used = recipe.parts.map((part, d) => {
+      const dim = cutDim(role, part);
+      return dim === undefined || shape[dim] < space.mesh.sizes[d]
+        ? REPLICATE_CODE
+        : shardCode(dim);
+    });
+    const stored = recipe.parts.map((part, d) => {
+      if (!storesCut(part)) return used[d];
+      const already = used.reduce(
+        (product, code, e) => (code === shardCode(0) ? product * space.mesh.sizes[e] : product),
+        cut,
+      );
+      // A parameter with fewer rows than devices stays whole, as every FSDP implementation keeps
+      // it.
+      if (shape.length === 0 || shape[0] < already * space.mesh.sizes[d]) return REPLICATE_CODE;
+      cut *= space.mesh.sizes[d];
+      return shardCode(0);
+    });
+    const { content, set } = strategies.nodes[n]!;
+    const places = marked(`${content}:${used.join()}:${stored.join()}`, set, (a) => {
+      const id = set.specs[a];
+      if (!stored.every((code, d) => space.kindAt(id, d) === code)) return false;
+      // FSDP cuts what tensor parallelism left, so its mesh dims come last and one all-gather
+      // undoes them.
+      const order = space.get(id).orderOf(0);
+      const sorted = [...order].sort(
+        (x, y) => Number(used[x] !== stored[x]) - Number(used[y] !== stored[y]) || x - y,
+      );
+      return order.every((d, i) => d === sorted[i]);
+    });
+    restriction.keepMarked(nodeVariable[n], `recipe ${recipe.name}`, places);
+    taken.set(value, used);
+  }
+  for (const [n, i] of weightTakers(model)) {
+    const codes = taken.get(flow.inputs[n][i]);
+    const entry = strategies.nodes[n];
+    if (codes === undefined || entry === null) continue;
+    const { set } = entry;
+    const width = set.inputCount + set.outputCount;
+    const accepts = (a: number): boolean =>
+      codes.every((code, d) => {
+        const kind = space.kindAt(set.specs[a * width + i], d);
+        if (kind === code) return true;
+        return code === REPLICATE_CODE && (isPartialCode(kind) || isTensor(recipe.parts[d]));
+      });
+    restriction.keepMarked(
+      nodeVariable[n],
+      `${graph.nodes[n].name} cannot take its weight as ${recipe.name} stores it`,
+      marked(`${entry.content}/${i}:${codes.join()}`, set, accepts),
+    );
+    if (!isView(entry)) continue;
+    for (let a = 0; a < set.count; a++) {
+      if (!codes.every((code, d) => space.kindAt(set.specs[a * width + i], d) === code)) continue;
+      const out = set.specs[a * width + 1];
+      taken.set(
+        flow.results[n][0],
+        codes.map((_, d) => space.kindAt(out, d)),
+      );
+      break;
+    }
+  }
+  return taken;
+}
+
+const isView = ({ record, set }: NodeStrategies): boolean =>
+  record?.cls === 'view' && set.inputCount === 1 && set.outputCount === 1;
+
+/**
+ * By model: the calls that take parameters or views of them, and as which input, in program order.
+ */
+const TAKERS = new WeakMap<Model, readonly (readonly [node: number, input: number])[]>();
+
+function weightTakers(model: Model): readonly (readonly [node: number, input: number])[] {
+  const known = TAKERS.get(model);
+  if (known !== undefined) return known;
+  const { graph, flow, strategies } = model;
+  const weights = new Uint8Array(flow.values.length);
+  const takers: [number, number][] = [];
+  for (const [n, node] of graph.nodes.entries()) {
+    if (node.kind === 'placeholder' && node.meta.role === 'parameter')
+      weights[flow.results[n][0]] = 1;
+    const entry = strategies.nodes[n];
+    if (node.kind !== 'call' || entry === null) continue;
+    for (const [i, value] of flow.inputs[n].entries()) {
+      if (weights[value] === 0) continue;
+      takers.push([n, i]);
+      if (isView(entry)) weights[flow.results[n][0]] = 1;
+    }
+  }
+  TAKERS.set(model, takers);
+  return takers;
+}
+
+/** Dim on which a part has a weight cut where it is used. */
+function cutDim(role: WeightRole, part: Part): number | undefined {
+  if (role.kind === 'whole') return undefined;
+  if (role.kind !== 'expert') return isTensor(part) ? role.dim : undefined;
+  if (part === 'expert') return role.dim;
+  return part === 'tensor-expert' ? role.inner : undefined;
+}
+
+/** On a mesh dim without a part every tensor of every node is replicated. */
+function replicateIdleDims(model: Model, restriction: Restriction, recipe: Recipe): void {
+  const { space, strategies, nodeVariable } = model;
+  const idle = recipe.parts.flatMap((part, d) => (part === 'replicate' ? [d] : []));
+  if (idle.length === 0) return;
+  const whole = new Map<StrategySet, Uint8Array>();
+  strategies.nodes.forEach((entry, n) => {
+    if (entry === null) return;
+    let marked = whole.get(entry.set);
+    if (marked === undefined) whole.set(entry.set, (marked = wholeOver(space, entry.set, idle)));
+    restriction.keepMarked(nodeVariable[n], `recipe ${recipe.name}`, marked);
+  });
+}
+
+/** 1 for every strategy whose tensors are all replicated over these mesh dims. */
+function wholeOver(space: ShardingSpace, set: StrategySet, dims: readonly number[]): Uint8Array {
+  const width = set.inputCount + set.outputCount;
+  const marked = new Uint8Array(set.count).fill(1);
+  for (let t = 0; t < set.count * width; t++) {
+    const id = set.specs[t];
+    if (id >= 0 && dims.some((d) => space.kindAt(id, d) !== REPLICATE_CODE))
+      marked[Math.floor(t / width)] = 0;
+  }
+  return marked;
+}

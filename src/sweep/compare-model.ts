@@ -1,0 +1,144 @@
+/**
+ * Takes a model config and a cluster and gives the comparison of all recipes on all meshes,
+ * composed from prices of representative layers.
+ */
+
+import { loadCluster } from '../cost/hardware/load-cluster.ts';
+import { ShardwrightError } from '../errors.ts';
+import { parseModelConfig } from '../models/families.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
+import { Deadline } from '../plan/request/deadline.ts';
+import { defaultThreads } from '../platform/platform.ts';
+import { withCertainty } from '../recipes/compare/certainty.ts';
+import { comparedPadding } from '../recipes/compare/compared-padding.ts';
+import type { Comparison } from '../recipes/compare/comparison.ts';
+import { UNCUT_STREAM } from '../recipes/expert-mesh.ts';
+import { sweepComparison } from './conclude.ts';
+import type { SweepQuestion } from './model/question.ts';
+import { layerKinds } from './model/representative-layers.ts';
+import { withOptima } from './optima.ts';
+import { parsePlans } from './plan-names.ts';
+import { resumedPool } from './resume.ts';
+import { sweep } from './sweep.ts';
+import { localPool } from './threads/local-pool.ts';
+import type { SweepPool } from './threads/pool.ts';
+import { threadPool } from './threads/thread-pool.ts';
+import { whatIf } from './what-if.ts';
+
+/** A plan with tensor parallelism and a whole residual stream. */
+function isUncutTensor(name: string): boolean {
+  const parts = name.split('+');
+  return parts.includes('tp') && !parts.includes('sp');
+}
+
+interface CompareModelOptions {
+  readonly table: OperatorTable;
+  /**
+   * Names of plans, such as `pp+fsdp+tp+sp`, or of families; absent: all. `optimum` is the free
+   * optimum of the model dims.
+   */
+  readonly plans?: readonly string[];
+  readonly slice?: { readonly index: number; readonly count: number };
+  /** Prices also what a bound says is not the best, so that plans can be counted. */
+  readonly exhaustive?: boolean;
+  /** Whether the answer says what would change it; default true. */
+  readonly whatIf?: boolean;
+  /** Threads; default as many as there are cores, 1: none besides this one. */
+  readonly threads?: number;
+  /** File that keeps what was priced. */
+  readonly resume?: string;
+  /** Of the whole comparison; default: none. */
+  readonly deadline?: Deadline;
+  /** Called when a plan is priced: from then on there is something to answer with. */
+  readonly onPlan?: () => void;
+  readonly onProgress?: (line: string) => void;
+}
+
+/**
+ * The recipes on every mesh of some devices for a model known by its config: layers of a kind are
+ * priced once, stages and data ranks are put together from them.
+ *
+ * @throws E_TIME_LIMIT, E_INTERRUPTED where there is no plan by then; E_USAGE for an unknown
+ *   recipe, E_UNSUPPORTED for a model whose layers are not one stack, E_CLUSTER, E_IO
+ */
+export async function compareModel(
+  question: SweepQuestion,
+  options: CompareModelOptions,
+): Promise<Comparison> {
+  const {
+    table,
+    slice,
+    onProgress,
+    deadline = new Deadline(undefined),
+    threads = Math.min(8, defaultThreads()),
+  } = options;
+  const wants = parsePlans(options.plans);
+  const config = parseModelConfig(question.config);
+  const cut =
+    config.architecture.routed === undefined ? undefined : options.plans?.find(isUncutTensor);
+  if (cut !== undefined)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--plans ${cut}: tp without sp, and ${question.model} has routed experts`,
+      { hint: `${UNCUT_STREAM}: ask for ${cut.replace(/\btp\b/, 'tp+sp')}.` },
+    );
+  const cluster = loadCluster(question.cluster);
+  onProgress?.(`${question.model}: reading its layers`);
+  const sizes = {
+    batch: 1,
+    sequence: question.sequence,
+    ...(question.dtype === undefined ? {} : { dtype: question.dtype }),
+  };
+  const kinds = layerKinds(config, sizes, table);
+  const plain: SweepPool =
+    threads > 1
+      ? threadPool(threads, { question, kinds }, deadline)
+      : localPool(question, table, kinds, deadline);
+  const pool = options.resume === undefined ? plain : resumedPool(plain, question, options.resume);
+  try {
+    const found = await sweep({
+      question,
+      config,
+      cluster,
+      kinds,
+      pool,
+      wants: wants.row,
+      asked: wants,
+      expertTensor: wants.expertTensor,
+      deadline,
+      ...(options.onPlan === undefined ? {} : { onPlan: options.onPlan }),
+      ...(slice === undefined ? {} : { slice }),
+      ...(options.exhaustive === undefined ? {} : { exhaustive: options.exhaustive }),
+      ...(onProgress === undefined ? {} : { onProgress }),
+    });
+    const result = wants.optimum ? await withOptima(found, pool, onProgress) : found;
+    const asks = slice === undefined && options.whatIf !== false;
+    if (asks) onProgress?.('pricing what would change the answer');
+    const changes = asks ? await whatIf(question, result, table, deadline) : [];
+    const notAsked = [
+      ...result.notAsked,
+      ...(asks && deadline.isOver ? ['what would change the answer'] : []),
+    ];
+    const { cost, memoryBytes } = question;
+    const experts = config.architecture.routed !== undefined;
+    const compared = withCertainty(sweepComparison(question, result, changes), {
+      cluster,
+      experts,
+      cost,
+      by: 'step',
+      trains: true,
+      memoryBytes,
+    });
+    const { boundSeconds } = result;
+    const bound = boundSeconds === undefined ? {} : { boundSeconds };
+    const comparison =
+      notAsked.length === 0
+        ? compared
+        : { ...compared, stopped: { by: deadline.cause, notAsked, ...bound } };
+    const tensors = result.priced.map(({ row }) => row.sizes.tp);
+    const padding = comparedPadding(config, question.padVocabulary ?? 1, tensors);
+    return padding === undefined ? comparison : { ...comparison, padding };
+  } finally {
+    await pool.close();
+  }
+}

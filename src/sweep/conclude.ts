@@ -1,0 +1,285 @@
+/**
+ * Takes the result of a sweep and gives a comparison: names, the Pareto front, the reason why each
+ * plan is not the best, the next best.
+ */
+
+import { matrixPeak } from '../cost/compute.ts';
+import { clusterTopology, type Hosts } from '../cost/hardware/topology.ts';
+import { fp8Text } from '../cost/kernels/fp8-recipes.ts';
+import { programUtilization } from '../cost/training/mfu.ts';
+import { DeviceMesh } from '../mesh/devices/mesh.ts';
+import { isPolicy, modulesOf } from '../recipes/checkpoints.ts';
+import type { ComparedPlan, Comparison, WhatIf } from '../recipes/compare/comparison.ts';
+import { dominators, paretoFront } from '../recipes/compare/pareto.ts';
+import { allocationOfLayout } from './model/layout.ts';
+import type { SweepQuestion } from './model/question.ts';
+import { coreOf, type NamedRow, Reasons } from './reasons.ts';
+import type { CutsLeftOut } from './step/expert-cuts.ts';
+import type { PricedRow } from './step/row-pricer.ts';
+import type { SweepResult } from './sweep.ts';
+
+/**
+ * A sweep as a comparison: names, the front, why every other plan is not the best, the next best.
+ */
+export function sweepComparison(
+  question: SweepQuestion,
+  result: SweepResult,
+  whatIf: readonly WhatIf[],
+): Comparison {
+  const { priced, kinds, budgetBytes } = result;
+  const named = nameRows(priced);
+  const best = named.find(({ row }) => row.fits);
+  const peak = matrixPeak(result.composer.cluster, result.dtype).flopsPerSecond;
+  const utilization = (seconds: number): ReturnType<typeof programUtilization> =>
+    programUtilization(
+      question.globalBatch * kinds.sequenceFlops,
+      true,
+      seconds,
+      question.devices,
+      peak,
+    );
+  const points = named.map(({ name, row }) => ({
+    name,
+    seconds: row.figures.seconds,
+    peakBytes: row.figures.peakBytes,
+    fits: row.fits,
+  }));
+  const front = paretoFront(points);
+  const dominatorOf = dominators(points);
+  const reasons = new Reasons(result, best);
+  const plans = named.map(({ name, row }): ComparedPlan => {
+    const { figures, tuning, fits } = row;
+    const core = coreOf(result, row);
+    const over = figures.peakBytes - budgetBytes;
+    const dominated = dominatorOf({ name, ...row.figures });
+    const plan: ComparedPlan = {
+      name,
+      plan: row.row.name,
+      origin: row.row.kind.free === true ? 'ilp' : 'zoo',
+      mesh: row.row.mesh,
+      seconds: figures.seconds,
+      communicationSeconds: figures.communicationSeconds,
+      peakBytes: figures.peakBytes,
+      fits,
+      ...(over > 0 ? { overBytes: over } : {}),
+      choice: row.row.kind.mode !== 'zero1' && row.row.kind.mode !== 'zero2',
+      ...(over > 0 || dominated === undefined ? {} : { dominatedBy: dominated }),
+      layout: {
+        computeSeconds: figures.computeSeconds,
+        exposedCommunicationSeconds: figures.communicationSeconds,
+        bubbleSeconds: figures.bubbleSeconds,
+        mfu: utilization(figures.seconds).mfu,
+        tokensPerSecond: (question.globalBatch * question.sequence) / figures.seconds,
+        memory: figures.memory,
+        sizes:
+          result.routed.size === 0
+            ? row.row.sizes
+            : { ...row.row.sizes, etp: row.row.sizes.etp ?? 1 },
+        microbatch: tuning.microbatch,
+        microbatches: figures.microbatches,
+        schedule: tuning.schedule,
+        chunks: tuning.chunks,
+        checkpoint: tuning.checkpoint,
+        ...(isPolicy(tuning.checkpoint) ? {} : { recomputes: modulesOf(tuning.checkpoint) }),
+        ...(tuning.checkpoint === 'none' ? {} : { unitsAgain: figures.unitsAgain }),
+        ...(tuning.once ? { gathersOnce: true } : {}),
+        ...(tuning.paired === true ? { pairsMicrobatches: true } : {}),
+        get stages() {
+          return figures.composed.stages;
+        },
+        get boundaries() {
+          return figures.composed.boundaries;
+        },
+        get pointToPointBytes() {
+          return (
+            2 *
+            figures.microbatches *
+            figures.composed.boundaries.reduce((sum, b) => sum + b.bytes, 0)
+          );
+        },
+        pricedLayers: kinds.shallow,
+        ...(core?.proof === undefined ? {} : { shallowProof: core.proof }),
+        ...(row.like === undefined ? {} : { placements: `${row.like.name} on ${row.like.mesh}` }),
+      },
+    };
+    return reasons.of(plan, row, dominated);
+  });
+  const frontier = front.flatMap((name) => {
+    const p = points.find((q) => q.name === name);
+    return p === undefined ? [] : [{ name, peakBytes: p.peakBytes, seconds: p.seconds, gap: null }];
+  });
+  const smallest =
+    priced.length === 0 ? undefined : Math.min(...priced.map((p) => p.figures.peakBytes));
+  return {
+    devices: question.devices,
+    cluster: result.composer.cluster.id,
+    budgetBytes,
+    plans,
+    refused: result.refused,
+    findings: priced.flatMap(({ row }) =>
+      row.findings.map((f) => ({ ...f, plan: row.name, mesh: row.mesh })),
+    ),
+    meshes: result.meshes.map((m) => ({
+      mesh: m.mesh,
+      hosts: hostsOf(m.sizes, result.composer.cluster),
+      status: m.status,
+      ...(m.boundSeconds === undefined ? {} : { boundSeconds: m.boundSeconds }),
+      ...(m.code === undefined ? {} : { code: m.code }),
+      ...(m.reason === undefined ? {} : { reason: m.reason }),
+    })),
+    best: best?.name ?? null,
+    ...(best === undefined
+      ? {}
+      : { held: allocationOfLayout(result.composer.cluster, best.row.row.sizes) }),
+    pareto: front,
+    question: {
+      model: question.model,
+      sequence: question.sequence,
+      globalBatch: question.globalBatch,
+      cost: question.cost,
+      layers: kinds.layers,
+      pricedLayers: kinds.shallow,
+      layerKinds: kinds.kinds,
+      mfuConvention: utilization(1).convention,
+    },
+    notes: notesOf(result),
+    frontier,
+    priceOfMemory: frontier.slice(1).map((to, i) => ({
+      fromBytes: frontier[i].peakBytes,
+      toBytes: to.peakBytes,
+      deltaSeconds: to.seconds - frontier[i].seconds,
+    })),
+    nextBest: nextBest(named, best),
+    whatIf,
+    ...(smallest === undefined ? {} : { smallestBudgetBytes: smallest }),
+  };
+}
+
+/** Hosts that a group of each dim touches, for the dims that the mesh's text has. */
+function hostsOf(sizes: readonly number[], cluster: Hosts): number[] {
+  const shown = sizes.filter((n) => n > 1);
+  const mesh = new DeviceMesh(
+    (shown.length === 0 ? [1] : shown).map((size, d) => ({ name: `d${d}`, size })),
+  );
+  return mesh.sizes.map((_, d) => clusterTopology(cluster, mesh, [d]).hosts);
+}
+
+/** The best mesh of a plan has the plain name, the others their sizes behind it. */
+function nameRows(rows: readonly PricedRow[]): NamedRow[] {
+  const seen = new Set<string>();
+  return rows.map((row) => {
+    const name = seen.has(row.row.name) ? `${row.row.name} [${row.row.mesh}]` : row.row.name;
+    seen.add(row.row.name);
+    return { name, row };
+  });
+}
+
+/**
+ * The nearest plan, the nearest on another mesh, the nearest that treats states or tensors
+ * otherwise.
+ */
+function nextBest(
+  named: readonly NamedRow[],
+  best: NamedRow | undefined,
+): NonNullable<Comparison['nextBest']> {
+  if (best === undefined) return [];
+  const others = named.filter(
+    ({ row }) => row.fits && row !== best.row && row.row !== best.row.like,
+  );
+  const { row } = best.row;
+  const kinds: readonly (readonly [string, (n: NamedRow) => boolean])[] = [
+    ['any other plan', () => true],
+    ['another mesh', (n) => n.row.row.mesh !== row.mesh],
+    ['another plan', (n) => n.row.row.name !== row.name],
+    ['without a pipeline', (n) => n.row.row.sizes.pp === 1 && row.sizes.pp > 1],
+    ['without tensor parallelism', (n) => n.row.row.sizes.tp === 1 && row.sizes.tp > 1],
+    ['other state sharding', (n) => n.row.row.kind.mode !== row.kind.mode],
+  ];
+  return kinds.flatMap(([kind, accepts]) => {
+    const found = others.find(accepts);
+    if (found === undefined) return [];
+    const deltaSeconds = found.row.figures.seconds - best.row.figures.seconds;
+    return [{ kind, name: found.name, mesh: found.row.row.mesh, deltaSeconds }];
+  });
+}
+
+/** What became of the plans whose experts are cut. */
+function cutsNote({ worse, beaten }: CutsLeftOut, priced: SweepResult['priced']): string {
+  const count = priced.filter(
+    ({ row }) => row.kind.free !== true && (row.sizes.etp ?? 1) > 1,
+  ).length;
+  return (
+    `Experts cut over tensor ranks (etp, every divisor of tp): ${count} plans priced. ${worse} ` +
+    'were left out because wider expert groups with less cut experts are no slower and no ' +
+    `larger in any part. ${beaten} were left out because their lower bounds are above priced ` +
+    'plans (--plans etp prices all).'
+  );
+}
+
+/** What gradients are kept and summed in, where that is not the dtype of their parameters. */
+function gradientNote({ state, system }: SweepResult['composer']): string[] {
+  if (state?.gradient === undefined) return [];
+  const summed =
+    system === undefined
+      ? ''
+      : `, and summed over data ranks in ${system.software.gradientBytes * 8} bits`;
+  return [
+    `Gradients are kept in ${state.gradient * 8} bits${summed} (--gradients, or what ` +
+      '--framework does).',
+  ];
+}
+
+function notesOf({
+  kinds,
+  cores,
+  beaten,
+  routed,
+  priced,
+  cutsLeftOut,
+  composer,
+}: SweepResult): string[] {
+  const counted =
+    composer.system === undefined
+      ? 'The optimizer update is not counted.'
+      : 'Launches of the host, clocks under load and the optimizer update are counted.';
+  return [
+    `Priced from ${kinds.shallow} of ${kinds.layers} layers (${kinds.kinds} ` +
+      `${kinds.kinds === 1 ? 'kind' : 'kinds'}): equal layers cost the same.`,
+    `Programs of one data rank: ${cores.size} placed and priced, ${beaten} left out because ` +
+      'their lower bound is above the best plan.',
+    ...(composer.overlaps
+      ? [
+          'Gathers of parameters and sums of gradients overlap with up to 80 % of the ' +
+            'compute; a quarter of the hidden time stays as slowdown. The same holds for a ' +
+            'ring of keys and values beside attention. All other collectives are exposed (for ' +
+            `exchanges with experts see below). ${counted}`,
+        ]
+      : [`Compute and communication run one after another, without overlap. ${counted}`]),
+    'Memory: states, activations of the microbatches that the schedule keeps, and the ' +
+      'largest temporary memory of one layer.',
+    ...gradientNote(composer),
+    ...[fp8Text(composer.system?.software)].flatMap((text) => (text === undefined ? [] : [text])),
+    'Results are recomputed only where a plan would not fit otherwise, and only in as many ' +
+      'layers of each stage as needed: of modules (norms, activation functions, feed-forward ' +
+      'layers, experts and others) those that save most for a second, or all but products and ' +
+      'attention (selective), or whole layers (full).',
+    'Microbatches have 1, 2 or 4 sequences, and 1 where the sequence is sharded. Schedules ' +
+      'are 1F1B, ZB-H1 and interleaving by 2, 4 or 8 chunks, or by up to 12 that divide the ' +
+      'layers evenly. Plans far from the best get 1F1B only.',
+    'A plan named optimum has the cheapest placements of the priced layers on the model ' +
+      'dims. Their proof counts gathers of parameters and sums of gradients over data ranks; ' +
+      'it leaves out stages, memory and overlap inside a layer. Where a recipe on the same ' +
+      'mesh with the same state sharding is cheaper in all, the plan takes its placements and ' +
+      'says so.',
+    ...(routed.size === 0
+      ? []
+      : [
+          'Experts: routing is balanced. Each rank sorts its own tokens and exchanges them ' +
+            'over ep, which spans data and model ranks. A forward pass can run beside the ' +
+            'backward pass of another microbatch with interleaved stages or none, without full ' +
+            'checkpointing, and with one microbatch more kept. Then the exchanges of one hide ' +
+            'beside the compute of the other.',
+        ]),
+    ...(cutsLeftOut === undefined ? [] : [cutsNote(cutsLeftOut, priced)]),
+  ];
+}

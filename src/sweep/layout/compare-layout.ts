@@ -1,0 +1,207 @@
+/**
+ * Sets a layout that somebody runs beside the best. In: a question, a stated layout, the best step
+ * of a comparison. Out: the layout's figures, its distance from the best, and the changes of one
+ * setting that make it faster.
+ */
+
+import { fitProbability } from '../../cost/error-bands.ts';
+import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
+import { loadCluster } from '../../cost/hardware/load-cluster.ts';
+import { fp8Text } from '../../cost/kernels/fp8-recipes.ts';
+import { FP8_RECIPES } from '../../cost/kernels/software.ts';
+import { ShardwrightError } from '../../errors.ts';
+import { parseModelConfig } from '../../models/families.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import type { Checkpoint } from '../../recipes/checkpoints.ts';
+import type { AskedLayout, Certainty } from '../../recipes/compare/comparison.ts';
+import { UNCUT_STREAM } from '../../recipes/expert-mesh.ts';
+import { meshText, planName } from '../model/layout.ts';
+import { softwareInFp8, softwareWithGradients, type SweepQuestion } from '../model/question.ts';
+import { type AskedRun, runOfLayout } from '../planning/run-question.ts';
+import { layoutFindings } from '../step/layouts.ts';
+import { TriedCheckpoints } from '../step/tried-checkpoints.ts';
+import { LayoutPricer, type StatedLayout } from './price-layout.ts';
+
+/** Changes that are listed. */
+const MOST_EDITS = 3;
+
+/**
+ * Prices a layout and its neighbours of one setting as `compare` prices its candidates.
+ *
+ * @param bestSeconds of the best plan that fits; absent where none does
+ * @param run whose cost is asked for
+ * @param from the file that states it
+ * @param certainty of the comparison
+ * @throws E_USAGE with the linter's finding where the sizes do not divide; E_UNSUPPORTED where the
+ *   layout cannot be priced
+ */
+export async function compareLayout(
+  question: SweepQuestion,
+  text: string,
+  layout: StatedLayout,
+  table: OperatorTable,
+  bestSeconds: number | undefined,
+  run?: AskedRun,
+  from?: AskedLayout['from'],
+  certainty?: Certainty,
+): Promise<AskedLayout> {
+  const pricer = new LayoutPricer(table);
+  const own = questionOf(question, layout);
+  const { seconds, peakBytes, computeSeconds, communicationSeconds, bubbleSeconds, microbatches } =
+    await pricer.price(own, layout);
+  const cluster = loadCluster(question.cluster);
+  const budgetBytes = usableMemoryBytes(cluster, question);
+  const edits: { change: string; seconds: number; peakBytes: number }[] = [];
+  const { cores, routed } = await pricer.parts(own, layout);
+  const tried = new TriedCheckpoints(pricer.kinds(own)).of(cores[0], routed, layout.sizes);
+  const { routed: experts } = parseModelConfig(question.config).architecture;
+  for (const { change, edited } of neighbours(layout, tried, experts !== undefined)) {
+    const figures = await pricer.price(own, edited).catch((error: unknown) => {
+      if (error instanceof ShardwrightError && error.code === 'E_UNSUPPORTED') return undefined;
+      throw error;
+    });
+    if (figures === undefined || figures.peakBytes > budgetBytes || figures.seconds >= seconds)
+      continue;
+    edits.push({ change, seconds: figures.seconds, peakBytes: figures.peakBytes });
+  }
+  edits.sort((a, b) => a.seconds - b.seconds);
+  const assumes = layout.dtype === undefined ? undefined : fp8Text(own.software);
+  return {
+    text,
+    ...(assumes === undefined ? {} : { assumes }),
+    ...(from === undefined ? {} : { from }),
+    name: planName(layout.sizes, layout.kind),
+    mesh: meshText(layout.sizes, layout.kind),
+    seconds,
+    tokensPerSecond: (question.globalBatch * question.sequence) / seconds,
+    peakBytes,
+    fits: peakBytes <= budgetBytes,
+    fitProbability: fitProbability(peakBytes, question.memoryBytes ?? cluster.memoryBytes),
+    ...(certainty === undefined
+      ? {}
+      : { secondsBand: [seconds * certainty.p10, seconds * certainty.p90] as const }),
+    computeSeconds,
+    communicationSeconds,
+    bubbleSeconds,
+    microbatches,
+    ...(run === undefined ? {} : { run: runOfLayout(question, layout.sizes, seconds, run) }),
+    ...(bestSeconds === undefined ? {} : { overBest: seconds / bestSeconds - 1 }),
+    edits: edits.slice(0, MOST_EDITS),
+  };
+}
+
+/**
+ * The question with what the layout says of its dtype and its gradients. @throws E_USAGE where that
+ * has no price
+ */
+function questionOf(asked: SweepQuestion, { dtype, gradients }: StatedLayout): SweepQuestion {
+  if (gradients !== undefined && asked.cost !== 'nccl')
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--layout: gradients=${gradients} under --cost ${asked.cost}`,
+      { hint: 'they have a price under --cost nccl.' },
+    );
+  const question =
+    gradients === undefined
+      ? asked
+      : { ...asked, software: softwareWithGradients(asked.software, gradients) };
+  if (dtype === undefined) return question;
+  if (!dtype.startsWith('fp8'))
+    return { ...question, dtype: dtype as Exclude<typeof dtype, `fp8${string}`> };
+  const recipe = FP8_RECIPES.find((name) => dtype === `fp8:${name}`);
+  return { ...question, software: softwareInFp8(question, recipe, `--layout: dtype=${dtype}`) };
+}
+
+/** @throws E_USAGE where the linter stops the layout */
+export function checkLayout(question: SweepQuestion, { sizes, kind, tuning }: StatedLayout): void {
+  const ranks = sizes.dp_replicate * sizes.dp_shard;
+  const each = ranks * tuning.microbatch;
+  const { globalBatch } = question;
+  if (globalBatch % each !== 0) {
+    const below = Math.floor(globalBatch / each) * each;
+    const nearest = [below, below + each].filter((n) => n > 0).join(' or ');
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--layout: the global batch of ${globalBatch} does not divide over ${ranks} data ranks ` +
+        `with mbs=${tuning.microbatch}`,
+      { hint: `change --global-batch, dp or mbs: a batch of ${nearest} would fit.` },
+    );
+  }
+  const config = parseModelConfig(question.config);
+  const findings = layoutFindings(config, question, loadCluster(question.cluster), sizes, kind);
+  const stop = findings.find((f) => f.severity === 'error');
+  if (stop !== undefined)
+    throw new ShardwrightError('E_USAGE', `--layout: ${stop.code} ${stop.message}`, {
+      ...(stop.nearest.length > 0 ? { hint: `nearest that fit: ${stop.nearest.join(', ')}.` } : {}),
+    });
+  const { routed, shape } = config.architecture;
+  const { pp, ep, etp = 1 } = sizes;
+  if (routed === undefined && ep * etp > 1)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--layout: ep=${ep}, etp=${etp}, and ${question.model} has no routed experts`,
+      {
+        hint: 'leave ep and etp out.',
+      },
+    );
+  if (routed !== undefined && sizes.tp > 1 && !kind.sequenceParallel)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--layout: sp=0 with tp=${sizes.tp}, and ${question.model} has routed experts`,
+      {
+        hint: `${UNCUT_STREAM}: write sp=1.`,
+      },
+    );
+  const parts = pp * tuning.chunks;
+  const stated = tuning.stageLayers?.reduce((sum, n) => sum + n, 0);
+  if (stated !== undefined && stated !== shape.layers)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--layout: stages have ${stated} layers, and ${question.model} has ${shape.layers}`,
+      {
+        hint: 'embedding and head are no layers: they are with the first and the last part.',
+      },
+    );
+  if (stated === undefined && parts > shape.layers)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--layout: ${shape.layers} layers do not make pp x vp = ${parts} parts`,
+      {
+        hint: `at most ${shape.layers} parts have a layer each.`,
+      },
+    );
+}
+
+/** The layout with one setting changed: no change moves a device to another group. */
+function neighbours(
+  layout: StatedLayout,
+  tried: readonly Checkpoint[],
+  hasExperts: boolean,
+): { readonly change: string; readonly edited: StatedLayout }[] {
+  const { kind, tuning, sizes } = layout;
+  const out: { change: string; edited: StatedLayout }[] = [];
+  const tune = (change: string, more: Partial<StatedLayout['tuning']>): void =>
+    void out.push({ change, edited: { ...layout, tuning: { ...tuning, ...more } } });
+  for (const checkpoint of tried)
+    if (checkpoint !== tuning.checkpoint) tune(`recompute=${checkpoint}`, { checkpoint });
+  for (const microbatch of [tuning.microbatch / 2, tuning.microbatch * 2])
+    if (Number.isInteger(microbatch)) tune(`mbs=${microbatch}`, { microbatch });
+  if (sizes.pp > 1)
+    for (const chunks of [1, 2, 4, 8])
+      if (chunks !== tuning.chunks && tuning.stageLayers === undefined)
+        tune(`vp=${chunks}`, { chunks, schedule: chunks > 1 ? 'interleaved' : '1f1b' });
+  const modes = ['dp', 'zero1', 'zero2', 'fsdp'] as const;
+  if (sizes.dp_replicate === 1 && sizes.dp_shard * sizes.cp > 1)
+    modes.forEach((mode, stage) => {
+      if (mode !== kind.mode)
+        out.push({ change: `zero=${stage}`, edited: { ...layout, kind: { ...kind, mode } } });
+    });
+  if (sizes.tp > 1 && !hasExperts) {
+    const sequenceParallel = !kind.sequenceParallel;
+    out.push({
+      change: `sp=${Number(sequenceParallel)}`,
+      edited: { ...layout, kind: { ...kind, sequenceParallel } },
+    });
+  }
+  return out;
+}

@@ -1,0 +1,223 @@
+/**
+ * Builds a model with few layers that stands for one of many, and gives the number of real layers
+ * that each represents.
+ */
+
+import { ShardwrightError } from '../../errors.ts';
+import type { Arg, DType, Graph, Node } from '../../graph/types.ts';
+import { eachOperand, mapOperands, typeText } from '../../graph/value.ts';
+import { dtypeNamed } from '../../models/build.ts';
+import type { ModelConfig } from '../../models/families.ts';
+import { programFlops } from '../../ops/program-flops.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { jointGraph } from '../../passes/autodiff/joint.ts';
+import { trace } from '../../trace/trace.ts';
+import { withFusedAttention } from './fused-attention.ts';
+
+/**
+ * A model of few layers that stands for one of many: equal layers cost the same, so one of each
+ * kind is priced, the first and the last beside it.
+ */
+export interface LayerKinds {
+  /** Layers of the model. */
+  readonly layers: number;
+  /** Layers that are built. */
+  readonly shallow: number;
+  /** For every layer of the model the built layer that stands for it. */
+  readonly standsFor: readonly number[];
+  /** Kinds of layers. */
+  readonly kinds: number;
+  /** Matrix FLOPs of one sequence in the forward pass of all layers, attention with every score. */
+  readonly sequenceFlops: number;
+  /** Whether a parameter is used before the layers and after them: a tied embedding. */
+  readonly tied: boolean;
+}
+
+const LAYER = /^(.*?(?:^|[._])(?:layers?|h|blocks?)[._])(\d+)(?:[._]|$)/;
+
+/** Number of the layer that a module path or parameter name is in; undefined outside the layers. */
+export function layerOf(path: string | undefined): number | undefined {
+  const match = path === undefined ? null : LAYER.exec(path);
+  return match === null ? undefined : Number(match[2]);
+}
+
+/** A module path inside its layer, '' for the layer itself; undefined outside the layers. */
+export function pathInLayer(path: string | undefined): string | undefined {
+  return layerOf(path) === undefined ? undefined : path?.replace(LAYER, '');
+}
+
+/**
+ * Number of layers of a graph whose layers are one stack, numbered from 0.
+ *
+ * @throws E_UNSUPPORTED for a graph without layers, with several stacks, or with gaps
+ */
+export function stackLayers(graph: Graph): number {
+  const stacks = new Set<string>();
+  const numbers = new Set<number>();
+  for (const node of graph.nodes) {
+    const match = node.kind === 'placeholder' ? LAYER.exec(node.meta.roleName ?? node.name) : null;
+    if (match === null || node.meta.role !== 'parameter') continue;
+    stacks.add(match[1]);
+    numbers.add(Number(match[2]));
+  }
+  const layers = Math.max(-1, ...numbers) + 1;
+  if (stacks.size !== 1 || numbers.size !== layers)
+    throw new ShardwrightError(
+      'E_UNSUPPORTED',
+      `the layers of '${graph.name}' are not one stack, numbered from 0`,
+      {
+        hint: 'pipeline stages are cut between the layers of a decoder or an encoder.',
+      },
+    );
+  return layers;
+}
+
+interface TokenSizes {
+  readonly batch: number;
+  readonly sequence: number;
+  readonly dtype?: DType;
+  /** Rows of a padded vocabulary. */
+  readonly vocabulary?: number;
+}
+
+/** The forward program with its loss, of so many layers. */
+export function lossProgram(
+  config: ModelConfig,
+  sizes: TokenSizes,
+  layers: number,
+  table: OperatorTable,
+): Graph {
+  const dtype =
+    sizes.dtype ?? (config.statedDtype === undefined ? 'bf16' : dtypeNamed(config.statedDtype));
+  const { batch, sequence: seq, vocabulary } = sizes;
+  const rows = vocabulary === undefined ? {} : { vocabulary };
+  const { inputs, run } = config.architecture.program({
+    batch,
+    seq,
+    dtype,
+    training: true,
+    layers,
+    ...rows,
+  });
+  // The programs here are our own and pure, as in `buildModel`.
+  const options = {
+    name: config.type,
+    table,
+    training: true,
+    checkTwice: false,
+    proxy: false,
+    positions: false,
+  };
+  return trace((given) => run(given), inputs, options);
+}
+
+/** Forward and backward pass of a program with a loss, attention fused (`withFusedAttention`). */
+export function withBackward(forward: Graph, table: OperatorTable): Graph {
+  return jointGraph(withFusedAttention(forward, table), { table });
+}
+
+/**
+ * The kinds of the layers of a model, told by their calls: two layers are of one kind if they apply
+ * the same operators to the same shapes and to the same values from outside (masks, rotations).
+ *
+ * @throws E_UNSUPPORTED for a model whose layers are not one stack
+ */
+export function layerKinds(
+  config: ModelConfig,
+  sizes: TokenSizes,
+  table: OperatorTable,
+): LayerKinds {
+  const { layers } = config.architecture.shape;
+  const graph = lossProgram(config, { ...sizes, batch: 1 }, layers, table);
+  const signatures = layerSignatures(graph, layers);
+  const kindOf = signatures.map((text) => signatures.indexOf(text));
+  const last = layers - 1;
+  const kinds = new Set(kindOf).size;
+  const whole = {
+    layers,
+    kinds,
+    sequenceFlops: programFlops(graph, table).forward,
+    tied: hasTies(graph),
+  };
+  for (let n = Math.min(3, layers); n < layers; n++) {
+    const standsFor = kindOf.map((kind, l) => {
+      if (l === 0) return 0;
+      if (l === last) return kindOf[n - 1] === kind ? n - 1 : -1;
+      // A neighbour of the same kinds is preferred: what it hands over is cut the same way.
+      const inside = Array.from({ length: n - 2 }, (_, i) => i + 1).filter(
+        (i) => kindOf[i] === kind,
+      );
+      return (
+        inside.find((i) => kindOf[i - 1] === kindOf[l - 1] && kindOf[i + 1] === kindOf[l + 1]) ??
+        inside[0] ??
+        -1
+      );
+    });
+    if (!standsFor.includes(-1)) return { ...whole, shallow: n, standsFor };
+  }
+  return { ...whole, shallow: layers, standsFor: kindOf.map((_, l) => l) };
+}
+
+/** Whether a parameter is used both before the first call of the layers and after the last. */
+function hasTies(graph: Graph): boolean {
+  const inLayers = graph.nodes.flatMap((n, i) =>
+    n.kind === 'call' && layerOf(n.meta.path) !== undefined ? [i] : [],
+  );
+  const [first = 0, last = 0] = [inLayers[0], inLayers.at(-1)];
+  const parameters = new Set(
+    graph.nodes.flatMap((n) =>
+      n.kind === 'placeholder' && n.meta.role === 'parameter' ? [n.name] : [],
+    ),
+  );
+  const early = new Set<string>();
+  const late = new Set<string>();
+  graph.nodes.forEach((node, i) => {
+    if (node.kind !== 'call' || (i >= first && i <= last)) return;
+    eachOperand(node, (name) => {
+      if (parameters.has(name)) (i < first ? early : late).add(name);
+    });
+  });
+  return [...early].some((name) => late.has(name));
+}
+
+/** A text for every layer that is equal for equal layers. */
+function layerSignatures(graph: Graph, layers: number): string[] {
+  const texts = Array.from({ length: layers }, (): string[] => []);
+  const stacks = new Set<string>();
+  /** What a name is called in the text of its own layer, and which layer that is. */
+  const inside = new Map<string, { readonly layer: number; readonly name: string }>();
+  for (const node of graph.nodes) {
+    const where = node.kind === 'placeholder' ? (node.meta.roleName ?? node.name) : node.meta.path;
+    const layer = layerOf(where);
+    if (layer === undefined || where === undefined) continue;
+    stacks.add(LAYER.exec(where)?.[1] ?? '');
+    if (layer >= layers) break;
+    const own = node.kind === 'placeholder' ? where.replace(LAYER, '') : `${texts[layer].length}`;
+    inside.set(node.name, { layer, name: own });
+    if (node.kind !== 'call') continue;
+    const named = mapOperands(node, (name) => {
+      const known = inside.get(name);
+      return known === undefined
+        ? `outside ${name}`
+        : known.layer === layer
+          ? known.name
+          : 'stream';
+    });
+    texts[layer].push(`${node.target}(${argsText(named)}): ${typeText(node.type)}`);
+  }
+  if (stacks.size !== 1 || texts.some((t) => t.length === 0))
+    throw new ShardwrightError(
+      'E_UNSUPPORTED',
+      `the ${layers} layers of '${graph.name}' are not one stack`,
+      {
+        hint: 'compare its graph instead: trace or export it to a file.',
+      },
+    );
+  return texts.map((t) => t.join('\n'));
+}
+
+function argsText({ args, kwargs }: Node): string {
+  const text = (arg: Arg | Readonly<Record<string, Arg>>): string =>
+    JSON.stringify(arg, (_, value: unknown) => (typeof value === 'bigint' ? String(value) : value));
+  return `${text([...args])}${text(kwargs)}`;
+}

@@ -1,0 +1,160 @@
+/**
+ * The program of one data rank, priced on the mesh dims that cut it (its model dims): what every
+ * layout with the same model dims, whatever its stages and data ranks, is put together from. Plain
+ * data: it travels between threads.
+ */
+
+import type { Checkpoint } from '../../recipes/checkpoints.ts';
+import type { Part } from '../../recipes/parts.ts';
+import type { DataRanks } from '../../recipes/zero-mode.ts';
+
+/** A mesh dim that cuts the program of a data rank: `cp`, `sp` (Ulysses) or `tp`. */
+export interface CoreAxis {
+  readonly name: 'cp' | 'sp' | 'tp';
+  readonly size: number;
+  /** Absent: every placement over it is free, and the cheapest plan is sought. */
+  readonly part?: Part;
+}
+
+export interface CoreRequest {
+  /** Sequences of one microbatch on a data rank. */
+  readonly microbatch: number;
+  /** Outermost first; dims of one device are left out. */
+  readonly axes: readonly CoreAxis[];
+  /** Also priced with this recomputed; absent: with what a search tries. */
+  readonly recompute?: Checkpoint;
+  /**
+   * The data ranks whose costs the placements are chosen for, where they are free; absent: the
+   * program alone.
+   */
+  readonly data?: DataRanks;
+}
+
+/** Compute and collectives of one microbatch. */
+export interface PassSeconds {
+  readonly compute: number;
+  readonly communication: number;
+  /** Of the compute, products of matrices. */
+  readonly products: number;
+  /**
+   * Of the communication, gathers and scatters over `tp` alone: they can be cut into parts beside
+   * the products.
+   */
+  readonly tensorParts: number;
+  /** Kernels and collectives that the host launches. */
+  readonly kernels: number;
+}
+
+/** What a pass of a unit does over `cp`: a ring of keys and values can take its place. */
+export interface ContextPass {
+  /** Of its collectives over `cp`. */
+  readonly seconds: number;
+  /** Of its attention. */
+  readonly attentionSeconds: number;
+}
+
+/** A figure for each policy and each set of modules that was priced. */
+export type ByCheckpoint<T> = Readonly<Record<string, T>>;
+
+/** One unit of a pipeline: what comes before the layers, one layer, what comes after them. */
+export interface CoreUnit {
+  readonly forward: PassSeconds;
+  readonly backwardInput: PassSeconds;
+  readonly backwardWeight: PassSeconds;
+  /** Recomputation of unsaved values, by policy or modules; 0 for `none`. */
+  readonly again: ByCheckpoint<PassSeconds>;
+  /** Bytes kept from forward to backward. */
+  readonly keptBytes: ByCheckpoint<number>;
+  /** The most bytes alive besides states and what is kept. */
+  readonly temporaryBytes: number;
+  /** Of the tensor that the next unit reads. */
+  readonly boundaryBytes: number;
+  /** Once a step: gradients that are laid out anew over the model dims. */
+  readonly stepSeconds: number;
+  /** Absent without a dim `cp`, and outside the layers. */
+  readonly context?: {
+    readonly forward: ContextPass;
+    readonly backward: ContextPass;
+    readonly again: ByCheckpoint<ContextPass>;
+  };
+}
+
+/** One parameter as the program takes it: cut by the model dims. */
+export interface CoreParameter {
+  readonly name: string;
+  readonly unit: number;
+  /** Also used by this unit (a tied table). */
+  readonly alsoUnit?: number;
+  /** `expert`: cut by expert groups; `router`: sees other tokens on every device. */
+  readonly kind: 'dense' | 'router' | 'expert';
+  /** Elements on a device, before data ranks cut it. Of experts: all elements. */
+  readonly localElements: number;
+  /** Rows (dim 0) of the local part, and of the whole; experts: their number. */
+  readonly localRows: number;
+  readonly rows: number;
+  /** Ways in which the model dims cut dim 0. */
+  readonly rowWays: number;
+  readonly itemBytes: number;
+  /** Bytes per element of parameter, gradient and optimizer state. */
+  readonly state: {
+    readonly parameter: number;
+    readonly gradient: number;
+    readonly optimizer: number;
+  };
+  /** A weight of the layers whose products may run on a narrow unit. */
+  readonly isNarrow?: boolean;
+  readonly usedForward: boolean;
+  readonly usedBackward: boolean;
+  readonly trained: boolean;
+  /** Model dims over which the gradient is pending when it is made. */
+  readonly pending: readonly string[];
+}
+
+/** A small collective that every data dim adds (the sums of the loss). */
+export interface DataExtra {
+  readonly kind: string;
+  readonly bytes: number;
+  readonly unit: number;
+  readonly pass: 'forward' | 'input';
+}
+
+/** Collectives on the model dims of one microbatch, by unit. */
+export interface CoreTraffic {
+  readonly unit: number;
+  readonly kind: string;
+  readonly axes: string;
+  readonly count: number;
+  readonly sentBytes: number;
+  readonly seconds: number;
+}
+
+export interface CoreCost {
+  readonly request: CoreRequest;
+  /** Unit 0, the built layers, the last unit. */
+  readonly units: readonly CoreUnit[];
+  readonly parameters: readonly CoreParameter[];
+  readonly extras: readonly DataExtra[];
+  readonly traffic: readonly CoreTraffic[];
+  /**
+   * Seconds of the built layers as one program on the model dims, parameters and gradients in
+   * place; with the costs of `data`.
+   */
+  readonly shallowSeconds: number;
+  /** Of a free core: the proof, for the built layers. */
+  readonly proof?: {
+    readonly status: string;
+    readonly bound: number;
+    readonly gap: number;
+    readonly objective: number;
+  };
+}
+
+/** A core, or why there is none. */
+export type CoreResult =
+  | { readonly status: 'priced'; readonly core: CoreCost }
+  | { readonly status: 'refused'; readonly request: CoreRequest; readonly reason: string };
+
+/** A program by its sequences and axes: there is one of each in a sweep. */
+export function coreKey({ microbatch, axes }: CoreRequest): string {
+  return `${microbatch};${axes.map((a) => `${a.name}=${a.size}:${a.part ?? 'free'}`).join(',')}`;
+}

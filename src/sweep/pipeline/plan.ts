@@ -1,0 +1,217 @@
+/**
+ * Takes a solved plan of one microbatch and a number of stages and gives the pipeline: stages,
+ * their seconds and bytes, the schedule.
+ */
+
+import { collectiveModel } from '../../cost/presets/presets.ts';
+import { ShardwrightError } from '../../errors.ts';
+import type { Graph } from '../../graph/types.ts';
+import { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import type { Prepared } from '../../plan/prepare.ts';
+import { keptMicrobatches } from '../../simulate/pipeline/closed-forms.ts';
+import { playPipeline, type StageSeconds } from '../../simulate/pipeline/play.ts';
+import { passOrder, type PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
+import { stackLayers } from '../model/representative-layers.ts';
+import { PlanReader } from '../rank/plan-reader.ts';
+import { endsSumSeconds } from '../rank/tied-embedding.ts';
+import { partitionStages, type PipelineUnit } from './partition.ts';
+
+/**
+ * A plan's program, which is that of one microbatch, cut into stages: the keys are those of `plan
+ * --pp --json`.
+ */
+export interface PlanPipeline {
+  readonly schedule: PipelineSchedule;
+  readonly microbatches: number;
+  /** Chunks of layers on each device. */
+  readonly virtual: number;
+  /** By chunk * devices + device: chunk k * P + i lies on device i. */
+  readonly stages: readonly {
+    /** Layers from the first to the last, `[3, 7]`; null for a stage without layers. */
+    readonly layers: readonly [first: number, last: number] | null;
+    readonly embedding: boolean;
+    readonly head: boolean;
+    /** Of one microbatch, forward and backward. */
+    readonly seconds: number;
+    /**
+     * Of the device: states, activations of the microbatches that it keeps, and the most that else
+     * is alive.
+     */
+    readonly peakBytes: number;
+    /** Microbatches (of a chunk) that the device keeps. */
+    readonly inFlight: number;
+    /** Share of the step that the device waits, 0..1. */
+    readonly idleShare: number;
+  }[];
+  /** Of the device that works longest. */
+  readonly bubbleSeconds: number;
+  /** One step: all microbatches, and the sums of gradients after them. */
+  readonly seconds: number;
+  readonly budgetBytes: number;
+  readonly fits: boolean;
+  /** What the memory limit changed in the cuts, one sentence each. */
+  readonly moved: readonly string[];
+}
+
+export interface PlanPipelineRequest {
+  readonly devices: number;
+  readonly schedule: PipelineSchedule;
+  readonly microbatches: number;
+  readonly virtual: number;
+  /** Of a device. */
+  readonly budgetBytes: number;
+}
+
+/**
+ * Whether a program can be cut so, before it is planned.
+ *
+ * @returns its layers
+ * @throws as `pipelineOfPlan`
+ */
+export function checkPipeline(
+  graph: Graph,
+  request: Omit<PlanPipelineRequest, 'budgetBytes'>,
+): number {
+  const { devices, schedule, microbatches, virtual } = request;
+  if (Object.keys(graph.subgraphs).length > 0)
+    throw new ShardwrightError(
+      'E_UNSUPPORTED',
+      'a program with bodies is not cut into pipeline stages',
+    );
+  const layers = stackLayers(graph);
+  if (layers + 2 < devices * virtual)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `embedding, ${layers} layers and head cannot fill ${devices * virtual} pipeline stages`,
+      {
+        hint: `use at most ${layers + 2} stages, chunks counted.`,
+      },
+    );
+  passOrder(schedule, { devices, microbatches, ...(virtual > 1 ? { chunks: virtual } : {}) });
+  return layers;
+}
+
+/**
+ * Stages of a plan on the mesh of one stage, with `pp` outside of it: units are priced as the plan
+ * places them, cut so that the longest stage is short and fits, and the schedule is played.
+ * Gradients are summed once, after a device's last microbatch.
+ *
+ * @throws E_USAGE for fewer layers than stages and what the schedule does not admit, E_UNSUPPORTED
+ *   for layers that are not one stack
+ */
+export function pipelineOfPlan(
+  { model, request }: Pick<Prepared, 'model' | 'request'>,
+  choice: Int32Array,
+  { devices: p, schedule, microbatches: m, virtual: v, budgetBytes }: PlanPipelineRequest,
+  table: OperatorTable,
+): PlanPipeline {
+  const layers = checkPipeline(model.graph, { devices: p, schedule, microbatches: m, virtual: v });
+  const reader = new PlanReader(model, choice, layers, table);
+  const units = reader.units();
+  const stateBytes = new Float64Array(units.length);
+  const stepSeconds = Float64Array.from(reader.stepSeconds);
+  const inner = model.space.mesh.size;
+  for (const { unit, alsoUnit, localElements, itemBytes, trained, state } of reader.parameters()) {
+    const bytes = localElements * (state.parameter + state.gradient + state.optimizer);
+    stateBytes[unit] += bytes;
+    if (alsoUnit === undefined || p === 1) continue;
+    stateBytes[alsoUnit] += bytes;
+    const sum = trained
+      ? endsSumSeconds(localElements * itemBytes, p * inner, request.cost, model.cluster)
+      : 0;
+    stepSeconds[unit] += sum;
+    stepSeconds[alsoUnit] += sum;
+  }
+  const mesh = new DeviceMesh([{ name: 'pp', size: p }, ...model.space.mesh.dims]);
+  const collectives = collectiveModel(request.cost, model.cluster, mesh);
+  const hop = (bytes: number): number =>
+    p === 1 ? 0 : collectives.seconds('collective_permute', bytes, [0]);
+  const seconds = units.map(({ forward, backwardInput, backwardWeight }): StageSeconds => ({
+    forward: forward.compute + forward.communication,
+    backwardInput: backwardInput.compute + backwardInput.communication,
+    backwardWeight: backwardWeight.compute + backwardWeight.communication,
+  }));
+  const temporary = Math.max(...units.map((u) => u.temporaryBytes));
+  const named = units.map((u, i): PipelineUnit => ({
+    name: i === 0 ? 'embedding' : i === units.length - 1 ? 'head' : `layer ${i - 1}`,
+    seconds: total(seconds[i]),
+    stateBytes: stateBytes[i],
+    activationBytes: u.keptBytes.none,
+    hopSeconds: 2 * hop(u.boundaryBytes),
+  }));
+  const cutting = {
+    stages: p * v,
+    microbatches: m,
+    schedule: schedule === 'interleaved' ? '1f1b' : schedule,
+  } as const;
+  // Chunks share a device: their limit is looked at when they lie on it.
+  const limited =
+    v > 1 ? cutting : { ...cutting, limitBytes: Math.max(0, budgetBytes - temporary) };
+  const fitting = partitionStages(named, limited);
+  const found = fitting.status === 'found' ? fitting : partitionStages(named, cutting);
+  if (found.status === 'infeasible') throw new ShardwrightError('E_USAGE', found.reason);
+  const bounds = [0, ...found.cuts, units.length];
+  const range = (k: number): number[] =>
+    Array.from({ length: bounds[k + 1] - bounds[k] }, (_, i) => bounds[k] + i);
+  const stages = Array.from({ length: p * v }, (_, k) => {
+    const add = (of: (s: StageSeconds) => number): number =>
+      range(k).reduce((sum, u) => sum + of(seconds[u]), 0);
+    return {
+      forward: add((s) => s.forward),
+      backwardInput: add((s) => s.backwardInput),
+      backwardWeight: add((s) => s.backwardWeight),
+    };
+  });
+  const hopSeconds = bounds.slice(1, -1).map((end) => hop(units[end - 1].boundaryBytes));
+  const run = playPipeline(
+    schedule,
+    { devices: p, microbatches: m, ...(v > 1 ? { chunks: v } : {}) },
+    { stages, hopSeconds },
+  );
+  const devices = run.devices.map(({ spans, busySeconds }, i) => {
+    const chunks = Array.from({ length: v }, (_, c) => range(c * p + i));
+    const own = chunks.flat();
+    const kept = chunks.map((list) => list.reduce((sum, u) => sum + units[u].keptBytes.none, 0));
+    const inFlight = keptMicrobatches(schedule, { devices: p, microbatches: m, chunks: v }, i);
+    const step = own.reduce((sum, u) => sum + stepSeconds[u], 0);
+    return {
+      busy: busySeconds + step,
+      end: (spans.at(-1)?.end ?? 0) + step,
+      inFlight,
+      // Chunks of one device are the same; the fullest stands for all that are kept.
+      peakBytes: Math.ceil(
+        own.reduce((sum, u) => sum + stateBytes[u], 0) +
+          inFlight * Math.max(...kept) +
+          Math.max(...own.map((u) => units[u].temporaryBytes)),
+      ),
+    };
+  });
+  const end = Math.max(...devices.map((d) => d.end));
+  return {
+    schedule,
+    microbatches: m,
+    virtual: v,
+    stages: stages.map((s, k) => {
+      const { peakBytes, inFlight, busy } = devices[k % p];
+      const first = Math.max(0, bounds[k] - 1);
+      const last = Math.min(layers, bounds[k + 1] - 1) - 1;
+      return {
+        layers: last < first ? null : [first, last],
+        embedding: k === 0,
+        head: k === p * v - 1,
+        seconds: total(s),
+        peakBytes,
+        inFlight,
+        idleShare: Math.max(0, 1 - busy / end),
+      };
+    }),
+    bubbleSeconds: Math.max(0, end - Math.max(...devices.map((d) => d.busy))),
+    seconds: end,
+    budgetBytes,
+    fits: devices.every((d) => d.peakBytes <= budgetBytes),
+    moved: found.moved,
+  };
+}
+
+const total = (s: StageSeconds): number => s.forward + s.backwardInput + s.backwardWeight;

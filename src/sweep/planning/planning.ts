@@ -1,0 +1,176 @@
+/**
+ * Many comparisons side by side: one model on several clusters, numbers of devices, sequence
+ * lengths, batches. In: what each point asks, and its comparison. Out: each point at its best plan,
+ * the curves through them with their efficiency, and where the best plan changes along a curve.
+ */
+
+import type { Allocation } from '../../cost/hardware/topology.ts';
+import type { RunCost } from '../../cost/training/run-cost.ts';
+import type { ComparedLayout, ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
+
+/** What one point asks. */
+export interface PointQuestion {
+  readonly model: string;
+  /** As it was asked for: a node design, or the name of a file. */
+  readonly cluster: string;
+  readonly devices: number;
+  readonly sequence: number;
+  readonly globalBatch: number;
+}
+
+/** A point at its best plan. */
+export interface PlanningPoint extends PointQuestion {
+  readonly budgetBytes: number;
+  /** Null where no plan fits, or the time was over before any was priced. */
+  readonly best: BestOfPoint | null;
+  readonly held?: Allocation;
+  readonly run?: RunCost;
+  /** What ended the comparison of the point before it was done. */
+  readonly stopped?: 'interrupted' | 'time limit';
+}
+
+export interface BestOfPoint
+  extends
+    Pick<ComparedPlan, 'plan' | 'mesh' | 'seconds' | 'peakBytes'>,
+    Pick<
+      ComparedLayout,
+      'tokensPerSecond' | 'mfu' | 'microbatch' | 'microbatches' | 'checkpoint' | 'unitsAgain'
+    > {
+  readonly tokensPerSecondPerDevice: number;
+}
+
+/** Points of one cluster (and of one sequence, batch ...) along one axis. */
+export interface Curve {
+  /** What all of its points share. */
+  readonly of: string;
+  readonly axis: 'devices' | 'sequence' | 'globalBatch';
+  /** Over devices: strong where the batch stays, weak where it grows with them. */
+  readonly scaling?: 'strong' | 'weak';
+  /** Places in `points`, by rising axis. */
+  readonly points: readonly number[];
+  /**
+   * Tokens a second of a device over those at the first point that has a plan; null where a point
+   * has none.
+   */
+  readonly efficiency: readonly (number | null)[];
+  /** Where the best plan is another than at the point before. */
+  readonly changes: readonly { readonly at: number; readonly from: string; readonly to: string }[];
+}
+
+/** Comparisons side by side. */
+export interface Planning {
+  readonly version: 1;
+  readonly points: readonly PlanningPoint[];
+  readonly curves: readonly Curve[];
+}
+
+/** A point from its comparison. */
+export function pointOf(
+  question: PointQuestion,
+  comparison: Comparison | undefined,
+): PlanningPoint {
+  if (comparison === undefined)
+    return { ...question, budgetBytes: 0, best: null, stopped: 'time limit' };
+  const { budgetBytes, held, run, stopped } = comparison;
+  const best = comparison.plans.find((p) => p.name === comparison.best);
+  return {
+    ...question,
+    budgetBytes,
+    best: best?.layout === undefined ? null : bestOf(best, best.layout, question.devices),
+    ...(held === undefined ? {} : { held }),
+    ...(run === undefined ? {} : { run }),
+    ...(stopped === undefined ? {} : { stopped: stopped.by }),
+  };
+}
+
+function bestOf(
+  { plan, mesh, seconds, peakBytes }: ComparedPlan,
+  layout: ComparedLayout,
+  devices: number,
+): BestOfPoint {
+  const { tokensPerSecond, mfu, microbatch, microbatches, checkpoint, unitsAgain } = layout;
+  const tuned = {
+    microbatch,
+    microbatches,
+    checkpoint,
+    ...(unitsAgain === undefined ? {} : { unitsAgain }),
+  };
+  return {
+    plan,
+    mesh,
+    seconds,
+    peakBytes,
+    tokensPerSecond,
+    tokensPerSecondPerDevice: tokensPerSecond / devices,
+    mfu,
+    ...tuned,
+  };
+}
+
+const AXES = ['devices', 'sequence', 'globalBatch'] as const;
+
+/** The points with the curves through them. */
+export function planningOf(points: readonly PlanningPoint[]): Planning {
+  return { version: 1, points, curves: curvesOf(points) };
+}
+
+/**
+ * A curve for every cluster along the first axis that has more than one value; a batch that is one
+ * a device grows with devices.
+ */
+function curvesOf(points: readonly PlanningPoint[]): Curve[] {
+  const perDevice = new Set(points.map((p) => p.globalBatch / p.devices)).size === 1;
+  const grows = perDevice && new Set(points.map((p) => p.globalBatch)).size > 1;
+  const axis = AXES.find((name) => new Set(points.map((p) => p[name])).size > 1);
+  if (axis === undefined) return [];
+  const shared = (p: PlanningPoint): string =>
+    [
+      p.model,
+      p.cluster,
+      ...(axis === 'devices' ? [] : [`${p.devices} devices`]),
+      ...(axis === 'sequence' ? [] : [`sequences of ${p.sequence}`]),
+      ...(axis === 'globalBatch'
+        ? []
+        : [
+            axis === 'devices' && grows
+              ? `${sequences(p.globalBatch / p.devices)} a device`
+              : `${sequences(p.globalBatch)} a step`,
+          ]),
+    ].join(', ');
+  const groups = new Map<string, number[]>();
+  points.forEach((p, i) => groups.set(shared(p), [...(groups.get(shared(p)) ?? []), i]));
+  return [...groups]
+    .filter(([, list]) => list.length > 1)
+    .map(([of, list]): Curve => {
+      const order = [...list].sort((a, b) => points[a][axis] - points[b][axis]);
+      return {
+        of,
+        axis,
+        ...(axis === 'devices' ? { scaling: grows ? ('weak' as const) : ('strong' as const) } : {}),
+        points: order,
+        efficiency: efficiencyOf(order.map((i) => points[i])),
+        changes: changesOf(order, points),
+      };
+    });
+}
+
+function efficiencyOf(points: readonly PlanningPoint[]): (number | null)[] {
+  const first = points.find((p) => p.best !== null)?.best?.tokensPerSecondPerDevice;
+  return points.map(({ best }) =>
+    best === null || first === undefined ? null : best.tokensPerSecondPerDevice / first,
+  );
+}
+
+/** Plans are the same where their names are: meshes grow with the devices. */
+function changesOf(order: readonly number[], points: readonly PlanningPoint[]): Curve['changes'] {
+  const name = (i: number): string => points[i].best?.plan ?? 'no plan fits';
+  return order.flatMap((at, k) =>
+    k === 0 || name(at) === name(order[k - 1])
+      ? []
+      : [{ at, from: name(order[k - 1]), to: name(at) }],
+  );
+}
+
+function sequences(n: number): string {
+  return n === 1 ? '1 sequence' : `${n} sequences`;
+}

@@ -1,0 +1,47 @@
+/**
+ * The run that a layout is for. In: the question of a comparison, the sizes of a layout, the
+ * seconds of its step. Out: what a run of so many tokens takes on it, and the hosts that it holds.
+ */
+
+import { loadCluster } from '../../cost/hardware/load-cluster.ts';
+import type { Price } from '../../cost/hardware/operation.ts';
+import { type RunCost, runCost } from '../../cost/training/run-cost.ts';
+import type { Comparison } from '../../recipes/compare/comparison.ts';
+import { allocationOfLayout, type LayoutSizes } from '../model/layout.ts';
+import type { SweepQuestion } from '../model/question.ts';
+
+/** A run of so many tokens, and the price of a device-hour where the cluster states none. */
+export interface AskedRun {
+  readonly tokens: number;
+  readonly price?: Price;
+}
+
+/** What a run takes on a layout. */
+export function runOfLayout(
+  question: SweepQuestion,
+  sizes: LayoutSizes,
+  stepSeconds: number,
+  { tokens, price }: AskedRun,
+): RunCost {
+  const cluster = loadCluster(question.cluster);
+  const { operation = {} } = cluster;
+  return runCost({
+    devices: question.devices,
+    stepSeconds,
+    tokensPerStep: question.globalBatch * question.sequence,
+    tokens,
+    allocation: allocationOfLayout(cluster, sizes),
+    operation: price === undefined ? operation : { ...operation, pricePerDeviceHour: price },
+  });
+}
+
+/** A comparison with what a run takes on its best plan. */
+export function withRun(
+  comparison: Comparison,
+  question: SweepQuestion,
+  run: AskedRun | undefined,
+): Comparison {
+  const best = comparison.plans.find((plan) => plan.name === comparison.best);
+  if (run === undefined || best?.layout === undefined) return comparison;
+  return { ...comparison, run: runOfLayout(question, best.layout.sizes, best.seconds, run) };
+}

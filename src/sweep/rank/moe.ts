@@ -1,0 +1,443 @@
+/**
+ * Routed experts are priced beside the rest of the program. In the whole program tokens are sorted
+ * by expert over the whole batch, which no data rank does: each sorts its own tokens and exchanges
+ * them with the other ranks of its expert group. So the routed blocks are taken out of the program
+ * that is placed, and what one device does for its own tokens is priced by its calls: balanced
+ * routing is assumed, rows stay as many, and of the experts' weights one device reads its share.
+ */
+
+import type { Cluster } from '../../cost/hardware/cluster.ts';
+import { type CallTime, matrixCall, memoryCall, type StepSystem } from '../../cost/kernels/call.ts';
+import { defaultOptimizer, type Optimizer, stateBytes } from '../../cost/memory/state-bytes.ts';
+import { presetComputeCost } from '../../cost/presets/presets.ts';
+import { internalError } from '../../errors.ts';
+import { DTYPE_BYTES, type Graph, type Node, type ValueType } from '../../graph/types.ts';
+import { eachOperand, elementCount, mapOperands, sameShape } from '../../graph/value.ts';
+import { bind } from '../../ops/record/infer.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { withoutDeadCode } from '../../passes/dead-code.ts';
+import { ROUTED_PARTS, type RoutedPart } from '../../recipes/checkpoints.ts';
+import type { CoreParameter } from '../model/types.ts';
+import { graphUnits } from '../model/units.ts';
+import { programKernels } from './program-kernels.ts';
+import { fusedCalls } from './saved/made-again.ts';
+import { keptByUnit, narrowSaves } from './saved/saved-activations.ts';
+
+const EXPERTS = '.experts.';
+const SHARED = /\.shared_expert/;
+
+/** Module paths that hold routed experts, such as `model.layers.3.mlp`. */
+function routedScopes(graph: Graph): string[] {
+  const scopes = new Set<string>();
+  for (const node of graph.nodes) {
+    const name = node.meta.roleName ?? node.name;
+    const at = name.indexOf(EXPERTS);
+    if (node.kind === 'placeholder' && node.meta.role === 'parameter' && at > 0)
+      scopes.add(name.slice(0, at));
+  }
+  return [...scopes];
+}
+
+function inside(path: string | undefined, scope: string): boolean {
+  if (path === undefined || !(path === scope || path.startsWith(`${scope}.`))) return false;
+  return !SHARED.test(path.slice(scope.length));
+}
+
+interface Block {
+  readonly scope: string;
+  /** The value that the block reads, and the one that it gives back. */
+  readonly entry: string;
+  readonly exit: string;
+  /** Its calls, exit included. */
+  readonly calls: ReadonlySet<string>;
+}
+
+/** The routed block of each scope in a forward pass. */
+function blocks(graph: Graph, forward: (node: Node, i: number) => boolean): Block[] {
+  const types = new Map(graph.nodes.map((n) => [n.name, n]));
+  return routedScopes(graph).map((scope) => {
+    const calls = new Set<string>();
+    const expert = new Set<string>();
+    let entry: string | undefined;
+    let exit: string | undefined;
+    for (const [i, node] of graph.nodes.entries()) {
+      if (node.kind === 'placeholder') {
+        if ((node.meta.roleName ?? node.name).startsWith(`${scope}${EXPERTS}`))
+          expert.add(node.name);
+        continue;
+      }
+      if (exit !== undefined || !forward(node, i) || !inside(node.meta.path, scope)) continue;
+      calls.add(node.name);
+      eachOperand(node, (name) => {
+        if (expert.has(name)) expert.add(node.name);
+        const from = types.get(name);
+        if (entry === undefined && from?.kind === 'call' && !calls.has(name)) entry = name;
+      });
+      if (entry === undefined || !expert.has(node.name)) continue;
+      const [read, made] = [types.get(entry)?.type, node.type];
+      if (read?.kind === 'tensor' && made.kind === 'tensor' && sameShape(read.shape, made.shape))
+        exit = node.name;
+    }
+    if (entry === undefined || exit === undefined)
+      throw internalError(`the routed block ${scope} has no value that goes in or comes out`);
+    return { scope, entry, exit, calls };
+  });
+}
+
+/** A forward program whose routed blocks hand on what they read; their parameters are gone. */
+export function withoutRouted(graph: Graph): Graph {
+  const found = blocks(graph, (node) => node.kind === 'call');
+  if (found.length === 0) return graph;
+  const instead = new Map(found.map((b) => [b.exit, b.entry]));
+  const rename = (name: string): string => instead.get(name) ?? name;
+  const cut = withoutDeadCode({
+    ...graph,
+    nodes: graph.nodes.map((node) => mapOperands(node, rename)),
+    outputs: graph.outputs.map((o) => (o.value === null ? o : { ...o, value: rename(o.value) })),
+  });
+  const gone = (node: Node): boolean =>
+    node.kind === 'placeholder' &&
+    node.meta.role !== 'input' &&
+    found.some((b) => inside(node.meta.roleName ?? node.name, b.scope));
+  return { ...cut, nodes: cut.nodes.filter((n) => !gone(n)) };
+}
+
+/** What one unit's routed block adds. */
+export interface RoutedUnit {
+  readonly forwardSeconds: number;
+  readonly inputSeconds: number;
+  readonly weightSeconds: number;
+  /** Kernels that the host launches. */
+  readonly kernels: { readonly forward: number; readonly backward: number };
+  readonly recomputeSeconds: Readonly<Record<RoutedPart, number>>;
+  readonly keptBytes: Readonly<Record<RoutedPart, number>>;
+  readonly temporaryBytes: number;
+  /** Payload of one all-to-all on a device: all copies of its tokens. */
+  readonly dispatchBytes: number;
+}
+
+export interface RoutedCosts {
+  /** Experts of a layer, and how many of them a token meets. */
+  readonly experts: number;
+  readonly active: number;
+  /** Node-limited routing (`RoutedExperts.groups`). */
+  readonly limit?: { readonly count: number; readonly kept: number };
+  /** By `foldKey`. */
+  readonly units: Readonly<Record<string, readonly RoutedUnit[]>>;
+  readonly parameters: readonly CoreParameter[];
+}
+
+/** Devices of an expert group, and those that cut each expert between them. */
+export interface Fold {
+  readonly ep: number;
+  readonly etp: number;
+}
+
+function foldKey({ ep, etp }: Fold): string {
+  return etp === 1 ? `${ep}` : `${ep},${etp}`;
+}
+
+/** The routed block of each unit under a fold; undefined where it was not priced for it. */
+export function routedUnits(
+  costs: RoutedCosts,
+  { ep, etp = 1 }: { readonly ep: number; readonly etp?: number },
+): readonly RoutedUnit[] | undefined {
+  return costs.units[foldKey({ ep, etp })];
+}
+
+interface RoutedRequest {
+  /** Joint program of one device's tokens. */
+  readonly graph: Graph;
+  readonly phases: readonly ('forward' | 'backward')[];
+  readonly layers: number;
+  readonly table: OperatorTable;
+  readonly cluster: Cluster;
+  readonly preset: string;
+  readonly system: StepSystem | undefined;
+  readonly optimizer?: Optimizer | undefined;
+  readonly experts: number;
+  readonly active: number;
+  readonly limit?: RoutedCosts['limit'];
+  /** What to price for. */
+  readonly folds: readonly Fold[];
+}
+
+/**
+ * Routed blocks of a joint program, by unit and by fold. Where `etp` devices cut an expert between
+ * them, each has the rows of all of them and its part of the expert's width: products are priced at
+ * those sizes, what is computed element by element between them has as many elements as before, and
+ * the gathered rows are kept.
+ */
+export function routedCosts(request: RoutedRequest): RoutedCosts {
+  const { graph, phases, layers, table, experts, system } = request;
+  const units = graphUnits(graph, phases, layers, table);
+  const found = blocks(graph, (node, i) => node.kind === 'call' && phases[i] === 'forward');
+  const forward = new Set(found.flatMap((b) => [...b.calls]));
+  const scopes = found.map((b) => b.scope);
+  const isRouted = graph.nodes.map((node, i) => {
+    if (node.kind !== 'call') return false;
+    if (phases[i] === 'forward') return forward.has(node.name);
+    const { of, path } = node.meta;
+    return of !== undefined ? forward.has(of) : scopes.some((scope) => inside(path, scope));
+  });
+  const types = new Map(graph.nodes.map((n) => [n.name, n.type]));
+  const bytesOf = (i: number): number => typeBytes(graph.nodes[i].type);
+  const typeOf = (name: string): ValueType => types.get(name) ?? internalType(name);
+  const contextOf = (i: number): ReturnType<typeof bind> => bind(table, graph.nodes[i], typeOf);
+  const isPointwise = (n: Node): boolean => table.get(n.target)?.cls === 'pointwise';
+  const again = record(
+    (part) =>
+      new Set(
+        graph.nodes.flatMap((n) =>
+          forward.has(n.name) && isRecomputed(part, n, isPointwise(n)) ? [n.name] : [],
+        ),
+      ),
+  );
+  const narrow = narrowSaves(graph, units, table, system?.software);
+  const fused = fusedCalls(graph, units, table, system?.software);
+  const kept = record((part) =>
+    keptByUnit(graph, units, again[part], bytesOf, { counts: (i) => isRouted[i], narrow, fused }),
+  );
+
+  const laidOut = (node: Node, time: CallTime): CallTime =>
+    system?.software.groupedExperts === true && table.get(node.target)?.cls === 'other'
+      ? { ...time, seconds: time.seconds * ROWS_STILL_MOVED }
+      : time;
+  const width = streamWidth(found, types);
+  const timeAt = (node: Node, share: number, etp: number): CallTime =>
+    callTime(node, types, { share, etp, width }, request);
+  const made =
+    system === undefined
+      ? undefined
+      : programKernels({ graph, units, table, bytesOf, contextOf }, system);
+  // Of a device's experts only their products see how many there are and how they are cut.
+  const others = graph.nodes.map((node, i) => {
+    if (!isRouted[i] || isProduct(node)) return NOTHING;
+    return made === undefined
+      ? timeAt(node, experts, 1)
+      : laidOut(node, { seconds: made.seconds[i], kernels: made.kernels[i] });
+  });
+  const byFold = request.folds.map((fold) => {
+    const share = Math.ceil(experts / fold.ep);
+    const times = graph.nodes.map((node, i) =>
+      isRouted[i] && isProduct(node) ? timeAt(node, share, fold.etp) : others[i],
+    );
+    const sum = (
+      u: number,
+      accepts: (i: number) => boolean,
+      of: keyof CallTime = 'seconds',
+    ): number =>
+      times.reduce(
+        (sum, t, i) => (isRouted[i] && units.unit[i] === u && accepts(i) ? sum + t[of] : sum),
+        0,
+      );
+    return Array.from({ length: units.count }, (_, u): RoutedUnit => {
+      const largest = graph.nodes.reduce(
+        (most, node, i) =>
+          isRouted[i] && units.unit[i] === u && !isStack(node.type, experts)
+            ? Math.max(most, bytesOf(i))
+            : most,
+        0,
+      );
+      const dispatchBytes = dispatchOf(found, graph, u, request.active);
+      // Rows that come from the others that cut the same experts.
+      const gathered = (part: RoutedPart): number =>
+        part === 'full' ? 0 : (fold.etp - 1) * dispatchBytes;
+      return {
+        forwardSeconds: sum(u, (i) => units.pass[i] === 'forward'),
+        inputSeconds: sum(u, (i) => units.pass[i] === 'input'),
+        weightSeconds: sum(u, (i) => units.pass[i] === 'weight'),
+        kernels: {
+          forward: sum(u, (i) => units.pass[i] === 'forward', 'kernels'),
+          backward: sum(u, (i) => units.pass[i] !== 'forward', 'kernels'),
+        },
+        recomputeSeconds: record((part) => sum(u, (i) => again[part].has(graph.nodes[i].name))),
+        keptBytes: record((part) => kept[part].bytes[u] + gathered(part)),
+        // A product's operand and its result, and the gradient of one of them.
+        temporaryBytes:
+          2 * (fold.etp === 1 ? largest : Math.max(largest, fold.etp * dispatchBytes)),
+        dispatchBytes,
+      };
+    });
+  });
+  return {
+    experts,
+    active: request.active,
+    ...(request.limit === undefined ? {} : { limit: request.limit }),
+    units: Object.fromEntries(request.folds.map((fold, k) => [foldKey(fold), byFold[k]])),
+    parameters: routedParameters(graph, scopes, units.unit, request),
+  };
+}
+
+/**
+ * Of a block that is recomputed, only what goes in is kept; selectively, the products of the
+ * experts are kept too. Activation functions alone: what lies between the products.
+ */
+function isRecomputed(part: RoutedPart, node: Node, isPointwise: boolean): boolean {
+  if (part === 'none') return false;
+  if (part === 'moe_act')
+    return isPointwise && node.meta.path?.endsWith(EXPERTS.slice(0, -1)) === true;
+  return part === 'full' || !isProduct(node);
+}
+
+/** A product of the experts of a device with their rows. */
+function isProduct(node: Node): boolean {
+  return node.target.includes('_grouped_mm');
+}
+
+/** Weights or gradients of all experts: states, not results. */
+function isStack(type: ValueType, experts: number): boolean {
+  return type.kind === 'tensor' && type.shape.length === 3 && type.shape[0] === experts;
+}
+
+function record<T>(of: (part: RoutedPart) => T): Record<RoutedPart, T> {
+  return Object.fromEntries(ROUTED_PARTS.map((part) => [part, of(part)])) as Record<RoutedPart, T>;
+}
+
+function dispatchOf(found: readonly Block[], graph: Graph, unit: number, active: number): number {
+  const block = found.find((b) => unitOfScope(b.scope) === unit);
+  const entry = block === undefined ? undefined : graph.nodes.find((n) => n.name === block.entry);
+  return entry === undefined ? 0 : active * typeBytes(entry.type);
+}
+
+function unitOfScope(scope: string): number {
+  const match = /(\d+)[^\d]*$/.exec(scope);
+  return match === null ? -1 : Number(match[1]) + 1;
+}
+
+/** Elements of a token where it goes into a routed block. */
+function streamWidth(found: readonly Block[], types: ReadonlyMap<string, ValueType>): number {
+  const type = found.length === 0 ? undefined : types.get(found[0].entry);
+  return type?.kind === 'tensor' ? Number(type.shape.at(-1)) : 0;
+}
+
+/** What a device has of the experts: `share` of them, each cut `etp` ways. */
+interface ExpertSizes {
+  readonly share: number;
+  readonly etp: number;
+  /** Of a token outside the experts. */
+  readonly width: number;
+}
+
+/**
+ * Operands on a device of a grouped product: [rows, in] x [experts, in, out], or [in, rows] x
+ * [rows, out], and bounds [experts].
+ */
+function productTypes(
+  operands: readonly ValueType[],
+  made: ValueType,
+  { share, etp, width }: ExpertSizes,
+): ValueType[] {
+  const shapeOf = (type: ValueType): readonly number[] =>
+    type.kind === 'tensor' ? type.shape.map(Number) : [];
+  const ofWeight = shapeOf(operands[1]).length === 2;
+  const [, inward] = shapeOf(ofWeight ? made : operands[1]);
+  // Of a weight's two dims the one inside the expert is cut; equal ones make equal products.
+  const [i, o] = inward === width ? [1, etp] : [etp, 1];
+  const [left, right, bounds] = operands.map(shapeOf);
+  const local = ofWeight
+    ? [
+        [left[0] / i, left[1] * etp],
+        [right[0] * etp, right[1] / o],
+      ]
+    : [
+        [left[0] * etp, left[1] / i],
+        [share, right[1] / i, right[2] / o],
+      ];
+  return operands.map((type, k) => {
+    if (type.kind !== 'tensor') return type;
+    const { stride: _, ...plain } = type;
+    return { ...plain, shape: k < 2 ? local[k] : bounds.map(() => share) };
+  });
+}
+
+/**
+ * Of the traffic that lays rows out, the share that is left where one kernel takes them as the
+ * exchange leaves them: 2 of 6 passes.
+ */
+const ROWS_STILL_MOVED = 1 / 3;
+
+function internalType(name: string): never {
+  throw internalError(`value '${name}' is not defined`);
+}
+
+const NOTHING: CallTime = { seconds: 0, kernels: 0 };
+
+/** A call at the sizes of a device. */
+function callTime(
+  node: Node,
+  types: ReadonlyMap<string, ValueType>,
+  sizes: ExpertSizes,
+  { table, cluster, preset, system }: RoutedRequest,
+): CallTime {
+  const operator = table.get(node.target);
+  if (operator === undefined || operator.cls === 'view' || operator.cls === 'control')
+    return NOTHING;
+  const typeOf = (name: string): ValueType => types.get(name) ?? internalType(name);
+  let context: ReturnType<typeof bind>;
+  if (!isProduct(node)) context = bind(table, node, typeOf);
+  else {
+    const names: string[] = [];
+    eachOperand(node, (name) => names.push(name));
+    const local = productTypes(names.map(typeOf), node.type, sizes);
+    context = bind(table, node, (name) => local[names.indexOf(name)]);
+  }
+  if (context === undefined) return NOTHING;
+  if (system === undefined)
+    return { seconds: presetComputeCost(preset, operator, context, cluster).seconds, kernels: 0 };
+  const bytes = operator.bytes(context);
+  const weight = isProduct(node) && context.inputs[1].shape.length === 3;
+  return (
+    matrixCall(operator, context, system, { narrow: isProduct(node), weight }) ??
+    memoryCall(bytes, bytes > 0 ? 1 : 0, system)
+  );
+}
+
+function routedParameters(
+  graph: Graph,
+  scopes: readonly string[],
+  unit: Int32Array,
+  { optimizer, experts }: RoutedRequest,
+): CoreParameter[] {
+  return graph.nodes.flatMap((node, i): CoreParameter[] => {
+    const { role } = node.meta;
+    if (
+      node.kind !== 'placeholder' ||
+      (role !== 'parameter' && role !== 'buffer') ||
+      node.type.kind !== 'tensor'
+    )
+      return [];
+    const name = node.meta.roleName ?? node.name;
+    if (!scopes.some((scope) => inside(name, scope))) return [];
+    const { dtype } = node.type;
+    const isExpert = name.includes(EXPERTS);
+    const trained = role === 'parameter';
+    const elements = elementCount(node.type) ?? 0;
+    const rows = isExpert ? experts : Number(node.type.shape[0] ?? 1);
+    return [
+      {
+        name,
+        unit: unit[i],
+        kind: isExpert ? 'expert' : 'router',
+        localElements: elements,
+        localRows: rows,
+        rows,
+        rowWays: 1,
+        itemBytes: DTYPE_BYTES[dtype],
+        state: trained
+          ? stateBytes(optimizer ?? defaultOptimizer(dtype), dtype)
+          : { parameter: DTYPE_BYTES[dtype], gradient: 0, optimizer: 0 },
+        ...(isExpert ? { isNarrow: true } : {}),
+        usedForward: true,
+        usedBackward: trained,
+        trained,
+        pending: [],
+      },
+    ];
+  });
+}
+
+function typeBytes(type: ValueType): number {
+  if (type.kind === 'tuple') return type.items.reduce((sum, item) => sum + typeBytes(item), 0);
+  return type.kind === 'tensor' ? (elementCount(type) ?? 0) * DTYPE_BYTES[type.dtype] : 0;
+}

@@ -1,0 +1,428 @@
+/**
+ * Takes the solved program of one data rank and gives seconds, saved bytes and parameters by
+ * pipeline unit.
+ */
+
+import { keptScoreBytes, type StepSystem } from '../../cost/kernels/call.ts';
+import { internalError } from '../../errors.ts';
+import { isPartialCode } from '../../mesh/sharding/space.ts';
+import type { TypedContext } from '../../ops/record/record.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import type { Model, Use } from '../../plan/model/model.ts';
+import { localCall } from '../../plan/model/node-costs.ts';
+import { moved } from '../../plan/model/tables.ts';
+import { Routes } from '../../plan/record/routes.ts';
+import { type Checkpoint, modulesOf, POLICIES, programPart } from '../../recipes/checkpoints.ts';
+import {
+  type ByCheckpoint,
+  type ContextPass,
+  type CoreParameter,
+  type CoreTraffic,
+  type CoreUnit,
+  type DataExtra,
+  type PassSeconds,
+} from '../model/types.ts';
+import { type GraphUnits, graphUnits, type PassOf } from '../model/units.ts';
+import { gradientRoots } from './gradient-roots.ts';
+import { NarrowGathers } from './moves/narrow-gathers.ts';
+import { localBytes, type Move, PARTS, PendingSums, type Step } from './moves/pending-sums.ts';
+import { COLLECTIVES, dataExtras, unitTraffic } from './moves/plan-collectives.ts';
+import { coreParameters } from './parameters.ts';
+import { programKernels } from './program-kernels.ts';
+import { type GatheredRepeats, gatheredRepeats, isSavedAsTaken } from './saved/key-values.ts';
+import { priceModuleSets } from './saved/layer-modules.ts';
+import { fusedCalls } from './saved/made-again.ts';
+import { keptByUnit, narrowSaves, recomputedCalls } from './saved/saved-activations.ts';
+import { temporaryBytes } from './saved/temporaries.ts';
+
+/** Reads the parts of a plan of one data rank: seconds, bytes and parameters by unit. */
+export class PlanReader {
+  private readonly graphUnits: GraphUnits;
+  private readonly routes: Routes;
+  /**
+   * Seconds by node: compute with nothing moved, collectives of activations, and of recomputed
+   * calls.
+   */
+  private readonly compute: Float64Array;
+  /** Kernels and collectives that the host launches. */
+  private readonly kernels: Float64Array;
+  private readonly communication: Float64Array;
+  /** Of those collectives, seconds over `cp` alone by node. */
+  private readonly contextSeconds: Float64Array;
+  /** Of those collectives, gathers and scatters over `tp` alone. */
+  private readonly tensorParts: Float64Array;
+  /**
+   * Seconds of each unit that a step has once, whatever its microbatches: gradients on their way
+   * out.
+   */
+  readonly stepSeconds: Float64Array;
+  /** Of these, gradients that are laid out anew. */
+  private readonly relaidSeconds: Float64Array;
+  private readonly moves: Move[] = [];
+  /** Parameter (node) whose gradient a value is, from where only views follow. */
+  private readonly gradientOf: Int32Array;
+  private readonly pendingSums: PendingSums;
+  /** Exchanges that the backward pass finds done, and the node that makes what they move. */
+  private readonly saved: { readonly producer: number; readonly steps: readonly Step[] }[] = [];
+  private readonly gathers: NarrowGathers;
+  private readonly repeats: readonly GatheredRepeats[];
+  /** Their calls: what they make is not kept, and made again in the backward pass. */
+  private readonly repeated: ReadonlySet<number>;
+
+  constructor(
+    private readonly model: Model,
+    private readonly choice: Int32Array,
+    layers: number,
+    private readonly table: OperatorTable,
+    private readonly system?: StepSystem,
+  ) {
+    const { graph, flow } = model;
+    this.graphUnits = graphUnits(graph, flow.phases, layers, table);
+    this.routes = new Routes(model, choice);
+    this.gradientOf = gradientRoots(model, table);
+    this.gathers = new NarrowGathers(model, this.graphUnits, table, system);
+    this.repeats = gatheredRepeats(model, this.routes);
+    this.repeated = new Set(this.repeats.flatMap((r) => r.nodes));
+    this.compute = new Float64Array(graph.nodes.length);
+    this.kernels = new Float64Array(graph.nodes.length);
+    this.communication = new Float64Array(graph.nodes.length);
+    this.contextSeconds = new Float64Array(graph.nodes.length);
+    this.tensorParts = new Float64Array(graph.nodes.length);
+    this.stepSeconds = new Float64Array(this.graphUnits.count);
+    this.relaidSeconds = new Float64Array(this.graphUnits.count);
+    graph.nodes.forEach((_, n) => {
+      const entry = model.strategies.nodes[n];
+      if (entry === null) return;
+      const seconds = model.nodeSeconds.get(entry.content);
+      const s = choice[model.nodeVariable[n]];
+      this.compute[n] = seconds?.compute[s] ?? 0;
+      this.communication[n] = seconds?.internal[s] ?? 0;
+    });
+    if (system !== undefined) this.priceKernels(system);
+    // Kernels of grouped queries read keys as they are: the copies that the program writes cost
+    // what they cost other plans, for the rows of a rank.
+    const cp = model.space.mesh.names.indexOf('cp');
+    for (const n of this.repeated) this.compute[n] /= model.space.mesh.sizes[cp];
+    for (const use of this.inOrder()) this.walk(use);
+    this.pendingSums = new PendingSums(model, this.routes, this.graphUnits, this.moves);
+  }
+
+  /** Prices every call as a kernel of the software, or its share of one. */
+  private priceKernels(system: StepSystem): void {
+    const { graph, flow, strategies, space, nodeVariable } = this.model;
+    const bytesOf = (n: number): number =>
+      flow.results[n].reduce((most, v) => (v < 0 ? most : Math.max(most, this.valueBytes(v))), 0);
+    const contextOf = (n: number): TypedContext | undefined => {
+      const entry = strategies.nodes[n];
+      return entry?.call === undefined
+        ? undefined
+        : localCall(entry, this.choice[nodeVariable[n]], space);
+    };
+    const made = programKernels(
+      { graph, units: this.graphUnits, table: this.table, bytesOf, contextOf },
+      system,
+    );
+    this.compute.set(made.seconds);
+    this.kernels.set(made.kernels);
+  }
+
+  /** Shared copies are made by the first use in program order. */
+  private inOrder(): Use[] {
+    const at = (use: Use): number =>
+      use.at.kind === 'input' ? use.at.node : Number.MAX_SAFE_INTEGER;
+    return this.model.uses
+      .map((use, i) => ({ use, i }))
+      .sort((a, b) => at(a.use) - at(b.use) || a.i - b.i)
+      .map(({ use }) => use);
+  }
+
+  private walk(use: Use): void {
+    const { flow, redistributor } = this.model;
+    const type = moved(flow.values[use.value].meta);
+    const steps: Step[] = [];
+    for (const { from, to, copy } of this.routes.of(use)) {
+      if (copy === 'reused') continue;
+      const plan = redistributor.plan(type, from, to);
+      if (plan === undefined) throw internalError('a chosen redistribution is refused');
+      for (const step of plan.steps) steps.push(this.gathers.stepOf(use, step));
+    }
+    const exchanged =
+      steps.some((s) => s.kind === 'all_to_all') &&
+      isSavedAsTaken(this.model, this.routes, this.table, use);
+    const producer = flow.values[use.value].node;
+    if (exchanged) this.saved.push({ producer, steps: steps.splice(0) });
+    const node = use.at.kind === 'input' ? use.at.node : producer;
+    const kind: Move['kind'] =
+      this.graphUnits.weight[producer] === 1
+        ? 'weight'
+        : this.isGradient(use)
+          ? 'gradient'
+          : 'activation';
+    this.moves.push({ use, kind, node, steps });
+    const seconds = steps.reduce((sum, step) => sum + step.seconds, 0);
+    // Parameters on the model dims are used as stored, or sliced for nothing; what does move is
+    // paid with the call.
+    if (kind === 'gradient' || (kind === 'weight' && use.at.kind !== 'input')) {
+      this.stepSeconds[this.graphUnits.unit[node]] += seconds;
+      // Sums are priced together with those over data ranks (`CoreParameter.pending`).
+      for (const step of steps)
+        if (step.kind === 'all_to_all' || step.kind === 'all_gather')
+          this.relaidSeconds[this.graphUnits.unit[node]] += step.seconds;
+    } else {
+      this.communication[node] += seconds;
+      const { names } = this.model.space.mesh;
+      for (const step of steps) {
+        const over = (name: string): boolean => step.meshDims.every((d) => names[d] === name);
+        if (PARTS.has(step.kind) && over('tp')) this.tensorParts[node] += step.seconds;
+        if (COLLECTIVES.has(step.kind)) this.kernels[node]++;
+        if (!COLLECTIVES.has(step.kind) || !over('cp')) continue;
+        this.contextSeconds[node] += step.seconds;
+      }
+    }
+  }
+
+  /** Whether a use moves the gradient of a parameter on its way out. */
+  private isGradient({ at, value }: Use): boolean {
+    if (this.gradientOf[value] < 0) return false;
+    if (at.kind !== 'input') return true;
+    return this.model.flow.results[at.node].some((v) => v >= 0 && this.gradientOf[v] >= 0);
+  }
+
+  /** @param asked also priced with this recomputed */
+  units(asked: Checkpoint = 'none'): CoreUnit[] {
+    const { graphUnits } = this;
+    const { graph } = this.model;
+    const { unit, pass, count } = graphUnits;
+    const software = this.system?.software;
+    const narrow = narrowSaves(graph, graphUnits, this.table, software);
+    const fused = fusedCalls(graph, graphUnits, this.table, software);
+    const keptUnder = (policy: Checkpoint): ReturnType<typeof keptByUnit> =>
+      keptByUnit(graph, graphUnits, this.notKept(policy), (n) => this.bytes(n, policy), {
+        narrow,
+        fused,
+      });
+    const kept = keptUnder('none');
+    const temporary = temporaryBytes(this.model, this.choice, this.table, {
+      units: graphUnits,
+      kept: kept.nodes,
+      repeats: this.repeats,
+    });
+    const boundary = this.boundaries();
+    const of = (which: PassOf): PassSeconds[] => this.sums((n) => pass[n] === which);
+    const [forward, weight] = [of('forward'), of('weight')];
+    const input = this.sums((n) => pass[n] === 'input' || this.repeated.has(n));
+    const exchanges = (u: number, names: ReadonlySet<string>): number =>
+      this.saved
+        .filter(({ producer: n }) => unit[n] === u && names.has(graph.nodes[n].name))
+        .reduce((total, { steps }) => total + steps.reduce((t, step) => t + step.seconds, 0), 0);
+    const second = (policy: Checkpoint): PassSeconds[] => {
+      const names = this.recomputedNames(policy);
+      const made = this.pendingSums.madeBefore(names);
+      return this.sums((n) => names.has(graph.nodes[n].name)).map((s, u) => ({
+        ...s,
+        // What is recomputed without the attention that took it is exchanged again.
+        communication:
+          s.communication -
+          made.seconds[u] +
+          (this.isAttentionAgain(names) ? 0 : exchanges(u, names)),
+        tensorParts: s.tensorParts - made.tensorParts[u],
+      }));
+    };
+    const byPolicy = new Map<
+      Checkpoint,
+      { readonly again: PassSeconds[]; readonly bytes: Float64Array }
+    >();
+    const priced = (
+      policy: Checkpoint,
+    ): { readonly again: PassSeconds[]; readonly bytes: Float64Array } => {
+      let found = byPolicy.get(policy);
+      if (found === undefined)
+        byPolicy.set(policy, (found = { again: second(policy), bytes: keptUnder(policy).bytes }));
+      return found;
+    };
+    for (const policy of POLICIES) priced(policy);
+    priceModuleSets((set) => {
+      const { again, bytes } = priced(set);
+      return {
+        seconds: again.reduce((sum, p) => sum + p.compute + p.communication, 0),
+        savedBytes: kept.bytes.reduce((sum, b, u) => sum + b - bytes[u], 0),
+      };
+    });
+    priced(programPart(asked));
+    const record = <T>(
+      get: (p: { again: PassSeconds[]; bytes: Float64Array }, policy: Checkpoint) => T,
+    ): ByCheckpoint<T> =>
+      Object.fromEntries([...byPolicy].map(([policy, p]) => [policy, get(p, policy)]));
+    const context = this.contexts([...byPolicy.keys()]);
+    return Array.from({ length: count }, (_, u): CoreUnit => ({
+      forward: forward[u],
+      backwardInput: input[u],
+      backwardWeight: weight[u],
+      again: record((p) => p.again[u]),
+      keptBytes: record((p) => p.bytes[u]),
+      temporaryBytes: temporary[u],
+      boundaryBytes: boundary[u],
+      stepSeconds: this.relaidSeconds[u],
+      ...context(u),
+    }));
+  }
+
+  /** Seconds and kernels of some calls, by unit. */
+  private sums(accepts: (n: number) => boolean): PassSeconds[] {
+    const { unit, count } = this.graphUnits;
+    const out = Array.from({ length: count }, () => ({
+      compute: 0,
+      communication: 0,
+      products: 0,
+      tensorParts: 0,
+      kernels: 0,
+    }));
+    this.model.graph.nodes.forEach((node, n) => {
+      if (!accepts(n)) return;
+      out[unit[n]].compute += this.compute[n];
+      out[unit[n]].communication += this.communication[n];
+      out[unit[n]].kernels += this.kernels[n];
+      out[unit[n]].tensorParts += this.tensorParts[n];
+      if (this.table.get(node.target)?.cls === 'matmul') out[unit[n]].products += this.compute[n];
+    });
+    return out;
+  }
+
+  private isAttentionAgain(names: ReadonlySet<string>): boolean {
+    return this.model.graph.nodes.some(
+      (n) => names.has(n.name) && this.table.get(n.target)?.cls === 'attention',
+    );
+  }
+
+  /** What each layer does over `cp`. */
+  private contexts(policies: readonly Checkpoint[]): (unit: number) => Pick<CoreUnit, 'context'> {
+    const { graph, space } = this.model;
+    const { unit, pass, count } = this.graphUnits;
+    if (!space.mesh.names.includes('cp')) return () => ({});
+    const again = policies.map((policy) => [policy, this.recomputedNames(policy)] as const);
+    const isAttention = (n: number): boolean =>
+      this.table.get(graph.nodes[n].target)?.cls === 'attention';
+    return (u) => {
+      if (u === 0 || u === count - 1) return {};
+      const own = [...unit.keys()].filter((n) => unit[n] === u);
+      const sum = (accepts: (n: number) => boolean): ContextPass => {
+        const list = own.filter(accepts);
+        const add = (of: (n: number) => number): number =>
+          list.reduce((total, n) => total + of(n), 0);
+        return {
+          seconds: add((n) => this.contextSeconds[n]),
+          attentionSeconds: add((n) => (isAttention(n) ? this.compute[n] : 0)),
+        };
+      };
+      const forward = sum((n) => pass[n] === 'forward');
+      const backward = sum((n) => pass[n] !== 'forward' || this.repeated.has(n));
+      return {
+        context: {
+          forward,
+          backward,
+          again: Object.fromEntries(
+            again.map(([policy, names]) => [policy, sum((n) => names.has(graph.nodes[n].name))]),
+          ),
+        },
+      };
+    };
+  }
+
+  /**
+   * Calls that are recomputed for what is not kept; repeats for the gradient of attention are part
+   * of the backward pass.
+   */
+  private recomputedNames(policy: Checkpoint): Set<string> {
+    const names = new Set(recomputedCalls(policy, this.model.graph, this.table));
+    if (policy !== 'full') for (const name of this.repeatedNames()) names.delete(name);
+    return names;
+  }
+
+  private notKept(policy: Checkpoint): Set<string> {
+    const { graph } = this.model;
+    const names = new Set([...recomputedCalls(policy, graph, this.table), ...this.repeatedNames()]);
+    // What attention gives is kept where it alone is recomputed: the projection behind it reads it.
+    if (modulesOf(policy).includes('core_attn'))
+      for (const n of graph.nodes)
+        if (this.table.get(n.target)?.cls === 'attention') names.delete(n.name);
+    return names;
+  }
+
+  private repeatedNames(): string[] {
+    return [...this.repeated].map((n) => this.model.graph.nodes[n].name);
+  }
+
+  /** Bytes of the results of a node on a device, as they are kept. */
+  private bytes(n: number, policy: Checkpoint): number {
+    const { flow, graph } = this.model;
+    const isAttention = this.table.get(graph.nodes[n].target)?.cls === 'attention';
+    const isAgain = isAttention && modulesOf(policy).includes('core_attn');
+    const results = isAgain ? flow.results[n].slice(0, 1) : flow.results[n];
+    const bytes = [...results].reduce(
+      (sum, v) => (v < 0 ? sum : sum + this.pendingSums.keptBytes(v)),
+      0,
+    );
+    return bytes + (isAttention && !isAgain ? this.scoreBytes(n) : 0);
+  }
+
+  private scoreBytes(n: number): number {
+    const { strategies, nodeVariable, space } = this.model;
+    const entry = strategies.nodes[n];
+    if (this.system === undefined || entry?.call === undefined) return 0;
+    const call = localCall(entry, this.choice[nodeVariable[n]], space);
+    return call === undefined ? 0 : keptScoreBytes(call, this.system.software);
+  }
+
+  private valueBytes(value: number): number {
+    return localBytes(this.model, value, this.routes.owned(value));
+  }
+
+  /** Bytes of the largest activation that each unit hands to the next in the forward pass. */
+  private boundaries(): Float64Array {
+    const { model, graphUnits } = this;
+    const { unit, pass, weight } = graphUnits;
+    const out = new Float64Array(graphUnits.count);
+    const depends = new Uint8Array(model.flow.values.length);
+    model.graph.nodes.forEach((node, n) => {
+      const isParameter = node.kind === 'placeholder' && node.meta.role === 'parameter';
+      const from = isParameter || [...model.flow.inputs[n]].some((v) => depends[v] === 1);
+      for (const v of model.flow.results[n]) if (v >= 0) depends[v] = Number(from);
+      if (node.kind !== 'call' || pass[n] !== 'forward') return;
+      for (const v of model.flow.inputs[n]) {
+        const producer = model.flow.values[v].node;
+        if (depends[v] === 0 || weight[producer] === 1 || unit[producer] >= unit[n]) continue;
+        out[unit[producer]] = Math.max(out[unit[producer]], this.valueBytes(v));
+      }
+    });
+    return out;
+  }
+
+  parameters(): CoreParameter[] {
+    return coreParameters(this.model, this.choice, this.graphUnits, this.moves, this.pending());
+  }
+
+  /** Model dims over which each parameter's gradient is pending where it is made. */
+  private pending(): Map<number, string[]> {
+    const { space } = this.model;
+    const out = new Map<number, string[]>();
+    for (const { use } of this.moves) {
+      const parameter = this.gradientOf[use.value];
+      if (parameter < 0) continue;
+      const from = this.routes.owned(use.value);
+      const dims = space.mesh.dims.flatMap(({ name, size }, d) =>
+        size > 1 && isPartialCode(space.kindAt(from, d)) ? [name] : [],
+      );
+      const known = out.get(parameter) ?? [];
+      out.set(parameter, [...new Set([...known, ...dims])]);
+    }
+    return out;
+  }
+
+  traffic(): CoreTraffic[] {
+    return unitTraffic(this.model, this.graphUnits, this.moves, this.repeated);
+  }
+
+  extras(): DataExtra[] {
+    return dataExtras(this.model, this.choice, this.graphUnits, this.moves);
+  }
+}

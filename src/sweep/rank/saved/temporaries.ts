@@ -1,0 +1,51 @@
+/** Gives the peak bytes of each unit that are neither states nor saved activations. */
+
+import type { OperatorTable } from '../../../ops/record/table.ts';
+import type { Model } from '../../../plan/model/model.ts';
+import { planMemoryTimeline } from '../../../plan/record/memory-timeline.ts';
+import type { GraphUnits } from '../../model/units.ts';
+import type { GatheredRepeats } from './key-values.ts';
+
+/** What of a program is kept for the backward pass, and what is made twice. */
+interface Kept {
+  readonly units: GraphUnits;
+  /** Nodes whose results are kept. */
+  readonly kept: ReadonlySet<number>;
+  readonly repeats: readonly GatheredRepeats[];
+}
+
+/** The most bytes alive in each unit of a device that are neither states nor kept. */
+export function temporaryBytes(
+  model: Model,
+  choice: Int32Array,
+  table: OperatorTable,
+  { units, kept, repeats }: Kept,
+): Float64Array {
+  const { nodes } = model.graph;
+  const names = new Set([...kept].map((n) => nodes[n].name));
+  const twice = new Map(repeats.flatMap((r) => r.nodes.map((n) => [nodes[n].name, r] as const)));
+  const { intervals, nodeOfPoint, pointOfNode } = planMemoryTimeline(model, choice, table);
+  const change = new Float64Array(nodeOfPoint.length + 1);
+  const alive = (start: number, end: number, bytes: number): void => {
+    change[start] += bytes;
+    change[end + 1] -= bytes;
+  };
+  for (const { start, end, bytes, kind, name } of intervals) {
+    if (kind !== 'activation' && kind !== 'communication') continue;
+    if (kind === 'activation' && name !== undefined && names.has(name)) continue;
+    const made = name === undefined || kind !== 'activation' ? undefined : twice.get(name);
+    if (made?.gradient === undefined || end < pointOfNode[made.gradient]) alive(start, end, bytes);
+    else {
+      alive(start, pointOfNode[made.attention], bytes);
+      alive(pointOfNode[made.gradient], end, bytes);
+    }
+  }
+  const most = new Float64Array(units.count);
+  let live = 0;
+  nodeOfPoint.forEach((n, t) => {
+    live += change[t];
+    const u = units.unit[n];
+    most[u] = Math.max(most[u], live);
+  });
+  return most;
+}

@@ -1,0 +1,45 @@
+/**
+ * Bytes of activations that the devices of a pipeline keep. In: a schedule, its shape, the
+ * microbatches in flight. Out: for each device what it keeps in all, of what one microbatch keeps
+ * of each of its chunks.
+ */
+
+import { keptByChunk } from '../../../simulate/pipeline/closed-forms.ts';
+import type { PipelineSchedule, PipelineShape } from '../../../simulate/pipeline/schedules.ts';
+
+/** Bytes that a device keeps in all, of those that a microbatch keeps of each of its chunks. */
+export type HeldBytes = (chunkBytes: readonly number[]) => number;
+
+/** What pipelines keep; of each shape the mixes of chunks are made once. */
+export class HeldActivations {
+  private readonly mixesOf = new Map<string, readonly (readonly number[])[]>();
+
+  /** @param paired one microbatch more is kept, of any chunk; `inFlight` counts it */
+  of(
+    schedule: PipelineSchedule,
+    shape: PipelineShape,
+    inFlight: readonly number[],
+    paired: boolean,
+  ): HeldBytes[] {
+    return inFlight.map((count, i): HeldBytes => {
+      if (schedule !== 'interleaved') return (bytes) => count * Math.max(...bytes);
+      const mixes = this.mixes(shape, i);
+      return (bytes) => {
+        let most = 0;
+        for (const mix of mixes)
+          most = Math.max(
+            most,
+            mix.reduce((sum, n, c) => sum + n * bytes[c], 0),
+          );
+        return most + (paired ? Math.max(...bytes) : 0);
+      };
+    });
+  }
+
+  private mixes(shape: PipelineShape, device: number): readonly (readonly number[])[] {
+    const key = `${shape.devices} ${shape.microbatches} ${shape.chunks} ${device}`;
+    let found = this.mixesOf.get(key);
+    if (found === undefined) this.mixesOf.set(key, (found = keptByChunk(shape, device)));
+    return found;
+  }
+}

@@ -1,0 +1,134 @@
+/** Gives the collectives of one step on the busiest device of a layout, by kind and mesh axes. */
+
+import { routedPart } from '../../recipes/checkpoints.ts';
+import type { Traffic } from '../../recipes/compare/price.ts';
+import type { LayerKinds } from '../model/representative-layers.ts';
+import type { Moved } from '../model/states.ts';
+import type { CoreTraffic, CoreUnit } from '../model/types.ts';
+import { routedUnits } from '../rank/moe.ts';
+import { type Ring, ringSeconds, ringSends } from './units/ring.ts';
+import { tokenExchange } from './units/token-exchange.ts';
+import { ringOf, type UnitRequest } from './units/unit-costs.ts';
+
+/** Where the device that works longest is in the pipeline. */
+export interface DevicePlace {
+  /** First units of the chunks, and the number of units. */
+  readonly bounds: readonly number[];
+  readonly device: number;
+  readonly chunks: number;
+  /** Units of each chunk, from its first, whose results are recomputed. */
+  readonly again: readonly number[];
+  /**
+   * Share of seconds that stays visible: of state collectives of each microbatch, of those of a
+   * step, of exchanges with experts.
+   */
+  readonly visible: {
+    readonly microbatch: number;
+    readonly step: number;
+    readonly exchange?: number;
+  };
+}
+
+type Writable<T> = { -readonly [K in keyof T]: T[K] };
+
+/**
+ * What keys, values and their gradients send round in one microbatch of a layer, and the share of
+ * it that is visible.
+ */
+function ringMoves(
+  { context }: CoreUnit,
+  ring: Ring,
+): (Moved & { readonly share: number }) | undefined {
+  if (context === undefined) return undefined;
+  const count = ringSends(ring.ranks, 'forward') + ringSends(ring.ranks, 'backward');
+  const seconds = count * ring.hop(ring.blockBytes);
+  const visible =
+    ringSeconds(context.forward, ring, 'forward').seconds +
+    ringSeconds(context.backward, ring, 'backward').seconds;
+  return {
+    kind: 'collective_permute',
+    axes: 'cp',
+    count,
+    sentBytes: count * ring.blockBytes,
+    seconds,
+    share: visible / seconds,
+  };
+}
+
+/**
+ * Collectives of one step on the device that works longest, by kind and axes; most seconds first.
+ */
+export function stepTraffic(
+  request: UnitRequest,
+  kinds: LayerKinds,
+  place: DevicePlace,
+  microbatches: number,
+): Traffic[] {
+  const { core, routed, sizes, kind, checkpoint, groups } = request;
+  const { bounds, device, chunks, visible } = place;
+  const times = new Map<number, number>();
+  /** Of these, how often the unit is recomputed. */
+  const twice = new Map<number, number>();
+  const last = bounds[bounds.length - 1] - 1;
+  for (let c = 0; c < chunks; c++)
+    for (let u = bounds[c * sizes.pp + device]; u < bounds[c * sizes.pp + device + 1]; u++) {
+      const shallow = u === 0 ? 0 : u === last ? core.units.length - 1 : kinds.standsFor[u - 1] + 1;
+      times.set(shallow, (times.get(shallow) ?? 0) + 1);
+      const isRecomputed = u - bounds[c * sizes.pp + device] < place.again[c * sizes.pp + device];
+      if (isRecomputed) twice.set(shallow, (twice.get(shallow) ?? 0) + 1);
+    }
+  const sums = new Map<string, Writable<Traffic> & { exposedSeconds: number }>();
+  const put = (move: Moved | CoreTraffic, n: number, share = 1): void => {
+    if (n === 0) return;
+    const key = `${move.kind} ${move.axes}`;
+    let sum = sums.get(key);
+    if (sum === undefined)
+      sums.set(
+        key,
+        (sum = {
+          kind: move.kind,
+          axes: move.axes,
+          count: 0,
+          sentBytes: 0,
+          seconds: 0,
+          exposedSeconds: 0,
+        }),
+      );
+    sum.count += n * move.count;
+    sum.sentBytes += n * move.sentBytes;
+    sum.seconds += n * move.seconds;
+    sum.exposedSeconds += n * move.seconds * share;
+  };
+  const isRing = kind.context === 'ring';
+  const inRing = (t: CoreTraffic): boolean =>
+    isRing && t.axes === 'cp' && core.units[t.unit].context !== undefined;
+  for (const t of core.traffic) if (!inRing(t)) put(t, microbatches * (times.get(t.unit) ?? 0));
+  if (isRing)
+    for (const [index, n] of times) {
+      const move = ringMoves(core.units[index], ringOf(request));
+      if (move !== undefined) put(move, microbatches * n, move.share);
+    }
+  for (const { p, cost } of request.states.costs()) {
+    // A tied parameter lies on the first and on the last stage, which are two devices.
+    const also = sizes.pp > 1 && p.alsoUnit !== undefined ? (times.get(p.alsoUnit) ?? 0) : 0;
+    const n = (times.get(p.unit) ?? 0) + also;
+    for (const move of cost.perMicrobatch) put(move, microbatches * n, visible.microbatch);
+    for (const move of cost.perStep) put(move, n, visible.step);
+  }
+  if (routed !== undefined)
+    for (const [index, n] of times) {
+      const { expertTokensOnce, sentBytes = 2 } = request.system?.software ?? {};
+      const bytes = routedUnits(routed, sizes)?.[index]?.dispatchBytes ?? 0;
+      const legs = [sentBytes / 2, 1].map(
+        (share) => tokenExchange(groups, share * bytes, routed, expertTokensOnce).moves,
+      );
+      // Once in each pass; a block that is recomputed dispatches and combines once more.
+      const passes = 2 * n + (routedPart(checkpoint) === 'full' ? (twice.get(index) ?? 0) : 0);
+      // Both ways are listed of each: half of them run.
+      for (const moves of legs)
+        for (const move of moves) put(move, (microbatches * passes) / 2, visible.exchange);
+    }
+  return [...sums.values()].sort(
+    (a, b) => b.seconds - a.seconds || (`${a.kind}${a.axes}` < `${b.kind}${b.axes}` ? -1 : 1),
+  );
+}

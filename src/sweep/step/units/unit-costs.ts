@@ -1,0 +1,417 @@
+/**
+ * Gives the cost of every pipeline unit of the whole model under one layout, from the prices of its
+ * representative layers.
+ */
+
+import { type CallTime, memoryCall, type StepSystem } from '../../../cost/kernels/call.ts';
+import { trafficSeconds } from '../../../cost/kernels/seconds.ts';
+import { internalError } from '../../../errors.ts';
+import { type Checkpoint, programPart, routedPart } from '../../../recipes/checkpoints.ts';
+import type { LayoutKind, LayoutSizes } from '../../model/layout.ts';
+import {
+  type Beside,
+  exchangeBeside,
+  roomIn,
+  type StateMoves,
+  tensorBeside,
+} from '../../model/overlap.ts';
+import type { LayerKinds } from '../../model/representative-layers.ts';
+import type { DataGroups } from '../../model/states.ts';
+import type { ByCheckpoint, CoreCost, CoreUnit, PassSeconds } from '../../model/types.ts';
+import { type RoutedCosts, routedUnits } from '../../rank/moe.ts';
+import { type Ring, ringSeconds } from './ring.ts';
+import { NO_STATES, type StateCosts, type StateSums } from './state-costs.ts';
+import { tokenExchange } from './token-exchange.ts';
+
+/**
+ * One unit of the whole model under a layout, a checkpointing policy and a way to gather;
+ * `StateMoves` are not in its seconds.
+ */
+export interface Unit extends StateMoves {
+  readonly forward: number;
+  readonly input: number;
+  readonly weight: number;
+  /** Of all passes. */
+  readonly compute: number;
+  /** Exchanges of tokens with experts, of all passes. */
+  readonly exchange: number;
+  /**
+   * Of a paired schedule: what the passes save where another microbatch is beside them; their
+   * seconds are without it.
+   */
+  readonly pairedForward: number;
+  readonly pairedBackward: number;
+  readonly states: readonly [parameter: number, gradient: number, optimizer: number];
+  readonly keptBytes: number;
+  readonly temporaryBytes: number;
+  /** Of its gathered parameters, while a neighbour is at work. */
+  readonly prefetchedBytes: number;
+  /** Seconds of the optimizer's update. */
+  readonly update: number;
+  readonly boundaryBytes: number;
+  /** Seconds to hand the result to the next stage. */
+  readonly boundary: number;
+}
+
+/** What the units of a layout are made from. */
+export interface UnitRequest {
+  readonly core: CoreCost;
+  readonly routed: RoutedCosts | undefined;
+  readonly sizes: LayoutSizes;
+  readonly kind: LayoutKind;
+  readonly checkpoint: Checkpoint;
+  /** Whether passes of two microbatches run beside each other (`LayoutTuning.paired`). */
+  readonly paired: boolean;
+  readonly groups: DataGroups;
+  /** Whether collectives run beside compute. */
+  readonly overlaps: boolean;
+  readonly system: StepSystem | undefined;
+  /** Keys and values of a layer for one sequence, on one of so many tensor-parallel ranks. */
+  readonly keyValueBytes: (tp: number) => number;
+  /**
+   * Every parameter of the built layers with its cost, and the sums of its unit; they depend
+   * neither on the checkpointing nor on the schedule.
+   */
+  readonly states: StateCosts;
+}
+
+/**
+ * A unit without its states and their moves: layouts that differ in how data ranks keep states
+ * alone share it.
+ */
+export type PassUnit = Omit<
+  Unit,
+  | 'gatherForward'
+  | 'gatherBackward'
+  | 'scatter'
+  | 'stepGather'
+  | 'update'
+  | 'states'
+  | 'prefetchedBytes'
+>;
+
+/** The units of the built layers with what comes before and after them. */
+export function unitCosts(request: UnitRequest): Unit[] {
+  return withStates(passUnits(request), request);
+}
+
+/** The same of the whole model, in its order. */
+export function ofModel<T>(built: readonly T[], { standsFor }: Pick<LayerKinds, 'standsFor'>): T[] {
+  return [built[0], ...standsFor.map((l) => built[l + 1]), built[built.length - 1]];
+}
+
+/** Units with the states of a layout and their moves. */
+export function withStates(
+  units: readonly PassUnit[],
+  { states, system }: Pick<UnitRequest, 'states' | 'system'>,
+): Unit[] {
+  return units.map((u, index): Unit => {
+    const own = states.sums[index] ?? NO_STATES;
+    return {
+      forward: u.forward,
+      input: u.input,
+      weight: u.weight,
+      compute: u.compute,
+      exchange: u.exchange,
+      pairedForward: u.pairedForward,
+      pairedBackward: u.pairedBackward,
+      forwardRoom: u.forwardRoom,
+      backwardRoom: u.backwardRoom,
+      gatherForward: own.gatherForwardSeconds,
+      gatherBackward: own.gatherBackwardSeconds,
+      scatter: own.scatterSeconds,
+      stepSum: u.stepSum + own.sumSeconds,
+      stepGather: own.gatherSeconds,
+      update:
+        system === undefined
+          ? 0
+          : trafficSeconds(UPDATE_BYTES * own.updatedElements, system.cluster),
+      states: [own.parameterBytes, own.gradientBytes, own.optimizerBytes],
+      keptBytes: u.keptBytes,
+      temporaryBytes: u.temporaryBytes + own.gatheredBytes,
+      prefetchedBytes: own.prefetchedBytes,
+      boundaryBytes: u.boundaryBytes,
+      boundary: u.boundary,
+    };
+  });
+}
+
+/**
+ * Units without states and their moves. Gradients are added to their buffers in all modes of a
+ * layout alike, since data ranks cut them behind that.
+ */
+export function passUnits(request: UnitRequest): PassUnit[] {
+  const { core, routed, sizes, checkpoint, paired, groups, states, system } = request;
+  const part = routedPart(checkpoint);
+  const { dense } = groups;
+  const blocks = routed === undefined ? undefined : routedUnits(routed, sizes);
+  if (routed !== undefined && blocks === undefined)
+    throw internalError(
+      `routed blocks were not priced for ep ${sizes.ep} and etp ${sizes.etp ?? 1}`,
+    );
+  return core.units.map((u, index): PassUnit => {
+    const own = states.sums[index] ?? NO_STATES;
+    const extra = (pass: string): number =>
+      core.extras.reduce((total, e) => {
+        if (e.unit !== index || e.pass !== pass) return total;
+        return dense.mesh.names.reduce((t, name, d) => {
+          const isData = name === 'dp_replicate' || name === 'dp_shard';
+          return isData ? t + dense.collectives.seconds(e.kind as 'all_reduce', e.bytes, [d]) : t;
+        }, total);
+      }, 0);
+    const block = blocks?.[index];
+    const exchange =
+      block === undefined || routed === undefined
+        ? 0
+        : exchanged(groups, block.dispatchBytes, routed, system?.software);
+    const moved = withLargest(
+      modelMoves(u, request),
+      block === undefined ? ALL_CASTS : ATTENTION_CASTS,
+      index > 0 && index < core.units.length - 1,
+      request,
+    );
+    const twice = secondRun(u, request);
+    const again = twice.compute + (block?.recomputeSeconds[part] ?? 0);
+    const secondExchange = part === 'full' ? exchange : 0;
+    const kept = under(u.keptBytes, checkpoint) + (block?.keptBytes[part] ?? 0);
+    const keptWithout = u.keptBytes.none + (block?.keptBytes.none ?? 0);
+    const { forward, input, weight, second } = moved;
+    const added = accumulated(own, system);
+    const waits = hostWaits(
+      {
+        forward: u.forward.compute + (block?.forwardSeconds ?? 0) + forward.seconds + exchange,
+        backward:
+          u.backwardInput.compute +
+          u.backwardWeight.compute +
+          (block?.inputSeconds ?? 0) +
+          (block?.weightSeconds ?? 0) +
+          input.seconds +
+          weight.seconds +
+          exchange +
+          added.seconds,
+        again: again + second.seconds + secondExchange,
+      },
+      {
+        forward: u.forward.kernels + (block?.kernels.forward ?? 0),
+        backward:
+          u.backwardInput.kernels +
+          u.backwardWeight.kernels +
+          (block?.kernels.backward ?? 0) +
+          added.kernels,
+        again: twice.kernels + (part === 'full' ? (block?.kernels.forward ?? 0) : 0),
+      },
+      system,
+    );
+    const forwardCompute = u.forward.compute + (block?.forwardSeconds ?? 0) + waits.forward;
+    const inputCompute =
+      u.backwardInput.compute + again + (block?.inputSeconds ?? 0) + waits.backward + waits.again;
+    const weightCompute = u.backwardWeight.compute + (block?.weightSeconds ?? 0) + added.seconds;
+    // Parts of tensor parallelism pass the links of a host; what data ranks move between hosts runs
+    // beside the same compute.
+    const taken = (move: Move): number =>
+      groups.overHosts ? move.hidden - move.inside : move.hidden;
+    const room = {
+      forward: roomIn(forwardCompute, taken(forward)),
+      backward: roomIn(inputCompute + weightCompute, taken(input) + taken(weight) + taken(second)),
+    };
+    const backwardExchange = exchange + secondExchange;
+    const hides = paired
+      ? exchangeBeside({ forward: exchange, backward: backwardExchange }, room)
+      : ALONE;
+    return {
+      forward: forwardCompute + forward.seconds + exchange + extra('forward'),
+      input: inputCompute + input.seconds + second.seconds + backwardExchange + extra('input'),
+      weight: weightCompute + weight.seconds,
+      compute: forwardCompute + inputCompute + weightCompute,
+      exchange: exchange + backwardExchange,
+      pairedForward: hides.savedForward,
+      pairedBackward: hides.savedBackward,
+      forwardRoom: room.forward - hides.hiddenBackward,
+      backwardRoom: room.backward - hides.hiddenForward,
+      stepSum: u.stepSeconds,
+      keptBytes: kept,
+      // A unit whose results are recomputed has them all briefly.
+      temporaryBytes:
+        Math.max(u.temporaryBytes, block?.temporaryBytes ?? 0) + Math.max(0, keptWithout - kept),
+      boundaryBytes: u.boundaryBytes,
+      boundary: sizes.pp === 1 ? 0 : boundarySeconds(u.boundaryBytes, request),
+    };
+  });
+}
+
+const ALONE = { hiddenForward: 0, hiddenBackward: 0, savedForward: 0, savedBackward: 0 };
+
+/** The recomputed part of a unit. */
+function secondRun(u: CoreUnit, { checkpoint, system }: UnitRequest): PassSeconds {
+  return checkpoint === 'full' && system?.software.recomputesWhole === true
+    ? u.forward
+    : under(u.again, checkpoint);
+}
+
+/** A figure of a program under what is recomputed. */
+function under<T>(figures: ByCheckpoint<T>, checkpoint: Checkpoint): T {
+  const part = programPart(checkpoint);
+  if (!Object.hasOwn(figures, part))
+    throw internalError(`a program was not priced with ${part} recomputed`);
+  return figures[part];
+}
+
+/** Adam reads and writes gradient, master copy and moments of each element. */
+const UPDATE_BYTES = 32;
+
+/**
+ * Gradients of a unit are added to their buffers with every microbatch: read, read, and written.
+ */
+function accumulated({ addedBytes, trained }: StateSums, system: StepSystem | undefined): CallTime {
+  if (system === undefined) return { seconds: 0, kernels: 0 };
+  return memoryCall(addedBytes, Math.min(ADDING_KERNELS, trained), system);
+}
+const ADDING_KERNELS = 8;
+
+type Passes = Readonly<Record<'forward' | 'backward' | 'again', number>>;
+
+/**
+ * Seconds that the device waits in each pass of a unit, because the host launches its kernels
+ * slower than they run.
+ */
+function hostWaits(device: Passes, kernels: Passes, system: StepSystem | undefined): Passes {
+  if (system === undefined) return { forward: 0, backward: 0, again: 0 };
+  const { software, constants } = system;
+  const each = software.compiled ? constants.compiledHostSeconds : constants.eagerHostSeconds;
+  // A host that waits for each kernel prepares none while one runs.
+  const wait = (pass: keyof Passes): number =>
+    software.blockingLaunches === true
+      ? kernels[pass] * each
+      : Math.max(0, kernels[pass] * each - device[pass]);
+  return { forward: wait('forward'), backward: wait('backward'), again: wait('again') };
+}
+
+/**
+ * Seconds of a message to the next stage. A residual stream that all tensor-parallel devices have
+ * is sent in parts, one by each, and gathered behind the hop.
+ */
+function boundarySeconds(
+  bytes: number,
+  { sizes, kind, groups: { dense }, system }: UnitRequest,
+): number {
+  const { collectives, mesh } = dense;
+  if (system === undefined) return collectives.seconds('collective_permute', bytes, [0]);
+  const parts = sizes.tp > 1 && !kind.sequenceParallel ? sizes.tp : 1;
+  const gathered = parts > 1 ? collectives.seconds('all_gather', bytes, mesh.resolve(['tp'])) : 0;
+  return (
+    collectives.seconds('collective_permute', bytes / parts, [0]) +
+    gathered +
+    system.constants.hopHostSeconds
+  );
+}
+
+/**
+ * What of collectives on the model dims is visible and hidden; `inside`: of the hidden, what tensor
+ * parallelism moves.
+ */
+interface Move extends Beside {
+  readonly inside: number;
+}
+
+/** Seconds of tokens on their way to experts and back, where the former may be narrower. */
+function exchanged(
+  groups: DataGroups,
+  bytes: number,
+  routed: RoutedCosts,
+  software: StepSystem['software'] | undefined,
+): number {
+  const one = (share: number): number =>
+    tokenExchange(groups, share * bytes, routed, software?.expertTokensOnce).seconds;
+  return one((software?.sentBytes ?? 2) / 2) + one(1);
+}
+
+/**
+ * Casts of a layer whose operand tensor-parallel ranks have in parts: forward of attention's and
+ * the feed-forward layer's input, backward of their results.
+ */
+const ALL_CASTS = 2;
+const ATTENTION_CASTS = 1;
+
+/** With what devices of a cut sequence say of their largest values, a number at a time. */
+function withLargest(
+  moves: ModelMoves,
+  casts: number,
+  inLayer: boolean,
+  { sizes, kind, groups: { dense }, system }: UnitRequest,
+): ModelMoves {
+  if (system?.software.largest !== 'tensor' || sizes.tp === 1 || !kind.sequenceParallel || !inLayer)
+    return moves;
+  const seconds = casts * dense.collectives.seconds('all_reduce', 4, dense.mesh.resolve(['tp']));
+  const more = (move: Move): Move => ({ ...move, seconds: move.seconds + seconds });
+  return { ...moves, forward: more(moves.forward), input: more(moves.input) };
+}
+
+/**
+ * Collectives on the model dims by pass: what is visible of them, and the compute that hides the
+ * rest.
+ */
+interface ModelMoves {
+  readonly forward: Move;
+  readonly input: Move;
+  readonly weight: Move;
+  /** Of what is recomputed. */
+  readonly second: Move;
+}
+
+function modelMoves(u: CoreUnit, request: UnitRequest): ModelMoves {
+  const { sizes, kind, checkpoint, overlaps } = request;
+  const again = secondRun(u, request);
+  if (!overlaps) {
+    const plain = (p: PassSeconds): Move => ({ seconds: p.communication, hidden: 0, inside: 0 });
+    return {
+      forward: plain(u.forward),
+      input: plain(u.backwardInput),
+      weight: plain(u.backwardWeight),
+      second: plain(again),
+    };
+  }
+  const tensor = (p: PassSeconds): Move => {
+    const share = request.system?.software.tensorOverlap ?? 1;
+    const parts = tensorBeside({ ...p, tensorParts: share * p.tensorParts }, sizes.tp);
+    return {
+      seconds: p.communication - share * p.tensorParts + parts.seconds,
+      hidden: parts.hidden,
+      inside: parts.hidden,
+    };
+  };
+  const moves = {
+    forward: tensor(u.forward),
+    input: tensor(u.backwardInput),
+    weight: tensor(u.backwardWeight),
+    second: tensor(again),
+  };
+  if (kind.context !== 'ring' || u.context === undefined) return moves;
+  const ring = ringOf(request);
+  const passed = (move: Move, instead: number, turns: Beside): Move => ({
+    ...move,
+    seconds: move.seconds - instead + turns.seconds,
+    hidden: move.hidden + turns.hidden,
+  });
+  const { forward, backward } = u.context;
+  const second = under(u.context.again, checkpoint);
+  return {
+    forward: passed(moves.forward, forward.seconds, ringSeconds(forward, ring, 'forward')),
+    // Keys and values go round once more beside their gradients.
+    input: passed(moves.input, backward.seconds, ringSeconds(backward, ring, 'backward')),
+    weight: moves.weight,
+    second: passed(moves.second, second.seconds, ringSeconds(second, ring, 'forward')),
+  };
+}
+
+/**
+ * The ring of a layout: keys and values of a rank, of the heads that the model makes, before they
+ * are repeated for its queries.
+ */
+export function ringOf({ core, sizes, groups: { dense }, keyValueBytes }: UnitRequest): Ring {
+  const cp = dense.mesh.resolve(['cp']);
+  return {
+    ranks: sizes.cp,
+    blockBytes: (core.request.microbatch * keyValueBytes(sizes.tp)) / sizes.cp,
+    hop: (bytes) => dense.collectives.seconds('collective_permute', bytes, cp),
+  };
+}

@@ -1,0 +1,255 @@
+/**
+ * A layout as a trainer's configuration states it, before the number of devices and the model are
+ * known. In: what the readers of the formats beside this file found. Out: the text that `--layout`
+ * takes, the sequence and the batch, what is not priced.
+ */
+
+import type { Gradients } from '../../cost/memory/state-bytes.ts';
+import { ShardwrightError } from '../../errors.ts';
+import type { LayoutKey } from '../layout-keys.ts';
+import {
+  cutsText,
+  type MegatronCuts,
+  megatronCuts,
+  type StageLetters,
+  torchtitanCuts,
+} from './stage-cuts.ts';
+
+/** A setting of a file that has no price, and why. */
+export interface NotPriced {
+  readonly key: string;
+  readonly value: string;
+  readonly why: string;
+}
+
+/** What a file states; absent: it does not say. */
+export interface LayoutDraft {
+  pp?: number;
+  cp?: number;
+  tp?: number;
+  ep?: number;
+  etp?: number;
+  /** Data ranks with parameters of their own, and those that share them; -1: all that are left. */
+  replicas?: number;
+  shards?: number;
+  /** Chunks of layers of a device, or the layers of a chunk. */
+  chunks?: number;
+  chunkLayers?: number;
+  microbatch?: number;
+  /** How the trainer lays layers on stages; absent: in equal parts. */
+  cuts?: MegatronStages | TorchtitanStages;
+  /** Of the model that the file is for. */
+  layers?: number;
+  /** Microbatches of a step on one data rank. */
+  accumulation?: number;
+  zero?: number;
+  sequenceParallel?: boolean;
+  context?: string;
+  recompute?: string;
+  schedule?: string;
+  /** Whether parameters that were gathered are given back after each pass. */
+  reshards?: boolean;
+  /** Whether exchanges with experts run beside another microbatch. */
+  pairs?: boolean;
+  dtype?: string;
+  /** What gradients are kept and summed in. */
+  gradients?: Gradients;
+  /** Of products in fp8. */
+  fp8Recipe?: string;
+  devices?: number;
+  sequence?: number;
+  globalBatch?: number;
+}
+
+interface MegatronStages extends MegatronCuts {
+  readonly trainer: 'megatron';
+  readonly letters?: StageLetters;
+}
+
+interface TorchtitanStages {
+  readonly trainer: 'torchtitan';
+  /** Layers that the embedding counts as, and norm and head. */
+  readonly inputWeight: number;
+  readonly outputWeight: number;
+  /** Layers of every part, where the file names them. */
+  readonly parts?: readonly number[];
+}
+
+/** What the draft does not say. */
+export interface LayoutSetting {
+  readonly file: string;
+  readonly devices: number;
+  /** Of the model. */
+  readonly layers: number;
+  readonly routed: boolean;
+  /** Function of a Python file that returns the configuration; absent: the only one. */
+  readonly configuration?: string;
+}
+
+/** A layout of a file. */
+export interface SettledLayout {
+  /** As `--layout` takes it. */
+  readonly text: string;
+  readonly sequence?: number;
+  readonly globalBatch?: number;
+}
+
+/**
+ * @throws E_INPUT where the sizes do not make up the devices, or the chunks not the layers
+ */
+export function settleLayout(
+  draft: LayoutDraft,
+  { file, devices, layers, routed }: LayoutSetting,
+): SettledLayout {
+  const fail = (what: string, hint: string): ShardwrightError =>
+    new ShardwrightError('E_INPUT', what, { file, hint });
+  if (draft.devices !== undefined && draft.devices !== devices)
+    throw fail(
+      `the file is for ${draft.devices} devices, and --devices is ${devices}`,
+      `write --devices ${draft.devices}.`,
+    );
+  const { pp = 1, cp = 1, tp = 1, ep = 1 } = draft;
+  const inner = pp * cp * tp;
+  if (devices % inner !== 0)
+    throw fail(
+      `pp x cp x tp = ${pp} x ${cp} x ${tp} = ${inner} does not divide --devices ${devices}`,
+      `--devices ${inner * Math.max(1, Math.round(devices / inner))} would fit.`,
+    );
+  const ranks = devices / inner;
+  const { replicas: givenReplicas = -1, shards: givenShards = -1 } = draft;
+  const shards = givenShards > 0 ? givenShards : ranks / (givenReplicas > 0 ? givenReplicas : 1);
+  const replicas = givenReplicas > 0 ? givenReplicas : ranks / shards;
+  if (!Number.isInteger(shards) || !Number.isInteger(replicas) || replicas * shards !== ranks)
+    throw fail(
+      `data ranks of ${givenReplicas > 0 ? givenReplicas : 'any'} x ` +
+        `${givenShards > 0 ? givenShards : 'any'}, and --devices ${devices} leaves ${ranks} ` +
+        `beside pp x cp x tp = ${inner}`,
+      'change --devices, or the sizes in the file.',
+    );
+  const zero = draft.zero ?? 0;
+  // Replicas of shards are HSDP; without cut parameters all data ranks are one kind.
+  const hybrid = zero === 3 && replicas > 1;
+  const { chunks, cuts } = stagesOf(draft, pp, layers, fail);
+  const { microbatch, accumulation } = draft;
+  const globalBatch =
+    draft.globalBatch ??
+    (microbatch === undefined || accumulation === undefined
+      ? undefined
+      : microbatch * accumulation * ranks);
+  const flag = (value: boolean | undefined): string | undefined =>
+    value === undefined ? undefined : value ? '1' : '0';
+  const sized = (n: number | undefined, least = 1): string | undefined =>
+    n === undefined || n <= least ? undefined : String(n);
+  const settings: readonly (readonly [LayoutKey, string | undefined])[] = [
+    ['pp', sized(pp)],
+    ['vp', sized(chunks)],
+    ['stages', cuts === undefined || new Set(cuts).size === 1 ? undefined : cutsText(cuts)],
+    ['dp_replicate', sized(hybrid ? replicas : 1)],
+    ['dp', String(hybrid ? shards : ranks)],
+    ['cp', sized(cp)],
+    ['tp', sized(tp)],
+    ['sp', tp > 1 ? flag(draft.sequenceParallel) : undefined],
+    ['ep', sized(ep)],
+    ['etp', routed ? sized(draft.etp) : undefined],
+    ['mbs', String(microbatch ?? 1)],
+    ['zero', String(zero)],
+    ['reshard', zero === 3 ? flag(draft.reshards) : undefined],
+    ['recompute', draft.recompute],
+    ['schedule', pp > 1 ? draft.schedule : undefined],
+    ['context', cp > 1 ? draft.context : undefined],
+    ['pair', draft.pairs === true && ep > 1 ? '1' : undefined],
+    ['gradients', draft.gradients],
+    [
+      'dtype',
+      draft.dtype === 'fp8' && draft.fp8Recipe !== undefined
+        ? `fp8:${draft.fp8Recipe}`
+        : draft.dtype,
+    ],
+  ];
+  const text = settings
+    .flatMap(([key, value]) => (value === undefined ? [] : [`${key}=${value}`]))
+    .join(',');
+  return {
+    text,
+    ...(draft.sequence === undefined ? {} : { sequence: draft.sequence }),
+    ...(globalBatch === undefined ? {} : { globalBatch }),
+  };
+}
+
+interface Stages {
+  readonly chunks: number;
+  /** Layers of each chunk; absent: in equal parts. */
+  readonly cuts?: readonly number[];
+}
+
+function stagesOf(
+  draft: LayoutDraft,
+  pp: number,
+  layers: number,
+  fail: (what: string, hint: string) => ShardwrightError,
+): Stages {
+  const { cuts, chunkLayers, chunks = 1 } = draft;
+  if (pp === 1) return { chunks };
+  if (cuts?.trainer === 'torchtitan') {
+    const { inputWeight, outputWeight, parts } = cuts;
+    if (parts !== undefined) {
+      const sum = parts.reduce((total, n) => total + n, 0);
+      if (sum !== layers)
+        throw fail(
+          `module_fqns_per_model_part: found ${sum} layers, wanted ${layers}`,
+          'name every layer of the model once.',
+        );
+      if (parts.length % pp !== 0)
+        throw fail(
+          `module_fqns_per_model_part: found ${parts.length} parts, wanted a multiple of ` +
+            `pipeline_parallel_degree ${pp}`,
+          'change one of the two.',
+        );
+      return { chunks: parts.length / pp, cuts: parts };
+    }
+    const counted = layers + inputWeight + outputWeight;
+    const all = chunkLayers === undefined ? pp * chunks : Math.ceil(counted / chunkLayers);
+    if (all % pp !== 0)
+      throw fail(
+        `pipeline_parallel_layers_per_stage: found ${chunkLayers}, which makes ${all} parts ` +
+          `of ${layers} layers; wanted a multiple of pipeline_parallel_degree ${pp}`,
+        'change one of the two.',
+      );
+    const found = torchtitanCuts(all, layers, inputWeight, outputWeight);
+    if ('fault' in found) throw fail(found.fault, found.hint);
+    return { chunks: all / pp, cuts: found };
+  }
+  if (cuts?.letters !== undefined) {
+    const { layers: each, empty } = cuts.letters;
+    const sum = each.reduce((total, n) => total + n, 0);
+    if (sum !== layers)
+      throw fail(
+        `pipeline_model_parallel_layout: found ${sum} layers (t), wanted ${layers}`,
+        'a t is a layer of the model.',
+      );
+    if (each.length % pp !== 0)
+      throw fail(
+        `pipeline_model_parallel_layout: found ${each.length} stages, wanted a multiple of ` +
+          `pipeline_model_parallel_size ${pp}`,
+        'stages stand between |.',
+      );
+    // Without a price for what a stage holds beside layers, embedding and head, layers lie in equal
+    // parts.
+    return { chunks: each.length / pp, ...(empty > 0 ? {} : { cuts: each }) };
+  }
+  const each = chunkLayers === undefined ? chunks : layers / pp / chunkLayers;
+  if (!Number.isInteger(each))
+    throw fail(
+      `chunks of ${chunkLayers} layers do not divide the ${layers / pp} layers of a stage`,
+      `${layers} layers on pp=${pp}.`,
+    );
+  if (cuts === undefined) return { chunks: each };
+  if (chunkLayers !== undefined && (cuts.first ?? cuts.last) !== undefined)
+    throw fail(
+      'num_layers_per_virtual_pipeline_stage: found beside layers of the first or last stage',
+      'Megatron-LM wants num_virtual_stages_per_pipeline_rank there.',
+    );
+  const found = megatronCuts(cuts, pp, each, layers);
+  if ('fault' in found) throw fail(found.fault, found.hint);
+  return { chunks: each, cuts: found };
+}

@@ -1,0 +1,133 @@
+/**
+ * The layout of a compared plan as a trainer has to be told it. In: a plan of a comparison by model
+ * name, the question. Out: mesh, kind and tuning in one record; of a free plan those of the recipe
+ * that it is nearest to, which is said.
+ */
+
+import type {
+  ComparedLayout,
+  ComparedMesh,
+  ComparedPlan,
+  Comparison,
+} from '../../recipes/compare/comparison.ts';
+import { STATE_MODES, type StateMode } from '../../recipes/zero-mode.ts';
+
+/** What the plan has and the trainer will do otherwise. */
+export interface LaunchLoss {
+  readonly planned: string;
+  readonly instead: string;
+}
+
+/** What to give to a trainer. */
+export interface LaunchFile {
+  readonly trainer: string;
+  /** Name of the file. */
+  readonly file: string;
+  readonly text: string;
+  readonly losses: readonly LaunchLoss[];
+}
+
+/** A layout with everything a launch configuration states. */
+export interface LaunchedLayout {
+  readonly model: string;
+  readonly devices: number;
+  readonly sequence: number;
+  readonly globalBatch: number;
+  readonly sizes: ComparedLayout['sizes'];
+  readonly mode: StateMode;
+  readonly context: 'ring' | 'cp' | 'ulysses';
+  readonly sequenceParallel: boolean;
+  readonly tuning: Pick<
+    ComparedLayout,
+    'microbatch' | 'microbatches' | 'schedule' | 'chunks' | 'checkpoint'
+  >;
+  /** Layers, embedding and head that are recomputed; absent: all of them, or none. */
+  readonly unitsAgain?: number;
+  readonly gathersOnce: boolean;
+  readonly pairsMicrobatches: boolean;
+  readonly layers: number;
+  /** Layers of each stage, in the order of the model. */
+  readonly stageLayers: readonly number[];
+  /** Hosts that one group of each mesh dim touches, by the dim's name in the mesh. */
+  readonly hosts: ReadonlyMap<string, number>;
+  /** Of the placements themselves, whatever the trainer. */
+  readonly losses: readonly LaunchLoss[];
+}
+
+type Question = NonNullable<Comparison['question']>;
+
+/** Absent of plans of a graph, which `export` writes out. */
+export function launchedLayout(
+  { layout, plan, mesh }: ComparedPlan,
+  question: Question,
+  devices: number,
+  meshes: readonly ComparedMesh[],
+): LaunchedLayout | undefined {
+  if (layout === undefined) return undefined;
+  const losses: LaunchLoss[] = [];
+  const free = plan.split('+').includes('optimum');
+  const named = layout.placements?.split(' on ')[0] ?? plan;
+  const parts = named.split('+');
+  if (free && layout.placements === undefined)
+    losses.push({
+      planned: 'placements of the optimum inside the layers',
+      instead: 'those of tensor and sequence parallelism',
+    });
+  const { sizes, microbatch, microbatches, schedule, chunks, checkpoint, unitsAgain, stages } =
+    layout;
+  const { layers, model, sequence, globalBatch } = question;
+  const units = layers + 2;
+  const dims = mesh
+    .split(' ')[0]
+    .split(',')
+    .map((dim) => dim.split('=')[0]);
+  const touched = meshes.find((m) => m.mesh === mesh)?.hosts ?? [];
+  return {
+    model,
+    devices,
+    sequence,
+    globalBatch,
+    sizes,
+    layers,
+    losses,
+    mode: STATE_MODES.find((mode) => parts.includes(mode)) ?? 'dp',
+    context: parts.includes('ulysses') ? 'ulysses' : parts.includes('cp') ? 'cp' : 'ring',
+    sequenceParallel:
+      sizes.tp > 1 && (parts.includes('sp') || (free && layout.placements === undefined)),
+    tuning: {
+      microbatch,
+      microbatches,
+      schedule,
+      chunks,
+      checkpoint: unitsAgain === 0 ? 'none' : checkpoint,
+    },
+    // The last layers of the list are embedding and head: recomputing all layers is recomputing all
+    // that trainers can.
+    ...(unitsAgain === undefined || unitsAgain === 0 || unitsAgain >= units - 2
+      ? {}
+      : { unitsAgain }),
+    gathersOnce: layout.gathersOnce === true,
+    pairsMicrobatches: layout.pairsMicrobatches === true,
+    stageLayers: stages.map((stage) => stage.end - stage.first),
+    hosts: new Map(dims.map((dim, i) => [dim, touched[i] ?? 1])),
+  };
+}
+
+/** Whether all stages have as many layers. */
+export function hasEqualStages({ stageLayers }: LaunchedLayout): boolean {
+  return stageLayers.every((n) => n === stageLayers[0]);
+}
+
+/** Mesh, question and losses, a line each, for the head of a configuration. */
+export function launchHead(
+  layout: LaunchedLayout,
+  trainer: string,
+  losses: readonly LaunchLoss[],
+): string[] {
+  const { model, devices, sequence, globalBatch } = layout;
+  return [
+    `${model} on ${devices} devices, sequences of ${sequence}, ${globalBatch} in a step: a ` +
+      `layout of shardwright for ${trainer}.`,
+    ...losses.map(({ planned, instead }) => `Differs from the plan: ${planned}; here ${instead}.`),
+  ];
+}

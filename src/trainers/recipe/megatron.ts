@@ -1,0 +1,89 @@
+/**
+ * `--target megatron`: arguments of Megatron-LM, one a line. In: a plan. Out: `megatron.args`.
+ * Source: the argument parser of megatron-core 0.16. Megatron has its own layout of every layer;
+ * what the plan places otherwise is a loss.
+ */
+import { lossLines } from '../../backend/loss-lines.ts';
+import { headLines } from '../../backend/python-text.ts';
+import type { ExportResult, ExportSource, ExportTarget } from '../../backend/target.ts';
+import { layoutLosses } from '../roles/megatron-layout.ts';
+import { modelShape } from '../roles/model-shape.ts';
+import { planRoles } from '../roles/roles.ts';
+import { recipeLosses, tensorStyles } from '../roles/styles.ts';
+import { zeroStage } from '../roles/zero-stage.ts';
+
+function write(source: ExportSource): ExportResult {
+  const roles = planRoles(source);
+  const { degree } = roles;
+  const { losses: styleLosses, modules } = tensorStyles(roles, source);
+  const losses = [
+    ...recipeLosses(roles, source, 1),
+    ...styleLosses,
+    ...layoutLosses(modules, degree('tensor')),
+  ];
+  const shape = modelShape(source, roles);
+  const data = degree('data') * degree('fsdp');
+  const args: string[] = [
+    `--tensor-model-parallel-size ${degree('tensor')}`,
+    '--pipeline-model-parallel-size 1',
+  ];
+  if (roles.sequenceParallel) args.push('--sequence-parallel');
+  if (degree('context') > 1) args.push(`--context-parallel-size ${degree('context')}`);
+  if (degree('expert') > 1) args.push(`--expert-model-parallel-size ${degree('expert')}`);
+  if (degree('fsdp') > 1)
+    args.push(
+      '--use-megatron-fsdp',
+      '--data-parallel-sharding-strategy optim_grads_params',
+      '--use-distributed-optimizer',
+    );
+  else if (zeroStage(roles, source).stage > 0) args.push('--use-distributed-optimizer');
+  if (degree('fsdp') > 1 && degree('data') > 1)
+    args.push(`--num-distributed-optimizer-instances ${degree('data')}`);
+  if (roles.batch !== undefined) {
+    args.push(`--micro-batch-size ${Math.max(1, Math.floor(roles.batch.sequences / data))}`);
+    args.push(`--global-batch-size ${roles.batch.sequences}`, `--seq-length ${roles.batch.tokens}`);
+    args.push(`--max-position-embeddings ${roles.batch.tokens}`);
+  }
+  const stated: readonly (readonly [string, number | undefined])[] = [
+    ['--num-layers', shape.layers],
+    ['--hidden-size', shape.hidden],
+    ['--ffn-hidden-size', shape.feedForward],
+    ['--num-attention-heads', shape.heads],
+  ];
+  for (const [name, value] of stated) if (value !== undefined) args.push(`${name} ${value}`);
+  if (shape.keyHeads !== undefined && shape.keyHeads !== shape.heads)
+    args.push('--group-query-attention', `--num-query-groups ${shape.keyHeads}`);
+  if (shape.gated)
+    args.push(
+      '--swiglu',
+      '--normalization RMSNorm',
+      '--position-embedding-type rope',
+      '--disable-bias-linear',
+      '--untie-embeddings-and-output-weights',
+    );
+  if (shape.is16Bit) args.push('--bf16');
+  if (source.plan.request.checkpoint === 'full')
+    args.push(
+      '--recompute-granularity full',
+      '--recompute-method uniform',
+      '--recompute-num-layers 1',
+    );
+  const head = [...headLines(source, 'megatron'), ...lossLines(losses)];
+  return {
+    files: [
+      { name: 'megatron.args', text: [...head.map((line) => `# ${line}`), ...args, ''].join('\n') },
+    ],
+    losses,
+    notes: [
+      'The optimizer, the data and the tokenizer are yours to add; what the graph does not ' +
+        'tell of the model is left out.',
+    ],
+  };
+}
+
+export const megatronTarget: ExportTarget = {
+  name: 'megatron',
+  summary: 'arguments of Megatron-LM, where the plan is its layout',
+  triedWith: ['megatron-core 0.16.1'],
+  write,
+};

@@ -1,0 +1,96 @@
+import { describe, expect, it } from 'vitest';
+
+import { fidelity } from '../../../src/cost/error-bands.ts';
+import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
+import { withCertainty } from '../../../src/recipes/compare/certainty.ts';
+import type { ComparedPlan, Comparison } from '../../../src/recipes/compare/comparison.ts';
+
+const plan = (name: string, mesh: string, seconds: number, gigabytes = 10): ComparedPlan => ({
+  name: `${name} [${mesh}]`,
+  plan: name,
+  origin: name === 'optimum' ? 'ilp' : 'zoo',
+  mesh,
+  seconds,
+  communicationSeconds: 0,
+  peakBytes: gigabytes * 1e9,
+  fits: true,
+  choice: true,
+});
+const { step } = fidelity().pairs;
+const compared = (plans: readonly ComparedPlan[], more: Partial<Comparison> = {}): Comparison => ({
+  devices: 64,
+  cluster: 'dgx-h100',
+  budgetBytes: 81e9,
+  plans,
+  refused: [],
+  findings: [],
+  meshes: [],
+  best: plans[0].name,
+  pareto: [],
+  ...more,
+});
+const asked = {
+  cluster: loadCluster('dgx-h100'),
+  experts: false,
+  cost: 'nccl',
+  by: 'step',
+  trains: true,
+} as const;
+const recommended = (...plans: readonly ComparedPlan[]): string | null | undefined =>
+  withCertainty(compared(plans), asked).certainty?.recommended;
+
+describe('how sure a comparison is', () => {
+  it('names what cannot be told from the fastest, and of it recommends the simplest', () => {
+    const plans = [
+      plan('pp+fsdp+tp+sp', 'pp=2,dp=8,tp=4', 1),
+      plan('fsdp', 'dp=64', 1 + 0.9 * step),
+      plan('zero1', 'dp=64', 1 + 0.99 * step),
+      plan('dp', 'dp=64', 1 + 1.01 * step),
+    ];
+    const { certainty, plans: banded, best } = withCertainty(compared(plans), asked);
+    expect(certainty?.alike).toEqual(plans.slice(0, 3).map((p) => p.name));
+    // States that are whole are simpler than cut ones.
+    expect(certainty?.recommended).toBe('zero1 [dp=64]');
+    expect(best).toBe(plans[0].name);
+    for (const p of banded) {
+      expect(p.secondsBand?.[0]).toBeCloseTo(p.seconds * certainty!.p10, 12);
+      expect(p.secondsBand?.[1]).toBeCloseTo(p.seconds * certainty!.p90, 12);
+    }
+  });
+
+  it('fewer dims before no pipeline, no pipeline before no tensor parallelism, a recipe before free placements', () => {
+    const near = 1 + step / 2;
+    expect(recommended(plan('fsdp+tp', 'dp=8,tp=8', 1), plan('pp', 'pp=64', near))).toBe(
+      'pp [pp=64]',
+    );
+    expect(recommended(plan('pp+dp', 'pp=8,dp=8', 1), plan('dp+tp', 'dp=8,tp=8', near))).toBe(
+      'dp+tp [dp=8,tp=8]',
+    );
+    expect(recommended(plan('optimum', 'dp=64', 1), plan('fsdp', 'dp=64', near))).toBe(
+      'fsdp [dp=64]',
+    );
+  });
+
+  it('what may not fit is not recommended where something surely does', () => {
+    const near = 1 + step / 2;
+    expect(recommended(plan('fsdp+tp', 'dp=8,tp=8', 1), plan('dp', 'dp=64', near, 79))).toBe(
+      'fsdp+tp [dp=8,tp=8]',
+    );
+    const { plans } = withCertainty(
+      compared([plan('dp', 'dp=64', 1, 20), plan('dp', 'dp=64', 1, 79)]),
+      asked,
+    );
+    expect(plans[0].fitProbability).toBeGreaterThan(0.9);
+    expect(plans[1].fitProbability).toBeLessThan(0.7);
+  });
+
+  it('says why there is no range: other prices, programs without gradients; states alone have no probability', () => {
+    const one = compared([plan('dp', 'dp=64', 1)]);
+    expect(withCertainty(one, { ...asked, cost: 'alpha-beta' }).unsure).toContain(
+      'the prices of alpha-beta',
+    );
+    expect(withCertainty(one, { ...asked, trains: false }).unsure).toContain('only training steps');
+    const [states] = withCertainty({ ...one, holds: 'states' }, asked).plans;
+    expect(states.fitProbability).toBeUndefined();
+  });
+});

@@ -1,0 +1,112 @@
+import { describe, expect, it } from 'vitest';
+
+import { prepare } from '../../src/plan/prepare.ts';
+import { decode } from '../../src/plan/record/decode.ts';
+import { priceRecipes } from '../../src/recipes/compare/compare.ts';
+import { applyRecipe, meshRecipes, type Part } from '../../src/recipes/recipes.ts';
+import { solve } from '../../src/solver/solve.ts';
+import { load, planFor, request, TABLE } from '../plan/support.ts';
+
+async function recipePlan(
+  model: string,
+  mesh: string,
+  parts: readonly Part[],
+): Promise<ReturnType<typeof decode>> {
+  const { model: m } = prepare(load(model), request(mesh), TABLE);
+  const applied = applyRecipe(m, { name: 'test', parts });
+  if ('refused' in applied) throw new Error(applied.refused);
+  const solution = await solve(applied.restriction.problem());
+  return decode(m, solution.choice);
+}
+
+function collectives(plan: ReturnType<typeof decode>): Record<string, number> {
+  const count: Record<string, number> = {};
+  for (const node of [...plan.nodes, ...plan.outputs])
+    for (const r of node.redistributions)
+      for (const c of r.collectives) count[c.kind] = (count[c.kind] ?? 0) + 1;
+  return count;
+}
+
+describe('recipes are what people write by hand', () => {
+  it('data parallel: parameters whole, one gradient reduction for each weight and no other collective', async () => {
+    const plan = await recipePlan('peers/ffn-524288', 'x=256', ['data']);
+    expect(plan.parameters.map((p) => p.placement)).toEqual(['R', 'R']);
+    expect(collectives(plan)).toEqual({ all_reduce: 2 });
+  });
+
+  it('FSDP: every weight gathered before use in forward and backward, its gradient reduced to its shard', async () => {
+    const plan = await recipePlan('peers/ffn-524288', 'x=256', ['fsdp']);
+    expect(plan.parameters.map((p) => p.placement)).toEqual(['S(0)', 'S(0)']);
+    // The first weight is not needed in the backward pass: its input wants no gradient.
+    expect(collectives(plan)).toEqual({ all_gather: 3, reduce_scatter: 2 });
+  });
+
+  it('FSDP over a mesh dim outside Megatron stores the tensor cut first, so that one all-gather undoes it', async () => {
+    const plan = await recipePlan('peers/block-256', 'x=32,y=8', ['fsdp', 'tensor']);
+    const placement = Object.fromEntries(plan.parameters.map((p) => [p.name, p.placement]));
+    expect(placement['wq.weight']).toBe('S(0)[1]S(0)[0]');
+    expect(placement['w1.weight']).toBe('S(0)[1]S(0)[0]');
+    expect(placement['wo.weight']).toBe('S(0)S(1)');
+  });
+
+  it('Megatron: column and row pairs, used as stored', async () => {
+    const plan = await recipePlan('peers/block-256', 'x=32,y=8', ['data', 'tensor']);
+    const placement = Object.fromEntries(plan.parameters.map((p) => [p.name, p.placement]));
+    for (const w of ['wq', 'wk', 'wv', 'w1']) expect(placement[`${w}.weight`]).toBe('RS(0)');
+    for (const w of ['wo', 'w2']) expect(placement[`${w}.weight`]).toBe('RS(1)');
+  });
+
+  it('an idle mesh dim replicates everything', async () => {
+    const plan = await recipePlan('torch/mlp/joint.expanded', 'x=2,y=2', ['data', 'replicate']);
+    for (const node of plan.nodes)
+      for (const spec of [...node.inputs, ...node.outputs]) expect(spec.endsWith('R')).toBe(true);
+  });
+});
+
+it('a weight under two names has one role in every recipe, that of the name under which it is read', async () => {
+  const graph = load('torch/gpt2-2l/joint.expanded');
+  const price = async (ties: readonly (readonly string[])[]): Promise<(number | string)[]> => {
+    const results = await priceRecipes(prepare({ ...graph, ties }, request('dp=4,tp=2'), TABLE));
+    return results
+      .filter((r) => r.name.includes('Megatron'))
+      .map((r) => (r.status === 'priced' ? r.seconds : r.reason));
+  };
+  const untied = await price([]);
+  expect(untied).toHaveLength(2);
+  // The second name is read nowhere: tying it changes what is stored, not what is computed or sent.
+  expect(await price([['model.transformer.wte.weight', 'model.lm_head.weight']])).toEqual(untied);
+});
+
+describe('no recipe is cheaper than the optimum', () => {
+  for (const [model, mesh] of [
+    ['torch/mlp-loss/joint.expanded', 'x=4'],
+    ['torch/mlp-loss/joint.expanded', 'x=2,y=4'],
+    ['peers/block-256', 'x=32,y=8'],
+    ['torch/gpt2-2l/joint.expanded', 'x=2,y=4'],
+    ['torch/llama-tiny/joint.expanded', 'x=2,y=2'],
+  ] as const) {
+    it(`${model} on ${mesh}`, async () => {
+      const graph = load(model);
+      const recipes = await priceRecipes(prepare(graph, request(mesh), TABLE));
+      const plan = await planFor(graph, mesh);
+      const priced = recipes.flatMap((r) => (r.status === 'priced' ? [r.seconds] : []));
+      expect(priced.length).toBeGreaterThan(2);
+      for (const seconds of priced)
+        expect(seconds).toBeGreaterThanOrEqual(plan.objective.seconds * (1 - 1e-12));
+      expect(plan.proof.status).toBe('optimal');
+    });
+  }
+
+  it('every mesh has its recipes, in a fixed order', () => {
+    const { model } = prepare(load('torch/mlp/joint.expanded'), request('a=2,b=2'), TABLE);
+    expect(meshRecipes(model).map((r) => r.name)).toEqual([
+      'replicated',
+      'data parallel (a+b)',
+      'FSDP (a)',
+      'FSDP (b)',
+      'FSDP (a+b)',
+      'data parallel (a) + Megatron (b)',
+      'FSDP (a) + Megatron (b)',
+    ]);
+  });
+});
