@@ -1,10 +1,10 @@
 /**
- * Writes docs/rules-vs-dtensor.md: where our single-dim rules differ from the strategies that
+ * Writes docs/built/rules-vs-dtensor.md: where our single-dim rules differ from the strategies that
  * PyTorch 2.13 DTensor was seen to offer (test/fixtures/oracle/rules.json.gz), call by call.
  *
  * Usage: npx tsx scripts/docs-rules.ts
  */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 
@@ -207,10 +207,12 @@ export async function rulesDocument(): Promise<string> {
     '',
   ].join('\n');
   return format(document, {
-    ...(await resolveConfig(`${root}docs/rules-vs-dtensor.md`)),
+    ...(await resolveConfig(`${root}docs/rules.md`)),
     parser: 'markdown',
   });
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url))
-  writeFileSync(`${root}docs/rules-vs-dtensor.md`, await rulesDocument());
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  mkdirSync(`${root}docs/built`, { recursive: true });
+  writeFileSync(`${root}docs/built/rules-vs-dtensor.md`, await rulesDocument());
+}

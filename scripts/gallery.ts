@@ -1,9 +1,10 @@
 /**
- * Writes docs/gallery: reports of real plans, as the command line makes them. The pages are
- * generated, never edited; a test makes the small ones again and compares, and all of them with
- * SHARDWRIGHT_FULL=1. Run: npx tsx scripts/gallery.ts [NAME ...]
+ * Writes docs/built/gallery: reports of real plans, as the command line makes them, and a list of
+ * them with the answer of each.
+ *
+ * Usage: npx tsx scripts/gallery.ts [NAME ...]
  */
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -13,8 +14,7 @@ import { format, resolveConfig } from 'prettier';
 import { runCli } from '../src/cli/program.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-/** The folder of the gallery. */
-export const GALLERY = join(root, 'docs/gallery');
+const GALLERY = join(root, 'docs/built/gallery');
 
 /** A page of the gallery: a plan or a comparison of a program of the repository, and its report. */
 export interface GalleryPage {
@@ -26,8 +26,6 @@ export interface GalleryPage {
    */
   readonly make: readonly string[];
   readonly report: readonly string[];
-  /** Made again by every test run. */
-  readonly small: boolean;
 }
 
 const TINY = 'test/fixtures/torch/llama-tiny/joint.expanded.txt.gz';
@@ -47,7 +45,6 @@ export const PAGES: readonly GalleryPage[] = [
       'dgx-h100',
     ],
     report: ['--what-if'],
-    small: false,
   },
   {
     name: 'llama-tiny',
@@ -56,7 +53,6 @@ export const PAGES: readonly GalleryPage[] = [
       'dim, on 4 H100s',
     make: ['plan', TINY, '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100', '--inputs', 'S(0)R'],
     report: [],
-    small: true,
   },
   {
     name: 'llama-pipeline',
@@ -76,21 +72,19 @@ export const PAGES: readonly GalleryPage[] = [
       '64',
     ],
     report: [],
-    small: false,
   },
   {
     name: 'compare-llama-tiny',
     about:
-      'the same model compared over all meshes of 4 devices, the free optimum beside the recipes',
+      'the same model compared over all meshes of 4 devices, the free optimum next to the recipes',
     make: ['compare', TINY, '--devices', '4', '--cluster', 'dgx-h100', '--quiet', '--json'],
     report: [],
-    small: true,
   },
   {
     name: 'compare-llama-70b',
     about:
       'Llama 3.1 70B by name on 256 H100s: all recipes, meshes, schedules and ' +
-      'recomputations, what a run of 15T tokens takes, a layout that somebody runs beside ' +
+      'recomputations, what a run of 15T tokens takes, a layout that somebody runs next to ' +
       'the best, and launch configurations',
     make: [
       'compare',
@@ -113,7 +107,6 @@ export const PAGES: readonly GalleryPage[] = [
       '--json',
     ],
     report: [],
-    small: false,
   },
   {
     name: 'planning-llama-70b',
@@ -145,7 +138,6 @@ export const PAGES: readonly GalleryPage[] = [
       '--json',
     ],
     report: [],
-    small: false,
   },
 ];
 
@@ -186,7 +178,8 @@ export function stillPage(html: string): string {
 
 /** The list of the pages, with the answer of each, from the pages themselves. */
 export async function galleryList(pages: ReadonlyMap<string, string>): Promise<string> {
-  const parts = PAGES.map(({ name, about, make, report }) => {
+  const made = PAGES.filter(({ name }) => pages.has(name));
+  const parts = made.map(({ name, about, make, report }) => {
     const data = /<script type="application\/json" id="shardwright-report">([^]*?)<\/script>/.exec(
       pages.get(name) ?? '',
     );
@@ -211,27 +204,23 @@ ${answer.map((a) => `- **${a.label}**: ${a.text.replaceAll('*', '\\*').replaceAl
   });
   const text = `# Gallery
 
-<!-- Written by scripts/gallery.ts from the pages beside it. -->
-
 Reports as \`shardwright report\` writes them: one HTML file each, which opens from disk and loads nothing. Download one, or open it
-in a checkout. [What stands in a report](../reports.md).
+in a checkout. [What a report shows](../../reports.md).
 
 ${parts.join('\n\n')}
 `;
-  const path = join(GALLERY, 'README.md');
-  return format(text, { ...(await resolveConfig(path)), filepath: path });
+  return format(text, { ...(await resolveConfig(join(root, 'README.md'))), parser: 'markdown' });
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   mkdirSync(GALLERY, { recursive: true });
-  const pages = new Map<string, string>();
   const asked = process.argv.slice(2);
-  for (const page of PAGES) {
-    const path = join(GALLERY, `${page.name}.html`);
-    const isKept = asked.length > 0 && !asked.includes(page.name);
-    const html = isKept ? readFileSync(path, 'utf8') : await galleryPage(page);
+  const wanted = PAGES.filter(({ name }) => asked.length === 0 || asked.includes(name));
+  const pages = new Map<string, string>();
+  for (const page of wanted) {
+    const html = await galleryPage(page);
     pages.set(page.name, html);
-    if (!isKept) writeFileSync(path, html);
+    writeFileSync(join(GALLERY, `${page.name}.html`), html);
   }
   writeFileSync(join(GALLERY, 'README.md'), await galleryList(pages));
 }

@@ -125,7 +125,7 @@ export function operatorNamed(table: OperatorTable, name: string): OperatorRecor
     hint:
       near.length > 0
         ? `did you mean ${near.map((n) => `'${n}'`).join(' or ')}?`
-        : 'name it with namespace and overload, such as aten.mm.default; FEATURES.md lists all',
+        : 'name it with namespace and overload, such as aten.mm.default; `shardwright rules` lists all',
   });
 }
 
