@@ -9,7 +9,7 @@ import { DTYPE_BYTES } from '../graph/types.ts';
 import { isList, isRef, mapOperands } from '../graph/value.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import type { OpenedGraph } from '../passes/plannable/opened-graph.ts';
-import type { OpenedBody, Region, SharedMap } from '../passes/plannable/regions.ts';
+import type { Region, SharedMap } from '../passes/plannable/regions.ts';
 import type { LowerablePlan } from '../plan/record/planned.ts';
 import type { PlannedRedistribution } from '../plan/record/types.ts';
 import type { Dataflow } from '../strategy/dataflow.ts';
@@ -57,8 +57,6 @@ interface ControlSite {
  * branches and trips, because what decides is replicated.
  */
 export class ControlWriter {
-  private readonly names = new Set<string>();
-
   constructor(private readonly site: ControlSite) {}
 
   /** @throws E_UNSUPPORTED for carries and conditions that are no tensors */
@@ -84,7 +82,7 @@ export class ControlWriter {
     const { emit } = this.site;
     const [rows] = node.args;
     const scanned = rows !== undefined && isList(rows) ? rows.length : 0;
-    const graph = this.bodyName({ name });
+    const graph = emit.bodyName(name);
     // Names of a program are its own throughout.
     const own = (inner: string): string => `${node.name}.${inner}`;
     const nodes = body.nodes.map((inner) => {
@@ -141,7 +139,7 @@ export class ControlWriter {
       const { dtype, shape } = emit.type(name);
       return { dtype, shape: k < next.length ? shape : [region.length, ...shape] };
     });
-    const graph = this.bodyName(body);
+    const graph = emit.bodyName(body.name);
     const captured = inner.captures;
     frame.bodies.set(graph, inner.graph(graph, captured, returns));
     const operands: Arg[] = [init.map(ref), xs.map(ref), captured.map(ref)];
@@ -188,7 +186,7 @@ export class ControlWriter {
       this.carryOut(stepping, carry, bodies[1].returns[k], region),
     );
     const captured = union([testing, stepping]);
-    const graphs = bodies.map((body) => this.bodyName(body));
+    const graphs = bodies.map((body) => emit.bodyName(body.name));
     frame.bodies.set(graphs[0], testing.graph(graphs[0], captured, [decides]));
     frame.bodies.set(graphs[1], stepping.graph(graphs[1], captured, next));
     const args = [
@@ -238,7 +236,7 @@ export class ControlWriter {
     );
     const captured = union(frames);
     const graphs = bodies.map((body, b) => {
-      const name = this.bodyName(body);
+      const name = emit.bodyName(body.name);
       frame.bodies.set(name, frames[b].graph(name, captured, returns[b]));
       return name;
     });
@@ -421,14 +419,6 @@ export class ControlWriter {
     const of = new Map(bodies.map((body, b) => [body, region.bodies[b]]));
     this.site.called(name, { name: call.name, bodies: of });
     return members;
-  }
-
-  /** A name for a body that no other has. */
-  private bodyName({ name }: Pick<OpenedBody, 'name'>): string {
-    let unique = name;
-    for (let i = 1; this.names.has(unique); i++) unique = `${name}_${i}`;
-    this.names.add(unique);
-    return unique;
   }
 }
 

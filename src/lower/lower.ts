@@ -100,6 +100,7 @@ class Lowering {
       carries: opened?.carries.length ?? 0,
     });
     this.emit = new Emitter(table, mesh, this.symbols, new Set(graph.nodes.map((n) => n.name)));
+    for (const name of Object.keys(graph.subgraphs)) this.emit.bodyName(name);
     this.pieces = new Pieces(this.space);
     this.writer = new RedistributionWriter(this.emit, this.space, this.pieces);
     const { space, flow, emit, frames, redistributor, writer } = this;

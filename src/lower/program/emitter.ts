@@ -4,6 +4,7 @@
  */
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { internalError } from '../../errors.ts';
+import { FreeNames } from '../../graph/names.ts';
 import type {
   Arg,
   DType,
@@ -60,6 +61,7 @@ export class Emitter {
   private readonly types = new Map<string, readonly (LocalType | null)[]>();
   private readonly taken: Set<string>;
   private readonly backward = new Set<string>();
+  private readonly bodies = new Set<string>();
 
   /** @param reserved names that only `name: ` of the same text may take */
   constructor(
@@ -91,6 +93,13 @@ export class Emitter {
       type: this.typeOf(type),
       meta: { role: 'arg' },
     };
+  }
+
+  /** A name for a body that no other body of the program has, at whatever depth. */
+  bodyName(base: string): string {
+    const name = new FreeNames(this.bodies).near(base);
+    this.bodies.add(name);
+    return name;
   }
 
   /** A control-flow call: its own name, and the names of its members. */

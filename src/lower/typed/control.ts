@@ -16,12 +16,19 @@ interface ControlSite {
   readonly emit: Emitter;
   /** Local name of an operand. */
   readonly single: (name: string) => string;
+  /** Local name of an operand that a body takes at a position, as the body has it typed. */
+  readonly entering: (name: string, body: Graph, at: number) => string;
   /** Writes a body in the place of its call. */
   readonly inline: (body: Graph, operands: readonly Local[]) => readonly Local[];
-  /** Writes a body as a graph of its own. */
+  /**
+   * Writes a body as a graph of its own.
+   *
+   * @param agreed how many of its first results must be what the call has them as
+   */
   readonly body: (
     of: Graph,
     types: readonly LocalType[],
+    agreed: number,
   ) => { readonly name: string; readonly types: readonly LocalType[] };
   /** Notes a call with the names of its bodies, and the names that the source has for them. */
   readonly called: (name: string, bodies: readonly string[], origins: readonly string[]) => void;
@@ -31,16 +38,15 @@ interface ControlSite {
 export function eraseControl(graph: Graph, node: Node, site: ControlSite): Local | undefined {
   const { emit } = site;
   const { args, target } = node;
-  const list = (at: number): string[] => {
+  const names = (at: number): string[] => {
     const arg: Arg | undefined = args[at];
     return arg !== undefined && isList(arg)
       ? arg.map((member) =>
-          isRef(member)
-            ? site.single(member.name)
-            : internal(`${node.name} takes a value that is no tensor`),
+          isRef(member) ? member.name : internal(`${node.name} takes a value that is no tensor`),
         )
       : [];
   };
+  const list = (at: number): string[] => names(at).map(site.single);
   const body = (at: Arg | undefined): Graph => {
     const found = at !== undefined && isGraphRef(at) ? getOwn(graph.subgraphs, at.name) : undefined;
     return found ?? internal(`${node.name} has no body`);
@@ -67,28 +73,33 @@ export function eraseControl(graph: Graph, node: Node, site: ControlSite): Local
           list(1).map((name) => ({ name })),
         ),
       };
-    case 'cond': {
-      const test = args[0];
-      if (!isRef(test)) throw internalError(`${node.name} decides by no value`);
-      const operands = list(3);
-      const made = [body(args[1]), body(args[2])].map((of) => write(of, typesOf(operands)));
+    case 'cond':
+    case 'case': {
+      const [which] = args;
+      if (!isRef(which)) throw internalError(`${node.name} decides by no value`);
+      const branches = target === 'cond' ? args.slice(1, 3) : isList(args[1]) ? args[1] : [];
+      const operands = list(target === 'cond' ? 3 : 2);
+      const made = branches.map((branch) => write(body(branch), typesOf(operands), Infinity));
+      const refs = made.map(({ name }) => graphRef(name));
       return call(
         made.map(({ name }) => name),
-        [ref(site.single(test.name)), ...made.map(({ name }) => graphRef(name)), operands.map(ref)],
+        [ref(site.single(which.name)), ...(target === 'cond' ? refs : [refs]), operands.map(ref)],
         made[0].types,
-        [body(args[1]).name, body(args[2]).name],
+        branches.map((branch) => body(branch).name),
       );
     }
     case 'while_loop': {
-      const [carry, captured] = [list(2), list(3)];
-      const made = [body(args[0]), body(args[1])].map((of) =>
-        write(of, typesOf([...carry, ...captured])),
+      const step = body(args[1]);
+      const carry = names(2).map((name, k) => site.entering(name, step, k));
+      const captured = list(3);
+      const made = [body(args[0]), step].map((of, b) =>
+        write(of, typesOf([...carry, ...captured]), b === 0 ? 0 : carry.length),
       );
       return call(
         made.map(({ name }) => name),
         [...made.map(({ name }) => graphRef(name)), carry.map(ref), captured.map(ref)],
         made[1].types,
-        [body(args[0]).name, body(args[1]).name],
+        [body(args[0]).name, step.name],
       );
     }
     case 'scan':
@@ -96,14 +107,12 @@ export function eraseControl(graph: Graph, node: Node, site: ControlSite): Local
     case 'map_impl': {
       const scans = target === 'scan';
       const at = scanPositions(target);
-      const [init, xs, captured] = [
-        at.init === undefined ? [] : list(at.init),
-        list(at.xs),
-        list(at.captured),
-      ];
-      const rows = typesOf(xs).map(({ dtype, shape }) => ({ dtype, shape: shape.slice(1) }));
       const step = body(args[0]);
-      const made = write(step, [...typesOf(init), ...rows, ...typesOf(captured)]);
+      const init =
+        at.init === undefined ? [] : names(at.init).map((name, k) => site.entering(name, step, k));
+      const [xs, captured] = [list(at.xs), list(at.captured)];
+      const rows = typesOf(xs).map(({ dtype, shape }) => ({ dtype, shape: shape.slice(1) }));
+      const made = write(step, [...typesOf(init), ...rows, ...typesOf(captured)], init.length);
       const length = xs.length > 0 ? emit.type(xs[0]).shape[0] : getOwn(node.kwargs, 'length');
       if (typeof length !== 'number') throw internalError(`${node.name} has no length`);
       const types = made.types.map(({ dtype, shape }, k): LocalType => ({

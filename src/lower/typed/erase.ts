@@ -9,8 +9,8 @@ import { internalError, ShardwrightError } from '../../errors.ts';
 import { placeholdersOf } from '../../graph/control.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import { LOCAL_MAP, localMapCall } from '../../graph/local-map.ts';
-import type { Graph, Node, Output } from '../../graph/types.ts';
-import { getOwn, isList, isRef } from '../../graph/value.ts';
+import type { Arg, Graph, Node, Output } from '../../graph/types.ts';
+import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
 import { typedAxes, typeGraph } from '../../local-spmd/type-graph.ts';
 import { fixText, isTuple, type Known, type Typed } from '../../local-spmd/typed.ts';
 import type { Typer } from '../../local-spmd/typer.ts';
@@ -99,7 +99,6 @@ class Eraser {
   private readonly values: ProgramValue[] = [];
   private readonly claims: Claims;
   private bodies = new Map<string, Graph>();
-  private readonly bodyNames = new Set<string>();
   /** Axes that are per device where the walk stands. */
   private manual: ReadonlySet<string>;
   private inBody = false;
@@ -287,7 +286,7 @@ class Eraser {
     const call = new LocalCall(
       this.emit,
       this.pieces,
-      node,
+      this.withBodies(graph, node),
       record,
       ctx,
       inputs,
@@ -311,6 +310,25 @@ class Eraser {
     if (record.results === 'tuple') return { items: locals };
     this.note(graph, node, locals[0]);
     return locals[0];
+  }
+
+  /** A call whose comparator or reducer stands in the program as it is, under a name of its own. */
+  private withBodies(graph: Graph, node: Node): Node {
+    const kept = (arg: Arg): Arg => {
+      if (isList(arg)) return arg.map(kept);
+      const body = isGraphRef(arg) ? getOwn(graph.subgraphs, arg.name) : undefined;
+      if (body === undefined) return arg;
+      const name = this.emit.bodyName(body.name);
+      this.bodies.set(name, { ...body, name });
+      return { kind: 'graph', name };
+    };
+    return {
+      ...node,
+      args: node.args.map(kept),
+      kwargs: Object.fromEntries(
+        Object.entries(node.kwargs).map(([key, value]) => [key, kept(value)]),
+      ),
+    };
   }
 
   /** An operand made of numbers only, sliced where the rule that the others take cuts it. */
@@ -358,6 +376,34 @@ class Eraser {
     return [id, now];
   }
 
+  /**
+   * A tensor of plain numbers as what it meets: the start of a carry, or the result of one branch,
+   * where the other is cut or pending.
+   */
+  private numbersAs(local: string, graph: Graph, name: string, to: Typed | undefined): string {
+    const from = this.typed(graph, name);
+    if (from === undefined || to === undefined || isTuple(from) || isTuple(to)) return local;
+    const { mesh } = this.space;
+    let now = local;
+    let base = this.space.get(this.placed(graph, name));
+    this.typer.axes.forEach((axis, a) => {
+      const type = to[a];
+      if (from[a] !== 'number' || type === undefined || type === 'number') return;
+      const m = mesh.indexOf(axis.name);
+      if (this.manual.has(axis.name)) {
+        if (type === 'P') now = this.verbs.write('convert', now, m, 'R', 'P');
+        return;
+      }
+      now = this.verbs.move(now, m, 'R', type, base, sizes(nodeOf(graph, name)));
+      base = new Sharding(base.placements.map((p, k) => (k === m ? placementOf(type) : p)));
+    });
+    return now;
+  }
+
+  private typed(graph: Graph, name: string): Typed | undefined {
+    return this.typer.types.get(graph)?.get(name);
+  }
+
   private region(graph: Graph, node: Node, names: Map<string, Local>): Local {
     const call = localMapCall(node);
     const body = getOwn(graph.subgraphs, call.body);
@@ -400,8 +446,19 @@ class Eraser {
     return eraseControl(graph, node, {
       emit: this.emit,
       single: (name) => this.single(names, name),
+      entering: (name, body, at) =>
+        this.numbersAs(
+          this.single(names, name),
+          graph,
+          name,
+          this.typed(body, placeholdersOf(body)[at].name),
+        ),
       inline: (body, operands) => this.within(body.name, () => this.inline(body, operands)),
-      body: (of, types) => this.body(node, of, types),
+      body: (of, types, agreed) => {
+        const results = this.typed(graph, node.name);
+        const items = results !== undefined && isTuple(results) ? results.items : [];
+        return this.body(node, of, types, items.slice(0, agreed));
+      },
       called: (name, bodies, origins) =>
         this.calls.set(name, {
           name: node.name,
@@ -415,11 +472,12 @@ class Eraser {
     });
   }
 
-  /** A body as a graph of its own. */
+  /** A body as a graph of its own. @param results what the first of its results must be */
   private body(
     node: Node,
     of: Graph,
     types: readonly LocalType[],
+    results: readonly Typed[],
   ): { name: string; types: LocalType[] } {
     const outer = { section: this.emit.section, bodies: this.bodies, inBody: this.inBody };
     this.emit.section = emptySection();
@@ -435,17 +493,16 @@ class Eraser {
       ]),
     );
     this.within(of.name, () => this.walk(of, inner));
-    const returned = of.outputs.map(({ value }) =>
-      value === null ? internal(`@${of.name} returns nothing`) : this.single(inner, value),
-    );
+    const returned = of.outputs.map(({ value }, k) => {
+      if (value === null) return internal(`@${of.name} returns nothing`);
+      const own = this.single(inner, value);
+      return k < results.length ? this.numbersAs(own, of, value, results[k]) : own;
+    });
     const nodes = [
       ...inputs.map((input, roleIndex): Node => ({ ...input, meta: { role: 'arg', roleIndex } })),
       ...this.emit.section.nodes,
     ];
-    let name = of.name;
-    for (let i = 1; this.bodyNames.has(name) || this.bodies.has(name); i++)
-      name = `${of.name}_${i}`;
-    this.bodyNames.add(name);
+    const name = this.emit.bodyName(of.name);
     const graph: Graph = {
       name,
       nodes,

@@ -1,0 +1,56 @@
+import { expect, test } from 'vitest';
+
+import { jointGraph } from '../../src/passes/autodiff/joint.ts';
+import { prepare } from '../../src/plan/prepare.ts';
+import { randomPlan } from '../../src/plan/record/random-plan.ts';
+import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/request.ts';
+import { shardPrepared } from '../../src/plan/shard.ts';
+import { verify } from '../../src/simulate/verify.ts';
+import { table } from '../local-spmd/support/simulated.ts';
+import { type RegionProgram,REGIONS } from './region-programs.ts';
+
+/**
+ * Programs with a region of per-device code, and with their gradients, as the planner places them:
+ * the optimal plan and random ones run on virtual devices, and every tensor is that of one device.
+ */
+const FULL = process.env['SHARDWRIGHT_FULL'] !== undefined;
+const RANDOM = FULL ? 60 : 5;
+const MESHES = FULL
+  ? ['tp=2,sp=2', 'sp=2,tp=2', 'sp=2,tp=3', 'a=2,sp=2,b=2', 'a=2,b=2,sp=2', 'sp=4,tp=2']
+  : ['tp=2,sp=2', 'sp=2,tp=3'];
+
+async function faultsOf(
+  { program, wrt }: RegionProgram,
+  mesh: string,
+  more: Partial<PlanRequest> = {},
+): Promise<string[]> {
+  const forward = program(mesh);
+  const faults: string[] = [];
+  for (const graph of wrt.length === 0 ? [forward] : [forward, jointGraph(forward, { wrt })]) {
+    const request: PlanRequest = {
+      ...DEFAULT_REQUEST,
+      mesh,
+      cluster: 'dgx-h100',
+      optimizer: 'none',
+      ...more,
+    };
+    const prepared = prepare(graph, request, table);
+    const result = await shardPrepared(prepared);
+    if (result.status !== 'planned') throw new Error(`no plan: ${result.conflict.join(', ')}`);
+    const plans = Array.from({ length: RANDOM }, (_, seed) => randomPlan(prepared, seed + 1));
+    for (const [at, plan] of [result.plan, ...plans].entries()) {
+      const [first] = verify(graph, plan, table).mismatches;
+      if (first !== undefined)
+        faults.push(`${at === 0 ? 'optimal' : `random ${at}`}: ${first.where}: ${first.message}`);
+    }
+  }
+  return faults;
+}
+
+const CASES = Object.entries(REGIONS).flatMap(([name, program]) =>
+  MESHES.map((mesh): [string, string, RegionProgram] => [name, mesh, program]),
+);
+
+test.each(CASES)('%s on %s: plans compute what one device does', async (_name, mesh, program) => {
+  expect(await faultsOf(program, mesh)).toEqual([]);
+});
