@@ -10,7 +10,13 @@ import { type AxisType, chunksOf } from '../mesh/local-types/types.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
 import { metaBytes } from '../ops/record/record.ts';
 import type { Rule, RuleSlot } from '../ops/record/rule.ts';
-import { type Conflict, type OperandType, plainRules, typeOperator } from './operator-types.ts';
+import {
+  type Conflict,
+  type OperandType,
+  plainRules,
+  standsAt,
+  typeOperator,
+} from './operator-types.ts';
 
 /** How a program says where its values are: by itself (`auto`), in types, or device by device. */
 export type Mode = 'auto' | 'explicit' | 'strict' | 'manual';
@@ -44,8 +50,8 @@ export function typeInMode(
   ranks: number,
 ): ModeTyping {
   if (mode === 'auto') return auto(record, ctx, operands, ranks);
-  if (mode === 'explicit') return explicit(record, ctx, operands);
-  const found = typeOperator(record, ctx, operands, mode);
+  if (mode === 'explicit') return explicit(record, ctx, operands, ranks);
+  const [found] = typeOperator(record, ctx, [{ size: ranks, meaning: mode }], [operands]);
   if (!('typing' in found)) return found;
   if (found.typing.pending === true)
     return {
@@ -61,7 +67,7 @@ export function typeInMode(
 }
 
 /** Data of a type, for systems that do not tell I from R. */
-function data(type: OperandType): OperandType {
+export function data(type: OperandType): OperandType {
   return type === 'I' ? 'R' : type;
 }
 
@@ -109,7 +115,12 @@ function auto(
   operands: readonly OperandType[],
   ranks: number,
 ): ModeTyping {
-  const strict = typeOperator(record, ctx, operands.map(data), 'strict');
+  const [strict] = typeOperator(
+    record,
+    ctx,
+    [{ size: ranks, meaning: 'strict' }],
+    [operands.map(data)],
+  );
   if ('typing' in strict) return { results: strict.typing.results, implicit: [] };
   const whole: Rule = {
     inputs: operands.map(() => ({ kind: 'replicate' })),
@@ -134,7 +145,7 @@ function auto(
         });
       return true;
     });
-    if (fits && evenly(ctx, rule, ranks) && (best === undefined || cost < best.cost))
+    if (fits && holds(ctx, rule, ranks) && (best === undefined || cost < best.cost))
       best = { cost, rule, implicit };
   }
   const chosen = best ?? { rule: whole, implicit: [] };
@@ -148,18 +159,11 @@ function auto(
   };
 }
 
-/**
- * Whether the rule holds at these sizes: some want pieces of one size, and the only pending results
- * are sums and averages.
- */
-function evenly(ctx: TypedContext, { inputs, outputs }: Rule, ranks: number): boolean {
-  const divides = inputs.every(
-    (slot, i) =>
-      slot?.kind !== 'shard' || !slot.even || ctx.inputs[i].shape[slot.dim] % ranks === 0,
-  );
+/** Whether the rule stands at these sizes, and its pending results are sums or averages. */
+function holds(ctx: TypedContext, rule: Rule, ranks: number): boolean {
   return (
-    divides &&
-    outputs.every((slot) => slot?.kind !== 'partial' || slot.op === 'sum' || slot.op === 'avg')
+    standsAt(ctx, rule, ranks) &&
+    rule.outputs.every((slot) => slot?.kind !== 'partial' || slot.op === 'sum' || slot.op === 'avg')
   );
 }
 
@@ -170,6 +174,7 @@ function explicit(
   record: OperatorRecord,
   ctx: TypedContext,
   operands: readonly OperandType[],
+  ranks: number,
 ): ModeTyping {
   const own = operands.map(data);
   const rules = plainRules(record, ctx);
@@ -182,7 +187,7 @@ function explicit(
       }) &&
       rule.inputs.some((slot, i) => slot?.kind === 'shard' && own[i] === slotText(slot)),
   );
-  const strict = typeOperator(record, ctx, own, 'strict');
+  const [strict] = typeOperator(record, ctx, [{ size: ranks, meaning: 'strict' }], [own]);
   const refuse = (rule: string, reason: string, fix: string): ModeTyping => ({
     conflict: {
       rule,

@@ -1,14 +1,22 @@
 /**
- * Types of ordinary operators on one mesh axis: what a call of an operator is, given what its
- * operands are. In: a call bound to its record, one type for each tensor operand. Out: one type for
- * each result, or the conflict with the cast that solves it. Linearity and cuts come from the
- * sharding rules of the record; nothing here names an operator.
+ * Types of ordinary operators: what a call of an operator is on every mesh axis, given what its
+ * operands are. In: a call bound to its record, one type for each axis and tensor operand. Out: one
+ * type for each axis and result, or the conflict with the cast that solves it. Linearity and cuts
+ * come from the sharding rules of the record, combined over the axes as the planner combines them
+ * (`ops/expansion`), with what they ask of sizes; nothing here names an operator.
  */
-import { type AxisType, chunksOf } from '../mesh/local-types/types.ts';
+import { DeviceMesh } from '../mesh/devices/mesh.ts';
+import { type AxisType, chunksOf, placementOf } from '../mesh/local-types/types.ts';
+import type { Placement } from '../mesh/placements/placement.ts';
+import { StridedShard } from '../mesh/placements/shards/strided.ts';
+import { FIRST_SHARD_CODE, REPLICATE_CODE, ShardingSpace } from '../mesh/sharding/space.ts';
+import { allReplicate, cutRows, plainRow } from '../ops/expansion/expand.ts';
+import { needsOf, type Row } from '../ops/expansion/row.ts';
+import { RowProduct } from '../ops/expansion/row-product.ts';
 import { isIntegral } from '../ops/record/dtypes.ts';
 import { functionalForm } from '../ops/record/in-place.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
-import type { Rule, RuleSlot, ShardSlot } from '../ops/record/rule.ts';
+import type { Rule } from '../ops/record/rule.ts';
 
 /**
  * Type of an operand: `number` is a tensor made of plain numbers, the same on every rank (`full`,
@@ -47,47 +55,82 @@ export interface Conflict {
 
 interface ResultTypes {
   readonly results: readonly OperandType[];
+  /** What each operand is taken as: a plain number is cut where the rule cuts it. */
+  readonly taken: readonly OperandType[];
+  /** The rule that passes the operands on; absent where every rank runs the call as it stands. */
+  readonly rule?: Rule;
   /** The sum over a cut dim that the call leaves to a later cast (`outPartial`). */
   readonly pending?: true;
 }
 
-type TypedCall = { readonly typing: ResultTypes } | { readonly conflict: Conflict };
+export type TypedCall = { readonly typing: ResultTypes } | { readonly conflict: Conflict };
+
+/** An axis that a call is typed on. */
+export interface OperatorAxis {
+  readonly size: number;
+  readonly meaning: Meaning;
+}
 
 /** Equal calls have one context object, so a model's layers are typed once. */
-const known = new WeakMap<TypedContext, Map<string, TypedCall>>();
+const known = new WeakMap<TypedContext, Map<string, readonly TypedCall[]>>();
 
-/** Types of the results of a call, or why there are none. */
+/**
+ * Types of the results of a call on each axis, or why there are none. The cuts of all axes are
+ * judged together, in mesh order.
+ *
+ * @param operands by axis, one type for each tensor operand
+ * @param owed by axis, the cut that the result is to have where its operands are whole
+ */
 export function typeOperator(
+  record: OperatorRecord,
+  ctx: TypedContext,
+  axes: readonly OperatorAxis[],
+  operands: readonly (readonly OperandType[])[],
+  owed: readonly (AxisType | undefined)[] = [],
+): readonly TypedCall[] {
+  const key = `${record.name} ${axes.map(({ size, meaning }) => `${size}${meaning}`).join()} ${operands.join(';')} ${owed.join()}`;
+  let calls = known.get(ctx);
+  if (calls === undefined) known.set(ctx, (calls = new Map<string, readonly TypedCall[]>()));
+  let typed = calls.get(key);
+  if (typed === undefined) {
+    const own = operands.map((types) => withoutGradient(ctx, types));
+    const laws = own.map((types, a) =>
+      owed[a] === undefined ? lawOf(record, ctx, types, axes[a].meaning) : undefined,
+    );
+    const open = laws.flatMap((law, a) => (law === undefined ? [a] : []));
+    const passed =
+      open.length === 0
+        ? []
+        : new RuleSearch(
+            record,
+            ctx,
+            open.map((a) => axes[a]),
+            open.map((a) => own[a]),
+            open.map((a) => owed[a]),
+          ).types();
+    typed = laws.map((law, a) => inPlace(record, operands[a], law ?? passed[open.indexOf(a)]));
+    calls.set(key, typed);
+  }
+  return typed;
+}
+
+/** What holds on an axis whatever the rules of the operator are; undefined where they decide. */
+function lawOf(
   record: OperatorRecord,
   ctx: TypedContext,
   operands: readonly OperandType[],
   meaning: Meaning,
-): TypedCall {
-  const key = `${record.name} ${meaning} ${operands.join()}`;
-  let calls = known.get(ctx);
-  if (calls === undefined) known.set(ctx, (calls = new Map<string, TypedCall>()));
-  let typed = calls.get(key);
-  if (typed === undefined)
-    calls.set(key, (typed = inPlace(record, operands, lawOf(record, ctx, operands, meaning))));
-  return typed;
-}
-
-function lawOf(
-  record: OperatorRecord,
-  ctx: TypedContext,
-  stated: readonly OperandType[],
-  meaning: Meaning,
-): TypedCall {
-  const operands = withoutGradient(ctx, stated);
+): TypedCall | undefined {
   const everywhere = (type: OperandType): TypedCall => ({
-    typing: { results: ctx.outputs.map(() => type) },
+    typing: { results: ctx.outputs.map(() => type), taken: operands },
   });
   const at = (type: OperandType): number[] => operands.flatMap((t, i) => (t === type ? [i] : []));
   const kinds = new Set(operands);
   kinds.delete('number');
   if (kinds.size === 0) return everywhere('number');
   const [only] = kinds;
-  if (kinds.size === 1 && (only === 'I' || only === 'R')) return everywhere(only);
+  if (kinds.size === 1 && (only === 'I' || only === 'R'))
+    return everywhere(meaning !== 'manual' && record.cls === 'factory' ? 'number' : only);
   const varying = operands.flatMap((t, i) => (t === 'V' || isCut(t) ? [i] : []));
   if (kinds.has('I')) return { conflict: invariantMixed(operands, at('I')) };
   const addends = at('P');
@@ -95,12 +138,7 @@ function lawOf(
     return { conflict: addendsWithPieces(operands, addends, varying) };
   if (varying.length > 0 && (meaning === 'manual' || operands.includes('V')))
     return everywhere('V');
-  const found = ruleFor(ctx, plainRules(record, ctx), operands);
-  if (found !== undefined) return found;
-  if (addends.length > 0) return { conflict: refusedAddends(record, operands, addends) };
-  if (averages(ctx, plainRules(record, ctx), operands))
-    return { conflict: refusedMean(operands, varying) };
-  return { conflict: refusedCut(operands, varying) };
+  return undefined;
 }
 
 /**
@@ -145,15 +183,7 @@ function inPlace(
 }
 
 function isCut(type: OperandType): boolean {
-  return dimOf(type) !== undefined;
-}
-
-function dimOf(type: OperandType): number | undefined {
-  return cutIn(type)?.dim;
-}
-
-function cutIn(type: OperandType): ReturnType<typeof chunksOf> {
-  return type === 'number' ? undefined : chunksOf(type);
+  return type !== 'number' && chunksOf(type) !== undefined;
 }
 
 /** Changes of a call that types do not see: sizes that it writes, positions of random numbers. */
@@ -172,40 +202,211 @@ export function plainRules(record: OperatorRecord, ctx: TypedContext): readonly 
     );
 }
 
-/** Results by the first rule that takes the operands as they are. */
-function ruleFor(
-  ctx: TypedContext,
-  rules: readonly Rule[],
-  operands: readonly OperandType[],
-): TypedCall | undefined {
-  for (const { inputs, outputs } of rules) {
-    if (
-      inputs.length !== operands.length ||
-      !inputs.every((slot, i) => takes(ctx, slot, operands[i]))
-    )
-      continue;
-    const results = outputs.map((slot) => givenBy(ctx, slot, inputs, operands));
-    if (results.some((type) => type === undefined)) continue;
-    const sums = results.includes('P') && !operands.includes('P');
-    return {
-      typing: { results: results as OperandType[], ...(sums ? { pending: true as const } : {}) },
-    };
-  }
-  return undefined;
+/** Meshes of the axes that calls are typed on, whose names say nothing here. */
+const meshes = new Map<string, ShardingSpace>();
+
+function spaceOf(axes: readonly OperatorAxis[]): ShardingSpace {
+  const key = axes.map(({ size }) => size).join();
+  let space = meshes.get(key);
+  if (space === undefined)
+    meshes.set(
+      key,
+      (space = new ShardingSpace(
+        new DeviceMesh(axes.map(({ size }, a) => ({ name: `axis${a}`, size }))),
+      )),
+    );
+  return space;
 }
 
-/** Whether the operator would leave an average of the ranks' results pending. */
-function averages(
-  ctx: TypedContext,
-  rules: readonly Rule[],
-  operands: readonly OperandType[],
-): boolean {
-  return rules.some(
-    ({ inputs, outputs }) =>
-      inputs.length === operands.length &&
-      inputs.every((slot, i) => takes(ctx, slot, operands[i])) &&
-      outputs.every((slot) => slot?.kind === 'partial' && slot.op === 'avg'),
+/** Rules under which the operands of a call stay as they are, on all axes together. */
+class RuleSearch {
+  private readonly space: ShardingSpace;
+  private readonly rules: readonly Rule[];
+  private readonly rows: readonly Row[];
+  private readonly product: RowProduct;
+
+  constructor(
+    private readonly record: OperatorRecord,
+    private readonly ctx: TypedContext,
+    private readonly axes: readonly OperatorAxis[],
+    private readonly operands: readonly (readonly OperandType[])[],
+    private readonly owed: readonly (AxisType | undefined)[],
+  ) {
+    this.space = spaceOf(axes);
+    const { inputs, outputs } = ctx;
+    this.rules = [
+      allReplicate(inputs, outputs),
+      ...plainRules(record, ctx).filter((r) => r.inputs.length === inputs.length),
+    ];
+    const plain = this.rules.map((r, i) => plainRow(r, i));
+    const cuts = operands.flat().flatMap((type) => stridedOf(type) ?? []);
+    this.rows = cuts.length === 0 ? plain : [...plain, ...cutRows(this.space, plain, cuts)];
+    this.product = new RowProduct(this.space, this.rows, [...inputs, ...outputs], {
+      uneven: 'allow',
+      patterns: 'any',
+      evenStrides: true,
+    });
+  }
+
+  /** The types on each axis, or why it has none beside those before it. */
+  types(): TypedCall[] {
+    const all = [...this.axes.keys()];
+    const whole = this.on(all);
+    if (whole !== undefined) return all.flatMap((a) => whole.get(a) ?? []);
+    const conflicts = new Map<number, TypedCall>();
+    let taken: readonly number[] = [];
+    for (const a of all)
+      if (this.on([...taken, a]) !== undefined) taken = [...taken, a];
+      else conflicts.set(a, { conflict: this.conflict(a, taken) });
+    const typed = this.on(taken);
+    return all.flatMap((a) => conflicts.get(a) ?? typed?.get(a) ?? []);
+  }
+
+  /**
+   * The types on some axes, by the first combination of rules that stands at these sizes; the
+   * others count as one device.
+   */
+  private on(asked: readonly number[]): Map<number, TypedCall> | undefined {
+    const picked: number[] = [];
+    const step = (a: number): boolean => {
+      if (a === this.axes.length) return this.product.complete();
+      const rows = asked.includes(a) ? this.fitting(a) : [0];
+      return rows.some((r) => {
+        picked[a] = r;
+        return this.product.take(a, r) && (r === 0 || this.isHeld(a)) && step(a + 1);
+      });
+    };
+    if (!step(0)) return undefined;
+    return new Map(asked.map((a) => [a, { typing: this.typing(a, picked[a]) }]));
+  }
+
+  /** Rows whose slots are what the operands are on an axis, and whose results have types. */
+  private fitting(a: number): number[] {
+    const owed = this.owed[a];
+    return [...this.rows.keys()].filter((r) => {
+      const { slots, codes } = this.rows[r];
+      const results = slots.slice(this.ctx.inputs.length);
+      return (
+        this.takes(r, a) &&
+        results.every((slot) => slot?.kind !== 'partial' || slot.op === 'sum') &&
+        (owed === undefined || codes.at(-1) === this.codeOf(owed))
+      );
+    });
+  }
+
+  private takes(r: number, a: number): boolean {
+    const { slots, codes } = this.rows[r];
+    return this.operands[a].every((type, i) => {
+      const slot = slots[i];
+      if (slot === null) return false;
+      if (type === 'number') return slot.kind !== 'partial';
+      if (slot.kind === 'shard' && slot.inside !== null) return chunksOf(type)?.dim === slot.dim;
+      return codes[i] === this.codeOf(type);
+    });
+  }
+
+  /** Whether the cuts inside of merged dims, which depend on the axes before, are the operands'. */
+  private isHeld(a: number): boolean {
+    return this.operands[a].every(
+      (type, i) => type === 'number' || this.product.codeOn(i, a) === this.codeOf(type),
+    );
+  }
+
+  private codeOf(type: AxisType): number {
+    return this.space.codeOf(placementOf(type));
+  }
+
+  private typeOn(t: number, a: number): AxisType {
+    const code = this.product.codeOn(t, a);
+    if (code === REPLICATE_CODE) return 'R';
+    if (code < FIRST_SHARD_CODE) return 'P';
+    const placement = this.space.placementOf(code);
+    const dim = this.space.dimOfCode(code);
+    return placement instanceof StridedShard ? `_S(${dim},${placement.factor})` : `S(${dim})`;
+  }
+
+  private typing(a: number, r: number): ResultTypes {
+    const { ctx, record } = this;
+    const operands = this.operands[a];
+    const types = ctx.outputs.map((_, k) => this.typeOn(ctx.inputs.length + k, a));
+    const sums = types.includes('P') && !operands.includes('P');
+    const { rule } = this.rows[r];
+    return {
+      // What is made from nothing can be cut anywhere.
+      results: types.map((type) => (type === 'R' && record.cls === 'factory' ? 'number' : type)),
+      taken: operands.map((type, i) => (type === 'number' ? this.typeOn(i, a) : type)),
+      ...(rule === 0 ? {} : { rule: this.rules[rule] }),
+      ...(sums ? { pending: true as const } : {}),
+    };
+  }
+
+  /** Why an axis has no rule beside those of other axes. */
+  private conflict(a: number, beside: readonly number[]): Conflict {
+    const operands = this.operands[a];
+    const addends = operands.flatMap((type, i) => (type === 'P' ? [i] : []));
+    const cut = operands.flatMap((type, i) => (isCut(type) ? [i] : []));
+    const [row] = this.fitting(a);
+    if (row !== undefined) return this.refusedSizes(a, row, beside);
+    if (addends.length > 0) return refusedAddends(this.record, operands, addends);
+    const averages = [...this.rows.keys()].some(
+      (r) =>
+        this.takes(r, a) &&
+        this.rows[r].slots
+          .slice(operands.length)
+          .every((slot) => slot?.kind === 'partial' && slot.op === 'avg'),
+    );
+    return averages ? refusedMean(operands, cut) : refusedCut(operands, cut);
+  }
+
+  /** A rule that takes the operands, but not at their sizes. */
+  private refusedSizes(a: number, r: number, beside: readonly number[]): Conflict {
+    const tensors = [...this.ctx.inputs, ...this.ctx.outputs];
+    const row = this.rows[r];
+    const needs = needsOf(row, tensors).singles;
+    const { t, slot } = needs[0] ?? row.shards[0] ?? { t: 0, slot: undefined };
+    const operand = Math.min(t, this.operands[a].length - 1);
+    const type = this.operands[a][operand];
+    const rows = slot === undefined ? 0 : (tensors[t]?.shape[slot.dim] ?? 0);
+    const pieces = [...beside, a].reduce(
+      (n, b) => (this.operands[b][operand] === type ? n * this.axes[b].size : n),
+      1,
+    );
+    const wants =
+      slot === undefined
+        ? 'other sizes'
+        : slot.unit > 1
+          ? `whole groups of ${slot.unit} rows on every rank`
+          : slot.even || slot.scaled
+            ? 'equally many rows on every rank'
+            : 'the same rows of all operands on every rank';
+    return {
+      rule: `${type} of ${rows} rows`,
+      operands: [operand],
+      reason:
+        `${this.record.name} passes a cut on where it leaves ${wants}, and ${rows} rows ` +
+        `in ${pieces} pieces are not so`,
+      casts:
+        type === 'number' || !isCut(type)
+          ? []
+          : [{ operand, op: 'all_gather', src: type, dst: 'R' }],
+    };
+  }
+}
+
+/** Whether a rule passes cuts on at the sizes of a call, over so many ranks. */
+export function standsAt(ctx: TypedContext, rule: Rule, ranks: number): boolean {
+  const product = new RowProduct(
+    spaceOf([{ size: ranks, meaning: 'strict' }]),
+    [plainRow(rule, 0)],
+    [...ctx.inputs, ...ctx.outputs],
+    { uneven: 'allow', patterns: 'any', evenStrides: true },
   );
+  return product.take(0, 0) && product.complete();
+}
+
+function stridedOf(type: OperandType): Placement | undefined {
+  const placement = type !== 'number' && isCut(type) ? placementOf(type) : undefined;
+  return placement instanceof StridedShard ? placement : undefined;
 }
 
 function refusedMean(operands: readonly OperandType[], cut: readonly number[]): Conflict {
@@ -216,50 +417,6 @@ function refusedMean(operands: readonly OperandType[], cut: readonly number[]): 
     casts: [],
     fix: 'write the sum with outPartial, then divide by the number of all rows',
   };
-}
-
-function takes(ctx: TypedContext, slot: RuleSlot, type: OperandType): boolean {
-  if (slot === null) return false;
-  if (slot.kind === 'replicate') return type === 'R' || type === 'number';
-  if (slot.kind === 'partial') return slot.op === 'sum' && type === 'P';
-  const cut = cutIn(type);
-  if (cut === undefined) return type === 'number';
-  if (cut.dim !== slot.dim) return false;
-  if (slot.inside !== null && slot.inside.dims.length > 0)
-    return cut.chunks === insideOf(ctx, slot);
-  return cut.chunks === 1 || slot.slicing !== 'contiguous';
-}
-
-/** Chunks that a slot's cut has a piece of each of. */
-function insideOf(ctx: TypedContext, slot: ShardSlot): number {
-  if (slot.inside === null) return 1;
-  const { tensor, dims } = slot.inside;
-  const { shape } = (tensor < ctx.inputs.length
-    ? ctx.inputs[tensor]
-    : ctx.outputs[tensor - ctx.inputs.length]) ?? { shape: [] };
-  return dims.reduce((n, d) => n * (shape[d] ?? 1), 1);
-}
-
-/**
- * What a slot of a result is, a cut in as many chunks as the operands have beyond those of their
- * own slots.
- */
-function givenBy(
-  ctx: TypedContext,
-  slot: RuleSlot,
-  inputs: readonly RuleSlot[],
-  operands: readonly OperandType[],
-): OperandType | undefined {
-  if (slot === null || slot.kind === 'replicate') return 'R';
-  if (slot.kind === 'partial') return slot.op === 'sum' ? 'P' : undefined;
-  const factors = operands.flatMap((type, i) => {
-    const [own, cut] = [inputs[i], cutIn(type)];
-    return own?.kind === 'shard' && cut !== undefined ? [cut.chunks / insideOf(ctx, own)] : [];
-  });
-  const [factor = 1] = factors;
-  if (factors.some((f) => f !== factor)) return undefined;
-  const chunks = factor * insideOf(ctx, slot);
-  return chunks === 1 ? `S(${slot.dim})` : `_S(${slot.dim},${chunks})`;
 }
 
 function invariantMixed(operands: readonly OperandType[], invariant: readonly number[]): Conflict {

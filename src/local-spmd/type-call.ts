@@ -15,6 +15,7 @@ import { type Meaning, type OperandType, typeOperator } from './operator-types.t
  * @param typeOf dtype and shape of a named operand: of one device's piece in `manual`, of the whole
  *   value in `strict`
  * @param spmd type of a named operand on the axis; `number` for a tensor of plain numbers
+ * @param ranks of the axis, into which cuts must divide as the operator asks
  * @throws E_SPMD_TYPE with both types and the cast to insert; E_UNKNOWN_OP
  */
 export function typeCall(
@@ -23,13 +24,14 @@ export function typeCall(
   typeOf: (name: string) => ValueType,
   spmd: (name: string) => OperandType,
   meaning: Meaning,
+  ranks = 2,
 ): readonly OperandType[] {
   const record = table.get(call.target);
   const ctx = bind(table, call, typeOf);
   if (record === undefined || ctx === undefined)
     throw new ShardwrightError('E_UNKNOWN_OP', `there is no operator '${call.target}'`);
   const names = tensorInputs(record, call.args, call.kwargs);
-  const found = typeOperator(record, ctx, names.map(spmd), meaning);
+  const [found] = typeOperator(record, ctx, [{ size: ranks, meaning }], [names.map(spmd)]);
   if ('typing' in found) return found.typing.results;
   const { rule, reason, operands, casts, fix } = found.conflict;
   const shown = operands.map((i) => `operand ${i} (%${names[i] ?? ''}) is ${spmd(names[i] ?? '')}`);

@@ -15,10 +15,11 @@ import { type AxisType, cutOf, type LocalType, typedText } from '../mesh/local-t
 import { tensorInputs } from '../ops/record/context.ts';
 import { bind } from '../ops/record/infer.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
+import type { Rule } from '../ops/record/rule.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { spmdName } from '../ops/spmd/operators.ts';
 import { controlTypes } from './control-types.ts';
-import { typeInMode } from './modes.ts';
+import { data, type Mode, typeInMode } from './modes.ts';
 import { type Conflict, type OperandType, plainRules, typeOperator } from './operator-types.ts';
 import {
   type ImplicitMove,
@@ -32,6 +33,15 @@ import {
   type Violation,
 } from './typed.ts';
 import { verbTypes } from './verb-types.ts';
+
+/** Types of the results of a call on an axis; what each operand is taken as, and by which rule. */
+export interface CallTypes {
+  readonly results: readonly OperandType[];
+  readonly taken?: readonly OperandType[];
+  readonly rule?: Rule;
+  /** The call leaves the sum over a cut dim pending. */
+  readonly pending?: true;
+}
 
 export interface TyperOptions {
   /** An I beside a V or an R takes its type by a cast. Default true. */
@@ -51,6 +61,9 @@ export class Typer implements Typing {
   readonly implicit: ImplicitMove[] = [];
   /** By graph (a body that runs in two types has those of its last run), then by name. */
   readonly types = new Map<Graph, Map<string, Typed>>();
+
+  /** What operators make of their operands, by graph, node and axis. */
+  readonly calls = new Map<Graph, Map<string, readonly (CallTypes | undefined)[]>>();
 
   constructor(
     readonly table: OperatorTable,
@@ -190,123 +203,155 @@ export class Typer implements Typing {
     }
     const names = tensorInputs(record, node.args, node.kwargs);
     const typed = names.map((name) => frame.value(name));
-    const byAxis = this.axes.map(({ meaning }, a): readonly Known[] => {
-      const operands = typed.map((t) => (isTuple(t) ? undefined : t[a]));
-      if (operands.includes(undefined)) {
-        this.untyped(graph, node, a, names, operands);
-        return ctx.outputs.map(() => undefined);
-      }
-      return this.operatorOn(graph, node, a, names, operands as OperandType[], (given) => {
-        if (meaning === 'auto' || meaning === 'explicit') {
-          const made = typeInMode(meaning, record, ctx, given, this.axes[a].size);
-          // What is completed by name is left pending.
-          if (
-            'conflict' in made &&
-            made.conflict.rule === 'ambiguous' &&
-            this.isClaimed(graph, node, a)
-          )
-            return { results: ['P'] };
-          if ('implicit' in made)
-            this.implicit.push(
-              ...made.implicit.map(({ operand, kind, from, to }) => ({
-                node: node.name,
-                meshDim: this.axes[a].name,
-                ...(operand === undefined ? {} : { value: names[operand] }),
-                kind,
-                from,
-                to,
-              })),
-            );
-          return made;
-        }
-        const spread =
-          meaning === 'strict' ? this.spread(graph, node, a, record, ctx, given) : undefined;
-        if (spread !== undefined) return { results: [spread] };
-        const found = typeOperator(record, ctx, given, meaning === 'manual' ? 'manual' : 'strict');
-        if (!('typing' in found)) return found;
-        const { results, pending } = found.typing;
-        // In a gradient the sum is what the forward type owes: an operand that was R.
-        if (
-          pending === true &&
-          this.options.pending !== true &&
-          node.meta.phase !== 'backward' &&
-          !this.isClaimed(graph, node, a)
-        )
-          this.violate(graph, node, a, {
-            rule: 'sum over S',
-            operands: names,
-            reason:
-              'the sum over a dim that the axis cuts is left to a later reduction, without ' +
-              'saying so',
-            fix: `write outPartial(${node.name}, "${this.axes[a].name}")`,
-          });
-        return { results };
-      });
+    const operands = this.axes.map((_, a) => {
+      const own = typed.map((t) => (isTuple(t) ? undefined : t[a]));
+      if (!own.includes(undefined)) return this.castTogether(own as OperandType[], a);
+      this.untyped(graph, node, a, names, own);
+      return undefined;
     });
-    const results = ctx.outputs.map((_, k) => byAxis.map((types) => types[k]));
+    const found = this.judged(graph, node, record, ctx, names, operands);
+    const calls = this.calls.get(graph) ?? new Map<string, typeof found>();
+    this.calls.set(graph, calls.set(node.name, found));
+    const results = ctx.outputs.map((_, k) =>
+      this.axes.map((_axis, a): Known => found[a]?.results[k]),
+    );
     return record.results === 'tuple'
       ? { items: results }
       : (results[0] ?? this.everywhere(undefined));
   }
 
-  /** Types of the results on one axis; casts what may be cast first. */
-  private operatorOn(
+  /**
+   * Operands of a call on a per-device axis after the casts that it wants: an R beside a V is used
+   * by each rank in its own way, and that this is so stands in the program, so that its gradient is
+   * P. An I is cast where casts are inserted.
+   */
+  private castTogether(operands: readonly OperandType[], a: number): readonly OperandType[] {
+    if (this.axes[a].meaning !== 'manual' || operands.includes('P') || !operands.includes('V'))
+      return operands;
+    return operands.map((type) => (type === 'R' || (type === 'I' && this.autoCast) ? 'V' : type));
+  }
+
+  /** Types of the results of a call by axis; undefined where operands have none or a law breaks. */
+  private judged(
     graph: Graph,
     node: Node,
-    axis: number,
+    record: OperatorRecord,
+    ctx: TypedContext,
     names: readonly string[],
-    operands: readonly OperandType[],
-    judge: (
-      operands: readonly OperandType[],
-    ) => { results: readonly OperandType[] } | { conflict: Conflict },
-  ): readonly Known[] {
-    const manual = this.axes[axis].meaning === 'manual';
-    const varies = operands.includes('V');
-    // An R beside a V is used by each rank in its own way; that this is so stands in the program,
-    // so that its gradient is P.
-    const cast = operands.map((type): OperandType => {
-      if (!manual || type === 'number' || operands.includes('P')) return type;
-      if (type === 'R' && varies) return 'V';
-      if (type !== 'I' || !this.autoCast) return type;
-      return varies ? 'V' : type;
-    });
-    const found = judge(cast);
-    if ('results' in found) {
-      cast.forEach((type, i) => {
-        if (type !== operands[i]) this.cast(graph, node, names[i], axis, type as AxisType);
+    operands: readonly (readonly OperandType[] | undefined)[],
+  ): (CallTypes | undefined)[] {
+    const plain = this.axes.flatMap(({ meaning }, a) =>
+      operands[a] === undefined || meaning === 'auto' || meaning === 'explicit' ? [] : [a],
+    );
+    const together = typeOperator(
+      record,
+      ctx,
+      plain.map((a) => this.axes[a]),
+      plain.map((a) => operands[a] ?? []),
+      plain.map((a) => this.owed(graph, node, a, record, ctx, operands[a] ?? [])),
+    );
+    return operands.map((given, a): CallTypes | undefined => {
+      if (given === undefined) return undefined;
+      const at = plain.indexOf(a);
+      const found = at < 0 ? this.inMode(graph, node, a, record, ctx, names, given) : together[at];
+      if ('conflict' in found) {
+        this.refuse(graph, node, a, names, found.conflict);
+        return undefined;
+      }
+      given.forEach((type, i) => {
+        if (type !== 'number') this.cast(graph, node, names[i], a, type);
       });
-      return found.results;
+      if (found.typing.pending === true) this.claimed(graph, node, a, names);
+      return found.typing;
+    });
+  }
+
+  /** A call on an axis whose mode does some things by itself, which are noted. */
+  private inMode(
+    graph: Graph,
+    node: Node,
+    a: number,
+    record: OperatorRecord,
+    ctx: TypedContext,
+    names: readonly string[],
+    given: readonly OperandType[],
+  ): { readonly typing: CallTypes } | { readonly conflict: Conflict } {
+    const { meaning, size, name } = this.axes[a];
+    const made = typeInMode(meaning as Mode, record, ctx, given, size);
+    // What is completed by name is left pending.
+    if (this.isClaimed(graph, node, a)) {
+      const [plain] = typeOperator(record, ctx, [{ size, meaning: 'strict' }], [given.map(data)]);
+      if ('typing' in plain && plain.typing.pending === true)
+        return { typing: { results: plain.typing.results } };
     }
-    const { conflict } = found;
-    this.violate(graph, node, axis, {
+    if ('conflict' in made) return made;
+    this.implicit.push(
+      ...made.implicit.map(({ operand, kind, from, to }) => ({
+        node: node.name,
+        meshDim: name,
+        ...(operand === undefined ? {} : { value: names[operand] }),
+        kind,
+        from,
+        to,
+      })),
+    );
+    return { typing: { results: made.results } };
+  }
+
+  private refuse(
+    graph: Graph,
+    node: Node,
+    a: number,
+    names: readonly string[],
+    conflict: Conflict,
+  ): void {
+    this.violate(graph, node, a, {
       rule: conflict.rule,
       reason: conflict.reason,
       operands: conflict.operands.map((i) => names[i]),
       fix:
         conflict.fix ??
         conflict.casts
-          .map((c) => `${c.op}(${names[c.operand]}, "${this.axes[axis].name}", ${c.src}→${c.dst})`)
+          .map((c) => `${c.op}(${names[c.operand]}, "${this.axes[a].name}", ${c.src}→${c.dst})`)
           .join(' and '),
     });
-    return this.table.get(node.target) === undefined
-      ? []
-      : new Array<undefined>(results(node)).fill(undefined);
+  }
+
+  /**
+   * A sum over a cut dim is completed by name. In a gradient it is what the forward type owes: an
+   * operand that was R.
+   */
+  private claimed(graph: Graph, node: Node, a: number, names: readonly string[]): void {
+    if (
+      this.options.pending === true ||
+      node.meta.phase === 'backward' ||
+      this.isClaimed(graph, node, a)
+    )
+      return;
+    this.violate(graph, node, a, {
+      rule: 'sum over S',
+      operands: names,
+      reason:
+        'the sum over a dim that the axis cuts is left to a later reduction, without saying so',
+      fix: `write outPartial(${node.name}, "${this.axes[a].name}")`,
+    });
   }
 
   /**
    * The gradient of a sum over a cut dim: it is spread over that dim, of which each rank makes its
    * own rows. What it is owed to is the operand of the forward call, and its cut is that operand's.
    */
-  private spread(
+  private owed(
     graph: Graph,
     node: Node,
     axis: number,
     record: OperatorRecord,
     ctx: TypedContext,
     operands: readonly OperandType[],
-  ): OperandType | undefined {
+  ): AxisType | undefined {
     const { of, phase } = node.meta;
     if (
+      this.axes[axis].meaning !== 'strict' ||
       phase !== 'backward' ||
       of === undefined ||
       operands.some((type) => type !== 'R' && type !== 'number')
@@ -314,7 +359,7 @@ export class Typer implements Typing {
       return undefined;
     const { position } = indexGraph(graph);
     const forward = graph.nodes[position.get(of) ?? -1];
-    const cuts = new Set<Known>();
+    const cuts = new Set<AxisType>();
     if (forward !== undefined)
       eachOperand(forward, (name) => {
         const typed = this.types.get(graph)?.get(name);
@@ -328,7 +373,6 @@ export class Typer implements Typing {
           cuts.add(type);
       });
     const [owed] = cuts;
-    if (owed === undefined) return undefined;
     const makes = plainRules(record, ctx).some(
       ({ inputs, outputs }) =>
         inputs.every((slot) => slot?.kind === 'replicate') &&
@@ -435,9 +479,6 @@ export class Typer implements Typing {
     this.implicit.push(...inner.implicit);
     for (const [graph, types] of inner.types) this.types.set(graph, types);
     for (const [graph, words] of inner.settled) this.settled.set(graph, words);
+    for (const [graph, calls] of inner.calls) this.calls.set(graph, calls);
   }
-}
-
-function results(node: Node): number {
-  return node.type.kind === 'tuple' ? node.type.items.length : 1;
 }

@@ -5,12 +5,12 @@
  */
 import { ShardwrightError } from '../errors.ts';
 import type { Frame } from '../graph/interpret.ts';
-import type { Graph, Node } from '../graph/types.ts';
+import type { Graph, Node, ValueType } from '../graph/types.ts';
 import { isRef } from '../graph/value.ts';
 import { primitive, type PrimitiveName, redistribution } from '../mesh/local-types/primitives.ts';
-import { type AxisType, cutOf, isAxisType } from '../mesh/local-types/types.ts';
+import { type AxisType, chunksOf, cutOf, isAxisType } from '../mesh/local-types/types.ts';
 import { sourceWords } from '../ops/spmd/operators.ts';
-import { isTuple, type Known, statedTypes, type Typed, type Typing } from './typed.ts';
+import { isTuple, type Known, statedTypes, type Typed, typeIn, type Typing } from './typed.ts';
 
 /** Type of the result of a verb. */
 export function verbTypes(typer: Typing, node: Node, name: string, frame: Frame<Typed>): Typed {
@@ -33,7 +33,18 @@ export function verbTypes(typer: Typing, node: Node, name: string, frame: Frame<
   };
   let now = own[at];
   const lint = axis.meaning === 'lint';
-  if (name === 'out_partial') return become('P');
+  if (name === 'out_partial') {
+    if (lint || now === undefined || now === 'P' || now === 'V') return become('P');
+    return violate(
+      `outPartial of ${now}`,
+      isCut(now)
+        ? `pieces of dim ${chunksOf(now as AxisType)?.dim} are not addends of a sum`
+        : 'the value is equal on all ranks, so that it would count once for each',
+      isCut(now)
+        ? `sum over that dim first, or all_gather(${operand.name}, "${axis.name}", ${now}→R)`
+        : `leave outPartial out, or convert(${operand.name}, "${axis.name}", R→P)`,
+    );
+  }
   if (name === 'permute') {
     if (now === undefined || now === 'V' || lint) return become('V');
     if (now === 'number' || (now === 'I' && typer.autoCast)) {
@@ -103,13 +114,21 @@ export function verbTypes(typer: Typing, node: Node, name: string, frame: Frame<
     );
   }
   if (global) {
-    const blocked = laterCut(typer, own, at, cutOf(src) ?? cutOf(dst));
-    if (blocked !== undefined)
+    for (const dim of new Set([cutOf(src), cutOf(dst)])) {
+      const blocked = laterCut(typer, own, at, dim);
+      if (blocked !== undefined)
+        return violate(
+          'last axis',
+          `${axis.name} is not the last axis that cuts dim ${dim}: ${blocked} cuts it further`,
+          `gather ${blocked} first, or plan the whole spec`,
+        );
+    }
+    const rows = rowsLeft(typer, typeIn(graph, operand.name), own, at, cutOf(dst));
+    if (rows < axis.size)
       return violate(
-        'last axis',
-        `${axis.name} is not the last axis that cuts dim ${cutOf(src) ?? cutOf(dst)}: ` +
-          `${blocked} cuts it further`,
-        `gather ${blocked} first, or plan the whole spec`,
+        `${dst} of ${rows} rows`,
+        `dim ${cutOf(dst)} has ${rows} rows to cut, fewer than the ${axis.size} ranks of ${axis.name}`,
+        'cut a larger dim, or keep the value whole',
       );
   }
   return become(cutOf(dst) !== undefined && !global ? 'V' : dst);
@@ -164,6 +183,30 @@ function wrongSource(
   }
 }
 
+function isCut(type: Known): boolean {
+  return cutDim(type) !== undefined;
+}
+
+function cutDim(type: Known): number | undefined {
+  return type === undefined || type === 'number' ? undefined : chunksOf(type)?.dim;
+}
+
+/** Rows of a dim on each rank of the axes other than this one. */
+function rowsLeft(
+  typer: Typing,
+  type: ValueType,
+  own: readonly Known[],
+  at: number,
+  dim: number | undefined,
+): number {
+  const size = dim === undefined || type.kind !== 'tensor' ? Infinity : type.shape[dim];
+  const rows = typeof size === 'number' ? size : Infinity;
+  return typer.axes.reduce(
+    (left, axis, a) => (a !== at && cutDim(own[a]) === dim ? Math.floor(left / axis.size) : left),
+    rows,
+  );
+}
+
 /** An axis after this one in the mesh that cuts the same dim. */
 function laterCut(
   typer: Typing,
@@ -172,7 +215,7 @@ function laterCut(
   dim: number | undefined,
 ): string | undefined {
   if (dim === undefined) return undefined;
-  const later = typer.axes.findIndex((_, a) => a > at && own[a] === `S(${dim})`);
+  const later = typer.axes.findIndex((_, a) => a > at && cutDim(own[a]) === dim);
   return later < 0 ? undefined : typer.axes[later].name;
 }
 

@@ -15,7 +15,7 @@ import { typedAxes, typeGraph } from '../../local-spmd/type-graph.ts';
 import { fixText, isTuple, type Known, type Typed } from '../../local-spmd/typed.ts';
 import type { Typer } from '../../local-spmd/typer.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import { type AxisType, isAxisType } from '../../mesh/local-types/types.ts';
+import { isAxisType, placementOf } from '../../mesh/local-types/types.ts';
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
 import { Sharding } from '../../mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
@@ -30,10 +30,9 @@ import type { DeviceProgram, ProgramCall, ProgramValue, RandomPiece } from '../p
 import { RankSymbols } from '../program/rank-int.ts';
 import { RedistributionWriter } from '../redistribution.ts';
 import { rewrite } from '../rewrites/table.ts';
-import { rulesTaken } from '../rules-taken.ts';
 import { Claims } from './claims.ts';
 import { eraseControl, internal, type Local } from './control.ts';
-import { placementOf, VerbWriter } from './verbs.ts';
+import { VerbWriter } from './verbs.ts';
 
 interface EraseInput {
   readonly graph: Graph;
@@ -267,21 +266,18 @@ class Eraser {
     const outputSpecs = ctx.outputs.map((meta, k) =>
       meta === null ? -1 : this.placed(graph, node.name, k),
     );
-    const rules = record.shard(ctx);
-    // A tensor of plain numbers is cut as its rule wants it, for free.
-    const wanted = operands.map((name) => this.placed(graph, name));
+    const byAxis = this.typer.calls.get(graph)?.get(node.name);
+    const wanted: number[] = [];
     const inputs = operands.map((name, i) => {
-      const [id, value] = this.fitted(
-        graph,
-        name,
-        wanted,
-        i,
-        rules,
-        outputSpecs,
-        this.single(names, name),
-      );
-      wanted[i] = id;
+      const types = this.typer.axes.map((_, a) => byAxis?.[a]?.taken?.[i]);
+      const [value, id] = this.numbersAs(this.single(names, name), graph, name, types);
+      wanted.push(id);
       return value;
+    });
+    const { mesh } = this.space;
+    const rules = mesh.names.map((axis) => {
+      const a = this.typer.axes.findIndex((known) => known.name === axis);
+      return this.manual.has(axis) ? undefined : byAxis?.[a]?.rule;
     });
     const call = new LocalCall(
       this.emit,
@@ -292,7 +288,7 @@ class Eraser {
       inputs,
       wanted,
       outputSpecs,
-      rulesTaken(this.space, rules, wanted, outputSpecs),
+      rules,
       () => undefined,
     );
     const first = this.emit.section.nodes.length;
@@ -331,61 +327,23 @@ class Eraser {
     };
   }
 
-  /** An operand made of numbers only, sliced where the rule that the others take cuts it. */
-  private fitted(
+  /**
+   * A tensor of plain numbers as what it meets, with its sharding then: an operand that the rule of
+   * its call cuts, the start of a carry, or the result of one branch, where the other is cut or
+   * pending.
+   */
+  private numbersAs(
+    local: string,
     graph: Graph,
     name: string,
-    wanted: readonly number[],
-    i: number,
-    rules: Parameters<typeof rulesTaken>[1],
-    outputs: readonly number[],
-    value: string,
-  ): [number, string] {
-    const typed = this.typer.types.get(graph)?.get(name);
-    if (typed === undefined || isTuple(typed) || !typed.includes('number'))
-      return [wanted[i], value];
-    let id = wanted[i];
-    let now = value;
-    this.typer.axes.forEach((axis, a) => {
-      if (typed[a] !== 'number' || this.manual.has(axis.name)) return;
-      const m = this.space.mesh.indexOf(axis.name);
-      const placements = [...wanted, ...outputs].map((spec) =>
-        spec < 0 ? undefined : this.space.get(spec).placements[m],
-      );
-      const rule = rules.find((r) =>
-        [...r.inputs, ...r.outputs].every((slot, k) => {
-          const own = placements[k];
-          if (k === i || slot === null || own === undefined) return true;
-          return slot.kind === 'shard'
-            ? own.dim === slot.dim
-            : slot.kind === 'partial'
-              ? own.kind === 'partial'
-              : own.kind === 'replicate';
-        }),
-      );
-      const slot = rule?.inputs[i];
-      if (slot?.kind !== 'shard') return;
-      const dst: AxisType = `S(${slot.dim})`;
-      const shape = sizes(nodeOf(graph, name));
-      now = this.verbs.move(now, m, 'R', dst, this.space.get(id), shape);
-      const base = this.space.get(id);
-      id = this.space.intern(
-        new Sharding(base.placements.map((p, k) => (k === m ? placementOf(dst) : p))),
-      );
-    });
-    return [id, now];
-  }
-
-  /**
-   * A tensor of plain numbers as what it meets: the start of a carry, or the result of one branch,
-   * where the other is cut or pending.
-   */
-  private numbersAs(local: string, graph: Graph, name: string, to: Typed | undefined): string {
+    to: Typed | undefined,
+  ): readonly [value: string, sharding: number] {
     const from = this.typed(graph, name);
-    if (from === undefined || to === undefined || isTuple(from) || isTuple(to)) return local;
     const { mesh } = this.space;
     let now = local;
     let base = this.space.get(this.placed(graph, name));
+    if (from === undefined || to === undefined || isTuple(from) || isTuple(to))
+      return [now, this.space.intern(base)];
     this.typer.axes.forEach((axis, a) => {
       const type = to[a];
       if (from[a] !== 'number' || type === undefined || type === 'number') return;
@@ -397,7 +355,7 @@ class Eraser {
       now = this.verbs.move(now, m, 'R', type, base, sizes(nodeOf(graph, name)));
       base = new Sharding(base.placements.map((p, k) => (k === m ? placementOf(type) : p)));
     });
-    return now;
+    return [now, this.space.intern(base)];
   }
 
   private typed(graph: Graph, name: string): Typed | undefined {
@@ -452,7 +410,7 @@ class Eraser {
           graph,
           name,
           this.typed(body, placeholdersOf(body)[at].name),
-        ),
+        )[0],
       inline: (body, operands) => this.within(body.name, () => this.inline(body, operands)),
       body: (of, types, agreed) => {
         const results = this.typed(graph, node.name);
@@ -496,7 +454,7 @@ class Eraser {
     const returned = of.outputs.map(({ value }, k) => {
       if (value === null) return internal(`@${of.name} returns nothing`);
       const own = this.single(inner, value);
-      return k < results.length ? this.numbersAs(own, of, value, results[k]) : own;
+      return k < results.length ? this.numbersAs(own, of, value, results[k])[0] : own;
     });
     const nodes = [
       ...inputs.map((input, roleIndex): Node => ({ ...input, meta: { role: 'arg', roleIndex } })),

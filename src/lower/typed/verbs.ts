@@ -6,27 +6,14 @@
  */
 import type { RedistributionStep } from '../../cost/redistribution/plan.ts';
 import { internalError } from '../../errors.ts';
-import { type AxisType, chunksOf, cutOf } from '../../mesh/local-types/types.ts';
-import { Partial } from '../../mesh/placements/partials/partial.ts';
-import type { Placement } from '../../mesh/placements/placement.ts';
+import { type AxisType, cutOf, placementOf } from '../../mesh/local-types/types.ts';
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
-import { Shard } from '../../mesh/placements/shards/shard.ts';
-import { StridedShard } from '../../mesh/placements/shards/strided.ts';
 import { Sharding } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { type Emitter, ref } from '../program/emitter.ts';
 import { coordinate, type Pieces } from '../program/pieces.ts';
 import { combine, type RankInt, rankInt } from '../program/rank-int.ts';
 import type { RedistributionWriter } from '../redistribution.ts';
-
-/** Placement of a type on one mesh dim; I and R are equal data. */
-export function placementOf(type: AxisType): Placement {
-  const cut = chunksOf(type);
-  if (cut !== undefined)
-    return cut.chunks === 1 ? Shard.of(cut.dim) : new StridedShard(cut.dim, cut.chunks);
-  if (type === 'V') throw internalError('V is no placement');
-  return type === 'P' ? Partial.of('sum') : REPLICATE;
-}
 
 export class VerbWriter {
   constructor(

@@ -5,7 +5,12 @@
  * that differ, without a claim how they assemble), as JAX's `shard_map` and the package spmd_types
  * have them.
  */
-import { ShardwrightError } from '../../errors.ts';
+import { internalError, ShardwrightError } from '../../errors.ts';
+import { Partial } from '../placements/partials/partial.ts';
+import type { Placement } from '../placements/placement.ts';
+import { REPLICATE } from '../placements/replicate.ts';
+import { Shard } from '../placements/shards/shard.ts';
+import { StridedShard } from '../placements/shards/strided.ts';
 import { gradientState, type State } from '../views/four-states.ts';
 import { PartitionSpec } from '../views/partition-spec.ts';
 import { ShardedType } from '../views/sharded-type.ts';
@@ -56,6 +61,15 @@ export function chunksOf(
   if (strided !== null) return { dim: Number(strided[1]), chunks: Number(strided[2]) };
   const dim = cutOf(type);
   return dim === undefined ? undefined : { dim, chunks: 1 };
+}
+
+/** Placement of a type on one mesh dim; I and R are equal data. */
+export function placementOf(type: AxisType): Placement {
+  const cut = chunksOf(type);
+  if (cut !== undefined)
+    return cut.chunks === 1 ? Shard.of(cut.dim) : new StridedShard(cut.dim, cut.chunks);
+  if (type === 'V') throw internalError('V is no placement');
+  return type === 'P' ? Partial.of('sum') : REPLICATE;
 }
 
 /** Whether a program may state the word as a type. */

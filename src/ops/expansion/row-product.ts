@@ -289,6 +289,11 @@ export class RowProduct {
     return true;
   }
 
+  /** Kind code of a tensor on a mesh dim whose row is taken. */
+  codeOn(t: number, m: number): number {
+    return this.keys[m + 1][t] % BASE;
+  }
+
   /** Sharding of a tensor under the rows taken; -1 for a masked-off result. */
   id(t: number): number {
     if (this.tensors[t] === null) return -1;
