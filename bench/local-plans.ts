@@ -48,7 +48,7 @@ for (const { label, result } of found) {
   const source = exportSource({ plan: result.plan, program: result.graph }, table);
   for (const { name, text } of exportPlan(source, 'torch').files)
     writeFileSync(join(at, name), text);
-  for (const [name, content] of planFiles(result.plan, result.graph, result.certificate))
+  for (const [name, content] of planFiles(result.plan, result.graph, result.certificate, table))
     writeFileSync(join(at, 'plan', name), content);
   const { computeSeconds, communicationSeconds } = result.plan.objective;
   console.log(

@@ -24,7 +24,7 @@ import type { PlanFolder } from './record/folder.ts';
 import { planMemoryTimeline } from './record/memory-timeline.ts';
 import type { Plan } from './record/types.ts';
 import { PRODUCER, writePlan } from './record/write.ts';
-import { activationsOf, type PlanRequest } from './request/request.ts';
+import { activationsOf, coversRecomputation, type PlanRequest } from './request/request.ts';
 import { TIE_BREAK } from './search/tie-break.ts';
 import { KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST } from './search/under-budget.ts';
 
@@ -105,6 +105,13 @@ export function checkPlan(
   if (used > proven.leastBytes) compared.differs('$.memory.peakBytes', used, proven.leastBytes);
   for (const fault of proven.faults) compared.differs('$.proof', plan.proof.status, fault);
   const objective = Number(cost);
+  // A proof that there is no plan, beside one, is no proof.
+  if (broken === undefined && isAbove(proven.bound, objective + (problem.tolerance ?? 0)))
+    compared.differs(
+      '$.proof.bound',
+      plan.proof.bound,
+      'a bound that the plan itself is not below: the certificate proves too much',
+    );
   const bound = Math.min(objective, proven.bound);
   const memory =
     activationsOf(request) === 'off'
@@ -244,6 +251,8 @@ function provenBound(
       row === undefined
         ? 0
         : replay(rowAsCost(problem, row), certificate.leastBytes, 'the least memory');
+    if (least === Infinity)
+      faults.push('the certificate of the least memory proves that no plan is left');
     if (Number.isFinite(least)) problem = withMemoryBound(problem, (leastBytes = least));
   }
   const given = certificate?.free;
@@ -255,6 +264,7 @@ function provenBound(
   );
   bound = Math.max(bound, trivial);
   const within = certificate?.within;
+  const covers = coversRecomputation(request) && first.model.opened === undefined;
   if (within !== undefined) {
     const nodesOf = (names: readonly string[]): number[] =>
       names.map((name) => first.model.flow.byName.get(name) ?? -1);
@@ -262,7 +272,7 @@ function provenBound(
     if ([...points, ...storages].includes(-1))
       faults.push('the certificate names a node that the program does not have');
     else {
-      const problems = new PeakProblems(first, within.recompute);
+      const problems = new PeakProblems(first, covers);
       for (const point of storages) problems.countStorages(point);
       const bounded = problems.ofBound(points);
       const units = replay(bounded, within.certificate, 'the bound within the budget');
@@ -281,6 +291,8 @@ function firstRuns(
   table: OperatorTable,
 ): Prepared | undefined {
   if (text === undefined) return prepared;
+  // A bound on plans that recompute nothing says nothing about one that does.
+  if (!coversRecomputation(prepared.request)) return undefined;
   const first = prepare(parseGraph(text, 'certificate.json.gz'), prepared.request, table);
   const known = new Set(first.program.nodes.map((node) => node.name));
   const recomputed = prepared.program.nodes.flatMap(({ name, meta }) =>
@@ -316,6 +328,11 @@ class Comparison {
 
 function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Whether a number is above another, whatever rounding says. */
+function isAbove(a: number, b: number): boolean {
+  return a > b + ROUNDING * Math.max(Math.abs(a), Math.abs(b));
 }
 
 function same(a: unknown, b: unknown): boolean {

@@ -96,6 +96,7 @@ function answer(
           'relaxation',
           () =>
             solveTightRelaxation(
+              problem,
               prepared,
               workspace,
               (choice) => cheap(choice, true),

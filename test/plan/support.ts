@@ -1,10 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
+import { expect } from 'vitest';
+
 import type { Graph } from '../../src/graph/types.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
+import { checkPlan, type PlanCheck } from '../../src/plan/check-plan.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/request.ts';
 import type { ShardResult } from '../../src/plan/search/result.ts';
@@ -28,12 +31,25 @@ export function request(mesh: string, more: Partial<PlanRequest> = {}): PlanRequ
   return { ...DEFAULT_REQUEST, cost: 'alpha-beta', mesh, cluster: 'dgx-h100', ...more };
 }
 
-export function solveFor(
+/** What `shard` answers; a plan is what `check-plan` says that it is. */
+export async function solveFor(
   graph: Graph,
   mesh: string,
   more: Partial<PlanRequest> = {},
 ): Promise<ShardResult> {
-  return shard(graph, request(mesh, more), { table: TABLE });
+  const result = await shard(graph, request(mesh, more), { table: TABLE });
+  if (result.status === 'planned') expect(differencesOf(result)).toEqual([]);
+  return result;
+}
+
+/** What the check of a written plan finds in a plan that was just made. */
+export function differencesOf({
+  plan,
+  certificate,
+  prepared: { program, request: asked },
+}: Extract<ShardResult, { readonly status: 'planned' }>): PlanCheck['differences'] {
+  const folder = { plan, certificate, isAsWritten: true, program, request: asked };
+  return checkPlan(folder, TABLE).differences;
 }
 
 /** The plan of a request that has one. */

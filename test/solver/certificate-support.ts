@@ -7,8 +7,10 @@ export type Step = readonly number[];
 
 export function stepsOf({ steps }: Certificate): Step[] {
   const out: Step[] = [];
-  for (let at = 0; at < steps.length; at += 1 + ARGUMENTS[steps[at]].length)
-    out.push(steps.slice(at, at + 1 + ARGUMENTS[steps[at]].length));
+  for (let at = 0, next = 0; at < steps.length; at = next) {
+    next = at + 1 + (ARGUMENTS[steps[at]] ?? '').length;
+    out.push(steps.slice(at, next));
+  }
   return out;
 }
 

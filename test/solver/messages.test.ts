@@ -87,7 +87,7 @@ describe('the checker on messages', () => {
 
   it.each([
     ['that are no triples', { lists: [[], [0, 2], [3, 1], [1, 0]] }, 'not in triples'],
-    ['without their lists', { steps: [STEP.add, 0, 2, STEP.messages, 0, 0] }, 'holds undefined'],
+    ['without their lists', { steps: [STEP.add, 0, 2, STEP.messages, 0, 0] }, 'ends within a step'],
     [
       'followed by an elimination',
       { steps: [STEP.add, 0, 2, STEP.messages, 0, 0, 1, STEP.eliminate, 0] },
@@ -96,18 +96,18 @@ describe('the checker on messages', () => {
     [
       'with a list that is not there',
       { lists: [[], [0, 9, 3], [3, 1], [1, 0]] },
-      'there is no list 9',
+      'names list 9, of 4',
     ],
     [
       'with a list of another length',
       { lists: [[], [0, 2, 3], [3, 1, 0], [1, 0]] },
       '3 entries for 2 values',
     ],
-    ['with fractions', { lists: [[], [0, 2, 3], [3, 0.5], [1, 0]] }, 'no integer'],
+    ['with fractions', { lists: [[], [0, 2, 3], [3, 0.5], [1, 0]] }, 'not an integer'],
     [
       'with more than can be summed',
       { lists: [[], [0, 2, 3], [3, 2 ** 51], [1, 0]] },
-      'more than integers',
+      'larger than 2^50',
     ],
     [
       'for an edge that is part of another',

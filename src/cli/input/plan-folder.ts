@@ -7,12 +7,22 @@ import { gunzipSync } from 'node:zlib';
 
 import { gzipSync, strToU8 } from 'fflate';
 
-import { ShardwrightError } from '../../errors.ts';
+import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { checkPlan, type PlanCheck, refuseDifferences } from '../../plan/check-plan.ts';
+import {
+  checkPlan,
+  differenceText,
+  type PlanCheck,
+  refuseDifferences,
+} from '../../plan/check-plan.ts';
 import type { PlanCertificate } from '../../plan/record/certificate.ts';
-import { type PlanFolder, planTexts, readPlanFolder } from '../../plan/record/folder.ts';
+import {
+  type PlanFolder,
+  type PlanTexts,
+  planTexts,
+  readPlanFolder,
+} from '../../plan/record/folder.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { readFileBytes, readFileText } from '../../platform/read-file.ts';
 import type { PlanPipeline } from '../../sweep/pipeline/plan.ts';
@@ -31,21 +41,22 @@ export const PLAN_FILES = ['plan.json', GRAPH, REQUEST, CERTIFICATE] as const;
 /** Largest certificate that is read, unpacked. */
 const MOST_CERTIFICATE_BYTES = 2 ** 29 - 64;
 
-/** A plan folder's files; equal plans give equal bytes. */
+/**
+ * A plan folder's files, which say what `check-plan` accepts; equal plans give equal bytes.
+ *
+ * @throws E_INTERNAL where the plan is not what follows from its graph, request and certificate
+ */
 export function planFiles(
   plan: Plan,
   program: Graph,
   proof: PlanCertificate,
+  table: OperatorTable,
   stages?: PlanPipeline,
 ): readonly (readonly [string, string | Uint8Array])[] {
   const staged = stages === undefined ? undefined : `${JSON.stringify(stages, null, 1)}\n`;
-  const {
-    plan: text,
-    graph,
-    request,
-    certificate,
-    pipeline,
-  } = planTexts(plan, program, proof, staged);
+  const texts = planTexts(plan, program, proof, staged);
+  refuseUnlikeWritten(texts, table);
+  const { plan: text, graph, request, certificate, pipeline } = texts;
   return [
     ['plan.json', text],
     [GRAPH, graph],
@@ -53,6 +64,17 @@ export function planFiles(
     [CERTIFICATE, gzipSync(strToU8(certificate), { mtime: 0 })],
     ...(pipeline === undefined ? [] : [[PIPELINE_FILE, pipeline] as const]),
   ];
+}
+
+/** Reads the texts as a stranger would, and checks them before anything is written. */
+function refuseUnlikeWritten(texts: PlanTexts, table: OperatorTable): void {
+  const folder = readPlanFolder(texts, 'plan.json');
+  if (!isWhole(folder)) throw internalError('a plan is written without its graph or request');
+  const [first] = checkPlan(folder, table, stagesAgain(table)).differences;
+  if (first !== undefined)
+    throw internalError(
+      `the plan is not what it says, so it is not written: ${differenceText(first)}`,
+    );
 }
 
 /**

@@ -23,7 +23,7 @@ export interface MemoryPlanResult {
   /** Whether the bound was replayed by the checker. */
   readonly certified: boolean;
   /** Its proof, and the nodes at which memory is a row of the problem that it is about. */
-  readonly proof?: Omit<NonNullable<PlanCertificate['within']>, 'recompute'>;
+  readonly proof?: NonNullable<PlanCertificate['within']>;
   /** Subproblems solved. */
   readonly rounds: number;
   /** Whether the time limit ended the search. */

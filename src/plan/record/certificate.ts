@@ -28,8 +28,6 @@ export interface PlanCertificate {
      * none does.
      */
     readonly storages?: readonly string[];
-    /** Whether forward results might be recomputed. */
-    readonly recompute: boolean;
     readonly certificate: Certificate;
   };
   /**
@@ -63,7 +61,6 @@ const planCertificate = schemaOf<PlanCertificate>()(
       .strictObject({
         moments: z.array(z.string()),
         storages: z.array(z.string()).exactOptional(),
-        recompute: z.boolean(),
         certificate,
       })
       .exactOptional(),

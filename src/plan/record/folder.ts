@@ -19,7 +19,6 @@ import {
   OBJECTIVES,
   type PlanRequest,
   type PricedRequest,
-  recomputesUnderBudget,
   SOLVERS,
   STRIDED,
   UNEVEN,
@@ -137,6 +136,7 @@ const requestSchema = schemaOf<Omit<PlanRequest, 'cost'> & Pick<PricedRequest, '
     objective: z.enum(OBJECTIVES),
     activations: z.enum(ACTIVATIONS).exactOptional(),
     checkpoint: z.union([z.enum(CHECKPOINT_POLICIES), z.number().min(0).max(1)]).exactOptional(),
+    recomputation: z.literal('chosen').exactOptional(),
     maps: z.enum(MAPS).exactOptional(),
     overlap: z.literal(true).exactOptional(),
     padVocabulary: paddingSchema.exactOptional(),
@@ -180,11 +180,11 @@ export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
     });
   const program = graph === undefined ? undefined : parseGraph(graph, 'graph.swg');
   return {
-    plan: { ...plan, request: countedAs(plan.request, plan.memory) },
+    plan,
     ...(program !== undefined
       ? { program, graph: openBodies(program, builtinOperators(), plan.request)?.graph ?? program }
       : {}),
-    ...(request !== undefined ? { request: countedAs(readRequest(request), plan.memory) } : {}),
+    ...(request !== undefined ? { request: readRequest(request) } : {}),
     ...(certificate !== undefined
       ? { certificate: readCertificate(certificate, 'certificate.json.gz') }
       : {}),
@@ -199,20 +199,6 @@ export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
       : {}),
     ...(hashes?.plan !== undefined ? { isAsWritten: hashes.plan === contentHash(plan) } : {}),
   };
-}
-
-/**
- * The request with what its budget limits. Plans of versions whose default was the states say
- * nothing of it; their memory does: its peak is not that of the timeline, or there is none.
- */
-function countedAs<R extends PlanRequest>(request: R, { peakBytes, timeline }: Plan['memory']): R {
-  if (
-    request.activations !== undefined ||
-    recomputesUnderBudget(request) ||
-    timeline?.peakBytes === peakBytes
-  )
-    return request;
-  return { ...request, activations: timeline === undefined ? 'off' : 'report' };
 }
 
 /** @throws E_SYNTAX for text that is no JSON, E_TYPE with the path of what does not fit */

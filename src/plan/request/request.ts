@@ -137,6 +137,12 @@ export interface PlanRequest {
    */
   readonly checkpoint?: (typeof CHECKPOINT_POLICIES)[number] | number;
   /**
+   * Present where the budget bound and the search chose which forward results are recomputed: those
+   * nodes are part of the program by now, so `checkpoint` is `none`. Bounds are about every such
+   * choice, not about this program alone.
+   */
+  readonly recomputation?: 'chosen';
+  /**
    * Whether the command looked for a plan whose simulated step is shorter (`overlapPlan`). `shard`
    * itself knows no clock and does not read it.
    */
@@ -192,6 +198,11 @@ export function gapUnderMemory(request: PlanRequest): number {
 /** Whether the checkpoint policy chooses recomputed nodes so that the peak keeps the budget. */
 export function recomputesUnderBudget({ checkpoint }: PlanRequest): boolean {
   return checkpoint === 'auto' || checkpoint === 'two-stage';
+}
+
+/** Whether bounds are about plans that recompute whatever keeps the budget. */
+export function coversRecomputation(request: PlanRequest): boolean {
+  return recomputesUnderBudget(request) || request.recomputation === 'chosen';
 }
 
 /**

@@ -188,13 +188,14 @@ export async function firstUnderBudget(
  * choice if asked.
  */
 export async function withinBudget(
-  prepared: Prepared,
+  given: Prepared,
   free: Solution,
   problem: Problem,
   certificate: PlanCertificate,
   deadline: Deadline,
   { starts, fits, problems, onProgress }: SearchOptions,
 ): Promise<ShardResult> {
+  const prepared = withoutRecomputation(given);
   const { request, budgetBytes, compact, table } = prepared;
   const started = performance.now();
   // A graph with its bodies in line, in which nodes are recomputed, is no program, and has no
@@ -202,7 +203,12 @@ export async function withinBudget(
   const recompute = recomputesUnderBudget(request) && prepared.model.opened === undefined;
   // Recomputed nodes stand in the graph from here on: the request of the plan does not ask for them
   // again.
-  const settled: PlanRequest = { ...request, activations: 'constraint', checkpoint: 'none' };
+  const settled: PlanRequest = {
+    ...request,
+    activations: 'constraint',
+    checkpoint: 'none',
+    ...(recompute ? { recomputation: 'chosen' } : {}),
+  };
   const firstStage = async (share: number): Promise<Int32Array | undefined> => {
     if (share === 1) return compact.expand(free.choice);
     if (deadline.isOver) return undefined;
@@ -307,9 +313,15 @@ export async function withinBudget(
   };
   return planned(noted, solution, planMemoryTimeline(after.model, choice, table), {
     ...certificate,
-    ...(found.proof === undefined ? {} : { within: { ...found.proof, recompute } }),
+    ...(found.proof === undefined ? {} : { within: found.proof }),
     ...(recomputed.length > 0 ? { program: printGraph(prepared.program) } : {}),
   });
+}
+
+/** The same without the word of an earlier search, whose recomputed nodes are given by now. */
+function withoutRecomputation(prepared: Prepared): Prepared {
+  const { recomputation: _, ...request } = prepared.request;
+  return { ...prepared, request };
 }
 
 /**

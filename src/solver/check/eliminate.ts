@@ -1,8 +1,9 @@
 /** The checker's elimination of a variable: exact minimisation over it, remembered by content. */
 import { minimise, type Summand } from './minimise.ts';
 import type { Elimination, Model } from './model.ts';
+import { Refused } from './refused.ts';
 import { shrink } from './shrink.ts';
-import { type Part, Refused } from './store.ts';
+import type { Part } from './store.ts';
 
 /** Largest cost that may still matter, over the constant. */
 function slackOf(model: Model): number {
@@ -35,6 +36,7 @@ export function eliminate(model: Model, v: number): void {
     minimised(model, v, parts, local, slack),
   );
   for (const f of model.incident[v].slice()) model.remove(f);
+  model.changed = undefined;
   model.gone[v] = true;
   const vars = result.neighbours.map((k) => local[k]);
   if (result.least === Infinity) {

@@ -12,10 +12,10 @@
  */
 import { PRICE_SCALE } from './certificate-format.ts';
 import type { Dual, Model } from './model.ts';
-import { type Grid, PairMemo, Refused, type Store } from './store.ts';
+import { Refused } from './refused.ts';
+import { type Grid, LARGEST, PairMemo, type Store } from './store.ts';
 
-const LARGEST = 2 ** 52;
-/** So that cells less two messages stay exact. */
+/** Largest size of a message, so that cells less two of them stay exact. */
 const LARGEST_MESSAGE = 2 ** 50;
 const MOST_BITS = 30;
 
@@ -50,7 +50,6 @@ export function messagesOf(
   if (triples.length % 3 !== 0) throw new Refused('messages are not in triples');
   const { vectors } = model.store;
   const messages: (readonly number[] | undefined)[] = [];
-  const small = new Set<number>();
   for (let at = 0; at < triples.length; at += 3) {
     const f = triples[at];
     const { vars } = model.edge(f);
@@ -62,16 +61,17 @@ export function messagesOf(
       const { length } = vectors[vector];
       if (length !== model.size[v])
         throw new Refused(`list ${list} has ${length} entries for ${model.size[v]} values`);
-      if (!small.has(vector)) {
-        for (let a = 0; a < length; a++)
-          if (!(Math.abs(vectors[vector][a]) <= LARGEST_MESSAGE))
-            throw new Refused(`list ${list} holds more than integers`);
-        small.add(vector);
-      }
+      refuseLargeMessage(model.store, vector);
       return vector;
     });
   }
   return messages;
+}
+
+/** @throws Refused for a message of more than 2^50 */
+export function refuseLargeMessage({ mosts }: Store, vector: number): void {
+  if (mosts[vector] > LARGEST_MESSAGE)
+    throw new Refused(`a message of ${mosts[vector]} is larger than 2^50`);
 }
 
 /**
@@ -83,7 +83,8 @@ export function pricedCosts(
   prices: readonly bigint[],
   i: number,
 ): (bigint | undefined)[] {
-  const { vectors } = model.store;
+  const { vectors, work } = model.store;
+  work.spend(8 * vectors[model.unary[i]].length * (1 + model.rows.length));
   const amounts = model.rows.flatMap((row, r) =>
     row.amounts[i] < 0 || prices[r] === 0n
       ? []
@@ -103,6 +104,7 @@ export function pricedCosts(
  */
 export function boundByMessages(model: Model, dual: Dual): bigint | undefined {
   const { bits, prices, messages } = dual;
+  model.store.work.spend(2 * model.parts.length + model.size.length * (1 + model.rows.length));
   const finer = PRICE_SCALE - BigInt(bits);
   let bound = model.constant << PRICE_SCALE;
   model.rows.forEach((row, r) => (bound -= prices[r] * row.bound));
@@ -115,10 +117,10 @@ export function boundByMessages(model: Model, dual: Dual): bigint | undefined {
     // A factor that sends nothing counts with its least cell.
     const least =
       sent === undefined
-        ? model.part(f).grid.least * 2 ** bits
+        ? scaledBy(model.least(f), BigInt(bits))
         : rests.of(part.grid, part.maps, sent);
-    if (least === Infinity) return undefined;
-    bound += BigInt(least) << finer;
+    if (least === undefined) return undefined;
+    bound += least << finer;
     sent?.forEach((vector, side) => {
       if (vector >= 0) received[part.vars[side]].push(vector);
     });
@@ -136,6 +138,11 @@ export function boundByMessages(model: Model, dual: Dual): bigint | undefined {
     bound += least;
   }
   return -(-bound >> PRICE_SCALE);
+}
+
+/** An exact multiple by a power of two; undefined for an infinite cost. */
+function scaledBy(cost: number, bits: bigint): bigint | undefined {
+  return cost === Infinity ? undefined : BigInt(cost) << bits;
 }
 
 /** Number of what a variable costs, uses and receives. */
@@ -168,6 +175,7 @@ function leastOf(
     ? NaN
     : leastInDoubles(model.store.vectors[model.unary[i]], lists, 2 ** bits);
   if (!Number.isNaN(exact)) return exact === Infinity ? undefined : BigInt(exact) << finer;
+  model.store.work.spend(8 * model.size[i] * (1 + lists.length));
   let least: bigint | undefined;
   pricedCosts(model, prices, i).forEach((cost, a) => {
     if (cost === undefined) return;
@@ -211,17 +219,16 @@ function leastInDoubles(
 
 /** Least cells of tables that messages have left, in units of 2^-bits, by content. */
 class Rests {
-  private readonly store: Store;
-  private readonly scale: number;
   private readonly most = new PairMemo<Float64Array>();
-  private readonly known = new PairMemo<number>();
+  private readonly known = new PairMemo<bigint | undefined>();
 
-  constructor(store: Store, bits: number) {
-    this.store = store;
-    this.scale = 2 ** bits;
-  }
+  constructor(
+    private readonly store: Store,
+    private readonly bits: number,
+  ) {}
 
-  of(grid: Grid, maps: readonly number[], sent: readonly number[]): number {
+  /** Undefined where every cell is forbidden. */
+  of(grid: Grid, maps: readonly number[], sent: readonly number[]): bigint | undefined {
     const store = this.store;
     const ends = maps.map((map, side) => store.tuple(store.tuple(-1, map), sent[side]));
     return this.known.get(grid.id, store.tuple(store.tuple(-1, ends[0]), ends[1]), () => {
@@ -237,6 +244,7 @@ class Rests {
     const { maps, classes, vectors } = this.store;
     const most = new Float64Array(classes[map]).fill(-Infinity);
     const classOf = maps[map];
+    this.store.work.spend(classOf.length);
     for (let a = 0; a < classOf.length; a++) {
       const c = classOf[a];
       const x = sent < 0 ? 0 : vectors[sent][a];
@@ -245,18 +253,40 @@ class Rests {
     return most;
   }
 
-  private least({ cells, dims, most }: Grid, x: Float64Array, y: Float64Array): number {
-    if (most * this.scale > LARGEST)
-      throw new Refused(`a cost of ${most} is too large for the scale of messages`);
+  private least({ cells, dims, most }: Grid, x: Float64Array, y: Float64Array): bigint | undefined {
+    this.store.work.spend(x.length * y.length);
+    const scale = 2 ** this.bits;
+    if (most * scale > LARGEST) return this.leastOfLarge(cells, dims, x, y);
     let least = Infinity;
     for (let r = 0; r < x.length; r++) {
       if (x[r] === -Infinity) continue;
       for (let c = 0, p = r * dims[1]; c < y.length; c++, p++) {
         if (cells[p] === Infinity || y[c] === -Infinity) continue;
-        const rest = cells[p] * this.scale - x[r] - y[c];
+        const rest = cells[p] * scale - x[r] - y[c];
         if (rest < least) least = rest;
       }
     }
+    return scaledBy(least, 0n);
+  }
+
+  /** The same where a double does not hold every difference. */
+  private leastOfLarge(
+    cells: Float64Array,
+    dims: readonly number[],
+    x: Float64Array,
+    y: Float64Array,
+  ): bigint | undefined {
+    this.store.work.spend(16 * x.length * y.length);
+    const bits = BigInt(this.bits);
+    let least: bigint | undefined;
+    x.forEach((fromRow, r) => {
+      y.forEach((fromColumn, c) => {
+        const cell = scaledBy(cells[r * dims[1] + c], bits);
+        if (cell === undefined || fromRow === -Infinity || fromColumn === -Infinity) return;
+        const rest = cell - BigInt(fromRow) - BigInt(fromColumn);
+        if (least === undefined || rest < least) least = rest;
+      });
+    });
     return least;
   }
 }

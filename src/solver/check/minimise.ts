@@ -2,7 +2,8 @@
  * The checker's own minimisation of a sum of tables over one variable. Written for the checker
  * alone.
  */
-import { exactSum, type Grid, Refused, type Store } from './store.ts';
+import { Refused } from './refused.ts';
+import { exactSum, type Grid, type Store } from './store.ts';
 
 /**
  * One table that sees the variable: per axis the place of its variable among the result's axes (-1:
@@ -14,8 +15,8 @@ export interface Summand {
   readonly places: readonly number[];
 }
 
+/** Largest result, in cells: what it takes of memory. */
 const MOST_CELLS = 8_000_000;
-const MOST_WORK = 400_000_000;
 
 /** A table laid out with the candidates of the minimised variable last. */
 interface Layout {
@@ -52,11 +53,9 @@ export function minimise(
   const dims = joints.map((j) => store.classes[j]);
   let total = 1;
   for (const d of dims) total *= d;
-  if (total > MOST_CELLS || total * width > MOST_WORK) {
-    throw new Refused(
-      `an elimination of ${total} cells and ${width} candidates is too wide to replay`,
-    );
-  }
+  if (total > MOST_CELLS)
+    throw new Refused(`an elimination of ${total} cells is too wide to replay`);
+  store.work.spend(total * (1 + width * (1 + summands.length)));
   const out = new Float64Array(total).fill(Infinity);
   if (width === 0 || total === 0) return out;
   const last = dims.length - 1;
@@ -183,6 +182,7 @@ function lay(
   });
   let rows = 1;
   for (const k of axes) rows *= dims[k];
+  store.work.spend(rows * candidates.length);
   const out = new Float64Array(rows * candidates.length);
   const at = new Int32Array(axes.length);
   let to = 0;

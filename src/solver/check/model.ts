@@ -5,8 +5,9 @@
  *
  * Verdicts are remembered by content: the second of two equal layers costs a few look-ups.
  */
+import { Refused } from './refused.ts';
 import { reachedOnly, shrink, type Shrunk } from './shrink.ts';
-import { exactSum, type Grid, PairMemo, type Part, Refused, type Store } from './store.ts';
+import { exactSum, type Grid, LARGEST, PairMemo, type Part, type Store } from './store.ts';
 import { type ByClass, functionOf, splitOf, View } from './tables.ts';
 
 /** Amounts of a row per variable: vector id or -1. */
@@ -97,6 +98,7 @@ export class Model {
   }
 
   clone(): Model {
+    this.store.work.spend(8 * (this.size.length * (1 + this.rows.length) + this.parts.length));
     const copy = new Model(this.store, this.memos);
     copy.size = this.size.slice();
     copy.unary = this.unary.slice();
@@ -171,6 +173,7 @@ export class Model {
       if (grid.pick === undefined) return shrink(this.store, grid.dims, grid.cells, maps, grid);
       // Of a table that was never written out only the part that is still alive is.
       const living = reachedOnly(this.store, grid.dims, maps);
+      this.store.work.spend(living.kept.reduce((cells, k) => cells * k.length, 1));
       const cells = grid.pick(living.kept[0], living.kept[1]);
       return shrink(
         this.store,
@@ -189,10 +192,17 @@ export class Model {
     return part;
   }
 
+  /** The least cell of part f; Infinity where all are forbidden. */
+  least(f: number): number {
+    const part = this.parts[f];
+    return part?.alive === true ? part.grid.least : this.part(f).grid.least;
+  }
+
   /** Takes factor f away. */
   remove(f: number): void {
     for (const v of this.parts[f]?.vars ?? []) {
       const list = this.incident[v];
+      this.store.work.spend(list.length / 8);
       const at = list.indexOf(f);
       if (at >= 0) list.splice(at, 1);
     }
@@ -202,6 +212,7 @@ export class Model {
   /** Keeps the positions in the map (new position -> old one). */
   restrict(i: number, keep: number): void {
     const { store } = this;
+    store.work.spend(1 + 4 * this.incident[i].length + this.rows.length);
     this.size[i] = store.maps[keep].length;
     this.unary[i] = store.gather(this.unary[i], keep);
     if (this.priced[i] >= 0) this.priced[i] = store.gatherOrZero(this.priced[i], keep);
@@ -251,34 +262,41 @@ export class Model {
       .filter((r) => r.amounts[i] >= 0)
       .map((r) => store.vectors[r.amounts[i]]);
     const views = incident.map((p) => new View(store, p, p.vars.indexOf(i)));
-    exactSum(4 * store.mosts[this.unary[i]], ...incident.map((p) => 2 * p.grid.most));
+    this.refuseLargeSums(i, incident);
     const dead = new Uint8Array(this.size[i]);
     for (let k = 0; k < list.length; k += 2) {
       const d = list[k];
       const w = list[k + 1];
       if (!(d >= 0 && d < dead.length) || dead[d] === 1)
         throw new Refused(`variable ${i} has no value ${d} to delete`);
-      if (w < 0) {
-        if (costs[d] !== Infinity && views.every((view) => view.allows(d))) {
-          throw new Refused(`value ${d} of variable ${i} was deleted though it has partners`);
-        }
-      } else {
-        if (!(w < dead.length) || w === d || dead[w] === 1)
-          throw new Refused(`value ${w} of ${i} cannot stand in`);
+      const isForbidden = costs[d] === Infinity || !views.every((view) => view.allows(d));
+      if (w !== -1 && (!(w >= 0 && w < dead.length) || w === d || dead[w] === 1))
+        throw new Refused(`value ${w} of ${i} cannot stand in`);
+      if (w === -1 && !isForbidden)
+        throw new Refused(`value ${d} of variable ${i} was deleted though it has partners`);
+      if (!isForbidden) {
         let worse = costs[w] - costs[d] - (priced === undefined ? 0 : priced[w] - priced[d]);
         for (let p = 0; p < views.length && worse !== Infinity; p++) worse += views[p].worst(w, d);
-        if (!(worse <= 0) && costs[d] !== Infinity) {
+        if (!(worse <= 0))
           throw new Refused(`value ${w} of variable ${i} is not always as good as ${d}`);
-        }
-        if (amounts.some((u) => u[w] > u[d])) {
+        if (amounts.some((u) => u[w] > u[d]))
           throw new Refused(`value ${w} of variable ${i} needs more of a row than ${d}`);
-        }
       }
       dead[d] = 1;
     }
     const keep: number[] = [];
     for (let a = 0; a < dead.length; a++) if (dead[a] === 0) keep.push(a);
     return store.map(Int32Array.from(keep));
+  }
+
+  /** Refuses unless differences of all costs of variable i are exact. */
+  private refuseLargeSums(i: number, incident: readonly Part[]): void {
+    const { mosts } = this.store;
+    const own = 2 * (mosts[this.unary[i]] + (this.priced[i] < 0 ? 0 : mosts[this.priced[i]]));
+    const most = (parts: readonly Part[]): number =>
+      parts.reduce((sum, p) => sum + 2 * p.grid.most, own);
+    // Cells that no value reads any more do not count.
+    if (most(incident) > 2 * LARGEST) exactSum(most(this.incident[i].map((f) => this.part(f))));
   }
 
   /** Replaces j by the function of i that edge f makes it. */
@@ -292,6 +310,7 @@ export class Model {
       throw new Refused(`factor ${f} does not join ${i} and ${j}`);
     const key = store.tuple(store.tuple(-1, edge.maps[side]), edge.maps[1 - side]);
     const follow = this.memos.follows.get(2 * edge.grid.id + side, key, () => {
+      store.work.spend(edge.grid.cells.length);
       const target = functionOf(edge.grid, side, store.maps[edge.maps[1 - side]]);
       return store.map(store.maps[edge.maps[side]].map((c) => (c < 0 ? -1 : target[c])));
     });
@@ -314,6 +333,7 @@ export class Model {
   move(j: number, i: number, map: number): void {
     const { store } = this;
     this.changed?.add(i);
+    store.work.spend(this.incident[j].length);
     for (const g of this.incident[j].slice()) {
       const part = this.parts[g];
       if (part === undefined) continue;
@@ -355,6 +375,7 @@ export class Model {
     const edge = this.edge(f);
     const split = this.memos.splits.get(edge.grid.id, 0, () => splitOf(store, edge.grid));
     this.remove(f);
+    this.changed = undefined;
     split.forEach((vector, side) => {
       const v = edge.vars[side];
       this.unary[v] = store.sum(this.unary[v], store.gather(vector, edge.maps[side]));
@@ -376,13 +397,13 @@ export class Model {
     const other = store.tuple(store.tuple(store.tuple(-1, b.grid.id), rowMap), columnMap);
     const right = 2 * other + (swap ? 1 : 0);
     const sum = this.memos.added.get(left, right, () => {
-      exactSum(a.grid.most, b.grid.most);
       const rows = store.join(a.maps[0], rowMap);
       const columns = store.join(a.maps[1], columnMap);
       const ar = store.project(rows, a.maps[0]);
       const ac = store.project(columns, a.maps[1]);
       const br = store.project(rows, rowMap);
       const bc = store.project(columns, columnMap);
+      store.work.spend(2 * ar.length * ac.length);
       const cells = new Float64Array(ar.length * ac.length);
       const aw = a.grid.dims[1];
       const bw = b.grid.dims[1];
@@ -403,6 +424,7 @@ export class Model {
   /** Sum of all minima: no choice that is left costs less. Undefined when none is left. */
   bound(): bigint | undefined {
     if (this.empty) return undefined;
+    this.store.work.spend(this.size.length + this.parts.length);
     let sum = this.constant;
     for (let i = 0; i < this.size.length; i++) {
       if (this.gone[i]) continue;
@@ -412,7 +434,7 @@ export class Model {
     }
     for (let f = 0; f < this.parts.length; f++) {
       if (this.parts[f] === undefined) continue;
-      const { least } = this.part(f).grid;
+      const least = this.least(f);
       if (least === Infinity) return undefined;
       sum += BigInt(least);
     }

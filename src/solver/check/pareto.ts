@@ -3,7 +3,8 @@
  * all pairs of cost and amounts that no other beats. Written for the checker alone.
  */
 import type { Model } from './model.ts';
-import { type Part, Refused, type Store } from './store.ts';
+import { Refused } from './refused.ts';
+import { LARGEST, type Part, type Store } from './store.ts';
 
 /**
  * One way to fill in the eliminated variables: priced cost, cost without prices, amount of every
@@ -22,9 +23,10 @@ interface Front {
   readonly cells: readonly (readonly Label[])[];
 }
 
-const MOST_WORK = 60_000_000;
+/** Largest front, in cells: what it takes of memory. */
 const MOST_CELLS = 2_000_000;
-const LARGEST = 2 ** 52;
+/** Work of combining or comparing two labels. */
+const LABEL = 16;
 
 /**
  * Least true cost of any choice left that keeps the rows, as far as it matters; undefined when
@@ -44,13 +46,13 @@ class ParetoElimination {
   private readonly at: Set<Front>[];
   /** Fronts that hold no variable any more. */
   private readonly loose: Front[] = [];
-  private work = 0;
 
   constructor(model: Model) {
     this.model = model;
     this.store = model.store;
+    // What costs more than the cut is no more than the cut says, whatever it is.
     this.slack =
-      model.nonNegative && model.cut !== undefined ? Number(model.cut - model.constant) : LARGEST;
+      model.nonNegative && model.cut !== undefined ? Number(model.cut - model.constant) : Infinity;
     this.budgets = model.rows.map((row) => {
       let budget = row.bound;
       row.amounts.forEach((id, i) => {
@@ -59,7 +61,22 @@ class ParetoElimination {
       return Number(budget);
     });
     this.at = Array.from(model.size, () => new Set<Front>());
-    for (const part of model.tidyParts()) this.add(this.frontOf(part));
+    const parts = model.tidyParts();
+    this.refuseLargeSums(parts);
+    for (const part of parts) this.add(this.frontOf(part));
+  }
+
+  /** Refuses unless the cost of every label is exact, with prices and without. */
+  private refuseLargeSums(parts: readonly Part[]): void {
+    const { model, store } = this;
+    let most = 0;
+    for (let i = 0; i < model.size.length; i++) {
+      if (model.gone[i]) continue;
+      most += store.mosts[model.unary[i]];
+      if (model.priced[i] >= 0) most += store.mosts[model.priced[i]];
+    }
+    for (const { grid } of parts) most += grid.most;
+    if (!(most <= LARGEST)) throw new Refused('costs of labels add up to more than 2^52');
   }
 
   private add(front: Front): void {
@@ -76,6 +93,7 @@ class ParetoElimination {
     const cells = new Float64Array(model.size.length);
     for (const v of left) cells[v] = this.cellsAfter(v);
     while (left.length > 0) {
+      this.store.work.spend(left.length);
       let place = 0;
       for (let k = 1; k < left.length; k++) if (cells[left[k]] < cells[left[place]]) place = k;
       const [chosen] = left.splice(place, 1);
@@ -122,7 +140,7 @@ class ParetoElimination {
     const priced = model.priced[v] < 0 ? undefined : vectors[model.priced[v]];
     const out = Array.from({ length: classes[map] }, (): Label[] => []);
     for (let a = 0; a < costs.length; a++) {
-      if (maps[map][a] < 0 || !(costs[a] <= this.slack)) continue;
+      if (maps[map][a] < 0 || costs[a] === Infinity || costs[a] > this.slack) continue;
       const amounts = model.rows.map((row) => {
         const id = row.amounts[v];
         return id < 0 ? 0 : vectors[id][a] - leasts[id];
@@ -155,6 +173,7 @@ class ParetoElimination {
     for (const d of dims) total *= d;
     if (total > MOST_CELLS)
       throw new Refused(`a Pareto elimination of ${total} cells is too wide to replay`);
+    store.work.spend(total * (1 + labels.length * (1 + touching.length)));
     // Per front and axis: where the axis reads its class from (-1: the eliminated variable).
     const readers = touching.map((f) =>
       f.vars.map((u, k) => ({
@@ -189,15 +208,13 @@ class ParetoElimination {
   }
 
   private combine(left: readonly Label[], right: readonly Label[]): readonly Label[] {
-    this.spend(left.length * right.length);
+    this.store.work.spend(LABEL * left.length * right.length);
     const out: Label[] = [];
     for (const a of left) {
       for (const b of right) {
         const cost = a.cost + b.cost;
         if (cost > this.slack) continue;
         const real = a.real + b.real;
-        if (Math.abs(cost) > LARGEST || Math.abs(real) > LARGEST)
-          throw new Refused('sums of labels exceed 2^52');
         const amounts = a.amounts.map((u, r) => u + b.amounts[r]);
         if (amounts.some((u, r) => u > this.budgets[r])) continue;
         out.push({ cost, real, amounts });
@@ -219,15 +236,10 @@ class ParetoElimination {
     for (const label of labels) {
       // With one row the last one kept has the smallest amount so far.
       const rivals = label.amounts.length === 1 ? kept.slice(-1) : kept;
-      this.spend(rivals.length);
+      this.store.work.spend(LABEL * rivals.length);
       if (rivals.some((k) => k.amounts.every((u, r) => u <= label.amounts[r]))) continue;
       kept.push(label);
     }
     return kept;
-  }
-
-  private spend(work: number): void {
-    this.work += work;
-    if (this.work > MOST_WORK) throw new Refused('the Pareto elimination is too large to replay');
   }
 }

@@ -3,29 +3,117 @@
  * returns the cost that no choice undercuts. Shares no code with the engines.
  */
 import type { Certificate, CertificateRow, Problem } from '../types.ts';
-import { STEP } from './certificate-format.ts';
+import { ARGUMENTS, STEP } from './certificate-format.ts';
 import { eliminate } from './eliminate.ts';
 import { boundByMessages, checkBits, messagesOf, pricesOf } from './messages.ts';
 import { Memos, Model } from './model.ts';
 import { leastUnderRows } from './pareto.ts';
+import { Refused } from './refused.ts';
 import { fuse, price, prune, shift } from './steps.ts';
-import { type Grid, Refused, Store } from './store.ts';
+import { type Grid, LARGEST, Store } from './store.ts';
 import { support } from './support.ts';
 import { sweep } from './sweeps.ts';
+import { Work } from './work.ts';
 
 /** What a certificate says, whatever problem it is meant for. */
 type Proof = Pick<Certificate, 'rows' | 'steps' | 'lists'>;
 
 /**
  * The lower bound that the certificate proves for the problem, or undefined when it proves that
- * there is no choice at all. Throws `Refused` when a step does not hold.
+ * there is no choice at all. Branches are kept on a stack of their own, however deep they nest.
+ *
+ * @param certificate in form, see `formFault`
+ * @throws Refused when a step does not hold
  */
 export function replay(problem: Problem, certificate: Proof): bigint | undefined {
-  const model = modelOf(problem, certificate.rows);
-  const reader = new Reader(certificate);
-  const bound = run(model, reader);
-  if (!reader.done) throw new Refused('steps follow after the end of the proof');
+  const reader = new Reader(certificate, new Work(problem));
+  const open: Branch[] = [];
+  const depth = depthLimit(problem);
+  let model = modelOf(problem, certificate.rows, reader.work);
+  for (;;) {
+    const said = run(model, reader);
+    if (said instanceof Branch) {
+      if (open.length >= depth) throw new Refused(`branches are nested ${depth + 1} deep`);
+      open.push(said);
+    } else {
+      const bound = closed(open, said, reader);
+      if (open.length === 0) {
+        if (!reader.done) throw new Refused('steps follow after the end of the proof');
+        return bound;
+      }
+    }
+    model = open[open.length - 1].nextPart(reader);
+  }
+}
+
+/** A level holds a model, so memory grows with both. */
+const MOST_HELD = 1e7;
+
+function depthLimit({ domains, edges }: Problem): number {
+  return 64 + Math.floor(MOST_HELD / (100 + domains.length + edges.first.length));
+}
+
+/** Ends a part, and every branch that it was the last part of; the bound of the outermost. */
+function closed(open: Branch[], ofPart: bigint | undefined, reader: Reader): bigint | undefined {
+  let bound = ofPart;
+  while (open.length > 0) {
+    const branch = open[open.length - 1];
+    if (reader.done || reader.integer() !== STEP.end) throw new Refused('a part does not end');
+    branch.add(bound);
+    if (branch.partsLeft > 0) break;
+    bound = branch.bound();
+    open.pop();
+  }
   return bound;
+}
+
+/** A branch whose parts are being replayed. */
+class Branch {
+  partsLeft: number;
+  private readonly covered: Uint8Array;
+  private readonly cut: bigint | undefined;
+  private least: bigint | undefined;
+
+  constructor(
+    private readonly model: Model,
+    private readonly variable: number,
+    parts: number,
+  ) {
+    model.needs(variable);
+    // Of no parts none covers a value.
+    if (parts < 1) throw new Refused(`a branch on variable ${variable} has ${parts} parts`);
+    this.partsLeft = parts;
+    this.covered = new Uint8Array(model.size[variable]);
+    this.cut = model.cut;
+  }
+
+  /** The model of the next part; the last one takes that of the branch. */
+  nextPart(reader: Reader): Model {
+    if (reader.done || reader.integer() !== STEP.part) throw new Refused('a branch lacks a part');
+    const keep = reader.integers();
+    const { covered, model, variable } = this;
+    let before = -1;
+    for (const a of keep) {
+      if (!(a > before && a < covered.length))
+        throw new Refused(`a part of variable ${variable} is out of order`);
+      covered[a] = 1;
+      before = a;
+    }
+    const part = --this.partsLeft === 0 ? model : model.clone();
+    part.restrict(variable, part.store.map(keep));
+    return part;
+  }
+
+  add(bound: bigint | undefined): void {
+    if (bound !== undefined && (this.least === undefined || bound < this.least)) this.least = bound;
+  }
+
+  /** The least of all parts. */
+  bound(): bigint | undefined {
+    if (this.covered.includes(0))
+      throw new Refused(`the parts do not cover variable ${this.variable}`);
+    return capped(this.cut, this.least);
+  }
 }
 
 class Reader {
@@ -35,7 +123,10 @@ class Reader {
   private readonly vectors = new Map<number, number>();
   private at = 0;
 
-  constructor(certificate: Proof) {
+  constructor(
+    certificate: Proof,
+    readonly work: Work,
+  ) {
     this.steps = certificate.steps;
     this.lists = certificate.lists;
   }
@@ -49,15 +140,13 @@ class Reader {
   }
 
   integer(): number {
-    const x = this.steps[this.at++];
-    if (!Number.isInteger(x)) throw new Refused(`step ${this.at - 1} holds ${x}`);
-    return x;
+    if (this.done) throw new Refused('the proof ends within a step');
+    this.work.spend(1);
+    return this.steps[this.at++];
   }
 
   list(): readonly number[] {
-    const list = this.lists[this.integer()];
-    if (list === undefined) throw new Refused(`step ${this.at - 1} names a list that is not there`);
-    return list;
+    return this.listOf(this.integer());
   }
 
   /** A list of costs as a vector of the store. */
@@ -67,11 +156,9 @@ class Reader {
 
   /** List `id` as a vector of the store. */
   vectorOf(id: number, store: Store): number {
-    const list = this.lists[id];
-    if (list === undefined) throw new Refused(`there is no list ${id}`);
     let made = this.vectors.get(id);
     if (made === undefined) {
-      made = store.vector(Float64Array.from(list));
+      made = store.vector(Float64Array.from(this.listOf(id)));
       this.vectors.set(id, made);
     }
     return made;
@@ -79,23 +166,31 @@ class Reader {
 
   /** A list of small integers, made once. */
   integers(): Int32Array {
-    const id = this.steps[this.at];
-    const list = this.list();
+    const id = this.integer();
     let made = this.integerParts.get(id);
     if (made === undefined) {
-      if (!list.every((x) => (x | 0) === x)) throw new Refused(`list ${id} is no list of integers`);
+      const list = this.listOf(id);
+      if (!list.every((x) => (x | 0) === x)) throw new Refused(`list ${id} holds large integers`);
       made = Int32Array.from(list);
       this.integerParts.set(id, made);
     }
     return made;
   }
+
+  private listOf(id: number): readonly number[] {
+    const list = this.lists[id];
+    if (list === undefined)
+      throw new Refused(`step ${this.at - 1} names list ${id}, of ${this.lists.length}`);
+    this.work.spend(list.length);
+    return list;
+  }
 }
 
 /**
- * Runs to the end of the part (or of the steps); the least cost of what is left, undefined for
- * "nothing is left".
+ * Runs to the end of the part (or of the steps) or to a branch. Otherwise the least cost of what is
+ * left, undefined for "nothing is left".
  */
-function run(model: Model, reader: Reader): bigint | undefined {
+function run(model: Model, reader: Reader): bigint | undefined | Branch {
   while (!reader.done && reader.peek() !== STEP.end) {
     const code = reader.integer();
     if (model.empty) {
@@ -126,8 +221,9 @@ function run(model: Model, reader: Reader): bigint | undefined {
         break;
       }
       case STEP.prune: {
-        const [cut] = reader.list();
+        const [cut, ...more] = reader.list();
         if (cut !== undefined && !Number.isSafeInteger(cut)) throw new Refused(`a limit of ${cut}`);
+        if (more.length > 0) throw new Refused('a prune has several limits');
         prune(model, cut === undefined ? undefined : BigInt(cut));
         break;
       }
@@ -157,17 +253,15 @@ function run(model: Model, reader: Reader): bigint | undefined {
         break;
       }
       case STEP.pareto:
-        return capped(model, leastUnderRows(model));
+        return capped(model.cut, leastUnderRows(model));
       case STEP.branch:
-        return capped(model, branch(model, reader));
+        return new Branch(model, reader.integer(), reader.integer());
       default:
         throw new Refused(`unknown step ${code}`);
     }
   }
-  return capped(
-    model,
-    model.dual === undefined ? model.bound() : boundByMessages(model, model.dual),
-  );
+  const bound = model.dual === undefined ? model.bound() : boundByMessages(model, model.dual);
+  return capped(model.cut, bound);
 }
 
 /** Steps that leave the factors as they are, so that messages stay what they were. */
@@ -189,49 +283,19 @@ function scaled(
 }
 
 /** What was deleted as too expensive still costs more than the limit. */
-function capped(model: Model, bound: bigint | undefined): bigint | undefined {
-  if (model.cut === undefined) return bound;
-  const cap = model.cut + 1n;
+function capped(cut: bigint | undefined, bound: bigint | undefined): bigint | undefined {
+  if (cut === undefined) return bound;
+  const cap = cut + 1n;
   return bound === undefined || cap < bound ? cap : bound;
-}
-
-function branch(model: Model, reader: Reader): bigint | undefined {
-  const v = reader.integer();
-  const count = reader.integer();
-  if (!(v >= 0 && v < model.size.length) || model.gone[v])
-    throw new Refused(`there is no variable ${v} to branch on`);
-  const covered = new Uint8Array(model.size[v]);
-  let least: bigint | undefined;
-  for (let k = 0; k < count; k++) {
-    if (reader.integer() !== STEP.part) throw new Refused('a branch lacks a part');
-    const keep = reader.integers();
-    let before = -1;
-    for (const a of keep) {
-      if (!(a > before && a < covered.length))
-        throw new Refused(`a part of variable ${v} is out of order`);
-      covered[a] = 1;
-      before = a;
-    }
-    const child = model.clone();
-    child.restrict(v, child.store.map(keep));
-    const bound = run(child, reader);
-    if (reader.done || reader.integer() !== STEP.end) throw new Refused('a part does not end');
-    if (bound !== undefined && (least === undefined || bound < least)) least = bound;
-  }
-  if (covered.includes(0)) throw new Refused(`the parts do not cover variable ${v}`);
-  return least;
 }
 
 /** Nothing is left: later steps of this part have nothing to say. */
 function skip(reader: Reader, code: number): void {
-  const { length } = ARGUMENT_COUNTS;
-  if (!(code > 0 && code < length)) throw new Refused(`unknown step ${code}`);
-  for (let k = 0; k < ARGUMENT_COUNTS[code]; k++) reader.integer();
-  if (code !== STEP.branch) return;
-  throw new Refused('a branch where nothing is left');
+  const args = ARGUMENTS[code];
+  if (args === undefined || code === STEP.part) throw new Refused(`unknown step ${code}`);
+  if (code === STEP.branch) throw new Refused('a branch where nothing is left');
+  for (let k = 0; k < args.length; k++) reader.integer();
 }
-
-const ARGUMENT_COUNTS = [0, 3, 2, 1, 2, 1, 5, 1, 3, 1, 0, 2, 1, 0, 0, 3, 3, 0];
 
 /**
  * The costs with 0 for -0, which content tells apart. They are not copied where there is none:
@@ -244,8 +308,8 @@ function clean(costs: Float64Array): Float64Array {
 }
 
 /** The problem in the checker's words. */
-function modelOf(problem: Problem, rows: readonly CertificateRow[]): Model {
-  const store = new Store();
+function modelOf(problem: Problem, rows: readonly CertificateRow[], work: Work): Model {
+  const store = new Store(work);
   const model = new Model(store, new Memos());
   const { domains, unary, edges } = problem;
   const vectors = problem.vectors.map((v) => store.vector(clean(v)));
@@ -278,14 +342,17 @@ function modelOf(problem: Problem, rows: readonly CertificateRow[]): Model {
       usage.set(list, id);
       amounts[v] = amounts[v] < 0 ? id : store.sum(amounts[v], id);
     }
+    const most = amounts.reduce((sum, id) => (id < 0 ? sum : sum + store.mosts[id]), 0);
+    if (!(most <= LARGEST)) throw new Refused('the amounts of a row add up to more than 2^52');
     model.rows.push({ bound: BigInt(Math.floor(bound)), amounts });
   }
   return model;
 }
 
 function amountsOf(store: Store, list: Float64Array): number {
-  if (!list.every((u) => u >= 0)) throw new Refused('a row holds a negative amount');
-  return store.vector(list.slice());
+  if (!list.every((u) => u >= 0 && u < Infinity))
+    throw new Refused('a row holds an amount that is negative or infinite');
+  return store.vector(clean(list));
 }
 
 function rowOf(

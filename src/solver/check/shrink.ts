@@ -23,6 +23,7 @@ export function shrink(
   maps: readonly number[],
   stored?: Grid,
 ): Shrunk {
+  store.work.spend(4 * given.length);
   let cells = given;
   const dims = [...from];
   const newMaps = [...maps];

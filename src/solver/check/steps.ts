@@ -6,8 +6,9 @@
 import { PRICE_SCALE } from './certificate-format.ts';
 import { pricesOf } from './messages.ts';
 import type { Model } from './model.ts';
-import { level, Refused } from './store.ts';
-import { byClass, LevelledGrid, LoweredGrid } from './tables.ts';
+import { Refused } from './refused.ts';
+import { type Grid, level, type Store } from './store.ts';
+import { type ByClass, byClass, LevelledGrid, LoweredGrid } from './tables.ts';
 
 /** Moves amounts per position of u and of v (vector ids) from edge f into their unaries. */
 export function shift(
@@ -37,12 +38,18 @@ export function shift(
   });
   const key = store.tuple(store.tuple(-1, sides[0].id), sides[1].id);
   const grid = memos.lowered.get(edge.grid.id, key, () =>
-    store.admit((id) => new LoweredGrid(id, edge.grid, sides[0], sides[1])),
+    lowered(store, edge.grid, sides[0], sides[1]),
   );
-  model.parts[f] = { vars: edge.vars, maps: sides.map((s) => s.map), grid, tidy: true };
+  const maps = sides.map((s) => s.map);
+  model.parts[f] = { vars: edge.vars, maps, grid, tidy: false, alive: true };
   model.unary[u] = store.sum(model.unary[u], first);
   model.unary[v] = store.sum(model.unary[v], second);
   model.nonNegative = false;
+}
+
+function lowered(store: Store, grid: Grid, rows: ByClass, columns: ByClass): Grid {
+  store.work.spend(2 * rows.amounts.length * columns.amounts.length);
+  return store.admit((id) => new LoweredGrid(id, grid, rows, columns));
 }
 
 /**
@@ -51,6 +58,8 @@ export function shift(
  */
 export function prune(model: Model, cut: bigint | undefined): void {
   const { store, memos } = model;
+  store.work.spend(2 * (model.size.length + model.parts.length));
+  model.changed = undefined;
   for (let i = 0; i < model.size.length; i++) {
     if (model.gone[i]) continue;
     const least = store.leasts[model.unary[i]];
@@ -62,7 +71,7 @@ export function prune(model: Model, cut: bigint | undefined): void {
   }
   for (let f = 0; f < model.parts.length; f++) {
     if (model.parts[f] === undefined) continue;
-    const { least } = model.part(f).grid;
+    const least = model.least(f);
     if (least === Infinity) {
       model.empty = true;
       return;
@@ -113,6 +122,8 @@ export function fuse(model: Model, f: number, u: number, v: number): void {
   const left: number[] = [];
   const right: number[] = [];
   const costs: number[] = [];
+  // What a pair takes of memory counts, too.
+  store.work.spend(64 * rows.length * columns.length);
   const width = edge.grid.dims[1];
   for (let x = 0; x < rows.length; x++) {
     for (let y = 0; y < columns.length; y++) {
@@ -145,6 +156,7 @@ export function price(model: Model, prices: readonly number[]): void {
   model.rows.forEach((row, r) => {
     const price = exact[r];
     if (price === 0n) return;
+    store.work.spend(model.size.length);
     const known = new Map<number, number>();
     for (let i = 0; i < model.size.length; i++) {
       const id = row.amounts[i];

@@ -6,9 +6,8 @@
  * All costs are integers of at most 2^52 in size or Infinity (forbidden): a sum of two is exact,
  * and whoever adds more than two asks `exactSum` first.
  */
-
-/** The certificate does not prove what it says; the message says why. */
-export class Refused extends Error {}
+import { Refused } from './refused.ts';
+import type { Work } from './work.ts';
 
 /** Costs over classes, row-major. */
 export interface Grid {
@@ -16,8 +15,10 @@ export interface Grid {
   readonly dims: readonly number[];
   readonly cells: Float64Array;
   readonly least: number;
-  /** Largest finite size, or more. */
+  /** Largest finite size. */
   readonly most: number;
+  /** Largest finite cost; -Infinity where there is none. */
+  readonly top: number;
   /** Two-dimensional tables that are not written out: the cells of these rows and columns. */
   pick?(rows: Int32Array, columns: Int32Array): Float64Array;
 }
@@ -27,10 +28,14 @@ export interface Part {
   readonly vars: readonly number[];
   readonly maps: readonly number[];
   readonly grid: Grid;
+  /** No class is without a value or a finite cell, and no two say the same. */
   readonly tidy: boolean;
+  /** Every class has a value, so that the least of the table is that of the part. */
+  readonly alive?: true;
 }
 
-const LARGEST = 2 ** 52;
+/** Largest size of a cost, so that the sum of two is exact. */
+export const LARGEST = 2 ** 52;
 
 /** Refuses unless sums whose terms have these sizes are exact. */
 export function exactSum(...sizes: readonly number[]): void {
@@ -58,6 +63,8 @@ class Index {
   private readonly slots = new Map<number, number[]>();
   private readonly content: Int32Array[] = [];
 
+  constructor(private readonly work: Work) {}
+
   find(words: Int32Array): number {
     let h = 0x811c9dc5;
     for (let k = 0; k < words.length; k++) h = Math.imul(h ^ words[k] ^ (h >>> 13), 0x01000193);
@@ -67,6 +74,7 @@ class Index {
     if (slot === undefined) {
       this.slots.set(h, [fresh]);
     } else {
+      this.work.spend(slot.length);
       for (const id of slot) if (equal(this.content[id], words)) return id;
       slot.push(fresh);
     }
@@ -149,13 +157,14 @@ export class PairMemo<T> {
 export class Store {
   readonly vectors: Float64Array[] = [];
   readonly leasts: number[] = [];
+  /** Largest finite size of each vector. */
   readonly mosts: number[] = [];
   readonly maps: Int32Array[] = [];
   /** Number of classes of each map. */
   readonly classes: number[] = [];
   readonly grids: Grid[] = [];
-  private readonly vectorIndex = new Index();
-  private readonly mapIndex = new Index();
+  private readonly vectorIndex: Index;
+  private readonly mapIndex: Index;
   private readonly gridIndex = new Map<string, { readonly index: Index; readonly ids: number[] }>();
   private readonly tuples = new Pairs();
   private readonly composed = new PairMemo<number>();
@@ -165,12 +174,18 @@ export class Store {
   private readonly joins = new PairMemo<number>();
   private readonly identities = new Map<number, number>();
 
+  constructor(readonly work: Work) {
+    this.vectorIndex = new Index(work);
+    this.mapIndex = new Index(work);
+  }
+
   /** Number of a sequence of small integers, built up from its prefix (start with -1). */
   tuple(prefix: number, next: number): number {
     return this.tuples.of(prefix, next);
   }
 
   vector(v: Float64Array): number {
+    this.work.spend(v.length);
     const id = this.vectorIndex.find(wordsOf(v));
     if (id === this.vectors.length) {
       const { least, most } = range(v);
@@ -182,6 +197,7 @@ export class Store {
   }
 
   map(m: Int32Array): number {
+    this.work.spend(m.length);
     const id = this.mapIndex.find(m);
     if (id === this.maps.length) {
       this.maps.push(m);
@@ -202,10 +218,11 @@ export class Store {
   }
 
   grid(dims: readonly number[], cells: Float64Array): Grid {
+    this.work.spend(cells.length);
     const shape = dims.join(',');
     let shelf = this.gridIndex.get(shape);
     if (shelf === undefined) {
-      shelf = { index: new Index(), ids: [] };
+      shelf = { index: new Index(this.work), ids: [] };
       this.gridIndex.set(shape, shelf);
     }
     const local = shelf.index.find(wordsOf(cells));
@@ -289,8 +306,9 @@ function pick(vector: Float64Array, map: Int32Array, otherwise: number): Float64
   return out;
 }
 
-function range(cells: Float64Array): { readonly least: number; readonly most: number } {
+function range(cells: Float64Array): Pick<Grid, 'least' | 'most' | 'top'> {
   let least = Infinity;
+  let top = -Infinity;
   let most = 0;
   for (let k = 0; k < cells.length; k++) {
     const c = cells[k];
@@ -299,7 +317,8 @@ function range(cells: Float64Array): { readonly least: number; readonly most: nu
     if (!(size <= LARGEST) || Math.floor(c) !== c)
       throw new Refused(`a cost of ${c} is no integer of at most 2^52`);
     if (c < least) least = c;
+    if (c > top) top = c;
     if (size > most) most = size;
   }
-  return { least, most };
+  return { least, most, top };
 }

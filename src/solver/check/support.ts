@@ -23,6 +23,7 @@ export function support(model: Model): void {
       return store.maps[maps[vars.indexOf(i)]];
     });
     const keep: number[] = [];
+    store.work.spend(costs.length * (1 + classes.length));
     for (let a = 0; a < costs.length; a++)
       if (costs[a] !== Infinity && classes.every((map) => map[a] >= 0)) keep.push(a);
     if (keep.length === costs.length) continue;

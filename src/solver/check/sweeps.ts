@@ -6,9 +6,10 @@
  * tree-reweighted message passing", PAMI 2006. Written for the checker alone.
  */
 import { PRICE_SCALE } from './certificate-format.ts';
-import { pricedCosts } from './messages.ts';
+import { pricedCosts, refuseLargeMessage } from './messages.ts';
 import type { Dual, Model } from './model.ts';
-import { type Part, Refused } from './store.ts';
+import { Refused } from './refused.ts';
+import { PairMemo, type Part } from './store.ts';
 
 /** Most sweeps of one part: a certificate is to be checked in a time that its size tells. */
 const MOST_SWEEPS = 1000;
@@ -31,11 +32,18 @@ interface Link {
 export function sweep(model: Model, bits: number, prices: readonly bigint[], count: number): Dual {
   if (!(count >= 0 && count <= MOST_SWEEPS)) throw new Refused(`a part is swept ${count} times`);
   const links = linksOf(model);
+  const cells = links.reduce((sum, link) => sum + link.cells.length, 0);
+  model.store.work.spend(2 * count * (cells + model.size.length));
   const sweeps = new Sweeps(model, prices, links);
   for (let k = 0; k < count; k++) sweeps.run(k === count - 1);
   const scale = 2 ** bits;
-  const vector = (list: Float64Array): number =>
-    model.store.vector(list.map((x) => (Number.isFinite(x) ? 0 + Math.round(x * scale) : 0)));
+  const vector = (list: Float64Array): number => {
+    const id = model.store.vector(
+      list.map((x) => (Number.isFinite(x) ? 0 + Math.round(x * scale) : 0)),
+    );
+    refuseLargeMessage(model.store, id);
+    return id;
+  };
   const messages: Dual['messages'] = [];
   for (const { factor, one, toOne, toOther } of links) {
     const swap = model.parts[factor]?.vars[0] !== one;
@@ -47,7 +55,12 @@ export function sweep(model: Model, bits: number, prices: readonly bigint[], cou
 /** Edges by their lower, then their other variable, with the messages set before. */
 function linksOf(model: Model): Link[] {
   const links: Link[] = [];
-  const { dual } = model;
+  const { dual, store } = model;
+  const known = new PairMemo<Float64Array>();
+  const cells = (part: Part, side: number): Float64Array => {
+    const maps = store.tuple(store.tuple(-1, part.maps[side]), part.maps[1 - side]);
+    return known.get(2 * part.grid.id + side, maps, () => cellsOf(model, part, side));
+  };
   const unit = dual === undefined ? 0 : 2 ** -dual.bits;
   for (let factor = 0; factor < model.parts.length; factor++) {
     if (model.parts[factor] === undefined) continue;
@@ -57,14 +70,14 @@ function linksOf(model: Model): Link[] {
       const vector = dual?.messages[factor]?.[k] ?? -1;
       return vector < 0
         ? new Float64Array(model.size[part.vars[k]])
-        : model.store.vectors[vector].map((x) => x * unit);
+        : store.vectors[vector].map((x) => x * unit);
     };
     links.push({
       factor,
       one: part.vars[side],
       other: part.vars[1 - side],
-      cells: cellsOf(model, part, side),
-      transposed: cellsOf(model, part, 1 - side),
+      cells: cells(part, side),
+      transposed: cells(part, 1 - side),
       toOne: begun(side),
       toOther: begun(1 - side),
     });
@@ -77,6 +90,7 @@ function cellsOf({ store, size }: Model, { vars, maps, grid }: Part, side: numbe
   const [rows, columns] = [store.maps[maps[side]], store.maps[maps[1 - side]]];
   const [stepRow, stepColumn] = side === 0 ? [grid.dims[1], 1] : [1, grid.dims[1]];
   const out = new Float64Array(size[vars[0]] * size[vars[1]]);
+  store.work.spend(8 * out.length);
   let at = 0;
   for (const r of rows)
     for (const c of columns)

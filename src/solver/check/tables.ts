@@ -5,7 +5,8 @@
  * A lowered or levelled table is not written out: after a cut most of its classes die, and only
  * what lives is ever asked for (`pick`). Written for the checker alone.
  */
-import { exactSum, type Grid, level, type Part, Refused, type Store } from './store.ts';
+import { Refused } from './refused.ts';
+import { type Grid, LARGEST, level, type Part, type Store } from './store.ts';
 
 /**
  * Amounts per class of a (refined) map: which class of the old table each comes from, and what it
@@ -23,6 +24,7 @@ export class LoweredGrid implements Grid {
   readonly dims: readonly number[];
   readonly least: number;
   readonly most: number;
+  readonly top: number;
   private readonly base: Grid;
   private readonly rows: ByClass;
   private readonly columns: ByClass;
@@ -34,7 +36,6 @@ export class LoweredGrid implements Grid {
     rows: ByClass,
     columns: ByClass,
   ) {
-    exactSum(2 * base.most);
     this.base = base;
     this.rows = rows;
     this.columns = columns;
@@ -43,19 +44,20 @@ export class LoweredGrid implements Grid {
     const width = base.dims[1];
     const { origin, amounts } = columns;
     let least = Infinity;
-    let most = 0;
+    let top = -Infinity;
     for (let x = 0; x < rows.amounts.length; x++) {
       const from = rows.origin[x] * width;
       const amount = rows.amounts[x];
       for (let y = 0; y < amounts.length; y++) {
         const c = cells[from + origin[y]] - amount - amounts[y];
         if (c < least) least = c;
-        if (c !== Infinity && c > most) most = c;
+        if (c !== Infinity && c > top) top = c;
       }
     }
     this.least = least;
-    this.most = Math.max(most, least === Infinity ? 0 : Math.abs(least));
-    if (this.most > 2 ** 52)
+    this.top = top;
+    this.most = least === Infinity ? 0 : Math.max(Math.abs(least), Math.abs(top));
+    if (this.most > LARGEST)
       throw new Refused(`a cost of ${this.most} is no integer of at most 2^52`);
   }
 
@@ -78,11 +80,12 @@ export class LoweredGrid implements Grid {
   }
 }
 
-/** A table less its minimum, with all above the slack forbidden. */
+/** A table less its minimum, with all above the slack forbidden. Its `top` may be too large. */
 export class LevelledGrid implements Grid {
   readonly dims: readonly number[];
   readonly least: number;
   readonly most: number;
+  readonly top: number;
   private readonly base: Grid;
   private readonly slack: number;
   private grid: Float64Array | undefined;
@@ -92,13 +95,15 @@ export class LevelledGrid implements Grid {
     base: Grid,
     slack: number,
   ) {
-    exactSum(2 * base.most);
     this.base = base;
     this.slack = slack;
     this.dims = base.dims;
     // The minimum itself is never above the slack.
-    this.least = 0;
-    this.most = Math.min(2 * base.most, Math.max(0, slack));
+    this.least = base.least === Infinity ? Infinity : 0;
+    this.top = Math.min(base.top - base.least, slack);
+    this.most = Math.max(0, this.top);
+    // What is forbidden may be of any size; what is left may not.
+    if (this.top > LARGEST) this.cells.forEach(refuseLarge);
   }
 
   get cells(): Float64Array {
@@ -110,6 +115,11 @@ export class LevelledGrid implements Grid {
     if (cells === undefined) throw new Error('internal: a levelled table of a written one');
     return level(cells, this.base.least, this.slack);
   }
+}
+
+function refuseLarge(cost: number): void {
+  if (cost !== Infinity && cost > LARGEST)
+    throw new Refused(`a cost of ${cost} is no integer of at most 2^52`);
 }
 
 function all(n: number): Int32Array {
@@ -165,6 +175,7 @@ export class View {
       const base = c * this.stride;
       const { cells } = this.part.grid;
       this.known[c] = 2;
+      this.store.work.spend(others.length);
       for (const b of others) {
         if (cells[base + b] === Infinity) continue;
         this.known[c] = 1;
@@ -174,17 +185,17 @@ export class View {
     return this.known[c] === 1;
   }
 
-  /** Largest cost by which value w exceeds value d where d is allowed. */
+  /** Largest cost by which value w exceeds value d, which has a finite partner, where d is allowed. */
   worst(w: number, d: number): number {
     const [x, y] = [this.own[w], this.own[d]];
     if (x === y) return 0;
-    if (y < 0) return -Infinity;
     if (x < 0) return Infinity;
     const others = this.others;
     if (others === undefined) throw new Refused('a value beside a wide factor cannot be replaced');
     const [here, there] = [x * this.stride, y * this.stride];
     const { cells } = this.part.grid;
     let most = -Infinity;
+    this.store.work.spend(others.length);
     for (let k = 0; k < others.length; k++) {
       const b = others[k];
       if (cells[there + b] === Infinity) continue;
@@ -223,6 +234,7 @@ export function functionOf(grid: Grid, side: number, other: Int32Array): Int32Ar
 export function splitOf(store: Store, grid: Grid): readonly [number, number] {
   const [rows, columns] = grid.dims;
   const { cells } = grid;
+  store.work.spend(cells.length);
   let least = Infinity;
   for (let b = 0; b < columns; b++) least = Math.min(least, cells[b]);
   const top = Float64Array.from({ length: columns }, (_, b) => cells[b] - least);
@@ -251,7 +263,10 @@ export function byClass(store: Store, map: number, vector: number): ByClass {
     const c = old[p];
     if (c < 0) continue;
     let k = first[c];
-    while (k >= 0 && amounts[k] !== list[p]) k = next[k];
+    while (k >= 0 && amounts[k] !== list[p]) {
+      store.work.spend(1);
+      k = next[k];
+    }
     if (k < 0) {
       k = origin.length;
       next.push(first[c]);

@@ -5,9 +5,10 @@
  * integers, and every one is checked to stay exact.
  */
 import type { Certificate, Problem } from '../types.ts';
+import { formFault } from './certificate-form.ts';
 import { hashProblem } from './hash.ts';
+import { Refused } from './refused.ts';
 import { replay } from './replay.ts';
-import { Refused } from './store.ts';
 
 export { hashProblem } from './hash.ts';
 
@@ -185,10 +186,10 @@ export function verifyHashed(
   const refuse = (reason: string): Verdict => ({ accepted: false, reason, bound: -NO_CHOICE });
   const { certificate, choice, objective } = solution;
   if (certificate === undefined) return refuse('there is no certificate');
-  const version: number = certificate.version;
-  if (version === 1) return refuse('it has format 1, which is not read any more: solve again');
-  if (version !== 2) return refuse(`version ${version} is unknown`);
+  const fault = formFault(certificate);
+  if (fault !== undefined) return refuse(fault);
   if (objective !== Infinity) {
+    if (!Number.isSafeInteger(objective)) return refuse(`the objective is ${objective}`);
     const { violations, cost } = evaluate(problem, choice);
     if (violations.length > 0)
       return refuse(`the choice breaks the problem: ${violations[0].code}`);

@@ -104,7 +104,7 @@ export function certificateOf(
     return index;
   };
   for (let at = 0; at < raw.length;) {
-    const kinds = ARGUMENTS[raw[at]];
+    const kinds = ARGUMENTS[raw[at]] ?? '';
     steps[at] = raw[at];
     at++;
     for (let k = 0; k < kinds.length; k++, at++) {

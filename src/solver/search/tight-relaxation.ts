@@ -11,7 +11,7 @@ import { evaluatePositions } from '../dual/rounding.ts';
 import { Trws } from '../dual/trws.ts';
 import type { Network } from '../network/network.ts';
 import { isLeast } from '../problem/cost.ts';
-import type { Certificate } from '../types.ts';
+import type { Certificate, Problem } from '../types.ts';
 import { Search } from './branch-and-bound.ts';
 import { ASCENT, ELIMINATION, SEARCH } from './limits.ts';
 import { messageProof } from './messages/lists.ts';
@@ -40,15 +40,20 @@ interface Relaxed {
   readonly proven?: { readonly certificate: Certificate; readonly bound: number };
 }
 
-/** Undefined when no choice was found on the way. */
+/**
+ * Undefined when no choice was found on the way.
+ *
+ * @param problem that is asked: `prepared` under rows of its own. The certificate is about this one
+ */
 export function solveTightRelaxation(
+  problem: Problem,
   prepared: PreparedProblem,
   workspace: Workspace,
   evaluate: (choice: Int32Array) => number,
   stopped: () => boolean,
   { certify, hasRows }: { readonly certify: boolean; readonly hasRows: boolean },
 ): Relaxed | undefined {
-  const { problem, fold, relaxed } = prepared;
+  const { fold, relaxed } = prepared;
   const folded = fold !== undefined;
   // Another problem with other rows asked before: where rows cut its answer off too, or it was not
   // proven, all is said.

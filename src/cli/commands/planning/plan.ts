@@ -107,7 +107,7 @@ export async function planCommand(
     if (options.frontier !== undefined)
       return await frontierCommand(atSizes(graph, new Map()), table, request, options, io, {
         writePlan: (folder, { prepared, plan, certificate }) =>
-          writeFolder(folder, planFiles(plan, prepared.program, certificate), 'plan'),
+          writeFolder(folder, planFiles(plan, prepared.program, certificate, table), 'plan'),
         onProgress: progressPrinter(io, options.quiet === true),
         ...run,
       });
@@ -215,7 +215,7 @@ export async function planGraph(
   }
   // The answer is out: a disk that is full by now takes nothing away.
   if (options.output !== undefined) {
-    const files = planFiles(plan, result.prepared.program, result.certificate, pipeline);
+    const files = planFiles(plan, result.prepared.program, result.certificate, table, pipeline);
     const all = [
       ...files,
       [PROGRESS_FILE, progressText(files[0][1], log.incumbents(plan))],

@@ -3,8 +3,8 @@
  * a bound that the checker finds in the messages, and the choice that they point at. Some sweeps
  * say nearly as much as the search for the optimum, and take a part of its time.
  */
+import { Refused } from '../../check/refused.ts';
 import { replay } from '../../check/replay.ts';
-import { Refused } from '../../check/store.ts';
 import { evaluatePositions } from '../../dual/rounding.ts';
 import { Trws } from '../../dual/trws.ts';
 import type { Problem } from '../../types.ts';

@@ -1,0 +1,184 @@
+/** Certificates that nobody would write but a forger: each is refused, soon and with a reason. */
+import { readFileSync } from 'node:fs';
+
+import { describe, expect, it } from 'vitest';
+
+import { STEP } from '../../../src/solver/check/certificate-format.ts';
+import { hashProblem, type Verdict, verifyCertificate } from '../../../src/solver/check/verify.ts';
+import { readIopddl } from '../../../src/solver/problem/iopddl.ts';
+import { solveNow } from '../../../src/solver/solve.ts';
+import type { Certificate, Problem } from '../../../src/solver/types.ts';
+import { randomChoice } from '../check-support.ts';
+import { build } from '../support.ts';
+
+const file = (name: string): unknown =>
+  JSON.parse(readFileSync(new URL(`../../fixtures/iopddl/${name}.json`, import.meta.url), 'utf8'));
+
+/** Two nodes of two values: the optimum is 1. */
+const TWO = readIopddl(file('two-nodes'));
+
+function verdictOf(problem: Problem, proof: Partial<Certificate>): Verdict {
+  const certificate: Certificate = {
+    version: 2,
+    problem: hashProblem(problem),
+    rows: [],
+    steps: [],
+    lists: [],
+    ...proof,
+  };
+  return verifyCertificate(problem, { choice: [], objective: Infinity, certificate });
+}
+
+function refusal(problem: Problem, proof: unknown): string {
+  const { accepted, reason } = verdictOf(problem, proof as Partial<Certificate>);
+  expect(accepted).toBe(false);
+  return reason ?? '';
+}
+
+describe('costs out of range', () => {
+  it('are refused where shifts make every choice exceed 2^52, not dropped as if there were none', () => {
+    const forged = file('two-nodes.forged') as Certificate;
+    expect(refusal(TWO, forged)).toBe('costs of labels add up to more than 2^52');
+  });
+
+  it.each([2 ** 49, 2 ** 50, 2 ** 51, 2 ** 52 - 8])(
+    'shifts of %d and back prove the optimum or nothing, whatever ends the proof',
+    (x) => {
+      for (const [first, second] of [
+        [
+          [x, x],
+          [-x, -x],
+        ],
+        [
+          [x, -x],
+          [-x, x],
+        ],
+        [
+          [-x, x],
+          [x, x],
+        ],
+        [
+          [-x, -x],
+          [-x, -x],
+        ],
+      ])
+        for (const end of [
+          [STEP.pareto],
+          [STEP.prune, 2],
+          [STEP.eliminate, 0, STEP.eliminate, 1],
+          [],
+        ]) {
+          const { accepted, bound } = verdictOf(TWO, {
+            steps: [STEP.shift, 0, 0, 1, 0, 1, ...end],
+            lists: [first, second, []],
+          });
+          if (accepted) expect(bound).toBeLessThanOrEqual(1n);
+        }
+    },
+  );
+
+  it('a levelled table is refused for a cost above 2^52 that it leaves, and not for one that it forbids', () => {
+    const most = 2 ** 51;
+    const wide = build({
+      unary: [
+        [0, 0],
+        [0, 0],
+      ],
+      edges: [[0, 1, [0, most, most, 0]]],
+    });
+    const proof = (limit: number[]): Partial<Certificate> => ({
+      steps: [STEP.shift, 0, 0, 1, 0, 1, STEP.prune, 2],
+      lists: [[0, 1 - most], [most, 1 - most], limit],
+    });
+    expect(refusal(wide, proof([]))).toContain('2^52');
+    expect(verdictOf(wide, proof([12 - 3 * most])).accepted).toBe(true);
+  });
+});
+
+describe('work', () => {
+  it('is limited by the problem: a short certificate cannot ask for a minute of sweeps', () => {
+    const large = randomChoice(1, { variables: 60, values: 60, edges: 2, forbidden: 0, rows: 0 });
+    const sweeps = Array.from({ length: 200 }, () => [STEP.sweep, 0, 0, 1000]).flat();
+    expect(refusal(large, { steps: sweeps, lists: [[]] })).toContain('more work');
+  });
+
+  it('is limited where pairs of values become values again and again', () => {
+    const many = Array.from({ length: 8 }, () => new Array<number>(40).fill(0));
+    const chain = build({
+      unary: many,
+      edges: many.slice(1).map((_, i) => [i, i + 1, new Array<number>(1600).fill(1)] as const),
+    });
+    // Edge e joins variable e + 1 to what the edges before it made of all earlier ones.
+    const steps = many.slice(1).flatMap((_, e) => [STEP.fuse, e, e === 0 ? 0 : 7 + e, e + 1]);
+    expect(refusal(chain, { steps })).toContain('more work');
+  });
+
+  it('branches 20,000 deep are replayed without recursion, and deeper than the problem allows refused', () => {
+    const nested = (depth: number): Partial<Certificate> => ({
+      steps: [
+        ...Array.from({ length: depth }, () => [STEP.branch, 0, 1, STEP.part, 0]).flat(),
+        ...Array.from({ length: depth }, () => STEP.end),
+      ],
+      lists: [[0, 1]],
+    });
+    expect(verdictOf(TWO, nested(20_000))).toEqual({ accepted: true, bound: 1n });
+    expect(refusal(TWO, nested(200_000))).toContain('nested');
+  });
+});
+
+describe('form', () => {
+  it.each<readonly [string, unknown, string]>([
+    ['NaN as a step', { steps: [NaN] }, '$.steps[0] is NaN, not an integer'],
+    ['a fraction as an argument', { steps: [STEP.eliminate, 0.5] }, '$.steps[1] is 0.5'],
+    ['a text as a step', { steps: ['5', 0] }, '$.steps[0] is a string'],
+    ['no steps', { steps: undefined }, '$.steps is missing, not a list'],
+    ['lists that are none', { lists: [[1], null] }, '$.lists[1] is null'],
+    ['a list in a list', { lists: [[[1]]] }, '$.lists[0][0] is a list of 1'],
+    ['Infinity in a list', { lists: [[Infinity]] }, '$.lists[0][0] is Infinity'],
+    ['a row of no kind', { rows: [{ at: 3 }] }, '$.rows[0] is neither'],
+    ['a row that is none', { rows: [null] }, '$.rows[0] is neither'],
+    ['a row by fraction', { rows: [{ row: 0.5 }] }, '$.rows[0].row is 0.5'],
+    ['rows that are none', { rows: {} }, '$.rows is an object'],
+    ['a problem that is no text', { problem: 7 }, '$.problem is 7'],
+    ['a field of no meaning', { note: 'trust me' }, '$.note is no part of a certificate'],
+    ['an unknown version', { version: 3 }, 'version 3 is unknown'],
+    ['a proof that ends within a step', { steps: [STEP.merge, 0] }, 'ends within a step'],
+    ['a list that is not there', { steps: [STEP.price, 4] }, 'names list 4, of 0'],
+    ['an unknown step', { steps: [99] }, 'unknown step 99'],
+    ['a stray end', { steps: [STEP.end] }, 'steps follow after the end of the proof'],
+    [
+      'steps after the end of a proof',
+      { steps: [STEP.pareto, STEP.pareto] },
+      'steps follow after the end',
+    ],
+    ['a part outside of a branch', { steps: [STEP.part, 0], lists: [[0]] }, 'unknown step 12'],
+    [
+      'a part where nothing is left',
+      { steps: [STEP.drop, 0, 0, STEP.part, 0], lists: [[0, -1, 1, -1]] },
+      'though it has partners',
+    ],
+    ['a branch of no parts', { steps: [STEP.branch, 0, 0] }, 'has 0 parts'],
+    ['a prune with two limits', { steps: [STEP.prune, 0], lists: [[1, 2]] }, 'several limits'],
+    ['a stand-in of no value', { steps: [STEP.drop, 0, 0], lists: [[1, -2]] }, 'cannot stand in'],
+  ])('%s is refused with its place', (_, proof, reason) => {
+    expect(refusal(TWO, proof)).toContain(reason);
+  });
+
+  it.each([null, 7, 'text', [], {}])('%j is no certificate', (certificate) => {
+    const said = verifyCertificate(TWO, {
+      choice: [],
+      objective: Infinity,
+      certificate: certificate as unknown as Certificate,
+    });
+    expect(said.accepted).toBe(false);
+    expect(said.reason).toMatch(/no object|missing/);
+  });
+
+  it('an objective that is no integer is refused', () => {
+    const { certificate } = solveNow(TWO);
+    for (const objective of [NaN, 1.5, -Infinity])
+      expect(
+        verifyCertificate(TWO, { choice: [0, 0], objective, certificate: certificate! }).accepted,
+      ).toBe(false);
+  });
+});
