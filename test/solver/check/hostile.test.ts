@@ -3,9 +3,9 @@ import { readFileSync } from 'node:fs';
 
 import { describe, expect, it } from 'vitest';
 
+import { readIopddl } from '../../../src/contest/iopddl.ts';
 import { STEP } from '../../../src/solver/check/certificate-format.ts';
 import { hashProblem, type Verdict, verifyCertificate } from '../../../src/solver/check/verify.ts';
-import { readIopddl } from '../../../src/solver/problem/iopddl.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
 import type { Certificate, Problem } from '../../../src/solver/types.ts';
 import { randomChoice } from '../check-support.ts';
