@@ -81,6 +81,11 @@ export function countedText(n: number, one: string, many = `${one}s`): string {
   return `${countText(n)} ${n === 1 ? one : many}`;
 }
 
+/** A name as part of a line: a line break in it is shown, and begins no line. */
+export function lineText(name: string): string {
+  return name.replaceAll('\n', '\\u000a');
+}
+
 /**
  * A table with aligned columns; `right` columns are right-aligned. A line break in a cell is shown
  * as one, and breaks no row.
@@ -89,7 +94,7 @@ export function tableText(
   cells: readonly (readonly string[])[],
   right: readonly number[] = [],
 ): string {
-  const rows = cells.map((row) => row.map((cell) => cell.replaceAll('\n', '\\u000a')));
+  const rows = cells.map((row) => row.map(lineText));
   const widths: number[] = [];
   for (const row of rows)
     row.forEach((cell, c) => (widths[c] = Math.max(widths[c] ?? 0, cell.length)));

@@ -51,6 +51,12 @@ export function pyComment(text: string): string {
   });
 }
 
+/** A docstring of lines; nothing in them ends it or is an escape. */
+export function pyDocstring(lines: readonly string[]): string[] {
+  const text = lines.map((line) => line.replace(/\\|"(?="|$)/g, '\\$&'));
+  return `"""${text.join('\n')}\n"""`.split('\n');
+}
+
 const KEYWORDS = new Set(
   (
     'False None True and as assert async await break class continue def del elif else except ' +

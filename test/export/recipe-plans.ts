@@ -9,7 +9,7 @@ import { sourceOf } from './programs.ts';
  * Plans of a two-layer Llama that are what recipes make: pinned parameter by parameter and product
  * by product.
  */
-const llama = (): Graph => load('torch/llama-tiny/joint.expanded');
+export const llama = (): Graph => load('torch/llama-tiny/joint.expanded');
 
 const COLUMN = /(q|k|v|gate|up)_proj\.weight$/;
 const ROW = /(o|down)_proj\.weight$/;
@@ -51,12 +51,13 @@ async function pinned(
 }
 
 /** Data parallel over dp, Megatron's columns and rows over tp. */
-export const megatronSource = (): Promise<ExportSource> =>
+export const megatronSource = (graph = llama()): Promise<ExportSource> =>
   pinned(
     'dp=2,tp=2',
     (name) => (COLUMN.test(name) ? 'RS(0)' : ROW.test(name) ? 'RS(1)' : 'RR'),
     (name) => (COLUMN.test(name) ? 'S(0)S(1)' : ROW.test(name) ? 'S(0)P(sum)' : 'S(0)R'),
     'S(0)R',
+    graph,
   );
 
 /** The same, with both tables cut by the vocabulary. */

@@ -23,11 +23,11 @@ export function rules(inputs: readonly SpecOf[]): Rule[] {
     if (!open.has(name)) continue;
     const right = (found: SpecOf): boolean => found.spec === spec;
     const pattern = candidates(name).find((p) => {
-      const matched = inputs.filter((own) => new RegExp(p).test(own.name));
+      const matched = inputs.filter((own) => new RegExp(p, 'u').test(own.name));
       return matched.every(right);
     });
     const chosen = pattern ?? `^${escaped(name)}$`;
-    const found = new RegExp(chosen);
+    const found = new RegExp(chosen, 'u');
     for (const own of inputs) if (right(own) && found.test(own.name)) open.delete(own.name);
     out.push({ pattern: chosen, spec });
   }
@@ -42,7 +42,12 @@ function candidates(name: string): string[] {
   return [...endings.map((end) => `${open(end)}$`), `^${open(name)}$`];
 }
 
-/** JavaScript and Python read the result the same way; what is not ASCII matches any character. */
+/**
+ * JavaScript and Python read the result the same way; what is not ASCII, and a control character,
+ * matches any character.
+ */
 function escaped(text: string): string {
-  return text.replace(/[^A-Za-z0-9_]/gu, (c) => (/^[\x20-\x7e]$/.test(c) ? `\\${c}` : '.'));
+  return text
+    .replace(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`)
+    .replace(/[^\x20-\x7e]/gu, String.raw`[\s\S]`);
 }

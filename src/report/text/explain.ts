@@ -4,7 +4,7 @@
  */
 
 import type { Forced, NodeExplanation } from '../../plan/questions/explain.ts';
-import { bytesText, percentText, secondsText, tableText } from '../../units.ts';
+import { bytesText, lineText, percentText, secondsText, tableText } from '../../units.ts';
 
 /** A signed time: `+1.20 ms`. */
 export function deltaSecondsText(seconds: number): string {
@@ -30,7 +30,7 @@ export function explanationText(found: NodeExplanation, limit: number): string {
     c.reason ?? '',
   ]);
   const lines = [
-    `${found.node}  ${found.target}  ${found.chosen}`,
+    `${lineText(found.node)}  ${found.target}  ${found.chosen}`,
     '',
     tableText(
       [['strategy', '', 'local', 'compute', 'inside', 'moves in', 'moves out', ''], ...rows],
@@ -96,7 +96,7 @@ export function forcedText(forced: Forced, seconds: number, limit: number): stri
           `${deltaSecondsText(rest.reduce((n, t) => n + t.delta, 0))} together`,
       );
   }
-  const names = changedNodes.slice(0, limit).join(', ');
+  const names = lineText(changedNodes.slice(0, limit).join(', '));
   lines.push(
     '',
     'other nodes that change: ' +

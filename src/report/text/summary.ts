@@ -10,6 +10,7 @@ import {
   bytesText,
   countedText,
   excessOver,
+  lineText,
   percentText,
   secondsText,
   tableText,
@@ -52,7 +53,7 @@ export function planSummary(
   const m = (bytes: number): string => bytesText(bytes);
   const fit = planFitText(plan);
   const lines = [
-    `model      ${graph.name}  ` +
+    `model      ${lineText(graph.name)}  ` +
       `${countedText(parameters, 'parameter')}${ofThemPadding(plan.paddedParameters)}  ` +
       `${countedText(graph.nodes.length + 1, 'node')}`,
     `mesh       ${countedText(devices, 'device')} of ${plan.cluster}: ${mesh}`,
@@ -134,9 +135,9 @@ function timelineLines({ timeline, budgetBytes }: Plan['memory']): string[] {
   }
   const [top] = largest;
   return [
-    `peak       memory ${bytesText(peakBytes)} at ${node} (${phase})${over}`,
+    `peak       memory ${bytesText(peakBytes)} at ${lineText(node)} (${phase})${over}`,
     '           ' +
-      `${bars.join('')}${top === undefined ? '' : `   largest there: ${top.name} ${bytesText(top.bytes)}`}`,
+      `${bars.join('')}${top === undefined ? '' : `   largest there: ${lineText(top.name)} ${bytesText(top.bytes)}`}`,
   ];
 }
 

@@ -62,7 +62,7 @@ function write(source: ExportSource): ExportResult {
   };
   // A node may be called like a property that every object has: keys are marked while they stand in
   // one.
-  const text = `${JSON.stringify(body, null, 1).replaceAll('"\\u0000', '"')}\n`;
+  const text = `${JSON.stringify(body, null, 1).replace(/^( *")\\u0000/gm, '$1')}\n`;
   return { files: [{ name: 'placements.json', text }], losses };
 }
 

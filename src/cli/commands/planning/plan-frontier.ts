@@ -18,7 +18,14 @@ import { gapUnderMemory, isGapGiven, type PlanRequest } from '../../../plan/requ
 import type { ShardResult } from '../../../plan/search/result.ts';
 import { settingLines } from '../../../report/model/settings.ts';
 import type { Progress } from '../../../solver/types.ts';
-import { bytesText, excessOver, percentText, secondsText, tableText } from '../../../units.ts';
+import {
+  bytesText,
+  excessOver,
+  lineText,
+  percentText,
+  secondsText,
+  tableText,
+} from '../../../units.ts';
 import { longName } from '../../input/flags/flag.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import { writeFolder } from '../../output/write-file.ts';
@@ -138,7 +145,11 @@ function frontierText(frontier: Frontier, graph: Graph, request: PlanRequest): s
     gap: gapUnderMemory(request),
     gapGiven: isGapGiven(request),
   });
-  const lines = [`time against memory: ${graph.name} on ${request.mesh}`, ...settings, ''];
+  const lines = [
+    `time against memory: ${lineText(graph.name)} on ${request.mesh}`,
+    ...settings,
+    '',
+  ];
   if (points.length > 0) {
     const fastest = points[0].seconds;
     const rows = points.map((p, i) => [

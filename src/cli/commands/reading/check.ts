@@ -6,7 +6,7 @@ import { check, type CheckReport } from '../../../local-spmd/check.ts';
 import type { Mode } from '../../../local-spmd/modes.ts';
 import { fixText } from '../../../local-spmd/typed.ts';
 import { checkPlannedModes, type PlanCheckReport } from '../../../plan/questions/spmd-check.ts';
-import { bytesText, secondsText } from '../../../units.ts';
+import { bytesText, lineText, secondsText } from '../../../units.ts';
 import { loadModel } from '../../input/load.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { wholePlan } from '../../input/plan-folder.ts';
@@ -88,7 +88,7 @@ function textOf(report: CheckReport | PlanCheckReport): string {
     ...(collectives.length === 0 ? [] : [`collectives (${collectives.length}):`]),
     ...collectives.map(
       (c) =>
-        `  %${c.node}: ${c.kind}(${c.meshDims.join(',')}) ${bytesText(c.bytes)} ` +
+        `  %${lineText(c.node)}: ${c.kind}(${c.meshDims.join(',')}) ${bytesText(c.bytes)} ` +
         `${secondsText(c.seconds)}${c.times === undefined || c.times <= 1 ? '' : ` x${c.times}`}${c.value === undefined ? '' : ` of %${c.value}`}, ` +
         `${c.from} to ${c.to}; ${c.why}${c.source === undefined ? '' : ` at ${c.source}`}`,
     ),

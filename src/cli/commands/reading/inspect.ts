@@ -7,7 +7,14 @@ import { ofThemPadding, type VocabularyPadding } from '../../../models/vocabular
 import { programFlops } from '../../../ops/program-flops.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { isCheck } from '../../../passes/plannable/checks.ts';
-import { bytesText, countedText, countText, flopsText, tableText } from '../../../units.ts';
+import {
+  bytesText,
+  countedText,
+  countText,
+  flopsText,
+  lineText,
+  tableText,
+} from '../../../units.ts';
 import { loadModel } from '../../input/load.ts';
 import type { CliIo } from '../../output/io.ts';
 import { answer, EXIT } from '../../output/io.ts';
@@ -133,7 +140,7 @@ export async function inspectCommand(
 
 function inspectionText(found: Inspection): string {
   const lines = [
-    `${found.name}  (${found.format})`,
+    `${lineText(found.name)}  (${found.format})`,
     `nodes       ${countText(found.nodes)}`,
     `parameters  ${countText(found.parameters)} in ` +
       `${countedText(found.parameterCount, 'tensor')}, ` +

@@ -7,7 +7,14 @@ import { builtinOperators } from '../../../ops/builtin.ts';
 import { programFlops } from '../../../ops/program-flops.ts';
 import { simulate, type SimulateOptions } from '../../../simulate/timeline/simulate.ts';
 import { timelineTrace } from '../../../simulate/timeline/trace.ts';
-import { bytesText, percentText, secondsText, shareOf, tableText } from '../../../units.ts';
+import {
+  bytesText,
+  lineText,
+  percentText,
+  secondsText,
+  shareOf,
+  tableText,
+} from '../../../units.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import { tryFile, writeText } from '../../output/write-file.ts';
@@ -129,7 +136,7 @@ function textOf(r: SimulateReport): string {
     [
       'memory',
       `${bytesText(r.peakBytes)} at ` +
-        `${secondsText(r.peakAtSeconds)}${r.peakTask === null ? '' : `, ${r.peakTask}`}   ` +
+        `${secondsText(r.peakAtSeconds)}${r.peakTask === null ? '' : `, ${lineText(r.peakTask)}`}   ` +
         `${kinds.map(([kind, bytes]) => `${kind} ${bytesText(bytes)}`).join('   ')}`,
     ],
     ['passes', r.passes.join('; ')],

@@ -3,7 +3,13 @@
  * that PyTorch runs and people read: one call a line with its local type, modules as comments,
  * collectives by name, values dropped after their last use.
  */
-import { pyComment, PyNames, pyString, pyTuple } from '../../../backend/python-text.ts';
+import {
+  pyComment,
+  pyDocstring,
+  PyNames,
+  pyString,
+  pyTuple,
+} from '../../../backend/python-text.ts';
 import type { CollectiveKind } from '../../../cost/collective-model.ts';
 import { internalError, ShardwrightError } from '../../../errors.ts';
 import { bodyResult } from '../../../graph/control.ts';
@@ -101,8 +107,8 @@ export function programText(
       `DRAWS = ${pyTuple([...writer.draws].map(pyString))}`,
     );
   const helpers = writer.helpersInOrder().map((name) => HELPERS[name]);
-  const intro = [
-    '"""What each device of the mesh runs: local calls, and collectives where the plan has them.',
+  const intro = pyDocstring([
+    'What each device of the mesh runs: local calls, and collectives where the plan has them.',
     '',
     ...head,
     '',
@@ -110,8 +116,7 @@ export function programText(
       'returns one gradient or None for each of',
     'the primals, and empties `saved`. placements.json says what each of them is; ' +
       'collectives.json lists the communication.',
-    '"""',
-  ].map((line) => line.replaceAll('\\', '/'));
+  ]);
   return `${[intro.join('\n'), IMPORTS, tables.join('\n') + '\n', HERE, ...helpers, ...functions].join('\n')}`.replace(
     /\n{3,}(?=def |class )/g,
     '\n\n\n',
