@@ -1,7 +1,7 @@
 /**
  * The planner of this machine behind the page (`shardwright serve`). In: a question and a file.
  * Out: the report and a plan that can be asked as the page's own. A page that was not given by that
- * server has no token, and asks nobody.
+ * server does not say that there is a planner, and asks nobody.
  */
 import type { NodeExplanation } from '../../src/plan/questions/explain.ts';
 import { explanationAnswer } from '../explanation.ts';
@@ -21,12 +21,8 @@ type Line =
   | { readonly printed: string }
   | Made;
 
-function token(): string | undefined {
-  return document.querySelector<HTMLMetaElement>('meta[name="shardwright-token"]')?.content;
-}
-
 export function hasLocalPlanner(): boolean {
-  return token() !== undefined;
+  return document.querySelector('meta[name="shardwright-planner"]') !== null;
 }
 
 /** A plan that the machine keeps. */
@@ -134,10 +130,7 @@ async function linesOf(
   try {
     response = await fetch(path, {
       method: 'POST',
-      headers: {
-        'x-shardwright-token': token() ?? '',
-        'x-question': encodeURIComponent(JSON.stringify(question)),
-      },
+      headers: { 'x-question': encodeURIComponent(JSON.stringify(question)) },
       ...(body === undefined ? {} : { body }),
       ...(signal === undefined ? {} : { signal }),
     });

@@ -13,6 +13,7 @@ import { answered, root, Site, text } from './browser.ts';
 
 let server: ChildProcess;
 let address: URL;
+let cookie = '';
 let site: Site;
 beforeAll(async () => {
   server = spawn(process.execPath, [join(root, 'dist/cli/main.js'), 'serve', '--port', '0'], {
@@ -23,6 +24,9 @@ beforeAll(async () => {
       server.stdout?.once('data', (line: Buffer) => resolve(line.toString().trim())),
     ),
   );
+  cookie = await new Promise((resolve) =>
+    ask(address, ({ headers }) => resolve(headers['set-cookie']?.[0].split(';')[0] ?? '')).end(),
+  );
   site = await Site.start();
 });
 afterAll(async () => {
@@ -30,7 +34,7 @@ afterAll(async () => {
   await site.close();
 });
 
-/** Status and text of an answer; the header Host may be that of a stranger. */
+/** Status and text of an answer to who has the cookie; Host may be that of a stranger. */
 const answer = (
   path: string,
   headers: Record<string, string> = {},
@@ -39,7 +43,7 @@ const answer = (
 ): Promise<{ readonly status: number; readonly text: string }> =>
   new Promise((resolve, reject) => {
     const sent = ask(
-      { host: '127.0.0.1', port: address.port, path, method, headers },
+      { host: '127.0.0.1', port: address.port, path, method, headers: { cookie, ...headers } },
       (response) => {
         let content = '';
         response.setEncoding('utf8').on('data', (piece: string) => (content += piece));
@@ -74,14 +78,8 @@ describe('who asks', () => {
   });
 
   it('plans for its own page only, and no question that it cannot read', async () => {
-    expect((await answer('/plan', {}, 'POST', 'x')).status).toBe(403);
-    expect((await answer('/plan', { 'x-shardwright-token': 'a guess' }, 'POST', 'x')).status).toBe(
-      403,
-    );
-    const [, token = ''] =
-      /name="shardwright-token" content="(\w{48})"/.exec((await answer('/')).text) ?? [];
-    const own = { 'x-shardwright-token': token };
-    expect((await answer('/plan', { ...own, 'x-question': '%7B' }, 'POST', 'x')).status).toBe(400);
+    expect((await answer('/plan', { cookie: '' }, 'POST', 'x')).status).toBe(403);
+    expect((await answer('/plan', { 'x-question': '%7B' }, 'POST', 'x')).status).toBe(400);
     const question = {
       name: '../x',
       mesh: '--help',
@@ -92,7 +90,7 @@ describe('who asks', () => {
       layers: '',
       pins: [],
     };
-    const asked = (q: object) => ({ ...own, 'x-question': encodeURIComponent(JSON.stringify(q)) });
+    const asked = (q: object) => ({ 'x-question': encodeURIComponent(JSON.stringify(q)) });
     expect((await answer('/plan', asked(question), 'POST', 'x')).status).toBe(400);
     const { text: said } = await answer(
       '/plan',
@@ -100,7 +98,7 @@ describe('who asks', () => {
       'POST',
       'x',
     );
-    expect((await answer('/ask', {}, 'POST')).status).toBe(403);
+    expect((await answer('/ask', { cookie: '' }, 'POST')).status).toBe(403);
     const about = (q: object) => answer('/ask', asked(q), 'POST');
     expect((await about({ kind: 'run', plan: 'x' })).status).toBe(400);
     expect((await about({ kind: 'explain', plan: '../../x', node: 'mm' })).text).toContain(

@@ -8,8 +8,8 @@ import { join } from 'node:path';
 
 import * as z from 'zod';
 
-import type { KeptPlans } from './kept-plans.ts';
 import { runCommand } from './run-command.ts';
+import type { Served } from './served.ts';
 
 const value = z.string().max(10_000);
 const questionSchema = z.discriminatedUnion('kind', [
@@ -22,8 +22,7 @@ type Question = z.infer<typeof questionSchema>;
 export async function askPlan(
   request: IncomingMessage,
   response: ServerResponse,
-  headers: Readonly<Record<string, string>>,
-  kept: KeptPlans,
+  { headers, kept, commandLine }: Served,
 ): Promise<void> {
   const question = questionOf(request.headers['x-question']);
   const folder = question === undefined ? undefined : kept.folder(question.plan);
@@ -38,7 +37,7 @@ export async function askPlan(
   else if (folder === undefined) fault('E_USAGE', 'this plan is no longer kept; plan again');
   else {
     const { code, out, err } = await runCommand(
-      wordsOf(question, join(folder, 'plan')),
+      [...commandLine, ...wordsOf(question, join(folder, 'plan'))],
       response,
       (step) => say({ step }),
     );

@@ -13,12 +13,13 @@ import { pipeline } from 'node:stream/promises';
 
 import * as z from 'zod';
 
-import type { KeptPlans } from './kept-plans.ts';
+import { isScript } from '../../input/script-name.ts';
 import { runCommand } from './run-command.ts';
+import type { Served } from './served.ts';
 
 /** Largest file; the readers of models take no more either. */
 const MOST_BYTES = 256 * 2 ** 20;
-/** Questions that are planned at once; each takes all cores. */
+/** Questions that are planned at once; each takes all cores. A file that is sent slowly is none. */
 const MOST_AT_ONCE = 2;
 
 const value = z.string().max(10_000);
@@ -39,34 +40,42 @@ let running = 0;
 export async function planLocally(
   request: IncomingMessage,
   response: ServerResponse,
-  headers: Readonly<Record<string, string>>,
-  kept: KeptPlans,
+  { headers, kept, commandLine, allowPrograms }: Served,
 ): Promise<void> {
   const say = (line: object): void => void response.write(`${JSON.stringify(line)}\n`);
-  const refuse = (status: number, message: string): void => {
+  const refuse = (status: number, message: string, hint = ''): void => {
     response.writeHead(status, {
       ...headers,
       'content-type': 'application/x-ndjson',
       connection: 'close',
     });
-    say({ fault: { code: 'E_USAGE', message, hint: '' } });
+    say({ fault: { code: 'E_USAGE', message, hint } });
     // What is still being sent is not waited for.
     response.end(() => request.destroy());
   };
   const question = questionOf(request.headers['x-question']);
   if (question === undefined) return refuse(400, 'the question cannot be read');
-  if (running >= MOST_AT_ONCE)
-    return refuse(503, `${MOST_AT_ONCE} plans are being made; wait for one`);
-  running++;
+  const name = `model-${question.name.replaceAll(/[^\w.-]/g, '_').slice(-80)}`;
+  if (isScript(name) && !allowPrograms)
+    return refuse(
+      403,
+      `${question.name} is a program, which would run as the owner of this server`,
+      'start `shardwright serve --allow-programs`, or trace it and send its graph.',
+    );
   const folder = mkdtempSync(join(tmpdir(), 'shardwright-serve-'));
+  let isPlanning = false;
   try {
-    const file = join(folder, `model-${question.name.replaceAll(/[^\w.-]/g, '_').slice(-80)}`);
+    const file = join(folder, name);
     if (!(await received(request, file)))
       return refuse(413, `the file has more than ${MOST_BYTES} bytes`);
+    if (running >= MOST_AT_ONCE)
+      return refuse(503, `${MOST_AT_ONCE} plans are being made; wait for one`);
+    isPlanning = true;
+    running++;
     response.writeHead(200, { ...headers, 'content-type': 'application/x-ndjson' });
     const out = join(folder, 'plan');
     const planned = await runCommand(
-      ['plan', file, ...flagsOf(question), '--no-recipes', '-o', out],
+      [...commandLine, 'plan', file, ...flagsOf(question), '--no-recipes', '-o', out],
       response,
       (step) => say({ step }),
     );
@@ -78,7 +87,7 @@ export async function planLocally(
     }
     say({ summary: planned.out.replaceAll(folder, '') });
     const reported = await runCommand(
-      ['report', out, '-o', join(folder, 'report.html')],
+      [...commandLine, 'report', out, '-o', join(folder, 'report.html')],
       response,
       (step) => say({ step }),
     );
@@ -92,7 +101,7 @@ export async function planLocally(
       });
     else say({ fault: { code: 'E_REPORT', message: reported.err.trim(), hint: '' } });
   } finally {
-    running--;
+    if (isPlanning) running--;
     response.end();
     if (!kept.has(folder)) rmSync(folder, { recursive: true, force: true });
   }

@@ -1,6 +1,6 @@
 /** Registers `serve` with the command line. Its code is loaded when it runs. */
 
-import { or, value } from '../../input/flags/flag.ts';
+import { on, or, value } from '../../input/flags/flag.ts';
 import { countFrom } from '../../input/flags/read.ts';
 import { command } from '../flags/add-command.ts';
 
@@ -9,6 +9,10 @@ const SERVE_COMMAND = {
     value('--port <n>', 'port of 127.0.0.1; 0 takes one that is free', countFrom(0, 65_535)),
     '8017',
   ),
+  allowPrograms: on(
+    '--allow-programs',
+    'run program files (.ts, .js) that the page sends; default: refuse them',
+  ),
 };
 
 export const registerServe = command({
@@ -16,8 +20,10 @@ export const registerServe = command({
   summary: 'the planner as a page for browsers of this machine',
   description:
     'Serves the planner as a page to browsers of this machine alone. Large files are planned ' +
-    'with all of its threads. Prints the address; Ctrl+C ends it.\n\nExample:\n  $ ' +
+    'with all of its threads. Prints an address with a token, which only who opens it has; ' +
+    'Ctrl+C ends it.\n\nExample:\n  $ ' +
     'shardwright serve --port 8017',
   flags: SERVE_COMMAND,
-  run: async ({ port }, { io }) => (await import('./serve.ts')).serveCommand({ port }, io),
+  run: async ({ port, allowPrograms }, { io }) =>
+    (await import('./serve.ts')).serveCommand({ port, allowPrograms: allowPrograms === true }, io),
 });

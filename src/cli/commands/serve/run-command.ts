@@ -1,6 +1,6 @@
 /**
- * Runs the command line in a process of its own, for a page that waits. In: words, the answer that
- * the page hears, who is told of steps. Out: exit code and what was printed. Who goes away ends the
+ * Runs the command line in a process of its own, for a page that waits. In: its program and words,
+ * the answer that the page hears, who is told of steps. Out: exit code and what was printed. Who goes away ends the
  * process.
  */
 import { spawn } from 'node:child_process';
@@ -13,11 +13,11 @@ interface Ended {
 }
 
 export function runCommand(
-  args: readonly string[],
+  [program, ...args]: readonly string[],
   response: ServerResponse,
   step: (text: string) => void,
 ): Promise<Ended> {
-  const child = spawn(process.execPath, [...process.execArgv, process.argv[1], ...args], {
+  const child = spawn(program, args, {
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const gone = (): void => void child.kill('SIGKILL');

@@ -2,9 +2,10 @@
  * `serve`: gives the built page to browsers of this machine, and plans what they send with the
  * command line itself. In: a port. Out: a server on 127.0.0.1 that answers its own page alone:
  * another name in the Host header, another origin or a missing token is refused, so that no page of
- * a stranger can reach it.
+ * a stranger and no other account of the machine can reach it. The token is in the printed address
+ * only; a browser that opens it gets it as a cookie.
  */
-import { randomBytes } from 'node:crypto';
+import { randomBytes, timingSafeEqual } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
@@ -14,6 +15,7 @@ import { askPlan } from './ask-plan.ts';
 import { KeptPlans } from './kept-plans.ts';
 import { planLocally } from './local-plan.ts';
 import { pageFile, pageFolder } from './page-files.ts';
+import type { Served } from './served.ts';
 
 const HOST = '127.0.0.1';
 const TYPES: Readonly<Record<string, string>> = {
@@ -31,10 +33,13 @@ const HEADERS = {
 };
 
 /** Runs until a signal. @throws E_IO where the page is not built, or the port is taken */
-export async function serveCommand(options: { readonly port: number }, io: CliIo): Promise<number> {
-  const server = await startServer(options.port);
-  io.stdout(`http://${HOST}:${(server.address() as AddressInfo).port}/\n`);
-  io.stderr('serving this machine alone; Ctrl+C ends it\n');
+export async function serveCommand(
+  options: { readonly port: number; readonly allowPrograms: boolean },
+  io: CliIo,
+): Promise<number> {
+  const { server, address } = await startServer(options);
+  io.stdout(`${address}\n`);
+  io.stderr('serving whoever opens this address on this machine; Ctrl+C ends it\n');
   await new Promise<void>((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, resolve);
   });
@@ -44,17 +49,32 @@ export async function serveCommand(options: { readonly port: number }, io: CliIo
   return EXIT.ok;
 }
 
-/** @param port 0: one that is free */
-export async function startServer(port: number): Promise<Server> {
-  const folder = pageFolder();
+interface ServerOptions {
+  /** 0: one that is free. */
+  readonly port: number;
+  readonly allowPrograms: boolean;
+  /** Files of the page. Default: the built page. */
+  readonly folder?: string;
+  /** The command line as a process. Default: this one. */
+  readonly commandLine?: readonly string[];
+}
+
+/** @throws E_IO where the page is not built, or the port is taken */
+export async function startServer({
+  port,
+  allowPrograms,
+  folder = pageFolder(),
+  commandLine = [process.execPath, ...process.execArgv, process.argv[1]],
+}: ServerOptions): Promise<{ readonly server: Server; readonly address: string }> {
   const token = randomBytes(24).toString('hex');
-  const kept = new KeptPlans();
+  const served: Served = { headers: HEADERS, kept: new KeptPlans(), commandLine, allowPrograms };
   const server = createServer((request, response) => {
-    answer(request, response, server, folder, token, kept).catch((error: unknown) => {
+    const { port } = server.address() as AddressInfo;
+    answer(request, response, { ...served, port, folder, token }).catch((error: unknown) => {
       refuse(response, 500, error instanceof Error ? error.message : String(error));
     });
   });
-  server.once('close', () => kept.close());
+  server.once('close', () => served.kept.close());
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error) =>
       reject(
@@ -65,30 +85,37 @@ export async function startServer(port: number): Promise<Server> {
     );
     server.listen(port, HOST, resolve);
   });
-  return server;
+  const own = (server.address() as AddressInfo).port;
+  return { server, address: `http://${HOST}:${own}/?token=${token}` };
 }
 
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
-  server: Server,
-  folder: string,
-  token: string,
-  kept: KeptPlans,
+  served: Served & { readonly port: number; readonly folder: string; readonly token: string },
 ): Promise<void> {
-  const { port } = server.address() as AddressInfo;
+  const { port, folder, token } = served;
   const names = [`${HOST}:${port}`, `localhost:${port}`];
   const { host = '', origin } = request.headers;
   // A name that somebody else's DNS leads here comes with its own Host.
   if (!names.includes(host)) return refuse(response, 421, `this server is ${names.join(' or ')}`);
   if (origin !== undefined && origin !== `http://${host}`)
     return refuse(response, 403, 'another origin');
-  const { pathname } = new URL(request.url ?? '/', `http://${host}`);
-  if (request.method === 'POST' && (pathname === '/plan' || pathname === '/ask')) {
-    if (request.headers['x-shardwright-token'] !== token)
-      return refuse(response, 403, 'no token of this server');
-    return (pathname === '/plan' ? planLocally : askPlan)(request, response, HEADERS, kept);
+  const { pathname, searchParams } = new URL(request.url ?? '/', `http://${host}`);
+  // Cookies know no ports: the name keeps those of two servers apart.
+  const cookie = `shardwright-${port}`;
+  const given = searchParams.get('token');
+  if (pathname === '/' && given !== null && isSame(given, token)) {
+    const lasting = `${cookie}=${token}; Path=/; HttpOnly; SameSite=Strict`;
+    response.writeHead(303, { ...HEADERS, location: '/', 'set-cookie': lasting });
+    response.end();
+    return;
   }
+  if (!isSame(cookieOf(request, cookie), token))
+    return refuse(response, 403, 'no token of this server: open the address that it printed');
+  if (request.method === 'POST' && pathname === '/plan')
+    return planLocally(request, response, served);
+  if (request.method === 'POST' && pathname === '/ask') return askPlan(request, response, served);
   if (request.method !== 'GET' && request.method !== 'HEAD')
     return refuse(response, 405, 'GET, or POST /plan, /ask');
   const name = pathname === '/' ? 'index.html' : pathname.slice(1);
@@ -99,10 +126,21 @@ async function answer(
     name === 'index.html'
       ? content
           .toString('utf8')
-          .replace('<head>', `<head><meta name="shardwright-token" content="${token}" />`)
+          .replace('<head>', '<head><meta name="shardwright-planner" content="local" />')
       : content;
   response.writeHead(200, { ...HEADERS, 'content-type': type });
   response.end(request.method === 'HEAD' ? undefined : body);
+}
+
+function cookieOf(request: IncomingMessage, name: string): string {
+  const pairs = (request.headers.cookie ?? '').split(/; */);
+  return pairs.find((pair) => pair.startsWith(`${name}=`))?.slice(name.length + 1) ?? '';
+}
+
+/** Takes as long wherever the two differ. */
+function isSame(given: string, token: string): boolean {
+  const [a, b] = [Buffer.from(given), Buffer.from(token)];
+  return a.length === b.length && timingSafeEqual(a, b);
 }
 
 function refuse(response: ServerResponse, status: number, why: string): void {
