@@ -405,7 +405,7 @@ def helper(x):
       8,
       'job: E_INPUT the file has none of the settings that trainers state a layout in',
     ],
-    ['{"zero', 8, 'job: E_INPUT not JSON'],
+    ['{"zero', 8, 'job:1:2: E_SYNTAX the string has no closing quote'],
     [
       '[parallelism]\nwhat is this\n',
       8,

@@ -4,11 +4,11 @@
  * batch.
  */
 
-import { parse } from 'yaml';
 import * as z from 'zod';
 
 import { parsePrice } from '../../cost/hardware/operation.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
+import { readYaml } from '../../text/yaml.ts';
 
 /** One is a list of one. */
 const counts = z.preprocess(
@@ -71,27 +71,10 @@ const WANTED: Readonly<Record<string, string>> = {
 /** The lists of a sweep. */
 export type SweepQuestions = z.infer<typeof questionsSchema>;
 
-const MOST_CHARACTERS = 2 ** 20;
-
 /** @throws E_INPUT with the key for what is no file of questions */
 export function parseQuestions(text: string, file: string): SweepQuestions {
   const hint = 'its form: docs/planning.md.';
-  if (text.length > MOST_CHARACTERS)
-    throw new ShardwrightError(
-      'E_INPUT',
-      `the file has ${text.length} characters; at most ${MOST_CHARACTERS} are read`,
-      { file },
-    );
-  let value: unknown;
-  try {
-    value = parse(text, { maxAliasCount: 0 });
-  } catch (error) {
-    throw new ShardwrightError(
-      'E_INPUT',
-      `not YAML: ${error instanceof Error ? error.message.split('\n')[0] : ''}`,
-      { file, hint },
-    );
-  }
+  const value = readYaml(text, file, hint);
   const parsed = questionsSchema.safeParse(value);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;

@@ -4,8 +4,6 @@
  * (`accelerate config`, `ParallelismConfig`).
  */
 
-import { parse } from 'yaml';
-
 import type { LayoutDraft, NotPriced } from './layout-draft.ts';
 import {
   count,
@@ -104,12 +102,10 @@ const COVERED =
 
 /** @throws E_INPUT */
 export function readAccelerate(
-  text: string,
+  value: unknown,
   file: string,
 ): { readonly draft: LayoutDraft; readonly notPriced: readonly NotPriced[] } {
-  const settings = settingsOf(parse(text, { maxAliasCount: 0, logLevel: 'error' })).filter(
-    ({ path }) => !COVERED.test(path),
-  );
+  const settings = settingsOf(value).filter(({ path }) => !COVERED.test(path));
   const { draft, notPriced } = readSettings(settings, TABLE, file, ({ path }) => CLOSED.test(path));
   const type = settings.find(({ path }) => path === 'distributed_type')?.value ?? '';
   const shards = (draft.shards ?? 1) > 1;

@@ -5,8 +5,6 @@
  * parser of Megatron-LM; `ConfigContainer` of Megatron-Bridge.
  */
 
-import { parse } from 'yaml';
-
 import type { Fp8Recipe } from '../../cost/kernels/software.ts';
 import type { Gradients } from '../../cost/memory/state-bytes.ts';
 import { ShardwrightError } from '../../errors.ts';
@@ -233,8 +231,7 @@ export function readMegatronArguments(text: string, file: string): MegatronLayou
  * A dump of Megatron-Bridge's or NeMo's configuration: the settings stand in sections, by the same
  * names. @throws E_INPUT
  */
-export function readMegatronYaml(text: string, file: string): MegatronLayout {
-  const value: unknown = parse(text, { maxAliasCount: 100, logLevel: 'error' });
+export function readMegatronYaml(value: unknown, file: string): MegatronLayout {
   const settings = settingsOf(value);
   // What other sections repeat, the model and the trainer decide.
   const order = (s: FileSetting): number =>

@@ -4,10 +4,10 @@
  * the sequence and the batch where the file states them, and every setting of it that has no price.
  */
 
-import { parse } from 'yaml';
-
 import { ShardwrightError } from '../../errors.ts';
+import { readJson } from '../../import/file/json.ts';
 import { UNCUT_STREAM } from '../../recipes/expert-mesh.ts';
+import { readYaml } from '../../text/yaml.ts';
 import { readAccelerate } from './accelerate.ts';
 import { readDeepspeed } from './deepspeed.ts';
 import {
@@ -71,6 +71,9 @@ export function readLayoutFile(text: string, setting: LayoutSetting): LayoutFile
 const MEGATRON = 'Megatron-LM arguments';
 const NEMO = 'NeMo or Megatron-Bridge';
 
+/** Aliases that a configuration may repeat parts with. */
+const MOST_ALIASES = 100;
+
 const FORMATS =
   'read are Megatron-LM arguments, torchtitan TOML and Python, NeMo and Megatron-Bridge ' +
   'YAML, DeepSpeed JSON, Accelerate YAML.';
@@ -83,15 +86,15 @@ function read(text: string, { file, configuration }: LayoutSetting): Read {
     return { format: 'torchtitan', ...readTorchtitanPython(text, file, configuration) };
   if (/^\s*\[(parallelism|training|job)\]/m.test(text))
     return { format: 'torchtitan', ...readTorchtitanToml(text, file) };
-  checkYaml(text, file);
+  const value = readYaml(text, file, FORMATS, MOST_ALIASES);
   if (/^\s*(tensor_model_parallel_size|pipeline_model_parallel_size|micro_batch_size):/m.test(text))
-    return { format: NEMO, ...readMegatronYaml(text, file) };
+    return { format: NEMO, ...readMegatronYaml(value, file) };
   if (
     /^(distributed_type|compute_environment|mixed_precision|num_processes|fsdp_config|parallelism_config):/m.test(
       text,
     )
   )
-    return { format: 'Accelerate', ...readAccelerate(text, file) };
+    return { format: 'Accelerate', ...readAccelerate(value, file) };
   throw new ShardwrightError(
     'E_INPUT',
     'the file has none of the settings that trainers state a layout in',
@@ -101,24 +104,8 @@ function read(text: string, { file, configuration }: LayoutSetting): Read {
 
 function jsonOf(text: string, file: string): unknown {
   try {
-    return JSON.parse(text);
+    return readJson(text);
   } catch (error) {
-    throw new ShardwrightError(
-      'E_INPUT',
-      `not JSON: ${error instanceof Error ? error.message : ''}`,
-      { file, hint: FORMATS },
-    );
-  }
-}
-
-function checkYaml(text: string, file: string): void {
-  try {
-    parse(text, { maxAliasCount: 100, logLevel: 'error' });
-  } catch (error) {
-    throw new ShardwrightError(
-      'E_INPUT',
-      `not YAML: ${error instanceof Error ? error.message.split('\n')[0] : ''}`,
-      { file, hint: FORMATS },
-    );
+    throw error instanceof ShardwrightError ? error.with({ file, hint: FORMATS }) : error;
   }
 }
