@@ -6,8 +6,8 @@
  *     npx tsx bench/overlap.ts [part of a case's name]...
  */
 import { loadModel } from '../src/cli/input/load.ts';
-import { prepare } from '../src/plan/prepare.ts';
-import { decode } from '../src/plan/record/decode.ts';
+import { decode } from '../src/plan/choice/decode.ts';
+import { prepare } from '../src/plan/prepare/prepare.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../src/plan/request/request.ts';
 import { shardPrepared } from '../src/plan/shard.ts';
 import { priceRecipes } from '../src/recipes/compare/compare.ts';
@@ -65,10 +65,10 @@ async function row([path, mesh, cluster, more = {}]: (typeof CASES)[number]): Pr
     `${cluster}${more.cost === undefined ? '' : ` ${more.cost}`}`;
   if (result.status === 'infeasible') return `| ${name} | infeasible: ${result.conflict.join()} |`;
   const played = recipes.flatMap((r) => {
-    if (r.status !== 'priced' || r.peakBytes > prepared.budgetBytes) return [];
+    if (r.status !== 'priced' || r.peakBytes > prepared.question.budgetBytes) return [];
     const { model } =
       r.choice.length === prepared.model.variables.length
-        ? (prepared.withoutCeiling ?? prepared)
+        ? (prepared.allPrices ?? prepared)
         : prepared;
     return [
       {

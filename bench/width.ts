@@ -6,7 +6,7 @@
 import { writeFileSync } from 'node:fs';
 
 import { loadModel } from '../src/cli/input/load.ts';
-import { prepare } from '../src/plan/prepare.ts';
+import { prepare } from '../src/plan/prepare/prepare.ts';
 import { DEFAULT_REQUEST } from '../src/plan/request/request.ts';
 import { networkOf } from '../src/solver/network/from-problem.ts';
 import { costFunction } from '../src/solver/problem/cost.ts';
@@ -22,7 +22,10 @@ const { graph, table } = await loadModel(path, { role: [], tie: [] });
 const loaded = cpu();
 for (const sharing of [true, false]) {
   const before = cpu();
-  const { problem, model } = prepare(graph, { ...DEFAULT_REQUEST, mesh, cluster, sharing }, table);
+  const {
+    model,
+    left: { problem },
+  } = prepare(graph, { ...DEFAULT_REQUEST, mesh, cluster, sharing }, table);
   const built = cpu();
   const sizes = [...problem.domains].sort((a, b) => b - a);
   const total = sizes.reduce((a, b) => a + b, 0);

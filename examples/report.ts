@@ -29,7 +29,7 @@ const result = await shard(importGraph(text, { name: 'llama3-8b-2l-b16' }), requ
 if (result.status === 'infeasible') throw new Error(result.conflict.join(', '));
 
 const { plan, graph, prepared } = result;
-const folder = { plan, graph, program: prepared.program, request };
+const folder = { plan, graph, program: prepared.question.program, request };
 const analysis = await analyse(folder, operators, { recipes: true, whatIf: false });
 const report = reportOf({
   plan,

@@ -49,7 +49,7 @@ async function plan(what: string, graph: Graph): Promise<void> {
   const request = { ...DEFAULT_REQUEST, cost: 'alpha-beta', mesh: 'd=8', cluster: 'dgx-h100' };
   const prepared = prepare(jointGraph(graph, { seed: 1 }), request, builtinOperators());
   const result = await shardPrepared(prepared);
-  const { length } = prepared.problem.domains;
+  const { length } = prepared.left.problem.domains;
   if (result.status === 'infeasible')
     console.log(`${what}: no plan: ${result.conflict.join(', ')}`);
   else {

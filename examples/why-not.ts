@@ -30,7 +30,7 @@ const result = await shard(
 if (result.status === 'infeasible') throw new Error(result.conflict.join(', '));
 
 const { plan, prepared } = result;
-const opened = reopen(plan, prepared.program, plan.request, table);
+const opened = reopen(plan, prepared.question.program, plan.request, table);
 const found = explain(opened, 'w1');
 console.log(`w1 is ${found.chosen}`);
 for (const s of found.strategies)

@@ -19,8 +19,9 @@ import { importGraph } from '../src/import/import.ts';
 import { parseMesh } from '../src/mesh/devices/mesh.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
 import { plannable } from '../src/passes/plannable/plannable.ts';
-import { prepare, type Prepared } from '../src/plan/prepare.ts';
-import { transferPlan } from '../src/plan/questions/transfer.ts';
+import { transferPlan } from '../src/plan/choice/transfer.ts';
+import { prepare } from '../src/plan/prepare/prepare.ts';
+import type { Prepared } from '../src/plan/prepare/prepared.ts';
 import { DEFAULT_REQUEST } from '../src/plan/request/request.ts';
 import { shardPrepared } from '../src/plan/shard.ts';
 import { constantsAsInputs, reduced, refuseUnevaluated } from '../src/simulate/reduced.ts';
@@ -95,7 +96,7 @@ export async function resultOf(
   let result: FamilyResult = {};
   try {
     const prepared = preparedFamily(family);
-    result = { nodes: prepared.program.nodes.length };
+    result = { nodes: prepared.question.program.nodes.length };
     const solved = await shardPrepared(prepared, {});
     if (solved.status === 'infeasible') return { ...result, refused: 'no plan fits' };
     const { objective, proof } = solved.plan;
@@ -103,7 +104,9 @@ export async function resultOf(
     planned(result);
     if (planOnly) return result;
     try {
-      const { program, request } = solved.prepared;
+      const {
+        question: { program, request },
+      } = solved.prepared;
       refuseUnevaluated(program, table);
       const small = reduced(program, table, { meshSizes: parseMesh(MESH).sizes });
       const plan = transferPlan(solved.plan, prepare(small.graph, request, table));

@@ -24,6 +24,7 @@ export { type ExportOptions, exportPlan } from './export/export.ts';
 export { EXPORT_TARGETS } from './export/targets.ts';
 export { type GraphImportOptions, importGraph } from './import/import.ts';
 export { lower, type LowerablePlan } from './lower/lower.ts';
+export type { Infeasible, PlannedResult, ShardResult } from './plan/choice/result.ts';
 export {
   explainNode as explain,
   type Forced,
@@ -32,7 +33,6 @@ export {
   reopen,
   type Reopened,
 } from './plan/questions/explain.ts';
-export type { Infeasible, PlannedResult, ShardResult } from './plan/search/result.ts';
 export { shard, type ShardOptions, shardPrepared } from './plan/shard.ts';
 export { type Audit, audit, type AuditOptions, type Edit } from './recipes/audit.ts';
 export { compare, type CompareOptions } from './recipes/compare/compare-graph.ts';
@@ -279,7 +279,11 @@ export {
 } from './models/vocabulary.ts';
 export { fromList, NDArray } from './ndarray/array.ts';
 export { shrinkGraph, type ShrinkOptions, type Shrunk } from './passes/sizes/shrink.ts';
-export { checkPlan, type PlanCheck, type PlanDifference } from './plan/check-plan.ts';
+export { randomPlan } from './plan/choice/random-plan.ts';
+export { transferPlan } from './plan/choice/transfer.ts';
+export { prepare } from './plan/prepare/prepare.ts';
+export type { Prepared } from './plan/prepare/prepared.ts';
+export { checkPlan, type PlanCheck, type PlanDifference } from './plan/questions/check-plan.ts';
 export {
   type Frontier,
   type FrontierMiss,
@@ -287,10 +291,8 @@ export {
   type FrontierPoint,
   type FrontierStep,
   memoryFrontier,
-} from './plan/memory-frontier.ts';
-export { prepare, type Prepared } from './plan/prepare.ts';
+} from './plan/questions/memory-frontier.ts';
 export { planAtEnds, type RangeEnd, rangeEnds } from './plan/questions/size-range.ts';
-export { transferPlan } from './plan/questions/transfer.ts';
 export type { PlanCertificate } from './plan/record/certificate.ts';
 export { diffPlans, type PlanDiff } from './plan/record/diff.ts';
 export {
@@ -299,7 +301,6 @@ export {
   planTexts,
   readPlanFolder,
 } from './plan/record/folder.ts';
-export { randomPlan } from './plan/record/random-plan.ts';
 export type { Plan } from './plan/record/types.ts';
 export { DEFAULT_REQUEST, type Pin, type PlanRequest } from './plan/request/request.ts';
 export { priceRecipes, type RecipeResult } from './recipes/compare/compare.ts';

@@ -87,7 +87,7 @@ export async function plan(
   const planSeconds = (performance.now() - began) / 1000;
   listener.summary(planSummary(result.graph, result.plan, []));
   listener.step('Writing the report');
-  const texts = planTexts(result.plan, result.prepared.program, result.certificate);
+  const texts = planTexts(result.plan, result.prepared.question.program, result.certificate);
   const folder = readPlanFolder(texts, 'plan.json');
   const opened: Reopened = { plan: folder.plan, prepared: result.prepared, choice: result.choice };
   const progress = log.incumbents(result.plan);

@@ -3,12 +3,12 @@
  * placement that close most of it.
  */
 
+import type { Infeasible } from '../plan/choice/result.ts';
 import type { Model } from '../plan/model/model.ts';
-import type { Prepared } from '../plan/prepare.ts';
+import type { Prepared } from '../plan/prepare/prepared.ts';
 import { Deadline } from '../plan/request/deadline.ts';
 import { holdsPeak } from '../plan/request/request.ts';
 import { Restriction } from '../plan/restrict/restriction.ts';
-import type { Infeasible } from '../plan/search/result.ts';
 import { shardPrepared } from '../plan/shard.ts';
 import { evaluate } from '../solver/check/verify.ts';
 import { excessOver } from '../units.ts';
@@ -86,14 +86,18 @@ export async function audit(
   choice: Int32Array,
   options: AuditOptions,
 ): Promise<Audit | Infeasible> {
-  const { model, budgetBytes } = prepared;
+  const {
+    model,
+    question: { budgetBytes },
+  } = prepared;
   const seconds =
     Number(evaluate({ ...model.problem, rows: [] }, choice).cost) / model.unitsPerSecond;
   const peakBytes = budgetedBytes(prepared, choice);
   options.onPlan?.();
   options.onProgress?.('solving the optimum');
   const deadline =
-    options.deadline ?? new Deadline(prepared.request.timeLimitSeconds, { signal: options.signal });
+    options.deadline ??
+    new Deadline(prepared.question.request.timeLimitSeconds, { signal: options.signal });
   const best = await shardPrepared(prepared, {
     starts: [choice],
     deadline: options.edits > 0 ? deadline.part(OPTIMUM_SHARE) : deadline,
@@ -112,7 +116,7 @@ export async function audit(
     peakBytes,
     fits: given.fits,
     ...(given.fits ? {} : { overBytes: peakBytes - budgetBytes }),
-    holds: holdsPeak(prepared.request) ? 'peak' : 'states',
+    holds: holdsPeak(prepared.question.request) ? 'peak' : 'states',
     optimumSeconds: objective.seconds,
     optimumPeakBytes: memory.peakBytes,
     bound: proof.bound,
@@ -258,7 +262,7 @@ class EditPath {
         const value = moved.get(v) ?? at.choice[v];
         restriction.keep(v, group.name, (a) => a === value);
       }
-    const bound = Math.max(this.prepared.budgetBytes, at.fits ? 0 : Infinity);
+    const bound = Math.max(this.prepared.question.budgetBytes, at.fits ? 0 : Infinity);
     const found = await solveRestricted(this.prepared, restriction, bound, this.deadline);
     return 'conflict' in found ? undefined : found;
   }

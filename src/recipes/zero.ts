@@ -5,9 +5,10 @@
 
 import { peakOf } from '../cost/memory/peak.ts';
 import { zeroStateBytes } from '../cost/memory/state-bytes.ts';
-import type { Prepared } from '../plan/prepare.ts';
-import { decode, stateMemory } from '../plan/record/decode.ts';
-import { planMemoryTimeline } from '../plan/record/memory-timeline.ts';
+import { decode, stateMemory } from '../plan/choice/decode.ts';
+import { planMemoryTimeline } from '../plan/choice/timeline.ts';
+import type { Model } from '../plan/model/model.ts';
+import type { Prepared } from '../plan/prepare/prepared.ts';
 import { holdsPeak } from '../plan/request/request.ts';
 
 /**
@@ -21,16 +22,11 @@ import { holdsPeak } from '../plan/request/request.ts';
  * @param choice of the plan `dp`
  */
 export function zeroFromData(
-  {
-    model,
-    collectives,
-    request,
-    table,
-  }: Pick<Prepared, 'model' | 'collectives' | 'request' | 'table'>,
+  { model, question: { request } }: Pick<Prepared, 'model' | 'question'>,
   choice: Int32Array,
   stage: 1 | 2,
 ): { readonly seconds: number; readonly communicationSeconds: number; readonly peakBytes: number } {
-  const { graph, flow, space } = model;
+  const { collectives, graph, flow, space } = model;
   const decoded = decode(model, choice);
   let change = 0;
   const replace = (moves: (typeof decoded.nodes)[number]['redistributions']): void => {
@@ -61,7 +57,7 @@ export function zeroFromData(
     seconds,
     communicationSeconds: decoded.communicationSeconds + change,
     peakBytes: holdsPeak(request)
-      ? zeroPeak({ model, table }, choice, stage)
+      ? zeroPeak(model, choice, stage)
       : Math.min(stateBytes, stateMemory(model, choice).peakBytes),
   };
 }
@@ -70,12 +66,8 @@ export function zeroFromData(
  * Peak memory with optimizer states, and of stage 2 gradients from the step after they are made,
  * cut over all devices.
  */
-function zeroPeak(
-  { model, table }: Pick<Prepared, 'model' | 'table'>,
-  choice: Int32Array,
-  stage: 1 | 2,
-): number {
-  const { intervals } = planMemoryTimeline(model, choice, table);
+function zeroPeak(model: Model, choice: Int32Array, stage: 1 | 2): number {
+  const { intervals } = planMemoryTimeline(model, choice);
   const cut = (bytes: number): number => Math.ceil(bytes / model.space.mesh.size);
   const kept = intervals.flatMap((interval) => {
     if (interval.kind === 'optimizer') return [{ ...interval, bytes: cut(interval.bytes) }];

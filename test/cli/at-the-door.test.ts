@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { lintGraph } from '../../src/graph/lint.ts';
 import { parseGraph } from '../../src/graph/text/parse.ts';
-import { prepare } from '../../src/plan/prepare.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { load, request, TABLE } from '../plan/support.ts';
 import { refusal } from '../support/thrown.ts';
 import { cli, fixture } from './support.ts';

@@ -9,9 +9,9 @@ import { median } from '../../src/fidelity/metrics.ts';
 import { builtinOperators, DEFAULT_REQUEST, importGraph, shard } from '../../src/index.ts';
 import { callContext, tensorMetas } from '../../src/passes/call-context.ts';
 import { compiledTraffic } from '../../src/passes/fusion/fusion.ts';
-import { prepare } from '../../src/plan/prepare.ts';
-import type { ShardResult } from '../../src/plan/search/result.ts';
-import { planOfChoice } from '../../src/plan/search/result.ts';
+import type { ShardResult } from '../../src/plan/choice/result.ts';
+import { planOfChoice } from '../../src/plan/choice/result.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { priceRestriction } from '../../src/recipes/compare/price.ts';
 import { applyRecipe, meshRecipes } from '../../src/recipes/recipes.ts';
 

@@ -1,8 +1,8 @@
 import { type ExportedPlan, type ExportSource, exportSource } from '../../src/backend/target.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
-import { prepare } from '../../src/plan/prepare.ts';
-import { randomPlan } from '../../src/plan/record/random-plan.ts';
+import { randomPlan } from '../../src/plan/choice/random-plan.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { request, TABLE } from '../plan/support.ts';
 import { inFloat64 } from './float64.ts';

@@ -23,8 +23,8 @@ import {
   type PlanRequest,
   shard,
 } from '../../src/index.ts';
+import { planOfChoice } from '../../src/plan/choice/result.ts';
 import type { Pin } from '../../src/plan/request/request.ts';
-import { planOfChoice } from '../../src/plan/search/result.ts';
 import { priceRestriction } from '../../src/recipes/compare/price.ts';
 import { applyRecipe, meshRecipes, type Recipe } from '../../src/recipes/recipes.ts';
 import { NAMED_RECIPES } from '../../src/recipes/registry.ts';

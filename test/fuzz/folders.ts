@@ -7,7 +7,7 @@ import fc from 'fast-check';
 import { expect } from 'vitest';
 
 import { ShardwrightError } from '../../src/errors.ts';
-import { checkPlan } from '../../src/plan/check-plan.ts';
+import { checkPlan } from '../../src/plan/questions/check-plan.ts';
 import { type PlanTexts, planTexts, readPlanFolder } from '../../src/plan/record/folder.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { shard } from '../../src/plan/shard.ts';
@@ -65,7 +65,7 @@ export const FOLDERS = fuzzer(
   async ({ asked, edits, file, hashed }) => {
     const made = await shard(asked.graph, asked.request, { table: TABLE });
     if (made.status !== 'planned') throw new Error('no plan');
-    const written = planTexts(made.plan, made.prepared.program, made.certificate);
+    const written = planTexts(made.plan, made.prepared.question.program, made.certificate);
     const json = JSON.parse(written[file]) as Json & { hashes?: Plan['hashes'] };
     for (const { at, other, kind } of edits) {
       const all = places(json);

@@ -5,7 +5,7 @@
 import loadHighs from 'highs';
 import { expect } from 'vitest';
 
-import { prepare } from '../../src/plan/prepare.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { encode, lpText, programSize } from '../../src/solver/milp/encode.ts';
 import { TABLE } from '../simulate/random/builder.ts';
 import { build, exhaust } from '../solver/support.ts';
@@ -43,7 +43,10 @@ export const PLAN_ILP = fuzzer(
       graph,
       request: { ...request, pins: randomPins({ graph, request }, random, picks).pins },
     };
-    const { problem, model } = prepare(asked.graph, asked.request, TABLE);
+    const {
+      model,
+      left: { problem },
+    } = prepare(asked.graph, asked.request, TABLE);
     if (programSize(problem).binaries > MOST_BINARIES) return 'too large';
     const { Status, ObjectiveValue } = await solved(lpText(encode(problem)));
     const { seconds, communicationSeconds } = (await planOf(asked)).objective;

@@ -2,9 +2,9 @@
 import fc from 'fast-check';
 
 import type { Graph } from '../../src/graph/types.ts';
-import { prepare } from '../../src/plan/prepare.ts';
-import { decode, type Decoded } from '../../src/plan/record/decode.ts';
-import { randomChoice } from '../../src/plan/record/random-plan.ts';
+import { decode, type Decoded } from '../../src/plan/choice/decode.ts';
+import { randomChoice } from '../../src/plan/choice/random-plan.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { DEFAULT_REQUEST, type Pin, type PlanRequest } from '../../src/plan/request/request.ts';
 import { shard } from '../../src/plan/shard.ts';

@@ -35,7 +35,7 @@ describe('captured families', () => {
       const solved = await shardPrepared(prepared, {});
       if (solved.status === 'infeasible') throw new Error('no plan fits');
       const recorded = results()[name];
-      expect(prepared.program.nodes.length).toBe(recorded.nodes);
+      expect(prepared.question.program.nodes.length).toBe(recorded.nodes);
       expect(solved.plan.proof.status).toBe('optimal');
       expect(solved.plan.objective.seconds).toBeCloseTo(recorded.seconds ?? NaN, 9);
     },

@@ -8,7 +8,7 @@ import { knownModelConfig } from '../../src/models/registry.ts';
 import { tensorRanks, vocabularyPadding } from '../../src/models/vocabulary.ts';
 import { build, flat, type NDArray } from '../../src/ndarray/array.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { prepare } from '../../src/plan/prepare.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';
@@ -200,7 +200,7 @@ describe('numbers of a padded model', () => {
       placement: 'S(0)',
     });
     const options = { seed: 0, tolerance: 1e-9, vocabulary: { rows: 64, stated: 50 } };
-    const ran = verify(result.prepared.program, result.plan, table, options);
+    const ran = verify(result.prepared.question.program, result.plan, table, options);
     expect(ran.mismatches).toEqual([]);
     expect(ran.outputsCompared).toBeGreaterThan(10);
     expect(Object.values(ran.collectives).reduce((a, b) => a + b, 0)).toBeGreaterThan(0);

@@ -4,7 +4,7 @@ import { buildModel } from '../../src/models/build.ts';
 import { readModelConfig } from '../../src/models/families.ts';
 import type { JsonRecord } from '../../src/models/read-config.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { prepare } from '../../src/plan/prepare.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { verify } from '../../src/simulate/verify.ts';

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 
 import { parseGraph } from '../../src/graph/text/parse.ts';
-import { prepare } from '../../src/plan/prepare.ts';
-import { randomPlan } from '../../src/plan/record/random-plan.ts';
+import { randomPlan } from '../../src/plan/choice/random-plan.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { request, TABLE } from '../plan/support.ts';
 

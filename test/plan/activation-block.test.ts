@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest';
 
 import type { Graph } from '../../src/graph/types.ts';
 import { recomputeInBackward } from '../../src/passes/checkpoint/recompute.ts';
-import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
+import { planMemoryTimeline } from '../../src/plan/choice/timeline.ts';
 import { activationBytes, type ActivationPolicy } from '../support/activation-memory.ts';
-import { load, solveFor, TABLE } from './support.ts';
+import { load, solveFor } from './support.ts';
 
 /**
  * One block of the 22-billion-parameter GPT as PyTorch captures it
@@ -71,7 +71,7 @@ async function savedBytes(policy: ActivationPolicy): Promise<number> {
   });
   if (result.status !== 'planned') throw new Error(result.conflict.join());
   const { model } = result.prepared;
-  const { intervals, pointOfNode } = planMemoryTimeline(model, result.choice, TABLE);
+  const { intervals, pointOfNode } = planMemoryTimeline(model, result.choice);
   const end = pointOfNode[model.graph.nodes.findIndex((n) => n.name === 'add_1')];
   return intervals
     .filter(

@@ -4,9 +4,9 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 
 import { parseGraph } from '../../src/graph/text/parse.ts';
-import { checkPlan } from '../../src/plan/check-plan.ts';
+import type { ShardResult } from '../../src/plan/choice/result.ts';
+import { checkPlan } from '../../src/plan/questions/check-plan.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/request.ts';
-import type { ShardResult } from '../../src/plan/search/result.ts';
 import { shard } from '../../src/plan/shard.ts';
 import { differencesOf, load, TABLE } from './support.ts';
 
@@ -63,12 +63,12 @@ describe('what the certificate must not decide', () => {
       request({ mesh: 'dp=2,tp=2', memoryBytes, checkpoint: 'auto' }),
     );
     expect(differencesOf(made)).toEqual([]);
-    const { recomputation, ...silent } = made.prepared.request;
+    const { recomputation, ...silent } = made.prepared.question.request;
     expect(recomputation).toBe('chosen');
     const folder = {
       plan: { ...made.plan, request: silent },
       certificate: made.certificate,
-      program: made.prepared.program,
+      program: made.prepared.question.program,
       request: silent,
     };
     expect(checkPlan(folder as never, TABLE).differences).not.toEqual([]);

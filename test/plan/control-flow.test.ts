@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Graph } from '../../src/graph/types.ts';
-import { prepare } from '../../src/plan/prepare.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { load, placed, planFor, request, TABLE } from './support.ts';
 
@@ -102,7 +102,7 @@ describe('a scan is planned like its unrolled twin', () => {
 
   it('the problem does not grow with the trips, and the time of the body does', async () => {
     const [few, many] = [4, 400].map((n) => prepare(scanned(n), request('x=4'), TABLE));
-    expect(many.problem.domains.length).toBe(few.problem.domains.length);
+    expect(many.left.problem.domains.length).toBe(few.left.problem.domains.length);
     const [a, b] = [await planFor(scanned(4), 'x=4'), await planFor(scanned(400), 'x=4')];
     expect(b.objective.computeSeconds / a.objective.computeSeconds).toBeCloseTo(100, 6);
   });

@@ -4,7 +4,7 @@ import { repeatLayer } from '../../bench/repeat.ts';
 import { lintGraph } from '../../src/graph/lint.ts';
 import { graphFlops } from '../../src/ops/flops.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
-import { prepare } from '../../src/plan/prepare.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { priceRecipes } from '../../src/recipes/compare/compare.ts';
 import { load, planFor, request, TABLE } from './support.ts';
 

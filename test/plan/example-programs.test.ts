@@ -7,7 +7,7 @@ import { evaluateEinshardProgram } from '../../src/notations/einshard-program/pr
 import { readEinshardProgram } from '../../src/notations/einshard-program/steps.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { unrollScan } from '../../src/passes/control/loops/unroll-scan.ts';
-import { prepare } from '../../src/plan/prepare.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { einshardParameters } from '../../src/report/text/einshard-plan.ts';
 import { input, trace } from '../../src/trace/trace.ts';
@@ -131,7 +131,9 @@ describe('rnn-scan.ts', () => {
 
   it('the problem is the same whatever the number of trips; that of the twin grows', () => {
     const size = (graph: Parameters<typeof prepare>[0]): number[] => {
-      const { problem } = prepare(graph, request('d=8'), TABLE);
+      const {
+        left: { problem },
+      } = prepare(graph, request('d=8'), TABLE);
       return [problem.domains.length, problem.edges.first.length];
     };
     expect(size(step(4000))).toEqual(size(step(4)));

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { prepare } from '../../src/plan/prepare.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { runsOf } from '../../src/strategy/runs.ts';
 import { load, planFor, request, TABLE } from './support.ts';
 
@@ -11,7 +11,7 @@ const limited = (assumptions: readonly string[]): boolean =>
 
 describe('meshes of four dims', () => {
   it('every strategy and copy keeps to the limit that the plan states', () => {
-    const { model, assumptions } = prepare(MLP, request(FOUR), TABLE);
+    const { model, notes: assumptions } = prepare(MLP, request(FOUR), TABLE);
     expect(limited(assumptions)).toBe(true);
     const { space, strategies, copies, variables } = model;
     for (const entry of strategies.nodes) {
@@ -49,8 +49,8 @@ describe('meshes of four dims', () => {
       request(FOUR, { pins: [{ node: 'primals_1', spec: 'S(0)RS(0)R' }] }),
       TABLE,
     );
-    expect(limited(free.assumptions)).toBe(false);
-    expect(free.contradictions).toEqual([]);
+    expect(limited(free.notes)).toBe(false);
+    expect(free.left.contradictions).toEqual([]);
     const few = prepare(MLP, request(FOUR), TABLE);
     const texts = ({ model }: typeof few, n: number): Set<string> => {
       const set = model.strategies.nodes[n]?.set;
@@ -72,7 +72,7 @@ describe('meshes of four dims', () => {
   });
 
   it('dims of one device do not count', () => {
-    const { assumptions } = prepare(MLP, request('a=2,b=1,c=2,d=2'), TABLE);
+    const { notes: assumptions } = prepare(MLP, request('a=2,b=1,c=2,d=2'), TABLE);
     expect(assumptions.some((a) => a.startsWith('Mesh of'))).toBe(false);
   });
 });

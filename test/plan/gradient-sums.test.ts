@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { gradientsIn } from '../../src/passes/training/gradient-dtype.ts';
-import { prepare } from '../../src/plan/prepare.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { verify } from '../../src/simulate/verify.ts';
@@ -46,7 +46,7 @@ async function planned(dtype: string, gradients?: 'fp32' | 'bf16'): Promise<Plan
   );
   const result = await shardPrepared(prepared);
   if (result.status !== 'planned') throw new Error(result.status);
-  expect(verify(prepared.program, result.plan, TABLE).mismatches).toEqual([]);
+  expect(verify(prepared.question.program, result.plan, TABLE).mismatches).toEqual([]);
   return result.plan;
 }
 

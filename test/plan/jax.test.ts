@@ -12,7 +12,7 @@ import { inferCall } from '../../src/ops/record/infer.ts';
 import { inlineCalls } from '../../src/passes/control/inline-calls.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
-import { givenPins } from '../../src/plan/request/source-pins.ts';
+import { givenPins } from '../../src/plan/restrict/given-pins.ts';
 import { shard } from '../../src/plan/shard.ts';
 
 const table = builtinOperators();

@@ -3,12 +3,12 @@ import { describe, expect, test } from 'vitest';
 import type { Graph } from '../../src/graph/types.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { recomputeInBackward } from '../../src/passes/checkpoint/recompute.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import {
   type Frontier,
   type FrontierStep,
   memoryFrontier,
-} from '../../src/plan/memory-frontier.ts';
-import { prepare } from '../../src/plan/prepare.ts';
+} from '../../src/plan/questions/memory-frontier.ts';
 import type { PlanRequest } from '../../src/plan/request/request.ts';
 import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';
 import { play } from '../../src/simulate/timeline/play.ts';
@@ -190,7 +190,10 @@ describe('the frontier of seconds against peak bytes', () => {
   test('states alone: points of the walk over every trade, down to the least, each proven', async () => {
     const graph = load('torch/mlp/joint.expanded');
     const asked = request('a=2,b=2', { activations: 'off', gap: 0 });
-    const { compact, model } = prepare(graph, asked, TABLE);
+    const {
+      model,
+      left: { compact },
+    } = prepare(graph, asked, TABLE);
     const walk = memoryFront(compact.problem, compact.problem.rows![0].name);
     const frontier = await memoryFrontier(graph, asked, { table: TABLE, points: walk.length });
     const { points, neededBytes } = frontier;

@@ -1,5 +1,5 @@
 import { DTYPE_BYTES } from '../../src/graph/types.ts';
-import type { Prepared } from '../../src/plan/prepare.ts';
+import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 
 /**
  * An exact planner that shares nothing with the solver or the choice problem: it walks the program

@@ -4,12 +4,12 @@ import { peakOf } from '../../src/cost/memory/peak.ts';
 import { ShardwrightError } from '../../src/errors.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
-import { livenessOf } from '../../src/plan/memory/liveness.ts';
-import { liveBytesAt } from '../../src/plan/memory/peak-rows.ts';
-import { sharedStorages } from '../../src/plan/memory/shared-storages.ts';
-import { prepare } from '../../src/plan/prepare.ts';
-import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
-import { randomChoice } from '../../src/plan/record/random-plan.ts';
+import { livenessOf } from '../../src/plan/budget/rows/liveness.ts';
+import { liveBytesAt } from '../../src/plan/budget/rows/peak-rows.ts';
+import { sharedStorages } from '../../src/plan/budget/rows/shared-storages.ts';
+import { randomChoice } from '../../src/plan/choice/random-plan.ts';
+import { planMemoryTimeline } from '../../src/plan/choice/timeline.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { askedGap, type PlanRequest } from '../../src/plan/request/request.ts';
 import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';
@@ -75,7 +75,7 @@ describe('the memory timeline of a plan', () => {
         for (let seed = 0; seed < 2; seed++) {
           const { model } = prepare(load(name), request(mesh, { sharing: false }), TABLE);
           const choice = randomChoice(model, seed);
-          const memory = planMemoryTimeline(model, choice, TABLE);
+          const memory = planMemoryTimeline(model, choice);
           const live = livenessOf(model, TABLE);
           model.graph.nodes.forEach((node, n) => {
             const at = memory.pointOfNode[n];

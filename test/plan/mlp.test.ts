@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { prepare } from '../../src/plan/prepare.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { cheapestByFrontier } from './memory-frontier.ts';
 import { load, planFor, request, solveFor, TABLE } from './support.ts';
 

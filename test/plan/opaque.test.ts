@@ -5,8 +5,9 @@ import { builtinOperators } from '../../src/ops/builtin.ts';
 import { one } from '../../src/ops/record/kernel.ts';
 import { elements } from '../../src/ops/record/record.ts';
 import { S } from '../../src/ops/record/rule.ts';
-import { prepare, type Prepared } from '../../src/plan/prepare.ts';
-import { randomPlan } from '../../src/plan/record/random-plan.ts';
+import { randomPlan } from '../../src/plan/choice/random-plan.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
+import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import type { PlanRequest } from '../../src/plan/request/request.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
@@ -102,7 +103,7 @@ describe('an opaque operator is planned and simulated like any other', () => {
       const { mismatches, maxRelativeError, collectives, promised } = verify(
         ready.model.graph,
         plan,
-        ready.table,
+        ready.model.table,
       );
       expect(mismatches).toEqual([]);
       expect(maxRelativeError).toBeLessThan(1e-12);
@@ -119,7 +120,7 @@ describe('an opaque operator is planned and simulated like any other', () => {
     );
     const plans = Array.from({ length: 20 }, (_, seed) => randomPlan(ready, seed));
     const cut = plans.find((plan) => opaque(plan).outputs[0] === 'S(1)');
-    expect(cut && verify(ready.model.graph, cut, ready.table).mismatches[0]?.where).toBe(
+    expect(cut && verify(ready.model.graph, cut, ready.model.table).mismatches[0]?.where).toBe(
       'sort_and_mask',
     );
   });

@@ -1,7 +1,7 @@
 import { DTYPE_BYTES } from '../../src/graph/types.ts';
 import { elements } from '../../src/ops/record/record.ts';
 import { moved } from '../../src/plan/model/tables.ts';
-import type { Prepared } from '../../src/plan/prepare.ts';
+import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 
 /**
  * Every trade of seconds against peak memory that placements allow, by walking the program once
@@ -33,7 +33,8 @@ export function paretoByWalking(
   originalOf: ReadonlyMap<string, string>,
   fixed: ReadonlyMap<string, string> = new Map(),
 ): [seconds: number, peakBytes: number][] {
-  const { model, table } = prepared;
+  const { model } = prepared;
+  const { table } = model;
   const { graph, flow, strategies, redistributor, nodeSeconds, space } = model;
   if (model.copies.length > 0) throw new Error('shared copies are not walked');
   const lastUse = new Int32Array(flow.values.length).fill(-1);

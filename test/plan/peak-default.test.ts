@@ -6,11 +6,11 @@ import { describe, expect, test } from 'vitest';
 
 import { usableMemoryBytes } from '../../src/cost/hardware/cluster.ts';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
-import { prepare } from '../../src/plan/prepare.ts';
+import type { ShardResult } from '../../src/plan/choice/result.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { planTexts, readPlanFolder } from '../../src/plan/record/folder.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { askedGap } from '../../src/plan/request/request.ts';
-import type { ShardResult } from '../../src/plan/search/result.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { priceRecipes } from '../../src/recipes/compare/compare.ts';
 import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';

@@ -54,11 +54,7 @@ export const REGIONS: Readonly<Record<string, RegionProgram>> = {
   'two recurrences and a loop around them': regionProgram(
     { x: [2, 12, 8], w: [8, 8], h: [12, 8] },
     ({ x, w, h }) =>
-      recurrence(
-        x,
-        w,
-        scan((c, row) => [c.add(row).tanh(), null], recurrence(x, w, h), x)[0],
-      )
+      recurrence(x, w, scan((c, row) => [c.add(row).tanh(), null], recurrence(x, w, h), x)[0])
         .square()
         .sum(),
   ),

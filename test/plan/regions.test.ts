@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest';
 
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
-import { prepare } from '../../src/plan/prepare.ts';
-import { randomPlan } from '../../src/plan/record/random-plan.ts';
+import { randomPlan } from '../../src/plan/choice/random-plan.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/request.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { table } from '../local-spmd/support/simulated.ts';
-import { type RegionProgram,REGIONS } from './region-programs.ts';
+import { type RegionProgram, REGIONS } from './region-programs.ts';
 
 /**
  * Programs with a region of per-device code, and with their gradients, as the planner places them:

@@ -5,8 +5,8 @@ import { describe, expect, it } from 'vitest';
 
 import type { RedistributionCharges } from '../../src/cost/redistribution/charges.ts';
 import { TableBuilder } from '../../src/plan/model/tables.ts';
-import { prepare } from '../../src/plan/prepare.ts';
-import { withPins } from '../../src/plan/questions/what-if.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
+import { withPins } from '../../src/plan/prepare/prepare.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { priceRecipes } from '../../src/recipes/compare/compare.ts';
 import { recipeTable } from '../../src/report/text/summary.ts';
@@ -64,10 +64,10 @@ describe('prices that are far apart', () => {
       ({ kind, meta }) => kind === 'placeholder' && meta.role === 'parameter',
     );
     const pinned = withPins(prepared, {
-      ...prepared.request,
+      ...prepared.question.request,
       pins: [{ node: name, spec: 'S(0)R' }],
     });
-    const { status, objective } = solveNow(pinned.compact.problem);
+    const { status, objective } = solveNow(pinned.left.compact.problem);
     expect(status).toBe('optimal');
     expect(objective / pinned.model.unitsPerSecond / 1e12).toBeCloseTo(1, 9);
   });

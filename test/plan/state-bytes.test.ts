@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 
-import { prepare } from '../../src/plan/prepare.ts';
-import { stateMemory } from '../../src/plan/record/decode.ts';
-import { randomChoice } from '../../src/plan/record/random-plan.ts';
+import { stateMemory } from '../../src/plan/choice/decode.ts';
+import { randomChoice } from '../../src/plan/choice/random-plan.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { load, request, TABLE } from './support.ts';
 
 /** Meshes whose sizes divide some of the dims and not others. */

@@ -7,10 +7,10 @@ import type { Graph } from '../../src/graph/types.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
-import { checkPlan, type PlanCheck } from '../../src/plan/check-plan.ts';
+import type { ShardResult } from '../../src/plan/choice/result.ts';
+import { checkPlan, type PlanCheck } from '../../src/plan/questions/check-plan.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/request.ts';
-import type { ShardResult } from '../../src/plan/search/result.ts';
 import { shard } from '../../src/plan/shard.ts';
 
 export const TABLE = builtinOperators();
@@ -46,7 +46,9 @@ export async function solveFor(
 export function differencesOf({
   plan,
   certificate,
-  prepared: { program, request: asked },
+  prepared: {
+    question: { program, request: asked },
+  },
 }: Extract<ShardResult, { readonly status: 'planned' }>): PlanCheck['differences'] {
   const folder = { plan, certificate, isAsWritten: true, program, request: asked };
   return checkPlan(folder, TABLE).differences;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
 import { ShardwrightError } from '../../src/errors.ts';
-import { prepare } from '../../src/plan/prepare.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { type Clock, Deadline } from '../../src/plan/request/deadline.ts';
 import { shard } from '../../src/plan/shard.ts';
 import { load, request, TABLE } from './support.ts';
@@ -81,6 +81,6 @@ describe('a limit that comes before the solver', () => {
   });
 
   it('is no limit where none was given', () => {
-    expect(prepare(GRAPH, request('a=2'), TABLE).contradictions).toEqual([]);
+    expect(prepare(GRAPH, request('a=2'), TABLE).left.contradictions).toEqual([]);
   });
 });

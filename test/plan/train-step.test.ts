@@ -8,11 +8,12 @@ import type { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { adamw, type Optimizer, sgd } from '../../src/passes/training/optimizer.ts';
 import { trainStep } from '../../src/passes/training/train-step.ts';
-import { prepare, type Prepared } from '../../src/plan/prepare.ts';
-import { decode, type Decoded } from '../../src/plan/record/decode.ts';
-import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
-import { randomChoice } from '../../src/plan/record/random-plan.ts';
-import { recost } from '../../src/plan/record/recost.ts';
+import { decode, type Decoded } from '../../src/plan/choice/decode.ts';
+import { randomChoice } from '../../src/plan/choice/random-plan.ts';
+import { recost } from '../../src/plan/choice/recost.ts';
+import { planMemoryTimeline } from '../../src/plan/choice/timeline.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
+import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { drawOf } from '../simulate/random/builder.ts';
 import { placed, planFor, request, TABLE } from './support.ts';
@@ -139,7 +140,6 @@ describe('plans of whole train steps', () => {
     const { intervals, nodeOfPoint } = planMemoryTimeline(
       prepared.model,
       randomChoice(prepared.model, 0),
-      TABLE,
     );
     const last = nodeOfPoint.length - 1;
     const kept = intervals
@@ -197,7 +197,10 @@ describe('what judges a plan finds outputs that are not placed as inputs', () =>
     let found = 0;
     for (const optimizer of OPTIMIZERS) {
       const graph = step(optimizer);
-      const { model, request: asked } = prepare(graph, request(mesh), TABLE);
+      const {
+        model,
+        question: { request: asked },
+      } = prepare(graph, request(mesh), TABLE);
       const again = (plan: Decoded): number =>
         recost(
           plan,

@@ -1,13 +1,13 @@
 import { expect, it } from 'vitest';
 
-import { prepare } from '../../src/plan/prepare.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { load, request, TABLE } from './support.ts';
 
 const GRAPH = load('torch/mlp/joint.expanded');
 
 /** What a plan on the mesh says of the same devices in another order of mesh dims. */
 const note = (mesh: string): string | undefined =>
-  prepare(GRAPH, request(mesh), TABLE).assumptions.find((line) =>
+  prepare(GRAPH, request(mesh), TABLE).notes.find((line) =>
     line.startsWith('Nothing is cheaper among'),
   );
 

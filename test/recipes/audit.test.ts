@@ -1,10 +1,12 @@
 import { describe, expect, it } from 'vitest';
 
 import { peakOf } from '../../src/cost/memory/peak.ts';
-import { prepare, type Prepared } from '../../src/plan/prepare.ts';
-import { changeRequest, withPins } from '../../src/plan/questions/what-if.ts';
-import { stateMemory } from '../../src/plan/record/decode.ts';
-import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
+import { stateMemory } from '../../src/plan/choice/decode.ts';
+import { planMemoryTimeline } from '../../src/plan/choice/timeline.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
+import { withPins } from '../../src/plan/prepare/prepare.ts';
+import type { Prepared } from '../../src/plan/prepare/prepared.ts';
+import { changeRequest } from '../../src/plan/questions/what-if.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { type Audit, audit } from '../../src/recipes/audit.ts';
 import { priceRestriction } from '../../src/recipes/compare/price.ts';
@@ -81,7 +83,7 @@ describe('audit', () => {
       ];
     });
     const solveWith = async (kept: typeof pins): Promise<number> => {
-      const { request: pinned } = changeRequest(prepared.request, (draft) => {
+      const { request: pinned } = changeRequest(prepared.question.request, (draft) => {
         draft.pins = kept.map(({ node, spec }) => ({ node, spec }));
       });
       const solved = await shardPrepared(withPins(prepared, pinned));
@@ -107,7 +109,7 @@ describe('audit', () => {
     const choice = await recipeChoice(small, 'dp');
     const result = await audited(small, choice, 6);
     expect(result.fits).toBe(false);
-    const { intervals } = planMemoryTimeline(small.model, choice, TABLE);
+    const { intervals } = planMemoryTimeline(small.model, choice);
     expect(result.overBytes).toBe(peakOf(intervals).peakBytes - 64 * 2 ** 20);
     expect(result.overBytes).toBeGreaterThan(
       stateMemory(small.model, choice).peakBytes - 64 * 2 ** 20,

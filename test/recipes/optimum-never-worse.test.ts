@@ -6,9 +6,10 @@ import type { Graph } from '../../src/graph/types.ts';
 import { buildModel } from '../../src/models/build.ts';
 import { parseModelConfig } from '../../src/models/families.ts';
 import { modelEntry } from '../../src/models/registry.ts';
-import { prepare, type Prepared } from '../../src/plan/prepare.ts';
-import { decode } from '../../src/plan/record/decode.ts';
-import { recost } from '../../src/plan/record/recost.ts';
+import { decode } from '../../src/plan/choice/decode.ts';
+import { recost } from '../../src/plan/choice/recost.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
+import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import type { ComparedPlan } from '../../src/recipes/compare/comparison.ts';
 import { type Priced, priceRestriction } from '../../src/recipes/compare/price.ts';
@@ -119,11 +120,11 @@ async function pointsOf(prepared: Prepared): Promise<Point[]> {
  * That a plan is the choice which its recipe says, and costs what its placements cost; returns
  * seconds without the tables.
  */
-function checkPoint({ model, collectives }: Prepared, { zoo, priced, allows }: Point): number {
+function checkPoint({ model }: Prepared, { zoo, priced, allows }: Point): number {
   const { cost, violations } = evaluate(model.problem, priced.choice);
   expect(violations.map((v) => v.code)).toEqual(priced.fits ? [] : ['row']);
   expect(priced.choice.findIndex((value, v) => !allows(v, value))).toBe(-1);
-  const { graph, flow, space, cluster } = model;
+  const { collectives, graph, flow, space, cluster } = model;
   const plan = decode(model, priced.choice);
   const charges = new RedistributionCharges(new Redistributor(space, collectives));
   const walked = recost(plan, graph, flow, TABLE, space, cluster, collectives, charges);
@@ -213,14 +214,14 @@ describe('as one problem: two layers of each model', () => {
       };
       const prepared = prepare(graph, request(mesh, { activations: 'off', ...more }), TABLE);
       // Recipes may need prices that are left out where a whole plan costs less.
-      const full = { ...prepared, ...prepared.withoutCeiling };
+      const full = { ...prepared, ...prepared.allPrices };
       const points = await pointsOf(full);
       expect(points.map((p) => p.zoo.name)).toHaveLength(plans);
       const walked = points.map((point) => checkPoint(full, point));
       const best = await shardPrepared(prepared, { starts: points.map((p) => p.priced.choice) });
       if (best.status !== 'planned') throw new Error(best.conflict.join());
       const { objective, proof } = best.plan;
-      expect(evaluate(prepared.problem, best.choice).violations).toEqual([]);
+      expect(evaluate(prepared.left.problem, best.choice).violations).toEqual([]);
       expect(proof.status).toBe('optimal');
       expect(proof.bound).toBeLessThanOrEqual(objective.seconds);
       const fit = points.filter((p) => p.priced.fits);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
-import { prepare } from '../../src/plan/prepare.ts';
-import { decode } from '../../src/plan/record/decode.ts';
+import { decode } from '../../src/plan/choice/decode.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { priceRecipes } from '../../src/recipes/compare/compare.ts';
 import { applyRecipe, meshRecipes, type Part } from '../../src/recipes/recipes.ts';
 import { solve } from '../../src/solver/solve.ts';

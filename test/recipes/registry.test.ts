@@ -5,10 +5,11 @@ import { RedistributionCharges } from '../../src/cost/redistribution/charges.ts'
 import { Redistributor } from '../../src/cost/redistribution/redistribute.ts';
 import { buildModel } from '../../src/models/build.ts';
 import { parseModelConfig } from '../../src/models/families.ts';
-import { prepare, type Prepared } from '../../src/plan/prepare.ts';
-import { decode, type Decoded } from '../../src/plan/record/decode.ts';
-import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
-import { recost } from '../../src/plan/record/recost.ts';
+import { decode, type Decoded } from '../../src/plan/choice/decode.ts';
+import { recost } from '../../src/plan/choice/recost.ts';
+import { planMemoryTimeline } from '../../src/plan/choice/timeline.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
+import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { type Priced, priceRestriction, trafficOf } from '../../src/recipes/compare/price.ts';
 import { applyRecipe } from '../../src/recipes/recipes.ts';
@@ -62,7 +63,10 @@ describe('every recipe is a choice of the problem, and the optimum is never more
     : asked) {
     it(`${model} on ${mesh}`, async () => {
       const prepared = prepare(load(model), request(mesh), TABLE);
-      const { model: m, collectives } = prepared;
+      const {
+        model: m,
+        model: { collectives },
+      } = prepared;
       const plans = NAMED_RECIPES.filter((z) => z.axes.length === m.space.meshRank);
       const priced: Priced[] = [];
       for (const { name } of plans) {
@@ -110,7 +114,10 @@ describe('more budget never takes more seconds', () => {
     // The front trades states, which are one row; peak memory is none.
     const STATES = { activations: 'report' } as const;
     const graph = load('torch/mlp/joint.expanded');
-    const { compact, model } = prepare(graph, request('a=2,b=2'), TABLE);
+    const {
+      model,
+      left: { compact },
+    } = prepare(graph, request('a=2,b=2'), TABLE);
     const [{ name }] = compact.problem.rows!;
     const points = memoryFront(compact.problem, name);
     expect(points.length).toBeGreaterThan(3);
@@ -193,7 +200,7 @@ describe('what a plan sends is what its closed form says', () => {
     expect(large(sp, 'all_reduce')).toEqual([0, 0]);
     // What of the stream is kept whole with tp is cut with sp.
     const peak = ({ priced }: { readonly priced: Priced }): number =>
-      peakOf(planMemoryTimeline(prepared.model, priced.choice, TABLE).intervals).peakBytes;
+      peakOf(planMemoryTimeline(prepared.model, priced.choice).intervals).peakBytes;
     expect(peak(sp)).toBeLessThan(peak(tp));
     // Same parameters, same bytes of states.
     expect(sp.memory.peakBytes).toBe(tp.memory.peakBytes);

@@ -3,9 +3,10 @@ import { describe, expect, it } from 'vitest';
 import { peakOf } from '../../src/cost/memory/peak.ts';
 import { buildModel } from '../../src/models/build.ts';
 import { parseModelConfig } from '../../src/models/families.ts';
-import { prepare, type Prepared } from '../../src/plan/prepare.ts';
-import { decode, type Decoded } from '../../src/plan/record/decode.ts';
-import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
+import { decode, type Decoded } from '../../src/plan/choice/decode.ts';
+import { planMemoryTimeline } from '../../src/plan/choice/timeline.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
+import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 import { priceRestriction, ringBytes } from '../../src/recipes/compare/price.ts';
 import { applyRecipe } from '../../src/recipes/recipes.ts';
 import { namedRecipe, recipeOf } from '../../src/recipes/registry.ts';
@@ -64,7 +65,7 @@ async function planned(prepared: Prepared, name: string): Promise<Planned> {
   if ('refused' in applied) throw new Error(applied.refused);
   const priced = await priceRestriction(prepared, applied.restriction);
   if ('refused' in priced) throw new Error(priced.refused);
-  const { intervals } = planMemoryTimeline(prepared.model, priced.choice, TABLE);
+  const { intervals } = planMemoryTimeline(prepared.model, priced.choice);
   return { decoded: decode(prepared.model, priced.choice), peakBytes: peakOf(intervals).peakBytes };
 }
 

@@ -1,7 +1,8 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 
-import { prepare, type Prepared } from '../../src/plan/prepare.ts';
-import { decode } from '../../src/plan/record/decode.ts';
+import { decode } from '../../src/plan/choice/decode.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
+import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 import type { PlanRequest } from '../../src/plan/request/request.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { type Priced, priceRestriction, ringBytes } from '../../src/recipes/compare/price.ts';
@@ -148,7 +149,11 @@ describe('each runs on virtual devices as the unsharded program does', () => {
         expect(nodes.some((n) => n.inputs.some((spec) => spec.includes('_S(0, 2)')))).toBe(
           mesh === 'cp=2',
         );
-        const verified = verify(graph, { request: prepared.request, nodes, outputs }, TABLE);
+        const verified = verify(
+          graph,
+          { request: prepared.question.request, nodes, outputs },
+          TABLE,
+        );
         expect(verified.mismatches, name).toEqual([]);
         expect(verified.maxRelativeError).toBeLessThan(1e-9);
         expect(verified.collectives).toEqual(verified.promised);

@@ -6,9 +6,9 @@ import { lower } from '../../src/lower/lower.ts';
 import { collectiveKind, readCollective } from '../../src/lower/program/collectives.ts';
 import type { DeviceProgram } from '../../src/lower/program/program.ts';
 import { flat } from '../../src/ndarray/array.ts';
-import { prepare } from '../../src/plan/prepare.ts';
-import { decode, stateMemory } from '../../src/plan/record/decode.ts';
-import { randomChoice } from '../../src/plan/record/random-plan.ts';
+import { decode, stateMemory } from '../../src/plan/choice/decode.ts';
+import { randomChoice } from '../../src/plan/choice/random-plan.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { issueOrder, playCalls } from '../../src/simulate/call-order/issue-order.ts';
 import {
   type CallOrder,
@@ -134,8 +134,11 @@ function drawn(graph: Graph, mesh: string, seed: number): SimulatedPlan {
   const prepared = prepare(graph, request(mesh, { uneven: 'forbid' }), TABLE);
   const choice = randomChoice(prepared.model, seed);
   const { nodes, outputs } = decode(prepared.model, choice);
-  const memory = { ...stateMemory(prepared.model, choice), budgetBytes: prepared.budgetBytes };
-  return { request: prepared.request, nodes, outputs, memory };
+  const memory = {
+    ...stateMemory(prepared.model, choice),
+    budgetBytes: prepared.question.budgetBytes,
+  };
+  return { request: prepared.question.request, nodes, outputs, memory };
 }
 
 describe('the program in a simulated order', () => {

@@ -7,9 +7,9 @@ import { lower, type LowerablePlan, plannedProgram } from '../../src/lower/lower
 import { programAtRank } from '../../src/lower/program/program.ts';
 import { promisedCollectives } from '../../src/lower/promised.ts';
 import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
-import { prepare } from '../../src/plan/prepare.ts';
-import { transferPlan } from '../../src/plan/questions/transfer.ts';
-import { randomPlan } from '../../src/plan/record/random-plan.ts';
+import { randomPlan } from '../../src/plan/choice/random-plan.ts';
+import { transferPlan } from '../../src/plan/choice/transfer.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { type Verification, verify, verifyProgram } from '../../src/simulate/verify.ts';
 import { load, planFor, request, TABLE } from '../plan/support.ts';

@@ -5,8 +5,8 @@ import { describe, expect, test } from 'vitest';
 
 import { loadModel } from '../../src/cli/input/load.ts';
 import { plannable } from '../../src/passes/plannable/plannable.ts';
-import { prepare } from '../../src/plan/prepare.ts';
-import { randomPlan } from '../../src/plan/record/random-plan.ts';
+import { randomPlan } from '../../src/plan/choice/random-plan.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { constantsAsInputs, reduced, refuseUnevaluated } from '../../src/simulate/reduced.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { request } from '../plan/support.ts';

@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 
-import { prepare, type Prepared } from '../../src/plan/prepare.ts';
-import { decode, stateMemory } from '../../src/plan/record/decode.ts';
-import { randomChoice } from '../../src/plan/record/random-plan.ts';
+import { decode, stateMemory } from '../../src/plan/choice/decode.ts';
+import { randomChoice } from '../../src/plan/choice/random-plan.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
+import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 import { Deadline } from '../../src/plan/request/deadline.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { priceRecipes } from '../../src/recipes/compare/compare.ts';
@@ -23,7 +24,7 @@ const WAYS: readonly SimulateOptions[] = [
 ];
 
 function played(
-  { model, program, request: asked, budgetBytes }: Prepared,
+  { model, question: { program, request: asked, budgetBytes } }: Prepared,
   choice: Int32Array,
   options: SimulateOptions,
 ): number {

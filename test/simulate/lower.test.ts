@@ -11,8 +11,8 @@ import { type DeviceProgram, programAtRank } from '../../src/lower/program/progr
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { build } from '../../src/ndarray/array.ts';
-import { prepare } from '../../src/plan/prepare.ts';
-import { decode } from '../../src/plan/record/decode.ts';
+import { decode } from '../../src/plan/choice/decode.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { runDevices } from '../../src/simulate/ranks/devices.ts';
 import { layOut, putTogether } from '../../src/simulate/ranks/laid-out.ts';
 import { verify } from '../../src/simulate/verify.ts';
@@ -57,7 +57,7 @@ function placed(
     }
   });
   const { nodes, outputs: out } = decode(model, choice);
-  return { request: prepared.request, nodes, outputs: out };
+  return { request: prepared.question.request, nodes, outputs: out };
 }
 
 const callsOf = (program: DeviceProgram): string[] =>

@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
 
 import type { Graph } from '../../src/graph/types.ts';
-import { prepare, type Prepared } from '../../src/plan/prepare.ts';
-import { decode, stateMemory } from '../../src/plan/record/decode.ts';
-import { randomChoice } from '../../src/plan/record/random-plan.ts';
+import { decode, stateMemory } from '../../src/plan/choice/decode.ts';
+import { randomChoice } from '../../src/plan/choice/random-plan.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
+import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 import { priceRecipes } from '../../src/recipes/compare/compare.ts';
 import { searchOverlap } from '../../src/simulate/overlap/search.ts';
 import { simulate, type SimulateOptions } from '../../src/simulate/timeline/simulate.ts';
@@ -60,7 +61,10 @@ function randomPacking(costs: StreamCosts, next: () => number): Packing {
 }
 
 function played(prepared: Prepared, choice: Int32Array, options: SimulateOptions = {}): number {
-  const { model, request: asked, budgetBytes } = prepared;
+  const {
+    model,
+    question: { request: asked, budgetBytes },
+  } = prepared;
   const { nodes, outputs } = decode(model, choice);
   const plan = {
     request: asked,
@@ -68,7 +72,7 @@ function played(prepared: Prepared, choice: Int32Array, options: SimulateOptions
     outputs,
     memory: { ...stateMemory(model, choice), budgetBytes },
   };
-  return simulate(prepared.program, plan, TABLE, options).timeline.seconds;
+  return simulate(prepared.question.program, plan, TABLE, options).timeline.seconds;
 }
 
 const of = (graph: Graph, mesh: string, more = {}): Prepared =>
@@ -268,7 +272,7 @@ describe('plans for the overlapped step', () => {
         for (const { plan, simulatedSeconds, serialSeconds } of candidates) {
           expect(simulatedSeconds).toBeGreaterThanOrEqual(boundSeconds * (1 - 1e-9));
           expect(serialSeconds).toBeGreaterThanOrEqual(base.serialSeconds * (1 - 1e-9));
-          expect(simulate(planned.prepared.program, plan, TABLE).timeline.seconds).toBe(
+          expect(simulate(planned.prepared.question.program, plan, TABLE).timeline.seconds).toBe(
             simulatedSeconds,
           );
         }

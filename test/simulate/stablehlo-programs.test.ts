@@ -4,8 +4,8 @@ import { parseGraph } from '../../src/graph/text/parse.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { plannable } from '../../src/passes/plannable/plannable.ts';
 import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
-import { prepare } from '../../src/plan/prepare.ts';
-import { randomPlan } from '../../src/plan/record/random-plan.ts';
+import { randomPlan } from '../../src/plan/choice/random-plan.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { request, TABLE } from '../plan/support.ts';
 

@@ -5,9 +5,9 @@ import type { Graph } from '../../src/graph/types.ts';
 import { lower } from '../../src/lower/lower.ts';
 import type { DeviceProgram } from '../../src/lower/program/program.ts';
 import { flat, type NDArray } from '../../src/ndarray/array.ts';
-import { prepare } from '../../src/plan/prepare.ts';
-import { decode } from '../../src/plan/record/decode.ts';
-import { randomChoice } from '../../src/plan/record/random-plan.ts';
+import { decode } from '../../src/plan/choice/decode.ts';
+import { randomChoice } from '../../src/plan/choice/random-plan.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { drawInputs } from '../../src/simulate/inputs.ts';
 import { type DeviceRun, runDevices } from '../../src/simulate/ranks/devices.ts';
 import { layOut } from '../../src/simulate/ranks/laid-out.ts';
@@ -105,7 +105,7 @@ describe('buckets in the program', () => {
       const prepared = prepare(graph, request('d=4'), TABLE);
       const { nodes, outputs } = decode(prepared.model, randomChoice(prepared.model, seed));
       const planned = prepared.model.graph;
-      const program = lower(planned, { request: prepared.request, nodes, outputs }, TABLE);
+      const program = lower(planned, { request: prepared.question.request, nodes, outputs }, TABLE);
       const [before, after] = compare(planned, program, bucketProgram(program, 2 ** 20));
       expect(after.length).toBeLessThanOrEqual(before.length);
     }
@@ -116,7 +116,7 @@ describe('buckets in the program', () => {
     const { nodes, outputs } = decode(prepared.model, randomChoice(prepared.model, 1));
     const program = lower(
       prepared.model.graph,
-      { request: prepared.request, nodes, outputs },
+      { request: prepared.question.request, nodes, outputs },
       TABLE,
     );
     expect(bucketProgram(program, 0)).toBe(program);

@@ -6,10 +6,10 @@ import type { Graph } from '../../src/graph/types.ts';
 import { lower, plannedProgram } from '../../src/lower/lower.ts';
 import { collectiveKind, readCollective } from '../../src/lower/program/collectives.ts';
 import { promisedCollectives } from '../../src/lower/promised.ts';
-import { prepare } from '../../src/plan/prepare.ts';
-import { decode, stateMemory } from '../../src/plan/record/decode.ts';
-import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
-import { randomChoice } from '../../src/plan/record/random-plan.ts';
+import { decode, stateMemory } from '../../src/plan/choice/decode.ts';
+import { randomChoice } from '../../src/plan/choice/random-plan.ts';
+import { planMemoryTimeline } from '../../src/plan/choice/timeline.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { priceRestriction } from '../../src/recipes/compare/price.ts';
 import { applyRecipe } from '../../src/recipes/recipes.ts';
 import { asyncTensor } from '../../src/simulate/timeline/async-tensor.ts';
@@ -246,11 +246,11 @@ function randomSimulated(
   const { model } = prepared;
   const choice = randomChoice(model, seed);
   const { nodes, outputs, computeSeconds, communicationSeconds } = decode(model, choice);
-  const memory = { ...stateMemory(model, choice), budgetBytes: prepared.budgetBytes };
+  const memory = { ...stateMemory(model, choice), budgetBytes: prepared.question.budgetBytes };
   return {
-    plan: { request: prepared.request, nodes, outputs, memory },
+    plan: { request: prepared.question.request, nodes, outputs, memory },
     seconds: computeSeconds + communicationSeconds,
-    peakBytes: peakOf(planMemoryTimeline(model, choice, TABLE).intervals).peakBytes,
+    peakBytes: peakOf(planMemoryTimeline(model, choice).intervals).peakBytes,
   };
 }
 
@@ -338,9 +338,9 @@ describe('schedules of plans', () => {
     const { nodes, outputs } = decode(prepared.model, priced.choice);
     const memory = {
       ...stateMemory(prepared.model, priced.choice),
-      budgetBytes: prepared.budgetBytes,
+      budgetBytes: prepared.question.budgetBytes,
     };
-    const plan: SimulatedPlan = { request: prepared.request, nodes, outputs, memory };
+    const plan: SimulatedPlan = { request: prepared.question.request, nodes, outputs, memory };
     const best = simulate(graph, plan, TABLE, { bucketBytes: 0 });
     judge(best.schedule, best.timeline);
     const { tasks, buffers } = best.schedule;

@@ -5,9 +5,9 @@ import { lower, type LowerablePlan } from '../../src/lower/lower.ts';
 import type { DeviceProgram } from '../../src/lower/program/program.ts';
 import { promisedCollectives } from '../../src/lower/promised.ts';
 import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
-import { prepare } from '../../src/plan/prepare.ts';
-import { transferPlan } from '../../src/plan/questions/transfer.ts';
-import { randomPlan } from '../../src/plan/record/random-plan.ts';
+import { randomPlan } from '../../src/plan/choice/random-plan.ts';
+import { transferPlan } from '../../src/plan/choice/transfer.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { type Verification, verify, verifyProgram } from '../../src/simulate/verify.ts';
 import { load, request, TABLE } from '../plan/support.ts';
@@ -174,13 +174,13 @@ describe('checkpointed plans', () => {
         request('a=2,b=2', { checkpoint, objective: 'parameter-memory' }),
         TABLE,
       );
-      expect(full.program.nodes.some((n) => n.name.endsWith('_recomputed'))).toBe(true);
+      expect(full.question.program.nodes.some((n) => n.name.endsWith('_recomputed'))).toBe(true);
       const solved = await shardPrepared(full);
       if (solved.status !== 'planned') throw new Error('infeasible');
-      const graph = shrinkGraph(full.program, TABLE, { meshSizes: [2, 2] }).graph;
+      const graph = shrinkGraph(full.question.program, TABLE, { meshSizes: [2, 2] }).graph;
       const v = verify(
         graph,
-        transferPlan(solved.plan, prepare(graph, full.request, TABLE)),
+        transferPlan(solved.plan, prepare(graph, full.question.request, TABLE)),
         TABLE,
       );
       expectRight(v);
@@ -192,7 +192,7 @@ describe('checkpointed plans', () => {
 test('grouped products: the plan says that it assumes balanced routing', () => {
   const of = (model: string): string =>
     prepare(reducedJoint(model), request('d=4'), TABLE)
-      .assumptions.filter((a) => a.includes('balanced'))
+      .notes.filter((a) => a.includes('balanced'))
       .join();
   expect(of('joint/mixtral-tiny-grouped/joint')).toMatch(/assumes balanced routing.*\(\d+ nodes\)/);
   expect(of('torch/mlp/joint.readable')).toBe('');

@@ -7,7 +7,7 @@ import * as z from 'zod';
 
 import { ShardwrightError } from '../../errors.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import type { StagesAgain } from '../../plan/check-plan.ts';
+import type { StagesAgain } from '../../plan/questions/check-plan.ts';
 import type { PlanFolder } from '../../plan/record/folder.ts';
 import { PIPELINE_SCHEDULES } from '../../simulate/pipeline/schedules.ts';
 import { pipelineOfPlan, type PlanPipeline } from '../../sweep/pipeline/plan.ts';
@@ -66,7 +66,7 @@ export function stagesAgain(table: OperatorTable): StagesAgain {
   return (prepared, choice, said) => {
     const { schedule, microbatches, virtual, stages, budgetBytes } = said as PlanPipeline;
     const devices = stages.length / virtual;
-    const { memoryBytes = budgetBytes * devices } = prepared.request;
+    const { memoryBytes = budgetBytes * devices } = prepared.question.request;
     const asked = { devices, schedule, microbatches, virtual, budgetBytes: memoryBytes / devices };
     return pipelineOfPlan(prepared, choice, asked, table);
   };

@@ -15,7 +15,7 @@ import {
   differenceText,
   type PlanCheck,
   refuseDifferences,
-} from '../../plan/check-plan.ts';
+} from '../../plan/questions/check-plan.ts';
 import type { PlanCertificate } from '../../plan/record/certificate.ts';
 import {
   type PlanFolder,

@@ -5,8 +5,8 @@
  */
 import { headLines } from '../../backend/python-text.ts';
 import { type ExportFile, type ExportSource, exportSource } from '../../backend/target.ts';
-import { prepare } from '../../plan/prepare.ts';
-import { transferPlan } from '../../plan/questions/transfer.ts';
+import { transferPlan } from '../../plan/choice/transfer.ts';
+import { prepare } from '../../plan/prepare/prepare.ts';
 import { reduced } from '../../simulate/reduced.ts';
 import { CHECK } from './check-text.ts';
 import { programText } from './program/program-text.ts';

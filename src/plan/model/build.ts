@@ -42,6 +42,7 @@ export function buildModel(input: BuildInput): Model {
   const states = parameterStates(input, nodeVariable);
   return {
     graph,
+    table: input.table,
     ...(input.opened !== undefined ? { opened: input.opened } : {}),
     ...(input.statedDims !== undefined ? { statedDims: input.statedDims } : {}),
     flow,

@@ -9,6 +9,7 @@ import type { Gradients, Optimizer } from '../../cost/memory/state-bytes.ts';
 import type { RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
 import type { OpenedGraph } from '../../passes/plannable/opened-graph.ts';
 import type { Dataflow } from '../../strategy/dataflow.ts';
 import type { StrategyTable } from '../../strategy/nodes.ts';
@@ -17,11 +18,13 @@ import type { StatedDims } from '../request/request.ts';
 /** Everything that the choice problem of a graph is built from. */
 export interface BuildInput {
   readonly graph: Graph;
+  /** The operators of the graph. */
+  readonly table: OperatorTable;
   /**
    * How often each node runs, what bodies hand to their next trip, and where they stand; absent for
    * a straight-line program.
    */
-  readonly opened?: Pick<OpenedGraph, 'loops' | 'carries' | 'origins' | 'regions'>;
+  readonly opened?: Pick<OpenedGraph, 'loops' | 'carries' | 'origins' | 'regions' | 'notes'>;
   readonly flow: Dataflow;
   readonly strategies: StrategyTable;
   readonly space: ShardingSpace;

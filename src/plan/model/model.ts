@@ -39,6 +39,8 @@ import type { BuildInput } from './input.ts';
  */
 export interface Model {
   readonly graph: Graph;
+  /** The operators of the graph: those given, and what opening bodies made of control flow. */
+  readonly table: BuildInput['table'];
   /** How often each node runs; absent for a straight-line program. */
   readonly opened?: BuildInput['opened'];
   readonly flow: Dataflow;

@@ -7,17 +7,19 @@ import { placeholdersByRoleName } from '../../graph/carried.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { evaluate } from '../../solver/check/verify.ts';
+import { insideOf } from '../choice/decode.ts';
+import type { Infeasible } from '../choice/result.ts';
+import { choiceOfPlan } from '../choice/transfer.ts';
 import type { Model } from '../model/model.ts';
-import { prepare, type Prepared } from '../prepare.ts';
-import { insideOf } from '../record/decode.ts';
+import { prepare } from '../prepare/prepare.ts';
+import { withPins } from '../prepare/prepare.ts';
+import type { Prepared } from '../prepare/prepared.ts';
 import type { Plan, PlannedInside } from '../record/types.ts';
 import { holdsPeak, type PlanRequest } from '../request/request.ts';
-import type { Infeasible } from '../search/result.ts';
 import { type ShardOptions, shardPrepared } from '../shard.ts';
 import { attribute, type Term } from './attribution.ts';
 import { LocalCosts } from './local-costs.ts';
-import { choiceOfPlan } from './transfer.ts';
-import { changeRequest, withPins } from './what-if.ts';
+import { changeRequest } from './what-if.ts';
 
 /** How a strategy stands beside the chosen one while everything around it stays. */
 export type CandidateClass =
@@ -116,7 +118,7 @@ export function explainNode({ plan, prepared, choice }: Reopened, name: string):
   const slot = row?.variables.indexOf(variable) ?? -1;
   // Under a limit on the peak a strategy adds to it what its states differ by; its activations are
   // not played again.
-  const used = holdsPeak(prepared.request)
+  const used = holdsPeak(prepared.question.request)
     ? plan.memory.peakBytes
     : memoryUsed(prepared.model, choice);
   const width = set.inputCount + set.outputCount;
@@ -129,7 +131,7 @@ export function explainNode({ plan, prepared, choice }: Reopened, name: string):
     return set.inputCount === 0 ? outputs : `${text(s, 0, set.inputCount)} -> ${outputs}`;
   };
   const unary = model.problem.vectors[model.problem.unary[variable]];
-  const left = prepared.problem.vectors[prepared.problem.unary[variable]];
+  const left = prepared.left.problem.vectors[prepared.left.problem.unary[variable]];
   const inUnits = (units: number): number => units / model.unitsPerSecond;
   const strategiesOut: { candidate: Candidate; order: number }[] = [];
   for (let s = 0; s < set.count; s++) {
@@ -174,7 +176,7 @@ export function explainNode({ plan, prepared, choice }: Reopened, name: string):
     limits: limitsOf(
       candidates,
       plan,
-      holdsPeak(prepared.request) ? ', with the activations of the plan as they are' : '',
+      holdsPeak(prepared.question.request) ? ', with the activations of the plan as they are' : '',
     ),
   };
 }
@@ -247,7 +249,7 @@ export async function forceNode(
 ): Promise<Forced | Infeasible> {
   const { model } = prepared;
   const n = nodeIndex(prepared.model, name);
-  const { request, changes } = changeRequest(prepared.request, (draft) => {
+  const { request, changes } = changeRequest(prepared.question.request, (draft) => {
     draft.pins = draft.pins.filter((pin) => nodeIndex(prepared.model, pin.node) !== n);
     draft.pins.push({ node: name, spec });
   });

@@ -7,11 +7,12 @@ import type { SizeValues } from '../../graph/text/size-value.ts';
 import type { Graph } from '../../graph/types.ts';
 import { atSizes, openSizes } from '../../passes/sizes/fix-sizes.ts';
 import { evaluate } from '../../solver/check/verify.ts';
-import { prepare, type Prepared } from '../prepare.ts';
+import { choiceOfPlan } from '../choice/transfer.ts';
+import { prepare } from '../prepare/prepare.ts';
+import type { Prepared } from '../prepare/prepared.ts';
 import type { Plan } from '../record/types.ts';
 import type { PlanRequest } from '../request/request.ts';
 import { type ShardOptions, shardPrepared } from '../shard.ts';
-import { choiceOfPlan } from './transfer.ts';
 
 /** A plan at one end of the sizes that its program admits. */
 export interface RangeEnd {
@@ -105,7 +106,7 @@ async function atEnd(
 
 function priceOf(
   plan: Plan,
-  { model, problem }: Pick<Prepared, 'model' | 'problem'>,
+  { model, left: { problem } }: Pick<Prepared, 'model' | 'left'>,
 ): { seconds: number | null; refused?: string; choice?: Int32Array } {
   try {
     const choice = choiceOfPlan(plan, model);

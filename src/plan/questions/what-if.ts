@@ -1,18 +1,10 @@
 /**
- * What-if questions. In: a request and a recipe that changes it. Out: the changed request and the
- * patch between the two.
- */
-import { enablePatches, type Patch, produceWithPatches } from 'immer';
-
-import { internalError } from '../../errors.ts';
-import { prepare, type Prepared } from '../prepare.ts';
-import type { PlanRequest, PricedRequest } from '../request/request.ts';
-import { restrictionOf } from '../restrict/pins.ts';
-
-/**
  * What-if questions: a request is changed by a recipe, and the patch between the two says what
  * changed.
  */
+import { enablePatches, type Patch, produceWithPatches } from 'immer';
+
+import type { PlanRequest } from '../request/request.ts';
 
 enablePatches();
 
@@ -59,32 +51,4 @@ function valueOf(request: PlanRequest, key: string): unknown {
 
 function pinText({ node, spec }: { readonly node: string; readonly spec: string }): string {
   return `${node}=${spec}`;
-}
-
-/**
- * A prepared request with other pins: model and tables are those that are there, unless prices were
- * left out of them, and only the problem that the pins leave is made anew.
- *
- * @param request differs from the prepared one in its pins, or in whether those of the program
- *   hold, alone
- * @throws E_REF, E_PIN for pins that the graph does not admit
- */
-export function withPins(prepared: Prepared, request: PricedRequest): Prepared {
-  const rest = ({ pins: _, shardings: __, ...others }: PlanRequest): string =>
-    JSON.stringify(Object.entries(others).sort());
-  if (rest(request) !== rest(prepared.request))
-    throw internalError('a request that differs in more than its pins');
-  // Prices were left out because a plan with the pins as they were is known; with other pins they
-  // may be what is left.
-  if (prepared.model.ceilingSeconds !== undefined)
-    return prepare(prepared.program, request, prepared.table);
-  const { restriction, unpinned } = restrictionOf(prepared.model, request, prepared.given);
-  return {
-    ...prepared,
-    request,
-    unpinned,
-    problem: restriction.problem(),
-    compact: restriction.compact(),
-    contradictions: restriction.contradictions(),
-  };
 }

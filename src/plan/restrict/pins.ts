@@ -12,7 +12,7 @@ import { parseNamed } from '../../notations/einshard/on-mesh.ts';
 import { isEinshard } from '../../notations/einshard/syntax.ts';
 import type { Model } from '../model/model.ts';
 import type { Pin, PlanRequest } from '../request/request.ts';
-import type { GivenPins } from '../request/source-pins.ts';
+import type { GivenPins } from './given-pins.ts';
 import { whyNotOffered } from './pin-reasons.ts';
 import { Restriction } from './restriction.ts';
 

@@ -12,11 +12,12 @@ import { internalError, interrupted, ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { prepare, type Prepared } from '../../plan/prepare.ts';
-import { decode } from '../../plan/record/decode.ts';
+import { decode } from '../../plan/choice/decode.ts';
+import type { ShardResult } from '../../plan/choice/result.ts';
+import { prepare } from '../../plan/prepare/prepare.ts';
+import type { Prepared } from '../../plan/prepare/prepared.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
 import { askedGap, holdsPeak, type PlanRequest } from '../../plan/request/request.ts';
-import type { ShardResult } from '../../plan/search/result.ts';
 import { shardPrepared } from '../../plan/shard.ts';
 import { leastTotal } from '../../solver/problem/cost.ts';
 import { type ModelFacts, modelFacts } from '../inputs/model-facts.ts';
@@ -226,7 +227,7 @@ async function compareOn(
     state.meshes.push({ mesh: mesh.text, hosts, status: 'not asked' });
     return;
   }
-  const boundSeconds = leastTotal(prepared.problem) / prepared.model.unitsPerSecond;
+  const boundSeconds = leastTotal(prepared.left.problem) / prepared.model.unitsPerSecond;
   if (boundSeconds > state.incumbent) {
     state.meshes.push({ mesh: mesh.text, hosts, status: 'beaten', boundSeconds });
     return;
@@ -339,7 +340,7 @@ async function priceRecipe(
     return 'refused' in applied ? applied : priceRestriction(asked, applied.restriction, deadline);
   };
   const usual = await pricedOn(prepared);
-  const { withoutCeiling } = prepared;
+  const { allPrices: withoutCeiling } = prepared;
   // A recipe may need a price that was left out.
   const priced =
     'refused' in usual && withoutCeiling !== undefined
@@ -358,7 +359,7 @@ async function priceRecipe(
           peakBytes: priced.peakBytes,
         }
       : zeroFromData(prepared, priced.choice, stage);
-  const over = figures.peakBytes - prepared.budgetBytes;
+  const over = figures.peakBytes - prepared.question.budgetBytes;
   const plan: RawPlan = {
     plan: recipe.name,
     origin: 'zoo',

@@ -3,8 +3,8 @@
  * full problem.
  */
 
-import { leastMemoryBound } from '../../plan/memory/least-memory.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
+import { leastMemoryBound } from '../../plan/solve/least-memory.ts';
 import { inputRoles } from '../inputs/roles.ts';
 import { applyRecipe, meshRecipes } from '../recipes.ts';
 import { weightRoles } from '../weights.ts';
@@ -32,10 +32,9 @@ export async function priceRecipes(
   deadline?: Deadline,
 ): Promise<RecipeResult[]> {
   const found = await pricedOn(prepared, deadline);
-  if (prepared.withoutCeiling === undefined || found.every((r) => r.status === 'priced'))
-    return found;
+  if (prepared.allPrices === undefined || found.every((r) => r.status === 'priced')) return found;
   // A recipe may need a price that was left out.
-  const expensive = await pricedOn({ ...prepared, ...prepared.withoutCeiling }, deadline);
+  const expensive = await pricedOn({ ...prepared, ...prepared.allPrices }, deadline);
   return found.map((r, k) => (r.status === 'priced' ? r : expensive[k]));
 }
 
@@ -56,9 +55,14 @@ async function pricedOn(
     // A recipe fixes every parameter, so what it needs is known before it is solved.
     const needed = leastMemoryBound(model.problem, applied.restriction.kept());
     const found: Awaited<ReturnType<typeof solveRestricted>> =
-      needed > prepared.budgetBytes
+      needed > prepared.question.budgetBytes
         ? { conflict: [], smallestBudget: needed }
-        : await solveRestricted(prepared, applied.restriction, prepared.budgetBytes, deadline);
+        : await solveRestricted(
+            prepared,
+            applied.restriction,
+            prepared.question.budgetBytes,
+            deadline,
+          );
     if ('conflict' in found) {
       const { conflict, smallestBudget, isLate } = found;
       const reason =
@@ -66,7 +70,7 @@ async function pricedOn(
           ? LATE
           : smallestBudget === undefined
             ? `${recipe.name} cannot be completed: ${conflict.join(', ')}`
-            : overText(smallestBudget, prepared.budgetBytes);
+            : overText(smallestBudget, prepared.question.budgetBytes);
       results.push({ status: 'refused', name: recipe.name, reason });
       continue;
     }

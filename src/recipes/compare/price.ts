@@ -3,15 +3,15 @@
  * the traffic of the result.
  */
 
-import { leastMemoryBound, memoryOf } from '../../plan/memory/least-memory.ts';
+import { type Decoded, stateMemory } from '../../plan/choice/decode.ts';
+import { planMemoryTimeline, timelinePeakBytes } from '../../plan/choice/timeline.ts';
 import type { Model } from '../../plan/model/model.ts';
-import type { Prepared } from '../../plan/prepare.ts';
-import { type Decoded, stateMemory } from '../../plan/record/decode.ts';
-import { planMemoryTimeline, timelinePeakBytes } from '../../plan/record/memory-timeline.ts';
+import type { Prepared } from '../../plan/prepare/prepared.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
 import { conflictOf } from '../../plan/restrict/conflict.ts';
 import type { Restriction } from '../../plan/restrict/restriction.ts';
+import { leastMemoryBound, memoryOf } from '../../plan/solve/least-memory.ts';
 import { withoutFixed } from '../../solver/problem/condition.ts';
 import { NoChoiceInTime, solve } from '../../solver/solve.ts';
 import type { Solution } from '../../solver/types.ts';
@@ -35,10 +35,7 @@ export interface Priced {
 /**
  * What a restriction is solved on: the model, its solver for parts of it, the seed and the budget.
  */
-export type Solvable = Pick<
-  Prepared,
-  'model' | 'restrictedSolver' | 'withoutCeiling' | 'request' | 'budgetBytes' | 'table'
->;
+export type Solvable = Pick<Prepared, 'model' | 'solver' | 'allPrices' | 'question'>;
 
 /**
  * Solves what a restriction leaves of the problem, exactly. A restriction that does not fit the
@@ -50,13 +47,15 @@ export async function priceRestriction(
   prepared: Solvable,
   restriction: Restriction,
   deadline?: Deadline,
+  budgetBytes = prepared.question.budgetBytes,
 ): Promise<Priced | { readonly refused: string; readonly isLate?: true }> {
   const contradictions = restriction.contradictions();
   if (contradictions.length > 0) return { refused: contradictions.join('; ') };
   // Without a budget the cheapest choice is priced, so that what does not fit can be said by how
   // much.
   const needed = leastMemoryBound(prepared.model.problem, restriction.kept());
-  const bounds = needed > prepared.budgetBytes ? [Infinity] : [prepared.budgetBytes, Infinity];
+  const bounds =
+    needed > budgetBytes || budgetBytes === Infinity ? [Infinity] : [budgetBytes, Infinity];
   let conflict: readonly string[] = [];
   for (const bound of bounds) {
     const found = await solveRestricted(prepared, restriction, bound, deadline);
@@ -94,7 +93,7 @@ export async function solveRestricted(
 > {
   const contradictions = restriction.contradictions();
   if (contradictions.length > 0) return { conflict: contradictions };
-  const { model, restrictedSolver } = prepared;
+  const { model, solver: restrictedSolver } = prepared;
   const isLate = (): boolean => deadline?.isOver === true;
   if (isLate()) return { conflict: [LATE], isLate: true };
   // Most often the cheapest choice of all keeps the bound.
@@ -112,7 +111,7 @@ export async function solveRestricted(
     solution = await solve(rest.problem, {
       engine: 'exact',
       certify: false,
-      seed: prepared.request.seed,
+      seed: prepared.question.request.seed,
       ...deadline?.solveOptions,
     });
   } catch (error) {
@@ -133,7 +132,10 @@ export async function solveRestricted(
 }
 
 function priced(prepared: Solvable, choice: Int32Array, objective: number): Priced {
-  const { model, budgetBytes } = prepared;
+  const {
+    model,
+    question: { budgetBytes },
+  } = prepared;
   const peakBytes = budgetedBytes(prepared, choice);
   return {
     seconds: objective / model.unitsPerSecond,
@@ -148,11 +150,11 @@ function priced(prepared: Solvable, choice: Int32Array, objective: number): Pric
  * alone.
  */
 export function budgetedBytes(
-  { model, request, table }: Pick<Prepared, 'model' | 'request' | 'table'>,
+  { model, question: { request } }: Pick<Prepared, 'model' | 'question'>,
   choice: Int32Array,
 ): number {
   if (!holdsPeak(request)) return stateMemory(model, choice).peakBytes;
-  return timelinePeakBytes(planMemoryTimeline(model, choice, table));
+  return timelinePeakBytes(planMemoryTimeline(model, choice));
 }
 
 /** What the devices of one group send in one step. */

@@ -7,7 +7,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../plan/request/request.ts';
-import type { GivenPins } from '../../plan/request/source-pins.ts';
+import type { GivenPins } from '../../plan/restrict/given-pins.ts';
 import type { RecipeResult } from './compare.ts';
 
 /**

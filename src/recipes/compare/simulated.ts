@@ -3,8 +3,8 @@
  * simulated seconds.
  */
 
-import type { Prepared } from '../../plan/prepare.ts';
-import { type Decoded, stateMemory } from '../../plan/record/decode.ts';
+import { type Decoded, stateMemory } from '../../plan/choice/decode.ts';
+import type { Prepared } from '../../plan/prepare/prepared.ts';
 import { simulateSeconds } from '../../simulate/timeline/simulate.ts';
 
 /**
@@ -13,18 +13,12 @@ import { simulateSeconds } from '../../simulate/timeline/simulate.ts';
  * all its costs one after another.
  */
 export function simulatedSeconds(
-  {
-    program,
-    model,
-    request,
-    budgetBytes,
-    table,
-  }: Pick<Prepared, 'program' | 'model' | 'request' | 'budgetBytes' | 'table'>,
+  { model, question: { program, request, budgetBytes } }: Pick<Prepared, 'question' | 'model'>,
   choice: Int32Array,
   { nodes, outputs }: Pick<Decoded, 'nodes' | 'outputs'>,
 ): number {
   const memory = { ...stateMemory(model, choice), budgetBytes };
-  return simulateSeconds(program, { request, nodes, outputs, memory }, table);
+  return simulateSeconds(program, { request, nodes, outputs, memory }, model.table);
 }
 
 /** A plan that may have been simulated. */

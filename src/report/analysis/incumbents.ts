@@ -5,7 +5,8 @@
 
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { prepare, type Prepared } from '../../plan/prepare.ts';
+import { prepare } from '../../plan/prepare/prepare.ts';
+import type { Prepared } from '../../plan/prepare/prepared.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { peakBinds } from '../../plan/request/request.ts';
 import { shardPrepared } from '../../plan/shard.ts';
@@ -51,7 +52,7 @@ export class SolverLog {
   private readonly events: SolverEvent[] = [];
   private readonly started = performance.now();
 
-  constructor(private readonly prepared: Pick<Prepared, 'model' | 'request'>) {}
+  constructor(private readonly prepared: Pick<Prepared, 'model' | 'question'>) {}
 
   /** For `onProgress`. */
   readonly listen = ({ phase, objective, bound }: Progress): void => {
@@ -71,7 +72,7 @@ export class SolverLog {
    * that plan comes of many problems, some about bytes, whose steps are not its own.
    */
   incumbents({ objective, proof, request }: Plan): Incumbents | undefined {
-    if (peakBinds(request) || peakBinds(this.prepared.request)) return undefined;
+    if (peakBinds(request) || peakBinds(this.prepared.question.request)) return undefined;
     const last = {
       phase: proof.solver,
       seconds: objective.seconds,

@@ -4,15 +4,15 @@
  */
 
 import type { OpClass, OperatorRecord } from '../../ops/record/record.ts';
-import type { Prepared } from '../../plan/prepare.ts';
+import type { Prepared } from '../../plan/prepare/prepared.ts';
 
 /**
  * The layer that each node belongs to, numbers of repeated layers folded to `*`: the module path
  * where the file tells it; else the module of the weight that the node reads or whose gradient it
  * makes; else what kind of work it is, in brackets.
  */
-export function layerNames({ model, table }: Pick<Prepared, 'model' | 'table'>): string[] {
-  const { graph, flow } = model;
+export function layerNames({ model }: Pick<Prepared, 'model'>): string[] {
+  const { graph, flow, table } = model;
   /** Weight that a value is another form of: the parameter, or a view or cast of it. */
   const weightOf = new Map<number, string>();
   const ofNode = new Map<number, string>();

@@ -7,7 +7,7 @@ import { matrixPeak } from '../../cost/compute.ts';
 import { presetComputeCost } from '../../cost/presets/presets.ts';
 import type { DType } from '../../graph/types.ts';
 import type { Model } from '../../plan/model/model.ts';
-import type { Prepared } from '../../plan/prepare.ts';
+import type { Prepared } from '../../plan/prepare/prepared.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { layerNames } from './layer-names.ts';
 import { localCalls } from './local-calls.ts';
@@ -52,11 +52,9 @@ export interface Roofline {
  * Where the compute time goes and what it waits for, largest group first; seconds are those of the
  * plan.
  */
-export function rooflineOf(
-  prepared: Pick<Prepared, 'model' | 'table' | 'collectives'>,
-  plan: Plan,
-): Roofline {
-  const { model, collectives } = prepared;
+export function rooflineOf(prepared: Pick<Prepared, 'model'>, plan: Plan): Roofline {
+  const { model } = prepared;
+  const { collectives } = model;
   const { cluster } = model;
   const names = layerNames(prepared);
   const groups = new Map<string, Mutable>();

@@ -2,7 +2,7 @@
 
 import { atSizes, bindCall, tensorInputs, withOutputs } from '../../ops/record/context.ts';
 import type { OperatorRecord, TensorMeta, TypedContext } from '../../ops/record/record.ts';
-import type { Prepared } from '../../plan/prepare.ts';
+import type { Prepared } from '../../plan/prepare/prepared.ts';
 import type { Plan, PlannedNode } from '../../plan/record/types.ts';
 
 /** A call of the program at the sizes of the largest shard that a plan gives it. */
@@ -20,11 +20,8 @@ interface LocalCall {
  * Every call that a plan prices, in the order of the program; other names of a value and calls
  * without a record are left out.
  */
-export function localCalls(
-  { model, table }: Pick<Prepared, 'model' | 'table'>,
-  plan: Plan,
-): LocalCall[] {
-  const { graph, flow, space } = model;
+export function localCalls({ model }: Pick<Prepared, 'model'>, plan: Plan): LocalCall[] {
+  const { graph, flow, space, table } = model;
   const ids = new Map<string, number>();
   const idOf = (text: string): number => {
     if (text === '-') return -1;

@@ -4,8 +4,8 @@
  */
 
 import { type LiveInterval, type MemoryKind, peakOf } from '../../cost/memory/peak.ts';
+import { planMemoryTimeline } from '../../plan/choice/timeline.ts';
 import type { Reopened } from '../../plan/questions/explain.ts';
-import { planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
 
 /**
  * Live bytes on the fullest device at every program point, by kind. (JSON calls a program point a
@@ -66,8 +66,8 @@ const LARGEST = 10;
  * `plan.memory.timeline`.
  */
 export function memoryCurveOf({ prepared, choice }: Reopened): MemoryCurve {
-  const { model, table } = prepared;
-  const { intervals, nodeOfPoint } = planMemoryTimeline(model, choice, table);
+  const { model } = prepared;
+  const { intervals, nodeOfPoint } = planMemoryTimeline(model, choice);
   const peak = peakOf(intervals);
   const phaseAt = (point: number): 'forward' | 'backward' =>
     model.flow.phases[nodeOfPoint[point]] ?? 'forward';

@@ -78,7 +78,10 @@ export function pipelineAgain(
 ): Pipeline {
   const { schedule, microbatches, virtual, budgetBytes } = said;
   const devices = said.stages.length / virtual;
-  const { model, request } = prepared;
+  const {
+    model,
+    question: { request },
+  } = prepared;
   const asked = { devices, schedule, microbatches, virtual, budgetBytes };
   const layers = checkPipeline(model.graph, asked);
   const cut = pipelineOfPlan(prepared, choice, asked, table);

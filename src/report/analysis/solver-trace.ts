@@ -1,6 +1,6 @@
 /** Gives the size of the choice problem behind a plan: variables, values, pairs, rows. */
 
-import type { Prepared } from '../../plan/prepare.ts';
+import type { Prepared } from '../../plan/prepare/prepared.ts';
 import type { Problem } from '../../solver/types.ts';
 
 /**
@@ -28,8 +28,8 @@ interface ProblemSize {
 
 export function solverTraceOf({
   model,
-  compact,
-}: Pick<Prepared, 'model' | 'compact'>): SolverTrace {
+  left: { compact },
+}: Pick<Prepared, 'model' | 'left'>): SolverTrace {
   return { whole: sizeOf(model.problem), asked: sizeOf(compact.problem) };
 }
 

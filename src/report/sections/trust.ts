@@ -1,7 +1,7 @@
 /** Makes the sections on proof, measured errors, assumptions and reproduction of a plan. */
 
 import { poolText } from '../../cost/error-bands.ts';
-import { blurSeconds } from '../../plan/record/write.ts';
+import { blurSeconds } from '../../plan/choice/write.ts';
 import { percentText, secondsText } from '../../units.ts';
 import type { MeasuredErrors } from '../analysis/measured.ts';
 import { incumbentsFigure } from '../figures/incumbents.ts';

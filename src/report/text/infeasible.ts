@@ -3,8 +3,8 @@
  * out.
  */
 
+import type { Infeasible } from '../../plan/choice/result.ts';
 import { type PlanRequest, recomputesUnderBudget } from '../../plan/request/request.ts';
-import type { Infeasible } from '../../plan/search/result.ts';
 import { bytesText } from '../../units.ts';
 
 export function infeasibleText(

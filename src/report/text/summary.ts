@@ -2,8 +2,8 @@
 
 import type { Graph } from '../../graph/types.ts';
 import { ofThemPadding } from '../../models/vocabulary.ts';
+import { blurSeconds } from '../../plan/choice/write.ts';
 import type { Plan } from '../../plan/record/types.ts';
-import { blurSeconds } from '../../plan/record/write.ts';
 import { askedGap, isGapGiven, type PlanRequest } from '../../plan/request/request.ts';
 import type { RecipeResult } from '../../recipes/compare/compare.ts';
 import {

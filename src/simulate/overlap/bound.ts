@@ -2,7 +2,7 @@
  * The cheapest certified bound on the overlapped step, for plans whose step is not searched for.
  * In: plans that are known. Out: seconds that no plan of their problem goes below.
  */
-import type { Prepared } from '../../plan/prepare.ts';
+import type { Prepared } from '../../plan/prepare/prepared.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
 import { workOn } from '../../plan/request/work-limits.ts';
 import { restrictionOf } from '../../plan/restrict/pins.ts';
@@ -34,12 +34,15 @@ const GAP = 1e-3;
  * @returns 0 where the time was over before any bound was proven
  */
 export async function boundOverlap(
-  prepared: Pick<Prepared, 'model' | 'request' | 'given'>,
+  prepared: Pick<Prepared, 'model' | 'question'>,
   work: StepWork,
   known: readonly { readonly choice: Int32Array; readonly path: LongestPath }[],
   deadline: Deadline,
 ): Promise<number> {
-  const { model, request, given } = prepared;
+  const {
+    model,
+    question: { request, given },
+  } = prepared;
   const costs = new StreamCosts(
     work,
     BINS,

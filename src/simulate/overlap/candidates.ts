@@ -3,9 +3,9 @@
  * fits, each simulated once, and the best of them.
  */
 
-import type { Prepared } from '../../plan/prepare.ts';
-import { decode, type Decoded, stateMemory } from '../../plan/record/decode.ts';
-import { planMemoryTimeline, timelinePeakBytes } from '../../plan/record/memory-timeline.ts';
+import { decode, type Decoded, stateMemory } from '../../plan/choice/decode.ts';
+import { planMemoryTimeline, timelinePeakBytes } from '../../plan/choice/timeline.ts';
+import type { Prepared } from '../../plan/prepare/prepared.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import type { SimulatedPlan } from '../timeline/from-plan.ts';
@@ -21,10 +21,7 @@ export interface OverlapCandidate {
 }
 
 /** What candidates are choices of. */
-export type Candidates = Pick<
-  Prepared,
-  'program' | 'model' | 'problem' | 'table' | 'request' | 'budgetBytes'
->;
+export type Candidates = Pick<Prepared, 'question' | 'model' | 'left'>;
 
 type DecodedPlan = Pick<Decoded, 'nodes' | 'outputs' | 'computeSeconds' | 'communicationSeconds'>;
 
@@ -71,7 +68,9 @@ export class CandidatePool {
 
   /** Whether a choice from elsewhere is one of this problem: a recipe knows nothing of pins. */
   admits(choice: Int32Array): boolean {
-    const { problem } = this.prepared;
+    const {
+      left: { problem },
+    } = this.prepared;
     if (choice.length !== problem.domains.length) return false;
     const { cost, violations } = evaluate(problem, choice);
     return violations.length === 0 && Number.isFinite(Number(cost));
@@ -82,13 +81,16 @@ export class CandidatePool {
    * know states only.
    */
   private fits(choice: Int32Array): boolean {
-    const { model, table, request, budgetBytes } = this.prepared;
+    const { model, question } = this.prepared;
+    const { request, budgetBytes } = question;
     if (!holdsPeak(request)) return true;
-    return timelinePeakBytes(planMemoryTimeline(model, choice, table)) <= budgetBytes;
+    return timelinePeakBytes(planMemoryTimeline(model, choice)) <= budgetBytes;
   }
 
   private simulated(choice: Int32Array, decoded?: DecodedPlan): OverlapCandidate {
-    const { program, model, table, request, budgetBytes } = this.prepared;
+    const { model, question } = this.prepared;
+    const { program, request, budgetBytes } = question;
+    const { table } = model;
     const { nodes, outputs, computeSeconds, communicationSeconds } =
       decoded ?? decode(model, choice);
     const plan: SimulatedPlan = {

@@ -4,8 +4,8 @@
  * and a lower bound on the simulated step of every plan.
  */
 
+import { type PlannedResult, planOfChoice } from '../../plan/choice/result.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
-import { type PlannedResult, planOfChoice } from '../../plan/search/result.ts';
 import { NoChoiceInTime } from '../../solver/solve.ts';
 import { percentText, secondsText } from '../../units.ts';
 import { longestPath, stepWorkFor } from '../work/longest-path.ts';

@@ -4,8 +4,8 @@
  */
 
 import { ShardwrightError } from '../../errors.ts';
+import { planOfChoice, type ShardResult } from '../../plan/choice/result.ts';
 import type { PlanRequest } from '../../plan/request/request.ts';
-import { planOfChoice, type ShardResult } from '../../plan/search/result.ts';
 import { percentText, secondsText } from '../../units.ts';
 import { type OverlapOptions, searchOverlap } from './search.ts';
 
@@ -56,7 +56,7 @@ export async function overlapPlan(
   options: OverlapOptions = {},
 ): Promise<OverlapPlan> {
   const { prepared, plan, choice } = result;
-  checkOverlap(prepared.request);
+  checkOverlap(prepared.question.request);
   const { base, best, candidates, boundSeconds, gap } = await searchOverlap(
     prepared,
     choice,

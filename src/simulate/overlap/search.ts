@@ -4,7 +4,7 @@
  * bound on the overlapped step of every plan.
  */
 
-import type { Prepared } from '../../plan/prepare.ts';
+import type { Prepared } from '../../plan/prepare/prepared.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
 import { workOn } from '../../plan/request/work-limits.ts';
 import { restrictionOf } from '../../plan/restrict/pins.ts';
@@ -116,7 +116,7 @@ const BETTER = 1e-4;
  * @param choice the plan of summed costs
  */
 export async function searchOverlap(
-  prepared: Candidates & Pick<Prepared, 'given'>,
+  prepared: Candidates & Pick<Prepared, 'question'>,
   choice: Int32Array,
   options: OverlapOptions = {},
 ): Promise<OverlapSearch> {
@@ -124,7 +124,7 @@ export async function searchOverlap(
     rounds = 12,
     bins = 16,
     starts = [],
-    deadline = new Deadline(prepared.request.timeLimitSeconds),
+    deadline = new Deadline(prepared.question.request.timeLimitSeconds),
     ...simulation
   } = options;
   const launchSeconds = options.launchSeconds ?? LAUNCH_SECONDS;
@@ -163,13 +163,16 @@ class Alternation {
   private readonly kept: Parameters<typeof compactProblem>[1];
 
   constructor(
-    private readonly prepared: Candidates & Pick<Prepared, 'given'>,
+    private readonly prepared: Candidates & Pick<Prepared, 'question'>,
     private readonly work: StepWork,
     private readonly bins: number,
     private readonly pool: CandidatePool,
     private readonly deadline: Deadline,
   ) {
-    const { model, request, given } = prepared;
+    const {
+      model,
+      question: { request, given },
+    } = prepared;
     this.answers = [pool.best.choice];
     this.costs = new StreamCosts(work, bins);
     this.kept = restrictionOf(model, request, given).restriction.kept();
@@ -278,7 +281,7 @@ class Alternation {
    * that of the new plan.
    */
   async improve(): Promise<void> {
-    const regions = new Regions(this.prepared.problem);
+    const regions = new Regions(this.prepared.left.problem);
     let problems = this.onPathOf(this.pool.best.choice);
     let centers = costliestEdges(problems[0], this.pool.best.choice);
     const tried = new Set<string>();
@@ -322,7 +325,7 @@ class Alternation {
    * drawn at random. The domains are so small that a crossing is solved at once.
    */
   async cross(): Promise<void> {
-    const next = random(this.prepared.request.seed);
+    const next = random(this.prepared.question.request.seed);
     let inVain = 0;
     for (let k = 0; k < CROSSINGS && inVain < IN_VAIN && !this.deadline.isOver; k++) {
       const parents = this.pool.fastest(PARENTS).map(({ choice }) => choice);
@@ -347,7 +350,7 @@ class Alternation {
     free: ReadonlySet<number> = new Set(),
   ): Parameters<typeof compactProblem>[1] {
     const lists = new KeptLists();
-    return Array.from(this.prepared.problem.domains, (size, v) => {
+    return Array.from(this.prepared.left.problem.domains, (size, v) => {
       if (free.has(v)) {
         const allowed = this.kept[v]?.values ?? Int32Array.from({ length: size }, (_, a) => a);
         return lists.of(allowed.join(), () => allowed);
@@ -372,7 +375,7 @@ class Alternation {
       // A bound of a folded network stands with its certificate only.
       certify: isBound,
       gap: isBound ? BOUND_GAP : PLAN_GAP,
-      seed: this.prepared.request.seed,
+      seed: this.prepared.question.request.seed,
       workLimit: isBound ? workOn(problem) : PLAN_WORK * workOn(problem),
       ...(start === undefined ? {} : { starts: [start] }),
       ...this.deadline.solveOptions,

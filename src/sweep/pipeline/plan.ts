@@ -8,7 +8,7 @@ import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import type { Prepared } from '../../plan/prepare.ts';
+import type { Prepared } from '../../plan/prepare/prepared.ts';
 import { keptMicrobatches } from '../../simulate/pipeline/closed-forms.ts';
 import { playPipeline, type StageSeconds } from '../../simulate/pipeline/play.ts';
 import { passOrder, type PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
@@ -101,7 +101,7 @@ export function checkPipeline(
  *   for layers that are not one stack
  */
 export function pipelineOfPlan(
-  { model, request }: Pick<Prepared, 'model' | 'request'>,
+  { model, question: { request } }: Pick<Prepared, 'model' | 'question'>,
   choice: Int32Array,
   { devices: p, schedule, microbatches: m, virtual: v, budgetBytes }: PlanPipelineRequest,
   table: OperatorTable,

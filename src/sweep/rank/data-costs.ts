@@ -9,7 +9,7 @@ import { DTYPE_BYTES } from '../../graph/types.ts';
 import { shardCode } from '../../mesh/sharding/space.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Model } from '../../plan/model/model.ts';
-import type { Prepared } from '../../plan/prepare.ts';
+import type { Prepared } from '../../plan/prepare/prepared.ts';
 import type { DataRanks } from '../../recipes/zero-mode.ts';
 import { Recosting } from '../../solver/problem/recost.ts';
 import type { Problem } from '../../solver/types.ts';
@@ -25,7 +25,7 @@ import { GroupMaker } from './data-groups.ts';
  * and data dims together: here it is both, one after another.
  */
 export function withDataRanks(
-  { model, compact }: Pick<Prepared, 'model' | 'compact'>,
+  { model, left: { compact } }: Pick<Prepared, 'model' | 'left'>,
   data: DataRanks,
   layers: number,
   preset: string,

@@ -8,10 +8,10 @@ import { internalError } from '../../errors.ts';
 import { isPartialCode } from '../../mesh/sharding/space.ts';
 import type { TypedContext } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { Routes } from '../../plan/choice/routes.ts';
 import type { Model, Use } from '../../plan/model/model.ts';
 import { localCall } from '../../plan/model/node-costs.ts';
 import { moved } from '../../plan/model/tables.ts';
-import { Routes } from '../../plan/record/routes.ts';
 import { type Checkpoint, modulesOf, POLICIES, programPart } from '../../recipes/checkpoints.ts';
 import {
   type ByCheckpoint,
@@ -202,7 +202,7 @@ export class PlanReader {
         fused,
       });
     const kept = keptUnder('none');
-    const temporary = temporaryBytes(this.model, this.choice, this.table, {
+    const temporary = temporaryBytes(this.model, this.choice, {
       units: graphUnits,
       kept: kept.nodes,
       repeats: this.repeats,

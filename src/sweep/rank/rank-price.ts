@@ -15,7 +15,8 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import { plannable } from '../../passes/plannable/plannable.ts';
 import { backwardStart } from '../../passes/plannable/weight-views.ts';
 import type { Model } from '../../plan/model/model.ts';
-import { prepare, type Prepared } from '../../plan/prepare.ts';
+import { prepare } from '../../plan/prepare/prepare.ts';
+import type { Prepared } from '../../plan/prepare/prepared.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
 import { DEFAULT_REQUEST } from '../../plan/request/request.ts';
 import { priceRestriction } from '../../recipes/compare/price.ts';
@@ -165,11 +166,7 @@ export class CoreSolver {
       axes.length === 0 ? (['replicate'] as const) : axes.map((a) => a.part ?? 'replicate');
     const applied = applyRecipe(prepared.model, { name: axes.map((a) => a.part).join('+'), parts });
     if ('refused' in applied) return applied;
-    const priced = await priceRestriction(
-      { ...prepared, budgetBytes: 0 },
-      applied.restriction,
-      deadline,
-    );
+    const priced = await priceRestriction(prepared, applied.restriction, deadline, Infinity);
     if ('refused' in priced) return priced;
     const seconds =
       request.data === undefined
@@ -186,11 +183,8 @@ export class CoreSolver {
   }
 
   /** The problem of a program, with the costs of its data ranks where they are asked for. */
-  private problemFor(
-    prepared: Pick<Prepared, 'model' | 'compact'>,
-    { data }: CoreRequest,
-  ): Problem {
-    if (data === undefined) return prepared.compact.problem;
+  private problemFor(prepared: Pick<Prepared, 'model' | 'left'>, { data }: CoreRequest): Problem {
+    if (data === undefined) return prepared.left.compact.problem;
     return withDataRanks(
       prepared,
       data,
@@ -229,7 +223,7 @@ export class CoreSolver {
     const prepared = this.prepared(2, 'dp=2');
     const applied = applyRecipe(prepared.model, { name: 'dp', parts: ['data'] });
     if ('refused' in applied) throw internalError(`two data ranks: ${applied.refused}`);
-    const priced = await priceRestriction({ ...prepared, budgetBytes: 0 }, applied.restriction);
+    const priced = await priceRestriction(prepared, applied.restriction, undefined, Infinity);
     if ('refused' in priced) throw internalError(`two data ranks: ${priced.refused}`);
     return new PlanReader(
       prepared.model,

@@ -1,6 +1,6 @@
 /** Solves the placement of a data rank's program without a memory bound. */
 
-import type { Prepared } from '../../plan/prepare.ts';
+import type { Prepared } from '../../plan/prepare/prepared.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
 import { conflictOf } from '../../plan/restrict/conflict.ts';
 import { withoutFixed } from '../../solver/problem/condition.ts';
@@ -14,8 +14,8 @@ import type { Problem } from '../../solver/types.ts';
  * @param problem the program's own, or the same with other costs
  */
 export async function solveFree(
-  prepared: Pick<Prepared, 'compact' | 'model' | 'contradictions' | 'request'>,
-  problem: Problem = prepared.compact.problem,
+  prepared: Pick<Prepared, 'left' | 'model' | 'question'>,
+  problem: Problem = prepared.left.compact.problem,
   deadline?: Deadline,
 ): Promise<
   | {
@@ -30,12 +30,15 @@ export async function solveFree(
     }
   | { readonly refused: string }
 > {
-  const { compact, model, contradictions } = prepared;
+  const {
+    model,
+    left: { compact, contradictions },
+  } = prepared;
   if (contradictions.length > 0) return { refused: contradictions.join('; ') };
   const free = withoutFixed({ ...problem, rows: [] });
   const solution = await solve(free.problem, {
     engine: 'exact',
-    seed: prepared.request.seed,
+    seed: prepared.question.request.seed,
     ...deadline?.solveOptions,
   });
   if (solution.status === 'infeasible')

@@ -5,8 +5,8 @@ import { describe, expect, test } from 'vitest';
 import type { Graph } from '../../../src/graph/types.ts';
 import { importGraph, type ImportOptions } from '../../../src/import/import.ts';
 import { inferCall } from '../../../src/ops/record/infer.ts';
-import { prepare } from '../../../src/plan/prepare.ts';
-import { randomPlan } from '../../../src/plan/record/random-plan.ts';
+import { randomPlan } from '../../../src/plan/choice/random-plan.ts';
+import { prepare } from '../../../src/plan/prepare/prepare.ts';
 import { planFor, request, TABLE } from '../../plan/support.ts';
 import { runTwoSteps } from '../../simulate/steps/run-steps.ts';
 

@@ -11,7 +11,7 @@ import { narrowPoints, recomputedBy } from '../../../src/passes/checkpoint/polic
 import { recomputeInBackward } from '../../../src/passes/checkpoint/recompute.ts';
 import { plannable } from '../../../src/passes/plannable/plannable.ts';
 import { backwardStart } from '../../../src/passes/plannable/weight-views.ts';
-import { prepare } from '../../../src/plan/prepare.ts';
+import { prepare } from '../../../src/plan/prepare/prepare.ts';
 import { DEFAULT_REQUEST } from '../../../src/plan/request/request.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
 import { lossProgram, withBackward } from '../../../src/sweep/model/representative-layers.ts';

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
-import { prepare, type Prepared } from '../../../src/plan/prepare.ts';
+import { prepare } from '../../../src/plan/prepare/prepare.ts';
+import type { Prepared } from '../../../src/plan/prepare/prepared.ts';
 import { Restriction } from '../../../src/plan/restrict/restriction.ts';
 import { shardPrepared } from '../../../src/plan/shard.ts';
 import { priceRestriction } from '../../../src/recipes/compare/price.ts';
@@ -57,8 +58,11 @@ describe('a problem without a choice', () => {
     const { prepared, restriction } = stuck();
     const result = await shardPrepared({
       ...prepared,
-      problem: restriction.problem(),
-      compact: restriction.compact(),
+      left: {
+        ...prepared.left,
+        problem: restriction.problem(),
+        compact: restriction.compact(),
+      },
     });
     expect(result).toMatchObject({
       status: 'infeasible',

@@ -5,7 +5,7 @@ import type { Graph } from '../../../src/graph/types.ts';
 import { offered as offeredRules } from '../../../src/ops/expansion/patterns.ts';
 import { ruleText } from '../../../src/ops/record/rule.ts';
 import type { Model } from '../../../src/plan/model/model.ts';
-import { prepare } from '../../../src/plan/prepare.ts';
+import { prepare } from '../../../src/plan/prepare/prepare.ts';
 import type { PlanRequest } from '../../../src/plan/request/request.ts';
 import { whyNotOffered } from '../../../src/plan/restrict/pin-reasons.ts';
 import { input, parameter } from '../../../src/trace/record/spec.ts';

@@ -1,9 +1,9 @@
 /** Ties of whole plans: which plan of least seconds is returned. */
 import { expect, test } from 'vitest';
 
-import { prepare } from '../../../src/plan/prepare.ts';
-import { decode } from '../../../src/plan/record/decode.ts';
-import { brokenTies, TIE_BREAK } from '../../../src/plan/search/tie-break.ts';
+import { decode } from '../../../src/plan/choice/decode.ts';
+import { prepare } from '../../../src/plan/prepare/prepare.ts';
+import { brokenTies, TIE_BREAK } from '../../../src/plan/solve/ties.ts';
 import { evaluate } from '../../../src/solver/check/verify.ts';
 import { solve } from '../../../src/solver/solve.ts';
 import { load, planFor, request, TABLE } from '../support.ts';
@@ -32,7 +32,10 @@ function unequal(parameters: readonly Placed[]): number {
 test('among plans of equal seconds, equal layers are placed the same way as far as that costs nothing', async () => {
   const graph = load('torch/resnet14/joint.expanded');
   const prepared = prepare(graph, request('dp=2,tp=2'), TABLE);
-  const { model, compact, problem } = prepared;
+  const {
+    model,
+    left: { compact, problem },
+  } = prepared;
   const engine = await solve(compact.problem);
   expect(engine.status).toBe('optimal');
   const before = compact.expand(engine.choice);

@@ -2,11 +2,11 @@ import { expect, test } from 'vitest';
 
 import { loadModel } from '../../../src/cli/input/load.ts';
 import { plannable } from '../../../src/passes/plannable/plannable.ts';
-import { neighbourhoodStart } from '../../../src/plan/memory/neighbourhood-start.ts';
-import { prepare } from '../../../src/plan/prepare.ts';
+import { prepare } from '../../../src/plan/prepare/prepare.ts';
 import { Deadline } from '../../../src/plan/request/deadline.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../../src/plan/request/request.ts';
 import { shard } from '../../../src/plan/shard.ts';
+import { neighbourhoodStart } from '../../../src/plan/solve/neighbourhood-start.ts';
 import { solve } from '../../../src/solver/solve.ts';
 import { differencesOf, load, TABLE } from '../support.ts';
 
@@ -25,7 +25,7 @@ test('one large tensor under a tight budget: neighbourhood search finds what the
     memoryBytes: 164_308_121,
   };
   const { graph, table } = await loadModel('bert-base-uncased', {});
-  const { problem } = prepare(plannable(graph, table), request, table).compact;
+  const { problem } = prepare(plannable(graph, table), request, table).left.compact;
   const quick = await solve(problem, {
     engine: 'exact',
     certify: false,

@@ -183,7 +183,7 @@ describe('a comparison of the MLP on 8 devices', () => {
     );
     if (planned.status !== 'planned') throw new Error(planned.status);
     const optimum = all.plans.find((p) => p.origin === 'ilp' && p.mesh === 'd0=8');
-    const { timeline } = simulate(planned.prepared.program, planned.plan, TABLE);
+    const { timeline } = simulate(planned.prepared.question.program, planned.plan, TABLE);
     expect(optimum?.simulatedSeconds).toBe(timeline.seconds);
     const ranked =
       all.simulatedRanking?.map((name) => all.plans.find((p) => p.name === name)) ?? [];

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { prepare } from '../../../src/plan/prepare.ts';
+import { prepare } from '../../../src/plan/prepare/prepare.ts';
 import { shardPrepared } from '../../../src/plan/shard.ts';
 import { verify } from '../../../src/simulate/verify.ts';
 import { associativeScan } from '../../../src/trace/control/associative-scan.ts';

@@ -10,13 +10,15 @@ import type { Graph } from '../../../graph/types.ts';
 import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
 import { paddingText, tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
-import { prepare, type Prepared } from '../../../plan/prepare.ts';
-import { choiceOfPlan } from '../../../plan/questions/transfer.ts';
-import { changeRequest, withPins } from '../../../plan/questions/what-if.ts';
+import type { Infeasible } from '../../../plan/choice/result.ts';
+import { choiceOfPlan } from '../../../plan/choice/transfer.ts';
+import { prepare } from '../../../plan/prepare/prepare.ts';
+import { withPins } from '../../../plan/prepare/prepare.ts';
+import type { Prepared } from '../../../plan/prepare/prepared.ts';
+import { changeRequest } from '../../../plan/questions/what-if.ts';
 import type { PlanFolder } from '../../../plan/record/folder.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
-import type { Infeasible } from '../../../plan/search/result.ts';
 import { shardPrepared } from '../../../plan/shard.ts';
 import { audit } from '../../../recipes/audit.ts';
 import { priceRestriction } from '../../../recipes/compare/price.ts';
@@ -87,7 +89,7 @@ export async function auditCommand(
     if (!json)
       io.stderr(
         `the plan needs ${bytesText(result.peakBytes)}, the budget is ` +
-          `${bytesText(prepared.budgetBytes)}\n`,
+          `${bytesText(prepared.question.budgetBytes)}\n`,
       );
     return EXIT.infeasible;
   }
@@ -247,7 +249,7 @@ async function givenChoice(
   const mesh = options.mesh ?? graph.mesh;
   const request = freeRequest(options, mesh);
   const prepared = prepare(graph, request, table, deadline);
-  const { pins, outputs, skipped } = prepared.given;
+  const { pins, outputs, skipped } = prepared.question.given;
   if (pins.length + outputs.length === 0)
     throw new ShardwrightError(
       'E_USAGE',
@@ -258,7 +260,7 @@ async function givenChoice(
     );
   const pinned = withPins(
     prepared,
-    changeRequest(prepared.request, (draft) => void delete draft.shardings).request,
+    changeRequest(prepared.question.request, (draft) => void delete draft.shardings).request,
   );
   const result = await shardPrepared(pinned, { deadline: deadline.part(1 / 2) });
   if (result.status === 'infeasible') return { prepared, infeasible: result };
@@ -266,7 +268,7 @@ async function givenChoice(
     prepared,
     choice: result.choice,
     notes: [
-      ...pinned.unpinned,
+      ...pinned.left.unpinned,
       'the source leaves some placements open; they are as cheap as it admits',
     ],
   };

@@ -7,15 +7,15 @@ import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { Graph } from '../../../graph/types.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
+import type { ShardResult } from '../../../plan/choice/result.ts';
 import {
   type Frontier,
   FRONTIER_POINTS,
   type FrontierStep,
   memoryFrontier,
-} from '../../../plan/memory-frontier.ts';
+} from '../../../plan/questions/memory-frontier.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { gapUnderMemory, isGapGiven, type PlanRequest } from '../../../plan/request/request.ts';
-import type { ShardResult } from '../../../plan/search/result.ts';
 import { settingLines } from '../../../report/model/settings.ts';
 import type { Progress } from '../../../solver/types.ts';
 import {

@@ -9,7 +9,9 @@ import type { Graph } from '../../../graph/types.ts';
 import { tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { atSizes } from '../../../passes/sizes/fix-sizes.ts';
-import { prepare, type Prepared } from '../../../plan/prepare.ts';
+import type { Infeasible, ShardResult } from '../../../plan/choice/result.ts';
+import { prepare } from '../../../plan/prepare/prepare.ts';
+import type { Prepared } from '../../../plan/prepare/prepared.ts';
 import { planAtEnds, plannedSizes } from '../../../plan/questions/size-range.ts';
 import type { Plan } from '../../../plan/record/types.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
@@ -20,7 +22,6 @@ import {
   type PlanRequest,
   recomputesUnderBudget,
 } from '../../../plan/request/request.ts';
-import type { Infeasible, ShardResult } from '../../../plan/search/result.ts';
 import { shardPrepared } from '../../../plan/shard.ts';
 import { priceRecipes } from '../../../recipes/compare/compare.ts';
 import {
@@ -107,7 +108,11 @@ export async function planCommand(
     if (options.frontier !== undefined)
       return await frontierCommand(atSizes(graph, new Map()), table, request, options, io, {
         writePlan: (folder, { prepared, plan, certificate }) =>
-          writeFolder(folder, planFiles(plan, prepared.program, certificate, table), 'plan'),
+          writeFolder(
+            folder,
+            planFiles(plan, prepared.question.program, certificate, table),
+            'plan',
+          ),
         onProgress: progressPrinter(io, options.quiet === true),
         ...run,
       });
@@ -164,7 +169,7 @@ export async function planGraph(
   const prepared = prepare(graph, request, table, deadline);
   const search = deadline.reserving((RE_COSTING * (performance.now() - began)) / 1e3);
   answers();
-  if (options.emitIlp !== undefined) await emitIlp(prepared.problem, options.emitIlp);
+  if (options.emitIlp !== undefined) await emitIlp(prepared.left.problem, options.emitIlp);
   const recipes = options.recipes ? await priceRecipes(prepared, search.part(RECIPES)) : [];
   const starts = recipes.flatMap((r) => (r.status === 'priced' ? [r.choice] : []));
   const log = new SolverLog(prepared);
@@ -185,7 +190,7 @@ export async function planGraph(
       ? await withStep(result, recipes, deadline)
       : undefined;
   const { plan, choice } = overlap?.result ?? step?.result ?? result;
-  checkRecipes(prepared.given, plan, recipes);
+  checkRecipes(prepared.question.given, plan, recipes);
   const ends =
     range === undefined || deadline.isOver
       ? undefined
@@ -204,7 +209,7 @@ export async function planGraph(
     io.stdout(
       `${planSummary(result.graph, plan, recipes, { ...(stages?.asked ?? asGiven(plan, request)), secondOpinion: result.secondOpinion, ...(step === undefined ? {} : { simulated: stepText(step) }) })}\n`,
     );
-    const why = whyRecipesAreCheaper(prepared.given, plan, recipes);
+    const why = whyRecipesAreCheaper(prepared.question.given, plan, recipes);
     if (why !== undefined) io.stdout(`note  ${why}\n`);
     if (overlap !== undefined) io.stdout(`\n${overlapText(overlap)}\n`);
     else if (request.overlap === true)
@@ -215,7 +220,13 @@ export async function planGraph(
   }
   // The answer is out: a disk that is full by now takes nothing away.
   if (options.output !== undefined) {
-    const files = planFiles(plan, result.prepared.program, result.certificate, table, pipeline);
+    const files = planFiles(
+      plan,
+      result.prepared.question.program,
+      result.certificate,
+      table,
+      pipeline,
+    );
     const all = [
       ...files,
       [PROGRESS_FILE, progressText(files[0][1], log.incumbents(plan))],
@@ -350,7 +361,7 @@ function overlapText(overlap: OverlapPlan): string {
   const proven =
     `no plan takes less than ${secondsText(boundSeconds)} (gap ${percentText(gap)}); ` +
     `${countedText(rounds, 'plan')} ` +
-    `simulated${holdsPeak(overlap.result.prepared.request) ? '\n           every plan simulated keeps the peak of memory within the budget; the bound holds whatever the peak is' : ''}`;
+    `simulated${holdsPeak(overlap.result.prepared.question.request) ? '\n           every plan simulated keeps the peak of memory within the budget; the bound holds whatever the peak is' : ''}`;
   if (!changed) return `overlap    ${secondsText(simulatedSeconds)} simulated; ${proven}`;
   return (
     `overlap    ${secondsText(simulatedSeconds)} simulated, ` +
@@ -407,7 +418,7 @@ async function emitIlp(problem: Problem, path: string): Promise<void> {
 
 export function reportInfeasible(
   result: Infeasible,
-  { model, request }: Pick<Prepared, 'model' | 'request'>,
+  { model, question: { request } }: Pick<Prepared, 'model' | 'question'>,
   io: CliIo,
   json: boolean,
 ): number {

@@ -12,8 +12,8 @@ import { tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { plannable } from '../../../passes/plannable/plannable.ts';
 import type { Shrunk } from '../../../passes/sizes/shrink.ts';
-import { prepare } from '../../../plan/prepare.ts';
-import { transferPlan } from '../../../plan/questions/transfer.ts';
+import { transferPlan } from '../../../plan/choice/transfer.ts';
+import { prepare } from '../../../plan/prepare/prepare.ts';
 import { shardPrepared } from '../../../plan/shard.ts';
 import { readFileText } from '../../../platform/read-file.ts';
 import {
@@ -223,7 +223,9 @@ async function plannedModel(
     if (result.status === 'infeasible')
       return reportInfeasible(result, prepared, io, options.json === true);
     // Recomputed nodes of a checkpointed plan stand in the program that it was made for.
-    const { program, request: settled } = result.prepared;
+    const {
+      question: { program, request: settled },
+    } = result.prepared;
     const reduced = !again
       ? before
       : replan

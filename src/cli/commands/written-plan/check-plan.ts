@@ -1,6 +1,6 @@
 /** `check-plan`: a written plan against its graph, its request and its certificate. */
 import { ShardwrightError } from '../../../errors.ts';
-import { checkPlan, differenceText, type PlanCheck } from '../../../plan/check-plan.ts';
+import { checkPlan, differenceText, type PlanCheck } from '../../../plan/questions/check-plan.ts';
 import { countedText, secondsText, tableText } from '../../../units.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { stagesAgain } from '../../input/pipeline-file.ts';

@@ -3,7 +3,7 @@
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
-import type { PlanCheck } from '../../../plan/check-plan.ts';
+import type { PlanCheck } from '../../../plan/questions/check-plan.ts';
 import type { PlanFolder } from '../../../plan/record/folder.ts';
 import { REPORT_FORMATS, type ReportFormat } from '../../../report/formats.ts';
 import { drawParameters } from '../../../report/html/drawings.ts';

@@ -2,7 +2,7 @@
  * Prices the recipes of a plan's mesh on the plan's own problem and says why each of them loses.
  */
 
-import { decode } from '../../../plan/record/decode.ts';
+import { decode } from '../../../plan/choice/decode.ts';
 import { sumCollectives, termsOf } from '../../../plan/record/diff.ts';
 import type { Plan } from '../../../plan/record/types.ts';
 import { dominators, paretoFront } from '../../../recipes/compare/pareto.ts';
@@ -90,7 +90,7 @@ export async function compareRecipes(prepared: Solvable, plan: Plan): Promise<Co
       objective: { seconds, computeSeconds, communicationSeconds },
       memory: plan.memory,
     };
-    const over = peakBytes - prepared.budgetBytes;
+    const over = peakBytes - prepared.question.budgetBytes;
     choices.push({ name: recipe.name, choice });
     rows.push({
       name: recipe.name,

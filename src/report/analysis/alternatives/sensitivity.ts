@@ -3,10 +3,10 @@
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { RedistributionCharges } from '../../../cost/redistribution/charges.ts';
 import { Redistributor } from '../../../cost/redistribution/redistribute.ts';
-import type { Prepared } from '../../../plan/prepare.ts';
-import { recost } from '../../../plan/record/recost.ts';
+import { recost } from '../../../plan/choice/recost.ts';
+import type { Prepared } from '../../../plan/prepare/prepared.ts';
+import { pricesOf } from '../../../plan/prepare/prices.ts';
 import type { Plan } from '../../../plan/record/types.ts';
-import { pricesOf } from '../../../plan/request/prices.ts';
 
 /** The same plan on links of another speed. */
 export interface Sensitivity {
@@ -63,10 +63,10 @@ export function withLinks(cluster: string, { level, factor }: LinkChange): strin
 
 /** Prices the plan anew on faster and slower links; nothing is solved. */
 export function sensitivityOf(
-  { model, table, request }: Pick<Prepared, 'model' | 'table' | 'request'>,
+  { model, question: { request } }: Pick<Prepared, 'model' | 'question'>,
   plan: Plan,
 ): Sensitivity[] {
-  const { graph, flow, space } = model;
+  const { graph, flow, space, table } = model;
   return linkChanges(plan).map((change) => {
     const cluster = loadCluster(withLinks(request.cluster, change));
     const collectives = pricesOf(request, cluster, space.mesh);

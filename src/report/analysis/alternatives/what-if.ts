@@ -5,12 +5,12 @@
 
 import type { Graph } from '../../../graph/types.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
-import { leastMemory } from '../../../plan/memory/least-memory.ts';
-import { prepare } from '../../../plan/prepare.ts';
+import { prepare } from '../../../plan/prepare/prepare.ts';
 import type { Reopened } from '../../../plan/questions/explain.ts';
 import { changeRequest } from '../../../plan/questions/what-if.ts';
 import { restrictionOf } from '../../../plan/restrict/pins.ts';
 import { shardPrepared } from '../../../plan/shard.ts';
+import { leastMemory } from '../../../plan/solve/least-memory.ts';
 import { solveRestricted } from '../../../recipes/compare/price.ts';
 import type { Compared } from './recipes.ts';
 import { linkChanges, type Sensitivity, withLinks } from './sensitivity.ts';
@@ -28,7 +28,11 @@ export interface MemoryBounds {
 
 /** Solves the request without its memory budget, and for the least memory. */
 export async function memoryBounds({ prepared }: Reopened): Promise<MemoryBounds> {
-  const { model, request, compact, given } = prepared;
+  const {
+    model,
+    question: { request, given },
+    left: { compact },
+  } = prepared;
   const { restriction } = restrictionOf(model, request, given);
   const found = await solveRestricted(prepared, restriction, Infinity);
   const least = await leastMemory(compact.problem);
@@ -78,7 +82,7 @@ export async function bestOnOtherLinks(
 ): Promise<Sensitivity[]> {
   const out: Sensitivity[] = [];
   for (const [k, change] of linkChanges(plan).entries()) {
-    const { request } = changeRequest(prepared.request, (draft) => {
+    const { request } = changeRequest(prepared.question.request, (draft) => {
       draft.cluster = withLinks(draft.cluster, change);
     });
     const result = await shardPrepared(prepare(program, request, operators), { starts: [choice] });

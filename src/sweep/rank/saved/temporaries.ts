@@ -1,8 +1,7 @@
 /** Gives the peak bytes of each unit that are neither states nor saved activations. */
 
-import type { OperatorTable } from '../../../ops/record/table.ts';
+import { planMemoryTimeline } from '../../../plan/choice/timeline.ts';
 import type { Model } from '../../../plan/model/model.ts';
-import { planMemoryTimeline } from '../../../plan/record/memory-timeline.ts';
 import type { GraphUnits } from '../../model/units.ts';
 import type { GatheredRepeats } from './key-values.ts';
 
@@ -18,13 +17,12 @@ interface Kept {
 export function temporaryBytes(
   model: Model,
   choice: Int32Array,
-  table: OperatorTable,
   { units, kept, repeats }: Kept,
 ): Float64Array {
   const { nodes } = model.graph;
   const names = new Set([...kept].map((n) => nodes[n].name));
   const twice = new Map(repeats.flatMap((r) => r.nodes.map((n) => [nodes[n].name, r] as const)));
-  const { intervals, nodeOfPoint, pointOfNode } = planMemoryTimeline(model, choice, table);
+  const { intervals, nodeOfPoint, pointOfNode } = planMemoryTimeline(model, choice);
   const change = new Float64Array(nodeOfPoint.length + 1);
   const alive = (start: number, end: number, bytes: number): void => {
     change[start] += bytes;

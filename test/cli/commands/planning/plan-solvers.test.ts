@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import loadHighs from 'highs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import { prepare } from '../../../../src/plan/prepare.ts';
+import { prepare } from '../../../../src/plan/prepare/prepare.ts';
 import { readPlan } from '../../../../src/plan/record/schema.ts';
 import { shardPrepared } from '../../../../src/plan/shard.ts';
 import { load, request, TABLE } from '../../../plan/support.ts';

@@ -1,0 +1,101 @@
+/** A guess, made without a proof, that the budget binds at the peak of memory. */
+import { FOLD_VARIABLES } from '../../solver/search/prepared.ts';
+import { relaxedChoice } from '../../solver/search/tight-relaxation.ts';
+import { feasible, NO_CERTIFICATE } from '../choice/result.ts';
+import { peakBytesOf } from '../choice/timeline.ts';
+import type { Prepared } from '../prepare/prepared.ts';
+import type { Deadline } from '../request/deadline.ts';
+import { holdsPeak, recomputesUnderBudget } from '../request/request.ts';
+import { gapOnTheWay, workOn } from '../request/work-limits.ts';
+import { memoryOf } from '../solve/least-memory.ts';
+import { solveUnlessLate } from '../solve/solve-or-refuse.ts';
+import type { OverBudget } from './hold-budget.ts';
+import { PeakProblems } from './rows/peak-problems.ts';
+
+/**
+ * Activations of this share of the budget at the peak are more than plans leave free that are
+ * chosen for their states alone. So are those of as many layers' states: where a plan leaves free
+ * what a layer's states take, that layer could take the cheaper placements.
+ */
+const HEAVY_ACTIVATIONS = 1 / 8;
+const HEAVY_LAYERS = 2;
+
+/** Whether the budget is likely to bind at the peak. */
+interface FarOver {
+  /** What a search under the peak begins with; absent where the question is open. */
+  readonly over?: OverBudget;
+  /** The problems of the search to come, if any were asked. */
+  readonly problems?: PeakProblems;
+}
+
+/**
+ * About the plan of least seconds without any limit, where it says that the budget binds at the
+ * peak: its states alone exceed the budget, and activations come on top. Then least seconds with
+ * the states within the budget need not be sought: no such plan fits. It bounds nothing and says
+ * only where memory peaks. Undefined where the question is open, and where no layers repeat: short
+ * programs answer it at once.
+ */
+export async function farOverBudget(
+  prepared: Pick<Prepared, 'question' | 'left' | 'model'>,
+  deadline: Deadline,
+): Promise<FarOver> {
+  const { request, budgetBytes } = prepared.question;
+  const { compact } = prepared.left;
+  const { problem } = compact;
+  const isOwn = request.solver === 'auto' || request.solver === 'exact';
+  if (
+    !isOwn ||
+    !holdsPeak(request) ||
+    recomputesUnderBudget(request) ||
+    request.objective === 'parameter-memory'
+  )
+    return {};
+  const largest = (problem.rows?.[0]?.amounts ?? []).reduce(
+    (sum, amounts) => sum + amounts.reduce((a, b) => Math.max(a, b), 0),
+    0,
+  );
+  if (largest <= budgetBytes || problem.domains.length < FOLD_VARIABLES) return {};
+  const problems = new PeakProblems(prepared, false);
+  const { whole, shared } = problems;
+  if (shared.fold === undefined) return { problems };
+  const started = performance.now();
+  const asked = {
+    engine: 'exact',
+    certify: false,
+    gap: gapOnTheWay(request),
+    workLimit: workOn(problem),
+    seed: request.seed,
+    prepared: shared,
+    ...deadline.solveOptions,
+  } as const;
+  const found =
+    relaxedChoice(shared, () => deadline.isOver) ??
+    (await solveUnlessLate(whole.problem, asked))?.choice;
+  if (found === undefined || found.length === 0) return { problems };
+  const choice = whole.strategies(found);
+  const stateBytes = memoryOf(problem, choice);
+  if (stateBytes <= budgetBytes) return { problems };
+  const activationBytes = peakBytesOf(prepared.model, compact.expand(choice)) - stateBytes;
+  const layers = new Set(shared.fold.layer).size;
+  if (
+    activationBytes <
+    Math.min(HEAVY_ACTIVATIONS * budgetBytes, (HEAVY_LAYERS * stateBytes) / layers)
+  )
+    return { problems };
+  const seconds = (performance.now() - started) / 1000;
+  return {
+    problems,
+    over: {
+      free: feasible({
+        choice,
+        objective: shared.cost(found),
+        bound: -Infinity,
+        solver: 'message-passing',
+        seconds,
+      }),
+      problem,
+      certificate: NO_CERTIFICATE,
+      problems,
+    },
+  };
+}

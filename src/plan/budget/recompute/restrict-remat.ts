@@ -1,0 +1,26 @@
+/**
+ * A part of a rematerialization problem. In: the problem, the strategies to fix. Out: the problem
+ * of its decisions alone.
+ */
+import {
+  type CompactProblem,
+  compactProblem,
+  KeptLists,
+} from '../../../solver/problem/restrict.ts';
+import type { RematProblem } from './remat-problem.ts';
+
+/**
+ * The rematerialization problem with every strategy, copy and output fixed and the decisions left:
+ * checkpointing after sharding.
+ */
+export function fixedStrategies(remat: RematProblem, compact: Int32Array): CompactProblem {
+  const lists = new KeptLists();
+  const kept = Array.from(remat.problem.domains, (size, v) => {
+    const decisions = remat.decisionsOf(v);
+    const from = compact[v] * decisions;
+    return lists.of(`${from}:${decisions}:${size}`, () =>
+      Int32Array.from({ length: decisions }, (_, k) => from + k),
+    );
+  });
+  return compactProblem(remat.problem, kept);
+}

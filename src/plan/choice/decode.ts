@@ -1,0 +1,306 @@
+/**
+ * Decoding. In: a model and a choice. Out: the placements of every node and the redistributions
+ * between them.
+ */
+import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
+import { drawsNumbers } from '../../ops/record/record.ts';
+import type { NodeStrategies } from '../../strategy/nodes.ts';
+import type { Model, Use } from '../model/model.ts';
+import { collectivesInside } from '../model/node-costs.ts';
+import { moved } from '../model/tables.ts';
+import type {
+  Plan,
+  PlanMemory,
+  PlannedInside,
+  PlannedNode,
+  PlannedOutput,
+  PlannedRedistribution,
+} from '../record/types.ts';
+import { Routes } from './routes.ts';
+import { plannedSteps } from './steps.ts';
+
+/** What a choice means: the placements of every node and the redistributions between them. */
+export interface Decoded {
+  readonly computeSeconds: number;
+  readonly communicationSeconds: number;
+  /**
+   * The same with the seconds of the steps that run, where the preset charges redistributions by a
+   * formula.
+   */
+  readonly executedCommunicationSeconds?: number;
+  readonly parameters: Plan['parameters'];
+  readonly nodes: readonly PlannedNode[];
+  readonly outputs: readonly PlannedOutput[];
+  readonly memory: Omit<PlanMemory, 'budgetBytes'>;
+}
+
+/** Turns the solver's choice into placements, redistributions with their collectives, and bytes. */
+export function decode(model: Model, choice: Int32Array): Decoded {
+  const { graph, flow, strategies, space, nodeVariable } = model;
+  const movements = new Movements(model, choice);
+  let compute = 0;
+  let communication = 0;
+  let executed = 0;
+  const add = (r: PlannedRedistribution): void => {
+    communication += r.seconds * (r.times ?? 1);
+    executed += (r.executedSeconds ?? r.seconds) * (r.times ?? 1);
+  };
+  const usesOfNode = new Map<number, Use[]>();
+  const usesOfOutput: Use[] = [];
+  for (const use of model.uses) {
+    if (use.at.kind !== 'input') usesOfOutput.push(use);
+    else {
+      const list = usesOfNode.get(use.at.node);
+      if (list === undefined) usesOfNode.set(use.at.node, [use]);
+      else list.push(use);
+    }
+  }
+  const nodes = graph.nodes.map((node, n): PlannedNode => {
+    const entry = strategies.nodes[n];
+    const target = node.kind === 'call' ? node.target : node.kind;
+    if (entry === null) {
+      const value = flow.valueOf(node.name);
+      return {
+        name: node.name,
+        target,
+        inputs: [],
+        outputs: [movements.ownedText(value)],
+        phase: flow.phases[n],
+        aliasOf: nameOfValue(model, value),
+        ...(node.meta.repeats === undefined ? {} : { repeats: node.meta.repeats }),
+        seconds: 0,
+        redistributions: [],
+      };
+    }
+    const { set, content } = entry;
+    const s = choice[nodeVariable[n]];
+    const width = set.inputCount + set.outputCount;
+    const text = (slot: number): string => {
+      const id = set.specs[s * width + slot];
+      return id < 0 ? '-' : space.text(id);
+    };
+    const seconds = model.nodeSeconds.get(content)!;
+    const times = model.opened?.loops.runsOf(node.name) ?? 1;
+    compute += seconds.compute[s] * times;
+    communication += seconds.internal[s] * times;
+    executed += seconds.internal[s] * times;
+    const redistributions = (usesOfNode.get(n) ?? []).flatMap((use) => movements.of(use));
+    redistributions.forEach(add);
+    return {
+      name: node.name,
+      target,
+      inputs: Array.from({ length: set.inputCount }, (_, i) => text(i)),
+      outputs: Array.from({ length: set.outputCount }, (_, k) => text(set.inputCount + k)),
+      ...runtimeFacts(
+        model,
+        n,
+        entry,
+        set.specs.subarray(s * width + set.inputCount, (s + 1) * width),
+      ),
+      seconds: seconds.compute[s],
+      ...(times !== 1 ? { times } : {}),
+      ...(seconds.internal[s] > 0
+        ? { internalSeconds: seconds.internal[s], inside: insideOf(model, entry, s) }
+        : {}),
+      redistributions,
+    };
+  });
+  const outputs = usesOfOutput.map((use): PlannedOutput => {
+    const redistributions = movements.of(use);
+    redistributions.forEach(add);
+    if (use.at.kind !== 'output')
+      return {
+        value: nameOfValue(model, use.value),
+        role: 'carry',
+        of: use.at.kind === 'carry' ? graph.nodes[use.at.node].name : '',
+        placement: space.text(movements.demanded(use)),
+        redistributions,
+      };
+    const { output } = flow.outputs[use.at.output];
+    return {
+      value: output.value ?? '',
+      role: output.role,
+      ...(output.of !== undefined ? { of: output.of } : {}),
+      placement: space.text(movements.demanded(use)),
+      redistributions,
+    };
+  });
+  return {
+    computeSeconds: compute,
+    communicationSeconds: communication,
+    ...(model.charges.byFormula ? { executedCommunicationSeconds: executed } : {}),
+    parameters: parameterPlacements(model, choice),
+    nodes,
+    outputs,
+    memory: stateMemory(model, choice),
+  };
+}
+
+/** What a runtime needs of a node beside its placements. */
+function runtimeFacts(
+  model: Model,
+  n: number,
+  { record, call }: NodeStrategies,
+  outputs: Int32Array,
+): Pick<PlannedNode, 'phase' | 'operands' | 'local' | 'repeats' | 'random'> {
+  const { graph, flow, space, opened } = model;
+  const { name, target, meta } = graph.nodes[n];
+  const shapes = Array.from(flow.results[n], (id) => (id < 0 ? null : flow.values[id].meta.shape));
+  const [drawn] = shapes;
+  // The backward pass of attention takes up the numbers of the forward call.
+  const draws =
+    record !== undefined &&
+    call !== undefined &&
+    drawsNumbers(record, call) &&
+    !target.includes('_backward.');
+  return {
+    phase: flow.phases[n],
+    ...(flow.inputs[n].length === 0
+      ? {}
+      : { operands: Array.from(flow.inputs[n], (value) => nameOfValue(model, value)) }),
+    local: shapes.map((shape, k) =>
+      shape === null || outputs[k] < 0 ? null : space.localShape(outputs[k], shape),
+    ),
+    ...(meta.repeats === undefined ? {} : { repeats: meta.repeats }),
+    ...(draws && drawn
+      ? { random: { stream: opened?.origins.get(name) ?? name, shape: drawn } }
+      : {}),
+  };
+}
+
+/** The collectives inside a call, priced one by one. */
+export function insideOf(
+  { space, collectives }: Model,
+  entry: NodeStrategies,
+  s: number,
+): PlannedInside[] {
+  const { mesh } = space;
+  return collectivesInside(entry, s, space)
+    .filter(({ meshDim }) => mesh.sizes[meshDim] > 1)
+    .map(({ kind, meshDim, bytes, site }) => ({
+      kind,
+      meshDims: [mesh.names[meshDim]],
+      bytes,
+      seconds: collectives.seconds(kind, bytes, [meshDim]),
+      ...site,
+    }));
+}
+
+/** The redistributions of each use as the plan lists them. */
+class Movements {
+  private readonly routes: Routes;
+
+  constructor(
+    private readonly model: Model,
+    choice: Int32Array,
+  ) {
+    this.routes = new Routes(model, choice);
+  }
+
+  ownedText(value: number): string {
+    return this.model.space.text(this.routes.owned(value));
+  }
+
+  demanded(use: Use): number {
+    return this.routes.demanded(use);
+  }
+
+  of(use: Use): PlannedRedistribution[] {
+    const { space } = this.model;
+    return this.routes.of(use).map(({ from, to, copy, copyId }): PlannedRedistribution => {
+      const shared = copy === undefined || copyId === undefined ? {} : { copy, copyId };
+      if (copy !== 'reused') return { ...this.move(use, from, to), ...shared };
+      const value = nameOfValue(this.model, use.value);
+      return {
+        input: inputOf(use),
+        value,
+        from: space.text(from),
+        to: space.text(to),
+        collectives: [],
+        seconds: 0,
+        ...shared,
+      };
+    });
+  }
+
+  private move(use: Use, from: number, to: number): PlannedRedistribution {
+    const { model } = this;
+    const value = model.flow.values[use.value];
+    const plan = model.redistributor.plan(moved(value.meta), from, to);
+    if (plan === undefined)
+      throw new Error(
+        `internal: chosen redistribution ${model.space.text(from)} -> ` +
+          `${model.space.text(to)} is refused`,
+      );
+    return {
+      input: inputOf(use),
+      value: nameOfValue(model, use.value),
+      from: model.space.text(from),
+      to: model.space.text(to),
+      ...(use.times !== 1 ? { times: use.times } : {}),
+      collectives: plan.steps
+        .filter((step) => COLLECTIVES.has(step.kind))
+        .map((step) => ({
+          kind: step.kind,
+          meshDims: step.meshDims.map((d) => model.space.mesh.dims[d].name),
+          bytes: step.bytes,
+          seconds: step.seconds,
+        })),
+      steps: plannedSteps(plan, model.space),
+      ...(model.charges.byFormula
+        ? {
+            seconds: model.charges.seconds(model.charges.typeOf(value), from, to),
+            executedSeconds: plan.seconds,
+          }
+        : { seconds: plan.seconds }),
+    };
+  }
+}
+
+const COLLECTIVES: ReadonlySet<string> = new Set<string>(COLLECTIVE_KINDS);
+
+/** Name of the node that makes a value, with the position of the result where it has several. */
+function nameOfValue(model: Model, value: number): string {
+  const { node, result } = model.flow.values[value];
+  const { name } = model.graph.nodes[node];
+  return model.flow.results[node].length > 1 ? `${name}[${result}]` : name;
+}
+
+function inputOf(use: Use): number {
+  return use.at.kind === 'input' ? use.at.input : 0;
+}
+
+function parameterPlacements(model: Model, choice: Int32Array): Decoded['parameters'] {
+  const { graph, flow, strategies, space, nodeVariable } = model;
+  const owners = new Map(
+    (graph.ties ?? []).flatMap(([owner, ...others]) => others.map((name) => [name, owner])),
+  );
+  return graph.nodes.flatMap((node, n) => {
+    if (node.kind !== 'placeholder' || node.meta.role !== 'parameter') return [];
+    const { set } = strategies.nodes[n]!;
+    const { meta } = flow.values[flow.results[n][0]];
+    const placement = space.text(set.specs[choice[nodeVariable[n]]]);
+    const name = node.meta.roleName ?? node.name;
+    const tiedTo = owners.get(name);
+    return [{ name, shape: meta.shape, placement, ...(tiedTo === undefined ? {} : { tiedTo }) }];
+  });
+}
+
+export function stateMemory(model: Model, choice: Int32Array): Omit<PlanMemory, 'budgetBytes'> {
+  let parameterBytes = 0;
+  let gradientBytes = 0;
+  let optimizerBytes = 0;
+  for (const [n, state] of model.stateBytes) {
+    const local = state.localElements[choice[model.nodeVariable[n]]];
+    parameterBytes += local * state.parameter;
+    gradientBytes += local * state.gradient;
+    optimizerBytes += local * state.optimizer;
+  }
+  return {
+    peakBytes: parameterBytes + gradientBytes + optimizerBytes,
+    parameterBytes,
+    gradientBytes,
+    optimizerBytes,
+    activationBytes: null,
+  };
+}

@@ -1,0 +1,233 @@
+/**
+ * Re-costing. In: a plan and its graph, no solver. Out: the seconds of the plan, priced again one
+ * by one.
+ */
+import type { CollectiveModel } from '../../cost/collective-model.ts';
+import type { Cluster } from '../../cost/hardware/cluster.ts';
+import { presetComputeCost } from '../../cost/presets/presets.ts';
+import type { RedistributionCharges } from '../../cost/redistribution/charges.ts';
+import { internalError } from '../../errors.ts';
+import type { Graph, Node, Output } from '../../graph/types.ts';
+import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import { atSizes, bindCall, tensorInputs, withOutputs } from '../../ops/record/context.ts';
+import type { TensorMeta } from '../../ops/record/record.ts';
+import { bodyTraffic, type Rule } from '../../ops/record/rule.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import type { Dataflow } from '../../strategy/dataflow.ts';
+import type { Model } from '../model/model.ts';
+import type { PlannedRedistribution } from '../record/types.ts';
+import type { Decoded } from './decode.ts';
+
+/**
+ * Re-costs a plan from the plan and the graph alone: no problem, no tables, no choice vector. It
+ * walks the program, follows every value from the placement that its producer leaves, through the
+ * listed redistributions, to the placement that its consumer takes, and adds up prices asked one by
+ * one. A plan that does not hang together is an internal error.
+ */
+export function recost(
+  decoded: Pick<Decoded, 'nodes' | 'outputs' | 'parameters'>,
+  graph: Graph,
+  flow: Dataflow,
+  table: OperatorTable,
+  space: ShardingSpace,
+  cluster: Cluster,
+  collectives: CollectiveModel,
+  charges: RedistributionCharges,
+  { opened, facts }: Pick<Model, 'opened' | 'facts'> = {},
+): number {
+  const placed = new Map<string, readonly number[]>();
+  const copies = new Set<string>();
+  let seconds = 0;
+
+  const carry = (
+    value: number,
+    phase: string,
+    moves: readonly PlannedRedistribution[],
+    to: number,
+    at: string,
+    scope = 0,
+  ): void => {
+    const times = opened?.loops.timesOf(scope) ?? 1;
+    const { node, result } = flow.values[value];
+    const type = charges.typeOf(flow.values[value]);
+    let current = placed.get(graph.nodes[node].name)?.[result];
+    if (current === undefined)
+      throw internalError(`plan uses ${graph.nodes[node].name} before it is placed`);
+    for (const move of moves) {
+      const from = space.parse(move.from);
+      if (from !== current)
+        throw internalError(`plan moves ${at} from ${move.from}, but it is ${space.text(current)}`);
+      current = space.parse(move.to);
+      const key = `${value}:${phase}:${scope}:${move.from}:${move.to}`;
+      if (move.copy === 'reused') {
+        if (!copies.has(key)) throw internalError(`plan reuses a copy of ${at} that nothing made`);
+        continue;
+      }
+      if (move.copy === 'made') copies.add(key);
+      const price = charges.seconds(type, from, current);
+      if (!Number.isFinite(price))
+        throw internalError(`plan moves ${at} by a refused redistribution`);
+      seconds += price * times;
+    }
+    if (current !== to)
+      throw internalError(`plan leaves ${at} in ${space.text(current)}, wanted ${space.text(to)}`);
+  };
+
+  graph.nodes.forEach((node, n) => {
+    if (flow.alias[n] >= 0) return;
+    const planned = decoded.nodes[n];
+    if (planned.name !== node.name)
+      throw internalError(`plan lists ${planned.name} where the graph has ${node.name}`);
+    const outputs = planned.outputs.map((text) => (text === '-' ? -1 : space.parse(text)));
+    placed.set(node.name, outputs);
+    if (node.kind !== 'call') return;
+    const inputs = planned.inputs.map((text) => space.parse(text));
+    flow.inputs[n].forEach((value, i) => {
+      const moves = planned.redistributions.filter((r) => r.input === i);
+      const producer = graph.nodes[flow.values[value].node].name;
+      const scope = opened?.loops.moveScope(producer, node.name);
+      carry(value, flow.phases[n], moves, inputs[i], `input ${i} of ${node.name}`, scope);
+    });
+    const record = table.get(node.target);
+    if (record === undefined) return;
+    const used = tensorInputs(record, node.args, node.kwargs).map(
+      (name) => flow.values[flow.valueOf(name)].meta,
+    );
+    const results = Array.from(flow.results[n], (id): TensorMeta | null =>
+      id < 0 ? null : flow.values[id].meta,
+    );
+    const call = withOutputs(
+      bindCall(record, node.args, node.kwargs, (name) => flow.values[flow.valueOf(name)].meta),
+      results,
+    );
+    const local = (meta: TensorMeta, id: number): TensorMeta => ({
+      dtype: meta.dtype,
+      shape: id < 0 ? meta.shape : space.localShape(id, meta.shape),
+    });
+    const here = atSizes(
+      call,
+      used.map((meta, i) => local(meta, inputs[i])),
+      results.map((meta, k) => (meta === null ? null : local(meta, outputs[k]))),
+    );
+    const runs = opened?.loops.runsOf(node.name) ?? 1;
+    // Bodies of several kernels have collectives.
+    const taken =
+      planned.internalSeconds === undefined ? [] : rulesTaken(record.shard(call), planned, space);
+    const body = collectives.bodies === 'joined' ? undefined : bodyTraffic(taken, here);
+    seconds +=
+      presetComputeCost(collectives.preset, record, here, cluster, {
+        body,
+        ...facts?.get(node.name),
+      }).seconds * runs;
+    taken.forEach((rule, d) => {
+      for (const use of rule?.collectives ?? [])
+        seconds +=
+          runs * collectives.seconds(use.kind, use.bytes(here), [d]) * (use.site?.times ?? 1);
+    });
+  });
+  checkTies(graph, placed, space);
+  const homeOf = homesOf(graph);
+  let k = 0;
+  for (const { output, value } of flow.outputs) {
+    if (value < 0) continue;
+    const planned = decoded.outputs[k++];
+    const to = space.parse(planned.placement);
+    const home = homeOf(output);
+    const [enters] = home === undefined ? [to] : placed.get(home.name)!;
+    if (enters !== to)
+      throw internalError(
+        `plan returns ${planned.value} (${output.role}) as ${planned.placement}, but ` +
+          `${home?.name} enters as ${space.text(enters)}`,
+      );
+    carry(
+      value,
+      output.role === 'output' ? 'forward' : 'backward',
+      planned.redistributions,
+      to,
+      `output ${planned.value}`,
+    );
+  }
+  for (const { value, carry: name } of opened?.carries ?? []) {
+    const planned = decoded.outputs[k++];
+    const id = flow.valueOf(value);
+    const to = placed.get(name)?.[0];
+    if (to === undefined || planned?.of !== name)
+      throw internalError(`plan lacks the carry ${name}`);
+    const producer = graph.nodes[flow.values[id].node].name;
+    const phase = flow.phases[flow.values[id].node];
+    carry(
+      id,
+      phase,
+      planned.redistributions,
+      to,
+      `carry ${name}`,
+      opened?.loops.moveScope(producer, name),
+    );
+  }
+  return seconds;
+}
+
+/**
+ * Finds the placeholder whose placement an output must have: the tensor that a gradient is of, or
+ * that the next step reads instead. Sought here anew, by role, name and state: what the problem was
+ * built from is not asked.
+ */
+function homesOf({ nodes }: Graph): (output: Output) => Node | undefined {
+  const key = (isState: boolean, name: string | undefined, state: string | undefined): string =>
+    JSON.stringify(isState ? [name, state] : [name]);
+  const homes = new Map<string, Node>();
+  for (const node of nodes) {
+    if (node.kind !== 'placeholder') continue;
+    const { role, roleName, stateName } = node.meta;
+    const own = key(role === 'state', roleName, stateName);
+    if (!homes.has(own)) homes.set(own, node);
+  }
+  return ({ role, of, stateName }) => {
+    if (role === 'output') return undefined;
+    const home = homes.get(key(role === 'newstate', of, stateName));
+    if (home === undefined)
+      throw internalError(`plan returns a ${role} of ${of}, which no input of the graph is`);
+    return home;
+  };
+}
+
+/** Names of one tensor are placed the same way. */
+function checkTies(
+  graph: Graph,
+  placed: ReadonlyMap<string, readonly number[]>,
+  space: ShardingSpace,
+): void {
+  for (const group of graph.ties ?? []) {
+    const members = graph.nodes.filter(
+      ({ kind, meta: { role, roleName = '' } }) =>
+        kind === 'placeholder' && role === 'parameter' && group.includes(roleName),
+    );
+    const texts = new Set(members.map(({ name }) => space.text(placed.get(name)![0])));
+    if (texts.size > 1)
+      throw internalError(
+        `plan places ${group.join(' and ')}, which are one tensor, as ${[...texts].join(' and ')}`,
+      );
+  }
+}
+
+/** The rules that a node's placements say it took, one for each mesh dim. */
+function rulesTaken(
+  rules: readonly Rule[],
+  planned: { readonly inputs: readonly string[]; readonly outputs: readonly string[] },
+  space: ShardingSpace,
+): (Rule | undefined)[] {
+  const texts = [...planned.inputs, ...planned.outputs];
+  return space.mesh.sizes.map((_, d) => {
+    const here = texts.map((text) =>
+      text === '-' ? undefined : space.get(space.parse(text)).placements[d],
+    );
+    return rules.find((rule) =>
+      [...rule.inputs, ...rule.outputs].every((slot, t) => {
+        const text = here[t]?.text;
+        if (slot === null) return text === undefined || text === 'R';
+        if (slot.kind === 'replicate') return text === 'R';
+        return slot.kind === 'shard' ? here[t]?.dim === slot.dim : text === `P(${slot.op})`;
+      }),
+    );
+  });
+}

@@ -1,0 +1,54 @@
+/**
+ * Takes a request and a program and gives what the program says of its calls beside operators and
+ * sizes: what they move where it is compiled, and how operands of products lie in memory.
+ */
+
+import type { CallFacts } from '../../cost/compute.ts';
+import { ShardwrightError } from '../../errors.ts';
+import type { Graph } from '../../graph/types.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { compiledTraffic } from '../../passes/fusion/fusion.ts';
+import type { OpenedGraph } from '../../passes/plannable/opened-graph.ts';
+import { turnedOperands } from '../../passes/turned.ts';
+import type { PricedRequest } from '../request/request.ts';
+
+/** What the plan says of prices of compiled programs. */
+export const COMPILED_NOTE =
+  'Calls are priced as torch.compile (Inductor) joins them (--compiled): loops over the same ' +
+  'elements are one kernel, softmax and norms with what is around them. Where a plan moves a ' +
+  'value inside such a kernel, its write and read beside the move are not counted; memory is ' +
+  'that of the calls one by one.';
+
+/**
+ * By the name of a node; undefined where there is nothing to say of any.
+ *
+ * @param devices of the mesh
+ * @throws E_USAGE for prices that are literal where the program is to be compiled: another
+ *   planner's calls run one by one
+ */
+export function callFacts(
+  { compiled, cost }: PricedRequest,
+  graph: Graph,
+  table: OperatorTable,
+  devices: number,
+  opened: OpenedGraph | undefined,
+): ReadonlyMap<string, CallFacts> | undefined {
+  if (compiled === true && cost === 'autoparallel')
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--compiled does not go with --cost ${cost}, whose prices are of calls one by one`,
+      {
+        hint: 'leave out --cost, or --compiled.',
+      },
+    );
+  const facts = new Map<string, CallFacts>();
+  for (const [name, turned] of turnedOperands(graph, table, devices)) facts.set(name, { turned });
+  if (compiled === true)
+    for (const [name, traffic] of compiledTraffic(
+      graph,
+      table,
+      opened === undefined ? undefined : (node) => opened.loops.scopeOf(node),
+    ))
+      facts.set(name, { ...facts.get(name), traffic });
+  return facts.size === 0 ? undefined : facts;
+}

@@ -1,0 +1,50 @@
+/** A request made ready to be solved: the question, what everything costs, and what its pins leave. */
+import type { Graph } from '../../graph/types.ts';
+import type { CompactProblem } from '../../solver/problem/restrict.ts';
+import type { RestrictedSolver } from '../../solver/search/restricted.ts';
+import type { Problem } from '../../solver/types.ts';
+import type { Model } from '../model/model.ts';
+import type { PricedRequest } from '../request/request.ts';
+import type { GivenPins } from '../restrict/given-pins.ts';
+
+/** What is asked, with every default resolved. */
+export interface Question {
+  /** An applied checkpoint policy is part of `program`, and no longer of the request. */
+  readonly request: PricedRequest;
+  /** What a plan folder keeps: the program with its bodies. `model.graph` lists each body in line. */
+  readonly program: Graph;
+  /** Shardings that the program states; they are pins unless the request ignores them. */
+  readonly given: GivenPins;
+  /** Bytes of a device. */
+  readonly budgetBytes: number;
+}
+
+/** What pins leave of the model's problem. */
+export interface Left {
+  /** With the variables and values of the model; values that pins take away cost Infinity. */
+  readonly problem: Problem;
+  /** The same problem with those values left out: what is solved. */
+  readonly compact: CompactProblem;
+  /** Restrictions that leave some node nothing; not empty means infeasible whatever the budget. */
+  readonly contradictions: readonly string[];
+  /** Shardings that the program states and that are not pins, one sentence each. */
+  readonly unpinned: readonly string[];
+}
+
+export interface Prepared {
+  readonly question: Question;
+  readonly model: Model;
+  readonly left: Left;
+  /**
+   * The model's problem, for solves of parts of it: recipes, edits, and the whole where nothing is
+   * pinned.
+   */
+  readonly solver: RestrictedSolver;
+  /**
+   * The same with all prices, where `model` leaves out those above a ceiling: recipes, and plans
+   * whose peak binds, may need them. Variables and values are the same.
+   */
+  readonly allPrices?: Prepared;
+  /** What was assumed, one sentence each. */
+  readonly notes: readonly string[];
+}

@@ -1,0 +1,86 @@
+/**
+ * The program that is planned: the given one with views of weights taken again in the backward
+ * pass, what its checkpoint policy recomputes, and gradients in the dtype of their sums.
+ */
+import { gradientDtype } from '../../cost/memory/state-bytes.ts';
+import { ShardwrightError } from '../../errors.ts';
+import type { Graph } from '../../graph/types.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { keptForBackwardBytes } from '../../passes/checkpoint/joint-values.ts';
+import { type CheckpointPolicy, recomputedBy } from '../../passes/checkpoint/policies.ts';
+import { recomputeInBackward } from '../../passes/checkpoint/recompute.ts';
+import { plannable } from '../../passes/plannable/plannable.ts';
+import { backwardStart } from '../../passes/plannable/weight-views.ts';
+import { gradientsIn } from '../../passes/training/gradient-dtype.ts';
+import { bytesText } from '../../units.ts';
+import type { PlanRequest } from '../request/request.ts';
+import type { Setting } from './setting.ts';
+
+/**
+ * @throws E_UNSUPPORTED for a program that is one rank's already
+ */
+export function plannableProgram(original: Graph, setting: Setting): Graph {
+  const { request, operators } = setting;
+  refuseShardedText(original);
+  return summedIn(checkpointed(plannable(original, operators), setting), request, operators);
+}
+
+/** Whether a policy chooses what is recomputed; `auto` and `two-stage` leave it to the search. */
+export function isPolicy(checkpoint: PlanRequest['checkpoint']): checkpoint is CheckpointPolicy {
+  return checkpoint === 'full' || checkpoint === 'selective' || typeof checkpoint === 'number';
+}
+
+/**
+ * Policies that need no placements are applied here; `auto` and `two-stage` are part of the search.
+ */
+function checkpointed(graph: Graph, { request, operators, cluster }: Setting): Graph {
+  const { checkpoint } = request;
+  if (!isPolicy(checkpoint)) return graph;
+  const { graph: twice, originalOf } = recomputeInBackward(
+    graph,
+    recomputedBy(checkpoint, graph, operators, cluster),
+  );
+  if (originalOf.size > 0) {
+    const split = backwardStart(graph);
+    const [before, after] = [graph, twice].map((g) => keptForBackwardBytes(g, split, operators));
+    const saved =
+      after < before
+        ? `The backward pass finds ${bytesText(after)} kept rather than ${bytesText(before)}, ` +
+          'unsharded.'
+        : `This saves no memory: the backward pass finds ${bytesText(after)} kept, unsharded, ` +
+          `and ${bytesText(before)} without --checkpoint ${checkpoint}. --checkpoint auto ` +
+          'chooses by bytes and seconds.';
+    return { ...twice, notes: [...(twice.notes ?? []), saved] };
+  }
+  const note =
+    `Under --checkpoint ${checkpoint} nothing is recomputed: the backward pass reads nothing ` +
+    'that could.';
+  return { ...graph, notes: [...(graph.notes ?? []), note] };
+}
+
+/**
+ * Gradients in the dtype in which they are to be summed; a program of theirs that is asked for
+ * again has them.
+ */
+function summedIn(graph: Graph, { gradients }: PlanRequest, table: OperatorTable): Graph {
+  return gradients === undefined
+    ? graph
+    : gradientsIn(graph, gradientDtype(gradients, 'f32'), table);
+}
+
+/**
+ * A graph that is one rank's program has collectives in it and local shapes: there is nothing left
+ * to shard.
+ */
+function refuseShardedText(graph: Graph): void {
+  const node = graph.nodes.find((n) => n.kind === 'call' && n.target.includes('c10d_functional'));
+  if (node === undefined) return;
+  throw new ShardwrightError(
+    'E_UNSUPPORTED',
+    `the graph is already the program of one rank: it calls ${node.target}`,
+    {
+      node: node.name,
+      hint: 'plan the unsharded model.',
+    },
+  );
+}

@@ -1,0 +1,383 @@
+/**
+ * Whether a written plan is what it says: every field is compared with what follows from its graph
+ * and its request, the plan is re-costed from its placements, and the certificate is replayed.
+ * Nothing is solved. What no one can derive, the solver's name and the words of other engines,
+ * stands under the hash of the plan alone.
+ */
+import { ShardwrightError } from '../../errors.ts';
+import { parseGraph } from '../../graph/text/parse.ts';
+import { printGraph } from '../../graph/text/write.ts';
+import type { Graph } from '../../graph/types.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { recomputeInBackward } from '../../passes/checkpoint/recompute.ts';
+import { plannable } from '../../passes/plannable/plannable.ts';
+import { evaluate, hashProblem, NO_CHOICE, verifyCertificate } from '../../solver/check/verify.ts';
+import { isLeast, openGap } from '../../solver/problem/cost.ts';
+import { rowAsCost } from '../../solver/problem/recost.ts';
+import type { Certificate, Problem } from '../../solver/types.ts';
+import { KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST } from '../budget/hold-budget.ts';
+import { PeakProblems } from '../budget/rows/peak-problems.ts';
+import { planMemoryTimeline } from '../choice/timeline.ts';
+import { choiceOfPlan } from '../choice/transfer.ts';
+import { PRODUCER, writePlan } from '../choice/write.ts';
+import { prepare } from '../prepare/prepare.ts';
+import type { Prepared } from '../prepare/prepared.ts';
+import { type PlanCertificate, withMemoryBound } from '../record/certificate.ts';
+import type { PlanFolder } from '../record/folder.ts';
+import type { Plan } from '../record/types.ts';
+import { activationsOf, coversRecomputation, type PlanRequest } from '../request/request.ts';
+import { memoryOf } from '../solve/least-memory.ts';
+import { TIE_BREAK } from '../solve/ties.ts';
+
+/**
+ * The stages that follow from a plan, given what its folder says of them; it throws where they
+ * cannot be cut so.
+ */
+export type StagesAgain = (prepared: Prepared, choice: Int32Array, said: unknown) => unknown;
+
+/** A field that is not what follows. */
+export interface PlanDifference {
+  /** JSON path in `plan.json`, or behind `pipeline.json ` in that file. */
+  readonly path: string;
+  readonly stated: unknown;
+  readonly follows: unknown;
+}
+
+/** What `checkPlan` found. */
+export interface PlanCheck {
+  /** Empty where the plan is what it says. */
+  readonly differences: readonly PlanDifference[];
+  /** Numbers and texts that were compared. */
+  readonly fields: number;
+  /** Whose prices the plan has, null where it does not say; and whose it was compared with. */
+  readonly producer: string | null;
+  readonly checkedBy: string;
+  /** Seconds of the plan, re-costed from its placements. */
+  readonly recheckedSeconds: number;
+  /** What the certificate proves: no plan of the request takes less. */
+  readonly boundSeconds: number;
+  /**
+   * Numbers of the certificates that were replayed; 0 where only the sum of all least prices is a
+   * bound.
+   */
+  readonly certificateNumbers: number;
+  /** The plan made ready for questions, as `reopen` makes it. */
+  readonly prepared: Prepared;
+  readonly choice: Int32Array;
+}
+
+/**
+ * Relative difference of two numbers that are called equal: libraries of other machines round
+ * otherwise.
+ */
+const ROUNDING = 1e-9;
+
+/**
+ * Checks a plan against its graph, its request and its certificate.
+ *
+ * @param stagesAgain cuts the stages of `pipeline.json` again; without it that file is held to its
+ *   hash alone
+ * @throws E_PLAN, with the JSON path, for a plan that does not hang together; what `prepare` throws
+ *   for a request
+ */
+export function checkPlan(
+  folder: Pick<PlanFolder, 'plan' | 'certificate' | 'pipeline' | 'isAsWritten'> & {
+    readonly program: Graph;
+    readonly request: PlanRequest;
+  },
+  table: OperatorTable,
+  stagesAgain?: StagesAgain,
+): PlanCheck {
+  const { plan, program, request, certificate } = folder;
+  const prepared = prepare(program, request, table);
+  const choice = choiceOfPlan(plan, prepared.model);
+  const {
+    model,
+    left: { problem },
+  } = prepared;
+  const { cost, violations } = evaluate(problem, choice);
+  const compared = new Comparison();
+  const [broken] = violations;
+  if (broken !== undefined)
+    compared.differs(
+      '$.nodes',
+      `a plan that breaks ${broken.code === 'row' ? broken.row : 'a restriction of its request'}`,
+      'a plan of its request',
+    );
+  const proven = provenBound(prepared, certificate, table);
+  const used = memoryOf(problem, choice);
+  if (used > proven.leastBytes) compared.differs('$.memory.peakBytes', used, proven.leastBytes);
+  for (const fault of proven.faults) compared.differs('$.proof', plan.proof.status, fault);
+  const objective = Number(cost);
+  // A proof that there is no plan, beside one, is no proof.
+  if (broken === undefined && isAbove(proven.bound, objective + (problem.tolerance ?? 0)))
+    compared.differs(
+      '$.proof.bound',
+      plan.proof.bound,
+      'a bound that the plan itself is not below: the certificate proves too much',
+    );
+  const bound = Math.min(objective, proven.bound);
+  const memory = activationsOf(request) === 'off' ? undefined : planMemoryTimeline(model, choice);
+  const follows = writePlan(
+    prepared,
+    {
+      status: isLeast(problem, objective, bound) ? 'optimal' : 'feasible',
+      choice,
+      objective,
+      bound,
+      gap: openGap(problem, objective, bound),
+      solver: plan.proof.solver,
+      seconds: 0,
+      statistics: {},
+      ties: 'engine',
+    },
+    memory,
+  );
+  const { proof, assumptions, hashes: _, producer, ...fields } = plan;
+  const { proof: derived, assumptions: notes, producer: here, ...others } = follows;
+  compared.value('$', fields, others);
+  compareProof(compared, plan, derived);
+  // What the search says of its answer, beside what follows from the request alone.
+  const extra = new Set([KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST, TIE_BREAK]);
+  compared.value(
+    '$.assumptions',
+    assumptions.filter((a) => !extra.has(a)),
+    notes,
+  );
+  if (folder.pipeline !== undefined) {
+    const { said, isAsWritten } = folder.pipeline;
+    const before = compared.differences.length;
+    if (stagesAgain !== undefined)
+      compareStages(compared, said, () => stagesAgain(prepared, choice, said));
+    if (!isAsWritten && compared.differences.length === before)
+      compared.differs(
+        '$.hashes.pipeline',
+        plan.hashes?.pipeline,
+        'the SHA-256 of another content: pipeline.json was changed after it was written',
+      );
+  }
+  if (folder.isAsWritten === false && compared.differences.length === 0)
+    compared.differs(
+      '$.hashes.plan',
+      plan.hashes?.plan,
+      'the SHA-256 of another content: the plan was changed after it was written',
+    );
+  return {
+    differences: compared.differences,
+    fields: compared.fields,
+    producer: producer ?? null,
+    checkedBy: here ?? PRODUCER,
+    recheckedSeconds: derived.recheckedSeconds,
+    boundSeconds: derived.bound,
+    certificateNumbers: proven.numbers,
+    prepared,
+    choice,
+  };
+}
+
+function compareStages(compared: Comparison, said: unknown, follows: () => unknown): void {
+  try {
+    compared.value('pipeline.json $', said, follows());
+  } catch (error) {
+    if (!(error instanceof ShardwrightError) || error.code === 'E_INTERNAL') throw error;
+    compared.differs('pipeline.json $', said, error.message);
+  }
+}
+
+/** A plan may claim less than is proven, never more. */
+function compareProof(
+  compared: Comparison,
+  { proof, objective }: Plan,
+  derived: Plan['proof'],
+): void {
+  const { bound, status, gap, recheckedSeconds, roundingSeconds } = proof;
+  compared.value('$.proof.recheckedSeconds', recheckedSeconds, derived.recheckedSeconds);
+  compared.value('$.proof.roundingSeconds', roundingSeconds, derived.roundingSeconds);
+  compared.fields += 3;
+  if (bound > derived.bound * (1 + ROUNDING))
+    compared.differs('$.proof.bound', bound, derived.bound);
+  if (status !== 'feasible' && status !== derived.status)
+    compared.differs('$.proof.status', status, derived.status);
+  const open = (objective.seconds - bound) / objective.seconds;
+  if (objective.seconds > 0 && gap < open - ROUNDING)
+    compared.differs('$.proof.gap', gap, Math.max(0, open));
+}
+
+interface Proven {
+  /** In the units of the problem. */
+  readonly bound: number;
+  readonly numbers: number;
+  readonly faults: readonly string[];
+  /** Bytes that no plan of the request is below, where those come first; else Infinity. */
+  readonly leastBytes: number;
+}
+
+/** What the certificates prove, each replayed on its own problem, which is made anew. */
+function provenBound(
+  prepared: Prepared,
+  certificate: PlanCertificate | undefined,
+  table: OperatorTable,
+): Proven {
+  const faults: string[] = [];
+  let numbers = 0;
+  const replay = (problem: Problem, proof: Certificate, what: string): number => {
+    const verdict = verifyCertificate(problem, {
+      choice: [],
+      objective: Infinity,
+      certificate: proof,
+    });
+    if (!verdict.accepted) {
+      faults.push(`the certificate of ${what} is refused: ${verdict.reason ?? ''}`);
+      return -Infinity;
+    }
+    numbers += proof.lists.reduce((sum, list) => sum + list.length, proof.steps.length);
+    return verdict.bound === NO_CHOICE ? Infinity : Number(verdict.bound);
+  };
+  const first = firstRuns(prepared, certificate?.program, table);
+  if (first === undefined)
+    return {
+      bound: -Infinity,
+      numbers,
+      leastBytes: Infinity,
+      faults: ['the program is not that of the certificate with recomputed nodes'],
+    };
+  const {
+    question: { request },
+  } = prepared;
+  let { problem } = first.left.compact;
+  let leastBytes = Infinity;
+  // Without a word of its own every problem has the sum of its least prices for a bound.
+  const none: Certificate = { version: 2, problem: '', rows: [], steps: [], lists: [] };
+  if (request.objective === 'parameter-memory' && certificate?.leastBytes !== undefined) {
+    const [row] = problem.rows ?? [];
+    const least =
+      row === undefined
+        ? 0
+        : replay(rowAsCost(problem, row), certificate.leastBytes, 'the least memory');
+    if (least === Infinity)
+      faults.push('the certificate of the least memory proves that no plan is left');
+    if (Number.isFinite(least)) problem = withMemoryBound(problem, (leastBytes = least));
+  }
+  const given = certificate?.free;
+  let bound = given === undefined ? -Infinity : replay(problem, given, 'the bound');
+  const trivial = replay(
+    problem,
+    { ...none, problem: hashProblem(problem) },
+    'the sum of all least prices',
+  );
+  bound = Math.max(bound, trivial);
+  const within = certificate?.within;
+  const covers = coversRecomputation(request) && first.model.opened === undefined;
+  if (within !== undefined) {
+    const nodesOf = (names: readonly string[]): number[] =>
+      names.map((name) => first.model.flow.byName.get(name) ?? -1);
+    const [points, storages] = [nodesOf(within.moments), nodesOf(within.storages ?? [])];
+    if ([...points, ...storages].includes(-1))
+      faults.push('the certificate names a node that the program does not have');
+    else {
+      const problems = new PeakProblems(first, covers);
+      for (const point of storages) problems.countStorages(point);
+      const bounded = problems.ofBound(points);
+      const units = replay(bounded, within.certificate, 'the bound within the budget');
+      bound = Math.max(bound, units);
+    }
+  }
+  // Both models have their own unit.
+  const scale = prepared.model.unitsPerSecond / first.model.unitsPerSecond;
+  return { bound: bound * scale, numbers, faults, leastBytes };
+}
+
+/** The request on the program without recomputed nodes; undefined where that is another program. */
+function firstRuns(
+  prepared: Prepared,
+  text: string | undefined,
+  table: OperatorTable,
+): Prepared | undefined {
+  if (text === undefined) return prepared;
+  // A bound on plans that recompute nothing says nothing about one that does.
+  if (!coversRecomputation(prepared.question.request)) return undefined;
+  const first = prepare(parseGraph(text, 'certificate.json.gz'), prepared.question.request, table);
+  const known = new Set(first.question.program.nodes.map((node) => node.name));
+  const recomputed = prepared.question.program.nodes.flatMap(({ name, meta }) =>
+    known.has(name) ? [] : [meta.repeats ?? name],
+  );
+  const { graph } = recomputeInBackward(first.model.graph, new Set(recomputed));
+  return printGraph(plannable(graph, table)) === printGraph(prepared.question.program)
+    ? first
+    : undefined;
+}
+
+/** Walks two JSON values and notes where they differ. */
+class Comparison {
+  readonly differences: PlanDifference[] = [];
+  fields = 0;
+
+  differs(path: string, stated: unknown, follows: unknown): void {
+    this.differences.push({ path, stated: stated ?? null, follows: follows ?? null });
+  }
+
+  value(path: string, stated: unknown, follows: unknown): void {
+    if (Array.isArray(stated) && Array.isArray(follows)) {
+      if (stated.length !== follows.length)
+        this.differs(path, `${stated.length} entries`, `${follows.length} entries`);
+      else stated.forEach((item, k) => this.value(`${path}[${k}]`, item, follows[k]));
+    } else if (isRecord(stated) && isRecord(follows)) {
+      for (const key of new Set([...Object.keys(follows), ...Object.keys(stated)]))
+        this.value(`${path}.${key}`, stated[key], follows[key]);
+    } else {
+      this.fields++;
+      if (!same(stated, follows)) this.differs(path, stated, follows);
+    }
+  }
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Whether a number is above another, whatever rounding says. */
+function isAbove(a: number, b: number): boolean {
+  return a > b + ROUNDING * Math.max(Math.abs(a), Math.abs(b));
+}
+
+function same(a: unknown, b: unknown): boolean {
+  if (typeof a === 'number' && typeof b === 'number')
+    return a === b || Math.abs(a - b) <= ROUNDING * Math.max(Math.abs(a), Math.abs(b));
+  return a === b;
+}
+
+/**
+ * Lets a plan pass that is what it says.
+ *
+ * @throws E_DIFFERS, with the JSON path of the first field that is not what follows from graph and
+ *   request
+ */
+export function refuseDifferences(
+  { differences, producer, checkedBy }: PlanCheck,
+  file: string,
+): void {
+  const [first, ...more] = differences;
+  if (first === undefined) return;
+  const rest = more.length === 0 ? '' : `, and ${more.length} more`;
+  throw new ShardwrightError('E_DIFFERS', `${differenceText(first)}${rest}`, {
+    file,
+    path: first.path,
+    hint:
+      producer === checkedBy
+        ? 'shardwright check-plan lists every difference; make the plan again, or restore the file.'
+        : `the plan has the prices of ${producer ?? 'an earlier version'}, this is ` +
+          `${checkedBy}: make the plan again.`,
+  });
+}
+
+/** `$.objective.seconds: the plan says 1e-12, 0.00115 follows`. */
+export function differenceText({ path, stated, follows }: PlanDifference): string {
+  const text = (value: unknown): string => {
+    const json = JSON.stringify(value);
+    return json.length > 120 ? `${json.slice(0, 117)}...` : json;
+  };
+  return (
+    `${path}: the plan says ${text(stated)}, from its graph, request and certificate follows ` +
+    `${text(follows)}`
+  );
+}
