@@ -133,7 +133,7 @@ const inside = {
     ['questions'],
   ],
   passes: [
-    ['call-context', 'dead-code', 'sizes', 'training'],
+    ['call-context', 'canonical', 'dead-code', 'sizes', 'training'],
     ['control', 'fusion'],
     ['plannable'],
     ['checkpoint'],

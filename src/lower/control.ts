@@ -315,7 +315,7 @@ export class ControlWriter {
     const { node } = flow.values[value];
     return this.site.move(body, {
       value,
-      phase: flow.phases[node],
+      phase: flow.passOf(node, value),
       moves: planned.redistributions,
       to: space.parse(planned.placement),
       scope: opened.loops.moveScope(opened.graph.nodes[node].name, carry.name),
@@ -380,7 +380,7 @@ export class ControlWriter {
     const producer = opened.graph.nodes[flow.values[value].node].name;
     return this.site.move(frame, {
       value,
-      phase: flow.phases[n],
+      phase: flow.passOf(n, value),
       moves: plan.nodes[n].redistributions.filter((r) => r.input === input),
       to: this.input(n, input),
       scope: opened.loops.moveScope(producer, name),

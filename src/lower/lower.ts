@@ -218,19 +218,20 @@ class Lowering {
     const planned = this.plan.nodes[n];
     const inputSpecs = planned.inputs.map((text) => space.parse(text));
     const outputSpecs = planned.outputs.map((text) => (text === '-' ? -1 : space.parse(text)));
-    this.emit.meta = moveMeta(node, flow.phases[n]);
-    const inputs = Array.from(flow.inputs[n], (value, i) =>
-      this.mover.bring(frame, {
+    const inputs = Array.from(flow.inputs[n], (value, i) => {
+      const phase = flow.passOf(n, value);
+      this.emit.meta = moveMeta(node, phase);
+      return this.mover.bring(frame, {
         value,
-        phase: flow.phases[n],
+        phase,
         moves: planned.redistributions.filter((r) => r.input === i),
         to: inputSpecs[i],
         scope:
           this.opened?.loops.moveScope(this.graph.nodes[flow.values[value].node].name, node.name) ??
           0,
         use: `input ${i} of ${node.name}`,
-      }),
-    );
+      });
+    });
     this.emit.section = frame.section;
     this.emit.meta = node.meta;
     const results = Array.from(flow.results[n], (id): TensorMeta | null =>

@@ -11,6 +11,7 @@ import type { Arg, Graph, Node, Output, TensorType, ValueType } from '../graph/t
 import { tensorInputs } from '../ops/record/context.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
+import { type Pass, passOfUse, purposesOf } from '../passes/canonical/pass-of-uses.ts';
 import type { Loops } from '../passes/plannable/loops.ts';
 import { backwardStart } from '../passes/plannable/weight-views.ts';
 
@@ -45,9 +46,14 @@ export interface Dataflow {
    * Per node: the pass in which it runs. By place in the program, not by what it depends on: a
    * value that only the backward pass needs and that is made there counts to it.
    */
-  readonly phases: readonly ('forward' | 'backward')[];
+  readonly phases: readonly Pass[];
   /** Index of the node of that name. */
   readonly byName: ReadonlyMap<string, number>;
+  /**
+   * The pass whose copies of a value a node can share. By what the node depends on, not by its
+   * place: the order of independent lines does not change what a program costs.
+   */
+  passOf(node: number, value: number): Pass;
   /** Value id of a name (a getitem's name gives the member of its tuple). */
   valueOf(name: string): number;
 }
@@ -75,6 +81,7 @@ export function dataflow(
   const tuples = new Map<string, Int32Array>();
   const none = new Int32Array(0);
   const split = backwardStart(graph);
+  const purposes = purposesOf(graph, table);
   const alias = new Int32Array(graph.nodes.length).fill(-1);
   const views = new Map<string, number>();
 
@@ -118,7 +125,7 @@ export function dataflow(
       const ids = Int32Array.from(used, valueOf);
       const view = mergeViews && record?.cls === 'view' && loops?.isMark(node.name) !== true;
       if (view && ids.length === 1 && node.type.kind === 'tensor') {
-        const key = `${index < split ? 'f' : 'b'}${loops?.scopeOf(node.name) ?? 0}|${node.target}|${ids[0]}|${literalKey(node.args)}|${literalKey(Object.entries(node.kwargs).flat())}`;
+        const key = `${purposes[index] === 'forward' ? 'f' : 'b'}${loops?.scopeOf(node.name) ?? 0}|${node.target}|${ids[0]}|${literalKey(node.args)}|${literalKey(Object.entries(node.kwargs).flat())}`;
         const earlier = views.get(key);
         if (earlier !== undefined) {
           alias[index] = earlier;
@@ -150,6 +157,10 @@ export function dataflow(
     if (node.type.kind === 'tensor') names.set(node.name, ids[0]);
     else if (node.type.kind === 'tuple') tuples.set(node.name, ids);
   });
+  const isReadBackward = new Uint8Array(values.length);
+  inputs.forEach((ids, n) => {
+    if (purposes[n] === 'backward') for (const value of ids) isReadBackward[value] = 1;
+  });
   return {
     values,
     types,
@@ -157,6 +168,7 @@ export function dataflow(
     results,
     alias,
     phases: graph.nodes.map((_, i) => (i < split ? 'forward' : 'backward')),
+    passOf: (node, value) => passOfUse(purposes[node], isReadBackward[value] === 1),
     outputs: graph.outputs.map((output) => ({
       output,
       value: output.value === null ? -1 : valueOf(output.value),

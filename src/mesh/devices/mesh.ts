@@ -108,6 +108,11 @@ export class DeviceMesh {
     return this.dims.length;
   }
 
+  /** Number of mesh dims of several devices; the others, the trivial dims, cut nothing. */
+  get activeRank(): number {
+    return this.sizes.filter((size) => size > 1).length;
+  }
+
   /** `dp=8,tp=8`: what `parseMesh` reads. */
   get text(): string {
     return this.dims.map((d) => `${d.name}=${d.size}`).join(',');

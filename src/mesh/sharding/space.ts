@@ -254,8 +254,8 @@ export class ShardingSpace {
   }
 
   /**
-   * Ids of all shardings of a tensor of this rank: every mesh dim replicated, pending, or cutting
-   * one tensor dim. Sorted by codes of the mesh dims, outermost first; orders of one such list
+   * Ids of all shardings of a tensor of this rank: every mesh dim of several devices replicated,
+   * pending, or cutting one tensor dim. Sorted by codes of the mesh dims, outermost first; orders of one such list
    * follow each other.
    */
   enumerate(rank: number, options: EnumerateOptions = {}): number[] {
@@ -271,7 +271,7 @@ export class ShardingSpace {
           out.push(this.intern(new Sharding([...chosen], orders)));
         return;
       }
-      for (const p of choices) {
+      for (const p of this.mesh.sizes[m] === 1 ? [REPLICATE] : choices) {
         if (isPending(p) && chosen.some((q) => isPending(q) && !pendingTogether(p, q))) continue;
         chosen.push(p);
         walk(m + 1);

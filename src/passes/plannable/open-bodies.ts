@@ -122,7 +122,9 @@ class Opener {
       if (node.kind === 'call' && CONTROL.has(node.target)) {
         results.set(
           node.name,
-          this.control(node, graph, scope, renamed, `${prefix}${node.name}.`, depth),
+          this.out.inPhase(node.meta.phase, () =>
+            this.control(node, graph, scope, renamed, `${prefix}${node.name}.`, depth),
+          ),
         );
         continue;
       }

@@ -3,19 +3,30 @@
 import type { Graph, Node } from '../../graph/types.ts';
 import { getOwn, setOwn } from '../../graph/value.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { countedText } from '../../units.ts';
 import { inlineCalls } from '../control/inline-calls.ts';
 import { atenCounter } from '../control/loops/counted-aten.ts';
 import { withTripCounts } from '../control/loops/counted-loops.ts';
+import { withoutDeadCode } from '../dead-code.ts';
 import { withoutChecks } from './checks.ts';
 import { retakeWeightViews } from './weight-views.ts';
 
 /**
- * The program that a plan is made of: checks left out, regions and calls written out, loops
- * counted, weight views taken again.
+ * The program that a plan is made of: checks and what nothing returned needs left out, regions and
+ * calls written out, loops counted, weight views taken again.
  */
 export function plannable(graph: Graph, table: OperatorTable): Graph {
-  const written = inlineCalls(regionsAsCalls(withoutChecks(graph)));
+  const written = withoutDead(inlineCalls(regionsAsCalls(withoutChecks(graph))));
   return retakeWeightViews(withTripCounts(written, atenCounter), table);
+}
+
+/** Without dead code, and with a note of how many calls that are. */
+function withoutDead(graph: Graph): Graph {
+  const live = withoutDeadCode(graph);
+  const dead = graph.nodes.length - live.nodes.length;
+  if (dead === 0) return live;
+  const note = `${countedText(dead, 'call')} that nothing returned needs ${dead === 1 ? 'is' : 'are'} left out.`;
+  return { ...live, notes: [...(live.notes ?? []), note] };
 }
 
 /**

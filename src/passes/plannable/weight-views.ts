@@ -5,9 +5,8 @@
 
 import type { Graph, Node } from '../../graph/types.ts';
 import { eachOperand, mapOperands, without } from '../../graph/value.ts';
-import { tensorInputs } from '../../ops/record/context.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { spmdName } from '../../ops/spmd/operators.ts';
+import { parameterViews, purposesOf } from '../canonical/pass-of-uses.ts';
 
 /**
  * Takes views and casts of parameters again in the backward pass. PyTorch's joint graph transposes
@@ -26,26 +25,14 @@ export function retakeWeightViews(graph: Graph, table: OperatorTable): Graph {
   // leaves its own results.
   while (split > 0 && graph.nodes[split - 1].meta.savedOnly === true) split--;
   const names = new Set(graph.nodes.map((n) => n.name));
-  // Forward values made from one parameter by views and casts alone, with the node that makes them.
-  const derived = new Map<string, Node>();
-  const parameters = new Set<string>();
-  graph.nodes.forEach((node, i) => {
-    if (node.kind === 'placeholder' && node.meta.role === 'parameter') parameters.add(node.name);
-    if (node.kind !== 'call' || i >= split || node.type.kind !== 'tensor') return;
-    const record = table.get(node.target);
-    // A stated redistribution is no view: the program says when a weight is gathered.
-    if (
-      record === undefined ||
-      (record.cls !== 'view' && !CASTS.has(node.target)) ||
-      spmdName(node.target) !== undefined
-    )
-      return;
-    const inputs = tensorInputs(record, node.args, node.kwargs);
-    if (inputs.length === 1 && (parameters.has(inputs[0]) || derived.has(inputs[0])))
-      derived.set(node.name, node);
+  const purposes = purposesOf(graph, table);
+  // Views that the forward pass reads, or that stand in it, with the nodes that make them.
+  const derived = parameterViews(graph, table);
+  graph.nodes.forEach(({ name }, i) => {
+    if (i >= split && purposes[i] === 'backward') derived.delete(name);
   });
   const again = new Map<string, string>();
-  const nodes: Node[] = graph.nodes.slice(0, split);
+  const nodes: Node[] = [];
   const retake = (name: string): string => {
     const source = derived.get(name);
     if (source === undefined) return name;
@@ -63,12 +50,12 @@ export function retakeWeightViews(graph: Graph, table: OperatorTable): Graph {
     again.set(name, fresh);
     return fresh;
   };
-  for (let i = split; i < graph.nodes.length; i++) {
-    const node = graph.nodes[i];
+  graph.nodes.forEach((node, i) => {
     let uses = false;
-    eachOperand(node, (name) => (uses ||= derived.has(name)));
+    if (purposes[i] !== 'forward' && !derived.has(node.name))
+      eachOperand(node, (name) => (uses ||= derived.has(name)));
     nodes.push(uses ? mapOperands(node, retake) : node);
-  }
+  });
   if (again.size === 0) return graph;
   const note =
     `${again.size === 1 ? 'One view of a parameter is' : `${again.size} views of parameters are`} ` +
@@ -87,12 +74,6 @@ export function backwardStart(graph: Graph): number {
   const at = graph.nodes.findIndex((n) => n.kind === 'call' && n.meta.phase === 'backward');
   return at < 0 ? graph.nodes.length : at;
 }
-
-const CASTS: ReadonlySet<string> = new Set([
-  'aten._to_copy.default',
-  'aten.to.dtype',
-  'prims.convert_element_type.default',
-]);
 
 /**
  * Drops forward views that only the backward pass used, now that it has its own: those are taken

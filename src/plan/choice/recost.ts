@@ -86,7 +86,7 @@ export function recost(
       const moves = planned.redistributions.filter((r) => r.input === i);
       const producer = graph.nodes[flow.values[value].node].name;
       const scope = opened?.loops.moveScope(producer, node.name);
-      carry(value, flow.phases[n], moves, inputs[i], `input ${i} of ${node.name}`, scope);
+      carry(value, flow.passOf(n, value), moves, inputs[i], `input ${i} of ${node.name}`, scope);
     });
     const record = table.get(node.target);
     if (record === undefined) return;
@@ -154,7 +154,7 @@ export function recost(
     if (to === undefined || planned?.of !== name)
       throw internalError(`plan lacks the carry ${name}`);
     const producer = graph.nodes[flow.values[id].node].name;
-    const phase = flow.phases[flow.values[id].node];
+    const phase = flow.passOf(flow.values[id].node, id);
     carry(
       id,
       phase,

@@ -128,7 +128,7 @@ function wantedTwice(group: readonly Use[]): number[] {
  * have one stretch less. Others are priced at each use.
  */
 function worthKeeping({ space, mostRuns }: BuildInput, from: number, to: number): boolean {
-  if (space.meshRank <= 2) return true;
+  if (space.mesh.activeRank <= 2) return true;
   if (mostRuns !== undefined && (runsOf(space, from) >= mostRuns || runsOf(space, to) >= mostRuns))
     return false;
   let changed = 0;

@@ -22,7 +22,7 @@ import type { GivenPins } from '../restrict/given-pins.ts';
 const MOST_STRIDED_DIMS = 3;
 
 export function usualStrides(space: ShardingSpace): StridedCuts {
-  return space.mesh.sizes.filter((n) => n > 1).length <= MOST_STRIDED_DIMS ? 'rows' : 'off';
+  return space.mesh.activeRank <= MOST_STRIDED_DIMS ? 'rows' : 'off';
 }
 
 /** Cuts that the request adds, each on every dim that some tensor of the program has. */
@@ -84,7 +84,7 @@ export function limitOfRuns(
   request: PlanRequest,
   given: GivenPins,
 ): number | undefined {
-  if (space.mesh.sizes.filter((n) => n > 1).length <= MOST_RUNS) return undefined;
+  if (space.mesh.activeRank <= MOST_RUNS) return undefined;
   const stated = request.shardings === 'ignore' ? [] : [...given.pins, ...given.outputs];
   const named = [
     ...[...request.pins, ...stated].map(({ spec }) => spec),
@@ -105,7 +105,7 @@ function readRuns(space: ShardingSpace, text: string): number | undefined {
 }
 
 export function limitedSpace(space: ShardingSpace, mostRuns: number, sharing: boolean): string[] {
-  const dims = space.mesh.sizes.filter((n) => n > 1).length;
+  const dims = space.mesh.activeRank;
   const list = [
     `Mesh of ${dims} dims: on every tensor and call at most ${mostRuns} stretches of ` +
       'neighbouring mesh dims are placed differently; the bound covers those plans.',

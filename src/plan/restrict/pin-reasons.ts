@@ -10,7 +10,7 @@ import {
   Sharding,
   strideEvenly,
 } from '../../mesh/sharding/sharding.ts';
-import { FIRST_OTHER_CODE, REPLICATE_CODE, type ShardingSpace } from '../../mesh/sharding/space.ts';
+import { FIRST_OTHER_CODE, type ShardingSpace } from '../../mesh/sharding/space.ts';
 import { allReplicate, cutRows, plainRow } from '../../ops/expansion/expand.ts';
 import { offered } from '../../ops/expansion/patterns.ts';
 import { type Row } from '../../ops/expansion/row.ts';
@@ -161,8 +161,6 @@ function ofTheRules(search: Search, wanted: number): string {
     const word = space.placementOf(code).text;
     const on = space.meshRank > 1 ? ` on mesh dim '${space.mesh.names[m]}'` : '';
     if (space.mesh.sizes[m] === 1) {
-      if (code !== REPLICATE_CODE)
-        return `mesh dim '${space.mesh.names[m]}' has one device, where results are R`;
       fitting.push([0]);
       continue;
     }

@@ -7,6 +7,7 @@ import { placeholdersByRoleName } from '../../graph/carried.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import { withoutTrivialDims } from '../../mesh/sharding/trivial-dims.ts';
 import { isPartitionSpec } from '../../mesh/views/partition-spec.ts';
 import { parseNamed } from '../../notations/einshard/on-mesh.ts';
 import { isEinshard } from '../../notations/einshard/syntax.ts';
@@ -193,8 +194,8 @@ function shardingId(
   flag: string,
 ): number {
   try {
-    const named = parseNamed(text, space.mesh, shape);
-    return named === undefined ? space.parse(text) : space.intern(named);
+    const stated = parseNamed(text, space.mesh, shape) ?? space.get(space.parse(text));
+    return space.intern(withoutTrivialDims(stated, space.mesh));
   } catch (error) {
     if (!(error instanceof ShardwrightError)) throw error;
     const { hint } = error.details;

@@ -18,6 +18,7 @@ import { type DeviceMesh, parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { elements } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import type { Pass } from '../../passes/canonical/pass-of-uses.ts';
 import type { Plan, PlannedNode, PlannedRedistribution } from '../../plan/record/types.ts';
 import { type Dataflow, dataflow } from '../../strategy/dataflow.ts';
 import { LAUNCH_SECONDS, splitStep, weightValues } from '../work/rules.ts';
@@ -180,6 +181,7 @@ class Writer {
       this.carry(
         value,
         planned.redistributions.filter((r) => r.input === i),
+        flow.passOf(n, value),
         phase,
         node.name,
       ),
@@ -261,13 +263,14 @@ class Writer {
   private carry(
     value: number,
     moves: readonly PlannedRedistribution[],
-    phase: 'forward' | 'backward',
+    pass: Pass,
+    phase: Pass,
     user: string,
   ): readonly number[] {
     let now = this.storage.get(value);
     if (now === undefined) throw internalError(`${user} reads a value before it is made`);
     for (const move of moves) {
-      const key = `${value}:${phase}:${move.from}:${move.to}`;
+      const key = `${value}:${pass}:${move.from}:${move.to}`;
       if (move.copy === 'reused') {
         now = this.copies.get(key);
         if (now === undefined) throw internalError(`${user} reads a copy that nothing made`);
@@ -283,7 +286,7 @@ class Writer {
     value: number,
     move: PlannedRedistribution,
     storage: readonly number[],
-    phase: 'forward' | 'backward',
+    phase: Pass,
   ): readonly number[] {
     const { meta, node } = this.flow.values[value];
     const [from, to] = [this.sharding(move.from), this.sharding(move.to)];
@@ -313,7 +316,7 @@ class Writer {
     step: RedistributionStep,
     reads: readonly number[],
     times: number,
-    phase: 'forward' | 'backward',
+    phase: Pass,
   ): readonly number[] {
     const weight = reads.every((b) => this.buffers[b].weight);
     const text = `${name} to ${this.space.text(step.to)}`;
@@ -358,7 +361,7 @@ class Writer {
     times: number,
     reads: readonly number[],
     writes: readonly number[],
-    phase: 'forward' | 'backward',
+    phase: Pass,
     key: string,
   ): void {
     this.task({
@@ -388,7 +391,7 @@ class Writer {
       const missing =
         first?.copy === 'reused' && !this.copies.has(`${value}:${phase}:${first.from}:${first.to}`);
       if (missing && !last) return true;
-      for (const b of this.carry(value, moves, phase, 'an output')) {
+      for (const b of this.carry(value, moves, phase, phase, 'an output')) {
         const buffer = this.buffers[b];
         const kind = role === 'grad' && buffer.kind !== 'parameter' ? 'gradient' : buffer.kind;
         // A new parameter or state is written over the old one.

@@ -63,7 +63,6 @@ test.each<[mesh: string, node: string, spec: string, reason: string, more?: Part
     'RP(max)',
     "no rule of aten.mm.default leaves the result P(max) on mesh dim 'b'",
   ],
-  ['a=1,b=2', 'mm', 'S(0)R', "mesh dim 'a' has one device, where results are R"],
   ['a=2', 'gelu', 'P(sum)', 'no rule of aten.gelu.default leaves the result P(sum)'],
   // The rule sums over the 48 columns of the one and rows of the other: eight pieces of six, of
   // seven none.
