@@ -165,6 +165,7 @@ const inside = {
     ['evaluate'],
     ['off-on', 'reduced'],
     ['verify'],
+    ['strip'],
     ['pipeline', 'rule-check'],
     ['work'],
     ['timeline'],

@@ -81,13 +81,14 @@ export {
   readHlo,
 } from './import/hlo/collectives.ts';
 export type { Advice } from './local-spmd/advice.ts';
-export {
-  check,
-  type CheckOptions,
-  type CheckReport,
-  eraseable,
-  type LocalNotGlobal,
+export type {
+  CheckOptions,
+  CheckReport,
+  LocalNotGlobal,
+  ModeReport,
+  StrippedRun,
 } from './local-spmd/check.ts';
+export { check, eraseable } from './simulate/strip.ts';
 export { checkTypes, type CheckTypesOptions, type TypedGraph } from './local-spmd/check-types.ts';
 export { type Mode, MODES, typeInMode } from './local-spmd/modes.ts';
 export type { Meaning, OperandType } from './local-spmd/operator-types.ts';

@@ -1,7 +1,8 @@
 /**
- * A program under a mode. In: a graph, a mesh, one of `auto`, `explicit`, `strict`, `manual`. Out:
- * what the mode forbids, what it does by itself, whether types can be stripped, and where one
- * device's meaning differs from the whole one's.
+ * The laws of a mode. In: a graph, a mesh, one of `auto`, `explicit`, `strict`, `manual`. Out: what
+ * the mode forbids in the program, what it does by itself, what strict mode forbids, and where one
+ * device's meaning differs from the whole one's. Whether types can be stripped is found by doing
+ * it (`simulate/strip.ts`).
  */
 import { ShardwrightError } from '../errors.ts';
 import { placeholdersOf } from '../graph/control.ts';
@@ -42,10 +43,8 @@ export interface LocalNotGlobal {
 }
 
 /** What a mode forbids in a program, and what it does by itself. */
-export interface CheckReport {
+export interface ModeReport {
   readonly mode: Mode;
-  /** Whether the program runs unchanged without its types: `strict` forbids nothing in it. */
-  readonly eraseable: boolean;
   readonly violations: readonly Violation[];
   readonly localNotGlobal: readonly LocalNotGlobal[];
   /** Redistributions that the mode makes without being told. */
@@ -56,13 +55,42 @@ export interface CheckReport {
   readonly advice: readonly Advice[];
 }
 
+/** A per-device program that ran on virtual devices, beside the program on one device. */
+export interface StrippedRun {
+  readonly of: 'program' | 'gradient';
+  /** The sizes of the program, or smaller ones that stand for them. */
+  readonly sizes: 'own' | 'reduced';
+  readonly devices: number;
+  readonly nodesCompared: number;
+  readonly maxRelativeError: number;
+  /** Collectives that ran, by kind. */
+  readonly collectives: Readonly<Record<string, number>>;
+}
+
+/** What a mode says of a program, and whether types can be stripped from it. */
+export interface CheckReport extends ModeReport {
+  /**
+   * Whether the program runs unchanged without its types: `strict` forbids nothing in it, and it
+   * and its gradient ran so.
+   */
+  readonly eraseable: boolean;
+  /** What its per-device form, or that of its gradient, met. */
+  readonly refusals: readonly Violation[];
+  /** What ran; the gradient is missing where an operator has none. */
+  readonly runs: readonly StrippedRun[];
+}
+
 /**
- * Checks a graph.
+ * Checks the laws of a mode on a graph.
  *
+ * @returns the report, and the laws that strict mode finds broken
  * @throws E_USAGE for no such mode; E_MESH where there is no mesh; E_SPMD_TYPE for a type of an
  *   input that does not fit
  */
-export function check(graph: Graph, options: CheckOptions): CheckReport {
+export function checkMode(
+  graph: Graph,
+  options: CheckOptions,
+): { readonly report: ModeReport; readonly strict: readonly Violation[] } {
   const { mode } = options;
   if (!MODES.includes(mode))
     throw new ShardwrightError('E_USAGE', `there is no mode '${String(mode)}'`, {
@@ -86,25 +114,16 @@ export function check(graph: Graph, options: CheckOptions): CheckReport {
   const found = run(mode);
   const strict = mode === 'strict' ? found : run('strict');
   return {
-    mode,
-    eraseable: strict.violations.length === 0,
-    violations: found.violations,
-    localNotGlobal: mode === 'manual' ? lintOf(run('lint').violations) : regionLint(table, graph),
-    implicit: found.implicit,
-    assumed,
-    advice: adviceFor(graph),
+    strict: strict.violations,
+    report: {
+      mode,
+      violations: found.violations,
+      localNotGlobal: mode === 'manual' ? lintOf(run('lint').violations) : regionLint(table, graph),
+      implicit: found.implicit,
+      assumed,
+      advice: adviceFor(graph),
+    },
   };
-}
-
-/**
- * Laws that strict mode finds broken: each node and axis with the cast that solves it; empty for a
- * program that erases.
- */
-export function eraseable(
-  graph: Graph,
-  options: Omit<CheckOptions, 'mode'> = {},
-): readonly Violation[] {
-  return check(graph, { ...options, mode: 'strict' }).violations;
 }
 
 /**

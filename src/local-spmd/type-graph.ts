@@ -5,9 +5,11 @@
  */
 import { placeholdersOf } from '../graph/control.ts';
 import type { Graph } from '../graph/types.ts';
+import { isRef } from '../graph/value.ts';
 import type { DeviceMesh } from '../mesh/devices/mesh.ts';
 import { gradientType } from '../mesh/local-types/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
+import { spmdName } from '../ops/spmd/operators.ts';
 import type { Meaning } from './operator-types.ts';
 import { isTuple, type Known, type TypedAxis } from './typed.ts';
 import { Typer, type TyperOptions } from './typer.ts';
@@ -35,7 +37,7 @@ export function typeGraph(
   const first = new Typer(table, axes, options);
   first.run(graph, inputs);
   const placeholders = placeholdersOf(graph);
-  if (placeholders.every(({ meta }) => meta.role !== 'tangent')) return first;
+  if (placeholders.every(({ meta }) => meta.role !== 'tangent')) return withGradients(first, graph);
   const types = first.types.get(graph);
   const dual = placeholders.map(({ meta }, i): readonly Known[] => {
     if (meta.role !== 'tangent') return inputs[i];
@@ -51,5 +53,47 @@ export function typeGraph(
   });
   const second = new Typer(table, axes, options);
   second.run(graph, dual);
-  return second;
+  return withGradients(second, graph);
+}
+
+/** The type that the gradient of an input is owed on an axis. */
+export function owedType(type: Known): Known {
+  return type === undefined || type === 'number' ? type : gradientType(type);
+}
+
+/** An input whose type is stated by `assert_type` alone has that type from the start: the value. */
+export function firstTyped(typer: Typer, graph: Graph, name: string): string {
+  const typed = typer.types.get(graph)?.get(name);
+  if (typed !== undefined && !isTuple(typed) && typed.some((type) => type !== undefined))
+    return name;
+  const stated = graph.nodes.find(
+    ({ target, args: [x] }) =>
+      spmdName(target) === 'assert_type' && x !== undefined && isRef(x) && x.name === name,
+  );
+  return stated?.name ?? name;
+}
+
+/** A gradient is of the type that its input says, where the whole of a value is spoken of. */
+function withGradients(typer: Typer, graph: Graph): Typer {
+  const types = typer.types.get(graph);
+  for (const { value, role, of } of graph.outputs) {
+    const input = placeholdersOf(graph).find(({ meta, name }) => (meta.roleName ?? name) === of);
+    const node = graph.nodes.find(({ name }) => name === value);
+    const made = types?.get(value ?? '');
+    const own = types?.get(firstTyped(typer, graph, input?.name ?? ''));
+    if (role !== 'grad' || node === undefined || made === undefined || own === undefined) continue;
+    if (isTuple(made) || isTuple(own)) continue;
+    typer.axes.forEach(({ meaning, name }, a) => {
+      const owed = owedType(own[a]);
+      const known = made[a] !== undefined && made[a] !== 'number' && owed !== undefined;
+      if (meaning !== 'strict' || !known || made[a] === owed || owed === 'number') return;
+      typer.violate(graph, node, a, {
+        rule: `gradient ${String(made[a])}`,
+        operands: [node.name],
+        reason: `the gradient of ${of} is ${String(made[a])}, and ${of} is ${String(own[a])}`,
+        fix: `redistribute(${node.name}, "${name}", ${String(made[a])}→${String(owed)})`,
+      });
+    });
+  }
+  return typer;
 }

@@ -201,7 +201,7 @@ function passedOn(
 }
 
 const MOVES =
-  /^(aten|prims)\.(clone|_to_copy|to|convert_element_type|detach|alias|lift_fresh_copy|gather|index|index_select|flip|roll|repeat|constant_pad_nd|masked_fill|slice_scatter|clamp|clamp_min|contiguous)\.|^stablehlo\.(convert|pad|gather|dynamic_slice|reverse|broadcast_in_dim|slice|transpose|reshape)$/;
+  /^(aten|prims)\.(clone|_to_copy|to|convert_element_type|detach|alias|lift_fresh_copy|gather|index|index_select|flip|roll|repeat|constant_pad_nd|masked_fill|slice_scatter|clamp|clamp_min|contiguous)\.|^spmd_types\.(assert_type|redistribute|convert|reinterpret|all_gather|all_to_all|permute)\.|^stablehlo\.(convert|pad|gather|dynamic_slice|reverse|broadcast_in_dim|slice|transpose|reshape)$/;
 /** Calls that put values of one operand among others. */
 const MIXES = /^aten\.(cat|stack|where)\.|^stablehlo\.(concatenate|select|clamp)$/;
 

@@ -10,7 +10,8 @@ import { eachOperand } from '../graph/value.ts';
 import { lower, type LowerablePlan, plannedProgram } from '../lower/lower.ts';
 import type { DeviceProgram, ProgramValue } from '../lower/program/program.ts';
 import { type PromisedCollective, promisedCollectives } from '../lower/promised.ts';
-import { NDArray } from '../ndarray/array.ts';
+import type { ShardingSpace } from '../mesh/sharding/space.ts';
+import { flat, fromFlat, NDArray } from '../ndarray/array.ts';
 import { numbersOf } from '../ndarray/complex.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { evaluateGraph, type Value } from './evaluate.ts';
@@ -19,6 +20,7 @@ import { isControl } from './interpreter/control.ts';
 import { isValues } from './interpreter/values.ts';
 import { type DeviceRun, type ExecutedCollective, runDevices } from './ranks/devices.ts';
 import { difference, layOut, putTogether } from './ranks/laid-out.ts';
+import { pendingDims, scatter } from './ranks/shards.ts';
 
 /**
  * A tensor that the devices get wrong, or a collective that differs from what the plan promises.
@@ -107,11 +109,15 @@ export function verify(
   });
 }
 
-/** The same for a program that is there already, with the collectives that it ought to run. */
+/**
+ * The same for a program that is there already.
+ *
+ * @param promised the collectives that it ought to run; absent: any
+ */
 export function verifyProgram(
   graph: Graph,
   program: DeviceProgram,
-  promised: readonly PromisedCollective[],
+  promised: readonly PromisedCollective[] | undefined,
   table: OperatorTable,
   options: VerifyOptions = {},
 ): Verification {
@@ -143,7 +149,7 @@ class Comparison {
   constructor(
     private readonly graph: Graph,
     private readonly program: DeviceProgram,
-    private readonly promised: readonly PromisedCollective[],
+    private readonly promised: readonly PromisedCollective[] | undefined,
     private readonly table: OperatorTable,
     private readonly options: VerifyOptions,
   ) {
@@ -173,7 +179,12 @@ class Comparison {
     const placeholders = graph.nodes.filter((node) => node.kind === 'placeholder');
     const laid = placeholders.map((node, i) => {
       const value = program.values.find((v) => v.name === node.name && !v.inBody);
-      return layOut(program.space, value?.sharding ?? program.space.replicated, inputs[i]);
+      return laidOut(
+        program.space,
+        value?.sharding ?? program.space.replicated,
+        inputs[i],
+        seed + i,
+      );
     });
     const run = runDevices(table, program, laid, {
       seed,
@@ -195,7 +206,7 @@ class Comparison {
       outputsCompared++;
     });
     const promised = this.promisedIn(run);
-    this.compareCollectives(run.collectives, promised);
+    if (this.promised !== undefined) this.compareCollectives(run.collectives, promised);
     return {
       devices: program.mesh.size,
       nodesCompared: this.nodesCompared,
@@ -252,7 +263,7 @@ class Comparison {
     const times = new Map<number | string, number>([[0, 1]]);
     for (const { bodies } of this.program.calls.values())
       for (const [name, { scope, path }] of bodies) times.set(path ?? scope, runs.get(name) ?? 0);
-    return this.promised.flatMap((one) => {
+    return (this.promised ?? []).flatMap((one) => {
       const where = one.body === undefined ? one.scopes : [one.body];
       const count = where.reduce<number>((sum, scope) => sum + (times.get(scope) ?? 0), 0);
       return new Array<PromisedCollective>(count).fill(one);
@@ -327,6 +338,13 @@ class Comparison {
           message: `the plan lists an ${what} of ${bytes ?? 'some'} bytes that did not run`,
         });
   }
+}
+
+/** The part of an array on each rank; of a pending sum, addends of it. */
+function laidOut(space: ShardingSpace, sharding: number, x: NDArray, seed: number): NDArray[] {
+  if (pendingDims(space.get(sharding), space).length === 0) return layOut(space, sharding, x);
+  const { tiles } = scatter(space, sharding, x.shape, Float64Array.from(flat(x)), seed + 1);
+  return tiles.map(({ shape, data }) => fromFlat(shape, data, x.dtype));
 }
 
 /** Operators by node, those of bodies included; the first where bodies use a name again. */

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 
 import { ShardwrightError } from '../../src/errors.ts';
 import type { Graph } from '../../src/graph/types.ts';
-import { check } from '../../src/local-spmd/check.ts';
+import { check } from '../../src/simulate/strip.ts';
 import { ppermute, psum } from '../../src/trace/spmd/jax-names.ts';
 import { localMap, type LocalMapOptions } from '../../src/trace/spmd/local-map.ts';
 import {

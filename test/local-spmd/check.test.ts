@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
-import { check, eraseable } from '../../src/local-spmd/check.ts';
 import { checkTypes } from '../../src/local-spmd/check-types.ts';
+import { check, eraseable } from '../../src/simulate/strip.ts';
 import { localMap } from '../../src/trace/spmd/local-map.ts';
 import {
   allReduce,

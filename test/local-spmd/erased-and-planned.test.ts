@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Graph } from '../../src/graph/types.ts';
-import { check } from '../../src/local-spmd/check.ts';
 import { lower } from '../../src/lower/lower.ts';
 import { erase } from '../../src/lower/typed/erased.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
@@ -9,6 +8,7 @@ import { checkPlannedModes } from '../../src/plan/questions/spmd-check.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
 import { shard } from '../../src/plan/shard.ts';
+import { check } from '../../src/simulate/strip.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import {
   allGather,

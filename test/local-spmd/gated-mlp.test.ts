@@ -2,12 +2,12 @@ import { describe, expect, test } from 'vitest';
 
 import { placeholdersOf } from '../../src/graph/control.ts';
 import type { Graph } from '../../src/graph/types.ts';
-import { check } from '../../src/local-spmd/check.ts';
 import { checkTypes } from '../../src/local-spmd/check-types.ts';
 import type { DeviceProgram } from '../../src/lower/program/program.ts';
 import { eraseTypes } from '../../src/lower/typed/erase.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
+import { check } from '../../src/simulate/strip.ts';
 import { bucketProgram } from '../../src/simulate/timeline/bucket-program.ts';
 import {
   allGather,

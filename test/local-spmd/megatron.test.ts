@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Graph } from '../../src/graph/types.ts';
-import { check } from '../../src/local-spmd/check.ts';
 import { checkTypes } from '../../src/local-spmd/check-types.ts';
 import { erase, why } from '../../src/lower/typed/erased.ts';
 import { flat, fromFlat, type NDArray } from '../../src/ndarray/array.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';
+import { check } from '../../src/simulate/strip.ts';
 import { localMap, type LocalMapOptions } from '../../src/trace/spmd/local-map.ts';
 import * as megatron from '../../src/trace/spmd/megatron.ts';
 import {

@@ -11,7 +11,7 @@ import { lintGraph } from '../../graph/lint.ts';
 import { LOCAL_MAP, localMapCall } from '../../graph/local-map.ts';
 import type { Arg, Graph, Node, Output } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
-import { typedAxes, typeGraph } from '../../local-spmd/type-graph.ts';
+import { firstTyped, owedType, typedAxes, typeGraph } from '../../local-spmd/type-graph.ts';
 import { fixText, isTuple, type Known, type Typed } from '../../local-spmd/typed.ts';
 import type { Typer } from '../../local-spmd/typer.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
@@ -154,13 +154,13 @@ class Eraser {
     const { graph, mesh } = this.input;
     const names = new Map<string, Local>();
     for (const node of placeholdersOf(graph)) {
-      const sharding = this.placed(graph, this.firstTyped(graph, node.name));
+      const sharding = this.placed(graph, firstTyped(this.typer, graph, node.name));
       const type =
         node.type.kind === 'tensor'
           ? { dtype: node.type.dtype, shape: this.pieces.shape(sharding, sizes(node)) }
           : null;
       names.set(node.name, { name: this.emit.placeholder(node, type) });
-      this.claims.add(graph, this.firstTyped(graph, node.name), node.name);
+      this.claims.add(graph, firstTyped(this.typer, graph, node.name), node.name);
       this.note(graph, node, { name: node.name }, sharding);
     }
     this.walk(graph, names);
@@ -170,8 +170,15 @@ class Eraser {
         shardings.push(null);
         return output;
       }
-      shardings.push(this.placed(graph, output.value));
-      return { ...output, value: this.single(names, output.value) };
+      // Zeros, where nothing contributes to a gradient, are cut as its input is.
+      const [value, sharding] = this.numbersAs(
+        this.single(names, output.value),
+        graph,
+        output.value,
+        output.role === 'grad' ? this.owed(graph, output.of) : undefined,
+      );
+      shardings.push(sharding);
+      return { ...output, value };
     });
     const program: Graph = {
       name: graph.name,
@@ -194,16 +201,13 @@ class Eraser {
     };
   }
 
-  /** An input whose type is stated by `assert_type` alone has that type from the start. */
-  private firstTyped(graph: Graph, name: string): string {
-    const typed = this.typer.types.get(graph)?.get(name);
-    if (typed !== undefined && !isTuple(typed) && typed.some((type) => type !== undefined))
-      return name;
-    const stated = graph.nodes.find(
-      ({ target, args: [x] }) =>
-        spmdName(target) === 'assert_type' && x !== undefined && isRef(x) && x.name === name,
-    );
-    return stated?.name ?? name;
+  private owed(graph: Graph, of: string | undefined): Typed | undefined {
+    const input = placeholdersOf(graph).find(({ meta, name }) => (meta.roleName ?? name) === of);
+    const typed =
+      input === undefined
+        ? undefined
+        : this.typed(graph, firstTyped(this.typer, graph, input.name));
+    return typed === undefined || isTuple(typed) ? undefined : typed.map(owedType);
   }
 
   private walk(graph: Graph, names: Map<string, Local>): void {

@@ -60,6 +60,8 @@ export function checkPlannedModes(
   return {
     mode,
     eraseable: violations.length === 0,
+    refusals: [],
+    runs: [],
     violations: strict ? violations : [],
     localNotGlobal: [],
     implicit: strict ? [] : implicit,

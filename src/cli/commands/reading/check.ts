@@ -2,10 +2,11 @@
 import { existsSync, statSync } from 'node:fs';
 
 import { ShardwrightError } from '../../../errors.ts';
-import { check, type CheckReport } from '../../../local-spmd/check.ts';
+import type { CheckReport } from '../../../local-spmd/check.ts';
 import type { Mode } from '../../../local-spmd/modes.ts';
-import { fixText } from '../../../local-spmd/typed.ts';
+import { fixText, type Violation } from '../../../local-spmd/typed.ts';
 import { checkPlannedModes, type PlanCheckReport } from '../../../plan/questions/spmd-check.ts';
+import { check } from '../../../simulate/strip.ts';
 import { bytesText, lineText, secondsText } from '../../../units.ts';
 import { loadModel } from '../../input/load.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
@@ -52,27 +53,44 @@ async function ofModel(path: string, options: CheckOptions, mode: Mode): Promise
 }
 
 function jsonOf(report: CheckReport | PlanCheckReport): unknown {
-  const violations = report.violations.map(
-    ({ node, meshDim, rule, types, fix, message, source }) => ({
-      node,
-      meshDim,
-      rule,
-      types,
-      fix,
-      message,
-      ...(source === undefined ? {} : { source }),
-    }),
-  );
-  return { ...report, violations };
+  const plain = ({ node, meshDim, rule, types, fix, message, source }: Violation): unknown => ({
+    node,
+    meshDim,
+    rule,
+    types,
+    fix,
+    message,
+    ...(source === undefined ? {} : { source }),
+  });
+  return {
+    ...report,
+    violations: report.violations.map(plain),
+    refusals: report.refusals.map(plain),
+  };
+}
+
+/** Whether types can be stripped, and what ran. */
+function strippedText({ eraseable, refusals, runs }: CheckReport): string {
+  if (refusals.length > 0) return 'no (stripped of them, the program does not run as it should)';
+  if (!eraseable) return 'no (strict mode finds violations)';
+  const [first] = runs;
+  if (first === undefined) return 'yes';
+  const sizes = runs.some((run) => run.sizes === 'reduced') ? ' at reduced sizes' : '';
+  const what = runs.length > 1 ? 'it and its gradient' : 'it';
+  return `yes (${what} ran so on ${first.devices} virtual devices${sizes})`;
 }
 
 function textOf(report: CheckReport | PlanCheckReport): string {
-  const { mode, eraseable, violations, localNotGlobal, implicit, assumed, advice } = report;
+  const { mode, violations, refusals, localNotGlobal, implicit, assumed, advice } = report;
   const collectives = 'collectives' in report ? report.collectives : [];
   const lines = [
     `mode ${mode}: ` +
       `${violations.length === 0 ? 'nothing is forbidden' : `${violations.length} ${violations.length === 1 ? 'violation' : 'violations'}`}`,
-    `types can be stripped: ${eraseable ? 'yes' : 'no (strict mode finds violations)'}`,
+    `types can be stripped: ${strippedText(report)}`,
+    ...refusals.flatMap(({ message, fix }) => [
+      `  ${message}`,
+      ...(fix === '' ? [] : [`    ${fixText(fix)}`]),
+    ]),
     ...violations.flatMap(({ message, fix }) => [`  ${message}`, `    ${fixText(fix)}`]),
     ...(localNotGlobal.length === 0 ? [] : ['local is not global:']),
     ...localNotGlobal.flatMap(({ node, meshDim, local, global, fix }) => [
